@@ -1,0 +1,66 @@
+# One static library a folder of src/, with the unit tests (*_test.cpp) that lie beside the code.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+option(STRATA_WARNINGS_AS_ERRORS "Treat warnings as errors" ON)
+set(STRATA_SANITIZER "" CACHE STRING "Sanitizers to build with: address,undefined or thread")
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_library(strata_flags INTERFACE)
+target_include_directories(strata_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+target_compile_options(strata_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+  -Wno-missing-field-initializers)
+if(STRATA_WARNINGS_AS_ERRORS)
+  target_compile_options(strata_flags INTERFACE -Werror)
+endif()
+if(STRATA_SANITIZER)
+  target_compile_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZER} -fno-omit-frame-pointer)
+  target_link_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZER})
+endif()
+
+# strata_library(FOLDER [LINK target...] [TEST_LINK target...]): library strata_FOLDER of src/FOLDER/*.cpp
+# (slashes become underscores) and, where there are tests, the program strata_FOLDER_test.
+function(strata_library FOLDER)
+  cmake_parse_arguments(ARG "" "" "LINK;TEST_LINK" ${ARGN})
+  string(REPLACE "/" "_" NAME strata_${FOLDER})
+  file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${FOLDER}/*.cpp)
+  set(TESTS ${SOURCES})
+  list(FILTER SOURCES EXCLUDE REGEX "_test\\.cpp$")
+  list(FILTER TESTS INCLUDE REGEX "_test\\.cpp$")
+  if(SOURCES)
+    add_library(${NAME} STATIC ${SOURCES})
+    target_link_libraries(${NAME} PUBLIC strata_flags ${ARG_LINK})
+    target_precompile_headers(${NAME} PRIVATE <fmt/format.h> <fmt/ranges.h> <string> <vector> <memory> <algorithm>
+      <unordered_map> <map> <array> <span> <functional> <optional> <variant> <tl/expected.hpp>)
+  else()
+    add_library(${NAME} INTERFACE)
+    target_link_libraries(${NAME} INTERFACE strata_flags ${ARG_LINK})
+  endif()
+  if(TESTS)
+    strata_test(${NAME}_test SOURCES ${TESTS} LINK ${NAME} ${ARG_TEST_LINK})
+  endif()
+endfunction()
+
+# strata_test(NAME SOURCES file... LINK target... [LABELS label...]): a GoogleTest program known to ctest.
+function(strata_test NAME)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;LABELS" ${ARGN})
+  add_executable(${NAME} ${ARG_SOURCES})
+  target_link_libraries(${NAME} PRIVATE ${ARG_LINK} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
+  target_compile_definitions(${NAME} PRIVATE STRATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+    STRATA_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  include(GoogleTest)
+  gtest_discover_tests(${NAME} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}")
+endfunction()

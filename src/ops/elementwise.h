@@ -1,0 +1,46 @@
+// What elementwise operators share: broadcasting, shape rule, labels and the loop. Such an operator's file
+// states only its scalar function `apply`, its traits, its expression and its CUDA.
+#pragma once
+
+#include "ops/op_def.h"
+
+namespace strata {
+
+Result<TensorType> infer_elementwise(OperandTypes operands);
+IndexLabels elementwise_labels(OperandTypes operands);
+
+/// CRTP base of operators of one or two operands; `apply(arithmetic, attributes, x...)` is the scalar meaning.
+template <class Op, int Arity>
+struct Elementwise {
+  static constexpr std::array<AttributeSpec, 0> attributes{};
+
+  static Result<TensorType> infer(const OpScope&, OperandTypes operands, const Attributes&) {
+    return infer_elementwise(operands);
+  }
+  static IndexLabels labels(OperandTypes operands, const Attributes&) { return elementwise_labels(operands); }
+
+  template <class A>
+  static void eval(const EvalArgs<A>& args) {
+    static_assert(Arity == 1 || Arity == 2);
+    auto& result = args.result;
+    const auto& x = *args.operands[0];
+    if constexpr (Arity == 1) {
+      for (int64_t i = 0; i < result.size(); ++i) result[i] = Op::apply(args.arithmetic, args.attributes, x[i]);
+    } else {
+      const auto& y = *args.operands[1];
+      const size_t rank = result.shape.size();
+      for_each_index<2>(result.shape, {broadcast_strides(x.shape, rank), broadcast_strides(y.shape, rank)},
+                        [&](int64_t i, const std::array<int64_t, 2>& at) {
+                          result[i] = Op::apply(args.arithmetic, args.attributes, x[at[0]], y[at[1]]);
+                        });
+    }
+  }
+};
+
+constexpr LevelSet kAllLevels{.kernel = true, .block = true, .thread = true};
+constexpr LevelSet kKernelAndBlock{.kernel = true, .block = true, .thread = false};
+constexpr CudaLowering elementwise_cuda(std::string_view text) { return {CudaLowering::Form::Elementwise, text}; }
+constexpr CudaLowering library_cuda(std::string_view name) { return {CudaLowering::Form::Library, name}; }
+constexpr CudaLowering structural_cuda() { return {CudaLowering::Form::Structural, ""}; }
+
+}  // namespace strata

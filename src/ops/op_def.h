@@ -1,0 +1,163 @@
+// The operator table: everything Strata knows of an operator, in one value.
+//
+// An operator is one line in ops.def and one file beside it. The file defines a struct with the columns
+// below as static members and ends in STRATA_DEFINE_OP(Name); the concept OperatorDefinition makes a missing
+// column a compile error. docs/adding-an-operator.md walks through one.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "ops/arithmetic.h"
+#include "ops/attributes.h"
+#include "ops/expr_builder.h"
+#include "ops/tensor.h"
+#include "ops/types.h"
+#include "support/error.h"
+
+namespace strata {
+
+enum class OpKind : uint8_t {
+#define STRATA_OP(Name) Name,
+#include "ops/ops.def"
+#undef STRATA_OP
+  GraphDefined,  ///< carries a graph of the level below instead of a row of the table
+};
+
+constexpr int kOpCount = static_cast<int>(OpKind::GraphDefined);
+
+/// What of the surrounding graph an operator's shape and meaning depend on.
+struct OpScope {
+  Level level = Level::Kernel;
+  std::vector<int64_t> grid;  ///< sizes of the block graph's grid dimensions; empty above block level
+  int64_t loop = 1;           ///< iterations of the block graph's for-loop; 1 where there is none
+};
+
+/// Where in the grid and the loop an operator is executed.
+struct GridPoint {
+  std::array<int64_t, 3> block{};
+  int64_t iteration = 0;
+};
+
+/// Arguments of one execution. `result` has its final shape; for accumulators and output savers it keeps
+/// its contents between calls, for all others its contents are unspecified.
+template <class A>
+struct EvalArgs {
+  A& arithmetic;
+  const OpScope& scope;
+  GridPoint point;
+  const Attributes& attributes;
+  std::span<const Tensor<typename A::Value>* const> operands;
+  Tensor<typename A::Value>& result;
+};
+
+/// Every number type that operators are instantiated for; a new one is a line here.
+template <template <class> class Apply>
+using ForEachArithmetic = std::tuple<Apply<Float64Arithmetic>, Apply<Float32Arithmetic>, Apply<FieldArithmetic>>;
+
+template <class A>
+using EvalFunction = void (*)(const EvalArgs<A>&);
+
+/// How an operator stands to the Lax fragment (Mirage, section 5: multilinear operators, division, and at
+/// most one exponentiation on every path).
+struct LaxProperty {
+  bool inside = true;       ///< the operator belongs to the fragment
+  int exponentiations = 0;  ///< how many it adds to a path
+  bool divides = false;
+  bool root = false;  ///< uses sqrt: multiplicative but not multilinear; docs/verification.md
+};
+
+/// What index means what: one label a dimension. Dimensions with one label are walked together (the m of
+/// A[m, k] and of the result); a label that no result dimension has is reduced; kFree is tied to nothing.
+struct IndexLabels {
+  static constexpr int kFree = -1;
+  std::vector<std::vector<int>> operands;
+  std::vector<int> result;
+};
+
+/// Block-level CUDA. Elementwise: a C++ expression over float values {0}, {1} and attributes {name}.
+/// Library: the name of a function template of the device library. Structural: emitted by the code generator.
+struct CudaLowering {
+  enum class Form { Elementwise, Library, Structural };
+  Form form;
+  std::string_view text;
+};
+
+struct OpTraits {
+  std::string_view name;     ///< as written in programs
+  std::string_view summary;  ///< one line for `strata ops`
+  int arity;                 ///< number of operands; kVariadic for two or more
+  LevelSet levels;
+  bool commutative = false;
+  bool elementwise = false;  ///< result element i depends on (broadcast) operand elements i alone
+  LaxProperty lax{};
+  std::string_view abstract_expression;  ///< for `strata ops`; `expression` below is the definition
+
+  static constexpr int kVariadic = -1;
+};
+
+using OperandTypes = std::span<const TensorType>;
+
+struct OpDef {
+  OpKind kind;
+  OpTraits traits;
+  std::span<const AttributeSpec> attributes;
+  /// The result's type. Error (without place) where operands or attributes do not fit.
+  Result<TensorType> (*infer)(const OpScope&, OperandTypes, const Attributes&);
+  IndexLabels (*labels)(OperandTypes, const Attributes&);
+  ExprId (*expression)(ExprBuilder&, const OpScope&, std::span<const ExprId>, OperandTypes, const Attributes&);
+  CudaLowering cuda;
+  ForEachArithmetic<EvalFunction> eval;
+
+  template <class A>
+  void run(const EvalArgs<A>& args) const {
+    std::get<EvalFunction<A>>(eval)(args);
+  }
+};
+
+template <class T>
+concept OperatorDefinition = requires(ExprBuilder& builder, const OpScope& scope, std::span<const ExprId> expressions,
+                                      OperandTypes types, const Attributes& attributes,
+                                      const EvalArgs<Float64Arithmetic>& args) {
+  { T::traits } -> std::convertible_to<OpTraits>;
+  {std::span<const AttributeSpec>(T::attributes)};
+  { T::infer(scope, types, attributes) } -> std::same_as<Result<TensorType>>;
+  { T::labels(types, attributes) } -> std::same_as<IndexLabels>;
+  { T::expression(builder, scope, expressions, types, attributes) } -> std::same_as<ExprId>;
+  { T::cuda } -> std::convertible_to<CudaLowering>;
+  {T::template eval<Float64Arithmetic>(args)};
+};
+
+template <OperatorDefinition T>
+OpDef make_op_def(OpKind kind) {
+  return OpDef{
+      kind,
+      T::traits,
+      T::attributes,
+      &T::infer,
+      &T::labels,
+      &T::expression,
+      T::cuda,
+      {&T::template eval<Float64Arithmetic>, &T::template eval<Float32Arithmetic>, &T::template eval<FieldArithmetic>}};
+}
+
+/// The table's row for `kind`, which is not GraphDefined.
+const OpDef& op_def(OpKind kind);
+/// By the name written in programs; null where there is none.
+const OpDef* find_op(std::string_view name);
+/// All rows, in the order of ops.def.
+std::span<const OpDef* const> all_ops();
+
+}  // namespace strata
+
+#define STRATA_DEFINE_OP(Name)                                       \
+  namespace strata {                                                 \
+  const OpDef& define_##Name() {                                     \
+    static const OpDef definition = make_op_def<Name>(OpKind::Name); \
+    return definition;                                               \
+  }                                                                  \
+  }

@@ -1,0 +1,33 @@
+#include "ops/reduction.h"
+
+namespace strata {
+
+struct ReduceMax {
+  static constexpr OpTraits traits{.name = "reduce_max",
+                                   .summary = "maximum of groups of elements along one dimension",
+                                   .arity = 1,
+                                   .levels = kKernelAndBlock,
+                                   .lax = {.inside = false},
+                                   .abstract_expression = "reduce_max(k, E(X))"};
+  static constexpr auto& attributes = kReductionAttributes;
+  static constexpr CudaLowering cuda = library_cuda("reduce_max");
+
+  static Result<TensorType> infer(const OpScope&, OperandTypes operands, const Attributes& attributes) {
+    return infer_reduction(operands[0], attributes);
+  }
+  static IndexLabels labels(OperandTypes operands, const Attributes& attributes) {
+    return reduction_labels(operands[0].shape, attributes);
+  }
+  static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes operands,
+                           const Attributes& attributes) {
+    return b.function("reduce_max", reduction_extent(operands[0].shape, attributes), e, false);
+  }
+  template <class A>
+  static void eval(const EvalArgs<A>& args) {
+    reduce(args, [&](auto a, auto b) { return args.arithmetic.max(a, b); });
+  }
+};
+
+}  // namespace strata
+
+STRATA_DEFINE_OP(ReduceMax)

@@ -1,0 +1,88 @@
+#include "ops/types.h"
+
+#include <algorithm>
+
+namespace strata {
+
+int64_t size_of(DType type) {
+  switch (type) {
+    case DType::F16:
+    case DType::BF16:
+      return 2;
+    case DType::F32:
+      return 4;
+    case DType::F64:
+      return 8;
+  }
+  return 0;
+}
+
+std::string_view name_of(DType type) {
+  switch (type) {
+    case DType::F16:
+      return "f16";
+    case DType::BF16:
+      return "bf16";
+    case DType::F32:
+      return "f32";
+    case DType::F64:
+      return "f64";
+  }
+  return "?";
+}
+
+Result<DType> parse_dtype(std::string_view name) {
+  for (DType type : {DType::F16, DType::BF16, DType::F32, DType::F64}) {
+    if (name == name_of(type)) return type;
+  }
+  return invalid("unknown element type '{}'; expected f16, bf16, f32 or f64", name);
+}
+
+int64_t element_count(const Shape& shape) {
+  int64_t count = 1;
+  for (int64_t size : shape) count *= size;
+  return count;
+}
+
+std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+Result<Shape> broadcast(const Shape& a, const Shape& b) {
+  Shape result(std::max(a.size(), b.size()));
+  for (size_t i = 0; i < result.size(); ++i) {
+    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (x != y && x != 1 && y != 1) {
+      return invalid("shapes {} and {} do not broadcast: {} against {} in dimension {} from the right", to_string(a),
+                     to_string(b), x, y, i);
+    }
+    result[result.size() - 1 - i] = x == 1 ? y : x;
+  }
+  return result;
+}
+
+std::vector<int64_t> broadcast_strides(const Shape& shape, size_t result_rank) {
+  std::vector<int64_t> strides(result_rank, 0);
+  int64_t stride = 1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const int64_t size = shape[shape.size() - 1 - i];
+    strides[result_rank - 1 - i] = size == 1 ? 0 : stride;
+    stride *= size;
+  }
+  return strides;
+}
+
+std::string to_string(const TensorType& type) { return std::string(name_of(type.dtype)) + to_string(type.shape); }
+
+std::string_view name_of(Level level) {
+  switch (level) {
+    case Level::Kernel:
+      return "kernel";
+    case Level::Block:
+      return "block";
+    case Level::Thread:
+      return "thread";
+  }
+  return "?";
+}
+
+}  // namespace strata
