@@ -1,0 +1,363 @@
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include "ir/lexer.h"
+#include "ir/text.h"
+
+namespace strata {
+namespace {
+
+/// Attributes of graph-defined operators, read like those of the table's.
+constexpr std::array kBlockAttributes{
+    AttributeSpec{"grid", AttributeKind::IntList, true, "sizes of up to 3 grid dimensions"},
+    AttributeSpec{"loop", AttributeKind::Int, false, "iterations of the for-loop; default 1: no loop"}};
+constexpr std::array kThreadAttributes{
+    AttributeSpec{"threads", AttributeKind::Int, true, "threads of the block, 1 … 1024"}};
+
+struct Argument {
+  Token name;   ///< formal name or attribute; End where the argument is a plain operand
+  Token value;  ///< the operand; for attributes the first token of the value
+};
+
+class Parser {
+ public:
+  Parser(TokenStream stream, std::shared_ptr<const std::string> file)
+      : stream_(std::move(stream)), file_(std::move(file)) {}
+
+  Result<GraphPtr> parse() {
+    Comments comments = take_comments();
+    STRATA_CHECK(expect("graph", "a program starts with: graph NAME {"));
+    STRATA_TRY(const Token name, word("the program's name"));
+    GraphBuilder builder(Level::Kernel, std::string(name.text));
+    STRATA_CHECK(expect("{"));
+    comments.behind = comment_behind();
+    STRATA_TRY(GraphPtr graph, body(builder, std::move(comments)));
+    if (peek().kind != Token::Kind::End) return unexpected("the end of the file");
+    return graph;
+  }
+
+ private:
+  // --- tokens ---
+  const Token& peek(size_t ahead = 0) const {
+    return stream_.tokens[std::min(next_ + ahead, stream_.tokens.size() - 1)];
+  }
+  bool at(std::string_view text, size_t ahead = 0) const { return peek(ahead).text == text; }
+  Token take() { return stream_.tokens[std::min(next_++, stream_.tokens.size() - 1)]; }
+  SourceLocation place(const Token& token) const { return {file_, token.line, token.column}; }
+
+  tl::unexpected<Error> error(const Token& token, std::string message, std::string remedy = {}) const {
+    return tl::unexpected(Error{ErrorCode::InvalidInput, std::move(message), std::move(remedy), place(token)});
+  }
+  tl::unexpected<Error> unexpected(std::string_view wanted, std::string remedy = {}) const {
+    const std::string found =
+        peek().kind == Token::Kind::End ? "the end of the file" : fmt::format("'{}'", peek().text);
+    return error(peek(), fmt::format("expected {}, found {}", wanted, found), std::move(remedy));
+  }
+  Result<void> expect(std::string_view text, std::string remedy = {}) {
+    if (!at(text)) return unexpected(fmt::format("'{}'", text), std::move(remedy));
+    take();
+    return {};
+  }
+  Result<Token> word(std::string_view what) {
+    if (peek().kind != Token::Kind::Word || at("_")) return unexpected(what);
+    return take();
+  }
+  Result<int64_t> integer(std::string_view what) {
+    const Token token = peek();
+    int64_t value = 0;
+    const auto [end, status] = std::from_chars(token.text.data(), token.text.data() + token.text.size(), value);
+    if (token.kind != Token::Kind::Number || status != std::errc{} || end != token.text.data() + token.text.size()) {
+      return unexpected(what);
+    }
+    take();
+    return value;
+  }
+
+  // --- comments ---
+  Comments take_comments() {
+    Comments comments;
+    while (comment_ < stream_.comments.size() && stream_.comments[comment_].line < peek().line) {
+      comments.before.push_back(stream_.comments[comment_++].text);
+    }
+    return comments;
+  }
+  /// The comment behind the token taken last, if it is on that line.
+  std::string comment_behind() {
+    const int line = stream_.tokens[next_ - 1].line;
+    if (comment_ < stream_.comments.size() && stream_.comments[comment_].line == line) {
+      return stream_.comments[comment_++].text;
+    }
+    return {};
+  }
+  /// Comments inside a statement of several lines move behind its end.
+  void merge_behind(Comments& comments) {
+    while (comment_ < stream_.comments.size() && stream_.comments[comment_].line <= stream_.tokens[next_ - 1].line) {
+      const std::string& text = stream_.comments[comment_++].text;
+      if (text.empty()) continue;
+      comments.behind += (comments.behind.empty() ? "" : " ") + text;
+    }
+  }
+
+  // --- values ---
+  Result<AttributeValue> value(const AttributeSpec& spec) {
+    switch (spec.kind) {
+      case AttributeKind::Int: {
+        if (at("_")) {
+          take();
+          return kReplicate;
+        }
+        STRATA_TRY(const int64_t number, integer(fmt::format("an integer or _ for {}: {}", spec.name, spec.help)));
+        return number;
+      }
+      case AttributeKind::Rational: {
+        if (peek().kind != Token::Kind::Number)
+          return unexpected(fmt::format("a number for {}: {}", spec.name, spec.help));
+        auto number = parse_rational(peek().text);
+        if (!number) return tl::unexpected(number.error().at(place(peek())));
+        take();
+        return *number;
+      }
+      case AttributeKind::IntList: {
+        STRATA_CHECK(expect("[", fmt::format("{} is a list: {}", spec.name, spec.help)));
+        std::vector<int64_t> list;
+        while (!at("]")) {
+          if (!list.empty()) STRATA_CHECK(expect(","));
+          if (at("_")) {
+            take();
+            list.push_back(kReplicate);
+          } else {
+            STRATA_TRY(const int64_t number, integer(fmt::format("an integer or _ in {}", spec.name)));
+            list.push_back(number);
+          }
+        }
+        take();
+        return list;
+      }
+      case AttributeKind::Word: {
+        STRATA_TRY(const Token token, word(fmt::format("a word for {}: {}", spec.name, spec.help)));
+        return std::string(token.text);
+      }
+    }
+    return unexpected("a value");
+  }
+
+  Result<TensorType> type() {
+    const Token name = peek();
+    STRATA_TRY(const Token dtype_name, word("a type such as f16[16, 1024]"));
+    auto dtype = parse_dtype(dtype_name.text);
+    if (!dtype) return tl::unexpected(dtype.error().at(place(name)));
+    STRATA_CHECK(expect("["));
+    Shape shape;
+    while (!at("]")) {
+      if (!shape.empty()) STRATA_CHECK(expect(","));
+      STRATA_TRY(const int64_t size, integer("a dimension's size"));
+      shape.push_back(size);
+    }
+    take();
+    return TensorType{*dtype, shape};
+  }
+
+  // --- statements ---
+  Result<GraphPtr> body(GraphBuilder& builder, Comments of_graph) {
+    Comments of_output;
+    bool has_output = false;
+    while (!at("}")) {
+      if (peek().kind == Token::Kind::End) return unexpected("'}'", "a brace is not closed");
+      Comments comments = take_comments();
+      const bool kernel = builder.peek().level() == Level::Kernel;
+      if (has_output) return unexpected("'}'", "output is the last statement");
+      if (kernel && at("input") && peek(1).kind == Token::Kind::Word) {
+        STRATA_CHECK(input(builder, std::move(comments)));
+      } else if (kernel && at("output") && peek(1).kind == Token::Kind::Word) {
+        STRATA_CHECK(outputs(builder));
+        merge_behind(comments);
+        of_output = std::move(comments);
+        has_output = true;
+      } else {
+        STRATA_CHECK(operation(builder, std::move(comments)));
+      }
+    }
+    std::vector<std::string> closing = take_comments().before;
+    while (!closing.empty() && closing.back().empty()) closing.pop_back();
+    const Token brace = take();
+    builder.comment(std::move(of_graph), std::move(of_output), std::move(closing));
+    auto graph = builder.finish();
+    if (!graph) return tl::unexpected(graph.error().at(place(brace)));
+    return graph;
+  }
+
+  Result<void> input(GraphBuilder& builder, Comments comments) {
+    take();
+    STRATA_TRY(const Token name, word("a name"));
+    STRATA_CHECK(expect(":"));
+    STRATA_TRY(TensorType of, type());
+    merge_behind(comments);
+    STRATA_CHECK(builder.input(std::string(name.text), std::move(of), place(name), std::move(comments)));
+    return {};
+  }
+
+  Result<void> outputs(GraphBuilder& builder) {
+    take();
+    for (;;) {
+      STRATA_TRY(const Token name, word("the name of a tensor"));
+      STRATA_TRY(const TensorId id, tensor(builder, name));
+      STRATA_CHECK(builder.output(id, place(name)));
+      if (!at(",")) return {};
+      take();
+    }
+  }
+
+  Result<TensorId> tensor(const GraphBuilder& builder, const Token& name) const {
+    const auto id = builder.peek().find_tensor(name.text);
+    if (!id) {
+      const bool inside = builder.peek().level() != Level::Kernel;
+      return error(name, fmt::format("'{}' is not defined here", name.text),
+                   inside ? "inside a block or thread graph only its operands and earlier statements are visible"
+                          : "define it by a statement above, or as an input");
+    }
+    return *id;
+  }
+
+  Result<void> operation(GraphBuilder& builder, Comments comments) {
+    std::vector<Token> results;
+    for (;;) {
+      STRATA_TRY(const Token name, word("a statement: NAME = operator(…), input, or output"));
+      results.push_back(name);
+      if (!at(",")) break;
+      take();
+    }
+    STRATA_CHECK(expect("="));
+    STRATA_TRY(const Token op, word("an operator"));
+    if (op.text == "block" || op.text == "thread") return graph_defined(builder, results, op, std::move(comments));
+    const OpDef* def = find_op(op.text);
+    if (def == nullptr) {
+      return error(op, fmt::format("unknown operator '{}'", op.text), "`strata ops` lists the operators");
+    }
+    if (results.size() != 1) return error(results[1], fmt::format("{} has one result", op.text));
+    std::vector<TensorId> operands;
+    Attributes attributes;
+    STRATA_CHECK(arguments(builder, def->attributes, def->traits.name, operands, nullptr, attributes));
+    std::optional<TensorType> annotation;
+    const Token annotated = peek(1);
+    if (at(":")) {
+      take();
+      STRATA_TRY(annotation, type());
+    }
+    merge_behind(comments);
+    STRATA_TRY(const TensorId id, builder.add(def->kind, operands, attributes, std::string(results[0].text),
+                                              place(results[0]), std::move(comments)));
+    if (annotation && *annotation != builder.type(id)) {
+      return error(
+          annotated,
+          fmt::format("'{}' is {}, not {}", results[0].text, to_string(builder.type(id)), to_string(*annotation)),
+          "correct the type, or leave it out");
+    }
+    return {};
+  }
+
+  /// (a, b, formal=c, attribute=value): operands in order; formal names where `formals` is given.
+  Result<void> arguments(const GraphBuilder& builder, std::span<const AttributeSpec> specs, std::string_view op,
+                         std::vector<TensorId>& operands, std::vector<Token>* formals, Attributes& attributes) {
+    STRATA_CHECK(expect("("));
+    bool first = true;
+    while (!at(")")) {
+      if (!first) STRATA_CHECK(expect(","));
+      first = false;
+      STRATA_TRY(const Token name, word("an operand or an attribute"));
+      if (!at("=")) {
+        STRATA_TRY(const TensorId id, tensor(builder, name));
+        operands.push_back(id);
+        if (formals) formals->push_back(name);
+        continue;
+      }
+      take();
+      const auto spec =
+          std::find_if(specs.begin(), specs.end(), [&](const AttributeSpec& s) { return s.name == name.text; });
+      if (spec != specs.end()) {
+        if (attributes.has(name.text)) return error(name, fmt::format("{} is given twice", name.text));
+        STRATA_TRY(AttributeValue parsed, value(*spec));
+        attributes.set(name.text, std::move(parsed));
+      } else if (formals) {
+        STRATA_TRY(const Token operand, word("a tensor"));
+        STRATA_TRY(const TensorId id, tensor(builder, operand));
+        operands.push_back(id);
+        formals->push_back(name);
+      } else {
+        std::vector<std::string_view> known;
+        for (const AttributeSpec& s : specs) known.push_back(s.name);
+        return error(name, fmt::format("{} has no attribute '{}'", op, name.text),
+                     known.empty() ? "it takes operands only" : fmt::format("it takes {}", fmt::join(known, ", ")));
+      }
+    }
+    take();
+    return {};
+  }
+
+  Result<void> graph_defined(GraphBuilder& outer, const std::vector<Token>& results, const Token& op,
+                             Comments comments) {
+    const bool block = op.text == "block";
+    const std::span<const AttributeSpec> specs =
+        block ? std::span<const AttributeSpec>(kBlockAttributes) : std::span<const AttributeSpec>(kThreadAttributes);
+    if (outer.peek().level() != (block ? Level::Kernel : Level::Block)) {
+      return error(op, fmt::format("{}(…) {{ }} stands in a {} graph only", op.text, block ? "kernel" : "block"));
+    }
+    std::vector<TensorId> operands;
+    std::vector<Token> formals;
+    Attributes attributes;
+    STRATA_CHECK(arguments(outer, specs, op.text, operands, &formals, attributes));
+    for (const AttributeSpec& spec : specs) {
+      if (spec.required && !attributes.has(spec.name)) {
+        return error(op, fmt::format("{} needs {}=…: {}", op.text, spec.name, spec.help));
+      }
+    }
+    LaunchShape launch;
+    if (block) {
+      launch.grid = attributes.list("grid");
+      launch.loop = attributes.integer_or("loop", 1);
+      const bool sizes_fit =
+          std::all_of(launch.grid.begin(), launch.grid.end(), [](int64_t size) { return size >= 1; });
+      if (launch.grid.size() > 3 || !sizes_fit) return error(op, "grid needs up to 3 sizes of at least 1");
+      if (launch.loop < 1) return error(op, fmt::format("loop={} is below 1", launch.loop));
+    } else {
+      launch.threads = attributes.integer("threads");
+    }
+    GraphBuilder inner(block ? Level::Block : Level::Thread, {}, launch);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      STRATA_CHECK(inner.input(std::string(formals[i].text), outer.type(operands[i]), place(formals[i])));
+    }
+    STRATA_CHECK(expect("{"));
+    Comments opening;
+    opening.behind = comment_behind();
+    STRATA_TRY(GraphPtr graph, body(inner, std::move(opening)));
+    merge_behind(comments);
+    std::vector<std::string> names;
+    for (const Token& token : results) names.emplace_back(token.text);
+    STRATA_CHECK(outer.add(std::move(graph), operands, std::move(names), place(results[0]), std::move(comments)));
+    return {};
+  }
+
+  TokenStream stream_;
+  std::shared_ptr<const std::string> file_;
+  size_t next_ = 0;
+  size_t comment_ = 0;
+};
+
+}  // namespace
+
+Result<GraphPtr> parse_graph(std::string_view text, const std::string& file) {
+  auto name = std::make_shared<const std::string>(file);
+  STRATA_TRY(TokenStream stream, tokenize(text, name));
+  return Parser(std::move(stream), name).parse();
+}
+
+Result<GraphPtr> load_graph(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!file || !text) return environment("cannot read '{}'", path);
+  return parse_graph(text.str(), path);
+}
+
+}  // namespace strata

@@ -1,0 +1,95 @@
+#include "ir/text.h"
+
+namespace strata {
+namespace {
+
+class Printer {
+ public:
+  std::string run(const Graph& graph) {
+    before(graph.comments().before);
+    line(fmt::format("graph {} {{", graph.name()), graph.comments().behind);
+    body(graph);
+    line("}", "");
+    return std::move(text_);
+  }
+
+ private:
+  void line(const std::string& code, const std::string& comment) {
+    text_.append(static_cast<size_t>(2 * depth_), ' ');
+    text_ += code;
+    if (!comment.empty()) text_ += "  " + comment;
+    text_ += '\n';
+  }
+  void before(const std::vector<std::string>& comments) {
+    for (const std::string& comment : comments) {
+      if (comment.empty()) {
+        text_ += '\n';
+      } else {
+        line(comment, "");
+      }
+    }
+  }
+
+  void body(const Graph& graph) {
+    ++depth_;
+    if (graph.level() == Level::Kernel) {
+      for (size_t i = 0; i < graph.inputs().size(); ++i) {
+        const TensorInfo& tensor = graph.tensor(graph.inputs()[i]);
+        before(graph.input_comments()[i].before);
+        line(fmt::format("input {}: {}", tensor.name, to_string(tensor.type)), graph.input_comments()[i].behind);
+      }
+    }
+    for (const Operation& op : graph.operations()) operation(graph, op);
+    if (graph.level() == Level::Kernel) {
+      before(graph.output_comments().before);
+      line("output " + names(graph, graph.outputs()), graph.output_comments().behind);
+    }
+    before(graph.closing_comments());
+    --depth_;
+  }
+
+  static std::string names(const Graph& graph, const std::vector<TensorId>& ids) {
+    std::string text;
+    for (TensorId id : ids) text += (text.empty() ? "" : ", ") + graph.tensor(id).name;
+    return text;
+  }
+
+  void operation(const Graph& graph, const Operation& op) {
+    before(op.comments.before);
+    std::string code = fmt::format("{} = {}(", names(graph, op.results), op.name());
+    bool first = true;
+    const auto argument = [&](const std::string& text) {
+      code += (first ? "" : ", ") + text;
+      first = false;
+    };
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      const std::string& name = graph.tensor(op.operands[i]).name;
+      const std::string& formal = op.body ? op.body->tensor(op.body->inputs()[i]).name : name;
+      argument(formal == name ? name : formal + "=" + name);
+    }
+    if (!op.body) {
+      for (const auto& [name, value] : op.attributes.entries()) argument(name + "=" + to_string(value));
+      line(code + ") : " + to_string(graph.type(op.results[0])), op.comments.behind);
+      return;
+    }
+    const LaunchShape& launch = op.body->launch();
+    if (op.body->level() == Level::Block) {
+      argument("grid=" + to_string(launch.grid));
+      if (launch.loop > 1) argument(fmt::format("loop={}", launch.loop));
+    } else {
+      argument(fmt::format("threads={}", launch.threads));
+    }
+    line(code + ") {", op.body->comments().behind);
+    body(*op.body);
+    line("}", op.comments.behind);
+  }
+
+  std::string text_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+std::string print(const Graph& graph) { return Printer().run(graph); }
+
+}  // namespace strata

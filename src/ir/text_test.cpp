@@ -1,0 +1,113 @@
+#include "ir/text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "ir/validate.h"
+
+namespace strata {
+namespace {
+
+const char* const kScaledProduct = R"(# a comment before
+graph scaled_product {  # behind the brace
+  input A: f16[16, 64]  # left
+
+  # right
+  input B: f16[64, 256]
+  C = block(A, B2=B, grid=[4], loop=2) {  # tiles of 64 columns
+    a = in_iter(A, imap=[_], fmap=1) : f16[16, 32]
+    b = in_iter(B2, imap=[1], fmap=0) : f16[32, 64]
+    p = matmul(a, b) : f16[16, 64]
+    s = accum(p, kind=sum) : f16[16, 64]
+    r = thread(s, threads=128) {
+      x = in_iter(s) : f16[16, 64]
+      y = scale(x, factor=1/64) : f16[16, 64]
+      z = out_saver(y) : f16[16, 64]
+    }
+    C = out_saver(r, omap=[1]) : f16[16, 256]
+    # closing
+  }
+  output C
+}
+)";
+
+TEST(Text, RoundTripsByteForByte) {
+  auto graph = parse_graph(kScaledProduct);
+  ASSERT_TRUE(graph) << graph.error().to_string();
+  EXPECT_EQ(print(**graph), kScaledProduct);
+  EXPECT_TRUE(validate(**graph, targets().back()));
+}
+
+TEST(Text, ProgramsRoundTrip) {
+  int programs = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(STRATA_SOURCE_DIR "/programs")) {
+    if (entry.path().extension() != ".strata") continue;
+    auto graph = load_graph(entry.path().string());
+    ASSERT_TRUE(graph) << graph.error().to_string();
+    auto valid = validate(**graph, targets().back());
+    ASSERT_TRUE(valid) << valid.error().to_string();
+    const std::string once = print(**graph);
+    auto again = parse_graph(once);
+    ASSERT_TRUE(again) << again.error().to_string();
+    EXPECT_EQ(print(**again), once);
+    EXPECT_TRUE(same_structure(**graph, **again));
+    ++programs;
+  }
+  EXPECT_GE(programs, 6);
+}
+
+struct BadProgram {
+  const char* text;
+  const char* message;
+};
+
+/// One user mistake each: "line:column: message".
+const BadProgram kBadPrograms[] = {
+    {"", "1:1: error: expected 'graph', found the end of the file"},
+    {"graph { }", "1:7: error: expected the program's name, found '{'"},
+    {"graph g {", "1:10: error: expected '}', found the end of the file"},
+    {"graph g { }", "1:11: error: the kernel graph 'g' has no output"},
+    {"graph g { input A f16[1] }", "1:19: error: expected ':', found 'f16'"},
+    {"graph g { input A: f17[1] }", "1:20: error: unknown element type 'f17'"},
+    {"graph g { input A: f16[0] }", "1:17: error: tensor 'A' has a dimension of size 0"},
+    {"graph g { input A: f16[1]\n input A: f16[2] }", "2:8: error: 'A' is defined twice"},
+    {"graph g { input A: f16[2]\n B = frob(A)\n output B }", "2:6: error: unknown operator 'frob'"},
+    {"graph g { input A: f16[2]\n B = exp(C)\n output B }", "2:10: error: 'C' is not defined here"},
+    {"graph g { input A: f16[2]\n B = exp(A, A)\n output B }",
+     "2:2: error: B = exp(A: f16[2], A: f16[2]): expected 1 operands, found 2"},
+    {"graph g { input A: f16[2]\n B = sum(A, dim=1)\n output B }",
+     "2:2: error: B = sum(A: f16[2]): dim=1 is outside 0 … 0"},
+    {"graph g { input A: f16[2]\n B = sum(A)\n output B }", "sum needs dim=…"},
+    {"graph g { input A: f16[2]\n B = sum(A, axis=1)\n output B }", "2:13: error: sum has no attribute 'axis'"},
+    {"graph g { input A: f16[2]\n B = exp(A) : f16[3]\n output B }", "2:15: error: 'B' is f16[2], not f16[3]"},
+    {"graph g { input A: f16[2, 3]\n B = matmul(A, A)\n output B }",
+     "inner dimensions differ: 3 of f16[2, 3] against 2"},
+    {"graph g { input A: f16[2]\n input B: f32[2]\n C = add(A, B)\n output C }",
+     "3:2: error: C = add(A: f16[2], B: f32[2]): "
+     "element types f16 and f32 differ"},
+    {"graph g { input A: f16[2]\n B = scale(A, factor=1/0)\n output B }",
+     "2:22: error: a constant has the denominator 0"},
+    {"graph g { input A: f16[2]\n B = block(A, grid=[3]) {\n a = in_iter(A, imap=[0])\n B = out_saver(a, omap=[0]) }\n "
+     "output B }",
+     "3:2: error: a = in_iter(A: f16[2]): dimension 0 of f16[2] is not divisible into 3 tiles"},
+    {"graph g { input A: f16[2]\n B = block(A, grid=[2]) {\n a = in_iter(A, imap=[_])\n B = out_saver(a, omap=[_]) }\n "
+     "output B }",
+     "4:2: error: B = out_saver(a: f16[2]): omap=[_] replicates grid dimension 0 of size 2"},
+    {"graph g { input A: f16[2]\n B = accum(A, kind=sum)\n output B }", "this operator does not exist at kernel level"},
+    {"graph g { input A: f16[2] \x01 }", "1:27: error: unexpected byte 0x01"},
+    {"graph g { input A: f16[9223372036854775807, 8]\n B = exp(A)\n output B }", "more than 2^63 bytes"},
+};
+
+TEST(Text, ErrorsNamePlaceAndExpectation) {
+  for (const BadProgram& bad : kBadPrograms) {
+    auto graph = parse_graph(bad.text);
+    ASSERT_FALSE(graph) << bad.text;
+    EXPECT_THAT(graph.error().to_string(), testing::HasSubstr(bad.message)) << bad.text;
+    EXPECT_TRUE(graph.error().location.known()) << bad.text;
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,168 @@
+#include "ir/validate.h"
+
+#include <algorithm>
+
+namespace strata {
+namespace {
+
+constexpr int64_t kAlignment = 128;  // so that bulk copies can fill any tile
+
+tl::unexpected<Error> fail(const Graph& graph, const Operation& op, std::string message, std::string remedy = {}) {
+  const std::string result = op.results.empty() ? "" : graph.tensor(op.results[0]).name + " = ";
+  return tl::unexpected(Error{ErrorCode::InvalidInput, fmt::format("{}{}: {}", result, op.name(), message),
+                              std::move(remedy), op.location});
+}
+
+/// Every tensor but the outputs is read by someone.
+Result<void> check_uses(const Graph& graph) {
+  std::vector<bool> used(graph.tensors().size(), false);
+  for (const Operation& op : graph.operations()) {
+    for (TensorId id : op.operands) used[static_cast<size_t>(id)] = true;
+  }
+  for (TensorId id : graph.outputs()) used[static_cast<size_t>(id)] = true;
+  for (const Operation& op : graph.operations()) {
+    for (TensorId id : op.results) {
+      if (!used[static_cast<size_t>(id)]) {
+        return fail(graph, op, fmt::format("'{}' is computed and never used", graph.tensor(id).name),
+                    "remove the statement, or make it an output");
+      }
+    }
+  }
+  for (TensorId id : graph.inputs()) {
+    if (!used[static_cast<size_t>(id)] && graph.level() != Level::Kernel) {
+      return invalid("input '{}' of the {} graph is never read", graph.tensor(id).name, name_of(graph.level()));
+    }
+  }
+  return {};
+}
+
+/// How many accumulators lie on the paths from in_iter to a tensor: the same number on each, 0 or 1.
+Result<void> check_paths(const Graph& graph) {
+  const bool block = graph.level() == Level::Block;
+  const bool looped = block && graph.launch().loop > 1;
+  std::vector<int> accumulators(graph.tensors().size(), 0);
+  for (const Operation& op : graph.operations()) {
+    const auto count = [&](TensorId id) { return accumulators[static_cast<size_t>(id)]; };
+    if (op.kind == OpKind::InIter) continue;
+    const int first = count(op.operands[0]);
+    for (TensorId id : op.operands) {
+      if (count(id) != first) {
+        const TensorId inside = count(id) == 0 ? id : op.operands[0];
+        return fail(graph, op,
+                    fmt::format("'{}' changes in every iteration of the loop and meets a value from after it",
+                                graph.tensor(inside).name),
+                    "pass it through accum first");
+      }
+    }
+    int own = first;
+    if (op.kind == OpKind::Accum) {
+      if (!looped) return fail(graph, op, "accum in a block graph without a loop", "set loop= or remove it");
+      if (first > 0) {
+        return fail(graph, op, fmt::format("'{}' has passed an accumulator already", graph.tensor(op.operands[0]).name),
+                    "every path from in_iter to out_saver goes through exactly one");
+      }
+      own = 1;
+    }
+    if (op.kind == OpKind::OutSaver && looped && first == 0) {
+      return fail(graph, op, fmt::format("'{}' is saved from inside the loop", graph.tensor(op.operands[0]).name),
+                  "every path from in_iter to out_saver goes through exactly one accum");
+    }
+    for (TensorId id : op.results) accumulators[static_cast<size_t>(id)] = own;
+  }
+  return {};
+}
+
+Result<void> check_launch(const Graph& graph) {
+  const LaunchShape& launch = graph.launch();
+  if (graph.level() == Level::Block) {
+    if (launch.grid.size() > 3) return invalid("grid has {} dimensions; at most 3 exist", launch.grid.size());
+    for (size_t i = 0; i < launch.grid.size(); ++i) {
+      const int64_t limit = i == 0 ? 2147483647 : 65535;
+      if (launch.grid[i] < 1 || launch.grid[i] > limit) {
+        return invalid("grid dimension {} has size {}; expected 1 … {}", i, launch.grid[i], limit);
+      }
+    }
+    if (launch.loop < 1) return invalid("loop={} is below 1", launch.loop);
+  }
+  if (graph.level() == Level::Thread && (launch.threads < 1 || launch.threads > 1024)) {
+    return invalid("threads={} is outside 1 … 1024", launch.threads);
+  }
+  return {};
+}
+
+Result<void> check_registers(const Graph& graph, const Target& target) {
+  // A thread computes one element of every tensor at a time.
+  int64_t registers = 0;
+  for (const TensorInfo& tensor : graph.tensors()) registers += tensor.level == Level::Thread ? 1 : 0;
+  const int64_t limit = std::min<int64_t>(255, target.registers / graph.launch().threads);
+  if (registers > limit) {
+    return invalid("the thread graph holds {} values in registers; {} fit with {} threads", registers, limit,
+                   graph.launch().threads);
+  }
+  return {};
+}
+
+Result<void> validate_body(const Graph& graph, const Target& target, int64_t threads_expected) {
+  STRATA_CHECK(check_launch(graph));
+  STRATA_CHECK(check_uses(graph));
+  STRATA_CHECK(check_paths(graph));
+  if (graph.level() == Level::Thread) return check_registers(graph, target);
+  int64_t threads = threads_expected;
+  for (const Operation& op : graph.operations()) {
+    if (!op.body) continue;
+    if (threads != 0 && op.body->launch().threads != threads) {
+      return fail(graph, op,
+                  fmt::format("threads={} differs from {} in another thread graph of the block",
+                              op.body->launch().threads, threads));
+    }
+    threads = op.body->launch().threads;
+    if (auto inner = validate_body(*op.body, target, 0); !inner) return tl::unexpected(inner.error().at(op.location));
+  }
+  const int64_t bytes = shared_memory_bytes(graph);
+  if (bytes > target.shared_memory) {
+    const Operation* largest = &graph.operations().front();
+    for (const Operation& op : graph.operations()) {
+      if (shared_memory_bytes(graph, op.results[0]) > shared_memory_bytes(graph, largest->results[0])) largest = &op;
+    }
+    return fail(graph, *largest,
+                fmt::format("the block needs {} bytes of shared memory and {} has {}; '{}' alone takes {}", bytes,
+                            target.name, target.shared_memory, graph.tensor(largest->results[0]).name,
+                            shared_memory_bytes(graph, largest->results[0])),
+                "use a larger grid or more loop iterations");
+  }
+  return {};
+}
+
+}  // namespace
+
+int64_t shared_memory_bytes(const Graph& graph, TensorId id) {
+  const TensorInfo& tensor = graph.tensor(id);
+  if (tensor.level != Level::Block || tensor.producer < 0) return 0;
+  const bool tile = graph.operations()[static_cast<size_t>(tensor.producer)].kind == OpKind::InIter;
+  const int64_t element = tile ? size_of(tensor.type.dtype) : std::max<int64_t>(4, size_of(tensor.type.dtype));
+  return (tensor.type.elements() * element + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+int64_t shared_memory_bytes(const Graph& graph) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < graph.tensors().size(); ++i) bytes += shared_memory_bytes(graph, static_cast<TensorId>(i));
+  return bytes;
+}
+
+Result<void> validate(const Graph& graph, const Target& target) {
+  if (graph.level() != Level::Kernel) return invalid("only kernel graphs stand on their own");
+  STRATA_CHECK(check_uses(graph));
+  int64_t bytes = 0;
+  for (const TensorInfo& tensor : graph.tensors()) bytes += tensor.type.bytes();
+  if (bytes > target.device_memory) {
+    return invalid("the program's tensors need {} bytes and {} has {} bytes of device memory", bytes, target.name,
+                   target.device_memory);
+  }
+  for (const Operation& op : graph.operations()) {
+    if (!op.body) continue;
+    if (auto inner = validate_body(*op.body, target, 0); !inner) return tl::unexpected(inner.error().at(op.location));
+  }
+  return {};
+}
+
+}  // namespace strata

@@ -1,0 +1,25 @@
+// Legality of µGraphs: Definition 2.1 of Mirage. The builder has checked (1), operator specifications, when each
+// operator was added; here are (2) memory and (3) paths.
+#pragma once
+
+#include "ir/graph.h"
+#include "ir/target.h"
+
+namespace strata {
+
+/// Error, naming operator, tensor and place, where
+///   - a tensor is computed and not used,
+///   - the tensors of a block do not fit shared memory, those of the program do not fit device memory, or a
+///     thread graph does not fit registers,
+///   - a path from an input of a block graph to an output does not pass exactly one in_iter, exactly one accum where
+///     there is a loop (none where there is none) and exactly one out_saver; or a thread graph's likewise.
+Result<void> validate(const Graph& graph, const Target& target);
+
+/// Bytes of shared memory of a block graph when every block tensor has a place of its own: tiles as they lie
+/// in device memory, computed tensors in the precision that they are computed in (f32, or f64 for f64).
+int64_t shared_memory_bytes(const Graph& block_graph);
+
+/// Bytes of one block tensor in shared memory, as above.
+int64_t shared_memory_bytes(const Graph& block_graph, TensorId id);
+
+}  // namespace strata

@@ -1,0 +1,15 @@
+// CUDA source to cubin, in process: NVRTC is opened at run time, so that Strata starts where it is not installed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/target.h"
+
+namespace strata {
+
+/// A cubin for `target`. Error (Environment, with a remedy) where NVRTC or the CUDA headers are missing; Error
+/// (Unsupported) with the compiler's log where the source does not compile.
+Result<std::vector<char>> compile_cubin(const std::string& source, const Target& target);
+
+}  // namespace strata

@@ -1,0 +1,69 @@
+// The generator (Mirage, OSDI'25, Algorithm 1): enumerates µGraphs in canonical order, prunes with shapes, memory and
+// abstract expressions, and screens what computes the program's expressions by random tests.
+#pragma once
+
+#include <functional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/target.h"
+
+namespace strata {
+
+/// Each rule can be turned off; a property test holds the search with all against the search with none.
+struct PruningRules {
+  bool expression = true;  ///< abstract expressions that are no subexpression of the program's
+  bool axes = true;        ///< grid and loop dimensions that cut unrelated dimensions of two inputs
+  bool cost = true;        ///< kernel graphs that cannot be faster than the best found with fewer kernels
+};
+
+struct SearchOptions {
+  const Target* target = nullptr;
+  int threads = 1;
+  int max_kernel_ops = 5;
+  /// Operators of a block graph, not counting input iterators and output savers.
+  int max_block_ops = 11;
+  double time_limit = 0;  ///< seconds; 0: none
+  uint64_t seed = 1;
+  std::string checkpoint;  ///< file to resume from and to write finished work to; empty: none
+  PruningRules rules;
+  std::stop_token stop{};
+};
+
+struct SearchStatistics {
+  double seconds = 0;
+  int threads = 1;
+  int64_t generated = 0;  ///< operators tried: states of the enumeration
+  int64_t pruned_shape = 0;
+  int64_t pruned_memory = 0;
+  int64_t pruned_expression = 0;
+  int64_t pruned_axes = 0;
+  int64_t verified = 0;      ///< complete graphs that passed the screen
+  int64_t rejected = 0;      ///< complete graphs that failed it
+  int64_t spaces_total = 0;  ///< units of work: (kernel prefix, grid, loop) spaces
+  int64_t spaces_searched = 0;
+};
+
+/// Why the search ended; a limit never reads as "none exists".
+enum class StopReason { Exhausted, TimeLimit, Interrupted };
+std::string_view name_of(StopReason reason);
+
+struct SearchProgress {
+  SearchStatistics statistics;
+  double best_seconds = 0;  ///< estimated time of the best so far; 0: none yet
+};
+
+struct SearchResult {
+  std::vector<GraphPtr> graphs;  ///< screened, canonical, without duplicates; cheapest first, ties by text
+  SearchStatistics statistics;
+  StopReason stop_reason = StopReason::Exhausted;
+  std::string left_out;  ///< one line: which part of the space was skipped, and why that loses nothing or may
+};
+
+/// Deterministic in its result for any number of threads, unless a time limit or stop ends it.
+Result<SearchResult> search(const GraphPtr& program, const SearchOptions& options,
+                            const std::function<void(const SearchProgress&)>& progress = {});
+
+}  // namespace strata
