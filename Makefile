@@ -1,0 +1,64 @@
+# The way in: `make run` and `make test` on a fresh Debian 12. The build itself is CMake's; see CMakePresets.json.
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+JOBS ?= $(shell nproc)
+PROGRAM ?= programs/rmsnorm.strata
+FUZZ_SECONDS ?= 60
+
+NAME = $(basename $(notdir $(PROGRAM)))
+STRATA = build/release/bin/strata
+
+.PHONY: all help install build run test test-all asan tsan tidy format format-check fuzz clean
+
+all: build
+
+help: ## this list
+	@sed -n 's/^\([a-z -]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@echo
+	@echo "Variables: JOBS=$(JOBS) PROGRAM=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS)"
+
+install: ## install what is missing: Debian packages and .venv
+	@scripts/install.sh
+
+# Only the first configuration is ours: from then on ninja runs CMake again when its files change.
+build/%/build.ninja: CMakePresets.json | install
+	cmake --preset $*
+	@touch $@
+
+build: build/release/build.ninja ## build everything, release
+	cmake --build --preset release -j $(JOBS)
+
+run: build/release/build.ninja ## superoptimise PROGRAM for sm_90a and sm_80
+	cmake --build --preset release -j $(JOBS) --target strata
+	$(STRATA) optimize $(PROGRAM) -o out/$(NAME)
+	$(STRATA) optimize $(PROGRAM) --target sm_80 -o out/$(NAME)-sm_80
+	@echo
+	@echo "Reports: out/$(NAME)/report.html (default target), out/$(NAME)-sm_80/report.html (sm_80)"
+
+test: build ## build, then every test but the slow ones
+	@JOBS=$(JOBS) scripts/test.sh release -LE slow
+
+test-all: build asan ## every test, the slow ones and the asan build too
+	@JOBS=$(JOBS) scripts/test.sh release
+
+asan tsan: %: build/%/build.ninja ## build with sanitizers and test
+	cmake --build --preset $@ -j $(JOBS)
+	@JOBS=$(JOBS) scripts/test.sh $@ -LE slow
+
+tidy: install ## clang-tidy over src (FOLDERS="src/ops ..." for a part)
+	@JOBS=$(JOBS) scripts/tidy.sh $(FOLDERS)
+
+format: install ## format the sources in place
+	@scripts/check_style.sh --fix
+
+format-check: install ## fail on sources that are not formatted
+	@scripts/check_style.sh
+
+fuzz: build/fuzz/build.ninja ## run each fuzz target for FUZZ_SECONDS
+	cmake --build --preset fuzz -j $(JOBS)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz.sh
+
+clean: ## remove what was built and written
+	rm -rf build out

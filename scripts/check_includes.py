@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Checks the structure of the tree: includes go only upwards in the list of folders, lines and files are short.
+
+usage: check_includes.py [ROOT]    prints FILE:LINE: MESSAGE for each violation, and fails if there is one
+"""
+
+import pathlib
+import re
+import sys
+
+# A folder may include itself and what stands before it.
+ORDER = [
+    "support",
+    "ops",
+    "ir",
+    "indexing",
+    "frontend",
+    "interpret",
+    "runtime",
+    "superopt/partition",
+    "superopt/expr",
+    "superopt/verify",
+    "superopt/search",
+    "superopt/optimize",
+    "superopt/codegen",
+    "superopt",
+    "emitters",
+    "megakernel",
+    "compiler",
+]
+
+# Pairs that the order would allow: what comes after the search works on any proved graph, however it was found.
+FORBIDDEN = {
+    ("superopt/optimize", "superopt/search"),
+    ("superopt/codegen", "superopt/search"),
+}
+
+MAX_COLUMNS = 120
+MAX_LINES = 600
+CHECKED_FOLDERS = ["include", "src", "tools", "tests"]
+CODE = {".h", ".cpp", ".cu", ".cuh", ".def", ".inc"}
+TEXT = CODE | {".py", ".sh", ".txt", ".cmake"}
+# Expected outputs, which are as long as they are.
+EXEMPT = ["tests/golden"]
+
+INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
+
+
+def folder_of(path):
+    """The folder of ORDER that a path relative to src/ lies in: the longest that fits, or None."""
+    fits = [folder for folder in ORDER if path.is_relative_to(folder) and path != pathlib.PurePosixPath(folder)]
+    return max(fits, key=len, default=None)
+
+
+def included_path(source, file, name):
+    """What an include names, relative to src/ - or None for a header that is not of src/."""
+    for base in (file.parent, source):
+        candidate = (base / name).resolve()
+        if candidate.is_file() and candidate.is_relative_to(source):
+            return pathlib.PurePosixPath(candidate.relative_to(source).as_posix())
+    return None
+
+
+def why_not(origin, target):
+    """Why a file in the folder `origin` may not include one in `target`, or None if it may."""
+    if target is None:
+        return "a file that is in no folder of the list"
+    if (origin, target) in FORBIDDEN:
+        return f"{target}, which {origin} must not know"
+    if ORDER.index(target) > ORDER.index(origin):
+        return f"{target}, which comes after {origin}"
+    return None
+
+
+def check_includes(root):
+    """Yields (file, line, message) for every include of src/ and include/ that goes backwards."""
+    source = (root / "src").resolve()
+    for file in code_files(root, ["src", "include"]):
+        public = not file.is_relative_to(source)
+        origin = None if public else folder_of(pathlib.PurePosixPath(file.relative_to(source).as_posix()))
+        if not public and origin is None:
+            yield file, 1, "in a folder that scripts/check_includes.py does not list"
+            continue
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            match = INCLUDE.match(line)
+            name = match and (match[1] or match[2])
+            included = name and included_path(source, file, name)
+            if not included:
+                continue
+            reason = "src, which users do not have" if public else why_not(origin, folder_of(included))
+            if reason:
+                yield file, number, f'include of "{name}" goes backwards: {reason}'
+
+
+def check_lengths(root):
+    """Yields (file, line, message) for lines and files that are too long."""
+    for file in text_files(root, CHECKED_FOLDERS):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        if len(lines) > MAX_LINES:
+            yield file, MAX_LINES + 1, f"{len(lines)} lines, more than {MAX_LINES}"
+        for number, line in enumerate(lines, 1):
+            if len(line) > MAX_COLUMNS:
+                yield file, number, f"{len(line)} columns, more than {MAX_COLUMNS}"
+
+
+def files(root, folders, suffixes):
+    exempt = [root / folder for folder in EXEMPT]
+    for folder in folders:
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix in suffixes and file.is_file() and not any(file.is_relative_to(skip) for skip in exempt):
+                yield file
+
+
+def code_files(root, folders):
+    return files(root, folders, CODE)
+
+
+def text_files(root, folders):
+    return files(root, folders, TEXT)
+
+
+def check(root):
+    root = root.resolve()
+    violations = [*check_includes(root), *check_lengths(root)]
+    return [f"{file.relative_to(root)}:{line}: {message}" for file, line, message in violations]
+
+
+def main(arguments):
+    root = pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).parents[1]
+    if not (root / "src").is_dir():
+        print(f"check_includes: no src in {root}", file=sys.stderr)
+        return 2
+    violations = check(root)
+    for violation in violations:
+        print(violation)
+    print(f"check_includes: {len(violations)} violations")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

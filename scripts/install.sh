@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Installs what is missing and nothing else: Debian packages at the versions of scripts/debian-packages.txt, then
+# Python packages in .venv. Quick and offline when everything is there.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Two builds at once must not make the same virtual environment; the lock ends with the script.
+exec {lock}<scripts/install.sh
+flock "$lock"
+
+fail() {
+  echo "install: $*" >&2
+  exit 1
+}
+
+# 4:12.2.0-3 -> 12.2.0: without epoch and Debian revision.
+upstream() {
+  local version=${1#*:}
+  echo "${version%-*}"
+}
+
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then
+    "$@"
+  else
+    sudo "$@"
+  fi
+}
+
+apt_get() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@" </dev/null
+}
+
+# Prints name=version for apt: the pin while the archive has it, else what replaced it in a point release.
+choose_version() {
+  local name=$1 pinned=$2 candidate
+  if apt-cache madison "$name" | awk -F' *[|] *' '{print $2}' | grep -qxF -- "$pinned"; then
+    echo "$name=$pinned"
+    return
+  fi
+  candidate=$(apt-cache policy "$name" | awk '/Candidate:/ {print $2}')
+  if [[ -z $candidate || $candidate == "(none)" ]]; then
+    fail "no package $name in the archive; Strata needs Debian 12 (bookworm)"
+  fi
+  if [[ $(upstream "$candidate") != "$(upstream "$pinned")" ]]; then
+    fail "$name $pinned is gone and $candidate is another upstream version; see scripts/debian-packages.txt"
+  fi
+  echo "install: WARNING: $name $pinned is gone from the archive; installing $candidate instead" >&2
+  echo "$name=$candidate"
+}
+
+install_debian_packages() {
+  command -v dpkg-query >/dev/null || fail "this is no Debian system; install the packages of scripts/debian-packages.txt"
+  local pins pin spec present missing=() chosen=()
+  mapfile -t pins < <(grep -v '^#' scripts/debian-packages.txt)
+  present=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${pins[@]%%=*}" 2>/dev/null || true)
+  for pin in "${pins[@]}"; do
+    grep -qxF "installed ${pin%%=*}" <<<"$present" || missing+=("$pin")
+  done
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+
+  echo "install: Debian packages: ${missing[*]%%=*}"
+  if [[ $(id -u) -ne 0 ]] && ! command -v sudo >/dev/null; then
+    fail "packages are missing and this is neither root nor is there sudo; as root: apt-get install ${missing[*]%%=*}"
+  fi
+  apt_get update
+  for pin in "${missing[@]}"; do
+    spec=$(choose_version "${pin%%=*}" "${pin#*=}")
+    chosen+=("$spec")
+  done
+  apt_get install -y --no-install-recommends "${chosen[@]}"
+}
+
+# Debian's python3, which python3-venv completes; another one first on PATH may lack ensurepip.
+find_python() {
+  local python
+  for python in /usr/bin/python3 python3; do
+    if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+  fail "no python3 that can make a virtual environment"
+}
+
+install_python_packages() {
+  local requirements=(requirements.txt) stamp=.venv/installed wanted
+  scripts/cuda_root.sh --toolkit >/dev/null || requirements+=(requirements-cuda.txt)
+  # The folder is in the stamp because a virtual environment that was moved is broken.
+  wanted=$(pwd && sha256sum "${requirements[@]}")
+  if [[ -x .venv/bin/python && -f $stamp && $(<"$stamp") == "$wanted" ]]; then
+    return
+  fi
+  echo "install: Python packages of ${requirements[*]} in .venv"
+  "$(find_python)" -m venv --clear .venv
+  .venv/bin/python -m pip install -q --disable-pip-version-check --only-binary :all: "${requirements[@]/#/-r}" </dev/null
+  echo "$wanted" >"$stamp"
+}
+
+install_debian_packages
+install_python_packages

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# test.sh PRESET [ctest argument...]: the Python tests, where there are any, then ctest. ctest comes last, and runs even
+# when the Python tests failed, so that its summary closes the output.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+preset=$1
+shift
+
+python=0
+if [[ $preset == release ]] && compgen -G 'tests/python/test_*.py' >/dev/null; then
+  .venv/bin/python -m pytest -q tests/python </dev/null || python=$?
+fi
+
+if [[ $preset == tsan ]]; then
+  export TSAN_OPTIONS="suppressions=$PWD/scripts/tsan.supp ${TSAN_OPTIONS:-}"
+fi
+ctest --preset "$preset" -j "${JOBS:-$(nproc)}" --no-tests=error "$@" </dev/null || exit
+
+if [[ $python -ne 0 ]]; then
+  echo "The Python tests failed; see above." >&2
+  exit "$python"
+fi
