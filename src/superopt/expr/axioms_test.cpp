@@ -19,13 +19,15 @@ constexpr size_t kMaxTree = 60;
 /// One RapidCheck case runs so many expressions: its default of 100 cases is few for trees this small.
 constexpr int kBatch = 40;
 
+Palette palette_of(int i) { return i % 2 == 0 ? Palette::Everything : Palette::Algebra; }
+
 RC_GTEST_PROP(Axioms, RewritingKeepsTheNormalForm, ()) {
   Random random(*rc::gen::arbitrary<uint64_t>());
   const int operations = *rc::gen::inRange(1, 9);
   const int steps = *rc::gen::inRange(1, 40);
   NormalForms forms;
   for (int i = 0; i < kBatch; ++i) {
-    const Tree t = random_tree(random, operations, 3);
+    const Tree t = random_tree(random, operations, 3, palette_of(i));
     const Tree r = rewritten(random, t, steps, kMaxTree);
     if (build(forms, t) != build(forms, r)) RC_FAIL(to_string(t) + " became " + to_string(r));
   }
@@ -37,7 +39,7 @@ RC_GTEST_PROP(Axioms, SubtermsOfRewritingsAreContained, ()) {
   const int steps = *rc::gen::inRange(0, 40);
   NormalForms forms;
   for (int i = 0; i < kBatch; ++i) {
-    const Tree t = random_tree(random, operations, 3);
+    const Tree t = random_tree(random, operations, 3, palette_of(i));
     SubexpressionOracle oracle(forms, {build(forms, t)});
     const Tree r = rewritten(random, t, steps, kMaxTree);
     for_each_subtree(r, [&](const Tree& part) {
@@ -52,9 +54,9 @@ RC_GTEST_PROP(Axioms, ContainmentIsTransitiveAndReflexive, ()) {
   const int operations = *rc::gen::inRange(1, 6);
   NormalForms forms;
   for (int i = 0; i < kBatch; ++i) {
-    const ExprId a = build(forms, random_tree(random, operations, 2));
-    const ExprId b = build(forms, random_tree(random, operations, 2));
-    const ExprId e = build(forms, random_tree(random, operations / 2, 2));
+    const ExprId a = build(forms, random_tree(random, operations, 2, palette_of(i)));
+    const ExprId b = build(forms, random_tree(random, operations, 2, palette_of(i)));
+    const ExprId e = build(forms, random_tree(random, operations / 2, 2, palette_of(i)));
     RC_ASSERT(SubexpressionOracle(forms, {a}).contains(a));
     const bool inside = SubexpressionOracle(forms, {a}).contains(e);
     for (const ExprId whole : {forms.add(a, b), forms.mul(a, b), forms.div(a, b), forms.div(b, a), forms.exp(a),
@@ -70,7 +72,7 @@ TEST(Models, SatisfyTheAxioms) {
   Random random(1);
   int finite = 0;
   for (int i = 0; i < 2000; ++i) {
-    const Tree t = random_tree(random, 1 + i % 8, 3);
+    const Tree t = random_tree(random, 1 + i % 9, 3, palette_of(i));
     const Tree r = rewritten(random, t, 20, kMaxTree);
     RingModel ring(i);
     EXPECT_TRUE(ring.same(build(ring, t), build(ring, r))) << to_string(t) << " became " << to_string(r);
@@ -95,8 +97,8 @@ TEST(Models, NormalFormsAreEqualExactlyWhereTheRingModelIs) {
   int different = 0;
   int undecided = 0;
   for (int i = 0; i < 20000; ++i) {
-    const Tree t = random_tree(random, 1 + i % 8, 3);
-    const Tree m = rewritten(random, mutated(random, t), i % 10, kMaxTree);
+    const Tree t = random_tree(random, 1 + i % 9, 3, palette_of(i));
+    const Tree m = rewritten(random, mutated(random, t), i % 20, kMaxTree);
     RingModel ring(random());
     const bool same_form = build(forms, t) == build(forms, m);
     const bool same_value = ring.same(build(ring, t), build(ring, m));
@@ -124,7 +126,7 @@ TEST(Models, NothingContainedExceedsItsTarget) {
   int refuted = 0;
   int rejected = 0;
   for (int i = 0; i < 20000; ++i) {
-    const Tree t = random_tree(random, 2 + i % 6, 3);
+    const Tree t = random_tree(random, 2 + i % 7, 3, palette_of(i));
     std::vector<Tree> parts;
     for_each_subtree(t, [&](const Tree& part) { parts.push_back(part); });
     const Tree e = i % 2 == 0 ? mutated(random, parts[random.below(parts.size())]) : random_tree(random, 1 + i % 3, 3);
@@ -164,7 +166,7 @@ TEST(Axioms, ContainmentAgreesWithBreadthFirstRewriting) {
       const Tree t = std::move(queue.front());
       queue.pop_front();
       for_each_subtree(t, [&](const Tree& part) { occurring.insert(build(forms, part)); });
-      for (Tree& next : rewrites(t)) {
+      for (Tree& next : rewrites(t, true)) {
         if (size_of(next) <= size_of(target) + 4 && seen.insert(to_string(next)).second)
           queue.push_back(std::move(next));
       }
@@ -186,7 +188,7 @@ TEST(Axioms, ContainmentAgreesWithBreadthFirstRewriting) {
   RecordProperty("witnessed", witnessed);
   EXPECT_EQ(missed, 0);
   EXPECT_GT(contained, 300);
-  EXPECT_GE(witnessed * 100, contained * 90);
+  EXPECT_GE(witnessed * 100, contained * 85);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <thread>
 
 #include "superopt/expr/subexpression_oracle.h"
@@ -65,6 +66,40 @@ TEST_F(NormalFormsTest, DenominatorsAreExpanded) {
   EXPECT_EQ(apart, b.div(one, expanded));
   EXPECT_EQ(b.div(g, b.add(b.mul(x, y), b.mul(x, z))), b.div(b.div(g, x), b.add(y, z)));
   EXPECT_EQ(b.div(g, b.add(b.div(x, w), b.div(y, w))), b.div(b.div(g, b.add(x, y)), b.div(one, w)));
+}
+
+TEST_F(NormalFormsTest, EqualTermsAreCounted) {
+  const ExprId square = b.mul(b.add(x, y), b.add(x, y));
+  const ExprId xy = b.mul(x, y);
+  EXPECT_EQ(square, b.add(b.add(b.mul(x, x), xy), b.add(xy, b.mul(y, y))));
+  EXPECT_EQ(b.to_string(square), "2 times x*y + x^2 + y^2");
+  EXPECT_NE(square, b.add(b.add(b.mul(x, x), xy), b.mul(y, y)));
+}
+
+/// The terms of a sum keep their order under multiplication, whatever order their parts were made in.
+TEST_F(NormalFormsTest, TermsThatDifferInOneFactorOnly) {
+  const auto wrappers = std::array<std::function<ExprId(ExprId)>, 4>{
+      [&](ExprId e) { return b.div(one, e); }, [&](ExprId e) { return b.sqrt(e); }, [&](ExprId e) { return b.exp(e); },
+      [&](ExprId e) { return b.div(b.exp(b.div(x, e)), b.sqrt(e)); }};
+  const std::array parts{x, y, b.add(x, y), b.add(x, z), b.mul(z, w), b.sum(4, x)};
+  for (const auto& f : wrappers) {
+    for (const ExprId p : parts) {
+      for (const ExprId q : parts) {
+        for (const ExprId r : parts) {
+          const ExprId apart = b.add(b.mul(f(q), f(r)), b.mul(f(p), f(r)));
+          EXPECT_EQ(b.mul(b.add(f(p), f(q)), f(r)), apart);
+          EXPECT_TRUE(contains(apart, b.add(f(p), f(q))));
+          EXPECT_TRUE(contains(b.div(one, b.mul(apart, b.add(f(p), f(r)))), b.div(one, b.add(f(p), f(q)))));
+        }
+      }
+    }
+  }
+  for (int64_t p = 1; p < 8; ++p) {
+    for (int64_t q = 1; q < 8; ++q) {
+      const ExprId whole = b.mul(b.add(b.sum(p, x), b.sum(q, x)), b.sum(2, y));
+      EXPECT_EQ(whole, b.add(b.sum(2 * q, b.mul(x, y)), b.sum(2 * p, b.mul(x, y))));
+    }
+  }
 }
 
 TEST_F(NormalFormsTest, Sums) {

@@ -24,13 +24,18 @@ class SubexpressionOracle {
   bool equals_target(size_t target, ExprId e) const { return targets_[target] == e; }
   const std::vector<ExprId>& targets() const { return targets_; }
 
+  /// The targets and every normal form inside them: what `e` is part of, it is part of one of these.
+  const std::vector<ExprId>& parts() const { return inside_; }
+  /// Whether some monomial m makes m·e a sub-multiset of one part's terms; always true where that is oversized.
+  bool fits(ExprId e, ExprId part);
+  /// Whether `e` is a partial max or reduce_max of an atom of a target.
+  bool is_partial_function(ExprId e) const;
+
  private:
   enum class Answer : uint8_t { Unknown, No, Yes };
 
   bool decide(ExprId e);
-  bool fits(ExprId e, ExprId whole);
   bool fits_with(MonomialId multiplier, std::span<const Term> part, std::span<const Term> whole);
-  bool is_partial_function(ExprId e) const;
 
   NormalForms& forms_;
   std::vector<ExprId> targets_;

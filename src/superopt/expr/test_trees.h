@@ -78,23 +78,27 @@ inline ExprId build(ExprBuilder& b, const Tree& t) {
   return 0;
 }
 
-/// A tree of `operations` operations over `inputs` inputs and the constants 1 and 2.
-inline Tree random_tree(Random& random, int operations, int inputs) {
+/// What random trees are made of. Everything: all operators, four inputs or fewer, constants. Algebra: sums,
+/// products, quotients, exp and sqrt of inputs alone, so that terms meet and merge often.
+enum class Palette { Everything, Algebra };
+
+/// A tree of `operations` operations over `inputs` inputs.
+inline Tree random_tree(Random& random, int operations, int inputs, Palette palette = Palette::Everything) {
   if (operations == 0) {
-    const uint64_t leaf = random.below(10);
+    const uint64_t leaf = palette == Palette::Algebra ? 2 : random.below(10);
     return leaf == 0 ? constant(1) : leaf == 1 ? constant(2) : input(random.below(inputs));
   }
   static constexpr int64_t kExtents[] = {2, 3, 4, 6};
-  static constexpr Op kOps[] = {Op::Add, Op::Add, Op::Add,  Op::Mul,  Op::Mul, Op::Mul,       Op::Mul, Op::Div,
-                                Op::Div, Op::Exp, Op::Sqrt, Op::Sqrt, Op::Sum, Op::ReduceMax, Op::Max, Op::Silu};
-  const Op op = kOps[random.below(std::size(kOps))];
+  static constexpr Op kOps[] = {Op::Add, Op::Add, Op::Add,  Op::Add, Op::Mul,       Op::Mul, Op::Mul,  Op::Mul,
+                                Op::Div, Op::Div, Op::Sqrt, Op::Exp, Op::ReduceMax, Op::Max, Op::Silu, Op::Sum};
+  const Op op = kOps[random.below(palette == Palette::Algebra ? 12 : std::size(kOps))];
   if (op == Op::Add || op == Op::Mul || op == Op::Div || op == Op::Max) {
     const auto left = static_cast<int>(random.below(operations));
-    Tree a = random_tree(random, left, inputs);
-    return binary(op, std::move(a), random_tree(random, operations - 1 - left, inputs));
+    Tree a = random_tree(random, left, inputs, palette);
+    return binary(op, std::move(a), random_tree(random, operations - 1 - left, inputs, palette));
   }
   const int64_t number = op == Op::Sum || op == Op::ReduceMax ? kExtents[random.below(4)] : 0;
-  return unary(op, random_tree(random, operations - 1, inputs), number);
+  return unary(op, random_tree(random, operations - 1, inputs, palette), number);
 }
 
 inline void for_each_subtree(const Tree& t, const std::function<void(const Tree&)>& visit) {
@@ -103,18 +107,20 @@ inline void for_each_subtree(const Tree& t, const std::function<void(const Tree&
 }
 
 /// Every tree that one axiom, in either direction, makes of `t` at its root. The directions that can split a
-/// number do so by 2 and 3.
-inline std::vector<Tree> rewrites_at_root(const Tree& t) {
+/// number do so by 2 and 3; those that bring in a unit fit everywhere, and are left out unless asked for.
+inline std::vector<Tree> rewrites_at_root(const Tree& t, bool bring_units) {
   std::vector<Tree> out;
   const auto is = [](const Tree& a, Op op) { return a.op == op; };
   const auto c = [&](size_t i) -> const Tree& { return t.children[i]; };
   const auto cc = [&](size_t i, size_t j) -> const Tree& { return t.children[i].children[j]; };
   const Tree one = constant(1);
   // Units.
-  out.push_back(binary(Op::Mul, one, t));
-  out.push_back(binary(Op::Div, t, one));
-  out.push_back(unary(Op::Sum, t, 1));
-  out.push_back(unary(Op::ReduceMax, t, 1));
+  if (bring_units) {
+    out.push_back(binary(Op::Mul, one, t));
+    out.push_back(binary(Op::Div, t, one));
+    out.push_back(unary(Op::Sum, t, 1));
+    out.push_back(unary(Op::ReduceMax, t, 1));
+  }
   if (t == one) out.push_back(unary(Op::Sqrt, one));
   if (is(t, Op::Mul) && c(0) == one) out.push_back(c(1));
   if (is(t, Op::Div) && c(1) == one) out.push_back(c(0));
@@ -188,10 +194,10 @@ inline std::vector<Tree> rewrites_at_root(const Tree& t) {
 }
 
 /// Every tree one axiom away, at any position.
-inline std::vector<Tree> rewrites(const Tree& t) {
-  std::vector<Tree> out = rewrites_at_root(t);
+inline std::vector<Tree> rewrites(const Tree& t, bool bring_units) {
+  std::vector<Tree> out = rewrites_at_root(t, bring_units);
   for (size_t i = 0; i < t.children.size(); ++i) {
-    for (Tree& child : rewrites(t.children[i])) {
+    for (Tree& child : rewrites(t.children[i], bring_units)) {
       Tree copy = t;
       copy.children[i] = std::move(child);
       out.push_back(std::move(copy));
@@ -200,13 +206,13 @@ inline std::vector<Tree> rewrites(const Tree& t) {
   return out;
 }
 
-/// `t` after up to `steps` random axioms. Units are introduced seldom, or they would crowd out the rest.
+/// `t` after up to `steps` random axioms that keep it within `max_size`.
 inline Tree rewritten(Random& random, Tree t, int steps, size_t max_size) {
   for (int i = 0; i < steps; ++i) {
-    std::vector<Tree> next = rewrites(t);
+    std::vector<Tree> next = rewrites(t, random.below(8) == 0);
+    if (next.empty()) continue;
     Tree& choice = next[random.below(next.size())];
-    const bool grows_little = size_of(choice) <= size_of(t) || random.below(4) == 0 || size_of(choice) > size_of(t) + 2;
-    if (grows_little && size_of(choice) <= max_size) t = std::move(choice);
+    if (size_of(choice) <= max_size) t = std::move(choice);
   }
   return t;
 }
