@@ -14,7 +14,7 @@ namespace strata {
 struct SuperoptimizeOptions {
   SearchOptions search;
   double delta = 1e-12;
-  int candidates = 20;  ///< how many of the cheapest graphs are fully verified and returned
+  int candidates = 8;  ///< how many of the cheapest graphs are fully verified and returned
   /// Called when a stage begins and ends: --dump-after and timing hang on it. `graph` is the best so far.
   std::function<void(std::string_view stage, double seconds, const Graph& graph)> stage_done;
   std::function<void(const SearchProgress&)> progress;

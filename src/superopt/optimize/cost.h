@@ -1,4 +1,6 @@
-// The cost model that ranks candidates: a lower-bound style estimate from bytes, operations, occupancy and launches.
+// The cost model that ranks candidates. It estimates each launch on its own: bytes from device memory and through
+// L2, operations, how well blocks fill the multiprocessors, and what iterations and barriers cost. Measured
+// constants (launch, bandwidth, matrix rate) come from Target; docs/cost-model.md lists the others.
 #pragma once
 
 #include "ir/graph.h"
@@ -8,11 +10,20 @@ namespace strata {
 
 struct CostEstimate {
   int kernels = 0;           ///< launches
-  int64_t device_bytes = 0;  ///< bytes moved between device memory and the chip
+  int64_t device_bytes = 0;  ///< bytes that must cross between device memory and the chip: every operand of
+                             ///< every kernel once, every result once
   double seconds = 0;
+
+  CostEstimate& operator+=(const CostEstimate& other);
 };
 
 /// The graph as it stands: every operator of the kernel graph is one launch.
 CostEstimate estimate_cost(const Graph& graph, const Target& target);
+
+/// One operator of a kernel graph.
+CostEstimate estimate_operation(const Graph& graph, const Operation& op, const Target& target);
+
+/// No kernel graph of `kernels` launches that reads these inputs and writes these outputs is estimated below this.
+double cost_lower_bound(const Graph& program, int kernels, const Target& target);
 
 }  // namespace strata

@@ -16,6 +16,7 @@ namespace strata {
 struct PruningRules {
   bool expression = true;  ///< abstract expressions that are no subexpression of the program's
   bool axes = true;        ///< grid and loop dimensions that cut unrelated dimensions of two inputs
+  bool sizes = true;       ///< grids that leave the device empty, tiles too narrow for its units
   bool cost = true;        ///< kernel graphs that cannot be faster than the best found with fewer kernels
 };
 
@@ -25,7 +26,7 @@ struct SearchOptions {
   int max_kernel_ops = 5;
   /// Operators of a block graph, not counting input iterators and output savers.
   int max_block_ops = 11;
-  double time_limit = 0;  ///< seconds; 0: none
+  double time_limit = 60;  ///< seconds; 0: none
   uint64_t seed = 1;
   std::string checkpoint;  ///< file to resume from and to write finished work to; empty: none
   PruningRules rules;

@@ -1,0 +1,147 @@
+#include "superopt/optimize/cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ir/validate.h"
+
+namespace strata {
+namespace {
+
+// Rates that Target does not carry, seconds and bytes/s, of a current data-centre GPU; docs/cost-model.md.
+constexpr double kL2Bandwidth = 5.5e12;
+constexpr double kMultiprocessorBandwidth = 60e9;  // one block's loads, L2 to shared memory
+constexpr double kFirstByte = 0.8e-6;              // latency of the first load of a block
+constexpr double kIteration = 0.12e-6;             // loop overhead that the pipeline does not hide
+constexpr double kBarrier = 0.03e-6;
+constexpr int kBlocksPerMultiprocessor = 8;
+
+int64_t product(const std::vector<int64_t>& sizes) {
+  int64_t result = 1;
+  for (int64_t size : sizes) result *= size;
+  return result;
+}
+
+/// Operations of one execution: two a multiply-add, one an element.
+double operations(const Operation& op, const std::vector<TensorType>& operands, const TensorType& result) {
+  const auto elements = static_cast<double>(result.elements());
+  if (op.kind == OpKind::Matmul) return 2 * elements * static_cast<double>(operands[0].shape.back());
+  if (op.kind == OpKind::ConcatMatmul) {
+    return 2 * elements * static_cast<double>(operands[0].shape.back() + operands[1].shape.back());
+  }
+  double read = elements;
+  for (const TensorType& operand : operands) read = std::max(read, static_cast<double>(operand.elements()));
+  return read;
+}
+
+bool is_product(OpKind kind) { return kind == OpKind::Matmul || kind == OpKind::ConcatMatmul; }
+
+struct BlockWork {
+  double matrix = 0;  ///< operations on matrix units, of one block
+  double scalar = 0;
+  double bytes = 0;     ///< loaded and stored by one block
+  double streamed = 0;  ///< of these, what a later iteration loads while an earlier one computes
+  int barriers = 0;
+};
+
+BlockWork block_work(const Graph& body) {
+  BlockWork work;
+  const std::vector<LoopStage> stages = loop_stages(body);
+  const auto loop = static_cast<double>(body.launch().loop);
+  std::vector<int> depth(body.tensors().size(), 0);
+  int deepest_in_loop = 0;
+  int deepest_after = 0;
+  for (size_t i = 0; i < body.operations().size(); ++i) {
+    const Operation& op = body.operations()[i];
+    const double times = stages[i] == LoopStage::Body ? loop : 1;
+    int level = 0;
+    for (TensorId id : op.operands) level = std::max(level, depth[static_cast<size_t>(id)]);
+    for (TensorId id : op.results) depth[static_cast<size_t>(id)] = level + 1;
+    (stages[i] == LoopStage::Body ? deepest_in_loop : deepest_after) = level + 1;
+    const TensorType& result = body.type(op.results[0]);
+    if (op.kind == OpKind::InIter) {
+      // A tile that no loop dimension cuts is loaded once.
+      const bool moves = op.attributes.integer_or("fmap", kReplicate) != kReplicate;
+      work.bytes += static_cast<double>(result.bytes()) * (moves ? loop : 1);
+      work.streamed += static_cast<double>(result.bytes()) * (moves ? loop - 1 : 0);
+    } else if (op.kind == OpKind::OutSaver) {
+      work.bytes += static_cast<double>(body.type(op.operands[0]).bytes());
+    } else if (op.body) {
+      for (const Operation& inner : op.body->operations()) {
+        work.scalar += times * operations(inner, op.body->types(inner.operands), op.body->type(inner.results[0]));
+      }
+    } else {
+      (is_product(op.kind) ? work.matrix : work.scalar) += times * operations(op, body.types(op.operands), result);
+    }
+  }
+  work.barriers = static_cast<int>(loop) * deepest_in_loop + std::max(0, deepest_after - deepest_in_loop);
+  return work;
+}
+
+double block_graph_seconds(const Graph& body, double device_bytes, const Target& target) {
+  const BlockWork work = block_work(body);
+  const auto blocks = static_cast<double>(product(body.launch().grid));
+  const auto loop = static_cast<double>(body.launch().loop);
+  const int64_t shared = std::max<int64_t>(1, shared_memory_bytes(body));
+  const auto resident =
+      static_cast<double>(std::clamp<int64_t>(target.shared_memory / shared, 1, kBlocksPerMultiprocessor));
+  const double multiprocessors = target.multiprocessors;
+  const double waves = std::ceil(blocks / (multiprocessors * resident));
+  // Blocks that are resident together share the multiprocessor's units.
+  const double together = std::min(resident, std::ceil(blocks / multiprocessors));
+  const double load = (work.bytes - work.streamed) * together / kMultiprocessorBandwidth;
+  const double stream = work.streamed * together / kMultiprocessorBandwidth;
+  const double compute =
+      together * multiprocessors * (work.matrix / target.matrix_rate + work.scalar / target.scalar_rate);
+  // Loads of the next iteration overlap with this one's work; what is not streamed, and the last iteration's work, do
+  // not.
+  const double overlapped = std::max(stream, compute) + std::min(stream, compute) / loop;
+  const double wave = kFirstByte + load + overlapped + loop * kIteration + work.barriers * kBarrier;
+  const double through_l2 = blocks * work.bytes / kL2Bandwidth;
+  return std::max({waves * wave, device_bytes / target.memory_bandwidth, through_l2});
+}
+
+}  // namespace
+
+CostEstimate& CostEstimate::operator+=(const CostEstimate& other) {
+  kernels += other.kernels;
+  device_bytes += other.device_bytes;
+  seconds += other.seconds;
+  return *this;
+}
+
+CostEstimate estimate_operation(const Graph& graph, const Operation& op, const Target& target) {
+  CostEstimate cost;
+  cost.kernels = 1;
+  std::vector<TensorId> read = op.operands;
+  std::sort(read.begin(), read.end());
+  read.erase(std::unique(read.begin(), read.end()), read.end());
+  for (TensorId id : read) cost.device_bytes += graph.type(id).bytes();
+  for (TensorId id : op.results) cost.device_bytes += graph.type(id).bytes();
+  const auto bytes = static_cast<double>(cost.device_bytes);
+  cost.seconds = target.launch_seconds;
+  if (op.body) {
+    cost.seconds += block_graph_seconds(*op.body, bytes, target);
+  } else {
+    const double rate = is_product(op.kind) ? target.matrix_rate : target.scalar_rate;
+    const double work = operations(op, graph.types(op.operands), graph.type(op.results[0])) / rate;
+    cost.seconds += kFirstByte + std::max(work, bytes / target.memory_bandwidth);
+  }
+  return cost;
+}
+
+CostEstimate estimate_cost(const Graph& graph, const Target& target) {
+  CostEstimate total;
+  for (const Operation& op : graph.operations()) total += estimate_operation(graph, op, target);
+  return total;
+}
+
+double cost_lower_bound(const Graph& program, int kernels, const Target& target) {
+  double bytes = 0;
+  for (TensorId id : program.inputs()) bytes += static_cast<double>(program.type(id).bytes());
+  for (TensorId id : program.outputs()) bytes += static_cast<double>(program.type(id).bytes());
+  return kernels * (target.launch_seconds + kFirstByte) +
+         std::max(0.0, bytes / target.memory_bandwidth - kernels * kFirstByte);
+}
+
+}  // namespace strata

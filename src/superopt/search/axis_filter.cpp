@@ -1,0 +1,117 @@
+#include "superopt/search/axis_filter.h"
+
+#include <algorithm>
+
+#include "support/hash.h"
+
+namespace strata {
+
+AxisSet axis_set(const std::vector<int>& axes) {
+  AxisSet set = 0;
+  for (int axis : axes) {
+    if (axis >= 0 && axis < 63) set |= AxisSet{1} << axis;
+  }
+  return set;
+}
+
+void AxisTracker::operand(ExprId e, AxisSet axes) {
+  for (auto& [known, of_known] : axes_) {
+    // Two operands of one expression: only what both have is certain.
+    if (known == e) {
+      of_known &= axes;
+      return;
+    }
+  }
+  axes_.emplace_back(e, axes);
+}
+
+AxisSet AxisTracker::axes(ExprId e) const {
+  for (const auto& [known, of_known] : axes_) {
+    if (known == e) return of_known;
+  }
+  return 0;
+}
+
+ExprId AxisTracker::join(ExprId result, std::initializer_list<ExprId> from) {
+  AxisSet all = 0;
+  for (ExprId e : from) all |= axes(e);
+  operand(result, all);
+  return result;
+}
+
+ExprId AxisTracker::function(std::string_view name, int64_t parameter, std::span<const ExprId> arguments,
+                             bool commutative) {
+  AxisSet all = 0;
+  const bool reduces = name == "reduce_max";  // passes sums of its own kind; its argument has more axes than it
+  for (ExprId e : arguments) {
+    if (!reduces) bound(e);
+    all |= axes(e);
+  }
+  const ExprId result = forms_.function(name, parameter, arguments, commutative);
+  operand(result, all);
+  return result;
+}
+
+AxisFilter::AxisFilter(const Model& model, NormalForms& forms, SubexpressionOracle& oracle)
+    : forms_(forms), oracle_(oracle) {
+  // Axes of the program's own values, and of what stands in its roots, exponents and denominators.
+  std::unordered_map<ExprId, AxisSet> known;
+  AxisSet of_bounds = 0;
+  const Graph& graph = model.graph();
+  for (size_t i = 0; i < graph.tensors().size(); ++i) {
+    const ModelTensor& tensor = model.tensor(static_cast<TensorId>(i));
+    known[tensor.expression] |= axis_set(tensor.axes);
+  }
+  for (const Operation& op : graph.operations()) {
+    AxisTracker tracker(forms);
+    std::vector<ExprId> expressions;
+    std::vector<TensorType> extents;
+    for (TensorId id : op.operands) {
+      const ModelTensor& tensor = model.tensor(id);
+      tracker.operand(tensor.expression, axis_set(tensor.axes));
+      expressions.push_back(tensor.expression);
+      extents.push_back({graph.type(id).dtype, tensor.extents});
+    }
+    op_def(op.kind).expression(tracker, graph.scope(), expressions, extents, op.attributes);
+    for (const auto& [e, axes] : tracker.bounds()) {
+      known[e] |= axes;
+      of_bounds |= axes;
+    }
+  }
+  for (ExprId part : oracle.parts()) {
+    // A part that is no value of the program is a product of several roots, exponents or denominators.
+    const auto it = known.find(part);
+    part_axes_.push_back(it == known.end() ? of_bounds : it->second);
+  }
+}
+
+bool AxisFilter::fits(ExprId e, const std::vector<int>& axes, const Shape& extents) {
+  Hasher hasher;
+  hasher.add(e).add_all(axes).add_all(extents);
+  if (const auto it = known_.find(hasher.value()); it != known_.end()) return it->second;
+  bool found = oracle_.is_partial_function(e);
+  for (size_t part = 0; part < part_axes_.size() && !found; ++part) {
+    int64_t summed = 1;
+    for (size_t d = 0; d < axes.size(); ++d) {
+      const bool kept = axes[d] < 0 || axes[d] >= 63 || ((part_axes_[part] >> axes[d]) & 1);
+      if (!kept) summed *= extents[d];
+    }
+    found = oracle_.fits(forms_.sum(summed, e), oracle_.parts()[part]);
+  }
+  known_.emplace(hasher.value(), found);
+  return found;
+}
+
+bool AxisFilter::fits_bound(ExprId e, AxisSet axes) {
+  Hasher hasher;
+  hasher.add(e).add(axes).add("bound");
+  if (const auto it = known_.find(hasher.value()); it != known_.end()) return it->second;
+  bool found = false;
+  for (size_t part = 0; part < part_axes_.size() && !found; ++part) {
+    found = (axes & ~part_axes_[part]) == 0 && oracle_.fits(e, oracle_.parts()[part]);
+  }
+  known_.emplace(hasher.value(), found);
+  return found;
+}
+
+}  // namespace strata

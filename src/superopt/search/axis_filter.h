@@ -1,0 +1,74 @@
+// The second, stronger pruning test: abstract expressions with the axes that a value still has.
+//
+// Mirage's abstract expressions forget which dimension is summed. Here a value that keeps axis a must lose it again
+// before it is part of anything that has no axis a, and only a sum can do that, outside of roots, exponents and
+// denominators, because no axiom carries a sum into them. So
+//   - a value e with axes F fits a normal form u of the program with axes A only as Σ over F \ A of e;
+//   - a root, an exponent, a denominator or a function's argument with axes F fits only a u with F ⊆ A.
+// Extents of different axes are coprime (Axis), so a sum over the wrong axis does not fit either.
+// docs/search.md has the argument that no graph is lost that the axioms can prove.
+#pragma once
+
+#include <tbb/concurrent_unordered_map.h>
+
+#include <unordered_map>
+
+#include "superopt/expr/subexpression_oracle.h"
+#include "superopt/search/model.h"
+
+namespace strata {
+
+/// A set of axes; axes from 63 on share the last bit, which no test uses.
+using AxisSet = uint64_t;
+AxisSet axis_set(const std::vector<int>& axes);
+
+/// Passes expressions through to the normal forms and knows the axes of every operand: the union of its own operands',
+/// which is exact for what operators write inside roots, exponents and denominators.
+class AxisTracker final : public ExprBuilder {
+ public:
+  explicit AxisTracker(NormalForms& forms) : forms_(forms) {}
+
+  void operand(ExprId e, AxisSet axes);
+  AxisSet axes(ExprId e) const;
+
+  ExprId input(std::string_view name) override { return forms_.input(name); }
+  ExprId constant(const Rational& value) override { return forms_.constant(value); }
+  ExprId add(ExprId a, ExprId b) override { return join(forms_.add(a, b), {a, b}); }
+  ExprId mul(ExprId a, ExprId b) override { return join(forms_.mul(a, b), {a, b}); }
+  ExprId div(ExprId a, ExprId b) override { return bound(b), join(forms_.div(a, b), {a, b}); }
+  ExprId exp(ExprId a) override { return bound(a), join(forms_.exp(a), {a}); }
+  ExprId sqrt(ExprId a) override { return bound(a), join(forms_.sqrt(a), {a}); }
+  ExprId sum(int64_t k, ExprId a) override { return join(forms_.sum(k, a), {a}); }
+  ExprId function(std::string_view name, int64_t parameter, std::span<const ExprId> arguments,
+                  bool commutative) override;
+
+  /// What stood in a root, exponent, denominator or function so far, with its axes.
+  const std::vector<std::pair<ExprId, AxisSet>>& bounds() const { return bounds_; }
+
+ private:
+  ExprId join(ExprId result, std::initializer_list<ExprId> from);
+  void bound(ExprId e) { bounds_.emplace_back(e, axes(e)); }
+
+  NormalForms& forms_;
+  std::vector<std::pair<ExprId, AxisSet>> axes_;
+  std::vector<std::pair<ExprId, AxisSet>> bounds_;
+};
+
+/// The test, for one program. Thread-safe.
+class AxisFilter {
+ public:
+  AxisFilter(const Model& model, NormalForms& forms, SubexpressionOracle& oracle);
+
+  /// Whether a value with these axes, which count `extents` (both by dimension), can become part of the program.
+  bool fits(ExprId e, const std::vector<int>& axes, const Shape& extents);
+  /// Whether an expression can stand in a root, exponent, denominator or function with these axes.
+  bool fits_bound(ExprId e, AxisSet axes);
+
+ private:
+  NormalForms& forms_;
+  SubexpressionOracle& oracle_;
+  std::vector<AxisSet> part_axes_;  ///< of each of the oracle's parts
+  tbb::concurrent_unordered_map<uint64_t, bool> known_;
+};
+
+}  // namespace strata

@@ -1,0 +1,125 @@
+#include "superopt/search/checkpoint.h"
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "ir/text.h"
+
+namespace strata {
+namespace {
+
+constexpr double kSecondsBetweenSaves = 5;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// A block graph as a program of its own, since only kernel graphs have a text.
+std::string text_of(const Graph& body) {
+  GraphBuilder builder(Level::Kernel, "unit");
+  std::vector<TensorId> operands;
+  for (TensorId id : body.inputs()) {
+    auto input = builder.input(body.tensor(id).name, body.type(id));
+    if (!input) return {};
+    operands.push_back(*input);
+  }
+  const std::string& wanted = body.tensor(body.outputs()[0]).name;
+  auto results = builder.add(std::make_shared<const Graph>(body), operands,
+                             {builder.peek().find_tensor(wanted) ? wanted + "_result" : wanted});
+  if (!results || !builder.output(results->front())) return {};
+  auto graph = builder.finish();
+  return graph ? print(**graph) : std::string();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Checkpoint>> Checkpoint::open(std::string path, uint64_t key) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint(path, key));
+  checkpoint->last_saved_ = now();
+  if (path.empty() || !std::filesystem::exists(path)) return checkpoint;
+  std::ifstream file(path);
+  const auto json = nlohmann::json::parse(file, nullptr, false);
+  const auto damaged = [&] {
+    return tl::unexpected(Error{ErrorCode::InvalidInput,
+                                fmt::format("checkpoint '{}' is damaged", path),
+                                "remove the file, or name another with --checkpoint",
+                                {}});
+  };
+  if (!json.is_object() || !json.contains("key") || !json.contains("units")) return damaged();
+  if (json["key"] != fmt::format("{:016x}", key)) {
+    return tl::unexpected(Error{ErrorCode::InvalidInput,
+                                fmt::format("checkpoint '{}' is of another program or other options", path),
+                                "use the options that it was written with, or name another file",
+                                {}});
+  }
+  try {
+    for (const auto& [unit, entries] : json["units"].items()) {
+      for (const auto& e : entries) {
+        checkpoint->units_[unit].push_back({e.at("result"), e.at("inputs"), e.at("seconds"), e.at("graph")});
+      }
+      checkpoint->units_[unit];
+    }
+  } catch (const nlohmann::json::exception&) {
+    return damaged();
+  }
+  return checkpoint;
+}
+
+std::optional<UnitResult> Checkpoint::find(const std::string& unit) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = units_.find(unit);
+  if (it == units_.end()) return std::nullopt;
+  UnitResult result;
+  for (const Entry& entry : it->second) {
+    auto graph = parse_graph(entry.text, path_);
+    if (!graph || (*graph)->operations().size() != 1) return std::nullopt;  // searched again
+    result.choices.push_back({entry.result, entry.inputs, (*graph)->operations()[0].body, nullptr, entry.seconds});
+  }
+  return result;
+}
+
+void Checkpoint::record(const std::string& unit, const UnitResult& result) {
+  if (path_.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    auto& entries = units_[unit];
+    entries.clear();
+    for (const KernelChoice& choice : result.choices) {
+      entries.push_back({choice.result, choice.inputs, choice.seconds, text_of(*choice.body)});
+    }
+    if (now() - last_saved_ < kSecondsBetweenSaves) return;
+    last_saved_ = now();
+  }
+  // A failed write is reported by the save at the end; the search goes on.
+  static_cast<void>(save());
+}
+
+Result<void> Checkpoint::save() {
+  if (path_.empty()) return {};
+  const std::lock_guard lock(mutex_);
+  nlohmann::json json;
+  json["key"] = fmt::format("{:016x}", key_);
+  json["units"] = nlohmann::json::object();
+  for (const auto& [unit, entries] : units_) {
+    auto& list = json["units"][unit] = nlohmann::json::array();
+    for (const Entry& e : entries) {
+      list.push_back({{"result", e.result}, {"inputs", e.inputs}, {"seconds", e.seconds}, {"graph", e.text}});
+    }
+  }
+  const std::string temporary = path_ + ".writing";
+  std::ofstream file(temporary);
+  file << json.dump() << '\n';
+  file.close();
+  std::error_code failed;
+  if (file) std::filesystem::rename(temporary, path_, failed);
+  if (!file || failed) {
+    return tl::unexpected(Error{ErrorCode::Environment,
+                                fmt::format("cannot write checkpoint '{}'", path_),
+                                "check the folder's permissions and free space",
+                                {}});
+  }
+  return {};
+}
+
+}  // namespace strata

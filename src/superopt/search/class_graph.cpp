@@ -1,0 +1,222 @@
+#include "superopt/search/class_graph.h"
+
+#include <algorithm>
+
+#include "support/hash.h"
+
+namespace strata {
+
+ClassGraph::ClassGraph(const FieldArithmetic& arithmetic, NormalForms& forms, SubexpressionOracle& oracle,
+                       SharedCounters& counters, ClassGraphOptions options)
+    : arithmetic_(arithmetic), forms_(forms), oracle_(oracle), counters_(counters), options_(std::move(options)) {}
+
+int64_t ClassGraph::points(LoopStage stage) const {
+  return element_count(options_.scope.grid) * (stage == LoopStage::Body ? options_.scope.loop : 1);
+}
+
+uint64_t ClassGraph::key(const ValueClass& value) const {
+  Hasher hasher;
+  hasher.add(value.expression).add(static_cast<uint64_t>(value.stage)).add_all(value.shape);
+  for (const FieldTensor& tensor : value.values) {
+    for (const FieldValue& v : tensor.data) hasher.add(v.p).add(v.q);
+  }
+  return hasher.value();
+}
+
+int ClassGraph::find(ExprId expression, const FieldTensor& value) const {
+  ValueClass wanted;
+  wanted.expression = expression;
+  wanted.shape = value.shape;
+  wanted.values = {value};
+  const auto it = by_key_.find(key(wanted));
+  return it == by_key_.end() ? -1 : it->second;
+}
+
+int ClassGraph::add_input(ValueClass input) {
+  const int id = static_cast<int>(classes_.size());
+  by_key_.emplace(key(input), id);
+  classes_.push_back(std::move(input));
+  return id;
+}
+
+bool ClassGraph::shapes_fit(OpKind kind, const std::vector<int>& operands) const {
+  // A cheap pre-check for the operators that are tried on every pair; `infer` decides.
+  if (operands.size() != 2) return true;
+  const Shape& a = at(operands[0]).shape;
+  const Shape& b = at(operands[1]).shape;
+  size_t skip = 0;
+  if (kind == OpKind::Matmul) {
+    if (a.size() < 2 || b.size() < 2 || a.back() != b[b.size() - 2]) return false;
+    skip = 2;
+  }
+  for (size_t i = skip; i < std::min(a.size(), b.size()); ++i) {
+    const int64_t x = a[a.size() - 1 - i];
+    const int64_t y = b[b.size() - 1 - i];
+    if (x != y && x != 1 && y != 1) return false;
+  }
+  return true;
+}
+
+std::vector<FieldTensor> ClassGraph::evaluate(const OpDef& op, const Attributes& attributes,
+                                              const std::vector<int>& operands, const Shape& shape) {
+  const bool accumulates = op.kind == OpKind::Accum;
+  const LoopStage stage = at(operands[0]).stage;
+  const int64_t loop = stage == LoopStage::Body ? options_.scope.loop : 1;
+  std::vector<FieldTensor> results;
+  GridPoint point;
+  for (int64_t i = 0; i < points(stage); ++i) {
+    std::vector<const FieldTensor*> values;
+    for (int operand : operands) values.push_back(&at(operand).values[static_cast<size_t>(i)]);
+    point.iteration = i % loop;
+    if (!accumulates || point.iteration == 0) results.emplace_back(shape);
+    op.run(EvalArgs<FieldArithmetic>{arithmetic_, options_.scope, point, attributes, values, results.back()});
+  }
+  return results;
+}
+
+bool ClassGraph::fits_axes(const ValueClass& value, const AxisTracker& tracker) const {
+  for (const auto& [e, axes] : tracker.bounds()) {
+    if (!options_.axis_filter->fits_bound(e, axes)) return false;
+  }
+  return options_.axis_filter->fits(value.expression, value.axes, value.extents);
+}
+
+int ClassGraph::apply(OpKind kind, const Attributes& attributes, const std::vector<int>& operands) {
+  const OpDef& op = op_def(kind);
+  counters_.generated.fetch_add(1, std::memory_order_relaxed);
+  int min_ops = 1;
+  for (int operand : operands) {
+    min_ops = std::max(min_ops, at(operand).min_ops + 1);
+    if (at(operand).stage != at(operands[0]).stage) return -1;
+  }
+  if (min_ops > options_.max_ops) return -1;
+  if (!shapes_fit(kind, operands)) {
+    counters_.pruned_shape.fetch_add(1, std::memory_order_relaxed);
+    return -1;
+  }
+  std::vector<TensorType> types;
+  std::vector<TensorType> extents;
+  std::vector<ExprId> expressions;
+  for (int operand : operands) {
+    types.push_back({DType::F32, at(operand).shape});
+    extents.push_back({DType::F32, at(operand).extents});
+    expressions.push_back(at(operand).expression);
+  }
+  auto type = op.infer(options_.scope, types, attributes);
+  auto extent = op.infer(options_.extents, extents, attributes);
+  if (!type || !extent) {
+    counters_.pruned_shape.fetch_add(1, std::memory_order_relaxed);
+    return -1;
+  }
+  ValueClass value;
+  AxisTracker tracker(forms_);
+  std::vector<const std::vector<int>*> axes;
+  for (int operand : operands) {
+    tracker.operand(at(operand).expression, axis_set(at(operand).axes));
+    axes.push_back(&at(operand).axes);
+  }
+  value.expression = op.expression(tracker, options_.extents, expressions, extents, attributes);
+  if (options_.prune_expression && !oracle_.contains(value.expression)) {
+    counters_.pruned_expression.fetch_add(1, std::memory_order_relaxed);
+    return -1;
+  }
+  value.shape = std::move(type->shape);
+  value.extents = std::move(extent->shape);
+  value.axes = result_axes(op.labels(types, attributes), axes, value.shape);
+  if (options_.axis_filter != nullptr && !fits_axes(value, tracker)) {
+    counters_.pruned_axes.fetch_add(1, std::memory_order_relaxed);
+    return -1;
+  }
+  value.stage = kind == OpKind::Accum ? LoopStage::After : at(operands[0]).stage;
+  value.min_ops = min_ops;
+  value.values = evaluate(op, attributes, operands, value.shape);
+  const auto [it, fresh] = by_key_.emplace(key(value), static_cast<int>(classes_.size()));
+  if (fresh) {
+    if (classes_.size() >= kMaxClasses) {
+      by_key_.erase(it);
+      overflowed_ = true;
+      return -1;
+    }
+    classes_.push_back(std::move(value));
+  }
+  ValueClass& result = classes_[static_cast<size_t>(it->second)];
+  result.min_ops = std::min(result.min_ops, min_ops);
+  const bool loops_back = std::find(operands.begin(), operands.end(), it->second) != operands.end();
+  Derivation derivation{kind, attributes, operands};
+  auto& known = result.derivations;
+  if (!loops_back && std::find(known.begin(), known.end(), derivation) == known.end()) {
+    known.push_back(std::move(derivation));
+  }
+  return it->second;
+}
+
+void ClassGraph::apply_unary(int c) {
+  const ValueClass& value = at(c);
+  const size_t rank = value.shape.size();
+  for (const OpDef* op : all_ops()) {
+    if (!op->traits.levels.contains(options_.level)) continue;
+    if (op->traits.elementwise && op->traits.arity == 1 && op->attributes.empty()) apply(op->kind, {}, {c});
+  }
+  for (OpKind kind : {OpKind::Sum, OpKind::ReduceMax}) {
+    if (kind == OpKind::ReduceMax && !options_.with_max) continue;
+    for (size_t d = 0; d < rank; ++d) {
+      if (at(c).shape[d] == 1) continue;
+      Attributes attributes;
+      attributes.set("dim", static_cast<int64_t>(d));
+      apply(kind, attributes, {c});
+    }
+  }
+  for (const auto& [kind, attributes] : options_.program_attributes) apply(kind, attributes, {c});
+  if (options_.level != Level::Block || options_.scope.loop == 1 || at(c).stage != LoopStage::Body) return;
+  Attributes sum;
+  sum.set("kind", std::string("sum"));
+  apply(OpKind::Accum, sum, {c});
+  if (options_.with_max) {
+    Attributes max;
+    max.set("kind", std::string("max"));
+    apply(OpKind::Accum, max, {c});
+  }
+  for (size_t d = 0; d < rank; ++d) {
+    Attributes concat;
+    concat.set("kind", std::string("concat"));
+    concat.set("dim", static_cast<int64_t>(d));
+    apply(OpKind::Accum, concat, {c});
+  }
+}
+
+void ClassGraph::apply_fused_products(int sum) {
+  // (A ∥ B) × (C ∥ D) is A × C + B × D, so it is tried where such a sum is already useful.
+  const std::vector<Derivation> ways = at(sum).derivations;
+  for (const Derivation& add : ways) {
+    if (add.kind != OpKind::Add) continue;
+    const std::vector<Derivation> left = at(add.operands[0]).derivations;
+    const std::vector<Derivation> right = at(add.operands[1]).derivations;
+    for (const Derivation& l : left) {
+      for (const Derivation& r : right) {
+        if (l.kind != OpKind::Matmul || r.kind != OpKind::Matmul) continue;
+        apply(OpKind::ConcatMatmul, {}, {l.operands[0], r.operands[0], l.operands[1], r.operands[1]});
+      }
+    }
+  }
+}
+
+void ClassGraph::apply_binary(int a, int b) {
+  for (const OpDef* op : all_ops()) {
+    if (!op->traits.levels.contains(options_.level) || op->traits.arity != 2) continue;
+    if (!op->traits.elementwise && op->kind != OpKind::Matmul) continue;
+    apply(op->kind, {}, {a, b});
+    if (!op->traits.commutative && a != b) apply(op->kind, {}, {b, a});
+  }
+}
+
+void ClassGraph::saturate() {
+  // Classes are numbered as they appear; pairs are visited in an order that depends on nothing else.
+  for (int c = 0; c < static_cast<int>(classes_.size()); ++c) {
+    if (options_.stop.stop_requested()) return;
+    apply_unary(c);
+    for (int other = 0; other <= c; ++other) apply_binary(other, c);
+  }
+  for (int c = 0; c < static_cast<int>(classes_.size()); ++c) apply_fused_products(c);
+}
+
+}  // namespace strata

@@ -1,0 +1,107 @@
+// All values that operators can make from some inputs at one level, with every way to make each.
+//
+// The search does not enumerate graphs operator by operator, because most such graphs are dead ends. It first finds
+// the *values*: a class is a value (told from others by its abstract expression, its shape and its entries on random
+// field inputs) together with all its derivations. Graphs are then read off backwards from a wanted value
+// (derive.h), so that every graph that is visited is complete. Merging equal values is exact up to the
+// random test, whose primes are near 2^61.
+#pragma once
+
+#include <atomic>
+#include <unordered_map>
+#include <vector>
+
+#include "superopt/expr/subexpression_oracle.h"
+#include "superopt/search/axis_filter.h"
+#include "superopt/search/model.h"
+#include "superopt/search/search.h"
+
+namespace strata {
+
+struct Derivation {
+  OpKind kind;
+  Attributes attributes;
+  std::vector<int> operands;  ///< classes
+
+  friend bool operator==(const Derivation&, const Derivation&) = default;
+};
+
+struct ValueClass {
+  Shape shape;
+  Shape extents;  ///< what the dimensions count as in abstract expressions; see Axis
+  std::vector<int> axes;
+  ExprId expression = 0;
+  LoopStage stage = LoopStage::Body;
+  int kernel_tensor = -1;  ///< block level: in_iter of that input; kernel level: that input of the program
+  int min_ops = 0;         ///< no derivation has fewer operators
+  /// The value at every point: kernel level one; block level one a block and, inside the loop, an iteration.
+  std::vector<FieldTensor> values;
+  std::vector<Derivation> derivations;
+};
+
+/// Counters that many class graphs share.
+struct SharedCounters {
+  std::atomic<int64_t> generated{0}, pruned_shape{0}, pruned_memory{0}, pruned_expression{0}, pruned_axes{0};
+  std::atomic<int64_t> verified{0}, rejected{0}, units_done{0};
+};
+
+/// What the operators may be applied to and with.
+struct ClassGraphOptions {
+  Level level = Level::Kernel;
+  OpScope scope;
+  OpScope extents;  ///< the scope in which abstract expressions are formed; as `scope` where extents are sizes
+  int max_ops = 11;
+  bool prune_expression = true;
+  AxisFilter* axis_filter = nullptr;  ///< null: only the paper's expressions prune
+  /// Attribute sets beyond those that a shape implies: constants of scale, permutations, groupings of the program.
+  std::vector<std::pair<OpKind, Attributes>> program_attributes;
+  bool with_max = false;  ///< the program takes maxima, so maximum accumulators are worth trying
+  std::stop_token stop{};
+};
+
+class ClassGraph {
+ public:
+  ClassGraph(const FieldArithmetic& arithmetic, NormalForms& forms, SubexpressionOracle& oracle,
+             SharedCounters& counters, ClassGraphOptions options);
+
+  /// Adds a class without derivation; returns its number.
+  int add_input(ValueClass input);
+  /// Registers one more way to make the values of a class, if that is where the application leads; the class.
+  int apply(OpKind kind, const Attributes& attributes, const std::vector<int>& operands);
+  /// From here on, no value of more operators is made.
+  void limit_ops(int max_ops) { options_.max_ops = max_ops; }
+  /// For a value whose dimensions no operator ties to an axis, but the program does.
+  void set_axes(int i, std::vector<int> axes) { classes_[static_cast<size_t>(i)].axes = std::move(axes); }
+  /// Applies all operators until nothing new appears (or kMaxClasses is reached).
+  void saturate();
+
+  const std::vector<ValueClass>& classes() const { return classes_; }
+  const ValueClass& at(int i) const { return classes_[static_cast<size_t>(i)]; }
+  /// The class with that value at kernel level; −1 where there is none.
+  int find(ExprId expression, const FieldTensor& value) const;
+  bool overflowed() const { return overflowed_; }
+
+  static constexpr size_t kMaxClasses = 1500;
+
+ private:
+  bool fits_axes(const ValueClass& value, const AxisTracker& tracker) const;
+  bool shapes_fit(OpKind kind, const std::vector<int>& operands) const;
+  void apply_unary(int c);
+  void apply_binary(int a, int b);
+  void apply_fused_products(int sum);
+  std::vector<FieldTensor> evaluate(const OpDef& op, const Attributes& attributes, const std::vector<int>& operands,
+                                    const Shape& shape);
+  uint64_t key(const ValueClass& value) const;
+  int64_t points(LoopStage stage) const;
+
+  FieldArithmetic arithmetic_;
+  NormalForms& forms_;
+  SubexpressionOracle& oracle_;
+  SharedCounters& counters_;
+  ClassGraphOptions options_;
+  std::vector<ValueClass> classes_;
+  std::unordered_map<uint64_t, int> by_key_;
+  bool overflowed_ = false;
+};
+
+}  // namespace strata

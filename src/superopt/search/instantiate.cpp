@@ -1,0 +1,170 @@
+#include "superopt/search/instantiate.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ir/validate.h"
+
+namespace strata {
+namespace {
+
+std::string step_name(OpKind kind, size_t number) { return fmt::format("{}_{}", op_def(kind).traits.name, number); }
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> result;
+  for (int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    result.push_back(d);
+    if (d != n / d) result.push_back(n / d);
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+/// The dimensions that a grid dimension (or, at index grid rank, the loop) cuts, over all inputs.
+std::vector<int64_t> cut_sizes(const Graph& body, const std::vector<TensorType>& inputs, size_t grid_dimension) {
+  std::vector<int64_t> sizes;
+  for (const Operation& op : body.operations()) {
+    if (op.kind != OpKind::InIter) continue;
+    const auto input = std::find(body.inputs().begin(), body.inputs().end(), op.operands[0]) - body.inputs().begin();
+    const bool loop = grid_dimension == body.launch().grid.size();
+    const int64_t d = loop ? op.attributes.integer_or("fmap", kReplicate) : op.attributes.list("imap")[grid_dimension];
+    if (d != kReplicate) sizes.push_back(inputs[static_cast<size_t>(input)].shape[static_cast<size_t>(d)]);
+  }
+  return sizes;
+}
+
+/// Tiles keep at least this many elements of a dimension, unless the dimension has fewer.
+constexpr int64_t kNarrowestTile = 8;
+/// At most this many blocks for each multiprocessor.
+constexpr int64_t kBlocksPerMultiprocessor = 8;
+
+bool tiles_wide(const Graph& body) {
+  for (const Operation& op : body.operations()) {
+    if (op.kind != OpKind::InIter) continue;
+    const Shape& whole = body.type(op.operands[0]).shape;
+    const Shape& tile = body.type(op.results[0]).shape;
+    // Only the two innermost dimensions feed matrix units and vector loads.
+    for (size_t d = whole.size() >= 2 ? whole.size() - 2 : 0; d < whole.size(); ++d) {
+      const bool innermost = d + 1 == whole.size();
+      const int64_t least = std::min(whole[d], innermost ? kNarrowestTile : int64_t{1});
+      if (tile[d] < least) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<BlockTemplate> build_template(const BlockSpace& space, const ClassGraph& graph, const Derived& derived,
+                                     int result, const std::vector<int64_t>& omap,
+                                     const std::vector<int>& kernel_inputs, const std::vector<std::string>& names,
+                                     DType dtype, const std::string& result_name) {
+  const std::vector<int64_t> grid(static_cast<size_t>(space.grid_rank), space.cuts_grid ? kModelCut : 1);
+  GraphBuilder builder(Level::Block, {}, LaunchShape{grid, space.loops ? kModelCut : 1});
+  BlockTemplate made;
+  std::vector<TensorId> ids(graph.classes().size(), -1);
+  std::vector<TensorId> formals;
+  for (int c : derived.inputs) {
+    const auto n = static_cast<size_t>(graph.at(c).kernel_tensor);
+    // The kernel-level shape: the tile's, times the cuts.
+    Shape whole = graph.at(c).shape;
+    for (size_t g = 0; g < grid.size(); ++g) {
+      if (space.imaps[n][g] != kReplicate) whole[static_cast<size_t>(space.imaps[n][g])] *= grid[g];
+    }
+    if (space.fmaps[n] != kReplicate) whole[static_cast<size_t>(space.fmaps[n])] *= kModelCut;
+    STRATA_TRY(const TensorId formal, builder.input(names[n], {dtype, whole}));
+    formals.push_back(formal);
+    made.inputs.push_back(kernel_inputs[n]);
+  }
+  for (size_t i = 0; i < derived.inputs.size(); ++i) {
+    const int c = derived.inputs[i];
+    const auto n = static_cast<size_t>(graph.at(c).kernel_tensor);
+    Attributes attributes;
+    attributes.set("imap", space.imaps[n]);
+    if (space.fmaps[n] != kReplicate) attributes.set("fmap", space.fmaps[n]);
+    STRATA_TRY(ids[static_cast<size_t>(c)], builder.add(OpKind::InIter, {formals[i]}, attributes, names[n] + "_tile"));
+  }
+  size_t number = 0;
+  for (const Derived::Step& step : derived.steps) {
+    std::vector<TensorId> operands;
+    for (int operand : step.derivation->operands) operands.push_back(ids[static_cast<size_t>(operand)]);
+    STRATA_TRY(ids[static_cast<size_t>(step.result)],
+               builder.add(step.derivation->kind, operands, step.derivation->attributes,
+                           step_name(step.derivation->kind, ++number)));
+  }
+  Attributes saved;
+  saved.set("omap", omap);
+  const std::string name =
+      std::find(names.begin(), names.end(), result_name) == names.end() ? result_name : result_name + "_out";
+  STRATA_CHECK(builder.add(OpKind::OutSaver, {ids[static_cast<size_t>(result)]}, saved, name));
+  STRATA_TRY(made.body, builder.finish());
+  return made;
+}
+
+Result<GraphPtr> resize(const Graph& body, const std::vector<TensorType>& inputs, const LaunchShape& launch) {
+  GraphBuilder builder(body.level(), body.name(), launch);
+  std::vector<TensorId> ids(body.tensors().size(), -1);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorId id = body.inputs()[i];
+    STRATA_TRY(ids[static_cast<size_t>(id)], builder.input(body.tensor(id).name, inputs[i]));
+  }
+  for (const Operation& op : body.operations()) {
+    std::vector<TensorId> operands;
+    for (TensorId id : op.operands) operands.push_back(ids[static_cast<size_t>(id)]);
+    STRATA_TRY(ids[static_cast<size_t>(op.results[0])],
+               builder.add(op.kind, operands, op.attributes, body.tensor(op.results[0]).name));
+  }
+  return builder.finish();
+}
+
+std::vector<GraphPtr> instantiate(const Graph& body, const std::vector<TensorType>& inputs, const Target& target,
+                                  const SizeRules& rules, SharedCounters& counters) {
+  const size_t rank = body.launch().grid.size();
+  // Candidate sizes of every grid dimension and, last, of the loop.
+  std::vector<std::vector<int64_t>> sizes;
+  int64_t most_blocks = 1;
+  for (size_t g = 0; g <= rank; ++g) {
+    const bool loop = g == rank;
+    if ((loop ? body.launch().loop : body.launch().grid[g]) == 1) {
+      sizes.push_back({1});
+      continue;
+    }
+    int64_t common = 0;
+    for (int64_t size : cut_sizes(body, inputs, g)) common = std::gcd(common, size);
+    std::vector<int64_t> choices = divisors(common);
+    choices.erase(choices.begin());  // cutting into 1 is another, simpler space
+    if (!loop && !choices.empty()) most_blocks *= choices.back();
+    sizes.push_back(std::move(choices));
+  }
+  const int64_t fewest = std::min<int64_t>(most_blocks, (target.multiprocessors * 6 + 9) / 10);
+  std::vector<GraphPtr> found;
+  std::vector<size_t> at(sizes.size(), 0);
+  for (const auto& choices : sizes) {
+    if (choices.empty()) return found;
+  }
+  for (;;) {
+    LaunchShape launch;
+    int64_t blocks = 1;
+    for (size_t g = 0; g < rank; ++g) {
+      launch.grid.push_back(sizes[g][at[g]]);
+      blocks *= launch.grid.back();
+    }
+    launch.loop = sizes[rank][at[rank]];
+    const bool fills = blocks >= fewest && blocks <= kBlocksPerMultiprocessor * target.multiprocessors;
+    if (fills || !rules.fill_device) {
+      if (auto real = resize(body, inputs, launch); !real) {
+        counters.pruned_shape.fetch_add(1, std::memory_order_relaxed);
+      } else if (shared_memory_bytes(**real) > target.shared_memory) {
+        counters.pruned_memory.fetch_add(1, std::memory_order_relaxed);
+      } else if (!rules.wide_tiles || tiles_wide(**real)) {
+        found.push_back(*real);
+      }
+    }
+    size_t g = 0;
+    while (g < at.size() && ++at[g] == sizes[g].size()) at[g++] = 0;
+    if (g == at.size()) return found;
+  }
+}
+
+}  // namespace strata

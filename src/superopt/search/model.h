@@ -1,0 +1,81 @@
+// The small program on which the search runs.
+//
+// Which operators can be chained, and whether a chain computes the program, does not depend on how long the
+// dimensions are. So the program is shrunk: dimensions that its operators tie together form an *axis*, and every
+// axis gets a small size of its own, divisible into 2 grid blocks of 2 loop iterations. µGraphs are found on the
+// model and instantiated with real sizes afterwards. Sizes of different axes differ, so that nothing fits by accident.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+#include "superopt/expr/normal_forms.h"
+
+namespace strata {
+
+/// Dimensions that are walked together: one entry of the model.
+struct Axis {
+  int64_t real;   ///< the program's size
+  int64_t model;  ///< the model's size
+  /// Extents in abstract expressions: three primes of the axis's own for blocks, iterations and tile. A sum over part
+  /// of an axis, or over another axis, then has an extent that does not divide the program's, and is pruned: with sizes
+  /// as extents, sum(q·k) = sum(q)·k would pass whatever is summed (Mirage's expressions forget dimensions).
+  int64_t grid_extent;
+  int64_t loop_extent;
+  int64_t tile_extent;
+
+  int64_t extent() const { return grid_extent * loop_extent * tile_extent; }
+};
+
+/// In place of an axis: a dimension of size 1, or one that is no whole axis (a part, several interleaved).
+constexpr int kUnitAxis = -1;
+constexpr int kMixedAxis = -2;
+
+using FieldValue = FieldArithmetic::Value;
+using FieldTensor = Tensor<FieldValue>;
+
+/// The primes of the search's random tests: p = 2q + 1 near 2^61, q ≡ 3 mod 4.
+constexpr uint64_t kSearchQ = 1152921504606845399ULL;
+constexpr uint64_t kSearchP = 2 * kSearchQ + 1;
+
+/// A tensor of the program, in the model.
+struct ModelTensor {
+  Shape shape;
+  Shape extents;          ///< for abstract expressions
+  std::vector<int> axes;  ///< one a dimension
+  ExprId expression = 0;
+  FieldTensor value;  ///< on the model's random inputs
+};
+
+class Model {
+ public:
+  /// Error (Unsupported) where the program has graph-defined operators.
+  static Result<Model> build(const GraphPtr& program, NormalForms& forms, uint64_t seed);
+
+  const Graph& program() const { return *program_; }  ///< with real sizes
+  const Graph& graph() const { return *graph_; }      ///< with model sizes
+  const std::vector<Axis>& axes() const { return axes_; }
+  /// Whether extents follow axes; not where the program regroups dimensions (reshape, repeat, concat): then
+  /// extents are the model's sizes.
+  bool extents_by_axis() const { return extents_by_axis_; }
+  const ModelTensor& tensor(TensorId id) const { return tensors_[static_cast<size_t>(id)]; }
+  FieldArithmetic arithmetic() const { return arithmetic_; }
+  /// Real sizes of dimensions with these axes; nullopt where one is mixed.
+  std::optional<Shape> real_shape(const std::vector<int>& axes) const;
+
+ private:
+  Model(FieldArithmetic arithmetic) : arithmetic_(std::move(arithmetic)) {}
+
+  GraphPtr program_;
+  GraphPtr graph_;
+  std::vector<Axis> axes_;
+  bool extents_by_axis_ = true;
+  std::vector<ModelTensor> tensors_;
+  FieldArithmetic arithmetic_;
+};
+
+/// Axes of an operator's result, from those of its operands: result dimensions inherit by label.
+std::vector<int> result_axes(const IndexLabels& labels, const std::vector<const std::vector<int>*>& operands,
+                             const Shape& result);
+
+}  // namespace strata

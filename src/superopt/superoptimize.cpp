@@ -1,0 +1,115 @@
+#include "superopt/superoptimize.h"
+
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include <chrono>
+
+#include "ir/validate.h"
+#include "runtime/compile.h"
+#include "superopt/optimize/thread_graphs.h"
+
+namespace strata {
+namespace {
+
+constexpr int64_t kThreadsPerBlock = 128;
+
+/// A graph with its proof and its rounding errors; nullopt where one of them speaks against it.
+std::optional<Candidate> prove(const GraphPtr& program, const GraphPtr& graph, const SuperoptimizeOptions& options) {
+  if (!validate(*graph, *options.search.target)) return std::nullopt;
+  const VerifyOptions verification{options.delta, options.search.seed, std::nullopt, {}};
+  auto verified = verify(*program, *graph, verification);
+  if (!verified || verified->verdict != Verdict::Equivalent) return std::nullopt;
+  auto errors = float_errors(*program, *graph, options.search.seed);
+  if (!errors || !errors->acceptable) return std::nullopt;
+  return Candidate{graph, estimate_cost(*graph, *options.search.target), std::move(*verified), *errors};
+}
+
+/// The first `options.candidates` graphs that can be proved, in their order. Proofs run side by side.
+std::vector<Candidate> prove_cheapest(const GraphPtr& program, const std::vector<GraphPtr>& graphs,
+                                      const SuperoptimizeOptions& options) {
+  std::vector<Candidate> proved;
+  tbb::task_arena arena(options.search.threads);
+  const auto wanted = static_cast<size_t>(options.candidates);
+  for (size_t first = 0; first < graphs.size() && proved.size() < wanted;) {
+    // As many as are still wanted: with the usual luck one round is enough. Once stopped, one proof suffices.
+    if (options.search.stop.stop_requested() && !proved.empty()) break;
+    const size_t count =
+        options.search.stop.stop_requested() ? 1 : std::min(wanted - proved.size(), graphs.size() - first);
+    std::vector<std::optional<Candidate>> results(count);
+    arena.execute([&] {
+      tbb::parallel_for(size_t{0}, count, [&](size_t i) { results[i] = prove(program, graphs[first + i], options); });
+    });
+    for (auto& result : results) {
+      if (result) proved.push_back(std::move(*result));
+    }
+    first += count;
+  }
+  return proved;
+}
+
+/// The input program as a candidate: its own proof needs no test.
+Candidate as_candidate(const GraphPtr& program, const SuperoptimizeOptions& options) {
+  VerifyResult itself;
+  itself.verdict = Verdict::Equivalent;
+  itself.error_bound = 0;
+  itself.argument = "the input program itself";
+  FloatErrors errors;
+  errors.acceptable = true;
+  return {program, estimate_cost(*program, *options.search.target), std::move(itself), errors};
+}
+
+}  // namespace
+
+Result<Superoptimized> superoptimize(const GraphPtr& program, const SuperoptimizeOptions& options) {
+  const Target& target = *options.search.target;
+  auto last = std::chrono::steady_clock::now();
+  const auto done = [&](std::string_view stage, const Graph& graph) {
+    const auto now = std::chrono::steady_clock::now();
+    if (options.stage_done) options.stage_done(stage, std::chrono::duration<double>(now - last).count(), graph);
+    last = now;
+  };
+
+  // The program must be legal by itself: it is what everything is compared with, and the last resort.
+  STRATA_CHECK(validate(*program, target));
+  Superoptimized result;
+  result.program = program;
+  result.program_cost = estimate_cost(*program, target);
+
+  // Generate: µGraphs that compute the program's expressions and pass a random test, cheapest first.
+  STRATA_TRY(SearchResult found, search(program, options.search, options.progress));
+  result.statistics = found.statistics;
+  result.stop_reason = found.stop_reason;
+  result.left_out = found.left_out;
+  done("search", found.graphs.empty() ? *program : *found.graphs.front());
+
+  // Optimise: chains of elementwise operators to registers.
+  std::vector<GraphPtr> graphs;
+  const size_t considered = std::min(found.graphs.size(), static_cast<size_t>(4 * options.candidates));
+  for (size_t i = 0; i < considered; ++i) {
+    STRATA_TRY(GraphPtr graph, form_thread_graphs(*found.graphs[i], kThreadsPerBlock));
+    graphs.push_back(std::move(graph));
+  }
+  done("thread-graphs", graphs.empty() ? *program : *graphs.front());
+
+  // Prove: full shapes, repeated until the error bound holds, then rounding errors.
+  result.candidates = prove_cheapest(program, graphs, options);
+  result.candidates.push_back(as_candidate(program, options));
+  std::stable_sort(result.candidates.begin(), result.candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.cost.seconds < b.cost.seconds; });
+  const Graph& best = *result.candidates.front().graph;
+  done("verify", best);
+
+  // Generate code and compile it; a missing compiler leaves the source.
+  STRATA_TRY(result.code, generate_cuda(best, target));
+  done("codegen", best);
+  if (auto cubin = compile_cubin(result.code.source, target)) {
+    result.cubin = std::move(*cubin);
+  } else {
+    result.compile_error = cubin.error();
+  }
+  done("compile", best);
+  return result;
+}
+
+}  // namespace strata
