@@ -1,4 +1,11 @@
-// CUDA C++ from µGraphs, first version: correct for every legal graph.
+// CUDA C++ from µGraphs, first version: correct for every legal graph, not yet fast.
+//
+// Every operator of the kernel graph becomes a block function
+//     block_N(arguments, x, y, z, shared memory)
+// and a kernel that calls it. Later the same function runs as a task of a mega-kernel. A block tensor has a place of
+// its own in shared memory (ir/validate.h counts them): tiles as they lie in device memory, computed tensors in float
+// (double for f64). Operators run in order of their depth, with one barrier where the depth changes.
+// Predefined operators of the kernel graph become one thread an element, on device memory.
 #pragma once
 
 #include <string>
@@ -24,17 +31,21 @@ struct DeviceBuffer {
 };
 
 struct GeneratedProgram {
-  std::string source;  ///< one translation unit; includes the device library by name
+  std::string source;  ///< one self-contained translation unit: the device library, then the kernels
   std::vector<DeviceBuffer> inputs;
   std::vector<DeviceBuffer> outputs;
   std::vector<DeviceBuffer> intermediates;
   std::vector<KernelLaunch> launches;  ///< in order, each after the one before it
 };
 
-/// Error (Unsupported) where a graph has something that the generator cannot express.
+/// Error (Unsupported) where a block does not fit the target's shared memory.
 Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target);
 
 /// {"kernels": […], "buffers": […]}: what a runner needs beside the cubin.
 std::string launch_manifest(const GeneratedProgram& program);
+
+/// A host program of the same source: reads the inputs as raw files in the order of `inputs` from its arguments, runs
+/// all launches, and writes the outputs to the files behind them. For tests, under a sanitizer.
+std::string host_program(const GeneratedProgram& program);
 
 }  // namespace strata

@@ -1,0 +1,238 @@
+#include <algorithm>
+#include <map>
+
+#include "ir/validate.h"
+#include "superopt/codegen/emit.h"
+
+namespace strata {
+namespace {
+
+class BlockFunction {
+ public:
+  BlockFunction(const Graph& body, const std::string& name) : body_(body), name_(name), stages_(loop_stages(body)) {}
+
+  std::string run() {
+    signature();
+    places();
+    const bool loops = body_.launch().loop > 1;
+    if (loops) {
+      text_ += fmt::format("  for (long long iteration = 0; iteration < {}; ++iteration) {{\n", body_.launch().loop);
+      indent_ = "    ";
+    }
+    stage(LoopStage::Body);
+    if (loops) {
+      text_ += "    strata_device::barrier();  // the next iteration overwrites the tiles\n  }\n";
+      indent_ = "  ";
+    }
+    stage(LoopStage::After);
+    text_ += "}\n\n";
+    return std::move(text_);
+  }
+
+ private:
+  void signature() {
+    text_ += fmt::format("static STRATA_DEVICE void {}(", name_);
+    for (TensorId id : body_.inputs()) {
+      names_[id] = scope_.add(body_.tensor(id).name);
+      text_ += fmt::format("const {}* {}, ", storage_type(body_.type(id).dtype), names_[id]);
+    }
+    for (TensorId id : body_.outputs()) {
+      names_[id] = scope_.add(body_.tensor(id).name);
+      text_ += fmt::format("{}* {}, ", storage_type(body_.type(id).dtype), names_[id]);
+    }
+    text_ +=
+        "\n    [[maybe_unused]] long long block_x, [[maybe_unused]] long long block_y, "
+        "[[maybe_unused]] long long block_z,\n    unsigned char* shared) {\n";
+  }
+
+  /// Every block tensor's place in shared memory, as validate.h counts them.
+  void places() {
+    int64_t offset = 0;
+    for (size_t i = 0; i < body_.tensors().size(); ++i) {
+      const auto id = static_cast<TensorId>(i);
+      const int64_t bytes = shared_memory_bytes(body_, id);
+      if (bytes == 0) continue;
+      const TensorInfo& tensor = body_.tensor(id);
+      const bool tile = body_.operations()[static_cast<size_t>(tensor.producer)].kind == OpKind::InIter;
+      const std::string type = tile ? storage_type(tensor.type.dtype) : compute_type(tensor.type.dtype);
+      names_[id] = scope_.add(tensor.name);
+      text_ += fmt::format("  auto* const {} = reinterpret_cast<{}*>(shared + {});  // {}\n", names_[id], type, offset,
+                           to_string(tensor.type.shape));
+      offset += bytes;
+    }
+  }
+
+  void stage(LoopStage wanted) {
+    // Depth of an operator within its stage; operators of one depth need no barrier between them.
+    std::map<int, std::vector<size_t>> by_depth;
+    std::vector<int> depth(body_.operations().size(), 0);
+    for (size_t i = 0; i < body_.operations().size(); ++i) {
+      if (stages_[i] != wanted) continue;
+      for (TensorId id : body_.operations()[i].operands) {
+        const int producer = body_.tensor(id).producer;
+        if (producer < 0 || stages_[static_cast<size_t>(producer)] != wanted) continue;
+        depth[i] = std::max(depth[i], depth[static_cast<size_t>(producer)] + 1);
+      }
+      by_depth[depth[i]].push_back(i);
+    }
+    bool first = true;
+    for (const auto& [level, operations] : by_depth) {
+      if (!first) text_ += indent_ + "strata_device::barrier();\n";
+      first = false;
+      for (size_t i : operations) operation(body_.operations()[i]);
+    }
+  }
+
+  /// Names inside a loop: all but those of the function.
+  NameScope inner_scope() const {
+    std::set<std::string> outside;
+    for (const auto& [id, name] : names_) outside.insert(name);
+    return NameScope(outside);
+  }
+
+  std::string pointer(TensorId id) const { return names_.at(id); }
+
+  void operation(const Operation& op) {
+    text_ += fmt::format("{}// {}\n", indent_, statement_text(body_, op));
+    if (op.body) return thread_graph(op);
+    std::vector<std::string> operands;
+    for (TensorId id : op.operands) operands.push_back(pointer(id));
+    const std::string result = pointer(op.results[0]);
+    switch (op.kind) {
+      case OpKind::InIter:
+        return load(op, operands[0], result);
+      case OpKind::OutSaver:
+        return save(op, operands[0], result);
+      case OpKind::Accum:
+        return accumulate(op, operands[0], result);
+      default:
+        break;
+    }
+    const TensorType& type = body_.type(op.results[0]);
+    if (op_def(op.kind).cuda.form == CudaLowering::Form::Elementwise) {
+      NameScope scope = inner_scope();
+      std::vector<ElementOperand> elements;
+      std::vector<std::string> variables;
+      for (size_t n = 0; n < operands.size(); ++n) {
+        variables.push_back(scope.add(fmt::format("x{}", n)));
+        elements.push_back({operands[n], variables.back(), body_.type(op.operands[n]).shape});
+      }
+      const std::string value = scope.add("value");
+      text_ += element_loop("BlockTeam", type.shape, type.dtype, elements, {{&op, variables, value}}, value, result,
+                            indent_);
+      return;
+    }
+    text_ += indent_ + library_call(body_, op, "BlockTeam", operands, result);
+  }
+
+  /// Where the tile of this block (and iteration) begins: an expression in elements.
+  std::string base(const Shape& whole, const Shape& tile, const std::vector<int64_t>& map, int64_t fmap) const {
+    constexpr std::array kCoordinates{"block_x", "block_y", "block_z"};
+    const auto strides = row_major_strides(whole);
+    std::string sum;
+    for (size_t d = 0; d < whole.size(); ++d) {
+      std::string position;
+      for (size_t g = 0; g < map.size(); ++g) {
+        if (map[g] != static_cast<int64_t>(d)) continue;
+        position = position.empty() ? kCoordinates[g]
+                                    : fmt::format("({} * {} + {})", position, body_.launch().grid[g], kCoordinates[g]);
+      }
+      if (fmap == static_cast<int64_t>(d) && body_.launch().loop > 1) {
+        position = position.empty() ? "iteration" : fmt::format("({} * {} + iteration)", position, body_.launch().loop);
+      }
+      if (position.empty()) continue;
+      sum += fmt::format("{}{} * {}", sum.empty() ? "" : " + ", position, tile[d] * strides[d]);
+    }
+    return sum.empty() ? "0" : sum;
+  }
+
+  void load(const Operation& op, const std::string& from, const std::string& to) {
+    const Shape& whole = body_.type(op.operands[0]).shape;
+    const Shape& tile = body_.type(op.results[0]).shape;
+    const int64_t fmap = op.attributes.integer_or("fmap", kReplicate);
+    const bool once = fmap == kReplicate && body_.launch().loop > 1;
+    text_ += fmt::format("{}{}strata_device::load_tile<{}, {}>({}, {}, {});\n", indent_,
+                         once ? "if (iteration == 0) " : "", dims(tile), dims(row_major_strides(whole)), to, from,
+                         base(whole, tile, op.attributes.list("imap"), fmap));
+  }
+
+  void save(const Operation& op, const std::string& from, const std::string& to) {
+    const Shape& whole = body_.type(op.results[0]).shape;
+    const Shape& tile = body_.type(op.operands[0]).shape;
+    text_ += fmt::format("{}strata_device::store_tile<{}, {}>({}, {}, {});\n", indent_, dims(tile),
+                         dims(row_major_strides(whole)), to, base(whole, tile, op.attributes.list("omap"), kReplicate),
+                         from);
+  }
+
+  void accumulate(const Operation& op, const std::string& from, const std::string& to) {
+    const Shape& shape = body_.type(op.operands[0]).shape;
+    const std::string& kind = op.attributes.word("kind");
+    if (kind == "concat") {
+      const auto dim = static_cast<size_t>(op.attributes.integer("dim"));
+      int64_t part = 1;
+      for (size_t d = dim; d < shape.size(); ++d) part *= shape[d];
+      text_ += fmt::format("{}strata_device::place<strata_device::BlockTeam, {}, {}, {}>({}, iteration * {}, {});\n",
+                           indent_, element_count(shape), part, part * body_.launch().loop, to, part, from);
+      return;
+    }
+    const std::string value = fmt::format("strata_device::to_compute({}[i])", from);
+    const std::string combined = kind == "sum" ? fmt::format("{}[i] + {}", to, value)
+                                               : fmt::format("strata_device::maximum({}[i], {})", to, value);
+    text_ += fmt::format(
+        "{0}for (long long i = strata_device::thread(); i < {1}; i += strata_device::threads()) {{\n"
+        "{0}  {2}[i] = iteration == 0 ? {3} : {4};\n{0}}}\n",
+        indent_, element_count(shape), to, value, combined);
+  }
+
+  /// One loop for each of its outputs, with every value that the output needs in a register.
+  void thread_graph(const Operation& op) {
+    const Graph& graph = *op.body;
+    for (size_t n = 0; n < graph.outputs().size(); ++n) {
+      const Operation& saver = graph.operations()[static_cast<size_t>(graph.tensor(graph.outputs()[n]).producer)];
+      std::vector<bool> needed(graph.tensors().size(), false);
+      needed[static_cast<size_t>(saver.operands[0])] = true;
+      for (size_t i = graph.operations().size(); i-- > 0;) {
+        const Operation& inner = graph.operations()[i];
+        if (!needed[static_cast<size_t>(inner.results[0])]) continue;
+        for (TensorId id : inner.operands) needed[static_cast<size_t>(id)] = true;
+      }
+      std::map<TensorId, std::string> variables;
+      NameScope scope = inner_scope();
+      std::vector<ElementOperand> operands;
+      std::vector<ElementStep> steps;
+      for (const Operation& inner : graph.operations()) {
+        const TensorId result = inner.results[0];
+        if (!needed[static_cast<size_t>(result)] || inner.kind == OpKind::OutSaver) continue;
+        variables[result] = scope.add(graph.tensor(result).name);
+        if (inner.kind == OpKind::InIter) {
+          const auto formal = std::find(graph.inputs().begin(), graph.inputs().end(), inner.operands[0]);
+          const TensorId operand = op.operands[static_cast<size_t>(formal - graph.inputs().begin())];
+          operands.push_back({pointer(operand), variables[result], graph.type(result).shape});
+          continue;
+        }
+        std::vector<std::string> arguments;
+        for (TensorId id : inner.operands) arguments.push_back(variables.at(id));
+        steps.push_back({&inner, arguments, variables[result]});
+      }
+      const TensorType& type = graph.type(saver.results[0]);
+      text_ += element_loop("BlockTeam", type.shape, type.dtype, operands, steps, variables.at(saver.operands[0]),
+                            pointer(op.results[n]), indent_);
+    }
+  }
+
+  const Graph& body_;
+  std::string name_;
+  std::vector<LoopStage> stages_;
+  NameScope scope_;
+  std::map<TensorId, std::string> names_;
+  std::string text_;
+  std::string indent_ = "  ";
+};
+
+}  // namespace
+
+std::string emit_block_function(const Operation& op, const std::string& name) {
+  return BlockFunction(*op.body, name).run();
+}
+
+}  // namespace strata

@@ -1,0 +1,220 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "interpret/interpret.h"
+#include "ir/text.h"
+#include "ir/validate.h"
+#include "runtime/compile.h"
+#include "superopt/codegen/host_run.h"
+#include "support/random.h"
+
+namespace strata {
+namespace {
+
+GraphPtr parse(const std::string& text) {
+  auto graph = parse_graph(text);
+  EXPECT_TRUE(graph) << graph.error().to_string();
+  if (!graph) return nullptr;
+  auto valid = validate(**graph, targets().back());
+  EXPECT_TRUE(valid) << valid.error().to_string();
+  return *graph;
+}
+
+/// Inputs that are exact in the program's type, positive so that roots and quotients are tame.
+std::vector<Tensor<double>> random_inputs(const Graph& graph, uint64_t seed) {
+  Random random(seed);
+  std::vector<Tensor<double>> inputs;
+  for (TensorId id : graph.inputs()) {
+    Tensor<double> tensor(graph.type(id).shape);
+    for (double& value : tensor.data) value = round_to(random.uniform(0.25, 1.25), graph.type(id).dtype);
+    inputs.push_back(std::move(tensor));
+  }
+  return inputs;
+}
+
+double tolerance(DType type) {
+  switch (type) {
+    case DType::F16:
+      return 4e-3;
+    case DType::BF16:
+      return 3e-2;
+    case DType::F32:
+      return 1e-5;
+    case DType::F64:
+      return 1e-12;
+  }
+  return 0;
+}
+
+/// The generated code, compiled for the host, agrees with the interpreter in float64.
+void expect_agreement(const GraphPtr& graph, const HostCompiler& compiler) {
+  ASSERT_TRUE(graph);
+  auto program = generate_cuda(*graph, targets().back());
+  ASSERT_TRUE(program) << program.error().to_string();
+  const auto inputs = random_inputs(*graph, 7);
+  auto found = run_on_host(*program, inputs, compiler);
+  ASSERT_TRUE(found) << found.error().to_string() << "\n" << print(*graph);
+  Float64Arithmetic exact;
+  auto expected = execute(*graph, exact, inputs);
+  ASSERT_TRUE(expected);
+  for (size_t n = 0; n < expected->size(); ++n) {
+    double difference = 0;
+    double magnitude = 0;
+    for (int64_t i = 0; i < (*expected)[n].size(); ++i) {
+      ASSERT_TRUE(std::isfinite((*found)[n][i])) << "element " << i << " of\n" << print(*graph);
+      difference = std::max(difference, std::fabs((*found)[n][i] - (*expected)[n][i]));
+      magnitude = std::max(magnitude, std::fabs((*expected)[n][i]));
+    }
+    EXPECT_LE(difference, tolerance(graph->type(graph->outputs()[n]).dtype) * magnitude) << print(*graph);
+  }
+}
+
+const HostCompiler kSanitized{"c++", {"-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}};
+/// Seven threads a block: sizes that divide nothing, and a race where a barrier is missing.
+const HostCompiler kThreaded{"c++", {"-O1", "-g", "-fsanitize=thread", "-DSTRATA_HOST_THREADS=7"}};
+
+/// Everything that a block graph may hold, at odd sizes.
+std::string every_operator(std::string_view type) {
+  return fmt::format(R"(graph every_operator {{
+  input A: {0}[3, 6, 10]
+  input B: {0}[3, 10, 14]
+  input C: {0}[6, 1]
+  O, P = block(A, B, C, grid=[3, 2], loop=5) {{
+    a = in_iter(A, imap=[0, 1], fmap=2)
+    b = in_iter(B, imap=[0, _], fmap=1)
+    c = in_iter(C, imap=[_, 0])
+    p = matmul(a, b)
+    q = concat_matmul(a, a, b, b)
+    acc = accum(p, kind=sum)
+    acc2 = accum(q, kind=max)
+    s = sum(a, dim=2)
+    t = accum(s, kind=concat, dim=2)
+    m = reduce_max(t, dim=2)
+    cc = accum(c, kind=max)
+    h = sum(acc, dim=2, every=7)
+    r = repeat(m, dim=2, times=14)
+    w = concat(acc, r, dim=2)
+    v = reshape(w, shape=[3, 28])
+    x = transpose(v, perm=[1, 0])
+    f = thread(acc2, cc, m, threads=96) {{
+      acc2_r = in_iter(acc2)
+      cc_r = in_iter(cc)
+      m_r = in_iter(m)
+      e1 = rsqrt(acc2_r)
+      e2 = mul(e1, cc_r)
+      e3 = silu(e2)
+      e4 = max(e3, m_r)
+      e5 = scale(e4, factor=-3/8)
+      e6 = exp(e5)
+      out = out_saver(e6)
+    }}
+    g = sqrt(h)
+    k = sub(f, m)
+    l = div(k, m)
+    d = sqr(l)
+    u = sum(d, dim=2)
+    y = add(u, cc)
+    yy = sum(g, dim=2)
+    z = mul(y, yy)
+    O = out_saver(x, omap=[1, 0])
+    P = out_saver(z, omap=[0, 1])
+  }}
+  Q = rsqrt(P)
+  R = transpose(Q, perm=[2, 1, 0])
+  output O, R
+}}
+)",
+                     type);
+}
+
+class HostAgreement : public testing::TestWithParam<const char*> {};
+
+TEST_P(HostAgreement, EveryOperatorUnderAddressSanitizer) {
+  expect_agreement(parse(every_operator(GetParam())), kSanitized);
+}
+INSTANTIATE_TEST_SUITE_P(Types, HostAgreement, testing::Values("f16", "bf16", "f32", "f64"));
+
+TEST(Codegen, BarriersSufficeForAThreadTeam) { expect_agreement(parse(every_operator("f32")), kThreaded); }
+
+TEST(Codegen, NamesOfCxxAreNoTrouble) {
+  expect_agreement(parse(R"(graph float {
+  input double: f32[2, 3]
+  input x: f32[2, 3]
+  int = block(double, x, grid=[2]) {
+    shared = in_iter(double, imap=[0])
+    i = in_iter(x, imap=[0])
+    value = add(shared, i)
+    block_x = out_saver(value, omap=[0])
+  }
+  sum = sum(int, dim=1)
+  output sum, int
+}
+)"),
+                   kSanitized);
+}
+
+TEST(Codegen, PredefinedOperatorsOfAllPrograms) {
+  // At small shapes: the real ones take minutes on a host.
+  expect_agreement(parse(R"(graph attention {
+  input Q: f16[2, 5, 4]
+  input K: f16[2, 4, 9]
+  input V: f16[2, 9, 4]
+  input W: f16[4, 6]
+  input B: f16[1, 6]
+  Q2 = sqr(Q)
+  QS = sum(Q2, dim=2)
+  QM = scale(QS, factor=1/4)
+  QR = rsqrt(QM)
+  QN = mul(Q, QR)
+  A = matmul(QN, K)
+  E = exp(A)
+  S = sum(E, dim=2)
+  D = div(E, S)
+  O = matmul(D, V)
+  P = concat_matmul(O, Q, W, W)
+  R = reshape(P, shape=[10, 6])
+  T = repeat(B, dim=0, times=10)
+  U = concat(R, T, dim=1)
+  M = reduce_max(U, dim=1, every=4)
+  output M
+}
+)"),
+                   kSanitized);
+}
+
+TEST(Codegen, EveryGraphBecomesACubinForEveryTarget) {
+  std::vector<GraphPtr> graphs;
+  for (const char* type : {"f16", "bf16", "f32", "f64"}) graphs.push_back(parse(every_operator(type)));
+  for (const char* folder : {"/programs", "/tests/data"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(STRATA_SOURCE_DIR) + folder)) {
+      if (entry.path().extension() != ".strata") continue;
+      auto graph = load_graph(entry.path().string());
+      ASSERT_TRUE(graph) << graph.error().to_string();
+      graphs.push_back(*graph);
+    }
+  }
+  int compiled = 0;
+  for (const GraphPtr& graph : graphs) {
+    for (const Target& target : targets()) {
+      if (!validate(*graph, target)) continue;  // made for a larger shared memory
+      auto program = generate_cuda(*graph, target);
+      ASSERT_TRUE(program) << program.error().to_string();
+      auto cubin = compile_cubin(program->source, target);
+      ASSERT_TRUE(cubin) << cubin.error().to_string();
+      EXPECT_EQ(std::string(cubin->data() + 1, 3), "ELF");
+      ++compiled;
+    }
+  }
+  EXPECT_GE(compiled, 24);
+}
+
+TEST(Codegen, CompilerErrorsComeBackWithTheLog) {
+  auto cubin = compile_cubin("this is not CUDA", targets().back());
+  ASSERT_FALSE(cubin);
+  EXPECT_NE(cubin.error().message.find("error"), std::string::npos) << cubin.error().to_string();
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,260 @@
+// The device library of generated CUDA: the block-wide operators that a block function is made of. It is part of every
+// generated source, and compiles in three ways with one meaning:
+//   - by NVRTC or nvcc, for a GPU;
+//   - by a host compiler, where one thread runs a block: every loop below then covers all elements, and
+//     barriers are empty, so that AddressSanitizer sees the memory plan;
+//   - by a host compiler with STRATA_HOST_THREADS (their number), where a block's threads are real threads, so that a
+//     missing barrier shows as a wrong result or a race.
+//
+// Conventions. An operator is called by all threads of a team: a block, or the grid where there is no block graph.
+// Element i belongs to thread i mod threads of the team. Shapes and strides are template arguments. Values are computed
+// in float (double for f64 programs).
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#define STRATA_DEVICE __device__ __forceinline__
+#define STRATA_KERNEL extern "C" __global__
+#else
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#define STRATA_DEVICE inline
+#endif
+
+namespace strata_device {
+
+using int64 = long long;
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+using f16 = __half;
+using bf16 = __nv_bfloat16;
+STRATA_DEVICE int64 thread() { return threadIdx.x; }
+STRATA_DEVICE int64 threads() { return blockDim.x; }
+STRATA_DEVICE int64 block() { return blockIdx.x; }
+STRATA_DEVICE int64 blocks() { return gridDim.x; }
+STRATA_DEVICE void barrier() { __syncthreads(); }
+STRATA_DEVICE float to_compute(f16 x) { return __half2float(x); }
+STRATA_DEVICE float to_compute(bf16 x) { return __bfloat162float(x); }
+STRATA_DEVICE void store(f16& to, float x) { to = __float2half_rn(x); }
+STRATA_DEVICE void store(bf16& to, float x) { to = __float2bfloat16_rn(x); }
+STRATA_DEVICE float exponential(float x) { return expf(x); }
+STRATA_DEVICE double exponential(double x) { return exp(x); }
+STRATA_DEVICE float square_root(float x) { return sqrtf(x); }
+STRATA_DEVICE double square_root(double x) { return sqrt(x); }
+#else
+/// IEEE half precision, as bits: conversions round to nearest even.
+struct f16 {
+  std::uint16_t bits;
+};
+struct bf16 {
+  std::uint16_t bits;
+};
+#if defined(STRATA_HOST_THREADS)
+int64 thread();
+int64 threads();
+void barrier();
+#else
+STRATA_DEVICE int64 thread() { return 0; }
+STRATA_DEVICE int64 threads() { return 1; }
+STRATA_DEVICE void barrier() {}
+#endif
+int64 block();
+int64 blocks();
+STRATA_DEVICE float to_compute(f16 x) {
+  const int exponent = (x.bits >> 10) & 31;
+  const int mantissa = x.bits & 1023;
+  const float magnitude = exponent == 0    ? std::ldexp(static_cast<float>(mantissa), -24)
+                          : exponent == 31 ? (mantissa == 0 ? HUGE_VALF : std::nanf(""))
+                                           : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
+  return (x.bits >> 15) != 0 ? -magnitude : magnitude;
+}
+STRATA_DEVICE float to_compute(bf16 x) {
+  const std::uint32_t word = static_cast<std::uint32_t>(x.bits) << 16;
+  float value;
+  std::memcpy(&value, &word, sizeof value);
+  return value;
+}
+STRATA_DEVICE void store(f16& to, float x) {
+  const std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+  const float magnitude = std::fabs(x);
+  if (std::isnan(x)) {
+    to.bits = 0x7e00;
+  } else if (magnitude >= 65520.0f) {
+    to.bits = static_cast<std::uint16_t>(sign | 0x7c00);
+  } else if (magnitude < 0x1p-14f) {
+    to.bits = static_cast<std::uint16_t>(sign | static_cast<int>(std::nearbyint(std::ldexp(magnitude, 24))));
+  } else {
+    const int exponent = std::ilogb(magnitude);
+    // A mantissa that rounds up to 2048 carries into the exponent, as it should.
+    const int mantissa = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+    to.bits = static_cast<std::uint16_t>(sign | (((exponent + 14) << 10) + mantissa));
+  }
+}
+STRATA_DEVICE void store(bf16& to, float x) {
+  std::uint32_t word;
+  std::memcpy(&word, &x, sizeof word);
+  if (!std::isnan(x)) word += 0x7fff + ((word >> 16) & 1);
+  to.bits = static_cast<std::uint16_t>(word >> 16);
+}
+STRATA_DEVICE float exponential(float x) { return std::exp(x); }
+STRATA_DEVICE double exponential(double x) { return std::exp(x); }
+STRATA_DEVICE float square_root(float x) { return std::sqrt(x); }
+STRATA_DEVICE double square_root(double x) { return std::sqrt(x); }
+#endif
+
+STRATA_DEVICE float to_compute(float x) { return x; }
+STRATA_DEVICE double to_compute(double x) { return x; }
+STRATA_DEVICE void store(float& to, float x) { to = x; }
+STRATA_DEVICE void store(double& to, double x) { to = x; }
+
+/// The threads that share an operator's elements.
+struct BlockTeam {
+  STRATA_DEVICE static int64 rank() { return thread(); }
+  STRATA_DEVICE static int64 size() { return threads(); }
+};
+struct GridTeam {
+  STRATA_DEVICE static int64 rank() { return block() * threads() + thread(); }
+  STRATA_DEVICE static int64 size() { return blocks() * threads(); }
+};
+
+/// The type in which values of a stored type are computed.
+template <class T>
+struct ComputeOf {
+  using Type = float;
+};
+template <>
+struct ComputeOf<double> {
+  using Type = double;
+};
+template <class T>
+using Compute = typename ComputeOf<T>::Type;
+
+/// The larger; NaN where one is NaN.
+template <class T>
+STRATA_DEVICE T maximum(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+
+/// Sizes of up to 8 dimensions, outermost first.
+template <int64... kSizes>
+struct Dims {
+  static constexpr int kRank = sizeof...(kSizes);
+  STRATA_DEVICE static constexpr int64 size(int d) {
+    constexpr int64 sizes[] = {kSizes..., 1};
+    return sizes[d];
+  }
+  STRATA_DEVICE static constexpr int64 count() { return (int64{1} * ... * kSizes); }
+};
+
+/// Σ index_d · stride_d, where index is the multi-index of `linear` in Shape and Strides holds strides.
+template <class Shape, class Strides>
+STRATA_DEVICE int64 offset_of(int64 linear) {
+  int64 offset = 0;
+#pragma unroll
+  for (int d = Shape::kRank - 1; d >= 0; --d) {
+    offset += linear % Shape::size(d) * Strides::size(d);
+    linear /= Shape::size(d);
+  }
+  return offset;
+}
+
+/// tile[i] = whole[base + …]: Shape is the tile's, Strides are the whole's.
+template <class Shape, class Strides, class T>
+STRATA_DEVICE void load_tile(T* tile, const T* whole, int64 base) {
+  for (int64 i = thread(); i < Shape::count(); i += threads()) tile[i] = whole[base + offset_of<Shape, Strides>(i)];
+}
+
+/// The reverse, with rounding to the stored type.
+template <class Shape, class Strides, class T, class X>
+STRATA_DEVICE void store_tile(T* whole, int64 base, const X* tile) {
+  for (int64 i = thread(); i < Shape::count(); i += threads()) {
+    store(whole[base + offset_of<Shape, Strides>(i)], to_compute(tile[i]));
+  }
+}
+
+/// Σ_k x[k] · y[k · kN]. Four sums hide the latency of shared memory.
+template <int64 kK, int64 kN, class X, class Y>
+STRATA_DEVICE Compute<X> dot(const X* x, const Y* y) {
+  Compute<X> sums[4] = {0, 0, 0, 0};
+  int64 k = 0;
+  for (; k + 4 <= kK; k += 4) {
+#pragma unroll
+    for (int u = 0; u < 4; ++u) sums[u] += to_compute(x[k + u]) * to_compute(y[(k + u) * kN]);
+  }
+  for (; k < kK; ++k) sums[0] += to_compute(x[k]) * to_compute(y[k * kN]);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+/// result = A × B for each of the batch; strides of the operands' batch dimensions are 0 where they broadcast.
+template <class Team, class Batch, class StridesA, class StridesB, int64 kM, int64 kN, int64 kK, class R, class A,
+          class B>
+STRATA_DEVICE void matmul(R* result, const A* a, const B* b) {
+  for (int64 i = Team::rank(); i < Batch::count() * kM * kN; i += Team::size()) {
+    const int64 batch = i / (kN * kM);
+    const A* x = a + offset_of<Batch, StridesA>(batch) + i / kN % kM * kK;
+    store(result[i], dot<kK, kN>(x, b + offset_of<Batch, StridesB>(batch) + i % kN));
+  }
+}
+
+/// result = A × C + B × D.
+template <class Team, class Batch, class StridesA, class StridesC, class StridesB, class StridesD, int64 kM, int64 kN,
+          int64 kK, int64 kL, class R, class A, class B, class C, class D>
+STRATA_DEVICE void concat_matmul(R* result, const A* a, const B* b, const C* c, const D* d) {
+  for (int64 i = Team::rank(); i < Batch::count() * kM * kN; i += Team::size()) {
+    const int64 batch = i / (kN * kM);
+    const int64 row = i / kN % kM;
+    const int64 column = i % kN;
+    store(result[i], dot<kK, kN>(a + offset_of<Batch, StridesA>(batch) + row * kK,
+                                 c + offset_of<Batch, StridesC>(batch) + column) +
+                         dot<kL, kN>(b + offset_of<Batch, StridesB>(batch) + row * kL,
+                                     d + offset_of<Batch, StridesD>(batch) + column));
+  }
+}
+
+/// Reduction of groups of kGroup elements that lie kInner apart.
+template <class Team, int64 kCount, int64 kGroup, int64 kInner, class R, class X>
+STRATA_DEVICE void sum(R* result, const X* x) {
+  for (int64 i = Team::rank(); i < kCount; i += Team::size()) {
+    const X* first = x + i / kInner * kGroup * kInner + i % kInner;
+    Compute<X> value = 0;
+    for (int64 g = 0; g < kGroup; ++g) value += to_compute(first[g * kInner]);
+    store(result[i], value);
+  }
+}
+
+template <class Team, int64 kCount, int64 kGroup, int64 kInner, class R, class X>
+STRATA_DEVICE void reduce_max(R* result, const X* x) {
+  for (int64 i = Team::rank(); i < kCount; i += Team::size()) {
+    const X* first = x + i / kInner * kGroup * kInner + i % kInner;
+    Compute<X> value = to_compute(first[0]);
+    for (int64 g = 1; g < kGroup; ++g) value = maximum(value, to_compute(first[g * kInner]));
+    store(result[i], value);
+  }
+}
+
+/// result[i] = x[Σ index_d · stride_d]: transposes and reshapes.
+template <class Team, class Shape, class Strides, class R, class X>
+STRATA_DEVICE void gather(R* result, const X* x) {
+  for (int64 i = Team::rank(); i < Shape::count(); i += Team::size()) {
+    store(result[i], to_compute(x[offset_of<Shape, Strides>(i)]));
+  }
+}
+
+/// kTimes copies of each run of kRow elements, one after the other.
+template <class Team, int64 kCount, int64 kRow, int64 kTimes, class R, class X>
+STRATA_DEVICE void repeat(R* result, const X* x) {
+  for (int64 i = Team::rank(); i < kCount; i += Team::size()) {
+    store(result[i], to_compute(x[i / (kRow * kTimes) * kRow + i % kRow]));
+  }
+}
+
+/// Runs of kPart elements to places kWhole apart, `first` elements in: one operand of a concatenation.
+template <class Team, int64 kCount, int64 kPart, int64 kWhole, class R, class X>
+STRATA_DEVICE void place(R* result, int64 first, const X* x) {
+  for (int64 i = Team::rank(); i < kCount; i += Team::size()) {
+    store(result[i / kPart * kWhole + first + i % kPart], to_compute(x[i]));
+  }
+}
+
+}  // namespace strata_device

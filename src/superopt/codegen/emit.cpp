@@ -1,0 +1,180 @@
+#include "superopt/codegen/emit.h"
+
+#include <algorithm>
+
+#include "ops/tensor.h"
+
+namespace strata {
+namespace {
+
+/// Words that a tensor may be called and a C++ variable of the generated source may not.
+const std::set<std::string>& reserved_words() {
+  static const std::set<std::string> words = {
+      "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
+      "char8_t", "char16_t", "char32_t", "class", "compl", "concept", "const", "consteval", "constexpr", "constinit",
+      "const_cast", "continue", "co_await", "co_return", "co_yield", "decltype", "default", "delete", "do", "double",
+      "dynamic_cast", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
+      "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or",
+      "or_eq", "private", "protected", "public", "register", "reinterpret_cast", "requires", "return", "short",
+      "signed", "sizeof", "static", "static_assert", "static_cast", "struct", "switch", "template", "this",
+      "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual",
+      "void", "volatile", "wchar_t", "while", "xor", "xor_eq",
+      // names and macros that the generated source or its headers use
+      "strata_device", "STRATA_DEVICE", "STRATA_KERNEL", "NULL", "HUGE_VAL", "HUGE_VALF", "INFINITY", "NAN", "EOF",
+      "errno", "assert", "block_x", "block_y", "block_z", "shared", "iteration", "i", "threadIdx", "blockIdx",
+      "blockDim", "gridDim", "warpSize", "main"};
+  return words;
+}
+
+std::vector<int64_t> batch_strides(const Shape& shape, size_t batch_rank) {
+  auto strides = broadcast_strides(Shape(shape.begin(), shape.end() - 2), batch_rank);
+  for (int64_t& stride : strides) stride *= shape[shape.size() - 2] * shape.back();
+  return strides;
+}
+
+}  // namespace
+
+std::string NameScope::add(const std::string& wanted) {
+  std::string name = wanted;
+  while (reserved_words().count(name) != 0 || name.find("__") != std::string::npos || !taken_.insert(name).second) {
+    // Names with two underscores are the compiler's own.
+    for (size_t at; (at = name.find("__")) != std::string::npos;) name.replace(at, 2, "_u");
+    name += name.empty() || name.back() == '_' ? "t" : "_";
+  }
+  return name;
+}
+
+std::string storage_type(DType type) {
+  switch (type) {
+    case DType::F16:
+      return "strata_device::f16";
+    case DType::BF16:
+      return "strata_device::bf16";
+    case DType::F32:
+      return "float";
+    case DType::F64:
+      return "double";
+  }
+  return "float";
+}
+
+std::string compute_type(DType type) { return type == DType::F64 ? "double" : "float"; }
+
+std::string dims(const std::vector<int64_t>& sizes) {
+  return fmt::format("strata_device::Dims<{}>", fmt::join(sizes, ", "));
+}
+
+std::string elementwise_expression(const Operation& op, const std::vector<std::string>& operands, DType type) {
+  const std::string_view text = op_def(op.kind).cuda.text;
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '{') {
+      result += text[i];
+      continue;
+    }
+    const size_t end = text.find('}', i);
+    const std::string field(text.substr(i + 1, end - i - 1));
+    if (field == "0" || field == "1") {
+      result += operands[static_cast<size_t>(field[0] - '0')];
+    } else {
+      const Rational& value = op.attributes.rational(field);
+      const char* suffix = type == DType::F64 ? "" : "f";
+      result += fmt::format("({}.0{} / {}.0{})", value.num, suffix, value.den, suffix);
+    }
+    i = end;
+  }
+  return result;
+}
+
+std::string library_call(const Graph& graph, const Operation& op, const std::string& team,
+                         const std::vector<std::string>& operands, const std::string& result) {
+  const std::vector<TensorType> types = graph.types(op.operands);
+  const Shape& shape = graph.type(op.results[0]).shape;
+  const Shape& first = types[0].shape;
+  const auto call = [&](std::string_view name, const std::string& arguments) {
+    return fmt::format("strata_device::{}<strata_device::{}, {}>({}, {});\n", name, team, arguments, result,
+                       fmt::join(operands, ", "));
+  };
+  const std::string_view name = op_def(op.kind).cuda.text;
+  if (name == "matmul" || name == "concat_matmul") {
+    const Shape batch(shape.begin(), shape.end() - 2);
+    const size_t pairs = types.size() / 2;
+    std::string arguments = dims(batch);
+    for (size_t p = 0; p < pairs; ++p) {
+      arguments += ", " + dims(batch_strides(types[p].shape, batch.size()));
+      arguments += ", " + dims(batch_strides(types[p + pairs].shape, batch.size()));
+    }
+    arguments += fmt::format(", {}, {}", shape[shape.size() - 2], shape.back());
+    for (size_t p = 0; p < pairs; ++p) arguments += fmt::format(", {}", types[p].shape.back());
+    return call(name, arguments);
+  }
+  if (name == "sum" || name == "reduce_max") {
+    const auto dim = static_cast<size_t>(op.attributes.integer("dim"));
+    int64_t inner = 1;
+    for (size_t d = dim + 1; d < first.size(); ++d) inner *= first[d];
+    return call(name, fmt::format("{}, {}, {}", element_count(shape), first[dim] / shape[dim], inner));
+  }
+  if (name == "reshape") return call("gather", dims({element_count(shape)}) + ", " + dims({1}));
+  if (name == "transpose") {
+    const auto strides = row_major_strides(first);
+    std::vector<int64_t> permuted;
+    for (int64_t d : op.attributes.list("perm")) permuted.push_back(strides[static_cast<size_t>(d)]);
+    return call("gather", dims(shape) + ", " + dims(permuted));
+  }
+  const auto dim = static_cast<size_t>(op.attributes.integer("dim"));
+  const auto row_of = [&](const Shape& of) {
+    int64_t row = 1;
+    for (size_t d = dim; d < of.size(); ++d) row *= of[d];
+    return row;
+  };
+  if (name == "repeat") {
+    return call(name, fmt::format("{}, {}, {}", element_count(shape), row_of(first), op.attributes.integer("times")));
+  }
+  // concat: one call an operand
+  std::string text;
+  int64_t start = 0;
+  for (size_t n = 0; n < operands.size(); ++n) {
+    const int64_t part = row_of(types[n].shape);
+    text += fmt::format("strata_device::place<strata_device::{}, {}, {}, {}>({}, {}, {});\n", team, types[n].elements(),
+                        part, row_of(shape), result, start, operands[n]);
+    start += part;
+  }
+  return text;
+}
+
+std::string element_loop(const std::string& team, const Shape& shape, DType type,
+                         const std::vector<ElementOperand>& operands, const std::vector<ElementStep>& steps,
+                         const std::string& value, const std::string& result, const std::string& indent) {
+  const std::string compute = compute_type(type);
+  std::string text =
+      fmt::format("{}for (long long i = strata_device::{}::rank(); i < {}; i += strata_device::{}::size()) {{\n",
+                  indent, team, element_count(shape), team);
+  for (const ElementOperand& operand : operands) {
+    const std::string index = operand.shape == shape
+                                  ? "i"
+                                  : fmt::format("strata_device::offset_of<{}, {}>(i)", dims(shape),
+                                                dims(broadcast_strides(operand.shape, shape.size())));
+    text += fmt::format("{}  const {} {} = strata_device::to_compute({}[{}]);\n", indent, compute, operand.variable,
+                        operand.pointer, index);
+  }
+  for (const ElementStep& step : steps) {
+    text += fmt::format("{}  const {} {} = {};\n", indent, compute, step.variable,
+                        elementwise_expression(*step.op, step.operands, type));
+  }
+  return text + fmt::format("{}  strata_device::store({}[i], {});\n{}}}\n", indent, result, value, indent);
+}
+
+std::string statement_text(const Graph& graph, const Operation& op) {
+  std::string text;
+  for (TensorId id : op.results) text += (text.empty() ? "" : ", ") + graph.tensor(id).name;
+  text += fmt::format(" = {}(", op.name());
+  bool first = true;
+  for (TensorId id : op.operands) {
+    text += (first ? "" : ", ") + graph.tensor(id).name;
+    first = false;
+  }
+  for (const auto& [name, value] : op.attributes.entries()) text += ", " + name + "=" + to_string(value);
+  return text + ") : " + to_string(graph.type(op.results[0]));
+}
+
+}  // namespace strata

@@ -1,0 +1,64 @@
+// What the emitters of block functions and of kernels for predefined operators share.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace strata {
+
+/// Names of a C++ scope: those of a graph's tensors, changed where C++ or the scope has them already.
+class NameScope {
+ public:
+  explicit NameScope(std::set<std::string> taken = {}) : taken_(std::move(taken)) {}
+  std::string add(const std::string& wanted);
+
+ private:
+  std::set<std::string> taken_;
+};
+
+/// "strata_device::f16", "float", …: the type of stored elements.
+std::string storage_type(DType type);
+/// "float", or "double" for f64: the type in which a tensor of that type is computed.
+std::string compute_type(DType type);
+/// "strata_device::Dims<16, 64>".
+std::string dims(const std::vector<int64_t>& sizes);
+
+/// The C++ expression of an elementwise operator over variables of the compute type.
+std::string elementwise_expression(const Operation& op, const std::vector<std::string>& operands, DType type);
+
+/// A statement that calls the device library for an operator of the table that is neither elementwise nor structural.
+/// `team` is BlockTeam or GridTeam; `operands` and `result` are pointers.
+std::string library_call(const Graph& graph, const Operation& op, const std::string& team,
+                         const std::vector<std::string>& operands, const std::string& result);
+
+/// A loop over the elements of `shape` that defines one variable a chain's operator and stores the last to `result`.
+/// For each operand: the pointer, the variable, the shape.
+struct ElementOperand {
+  std::string pointer;
+  std::string variable;
+  Shape shape;
+};
+struct ElementStep {
+  const Operation* op;
+  std::vector<std::string> operands;
+  std::string variable;
+};
+std::string element_loop(const std::string& team, const Shape& shape, DType type,
+                         const std::vector<ElementOperand>& operands, const std::vector<ElementStep>& steps,
+                         const std::string& value, const std::string& result, const std::string& indent);
+
+/// The statement as the text format writes it, without comments: for the generated source's comments.
+std::string statement_text(const Graph& graph, const Operation& op);
+
+/// A block function: `static STRATA_DEVICE void NAME(arguments, block_x, block_y, block_z, shared)`.
+std::string emit_block_function(const Operation& op, const std::string& name);
+
+/// The device library's text.
+std::string_view device_library();
+/// What runs kernels on the host, to follow a generated source.
+std::string_view host_launch_library();
+
+}  // namespace strata

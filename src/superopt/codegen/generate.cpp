@@ -1,0 +1,222 @@
+#include "superopt/codegen/generate.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "ir/text.h"
+#include "ir/validate.h"
+#include "superopt/codegen/emit.h"
+
+namespace strata {
+namespace {
+
+constexpr int64_t kDefaultThreads = 128;
+/// Blocks of a predefined operator's kernel: each thread strides over the elements, so any number is right.
+constexpr int64_t kMostBlocks = 4096;
+
+int64_t threads_of(const Graph& body) {
+  for (const Operation& op : body.operations()) {
+    if (op.body) return op.body->launch().threads;
+  }
+  return kDefaultThreads;
+}
+
+class Generator {
+ public:
+  Generator(const Graph& graph, const Target& target) : graph_(graph), target_(target) {}
+
+  Result<GeneratedProgram> run() {
+    for (size_t i = 0; i < graph_.tensors().size(); ++i) {
+      const auto id = static_cast<TensorId>(i);
+      const DeviceBuffer buffer{graph_.tensor(id).name, graph_.type(id)};
+      const auto& outputs = graph_.outputs();
+      if (graph_.tensor(id).producer < 0) {
+        program_.inputs.push_back(buffer);
+      } else if (std::find(outputs.begin(), outputs.end(), id) == outputs.end()) {
+        program_.intermediates.push_back(buffer);
+      }
+    }
+    for (TensorId id : graph_.outputs()) program_.outputs.push_back({graph_.tensor(id).name, graph_.type(id)});
+    std::string kernels;
+    for (size_t i = 0; i < graph_.operations().size(); ++i) {
+      const Operation& op = graph_.operations()[i];
+      const std::string name = fmt::format("{}_{}", graph_.name(), i);
+      kernels += fmt::format("// {}\n", headline(op));
+      if (op.body) {
+        STRATA_TRY(std::string text, block_kernel(op, name));
+        kernels += text;
+      } else {
+        kernels += predefined_kernel(op, name);
+      }
+    }
+    std::string graph_text = "// " + print(graph_);
+    graph_text.pop_back();
+    for (size_t at = 0; (at = graph_text.find('\n', at)) != std::string::npos; at += 4)
+      graph_text.replace(at, 1, "\n// ");
+    program_.source = fmt::format("{}\n// The program:\n//\n{}\n\n{}", device_library(), graph_text, kernels);
+    return std::move(program_);
+  }
+
+ private:
+  std::string headline(const Operation& op) const {
+    std::string text;
+    for (TensorId id : op.results) text += (text.empty() ? "" : ", ") + graph_.tensor(id).name;
+    text += fmt::format(" = {}(", op.name());
+    for (size_t n = 0; n < op.operands.size(); ++n) text += (n ? ", " : "") + graph_.tensor(op.operands[n]).name;
+    return text + ")";
+  }
+
+  struct Parameters {
+    std::string declaration;
+    std::vector<std::string> names;
+  };
+
+  Parameters parameters(const Operation& op) const {
+    Parameters result;
+    NameScope scope;
+    const auto add = [&](TensorId id, const char* qualifier) {
+      result.names.push_back(scope.add(graph_.tensor(id).name));
+      result.declaration += fmt::format("{}{}{}* {}", result.declaration.empty() ? "" : ", ", qualifier,
+                                        storage_type(graph_.type(id).dtype), result.names.back());
+    };
+    for (TensorId id : op.operands) add(id, "const ");
+    for (TensorId id : op.results) add(id, "");
+    return result;
+  }
+
+  KernelLaunch& launch(const Operation& op, const std::string& name) {
+    KernelLaunch& made = program_.launches.emplace_back();
+    made.kernel = name + "_kernel";
+    for (TensorId id : op.operands) made.arguments.push_back(graph_.tensor(id).name);
+    for (TensorId id : op.results) made.arguments.push_back(graph_.tensor(id).name);
+    return made;
+  }
+
+  Result<std::string> block_kernel(const Operation& op, const std::string& name) {
+    const Graph& body = *op.body;
+    KernelLaunch& made = launch(op, name);
+    std::copy(body.launch().grid.begin(), body.launch().grid.end(), made.grid.begin());
+    made.threads = threads_of(body);
+    made.shared_bytes = shared_memory_bytes(body);
+    if (made.shared_bytes > target_.shared_memory) {
+      return unsupported("a block of {} needs {} bytes of shared memory; {} has {}", headline(op), made.shared_bytes,
+                         target_.name, target_.shared_memory);
+    }
+    const Parameters p = parameters(op);
+    std::string text = emit_block_function(op, name);
+    text += fmt::format(
+        "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
+        "STRATA_KERNEL void __launch_bounds__({}) {}({}) {{\n"
+        "  extern __shared__ __align__(128) unsigned char shared_memory[];\n"
+        "  {}({}, blockIdx.x, blockIdx.y, blockIdx.z, shared_memory);\n"
+        "}}\n#endif\n\n",
+        made.threads, made.kernel, p.declaration, name, fmt::join(p.names, ", "));
+    return text;
+  }
+
+  std::string predefined_kernel(const Operation& op, const std::string& name) {
+    const Parameters p = parameters(op);
+    const TensorType& type = graph_.type(op.results[0]);
+    KernelLaunch& made = launch(op, name);
+    made.threads = 256;
+    made.grid[0] = std::clamp<int64_t>((type.elements() + made.threads - 1) / made.threads, 1, kMostBlocks);
+    std::string body;
+    const std::vector<std::string> operands(p.names.begin(), p.names.end() - 1);
+    if (op_def(op.kind).cuda.form == CudaLowering::Form::Elementwise) {
+      NameScope scope(std::set<std::string>(p.names.begin(), p.names.end()));
+      std::vector<ElementOperand> elements;
+      std::vector<std::string> variables;
+      for (size_t n = 0; n < operands.size(); ++n) {
+        variables.push_back(scope.add(fmt::format("x{}", n)));
+        elements.push_back({operands[n], variables.back(), graph_.type(op.operands[n]).shape});
+      }
+      const std::string value = scope.add("value");
+      body = element_loop("GridTeam", type.shape, type.dtype, elements, {{&op, variables, value}}, value,
+                          p.names.back(), "  ");
+    } else {
+      body = "  " + library_call(graph_, op, "GridTeam", operands, p.names.back());
+    }
+    return fmt::format(
+        "static STRATA_DEVICE void {0}({1}) {{\n{2}}}\n\n"
+        "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
+        "STRATA_KERNEL void __launch_bounds__({3}) {4}({1}) {{ {0}({5}); }}\n#endif\n\n",
+        name, p.declaration, body, made.threads, made.kernel, fmt::join(p.names, ", "));
+  }
+
+  const Graph& graph_;
+  const Target& target_;
+  GeneratedProgram program_;
+};
+
+}  // namespace
+
+Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target) {
+  if (graph.level() != Level::Kernel) return invalid("code is generated from kernel graphs");
+  return Generator(graph, target).run();
+}
+
+std::string launch_manifest(const GeneratedProgram& program) {
+  nlohmann::ordered_json json;
+  const auto buffers = [&](const char* role, const std::vector<DeviceBuffer>& of) {
+    for (const DeviceBuffer& buffer : of) {
+      json["buffers"].push_back({{"name", buffer.name},
+                                 {"role", role},
+                                 {"type", std::string(name_of(buffer.type.dtype))},
+                                 {"shape", buffer.type.shape}});
+    }
+  };
+  buffers("input", program.inputs);
+  buffers("intermediate", program.intermediates);
+  buffers("output", program.outputs);
+  for (const KernelLaunch& launch : program.launches) {
+    json["kernels"].push_back({{"name", launch.kernel},
+                               {"grid", launch.grid},
+                               {"threads", launch.threads},
+                               {"shared_bytes", launch.shared_bytes},
+                               {"arguments", launch.arguments}});
+  }
+  return json.dump(2) + "\n";
+}
+
+std::string host_program(const GeneratedProgram& program) {
+  std::map<std::string, std::string> variables;
+  std::string text = program.source;
+  text += host_launch_library();
+  text += "\n#include <cstdio>\n\nint main(int count, char** files) {\n";
+  size_t file = 0;
+  const auto buffer = [&](const DeviceBuffer& of) {
+    const std::string name = fmt::format("buffer_{}", variables.size());
+    variables[of.name] = name;
+    text += fmt::format("  std::vector<{}> {}({});\n  std::memset({}.data(), 0xff, {});\n", storage_type(of.type.dtype),
+                        name, of.type.elements(), name, of.type.bytes());
+    return name;
+  };
+  const auto transfer = [&](const std::string& name, const char* mode, const char* function) {
+    text += fmt::format(
+        "  {{\n    std::FILE* file = std::fopen(files[{0}], \"{1}\");\n"
+        "    if (file == nullptr || {2}({3}.data(), sizeof({3}[0]), {3}.size(), file) != {3}.size()) return 2;\n"
+        "    std::fclose(file);\n  }}\n",
+        ++file, mode, function, name);
+  };
+  text += fmt::format("  if (count != {}) return 2;\n", 1 + program.inputs.size() + program.outputs.size());
+  for (const DeviceBuffer& input : program.inputs) transfer(buffer(input), "rb", "std::fread");
+  for (const DeviceBuffer& intermediate : program.intermediates) buffer(intermediate);
+  for (const DeviceBuffer& output : program.outputs) buffer(output);
+  for (const KernelLaunch& launch : program.launches) {
+    std::vector<std::string> arguments;
+    for (const std::string& name : launch.arguments) arguments.push_back(variables[name] + ".data()");
+    // A predefined operator's kernel has no shared memory and no coordinates.
+    const bool block = launch.shared_bytes > 0;
+    if (block) arguments.insert(arguments.end(), {"x", "y", "z", "shared"});
+    text += fmt::format(
+        "  strata_device::launch({}, {}, {}, {}, [&]([[maybe_unused]] long long x, [[maybe_unused]] long long y,\n"
+        "      [[maybe_unused]] long long z, [[maybe_unused]] unsigned char* shared) {{ {}({}); }});\n",
+        launch.grid[0], launch.grid[1], launch.grid[2], launch.shared_bytes,
+        launch.kernel.substr(0, launch.kernel.size() - std::string_view("_kernel").size()), fmt::join(arguments, ", "));
+  }
+  for (const DeviceBuffer& output : program.outputs) transfer(variables[output.name], "wb", "std::fwrite");
+  return text + "  return 0;\n}\n";
+}
+
+}  // namespace strata

@@ -1,0 +1,157 @@
+#include "superopt/codegen/host_run.h"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "ops/arithmetic.h"
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder that disappears with its owner.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "strata-host-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+uint16_t half_bits(double value) {
+  const double rounded = round_to(value, DType::F16);
+  const uint16_t sign = std::signbit(rounded) ? 0x8000 : 0;
+  const double magnitude = std::fabs(rounded);
+  if (std::isnan(rounded)) return 0x7e00;
+  if (std::isinf(rounded)) return static_cast<uint16_t>(sign | 0x7c00);
+  if (magnitude < 0x1p-14) return static_cast<uint16_t>(sign | static_cast<int>(std::ldexp(magnitude, 24)));
+  const int exponent = std::ilogb(magnitude);
+  return static_cast<uint16_t>(sign |
+                               (((exponent + 14) << 10) + static_cast<int>(std::ldexp(magnitude, 10 - exponent))));
+}
+
+double half_value(uint16_t bits) {
+  const int exponent = (bits >> 10) & 31;
+  const int mantissa = bits & 1023;
+  const double magnitude = exponent == 0    ? std::ldexp(mantissa, -24)
+                           : exponent == 31 ? (mantissa == 0 ? HUGE_VAL : std::nan(""))
+                                            : std::ldexp(1024 + mantissa, exponent - 25);
+  return (bits >> 15) != 0 ? -magnitude : magnitude;
+}
+
+template <class Stored>
+void put(std::string& bytes, Stored value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+std::string encode(const Tensor<double>& tensor, DType type) {
+  std::string bytes;
+  for (double value : tensor.data) {
+    switch (type) {
+      case DType::F16:
+        put(bytes, half_bits(value));
+        break;
+      case DType::BF16:
+        put(bytes, static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(round_to(value, type))) >> 16));
+        break;
+      case DType::F32:
+        put(bytes, static_cast<float>(value));
+        break;
+      case DType::F64:
+        put(bytes, value);
+        break;
+    }
+  }
+  return bytes;
+}
+
+template <class Stored>
+Stored get(const std::string& bytes, size_t i) {
+  Stored value;
+  std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+  return value;
+}
+
+Tensor<double> decode(const std::string& bytes, const TensorType& type) {
+  Tensor<double> tensor(type.shape);
+  for (size_t i = 0; i < tensor.data.size(); ++i) {
+    switch (type.dtype) {
+      case DType::F16:
+        tensor.data[i] = half_value(get<uint16_t>(bytes, i));
+        break;
+      case DType::BF16:
+        tensor.data[i] = std::bit_cast<float>(static_cast<uint32_t>(get<uint16_t>(bytes, i)) << 16);
+        break;
+      case DType::F32:
+        tensor.data[i] = get<float>(bytes, i);
+        break;
+      case DType::F64:
+        tensor.data[i] = get<double>(bytes, i);
+        break;
+    }
+  }
+  return tensor;
+}
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Runs a shell command with its output in `log`.
+Result<void> run(const std::string& command, const fs::path& log) {
+  if (std::system((command + " > " + log.string() + " 2>&1").c_str()) == 0) return {};
+  return environment("'{}' failed:\n{}", command, read(log));
+}
+
+}  // namespace
+
+Result<std::vector<Tensor<double>>> run_on_host(const GeneratedProgram& program,
+                                                const std::vector<Tensor<double>>& inputs,
+                                                const HostCompiler& compiler) {
+  const TemporaryFolder folder;
+  if (folder.path().empty()) return environment("cannot make a temporary folder");
+  const fs::path log = folder.path() / "log";
+  std::ofstream(folder.path() / "program.cpp") << host_program(program);
+  const std::string binary = (folder.path() / "program").string();
+  STRATA_CHECK(run(fmt::format("{} -std=c++20 -pthread {} {}.cpp -o {}", compiler.command,
+                               fmt::join(compiler.options, " "), binary, binary),
+                   log));
+  std::string command = binary;
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    const fs::path path = folder.path() / fmt::format("in{}", i);
+    std::ofstream(path, std::ios::binary) << encode(inputs[i], program.inputs[i].type.dtype);
+    command += " " + path.string();
+  }
+  for (size_t i = 0; i < program.outputs.size(); ++i) command += fmt::format(" {}/out{}", folder.path().string(), i);
+  STRATA_CHECK(run(command, log));
+  std::vector<Tensor<double>> outputs;
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    const std::string bytes = read(folder.path() / fmt::format("out{}", i));
+    if (static_cast<int64_t>(bytes.size()) != program.outputs[i].type.bytes())
+      return environment("output {} is short", i);
+    outputs.push_back(decode(bytes, program.outputs[i].type));
+  }
+  return outputs;
+}
+
+}  // namespace strata
