@@ -1,65 +1,90 @@
 #include "interpret/interpret.h"
 
+#include "interpret/liveness.h"
+
 namespace strata {
 namespace {
+
+template <class A>
+constexpr bool kRounds = requires(A arithmetic) {
+  arithmetic.round_storage;
+};
 
 template <class A>
 class Executor {
  public:
   using T = Tensor<typename A::Value>;
 
-  Executor(A& arithmetic, const std::stop_token& stop) : arithmetic_(arithmetic), stop_(stop) {}
+  /// The tensors of one graph: made here, or lent by the caller. Whole operands are never copied.
+  struct Frame {
+    explicit Frame(const Graph& graph) : own(graph.tensors().size()), at(graph.tensors().size(), nullptr) {}
+    std::vector<T> own;
+    std::vector<const T*> at;
 
-  /// Runs `graph` once; `values` is indexed by TensorId and holds the inputs.
-  void run_straight(const Graph& graph, std::vector<T>& values) {
+    const T& operator[](TensorId id) const { return *at[static_cast<size_t>(id)]; }
+    void lend(TensorId id, const T& tensor) { at[static_cast<size_t>(id)] = &tensor; }
+    T& make(const Graph& graph, TensorId id) {
+      T& result = own[static_cast<size_t>(id)];
+      if (result.shape != graph.type(id).shape || result.data.empty()) result = T(graph.type(id).shape);
+      at[static_cast<size_t>(id)] = &result;
+      return result;
+    }
+  };
+
+  Executor(const Graph& graph, A& arithmetic, const std::stop_token& stop) : arithmetic_(arithmetic), stop_(stop) {
+    if constexpr (std::same_as<A, FieldArithmetic>) liveness_ = residue_liveness(graph, arithmetic.wanted);
+  }
+
+  /// Runs `graph` once; the frame holds its inputs.
+  void run_straight(const Graph& graph, Frame& frame) {
     const OpScope scope = graph.scope();
+    const uint8_t* live = liveness(graph);
     for (const Operation& op : graph.operations()) {
       if (stop_.stop_requested()) return;
-      run(graph, scope, op, {}, values);
+      run(graph, scope, live, op, {}, frame);
       if (graph.level() != Level::Kernel) continue;
-      for (TensorId id : op.results) round(graph.type(id), values[static_cast<size_t>(id)]);
+      for (TensorId id : op.results) round(graph.type(id), frame.own[static_cast<size_t>(id)]);
     }
   }
 
   void round(const TensorType& type, T& tensor) {
-    for (auto& value : tensor.data) value = arithmetic_.round(value, type.dtype);
+    if constexpr (kRounds<A>) {
+      if (!arithmetic_.round_storage) return;
+      for (auto& value : tensor.data) value = arithmetic_.round(value, type.dtype);
+    }
   }
 
  private:
-  void run(const Graph& graph, const OpScope& scope, const Operation& op, const GridPoint& point,
-           std::vector<T>& values) {
-    if (op.body) return run_body(graph, op, values);
-    std::vector<const T*> operands;
-    for (TensorId id : op.operands) operands.push_back(&values[static_cast<size_t>(id)]);
-    T& result = prepare(graph, op.results[0], values);
-    op_def(op.kind).run(EvalArgs<A>{arithmetic_, scope, point, op.attributes, operands, result});
+  const uint8_t* liveness(const Graph& graph) const {
+    if constexpr (std::same_as<A, FieldArithmetic>) return liveness_.at(&graph).data();
+    return nullptr;
   }
 
-  static T& prepare(const Graph& graph, TensorId id, std::vector<T>& values) {
-    T& result = values[static_cast<size_t>(id)];
-    if (result.shape != graph.type(id).shape || result.data.empty()) result = T(graph.type(id).shape);
-    return result;
+  void run(const Graph& graph, const OpScope& scope, const uint8_t* live, const Operation& op, const GridPoint& point,
+           Frame& frame) {
+    if (op.body) return run_body(graph, op, frame);
+    operands_.clear();
+    for (TensorId id : op.operands) operands_.push_back(frame.at[static_cast<size_t>(id)]);
+    if constexpr (std::same_as<A, FieldArithmetic>) arithmetic_.live = live[op.results[0]];
+    T& result = frame.make(graph, op.results[0]);
+    op_def(op.kind).run(EvalArgs<A>{arithmetic_, scope, point, op.attributes, operands_, result});
   }
 
-  void run_body(const Graph& outer, const Operation& op, std::vector<T>& values) {
+  void run_body(const Graph& outer, const Operation& op, Frame& frame) {
     const Graph& body = *op.body;
-    std::vector<T> inner(body.tensors().size());
-    for (size_t i = 0; i < op.operands.size(); ++i) {
-      // Copied: an operand may be given twice, and the caller keeps it.
-      T& operand = values[static_cast<size_t>(op.operands[i])];
-      inner[static_cast<size_t>(body.inputs()[i])] = operand;
-    }
+    Frame inner(body);
+    for (size_t i = 0; i < op.operands.size(); ++i) inner.lend(body.inputs()[i], frame[op.operands[i]]);
     if (body.level() == Level::Block) {
       run_grid(body, inner);
     } else {
       run_straight(body, inner);
     }
     for (size_t i = 0; i < op.results.size(); ++i) {
-      prepare(outer, op.results[i], values) = std::move(inner[static_cast<size_t>(body.outputs()[i])]);
+      frame.make(outer, op.results[i]) = std::move(inner.own[static_cast<size_t>(body.outputs()[i])]);
     }
   }
 
-  void run_grid(const Graph& body, std::vector<T>& values) {
+  void run_grid(const Graph& body, Frame& frame) {
     const OpScope scope = body.scope();
     const std::vector<LoopStage> stages = loop_stages(body);
     std::array<int64_t, 3> grid{1, 1, 1};
@@ -70,24 +95,64 @@ class Executor {
         for (point.block[0] = 0; point.block[0] < grid[0]; ++point.block[0]) {
           if (stop_.stop_requested()) return;
           for (point.iteration = 0; point.iteration < scope.loop; ++point.iteration) {
-            run_stage(body, scope, stages, LoopStage::Body, point, values);
+            run_stage(body, scope, stages, LoopStage::Body, point, frame);
           }
-          run_stage(body, scope, stages, LoopStage::After, point, values);
+          run_stage(body, scope, stages, LoopStage::After, point, frame);
         }
       }
     }
   }
 
   void run_stage(const Graph& body, const OpScope& scope, const std::vector<LoopStage>& stages, LoopStage stage,
-                 const GridPoint& point, std::vector<T>& values) {
+                 const GridPoint& point, Frame& frame) {
+    const uint8_t* live = liveness(body);
     for (size_t i = 0; i < body.operations().size(); ++i) {
-      if (stages[i] == stage) run(body, scope, body.operations()[i], point, values);
+      if (stages[i] == stage) run(body, scope, live, body.operations()[i], point, frame);
     }
   }
 
   A& arithmetic_;
   const std::stop_token& stop_;
+  ResidueLiveness liveness_;
+  std::vector<const T*> operands_;  ///< scratch
 };
+
+/// Executes `graph` into a frame that may refer to `inputs`.
+template <class A>
+Result<typename Executor<A>::Frame> run_graph(const Graph& graph, A& arithmetic,
+                                              const std::vector<Tensor<typename A::Value>>& inputs,
+                                              const std::stop_token& stop) {
+  if (graph.level() != Level::Kernel) return invalid("only kernel graphs can be executed on their own");
+  if (inputs.size() != graph.inputs().size()) {
+    return invalid("'{}' has {} inputs; {} were given", graph.name(), graph.inputs().size(), inputs.size());
+  }
+  Executor<A> executor(graph, arithmetic, stop);
+  typename Executor<A>::Frame frame(graph);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorInfo& tensor = graph.tensor(graph.inputs()[i]);
+    if (inputs[i].shape != tensor.type.shape) {
+      return invalid("input '{}' is {}; a tensor of shape {} was given", tensor.name, to_string(tensor.type),
+                     to_string(inputs[i].shape));
+    }
+    frame.lend(graph.inputs()[i], inputs[i]);
+    if constexpr (kRounds<A>) {
+      if (!arithmetic.round_storage) continue;
+      auto& copy = frame.make(graph, graph.inputs()[i]);
+      copy = inputs[i];
+      executor.round(tensor.type, copy);
+    }
+  }
+  executor.run_straight(graph, frame);
+  if (stop.stop_requested()) return tl::unexpected(Error{ErrorCode::Interrupted, "execution was stopped", {}, {}});
+  return frame;
+}
+
+/// Out of the frame; copied where the tensor is the caller's.
+template <class Frame>
+auto take(Frame& frame, TensorId id) {
+  auto& own = frame.own[static_cast<size_t>(id)];
+  return &own == frame.at[static_cast<size_t>(id)] ? std::move(own) : frame[id];
+}
 
 }  // namespace
 
@@ -95,24 +160,9 @@ template <class A>
 Result<std::vector<Tensor<typename A::Value>>> execute_all(const Graph& graph, A& arithmetic,
                                                            const std::vector<Tensor<typename A::Value>>& inputs,
                                                            const std::stop_token& stop) {
-  if (graph.level() != Level::Kernel) return invalid("only kernel graphs can be executed on their own");
-  if (inputs.size() != graph.inputs().size()) {
-    return invalid("'{}' has {} inputs; {} were given", graph.name(), graph.inputs().size(), inputs.size());
-  }
-  Executor<A> executor(arithmetic, stop);
-  std::vector<Tensor<typename A::Value>> values(graph.tensors().size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const TensorInfo& tensor = graph.tensor(graph.inputs()[i]);
-    if (inputs[i].shape != tensor.type.shape) {
-      return invalid("input '{}' is {}; a tensor of shape {} was given", tensor.name, to_string(tensor.type),
-                     to_string(inputs[i].shape));
-    }
-    auto& value = values[static_cast<size_t>(graph.inputs()[i])];
-    value = inputs[i];
-    executor.round(tensor.type, value);
-  }
-  executor.run_straight(graph, values);
-  if (stop.stop_requested()) return tl::unexpected(Error{ErrorCode::Interrupted, "execution was stopped", {}, {}});
+  STRATA_TRY(auto frame, run_graph(graph, arithmetic, inputs, stop));
+  std::vector<Tensor<typename A::Value>> values;
+  for (size_t id = 0; id < graph.tensors().size(); ++id) values.push_back(take(frame, static_cast<TensorId>(id)));
   return values;
 }
 
@@ -120,9 +170,9 @@ template <class A>
 Result<std::vector<Tensor<typename A::Value>>> execute(const Graph& graph, A& arithmetic,
                                                        const std::vector<Tensor<typename A::Value>>& inputs,
                                                        const std::stop_token& stop) {
-  STRATA_TRY(auto values, execute_all(graph, arithmetic, inputs, stop));
+  STRATA_TRY(auto frame, run_graph(graph, arithmetic, inputs, stop));
   std::vector<Tensor<typename A::Value>> outputs;
-  for (TensorId id : graph.outputs()) outputs.push_back(values[static_cast<size_t>(id)]);
+  for (TensorId id : graph.outputs()) outputs.push_back(take(frame, id));
   return outputs;
 }
 

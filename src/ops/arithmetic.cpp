@@ -16,6 +16,17 @@ double round_mantissa(double value, int mantissa, int smallest_exponent, double 
 
 }  // namespace
 
+PowerTable::PowerTable(const PrimeField& field, uint64_t base) : digits_(8 * 256) {
+  for (size_t digit = 0; digit < 8; ++digit) {
+    uint64_t power = field.one();
+    for (size_t i = 0; i < 256; ++i) {
+      digits_[digit * 256 + i] = power;
+      power = field.mul(power, base);
+    }
+    base = power;
+  }
+}
+
 double round_to(double value, DType type) {
   switch (type) {
     case DType::F16:

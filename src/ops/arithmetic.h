@@ -6,9 +6,12 @@
 // field, the root of unity) and remembers whether a division by zero occurred.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "ops/prime_field.h"
 #include "ops/types.h"
@@ -45,6 +48,22 @@ T RealArithmetic<T>::round(T a, DType type) const {
   return round_storage ? static_cast<T>(round_to(a, type)) : a;
 }
 
+/// ω^0, ω^1, … to any 64-bit exponent by eight look-ups, one for each byte.
+class PowerTable {
+ public:
+  PowerTable(const PrimeField& field, uint64_t base);
+  uint64_t power(const PrimeField& field, uint64_t exponent) const {
+    uint64_t result = digits_[exponent & 255];
+    for (size_t digit = 1; (exponent >>= 8) != 0; ++digit) {
+      result = field.mul(result, digits_[digit * 256 + (exponent & 255)]);
+    }
+    return result;
+  }
+
+ private:
+  std::vector<uint64_t> digits_;
+};
+
 /// Z_p × Z_q with q | p − 1 (Mirage, section 5). Values carry a residue modulo p and, for exponents, one
 /// modulo q, both in Montgomery form; exp(x) = ω^(x mod q) mod p, which has no residue modulo q: the Lax
 /// conditions, checked before, keep a second exponential from ever reading it.
@@ -54,38 +73,139 @@ struct FieldArithmetic {
     uint64_t q = 0;
     friend bool operator==(const Value&, const Value&) = default;
   };
+  /// Which of the two residues of a tensor anything depends on.
+  static constexpr uint8_t kResidueP = 1;
+  static constexpr uint8_t kResidueQ = 2;
+  static constexpr uint8_t kBothResidues = kResidueP | kResidueQ;
+
+  /// The arguments of exp in the order of the calls, and one call whose result is multiplied by a constant:
+  /// how the verifier learns which exponents an output entry depends on.
+  struct ExponentLog {
+    std::vector<uint64_t> arguments{};  ///< modulo q, in Montgomery form
+    int64_t disturbed = -1;             ///< index of the call; −1 for none
+    uint64_t factor = 0;
+  };
 
   PrimeField fp;
   PrimeField fq;
-  uint64_t omega;                ///< a q-th root of unity in Z_p, in Montgomery form
-  uint64_t order_seed;           ///< ranks the elements for max: a random total order
-  bool divided_by_zero = false;  ///< the sample must be drawn again
-  bool left_residues = false;    ///< sqrt met a non-residue; see sqrt
+  uint64_t omega;                  ///< a q-th root of unity in Z_p, in Montgomery form
+  uint64_t order_seed;             ///< ranks the elements for max: a random total order
+  bool divided_by_zero = false;    ///< the sample must be drawn again
+  bool left_residues = false;      ///< sqrt met a non-residue; see sqrt
+  uint8_t wanted = kBothResidues;  ///< residues of the outputs that the caller reads
+  uint8_t live = kBothResidues;    ///< residues of the running operator's result that are read; the executor sets it
+  std::shared_ptr<const PowerTable> powers{};  ///< of omega; optional, for speed
+  ExponentLog* log = nullptr;
+
+  FieldArithmetic(const PrimeField& p, const PrimeField& q, uint64_t root_of_unity, uint64_t seed)
+      : fp(p), fq(q), omega(root_of_unity), order_seed(seed) {}
 
   Value add(Value a, Value b) const { return {fp.add(a.p, b.p), fq.add(a.q, b.q)}; }
   Value sub(Value a, Value b) const { return {fp.sub(a.p, b.p), fq.sub(a.q, b.q)}; }
   Value mul(Value a, Value b) const { return {fp.mul(a.p, b.p), fq.mul(a.q, b.q)}; }
+  /// Rows have one denominator more often than not, so the last inverse is kept.
   Value div(Value a, Value b) {
-    if (b.p == 0 || b.q == 0) divided_by_zero = true;
-    return {fp.mul(a.p, fp.inverse(b.p)), fq.mul(a.q, fq.inverse(b.q))};
+    Value result;
+    if (live & kResidueP) {
+      if (b.p == 0) divided_by_zero = true;
+      if (b.p != denominator_.p) inverse_.p = fp.inverse(denominator_.p = b.p);
+      result.p = fp.mul(a.p, inverse_.p);
+    }
+    if (live & kResidueQ) {
+      if (b.q == 0) divided_by_zero = true;
+      if (b.q != denominator_.q) inverse_.q = fq.inverse(denominator_.q = b.q);
+      result.q = fq.mul(a.q, inverse_.q);
+    }
+    return result;
   }
   /// No q-residue remains; it is set to 1 so that dividing by an exponential is no division by zero.
-  Value exp(Value a) const { return {fp.pow(omega, fq.to_integer(a.q)), fq.one()}; }
-  /// x^((p+1)/4) for p ≡ 3 mod 4: multiplicative on the whole field, and a true root of quadratic residues.
-  Value sqrt(Value a) {
-    const uint64_t root_p = fp.pow(a.p, (fp.modulus() + 1) / 4);
-    const uint64_t root_q = fq.pow(a.q, (fq.modulus() + 1) / 4);
-    if (fp.mul(root_p, root_p) != a.p) left_residues = true;
-    return {root_p, root_q};
+  Value exp(Value a) {
+    const uint64_t exponent = fq.to_integer(a.q);
+    Value result{powers ? powers->power(fp, exponent) : fp.pow(omega, exponent), fq.one()};
+    if (log != nullptr) {
+      if (static_cast<int64_t>(log->arguments.size()) == log->disturbed) result.p = fp.mul(result.p, log->factor);
+      log->arguments.push_back(a.q);
+    }
+    return result;
   }
+  /// x^((p+1)/4) for p ≡ 3 mod 4: multiplicative on the whole field, and a true root of quadratic residues.
+  Value sqrt(Value a) { return {live & kResidueP ? root(fp, a.p) : 0, live & kResidueQ ? root(fq, a.q) : 0}; }
   Value max(Value a, Value b) const { return rank(a) < rank(b) ? b : a; }
-  Value constant(const Rational& r) {
-    return div({fp.from_signed(r.num), fq.from_signed(r.num)}, {fp.from_signed(r.den), fq.from_signed(r.den)});
+  Value constant(const Rational& r) const {
+    if (r.den == 1) return {fp.from_signed(r.num), fq.from_signed(r.num)};
+    return {fp.mul(fp.from_signed(r.num), fp.inverse(fp.from_signed(r.den))),
+            fq.mul(fq.from_signed(r.num), fq.inverse(fq.from_signed(r.den)))};
   }
   Value round(Value a, DType) const { return a; }
 
  private:
   uint64_t rank(Value a) const { return mix(mix(a.p ^ order_seed) ^ a.q); }
+  uint64_t root(const PrimeField& field, uint64_t a) {
+    const uint64_t result = field.pow(a, (field.modulus() + 1) / 4);
+    if (field.mul(result, result) != a) left_residues = true;
+    return result;
+  }
+
+  Value denominator_{};
+  Value inverse_{};
+};
+
+/// Upper bounds on the degrees of what a program computes, from its own operators: executed on values that
+/// stand for "a quotient of polynomials in the inputs, the exponentials and the roots". docs/verification.md
+/// derives the verifier's error bound from them. Numbers are doubles so that they saturate.
+struct DegreeArithmetic {
+  struct Value {
+    double num = 0;      ///< degree of the numerator in inputs and roots
+    double den = 0;      ///< of the denominator
+    double exp_num = 0;  ///< degree of the numerator in exponentials
+    double exp_den = 0;
+    double terms_num = 1;  ///< monomials in exponentials of the numerator
+    double terms_den = 1;
+    double exponents = 0;     ///< exponentials that the value depends on
+    double argument_num = 0;  ///< largest degrees of their arguments
+    double argument_den = 0;
+    bool root = false;           ///< depends on a square root
+    bool argument_root = false;  ///< an exponent does
+  };
+
+  static Value with_context_of(Value result, const Value& a, const Value& b) {
+    result.exponents = a.exponents + b.exponents;
+    result.argument_num = std::max(a.argument_num, b.argument_num);
+    result.argument_den = std::max(a.argument_den, b.argument_den);
+    result.root = a.root || b.root;
+    result.argument_root = a.argument_root || b.argument_root;
+    return result;
+  }
+  Value add(const Value& a, const Value& b) const {
+    return with_context_of(
+        {std::max(a.num + b.den, b.num + a.den), a.den + b.den, std::max(a.exp_num + b.exp_den, b.exp_num + a.exp_den),
+         a.exp_den + b.exp_den, a.terms_num * b.terms_den + b.terms_num * a.terms_den, a.terms_den * b.terms_den},
+        a, b);
+  }
+  Value sub(const Value& a, const Value& b) const { return add(a, b); }
+  Value mul(const Value& a, const Value& b) const {
+    return with_context_of({a.num + b.num, a.den + b.den, a.exp_num + b.exp_num, a.exp_den + b.exp_den,
+                            a.terms_num * b.terms_num, a.terms_den * b.terms_den},
+                           a, b);
+  }
+  Value div(const Value& a, const Value& b) const {
+    return with_context_of({a.num + b.den, a.den + b.num, a.exp_num + b.exp_den, a.exp_den + b.exp_num,
+                            a.terms_num * b.terms_den, a.terms_den * b.terms_num},
+                           a, b);
+  }
+  Value exp(const Value& a) const { return {0, 0, 1, 0, 1, 1, 1, a.num, a.den, false, a.root}; }
+  /// √(N/M) = √(N·M) / M: a new root of half the degree of N·M.
+  Value sqrt(const Value& a) const {
+    Value result = a;
+    result.num = (a.num + a.den) / 2;
+    result.exp_num = (a.exp_num + a.exp_den) / 2;
+    result.terms_num = 1;
+    result.root = true;
+    return result;
+  }
+  Value max(const Value& a, const Value& b) const { return add(a, b); }
+  Value constant(const Rational&) const { return {}; }
+  Value round(const Value& a, DType) const { return a; }
 };
 
 }  // namespace strata

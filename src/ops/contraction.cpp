@@ -38,4 +38,51 @@ IndexLabels matmul_labels(const Shape& a, const Shape& b, int reduced) {
   return labels;
 }
 
+namespace {
+
+/// Adds to one residue of columns [first, last) of one row; `sums` is scratch.
+template <uint64_t FieldArithmetic::Value::*kResidue>
+void multiply_row(const PrimeField& field, const FieldArithmetic::Value* row, const FieldArithmetic::Value* b,
+                  FieldArithmetic::Value* out, int64_t n, int64_t k, int64_t columns, bool accumulate,
+                  PrimeField::Wide* sums) {
+  std::fill(sums, sums + columns, PrimeField::Wide{0});
+  const int64_t limit = field.delayed_products();
+  for (int64_t c = 0; c < k; ++c) {
+    if (c != 0 && c % limit == 0) {
+      for (int64_t j = 0; j < columns; ++j) sums[j] = field.fold(sums[j]);
+    }
+    const PrimeField::Wide x = row[c].*kResidue;
+    const FieldArithmetic::Value* y = b + c * n;
+    for (int64_t j = 0; j < columns; ++j) sums[j] += x * (y[j].*kResidue);
+  }
+  for (int64_t j = 0; j < columns; ++j) {
+    const uint64_t sum = field.reduce_sum(sums[j]);
+    out[j].*kResidue = accumulate ? field.add(out[j].*kResidue, sum) : sum;
+  }
+}
+
+}  // namespace
+
+void multiply_matrix(const FieldArithmetic& arithmetic, const FieldArithmetic::Value* a,
+                     const FieldArithmetic::Value* b, FieldArithmetic::Value* out, const std::array<int64_t, 3>& mnk,
+                     bool accumulate) {
+  constexpr int64_t kColumns = 512;  // sums of so many columns stay in the first-level cache
+  std::array<PrimeField::Wide, kColumns> sums;
+  const auto [m, n, k] = mnk;
+  for (int64_t row = 0; row < m; ++row) {
+    for (int64_t first = 0; first < n; first += kColumns) {
+      const int64_t columns = std::min(kColumns, n - first);
+      FieldArithmetic::Value* to = out + row * n + first;
+      if (arithmetic.live & FieldArithmetic::kResidueP) {
+        multiply_row<&FieldArithmetic::Value::p>(arithmetic.fp, a + row * k, b + first, to, n, k, columns, accumulate,
+                                                 sums.data());
+      }
+      if (arithmetic.live & FieldArithmetic::kResidueQ) {
+        multiply_row<&FieldArithmetic::Value::q>(arithmetic.fq, a + row * k, b + first, to, n, k, columns, accumulate,
+                                                 sums.data());
+      }
+    }
+  }
+}
+
 }  // namespace strata

@@ -57,7 +57,8 @@ struct EvalArgs {
 
 /// Every number type that operators are instantiated for; a new one is a line here.
 template <template <class> class Apply>
-using ForEachArithmetic = std::tuple<Apply<Float64Arithmetic>, Apply<Float32Arithmetic>, Apply<FieldArithmetic>>;
+using ForEachArithmetic =
+    std::tuple<Apply<Float64Arithmetic>, Apply<Float32Arithmetic>, Apply<FieldArithmetic>, Apply<DegreeArithmetic>>;
 
 template <class A>
 using EvalFunction = void (*)(const EvalArgs<A>&);
@@ -134,15 +135,15 @@ concept OperatorDefinition = requires(ExprBuilder& builder, const OpScope& scope
 
 template <OperatorDefinition T>
 OpDef make_op_def(OpKind kind) {
-  return OpDef{
-      kind,
-      T::traits,
-      T::attributes,
-      &T::infer,
-      &T::labels,
-      &T::expression,
-      T::cuda,
-      {&T::template eval<Float64Arithmetic>, &T::template eval<Float32Arithmetic>, &T::template eval<FieldArithmetic>}};
+  return OpDef{kind,
+               T::traits,
+               T::attributes,
+               &T::infer,
+               &T::labels,
+               &T::expression,
+               T::cuda,
+               {&T::template eval<Float64Arithmetic>, &T::template eval<Float32Arithmetic>,
+                &T::template eval<FieldArithmetic>, &T::template eval<DegreeArithmetic>}};
 }
 
 /// The table's row for `kind`, which is not GraphDefined.

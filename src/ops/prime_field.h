@@ -2,9 +2,23 @@
 // multiplication is two 64×64-bit products and no division.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 namespace strata {
+
+/// p = 2q + 1, both prime and ≡ 3 mod 4, so that x ↦ x^((p+1)/4) is a square root of quadratic residues in both fields.
+struct FieldPrimes {
+  uint64_t p;
+  uint64_t q;
+};
+
+/// The largest such pair with p < 2^61 and q ≡ −1 modulo 8·3·5·7·11·13: then 2, 3, 5, 7, 11, 13 and their products
+/// and quotients are squares in both fields, as positive constants are over the reals.
+inline constexpr FieldPrimes kVerifierPrimes{2305843009207177439, 1152921504603588719};
+
+/// Whether n is prime: Miller–Rabin with bases that decide every 64-bit number (Sorenson, Webster, 2015).
+bool is_prime(uint64_t n);
 
 /// Elements are in [0, modulus), stored as x·2^64 mod modulus.
 class PrimeField {
@@ -44,10 +58,24 @@ class PrimeField {
                   : sub(0, from_integer(uint64_t{0} - static_cast<uint64_t>(x)));
   }
   constexpr uint64_t to_integer(uint64_t a) const { return reduce(a); }
+  /// 0 counts as a residue.
+  constexpr bool is_residue(uint64_t a) const { return a == 0 || pow(a, (modulus_ - 1) / 2) == one_; }
+
+  __extension__ using Wide = unsigned __int128;
+  /// How many products of elements a Wide holds on top of what `fold` leaves.
+  constexpr int64_t delayed_products() const {
+    const int bits = 64 - std::countl_zero(modulus_);
+    return bits < 50 ? int64_t{1} << 20 : (int64_t{1} << (128 - 2 * bits)) - (int64_t{1} << (64 - bits));
+  }
+  /// A sum of products less a multiple of modulus · 2^64, which is 0 in Montgomery form.
+  constexpr Wide fold(Wide sum) const {
+    const auto high = static_cast<uint64_t>(sum >> 64);
+    return static_cast<Wide>(high % modulus_) << 64 | static_cast<uint64_t>(sum);
+  }
+  /// The element that a sum of products is.
+  constexpr uint64_t reduce_sum(Wide sum) const { return reduce(fold(sum)); }
 
  private:
-  __extension__ using Wide = unsigned __int128;
-
   constexpr uint64_t reduce(Wide x) const {
     const uint64_t m = static_cast<uint64_t>(x) * negative_inverse_;
     const uint64_t t = static_cast<uint64_t>((x + static_cast<Wide>(m) * modulus_) >> 64);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -12,16 +14,11 @@
 
 namespace strata {
 
-/// p = 2q + 1, both prime, q ≡ 3 mod 4 (so that (p+1)/4 is a multiplicative square root in both fields).
-struct FieldPrimes {
-  uint64_t p;
-  uint64_t q;
-};
-
 struct VerifyOptions {
   double delta = 1e-12;  ///< accept a wrong graph with at most this probability
   uint64_t seed = 1;
-  std::optional<FieldPrimes> primes;  ///< default: p near 2^61; small ones only in tests
+  FieldPrimes primes = kVerifierPrimes;  ///< small ones only in tests
+  int max_tests = 64;                    ///< Undecided where δ needs more
   std::stop_token stop{};
 };
 
@@ -31,7 +28,7 @@ enum class Verdict { Equivalent, Different, Undecided };
 struct Counterexample {
   std::string output;
   std::vector<int64_t> index;
-  std::string expected;  ///< the field value of the first program, as text
+  std::string expected;  ///< the first program's value modulo p
   std::string found;
   uint64_t seed = 0;
 };
@@ -45,8 +42,9 @@ struct VerifyResult {
   std::optional<Counterexample> counterexample;
 };
 
-/// Compares two kernel graphs whose inputs and outputs agree in name and type (outputs: in order and type). Error where
-/// they do not.
+/// Compares two kernel graphs whose inputs agree in name and type and whose outputs agree in order and type; Error
+/// where they do not, or (Interrupted) when stopped. Different is certain; Equivalent is wrong with probability at most
+/// error_bound; Undecided says why.
 Result<VerifyResult> verify(const Graph& reference, const Graph& candidate, const VerifyOptions& options = {});
 
 /// Rounding errors of a candidate against the reference program in float64, on random inputs; relative to the largest
@@ -56,8 +54,28 @@ struct FloatErrors {
   double candidate_f32 = 0;
   double candidate_own = 0;
   double candidate_f64 = 0;
-  bool acceptable = false;  ///< all finite, f32 error ≤ 1e-4, own error within a small factor of the reference's own
+  /// All finite, f64 error ≤ 1e-7, f32 error ≤ 1e-4, own error ≤ 4 times the reference's own (or the type's rounding).
+  bool acceptable = false;
 };
+
+/// float_errors for many candidates of one reference, which is executed once. Thread-safe.
+class FloatChecker {
+ public:
+  FloatChecker(GraphPtr reference, uint64_t seed);
+  Result<FloatErrors> check(const Graph& candidate, const std::stop_token& stop = {});
+
+ private:
+  Result<void> prepare(const std::stop_token& stop);
+
+  GraphPtr reference_;
+  uint64_t seed_;
+  std::mutex mutex_;
+  bool ready_ = false;
+  std::vector<Tensor<double>> inputs_;
+  std::vector<Tensor<double>> expected_;
+  double reference_own_ = 0;
+};
+
 Result<FloatErrors> float_errors(const Graph& reference, const Graph& candidate, uint64_t seed,
                                  const std::stop_token& stop = {});
 

@@ -1,0 +1,127 @@
+#include "interpret/interpret.h"
+
+#include <gtest/gtest.h>
+
+#include "interpret/liveness.h"
+#include "ir/text.h"
+#include "support/random.h"
+
+namespace strata {
+namespace {
+
+GraphPtr graph_of(const char* text) {
+  auto graph = parse_graph(text);
+  if (!graph) {
+    ADD_FAILURE() << graph.error().to_string();
+    std::abort();
+  }
+  return *graph;
+}
+
+const char* const kAttention = R"(graph g {
+  input Q: f16[4, 2]
+  input K: f16[2, 6]
+  input V: f16[6, 2]
+  N = sqr(Q)
+  S = sum(N, dim=1)
+  R = rsqrt(S)
+  QN = mul(Q, R)
+  O = block(QN, K, V, grid=[2], loop=3) {
+    q = in_iter(QN, imap=[0])
+    k = in_iter(K, imap=[_], fmap=1)
+    v = in_iter(V, imap=[_], fmap=0)
+    a = matmul(q, k)
+    e = exp(a)
+    p = matmul(e, v)
+    n = accum(p, kind=sum)
+    s = sum(e, dim=1)
+    d = accum(s, kind=sum)
+    o = div(n, d)
+    O = out_saver(o, omap=[0])
+  }
+  output O
+})";
+
+std::vector<Tensor<FieldArithmetic::Value>> draw(const Graph& graph, const FieldArithmetic& field, uint64_t seed) {
+  Random random(seed);
+  std::vector<Tensor<FieldArithmetic::Value>> inputs;
+  for (TensorId id : graph.inputs()) {
+    auto& input = inputs.emplace_back(graph.type(id).shape);
+    for (auto& value : input.data) {
+      value = {field.fp.from_integer(random()), field.fq.from_integer(random())};
+    }
+  }
+  return inputs;
+}
+
+TEST(Execute, ComputesTheWantedResidueOfTheFullComputation) {
+  const PrimeField fp(kVerifierPrimes.p);
+  const FieldArithmetic field{fp, PrimeField(kVerifierPrimes.q), fp.pow(fp.from_integer(17), 2), 1};
+  for (const char* text : {kAttention, "graph g {\n input x: f32[5]\n a = silu(x)\n b = mul(a, x)\n output b }",
+                           "graph g {\n input x: f32[5]\n input y: f32[5]\n a = max(x, y)\n e = exp(a)\n output e }"}) {
+    const GraphPtr graph = graph_of(text);
+    const auto inputs = draw(*graph, field, 1);
+    FieldArithmetic all = field;
+    FieldArithmetic some = field;
+    some.wanted = FieldArithmetic::kResidueP;
+    const auto expected = execute(*graph, all, inputs);
+    const auto found = execute(*graph, some, inputs);
+    ASSERT_TRUE(expected && found);
+    for (size_t i = 0; i < expected->front().data.size(); ++i) {
+      EXPECT_EQ(expected->front().data[i].p, found->front().data[i].p);
+      EXPECT_NE(found->front().data[i].p, 0u);
+    }
+  }
+}
+
+TEST(Liveness, StopsAtExponentials) {
+  const GraphPtr graph = graph_of(kAttention);
+  const ResidueLiveness live = residue_liveness(*graph, FieldArithmetic::kResidueP);
+  const auto of = [&](const char* name) {
+    return live.at(graph.get())[static_cast<size_t>(*graph->find_tensor(name))];
+  };
+  EXPECT_EQ(of("Q"), FieldArithmetic::kResidueQ);
+  EXPECT_EQ(of("K"), FieldArithmetic::kResidueQ);
+  EXPECT_EQ(of("V"), FieldArithmetic::kResidueP);
+  EXPECT_EQ(of("O"), FieldArithmetic::kResidueP);
+}
+
+TEST(Execute, RunsBlocksAsTheirFormula) {
+  const GraphPtr fused = graph_of(kAttention);
+  const GraphPtr plain = graph_of(R"(graph g {
+    input Q: f16[4, 2]
+    input K: f16[2, 6]
+    input V: f16[6, 2]
+    N = sqr(Q)
+    S = sum(N, dim=1)
+    R = rsqrt(S)
+    QN = mul(Q, R)
+    A = matmul(QN, K)
+    E = exp(A)
+    T = sum(E, dim=1)
+    P = matmul(E, V)
+    O = div(P, T)
+    output O
+  })");
+  Random random(4);
+  std::vector<Tensor<double>> inputs;
+  for (TensorId id : plain->inputs()) {
+    for (double& x : inputs.emplace_back(plain->type(id).shape).data) x = random.uniform(-1, 1);
+  }
+  Float64Arithmetic arithmetic;
+  const auto expected = execute(*plain, arithmetic, inputs);
+  const auto found = execute(*fused, arithmetic, inputs);
+  ASSERT_TRUE(expected && found);
+  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(expected->front().data[i], found->front().data[i], 1e-14);
+  // With rounded storage the result is a half-precision number, and the inputs stay as they were.
+  Float64Arithmetic rounding{true};
+  const auto before = inputs[0].data;
+  const auto rounded = execute_all(*fused, rounding, inputs);
+  ASSERT_TRUE(rounded);
+  EXPECT_EQ(inputs[0].data, before);
+  for (double x : rounded->back().data) EXPECT_EQ(x, round_to(x, DType::F16));
+  EXPECT_NE(rounded->front().data, before);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,59 @@
+#include "superopt/verify/dependence.h"
+
+namespace strata {
+namespace {
+
+/// Adds to `marked` the bits in which the operands of an adding operator differ, through thread graphs too.
+void walk(const Graph& graph, std::vector<unsigned>& depends, unsigned& marked) {
+  for (const Operation& op : graph.operations()) {
+    const auto of = [&](size_t i) { return depends[static_cast<size_t>(op.operands[i])]; };
+    if (op.body) {
+      std::vector<unsigned> inner(op.body->tensors().size(), 0);
+      for (size_t i = 0; i < op.operands.size(); ++i) inner[static_cast<size_t>(op.body->inputs()[i])] = of(i);
+      walk(*op.body, inner, marked);
+      for (size_t i = 0; i < op.results.size(); ++i) {
+        depends[static_cast<size_t>(op.results[i])] = inner[static_cast<size_t>(op.body->outputs()[i])];
+      }
+      continue;
+    }
+    unsigned result = 0;
+    for (size_t i = 0; i < op.operands.size(); ++i) result |= of(i);
+    const bool block = graph.level() == Level::Block;
+    if (op.kind == OpKind::InIter && block) {
+      const std::vector<int64_t>& imap = op.attributes.list("imap");
+      for (size_t g = 0; g < imap.size(); ++g) result |= imap[g] == kReplicate ? 0 : 1U << g;
+      if (op.attributes.integer_or("fmap", kReplicate) != kReplicate) result |= kLoopBit;
+    } else if (op.kind == OpKind::OutSaver && block) {
+      const std::vector<int64_t>& omap = op.attributes.list("omap");
+      for (size_t g = 0; g < omap.size(); ++g) {
+        if (omap[g] != kReplicate) marked |= ~result & 1U << g;
+      }
+    } else if (op.kind == OpKind::Accum) {
+      marked |= ~result & kLoopBit;
+      result &= ~kLoopBit;
+    } else if (op.kind == OpKind::ConcatMatmul) {
+      marked |= (of(0) | of(2)) ^ (of(1) | of(3));
+    } else if (adds_operands(op)) {
+      for (size_t i = 1; i < op.operands.size(); ++i) marked |= of(0) ^ of(i);
+    }
+    depends[static_cast<size_t>(op.results[0])] = result;
+  }
+}
+
+}  // namespace
+
+bool adds_operands(const Operation& op) {
+  if (op.body || op.operands.size() < 2) return false;
+  return op.kind != OpKind::Mul && op.kind != OpKind::Div && op.kind != OpKind::Matmul &&
+         op.kind != OpKind::ConcatMatmul;
+}
+
+unsigned size_dependent(const Graph& graph) {
+  if (graph.level() != Level::Block) return 0;
+  std::vector<unsigned> depends(graph.tensors().size(), 0);
+  unsigned marked = 0;
+  walk(graph, depends, marked);
+  return marked;
+}
+
+}  // namespace strata

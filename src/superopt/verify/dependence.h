@@ -1,0 +1,18 @@
+// On which grid dimensions and on the loop the tensors of a block graph depend: where a value does not, sums over those
+// iterations multiply it by their number, and that number is part of what the graph computes.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace strata {
+
+/// Bits 0 to 2: grid dimensions.
+inline constexpr unsigned kLoopBit = 8;
+
+/// Operators that add or compare their operands, so that one of them may be constant where another varies.
+bool adds_operands(const Operation& op);
+
+/// The grid dimensions and the loop whose sizes may be factors of a block graph's results; 0 for other graphs.
+unsigned size_dependent(const Graph& graph);
+
+}  // namespace strata

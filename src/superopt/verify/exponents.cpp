@@ -1,0 +1,159 @@
+#include "superopt/verify/exponents.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "superopt/verify/bound.h"
+#include "superopt/verify/inputs.h"
+#include "superopt/verify/sample.h"
+#include "superopt/verify/shrink.h"
+
+namespace strata {
+namespace {
+
+/// Shrunk programs beyond these are not looked at; both count executions.
+constexpr size_t kMostExponentials = 2048;
+constexpr size_t kMostColumns = 2048;
+
+bool exponentiates(const Graph& graph) {
+  return std::any_of(graph.operations().begin(), graph.operations().end(), [](const Operation& op) {
+    return op.body ? exponentiates(*op.body) : op_def(op.kind).traits.lax.exponentiations > 0;
+  });
+}
+
+/// Both graphs on one sample: outputs of the two, and the arguments of their exponentials, one after the other.
+class Pair {
+ public:
+  Pair(const Graph& reference, const Graph& candidate, uint64_t seed)
+      : graphs_{&reference, &candidate},
+        order_(input_order(reference, candidate)),
+        sample_(Sampler(reference, kVerifierPrimes).draw(seed)) {}
+
+  struct Run {
+    std::array<std::vector<FieldTensor>, 2> outputs;
+    std::array<std::vector<uint64_t>, 2> arguments;
+  };
+
+  /// `disturbed`: an exponential of graph `which`, or −1.
+  Run run(size_t which = 0, int64_t disturbed = -1) const {
+    Run result;
+    for (size_t g = 0; g < 2; ++g) {
+      FieldArithmetic arithmetic = sample_.arithmetic;
+      FieldArithmetic::ExponentLog log;
+      log.factor = arithmetic.fp.from_integer(3);
+      if (g == which) log.disturbed = disturbed;
+      arithmetic.log = &log;
+      std::vector<FieldTensor> inputs = sample_.inputs;
+      if (g == 1) inputs = reordered(std::move(inputs), order_);
+      if (auto outputs = execute(*graphs_[g], arithmetic, inputs)) result.outputs[g] = std::move(*outputs);
+      result.arguments[g] = std::move(log.arguments);
+    }
+    return result;
+  }
+
+  FieldSample& sample() { return sample_; }
+
+ private:
+  std::array<const Graph*, 2> graphs_;
+  std::vector<size_t> order_;
+  FieldSample sample_;
+};
+
+/// Inputs of the reference in which the arguments of all exponentials are polynomials of degree at most 1.
+std::vector<size_t> affine_inputs(const Graph& reference, const Graph& candidate) {
+  const auto affine = [](const Graph& graph, const std::string& input) {
+    std::vector<double> degrees;
+    for (TensorId id : graph.inputs()) degrees.push_back(graph.tensor(id).name == input ? 1 : 0);
+    const auto outputs = output_degrees(graph, degrees);
+    return std::all_of(outputs.begin(), outputs.end(), [](const DegreeArithmetic::Value& value) {
+      return value.argument_num <= 1 && value.argument_den == 0;
+    });
+  };
+  std::vector<size_t> found;
+  for (size_t i = 0; i < reference.inputs().size(); ++i) {
+    const std::string& name = reference.tensor(reference.inputs()[i]).name;
+    if (affine(reference, name) && affine(candidate, name)) found.push_back(i);
+  }
+  return found;
+}
+
+bool full_rank(const PrimeField& field, std::vector<std::vector<uint64_t>> rows) {
+  size_t column = 0;
+  for (size_t done = 0; done < rows.size(); ++column) {
+    if (column == rows[0].size()) return false;
+    const auto pivot = std::find_if(rows.begin() + static_cast<int64_t>(done), rows.end(),
+                                    [&](const auto& row) { return row[column] != 0; });
+    if (pivot == rows.end()) continue;
+    std::swap(rows[done], *pivot);
+    const uint64_t inverse = field.inverse(rows[done][column]);
+    for (size_t r = done + 1; r < rows.size(); ++r) {
+      const uint64_t scale = field.mul(rows[r][column], inverse);
+      if (scale == 0) continue;
+      for (size_t c = column; c < rows[r].size(); ++c) {
+        rows[r][c] = field.sub(rows[r][c], field.mul(scale, rows[done][c]));
+      }
+    }
+    ++done;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool exponents_independent(const Graph& reference, const Graph& candidate, uint64_t seed) {
+  if (!exponentiates(reference) && !exponentiates(candidate)) return true;
+  const std::vector<size_t> inputs = affine_inputs(reference, candidate);
+  if (inputs.empty()) return false;
+  auto shrunk = shrink(reference, candidate);
+  if (!shrunk) return false;
+  const Graph& small = *shrunk->first;
+  Pair pair(small, *shrunk->second, seed);
+  const PrimeField& field = pair.sample().arithmetic.fq;
+  const Pair::Run base = pair.run();
+  if (base.arguments[0].size() + base.arguments[1].size() > kMostExponentials) return false;
+
+  // Exponents of one value, or of opposite values, are one function; this holds but with probability of degree / q.
+  std::map<uint64_t, int> classes;
+  std::vector<std::pair<size_t, size_t>> representatives;     // graph, call
+  std::map<std::pair<size_t, int64_t>, std::set<int>> cones;  // by (output, entry); shared by both graphs
+  for (size_t g = 0; g < 2; ++g) {
+    for (size_t call = 0; call < base.arguments[g].size(); ++call) {
+      const uint64_t value = base.arguments[g][call];
+      const auto [it, added] =
+          classes.emplace(std::min(value, field.sub(0, value)), static_cast<int>(representatives.size()));
+      if (added) representatives.emplace_back(g, call);
+      const Pair::Run disturbed = pair.run(g, static_cast<int64_t>(call));
+      for (size_t o = 0; o < base.outputs[g].size(); ++o) {
+        for (int64_t i = 0; i < base.outputs[g][o].size(); ++i) {
+          if (disturbed.outputs[g][o][i].p != base.outputs[g][o][i].p) cones[{o, i}].insert(it->second);
+        }
+      }
+    }
+  }
+  std::set<std::set<int>> distinct;
+  for (const auto& [entry, cone] : cones) distinct.insert(cone);
+
+  return std::any_of(inputs.begin(), inputs.end(), [&](size_t input) {
+    if (pair.sample().inputs[input].data.size() > kMostColumns) return false;
+    std::vector<std::vector<uint64_t>> jacobian(representatives.size());
+    for (int64_t i = 0; i < pair.sample().inputs[input].size(); ++i) {
+      uint64_t& entry = pair.sample().inputs[input][i].q;
+      const uint64_t kept = entry;
+      entry = field.add(entry, field.one());
+      const Pair::Run moved = pair.run();
+      entry = kept;
+      for (size_t c = 0; c < representatives.size(); ++c) {
+        const auto [g, call] = representatives[c];
+        jacobian[c].push_back(field.sub(moved.arguments[g][call], base.arguments[g][call]));
+      }
+    }
+    return std::all_of(distinct.begin(), distinct.end(), [&](const std::set<int>& cone) {
+      std::vector<std::vector<uint64_t>> rows;
+      for (int c : cone) rows.push_back(jacobian[static_cast<size_t>(c)]);
+      return full_rank(field, std::move(rows));
+    });
+  });
+}
+
+}  // namespace strata

@@ -1,0 +1,46 @@
+#include "superopt/verify/inputs.h"
+
+#include <algorithm>
+
+namespace strata {
+
+Result<void> check_interface(const Graph& reference, const Graph& candidate) {
+  if (reference.level() != Level::Kernel || candidate.level() != Level::Kernel) {
+    return invalid("only kernel graphs can be compared");
+  }
+  if (reference.inputs().size() != candidate.inputs().size()) {
+    return invalid("the programs have {} and {} inputs", reference.inputs().size(), candidate.inputs().size());
+  }
+  for (TensorId id : reference.inputs()) {
+    const TensorInfo& input = reference.tensor(id);
+    const auto other = std::find_if(candidate.inputs().begin(), candidate.inputs().end(),
+                                    [&](TensorId o) { return candidate.tensor(o).name == input.name; });
+    if (other == candidate.inputs().end()) return invalid("input '{}' is missing in one program", input.name);
+    if (candidate.type(*other) != input.type) {
+      return invalid("input '{}' is {} in one program and {} in the other", input.name, to_string(input.type),
+                     to_string(candidate.type(*other)));
+    }
+  }
+  if (reference.outputs().size() != candidate.outputs().size()) {
+    return invalid("the programs have {} and {} outputs", reference.outputs().size(), candidate.outputs().size());
+  }
+  for (size_t i = 0; i < reference.outputs().size(); ++i) {
+    const TensorType& a = reference.type(reference.outputs()[i]);
+    const TensorType& b = candidate.type(candidate.outputs()[i]);
+    if (a != b) return invalid("output {} is {} in one program and {} in the other", i, to_string(a), to_string(b));
+  }
+  return {};
+}
+
+std::vector<size_t> input_order(const Graph& reference, const Graph& candidate) {
+  std::vector<size_t> order;
+  for (TensorId id : candidate.inputs()) {
+    const std::string& name = candidate.tensor(id).name;
+    size_t i = 0;
+    while (reference.tensor(reference.inputs()[i]).name != name) ++i;
+    order.push_back(i);
+  }
+  return order;
+}
+
+}  // namespace strata

@@ -1,0 +1,50 @@
+#include "superopt/verify/lax.h"
+
+#include <algorithm>
+
+namespace strata {
+namespace {
+
+/// Fills `exponentiations`, by TensorId, from those of the inputs.
+std::optional<std::string> walk(const Graph& graph, std::vector<int>& exponentiations) {
+  for (const Operation& op : graph.operations()) {
+    if (op.body) {
+      std::vector<int> inner(op.body->tensors().size(), 0);
+      for (size_t i = 0; i < op.operands.size(); ++i) {
+        inner[static_cast<size_t>(op.body->inputs()[i])] = exponentiations[static_cast<size_t>(op.operands[i])];
+      }
+      if (auto violation = walk(*op.body, inner)) return violation;
+      for (size_t i = 0; i < op.results.size(); ++i) {
+        exponentiations[static_cast<size_t>(op.results[i])] = inner[static_cast<size_t>(op.body->outputs()[i])];
+      }
+      continue;
+    }
+    const LaxProperty& lax = op_def(op.kind).traits.lax;
+    const std::string& name = graph.tensor(op.results[0]).name;
+    const bool maximum = op.kind == OpKind::Accum && op.attributes.word("kind") == "max";
+    if (!lax.inside || maximum) {
+      return fmt::format("'{}' = {}: this operator is outside the Lax fragment", name, op.name());
+    }
+    int count = 0;
+    for (TensorId id : op.operands) count = std::max(count, exponentiations[static_cast<size_t>(id)]);
+    count += lax.exponentiations;
+    if (count > 1) return fmt::format("'{}' = {}: two exponentiations lie on one path", name, op.name());
+    exponentiations[static_cast<size_t>(op.results[0])] = count;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> lax_violation(const Graph& graph) {
+  std::vector<int> exponentiations(graph.tensors().size(), 0);
+  return walk(graph, exponentiations);
+}
+
+bool takes_roots(const Graph& graph) {
+  return std::any_of(graph.operations().begin(), graph.operations().end(), [](const Operation& op) {
+    return op.body ? takes_roots(*op.body) : op_def(op.kind).traits.lax.root;
+  });
+}
+
+}  // namespace strata

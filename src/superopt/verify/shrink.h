@@ -1,0 +1,15 @@
+// The same two programs at the smallest shapes at which their tiles, grids and loops still have more than one element:
+// what the screen of the search runs on. docs/verification.md says why equivalent programs stay equivalent.
+#pragma once
+
+#include <utility>
+
+#include "ir/graph.h"
+
+namespace strata {
+
+/// The reference and the candidate at common shrunk input shapes. Constants stay. Error (Unsupported) where an axis,
+/// grid or loop cannot be cut consistently, (InvalidInput) where the graphs' inputs or outputs do not correspond.
+Result<std::pair<GraphPtr, GraphPtr>> shrink(const Graph& reference, const Graph& candidate);
+
+}  // namespace strata

@@ -1,0 +1,128 @@
+#include "superopt/verify/shrink.h"
+
+#include <gmock/gmock.h>
+
+#include "superopt/verify/bound.h"
+#include "superopt/verify/test_graphs.h"
+#include "superopt/verify/verify.h"
+
+namespace strata {
+namespace {
+
+int64_t elements(const Graph& graph) {
+  int64_t sum = 0;
+  for (const TensorInfo& tensor : graph.tensors()) sum += tensor.type.elements();
+  return sum;
+}
+
+TEST(Shrink, MakesKnownPairsTinyAndKeepsThemEquivalent) {
+  for (const KnownPair& pair : kKnownPairs) {
+    const auto small = shrink(*load_program(pair.program), *load_data(pair.graph));
+    ASSERT_TRUE(small) << pair.graph << ": " << small.error().to_string();
+    const auto& [reference, candidate] = *small;
+    EXPECT_LE(elements(*reference), 8000) << pair.graph << "\n" << print(*reference);
+    EXPECT_EQ(reference->types(reference->outputs()), candidate->types(candidate->outputs()));
+    const auto result = verify(*reference, *candidate);
+    ASSERT_TRUE(result);
+    EXPECT_EQ(result->verdict, Verdict::Equivalent) << pair.graph << ": " << result->reason;
+    // Grids and loops keep more than one point.
+    for (const Operation& op : candidate->operations()) {
+      ASSERT_TRUE(op.body);
+      EXPECT_THAT(op.body->launch().grid, testing::Each(testing::Ge(2)));
+    }
+  }
+}
+
+TEST(Shrink, GivesTheExpectedText) {
+  const auto small = shrink(*load_program("rmsnorm"), *load_data("rmsnorm_fused"));
+  ASSERT_TRUE(small);
+  const std::string text = print(*small->second);
+  EXPECT_THAT(text, testing::HasSubstr("grid=[2], loop=2"));
+  EXPECT_THAT(text, testing::HasSubstr("input X: f16[2, 4]"));
+  EXPECT_THAT(text, testing::HasSubstr("input W: f16[4, 4]"));
+  EXPECT_THAT(text, testing::HasSubstr("factor=1/1024"));
+}
+
+TEST(Shrink, KeepsSizesThatAreFactorsOfTheResult) {
+  // 64 iterations add the same tile: equivalent at this size alone, so neither shrinks nor is refused.
+  const GraphPtr program = graph_of("input x: f32[128, 8];y = scale(x, factor=64);output y");
+  const GraphPtr repeated = graph_of(
+      "input x: f32[128, 8];y = block(x, grid=[16], loop=64) {;a = in_iter(x, imap=[0]);b = accum(a, kind=sum);"
+      "y = out_saver(b, omap=[0]);};output y");
+  EXPECT_EQ(verify(*program, *repeated)->verdict, Verdict::Equivalent);
+  EXPECT_TRUE(Screen(program, 1).passes(*repeated));
+  // The same through a stacked result of blocks that do not differ.
+  const GraphPtr stacked = graph_of(
+      "input x: f32[128, 8];z = block(x, grid=[64]) {;a = in_iter(x, imap=[_]);b = reshape(a, shape=[1, 128, 8]);"
+      "z = out_saver(b, omap=[0]);};s = sum(z, dim=0);y = reshape(s, shape=[128, 8]);output y");
+  EXPECT_EQ(verify(*program, *stacked)->verdict, Verdict::Equivalent);
+  EXPECT_TRUE(Screen(program, 1).passes(*stacked));
+  // And as an addend.
+  const GraphPtr sum = graph_of(
+      "input x: f32[128, 8];input w: f32[64, 128, 8];t = sum(w, dim=0);r = reshape(t, shape=[128, 8]);"
+      "u = scale(x, factor=64);y = add(u, r);output y");
+  const GraphPtr inside = graph_of(
+      "input x: f32[128, 8];input w: f32[64, 128, 8];"
+      "y = block(x, w, grid=[16], loop=64) {;a = in_iter(x, imap=[0]);b = in_iter(w, imap=[1], fmap=0);"
+      "c = reshape(b, shape=[8, 8]);d = add(a, c);e = accum(d, kind=sum);y = out_saver(e, omap=[0]);};output y");
+  EXPECT_EQ(verify(*sum, *inside)->verdict, Verdict::Equivalent);
+  EXPECT_TRUE(Screen(sum, 1).passes(*inside));
+}
+
+TEST(Shrink, RebuildsGroupsAndReshapes) {
+  const GraphPtr program = graph_of("input x: f32[16, 512];y = sum(x, dim=1);output y");
+  const GraphPtr grouped = graph_of("input x: f32[16, 512];a = sum(x, dim=1, every=32);y = sum(a, dim=1);output y");
+  const auto small = shrink(*program, *grouped);
+  ASSERT_TRUE(small) << small.error().to_string();
+  EXPECT_THAT(print(*small->second), testing::HasSubstr("every=2"));
+  EXPECT_TRUE(Screen(program, 1).passes(*grouped));
+}
+
+TEST(Degrees, AreThoseOfTheProgram) {
+  const auto degree = [](const char* text) {
+    const GraphPtr graph = graph_of(text);
+    return output_degrees(*graph, std::vector<double>(graph->inputs().size(), 1)).front();
+  };
+  const auto cubic = degree("input x: f32[4];input y: f32[4];a = sqr(x);b = mul(a, y);c = scale(b, factor=3);output c");
+  EXPECT_EQ(cubic.num, 3);
+  EXPECT_EQ(cubic.den, 0);
+  // Σ of 8 quotients x / y: eight denominators.
+  const auto sum = degree("input x: f32[2, 8];input y: f32[2, 8];a = div(x, y);b = sum(a, dim=1);output b");
+  EXPECT_EQ(sum.num, 8);
+  EXPECT_EQ(sum.den, 8);
+  // softmax of x · y over 8 columns: each numerator one exponential, the denominator 8 of them.
+  const auto softmax = degree(
+      "input x: f32[2, 3];input y: f32[3, 8];a = matmul(x, y);e = exp(a);s = sum(e, dim=1);d = div(e, s);output d");
+  EXPECT_EQ(softmax.num, 0);
+  EXPECT_EQ(softmax.exp_num, 1);
+  EXPECT_EQ(softmax.exp_den, 1);
+  EXPECT_EQ(softmax.terms_den, 8);
+  EXPECT_EQ(softmax.exponents, 9);
+  EXPECT_EQ(softmax.argument_num, 2);
+  const auto looped = degree(
+      "input x: f32[4, 64];y = block(x, grid=[2], loop=8) {;a = in_iter(x, imap=[0], fmap=1);b = sqr(a);"
+      "c = sum(b, dim=1);d = accum(c, kind=sum);e = rsqrt(d);y = out_saver(e, omap=[0]);};output y");
+  EXPECT_EQ(looped.num, 0);
+  EXPECT_EQ(looped.den, 1);
+  EXPECT_TRUE(looped.root);
+}
+
+TEST(Bounds, NeedIndependentExponentsToBeSharp) {
+  const GraphPtr program = load_program("gqa");
+  const TestBound sharp = test_bound(*program, *program, kVerifierPrimes, true);
+  const TestBound general = test_bound(*program, *program, kVerifierPrimes, false);
+  EXPECT_LE(sharp.per_test, 1e-10);
+  EXPECT_EQ(general.per_test, 1);
+  EXPECT_THAT(sharp.argument, testing::HasSubstr("independent exponents"));
+  // e^x · e^y has two exponentials that are independent; e^x, e^{x²} depend on one input alone.
+  const GraphPtr dependent = graph_of("input x: f32[1];a = sqr(x);b = exp(a);c = exp(x);d = add(b, c);output d");
+  const auto result = verify(*dependent, *dependent, {.max_tests = 128});
+  ASSERT_TRUE(result);
+  EXPECT_THAT(result->argument, testing::HasSubstr("random root of unity"));
+  EXPECT_EQ(result->verdict, Verdict::Equivalent);
+  EXPECT_GT(result->tests, 20);
+  EXPECT_LE(result->error_bound, 1e-12);
+}
+
+}  // namespace
+}  // namespace strata
