@@ -17,7 +17,9 @@ constexpr int64_t kThreadsPerBlock = 128;
 /// A graph with its proof and its rounding errors; nullopt where one of them speaks against it.
 std::optional<Candidate> prove(const GraphPtr& program, const GraphPtr& graph, const SuperoptimizeOptions& options) {
   if (!validate(*graph, *options.search.target)) return std::nullopt;
-  const VerifyOptions verification{options.delta, options.search.seed, std::nullopt, {}};
+  VerifyOptions verification;
+  verification.delta = options.delta;
+  verification.seed = options.search.seed;
   auto verified = verify(*program, *graph, verification);
   if (!verified || verified->verdict != Verdict::Equivalent) return std::nullopt;
   auto errors = float_errors(*program, *graph, options.search.seed);

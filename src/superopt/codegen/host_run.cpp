@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "ops/arithmetic.h"
+#include "support/half.h"
 
 namespace strata {
 namespace {
@@ -35,27 +36,6 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-uint16_t half_bits(double value) {
-  const double rounded = round_to(value, DType::F16);
-  const uint16_t sign = std::signbit(rounded) ? 0x8000 : 0;
-  const double magnitude = std::fabs(rounded);
-  if (std::isnan(rounded)) return 0x7e00;
-  if (std::isinf(rounded)) return static_cast<uint16_t>(sign | 0x7c00);
-  if (magnitude < 0x1p-14) return static_cast<uint16_t>(sign | static_cast<int>(std::ldexp(magnitude, 24)));
-  const int exponent = std::ilogb(magnitude);
-  return static_cast<uint16_t>(sign |
-                               (((exponent + 14) << 10) + static_cast<int>(std::ldexp(magnitude, 10 - exponent))));
-}
-
-double half_value(uint16_t bits) {
-  const int exponent = (bits >> 10) & 31;
-  const int mantissa = bits & 1023;
-  const double magnitude = exponent == 0    ? std::ldexp(mantissa, -24)
-                           : exponent == 31 ? (mantissa == 0 ? HUGE_VAL : std::nan(""))
-                                            : std::ldexp(1024 + mantissa, exponent - 25);
-  return (bits >> 15) != 0 ? -magnitude : magnitude;
-}
-
 template <class Stored>
 void put(std::string& bytes, Stored value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -66,7 +46,7 @@ std::string encode(const Tensor<double>& tensor, DType type) {
   for (double value : tensor.data) {
     switch (type) {
       case DType::F16:
-        put(bytes, half_bits(value));
+        put(bytes, double_to_half(round_to(value, type)));
         break;
       case DType::BF16:
         put(bytes, static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(round_to(value, type))) >> 16));
@@ -94,7 +74,7 @@ Tensor<double> decode(const std::string& bytes, const TensorType& type) {
   for (size_t i = 0; i < tensor.data.size(); ++i) {
     switch (type.dtype) {
       case DType::F16:
-        tensor.data[i] = half_value(get<uint16_t>(bytes, i));
+        tensor.data[i] = half_to_double(get<uint16_t>(bytes, i));
         break;
       case DType::BF16:
         tensor.data[i] = std::bit_cast<float>(static_cast<uint32_t>(get<uint16_t>(bytes, i)) << 16);

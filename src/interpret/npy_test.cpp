@@ -1,0 +1,68 @@
+#include "interpret/npy.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "support/random.h"
+
+namespace strata {
+namespace {
+
+class Npy : public testing::Test {
+ protected:
+  std::string path_ = (std::filesystem::temp_directory_path() /
+                       fmt::format("strata-npy-{}.npy", testing::UnitTest::GetInstance()->random_seed()))
+                          .string();
+  void TearDown() override { std::filesystem::remove(path_); }
+  void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
+};
+
+std::string file_of(const std::string& dictionary, const std::string& data) {
+  std::string bytes("\x93NUMPY\x01\x00", 8);
+  bytes += {static_cast<char>(dictionary.size() & 255), static_cast<char>(dictionary.size() >> 8)};
+  return bytes + dictionary + data;
+}
+
+TEST_F(Npy, RoundTrip) {
+  for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 4}, Shape{2, 3, 5}}) {
+    Tensor<double> tensor(shape);
+    Random random(1);
+    for (double& value : tensor.data) value = random.uniform(-1, 1);
+    write(npy_bytes(tensor));
+    auto read = read_npy(path_);
+    ASSERT_TRUE(read) << read.error().to_string();
+    EXPECT_EQ(read->shape, shape);
+    EXPECT_EQ(read->data, tensor.data);
+  }
+}
+
+TEST_F(Npy, HalvesAndFortranOrder) {
+  const std::string data("\x00\x3c\x00\x40\x00\x42\x00\xc4\x01\x00\x00\x7c", 12);  // 1 2 3 −4 2^−24 ∞
+  write(file_of("{'descr': '<f2', 'fortran_order': True, 'shape': (2, 3), }\n", data));
+  auto read = read_npy(path_);
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->data, (std::vector<double>{1, 3, 0x1p-24, 2, -4, HUGE_VAL}));
+}
+
+TEST_F(Npy, DamagedFilesAreErrors) {
+  Tensor<double> tensor(Shape{4, 4});
+  const std::string good = npy_bytes(tensor);
+  Random random(2);
+  int refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::string bad = good;
+    for (int n = 0; n < 3; ++n) bad[random.below(128)] = static_cast<char>(random());
+    if (random.below(2) == 0) bad.resize(random.below(bad.size()));
+    write(bad);
+    refused += read_npy(path_) ? 0 : 1;
+  }
+  EXPECT_GT(refused, 500);
+  write(file_of("{'descr': '<i4', 'fortran_order': False, 'shape': (1,), }\n", "0000"));
+  EXPECT_NE(read_npy(path_).error().message.find("<i4"), std::string::npos);
+  EXPECT_EQ(read_npy("/nonexistent.npy").error().code, ErrorCode::Environment);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,110 @@
+#include "report/drawing.h"
+
+#include "report/layout.h"
+#include "report/report.h"
+
+namespace strata {
+namespace {
+
+std::string_view class_of(DrawnBox::Kind kind) {
+  switch (kind) {
+    case DrawnBox::Kind::Tensor:
+      return "tensor";
+    case DrawnBox::Kind::Operator:
+      return "operator";
+    case DrawnBox::Kind::BlockGraph:
+      return "block";
+    case DrawnBox::Kind::ThreadGraph:
+      return "thread";
+    case DrawnBox::Kind::Loop:
+      return "loop";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string escape_markup(std::string_view text) {
+  std::string result;
+  for (char c : text) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        result += c;
+    }
+  }
+  return result;
+}
+
+std::string_view style_sheet() {
+  return R"(
+:root { --ink: #1d2733; --soft: #5b6875; --paper: #ffffff; --line: #8a97a5; --tensor: #eef1f4; --operator: #ffffff;
+  --block: #eaf2fb; --thread: #e9f6ec; --accent: #1f6fb2; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e9ee; --soft: #9aa7b4; --paper: #14191f; --line: #667381; --tensor: #222a33; --operator: #1a2129;
+    --block: #17283a; --thread: #17301f; --accent: #6db3f2; } }
+svg text { font: 12px ui-monospace, 'DejaVu Sans Mono', monospace; fill: var(--ink); }
+svg rect { stroke: var(--line); stroke-width: 1; }
+svg .tensor { fill: var(--tensor); } svg .operator { fill: var(--operator); }
+svg .block { fill: var(--block); stroke: var(--accent); stroke-width: 1.5; }
+svg .thread { fill: var(--thread); stroke: #3b8a52; }
+svg .loop { fill: none; stroke: var(--accent); stroke-dasharray: 6 4; }
+svg .edge { fill: none; stroke: var(--soft); stroke-width: 1.2; }
+svg .label { fill: var(--accent); } svg .strong { font-weight: bold; }
+)";
+}
+
+std::string svg_element(const Graph& graph, bool inline_style) {
+  const Drawing drawing = lay_out(graph);
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+      "role=\"img\" aria-label=\"{2}\">\n",
+      drawing.width, drawing.height, escape_markup(graph.name()));
+  if (inline_style) svg += fmt::format("<style>{}svg {{ background: var(--paper); }}</style>\n", style_sheet());
+  svg +=
+      "<defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
+      "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#7a8794\"/></marker></defs>\n";
+  for (const DrawnBox& box : drawing.boxes) {
+    const Rectangle& r = box.place;
+    svg += fmt::format("<rect class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"5\"/>\n",
+                       class_of(box.kind), r.x, r.y, r.width, r.height);
+    double y = r.y + 8 + kFontSize;
+    const bool loop = box.kind == DrawnBox::Kind::Loop;
+    for (size_t i = 0; i < box.lines.size(); ++i) {
+      const double x = loop ? r.x + 8 : r.x + r.width / 2;
+      svg += fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n",
+                         loop     ? "label"
+                         : i == 0 ? "strong"
+                                  : "plain",
+                         x, loop ? r.y + kFontSize + 1 : y, loop ? "" : " text-anchor=\"middle\"",
+                         escape_markup(box.lines[i]));
+      y += 16;
+    }
+  }
+  for (const DrawnEdge& e : drawing.edges) {
+    const double bend = (e.y2 - e.y1) / 2;
+    svg += fmt::format(
+        "<path class=\"edge\" marker-end=\"url(#arrow)\" d=\"M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} "
+        "{:.1f}\"/>\n",
+        e.x1, e.y1, e.x1, e.y1 + bend, e.x2, e.y2 - bend, e.x2, e.y2);
+    if (e.label.empty()) continue;
+    svg += fmt::format("<text class=\"label\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n", e.label_x,
+                       e.label_y, escape_markup(e.label));
+  }
+  return svg + "</svg>\n";
+}
+
+std::string draw_svg(const Graph& graph) { return svg_element(graph, true); }
+
+}  // namespace strata

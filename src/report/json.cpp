@@ -1,0 +1,82 @@
+#include <nlohmann/json.hpp>
+
+#include "ir/text.h"
+#include "report/report.h"
+
+namespace strata {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json cost_json(const CostEstimate& cost) {
+  return {{"kernels", cost.kernels}, {"bytes", cost.device_bytes}, {"estimated_seconds", cost.seconds}};
+}
+
+bool counts(const Operation& op) { return op.kind != OpKind::InIter && op.kind != OpKind::OutSaver; }
+
+const Graph* first_block_graph(const Graph& graph) {
+  for (const Operation& op : graph.operations()) {
+    if (op.body) return op.body.get();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+int count_block_operators(const Graph& graph) {
+  int count = 0;
+  for (const Operation& op : graph.operations()) {
+    if (op.body) {
+      count += count_block_operators(*op.body);
+    } else if (graph.level() != Level::Kernel && counts(op)) {
+      ++count;
+    }
+  }
+  return count;
+}
+
+std::string report_json(const Superoptimized& result, const SuperoptimizeOptions& options) {
+  const SearchStatistics& s = result.statistics;
+  const Candidate& best = result.candidates.front();
+  const Graph* block = first_block_graph(*best.graph);
+  Json json;
+  json["program"] = result.program->name();
+  json["target"] = std::string(options.search.target->name);
+  json["seed"] = options.search.seed;
+  json["search"] = {{"seconds", s.seconds},
+                    {"threads", s.threads},
+                    {"generated", s.generated},
+                    {"pruned_shape", s.pruned_shape},
+                    {"pruned_memory", s.pruned_memory},
+                    {"pruned_expression", s.pruned_expression},
+                    {"pruned_axes", s.pruned_axes},
+                    {"verified", s.verified},
+                    {"rejected", s.rejected},
+                    {"spaces_total", s.spaces_total},
+                    {"spaces_searched", s.spaces_searched},
+                    {"stop_reason", std::string(name_of(result.stop_reason))},
+                    {"left_out", result.left_out}};
+  json["input"] = cost_json(result.program_cost);
+  json["best"] = cost_json(best.cost);
+  json["best"]["block_ops"] = count_block_operators(*best.graph);
+  json["best"]["grid"] = block ? Json(block->launch().grid) : Json::array();
+  json["best"]["forloop"] = block ? block->launch().loop : 1;
+  json["best"]["graph"] = print(*best.graph);
+  json["verification"] = {{"delta", options.delta},
+                          {"tests", best.verification.tests},
+                          {"error_bound", best.verification.error_bound},
+                          {"argument", best.verification.argument}};
+  json["candidates"] = Json::array();
+  for (const Candidate& candidate : result.candidates) {
+    Json entry = cost_json(candidate.cost);
+    entry["tests"] = candidate.verification.tests;
+    entry["error_bound"] = candidate.verification.error_bound;
+    entry["f32_error"] = candidate.errors.candidate_f32;
+    entry["own_type_error"] = candidate.errors.candidate_own;
+    entry["graph"] = print(*candidate.graph);
+    json["candidates"].push_back(std::move(entry));
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace strata

@@ -1,0 +1,18 @@
+// Whether there is a GPU, without needing CUDA to be installed: the driver's library is opened at run time.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "ir/target.h"
+
+namespace strata {
+
+struct DeviceProbe {
+  const Target* target = nullptr;  ///< of the first GPU; null where there is none or it is unknown
+  std::string finding;             ///< one line for the user: the device, or why there is none
+};
+
+DeviceProbe probe_device();
+
+}  // namespace strata

@@ -1,0 +1,29 @@
+// The subcommands of `strata`, one file each. A subcommand adds its options to the parser and, if it was chosen, runs.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "support/error.h"
+
+namespace strata::cli {
+
+/// Exit codes, as documented in docs/command-line.md.
+enum ExitCode : int { kSuccess = 0, kDifferent = 1, kBadInput = 2, kEnvironment = 3, kInterrupted = 130 };
+
+/// What a chosen subcommand does; its value is the exit code.
+using Action = std::function<Result<int>()>;
+
+void add_optimize(CLI::App& app, Action& action);
+void add_verify(CLI::App& app, Action& action);
+void add_run(CLI::App& app, Action& action);
+void add_show(CLI::App& app, Action& action);
+void add_ops(CLI::App& app, Action& action);
+
+/// Writes a file under a temporary name first, so that no reader ever sees half of it.
+Result<void> write_file(const std::string& path, std::string_view contents);
+/// Makes a folder and those above it.
+Result<void> make_folder(const std::string& path);
+
+}  // namespace strata::cli

@@ -1,0 +1,62 @@
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "commands.h"
+
+namespace strata::cli {
+
+Result<void> write_file(const std::string& path, std::string_view contents) {
+  const std::string temporary = path + ".writing";
+  std::ofstream file(temporary, std::ios::binary);
+  file << contents;
+  file.close();
+  std::error_code failed;
+  if (file) std::filesystem::rename(temporary, path, failed);
+  if (!file || failed) {
+    return tl::unexpected(Error{ErrorCode::Environment,
+                                fmt::format("cannot write '{}'", path),
+                                "check the folder's permissions and free space",
+                                {}});
+  }
+  return {};
+}
+
+Result<void> make_folder(const std::string& path) {
+  std::error_code failed;
+  std::filesystem::create_directories(path, failed);
+  if (failed) return environment("cannot make the folder '{}': {}", path, failed.message());
+  return {};
+}
+
+}  // namespace strata::cli
+
+int main(int argc, char** argv) {
+  using namespace strata::cli;
+  CLI::App app("Strata: finds fast GPU kernels for tensor programs, and proves them equivalent.", "strata");
+  app.require_subcommand(1);
+  Action action;
+  add_optimize(app, action);
+  add_verify(app, action);
+  add_run(app, action);
+  add_show(app, action);
+  add_ops(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kSuccess : kBadInput;
+  }
+  try {
+    const auto code = action();
+    if (code) return *code;
+    fmt::print(stderr, "{}\n", code.error().to_string());
+    return code.error().code == strata::ErrorCode::Environment   ? kEnvironment
+           : code.error().code == strata::ErrorCode::Interrupted ? kInterrupted
+                                                                 : kBadInput;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "error: out of memory\n");
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "internal error: {}\n  please report it with the program that you ran\n", error.what());
+  }
+  return kEnvironment;
+}

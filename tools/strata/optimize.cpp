@@ -1,0 +1,211 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "commands.h"
+#include "ir/text.h"
+#include "ir/validate.h"
+#include "report/report.h"
+#include "runtime/compile.h"
+#include "runtime/device_probe.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  std::string program, folder, target = "auto", dump_after;
+  SuperoptimizeOptions work;
+  bool json = false;
+};
+
+/// The first Ctrl-C requests a stop; a second one ends the process as usual. A thread waits for the signal, so that
+/// nothing runs inside a handler.
+class InterruptWatch {
+ public:
+  explicit InterruptWatch(std::stop_source& source) {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    // Blocked before any thread starts, so that all inherit it.
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    watcher_ = std::jthread([this, &source](const std::stop_token& ended) {
+      const timespec tick{0, 100'000'000};
+      while (!ended.stop_requested()) {
+        if (sigtimedwait(&signals_, nullptr, &tick) != SIGINT) continue;
+        fmt::print(stderr, "\ninterrupted: finishing with the best so far; press Ctrl-C again to give up\n");
+        source.request_stop();
+        pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+      }
+    });
+  }
+
+ private:
+  sigset_t signals_{};
+  std::jthread watcher_;
+};
+
+/// A line that is rewritten on a terminal, and printed every few seconds elsewhere.
+class ProgressLine {
+ public:
+  void show(const SearchProgress& progress) {
+    const auto now = std::chrono::steady_clock::now();
+    const auto wait = std::chrono::milliseconds(terminal_ ? 100 : 5000);
+    if (now - last_ < wait) return;
+    last_ = now;
+    const SearchStatistics& s = progress.statistics;
+    const std::string best =
+        progress.best_seconds > 0 ? fmt::format("{:.2f} µs", progress.best_seconds * 1e6) : std::string("none yet");
+    fmt::print(
+        stderr,
+        "{}{:5.1f} s  spaces {}/{}  generated {}  pruned: shape {}, memory {}, expression {}, axes {}  verified {}  "
+        "best {}{}",
+        terminal_ ? "\r" : "", s.seconds, s.spaces_searched, s.spaces_total, s.generated, s.pruned_shape,
+        s.pruned_memory, s.pruned_expression, s.pruned_axes, s.verified, best, terminal_ ? "\x1b[K" : "\n");
+    shown_ = true;
+  }
+  void end() const {
+    if (shown_ && terminal_) fmt::print(stderr, "\n");
+  }
+
+ private:
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+Result<const Target*> choose_target(const std::string& name) {
+  if (name != "auto") return find_target(name);
+  const DeviceProbe probe = probe_device();
+  if (probe.target != nullptr) {
+    fmt::print(stderr, "target {}: {}\n", probe.target->name, probe.finding);
+    return probe.target;
+  }
+  STRATA_TRY(const Target* fallback, find_target("sm_90a"));
+  fmt::print(stderr, "target {} by default: {}\n", fallback->name, probe.finding);
+  return fallback;
+}
+
+void print_comparison(const Superoptimized& result) {
+  const Candidate& best = result.candidates.front();
+  const auto row = [](std::string_view name, const CostEstimate& cost) {
+    fmt::print("{:<14} {:>8} {:>16} {:>14.2f}\n", name, cost.kernels, cost.device_bytes, cost.seconds * 1e6);
+  };
+  fmt::print("{:<14} {:>8} {:>16} {:>14}\n", "", "kernels", "device bytes", "estimated µs");
+  row("input", result.program_cost);
+  row("best µGraph", best.cost);
+  fmt::print("proof: {} random tests, error bound {:.3g} ({})\n", best.verification.tests,
+             best.verification.error_bound, best.verification.argument);
+  const SearchStatistics& s = result.statistics;
+  fmt::print("search: {} after {:.2f} s on {} threads, {} of {} spaces, {} operators tried, {} graphs verified\n",
+             name_of(result.stop_reason), s.seconds, s.threads, s.spaces_searched, s.spaces_total, s.generated,
+             s.verified);
+  if (!result.left_out.empty()) fmt::print("left out: {}\n", result.left_out);
+}
+
+/// The best µGraph's cubin for every known target that it fits; what is missing is said, not hidden.
+Result<void> write_cubins(const Superoptimized& result, const Options& options) {
+  const Graph& best = *result.candidates.front().graph;
+  for (const Target& target : targets()) {
+    const std::string path = fmt::format("{}/best.{}.cubin", options.folder, target.name);
+    std::string_view bytes(result.cubin.data(), result.cubin.size());
+    std::vector<char> other;
+    if (&target == options.work.search.target) {
+      if (result.compile_error) {
+        fmt::print(stderr, "warning: no cubin for {}: {}\n", target.name, result.compile_error->to_string());
+        continue;
+      }
+    } else {
+      if (auto fits = validate(best, target); !fits) {
+        fmt::print(stderr, "no cubin for {}: {}\n", target.name, fits.error().message);
+        continue;
+      }
+      STRATA_TRY(const GeneratedProgram code, generate_cuda(best, target));
+      auto compiled = compile_cubin(code.source, target);
+      if (!compiled) {
+        fmt::print(stderr, "warning: no cubin for {}: {}\n", target.name, compiled.error().to_string());
+        continue;
+      }
+      other = std::move(*compiled);
+      bytes = {other.data(), other.size()};
+    }
+    STRATA_CHECK(write_file(path, bytes));
+  }
+  return {};
+}
+
+Result<int> run(Options& options) {
+  STRATA_TRY(const GraphPtr program, load_graph(options.program));
+  STRATA_TRY(options.work.search.target, choose_target(options.target));
+  if (options.folder.empty()) options.folder = "out/" + program->name();
+  STRATA_CHECK(make_folder(options.folder));
+
+  std::stop_source source;
+  const InterruptWatch watch(source);
+  options.work.search.stop = source.get_token();
+  ProgressLine line;
+  options.work.progress = [&](const SearchProgress& progress) { line.show(progress); };
+  options.work.stage_done = [&](std::string_view stage, double seconds, const Graph& graph) {
+    if (stage == "search") line.end();
+    if (options.dump_after != "all" && options.dump_after != stage) return;
+    fmt::print(stderr, "# after {} ({:.3f} s)\n{}", stage, seconds, print(graph));
+  };
+  STRATA_TRY(const Superoptimized result, superoptimize(program, options.work));
+
+  const std::string report = report_json(result, options.work);
+  STRATA_CHECK(write_file(options.folder + "/best.strata", print(*result.candidates.front().graph)));
+  STRATA_CHECK(write_file(options.folder + "/best.cu", result.code.source));
+  STRATA_CHECK(write_file(options.folder + "/best.launch.json", launch_manifest(result.code)));
+  STRATA_CHECK(write_cubins(result, options));
+  STRATA_CHECK(write_file(options.folder + "/report.json", report));
+  STRATA_CHECK(write_file(options.folder + "/report.html", report_html(result, options.work)));
+  if (options.json) {
+    fmt::print("{}", report);
+  } else {
+    print_comparison(result);
+    fmt::print("written: {}/best.strata, best.cu, best.*.cubin, best.launch.json, report.json, report.html\n",
+               options.folder);
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void add_optimize(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  SearchOptions& search = options->work.search;
+  search.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  auto* command = app.add_subcommand("optimize", "Superoptimise a program: search, prove, generate and compile");
+  command->add_option("PROGRAM", options->program, "a .strata file of predefined operators")->required();
+  command->add_option("-o", options->folder, "folder for the results; default out/NAME");
+  command->add_option("--target", options->target, "sm_80, sm_90a, or auto: the machine's GPU, else sm_90a")
+      ->capture_default_str();
+  command->add_option("--threads", search.threads, "threads of the search and the proofs")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->add_option("--max-kernel-ops", search.max_kernel_ops, "operators of a kernel graph")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--max-block-ops", search.max_block_ops, "operators of a block graph, iterators and savers apart")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--delta", options->work.delta, "accept a wrong graph with at most this probability")
+      ->check(CLI::Range(1e-300, 0.5))
+      ->capture_default_str();
+  command->add_option("--time-limit", search.time_limit, "seconds after which the search ends with its best; 0: none")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  command->add_option("--checkpoint", search.checkpoint, "file to resume the search from and to keep its work in");
+  command->add_option("--candidates", options->work.candidates, "graphs to prove and report")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--seed", search.seed, "of all random tests")->capture_default_str();
+  command->add_option("--dump-after", options->dump_after, "print the best graph after a stage, with its time")
+      ->check(CLI::IsMember({"search", "thread-graphs", "verify", "codegen", "compile", "all"}));
+  command->add_flag("--json", options->json, "print report.json and nothing else");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace strata::cli

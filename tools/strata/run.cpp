@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "commands.h"
+#include "interpret/interpret.h"
+#include "interpret/npy.h"
+#include "ir/text.h"
+#include "support/random.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  std::string graph, output, precision = "f64";
+  std::vector<std::string> inputs;
+  uint64_t seed = 1;
+};
+
+/// Standard normal (Box–Muller), matrices scaled by 1/sqrt of their innermost dimension, so that products stay near 1.
+Tensor<double> random_tensor(const Shape& shape, Random& random) {
+  Tensor<double> tensor(shape);
+  const double scale = shape.size() >= 2 ? 1 / std::sqrt(static_cast<double>(shape.back())) : 1;
+  for (double& value : tensor.data) {
+    value = scale * std::sqrt(-2 * std::log(1 - random.uniform())) * std::cos(2 * M_PI * random.uniform());
+  }
+  return tensor;
+}
+
+Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, const Options& options) {
+  std::map<std::string, std::string> files;
+  for (const std::string& input : options.inputs) {
+    const size_t equals = input.find('=');
+    if (equals == std::string::npos) return invalid("--input '{}' is not of the form NAME=FILE.npy", input);
+    files[input.substr(0, equals)] = input.substr(equals + 1);
+  }
+  std::vector<Tensor<double>> tensors;
+  Random random(options.seed);
+  for (TensorId id : graph.inputs()) {
+    const TensorInfo& info = graph.tensor(id);
+    Tensor<double> drawn = random_tensor(info.type.shape, random);
+    const auto file = files.find(info.name);
+    if (file == files.end()) {
+      tensors.push_back(std::move(drawn));
+      continue;
+    }
+    STRATA_TRY(Tensor<double> read, read_npy(file->second));
+    if (read.shape != info.type.shape) {
+      return invalid("'{}' has shape {}; input {} is {}", file->second, to_string(read.shape), info.name,
+                     to_string(info.type));
+    }
+    tensors.push_back(std::move(read));
+    files.erase(file);
+  }
+  if (!files.empty()) return invalid("'{}' has no input '{}'", graph.name(), files.begin()->first);
+  return tensors;
+}
+
+template <class Value>
+Result<std::vector<Tensor<double>>> execute_in(const Graph& graph, const std::vector<Tensor<double>>& inputs,
+                                               bool round_storage) {
+  RealArithmetic<Value> arithmetic{round_storage};
+  std::vector<Tensor<Value>> converted;
+  for (const Tensor<double>& input : inputs) {
+    converted.emplace_back(input.shape, std::vector<Value>(input.data.begin(), input.data.end()));
+  }
+  STRATA_TRY(const auto results, execute(graph, arithmetic, converted));
+  std::vector<Tensor<double>> outputs;
+  for (const auto& result : results) {
+    outputs.emplace_back(result.shape, std::vector<double>(result.data.begin(), result.data.end()));
+  }
+  return outputs;
+}
+
+void summarise(const TensorInfo& info, const Tensor<double>& tensor) {
+  double sum = 0;
+  for (double value : tensor.data) sum += value;
+  const auto [low, high] = std::minmax_element(tensor.data.begin(), tensor.data.end());
+  const std::vector<double> first(tensor.data.begin(), tensor.data.begin() + std::min<int64_t>(6, tensor.size()));
+  fmt::print("{}: {}  min {:.6g}  max {:.6g}  mean {:.6g}  first {:.6g}\n", info.name, to_string(info.type), *low,
+             *high, sum / static_cast<double>(tensor.size()), fmt::join(first, " "));
+}
+
+Result<int> run(const Options& options) {
+  STRATA_TRY(const GraphPtr graph, load_graph(options.graph));
+  STRATA_TRY(const auto inputs, inputs_of(*graph, options));
+  STRATA_TRY(const auto outputs, options.precision == "f64"   ? execute_in<double>(*graph, inputs, false)
+                                 : options.precision == "f32" ? execute_in<float>(*graph, inputs, false)
+                                                              : execute_in<float>(*graph, inputs, true));
+  if (!options.output.empty()) STRATA_CHECK(make_folder(options.output));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const TensorInfo& info = graph->tensor(graph->outputs()[i]);
+    summarise(info, outputs[i]);
+    if (options.output.empty()) continue;
+    STRATA_CHECK(write_file(options.output + "/" + info.name + ".npy", npy_bytes(outputs[i])));
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("run", "Execute a µGraph with the interpreter");
+  command->add_option("GRAPH", options->graph, "a .strata file")->required();
+  command->add_option("--input", options->inputs, "NAME=FILE.npy; inputs that are not given are random");
+  command->add_option("--seed", options->seed, "of random inputs")->capture_default_str();
+  command->add_option("--output", options->output, "folder for the outputs, NAME.npy in float64");
+  command->add_option("--precision", options->precision, "f64, f32, or own: f32 with tensors rounded to their types")
+      ->check(CLI::IsMember({"f64", "f32", "own"}))
+      ->capture_default_str();
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace strata::cli
