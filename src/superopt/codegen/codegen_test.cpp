@@ -155,6 +155,43 @@ TEST(Codegen, NamesOfCxxAreNoTrouble) {
                    kSanitized);
 }
 
+/// Names of the generated functions, of their variables, and of macros of the headers.
+const char* const kUnluckyNames = R"(graph g {
+  input shared_memory: f32[2, 3]
+  input g_0: f32[2, 3]
+  input g_0_kernel: f32[2, 3]
+  input thread: f32[2, 3]
+  M_PI = block(shared_memory, g_0, grid=[2]) {
+    a = in_iter(shared_memory, imap=[0])
+    b = in_iter(g_0, imap=[0])
+    INFINITY = add(a, b)
+    M_PI = out_saver(INFINITY, omap=[0])
+  }
+  linux = mul(M_PI, g_0_kernel)
+  g_2 = mul(linux, thread)
+  CHAR_BIT = sum(g_2, dim=1)
+  output CHAR_BIT, thread
+}
+)";
+
+TEST(Codegen, NamesOfFunctionsAndMacrosAreNoTrouble) {
+  const GraphPtr graph = parse(kUnluckyNames);
+  expect_agreement(graph, kSanitized);
+  const auto program = generate_cuda(*graph, targets().back());
+  ASSERT_TRUE(program) << program.error().to_string();
+  const auto cubin = compile_cubin(program->source, targets().back());
+  EXPECT_TRUE(cubin) << cubin.error().to_string();
+}
+
+TEST(Codegen, ManifestListsABufferOnce) {
+  const auto program = generate_cuda(*parse(kUnluckyNames), targets().back());
+  ASSERT_TRUE(program) << program.error().to_string();
+  const std::string manifest = launch_manifest(*program);
+  const size_t first = manifest.find("\"name\": \"thread\"");
+  ASSERT_NE(first, std::string::npos) << manifest;
+  EXPECT_EQ(manifest.find("\"name\": \"thread\"", first + 1), std::string::npos) << manifest;
+}
+
 TEST(Codegen, PredefinedOperatorsOfAllPrograms) {
   // At small shapes: the real ones take minutes on a host.
   expect_agreement(parse(R"(graph attention {

@@ -21,9 +21,16 @@ const std::set<std::string>& reserved_words() {
       "void", "volatile", "wchar_t", "while", "xor", "xor_eq",
       // names and macros that the generated source or its headers use
       "strata_device", "STRATA_DEVICE", "STRATA_KERNEL", "NULL", "HUGE_VAL", "HUGE_VALF", "INFINITY", "NAN", "EOF",
-      "errno", "assert", "block_x", "block_y", "block_z", "shared", "iteration", "i", "threadIdx", "blockIdx",
-      "blockDim", "gridDim", "warpSize", "main"};
+      "errno", "assert", "linux", "unix", "stdin", "stdout", "stderr", "block_x", "block_y", "block_z", "shared",
+      "iteration", "i", "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "main"};
   return words;
+}
+
+/// CHAR_BIT, M_PI: what a header may have defined as a macro.
+bool looks_like_macro(const std::string& name) {
+  const bool capitals =
+      std::all_of(name.begin(), name.end(), [](char c) { return c == '_' || !(c >= 'a' && c <= 'z'); });
+  return capitals && (name.size() > 3 || name.find('_') != std::string::npos) && name.back() != '_';
 }
 
 std::vector<int64_t> batch_strides(const Shape& shape, size_t batch_rank) {
@@ -36,7 +43,8 @@ std::vector<int64_t> batch_strides(const Shape& shape, size_t batch_rank) {
 
 std::string NameScope::add(const std::string& wanted) {
   std::string name = wanted;
-  while (reserved_words().count(name) != 0 || name.find("__") != std::string::npos || !taken_.insert(name).second) {
+  while (reserved_words().count(name) != 0 || looks_like_macro(name) || name.find("__") != std::string::npos ||
+         !taken_.insert(name).second) {
     // Names with two underscores are the compiler's own.
     for (size_t at; (at = name.find("__")) != std::string::npos;) name.replace(at, 2, "_u");
     name += name.empty() || name.back() == '_' ? "t" : "_";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "ir/text.h"
 #include "ir/validate.h"
@@ -14,6 +15,7 @@ namespace {
 constexpr int64_t kDefaultThreads = 128;
 /// Blocks of a predefined operator's kernel: each thread strides over the elements, so any number is right.
 constexpr int64_t kMostBlocks = 4096;
+constexpr const char* kSharedMemory = "shared_memory";
 
 int64_t threads_of(const Graph& body) {
   for (const Operation& op : body.operations()) {
@@ -72,9 +74,9 @@ class Generator {
     std::vector<std::string> names;
   };
 
-  Parameters parameters(const Operation& op) const {
+  Parameters parameters(const Operation& op, const std::string& function) const {
     Parameters result;
-    NameScope scope;
+    NameScope scope({function, function + "_kernel", kSharedMemory});
     const auto add = [&](TensorId id, const char* qualifier) {
       result.names.push_back(scope.add(graph_.tensor(id).name));
       result.declaration += fmt::format("{}{}{}* {}", result.declaration.empty() ? "" : ", ", qualifier,
@@ -103,20 +105,20 @@ class Generator {
       return unsupported("a block of {} needs {} bytes of shared memory; {} has {}", headline(op), made.shared_bytes,
                          target_.name, target_.shared_memory);
     }
-    const Parameters p = parameters(op);
+    const Parameters p = parameters(op, name);
     std::string text = emit_block_function(op, name);
     text += fmt::format(
         "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
         "STRATA_KERNEL void __launch_bounds__({}) {}({}) {{\n"
-        "  extern __shared__ __align__(128) unsigned char shared_memory[];\n"
-        "  {}({}, blockIdx.x, blockIdx.y, blockIdx.z, shared_memory);\n"
+        "  extern __shared__ __align__(128) unsigned char {}[];\n"
+        "  {}({}, blockIdx.x, blockIdx.y, blockIdx.z, {});\n"
         "}}\n#endif\n\n",
-        made.threads, made.kernel, p.declaration, name, fmt::join(p.names, ", "));
+        made.threads, made.kernel, p.declaration, kSharedMemory, name, fmt::join(p.names, ", "), kSharedMemory);
     return text;
   }
 
   std::string predefined_kernel(const Operation& op, const std::string& name) {
-    const Parameters p = parameters(op);
+    const Parameters p = parameters(op, name);
     const TensorType& type = graph_.type(op.results[0]);
     KernelLaunch& made = launch(op, name);
     made.threads = 256;
@@ -158,8 +160,10 @@ Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target)
 
 std::string launch_manifest(const GeneratedProgram& program) {
   nlohmann::ordered_json json;
+  std::set<std::string> listed;  // an output that is an input stays an input
   const auto buffers = [&](const char* role, const std::vector<DeviceBuffer>& of) {
     for (const DeviceBuffer& buffer : of) {
+      if (!listed.insert(buffer.name).second) continue;
       json["buffers"].push_back({{"name", buffer.name},
                                  {"role", role},
                                  {"type", std::string(name_of(buffer.type.dtype))},
@@ -202,7 +206,9 @@ std::string host_program(const GeneratedProgram& program) {
   text += fmt::format("  if (count != {}) return 2;\n", 1 + program.inputs.size() + program.outputs.size());
   for (const DeviceBuffer& input : program.inputs) transfer(buffer(input), "rb", "std::fread");
   for (const DeviceBuffer& intermediate : program.intermediates) buffer(intermediate);
-  for (const DeviceBuffer& output : program.outputs) buffer(output);
+  for (const DeviceBuffer& output : program.outputs) {
+    if (variables.count(output.name) == 0) buffer(output);  // an output may be an input
+  }
   for (const KernelLaunch& launch : program.launches) {
     std::vector<std::string> arguments;
     for (const std::string& name : launch.arguments) arguments.push_back(variables[name] + ".data()");
