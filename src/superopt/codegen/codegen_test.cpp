@@ -136,6 +136,40 @@ TEST_P(HostAgreement, EveryOperatorUnderAddressSanitizer) {
 }
 INSTANTIATE_TEST_SUITE_P(Types, HostAgreement, testing::Values("f16", "bf16", "f32", "f64"));
 
+/// Sizes that fill no fragment of the tensor cores' instruction, a broadcast batch, more tiles than warps.
+const char* const kHalfProducts = R"(graph products {{
+  input A: {0}[2, 33, 40]
+  input B: {0}[40, 20]
+  input C: {0}[2, 33, 17]
+  input D: {0}[2, 17, 20]
+  O, P = block(A, B, C, D, grid=[1], loop=2) {{
+    a = in_iter(A, imap=[_], fmap=2)
+    b = in_iter(B, imap=[_], fmap=0)
+    c = in_iter(C, imap=[_])
+    d = in_iter(D, imap=[_])
+    p = matmul(a, b)
+    q = concat_matmul(c, a, d, b)
+    s = accum(p, kind=sum)
+    t = accum(q, kind=sum)
+    O = out_saver(s, omap=[0])
+    P = out_saver(t, omap=[0])
+  }}
+  output O, P
+}}
+)";
+
+TEST(Codegen, ProductsOfTilesUseTheTensorCores) {
+  for (const std::string type : {"f16", "bf16"}) {
+    const GraphPtr graph = parse(fmt::format(fmt::runtime(kHalfProducts), type));
+    expect_agreement(graph, kSanitized);
+    const auto program = generate_cuda(*graph, targets().front());
+    ASSERT_TRUE(program) << program.error().to_string();
+    const auto cubin = compile_cubin(program->source, targets().front());
+    EXPECT_TRUE(cubin) << cubin.error().to_string();
+  }
+  expect_agreement(parse(fmt::format(fmt::runtime(kHalfProducts), "f16")), kThreaded);
+}
+
 TEST(Codegen, BarriersSufficeForAThreadTeam) { expect_agreement(parse(every_operator("f32")), kThreaded); }
 
 TEST(Codegen, NamesOfCxxAreNoTrouble) {

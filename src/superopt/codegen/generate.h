@@ -41,8 +41,8 @@ struct GeneratedProgram {
 /// Error (Unsupported) where a block does not fit the target's shared memory.
 Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target);
 
-/// {"kernels": […], "buffers": […]}: what a runner needs beside the cubin. Buffers are listed once: an output that is an
-/// input is an input.
+/// {"kernels": […], "buffers": […]}: what a runner needs beside the cubin. Buffers are listed once: an output that is
+/// an input is listed as an input.
 std::string launch_manifest(const GeneratedProgram& program);
 
 /// A host program of the same source: reads the inputs as raw files in the order of `inputs` from its arguments, runs

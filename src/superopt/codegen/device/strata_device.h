@@ -7,8 +7,8 @@
 //     missing barrier shows as a wrong result or a race.
 //
 // Conventions. An operator is called by all threads of a team: a block, or the grid where there is no block graph.
-// Element i belongs to thread i mod threads of the team. Shapes and strides are template arguments. Values are computed
-// in float (double for f64 programs).
+// Element i belongs to thread i mod threads of the team, except in products on tensor cores. Shapes and strides are
+// template arguments. Values are computed in float (double for f64 programs).
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #include <cuda_bf16.h>
@@ -94,7 +94,7 @@ STRATA_DEVICE void store(f16& to, float x) {
 STRATA_DEVICE void store(bf16& to, float x) {
   std::uint32_t word;
   std::memcpy(&word, &x, sizeof word);
-  if (!std::isnan(x)) word += 0x7fff + ((word >> 16) & 1);
+  word = std::isnan(x) ? 0x7fc00000u : word + 0x7fff + ((word >> 16) & 1);
   to.bits = static_cast<std::uint16_t>(word >> 16);
 }
 STRATA_DEVICE float exponential(float x) { return std::exp(x); }
@@ -173,6 +173,114 @@ STRATA_DEVICE void store_tile(T* whole, int64 base, const X* tile) {
   }
 }
 
+/// One lane's part of D = A × B + D for 16 × 16 by 16 × 8: the fragments of PTX's mma.m16n8k16.
+struct Fragment {
+  /// How many lanes of a warp a thread plays.
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+  static constexpr int kLanesHere = 1;
+#else
+  static constexpr int kLanesHere = 32;
+#endif
+  unsigned a[4];
+  unsigned b[2];
+  float d[4];
+};
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+STRATA_DEVICE int lane(int) { return static_cast<int>(threadIdx.x % 32); }
+STRATA_DEVICE int warp() { return static_cast<int>(threadIdx.x / 32); }
+STRATA_DEVICE int warps() { return static_cast<int>(blockDim.x / 32); }
+STRATA_DEVICE unsigned bits_of(f16 x) { return __half_as_ushort(x); }
+STRATA_DEVICE unsigned bits_of(bf16 x) { return __bfloat16_as_ushort(x); }
+#define STRATA_MMA(type)                                                     \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
+      ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+      : "+f"(f->d[0]), "+f"(f->d[1]), "+f"(f->d[2]), "+f"(f->d[3])           \
+      : "r"(f->a[0]), "r"(f->a[1]), "r"(f->a[2]), "r"(f->a[3]), "r"(f->b[0]), "r"(f->b[1]))
+STRATA_DEVICE void multiply_fragments(Fragment* f, f16) { STRATA_MMA("f16"); }
+STRATA_DEVICE void multiply_fragments(Fragment* f, bf16) { STRATA_MMA("bf16"); }
+#undef STRATA_MMA
+#else
+inline int lane(int here) { return here; }
+inline int warp() { return static_cast<int>(thread()); }
+inline int warps() { return static_cast<int>(threads()); }
+inline unsigned bits_of(f16 x) { return x.bits; }
+inline unsigned bits_of(bf16 x) { return x.bits; }
+/// What the instruction does with the fragments of 32 lanes, after the PTX manual's tables.
+template <class T>
+void multiply_fragments(Fragment* lanes, T) {
+  const auto half_of = [](unsigned word, int half) {
+    return to_compute(T{static_cast<std::uint16_t>(word >> 16 * half)});
+  };
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 8; ++column) {
+      float& d = lanes[row % 8 * 4 + column / 2].d[row / 8 * 2 + column % 2];
+      for (int k = 0; k < 16; ++k) {
+        const unsigned a = lanes[row % 8 * 4 + k % 8 / 2].a[row / 8 + k / 8 * 2];
+        d += half_of(a, k % 2) * half_of(lanes[column * 4 + k % 8 / 2].b[k / 8], k % 2);
+      }
+    }
+  }
+}
+#endif
+
+/// Two neighbours of a 16-bit matrix, in a column or a row; zero outside it, where sizes do not fill the fragments.
+template <int kRows, int kColumns, bool kDown, class T>
+STRATA_DEVICE unsigned pair_at(const T* matrix, int row, int column) {
+  const auto at = [&](int r, int c) { return r < kRows && c < kColumns ? bits_of(matrix[r * kColumns + c]) : 0u; };
+  return at(row, column) | at(row + (kDown ? 1 : 0), column + (kDown ? 0 : 1)) << 16;
+}
+
+/// Adds A × B to the warp's 16 × 8 results at (row, column).
+template <int kM, int kN, int kK, class T>
+STRATA_DEVICE void add_product(Fragment* lanes, const T* a, const T* b, int row, int column) {
+  for (int k = 0; k < kK; k += 16) {
+    for (int here = 0; here < Fragment::kLanesHere; ++here) {
+      const int group = lane(here) / 4;
+      const int pair = lane(here) % 4 * 2;
+      Fragment& f = lanes[here];
+#pragma unroll
+      for (int r = 0; r < 4; ++r) f.a[r] = pair_at<kM, kK, false>(a, row + group + r % 2 * 8, k + pair + r / 2 * 8);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) f.b[r] = pair_at<kK, kN, true>(b, k + pair + r * 8, column + group);
+    }
+    multiply_fragments(lanes, T{});
+  }
+}
+
+/// add(fragments, batch, row, column) for each 16 × 8 results, one warp each; stores what lies inside.
+template <int64 kBatches, int kM, int kN, class R, class Add>
+STRATA_DEVICE void on_tensor_cores(R* result, Add add) {
+  constexpr int kRowTiles = (kM + 15) / 16;
+  constexpr int kColumnTiles = (kN + 7) / 8;
+  if (warp() >= warps()) return;  // threads that fill no warp cannot execute the instruction
+  for (int tile = warp(); tile < kBatches * kRowTiles * kColumnTiles; tile += warps()) {
+    const int batch = tile / (kRowTiles * kColumnTiles);
+    const int row = tile / kColumnTiles % kRowTiles * 16;
+    const int column = tile % kColumnTiles * 8;
+    Fragment lanes[Fragment::kLanesHere] = {};
+    add(lanes, batch, row, column);
+    for (int here = 0; here < Fragment::kLanesHere; ++here) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const int i = row + lane(here) / 4 + r / 2 * 8;
+        const int j = column + lane(here) % 4 * 2 + r % 2;
+        if (i < kM && j < kN) store(result[(batch * kM + i) * kN + j], lanes[here].d[r]);
+      }
+    }
+  }
+}
+
+/// Tensor cores multiply tiles of 16 bits; a computed tensor is float and is not rounded for their sake.
+template <class Team, class A, class B>
+constexpr bool kTensorCores = false;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // nvcc without -arch compiles for less
+template <>
+inline constexpr bool kTensorCores<BlockTeam, f16, f16> = true;
+template <>
+inline constexpr bool kTensorCores<BlockTeam, bf16, bf16> = true;
+#endif
+
 /// Σ_k x[k] · y[k · kN]. Four sums hide the latency of shared memory.
 template <int64 kK, int64 kN, class X, class Y>
 STRATA_DEVICE Compute<X> dot(const X* x, const Y* y) {
@@ -190,6 +298,14 @@ STRATA_DEVICE Compute<X> dot(const X* x, const Y* y) {
 template <class Team, class Batch, class StridesA, class StridesB, int64 kM, int64 kN, int64 kK, class R, class A,
           class B>
 STRATA_DEVICE void matmul(R* result, const A* a, const B* b) {
+  if constexpr (kTensorCores<Team, A, B>) {
+    if (warps() > 0) {
+      return on_tensor_cores<Batch::count(), kM, kN>(result, [&](Fragment* lanes, int batch, int row, int column) {
+        add_product<kM, kN, kK>(lanes, a + offset_of<Batch, StridesA>(batch), b + offset_of<Batch, StridesB>(batch),
+                                row, column);
+      });
+    }
+  }
   for (int64 i = Team::rank(); i < Batch::count() * kM * kN; i += Team::size()) {
     const int64 batch = i / (kN * kM);
     const A* x = a + offset_of<Batch, StridesA>(batch) + i / kN % kM * kK;
@@ -201,6 +317,16 @@ STRATA_DEVICE void matmul(R* result, const A* a, const B* b) {
 template <class Team, class Batch, class StridesA, class StridesC, class StridesB, class StridesD, int64 kM, int64 kN,
           int64 kK, int64 kL, class R, class A, class B, class C, class D>
 STRATA_DEVICE void concat_matmul(R* result, const A* a, const B* b, const C* c, const D* d) {
+  if constexpr (kTensorCores<Team, A, C> && kTensorCores<Team, B, D>) {
+    if (warps() > 0) {
+      return on_tensor_cores<Batch::count(), kM, kN>(result, [&](Fragment* lanes, int batch, int row, int column) {
+        add_product<kM, kN, kK>(lanes, a + offset_of<Batch, StridesA>(batch), c + offset_of<Batch, StridesC>(batch),
+                                row, column);
+        add_product<kM, kN, kL>(lanes, b + offset_of<Batch, StridesB>(batch), d + offset_of<Batch, StridesD>(batch),
+                                row, column);
+      });
+    }
+  }
   for (int64 i = Team::rank(); i < Batch::count() * kM * kN; i += Team::size()) {
     const int64 batch = i / (kN * kM);
     const int64 row = i / kN % kM;
