@@ -13,16 +13,19 @@ namespace {
 
 struct Options {
   std::string graph, output, precision = "f64";
+  bool with_inputs = false;
   std::vector<std::string> inputs;
   uint64_t seed = 1;
 };
 
-/// Standard normal (Box–Muller), matrices scaled by 1/sqrt of their innermost dimension, so that products stay near 1.
-Tensor<double> random_tensor(const Shape& shape, Random& random) {
-  Tensor<double> tensor(shape);
-  const double scale = shape.size() >= 2 ? 1 / std::sqrt(static_cast<double>(shape.back())) : 1;
+/// Standard normal (Box–Muller), matrices scaled by 1/sqrt of their innermost dimension, so that products stay near 1;
+/// rounded to the tensor's type, so that a GPU can be given the very same numbers.
+Tensor<double> random_tensor(const TensorType& type, Random& random) {
+  Tensor<double> tensor(type.shape);
+  const double scale = type.shape.size() >= 2 ? 1 / std::sqrt(static_cast<double>(type.shape.back())) : 1;
   for (double& value : tensor.data) {
-    value = scale * std::sqrt(-2 * std::log(1 - random.uniform())) * std::cos(2 * M_PI * random.uniform());
+    const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
+    value = round_to(scale * radius * std::cos(2 * M_PI * random.uniform()), type.dtype);
   }
   return tensor;
 }
@@ -38,7 +41,7 @@ Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, const Options&
   Random random(options.seed);
   for (TensorId id : graph.inputs()) {
     const TensorInfo& info = graph.tensor(id);
-    Tensor<double> drawn = random_tensor(info.type.shape, random);
+    Tensor<double> drawn = random_tensor(info.type, random);
     const auto file = files.find(info.name);
     if (file == files.end()) {
       tensors.push_back(std::move(drawn));
@@ -88,6 +91,10 @@ Result<int> run(const Options& options) {
                                  : options.precision == "f32" ? execute_in<float>(*graph, inputs, false)
                                                               : execute_in<float>(*graph, inputs, true));
   if (!options.output.empty()) STRATA_CHECK(make_folder(options.output));
+  for (size_t i = 0; i < inputs.size() && options.with_inputs && !options.output.empty(); ++i) {
+    const std::string& name = graph->tensor(graph->inputs()[i]).name;
+    STRATA_CHECK(write_file(options.output + "/" + name + ".npy", npy_bytes(inputs[i])));
+  }
   for (size_t i = 0; i < outputs.size(); ++i) {
     const TensorInfo& info = graph->tensor(graph->outputs()[i]);
     summarise(info, outputs[i]);
@@ -106,6 +113,7 @@ void add_run(CLI::App& app, Action& action) {
   command->add_option("--input", options->inputs, "NAME=FILE.npy; inputs that are not given are random");
   command->add_option("--seed", options->seed, "of random inputs")->capture_default_str();
   command->add_option("--output", options->output, "folder for the outputs, NAME.npy in float64");
+  command->add_flag("--with-inputs", options->with_inputs, "write the inputs beside the outputs");
   command->add_option("--precision", options->precision, "f64, f32, or own: f32 with tensors rounded to their types")
       ->check(CLI::IsMember({"f64", "f32", "own"}))
       ->capture_default_str();
