@@ -65,7 +65,9 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
   json["verification"] = {{"delta", options.delta},
                           {"tests", best.verification.tests},
                           {"error_bound", best.verification.error_bound},
-                          {"argument", best.verification.argument}};
+                          {"argument", best.verification.argument},
+                          {"unproved", result.unproved},
+                          {"unproved_reason", result.unproved_reason}};
   json["candidates"] = Json::array();
   for (const Candidate& candidate : result.candidates) {
     Json entry = cost_json(candidate.cost);

@@ -14,40 +14,46 @@ namespace {
 
 constexpr int64_t kThreadsPerBlock = 128;
 
-/// A graph with its proof and its rounding errors; nullopt where one of them speaks against it.
-std::optional<Candidate> prove(const GraphPtr& program, const GraphPtr& graph, const SuperoptimizeOptions& options) {
-  if (!validate(*graph, *options.search.target)) return std::nullopt;
+/// A graph with its proof and its rounding errors, or what speaks against it.
+tl::expected<Candidate, std::string> prove(const GraphPtr& program, const GraphPtr& graph, FloatChecker& floats,
+                                           const SuperoptimizeOptions& options) {
+  if (auto legal = validate(*graph, *options.search.target); !legal) return tl::unexpected(legal.error().message);
   VerifyOptions verification;
   verification.delta = options.delta;
   verification.seed = options.search.seed;
   auto verified = verify(*program, *graph, verification);
-  if (!verified || verified->verdict != Verdict::Equivalent) return std::nullopt;
-  auto errors = float_errors(*program, *graph, options.search.seed);
-  if (!errors || !errors->acceptable) return std::nullopt;
+  if (!verified) return tl::unexpected(verified.error().message);
+  if (verified->verdict != Verdict::Equivalent) return tl::unexpected(verified->reason);
+  auto errors = floats.check(*graph);
+  if (!errors) return tl::unexpected(errors.error().message);
+  if (!errors->acceptable) return tl::unexpected(std::string("rounding errors are out of bounds"));
   return Candidate{graph, estimate_cost(*graph, *options.search.target), std::move(*verified), *errors};
 }
 
 /// The first `options.candidates` graphs that can be proved, in their order. Proofs run side by side.
-std::vector<Candidate> prove_cheapest(const GraphPtr& program, const std::vector<GraphPtr>& graphs,
-                                      const SuperoptimizeOptions& options) {
-  std::vector<Candidate> proved;
+void prove_cheapest(const std::vector<GraphPtr>& graphs, const SuperoptimizeOptions& options, Superoptimized& result) {
   tbb::task_arena arena(options.search.threads);
+  FloatChecker floats(result.program, options.search.seed);
   const auto wanted = static_cast<size_t>(options.candidates);
-  for (size_t first = 0; first < graphs.size() && proved.size() < wanted;) {
+  for (size_t first = 0; first < graphs.size() && result.candidates.size() < wanted;) {
     // As many as are still wanted: with the usual luck one round is enough. Once stopped, one proof suffices.
-    if (options.search.stop.stop_requested() && !proved.empty()) break;
-    const size_t count =
-        options.search.stop.stop_requested() ? 1 : std::min(wanted - proved.size(), graphs.size() - first);
-    std::vector<std::optional<Candidate>> results(count);
+    const bool stopped = options.search.stop.stop_requested();
+    if (stopped && !result.candidates.empty()) break;
+    const size_t count = stopped ? 1 : std::min(wanted - result.candidates.size(), graphs.size() - first);
+    std::vector<tl::expected<Candidate, std::string>> proofs(count, tl::unexpected(std::string()));
     arena.execute([&] {
-      tbb::parallel_for(size_t{0}, count, [&](size_t i) { results[i] = prove(program, graphs[first + i], options); });
+      tbb::parallel_for(size_t{0}, count,
+                        [&](size_t i) { proofs[i] = prove(result.program, graphs[first + i], floats, options); });
     });
-    for (auto& result : results) {
-      if (result) proved.push_back(std::move(*result));
+    for (auto& proof : proofs) {
+      if (proof) {
+        result.candidates.push_back(std::move(*proof));
+      } else if (result.unproved++ == 0) {
+        result.unproved_reason = proof.error();
+      }
     }
     first += count;
   }
-  return proved;
 }
 
 /// The input program as a candidate: its own proof needs no test.
@@ -95,7 +101,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   done("thread-graphs", graphs.empty() ? *program : *graphs.front());
 
   // Prove: full shapes, repeated until the error bound holds, then rounding errors.
-  result.candidates = prove_cheapest(program, graphs, options);
+  prove_cheapest(graphs, options, result);
   result.candidates.push_back(as_candidate(program, options));
   std::stable_sort(result.candidates.begin(), result.candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.cost.seconds < b.cost.seconds; });

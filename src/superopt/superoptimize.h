@@ -32,6 +32,8 @@ struct Superoptimized {
   CostEstimate program_cost;
   /// Proved, numerically acceptable, cheapest first. Never empty: the program itself is the last resort.
   std::vector<Candidate> candidates;
+  int unproved = 0;             ///< cheaper graphs that the proof or the rounding test turned down
+  std::string unproved_reason;  ///< of the cheapest of them
   SearchStatistics statistics;
   StopReason stop_reason = StopReason::Exhausted;
   std::string left_out;
