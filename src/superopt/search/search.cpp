@@ -1,6 +1,6 @@
 #include "superopt/search/search.h"
 
-#include <tbb/parallel_for_each.h>
+#include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
 #include <algorithm>
@@ -33,6 +33,7 @@ struct Unit {
   std::vector<int> targets;  ///< kernel classes
   bool whole = false;        ///< makes the program's outputs from its inputs: everything found is kept
   const BlockSpace* space = nullptr;
+  size_t group = 0;
 };
 
 /// Requests a stop at the deadline or when the caller does, and reports progress meanwhile.
@@ -198,59 +199,82 @@ class Search {
   }
 
   // --- stages ---
-  void run_stages() {
-    std::vector<int> outputs;
-    for (int c : outputs_) outputs.push_back(c);
-    explore({{inputs_, outputs, true, "outputs"}});
-    for (int kernels = 2; kernels <= options_.max_kernel_ops && !stop_.stop_requested(); ++kernels) {
-      const double bound = cost_lower_bound(*program_, kernels, *options_.target);
-      if (options_.rules.cost && bound >= best_seconds_) {
-        skipped_ = fmt::format(
-            "graphs of {} or more kernels: none is estimated below {:.2f} µs, the best found takes {:.2f} µs", kernels,
-            bound * 1e6, best_seconds_ * 1e6);
-        return;
-      }
-      explore(groups_with_intermediates(kernels));
-      update_best();
-    }
-  }
-
   struct Group {
     std::vector<int> inputs, targets;
     bool whole;
     std::string name;
   };
 
-  bool usable(int c) const {
-    return kernel_->at(c).kernel_tensor < 0 && values_[static_cast<size_t>(c)].type.has_value();
+  /// Kernels that make the outputs from the inputs alone; then, while more launches can pay, those that go through
+  /// intermediate values. Likely seams come first, because a time limit may come before the end.
+  void run_stages() {
+    explore({{inputs_, outputs_, true, "outputs"}});
+    const std::vector<int> values = usable_values();
+    later_stage(2, [&] { return from_program_values(values); });
+    later_stage(3, [&] { return from_pairs(values); });
+    later_stage(2, [&] { return from_other_values(values); });
   }
 
-  /// Kernels of graphs with at least `kernels` of them: 2 adds every value made from the inputs alone, and every kernel
-  /// that reads one intermediate value; 3 adds kernels that read two of the program's own intermediate values.
-  std::vector<Group> groups_with_intermediates(int kernels) const {
-    std::vector<Group> groups;
-    std::vector<int> all;
+  /// Explores groups whose graphs have at least `kernels` launches, unless none of them can be the cheapest.
+  void later_stage(int kernels, const std::function<std::vector<Group>()>& groups) {
+    if (kernels > options_.max_kernel_ops || stop_.stop_requested()) return;
+    const double bound = cost_lower_bound(*program_, kernels, *options_.target);
+    if (options_.rules.cost && bound >= best_seconds_) {
+      const std::string text =
+          fmt::format("graphs of {} or more kernels: none is estimated below {:.2f} µs, the best found takes {:.2f} µs",
+                      kernels, bound * 1e6, best_seconds_ * 1e6);
+      if (skipped_.empty()) skipped_ = text;
+      return;
+    }
+    explore(groups());
+  }
+
+  /// Kernel-level values that can be a tensor between two kernels.
+  std::vector<int> usable_values() const {
+    std::vector<int> values;
     for (int c = 0; c < static_cast<int>(kernel_->classes().size()); ++c) {
-      if (usable(c)) all.push_back(c);
+      if (kernel_->at(c).kernel_tensor < 0 && values_[static_cast<size_t>(c)].type) values.push_back(c);
     }
-    const std::set<int> outputs(outputs_.begin(), outputs_.end());
-    if (kernels == 2) {
-      std::vector<int> parts;
-      for (int c : all) {
-        if (outputs.count(c) == 0) parts.push_back(c);
-      }
-      groups.push_back({inputs_, parts, false, "parts"});
-      // The program's own intermediate values first: they are the likely seams.
-      std::stable_sort(parts.begin(), parts.end(),
-                       [&](int a, int b) { return program_values_.count(a) > program_values_.count(b); });
-      for (int c : parts) groups.push_back(with_extra({c}, all));
-    } else if (kernels == 3) {
-      for (int a : program_values_) {
-        for (int b : program_values_) {
-          if (a < b && usable(a) && usable(b)) groups.push_back(with_extra({a, b}, all));
-        }
+    return values;
+  }
+
+  bool is_output(int c) const { return std::find(outputs_.begin(), outputs_.end(), c) != outputs_.end(); }
+  int64_t bytes(int c) const { return values_[static_cast<size_t>(c)].type->bytes(); }
+
+  /// Every value from the inputs, and kernels that read one of the program's own intermediate values.
+  std::vector<Group> from_program_values(const std::vector<int>& values) const {
+    std::vector<int> parts;
+    for (int c : values) {
+      if (!is_output(c)) parts.push_back(c);
+    }
+    std::vector<Group> groups{{inputs_, parts, false, "parts"}};
+    for (int c : parts) {
+      if (program_values_.count(c) != 0) groups.push_back(with_extra({c}, values));
+    }
+    return groups;
+  }
+
+  std::vector<Group> from_other_values(const std::vector<int>& values) const {
+    std::vector<Group> groups;
+    for (int c : values) {
+      if (!is_output(c) && program_values_.count(c) == 0) groups.push_back(with_extra({c}, values));
+    }
+    return groups;
+  }
+
+  /// Kernels that read two of the program's own intermediate values, the smallest first.
+  std::vector<Group> from_pairs(const std::vector<int>& values) const {
+    std::vector<std::pair<int64_t, std::vector<int>>> pairs;
+    for (int a : program_values_) {
+      for (int b : program_values_) {
+        const bool usable =
+            std::count(values.begin(), values.end(), a) + std::count(values.begin(), values.end(), b) == 2;
+        if (a < b && usable && !is_output(a) && !is_output(b)) pairs.push_back({bytes(a) + bytes(b), {a, b}});
       }
     }
+    std::sort(pairs.begin(), pairs.end());
+    std::vector<Group> groups;
+    for (const auto& [size, pair] : pairs) groups.push_back(with_extra(pair, outputs_));
     return groups;
   }
 
@@ -281,15 +305,17 @@ class Search {
         // One block on a whole device is never wanted where a grid can be had.
         if (options_.rules.sizes && !spaces[g][s].cuts_grid && spaces[g].size() > 1) continue;
         units.push_back({fmt::format("{}/{}", groups[g].name, s), groups[g].inputs, groups[g].targets, groups[g].whole,
-                         &spaces[g][s]});
+                         &spaces[g][s], g});
       }
     }
     std::vector<UnitResult> results(units.size());
     spaces_total_ += static_cast<int64_t>(units.size());
-    std::vector<size_t> order(units.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    tbb::parallel_for_each(order.begin(), order.end(), [&](size_t i) {
-      if (stop_.stop_requested()) return;
+    // Within a group simple spaces first. Threads take units in order, so that a time limit cuts the unlikely ones.
+    std::stable_sort(units.begin(), units.end(), [](const Unit& a, const Unit& b) {
+      return std::pair(a.group, a.space->loops) < std::pair(b.group, b.space->loops);
+    });
+    std::atomic<size_t> next{0};
+    const auto search_one = [&](size_t i) {
       if (auto known = checkpoint_->find(units[i].name)) {
         results[i] = std::move(*known);
       } else {
@@ -298,6 +324,9 @@ class Search {
         checkpoint_->record(units[i].name, results[i]);
       }
       counters_.units_done.fetch_add(1, std::memory_order_relaxed);
+    };
+    tbb::parallel_for(0, options_.threads, [&](int) {
+      for (size_t i = next++; i < units.size() && !stop_.stop_requested(); i = next++) search_one(i);
     });
     for (UnitResult& result : results) {
       for (KernelChoice& choice : result.choices) choices_.push_back(std::move(choice));
