@@ -5,6 +5,26 @@
 #include "support/hash.h"
 
 namespace strata {
+namespace {
+
+/// Tensors by the order in which the text format defines them: inputs, then results. Ids may be in another order.
+std::vector<uint64_t> canonical_numbers(const Graph& graph) {
+  std::vector<uint64_t> numbers(graph.tensors().size());
+  uint64_t next = 0;
+  for (TensorId id : graph.inputs()) numbers[static_cast<size_t>(id)] = next++;
+  for (const Operation& op : graph.operations()) {
+    for (TensorId id : op.results) numbers[static_cast<size_t>(id)] = next++;
+  }
+  return numbers;
+}
+
+std::vector<uint64_t> renumbered(const std::vector<TensorId>& ids, const std::vector<uint64_t>& numbers) {
+  std::vector<uint64_t> result;
+  for (TensorId id : ids) result.push_back(numbers[static_cast<size_t>(id)]);
+  return result;
+}
+
+}  // namespace
 
 std::string_view Operation::name() const {
   if (kind != OpKind::GraphDefined) return op_def(kind).traits.name;
@@ -26,6 +46,7 @@ std::optional<TensorId> Graph::find_tensor(std::string_view name) const {
 }
 
 uint64_t Graph::structural_hash() const {
+  const std::vector<uint64_t> numbers = canonical_numbers(*this);
   Hasher hasher;
   hasher.add(static_cast<uint64_t>(level_)).add_all(launch_.grid);
   hasher.add(static_cast<uint64_t>(launch_.loop)).add(static_cast<uint64_t>(launch_.threads));
@@ -33,23 +54,26 @@ uint64_t Graph::structural_hash() const {
     hasher.add(static_cast<uint64_t>(type(input).dtype)).add_all(type(input).shape);
   }
   for (const Operation& op : operations_) {
-    hasher.add(static_cast<uint64_t>(op.kind)).add(op.attributes.hash()).add_all(op.operands);
+    hasher.add(static_cast<uint64_t>(op.kind)).add(op.attributes.hash()).add_all(renumbered(op.operands, numbers));
     if (op.body) hasher.add(op.body->structural_hash());
   }
-  return hasher.add_all(outputs_).value();
+  return hasher.add_all(renumbered(outputs_, numbers)).value();
 }
 
 bool same_structure(const Graph& a, const Graph& b) {
-  if (a.level() != b.level() || a.launch() != b.launch() || a.inputs() != b.inputs() || a.outputs() != b.outputs() ||
-      a.operations().size() != b.operations().size()) {
+  if (a.level() != b.level() || a.launch() != b.launch() || a.operations().size() != b.operations().size())
     return false;
-  }
+  const std::vector<uint64_t> of_a = canonical_numbers(a);
+  const std::vector<uint64_t> of_b = canonical_numbers(b);
+  if (renumbered(a.outputs(), of_a) != renumbered(b.outputs(), of_b)) return false;
   if (a.types(a.inputs()) != b.types(b.inputs())) return false;
-  return std::equal(
-      a.operations().begin(), a.operations().end(), b.operations().begin(), [](const Operation& x, const Operation& y) {
-        return x.kind == y.kind && x.attributes == y.attributes && x.operands == y.operands && x.results == y.results &&
-               (x.body == nullptr) == (y.body == nullptr) && (!x.body || same_structure(*x.body, *y.body));
-      });
+  return std::equal(a.operations().begin(), a.operations().end(), b.operations().begin(),
+                    [&](const Operation& x, const Operation& y) {
+                      return x.kind == y.kind && x.attributes == y.attributes &&
+                             renumbered(x.operands, of_a) == renumbered(y.operands, of_b) &&
+                             x.results.size() == y.results.size() && (x.body == nullptr) == (y.body == nullptr) &&
+                             (!x.body || same_structure(*x.body, *y.body));
+                    });
 }
 
 std::vector<LoopStage> loop_stages(const Graph& graph) {

@@ -25,7 +25,8 @@ struct Accum {
     if (dim < 0 || dim >= static_cast<int64_t>(result.shape.size())) {
       return invalid("accum kind=concat needs dim= a dimension of {}", to_string(result));
     }
-    result.shape[static_cast<size_t>(dim)] *= scope.loop;
+    int64_t& size = result.shape[static_cast<size_t>(dim)];
+    STRATA_TRY(size, checked_product(size, scope.loop));
     return result;
   }
   static IndexLabels labels(OperandTypes operands, const Attributes&) { return elementwise_labels(operands); }

@@ -30,7 +30,8 @@ struct InIter {
       if (fmap < 0 || fmap >= static_cast<int64_t>(result.shape.size())) {
         return invalid("fmap={} names no dimension of {}", fmap, to_string(result));
       }
-      counts[static_cast<size_t>(fmap)] *= scope.loop;
+      int64_t& count = counts[static_cast<size_t>(fmap)];
+      STRATA_TRY(count, checked_product(count, scope.loop));
     }
     for (size_t d = 0; d < counts.size(); ++d) {
       if (result.shape[d] % counts[d] != 0) {

@@ -28,7 +28,9 @@ struct OutSaver {
                        to_string(AttributeValue(omap)), i, scope.grid[i]);
       }
     }
-    for (size_t d = 0; d < counts.size(); ++d) result.shape[d] *= counts[d];
+    for (size_t d = 0; d < counts.size(); ++d) {
+      STRATA_TRY(result.shape[d], checked_product(result.shape[d], counts[d]));
+    }
     return result;
   }
   static IndexLabels labels(OperandTypes operands, const Attributes&) { return elementwise_labels(operands); }

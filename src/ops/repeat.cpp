@@ -20,7 +20,8 @@ struct Repeat {
     const auto rank = static_cast<int64_t>(result.shape.size());
     if (dim < 0 || dim >= rank) return invalid("dim={} is outside 0 … {} of {}", dim, rank - 1, to_string(result));
     if (times < 1) return invalid("times={} is below 1", times);
-    result.shape[static_cast<size_t>(dim)] *= times;
+    int64_t& size = result.shape[static_cast<size_t>(dim)];
+    STRATA_TRY(size, checked_product(size, times));
     return result;
   }
   static IndexLabels labels(OperandTypes operands, const Attributes& attributes) {

@@ -14,7 +14,8 @@ Result<std::vector<int64_t>> tile_counts(const Shape& shape, const std::vector<i
       return invalid("{}={} names dimension {} of a tensor of shape {}", map_name, to_string(AttributeValue(map)),
                      map[i], to_string(shape));
     }
-    counts[static_cast<size_t>(map[i])] *= grid[i];
+    int64_t& count = counts[static_cast<size_t>(map[i])];
+    STRATA_TRY(count, checked_product(count, grid[i]));
   }
   return counts;
 }

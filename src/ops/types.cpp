@@ -44,6 +44,12 @@ int64_t element_count(const Shape& shape) {
   return count;
 }
 
+Result<int64_t> checked_product(int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) return invalid("{} times {} is no size of a tensor", a, b);
+  return product;
+}
+
 std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 Result<Shape> broadcast(const Shape& a, const Shape& b) {

@@ -30,6 +30,8 @@ constexpr int kMaxRank = 8;
 constexpr int64_t kReplicate = -1;
 
 int64_t element_count(const Shape& shape);
+/// a · b; error where the product of two sizes does not fit 63 bits.
+Result<int64_t> checked_product(int64_t a, int64_t b);
 /// "[16, 1024]".
 std::string to_string(const Shape& shape);
 /// NumPy broadcasting of two shapes; error where two sizes differ and neither is 1.

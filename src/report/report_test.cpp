@@ -1,0 +1,147 @@
+#include "report/report.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "ir/text.h"
+#include "report/drawing.h"
+#include "report/layout.h"
+
+namespace strata {
+namespace {
+
+std::vector<GraphPtr> all_graphs() {
+  std::vector<GraphPtr> graphs;
+  for (const char* folder : {"/programs", "/tests/data"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(STRATA_SOURCE_DIR) + folder)) {
+      if (entry.path().extension() != ".strata") continue;
+      auto graph = load_graph(entry.path().string());
+      EXPECT_TRUE(graph) << graph.error().to_string();
+      if (graph) graphs.push_back(*graph);
+    }
+  }
+  EXPECT_GE(graphs.size(), 12U);
+  return graphs;
+}
+
+bool overlap(const Rectangle& a, const Rectangle& b) {
+  return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
+}
+
+bool inside(const Rectangle& a, const Rectangle& b) {
+  return a.x >= b.x && a.y >= b.y && a.x + a.width <= b.x + b.width && a.y + a.height <= b.y + b.height;
+}
+
+TEST(Layout, BoxesOverlapOnlyWhereOneLiesInTheOther) {
+  for (const GraphPtr& graph : all_graphs()) {
+    const Drawing drawing = lay_out(*graph);
+    for (size_t i = 0; i < drawing.boxes.size(); ++i) {
+      const Rectangle& a = drawing.boxes[i].place;
+      EXPECT_TRUE(inside(a, {0, 0, drawing.width, drawing.height}))
+          << graph->name() << ": " << drawing.boxes[i].lines[0];
+      for (size_t j = 0; j < i; ++j) {
+        const Rectangle& b = drawing.boxes[j].place;
+        EXPECT_TRUE(!overlap(a, b) || inside(a, b) || inside(b, a))
+            << graph->name() << ": " << drawing.boxes[i].lines[0] << " and " << drawing.boxes[j].lines[0];
+      }
+    }
+  }
+}
+
+/// Tags open and close in order; enough to catch a forgotten end or an unescaped character.
+bool balanced(const std::string& markup) {
+  std::vector<std::string> open;
+  for (size_t at = markup.find('<'); at != std::string::npos; at = markup.find('<', at + 1)) {
+    const size_t end = markup.find('>', at);
+    if (end == std::string::npos) return false;
+    const std::string tag = markup.substr(at + 1, end - at - 1);
+    if (tag.empty() || tag.back() == '/' || tag[0] == '!') continue;
+    if (tag[0] == '/') {
+      if (open.empty() || open.back() != tag.substr(1)) return false;
+      open.pop_back();
+    } else {
+      open.push_back(tag.substr(0, tag.find(' ')));
+    }
+  }
+  return open.empty();
+}
+
+TEST(Drawing, IsWellFormed) {
+  EXPECT_TRUE(balanced("<a><b x=\"1\"/></a>"));
+  EXPECT_FALSE(balanced("<a><b></a>"));
+  for (const GraphPtr& graph : all_graphs()) EXPECT_TRUE(balanced(draw_svg(*graph))) << graph->name();
+  EXPECT_EQ(escape_markup("a<b>&\"c\""), "a&lt;b&gt;&amp;&quot;c&quot;");
+}
+
+/// The whole pipeline on RMSNorm: what `make run` shows.
+class Rmsnorm : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    auto program = load_graph(STRATA_SOURCE_DIR "/programs/rmsnorm.strata");
+    ASSERT_TRUE(program) << program.error().to_string();
+    options_ = new SuperoptimizeOptions;
+    options_->search.target = &targets().back();
+    options_->search.threads = 2;
+    options_->candidates = 3;
+    auto result = superoptimize(*program, *options_);
+    ASSERT_TRUE(result) << result.error().to_string();
+    result_ = new Superoptimized(std::move(*result));
+  }
+  static void TearDownTestSuite() {
+    delete result_;
+    delete options_;
+  }
+  static SuperoptimizeOptions* options_;
+  static Superoptimized* result_;
+};
+SuperoptimizeOptions* Rmsnorm::options_ = nullptr;
+Superoptimized* Rmsnorm::result_ = nullptr;
+
+TEST_F(Rmsnorm, IsOneProvedKernelWithACubin) {
+  const Candidate& best = result_->candidates.front();
+  EXPECT_EQ(best.cost.kernels, 1);
+  EXPECT_LT(best.cost.seconds, result_->program_cost.seconds);
+  EXPECT_EQ(best.verification.verdict, Verdict::Equivalent);
+  EXPECT_LE(best.verification.error_bound, 1e-12);
+  EXPECT_LE(best.errors.candidate_f64, 1e-9);
+  EXPECT_FALSE(result_->compile_error) << result_->compile_error->to_string();
+  EXPECT_GT(result_->cubin.size(), 1000U);
+  // Σx² and the product accumulate; scale, sqrt and div share one thread graph.
+  const Graph& body = *best.graph->operations()[0].body;
+  int thread_graphs = 0;
+  for (const Operation& op : body.operations()) {
+    if (!op.body) continue;
+    ++thread_graphs;
+    std::string names;
+    for (const Operation& inner : op.body->operations()) names += std::string(inner.name()) + " ";
+    EXPECT_EQ(names, "in_iter in_iter scale sqrt div out_saver ");
+  }
+  EXPECT_EQ(thread_graphs, 1);
+}
+
+TEST_F(Rmsnorm, ReportsCarryTheirKeys) {
+  const auto json = nlohmann::json::parse(report_json(*result_, *options_));
+  EXPECT_EQ(json.at("program"), "rmsnorm");
+  EXPECT_EQ(json.at("target"), "sm_90a");
+  for (const char* key : {"seconds", "threads", "generated", "pruned_shape", "pruned_memory", "pruned_expression",
+                          "verified", "rejected"}) {
+    EXPECT_TRUE(json.at("search").at(key).is_number()) << key;
+  }
+  EXPECT_EQ(json.at("best").at("kernels"), 1);
+  EXPECT_GT(json.at("best").at("bytes"), 8000000);
+  EXPECT_EQ(json.at("best").at("block_ops"), 9);
+  EXPECT_TRUE(json.at("best").at("grid").is_array());
+  EXPECT_GT(json.at("best").at("forloop"), 1);
+  EXPECT_LE(json.at("verification").at("error_bound"), json.at("verification").at("delta"));
+  EXPECT_GE(json.at("verification").at("tests"), 1);
+  EXPECT_EQ(json.at("candidates").size(), 4U);  // three proved and the program
+  const std::string html = report_html(*result_, *options_);
+  for (const char* text : {"for-loop", "imap", "omap", "fmap", "grid [", "thread graph", "pruned by axes"}) {
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Users' mistakes: each ends with its exit code and a message that names the mistake. Usage: ... STRATA"""
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+BAD_INPUT, ENVIRONMENT = 2, 3
+
+
+def npy(shape, dtype="<f8", data=None):
+    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    count = 1
+    for size in shape:
+        count *= size
+    body = bytes(8 * count) if data is None else data
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + body
+
+
+def graph(*statements, inputs=("A: f16[2, 3]",)):
+    return "graph g {\n" + "".join(f"  {line}\n" for line in [f"input {i}" for i in inputs] + list(statements)) + "}\n"
+
+
+FILES = {
+    "good.strata": graph("B = exp(A)", "output B"),
+    "no_colon.strata": "graph g {\n  input A f16[2]\n  output A\n}\n",
+    "bad_character.strata": graph("B = exp(A) @", "output B"),
+    "not_closed.strata": graph("B = exp(A)", "output B")[:-2],
+    "unknown_operator.strata": graph("B = frob(A)", "output B"),
+    "inner_dimensions.strata": graph("C = matmul(A, B)", "output C", inputs=("A: f16[2, 3]", "B: f16[4, 5]")),
+    "no_dim.strata": graph("B = sum(A)", "output B"),
+    "dim_outside.strata": graph("B = sum(A, dim=2)", "output B"),
+    "unknown_attribute.strata": graph("B = exp(A, dim=1)", "output B"),
+    "wrong_type.strata": graph("B = exp(A) : f16[3, 2]", "output B"),
+    "undefined.strata": graph("B = exp(Z)", "output B"),
+    "defined_twice.strata": graph("A = exp(A)", "output A"),
+    "no_output.strata": graph("B = exp(A)"),
+    "element_type.strata": graph("output A", inputs=("A: i8[2]",)),
+    "empty_dimension.strata": graph("output A", inputs=("A: f16[0, 3]",)),
+    "operand_count.strata": graph("B = exp(A, A)", "output B"),
+    "wrong_level.strata": graph("B = in_iter(A)", "output B"),
+    "unused.strata": graph("B = exp(A)", "C = sqr(A)", "output B"),
+    "other_shape.strata": graph("B = exp(A)", "output B", inputs=("A: f16[3, 3]",)),
+    "more_inputs.strata": graph("C = add(A, B)", "output C", inputs=("A: f16[2, 3]", "B: f16[2, 3]")),
+    "outside_lax.strata": graph("B = relu(A)", "output B"),
+    "fused.strata": graph("B = block(A, grid=[2]) {", "  a = in_iter(A, imap=[0])", "  b = exp(a)",
+                          "  B = out_saver(b, omap=[0])", "}", "output B"),
+    "text.npy": "0 1 2\n3 4 5\n",
+    "magic_only.npy": b"\x93NUM",
+    "no_shape.npy": b"\x93NUMPY\x01\x00\x10\x00not a header....",
+    "cut_off.npy": npy((2, 3))[:-8],
+    "cut_header.npy": npy((2, 3))[:40],
+    "strings.npy": npy((2, 3), "<U4"),
+    "other_shape.npy": npy((3, 3)),
+}
+
+# Arguments, exit code, parts of what is printed to stderr and stdout together.
+MISTAKES = [
+    ("", BAD_INPUT, "subcommand is required"),
+    ("frobnicate", BAD_INPUT, "subcommand is required"),
+    ("show", BAD_INPUT, "GRAPH is required"),
+    ("show good.strata extra", BAD_INPUT, "not expected: extra"),
+    ("show --bogus good.strata", BAD_INPUT, "not expected: --bogus"),
+    ("show good.strata --format png", BAD_INPUT, "--format: png not in {text,svg,html}"),
+    ("show missing.strata", ENVIRONMENT, "cannot read 'missing.strata'"),
+    ("show .", ENVIRONMENT, "cannot read '.'"),
+    ("show no_colon.strata", BAD_INPUT, "no_colon.strata:2:11: error: expected ':', found 'f16'"),
+    ("show bad_character.strata", BAD_INPUT, "bad_character.strata:3:14: error: unexpected character '@'"),
+    ("show not_closed.strata", BAD_INPUT, "error: expected '}', found the end of the file", "a brace is not closed"),
+    ("show text.npy", BAD_INPUT, "text.npy:1:1: error: expected"),
+    ("show unknown_operator.strata", BAD_INPUT, "strata:3:7: error: unknown operator 'frob'", "`strata ops`"),
+    ("show inner_dimensions.strata", BAD_INPUT, "strata:4:3: error: C = matmul(", "inner dimensions differ: 3 of"),
+    ("show no_dim.strata", BAD_INPUT, "strata:3:3: error: B = sum(", "sum needs dim="),
+    ("show dim_outside.strata", BAD_INPUT, "dim=2 is outside 0 … 1 of f16[2, 3]"),
+    ("show unknown_attribute.strata", BAD_INPUT, "strata:3:14: error: exp has no attribute 'dim'"),
+    ("show wrong_type.strata", BAD_INPUT, "strata:3:16: error: 'B' is f16[2, 3], not f16[3, 2]"),
+    ("show undefined.strata", BAD_INPUT, "strata:3:11: error: 'Z' is not defined here"),
+    ("show defined_twice.strata", BAD_INPUT, "strata:3:3: error: 'A' is defined twice"),
+    ("show no_output.strata", BAD_INPUT, "'g' has no output"),
+    ("show element_type.strata", BAD_INPUT, "strata:2:12: error: unknown element type 'i8'; expected f16"),
+    ("show empty_dimension.strata", BAD_INPUT, "tensor 'A' has a dimension of size 0"),
+    ("show operand_count.strata", BAD_INPUT, "expected 1 operand", "found 2"),
+    ("show wrong_level.strata", BAD_INPUT, "this operator does not exist at kernel level"),
+    ("run good.strata --input Z=text.npy", BAD_INPUT, "'g' has no input 'Z'"),
+    ("run good.strata --input A", BAD_INPUT, "--input 'A' is not of the form NAME=FILE.npy"),
+    ("run good.strata --input A=missing.npy", ENVIRONMENT, "cannot read 'missing.npy'"),
+    ("run good.strata --input A=text.npy", BAD_INPUT, "'text.npy' is no .npy file", "numpy.save"),
+    ("run good.strata --input A=magic_only.npy", BAD_INPUT, "'magic_only.npy' is no .npy file"),
+    ("run good.strata --input A=no_shape.npy", BAD_INPUT, "its header has no shape"),
+    ("run good.strata --input A=cut_header.npy", BAD_INPUT, "its header is cut off"),
+    ("run good.strata --input A=cut_off.npy", BAD_INPUT, "'cut_off.npy'"),
+    ("run good.strata --input A=strings.npy", BAD_INPUT, "'strings.npy'", "U4"),
+    ("run good.strata --input A=other_shape.npy", BAD_INPUT, "has shape [3, 3]; input A is f16[2, 3]"),
+    ("run good.strata --seed x", BAD_INPUT, "Could not convert: --seed = x"),
+    ("run good.strata --precision f16", BAD_INPUT, "--precision: f16 not in {f64,f32,own}"),
+    ("run good.strata --output good.strata/out", ENVIRONMENT, "cannot make the folder 'good.strata/out'"),
+    ("verify good.strata", BAD_INPUT, "B is required"),
+    ("verify good.strata good.strata --delta 2", BAD_INPUT, "--delta: Value 2 not in range"),
+    ("verify good.strata other_shape.strata", BAD_INPUT, "input 'A' is f16[2, 3] in one program and f16[3, 3]"),
+    ("verify good.strata more_inputs.strata", BAD_INPUT, "the programs have 1 and 2 inputs"),
+    ("verify outside_lax.strata outside_lax.strata", BAD_INPUT, "cannot be decided: 'B' = relu"),
+    ("optimize missing.strata", ENVIRONMENT, "cannot read 'missing.strata'"),
+    ("optimize fused.strata", BAD_INPUT, "strata:3:3: error: the program has a graph-defined operator already"),
+    ("optimize unused.strata --target sm_80", BAD_INPUT, "'C' is computed and never used"),
+    ("optimize good.strata --target sm_70", BAD_INPUT, "unknown target 'sm_70'; expected sm_80 or sm_90a"),
+    ("optimize good.strata --threads 0", BAD_INPUT, "--threads: Value 0 not in range 1 to 1024"),
+    ("optimize good.strata --max-block-ops many", BAD_INPUT, "--max-block-ops"),
+    ("optimize good.strata --time-limit -1", BAD_INPUT, "--time-limit"),
+    ("optimize good.strata --dump-after never", BAD_INPUT, "--dump-after: never not in"),
+]
+
+
+def check(strata, folder, arguments, code, parts):
+    result = subprocess.run([strata, *arguments.split()], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            timeout=60, check=False)
+    printed = result.stdout.decode("utf-8", "replace")
+    wrong = [f"does not say {part!r}" for part in parts if part not in printed]
+    if result.returncode != code:
+        wrong.append(f"exit code {result.returncode}, not {code}")
+    if "internal error" in printed:
+        wrong.append("an internal error")
+    return [f"strata {arguments}: {fault}\n{printed}" for fault in wrong]
+
+
+def main():
+    strata = str(pathlib.Path(sys.argv[1]).resolve())
+    faults = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, contents in FILES.items():
+            data = contents if isinstance(contents, bytes) else contents.encode()
+            pathlib.Path(folder, name).write_bytes(data)
+        for arguments, code, *parts in MISTAKES:
+            faults += check(strata, folder, arguments, code, parts)
+    print("\n".join(faults))
+    print(f"{len(MISTAKES)} mistakes, {len(faults)} faults")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()
