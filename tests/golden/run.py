@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the "# RUN:" lines of a golden test. Usage: run.py STRATA FILECHECK ROOT TEST
 
-In a command, %strata is the program, %s the test itself, %root the repository and %t a folder that is emptied before.
+In a command, %strata is the program, %s the test itself, %root the repository and %t an empty folder.
 FileCheck is looked up as FileCheck.
 """
 import pathlib
