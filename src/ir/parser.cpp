@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -355,8 +356,11 @@ Result<GraphPtr> parse_graph(std::string_view text, const std::string& file) {
 Result<GraphPtr> load_graph(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || !text) return environment("cannot read '{}'", path);
+  // An empty file is read, though it is no program; a folder is not, though it can be opened.
+  const bool empty = file && file.peek() == std::ifstream::traits_type::eof();
+  if (!file || std::filesystem::is_directory(path) || (!empty && !(text << file.rdbuf()))) {
+    return environment("cannot read '{}'", path);
+  }
   return parse_graph(text.str(), path);
 }
 

@@ -1,6 +1,7 @@
 #include "ir/validate.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace strata {
 namespace {
@@ -140,12 +141,18 @@ int64_t shared_memory_bytes(const Graph& graph, TensorId id) {
   if (tensor.level != Level::Block || tensor.producer < 0) return 0;
   const bool tile = graph.operations()[static_cast<size_t>(tensor.producer)].kind == OpKind::InIter;
   const int64_t element = tile ? size_of(tensor.type.dtype) : std::max<int64_t>(4, size_of(tensor.type.dtype));
-  return (tensor.type.elements() * element + kAlignment - 1) / kAlignment * kAlignment;
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(tensor.type.elements(), element, &bytes)) return std::numeric_limits<int64_t>::max();
+  return bytes / kAlignment * kAlignment + (bytes % kAlignment == 0 ? 0 : kAlignment);
 }
 
 int64_t shared_memory_bytes(const Graph& graph) {
+  // Saturating: a tile may have nearly 2^63 bytes.
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 8;
   int64_t bytes = 0;
-  for (size_t i = 0; i < graph.tensors().size(); ++i) bytes += shared_memory_bytes(graph, static_cast<TensorId>(i));
+  for (size_t i = 0; i < graph.tensors().size() && bytes < kMost; ++i) {
+    bytes += std::min(kMost, shared_memory_bytes(graph, static_cast<TensorId>(i)));
+  }
   return bytes;
 }
 
@@ -153,7 +160,12 @@ Result<void> validate(const Graph& graph, const Target& target) {
   if (graph.level() != Level::Kernel) return invalid("only kernel graphs stand on their own");
   STRATA_CHECK(check_uses(graph));
   int64_t bytes = 0;
-  for (const TensorInfo& tensor : graph.tensors()) bytes += tensor.type.bytes();
+  for (const TensorInfo& tensor : graph.tensors()) {
+    // One tensor is below 2^63 bytes and what came before fits the device, so unsigned addition cannot wrap.
+    const auto sum = static_cast<uint64_t>(bytes) + static_cast<uint64_t>(tensor.type.bytes());
+    bytes = static_cast<int64_t>(std::min<uint64_t>(sum, std::numeric_limits<int64_t>::max()));
+    if (bytes > target.device_memory) break;
+  }
   if (bytes > target.device_memory) {
     return invalid("the program's tensors need {} bytes and {} has {} bytes of device memory", bytes, target.name,
                    target.device_memory);

@@ -80,27 +80,30 @@ TEST(Cost, CountsLaunchesAndBytes) {
   EXPECT_LE(cost_lower_bound(*program, 2, target), cost.seconds);
 }
 
-TEST(Cost, StreamingBeatsLoadingAllAtOnce) {
-  const auto product = [](const char* loop, const char* f0, const char* f1, const char* accumulate) {
+TEST(Cost, FillingTheDeviceIsCheaper) {
+  const auto product = [](int blocks) {
     return parse(fmt::format(R"(graph g {{
   input A: f16[16, 4096]
   input B: f16[4096, 1024]
-  C = block(A, B, grid=[128]{}) {{
-    a = in_iter(A, imap=[_]{})
-    b = in_iter(B, imap=[1]{})
+  C = block(A, B, grid=[{}], loop=16) {{
+    a = in_iter(A, imap=[_], fmap=1)
+    b = in_iter(B, imap=[1], fmap=0)
     p = matmul(a, b)
-{}
+    s = accum(p, kind=sum)
+    C = out_saver(s, omap=[1])
   }}
   output C
 }}
 )",
-                             loop, f0, f1, accumulate));
+                             blocks));
   };
-  const GraphPtr looped =
-      product(", loop=4", ", fmap=1", ", fmap=0", "    s = accum(p, kind=sum)\n    C = out_saver(s, omap=[1])");
-  const GraphPtr whole = product("", "", "", "    C = out_saver(p, omap=[1])");
   const Target& target = targets().back();
-  EXPECT_LT(estimate_cost(*looped, target).seconds, estimate_cost(*whole, target).seconds);
+  double last = 1;
+  for (int blocks : {1, 8, 64, 128}) {
+    const double seconds = estimate_cost(*product(blocks), target).seconds;
+    EXPECT_LT(seconds, last) << blocks << " blocks";
+    last = seconds;
+  }
 }
 
 }  // namespace
