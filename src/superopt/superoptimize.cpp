@@ -14,6 +14,20 @@ namespace {
 
 constexpr int64_t kThreadsPerBlock = 128;
 
+/// Multiply-adds and elements of one execution: what a proof at full shape costs, several times over.
+double work(const Graph& graph) {
+  double sum = 0;
+  for (const Operation& op : graph.operations()) {
+    const auto elements = static_cast<double>(graph.type(op.results[0]).elements());
+    const bool product = op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul;
+    sum += elements * (product ? static_cast<double>(graph.type(op.operands[0]).shape.back()) : 1);
+  }
+  return sum;
+}
+
+/// Programs above this take a minute or more to prove on a CPU; they come back as given, with the reason.
+constexpr double kLargestProof = 4e9;
+
 /// A graph with its proof and its rounding errors, or what speaks against it.
 tl::expected<Candidate, std::string> prove(const GraphPtr& program, const GraphPtr& graph, FloatChecker& floats,
                                            const SuperoptimizeOptions& options) {
@@ -97,6 +111,12 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   for (size_t i = 0; i < considered; ++i) {
     STRATA_TRY(GraphPtr graph, form_thread_graphs(*found.graphs[i], kThreadsPerBlock));
     graphs.push_back(std::move(graph));
+  }
+  if (const double cost = work(*program); cost > kLargestProof) {
+    result.unproved = static_cast<int>(graphs.size());
+    result.unproved_reason =
+        fmt::format("a proof at full shape takes {:.1e} operations, more than {:.0e}", cost, kLargestProof);
+    graphs.clear();
   }
   done("thread-graphs", graphs.empty() ? *program : *graphs.front());
 

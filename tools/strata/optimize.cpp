@@ -99,9 +99,10 @@ void print_comparison(const Superoptimized& result) {
   fmt::print("proof: {} random tests, error bound {:.3g} ({})\n", best.verification.tests,
              best.verification.error_bound, best.verification.argument);
   const SearchStatistics& s = result.statistics;
-  fmt::print("search: {} after {:.2f} s on {} threads, {} of {} spaces, {} operators tried, {} graphs verified\n",
-             name_of(result.stop_reason), s.seconds, s.threads, s.spaces_searched, s.spaces_total, s.generated,
-             s.verified);
+  fmt::print(
+      "search: {} after {:.2f} s on {} threads, {} of {} spaces, {} operators tried, {} graphs equal on a random "
+      "test\n",
+      name_of(result.stop_reason), s.seconds, s.threads, s.spaces_searched, s.spaces_total, s.generated, s.verified);
   if (result.unproved > 0)
     fmt::print("not proved: {} graphs; the cheapest: {}\n", result.unproved, result.unproved_reason);
   if (!result.left_out.empty()) fmt::print("left out: {}\n", result.left_out);

@@ -44,7 +44,8 @@ Result<int> run(const Options& options) {
 void add_verify(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand(
-      "verify", "Whether two programs compute the same: exit code 0 equivalent, 1 different, 2 cannot be decided");
+      "verify",
+      "Whether B computes what A does wherever A is defined: exit code 0 equivalent, 1 different, 2 cannot be decided");
   command->add_option("A", options->reference, "a .strata file")->required();
   command->add_option("B", options->candidate, "a .strata file with the same inputs and outputs")->required();
   command->add_option("--delta", options->delta, "accept different programs with at most this probability")

@@ -41,7 +41,7 @@ int ClassGraph::add_input(ValueClass input) {
 
 bool ClassGraph::shapes_fit(OpKind kind, const std::vector<int>& operands) const {
   // A cheap pre-check for the operators that are tried on every pair; `infer` decides.
-  if (operands.size() != 2) return true;
+  if (kind != OpKind::Matmul && !(op_def(kind).traits.elementwise && operands.size() == 2)) return true;
   const Shape& a = at(operands[0]).shape;
   const Shape& b = at(operands[1]).shape;
   size_t skip = 0;
@@ -89,7 +89,7 @@ int ClassGraph::apply(OpKind kind, const Attributes& attributes, const std::vect
     min_ops = std::max(min_ops, at(operand).min_ops + 1);
     if (at(operand).stage != at(operands[0]).stage) return -1;
   }
-  if (min_ops > options_.max_ops) return -1;
+  if (min_ops > options_.max_ops || options_.stop.stop_requested()) return -1;
   if (!shapes_fit(kind, operands)) {
     counters_.pruned_shape.fetch_add(1, std::memory_order_relaxed);
     return -1;
@@ -109,6 +109,10 @@ int ClassGraph::apply(OpKind kind, const Attributes& attributes, const std::vect
     return -1;
   }
   ValueClass value;
+  if (element_count(type->shape) > options_.max_elements) {
+    counters_.pruned_memory.fetch_add(1, std::memory_order_relaxed);
+    return -1;
+  }
   AxisTracker tracker(forms_);
   std::vector<const std::vector<int>*> axes;
   for (int operand : operands) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <limits>
 #include <unordered_map>
 #include <vector>
 
@@ -51,6 +52,7 @@ struct ClassGraphOptions {
   OpScope scope;
   OpScope extents;  ///< the scope in which abstract expressions are formed; as `scope` where extents are sizes
   int max_ops = 11;
+  int64_t max_elements = std::numeric_limits<int64_t>::max();  ///< larger values are not made
   bool prune_expression = true;
   AxisFilter* axis_filter = nullptr;  ///< null: only the paper's expressions prune
   /// Attribute sets beyond those that a shape implies: constants of scale, permutations, groupings of the program.

@@ -112,10 +112,10 @@ Result<Model> Model::build(const GraphPtr& program, NormalForms& forms, uint64_t
     }
   }
   Random random(seed);
-  const PrimeField fp(kSearchP);
+  const PrimeField fp(kVerifierPrimes.p);
   // ω = g² has order q for any g other than 0 and ±1, since p − 1 = 2q.
-  const uint64_t g = fp.from_integer(2 + random.below(kSearchP - 3));
-  Model model(FieldArithmetic{fp, PrimeField(kSearchQ), fp.mul(g, g), random()});
+  const uint64_t g = fp.from_integer(2 + random.below(kVerifierPrimes.p - 3));
+  Model model(FieldArithmetic{fp, PrimeField(kVerifierPrimes.q), fp.mul(g, g), random()});
   model.program_ = program;
   for (const Operation& op : program->operations()) {
     if (regroups(op.kind, op.attributes)) model.extents_by_axis_ = false;

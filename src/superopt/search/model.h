@@ -34,10 +34,6 @@ constexpr int kMixedAxis = -2;
 using FieldValue = FieldArithmetic::Value;
 using FieldTensor = Tensor<FieldValue>;
 
-/// The primes of the search's random tests: p = 2q + 1 near 2^61, q ≡ 3 mod 4.
-constexpr uint64_t kSearchQ = 1152921504606845399ULL;
-constexpr uint64_t kSearchP = 2 * kSearchQ + 1;
-
 /// A tensor of the program, in the model.
 struct ModelTensor {
   Shape shape;

@@ -88,9 +88,14 @@ class Search {
     {
       Monitor monitor(options_, stop_, [&] { report(); });
       build_kernel_classes();
-      tbb::task_arena arena(options_.threads);
-      arena.execute([&] { run_stages(); });
-      graphs = assemble_all();
+      const bool reachable = std::find(outputs_.begin(), outputs_.end(), -1) == outputs_.end();
+      if (reachable) {
+        tbb::task_arena arena(options_.threads);
+        arena.execute([&] { run_stages(); });
+        graphs = assemble_all();
+      } else if (!stop_.stop_requested()) {
+        skipped_ = "everything: the program has an output that the search cannot express";
+      }
       timed_out = monitor.timed_out();
     }
     STRATA_CHECK(checkpoint_->save());
@@ -131,9 +136,20 @@ class Search {
     options.prune_expression = options_.rules.expression;
     options.axis_filter = axis_filter_ ? &*axis_filter_ : nullptr;
     options.program_attributes = program_attributes_;
+    options.max_elements = largest_value();
     options.with_max = with_max_;
     options.stop = stop_.get_token();
     return options;
+  }
+
+  /// Values many times larger than all of the program's are outer products and repetitions of repetitions: no fast
+  /// kernel makes them, and they would fill the memory.
+  int64_t largest_value() const {
+    int64_t largest = 4096;
+    for (size_t i = 0; i < program_->tensors().size(); ++i) {
+      largest = std::max(largest, element_count(model_->tensor(static_cast<TensorId>(i)).shape));
+    }
+    return 8 * largest;
   }
 
   /// Kernel-level values: the program's tensors, then whatever predefined operators make.

@@ -1,5 +1,5 @@
 // The generator (Mirage, OSDI'25, Algorithm 1): enumerates µGraphs in canonical order, prunes with shapes, memory and
-// abstract expressions, and screens what computes the program's expressions by random tests.
+// abstract expressions, and compares what computes the program's expressions on random field inputs.
 #pragma once
 
 #include <functional>
@@ -41,8 +41,8 @@ struct SearchStatistics {
   int64_t pruned_memory = 0;
   int64_t pruned_expression = 0;
   int64_t pruned_axes = 0;
-  int64_t verified = 0;      ///< complete graphs that passed the screen
-  int64_t rejected = 0;      ///< complete graphs that failed it
+  int64_t verified = 0;      ///< complete graphs, sizes apart, that equal the program on the search's random test
+  int64_t rejected = 0;      ///< layouts of a value with the right expression that differ from it on that test
   int64_t spaces_total = 0;  ///< units of work: (kernel prefix, grid, loop) spaces
   int64_t spaces_searched = 0;
 };

@@ -74,9 +74,9 @@ class BruteForce {
       if (op.kind == OpKind::Scale) scales_.push_back(op.attributes);
     }
     Random random(5);
-    const PrimeField fp(kSearchP);
+    const PrimeField fp(kVerifierPrimes.p);
     const uint64_t g = fp.from_integer(random() | 4);
-    arithmetic_.emplace(fp, PrimeField(kSearchQ), fp.mul(g, g), 1);
+    arithmetic_.emplace(fp, PrimeField(kVerifierPrimes.q), fp.mul(g, g), 1);
     for (TensorId id : program->inputs()) {
       FieldTensor value(program->type(id).shape);
       for (FieldValue& v : value.data) v = {fp.from_integer(random()), arithmetic_->fq.from_integer(random())};
@@ -415,6 +415,20 @@ TEST(Search, ResumesFromACheckpoint) {
   std::ofstream(path) << "{\"key\": 3";
   EXPECT_NE(search(program_named("lora"), options).error().message.find("damaged"), std::string::npos);
   std::filesystem::remove(path);
+}
+
+TEST(Search, UnequalConcatsAndRepeatsAreSearchedInBoundedMemory) {
+  for (const char* text :
+       {"graph g {\n input X: f32[3, 2]\n input Y: f32[3, 5]\n C = concat(X, Y, dim=1)\n O = sqr(C)\n output O\n}",
+        "graph g {\n input X: f32[8, 1]\n input Y: f32[8, 32]\n C = repeat(X, dim=1, times=32)\n"
+        " Q = mul(C, Y)\n O = sum(Q, dim=1)\n output O\n}"}) {
+    SearchOptions options = full_options();
+    options.time_limit = 5;
+    auto result = search(parse(text), options);
+    ASSERT_TRUE(result) << result.error().to_string();
+    EXPECT_FALSE(result->graphs.empty());
+    EXPECT_LT(result->statistics.seconds, 30);  // the limit is kept, with room for a loaded machine
+  }
 }
 
 TEST(Search, StopsWhenAskedAndKeepsItsBest) {

@@ -1,6 +1,7 @@
 #include "superopt/verify/lax.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace strata {
 namespace {
@@ -34,9 +35,29 @@ std::optional<std::string> walk(const Graph& graph, std::vector<int>& exponentia
   return std::nullopt;
 }
 
+/// Bits of the product of all numerators and denominators. Constants that are equal modulo p and not over the reals
+/// differ by a multiple of p; below this limit no combination of a program's constants reaches one.
+constexpr double kConstantBits = 40;
+
+double constant_bits(const Graph& graph) {
+  double bits = 0;
+  for (const Operation& op : graph.operations()) {
+    if (op.body) bits += constant_bits(*op.body);
+    for (const auto& [name, value] : op.attributes.entries()) {
+      const auto* constant = std::get_if<Rational>(&value);
+      if (constant == nullptr || constant->num == 0) continue;
+      bits += std::log2(std::fabs(static_cast<double>(constant->num))) + std::log2(static_cast<double>(constant->den));
+    }
+  }
+  return bits;
+}
+
 }  // namespace
 
 std::optional<std::string> lax_violation(const Graph& graph) {
+  if (constant_bits(graph) > kConstantBits) {
+    return fmt::format("its constants together have more than {} bits, too many for the field", kConstantBits);
+  }
   std::vector<int> exponentiations(graph.tensors().size(), 0);
   return walk(graph, exponentiations);
 }
