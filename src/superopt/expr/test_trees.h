@@ -86,7 +86,7 @@ enum class Palette { Everything, Algebra };
 inline Tree random_tree(Random& random, int operations, int inputs, Palette palette = Palette::Everything) {
   if (operations == 0) {
     const uint64_t leaf = palette == Palette::Algebra ? 2 : random.below(10);
-    return leaf == 0 ? constant(1) : leaf == 1 ? constant(2) : input(random.below(inputs));
+    return leaf == 0 ? constant(1) : leaf == 1 ? constant(2) : input(static_cast<int64_t>(random.below(inputs)));
   }
   static constexpr int64_t kExtents[] = {2, 3, 4, 6};
   static constexpr Op kOps[] = {Op::Add, Op::Add, Op::Add,  Op::Add, Op::Mul,       Op::Mul, Op::Mul,  Op::Mul,

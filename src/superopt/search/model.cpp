@@ -1,5 +1,6 @@
 #include "superopt/search/model.h"
 
+#include <map>
 #include <numeric>
 
 #include "interpret/interpret.h"
