@@ -40,6 +40,7 @@ Result<Tensor<double>> read_npy(const std::string& path) {
   };
   if (bytes.size() < 12 || bytes.compare(0, kMagic.size(), kMagic) != 0) return damaged("it has no NumPy header");
   const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(bytes[i])); };
+  if (byte(6) < 1 || byte(6) > 3) return damaged(fmt::format("version {} of the format is unknown", byte(6)));
   const bool long_header = byte(6) >= 2;
   const size_t start = long_header ? 12 : 10;
   size_t length = byte(8) | byte(9) << 8;
@@ -64,6 +65,8 @@ Result<Tensor<double>> read_npy(const std::string& path) {
     shape.push_back(size);
     sizes.remove_prefix(static_cast<size_t>(end - sizes.data()));
   }
+  // Guessing the order would transpose the tensor silently.
+  if (order != "True" && order != "False") return damaged("its header does not say whether it is in Fortran order");
   const size_t width = descr == "'<f2'" ? 2 : descr == "'<f4'" ? 4 : descr == "'<f8'" ? 8 : 0;
   if (width == 0) {
     return tl::unexpected(Error{ErrorCode::InvalidInput,

@@ -1,6 +1,7 @@
 #include "interpret/npy.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,9 +13,8 @@ namespace {
 
 class Npy : public testing::Test {
  protected:
-  std::string path_ = (std::filesystem::temp_directory_path() /
-                       fmt::format("strata-npy-{}.npy", testing::UnitTest::GetInstance()->random_seed()))
-                          .string();
+  // ctest runs each test in a process of its own, several at once.
+  std::string path_ = (std::filesystem::temp_directory_path() / fmt::format("strata-npy-{}.npy", getpid())).string();
   void TearDown() override { std::filesystem::remove(path_); }
   void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
 };
@@ -44,6 +44,24 @@ TEST_F(Npy, HalvesAndFortranOrder) {
   auto read = read_npy(path_);
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(read->data, (std::vector<double>{1, 3, 0x1p-24, 2, -4, HUGE_VAL}));
+}
+
+TEST_F(Npy, VersionsOfTheHeader) {
+  const std::string dictionary = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }\n";
+  const std::string data("\x00\x00\x80\x3f", 4);
+  for (int version = 0; version <= 4; ++version) {
+    std::string bytes = file_of(dictionary, data);
+    bytes[6] = static_cast<char>(version);
+    if (version >= 2) bytes.insert(10, 2, '\0');  // the length has four bytes
+    write(bytes);
+    const auto read = read_npy(path_);
+    ASSERT_EQ(read.has_value(), version >= 1 && version <= 3) << "version " << version;
+    if (read) {
+      EXPECT_EQ(read->data, std::vector<double>{1});
+    }
+  }
+  write(file_of("{'descr': '<f4', 'shape': (1,), }\n", data));
+  EXPECT_NE(read_npy(path_).error().message.find("Fortran"), std::string::npos);
 }
 
 TEST_F(Npy, DamagedFilesAreErrors) {

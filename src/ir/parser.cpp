@@ -33,7 +33,7 @@ class Parser {
     STRATA_TRY(const Token name, word("the program's name"));
     GraphBuilder builder(Level::Kernel, std::string(name.text));
     STRATA_CHECK(expect("{"));
-    comments.behind = comment_behind();
+    merge_behind(comments);
     STRATA_TRY(GraphPtr graph, body(builder, std::move(comments)));
     if (peek().kind != Token::Kind::End) return unexpected("the end of the file");
     return graph;
@@ -84,15 +84,8 @@ class Parser {
     }
     return comments;
   }
-  /// The comment behind the token taken last, if it is on that line.
-  std::string comment_behind() {
-    const int line = stream_.tokens[next_ - 1].line;
-    if (comment_ < stream_.comments.size() && stream_.comments[comment_].line == line) {
-      return stream_.comments[comment_++].text;
-    }
-    return {};
-  }
-  /// Comments inside a statement of several lines move behind its end.
+  /// Comments inside a statement, or the opening of a graph, of several lines move behind its end; blank lines there
+  /// go, since beside one that follows they would print as two and be read as one.
   void merge_behind(Comments& comments) {
     while (comment_ < stream_.comments.size() && stream_.comments[comment_].line <= stream_.tokens[next_ - 1].line) {
       const std::string& text = stream_.comments[comment_++].text;
@@ -330,7 +323,7 @@ class Parser {
     }
     STRATA_CHECK(expect("{"));
     Comments opening;
-    opening.behind = comment_behind();
+    merge_behind(opening);
     STRATA_TRY(GraphPtr graph, body(inner, std::move(opening)));
     merge_behind(comments);
     std::vector<std::string> names;

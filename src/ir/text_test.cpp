@@ -40,6 +40,20 @@ TEST(Text, RoundTripsByteForByte) {
   EXPECT_TRUE(validate(**graph, targets().back()));
 }
 
+// Found by the fuzzer: blank lines of an opening stood beside the one behind it, and two are read as one.
+TEST(Text, BlankLinesInOpeningsAreDropped) {
+  const auto graph = parse_graph(
+      "graph\n\ng # name\n\n{ # brace\n\n  input A: f16[4]\n  B\n\n= block(A,\n\ngrid=[2]) # inner\n\n{\n\n"
+      "    a = in_iter(A, imap=[0])\n    b = exp(a)\n    B = out_saver(b, omap=[0])\n  }\n  output B\n}\n");
+  ASSERT_TRUE(graph) << graph.error().to_string();
+  const std::string printed = print(**graph);
+  EXPECT_NE(printed.find("graph g {  # name # brace\n\n  input A"), std::string::npos) << printed;
+  EXPECT_NE(printed.find("{  # inner\n\n    a = "), std::string::npos) << printed;
+  const auto again = parse_graph(printed);
+  ASSERT_TRUE(again) << again.error().to_string();
+  EXPECT_EQ(print(**again), printed);
+}
+
 TEST(Text, ProgramsRoundTrip) {
   int programs = 0;
   for (const auto& entry : std::filesystem::directory_iterator(STRATA_SOURCE_DIR "/programs")) {

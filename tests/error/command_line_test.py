@@ -94,10 +94,13 @@ MISTAKES = [
     ("run good.strata --input A=strings.npy", BAD_INPUT, "'strings.npy'", "U4"),
     ("run good.strata --input A=other_shape.npy", BAD_INPUT, "has shape [3, 3]; input A is f16[2, 3]"),
     ("run good.strata --seed x", BAD_INPUT, "Could not convert: --seed = x"),
+    ("run good.strata --seed -1", BAD_INPUT, "--seed: Value -1 is negative"),
     ("run good.strata --precision f16", BAD_INPUT, "--precision: f16 not in {f64,f32,own}"),
     ("run good.strata --output good.strata/out", ENVIRONMENT, "cannot make the folder 'good.strata/out'"),
     ("verify good.strata", BAD_INPUT, "B is required"),
     ("verify good.strata good.strata --delta 2", BAD_INPUT, "--delta: Value 2 not in range"),
+    ("verify good.strata good.strata --delta nan", BAD_INPUT, "--delta: Value nan not in range"),
+    ("verify good.strata good.strata --delta 0", BAD_INPUT, "--delta: Value 0 not in range"),
     ("verify good.strata other_shape.strata", BAD_INPUT, "input 'A' is f16[2, 3] in one program and f16[3, 3]"),
     ("verify good.strata more_inputs.strata", BAD_INPUT, "the programs have 1 and 2 inputs"),
     ("verify outside_lax.strata outside_lax.strata", BAD_INPUT, "cannot be decided: 'B' = relu"),
@@ -105,6 +108,7 @@ MISTAKES = [
     ("optimize fused.strata", BAD_INPUT, "strata:3:3: error: the program has a graph-defined operator already"),
     ("optimize unused.strata --target sm_80", BAD_INPUT, "'C' is computed and never used"),
     ("optimize good.strata --target sm_70", BAD_INPUT, "unknown target 'sm_70'; expected sm_80 or sm_90a"),
+    ("optimize good.strata --delta nan", BAD_INPUT, "--delta: Value nan not in range"),
     ("optimize good.strata --threads 0", BAD_INPUT, "--threads: Value 0 not in range 1 to 1024"),
     ("optimize good.strata --max-block-ops many", BAD_INPUT, "--max-block-ops"),
     ("optimize good.strata --time-limit -1", BAD_INPUT, "--time-limit"),
@@ -124,6 +128,15 @@ def check(strata, folder, arguments, code, parts):
     return [f"strata {arguments}: {fault}\n{printed}" for fault in wrong]
 
 
+def full_disk(strata):
+    """Output that cannot be written must not end as success."""
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run([strata, "ops"], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+    if result.returncode == ENVIRONMENT and b"cannot write to the standard output" in result.stderr:
+        return []
+    return [f"strata ops >/dev/full: exit code {result.returncode}\n{result.stderr.decode()}"]
+
+
 def main():
     strata = str(pathlib.Path(sys.argv[1]).resolve())
     faults = []
@@ -133,8 +146,9 @@ def main():
             pathlib.Path(folder, name).write_bytes(data)
         for arguments, code, *parts in MISTAKES:
             faults += check(strata, folder, arguments, code, parts)
+    faults += full_disk(strata)
     print("\n".join(faults))
-    print(f"{len(MISTAKES)} mistakes, {len(faults)} faults")
+    print(f"{len(MISTAKES) + 1} mistakes, {len(faults)} faults")
     sys.exit(1 if faults else 0)
 
 

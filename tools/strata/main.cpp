@@ -1,10 +1,28 @@
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "commands.h"
 
 namespace strata::cli {
+
+CLI::Validator probability() {
+  return {[](std::string& text) {
+            double value = 0;
+            const bool inside = CLI::detail::lexical_cast(text, value) && value > 0 && value < 1;
+            return inside ? std::string() : fmt::format("Value {} not in range: above 0 and below 1", text);
+          },
+          "FLOAT above 0 and below 1"};
+}
+
+CLI::Validator unsigned_number() {
+  return {[](std::string& text) {
+            return text.find('-') == std::string::npos ? std::string() : fmt::format("Value {} is negative", text);
+          },
+          ""};
+}
 
 Result<void> write_file(const std::string& path, std::string_view contents) {
   const std::string temporary = path + ".writing";
@@ -14,6 +32,7 @@ Result<void> write_file(const std::string& path, std::string_view contents) {
   std::error_code failed;
   if (file) std::filesystem::rename(temporary, path, failed);
   if (!file || failed) {
+    std::filesystem::remove(temporary, failed);
     return tl::unexpected(Error{ErrorCode::Environment,
                                 fmt::format("cannot write '{}'", path),
                                 "check the folder's permissions and free space",
@@ -29,6 +48,16 @@ Result<void> make_folder(const std::string& path) {
   return {};
 }
 
+namespace {
+
+/// What is printed is buffered, so that a full disk shows only here; scripts must not take half a report for a whole.
+int finish(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  fmt::print(stderr, "error: cannot write to the standard output: {}\n", std::strerror(errno));
+  return kEnvironment;
+}
+
+}  // namespace
 }  // namespace strata::cli
 
 int main(int argc, char** argv) {
@@ -44,11 +73,11 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kSuccess : kBadInput;
+    return app.exit(error) == 0 ? finish(kSuccess) : kBadInput;
   }
   try {
     const auto code = action();
-    if (code) return *code;
+    if (code) return finish(*code);
     fmt::print(stderr, "{}\n", code.error().to_string());
     return code.error().code == strata::ErrorCode::Environment   ? kEnvironment
            : code.error().code == strata::ErrorCode::Interrupted ? kInterrupted

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "commands.h"
@@ -108,45 +109,47 @@ void print_comparison(const Superoptimized& result) {
   if (!result.left_out.empty()) fmt::print("left out: {}\n", result.left_out);
 }
 
-/// The best µGraph's cubin for every known target that it fits; what is missing is said, not hidden.
-Result<void> write_cubins(const Superoptimized& result, const Options& options) {
-  const Graph& best = *result.candidates.front().graph;
-  for (const Target& target : targets()) {
-    const std::string path = fmt::format("{}/best.{}.cubin", options.folder, target.name);
-    std::string_view bytes(result.cubin.data(), result.cubin.size());
-    std::vector<char> other;
-    if (&target == options.work.search.target) {
-      if (result.compile_error) {
-        fmt::print(stderr, "warning: no cubin for {}: {}\n", target.name, result.compile_error->to_string());
-        continue;
-      }
-    } else {
-      if (auto fits = validate(best, target); !fits) {
-        fmt::print(stderr, "no cubin for {}: {}\n", target.name, fits.error().message);
-        continue;
-      }
-      STRATA_TRY(const GeneratedProgram code, generate_cuda(best, target));
-      auto compiled = compile_cubin(code.source, target);
-      if (!compiled) {
-        fmt::print(stderr, "warning: no cubin for {}: {}\n", target.name, compiled.error().to_string());
-        continue;
-      }
-      other = std::move(*compiled);
-      bytes = {other.data(), other.size()};
-    }
-    STRATA_CHECK(write_file(path, bytes));
+/// The best µGraph compiled for `target`, which need not be the one that it was found for.
+Result<std::vector<char>> cubin_for(const Superoptimized& result, const Target& target, const Options& options) {
+  if (&target == options.work.search.target) {
+    if (result.compile_error) return tl::unexpected(*result.compile_error);
+    return result.cubin;
   }
-  return {};
+  const Graph& best = *result.candidates.front().graph;
+  STRATA_CHECK(validate(best, target));
+  STRATA_TRY(const GeneratedProgram code, generate_cuda(best, target));
+  return compile_cubin(code.source, target);
+}
+
+/// A cubin for every known target that the best µGraph fits; what is missing is said, not hidden, and fails nothing.
+/// The names of the files.
+Result<std::vector<std::string>> write_cubins(const Superoptimized& result, const Options& options) {
+  std::vector<std::string> written;
+  for (const Target& target : targets()) {
+    const std::string name = fmt::format("best.{}.cubin", target.name);
+    const std::string path = options.folder + "/" + name;
+    const auto cubin = cubin_for(result, target, options);
+    if (!cubin) {
+      fmt::print(stderr, "warning: no cubin for {}: {}\n", target.name, cubin.error().to_string());
+      // One of an earlier run would pass for this graph's.
+      std::error_code ignored;
+      std::filesystem::remove(path, ignored);
+      continue;
+    }
+    STRATA_CHECK(write_file(path, {cubin->data(), cubin->size()}));
+    written.push_back(name);
+  }
+  return written;
 }
 
 Result<int> run(Options& options) {
   STRATA_TRY(const GraphPtr program, load_graph(options.program));
+  std::stop_source source;
+  const InterruptWatch watch(source);  // before the CUDA driver is opened: it starts threads of its own
   STRATA_TRY(options.work.search.target, choose_target(options.target));
   if (options.folder.empty()) options.folder = "out/" + program->name();
   STRATA_CHECK(make_folder(options.folder));
 
-  std::stop_source source;
-  const InterruptWatch watch(source);
   options.work.search.stop = source.get_token();
   ProgressLine line;
   options.work.progress = [&](const SearchProgress& progress) { line.show(progress); };
@@ -161,15 +164,15 @@ Result<int> run(Options& options) {
   STRATA_CHECK(write_file(options.folder + "/best.strata", print(*result.candidates.front().graph)));
   STRATA_CHECK(write_file(options.folder + "/best.cu", result.code.source));
   STRATA_CHECK(write_file(options.folder + "/best.launch.json", launch_manifest(result.code)));
-  STRATA_CHECK(write_cubins(result, options));
+  STRATA_TRY(const std::vector<std::string> cubins, write_cubins(result, options));
   STRATA_CHECK(write_file(options.folder + "/report.json", report));
   STRATA_CHECK(write_file(options.folder + "/report.html", report_html(result, options.work)));
   if (options.json) {
     fmt::print("{}", report);
   } else {
     print_comparison(result);
-    fmt::print("written: {}/best.strata, best.cu, best.*.cubin, best.launch.json, report.json, report.html\n",
-               options.folder);
+    fmt::print("written: {}/best.strata, best.cu, best.launch.json, report.json, report.html{}{}\n", options.folder,
+               cubins.empty() ? "" : ", ", fmt::join(cubins, ", "));
   }
   return kSuccess;
 }
@@ -195,7 +198,7 @@ void add_optimize(CLI::App& app, Action& action) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command->add_option("--delta", options->work.delta, "accept a wrong graph with at most this probability")
-      ->check(CLI::Range(1e-300, 0.5))
+      ->check(probability())
       ->capture_default_str();
   command->add_option("--time-limit", search.time_limit, "seconds after which the search ends with its best; 0: none")
       ->check(CLI::Range(0.0, 1e9))
@@ -204,7 +207,7 @@ void add_optimize(CLI::App& app, Action& action) {
   command->add_option("--candidates", options->work.candidates, "graphs to prove and report")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--seed", search.seed, "of all random tests")->capture_default_str();
+  command->add_option("--seed", search.seed, "of all random tests")->check(unsigned_number())->capture_default_str();
   command->add_option("--dump-after", options->dump_after, "print the best graph after a stage, with its time")
       ->check(CLI::IsMember({"search", "thread-graphs", "verify", "codegen", "compile", "all"}));
   command->add_flag("--json", options->json, "print report.json and nothing else");

@@ -111,7 +111,7 @@ void add_run(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("run", "Execute a µGraph with the interpreter");
   command->add_option("GRAPH", options->graph, "a .strata file")->required();
   command->add_option("--input", options->inputs, "NAME=FILE.npy; inputs that are not given are random");
-  command->add_option("--seed", options->seed, "of random inputs")->capture_default_str();
+  command->add_option("--seed", options->seed, "of random inputs")->check(unsigned_number())->capture_default_str();
   command->add_option("--output", options->output, "folder for the outputs, NAME.npy in float64");
   command->add_flag("--with-inputs", options->with_inputs, "write the inputs beside the outputs");
   command->add_option("--precision", options->precision, "f64, f32, or own: f32 with tensors rounded to their types")

@@ -49,9 +49,9 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_option("A", options->reference, "a .strata file")->required();
   command->add_option("B", options->candidate, "a .strata file with the same inputs and outputs")->required();
   command->add_option("--delta", options->delta, "accept different programs with at most this probability")
-      ->check(CLI::Range(1e-300, 0.5))
+      ->check(probability())
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "of the random inputs")->capture_default_str();
+  command->add_option("--seed", options->seed, "of the random inputs")->check(unsigned_number())->capture_default_str();
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 
