@@ -14,6 +14,26 @@ AxisSet axis_set(const std::vector<int>& axes) {
   return set;
 }
 
+bool is_row_max(const NormalForms& forms, ExprId e) {
+  if (e == NormalForms::kOversized) return false;
+  const auto atom = forms.sole_atom(e);
+  return atom && forms.atom(*atom).kind == Atom::Kind::Function && forms.atom(*atom).name == kRowMax;
+}
+
+bool relative_to(const NormalForms& forms, ExprId e, ExprId row_max) {
+  const auto maximum = forms.sole_atom(row_max);
+  if (!maximum || e == NormalForms::kOversized) return false;
+  const auto in_exponent = [&](const Term& term) {
+    const ExprId exponent = forms.monomial(term.monomial).exponent;
+    if (exponent == Monomial::kNoExponent) return false;
+    return std::ranges::any_of(forms.terms(exponent), [&](const Term& part) {
+      return std::ranges::any_of(forms.monomial(part.monomial).atoms,
+                                 [&](const Factor& factor) { return factor.atom == *maximum; });
+    });
+  };
+  return std::ranges::all_of(forms.terms(e), in_exponent);
+}
+
 void AxisTracker::operand(ExprId e, AxisSet axes) {
   for (auto& [known, of_known] : axes_) {
     // Two operands of one expression: only what both have is certain.
@@ -42,12 +62,16 @@ ExprId AxisTracker::join(ExprId result, std::initializer_list<ExprId> from) {
 ExprId AxisTracker::function(std::string_view name, int64_t parameter, std::span<const ExprId> arguments,
                              bool commutative) {
   AxisSet all = 0;
-  const bool reduces = name == "reduce_max";  // passes sums of its own kind; its argument has more axes than it
+  const bool reduces = name == "reduce_max";  // its argument has more axes than it
   for (ExprId e : arguments) {
     if (!reduces) bound(e);
     all |= axes(e);
   }
-  const ExprId result = forms_.function(name, parameter, arguments, commutative);
+  const auto row_max = [&]() -> ExprId {
+    if (arguments[0] == NormalForms::kOversized || is_row_max(forms_, arguments[0])) return arguments[0];
+    return forms_.function(kRowMax, 0, arguments, false);
+  };
+  const ExprId result = reduces ? row_max() : forms_.function(name, parameter, arguments, commutative);
   operand(result, all);
   return result;
 }
@@ -61,6 +85,9 @@ AxisFilter::AxisFilter(const Model& model, NormalForms& forms, SubexpressionOrac
   for (size_t i = 0; i < graph.tensors().size(); ++i) {
     const ModelTensor& tensor = model.tensor(static_cast<TensorId>(i));
     known[tensor.expression] |= axis_set(tensor.axes);
+    if (!is_row_max(forms, tensor.expression)) continue;
+    const auto [it, fresh] = row_max_axes_.emplace(tensor.expression, axis_set(tensor.axes));
+    if (!fresh) it->second &= axis_set(tensor.axes);
   }
   for (const Operation& op : graph.operations()) {
     AxisTracker tracker(forms);
@@ -89,6 +116,11 @@ bool AxisFilter::fits(ExprId e, const std::vector<int>& axes, const Shape& exten
   Hasher hasher;
   hasher.add(e).add_all(axes).add_all(extents);
   if (const auto it = known_.find(hasher.value()); it != known_.end()) return it->second;
+  const auto maximum = row_max_axes_.find(e);
+  if (maximum != row_max_axes_.end() && (maximum->second & ~axis_set(axes)) != 0) {
+    known_.emplace(hasher.value(), false);
+    return false;
+  }
   bool found = oracle_.is_partial_function(e);
   for (size_t part = 0; part < part_axes_.size() && !found; ++part) {
     int64_t summed = 1;

@@ -24,6 +24,15 @@ AxisSet axis_set(const std::vector<int>& axes);
 
 /// Passes expressions through to the normal forms and knows the axes of every operand: the union of its own operands',
 /// which is exact for what operators write inside roots, exponents and denominators.
+///
+/// Maxima along a dimension lose their extent here (kRowMax): max is idempotent, and a softmax that subtracts the maximum
+/// of each tile and rescales is the one that subtracts the maximum of the row. Entries tell them apart.
+constexpr std::string_view kRowMax = "row_max";
+
+bool is_row_max(const NormalForms& forms, ExprId e);
+/// Whether every term of `e` has an exponential in whose exponent `row_max` occurs: what rescaling is good for.
+bool relative_to(const NormalForms& forms, ExprId e, ExprId row_max);
+
 class AxisTracker final : public ExprBuilder {
  public:
   explicit AxisTracker(NormalForms& forms) : forms_(forms) {}
@@ -68,6 +77,7 @@ class AxisFilter {
   NormalForms& forms_;
   SubexpressionOracle& oracle_;
   std::vector<AxisSet> part_axes_;  ///< of each of the oracle's parts
+  std::unordered_map<ExprId, AxisSet> row_max_axes_;  ///< of the program's maxima: none is taken along one of these
   tbb::concurrent_unordered_map<uint64_t, bool> known_;
 };
 

@@ -57,7 +57,8 @@ struct ClassGraphOptions {
   AxisFilter* axis_filter = nullptr;  ///< null: only the paper's expressions prune
   /// Attribute sets beyond those that a shape implies: constants of scale, permutations, groupings of the program.
   std::vector<std::pair<OpKind, Attributes>> program_attributes;
-  bool with_max = false;  ///< the program takes maxima, so maximum accumulators are worth trying
+  bool with_max = false;  ///< the program takes maxima, so maximum and rescaling accumulators are worth trying
+  bool combines = false;  ///< in the loop there are only accumulators: it walks over partial results
   std::stop_token stop{};
 };
 
@@ -65,6 +66,9 @@ class ClassGraph {
  public:
   ClassGraph(const FieldArithmetic& arithmetic, NormalForms& forms, SubexpressionOracle& oracle,
              SharedCounters& counters, ClassGraphOptions options);
+  ~ClassGraph();
+  ClassGraph(const ClassGraph&) = delete;
+  ClassGraph& operator=(const ClassGraph&) = delete;
 
   /// Adds a class without derivation; returns its number.
   int add_input(ValueClass input);
@@ -87,12 +91,16 @@ class ClassGraph {
 
  private:
   bool fits_axes(const ValueClass& value, const AxisTracker& tracker) const;
-  bool shapes_fit(OpKind kind, const std::vector<int>& operands) const;
+  /// Whether the shapes broadcast, but for so many innermost dimensions.
+  bool broadcast(int a, int b, size_t from_last) const;
+  /// Whether a matrix product has equal lengths to contract.
+  bool contracts(int a, int b) const;
+  void report_counts();
   void apply_unary(int c);
   void apply_binary(int a, int b);
   void apply_fused_products(int sum);
   std::vector<FieldTensor> evaluate(const OpDef& op, const Attributes& attributes, const std::vector<int>& operands,
-                                    const Shape& shape);
+                                    const Shape& shape, ExprId expression);
   uint64_t key(const ValueClass& value) const;
   int64_t points(LoopStage stage) const;
 
@@ -101,6 +109,10 @@ class ClassGraph {
   SubexpressionOracle& oracle_;
   SharedCounters& counters_;
   ClassGraphOptions options_;
+  std::vector<const OpDef*> binary_ops_;
+  struct {
+    int64_t generated = 0, shape = 0, memory = 0, expression = 0, axes = 0;
+  } counts_;  ///< not yet in the shared counters
   std::vector<ValueClass> classes_;
   std::unordered_map<uint64_t, int> by_key_;
   bool overflowed_ = false;

@@ -57,9 +57,8 @@ bool tiles_wide(const Graph& body) {
 }  // namespace
 
 Result<BlockTemplate> build_template(const BlockSpace& space, const ClassGraph& graph, const Derived& derived,
-                                     int result, const std::vector<int64_t>& omap,
-                                     const std::vector<int>& kernel_inputs, const std::vector<std::string>& names,
-                                     DType dtype, const std::string& result_name) {
+                                     const std::vector<SavedTile>& saved, const std::vector<int>& kernel_inputs,
+                                     const std::vector<std::string>& names, DType dtype) {
   const std::vector<int64_t> grid(static_cast<size_t>(space.grid_rank), space.cuts_grid ? kModelCut : 1);
   GraphBuilder builder(Level::Block, {}, LaunchShape{grid, space.loops ? kModelCut : 1});
   BlockTemplate made;
@@ -93,11 +92,13 @@ Result<BlockTemplate> build_template(const BlockSpace& space, const ClassGraph& 
                builder.add(step.derivation->kind, operands, step.derivation->attributes,
                            step_name(step.derivation->kind, ++number)));
   }
-  Attributes saved;
-  saved.set("omap", omap);
-  const std::string name =
-      std::find(names.begin(), names.end(), result_name) == names.end() ? result_name : result_name + "_out";
-  STRATA_CHECK(builder.add(OpKind::OutSaver, {ids[static_cast<size_t>(result)]}, saved, name));
+  for (const SavedTile& tile : saved) {
+    Attributes attributes;
+    attributes.set("omap", tile.omap);
+    const bool taken = std::find(names.begin(), names.end(), tile.name) != names.end();
+    STRATA_CHECK(builder.add(OpKind::OutSaver, {ids[static_cast<size_t>(tile.block_class)]}, attributes,
+                             taken ? tile.name + "_out" : tile.name));
+  }
   STRATA_TRY(made.body, builder.finish());
   return made;
 }
@@ -119,13 +120,17 @@ Result<GraphPtr> resize(const Graph& body, const std::vector<TensorType>& inputs
 }
 
 std::vector<GraphPtr> instantiate(const Graph& body, const std::vector<TensorType>& inputs, const Target& target,
-                                  const SizeRules& rules, SharedCounters& counters) {
+                                  const SizeRules& rules, SharedCounters& counters, std::optional<int64_t> wanted_loop) {
   const size_t rank = body.launch().grid.size();
   // Candidate sizes of every grid dimension and, last, of the loop.
   std::vector<std::vector<int64_t>> sizes;
   int64_t most_blocks = 1;
   for (size_t g = 0; g <= rank; ++g) {
     const bool loop = g == rank;
+    if (loop && wanted_loop) {
+      sizes.push_back({*wanted_loop});
+      continue;
+    }
     if ((loop ? body.launch().loop : body.launch().grid[g]) == 1) {
       sizes.push_back({1});
       continue;
