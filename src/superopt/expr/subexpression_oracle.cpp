@@ -90,6 +90,18 @@ bool SubexpressionOracle::fits(ExprId e, ExprId whole) {
   return false;
 }
 
+bool SubexpressionOracle::any_multiplier(ExprId e, ExprId part, const std::function<bool(MonomialId)>& accepted) {
+  const auto terms = forms_.terms(e);
+  const auto all = forms_.terms(part);
+  for (size_t i = 0; i + terms.size() <= all.size(); ++i) {
+    if (terms[0].count > all[i].count) continue;
+    const auto multiplier = forms_.divide(all[i].monomial, terms[0].monomial);
+    if (!multiplier || !accepted(*multiplier)) continue;
+    if (terms.size() == 1 || fits_with(*multiplier, terms.subspan(1), all.subspan(i + 1))) return true;
+  }
+  return false;
+}
+
 bool SubexpressionOracle::fits_with(MonomialId multiplier, std::span<const Term> part, std::span<const Term> whole) {
   size_t at = 0;
   for (const Term& term : part) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "superopt/expr/normal_forms.h"
@@ -28,6 +29,8 @@ class SubexpressionOracle {
   const std::vector<ExprId>& parts() const { return inside_; }
   /// Whether some monomial m makes m·e a sub-multiset of one part's terms; always true where that is oversized.
   bool fits(ExprId e, ExprId part);
+  /// Whether one of these m is `accepted`; neither may be oversized.
+  bool any_multiplier(ExprId e, ExprId part, const std::function<bool(MonomialId)>& accepted);
   /// Whether `e` may become part of an exponent or of a function's argument; a value that may not needs no residue for
   /// exponents.
   bool in_exponent(ExprId e);

@@ -211,9 +211,13 @@ std::optional<KernelChoice> kernel_choice(int result, std::vector<int> inputs, c
   return choice;
 }
 
-std::vector<GraphPtr> assemble(const Graph& program, const ClassGraph& kernel, const std::vector<KernelValue>& values,
-                               const std::vector<int>& outputs, const std::vector<KernelChoice>& choices,
-                               const AssemblyLimits& limits, const Target& target) {
+namespace {
+
+/// `visit` gets what the assembler found; the choices that predefined operators are must live until then.
+template <class Visit>
+void assemble_with(const ClassGraph& kernel, const std::vector<KernelValue>& values, const std::vector<int>& outputs,
+                   const std::vector<KernelChoice>& choices, const AssemblyLimits& limits, const Target& target,
+                   Visit&& visit) {
   std::vector<KernelChoice> predefined;
   for (size_t c = 0; c < kernel.classes().size(); ++c) {
     for (const Derivation& derivation : kernel.classes()[c].derivations) {
@@ -224,10 +228,32 @@ std::vector<GraphPtr> assemble(const Graph& program, const ClassGraph& kernel, c
   Assembler assembler(kernel, limits, target);
   for (const KernelChoice& choice : predefined) assembler.offer(choice);
   for (const KernelChoice& choice : choices) assembler.offer(choice);
+  visit(assembler.run(outputs));
+}
+
+}  // namespace
+
+double cheapest_assembly(const ClassGraph& kernel, const std::vector<KernelValue>& values,
+                         const std::vector<int>& outputs, const std::vector<KernelChoice>& choices,
+                         const AssemblyLimits& limits, const Target& target) {
+  AssemblyLimits one = limits;
+  one.max_graphs = 1;
+  double best = std::numeric_limits<double>::infinity();
+  assemble_with(kernel, values, outputs, choices, one, target, [&](const std::vector<Assembled>& found) {
+    if (!found.empty()) best = found.front().seconds;
+  });
+  return best;
+}
+
+std::vector<GraphPtr> assemble(const Graph& program, const ClassGraph& kernel, const std::vector<KernelValue>& values,
+                               const std::vector<int>& outputs, const std::vector<KernelChoice>& choices,
+                               const AssemblyLimits& limits, const Target& target) {
   std::vector<GraphPtr> graphs;
-  for (const Assembled& assembled : assembler.run(outputs)) {
-    if (auto graph = build(program, kernel, values, outputs, assembled)) graphs.push_back(std::move(*graph));
-  }
+  assemble_with(kernel, values, outputs, choices, limits, target, [&](const std::vector<Assembled>& found) {
+    for (const Assembled& assembled : found) {
+      if (auto graph = build(program, kernel, values, outputs, assembled)) graphs.push_back(std::move(*graph));
+    }
+  });
   return graphs;
 }
 

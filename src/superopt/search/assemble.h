@@ -33,6 +33,11 @@ struct KernelValue {
   std::optional<TensorType> type;  ///< real; none where it cannot be a tensor of its own
 };
 
+/// Estimated time of the cheapest kernel graph that assemble would build; infinity where there is none.
+double cheapest_assembly(const ClassGraph& kernel, const std::vector<KernelValue>& values,
+                         const std::vector<int>& outputs, const std::vector<KernelChoice>& choices,
+                         const AssemblyLimits& limits, const Target& target);
+
 /// All kernel graphs of at most max_kernel_ops kernels that make the program's outputs, cheapest first; of each number
 /// of kernels at most max_graphs, so that a cost model's mistakes about launches hide nothing. `outputs` are the classes of the program's outputs.
 std::vector<GraphPtr> assemble(const Graph& program, const ClassGraph& kernel, const std::vector<KernelValue>& values,

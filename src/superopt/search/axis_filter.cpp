@@ -77,9 +77,9 @@ ExprId AxisTracker::function(std::string_view name, int64_t parameter, std::span
 }
 
 AxisFilter::AxisFilter(const Model& model, NormalForms& forms, SubexpressionOracle& oracle)
-    : forms_(forms), oracle_(oracle) {
+    : forms_(forms), oracle_(oracle), axes_(model.axes()) {
   // Axes of the program's own values, and of what stands in its roots, exponents and denominators.
-  std::unordered_map<ExprId, AxisSet> known;
+  auto& known = known_axes_;
   AxisSet of_bounds = 0;
   const Graph& graph = model.graph();
   for (size_t i = 0; i < graph.tensors().size(); ++i) {
@@ -105,11 +105,51 @@ AxisFilter::AxisFilter(const Model& model, NormalForms& forms, SubexpressionOrac
       of_bounds |= axes;
     }
   }
+  for (TensorId id : graph.inputs()) input_axes_[graph.tensor(id).name] = axis_set(model.tensor(id).axes);
   for (ExprId part : oracle.parts()) {
     // A part that is no value of the program is a product of several roots, exponents or denominators.
     const auto it = known.find(part);
     part_axes_.push_back(it == known.end() ? of_bounds : it->second);
   }
+}
+
+AxisSet AxisFilter::axes_of_extent(int64_t extent) const {
+  AxisSet set = 0;
+  for (size_t a = 0; a < std::min<size_t>(axes_.size(), 63); ++a) {
+    const Axis& axis = axes_[a];
+    const bool divides =
+        extent % axis.grid_extent == 0 || extent % axis.loop_extent == 0 || extent % axis.tile_extent == 0;
+    if (divides) set |= AxisSet{1} << a;
+  }
+  return set;
+}
+
+AxisSet AxisFilter::axes_of(const Monomial& factor) const {
+  AxisSet set = 0;
+  const auto add = [&](ExprId e) {
+    const auto it = known_axes_.find(e);
+    if (it != known_axes_.end()) set |= it->second;
+  };
+  for (const Factor& f : factor.atoms) {
+    const Atom& atom = forms_.atom(f.atom);
+    if (atom.kind != Atom::Kind::Input) continue;  // of a function's axes some may be summed inside
+    const auto it = input_axes_.find(atom.name);
+    if (it != input_axes_.end()) set |= it->second;
+  }
+  if (factor.exponent != Monomial::kNoExponent) add(factor.exponent);
+  // An axis that the multiplier itself sums over is its own affair.
+  return set & ~axes_of_extent(factor.extent);
+}
+
+bool AxisFilter::fits_part(ExprId e, int64_t summed, ExprId part) {
+  const ExprId whole_sum = forms_.sum(summed, e);
+  if (!oracle_.fits(whole_sum, part)) return false;
+  if (e == NormalForms::kOversized || part == NormalForms::kOversized) return true;
+  AxisSet reduced = 0;
+  for (const Term& term : forms_.terms(e)) reduced |= axes_of_extent(forms_.monomial(term.monomial).extent);
+  if (reduced == 0) return true;
+  return oracle_.any_multiplier(whole_sum, part,
+                                [&](MonomialId multiplier) { return (axes_of(forms_.monomial(multiplier)) & reduced) == 0; });
 }
 
 bool AxisFilter::fits(ExprId e, const std::vector<int>& axes, const Shape& extents) {
@@ -128,7 +168,7 @@ bool AxisFilter::fits(ExprId e, const std::vector<int>& axes, const Shape& exten
       const bool kept = axes[d] < 0 || axes[d] >= 63 || ((part_axes_[part] >> axes[d]) & 1);
       if (!kept) summed *= extents[d];
     }
-    found = oracle_.fits(forms_.sum(summed, e), oracle_.parts()[part]);
+    found = fits_part(e, summed, oracle_.parts()[part]);
   }
   known_.emplace(hasher.value(), found);
   return found;

@@ -4,7 +4,9 @@
 // before it is part of anything that has no axis a, and only a sum can do that, outside of roots, exponents and
 // denominators, because no axiom carries a sum into them. So
 //   - a value e with axes F fits a normal form u of the program with axes A only as Σ over F \ A of e;
-//   - a root, an exponent, a denominator or a function's argument with axes F fits only a u with F ⊆ A.
+//   - a root, an exponent, a denominator or a function's argument with axes F fits only a u with F ⊆ A;
+//   - what has been summed over axis a, wholly or in part, is multiplied by nothing that still has a: the sum over a would
+//     have to be taken again, and the program has it once (Σ q · Σ k is not Σ q·k).
 // Extents of different axes are coprime (Axis), so a sum over the wrong axis does not fit either.
 // docs/search.md has the argument that no graph is lost that the axioms can prove.
 #pragma once
@@ -74,8 +76,18 @@ class AxisFilter {
   bool fits_bound(ExprId e, AxisSet axes);
 
  private:
+  /// Whether `e`, once summed over more axes by `summed`, is part of `part` with a multiplier that leaves the axes alone
+  /// that `e` has been summed over.
+  bool fits_part(ExprId e, int64_t summed, ExprId part);
+  /// Axes that some prime factor of an extent belongs to.
+  AxisSet axes_of_extent(int64_t extent) const;
+  AxisSet axes_of(const Monomial& factor) const;
+
   NormalForms& forms_;
   SubexpressionOracle& oracle_;
+  std::vector<Axis> axes_;
+  std::unordered_map<ExprId, AxisSet> known_axes_;  ///< of the program's values and what stands inside them
+  std::unordered_map<std::string, AxisSet> input_axes_;
   std::vector<AxisSet> part_axes_;  ///< of each of the oracle's parts
   std::unordered_map<ExprId, AxisSet> row_max_axes_;  ///< of the program's maxima: none is taken along one of these
   tbb::concurrent_unordered_map<uint64_t, bool> known_;

@@ -147,6 +147,7 @@ std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::ve
                                         SharedCounters& counters, ClassGraphOptions options) {
   options.level = Level::Block;
   options.combines = space.combines;
+  options.loop_axis = space.loops ? space.loop_axis : kMixedAxis;
   options.scope = {Level::Block,
                    std::vector<int64_t>(static_cast<size_t>(space.grid_rank), space.cuts_grid ? kModelCut : 1),
                    space.loops ? kModelCut : 1};

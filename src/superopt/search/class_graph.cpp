@@ -25,6 +25,7 @@ void ClassGraph::report_counts() {
   add(counters_.pruned_memory, counts_.memory);
   add(counters_.pruned_expression, counts_.expression);
   add(counters_.pruned_axes, counts_.axes);
+  add(counters_.pruned_stability, counts_.stability);
   counts_ = {};
 }
 
@@ -116,6 +117,12 @@ bool ClassGraph::fits_axes(const ValueClass& value, const AxisTracker& tracker) 
   return options_.axis_filter->fits(value.expression, value.axes, value.extents);
 }
 
+bool ClassGraph::is_stable(ExprId exponent) const {
+  const std::set<ExprId>& whole = *options_.stable_exponents;
+  return whole.count(exponent) != 0 ||
+         std::none_of(whole.begin(), whole.end(), [&](ExprId e) { return oracle_.fits(exponent, e); });
+}
+
 int ClassGraph::apply(OpKind kind, const Attributes& attributes, const std::vector<int>& operands) {
   const OpDef& op = op_def(kind);
   ++counts_.generated;
@@ -127,6 +134,10 @@ int ClassGraph::apply(OpKind kind, const Attributes& attributes, const std::vect
   if (min_ops > options_.max_ops || options_.stop.stop_requested()) return -1;
   if (op.traits.accumulates && at(operands[0]).stage != LoopStage::Body) return -1;
   if (options_.combines && !op.traits.accumulates && at(operands[0]).stage == LoopStage::Body) return -1;
+  if (kind == OpKind::Exp && options_.stable_exponents != nullptr && !is_stable(at(operands[0]).expression)) {
+    ++counts_.stability;
+    return -1;
+  }
   std::vector<TensorType> types;
   std::vector<TensorType> extents;
   std::vector<ExprId> expressions;
@@ -214,6 +225,13 @@ void ClassGraph::apply_unary(int c) {
     apply(OpKind::Accum, max, {c});
   }
   for (size_t d = 0; d < rank; ++d) {
+    // Along another axis than the loop's the iterations' parts would be interleaved for good.
+    const int axis = at(c).axes[d];
+    const bool fits = axis == options_.loop_axis || axis == kUnitAxis;
+    if (options_.axis_filter != nullptr && options_.loop_axis >= 0 && !fits) {
+      ++counts_.axes;
+      continue;
+    }
     Attributes concat;
     concat.set("kind", std::string("concat"));
     concat.set("dim", static_cast<int64_t>(d));

@@ -9,6 +9,8 @@
 
 #include <atomic>
 #include <limits>
+#include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -43,6 +45,7 @@ struct ValueClass {
 /// Counters that many class graphs share.
 struct SharedCounters {
   std::atomic<int64_t> generated{0}, pruned_shape{0}, pruned_memory{0}, pruned_expression{0}, pruned_axes{0};
+  std::atomic<int64_t> pruned_stability{0};
   std::atomic<int64_t> verified{0}, rejected{0}, units_done{0};
 };
 
@@ -54,10 +57,13 @@ struct ClassGraphOptions {
   int max_ops = 11;
   int64_t max_elements = std::numeric_limits<int64_t>::max();  ///< larger values are not made
   bool prune_expression = true;
+  /// Exponents of the program that subtract a maximum, whole; null where there are none or the rule is off.
+  const std::set<ExprId>* stable_exponents = nullptr;
   AxisFilter* axis_filter = nullptr;  ///< null: only the paper's expressions prune
   /// Attribute sets beyond those that a shape implies: constants of scale, permutations, groupings of the program.
   std::vector<std::pair<OpKind, Attributes>> program_attributes;
   bool with_max = false;  ///< the program takes maxima, so maximum and rescaling accumulators are worth trying
+  int loop_axis = kMixedAxis;  ///< of the block space; kMixedAxis where it is no one axis
   bool combines = false;  ///< in the loop there are only accumulators: it walks over partial results
   std::stop_token stop{};
 };
@@ -90,6 +96,7 @@ class ClassGraph {
   static constexpr size_t kMaxClasses = 1500;
 
  private:
+  bool is_stable(ExprId exponent) const;
   bool fits_axes(const ValueClass& value, const AxisTracker& tracker) const;
   /// Whether the shapes broadcast, but for so many innermost dimensions.
   bool broadcast(int a, int b, size_t from_last) const;
@@ -111,7 +118,7 @@ class ClassGraph {
   ClassGraphOptions options_;
   std::vector<const OpDef*> binary_ops_;
   struct {
-    int64_t generated = 0, shape = 0, memory = 0, expression = 0, axes = 0;
+    int64_t generated = 0, shape = 0, memory = 0, expression = 0, axes = 0, stability = 0;
   } counts_;  ///< not yet in the shared counters
   std::vector<ValueClass> classes_;
   std::unordered_map<uint64_t, int> by_key_;

@@ -17,9 +17,23 @@ Result<void> SearchContext::build() {
   if (options.rules.axes && options.rules.expression && model->extents_by_axis()) {
     axis_filter.emplace(*model, forms, *oracle);
   }
+  if (options.rules.stability) collect_stable_exponents();
   collect_program_attributes();
   build_kernel_classes();
   return {};
+}
+
+void SearchContext::collect_stable_exponents() {
+  for (const Operation& op : model->graph().operations()) {
+    if (op.kind != OpKind::Exp) continue;
+    const ExprId exponent = model->tensor(op.operands[0]).expression;
+    if (exponent == NormalForms::kOversized) continue;
+    for (const Term& term : forms.terms(exponent)) {
+      for (const Factor& factor : forms.monomial(term.monomial).atoms) {
+        if (forms.atom(factor.atom).name == kRowMax) stable_exponents.insert(exponent);
+      }
+    }
+  }
 }
 
 void SearchContext::collect_program_attributes() {
@@ -42,6 +56,7 @@ ClassGraphOptions SearchContext::class_options(int max_ops) {
   of_classes.program_attributes = program_attributes;
   of_classes.max_elements = largest_value();
   of_classes.with_max = with_max;
+  of_classes.stable_exponents = stable_exponents.empty() ? nullptr : &stable_exponents;
   of_classes.stop = stop.get_token();
   return of_classes;
 }

@@ -32,6 +32,7 @@ struct SearchContext {
   std::stop_source stop;
   std::vector<std::pair<OpKind, Attributes>> program_attributes;
   bool with_max = false;
+  std::set<ExprId> stable_exponents;  ///< of the program: those that subtract a maximum
 
   std::optional<ClassGraph> kernel;  ///< kernel-level classes
   std::vector<KernelValue> values;   ///< of each of them
@@ -43,6 +44,7 @@ struct SearchContext {
   std::atomic<int> derivations_cut{0};
 
  private:
+  void collect_stable_exponents();
   void collect_program_attributes();
   void build_kernel_classes();
   int64_t largest_value() const;

@@ -138,6 +138,7 @@ std::vector<GraphPtr> instantiate(const Graph& body, const std::vector<TensorTyp
     int64_t common = 0;
     for (int64_t size : cut_sizes(body, inputs, g)) common = std::gcd(common, size);
     std::vector<int64_t> choices = divisors(common);
+    if (choices.empty()) return {};  // no input that is read has the dimension
     choices.erase(choices.begin());  // cutting into 1 is another, simpler space
     if (!loop && !choices.empty()) most_blocks *= choices.back();
     sizes.push_back(std::move(choices));

@@ -87,7 +87,7 @@ class Search {
     Hasher hasher;
     hasher.add(print(*context_.program)).add(options_.target->name).add(options_.seed);
     hasher.add(static_cast<uint64_t>(options_.max_kernel_ops)).add(static_cast<uint64_t>(options_.max_block_ops));
-    hasher.add(options_.rules.expression).add(options_.rules.axes).add(options_.rules.sizes);
+    hasher.add(options_.rules.expression).add(options_.rules.axes).add(options_.rules.sizes).add(options_.rules.stability);
     return hasher.value();
   }
 
@@ -274,20 +274,22 @@ class Search {
   }
 
   // --- results ---
-  std::vector<GraphPtr> assemble_all() const {
+  AssemblyLimits assembly_limits() const {
     AssemblyLimits limits;
     limits.max_kernel_ops = options_.max_kernel_ops;
     if (!options_.rules.sizes) limits.max_graphs = std::numeric_limits<size_t>::max();
-    return assemble(*context_.program, *context_.kernel, context_.values, context_.outputs, choices_, limits,
+    return limits;
+  }
+
+  std::vector<GraphPtr> assemble_all() const {
+    return assemble(*context_.program, *context_.kernel, context_.values, context_.outputs, choices_, assembly_limits(),
                     *options_.target);
   }
 
   void update_best() {
-    for (const GraphPtr& graph : assemble_all()) {
-      const double seconds = estimate_cost(*graph, *options_.target).seconds;
-      if (seconds < best_seconds_) best_seconds_ = seconds;
-      break;  // cheapest first
-    }
+    const double seconds = cheapest_assembly(*context_.kernel, context_.values, context_.outputs, choices_,
+                                             assembly_limits(), *options_.target);
+    if (seconds < best_seconds_) best_seconds_ = seconds;
   }
 
   std::vector<GraphPtr> unique(std::vector<GraphPtr> graphs) const {
@@ -338,6 +340,7 @@ class Search {
     s.pruned_memory = context_.counters.pruned_memory;
     s.pruned_expression = context_.counters.pruned_expression;
     s.pruned_axes = context_.counters.pruned_axes;
+    s.pruned_stability = context_.counters.pruned_stability;
     s.verified = context_.counters.verified;
     s.rejected = context_.counters.rejected;
     s.spaces_total = spaces_total_;

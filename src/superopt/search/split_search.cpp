@@ -245,8 +245,8 @@ class SplitSearch {
   std::optional<std::pair<double, GraphPtr>> cheapest_combination(const Graph& second,
                                                                   const std::vector<TensorType>& types, int64_t parts) {
     std::optional<std::pair<double, GraphPtr>> best;
-    // Small results need not fill the device.
-    const SizeRules rules{false, context_.options.rules.sizes};
+    // Small results need not fill the device, and the loop may cut the innermost dimension into single elements.
+    const SizeRules rules{false, false};
     for (GraphPtr& body : instantiate(second, types, *context_.options.target, rules, context_.counters, parts)) {
       if (body->type(body->outputs()[0]).shape != context_.value(target_).type->shape) continue;
       const auto choice = kernel_choice(target_, {}, {body}, *context_.options.target);
