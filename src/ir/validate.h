@@ -2,6 +2,8 @@
 // operator was added; here are (2) memory and (3) paths.
 #pragma once
 
+#include <functional>
+
 #include "ir/graph.h"
 #include "ir/target.h"
 
@@ -18,6 +20,9 @@ Result<void> validate(const Graph& graph, const Target& target);
 /// Bytes of shared memory of a block graph when every block tensor has a place of its own: tiles as they lie
 /// in device memory, computed tensors in the precision that they are computed in (f32, or f64 for f64).
 int64_t shared_memory_bytes(const Graph& block_graph);
+
+/// The same if the tensors had other types: what a search asks before it builds the graph.
+int64_t shared_memory_bytes(const Graph& block_graph, const std::function<const TensorType&(TensorId)>& type);
 
 /// Bytes of one block tensor in shared memory, as above.
 int64_t shared_memory_bytes(const Graph& block_graph, TensorId id);

@@ -39,11 +39,11 @@ constexpr int64_t kNarrowestTile = 8;
 /// At most this many blocks for each multiprocessor.
 constexpr int64_t kBlocksPerMultiprocessor = 8;
 
-bool tiles_wide(const Graph& body) {
+bool tiles_wide(const Graph& body, const std::vector<TensorType>& types) {
   for (const Operation& op : body.operations()) {
     if (op.kind != OpKind::InIter) continue;
-    const Shape& whole = body.type(op.operands[0]).shape;
-    const Shape& tile = body.type(op.results[0]).shape;
+    const Shape& whole = types[static_cast<size_t>(op.operands[0])].shape;
+    const Shape& tile = types[static_cast<size_t>(op.results[0])].shape;
     // Only the two innermost dimensions feed matrix units and vector loads.
     for (size_t d = whole.size() >= 2 ? whole.size() - 2 : 0; d < whole.size(); ++d) {
       const bool innermost = d + 1 == whole.size();
@@ -52,6 +52,24 @@ bool tiles_wide(const Graph& body) {
     }
   }
   return true;
+}
+
+/// Types of all tensors under other inputs and another launch shape; nullopt where the operators do not fit them. Most
+/// launch shapes are refused, so this comes before a graph is built.
+std::optional<std::vector<TensorType>> types_at(const Graph& body, const std::vector<TensorType>& inputs,
+                                                const LaunchShape& launch) {
+  const OpScope scope{body.level(), launch.grid, launch.loop};
+  std::vector<TensorType> types(body.tensors().size());
+  for (size_t i = 0; i < inputs.size(); ++i) types[static_cast<size_t>(body.inputs()[i])] = inputs[i];
+  std::vector<TensorType> operands;
+  for (const Operation& op : body.operations()) {
+    operands.clear();
+    for (TensorId id : op.operands) operands.push_back(types[static_cast<size_t>(id)]);
+    auto type = op_def(op.kind).infer(scope, operands, op.attributes);
+    if (!type) return std::nullopt;
+    types[static_cast<size_t>(op.results[0])] = std::move(*type);
+  }
+  return types;
 }
 
 }  // namespace
@@ -159,12 +177,14 @@ std::vector<GraphPtr> instantiate(const Graph& body, const std::vector<TensorTyp
     launch.loop = sizes[rank][at[rank]];
     const bool fills = blocks >= fewest && blocks <= kBlocksPerMultiprocessor * target.multiprocessors;
     if (fills || !rules.fill_device) {
-      if (auto real = resize(body, inputs, launch); !real) {
+      const auto types = types_at(body, inputs, launch);
+      const auto type = [&](TensorId id) -> const TensorType& { return (*types)[static_cast<size_t>(id)]; };
+      if (!types) {
         counters.pruned_shape.fetch_add(1, std::memory_order_relaxed);
-      } else if (shared_memory_bytes(**real) > target.shared_memory) {
+      } else if (shared_memory_bytes(body, type) > target.shared_memory) {
         counters.pruned_memory.fetch_add(1, std::memory_order_relaxed);
-      } else if (!rules.wide_tiles || tiles_wide(**real)) {
-        found.push_back(*real);
+      } else if (!rules.wide_tiles || tiles_wide(body, *types)) {
+        if (auto real = resize(body, inputs, launch)) found.push_back(std::move(*real));
       }
     }
     size_t g = 0;
