@@ -76,7 +76,7 @@ ExprId AxisTracker::function(std::string_view name, int64_t parameter, std::span
   return result;
 }
 
-AxisFilter::AxisFilter(const Model& model, NormalForms& forms, SubexpressionOracle& oracle)
+AxisFilter::AxisFilter(const Model& model, NormalForms& forms, SubexpressionOracle& oracle, bool products)
     : forms_(forms), oracle_(oracle), axes_(model.axes()) {
   // Axes of the program's own values, and of what stands in its roots, exponents and denominators.
   auto& known = known_axes_;
@@ -111,6 +111,8 @@ AxisFilter::AxisFilter(const Model& model, NormalForms& forms, SubexpressionOrac
     const auto it = known.find(part);
     part_axes_.push_back(it == known.end() ? of_bounds : it->second);
   }
+  expansions_.resize(oracle.parts().size());
+  if (products) find_expansions(model);
 }
 
 AxisSet AxisFilter::axes_of_extent(int64_t extent) const {
@@ -141,15 +143,59 @@ AxisSet AxisFilter::axes_of(const Monomial& factor) const {
   return set & ~axes_of_extent(factor.extent);
 }
 
-bool AxisFilter::fits_part(ExprId e, int64_t summed, ExprId part) {
+void AxisFilter::find_expansions(const Model& model) {
+  std::vector<ExprId> products;
+  for (const Operation& op : model.graph().operations()) {
+    if (op.kind != OpKind::Sqr && op.kind != OpKind::Mul) continue;
+    const ExprId product = model.tensor(op.results[0]).expression;
+    const bool of_sums = std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId id) {
+      const ExprId operand = model.tensor(id).expression;
+      return operand != NormalForms::kOversized && forms_.terms(operand).size() > 1;
+    });
+    if (of_sums && product != NormalForms::kOversized) products.push_back(product);
+  }
+  for (size_t part = 0; part < expansions_.size(); ++part) {
+    for (ExprId product : products) {
+      const auto whole = forms_.terms(oracle_.parts()[part]);
+      oracle_.any_multiplier(product, oracle_.parts()[part], [&](MonomialId multiplier) {
+        std::vector<size_t> numbers;
+        for (const Term& term : forms_.terms(product)) {
+          const auto image = forms_.multiply(multiplier, term.monomial);
+          for (size_t i = 0; image && i < whole.size(); ++i) {
+            if (whole[i].monomial == *image) numbers.push_back(i);
+          }
+        }
+        if (numbers.size() == forms_.terms(product).size()) expansions_[part].push_back(std::move(numbers));
+        return false;  // the next one
+      });
+    }
+  }
+}
+
+bool AxisFilter::keeps_products(ExprId e, MonomialId multiplier, size_t part) {
+  const auto whole = forms_.terms(oracle_.parts()[part]);
+  for (const std::vector<size_t>& terms : expansions_[part]) {
+    size_t covered = 0;
+    for (const Term& term : forms_.terms(e)) {
+      const auto image = forms_.multiply(multiplier, term.monomial);
+      covered += std::any_of(terms.begin(), terms.end(), [&](size_t i) { return image && whole[i].monomial == *image; });
+    }
+    if (covered != 0 && covered != terms.size()) return false;
+  }
+  return true;
+}
+
+bool AxisFilter::fits_part(ExprId e, int64_t summed, size_t part) {
   const ExprId whole_sum = forms_.sum(summed, e);
-  if (!oracle_.fits(whole_sum, part)) return false;
-  if (e == NormalForms::kOversized || part == NormalForms::kOversized) return true;
+  const ExprId whole = oracle_.parts()[part];
+  if (!oracle_.fits(whole_sum, whole)) return false;
+  if (e == NormalForms::kOversized || whole == NormalForms::kOversized) return true;
   AxisSet reduced = 0;
   for (const Term& term : forms_.terms(e)) reduced |= axes_of_extent(forms_.monomial(term.monomial).extent);
-  if (reduced == 0) return true;
-  return oracle_.any_multiplier(whole_sum, part,
-                                [&](MonomialId multiplier) { return (axes_of(forms_.monomial(multiplier)) & reduced) == 0; });
+  if (reduced == 0 && expansions_[part].empty()) return true;
+  return oracle_.any_multiplier(whole_sum, whole, [&](MonomialId multiplier) {
+    return (axes_of(forms_.monomial(multiplier)) & reduced) == 0 && keeps_products(whole_sum, multiplier, part);
+  });
 }
 
 bool AxisFilter::fits(ExprId e, const std::vector<int>& axes, const Shape& extents) {
@@ -168,7 +214,7 @@ bool AxisFilter::fits(ExprId e, const std::vector<int>& axes, const Shape& exten
       const bool kept = axes[d] < 0 || axes[d] >= 63 || ((part_axes_[part] >> axes[d]) & 1);
       if (!kept) summed *= extents[d];
     }
-    found = fits_part(e, summed, oracle_.parts()[part]);
+    found = fits_part(e, summed, part);
   }
   known_.emplace(hasher.value(), found);
   return found;

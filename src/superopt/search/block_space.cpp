@@ -201,6 +201,7 @@ std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::ve
       if (it != block_class.end()) operands.push_back(it->second);
     }
     if (operands.size() != step.operands.size() || block_class.count(step.result) != 0) continue;
+    if (step.kind == OpKind::Sqr) graph->apply_norms(operands[0]);  // before anything counts the operators inside
     if (const int made = graph->apply(step.kind, step.attributes, operands); made >= 0) block_class[step.result] = made;
   }
   graph->saturate();

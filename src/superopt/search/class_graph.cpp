@@ -198,7 +198,37 @@ int ClassGraph::apply(OpKind kind, const Attributes& attributes, const std::vect
   return it->second;
 }
 
+void ClassGraph::apply_norms(int c) {
+  if (options_.level != Level::Block) return;
+  const int limit = options_.max_ops;
+  if (at(c).min_ops >= limit) return;
+  for (const Rational& factor : options_.norms) {
+    for (size_t d = 0; d < at(c).shape.size(); ++d) {
+      if (at(c).shape[d] == 1) continue;
+      Attributes dim, scale, norm;
+      dim.set("dim", static_cast<int64_t>(d));
+      scale.set("factor", factor);
+      norm.set("dim", static_cast<int64_t>(d));
+      norm.set("factor", factor);
+      options_.max_ops = limit + 4;  // the operators inside do not count
+      int of = apply(OpKind::Sqr, {}, {c});
+      if (of >= 0) of = apply(OpKind::Sum, dim, {of});
+      if (of >= 0 && !(factor == Rational{1, 1})) of = apply(OpKind::Scale, scale, {of});
+      if (of >= 0) of = apply(OpKind::Sqrt, {}, {of});
+      if (of >= 0) of = apply(OpKind::Div, {}, {c, of});
+      options_.max_ops = limit;
+      if (of < 0 || of == c) continue;
+      ValueClass& result = classes_[static_cast<size_t>(of)];
+      result.min_ops = std::min(result.min_ops, at(c).min_ops + 1);
+      Derivation derivation{kNorm, norm, {c}};
+      auto& known = result.derivations;
+      if (std::find(known.begin(), known.end(), derivation) == known.end()) known.push_back(std::move(derivation));
+    }
+  }
+}
+
 void ClassGraph::apply_unary(int c) {
+  apply_norms(c);
   const ValueClass& value = at(c);
   const size_t rank = value.shape.size();
   for (const OpDef* op : all_ops()) {

@@ -21,8 +21,12 @@
 
 namespace strata {
 
+/// The kind of derivations by several operators that count as one, as in the paper: X / √(factor · Σ X²) over `dim`, the
+/// RMS norm (or, with factor 1, the L2 norm). build_template writes its operators out.
+constexpr OpKind kNorm = OpKind::GraphDefined;
+
 struct Derivation {
-  OpKind kind;
+  OpKind kind;  ///< of the table, or kNorm
   Attributes attributes;
   std::vector<int> operands;  ///< classes
 
@@ -62,6 +66,7 @@ struct ClassGraphOptions {
   AxisFilter* axis_filter = nullptr;  ///< null: only the paper's expressions prune
   /// Attribute sets beyond those that a shape implies: constants of scale, permutations, groupings of the program.
   std::vector<std::pair<OpKind, Attributes>> program_attributes;
+  std::vector<Rational> norms;  ///< factors of the program's norms
   bool with_max = false;  ///< the program takes maxima, so maximum and rescaling accumulators are worth trying
   int loop_axis = kMixedAxis;  ///< of the block space; kMixedAxis where it is no one axis
   bool combines = false;  ///< in the loop there are only accumulators: it walks over partial results
@@ -80,6 +85,8 @@ class ClassGraph {
   int add_input(ValueClass input);
   /// Registers one more way to make the values of a class, if that is where the application leads; the class.
   int apply(OpKind kind, const Attributes& attributes, const std::vector<int>& operands);
+  /// The norms of a class, as values of one more operator.
+  void apply_norms(int c);
   /// From here on, no value of more operators is made.
   void limit_ops(int max_ops) { options_.max_ops = max_ops; }
   /// For a value whose dimensions no operator ties to an axis, but the program does.

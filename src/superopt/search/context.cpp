@@ -15,9 +15,10 @@ Result<void> SearchContext::build() {
   for (TensorId id : program->outputs()) targets.push_back(model->tensor(id).expression);
   oracle.emplace(forms, targets);
   if (options.rules.axes && options.rules.expression && model->extents_by_axis()) {
-    axis_filter.emplace(*model, forms, *oracle);
+    axis_filter.emplace(*model, forms, *oracle, options.rules.products);
   }
   if (options.rules.stability) collect_stable_exponents();
+  collect_norms();
   collect_program_attributes();
   build_kernel_classes();
   return {};
@@ -33,6 +34,24 @@ void SearchContext::collect_stable_exponents() {
         if (forms.atom(factor.atom).name == kRowMax) stable_exponents.insert(exponent);
       }
     }
+  }
+}
+
+void SearchContext::collect_norms() {
+  const auto producer = [&](TensorId id) -> const Operation* {
+    const int at = program->tensor(id).producer;
+    return at < 0 ? nullptr : &program->operations()[static_cast<size_t>(at)];
+  };
+  for (const Operation& op : program->operations()) {
+    if (op.kind != OpKind::Sqrt) continue;
+    const Operation* of = producer(op.operands[0]);
+    Rational factor{1, 1};
+    if (of != nullptr && of->kind == OpKind::Scale) {
+      factor = of->attributes.rational("factor");
+      of = producer(of->operands[0]);
+    }
+    const bool norm = of != nullptr && of->kind == OpKind::Sum;
+    if (norm && std::find(norms.begin(), norms.end(), factor) == norms.end()) norms.push_back(factor);
   }
 }
 
@@ -55,6 +74,7 @@ ClassGraphOptions SearchContext::class_options(int max_ops) {
   of_classes.axis_filter = axis_filter ? &*axis_filter : nullptr;
   of_classes.program_attributes = program_attributes;
   of_classes.max_elements = largest_value();
+  of_classes.norms = norms;
   of_classes.with_max = with_max;
   of_classes.stable_exponents = stable_exponents.empty() ? nullptr : &stable_exponents;
   of_classes.stop = stop.get_token();

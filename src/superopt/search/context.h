@@ -31,6 +31,7 @@ struct SearchContext {
   SharedCounters counters;
   std::stop_source stop;
   std::vector<std::pair<OpKind, Attributes>> program_attributes;
+  std::vector<Rational> norms;  ///< factors of the program's norms; see kNorm
   bool with_max = false;
   std::set<ExprId> stable_exponents;  ///< of the program: those that subtract a maximum
 
@@ -45,6 +46,7 @@ struct SearchContext {
 
  private:
   void collect_stable_exponents();
+  void collect_norms();
   void collect_program_attributes();
   void build_kernel_classes();
   int64_t largest_value() const;

@@ -72,6 +72,23 @@ std::optional<std::vector<TensorType>> types_at(const Graph& body, const std::ve
   return types;
 }
 
+/// The operators of kNorm.
+Result<TensorId> add_norm(GraphBuilder& builder, TensorId of, const Attributes& norm, size_t& number) {
+  const auto add = [&](OpKind kind, std::vector<TensorId> operands, const Attributes& attributes = {}) {
+    return builder.add(kind, std::move(operands), attributes, step_name(kind, ++number));
+  };
+  Attributes dim, factor;
+  dim.set("dim", norm.integer("dim"));
+  factor.set("factor", norm.rational("factor"));
+  STRATA_TRY(TensorId root, add(OpKind::Sqr, {of}));
+  STRATA_TRY(root, add(OpKind::Sum, {root}, dim));
+  if (!(norm.rational("factor") == Rational{1, 1})) {
+    STRATA_TRY(root, add(OpKind::Scale, {root}, factor));
+  }
+  STRATA_TRY(root, add(OpKind::Sqrt, {root}));
+  return add(OpKind::Div, {of, root});
+}
+
 }  // namespace
 
 Result<BlockTemplate> build_template(const BlockSpace& space, const ClassGraph& graph, const Derived& derived,
@@ -106,6 +123,11 @@ Result<BlockTemplate> build_template(const BlockSpace& space, const ClassGraph& 
   for (const Derived::Step& step : derived.steps) {
     std::vector<TensorId> operands;
     for (int operand : step.derivation->operands) operands.push_back(ids[static_cast<size_t>(operand)]);
+    if (step.derivation->kind == kNorm) {
+      STRATA_TRY(ids[static_cast<size_t>(step.result)],
+                 add_norm(builder, operands[0], step.derivation->attributes, number));
+      continue;
+    }
     STRATA_TRY(ids[static_cast<size_t>(step.result)],
                builder.add(step.derivation->kind, operands, step.derivation->attributes,
                            step_name(step.derivation->kind, ++number)));

@@ -16,6 +16,7 @@ namespace strata {
 struct PruningRules {
   bool expression = true;  ///< abstract expressions that are no subexpression of the program's
   bool axes = true;        ///< grid and loop dimensions that cut unrelated dimensions of two inputs
+  bool products = true;    ///< products of sums, taken element by element, computed term by term
   bool sizes = true;       ///< grids that leave the device empty, tiles too narrow for its units
   bool cost = true;        ///< kernel graphs that cannot be faster than the best found with fewer kernels
   bool stability = true;   ///< exponentials without the maximum that the program subtracts: they overflow
