@@ -139,8 +139,11 @@ AxisSet AxisFilter::axes_of(const Monomial& factor) const {
     if (it != input_axes_.end()) set |= it->second;
   }
   if (factor.exponent != Monomial::kNoExponent) add(factor.exponent);
-  // An axis that the multiplier itself sums over is its own affair.
-  return set & ~axes_of_extent(factor.extent);
+  // An axis that the multiplier itself sums over, all of it, is its own affair.
+  for (size_t a = 0; a < std::min<size_t>(axes_.size(), 63); ++a) {
+    if (factor.extent % axes_[a].extent() == 0) set &= ~(AxisSet{1} << a);
+  }
+  return set;
 }
 
 void AxisFilter::find_expansions(const Model& model) {

@@ -147,6 +147,7 @@ std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::ve
                                         SharedCounters& counters, ClassGraphOptions options) {
   options.level = Level::Block;
   options.combines = space.combines;
+  options.one_block = std::find(space.grid_axes.begin(), space.grid_axes.end(), kMixedAxis) == space.grid_axes.end();
   options.loop_axis = space.loops ? space.loop_axis : kMixedAxis;
   options.scope = {Level::Block,
                    std::vector<int64_t>(static_cast<size_t>(space.grid_rank), space.cuts_grid ? kModelCut : 1),
@@ -208,9 +209,10 @@ std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::ve
   return graph;
 }
 
-std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, const ValueClass& tile, const ValueClass& whole,
-                                              bool by_axes, FieldArithmetic arithmetic, SharedCounters& counters) {
+std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, ClassGraph& graph, int block_class,
+                                              const ValueClass& whole, bool by_axes, FieldArithmetic arithmetic, SharedCounters& counters) {
   std::vector<std::vector<int64_t>> found;
+  const ValueClass& tile = graph.at(block_class);
   if (tile.shape.size() != whole.shape.size() || tile.expression != whole.expression) return found;
   const size_t rank = tile.shape.size();
   const int64_t cut = space.cuts_grid ? kModelCut : 1;
@@ -234,6 +236,7 @@ std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, const Val
     maps = std::move(longer);
   }
   const OpDef& saver = op_def(OpKind::OutSaver);
+  const std::vector<FieldTensor> values = maps.empty() ? std::vector<FieldTensor>{} : graph.everywhere(block_class);
   for (const auto& map : maps) {
     Attributes attributes;
     attributes.set("omap", map);
@@ -251,7 +254,7 @@ std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, const Val
     for (point.block[2] = 0; point.block[2] < grid[2]; ++point.block[2]) {
       for (point.block[1] = 0; point.block[1] < grid[1]; ++point.block[1]) {
         for (point.block[0] = 0; point.block[0] < grid[0]; ++point.block[0]) {
-          const std::vector<const FieldTensor*> operand{&tile.values[i++]};
+          const std::vector<const FieldTensor*> operand{&values[i++]};
           saver.run(EvalArgs<FieldArithmetic>{arithmetic, scope, point, attributes, operand, saved});
         }
       }

@@ -52,7 +52,8 @@ std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::ve
 OpScope extent_scope(const BlockSpace& space, const Model& model, const OpScope& sizes);
 
 /// For each way to lay blocks side by side that makes `whole` out of a value of the space: the omap.
-std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, const ValueClass& tile, const ValueClass& whole,
-                                              bool by_axes, FieldArithmetic arithmetic, SharedCounters& counters);
+std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, ClassGraph& graph, int block_class,
+                                              const ValueClass& whole, bool by_axes, FieldArithmetic arithmetic,
+                                              SharedCounters& counters);
 
 }  // namespace strata

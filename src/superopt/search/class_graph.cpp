@@ -29,10 +29,6 @@ void ClassGraph::report_counts() {
   counts_ = {};
 }
 
-int64_t ClassGraph::points(LoopStage stage) const {
-  return element_count(options_.scope.grid) * (stage == LoopStage::Body ? options_.scope.loop : 1);
-}
-
 uint64_t ClassGraph::key(const ValueClass& value) const {
   Hasher hasher;
   hasher.add(value.expression).add(static_cast<uint64_t>(value.stage)).add_all(value.shape);
@@ -82,24 +78,22 @@ bool ClassGraph::contracts(int a, int b) const {
   return x.size() >= 2 && y.size() >= 2 && x.back() == y[y.size() - 2];
 }
 
-std::vector<FieldTensor> ClassGraph::evaluate(const OpDef& op, const Attributes& attributes,
-                                              const std::vector<int>& operands, const Shape& shape,
-                                              ExprId expression) {
+std::vector<FieldTensor> ClassGraph::evaluate(const OpDef& op, const Attributes& attributes, LoopStage stage,
+                                              const std::vector<const std::vector<FieldTensor>*>& operands,
+                                              const Shape& shape, ExprId expression, int64_t blocks) {
   // The residue for exponents is kept, by expression, only where it can matter.
   const bool exponent = !options_.prune_expression || oracle_.in_exponent(expression);
   arithmetic_.live = exponent ? FieldArithmetic::kBothResidues : FieldArithmetic::kResidueP;
-  const bool accumulates = op.traits.accumulates;
-  const LoopStage stage = at(operands[0]).stage;
   const int64_t loop = stage == LoopStage::Body ? options_.scope.loop : 1;
   std::vector<FieldTensor> results;
-  results.reserve(static_cast<size_t>(points(accumulates ? LoopStage::After : stage)));
+  results.reserve(static_cast<size_t>(op.traits.accumulates ? blocks : blocks * loop));
   FieldTensor state;
   GridPoint point;
-  for (int64_t i = 0; i < points(stage); ++i) {
+  for (int64_t i = 0; i < blocks * loop; ++i) {
     std::vector<const FieldTensor*> values;
-    for (int operand : operands) values.push_back(&at(operand).values[static_cast<size_t>(i)]);
+    for (const auto* operand : operands) values.push_back(&(*operand)[static_cast<size_t>(i)]);
     point.iteration = i % loop;
-    if (!accumulates || point.iteration == 0) results.emplace_back(shape);
+    if (!op.traits.accumulates || point.iteration == 0) results.emplace_back(shape);
     op.run(EvalArgs<FieldArithmetic>{arithmetic_, options_.scope, point, attributes, values, results.back(), &state});
   }
   if (!exponent) {
@@ -108,6 +102,25 @@ std::vector<FieldTensor> ClassGraph::evaluate(const OpDef& op, const Attributes&
     }
   }
   return results;
+}
+
+std::vector<FieldTensor> ClassGraph::everywhere(int i) {
+  std::unordered_map<int, std::vector<FieldTensor>> known;
+  return everywhere(i, known);
+}
+
+const std::vector<FieldTensor>& ClassGraph::everywhere(int i,
+                                                       std::unordered_map<int, std::vector<FieldTensor>>& known) {
+  const ValueClass& value = at(i);
+  if (!options_.one_block || value.derivations.empty()) return value.values;
+  if (const auto it = known.find(i); it != known.end()) return it->second;
+  // The first derivation is the one that made the class, from older classes.
+  const Derivation& derivation = value.derivations.front();
+  std::vector<const std::vector<FieldTensor>*> operands;
+  for (int operand : derivation.operands) operands.push_back(&everywhere(operand, known));
+  auto values = evaluate(op_def(derivation.kind), derivation.attributes, at(derivation.operands[0]).stage, operands,
+                         value.shape, value.expression, element_count(options_.scope.grid));
+  return known.emplace(i, std::move(values)).first->second;
 }
 
 bool ClassGraph::fits_axes(const ValueClass& value, const AxisTracker& tracker) const {
@@ -177,7 +190,10 @@ int ClassGraph::apply(OpKind kind, const Attributes& attributes, const std::vect
   }
   value.stage = op.traits.accumulates ? LoopStage::After : at(operands[0]).stage;
   value.min_ops = min_ops;
-  value.values = evaluate(op, attributes, operands, value.shape, value.expression);
+  std::vector<const std::vector<FieldTensor>*> values;
+  for (int operand : operands) values.push_back(&at(operand).values);
+  const int64_t blocks = options_.one_block ? 1 : element_count(options_.scope.grid);
+  value.values = evaluate(op, attributes, at(operands[0]).stage, values, value.shape, value.expression, blocks);
   const auto [it, fresh] = by_key_.emplace(key(value), static_cast<int>(classes_.size()));
   if (fresh) {
     if (classes_.size() >= kMaxClasses) {

@@ -41,7 +41,8 @@ struct ValueClass {
   LoopStage stage = LoopStage::Body;
   int kernel_tensor = -1;  ///< block level: in_iter of that input; kernel level: that input of the program
   int min_ops = 0;         ///< no derivation has fewer operators
-  /// The value at every point: kernel level one; block level one a block and, inside the loop, an iteration.
+  /// The value at the points that tell values apart: kernel level one; block level one a block and, inside the loop, an
+  /// iteration, of the first block alone where `one_block` is set. Block inputs have all blocks.
   std::vector<FieldTensor> values;
   std::vector<Derivation> derivations;
 };
@@ -58,6 +59,9 @@ struct ClassGraphOptions {
   Level level = Level::Kernel;
   OpScope scope;
   OpScope extents;  ///< the scope in which abstract expressions are formed; as `scope` where extents are sizes
+  /// Values are told apart by the first block: what the blocks do is the same function of their tiles, which are random
+  /// in each. Not where inputs are cut inconsistently, so that tiles may coincide in one block alone.
+  bool one_block = false;
   int max_ops = 11;
   int64_t max_elements = std::numeric_limits<int64_t>::max();  ///< larger values are not made
   bool prune_expression = true;
@@ -98,6 +102,8 @@ class ClassGraph {
   const ValueClass& at(int i) const { return classes_[static_cast<size_t>(i)]; }
   /// The class with that value at kernel level; −1 where there is none.
   int find(ExprId expression, const FieldTensor& value) const;
+  /// The class's value at every point of every block.
+  std::vector<FieldTensor> everywhere(int i);
   bool overflowed() const { return overflowed_; }
 
   static constexpr size_t kMaxClasses = 1500;
@@ -113,10 +119,12 @@ class ClassGraph {
   void apply_unary(int c);
   void apply_binary(int a, int b);
   void apply_fused_products(int sum);
-  std::vector<FieldTensor> evaluate(const OpDef& op, const Attributes& attributes, const std::vector<int>& operands,
-                                    const Shape& shape, ExprId expression);
+  /// `operands` at so many blocks.
+  std::vector<FieldTensor> evaluate(const OpDef& op, const Attributes& attributes, LoopStage stage,
+                                    const std::vector<const std::vector<FieldTensor>*>& operands, const Shape& shape,
+                                    ExprId expression, int64_t blocks);
+  const std::vector<FieldTensor>& everywhere(int i, std::unordered_map<int, std::vector<FieldTensor>>& known);
   uint64_t key(const ValueClass& value) const;
-  int64_t points(LoopStage stage) const;
 
   FieldArithmetic arithmetic_;
   NormalForms& forms_;

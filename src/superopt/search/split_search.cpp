@@ -35,7 +35,7 @@ struct Partial {
 
 class SplitSearch {
  public:
-  SplitSearch(const Unit& unit, SearchContext& context, const ClassGraph& graph, const std::vector<std::string>& names,
+  SplitSearch(const Unit& unit, SearchContext& context, ClassGraph& graph, const std::vector<std::string>& names,
               int target, std::vector<KernelChoice>& choices)
       : unit_(unit),
         context_(context),
@@ -96,6 +96,7 @@ class SplitSearch {
   /// The partial results of all blocks as one kernel-level value.
   std::optional<ValueClass> stored(const Partial& partial) const {
     const ValueClass& tile = graph_.at(partial.block_class);
+    const std::vector<FieldTensor> tiles = graph_.everywhere(partial.block_class);
     const OpScope scope{Level::Block, std::vector<int64_t>(unit_.space->grid_axes.size(), kModelCut), 1};
     const OpScope extents = extent_scope(*unit_.space, *context_.model, scope);
     const OpDef& saver = op_def(OpKind::OutSaver);
@@ -121,7 +122,7 @@ class SplitSearch {
     for (point.block[2] = 0; point.block[2] < grid[2]; ++point.block[2]) {
       for (point.block[1] = 0; point.block[1] < grid[1]; ++point.block[1]) {
         for (point.block[0] = 0; point.block[0] < grid[0]; ++point.block[0]) {
-          const std::vector<const FieldTensor*> operand{&tile.values[i++]};
+          const std::vector<const FieldTensor*> operand{&tiles[i++]};
           saver.run(EvalArgs<FieldArithmetic>{arithmetic, scope, point, attributes, operand, saved});
         }
       }
@@ -182,7 +183,7 @@ class SplitSearch {
     for (int c = 0; c < static_cast<int>(combining->classes().size()); ++c) {
       const ValueClass& tile = combining->at(c);
       if (tile.stage != LoopStage::After || tile.derivations.empty()) continue;
-      for (const auto& omap : output_maps(space, tile, whole_, context_.options.rules.axes,
+      for (const auto& omap : output_maps(space, *combining, c, whole_, context_.options.rules.axes,
                                           context_.model->arithmetic(), context_.counters)) {
         derive(*combining, {c}, context_.options.max_block_ops, kCombiningGraphs, context_.stop.get_token(),
                [&](const Derived& derived) { pair_up(space, *combining, derived, {c, omap, {}}); });
@@ -257,7 +258,7 @@ class SplitSearch {
 
   const Unit& unit_;
   SearchContext& context_;
-  const ClassGraph& graph_;
+  ClassGraph& graph_;
   const std::vector<std::string>& names_;
   int target_;
   const ValueClass& whole_;
@@ -270,7 +271,7 @@ class SplitSearch {
 
 }  // namespace
 
-void search_split(const Unit& unit, SearchContext& context, const ClassGraph& graph,
+void search_split(const Unit& unit, SearchContext& context, ClassGraph& graph,
                   const std::vector<std::string>& names, int target, std::vector<KernelChoice>& choices) {
   SplitSearch(unit, context, graph, names, target, choices).run();
 }

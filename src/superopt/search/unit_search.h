@@ -24,7 +24,7 @@ struct Unit {
 UnitResult search_unit(const Unit& unit, SearchContext& context);
 
 /// The split half of search_unit: pairs of kernels (split_search.cpp).
-void search_split(const Unit& unit, SearchContext& context, const ClassGraph& graph,
+void search_split(const Unit& unit, SearchContext& context, ClassGraph& graph,
                   const std::vector<std::string>& names, int target, std::vector<KernelChoice>& choices);
 
 /// Whether a unit of this space can make a value with these axes; `split` as in Unit.
