@@ -209,7 +209,7 @@ void add_optimize(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--seed", search.seed, "of all random tests")->check(unsigned_number())->capture_default_str();
   command->add_option("--dump-after", options->dump_after, "print the best graph after a stage, with its time")
-      ->check(CLI::IsMember({"search", "thread-graphs", "verify", "codegen", "compile", "all"}));
+      ->check(CLI::IsMember({"search", "thread-graphs", "verify", "compose", "codegen", "compile", "all"}));
   command->add_flag("--json", options->json, "print report.json and nothing else");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

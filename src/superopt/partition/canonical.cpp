@@ -52,7 +52,7 @@ class Colours {
 class Canonicalizer {
  public:
   explicit Canonicalizer(const Graph& program)
-      : program_(program), colours_(program), builder_(Level::Kernel, "part"), ids_(program.tensors().size(), -1) {}
+      : program_(program), colours_(program), visited_(program.tensors().size(), false) {}
 
   CanonicalProgram run() {
     std::vector<size_t> outputs(program_.outputs().size());
@@ -62,44 +62,65 @@ class Canonicalizer {
     for (size_t o : outputs) visit(program_.outputs()[o]);
     // An input that nothing reads is an input all the same.
     for (TensorId id : program_.inputs()) visit(id);
-    for (size_t o : outputs) {
-      [[maybe_unused]] const auto added = builder_.output(ids_[static_cast<size_t>(program_.outputs()[o])]);
-      assert(added);
-    }
-    return {builder_.finish().value(), std::move(names_), std::move(outputs)};
+    return build(std::move(outputs));
   }
 
  private:
-  /// Depth first, so that an operator follows its operands. Statements were legal before: nothing can fail.
+  /// Depth first, so that an operator follows its operands.
   void visit(TensorId id) {
-    TensorId& made = ids_[static_cast<size_t>(id)];
-    if (made >= 0) return;
-    const TensorInfo& tensor = program_.tensor(id);
-    if (tensor.producer < 0) {
-      const std::string name = fmt::format("x{}", inputs_++);
-      names_[name] = tensor.name;
-      made = builder_.input(name, tensor.type).value();
+    if (visited_[static_cast<size_t>(id)]) return;
+    visited_[static_cast<size_t>(id)] = true;
+    if (program_.tensor(id).producer < 0) {
+      inputs_.push_back(id);
       return;
     }
-    const Operation& op = program_.operations()[static_cast<size_t>(tensor.producer)];
-    std::vector<TensorId> operands = op.operands;
-    if (op_def(op.kind).traits.commutative) {
+    for (TensorId operand : operands_of(id)) visit(operand);
+    results_.push_back(id);
+  }
+
+  const Operation& producer(TensorId id) const {
+    return program_.operations()[static_cast<size_t>(program_.tensor(id).producer)];
+  }
+
+  std::vector<TensorId> operands_of(TensorId id) const {
+    std::vector<TensorId> operands = producer(id).operands;
+    if (op_def(producer(id).kind).traits.commutative) {
       std::stable_sort(operands.begin(), operands.end(), [&](TensorId a, TensorId b) { return colours_.before(a, b); });
     }
-    for (TensorId operand : operands) visit(operand);
-    for (TensorId& operand : operands) operand = ids_[static_cast<size_t>(operand)];
-    const std::string name = fmt::format("y{}", results_++);
-    names_[name] = tensor.name;
-    made = builder_.add(op.kind, std::move(operands), op.attributes, name).value();
+    return operands;
+  }
+
+  /// Statements were legal before: nothing can fail.
+  CanonicalProgram build(std::vector<size_t> outputs) const {
+    CanonicalProgram form;
+    GraphBuilder builder(Level::Kernel, "part");
+    std::vector<TensorId> ids(program_.tensors().size(), -1);
+    for (TensorId id : inputs_) {
+      const std::string name = fmt::format("x{}", form.original.size());
+      form.original[name] = program_.tensor(id).name;
+      ids[static_cast<size_t>(id)] = builder.input(name, program_.type(id)).value();
+    }
+    for (TensorId id : results_) {
+      const std::string name = fmt::format("y{}", form.original.size() - inputs_.size());
+      form.original[name] = program_.tensor(id).name;
+      std::vector<TensorId> operands = operands_of(id);
+      for (TensorId& operand : operands) operand = ids[static_cast<size_t>(operand)];
+      const Operation& op = producer(id);
+      ids[static_cast<size_t>(id)] = builder.add(op.kind, std::move(operands), op.attributes, name).value();
+    }
+    for (size_t o : outputs) {
+      [[maybe_unused]] const auto added = builder.output(ids[static_cast<size_t>(program_.outputs()[o])]);
+      assert(added);
+    }
+    form.graph = builder.finish().value();
+    form.output_order = std::move(outputs);
+    return form;
   }
 
   const Graph& program_;
   Colours colours_;
-  GraphBuilder builder_;
-  std::vector<TensorId> ids_;
-  Names names_;
-  int inputs_ = 0;
-  int results_ = 0;
+  std::vector<bool> visited_;
+  std::vector<TensorId> inputs_, results_;  ///< in canonical order
 };
 
 /// "x0_tile" becomes "X_tile" where x0 is X.
@@ -115,7 +136,12 @@ std::string renamed(const std::string& name, const Names& names) {
 
 CanonicalProgram canonicalize(const Graph& program) { return Canonicalizer(program).run(); }
 
-GraphPtr rename(const Graph& graph, const Names& names, const std::string& graph_name) {
+GraphPtr restore(const Graph& graph, const CanonicalProgram& form, const std::string& graph_name) {
+  return rename(graph, form.original, graph_name, form.output_order);
+}
+
+GraphPtr rename(const Graph& graph, const Names& names, const std::string& graph_name,
+                const std::vector<size_t>& output_order) {
   GraphBuilder builder(graph.level(), graph_name, graph.launch());
   const auto free = [&](TensorId id) {
     std::string name = renamed(graph.tensor(id).name, names);
@@ -139,7 +165,9 @@ GraphPtr rename(const Graph& graph, const Names& names, const std::string& graph
     for (size_t i = 0; i < made.size(); ++i) ids[static_cast<size_t>(op.results[i])] = made[i];
   }
   if (graph.level() == Level::Kernel) {
-    for (TensorId id : graph.outputs()) {
+    std::vector<TensorId> outputs = graph.outputs();
+    for (size_t o = 0; o < output_order.size(); ++o) outputs[output_order[o]] = graph.outputs()[o];
+    for (TensorId id : outputs) {
       [[maybe_unused]] const auto added = builder.output(ids[static_cast<size_t>(id)]);
       assert(added);
     }

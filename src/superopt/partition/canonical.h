@@ -23,6 +23,10 @@ struct CanonicalProgram {
 CanonicalProgram canonicalize(const Graph& program);
 
 /// The graph with its tensors, those of its bodies and names derived from them ("x0_tile") renamed.
-GraphPtr rename(const Graph& graph, const Names& names, const std::string& graph_name);
+GraphPtr rename(const Graph& graph, const Names& names, const std::string& graph_name,
+                const std::vector<size_t>& output_order = {});
+
+/// A kernel graph that computes `form.graph`, as one that computes the program: its names and its order of outputs.
+GraphPtr restore(const Graph& graph, const CanonicalProgram& form, const std::string& graph_name);
 
 }  // namespace strata

@@ -82,6 +82,16 @@ TEST(Canonical, RenamingBackGivesTheProgram) {
   EXPECT_EQ(canonical(back), print(*form.graph));
 }
 
+TEST(Canonical, OutputsComeBackInTheirOrder) {
+  for (const char* order : {"B, C, D", "D, C, B", "C, D, B"}) {
+    const GraphPtr program = parse(
+        fmt::format("graph g {{\n input A: f16[4]\n B = exp(A)\n C = sqr(A)\n D = sqrt(A)\n output {}\n}}", order));
+    const CanonicalProgram form = canonicalize(*program);
+    EXPECT_EQ(print(*restore(*form.graph, form, "g")).find(fmt::format("output {}\n", order)) != std::string::npos,
+              true);
+  }
+}
+
 TEST(Canonical, BodiesAreRenamedWithTheirProgram) {
   const GraphPtr graph = parse(
       "graph part {\n input x0: f16[4, 8]\n y1 = block(x0, grid=[2]) {\n  x0_tile = in_iter(x0, imap=[0])\n"
