@@ -14,12 +14,10 @@ namespace {
 
 constexpr int64_t kThreadsPerBlock = 128;
 
-/// "X[2, 8], W[8, 4]".
+/// "[2, 8], [8, 4]".
 std::string input_shapes(const Graph& graph) {
   std::string text;
-  for (TensorId id : graph.inputs()) {
-    text += (text.empty() ? "" : ", ") + graph.tensor(id).name + to_string(graph.type(id).shape);
-  }
+  for (TensorId id : graph.inputs()) text += (text.empty() ? "" : ", ") + to_string(graph.type(id).shape);
   return text;
 }
 
@@ -54,7 +52,7 @@ class Prover {
     if (!verified) return tl::unexpected(verified.error().message);
     if (verified->verdict != Verdict::Equivalent) return tl::unexpected(verified->reason);
     if (!full_) {
-      verified->argument = fmt::format("proved at shrunk shapes {}, where they stand for the full ones (A4): {}",
+      verified->argument = fmt::format("proved at shrunk shapes {}, assumed to stand for the full ones (A4); {}",
                                        input_shapes(*reference), verified->argument);
     }
     auto errors = full_ ? floats_.check(*graph) : float_errors(*reference, *candidate, options_.search.seed);
@@ -130,6 +128,11 @@ Result<OptimizedPart> optimize_part(const GraphPtr& program, const Superoptimize
   STRATA_TRY(SearchResult found, search(program, options.search, options.progress));
   result.statistics = found.statistics;
   result.stop_reason = found.stop_reason;
+  if (result.stop_reason == StopReason::Interrupted && !options.search.stop.stop_requested()) {
+    // The search ended by itself just as its time did.
+    const bool all = found.statistics.spaces_searched == found.statistics.spaces_total;
+    result.stop_reason = all ? StopReason::Exhausted : StopReason::TimeLimit;
+  }
   result.left_out = found.left_out;
   done("search", found.graphs.empty() ? *program : *found.graphs.front());
 

@@ -1,7 +1,6 @@
 #include "superopt/superoptimize.h"
 
 #include <chrono>
-#include <cmath>
 #include <numeric>
 
 #include "interpret/interpret.h"
@@ -16,6 +15,11 @@ namespace strata {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// Of the time limit of a program of several parts; the rest is for proofs.
+constexpr double kSearchShare = 0.85;
+/// Seconds that a part is searched even where others have used up the time. Small parts need no more.
+constexpr double kLeastSearch = 0.2;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -41,7 +45,7 @@ class PartsOptimizer {
     double left = 0;
     for (int p : distinct_) left += weight(p);
     for (size_t i = 0; i < distinct_.size(); ++i) {
-      STRATA_CHECK(optimize(distinct_[i], i, weight(distinct_[i]) / left));
+      STRATA_CHECK(optimize(distinct_[i], i, left));
       left -= weight(distinct_[i]);
     }
     for (size_t p = 0; p < result_.parts.size(); ++p) finish(p);
@@ -52,8 +56,7 @@ class PartsOptimizer {
   const Part& part(int p) const { return result_.partition.parts[static_cast<size_t>(p)]; }
   PartOutcome& outcome(int p) const { return result_.parts[static_cast<size_t>(p)]; }
 
-  /// Searches grow much faster than the parts.
-  double weight(int p) const { return std::pow(static_cast<double>(part(p).operations.size()), 3); }
+  double weight(int p) const { return static_cast<double>(part(p).operations.size()); }
 
   void collect() {
     std::map<std::string, int> first;
@@ -69,14 +72,17 @@ class PartsOptimizer {
     }
   }
 
-  Result<void> optimize(int p, size_t number, double share) {
+  /// The `number`-th search; `left` is the weight of it and those that follow.
+  Result<void> optimize(int p, size_t number, double left) {
     const CanonicalProgram& form = forms_[static_cast<size_t>(p)];
     SuperoptimizeOptions options = options_;
     options.largest_full_proof = options_.largest_full_proof / static_cast<double>(distinct_.size());
     if (number > 0 && !options.search.checkpoint.empty()) options.search.checkpoint += fmt::format(".{}", number);
     if (options_.search.time_limit > 0) {
-      // Nothing left is a search that is stopped at once; 0 would be one without end.
-      options.search.time_limit = std::max(1e-3, share * (options_.search.time_limit - seconds_since(start_)));
+      // Proofs of the parts before have taken time too; those of the last ones need some.
+      const double all = options_.search.time_limit * (distinct_.size() > 1 ? kSearchShare : 1);
+      const double share = weight(distinct_[number]) / left;
+      options.search.time_limit = std::max(kLeastSearch, share * (all - seconds_since(start_)));
     }
     if (options_.stage_done) {
       options.stage_done = [&](std::string_view stage, double seconds, const Graph& graph) {

@@ -89,6 +89,26 @@ Result<const Target*> choose_target(const std::string& name) {
   return fallback;
 }
 
+/// The parts of a program of several, and where it was cut.
+void print_parts(const Superoptimized& result) {
+  if (result.parts.size() < 2) return;
+  fmt::print("\n{:<4} {:<28} {:>9} {:>16} {:>16}  {}\n", "part", "makes", "operators", "kernels", "estimated µs",
+             "result");
+  for (size_t p = 0; p < result.parts.size(); ++p) {
+    const PartOutcome& outcome = result.parts[p];
+    const Part& part = result.partition.parts[p];
+    fmt::print("{:<4} {:<28} {:>9} {:>16} {:>16}  {}\n", p, part_name(*part.graph), part.operations.size(),
+               fmt::format("{} → {}", outcome.program_cost.kernels, outcome.best_cost.kernels),
+               fmt::format("{:.2f} → {:.2f}", outcome.program_cost.seconds * 1e6, outcome.best_cost.seconds * 1e6),
+               describe_part(result, p));
+  }
+  for (const Cut& cut : result.partition.cuts) {
+    fmt::print("cut at {} between parts {} and {}: {}\n", result.program->tensor(cut.tensor).name, cut.from, cut.to,
+               cut.reason);
+  }
+  fmt::print("\n");
+}
+
 void print_comparison(const Superoptimized& result) {
   const Candidate& best = result.candidates.front();
   const auto row = [](std::string_view name, const CostEstimate& cost) {
@@ -99,6 +119,7 @@ void print_comparison(const Superoptimized& result) {
   row("best µGraph", best.cost);
   fmt::print("proof: {} random tests, error bound {:.3g} ({})\n", best.verification.tests,
              best.verification.error_bound, best.verification.argument);
+  if (!result.whole_check.empty()) fmt::print("whole program: {}\n", result.whole_check);
   const SearchStatistics& s = result.statistics;
   fmt::print(
       "search: {} after {:.2f} s on {} threads, {} of {} spaces, {} operators tried, {} graphs equal on a random "
@@ -170,6 +191,7 @@ Result<int> run(Options& options) {
   if (options.json) {
     fmt::print("{}", report);
   } else {
+    print_parts(result);
     print_comparison(result);
     fmt::print("written: {}/best.strata, best.cu, best.launch.json, report.json, report.html{}{}\n", options.folder,
                cubins.empty() ? "" : ", ", fmt::join(cubins, ", "));

@@ -53,6 +53,14 @@ class Groups {
     }
   }
 
+  /// Moves operators over a cut where less crosses then: H and sqr(H) go to the reader of both as H alone.
+  void pull_all() {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t i = group_.size(); i-- > 0;) changed |= pull(static_cast<int>(i));
+    }
+  }
+
   /// Why the groups at an edge's ends are not one; nothing where they could be.
   std::optional<std::string> why_cut(const Edge& edge) const {
     for (int end : {edge.from, edge.to}) {
@@ -98,6 +106,57 @@ class Groups {
   }
 
  private:
+  bool reads(int reader, TensorId id) const {
+    return std::any_of(edges_.begin(), edges_.end(),
+                       [&](const Edge& e) { return e.tensor == id && group(e.to) == reader; });
+  }
+
+  /// Whether a value is an input, an output, or read by a group that does not make it.
+  bool in_memory(TensorId id) const {
+    const int producer = program_.tensor(id).producer;
+    const auto& outputs = program_.outputs();
+    if (producer < 0 || std::find(outputs.begin(), outputs.end(), id) != outputs.end()) return true;
+    return std::any_of(edges_.begin(), edges_.end(),
+                       [&](const Edge& e) { return e.tensor == id && group(e.to) != group(producer); });
+  }
+
+  /// The order of groups stays without cycles: what the operator reads came before its readers already.
+  bool pull(int operation) {
+    const Operation& op = program_.operations()[static_cast<size_t>(operation)];
+    const TensorId result = op.results[0];
+    const auto& outputs = program_.outputs();
+    if (!predefined(operation).empty() || std::find(outputs.begin(), outputs.end(), result) != outputs.end()) {
+      return false;
+    }
+    std::set<int> readers;
+    for (const Edge& e : edges_) {
+      if (e.tensor == result) readers.insert(group(e.to));
+    }
+    if (readers.size() != 1 || *readers.begin() == group(operation)) return false;
+    const int to = *readers.begin();
+    if (!predefined(members(to)[0]).empty()) return false;
+    // What crosses is written and read; what lies in memory anyway is read.
+    int64_t more = 0;
+    for (TensorId id : std::set<TensorId>(op.operands.begin(), op.operands.end())) {
+      const int producer = program_.tensor(id).producer;
+      if (reads(to, id) || (producer >= 0 && group(producer) == to)) continue;
+      more += program_.type(id).bytes() * (in_memory(id) ? 1 : 2);
+    }
+    if (more >= 2 * program_.type(result).bytes()) return false;
+    std::vector<int> grown = members(to);
+    grown.insert(std::lower_bound(grown.begin(), grown.end(), operation), operation);
+    if (not_one_part(grown)) return false;
+    const int from = group(operation);
+    group_[static_cast<size_t>(operation)] = to;
+    // Groups go by their first operators.
+    for (int g : {from, to}) {
+      const std::vector<int> now = members(g);
+      if (now.empty()) continue;
+      for (int i : now) group_[static_cast<size_t>(i)] = now.front();
+    }
+    return true;
+  }
+
   /// The last value on a path between two groups through a third; merging them would close a cycle.
   std::optional<std::string> way_around(int from, int to) const {
     std::set<int> reached;
@@ -154,6 +213,8 @@ Result<Partition> partition(const GraphPtr& program, const PartitionLimits& limi
     }
   }
   Groups groups(*program, limits);
+  groups.merge_all();
+  groups.pull_all();
   groups.merge_all();
   Partition result;
   std::map<int, int> part_of_group;
