@@ -34,6 +34,7 @@ Json part_json(const Superoptimized& result, size_t p) {
   json["best"] = cost_json(outcome.best_cost);
   json["stop_reason"] = std::string(name_of(outcome.optimized.stop_reason));
   json["seconds"] = outcome.optimized.statistics.seconds;
+  json["cached_at"] = outcome.optimized.cached_at;
   return json;
 }
 
@@ -52,6 +53,7 @@ std::string describe_part(const Superoptimized& result, size_t p) {
   if (!part.searchable()) return "as given: " + part.predefined;
   std::string text = outcome.equal_to >= 0 ? fmt::format("equal to part {}; ", outcome.equal_to) : "";
   text += fmt::format("{} after {:.1f} s", name_of(optimized.stop_reason), optimized.statistics.seconds);
+  if (!optimized.cached_at.empty()) text += fmt::format(" (from the cache; run of {})", optimized.cached_at);
   const Candidate& best = optimized.candidates.front();
   text += best.graph == part.graph ? "; nothing better was proved" : "; " + best.verification.argument;
   if (optimized.unproved > 0) text += fmt::format("; {} not proved: {}", optimized.unproved, optimized.unproved_reason);

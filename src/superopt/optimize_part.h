@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "runtime/result_cache.h"
 #include "superopt/optimize/cost.h"
 #include "superopt/search/search.h"
 #include "superopt/verify/verify.h"
@@ -17,6 +18,8 @@ struct SuperoptimizeOptions {
   /// Programs whose execution takes more multiply-adds and elements are proved at shrunk shapes: at full shape that
   /// takes seconds a graph. The parts of one program share it.
   double largest_full_proof = 3e8;
+  /// Where results are kept and looked up; none where null. Not owned.
+  ResultCache* cache = nullptr;
   /// Called when a stage begins and ends: --dump-after and timing hang on it. `graph` is the best so far.
   std::function<void(std::string_view stage, double seconds, const Graph& graph)> stage_done;
   std::function<void(const SearchProgress&)> progress;
@@ -37,6 +40,7 @@ struct OptimizedPart {
   SearchStatistics statistics;
   StopReason stop_reason = StopReason::Exhausted;
   std::string left_out;
+  std::string cached_at;  ///< when it was computed, if it comes from the cache
 };
 
 /// Multiply-adds and elements of one execution: what a proof at full shape costs, several times over.

@@ -7,6 +7,7 @@
 #include "ir/text.h"
 #include "ir/validate.h"
 #include "runtime/compile.h"
+#include "superopt/part_record.h"
 #include "superopt/partition/canonical.h"
 #include "superopt/verify/floats.h"
 #include "superopt/verify/shrink.h"
@@ -42,8 +43,8 @@ class PartsOptimizer {
     collect();
     // Short searches first: what they leave of their share of the time goes to the long ones.
     std::stable_sort(distinct_.begin(), distinct_.end(), [&](int a, int b) { return weight(a) < weight(b); });
-    double left = 0;
-    for (int p : distinct_) left += weight(p);
+    for (int p : distinct_) all_weight_ += weight(p);
+    double left = all_weight_;
     for (size_t i = 0; i < distinct_.size(); ++i) {
       STRATA_CHECK(optimize(distinct_[i], i, left));
       left -= weight(distinct_[i]);
@@ -78,11 +79,20 @@ class PartsOptimizer {
     SuperoptimizeOptions options = options_;
     options.largest_full_proof = options_.largest_full_proof / static_cast<double>(distinct_.size());
     if (number > 0 && !options.search.checkpoint.empty()) options.search.checkpoint += fmt::format(".{}", number);
+    // Of the limit, a part has a share of its own, equal in every run, and what those before it have left.
+    double own_share = kExhaustive;
     if (options_.search.time_limit > 0) {
       // Proofs of the parts before have taken time too; those of the last ones need some.
       const double all = options_.search.time_limit * (distinct_.size() > 1 ? kSearchShare : 1);
-      const double share = weight(distinct_[number]) / left;
-      options.search.time_limit = std::max(kLeastSearch, share * (all - seconds_since(start_)));
+      own_share = all * weight(p) / all_weight_;
+      options.search.time_limit = std::max(kLeastSearch, (all - seconds_since(start_)) * weight(p) / left);
+    }
+    const std::string key = part_key(*form.graph, options);
+    if (options.cache != nullptr) {
+      if (auto known = find_part(*options.cache, key, own_share, form.graph, *options.search.target)) {
+        found_[p] = std::move(*known);
+        return {};
+      }
     }
     if (options_.stage_done) {
       options.stage_done = [&](std::string_view stage, double seconds, const Graph& graph) {
@@ -90,6 +100,10 @@ class PartsOptimizer {
       };
     }
     STRATA_TRY(found_[p], optimize_part(form.graph, options));
+    if (options.cache != nullptr) {
+      const double effort = std::max(own_share, options.search.time_limit);
+      store_part(*options.cache, key, effort, found_[p], form.graph);
+    }
     return {};
   }
 
@@ -110,6 +124,7 @@ class PartsOptimizer {
   const SuperoptimizeOptions& options_;
   Superoptimized& result_;
   Clock::time_point start_ = Clock::now();
+  double all_weight_ = 0;
   std::vector<CanonicalProgram> forms_;  ///< by part
   std::vector<int> distinct_;            ///< parts to search
   std::map<int, OptimizedPart> found_;   ///< by part of distinct_
@@ -213,7 +228,28 @@ std::string check_whole(const Superoptimized& result, const SuperoptimizeOptions
   return *differ ? "DIFFERENT at " + shapes : "agrees in float64 at " + shapes;
 }
 
+/// check_whole, from the cache where it was run on the same two programs.
+std::string checked_whole(const Superoptimized& result, const SuperoptimizeOptions& options) {
+  if (options.cache == nullptr || result.parts.size() <= 1) return check_whole(result, options);
+  const std::string key =
+      fmt::format("{}\nseed={} {}\n{}{}", build_identity(), options.search.seed, options.largest_full_proof,
+                  print(*result.program), print(*result.candidates.front().graph));
+  if (auto known = options.cache->find("whole", key)) return known->value;
+  std::string shown = check_whole(result, options);
+  if (shown.starts_with("agrees")) options.cache->store("whole", key, shown);
+  return shown;
+}
+
 }  // namespace
+
+Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache) {
+  if (cache == nullptr) return compile_cubin(source, target);
+  const std::string key = fmt::format("{}\n{}", target.name, source);
+  if (auto known = cache->find("cubin", key)) return std::vector<char>(known->value.begin(), known->value.end());
+  auto cubin = compile_cubin(source, target);
+  if (cubin) cache->store("cubin", key, {cubin->data(), cubin->size()});
+  return cubin;
+}
 
 Result<Superoptimized> superoptimize(const GraphPtr& program, const SuperoptimizeOptions& options) {
   const Target& target = *options.search.target;
@@ -235,7 +271,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   sum_up(result, options.search.threads);
   STRATA_CHECK(put_together(options, result));
   last = Clock::now();
-  result.whole_check = check_whole(result, options);
+  result.whole_check = checked_whole(result, options);
   if (result.whole_check.starts_with("DIFFERENT")) {
     // A mistake of ours: what is known to be right is the program.
     result.candidates = {as_candidate(program, target)};
@@ -246,7 +282,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   // Generate code and compile it; a missing compiler leaves the source.
   STRATA_TRY(result.code, generate_cuda(best, target));
   done("codegen", best);
-  if (auto cubin = compile_cubin(result.code.source, target)) {
+  if (auto cubin = cubin_of(result.code.source, target, options.cache)) {
     result.cubin = std::move(*cubin);
   } else {
     result.compile_error = cubin.error();

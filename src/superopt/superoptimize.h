@@ -40,6 +40,9 @@ struct Superoptimized {
   std::optional<Error> compile_error;
 };
 
+/// A cubin from the cache, or compiled and kept there.
+Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache);
+
 /// The time limit is for all searches together.
 Result<Superoptimized> superoptimize(const GraphPtr& program, const SuperoptimizeOptions& options);
 

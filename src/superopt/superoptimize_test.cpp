@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include "interpret/interpret.h"
+#include <filesystem>
+
 #include "ir/text.h"
+#include "superopt/part_record.h"
+#include "superopt/partition/canonical.h"
 #include "superopt/verify/floats.h"
 
 namespace strata {
@@ -121,6 +125,135 @@ TEST(Superoptimize, SoftmaxWithItsMaximum) {
   options.search.time_limit = 3;
   const Superoptimized result = run(program, options);
   EXPECT_LT(result.candidates.front().cost.kernels, 5) << result.unproved_reason;
+}
+
+/// One small part, with a cache of its own.
+class WithCache : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        std::filesystem::temp_directory_path() /
+        fmt::format("strata_superopt_{}_{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(folder_);
+    options_ = quick();
+    options_.candidates = 1;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  /// The program, with the cache opened anew; sets `searched`.
+  Superoptimized optimize(const std::string& program) {
+    ResultCache cache(folder_.string(), [](const std::string& text) { ADD_FAILURE() << text; });
+    SuperoptimizeOptions options = options_;
+    options.cache = &cache;
+    searched_ = false;
+    options.stage_done = [&](std::string_view stage, double, const Graph&) { searched_ |= stage == "search"; };
+    return run(parse(program), options);
+  }
+
+  static constexpr const char* kProgram =
+      "graph g {\n input A: f16[64, 64]\n input B: f16[64, 64]\n C = sqr(A)\n D = matmul(C, B)\n E = add(D, A)\n"
+      " output E\n}";
+  std::filesystem::path folder_;
+  SuperoptimizeOptions options_;
+  bool searched_ = false;
+};
+
+TEST_F(WithCache, TheSecondRunTakesItsResultFromThere) {
+  const Superoptimized first = optimize(kProgram);
+  EXPECT_TRUE(searched_);
+  EXPECT_EQ(first.parts[0].optimized.cached_at, "");
+  const Superoptimized second = optimize(kProgram);
+  EXPECT_FALSE(searched_);
+  EXPECT_NE(second.parts[0].optimized.cached_at, "");
+  ASSERT_EQ(second.candidates.size(), first.candidates.size());
+  for (size_t i = 0; i < first.candidates.size(); ++i) {
+    const Candidate& a = first.candidates[i];
+    const Candidate& b = second.candidates[i];
+    EXPECT_EQ(print(*a.graph), print(*b.graph));
+    EXPECT_EQ(a.cost.seconds, b.cost.seconds);
+    EXPECT_EQ(a.verification.tests, b.verification.tests);
+    EXPECT_EQ(a.verification.error_bound, b.verification.error_bound);
+    EXPECT_EQ(a.verification.argument, b.verification.argument);
+    EXPECT_EQ(a.errors.candidate_f32, b.errors.candidate_f32);
+  }
+  EXPECT_EQ(second.statistics.generated, first.statistics.generated);
+  EXPECT_EQ(second.cubin, first.cubin);
+}
+
+TEST_F(WithCache, NamesAndOrdersDoNotMatter) {
+  const Superoptimized first = optimize(kProgram);
+  const Superoptimized other = optimize(
+      "graph other {\n input Right: f16[64, 64]\n input Left: f16[64, 64]\n S = sqr(Left)\n P = matmul(S, Right)\n"
+      " Out = add(Left, P)\n output Out\n}");
+  EXPECT_FALSE(searched_);
+  EXPECT_TRUE(other.candidates.front().graph->find_tensor("Right"));
+  EXPECT_EQ(other.candidates.front().cost.seconds, first.candidates.front().cost.seconds);
+}
+
+TEST_F(WithCache, OtherOptionsMiss) {
+  optimize(kProgram);
+  const SuperoptimizeOptions original = options_;
+  const std::vector<std::function<void()>> changes{[&] { options_.search.seed = 2; },
+                                                   [&] { options_.search.target = &targets().front(); },
+                                                   [&] { options_.search.max_block_ops = 5; },
+                                                   [&] { options_.search.max_kernel_ops = 3; },
+                                                   [&] { options_.candidates = 2; },
+                                                   [&] { options_.delta = 1e-6; },
+                                                   [&] { options_.search.rules.cost = false; },
+                                                   [&] { options_.largest_full_proof = 1; }};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    options_ = original;
+    changes[i]();
+    optimize(kProgram);
+    EXPECT_TRUE(searched_) << i;
+  }
+  options_ = original;
+  options_.search.threads = 1;  // the result does not depend on it
+  options_.search.time_limit = 500;
+  optimize(kProgram);
+  EXPECT_FALSE(searched_);
+}
+
+TEST_F(WithCache, ALongerLimitSearchesAgain) {
+  auto gqa = load_graph(STRATA_SOURCE_DIR "/programs/gqa.strata");
+  ASSERT_TRUE(gqa);
+  options_.largest_full_proof = 1e6;
+  options_.search.time_limit = 0.3;
+  const Superoptimized first = optimize(print(**gqa));
+  ASSERT_EQ(first.stop_reason, StopReason::TimeLimit);
+  optimize(print(**gqa));
+  EXPECT_FALSE(searched_);
+  options_.search.time_limit = 0.2;
+  optimize(print(**gqa));
+  EXPECT_FALSE(searched_);
+  options_.search.time_limit = 0.6;
+  optimize(print(**gqa));
+  EXPECT_TRUE(searched_);
+}
+
+TEST_F(WithCache, InterruptedSearchesAreNotKept) {
+  std::stop_source stop;
+  stop.request_stop();
+  options_.search.stop = stop.get_token();
+  EXPECT_EQ(optimize(kProgram).stop_reason, StopReason::Interrupted);
+  options_.search.stop = {};
+  optimize(kProgram);
+  EXPECT_TRUE(searched_);
+}
+
+TEST_F(WithCache, EntriesThatDoNotFitAreSearchedAgain) {
+  optimize(kProgram);
+  const GraphPtr canonical = canonicalize(*partition(parse(kProgram)).value().parts[0].graph).graph;
+  const std::string key = part_key(*canonical, options_);
+  for (const char* wrong : {"", "{}", "{\"candidates\": []}", "{\"candidates\": [{\"graph\": \"graph g {\"}]}"}) {
+    {
+      ResultCache cache(folder_.string(), {});
+      ASSERT_TRUE(cache.find("part", key));
+      cache.store("part", key, wrong, kExhaustive);
+    }
+    optimize(kProgram);
+    EXPECT_TRUE(searched_) << wrong;
+  }
 }
 
 }  // namespace

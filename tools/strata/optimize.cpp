@@ -18,9 +18,10 @@ namespace strata::cli {
 namespace {
 
 struct Options {
-  std::string program, folder, target = "auto", dump_after;
+  std::string program, folder, target = "auto", dump_after, cache;
   SuperoptimizeOptions work;
   bool json = false;
+  bool no_cache = false;
 };
 
 /// The first Ctrl-C requests a stop; a second one ends the process as usual. A thread waits for the signal, so that
@@ -125,6 +126,13 @@ void print_comparison(const Superoptimized& result) {
       "search: {} after {:.2f} s on {} threads, {} of {} spaces, {} operators tried, {} graphs equal on a random "
       "test\n",
       name_of(result.stop_reason), s.seconds, s.threads, s.spaces_searched, s.spaces_total, s.generated, s.verified);
+  const auto cached = std::count_if(result.parts.begin(), result.parts.end(),
+                                    [](const PartOutcome& part) { return !part.optimized.cached_at.empty(); });
+  if (cached > 0) {
+    const auto first = std::find_if(result.parts.begin(), result.parts.end(),
+                                    [](const PartOutcome& part) { return !part.optimized.cached_at.empty(); });
+    fmt::print("from the cache: {} of {} parts; run of {}\n", cached, result.parts.size(), first->optimized.cached_at);
+  }
   if (result.unproved > 0)
     fmt::print("not proved: {} graphs; the cheapest: {}\n", result.unproved, result.unproved_reason);
   if (!result.left_out.empty()) fmt::print("left out: {}\n", result.left_out);
@@ -139,7 +147,7 @@ Result<std::vector<char>> cubin_for(const Superoptimized& result, const Target& 
   const Graph& best = *result.candidates.front().graph;
   STRATA_CHECK(validate(best, target));
   STRATA_TRY(const GeneratedProgram code, generate_cuda(best, target));
-  return compile_cubin(code.source, target);
+  return cubin_of(code.source, target, options.work.cache);
 }
 
 /// A cubin for every known target that the best µGraph fits; what is missing is said, not hidden, and fails nothing.
@@ -172,6 +180,12 @@ Result<int> run(Options& options) {
   STRATA_CHECK(make_folder(options.folder));
 
   options.work.search.stop = source.get_token();
+  std::optional<ResultCache> cache;
+  if (options.cache.empty()) options.cache = default_cache_folder();
+  if (!options.no_cache && !options.cache.empty()) {
+    cache.emplace(options.cache, [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); });
+    options.work.cache = &*cache;
+  }
   ProgressLine line;
   options.work.progress = [&](const SearchProgress& progress) { line.show(progress); };
   options.work.stage_done = [&](std::string_view stage, double seconds, const Graph& graph) {
@@ -232,6 +246,8 @@ void add_optimize(CLI::App& app, Action& action) {
   command->add_option("--seed", search.seed, "of all random tests")->check(unsigned_number())->capture_default_str();
   command->add_option("--dump-after", options->dump_after, "print the best graph after a stage, with its time")
       ->check(CLI::IsMember({"search", "thread-graphs", "verify", "compose", "codegen", "compile", "all"}));
+  command->add_option("--cache", options->cache, "folder of the cache of results; default ~/.cache/strata");
+  command->add_flag("--no-cache", options->no_cache, "neither read nor write the cache of results");
   command->add_flag("--json", options->json, "print report.json and nothing else");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
