@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
+#include "interpret/interpret.h"
 #include "ir/text.h"
+#include "superopt/codegen/host_run.h"
 #include "superopt/part_record.h"
 #include "superopt/partition/canonical.h"
 #include "superopt/verify/floats.h"
@@ -125,6 +128,39 @@ TEST(Superoptimize, SoftmaxWithItsMaximum) {
   options.search.time_limit = 3;
   const Superoptimized result = run(program, options);
   EXPECT_LT(result.candidates.front().cost.kernels, 5) << result.unproved_reason;
+}
+
+/// The block at small sizes, in single precision, so that the interpreter and the host run all of it.
+GraphPtr small_llama() {
+  std::ifstream file(STRATA_SOURCE_DIR "/programs/llama_block.strata");
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::vector<std::pair<std::string, std::string>> sizes{
+      {"64", "1"}, {"14336", "96"}, {"1024", "16"}, {"4088", "56"}, {"128", "2"}, {"4096", "64"}, {"bf16", "f32"}};
+  for (const auto& [from, to] : sizes) {
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+      text.replace(at, from.size(), to);
+    }
+  }
+  return parse(text);
+}
+
+TEST(Superoptimize, LlamaBlockComputesTheSameAndItsCodeDoes) {
+  const GraphPtr program = small_llama();
+  SuperoptimizeOptions options = quick();
+  options.search.time_limit = 4;
+  options.candidates = 1;
+  const Superoptimized result = run(program, options);
+  const Candidate& best = result.candidates.front();
+  EXPECT_LT(best.cost.kernels, result.program_cost.kernels - 10);
+  EXPECT_EQ(result.whole_check, "agrees in float64 at full shapes");
+
+  const auto inputs = random_inputs(*program, 5);
+  Float64Arithmetic exact;
+  const auto expected = execute(*program, exact, inputs);
+  ASSERT_TRUE(expected);
+  const auto found = run_on_host(result.code, inputs, {"c++", {"-O1"}});
+  ASSERT_TRUE(found) << found.error().to_string();
+  EXPECT_LE(relative_error(*expected, *found), 1e-4);
 }
 
 /// One small part, with a cache of its own.

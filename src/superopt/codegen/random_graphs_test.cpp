@@ -49,13 +49,16 @@ Range elementwise_range(OpKind kind, const Range& x, const Range& y) {
       return x.high < 4 ? Range{1, std::exp(x.high)} : Range{0, HUGE_VAL};
     case OpKind::Scale:
       return {x.low * 0.75, x.high * 0.75};
+    case OpKind::AddConstant:
+      return {x.low + 0.125, x.high + 0.125};
     default:
       return {0, HUGE_VAL};
   }
 }
 
-constexpr std::array kElementwise{OpKind::Add,   OpKind::Mul,  OpKind::Div, OpKind::Max,  OpKind::Sqr,
-                                  OpKind::Rsqrt, OpKind::SiLU, OpKind::Exp, OpKind::Sqrt, OpKind::Scale};
+constexpr std::array kElementwise{OpKind::Add,  OpKind::Mul,   OpKind::Div,        OpKind::Max,
+                                  OpKind::Sqr,  OpKind::Rsqrt, OpKind::SiLU,       OpKind::Exp,
+                                  OpKind::Sqrt, OpKind::Scale, OpKind::AddConstant};
 constexpr std::array kOthers{OpKind::Matmul,  OpKind::Sum,       OpKind::ReduceMax, OpKind::Repeat,      OpKind::Matmul,
                              OpKind::Reshape, OpKind::Transpose, OpKind::Concat,    OpKind::ConcatMatmul};
 
@@ -101,6 +104,7 @@ class RandomGraph {
     const OpKind kind = draw_.of(kElementwise);
     Attributes attributes;
     if (kind == OpKind::Scale) attributes.set("factor", Rational{3, 4});
+    if (kind == OpKind::AddConstant) attributes.set("value", Rational{1, 8});
     std::vector<TensorId> operands;
     for (int n = 0; n < op_def(kind).traits.arity; ++n) operands.push_back(draw_.of(current_));
     keep(kind, operands, attributes, elementwise_range(kind, range(operands.front()), range(operands.back())));
