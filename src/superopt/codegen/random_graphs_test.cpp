@@ -310,6 +310,9 @@ std::pair<GraphPtr, std::vector<TensorId>> random_block(Draw& draw, const Graph&
 
 constexpr int kBlocks = 10;
 
+/// Chosen so that the four graphs together draw every operator; the last test holds it.
+constexpr uint64_t kFirstSeed = 2;
+
 /// A kernel graph of kBlocks random block graphs over the same inputs: one compilation for all.
 GraphPtr random_program(uint64_t seed, DType type) {
   Draw draw(seed);
@@ -349,7 +352,7 @@ class RandomGraphs : public testing::TestWithParam<Case> {};
 
 TEST_P(RandomGraphs, AgreeWithTheInterpreter) {
   const HostCompiler sanitized{"c++", {"-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}};
-  const GraphPtr graph = random_program(static_cast<uint64_t>(GetParam().type) + 1, GetParam().type);
+  const GraphPtr graph = random_program(kFirstSeed + static_cast<uint64_t>(GetParam().type), GetParam().type);
   const auto valid = validate(*graph, targets().front());
   ASSERT_TRUE(valid) << valid.error().to_string() << "\n" << print(*graph);
   const auto inputs = random_inputs(*graph, 3);
@@ -374,7 +377,7 @@ TEST_P(RandomGraphs, AgreeWithTheInterpreter) {
 }
 
 TEST_P(RandomGraphs, BecomeCubins) {
-  const GraphPtr graph = random_program(static_cast<uint64_t>(GetParam().type) + 1, GetParam().type);
+  const GraphPtr graph = random_program(kFirstSeed + static_cast<uint64_t>(GetParam().type), GetParam().type);
   for (const Target& target : targets()) {
     const auto program = generate_cuda(*graph, target);
     ASSERT_TRUE(program) << program.error().to_string();
@@ -395,7 +398,7 @@ TEST(RandomGraphsCover, EveryOperatorDrawn) {
   int thread_graphs = 0;
   int loops = 0;
   for (DType type : {DType::F16, DType::BF16, DType::F32, DType::F64}) {
-    const GraphPtr graph = random_program(static_cast<uint64_t>(type) + 1, type);
+    const GraphPtr graph = random_program(kFirstSeed + static_cast<uint64_t>(type), type);
     for (const Operation& op : graph->operations()) {
       loops += op.body->launch().loop > 1 ? 1 : 0;
       for (const Operation& inner : op.body->operations()) {
