@@ -36,6 +36,41 @@ TEST(Operators, ScalarMeanings) {
   EXPECT_DOUBLE_EQ(evaluate("scale", {6}, third), 2);
 }
 
+TEST(Operators, AddConstant) {
+  Attributes tenth;
+  tenth.set("value", Rational{1, 10});
+  EXPECT_DOUBLE_EQ(evaluate("add_constant", {2}, tenth), 2.1);
+}
+
+TEST(Operators, Slice) {
+  const OpDef& slice = *find_op("slice");
+  const auto attributes = [](int64_t dim, int64_t start, int64_t size) {
+    Attributes made;
+    made.set("dim", dim);
+    made.set("start", start);
+    made.set("size", size);
+    return made;
+  };
+  const std::vector<TensorType> types{{DType::F32, {2, 3, 2}}};
+  Tensor<double> x({2, 3, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  const auto of = [&](int64_t dim, int64_t start, int64_t size) {
+    Float64Arithmetic arithmetic;
+    const Attributes made = attributes(dim, start, size);
+    Tensor<double> result(slice.infer({}, types, made).value().shape);
+    const std::vector<const Tensor<double>*> operands{&x};
+    slice.run(EvalArgs<Float64Arithmetic>{arithmetic, {}, {}, made, operands, result});
+    return result.data;
+  };
+  EXPECT_EQ(of(0, 1, 1), (std::vector<double>{6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(of(1, 1, 2), (std::vector<double>{2, 3, 4, 5, 8, 9, 10, 11}));
+  EXPECT_EQ(of(2, 1, 1), (std::vector<double>{1, 3, 5, 7, 9, 11}));
+  EXPECT_FALSE(slice.infer({}, types, attributes(3, 0, 1)));
+  EXPECT_FALSE(slice.infer({}, types, attributes(1, 2, 2)));
+  EXPECT_FALSE(slice.infer({}, types, attributes(1, -1, 2)));
+  EXPECT_FALSE(slice.infer({}, types, attributes(1, 0, 0)));
+  EXPECT_FALSE(slice.infer({}, types, attributes(1, INT64_MAX, 1)));
+}
+
 TEST(Operators, Relu) {
   EXPECT_EQ(evaluate("relu", {3}), 3);
   EXPECT_EQ(evaluate("relu", {-3}), 0);

@@ -34,6 +34,25 @@ std::string cost_row(const std::string& name, const CostEstimate& cost) {
               fmt::format("{:.2f}", cost.seconds * 1e6)});
 }
 
+std::string parts_tables(const Superoptimized& result) {
+  std::string body = "<h2>Parts</h2>\n<table>\n";
+  body += row({"part", "makes", "operators", "kernels", "estimated µs", "result"}, "th");
+  for (size_t p = 0; p < result.parts.size(); ++p) {
+    const PartOutcome& outcome = result.parts[p];
+    const Part& part = result.partition.parts[p];
+    body += row({std::to_string(p), part_name(*part.graph), std::to_string(part.operations.size()),
+                 fmt::format("{} → {}", outcome.program_cost.kernels, outcome.best_cost.kernels),
+                 fmt::format("{:.2f} → {:.2f}", outcome.program_cost.seconds * 1e6, outcome.best_cost.seconds * 1e6),
+                 describe_part(result, p)});
+  }
+  body += "</table>\n<h2>Cuts</h2>\n<table>\n" + row({"value", "from part", "to part", "reason"}, "th");
+  for (const Cut& cut : result.partition.cuts) {
+    body +=
+        row({result.program->tensor(cut.tensor).name, std::to_string(cut.from), std::to_string(cut.to), cut.reason});
+  }
+  return body + "</table>\n<p>Whole program: " + escape_markup(result.whole_check) + "</p>\n";
+}
+
 }  // namespace
 
 std::string draw_html(const Graph& graph) {
@@ -70,6 +89,7 @@ std::string report_html(const Superoptimized& result, const SuperoptimizeOptions
   body += row({"graphs equal to the program on a random test", std::to_string(s.verified)});
   body += row({"layouts that differ on it", std::to_string(s.rejected)});
   body += row({"left out", result.left_out.empty() ? "nothing" : result.left_out}) + "</table>\n";
+  if (result.parts.size() > 1) body += parts_tables(result);
   body += "<h2>Candidates</h2>\n";
   for (size_t i = 0; i < result.candidates.size(); ++i) {
     const Candidate& c = result.candidates[i];

@@ -21,7 +21,44 @@ const Graph* first_block_graph(const Graph& graph) {
   return nullptr;
 }
 
+Json part_json(const Superoptimized& result, size_t p) {
+  const Part& part = result.partition.parts[p];
+  const PartOutcome& outcome = result.parts[p];
+  Json json;
+  json["makes"] = part_name(*part.graph);
+  json["operators"] = part.operations.size();
+  json["searched"] = part.searchable();
+  json["equal_to"] = outcome.equal_to;
+  json["result"] = describe_part(result, p);
+  json["input"] = cost_json(outcome.program_cost);
+  json["best"] = cost_json(outcome.best_cost);
+  json["stop_reason"] = std::string(name_of(outcome.optimized.stop_reason));
+  json["seconds"] = outcome.optimized.statistics.seconds;
+  json["cached_at"] = outcome.optimized.cached_at;
+  return json;
+}
+
 }  // namespace
+
+std::string part_name(const Graph& part) {
+  std::string text;
+  for (TensorId id : part.outputs()) text += (text.empty() ? "" : ", ") + part.tensor(id).name;
+  return text;
+}
+
+std::string describe_part(const Superoptimized& result, size_t p) {
+  const Part& part = result.partition.parts[p];
+  const PartOutcome& outcome = result.parts[p];
+  const OptimizedPart& optimized = outcome.optimized;
+  if (!part.searchable()) return "as given: " + part.predefined;
+  std::string text = outcome.equal_to >= 0 ? fmt::format("equal to part {}; ", outcome.equal_to) : "";
+  text += fmt::format("{} after {:.1f} s", name_of(optimized.stop_reason), optimized.statistics.seconds);
+  if (!optimized.cached_at.empty()) text += fmt::format(" (from the cache; run of {})", optimized.cached_at);
+  const Candidate& best = optimized.candidates.front();
+  text += best.graph == part.graph ? "; nothing better was proved" : "; " + best.verification.argument;
+  if (optimized.unproved > 0) text += fmt::format("; {} not proved: {}", optimized.unproved, optimized.unproved_reason);
+  return text;
+}
 
 int count_block_operators(const Graph& graph) {
   int count = 0;
@@ -68,6 +105,16 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
                           {"argument", best.verification.argument},
                           {"unproved", result.unproved},
                           {"unproved_reason", result.unproved_reason}};
+  json["parts"] = Json::array();
+  for (size_t p = 0; p < result.parts.size(); ++p) json["parts"].push_back(part_json(result, p));
+  json["cuts"] = Json::array();
+  for (const Cut& cut : result.partition.cuts) {
+    json["cuts"].push_back({{"value", result.program->tensor(cut.tensor).name},
+                            {"from", cut.from},
+                            {"to", cut.to},
+                            {"reason", cut.reason}});
+  }
+  json["whole_check"] = result.whole_check;
   json["candidates"] = Json::array();
   for (const Candidate& candidate : result.candidates) {
     Json entry = cost_json(candidate.cost);

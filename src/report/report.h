@@ -21,6 +21,11 @@ std::string draw_svg(const Graph& graph);
 /// The same in a page of its own, with the graph's text.
 std::string draw_html(const Graph& graph);
 
+/// What a part makes: "Q, K, V".
+std::string part_name(const Graph& part);
+/// One line: how a part was searched and proved, or why it is left as it is.
+std::string describe_part(const Superoptimized& result, size_t part);
+
 /// Operators of all block graphs, those in thread graphs counted one by one, iterators and savers not.
 int count_block_operators(const Graph& graph);
 

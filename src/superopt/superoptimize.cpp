@@ -1,95 +1,262 @@
 #include "superopt/superoptimize.h"
 
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
-
 #include <chrono>
+#include <numeric>
 
+#include "interpret/interpret.h"
+#include "ir/text.h"
 #include "ir/validate.h"
 #include "runtime/compile.h"
-#include "superopt/optimize/thread_graphs.h"
+#include "superopt/part_record.h"
+#include "superopt/partition/canonical.h"
+#include "superopt/verify/floats.h"
+#include "superopt/verify/shrink.h"
 
 namespace strata {
 namespace {
 
-constexpr int64_t kThreadsPerBlock = 128;
+using Clock = std::chrono::steady_clock;
 
-/// Multiply-adds and elements of one execution: what a proof at full shape costs, several times over.
-double work(const Graph& graph) {
-  double sum = 0;
-  for (const Operation& op : graph.operations()) {
-    const auto elements = static_cast<double>(graph.type(op.results[0]).elements());
-    const bool product = op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul;
-    sum += elements * (product ? static_cast<double>(graph.type(op.operands[0]).shape.back()) : 1);
+/// Of the time limit of a program of several parts; the rest is for proofs.
+constexpr double kSearchShare = 0.85;
+/// Seconds that a part is searched even where others have used up the time. Small parts need no more.
+constexpr double kLeastSearch = 0.2;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// A searched part with the names and the order of outputs of one of the places where it stands.
+OptimizedPart named(const OptimizedPart& found, const CanonicalProgram& form, const Part& part) {
+  OptimizedPart result = found;
+  for (Candidate& candidate : result.candidates) {
+    candidate.graph = candidate.graph == form.graph ? part.graph : restore(*candidate.graph, form, part.graph->name());
   }
-  return sum;
+  return result;
 }
 
-/// Programs above this take a minute or more to prove on a CPU; they come back as given, with the reason.
-constexpr double kLargestProof = 4e9;
+/// Searches and proofs of the parts of one program, each different one once.
+class PartsOptimizer {
+ public:
+  PartsOptimizer(const SuperoptimizeOptions& options, Superoptimized& result) : options_(options), result_(result) {}
 
-/// A graph with its proof and its rounding errors, or what speaks against it.
-tl::expected<Candidate, std::string> prove(const GraphPtr& program, const GraphPtr& graph, FloatChecker& floats,
-                                           const SuperoptimizeOptions& options) {
-  if (auto legal = validate(*graph, *options.search.target); !legal) return tl::unexpected(legal.error().message);
-  VerifyOptions verification;
-  verification.delta = options.delta;
-  verification.seed = options.search.seed;
-  auto verified = verify(*program, *graph, verification);
-  if (!verified) return tl::unexpected(verified.error().message);
-  if (verified->verdict != Verdict::Equivalent) return tl::unexpected(verified->reason);
-  auto errors = floats.check(*graph);
-  if (!errors) return tl::unexpected(errors.error().message);
-  if (!errors->acceptable) return tl::unexpected(std::string("rounding errors are out of bounds"));
-  return Candidate{graph, estimate_cost(*graph, *options.search.target), std::move(*verified), *errors};
-}
+  Result<void> run() {
+    result_.parts.resize(result_.partition.parts.size());
+    collect();
+    // Short searches first: what they leave of their share of the time goes to the long ones.
+    std::stable_sort(distinct_.begin(), distinct_.end(), [&](int a, int b) { return weight(a) < weight(b); });
+    for (int p : distinct_) all_weight_ += weight(p);
+    double left = all_weight_;
+    for (size_t i = 0; i < distinct_.size(); ++i) {
+      STRATA_CHECK(optimize(distinct_[i], i, left));
+      left -= weight(distinct_[i]);
+    }
+    for (size_t p = 0; p < result_.parts.size(); ++p) finish(p);
+    return {};
+  }
 
-/// The first `options.candidates` graphs that can be proved, in their order. Proofs run side by side.
-void prove_cheapest(const std::vector<GraphPtr>& graphs, const SuperoptimizeOptions& options, Superoptimized& result) {
-  tbb::task_arena arena(options.search.threads);
-  FloatChecker floats(result.program, options.search.seed);
-  const auto wanted = static_cast<size_t>(options.candidates);
-  for (size_t first = 0; first < graphs.size() && result.candidates.size() < wanted;) {
-    // As many as are still wanted: with the usual luck one round is enough. Once stopped, one proof suffices.
-    const bool stopped = options.search.stop.stop_requested();
-    if (stopped && !result.candidates.empty()) break;
-    const size_t count = stopped ? 1 : std::min(wanted - result.candidates.size(), graphs.size() - first);
-    std::vector<tl::expected<Candidate, std::string>> proofs(count, tl::unexpected(std::string()));
-    arena.execute([&] {
-      tbb::parallel_for(size_t{0}, count,
-                        [&](size_t i) { proofs[i] = prove(result.program, graphs[first + i], floats, options); });
-    });
-    for (auto& proof : proofs) {
-      if (proof) {
-        result.candidates.push_back(std::move(*proof));
-      } else if (result.unproved++ == 0) {
-        result.unproved_reason = proof.error();
+ private:
+  const Part& part(int p) const { return result_.partition.parts[static_cast<size_t>(p)]; }
+  PartOutcome& outcome(int p) const { return result_.parts[static_cast<size_t>(p)]; }
+
+  double weight(int p) const { return static_cast<double>(part(p).operations.size()); }
+
+  void collect() {
+    std::map<std::string, int> first;
+    for (int p = 0; p < static_cast<int>(result_.parts.size()); ++p) {
+      forms_.push_back(canonicalize(*part(p).graph));
+      if (!part(p).searchable()) continue;
+      const auto [known, fresh] = first.emplace(print(*forms_.back().graph), p);
+      if (fresh) {
+        distinct_.push_back(p);
+      } else {
+        outcome(p).equal_to = known->second;
       }
     }
-    first += count;
+  }
+
+  /// The `number`-th search; `left` is the weight of it and those that follow.
+  Result<void> optimize(int p, size_t number, double left) {
+    const CanonicalProgram& form = forms_[static_cast<size_t>(p)];
+    SuperoptimizeOptions options = options_;
+    options.largest_full_proof = options_.largest_full_proof / static_cast<double>(distinct_.size());
+    if (number > 0 && !options.search.checkpoint.empty()) options.search.checkpoint += fmt::format(".{}", number);
+    // Of the limit, a part has a share of its own, equal in every run, and what those before it have left.
+    double own_share = kExhaustive;
+    if (options_.search.time_limit > 0) {
+      // Proofs of the parts before have taken time too; those of the last ones need some.
+      const double all = options_.search.time_limit * (distinct_.size() > 1 ? kSearchShare : 1);
+      own_share = all * weight(p) / all_weight_;
+      options.search.time_limit = std::max(kLeastSearch, (all - seconds_since(start_)) * weight(p) / left);
+    }
+    const std::string key = part_key(*form.graph, options);
+    if (options.cache != nullptr) {
+      if (auto known = find_part(*options.cache, key, own_share, form.graph, *options.search.target)) {
+        found_[p] = std::move(*known);
+        return {};
+      }
+    }
+    if (options_.stage_done) {
+      options.stage_done = [&](std::string_view stage, double seconds, const Graph& graph) {
+        options_.stage_done(stage, seconds, *restore(graph, form, part(p).graph->name()));
+      };
+    }
+    STRATA_TRY(found_[p], optimize_part(form.graph, options));
+    if (options.cache != nullptr) {
+      const double effort = std::max(own_share, options.search.time_limit);
+      store_part(*options.cache, key, effort, found_[p], form.graph);
+    }
+    return {};
+  }
+
+  void finish(size_t p) {
+    PartOutcome& outcome = result_.parts[p];
+    const Part& part = result_.partition.parts[p];
+    const Target& target = *options_.search.target;
+    outcome.program_cost = estimate_cost(*part.graph, target);
+    if (part.searchable()) {
+      const int source = outcome.equal_to >= 0 ? outcome.equal_to : static_cast<int>(p);
+      outcome.optimized = named(found_.at(source), forms_[p], part);
+    } else {
+      outcome.optimized.candidates = {as_candidate(part.graph, target)};
+    }
+    outcome.best_cost = outcome.optimized.candidates.front().cost;
+  }
+
+  const SuperoptimizeOptions& options_;
+  Superoptimized& result_;
+  Clock::time_point start_ = Clock::now();
+  double all_weight_ = 0;
+  std::vector<CanonicalProgram> forms_;  ///< by part
+  std::vector<int> distinct_;            ///< parts to search
+  std::map<int, OptimizedPart> found_;   ///< by part of distinct_
+};
+
+void add(SearchStatistics& total, const SearchStatistics& more) {
+  total.seconds += more.seconds;
+  total.threads = more.threads;
+  total.generated += more.generated;
+  total.pruned_shape += more.pruned_shape;
+  total.pruned_memory += more.pruned_memory;
+  total.pruned_expression += more.pruned_expression;
+  total.pruned_axes += more.pruned_axes;
+  total.verified += more.verified;
+  total.rejected += more.rejected;
+  total.spaces_total += more.spaces_total;
+  total.spaces_searched += more.spaces_searched;
+}
+
+void sum_up(Superoptimized& result, int threads) {
+  result.statistics.threads = threads;
+  for (size_t p = 0; p < result.parts.size(); ++p) {
+    if (!result.partition.parts[p].searchable() || result.parts[p].equal_to >= 0) continue;
+    const OptimizedPart& part = result.parts[p].optimized;
+    const Graph& graph = *result.partition.parts[p].graph;
+    const std::string where =
+        result.parts.size() == 1 ? "" : fmt::format("part of '{}': ", graph.tensor(graph.outputs().back()).name);
+    add(result.statistics, part.statistics);
+    result.stop_reason = std::max(result.stop_reason, part.stop_reason);
+    result.unproved += part.unproved;
+    if (result.unproved_reason.empty() && part.unproved > 0) result.unproved_reason = where + part.unproved_reason;
+    if (!part.left_out.empty()) result.left_out += (result.left_out.empty() ? "" : "; ") + where + part.left_out;
   }
 }
 
-/// The input program as a candidate: its own proof needs no test.
-Candidate as_candidate(const GraphPtr& program, const SuperoptimizeOptions& options) {
-  VerifyResult itself;
-  itself.verdict = Verdict::Equivalent;
-  itself.error_bound = 0;
-  itself.argument = "the input program itself";
-  FloatErrors errors;
-  errors.acceptable = true;
-  return {program, estimate_cost(*program, *options.search.target), std::move(itself), errors};
+/// The whole program with every part's candidate of rank `rank`, or its last. Composition is exact, so the error bounds
+/// of the parts add up.
+Result<Candidate> whole(const Superoptimized& result, size_t rank, const Target& target) {
+  std::vector<GraphPtr> graphs;
+  Candidate all;
+  all.verification.verdict = Verdict::Equivalent;
+  all.verification.error_bound = 0;
+  all.errors.acceptable = true;
+  int proved = 0;
+  for (size_t p = 0; p < result.parts.size(); ++p) {
+    const auto& candidates = result.parts[p].optimized.candidates;
+    const Candidate& one = candidates[std::min(rank, candidates.size() - 1)];
+    graphs.push_back(one.graph);
+    if (one.graph == result.partition.parts[p].graph) continue;
+    ++proved;
+    all.verification.tests += one.verification.tests;
+    all.verification.error_bound += one.verification.error_bound;
+    all.verification.argument = one.verification.argument;
+    all.errors.reference_own = std::max(all.errors.reference_own, one.errors.reference_own);
+    all.errors.candidate_f32 = std::max(all.errors.candidate_f32, one.errors.candidate_f32);
+    all.errors.candidate_own = std::max(all.errors.candidate_own, one.errors.candidate_own);
+    all.errors.candidate_f64 = std::max(all.errors.candidate_f64, one.errors.candidate_f64);
+  }
+  if (proved == 0) return as_candidate(result.program, target);
+  if (result.parts.size() > 1) {
+    all.verification.argument = fmt::format("part by part: {} of {} parts are replaced, each with a proof of its own",
+                                            proved, result.parts.size());
+  }
+  STRATA_TRY(all.graph, compose(*result.program, result.partition, graphs));
+  STRATA_CHECK(validate(*all.graph, target));
+  all.cost = estimate_cost(*all.graph, target);
+  return all;
+}
+
+Result<void> put_together(const SuperoptimizeOptions& options, Superoptimized& result) {
+  const Target& target = *options.search.target;
+  size_t ranks = 1;
+  for (const PartOutcome& part : result.parts) ranks = std::max(ranks, part.optimized.candidates.size());
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    STRATA_TRY(Candidate candidate, whole(result, rank, target));
+    result.candidates.push_back(std::move(candidate));
+  }
+  const bool has_itself = std::any_of(result.candidates.begin(), result.candidates.end(),
+                                      [&](const Candidate& c) { return c.graph == result.program; });
+  if (!has_itself) result.candidates.push_back(as_candidate(result.program, target));
+  std::stable_sort(result.candidates.begin(), result.candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.cost.seconds < b.cost.seconds; });
+  return {};
+}
+
+/// The best whole program against the input in float64: what would show a mistake in taking apart and composing.
+std::string check_whole(const Superoptimized& result, const SuperoptimizeOptions& options) {
+  GraphPtr reference = result.program;
+  GraphPtr candidate = result.candidates.front().graph;
+  if (result.parts.size() <= 1 || candidate == reference) return {};
+  std::string shapes = "full shapes";
+  if (execution_work(*reference) > options.largest_full_proof) {
+    auto small = shrink(*reference, *candidate);
+    if (!small) return "not run: " + small.error().message;
+    std::tie(reference, candidate) = *small;
+    shapes = "shrunk shapes";
+    if (execution_work(*reference) > options.largest_full_proof) return "not run: too large, at shrunk shapes too";
+  }
+  auto differ = differ_over_reals(*reference, *candidate, options.search.seed, options.search.stop);
+  if (!differ) return "not run: " + differ.error().message;
+  return *differ ? "DIFFERENT at " + shapes : "agrees in float64 at " + shapes;
+}
+
+/// check_whole, from the cache where it was run on the same two programs.
+std::string checked_whole(const Superoptimized& result, const SuperoptimizeOptions& options) {
+  if (options.cache == nullptr || result.parts.size() <= 1) return check_whole(result, options);
+  const std::string key =
+      fmt::format("{}\nseed={} {}\n{}{}", build_identity(), options.search.seed, options.largest_full_proof,
+                  print(*result.program), print(*result.candidates.front().graph));
+  if (auto known = options.cache->find("whole", key)) return known->value;
+  std::string shown = check_whole(result, options);
+  if (shown.starts_with("agrees")) options.cache->store("whole", key, shown);
+  return shown;
 }
 
 }  // namespace
 
+Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache) {
+  if (cache == nullptr) return compile_cubin(source, target);
+  const std::string key = fmt::format("{}\n{}", target.name, source);
+  if (auto known = cache->find("cubin", key)) return std::vector<char>(known->value.begin(), known->value.end());
+  auto cubin = compile_cubin(source, target);
+  if (cubin) cache->store("cubin", key, {cubin->data(), cubin->size()});
+  return cubin;
+}
+
 Result<Superoptimized> superoptimize(const GraphPtr& program, const SuperoptimizeOptions& options) {
   const Target& target = *options.search.target;
-  auto last = std::chrono::steady_clock::now();
+  auto last = Clock::now();
   const auto done = [&](std::string_view stage, const Graph& graph) {
-    const auto now = std::chrono::steady_clock::now();
-    if (options.stage_done) options.stage_done(stage, std::chrono::duration<double>(now - last).count(), graph);
-    last = now;
+    if (options.stage_done) options.stage_done(stage, seconds_since(last), graph);
+    last = Clock::now();
   };
 
   // The program must be legal by itself: it is what everything is compared with, and the last resort.
@@ -98,40 +265,24 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   result.program = program;
   result.program_cost = estimate_cost(*program, target);
 
-  // Generate: µGraphs that compute the program's expressions and pass a random test, cheapest first.
-  STRATA_TRY(SearchResult found, search(program, options.search, options.progress));
-  result.statistics = found.statistics;
-  result.stop_reason = found.stop_reason;
-  result.left_out = found.left_out;
-  done("search", found.graphs.empty() ? *program : *found.graphs.front());
-
-  // Optimise: chains of elementwise operators to registers.
-  std::vector<GraphPtr> graphs;
-  const size_t considered = std::min(found.graphs.size(), static_cast<size_t>(4 * options.candidates));
-  for (size_t i = 0; i < considered; ++i) {
-    STRATA_TRY(GraphPtr graph, form_thread_graphs(*found.graphs[i], kThreadsPerBlock));
-    graphs.push_back(std::move(graph));
+  // Take apart; search and prove each different part; put together.
+  STRATA_TRY(result.partition, partition(program));
+  STRATA_CHECK(PartsOptimizer(options, result).run());
+  sum_up(result, options.search.threads);
+  STRATA_CHECK(put_together(options, result));
+  last = Clock::now();
+  result.whole_check = checked_whole(result, options);
+  if (result.whole_check.starts_with("DIFFERENT")) {
+    // A mistake of ours: what is known to be right is the program.
+    result.candidates = {as_candidate(program, target)};
   }
-  if (const double cost = work(*program); cost > kLargestProof) {
-    result.unproved = static_cast<int>(graphs.size());
-    result.unproved_reason =
-        fmt::format("a proof at full shape takes {:.1e} operations, more than {:.0e}", cost, kLargestProof);
-    graphs.clear();
-  }
-  done("thread-graphs", graphs.empty() ? *program : *graphs.front());
-
-  // Prove: full shapes, repeated until the error bound holds, then rounding errors.
-  prove_cheapest(graphs, options, result);
-  result.candidates.push_back(as_candidate(program, options));
-  std::stable_sort(result.candidates.begin(), result.candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.cost.seconds < b.cost.seconds; });
   const Graph& best = *result.candidates.front().graph;
-  done("verify", best);
+  done("compose", best);
 
   // Generate code and compile it; a missing compiler leaves the source.
   STRATA_TRY(result.code, generate_cuda(best, target));
   done("codegen", best);
-  if (auto cubin = compile_cubin(result.code.source, target)) {
+  if (auto cubin = cubin_of(result.code.source, target, options.cache)) {
     result.cubin = std::move(*cubin);
   } else {
     result.compile_error = cubin.error();

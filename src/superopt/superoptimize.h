@@ -1,40 +1,38 @@
-// The superoptimizer as one function: text-level program in, proved and compiled µGraph out.
+// The superoptimizer as one function: text-level program in, proved and compiled µGraph out. The program is split into
+// parts (partition.h), equal parts are searched once, and their results are put together again. A program that is one
+// part takes the same way.
 #pragma once
 
 #include <map>
 #include <optional>
 
 #include "superopt/codegen/generate.h"
-#include "superopt/optimize/cost.h"
-#include "superopt/search/search.h"
-#include "superopt/verify/verify.h"
+#include "superopt/optimize_part.h"
+#include "superopt/partition/partition.h"
 
 namespace strata {
 
-struct SuperoptimizeOptions {
-  SearchOptions search;
-  double delta = 1e-12;
-  int candidates = 8;  ///< how many of the cheapest graphs are fully verified and returned
-  /// Called when a stage begins and ends: --dump-after and timing hang on it. `graph` is the best so far.
-  std::function<void(std::string_view stage, double seconds, const Graph& graph)> stage_done;
-  std::function<void(const SearchProgress&)> progress;
-};
-
-struct Candidate {
-  GraphPtr graph;
-  CostEstimate cost;
-  VerifyResult verification;
-  FloatErrors errors;
+/// What became of one part of the partition.
+struct PartOutcome {
+  int equal_to = -1;  ///< an earlier part that was searched for both; −1: itself
+  CostEstimate program_cost;
+  CostEstimate best_cost;
+  OptimizedPart optimized;  ///< candidates with the program's names; of parts left predefined, the part itself
 };
 
 struct Superoptimized {
   GraphPtr program;
   CostEstimate program_cost;
-  /// Proved, numerically acceptable, cheapest first. Never empty: the program itself is the last resort.
+  Partition partition;
+  std::vector<PartOutcome> parts;  ///< one a part of the partition
+  /// Whole programs: the i-th has every part's i-th best. Proved, numerically acceptable, cheapest first. Never empty:
+  /// the program itself is the last resort.
   std::vector<Candidate> candidates;
+  /// Programs of several parts: what a run of the whole in float64 against the program showed, or why there was none.
+  std::string whole_check;
   int unproved = 0;             ///< cheaper graphs that the proof or the rounding test turned down
   std::string unproved_reason;  ///< of the cheapest of them
-  SearchStatistics statistics;
+  SearchStatistics statistics;  ///< of all searches
   StopReason stop_reason = StopReason::Exhausted;
   std::string left_out;
   GeneratedProgram code;    ///< of the first candidate
@@ -42,6 +40,10 @@ struct Superoptimized {
   std::optional<Error> compile_error;
 };
 
+/// A cubin from the cache, or compiled and kept there.
+Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache);
+
+/// The time limit is for all searches together.
 Result<Superoptimized> superoptimize(const GraphPtr& program, const SuperoptimizeOptions& options);
 
 }  // namespace strata

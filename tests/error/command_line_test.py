@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Users' mistakes: each ends with its exit code and a message that names the mistake. Usage: ... STRATA"""
+import os
 import pathlib
 import struct
 import subprocess
@@ -141,6 +142,7 @@ def main():
     strata = str(pathlib.Path(sys.argv[1]).resolve())
     faults = []
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = str(pathlib.Path(folder, "cache"))
         for name, contents in FILES.items():
             data = contents if isinstance(contents, bytes) else contents.encode()
             pathlib.Path(folder, name).write_bytes(data)

@@ -52,8 +52,9 @@ namespace {
 
 /// What is printed is buffered, so that a full disk shows only here; scripts must not take half a report for a whole.
 int finish(int code) {
+  errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  fmt::print(stderr, "error: cannot write to the standard output: {}\n", std::strerror(errno));
+  fmt::print(stderr, "error: cannot write to the standard output: {}\n", std::strerror(errno != 0 ? errno : EIO));
   return kEnvironment;
 }
 
@@ -85,6 +86,7 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "error: out of memory\n");
   } catch (const std::exception& error) {
+    if (std::ferror(stdout) != 0) return finish(kEnvironment);  // a full disk, met while printing
     fmt::print(stderr, "internal error: {}\n  please report it with the program that you ran\n", error.what());
   }
   return kEnvironment;

@@ -18,9 +18,10 @@ namespace strata::cli {
 namespace {
 
 struct Options {
-  std::string program, folder, target = "auto", dump_after;
+  std::string program, folder, target = "auto", dump_after, cache;
   SuperoptimizeOptions work;
   bool json = false;
+  bool no_cache = false;
 };
 
 /// The first Ctrl-C requests a stop; a second one ends the process as usual. A thread waits for the signal, so that
@@ -89,6 +90,26 @@ Result<const Target*> choose_target(const std::string& name) {
   return fallback;
 }
 
+/// The parts of a program of several, and where it was cut.
+void print_parts(const Superoptimized& result) {
+  if (result.parts.size() < 2) return;
+  fmt::print("\n{:<4} {:<28} {:>9} {:>16} {:>16}  {}\n", "part", "makes", "operators", "kernels", "estimated µs",
+             "result");
+  for (size_t p = 0; p < result.parts.size(); ++p) {
+    const PartOutcome& outcome = result.parts[p];
+    const Part& part = result.partition.parts[p];
+    fmt::print("{:<4} {:<28} {:>9} {:>16} {:>16}  {}\n", p, part_name(*part.graph), part.operations.size(),
+               fmt::format("{} → {}", outcome.program_cost.kernels, outcome.best_cost.kernels),
+               fmt::format("{:.2f} → {:.2f}", outcome.program_cost.seconds * 1e6, outcome.best_cost.seconds * 1e6),
+               describe_part(result, p));
+  }
+  for (const Cut& cut : result.partition.cuts) {
+    fmt::print("cut at {} between parts {} and {}: {}\n", result.program->tensor(cut.tensor).name, cut.from, cut.to,
+               cut.reason);
+  }
+  fmt::print("\n");
+}
+
 void print_comparison(const Superoptimized& result) {
   const Candidate& best = result.candidates.front();
   const auto row = [](std::string_view name, const CostEstimate& cost) {
@@ -99,11 +120,19 @@ void print_comparison(const Superoptimized& result) {
   row("best µGraph", best.cost);
   fmt::print("proof: {} random tests, error bound {:.3g} ({})\n", best.verification.tests,
              best.verification.error_bound, best.verification.argument);
+  if (!result.whole_check.empty()) fmt::print("whole program: {}\n", result.whole_check);
   const SearchStatistics& s = result.statistics;
   fmt::print(
       "search: {} after {:.2f} s on {} threads, {} of {} spaces, {} operators tried, {} graphs equal on a random "
       "test\n",
       name_of(result.stop_reason), s.seconds, s.threads, s.spaces_searched, s.spaces_total, s.generated, s.verified);
+  const auto cached = std::count_if(result.parts.begin(), result.parts.end(),
+                                    [](const PartOutcome& part) { return !part.optimized.cached_at.empty(); });
+  if (cached > 0) {
+    const auto first = std::find_if(result.parts.begin(), result.parts.end(),
+                                    [](const PartOutcome& part) { return !part.optimized.cached_at.empty(); });
+    fmt::print("from the cache: {} of {} parts; run of {}\n", cached, result.parts.size(), first->optimized.cached_at);
+  }
   if (result.unproved > 0)
     fmt::print("not proved: {} graphs; the cheapest: {}\n", result.unproved, result.unproved_reason);
   if (!result.left_out.empty()) fmt::print("left out: {}\n", result.left_out);
@@ -118,7 +147,7 @@ Result<std::vector<char>> cubin_for(const Superoptimized& result, const Target& 
   const Graph& best = *result.candidates.front().graph;
   STRATA_CHECK(validate(best, target));
   STRATA_TRY(const GeneratedProgram code, generate_cuda(best, target));
-  return compile_cubin(code.source, target);
+  return cubin_of(code.source, target, options.work.cache);
 }
 
 /// A cubin for every known target that the best µGraph fits; what is missing is said, not hidden, and fails nothing.
@@ -151,6 +180,12 @@ Result<int> run(Options& options) {
   STRATA_CHECK(make_folder(options.folder));
 
   options.work.search.stop = source.get_token();
+  std::optional<ResultCache> cache;
+  if (options.cache.empty()) options.cache = default_cache_folder();
+  if (!options.no_cache && !options.cache.empty()) {
+    cache.emplace(options.cache, [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); });
+    options.work.cache = &*cache;
+  }
   ProgressLine line;
   options.work.progress = [&](const SearchProgress& progress) { line.show(progress); };
   options.work.stage_done = [&](std::string_view stage, double seconds, const Graph& graph) {
@@ -170,6 +205,7 @@ Result<int> run(Options& options) {
   if (options.json) {
     fmt::print("{}", report);
   } else {
+    print_parts(result);
     print_comparison(result);
     fmt::print("written: {}/best.strata, best.cu, best.launch.json, report.json, report.html{}{}\n", options.folder,
                cubins.empty() ? "" : ", ", fmt::join(cubins, ", "));
@@ -209,7 +245,9 @@ void add_optimize(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--seed", search.seed, "of all random tests")->check(unsigned_number())->capture_default_str();
   command->add_option("--dump-after", options->dump_after, "print the best graph after a stage, with its time")
-      ->check(CLI::IsMember({"search", "thread-graphs", "verify", "codegen", "compile", "all"}));
+      ->check(CLI::IsMember({"search", "thread-graphs", "verify", "compose", "codegen", "compile", "all"}));
+  command->add_option("--cache", options->cache, "folder of the cache of results; default ~/.cache/strata");
+  command->add_flag("--no-cache", options->no_cache, "neither read nor write the cache of results");
   command->add_flag("--json", options->json, "print report.json and nothing else");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

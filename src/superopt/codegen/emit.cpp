@@ -135,6 +135,12 @@ std::string library_call(const Graph& graph, const Operation& op, const std::str
     for (size_t d = dim; d < of.size(); ++d) row *= of[d];
     return row;
   };
+  if (name == "slice") {
+    int64_t inner = 1;
+    for (size_t d = dim + 1; d < shape.size(); ++d) inner *= shape[d];
+    return fmt::format("strata_device::gather<strata_device::{}, {}, {}>({}, {} + {});\n", team, dims(shape),
+                       dims(row_major_strides(first)), result, operands[0], op.attributes.integer("start") * inner);
+  }
   if (name == "repeat") {
     return call(name, fmt::format("{}, {}, {}", element_count(shape), row_of(first), op.attributes.integer("times")));
   }

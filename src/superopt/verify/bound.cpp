@@ -65,6 +65,7 @@ class DegreePass {
       case OpKind::Reshape:
       case OpKind::Repeat:
       case OpKind::Transpose:
+      case OpKind::Slice:
         return operands[0];
       case OpKind::Concat: {
         Degree result = operands[0];

@@ -1,5 +1,7 @@
 #include "superopt/verify/dependence.h"
 
+#include <algorithm>
+
 namespace strata {
 namespace {
 
@@ -33,7 +35,8 @@ void walk(const Graph& graph, std::vector<unsigned>& depends, unsigned& marked) 
       result &= ~kLoopBit;
     } else if (op.kind == OpKind::ConcatMatmul) {
       marked |= (of(0) | of(2)) ^ (of(1) | of(3));
-    } else if (adds_operands(op)) {
+    } else if (adds_operands(graph, op)) {
+      if (op.kind == OpKind::AddConstant) marked |= of(0);
       for (size_t i = 1; i < op.operands.size(); ++i) marked |= of(0) ^ of(i);
     }
     depends[static_cast<size_t>(op.results[0])] = result;
@@ -42,10 +45,18 @@ void walk(const Graph& graph, std::vector<unsigned>& depends, unsigned& marked) 
 
 }  // namespace
 
-bool adds_operands(const Operation& op) {
-  if (op.body || op.operands.size() < 2) return false;
-  return op.kind != OpKind::Mul && op.kind != OpKind::Div && op.kind != OpKind::Matmul &&
-         op.kind != OpKind::ConcatMatmul && op.kind != OpKind::AccumRescale;
+bool adds_operands(const Graph& graph, const Operation& op) {
+  const bool two = op.operands.size() >= 2 && op.kind != OpKind::Mul && op.kind != OpKind::Div &&
+                   op.kind != OpKind::Matmul && op.kind != OpKind::ConcatMatmul &&
+                   op.kind != OpKind::AccumRescale;
+  if (op.body || (!two && op.kind != OpKind::AddConstant)) return false;
+  const auto reads = [&](const Operation& other) {
+    return std::find(other.operands.begin(), other.operands.end(), op.results[0]) != other.operands.end();
+  };
+  const auto& outputs = graph.outputs();
+  if (std::find(outputs.begin(), outputs.end(), op.results[0]) != outputs.end()) return true;
+  return std::any_of(graph.operations().begin(), graph.operations().end(),
+                     [&](const Operation& other) { return reads(other) && other.kind != OpKind::Exp; });
 }
 
 unsigned size_dependent(const Graph& graph) {

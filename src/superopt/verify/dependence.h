@@ -9,8 +9,9 @@ namespace strata {
 /// Bits 0 to 2: grid dimensions.
 inline constexpr unsigned kLoopBit = 8;
 
-/// Operators that add or compare their operands, so that one of them may be constant where another varies.
-bool adds_operands(const Operation& op);
+/// Operators that add or compare their operands, or a constant, so that one of them may be constant where another
+/// varies. Not where the result is only exponentiated: e^(x + c) = e^x · e^c, and products count nothing.
+bool adds_operands(const Graph& graph, const Operation& op);
 
 /// The grid dimensions and the loop whose sizes may be factors of a block graph's results; 0 for other graphs.
 unsigned size_dependent(const Graph& graph);

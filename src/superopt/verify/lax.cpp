@@ -37,21 +37,39 @@ std::optional<std::string> walk(const Graph& graph, std::vector<int>& exponentia
   return std::nullopt;
 }
 
-/// Bits of the product of all numerators and denominators. Constants that are equal modulo p and not over the reals
-/// differ by a multiple of p; below this limit no combination of a program's constants reaches one.
+/// Bits of the product of all numerators and denominators that an output depends on. Constants that are equal modulo p
+/// and not over the reals differ by a multiple of p; below this limit no combination of a program's constants reaches
+/// one.
 constexpr double kConstantBits = 40;
 
-double constant_bits(const Graph& graph) {
+double own_bits(const Operation& op) {
   double bits = 0;
-  for (const Operation& op : graph.operations()) {
-    if (op.body) bits += constant_bits(*op.body);
-    for (const auto& [name, value] : op.attributes.entries()) {
-      const auto* constant = std::get_if<Rational>(&value);
-      if (constant == nullptr || constant->num == 0) continue;
-      bits += std::log2(std::fabs(static_cast<double>(constant->num))) + std::log2(static_cast<double>(constant->den));
-    }
+  for (const auto& [name, value] : op.attributes.entries()) {
+    const auto* constant = std::get_if<Rational>(&value);
+    if (constant == nullptr || constant->num == 0) continue;
+    bits += std::log2(std::fabs(static_cast<double>(constant->num))) + std::log2(static_cast<double>(constant->den));
   }
   return bits;
+}
+
+/// Of the output with the most: constants of different outputs do not meet.
+double constant_bits(const Graph& graph) {
+  double most = 0;
+  for (TensorId output : graph.outputs()) {
+    std::vector<bool> needed(graph.tensors().size(), false);
+    needed[static_cast<size_t>(output)] = true;
+    double bits = 0;
+    for (size_t i = graph.operations().size(); i-- > 0;) {
+      const Operation& op = graph.operations()[i];
+      if (std::none_of(op.results.begin(), op.results.end(),
+                       [&](TensorId id) { return needed[static_cast<size_t>(id)]; }))
+        continue;
+      for (TensorId id : op.operands) needed[static_cast<size_t>(id)] = true;
+      bits += op.body ? constant_bits(*op.body) : own_bits(op);
+    }
+    most = std::max(most, bits);
+  }
+  return most;
 }
 
 }  // namespace

@@ -182,13 +182,14 @@ class Shrinker {
     };
     for (size_t i = 0; i < op.operands.size(); ++i) freeze(op.operands[i], labels.operands[i]);
     freeze(op.results[0], labels.result);
-    if (!adds_operands(op)) return;
+    if (!adds_operands(graph, op)) return;
     const Shape& shape = graph.type(op.results[0]).shape;
     for (TensorId id : op.operands) {
       const Shape& from = graph.type(id).shape;
       for (size_t d = 0; d < shape.size(); ++d) {
         const size_t missing = shape.size() - from.size();
-        const bool broadcast = d < missing || (from[d - missing] == 1 && shape[d] > 1);
+        const bool broadcast =
+            d < missing || (from[d - missing] == 1 && shape[d] > 1) || op.kind == OpKind::AddConstant;
         if (broadcast) frozen_[static_cast<size_t>(use.nodes[static_cast<size_t>(op.results[0])]) + d] = true;
       }
     }

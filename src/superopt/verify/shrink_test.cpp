@@ -69,6 +69,38 @@ TEST(Shrink, KeepsSizesThatAreFactorsOfTheResult) {
   EXPECT_TRUE(Screen(sum, 1).passes(*inside));
 }
 
+TEST(Shrink, KeepsSizesWhereConstantsAreAdded) {
+  // 32 elements carry 32 constants: equal at this size alone.
+  const GraphPtr each = graph_of("input x: f32[16, 32];a = add_constant(x, value=1/4);y = sum(a, dim=1);output y");
+  const GraphPtr once = graph_of("input x: f32[16, 32];a = sum(x, dim=1);y = add_constant(a, value=8);output y");
+  EXPECT_EQ(verify(*each, *once)->verdict, Verdict::Equivalent);
+  EXPECT_TRUE(Screen(each, 1).passes(*once));
+  const GraphPtr wrong = graph_of("input x: f32[16, 32];a = sum(x, dim=1);y = add_constant(a, value=4);output y");
+  EXPECT_EQ(verify(*each, *wrong)->verdict, Verdict::Different);
+  // In a loop, each of 64 iterations adds its constant.
+  const GraphPtr looped = graph_of(
+      "input x: f32[64, 8];y = block(x, grid=[4], loop=64) {;a = in_iter(x, imap=[1], fmap=0);"
+      "b = add_constant(a, value=1/2);c = accum(b, kind=sum);y = out_saver(c, omap=[1]);};output y");
+  const GraphPtr summed = graph_of("input x: f32[64, 8];a = sum(x, dim=0);y = add_constant(a, value=32);output y");
+  EXPECT_EQ(verify(*summed, *looped)->verdict, Verdict::Equivalent);
+  EXPECT_TRUE(Screen(summed, 1).passes(*looped));
+}
+
+TEST(Shrink, CutsWhatIsOnlyExponentiated) {
+  const std::string softmax =
+      "input s: f32[4, 16, 64];input m: f32[4, 16, 1];d = sub(s, m);e = exp(d);z = sum(e, dim=2);";
+  const GraphPtr program = graph_of(softmax + "y = div(e, z);output y");
+  const auto small = shrink(*program, *program);
+  ASSERT_TRUE(small);
+  EXPECT_THAT(print(*small->first), testing::HasSubstr("input s: f32[2, 2, 2]"));
+  // Where the difference is read elsewhere too, its size may count.
+  const GraphPtr read = graph_of(softmax + "a = sum(d, dim=2);y = div(a, z);output y");
+  const auto kept = shrink(*read, *read);
+  ASSERT_TRUE(kept);
+  EXPECT_THAT(print(*kept->first), testing::HasSubstr("input s: f32[2, 2, 64]"));
+  EXPECT_EQ(verify(*program, *program)->verdict, Verdict::Equivalent);
+}
+
 TEST(Shrink, RebuildsGroupsAndReshapes) {
   const GraphPtr program = graph_of("input x: f32[16, 512];y = sum(x, dim=1);output y");
   const GraphPtr grouped = graph_of("input x: f32[16, 512];a = sum(x, dim=1, every=32);y = sum(a, dim=1);output y");

@@ -1,0 +1,157 @@
+#include "superopt/optimize_part.h"
+
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include <chrono>
+
+#include "ir/validate.h"
+#include "superopt/optimize/thread_graphs.h"
+#include "superopt/verify/shrink.h"
+
+namespace strata {
+namespace {
+
+constexpr int64_t kThreadsPerBlock = 128;
+
+/// "[2, 8], [8, 4]".
+std::string input_shapes(const Graph& graph) {
+  std::string text;
+  for (TensorId id : graph.inputs()) text += (text.empty() ? "" : ", ") + to_string(graph.type(id).shape);
+  return text;
+}
+
+/// The proofs of one program's candidates. Thread-safe.
+class Prover {
+ public:
+  Prover(GraphPtr program, const SuperoptimizeOptions& options)
+      : program_(std::move(program)),
+        options_(options),
+        full_(execution_work(*program_) <= options.largest_full_proof),
+        floats_(program_, options.search.seed) {}
+
+  /// A graph with its proof and its rounding errors, or what speaks against it.
+  tl::expected<Candidate, std::string> prove(const GraphPtr& graph) {
+    const Target& target = *options_.search.target;
+    if (auto legal = validate(*graph, target); !legal) return tl::unexpected(legal.error().message);
+    GraphPtr reference = program_;
+    GraphPtr candidate = graph;
+    if (!full_) {
+      auto small = shrink(*program_, *graph);
+      if (!small) {
+        return tl::unexpected(fmt::format("a proof at full shape takes {:.1e} operations, more than {:.0e}, and {}",
+                                          execution_work(*program_), options_.largest_full_proof,
+                                          small.error().message));
+      }
+      std::tie(reference, candidate) = *small;
+    }
+    VerifyOptions verification;
+    verification.delta = options_.delta;
+    verification.seed = options_.search.seed;
+    auto verified = verify(*reference, *candidate, verification);
+    if (!verified) return tl::unexpected(verified.error().message);
+    if (verified->verdict != Verdict::Equivalent) return tl::unexpected(verified->reason);
+    if (!full_) {
+      verified->argument = fmt::format("proved at shrunk shapes {}, assumed to stand for the full ones (A4); {}",
+                                       input_shapes(*reference), verified->argument);
+    }
+    auto errors = full_ ? floats_.check(*graph) : float_errors(*reference, *candidate, options_.search.seed);
+    if (!errors) return tl::unexpected(errors.error().message);
+    if (!errors->acceptable) return tl::unexpected(std::string("rounding errors are out of bounds"));
+    return Candidate{graph, estimate_cost(*graph, target), std::move(*verified), *errors};
+  }
+
+ private:
+  GraphPtr program_;
+  const SuperoptimizeOptions& options_;
+  bool full_;
+  FloatChecker floats_;
+};
+
+/// The first `options.candidates` graphs that can be proved, in their order. Proofs run side by side.
+void prove_cheapest(const GraphPtr& program, const std::vector<GraphPtr>& graphs, const SuperoptimizeOptions& options,
+                    OptimizedPart& result) {
+  tbb::task_arena arena(options.search.threads);
+  Prover prover(program, options);
+  const auto wanted = static_cast<size_t>(options.candidates);
+  for (size_t first = 0; first < graphs.size() && result.candidates.size() < wanted;) {
+    // As many as are still wanted: with the usual luck one round is enough. Once stopped, one proof suffices.
+    const bool stopped = options.search.stop.stop_requested();
+    if (stopped && !result.candidates.empty()) break;
+    const size_t count = stopped ? 1 : std::min(wanted - result.candidates.size(), graphs.size() - first);
+    std::vector<tl::expected<Candidate, std::string>> proofs(count, tl::unexpected(std::string()));
+    arena.execute(
+        [&] { tbb::parallel_for(size_t{0}, count, [&](size_t i) { proofs[i] = prover.prove(graphs[first + i]); }); });
+    for (auto& proof : proofs) {
+      if (proof) {
+        result.candidates.push_back(std::move(*proof));
+      } else if (result.unproved++ == 0) {
+        result.unproved_reason = proof.error();
+      }
+    }
+    first += count;
+  }
+}
+
+}  // namespace
+
+double execution_work(const Graph& graph) {
+  double sum = 0;
+  for (const Operation& op : graph.operations()) {
+    const auto elements = static_cast<double>(graph.type(op.results[0]).elements());
+    const bool product = op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul;
+    sum += elements * (product ? static_cast<double>(graph.type(op.operands[0]).shape.back()) : 1);
+  }
+  return sum;
+}
+
+Candidate as_candidate(const GraphPtr& program, const Target& target) {
+  VerifyResult itself;
+  itself.verdict = Verdict::Equivalent;
+  itself.error_bound = 0;
+  itself.argument = "the input program itself";
+  FloatErrors errors;
+  errors.acceptable = true;
+  return {program, estimate_cost(*program, target), std::move(itself), errors};
+}
+
+Result<OptimizedPart> optimize_part(const GraphPtr& program, const SuperoptimizeOptions& options) {
+  auto last = std::chrono::steady_clock::now();
+  const auto done = [&](std::string_view stage, const Graph& graph) {
+    const auto now = std::chrono::steady_clock::now();
+    if (options.stage_done) options.stage_done(stage, std::chrono::duration<double>(now - last).count(), graph);
+    last = now;
+  };
+
+  // Generate: µGraphs that compute the program's expressions and pass a random test, cheapest first.
+  OptimizedPart result;
+  STRATA_TRY(SearchResult found, search(program, options.search, options.progress));
+  result.statistics = found.statistics;
+  result.stop_reason = found.stop_reason;
+  if (result.stop_reason == StopReason::Interrupted && !options.search.stop.stop_requested()) {
+    // The search ended by itself just as its time did.
+    const bool all = found.statistics.spaces_searched == found.statistics.spaces_total;
+    result.stop_reason = all ? StopReason::Exhausted : StopReason::TimeLimit;
+  }
+  result.left_out = found.left_out;
+  done("search", found.graphs.empty() ? *program : *found.graphs.front());
+
+  // Optimise: chains of elementwise operators to registers.
+  std::vector<GraphPtr> graphs;
+  const size_t considered = std::min(found.graphs.size(), static_cast<size_t>(4 * options.candidates));
+  for (size_t i = 0; i < considered; ++i) {
+    STRATA_TRY(GraphPtr graph, form_thread_graphs(*found.graphs[i], kThreadsPerBlock));
+    graphs.push_back(std::move(graph));
+  }
+  done("thread-graphs", graphs.empty() ? *program : *graphs.front());
+
+  // Prove: full shapes where they are cheap enough, repeated until the error bound holds, then rounding errors.
+  prove_cheapest(program, graphs, options, result);
+  result.candidates.push_back(as_candidate(program, *options.search.target));
+  std::stable_sort(result.candidates.begin(), result.candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.cost.seconds < b.cost.seconds; });
+  done("verify", *result.candidates.front().graph);
+  return result;
+}
+
+}  // namespace strata

@@ -1,0 +1,296 @@
+#include "superopt/superoptimize.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "interpret/interpret.h"
+#include "ir/text.h"
+#include "superopt/codegen/host_run.h"
+#include "superopt/part_record.h"
+#include "superopt/partition/canonical.h"
+#include "superopt/verify/floats.h"
+
+namespace strata {
+namespace {
+
+GraphPtr parse(const std::string& text) {
+  auto graph = parse_graph(text);
+  EXPECT_TRUE(graph) << graph.error().to_string();
+  return *graph;
+}
+
+SuperoptimizeOptions quick() {
+  SuperoptimizeOptions options;
+  options.search.target = &targets().back();
+  options.search.threads = 2;
+  options.search.time_limit = 20;
+  options.candidates = 2;
+  return options;
+}
+
+Superoptimized run(const GraphPtr& program, const SuperoptimizeOptions& options) {
+  auto result = superoptimize(program, options);
+  EXPECT_TRUE(result) << result.error().to_string();
+  return std::move(*result);
+}
+
+/// Two equal layers with other names, statement orders and a softmax's maximum between them.
+constexpr const char* kTwoLayers = R"(
+graph layers {
+  input X: f16[16, 256]
+  input G: f16[256]
+  input W: f16[256, 256]
+  input H: f16[256]
+  input V: f16[256, 256]
+  A2 = sqr(X)
+  AS = sum(A2, dim=1)
+  AM = scale(AS, factor=1/256)
+  AR = rsqrt(AM)
+  AN = mul(X, AR)
+  AG = mul(AN, G)
+  A = matmul(AG, W)
+  M = relu(A)
+  B2 = sqr(M)
+  BS = sum(B2, dim=1)
+  BM = scale(BS, factor=1/256)
+  BR = rsqrt(BM)
+  BN = mul(BR, M)
+  BG = mul(H, BN)
+  B = matmul(BG, V)
+  output B, M
+}
+)";
+
+TEST(Superoptimize, EqualPartsAreSearchedOnce) {
+  const GraphPtr program = parse(kTwoLayers);
+  int searches = 0;
+  SuperoptimizeOptions options = quick();
+  options.stage_done = [&](std::string_view stage, double, const Graph&) { searches += stage == "search"; };
+  const Superoptimized result = run(program, options);
+  EXPECT_EQ(searches, 1);
+  ASSERT_EQ(result.parts.size(), 3U);
+  EXPECT_EQ(result.parts[0].equal_to, -1);
+  EXPECT_EQ(result.parts[2].equal_to, 0);
+  EXPECT_FALSE(result.partition.parts[1].searchable());
+  const Candidate& best = result.candidates.front();
+  EXPECT_EQ(best.cost.kernels, 3);  // a kernel a layer, and relu
+  EXPECT_LT(best.cost.seconds, result.program_cost.seconds);
+  EXPECT_EQ(result.whole_check, "agrees in float64 at full shapes");
+  EXPECT_THAT(best.verification.argument, testing::HasSubstr("2 of 3 parts are replaced"));
+  EXPECT_GT(best.verification.error_bound, 0);
+  EXPECT_LE(best.verification.error_bound, 2 * options.delta);
+  EXPECT_FALSE(result.compile_error);
+  // The second layer has its own names.
+  for (const char* name : {"X", "M", "B", "V", "H"}) EXPECT_TRUE(best.graph->find_tensor(name)) << name;
+  auto errors = float_errors(*program, *best.graph, 3);
+  ASSERT_TRUE(errors);
+  EXPECT_TRUE(errors->acceptable);
+}
+
+TEST(Superoptimize, PartsWithSeveralOutputsKeepTheirOrder) {
+  const GraphPtr program = parse(
+      "graph g {\n input X: f16[64, 128]\n input W: f16[128, 64]\n N = sqr(X)\n B = matmul(N, W)\n A = exp(N)\n"
+      " R = relu(A)\n S = relu(B)\n output S, R, A\n}");
+  const Superoptimized result = run(program, quick());
+  const Candidate& best = result.candidates.front();
+  ASSERT_EQ(best.graph->outputs().size(), 3U);
+  EXPECT_EQ(best.graph->types(best.graph->outputs()), program->types(program->outputs()));
+  EXPECT_EQ(result.whole_check, "agrees in float64 at full shapes");
+}
+
+TEST(Superoptimize, LargeProgramsAreProvedAtShrunkShapes) {
+  SuperoptimizeOptions options = quick();
+  options.largest_full_proof = 1e6;
+  const Superoptimized result = run(parse(kTwoLayers), options);
+  EXPECT_LT(result.candidates.front().cost.seconds, result.program_cost.seconds);
+  EXPECT_EQ(result.whole_check, "agrees in float64 at shrunk shapes");
+  EXPECT_THAT(result.parts[0].optimized.candidates.front().verification.argument,
+              testing::StartsWith("proved at shrunk shapes ["));
+}
+
+TEST(Superoptimize, ProgramsOutsideTheFragmentComeBackAsTheyAre) {
+  const GraphPtr program = parse("graph g {\n input A: f16[64, 64]\n B = relu(A)\n output B\n}");
+  const Superoptimized result = run(program, quick());
+  EXPECT_EQ(result.candidates.front().graph, program);
+  EXPECT_EQ(result.stop_reason, StopReason::Exhausted);
+}
+
+/// Softmax as it is written in practice: the maximum is subtracted, which only the exponentials see.
+TEST(Superoptimize, SoftmaxWithItsMaximum) {
+  const GraphPtr program = parse(
+      "graph g {\n input S: f16[4, 16, 64]\n input M: f16[4, 16, 1]\n input V: f16[4, 64, 16]\n D = sub(S, M)\n"
+      " E = exp(D)\n Z = sum(E, dim=2)\n P = div(E, Z)\n O = matmul(P, V)\n output O\n}");
+  SuperoptimizeOptions options = quick();
+  options.search.time_limit = 3;
+  const Superoptimized result = run(program, options);
+  EXPECT_LT(result.candidates.front().cost.kernels, 5) << result.unproved_reason;
+}
+
+/// The block at small sizes, in single precision, so that the interpreter and the host run all of it.
+GraphPtr small_llama() {
+  std::ifstream file(STRATA_SOURCE_DIR "/programs/llama_block.strata");
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::vector<std::pair<std::string, std::string>> sizes{
+      {"64", "1"}, {"14336", "96"}, {"1024", "16"}, {"4088", "56"}, {"128", "2"}, {"4096", "64"}, {"bf16", "f32"}};
+  for (const auto& [from, to] : sizes) {
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+      text.replace(at, from.size(), to);
+    }
+  }
+  return parse(text);
+}
+
+TEST(Superoptimize, LlamaBlockComputesTheSameAndItsCodeDoes) {
+  const GraphPtr program = small_llama();
+  SuperoptimizeOptions options = quick();
+  options.search.time_limit = 4;
+  options.candidates = 1;
+  const Superoptimized result = run(program, options);
+  const Candidate& best = result.candidates.front();
+  EXPECT_LT(best.cost.kernels, result.program_cost.kernels - 10);
+  EXPECT_EQ(result.whole_check, "agrees in float64 at full shapes");
+
+  const auto inputs = random_inputs(*program, 5);
+  Float64Arithmetic exact;
+  const auto expected = execute(*program, exact, inputs);
+  ASSERT_TRUE(expected);
+  const auto found = run_on_host(result.code, inputs, {"c++", {"-O1"}});
+  ASSERT_TRUE(found) << found.error().to_string();
+  EXPECT_LE(relative_error(*expected, *found), 1e-4);
+}
+
+/// One small part, with a cache of its own.
+class WithCache : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        std::filesystem::temp_directory_path() /
+        fmt::format("strata_superopt_{}_{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(folder_);
+    options_ = quick();
+    options_.candidates = 1;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  /// The program, with the cache opened anew; sets `searched`.
+  Superoptimized optimize(const std::string& program) {
+    ResultCache cache(folder_.string(), [](const std::string& text) { ADD_FAILURE() << text; });
+    SuperoptimizeOptions options = options_;
+    options.cache = &cache;
+    searched_ = false;
+    options.stage_done = [&](std::string_view stage, double, const Graph&) { searched_ |= stage == "search"; };
+    return run(parse(program), options);
+  }
+
+  static constexpr const char* kProgram =
+      "graph g {\n input A: f16[64, 64]\n input B: f16[64, 64]\n C = sqr(A)\n D = matmul(C, B)\n E = add(D, A)\n"
+      " output E\n}";
+  std::filesystem::path folder_;
+  SuperoptimizeOptions options_;
+  bool searched_ = false;
+};
+
+TEST_F(WithCache, TheSecondRunTakesItsResultFromThere) {
+  const Superoptimized first = optimize(kProgram);
+  EXPECT_TRUE(searched_);
+  EXPECT_EQ(first.parts[0].optimized.cached_at, "");
+  const Superoptimized second = optimize(kProgram);
+  EXPECT_FALSE(searched_);
+  EXPECT_NE(second.parts[0].optimized.cached_at, "");
+  ASSERT_EQ(second.candidates.size(), first.candidates.size());
+  for (size_t i = 0; i < first.candidates.size(); ++i) {
+    const Candidate& a = first.candidates[i];
+    const Candidate& b = second.candidates[i];
+    EXPECT_EQ(print(*a.graph), print(*b.graph));
+    EXPECT_EQ(a.cost.seconds, b.cost.seconds);
+    EXPECT_EQ(a.verification.tests, b.verification.tests);
+    EXPECT_EQ(a.verification.error_bound, b.verification.error_bound);
+    EXPECT_EQ(a.verification.argument, b.verification.argument);
+    EXPECT_EQ(a.errors.candidate_f32, b.errors.candidate_f32);
+  }
+  EXPECT_EQ(second.statistics.generated, first.statistics.generated);
+  EXPECT_EQ(second.cubin, first.cubin);
+}
+
+TEST_F(WithCache, NamesAndOrdersDoNotMatter) {
+  const Superoptimized first = optimize(kProgram);
+  const Superoptimized other = optimize(
+      "graph other {\n input Right: f16[64, 64]\n input Left: f16[64, 64]\n S = sqr(Left)\n P = matmul(S, Right)\n"
+      " Out = add(Left, P)\n output Out\n}");
+  EXPECT_FALSE(searched_);
+  EXPECT_TRUE(other.candidates.front().graph->find_tensor("Right"));
+  EXPECT_EQ(other.candidates.front().cost.seconds, first.candidates.front().cost.seconds);
+}
+
+TEST_F(WithCache, OtherOptionsMiss) {
+  optimize(kProgram);
+  const SuperoptimizeOptions original = options_;
+  const std::vector<std::function<void()>> changes{[&] { options_.search.seed = 2; },
+                                                   [&] { options_.search.target = &targets().front(); },
+                                                   [&] { options_.search.max_block_ops = 5; },
+                                                   [&] { options_.search.max_kernel_ops = 3; },
+                                                   [&] { options_.candidates = 2; },
+                                                   [&] { options_.delta = 1e-6; },
+                                                   [&] { options_.search.rules.cost = false; },
+                                                   [&] { options_.largest_full_proof = 1; }};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    options_ = original;
+    changes[i]();
+    optimize(kProgram);
+    EXPECT_TRUE(searched_) << i;
+  }
+  options_ = original;
+  options_.search.threads = 1;  // the result does not depend on it
+  options_.search.time_limit = 500;
+  optimize(kProgram);
+  EXPECT_FALSE(searched_);
+}
+
+TEST_F(WithCache, ALongerLimitSearchesAgain) {
+  auto gqa = load_graph(STRATA_SOURCE_DIR "/programs/gqa.strata");
+  ASSERT_TRUE(gqa);
+  options_.largest_full_proof = 1e6;
+  options_.search.time_limit = 0.3;
+  const Superoptimized first = optimize(print(**gqa));
+  ASSERT_EQ(first.stop_reason, StopReason::TimeLimit);
+  optimize(print(**gqa));
+  EXPECT_FALSE(searched_);
+  options_.search.time_limit = 0.2;
+  optimize(print(**gqa));
+  EXPECT_FALSE(searched_);
+  options_.search.time_limit = 0.6;
+  optimize(print(**gqa));
+  EXPECT_TRUE(searched_);
+}
+
+TEST_F(WithCache, InterruptedSearchesAreNotKept) {
+  std::stop_source stop;
+  stop.request_stop();
+  options_.search.stop = stop.get_token();
+  EXPECT_EQ(optimize(kProgram).stop_reason, StopReason::Interrupted);
+  options_.search.stop = {};
+  optimize(kProgram);
+  EXPECT_TRUE(searched_);
+}
+
+TEST_F(WithCache, EntriesThatDoNotFitAreSearchedAgain) {
+  optimize(kProgram);
+  const GraphPtr canonical = canonicalize(*partition(parse(kProgram)).value().parts[0].graph).graph;
+  const std::string key = part_key(*canonical, options_);
+  for (const char* wrong : {"", "{}", "{\"candidates\": []}", "{\"candidates\": [{\"graph\": \"graph g {\"}]}"}) {
+    {
+      ResultCache cache(folder_.string(), {});
+      ASSERT_TRUE(cache.find("part", key));
+      cache.store("part", key, wrong, kExhaustive);
+    }
+    optimize(kProgram);
+    EXPECT_TRUE(searched_) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace strata
