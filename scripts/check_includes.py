@@ -20,6 +20,7 @@ ORDER = [
     "superopt/partition",
     "superopt/expr",
     "superopt/verify",
+    "superopt/solver",
     "superopt/optimize",
     "superopt/search",
     "superopt/codegen",

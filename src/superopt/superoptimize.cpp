@@ -20,7 +20,12 @@ double work(const Graph& graph) {
   for (const Operation& op : graph.operations()) {
     const auto elements = static_cast<double>(graph.type(op.results[0]).elements());
     const bool product = op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul;
-    sum += elements * (product ? static_cast<double>(graph.type(op.operands[0]).shape.back()) : 1);
+    double terms = product ? static_cast<double>(graph.type(op.operands[0]).shape.back()) : 1;
+    if (op.kind == OpKind::Conv2d) {
+      const TensorType& filter = graph.type(op.operands[1]);
+      terms = static_cast<double>(filter.elements() / filter.shape[0]);
+    }
+    sum += elements * terms;
   }
   return sum;
 }

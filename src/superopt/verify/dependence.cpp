@@ -45,7 +45,7 @@ void walk(const Graph& graph, std::vector<unsigned>& depends, unsigned& marked) 
 bool adds_operands(const Operation& op) {
   if (op.body || op.operands.size() < 2) return false;
   return op.kind != OpKind::Mul && op.kind != OpKind::Div && op.kind != OpKind::Matmul &&
-         op.kind != OpKind::ConcatMatmul;
+         op.kind != OpKind::ConcatMatmul && op.kind != OpKind::Conv2d;
 }
 
 unsigned size_dependent(const Graph& graph) {

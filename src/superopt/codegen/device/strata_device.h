@@ -349,6 +349,29 @@ STRATA_DEVICE void sum(R* result, const X* x) {
   }
 }
 
+/// x[n, c, h, w] * filter[o, c, i, j] → [n, o, kRows, kColumns].
+template <class Team, int64 kN, int64 kC, int64 kH, int64 kW, int64 kO, int64 kRows, int64 kColumns, int64 kI, int64 kJ,
+          int64 kStride, int64 kPadding, class R, class X, class Y>
+STRATA_DEVICE void conv2d(R* result, const X* x, const Y* filter) {
+  for (int64 at = Team::rank(); at < kN * kO * kRows * kColumns; at += Team::size()) {
+    const int64 top = at / kColumns % kRows * kStride - kPadding;
+    const int64 left = at % kColumns * kStride - kPadding;
+    const X* image = x + at / (kColumns * kRows * kO) * kC * kH * kW;
+    const Y* weights = filter + at / (kColumns * kRows) % kO * kC * kI * kJ;
+    Compute<X> value = 0;
+    for (int64 c = 0; c < kC; ++c) {
+      for (int64 i = 0; i < kI; ++i) {
+        if (top + i < 0 || top + i >= kH) continue;
+        for (int64 j = 0; j < kJ; ++j) {
+          if (left + j < 0 || left + j >= kW) continue;
+          value += to_compute(image[(c * kH + top + i) * kW + left + j]) * to_compute(weights[(c * kI + i) * kJ + j]);
+        }
+      }
+    }
+    store(result[at], value);
+  }
+}
+
 template <class Team, int64 kCount, int64 kGroup, int64 kInner, class R, class X>
 STRATA_DEVICE void reduce_max(R* result, const X* x) {
   for (int64 i = Team::rank(); i < kCount; i += Team::size()) {
