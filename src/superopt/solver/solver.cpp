@@ -1,0 +1,328 @@
+#include "superopt/solver/solver.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "interpret/interpret.h"
+#include "superopt/solver/z3_query.h"
+#include "superopt/verify/inputs.h"
+#include "superopt/verify/shrink.h"
+#include "support/hash.h"
+#include "support/random.h"
+
+namespace strata {
+namespace {
+
+using Inputs = std::vector<Tensor<double>>;
+using Symbols = std::vector<Tensor<SymbolicValue>>;
+using Clock = std::chrono::steady_clock;
+
+/// Rounding in float64 stays below, relative to an output's largest entry.
+constexpr double kReal = 1e-6;
+constexpr int kFloatTests = 4;
+constexpr int kExactTests = 24;
+/// Programs above are executed at shrunk shapes only, or not at all.
+constexpr double kMostFloatWork = 2e8;
+constexpr double kMostSymbolicWork = 4e5;
+
+/// Multiply-adds and elements of one execution.
+double work(const Graph& graph) {
+  double sum = 0;
+  for (const Operation& op : graph.operations()) {
+    if (op.body) {
+      double runs = static_cast<double>(op.body->launch().loop);
+      for (int64_t size : op.body->launch().grid) runs *= static_cast<double>(size);
+      sum += runs * work(*op.body);
+      continue;
+    }
+    double read = 1;
+    for (TensorId id : op.operands) read = std::max(read, static_cast<double>(graph.type(id).elements()));
+    const auto written = static_cast<double>(graph.type(op.results[0]).elements());
+    const bool product = op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul;
+    const bool convolution = op.kind == OpKind::Conv2d;
+    double terms = product ? static_cast<double>(graph.type(op.operands[0]).shape.back()) : 1;
+    if (convolution) {
+      const TensorType& filter = graph.type(op.operands[1]);
+      terms = static_cast<double>(filter.elements() / filter.shape[0]);
+    }
+    sum += std::max(read, written * terms);
+  }
+  return sum;
+}
+
+std::vector<int64_t> index_of(int64_t linear, const Shape& shape) {
+  std::vector<int64_t> index;
+  for (int64_t stride : row_major_strides(shape)) {
+    index.push_back(linear / stride);
+    linear %= stride;
+  }
+  return index;
+}
+
+/// Entries of all magnitudes and signs; of one test all positive, so that roots are defined.
+Inputs draw(const Graph& graph, uint64_t seed, int test) {
+  Random random(mix(seed + static_cast<uint64_t>(test)));
+  Inputs inputs;
+  for (TensorId id : graph.inputs()) {
+    Tensor<double>& input = inputs.emplace_back(graph.type(id).shape);
+    for (double& x : input.data) {
+      x = (test == 2 ? 3 : 1) * (2 * random.uniform() - 1);
+      if (test == 1) x = std::fabs(x);
+    }
+  }
+  return inputs;
+}
+
+class Proof {
+ public:
+  Proof(const Graph& reference, const Graph& candidate, const SolverOptions& options)
+      : reference_(reference),
+        candidate_(candidate),
+        options_(options),
+        deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                     std::chrono::duration<double>(std::min(options.time_limit, 1e6)))) {}
+
+  Result<SolverResult> run() {
+    STRATA_CHECK(check_interface(reference_, candidate_));
+    STRATA_CHECK(attempt());
+    if (options_.stop.stop_requested()) {
+      return tl::unexpected(Error{ErrorCode::Interrupted, "the proof was stopped", {}, {}});
+    }
+    return std::move(result_);
+  }
+
+ private:
+  double seconds_left() const { return std::chrono::duration<double>(deadline_ - Clock::now()).count(); }
+  void step(std::string text) { result_.steps.push_back(std::move(text)); }
+  Result<void> undecided(std::string reason) {
+    result_.reason = std::move(reason);
+    return {};
+  }
+
+  Result<void> attempt() {
+    auto small = shrink(reference_, candidate_);
+    const bool fits = std::max(work(reference_), work(candidate_)) <= kMostFloatWork;
+    if (fits) {
+      STRATA_CHECK(random_tests(reference_, candidate_, false));
+      if (result_.verdict == Verdict::Different) return {};
+    }
+    const Graph& a = small ? *small->first : reference_;
+    const Graph& b = small ? *small->second : candidate_;
+    result_.shrunk = small && !same_structure(a, reference_);
+    if (!fits && result_.shrunk) {
+      STRATA_CHECK(random_tests(a, b, true));
+      if (result_.verdict == Verdict::Different) return {};
+    }
+    if (std::max(work(a), work(b)) > kMostSymbolicWork) {
+      return undecided(small ? "the programs are too large even at their smallest shapes"
+                             : "the programs are too large, and " + small.error().message);
+    }
+    return prove(a, b);
+  }
+
+  // --- float64 ---
+  /// Different if an entry is, on these inputs. Where the reference is not defined nothing is compared.
+  Result<bool> differ(const Graph& a, const Graph& b, const Inputs& inputs, bool shrunk, std::string_view how) {
+    Float64Arithmetic arithmetic;
+    STRATA_TRY(const Inputs expected, execute(a, arithmetic, inputs, options_.stop));
+    STRATA_TRY(const Inputs found, execute(b, arithmetic, reordered(inputs, input_order(a, b)), options_.stop));
+    for (size_t o = 0; o < expected.size(); ++o) {
+      double largest = 1e-30;
+      for (double x : expected[o].data) {
+        if (std::isfinite(x)) largest = std::max(largest, std::fabs(x));
+      }
+      for (int64_t i = 0; i < expected[o].size(); ++i) {
+        const double x = expected[o][i];
+        const double y = found[o][i];
+        if (!std::isfinite(x) || (std::isfinite(y) && std::fabs(x - y) <= kReal * largest)) continue;
+        SolverCounterexample example{a.tensor(a.outputs()[o]).name, index_of(i, expected[o].shape), x, y, shrunk, {}};
+        for (size_t n = 0; n < inputs.size(); ++n) {
+          example.inputs.emplace_back(a.tensor(a.inputs()[n]).name, inputs[n]);
+        }
+        result_.verdict = Verdict::Different;
+        result_.reason =
+            fmt::format("'{}' differs at {} in float64, {}", example.output, to_string(example.index), how);
+        result_.counterexample = std::move(example);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  Result<void> random_tests(const Graph& a, const Graph& b, bool shrunk) {
+    for (int test = 0; test < kFloatTests; ++test) {
+      STRATA_TRY(const bool different, differ(a, b, draw(a, options_.seed, test), shrunk, "on random inputs"));
+      if (different) return {};
+    }
+    step(fmt::format("{} random float64 tests {} agree", kFloatTests, shrunk ? "at shrunk shapes" : "at full shape"));
+    return {};
+  }
+
+  // --- formulas ---
+  Result<Symbols> execute_symbolically(const Graph& graph, Formulas& formulas, const Symbols& inputs,
+                                       const std::vector<size_t>& order) {
+    SymbolicArithmetic arithmetic{formulas};
+    return execute(graph, arithmetic, reordered(inputs, order), options_.stop);
+  }
+
+  Result<void> prove(const Graph& a, const Graph& b) {
+    const std::vector<size_t> order = input_order(a, b);
+    std::vector<size_t> same(a.inputs().size());
+    for (size_t i = 0; i < same.size(); ++i) same[i] = i;
+    Formulas formulas({deadline_, options_.stop});
+    Symbols inputs;
+    for (size_t n = 0; n < a.inputs().size(); ++n) {
+      const TensorInfo& info = a.tensor(a.inputs()[n]);
+      Tensor<SymbolicValue>& input = inputs.emplace_back(info.type.shape);
+      for (int64_t i = 0; i < input.size(); ++i) {
+        input[i] = formulas.input(fmt::format("{}{}", info.name, to_string(index_of(i, info.type.shape))));
+      }
+    }
+    STRATA_TRY(const Symbols expected, execute_symbolically(a, formulas, inputs, same));
+    const std::vector<Condition> assumed = formulas.take_conditions();
+    STRATA_TRY(const Symbols found, execute_symbolically(b, formulas, inputs, order));
+    const std::vector<Condition> needed = formulas.take_conditions();
+    if (!formulas.failure().empty()) return undecided(formulas.failure());
+
+    std::vector<Polynomial> differences;
+    for (size_t o = 0; o < expected.size(); ++o) {
+      for (int64_t i = 0; i < expected[o].size(); ++i) {
+        ++result_.entries;
+        Polynomial difference = formulas[expected[o][i]] - formulas[found[o][i]];
+        difference = formulas.without_denominators(std::move(difference));
+        if (!formulas.failure().empty()) return undecided(formulas.failure());
+        if (difference.empty()) {
+          ++result_.by_normal_form;
+        } else {
+          differences.push_back(std::move(difference));
+        }
+      }
+    }
+    step(fmt::format("{} of {} entries have equal normal forms", result_.by_normal_form, result_.entries));
+    if (!differences.empty()) {
+      STRATA_CHECK(exact_tests(a, b));
+      if (result_.verdict == Verdict::Different) return {};
+    }
+    std::vector<Constraint> defined;
+    for (const Condition& condition : assumed) {
+      defined.push_back({formulas[{condition.formula}], condition.nonzero ? Relation::NotZero : Relation::NotNegative});
+    }
+    for (size_t i = 0; i < differences.size(); ++i) {
+      STRATA_TRY(const bool proved, ask_z3(a, b, formulas, inputs, defined, std::move(differences[i])));
+      if (!proved) return {};
+    }
+    if (!differences.empty()) step(fmt::format("Z3 shows {} entries", result_.by_z3));
+    if (!conditions_hold(formulas, assumed, needed, defined)) return {};
+    result_.verdict = Verdict::Equivalent;
+    result_.argument = argument(a);
+    return {};
+  }
+
+  std::string argument(const Graph& a) const {
+    std::string shapes;
+    for (TensorId id : a.inputs()) {
+      shapes += fmt::format("{}{}{}", shapes.empty() ? "" : ", ", a.tensor(id).name, to_string(a.type(id).shape));
+    }
+    return fmt::format("{} entries by normal form, {} by Z3, at {}{}", result_.by_normal_form, result_.by_z3, shapes,
+                       result_.shrunk ? " (bounded: shapes are shrunk, all indices of a dimension treated alike)" : "");
+  }
+
+  /// Small integers, where comparisons meet equal numbers, in exact arithmetic.
+  Result<void> exact_tests(const Graph& a, const Graph& b) {
+    Random random(mix(options_.seed));
+    const std::vector<size_t> order = input_order(a, b);
+    std::vector<size_t> same(order.size());
+    for (size_t i = 0; i < same.size(); ++i) same[i] = i;
+    for (int test = 0; test < kExactTests && seconds_left() > 0; ++test) {
+      Formulas numbers({deadline_, options_.stop});
+      Inputs inputs;
+      Symbols symbols;
+      for (TensorId id : a.inputs()) {
+        Tensor<double>& input = inputs.emplace_back(a.type(id).shape);
+        Tensor<SymbolicValue>& symbol = symbols.emplace_back(a.type(id).shape);
+        for (int64_t i = 0; i < input.size(); ++i) {
+          const auto n = static_cast<int64_t>(random.below(5)) - 2;
+          input[i] = static_cast<double>(n);
+          symbol[i] = numbers.constant({n, 1});
+        }
+      }
+      STRATA_TRY(const Symbols expected, execute_symbolically(a, numbers, symbols, same));
+      STRATA_TRY(const Symbols found, execute_symbolically(b, numbers, symbols, order));
+      if (!numbers.failure().empty()) continue;
+      bool different = false;
+      for (size_t o = 0; o < expected.size(); ++o) {
+        for (int64_t i = 0; i < expected[o].size(); ++i) {
+          const auto x = constant_of(numbers[expected[o][i]]);
+          const auto y = constant_of(numbers[found[o][i]]);
+          different |= x && y && *x != *y;
+        }
+      }
+      if (!different) continue;
+      STRATA_TRY(const bool confirmed, differ(a, b, inputs, result_.shrunk, "on small integers"));
+      if (confirmed) return {};
+    }
+    step(fmt::format("{} exact tests on small integers agree", kExactTests));
+    return {};
+  }
+
+  // --- Z3 ---
+  /// True if the entry is proved; otherwise the result says what happened.
+  Result<bool> ask_z3(const Graph& a, const Graph& b, const Formulas& formulas, const Symbols& inputs,
+                      const std::vector<Constraint>& defined, Polynomial difference) {
+    std::vector<Constraint> constraints = defined;
+    constraints.push_back({std::move(difference), Relation::NotZero});
+    const Z3Answer answer = satisfiable(formulas, constraints, seconds_left(), options_.stop);
+    if (answer.satisfiable == Satisfiable::No) {
+      ++result_.by_z3;
+      return true;
+    }
+    if (answer.satisfiable == Satisfiable::Unknown) {
+      STRATA_CHECK(undecided(fmt::format("Z3 gives up within {:g} s: {}", options_.time_limit, answer.reason)));
+      return false;
+    }
+    Inputs model;
+    for (const auto& input : inputs) {
+      Tensor<double>& values = model.emplace_back(input.shape);
+      for (int64_t i = 0; i < input.size(); ++i) {
+        const auto it = answer.inputs.find(formulas[input[i]][0].monomial[0].atom);
+        values[i] = it == answer.inputs.end() ? 1 : it->second;
+      }
+    }
+    STRATA_TRY(const bool confirmed, differ(a, b, model, result_.shrunk, "on inputs that Z3 found"));
+    if (!confirmed) STRATA_CHECK(undecided("Z3 finds inputs on which float64 shows no difference"));
+    return false;
+  }
+
+  /// The candidate must be defined where the reference is, but for a set without volume.
+  bool conditions_hold(const Formulas& formulas, const std::vector<Condition>& assumed,
+                       const std::vector<Condition>& needed, const std::vector<Constraint>& defined) {
+    for (const Condition& condition : needed) {
+      if (std::find(assumed.begin(), assumed.end(), condition) != assumed.end()) continue;
+      const Polynomial& f = formulas[{condition.formula}];
+      if (condition.nonzero && formulas.smooth(f)) continue;
+      std::vector<Constraint> constraints = defined;
+      constraints.push_back({f, condition.nonzero ? Relation::Zero : Relation::Negative});
+      const Z3Answer answer = satisfiable(formulas, constraints, seconds_left(), options_.stop);
+      if (answer.satisfiable == Satisfiable::No) continue;
+      result_.reason =
+          fmt::format("the candidate {} of something that may be {} where the reference is defined",
+                      condition.nonzero ? "takes a quotient" : "takes a root", condition.nonzero ? "0" : "negative");
+      return false;
+    }
+    return true;
+  }
+
+  const Graph& reference_;
+  const Graph& candidate_;
+  const SolverOptions& options_;
+  Clock::time_point deadline_;
+  SolverResult result_;
+};
+
+}  // namespace
+
+Result<SolverResult> prove_with_solver(const Graph& reference, const Graph& candidate, const SolverOptions& options) {
+  return Proof(reference, candidate, options).run();
+}
+
+}  // namespace strata
