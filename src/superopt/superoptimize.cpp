@@ -5,30 +5,16 @@
 
 #include <chrono>
 
+#include "interpret/work.h"
 #include "ir/validate.h"
 #include "runtime/compile.h"
 #include "superopt/optimize/thread_graphs.h"
+#include "superopt/solver/solver.h"
 
 namespace strata {
 namespace {
 
 constexpr int64_t kThreadsPerBlock = 128;
-
-/// Multiply-adds and elements of one execution: what a proof at full shape costs, several times over.
-double work(const Graph& graph) {
-  double sum = 0;
-  for (const Operation& op : graph.operations()) {
-    const auto elements = static_cast<double>(graph.type(op.results[0]).elements());
-    const bool product = op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul;
-    double terms = product ? static_cast<double>(graph.type(op.operands[0]).shape.back()) : 1;
-    if (op.kind == OpKind::Conv2d) {
-      const TensorType& filter = graph.type(op.operands[1]);
-      terms = static_cast<double>(filter.elements() / filter.shape[0]);
-    }
-    sum += elements * terms;
-  }
-  return sum;
-}
 
 /// Programs above this take a minute or more to prove on a CPU; they come back as given, with the reason.
 constexpr double kLargestProof = 4e9;
@@ -42,6 +28,21 @@ tl::expected<Candidate, std::string> prove(const GraphPtr& program, const GraphP
   verification.seed = options.search.seed;
   auto verified = verify(*program, *graph, verification);
   if (!verified) return tl::unexpected(verified.error().message);
+  if (verified->verdict == Verdict::Undecided) {
+    SolverOptions solving;
+    solving.time_limit = options.solver_time_limit;
+    solving.seed = options.search.seed;
+    auto solved = prove_with_solver(*program, *graph, solving);
+    if (!solved) return tl::unexpected(solved.error().message);
+    if (solved->verdict != Verdict::Equivalent) {
+      return tl::unexpected(fmt::format("{}; the solver: {}", verified->reason, solved->reason));
+    }
+    verified->verdict = Verdict::Equivalent;
+    verified->method = ProofMethod::Solver;
+    verified->argument = solved->argument;
+    verified->tests = 0;
+    verified->error_bound = 0;
+  }
   if (verified->verdict != Verdict::Equivalent) return tl::unexpected(verified->reason);
   auto errors = floats.check(*graph);
   if (!errors) return tl::unexpected(errors.error().message);
@@ -117,7 +118,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
     STRATA_TRY(GraphPtr graph, form_thread_graphs(*found.graphs[i], kThreadsPerBlock));
     graphs.push_back(std::move(graph));
   }
-  if (const double cost = work(*program); cost > kLargestProof) {
+  if (const double cost = execution_work(*program); cost > kLargestProof) {
     result.unproved = static_cast<int>(graphs.size());
     result.unproved_reason =
         fmt::format("a proof at full shape takes {:.1e} operations, more than {:.0e}", cost, kLargestProof);

@@ -14,7 +14,8 @@ namespace strata {
 struct SuperoptimizeOptions {
   SearchOptions search;
   double delta = 1e-12;
-  int candidates = 8;  ///< how many of the cheapest graphs are fully verified and returned
+  double solver_time_limit = 10;  ///< seconds a graph that the finite fields leave undecided
+  int candidates = 8;             ///< how many of the cheapest graphs are fully verified and returned
   /// Called when a stage begins and ends: --dump-after and timing hang on it. `graph` is the best so far.
   std::function<void(std::string_view stage, double seconds, const Graph& graph)> stage_done;
   std::function<void(const SearchProgress&)> progress;

@@ -85,6 +85,8 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "error: out of memory\n");
   } catch (const std::exception& error) {
+    // Output longer than the buffer fails while it is printed.
+    if (std::ferror(stdout) != 0) return finish(kEnvironment);
     fmt::print(stderr, "internal error: {}\n  please report it with the program that you ran\n", error.what());
   }
   return kEnvironment;

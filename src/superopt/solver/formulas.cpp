@@ -59,7 +59,9 @@ AtomId Formulas::atom_of(AtomKind kind, std::vector<Polynomial> arguments) {
   return bucket.back();
 }
 
-Polynomial Formulas::of_atom(AtomId id, const Number& exponent) { return {{{{id, exponent}}, {1, 1}}}; }
+Polynomial Formulas::of_atom(AtomId id, const Number& exponent) {
+  return exponent.is_zero() ? one() : Polynomial{{{{id, exponent}}, {1, 1}}};
+}
 
 SymbolicValue Formulas::input(std::string name) {
   const auto id = static_cast<AtomId>(atoms_.size());

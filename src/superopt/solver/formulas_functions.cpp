@@ -8,7 +8,7 @@
 namespace strata {
 namespace {
 
-/// A maximum of more is an atom like any other.
+/// Beyond, a sum of maxima is not multiplied out. One maximum may have any number.
 constexpr size_t kMostAlternatives = 16;
 constexpr size_t kMostSteps = 4;
 
@@ -138,6 +138,7 @@ const Factor* Formulas::maximum_in(const Term& term) const {
 std::vector<Polynomial> Formulas::alternatives(const Polynomial& f) {
   std::vector<Polynomial> open{f};
   std::vector<Polynomial> result;
+  int splits = 0;
   while (!open.empty()) {
     const Polynomial g = std::move(open.back());
     open.pop_back();
@@ -153,7 +154,8 @@ std::vector<Polynomial> Formulas::alternatives(const Polynomial& f) {
     std::vector<Polynomial> arguments = atom(maximum).arguments;
     if (atom(maximum).kind == AtomKind::Abs) arguments.push_back(scaled(arguments[0], {-1, 1}));
     for (const Polynomial& argument : arguments) open.push_back(rest + product(factor, argument));
-    if (open.size() + result.size() > kMostAlternatives || !failure_.empty()) return {f};
+    const bool many = ++splits > 1 && open.size() + result.size() > kMostAlternatives;
+    if (many || !failure_.empty()) return {f};
   }
   return result;
 }
