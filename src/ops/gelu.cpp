@@ -12,8 +12,7 @@ struct Gelu : Elementwise<Gelu, 1> {
                                    .elementwise = true,
                                    .lax = {.exponentiations = 1, .divides = true},
                                    .abstract_expression = "gelu(E(X))"};
-  static constexpr CudaLowering cuda = elementwise_cuda(
-      "{0} / (1.0f + strata_device::exponential(-1.5957691216f * ({0} + 0.044715f * {0} * {0} * {0})))");
+  static constexpr CudaLowering cuda = elementwise_cuda("strata_device::gelu({0})");
 
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
     return b.function("gelu", 0, e, false);

@@ -136,6 +136,14 @@ STRATA_DEVICE T maximum(T a, T b) {
   return a > b || a != a ? a : b;
 }
 
+/// x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))), by one exponential.
+template <class T>
+STRATA_DEVICE T gelu(T x) {
+  constexpr T factor = T(-123637) / T(77478);
+  constexpr T cubic = T(8943) / T(200000);
+  return x / (T(1) + exponential(factor * (x + cubic * x * x * x)));
+}
+
 /// Sizes of up to 8 dimensions, outermost first.
 template <int64... kSizes>
 struct Dims {
