@@ -148,6 +148,81 @@ TEST(Operators, StatedAlgebraHolds) {
   }
 }
 
+struct Instance {
+  const char* name;
+  std::vector<Shape> shapes;
+  std::vector<std::pair<const char*, AttributeValue>> attributes;
+};
+
+/// The same of operators that are not elementwise, each on one instance.
+TEST(Operators, StatedAlgebraOfTensorOperatorsHolds) {
+  const std::vector<Instance> instances{{"matmul", {{3, 4}, {4, 5}}, {}},
+                                        {"conv2d", {{1, 2, 4, 4}, {3, 2, 3, 3}}, {{"padding", int64_t{1}}}},
+                                        {"sum", {{3, 4}}, {{"dim", int64_t{1}}}},
+                                        {"reduce_max", {{3, 4}}, {{"dim", int64_t{1}}}},
+                                        {"scale", {{3, 4}}, {{"factor", Rational{-3, 2}}}},
+                                        {"repeat", {{3, 4}}, {{"dim", int64_t{0}}, {"times", int64_t{2}}}},
+                                        {"reshape", {{3, 4}}, {{"shape", std::vector<int64_t>{2, 6}}}},
+                                        {"transpose", {{3, 4}}, {{"perm", std::vector<int64_t>{1, 0}}}},
+                                        {"concat", {{3, 4}, {2, 4}}, {{"dim", int64_t{0}}}}};
+  std::set<std::string_view> seen;
+  for (const Instance& instance : instances) {
+    seen.insert(instance.name);
+    const Algebra& algebra = find_op(instance.name)->traits.algebra;
+    Attributes attributes;
+    for (const auto& [name, value] : instance.attributes) attributes.set(name, value);
+    Random random(6);
+    const auto draw = [&] {
+      std::vector<Tensor<double>> tensors;
+      for (const Shape& shape : instance.shapes) {
+        for (double& x : tensors.emplace_back(shape).data) x = 2 * random.uniform() - 1;
+      }
+      return tensors;
+    };
+    const auto f = [&](const std::vector<Tensor<double>>& x) { return evaluate(instance.name, x, attributes); };
+    const auto expect = [&](const Tensor<double>& found, const auto& expected) {
+      for (int64_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected(i), 1e-12) << instance.name;
+    };
+    for (int test = 0; test < 10; ++test) {
+      const auto x = draw(), y = draw();
+      const double c = 0.1 + random.uniform();
+      const auto changed = [&](auto&& change) {
+        auto z = x;
+        for (size_t n = 0; n < z.size(); ++n) {
+          for (int64_t i = 0; i < z[n].size(); ++i) z[n][i] = change(z[n][i], y[n][i]);
+        }
+        return z;
+      };
+      const Tensor<double> value = f(x);
+      for (size_t n = 0; n < x.size(); ++n) {
+        if (!(algebra.linear >> n & 1)) continue;
+        auto other = x, both = x;
+        other[n] = y[n];
+        for (int64_t i = 0; i < both[n].size(); ++i) both[n][i] += c * y[n][i];
+        const Tensor<double> rest = f(other);
+        expect(f(both), [&](int64_t i) { return value[i] + c * rest[i]; });
+      }
+      if (algebra.homogeneous) {
+        expect(f(changed([&](double a, double) { return c * a; })), [&](int64_t i) { return c * value[i]; });
+      }
+      if (algebra.translates) {
+        expect(f(changed([&](double a, double) { return a + c; })), [&](int64_t i) { return value[i] + c; });
+      }
+      if (!algebra.increasing) continue;
+      const Tensor<double> larger = f(changed([](double a, double b) { return std::max(a, b); }));
+      for (int64_t i = 0; i < value.size(); ++i) EXPECT_LE(value[i], larger[i] + 1e-12) << instance.name;
+    }
+  }
+  // Whatever states a law is tested.
+  for (const OpDef* op : all_ops()) {
+    const Algebra& a = op->traits.algebra;
+    const bool states = a.linear != 0 || a.increasing || a.homogeneous || a.translates;
+    if (states && (!op->traits.elementwise || !op->attributes.empty())) {
+      EXPECT_TRUE(seen.count(op->traits.name)) << op->traits.name;
+    }
+  }
+}
+
 TEST(Operators, TableIsComplete) {
   std::set<std::string_view> names;
   for (const OpDef* op : all_ops()) {
