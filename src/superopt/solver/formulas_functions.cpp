@@ -228,7 +228,8 @@ Polynomial Formulas::step(Polynomial f) {
   std::erase_if(content, [&](const Factor& factor) { return !positive_atom(factor.atom); });
   for (Term& term : f) term.monomial = term.monomial * inverse_of(content);
   std::sort(f.begin(), f.end());
-  f = scaled(std::move(f), f[0].coefficient.abs().inverse());
+  const Number scale = f[0].coefficient.abs();
+  f = scaled(std::move(f), scale.inverse());
   return of_atom(atom_of(AtomKind::Positive, {std::move(f)}));
 }
 
