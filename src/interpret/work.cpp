@@ -33,13 +33,14 @@ double execution_work(const Graph& graph) {
       sum += runs * execution_work(*op.body);
       continue;
     }
-    const auto written = static_cast<double>(graph.type(op.results[0]).elements());
-    double most = written * static_cast<double>(std::max<int64_t>(1, terms_of_product(graph, op)));
-    for (TensorId id : op.operands) {
-      // Iterators and savers touch a tile of what they are given.
-      if (graph.tensor(id).level != graph.level()) continue;
-      most = std::max(most, static_cast<double>(graph.type(id).elements()));
-    }
+    // Iterators and savers touch a tile of the tensor that lives one level above.
+    double most = 0;
+    const auto touch = [&](TensorId id, int64_t terms) {
+      if (graph.tensor(id).level != graph.level()) return;
+      most = std::max(most, static_cast<double>(graph.type(id).elements()) * static_cast<double>(terms));
+    };
+    touch(op.results[0], std::max<int64_t>(1, terms_of_product(graph, op)));
+    for (TensorId id : op.operands) touch(id, 1);
     sum += most;
   }
   return sum;

@@ -5,7 +5,8 @@
 
 namespace strata {
 
-/// Multiply-adds of products and elements read or written by the rest, of one execution, block graphs included.
+/// Multiply-adds of products and elements read or written by the rest, of one execution; all of a block graph is
+/// counted once an iteration.
 double execution_work(const Graph& graph);
 
 }  // namespace strata
