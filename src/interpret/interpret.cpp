@@ -20,6 +20,7 @@ class Executor {
     explicit Frame(const Graph& graph) : own(graph.tensors().size()), at(graph.tensors().size(), nullptr) {}
     std::vector<T> own;
     std::vector<const T*> at;
+    std::vector<T> states;  ///< of accumulators, by result; made when the first is met
 
     const T& operator[](TensorId id) const { return *at[static_cast<size_t>(id)]; }
     void lend(TensorId id, const T& tensor) { at[static_cast<size_t>(id)] = &tensor; }
@@ -67,7 +68,13 @@ class Executor {
     for (TensorId id : op.operands) operands_.push_back(frame.at[static_cast<size_t>(id)]);
     if constexpr (std::same_as<A, FieldArithmetic>) arithmetic_.live = live[op.results[0]];
     T& result = frame.make(graph, op.results[0]);
-    op_def(op.kind).run(EvalArgs<A>{arithmetic_, scope, point, op.attributes, operands_, result});
+    const OpDef& def = op_def(op.kind);
+    T* state = nullptr;
+    if (def.traits.accumulates) {
+      frame.states.resize(graph.tensors().size());
+      state = &frame.states[static_cast<size_t>(op.results[0])];
+    }
+    def.run(EvalArgs<A>{arithmetic_, scope, point, op.attributes, operands_, result, state});
   }
 
   void run_body(const Graph& outer, const Operation& op, Frame& frame) {

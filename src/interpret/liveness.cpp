@@ -37,7 +37,12 @@ void mark(const Graph& graph, std::vector<uint8_t> of_outputs, ResidueLiveness& 
     if (op.kind == OpKind::Accum && op.attributes.word("kind") != "max") {
       read = tensors[static_cast<size_t>(op.results[0])];
     }
-    for (TensorId id : op.operands) tensors[static_cast<size_t>(id)] |= read;
+    for (size_t n = 0; n < op.operands.size(); ++n) {
+      const bool only = def.traits.lax.exponent_operand != LaxProperty::kAllOperands &&
+                        def.traits.lax.exponent_operand != static_cast<int>(n);
+      // Beside the operand that is exponentiated, others are factors.
+      tensors[static_cast<size_t>(op.operands[n])] |= only ? tensors[static_cast<size_t>(op.results[0])] : read;
+    }
   }
 }
 

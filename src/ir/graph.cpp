@@ -83,7 +83,7 @@ std::vector<LoopStage> loop_stages(const Graph& graph) {
       const int producer = graph.tensor(id).producer;
       if (producer < 0) return false;
       const auto at = static_cast<size_t>(producer);
-      return stages[at] == LoopStage::After || graph.operations()[at].kind == OpKind::Accum;
+      return stages[at] == LoopStage::After || is_accumulator(graph.operations()[at].kind);
     });
     stages.push_back(after ? LoopStage::After : LoopStage::Body);
   }

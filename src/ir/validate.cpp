@@ -56,8 +56,10 @@ Result<void> check_paths(const Graph& graph) {
       }
     }
     int own = first;
-    if (op.kind == OpKind::Accum) {
-      if (!looped) return fail(graph, op, "accum in a block graph without a loop", "set loop= or remove it");
+    if (is_accumulator(op.kind)) {
+      if (!looped) {
+        return fail(graph, op, fmt::format("{} in a block graph without a loop", op.name()), "set loop= or remove it");
+      }
       if (first > 0) {
         return fail(graph, op, fmt::format("'{}' has passed an accumulator already", graph.tensor(op.operands[0]).name),
                     "every path from in_iter to out_saver goes through exactly one");
@@ -134,24 +136,47 @@ Result<void> validate_body(const Graph& graph, const Target& target, int64_t thr
   return {};
 }
 
-}  // namespace
-
-int64_t shared_memory_bytes(const Graph& graph, TensorId id) {
-  const TensorInfo& tensor = graph.tensor(id);
-  if (tensor.level != Level::Block || tensor.producer < 0) return 0;
-  const bool tile = graph.operations()[static_cast<size_t>(tensor.producer)].kind == OpKind::InIter;
-  const int64_t element = tile ? size_of(tensor.type.dtype) : std::max<int64_t>(4, size_of(tensor.type.dtype));
+int64_t aligned_bytes(int64_t elements, int64_t element) {
   int64_t bytes = 0;
-  if (__builtin_mul_overflow(tensor.type.elements(), element, &bytes)) return std::numeric_limits<int64_t>::max();
+  if (__builtin_mul_overflow(elements, element, &bytes)) return std::numeric_limits<int64_t>::max();
   return bytes / kAlignment * kAlignment + (bytes % kAlignment == 0 ? 0 : kAlignment);
 }
 
+int64_t block_tensor_bytes(const Graph& graph, TensorId id, const TensorType& type) {
+  const TensorInfo& tensor = graph.tensor(id);
+  if (tensor.level != Level::Block || tensor.producer < 0) return 0;
+  const Operation& op = graph.operations()[static_cast<size_t>(tensor.producer)];
+  const int64_t element = op.kind == OpKind::InIter ? size_of(type.dtype) : std::max<int64_t>(4, size_of(type.dtype));
+  return aligned_bytes(type.elements(), element);
+}
+
+int64_t state_bytes(const TensorType& reference) {
+  return aligned_bytes(reference.elements(), std::max<int64_t>(4, size_of(reference.dtype)));
+}
+
+}  // namespace
+
+int64_t shared_memory_bytes(const Graph& graph, TensorId id) { return block_tensor_bytes(graph, id, graph.type(id)); }
+
+int64_t accumulator_state_bytes(const Graph& graph, const Operation& op) {
+  return op.kind == OpKind::AccumRescale ? state_bytes(graph.type(op.operands[1])) : 0;
+}
+
 int64_t shared_memory_bytes(const Graph& graph) {
+  return shared_memory_bytes(graph, [&](TensorId id) -> const TensorType& { return graph.type(id); });
+}
+
+int64_t shared_memory_bytes(const Graph& graph, const std::function<const TensorType&(TensorId)>& type) {
   // Saturating: a tile may have nearly 2^63 bytes.
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 8;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 32;
   int64_t bytes = 0;
   for (size_t i = 0; i < graph.tensors().size() && bytes < kMost; ++i) {
-    bytes += std::min(kMost, shared_memory_bytes(graph, static_cast<TensorId>(i)));
+    const auto id = static_cast<TensorId>(i);
+    bytes += std::min(kMost, block_tensor_bytes(graph, id, type(id)));
+  }
+  for (const Operation& op : graph.operations()) {
+    if (op.kind != OpKind::AccumRescale) continue;
+    bytes += std::min(kMost, kAccumulatorStates * std::min(kMost, state_bytes(type(op.operands[1]))));
   }
   return bytes;
 }

@@ -2,6 +2,8 @@
 // operator was added; here are (2) memory and (3) paths.
 #pragma once
 
+#include <functional>
+
 #include "ir/graph.h"
 #include "ir/target.h"
 
@@ -19,7 +21,15 @@ Result<void> validate(const Graph& graph, const Target& target);
 /// in device memory, computed tensors in the precision that they are computed in (f32, or f64 for f64).
 int64_t shared_memory_bytes(const Graph& block_graph);
 
+/// The same if the tensors had other types: what a search asks before it builds the graph.
+int64_t shared_memory_bytes(const Graph& block_graph, const std::function<const TensorType&(TensorId)>& type);
+
 /// Bytes of one block tensor in shared memory, as above.
 int64_t shared_memory_bytes(const Graph& block_graph, TensorId id);
+
+/// What an accumulator keeps beside its result: accum_rescale has kAccumulatorStates tensors of so many bytes (the
+/// largest reference value, and the factors of the old and the new part), others none.
+int64_t accumulator_state_bytes(const Graph& block_graph, const Operation& op);
+constexpr int kAccumulatorStates = 3;
 
 }  // namespace strata

@@ -7,6 +7,7 @@ struct Accum {
                                    .summary = "accumulator: combines a tensor over the iterations of the for-loop",
                                    .arity = 1,
                                    .levels = {.kernel = false, .block = true, .thread = false},
+                                   .accumulates = true,
                                    .abstract_expression = "sum: sum(n, E(X)); concat: E(X); max: reduce_max(n, E(X))"};
   static constexpr std::array attributes{
       AttributeSpec{"kind", AttributeKind::Word, true, "sum, max or concat"},

@@ -53,6 +53,8 @@ struct EvalArgs {
   const Attributes& attributes;
   std::span<const Tensor<typename A::Value>* const> operands;
   Tensor<typename A::Value>& result;
+  /// Accumulators of several operands: a tensor of the operator's own that keeps its contents as `result` does.
+  Tensor<typename A::Value>* state = nullptr;
 };
 
 /// Every number type that operators are instantiated for; a new one is a line here.
@@ -66,8 +68,10 @@ using EvalFunction = void (*)(const EvalArgs<A>&);
 /// How an operator stands to the Lax fragment (Mirage, section 5: multilinear operators, division, and at
 /// most one exponentiation on every path).
 struct LaxProperty {
-  bool inside = true;       ///< the operator belongs to the fragment
-  int exponentiations = 0;  ///< how many it adds to a path
+  static constexpr int kAllOperands = -1;
+  bool inside = true;                   ///< the operator belongs to the fragment
+  int exponentiations = 0;              ///< how many it adds to a path
+  int exponent_operand = kAllOperands;  ///< through which operand those paths go
   bool divides = false;
   bool root = false;  ///< uses sqrt: multiplicative but not multilinear; docs/verification.md
 };
@@ -113,6 +117,7 @@ struct OpTraits {
   LevelSet levels;
   bool commutative = false;
   bool elementwise = false;  ///< result element i depends on (broadcast) operand elements i alone
+  bool accumulates = false;  ///< combines the iterations of a block graph's loop: its result is there after the loop
   LaxProperty lax{};
   Algebra algebra{};
   std::string_view abstract_expression;  ///< for `strata ops`; `expression` below is the definition
@@ -168,6 +173,8 @@ OpDef make_op_def(OpKind kind) {
 
 /// The table's row for `kind`, which is not GraphDefined.
 const OpDef& op_def(OpKind kind);
+/// Whether it combines the iterations of a loop; not for graph-defined operators.
+inline bool is_accumulator(OpKind kind) { return kind != OpKind::GraphDefined && op_def(kind).traits.accumulates; }
 /// By the name written in programs; null where there is none.
 const OpDef* find_op(std::string_view name);
 /// All rows, in the order of ops.def.

@@ -60,6 +60,19 @@ class BlockFunction {
                            to_string(tensor.type.shape));
       offset += bytes;
     }
+    for (const Operation& op : body_.operations()) {
+      const int64_t bytes = accumulator_state_bytes(body_, op);
+      if (bytes == 0) continue;
+      const TensorType& reference = body_.type(op.operands[1]);
+      for (const std::string_view part : {"largest", "before", "now"}) {
+        const std::string name = scope_.add(fmt::format("{}_{}", body_.tensor(op.results[0]).name, part));
+        states_[op.results[0]].push_back(name);
+        const std::string type = compute_type(reference.dtype);
+        text_ += fmt::format("  auto* const {} = reinterpret_cast<{}*>(shared + {});  // {}\n", name, type, offset,
+                             to_string(reference.shape));
+        offset += bytes;
+      }
+    }
   }
 
   void stage(LoopStage wanted) {
@@ -105,6 +118,8 @@ class BlockFunction {
         return save(op, operands[0], result);
       case OpKind::Accum:
         return accumulate(op, operands[0], result);
+      case OpKind::AccumRescale:
+        return rescale(op, operands, result);
       default:
         break;
     }
@@ -184,6 +199,18 @@ class BlockFunction {
         indent_, element_count(shape), to, value, combined);
   }
 
+  void rescale(const Operation& op, const std::vector<std::string>& operands, const std::string& to) {
+    const Shape& shape = body_.type(op.results[0]).shape;
+    const Shape& reference = body_.type(op.operands[1]).shape;
+    const std::vector<std::string>& state = states_.at(op.results[0]);
+    text_ += fmt::format("{}strata_device::rescale_factors<{}>({}, {}, iteration);\n", indent_,
+                         element_count(reference), fmt::join(state, ", "), operands[1]);
+    text_ += fmt::format("{}strata_device::barrier();\n", indent_);
+    text_ +=
+        fmt::format("{}strata_device::accumulate_rescaled<{}, {}>({}, {}, {}, {}, iteration);\n", indent_, dims(shape),
+                    dims(broadcast_strides(reference, shape.size())), to, operands[0], state[1], state[2]);
+  }
+
   /// One loop for each of its outputs, with every value that the output needs in a register.
   void thread_graph(const Operation& op) {
     const Graph& graph = *op.body;
@@ -225,6 +252,7 @@ class BlockFunction {
   std::vector<LoopStage> stages_;
   NameScope scope_;
   std::map<TensorId, std::string> names_;
+  std::map<TensorId, std::vector<std::string>> states_;  ///< of accumulators, by result
   std::string text_;
   std::string indent_ = "  ";
 };

@@ -7,30 +7,58 @@ namespace strata {
 
 SubexpressionOracle::SubexpressionOracle(NormalForms& forms, std::vector<ExprId> targets)
     : forms_(forms), targets_(std::move(targets)) {
-  std::unordered_set<ExprId> seen;
+  inside_ = closure(targets_);
+  std::vector<ExprId> exponents;
   std::unordered_set<AtomId> seen_atoms;
-  const auto enter = [&](ExprId e) {
-    if (e == NormalForms::kOversized) {
-      oversized_ = true;
-    } else if (e != Monomial::kNoExponent && seen.insert(e).second) {
-      inside_.push_back(e);
-    }
-  };
-  for (const ExprId target : targets_) enter(target);
-  for (size_t i = 0; i < inside_.size(); ++i) {
-    for (const Term& term : forms_.terms(inside_[i])) {
+  for (const ExprId part : inside_) {
+    for (const Term& term : forms_.terms(part)) {
       const Monomial& m = forms_.monomial(term.monomial);
-      enter(m.root);
-      enter(m.denominator);
-      enter(m.exponent);
+      exponents.push_back(m.exponent);
       for (const Factor& factor : m.atoms) {
         const Atom& atom = forms_.atom(factor.atom);
-        for (const ExprId argument : atom.arguments) enter(argument);
+        exponents.insert(exponents.end(), atom.arguments.begin(), atom.arguments.end());
         const bool partial = atom.kind == Atom::Kind::Function && (atom.name == "max" || atom.name == "reduce_max");
         if (partial && seen_atoms.insert(factor.atom).second) maxima_.push_back(factor.atom);
       }
     }
   }
+  in_exponents_ = closure(exponents);
+}
+
+std::vector<ExprId> SubexpressionOracle::closure(const std::vector<ExprId>& from) {
+  std::vector<ExprId> inside;
+  std::unordered_set<ExprId> seen;
+  const auto enter = [&](ExprId e) {
+    if (e == NormalForms::kOversized) {
+      oversized_ = true;
+    } else if (e != Monomial::kNoExponent && seen.insert(e).second) {
+      inside.push_back(e);
+    }
+  };
+  for (const ExprId e : from) enter(e);
+  for (size_t i = 0; i < inside.size(); ++i) {
+    for (const Term& term : forms_.terms(inside[i])) {
+      const Monomial& m = forms_.monomial(term.monomial);
+      enter(m.root);
+      enter(m.denominator);
+      enter(m.exponent);
+      for (const Factor& factor : m.atoms) {
+        for (const ExprId argument : forms_.atom(factor.atom).arguments) enter(argument);
+      }
+    }
+  }
+  return inside;
+}
+
+bool SubexpressionOracle::in_exponent(ExprId e) {
+  if (oversized_ || e == NormalForms::kOversized) return true;
+  std::atomic<Answer>& answer = exponents_.slot(e);
+  const Answer known = answer.load(std::memory_order_relaxed);
+  if (known != Answer::Unknown) return known == Answer::Yes;
+  const bool result =
+      std::ranges::any_of(in_exponents_, [&](ExprId whole) { return fits(e, whole); }) || is_partial_function(e);
+  answer.store(result ? Answer::Yes : Answer::No, std::memory_order_relaxed);
+  return result;
 }
 
 bool SubexpressionOracle::contains(ExprId e) {
@@ -58,6 +86,18 @@ bool SubexpressionOracle::fits(ExprId e, ExprId whole) {
     if (part.size() == 1) return true;
     const auto multiplier = forms_.divide(all[i].monomial, part[0].monomial);
     if (multiplier && fits_with(*multiplier, part.subspan(1), all.subspan(i + 1))) return true;
+  }
+  return false;
+}
+
+bool SubexpressionOracle::any_multiplier(ExprId e, ExprId part, const std::function<bool(MonomialId)>& accepted) {
+  const auto terms = forms_.terms(e);
+  const auto all = forms_.terms(part);
+  for (size_t i = 0; i + terms.size() <= all.size(); ++i) {
+    if (terms[0].count > all[i].count) continue;
+    const auto multiplier = forms_.divide(all[i].monomial, terms[0].monomial);
+    if (!multiplier || !accepted(*multiplier)) continue;
+    if (terms.size() == 1 || fits_with(*multiplier, terms.subspan(1), all.subspan(i + 1))) return true;
   }
   return false;
 }

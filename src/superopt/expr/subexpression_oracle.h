@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "superopt/expr/normal_forms.h"
@@ -28,21 +29,30 @@ class SubexpressionOracle {
   const std::vector<ExprId>& parts() const { return inside_; }
   /// Whether some monomial m makes m·e a sub-multiset of one part's terms; always true where that is oversized.
   bool fits(ExprId e, ExprId part);
+  /// Whether one of these m is `accepted`; neither may be oversized.
+  bool any_multiplier(ExprId e, ExprId part, const std::function<bool(MonomialId)>& accepted);
+  /// Whether `e` may become part of an exponent or of a function's argument; a value that may not needs no residue for
+  /// exponents.
+  bool in_exponent(ExprId e);
   /// Whether `e` is a partial max or reduce_max of an atom of a target.
   bool is_partial_function(ExprId e) const;
 
  private:
   enum class Answer : uint8_t { Unknown, No, Yes };
 
+  /// `from` and every normal form inside it.
+  std::vector<ExprId> closure(const std::vector<ExprId>& from);
   bool decide(ExprId e);
   bool fits_with(MonomialId multiplier, std::span<const Term> part, std::span<const Term> whole);
 
   NormalForms& forms_;
   std::vector<ExprId> targets_;
-  std::vector<ExprId> inside_;  ///< the targets and every normal form inside them
-  std::vector<AtomId> maxima_;  ///< max and reduce_max atoms inside them
+  std::vector<ExprId> inside_;        ///< the targets and every normal form inside them
+  std::vector<AtomId> maxima_;        ///< max and reduce_max atoms inside them
+  std::vector<ExprId> in_exponents_;  ///< of inside_: exponents, arguments of functions, and what is inside them
   bool oversized_ = false;
-  StableArray<std::atomic<Answer>> answers_;  ///< by handle
+  StableArray<std::atomic<Answer>> answers_;    ///< by handle
+  StableArray<std::atomic<Answer>> exponents_;  ///< likewise, of in_exponent
 };
 
 }  // namespace strata

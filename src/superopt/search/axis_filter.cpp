@@ -14,6 +14,26 @@ AxisSet axis_set(const std::vector<int>& axes) {
   return set;
 }
 
+bool is_row_max(const NormalForms& forms, ExprId e) {
+  if (e == NormalForms::kOversized) return false;
+  const auto atom = forms.sole_atom(e);
+  return atom && forms.atom(*atom).kind == Atom::Kind::Function && forms.atom(*atom).name == kRowMax;
+}
+
+bool relative_to(const NormalForms& forms, ExprId e, ExprId row_max) {
+  const auto maximum = forms.sole_atom(row_max);
+  if (!maximum || e == NormalForms::kOversized) return false;
+  const auto in_exponent = [&](const Term& term) {
+    const ExprId exponent = forms.monomial(term.monomial).exponent;
+    if (exponent == Monomial::kNoExponent) return false;
+    return std::ranges::any_of(forms.terms(exponent), [&](const Term& part) {
+      return std::ranges::any_of(forms.monomial(part.monomial).atoms,
+                                 [&](const Factor& factor) { return factor.atom == *maximum; });
+    });
+  };
+  return std::ranges::all_of(forms.terms(e), in_exponent);
+}
+
 void AxisTracker::operand(ExprId e, AxisSet axes) {
   for (auto& [known, of_known] : axes_) {
     // Two operands of one expression: only what both have is certain.
@@ -42,25 +62,32 @@ ExprId AxisTracker::join(ExprId result, std::initializer_list<ExprId> from) {
 ExprId AxisTracker::function(std::string_view name, int64_t parameter, std::span<const ExprId> arguments,
                              bool commutative) {
   AxisSet all = 0;
-  const bool reduces = name == "reduce_max";  // passes sums of its own kind; its argument has more axes than it
+  const bool reduces = name == "reduce_max";  // its argument has more axes than it
   for (ExprId e : arguments) {
     if (!reduces) bound(e);
     all |= axes(e);
   }
-  const ExprId result = forms_.function(name, parameter, arguments, commutative);
+  const auto row_max = [&]() -> ExprId {
+    if (arguments[0] == NormalForms::kOversized || is_row_max(forms_, arguments[0])) return arguments[0];
+    return forms_.function(kRowMax, 0, arguments, false);
+  };
+  const ExprId result = reduces ? row_max() : forms_.function(name, parameter, arguments, commutative);
   operand(result, all);
   return result;
 }
 
-AxisFilter::AxisFilter(const Model& model, NormalForms& forms, SubexpressionOracle& oracle)
-    : forms_(forms), oracle_(oracle) {
+AxisFilter::AxisFilter(const Model& model, NormalForms& forms, SubexpressionOracle& oracle, bool products)
+    : forms_(forms), oracle_(oracle), axes_(model.axes()) {
   // Axes of the program's own values, and of what stands in its roots, exponents and denominators.
-  std::unordered_map<ExprId, AxisSet> known;
+  auto& known = known_axes_;
   AxisSet of_bounds = 0;
   const Graph& graph = model.graph();
   for (size_t i = 0; i < graph.tensors().size(); ++i) {
     const ModelTensor& tensor = model.tensor(static_cast<TensorId>(i));
     known[tensor.expression] |= axis_set(tensor.axes);
+    if (!is_row_max(forms, tensor.expression)) continue;
+    const auto [it, fresh] = row_max_axes_.emplace(tensor.expression, axis_set(tensor.axes));
+    if (!fresh) it->second &= axis_set(tensor.axes);
   }
   for (const Operation& op : graph.operations()) {
     AxisTracker tracker(forms);
@@ -78,17 +105,109 @@ AxisFilter::AxisFilter(const Model& model, NormalForms& forms, SubexpressionOrac
       of_bounds |= axes;
     }
   }
+  for (TensorId id : graph.inputs()) input_axes_[graph.tensor(id).name] = axis_set(model.tensor(id).axes);
   for (ExprId part : oracle.parts()) {
     // A part that is no value of the program is a product of several roots, exponents or denominators.
     const auto it = known.find(part);
     part_axes_.push_back(it == known.end() ? of_bounds : it->second);
   }
+  expansions_.resize(oracle.parts().size());
+  if (products) find_expansions(model);
+}
+
+AxisSet AxisFilter::axes_of_extent(int64_t extent) const {
+  AxisSet set = 0;
+  for (size_t a = 0; a < std::min<size_t>(axes_.size(), 63); ++a) {
+    const Axis& axis = axes_[a];
+    const bool divides =
+        extent % axis.grid_extent == 0 || extent % axis.loop_extent == 0 || extent % axis.tile_extent == 0;
+    if (divides) set |= AxisSet{1} << a;
+  }
+  return set;
+}
+
+AxisSet AxisFilter::axes_of(const Monomial& factor) const {
+  AxisSet set = 0;
+  const auto add = [&](ExprId e) {
+    const auto it = known_axes_.find(e);
+    if (it != known_axes_.end()) set |= it->second;
+  };
+  for (const Factor& f : factor.atoms) {
+    const Atom& atom = forms_.atom(f.atom);
+    if (atom.kind != Atom::Kind::Input) continue;  // of a function's axes some may be summed inside
+    const auto it = input_axes_.find(atom.name);
+    if (it != input_axes_.end()) set |= it->second;
+  }
+  if (factor.exponent != Monomial::kNoExponent) add(factor.exponent);
+  // An axis that the multiplier itself sums over is its own affair.
+  return set & ~axes_of_extent(factor.extent);
+}
+
+void AxisFilter::find_expansions(const Model& model) {
+  std::vector<ExprId> products;
+  for (const Operation& op : model.graph().operations()) {
+    if (op.kind != OpKind::Sqr && op.kind != OpKind::Mul) continue;
+    const ExprId product = model.tensor(op.results[0]).expression;
+    const bool of_sums = std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId id) {
+      const ExprId operand = model.tensor(id).expression;
+      return operand != NormalForms::kOversized && forms_.terms(operand).size() > 1;
+    });
+    if (of_sums && product != NormalForms::kOversized) products.push_back(product);
+  }
+  for (size_t part = 0; part < expansions_.size(); ++part) {
+    for (ExprId product : products) {
+      const auto whole = forms_.terms(oracle_.parts()[part]);
+      oracle_.any_multiplier(product, oracle_.parts()[part], [&](MonomialId multiplier) {
+        std::vector<size_t> numbers;
+        for (const Term& term : forms_.terms(product)) {
+          const auto image = forms_.multiply(multiplier, term.monomial);
+          for (size_t i = 0; image && i < whole.size(); ++i) {
+            if (whole[i].monomial == *image) numbers.push_back(i);
+          }
+        }
+        if (numbers.size() == forms_.terms(product).size()) expansions_[part].push_back(std::move(numbers));
+        return false;  // the next one
+      });
+    }
+  }
+}
+
+bool AxisFilter::keeps_products(ExprId e, MonomialId multiplier, size_t part) {
+  const auto whole = forms_.terms(oracle_.parts()[part]);
+  for (const std::vector<size_t>& terms : expansions_[part]) {
+    size_t covered = 0;
+    for (const Term& term : forms_.terms(e)) {
+      const auto image = forms_.multiply(multiplier, term.monomial);
+      covered +=
+          std::any_of(terms.begin(), terms.end(), [&](size_t i) { return image && whole[i].monomial == *image; });
+    }
+    if (covered != 0 && covered != terms.size()) return false;
+  }
+  return true;
+}
+
+bool AxisFilter::fits_part(ExprId e, int64_t summed, size_t part) {
+  const ExprId whole_sum = forms_.sum(summed, e);
+  const ExprId whole = oracle_.parts()[part];
+  if (!oracle_.fits(whole_sum, whole)) return false;
+  if (e == NormalForms::kOversized || whole == NormalForms::kOversized) return true;
+  AxisSet reduced = 0;
+  for (const Term& term : forms_.terms(e)) reduced |= axes_of_extent(forms_.monomial(term.monomial).extent);
+  if (reduced == 0 && expansions_[part].empty()) return true;
+  return oracle_.any_multiplier(whole_sum, whole, [&](MonomialId multiplier) {
+    return (axes_of(forms_.monomial(multiplier)) & reduced) == 0 && keeps_products(whole_sum, multiplier, part);
+  });
 }
 
 bool AxisFilter::fits(ExprId e, const std::vector<int>& axes, const Shape& extents) {
   Hasher hasher;
   hasher.add(e).add_all(axes).add_all(extents);
   if (const auto it = known_.find(hasher.value()); it != known_.end()) return it->second;
+  const auto maximum = row_max_axes_.find(e);
+  if (maximum != row_max_axes_.end() && (maximum->second & ~axis_set(axes)) != 0) {
+    known_.emplace(hasher.value(), false);
+    return false;
+  }
   bool found = oracle_.is_partial_function(e);
   for (size_t part = 0; part < part_axes_.size() && !found; ++part) {
     int64_t summed = 1;
@@ -96,7 +215,7 @@ bool AxisFilter::fits(ExprId e, const std::vector<int>& axes, const Shape& exten
       const bool kept = axes[d] < 0 || axes[d] >= 63 || ((part_axes_[part] >> axes[d]) & 1);
       if (!kept) summed *= extents[d];
     }
-    found = oracle_.fits(forms_.sum(summed, e), oracle_.parts()[part]);
+    found = fits_part(e, summed, part);
   }
   known_.emplace(hasher.value(), found);
   return found;

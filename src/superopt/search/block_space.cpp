@@ -101,7 +101,8 @@ std::vector<BlockSpace> all_spaces(const std::vector<std::vector<int>>& input_ax
   return spaces;
 }
 
-/// Blocks and iterations as extents: the primes of the axes that they cut.
+}  // namespace
+
 OpScope extent_scope(const BlockSpace& space, const Model& model, const OpScope& sizes) {
   if (!model.extents_by_axis()) return sizes;
   OpScope scope = sizes;
@@ -111,9 +112,14 @@ OpScope extent_scope(const BlockSpace& space, const Model& model, const OpScope&
     if (axis >= 0) scope.grid[i] = model.axes()[static_cast<size_t>(axis)].grid_extent;
   }
   if (space.loop_axis == kMixedAxis) return sizes;
-  if (space.loop_axis >= 0) scope.loop = model.axes()[static_cast<size_t>(space.loop_axis)].loop_extent;
+  if (space.loop_axis >= 0) {
+    const Axis& axis = model.axes()[static_cast<size_t>(space.loop_axis)];
+    scope.loop = space.combines ? axis.grid_extent : axis.loop_extent;
+  }
   return scope;
 }
+
+namespace {
 
 Attributes iterator_attributes(const BlockSpace& space, size_t input) {
   Attributes attributes;
@@ -135,11 +141,13 @@ std::vector<BlockSpace> block_spaces(const std::vector<std::vector<int>>& input_
   return by_axes ? spaces_by_axes(input_axes, max_grid_rank) : all_spaces(input_axes, max_grid_rank);
 }
 
-std::optional<ClassGraph> explore_block(const BlockSpace& space, const std::vector<int>& input_classes,
-                                        const ClassGraph& kernel, const std::vector<ProgramStep>& program,
-                                        const Model& model, NormalForms& forms, SubexpressionOracle& oracle,
-                                        SharedCounters& counters, ClassGraphOptions options) {
+std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::vector<int>& input_classes,
+                                          const ClassGraph& kernel, const std::vector<ProgramStep>& program,
+                                          const Model& model, NormalForms& forms, SubexpressionOracle& oracle,
+                                          SharedCounters& counters, ClassGraphOptions options) {
   options.level = Level::Block;
+  options.combines = space.combines;
+  options.loop_axis = space.loops ? space.loop_axis : kMixedAxis;
   options.scope = {Level::Block,
                    std::vector<int64_t>(static_cast<size_t>(space.grid_rank), space.cuts_grid ? kModelCut : 1),
                    space.loops ? kModelCut : 1};
@@ -147,7 +155,7 @@ std::optional<ClassGraph> explore_block(const BlockSpace& space, const std::vect
   options.extents = extent_scope(space, model, scope);
   const OpScope extents = options.extents;
   const OpDef& in_iter = op_def(OpKind::InIter);
-  ClassGraph graph(model.arithmetic(), forms, oracle, counters, std::move(options));
+  auto graph = std::make_unique<ClassGraph>(model.arithmetic(), forms, oracle, counters, std::move(options));
   FieldArithmetic field = model.arithmetic();
   std::map<int, int> block_class;  // of a kernel class
   for (size_t n = 0; n < input_classes.size(); ++n) {
@@ -159,7 +167,7 @@ std::optional<ClassGraph> explore_block(const BlockSpace& space, const std::vect
     auto tile_extents = in_iter.infer(extents, whole, attributes);
     if (!tile || !tile_extents) {
       counters.pruned_shape.fetch_add(1, std::memory_order_relaxed);
-      return std::nullopt;
+      return nullptr;
     }
     ValueClass value;
     value.shape = tile->shape;
@@ -184,7 +192,7 @@ std::optional<ClassGraph> explore_block(const BlockSpace& space, const std::vect
         }
       }
     }
-    block_class[input_classes[n]] = graph.add_input(std::move(value));
+    block_class[input_classes[n]] = graph->add_input(std::move(value));
   }
   for (const ProgramStep& step : program) {
     std::vector<int> operands;
@@ -193,9 +201,10 @@ std::optional<ClassGraph> explore_block(const BlockSpace& space, const std::vect
       if (it != block_class.end()) operands.push_back(it->second);
     }
     if (operands.size() != step.operands.size() || block_class.count(step.result) != 0) continue;
-    if (const int made = graph.apply(step.kind, step.attributes, operands); made >= 0) block_class[step.result] = made;
+    if (step.kind == OpKind::Sqr) graph->apply_norms(operands[0]);  // before anything counts the operators inside
+    if (const int made = graph->apply(step.kind, step.attributes, operands); made >= 0) block_class[step.result] = made;
   }
-  graph.saturate();
+  graph->saturate();
   return graph;
 }
 

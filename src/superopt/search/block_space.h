@@ -15,6 +15,8 @@ struct BlockSpace {
   bool loops = false;
   std::vector<int> grid_axes;  ///< axis of each grid dimension; kMixedAxis where inputs disagree
   int loop_axis = kUnitAxis;
+  /// The loop walks over the parts that another kernel's grid made of loop_axis.
+  bool combines = false;
   std::vector<std::vector<int64_t>> imaps;  ///< for each input, for each grid dimension: a dimension or kReplicate
   std::vector<int64_t> fmaps;               ///< for each input
 
@@ -39,11 +41,15 @@ struct ProgramStep {
 };
 
 /// Block-level values of one space: in_iters of the given kernel values, and everything that operators make of them.
-/// Fails (returns an empty graph) where an input is too small for the cuts.
-std::optional<ClassGraph> explore_block(const BlockSpace& space, const std::vector<int>& input_classes,
-                                        const ClassGraph& kernel, const std::vector<ProgramStep>& program,
-                                        const Model& model, NormalForms& forms, SubexpressionOracle& oracle,
-                                        SharedCounters& counters, ClassGraphOptions options);
+/// Null where an input is too small for the cuts.
+std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::vector<int>& input_classes,
+                                          const ClassGraph& kernel, const std::vector<ProgramStep>& program,
+                                          const Model& model, NormalForms& forms, SubexpressionOracle& oracle,
+                                          SharedCounters& counters, ClassGraphOptions options);
+
+/// Blocks and iterations as extents of abstract expressions: the primes of the axes that they cut; `sizes`, the space's
+/// own numbers of blocks and iterations, where dimensions are mixed.
+OpScope extent_scope(const BlockSpace& space, const Model& model, const OpScope& sizes);
 
 /// For each way to lay blocks side by side that makes `whole` out of a value of the space: the omap.
 std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, const ValueClass& tile, const ValueClass& whole,

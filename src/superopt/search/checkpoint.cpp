@@ -15,23 +15,6 @@ constexpr double kSecondsBetweenSaves = 5;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// A block graph as a program of its own, since only kernel graphs have a text.
-std::string text_of(const Graph& body) {
-  GraphBuilder builder(Level::Kernel, "unit");
-  std::vector<TensorId> operands;
-  for (TensorId id : body.inputs()) {
-    auto input = builder.input(body.tensor(id).name, body.type(id));
-    if (!input) return {};
-    operands.push_back(*input);
-  }
-  const std::string& wanted = body.tensor(body.outputs()[0]).name;
-  auto results = builder.add(std::make_shared<const Graph>(body), operands,
-                             {builder.peek().find_tensor(wanted) ? wanted + "_result" : wanted});
-  if (!results || !builder.output(results->front())) return {};
-  auto graph = builder.finish();
-  return graph ? print(**graph) : std::string();
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(std::string path, uint64_t key) {
@@ -73,8 +56,8 @@ std::optional<UnitResult> Checkpoint::find(const std::string& unit) const {
   UnitResult result;
   for (const Entry& entry : it->second) {
     auto graph = parse_graph(entry.text, path_);
-    if (!graph || (*graph)->operations().size() != 1) return std::nullopt;  // searched again
-    result.choices.push_back({entry.result, entry.inputs, (*graph)->operations()[0].body, nullptr, entry.seconds});
+    if (!graph) return std::nullopt;  // searched again
+    result.choices.push_back({entry.result, entry.inputs, std::move(*graph), nullptr, entry.seconds});
   }
   return result;
 }
@@ -86,7 +69,7 @@ void Checkpoint::record(const std::string& unit, const UnitResult& result) {
     auto& entries = units_[unit];
     entries.clear();
     for (const KernelChoice& choice : result.choices) {
-      entries.push_back({choice.result, choice.inputs, choice.seconds, text_of(*choice.body)});
+      entries.push_back({choice.result, choice.inputs, choice.seconds, print(*choice.graph)});
     }
     if (now() - last_saved_ < kSecondsBetweenSaves) return;
     last_saved_ = now();

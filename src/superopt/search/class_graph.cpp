@@ -8,7 +8,26 @@ namespace strata {
 
 ClassGraph::ClassGraph(const FieldArithmetic& arithmetic, NormalForms& forms, SubexpressionOracle& oracle,
                        SharedCounters& counters, ClassGraphOptions options)
-    : arithmetic_(arithmetic), forms_(forms), oracle_(oracle), counters_(counters), options_(std::move(options)) {}
+    : arithmetic_(arithmetic), forms_(forms), oracle_(oracle), counters_(counters), options_(std::move(options)) {
+  for (const OpDef* op : all_ops()) {
+    const bool binary = op->traits.elementwise || op->kind == OpKind::Matmul;
+    if (op->traits.levels.contains(options_.level) && op->traits.arity == 2 && binary) binary_ops_.push_back(op);
+  }
+}
+
+ClassGraph::~ClassGraph() { report_counts(); }
+
+void ClassGraph::report_counts() {
+  // Threads share the counters, so they are added to seldom.
+  const auto add = [](std::atomic<int64_t>& to, int64_t count) { to.fetch_add(count, std::memory_order_relaxed); };
+  add(counters_.generated, counts_.generated);
+  add(counters_.pruned_shape, counts_.shape);
+  add(counters_.pruned_memory, counts_.memory);
+  add(counters_.pruned_expression, counts_.expression);
+  add(counters_.pruned_axes, counts_.axes);
+  add(counters_.pruned_stability, counts_.stability);
+  counts_ = {};
+}
 
 int64_t ClassGraph::points(LoopStage stage) const {
   return element_count(options_.scope.grid) * (stage == LoopStage::Body ? options_.scope.loop : 1);
@@ -17,10 +36,17 @@ int64_t ClassGraph::points(LoopStage stage) const {
 uint64_t ClassGraph::key(const ValueClass& value) const {
   Hasher hasher;
   hasher.add(value.expression).add(static_cast<uint64_t>(value.stage)).add_all(value.shape);
+  // A sum of products with keys of the position's own (NH, the hash of UMAC): most of the time goes here, and the
+  // compiler can unroll this.
+  uint64_t sum = 0;
+  uint64_t key = 0x9e3779b97f4a7c15;
   for (const FieldTensor& tensor : value.values) {
-    for (const FieldValue& v : tensor.data) hasher.add(v.p).add(v.q);
+    for (const FieldValue& v : tensor.data) {
+      sum += (v.p + key) * (v.q + (key ^ 0xd1b54a32d192ed03));
+      key += 0x9e3779b97f4a7c15 << 1;
+    }
   }
-  return hasher.value();
+  return hasher.add(sum).value();
 }
 
 int ClassGraph::find(ExprId expression, const FieldTensor& value) const {
@@ -39,37 +65,46 @@ int ClassGraph::add_input(ValueClass input) {
   return id;
 }
 
-bool ClassGraph::shapes_fit(OpKind kind, const std::vector<int>& operands) const {
-  // A cheap pre-check for the operators that are tried on every pair; `infer` decides.
-  if (kind != OpKind::Matmul && !(op_def(kind).traits.elementwise && operands.size() == 2)) return true;
-  const Shape& a = at(operands[0]).shape;
-  const Shape& b = at(operands[1]).shape;
-  size_t skip = 0;
-  if (kind == OpKind::Matmul) {
-    if (a.size() < 2 || b.size() < 2 || a.back() != b[b.size() - 2]) return false;
-    skip = 2;
-  }
-  for (size_t i = skip; i < std::min(a.size(), b.size()); ++i) {
-    const int64_t x = a[a.size() - 1 - i];
-    const int64_t y = b[b.size() - 1 - i];
-    if (x != y && x != 1 && y != 1) return false;
+bool ClassGraph::broadcast(int a, int b, size_t from_last) const {
+  const Shape& x = at(a).shape;
+  const Shape& y = at(b).shape;
+  for (size_t i = from_last; i < std::min(x.size(), y.size()); ++i) {
+    const int64_t m = x[x.size() - 1 - i];
+    const int64_t n = y[y.size() - 1 - i];
+    if (m != n && m != 1 && n != 1) return false;
   }
   return true;
 }
 
+bool ClassGraph::contracts(int a, int b) const {
+  const Shape& x = at(a).shape;
+  const Shape& y = at(b).shape;
+  return x.size() >= 2 && y.size() >= 2 && x.back() == y[y.size() - 2];
+}
+
 std::vector<FieldTensor> ClassGraph::evaluate(const OpDef& op, const Attributes& attributes,
-                                              const std::vector<int>& operands, const Shape& shape) {
-  const bool accumulates = op.kind == OpKind::Accum;
+                                              const std::vector<int>& operands, const Shape& shape, ExprId expression) {
+  // The residue for exponents is kept, by expression, only where it can matter.
+  const bool exponent = !options_.prune_expression || oracle_.in_exponent(expression);
+  arithmetic_.live = exponent ? FieldArithmetic::kBothResidues : FieldArithmetic::kResidueP;
+  const bool accumulates = op.traits.accumulates;
   const LoopStage stage = at(operands[0]).stage;
   const int64_t loop = stage == LoopStage::Body ? options_.scope.loop : 1;
   std::vector<FieldTensor> results;
+  results.reserve(static_cast<size_t>(points(accumulates ? LoopStage::After : stage)));
+  FieldTensor state;
   GridPoint point;
   for (int64_t i = 0; i < points(stage); ++i) {
     std::vector<const FieldTensor*> values;
     for (int operand : operands) values.push_back(&at(operand).values[static_cast<size_t>(i)]);
     point.iteration = i % loop;
     if (!accumulates || point.iteration == 0) results.emplace_back(shape);
-    op.run(EvalArgs<FieldArithmetic>{arithmetic_, options_.scope, point, attributes, values, results.back()});
+    op.run(EvalArgs<FieldArithmetic>{arithmetic_, options_.scope, point, attributes, values, results.back(), &state});
+  }
+  if (!exponent) {
+    for (FieldTensor& tensor : results) {
+      for (FieldValue& v : tensor.data) v.q = 0;
+    }
   }
   return results;
 }
@@ -81,17 +116,25 @@ bool ClassGraph::fits_axes(const ValueClass& value, const AxisTracker& tracker) 
   return options_.axis_filter->fits(value.expression, value.axes, value.extents);
 }
 
+bool ClassGraph::is_stable(ExprId exponent) const {
+  const std::set<ExprId>& whole = *options_.stable_exponents;
+  return whole.count(exponent) != 0 ||
+         std::none_of(whole.begin(), whole.end(), [&](ExprId e) { return oracle_.fits(exponent, e); });
+}
+
 int ClassGraph::apply(OpKind kind, const Attributes& attributes, const std::vector<int>& operands) {
   const OpDef& op = op_def(kind);
-  counters_.generated.fetch_add(1, std::memory_order_relaxed);
+  ++counts_.generated;
   int min_ops = 1;
   for (int operand : operands) {
     min_ops = std::max(min_ops, at(operand).min_ops + 1);
     if (at(operand).stage != at(operands[0]).stage) return -1;
   }
   if (min_ops > options_.max_ops || options_.stop.stop_requested()) return -1;
-  if (!shapes_fit(kind, operands)) {
-    counters_.pruned_shape.fetch_add(1, std::memory_order_relaxed);
+  if (op.traits.accumulates && at(operands[0]).stage != LoopStage::Body) return -1;
+  if (options_.combines && !op.traits.accumulates && at(operands[0]).stage == LoopStage::Body) return -1;
+  if (kind == OpKind::Exp && options_.stable_exponents != nullptr && !is_stable(at(operands[0]).expression)) {
+    ++counts_.stability;
     return -1;
   }
   std::vector<TensorType> types;
@@ -105,12 +148,12 @@ int ClassGraph::apply(OpKind kind, const Attributes& attributes, const std::vect
   auto type = op.infer(options_.scope, types, attributes);
   auto extent = op.infer(options_.extents, extents, attributes);
   if (!type || !extent) {
-    counters_.pruned_shape.fetch_add(1, std::memory_order_relaxed);
+    ++counts_.shape;
     return -1;
   }
   ValueClass value;
   if (element_count(type->shape) > options_.max_elements) {
-    counters_.pruned_memory.fetch_add(1, std::memory_order_relaxed);
+    ++counts_.memory;
     return -1;
   }
   AxisTracker tracker(forms_);
@@ -121,19 +164,19 @@ int ClassGraph::apply(OpKind kind, const Attributes& attributes, const std::vect
   }
   value.expression = op.expression(tracker, options_.extents, expressions, extents, attributes);
   if (options_.prune_expression && !oracle_.contains(value.expression)) {
-    counters_.pruned_expression.fetch_add(1, std::memory_order_relaxed);
+    ++counts_.expression;
     return -1;
   }
   value.shape = std::move(type->shape);
   value.extents = std::move(extent->shape);
   value.axes = result_axes(op.labels(types, attributes), axes, value.shape);
   if (options_.axis_filter != nullptr && !fits_axes(value, tracker)) {
-    counters_.pruned_axes.fetch_add(1, std::memory_order_relaxed);
+    ++counts_.axes;
     return -1;
   }
-  value.stage = kind == OpKind::Accum ? LoopStage::After : at(operands[0]).stage;
+  value.stage = op.traits.accumulates ? LoopStage::After : at(operands[0]).stage;
   value.min_ops = min_ops;
-  value.values = evaluate(op, attributes, operands, value.shape);
+  value.values = evaluate(op, attributes, operands, value.shape, value.expression);
   const auto [it, fresh] = by_key_.emplace(key(value), static_cast<int>(classes_.size()));
   if (fresh) {
     if (classes_.size() >= kMaxClasses) {
@@ -154,7 +197,37 @@ int ClassGraph::apply(OpKind kind, const Attributes& attributes, const std::vect
   return it->second;
 }
 
+void ClassGraph::apply_norms(int c) {
+  if (options_.level != Level::Block) return;
+  const int limit = options_.max_ops;
+  if (at(c).min_ops >= limit) return;
+  for (const Rational& factor : options_.norms) {
+    for (size_t d = 0; d < at(c).shape.size(); ++d) {
+      if (at(c).shape[d] == 1) continue;
+      Attributes dim, scale, norm;
+      dim.set("dim", static_cast<int64_t>(d));
+      scale.set("factor", factor);
+      norm.set("dim", static_cast<int64_t>(d));
+      norm.set("factor", factor);
+      options_.max_ops = limit + 4;  // the operators inside do not count
+      int of = apply(OpKind::Sqr, {}, {c});
+      if (of >= 0) of = apply(OpKind::Sum, dim, {of});
+      if (of >= 0 && !(factor == Rational{1, 1})) of = apply(OpKind::Scale, scale, {of});
+      if (of >= 0) of = apply(OpKind::Sqrt, {}, {of});
+      if (of >= 0) of = apply(OpKind::Div, {}, {c, of});
+      options_.max_ops = limit;
+      if (of < 0 || of == c) continue;
+      ValueClass& result = classes_[static_cast<size_t>(of)];
+      result.min_ops = std::min(result.min_ops, at(c).min_ops + 1);
+      Derivation derivation{kNorm, norm, {c}};
+      auto& known = result.derivations;
+      if (std::find(known.begin(), known.end(), derivation) == known.end()) known.push_back(std::move(derivation));
+    }
+  }
+}
+
 void ClassGraph::apply_unary(int c) {
+  apply_norms(c);
   const ValueClass& value = at(c);
   const size_t rank = value.shape.size();
   for (const OpDef* op : all_ops()) {
@@ -181,6 +254,13 @@ void ClassGraph::apply_unary(int c) {
     apply(OpKind::Accum, max, {c});
   }
   for (size_t d = 0; d < rank; ++d) {
+    // Along another axis than the loop's the iterations' parts would be interleaved for good.
+    const int axis = at(c).axes[d];
+    const bool fits = axis == options_.loop_axis || axis == kUnitAxis;
+    if (options_.axis_filter != nullptr && options_.loop_axis >= 0 && !fits) {
+      ++counts_.axes;
+      continue;
+    }
     Attributes concat;
     concat.set("kind", std::string("concat"));
     concat.set("dim", static_cast<int64_t>(d));
@@ -205,11 +285,29 @@ void ClassGraph::apply_fused_products(int sum) {
 }
 
 void ClassGraph::apply_binary(int a, int b) {
-  for (const OpDef* op : all_ops()) {
-    if (!op->traits.levels.contains(options_.level) || op->traits.arity != 2) continue;
-    if (!op->traits.elementwise && op->kind != OpKind::Matmul) continue;
-    apply(op->kind, {}, {a, b});
-    if (!op->traits.commutative && a != b) apply(op->kind, {}, {b, a});
+  if (at(a).stage != at(b).stage) return;
+  // Most pairs fit no operator: `infer` would find out too, and costs more.
+  const bool elementwise = broadcast(a, b, 0);
+  const bool batches = elementwise || broadcast(a, b, 2);
+  const auto try_order = [&](const OpDef& op, int x, int y) {
+    const bool fits = op.kind == OpKind::Matmul ? batches && contracts(x, y) : elementwise;
+    if (fits) {
+      apply(op.kind, {}, {x, y});
+    } else {
+      ++counts_.generated;
+      ++counts_.shape;
+    }
+  };
+  for (const OpDef* op : binary_ops_) {
+    try_order(*op, a, b);
+    if (!op->traits.commutative && a != b) try_order(*op, b, a);
+  }
+  if (!options_.with_max || options_.level != Level::Block || options_.scope.loop == 1) return;
+  if (is_row_max(forms_, at(b).expression) && relative_to(forms_, at(a).expression, at(b).expression)) {
+    apply(OpKind::AccumRescale, {}, {a, b});
+  }
+  if (is_row_max(forms_, at(a).expression) && relative_to(forms_, at(b).expression, at(a).expression)) {
+    apply(OpKind::AccumRescale, {}, {b, a});
   }
 }
 
@@ -219,6 +317,7 @@ void ClassGraph::saturate() {
     if (options_.stop.stop_requested()) return;
     apply_unary(c);
     for (int other = 0; other <= c; ++other) apply_binary(other, c);
+    report_counts();
   }
   for (int c = 0; c < static_cast<int>(classes_.size()); ++c) apply_fused_products(c);
 }

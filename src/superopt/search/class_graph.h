@@ -9,6 +9,8 @@
 
 #include <atomic>
 #include <limits>
+#include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -19,8 +21,12 @@
 
 namespace strata {
 
+/// The kind of derivations by several operators that count as one, as in the paper: X / √(factor · Σ X²) over `dim`,
+/// the RMS norm (or, with factor 1, the L2 norm). build_template writes its operators out.
+constexpr OpKind kNorm = OpKind::GraphDefined;
+
 struct Derivation {
-  OpKind kind;
+  OpKind kind;  ///< of the table, or kNorm
   Attributes attributes;
   std::vector<int> operands;  ///< classes
 
@@ -43,6 +49,7 @@ struct ValueClass {
 /// Counters that many class graphs share.
 struct SharedCounters {
   std::atomic<int64_t> generated{0}, pruned_shape{0}, pruned_memory{0}, pruned_expression{0}, pruned_axes{0};
+  std::atomic<int64_t> pruned_stability{0};
   std::atomic<int64_t> verified{0}, rejected{0}, units_done{0};
 };
 
@@ -54,10 +61,15 @@ struct ClassGraphOptions {
   int max_ops = 11;
   int64_t max_elements = std::numeric_limits<int64_t>::max();  ///< larger values are not made
   bool prune_expression = true;
+  /// Exponents of the program that subtract a maximum, whole; null where there are none or the rule is off.
+  const std::set<ExprId>* stable_exponents = nullptr;
   AxisFilter* axis_filter = nullptr;  ///< null: only the paper's expressions prune
   /// Attribute sets beyond those that a shape implies: constants of scale, permutations, groupings of the program.
   std::vector<std::pair<OpKind, Attributes>> program_attributes;
-  bool with_max = false;  ///< the program takes maxima, so maximum accumulators are worth trying
+  std::vector<Rational> norms;  ///< factors of the program's norms
+  bool with_max = false;        ///< the program takes maxima, so maximum and rescaling accumulators are worth trying
+  int loop_axis = kMixedAxis;   ///< of the block space; kMixedAxis where it is no one axis
+  bool combines = false;        ///< in the loop there are only accumulators: it walks over partial results
   std::stop_token stop{};
 };
 
@@ -65,11 +77,16 @@ class ClassGraph {
  public:
   ClassGraph(const FieldArithmetic& arithmetic, NormalForms& forms, SubexpressionOracle& oracle,
              SharedCounters& counters, ClassGraphOptions options);
+  ~ClassGraph();
+  ClassGraph(const ClassGraph&) = delete;
+  ClassGraph& operator=(const ClassGraph&) = delete;
 
   /// Adds a class without derivation; returns its number.
   int add_input(ValueClass input);
   /// Registers one more way to make the values of a class, if that is where the application leads; the class.
   int apply(OpKind kind, const Attributes& attributes, const std::vector<int>& operands);
+  /// The norms of a class, as values of one more operator.
+  void apply_norms(int c);
   /// From here on, no value of more operators is made.
   void limit_ops(int max_ops) { options_.max_ops = max_ops; }
   /// For a value whose dimensions no operator ties to an axis, but the program does.
@@ -86,13 +103,18 @@ class ClassGraph {
   static constexpr size_t kMaxClasses = 1500;
 
  private:
+  bool is_stable(ExprId exponent) const;
   bool fits_axes(const ValueClass& value, const AxisTracker& tracker) const;
-  bool shapes_fit(OpKind kind, const std::vector<int>& operands) const;
+  /// Whether the shapes broadcast, but for so many innermost dimensions.
+  bool broadcast(int a, int b, size_t from_last) const;
+  /// Whether a matrix product has equal lengths to contract.
+  bool contracts(int a, int b) const;
+  void report_counts();
   void apply_unary(int c);
   void apply_binary(int a, int b);
   void apply_fused_products(int sum);
   std::vector<FieldTensor> evaluate(const OpDef& op, const Attributes& attributes, const std::vector<int>& operands,
-                                    const Shape& shape);
+                                    const Shape& shape, ExprId expression);
   uint64_t key(const ValueClass& value) const;
   int64_t points(LoopStage stage) const;
 
@@ -101,6 +123,10 @@ class ClassGraph {
   SubexpressionOracle& oracle_;
   SharedCounters& counters_;
   ClassGraphOptions options_;
+  std::vector<const OpDef*> binary_ops_;
+  struct {
+    int64_t generated = 0, shape = 0, memory = 0, expression = 0, axes = 0, stability = 0;
+  } counts_;  ///< not yet in the shared counters
   std::vector<ValueClass> classes_;
   std::unordered_map<uint64_t, int> by_key_;
   bool overflowed_ = false;

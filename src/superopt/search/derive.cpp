@@ -17,9 +17,11 @@ class Deriver {
         visit_(visit),
         choice_(graph.classes().size()) {}
 
-  bool run(int target) {
-    for (exact_ops_ = graph_.at(target).min_ops; exact_ops_ <= max_ops_; ++exact_ops_) {
-      open_ = {target};
+  bool run(const std::vector<int>& targets) {
+    exact_ops_ = static_cast<int>(targets.size());
+    for (int target : targets) exact_ops_ = std::max(exact_ops_, graph_.at(target).min_ops);
+    for (; exact_ops_ <= max_ops_; ++exact_ops_) {
+      open_ = {targets.begin(), targets.end()};
       if (!expand(0)) return false;
     }
     return true;
@@ -94,9 +96,9 @@ class Deriver {
 
 }  // namespace
 
-bool derive(const ClassGraph& graph, int target, int max_ops, int64_t max_visits, const std::stop_token& stop,
-            const std::function<void(const Derived&)>& visit) {
-  return Deriver(graph, max_ops, max_visits, stop, visit).run(target);
+bool derive(const ClassGraph& graph, const std::vector<int>& targets, int max_ops, int64_t max_visits,
+            const std::stop_token& stop, const std::function<void(const Derived&)>& visit) {
+  return Deriver(graph, max_ops, max_visits, stop, visit).run(targets);
 }
 
 }  // namespace strata

@@ -17,10 +17,11 @@ struct Derived {
   std::vector<Step> steps;
 };
 
-/// Visits every acyclic graph of at most `max_ops` operators that makes class `target`, those of fewer operators first.
+/// Visits every acyclic graph of at most `max_ops` operators that makes all `targets` (classes with derivations, each
+/// once), those of fewer operators first.
 /// Each value is made once, by one derivation: a graph that computes one value twice is never cheaper than one that
 /// does not. False where the visit ended early, after `max_visits` graphs (or a proportional effort), or on stop.
-bool derive(const ClassGraph& graph, int target, int max_ops, int64_t max_visits, const std::stop_token& stop,
-            const std::function<void(const Derived&)>& visit);
+bool derive(const ClassGraph& graph, const std::vector<int>& targets, int max_ops, int64_t max_visits,
+            const std::stop_token& stop, const std::function<void(const Derived&)>& visit);
 
 }  // namespace strata

@@ -39,11 +39,11 @@ constexpr int64_t kNarrowestTile = 8;
 /// At most this many blocks for each multiprocessor.
 constexpr int64_t kBlocksPerMultiprocessor = 8;
 
-bool tiles_wide(const Graph& body) {
+bool tiles_wide(const Graph& body, const std::vector<TensorType>& types) {
   for (const Operation& op : body.operations()) {
     if (op.kind != OpKind::InIter) continue;
-    const Shape& whole = body.type(op.operands[0]).shape;
-    const Shape& tile = body.type(op.results[0]).shape;
+    const Shape& whole = types[static_cast<size_t>(op.operands[0])].shape;
+    const Shape& tile = types[static_cast<size_t>(op.results[0])].shape;
     // Only the two innermost dimensions feed matrix units and vector loads.
     for (size_t d = whole.size() >= 2 ? whole.size() - 2 : 0; d < whole.size(); ++d) {
       const bool innermost = d + 1 == whole.size();
@@ -54,12 +54,46 @@ bool tiles_wide(const Graph& body) {
   return true;
 }
 
+/// Types of all tensors under other inputs and another launch shape; nullopt where the operators do not fit them. Most
+/// launch shapes are refused, so this comes before a graph is built.
+std::optional<std::vector<TensorType>> types_at(const Graph& body, const std::vector<TensorType>& inputs,
+                                                const LaunchShape& launch) {
+  const OpScope scope{body.level(), launch.grid, launch.loop};
+  std::vector<TensorType> types(body.tensors().size());
+  for (size_t i = 0; i < inputs.size(); ++i) types[static_cast<size_t>(body.inputs()[i])] = inputs[i];
+  std::vector<TensorType> operands;
+  for (const Operation& op : body.operations()) {
+    operands.clear();
+    for (TensorId id : op.operands) operands.push_back(types[static_cast<size_t>(id)]);
+    auto type = op_def(op.kind).infer(scope, operands, op.attributes);
+    if (!type) return std::nullopt;
+    types[static_cast<size_t>(op.results[0])] = std::move(*type);
+  }
+  return types;
+}
+
+/// The operators of kNorm.
+Result<TensorId> add_norm(GraphBuilder& builder, TensorId of, const Attributes& norm, size_t& number) {
+  const auto add = [&](OpKind kind, std::vector<TensorId> operands, const Attributes& attributes = {}) {
+    return builder.add(kind, std::move(operands), attributes, step_name(kind, ++number));
+  };
+  Attributes dim, factor;
+  dim.set("dim", norm.integer("dim"));
+  factor.set("factor", norm.rational("factor"));
+  STRATA_TRY(TensorId root, add(OpKind::Sqr, {of}));
+  STRATA_TRY(root, add(OpKind::Sum, {root}, dim));
+  if (!(norm.rational("factor") == Rational{1, 1})) {
+    STRATA_TRY(root, add(OpKind::Scale, {root}, factor));
+  }
+  STRATA_TRY(root, add(OpKind::Sqrt, {root}));
+  return add(OpKind::Div, {of, root});
+}
+
 }  // namespace
 
 Result<BlockTemplate> build_template(const BlockSpace& space, const ClassGraph& graph, const Derived& derived,
-                                     int result, const std::vector<int64_t>& omap,
-                                     const std::vector<int>& kernel_inputs, const std::vector<std::string>& names,
-                                     DType dtype, const std::string& result_name) {
+                                     const std::vector<SavedTile>& saved, const std::vector<int>& kernel_inputs,
+                                     const std::vector<std::string>& names, DType dtype) {
   const std::vector<int64_t> grid(static_cast<size_t>(space.grid_rank), space.cuts_grid ? kModelCut : 1);
   GraphBuilder builder(Level::Block, {}, LaunchShape{grid, space.loops ? kModelCut : 1});
   BlockTemplate made;
@@ -89,15 +123,22 @@ Result<BlockTemplate> build_template(const BlockSpace& space, const ClassGraph& 
   for (const Derived::Step& step : derived.steps) {
     std::vector<TensorId> operands;
     for (int operand : step.derivation->operands) operands.push_back(ids[static_cast<size_t>(operand)]);
+    if (step.derivation->kind == kNorm) {
+      STRATA_TRY(ids[static_cast<size_t>(step.result)],
+                 add_norm(builder, operands[0], step.derivation->attributes, number));
+      continue;
+    }
     STRATA_TRY(ids[static_cast<size_t>(step.result)],
                builder.add(step.derivation->kind, operands, step.derivation->attributes,
                            step_name(step.derivation->kind, ++number)));
   }
-  Attributes saved;
-  saved.set("omap", omap);
-  const std::string name =
-      std::find(names.begin(), names.end(), result_name) == names.end() ? result_name : result_name + "_out";
-  STRATA_CHECK(builder.add(OpKind::OutSaver, {ids[static_cast<size_t>(result)]}, saved, name));
+  for (const SavedTile& tile : saved) {
+    Attributes attributes;
+    attributes.set("omap", tile.omap);
+    const bool taken = std::find(names.begin(), names.end(), tile.name) != names.end();
+    STRATA_CHECK(builder.add(OpKind::OutSaver, {ids[static_cast<size_t>(tile.block_class)]}, attributes,
+                             taken ? tile.name + "_out" : tile.name));
+  }
   STRATA_TRY(made.body, builder.finish());
   return made;
 }
@@ -119,13 +160,18 @@ Result<GraphPtr> resize(const Graph& body, const std::vector<TensorType>& inputs
 }
 
 std::vector<GraphPtr> instantiate(const Graph& body, const std::vector<TensorType>& inputs, const Target& target,
-                                  const SizeRules& rules, SharedCounters& counters) {
+                                  const SizeRules& rules, SharedCounters& counters,
+                                  std::optional<int64_t> wanted_loop) {
   const size_t rank = body.launch().grid.size();
   // Candidate sizes of every grid dimension and, last, of the loop.
   std::vector<std::vector<int64_t>> sizes;
   int64_t most_blocks = 1;
   for (size_t g = 0; g <= rank; ++g) {
     const bool loop = g == rank;
+    if (loop && wanted_loop) {
+      sizes.push_back({*wanted_loop});
+      continue;
+    }
     if ((loop ? body.launch().loop : body.launch().grid[g]) == 1) {
       sizes.push_back({1});
       continue;
@@ -133,6 +179,7 @@ std::vector<GraphPtr> instantiate(const Graph& body, const std::vector<TensorTyp
     int64_t common = 0;
     for (int64_t size : cut_sizes(body, inputs, g)) common = std::gcd(common, size);
     std::vector<int64_t> choices = divisors(common);
+    if (choices.empty()) return {};  // no input that is read has the dimension
     choices.erase(choices.begin());  // cutting into 1 is another, simpler space
     if (!loop && !choices.empty()) most_blocks *= choices.back();
     sizes.push_back(std::move(choices));
@@ -153,12 +200,14 @@ std::vector<GraphPtr> instantiate(const Graph& body, const std::vector<TensorTyp
     launch.loop = sizes[rank][at[rank]];
     const bool fills = blocks >= fewest && blocks <= kBlocksPerMultiprocessor * target.multiprocessors;
     if (fills || !rules.fill_device) {
-      if (auto real = resize(body, inputs, launch); !real) {
+      const auto types = types_at(body, inputs, launch);
+      const auto type = [&](TensorId id) -> const TensorType& { return (*types)[static_cast<size_t>(id)]; };
+      if (!types) {
         counters.pruned_shape.fetch_add(1, std::memory_order_relaxed);
-      } else if (shared_memory_bytes(**real) > target.shared_memory) {
+      } else if (shared_memory_bytes(body, type) > target.shared_memory) {
         counters.pruned_memory.fetch_add(1, std::memory_order_relaxed);
-      } else if (!rules.wide_tiles || tiles_wide(**real)) {
-        found.push_back(*real);
+      } else if (!rules.wide_tiles || tiles_wide(body, *types)) {
+        if (auto real = resize(body, inputs, launch)) found.push_back(std::move(*real));
       }
     }
     size_t g = 0;

@@ -14,11 +14,17 @@ struct BlockTemplate {
   std::vector<int> inputs;
 };
 
-/// Builds the block graph that `derived` describes. `names` and `types` are those of the space's inputs.
+/// What a block graph saves.
+struct SavedTile {
+  int block_class;
+  std::vector<int64_t> omap;
+  std::string name;
+};
+
+/// Builds the block graph that `derived` describes. `kernel_inputs` and `names` are those of the space's inputs.
 Result<BlockTemplate> build_template(const BlockSpace& space, const ClassGraph& graph, const Derived& derived,
-                                     int result, const std::vector<int64_t>& omap,
-                                     const std::vector<int>& kernel_inputs, const std::vector<std::string>& names,
-                                     DType dtype, const std::string& result_name);
+                                     const std::vector<SavedTile>& saved, const std::vector<int>& kernel_inputs,
+                                     const std::vector<std::string>& names, DType dtype);
 
 /// The same operators over other inputs, grid and loop. Error where they do not fit.
 Result<GraphPtr> resize(const Graph& body, const std::vector<TensorType>& inputs, const LaunchShape& launch);
@@ -28,8 +34,10 @@ struct SizeRules {
   bool wide_tiles = true;   ///< tiles that the grid or loop cut keep 8 elements, or all that there are
 };
 
-/// Every launch shape under which `body` fits its inputs and the target's shared memory, as real block graphs.
+/// Every launch shape under which `body` fits its inputs and the target's shared memory, as real block graphs; with
+/// `wanted_loop`, only those of so many iterations.
 std::vector<GraphPtr> instantiate(const Graph& body, const std::vector<TensorType>& inputs, const Target& target,
-                                  const SizeRules& rules, SharedCounters& counters);
+                                  const SizeRules& rules, SharedCounters& counters,
+                                  std::optional<int64_t> wanted_loop = std::nullopt);
 
 }  // namespace strata

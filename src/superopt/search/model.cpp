@@ -1,9 +1,11 @@
 #include "superopt/search/model.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 
 #include "interpret/interpret.h"
+#include "superopt/search/axis_filter.h"
 #include "support/random.h"
 
 namespace strata {
@@ -73,6 +75,29 @@ Dimensions tie_dimensions(const Graph& graph) {
   return dims;
 }
 
+/// A prime for each axis, by its root: what is left of it when grid and loop have cut it. The axes that most tensors
+/// have get the smallest, since they cost most. Rigid axes, and those beyond the table, have none.
+std::map<size_t, int64_t> units_of(const Graph& program, const Dimensions& dims) {
+  constexpr std::array<int64_t, 12> kUnits{2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37};
+  std::vector<std::pair<int, size_t>> order;  // uses, negated; root
+  for (TensorId id = 0; id < static_cast<TensorId>(program.tensors().size()); ++id) {
+    for (size_t d = 0; d < program.type(id).shape.size(); ++d) {
+      const size_t root = dims.find(dims.index(id, d));
+      if (program.type(id).shape[d] == 1 || dims.rigid(root)) continue;
+      const auto at = std::find_if(order.begin(), order.end(), [&](const auto& entry) { return entry.second == root; });
+      if (at == order.end()) {
+        order.emplace_back(-1, root);
+      } else {
+        --at->first;
+      }
+    }
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::map<size_t, int64_t> units;
+  for (size_t i = 0; i < std::min(order.size(), kUnits.size()); ++i) units.emplace(order[i].second, kUnits[i]);
+  return units;
+}
+
 }  // namespace
 
 std::vector<int> result_axes(const IndexLabels& labels, const std::vector<const std::vector<int>*>& operands,
@@ -118,6 +143,7 @@ Result<Model> Model::build(const GraphPtr& program, NormalForms& forms, uint64_t
   // ω = g² has order q for any g other than 0 and ±1, since p − 1 = 2q.
   const uint64_t g = fp.from_integer(2 + random.below(kVerifierPrimes.p - 3));
   Model model(FieldArithmetic{fp, PrimeField(kVerifierPrimes.q), fp.mul(g, g), random()});
+  model.arithmetic_.powers = std::make_shared<PowerTable>(fp, model.arithmetic_.omega);
   model.program_ = program;
   for (const Operation& op : program->operations()) {
     if (regroups(op.kind, op.attributes)) model.extents_by_axis_ = false;
@@ -125,8 +151,7 @@ Result<Model> Model::build(const GraphPtr& program, NormalForms& forms, uint64_t
 
   const Dimensions dims = tie_dimensions(*program);
   std::map<size_t, int> axis_of_root;
-  constexpr std::array<int64_t, 12> kUnits{2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37};
-  size_t shrunk = 0;
+  const std::map<size_t, int64_t> units = units_of(*program, dims);
   int64_t next_prime = 2;
   const auto axes_of = [&](TensorId id) {
     std::vector<int> axes;
@@ -139,15 +164,15 @@ Result<Model> Model::build(const GraphPtr& program, NormalForms& forms, uint64_t
       const size_t root = dims.find(dims.index(id, d));
       const auto [it, fresh] = axis_of_root.emplace(root, static_cast<int>(model.axes_.size()));
       if (fresh) {
-        const bool keep = dims.rigid(root) || shrunk >= kUnits.size();
+        const auto unit = units.find(root);
         std::array<int64_t, 3> primes{};
         for (int64_t& prime : primes) {
           prime = next_prime;
           do ++next_prime;
           while (!is_prime(next_prime));
         }
-        model.axes_.push_back({shape[d], keep ? shape[d] : 4 * kUnits[shrunk], primes[0], primes[1], primes[2]});
-        if (!keep) ++shrunk;
+        const int64_t size = unit == units.end() ? shape[d] : 4 * unit->second;
+        model.axes_.push_back({shape[d], size, primes[0], primes[1], primes[2]});
       }
       axes.push_back(it->second);
     }
@@ -196,7 +221,8 @@ Result<Model> Model::build(const GraphPtr& program, NormalForms& forms, uint64_t
     if (op.kind == OpKind::Reshape) attributes.set("shape", result.shape);
     STRATA_TRY(ids[static_cast<size_t>(op.results[0])],
                builder.add(op.kind, operands, attributes, program->tensor(op.results[0]).name, op.location));
-    result.expression = op_def(op.kind).expression(forms, program->scope(), expressions, types, attributes);
+    AxisTracker tracker(forms);
+    result.expression = op_def(op.kind).expression(tracker, program->scope(), expressions, types, attributes);
   }
   for (TensorId id : program->outputs()) STRATA_CHECK(builder.output(ids[static_cast<size_t>(id)]));
   STRATA_TRY(model.graph_, builder.finish());

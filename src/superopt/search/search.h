@@ -16,8 +16,10 @@ namespace strata {
 struct PruningRules {
   bool expression = true;  ///< abstract expressions that are no subexpression of the program's
   bool axes = true;        ///< grid and loop dimensions that cut unrelated dimensions of two inputs
+  bool products = true;    ///< products of sums, taken element by element, computed term by term
   bool sizes = true;       ///< grids that leave the device empty, tiles too narrow for its units
   bool cost = true;        ///< kernel graphs that cannot be faster than the best found with fewer kernels
+  bool stability = true;   ///< exponentials without the maximum that the program subtracts: they overflow
 };
 
 struct SearchOptions {
@@ -41,6 +43,7 @@ struct SearchStatistics {
   int64_t pruned_memory = 0;
   int64_t pruned_expression = 0;
   int64_t pruned_axes = 0;
+  int64_t pruned_stability = 0;
   int64_t verified = 0;      ///< complete graphs, sizes apart, that equal the program on the search's random test
   int64_t rejected = 0;      ///< layouts of a value with the right expression that differ from it on that test
   int64_t spaces_total = 0;  ///< units of work: (kernel prefix, grid, loop) spaces

@@ -75,6 +75,10 @@ class DegreePass {
         const bool sum = op.attributes.word("kind") == "sum";
         return sum ? sum_of(operands[0], static_cast<double>(graph.launch().loop)) : operands[0];
       }
+      case OpKind::AccumRescale: {
+        const Degree factor = arithmetic_.exp(arithmetic_.sub(operands[1], operands[1]));
+        return sum_of(arithmetic_.mul(operands[0], factor), static_cast<double>(graph.launch().loop));
+      }
       case OpKind::Sum: {
         const Shape& from = graph.type(op.operands[0]).shape;
         const auto group = element_count(from) / graph.type(op.results[0]).elements();

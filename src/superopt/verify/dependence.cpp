@@ -28,7 +28,7 @@ void walk(const Graph& graph, std::vector<unsigned>& depends, unsigned& marked) 
       for (size_t g = 0; g < omap.size(); ++g) {
         if (omap[g] != kReplicate) marked |= ~result & 1U << g;
       }
-    } else if (op.kind == OpKind::Accum) {
+    } else if (is_accumulator(op.kind)) {
       marked |= ~result & kLoopBit;
       result &= ~kLoopBit;
     } else if (op.kind == OpKind::ConcatMatmul) {
@@ -45,7 +45,7 @@ void walk(const Graph& graph, std::vector<unsigned>& depends, unsigned& marked) 
 bool adds_operands(const Operation& op) {
   if (op.body || op.operands.size() < 2) return false;
   return op.kind != OpKind::Mul && op.kind != OpKind::Div && op.kind != OpKind::Matmul &&
-         op.kind != OpKind::ConcatMatmul && op.kind != OpKind::Conv2d;
+         op.kind != OpKind::ConcatMatmul && op.kind != OpKind::AccumRescale && op.kind != OpKind::Conv2d;
 }
 
 unsigned size_dependent(const Graph& graph) {

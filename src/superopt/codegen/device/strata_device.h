@@ -181,6 +181,28 @@ STRATA_DEVICE void store_tile(T* whole, int64 base, const X* tile) {
   }
 }
 
+/// accum_rescale, first half: the largest reference value so far, and what the old and the new part are multiplied by.
+template <int64 kCount, class T, class M>
+STRATA_DEVICE void rescale_factors(T* largest, T* before, T* now, const M* reference, int64 iteration) {
+  for (int64 i = thread(); i < kCount; i += threads()) {
+    const T value = to_compute(reference[i]);
+    const T next = iteration == 0 ? value : maximum(largest[i], value);
+    before[i] = iteration == 0 ? T{} : exponential(largest[i] - next);
+    now[i] = exponential(value - next);
+    largest[i] = next;
+  }
+}
+
+/// Second half, after a barrier: Strides are the factors' in Shape.
+template <class Shape, class Strides, class T, class X>
+STRATA_DEVICE void accumulate_rescaled(T* sum, const X* part, const T* before, const T* now, int64 iteration) {
+  for (int64 i = thread(); i < Shape::count(); i += threads()) {
+    const int64 at = offset_of<Shape, Strides>(i);
+    const T added = to_compute(part[i]) * now[at];
+    sum[i] = iteration == 0 ? added : sum[i] * before[at] + added;
+  }
+}
+
 /// One lane's part of D = A × B + D for 16 × 16 by 16 × 8: the fragments of PTX's mma.m16n8k16.
 struct Fragment {
   /// How many lanes of a warp a thread plays.
