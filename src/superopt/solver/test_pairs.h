@@ -73,6 +73,13 @@ inline const Pair kEquivalent[] = {
      "m = reduce_max(x, dim=1);y = sub(x, m);e = exp(y);s = sum(e, dim=1);p = matmul(e, V);o = div(p, s);output o"},
     {"ReluDistributes", kMatrices, "r = relu(X);a = matmul(r, W);b = matmul(r, V);c = add(a, b);output c",
      "r = relu(X);u = add(W, V);c = matmul(r, u);output c"},
+    {"OnlineSoftmax", "input Q: f32[4, 4];input K: f32[4, 16];input V: f32[16, 4];",
+     "s = matmul(Q, K);m = reduce_max(s, dim=1);d = sub(s, m);e = exp(d);l = sum(e, dim=1);p = div(e, l);"
+     "O = matmul(p, V);output O",
+     "O = block(Q, K, V, grid=[2], loop=4) {;q = in_iter(Q, imap=[0]);k = in_iter(K, imap=[_], fmap=1);"
+     "v = in_iter(V, imap=[_], fmap=0);s = matmul(q, k);m = reduce_max(s, dim=1);d = sub(s, m);e = exp(d);"
+     "p = matmul(e, v);n = accum_rescale(p, m);l = sum(e, dim=1);t = accum_rescale(l, m);o = div(n, t);"
+     "O = out_saver(o, omap=[0]);};output O"},
     {"GroupedMaximum", "input x: f32[4, 8];", "m = reduce_max(x, dim=1);output m",
      "g = reduce_max(x, dim=1, every=2);m = reduce_max(g, dim=1);output m"},
     {"ReluBeforeMaximum", "input x: f32[4, 8];", "m = reduce_max(x, dim=1);r = relu(m);output r",
@@ -157,6 +164,13 @@ inline const Pair kDifferent[] = {
     {"GeluInTheLoop", kMatrices, "p = matmul(X, W);Y = gelu(p);output Y",
      "Y = block(X, W, grid=[4], loop=2) {;x = in_iter(X, imap=[_], fmap=1);w = in_iter(W, imap=[1], fmap=0);"
      "p = matmul(x, w);g = gelu(p);s = accum(g, kind=sum);Y = out_saver(s, omap=[1]);};output Y"},
+    {"OnlineSoftmaxWithoutRescaling", "input Q: f32[4, 4];input K: f32[4, 16];input V: f32[16, 4];",
+     "s = matmul(Q, K);m = reduce_max(s, dim=1);d = sub(s, m);e = exp(d);l = sum(e, dim=1);p = div(e, l);"
+     "O = matmul(p, V);output O",
+     "O = block(Q, K, V, grid=[2], loop=4) {;q = in_iter(Q, imap=[0]);k = in_iter(K, imap=[_], fmap=1);"
+     "v = in_iter(V, imap=[_], fmap=0);s = matmul(q, k);m = reduce_max(s, dim=1);d = sub(s, m);e = exp(d);"
+     "p = matmul(e, v);n = accum_rescale(p, m);l = sum(e, dim=1);t = accum(l, kind=sum);o = div(n, t);"
+     "O = out_saver(o, omap=[0]);};output O"},
     {"SumOfMaxima", "input x: f32[4, 8];", "m = reduce_max(x, dim=1);output m",
      "m = block(x, grid=[2], loop=4) {;t = in_iter(x, imap=[0], fmap=1);r = reduce_max(t, dim=1);"
      "a = accum(r, kind=sum);m = out_saver(a, omap=[0]);};output m"},
