@@ -142,9 +142,9 @@ std::vector<BlockSpace> block_spaces(const std::vector<std::vector<int>>& input_
 }
 
 std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::vector<int>& input_classes,
-                                        const ClassGraph& kernel, const std::vector<ProgramStep>& program,
-                                        const Model& model, NormalForms& forms, SubexpressionOracle& oracle,
-                                        SharedCounters& counters, ClassGraphOptions options) {
+                                          const ClassGraph& kernel, const std::vector<ProgramStep>& program,
+                                          const Model& model, NormalForms& forms, SubexpressionOracle& oracle,
+                                          SharedCounters& counters, ClassGraphOptions options) {
   options.level = Level::Block;
   options.combines = space.combines;
   options.one_block = std::find(space.grid_axes.begin(), space.grid_axes.end(), kMixedAxis) == space.grid_axes.end();
