@@ -10,7 +10,9 @@ struct OutSaver {
                                    .abstract_expression = "E(X)"};
   static constexpr std::array attributes{
       AttributeSpec{"omap", AttributeKind::IntList, false,
-                    "block level: for each grid dimension the result dimension along which blocks lie side by side"}};
+                    "block level: for each grid dimension the result dimension along which blocks lie side by side"},
+      AttributeSpec{"dtype", AttributeKind::Word, false,
+                    "block level: the result's element type, where it is not the tile's: f16, bf16, f32 or f64"}};
   static constexpr CudaLowering cuda = structural_cuda();
 
   static Result<TensorType> infer(const OpScope& scope, OperandTypes operands, const Attributes& attributes) {
@@ -20,6 +22,9 @@ struct OutSaver {
       return result;
     }
     if (!attributes.has("omap")) return invalid("a block graph's out_saver needs omap=[…]");
+    if (attributes.has("dtype")) {
+      STRATA_TRY(result.dtype, parse_dtype(attributes.word("dtype")));
+    }
     const std::vector<int64_t>& omap = attributes.list("omap");
     STRATA_TRY(const std::vector<int64_t> counts, tile_counts(result.shape, scope.grid, omap, "omap"));
     for (size_t i = 0; i < omap.size(); ++i) {

@@ -90,6 +90,7 @@ std::string report_html(const Superoptimized& result, const SuperoptimizeOptions
   body += row({"pruned by memory", std::to_string(s.pruned_memory)});
   body += row({"pruned by abstract expression", std::to_string(s.pruned_expression)});
   body += row({"pruned by axes", std::to_string(s.pruned_axes)});
+  body += row({"pruned by stability", std::to_string(s.pruned_stability)});
   body += row({"graphs equal to the program on a random test", std::to_string(s.verified)});
   body += row({"layouts that differ on it", std::to_string(s.rejected)});
   body += row({"left out", result.left_out.empty() ? "nothing" : result.left_out}) + "</table>\n";

@@ -89,6 +89,7 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
                     {"pruned_memory", s.pruned_memory},
                     {"pruned_expression", s.pruned_expression},
                     {"pruned_axes", s.pruned_axes},
+                    {"pruned_stability", s.pruned_stability},
                     {"verified", s.verified},
                     {"rejected", s.rejected},
                     {"spaces_total", s.spaces_total},

@@ -8,6 +8,7 @@
 #include "interpret/work.h"
 #include "ir/validate.h"
 #include "superopt/optimize/thread_graphs.h"
+#include "superopt/search/stabilise.h"
 #include "superopt/solver/solver.h"
 #include "superopt/verify/shrink.h"
 
@@ -29,24 +30,29 @@ class Prover {
   Prover(GraphPtr program, const SuperoptimizeOptions& options)
       : program_(std::move(program)),
         options_(options),
-        full_(execution_work(*program_) <= options.largest_full_proof),
-        floats_(program_, options.search.seed) {}
+        affordable_(execution_work(*program_) <= options.largest_full_proof),
+        floats_(program_, options.search.seed, stabilised(program_, options.search.seed)) {}
 
-  /// A graph with its proof and its rounding errors, or what speaks against it.
-  tl::expected<Candidate, std::string> prove(const GraphPtr& graph) {
+  /// Whether one proof at full shape takes no more than seconds.
+  bool full_is_affordable() const { return affordable_; }
+
+  /// A graph with its proof and its rounding errors, or what speaks against it: at shrunk shapes where there are some and
+  /// the full ones are not asked for.
+  tl::expected<Candidate, std::string> prove(const GraphPtr& graph, bool full) {
     const Target& target = *options_.search.target;
     if (auto legal = validate(*graph, target); !legal) return tl::unexpected(legal.error().message);
     GraphPtr reference = program_;
     GraphPtr candidate = graph;
-    if (!full_) {
-      auto small = shrink(*program_, *graph);
-      if (!small) {
+    if (!full) {
+      if (auto small = shrink(*program_, *graph)) {
+        std::tie(reference, candidate) = *small;
+      } else if (!affordable_) {
         return tl::unexpected(fmt::format("a proof at full shape takes {:.1e} operations, more than {:.0e}, and {}",
                                           execution_work(*program_), options_.largest_full_proof,
                                           small.error().message));
       }
-      std::tie(reference, candidate) = *small;
     }
+    const bool shrunk = reference != program_;
     VerifyOptions verification;
     verification.delta = options_.delta;
     verification.seed = options_.search.seed;
@@ -56,13 +62,19 @@ class Prover {
       if (auto refused = solve(*reference, *candidate, *verified)) return tl::unexpected(*refused);
     }
     if (verified->verdict != Verdict::Equivalent) return tl::unexpected(verified->reason);
-    if (!full_) {
+    if (shrunk) {
       verified->argument = fmt::format("proved at shrunk shapes {}, assumed to stand for the full ones (A4); {}",
                                        input_shapes(*reference), verified->argument);
     }
-    auto errors = full_ ? floats_.check(*graph) : float_errors(*reference, *candidate, options_.search.seed);
+    const uint64_t seed = options_.search.seed;
+    auto errors =
+        shrunk ? float_errors(*reference, *candidate, seed, {}, stabilised(reference, seed)) : floats_.check(*graph);
     if (!errors) return tl::unexpected(errors.error().message);
     if (!errors->acceptable) return tl::unexpected(std::string("rounding errors are out of bounds"));
+    if (!errors->stable && !options_.allow_unstable) {
+      return tl::unexpected(
+          std::string("it overflows for inputs of magnitude 1e4 where the exact result does not (--allow-unstable)"));
+    }
     return Candidate{graph, estimate_cost(*graph, target), std::move(*verified), *errors};
   }
 
@@ -87,15 +99,19 @@ class Prover {
 
   GraphPtr program_;
   const SuperoptimizeOptions& options_;
-  bool full_;
+  bool affordable_;
   FloatChecker floats_;
 };
 
-/// The first `options.candidates` graphs that can be proved, in their order. Proofs run side by side.
+/// The first `options.candidates` graphs that can be proved, in their order. Proofs run side by side. The cheapest is
+/// proved at full shape too, where that is affordable.
 void prove_cheapest(const GraphPtr& program, const std::vector<GraphPtr>& graphs, const SuperoptimizeOptions& options,
                     OptimizedPart& result) {
   tbb::task_arena arena(options.search.threads);
   Prover prover(program, options);
+  const auto refuse = [&](const std::string& reason) {
+    if (result.unproved++ == 0) result.unproved_reason = reason;
+  };
   const auto wanted = static_cast<size_t>(options.candidates);
   for (size_t first = 0; first < graphs.size() && result.candidates.size() < wanted;) {
     // As many as are still wanted: with the usual luck one round is enough. Once stopped, one proof suffices.
@@ -103,17 +119,49 @@ void prove_cheapest(const GraphPtr& program, const std::vector<GraphPtr>& graphs
     if (stopped && !result.candidates.empty()) break;
     const size_t count = stopped ? 1 : std::min(wanted - result.candidates.size(), graphs.size() - first);
     std::vector<tl::expected<Candidate, std::string>> proofs(count, tl::unexpected(std::string()));
-    arena.execute(
-        [&] { tbb::parallel_for(size_t{0}, count, [&](size_t i) { proofs[i] = prover.prove(graphs[first + i]); }); });
+    arena.execute([&] {
+      tbb::parallel_for(size_t{0}, count, [&](size_t i) { proofs[i] = prover.prove(graphs[first + i], false); });
+    });
     for (auto& proof : proofs) {
       if (proof) {
         result.candidates.push_back(std::move(*proof));
-      } else if (result.unproved++ == 0) {
-        result.unproved_reason = proof.error();
+      } else {
+        refuse(proof.error());
       }
     }
     first += count;
   }
+  while (prover.full_is_affordable() && !result.candidates.empty()) {
+    auto best = prover.prove(result.candidates.front().graph, true);
+    if (best) {
+      result.candidates.front() = std::move(*best);
+      return;
+    }
+    refuse(best.error());
+    result.candidates.erase(result.candidates.begin());
+  }
+}
+
+/// Searches the program with maxima subtracted where it exponentiates without; also as it is, where graphs that overflow
+/// are wanted too.
+Result<SearchResult> search_stable(const GraphPtr& program, const SuperoptimizeOptions& options) {
+  const GraphPtr stable = stabilised(program, options.search.seed);
+  if (!stable) return search(program, options.search, options.progress);
+  if (!options.allow_unstable) return search(stable, options.search, options.progress);
+  SearchOptions half = options.search;
+  half.time_limit /= 2;
+  if (!half.checkpoint.empty()) half.checkpoint += ".stable";
+  STRATA_TRY(SearchResult first, search(stable, half, options.progress));
+  half.checkpoint = options.search.checkpoint;
+  STRATA_TRY(SearchResult second, search(program, half, options.progress));
+  first.graphs.insert(first.graphs.end(), second.graphs.begin(), second.graphs.end());
+  std::stable_sort(first.graphs.begin(), first.graphs.end(), [&](const GraphPtr& a, const GraphPtr& b) {
+    return estimate_cost(*a, *half.target).seconds < estimate_cost(*b, *half.target).seconds;
+  });
+  first.statistics += second.statistics;
+  first.stop_reason = std::max(first.stop_reason, second.stop_reason);
+  if (!second.left_out.empty()) first.left_out += (first.left_out.empty() ? "" : "; ") + second.left_out;
+  return first;
 }
 
 }  // namespace
@@ -125,6 +173,7 @@ Candidate as_candidate(const GraphPtr& program, const Target& target) {
   itself.argument = "the input program itself";
   FloatErrors errors;
   errors.acceptable = true;
+  errors.stable = true;
   return {program, estimate_cost(*program, target), std::move(itself), errors};
 }
 
@@ -138,7 +187,7 @@ Result<OptimizedPart> optimize_part(const GraphPtr& program, const Superoptimize
 
   // Generate: µGraphs that compute the program's expressions and pass a random test, cheapest first.
   OptimizedPart result;
-  STRATA_TRY(SearchResult found, search(program, options.search, options.progress));
+  STRATA_TRY(SearchResult found, search_stable(program, options));
   result.statistics = found.statistics;
   result.stop_reason = found.stop_reason;
   if (result.stop_reason == StopReason::Interrupted && !options.search.stop.stop_requested()) {

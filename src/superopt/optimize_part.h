@@ -14,6 +14,9 @@ namespace strata {
 struct SuperoptimizeOptions {
   SearchOptions search;
   double delta = 1e-12;
+  /// Also graphs that overflow for inputs of magnitude 1e4 where the exact result does not; of programs that exponentiate
+  /// without subtracting a maximum, those that do neither.
+  bool allow_unstable = false;
   double solver_time_limit = 10;  ///< seconds a graph that the finite fields leave undecided
   int candidates = 8;             ///< how many of the cheapest graphs are fully verified and returned
   /// Programs whose execution takes more multiply-adds and elements are proved at shrunk shapes: at full shape that

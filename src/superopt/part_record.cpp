@@ -19,6 +19,8 @@ Json candidate_json(const Candidate& candidate, const GraphPtr& canonical) {
           {"tests", candidate.verification.tests},
           {"error_bound", candidate.verification.error_bound},
           {"argument", candidate.verification.argument},
+          {"solver", candidate.verification.method == ProofMethod::Solver},
+          {"stable", candidate.errors.stable},
           {"reference_own", candidate.errors.reference_own},
           {"candidate_f32", candidate.errors.candidate_f32},
           {"candidate_own", candidate.errors.candidate_own},
@@ -39,6 +41,9 @@ Candidate candidate_of(const Json& json, const GraphPtr& canonical, const Target
   candidate.verification.tests = json.at("tests");
   candidate.verification.error_bound = json.at("error_bound");
   candidate.verification.argument = json.at("argument");
+  const bool solver = json.at("solver");
+  candidate.verification.method = solver ? ProofMethod::Solver : ProofMethod::FiniteFields;
+  candidate.errors.stable = json.at("stable");
   candidate.errors.reference_own = json.at("reference_own");
   candidate.errors.candidate_f32 = json.at("candidate_f32");
   candidate.errors.candidate_own = json.at("candidate_own");
@@ -48,7 +53,7 @@ Candidate candidate_of(const Json& json, const GraphPtr& canonical, const Target
 
 Json statistics_json(const SearchStatistics& s) {
   return {s.seconds,     s.threads,  s.generated, s.pruned_shape, s.pruned_memory,  s.pruned_expression,
-          s.pruned_axes, s.verified, s.rejected,  s.spaces_total, s.spaces_searched};
+          s.pruned_axes, s.pruned_stability, s.verified, s.rejected,  s.spaces_total, s.spaces_searched};
 }
 
 SearchStatistics statistics_of(const Json& json) {
@@ -57,7 +62,7 @@ SearchStatistics statistics_of(const Json& json) {
   s.threads = json.at(1);
   size_t at = 2;
   for (int64_t* count : {&s.generated, &s.pruned_shape, &s.pruned_memory, &s.pruned_expression, &s.pruned_axes,
-                         &s.verified, &s.rejected, &s.spaces_total, &s.spaces_searched}) {
+                         &s.pruned_stability, &s.verified, &s.rejected, &s.spaces_total, &s.spaces_searched}) {
     *count = json.at(at++);
   }
   return s;
@@ -69,10 +74,10 @@ std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options
   const SearchOptions& search = options.search;
   const PruningRules& rules = search.rules;
   const bool full = execution_work(canonical) <= options.largest_full_proof;
-  return fmt::format("{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{} delta={} candidates={} full={}\n{}",
+  return fmt::format("{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{}{}{} unstable={} delta={} candidates={} full={}\n{}",
                      build_identity(), search.target->name, search.max_kernel_ops, search.max_block_ops, search.seed,
-                     rules.expression, rules.axes, rules.sizes, rules.cost, options.delta, options.candidates, full,
-                     print(canonical));
+                     rules.expression, rules.axes, rules.products, rules.sizes, rules.cost, rules.stability,
+                     options.allow_unstable, options.delta, options.candidates, full, print(canonical));
 }
 
 std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& key, double effort,

@@ -131,20 +131,6 @@ class PartsOptimizer {
   std::map<int, OptimizedPart> found_;   ///< by part of distinct_
 };
 
-void add(SearchStatistics& total, const SearchStatistics& more) {
-  total.seconds += more.seconds;
-  total.threads = more.threads;
-  total.generated += more.generated;
-  total.pruned_shape += more.pruned_shape;
-  total.pruned_memory += more.pruned_memory;
-  total.pruned_expression += more.pruned_expression;
-  total.pruned_axes += more.pruned_axes;
-  total.verified += more.verified;
-  total.rejected += more.rejected;
-  total.spaces_total += more.spaces_total;
-  total.spaces_searched += more.spaces_searched;
-}
-
 void sum_up(Superoptimized& result, int threads) {
   result.statistics.threads = threads;
   for (size_t p = 0; p < result.parts.size(); ++p) {
@@ -153,7 +139,7 @@ void sum_up(Superoptimized& result, int threads) {
     const Graph& graph = *result.partition.parts[p].graph;
     const std::string where =
         result.parts.size() == 1 ? "" : fmt::format("part of '{}': ", graph.tensor(graph.outputs().back()).name);
-    add(result.statistics, part.statistics);
+    result.statistics += part.statistics;
     result.stop_reason = std::max(result.stop_reason, part.stop_reason);
     result.unproved += part.unproved;
     if (result.unproved_reason.empty() && part.unproved > 0) result.unproved_reason = where + part.unproved_reason;

@@ -245,6 +245,8 @@ void add_optimize(CLI::App& app, Action& action) {
                    "seconds to prove a graph that the finite fields leave undecided")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  command->add_flag("--allow-unstable", options->work.allow_unstable,
+                    "return graphs too that overflow for large inputs where the exact result does not");
   command->add_option("--time-limit", search.time_limit, "seconds after which the search ends with its best; 0: none")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();

@@ -135,6 +135,7 @@ Result<BlockTemplate> build_template(const BlockSpace& space, const ClassGraph& 
   for (const SavedTile& tile : saved) {
     Attributes attributes;
     attributes.set("omap", tile.omap);
+    if (tile.dtype) attributes.set("dtype", std::string(name_of(*tile.dtype)));
     const bool taken = std::find(names.begin(), names.end(), tile.name) != names.end();
     STRATA_CHECK(builder.add(OpKind::OutSaver, {ids[static_cast<size_t>(tile.block_class)]}, attributes,
                              taken ? tile.name + "_out" : tile.name));

@@ -19,6 +19,7 @@ struct SavedTile {
   int block_class;
   std::vector<int64_t> omap;
   std::string name;
+  std::optional<DType> dtype{};  ///< where not the block graph's inputs'
 };
 
 /// Builds the block graph that `derived` describes. `kernel_inputs` and `names` are those of the space's inputs.

@@ -399,6 +399,22 @@ class Search {
 
 }  // namespace
 
+SearchStatistics& operator+=(SearchStatistics& total, const SearchStatistics& more) {
+  total.seconds += more.seconds;
+  total.threads = more.threads;
+  total.generated += more.generated;
+  total.pruned_shape += more.pruned_shape;
+  total.pruned_memory += more.pruned_memory;
+  total.pruned_expression += more.pruned_expression;
+  total.pruned_axes += more.pruned_axes;
+  total.pruned_stability += more.pruned_stability;
+  total.verified += more.verified;
+  total.rejected += more.rejected;
+  total.spaces_total += more.spaces_total;
+  total.spaces_searched += more.spaces_searched;
+  return total;
+}
+
 std::string_view name_of(StopReason reason) {
   switch (reason) {
     case StopReason::Exhausted:

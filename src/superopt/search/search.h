@@ -50,6 +50,9 @@ struct SearchStatistics {
   int64_t spaces_searched = 0;
 };
 
+/// Sums of all but the number of threads.
+SearchStatistics& operator+=(SearchStatistics& total, const SearchStatistics& more);
+
 /// Why the search ended; a limit never reads as "none exists".
 enum class StopReason { Exhausted, TimeLimit, Interrupted };
 std::string_view name_of(StopReason reason);

@@ -193,6 +193,9 @@ class SplitSearch {
     }
   }
 
+  /// Parts of a sum, and maxima, may lie outside a half's range where the result does not.
+  DType partial_dtype() const { return context_.dtype() == DType::F64 ? DType::F64 : DType::F32; }
+
   /// Every way to make the partial results that a combining graph reads, with both at all launch shapes that fit.
   void pair_up(const BlockSpace& space, const ClassGraph& combining, const Derived& second, SavedTile saved) {
     if (second.inputs.size() > kMaxPartials) return;
@@ -204,6 +207,7 @@ class SplitSearch {
       const std::string name = fmt::format("{}_part{}", context_.value(target_).name, tiles.size());
       wanted.push_back(partials_[n].block_class);
       tiles.push_back({partials_[n].block_class, partials_[n].omap, name});
+      if (partial_dtype() != context_.dtype()) tiles.back().dtype = partial_dtype();
       names[n] = name;
     }
     for (size_t n = 0; n < names.size(); ++n) {
@@ -211,7 +215,8 @@ class SplitSearch {
     }
     std::vector<int> numbers(partials_.size(), 0);
     saved.name = context_.value(target_).name;
-    auto made = build_template(space, combining, second, {saved}, numbers, names, context_.dtype());
+    if (partial_dtype() != context_.dtype()) saved.dtype = context_.dtype();
+    auto made = build_template(space, combining, second, {saved}, numbers, names, partial_dtype());
     if (!made) return;
     std::map<int64_t, std::optional<std::pair<double, GraphPtr>>> cheapest;  // by number of parts
     const bool complete = derive(graph_, wanted, context_.options.max_block_ops, kPartialGraphs,

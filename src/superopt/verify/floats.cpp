@@ -15,6 +15,8 @@ namespace {
 constexpr double kReal = 1e-7;
 constexpr double kObvious = 1e-3;
 constexpr double kSingle = 1e-4;
+/// Within half precision, and large enough for exponentials, squares and products of two to leave it.
+constexpr double kLarge = 1e4;
 
 double normal(Random& random) {  // Box–Muller
   return std::sqrt(-2 * std::log(1 - random.uniform())) * std::cos(2 * std::numbers::pi * random.uniform());
@@ -96,7 +98,8 @@ Result<bool> differ_over_reals(const Graph& reference, const Graph& candidate, u
   return true;
 }
 
-FloatChecker::FloatChecker(GraphPtr reference, uint64_t seed) : reference_(std::move(reference)), seed_(seed) {}
+FloatChecker::FloatChecker(GraphPtr reference, uint64_t seed, GraphPtr exact)
+    : reference_(std::move(reference)), exact_(exact ? std::move(exact) : reference_), seed_(seed) {}
 
 Result<void> FloatChecker::prepare(const std::stop_token& stop) {
   const std::scoped_lock lock(mutex_);
@@ -105,6 +108,13 @@ Result<void> FloatChecker::prepare(const std::stop_token& stop) {
   STRATA_TRY(expected_, outputs(*reference_, Float64Arithmetic{}, inputs_, stop));
   STRATA_TRY(const auto own, outputs(*reference_, Float32Arithmetic{true}, inputs_, stop));
   reference_own_ = relative_error(expected_, own);
+  Random random(mix(seed_));
+  for (TensorId id : reference_->inputs()) {
+    Tensor<double>& input = large_inputs_.emplace_back(reference_->type(id).shape);
+    for (double& x : input.data) x = round_to((2 * random.uniform() - 1) * kLarge, reference_->type(id).dtype);
+  }
+  const auto exact_inputs = reordered(large_inputs_, input_order(*reference_, *exact_));
+  STRATA_TRY(large_expected_, outputs(*exact_, Float64Arithmetic{}, exact_inputs, stop));
   ready_ = true;
   return {};
 }
@@ -122,6 +132,16 @@ Result<FloatErrors> FloatChecker::check(const Graph& candidate, const std::stop_
   errors.candidate_own = relative_error(expected_, own);
   STRATA_TRY(const auto f64, outputs(candidate, Float64Arithmetic{}, inputs, stop));
   errors.candidate_f64 = relative_error(expected_, f64);
+  const auto large = reordered(large_inputs_, input_order(*reference_, candidate));
+  STRATA_TRY(const auto of_large, outputs(candidate, Float32Arithmetic{true}, large, stop));
+  errors.stable = true;
+  for (size_t o = 0; o < of_large.size(); ++o) {
+    const DType type = reference_->type(reference_->outputs()[o]).dtype;
+    for (int64_t i = 0; i < of_large[o].size(); ++i) {
+      const bool finite = std::isfinite(round_to(large_expected_[o][i], type));
+      if (finite && !std::isfinite(of_large[o][i])) errors.stable = false;
+    }
+  }
   double rounding = 0;
   for (TensorId id : reference_->outputs()) rounding = std::max(rounding, unit(reference_->type(id).dtype));
   const double own_limit = 4 * std::max(errors.reference_own, rounding);
@@ -131,9 +151,9 @@ Result<FloatErrors> FloatChecker::check(const Graph& candidate, const std::stop_
 }
 
 Result<FloatErrors> float_errors(const Graph& reference, const Graph& candidate, uint64_t seed,
-                                 const std::stop_token& stop) {
+                                 const std::stop_token& stop, GraphPtr exact) {
   // The checker lives as long as this call, and so does the caller's graph.
-  FloatChecker checker(GraphPtr(&reference, [](const Graph*) {}), seed);
+  FloatChecker checker(GraphPtr(&reference, [](const Graph*) {}), seed, std::move(exact));
   return checker.check(candidate, stop);
 }
 

@@ -60,28 +60,37 @@ struct FloatErrors {
   double candidate_f64 = 0;
   /// All finite, f64 error ≤ 1e-7, f32 error ≤ 1e-4, own error ≤ 4 times the reference's own (or the type's rounding).
   bool acceptable = false;
+  /// On inputs of magnitude up to 1e4, with storage rounded to the program's own types, every output entry is finite that
+  /// is finite in float64 after rounding to its type.
+  bool stable = false;
 };
 
 /// float_errors for many candidates of one reference, which is executed once. Thread-safe.
 class FloatChecker {
  public:
-  FloatChecker(GraphPtr reference, uint64_t seed);
+  /// `exact`: the same function, in a form whose execution in float64 overflows only where the function does; null: the
+  /// reference is one.
+  FloatChecker(GraphPtr reference, uint64_t seed, GraphPtr exact = nullptr);
   Result<FloatErrors> check(const Graph& candidate, const std::stop_token& stop = {});
 
  private:
   Result<void> prepare(const std::stop_token& stop);
 
   GraphPtr reference_;
+  GraphPtr exact_;
   uint64_t seed_;
   std::mutex mutex_;
   bool ready_ = false;
   std::vector<Tensor<double>> inputs_;
   std::vector<Tensor<double>> expected_;
+  std::vector<Tensor<double>> large_inputs_;
+  std::vector<Tensor<double>> large_expected_;
   double reference_own_ = 0;
 };
 
+/// `exact` as in FloatChecker.
 Result<FloatErrors> float_errors(const Graph& reference, const Graph& candidate, uint64_t seed,
-                                 const std::stop_token& stop = {});
+                                 const std::stop_token& stop = {}, GraphPtr exact = nullptr);
 
 /// A screen for the search: verifies candidates against one reference at shrunk shapes, with one test each,
 /// remembering answers for structures it has seen. Thread-safe. It may pass a wrong candidate (verify decides) and
