@@ -36,8 +36,8 @@ class Prover {
   /// Whether one proof at full shape takes no more than seconds.
   bool full_is_affordable() const { return affordable_; }
 
-  /// A graph with its proof and its rounding errors, or what speaks against it: at shrunk shapes where there are some and
-  /// the full ones are not asked for.
+  /// A graph with its proof and its rounding errors, or what speaks against it: at shrunk shapes where there are some
+  /// and the full ones are not asked for.
   tl::expected<Candidate, std::string> prove(const GraphPtr& graph, bool full) {
     const Target& target = *options_.search.target;
     if (auto legal = validate(*graph, target); !legal) return tl::unexpected(legal.error().message);
@@ -142,8 +142,8 @@ void prove_cheapest(const GraphPtr& program, const std::vector<GraphPtr>& graphs
   }
 }
 
-/// Searches the program with maxima subtracted where it exponentiates without; also as it is, where graphs that overflow
-/// are wanted too.
+/// Searches the program with maxima subtracted where it exponentiates without; also as it is, where graphs that
+/// overflow are wanted too.
 Result<SearchResult> search_stable(const GraphPtr& program, const SuperoptimizeOptions& options) {
   const GraphPtr stable = stabilised(program, options.search.seed);
   if (!stable) return search(program, options.search, options.progress);

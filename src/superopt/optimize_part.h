@@ -14,8 +14,8 @@ namespace strata {
 struct SuperoptimizeOptions {
   SearchOptions search;
   double delta = 1e-12;
-  /// Also graphs that overflow for inputs of magnitude 1e4 where the exact result does not; of programs that exponentiate
-  /// without subtracting a maximum, those that do neither.
+  /// Also graphs that overflow for inputs of magnitude 1e4 where the exact result does not; of programs that
+  /// exponentiate without subtracting a maximum, those that do neither.
   bool allow_unstable = false;
   double solver_time_limit = 10;  ///< seconds a graph that the finite fields leave undecided
   int candidates = 8;             ///< how many of the cheapest graphs are fully verified and returned

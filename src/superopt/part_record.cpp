@@ -52,8 +52,8 @@ Candidate candidate_of(const Json& json, const GraphPtr& canonical, const Target
 }
 
 Json statistics_json(const SearchStatistics& s) {
-  return {s.seconds,     s.threads,  s.generated, s.pruned_shape, s.pruned_memory,  s.pruned_expression,
-          s.pruned_axes, s.pruned_stability, s.verified, s.rejected,  s.spaces_total, s.spaces_searched};
+  return {s.seconds,     s.threads,          s.generated, s.pruned_shape, s.pruned_memory, s.pruned_expression,
+          s.pruned_axes, s.pruned_stability, s.verified,  s.rejected,     s.spaces_total,  s.spaces_searched};
 }
 
 SearchStatistics statistics_of(const Json& json) {
@@ -74,10 +74,11 @@ std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options
   const SearchOptions& search = options.search;
   const PruningRules& rules = search.rules;
   const bool full = execution_work(canonical) <= options.largest_full_proof;
-  return fmt::format("{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{}{}{} unstable={} delta={} candidates={} full={}\n{}",
-                     build_identity(), search.target->name, search.max_kernel_ops, search.max_block_ops, search.seed,
-                     rules.expression, rules.axes, rules.products, rules.sizes, rules.cost, rules.stability,
-                     options.allow_unstable, options.delta, options.candidates, full, print(canonical));
+  return fmt::format(
+      "{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{}{}{} unstable={} delta={} candidates={} full={}\n{}",
+      build_identity(), search.target->name, search.max_kernel_ops, search.max_block_ops, search.seed, rules.expression,
+      rules.axes, rules.products, rules.sizes, rules.cost, rules.stability, options.allow_unstable, options.delta,
+      options.candidates, full, print(canonical));
 }
 
 std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& key, double effort,

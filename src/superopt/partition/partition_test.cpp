@@ -72,14 +72,21 @@ TEST(Partition, SecondExponentialOnAPath) {
 
 TEST(Partition, OutsideLaxAndRegrouping) {
   const GraphPtr program = parse(
-      "graph g {\n input A: f32[4, 8]\n B = sqr(A)\n M = reduce_max(B, dim=1)\n C = sub(B, M)\n D = exp(C)\n"
+      "graph g {\n input A: f32[4, 8]\n B = sqr(A)\n M = relu(B)\n C = sub(B, M)\n D = exp(C)\n"
       " E = reshape(D, shape=[8, 4])\n F = sqr(E)\n output F\n}");
   EXPECT_EQ(all_names(program), (Names{"B", "!M", "C D", "!E", "F"}));
   // B reaches C directly and through M: one part would depend on itself.
   EXPECT_EQ(reasons(program),
-            (Names{"B: 'M' = reduce_max is outside the Lax fragment", "B: 'M' lies between the two on another path",
-                   "M: 'M' = reduce_max is outside the Lax fragment", "D: 'E' = reshape regroups dimensions",
+            (Names{"B: 'M' = relu is outside the Lax fragment", "B: 'M' lies between the two on another path",
+                   "M: 'M' = relu is outside the Lax fragment", "D: 'E' = reshape regroups dimensions",
                    "E: 'E' = reshape regroups dimensions"}));
+}
+
+TEST(Partition, MaximaOfSoftmaxStayWithIt) {
+  const GraphPtr program = parse(
+      "graph g {\n input A: f32[4, 8]\n M = reduce_max(A, dim=1)\n C = sub(A, M)\n D = exp(C)\n S = sum(D, dim=1)\n"
+      " O = div(D, S)\n output O\n}");
+  EXPECT_EQ(all_names(program), (Names{"M C D S O"}));
 }
 
 TEST(Partition, DiamondsAndSharedValuesAreOnePart) {

@@ -210,7 +210,8 @@ std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::ve
 }
 
 std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, ClassGraph& graph, int block_class,
-                                              const ValueClass& whole, bool by_axes, FieldArithmetic arithmetic, SharedCounters& counters) {
+                                              const ValueClass& whole, bool by_axes, FieldArithmetic arithmetic,
+                                              SharedCounters& counters) {
   std::vector<std::vector<int64_t>> found;
   const ValueClass& tile = graph.at(block_class);
   if (tile.shape.size() != whole.shape.size() || tile.expression != whole.expression) return found;

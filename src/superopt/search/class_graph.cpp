@@ -10,7 +10,7 @@ ClassGraph::ClassGraph(const FieldArithmetic& arithmetic, NormalForms& forms, Su
                        SharedCounters& counters, ClassGraphOptions options)
     : arithmetic_(arithmetic), forms_(forms), oracle_(oracle), counters_(counters), options_(std::move(options)) {
   // Functions that the axioms do not look into fit only where the program has them.
-  constexpr std::array kAlgebra{OpKind::Add,  OpKind::Sub, OpKind::Mul,  OpKind::Div,  OpKind::Matmul,
+  constexpr std::array kAlgebra{OpKind::Add, OpKind::Sub, OpKind::Mul,  OpKind::Div,  OpKind::Matmul,
                                 OpKind::Exp, OpKind::Sqr, OpKind::Sqrt, OpKind::Rsqrt};
   for (const OpDef* op : all_ops()) {
     if (!op->traits.levels.contains(options_.level)) continue;

@@ -71,10 +71,10 @@ struct ClassGraphOptions {
   /// Attribute sets beyond those that a shape implies: constants of scale, permutations, groupings of the program.
   std::vector<std::pair<OpKind, Attributes>> program_attributes;
   std::set<OpKind> program_kinds;  ///< operators that the program uses
-  std::vector<Rational> norms;  ///< factors of the program's norms
-  bool with_max = false;        ///< the program takes maxima, so maximum and rescaling accumulators are worth trying
-  int loop_axis = kMixedAxis;   ///< of the block space; kMixedAxis where it is no one axis
-  bool combines = false;        ///< in the loop there are only accumulators: it walks over partial results
+  std::vector<Rational> norms;     ///< factors of the program's norms
+  bool with_max = false;           ///< the program takes maxima, so maximum and rescaling accumulators are worth trying
+  int loop_axis = kMixedAxis;      ///< of the block space; kMixedAxis where it is no one axis
+  bool combines = false;           ///< in the loop there are only accumulators: it walks over partial results
   std::stop_token stop{};
 };
 

@@ -278,8 +278,8 @@ class SplitSearch {
 
 }  // namespace
 
-void search_split(const Unit& unit, SearchContext& context, ClassGraph& graph,
-                  const std::vector<std::string>& names, int target, std::vector<KernelChoice>& choices) {
+void search_split(const Unit& unit, SearchContext& context, ClassGraph& graph, const std::vector<std::string>& names,
+                  int target, std::vector<KernelChoice>& choices) {
   SplitSearch(unit, context, graph, names, target, choices).run();
 }
 

@@ -60,8 +60,8 @@ struct FloatErrors {
   double candidate_f64 = 0;
   /// All finite, f64 error ≤ 1e-7, f32 error ≤ 1e-4, own error ≤ 4 times the reference's own (or the type's rounding).
   bool acceptable = false;
-  /// On inputs of magnitude up to 1e4, with storage rounded to the program's own types, every output entry is finite that
-  /// is finite in float64 after rounding to its type.
+  /// On inputs of magnitude up to 1e4, with storage rounded to the program's own types, every output entry is finite
+  /// that is finite in float64 after rounding to its type.
   bool stable = false;
 };
 
