@@ -58,8 +58,7 @@ Result<void> check_paths(const Graph& graph) {
     int own = first;
     if (is_accumulator(op.kind)) {
       if (!looped) {
-        return fail(graph, op, fmt::format("{} in a block graph without a loop", op.name()),
-                    "set loop= or remove it");
+        return fail(graph, op, fmt::format("{} in a block graph without a loop", op.name()), "set loop= or remove it");
       }
       if (first > 0) {
         return fail(graph, op, fmt::format("'{}' has passed an accumulator already", graph.tensor(op.operands[0]).name),
@@ -157,9 +156,7 @@ int64_t state_bytes(const TensorType& reference) {
 
 }  // namespace
 
-int64_t shared_memory_bytes(const Graph& graph, TensorId id) {
-  return block_tensor_bytes(graph, id, graph.type(id));
-}
+int64_t shared_memory_bytes(const Graph& graph, TensorId id) { return block_tensor_bytes(graph, id, graph.type(id)); }
 
 int64_t accumulator_state_bytes(const Graph& graph, const Operation& op) {
   return op.kind == OpKind::AccumRescale ? state_bytes(graph.type(op.operands[1])) : 0;

@@ -69,8 +69,8 @@ using EvalFunction = void (*)(const EvalArgs<A>&);
 /// most one exponentiation on every path).
 struct LaxProperty {
   static constexpr int kAllOperands = -1;
-  bool inside = true;       ///< the operator belongs to the fragment
-  int exponentiations = 0;  ///< how many it adds to a path
+  bool inside = true;                   ///< the operator belongs to the fragment
+  int exponentiations = 0;              ///< how many it adds to a path
   int exponent_operand = kAllOperands;  ///< through which operand those paths go
   bool divides = false;
   bool root = false;  ///< uses sqrt: multiplicative but not multilinear; docs/verification.md

@@ -46,8 +46,8 @@ Candidate candidate_of(const Json& json, const GraphPtr& canonical, const Target
 }
 
 Json statistics_json(const SearchStatistics& s) {
-  return {s.seconds,     s.threads,  s.generated, s.pruned_shape, s.pruned_memory,  s.pruned_expression,
-          s.pruned_axes, s.verified, s.rejected,  s.spaces_total, s.spaces_searched};
+  return {s.seconds,     s.threads,          s.generated, s.pruned_shape, s.pruned_memory, s.pruned_expression,
+          s.pruned_axes, s.pruned_stability, s.verified,  s.rejected,     s.spaces_total,  s.spaces_searched};
 }
 
 SearchStatistics statistics_of(const Json& json) {
@@ -56,7 +56,7 @@ SearchStatistics statistics_of(const Json& json) {
   s.threads = json.at(1);
   size_t at = 2;
   for (int64_t* count : {&s.generated, &s.pruned_shape, &s.pruned_memory, &s.pruned_expression, &s.pruned_axes,
-                         &s.verified, &s.rejected, &s.spaces_total, &s.spaces_searched}) {
+                         &s.pruned_stability, &s.verified, &s.rejected, &s.spaces_total, &s.spaces_searched}) {
     *count = json.at(at++);
   }
   return s;
@@ -68,9 +68,11 @@ std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options
   const SearchOptions& search = options.search;
   const PruningRules& rules = search.rules;
   const bool full = execution_work(canonical) <= options.largest_full_proof;
-  return fmt::format("{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{} delta={} candidates={} full={}\n{}",
+  // With every member by name: one that is added does not compile before it is here.
+  const auto& [expression, axes, products, sizes, cost, stability] = rules;
+  return fmt::format("{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{}{}{} delta={} candidates={} full={}\n{}",
                      build_identity(), search.target->name, search.max_kernel_ops, search.max_block_ops, search.seed,
-                     rules.expression, rules.axes, rules.sizes, rules.cost, options.delta, options.candidates, full,
+                     expression, axes, products, sizes, cost, stability, options.delta, options.candidates, full,
                      print(canonical));
 }
 

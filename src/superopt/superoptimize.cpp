@@ -138,6 +138,7 @@ void add(SearchStatistics& total, const SearchStatistics& more) {
   total.pruned_memory += more.pruned_memory;
   total.pruned_expression += more.pruned_expression;
   total.pruned_axes += more.pruned_axes;
+  total.pruned_stability += more.pruned_stability;
   total.verified += more.verified;
   total.rejected += more.rejected;
   total.spaces_total += more.spaces_total;

@@ -213,6 +213,8 @@ TEST_F(WithCache, TheSecondRunTakesItsResultFromThere) {
     EXPECT_EQ(a.errors.candidate_f32, b.errors.candidate_f32);
   }
   EXPECT_EQ(second.statistics.generated, first.statistics.generated);
+  EXPECT_EQ(second.statistics.pruned_stability, first.statistics.pruned_stability);
+  EXPECT_EQ(second.statistics.spaces_searched, first.statistics.spaces_searched);
   EXPECT_EQ(second.cubin, first.cubin);
 }
 
@@ -236,6 +238,7 @@ TEST_F(WithCache, OtherOptionsMiss) {
                                                    [&] { options_.candidates = 2; },
                                                    [&] { options_.delta = 1e-6; },
                                                    [&] { options_.search.rules.cost = false; },
+                                                   [&] { options_.search.rules.stability = false; },
                                                    [&] { options_.largest_full_proof = 1; }};
   for (size_t i = 0; i < changes.size(); ++i) {
     options_ = original;

@@ -203,12 +203,12 @@ class BlockFunction {
     const Shape& shape = body_.type(op.results[0]).shape;
     const Shape& reference = body_.type(op.operands[1]).shape;
     const std::vector<std::string>& state = states_.at(op.results[0]);
-    text_ += fmt::format("{}strata_device::rescale_factors<{}>({}, {}, iteration);\n", indent_, element_count(reference),
-                         fmt::join(state, ", "), operands[1]);
+    text_ += fmt::format("{}strata_device::rescale_factors<{}>({}, {}, iteration);\n", indent_,
+                         element_count(reference), fmt::join(state, ", "), operands[1]);
     text_ += fmt::format("{}strata_device::barrier();\n", indent_);
-    text_ += fmt::format("{}strata_device::accumulate_rescaled<{}, {}>({}, {}, {}, {}, iteration);\n", indent_,
-                         dims(shape), dims(broadcast_strides(reference, shape.size())), to, operands[0], state[1],
-                         state[2]);
+    text_ +=
+        fmt::format("{}strata_device::accumulate_rescaled<{}, {}>({}, {}, {}, {}, iteration);\n", indent_, dims(shape),
+                    dims(broadcast_strides(reference, shape.size())), to, operands[0], state[1], state[2]);
   }
 
   /// One loop for each of its outputs, with every value that the output needs in a register.

@@ -47,8 +47,8 @@ class SubexpressionOracle {
 
   NormalForms& forms_;
   std::vector<ExprId> targets_;
-  std::vector<ExprId> inside_;  ///< the targets and every normal form inside them
-  std::vector<AtomId> maxima_;  ///< max and reduce_max atoms inside them
+  std::vector<ExprId> inside_;        ///< the targets and every normal form inside them
+  std::vector<AtomId> maxima_;        ///< max and reduce_max atoms inside them
   std::vector<ExprId> in_exponents_;  ///< of inside_: exponents, arguments of functions, and what is inside them
   bool oversized_ = false;
   StableArray<std::atomic<Answer>> answers_;    ///< by handle

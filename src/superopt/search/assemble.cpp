@@ -64,7 +64,8 @@ class Assembler {
         const bool reads_values =
             std::any_of(choice->inputs.begin(), choice->inputs.end(), [&](int i) { return !is_input(i); });
         // A graph of one kernel costs what its kernel costs, so all are visited; combinations are limited.
-        if ((!alone || reads_values) && ++taken[{choice->kernels(), choice->inputs}] > limits_.ways_per_kernel) continue;
+        if ((!alone || reads_values) && ++taken[{choice->kernels(), choice->inputs}] > limits_.ways_per_kernel)
+          continue;
         if (seconds + choice->seconds > limit(kernels + choice->kernels())) {
           if (choice->kernels() == 1) break;  // what follows is dearer still
           continue;

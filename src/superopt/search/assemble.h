@@ -23,8 +23,8 @@ std::optional<KernelChoice> kernel_choice(int result, std::vector<int> inputs, c
 
 struct AssemblyLimits {
   int max_kernel_ops = 5;
-  size_t max_graphs = 512;   ///< of each number of kernels the cheapest are kept
-  int ways_per_kernel = 2;   ///< in graphs of two or more kernels: the cheapest for one value from one set of values
+  size_t max_graphs = 512;  ///< of each number of kernels the cheapest are kept
+  int ways_per_kernel = 2;  ///< in graphs of two or more kernels: the cheapest for one value from one set of values
 };
 
 /// What the assembly must know of a kernel-level class.
@@ -39,7 +39,8 @@ double cheapest_assembly(const ClassGraph& kernel, const std::vector<KernelValue
                          const AssemblyLimits& limits, const Target& target);
 
 /// All kernel graphs of at most max_kernel_ops kernels that make the program's outputs, cheapest first; of each number
-/// of kernels at most max_graphs, so that a cost model's mistakes about launches hide nothing. `outputs` are the classes of the program's outputs.
+/// of kernels at most max_graphs, so that a cost model's mistakes about launches hide nothing. `outputs` are the
+/// classes of the program's outputs.
 std::vector<GraphPtr> assemble(const Graph& program, const ClassGraph& kernel, const std::vector<KernelValue>& values,
                                const std::vector<int>& outputs, const std::vector<KernelChoice>& choices,
                                const AssemblyLimits& limits, const Target& target);

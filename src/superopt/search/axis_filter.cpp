@@ -181,7 +181,8 @@ bool AxisFilter::keeps_products(ExprId e, MonomialId multiplier, size_t part) {
     size_t covered = 0;
     for (const Term& term : forms_.terms(e)) {
       const auto image = forms_.multiply(multiplier, term.monomial);
-      covered += std::any_of(terms.begin(), terms.end(), [&](size_t i) { return image && whole[i].monomial == *image; });
+      covered +=
+          std::any_of(terms.begin(), terms.end(), [&](size_t i) { return image && whole[i].monomial == *image; });
     }
     if (covered != 0 && covered != terms.size()) return false;
   }

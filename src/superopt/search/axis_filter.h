@@ -5,11 +5,12 @@
 // denominators, because no axiom carries a sum into them. So
 //   - a value e with axes F fits a normal form u of the program with axes A only as Σ over F \ A of e;
 //   - a root, an exponent, a denominator or a function's argument with axes F fits only a u with F ⊆ A;
-//   - what has been summed over axis a, wholly or in part, is multiplied by nothing that still has a: the sum over a would
+//   - what has been summed over axis a, wholly or in part, is multiplied by nothing that still has a: the sum over a
+//   would
 //     have to be taken again, and the program has it once (Σ q · Σ k is not Σ q·k).
-// A product of sums that the program takes element by element, such as (x + y)², is never computed term by term: that takes
-// more operators over the same elements. So of the terms that such a product has in the normal form a value covers all
-// or none. (This rule loses graphs, all of them slower; the others lose none.)
+// A product of sums that the program takes element by element, such as (x + y)², is never computed term by term: that
+// takes more operators over the same elements. So of the terms that such a product has in the normal form a value
+// covers all or none. (This rule loses graphs, all of them slower; the others lose none.)
 //
 // Extents of different axes are coprime (Axis), so a sum over the wrong axis does not fit either.
 // docs/search.md has the argument that no graph is lost that the axioms can prove.
@@ -31,8 +32,8 @@ AxisSet axis_set(const std::vector<int>& axes);
 /// Passes expressions through to the normal forms and knows the axes of every operand: the union of its own operands',
 /// which is exact for what operators write inside roots, exponents and denominators.
 ///
-/// Maxima along a dimension lose their extent here (kRowMax): max is idempotent, and a softmax that subtracts the maximum
-/// of each tile and rescales is the one that subtracts the maximum of the row. Entries tell them apart.
+/// Maxima along a dimension lose their extent here (kRowMax): max is idempotent, and a softmax that subtracts the
+/// maximum of each tile and rescales is the one that subtracts the maximum of the row. Entries tell them apart.
 constexpr std::string_view kRowMax = "row_max";
 
 bool is_row_max(const NormalForms& forms, ExprId e);
@@ -85,8 +86,8 @@ class AxisFilter {
   void find_expansions(const Model& model);
   /// Whether a match keeps whatever comes of a product of sums together.
   bool keeps_products(ExprId e, MonomialId multiplier, size_t part);
-  /// Whether `e`, once summed over more axes by `summed`, is part of `part` with a multiplier that leaves the axes alone
-  /// that `e` has been summed over.
+  /// Whether `e`, once summed over more axes by `summed`, is part of `part` with a multiplier that leaves the axes
+  /// alone that `e` has been summed over.
   bool fits_part(ExprId e, int64_t summed, size_t part);
   /// Axes that some prime factor of an extent belongs to.
   AxisSet axes_of_extent(int64_t extent) const;
@@ -98,7 +99,7 @@ class AxisFilter {
   std::unordered_map<ExprId, AxisSet> known_axes_;  ///< of the program's values and what stands inside them
   std::unordered_map<std::string, AxisSet> input_axes_;
   std::vector<std::vector<std::vector<size_t>>> expansions_;  ///< of each part
-  std::vector<AxisSet> part_axes_;  ///< of each of the oracle's parts
+  std::vector<AxisSet> part_axes_;                            ///< of each of the oracle's parts
   std::unordered_map<ExprId, AxisSet> row_max_axes_;  ///< of the program's maxima: none is taken along one of these
   tbb::concurrent_unordered_map<uint64_t, bool> known_;
 };

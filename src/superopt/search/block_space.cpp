@@ -142,9 +142,9 @@ std::vector<BlockSpace> block_spaces(const std::vector<std::vector<int>>& input_
 }
 
 std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::vector<int>& input_classes,
-                                        const ClassGraph& kernel, const std::vector<ProgramStep>& program,
-                                        const Model& model, NormalForms& forms, SubexpressionOracle& oracle,
-                                        SharedCounters& counters, ClassGraphOptions options) {
+                                          const ClassGraph& kernel, const std::vector<ProgramStep>& program,
+                                          const Model& model, NormalForms& forms, SubexpressionOracle& oracle,
+                                          SharedCounters& counters, ClassGraphOptions options) {
   options.level = Level::Block;
   options.combines = space.combines;
   options.one_block = std::find(space.grid_axes.begin(), space.grid_axes.end(), kMixedAxis) == space.grid_axes.end();
@@ -210,7 +210,8 @@ std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::ve
 }
 
 std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, ClassGraph& graph, int block_class,
-                                              const ValueClass& whole, bool by_axes, FieldArithmetic arithmetic, SharedCounters& counters) {
+                                              const ValueClass& whole, bool by_axes, FieldArithmetic arithmetic,
+                                              SharedCounters& counters) {
   std::vector<std::vector<int64_t>> found;
   const ValueClass& tile = graph.at(block_class);
   if (tile.shape.size() != whole.shape.size() || tile.expression != whole.expression) return found;

@@ -43,9 +43,9 @@ struct ProgramStep {
 /// Block-level values of one space: in_iters of the given kernel values, and everything that operators make of them.
 /// Null where an input is too small for the cuts.
 std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::vector<int>& input_classes,
-                                        const ClassGraph& kernel, const std::vector<ProgramStep>& program,
-                                        const Model& model, NormalForms& forms, SubexpressionOracle& oracle,
-                                        SharedCounters& counters, ClassGraphOptions options);
+                                          const ClassGraph& kernel, const std::vector<ProgramStep>& program,
+                                          const Model& model, NormalForms& forms, SubexpressionOracle& oracle,
+                                          SharedCounters& counters, ClassGraphOptions options);
 
 /// Blocks and iterations as extents of abstract expressions: the primes of the axes that they cut; `sizes`, the space's
 /// own numbers of blocks and iterations, where dimensions are mixed.

@@ -21,8 +21,8 @@
 
 namespace strata {
 
-/// The kind of derivations by several operators that count as one, as in the paper: X / √(factor · Σ X²) over `dim`, the
-/// RMS norm (or, with factor 1, the L2 norm). build_template writes its operators out.
+/// The kind of derivations by several operators that count as one, as in the paper: X / √(factor · Σ X²) over `dim`,
+/// the RMS norm (or, with factor 1, the L2 norm). build_template writes its operators out.
 constexpr OpKind kNorm = OpKind::GraphDefined;
 
 struct Derivation {
@@ -71,9 +71,9 @@ struct ClassGraphOptions {
   /// Attribute sets beyond those that a shape implies: constants of scale, permutations, groupings of the program.
   std::vector<std::pair<OpKind, Attributes>> program_attributes;
   std::vector<Rational> norms;  ///< factors of the program's norms
-  bool with_max = false;  ///< the program takes maxima, so maximum and rescaling accumulators are worth trying
-  int loop_axis = kMixedAxis;  ///< of the block space; kMixedAxis where it is no one axis
-  bool combines = false;  ///< in the loop there are only accumulators: it walks over partial results
+  bool with_max = false;        ///< the program takes maxima, so maximum and rescaling accumulators are worth trying
+  int loop_axis = kMixedAxis;   ///< of the block space; kMixedAxis where it is no one axis
+  bool combines = false;        ///< in the loop there are only accumulators: it walks over partial results
   std::stop_token stop{};
 };
 

@@ -141,7 +141,7 @@ void SearchContext::build_kernel_classes() {
     info.name = value.kernel_tensor >= 0
                     ? program->tensor(program->inputs()[static_cast<size_t>(value.kernel_tensor)]).name
                 : named != names.end() ? named->second
-                                        : free_name(c);
+                                       : free_name(c);
     if (value.kernel_tensor >= 0) {
       info.type = program->type(program->inputs()[static_cast<size_t>(value.kernel_tensor)]);
     } else if (auto shape = model->real_shape(value.axes)) {

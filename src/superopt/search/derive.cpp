@@ -96,8 +96,8 @@ class Deriver {
 
 }  // namespace
 
-bool derive(const ClassGraph& graph, const std::vector<int>& targets, int max_ops, int64_t max_visits, const std::stop_token& stop,
-            const std::function<void(const Derived&)>& visit) {
+bool derive(const ClassGraph& graph, const std::vector<int>& targets, int max_ops, int64_t max_visits,
+            const std::stop_token& stop, const std::function<void(const Derived&)>& visit) {
   return Deriver(graph, max_ops, max_visits, stop, visit).run(targets);
 }
 

@@ -21,7 +21,7 @@ struct Derived {
 /// once), those of fewer operators first.
 /// Each value is made once, by one derivation: a graph that computes one value twice is never cheaper than one that
 /// does not. False where the visit ended early, after `max_visits` graphs (or a proportional effort), or on stop.
-bool derive(const ClassGraph& graph, const std::vector<int>& targets, int max_ops, int64_t max_visits, const std::stop_token& stop,
-            const std::function<void(const Derived&)>& visit);
+bool derive(const ClassGraph& graph, const std::vector<int>& targets, int max_ops, int64_t max_visits,
+            const std::stop_token& stop, const std::function<void(const Derived&)>& visit);
 
 }  // namespace strata

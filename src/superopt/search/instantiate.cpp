@@ -160,7 +160,8 @@ Result<GraphPtr> resize(const Graph& body, const std::vector<TensorType>& inputs
 }
 
 std::vector<GraphPtr> instantiate(const Graph& body, const std::vector<TensorType>& inputs, const Target& target,
-                                  const SizeRules& rules, SharedCounters& counters, std::optional<int64_t> wanted_loop) {
+                                  const SizeRules& rules, SharedCounters& counters,
+                                  std::optional<int64_t> wanted_loop) {
   const size_t rank = body.launch().grid.size();
   // Candidate sizes of every grid dimension and, last, of the loop.
   std::vector<std::vector<int64_t>> sizes;

@@ -74,8 +74,8 @@ Dimensions tie_dimensions(const Graph& graph) {
   return dims;
 }
 
-/// A prime for each axis, by its root: what is left of it when grid and loop have cut it. The axes that most tensors have
-/// get the smallest, since they cost most. Rigid axes, and those beyond the table, have none.
+/// A prime for each axis, by its root: what is left of it when grid and loop have cut it. The axes that most tensors
+/// have get the smallest, since they cost most. Rigid axes, and those beyond the table, have none.
 std::map<size_t, int64_t> units_of(const Graph& program, const Dimensions& dims) {
   constexpr std::array<int64_t, 12> kUnits{2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37};
   std::vector<std::pair<int, size_t>> order;  // uses, negated; root

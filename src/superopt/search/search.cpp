@@ -87,7 +87,10 @@ class Search {
     Hasher hasher;
     hasher.add(print(*context_.program)).add(options_.target->name).add(options_.seed);
     hasher.add(static_cast<uint64_t>(options_.max_kernel_ops)).add(static_cast<uint64_t>(options_.max_block_ops));
-    hasher.add(options_.rules.expression).add(options_.rules.axes).add(options_.rules.sizes).add(options_.rules.stability);
+    hasher.add(options_.rules.expression)
+        .add(options_.rules.axes)
+        .add(options_.rules.sizes)
+        .add(options_.rules.stability);
     return hasher.value();
   }
 
@@ -245,9 +248,9 @@ class Search {
       spaces_skipped_ += static_cast<int64_t>(stage.units.size());
       stage.done = true;
       if (!skipped_.empty()) return;
-      skipped_ = fmt::format(
-          "graphs of {} or more kernels: none is estimated below {:.2f} µs, the best found takes {:.2f} µs",
-          stage.kernels, bound * 1e6, best_seconds_ * 1e6);
+      skipped_ =
+          fmt::format("graphs of {} or more kernels: none is estimated below {:.2f} µs, the best found takes {:.2f} µs",
+                      stage.kernels, bound * 1e6, best_seconds_ * 1e6);
       return;
     }
     std::vector<UnitResult> results(stage.units.size());
@@ -368,9 +371,11 @@ class Search {
                        bound * 1e6));
     }
     if (context_.spaces_overflowed > 0) {
-      also(fmt::format("values beyond the first {} in {} spaces", ClassGraph::kMaxClasses, context_.spaces_overflowed.load()));
+      also(fmt::format("values beyond the first {} in {} spaces", ClassGraph::kMaxClasses,
+                       context_.spaces_overflowed.load()));
     }
-    if (context_.derivations_cut > 0) also(fmt::format("some derivations of {} values", context_.derivations_cut.load()));
+    if (context_.derivations_cut > 0)
+      also(fmt::format("some derivations of {} values", context_.derivations_cut.load()));
     if (groups_too_wide_ > 0)
       also(fmt::format("{} sets of more than {} block inputs", groups_too_wide_, kMaxBlockInputs));
     if (context_.kernel && context_.kernel->overflowed()) also("some kernel-level intermediate values");

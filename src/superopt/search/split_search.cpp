@@ -186,7 +186,9 @@ class SplitSearch {
       for (const auto& omap : output_maps(space, *combining, c, whole_, context_.options.rules.axes,
                                           context_.model->arithmetic(), context_.counters)) {
         derive(*combining, {c}, context_.options.max_block_ops, kCombiningGraphs, context_.stop.get_token(),
-               [&](const Derived& derived) { pair_up(space, *combining, derived, {c, omap, {}}); });
+               [&](const Derived& derived) {
+                 pair_up(space, *combining, derived, {c, omap, {}});
+               });
       }
     }
   }
@@ -271,8 +273,8 @@ class SplitSearch {
 
 }  // namespace
 
-void search_split(const Unit& unit, SearchContext& context, ClassGraph& graph,
-                  const std::vector<std::string>& names, int target, std::vector<KernelChoice>& choices) {
+void search_split(const Unit& unit, SearchContext& context, ClassGraph& graph, const std::vector<std::string>& names,
+                  int target, std::vector<KernelChoice>& choices) {
   SplitSearch(unit, context, graph, names, target, choices).run();
 }
 

@@ -5,10 +5,10 @@
 
 namespace strata {
 
-/// The program with exp(A) replaced by exp(A − reduce_max(A)), for every exponential that has no maximum subtracted yet and
-/// whose program stays the same by it: those whose factor cancels, as in softmax. The dimensions of the maximum are the
-/// first (innermost, fewest) for which a random test over the field says so; whoever uses the result proves it. Null
-/// where there is no such exponential.
+/// The program with exp(A) replaced by exp(A − reduce_max(A)), for every exponential that has no maximum subtracted yet
+/// and whose program stays the same by it: those whose factor cancels, as in softmax. The dimensions of the maximum are
+/// the first (innermost, fewest) for which a random test over the field says so; whoever uses the result proves it.
+/// Null where there is no such exponential.
 GraphPtr stabilised(const GraphPtr& program, uint64_t seed);
 
 }  // namespace strata

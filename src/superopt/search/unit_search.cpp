@@ -27,16 +27,16 @@ void add_kernels(const Unit& unit, SearchContext& context, const ClassGraph& gra
   }
 }
 
-void search_whole(const Unit& unit, SearchContext& context, ClassGraph& graph,
-                  const std::vector<std::string>& names, int target, std::vector<KernelChoice>& choices) {
+void search_whole(const Unit& unit, SearchContext& context, ClassGraph& graph, const std::vector<std::string>& names,
+                  int target, std::vector<KernelChoice>& choices) {
   const SearchOptions& options = context.options;
   const ValueClass& whole = context.kernel->at(target);
   const LoopStage last = unit.space->loops ? LoopStage::After : LoopStage::Body;
   for (int c = 0; c < static_cast<int>(graph.classes().size()); ++c) {
     const ValueClass& tile = graph.at(c);
     if (tile.stage != last || tile.derivations.empty()) continue;
-    const auto omaps = output_maps(*unit.space, graph, c, whole, options.rules.axes, context.model->arithmetic(),
-                                   context.counters);
+    const auto omaps =
+        output_maps(*unit.space, graph, c, whole, options.rules.axes, context.model->arithmetic(), context.counters);
     for (const auto& omap : omaps) {
       const int64_t budget = !options.rules.sizes ? std::numeric_limits<int64_t>::max() / 128
                              : unit.whole         ? kDerivedGraphs

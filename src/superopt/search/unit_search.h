@@ -24,8 +24,8 @@ struct Unit {
 UnitResult search_unit(const Unit& unit, SearchContext& context);
 
 /// The split half of search_unit: pairs of kernels (split_search.cpp).
-void search_split(const Unit& unit, SearchContext& context, ClassGraph& graph,
-                  const std::vector<std::string>& names, int target, std::vector<KernelChoice>& choices);
+void search_split(const Unit& unit, SearchContext& context, ClassGraph& graph, const std::vector<std::string>& names,
+                  int target, std::vector<KernelChoice>& choices);
 
 /// Whether a unit of this space can make a value with these axes; `split` as in Unit.
 bool space_fits(const BlockSpace& space, const std::vector<int>& target_axes, bool split);

@@ -28,7 +28,8 @@ std::optional<std::string> walk(const Graph& graph, std::vector<int>& exponentia
     }
     int count = 0;
     for (size_t i = 0; i < op.operands.size(); ++i) {
-      const bool adds = lax.exponent_operand == LaxProperty::kAllOperands || lax.exponent_operand == static_cast<int>(i);
+      const bool adds =
+          lax.exponent_operand == LaxProperty::kAllOperands || lax.exponent_operand == static_cast<int>(i);
       count = std::max(count, exponentiations[static_cast<size_t>(op.operands[i])] + (adds ? lax.exponentiations : 0));
     }
     if (count > 1) return fmt::format("'{}' = {}: two exponentiations lie on one path", name, op.name());
