@@ -20,6 +20,7 @@ ORDER = [
     "superopt/expr",
     "superopt/verify",
     "superopt/partition",
+    "superopt/solver",
     "superopt/optimize",
     "superopt/search",
     "superopt/codegen",

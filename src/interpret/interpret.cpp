@@ -191,6 +191,7 @@ Result<std::vector<Tensor<typename A::Value>>> execute(const Graph& graph, A& ar
 STRATA_INSTANTIATE(Float64Arithmetic)
 STRATA_INSTANTIATE(Float32Arithmetic)
 STRATA_INSTANTIATE(FieldArithmetic)
+STRATA_INSTANTIATE(SymbolicArithmetic)
 #undef STRATA_INSTANTIATE
 
 }  // namespace strata

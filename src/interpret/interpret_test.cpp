@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "interpret/liveness.h"
+#include "interpret/work.h"
 #include "ir/text.h"
 #include "support/random.h"
 
@@ -72,6 +73,20 @@ TEST(Execute, ComputesTheWantedResidueOfTheFullComputation) {
       EXPECT_NE(found->front().data[i].p, 0u);
     }
   }
+}
+
+TEST(Work, CountsProductsAndEveryRunOfABlock) {
+  EXPECT_EQ(execution_work(*graph_of("graph g {\n input A: f16[4, 8]\n input B: f16[8, 16]\n C = matmul(A, B)\n"
+                                     " D = exp(C)\n output D\n}")),
+            4 * 8 * 16 + 4 * 16);
+  EXPECT_EQ(execution_work(*graph_of("graph g {\n input A: f16[1, 2, 5, 5]\n input B: f16[3, 2, 3, 3]\n"
+                                     " C = conv2d(A, B)\n output C\n}")),
+            3 * 3 * 3 * 2 * 9);
+  // Two blocks of four iterations: tiles of 4 × 2, read again by the sums, and four sums to accumulate and save.
+  EXPECT_EQ(execution_work(*graph_of("graph g {\n input A: f16[8, 8]\n C = block(A, grid=[2], loop=4) {\n"
+                                     "  a = in_iter(A, imap=[0], fmap=1)\n  s = sum(a, dim=1)\n"
+                                     "  t = accum(s, kind=sum)\n  C = out_saver(t, omap=[0])\n }\n output C\n}")),
+            2 * 4 * (8 + 8 + 4 + 4));
 }
 
 TEST(Liveness, StopsAtExponentials) {

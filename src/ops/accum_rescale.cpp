@@ -35,7 +35,8 @@ struct AccumRescale {
     const auto& x = *args.operands[0];
     const auto& m = *args.operands[1];
     auto& largest = *args.state;
-    if (args.point.iteration == 0) {
+    // Behind another accumulator it never sees iteration 0: validate refuses that, the interpreter must survive it.
+    if (args.point.iteration == 0 || largest.shape != m.shape) {
       args.result.data = x.data;
       largest = m;
       return;

@@ -10,6 +10,7 @@ struct Add : Elementwise<Add, 2> {
                                    .commutative = true,
                                    .elementwise = true,
                                    .lax = {},
+                                   .algebra = {.associative = true, .increasing = true, .homogeneous = true},
                                    .abstract_expression = "add(E(X), E(Y))"};
   static constexpr CudaLowering cuda = elementwise_cuda("{0} + {1}");
 

@@ -1,9 +1,9 @@
 // The number types a µGraph can be executed over. An operator writes its scalar meaning once, as a
 // template over one of these; the interpreter, the verifier and the degree analysis use the same code.
 //
-// An Arithmetic A has: A::Value, add, sub, mul, div, exp, sqrt, max, constant(Rational), and
-// round(value, dtype), which rounds to the storage type of a tensor. The object carries context (the
-// field, the root of unity) and remembers whether a division by zero occurred.
+// An Arithmetic A has: A::Value, add, sub, mul, div, exp, sqrt, max, greater (1 or 0), select (c ≠ 0 ? a : b),
+// constant(Rational), and round(value, dtype), which rounds to the storage type of a tensor. The object carries context
+// (the field, the root of unity) and remembers whether a division by zero occurred.
 #pragma once
 
 #include <algorithm>
@@ -33,6 +33,8 @@ struct RealArithmetic {
   Value exp(Value a) const { return std::exp(a); }
   Value sqrt(Value a) const { return std::sqrt(a); }
   Value max(Value a, Value b) const { return std::isnan(a) || a > b ? a : b; }
+  Value greater(Value a, Value b) const { return a > b ? T{1} : T{0}; }
+  Value select(Value c, Value a, Value b) const { return c != 0 ? a : b; }
   Value constant(const Rational& r) const { return static_cast<T>(r.num) / static_cast<T>(r.den); }
   Value round(Value a, DType type) const;
 };
@@ -131,6 +133,8 @@ struct FieldArithmetic {
   /// x^((p+1)/4) for p ≡ 3 mod 4: multiplicative on the whole field, and a true root of quadratic residues.
   Value sqrt(Value a) { return {live & kResidueP ? root(fp, a.p) : 0, live & kResidueQ ? root(fq, a.q) : 0}; }
   Value max(Value a, Value b) const { return rank(a) < rank(b) ? b : a; }
+  Value greater(Value a, Value b) const { return rank(b) < rank(a) ? Value{fp.one(), fq.one()} : Value{}; }
+  Value select(Value c, Value a, Value b) const { return c.p != 0 || c.q != 0 ? a : b; }
   Value constant(const Rational& r) const {
     if (r.den == 1) return {fp.from_signed(r.num), fq.from_signed(r.num)};
     return {fp.mul(fp.from_signed(r.num), fp.inverse(fp.from_signed(r.den))),
@@ -203,9 +207,51 @@ struct DegreeArithmetic {
     result.root = true;
     return result;
   }
+  /// Not polynomial, and outside the Lax fragment: the verifier never asks.
   Value max(const Value& a, const Value& b) const { return add(a, b); }
+  Value greater(const Value& a, const Value& b) const { return add(a, b); }
+  Value select(const Value& c, const Value& a, const Value& b) const { return add(c, add(a, b)); }
   Value constant(const Rational&) const { return {}; }
   Value round(const Value& a, DType) const { return a; }
+};
+
+/// A handle to a term over the entries of the inputs; who owns the terms gives it meaning.
+struct SymbolicValue {
+  uint32_t id = 0;
+};
+
+/// What builds terms, behind an interface so that operators know nothing of them.
+class SymbolicTerms {
+ public:
+  virtual ~SymbolicTerms() = default;
+  virtual SymbolicValue add(SymbolicValue a, SymbolicValue b) = 0;
+  virtual SymbolicValue sub(SymbolicValue a, SymbolicValue b) = 0;
+  virtual SymbolicValue mul(SymbolicValue a, SymbolicValue b) = 0;
+  virtual SymbolicValue div(SymbolicValue a, SymbolicValue b) = 0;
+  virtual SymbolicValue exp(SymbolicValue a) = 0;
+  virtual SymbolicValue sqrt(SymbolicValue a) = 0;
+  virtual SymbolicValue max(SymbolicValue a, SymbolicValue b) = 0;
+  virtual SymbolicValue greater(SymbolicValue a, SymbolicValue b) = 0;
+  virtual SymbolicValue select(SymbolicValue c, SymbolicValue a, SymbolicValue b) = 0;
+  virtual SymbolicValue constant(const Rational& r) = 0;
+};
+
+/// Executes a program to the formula of every entry (superopt/solver).
+struct SymbolicArithmetic {
+  using Value = SymbolicValue;
+  SymbolicTerms& terms;
+
+  Value add(Value a, Value b) const { return terms.add(a, b); }
+  Value sub(Value a, Value b) const { return terms.sub(a, b); }
+  Value mul(Value a, Value b) const { return terms.mul(a, b); }
+  Value div(Value a, Value b) const { return terms.div(a, b); }
+  Value exp(Value a) const { return terms.exp(a); }
+  Value sqrt(Value a) const { return terms.sqrt(a); }
+  Value max(Value a, Value b) const { return terms.max(a, b); }
+  Value greater(Value a, Value b) const { return terms.greater(a, b); }
+  Value select(Value c, Value a, Value b) const { return terms.select(c, a, b); }
+  Value constant(const Rational& r) const { return terms.constant(r); }
+  Value round(Value a, DType) const { return a; }
 };
 
 }  // namespace strata

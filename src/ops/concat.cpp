@@ -7,6 +7,7 @@ struct Concat {
                                    .summary = "two or more tensors one after the other along one dimension",
                                    .arity = OpTraits::kVariadic,
                                    .levels = kKernelAndBlock,
+                                   .algebra = {.increasing = true, .homogeneous = true, .translates = true},
                                    .abstract_expression = "concat(E(X), E(Y), …)"};
   static constexpr std::array attributes{
       AttributeSpec{"dim", AttributeKind::Int, true, "the dimension whose sizes add up, 0 outermost"}};

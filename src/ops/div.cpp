@@ -9,6 +9,7 @@ struct Div : Elementwise<Div, 2> {
                                    .levels = kAllLevels,
                                    .elementwise = true,
                                    .lax = {.divides = true},
+                                   .algebra = {.linear = kFirstOperand, .multiplicative = true},
                                    .abstract_expression = "div(E(X), E(Y))"};
   static constexpr CudaLowering cuda = elementwise_cuda("{0} / {1}");
 

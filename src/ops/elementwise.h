@@ -9,7 +9,7 @@ namespace strata {
 Result<TensorType> infer_elementwise(OperandTypes operands);
 IndexLabels elementwise_labels(OperandTypes operands);
 
-/// CRTP base of operators of one or two operands; `apply(arithmetic, attributes, x...)` is the scalar meaning.
+/// CRTP base of operators of one to three operands; `apply(arithmetic, attributes, x...)` is the scalar meaning.
 template <class Op, int Arity>
 struct Elementwise {
   static constexpr std::array<AttributeSpec, 0> attributes{};
@@ -21,11 +21,21 @@ struct Elementwise {
 
   template <class A>
   static void eval(const EvalArgs<A>& args) {
-    static_assert(Arity == 1 || Arity == 2);
+    static_assert(Arity >= 1 && Arity <= 3);
     auto& result = args.result;
     const auto& x = *args.operands[0];
     if constexpr (Arity == 1) {
       for (int64_t i = 0; i < result.size(); ++i) result[i] = Op::apply(args.arithmetic, args.attributes, x[i]);
+    } else if constexpr (Arity == 3) {
+      const auto& y = *args.operands[1];
+      const auto& z = *args.operands[2];
+      const size_t rank = result.shape.size();
+      for_each_index<3>(
+          result.shape,
+          {broadcast_strides(x.shape, rank), broadcast_strides(y.shape, rank), broadcast_strides(z.shape, rank)},
+          [&](int64_t i, const std::array<int64_t, 3>& at) {
+            result[i] = Op::apply(args.arithmetic, args.attributes, x[at[0]], y[at[1]], z[at[2]]);
+          });
     } else {
       const auto& y = *args.operands[1];
       const size_t rank = result.shape.size();

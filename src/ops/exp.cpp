@@ -3,13 +3,15 @@
 namespace strata {
 
 struct Exp : Elementwise<Exp, 1> {
-  static constexpr OpTraits traits{.name = "exp",
-                                   .summary = "e to the power x",
-                                   .arity = 1,
-                                   .levels = kAllLevels,
-                                   .elementwise = true,
-                                   .lax = {.exponentiations = 1},
-                                   .abstract_expression = "exp(E(X))"};
+  static constexpr OpTraits traits{
+      .name = "exp",
+      .summary = "e to the power x",
+      .arity = 1,
+      .levels = kAllLevels,
+      .elementwise = true,
+      .lax = {.exponentiations = 1},
+      .algebra = {.increasing = true, .nonnegative = true, .positive = true, .exponential = true},
+      .abstract_expression = "exp(E(X))"};
   static constexpr CudaLowering cuda = elementwise_cuda("strata_device::exponential({0})");
 
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {

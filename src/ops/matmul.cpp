@@ -7,6 +7,7 @@ struct Matmul {
                                    .summary = "matrix product of the innermost two dimensions, leading ones batched",
                                    .arity = 2,
                                    .levels = kKernelAndBlock,
+                                   .algebra = {.linear = kFirstOperand | kSecondOperand},
                                    .abstract_expression = "sum(k, mul(E(X), E(Y)))"};
   static constexpr std::array<AttributeSpec, 0> attributes{};
   static constexpr CudaLowering cuda = library_cuda("matmul");

@@ -3,14 +3,16 @@
 namespace strata {
 
 struct Max : Elementwise<Max, 2> {
-  static constexpr OpTraits traits{.name = "max",
-                                   .summary = "the larger of x and y, broadcast; NaN propagates",
-                                   .arity = 2,
-                                   .levels = kAllLevels,
-                                   .commutative = true,
-                                   .elementwise = true,
-                                   .lax = {.inside = false},
-                                   .abstract_expression = "max(E(X), E(Y))"};
+  static constexpr OpTraits traits{
+      .name = "max",
+      .summary = "the larger of x and y, broadcast; NaN propagates",
+      .arity = 2,
+      .levels = kAllLevels,
+      .commutative = true,
+      .elementwise = true,
+      .lax = {.inside = false},
+      .algebra = {.associative = true, .idempotent = true, .increasing = true, .homogeneous = true, .translates = true},
+      .abstract_expression = "max(E(X), E(Y))"};
   static constexpr CudaLowering cuda = elementwise_cuda("strata_device::maximum({0}, {1})");
 
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {

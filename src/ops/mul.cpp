@@ -3,14 +3,16 @@
 namespace strata {
 
 struct Mul : Elementwise<Mul, 2> {
-  static constexpr OpTraits traits{.name = "mul",
-                                   .summary = "x · y, broadcast",
-                                   .arity = 2,
-                                   .levels = kAllLevels,
-                                   .commutative = true,
-                                   .elementwise = true,
-                                   .lax = {},
-                                   .abstract_expression = "mul(E(X), E(Y))"};
+  static constexpr OpTraits traits{
+      .name = "mul",
+      .summary = "x · y, broadcast",
+      .arity = 2,
+      .levels = kAllLevels,
+      .commutative = true,
+      .elementwise = true,
+      .lax = {},
+      .algebra = {.linear = kFirstOperand | kSecondOperand, .associative = true, .multiplicative = true},
+      .abstract_expression = "mul(E(X), E(Y))"};
   static constexpr CudaLowering cuda = elementwise_cuda("{0} * {1}");
 
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {

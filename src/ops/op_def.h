@@ -59,8 +59,8 @@ struct EvalArgs {
 
 /// Every number type that operators are instantiated for; a new one is a line here.
 template <template <class> class Apply>
-using ForEachArithmetic =
-    std::tuple<Apply<Float64Arithmetic>, Apply<Float32Arithmetic>, Apply<FieldArithmetic>, Apply<DegreeArithmetic>>;
+using ForEachArithmetic = std::tuple<Apply<Float64Arithmetic>, Apply<Float32Arithmetic>, Apply<FieldArithmetic>,
+                                     Apply<DegreeArithmetic>, Apply<SymbolicArithmetic>>;
 
 template <class A>
 using EvalFunction = void (*)(const EvalArgs<A>&);
@@ -75,6 +75,24 @@ struct LaxProperty {
   bool divides = false;
   bool root = false;  ///< uses sqrt: multiplicative but not multilinear; docs/verification.md
 };
+
+/// Equations and inequalities over the reals that hold of an operator, as data: the solver (superopt/solver) reasons
+/// with them, and operators_test.cpp checks each on random numbers.
+struct Algebra {
+  unsigned linear = 0;          ///< bit i: linear in operand i, the others fixed
+  bool associative = false;     ///< f(f(x, y), z) = f(x, f(y, z))
+  bool idempotent = false;      ///< f(f(x)) = f(x), or f(x, x) = x
+  bool increasing = false;      ///< never falls where an operand grows
+  bool homogeneous = false;     ///< f(c·x, c·y) = c·f(x, y) for c > 0
+  bool translates = false;      ///< f(x + c, y + c) = f(x, y) + c
+  bool nonnegative = false;     ///< f ≥ 0
+  bool positive = false;        ///< f > 0
+  bool exponential = false;     ///< f(x + y) = f(x)·f(y)
+  bool multiplicative = false;  ///< f(x·y) = f(x)·f(y) for x, y > 0
+};
+
+constexpr unsigned kFirstOperand = 1;  ///< of Algebra::linear
+constexpr unsigned kSecondOperand = 2;
 
 /// What index means what: one label a dimension. Dimensions with one label are walked together (the m of
 /// A[m, k] and of the result); a label that no result dimension has is reduced; kFree is tied to nothing.
@@ -101,6 +119,7 @@ struct OpTraits {
   bool elementwise = false;  ///< result element i depends on (broadcast) operand elements i alone
   bool accumulates = false;  ///< combines the iterations of a block graph's loop: its result is there after the loop
   LaxProperty lax{};
+  Algebra algebra{};
   std::string_view abstract_expression;  ///< for `strata ops`; `expression` below is the definition
 
   static constexpr int kVariadic = -1;
@@ -140,15 +159,16 @@ concept OperatorDefinition = requires(ExprBuilder& builder, const OpScope& scope
 
 template <OperatorDefinition T>
 OpDef make_op_def(OpKind kind) {
-  return OpDef{kind,
-               T::traits,
-               T::attributes,
-               &T::infer,
-               &T::labels,
-               &T::expression,
-               T::cuda,
-               {&T::template eval<Float64Arithmetic>, &T::template eval<Float32Arithmetic>,
-                &T::template eval<FieldArithmetic>, &T::template eval<DegreeArithmetic>}};
+  return OpDef{
+      kind,
+      T::traits,
+      T::attributes,
+      &T::infer,
+      &T::labels,
+      &T::expression,
+      T::cuda,
+      {&T::template eval<Float64Arithmetic>, &T::template eval<Float32Arithmetic>, &T::template eval<FieldArithmetic>,
+       &T::template eval<DegreeArithmetic>, &T::template eval<SymbolicArithmetic>}};
 }
 
 /// The table's row for `kind`, which is not GraphDefined.

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ops/op_def.h"
+#include "support/random.h"
 
 namespace strata {
 namespace {
@@ -75,6 +76,186 @@ TEST(Operators, Relu) {
   EXPECT_EQ(evaluate("relu", {3}), 3);
   EXPECT_EQ(evaluate("relu", {-3}), 0);
   EXPECT_TRUE(std::isnan(evaluate("relu", {std::nan("")})));
+}
+
+TEST(Operators, Gelu) {
+  for (const double x : {-40.0, -3.0, -0.7, 0.0, 0.1, 2.0, 40.0}) {
+    const double z = std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+    EXPECT_NEAR(evaluate("gelu", {x}), x / 2 * (1 + std::tanh(z)), 1e-9) << x;
+  }
+}
+
+TEST(Operators, ComparisonAndChoice) {
+  EXPECT_EQ(evaluate("greater", {3, 2}), 1);
+  EXPECT_EQ(evaluate("greater", {2, 2}), 0);
+  EXPECT_EQ(evaluate("greater", {-1, 2}), 0);
+  EXPECT_EQ(evaluate("select", {1, 5, 7}), 5);
+  EXPECT_EQ(evaluate("select", {-0.5, 5, 7}), 5);
+  EXPECT_EQ(evaluate("select", {0, 5, 7}), 7);
+}
+
+Tensor<double> evaluate(std::string_view name, const std::vector<Tensor<double>>& values,
+                        const Attributes& attributes) {
+  const OpDef& op = *find_op(name);
+  std::vector<TensorType> types;
+  std::vector<const Tensor<double>*> pointers;
+  for (const auto& value : values) {
+    types.push_back({DType::F64, value.shape});
+    pointers.push_back(&value);
+  }
+  const auto type = op.infer({}, types, attributes);
+  EXPECT_TRUE(type) << (type ? "" : type.error().message);
+  if (!type) return {};
+  Tensor<double> result(type->shape);
+  Float64Arithmetic arithmetic;
+  op.run(EvalArgs<Float64Arithmetic>{arithmetic, {}, {}, attributes, pointers, result});
+  return result;
+}
+
+TEST(Operators, Conv2d) {
+  const Tensor<double> x({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  const Tensor<double> w({1, 1, 2, 2}, {1, 10, 100, 1000});
+  EXPECT_EQ(evaluate("conv2d", {x, w}, {}).data, (std::vector<double>{5421, 6532, 8754, 9865}));
+  Attributes sparse;
+  sparse.set("stride", int64_t{2});
+  sparse.set("padding", int64_t{1});
+  const Tensor<double> padded = evaluate("conv2d", {x, w}, sparse);
+  EXPECT_EQ(padded.shape, (Shape{1, 1, 2, 2}));
+  EXPECT_EQ(padded.data, (std::vector<double>{1000, 3200, 7040, 9865}));
+  // Channels are summed; images and filters are not mixed.
+  const Tensor<double> two({2, 2, 1, 1}, {1, 2, 3, 4});
+  const Tensor<double> filters({2, 2, 1, 1}, {1, 10, 100, 1000});
+  EXPECT_EQ(evaluate("conv2d", {two, filters}, {}).data, (std::vector<double>{21, 2100, 43, 4300}));
+  const std::vector<TensorType> misfit{{DType::F32, {1, 2, 3, 3}}, {DType::F32, {1, 1, 2, 2}}};
+  EXPECT_FALSE(find_op("conv2d")->infer({}, misfit, {}));
+  const std::vector<TensorType> too_large{{DType::F32, {1, 1, 3, 3}}, {DType::F32, {1, 1, 4, 4}}};
+  EXPECT_FALSE(find_op("conv2d")->infer({}, too_large, {}));
+}
+
+/// What the table says of an operator's algebra, on random numbers; as stated in op_def.h.
+TEST(Operators, StatedAlgebraHolds) {
+  Random random(5);
+  for (const OpDef* op : all_ops()) {
+    if (!op->traits.elementwise || !op->attributes.empty()) continue;
+    const Algebra& algebra = op->traits.algebra;
+    const auto arity = static_cast<size_t>(op->traits.arity);
+    const auto f = [&](const std::vector<double>& x) { return evaluate(op->traits.name, x); };
+    for (int test = 0; test < 200; ++test) {
+      const double least = op->traits.lax.root || algebra.multiplicative ? 0.1 : -1.0;
+      std::vector<double> x(arity), y(arity), scaled(arity), moved(arity), larger(arity), product(arity), sum(arity);
+      const double c = 0.1 + 2 * random.uniform();
+      for (size_t i = 0; i < arity; ++i) {
+        x[i] = least + 2 * random.uniform();
+        y[i] = least + 2 * random.uniform();
+        scaled[i] = c * x[i];
+        moved[i] = x[i] + c;
+        larger[i] = std::max(x[i], y[i]);
+        product[i] = x[i] * y[i];
+        sum[i] = x[i] + y[i];
+      }
+      const double value = f(x);
+      const auto near = [&](double a, double b) {
+        EXPECT_NEAR(a, b, 1e-9 * (1 + std::fabs(b))) << op->traits.name << " at " << testing::PrintToString(x);
+      };
+      for (size_t i = 0; i < arity; ++i) {
+        if (!(algebra.linear >> i & 1)) continue;
+        std::vector<double> other = x, both = x;
+        other[i] = y[i];
+        both[i] = x[i] + c * y[i];
+        near(f(both), value + c * f(other));
+      }
+      if (algebra.associative) near(f({value, y[0]}), f({x[0], f({x[1], y[0]})}));
+      if (algebra.idempotent) near(arity == 1 ? f({value}) : f({x[0], x[0]}), arity == 1 ? value : x[0]);
+      if (algebra.increasing) {
+        EXPECT_LE(value, f(larger)) << op->traits.name;
+      }
+      if (algebra.homogeneous) near(f(scaled), c * value);
+      if (algebra.translates) near(f(moved), value + c);
+      if (algebra.nonnegative) {
+        EXPECT_GE(value, 0) << op->traits.name;
+      }
+      if (algebra.positive) {
+        EXPECT_GT(value, 0) << op->traits.name;
+      }
+      if (algebra.exponential) near(f(sum), value * f(y));
+      if (algebra.multiplicative) near(f(product), value * f(y));
+    }
+  }
+}
+
+struct Instance {
+  const char* name;
+  std::vector<Shape> shapes;
+  std::vector<std::pair<const char*, AttributeValue>> attributes;
+};
+
+/// The same of operators that are not elementwise, each on one instance.
+TEST(Operators, StatedAlgebraOfTensorOperatorsHolds) {
+  const std::vector<Instance> instances{{"matmul", {{3, 4}, {4, 5}}, {}},
+                                        {"conv2d", {{1, 2, 4, 4}, {3, 2, 3, 3}}, {{"padding", int64_t{1}}}},
+                                        {"sum", {{3, 4}}, {{"dim", int64_t{1}}}},
+                                        {"reduce_max", {{3, 4}}, {{"dim", int64_t{1}}}},
+                                        {"scale", {{3, 4}}, {{"factor", Rational{-3, 2}}}},
+                                        {"repeat", {{3, 4}}, {{"dim", int64_t{0}}, {"times", int64_t{2}}}},
+                                        {"reshape", {{3, 4}}, {{"shape", std::vector<int64_t>{2, 6}}}},
+                                        {"transpose", {{3, 4}}, {{"perm", std::vector<int64_t>{1, 0}}}},
+                                        {"concat", {{3, 4}, {2, 4}}, {{"dim", int64_t{0}}}}};
+  std::set<std::string_view> seen;
+  for (const Instance& instance : instances) {
+    seen.insert(instance.name);
+    const Algebra& algebra = find_op(instance.name)->traits.algebra;
+    Attributes attributes;
+    for (const auto& [name, value] : instance.attributes) attributes.set(name, value);
+    Random random(6);
+    const auto draw = [&] {
+      std::vector<Tensor<double>> tensors;
+      for (const Shape& shape : instance.shapes) {
+        for (double& x : tensors.emplace_back(shape).data) x = 2 * random.uniform() - 1;
+      }
+      return tensors;
+    };
+    const auto f = [&](const std::vector<Tensor<double>>& x) { return evaluate(instance.name, x, attributes); };
+    const auto expect = [&](const Tensor<double>& found, const auto& expected) {
+      for (int64_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected(i), 1e-12) << instance.name;
+    };
+    for (int test = 0; test < 10; ++test) {
+      const auto x = draw(), y = draw();
+      const double c = 0.1 + random.uniform();
+      const auto changed = [&](auto&& change) {
+        auto z = x;
+        for (size_t n = 0; n < z.size(); ++n) {
+          for (int64_t i = 0; i < z[n].size(); ++i) z[n][i] = change(z[n][i], y[n][i]);
+        }
+        return z;
+      };
+      const Tensor<double> value = f(x);
+      for (size_t n = 0; n < x.size(); ++n) {
+        if (!(algebra.linear >> n & 1)) continue;
+        auto other = x, both = x;
+        other[n] = y[n];
+        for (int64_t i = 0; i < both[n].size(); ++i) both[n][i] += c * y[n][i];
+        const Tensor<double> rest = f(other);
+        expect(f(both), [&](int64_t i) { return value[i] + c * rest[i]; });
+      }
+      if (algebra.homogeneous) {
+        expect(f(changed([&](double a, double) { return c * a; })), [&](int64_t i) { return c * value[i]; });
+      }
+      if (algebra.translates) {
+        expect(f(changed([&](double a, double) { return a + c; })), [&](int64_t i) { return value[i] + c; });
+      }
+      if (!algebra.increasing) continue;
+      const Tensor<double> larger = f(changed([](double a, double b) { return std::max(a, b); }));
+      for (int64_t i = 0; i < value.size(); ++i) EXPECT_LE(value[i], larger[i] + 1e-12) << instance.name;
+    }
+  }
+  // Whatever states a law is tested.
+  for (const OpDef* op : all_ops()) {
+    const Algebra& a = op->traits.algebra;
+    const bool states = a.linear != 0 || a.increasing || a.homogeneous || a.translates;
+    if (states && (!op->traits.elementwise || !op->attributes.empty())) {
+      EXPECT_TRUE(seen.count(op->traits.name)) << op->traits.name;
+    }
+  }
 }
 
 TEST(Operators, TableIsComplete) {

@@ -8,6 +8,7 @@ struct ReduceMax {
                                    .arity = 1,
                                    .levels = kKernelAndBlock,
                                    .lax = {.inside = false},
+                                   .algebra = {.increasing = true, .homogeneous = true, .translates = true},
                                    .abstract_expression = "reduce_max(k, E(X))"};
   static constexpr auto& attributes = kReductionAttributes;
   static constexpr CudaLowering cuda = library_cuda("reduce_max");

@@ -3,13 +3,15 @@
 namespace strata {
 
 struct Relu : Elementwise<Relu, 1> {
-  static constexpr OpTraits traits{.name = "relu",
-                                   .summary = "the larger of x and 0; NaN propagates",
-                                   .arity = 1,
-                                   .levels = kAllLevels,
-                                   .elementwise = true,
-                                   .lax = {.inside = false},
-                                   .abstract_expression = "relu(E(X))"};
+  static constexpr OpTraits traits{
+      .name = "relu",
+      .summary = "the larger of x and 0; NaN propagates",
+      .arity = 1,
+      .levels = kAllLevels,
+      .elementwise = true,
+      .lax = {.inside = false},
+      .algebra = {.idempotent = true, .increasing = true, .homogeneous = true, .nonnegative = true},
+      .abstract_expression = "relu(E(X))"};
   static constexpr CudaLowering cuda = elementwise_cuda("{0} > 0 || {0} != {0} ? {0} : 0");
 
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {

@@ -3,11 +3,13 @@
 namespace strata {
 
 struct Repeat {
-  static constexpr OpTraits traits{.name = "repeat",
-                                   .summary = "the tensor `times` times in a row along one dimension",
-                                   .arity = 1,
-                                   .levels = kKernelAndBlock,
-                                   .abstract_expression = "E(X)"};
+  static constexpr OpTraits traits{
+      .name = "repeat",
+      .summary = "the tensor `times` times in a row along one dimension",
+      .arity = 1,
+      .levels = kKernelAndBlock,
+      .algebra = {.linear = kFirstOperand, .increasing = true, .homogeneous = true, .translates = true},
+      .abstract_expression = "E(X)"};
   static constexpr std::array attributes{
       AttributeSpec{"dim", AttributeKind::Int, true, "the repeated dimension, 0 outermost"},
       AttributeSpec{"times", AttributeKind::Int, true, "how often, at least 1"}};

@@ -3,11 +3,13 @@
 namespace strata {
 
 struct Reshape {
-  static constexpr OpTraits traits{.name = "reshape",
-                                   .summary = "the same elements in row-major order under another shape",
-                                   .arity = 1,
-                                   .levels = kKernelAndBlock,
-                                   .abstract_expression = "E(X)"};
+  static constexpr OpTraits traits{
+      .name = "reshape",
+      .summary = "the same elements in row-major order under another shape",
+      .arity = 1,
+      .levels = kKernelAndBlock,
+      .algebra = {.linear = kFirstOperand, .increasing = true, .homogeneous = true, .translates = true},
+      .abstract_expression = "E(X)"};
   static constexpr std::array attributes{
       AttributeSpec{"shape", AttributeKind::IntList, true, "the new sizes; their product is the old one"}};
   static constexpr CudaLowering cuda = library_cuda("reshape");

@@ -9,6 +9,7 @@ struct Rsqrt : Elementwise<Rsqrt, 1> {
                                    .levels = kAllLevels,
                                    .elementwise = true,
                                    .lax = {.divides = true, .root = true},
+                                   .algebra = {.nonnegative = true, .positive = true, .multiplicative = true},
                                    .abstract_expression = "div(1, sqrt(E(X)))"};
   static constexpr CudaLowering cuda = elementwise_cuda("1.0f / strata_device::square_root({0})");
 

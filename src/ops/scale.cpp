@@ -8,6 +8,7 @@ struct Scale : Elementwise<Scale, 1> {
                                    .arity = 1,
                                    .levels = kAllLevels,
                                    .elementwise = true,
+                                   .algebra = {.linear = kFirstOperand, .homogeneous = true},
                                    .abstract_expression = "mul(factor, E(X))"};
   static constexpr std::array attributes{
       AttributeSpec{"factor", AttributeKind::Rational, true, "the constant, exactly: 1/1024 or 0.125"}};

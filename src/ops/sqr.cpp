@@ -9,6 +9,7 @@ struct Sqr : Elementwise<Sqr, 1> {
                                    .levels = kAllLevels,
                                    .elementwise = true,
                                    .lax = {},
+                                   .algebra = {.nonnegative = true, .multiplicative = true},
                                    .abstract_expression = "mul(E(X), E(X))"};
   static constexpr CudaLowering cuda = elementwise_cuda("{0} * {0}");
 

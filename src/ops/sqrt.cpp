@@ -9,6 +9,7 @@ struct Sqrt : Elementwise<Sqrt, 1> {
                                    .levels = kAllLevels,
                                    .elementwise = true,
                                    .lax = {.root = true},
+                                   .algebra = {.increasing = true, .nonnegative = true, .multiplicative = true},
                                    .abstract_expression = "sqrt(E(X))"};
   static constexpr CudaLowering cuda = elementwise_cuda("strata_device::square_root({0})");
 

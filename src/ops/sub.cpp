@@ -9,6 +9,7 @@ struct Sub : Elementwise<Sub, 2> {
                                    .levels = kAllLevels,
                                    .elementwise = true,
                                    .lax = {},
+                                   .algebra = {.homogeneous = true},
                                    .abstract_expression = "add(E(X), mul(-1, E(Y)))"};
   static constexpr CudaLowering cuda = elementwise_cuda("{0} - {1}");
 

@@ -8,6 +8,7 @@ struct Sum {
                                    .arity = 1,
                                    .levels = kKernelAndBlock,
                                    .lax = {},
+                                   .algebra = {.linear = kFirstOperand, .increasing = true, .homogeneous = true},
                                    .abstract_expression = "sum(k, E(X))"};
   static constexpr auto& attributes = kReductionAttributes;
   static constexpr CudaLowering cuda = library_cuda("sum");

@@ -3,11 +3,13 @@
 namespace strata {
 
 struct Transpose {
-  static constexpr OpTraits traits{.name = "transpose",
-                                   .summary = "dimensions permuted: result dimension i is operand dimension perm[i]",
-                                   .arity = 1,
-                                   .levels = kKernelAndBlock,
-                                   .abstract_expression = "E(X)"};
+  static constexpr OpTraits traits{
+      .name = "transpose",
+      .summary = "dimensions permuted: result dimension i is operand dimension perm[i]",
+      .arity = 1,
+      .levels = kKernelAndBlock,
+      .algebra = {.linear = kFirstOperand, .increasing = true, .homogeneous = true, .translates = true},
+      .abstract_expression = "E(X)"};
   static constexpr std::array attributes{
       AttributeSpec{"perm", AttributeKind::IntList, true, "a permutation of the operand's dimensions"}};
   static constexpr CudaLowering cuda = library_cuda("transpose");

@@ -71,9 +71,13 @@ std::string report_html(const Superoptimized& result, const SuperoptimizeOptions
                       details("text", print(*best.graph)));
   body += fmt::format("<h2>Input program</h2>\n<div class=\"drawing\">{}</div>\n{}",
                       svg_element(*result.program, false), details("text", print(*result.program)));
-  body +=
-      "<h2>Proof</h2>\n<table>\n" + row({"random tests over finite fields", std::to_string(best.verification.tests)});
-  body += row({"probability of accepting a wrong graph", fmt::format("≤ {:.3g}", best.verification.error_bound)});
+  body += "<h2>Proof</h2>\n<table>\n";
+  if (best.verification.method == ProofMethod::Solver) {
+    body += row({"by", "the solver, at small shapes"});
+  } else {
+    body += row({"random tests over finite fields", std::to_string(best.verification.tests)});
+    body += row({"probability of accepting a wrong graph", fmt::format("≤ {:.3g}", best.verification.error_bound)});
+  }
   body += row({"argument", best.verification.argument});
   body += row({"largest error in float32, relative", fmt::format("{:.3g}", best.errors.candidate_f32)});
   body +=
@@ -93,8 +97,10 @@ std::string report_html(const Superoptimized& result, const SuperoptimizeOptions
   body += "<h2>Candidates</h2>\n";
   for (size_t i = 0; i < result.candidates.size(); ++i) {
     const Candidate& c = result.candidates[i];
-    body += details(fmt::format("{}. {} kernels, {:.2f} µs, error bound {:.3g}", i + 1, c.cost.kernels,
-                                c.cost.seconds * 1e6, c.verification.error_bound),
+    const std::string proof = c.verification.method == ProofMethod::Solver
+                                  ? std::string("proved by the solver")
+                                  : fmt::format("error bound {:.3g}", c.verification.error_bound);
+    body += details(fmt::format("{}. {} kernels, {:.2f} µs, {}", i + 1, c.cost.kernels, c.cost.seconds * 1e6, proof),
                     print(*c.graph));
   }
   body += "<h2>Generated CUDA</h2>\n" + details("best.cu", result.code.source);

@@ -12,6 +12,8 @@ Json cost_json(const CostEstimate& cost) {
   return {{"kernels", cost.kernels}, {"bytes", cost.device_bytes}, {"estimated_seconds", cost.seconds}};
 }
 
+std::string_view method_name(ProofMethod method) { return method == ProofMethod::Solver ? "solver" : "finite fields"; }
+
 bool counts(const Operation& op) { return op.kind != OpKind::InIter && op.kind != OpKind::OutSaver; }
 
 const Graph* first_block_graph(const Graph& graph) {
@@ -100,6 +102,7 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
   json["best"]["forloop"] = block ? block->launch().loop : 1;
   json["best"]["graph"] = print(*best.graph);
   json["verification"] = {{"delta", options.delta},
+                          {"method", method_name(best.verification.method)},
                           {"tests", best.verification.tests},
                           {"error_bound", best.verification.error_bound},
                           {"argument", best.verification.argument},
@@ -118,6 +121,7 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
   json["candidates"] = Json::array();
   for (const Candidate& candidate : result.candidates) {
     Json entry = cost_json(candidate.cost);
+    entry["method"] = method_name(candidate.verification.method);
     entry["tests"] = candidate.verification.tests;
     entry["error_bound"] = candidate.verification.error_bound;
     entry["f32_error"] = candidate.errors.candidate_f32;

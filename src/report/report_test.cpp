@@ -143,5 +143,55 @@ TEST_F(Rmsnorm, ReportsCarryTheirKeys) {
   }
 }
 
+/// What finite fields cannot decide: a maximum, relu, an exponential of a cubic.
+const char* const kOutsidePrograms[] = {
+    R"(graph attention {
+  input Q: f16[64, 64]
+  input K: f16[64, 256]
+  input V: f16[256, 64]
+  S = matmul(Q, K)
+  M = reduce_max(S, dim=1)
+  D = sub(S, M)
+  E = exp(D)
+  N = sum(E, dim=1)
+  P = div(E, N)
+  O = matmul(P, V)
+  output O
+})",
+    R"(graph relu_mlp {
+  input X: f16[8, 256]
+  input W: f16[256, 512]
+  P = matmul(X, W)
+  Y = relu(P)
+  output Y
+})",
+    R"(graph gelu_mlp {
+  input X: f16[8, 256]
+  input W: f16[256, 512]
+  P = matmul(X, W)
+  Y = gelu(P)
+  output Y
+})"};
+
+TEST(Pipeline, OutsideTheFragmentTheSolverProves) {
+  for (const char* text : kOutsidePrograms) {
+    const auto program = parse_graph(text);
+    ASSERT_TRUE(program) << program.error().to_string();
+    SuperoptimizeOptions options;
+    options.search.target = &targets().back();
+    options.search.threads = 2;
+    options.candidates = 2;
+    const auto result = superoptimize(*program, options);
+    ASSERT_TRUE(result) << result.error().to_string();
+    const Candidate& best = result->candidates.front();
+    EXPECT_EQ(best.cost.kernels, 1) << result->unproved_reason;
+    EXPECT_EQ(best.verification.verdict, Verdict::Equivalent);
+    EXPECT_EQ(best.verification.method, ProofMethod::Solver);
+    const auto json = nlohmann::json::parse(report_json(*result, options));
+    EXPECT_EQ(json.at("verification").at("method"), "solver");
+    EXPECT_NE(report_html(*result, options).find("the solver, at small shapes"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace strata

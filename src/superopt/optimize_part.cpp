@@ -5,8 +5,10 @@
 
 #include <chrono>
 
+#include "interpret/work.h"
 #include "ir/validate.h"
 #include "superopt/optimize/thread_graphs.h"
+#include "superopt/solver/solver.h"
 #include "superopt/verify/shrink.h"
 
 namespace strata {
@@ -50,6 +52,9 @@ class Prover {
     verification.seed = options_.search.seed;
     auto verified = verify(*reference, *candidate, verification);
     if (!verified) return tl::unexpected(verified.error().message);
+    if (verified->verdict == Verdict::Undecided) {
+      if (auto refused = solve(*reference, *candidate, *verified)) return tl::unexpected(*refused);
+    }
     if (verified->verdict != Verdict::Equivalent) return tl::unexpected(verified->reason);
     if (!full_) {
       verified->argument = fmt::format("proved at shrunk shapes {}, assumed to stand for the full ones (A4); {}",
@@ -62,6 +67,24 @@ class Prover {
   }
 
  private:
+  /// Decides with the solver what the finite fields cannot; why not, where it cannot either.
+  std::optional<std::string> solve(const Graph& reference, const Graph& candidate, VerifyResult& verified) const {
+    SolverOptions solving;
+    solving.time_limit = options_.solver_time_limit;
+    solving.seed = options_.search.seed;
+    const auto solved = prove_with_solver(reference, candidate, solving);
+    if (!solved) return solved.error().message;
+    if (solved->verdict != Verdict::Equivalent) {
+      return fmt::format("{}; the solver: {}", verified.reason, solved->reason);
+    }
+    verified.verdict = Verdict::Equivalent;
+    verified.method = ProofMethod::Solver;
+    verified.argument = solved->argument;
+    verified.tests = 0;
+    verified.error_bound = 0;
+    return std::nullopt;
+  }
+
   GraphPtr program_;
   const SuperoptimizeOptions& options_;
   bool full_;
@@ -94,16 +117,6 @@ void prove_cheapest(const GraphPtr& program, const std::vector<GraphPtr>& graphs
 }
 
 }  // namespace
-
-double execution_work(const Graph& graph) {
-  double sum = 0;
-  for (const Operation& op : graph.operations()) {
-    const auto elements = static_cast<double>(graph.type(op.results[0]).elements());
-    const bool product = op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul;
-    sum += elements * (product ? static_cast<double>(graph.type(op.operands[0]).shape.back()) : 1);
-  }
-  return sum;
-}
 
 Candidate as_candidate(const GraphPtr& program, const Target& target) {
   VerifyResult itself;

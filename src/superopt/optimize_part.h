@@ -14,7 +14,8 @@ namespace strata {
 struct SuperoptimizeOptions {
   SearchOptions search;
   double delta = 1e-12;
-  int candidates = 8;  ///< how many of the cheapest graphs are fully verified and returned
+  double solver_time_limit = 10;  ///< seconds a graph that the finite fields leave undecided
+  int candidates = 8;             ///< how many of the cheapest graphs are fully verified and returned
   /// Programs whose execution takes more multiply-adds and elements are proved at shrunk shapes: at full shape that
   /// takes seconds a graph. The parts of one program share it.
   double largest_full_proof = 3e8;
@@ -42,9 +43,6 @@ struct OptimizedPart {
   std::string left_out;
   std::string cached_at;  ///< when it was computed, if it comes from the cache
 };
-
-/// Multiply-adds and elements of one execution: what a proof at full shape costs, several times over.
-double execution_work(const Graph& graph);
 
 /// The input program as a candidate: its own proof needs no test.
 Candidate as_candidate(const GraphPtr& program, const Target& target);

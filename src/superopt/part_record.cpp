@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "interpret/work.h"
 #include "ir/text.h"
 #include "ir/validate.h"
 #include "superopt/verify/inputs.h"

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "interpret/interpret.h"
+#include "interpret/work.h"
 #include "ir/text.h"
 #include "ir/validate.h"
 #include "runtime/compile.h"

@@ -13,9 +13,26 @@ std::string lax_text(const LaxProperty& lax) {
   return text;
 }
 
+/// The laws that the solver may use; docs/solver.md.
+std::string algebra_text(const Algebra& a) {
+  std::vector<std::string_view> laws;
+  if (a.linear != 0) laws.push_back("linear");
+  if (a.associative) laws.push_back("associative");
+  if (a.idempotent) laws.push_back("idempotent");
+  if (a.increasing) laws.push_back("increasing");
+  if (a.homogeneous) laws.push_back("homogeneous");
+  if (a.translates) laws.push_back("translates");
+  if (a.positive) laws.push_back("> 0");
+  if (a.nonnegative && !a.positive) laws.push_back("≥ 0");
+  if (a.exponential) laws.push_back("f(x+y)=f(x)f(y)");
+  if (a.multiplicative) laws.push_back("f(xy)=f(x)f(y)");
+  return laws.empty() ? "-" : fmt::format("{}", fmt::join(laws, ", "));
+}
+
 Result<int> print_table() {
-  using Row = std::array<std::string, 7>;
-  std::vector<Row> rows{{"operator", "operands", "levels", "Lax", "attributes", "abstract expression", "meaning"}};
+  using Row = std::array<std::string, 8>;
+  std::vector<Row> rows{
+      {"operator", "operands", "levels", "Lax", "attributes", "abstract expression", "algebra", "meaning"}};
   for (const OpDef* op : all_ops()) {
     const OpTraits& t = op->traits;
     std::string attributes;
@@ -25,9 +42,10 @@ Result<int> print_table() {
     const std::string levels =
         fmt::format("{}{}{}", t.levels.kernel ? 'K' : '-', t.levels.block ? 'B' : '-', t.levels.thread ? 'T' : '-');
     rows.push_back({std::string(t.name), t.arity == OpTraits::kVariadic ? "2+" : std::to_string(t.arity), levels,
-                    lax_text(t.lax), attributes, std::string(t.abstract_expression), std::string(t.summary)});
+                    lax_text(t.lax), attributes, std::string(t.abstract_expression), algebra_text(t.algebra),
+                    std::string(t.summary)});
   }
-  std::array<size_t, 7> width{};
+  std::array<size_t, std::tuple_size_v<Row>> width{};
   const auto columns = [](const std::string& text) {
     // Columns, not bytes: continuation bytes of UTF-8 take none.
     return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));

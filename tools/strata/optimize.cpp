@@ -118,8 +118,12 @@ void print_comparison(const Superoptimized& result) {
   fmt::print("{:<14} {:>8} {:>16} {:>14}\n", "", "kernels", "device bytes", "estimated µs");
   row("input", result.program_cost);
   row("best µGraph", best.cost);
-  fmt::print("proof: {} random tests, error bound {:.3g} ({})\n", best.verification.tests,
-             best.verification.error_bound, best.verification.argument);
+  if (best.verification.method == ProofMethod::Solver) {
+    fmt::print("proof: by the solver, {}\n", best.verification.argument);
+  } else {
+    fmt::print("proof: {} random tests, error bound {:.3g} ({})\n", best.verification.tests,
+               best.verification.error_bound, best.verification.argument);
+  }
   if (!result.whole_check.empty()) fmt::print("whole program: {}\n", result.whole_check);
   const SearchStatistics& s = result.statistics;
   fmt::print(
@@ -235,6 +239,11 @@ void add_optimize(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--delta", options->work.delta, "accept a wrong graph with at most this probability")
       ->check(probability())
+      ->capture_default_str();
+  command
+      ->add_option("--solver-time-limit", options->work.solver_time_limit,
+                   "seconds to prove a graph that the finite fields leave undecided")
+      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command->add_option("--time-limit", search.time_limit, "seconds after which the search ends with its best; 0: none")
       ->check(CLI::Range(0.0, 1e9))

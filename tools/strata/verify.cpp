@@ -1,7 +1,6 @@
-#include "superopt/verify/verify.h"
-
 #include "commands.h"
 #include "ir/text.h"
+#include "superopt/solver/solver.h"
 
 namespace strata::cli {
 namespace {
@@ -10,7 +9,50 @@ struct Options {
   std::string reference, candidate;
   double delta = 1e-12;
   uint64_t seed = 1;
+  double solver_time_limit = 10;
 };
+
+/// Numbers of a small tensor; of a large one the first.
+std::string values_text(const Tensor<double>& tensor) {
+  constexpr size_t kShown = 16;
+  const std::span<const double> shown(tensor.data.data(), std::min(kShown, tensor.data.size()));
+  return fmt::format("{}{}", fmt::join(shown, ", "), tensor.data.size() > kShown ? ", …" : "");
+}
+
+/// What the finite fields leave undecided.
+Result<int> solve(const Graph& reference, const Graph& candidate, const Options& options, const std::string& reason) {
+  SolverOptions solving;
+  solving.time_limit = options.solver_time_limit;
+  solving.seed = options.seed;
+  STRATA_TRY(const SolverResult result, prove_with_solver(reference, candidate, solving));
+  const auto tried = [&] {
+    fmt::print("  finite fields: {}\n", reason);
+    for (const std::string& step : result.steps) fmt::print("  solver: {}\n", step);
+  };
+  switch (result.verdict) {
+    case Verdict::Equivalent:
+      fmt::print("equivalent: by the solver, {}\n", result.argument);
+      tried();
+      return kSuccess;
+    case Verdict::Different:
+      fmt::print("different: {}\n", result.reason);
+      if (const auto& entry = result.counterexample) {
+        fmt::print("  {}[{}] is {} in {} and {} in {}{}\n", entry->output, fmt::join(entry->index, ", "),
+                   entry->expected, options.reference, entry->found, options.candidate,
+                   entry->shrunk ? " (shapes shrunk)" : "");
+        for (const auto& [name, tensor] : entry->inputs) {
+          fmt::print("  {}: f64{} = {}\n", name, to_string(tensor.shape), values_text(tensor));
+        }
+      }
+      tried();
+      return kDifferent;
+    case Verdict::Undecided:
+      fmt::print("cannot be decided: {}; the solver: {}\n", reason, result.reason);
+      tried();
+      return kBadInput;
+  }
+  return kBadInput;
+}
 
 Result<int> run(const Options& options) {
   STRATA_TRY(const GraphPtr reference, load_graph(options.reference));
@@ -33,8 +75,7 @@ Result<int> run(const Options& options) {
       }
       return kDifferent;
     case Verdict::Undecided:
-      fmt::print("cannot be decided: {}\n", result.reason);
-      return kBadInput;
+      return solve(*reference, *candidate, options, result.reason);
   }
   return kBadInput;
 }
@@ -52,6 +93,11 @@ void add_verify(CLI::App& app, Action& action) {
       ->check(probability())
       ->capture_default_str();
   command->add_option("--seed", options->seed, "of the random inputs")->check(unsigned_number())->capture_default_str();
+  command
+      ->add_option("--solver-time-limit", options->solver_time_limit,
+                   "seconds to prove what the finite fields leave undecided")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

@@ -174,6 +174,41 @@ TEST(Codegen, ProductsOfTilesUseTheTensorCores) {
   expect_agreement(parse(fmt::format(fmt::runtime(kHalfProducts), "f16")), kThreaded);
 }
 
+/// Operators of the kernel level alone, of three operands, and those that Lax programs lack.
+TEST(Codegen, ConvolutionComparisonAndChoice) {
+  for (const char* type : {"f16", "bf16", "f32", "f64"}) {
+    expect_agreement(parse(fmt::format(R"(graph more {{
+  input X: {0}[2, 3, 7, 5]
+  input Z: {0}[2, 3, 7, 5]
+  input W: {0}[4, 3, 3, 2]
+  C = conv2d(X, W, stride=2, padding=1)
+  D = conv2d(X, W)
+  G = greater(X, Z)
+  S = select(G, X, Z)
+  E = gelu(S)
+  F = block(X, Z, grid=[2]) {{
+    x = in_iter(X, imap=[0])
+    z = in_iter(Z, imap=[0])
+    t = thread(x, z, threads=64) {{
+      xr = in_iter(x)
+      zr = in_iter(z)
+      g = greater(zr, xr)
+      n = gelu(zr)
+      s = select(g, n, xr)
+      out = out_saver(s)
+    }}
+    u = greater(t, x)
+    v = select(u, t, z)
+    F = out_saver(v, omap=[0])
+  }}
+  output C, D, E, F
+}}
+)",
+                                       type)),
+                     kSanitized);
+  }
+}
+
 TEST(Codegen, BarriersSufficeForAThreadTeam) { expect_agreement(parse(every_operator("f32")), kThreaded); }
 
 TEST(Codegen, NamesOfCxxAreNoTrouble) {

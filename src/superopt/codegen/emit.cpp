@@ -82,7 +82,7 @@ std::string elementwise_expression(const Operation& op, const std::vector<std::s
     }
     const size_t end = text.find('}', i);
     const std::string field(text.substr(i + 1, end - i - 1));
-    if (field == "0" || field == "1") {
+    if (field == "0" || field == "1" || field == "2") {
       result += operands[static_cast<size_t>(field[0] - '0')];
     } else {
       const Rational& value = op.attributes.rational(field);
@@ -121,6 +121,12 @@ std::string library_call(const Graph& graph, const Operation& op, const std::str
     int64_t inner = 1;
     for (size_t d = dim + 1; d < first.size(); ++d) inner *= first[d];
     return call(name, fmt::format("{}, {}, {}", element_count(shape), first[dim] / shape[dim], inner));
+  }
+  if (name == "conv2d") {
+    const Shape& filter = types[1].shape;
+    return call(name, fmt::format("{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}", shape[0], first[1], first[2], first[3],
+                                  shape[1], shape[2], shape[3], filter[2], filter[3],
+                                  op.attributes.integer_or("stride", 1), op.attributes.integer_or("padding", 0)));
   }
   if (name == "reshape") return call("gather", dims({element_count(shape)}) + ", " + dims({1}));
   if (name == "transpose") {

@@ -29,12 +29,17 @@ double operations(const Operation& op, const std::vector<TensorType>& operands, 
   if (op.kind == OpKind::ConcatMatmul) {
     return 2 * elements * static_cast<double>(operands[0].shape.back() + operands[1].shape.back());
   }
+  if (op.kind == OpKind::Conv2d) {
+    return 2 * elements * static_cast<double>(operands[1].elements() / operands[1].shape[0]);
+  }
   double read = elements;
   for (const TensorType& operand : operands) read = std::max(read, static_cast<double>(operand.elements()));
   return read;
 }
 
-bool is_product(OpKind kind) { return kind == OpKind::Matmul || kind == OpKind::ConcatMatmul; }
+bool is_product(OpKind kind) {
+  return kind == OpKind::Matmul || kind == OpKind::ConcatMatmul || kind == OpKind::Conv2d;
+}
 
 struct BlockWork {
   double matrix = 0;  ///< operations on matrix units, of one block

@@ -9,9 +9,15 @@ namespace strata {
 ClassGraph::ClassGraph(const FieldArithmetic& arithmetic, NormalForms& forms, SubexpressionOracle& oracle,
                        SharedCounters& counters, ClassGraphOptions options)
     : arithmetic_(arithmetic), forms_(forms), oracle_(oracle), counters_(counters), options_(std::move(options)) {
+  // Functions that the axioms do not look into fit only where the program has them.
+  constexpr std::array kAlgebra{OpKind::Add, OpKind::Sub, OpKind::Mul,  OpKind::Div,  OpKind::Matmul,
+                                OpKind::Exp, OpKind::Sqr, OpKind::Sqrt, OpKind::Rsqrt};
   for (const OpDef* op : all_ops()) {
-    const bool binary = op->traits.elementwise || op->kind == OpKind::Matmul;
-    if (op->traits.levels.contains(options_.level) && op->traits.arity == 2 && binary) binary_ops_.push_back(op);
+    if (!op->traits.levels.contains(options_.level)) continue;
+    const bool algebra = std::find(kAlgebra.begin(), kAlgebra.end(), op->kind) != kAlgebra.end();
+    if (options_.prune_expression && !algebra && options_.program_kinds.count(op->kind) == 0) continue;
+    if (op->traits.arity == 2 && (op->traits.elementwise || op->kind == OpKind::Matmul)) binary_ops_.push_back(op);
+    if (op->traits.arity == 1 && op->traits.elementwise && op->attributes.empty()) unary_ops_.push_back(op);
   }
 }
 
@@ -247,10 +253,7 @@ void ClassGraph::apply_unary(int c) {
   apply_norms(c);
   const ValueClass& value = at(c);
   const size_t rank = value.shape.size();
-  for (const OpDef* op : all_ops()) {
-    if (!op->traits.levels.contains(options_.level)) continue;
-    if (op->traits.elementwise && op->traits.arity == 1 && op->attributes.empty()) apply(op->kind, {}, {c});
-  }
+  for (const OpDef* op : unary_ops_) apply(op->kind, {}, {c});
   for (OpKind kind : {OpKind::Sum, OpKind::ReduceMax}) {
     if (kind == OpKind::ReduceMax && !options_.with_max) continue;
     for (size_t d = 0; d < rank; ++d) {

@@ -70,10 +70,11 @@ struct ClassGraphOptions {
   AxisFilter* axis_filter = nullptr;  ///< null: only the paper's expressions prune
   /// Attribute sets beyond those that a shape implies: constants of scale, permutations, groupings of the program.
   std::vector<std::pair<OpKind, Attributes>> program_attributes;
-  std::vector<Rational> norms;  ///< factors of the program's norms
-  bool with_max = false;        ///< the program takes maxima, so maximum and rescaling accumulators are worth trying
-  int loop_axis = kMixedAxis;   ///< of the block space; kMixedAxis where it is no one axis
-  bool combines = false;        ///< in the loop there are only accumulators: it walks over partial results
+  std::set<OpKind> program_kinds;  ///< operators that the program uses
+  std::vector<Rational> norms;     ///< factors of the program's norms
+  bool with_max = false;           ///< the program takes maxima, so maximum and rescaling accumulators are worth trying
+  int loop_axis = kMixedAxis;      ///< of the block space; kMixedAxis where it is no one axis
+  bool combines = false;           ///< in the loop there are only accumulators: it walks over partial results
   std::stop_token stop{};
 };
 
@@ -131,7 +132,7 @@ class ClassGraph {
   SubexpressionOracle& oracle_;
   SharedCounters& counters_;
   ClassGraphOptions options_;
-  std::vector<const OpDef*> binary_ops_;
+  std::vector<const OpDef*> unary_ops_, binary_ops_;  ///< elementwise ones without attributes, and matmul
   struct {
     int64_t generated = 0, shape = 0, memory = 0, expression = 0, axes = 0, stability = 0;
   } counts_;  ///< not yet in the shared counters

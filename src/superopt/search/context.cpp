@@ -75,6 +75,7 @@ ClassGraphOptions SearchContext::class_options(int max_ops) {
   of_classes.program_attributes = program_attributes;
   of_classes.max_elements = largest_value();
   of_classes.norms = norms;
+  for (const Operation& op : program->operations()) of_classes.program_kinds.insert(op.kind);
   of_classes.with_max = with_max;
   of_classes.stable_exponents = stable_exponents.empty() ? nullptr : &stable_exponents;
   of_classes.stop = stop.get_token();

@@ -49,7 +49,8 @@ bool is_prime(int64_t n) {
 
 /// An operator that regroups a dimension, or an attribute that counts elements, ties the model to the real size.
 bool regroups(OpKind kind, const Attributes& attributes) {
-  return kind == OpKind::Reshape || kind == OpKind::Repeat || kind == OpKind::Concat || attributes.has("every");
+  return kind == OpKind::Reshape || kind == OpKind::Repeat || kind == OpKind::Concat || kind == OpKind::Conv2d ||
+         attributes.has("every");
 }
 
 Dimensions tie_dimensions(const Graph& graph) {

@@ -87,6 +87,11 @@ class DegreePass {
       }
       case OpKind::Matmul:
         return sum_of(arithmetic_.mul(operands[0], operands[1]), extent(0, 1));
+      case OpKind::Conv2d: {
+        const TensorType& filter = graph.type(op.operands[1]);
+        return sum_of(arithmetic_.mul(operands[0], operands[1]),
+                      static_cast<double>(filter.elements() / filter.shape[0]));
+      }
       case OpKind::ConcatMatmul:
         return arithmetic_.add(sum_of(arithmetic_.mul(operands[0], operands[2]), extent(0, 1)),
                                sum_of(arithmetic_.mul(operands[1], operands[3]), extent(1, 1)));

@@ -47,7 +47,8 @@ void walk(const Graph& graph, std::vector<unsigned>& depends, unsigned& marked) 
 
 bool adds_operands(const Graph& graph, const Operation& op) {
   const bool two = op.operands.size() >= 2 && op.kind != OpKind::Mul && op.kind != OpKind::Div &&
-                   op.kind != OpKind::Matmul && op.kind != OpKind::ConcatMatmul && op.kind != OpKind::AccumRescale;
+                   op.kind != OpKind::Matmul && op.kind != OpKind::ConcatMatmul && op.kind != OpKind::AccumRescale &&
+                   op.kind != OpKind::Conv2d;
   if (op.body || (!two && op.kind != OpKind::AddConstant)) return false;
   const auto reads = [&](const Operation& other) {
     return std::find(other.operands.begin(), other.operands.end(), op.results[0]) != other.operands.end();

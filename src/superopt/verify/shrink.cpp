@@ -34,6 +34,8 @@ struct Cut {
 
 class Shrinker {
  public:
+  explicit Shrinker(Shrinking shrinking) : sound_(shrinking == Shrinking::Sound) {}
+
   Result<std::pair<GraphPtr, GraphPtr>> run(const Graph& reference, const Graph& candidate) {
     const int first = visit(reference);
     const int second = visit(candidate);
@@ -94,7 +96,7 @@ class Shrinker {
         frozen_.push_back(false);
       }
     }
-    const unsigned frozen = size_dependent(graph);
+    const unsigned frozen = sound_ ? size_dependent(graph) : 0;
     for (size_t i = 0; i < graph.launch().grid.size(); ++i) {
       use.launch.push_back(factor(graph.launch().grid[i], frozen >> i & 1));
     }
@@ -182,7 +184,7 @@ class Shrinker {
     };
     for (size_t i = 0; i < op.operands.size(); ++i) freeze(op.operands[i], labels.operands[i]);
     freeze(op.results[0], labels.result);
-    if (!adds_operands(graph, op)) return;
+    if (!sound_ || !adds_operands(graph, op)) return;
     const Shape& shape = graph.type(op.results[0]).shape;
     for (TensorId id : op.operands) {
       const Shape& from = graph.type(id).shape;
@@ -299,6 +301,7 @@ class Shrinker {
     return builder.finish();
   }
 
+  bool sound_;
   UnionFind axes_;
   std::vector<int64_t> sizes_;   ///< by axis node
   std::vector<bool> frozen_;     ///< by axis node
@@ -310,8 +313,8 @@ class Shrinker {
 
 }  // namespace
 
-Result<std::pair<GraphPtr, GraphPtr>> shrink(const Graph& reference, const Graph& candidate) {
-  return Shrinker().run(reference, candidate);
+Result<std::pair<GraphPtr, GraphPtr>> shrink(const Graph& reference, const Graph& candidate, Shrinking shrinking) {
+  return Shrinker(shrinking).run(reference, candidate);
 }
 
 }  // namespace strata

@@ -8,8 +8,14 @@
 
 namespace strata {
 
+enum class Shrinking {
+  Sound,  ///< sizes that may be factors of results stay: equivalent programs stay equivalent
+  Loose,  ///< only dimensions that operators regroup stay
+};
+
 /// The reference and the candidate at common shrunk input shapes. Constants stay. Error (Unsupported) where an axis,
 /// grid or loop cannot be cut consistently, (InvalidInput) where the graphs' inputs or outputs do not correspond.
-Result<std::pair<GraphPtr, GraphPtr>> shrink(const Graph& reference, const Graph& candidate);
+Result<std::pair<GraphPtr, GraphPtr>> shrink(const Graph& reference, const Graph& candidate,
+                                             Shrinking shrinking = Shrinking::Sound);
 
 }  // namespace strata

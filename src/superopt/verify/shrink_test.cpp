@@ -139,6 +139,15 @@ TEST(Degrees, AreThoseOfTheProgram) {
   EXPECT_TRUE(looped.root);
 }
 
+TEST(Shrink, LooselyCutsWhatMayBeAFactor) {
+  const GraphPtr softmax = graph_of("input x: f32[4, 64];m = reduce_max(x, dim=1);y = sub(x, m);output y");
+  const auto sound = shrink(*softmax, *softmax);
+  const auto loose = shrink(*softmax, *softmax, Shrinking::Loose);
+  ASSERT_TRUE(sound && loose);
+  EXPECT_EQ(sound->first->type(0).shape, (Shape{2, 64}));
+  EXPECT_EQ(loose->first->type(0).shape, (Shape{2, 2}));
+}
+
 TEST(Bounds, NeedIndependentExponentsToBeSharp) {
   const GraphPtr program = load_program("gqa");
   const TestBound sharp = test_bound(*program, *program, kVerifierPrimes, true);

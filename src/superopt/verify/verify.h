@@ -33,8 +33,12 @@ struct Counterexample {
   uint64_t seed = 0;
 };
 
+/// What a verdict rests on: random tests over finite fields, or the formulas of superopt/solver at small shapes.
+enum class ProofMethod { FiniteFields, Solver };
+
 struct VerifyResult {
   Verdict verdict = Verdict::Undecided;
+  ProofMethod method = ProofMethod::FiniteFields;
   int tests = 0;             ///< random tests evaluated
   double error_bound = 1.0;  ///< probability that a different program passes them; meaningful if Equivalent
   std::string argument;      ///< which bound was used, with its numbers, in one line

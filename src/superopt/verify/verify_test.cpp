@@ -98,6 +98,40 @@ const Identity kIdentities[] = {
     {"input x: f32[2, 4];input y: f32[2, 1];z = add(x, y);s = sum(z, dim=1);output s",
      "input x: f32[2, 4];input y: f32[2, 1];s = sum(x, dim=1);z = scale(y, factor=4);o = add(s, z);output o",
      Verdict::Equivalent},
+    // conv2d is linear in the image and in the filter; one by one it is a matrix product.
+    {"input x: f32[2, 3, 5, 4];input v: f32[4, 3, 2, 2];input w: f32[4, 3, 2, 2];a = conv2d(x, v, stride=2);"
+     "b = conv2d(x, w, stride=2);c = add(a, b);output c",
+     "input x: f32[2, 3, 5, 4];input v: f32[4, 3, 2, 2];input w: f32[4, 3, 2, 2];u = add(v, w);"
+     "c = conv2d(x, u, stride=2);output c",
+     Verdict::Equivalent},
+    {"input x: f32[2, 3, 4, 4];input y: f32[2, 3, 4, 4];input w: f32[4, 3, 3, 3];a = conv2d(x, w, padding=1);"
+     "b = conv2d(y, w, padding=1);c = sub(a, b);output c",
+     "input x: f32[2, 3, 4, 4];input y: f32[2, 3, 4, 4];input w: f32[4, 3, 3, 3];z = sub(x, y);"
+     "c = conv2d(z, w, padding=1);output c",
+     Verdict::Equivalent},
+    {"input x: f32[2, 3, 4, 5];input w: f32[4, 3, 1, 1];c = conv2d(x, w);output c",
+     "input x: f32[2, 3, 4, 5];input w: f32[4, 3, 1, 1];v = reshape(w, shape=[4, 3]);y = reshape(x, shape=[2, 3, 20]);"
+     "p = matmul(v, y);c = reshape(p, shape=[2, 4, 4, 5]);output c",
+     Verdict::Equivalent},
+    {"input x: f32[2, 4, 4, 4];input w: f32[4, 4, 1, 1];c = conv2d(x, w);output c",
+     "input x: f32[2, 4, 4, 4];input w: f32[4, 4, 1, 1];v = reshape(w, shape=[4, 4]);y = reshape(x, shape=[2, 4, 16]);"
+     "t = transpose(v, perm=[1, 0]);p = matmul(t, y);c = reshape(p, shape=[2, 4, 4, 4]);output c",
+     Verdict::Different},
+    {"input x: f32[2, 3, 5, 5];input w: f32[4, 3, 3, 3];c = conv2d(x, w, stride=2, padding=1);output c",
+     "input x: f32[2, 3, 5, 5];input w: f32[4, 3, 3, 3];c = conv2d(x, w);output c", Verdict::Different},
+    {"input x: f32[2, 3, 4, 4];input w: f32[3, 3, 2, 2];a = conv2d(x, w);s = sqr(a);output s",
+     "input x: f32[2, 3, 4, 4];input w: f32[3, 3, 2, 2];y = sqr(x);v = sqr(w);s = conv2d(y, v);output s",
+     Verdict::Different},
+    {"input x: f32[1, 2, 4, 4];input w: f32[2, 2, 3, 3];a = conv2d(x, w, padding=1);b = conv2d(a, w, padding=1);"
+     "output b",
+     "input x: f32[1, 2, 4, 4];input w: f32[2, 2, 3, 3];a = conv2d(x, w, padding=1);s = scale(a, factor=2);"
+     "b = conv2d(s, w, padding=1);output b",
+     Verdict::Different},
+    // gelu exponentiates a cubic: no bound small enough for equality (the solver proves it), differences show.
+    {"input x: f32[3];input w: f32[3];a = mul(x, w);b = gelu(a);output b",
+     "input x: f32[3];input w: f32[3];a = mul(w, x);b = gelu(a);output b", Verdict::Undecided},
+    {"input x: f32[3];a = gelu(x);b = scale(a, factor=2);output b",
+     "input x: f32[3];a = scale(x, factor=2);b = gelu(a);output b", Verdict::Different},
 };
 
 TEST(Verify, DecidesIdentities) {
@@ -113,7 +147,7 @@ TEST(Verify, DecidesIdentities) {
     const GraphPtr reference = graph_of(identity.reference);
     if (identity.verdict == Verdict::Different && takes_roots(*reference)) continue;
     const bool passes = Screen(reference, 1).passes(*graph_of(identity.candidate));
-    EXPECT_EQ(passes, identity.verdict == Verdict::Equivalent) << identity.reference << "\n" << identity.candidate;
+    EXPECT_EQ(passes, identity.verdict != Verdict::Different) << identity.reference << "\n" << identity.candidate;
   }
 }
 

@@ -136,6 +136,14 @@ STRATA_DEVICE T maximum(T a, T b) {
   return a > b || a != a ? a : b;
 }
 
+/// x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))), by one exponential.
+template <class T>
+STRATA_DEVICE T gelu(T x) {
+  constexpr T factor = T(-123637) / T(77478);
+  constexpr T cubic = T(8943) / T(200000);
+  return x / (T(1) + exponential(factor * (x + cubic * x * x * x)));
+}
+
 /// Sizes of up to 8 dimensions, outermost first.
 template <int64... kSizes>
 struct Dims {
@@ -368,6 +376,29 @@ STRATA_DEVICE void sum(R* result, const X* x) {
     Compute<X> value = 0;
     for (int64 g = 0; g < kGroup; ++g) value += to_compute(first[g * kInner]);
     store(result[i], value);
+  }
+}
+
+/// x[n, c, h, w] * filter[o, c, i, j] → [n, o, kRows, kColumns].
+template <class Team, int64 kN, int64 kC, int64 kH, int64 kW, int64 kO, int64 kRows, int64 kColumns, int64 kI, int64 kJ,
+          int64 kStride, int64 kPadding, class R, class X, class Y>
+STRATA_DEVICE void conv2d(R* result, const X* x, const Y* filter) {
+  for (int64 at = Team::rank(); at < kN * kO * kRows * kColumns; at += Team::size()) {
+    const int64 top = at / kColumns % kRows * kStride - kPadding;
+    const int64 left = at % kColumns * kStride - kPadding;
+    const X* image = x + at / (kColumns * kRows * kO) * kC * kH * kW;
+    const Y* weights = filter + at / (kColumns * kRows) % kO * kC * kI * kJ;
+    Compute<X> value = 0;
+    for (int64 c = 0; c < kC; ++c) {
+      for (int64 i = 0; i < kI; ++i) {
+        if (top + i < 0 || top + i >= kH) continue;
+        for (int64 j = 0; j < kJ; ++j) {
+          if (left + j < 0 || left + j >= kW) continue;
+          value += to_compute(image[(c * kH + top + i) * kW + left + j]) * to_compute(weights[(c * kI + i) * kJ + j]);
+        }
+      }
+    }
+    store(result[at], value);
   }
 }
 

@@ -1,0 +1,31 @@
+#include "ops/elementwise.h"
+
+namespace strata {
+
+/// x/2 · (1 + tanh z), z = √(2/π)·(x + 0.044715·x³), is x / (1 + e^−2z): one exponentiation, inside the fragment.
+/// √(8/π) is the rational 123637/77478, right to 5e-11.
+struct Gelu : Elementwise<Gelu, 1> {
+  static constexpr OpTraits traits{.name = "gelu",
+                                   .summary = "x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³)))",
+                                   .arity = 1,
+                                   .levels = kAllLevels,
+                                   .elementwise = true,
+                                   .lax = {.exponentiations = 1, .divides = true},
+                                   .abstract_expression = "gelu(E(X))"};
+  static constexpr CudaLowering cuda = elementwise_cuda("strata_device::gelu({0})");
+
+  static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
+    return b.function("gelu", 0, e, false);
+  }
+  template <class A>
+  static auto apply(A& a, const Attributes&, typename A::Value x) {
+    const auto cube = a.mul(x, a.mul(x, x));
+    const auto z = a.add(x, a.mul(a.constant({8943, 200000}), cube));
+    const auto power = a.exp(a.mul(a.constant({-123637, 77478}), z));
+    return a.div(x, a.add(a.constant({1, 1}), power));
+  }
+};
+
+}  // namespace strata
+
+STRATA_DEFINE_OP(Gelu)

@@ -1,0 +1,27 @@
+#include "ops/elementwise.h"
+
+namespace strata {
+
+struct Greater : Elementwise<Greater, 2> {
+  static constexpr OpTraits traits{.name = "greater",
+                                   .summary = "1 where x > y, else 0; broadcast",
+                                   .arity = 2,
+                                   .levels = kAllLevels,
+                                   .elementwise = true,
+                                   .lax = {.inside = false},
+                                   .algebra = {.nonnegative = true},
+                                   .abstract_expression = "greater(E(X), E(Y))"};
+  static constexpr CudaLowering cuda = elementwise_cuda("{0} > {1} ? 1 : 0");
+
+  static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
+    return b.function("greater", 0, e, false);
+  }
+  template <class A>
+  static auto apply(A& a, const Attributes&, typename A::Value x, typename A::Value y) {
+    return a.greater(x, y);
+  }
+};
+
+}  // namespace strata
+
+STRATA_DEFINE_OP(Greater)

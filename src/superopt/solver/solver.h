@@ -1,0 +1,44 @@
+// Equivalence of tensor programs with operators outside the Lax fragment (relu, max, comparisons, select) or with more
+// exponentials than the finite fields bear: every output entry as a formula over the reals, compared by normal form and
+// then by Z3. docs/solver.md has the argument and its limits.
+#pragma once
+
+#include "superopt/verify/verify.h"
+
+namespace strata {
+
+struct SolverOptions {
+  double time_limit = 10;  ///< seconds for everything but executing the programs in float64
+  uint64_t seed = 1;
+  std::stop_token stop{};
+};
+
+/// An entry in which the programs differ in float64, on inputs that can be made again.
+struct SolverCounterexample {
+  std::string output;
+  std::vector<int64_t> index;
+  double expected = 0;
+  double found = 0;
+  bool shrunk = false;  ///< of the programs at shrunk shapes
+  std::vector<std::pair<std::string, Tensor<double>>> inputs;
+};
+
+struct SolverResult {
+  Verdict verdict = Verdict::Undecided;
+  std::string reason;              ///< why Different or Undecided
+  std::string argument;            ///< of Equivalent: how it was shown and at which shapes, in one line
+  std::vector<std::string> steps;  ///< what was tried, in order
+  bool shrunk = false;             ///< shown at smaller shapes than the programs'
+  int64_t entries = 0;             ///< of all outputs
+  int64_t by_normal_form = 0;
+  int64_t by_z3 = 0;
+  std::optional<SolverCounterexample> counterexample;
+};
+
+/// Equivalent: every output entry, at the shapes that `argument` names, is the same function of the inputs wherever the
+/// roots and quotients of both programs are defined. Different: float64 shows it. Undecided: neither, or time is up.
+/// Error where the interfaces do not agree or (Interrupted) when stopped.
+Result<SolverResult> prove_with_solver(const Graph& reference, const Graph& candidate,
+                                       const SolverOptions& options = {});
+
+}  // namespace strata

@@ -1,0 +1,201 @@
+#include "superopt/solver/z3_query.h"
+
+#include <z3++.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "ops/op_def.h"
+
+namespace strata {
+namespace {
+
+/// Pairs of exponentials beyond which the axiom that they grow with their arguments is left out.
+constexpr size_t kMostMonotone = 6;
+
+class Encoder {
+ public:
+  explicit Encoder(const Formulas& formulas) : formulas_(formulas), solver_(context_, "QF_NRA") {}
+
+  Z3Answer run(const std::vector<Constraint>& constraints, double seconds, const std::stop_token& stop) {
+    Z3Answer answer;
+    const std::stop_callback interrupt(stop, [this] { context_.interrupt(); });
+    try {
+      for (const Constraint& constraint : constraints) find_exponents(constraint.f);
+      for (const Constraint& constraint : constraints) add(constraint);
+      state_monotony();
+      z3::params parameters(context_);
+      parameters.set("timeout", static_cast<unsigned>(std::clamp(seconds * 1000, 1.0, 3.6e6)));
+      solver_.set(parameters);
+      switch (solver_.check()) {
+        case z3::unsat:
+          answer.satisfiable = Satisfiable::No;
+          break;
+        case z3::sat:
+          answer.satisfiable = Satisfiable::Yes;
+          read_model(answer);
+          break;
+        case z3::unknown:
+          answer.reason = solver_.reason_unknown();
+      }
+    } catch (const z3::exception& error) {
+      answer.satisfiable = Satisfiable::Unknown;
+      answer.reason = error.msg();
+    }
+    return answer;
+  }
+
+ private:
+  z3::expr number(const Number& n) { return context_.real_val(n.num) / context_.real_val(n.den); }
+  z3::expr fresh() { return context_.real_const(fmt::format("v{}", fresh_++).c_str()); }
+
+  /// Exponentials occur with fractions as exponents: what is encoded is the root by which all are whole.
+  void find_exponents(const Polynomial& f) {
+    for (const Term& term : f) {
+      for (const Factor& factor : term.monomial) {
+        auto [it, first] = roots_.try_emplace(factor.atom, 1);
+        if (factor.exponent.den != 1) it->second = std::lcm(it->second, factor.exponent.den);
+        if (!first) continue;
+        for (const Polynomial& argument : formulas_.atom(factor.atom).arguments) find_exponents(argument);
+      }
+    }
+  }
+
+  z3::expr power(const z3::expr& base, int64_t exponent) {
+    z3::expr result = base;
+    for (int64_t i = 1; i < exponent; ++i) result = result * base;
+    return result;
+  }
+
+  z3::expr factor(const Factor& f) {
+    const z3::expr base = atom(f.atom);
+    const int64_t exponent = f.exponent.num * (roots_.at(f.atom) / f.exponent.den);
+    if (std::abs(exponent) > 64) throw z3::exception("an exponent is above 64");
+    if (exponent > 0) return power(base, exponent);
+    auto it = inverses_.find(f.atom);
+    if (it == inverses_.end()) {
+      it = inverses_.emplace(f.atom, fresh()).first;
+      solver_.add(it->second * base == 1);
+    }
+    return power(it->second, -exponent);
+  }
+
+  z3::expr encode(const Polynomial& f) {
+    z3::expr sum = context_.real_val(0);
+    bool first = true;
+    for (const Term& term : f) {
+      z3::expr product = number(term.coefficient);
+      for (const Factor& x : term.monomial) product = product * factor(x);
+      sum = first ? product : sum + product;
+      first = false;
+    }
+    return sum;
+  }
+
+  z3::expr atom(AtomId id) {
+    if (const auto it = atoms_.find(id); it != atoms_.end()) return it->second;
+    const Atom& of = formulas_.atom(id);
+    std::vector<z3::expr> arguments;
+    for (const Polynomial& f : of.arguments) arguments.push_back(encode(f));
+    z3::expr value = of.kind == AtomKind::Input ? context_.real_const(fmt::format("x{}", id).c_str()) : fresh();
+    atoms_.emplace(id, value);
+    switch (of.kind) {
+      case AtomKind::Input:
+        break;
+      case AtomKind::Exp:
+        describe_exponential(id, value, arguments[0]);
+        break;
+      case AtomKind::Root:
+        solver_.add(value >= 0 && value * value == arguments[0]);
+        break;
+      case AtomKind::Abs:
+        solver_.add(value == z3::ite(arguments[0] >= 0, arguments[0], -arguments[0]));
+        break;
+      case AtomKind::Max: {
+        z3::expr_vector equal(context_);
+        for (const z3::expr& argument : arguments) {
+          solver_.add(value >= argument);
+          equal.push_back(value == argument);
+        }
+        solver_.add(z3::mk_or(equal));
+        break;
+      }
+      case AtomKind::Positive:
+        solver_.add(value == z3::ite(arguments[0] > 0, context_.real_val(1), context_.real_val(0)));
+        break;
+      case AtomKind::Inverse:
+        solver_.add(value * arguments[0] == 1);
+        break;
+    }
+    return value;
+  }
+
+  /// exp is no polynomial: a variable with what the operator table says of it, and its tangent at 0.
+  void describe_exponential(AtomId id, const z3::expr& value, const z3::expr& argument) {
+    const Algebra& algebra = op_def(OpKind::Exp).traits.algebra;
+    if (algebra.positive) solver_.add(value > 0);
+    if (algebra.increasing) {
+      solver_.add((argument > 0) == (value > 1));
+      solver_.add((argument < 0) == (value < 1));
+    }
+    const z3::expr whole = power(value, roots_.at(id));
+    solver_.add(whole >= argument + 1);
+    exponentials_.emplace_back(argument, whole);
+  }
+
+  void state_monotony() {
+    if (!op_def(OpKind::Exp).traits.algebra.increasing || exponentials_.size() > kMostMonotone) return;
+    for (size_t i = 0; i < exponentials_.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        const auto& [x, ex] = exponentials_[i];
+        const auto& [y, ey] = exponentials_[j];
+        solver_.add((x < y) == (ex < ey));
+        solver_.add((x > y) == (ex > ey));
+      }
+    }
+  }
+
+  void add(const Constraint& constraint) {
+    const z3::expr f = encode(constraint.f);
+    switch (constraint.relation) {
+      case Relation::Zero:
+        return solver_.add(f == 0);
+      case Relation::NotZero:
+        return solver_.add(f != 0);
+      case Relation::Negative:
+        return solver_.add(f < 0);
+      case Relation::NotNegative:
+        return solver_.add(f >= 0);
+    }
+  }
+
+  void read_model(Z3Answer& answer) {
+    const z3::model model = solver_.get_model();
+    for (const auto& [id, value] : atoms_) {
+      if (formulas_.atom(id).kind != AtomKind::Input) continue;
+      std::string text = model.eval(value, true).get_decimal_string(17);
+      if (!text.empty() && text.back() == '?') text.pop_back();
+      answer.inputs[id] = std::strtod(text.c_str(), nullptr);
+    }
+  }
+
+  const Formulas& formulas_;
+  z3::context context_;
+  z3::solver solver_;
+  std::map<AtomId, int64_t> roots_;
+  std::map<AtomId, z3::expr> atoms_;
+  std::map<AtomId, z3::expr> inverses_;
+  std::vector<std::pair<z3::expr, z3::expr>> exponentials_;
+  int fresh_ = 0;
+};
+
+}  // namespace
+
+Z3Answer satisfiable(const Formulas& formulas, const std::vector<Constraint>& constraints, double seconds,
+                     const std::stop_token& stop) {
+  if (stop.stop_requested() || seconds <= 0) return {Satisfiable::Unknown, {}, "time is up"};
+  return Encoder(formulas).run(constraints, seconds, stop);
+}
+
+}  // namespace strata
