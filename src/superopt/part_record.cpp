@@ -19,6 +19,7 @@ Json candidate_json(const Candidate& candidate, const GraphPtr& canonical) {
           {"tests", candidate.verification.tests},
           {"error_bound", candidate.verification.error_bound},
           {"argument", candidate.verification.argument},
+          {"solver", candidate.verification.method == ProofMethod::Solver},
           {"reference_own", candidate.errors.reference_own},
           {"candidate_f32", candidate.errors.candidate_f32},
           {"candidate_own", candidate.errors.candidate_own},
@@ -39,6 +40,7 @@ Candidate candidate_of(const Json& json, const GraphPtr& canonical, const Target
   candidate.verification.tests = json.at("tests");
   candidate.verification.error_bound = json.at("error_bound");
   candidate.verification.argument = json.at("argument");
+  if (json.at("solver")) candidate.verification.method = ProofMethod::Solver;
   candidate.errors.reference_own = json.at("reference_own");
   candidate.errors.candidate_f32 = json.at("candidate_f32");
   candidate.errors.candidate_own = json.at("candidate_own");
@@ -71,10 +73,11 @@ std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options
   const bool full = execution_work(canonical) <= options.largest_full_proof;
   // With every member by name: one that is added does not compile before it is here.
   const auto& [expression, axes, products, sizes, cost, stability] = rules;
-  return fmt::format("{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{}{}{} delta={} candidates={} full={}\n{}",
-                     build_identity(), search.target->name, search.max_kernel_ops, search.max_block_ops, search.seed,
-                     expression, axes, products, sizes, cost, stability, options.delta, options.candidates, full,
-                     print(canonical));
+  return fmt::format(
+      "{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{}{}{} delta={} solver={} candidates={} full={}\n{}",
+      build_identity(), search.target->name, search.max_kernel_ops, search.max_block_ops, search.seed, expression, axes,
+      products, sizes, cost, stability, options.delta, options.solver_time_limit, options.candidates, full,
+      print(canonical));
 }
 
 std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& key, double effort,
