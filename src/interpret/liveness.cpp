@@ -7,9 +7,9 @@ namespace {
 uint8_t read_by(const OpDef& op, uint8_t live) {
   if (live == 0) return 0;
   if (op.kind == OpKind::Exp) return FieldArithmetic::kResidueQ;
-  // Other operators that exponentiate use their argument outside the exponent too; those outside the Lax fragment
-  // (maxima) look at both residues.
-  if (op.traits.lax.exponentiations > 0 || !op.traits.lax.inside || op.kind == OpKind::Accum) {
+  // Other operators that exponentiate use their argument outside the exponent too; maxima, and those outside the
+  // Lax fragment, look at both residues.
+  if (op.traits.lax.exponentiations > 0 || !op.traits.lax.inside || op.traits.lax.maximum || op.kind == OpKind::Accum) {
     return FieldArithmetic::kBothResidues;
   }
   return live;

@@ -80,6 +80,10 @@ struct FieldArithmetic {
   static constexpr uint8_t kResidueQ = 2;
   static constexpr uint8_t kBothResidues = kResidueP | kResidueQ;
 
+  /// What max is. By a random order is what it means (docs/verification.md); the others, two symmetric functions of the
+  /// operands, find out whether a program's results depend on it at all, and stand for it where they do not.
+  enum class Maximum : uint8_t { ByOrder, Zero, Random };
+
   /// The arguments of exp in the order of the calls, and one call whose result is multiplied by a constant:
   /// how the verifier learns which exponents an output entry depends on.
   struct ExponentLog {
@@ -98,6 +102,8 @@ struct FieldArithmetic {
   uint8_t live = kBothResidues;    ///< residues of the running operator's result that are read; the executor sets it
   std::shared_ptr<const PowerTable> powers{};  ///< of omega; optional, for speed
   ExponentLog* log = nullptr;
+  Maximum maximum = Maximum::ByOrder;
+  std::vector<Value>* compared = nullptr;    ///< where not null, what max was taken of is added here
 
   FieldArithmetic(const PrimeField& p, const PrimeField& q, uint64_t root_of_unity, uint64_t seed)
       : fp(p), fq(q), omega(root_of_unity), order_seed(seed) {}
@@ -132,7 +138,15 @@ struct FieldArithmetic {
   }
   /// x^((p+1)/4) for p ≡ 3 mod 4: multiplicative on the whole field, and a true root of quadratic residues.
   Value sqrt(Value a) { return {live & kResidueP ? root(fp, a.p) : 0, live & kResidueQ ? root(fq, a.q) : 0}; }
-  Value max(Value a, Value b) const { return rank(a) < rank(b) ? b : a; }
+  Value max(Value a, Value b) {
+    if (maximum == Maximum::Zero) return {};
+    if (maximum == Maximum::Random) {
+      const uint64_t seed = mix(rank(a) + rank(b));  // a symmetric function, as max is
+      return {fp.from_integer(seed), fq.from_integer(mix(seed))};
+    }
+    if (compared != nullptr) compared->insert(compared->end(), {a, b});
+    return rank(a) < rank(b) ? b : a;
+  }
   Value greater(Value a, Value b) const { return rank(b) < rank(a) ? Value{fp.one(), fq.one()} : Value{}; }
   Value select(Value c, Value a, Value b) const { return c.p != 0 || c.q != 0 ? a : b; }
   Value constant(const Rational& r) const {
@@ -172,6 +186,8 @@ struct DegreeArithmetic {
     bool argument_root = false;  ///< an exponent does
   };
 
+  bool maxima_cancel = false;  ///< nothing depends on maxima: they count as constants
+
   static Value with_context_of(Value result, const Value& a, const Value& b) {
     result.exponents = a.exponents + b.exponents;
     result.argument_num = std::max(a.argument_num, b.argument_num);
@@ -208,7 +224,17 @@ struct DegreeArithmetic {
     return result;
   }
   /// Not polynomial, and outside the Lax fragment: the verifier never asks.
-  Value max(const Value& a, const Value& b) const { return add(a, b); }
+  /// For one order it is one of the two.
+  Value max(const Value& a, const Value& b) const {
+    if (maxima_cancel) return {};
+    Value result{std::max(a.num, b.num),
+                 std::max(a.den, b.den),
+                 std::max(a.exp_num, b.exp_num),
+                 std::max(a.exp_den, b.exp_den),
+                 std::max(a.terms_num, b.terms_num),
+                 std::max(a.terms_den, b.terms_den)};
+    return with_context_of(result, a, b);
+  }
   Value greater(const Value& a, const Value& b) const { return add(a, b); }
   Value select(const Value& c, const Value& a, const Value& b) const { return add(c, add(a, b)); }
   Value constant(const Rational&) const { return {}; }

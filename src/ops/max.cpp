@@ -10,7 +10,7 @@ struct Max : Elementwise<Max, 2> {
       .levels = kAllLevels,
       .commutative = true,
       .elementwise = true,
-      .lax = {.inside = false},
+      .lax = {.maximum = true},
       .algebra = {.associative = true, .idempotent = true, .increasing = true, .homogeneous = true, .translates = true},
       .abstract_expression = "max(E(X), E(Y))"};
   static constexpr CudaLowering cuda = elementwise_cuda("strata_device::maximum({0}, {1})");

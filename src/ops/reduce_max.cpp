@@ -7,7 +7,7 @@ struct ReduceMax {
                                    .summary = "maximum of groups of elements along one dimension",
                                    .arity = 1,
                                    .levels = kKernelAndBlock,
-                                   .lax = {.inside = false},
+                                   .lax = {.maximum = true},
                                    .algebra = {.increasing = true, .homogeneous = true, .translates = true},
                                    .abstract_expression = "reduce_max(k, E(X))"};
   static constexpr auto& attributes = kReductionAttributes;

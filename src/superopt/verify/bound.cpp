@@ -35,6 +35,8 @@ Degree larger(const Degree& a, const Degree& b) {
 
 class DegreePass {
  public:
+  explicit DegreePass(bool maxima_cancel) { arithmetic_.maxima_cancel = maxima_cancel; }
+
   std::vector<Degree> run(const Graph& graph, const std::vector<Degree>& inputs) {
     std::vector<Degree> degrees(graph.tensors().size());
     for (size_t i = 0; i < inputs.size(); ++i) degrees[static_cast<size_t>(graph.inputs()[i])] = inputs[i];
@@ -74,8 +76,11 @@ class DegreePass {
       }
       case OpKind::Accum: {
         const bool sum = op.attributes.word("kind") == "sum";
+        if (op.attributes.word("kind") == "max") return arithmetic_.max(operands[0], operands[0]);
         return sum ? sum_of(operands[0], static_cast<double>(graph.launch().loop)) : operands[0];
       }
+      case OpKind::ReduceMax:
+        return arithmetic_.max(operands[0], operands[0]);
       case OpKind::AccumRescale: {
         const Degree factor = arithmetic_.exp(arithmetic_.sub(operands[1], operands[1]));
         return sum_of(arithmetic_.mul(operands[0], factor), static_cast<double>(graph.launch().loop));
@@ -135,18 +140,19 @@ double exponentials(const Graph& graph) {
 
 }  // namespace
 
-std::vector<Degree> output_degrees(const Graph& graph, const std::vector<double>& of_inputs) {
+std::vector<Degree> output_degrees(const Graph& graph, const std::vector<double>& of_inputs, bool maxima_cancel) {
   std::vector<Degree> inputs;
   for (double degree : of_inputs) inputs.push_back({.num = degree});
-  return DegreePass().run(graph, inputs);
+  return DegreePass(maxima_cancel).run(graph, inputs);
 }
 
-TestBound test_bound(const Graph& reference, const Graph& candidate, const FieldPrimes& primes, bool independent) {
+TestBound test_bound(const Graph& reference, const Graph& candidate, const FieldPrimes& primes, bool independent,
+                     bool maxima_cancel) {
   const auto p = static_cast<double>(primes.p);
   const auto q = static_cast<double>(primes.q);
   const auto ones = [](const Graph& graph) { return std::vector<double>(graph.inputs().size(), 1.0); };
-  const std::vector<Degree> first = output_degrees(reference, ones(reference));
-  const std::vector<Degree> second = output_degrees(candidate, ones(candidate));
+  const std::vector<Degree> first = output_degrees(reference, ones(reference), maxima_cancel);
+  const std::vector<Degree> second = output_degrees(candidate, ones(candidate), maxima_cancel);
   TestBound worst{0, {}};
   for (size_t i = 0; i < first.size(); ++i) {
     const Degree& a = first[i];

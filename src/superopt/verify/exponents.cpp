@@ -25,10 +25,12 @@ bool exponentiates(const Graph& graph) {
 /// Both graphs on one sample: outputs of the two, and the arguments of their exponentials, one after the other.
 class Pair {
  public:
-  Pair(const Graph& reference, const Graph& candidate, uint64_t seed)
+  Pair(const Graph& reference, const Graph& candidate, uint64_t seed, bool maxima_cancel)
       : graphs_{&reference, &candidate},
         order_(input_order(reference, candidate)),
-        sample_(Sampler(reference, kVerifierPrimes).draw(seed)) {}
+        sample_(Sampler(reference, kVerifierPrimes).draw(seed)) {
+    if (maxima_cancel) sample_.arithmetic.maximum = FieldArithmetic::Maximum::Zero;
+  }
 
   struct Run {
     std::array<std::vector<FieldTensor>, 2> outputs;
@@ -61,11 +63,11 @@ class Pair {
 };
 
 /// Inputs of the reference in which the arguments of all exponentials are polynomials of degree at most 1.
-std::vector<size_t> affine_inputs(const Graph& reference, const Graph& candidate) {
-  const auto affine = [](const Graph& graph, const std::string& input) {
+std::vector<size_t> affine_inputs(const Graph& reference, const Graph& candidate, bool maxima_cancel) {
+  const auto affine = [&](const Graph& graph, const std::string& input) {
     std::vector<double> degrees;
     for (TensorId id : graph.inputs()) degrees.push_back(graph.tensor(id).name == input ? 1 : 0);
-    const auto outputs = output_degrees(graph, degrees);
+    const auto outputs = output_degrees(graph, degrees, maxima_cancel);
     return std::all_of(outputs.begin(), outputs.end(), [](const DegreeArithmetic::Value& value) {
       return value.argument_num <= 1 && value.argument_den == 0;
     });
@@ -101,14 +103,14 @@ bool full_rank(const PrimeField& field, std::vector<std::vector<uint64_t>> rows)
 
 }  // namespace
 
-bool exponents_independent(const Graph& reference, const Graph& candidate, uint64_t seed) {
+bool exponents_independent(const Graph& reference, const Graph& candidate, uint64_t seed, bool maxima_cancel) {
   if (!exponentiates(reference) && !exponentiates(candidate)) return true;
-  const std::vector<size_t> inputs = affine_inputs(reference, candidate);
+  const std::vector<size_t> inputs = affine_inputs(reference, candidate, maxima_cancel);
   if (inputs.empty()) return false;
   auto shrunk = shrink(reference, candidate);
   if (!shrunk) return false;
   const Graph& small = *shrunk->first;
-  Pair pair(small, *shrunk->second, seed);
+  Pair pair(small, *shrunk->second, seed, maxima_cancel);
   const PrimeField& field = pair.sample().arithmetic.fq;
   const Pair::Run base = pair.run();
   if (base.arguments[0].size() + base.arguments[1].size() > kMostExponentials) return false;
@@ -120,6 +122,7 @@ bool exponents_independent(const Graph& reference, const Graph& candidate, uint6
   for (size_t g = 0; g < 2; ++g) {
     for (size_t call = 0; call < base.arguments[g].size(); ++call) {
       const uint64_t value = base.arguments[g][call];
+      if (value == 0) continue;  // exp(0) is a constant
       const auto [it, added] =
           classes.emplace(std::min(value, field.sub(0, value)), static_cast<int>(representatives.size()));
       if (added) representatives.emplace_back(g, call);

@@ -9,6 +9,7 @@ namespace strata {
 /// Looks for an input in which all exponents are affine (by their degrees, at full shape) and whose Jacobian over Z_q,
 /// of the distinct exponents that an output entry depends on, has full rank for every entry (by execution at a random
 /// point, at shrunk shapes). False where none is found, or where shapes cannot be shrunk enough to look.
-bool exponents_independent(const Graph& reference, const Graph& candidate, uint64_t seed);
+/// With `maxima_cancel` (maxima.h) maxima are 0 meanwhile.
+bool exponents_independent(const Graph& reference, const Graph& candidate, uint64_t seed, bool maxima_cancel = false);
 
 }  // namespace strata

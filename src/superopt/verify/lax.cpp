@@ -22,8 +22,7 @@ std::optional<std::string> walk(const Graph& graph, std::vector<int>& exponentia
     }
     const LaxProperty& lax = op_def(op.kind).traits.lax;
     const std::string& name = graph.tensor(op.results[0]).name;
-    const bool maximum = op.kind == OpKind::Accum && op.attributes.word("kind") == "max";
-    if (!lax.inside || maximum) {
+    if (!lax.inside) {
       return fmt::format("'{}' = {}: this operator is outside the Lax fragment", name, op.name());
     }
     int count = 0;
@@ -81,6 +80,14 @@ std::optional<std::string> lax_violation(const Graph& graph) {
   }
   std::vector<int> exponentiations(graph.tensors().size(), 0);
   return walk(graph, exponentiations);
+}
+
+bool takes_maxima(const Graph& graph) {
+  return std::any_of(graph.operations().begin(), graph.operations().end(), [](const Operation& op) {
+    if (op.body) return takes_maxima(*op.body);
+    const bool accumulated = op.kind == OpKind::Accum && op.attributes.word("kind") == "max";
+    return accumulated || op.kind == OpKind::AccumRescale || op_def(op.kind).traits.lax.maximum;
+  });
 }
 
 bool takes_roots(const Graph& graph) {

@@ -15,4 +15,7 @@ std::optional<std::string> lax_violation(const Graph& graph);
 /// Whether a graph, or one inside it, takes square roots.
 bool takes_roots(const Graph& graph);
 
+/// Whether a graph, or one inside it, takes maxima.
+bool takes_maxima(const Graph& graph);
+
 }  // namespace strata
