@@ -103,7 +103,7 @@ struct FieldArithmetic {
   std::shared_ptr<const PowerTable> powers{};  ///< of omega; optional, for speed
   ExponentLog* log = nullptr;
   Maximum maximum = Maximum::ByOrder;
-  std::vector<Value>* compared = nullptr;    ///< where not null, what max was taken of is added here
+  std::vector<Value>* compared = nullptr;  ///< where not null, what max was taken of is added here
 
   FieldArithmetic(const PrimeField& p, const PrimeField& q, uint64_t root_of_unity, uint64_t seed)
       : fp(p), fq(q), omega(root_of_unity), order_seed(seed) {}

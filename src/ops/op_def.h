@@ -72,7 +72,7 @@ struct LaxProperty {
   bool inside = true;                   ///< the operator belongs to the fragment
   int exponentiations = 0;              ///< how many it adds to a path
   int exponent_operand = kAllOperands;  ///< through which operand those paths go
-  bool maximum = false;  ///< selects one of several elements; docs/verification.md
+  bool maximum = false;                 ///< selects one of several elements; docs/verification.md
   bool divides = false;
   bool root = false;  ///< uses sqrt: multiplicative but not multilinear; docs/verification.md
 };

@@ -9,6 +9,12 @@
 namespace strata {
 namespace {
 
+/// Maxima too: finite fields decide only some programs that have them.
+bool is_outside(const Operation& op) {
+  const LaxProperty& lax = op_def(op.kind).traits.lax;
+  return !lax.inside || lax.maximum;
+}
+
 bool is_reduction(OpKind kind) { return kind == OpKind::Sum || kind == OpKind::ReduceMax; }
 
 /// Whether a dimension of the result is none of the operands', so that a tile of the result is none of theirs.
@@ -80,7 +86,7 @@ std::optional<std::string> second_exponential(const Graph& part) {
 
 std::string not_searched(const Graph& program, const Operation& op, const PartitionLimits& limits) {
   const std::string& name = program.tensor(op.results[0]).name;
-  if (!limits.outside_lax && !op_def(op.kind).traits.lax.inside) {
+  if (!limits.outside_lax && is_outside(op)) {
     return fmt::format("'{}' = {} is outside the Lax fragment", name, op.name());
   }
   if (regroups(program, op)) return fmt::format("'{}' = {} regroups dimensions", name, op.name());
@@ -89,7 +95,7 @@ std::string not_searched(const Graph& program, const Operation& op, const Partit
 
 bool outside_lax(const Graph& program) {
   return std::any_of(program.operations().begin(), program.operations().end(),
-                     [](const Operation& op) { return !op.body && !op_def(op.kind).traits.lax.inside; });
+                     [](const Operation& op) { return !op.body && is_outside(op); });
 }
 
 std::optional<std::string> not_fusible(const Graph& part, const PartitionLimits& limits) {

@@ -19,7 +19,8 @@ struct TestBound {
   std::string argument;  ///< which argument, with its numbers
 };
 
-/// `maxima_cancel`: nothing depends on maxima. `independent`: the exponents of every output entry were found to be jointly uniform (exponents.h).
+/// `maxima_cancel`: nothing depends on maxima. `independent`: the exponents of every output entry were found to be
+/// jointly uniform (exponents.h).
 TestBound test_bound(const Graph& reference, const Graph& candidate, const FieldPrimes& primes, bool independent,
                      bool maxima_cancel = false);
 

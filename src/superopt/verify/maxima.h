@@ -9,8 +9,8 @@
 
 namespace strata {
 
-/// Whether no output of either program depends on what its maxima are, as in softmax, where exp(x − m) cancels for any m:
-/// by tests in which a random symmetric function stands for max. Programs of the same inputs, of small shapes.
+/// Whether no output of either program depends on what its maxima are, as in softmax, where exp(x − m) cancels for any
+/// m: by tests in which a random symmetric function stands for max. Programs of the same inputs, of small shapes.
 Result<bool> maxima_cancel(const Graph& reference, const Graph& candidate, const FieldPrimes& primes, uint64_t seed,
                            const std::stop_token& stop);
 
