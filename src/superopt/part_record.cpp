@@ -41,8 +41,7 @@ Candidate candidate_of(const Json& json, const GraphPtr& canonical, const Target
   candidate.verification.tests = json.at("tests");
   candidate.verification.error_bound = json.at("error_bound");
   candidate.verification.argument = json.at("argument");
-  const bool solver = json.at("solver");
-  candidate.verification.method = solver ? ProofMethod::Solver : ProofMethod::FiniteFields;
+  if (json.at("solver")) candidate.verification.method = ProofMethod::Solver;
   candidate.errors.stable = json.at("stable");
   candidate.errors.reference_own = json.at("reference_own");
   candidate.errors.candidate_f32 = json.at("candidate_f32");
@@ -74,10 +73,13 @@ std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options
   const SearchOptions& search = options.search;
   const PruningRules& rules = search.rules;
   const bool full = execution_work(canonical) <= options.largest_full_proof;
+  // With every member by name: one that is added does not compile before it is here.
+  const auto& [expression, axes, products, sizes, cost, stability] = rules;
   return fmt::format(
-      "{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{}{}{} unstable={} delta={} candidates={} full={}\n{}",
-      build_identity(), search.target->name, search.max_kernel_ops, search.max_block_ops, search.seed, rules.expression,
-      rules.axes, rules.products, rules.sizes, rules.cost, rules.stability, options.allow_unstable, options.delta,
+      "{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{}{}{} unstable={} delta={} solver={} candidates={} "
+      "full={}\n{}",
+      build_identity(), search.target->name, search.max_kernel_ops, search.max_block_ops, search.seed, expression, axes,
+      products, sizes, cost, stability, options.allow_unstable, options.delta, options.solver_time_limit,
       options.candidates, full, print(canonical));
 }
 

@@ -10,6 +10,7 @@
 #include "runtime/compile.h"
 #include "superopt/part_record.h"
 #include "superopt/partition/canonical.h"
+#include "superopt/partition/fusible.h"
 #include "superopt/verify/floats.h"
 #include "superopt/verify/shrink.h"
 
@@ -25,11 +26,21 @@ constexpr double kLeastSearch = 0.2;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+/// A part that was searched, in canonical form.
+struct Found {
+  GraphPtr canonical;
+  OptimizedPart part;
+};
+
+/// By canonical text.
+using FoundParts = std::map<std::string, Found>;
+
 /// A searched part with the names and the order of outputs of one of the places where it stands.
-OptimizedPart named(const OptimizedPart& found, const CanonicalProgram& form, const Part& part) {
-  OptimizedPart result = found;
+OptimizedPart named(const Found& found, const CanonicalProgram& form, const Part& part) {
+  OptimizedPart result = found.part;
   for (Candidate& candidate : result.candidates) {
-    candidate.graph = candidate.graph == form.graph ? part.graph : restore(*candidate.graph, form, part.graph->name());
+    candidate.graph =
+        candidate.graph == found.canonical ? part.graph : restore(*candidate.graph, form, part.graph->name());
   }
   return result;
 }
@@ -37,7 +48,9 @@ OptimizedPart named(const OptimizedPart& found, const CanonicalProgram& form, co
 /// Searches and proofs of the parts of one program, each different one once.
 class PartsOptimizer {
  public:
-  PartsOptimizer(const SuperoptimizeOptions& options, Superoptimized& result) : options_(options), result_(result) {}
+  PartsOptimizer(const SuperoptimizeOptions& options, Clock::time_point start, FoundParts& found,
+                 Superoptimized& result)
+      : options_(options), start_(start), found_(found), result_(result) {}
 
   Result<void> run() {
     result_.parts.resize(result_.partition.parts.size());
@@ -65,9 +78,10 @@ class PartsOptimizer {
     for (int p = 0; p < static_cast<int>(result_.parts.size()); ++p) {
       forms_.push_back(canonicalize(*part(p).graph));
       if (!part(p).searchable()) continue;
-      const auto [known, fresh] = first.emplace(print(*forms_.back().graph), p);
+      texts_[p] = print(*forms_.back().graph);
+      const auto [known, fresh] = first.emplace(texts_[p], p);
       if (fresh) {
-        distinct_.push_back(p);
+        if (found_.count(texts_[p]) == 0) distinct_.push_back(p);
       } else {
         outcome(p).equal_to = known->second;
       }
@@ -91,7 +105,7 @@ class PartsOptimizer {
     const std::string key = part_key(*form.graph, options);
     if (options.cache != nullptr) {
       if (auto known = find_part(*options.cache, key, own_share, form.graph, *options.search.target)) {
-        found_[p] = std::move(*known);
+        found_[texts_[p]] = {form.graph, std::move(*known)};
         return {};
       }
     }
@@ -100,11 +114,14 @@ class PartsOptimizer {
         options_.stage_done(stage, seconds, *restore(graph, form, part(p).graph->name()));
       };
     }
-    STRATA_TRY(found_[p], optimize_part(form.graph, options));
+    STRATA_TRY(OptimizedPart optimized, optimize_part(form.graph, options));
     if (options.cache != nullptr) {
-      const double effort = std::max(own_share, options.search.time_limit);
-      store_part(*options.cache, key, effort, found_[p], form.graph);
+      // Where others have used up the time, what was found with little of it is not kept as found with all.
+      const double granted = options.search.time_limit;
+      store_part(*options.cache, key, granted < own_share / 2 ? granted : std::max(own_share, granted), optimized,
+                 form.graph);
     }
+    found_[texts_[p]] = {form.graph, std::move(optimized)};
     return {};
   }
 
@@ -114,8 +131,7 @@ class PartsOptimizer {
     const Target& target = *options_.search.target;
     outcome.program_cost = estimate_cost(*part.graph, target);
     if (part.searchable()) {
-      const int source = outcome.equal_to >= 0 ? outcome.equal_to : static_cast<int>(p);
-      outcome.optimized = named(found_.at(source), forms_[p], part);
+      outcome.optimized = named(found_.at(texts_.at(static_cast<int>(p))), forms_[p], part);
     } else {
       outcome.optimized.candidates = {as_candidate(part.graph, target)};
     }
@@ -123,12 +139,13 @@ class PartsOptimizer {
   }
 
   const SuperoptimizeOptions& options_;
+  Clock::time_point start_;
+  FoundParts& found_;
   Superoptimized& result_;
-  Clock::time_point start_ = Clock::now();
   double all_weight_ = 0;
+  std::map<int, std::string> texts_;     ///< canonical, by part
   std::vector<CanonicalProgram> forms_;  ///< by part
   std::vector<int> distinct_;            ///< parts to search
-  std::map<int, OptimizedPart> found_;   ///< by part of distinct_
 };
 
 void sum_up(Superoptimized& result, int threads) {
@@ -165,6 +182,7 @@ Result<Candidate> whole(const Superoptimized& result, size_t rank, const Target&
     all.verification.tests += one.verification.tests;
     all.verification.error_bound += one.verification.error_bound;
     all.verification.argument = one.verification.argument;
+    if (one.verification.method == ProofMethod::Solver) all.verification.method = ProofMethod::Solver;
     all.errors.reference_own = std::max(all.errors.reference_own, one.errors.reference_own);
     all.errors.candidate_f32 = std::max(all.errors.candidate_f32, one.errors.candidate_f32);
     all.errors.candidate_own = std::max(all.errors.candidate_own, one.errors.candidate_own);
@@ -227,6 +245,18 @@ std::string checked_whole(const Superoptimized& result, const SuperoptimizeOptio
   return shown;
 }
 
+Result<Superoptimized> optimize_parts(const GraphPtr& program, const SuperoptimizeOptions& options,
+                                      const PartitionLimits& limits, Clock::time_point start, FoundParts& found) {
+  Superoptimized result;
+  result.program = program;
+  result.program_cost = estimate_cost(*program, *options.search.target);
+  STRATA_TRY(result.partition, partition(program, limits));
+  STRATA_CHECK(PartsOptimizer(options, start, found, result).run());
+  sum_up(result, options.search.threads);
+  STRATA_CHECK(put_together(options, result));
+  return result;
+}
+
 }  // namespace
 
 Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache) {
@@ -248,15 +278,19 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
 
   // The program must be legal by itself: it is what everything is compared with, and the last resort.
   STRATA_CHECK(validate(*program, target));
-  Superoptimized result;
-  result.program = program;
-  result.program_cost = estimate_cost(*program, target);
-
-  // Take apart; search and prove each different part; put together.
-  STRATA_TRY(result.partition, partition(program));
-  STRATA_CHECK(PartsOptimizer(options, result).run());
-  sum_up(result, options.search.threads);
-  STRATA_CHECK(put_together(options, result));
+  // Take apart; search and prove each different part; put together. Where nothing better was proved of a part outside
+  // the Lax fragment, what is inside it is tried by itself.
+  FoundParts found;
+  STRATA_TRY(Superoptimized result, optimize_parts(program, options, {}, last, found));
+  const bool stuck = std::any_of(result.parts.begin(), result.parts.end(), [&](const PartOutcome& outcome) {
+    const Graph& part = *result.partition.parts[static_cast<size_t>(&outcome - result.parts.data())].graph;
+    return outcome.optimized.candidates.front().graph.get() == &part && part.operations().size() > 1 &&
+           outside_lax(part);
+  });
+  if (stuck) {
+    STRATA_TRY(Superoptimized inside, optimize_parts(program, options, {.outside_lax = false}, last, found));
+    if (inside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(inside);
+  }
   last = Clock::now();
   result.whole_check = checked_whole(result, options);
   if (result.whole_check.starts_with("DIFFERENT")) {

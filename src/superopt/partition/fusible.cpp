@@ -9,6 +9,12 @@
 namespace strata {
 namespace {
 
+/// Maxima too: finite fields decide only some programs that have them.
+bool is_outside(const Operation& op) {
+  const LaxProperty& lax = op_def(op.kind).traits.lax;
+  return !lax.inside || lax.maximum;
+}
+
 bool is_reduction(OpKind kind) { return kind == OpKind::Sum || kind == OpKind::ReduceMax; }
 
 /// Whether a dimension of the result is none of the operands', so that a tile of the result is none of theirs.
@@ -62,18 +68,43 @@ std::optional<std::string> repeated_product(const Graph& graph, int64_t max_byte
   return std::nullopt;
 }
 
+/// As lax_violation, with all other operators allowed.
+std::optional<std::string> second_exponential(const Graph& part) {
+  std::vector<int> count(part.tensors().size(), 0);
+  for (const Operation& op : part.operations()) {
+    int& here = count[static_cast<size_t>(op.results[0])];
+    for (TensorId id : op.operands) here = std::max(here, count[static_cast<size_t>(id)]);
+    here += op_def(op.kind).traits.lax.exponentiations;
+    if (here > 1) {
+      return fmt::format("'{}' = {}: two exponentiations lie on one path", part.tensor(op.results[0]).name, op.name());
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-std::string not_searched(const Graph& program, const Operation& op) {
+std::string not_searched(const Graph& program, const Operation& op, const PartitionLimits& limits) {
   const std::string& name = program.tensor(op.results[0]).name;
-  if (!op_def(op.kind).traits.lax.inside) return fmt::format("'{}' = {} is outside the Lax fragment", name, op.name());
+  if (!limits.outside_lax && is_outside(op)) {
+    return fmt::format("'{}' = {} is outside the Lax fragment", name, op.name());
+  }
   if (regroups(program, op)) return fmt::format("'{}' = {} regroups dimensions", name, op.name());
   return {};
 }
 
-std::optional<std::string> not_fusible(const Graph& part, int64_t max_repeated_bytes) {
-  if (auto violation = lax_violation(part)) return violation;
-  return repeated_product(part, max_repeated_bytes);
+bool outside_lax(const Graph& program) {
+  return std::any_of(program.operations().begin(), program.operations().end(),
+                     [](const Operation& op) { return !op.body && is_outside(op); });
+}
+
+std::optional<std::string> not_fusible(const Graph& part, const PartitionLimits& limits) {
+  if (limits.outside_lax && outside_lax(part)) {
+    if (auto second = second_exponential(part)) return second;
+  } else if (auto violation = lax_violation(part)) {
+    return violation;
+  }
+  return repeated_product(part, limits.max_repeated_bytes);
 }
 
 Part make_part(const Graph& program, std::vector<int> operations) {

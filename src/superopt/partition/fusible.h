@@ -9,11 +9,14 @@
 namespace strata {
 
 /// Why an operator of a program is never searched; empty where it may be.
-std::string not_searched(const Graph& program, const Operation& op);
+std::string not_searched(const Graph& program, const Operation& op, const PartitionLimits& limits);
 
-/// Why a part is not searched as a whole, limits on its size apart: what is outside the Lax fragment, or products
-/// that would be repeated with more than `max_repeated_bytes` read.
-std::optional<std::string> not_fusible(const Graph& part, int64_t max_repeated_bytes);
+/// Why a part is not searched as a whole, limits on its size apart: what cannot be proved, or products that would be
+/// repeated.
+std::optional<std::string> not_fusible(const Graph& part, const PartitionLimits& limits);
+
+/// Whether an operator of a program is outside the Lax fragment.
+bool outside_lax(const Graph& program);
 
 /// The part of these operations, ascending.
 Part make_part(const Graph& program, std::vector<int> operations);

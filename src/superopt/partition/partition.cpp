@@ -24,7 +24,7 @@ class Groups {
     group_.resize(count);
     std::iota(group_.begin(), group_.end(), 0);
     for (size_t i = 0; i < count; ++i) {
-      predefined_.push_back(not_searched(program, program.operations()[i]));
+      predefined_.push_back(not_searched(program, program.operations()[i], limits));
       if (!predefined_[i].empty()) continue;
       auto reason = not_one_part({static_cast<int>(i)});
       if (reason) predefined_[i] = *reason;
@@ -193,7 +193,7 @@ class Groups {
     if (static_cast<int>(part.inputs.size()) > limits_.max_inputs) {
       return fmt::format("limit of {} inputs of a part", limits_.max_inputs);
     }
-    return not_fusible(*part.graph, limits_.max_repeated_bytes);
+    return not_fusible(*part.graph, limits_);
   }
 
   const Graph& program_;

@@ -1,9 +1,10 @@
 // Splits a program into parts that the search can take and operators that stay as they are.
 //
-// A searchable part is a convex set of connected operators inside the Lax fragment and within the limits below; all
-// other operators are parts of one operator each. Parts are disjoint, cover the program, and depend on each other
-// without cycles. They are maximal: no two neighbours could be one part. Where a value crosses from one part to
-// another no kernel can fuse across it, so every such value is reported with the reason.
+// A searchable part is a convex set of connected operators with at most one exponentiation on a path, within the limits
+// below, and inside the Lax fragment if so asked; all other operators are parts of one operator each. Parts are
+// disjoint, cover the program, and depend on each other without cycles. They are maximal: no two neighbours could be
+// one part. Where a value crosses from one part to another no kernel can fuse across it, so every such value is
+// reported with the reason.
 //
 // Left apart on purpose: operators that regroup dimensions (reshape, repeat, concat, slice), since no tile of their
 // result is a tile of their operands; and siblings that share inputs alone, since a block graph has one output.
@@ -24,6 +25,8 @@ struct PartitionLimits {
   /// A reduction over the columns of a product makes every block of a fused kernel read the product's whole matrix.
   /// Up to this size (a head's keys in attention) that pays; beyond (a layer's weights) the two are cut apart.
   int64_t max_repeated_bytes = int64_t{8} << 20;
+  /// Whether parts may hold operators outside the fragment (maxima, relu): only the solver proves what they become.
+  bool outside_lax = true;
 };
 
 struct Part {
