@@ -7,9 +7,9 @@ namespace {
 uint8_t read_by(const OpDef& op, uint8_t live) {
   if (live == 0) return 0;
   if (op.kind == OpKind::Exp) return FieldArithmetic::kResidueQ;
-  // Other operators that exponentiate use their argument outside the exponent too; maxima, and those outside the
-  // Lax fragment, look at both residues.
-  if (op.traits.lax.exponentiations > 0 || !op.traits.lax.inside || op.traits.lax.maximum || op.kind == OpKind::Accum) {
+  // Other operators that exponentiate use their argument outside the exponent too; those outside the Lax fragment
+  // look at both residues.
+  if (op.traits.lax.exponentiations > 0 || !op.traits.lax.inside) {
     return FieldArithmetic::kBothResidues;
   }
   return live;
@@ -33,10 +33,8 @@ void mark(const Graph& graph, std::vector<uint8_t> of_outputs, ResidueLiveness& 
     }
     auto& tensors = all[&graph];
     const OpDef& def = op_def(op.kind);
-    uint8_t read = read_by(def, tensors[static_cast<size_t>(op.results[0])]);
-    if (op.kind == OpKind::Accum && op.attributes.word("kind") != "max") {
-      read = tensors[static_cast<size_t>(op.results[0])];
-    }
+    const uint8_t read = op.kind == OpKind::AccumRescale ? FieldArithmetic::kResidueQ
+                                                         : read_by(def, tensors[static_cast<size_t>(op.results[0])]);
     for (size_t n = 0; n < op.operands.size(); ++n) {
       const bool only = def.traits.lax.exponent_operand != LaxProperty::kAllOperands &&
                         def.traits.lax.exponent_operand != static_cast<int>(n);

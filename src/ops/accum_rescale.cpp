@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "ops/elementwise.h"
 
 namespace strata {
@@ -30,6 +32,18 @@ struct AccumRescale {
                            const Attributes&) {
     return b.sum(scope.loop, e[0]);
   }
+  /// Of exponents: over the field they are ordered as where only they are read.
+  template <class A>
+  static typename A::Value larger(A& a, typename A::Value x, typename A::Value y) {
+    if constexpr (std::same_as<A, FieldArithmetic>) {
+      const uint8_t live = std::exchange(a.live, FieldArithmetic::kResidueQ);
+      const auto result = a.max(x, y);
+      a.live = live;
+      return result;
+    } else {
+      return a.max(x, y);
+    }
+  }
   template <class A>
   static void eval(const EvalArgs<A>& args) {
     const auto& x = *args.operands[0];
@@ -44,7 +58,7 @@ struct AccumRescale {
     A& a = args.arithmetic;
     Tensor<typename A::Value> before(m.shape), now(m.shape);
     for (int64_t i = 0; i < m.size(); ++i) {
-      const auto next = a.max(largest[i], m[i]);
+      const auto next = larger(a, largest[i], m[i]);
       before[i] = a.exp(a.sub(largest[i], next));
       now[i] = a.exp(a.sub(m[i], next));
       largest[i] = next;

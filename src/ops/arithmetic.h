@@ -157,7 +157,8 @@ struct FieldArithmetic {
   Value round(Value a, DType) const { return a; }
 
  private:
-  uint64_t rank(Value a) const { return mix(mix(a.p ^ order_seed) ^ a.q); }
+  /// By the residue for exponents where the result has one, so that maxima in exponents ask for no other.
+  uint64_t rank(Value a) const { return mix((live & kResidueQ ? a.q : a.p) ^ order_seed); }
   uint64_t root(const PrimeField& field, uint64_t a) {
     const uint64_t result = field.pow(a, (field.modulus() + 1) / 4);
     if (field.mul(result, result) != a) left_residues = true;
