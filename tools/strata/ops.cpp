@@ -8,7 +8,10 @@ namespace {
 
 std::string lax_text(const LaxProperty& lax) {
   if (!lax.inside) return "outside";
-  std::string text = lax.exponentiations > 0 ? "exponential" : lax.root ? "root" : lax.maximum ? "maximum" : "multilinear";
+  std::string text = lax.exponentiations > 0 ? "exponential"
+                     : lax.root              ? "root"
+                     : lax.maximum           ? "maximum"
+                                             : "multilinear";
   if (lax.divides) text = lax.exponentiations == 0 && !lax.root ? "division" : text + ", division";
   return text;
 }
