@@ -196,6 +196,10 @@ Result<OptimizedPart> optimize_part(const GraphPtr& program, const Superoptimize
     result.stop_reason = all ? StopReason::Exhausted : StopReason::TimeLimit;
   }
   result.left_out = found.left_out;
+  if (options.search.shard_count > 1) {  // its work is in the checkpoint
+    result.candidates = {as_candidate(program, *options.search.target)};
+    return result;
+  }
   done("search", found.graphs.empty() ? *program : *found.graphs.front());
 
   // Optimise: chains of elementwise operators to registers.

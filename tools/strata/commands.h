@@ -19,6 +19,7 @@ void add_optimize(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
 void add_show(CLI::App& app, Action& action);
+void add_merge(CLI::App& app, Action& action);
 void add_ops(CLI::App& app, Action& action);
 
 /// A number above 0 and below 1. CLI::Range lets NaN through, and no error bound is ever above NaN: every program would

@@ -70,6 +70,7 @@ int main(int argc, char** argv) {
   add_verify(app, action);
   add_run(app, action);
   add_show(app, action);
+  add_merge(app, action);
   add_ops(app, action);
   try {
     app.parse(argc, argv);

@@ -22,6 +22,8 @@ struct Options {
   SuperoptimizeOptions work;
   bool json = false;
   bool no_cache = false;
+  std::string shard;
+  std::vector<std::string> disabled;
 };
 
 /// The first Ctrl-C requests a stop; a second one ends the process as usual. A thread waits for the signal, so that
@@ -175,6 +177,26 @@ Result<std::vector<std::string>> write_cubins(const Superoptimized& result, cons
   return written;
 }
 
+Result<void> choose_shard(Options& options) {
+  SearchOptions& search = options.work.search;
+  int end = 0;
+  const bool read =
+      std::sscanf(options.shard.c_str(), "%9d/%9d%n", &search.shard_index, &search.shard_count, &end) == 2;
+  if (!read || static_cast<size_t>(end) != options.shard.size() || search.shard_index < 0 ||
+      search.shard_index >= search.shard_count) {
+    return tl::unexpected(Error{ErrorCode::InvalidInput,
+                                fmt::format("--shard {} names no slice", options.shard),
+                                "write i/n with 0 ≤ i < n, for example 0/4",
+                                {}});
+  }
+  if (search.checkpoint.empty()) {
+    return tl::unexpected(
+        Error{ErrorCode::InvalidInput, "--shard without --checkpoint: its work would be lost", "name a file", {}});
+  }
+  options.work.cache = nullptr;
+  return {};
+}
+
 Result<int> run(Options& options) {
   STRATA_TRY(const GraphPtr program, load_graph(options.program));
   std::stop_source source;
@@ -197,7 +219,23 @@ Result<int> run(Options& options) {
     if (options.dump_after != "all" && options.dump_after != stage) return;
     fmt::print(stderr, "# after {} ({:.3f} s)\n{}", stage, seconds, print(graph));
   };
+  if (!options.shard.empty()) STRATA_CHECK(choose_shard(options));
+  PruningRules& rules = options.work.search.rules;
+  for (const std::string& rule : options.disabled) {
+    (rule == "expression" ? rules.expression
+     : rule == "axes"     ? rules.axes
+     : rule == "products" ? rules.products
+     : rule == "sizes"    ? rules.sizes
+     : rule == "cost"     ? rules.cost
+                          : rules.stability) = false;
+  }
   STRATA_TRY(const Superoptimized result, superoptimize(program, options.work));
+  if (!options.shard.empty()) {
+    const SearchStatistics& s = result.statistics;
+    fmt::print("shard {}: {} of its {} spaces after {:.2f} s; written: {}\n", options.shard, s.spaces_searched,
+               s.spaces_total, s.seconds, options.work.search.checkpoint);
+    return kSuccess;
+  }
 
   const std::string report = report_json(result, options.work);
   STRATA_CHECK(write_file(options.folder + "/best.strata", print(*result.candidates.front().graph)));
@@ -251,6 +289,11 @@ void add_optimize(CLI::App& app, Action& action) {
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
   command->add_option("--checkpoint", search.checkpoint, "file to resume the search from and to keep its work in");
+  command->add_option("--shard", options->shard, "i/n: search the i-th of n slices, 0 first, into --checkpoint");
+  command
+      ->add_option("--disable-rule", options->disabled,
+                   "a pruning rule of docs/search.md to do without; may be repeated")
+      ->check(CLI::IsMember({"expression", "axes", "products", "sizes", "cost", "stability"}));
   command->add_option("--candidates", options->work.candidates, "graphs to prove and report")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -15,21 +15,53 @@ constexpr double kSecondsBetweenSaves = 5;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+using Json = nlohmann::json;
+
+tl::unexpected<Error> damaged(const std::string& path) {
+  return tl::unexpected(Error{ErrorCode::InvalidInput,
+                              fmt::format("checkpoint '{}' is damaged", path),
+                              "remove the file, or name another with --checkpoint",
+                              {}});
+}
+
+Result<Json> read(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    return tl::unexpected(
+        Error{ErrorCode::InvalidInput, fmt::format("cannot open checkpoint '{}'", path), "check the path", {}});
+  }
+  Json json = Json::parse(file, nullptr, false);
+  if (!json.is_object() || !json.contains("key") || !json["key"].is_string() || !json.contains("units") ||
+      !json["units"].is_object()) {
+    return damaged(path);
+  }
+  return json;
+}
+
+/// To a temporary name first, so that a kill leaves the old file whole.
+Result<void> write(const std::string& path, const Json& json) {
+  const std::string temporary = path + ".writing";
+  std::ofstream file(temporary);
+  file << json.dump() << '\n';
+  file.close();
+  std::error_code failed;
+  if (file) std::filesystem::rename(temporary, path, failed);
+  if (!file || failed) {
+    return tl::unexpected(Error{ErrorCode::Environment,
+                                fmt::format("cannot write checkpoint '{}'", path),
+                                "check the folder's permissions and free space",
+                                {}});
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(std::string path, uint64_t key) {
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint(path, key));
   checkpoint->last_saved_ = now();
   if (path.empty() || !std::filesystem::exists(path)) return checkpoint;
-  std::ifstream file(path);
-  const auto json = nlohmann::json::parse(file, nullptr, false);
-  const auto damaged = [&] {
-    return tl::unexpected(Error{ErrorCode::InvalidInput,
-                                fmt::format("checkpoint '{}' is damaged", path),
-                                "remove the file, or name another with --checkpoint",
-                                {}});
-  };
-  if (!json.is_object() || !json.contains("key") || !json.contains("units")) return damaged();
+  STRATA_TRY(const Json json, read(path));
   if (json["key"] != fmt::format("{:016x}", key)) {
     return tl::unexpected(Error{ErrorCode::InvalidInput,
                                 fmt::format("checkpoint '{}' is of another program or other options", path),
@@ -44,7 +76,7 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(std::string path, uint64_t 
       checkpoint->units_[unit];
     }
   } catch (const nlohmann::json::exception&) {
-    return damaged();
+    return damaged(path);
   }
   return checkpoint;
 }
@@ -81,28 +113,44 @@ void Checkpoint::record(const std::string& unit, const UnitResult& result) {
 Result<void> Checkpoint::save() {
   if (path_.empty()) return {};
   const std::lock_guard lock(mutex_);
-  nlohmann::json json;
+  Json json;
   json["key"] = fmt::format("{:016x}", key_);
-  json["units"] = nlohmann::json::object();
+  json["units"] = Json::object();
   for (const auto& [unit, entries] : units_) {
-    auto& list = json["units"][unit] = nlohmann::json::array();
+    auto& list = json["units"][unit] = Json::array();
     for (const Entry& e : entries) {
       list.push_back({{"result", e.result}, {"inputs", e.inputs}, {"seconds", e.seconds}, {"graph", e.text}});
     }
   }
-  const std::string temporary = path_ + ".writing";
-  std::ofstream file(temporary);
-  file << json.dump() << '\n';
-  file.close();
-  std::error_code failed;
-  if (file) std::filesystem::rename(temporary, path_, failed);
-  if (!file || failed) {
-    return tl::unexpected(Error{ErrorCode::Environment,
-                                fmt::format("cannot write checkpoint '{}'", path_),
-                                "check the folder's permissions and free space",
-                                {}});
+  return write(path_, json);
+}
+
+Result<size_t> merge_checkpoints(const std::vector<std::string>& from, const std::string& to) {
+  Json merged;
+  for (const std::string& path : from) {
+    STRATA_TRY(Json json, read(path));
+    if (merged.is_null()) {
+      merged = std::move(json);
+      continue;
+    }
+    if (json["key"] != merged["key"]) {
+      return tl::unexpected(Error{ErrorCode::InvalidInput,
+                                  fmt::format("checkpoint '{}' is of another search than '{}'", path, from.front()),
+                                  "merge shards of one program, with the same options and target",
+                                  {}});
+    }
+    for (auto& [unit, entries] : json["units"].items()) {
+      if (merged["units"].contains(unit) && merged["units"][unit] != entries) {
+        return tl::unexpected(Error{ErrorCode::InvalidInput,
+                                    fmt::format("'{}' has other results for '{}' than a file before it", path, unit),
+                                    "search the shards with one version of Strata",
+                                    {}});
+      }
+      merged["units"][unit] = std::move(entries);
+    }
   }
-  return {};
+  STRATA_CHECK(write(to, merged));
+  return merged["units"].size();
 }
 
 }  // namespace strata

@@ -46,4 +46,8 @@ class Checkpoint {
   double last_saved_ = 0;
 };
 
+/// Writes the units of all `from` to `to`; how many there are. Error where a file is missing, damaged or of another
+/// search, or where two disagree.
+Result<size_t> merge_checkpoints(const std::vector<std::string>& from, const std::string& to);
+
 }  // namespace strata

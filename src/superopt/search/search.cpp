@@ -226,8 +226,10 @@ class Search {
           context_.counters.pruned_axes.fetch_add(1, std::memory_order_relaxed);
           continue;
         }
-        stage.units.push_back({fmt::format("{}/{}", group.name, s), group.inputs, group.targets, group.whole,
-                               group.split, &spaces[s], g});
+        std::string name = fmt::format("{}/{}", group.name, s);
+        const auto shards = static_cast<uint64_t>(options_.shard_count);
+        if (Hasher{}.add(name).value() % shards != static_cast<uint64_t>(options_.shard_index)) continue;
+        stage.units.push_back({std::move(name), group.inputs, group.targets, group.whole, group.split, &spaces[s], g});
       }
     }
     // Within a group simple spaces first. Threads take units in order, so that a time limit cuts the unlikely ones.
@@ -431,6 +433,9 @@ Result<SearchResult> search(const GraphPtr& program, const SearchOptions& option
                             const std::function<void(const SearchProgress&)>& progress) {
   if (options.max_kernel_ops < 1 || options.max_block_ops < 1 || options.threads < 1) {
     return invalid("threads, kernel operators and block operators must be at least 1");
+  }
+  if (options.shard_count < 1 || options.shard_index < 0 || options.shard_index >= options.shard_count) {
+    return invalid("shard {} of {} does not exist", options.shard_index, options.shard_count);
   }
   return Search(program, options, progress).run();
 }

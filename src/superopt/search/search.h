@@ -31,6 +31,11 @@ struct SearchOptions {
   double time_limit = 60;  ///< seconds; 0: none
   uint64_t seed = 1;
   std::string checkpoint;  ///< file to resume from and to write finished work to; empty: none
+  /// A slice of the space: of the units of work, those whose name hashes to shard_index modulo shard_count. Their
+  /// results are in the checkpoint; merge_checkpoints (checkpoint.h) joins slices, and a search of all units reads
+  /// them.
+  int shard_index = 0;
+  int shard_count = 1;
   PruningRules rules;
   std::stop_token stop{};
 };
