@@ -8,7 +8,7 @@ shift
 
 python=0
 if [[ $preset == release ]] && compgen -G 'tests/python/test_*.py' >/dev/null; then
-  .venv/bin/python -m pytest -q tests/python </dev/null || python=$?
+  .venv/bin/python -m pytest -q -rs tests/python </dev/null || python=$?
 fi
 
 if [[ $preset == tsan ]]; then

@@ -1,0 +1,72 @@
+// Slices of the search: their union is the whole.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "ir/text.h"
+#include "superopt/search/checkpoint.h"
+#include "superopt/search/search.h"
+
+namespace strata {
+namespace {
+
+class Shards : public testing::TestWithParam<const char*> {
+ protected:
+  std::string file(const std::string& name) const {
+    return (std::filesystem::temp_directory_path() / fmt::format("strata-shards-{}-{}.json", getpid(), name)).string();
+  }
+  void TearDown() override {
+    for (const char* name : {"0", "1", "2", "all"}) std::filesystem::remove(file(name));
+  }
+  std::vector<std::string> found(const SearchOptions& options) const {
+    auto program = load_graph(fmt::format("{}/programs/{}.strata", STRATA_SOURCE_DIR, GetParam()));
+    EXPECT_TRUE(program);
+    auto result = search(*program, options);
+    EXPECT_TRUE(result) << result.error().to_string();
+    std::vector<std::string> texts;
+    for (const GraphPtr& graph : result->graphs) texts.push_back(print(*graph));
+    return texts;
+  }
+};
+
+TEST_P(Shards, UnionIsTheWhole) {
+  SearchOptions options;
+  options.target = &targets().back();
+  options.threads = 2;
+  const std::vector<std::string> whole = found(options);
+  ASSERT_FALSE(whole.empty());
+  std::vector<std::string> files;
+  for (int i = 0; i < 3; ++i) {
+    SearchOptions shard = options;
+    shard.shard_index = i;
+    shard.shard_count = 3;
+    shard.checkpoint = file(std::to_string(i));
+    EXPECT_NE(found(shard), whole);
+    files.push_back(shard.checkpoint);
+  }
+  const auto units = merge_checkpoints(files, file("all"));
+  ASSERT_TRUE(units) << units.error().to_string();
+  EXPECT_GT(*units, 0U);
+  options.checkpoint = file("all");
+  EXPECT_EQ(found(options), whole);
+  // With a shard lost, what it had is searched again.
+  files.pop_back();
+  std::filesystem::remove(file("all"));
+  ASSERT_TRUE(merge_checkpoints(files, file("all")));
+  EXPECT_EQ(found(options), whole);
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, Shards, testing::Values("rmsnorm", "lora"),
+                         [](const auto& name) { return std::string(name.param); });
+
+TEST(Shard, ThatDoesNotExist) {
+  auto program = load_graph(STRATA_SOURCE_DIR "/programs/lora.strata");
+  SearchOptions options;
+  options.target = &targets().back();
+  options.shard_index = options.shard_count = 2;
+  EXPECT_FALSE(search(*program, options));
+}
+
+}  // namespace
+}  // namespace strata
