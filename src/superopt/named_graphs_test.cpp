@@ -157,5 +157,44 @@ TEST(NamedGraphs, NtransAsOneKernel) {
                [](const std::vector<Kernel>& k) { return k[0].in_loop(OpKind::Sqrt) + k[0].after(OpKind::Sqrt) == 2; });
 }
 
+/// Inputs of magnitude up to 1e4 in f16: scores of 1e9 overflow a half, their exponentials overflow everything.
+TEST(Stability, OnlineSoftmaxSurvivesLargeInputs) {
+  const GraphPtr program = program_named("gqa");
+  const auto is_stable = [&](const GraphPtr& graph) {
+    const auto small = shrink(*program, *graph);
+    EXPECT_TRUE(small);
+    const auto errors = float_errors(*small->first, *small->second, 1, {}, stabilised(small->first, 1));
+    EXPECT_TRUE(errors);
+    EXPECT_TRUE(errors->acceptable);
+    return errors->stable;
+  };
+  const auto data = [](const std::string& name) {
+    return *load_graph(std::string(STRATA_SOURCE_DIR) + "/tests/data/" + name + ".strata");
+  };
+  EXPECT_FALSE(is_stable(program));
+  EXPECT_FALSE(is_stable(data("gqa_fused")));
+  EXPECT_FALSE(is_stable(data("gqa_split")));
+  EXPECT_TRUE(is_stable(data("gqa_online")));
+  EXPECT_TRUE(is_stable(data("gqa_online_split")));
+  // Maxima of scores do not fit a half.
+  std::string text = print(*data("gqa_online_split"));
+  for (size_t at = 0; (at = text.find(", dtype=f32", at)) != std::string::npos;) text.erase(at, 11);
+  for (size_t at = 0; (at = text.find("f32[", at)) != std::string::npos;) text.replace(at, 3, "f16");
+  const auto halves = parse_graph(text);
+  ASSERT_TRUE(halves) << halves.error().to_string();
+  EXPECT_FALSE(is_stable(*halves));
+}
+
+/// The exponentials of a program that is no softmax stay as they are.
+TEST(Stability, OnlySoftmaxGetsAMaximum) {
+  const auto changed = [](const char* text) { return stabilised(*parse_graph(text), 1) != nullptr; };
+  EXPECT_TRUE(changed("graph g {\n input A: f32[4, 8]\n E = exp(A)\n S = sum(E, dim=1)\n O = div(E, S)\n output O\n}"));
+  EXPECT_TRUE(changed("graph g {\n input A: f32[4, 8]\n E = exp(A)\n S = sum(E, dim=0)\n O = div(E, S)\n output O\n}"));
+  EXPECT_FALSE(changed("graph g {\n input A: f32[4, 8]\n E = exp(A)\n S = sum(E, dim=1)\n output S\n}"));
+  EXPECT_FALSE(
+      changed("graph g {\n input A: f32[4, 8]\n M = reduce_max(A, dim=1)\n T = sub(A, M)\n E = exp(T)\n"
+              " S = sum(E, dim=1)\n O = div(E, S)\n output O\n}"));
+}
+
 }  // namespace
 }  // namespace strata
