@@ -74,12 +74,12 @@ std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options
   const PruningRules& rules = search.rules;
   const bool full = execution_work(canonical) <= options.largest_full_proof;
   // With every member by name: one that is added does not compile before it is here.
-  const auto& [expression, axes, products, sizes, cost, stability] = rules;
+  const auto& [expression, maps, axes, products, sizes, cost, stability] = rules;
   return fmt::format(
-      "{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{}{}{} unstable={} delta={} solver={} candidates={} "
+      "{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{}{}{}{} unstable={} delta={} solver={} candidates={} "
       "full={}\n{}",
-      build_identity(), search.target->name, search.max_kernel_ops, search.max_block_ops, search.seed, expression, axes,
-      products, sizes, cost, stability, options.allow_unstable, options.delta, options.solver_time_limit,
+      build_identity(), search.target->name, search.max_kernel_ops, search.max_block_ops, search.seed, expression, maps,
+      axes, products, sizes, cost, stability, options.allow_unstable, options.delta, options.solver_time_limit,
       options.candidates, full, print(canonical));
 }
 

@@ -88,7 +88,9 @@ class Search {
     hasher.add(print(*context_.program)).add(options_.target->name).add(options_.seed);
     hasher.add(static_cast<uint64_t>(options_.max_kernel_ops)).add(static_cast<uint64_t>(options_.max_block_ops));
     hasher.add(options_.rules.expression)
+        .add(options_.rules.maps)
         .add(options_.rules.axes)
+        .add(options_.rules.products)
         .add(options_.rules.sizes)
         .add(options_.rules.stability);
     return hasher.value();
@@ -214,13 +216,13 @@ class Search {
       }
       std::vector<std::vector<int>> axes;
       for (int c : group.inputs) axes.push_back(context_.kernel->at(c).axes);
-      const auto& spaces = spaces_.emplace_back(block_spaces(axes, kMaxGridRank, options_.rules.axes));
+      const auto& spaces = spaces_.emplace_back(block_spaces(axes, kMaxGridRank, options_.rules.maps));
       for (size_t s = 0; s < spaces.size(); ++s) {
         // One block on a whole device is never wanted where a grid can be had.
         if (options_.rules.sizes && !spaces[s].cuts_grid && spaces.size() > 1) continue;
-        if (group.split && !options_.rules.axes) continue;  // which axis is split is known by axes alone
+        if (group.split && !options_.rules.maps) continue;  // which axis is split is known by axes alone
         const bool fits = std::any_of(group.targets.begin(), group.targets.end(), [&](int t) {
-          return !options_.rules.axes || space_fits(spaces[s], context_.kernel->at(t).axes, group.split);
+          return !options_.rules.maps || space_fits(spaces[s], context_.kernel->at(t).axes, group.split);
         });
         if (!fits) {
           context_.counters.pruned_axes.fetch_add(1, std::memory_order_relaxed);

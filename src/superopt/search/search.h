@@ -15,7 +15,8 @@ namespace strata {
 /// Each rule can be turned off; a property test holds the search with all against the search with none.
 struct PruningRules {
   bool expression = true;  ///< abstract expressions that are no subexpression of the program's
-  bool axes = true;        ///< grid and loop dimensions that cut unrelated dimensions of two inputs
+  bool maps = true;        ///< grid and loop dimensions that cut unrelated dimensions of two inputs
+  bool axes = true;        ///< values whose index sets cannot become the program's
   bool products = true;    ///< products of sums, taken element by element, computed term by term
   bool sizes = true;       ///< grids that leave the device empty, tiles too narrow for its units
   bool cost = true;        ///< kernel graphs that cannot be faster than the best found with fewer kernels

@@ -36,7 +36,7 @@ void search_whole(const Unit& unit, SearchContext& context, ClassGraph& graph, c
     const ValueClass& tile = graph.at(c);
     if (tile.stage != last || tile.derivations.empty()) continue;
     const auto omaps =
-        output_maps(*unit.space, graph, c, whole, options.rules.axes, context.model->arithmetic(), context.counters);
+        output_maps(*unit.space, graph, c, whole, options.rules.maps, context.model->arithmetic(), context.counters);
     for (const auto& omap : omaps) {
       const int64_t budget = !options.rules.sizes ? std::numeric_limits<int64_t>::max() / 128
                              : unit.whole         ? kDerivedGraphs
@@ -66,7 +66,7 @@ UnitResult search_unit(const Unit& unit, SearchContext& context) {
   for (int c : unit.inputs) names.push_back(context.value(c).name);
   std::vector<int> targets;
   for (int t : unit.targets) {
-    if (!context.options.rules.axes || space_fits(*unit.space, context.kernel->at(t).axes, unit.split)) {
+    if (!context.options.rules.maps || space_fits(*unit.space, context.kernel->at(t).axes, unit.split)) {
       targets.push_back(t);
     } else {
       context.counters.pruned_axes.fetch_add(1, std::memory_order_relaxed);
