@@ -65,13 +65,27 @@ svg .label { fill: var(--accent); } svg .strong { font-weight: bold; }
 )";
 }
 
+/// The light style with its colours written out: viewers other than browsers know no variables.
+std::string plain_style() {
+  const std::string_view all = style_sheet();
+  const size_t rules = all.find("svg text");
+  std::string style = std::string(all.substr(rules)) + "svg { background: var(--paper); }";
+  for (size_t at = 0; (at = style.find("var(", at)) != std::string::npos;) {
+    const size_t end = style.find(')', at);
+    const std::string name = style.substr(at + 4, end - at - 4) + ": ";
+    const size_t value = all.find(name) + name.size();
+    style.replace(at, end + 1 - at, all.substr(value, all.find(';', value) - value));
+  }
+  return style;
+}
+
 std::string svg_element(const Graph& graph, bool inline_style) {
   const Drawing drawing = lay_out(graph);
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
       "role=\"img\" aria-label=\"{2}\">\n",
       drawing.width, drawing.height, escape_markup(graph.name()));
-  if (inline_style) svg += fmt::format("<style>{}svg {{ background: var(--paper); }}</style>\n", style_sheet());
+  if (inline_style) svg += fmt::format("<style>{}</style>\n", plain_style());
   svg +=
       "<defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
       "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#7a8794\"/></marker></defs>\n";
@@ -87,7 +101,7 @@ std::string svg_element(const Graph& graph, bool inline_style) {
                          loop     ? "label"
                          : i == 0 ? "strong"
                                   : "plain",
-                         x, loop ? r.y + kFontSize + 1 : y, loop ? "" : " text-anchor=\"middle\"",
+                         x, loop ? r.y + r.height - 6 : y, loop ? "" : " text-anchor=\"middle\"",
                          escape_markup(box.lines[i]));
       y += 16;
     }
