@@ -36,7 +36,7 @@ struct Screen::State {
   GraphPtr reference;
   uint64_t seed = 0;
   bool lax = false;
-  bool roots = false;
+  bool unordered = false;  ///< takes roots or maxima, of which the field knows too little to refute
   std::mutex mutex;
   std::unordered_map<uint64_t, std::shared_ptr<const Shrunk>> shapes;  ///< by the shrunk reference's structure
   std::unordered_map<uint64_t, bool> answers;                          ///< by both structures
@@ -67,7 +67,7 @@ struct Screen::State {
     auto found = execute(candidate, arithmetic, reordered(shape.sample.inputs, order));
     if (!found || arithmetic.divided_by_zero) return true;
     if (!first_difference(*shape.reference, shape.expected, *found, arithmetic.fp)) return true;
-    if (!roots && !takes_roots(candidate)) return false;
+    if (!unordered && !takes_roots(candidate) && !takes_maxima(candidate)) return false;
     const auto differ = differ_over_reals(*shape.reference, candidate, seed);
     return !differ || !*differ;
   }
@@ -75,7 +75,7 @@ struct Screen::State {
 
 Screen::Screen(GraphPtr reference, uint64_t seed) : state_(std::make_unique<State>()) {
   state_->lax = !lax_violation(*reference);
-  state_->roots = takes_roots(*reference);
+  state_->unordered = takes_roots(*reference) || takes_maxima(*reference);
   state_->reference = std::move(reference);
   state_->seed = seed;
 }
