@@ -29,7 +29,7 @@ struct SearchOptions {
   int max_kernel_ops = 5;
   /// Operators of a block graph, not counting input iterators and output savers.
   int max_block_ops = 11;
-  double time_limit = 60;  ///< seconds; 0: none
+  double time_limit = 50;  ///< seconds, which leaves ten of a minute for proofs and code; 0: none
   uint64_t seed = 1;
   std::string checkpoint;  ///< file to resume from and to write finished work to; empty: none
   /// A slice of the space: of the units of work, those whose name hashes to shard_index modulo shard_count. Their
