@@ -1,5 +1,7 @@
 #include "ops/contraction.h"
 
+#include "ops/field_products.h"
+
 namespace strata {
 
 Result<TensorType> infer_matmul(const TensorType& a, const TensorType& b) {
@@ -46,14 +48,13 @@ void multiply_row(const PrimeField& field, const FieldArithmetic::Value* row, co
                   FieldArithmetic::Value* out, int64_t n, int64_t k, int64_t columns, bool accumulate,
                   PrimeField::Wide* sums) {
   std::fill(sums, sums + columns, PrimeField::Wide{0});
-  const int64_t limit = field.delayed_products();
-  for (int64_t c = 0; c < k; ++c) {
-    if (c != 0 && c % limit == 0) {
+  const int64_t limit = std::min(field.delayed_products(), kMostProducts);
+  constexpr int kIndex = kResidue == &FieldArithmetic::Value::p ? 0 : 1;
+  for (int64_t c = 0; c < k; c += limit) {
+    if (c != 0) {
       for (int64_t j = 0; j < columns; ++j) sums[j] = field.fold(sums[j]);
     }
-    const PrimeField::Wide x = row[c].*kResidue;
-    const FieldArithmetic::Value* y = b + c * n;
-    for (int64_t j = 0; j < columns; ++j) sums[j] += x * (y[j].*kResidue);
+    add_products(best_field_products(), kIndex, row + c, b + c * n, n, std::min(limit, k - c), columns, sums);
   }
   for (int64_t j = 0; j < columns; ++j) {
     const uint64_t sum = field.reduce_sum(sums[j]);
