@@ -196,6 +196,7 @@ bool AxisFilter::fits_part(ExprId e, int64_t summed, size_t part) {
   if (e == NormalForms::kOversized || whole == NormalForms::kOversized) return true;
   AxisSet reduced = 0;
   for (const Term& term : forms_.terms(e)) reduced |= axes_of_extent(forms_.monomial(term.monomial).extent);
+  reduced &= ~part_axes_[part];  // an axis that the part has needs no other sum
   if (reduced == 0 && expansions_[part].empty()) return true;
   return oracle_.any_multiplier(whole_sum, whole, [&](MonomialId multiplier) {
     return (axes_of(forms_.monomial(multiplier)) & reduced) == 0 && keeps_products(whole_sum, multiplier, part);

@@ -5,9 +5,8 @@
 // denominators, because no axiom carries a sum into them. So
 //   - a value e with axes F fits a normal form u of the program with axes A only as Σ over F \ A of e;
 //   - a root, an exponent, a denominator or a function's argument with axes F fits only a u with F ⊆ A;
-//   - what has been summed over axis a, wholly or in part, is multiplied by nothing that still has a: the sum over a
-//   would
-//     have to be taken again, and the program has it once (Σ q · Σ k is not Σ q·k).
+//   - what has been summed over axis a, wholly or in part, is multiplied by nothing that still has a on the way to a u
+//     without a: the sum over a would have to be taken again, and u has it once (Σ q · Σ k is not Σ q·k).
 // A product of sums that the program takes element by element, such as (x + y)², is never computed term by term: that
 // takes more operators over the same elements. So of the terms that such a product has in the normal form a value
 // covers all or none. (This rule loses graphs, all of them slower; the others lose none.)

@@ -21,6 +21,17 @@ Result<void> SearchContext::build() {
   collect_norms();
   collect_program_attributes();
   build_kernel_classes();
+  if (!reachable() && axis_filter && !stop.stop_requested()) {
+    // Index sets are an argument about how programs are usually written; one that they refuse is searched without them.
+    axis_filter.reset();
+    kernel.reset();
+    values.clear();
+    program_values.clear();
+    steps.clear();
+    inputs.clear();
+    outputs.clear();
+    build_kernel_classes();
+  }
   return {};
 }
 

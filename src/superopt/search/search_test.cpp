@@ -431,6 +431,17 @@ TEST(Search, UnequalConcatsAndRepeatsAreSearchedInBoundedMemory) {
   }
 }
 
+TEST(Search, SumsMultiplyWhatKeepsTheirAxis) {
+  // The mean is subtracted from, and its difference multiplied by, values of the axis that it is taken over.
+  auto result = search(parse("graph layernorm {\n input X: f32[96, 768]\n input G: f32[768]\n S = sum(X, dim=1)\n"
+                             " M = scale(S, factor=1/768)\n C = sub(X, M)\n Q = sqr(C)\n V = sum(Q, dim=1)\n"
+                             " N = scale(V, factor=1/768)\n R = sqrt(N)\n D = div(C, R)\n O = mul(D, G)\n output O\n}"),
+                       full_options());
+  ASSERT_TRUE(result) << result.error().to_string();
+  ASSERT_FALSE(result->graphs.empty()) << result->left_out;
+  EXPECT_EQ(result->graphs.front()->operations().size(), 1U);
+}
+
 TEST(Search, StopsWhenAskedAndKeepsItsBest) {
   SearchOptions options = full_options();
   options.time_limit = 0.5;
