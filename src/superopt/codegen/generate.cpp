@@ -178,6 +178,7 @@ std::string launch_manifest(const GeneratedProgram& program) {
                                {"grid", launch.grid},
                                {"threads", launch.threads},
                                {"shared_bytes", launch.shared_bytes},
+                               {"overlaps_previous", launch.overlaps_previous},
                                {"arguments", launch.arguments}});
   }
   return json.dump(2) + "\n";

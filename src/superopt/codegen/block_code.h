@@ -1,0 +1,31 @@
+// What every emitter of block functions makes. generate.cpp asks them in turn: products on tensor cores (tiles), rows of
+// elementwise operators and reductions (rows), and the emitter that takes every legal graph (block_function).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "ir/graph.h"
+#include "ir/target.h"
+
+namespace strata {
+
+/// How a block function's work is laid out: variables that the optimizer sets for each graph and target. An emitter
+/// reads those that mean something to it.
+struct BlockSchedule {
+  int64_t row_warps = 1;   ///< warps that share an iteration, each with rows (or columns) of its own
+  int64_t loop_warps = 1;  ///< groups of warps that take iterations in turn; their accumulators are added at the end
+  int64_t stages = 1;      ///< iterations of a group whose tiles are in flight or in use
+  friend bool operator==(const BlockSchedule&, const BlockSchedule&) = default;
+};
+
+/// A block function in CUDA C++: `static STRATA_DEVICE void NAME(inputs…, outputs…, long long block_x, long long block_y,
+/// long long block_z, unsigned char* shared)`, to be called by all `threads` threads of a block.
+struct BlockCode {
+  std::string text;
+  int64_t threads = 128;
+  int64_t shared_bytes = 0;  ///< dynamic shared memory
+  std::string description;   ///< one line: emitter, layout, why
+};
+
+}  // namespace strata
