@@ -7,6 +7,7 @@
 
 #include "interpret/work.h"
 #include "ir/validate.h"
+#include "superopt/optimize/retile.h"
 #include "superopt/optimize/thread_graphs.h"
 #include "superopt/search/stabilise.h"
 #include "superopt/solver/solver.h"
@@ -16,6 +17,8 @@ namespace strata {
 namespace {
 
 constexpr int64_t kThreadsPerBlock = 128;
+/// Elements of a tile along the loop: what fits the registers of a warp beside a product's results.
+constexpr int64_t kLoopExtent = 64;
 
 /// "[2, 8], [8, 4]".
 std::string input_shapes(const Graph& graph) {
@@ -206,7 +209,8 @@ Result<OptimizedPart> optimize_part(const GraphPtr& program, const Superoptimize
   std::vector<GraphPtr> graphs;
   const size_t considered = std::min(found.graphs.size(), static_cast<size_t>(4 * options.candidates));
   for (size_t i = 0; i < considered; ++i) {
-    STRATA_TRY(GraphPtr graph, form_thread_graphs(*found.graphs[i], kThreadsPerBlock));
+    const auto tiled = retile_loops(*found.graphs[i], kLoopExtent);
+    STRATA_TRY(GraphPtr graph, form_thread_graphs(tiled ? **tiled : *found.graphs[i], kThreadsPerBlock));
     graphs.push_back(std::move(graph));
   }
   done("thread-graphs", graphs.empty() ? *program : *graphs.front());

@@ -25,6 +25,7 @@ struct BlockCode {
   std::string text;
   int64_t threads = 128;
   int64_t shared_bytes = 0;  ///< dynamic shared memory
+  int64_t registers = 0;     ///< estimate of what a thread needs; 0 where unknown
   std::string description;   ///< one line: emitter, layout, why
 };
 

@@ -140,27 +140,6 @@ class BlockFunction {
     text_ += indent_ + library_call(body_, op, "BlockTeam", operands, result);
   }
 
-  /// Where the tile of this block (and iteration) begins: an expression in elements.
-  std::string base(const Shape& whole, const Shape& tile, const std::vector<int64_t>& map, int64_t fmap) const {
-    constexpr std::array kCoordinates{"block_x", "block_y", "block_z"};
-    const auto strides = row_major_strides(whole);
-    std::string sum;
-    for (size_t d = 0; d < whole.size(); ++d) {
-      std::string position;
-      for (size_t g = 0; g < map.size(); ++g) {
-        if (map[g] != static_cast<int64_t>(d)) continue;
-        position = position.empty() ? kCoordinates[g]
-                                    : fmt::format("({} * {} + {})", position, body_.launch().grid[g], kCoordinates[g]);
-      }
-      if (fmap == static_cast<int64_t>(d) && body_.launch().loop > 1) {
-        position = position.empty() ? "iteration" : fmt::format("({} * {} + iteration)", position, body_.launch().loop);
-      }
-      if (position.empty()) continue;
-      sum += fmt::format("{}{} * {}", sum.empty() ? "" : " + ", position, tile[d] * strides[d]);
-    }
-    return sum.empty() ? "0" : sum;
-  }
-
   void load(const Operation& op, const std::string& from, const std::string& to) {
     const Shape& whole = body_.type(op.operands[0]).shape;
     const Shape& tile = body_.type(op.results[0]).shape;
@@ -168,14 +147,15 @@ class BlockFunction {
     const bool once = fmap == kReplicate && body_.launch().loop > 1;
     text_ += fmt::format("{}{}strata_device::load_tile<{}, {}>({}, {}, {});\n", indent_,
                          once ? "if (iteration == 0) " : "", dims(tile), dims(row_major_strides(whole)), to, from,
-                         base(whole, tile, op.attributes.list("imap"), fmap));
+                         tile_base(body_.launch(), row_major_strides(whole), tile, op.attributes.list("imap"), fmap));
   }
 
   void save(const Operation& op, const std::string& from, const std::string& to) {
     const Shape& whole = body_.type(op.results[0]).shape;
     const Shape& tile = body_.type(op.operands[0]).shape;
     text_ += fmt::format("{}strata_device::store_tile<{}, {}>({}, {}, {});\n", indent_, dims(tile),
-                         dims(row_major_strides(whole)), to, base(whole, tile, op.attributes.list("omap"), kReplicate),
+                         dims(row_major_strides(whole)), to,
+                         tile_base(body_.launch(), row_major_strides(whole), tile, op.attributes.list("omap"), kReplicate),
                          from);
   }
 

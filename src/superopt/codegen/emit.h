@@ -53,11 +53,19 @@ std::string element_loop(const std::string& team, const Shape& shape, DType type
 /// The statement as the text format writes it, without comments: for the generated source's comments.
 std::string statement_text(const Graph& graph, const Operation& op);
 
+/// Where a block's tile begins in a tensor of those strides, in elements, as an expression of block_x, block_y, block_z
+/// and `iteration`: dimension d of the tensor is cut by the grid dimensions that `map` sends to it, then by the loop if
+/// it is `fmap`.
+std::string tile_base(const LaunchShape& launch, const std::vector<int64_t>& strides, const Shape& tile,
+                      const std::vector<int64_t>& map, int64_t fmap);
+
 /// A block function: `static STRATA_DEVICE void NAME(arguments, block_x, block_y, block_z, shared)`.
 std::string emit_block_function(const Operation& op, const std::string& name);
 
 /// The device library's text.
 std::string_view device_library();
+std::string_view device_primitives();
+std::string_view device_tiles();
 /// What runs kernels on the host, to follow a generated source.
 std::string_view host_launch_library();
 

@@ -8,6 +8,7 @@
 #include "ir/text.h"
 #include "ir/validate.h"
 #include "superopt/codegen/emit.h"
+#include "superopt/codegen/tiles.h"
 
 namespace strata {
 namespace {
@@ -26,7 +27,8 @@ int64_t threads_of(const Graph& body) {
 
 class Generator {
  public:
-  Generator(const Graph& graph, const Target& target) : graph_(graph), target_(target) {}
+  Generator(const Graph& graph, const Target& target, const Schedules& schedules)
+      : graph_(graph), target_(target), schedules_(schedules) {}
 
   Result<GeneratedProgram> run() {
     for (size_t i = 0; i < graph_.tensors().size(); ++i) {
@@ -46,7 +48,7 @@ class Generator {
       const std::string name = fmt::format("{}_{}", graph_.name(), i);
       kernels += fmt::format("// {}\n", headline(op));
       if (op.body) {
-        STRATA_TRY(std::string text, block_kernel(op, name));
+        STRATA_TRY(std::string text, block_kernel(op, name, i < schedules_.size() ? schedules_[i] : std::nullopt));
         kernels += text;
       } else {
         kernels += predefined_kernel(op, name);
@@ -56,7 +58,8 @@ class Generator {
     graph_text.pop_back();
     for (size_t at = 0; (at = graph_text.find('\n', at)) != std::string::npos; at += 4)
       graph_text.replace(at, 1, "\n// ");
-    program_.source = fmt::format("{}\n// The program:\n//\n{}\n\n{}", device_library(), graph_text, kernels);
+    program_.source = fmt::format("{}\n{}\n{}\n// The program:\n//\n{}\n\n{}", device_library(),
+                                  device_primitives(), device_tiles(), graph_text, kernels);
     return std::move(program_);
   }
 
@@ -95,18 +98,36 @@ class Generator {
     return made;
   }
 
-  Result<std::string> block_kernel(const Operation& op, const std::string& name) {
-    const Graph& body = *op.body;
-    KernelLaunch& made = launch(op, name);
-    std::copy(body.launch().grid.begin(), body.launch().grid.end(), made.grid.begin());
-    made.threads = threads_of(body);
-    made.shared_bytes = shared_memory_bytes(body);
-    if (made.shared_bytes > target_.shared_memory) {
-      return unsupported("a block of {} needs {} bytes of shared memory; {} has {}", headline(op), made.shared_bytes,
+  /// The first emitter that takes the block.
+  Result<BlockCode> block_code(const Operation& op, const std::string& name, std::optional<BlockSchedule> schedule) {
+    const auto strides = operand_strides(graph_, op);
+    if (!schedule) {
+      const auto schedules = tile_schedules(op, strides, target_);
+      if (!schedules.empty()) schedule = schedules.front();
+    }
+    if (schedule) return emit_tiles(op, name, strides, *schedule, target_);
+    BlockCode code;
+    code.text = emit_block_function(op, name);
+    code.threads = threads_of(*op.body);
+    code.shared_bytes = shared_memory_bytes(*op.body);
+    if (code.shared_bytes > target_.shared_memory) {
+      return unsupported("a block of {} needs {} bytes of shared memory; {} has {}", headline(op), code.shared_bytes,
                          target_.name, target_.shared_memory);
     }
+    return code;
+  }
+
+  Result<std::string> block_kernel(const Operation& op, const std::string& name,
+                                   std::optional<BlockSchedule> schedule) {
+    const Graph& body = *op.body;
+    STRATA_TRY(BlockCode code, block_code(op, name, schedule));
+    KernelLaunch& made = launch(op, name);
+    std::copy(body.launch().grid.begin(), body.launch().grid.end(), made.grid.begin());
+    made.threads = code.threads;
+    made.shared_bytes = code.shared_bytes;
     const Parameters p = parameters(op, name);
-    std::string text = emit_block_function(op, name);
+    std::string text = code.description.empty() ? "" : "// " + code.description + "\n";
+    text += code.text;
     text += fmt::format(
         "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
         "STRATA_KERNEL void __launch_bounds__({}) {}({}) {{\n"
@@ -148,14 +169,21 @@ class Generator {
 
   const Graph& graph_;
   const Target& target_;
+  const Schedules& schedules_;
   GeneratedProgram program_;
 };
 
 }  // namespace
 
-Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target) {
+std::vector<std::vector<int64_t>> operand_strides(const Graph& graph, const Operation& op) {
+  std::vector<std::vector<int64_t>> strides;
+  for (TensorId id : op.operands) strides.push_back(row_major_strides(graph.type(id).shape));
+  return strides;
+}
+
+Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules) {
   if (graph.level() != Level::Kernel) return invalid("code is generated from kernel graphs");
-  return Generator(graph, target).run();
+  return Generator(graph, target, schedules).run();
 }
 
 std::string launch_manifest(const GeneratedProgram& program) {

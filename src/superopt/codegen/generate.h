@@ -13,6 +13,7 @@
 
 #include "ir/graph.h"
 #include "ir/target.h"
+#include "superopt/codegen/block_code.h"
 
 namespace strata {
 
@@ -40,8 +41,14 @@ struct GeneratedProgram {
   std::vector<KernelLaunch> launches;  ///< in order, each after the one before it
 };
 
+/// How the operands of an operator lie in device memory: strides in elements.
+std::vector<std::vector<int64_t>> operand_strides(const Graph& graph, const Operation& op);
+
+/// One for each operator of a kernel graph; nothing where the emitter's own choice is wanted.
+using Schedules = std::vector<std::optional<BlockSchedule>>;
+
 /// Error (Unsupported) where a block does not fit the target's shared memory.
-Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target);
+Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules = {});
 
 /// {"kernels": […], "buffers": […]}: what a runner needs beside the cubin. Buffers are listed once: an output that is
 /// an input is listed as an input.

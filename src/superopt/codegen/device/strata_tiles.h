@@ -1,0 +1,359 @@
+// Tiles in registers: what block functions with products on tensor cores are made of. Appended to strata_device.h where
+// a kernel needs it.
+//
+// A warp holds a tile of rows × columns as 8 × 8 blocks. In each block, lane l holds the two elements of row l / 4 in
+// columns 2·(l mod 4) and the next: the fragment that mma.m16n8k16 reads and writes and that ldmatrix makes of 16-bit
+// elements. So results of products, operands of products and everything between them have one layout, and values pass
+// from operator to operator without leaving the lane. A tile of one row is replicated over the rows of a block, one of
+// one column over its columns: what a reduction leaves, and what broadcasting needs.
+
+namespace strata_device {
+
+/// kBatches matrices of kRows × kColumns in the registers of a warp.
+template <int kBatches_, int kRows_, int kColumns_>
+struct Tile {
+  static constexpr int kBatches = kBatches_;
+  static constexpr int kRows = kRows_;
+  static constexpr int kColumns = kColumns_;
+  static constexpr int kRowBlocks = (kRows + 7) / 8;
+  static constexpr int kColumnBlocks = (kColumns + 7) / 8;
+  static constexpr int kPair = kColumns == 1 ? 1 : 2;  // elements of a block in a lane
+  static constexpr int kRegisters = kBatches * kRowBlocks * kColumnBlocks * kPair;
+  float v[kRegisters];
+
+  STRATA_DEVICE static constexpr int at(int batch, int row_block, int column_block, int e) {
+    return ((batch * kRowBlocks + row_block) * kColumnBlocks + column_block) * kPair + e;
+  }
+  STRATA_DEVICE static constexpr int batch_of(int i) { return i / (kRowBlocks * kColumnBlocks * kPair); }
+  STRATA_DEVICE static constexpr int row_block_of(int i) { return i / (kColumnBlocks * kPair) % kRowBlocks; }
+  STRATA_DEVICE static constexpr int column_block_of(int i) { return i / kPair % kColumnBlocks; }
+  /// Row and column of register i in this lane; past the end in blocks that the tile does not fill.
+  STRATA_DEVICE static int row(int i) { return kRows == 1 ? 0 : row_block_of(i) * 8 + lane() / 4; }
+  STRATA_DEVICE static int column(int i) {
+    return kColumns == 1 ? 0 : column_block_of(i) * 8 + lane() % 4 * 2 + i % kPair;
+  }
+};
+
+template <class TileType>
+STRATA_DEVICE TileType filled(float value) {
+  TileType tile;
+#pragma unroll
+  for (int i = 0; i < TileType::kRegisters; ++i) tile.v[i] = value;
+  return tile;
+}
+
+/// The register of From that belongs to register i of To, where From broadcasts to To.
+template <class From, class To>
+STRATA_DEVICE constexpr int broadcast(int i) {
+  return From::at(From::kBatches == 1 ? 0 : To::batch_of(i), From::kRows == 1 ? 0 : To::row_block_of(i),
+                  From::kColumns == 1 ? 0 : To::column_block_of(i), From::kPair == 1 ? 0 : i % To::kPair);
+}
+
+/// Sum and maximum as a reduction needs them.
+struct Adding {
+  STRATA_DEVICE static float neutral() { return 0.0f; }
+  STRATA_DEVICE static float combine(float a, float b) { return a + b; }
+};
+struct Taking {
+  STRATA_DEVICE static float neutral() { return minus_infinity(); }
+  STRATA_DEVICE static float combine(float a, float b) { return maximum(a, b); }
+};
+
+/// Reduces the columns of each row (kAlongColumns) or the rows of each column. Within a lane first, then among the
+/// lanes that share a row or column; every one of them has the result.
+template <class Combine, bool kAlongColumns, class From>
+STRATA_DEVICE auto reduce(const From& from) {
+  using To = Tile<From::kBatches, kAlongColumns ? From::kRows : 1, kAlongColumns ? 1 : From::kColumns>;
+  constexpr bool kFull = kAlongColumns ? From::kColumns % 8 == 0 : From::kRows % 8 == 0;
+  To to = filled<To>(Combine::neutral());
+#pragma unroll
+  for (int i = 0; i < From::kRegisters; ++i) {
+    const bool inside = kFull || (kAlongColumns ? From::column(i) < From::kColumns : From::row(i) < From::kRows);
+    float& sum = to.v[To::at(From::batch_of(i), kAlongColumns ? From::row_block_of(i) : 0,
+                             kAlongColumns ? 0 : From::column_block_of(i), kAlongColumns ? 0 : i % From::kPair)];
+    sum = Combine::combine(sum, inside ? from.v[i] : Combine::neutral());
+  }
+  if constexpr (kAlongColumns ? From::kColumns > 1 : From::kRows > 1) {
+#pragma unroll
+    for (int i = 0; i < To::kRegisters; ++i) {
+#pragma unroll
+      for (int mask = kAlongColumns ? 1 : 4; mask < (kAlongColumns ? 4 : 32); mask *= 2) {
+        to.v[i] = Combine::combine(to.v[i], shuffle_xor(to.v[i], mask));
+      }
+    }
+  }
+  return to;
+}
+
+/// A tile in shared memory as it lies in device memory: kBatches × kRows rows of kColumns elements. The 16-byte chunks
+/// of a row are permuted, or rows are a chunk apart, so that 8 rows' chunks in one column lie in different banks.
+template <class T_, int kBatches_, int kRows_, int kColumns_>
+struct SharedTile {
+  using T = T_;
+  static constexpr int kBatches = kBatches_;
+  static constexpr int kRows = kRows_;
+  static constexpr int kColumns = kColumns_;
+  static constexpr int kPerChunk = 16 / static_cast<int>(sizeof(T));
+  static constexpr int kChunks = (kColumns + kPerChunk - 1) / kPerChunk;
+  static constexpr bool kPermuted = (kChunks & (kChunks - 1)) == 0;
+  static constexpr int kStride = 16 * (kPermuted || kChunks % 2 == 1 ? kChunks : kChunks + 1);  // bytes, row to row
+  static constexpr int kBytes = kBatches * kRows * kStride;
+
+  /// Where a chunk lies, in bytes; `row` counts through all batches.
+  STRATA_DEVICE static int offset(int row, int chunk) {
+    if constexpr (kPermuted) {
+      constexpr int kMixed = kChunks < 8 ? kChunks : 8;  // rows that share 128 bytes need no permutation
+      chunk ^= row / (8 / kMixed) % kMixed;
+    }
+    return row * kStride + chunk * 16;
+  }
+  STRATA_DEVICE static float element(const unsigned char* tile, int row, int column) {
+    const unsigned char* chunk = tile + offset(row, column / kPerChunk);
+    return to_compute(reinterpret_cast<const T*>(chunk)[column % kPerChunk]);
+  }
+};
+
+/// Starts copies of a tile from device memory, kBytes at a time, by kThreads threads of which this one is `rank`. The
+/// row stride and the batch stride are in elements.
+template <class Shared, int kBytes, int kThreads, int64 kRowStride, int64 kBatchStride>
+STRATA_DEVICE void copy_tile(unsigned char* to, const typename Shared::T* from, int rank) {
+  constexpr int kPieces = Shared::kColumns * static_cast<int>(sizeof(typename Shared::T)) / kBytes;  // of a row
+  constexpr int kTotal = Shared::kBatches * Shared::kRows * kPieces;
+  constexpr int kElements = kBytes / static_cast<int>(sizeof(typename Shared::T));
+#pragma unroll
+  for (int first = 0; first < kTotal; first += kThreads) {
+    const int piece = first + rank;
+    if (kTotal % kThreads != 0 && piece >= kTotal) break;
+    const int row = piece / kPieces;
+    const int at = piece % kPieces;
+    const typename Shared::T* source = from + row / Shared::kRows * kBatchStride + row % Shared::kRows * kRowStride;
+    unsigned char* target = to + Shared::offset(row, at * kBytes / 16) + at * kBytes % 16;
+    copy_async<kBytes>(target, source + at * kElements);
+  }
+}
+
+/// One side of a product: the fragments of kRows × k, pairs along k, straight from shared memory. Row r and element k
+/// are at row first + r and column k of the stored tile, or at row k and column first + r where kAcross; `above` rows of
+/// earlier batches lie before. One batch serves all of the product's where kBroadcast.
+template <class Shared, bool kAcross, int kRows, bool kBroadcast>
+struct SharedOperand {
+  static constexpr int kRowBlocks = (kRows + 7) / 8;
+  const unsigned char* tile;
+  int first;
+  int above;
+
+  STRATA_DEVICE void load(int batch, int k_block, unsigned (&f)[kRowBlocks][2]) const {
+    const int l = lane();
+    const int stored = above + (kBroadcast ? 0 : batch * Shared::kRows);
+#pragma unroll
+    for (int block = 0; block < kRowBlocks; block += 2) {
+      const int r = block + l / 16;
+      const int k = k_block + l / 8 % 2;
+      int offset;
+      if constexpr (kAcross) {
+        offset = Shared::offset(stored + k * 8 + l % 8, first / 8 + (r < kRowBlocks ? r : block));
+      } else {
+        const int row = r * 8 + l % 8;
+        offset = Shared::offset(stored + first + (row < kRows ? row : kRows - 1), k);
+      }
+      if (block + 1 < kRowBlocks) {
+        unsigned four[4];
+        ldmatrix<4, kAcross>(four, tile + offset);
+        f[block][0] = four[0], f[block][1] = four[1], f[block + 1][0] = four[2], f[block + 1][1] = four[3];
+      } else {
+        ldmatrix<2, kAcross>(f[block], tile + offset);
+      }
+    }
+  }
+};
+
+/// Fragments that are in registers, rounded to T, two in a word.
+template <class T, int kBatches, int kRows, int kK>
+struct Packed {
+  static constexpr int kRowBlocks = (kRows + 7) / 8;
+  unsigned v[kBatches][kK / 8][kRowBlocks];
+
+  STRATA_DEVICE void load(int batch, int k_block, unsigned (&f)[kRowBlocks][2]) const {
+#pragma unroll
+    for (int r = 0; r < kRowBlocks; ++r) {
+      f[r][0] = v[batch][k_block][r];
+      f[r][1] = v[batch][k_block + 1][r];
+    }
+  }
+};
+
+template <class T, class From>
+STRATA_DEVICE auto pack(const From& from) {
+  Packed<T, From::kBatches, From::kRows, From::kColumns> to;
+#pragma unroll
+  for (int i = 0; i < From::kRegisters; i += 2) {
+    to.v[From::batch_of(i)][From::column_block_of(i)][From::row_block_of(i)] =
+        pack_pair(from.v[i], from.v[i + 1], T{});
+  }
+  return to;
+}
+
+/// A shared operand's fragments, kept: for tiles that stay while the loop runs.
+template <class T, int kBatches, int kRows, int kK, class Operand>
+STRATA_DEVICE auto keep(const Operand& operand) {
+  Packed<T, kBatches, kRows, kK> to;
+#pragma unroll
+  for (int batch = 0; batch < kBatches; ++batch) {
+#pragma unroll
+    for (int k = 0; k < kK / 8; k += 2) {
+      unsigned f[Operand::kRowBlocks][2];
+      operand.load(batch, k, f);
+#pragma unroll
+      for (int r = 0; r < Operand::kRowBlocks; ++r) to.v[batch][k][r] = f[r][0], to.v[batch][k + 1][r] = f[r][1];
+    }
+  }
+  return to;
+}
+
+/// D += A × Bᵀ for D[kRows, kColumns], A[kRows, kK], B[kColumns, kK], rounded products added in float.
+template <class T, int kK, class D, class A, class B>
+STRATA_DEVICE void multiply(D& d, const A& a, const B& b) {
+#pragma unroll
+  for (int batch = 0; batch < D::kBatches; ++batch) {
+#pragma unroll
+    for (int k = 0; k < kK / 8; k += 2) {
+      unsigned rows[A::kRowBlocks][2];
+      unsigned columns[B::kRowBlocks][2];
+      a.load(batch, k, rows);
+      b.load(batch, k, columns);
+#pragma unroll
+      for (int r = 0; r < D::kRowBlocks; r += 2) {
+        constexpr bool kOdd = D::kRowBlocks % 2 == 1;
+        const bool lower = !kOdd || r + 1 < D::kRowBlocks;  // whether there is a second block of rows
+        const unsigned fragment[4] = {rows[r][0], lower ? rows[lower ? r + 1 : r][0] : 0u, rows[r][1],
+                                      lower ? rows[lower ? r + 1 : r][1] : 0u};
+#pragma unroll
+        for (int c = 0; c < D::kColumnBlocks; ++c) {
+          float* upper_result = &d.v[D::at(batch, r, c, 0)];
+          float* lower_result = &d.v[D::at(batch, lower ? r + 1 : r, c, 0)];
+          float result[4] = {upper_result[0], upper_result[1], lower ? lower_result[0] : 0.0f,
+                             lower ? lower_result[1] : 0.0f};
+          mma(result, fragment, columns[c], T{});
+          upper_result[0] = result[0], upper_result[1] = result[1];
+          if (lower) lower_result[0] = result[2], lower_result[1] = result[3];
+        }
+      }
+    }
+  }
+}
+
+/// A part of a shared tile in registers: element (r, c) is at row first_row + r, column first_column + c of the stored
+/// tile, or at row first_row + c and column first_column + r where kAcross.
+template <class TileType, class Shared, bool kAcross>
+STRATA_DEVICE TileType load(const unsigned char* tile, int first_row, int first_column) {
+  TileType to;
+#pragma unroll
+  for (int i = 0; i < TileType::kRegisters; ++i) {
+    int row = TileType::row(i);
+    int column = TileType::column(i);
+    if (TileType::kRows % 8 != 0 && row >= TileType::kRows) row = TileType::kRows - 1;
+    if (TileType::kColumns % 8 != 0 && column >= TileType::kColumns) column = TileType::kColumns - 1;
+    const int stored = TileType::batch_of(i) * Shared::kRows + first_row + (kAcross ? column : row);
+    to.v[i] = Shared::element(tile, stored, first_column + (kAcross ? row : column));
+  }
+  return to;
+}
+
+/// Stores a tile to device memory, from `to` on; strides in elements.
+template <int64 kBatchStride, int64 kRowStride, int64 kColumnStride, class T, class TileType>
+STRATA_DEVICE void save(T* to, const TileType& tile) {
+#pragma unroll
+  for (int i = 0; i < TileType::kRegisters; i += TileType::kPair) {
+    const int row = TileType::row(i);
+    const int column = TileType::column(i);
+    if (TileType::kRows == 1 ? lane() / 4 != 0 : row >= TileType::kRows) continue;
+    if (TileType::kColumns == 1 && lane() % 4 != 0) continue;
+    T* at = to + TileType::batch_of(i) * kBatchStride + row * kRowStride + column * kColumnStride;
+    if constexpr (TileType::kPair == 2 && kColumnStride == 1 && TileType::kColumns % 2 == 0 && kRowStride % 2 == 0 &&
+                  kBatchStride % 2 == 0) {
+      if (column < TileType::kColumns) store_pair(at, tile.v[i], tile.v[i + 1]);
+    } else {
+#pragma unroll
+      for (int e = 0; e < TileType::kPair; ++e) {
+        if (column + e < TileType::kColumns) store(at[e * kColumnStride], tile.v[i + e]);
+      }
+    }
+  }
+}
+
+/// accum_rescale: what has been added so far, and what is added now, are multiplied by before and now.
+template <class Reference>
+struct Rescaling {
+  Reference largest = filled<Reference>(Taking::neutral());
+  Reference before;
+  Reference now;
+
+  STRATA_DEVICE void advance(const Reference& reference) {
+#pragma unroll
+    for (int i = 0; i < Reference::kRegisters; ++i) {
+      const float next = maximum(largest.v[i], reference.v[i]);
+      before.v[i] = weight(largest.v[i], next);
+      now.v[i] = weight(reference.v[i], next);
+      largest.v[i] = next;
+    }
+  }
+  /// exp(x − largest); 1 where they are equal, also where both are −∞.
+  STRATA_DEVICE static float weight(float x, float largest) { return x == largest ? 1.0f : exponential(x - largest); }
+};
+
+/// Leaves a tile in shared memory for other warps: register i of all lanes side by side.
+template <class TileType>
+STRATA_DEVICE void leave(float* to, const TileType& tile) {
+#pragma unroll
+  for (int i = 0; i < TileType::kRegisters; ++i) to[i * 32 + lane()] = tile.v[i];
+}
+
+/// Where register i of Part lies in what leave() wrote of Whole, if Part is the index-th of its parts along the batches
+/// (kAlong 0), rows (1) or columns (2).
+template <class Part, class Whole, int kAlong>
+STRATA_DEVICE int left_at(int i, int index) {
+  return Whole::at(Part::batch_of(i) + (kAlong == 0 ? index * Part::kBatches : 0),
+                   Part::row_block_of(i) + (kAlong == 1 ? index * Part::kRowBlocks : 0),
+                   Part::column_block_of(i) + (kAlong == 2 ? index * Part::kColumnBlocks : 0), i % Part::kPair) *
+             32 +
+         lane();
+}
+
+/// This lane's share of a tile that groups of warps left, each at `stride` floats from the last: their sum or maximum.
+template <class Combine, class Part, class Whole, int kAlong, int kGroups>
+STRATA_DEVICE Part gathered(const float* from, int stride, int index) {
+  Part to = filled<Part>(Combine::neutral());
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
+    for (int i = 0; i < Part::kRegisters; ++i) {
+      to.v[i] = Combine::combine(to.v[i], from[group * stride + left_at<Part, Whole, kAlong>(i, index)]);
+    }
+  }
+  return to;
+}
+
+/// The same for accum_rescale: each group's part counts relative to exp of its own largest reference.
+template <class Part, class Whole, int kAlong, class PartReference, class WholeReference, int kAlongReference,
+          int kGroups>
+STRATA_DEVICE Part gathered_rescaled(const float* from, const float* references, const PartReference& largest,
+                                     int stride, int index) {
+  Part to = filled<Part>(0.0f);
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    PartReference weights;
+#pragma unroll
+    for (int i = 0; i < PartReference::kRegisters; ++i) {
+      const int at = left_at<PartReference, WholeReference, kAlongReference>(i, index);
+      weights.v[i] = Rescaling<PartReference>::weight(references[group * stride + at], largest.v[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < Part::kRegisters; ++i) {
+      to.v[i] += from[group * stride + left_at<Part, Whole, kAlong>(i, index)] *
+                 weights.v[broadcast<PartReference, Part>(i)];
+    }
+  }
+  return to;
+}
+
+}  // namespace strata_device

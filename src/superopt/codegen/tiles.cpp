@@ -1,0 +1,810 @@
+#include "superopt/codegen/tiles.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "superopt/codegen/emit.h"
+#include "superopt/codegen/running_reference.h"
+#include "superopt/codegen/tile_plan.h"
+
+namespace strata {
+namespace {
+
+constexpr int64_t kWarp = 32;
+constexpr int64_t kAlignment = 128;
+/// Registers of a lane for a side of a product that stays while the loop runs.
+constexpr int64_t kMostKept = 64;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlignment) * kAlignment; }
+
+/// Stride of the dimensions before the last two, of which at most one has more than one element.
+Result<int64_t> batch_stride(const Shape& tile, const std::vector<int64_t>& strides) {
+  int64_t stride = 0;
+  for (size_t d = 0; d + 2 < tile.size(); ++d) {
+    if (tile[d] == 1) continue;
+    if (stride != 0) return unsupported("a tile of two batch dimensions");
+    stride = strides[d];
+  }
+  return stride;
+}
+
+class TileBlock {
+ public:
+  TileBlock(const Operation& op, std::string name, const std::vector<std::vector<int64_t>>& strides,
+            const BlockSchedule& schedule, const Target& target)
+      : op_(op),
+        body_(*op.body),
+        name_(std::move(name)),
+        strides_(strides),
+        schedule_(schedule),
+        target_(target),
+        stages_(loop_stages(body_)),
+        loop_(body_.launch().loop) {
+    scope_ = NameScope({"warp", "group", "part", "ring", "stage", "iteration", "ahead", "rank", "shared", "partial", "i",
+                        "block_x", "block_y", "block_z", "strata_device", name_});
+  }
+
+  Result<BlockCode> run() {
+    if (loop_ == 1 && schedule_.loop_warps > 1) return unsupported("no loop whose iterations could be dealt to groups");
+    STRATA_TRY(plan_, plan_tiles(body_, strides_, schedule_));
+    STRATA_CHECK(check_sizes());
+    signature();
+    places();
+    STRATA_CHECK(preamble());
+    STRATA_CHECK(loop());
+    STRATA_CHECK(after());
+    text_ += "}\n\n";
+    BlockCode code;
+    code.text = std::move(text_);
+    code.threads = kWarp * schedule_.row_warps * schedule_.loop_warps;
+    code.shared_bytes = std::max(once_bytes_ + schedule_.loop_warps * schedule_.stages * stage_bytes_, partial_bytes_);
+    code.registers = register_estimate();
+    code.description = fmt::format(
+        "tiles: {} groups of {} warps, {} stages of {} bytes; layouts: best of {}, {} products a warp",
+        schedule_.loop_warps, schedule_.row_warps, schedule_.stages, stage_bytes_, plan_.layout_choices,
+        plan_.layout_cost);
+    if (code.shared_bytes > target_.shared_memory) {
+      return unsupported("{} bytes of shared memory; {} has {}", code.shared_bytes, target_.name,
+                         target_.shared_memory);
+    }
+    return code;
+  }
+
+ private:
+  const TensorPlan& plan(TensorId id) const { return plan_.tensors[static_cast<size_t>(id)]; }
+  TileDims local(TensorId id, bool after) const { return warp_dims(plan_, plan(id), schedule_, after); }
+
+  /// The register tile of a tensor in one warp, in a layout.
+  std::string tile_type(TensorId id, bool transposed, bool after) const {
+    const TileDims dims = local(id, after);
+    return fmt::format("strata_device::Tile<{}, {}, {}>", dims.batches, transposed ? dims.columns : dims.rows,
+                       transposed ? dims.rows : dims.columns);
+  }
+  std::string tile_type(TensorId id) const { return tile_type(id, plan(id).transposed, after_); }
+  int64_t registers(TensorId id, bool after) const {
+    const TileDims dims = local(id, after);
+    const int64_t columns = plan(id).transposed ? dims.rows : dims.columns;
+    return dims.batches * ceil_div(dims.rows + dims.columns - columns, 8) * ceil_div(columns, 8) *
+           (columns == 1 ? 1 : 2);
+  }
+  std::string shared_type(TensorId id) const {
+    const TensorPlan& tile = plan(id);
+    return fmt::format("strata_device::SharedTile<{}, {}, {}, {}>", storage_type(body_.type(id).dtype),
+                       tile.dims.batches, tile.pairs_down ? tile.dims.columns : tile.dims.rows,
+                       tile.pairs_down ? tile.dims.rows : tile.dims.columns);
+  }
+  int64_t shared_bytes(TensorId id) const {
+    const TensorPlan& tile = plan(id);
+    const int64_t rows = tile.dims.batches * (tile.pairs_down ? tile.dims.columns : tile.dims.rows);
+    const int64_t chunks =
+        ceil_div((tile.pairs_down ? tile.dims.rows : tile.dims.columns) * size_of(body_.type(id).dtype), 16);
+    const bool permuted = (chunks & (chunks - 1)) == 0;
+    return aligned(rows * 16 * (permuted || chunks % 2 == 1 ? chunks : chunks + 1));
+  }
+
+  Result<void> check_sizes() const {
+    for (const Operation& op : body_.operations()) {
+      if (op.kind == OpKind::InIter) {
+        const size_t n = input_number(op.operands[0]);
+        STRATA_CHECK(batch_stride(body_.type(op.results[0]).shape, strides_[n]));
+      } else if (op.kind == OpKind::OutSaver) {
+        STRATA_CHECK(
+            batch_stride(body_.type(op.operands[0]).shape, row_major_strides(body_.type(op.results[0]).shape)));
+      } else if (op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul) {
+        for (TensorId id : op.operands) {
+          if (!plan(id).loaded && plan(id).dims.batches != plan(op.results[0]).dims.batches) {
+            return unsupported("a computed operand of a product is broadcast");
+          }
+        }
+      }
+    }
+    return {};
+  }
+
+  /// Registers of a lane: accumulators and kept sides stay, and the two largest of the rest are live together.
+  int64_t register_estimate() const {
+    constexpr int64_t kAddresses = 40;
+    int64_t stay = kept_registers_;
+    std::vector<int64_t> passing{0, 0};
+    for (size_t i = 0; i < body_.operations().size(); ++i) {
+      const Operation& op = body_.operations()[i];
+      if (op.kind == OpKind::OutSaver || op.kind == OpKind::InIter || stages_[i] != LoopStage::Body) continue;
+      for (TensorId id : op.results) {
+        if (!op.body && op_def(op.kind).traits.accumulates) {
+          stay += registers(id, false);
+        } else if (only_accumulator(id) == nullptr || op.body) {
+          passing.push_back(registers(id, false));
+        }
+      }
+    }
+    std::sort(passing.rbegin(), passing.rend());
+    return kAddresses + stay + passing[0] + passing[1];
+  }
+
+  size_t input_number(TensorId id) const {
+    const auto at = std::find(body_.inputs().begin(), body_.inputs().end(), id);
+    return static_cast<size_t>(at - body_.inputs().begin());
+  }
+
+  void line(const std::string& text) { text_ += indent_ + text + "\n"; }
+
+  void signature() {
+    text_ += fmt::format("static STRATA_DEVICE void {}(", name_);
+    for (TensorId id : body_.inputs()) {
+      names_[id] = scope_.add(body_.tensor(id).name);
+      text_ += fmt::format("const {}* {}, ", storage_type(body_.type(id).dtype), names_[id]);
+    }
+    for (TensorId id : body_.outputs()) {
+      names_[id] = scope_.add(body_.tensor(id).name);
+      text_ += fmt::format("{}* {}, ", storage_type(body_.type(id).dtype), names_[id]);
+    }
+    text_ +=
+        "\n    [[maybe_unused]] long long block_x, [[maybe_unused]] long long block_y, "
+        "[[maybe_unused]] long long block_z,\n    unsigned char* shared) {\n";
+  }
+
+  /// Tiles that stay, then a ring of stages for each group.
+  void places() {
+    for (const Operation& op : body_.operations()) {
+      if (op.kind == OpKind::OutSaver) continue;
+      for (TensorId id : op.results) names_[id] = scope_.add(body_.tensor(id).name);
+      if (op.kind != OpKind::InIter) continue;
+      int64_t& bytes = plan(op.results[0]).once ? once_bytes_ : stage_bytes_;
+      offsets_[op.results[0]] = bytes;
+      bytes += shared_bytes(op.results[0]);
+    }
+    for (const Operation& op : body_.operations()) {
+      if (op.kind != OpKind::AccumRescale || references_.count(op.operands[1]) != 0) continue;
+      references_[op.operands[1]] = scope_.add(names_[op.operands[1]] + "_scale");
+      if (runs_along(body_, op.operands[1])) running_.insert(op.operands[1]);
+    }
+  }
+
+  /// Bytes of one copy: the most that divide rows, strides and every place where a tile can begin.
+  int64_t copy_bytes(const Operation& op) const {
+    const TensorId id = op.results[0];
+    const int64_t element = size_of(body_.type(id).dtype);
+    const Shape& tile = body_.type(id).shape;
+    const Shape& whole = body_.type(op.operands[0]).shape;
+    const std::vector<int64_t>& strides = strides_[input_number(op.operands[0])];
+    const int64_t row = (plan(id).pairs_down ? plan(id).dims.rows : plan(id).dims.columns) * element;
+    const auto fits = [&](int64_t bytes) {
+      if (row % bytes != 0) return false;
+      for (size_t d = 0; d < tile.size(); ++d) {
+        const int64_t step = strides[d] == 1 ? tile[d] : strides[d];  // places within a row are multiples of a tile
+        if (whole[d] > 1 && step * element % bytes != 0) return false;
+      }
+      return true;
+    };
+    for (int64_t bytes : {16, 8, 4}) {
+      if (fits(bytes)) return bytes;
+    }
+    return element;
+  }
+
+  Result<void> copy(const Operation& op, const std::string& place, int64_t threads, const std::string& rank) {
+    const TensorId id = op.results[0];
+    const Shape& tile = body_.type(id).shape;
+    const std::vector<int64_t>& strides = strides_[input_number(op.operands[0])];
+    const size_t rank_of = tile.size();
+    const int64_t row_stride = plan(id).pairs_down ? strides[rank_of - 1] : rank_of > 1 ? strides[rank_of - 2] : 0;
+    STRATA_TRY(const int64_t between, batch_stride(tile, strides));
+    line("// " + statement_text(body_, op));
+    line(fmt::format("strata_device::copy_tile<{}, {}, {}, {}, {}>({} + {}, {} + {}, {});", shared_type(id),
+                     copy_bytes(op), threads, row_stride, between, place, offsets_.at(id), names_[op.operands[0]],
+                     tile_base(body_.launch(), strides, tile, op.attributes.list("imap"),
+                               op.attributes.integer_or("fmap", -1)),
+                     rank));
+    return {};
+  }
+
+  int64_t threads_of_group() const { return kWarp * schedule_.row_warps; }
+
+  std::string group_barrier() const {
+    if (schedule_.row_warps == 1) return "strata_device::warp_barrier();";
+    if (schedule_.loop_warps == 1) return "strata_device::barrier();";
+    return fmt::format("strata_device::named_barrier(1 + group, {});", threads_of_group());
+  }
+
+  Result<void> preamble() {
+    indent_ = "  ";
+    line("[[maybe_unused]] const int warp = static_cast<int>(strata_device::thread()) / 32;");
+    line(fmt::format("[[maybe_unused]] const int group = warp / {0};  // takes iterations group, group + {1}, ...",
+                     schedule_.row_warps, schedule_.loop_warps));
+    line(fmt::format("[[maybe_unused]] const int part = warp % {};   // of the group's axis", schedule_.row_warps));
+    line(fmt::format("[[maybe_unused]] const int rank = static_cast<int>(strata_device::thread()) % {};",
+                     threads_of_group()));
+    const bool once = std::any_of(body_.operations().begin(), body_.operations().end(), [&](const Operation& op) {
+      return op.kind == OpKind::InIter && plan(op.results[0]).once;
+    });
+    if (once) {
+      for (const Operation& op : body_.operations()) {
+        if (op.kind != OpKind::InIter || !plan(op.results[0]).once) continue;
+        STRATA_CHECK(copy(op, "shared", threads_of_group() * schedule_.loop_warps,
+                          "static_cast<int>(strata_device::thread())"));
+        pointers_[op.results[0]] = fmt::format("shared + {}", offsets_.at(op.results[0]));
+      }
+      line("strata_device::commit_copies();");
+    }
+    if (loop_ > 1) {
+      line(fmt::format("// Each group's ring: {} stages of {} bytes.", schedule_.stages, stage_bytes_));
+      line(fmt::format("unsigned char* const ring = shared + {} + group * {};", once_bytes_,
+                       schedule_.stages * stage_bytes_));
+      line("const auto copy_iteration = [&](int iteration) {");
+      indent_ = "    ";
+      line(fmt::format("unsigned char* const stage = ring + iteration / {} % {} * {};", schedule_.loop_warps,
+                       schedule_.stages, stage_bytes_));
+      for (const Operation& op : body_.operations()) {
+        if (op.kind == OpKind::InIter && !plan(op.results[0]).once) {
+          STRATA_CHECK(copy(op, "stage", threads_of_group(), "rank"));
+        }
+      }
+      indent_ = "  ";
+      line("};");
+      line(fmt::format("for (int ahead = 0; ahead < {}; ++ahead) {{", schedule_.stages - 1));
+      line(fmt::format("  if (group + ahead * {0} < {1}) copy_iteration(group + ahead * {0});", schedule_.loop_warps,
+                       loop_));
+      line("  strata_device::commit_copies();");
+      line("}");
+    }
+    if (once) {
+      line(fmt::format("strata_device::wait_copies<{}>();", loop_ > 1 ? schedule_.stages - 1 : 0));
+      line("strata_device::barrier();");
+    }
+    return {};
+  }
+
+  Result<void> loop() {
+    for (size_t i = 0; i < body_.operations().size(); ++i) {
+      const Operation& op = body_.operations()[i];
+      if (stages_[i] == LoopStage::Body && !op.body && op_def(op.kind).traits.accumulates) declare(op);
+    }
+    for (const auto& [reference, state] : references_) {
+      line(fmt::format("strata_device::Rescaling<{}> {};", tile_type(reference), state));
+    }
+    if (loop_ == 1) return body();
+    keep_sides();
+    line("#pragma unroll 1");
+    line(fmt::format("for (int iteration = group; iteration < {}; iteration += {}) {{", loop_, schedule_.loop_warps));
+    indent_ = "    ";
+    line(fmt::format("strata_device::wait_copies<{}>();", schedule_.stages - 2));
+    line(group_barrier() + "  // the tiles are there, and all are done with the stage that is copied to next");
+    line(fmt::format("if (iteration + {0} < {1}) copy_iteration(iteration + {0});",
+                     (schedule_.stages - 1) * schedule_.loop_warps, loop_));
+    line("strata_device::commit_copies();");
+    line(fmt::format("const unsigned char* const stage = ring + iteration / {} % {} * {};", schedule_.loop_warps,
+                     schedule_.stages, stage_bytes_));
+    STRATA_CHECK(body());
+    indent_ = "  ";
+    line("}");
+    return {};
+  }
+
+  void declare(const Operation& op) {
+    const TensorId id = op.results[0];
+    if (op.kind == OpKind::Accum && op.attributes.word("kind") == "max") {
+      if (references_.count(op.operands[0]) != 0) return;  // the rescaling's largest
+      line(fmt::format("auto {} = strata_device::filled<{}>(strata_device::Taking::neutral());", names_[id],
+                       tile_type(id)));
+      return;
+    }
+    line(fmt::format("auto {} = strata_device::filled<{}>(0.0f);", names_[id], tile_type(id)));
+  }
+
+  /// Sides of products that do not change are read once, where registers allow.
+  void keep_sides() {
+    for (const Operation& op : body_.operations()) {
+      if (op.kind != OpKind::Matmul && op.kind != OpKind::ConcatMatmul) continue;
+      const size_t pairs = op.operands.size() / 2;
+      for (size_t n = 0; n < op.operands.size(); ++n) {
+        const TensorId id = op.operands[n];
+        const bool left = n < pairs;
+        if (!plan(id).loaded || !plan(id).once || kept_.count({id, left}) != 0) continue;
+        const TileDims dims = local(id, false);
+        const int64_t rows = left ? dims.rows : dims.columns;
+        const int64_t depth = left ? dims.columns : dims.rows;
+        if (dims.batches * ceil_div(rows, 8) * (depth / 8) > kMostKept) continue;
+        const std::string name = scope_.add(names_[id] + "_side");
+        line(fmt::format("const auto {} = strata_device::keep<{}, {}, {}, {}>({});", name,
+                         storage_type(plan_.operand), dims.batches, rows, depth, side(op, n)));
+        kept_[{id, left}] = name;
+        kept_registers_ += dims.batches * ceil_div(rows, 8) * (depth / 8);
+      }
+    }
+  }
+
+  /// One side of a product as multiply() takes it.
+  std::string side(const Operation& op, size_t n) {
+    const TensorId id = op.operands[n];
+    const bool left = n < op.operands.size() / 2;
+    if (const auto kept = kept_.find({id, left}); kept != kept_.end()) return kept->second;
+    if (!plan(id).loaded) return fmt::format("strata_device::pack<{}>({})", storage_type(plan_.operand), value(id));
+    const TensorPlan& tile = plan(id);
+    const TileDims dims = local(id, false);
+    const bool across = left == tile.pairs_down;
+    const int64_t rows = left ? dims.rows : dims.columns;
+    const auto position = left ? kRowPosition : kColumnPosition;
+    const bool divided = plan_.row_axis != kNoAxis && tile.axes[position] == plan_.row_axis;
+    const bool batched = plan_.row_axis != kNoAxis && tile.axes[kBatchPosition] == plan_.row_axis;
+    return fmt::format("strata_device::SharedOperand<{}, {}, {}, {}>{{{}, {}, {}}}", shared_type(id), across, rows,
+                       tile.dims.batches == 1, pointer(id), divided ? fmt::format("part * {}", rows) : "0",
+                       batched ? fmt::format("part * {}", dims.batches * stored_rows(id)) : "0");
+  }
+
+  int64_t stored_rows(TensorId id) const {
+    return plan(id).pairs_down ? plan(id).dims.columns : plan(id).dims.rows;
+  }
+
+  std::string pointer(TensorId id) {
+    const auto at = pointers_.find(id);
+    return at != pointers_.end() ? at->second : fmt::format("stage + {}", offsets_.at(id));
+  }
+
+  /// A tensor in registers: the name of its tile. Loaded tiles come from shared memory at their first use.
+  std::string value(TensorId id, std::optional<bool> transposed = {}) {
+    if (!plan(id).loaded) return names_[id];
+    const bool down = transposed.value_or(false);
+    std::string& name = values_[{id, down}];
+    if (!name.empty()) return name;
+    name = scope_.add(names_[id] + "_values");
+    const TensorPlan& tile = plan(id);
+    const TileDims dims = local(id, false);
+    const auto place = [&](TilePosition position, int64_t size) {
+      return plan_.row_axis != kNoAxis && tile.axes[position] == plan_.row_axis ? fmt::format("part * {}", size) : "";
+    };
+    std::string row = place(tile.pairs_down ? kColumnPosition : kRowPosition,
+                            tile.pairs_down ? dims.columns : dims.rows);
+    std::string column = place(tile.pairs_down ? kRowPosition : kColumnPosition,
+                               tile.pairs_down ? dims.rows : dims.columns);
+    const std::string batch = place(kBatchPosition, dims.batches * stored_rows(id));
+    if (!batch.empty()) row = batch;  // one axis lies in one dimension
+    line(fmt::format("const auto {} = strata_device::load<{}, {}, {}>({}, {}, {});", name,
+                     tile_type(id, down, false), shared_type(id), down != tile.pairs_down, pointer(id),
+                     row.empty() ? "0" : row, column.empty() ? "0" : column));
+    return name;
+  }
+
+  Result<void> body() {
+    for (size_t i = 0; i < body_.operations().size(); ++i) {
+      if (stages_[i] == LoopStage::Body) STRATA_CHECK(operation(body_.operations()[i]));
+    }
+    values_.clear();
+    return {};
+  }
+
+  /// The accumulator that alone uses a product: the product is added to it directly.
+  const Operation* only_accumulator(TensorId id) const {
+    const Operation* user = nullptr;
+    for (const Operation& op : body_.operations()) {
+      if (std::find(op.operands.begin(), op.operands.end(), id) == op.operands.end()) continue;
+      if (user != nullptr) return nullptr;
+      user = &op;
+    }
+    if (user == nullptr || user->body) return nullptr;
+    const bool sum = user->kind == OpKind::Accum && user->attributes.word("kind") == "sum";
+    const bool rescaled =
+        user->kind == OpKind::AccumRescale && user->operands[0] == id && running_.count(user->operands[1]) != 0;
+    return sum || rescaled ? user : nullptr;
+  }
+
+  Result<void> operation(const Operation& op) {
+    if (op.kind == OpKind::InIter) return {};
+    line("// " + statement_text(body_, op));
+    if (op.body) return thread_graph(op);
+    const TensorId result = op.results[0];
+    if (op_def(op.kind).cuda.form == CudaLowering::Form::Elementwise) {
+      std::vector<Step> steps{{&op, {}, names_[result] + "_i"}};
+      std::vector<std::pair<TensorId, std::string>> operands;
+      for (size_t n = 0; n < op.operands.size(); ++n) {
+        steps[0].operands.push_back(fmt::format("x{}", n));
+        operands.emplace_back(op.operands[n], steps[0].operands.back());
+      }
+      elements(result, operands, steps, steps[0].variable);
+      return {};
+    }
+    switch (op.kind) {
+      case OpKind::OutSaver:
+        return save(op);
+      case OpKind::Matmul:
+      case OpKind::ConcatMatmul:
+        return product(op);
+      case OpKind::Sum:
+      case OpKind::ReduceMax:
+        return reduction(op);
+      case OpKind::Accum:
+        return accumulate(op);
+      case OpKind::AccumRescale:
+        return rescale(op);
+      default:
+        return unsupported("{} moves elements", op.name());
+    }
+  }
+
+  Result<void> product(const Operation& op) {
+    const TensorId result = op.results[0];
+    const Operation* accumulator = only_accumulator(result);
+    std::string target = names_[result];
+    if (accumulator != nullptr) {
+      target = names_[accumulator->results[0]];
+      if (accumulator->kind == OpKind::AccumRescale) scale_before(*accumulator);
+      direct_.insert(accumulator->results[0]);
+    } else {
+      line(fmt::format("auto {} = strata_device::filled<{}>(0.0f);", target, tile_type(result)));
+    }
+    const size_t pairs = op.operands.size() / 2;
+    for (size_t p = 0; p < pairs; ++p) {
+      const int64_t depth = plan(op.operands[p]).dims.columns;
+      std::string left = side(op, p);
+      std::string right = side(op, p + pairs);
+      if (plan(result).transposed) std::swap(left, right);
+      line(fmt::format("strata_device::multiply<{}, {}>({}, {}, {});", storage_type(plan_.operand), depth, target, left,
+                       right));
+    }
+    return {};
+  }
+
+  Result<void> reduction(const Operation& op) {
+    const TensorId id = op.operands[0];
+    const TensorId result = op.results[0];
+    const size_t rank = body_.type(id).shape.size();
+    const auto dim = static_cast<size_t>(op.attributes.integer("dim"));
+    if (dim + 2 < rank) return unsupported("{} reduces a batch dimension", names_[result]);
+    const bool columns = (dim + 1 == rank) != plan(result).transposed;
+    line(fmt::format("const auto {} = strata_device::reduce<strata_device::{}, {}>({});", 
+                     references_.count(result) != 0 && running_.count(result) != 0 ? names_[result] + "_here" : names_[result],
+                     op.kind == OpKind::Sum ? "Adding" : "Taking", columns, value(id, plan(result).transposed)));
+    if (running_.count(result) != 0) {
+      const std::string& state = references_.at(result);
+      line(fmt::format("{}.advance({}_here);", state, names_[result]));
+      line(fmt::format("const auto& {} = {}.largest;  // any reference will do: the largest so far", names_[result],
+                       state));
+    }
+    return {};
+  }
+
+  /// Brings a rescaled sum to the new reference.
+  void scale_before(const Operation& op) {
+    const TensorId id = op.results[0];
+    const std::string type = tile_type(id);
+    line("#pragma unroll");
+    line(fmt::format("for (int i = 0; i < {}::kRegisters; ++i) {}.v[i] *= {}.before.v[strata_device::broadcast<{}, {}>(i)];",
+                     type, names_[id], references_.at(op.operands[1]), tile_type(op.operands[1]), type));
+  }
+
+  Result<void> accumulate(const Operation& op) {
+    const TensorId id = op.results[0];
+    if (direct_.count(id) != 0) return {};
+    const bool maximum = op.attributes.word("kind") == "max";
+    if (maximum && references_.count(op.operands[0]) != 0) return {};
+    const std::string from = value(op.operands[0], plan(id).transposed);
+    line("#pragma unroll");
+    line(fmt::format("for (int i = 0; i < {}.kRegisters; ++i) {}.v[i] = strata_device::{}::combine({}.v[i], {}.v[i]);",
+                     names_[id], names_[id], maximum ? "Taking" : "Adding", names_[id], from));
+    return {};
+  }
+
+  Result<void> rescale(const Operation& op) {
+    const TensorId id = op.results[0];
+    if (direct_.count(id) != 0) return {};
+    const TensorId reference = op.operands[1];
+    const std::string& state = references_.at(reference);
+    const bool running = running_.count(reference) != 0;
+    if (!running && advanced_.insert(reference).second) {
+      line(fmt::format("{}.advance({});", state, value(reference, plan(id).transposed)));
+    }
+    const std::string from = value(op.operands[0], plan(id).transposed);
+    const std::string type = tile_type(id);
+    const std::string factor = fmt::format("strata_device::broadcast<{}, {}>(i)", tile_type(reference), type);
+    line("#pragma unroll");
+    line(fmt::format("for (int i = 0; i < {0}::kRegisters; ++i) {{", type));
+    line(fmt::format("  {0}.v[i] = {0}.v[i] * {1}.before.v[{2}] + {3}.v[i]{4};", names_[id], state, factor, from,
+                     running ? "" : fmt::format(" * {}.now.v[{}]", state, factor)));
+    line("}");
+    return {};
+  }
+
+  struct Step {
+    const Operation* op;
+    std::vector<std::string> operands;
+    std::string variable;
+  };
+
+  /// A loop over the result's registers.
+  void elements(TensorId result, const std::vector<std::pair<TensorId, std::string>>& operands,
+                const std::vector<Step>& steps, const std::string& last) {
+    const bool transposed = plan(result).transposed;
+    std::vector<std::string> tiles;
+    for (const auto& [id, variable] : operands) tiles.push_back(value(id, transposed));
+    const std::string type = tile_type(result);
+    line(fmt::format("{} {};", type, names_[result]));
+    line("#pragma unroll");
+    line(fmt::format("for (int i = 0; i < {}::kRegisters; ++i) {{", type));
+    for (size_t n = 0; n < operands.size(); ++n) {
+      const auto& [id, variable] = operands[n];
+      const bool whole = tile_dims(body_.type(id).shape) == tile_dims(body_.type(result).shape);
+      line(fmt::format("  const float {} = {}.v[{}];", variable, tiles[n],
+                       whole ? "i" : fmt::format("strata_device::broadcast<{}, {}>(i)",
+                                                 tile_type(id, transposed, after_), type)));
+    }
+    for (const Step& step : steps) {
+      line(fmt::format("  const float {} = {};", step.variable,
+                       elementwise_expression(*step.op, step.operands, DType::F32)));
+    }
+    line(fmt::format("  {}.v[i] = {};", names_[result], last));
+    line("}");
+  }
+
+  Result<void> thread_graph(const Operation& op) {
+    const Graph& graph = *op.body;
+    for (size_t n = 0; n < graph.outputs().size(); ++n) {
+      const Operation& saver = graph.operations()[static_cast<size_t>(graph.tensor(graph.outputs()[n]).producer)];
+      std::vector<bool> needed(graph.tensors().size(), false);
+      needed[static_cast<size_t>(saver.operands[0])] = true;
+      for (size_t i = graph.operations().size(); i-- > 0;) {
+        const Operation& inner = graph.operations()[i];
+        if (!needed[static_cast<size_t>(inner.results[0])]) continue;
+        for (TensorId id : inner.operands) needed[static_cast<size_t>(id)] = true;
+      }
+      std::set<std::string> outside;
+      for (const auto& [id, name] : names_) outside.insert(name);
+      for (const auto& [key, name] : values_) outside.insert(name);
+      for (const auto& [id, name] : references_) outside.insert(name);
+      NameScope inside(outside);
+      std::map<TensorId, std::string> variables;
+      std::vector<std::pair<TensorId, std::string>> operands;
+      std::vector<Step> steps;
+      for (const Operation& inner : graph.operations()) {
+        const TensorId id = inner.results[0];
+        if (!needed[static_cast<size_t>(id)] || inner.kind == OpKind::OutSaver) continue;
+        variables[id] = inside.add(graph.tensor(id).name);
+        if (inner.kind == OpKind::InIter) {
+          const auto formal = std::find(graph.inputs().begin(), graph.inputs().end(), inner.operands[0]);
+          operands.emplace_back(op.operands[static_cast<size_t>(formal - graph.inputs().begin())], variables[id]);
+          continue;
+        }
+        std::vector<std::string> arguments;
+        for (TensorId operand : inner.operands) arguments.push_back(variables.at(operand));
+        steps.push_back({&inner, arguments, variables[id]});
+      }
+      elements(op.results[n], operands, steps, variables.at(saver.operands[0]));
+    }
+    return {};
+  }
+
+  /// The accumulators' values, of the whole block or of this group's share, and what follows the loop.
+  Result<void> after() {
+    std::vector<const Operation*> accumulators;
+    for (size_t i = 0; i < body_.operations().size(); ++i) {
+      const Operation& op = body_.operations()[i];
+      if (!op.body && op_def(op.kind).traits.accumulates) accumulators.push_back(&op);
+    }
+    const bool shared = schedule_.loop_warps > 1;
+    if (shared) {
+      gather(accumulators);
+    } else {
+      for (const Operation* op : accumulators) {
+        if (op->kind == OpKind::Accum && op->attributes.word("kind") == "max" &&
+            references_.count(op->operands[0]) != 0) {
+          line(fmt::format("const auto& {} = {}.largest;", names_[op->results[0]], references_.at(op->operands[0])));
+        }
+      }
+    }
+    for (size_t i = 0; i < body_.operations().size(); ++i) {
+      if (stages_[i] == LoopStage::After) STRATA_CHECK(operation(body_.operations()[i]));
+    }
+    if (shared && plan_.after_axis == kNoAxis) {
+      indent_ = "  ";
+      line("}");
+    }
+    return {};
+  }
+
+  /// Along which physical dimension of a tensor's tile the groups divide it; −1 where they do not.
+  int along(TensorId id) const {
+    const auto& axes = plan(id).axes;
+    if (plan_.after_axis == kNoAxis) return -1;
+    if (axes[kBatchPosition] == plan_.after_axis) return 0;
+    if (axes[kRowPosition] == plan_.after_axis) return plan(id).transposed ? 2 : 1;
+    if (axes[kColumnPosition] == plan_.after_axis) return plan(id).transposed ? 1 : 2;
+    return -1;
+  }
+
+  void gather(const std::vector<const Operation*>& accumulators) {
+    line("// Every group leaves what its iterations added up to, and takes its share of all groups'.");
+    line("strata_device::barrier();");
+    int64_t floats = 0;
+    std::map<std::string, int64_t> left;  // by variable
+    const auto leave = [&](const std::string& variable, TensorId id) {
+      if (left.count(variable) != 0) return;
+      left[variable] = floats;
+      line(fmt::format("strata_device::leave(partial + {}, {});", floats, variable));
+      floats += registers(id, false) * kWarp;
+    };
+    const size_t declaration = text_.size();
+    for (const auto& [reference, state] : references_) leave(state + ".largest", reference);
+    for (const Operation* op : accumulators) {
+      const bool reference = op->kind == OpKind::Accum && references_.count(op->operands[0]) != 0 &&
+                             op->attributes.word("kind") == "max";
+      if (!reference) leave(names_[op->results[0]], op->results[0]);
+    }
+    text_.insert(declaration, fmt::format("  float* const partial = reinterpret_cast<float*>(shared) + warp * {};\n",
+                                          floats));
+    partial_bytes_ = floats * static_cast<int64_t>(sizeof(float)) * schedule_.row_warps * schedule_.loop_warps;
+    line("strata_device::barrier();");
+    if (plan_.after_axis == kNoAxis) {
+      line("if (group == 0) {");
+      indent_ = "    ";
+    }
+    line(fmt::format("const float* const lefts = reinterpret_cast<const float*>(shared) + part * {};", floats));
+    const int64_t stride = floats * schedule_.row_warps;
+    const auto types = [&](TensorId id) {
+      return fmt::format("{}, {}, {}", tile_type(id, plan(id).transposed, true),
+                         tile_type(id, plan(id).transposed, false), along(id));
+    };
+    std::map<TensorId, std::string> largest;
+    for (const auto& [reference, state] : references_) {
+      largest[reference] = scope_.add(state + "_largest");
+      line(fmt::format("const auto {} = strata_device::gathered<strata_device::Taking, {}, {}>(lefts + {}, {}, group);",
+                       largest[reference], types(reference), schedule_.loop_warps, left.at(state + ".largest"),
+                       stride));
+    }
+    for (const Operation* op : accumulators) {
+      const TensorId id = op->results[0];
+      const std::string before = names_[id];
+      names_[id] = scope_.add(before + "_all");
+      if (op->kind == OpKind::AccumRescale) {
+        const TensorId reference = op->operands[1];
+        line(fmt::format(
+            "const auto {} = strata_device::gathered_rescaled<{}, {}, {}>(lefts + {}, lefts + {}, {}, {}, group);",
+            names_[id], types(id), types(reference), schedule_.loop_warps, left.at(before),
+            left.at(references_.at(reference) + ".largest"), largest[reference], stride));
+        continue;
+      }
+      const bool maximum = op->attributes.word("kind") == "max";
+      if (maximum && references_.count(op->operands[0]) != 0) {
+        line(fmt::format("const auto& {} = {};", names_[id], largest[op->operands[0]]));
+        continue;
+      }
+      line(fmt::format("const auto {} = strata_device::gathered<strata_device::{}, {}, {}>(lefts + {}, {}, group);",
+                       names_[id], maximum ? "Taking" : "Adding", types(id), schedule_.loop_warps, left.at(before),
+                       stride));
+    }
+    after_ = true;
+  }
+
+  Result<void> save(const Operation& op) {
+    const TensorId id = op.operands[0];
+    const TensorPlan& tile = plan(id);
+    const Shape& shape = body_.type(id).shape;
+    const std::vector<int64_t> strides = row_major_strides(body_.type(op.results[0]).shape);
+    const size_t rank = shape.size();
+    STRATA_TRY(const int64_t between, batch_stride(shape, strides));
+    int64_t row_stride = rank > 1 ? strides[rank - 2] : 0;
+    int64_t column_stride = strides[rank - 1];
+    std::string offset = tile_base(body_.launch(), strides, shape, op.attributes.list("omap"), -1);
+    const TileDims dims = local(id, after_);
+    const auto position = [&](TilePosition p, int64_t size, int64_t stride) {
+      if (tile.axes[p] == kNoAxis) return;
+      const bool rows = tile.axes[p] == plan_.row_axis;
+      const bool groups = after_ && tile.axes[p] == plan_.after_axis;
+      if (rows && groups) {
+        offset += fmt::format(" + (part * {} + group) * {}", schedule_.loop_warps, size * stride);
+      } else if (rows || groups) {
+        offset += fmt::format(" + {} * {}", rows ? "part" : "group", size * stride);
+      }
+    };
+    position(kBatchPosition, dims.batches, between);
+    position(kRowPosition, dims.rows, row_stride);
+    position(kColumnPosition, dims.columns, column_stride);
+    const bool transposed = !tile.loaded && tile.transposed;
+    if (transposed) std::swap(row_stride, column_stride);
+    // What all of a group, or all groups, hold alike is written by one.
+    const bool parts_differ =
+        schedule_.row_warps == 1 || std::find(tile.axes.begin(), tile.axes.end(), plan_.row_axis) != tile.axes.end();
+    const bool groups_differ = !after_ || plan_.after_axis == kNoAxis ||
+                               std::find(tile.axes.begin(), tile.axes.end(), plan_.after_axis) != tile.axes.end();
+    std::string guard;
+    if (!parts_differ) guard = "part == 0";
+    if (!groups_differ) guard += guard.empty() ? "group == 0" : " && group == 0";
+    line(fmt::format("{}strata_device::save<{}, {}, {}>({} + {}, {});", guard.empty() ? "" : "if (" + guard + ") ",
+                     between, row_stride, column_stride, names_[op.results[0]], offset, value(id)));
+    return {};
+  }
+
+  const Operation& op_;
+  const Graph& body_;
+  std::string name_;
+  const std::vector<std::vector<int64_t>>& strides_;
+  BlockSchedule schedule_;
+  const Target& target_;
+  std::vector<LoopStage> stages_;
+  int64_t loop_;
+  TilePlan plan_;
+  NameScope scope_;
+  std::map<TensorId, std::string> names_;
+  std::map<TensorId, std::string> pointers_;                       ///< of tiles that stay
+  std::map<TensorId, int64_t> offsets_;                            ///< of tiles, in their stage or at the front
+  std::map<std::pair<TensorId, bool>, std::string> kept_;          ///< sides of products, by tile and left
+  std::map<std::pair<TensorId, bool>, std::string> values_;        ///< loaded tiles in registers, by layout
+  std::map<TensorId, std::string> references_;                     ///< rescaling states, by reference
+  std::set<TensorId> running_;                                     ///< references that are replaced by the largest
+  std::set<TensorId> advanced_;
+  std::set<TensorId> direct_;  ///< accumulators that products are added to directly
+  int64_t kept_registers_ = 0;
+  int64_t once_bytes_ = 0;
+  int64_t stage_bytes_ = 0;
+  int64_t partial_bytes_ = 0;
+  bool after_ = false;  ///< whether groups hold shares
+  std::string text_;
+  std::string indent_ = "  ";
+};
+
+}  // namespace
+
+Result<BlockCode> emit_tiles(const Operation& op, const std::string& name,
+                             const std::vector<std::vector<int64_t>>& strides, const BlockSchedule& schedule,
+                             const Target& target) {
+  return TileBlock(op, name, strides, schedule, target).run();
+}
+
+std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector<std::vector<int64_t>>& strides,
+                                          const Target& target) {
+  constexpr int64_t kMostWarps = 16;
+  constexpr int64_t kMostRegisters = 232;  // of a thread, less what the estimate may miss
+  struct Rated {
+    BlockSchedule schedule;
+    int64_t warps_missing;
+    int64_t bytes_missing;
+  };
+  std::vector<Rated> rated;
+  const int64_t loop = op.body->launch().loop;
+  for (int64_t rows = 1; rows <= kMostWarps; rows *= 2) {
+    for (int64_t groups = 1; groups * rows <= kMostWarps && groups <= loop; groups *= 2) {
+      if (loop % groups != 0) continue;  // the last round would leave groups idle
+      for (const int64_t stages : {8, 6, 4, 3, 2}) {
+        if (loop == 1 && stages != 2) continue;
+        if (stages > 2 && stages > loop / groups + 1) continue;
+        const BlockSchedule schedule{rows, groups, stages};
+        const auto code = emit_tiles(op, "candidate", strides, schedule, target);
+        if (!code) continue;
+        if (code->registers > kMostRegisters || code->registers * code->threads > target.registers) continue;
+        // Enough warps for the tensor cores' latency, and enough bytes in flight for the memory's.
+        constexpr int64_t kGoodWarps = 8;
+        constexpr int64_t kGoodBytes = 96 << 10;
+        rated.push_back({schedule, std::abs(kGoodWarps - rows * groups),
+                         std::max<int64_t>(0, kGoodBytes - code->shared_bytes)});
+      }
+    }
+  }
+  std::stable_sort(rated.begin(), rated.end(), [](const Rated& a, const Rated& b) {
+    return std::tuple(a.warps_missing, a.bytes_missing, -a.schedule.loop_warps) <
+           std::tuple(b.warps_missing, b.bytes_missing, -b.schedule.loop_warps);
+  });
+  std::vector<BlockSchedule> schedules;
+  for (const Rated& r : rated) schedules.push_back(r.schedule);
+  return schedules;
+}
+
+}  // namespace strata
