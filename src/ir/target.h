@@ -12,6 +12,8 @@ struct Target {
   std::string_view name;  ///< "sm_90a": NVRTC's architecture
   int multiprocessors;
   int64_t shared_memory;    ///< bytes a block may use
+  int cluster;              ///< blocks that a cluster may have; 1 where there are none
+  bool overlapping_kernels; ///< programmatic dependent launch
   int64_t device_memory;    ///< bytes
   int64_t registers;        ///< 32-bit registers of a block
   double memory_bandwidth;  ///< bytes/s, measured reading

@@ -11,6 +11,7 @@ import argparse
 import ctypes
 import datetime
 import json
+import os
 import pathlib
 import statistics
 import sys
@@ -60,6 +61,19 @@ PEERS = {
 
 
 eager_times = {}
+no_overlap = os.environ.get("NO_OVERLAP") == "1"
+
+
+class LaunchAttribute(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_uint * 16)]
+
+
+class LaunchConfig(ctypes.Structure):
+    _fields_ = [("shape", ctypes.c_uint * 7), ("stream", ctypes.c_void_p),
+                ("attributes", ctypes.POINTER(LaunchAttribute)), ("count", ctypes.c_uint)]
+
+
+CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION = 4, 6
 
 
 class Module:
@@ -83,8 +97,12 @@ class Module:
         for function, kernel in self.launches:
             pointers = [ctypes.c_void_p(buffers[name].data_ptr()) for name in kernel["arguments"]]
             arguments = (ctypes.c_void_p * len(pointers))(*[ctypes.addressof(p) for p in pointers])
-            shape = (*kernel["grid"], kernel["threads"], 1, 1, kernel["shared_bytes"])
-            check(cuda.cuLaunchKernel(function, *shape, stream, arguments, None), kernel["name"])
+            attributes = (LaunchAttribute * 2)()
+            attributes[0].id, attributes[0].value[:3] = CLUSTER_DIMENSION, [kernel["cluster"], 1, 1]
+            attributes[1].id, attributes[1].value[0] = PROGRAMMATIC_STREAM_SERIALIZATION, 1
+            shape = (ctypes.c_uint * 7)(*kernel["grid"], kernel["threads"], 1, 1, kernel["shared_bytes"])
+            config = LaunchConfig(shape, stream, attributes, 2 if kernel["overlaps_previous"] and not no_overlap else 1)
+            check(cuda.cuLaunchKernelEx(ctypes.byref(config), function, arguments, None), kernel["name"])
 
 
 def microseconds(calls, replays=20):

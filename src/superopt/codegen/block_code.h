@@ -16,6 +16,10 @@ struct BlockSchedule {
   int64_t row_warps = 1;   ///< warps that share an iteration, each with rows (or columns) of its own
   int64_t loop_warps = 1;  ///< groups of warps that take iterations in turn; their accumulators are added at the end
   int64_t stages = 1;      ///< iterations of a group whose tiles are in flight or in use
+  int64_t cluster = 1;     ///< blocks that do the work of one block of the graph: they share its loop's iterations
+
+  /// Groups of warps that take iterations in turn, in all blocks of a cluster.
+  int64_t groups() const { return loop_warps * cluster; }
   friend bool operator==(const BlockSchedule&, const BlockSchedule&) = default;
 };
 
@@ -25,6 +29,7 @@ struct BlockCode {
   std::string text;
   int64_t threads = 128;
   int64_t shared_bytes = 0;  ///< dynamic shared memory
+  int64_t cluster = 1;       ///< blocks of the launch for each block of the graph, along x
   int64_t registers = 0;     ///< estimate of what a thread needs; 0 where unknown
   std::string description;   ///< one line: emitter, layout, why
 };

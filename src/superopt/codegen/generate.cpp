@@ -17,6 +17,9 @@ constexpr int64_t kDefaultThreads = 128;
 /// Blocks of a predefined operator's kernel: each thread strides over the elements, so any number is right.
 constexpr int64_t kMostBlocks = 4096;
 constexpr const char* kSharedMemory = "shared_memory";
+/// Every kernel may be launched while the one before it still runs, and lets the next one be launched at once: blocks
+/// are set up meanwhile, and memory is touched when the kernel before has ended.
+constexpr const char* kOrder = "  strata_device::let_next_kernel_start();\n  strata_device::wait_for_previous_kernel();\n";
 
 int64_t threads_of(const Graph& body) {
   for (const Operation& op : body.operations()) {
@@ -58,7 +61,11 @@ class Generator {
     graph_text.pop_back();
     for (size_t at = 0; (at = graph_text.find('\n', at)) != std::string::npos; at += 4)
       graph_text.replace(at, 1, "\n// ");
-    program_.source = fmt::format("{}\n{}\n{}\n// The program:\n//\n{}\n\n{}", device_library(),
+    const bool half = std::all_of(graph_.inputs().begin(), graph_.inputs().end(), [&](TensorId id) {
+      return graph_.type(id).dtype == DType::F16 || graph_.type(id).dtype == DType::BF16;
+    });
+    program_.source = half ? "#define STRATA_HALF_PRECISION 1\n" : "";
+    program_.source += fmt::format("{}\n{}\n{}\n// The program:\n//\n{}\n\n{}", device_library(),
                                   device_primitives(), device_tiles(), graph_text, kernels);
     return std::move(program_);
   }
@@ -93,6 +100,7 @@ class Generator {
   KernelLaunch& launch(const Operation& op, const std::string& name) {
     KernelLaunch& made = program_.launches.emplace_back();
     made.kernel = name + "_kernel";
+    made.overlaps_previous = target_.overlapping_kernels;
     for (TensorId id : op.operands) made.arguments.push_back(graph_.tensor(id).name);
     for (TensorId id : op.results) made.arguments.push_back(graph_.tensor(id).name);
     return made;
@@ -125,6 +133,8 @@ class Generator {
     std::copy(body.launch().grid.begin(), body.launch().grid.end(), made.grid.begin());
     made.threads = code.threads;
     made.shared_bytes = code.shared_bytes;
+    made.cluster = code.cluster;
+    made.grid[0] *= code.cluster;
     const Parameters p = parameters(op, name);
     std::string text = code.description.empty() ? "" : "// " + code.description + "\n";
     text += code.text;
@@ -132,9 +142,11 @@ class Generator {
         "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
         "STRATA_KERNEL void __launch_bounds__({}) {}({}) {{\n"
         "  extern __shared__ __align__(128) unsigned char {}[];\n"
-        "  {}({}, blockIdx.x, blockIdx.y, blockIdx.z, {});\n"
+        "{}"
+        "  {}({}, blockIdx.x{}, blockIdx.y, blockIdx.z, {});\n"
         "}}\n#endif\n\n",
-        made.threads, made.kernel, p.declaration, kSharedMemory, name, fmt::join(p.names, ", "), kSharedMemory);
+        made.threads, made.kernel, p.declaration, kSharedMemory, kOrder, name, fmt::join(p.names, ", "),
+        code.cluster > 1 ? fmt::format(" / {}", code.cluster) : "", kSharedMemory);
     return text;
   }
 
@@ -163,8 +175,8 @@ class Generator {
     return fmt::format(
         "static STRATA_DEVICE void {0}({1}) {{\n{2}}}\n\n"
         "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
-        "STRATA_KERNEL void __launch_bounds__({3}) {4}({1}) {{ {0}({5}); }}\n#endif\n\n",
-        name, p.declaration, body, made.threads, made.kernel, fmt::join(p.names, ", "));
+        "STRATA_KERNEL void __launch_bounds__({3}) {4}({1}) {{\n{6}  {0}({5});\n}}\n#endif\n\n",
+        name, p.declaration, body, made.threads, made.kernel, fmt::join(p.names, ", "), kOrder);
   }
 
   const Graph& graph_;
@@ -206,6 +218,7 @@ std::string launch_manifest(const GeneratedProgram& program) {
                                {"grid", launch.grid},
                                {"threads", launch.threads},
                                {"shared_bytes", launch.shared_bytes},
+                               {"cluster", launch.cluster},
                                {"overlaps_previous", launch.overlaps_previous},
                                {"arguments", launch.arguments}});
   }

@@ -56,7 +56,7 @@ class Planner {
     STRATA_CHECK(name_axes());
     STRATA_CHECK(group_layouts());
     STRATA_CHECK(choose());
-    choose_after_axis();
+    choose_shares();
     return plan_;
   }
 
@@ -319,32 +319,46 @@ class Planner {
     return {};
   }
 
-  void choose_after_axis() {
-    if (schedule_.loop_warps == 1) return;
-    for (Axis axis : all_axes()) {
-      if (std::find(reduced_after_.begin(), reduced_after_.end(), axis) != reduced_after_.end()) continue;
-      bool whole = true;
-      for (size_t i = 0; i < body_.operations().size(); ++i) {
-        const Operation& op = body_.operations()[i];
-        const bool after = stages_[i] == LoopStage::After || (!op.body && op_def(op.kind).traits.accumulates);
-        if (!after || op.kind == OpKind::OutSaver) continue;
-        for (TensorId id : op.results) {
-          const TileDims dims = warp_dims(plan_, of(id), schedule_, false);
-          const auto& at = of(id).axes;
-          if (at[kBatchPosition] == axis) whole &= dims.batches % schedule_.loop_warps == 0;
-          if (at[kRowPosition] == axis) whole &= dims.rows % (kBlock * schedule_.loop_warps) == 0;
-          if (at[kColumnPosition] == axis) whole &= dims.columns % (kBlock * schedule_.loop_warps) == 0;
+  /// Blocks into which the groups can divide an axis after the loop: 0 where an operator reduces it or no result has
+  /// it, else the greatest number of parts of whole blocks that all tensors there allow.
+  int64_t most_parts(Axis axis) const {
+    if (std::find(reduced_after_.begin(), reduced_after_.end(), axis) != reduced_after_.end()) return 0;
+    int64_t parts = 0;
+    for (size_t i = 0; i < body_.operations().size(); ++i) {
+      const Operation& op = body_.operations()[i];
+      const bool after = stages_[i] == LoopStage::After || (!op.body && op_def(op.kind).traits.accumulates);
+      if (!after || op.kind == OpKind::OutSaver) continue;
+      for (TensorId id : op.results) {
+        const TileDims dims = warp_dims(plan_, of(id), schedule_, false);
+        const auto& at = of(id).axes;
+        if (at[kBatchPosition] == axis) parts = std::gcd(parts, dims.batches);
+        if (at[kRowPosition] == axis) parts = std::gcd(parts, dims.rows % kBlock == 0 ? dims.rows / kBlock : 1);
+        if (at[kColumnPosition] == axis) {
+          parts = std::gcd(parts, dims.columns % kBlock == 0 ? dims.columns / kBlock : 1);
         }
       }
-      // It is of use where the results have it.
+    }
+    return parts;
+  }
+
+  /// Columns first, so that a group's stores are close to each other's, then what is left of the groups.
+  void choose_shares() {
+    int64_t left = schedule_.groups();
+    const auto share = [&](Axis axis) {
+      if (axis == kNoAxis || left == 1) return;
+      const int64_t parts = std::gcd(most_parts(axis), left);
+      if (parts <= 1) return;
+      plan_.shares.push_back({axis, parts, plan_.sharers});
+      plan_.sharers *= parts;
+      left /= parts;
+    };
+    for (const TilePosition position : {kRowPosition, kColumnPosition, kBatchPosition}) {
       for (const Operation& op : body_.operations()) {
-        if (op.kind != OpKind::OutSaver || of(op.operands[0]).dims.elements() == 1) continue;
-        const auto& at = of(op.operands[0]).axes;
-        const bool has = std::find(at.begin(), at.end(), axis) != at.end();
-        if (has && whole) {
-          plan_.after_axis = axis;
-          return;
-        }
+        if (op.kind != OpKind::OutSaver) continue;
+        const Axis axis = of(op.operands[0]).axes[position];
+        const bool taken = std::any_of(plan_.shares.begin(), plan_.shares.end(),
+                                       [&](const TilePlan::Share& other) { return other.axis == axis; });
+        if (!taken) share(axis);
       }
     }
   }
@@ -381,7 +395,9 @@ TileDims warp_dims(const TilePlan& plan, const TensorPlan& tensor, const BlockSc
     if (tensor.axes[kColumnPosition] == axis) dims.columns /= parts;
   };
   divide(plan.row_axis, schedule.row_warps);
-  if (after) divide(plan.after_axis, schedule.loop_warps);
+  if (after) {
+    for (const TilePlan::Share& share : plan.shares) divide(share.axis, share.parts);
+  }
   return dims;
 }
 

@@ -40,7 +40,15 @@ struct TilePlan {
   std::vector<TensorPlan> tensors;  ///< by tensor of the block graph
   DType operand = DType::F16;       ///< what products multiply
   Axis row_axis = kNoAxis;          ///< which warps of a group divide; row_warps is 1 where there is none
-  Axis after_axis = kNoAxis;        ///< which groups divide after the loop; where there is none, the first does all
+  /// What the groups divide after the loop: group g has part g / stride mod parts of each axis. Groups past `sharers`
+  /// have no part; the first has all where there are no axes.
+  struct Share {
+    Axis axis;
+    int64_t parts;
+    int64_t stride;
+  };
+  std::vector<Share> shares;
+  int64_t sharers = 1;
   int64_t layout_choices = 0;       ///< assignments of layouts that were compared
   int64_t layout_cost = 0;          ///< of the best: products on tensor cores per iteration, of one warp
 };

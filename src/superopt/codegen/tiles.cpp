@@ -42,12 +42,12 @@ class TileBlock {
         target_(target),
         stages_(loop_stages(body_)),
         loop_(body_.launch().loop) {
-    scope_ = NameScope({"warp", "group", "part", "ring", "stage", "iteration", "ahead", "rank", "shared", "partial", "i",
+    scope_ = NameScope({"warp", "team", "group", "part", "ring", "stage", "iteration", "ahead", "rank", "shared", "partial", "i",
                         "block_x", "block_y", "block_z", "strata_device", name_});
   }
 
   Result<BlockCode> run() {
-    if (loop_ == 1 && schedule_.loop_warps > 1) return unsupported("no loop whose iterations could be dealt to groups");
+    if (loop_ == 1 && schedule_.groups() > 1) return unsupported("no loop whose iterations could be dealt to groups");
     STRATA_TRY(plan_, plan_tiles(body_, strides_, schedule_));
     STRATA_CHECK(check_sizes());
     signature();
@@ -60,10 +60,12 @@ class TileBlock {
     code.text = std::move(text_);
     code.threads = kWarp * schedule_.row_warps * schedule_.loop_warps;
     code.shared_bytes = std::max(once_bytes_ + schedule_.loop_warps * schedule_.stages * stage_bytes_, partial_bytes_);
+    code.cluster = schedule_.cluster;
     code.registers = register_estimate();
     code.description = fmt::format(
-        "tiles: {} groups of {} warps, {} stages of {} bytes; layouts: best of {}, {} products a warp",
-        schedule_.loop_warps, schedule_.row_warps, schedule_.stages, stage_bytes_, plan_.layout_choices,
+        "tiles: {} blocks a cluster, {} groups of {} warps, {} stages of {} bytes; layouts: best of {}, {} products a "
+        "warp",
+        schedule_.cluster, schedule_.loop_warps, schedule_.row_warps, schedule_.stages, stage_bytes_, plan_.layout_choices,
         plan_.layout_cost);
     if (code.shared_bytes > target_.shared_memory) {
       return unsupported("{} bytes of shared memory; {} has {}", code.shared_bytes, target_.name,
@@ -225,14 +227,18 @@ class TileBlock {
   std::string group_barrier() const {
     if (schedule_.row_warps == 1) return "strata_device::warp_barrier();";
     if (schedule_.loop_warps == 1) return "strata_device::barrier();";
-    return fmt::format("strata_device::named_barrier(1 + group, {});", threads_of_group());
+    return fmt::format("strata_device::named_barrier(1 + team, {});", threads_of_group());
   }
 
   Result<void> preamble() {
     indent_ = "  ";
     line("[[maybe_unused]] const int warp = static_cast<int>(strata_device::thread()) / 32;");
-    line(fmt::format("[[maybe_unused]] const int group = warp / {0};  // takes iterations group, group + {1}, ...",
-                     schedule_.row_warps, schedule_.loop_warps));
+    line(fmt::format("[[maybe_unused]] const int team = warp / {};  // of this block's", schedule_.row_warps));
+    line(fmt::format("[[maybe_unused]] const int group = {}team;  // takes iterations group, group + {}, ...",
+                     schedule_.cluster > 1
+                         ? fmt::format("strata_device::cluster_rank() * {} + ", schedule_.loop_warps)
+                         : "",
+                     schedule_.groups()));
     line(fmt::format("[[maybe_unused]] const int part = warp % {};   // of the group's axis", schedule_.row_warps));
     line(fmt::format("[[maybe_unused]] const int rank = static_cast<int>(strata_device::thread()) % {};",
                      threads_of_group()));
@@ -250,11 +256,11 @@ class TileBlock {
     }
     if (loop_ > 1) {
       line(fmt::format("// Each group's ring: {} stages of {} bytes.", schedule_.stages, stage_bytes_));
-      line(fmt::format("unsigned char* const ring = shared + {} + group * {};", once_bytes_,
+      line(fmt::format("unsigned char* const ring = shared + {} + team * {};", once_bytes_,
                        schedule_.stages * stage_bytes_));
       line("const auto copy_iteration = [&](int iteration) {");
       indent_ = "    ";
-      line(fmt::format("unsigned char* const stage = ring + iteration / {} % {} * {};", schedule_.loop_warps,
+      line(fmt::format("unsigned char* const stage = ring + iteration / {} % {} * {};", schedule_.groups(),
                        schedule_.stages, stage_bytes_));
       for (const Operation& op : body_.operations()) {
         if (op.kind == OpKind::InIter && !plan(op.results[0]).once) {
@@ -264,8 +270,7 @@ class TileBlock {
       indent_ = "  ";
       line("};");
       line(fmt::format("for (int ahead = 0; ahead < {}; ++ahead) {{", schedule_.stages - 1));
-      line(fmt::format("  if (group + ahead * {0} < {1}) copy_iteration(group + ahead * {0});", schedule_.loop_warps,
-                       loop_));
+      line(fmt::format("  if (group + ahead * {0} < {1}) copy_iteration(group + ahead * {0});", schedule_.groups(), loop_));
       line("  strata_device::commit_copies();");
       line("}");
     }
@@ -287,14 +292,14 @@ class TileBlock {
     if (loop_ == 1) return body();
     keep_sides();
     line("#pragma unroll 1");
-    line(fmt::format("for (int iteration = group; iteration < {}; iteration += {}) {{", loop_, schedule_.loop_warps));
+    line(fmt::format("for (int iteration = group; iteration < {}; iteration += {}) {{", loop_, schedule_.groups()));
     indent_ = "    ";
     line(fmt::format("strata_device::wait_copies<{}>();", schedule_.stages - 2));
     line(group_barrier() + "  // the tiles are there, and all are done with the stage that is copied to next");
     line(fmt::format("if (iteration + {0} < {1}) copy_iteration(iteration + {0});",
-                     (schedule_.stages - 1) * schedule_.loop_warps, loop_));
+                     (schedule_.stages - 1) * schedule_.groups(), loop_));
     line("strata_device::commit_copies();");
-    line(fmt::format("const unsigned char* const stage = ring + iteration / {} % {} * {};", schedule_.loop_warps,
+    line(fmt::format("const unsigned char* const stage = ring + iteration / {} % {} * {};", schedule_.groups(),
                      schedule_.stages, stage_bytes_));
     STRATA_CHECK(body());
     indent_ = "  ";
@@ -600,7 +605,7 @@ class TileBlock {
       const Operation& op = body_.operations()[i];
       if (!op.body && op_def(op.kind).traits.accumulates) accumulators.push_back(&op);
     }
-    const bool shared = schedule_.loop_warps > 1;
+    const bool shared = schedule_.groups() > 1;
     if (shared) {
       gather(accumulators);
     } else {
@@ -614,21 +619,29 @@ class TileBlock {
     for (size_t i = 0; i < body_.operations().size(); ++i) {
       if (stages_[i] == LoopStage::After) STRATA_CHECK(operation(body_.operations()[i]));
     }
-    if (shared && plan_.after_axis == kNoAxis) {
+    if (shared && plan_.sharers < schedule_.groups()) {
       indent_ = "  ";
       line("}");
     }
+    if (schedule_.cluster > 1) line(every_barrier() + "  // others may still read this block's shared memory");
     return {};
   }
 
-  /// Along which physical dimension of a tensor's tile the groups divide it; −1 where they do not.
-  int along(TensorId id) const {
-    const auto& axes = plan(id).axes;
-    if (plan_.after_axis == kNoAxis) return -1;
-    if (axes[kBatchPosition] == plan_.after_axis) return 0;
-    if (axes[kRowPosition] == plan_.after_axis) return plan(id).transposed ? 2 : 1;
-    if (axes[kColumnPosition] == plan_.after_axis) return plan(id).transposed ? 1 : 2;
-    return -1;
+  /// "share_0" where a tensor's dimension has the axis that the groups divide so, "0" where they do not.
+  std::string share_of(TensorId id, TilePosition position) const {
+    const Axis axis = plan(id).axes[position];
+    for (size_t n = 0; n < plan_.shares.size(); ++n) {
+      if (axis != kNoAxis && plan_.shares[n].axis == axis) return fmt::format("share_{}", n);
+    }
+    return "0";
+  }
+
+  /// Where this group's part of a tensor begins, in parts along the tile's batches, rows and columns.
+  std::string place(TensorId id) const {
+    const bool transposed = plan(id).transposed;
+    return fmt::format("{{{}, {}, {}}}", share_of(id, kBatchPosition),
+                       share_of(id, transposed ? kColumnPosition : kRowPosition),
+                       share_of(id, transposed ? kRowPosition : kColumnPosition));
   }
 
   void gather(const std::vector<const Operation*>& accumulators) {
@@ -652,23 +665,26 @@ class TileBlock {
     text_.insert(declaration, fmt::format("  float* const partial = reinterpret_cast<float*>(shared) + warp * {};\n",
                                           floats));
     partial_bytes_ = floats * static_cast<int64_t>(sizeof(float)) * schedule_.row_warps * schedule_.loop_warps;
-    line("strata_device::barrier();");
-    if (plan_.after_axis == kNoAxis) {
-      line("if (group == 0) {");
+    line(every_barrier());
+    if (plan_.sharers < schedule_.groups()) {
+      line(fmt::format("if (group < {}) {{", plan_.sharers));
       indent_ = "    ";
     }
-    line(fmt::format("const float* const lefts = reinterpret_cast<const float*>(shared) + part * {};", floats));
-    const int64_t stride = floats * schedule_.row_warps;
+    for (size_t n = 0; n < plan_.shares.size(); ++n) {
+      line(fmt::format("[[maybe_unused]] const int share_{} = group / {} % {};", n, plan_.shares[n].stride,
+                       plan_.shares[n].parts));
+    }
+    line(fmt::format("const strata_device::Lefts<{}, {}, {}> lefts{{reinterpret_cast<const float*>(shared) + part * {}}};",
+                     schedule_.cluster, schedule_.loop_warps, floats * schedule_.row_warps, floats));
     const auto types = [&](TensorId id) {
-      return fmt::format("{}, {}, {}", tile_type(id, plan(id).transposed, true),
-                         tile_type(id, plan(id).transposed, false), along(id));
+      return fmt::format("{}, {}", tile_type(id, plan(id).transposed, true),
+                         tile_type(id, plan(id).transposed, false));
     };
     std::map<TensorId, std::string> largest;
     for (const auto& [reference, state] : references_) {
       largest[reference] = scope_.add(state + "_largest");
-      line(fmt::format("const auto {} = strata_device::gathered<strata_device::Taking, {}, {}>(lefts + {}, {}, group);",
-                       largest[reference], types(reference), schedule_.loop_warps, left.at(state + ".largest"),
-                       stride));
+      line(fmt::format("const auto {} = strata_device::gathered<strata_device::Taking, {}>(lefts, {}, {});",
+                       largest[reference], types(reference), left.at(state + ".largest"), place(reference)));
     }
     for (const Operation* op : accumulators) {
       const TensorId id = op->results[0];
@@ -677,9 +693,9 @@ class TileBlock {
       if (op->kind == OpKind::AccumRescale) {
         const TensorId reference = op->operands[1];
         line(fmt::format(
-            "const auto {} = strata_device::gathered_rescaled<{}, {}, {}>(lefts + {}, lefts + {}, {}, {}, group);",
-            names_[id], types(id), types(reference), schedule_.loop_warps, left.at(before),
-            left.at(references_.at(reference) + ".largest"), largest[reference], stride));
+            "const auto {} = strata_device::gathered_rescaled<{}, {}>(lefts, {}, {}, {}, {}, {});", names_[id],
+            types(id), types(reference), left.at(before), place(id),
+            left.at(references_.at(reference) + ".largest"), place(reference), largest[reference]));
         continue;
       }
       const bool maximum = op->attributes.word("kind") == "max";
@@ -687,11 +703,14 @@ class TileBlock {
         line(fmt::format("const auto& {} = {};", names_[id], largest[op->operands[0]]));
         continue;
       }
-      line(fmt::format("const auto {} = strata_device::gathered<strata_device::{}, {}, {}>(lefts + {}, {}, group);",
-                       names_[id], maximum ? "Taking" : "Adding", types(id), schedule_.loop_warps, left.at(before),
-                       stride));
+      line(fmt::format("const auto {} = strata_device::gathered<strata_device::{}, {}>(lefts, {}, {});",
+                       names_[id], maximum ? "Taking" : "Adding", types(id), left.at(before), place(id)));
     }
     after_ = true;
+  }
+
+  std::string every_barrier() const {
+    return schedule_.cluster > 1 ? "strata_device::cluster_barrier();" : "strata_device::barrier();";
   }
 
   Result<void> save(const Operation& op) {
@@ -706,13 +725,14 @@ class TileBlock {
     std::string offset = tile_base(body_.launch(), strides, shape, op.attributes.list("omap"), -1);
     const TileDims dims = local(id, after_);
     const auto position = [&](TilePosition p, int64_t size, int64_t stride) {
-      if (tile.axes[p] == kNoAxis) return;
-      const bool rows = tile.axes[p] == plan_.row_axis;
-      const bool groups = after_ && tile.axes[p] == plan_.after_axis;
-      if (rows && groups) {
-        offset += fmt::format(" + (part * {} + group) * {}", schedule_.loop_warps, size * stride);
-      } else if (rows || groups) {
-        offset += fmt::format(" + {} * {}", rows ? "part" : "group", size * stride);
+      const bool parts = tile.axes[p] != kNoAxis && tile.axes[p] == plan_.row_axis;
+      const std::string share = after_ ? share_of(id, p) : "0";
+      if (parts && share != "0") {
+        int64_t shares = 1;
+        for (const TilePlan::Share& of : plan_.shares) shares = of.axis == tile.axes[p] ? of.parts : shares;
+        offset += fmt::format(" + (part * {} + {}) * {}", shares, share, size * stride);
+      } else if (parts || share != "0") {
+        offset += fmt::format(" + {} * {}", parts ? "part" : share, size * stride);
       }
     };
     position(kBatchPosition, dims.batches, between);
@@ -723,11 +743,12 @@ class TileBlock {
     // What all of a group, or all groups, hold alike is written by one.
     const bool parts_differ =
         schedule_.row_warps == 1 || std::find(tile.axes.begin(), tile.axes.end(), plan_.row_axis) != tile.axes.end();
-    const bool groups_differ = !after_ || plan_.after_axis == kNoAxis ||
-                               std::find(tile.axes.begin(), tile.axes.end(), plan_.after_axis) != tile.axes.end();
     std::string guard;
     if (!parts_differ) guard = "part == 0";
-    if (!groups_differ) guard += guard.empty() ? "group == 0" : " && group == 0";
+    for (size_t n = 0; after_ && n < plan_.shares.size(); ++n) {
+      if (std::find(tile.axes.begin(), tile.axes.end(), plan_.shares[n].axis) != tile.axes.end()) continue;
+      guard += fmt::format("{}share_{} == 0", guard.empty() ? "" : " && ", n);
+    }
     line(fmt::format("{}strata_device::save<{}, {}, {}>({} + {}, {});", guard.empty() ? "" : "if (" + guard + ") ",
                      between, row_stride, column_stride, names_[op.results[0]], offset, value(id)));
     return {};
@@ -775,32 +796,43 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
   constexpr int64_t kMostRegisters = 232;  // of a thread, less what the estimate may miss
   struct Rated {
     BlockSchedule schedule;
+    int64_t idle;  ///< multiprocessors
     int64_t warps_missing;
     int64_t bytes_missing;
   };
   std::vector<Rated> rated;
   const int64_t loop = op.body->launch().loop;
-  for (int64_t rows = 1; rows <= kMostWarps; rows *= 2) {
-    for (int64_t groups = 1; groups * rows <= kMostWarps && groups <= loop; groups *= 2) {
-      if (loop % groups != 0) continue;  // the last round would leave groups idle
-      for (const int64_t stages : {8, 6, 4, 3, 2}) {
-        if (loop == 1 && stages != 2) continue;
-        if (stages > 2 && stages > loop / groups + 1) continue;
-        const BlockSchedule schedule{rows, groups, stages};
-        const auto code = emit_tiles(op, "candidate", strides, schedule, target);
-        if (!code) continue;
-        if (code->registers > kMostRegisters || code->registers * code->threads > target.registers) continue;
-        // Enough warps for the tensor cores' latency, and enough bytes in flight for the memory's.
-        constexpr int64_t kGoodWarps = 8;
-        constexpr int64_t kGoodBytes = 96 << 10;
-        rated.push_back({schedule, std::abs(kGoodWarps - rows * groups),
-                         std::max<int64_t>(0, kGoodBytes - code->shared_bytes)});
+  int64_t blocks = 1;
+  for (int64_t size : op.body->launch().grid) blocks *= size;
+  for (int64_t cluster = 1; cluster <= target.cluster; cluster *= 2) {
+    // A cluster for what one block cannot fill; more blocks than multiprocessors would run one after the other.
+    if (cluster > 1 && blocks * cluster > target.multiprocessors) break;
+    for (int64_t rows = 1; rows <= kMostWarps; rows *= 2) {
+      for (int64_t groups = 1; groups * rows <= kMostWarps && groups * cluster <= loop; groups *= 2) {
+        if (loop % (groups * cluster) != 0) continue;  // the last round would leave groups idle
+        for (const int64_t stages : {8, 6, 4, 3, 2}) {
+          if (loop == 1 && stages != 2) continue;
+          if (stages > 2 && stages > loop / (groups * cluster) + 1) continue;
+          const BlockSchedule schedule{rows, groups, stages, cluster};
+          const auto code = emit_tiles(op, "candidate", strides, schedule, target);
+          if (!code) continue;
+          if (code->registers > kMostRegisters || code->registers * code->threads > target.registers) continue;
+          // Every multiprocessor at work; enough warps for the tensor cores' latency; enough bytes in flight for the
+          // memory's.
+          constexpr int64_t kGoodWarps = 4;
+          constexpr int64_t kGoodBytes = 96 << 10;
+          rated.push_back({schedule, std::max<int64_t>(0, target.multiprocessors - blocks * cluster),
+                           std::max<int64_t>(0, kGoodWarps - rows * groups),
+                           std::max<int64_t>(0, kGoodBytes - code->shared_bytes)});
+        }
       }
     }
   }
   std::stable_sort(rated.begin(), rated.end(), [](const Rated& a, const Rated& b) {
-    return std::tuple(a.warps_missing, a.bytes_missing, -a.schedule.loop_warps) <
-           std::tuple(b.warps_missing, b.bytes_missing, -b.schedule.loop_warps);
+    const auto key = [](const Rated& r) {
+      return std::tuple(r.idle, r.warps_missing, r.bytes_missing, r.schedule.row_warps * r.schedule.loop_warps);
+    };
+    return key(a) < key(b);
   });
   std::vector<BlockSchedule> schedules;
   for (const Rated& r : rated) schedules.push_back(r.schedule);

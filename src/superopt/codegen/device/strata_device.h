@@ -38,7 +38,11 @@ STRATA_DEVICE float to_compute(f16 x) { return __half2float(x); }
 STRATA_DEVICE float to_compute(bf16 x) { return __bfloat162float(x); }
 STRATA_DEVICE void store(f16& to, float x) { to = __float2half_rn(x); }
 STRATA_DEVICE void store(bf16& to, float x) { to = __float2bfloat16_rn(x); }
+#if defined(STRATA_HALF_PRECISION)  // all tensors have 16 bits: a few units in the last place of float are nothing
+STRATA_DEVICE float exponential(float x) { return __expf(x); }
+#else
 STRATA_DEVICE float exponential(float x) { return expf(x); }
+#endif
 STRATA_DEVICE double exponential(double x) { return exp(x); }
 STRATA_DEVICE float square_root(float x) { return sqrtf(x); }
 STRATA_DEVICE double square_root(double x) { return sqrt(x); }

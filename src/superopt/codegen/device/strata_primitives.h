@@ -2,6 +2,27 @@ namespace strata_device {
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 STRATA_DEVICE float minus_infinity() { return __int_as_float(0xff800000); }
 STRATA_DEVICE int lane() { return static_cast<int>(threadIdx.x % 32); }
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+STRATA_DEVICE void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;"); }
+STRATA_DEVICE void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+STRATA_DEVICE int cluster_rank() {
+  int rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+STRATA_DEVICE void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+STRATA_DEVICE const float* cluster_pointer(const float* here, int rank) {
+  const float* there;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(here), "r"(rank));
+  return there;
+}
+#else
+STRATA_DEVICE void let_next_kernel_start() {}
+STRATA_DEVICE void wait_for_previous_kernel() {}
+STRATA_DEVICE const float* cluster_pointer(const float* here, int) { return here; }
+#endif
 STRATA_DEVICE void warp_barrier() { __syncwarp(); }
 STRATA_DEVICE void named_barrier(int id, int count) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory"); }
 template <class T>

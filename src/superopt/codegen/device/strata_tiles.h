@@ -308,49 +308,67 @@ STRATA_DEVICE void leave(float* to, const TileType& tile) {
   for (int i = 0; i < TileType::kRegisters; ++i) to[i * 32 + lane()] = tile.v[i];
 }
 
-/// Where register i of Part lies in what leave() wrote of Whole, if Part is the index-th of its parts along the batches
-/// (kAlong 0), rows (1) or columns (2).
-template <class Part, class Whole, int kAlong>
-STRATA_DEVICE int left_at(int i, int index) {
-  return Whole::at(Part::batch_of(i) + (kAlong == 0 ? index * Part::kBatches : 0),
-                   Part::row_block_of(i) + (kAlong == 1 ? index * Part::kRowBlocks : 0),
-                   Part::column_block_of(i) + (kAlong == 2 ? index * Part::kColumnBlocks : 0), i % Part::kPair) *
+/// Where a part of a tile begins: in parts, along batches, rows and columns.
+struct Place {
+  int batch;
+  int row;
+  int column;
+};
+
+/// Where register i of Part lies in what leave() wrote of Whole.
+template <class Part, class Whole>
+STRATA_DEVICE int left_at(int i, const Place& place) {
+  return Whole::at(Part::batch_of(i) + place.batch * Part::kBatches,
+                   Part::row_block_of(i) + place.row * Part::kRowBlocks,
+                   Part::column_block_of(i) + place.column * Part::kColumnBlocks, i % Part::kPair) *
              32 +
          lane();
 }
 
-/// This lane's share of a tile that groups of warps left, each at `stride` floats from the last: their sum or maximum.
-template <class Combine, class Part, class Whole, int kAlong, int kGroups>
-STRATA_DEVICE Part gathered(const float* from, int stride, int index) {
+/// What leave() wrote: by every group of a block, kStride floats from one to the next, in every block of a cluster.
+template <int kBlocks, int kGroupsOfBlock, int kStride>
+struct Lefts {
+  static constexpr int kGroups = kBlocks * kGroupsOfBlock;
+  const float* here;
+  STRATA_DEVICE const float* of(int group) const {
+    const float* block = kBlocks == 1 ? here : cluster_pointer(here, group / kGroupsOfBlock);
+    return block + group % kGroupsOfBlock * kStride;
+  }
+};
+
+/// This lane's share of a tile that all groups left: their sum or maximum.
+template <class Combine, class Part, class Whole, class From>
+STRATA_DEVICE Part gathered(const From& from, int first, Place place) {
   Part to = filled<Part>(Combine::neutral());
 #pragma unroll
-  for (int group = 0; group < kGroups; ++group) {
+  for (int group = 0; group < From::kGroups; ++group) {
+    const float* left = from.of(group) + first;
 #pragma unroll
     for (int i = 0; i < Part::kRegisters; ++i) {
-      to.v[i] = Combine::combine(to.v[i], from[group * stride + left_at<Part, Whole, kAlong>(i, index)]);
+      to.v[i] = Combine::combine(to.v[i], left[left_at<Part, Whole>(i, place)]);
     }
   }
   return to;
 }
 
 /// The same for accum_rescale: each group's part counts relative to exp of its own largest reference.
-template <class Part, class Whole, int kAlong, class PartReference, class WholeReference, int kAlongReference,
-          int kGroups>
-STRATA_DEVICE Part gathered_rescaled(const float* from, const float* references, const PartReference& largest,
-                                     int stride, int index) {
+template <class Part, class Whole, class PartReference, class WholeReference, class From>
+STRATA_DEVICE Part gathered_rescaled(const From& from, int first, Place place, int first_reference,
+                                     Place place_of_reference, const PartReference& largest) {
   Part to = filled<Part>(0.0f);
 #pragma unroll
-  for (int group = 0; group < kGroups; ++group) {
+  for (int group = 0; group < From::kGroups; ++group) {
+    const float* left = from.of(group);
     PartReference weights;
 #pragma unroll
     for (int i = 0; i < PartReference::kRegisters; ++i) {
-      const int at = left_at<PartReference, WholeReference, kAlongReference>(i, index);
-      weights.v[i] = Rescaling<PartReference>::weight(references[group * stride + at], largest.v[i]);
+      const int at = left_at<PartReference, WholeReference>(i, place_of_reference);
+      weights.v[i] = Rescaling<PartReference>::weight(left[first_reference + at], largest.v[i]);
     }
 #pragma unroll
     for (int i = 0; i < Part::kRegisters; ++i) {
-      to.v[i] += from[group * stride + left_at<Part, Whole, kAlong>(i, index)] *
-                 weights.v[broadcast<PartReference, Part>(i)];
+      to.v[i] +=
+          left[first + left_at<Part, Whole>(i, place)] * weights.v[broadcast<PartReference, Part>(i)];
     }
   }
   return to;
