@@ -121,6 +121,7 @@ class Generator {
     const Parameters p = parameters(op, name);
     const TensorType& type = graph_.type(op.results[0]);
     KernelLaunch& made = launch(op, name);
+    made.predefined = true;
     made.threads = 256;
     made.grid[0] = std::clamp<int64_t>((type.elements() + made.threads - 1) / made.threads, 1, kMostBlocks);
     std::string body;
@@ -186,9 +187,9 @@ std::string launch_manifest(const GeneratedProgram& program) {
 
 std::string host_program(const GeneratedProgram& program) {
   std::map<std::string, std::string> variables;
-  std::string text = program.source;
-  text += host_launch_library();
-  text += "\n#include <cstdio>\n\nint main(int count, char** files) {\n";
+  std::string text(host_library());
+  text += program.source;
+  text += "\nint main(int count, char** files) {\n";
   size_t file = 0;
   const auto buffer = [&](const DeviceBuffer& of) {
     const std::string name = fmt::format("buffer_{}", variables.size());
@@ -213,13 +214,11 @@ std::string host_program(const GeneratedProgram& program) {
   for (const KernelLaunch& launch : program.launches) {
     std::vector<std::string> arguments;
     for (const std::string& name : launch.arguments) arguments.push_back(variables[name] + ".data()");
-    // A predefined operator's kernel has no shared memory and no coordinates.
-    const bool block = launch.shared_bytes > 0;
-    if (block) arguments.insert(arguments.end(), {"x", "y", "z", "shared"});
+    if (!launch.predefined) arguments.insert(arguments.end(), {"x", "y", "z", "shared"});
     text += fmt::format(
-        "  strata_device::launch({}, {}, {}, {}, [&]([[maybe_unused]] long long x, [[maybe_unused]] long long y,\n"
+        "  strata_device::launch({}, {}, {}, {}, {}, [&]([[maybe_unused]] long long x, [[maybe_unused]] long long y,\n"
         "      [[maybe_unused]] long long z, [[maybe_unused]] unsigned char* shared) {{ {}({}); }});\n",
-        launch.grid[0], launch.grid[1], launch.grid[2], launch.shared_bytes,
+        launch.grid[0], launch.grid[1], launch.grid[2], launch.threads, launch.shared_bytes,
         launch.kernel.substr(0, launch.kernel.size() - std::string_view("_kernel").size()), fmt::join(arguments, ", "));
   }
   for (const DeviceBuffer& output : program.outputs) transfer(variables[output.name], "wb", "std::fwrite");
