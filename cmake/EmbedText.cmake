@@ -1,14 +1,19 @@
-# strata_embed_text(OUT NAMESPACE_FUNCTION file ...): a C++ source that defines, in namespace strata, one function a pair
-# FUNCTION FILE that returns the file's text, so that the binary needs no data files.
-function(strata_embed_text OUT)
+# strata_embed_text(OUT FOLDER FUNCTION FILE,FILE... ...): a C++ source that defines, in namespace strata, one function a
+# pair FUNCTION FILES that returns the text of these files of FOLDER, one after the other, so that the binary needs no
+# data files.
+function(strata_embed_text OUT FOLDER)
   set(TEXT "#include <string_view>\nnamespace strata {\n")
   set(REST ${ARGN})
   while(REST)
-    list(POP_FRONT REST FUNCTION FILE)
-    file(READ ${FILE} CONTENT)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${FILE})
-    string(APPEND TEXT "std::string_view ${FUNCTION}();\n"
-      "std::string_view ${FUNCTION}() {\n  return R\"strata-text(${CONTENT})strata-text\";\n}\n")
+    list(POP_FRONT REST FUNCTION FILES)
+    string(APPEND TEXT "std::string_view ${FUNCTION}();\nstd::string_view ${FUNCTION}() {\n  return\n")
+    string(REPLACE "," ";" FILES ${FILES})
+    foreach(FILE ${FILES})
+      file(READ ${FOLDER}/${FILE} CONTENT)
+      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${FOLDER}/${FILE})
+      string(APPEND TEXT "R\"strata-text(${CONTENT}\n)strata-text\"\n")
+    endforeach()
+    string(APPEND TEXT ";\n}\n")
   endwhile()
   string(APPEND TEXT "}  // namespace strata\n")
   file(CONFIGURE OUTPUT ${OUT} CONTENT "${TEXT}" @ONLY)

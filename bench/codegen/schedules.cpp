@@ -3,7 +3,8 @@
 //   build/release/bin/schedules GRAPH.strata FOLDER [MOST]
 //   tests/gpu/run.py FOLDER                 on the machine with the GPU
 //
-// One folder a schedule, FOLDER/PROGRAM@r1g8s3c2 for 1 row warp, 8 groups, 3 stages and clusters of 2 blocks, with cubin and launch manifest.
+// One folder a schedule, FOLDER/PROGRAM@r1g8s3c2 for 1 row warp, 8 groups, 3 stages and clusters of 2 blocks, with
+// cubin and launch manifest.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -39,7 +40,8 @@ std::vector<Schedules> all_schedules(const Graph& graph, const Target& target) {
 
 std::string label(const Schedules& schedules) {
   for (const auto& schedule : schedules) {
-    if (schedule) return fmt::format("@r{}g{}s{}c{}", schedule->row_warps, schedule->loop_warps, schedule->stages,
+    if (schedule)
+      return fmt::format("@r{}g{}s{}c{}", schedule->row_warps, schedule->loop_warps, schedule->stages,
                          schedule->cluster);
   }
   return "@own";

@@ -11,15 +11,15 @@ namespace strata {
 struct Target {
   std::string_view name;  ///< "sm_90a": NVRTC's architecture
   int multiprocessors;
-  int64_t shared_memory;    ///< bytes a block may use
-  int cluster;              ///< blocks that a cluster may have; 1 where there are none
-  bool overlapping_kernels; ///< programmatic dependent launch
-  int64_t device_memory;    ///< bytes
-  int64_t registers;        ///< 32-bit registers of a block
-  double memory_bandwidth;  ///< bytes/s, measured reading
-  double matrix_rate;       ///< half-precision multiply-adds counted as two operations, operations/s
-  double scalar_rate;       ///< single-precision operations/s
-  double launch_seconds;    ///< an empty kernel node in a CUDA graph
+  int64_t shared_memory;     ///< bytes a block may use
+  int cluster;               ///< blocks that a cluster may have; 1 where there are none
+  bool overlapping_kernels;  ///< programmatic dependent launch
+  int64_t device_memory;     ///< bytes
+  int64_t registers;         ///< 32-bit registers of a block
+  double memory_bandwidth;   ///< bytes/s, measured reading
+  double matrix_rate;        ///< half-precision multiply-adds counted as two operations, operations/s
+  double scalar_rate;        ///< single-precision operations/s
+  double launch_seconds;     ///< an empty kernel node in a CUDA graph
 };
 
 /// sm_80 (A100) and sm_90a (H200).

@@ -1,5 +1,5 @@
-// Barriers: those that are generated suffice, and a test sees where one is missing. The block's threads are real
-// threads under ThreadSanitizer, which sees a missing barrier whichever way the threads happen to run.
+// Barriers: those that are generated suffice, and a test sees where one is missing: the outputs then depend on the
+// order in which the block's threads run, or are wrong in all of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,14 +48,14 @@ std::vector<size_t> barriers_of(const GeneratedProgram& program) {
   return places;
 }
 
-Result<std::vector<Tensor<double>>> run_with_threads(const GeneratedProgram& program) {
+Result<std::vector<Tensor<double>>> run_in_all_orders(const GeneratedProgram& program) {
   std::vector<Tensor<double>> inputs;
   for (const DeviceBuffer& input : program.inputs) {
     Tensor<double> tensor(input.type.shape);
     for (size_t i = 0; i < tensor.data.size(); ++i) tensor.data[i] = static_cast<double>(i % 7);
     inputs.push_back(std::move(tensor));
   }
-  return run_on_host(program, inputs, {"c++", {"-O1", "-fsanitize=thread", "-DSTRATA_HOST_THREADS=5"}});
+  return run_on_host(program, inputs, {"c++", {"-O1"}});
 }
 
 TEST(Barriers, OneWhereTheDepthChangesAndOneForTheLoop) {
@@ -64,7 +64,7 @@ TEST(Barriers, OneWhereTheDepthChangesAndOneForTheLoop) {
 }
 
 TEST(Barriers, AreEnough) {
-  const auto outputs = run_with_threads(generated());
+  const auto outputs = run_in_all_orders(generated());
   EXPECT_TRUE(outputs) << outputs.error().to_string();
 }
 
@@ -77,15 +77,21 @@ bool reads_own_elements(const GeneratedProgram& program, size_t barrier) {
 
 TEST(Barriers, NoneCanBeLeftOut) {
   const GeneratedProgram program = generated();
+  const auto right = run_in_all_orders(program);
+  ASSERT_TRUE(right) << right.error().to_string();
   int needed = 0;
   for (size_t at : barriers_of(program)) {
     if (reads_own_elements(program, at)) continue;
     ++needed;
     GeneratedProgram broken = program;
     broken.source.erase(at, kBarrier.size());
-    const auto outputs = run_with_threads(broken);
-    ASSERT_FALSE(outputs) << "without the barrier in\n" << program.source.substr(at - 200, 400);
-    EXPECT_THAT(outputs.error().to_string(), testing::HasSubstr("data race"));
+    const auto outputs = run_in_all_orders(broken);
+    if (outputs) {
+      EXPECT_NE(outputs->front().data, right->front().data) << "without the barrier in\n"
+                                                            << program.source.substr(at - 200, 400);
+    } else {
+      EXPECT_THAT(outputs.error().to_string(), testing::HasSubstr("depends on the order of threads"));
+    }
   }
   EXPECT_EQ(needed, 4);
 }

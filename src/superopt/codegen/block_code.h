@@ -1,5 +1,5 @@
-// What every emitter of block functions makes. generate.cpp asks them in turn: products on tensor cores (tiles), rows of
-// elementwise operators and reductions (rows), and the emitter that takes every legal graph (block_function).
+// What every emitter of block functions makes. generate.cpp asks them in turn: products on tensor cores (tiles), rows
+// of elementwise operators and reductions (rows), and the emitter that takes every legal graph (block_function).
 #pragma once
 
 #include <optional>
@@ -23,8 +23,8 @@ struct BlockSchedule {
   friend bool operator==(const BlockSchedule&, const BlockSchedule&) = default;
 };
 
-/// A block function in CUDA C++: `static STRATA_DEVICE void NAME(inputs…, outputs…, long long block_x, long long block_y,
-/// long long block_z, unsigned char* shared)`, to be called by all `threads` threads of a block.
+/// A block function in CUDA C++: `static STRATA_DEVICE void NAME(inputs…, outputs…, long long block_x, long long
+/// block_y, long long block_z, unsigned char* shared)`, to be called by all `threads` threads of a block.
 struct BlockCode {
   std::string text;
   int64_t threads = 128;

@@ -153,10 +153,9 @@ class BlockFunction {
   void save(const Operation& op, const std::string& from, const std::string& to) {
     const Shape& whole = body_.type(op.results[0]).shape;
     const Shape& tile = body_.type(op.operands[0]).shape;
-    text_ += fmt::format("{}strata_device::store_tile<{}, {}>({}, {}, {});\n", indent_, dims(tile),
-                         dims(row_major_strides(whole)), to,
-                         tile_base(body_.launch(), row_major_strides(whole), tile, op.attributes.list("omap"), kReplicate),
-                         from);
+    text_ += fmt::format(
+        "{}strata_device::store_tile<{}, {}>({}, {}, {});\n", indent_, dims(tile), dims(row_major_strides(whole)), to,
+        tile_base(body_.launch(), row_major_strides(whole), tile, op.attributes.list("omap"), kReplicate), from);
   }
 
   void accumulate(const Operation& op, const std::string& from, const std::string& to) {

@@ -72,8 +72,6 @@ void expect_agreement(const GraphPtr& graph, const HostCompiler& compiler) {
 }
 
 const HostCompiler kSanitized{"c++", {"-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}};
-/// Seven threads a block: sizes that divide nothing, and a race where a barrier is missing.
-const HostCompiler kThreaded{"c++", {"-O1", "-g", "-fsanitize=thread", "-DSTRATA_HOST_THREADS=7"}};
 
 /// Everything that a block graph may hold, at odd sizes.
 std::string every_operator(std::string_view type) {
@@ -171,7 +169,6 @@ TEST(Codegen, ProductsOfTilesUseTheTensorCores) {
     const auto cubin = compile_cubin(program->source, targets().front());
     EXPECT_TRUE(cubin) << cubin.error().to_string();
   }
-  expect_agreement(parse(fmt::format(fmt::runtime(kHalfProducts), "f16")), kThreaded);
 }
 
 /// Operators of the kernel level alone, of three operands, and those that Lax programs lack.
@@ -208,8 +205,6 @@ TEST(Codegen, ConvolutionComparisonAndChoice) {
                      kSanitized);
   }
 }
-
-TEST(Codegen, BarriersSufficeForAThreadTeam) { expect_agreement(parse(every_operator("f32")), kThreaded); }
 
 TEST(Codegen, NamesOfCxxAreNoTrouble) {
   expect_agreement(parse(R"(graph float {

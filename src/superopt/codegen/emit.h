@@ -64,9 +64,8 @@ std::string emit_block_function(const Operation& op, const std::string& name);
 
 /// The device library's text.
 std::string_view device_library();
-std::string_view device_primitives();
 std::string_view device_tiles();
-/// What runs kernels on the host, to follow a generated source.
-std::string_view host_launch_library();
+/// What runs kernels on the host, to stand in front of a generated source.
+std::string_view host_library();
 
 }  // namespace strata

@@ -19,7 +19,8 @@ constexpr int64_t kMostBlocks = 4096;
 constexpr const char* kSharedMemory = "shared_memory";
 /// Every kernel may be launched while the one before it still runs, and lets the next one be launched at once: blocks
 /// are set up meanwhile, and memory is touched when the kernel before has ended.
-constexpr const char* kOrder = "  strata_device::let_next_kernel_start();\n  strata_device::wait_for_previous_kernel();\n";
+constexpr const char* kOrder =
+    "  strata_device::let_next_kernel_start();\n  strata_device::wait_for_previous_kernel();\n";
 
 int64_t threads_of(const Graph& body) {
   for (const Operation& op : body.operations()) {
@@ -65,8 +66,8 @@ class Generator {
       return graph_.type(id).dtype == DType::F16 || graph_.type(id).dtype == DType::BF16;
     });
     program_.source = half ? "#define STRATA_HALF_PRECISION 1\n" : "";
-    program_.source += fmt::format("{}\n{}\n{}\n// The program:\n//\n{}\n\n{}", device_library(),
-                                  device_primitives(), device_tiles(), graph_text, kernels);
+    program_.source += fmt::format("{}\n{}\n// The program:\n//\n{}\n\n{}", device_library(),
+                                   uses_tiles_ ? device_tiles() : "", graph_text, kernels);
     return std::move(program_);
   }
 
@@ -113,7 +114,10 @@ class Generator {
       const auto schedules = tile_schedules(op, strides, target_);
       if (!schedules.empty()) schedule = schedules.front();
     }
-    if (schedule) return emit_tiles(op, name, strides, *schedule, target_);
+    if (schedule) {
+      uses_tiles_ = true;
+      return emit_tiles(op, name, strides, *schedule, target_);
+    }
     BlockCode code;
     code.text = emit_block_function(op, name);
     code.threads = threads_of(*op.body);
@@ -154,6 +158,7 @@ class Generator {
     const Parameters p = parameters(op, name);
     const TensorType& type = graph_.type(op.results[0]);
     KernelLaunch& made = launch(op, name);
+    made.predefined = true;
     made.threads = 256;
     made.grid[0] = std::clamp<int64_t>((type.elements() + made.threads - 1) / made.threads, 1, kMostBlocks);
     std::string body;
@@ -182,6 +187,7 @@ class Generator {
   const Graph& graph_;
   const Target& target_;
   const Schedules& schedules_;
+  bool uses_tiles_ = false;
   GeneratedProgram program_;
 };
 
@@ -227,9 +233,9 @@ std::string launch_manifest(const GeneratedProgram& program) {
 
 std::string host_program(const GeneratedProgram& program) {
   std::map<std::string, std::string> variables;
-  std::string text = program.source;
-  text += host_launch_library();
-  text += "\n#include <cstdio>\n\nint main(int count, char** files) {\n";
+  std::string text(host_library());
+  text += program.source;
+  text += "\nint main(int count, char** files) {\n";
   size_t file = 0;
   const auto buffer = [&](const DeviceBuffer& of) {
     const std::string name = fmt::format("buffer_{}", variables.size());
@@ -254,13 +260,12 @@ std::string host_program(const GeneratedProgram& program) {
   for (const KernelLaunch& launch : program.launches) {
     std::vector<std::string> arguments;
     for (const std::string& name : launch.arguments) arguments.push_back(variables[name] + ".data()");
-    // A predefined operator's kernel has no shared memory and no coordinates.
-    const bool block = launch.shared_bytes > 0;
-    if (block) arguments.insert(arguments.end(), {"x", "y", "z", "shared"});
+    if (!launch.predefined) arguments.insert(arguments.end(), {"x", "y", "z", "shared"});
     text += fmt::format(
-        "  strata_device::launch({}, {}, {}, {}, [&]([[maybe_unused]] long long x, [[maybe_unused]] long long y,\n"
+        "  strata_device::launch({}, {}, {}, {}, {}, {}, [&]([[maybe_unused]] long long x, [[maybe_unused]] long long "
+        "y,\n"
         "      [[maybe_unused]] long long z, [[maybe_unused]] unsigned char* shared) {{ {}({}); }});\n",
-        launch.grid[0], launch.grid[1], launch.grid[2], launch.shared_bytes,
+        launch.grid[0], launch.grid[1], launch.grid[2], launch.cluster, launch.threads, launch.shared_bytes,
         launch.kernel.substr(0, launch.kernel.size() - std::string_view("_kernel").size()), fmt::join(arguments, ", "));
   }
   for (const DeviceBuffer& output : program.outputs) transfer(variables[output.name], "wb", "std::fwrite");

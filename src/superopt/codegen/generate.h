@@ -22,8 +22,9 @@ struct KernelLaunch {
   std::string kernel;  ///< extern "C" name in the source
   std::array<int64_t, 3> grid{1, 1, 1};
   int64_t threads = 128;
-  int64_t shared_bytes = 0;            ///< dynamic shared memory
-  int64_t cluster = 1;                 ///< blocks, next to each other along x, that form a cluster; divides grid[0]
+  int64_t shared_bytes = 0;  ///< dynamic shared memory
+  int64_t cluster = 1;       ///< blocks, next to each other along x, that form a cluster; divides grid[0]
+  bool predefined = false;   ///< its function takes the arguments alone: no coordinates, no shared memory
   /// Starts while the launch before it still runs (programmatic dependent launch); its kernel waits by itself.
   bool overlaps_previous = false;
   std::vector<std::string> arguments;  ///< names of buffers: inputs, outputs or intermediates

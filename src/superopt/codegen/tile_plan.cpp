@@ -6,7 +6,7 @@
 namespace strata {
 namespace {
 
-constexpr int64_t kBlock = 8;       // rows and columns of a block of a tile
+constexpr int64_t kBlock = 8;         // rows and columns of a block of a tile
 constexpr int64_t kProductRows = 16;  // of a product on tensor cores: 16 × 8 results, 16 products each
 constexpr int64_t kProductDepth = 16;
 /// A store of scattered 16-bit elements, against one product on tensor cores.
@@ -181,7 +181,8 @@ class Planner {
         }
       }
     }
-    for (const auto& [n, stage] : reduced) (stage == LoopStage::Body ? reduced_ : reduced_after_).push_back(sets.find(n));
+    for (const auto& [n, stage] : reduced)
+      (stage == LoopStage::Body ? reduced_ : reduced_after_).push_back(sets.find(n));
     return {};
   }
 

@@ -28,7 +28,7 @@ constexpr Axis kNoAxis = -1;
 enum TilePosition { kBatchPosition, kRowPosition, kColumnPosition, kTilePositions };
 
 struct TensorPlan {
-  TileDims dims;                                                  ///< of the whole block tensor
+  TileDims dims;  ///< of the whole block tensor
   std::array<Axis, kTilePositions> axes{kNoAxis, kNoAxis, kNoAxis};
   bool loaded = false;      ///< a tile that in_iter brings to shared memory
   bool once = false;        ///< loaded, and not cut by the loop
@@ -49,8 +49,8 @@ struct TilePlan {
   };
   std::vector<Share> shares;
   int64_t sharers = 1;
-  int64_t layout_choices = 0;       ///< assignments of layouts that were compared
-  int64_t layout_cost = 0;          ///< of the best: products on tensor cores per iteration, of one warp
+  int64_t layout_choices = 0;  ///< assignments of layouts that were compared
+  int64_t layout_cost = 0;     ///< of the best: products on tensor cores per iteration, of one warp
 };
 
 /// Sizes of a tensor that one warp holds: `dims` divided along the row axis, and along the after axis where `after`.

@@ -42,8 +42,8 @@ class TileBlock {
         target_(target),
         stages_(loop_stages(body_)),
         loop_(body_.launch().loop) {
-    scope_ = NameScope({"warp", "team", "group", "part", "ring", "stage", "iteration", "ahead", "rank", "shared", "partial", "i",
-                        "block_x", "block_y", "block_z", "strata_device", name_});
+    scope_ = NameScope({"warp", "team", "group", "part", "ring", "stage", "iteration", "ahead", "rank", "shared",
+                        "partial", "i", "block_x", "block_y", "block_z", "strata_device", name_});
   }
 
   Result<BlockCode> run() {
@@ -65,8 +65,8 @@ class TileBlock {
     code.description = fmt::format(
         "tiles: {} blocks a cluster, {} groups of {} warps, {} stages of {} bytes; layouts: best of {}, {} products a "
         "warp",
-        schedule_.cluster, schedule_.loop_warps, schedule_.row_warps, schedule_.stages, stage_bytes_, plan_.layout_choices,
-        plan_.layout_cost);
+        schedule_.cluster, schedule_.loop_warps, schedule_.row_warps, schedule_.stages, stage_bytes_,
+        plan_.layout_choices, plan_.layout_cost);
     if (code.shared_bytes > target_.shared_memory) {
       return unsupported("{} bytes of shared memory; {} has {}", code.shared_bytes, target_.name,
                          target_.shared_memory);
@@ -214,11 +214,11 @@ class TileBlock {
     const int64_t row_stride = plan(id).pairs_down ? strides[rank_of - 1] : rank_of > 1 ? strides[rank_of - 2] : 0;
     STRATA_TRY(const int64_t between, batch_stride(tile, strides));
     line("// " + statement_text(body_, op));
-    line(fmt::format("strata_device::copy_tile<{}, {}, {}, {}, {}>({} + {}, {} + {}, {});", shared_type(id),
-                     copy_bytes(op), threads, row_stride, between, place, offsets_.at(id), names_[op.operands[0]],
-                     tile_base(body_.launch(), strides, tile, op.attributes.list("imap"),
-                               op.attributes.integer_or("fmap", -1)),
-                     rank));
+    line(fmt::format(
+        "strata_device::copy_tile<{}, {}, {}, {}, {}>({} + {}, {} + {}, {});", shared_type(id), copy_bytes(op), threads,
+        row_stride, between, place, offsets_.at(id), names_[op.operands[0]],
+        tile_base(body_.launch(), strides, tile, op.attributes.list("imap"), op.attributes.integer_or("fmap", -1)),
+        rank));
     return {};
   }
 
@@ -234,11 +234,10 @@ class TileBlock {
     indent_ = "  ";
     line("[[maybe_unused]] const int warp = static_cast<int>(strata_device::thread()) / 32;");
     line(fmt::format("[[maybe_unused]] const int team = warp / {};  // of this block's", schedule_.row_warps));
-    line(fmt::format("[[maybe_unused]] const int group = {}team;  // takes iterations group, group + {}, ...",
-                     schedule_.cluster > 1
-                         ? fmt::format("strata_device::cluster_rank() * {} + ", schedule_.loop_warps)
-                         : "",
-                     schedule_.groups()));
+    line(fmt::format(
+        "[[maybe_unused]] const int group = {}team;  // takes iterations group, group + {}, ...",
+        schedule_.cluster > 1 ? fmt::format("strata_device::cluster_rank() * {} + ", schedule_.loop_warps) : "",
+        schedule_.groups()));
     line(fmt::format("[[maybe_unused]] const int part = warp % {};   // of the group's axis", schedule_.row_warps));
     line(fmt::format("[[maybe_unused]] const int rank = static_cast<int>(strata_device::thread()) % {};",
                      threads_of_group()));
@@ -248,8 +247,8 @@ class TileBlock {
     if (once) {
       for (const Operation& op : body_.operations()) {
         if (op.kind != OpKind::InIter || !plan(op.results[0]).once) continue;
-        STRATA_CHECK(copy(op, "shared", threads_of_group() * schedule_.loop_warps,
-                          "static_cast<int>(strata_device::thread())"));
+        STRATA_CHECK(
+            copy(op, "shared", threads_of_group() * schedule_.loop_warps, "static_cast<int>(strata_device::thread())"));
         pointers_[op.results[0]] = fmt::format("shared + {}", offsets_.at(op.results[0]));
       }
       line("strata_device::commit_copies();");
@@ -270,7 +269,8 @@ class TileBlock {
       indent_ = "  ";
       line("};");
       line(fmt::format("for (int ahead = 0; ahead < {}; ++ahead) {{", schedule_.stages - 1));
-      line(fmt::format("  if (group + ahead * {0} < {1}) copy_iteration(group + ahead * {0});", schedule_.groups(), loop_));
+      line(fmt::format("  if (group + ahead * {0} < {1}) copy_iteration(group + ahead * {0});", schedule_.groups(),
+                       loop_));
       line("  strata_device::commit_copies();");
       line("}");
     }
@@ -332,8 +332,8 @@ class TileBlock {
         const int64_t depth = left ? dims.columns : dims.rows;
         if (dims.batches * ceil_div(rows, 8) * (depth / 8) > kMostKept) continue;
         const std::string name = scope_.add(names_[id] + "_side");
-        line(fmt::format("const auto {} = strata_device::keep<{}, {}, {}, {}>({});", name,
-                         storage_type(plan_.operand), dims.batches, rows, depth, side(op, n)));
+        line(fmt::format("const auto {} = strata_device::keep<{}, {}, {}, {}>({});", name, storage_type(plan_.operand),
+                         dims.batches, rows, depth, side(op, n)));
         kept_[{id, left}] = name;
         kept_registers_ += dims.batches * ceil_div(rows, 8) * (depth / 8);
       }
@@ -358,9 +358,7 @@ class TileBlock {
                        batched ? fmt::format("part * {}", dims.batches * stored_rows(id)) : "0");
   }
 
-  int64_t stored_rows(TensorId id) const {
-    return plan(id).pairs_down ? plan(id).dims.columns : plan(id).dims.rows;
-  }
+  int64_t stored_rows(TensorId id) const { return plan(id).pairs_down ? plan(id).dims.columns : plan(id).dims.rows; }
 
   std::string pointer(TensorId id) {
     const auto at = pointers_.find(id);
@@ -379,15 +377,15 @@ class TileBlock {
     const auto place = [&](TilePosition position, int64_t size) {
       return plan_.row_axis != kNoAxis && tile.axes[position] == plan_.row_axis ? fmt::format("part * {}", size) : "";
     };
-    std::string row = place(tile.pairs_down ? kColumnPosition : kRowPosition,
-                            tile.pairs_down ? dims.columns : dims.rows);
-    std::string column = place(tile.pairs_down ? kRowPosition : kColumnPosition,
-                               tile.pairs_down ? dims.rows : dims.columns);
+    std::string row =
+        place(tile.pairs_down ? kColumnPosition : kRowPosition, tile.pairs_down ? dims.columns : dims.rows);
+    std::string column =
+        place(tile.pairs_down ? kRowPosition : kColumnPosition, tile.pairs_down ? dims.rows : dims.columns);
     const std::string batch = place(kBatchPosition, dims.batches * stored_rows(id));
     if (!batch.empty()) row = batch;  // one axis lies in one dimension
-    line(fmt::format("const auto {} = strata_device::load<{}, {}, {}>({}, {}, {});", name,
-                     tile_type(id, down, false), shared_type(id), down != tile.pairs_down, pointer(id),
-                     row.empty() ? "0" : row, column.empty() ? "0" : column));
+    line(fmt::format("const auto {} = strata_device::load<{}, {}, {}>({}, {}, {});", name, tile_type(id, down, false),
+                     shared_type(id), down != tile.pairs_down, pointer(id), row.empty() ? "0" : row,
+                     column.empty() ? "0" : column));
     return name;
   }
 
@@ -477,9 +475,10 @@ class TileBlock {
     const auto dim = static_cast<size_t>(op.attributes.integer("dim"));
     if (dim + 2 < rank) return unsupported("{} reduces a batch dimension", names_[result]);
     const bool columns = (dim + 1 == rank) != plan(result).transposed;
-    line(fmt::format("const auto {} = strata_device::reduce<strata_device::{}, {}>({});", 
-                     references_.count(result) != 0 && running_.count(result) != 0 ? names_[result] + "_here" : names_[result],
-                     op.kind == OpKind::Sum ? "Adding" : "Taking", columns, value(id, plan(result).transposed)));
+    line(fmt::format(
+        "const auto {} = strata_device::reduce<strata_device::{}, {}>({});",
+        references_.count(result) != 0 && running_.count(result) != 0 ? names_[result] + "_here" : names_[result],
+        op.kind == OpKind::Sum ? "Adding" : "Taking", columns, value(id, plan(result).transposed)));
     if (running_.count(result) != 0) {
       const std::string& state = references_.at(result);
       line(fmt::format("{}.advance({}_here);", state, names_[result]));
@@ -494,8 +493,9 @@ class TileBlock {
     const TensorId id = op.results[0];
     const std::string type = tile_type(id);
     line("#pragma unroll");
-    line(fmt::format("for (int i = 0; i < {}::kRegisters; ++i) {}.v[i] *= {}.before.v[strata_device::broadcast<{}, {}>(i)];",
-                     type, names_[id], references_.at(op.operands[1]), tile_type(op.operands[1]), type));
+    line(fmt::format(
+        "for (int i = 0; i < {}::kRegisters; ++i) {}.v[i] *= {}.before.v[strata_device::broadcast<{}, {}>(i)];", type,
+        names_[id], references_.at(op.operands[1]), tile_type(op.operands[1]), type));
   }
 
   Result<void> accumulate(const Operation& op) {
@@ -549,9 +549,9 @@ class TileBlock {
     for (size_t n = 0; n < operands.size(); ++n) {
       const auto& [id, variable] = operands[n];
       const bool whole = tile_dims(body_.type(id).shape) == tile_dims(body_.type(result).shape);
-      line(fmt::format("  const float {} = {}.v[{}];", variable, tiles[n],
-                       whole ? "i" : fmt::format("strata_device::broadcast<{}, {}>(i)",
-                                                 tile_type(id, transposed, after_), type)));
+      line(fmt::format(
+          "  const float {} = {}.v[{}];", variable, tiles[n],
+          whole ? "i" : fmt::format("strata_device::broadcast<{}, {}>(i)", tile_type(id, transposed, after_), type)));
     }
     for (const Step& step : steps) {
       line(fmt::format("  const float {} = {};", step.variable,
@@ -658,12 +658,12 @@ class TileBlock {
     const size_t declaration = text_.size();
     for (const auto& [reference, state] : references_) leave(state + ".largest", reference);
     for (const Operation* op : accumulators) {
-      const bool reference = op->kind == OpKind::Accum && references_.count(op->operands[0]) != 0 &&
-                             op->attributes.word("kind") == "max";
+      const bool reference =
+          op->kind == OpKind::Accum && references_.count(op->operands[0]) != 0 && op->attributes.word("kind") == "max";
       if (!reference) leave(names_[op->results[0]], op->results[0]);
     }
-    text_.insert(declaration, fmt::format("  float* const partial = reinterpret_cast<float*>(shared) + warp * {};\n",
-                                          floats));
+    text_.insert(declaration,
+                 fmt::format("  float* const partial = reinterpret_cast<float*>(shared) + warp * {};\n", floats));
     partial_bytes_ = floats * static_cast<int64_t>(sizeof(float)) * schedule_.row_warps * schedule_.loop_warps;
     line(every_barrier());
     if (plan_.sharers < schedule_.groups()) {
@@ -674,11 +674,11 @@ class TileBlock {
       line(fmt::format("[[maybe_unused]] const int share_{} = group / {} % {};", n, plan_.shares[n].stride,
                        plan_.shares[n].parts));
     }
-    line(fmt::format("const strata_device::Lefts<{}, {}, {}> lefts{{reinterpret_cast<const float*>(shared) + part * {}}};",
-                     schedule_.cluster, schedule_.loop_warps, floats * schedule_.row_warps, floats));
+    line(fmt::format(
+        "const strata_device::Lefts<{}, {}, {}> lefts{{reinterpret_cast<const float*>(shared) + part * {}}};",
+        schedule_.cluster, schedule_.loop_warps, floats * schedule_.row_warps, floats));
     const auto types = [&](TensorId id) {
-      return fmt::format("{}, {}", tile_type(id, plan(id).transposed, true),
-                         tile_type(id, plan(id).transposed, false));
+      return fmt::format("{}, {}", tile_type(id, plan(id).transposed, true), tile_type(id, plan(id).transposed, false));
     };
     std::map<TensorId, std::string> largest;
     for (const auto& [reference, state] : references_) {
@@ -692,10 +692,9 @@ class TileBlock {
       names_[id] = scope_.add(before + "_all");
       if (op->kind == OpKind::AccumRescale) {
         const TensorId reference = op->operands[1];
-        line(fmt::format(
-            "const auto {} = strata_device::gathered_rescaled<{}, {}>(lefts, {}, {}, {}, {}, {});", names_[id],
-            types(id), types(reference), left.at(before), place(id),
-            left.at(references_.at(reference) + ".largest"), place(reference), largest[reference]));
+        line(fmt::format("const auto {} = strata_device::gathered_rescaled<{}, {}>(lefts, {}, {}, {}, {}, {});",
+                         names_[id], types(id), types(reference), left.at(before), place(id),
+                         left.at(references_.at(reference) + ".largest"), place(reference), largest[reference]));
         continue;
       }
       const bool maximum = op->attributes.word("kind") == "max";
@@ -703,8 +702,8 @@ class TileBlock {
         line(fmt::format("const auto& {} = {};", names_[id], largest[op->operands[0]]));
         continue;
       }
-      line(fmt::format("const auto {} = strata_device::gathered<strata_device::{}, {}>(lefts, {}, {});",
-                       names_[id], maximum ? "Taking" : "Adding", types(id), left.at(before), place(id)));
+      line(fmt::format("const auto {} = strata_device::gathered<strata_device::{}, {}>(lefts, {}, {});", names_[id],
+                       maximum ? "Taking" : "Adding", types(id), left.at(before), place(id)));
     }
     after_ = true;
   }
@@ -765,12 +764,12 @@ class TileBlock {
   TilePlan plan_;
   NameScope scope_;
   std::map<TensorId, std::string> names_;
-  std::map<TensorId, std::string> pointers_;                       ///< of tiles that stay
-  std::map<TensorId, int64_t> offsets_;                            ///< of tiles, in their stage or at the front
-  std::map<std::pair<TensorId, bool>, std::string> kept_;          ///< sides of products, by tile and left
-  std::map<std::pair<TensorId, bool>, std::string> values_;        ///< loaded tiles in registers, by layout
-  std::map<TensorId, std::string> references_;                     ///< rescaling states, by reference
-  std::set<TensorId> running_;                                     ///< references that are replaced by the largest
+  std::map<TensorId, std::string> pointers_;                 ///< of tiles that stay
+  std::map<TensorId, int64_t> offsets_;                      ///< of tiles, in their stage or at the front
+  std::map<std::pair<TensorId, bool>, std::string> kept_;    ///< sides of products, by tile and left
+  std::map<std::pair<TensorId, bool>, std::string> values_;  ///< loaded tiles in registers, by layout
+  std::map<TensorId, std::string> references_;               ///< rescaling states, by reference
+  std::set<TensorId> running_;                               ///< references that are replaced by the largest
   std::set<TensorId> advanced_;
   std::set<TensorId> direct_;  ///< accumulators that products are added to directly
   int64_t kept_registers_ = 0;

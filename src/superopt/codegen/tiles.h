@@ -2,9 +2,9 @@
 // memory, products run on tensor cores, and every computed tensor stays in the registers of the warp that computes it.
 //
 // A block's warps are divided twice. The loop's iterations go to groups of warps in turn, each with a ring of its own,
-// so that no group waits for another; what accumulators hold is combined when the loop has ended: sums are added, maxima
-// taken, and rescaled sums brought to a common reference. Within a group, warps divide one axis of the tile that no
-// operator reduces.
+// so that no group waits for another; what accumulators hold is combined when the loop has ended: sums are added,
+// maxima taken, and rescaled sums brought to a common reference. Within a group, warps divide one axis of the tile that
+// no operator reduces.
 #pragma once
 
 #include "superopt/codegen/block_code.h"

@@ -32,9 +32,9 @@ Result<GraphPtr> with_loop(const Graph& body, int64_t loop) {
     if (op.body) return unsupported("thread graphs are formed after loops are cut");
     std::vector<TensorId> operands;
     for (TensorId id : op.operands) operands.push_back(ids[static_cast<size_t>(id)]);
-    STRATA_TRY(ids[static_cast<size_t>(op.results[0])],
-               builder.add(op.kind, operands, op.attributes, body.tensor(op.results[0]).name, op.location,
-                           op.comments));
+    STRATA_TRY(
+        ids[static_cast<size_t>(op.results[0])],
+        builder.add(op.kind, operands, op.attributes, body.tensor(op.results[0]).name, op.location, op.comments));
   }
   return builder.finish();
 }

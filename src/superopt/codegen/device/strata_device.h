@@ -1,111 +1,11 @@
 // The device library of generated CUDA: the block-wide operators that a block function is made of. It is part of every
-// generated source, and compiles in three ways with one meaning:
-//   - by NVRTC or nvcc, for a GPU;
-//   - by a host compiler, where one thread runs a block: every loop below then covers all elements, and
-//     barriers are empty, so that AddressSanitizer sees the memory plan;
-//   - by a host compiler with STRATA_HOST_THREADS (their number), where a block's threads are real threads, so that a
-//     missing barrier shows as a wrong result or a race.
+// generated source, behind strata_cuda.h; a host compiler reads strata_host.h instead, with one meaning.
 //
 // Conventions. An operator is called by all threads of a team: a block, or the grid where there is no block graph.
 // Element i belongs to thread i mod threads of the team, except in products on tensor cores. Shapes and strides are
 // template arguments. Values are computed in float (double for f64 programs).
 
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#define STRATA_DEVICE __device__ __forceinline__
-#define STRATA_KERNEL extern "C" __global__
-#else
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#define STRATA_DEVICE inline
-#endif
-
 namespace strata_device {
-
-using int64 = long long;
-
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-using f16 = __half;
-using bf16 = __nv_bfloat16;
-STRATA_DEVICE int64 thread() { return threadIdx.x; }
-STRATA_DEVICE int64 threads() { return blockDim.x; }
-STRATA_DEVICE int64 block() { return blockIdx.x; }
-STRATA_DEVICE int64 blocks() { return gridDim.x; }
-STRATA_DEVICE void barrier() { __syncthreads(); }
-STRATA_DEVICE float to_compute(f16 x) { return __half2float(x); }
-STRATA_DEVICE float to_compute(bf16 x) { return __bfloat162float(x); }
-STRATA_DEVICE void store(f16& to, float x) { to = __float2half_rn(x); }
-STRATA_DEVICE void store(bf16& to, float x) { to = __float2bfloat16_rn(x); }
-#if defined(STRATA_HALF_PRECISION)  // all tensors have 16 bits: a few units in the last place of float are nothing
-STRATA_DEVICE float exponential(float x) { return __expf(x); }
-#else
-STRATA_DEVICE float exponential(float x) { return expf(x); }
-#endif
-STRATA_DEVICE double exponential(double x) { return exp(x); }
-STRATA_DEVICE float square_root(float x) { return sqrtf(x); }
-STRATA_DEVICE double square_root(double x) { return sqrt(x); }
-#else
-/// IEEE half precision, as bits: conversions round to nearest even.
-struct f16 {
-  std::uint16_t bits;
-};
-struct bf16 {
-  std::uint16_t bits;
-};
-#if defined(STRATA_HOST_THREADS)
-int64 thread();
-int64 threads();
-void barrier();
-#else
-STRATA_DEVICE int64 thread() { return 0; }
-STRATA_DEVICE int64 threads() { return 1; }
-STRATA_DEVICE void barrier() {}
-#endif
-int64 block();
-int64 blocks();
-STRATA_DEVICE float to_compute(f16 x) {
-  const int exponent = (x.bits >> 10) & 31;
-  const int mantissa = x.bits & 1023;
-  const float magnitude = exponent == 0    ? std::ldexp(static_cast<float>(mantissa), -24)
-                          : exponent == 31 ? (mantissa == 0 ? HUGE_VALF : std::nanf(""))
-                                           : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
-  return (x.bits >> 15) != 0 ? -magnitude : magnitude;
-}
-STRATA_DEVICE float to_compute(bf16 x) {
-  const std::uint32_t word = static_cast<std::uint32_t>(x.bits) << 16;
-  float value;
-  std::memcpy(&value, &word, sizeof value);
-  return value;
-}
-STRATA_DEVICE void store(f16& to, float x) {
-  const std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
-  const float magnitude = std::fabs(x);
-  if (std::isnan(x)) {
-    to.bits = 0x7e00;
-  } else if (magnitude >= 65520.0f) {
-    to.bits = static_cast<std::uint16_t>(sign | 0x7c00);
-  } else if (magnitude < 0x1p-14f) {
-    to.bits = static_cast<std::uint16_t>(sign | static_cast<int>(std::nearbyint(std::ldexp(magnitude, 24))));
-  } else {
-    const int exponent = std::ilogb(magnitude);
-    // A mantissa that rounds up to 2048 carries into the exponent, as it should.
-    const int mantissa = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
-    to.bits = static_cast<std::uint16_t>(sign | (((exponent + 14) << 10) + mantissa));
-  }
-}
-STRATA_DEVICE void store(bf16& to, float x) {
-  std::uint32_t word;
-  std::memcpy(&word, &x, sizeof word);
-  word = std::isnan(x) ? 0x7fc00000u : word + 0x7fff + ((word >> 16) & 1);
-  to.bits = static_cast<std::uint16_t>(word >> 16);
-}
-STRATA_DEVICE float exponential(float x) { return std::exp(x); }
-STRATA_DEVICE double exponential(double x) { return std::exp(x); }
-STRATA_DEVICE float square_root(float x) { return std::sqrt(x); }
-STRATA_DEVICE double square_root(double x) { return std::sqrt(x); }
-#endif
 
 STRATA_DEVICE float to_compute(float x) { return x; }
 STRATA_DEVICE double to_compute(double x) { return x; }
@@ -207,56 +107,8 @@ STRATA_DEVICE void accumulate_rescaled(T* sum, const X* part, const T* before, c
   }
 }
 
-/// One lane's part of D = A × B + D for 16 × 16 by 16 × 8: the fragments of PTX's mma.m16n8k16.
-struct Fragment {
-  /// How many lanes of a warp a thread plays.
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-  static constexpr int kLanesHere = 1;
-#else
-  static constexpr int kLanesHere = 32;
-#endif
-  unsigned a[4];
-  unsigned b[2];
-  float d[4];
-};
-
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-STRATA_DEVICE int lane(int) { return static_cast<int>(threadIdx.x % 32); }
-STRATA_DEVICE int warp() { return static_cast<int>(threadIdx.x / 32); }
-STRATA_DEVICE int warps() { return static_cast<int>(blockDim.x / 32); }
-STRATA_DEVICE unsigned bits_of(f16 x) { return __half_as_ushort(x); }
-STRATA_DEVICE unsigned bits_of(bf16 x) { return __bfloat16_as_ushort(x); }
-#define STRATA_MMA(type)                                                     \
-  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
-      ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-      : "+f"(f->d[0]), "+f"(f->d[1]), "+f"(f->d[2]), "+f"(f->d[3])           \
-      : "r"(f->a[0]), "r"(f->a[1]), "r"(f->a[2]), "r"(f->a[3]), "r"(f->b[0]), "r"(f->b[1]))
-STRATA_DEVICE void multiply_fragments(Fragment* f, f16) { STRATA_MMA("f16"); }
-STRATA_DEVICE void multiply_fragments(Fragment* f, bf16) { STRATA_MMA("bf16"); }
-#undef STRATA_MMA
-#else
-inline int lane(int here) { return here; }
-inline int warp() { return static_cast<int>(thread()); }
-inline int warps() { return static_cast<int>(threads()); }
-inline unsigned bits_of(f16 x) { return x.bits; }
-inline unsigned bits_of(bf16 x) { return x.bits; }
-/// What the instruction does with the fragments of 32 lanes, after the PTX manual's tables.
-template <class T>
-void multiply_fragments(Fragment* lanes, T) {
-  const auto half_of = [](unsigned word, int half) {
-    return to_compute(T{static_cast<std::uint16_t>(word >> 16 * half)});
-  };
-  for (int row = 0; row < 16; ++row) {
-    for (int column = 0; column < 8; ++column) {
-      float& d = lanes[row % 8 * 4 + column / 2].d[row / 8 * 2 + column % 2];
-      for (int k = 0; k < 16; ++k) {
-        const unsigned a = lanes[row % 8 * 4 + k % 8 / 2].a[row / 8 + k / 8 * 2];
-        d += half_of(a, k % 2) * half_of(lanes[column * 4 + k % 8 / 2].b[k / 8], k % 2);
-      }
-    }
-  }
-}
-#endif
+STRATA_DEVICE int warp() { return static_cast<int>(thread() / 32); }
+STRATA_DEVICE int warps() { return static_cast<int>(threads() / 32); }
 
 /// Two neighbours of a 16-bit matrix, in a column or a row; zero outside it, where sizes do not fill the fragments.
 template <int kRows, int kColumns, bool kDown, class T>
@@ -267,22 +119,21 @@ STRATA_DEVICE unsigned pair_at(const T* matrix, int row, int column) {
 
 /// Adds A × B to the warp's 16 × 8 results at (row, column).
 template <int kM, int kN, int kK, class T>
-STRATA_DEVICE void add_product(Fragment* lanes, const T* a, const T* b, int row, int column) {
+STRATA_DEVICE void add_product(float (&sums)[4], const T* a, const T* b, int row, int column) {
+  const int group = lane() / 4;
+  const int pair = lane() % 4 * 2;
   for (int k = 0; k < kK; k += 16) {
-    for (int here = 0; here < Fragment::kLanesHere; ++here) {
-      const int group = lane(here) / 4;
-      const int pair = lane(here) % 4 * 2;
-      Fragment& f = lanes[here];
+    unsigned left[4];
+    unsigned right[2];
 #pragma unroll
-      for (int r = 0; r < 4; ++r) f.a[r] = pair_at<kM, kK, false>(a, row + group + r % 2 * 8, k + pair + r / 2 * 8);
+    for (int r = 0; r < 4; ++r) left[r] = pair_at<kM, kK, false>(a, row + group + r % 2 * 8, k + pair + r / 2 * 8);
 #pragma unroll
-      for (int r = 0; r < 2; ++r) f.b[r] = pair_at<kK, kN, true>(b, k + pair + r * 8, column + group);
-    }
-    multiply_fragments(lanes, T{});
+    for (int r = 0; r < 2; ++r) right[r] = pair_at<kK, kN, true>(b, k + pair + r * 8, column + group);
+    mma(sums, left, right, T{});
   }
 }
 
-/// add(fragments, batch, row, column) for each 16 × 8 results, one warp each; stores what lies inside.
+/// add(sums, batch, row, column) for each 16 × 8 results, one warp each; stores what lies inside.
 template <int64 kBatches, int kM, int kN, class R, class Add>
 STRATA_DEVICE void on_tensor_cores(R* result, Add add) {
   constexpr int kRowTiles = (kM + 15) / 16;
@@ -292,15 +143,13 @@ STRATA_DEVICE void on_tensor_cores(R* result, Add add) {
     const int batch = tile / (kRowTiles * kColumnTiles);
     const int row = tile / kColumnTiles % kRowTiles * 16;
     const int column = tile % kColumnTiles * 8;
-    Fragment lanes[Fragment::kLanesHere] = {};
-    add(lanes, batch, row, column);
-    for (int here = 0; here < Fragment::kLanesHere; ++here) {
+    float sums[4] = {};
+    add(sums, batch, row, column);
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const int i = row + lane(here) / 4 + r / 2 * 8;
-        const int j = column + lane(here) % 4 * 2 + r % 2;
-        if (i < kM && j < kN) store(result[(batch * kM + i) * kN + j], lanes[here].d[r]);
-      }
+    for (int r = 0; r < 4; ++r) {
+      const int i = row + lane() / 4 + r / 2 * 8;
+      const int j = column + lane() % 4 * 2 + r % 2;
+      if (i < kM && j < kN) store(result[(batch * kM + i) * kN + j], sums[r]);
     }
   }
 }
@@ -334,9 +183,9 @@ template <class Team, class Batch, class StridesA, class StridesB, int64 kM, int
 STRATA_DEVICE void matmul(R* result, const A* a, const B* b) {
   if constexpr (kTensorCores<Team, A, B>) {
     if (warps() > 0) {
-      return on_tensor_cores<Batch::count(), kM, kN>(result, [&](Fragment* lanes, int batch, int row, int column) {
-        add_product<kM, kN, kK>(lanes, a + offset_of<Batch, StridesA>(batch), b + offset_of<Batch, StridesB>(batch),
-                                row, column);
+      return on_tensor_cores<Batch::count(), kM, kN>(result, [&](float(&sums)[4], int batch, int row, int column) {
+        add_product<kM, kN, kK>(sums, a + offset_of<Batch, StridesA>(batch), b + offset_of<Batch, StridesB>(batch), row,
+                                column);
       });
     }
   }
@@ -353,11 +202,11 @@ template <class Team, class Batch, class StridesA, class StridesC, class Strides
 STRATA_DEVICE void concat_matmul(R* result, const A* a, const B* b, const C* c, const D* d) {
   if constexpr (kTensorCores<Team, A, C> && kTensorCores<Team, B, D>) {
     if (warps() > 0) {
-      return on_tensor_cores<Batch::count(), kM, kN>(result, [&](Fragment* lanes, int batch, int row, int column) {
-        add_product<kM, kN, kK>(lanes, a + offset_of<Batch, StridesA>(batch), c + offset_of<Batch, StridesC>(batch),
-                                row, column);
-        add_product<kM, kN, kL>(lanes, b + offset_of<Batch, StridesB>(batch), d + offset_of<Batch, StridesD>(batch),
-                                row, column);
+      return on_tensor_cores<Batch::count(), kM, kN>(result, [&](float(&sums)[4], int batch, int row, int column) {
+        add_product<kM, kN, kK>(sums, a + offset_of<Batch, StridesA>(batch), c + offset_of<Batch, StridesC>(batch), row,
+                                column);
+        add_product<kM, kN, kL>(sums, b + offset_of<Batch, StridesB>(batch), d + offset_of<Batch, StridesD>(batch), row,
+                                column);
       });
     }
   }

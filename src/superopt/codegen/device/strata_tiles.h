@@ -128,13 +128,17 @@ STRATA_DEVICE void copy_tile(unsigned char* to, const typename Shared::T* from, 
     const int at = piece % kPieces;
     const typename Shared::T* source = from + row / Shared::kRows * kBatchStride + row % Shared::kRows * kRowStride;
     unsigned char* target = to + Shared::offset(row, at * kBytes / 16) + at * kBytes % 16;
-    copy_async<kBytes>(target, source + at * kElements);
+    if constexpr (kBytes >= 4) {
+      copy_async<kBytes>(target, source + at * kElements);
+    } else {
+      *reinterpret_cast<typename Shared::T*>(target) = source[at];
+    }
   }
 }
 
 /// One side of a product: the fragments of kRows × k, pairs along k, straight from shared memory. Row r and element k
-/// are at row first + r and column k of the stored tile, or at row k and column first + r where kAcross; `above` rows of
-/// earlier batches lie before. One batch serves all of the product's where kBroadcast.
+/// are at row first + r and column k of the stored tile, or at row k and column first + r where kAcross; `above` rows
+/// of earlier batches lie before. One batch serves all of the product's where kBroadcast.
 template <class Shared, bool kAcross, int kRows, bool kBroadcast>
 struct SharedOperand {
   static constexpr int kRowBlocks = (kRows + 7) / 8;
@@ -187,8 +191,7 @@ STRATA_DEVICE auto pack(const From& from) {
   Packed<T, From::kBatches, From::kRows, From::kColumns> to;
 #pragma unroll
   for (int i = 0; i < From::kRegisters; i += 2) {
-    to.v[From::batch_of(i)][From::column_block_of(i)][From::row_block_of(i)] =
-        pack_pair(from.v[i], from.v[i + 1], T{});
+    to.v[From::batch_of(i)][From::column_block_of(i)][From::row_block_of(i)] = pack_pair(from.v[i], from.v[i + 1], T{});
   }
   return to;
 }
@@ -367,8 +370,7 @@ STRATA_DEVICE Part gathered_rescaled(const From& from, int first, Place place, i
     }
 #pragma unroll
     for (int i = 0; i < Part::kRegisters; ++i) {
-      to.v[i] +=
-          left[first + left_at<Part, Whole>(i, place)] * weights.v[broadcast<PartReference, Part>(i)];
+      to.v[i] += left[first + left_at<Part, Whole>(i, place)] * weights.v[broadcast<PartReference, Part>(i)];
     }
   }
   return to;

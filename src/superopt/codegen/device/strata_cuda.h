@@ -1,0 +1,189 @@
+// What generated code asks of the GPU: threads, barriers, warps, tensor cores, asynchronous copies, and the types of 16
+// bits. strata_host.h has the same for a host compiler, and stands in front of the source there.
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#define STRATA_DEVICE __device__ __forceinline__
+#define STRATA_KERNEL extern "C" __global__
+
+namespace strata_device {
+
+using int64 = long long;
+using f16 = __half;
+using bf16 = __nv_bfloat16;
+
+STRATA_DEVICE float to_compute(f16 x) { return __half2float(x); }
+STRATA_DEVICE float to_compute(bf16 x) { return __bfloat162float(x); }
+STRATA_DEVICE void store(f16& to, float x) { to = __float2half_rn(x); }
+STRATA_DEVICE void store(bf16& to, float x) { to = __float2bfloat16_rn(x); }
+STRATA_DEVICE unsigned bits_of(f16 x) { return __half_as_ushort(x); }
+STRATA_DEVICE unsigned bits_of(bf16 x) { return __bfloat16_as_ushort(x); }
+#if defined(STRATA_HALF_PRECISION)  // all inputs have 16 bits: a few units in the last place of float are nothing
+STRATA_DEVICE float exponential(float x) { return __expf(x); }
+#else
+STRATA_DEVICE float exponential(float x) { return expf(x); }
+#endif
+STRATA_DEVICE double exponential(double x) { return exp(x); }
+STRATA_DEVICE float square_root(float x) { return sqrtf(x); }
+STRATA_DEVICE double square_root(double x) { return sqrt(x); }
+
+STRATA_DEVICE float minus_infinity() { return __int_as_float(0xff800000); }
+
+/// Two numbers rounded to 16 bits in a word, the first in the lower half; and the same to memory.
+STRATA_DEVICE unsigned pack_pair(float low, float high, f16) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  unsigned word;
+  memcpy(&word, &pair, sizeof word);
+  return word;
+}
+STRATA_DEVICE unsigned pack_pair(float low, float high, bf16) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  unsigned word;
+  memcpy(&word, &pair, sizeof word);
+  return word;
+}
+STRATA_DEVICE void store_pair(f16* to, float low, float high) {
+  *reinterpret_cast<__half2*>(to) = __floats2half2_rn(low, high);
+}
+STRATA_DEVICE void store_pair(bf16* to, float low, float high) {
+  *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(low, high);
+}
+STRATA_DEVICE void store_pair(float* to, float low, float high) {
+  *reinterpret_cast<float2*>(to) = make_float2(low, high);
+}
+
+STRATA_DEVICE int64 thread() { return threadIdx.x; }
+STRATA_DEVICE int64 threads() { return blockDim.x; }
+STRATA_DEVICE int64 block() { return blockIdx.x; }
+STRATA_DEVICE int64 blocks() { return gridDim.x; }
+
+STRATA_DEVICE int lane() { return static_cast<int>(threadIdx.x % 32); }
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+/// Programmatic dependent launch: the next kernel's blocks may be set up from now on; and the memory of the kernels
+/// before is complete from here on.
+STRATA_DEVICE void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;"); }
+STRATA_DEVICE void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+/// The number of this block in its cluster; the cluster's threads meet; and where another block of it keeps what this
+/// one keeps at `here` in shared memory.
+STRATA_DEVICE int cluster_rank() {
+  int rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+STRATA_DEVICE void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+STRATA_DEVICE const float* cluster_pointer(const float* here, int rank) {
+  const float* there;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(here), "r"(rank));
+  return there;
+}
+#else
+STRATA_DEVICE void let_next_kernel_start() {}
+STRATA_DEVICE void wait_for_previous_kernel() {}
+STRATA_DEVICE const float* cluster_pointer(const float* here, int) { return here; }
+#endif
+
+/// All threads of the block meet, and see what the others wrote.
+STRATA_DEVICE void barrier() { __syncthreads(); }
+/// So do the first `threads` that come, a multiple of 32; `id` is 1 … 15.
+STRATA_DEVICE void named_barrier(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+/// So do the lanes of a warp. Those below, which whole warps execute, order no memory for other lanes.
+STRATA_DEVICE void warp_barrier() { __syncwarp(); }
+
+template <int kBytes>
+struct WordOf;
+template <>
+struct WordOf<4> {
+  using Type = unsigned;
+};
+template <>
+struct WordOf<8> {
+  using Type = unsigned long long;
+};
+
+/// The value of lane `source`, modulo 32; T is any type of 4 or 8 bytes that can be copied as bytes.
+template <class T>
+STRATA_DEVICE T shuffle(T value, int source) {
+  typename WordOf<sizeof(T)>::Type word;
+  memcpy(&word, &value, sizeof(T));
+  word = __shfl_sync(0xffffffffu, word, source);
+  memcpy(&value, &word, sizeof(T));
+  return value;
+}
+
+/// The value of the lane whose number is this one's XOR `mask`.
+template <class T>
+STRATA_DEVICE T shuffle_xor(T value, int mask) {
+  typename WordOf<sizeof(T)>::Type word;
+  memcpy(&word, &value, sizeof(T));
+  word = __shfl_xor_sync(0xffffffffu, word, mask);
+  memcpy(&value, &word, sizeof(T));
+  return value;
+}
+
+/// D += A × B for 16 × 16 by 16 × 8, whose elements the lanes hold as PTX's mma.m16n8k16 wants them. The tag is the
+/// type of A and B. From sm_80.
+#define STRATA_MMA(type)                                                     \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
+      ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                       \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+STRATA_DEVICE void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], f16) { STRATA_MMA("f16"); }
+STRATA_DEVICE void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], bf16) { STRATA_MMA("bf16"); }
+#undef STRATA_MMA
+
+/// Loads kCount (1, 2, 4) matrices of 8 × 8 16-bit values from shared memory into fragments. Lane l of the first
+/// 8·kCount points at row l mod 8 of matrix l / 8: 16 bytes, 16-byte aligned. Of matrix j a lane gets in r[j] the
+/// elements 2·(lane mod 4) and the next of row lane / 4; of column lane / 4 if kTranspose.
+template <int kCount, bool kTranspose>
+STRATA_DEVICE void ldmatrix(unsigned (&r)[kCount], const void* row) {
+  static_assert(kCount == 1 || kCount == 2 || kCount == 4);
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+#define STRATA_LDMATRIX(count, registers, ...)                                                    \
+  if constexpr (kTranspose) {                                                                     \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x" count ".trans.shared.b16 {" registers:__VA_ARGS__ \
+                 : "r"(address)                                                                   \
+                 : "memory");                                                                     \
+  } else {                                                                                        \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x" count ".shared.b16 {" registers:__VA_ARGS__       \
+                 : "r"(address)                                                                   \
+                 : "memory");                                                                     \
+  }
+  if constexpr (kCount == 1) {
+    STRATA_LDMATRIX("1", "%0}, [%1];", "=r"(r[0]))
+  } else if constexpr (kCount == 2) {
+    STRATA_LDMATRIX("2", "%0, %1}, [%2];", "=r"(r[0]), "=r"(r[1]))
+  } else {
+    STRATA_LDMATRIX("4", "%0, %1, %2, %3}, [%4];", "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]))
+  }
+#undef STRATA_LDMATRIX
+}
+
+/// Starts a copy of kBytes (4, 8, 16) to shared memory; both places are aligned to as much. It has arrived for this
+/// thread after commit_copies and wait_copies, and for others after a barrier behind these. From sm_80.
+template <int kBytes>
+STRATA_DEVICE void copy_async(void* shared, const void* global) {
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
+  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  if constexpr (kBytes == 16) {  // only these can pass by the L1 cache
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(kBytes) : "memory");
+  }
+}
+STRATA_DEVICE void copy_async_16(void* shared, const void* global) { copy_async<16>(shared, global); }
+/// Makes the copies that this thread started since the last commit a group, if need be an empty one.
+STRATA_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Waits until at most the last kPending groups of this thread are still on their way.
+template <int kPending>
+STRATA_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+}  // namespace strata_device
+#endif

@@ -1,0 +1,223 @@
+// What strata_cuda.h is for a GPU, for a host compiler: the types of 16 bits by their bits, and what threads do
+// together on the threads of strata_host_threads.h. In front of a generated source when it runs on the host.
+#include <algorithm>
+#include <cmath>
+
+#define STRATA_DEVICE inline
+
+namespace strata_device {
+
+using int64 = long long;
+
+/// IEEE half precision, as bits: conversions round to nearest even.
+struct f16 {
+  std::uint16_t bits;
+};
+struct bf16 {
+  std::uint16_t bits;
+};
+inline unsigned bits_of(f16 x) { return x.bits; }
+inline unsigned bits_of(bf16 x) { return x.bits; }
+
+inline float to_compute(f16 x) {
+  const std::uint32_t magnitude = x.bits & 0x7fffu;
+  // The factor makes up for the other bias of the exponent; it normalizes the subnormal numbers as well.
+  const float value = magnitude > 0x7c00    ? std::nanf("")
+                      : magnitude == 0x7c00 ? HUGE_VALF
+                                            : std::bit_cast<float>(magnitude << 13) * 0x1p112f;
+  return (x.bits >> 15) != 0 ? -value : value;
+}
+inline float to_compute(bf16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
+inline void store(f16& to, float x) {
+  const std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+  const float magnitude = std::fabs(x);
+  if (std::isnan(x)) {
+    to.bits = 0x7e00;
+  } else if (magnitude >= 65520.0f) {
+    to.bits = static_cast<std::uint16_t>(sign | 0x7c00);
+  } else if (magnitude < 0x1p-14f) {
+    to.bits = static_cast<std::uint16_t>(sign | static_cast<int>(std::nearbyint(std::ldexp(magnitude, 24))));
+  } else {
+    const int exponent = std::ilogb(magnitude);
+    // A mantissa that rounds up to 2048 carries into the exponent, as it should.
+    const int mantissa = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+    to.bits = static_cast<std::uint16_t>(sign | (((exponent + 14) << 10) + mantissa));
+  }
+}
+inline void store(bf16& to, float x) {
+  const auto word = std::bit_cast<std::uint32_t>(x);
+  to.bits = static_cast<std::uint16_t>(std::isnan(x) ? 0x7fc0u : (word + 0x7fff + ((word >> 16) & 1)) >> 16);
+}
+inline float exponential(float x) { return std::exp(x); }
+inline double exponential(double x) { return std::exp(x); }
+inline float square_root(float x) { return std::sqrt(x); }
+inline double square_root(double x) { return std::sqrt(x); }
+
+inline float minus_infinity() { return -HUGE_VALF; }
+template <class T>
+unsigned pack_pair(float low, float high, T) {
+  T first, second;
+  store(first, low);
+  store(second, high);
+  return bits_of(first) | bits_of(second) << 16;
+}
+template <class T>
+void store_pair(T* to, float low, float high) {
+  store(to[0], low);
+  store(to[1], high);
+}
+
+inline int64 current_block = 0;
+inline int64 current_blocks = 1;
+inline int64 thread() { return strata_host::team.thread(); }
+inline int64 threads() { return strata_host::team.threads(); }
+inline int64 block() { return current_block; }
+inline int64 blocks() { return current_blocks; }
+
+inline int lane() { return static_cast<int>(thread() % 32); }
+
+inline int cluster_rank() { return strata_host::team.block(); }
+inline void cluster_barrier() { strata_host::team.meet_all("cluster_barrier"); }
+/// The shared memory of the blocks of a cluster.
+inline std::vector<unsigned char*> cluster_memory;
+inline const float* cluster_pointer(const float* here, int rank) {
+  const auto mine = static_cast<std::size_t>(cluster_rank());
+  const auto offset = reinterpret_cast<const unsigned char*>(here) - cluster_memory[mine];
+  return reinterpret_cast<const float*>(cluster_memory[static_cast<std::size_t>(rank)] + offset);
+}
+
+inline void barrier() {
+  strata_host::team.meet(strata_host::team.barrier(0), "barrier", strata_host::team.threads(), [] {});
+}
+inline void named_barrier(int id, int threads) {
+  if (id < 1 || id > 15) strata_host::fail("named_barrier " + std::to_string(id));
+  if (threads < 1 || threads > strata_host::team.threads() || threads % strata_host::kLanes != 0) {
+    strata_host::fail("named_barrier for " + std::to_string(threads) + " threads");
+  }
+  strata_host::team.meet(strata_host::team.barrier(id), "named_barrier", threads, [] {});
+}
+inline void warp_barrier() {
+  strata_host::team.meet(strata_host::team.warp().meeting, "warp_barrier", strata_host::team.lanes(), [] {});
+}
+
+template <class T>
+T shuffle(T value, int source) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  return strata_host::exchange("shuffle", value)[source & 31];
+}
+template <class T>
+T shuffle_xor(T value, int mask) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  return strata_host::exchange("shuffle_xor", value)[(thread() % 32 ^ mask) & 31];
+}
+
+/// After the PTX manual's tables.
+template <class T>
+void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], T) {
+  struct Part {
+    float d[4];
+    unsigned a[4];
+    unsigned b[2];
+  };
+  Part mine;
+  std::copy(d, d + 4, mine.d);
+  std::copy(a, a + 4, mine.a);
+  std::copy(b, b + 2, mine.b);
+  const Part* parts = strata_host::exchange("mma", mine, [](Part* lanes) {
+    const auto half_of = [](unsigned word, int half) {
+      return to_compute(T{static_cast<std::uint16_t>(word >> 16 * half)});
+    };
+    float left[16][16];
+    float right[16][8];
+    for (int k = 0; k < 16; ++k) {
+      const int lane = k % 8 / 2;
+      for (int row = 0; row < 16; ++row) {
+        left[row][k] = half_of(lanes[row % 8 * 4 + lane].a[row / 8 + k / 8 * 2], k % 2);
+      }
+      for (int column = 0; column < 8; ++column) right[k][column] = half_of(lanes[column * 4 + lane].b[k / 8], k % 2);
+    }
+    for (int row = 0; row < 16; ++row) {
+      for (int column = 0; column < 8; ++column) {
+        float& sum = lanes[row % 8 * 4 + column / 2].d[row / 8 * 2 + column % 2];
+        for (int k = 0; k < 16; ++k) sum += left[row][k] * right[k][column];
+      }
+    }
+  });
+  std::copy_n(parts[thread() % 32].d, 4, d);
+}
+
+template <int kCount, bool kTranspose>
+void ldmatrix(unsigned (&r)[kCount], const void* row) {
+  static_assert(kCount == 1 || kCount == 2 || kCount == 4);
+  struct Row {
+    std::uint16_t values[8];
+  };
+  Row mine{};
+  const int lane = static_cast<int>(thread() % 32);
+  if (lane < 8 * kCount) {
+    if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) strata_host::fail("ldmatrix of a misaligned row");
+    std::memcpy(&mine, row, sizeof mine);
+  }
+  const Row* rows = strata_host::exchange("ldmatrix", mine);
+  for (int j = 0; j < kCount; ++j) {
+    const auto at = [&](int across) -> unsigned {
+      return kTranspose ? rows[8 * j + across].values[lane / 4] : rows[8 * j + lane / 4].values[across];
+    };
+    r[j] = at(lane % 4 * 2) | at(lane % 4 * 2 + 1) << 16;
+  }
+}
+
+/// The bytes arrive as late as they may; until then the place holds NaN.
+template <int kBytes>
+void copy_async(void* shared, const void* global) {
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
+  if (reinterpret_cast<std::uintptr_t>(shared) % kBytes != 0 ||
+      reinterpret_cast<std::uintptr_t>(global) % kBytes != 0) {
+    strata_host::fail("copy_async of misaligned bytes");
+  }
+  std::memset(shared, 0xff, kBytes);
+  strata_host::team.fiber().started.push_back({shared, global, kBytes});
+}
+inline void copy_async_16(void* shared, const void* global) { copy_async<16>(shared, global); }
+inline void commit_copies() {
+  strata_host::Fiber& fiber = strata_host::team.fiber();
+  fiber.groups.push_back(std::move(fiber.started));
+  fiber.started.clear();
+}
+template <int kPending>
+void wait_copies() {
+  auto& groups = strata_host::team.fiber().groups;
+  while (static_cast<int>(groups.size()) > kPending) {
+    for (const strata_host::Copy& copy : groups.front()) std::memcpy(copy.to, copy.from, copy.bytes);
+    groups.erase(groups.begin());
+  }
+}
+
+/// What the driver does: run(x, y, z, shared memory) in every thread of every block, where x counts clusters; the
+/// blocks of a cluster run together. Shared memory is filled with a value that no correct kernel reads (NaN as f16,
+/// bf16, f32 and f64) and is as large as planned, for AddressSanitizer.
+template <class Run>
+void launch(int64 gx, int64 gy, int64 gz, int64 cluster, int64 threads, int64 shared_bytes, Run run) {
+  const auto bytes = static_cast<std::size_t>(std::max<int64>(shared_bytes, 1));
+  for (int64 z = 0; z < gz; ++z) {
+    for (int64 y = 0; y < gy; ++y) {
+      for (int64 x = 0; x < gx; x += cluster) {
+        cluster_memory.clear();
+        for (int64 block = 0; block < cluster; ++block) {
+          void* shared = nullptr;
+          if (posix_memalign(&shared, 128, bytes) != 0) strata_host::fail("no memory");
+          std::memset(shared, 0xff, bytes);
+          cluster_memory.push_back(static_cast<unsigned char*>(shared));
+        }
+        current_block = x;
+        current_blocks = gx;
+        strata_host::team.run(static_cast<int>(cluster), static_cast<int>(threads), [&] {
+          run(x / cluster, y, z, cluster_memory[static_cast<std::size_t>(cluster_rank())]);
+        });
+        for (unsigned char* shared : cluster_memory) std::free(shared);
+      }
+    }
+  }
+}
+
+}  // namespace strata_device
