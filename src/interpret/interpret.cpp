@@ -94,20 +94,13 @@ class Executor {
   void run_grid(const Graph& body, Frame& frame) {
     const OpScope scope = body.scope();
     const std::vector<LoopStage> stages = loop_stages(body);
-    std::array<int64_t, 3> grid{1, 1, 1};
-    std::copy(scope.grid.begin(), scope.grid.end(), grid.begin());
-    GridPoint point;
-    for (point.block[2] = 0; point.block[2] < grid[2]; ++point.block[2]) {
-      for (point.block[1] = 0; point.block[1] < grid[1]; ++point.block[1]) {
-        for (point.block[0] = 0; point.block[0] < grid[0]; ++point.block[0]) {
-          if (stop_.stop_requested()) return;
-          for (point.iteration = 0; point.iteration < scope.loop; ++point.iteration) {
-            run_stage(body, scope, stages, LoopStage::Body, point, frame);
-          }
-          run_stage(body, scope, stages, LoopStage::After, point, frame);
-        }
+    for_each_block(scope.grid, [&](GridPoint point) {
+      if (stop_.stop_requested()) return;
+      for (point.iteration = 0; point.iteration < scope.loop; ++point.iteration) {
+        run_stage(body, scope, stages, LoopStage::Body, point, frame);
       }
-    }
+      run_stage(body, scope, stages, LoopStage::After, point, frame);
+    });
   }
 
   void run_stage(const Graph& body, const OpScope& scope, const std::vector<LoopStage>& stages, LoopStage stage,

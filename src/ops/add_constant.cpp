@@ -2,7 +2,7 @@
 
 namespace strata {
 
-struct AddConstant : Elementwise<AddConstant, 1> {
+struct AddConstant : ElementwiseWithConstant<AddConstant> {
   static constexpr OpTraits traits{.name = "add_constant",
                                    .summary = "x plus a constant",
                                    .arity = 1,
@@ -18,16 +18,8 @@ struct AddConstant : Elementwise<AddConstant, 1> {
     return b.add(b.constant(attributes.rational("value")), e[0]);
   }
   template <class A>
-  static auto apply(A& a, const Attributes& attributes, typename A::Value x) {
-    return a.add(x, a.constant(attributes.rational("value")));
-  }
-  /// Overrides the base's loop to convert the constant once.
-  template <class A>
-  static void eval(const EvalArgs<A>& args) {
-    const auto value = args.arithmetic.constant(args.attributes.rational("value"));
-    for (int64_t i = 0; i < args.result.size(); ++i) {
-      args.result[i] = args.arithmetic.add((*args.operands[0])[i], value);
-    }
+  static auto apply(A& a, typename A::Value x, typename A::Value constant) {
+    return a.add(x, constant);
   }
 };
 

@@ -1,4 +1,4 @@
-#include "ops/elementwise.h"
+#include "ops/one_dimension.h"
 
 namespace strata {
 
@@ -15,27 +15,21 @@ struct Concat {
 
   static Result<TensorType> infer(const OpScope&, OperandTypes operands, const Attributes& attributes) {
     TensorType result = operands[0];
-    const int64_t dim = attributes.integer("dim");
-    const auto rank = static_cast<int64_t>(result.shape.size());
-    if (dim < 0 || dim >= rank) return invalid("dim={} is outside 0 … {} of {}", dim, rank - 1, to_string(result));
+    STRATA_TRY(const size_t dim, dimension_of(result, attributes));
     for (const TensorType& operand : operands.subspan(1)) {
       TensorType expected = result;
       if (operand.shape.size() == result.shape.size()) {
-        expected.shape[static_cast<size_t>(dim)] = operand.shape[static_cast<size_t>(dim)];
+        expected.shape[dim] = operand.shape[dim];
       }
       if (operand != expected) {
         return invalid("operand {} does not continue {} along dim={}", to_string(operand), to_string(result), dim);
       }
-      result.shape[static_cast<size_t>(dim)] += operand.shape[static_cast<size_t>(dim)];
+      result.shape[dim] += operand.shape[dim];
     }
     return result;
   }
   static IndexLabels labels(OperandTypes operands, const Attributes& attributes) {
-    std::vector<int> of(operands[0].shape.size());
-    for (size_t d = 0; d < of.size(); ++d) {
-      of[d] = static_cast<int64_t>(d) == attributes.integer("dim") ? IndexLabels::kFree : static_cast<int>(d);
-    }
-    return {std::vector<std::vector<int>>(operands.size(), of), of};
+    return labels_but_dimension(operands, attributes);
   }
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
     return b.function("concat", 0, e, false);
@@ -43,8 +37,7 @@ struct Concat {
   template <class A>
   static void eval(const EvalArgs<A>& args) {
     const auto dim = static_cast<size_t>(args.attributes.integer("dim"));
-    int64_t inner = 1;
-    for (size_t d = dim + 1; d < args.result.shape.size(); ++d) inner *= args.result.shape[d];
+    const int64_t inner = inner_elements(args.result.shape, dim);
     const int64_t row = args.result.shape[dim] * inner;
     const int64_t outer = args.result.size() / row;
     int64_t start = 0;

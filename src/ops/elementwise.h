@@ -18,6 +18,10 @@ struct Elementwise {
     return infer_elementwise(operands);
   }
   static IndexLabels labels(OperandTypes operands, const Attributes&) { return elementwise_labels(operands); }
+  /// A function of which the search knows nothing else; operators of sums and products say more.
+  static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
+    return b.function(Op::traits.name, 0, e, Op::traits.commutative);
+  }
 
   template <class A>
   static void eval(const EvalArgs<A>& args) {
@@ -44,6 +48,17 @@ struct Elementwise {
                           result[i] = Op::apply(args.arithmetic, args.attributes, x[at[0]], y[at[1]]);
                         });
     }
+  }
+};
+
+/// Base of operators of a tensor and a constant, their only attribute; `apply(arithmetic, x, constant)` is the meaning.
+template <class Op>
+struct ElementwiseWithConstant : Elementwise<Op, 1> {
+  template <class A>
+  static void eval(const EvalArgs<A>& args) {
+    const auto constant = args.arithmetic.constant(args.attributes.rational(Op::attributes[0].name));  // once
+    const auto& x = *args.operands[0];
+    for (int64_t i = 0; i < args.result.size(); ++i) args.result[i] = Op::apply(args.arithmetic, x[i], constant);
   }
 };
 

@@ -14,9 +14,6 @@ struct Gelu : Elementwise<Gelu, 1> {
                                    .abstract_expression = "gelu(E(X))"};
   static constexpr CudaLowering cuda = elementwise_cuda("strata_device::gelu({0})");
 
-  static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
-    return b.function("gelu", 0, e, false);
-  }
   template <class A>
   static auto apply(A& a, const Attributes&, typename A::Value x) {
     const auto cube = a.mul(x, a.mul(x, x));

@@ -13,9 +13,6 @@ struct Greater : Elementwise<Greater, 2> {
                                    .abstract_expression = "greater(E(X), E(Y))"};
   static constexpr CudaLowering cuda = elementwise_cuda("{0} > {1} ? 1 : 0");
 
-  static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
-    return b.function("greater", 0, e, false);
-  }
   template <class A>
   static auto apply(A& a, const Attributes&, typename A::Value x, typename A::Value y) {
     return a.greater(x, y);

@@ -15,9 +15,6 @@ struct Max : Elementwise<Max, 2> {
       .abstract_expression = "max(E(X), E(Y))"};
   static constexpr CudaLowering cuda = elementwise_cuda("strata_device::maximum({0}, {1})");
 
-  static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
-    return b.function("max", 0, e, true);
-  }
   template <class A>
   static auto apply(A& a, const Attributes&, typename A::Value x, typename A::Value y) {
     return a.max(x, y);

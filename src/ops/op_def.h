@@ -5,6 +5,7 @@
 // column a compile error. docs/adding-an-operator.md walks through one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string>
@@ -42,6 +43,19 @@ struct GridPoint {
   std::array<int64_t, 3> block{};
   int64_t iteration = 0;
 };
+
+/// visit(point) for every block of a grid of up to three dimensions, the first one fastest.
+template <class Visit>
+void for_each_block(const std::vector<int64_t>& grid, Visit&& visit) {
+  std::array<int64_t, 3> sizes{1, 1, 1};
+  std::copy(grid.begin(), grid.end(), sizes.begin());
+  GridPoint point;
+  for (point.block[2] = 0; point.block[2] < sizes[2]; ++point.block[2]) {
+    for (point.block[1] = 0; point.block[1] < sizes[1]; ++point.block[1]) {
+      for (point.block[0] = 0; point.block[0] < sizes[0]; ++point.block[0]) visit(point);
+    }
+  }
+}
 
 /// Arguments of one execution. `result` has its final shape; for accumulators and output savers it keeps
 /// its contents between calls, for all others its contents are unspecified.

@@ -7,12 +7,10 @@ int64_t reduction_extent(const Shape& shape, const Attributes& attributes) {
 }
 
 Result<TensorType> infer_reduction(const TensorType& operand, const Attributes& attributes) {
-  const int64_t dim = attributes.integer("dim");
-  const auto rank = static_cast<int64_t>(operand.shape.size());
-  if (dim < 0 || dim >= rank) return invalid("dim={} is outside 0 … {} of {}", dim, rank - 1, to_string(operand));
+  STRATA_TRY(const size_t dim, dimension_of(operand, attributes));
   const int64_t every = reduction_extent(operand.shape, attributes);
   TensorType result = operand;
-  int64_t& size = result.shape[static_cast<size_t>(dim)];
+  int64_t& size = result.shape[dim];
   if (every < 1 || size % every != 0)
     return invalid("every={} does not divide dimension {} of {}", every, dim, to_string(operand));
   size /= every;

@@ -1,7 +1,7 @@
 // Reductions along one dimension, in groups of `every` elements: sum and reduce_max.
 #pragma once
 
-#include "ops/elementwise.h"
+#include "ops/one_dimension.h"
 
 namespace strata {
 
@@ -20,8 +20,7 @@ void reduce(const EvalArgs<A>& args, Combine&& combine) {
   const auto& x = *args.operands[0];
   const auto dim = static_cast<size_t>(args.attributes.integer("dim"));
   const int64_t group = reduction_extent(x.shape, args.attributes);
-  int64_t inner = 1;
-  for (size_t d = dim + 1; d < x.shape.size(); ++d) inner *= x.shape[d];
+  const int64_t inner = inner_elements(x.shape, dim);
   const int64_t outer = x.size() / (inner * group);
   for (int64_t o = 0; o < outer; ++o) {
     for (int64_t i = 0; i < inner; ++i) {

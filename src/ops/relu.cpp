@@ -14,9 +14,6 @@ struct Relu : Elementwise<Relu, 1> {
       .abstract_expression = "relu(E(X))"};
   static constexpr CudaLowering cuda = elementwise_cuda("{0} > 0 || {0} != {0} ? {0} : 0");
 
-  static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
-    return b.function("relu", 0, e, false);
-  }
   template <class A>
   static auto apply(A& a, const Attributes&, typename A::Value x) {
     return a.max(x, a.constant({0, 1}));

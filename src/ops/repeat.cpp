@@ -1,4 +1,4 @@
-#include "ops/elementwise.h"
+#include "ops/one_dimension.h"
 
 namespace strata {
 
@@ -17,23 +17,15 @@ struct Repeat {
 
   static Result<TensorType> infer(const OpScope&, OperandTypes operands, const Attributes& attributes) {
     TensorType result = operands[0];
-    const int64_t dim = attributes.integer("dim");
+    STRATA_TRY(const size_t dim, dimension_of(result, attributes));
     const int64_t times = attributes.integer("times");
-    const auto rank = static_cast<int64_t>(result.shape.size());
-    if (dim < 0 || dim >= rank) return invalid("dim={} is outside 0 … {} of {}", dim, rank - 1, to_string(result));
     if (times < 1) return invalid("times={} is below 1", times);
-    int64_t& size = result.shape[static_cast<size_t>(dim)];
+    int64_t& size = result.shape[dim];
     STRATA_TRY(size, checked_product(size, times));
     return result;
   }
   static IndexLabels labels(OperandTypes operands, const Attributes& attributes) {
-    IndexLabels labels{{{}}, {}};
-    for (size_t d = 0; d < operands[0].shape.size(); ++d) {
-      const bool kept = static_cast<int64_t>(d) != attributes.integer("dim");
-      labels.result.push_back(kept ? static_cast<int>(d) : IndexLabels::kFree);
-    }
-    labels.operands[0] = labels.result;
-    return labels;
+    return labels_but_dimension(operands, attributes);
   }
   static ExprId expression(ExprBuilder&, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
     return e[0];
@@ -42,8 +34,7 @@ struct Repeat {
   static void eval(const EvalArgs<A>& args) {
     const auto& x = *args.operands[0];
     const auto dim = static_cast<size_t>(args.attributes.integer("dim"));
-    int64_t row = 1;
-    for (size_t d = dim; d < x.shape.size(); ++d) row *= x.shape[d];
+    const int64_t row = x.shape[dim] * inner_elements(x.shape, dim);
     const int64_t times = args.attributes.integer("times");
     for (int64_t i = 0; i < args.result.size(); ++i) args.result[i] = x[i / (row * times) * row + i % row];
   }

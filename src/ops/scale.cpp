@@ -2,7 +2,7 @@
 
 namespace strata {
 
-struct Scale : Elementwise<Scale, 1> {
+struct Scale : ElementwiseWithConstant<Scale> {
   static constexpr OpTraits traits{.name = "scale",
                                    .summary = "x times a constant",
                                    .arity = 1,
@@ -19,16 +19,8 @@ struct Scale : Elementwise<Scale, 1> {
     return b.mul(b.constant(attributes.rational("factor")), e[0]);
   }
   template <class A>
-  static auto apply(A& a, const Attributes& attributes, typename A::Value x) {
-    return a.mul(a.constant(attributes.rational("factor")), x);
-  }
-  /// Overrides the base's loop to convert the constant once.
-  template <class A>
-  static void eval(const EvalArgs<A>& args) {
-    const auto factor = args.arithmetic.constant(args.attributes.rational("factor"));
-    for (int64_t i = 0; i < args.result.size(); ++i) {
-      args.result[i] = args.arithmetic.mul(factor, (*args.operands[0])[i]);
-    }
+  static auto apply(A& a, typename A::Value x, typename A::Value constant) {
+    return a.mul(constant, x);
   }
 };
 

@@ -13,9 +13,6 @@ struct Select : Elementwise<Select, 3> {
                                    .abstract_expression = "select(E(X), E(Y), E(Z))"};
   static constexpr CudaLowering cuda = elementwise_cuda("{0} != 0 ? {1} : {2}");
 
-  static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
-    return b.function("select", 0, e, false);
-  }
   template <class A>
   static auto apply(A& a, const Attributes&, typename A::Value c, typename A::Value x, typename A::Value y) {
     return a.select(c, x, y);

@@ -12,9 +12,6 @@ struct SiLU : Elementwise<SiLU, 1> {
                                    .abstract_expression = "silu(E(X))"};
   static constexpr CudaLowering cuda = elementwise_cuda("{0} / (1.0f + strata_device::exponential(-({0})))");
 
-  static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
-    return b.function("silu", 0, e, false);
-  }
   template <class A>
   static auto apply(A& a, const Attributes&, typename A::Value x) {
     return a.div(x, a.add(a.constant({1, 1}), a.exp(a.sub(a.constant({0, 1}), x))));

@@ -1,4 +1,4 @@
-#include "ops/elementwise.h"
+#include "ops/one_dimension.h"
 
 namespace strata {
 
@@ -16,12 +16,10 @@ struct Slice {
 
   static Result<TensorType> infer(const OpScope&, OperandTypes operands, const Attributes& attributes) {
     TensorType result = operands[0];
-    const int64_t dim = attributes.integer("dim");
+    STRATA_TRY(const size_t dim, dimension_of(result, attributes));
     const int64_t start = attributes.integer("start");
     const int64_t size = attributes.integer("size");
-    const auto rank = static_cast<int64_t>(result.shape.size());
-    if (dim < 0 || dim >= rank) return invalid("dim={} is outside 0 … {} of {}", dim, rank - 1, to_string(result));
-    int64_t& whole = result.shape[static_cast<size_t>(dim)];
+    int64_t& whole = result.shape[dim];
     if (start < 0 || size < 1 || start > whole || size > whole - start) {
       return invalid("start={}, size={} is no part of dimension {} of {}", start, size, dim, to_string(result));
     }
@@ -29,11 +27,7 @@ struct Slice {
     return result;
   }
   static IndexLabels labels(OperandTypes operands, const Attributes& attributes) {
-    std::vector<int> of(operands[0].shape.size());
-    for (size_t d = 0; d < of.size(); ++d) {
-      of[d] = static_cast<int64_t>(d) == attributes.integer("dim") ? IndexLabels::kFree : static_cast<int>(d);
-    }
-    return {{of}, of};
+    return labels_but_dimension(operands, attributes);
   }
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes,
                            const Attributes& attributes) {
@@ -44,8 +38,7 @@ struct Slice {
   static void eval(const EvalArgs<A>& args) {
     const auto& x = *args.operands[0];
     const auto dim = static_cast<size_t>(args.attributes.integer("dim"));
-    int64_t inner = 1;
-    for (size_t d = dim + 1; d < x.shape.size(); ++d) inner *= x.shape[d];
+    const int64_t inner = inner_elements(x.shape, dim);
     const int64_t row = args.result.shape[dim] * inner;
     const int64_t first = args.attributes.integer("start") * inner;
     for (int64_t i = 0; i < args.result.size(); ++i) {

@@ -7,9 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "interpret/interpret.h"
-#include "ir/text.h"
-#include "superopt/codegen/host_run.h"
+#include "superopt/codegen/test_host.h"
 #include "superopt/part_record.h"
 #include "superopt/partition/canonical.h"
 #include "superopt/verify/floats.h"
@@ -154,13 +152,8 @@ TEST(Superoptimize, LlamaBlockComputesTheSameAndItsCodeDoes) {
   EXPECT_LT(best.cost.kernels, result.program_cost.kernels - 10);
   EXPECT_EQ(result.whole_check, "agrees in float64 at full shapes");
 
-  const auto inputs = random_inputs(*program, 5);
-  Float64Arithmetic exact;
-  const auto expected = execute(*program, exact, inputs);
-  ASSERT_TRUE(expected);
-  const auto found = run_on_host(result.code, inputs, {"c++", {"-O1"}});
-  ASSERT_TRUE(found) << found.error().to_string();
-  EXPECT_LE(relative_error(*expected, *found), 1e-4);
+  const auto [found, expected] = host_outputs(*program, result.code, random_inputs(*program, 5), {"c++", {"-O1"}});
+  EXPECT_LE(relative_error(expected, found), 1e-4);
 }
 
 /// One small part, with a cache of its own.

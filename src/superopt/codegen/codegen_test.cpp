@@ -3,12 +3,9 @@
 #include <cmath>
 #include <filesystem>
 
-#include "interpret/interpret.h"
-#include "ir/text.h"
 #include "ir/validate.h"
 #include "runtime/compile.h"
-#include "superopt/codegen/host_run.h"
-#include "support/random.h"
+#include "superopt/codegen/test_host.h"
 
 namespace strata {
 namespace {
@@ -20,18 +17,6 @@ GraphPtr parse(const std::string& text) {
   auto valid = validate(**graph, targets().back());
   EXPECT_TRUE(valid) << valid.error().to_string();
   return *graph;
-}
-
-/// Inputs that are exact in the program's type, positive so that roots and quotients are tame.
-std::vector<Tensor<double>> random_inputs(const Graph& graph, uint64_t seed) {
-  Random random(seed);
-  std::vector<Tensor<double>> inputs;
-  for (TensorId id : graph.inputs()) {
-    Tensor<double> tensor(graph.type(id).shape);
-    for (double& value : tensor.data) value = round_to(random.uniform(0.25, 1.25), graph.type(id).dtype);
-    inputs.push_back(std::move(tensor));
-  }
-  return inputs;
 }
 
 double tolerance(DType type) {
@@ -53,19 +38,15 @@ void expect_agreement(const GraphPtr& graph, const HostCompiler& compiler) {
   ASSERT_TRUE(graph);
   auto program = generate_cuda(*graph, targets().back());
   ASSERT_TRUE(program) << program.error().to_string();
-  const auto inputs = random_inputs(*graph, 7);
-  auto found = run_on_host(*program, inputs, compiler);
-  ASSERT_TRUE(found) << found.error().to_string() << "\n" << print(*graph);
-  Float64Arithmetic exact;
-  auto expected = execute(*graph, exact, inputs);
-  ASSERT_TRUE(expected);
-  for (size_t n = 0; n < expected->size(); ++n) {
+  // Positive, so that roots and quotients are tame.
+  const auto [found, expected] = host_outputs(*graph, *program, uniform_inputs(*graph, 0.25, 1.25, 7), compiler);
+  for (size_t n = 0; n < expected.size(); ++n) {
     double difference = 0;
     double magnitude = 0;
-    for (int64_t i = 0; i < (*expected)[n].size(); ++i) {
-      ASSERT_TRUE(std::isfinite((*found)[n][i])) << "element " << i << " of\n" << print(*graph);
-      difference = std::max(difference, std::fabs((*found)[n][i] - (*expected)[n][i]));
-      magnitude = std::max(magnitude, std::fabs((*expected)[n][i]));
+    for (int64_t i = 0; i < expected[n].size(); ++i) {
+      ASSERT_TRUE(std::isfinite(found[n][i])) << "element " << i << " of\n" << print(*graph);
+      difference = std::max(difference, std::fabs(found[n][i] - expected[n][i]));
+      magnitude = std::max(magnitude, std::fabs(expected[n][i]));
     }
     EXPECT_LE(difference, tolerance(graph->type(graph->outputs()[n]).dtype) * magnitude) << print(*graph);
   }

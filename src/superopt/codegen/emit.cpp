@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/tensor.h"
+#include "ops/one_dimension.h"
 
 namespace strata {
 namespace {
@@ -118,9 +118,8 @@ std::string library_call(const Graph& graph, const Operation& op, const std::str
   }
   if (name == "sum" || name == "reduce_max") {
     const auto dim = static_cast<size_t>(op.attributes.integer("dim"));
-    int64_t inner = 1;
-    for (size_t d = dim + 1; d < first.size(); ++d) inner *= first[d];
-    return call(name, fmt::format("{}, {}, {}", element_count(shape), first[dim] / shape[dim], inner));
+    return call(name,
+                fmt::format("{}, {}, {}", element_count(shape), first[dim] / shape[dim], inner_elements(first, dim)));
   }
   if (name == "conv2d") {
     const Shape& filter = types[1].shape;
@@ -136,16 +135,11 @@ std::string library_call(const Graph& graph, const Operation& op, const std::str
     return call("gather", dims(shape) + ", " + dims(permuted));
   }
   const auto dim = static_cast<size_t>(op.attributes.integer("dim"));
-  const auto row_of = [&](const Shape& of) {
-    int64_t row = 1;
-    for (size_t d = dim; d < of.size(); ++d) row *= of[d];
-    return row;
-  };
+  const auto row_of = [&](const Shape& of) { return of[dim] * inner_elements(of, dim); };
   if (name == "slice") {
-    int64_t inner = 1;
-    for (size_t d = dim + 1; d < shape.size(); ++d) inner *= shape[d];
     return fmt::format("strata_device::gather<strata_device::{}, {}, {}>({}, {} + {});\n", team, dims(shape),
-                       dims(row_major_strides(first)), result, operands[0], op.attributes.integer("start") * inner);
+                       dims(row_major_strides(first)), result, operands[0],
+                       op.attributes.integer("start") * inner_elements(shape, dim));
   }
   if (name == "repeat") {
     return call(name, fmt::format("{}, {}, {}", element_count(shape), row_of(first), op.attributes.integer("times")));

@@ -8,12 +8,9 @@
 #include <map>
 #include <set>
 
-#include "interpret/interpret.h"
-#include "ir/text.h"
 #include "ir/validate.h"
 #include "runtime/compile.h"
-#include "superopt/codegen/host_run.h"
-#include "support/random.h"
+#include "superopt/codegen/test_host.h"
 
 namespace strata {
 namespace {
@@ -332,17 +329,6 @@ GraphPtr random_program(uint64_t seed, DType type) {
   return *graph;
 }
 
-std::vector<Tensor<double>> random_inputs(const Graph& graph, uint64_t seed) {
-  Random random(seed);
-  std::vector<Tensor<double>> inputs;
-  for (TensorId id : graph.inputs()) {
-    Tensor<double> tensor(graph.type(id).shape);
-    for (double& value : tensor.data) value = round_to(random.uniform(0.5, 1.5), graph.type(id).dtype);
-    inputs.push_back(std::move(tensor));
-  }
-  return inputs;
-}
-
 struct Case {
   DType type;
   double tolerance;  ///< relative, for every element: the type's rounding of the result, and a little arithmetic
@@ -355,19 +341,14 @@ TEST_P(RandomGraphs, AgreeWithTheInterpreter) {
   const GraphPtr graph = random_program(kFirstSeed + static_cast<uint64_t>(GetParam().type), GetParam().type);
   const auto valid = validate(*graph, targets().front());
   ASSERT_TRUE(valid) << valid.error().to_string() << "\n" << print(*graph);
-  const auto inputs = random_inputs(*graph, 3);
-  Float64Arithmetic exact;
-  const auto expected = execute(*graph, exact, inputs);
-  ASSERT_TRUE(expected) << expected.error().to_string();
   const auto program = generate_cuda(*graph, targets().front());
   ASSERT_TRUE(program) << program.error().to_string();
-  const auto found = run_on_host(*program, inputs, sanitized);
-  ASSERT_TRUE(found) << found.error().to_string() << "\n" << print(*graph);
-  for (size_t n = 0; n < expected->size(); ++n) {
+  const auto [found, expected] = host_outputs(*graph, *program, uniform_inputs(*graph, 0.5, 1.5, 3), sanitized);
+  for (size_t n = 0; n < expected.size(); ++n) {
     const TensorInfo& output = graph->tensor(graph->outputs()[n]);
-    for (int64_t i = 0; i < (*expected)[n].size(); ++i) {
-      const double wanted = (*expected)[n][i];
-      const double got = (*found)[n][i];
+    for (int64_t i = 0; i < expected[n].size(); ++i) {
+      const double wanted = expected[n][i];
+      const double got = found[n][i];
       // Written so that NaN fails.
       ASSERT_TRUE(std::fabs(got - wanted) <= GetParam().tolerance * std::fabs(wanted))
           << output.name << "[" << i << "] is " << got << ", expected " << wanted << " in\n"

@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "ops/arithmetic.h"
 #include "runtime/compile.h"
 #include "superopt/codegen/emit.h"
@@ -271,23 +269,17 @@ TEST(Warp, WhatNoGpuSurvivesIsSaid) {
 }
 
 TEST(Warp, ThousandsOfShufflesTakeNoTime) {
-  const GeneratedProgram program = program_of(R"(
+  GeneratedProgram program = program_of(R"(
   float value = t;
   for (int i = 0; i < 5000; ++i) value += shuffle_xor(value, i % 31 + 1) * 1e-3f;
-  out[t] = value;
+  barrier();
+  out[t] = t == 0 ? std::clock() / float(CLOCKS_PER_SEC) : value;
 )",
-                                              {}, {DType::F32, {128}}, 128);
-  const auto seconds = [&](int shuffles) {
-    GeneratedProgram varied = program;
-    const size_t at = varied.source.rfind("5000");
-    varied.source.replace(at, 4, std::to_string(shuffles));
-    const auto start = std::chrono::steady_clock::now();
-    const auto outputs = run_on_host(varied, {}, {"c++", {"-O1"}, {"forward"}});
-    EXPECT_TRUE(outputs) << outputs.error().to_string();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  const double compilation = seconds(1);
-  EXPECT_LT(seconds(5000) - compilation, 3) << "loaded machines are slow; it is 0.2 s on a quiet one";
+                                        {}, {DType::F32, {128}}, 128);
+  program.source = "#include <ctime>\n" + program.source;
+  const auto outputs = run_on_host(program, {}, {"c++", {"-O1"}, {"forward"}});
+  ASSERT_TRUE(outputs) << outputs.error().to_string();
+  EXPECT_LT(outputs->front()[0], 0.7) << "seconds of processor time";
 }
 
 }  // namespace

@@ -180,19 +180,12 @@ std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::ve
     value.expression = input.expression;
     value.kernel_tensor = static_cast<int>(n);
     const std::vector<const FieldTensor*> operand{&input.values[0]};
-    std::array<int64_t, 3> grid{1, 1, 1};
-    std::copy(scope.grid.begin(), scope.grid.end(), grid.begin());
-    GridPoint point;
-    for (point.block[2] = 0; point.block[2] < grid[2]; ++point.block[2]) {
-      for (point.block[1] = 0; point.block[1] < grid[1]; ++point.block[1]) {
-        for (point.block[0] = 0; point.block[0] < grid[0]; ++point.block[0]) {
-          for (point.iteration = 0; point.iteration < scope.loop; ++point.iteration) {
-            value.values.emplace_back(value.shape);
-            in_iter.run(EvalArgs<FieldArithmetic>{field, scope, point, attributes, operand, value.values.back()});
-          }
-        }
+    for_each_block(scope.grid, [&](GridPoint point) {
+      for (point.iteration = 0; point.iteration < scope.loop; ++point.iteration) {
+        value.values.emplace_back(value.shape);
+        in_iter.run(EvalArgs<FieldArithmetic>{field, scope, point, attributes, operand, value.values.back()});
       }
-    }
+    });
     block_class[input_classes[n]] = graph->add_input(std::move(value));
   }
   for (const ProgramStep& step : program) {
@@ -207,6 +200,17 @@ std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::ve
   }
   graph->saturate();
   return graph;
+}
+
+FieldTensor saved_whole(const std::vector<FieldTensor>& tiles, const Shape& whole, const OpScope& scope,
+                        const Attributes& attributes, FieldArithmetic arithmetic) {
+  FieldTensor saved(whole);
+  size_t block = 0;
+  for_each_block(scope.grid, [&](const GridPoint& point) {
+    const std::vector<const FieldTensor*> operand{&tiles[block++]};
+    op_def(OpKind::OutSaver).run(EvalArgs<FieldArithmetic>{arithmetic, scope, point, attributes, operand, saved});
+  });
+  return saved;
 }
 
 std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, ClassGraph& graph, int block_class,
@@ -247,20 +251,7 @@ std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, ClassGrap
       counters.pruned_shape.fetch_add(1, std::memory_order_relaxed);
       continue;
     }
-    FieldTensor saved(whole.shape);
-    std::array<int64_t, 3> grid{1, 1, 1};
-    std::copy(scope.grid.begin(), scope.grid.end(), grid.begin());
-    GridPoint point;
-    size_t i = 0;
-    for (point.block[2] = 0; point.block[2] < grid[2]; ++point.block[2]) {
-      for (point.block[1] = 0; point.block[1] < grid[1]; ++point.block[1]) {
-        for (point.block[0] = 0; point.block[0] < grid[0]; ++point.block[0]) {
-          const std::vector<const FieldTensor*> operand{&values[i++]};
-          saver.run(EvalArgs<FieldArithmetic>{arithmetic, scope, point, attributes, operand, saved});
-        }
-      }
-    }
-    if (saved.data == whole.values[0].data) {
+    if (saved_whole(values, whole.shape, scope, attributes, arithmetic).data == whole.values[0].data) {
       found.push_back(map);
     } else {
       counters.rejected.fetch_add(1, std::memory_order_relaxed);

@@ -51,6 +51,10 @@ std::unique_ptr<ClassGraph> explore_block(const BlockSpace& space, const std::ve
 /// own numbers of blocks and iterations, where dimensions are mixed.
 OpScope extent_scope(const BlockSpace& space, const Model& model, const OpScope& sizes);
 
+/// What an out_saver with these attributes makes of the blocks' tiles, which are in the order of for_each_block.
+FieldTensor saved_whole(const std::vector<FieldTensor>& tiles, const Shape& whole, const OpScope& scope,
+                        const Attributes& attributes, FieldArithmetic arithmetic);
+
 /// For each way to lay blocks side by side that makes `whole` out of a value of the space: the omap.
 std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, ClassGraph& graph, int block_class,
                                               const ValueClass& whole, bool by_axes, FieldArithmetic arithmetic,

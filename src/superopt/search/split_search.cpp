@@ -113,21 +113,7 @@ class SplitSearch {
     value.axes = tile.axes;
     value.expression = tile.expression;
     value.kernel_tensor = static_cast<int>(partials_.size());
-    FieldTensor saved(value.shape);
-    FieldArithmetic arithmetic = context_.model->arithmetic();
-    std::array<int64_t, 3> grid{1, 1, 1};
-    std::copy(scope.grid.begin(), scope.grid.end(), grid.begin());
-    GridPoint point;
-    size_t i = 0;
-    for (point.block[2] = 0; point.block[2] < grid[2]; ++point.block[2]) {
-      for (point.block[1] = 0; point.block[1] < grid[1]; ++point.block[1]) {
-        for (point.block[0] = 0; point.block[0] < grid[0]; ++point.block[0]) {
-          const std::vector<const FieldTensor*> operand{&tiles[i++]};
-          saver.run(EvalArgs<FieldArithmetic>{arithmetic, scope, point, attributes, operand, saved});
-        }
-      }
-    }
-    value.values = {std::move(saved)};
+    value.values = {saved_whole(tiles, value.shape, scope, attributes, context_.model->arithmetic())};
     return value;
   }
 
