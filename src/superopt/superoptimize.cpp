@@ -11,6 +11,7 @@
 #include "superopt/part_record.h"
 #include "superopt/partition/canonical.h"
 #include "superopt/partition/fusible.h"
+#include "superopt/partition/hoist.h"
 #include "superopt/verify/floats.h"
 #include "superopt/verify/shrink.h"
 
@@ -257,6 +258,20 @@ Result<Superoptimized> optimize_parts(const GraphPtr& program, const Superoptimi
   return result;
 }
 
+/// The program with transposes at its inputs, if that is proved to be the same program.
+GraphPtr hoisted_program(const GraphPtr& program, const SuperoptimizeOptions& options) {
+  auto hoisted = hoist_transposes(program);
+  if (!hoisted || *hoisted == program) return program;
+  GraphPtr reference = program;
+  GraphPtr candidate = *hoisted;
+  if (auto small = shrink(*program, **hoisted)) std::tie(reference, candidate) = *small;
+  VerifyOptions verification;
+  verification.delta = options.delta;
+  verification.seed = options.search.seed;
+  const auto verified = verify(*reference, *candidate, verification);
+  return verified && verified->verdict == Verdict::Equivalent ? *hoisted : program;
+}
+
 }  // namespace
 
 Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache) {
@@ -281,16 +296,19 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   // Take apart; search and prove each different part; put together. Where nothing better was proved of a part outside
   // the Lax fragment, what is inside it is tried by itself.
   FoundParts found;
-  STRATA_TRY(Superoptimized result, optimize_parts(program, options, {}, last, found));
+  const GraphPtr hoisted = hoisted_program(program, options);
+  STRATA_TRY(Superoptimized result, optimize_parts(hoisted, options, {}, last, found));
   const bool stuck = std::any_of(result.parts.begin(), result.parts.end(), [&](const PartOutcome& outcome) {
     const Graph& part = *result.partition.parts[static_cast<size_t>(&outcome - result.parts.data())].graph;
     return outcome.optimized.candidates.front().graph.get() == &part && part.operations().size() > 1 &&
            outside_lax(part);
   });
   if (stuck) {
-    STRATA_TRY(Superoptimized inside, optimize_parts(program, options, {.outside_lax = false}, last, found));
+    STRATA_TRY(Superoptimized inside, optimize_parts(hoisted, options, {.outside_lax = false}, last, found));
     if (inside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(inside);
   }
+  result.program = program;
+  result.program_cost = estimate_cost(*program, target);
   last = Clock::now();
   result.whole_check = checked_whole(result, options);
   if (result.whole_check.starts_with("DIFFERENT")) {

@@ -9,7 +9,8 @@ namespace {
 
 class BlockFunction {
  public:
-  BlockFunction(const Graph& body, const std::string& name) : body_(body), name_(name), stages_(loop_stages(body)) {}
+  BlockFunction(const Graph& body, const std::string& name, const std::vector<std::vector<int64_t>>& strides)
+      : body_(body), name_(name), operand_strides_(strides), stages_(loop_stages(body)) {}
 
   std::string run() {
     signature();
@@ -141,13 +142,14 @@ class BlockFunction {
   }
 
   void load(const Operation& op, const std::string& from, const std::string& to) {
-    const Shape& whole = body_.type(op.operands[0]).shape;
+    const auto formal = std::find(body_.inputs().begin(), body_.inputs().end(), op.operands[0]);
+    const std::vector<int64_t>& strides = operand_strides_[static_cast<size_t>(formal - body_.inputs().begin())];
     const Shape& tile = body_.type(op.results[0]).shape;
     const int64_t fmap = op.attributes.integer_or("fmap", kReplicate);
     const bool once = fmap == kReplicate && body_.launch().loop > 1;
     text_ += fmt::format("{}{}strata_device::load_tile<{}, {}>({}, {}, {});\n", indent_,
-                         once ? "if (iteration == 0) " : "", dims(tile), dims(row_major_strides(whole)), to, from,
-                         tile_base(body_.launch(), row_major_strides(whole), tile, op.attributes.list("imap"), fmap));
+                         once ? "if (iteration == 0) " : "", dims(tile), dims(strides), to, from,
+                         tile_base(body_.launch(), strides, tile, op.attributes.list("imap"), fmap));
   }
 
   void save(const Operation& op, const std::string& from, const std::string& to) {
@@ -228,6 +230,7 @@ class BlockFunction {
 
   const Graph& body_;
   std::string name_;
+  const std::vector<std::vector<int64_t>>& operand_strides_;
   std::vector<LoopStage> stages_;
   NameScope scope_;
   std::map<TensorId, std::string> names_;
@@ -238,8 +241,9 @@ class BlockFunction {
 
 }  // namespace
 
-std::string emit_block_function(const Operation& op, const std::string& name) {
-  return BlockFunction(*op.body, name).run();
+std::string emit_block_function(const Operation& op, const std::string& name,
+                                const std::vector<std::vector<int64_t>>& strides) {
+  return BlockFunction(*op.body, name, strides).run();
 }
 
 }  // namespace strata

@@ -60,7 +60,9 @@ std::string tile_base(const LaunchShape& launch, const std::vector<int64_t>& str
                       const std::vector<int64_t>& map, int64_t fmap);
 
 /// A block function: `static STRATA_DEVICE void NAME(arguments, block_x, block_y, block_z, shared)`.
-std::string emit_block_function(const Operation& op, const std::string& name);
+/// `strides` are those of the operands in device memory.
+std::string emit_block_function(const Operation& op, const std::string& name,
+                                const std::vector<std::vector<int64_t>>& strides);
 
 /// The device library's text.
 std::string_view device_library();

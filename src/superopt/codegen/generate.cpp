@@ -7,6 +7,7 @@
 
 #include "ir/text.h"
 #include "ir/validate.h"
+#include "ir/views.h"
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/tiles.h"
 
@@ -41,14 +42,16 @@ class Generator {
       const auto& outputs = graph_.outputs();
       if (graph_.tensor(id).producer < 0) {
         program_.inputs.push_back(buffer);
-      } else if (std::find(outputs.begin(), outputs.end(), id) == outputs.end()) {
+      } else if (std::find(outputs.begin(), outputs.end(), id) == outputs.end() && memory_view(graph_, id).memory == id) {
         program_.intermediates.push_back(buffer);
       }
     }
     for (TensorId id : graph_.outputs()) program_.outputs.push_back({graph_.tensor(id).name, graph_.type(id)});
     std::string kernels;
+    const std::vector<bool> views = view_operations(graph_);
     for (size_t i = 0; i < graph_.operations().size(); ++i) {
       const Operation& op = graph_.operations()[i];
+      if (views[i]) continue;
       const std::string name = fmt::format("{}_{}", graph_.name(), i);
       kernels += fmt::format("// {}\n", headline(op));
       if (op.body) {
@@ -102,7 +105,7 @@ class Generator {
     KernelLaunch& made = program_.launches.emplace_back();
     made.kernel = name + "_kernel";
     made.overlaps_previous = target_.overlapping_kernels;
-    for (TensorId id : op.operands) made.arguments.push_back(graph_.tensor(id).name);
+    for (TensorId id : op.operands) made.arguments.push_back(graph_.tensor(memory_view(graph_, id).memory).name);
     for (TensorId id : op.results) made.arguments.push_back(graph_.tensor(id).name);
     return made;
   }
@@ -119,7 +122,7 @@ class Generator {
       return emit_tiles(op, name, strides, *schedule, target_);
     }
     BlockCode code;
-    code.text = emit_block_function(op, name);
+    code.text = emit_block_function(op, name, strides);
     code.threads = threads_of(*op.body);
     code.shared_bytes = shared_memory_bytes(*op.body);
     if (code.shared_bytes > target_.shared_memory) {
@@ -195,7 +198,7 @@ class Generator {
 
 std::vector<std::vector<int64_t>> operand_strides(const Graph& graph, const Operation& op) {
   std::vector<std::vector<int64_t>> strides;
-  for (TensorId id : op.operands) strides.push_back(row_major_strides(graph.type(id).shape));
+  for (TensorId id : op.operands) strides.push_back(memory_view(graph, id).strides);
   return strides;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ir/validate.h"
+#include "ir/views.h"
 
 namespace strata {
 namespace {
@@ -106,6 +107,10 @@ double block_graph_seconds(const Graph& body, double device_bytes, const Target&
   return std::max({waves * wave, device_bytes / target.memory_bandwidth, through_l2});
 }
 
+bool is_view(const Graph& graph, const Operation& op) {
+  return view_operations(graph)[static_cast<size_t>(graph.tensor(op.results[0]).producer)];
+}
+
 }  // namespace
 
 CostEstimate& CostEstimate::operator+=(const CostEstimate& other) {
@@ -117,6 +122,7 @@ CostEstimate& CostEstimate::operator+=(const CostEstimate& other) {
 
 CostEstimate estimate_operation(const Graph& graph, const Operation& op, const Target& target) {
   CostEstimate cost;
+  if (op.kind == OpKind::Transpose && is_view(graph, op)) return cost;
   cost.kernels = 1;
   std::vector<TensorId> read = op.operands;
   std::sort(read.begin(), read.end());

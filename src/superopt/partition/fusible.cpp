@@ -89,6 +89,10 @@ std::string not_searched(const Graph& program, const Operation& op, const Partit
   if (!limits.outside_lax && is_outside(op)) {
     return fmt::format("'{}' = {} is outside the Lax fragment", name, op.name());
   }
+  // Blocks read an input in any order, so the part that reads it is searched without the transpose.
+  if (op.kind == OpKind::Transpose && program.tensor(op.operands[0]).producer < 0) {
+    return fmt::format("'{}' = {} is a view of an input", name, op.name());
+  }
   if (regroups(program, op)) return fmt::format("'{}' = {} regroups dimensions", name, op.name());
   return {};
 }
