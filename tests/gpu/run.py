@@ -49,13 +49,22 @@ def attention(q, k, v):
     return (e / e.sum(-1, keepdim=True)) @ v
 
 
+def stable(q, kt, v):
+    return torch.softmax(q @ kt.transpose(-1, -2) * q.shape[-1] ** -0.5, -1) @ v
+
+
 # The same functions in PyTorch, by program name, in the order of the program's inputs.
 PEERS = {
     "rmsnorm": lambda x, g, w: (rms(x) * g) @ w,
     "gated_mlp": lambda x, w1, w2: torch.nn.functional.silu(x @ w1) * (x @ w2),
     "lora": lambda x, w, a, b: x @ w + (x @ a) @ b,
     "gqa": attention,
+    "attn": stable,
+    "attn_decode8k": stable,
+    "qknorm_decode4k": lambda q, kt, v: stable(rms(q), rms(kt), v),
     "qknorm": lambda q, k, v: attention(rms(q), k, rms(v)),
+    "rmsnorm_4k": lambda x, g, w: (rms(x) * g) @ w,
+    "lora_4k": lambda x, w, a, b: x @ w + (x @ a) @ b,
     "ntrans": lambda h, x, a: norm(x + a * (norm(h) - x)),
 }
 

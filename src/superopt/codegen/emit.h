@@ -66,7 +66,8 @@ std::string emit_block_function(const Operation& op, const std::string& name,
 
 /// The device library's text.
 std::string_view device_library();
-std::string_view device_tiles();
+/// What block functions in registers use, behind that: tiles, then rows.
+std::string_view device_registers();
 /// What runs kernels on the host, to stand in front of a generated source.
 std::string_view host_library();
 

@@ -9,6 +9,7 @@
 #include "ir/validate.h"
 #include "ir/views.h"
 #include "superopt/codegen/emit.h"
+#include "superopt/codegen/rows.h"
 #include "superopt/codegen/tiles.h"
 
 namespace strata {
@@ -70,7 +71,7 @@ class Generator {
     });
     program_.source = half ? "#define STRATA_HALF_PRECISION 1\n" : "";
     program_.source += fmt::format("{}\n{}\n// The program:\n//\n{}\n\n{}", device_library(),
-                                   uses_tiles_ ? device_tiles() : "", graph_text, kernels);
+                                   uses_registers_ ? device_registers() : "", graph_text, kernels);
     return std::move(program_);
   }
 
@@ -114,12 +115,13 @@ class Generator {
   Result<BlockCode> block_code(const Operation& op, const std::string& name, std::optional<BlockSchedule> schedule) {
     const auto strides = operand_strides(graph_, op);
     if (!schedule) {
-      const auto schedules = tile_schedules(op, strides, target_);
+      const auto schedules = block_schedules(op, strides, target_);
       if (!schedules.empty()) schedule = schedules.front();
     }
     if (schedule) {
-      uses_tiles_ = true;
-      return emit_tiles(op, name, strides, *schedule, target_);
+      uses_registers_ = true;
+      auto tiles = emit_tiles(op, name, strides, *schedule, target_);
+      return tiles ? tiles : emit_rows(op, name, strides, *schedule, target_);
     }
     BlockCode code;
     code.text = emit_block_function(op, name, strides);
@@ -190,11 +192,17 @@ class Generator {
   const Graph& graph_;
   const Target& target_;
   const Schedules& schedules_;
-  bool uses_tiles_ = false;
+  bool uses_registers_ = false;
   GeneratedProgram program_;
 };
 
 }  // namespace
+
+std::vector<BlockSchedule> block_schedules(const Operation& op, const std::vector<std::vector<int64_t>>& strides,
+                                           const Target& target) {
+  auto schedules = tile_schedules(op, strides, target);
+  return schedules.empty() ? row_schedules(op, strides, target) : schedules;
+}
 
 std::vector<std::vector<int64_t>> operand_strides(const Graph& graph, const Operation& op) {
   std::vector<std::vector<int64_t>> strides;

@@ -1,11 +1,8 @@
 #include "superopt/codegen/tiles.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 
-#include "superopt/codegen/emit.h"
-#include "superopt/codegen/running_reference.h"
+#include "superopt/codegen/register_block.h"
 #include "superopt/codegen/tile_plan.h"
 
 namespace strata {
@@ -30,21 +27,9 @@ Result<int64_t> batch_stride(const Shape& tile, const std::vector<int64_t>& stri
   return stride;
 }
 
-class TileBlock {
+class TileBlock : public RegisterBlock {
  public:
-  TileBlock(const Operation& op, std::string name, const std::vector<std::vector<int64_t>>& strides,
-            const BlockSchedule& schedule, const Target& target)
-      : op_(op),
-        body_(*op.body),
-        name_(std::move(name)),
-        strides_(strides),
-        schedule_(schedule),
-        target_(target),
-        stages_(loop_stages(body_)),
-        loop_(body_.launch().loop) {
-    scope_ = NameScope({"warp", "team", "group", "part", "ring", "stage", "iteration", "ahead", "rank", "shared",
-                        "partial", "i", "block_x", "block_y", "block_z", "strata_device", name_});
-  }
+  using RegisterBlock::RegisterBlock;
 
   Result<BlockCode> run() {
     if (loop_ == 1 && schedule_.groups() > 1) return unsupported("no loop whose iterations could be dealt to groups");
@@ -75,28 +60,35 @@ class TileBlock {
   }
 
  private:
-  const TensorPlan& plan(TensorId id) const { return plan_.tensors[static_cast<size_t>(id)]; }
-  TileDims local(TensorId id, bool after) const { return warp_dims(plan_, plan(id), schedule_, after); }
+  using RegisterBlock::tile_type;
+  using RegisterBlock::value;
 
+  const TensorPlan& plan(TensorId id) const { return plan_.tensors[static_cast<size_t>(id)]; }
+  bool transposed(TensorId id) const override { return plan(id).transposed; }
+  bool loaded(TensorId id) const override { return plan(id).loaded; }
+  bool stays(TensorId id) const override { return plan(id).loaded && plan(id).once; }
+  TileDims local(TensorId id, bool after) const { return warp_dims(plan_, plan(id), schedule_, after); }
   /// The register tile of a tensor in one warp, in a layout.
-  std::string tile_type(TensorId id, bool transposed, bool after) const {
+  std::string tile_type(TensorId id, bool transposed, bool after) const override {
     const TileDims dims = local(id, after);
     return fmt::format("strata_device::Tile<{}, {}, {}>", dims.batches, transposed ? dims.columns : dims.rows,
                        transposed ? dims.rows : dims.columns);
   }
-  std::string tile_type(TensorId id) const { return tile_type(id, plan(id).transposed, after_); }
+
   int64_t registers(TensorId id, bool after) const {
     const TileDims dims = local(id, after);
     const int64_t columns = plan(id).transposed ? dims.rows : dims.columns;
     return dims.batches * ceil_div(dims.rows + dims.columns - columns, 8) * ceil_div(columns, 8) *
            (columns == 1 ? 1 : 2);
   }
+
   std::string shared_type(TensorId id) const {
     const TensorPlan& tile = plan(id);
     return fmt::format("strata_device::SharedTile<{}, {}, {}, {}>", storage_type(body_.type(id).dtype),
                        tile.dims.batches, tile.pairs_down ? tile.dims.columns : tile.dims.rows,
                        tile.pairs_down ? tile.dims.rows : tile.dims.columns);
   }
+
   int64_t shared_bytes(TensorId id) const {
     const TensorPlan& tile = plan(id);
     const int64_t rows = tile.dims.batches * (tile.pairs_down ? tile.dims.columns : tile.dims.rows);
@@ -145,42 +137,13 @@ class TileBlock {
     return kAddresses + stay + passing[0] + passing[1];
   }
 
-  size_t input_number(TensorId id) const {
-    const auto at = std::find(body_.inputs().begin(), body_.inputs().end(), id);
-    return static_cast<size_t>(at - body_.inputs().begin());
-  }
-
-  void line(const std::string& text) { text_ += indent_ + text + "\n"; }
-
-  void signature() {
-    text_ += fmt::format("static STRATA_DEVICE void {}(", name_);
-    for (TensorId id : body_.inputs()) {
-      names_[id] = scope_.add(body_.tensor(id).name);
-      text_ += fmt::format("const {}* {}, ", storage_type(body_.type(id).dtype), names_[id]);
-    }
-    for (TensorId id : body_.outputs()) {
-      names_[id] = scope_.add(body_.tensor(id).name);
-      text_ += fmt::format("{}* {}, ", storage_type(body_.type(id).dtype), names_[id]);
-    }
-    text_ +=
-        "\n    [[maybe_unused]] long long block_x, [[maybe_unused]] long long block_y, "
-        "[[maybe_unused]] long long block_z,\n    unsigned char* shared) {\n";
-  }
-
   /// Tiles that stay, then a ring of stages for each group.
   void places() {
     for (const Operation& op : body_.operations()) {
-      if (op.kind == OpKind::OutSaver) continue;
-      for (TensorId id : op.results) names_[id] = scope_.add(body_.tensor(id).name);
       if (op.kind != OpKind::InIter) continue;
       int64_t& bytes = plan(op.results[0]).once ? once_bytes_ : stage_bytes_;
       offsets_[op.results[0]] = bytes;
       bytes += shared_bytes(op.results[0]);
-    }
-    for (const Operation& op : body_.operations()) {
-      if (op.kind != OpKind::AccumRescale || references_.count(op.operands[1]) != 0) continue;
-      references_[op.operands[1]] = scope_.add(names_[op.operands[1]] + "_scale");
-      if (runs_along(body_, op.operands[1])) running_.insert(op.operands[1]);
     }
   }
 
@@ -213,7 +176,7 @@ class TileBlock {
     const size_t rank_of = tile.size();
     const int64_t row_stride = plan(id).pairs_down ? strides[rank_of - 1] : rank_of > 1 ? strides[rank_of - 2] : 0;
     STRATA_TRY(const int64_t between, batch_stride(tile, strides));
-    line("// " + statement_text(body_, op));
+    line(fmt::format("// {}", statement_text(body_, op)));
     line(fmt::format(
         "strata_device::copy_tile<{}, {}, {}, {}, {}>({} + {}, {} + {}, {});", shared_type(id), copy_bytes(op), threads,
         row_stride, between, place, offsets_.at(id), names_[op.operands[0]],
@@ -223,7 +186,6 @@ class TileBlock {
   }
 
   int64_t threads_of_group() const { return kWarp * schedule_.row_warps; }
-
   std::string group_barrier() const {
     if (schedule_.row_warps == 1) return "strata_device::warp_barrier();";
     if (schedule_.loop_warps == 1) return "strata_device::barrier();";
@@ -290,12 +252,15 @@ class TileBlock {
       line(fmt::format("strata_device::Rescaling<{}> {};", tile_type(reference), state));
     }
     if (loop_ == 1) return body();
+    STRATA_CHECK(invariants());
     keep_sides();
+    values_.clear();
     line("#pragma unroll 1");
     line(fmt::format("for (int iteration = group; iteration < {}; iteration += {}) {{", loop_, schedule_.groups()));
     indent_ = "    ";
     line(fmt::format("strata_device::wait_copies<{}>();", schedule_.stages - 2));
-    line(group_barrier() + "  // the tiles are there, and all are done with the stage that is copied to next");
+    line(fmt::format("{}  // the tiles are there, and all are done with the stage that is copied to next",
+                     group_barrier()));
     line(fmt::format("if (iteration + {0} < {1}) copy_iteration(iteration + {0});",
                      (schedule_.stages - 1) * schedule_.groups(), loop_));
     line("strata_device::commit_copies();");
@@ -307,17 +272,6 @@ class TileBlock {
     return {};
   }
 
-  void declare(const Operation& op) {
-    const TensorId id = op.results[0];
-    if (op.kind == OpKind::Accum && op.attributes.word("kind") == "max") {
-      if (references_.count(op.operands[0]) != 0) return;  // the rescaling's largest
-      line(fmt::format("auto {} = strata_device::filled<{}>(strata_device::Taking::neutral());", names_[id],
-                       tile_type(id)));
-      return;
-    }
-    line(fmt::format("auto {} = strata_device::filled<{}>(0.0f);", names_[id], tile_type(id)));
-  }
-
   /// Sides of products that do not change are read once, where registers allow.
   void keep_sides() {
     for (const Operation& op : body_.operations()) {
@@ -326,12 +280,18 @@ class TileBlock {
       for (size_t n = 0; n < op.operands.size(); ++n) {
         const TensorId id = op.operands[n];
         const bool left = n < pairs;
-        if (!plan(id).loaded || !plan(id).once || kept_.count({id, left}) != 0) continue;
+        const bool stays = plan(id).loaded ? plan(id).once : invariant_.count(id) != 0;
+        if (!stays || is_invariant(op) || kept_.count({id, left}) != 0) continue;
         const TileDims dims = local(id, false);
         const int64_t rows = left ? dims.rows : dims.columns;
         const int64_t depth = left ? dims.columns : dims.rows;
         if (dims.batches * ceil_div(rows, 8) * (depth / 8) > kMostKept) continue;
         const std::string name = scope_.add(names_[id] + "_side");
+        if (!plan(id).loaded) {
+          line(fmt::format("const auto {} = {};", name, side(op, n)));
+          kept_[{id, left}] = name;
+          continue;
+        }
         line(fmt::format("const auto {} = strata_device::keep<{}, {}, {}, {}>({});", name, storage_type(plan_.operand),
                          dims.batches, rows, depth, side(op, n)));
         kept_[{id, left}] = name;
@@ -345,7 +305,7 @@ class TileBlock {
     const TensorId id = op.operands[n];
     const bool left = n < op.operands.size() / 2;
     if (const auto kept = kept_.find({id, left}); kept != kept_.end()) return kept->second;
-    if (!plan(id).loaded) return fmt::format("strata_device::pack<{}>({})", storage_type(plan_.operand), value(id));
+    if (!plan(id).loaded) return fmt::format("strata_device::pack<{}>({})", storage_type(plan_.operand), names_[id]);
     const TensorPlan& tile = plan(id);
     const TileDims dims = local(id, false);
     const bool across = left == tile.pairs_down;
@@ -359,16 +319,14 @@ class TileBlock {
   }
 
   int64_t stored_rows(TensorId id) const { return plan(id).pairs_down ? plan(id).dims.columns : plan(id).dims.rows; }
-
   std::string pointer(TensorId id) {
     const auto at = pointers_.find(id);
     return at != pointers_.end() ? at->second : fmt::format("stage + {}", offsets_.at(id));
   }
 
   /// A tensor in registers: the name of its tile. Loaded tiles come from shared memory at their first use.
-  std::string value(TensorId id, std::optional<bool> transposed = {}) {
+  std::string value(TensorId id, bool down) override {
     if (!plan(id).loaded) return names_[id];
-    const bool down = transposed.value_or(false);
     std::string& name = values_[{id, down}];
     if (!name.empty()) return name;
     name = scope_.add(names_[id] + "_values");
@@ -391,61 +349,25 @@ class TileBlock {
 
   Result<void> body() {
     for (size_t i = 0; i < body_.operations().size(); ++i) {
-      if (stages_[i] == LoopStage::Body) STRATA_CHECK(operation(body_.operations()[i]));
+      const Operation& op = body_.operations()[i];
+      if (stages_[i] == LoopStage::Body && !is_invariant(op)) STRATA_CHECK(operation(op));
     }
     values_.clear();
     return {};
   }
 
-  /// The accumulator that alone uses a product: the product is added to it directly.
-  const Operation* only_accumulator(TensorId id) const {
-    const Operation* user = nullptr;
-    for (const Operation& op : body_.operations()) {
-      if (std::find(op.operands.begin(), op.operands.end(), id) == op.operands.end()) continue;
-      if (user != nullptr) return nullptr;
-      user = &op;
-    }
-    if (user == nullptr || user->body) return nullptr;
-    const bool sum = user->kind == OpKind::Accum && user->attributes.word("kind") == "sum";
-    const bool rescaled =
-        user->kind == OpKind::AccumRescale && user->operands[0] == id && running_.count(user->operands[1]) != 0;
-    return sum || rescaled ? user : nullptr;
+  Result<bool> reduces_columns(const Operation& op) const override {
+    const size_t rank = body_.type(op.operands[0]).shape.size();
+    const auto dim = static_cast<size_t>(op.attributes.integer("dim"));
+    if (dim + 2 < rank) return unsupported("{} reduces a batch dimension", body_.tensor(op.results[0]).name);
+    return (dim + 1 == rank) != plan(op.results[0]).transposed;
+  }
+  std::string reduce_call(const Operation& op, bool columns, const std::string& from) override {
+    return fmt::format("strata_device::reduce<strata_device::{}, {}>({})",
+                       op.kind == OpKind::Sum ? "Adding" : "Taking", columns, from);
   }
 
-  Result<void> operation(const Operation& op) {
-    if (op.kind == OpKind::InIter) return {};
-    line("// " + statement_text(body_, op));
-    if (op.body) return thread_graph(op);
-    const TensorId result = op.results[0];
-    if (op_def(op.kind).cuda.form == CudaLowering::Form::Elementwise) {
-      std::vector<Step> steps{{&op, {}, names_[result] + "_i"}};
-      std::vector<std::pair<TensorId, std::string>> operands;
-      for (size_t n = 0; n < op.operands.size(); ++n) {
-        steps[0].operands.push_back(fmt::format("x{}", n));
-        operands.emplace_back(op.operands[n], steps[0].operands.back());
-      }
-      elements(result, operands, steps, steps[0].variable);
-      return {};
-    }
-    switch (op.kind) {
-      case OpKind::OutSaver:
-        return save(op);
-      case OpKind::Matmul:
-      case OpKind::ConcatMatmul:
-        return product(op);
-      case OpKind::Sum:
-      case OpKind::ReduceMax:
-        return reduction(op);
-      case OpKind::Accum:
-        return accumulate(op);
-      case OpKind::AccumRescale:
-        return rescale(op);
-      default:
-        return unsupported("{} moves elements", op.name());
-    }
-  }
-
-  Result<void> product(const Operation& op) {
+  Result<void> product(const Operation& op) override {
     const TensorId result = op.results[0];
     const Operation* accumulator = only_accumulator(result);
     std::string target = names_[result];
@@ -468,136 +390,6 @@ class TileBlock {
     return {};
   }
 
-  Result<void> reduction(const Operation& op) {
-    const TensorId id = op.operands[0];
-    const TensorId result = op.results[0];
-    const size_t rank = body_.type(id).shape.size();
-    const auto dim = static_cast<size_t>(op.attributes.integer("dim"));
-    if (dim + 2 < rank) return unsupported("{} reduces a batch dimension", names_[result]);
-    const bool columns = (dim + 1 == rank) != plan(result).transposed;
-    line(fmt::format(
-        "const auto {} = strata_device::reduce<strata_device::{}, {}>({});",
-        references_.count(result) != 0 && running_.count(result) != 0 ? names_[result] + "_here" : names_[result],
-        op.kind == OpKind::Sum ? "Adding" : "Taking", columns, value(id, plan(result).transposed)));
-    if (running_.count(result) != 0) {
-      const std::string& state = references_.at(result);
-      line(fmt::format("{}.advance({}_here);", state, names_[result]));
-      line(fmt::format("const auto& {} = {}.largest;  // any reference will do: the largest so far", names_[result],
-                       state));
-    }
-    return {};
-  }
-
-  /// Brings a rescaled sum to the new reference.
-  void scale_before(const Operation& op) {
-    const TensorId id = op.results[0];
-    const std::string type = tile_type(id);
-    line("#pragma unroll");
-    line(fmt::format(
-        "for (int i = 0; i < {}::kRegisters; ++i) {}.v[i] *= {}.before.v[strata_device::broadcast<{}, {}>(i)];", type,
-        names_[id], references_.at(op.operands[1]), tile_type(op.operands[1]), type));
-  }
-
-  Result<void> accumulate(const Operation& op) {
-    const TensorId id = op.results[0];
-    if (direct_.count(id) != 0) return {};
-    const bool maximum = op.attributes.word("kind") == "max";
-    if (maximum && references_.count(op.operands[0]) != 0) return {};
-    const std::string from = value(op.operands[0], plan(id).transposed);
-    line("#pragma unroll");
-    line(fmt::format("for (int i = 0; i < {}.kRegisters; ++i) {}.v[i] = strata_device::{}::combine({}.v[i], {}.v[i]);",
-                     names_[id], names_[id], maximum ? "Taking" : "Adding", names_[id], from));
-    return {};
-  }
-
-  Result<void> rescale(const Operation& op) {
-    const TensorId id = op.results[0];
-    if (direct_.count(id) != 0) return {};
-    const TensorId reference = op.operands[1];
-    const std::string& state = references_.at(reference);
-    const bool running = running_.count(reference) != 0;
-    if (!running && advanced_.insert(reference).second) {
-      line(fmt::format("{}.advance({});", state, value(reference, plan(id).transposed)));
-    }
-    const std::string from = value(op.operands[0], plan(id).transposed);
-    const std::string type = tile_type(id);
-    const std::string factor = fmt::format("strata_device::broadcast<{}, {}>(i)", tile_type(reference), type);
-    line("#pragma unroll");
-    line(fmt::format("for (int i = 0; i < {0}::kRegisters; ++i) {{", type));
-    line(fmt::format("  {0}.v[i] = {0}.v[i] * {1}.before.v[{2}] + {3}.v[i]{4};", names_[id], state, factor, from,
-                     running ? "" : fmt::format(" * {}.now.v[{}]", state, factor)));
-    line("}");
-    return {};
-  }
-
-  struct Step {
-    const Operation* op;
-    std::vector<std::string> operands;
-    std::string variable;
-  };
-
-  /// A loop over the result's registers.
-  void elements(TensorId result, const std::vector<std::pair<TensorId, std::string>>& operands,
-                const std::vector<Step>& steps, const std::string& last) {
-    const bool transposed = plan(result).transposed;
-    std::vector<std::string> tiles;
-    for (const auto& [id, variable] : operands) tiles.push_back(value(id, transposed));
-    const std::string type = tile_type(result);
-    line(fmt::format("{} {};", type, names_[result]));
-    line("#pragma unroll");
-    line(fmt::format("for (int i = 0; i < {}::kRegisters; ++i) {{", type));
-    for (size_t n = 0; n < operands.size(); ++n) {
-      const auto& [id, variable] = operands[n];
-      const bool whole = tile_dims(body_.type(id).shape) == tile_dims(body_.type(result).shape);
-      line(fmt::format(
-          "  const float {} = {}.v[{}];", variable, tiles[n],
-          whole ? "i" : fmt::format("strata_device::broadcast<{}, {}>(i)", tile_type(id, transposed, after_), type)));
-    }
-    for (const Step& step : steps) {
-      line(fmt::format("  const float {} = {};", step.variable,
-                       elementwise_expression(*step.op, step.operands, DType::F32)));
-    }
-    line(fmt::format("  {}.v[i] = {};", names_[result], last));
-    line("}");
-  }
-
-  Result<void> thread_graph(const Operation& op) {
-    const Graph& graph = *op.body;
-    for (size_t n = 0; n < graph.outputs().size(); ++n) {
-      const Operation& saver = graph.operations()[static_cast<size_t>(graph.tensor(graph.outputs()[n]).producer)];
-      std::vector<bool> needed(graph.tensors().size(), false);
-      needed[static_cast<size_t>(saver.operands[0])] = true;
-      for (size_t i = graph.operations().size(); i-- > 0;) {
-        const Operation& inner = graph.operations()[i];
-        if (!needed[static_cast<size_t>(inner.results[0])]) continue;
-        for (TensorId id : inner.operands) needed[static_cast<size_t>(id)] = true;
-      }
-      std::set<std::string> outside;
-      for (const auto& [id, name] : names_) outside.insert(name);
-      for (const auto& [key, name] : values_) outside.insert(name);
-      for (const auto& [id, name] : references_) outside.insert(name);
-      NameScope inside(outside);
-      std::map<TensorId, std::string> variables;
-      std::vector<std::pair<TensorId, std::string>> operands;
-      std::vector<Step> steps;
-      for (const Operation& inner : graph.operations()) {
-        const TensorId id = inner.results[0];
-        if (!needed[static_cast<size_t>(id)] || inner.kind == OpKind::OutSaver) continue;
-        variables[id] = inside.add(graph.tensor(id).name);
-        if (inner.kind == OpKind::InIter) {
-          const auto formal = std::find(graph.inputs().begin(), graph.inputs().end(), inner.operands[0]);
-          operands.emplace_back(op.operands[static_cast<size_t>(formal - graph.inputs().begin())], variables[id]);
-          continue;
-        }
-        std::vector<std::string> arguments;
-        for (TensorId operand : inner.operands) arguments.push_back(variables.at(operand));
-        steps.push_back({&inner, arguments, variables[id]});
-      }
-      elements(op.results[n], operands, steps, variables.at(saver.operands[0]));
-    }
-    return {};
-  }
-
   /// The accumulators' values, of the whole block or of this group's share, and what follows the loop.
   Result<void> after() {
     std::vector<const Operation*> accumulators;
@@ -609,12 +401,7 @@ class TileBlock {
     if (shared) {
       gather(accumulators);
     } else {
-      for (const Operation* op : accumulators) {
-        if (op->kind == OpKind::Accum && op->attributes.word("kind") == "max" &&
-            references_.count(op->operands[0]) != 0) {
-          line(fmt::format("const auto& {} = {}.largest;", names_[op->results[0]], references_.at(op->operands[0])));
-        }
-      }
+      name_largest_references();
     }
     for (size_t i = 0; i < body_.operations().size(); ++i) {
       if (stages_[i] == LoopStage::After) STRATA_CHECK(operation(body_.operations()[i]));
@@ -623,7 +410,7 @@ class TileBlock {
       indent_ = "  ";
       line("}");
     }
-    if (schedule_.cluster > 1) line(every_barrier() + "  // others may still read this block's shared memory");
+    if (schedule_.cluster > 1) line(fmt::format("{}  // others may still read this block's shared memory", every_barrier()));
     return {};
   }
 
@@ -656,11 +443,9 @@ class TileBlock {
       floats += registers(id, false) * kWarp;
     };
     const size_t declaration = text_.size();
-    for (const auto& [reference, state] : references_) leave(state + ".largest", reference);
+    for (const auto& [reference, state] : references_) leave(fmt::format("{}.largest", state), reference);
     for (const Operation* op : accumulators) {
-      const bool reference =
-          op->kind == OpKind::Accum && references_.count(op->operands[0]) != 0 && op->attributes.word("kind") == "max";
-      if (!reference) leave(names_[op->results[0]], op->results[0]);
+      if (!is_largest_reference(*op)) leave(names_[op->results[0]], op->results[0]);
     }
     text_.insert(declaration,
                  fmt::format("  float* const partial = reinterpret_cast<float*>(shared) + warp * {};\n", floats));
@@ -684,7 +469,7 @@ class TileBlock {
     for (const auto& [reference, state] : references_) {
       largest[reference] = scope_.add(state + "_largest");
       line(fmt::format("const auto {} = strata_device::gathered<strata_device::Taking, {}>(lefts, {}, {});",
-                       largest[reference], types(reference), left.at(state + ".largest"), place(reference)));
+                       largest[reference], types(reference), left.at(fmt::format("{}.largest", state)), place(reference)));
     }
     for (const Operation* op : accumulators) {
       const TensorId id = op->results[0];
@@ -694,14 +479,14 @@ class TileBlock {
         const TensorId reference = op->operands[1];
         line(fmt::format("const auto {} = strata_device::gathered_rescaled<{}, {}>(lefts, {}, {}, {}, {}, {});",
                          names_[id], types(id), types(reference), left.at(before), place(id),
-                         left.at(references_.at(reference) + ".largest"), place(reference), largest[reference]));
+                         left.at(fmt::format("{}.largest", references_.at(reference))), place(reference), largest[reference]));
         continue;
       }
-      const bool maximum = op->attributes.word("kind") == "max";
-      if (maximum && references_.count(op->operands[0]) != 0) {
+      if (is_largest_reference(*op)) {
         line(fmt::format("const auto& {} = {};", names_[id], largest[op->operands[0]]));
         continue;
       }
+      const bool maximum = op->attributes.word("kind") == "max";
       line(fmt::format("const auto {} = strata_device::gathered<strata_device::{}, {}>(lefts, {}, {});", names_[id],
                        maximum ? "Taking" : "Adding", types(id), left.at(before), place(id)));
     }
@@ -712,7 +497,7 @@ class TileBlock {
     return schedule_.cluster > 1 ? "strata_device::cluster_barrier();" : "strata_device::barrier();";
   }
 
-  Result<void> save(const Operation& op) {
+  Result<void> save(const Operation& op) override {
     const TensorId id = op.operands[0];
     const TensorPlan& tile = plan(id);
     const Shape& shape = body_.type(id).shape;
@@ -748,37 +533,19 @@ class TileBlock {
       if (std::find(tile.axes.begin(), tile.axes.end(), plan_.shares[n].axis) != tile.axes.end()) continue;
       guard += fmt::format("{}share_{} == 0", guard.empty() ? "" : " && ", n);
     }
-    line(fmt::format("{}strata_device::save<{}, {}, {}>({} + {}, {});", guard.empty() ? "" : "if (" + guard + ") ",
+    line(fmt::format("{}strata_device::save<{}, {}, {}>({} + {}, {});", guard.empty() ? std::string() : fmt::format("if ({}) ", guard),
                      between, row_stride, column_stride, names_[op.results[0]], offset, value(id)));
     return {};
   }
 
-  const Operation& op_;
-  const Graph& body_;
-  std::string name_;
-  const std::vector<std::vector<int64_t>>& strides_;
-  BlockSchedule schedule_;
-  const Target& target_;
-  std::vector<LoopStage> stages_;
-  int64_t loop_;
   TilePlan plan_;
-  NameScope scope_;
-  std::map<TensorId, std::string> names_;
   std::map<TensorId, std::string> pointers_;                 ///< of tiles that stay
   std::map<TensorId, int64_t> offsets_;                      ///< of tiles, in their stage or at the front
   std::map<std::pair<TensorId, bool>, std::string> kept_;    ///< sides of products, by tile and left
-  std::map<std::pair<TensorId, bool>, std::string> values_;  ///< loaded tiles in registers, by layout
-  std::map<TensorId, std::string> references_;               ///< rescaling states, by reference
-  std::set<TensorId> running_;                               ///< references that are replaced by the largest
-  std::set<TensorId> advanced_;
-  std::set<TensorId> direct_;  ///< accumulators that products are added to directly
   int64_t kept_registers_ = 0;
   int64_t once_bytes_ = 0;
   int64_t stage_bytes_ = 0;
   int64_t partial_bytes_ = 0;
-  bool after_ = false;  ///< whether groups hold shares
-  std::string text_;
-  std::string indent_ = "  ";
 };
 
 }  // namespace
@@ -787,55 +554,6 @@ Result<BlockCode> emit_tiles(const Operation& op, const std::string& name,
                              const std::vector<std::vector<int64_t>>& strides, const BlockSchedule& schedule,
                              const Target& target) {
   return TileBlock(op, name, strides, schedule, target).run();
-}
-
-std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector<std::vector<int64_t>>& strides,
-                                          const Target& target) {
-  constexpr int64_t kMostWarps = 16;
-  constexpr int64_t kMostRegisters = 232;  // of a thread, less what the estimate may miss
-  struct Rated {
-    BlockSchedule schedule;
-    int64_t idle;  ///< multiprocessors
-    int64_t warps_missing;
-    int64_t bytes_missing;
-  };
-  std::vector<Rated> rated;
-  const int64_t loop = op.body->launch().loop;
-  int64_t blocks = 1;
-  for (int64_t size : op.body->launch().grid) blocks *= size;
-  for (int64_t cluster = 1; cluster <= target.cluster; cluster *= 2) {
-    // A cluster for what one block cannot fill; more blocks than multiprocessors would run one after the other.
-    if (cluster > 1 && blocks * cluster > target.multiprocessors) break;
-    for (int64_t rows = 1; rows <= kMostWarps; rows *= 2) {
-      for (int64_t groups = 1; groups * rows <= kMostWarps && groups * cluster <= loop; groups *= 2) {
-        if (loop % (groups * cluster) != 0) continue;  // the last round would leave groups idle
-        for (const int64_t stages : {8, 6, 4, 3, 2}) {
-          if (loop == 1 && stages != 2) continue;
-          if (stages > 2 && stages > loop / (groups * cluster) + 1) continue;
-          const BlockSchedule schedule{rows, groups, stages, cluster};
-          const auto code = emit_tiles(op, "candidate", strides, schedule, target);
-          if (!code) continue;
-          if (code->registers > kMostRegisters || code->registers * code->threads > target.registers) continue;
-          // Every multiprocessor at work; enough warps for the tensor cores' latency; enough bytes in flight for the
-          // memory's.
-          constexpr int64_t kGoodWarps = 4;
-          constexpr int64_t kGoodBytes = 96 << 10;
-          rated.push_back({schedule, std::max<int64_t>(0, target.multiprocessors - blocks * cluster),
-                           std::max<int64_t>(0, kGoodWarps - rows * groups),
-                           std::max<int64_t>(0, kGoodBytes - code->shared_bytes)});
-        }
-      }
-    }
-  }
-  std::stable_sort(rated.begin(), rated.end(), [](const Rated& a, const Rated& b) {
-    const auto key = [](const Rated& r) {
-      return std::tuple(r.idle, r.warps_missing, r.bytes_missing, r.schedule.row_warps * r.schedule.loop_warps);
-    };
-    return key(a) < key(b);
-  });
-  std::vector<BlockSchedule> schedules;
-  for (const Rated& r : rated) schedules.push_back(r.schedule);
-  return schedules;
 }
 
 }  // namespace strata

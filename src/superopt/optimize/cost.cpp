@@ -13,8 +13,11 @@ namespace {
 constexpr double kL2Bandwidth = 5.5e12;
 constexpr double kMultiprocessorBandwidth = 60e9;  // one block's loads, L2 to shared memory
 constexpr double kFirstByte = 0.8e-6;              // latency of the first load of a block
-constexpr double kIteration = 0.12e-6;             // loop overhead that the pipeline does not hide
-constexpr double kBarrier = 0.03e-6;
+constexpr double kIteration = 0.03e-6;             // loop overhead that the pipeline does not hide
+constexpr double kDepth = 0.01e-6;                 // an operator that waits for another
+constexpr double kCluster = 0.8e-6;                // barriers of a cluster, and reading each other's partial results
+constexpr double kConcatenation = 0.2e-6;          // an iteration of an accumulator that concatenates: not in registers
+constexpr double kTensorCoreShare = 0.5;           // of the matrix rate, by instructions of single warps
 constexpr int kBlocksPerMultiprocessor = 8;
 
 int64_t product(const std::vector<int64_t>& sizes) {
@@ -47,7 +50,8 @@ struct BlockWork {
   double scalar = 0;
   double bytes = 0;     ///< loaded and stored by one block
   double streamed = 0;  ///< of these, what a later iteration loads while an earlier one computes
-  int barriers = 0;
+  double depth = 0;           ///< operators that wait for one another, in all iterations
+  double concatenations = 0;  ///< iterations of accumulators that concatenate
 };
 
 BlockWork block_work(const Graph& body) {
@@ -72,6 +76,8 @@ BlockWork block_work(const Graph& body) {
       work.streamed += static_cast<double>(result.bytes()) * (moves ? loop - 1 : 0);
     } else if (op.kind == OpKind::OutSaver) {
       work.bytes += static_cast<double>(body.type(op.operands[0]).bytes());
+    } else if (op.kind == OpKind::Accum && op.attributes.word("kind") == "concat") {
+      work.concatenations += loop;
     } else if (op.body) {
       for (const Operation& inner : op.body->operations()) {
         work.scalar += times * operations(inner, op.body->types(inner.operands), op.body->type(inner.results[0]));
@@ -80,14 +86,20 @@ BlockWork block_work(const Graph& body) {
       (is_product(op.kind) ? work.matrix : work.scalar) += times * operations(op, body.types(op.operands), result);
     }
   }
-  work.barriers = static_cast<int>(loop) * deepest_in_loop + std::max(0, deepest_after - deepest_in_loop);
+  work.depth = loop * deepest_in_loop + std::max(0, deepest_after - deepest_in_loop);
   return work;
 }
 
-double block_graph_seconds(const Graph& body, double device_bytes, const Target& target) {
-  const BlockWork work = block_work(body);
-  const auto blocks = static_cast<double>(product(body.launch().grid));
-  const auto loop = static_cast<double>(body.launch().loop);
+/// `cluster` blocks share the iterations of each block of the graph.
+double clustered_seconds(const Graph& body, const BlockWork& whole, double device_bytes, int cluster,
+                         const Target& target) {
+  BlockWork work = whole;
+  const double loop = static_cast<double>(body.launch().loop) / cluster;
+  work.matrix /= cluster;
+  work.scalar /= cluster;
+  work.bytes = (whole.bytes - whole.streamed) + whole.streamed / cluster;
+  work.streamed /= cluster;
+  const auto blocks = static_cast<double>(product(body.launch().grid)) * cluster;
   const int64_t shared = std::max<int64_t>(1, shared_memory_bytes(body));
   const auto resident =
       static_cast<double>(std::clamp<int64_t>(target.shared_memory / shared, 1, kBlocksPerMultiprocessor));
@@ -97,14 +109,25 @@ double block_graph_seconds(const Graph& body, double device_bytes, const Target&
   const double together = std::min(resident, std::ceil(blocks / multiprocessors));
   const double load = (work.bytes - work.streamed) * together / kMultiprocessorBandwidth;
   const double stream = work.streamed * together / kMultiprocessorBandwidth;
-  const double compute =
-      together * multiprocessors * (work.matrix / target.matrix_rate + work.scalar / target.scalar_rate);
+  const double compute = together * multiprocessors *
+                         (work.matrix / (kTensorCoreShare * target.matrix_rate) + work.scalar / target.scalar_rate);
   // Loads of the next iteration overlap with this one's work; what is not streamed, and the last iteration's work, do
   // not.
-  const double overlapped = std::max(stream, compute) + std::min(stream, compute) / loop;
-  const double wave = kFirstByte + load + overlapped + loop * kIteration + work.barriers * kBarrier;
+  const double overlapped = std::max(stream, compute) + std::min(stream, compute) / std::max(1.0, loop);
+  const double wave = kFirstByte + load + overlapped + loop * kIteration + work.depth * kDepth +
+                      work.concatenations * kConcatenation + (cluster > 1 ? kCluster : 0);
   const double through_l2 = blocks * work.bytes / kL2Bandwidth;
   return std::max({waves * wave, device_bytes / target.memory_bandwidth, through_l2});
+}
+
+double block_graph_seconds(const Graph& body, double device_bytes, const Target& target) {
+  const BlockWork work = block_work(body);
+  double best = clustered_seconds(body, work, device_bytes, 1, target);
+  for (int cluster = 2; cluster <= target.cluster && body.launch().loop % cluster == 0; cluster *= 2) {
+    if (product(body.launch().grid) * cluster > target.multiprocessors) break;
+    best = std::min(best, clustered_seconds(body, work, device_bytes, cluster, target));
+  }
+  return best;
 }
 
 bool is_view(const Graph& graph, const Operation& op) {

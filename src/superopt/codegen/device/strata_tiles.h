@@ -27,6 +27,12 @@ struct Tile {
   STRATA_DEVICE static constexpr int batch_of(int i) { return i / (kRowBlocks * kColumnBlocks * kPair); }
   STRATA_DEVICE static constexpr int row_block_of(int i) { return i / (kColumnBlocks * kPair) % kRowBlocks; }
   STRATA_DEVICE static constexpr int column_block_of(int i) { return i / kPair % kColumnBlocks; }
+  /// The register of From that belongs to register i here, where From broadcasts to this tile.
+  template <class From>
+  STRATA_DEVICE static constexpr int source(int i) {
+    return From::at(From::kBatches == 1 ? 0 : batch_of(i), From::kRows == 1 ? 0 : row_block_of(i),
+                    From::kColumns == 1 ? 0 : column_block_of(i), From::kPair == 1 ? 0 : i % kPair);
+  }
   /// Row and column of register i in this lane; past the end in blocks that the tile does not fill.
   STRATA_DEVICE static int row(int i) { return kRows == 1 ? 0 : row_block_of(i) * 8 + lane() / 4; }
   STRATA_DEVICE static int column(int i) {
@@ -45,8 +51,7 @@ STRATA_DEVICE TileType filled(float value) {
 /// The register of From that belongs to register i of To, where From broadcasts to To.
 template <class From, class To>
 STRATA_DEVICE constexpr int broadcast(int i) {
-  return From::at(From::kBatches == 1 ? 0 : To::batch_of(i), From::kRows == 1 ? 0 : To::row_block_of(i),
-                  From::kColumns == 1 ? 0 : To::column_block_of(i), From::kPair == 1 ? 0 : i % To::kPair);
+  return To::template source<From>(i);
 }
 
 /// Sum and maximum as a reduction needs them.

@@ -1,0 +1,96 @@
+// What block functions have in common whose computed tensors stay in registers: operators over tiles, one statement or
+// one loop over a tile's registers each. How a tile lies in the registers of the block's threads is up to the emitter:
+// fragments for tensor cores (tiles.cpp) or rows (rows.cpp).
+#pragma once
+
+#include <map>
+#include <set>
+
+#include "superopt/codegen/block_code.h"
+#include "superopt/codegen/emit.h"
+
+namespace strata {
+
+class RegisterBlock {
+ public:
+  RegisterBlock(const Operation& op, std::string name, const std::vector<std::vector<int64_t>>& strides,
+                const BlockSchedule& schedule, const Target& target);
+  virtual ~RegisterBlock() = default;
+  RegisterBlock(const RegisterBlock&) = delete;
+  RegisterBlock& operator=(const RegisterBlock&) = delete;
+
+ protected:
+  /// The C++ type of a tensor's tile in a thread's registers, in a layout; `after` the loop, groups hold shares.
+  virtual std::string tile_type(TensorId id, bool transposed, bool after) const = 0;
+  /// A computed tensor's layout.
+  virtual bool transposed(TensorId id) const = 0;
+  /// Whether a tile comes from device memory, and whether it is the same in all iterations.
+  virtual bool loaded(TensorId id) const = 0;
+  virtual bool stays(TensorId id) const = 0;
+  /// The name of a tensor's tile in registers; it is loaded at its first use. Loaded tiles have any layout.
+  virtual std::string value(TensorId id, bool transposed) = 0;
+  /// Whether a reduction runs along the columns of its operand's tile, or along the rows.
+  virtual Result<bool> reduces_columns(const Operation& op) const = 0;
+  /// The call that reduces `from`.
+  virtual std::string reduce_call(const Operation& op, bool columns, const std::string& from) = 0;
+  virtual Result<void> product(const Operation& op) = 0;
+  virtual Result<void> save(const Operation& op) = 0;
+
+  std::string tile_type(TensorId id) const { return tile_type(id, transposed(id), after_); }
+  std::string value(TensorId id) { return value(id, !loaded(id) && transposed(id)); }
+  void line(const std::string& text) { text_ += indent_ + text + "\n"; }
+  size_t input_number(TensorId id) const;
+
+  /// The head of the function, with names for all tensors and states for all reference values of accum_rescale.
+  void signature();
+  /// The variables of an accumulator.
+  void declare(const Operation& op);
+  /// What the loop computes of tiles that it does not cut is the same in every iteration: computed before it.
+  Result<void> invariants();
+  bool is_invariant(const Operation& op) const;
+  /// The accumulator that alone uses a product: the product is added to it directly.
+  const Operation* only_accumulator(TensorId id) const;
+  Result<void> operation(const Operation& op);
+  /// Brings a rescaled sum to the new reference.
+  void scale_before(const Operation& op);
+  /// Maxima of reference values are what the rescaling keeps anyway.
+  bool is_largest_reference(const Operation& op) const;
+  void name_largest_references();
+
+  const Graph& body_;
+  std::string name_;
+  const std::vector<std::vector<int64_t>>& strides_;
+  BlockSchedule schedule_;
+  const Target& target_;
+  std::vector<LoopStage> stages_;
+  int64_t loop_;
+  NameScope scope_;
+  std::map<TensorId, std::string> names_;
+  std::map<std::pair<TensorId, bool>, std::string> values_;  ///< loaded tiles in registers, by layout
+  std::map<TensorId, std::string> references_;               ///< rescaling states, by reference
+  std::set<TensorId> running_;                               ///< references that are replaced by the largest
+  std::set<TensorId> invariant_;                             ///< computed before the loop
+  std::set<TensorId> direct_;                                ///< accumulators that products are added to directly
+  bool after_ = false;                                       ///< whether groups hold shares
+  std::string text_;
+  std::string indent_ = "  ";
+
+ private:
+  struct Step {
+    const Operation* op;
+    std::vector<std::string> operands;
+    std::string variable;
+  };
+
+  Result<void> reduction(const Operation& op);
+  Result<void> accumulate(const Operation& op);
+  Result<void> rescale(const Operation& op);
+  Result<void> thread_graph(const Operation& op);
+  /// A loop over the result's registers.
+  void elements(TensorId result, const std::vector<std::pair<TensorId, std::string>>& operands,
+                const std::vector<Step>& steps, const std::string& last);
+
+  std::set<TensorId> advanced_;  ///< references whose state this iteration has brought up to date
+};
+
+}  // namespace strata
