@@ -3,6 +3,7 @@
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
+#include <array>
 #include <chrono>
 
 #include "interpret/work.h"
@@ -18,7 +19,7 @@ namespace {
 
 constexpr int64_t kThreadsPerBlock = 128;
 /// Elements of a tile along the loop: what fits the registers of a warp beside a product's results.
-constexpr int64_t kLoopExtent = 64;
+constexpr std::array<int64_t, 3> kLoopExtents{64, 32, 128};
 
 /// "[2, 8], [8, 4]".
 std::string input_shapes(const Graph& graph) {
@@ -209,9 +210,18 @@ Result<OptimizedPart> optimize_part(const GraphPtr& program, const Superoptimize
   std::vector<GraphPtr> graphs;
   const size_t considered = std::min(found.graphs.size(), static_cast<size_t>(4 * options.candidates));
   for (size_t i = 0; i < considered; ++i) {
-    const auto tiled = retile_loops(*found.graphs[i], kLoopExtent);
-    STRATA_TRY(GraphPtr graph, form_thread_graphs(tiled ? **tiled : *found.graphs[i], kThreadsPerBlock));
-    graphs.push_back(std::move(graph));
+    std::vector<GraphPtr> tiled;
+    for (const int64_t extent : kLoopExtents) {
+      const auto one = retile_loops(*found.graphs[i], extent);
+      const GraphPtr& graph = one ? *one : found.graphs[i];
+      const bool known = std::any_of(tiled.begin(), tiled.end(),
+                                     [&](const GraphPtr& other) { return same_structure(*graph, *other); });
+      if (!known) tiled.push_back(graph);
+    }
+    for (const GraphPtr& one : tiled) {
+      STRATA_TRY(GraphPtr graph, form_thread_graphs(*one, kThreadsPerBlock));
+      graphs.push_back(std::move(graph));
+    }
   }
   done("thread-graphs", graphs.empty() ? *program : *graphs.front());
 

@@ -131,8 +131,11 @@ Result<void> RegisterBlock::reduction(const Operation& op) {
   const TensorId result = op.results[0];
   STRATA_TRY(const bool columns, reduces_columns(op));
   const bool running = running_.count(result) != 0;
+  const Operation* accumulator = op.kind == OpKind::Sum ? only_accumulator(result) : nullptr;
+  const bool in_lane = accumulator != nullptr && !across_call(columns, "").empty();
+  if (in_lane) deferred_[accumulator->results[0]] = columns;
   line(fmt::format("const auto {} = {};", running ? names_[result] + "_here" : names_[result],
-                   reduce_call(op, columns, value(op.operands[0], transposed(result)))));
+                   reduce_call(op, columns, in_lane, value(op.operands[0], transposed(result)))));
   if (running) {
     const std::string& state = references_.at(result);
     line(fmt::format("{}.advance({}_here);", state, names_[result]));
@@ -242,6 +245,12 @@ Result<void> RegisterBlock::thread_graph(const Operation& op) {
     elements(op.results[n], operands, steps, variables.at(saver.operands[0]));
   }
   return {};
+}
+
+void RegisterBlock::finish_reductions() {
+  for (const auto& [id, columns] : deferred_) {
+    line(fmt::format("{} = {};", names_[id], across_call(columns, names_[id])));
+  }
 }
 
 bool RegisterBlock::is_largest_reference(const Operation& op) const {

@@ -31,8 +31,11 @@ class RegisterBlock {
   virtual std::string value(TensorId id, bool transposed) = 0;
   /// Whether a reduction runs along the columns of its operand's tile, or along the rows.
   virtual Result<bool> reduces_columns(const Operation& op) const = 0;
-  /// The call that reduces `from`.
-  virtual std::string reduce_call(const Operation& op, bool columns, const std::string& from) = 0;
+  /// The call that reduces `from`; in_lane: only what each thread holds.
+  virtual std::string reduce_call(const Operation& op, bool columns, bool in_lane, const std::string& from) = 0;
+  /// The call that reduces among threads what they hold of a reduction, if they can be left to do so until the loop has
+  /// ended; empty where they cannot.
+  virtual std::string across_call(bool columns, const std::string& from) const = 0;
   virtual Result<void> product(const Operation& op) = 0;
   virtual Result<void> save(const Operation& op) = 0;
 
@@ -48,11 +51,13 @@ class RegisterBlock {
   /// What the loop computes of tiles that it does not cut is the same in every iteration: computed before it.
   Result<void> invariants();
   bool is_invariant(const Operation& op) const;
-  /// The accumulator that alone uses a product: the product is added to it directly.
+  /// The accumulator of sums that alone uses a value: a product is added to it directly.
   const Operation* only_accumulator(TensorId id) const;
   Result<void> operation(const Operation& op);
   /// Brings a rescaled sum to the new reference.
   void scale_before(const Operation& op);
+  /// Sums that are only added up are summed among threads once, after the loop.
+  void finish_reductions();
   /// Maxima of reference values are what the rescaling keeps anyway.
   bool is_largest_reference(const Operation& op) const;
   void name_largest_references();
@@ -90,7 +95,8 @@ class RegisterBlock {
   void elements(TensorId result, const std::vector<std::pair<TensorId, std::string>>& operands,
                 const std::vector<Step>& steps, const std::string& last);
 
-  std::set<TensorId> advanced_;  ///< references whose state this iteration has brought up to date
+  std::map<TensorId, bool> deferred_;  ///< accumulators of sums within threads, and whether along columns
+  std::set<TensorId> advanced_;        ///< references whose state this iteration has brought up to date
 };
 
 }  // namespace strata

@@ -128,13 +128,15 @@ class RowBlock : public RegisterBlock {
     return true;
   }
 
-  std::string reduce_call(const Operation& op, bool, const std::string& from) override {
+  std::string reduce_call(const Operation& op, bool, bool, const std::string& from) override {
     const int64_t first = scratch_floats_;
     if (team_ > kWarp) scratch_floats_ += registers(op.results[0]) * (threads_ / kWarp);
     return fmt::format(
         "strata_device::reduce_rows<strata_device::{}, {}>({}, reinterpret_cast<float*>(shared) + {})",
         op.kind == OpKind::Sum ? "Adding" : "Taking", looping_, from, first);
   }
+
+  std::string across_call(bool, const std::string&) const override { return {}; }
 
   /// Shape and strides of the dimensions before the last, and what load_rows and save_rows are told of the last.
   std::string placement(const Shape& tile, const std::vector<int64_t>& strides, const Shape& whole,

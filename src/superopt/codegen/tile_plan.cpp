@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace strata {
 namespace {
@@ -11,6 +12,8 @@ constexpr int64_t kProductRows = 16;  // of a product on tensor cores: 16 × 8 r
 constexpr int64_t kProductDepth = 16;
 /// A store of scattered 16-bit elements, against one product on tensor cores.
 constexpr int64_t kScatteredStore = 2;
+/// Elements that are read from shared memory to registers in the time of one product on tensor cores.
+constexpr int64_t kReadCost = 64;
 constexpr size_t kMostGroups = 12;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -251,6 +254,16 @@ class Planner {
       const int64_t columns = of(product.result).transposed ? dims.rows : dims.columns;
       total += dims.batches * ceil_div(rows, kProductRows) * ceil_div(columns, kBlock) *
                (of(product.left).dims.columns / kProductDepth) * (product.in_loop ? body_.launch().loop : 1);
+    }
+    // A tile that is read into registers in two layouts is read twice.
+    std::set<std::pair<TensorId, bool>> read;
+    for (const Operation& op : body_.operations()) {
+      if (op.kind == OpKind::InIter || op.kind == OpKind::OutSaver || is_product(op)) continue;
+      for (TensorId id : op.operands) {
+        if (!of(id).loaded || !read.emplace(id, of(op.results[0]).transposed).second) continue;
+        total += ceil_div(warp_dims(plan_, of(id), schedule_, false).elements(), kReadCost) *
+                 (of(id).once ? 1 : body_.launch().loop);
+      }
     }
     for (const Operation& op : body_.operations()) {
       if (op.kind != OpKind::OutSaver) continue;

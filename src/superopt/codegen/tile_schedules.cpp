@@ -11,7 +11,8 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
   constexpr int64_t kMostRegisters = 232;  // of a thread, less what the estimate may miss
   struct Rated {
     BlockSchedule schedule;
-    int64_t idle;  ///< multiprocessors
+    int64_t idle;      ///< multiprocessors
+    int64_t products;  ///< warps may repeat each other's work
     int64_t warps_missing;
     int64_t bytes_missing;
   };
@@ -34,9 +35,10 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
           if (code->registers > kMostRegisters || code->registers * code->threads > target.registers) continue;
           // Every multiprocessor at work; enough warps for the tensor cores' latency; enough bytes in flight for the
           // memory's.
-          constexpr int64_t kGoodWarps = 4;
+          constexpr int64_t kGoodWarps = 8;
           constexpr int64_t kGoodBytes = 96 << 10;
           rated.push_back({schedule, std::max<int64_t>(0, target.multiprocessors - blocks * cluster),
+                           code->products,
                            std::max<int64_t>(0, kGoodWarps - rows * groups),
                            std::max<int64_t>(0, kGoodBytes - code->shared_bytes)});
         }
@@ -45,7 +47,7 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
   }
   std::stable_sort(rated.begin(), rated.end(), [](const Rated& a, const Rated& b) {
     const auto key = [](const Rated& r) {
-      return std::tuple(r.idle, r.warps_missing, r.bytes_missing, r.schedule.row_warps * r.schedule.loop_warps);
+      return std::tuple(r.idle, r.products, r.warps_missing, r.bytes_missing, r.schedule.row_warps * r.schedule.loop_warps);
     };
     return key(a) < key(b);
   });

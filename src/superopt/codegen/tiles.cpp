@@ -46,6 +46,7 @@ class TileBlock : public RegisterBlock {
     code.threads = kWarp * schedule_.row_warps * schedule_.loop_warps;
     code.shared_bytes = std::max(once_bytes_ + schedule_.loop_warps * schedule_.stages * stage_bytes_, partial_bytes_);
     code.cluster = schedule_.cluster;
+    code.products = plan_.layout_cost * schedule_.row_warps;
     code.registers = register_estimate();
     code.description = fmt::format(
         "tiles: {} blocks a cluster, {} groups of {} warps, {} stages of {} bytes; layouts: best of {}, {} products a "
@@ -362,9 +363,12 @@ class TileBlock : public RegisterBlock {
     if (dim + 2 < rank) return unsupported("{} reduces a batch dimension", body_.tensor(op.results[0]).name);
     return (dim + 1 == rank) != plan(op.results[0]).transposed;
   }
-  std::string reduce_call(const Operation& op, bool columns, const std::string& from) override {
-    return fmt::format("strata_device::reduce<strata_device::{}, {}>({})",
+  std::string reduce_call(const Operation& op, bool columns, bool in_lane, const std::string& from) override {
+    return fmt::format("strata_device::reduce{}<strata_device::{}, {}>({})", in_lane ? "_in_lane" : "",
                        op.kind == OpKind::Sum ? "Adding" : "Taking", columns, from);
+  }
+  std::string across_call(bool columns, const std::string& from) const override {
+    return fmt::format("strata_device::reduce_across_lanes<strata_device::Adding, {}>({})", columns, from);
   }
 
   Result<void> product(const Operation& op) override {
@@ -397,6 +401,7 @@ class TileBlock : public RegisterBlock {
       const Operation& op = body_.operations()[i];
       if (!op.body && op_def(op.kind).traits.accumulates) accumulators.push_back(&op);
     }
+    finish_reductions();
     const bool shared = schedule_.groups() > 1;
     if (shared) {
       gather(accumulators);

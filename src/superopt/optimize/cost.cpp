@@ -10,13 +10,15 @@ namespace strata {
 namespace {
 
 // Rates that Target does not carry, seconds and bytes/s, of a current data-centre GPU; docs/cost-model.md.
-constexpr double kL2Bandwidth = 5.5e12;
+constexpr double kL2Bandwidth = 6.5e12;
 constexpr double kMultiprocessorBandwidth = 60e9;  // one block's loads, L2 to shared memory
 constexpr double kFirstByte = 0.8e-6;              // latency of the first load of a block
 constexpr double kIteration = 0.03e-6;             // loop overhead that the pipeline does not hide
 constexpr double kDepth = 0.01e-6;                 // an operator that waits for another
 constexpr double kCluster = 0.8e-6;                // barriers of a cluster, and reading each other's partial results
 constexpr double kConcatenation = 0.2e-6;          // an iteration of an accumulator that concatenates: not in registers
+constexpr double kElementRate = 4e12;              // operations/s of predefined operators: one thread an element
+constexpr double kChainedLoad = 0.05e-6;           // a term of such a thread's sum
 constexpr double kTensorCoreShare = 0.5;           // of the matrix rate, by instructions of single warps
 constexpr int kBlocksPerMultiprocessor = 8;
 
@@ -50,9 +52,22 @@ struct BlockWork {
   double scalar = 0;
   double bytes = 0;     ///< loaded and stored by one block
   double streamed = 0;  ///< of these, what a later iteration loads while an earlier one computes
+  double most_waste = 1;      ///< bytes that memory moves for a byte of the tile that is cut worst
   double depth = 0;           ///< operators that wait for one another, in all iterations
   double concatenations = 0;  ///< iterations of accumulators that concatenate
 };
+
+/// Bytes that memory moves for a tile: it moves whole lines, and a tile whose rows are no whole lines shares them.
+double memory_bytes(const TensorType& tile, const TensorType& whole) {
+  constexpr int64_t kLine = 128;
+  constexpr double kHalfLine = 1.06;  // measured: rows of 64 bytes against rows of 128
+  const int64_t row = tile.shape.empty() ? 1 : tile.shape.back() * size_of(tile.dtype);
+  const auto bytes = static_cast<double>(tile.bytes());
+  if (whole.shape.empty() || tile.shape.back() == whole.shape.back() || row % kLine == 0) return bytes;
+  if (row == kLine / 2) return bytes * kHalfLine;
+  const int64_t lines = (row + kLine - 1) / kLine;
+  return bytes * static_cast<double>(lines * kLine) / static_cast<double>(row);
+}
 
 BlockWork block_work(const Graph& body) {
   BlockWork work;
@@ -72,8 +87,10 @@ BlockWork block_work(const Graph& body) {
     if (op.kind == OpKind::InIter) {
       // A tile that no loop dimension cuts is loaded once.
       const bool moves = op.attributes.integer_or("fmap", kReplicate) != kReplicate;
-      work.bytes += static_cast<double>(result.bytes()) * (moves ? loop : 1);
-      work.streamed += static_cast<double>(result.bytes()) * (moves ? loop - 1 : 0);
+      const double bytes = memory_bytes(result, body.type(op.operands[0]));
+      work.bytes += bytes * (moves ? loop : 1);
+      work.streamed += bytes * (moves ? loop - 1 : 0);
+      work.most_waste = std::max(work.most_waste, bytes / static_cast<double>(result.bytes()));
     } else if (op.kind == OpKind::OutSaver) {
       work.bytes += static_cast<double>(body.type(op.operands[0]).bytes());
     } else if (op.kind == OpKind::Accum && op.attributes.word("kind") == "concat") {
@@ -117,7 +134,7 @@ double clustered_seconds(const Graph& body, const BlockWork& whole, double devic
   const double wave = kFirstByte + load + overlapped + loop * kIteration + work.depth * kDepth +
                       work.concatenations * kConcatenation + (cluster > 1 ? kCluster : 0);
   const double through_l2 = blocks * work.bytes / kL2Bandwidth;
-  return std::max({waves * wave, device_bytes / target.memory_bandwidth, through_l2});
+  return std::max({waves * wave, device_bytes * work.most_waste / target.memory_bandwidth, through_l2});
 }
 
 double block_graph_seconds(const Graph& body, double device_bytes, const Target& target) {
@@ -157,9 +174,11 @@ CostEstimate estimate_operation(const Graph& graph, const Operation& op, const T
   if (op.body) {
     cost.seconds += block_graph_seconds(*op.body, bytes, target);
   } else {
-    const double rate = is_product(op.kind) ? target.matrix_rate : target.scalar_rate;
-    const double work = operations(op, graph.types(op.operands), graph.type(op.results[0])) / rate;
-    cost.seconds += kFirstByte + std::max(work, bytes / target.memory_bandwidth);
+    // One thread an element: its sum is a chain of loads.
+    const auto elements = static_cast<double>(graph.type(op.results[0]).elements());
+    const double work = operations(op, graph.types(op.operands), graph.type(op.results[0]));
+    const double chain = work / elements * kChainedLoad;
+    cost.seconds += kFirstByte + std::max({work / kElementRate, chain, bytes / target.memory_bandwidth});
   }
   return cost;
 }

@@ -64,10 +64,9 @@ struct Taking {
   STRATA_DEVICE static float combine(float a, float b) { return maximum(a, b); }
 };
 
-/// Reduces the columns of each row (kAlongColumns) or the rows of each column. Within a lane first, then among the
-/// lanes that share a row or column; every one of them has the result.
+/// What each lane holds of the columns of each row (kAlongColumns), or of the rows of each column, reduced.
 template <class Combine, bool kAlongColumns, class From>
-STRATA_DEVICE auto reduce(const From& from) {
+STRATA_DEVICE auto reduce_in_lane(const From& from) {
   using To = Tile<From::kBatches, kAlongColumns ? From::kRows : 1, kAlongColumns ? 1 : From::kColumns>;
   constexpr bool kFull = kAlongColumns ? From::kColumns % 8 == 0 : From::kRows % 8 == 0;
   To to = filled<To>(Combine::neutral());
@@ -78,16 +77,27 @@ STRATA_DEVICE auto reduce(const From& from) {
                              kAlongColumns ? 0 : From::column_block_of(i), kAlongColumns ? 0 : i % From::kPair)];
     sum = Combine::combine(sum, inside ? from.v[i] : Combine::neutral());
   }
-  if constexpr (kAlongColumns ? From::kColumns > 1 : From::kRows > 1) {
+  return to;
+}
+
+/// The rest: among the lanes that share a row or column; every one of them has the result.
+template <class Combine, bool kAlongColumns, class TileType>
+STRATA_DEVICE TileType reduce_across_lanes(TileType tile) {
 #pragma unroll
-    for (int i = 0; i < To::kRegisters; ++i) {
+  for (int i = 0; i < TileType::kRegisters; ++i) {
 #pragma unroll
-      for (int mask = kAlongColumns ? 1 : 4; mask < (kAlongColumns ? 4 : 32); mask *= 2) {
-        to.v[i] = Combine::combine(to.v[i], shuffle_xor(to.v[i], mask));
-      }
+    for (int mask = kAlongColumns ? 1 : 4; mask < (kAlongColumns ? 4 : 32); mask *= 2) {
+      tile.v[i] = Combine::combine(tile.v[i], shuffle_xor(tile.v[i], mask));
     }
   }
-  return to;
+  return tile;
+}
+
+template <class Combine, bool kAlongColumns, class From>
+STRATA_DEVICE auto reduce(const From& from) {
+  const auto to = reduce_in_lane<Combine, kAlongColumns>(from);
+  if constexpr (kAlongColumns ? From::kColumns == 1 : From::kRows == 1) return to;  // all lanes have it
+  return reduce_across_lanes<Combine, kAlongColumns>(to);
 }
 
 /// A tile in shared memory as it lies in device memory: kBatches × kRows rows of kColumns elements. The 16-byte chunks
@@ -118,25 +128,52 @@ struct SharedTile {
   }
 };
 
+/// One copy of kBytes: element `first` of a row of the stored tile from `source`.
+template <class Shared, int kBytes>
+STRATA_DEVICE void copy_piece(unsigned char* to, int row, int piece, const typename Shared::T* source) {
+  unsigned char* target = to + Shared::offset(row, piece * kBytes / 16) + piece * kBytes % 16;
+  if constexpr (kBytes >= 4) {
+    copy_async<kBytes>(target, source);
+  } else {
+    *reinterpret_cast<typename Shared::T*>(target) = *source;
+  }
+}
+
 /// Starts copies of a tile from device memory, kBytes at a time, by kThreads threads of which this one is `rank`. The
-/// row stride and the batch stride are in elements.
+/// row stride and the batch stride are in elements. Each thread steps from piece to piece without divisions: what a copy
+/// costs beside the memory's time is its address.
 template <class Shared, int kBytes, int kThreads, int64 kRowStride, int64 kBatchStride>
 STRATA_DEVICE void copy_tile(unsigned char* to, const typename Shared::T* from, int rank) {
-  constexpr int kPieces = Shared::kColumns * static_cast<int>(sizeof(typename Shared::T)) / kBytes;  // of a row
-  constexpr int kTotal = Shared::kBatches * Shared::kRows * kPieces;
   constexpr int kElements = kBytes / static_cast<int>(sizeof(typename Shared::T));
+  constexpr int kPieces = Shared::kColumns / kElements;  // of a row
+  constexpr int kRows = Shared::kBatches * Shared::kRows;
+  constexpr int kSteps = (kRows * kPieces + kThreads - 1) / kThreads;
+  const auto source_of = [&](int row, int piece) {
+    const int64 batch = Shared::kBatches == 1 ? 0 : row / Shared::kRows;
+    const int64 within = Shared::kBatches == 1 ? row : row % Shared::kRows;
+    return from + batch * kBatchStride + within * kRowStride + piece * kElements;
+  };
+  int row = rank / kPieces;
+  int piece = rank % kPieces;
+  if constexpr (kThreads % kPieces == 0 && Shared::kBatches == 1) {  // always the same column
+    const typename Shared::T* const first = source_of(row, piece);
 #pragma unroll
-  for (int first = 0; first < kTotal; first += kThreads) {
-    const int piece = first + rank;
-    if (kTotal % kThreads != 0 && piece >= kTotal) break;
-    const int row = piece / kPieces;
-    const int at = piece % kPieces;
-    const typename Shared::T* source = from + row / Shared::kRows * kBatchStride + row % Shared::kRows * kRowStride;
-    unsigned char* target = to + Shared::offset(row, at * kBytes / 16) + at * kBytes % 16;
-    if constexpr (kBytes >= 4) {
-      copy_async<kBytes>(target, source + at * kElements);
-    } else {
-      *reinterpret_cast<typename Shared::T*>(target) = source[at];
+    for (int step = 0; step < kSteps; ++step) {
+      const int down = step * (kThreads / kPieces);
+      if (kRows * kPieces % kThreads != 0 && row + down >= kRows) break;
+      copy_piece<Shared, kBytes>(to, row + down, piece, first + down * kRowStride);
+    }
+  } else {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      if (kRows * kPieces % kThreads != 0 && row >= kRows) break;
+      copy_piece<Shared, kBytes>(to, row, piece, source_of(row, piece));
+      row += kThreads / kPieces;
+      piece += kThreads % kPieces;
+      if (piece >= kPieces) {
+        piece -= kPieces;
+        ++row;
+      }
     }
   }
 }
@@ -250,21 +287,66 @@ STRATA_DEVICE void multiply(D& d, const A& a, const B& b) {
   }
 }
 
+/// The two 16-bit numbers of a word.
+template <class T>
+STRATA_DEVICE void unpack_pair(unsigned word, T, float& low, float& high) {
+  T pair[2];
+  memcpy(pair, &word, sizeof word);
+  low = to_compute(pair[0]);
+  high = to_compute(pair[1]);
+}
+
+/// load() for whole blocks of 16-bit elements: four blocks of columns at a time.
+template <class TileType, class Shared, bool kAcross>
+STRATA_DEVICE TileType load_blocks(const unsigned char* tile, int first_row, int first_column) {
+  TileType to;
+  const int l = lane();
+#pragma unroll
+  for (int batch = 0; batch < TileType::kBatches; ++batch) {
+#pragma unroll
+    for (int r = 0; r < TileType::kRowBlocks; ++r) {
+#pragma unroll
+      for (int first = 0; first < TileType::kColumnBlocks; first += 4) {
+        int block = first + l / 8;
+        if (TileType::kColumnBlocks % 4 != 0 && block >= TileType::kColumnBlocks) block = first;
+        int row = r * 8 + l % 8;
+        if (TileType::kRows % 8 != 0 && row >= TileType::kRows) row = TileType::kRows - 1;
+        const int stored = batch * Shared::kRows + first_row + (kAcross ? block * 8 + l % 8 : row);
+        unsigned words[4];
+        ldmatrix<4, kAcross>(words, tile + Shared::offset(stored, first_column / 8 + (kAcross ? r : block)));
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          if (first + w >= TileType::kColumnBlocks) continue;
+          const int i = TileType::at(batch, r, first + w, 0);
+          unpack_pair(words[w], typename Shared::T{}, to.v[i], to.v[i + 1]);
+        }
+      }
+    }
+  }
+  return to;
+}
+
 /// A part of a shared tile in registers: element (r, c) is at row first_row + r, column first_column + c of the stored
 /// tile, or at row first_row + c and column first_column + r where kAcross.
 template <class TileType, class Shared, bool kAcross>
 STRATA_DEVICE TileType load(const unsigned char* tile, int first_row, int first_column) {
-  TileType to;
+  constexpr bool kBlocks = sizeof(typename Shared::T) == 2 && TileType::kColumns % 8 == 0 && TileType::kRows > 1 &&
+                           (!kAcross || TileType::kRows % 8 == 0);
+  if constexpr (kBlocks) {
+    return load_blocks<TileType, Shared, kAcross>(tile, first_row, first_column);
+  } else {
+    TileType to;
 #pragma unroll
-  for (int i = 0; i < TileType::kRegisters; ++i) {
-    int row = TileType::row(i);
-    int column = TileType::column(i);
-    if (TileType::kRows % 8 != 0 && row >= TileType::kRows) row = TileType::kRows - 1;
-    if (TileType::kColumns % 8 != 0 && column >= TileType::kColumns) column = TileType::kColumns - 1;
-    const int stored = TileType::batch_of(i) * Shared::kRows + first_row + (kAcross ? column : row);
-    to.v[i] = Shared::element(tile, stored, first_column + (kAcross ? row : column));
+    for (int i = 0; i < TileType::kRegisters; ++i) {
+      int row = TileType::row(i);
+      int column = TileType::column(i);
+      if (TileType::kRows % 8 != 0 && row >= TileType::kRows) row = TileType::kRows - 1;
+      if (TileType::kColumns % 8 != 0 && column >= TileType::kColumns) column = TileType::kColumns - 1;
+      const int stored = TileType::batch_of(i) * Shared::kRows + first_row + (kAcross ? column : row);
+      to.v[i] = Shared::element(tile, stored, first_column + (kAcross ? row : column));
+    }
+    return to;
   }
-  return to;
 }
 
 /// Stores a tile to device memory, from `to` on; strides in elements.
