@@ -1,0 +1,287 @@
+// Block functions in registers under their schedules: each computes what the interpreter does, whatever divides the
+// work: warps of a group, groups of a block, blocks of a cluster.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ir/validate.h"
+#include "superopt/codegen/rows.h"
+#include "superopt/codegen/test_host.h"
+#include "superopt/codegen/tiles.h"
+
+namespace strata {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* text;
+  size_t schedules;  ///< how many must be offered at least
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+const Case kCases[] = {
+    {"GatedMlp", R"(graph gated_mlp {
+  input X: f16[8, 256]
+  input W1: f16[256, 64]
+  input W2: f16[256, 64]
+  O = block(X, W1, W2, grid=[2], loop=8) {
+    x = in_iter(X, imap=[_], fmap=1)
+    w1 = in_iter(W1, imap=[1], fmap=0)
+    w2 = in_iter(W2, imap=[1], fmap=0)
+    p = matmul(x, w1)
+    q = matmul(x, w2)
+    a = accum(p, kind=sum)
+    b = accum(q, kind=sum)
+    m = thread(a, b, threads=128) {
+      ar = in_iter(a)
+      br = in_iter(b)
+      s = silu(ar)
+      t = mul(s, br)
+      o = out_saver(t)
+    }
+    O = out_saver(m, omap=[1])
+  }
+  output O
+})",
+     6},
+    // Three tokens fill no block, 48 columns no power of two, and the gain is a vector.
+    {"RmsNormOfThreeTokens", R"(graph rmsnorm {
+  input X: bf16[3, 128]
+  input G: bf16[128]
+  input W: bf16[128, 96]
+  O = block(X, G, W, grid=[2], loop=8) {
+    x = in_iter(X, imap=[_], fmap=1)
+    g = in_iter(G, imap=[_], fmap=0)
+    w = in_iter(W, imap=[1], fmap=0)
+    y = mul(x, g)
+    p = matmul(y, w)
+    xx = mul(x, x)
+    s = sum(xx, dim=1)
+    a = accum(p, kind=sum)
+    b = accum(s, kind=sum)
+    c = scale(b, factor=1/128)
+    r = sqrt(c)
+    d = div(a, r)
+    O = out_saver(d, omap=[1])
+  }
+  output O
+})",
+     4},
+    {"Lora", R"(graph lora {
+  input X: f16[16, 128]
+  input W: f16[128, 64]
+  input A: f16[128, 16]
+  input B: f16[16, 64]
+  O = block(X, W, A, B, grid=[2], loop=4) {
+    x = in_iter(X, imap=[_], fmap=1)
+    w = in_iter(W, imap=[1], fmap=0)
+    a = in_iter(A, imap=[_], fmap=0)
+    b = in_iter(B, imap=[1])
+    p = matmul(x, a)
+    q = concat_matmul(x, p, w, b)
+    s = accum(q, kind=sum)
+    O = out_saver(s, omap=[1])
+  }
+  output O
+})",
+     4},
+    // Keys are read where they lie; the maximum runs along; scaled queries do not change in the loop.
+    {"Attention", R"(graph attention {
+  input Q: f16[2, 32, 16]
+  input Kt: f16[2, 128, 16]
+  input V: f16[2, 128, 16]
+  K = transpose(Kt, perm=[0, 2, 1])
+  O = block(Q, K, V, grid=[2], loop=8) {
+    q = in_iter(Q, imap=[0])
+    k = in_iter(K, imap=[0], fmap=2)
+    v = in_iter(V, imap=[0], fmap=1)
+    c = scale(q, factor=1/4)
+    s = matmul(c, k)
+    m = reduce_max(s, dim=2)
+    l = sub(s, m)
+    e = exp(l)
+    z = sum(e, dim=2)
+    p = matmul(e, v)
+    zz = accum_rescale(z, m)
+    pp = accum_rescale(p, m)
+    d = div(pp, zz)
+    O = out_saver(d, omap=[0])
+  }
+  output O
+})",
+     6},
+    // Partial results with their maxima, and a kernel of rows that brings them together.
+    {"SplitAttention", R"(graph split {
+  input Q: f16[1, 16, 16]
+  input K: f16[1, 16, 256]
+  input V: f16[1, 256, 16]
+  M, Z, P = block(Q, K, V, grid=[1, 1, 4], loop=4) {
+    q = in_iter(Q, imap=[0, 1, _])
+    k = in_iter(K, imap=[0, _, 2], fmap=2)
+    v = in_iter(V, imap=[0, _, 1], fmap=1)
+    s = matmul(q, k)
+    m = reduce_max(s, dim=2)
+    l = sub(s, m)
+    e = exp(l)
+    z = sum(e, dim=2)
+    p = matmul(e, v)
+    mm = accum(m, kind=max)
+    zz = accum_rescale(z, m)
+    pp = accum_rescale(p, m)
+    M = out_saver(mm, omap=[0, 1, 2], dtype=f32)
+    Z = out_saver(zz, omap=[0, 1, 2], dtype=f32)
+    P = out_saver(pp, omap=[0, 1, 2], dtype=f32)
+  }
+  O = block(M, Z, P, grid=[4], loop=4) {
+    m = in_iter(M, imap=[1], fmap=2)
+    z = in_iter(Z, imap=[1], fmap=2)
+    p = in_iter(P, imap=[1], fmap=2)
+    pp = accum_rescale(p, m)
+    zz = accum_rescale(z, m)
+    d = div(pp, zz)
+    O = out_saver(d, omap=[1], dtype=f16)
+  }
+  output O
+})",
+     3},
+    // References that are no maxima: the accumulators rescale what they add. A bias keeps the first from running along.
+    {"AnyReference", R"(graph any {
+  input A: f16[1, 16, 64]
+  input B: f16[1, 64, 32]
+  input R: f16[1, 16, 64]
+  O = block(A, B, R, grid=[1], loop=4) {
+    a = in_iter(A, imap=[_], fmap=2)
+    b = in_iter(B, imap=[_], fmap=1)
+    r = in_iter(R, imap=[_], fmap=2)
+    m = reduce_max(r, dim=2)
+    p = matmul(a, b)
+    x = accum_rescale(p, m)
+    O = out_saver(x, omap=[_])
+  }
+  output O
+})",
+     2},
+    {"BatchesInATile", R"(graph batches {
+  input A: bf16[4, 8, 64]
+  input B: bf16[4, 64, 24]
+  O = block(A, B, grid=[1], loop=2) {
+    a = in_iter(A, imap=[_], fmap=2)
+    b = in_iter(B, imap=[_], fmap=1)
+    p = matmul(a, b)
+    s = accum(p, kind=sum)
+    t = relu(s)
+    O = out_saver(t, omap=[_])
+  }
+  output O
+})",
+     2},
+    {"NormOfRows", R"(graph norms {
+  input H: f16[3, 1000]
+  input X: f16[3, 1000]
+  input A: f16[1000]
+  O = block(H, X, A, grid=[1]) {
+    h = in_iter(H, imap=[_])
+    x = in_iter(X, imap=[_])
+    a = in_iter(A, imap=[_])
+    hh = sqr(h)
+    s = sum(hh, dim=1)
+    r = sqrt(s)
+    n = div(h, r)
+    y = mul(n, a)
+    z = add(x, y)
+    m = reduce_max(z, dim=1)
+    d = sub(z, m)
+    e = exp(d)
+    t = sum(e, dim=1)
+    o = div(e, t)
+    O = out_saver(o, omap=[_])
+  }
+  output O
+})",
+     2},
+    {"OddRowsInALoop", R"(graph odd {
+  input X: f32[5, 3, 28]
+  O, P = block(X, grid=[1], loop=4) {
+    x = in_iter(X, imap=[_], fmap=2)
+    z = sqr(x)
+    s = sum(z, dim=2)
+    a = accum(s, kind=sum)
+    b = accum(x, kind=max)
+    c = sqrt(a)
+    d = div(b, c)
+    O = out_saver(d, omap=[_])
+    P = out_saver(c, omap=[_])
+  }
+  output O, P
+})",
+     2},
+};
+
+class BlockSchedules : public testing::TestWithParam<Case> {};
+
+/// Of the schedules of one block graph, a few that differ in what divides the work.
+std::vector<BlockSchedule> different(const std::vector<BlockSchedule>& all, size_t most) {
+  std::vector<BlockSchedule> chosen;
+  for (const BlockSchedule& schedule : all) {
+    const bool known = std::any_of(chosen.begin(), chosen.end(), [&](const BlockSchedule& other) {
+      return other.row_warps == schedule.row_warps && other.loop_warps == schedule.loop_warps &&
+             other.cluster == schedule.cluster;
+    });
+    if (!known) chosen.push_back(schedule);
+  }
+  // From all over the list: the last are the guess's worst, and must be right as well.
+  std::vector<BlockSchedule> spread;
+  for (size_t i = 0; i < std::min(most, chosen.size()); ++i) {
+    spread.push_back(chosen[i * (chosen.size() - 1) / std::max<size_t>(1, std::min(most, chosen.size()) - 1)]);
+  }
+  return spread;
+}
+
+TEST_P(BlockSchedules, ComputeWhatTheInterpreterDoes) {
+  const auto parsed = parse_graph(GetParam().text);
+  ASSERT_TRUE(parsed) << parsed.error().to_string();
+  const GraphPtr& graph = *parsed;
+  const Target& target = targets().back();
+  ASSERT_TRUE(validate(*graph, target));
+  const auto inputs = uniform_inputs(*graph, -1, 1, 11);
+  for (size_t i = 0; i < graph->operations().size(); ++i) {
+    const Operation& op = graph->operations()[i];
+    if (!op.body) continue;
+    const auto offered = block_schedules(op, operand_strides(*graph, op), target);
+    EXPECT_GE(offered.size(), GetParam().schedules);
+    const auto chosen = different(offered, 4);
+    for (const BlockSchedule& schedule : chosen) {
+      SCOPED_TRACE(testing::Message() << "operation " << i << ", row warps " << schedule.row_warps << ", loop warps "
+                                      << schedule.loop_warps << ", stages " << schedule.stages << ", cluster "
+                                      << schedule.cluster);
+      Schedules schedules(graph->operations().size());
+      schedules[i] = schedule;
+      const auto program = generate_cuda(*graph, target, schedules);
+      ASSERT_TRUE(program) << program.error().to_string();
+      // The memory plan is checked by the first, the order of threads by all.
+      const HostCompiler compiler = &schedule == &chosen.front()
+                                        ? HostCompiler{.options = {"-O1", "-g", "-fsanitize=address,undefined",
+                                                                   "-fno-sanitize-recover=all"}}
+                                        : HostCompiler{.options = {"-O1"}};
+      const HostOutputs outputs = host_outputs(*graph, *program, inputs, compiler);
+      for (size_t n = 0; n < outputs.found.size(); ++n) {
+        const DType type = graph->type(graph->outputs()[n]).dtype;
+        double difference = 0;
+        double size = 0;
+        for (size_t e = 0; e < outputs.found[n].data.size(); ++e) {
+          difference += std::pow(outputs.found[n].data[e] - outputs.expected[n].data[e], 2);
+          size += std::pow(outputs.expected[n].data[e], 2);
+        }
+        EXPECT_LT(std::sqrt(difference / size), type == DType::F32 ? 1e-5 : type == DType::F16 ? 2e-3 : 1.5e-2);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Graphs, BlockSchedules, testing::ValuesIn(kCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace strata
