@@ -4,12 +4,13 @@
 //   build/release/bin/schedules FILE.strata FOLDER [MOST schedules a graph [MOST graphs]]
 //   tests/gpu/run.py FOLDER                 on the machine with the GPU
 //
-// One folder each, FOLDER/PROGRAM@0r1g8s3c2 (first candidate) for 1 row warp, 8 groups, 3 stages and clusters of 2 blocks, with
-// cubin and launch manifest.
+// One folder each, FOLDER/PROGRAM@0r1g8s3c2 (first candidate) for 1 row warp, 8 groups, 3 stages and clusters of 2
+// blocks, with cubin and launch manifest.
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "ir/text.h"
@@ -43,8 +44,8 @@ std::vector<Schedules> all_schedules(const Graph& graph, const Target& target) {
 std::string label(const Schedules& schedules) {
   for (const auto& schedule : schedules) {
     if (schedule)
-      return fmt::format("r{}g{}s{}c{}", schedule->row_warps, schedule->loop_warps, schedule->stages,
-                         schedule->cluster);
+      return fmt::format("r{}g{}s{}c{}{}", schedule->row_warps, schedule->loop_warps, schedule->stages,
+                         schedule->cluster, schedule->wide ? "w" : "");
   }
   return "own";
 }
@@ -58,7 +59,9 @@ Result<void> compile(const Graph& graph, const Target& target, const std::string
     const std::filesystem::path to = name + label(schedules);
     std::filesystem::create_directories(to);
     std::ofstream(to / "best.sm_90a.cubin", std::ios::binary).write(cubin.data(), std::ssize(cubin));
-    std::ofstream(to / "best.launch.json") << launch_manifest(program);
+    auto manifest = nlohmann::ordered_json::parse(launch_manifest(program));
+    manifest["estimated_us"] = estimate_cost(graph, target).seconds * 1e6;
+    std::ofstream(to / "best.launch.json") << manifest.dump(1);
     std::ofstream(to / "best.cu") << program.source;
     std::ofstream(to / "best.strata") << print(graph);
   }

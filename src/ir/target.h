@@ -13,6 +13,7 @@ struct Target {
   int multiprocessors;
   int64_t shared_memory;     ///< bytes a block may use
   int cluster;               ///< blocks that a cluster may have; 1 where there are none
+  bool wide_products;        ///< wgmma
   bool overlapping_kernels;  ///< programmatic dependent launch
   int64_t device_memory;     ///< bytes
   int64_t registers;         ///< 32-bit registers of a block

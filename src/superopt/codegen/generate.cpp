@@ -43,7 +43,8 @@ class Generator {
       const auto& outputs = graph_.outputs();
       if (graph_.tensor(id).producer < 0) {
         program_.inputs.push_back(buffer);
-      } else if (std::find(outputs.begin(), outputs.end(), id) == outputs.end() && memory_view(graph_, id).memory == id) {
+      } else if (std::find(outputs.begin(), outputs.end(), id) == outputs.end() &&
+                 memory_view(graph_, id).memory == id) {
         program_.intermediates.push_back(buffer);
       }
     }
@@ -146,11 +147,14 @@ class Generator {
     made.grid[0] *= code.cluster;
     const Parameters p = parameters(op, name);
     std::string text = code.description.empty() ? "" : "// " + code.description + "\n";
+    for (const WideProduct& product : code.wide) {
+      if (wide_.insert(product.name()).second) text = product.text() + text;
+    }
     text += code.text;
     text += fmt::format(
         "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
         "STRATA_KERNEL void __launch_bounds__({}) {}({}) {{\n"
-        "  extern __shared__ __align__(128) unsigned char {}[];\n"
+        "  extern __shared__ __align__(1024) unsigned char {}[];\n"
         "{}"
         "  {}({}, blockIdx.x{}, blockIdx.y, blockIdx.z, {});\n"
         "}}\n#endif\n\n",
@@ -192,6 +196,7 @@ class Generator {
   const Graph& graph_;
   const Target& target_;
   const Schedules& schedules_;
+  std::set<std::string> wide_;  ///< instructions that are defined
   bool uses_registers_ = false;
   GeneratedProgram program_;
 };

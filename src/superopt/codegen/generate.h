@@ -46,8 +46,8 @@ struct GeneratedProgram {
 /// How the operands of an operator lie in device memory: strides in elements.
 std::vector<std::vector<int64_t>> operand_strides(const Graph& graph, const Operation& op);
 
-/// Schedules of a block graph that are worth trying, the best guess first. Empty where only the emitter that takes every
-/// legal graph takes it: that has none.
+/// Schedules of a block graph that are worth trying, the best guess first. Empty where only the emitter that takes
+/// every legal graph takes it: that has none.
 std::vector<BlockSchedule> block_schedules(const Operation& op, const std::vector<std::vector<int64_t>>& strides,
                                            const Target& target);
 

@@ -15,8 +15,9 @@ RegisterBlock::RegisterBlock(const Operation& op, std::string name, const std::v
       target_(target),
       stages_(loop_stages(body_)),
       loop_(body_.launch().loop) {
-  scope_ = NameScope({"warp", "team", "group", "part", "ring", "stage", "iteration", "ahead", "rank", "shared", "partial",
-                      "lefts", "copy_iteration", "i", "block_x", "block_y", "block_z", "strata_device", "scratch", name_});
+  scope_ = NameScope({"warp",    "team",          "group",   "part",  "ring",           "stage", "iteration", "ahead",
+                      "rank",    "shared",        "partial", "lefts", "copy_iteration", "i",     "block_x",   "block_y",
+                      "block_z", "strata_device", "scratch", name_});
 }
 
 size_t RegisterBlock::input_number(TensorId id) const {
@@ -62,14 +63,12 @@ void RegisterBlock::declare(const Operation& op) {
 Result<void> RegisterBlock::invariants() {
   for (size_t i = 0; i < body_.operations().size(); ++i) {
     const Operation& op = body_.operations()[i];
-    const bool fixed = std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId id) {
-      return invariant_.count(id) != 0 || stays(id);
-    });
     const bool accumulates = !op.body && op_def(op.kind).traits.accumulates;
-    if (stages_[i] != LoopStage::Body || op.kind == OpKind::InIter || op.kind == OpKind::OutSaver || accumulates ||
-        !fixed) {
-      continue;
-    }
+    const bool moves = op.kind == OpKind::InIter || op.kind == OpKind::OutSaver;
+    if (stages_[i] != LoopStage::Body || accumulates || moves) continue;
+    const bool fixed = std::all_of(op.operands.begin(), op.operands.end(),
+                                   [&](TensorId id) { return invariant_.count(id) != 0 || stays(id); });
+    if (!fixed) continue;
     STRATA_CHECK(operation(op));
     invariant_.insert(op.results.begin(), op.results.end());
   }
@@ -187,7 +186,7 @@ Result<void> RegisterBlock::rescale(const Operation& op) {
 }
 
 void RegisterBlock::elements(TensorId result, const std::vector<std::pair<TensorId, std::string>>& operands,
-              const std::vector<Step>& steps, const std::string& last) {
+                             const std::vector<Step>& steps, const std::string& last) {
   const bool layout = transposed(result);
   std::vector<std::string> tiles;
   for (const auto& [id, variable] : operands) tiles.push_back(value(id, layout));

@@ -41,8 +41,8 @@ class RowBlock : public RegisterBlock {
     code.threads = threads_;
     code.shared_bytes = scratch_floats_ * static_cast<int64_t>(sizeof(float));
     code.registers = registers_;
-    code.description = fmt::format("rows: {} teams of {} threads, {} columns in a vector", threads_ / team_, team_,
-                                   vector_);
+    code.description =
+        fmt::format("rows: {} teams of {} threads, {} columns in a vector", threads_ / team_, team_, vector_);
     return code;
   }
 
@@ -85,7 +85,8 @@ class RowBlock : public RegisterBlock {
   static Result<void> check_broadcast(const Shape& from, const Shape& to) {
     if (from.empty() || row_dims(from).rows == 1) return {};
     const bool same = from.size() == to.size() && std::equal(from.begin(), from.end() - 1, to.begin());
-    if (!same) return unsupported("{} broadcasts to {} along some leading dimensions only", to_string(from), to_string(to));
+    if (!same)
+      return unsupported("{} broadcasts to {} along some leading dimensions only", to_string(from), to_string(to));
     return {};
   }
 
@@ -131,9 +132,8 @@ class RowBlock : public RegisterBlock {
   std::string reduce_call(const Operation& op, bool, bool, const std::string& from) override {
     const int64_t first = scratch_floats_;
     if (team_ > kWarp) scratch_floats_ += registers(op.results[0]) * (threads_ / kWarp);
-    return fmt::format(
-        "strata_device::reduce_rows<strata_device::{}, {}>({}, reinterpret_cast<float*>(shared) + {})",
-        op.kind == OpKind::Sum ? "Adding" : "Taking", looping_, from, first);
+    return fmt::format("strata_device::reduce_rows<strata_device::{}, {}>({}, reinterpret_cast<float*>(shared) + {})",
+                       op.kind == OpKind::Sum ? "Adding" : "Taking", looping_, from, first);
   }
 
   std::string across_call(bool, const std::string&) const override { return {}; }
@@ -168,11 +168,11 @@ class RowBlock : public RegisterBlock {
     const std::vector<int64_t>& strides = strides_[input_number(op.operands[0])];
     const Shape& tile = body_.type(id).shape;
     line("// " + statement_text(body_, op));
-    line(fmt::format("const auto {} = strata_device::load_rows<{}, {}>({} + {});", name, tile_type(id, false, false),
-                     placement(tile, strides, body_.type(op.operands[0]).shape, size_of(body_.type(id).dtype)),
-                     names_[op.operands[0]],
-                     tile_base(body_.launch(), strides, tile, op.attributes.list("imap"),
-                               op.attributes.integer_or("fmap", -1))));
+    line(fmt::format(
+        "const auto {} = strata_device::load_rows<{}, {}>({} + {});", name, tile_type(id, false, false),
+        placement(tile, strides, body_.type(op.operands[0]).shape, size_of(body_.type(id).dtype)),
+        names_[op.operands[0]],
+        tile_base(body_.launch(), strides, tile, op.attributes.list("imap"), op.attributes.integer_or("fmap", -1))));
     return name;
   }
 
@@ -185,8 +185,7 @@ class RowBlock : public RegisterBlock {
     const std::vector<int64_t> strides = row_major_strides(whole.shape);
     line(fmt::format("strata_device::save_rows<{}>({} + {}, {});",
                      placement(tile, strides, whole.shape, size_of(whole.dtype)), names_[op.results[0]],
-                     tile_base(body_.launch(), strides, tile, op.attributes.list("omap"), -1),
-                     value(id)));
+                     tile_base(body_.launch(), strides, tile, op.attributes.list("omap"), -1), value(id)));
     return {};
   }
 
@@ -255,7 +254,7 @@ std::vector<BlockSchedule> row_schedules(const Operation& op, const std::vector<
   constexpr int64_t kGoodRegisters = 64;  // a few vectors of each tensor
   std::vector<std::pair<int64_t, BlockSchedule>> rated;
   for (int64_t warps = 1; warps <= kMostWarps; warps *= 2) {
-    const BlockSchedule schedule{warps, 1, 1, 1};
+    const BlockSchedule schedule{.row_warps = warps};
     const auto code = emit_rows(op, "candidate", strides, schedule, target);
     if (!code || (code->registers > kMostRegisters && warps < kMostWarps)) continue;
     rated.emplace_back(std::max<int64_t>(0, code->registers - kGoodRegisters), schedule);

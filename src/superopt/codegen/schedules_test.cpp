@@ -261,10 +261,10 @@ TEST_P(BlockSchedules, ComputeWhatTheInterpreterDoes) {
       const auto program = generate_cuda(*graph, target, schedules);
       ASSERT_TRUE(program) << program.error().to_string();
       // The memory plan is checked by the first, the order of threads by all.
-      const HostCompiler compiler = &schedule == &chosen.front()
-                                        ? HostCompiler{.options = {"-O1", "-g", "-fsanitize=address,undefined",
-                                                                   "-fno-sanitize-recover=all"}}
-                                        : HostCompiler{.options = {"-O1"}};
+      const HostCompiler compiler =
+          &schedule == &chosen.front()
+              ? HostCompiler{.options = {"-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}}
+              : HostCompiler{.options = {"-O1"}};
       const HostOutputs outputs = host_outputs(*graph, *program, inputs, compiler);
       for (size_t n = 0; n < outputs.found.size(); ++n) {
         const DType type = graph->type(graph->outputs()[n]).dtype;

@@ -14,6 +14,8 @@ constexpr int64_t kProductDepth = 16;
 constexpr int64_t kScatteredStore = 2;
 /// Elements that are read from shared memory to registers in the time of one product on tensor cores.
 constexpr int64_t kReadCost = 64;
+/// A product of four warps against theirs one by one.
+constexpr int64_t kWideGain = 2;
 constexpr size_t kMostGroups = 12;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -245,6 +247,26 @@ class Planner {
     });
   }
 
+  /// Whether four warps with 16 rows each can compute a product together: the columns' side lies whole in shared
+  /// memory, in rows of whole 128-byte lines.
+  bool is_wide(const Product& product) const {
+    constexpr int64_t kWarpsTogether = 4;
+    constexpr int64_t kLine = 64;  // elements
+    constexpr int64_t kMostColumns = 256;
+    if (!schedule_.wide || schedule_.row_warps % kWarpsTogether != 0 || plan_.row_axis == kNoAxis) return false;
+    const TensorPlan& result = of(product.result);
+    const TileDims dims = warp_dims(plan_, result, schedule_, false);
+    const auto position = result.transposed ? kColumnPosition : kRowPosition;
+    if (result.axes[position] != plan_.row_axis || result.dims.batches != 1) return false;
+    if ((result.transposed ? dims.columns : dims.rows) != kProductRows) return false;
+    const TensorPlan& side = of(result.transposed ? product.left : product.right);
+    const int64_t columns = result.transposed ? dims.rows : dims.columns;
+    const int64_t line = side.pairs_down ? side.dims.rows : side.dims.columns;
+    // Down the lines of the stored tile lie the columns, or what is summed over.
+    const bool across = result.transposed == side.pairs_down;
+    return side.loaded && line % kLine == 0 && columns % (across ? kLine : kBlock) == 0 && columns <= kMostColumns;
+  }
+
   /// Tensor core instructions of one warp in all iterations, and what scattered stores cost.
   int64_t cost() const {
     int64_t total = 0;
@@ -253,7 +275,8 @@ class Planner {
       const int64_t rows = of(product.result).transposed ? dims.columns : dims.rows;
       const int64_t columns = of(product.result).transposed ? dims.rows : dims.columns;
       total += dims.batches * ceil_div(rows, kProductRows) * ceil_div(columns, kBlock) *
-               (of(product.left).dims.columns / kProductDepth) * (product.in_loop ? body_.launch().loop : 1);
+               (of(product.left).dims.columns / kProductDepth) * (product.in_loop ? body_.launch().loop : 1) /
+               (is_wide(product) ? kWideGain : 1);
     }
     // A tile that is read into registers in two layouts is read twice.
     std::set<std::pair<TensorId, bool>> read;
@@ -330,6 +353,10 @@ class Planner {
     if (!best) return unsupported("a product of one row and one column");
     plan_ = *best;
     plan_.layout_choices = choices;
+    for (const Product& product : products_) {
+      if (is_wide(product)) plan_.wide.push_back(product.result);
+    }
+    if (schedule_.wide && plan_.wide.empty()) return unsupported("no product of four warps");
     return {};
   }
 

@@ -40,6 +40,7 @@ struct TilePlan {
   std::vector<TensorPlan> tensors;  ///< by tensor of the block graph
   DType operand = DType::F16;       ///< what products multiply
   Axis row_axis = kNoAxis;          ///< which warps of a group divide; row_warps is 1 where there is none
+  std::vector<TensorId> wide;       ///< results of products that four warps compute together
   /// What the groups divide after the loop: group g has part g / stride mod parts of each axis. Groups past `sharers`
   /// have no part; the first has all where there are no axes.
   struct Share {

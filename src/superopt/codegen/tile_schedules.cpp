@@ -29,25 +29,28 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
         for (const int64_t stages : {8, 6, 4, 3, 2}) {
           if (loop == 1 && stages != 2) continue;
           if (stages > 2 && stages > loop / (groups * cluster) + 1) continue;
-          const BlockSchedule schedule{rows, groups, stages, cluster};
-          const auto code = emit_tiles(op, "candidate", strides, schedule, target);
-          if (!code) continue;
-          if (code->registers > kMostRegisters || code->registers * code->threads > target.registers) continue;
-          // Every multiprocessor at work; enough warps for the tensor cores' latency; enough bytes in flight for the
-          // memory's.
-          constexpr int64_t kGoodWarps = 8;
-          constexpr int64_t kGoodBytes = 96 << 10;
-          rated.push_back({schedule, std::max<int64_t>(0, target.multiprocessors - blocks * cluster),
-                           code->products,
-                           std::max<int64_t>(0, kGoodWarps - rows * groups),
-                           std::max<int64_t>(0, kGoodBytes - code->shared_bytes)});
+          for (const bool wide : {false, true}) {
+            if (wide && (!target.wide_products || rows % 4 != 0)) continue;
+            const BlockSchedule schedule{rows, groups, stages, wide, cluster};
+            const auto code = emit_tiles(op, "candidate", strides, schedule, target);
+            if (!code) continue;
+            if (code->registers > kMostRegisters || code->registers * code->threads > target.registers) continue;
+            // Every multiprocessor at work; enough warps for the tensor cores' latency; enough bytes in flight for the
+            // memory's.
+            constexpr int64_t kGoodWarps = 8;
+            constexpr int64_t kGoodBytes = 96 << 10;
+            rated.push_back({schedule, std::max<int64_t>(0, target.multiprocessors - blocks * cluster), code->products,
+                             std::max<int64_t>(0, kGoodWarps - rows * groups),
+                             std::max<int64_t>(0, kGoodBytes - code->shared_bytes)});
+          }
         }
       }
     }
   }
   std::stable_sort(rated.begin(), rated.end(), [](const Rated& a, const Rated& b) {
     const auto key = [](const Rated& r) {
-      return std::tuple(r.idle, r.products, r.warps_missing, r.bytes_missing, r.schedule.row_warps * r.schedule.loop_warps);
+      return std::tuple(r.idle, r.products, r.warps_missing, r.bytes_missing,
+                        r.schedule.row_warps * r.schedule.loop_warps);
     };
     return key(a) < key(b);
   });

@@ -9,12 +9,15 @@ namespace strata {
 namespace {
 
 constexpr int64_t kWarp = 32;
-constexpr int64_t kAlignment = 128;
+constexpr int64_t kAlignment = 1024;  // of a tile that tensor cores read themselves; others need 16
 /// Registers of a lane for a side of a product that stays while the loop runs.
 constexpr int64_t kMostKept = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlignment) * kAlignment; }
+int64_t aligned(int64_t bytes) {
+  const int64_t alignment = bytes < kAlignment ? 128 : kAlignment;
+  return ceil_div(bytes, alignment) * alignment;
+}
 
 /// Stride of the dimensions before the last two, of which at most one has more than one element.
 Result<int64_t> batch_stride(const Shape& tile, const std::vector<int64_t>& strides) {
@@ -43,6 +46,7 @@ class TileBlock : public RegisterBlock {
     text_ += "}\n\n";
     BlockCode code;
     code.text = std::move(text_);
+    code.wide = wide_;
     code.threads = kWarp * schedule_.row_warps * schedule_.loop_warps;
     code.shared_bytes = std::max(once_bytes_ + schedule_.loop_warps * schedule_.stages * stage_bytes_, partial_bytes_);
     code.cluster = schedule_.cluster;
@@ -95,7 +99,7 @@ class TileBlock : public RegisterBlock {
     const int64_t rows = tile.dims.batches * (tile.pairs_down ? tile.dims.columns : tile.dims.rows);
     const int64_t chunks =
         ceil_div((tile.pairs_down ? tile.dims.rows : tile.dims.columns) * size_of(body_.type(id).dtype), 16);
-    const bool permuted = (chunks & (chunks - 1)) == 0;
+    const bool permuted = (chunks & (chunks - 1)) == 0 || chunks % 8 == 0;
     return aligned(rows * 16 * (permuted || chunks % 2 == 1 ? chunks : chunks + 1));
   }
 
@@ -143,9 +147,15 @@ class TileBlock : public RegisterBlock {
     for (const Operation& op : body_.operations()) {
       if (op.kind != OpKind::InIter) continue;
       int64_t& bytes = plan(op.results[0]).once ? once_bytes_ : stage_bytes_;
+      const int64_t size = shared_bytes(op.results[0]);
+      if (size >= kAlignment) bytes = ceil_div(bytes, kAlignment) * kAlignment;
       offsets_[op.results[0]] = bytes;
-      bytes += shared_bytes(op.results[0]);
+      bytes += size;
     }
+    // Rings and stages begin where their tiles may.
+    once_bytes_ = aligned(once_bytes_);
+    if (once_bytes_ > 0 && once_bytes_ < kAlignment && stage_bytes_ >= kAlignment) once_bytes_ = kAlignment;
+    stage_bytes_ = aligned(stage_bytes_);
   }
 
   /// Bytes of one copy: the most that divide rows, strides and every place where a tile can begin.
@@ -239,6 +249,7 @@ class TileBlock : public RegisterBlock {
     }
     if (once) {
       line(fmt::format("strata_device::wait_copies<{}>();", loop_ > 1 ? schedule_.stages - 1 : 0));
+      if (!plan_.wide.empty()) line("strata_device::fence_for_wide_products();");
       line("strata_device::barrier();");
     }
     return {};
@@ -260,6 +271,7 @@ class TileBlock : public RegisterBlock {
     line(fmt::format("for (int iteration = group; iteration < {}; iteration += {}) {{", loop_, schedule_.groups()));
     indent_ = "    ";
     line(fmt::format("strata_device::wait_copies<{}>();", schedule_.stages - 2));
+    if (!plan_.wide.empty()) line("strata_device::fence_for_wide_products();");
     line(fmt::format("{}  // the tiles are there, and all are done with the stage that is copied to next",
                      group_barrier()));
     line(fmt::format("if (iteration + {0} < {1}) copy_iteration(iteration + {0});",
@@ -282,7 +294,9 @@ class TileBlock : public RegisterBlock {
         const TensorId id = op.operands[n];
         const bool left = n < pairs;
         const bool stays = plan(id).loaded ? plan(id).once : invariant_.count(id) != 0;
-        if (!stays || is_invariant(op) || kept_.count({id, left}) != 0) continue;
+        // The columns of a wide product are read from shared memory by the tensor cores.
+        const bool columns = is_wide(op) && left == plan(op.results[0]).transposed;
+        if (!stays || columns || is_invariant(op) || kept_.count({id, left}) != 0) continue;
         const TileDims dims = local(id, false);
         const int64_t rows = left ? dims.rows : dims.columns;
         const int64_t depth = left ? dims.columns : dims.rows;
@@ -299,6 +313,10 @@ class TileBlock : public RegisterBlock {
         kept_registers_ += dims.batches * ceil_div(rows, 8) * (depth / 8);
       }
     }
+  }
+
+  bool is_wide(const Operation& op) const {
+    return std::find(plan_.wide.begin(), plan_.wide.end(), op.results[0]) != plan_.wide.end();
   }
 
   /// One side of a product as multiply() takes it.
@@ -388,8 +406,16 @@ class TileBlock : public RegisterBlock {
       std::string left = side(op, p);
       std::string right = side(op, p + pairs);
       if (plan(result).transposed) std::swap(left, right);
-      line(fmt::format("strata_device::multiply<{}, {}>({}, {}, {});", storage_type(plan_.operand), depth, target, left,
-                       right));
+      std::string call = "strata_device::multiply<";
+      if (is_wide(op)) {
+        const TensorPlan& side = plan(op.operands[plan(result).transposed ? p : p + pairs]);
+        const TileDims dims = local(result, false);
+        const WideProduct product{plan(result).transposed ? dims.rows : dims.columns,
+                                  plan(result).transposed == side.pairs_down};
+        if (std::find(wide_.begin(), wide_.end(), product) == wide_.end()) wide_.push_back(product);
+        call = fmt::format("strata_device::multiply_wide<strata_device::{}, ", product.name());
+      }
+      line(fmt::format("{}{}, {}>({}, {}, {});", call, storage_type(plan_.operand), depth, target, left, right));
     }
     return {};
   }
@@ -415,7 +441,8 @@ class TileBlock : public RegisterBlock {
       indent_ = "  ";
       line("}");
     }
-    if (schedule_.cluster > 1) line(fmt::format("{}  // others may still read this block's shared memory", every_barrier()));
+    if (schedule_.cluster > 1)
+      line(fmt::format("{}  // others may still read this block's shared memory", every_barrier()));
     return {};
   }
 
@@ -474,7 +501,8 @@ class TileBlock : public RegisterBlock {
     for (const auto& [reference, state] : references_) {
       largest[reference] = scope_.add(state + "_largest");
       line(fmt::format("const auto {} = strata_device::gathered<strata_device::Taking, {}>(lefts, {}, {});",
-                       largest[reference], types(reference), left.at(fmt::format("{}.largest", state)), place(reference)));
+                       largest[reference], types(reference), left.at(fmt::format("{}.largest", state)),
+                       place(reference)));
     }
     for (const Operation* op : accumulators) {
       const TensorId id = op->results[0];
@@ -484,7 +512,8 @@ class TileBlock : public RegisterBlock {
         const TensorId reference = op->operands[1];
         line(fmt::format("const auto {} = strata_device::gathered_rescaled<{}, {}>(lefts, {}, {}, {}, {}, {});",
                          names_[id], types(id), types(reference), left.at(before), place(id),
-                         left.at(fmt::format("{}.largest", references_.at(reference))), place(reference), largest[reference]));
+                         left.at(fmt::format("{}.largest", references_.at(reference))), place(reference),
+                         largest[reference]));
         continue;
       }
       if (is_largest_reference(*op)) {
@@ -538,15 +567,17 @@ class TileBlock : public RegisterBlock {
       if (std::find(tile.axes.begin(), tile.axes.end(), plan_.shares[n].axis) != tile.axes.end()) continue;
       guard += fmt::format("{}share_{} == 0", guard.empty() ? "" : " && ", n);
     }
-    line(fmt::format("{}strata_device::save<{}, {}, {}>({} + {}, {});", guard.empty() ? std::string() : fmt::format("if ({}) ", guard),
-                     between, row_stride, column_stride, names_[op.results[0]], offset, value(id)));
+    line(fmt::format("{}strata_device::save<{}, {}, {}>({} + {}, {});",
+                     guard.empty() ? std::string() : fmt::format("if ({}) ", guard), between, row_stride, column_stride,
+                     names_[op.results[0]], offset, value(id)));
     return {};
   }
 
   TilePlan plan_;
-  std::map<TensorId, std::string> pointers_;                 ///< of tiles that stay
-  std::map<TensorId, int64_t> offsets_;                      ///< of tiles, in their stage or at the front
-  std::map<std::pair<TensorId, bool>, std::string> kept_;    ///< sides of products, by tile and left
+  std::map<TensorId, std::string> pointers_;               ///< of tiles that stay
+  std::map<TensorId, int64_t> offsets_;                    ///< of tiles, in their stage or at the front
+  std::map<std::pair<TensorId, bool>, std::string> kept_;  ///< sides of products, by tile and left
+  std::vector<WideProduct> wide_;                          ///< instructions that the text uses
   int64_t kept_registers_ = 0;
   int64_t once_bytes_ = 0;
   int64_t stage_bytes_ = 0;

@@ -50,8 +50,8 @@ bool is_product(OpKind kind) {
 struct BlockWork {
   double matrix = 0;  ///< operations on matrix units, of one block
   double scalar = 0;
-  double bytes = 0;     ///< loaded and stored by one block
-  double streamed = 0;  ///< of these, what a later iteration loads while an earlier one computes
+  double bytes = 0;           ///< loaded and stored by one block
+  double streamed = 0;        ///< of these, what a later iteration loads while an earlier one computes
   double most_waste = 1;      ///< bytes that memory moves for a byte of the tile that is cut worst
   double depth = 0;           ///< operators that wait for one another, in all iterations
   double concatenations = 0;  ///< iterations of accumulators that concatenate

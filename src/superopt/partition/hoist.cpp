@@ -77,8 +77,8 @@ class Hoister {
     const size_t rank = perm.size();
     const bool alone = uses_[static_cast<size_t>(id)] == 1;
     const bool same_ranks = op != nullptr && std::all_of(op->operands.begin(), op->operands.end(), [&](TensorId of) {
-      return program_.type(of).shape.size() == rank;
-    });
+                              return program_.type(of).shape.size() == rank;
+                            });
     if (alone && same_ranks && op_def(op->kind).traits.elementwise) {
       std::vector<TensorId> operands;
       for (TensorId operand : op->operands) {

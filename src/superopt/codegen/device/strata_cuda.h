@@ -80,6 +80,14 @@ STRATA_DEVICE const float* cluster_pointer(const float* here, int rank) {
   asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(here), "r"(rank));
   return there;
 }
+
+/// wgmma: after the warps' own accesses to its registers, and until its results are there; and before the barrier after
+/// which it may read what this thread wrote to shared memory.
+STRATA_DEVICE void wide_products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+STRATA_DEVICE void wide_products_end() {
+  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+STRATA_DEVICE void fence_for_wide_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #else
 STRATA_DEVICE void let_next_kernel_start() {}
 STRATA_DEVICE void wait_for_previous_kernel() {}

@@ -86,6 +86,8 @@ inline const float* cluster_pointer(const float* here, int rank) {
   return reinterpret_cast<const float*>(cluster_memory[static_cast<std::size_t>(rank)] + offset);
 }
 
+inline void fence_for_wide_products() {}
+
 inline void barrier() {
   strata_host::team.meet(strata_host::team.barrier(0), "barrier", strata_host::team.threads(), [] {});
 }

@@ -2,8 +2,8 @@
 // kernel needs it.
 //
 // A tile is rows × columns. A team of kTeam neighbouring threads holds a row: thread t of it the columns
-// (j·kTeam + t)·kVector + e for e < kVector. The block's kTeams teams take rows in turn. A tile of one row is held by all
-// teams, one of one column by all threads of a team: what a reduction leaves, and what broadcasting needs.
+// (j·kTeam + t)·kVector + e for e < kVector. The block's kTeams teams take rows in turn. A tile of one row is held by
+// all teams, one of one column by all threads of a team: what a reduction leaves, and what broadcasting needs.
 
 namespace strata_device {
 
@@ -91,9 +91,9 @@ STRATA_DEVICE TileType load_rows(const T* from) {
   for (int i = 0; i < TileType::kRegisters; i += kWidth) {
     const int row = TileType::row(i);
     const int column = TileType::column(i);
-    const bool inside = (TileType::kRows % TileType::kTeams == 0 || row < TileType::kRows) &&
-                        (TileType::kColumns % (TileType::kTeam * TileType::kVector) == 0 ||
-                         column + kWidth <= TileType::kColumns);
+    const bool inside =
+        (TileType::kRows % TileType::kTeams == 0 || row < TileType::kRows) &&
+        (TileType::kColumns % (TileType::kTeam * TileType::kVector) == 0 || column + kWidth <= TileType::kColumns);
     Vector<T, kWidth> vector{};
     if (inside) {
       const T* at = from + offset_of<RowShape, RowStrides>(row) + column * kColumnStride;

@@ -101,7 +101,8 @@ STRATA_DEVICE auto reduce(const From& from) {
 }
 
 /// A tile in shared memory as it lies in device memory: kBatches × kRows rows of kColumns elements. The 16-byte chunks
-/// of a row are permuted, or rows are a chunk apart, so that 8 rows' chunks in one column lie in different banks.
+/// of a row are permuted, or rows are a chunk apart, so that 8 rows' chunks in one column lie in different banks. Rows
+/// of whole 128-byte lines are cut into panels of one line: the layout that wgmma calls 128-byte swizzling.
 template <class T_, int kBatches_, int kRows_, int kColumns_>
 struct SharedTile {
   using T = T_;
@@ -110,12 +111,16 @@ struct SharedTile {
   static constexpr int kColumns = kColumns_;
   static constexpr int kPerChunk = 16 / static_cast<int>(sizeof(T));
   static constexpr int kChunks = (kColumns + kPerChunk - 1) / kPerChunk;
+  static constexpr bool kPanels = kChunks % 8 == 0;
+  static constexpr int kPanelBytes = kBatches * kRows * 128;
   static constexpr bool kPermuted = (kChunks & (kChunks - 1)) == 0;
-  static constexpr int kStride = 16 * (kPermuted || kChunks % 2 == 1 ? kChunks : kChunks + 1);  // bytes, row to row
+  static constexpr int kStride =
+      16 * (kPermuted || kPanels || kChunks % 2 == 1 ? kChunks : kChunks + 1);  // bytes, row to row
   static constexpr int kBytes = kBatches * kRows * kStride;
 
   /// Where a chunk lies, in bytes; `row` counts through all batches.
   STRATA_DEVICE static int offset(int row, int chunk) {
+    if constexpr (kPanels) return chunk / 8 * kPanelBytes + row * 128 + (chunk % 8 ^ row % 8) * 16;
     if constexpr (kPermuted) {
       constexpr int kMixed = kChunks < 8 ? kChunks : 8;  // rows that share 128 bytes need no permutation
       chunk ^= row / (8 / kMixed) % kMixed;
@@ -140,8 +145,8 @@ STRATA_DEVICE void copy_piece(unsigned char* to, int row, int piece, const typen
 }
 
 /// Starts copies of a tile from device memory, kBytes at a time, by kThreads threads of which this one is `rank`. The
-/// row stride and the batch stride are in elements. Each thread steps from piece to piece without divisions: what a copy
-/// costs beside the memory's time is its address.
+/// row stride and the batch stride are in elements. Each thread steps from piece to piece without divisions: what a
+/// copy costs beside the memory's time is its address.
 template <class Shared, int kBytes, int kThreads, int64 kRowStride, int64 kBatchStride>
 STRATA_DEVICE void copy_tile(unsigned char* to, const typename Shared::T* from, int rank) {
   constexpr int kElements = kBytes / static_cast<int>(sizeof(typename Shared::T));
@@ -187,6 +192,17 @@ struct SharedOperand {
   const unsigned char* tile;
   int first;
   int above;
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+  /// What wgmma is told of elements 16·k … 16·k + 15 of all rows: place, distances of panels and of 8 rows, swizzling.
+  STRATA_DEVICE unsigned long long descriptor(int k) const {
+    const int offset = kAcross ? k * 16 * 128 : k / 4 * Shared::kPanelBytes + k % 4 * 32;
+    const auto address = static_cast<unsigned>(__cvta_generic_to_shared(tile)) + offset;
+    constexpr unsigned long long kPanel = Shared::kPanelBytes / 16;
+    constexpr unsigned long long kEightRows = 8 * 128 / 16;
+    return (address & 0x3ffff) / 16 | (kPanel & 0x3fff) << 16 | kEightRows << 32 | 1ull << 62;
+  }
+#endif
 
   STRATA_DEVICE void load(int batch, int k_block, unsigned (&f)[kRowBlocks][2]) const {
     const int l = lane();
@@ -324,6 +340,26 @@ STRATA_DEVICE TileType load_blocks(const unsigned char* tile, int first_row, int
     }
   }
   return to;
+}
+
+/// multiply() by four warps together, each with 16 rows: Wide is the instruction for D's columns. The warps wrote, or
+/// waited for, the operand in shared memory before a fence_for_wide_products and a barrier.
+template <class Wide, class T, int kK, class D, class A, class B>
+STRATA_DEVICE void multiply_wide(D& d, const A& a, const B& b) {
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+  unsigned rows[kK / 16][2][2];
+#pragma unroll
+  for (int k = 0; k < kK / 16; ++k) a.load(0, 2 * k, rows[k]);
+  wide_products_begin();
+#pragma unroll
+  for (int k = 0; k < kK / 16; ++k) {
+    const unsigned fragment[4] = {rows[k][0][0], rows[k][1][0], rows[k][0][1], rows[k][1][1]};
+    Wide::run(d, fragment, b.descriptor(k), T{});
+  }
+  wide_products_end();
+#else
+  multiply<T, kK>(d, a, b);
+#endif
 }
 
 /// A part of a shared tile in registers: element (r, c) is at row first_row + r, column first_column + c of the stored
