@@ -24,8 +24,8 @@ def attention(q, k, v):
 
 def stable_attention(q, kt, v, size):
     """Scaled and with the maximum subtracted; keys are stored as (heads, context, size)."""
-    # d^(−1/2), or a fraction that is as near as f16 can tell
-    factor = fractions.Fraction(size ** -0.5).limit_denominator(50000)
+    # d^(−1/2), or a fraction nearer to it than f16 can tell (2^−11)
+    factor = fractions.Fraction(size ** -0.5).limit_denominator(500)
     return [f"K = transpose({kt}, perm=[0, 2, 1])", f"A = matmul({q}, K)", f"C = scale(A, factor={factor})",
             "M = reduce_max(C, dim=2)", "L = sub(C, M)", "E = exp(L)", "S = sum(E, dim=2)", "D = div(E, S)",
             f"O = matmul(D, {v})"]
