@@ -326,7 +326,9 @@ class Planner {
     std::vector<int> free_groups;
     for (size_t t = 0; t < plan_.tensors.size(); ++t) {
       const int group = groups_.find(static_cast<int>(t));
-      if (of(static_cast<TensorId>(t)).loaded || body_.tensors()[t].producer < 0) continue;
+      const int producer = body_.tensors()[t].producer;
+      if (of(static_cast<TensorId>(t)).loaded || producer < 0) continue;
+      if (body_.operations()[static_cast<size_t>(producer)].kind == OpKind::OutSaver) continue;
       if (fixed_[static_cast<size_t>(group)] < 0 &&
           std::find(free_groups.begin(), free_groups.end(), group) == free_groups.end()) {
         free_groups.push_back(group);
