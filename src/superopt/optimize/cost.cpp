@@ -52,7 +52,7 @@ struct BlockWork {
   double scalar = 0;
   double bytes = 0;           ///< loaded and stored by one block
   double streamed = 0;        ///< of these, what a later iteration loads while an earlier one computes
-  double most_waste = 1;      ///< bytes that memory moves for a byte of the tile that is cut worst
+  double waste = 1;           ///< bytes that memory moves for a byte that is loaded
   double depth = 0;           ///< operators that wait for one another, in all iterations
   double concatenations = 0;  ///< iterations of accumulators that concatenate
 };
@@ -74,6 +74,8 @@ BlockWork block_work(const Graph& body) {
   const std::vector<LoopStage> stages = loop_stages(body);
   const auto loop = static_cast<double>(body.launch().loop);
   std::vector<int> depth(body.tensors().size(), 0);
+  double loaded = 0;
+  double used = 0;
   int deepest_in_loop = 0;
   int deepest_after = 0;
   for (size_t i = 0; i < body.operations().size(); ++i) {
@@ -90,7 +92,8 @@ BlockWork block_work(const Graph& body) {
       const double bytes = memory_bytes(result, body.type(op.operands[0]));
       work.bytes += bytes * (moves ? loop : 1);
       work.streamed += bytes * (moves ? loop - 1 : 0);
-      work.most_waste = std::max(work.most_waste, bytes / static_cast<double>(result.bytes()));
+      loaded += bytes * (moves ? loop : 1);
+      used += static_cast<double>(result.bytes()) * (moves ? loop : 1);
     } else if (op.kind == OpKind::OutSaver) {
       work.bytes += static_cast<double>(body.type(op.operands[0]).bytes());
     } else if (op.kind == OpKind::Accum && op.attributes.word("kind") == "concat") {
@@ -103,6 +106,7 @@ BlockWork block_work(const Graph& body) {
       (is_product(op.kind) ? work.matrix : work.scalar) += times * operations(op, body.types(op.operands), result);
     }
   }
+  if (used > 0) work.waste = loaded / used;
   work.depth = loop * deepest_in_loop + std::max(0, deepest_after - deepest_in_loop);
   return work;
 }
@@ -134,7 +138,7 @@ double clustered_seconds(const Graph& body, const BlockWork& whole, double devic
   const double wave = kFirstByte + load + overlapped + loop * kIteration + work.depth * kDepth +
                       work.concatenations * kConcatenation + (cluster > 1 ? kCluster : 0);
   const double through_l2 = blocks * work.bytes / kL2Bandwidth;
-  return std::max({waves * wave, device_bytes * work.most_waste / target.memory_bandwidth, through_l2});
+  return std::max({waves * wave, device_bytes * work.waste / target.memory_bandwidth, through_l2});
 }
 
 double block_graph_seconds(const Graph& body, double device_bytes, const Target& target) {

@@ -61,6 +61,10 @@ unsigned pack_pair(float low, float high, T) {
   store(second, high);
   return bits_of(first) | bits_of(second) << 16;
 }
+inline void store_pair(float* to, float low, float high) {
+  to[0] = low;
+  to[1] = high;
+}
 template <class T>
 void store_pair(T* to, float low, float high) {
   store(to[0], low);
