@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Launches exported kernels once on random inputs, with the driver alone: launch_once.py FOLDER...
+
+For compute-sanitizer, which then sees no kernels but ours:
+    compute-sanitizer --tool racecheck --error-exitcode 1 python3 tests/gpu/launch_once.py out/gpu/*
+Each FOLDER holds best.sm_90a.cubin and best.launch.json. Outputs are not compared: run.py does that.
+"""
+import ctypes
+import json
+import pathlib
+import sys
+
+import numpy
+
+CLUSTER_DIMENSION = 4
+SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
+cuda = ctypes.CDLL("libcuda.so.1")
+
+
+class LaunchAttribute(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_uint * 16)]
+
+
+class LaunchConfig(ctypes.Structure):
+    _fields_ = [("shape", ctypes.c_uint * 7), ("stream", ctypes.c_void_p),
+                ("attributes", ctypes.POINTER(LaunchAttribute)), ("count", ctypes.c_uint)]
+
+
+def check(status, what):
+    if status != 0:
+        sys.exit(f"{what}: CUDA error {status}")
+
+
+def launch(folder):
+    manifest = json.loads((folder / "best.launch.json").read_text())
+    module = ctypes.c_void_p()
+    check(cuda.cuModuleLoadData(ctypes.byref(module), (folder / "best.sm_90a.cubin").read_bytes()), "module")
+    random = numpy.random.default_rng(1)
+    pointers = {}
+    for b in manifest["buffers"]:
+        count = int(numpy.prod(b["shape"]))
+        pointer = ctypes.c_uint64()
+        check(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(count * SIZES[b["type"]])), "memory")
+        pointers[b["name"]] = pointer
+        if b["role"] == "input":
+            values = (random.standard_normal(count, dtype=numpy.float32) / 8).astype(numpy.float16)
+            check(cuda.cuMemcpyHtoD_v2(pointer, values.ctypes.data_as(ctypes.c_void_p),
+                                       ctypes.c_size_t(values.nbytes)), "copy")
+    for kernel in manifest["kernels"]:
+        function = ctypes.c_void_p()
+        check(cuda.cuModuleGetFunction(ctypes.byref(function), module, kernel["name"].encode()), kernel["name"])
+        if kernel["shared_bytes"] > 48 * 1024:
+            check(cuda.cuFuncSetAttribute(function, 8, kernel["shared_bytes"]), "shared memory")
+        places = [pointers[name] for name in kernel["arguments"]]
+        arguments = (ctypes.c_void_p * len(places))(*[ctypes.addressof(p) for p in places])
+        attribute = LaunchAttribute(CLUSTER_DIMENSION)
+        attribute.value[:3] = [kernel["cluster"], 1, 1]
+        shape = (ctypes.c_uint * 7)(*kernel["grid"], kernel["threads"], 1, 1, kernel["shared_bytes"])
+        config = LaunchConfig(shape, None, ctypes.pointer(attribute), 1)
+        check(cuda.cuLaunchKernelEx(ctypes.byref(config), function, arguments, None), kernel["name"])
+    check(cuda.cuCtxSynchronize(), folder.name)
+    for pointer in pointers.values():
+        check(cuda.cuMemFree_v2(pointer), "free")
+    check(cuda.cuModuleUnload(module), "module")
+    print("launched", folder.name)
+
+
+def main():
+    check(cuda.cuInit(0), "driver")
+    context = ctypes.c_void_p()
+    device = ctypes.c_int()
+    check(cuda.cuDeviceGet(ctypes.byref(device), 0), "device")
+    check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), "context")
+    check(cuda.cuCtxSetCurrent(context), "context")
+    for folder in sys.argv[1:]:
+        launch(pathlib.Path(folder))
+
+
+if __name__ == "__main__":
+    main()
