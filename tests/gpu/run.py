@@ -55,7 +55,6 @@ def stable(q, kt, v):
 
 # The same functions in PyTorch, by program name, in the order of the program's inputs.
 PEERS = {
-    "mm": lambda x, w: x @ w,
     "rmsnorm": lambda x, g, w: (rms(x) * g) @ w,
     "gated_mlp": lambda x, w1, w2: torch.nn.functional.silu(x @ w1) * (x @ w2),
     "lora": lambda x, w, a, b: x @ w + (x @ a) @ b,
