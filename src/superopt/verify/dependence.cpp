@@ -6,7 +6,7 @@ namespace strata {
 namespace {
 
 /// Adds to `marked` the bits in which the operands of an adding operator differ, through thread graphs too.
-void walk(const Graph& graph, std::vector<unsigned>& depends, unsigned& marked) {
+void walk(const Graph& graph, std::vector<unsigned>& depends, SizeDependence& marked) {
   for (const Operation& op : graph.operations()) {
     const auto of = [&](size_t i) { return depends[static_cast<size_t>(op.operands[i])]; };
     if (op.body) {
@@ -28,16 +28,16 @@ void walk(const Graph& graph, std::vector<unsigned>& depends, unsigned& marked) 
     } else if (op.kind == OpKind::OutSaver && block) {
       const std::vector<int64_t>& omap = op.attributes.list("omap");
       for (size_t g = 0; g < omap.size(); ++g) {
-        if (omap[g] != kReplicate) marked |= ~result & 1U << g;
+        if (omap[g] != kReplicate) marked.always |= ~result & 1U << g;
       }
     } else if (is_accumulator(op.kind)) {
-      marked |= ~result & kLoopBit;
+      marked.always |= ~result & kLoopBit;
       result &= ~kLoopBit;
     } else if (op.kind == OpKind::ConcatMatmul) {
-      marked |= (of(0) | of(2)) ^ (of(1) | of(3));
+      marked.where_reduced |= (of(0) | of(2)) ^ (of(1) | of(3));
     } else if (adds_operands(graph, op)) {
-      if (op.kind == OpKind::AddConstant) marked |= of(0);
-      for (size_t i = 1; i < op.operands.size(); ++i) marked |= of(0) ^ of(i);
+      if (op.kind == OpKind::AddConstant) marked.where_reduced |= of(0);
+      for (size_t i = 1; i < op.operands.size(); ++i) marked.where_reduced |= of(0) ^ of(i);
     }
     depends[static_cast<size_t>(op.results[0])] = result;
   }
@@ -59,10 +59,10 @@ bool adds_operands(const Graph& graph, const Operation& op) {
                      [&](const Operation& other) { return reads(other) && other.kind != OpKind::Exp; });
 }
 
-unsigned size_dependent(const Graph& graph) {
-  if (graph.level() != Level::Block) return 0;
+SizeDependence size_dependence(const Graph& graph) {
+  SizeDependence marked;
+  if (graph.level() != Level::Block) return marked;
   std::vector<unsigned> depends(graph.tensors().size(), 0);
-  unsigned marked = 0;
   walk(graph, depends, marked);
   return marked;
 }

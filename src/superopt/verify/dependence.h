@@ -13,7 +13,11 @@ inline constexpr unsigned kLoopBit = 8;
 /// varies. Not where the result is only exponentiated: e^(x + c) = e^x · e^c, and products count nothing.
 bool adds_operands(const Graph& graph, const Operation& op);
 
-/// The grid dimensions and the loop whose sizes may be factors of a block graph's results; 0 for other graphs.
-unsigned size_dependent(const Graph& graph);
+/// The grid dimensions and the loop whose sizes may be factors of a block graph's results; none of other graphs.
+struct SizeDependence {
+  unsigned always = 0;         ///< a value that they do not change is accumulated or stacked
+  unsigned where_reduced = 0;  ///< it is added to one that they change: only if something sums over them later
+};
+SizeDependence size_dependence(const Graph& graph);
 
 }  // namespace strata

@@ -13,6 +13,7 @@ namespace {
 struct Factor {
   int64_t size;
   bool frozen;
+  bool repeated;  ///< a value repeats along it that is added to others
   int64_t value = 0;
 };
 
@@ -40,6 +41,7 @@ class Shrinker {
     const int first = visit(reference);
     const int second = visit(candidate);
     STRATA_CHECK(join(reference, candidate, first, second));
+    freeze_repeated();
     for (const int64_t least : {int64_t{2}, int64_t{4}}) {
       if (!solve(least)) continue;
       STRATA_TRY(GraphPtr small_reference, rebuild(first, nullptr, {}));
@@ -75,8 +77,8 @@ class Shrinker {
     }
   }
 
-  int factor(int64_t size, bool frozen) {
-    factors_.push_back({size, frozen});
+  int factor(int64_t size, bool frozen, bool repeated = false) {
+    factors_.push_back({size, frozen, repeated});
     return static_cast<int>(factors_.size()) - 1;
   }
 
@@ -96,11 +98,11 @@ class Shrinker {
         frozen_.push_back(false);
       }
     }
-    const unsigned frozen = sound_ ? size_dependent(graph) : 0;
+    const SizeDependence frozen = sound_ ? size_dependence(graph) : SizeDependence{};
     for (size_t i = 0; i < graph.launch().grid.size(); ++i) {
-      use.launch.push_back(factor(graph.launch().grid[i], frozen >> i & 1));
+      use.launch.push_back(factor(graph.launch().grid[i], frozen.always >> i & 1, frozen.where_reduced >> i & 1));
     }
-    use.launch.push_back(factor(graph.launch().loop, frozen & kLoopBit));
+    use.launch.push_back(factor(graph.launch().loop, frozen.always & kLoopBit, frozen.where_reduced & kLoopBit));
     uses_[static_cast<size_t>(index)] = use;
     for (size_t i = 0; i < graph.operations().size(); ++i) {
       const Operation& op = graph.operations()[i];
@@ -135,7 +137,10 @@ class Shrinker {
         if (map[g] != kReplicate) cuts[static_cast<size_t>(map[g])].push_back(use.launch[g]);
       }
       const int64_t fmap = in ? op.attributes.integer_or("fmap", kReplicate) : kReplicate;
-      if (fmap != kReplicate) cuts[static_cast<size_t>(fmap)].push_back(use.launch.back());
+      if (fmap != kReplicate) {
+        cuts[static_cast<size_t>(fmap)].push_back(use.launch.back());
+        if (sums_iterations(graph)) reduced_.push_back(operand + static_cast<int>(fmap));
+      }
       for (size_t d = 0; d < shape.size(); ++d) {
         const int at = static_cast<int>(d);
         add_cut(in ? operand + at : result + at, std::move(cuts[d]), in ? result + at : operand + at);
@@ -156,9 +161,16 @@ class Shrinker {
       use.groups[index] = factor(op.attributes.integer("every"), false);
       const int dim = static_cast<int>(op.attributes.integer("dim"));
       add_cut(operand + dim, {use.groups[index]}, result + dim);
+      reduced_.push_back(operand + dim);
       return;
     }
     freeze_untied(use, op);
+  }
+
+  static bool sums_iterations(const Graph& graph) {
+    return std::any_of(graph.operations().begin(), graph.operations().end(), [](const Operation& op) {
+      return is_accumulator(op.kind) && !(op.kind == OpKind::Accum && op.attributes.word("kind") == "concat");
+    });
   }
 
   void add_cut(int whole, std::vector<int> factors, int part) {
@@ -184,6 +196,8 @@ class Shrinker {
     };
     for (size_t i = 0; i < op.operands.size(); ++i) freeze(op.operands[i], labels.operands[i]);
     freeze(op.results[0], labels.result);
+    for (size_t i = 0; i < op.operands.size(); ++i)
+      mark_reduced(use, op.operands[i], labels.operands[i], labels.result);
     if (!sound_ || !adds_operands(graph, op)) return;
     const Shape& shape = graph.type(op.results[0]).shape;
     for (TensorId id : op.operands) {
@@ -192,8 +206,36 @@ class Shrinker {
         const size_t missing = shape.size() - from.size();
         const bool broadcast =
             d < missing || (from[d - missing] == 1 && shape[d] > 1) || op.kind == OpKind::AddConstant;
-        if (broadcast) frozen_[static_cast<size_t>(use.nodes[static_cast<size_t>(op.results[0])]) + d] = true;
+        if (broadcast) repeated_.push_back(use.nodes[static_cast<size_t>(op.results[0])] + static_cast<int>(d));
       }
+    }
+  }
+
+  void mark_reduced(const Use& use, TensorId id, const std::vector<int>& of_dims, const std::vector<int>& kept) {
+    for (size_t d = 0; d < of_dims.size(); ++d) {
+      if (std::find(kept.begin(), kept.end(), of_dims[d]) != kept.end()) continue;
+      reduced_.push_back(use.nodes[static_cast<size_t>(id)] + static_cast<int>(d));
+    }
+  }
+
+  /// Where a value repeats along an axis, the axis's size is part of the result only if something reduces along it, or
+  /// along what it is cut into.
+  void freeze_repeated() {
+    UnionFind families = axes_;
+    const int first_factor = families.size();
+    for (size_t f = 0; f < factors_.size(); ++f) families.add();
+    for (const Cut& cut : cuts_) {
+      families.unite(cut.whole, cut.part);
+      for (int f : cut.factors) families.unite(cut.whole, first_factor + f);
+    }
+    std::vector<bool> reduced(static_cast<size_t>(families.size()), false);
+    for (int node : reduced_) reduced[static_cast<size_t>(families.find(node))] = true;
+    for (int node : repeated_) {
+      if (reduced[static_cast<size_t>(families.find(node))]) frozen_[static_cast<size_t>(node)] = true;
+    }
+    for (size_t f = 0; f < factors_.size(); ++f) {
+      const bool counts = reduced[static_cast<size_t>(families.find(first_factor + static_cast<int>(f)))];
+      if (factors_[f].repeated && counts) factors_[f].frozen = true;
     }
   }
 
@@ -222,12 +264,16 @@ class Shrinker {
     for (bool changed = true; changed;) {
       changed = false;
       for (const Cut& cut : cuts_) {
-        int64_t count = 1;
-        for (int f : cut.factors) count *= factors_[static_cast<size_t>(f)].value;
-        changed |= raise(cut.whole, count * value(cut.part));
-        changed |= raise(cut.part, value(cut.whole) / count);
+        changed |= raise(cut.whole, count(cut) * value(cut.part));
         const auto whole = static_cast<size_t>(axes_.find(cut.whole));
         const auto part = static_cast<size_t>(axes_.find(cut.part));
+        // A part that cannot grow, such as a tile of one row, leaves it to a grid, a loop or a group.
+        const int64_t times = std::lcm(values_[part], values_[whole] / count(cut)) / values_[part];
+        if (values_[part] * times > original[part] && grow_factor(cut, times)) {
+          changed = true;
+          continue;
+        }
+        changed |= raise(cut.part, values_[part] * times);
         if (values_[whole] > original[whole] || values_[part] > original[part]) return false;
       }
     }
@@ -235,6 +281,23 @@ class Shrinker {
       if (fixed[i] && values_[i] != original[i]) return false;
     }
     return true;
+  }
+
+  int64_t count(const Cut& cut) const {
+    int64_t product = 1;
+    for (int f : cut.factors) product *= factors_[static_cast<size_t>(f)].value;
+    return product;
+  }
+
+  /// Makes a factor of the cut `times` as large, where one has room for that.
+  bool grow_factor(const Cut& cut, int64_t times) {
+    for (int f : cut.factors) {
+      Factor& factor = factors_[static_cast<size_t>(f)];
+      if (factor.frozen || factor.value * times > factor.size) continue;
+      factor.value *= times;
+      return true;
+    }
+    return false;
   }
 
   bool raise(int node, int64_t multiple_of) {
@@ -305,6 +368,8 @@ class Shrinker {
   UnionFind axes_;
   std::vector<int64_t> sizes_;   ///< by axis node
   std::vector<bool> frozen_;     ///< by axis node
+  std::vector<int> repeated_;    ///< axis nodes along which an operand that is added repeats
+  std::vector<int> reduced_;     ///< axis nodes that an operator reduces
   std::vector<int64_t> values_;  ///< by axis node, at its representative
   std::vector<Factor> factors_;
   std::vector<Cut> cuts_;

@@ -86,6 +86,38 @@ TEST(Shrink, KeepsSizesWhereConstantsAreAdded) {
   EXPECT_TRUE(Screen(summed, 1).passes(*looped));
 }
 
+TEST(Shrink, GrowsAGridWhereATileIsOneRow) {
+  // Two kernels cut the same rows into tiles of four and of one.
+  const GraphPtr program = graph_of("input x: f32[8, 64];a = sqr(x);y = sum(a, dim=1);output y");
+  const GraphPtr pair = graph_of(
+      "input x: f32[8, 64];"
+      "z = block(x, grid=[2]) {;b = in_iter(x, imap=[0]);c = sqr(b);z = out_saver(c, omap=[0]);};"
+      "y = block(z, grid=[8]) {;d = in_iter(z, imap=[0]);e = sum(d, dim=1);y = out_saver(e, omap=[0]);};output y");
+  const auto small = shrink(*program, *pair);
+  ASSERT_TRUE(small) << small.error().to_string();
+  EXPECT_THAT(print(*small->first), testing::HasSubstr("input x: f32[4, 2]"));
+  EXPECT_EQ(verify(*small->first, *small->second)->verdict, Verdict::Equivalent);
+}
+
+TEST(Shrink, CutsWhatRepeatsWhereNothingIsReduced) {
+  // A bias is the same in all rows, and no operator reduces rows: their number is no part of the result.
+  const GraphPtr program =
+      graph_of("input x: f32[512, 64];input b: f32[64];s = sum(x, dim=1);d = div(x, s);y = add(d, b);output y");
+  const GraphPtr fused = graph_of(
+      "input x: f32[512, 64];input b: f32[64];"
+      "y = block(x, b, grid=[32], loop=4) {;t = in_iter(x, imap=[0], fmap=0);u = in_iter(b, imap=[_]);"
+      "s = sum(t, dim=1);d = div(t, s);a = add(d, u);c = accum(a, kind=concat, dim=0);"
+      "y = out_saver(c, omap=[0]);};output y");
+  const auto small = shrink(*program, *fused);
+  ASSERT_TRUE(small) << small.error().to_string();
+  EXPECT_THAT(print(*small->first), testing::HasSubstr("input x: f32[8, 2]"));
+  // Where something does reduce them, it is.
+  const GraphPtr reduced = graph_of("input x: f32[512, 64];input b: f32[64];d = add(x, b);y = sum(d, dim=0);output y");
+  const auto kept = shrink(*reduced, *reduced);
+  ASSERT_TRUE(kept);
+  EXPECT_THAT(print(*kept->first), testing::HasSubstr("input x: f32[512, 2]"));
+}
+
 TEST(Shrink, CutsWhatIsOnlyExponentiated) {
   const std::string softmax =
       "input s: f32[4, 16, 64];input m: f32[4, 16, 1];d = sub(s, m);e = exp(d);z = sum(e, dim=2);";
