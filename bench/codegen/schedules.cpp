@@ -2,6 +2,7 @@
 // GPU to time:
 //
 //   build/release/bin/schedules FILE.strata FOLDER [MOST schedules a graph [MOST graphs]]
+//   build/release/bin/schedules --features FOLDER    what bench/codegen/fit.py fits the cost of schedules to
 //   tests/gpu/run.py FOLDER                 on the machine with the GPU
 //
 // One folder each, FOLDER/PROGRAM@0r1g8s3c2 (first candidate) for 1 row warp, 8 groups, 3 stages and clusters of 2
@@ -16,6 +17,7 @@
 #include "ir/text.h"
 #include "runtime/compile.h"
 #include "superopt/codegen/generate.h"
+#include "superopt/codegen/schedule_cost.h"
 #include "superopt/superoptimize.h"
 
 namespace {
@@ -60,7 +62,7 @@ Result<void> compile(const Graph& graph, const Target& target, const std::string
     std::filesystem::create_directories(to);
     std::ofstream(to / "best.sm_90a.cubin", std::ios::binary).write(cubin.data(), std::ssize(cubin));
     auto manifest = nlohmann::ordered_json::parse(launch_manifest(program));
-    manifest["estimated_us"] = estimate_cost(graph, target).seconds * 1e6;
+    manifest["estimated_us"] = scheduled_cost(graph, target, schedules).seconds * 1e6;
     std::ofstream(to / "best.launch.json") << manifest.dump(1);
     std::ofstream(to / "best.cu") << program.source;
     std::ofstream(to / "best.strata") << print(graph);
@@ -90,12 +92,78 @@ Result<void> run(const std::string& path, const std::string& folder, size_t most
   return {};
 }
 
+/// "r1g8s3c2w", as label() writes it.
+std::optional<BlockSchedule> read_label(const std::string& text) {
+  BlockSchedule schedule;
+  char wide = 0;
+  const int read = std::sscanf(text.c_str(), "r%ldg%lds%ldc%ld%c", &schedule.row_warps, &schedule.loop_warps,
+                               &schedule.stages, &schedule.cluster, &wide);
+  if (read < 4) return std::nullopt;
+  schedule.wide = wide == 'w';
+  return schedule;
+}
+
+/// What fit.py fits the cost of schedules to: for each folder of kernels, what schedule_seconds is told of them.
+Result<void> features(const std::string& folder) {
+  STRATA_TRY(const Target* target, find_target("sm_90a"));
+  nlohmann::ordered_json all;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    auto graph = load_graph((entry.path() / "best.strata").string());
+    if (!graph) continue;
+    const size_t at = name.find_last_of('r');
+    const auto labelled = read_label(name.substr(at == std::string::npos ? 0 : at));
+    auto& kernels = all[name] = nlohmann::ordered_json::array();
+    size_t most = 0;
+    for (const Operation& op : (*graph)->operations()) {
+      if (op.body) most = std::max(most, block_schedules(op, operand_strides(**graph, op), *target).size());
+    }
+    bool given = false;
+    for (const Operation& op : (*graph)->operations()) {
+      if (!op.body) continue;
+      const auto offered = block_schedules(op, operand_strides(**graph, op), *target);
+      const bool labelled_one = !given && labelled && offered.size() == most;
+      given |= labelled_one;
+      const auto description = describe_schedule(**graph, op, labelled_one ? labelled : std::nullopt, *target);
+      if (!description) continue;
+      const auto& [code, schedule, seconds] = *description;
+      const BlockWork& w = code.work;
+      kernels.push_back({{"blocks", blocks_of(op, schedule)},
+                         {"device_bytes", device_bytes(op, operand_strides(**graph, op))},
+                         {"threads", code.threads},
+                         {"shared_bytes", code.shared_bytes},
+                         {"registers", code.registers},
+                         {"wide", !code.wide.empty()},
+                         {"row_warps", schedule.row_warps},
+                         {"loop_warps", schedule.loop_warps},
+                         {"cluster", schedule.cluster},
+                         {"iterations", w.iterations},
+                         {"iteration_bytes", w.iteration_bytes},
+                         {"ahead", w.ahead},
+                         {"once_bytes", w.once_bytes},
+                         {"products", w.products},
+                         {"elements", w.elements},
+                         {"products_after", w.products_after},
+                         {"elements_after", w.elements_after},
+                         {"partial_bytes", w.partial_bytes},
+                         {"seconds", seconds}});
+    }
+  }
+  fmt::print("{}\n", all.dump(1));
+  return {};
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   if (count < 3) {
     fmt::print(stderr, "usage: schedules FILE.strata FOLDER [MOST [GRAPHS]]\n");
     return 2;
+  }
+  if (std::string_view(arguments[1]) == "--features") {
+    const auto listed = features(arguments[2]);
+    if (!listed) fmt::print(stderr, "{}\n", listed.error().message);
+    return listed ? 0 : 1;
   }
   const auto done = run(arguments[1], arguments[2], count > 3 ? std::stoul(arguments[3]) : 1000,
                         count > 4 ? std::stoi(arguments[4]) : 8);

@@ -11,8 +11,10 @@ namespace strata {
 struct Target {
   std::string_view name;  ///< "sm_90a": NVRTC's architecture
   int multiprocessors;
-  int64_t shared_memory;     ///< bytes a block may use
-  int cluster;               ///< blocks that a cluster may have; 1 where there are none
+  int64_t shared_memory;  ///< bytes a block may use; a multiprocessor has 1 KiB more
+  int cluster;            ///< blocks that a cluster may have; 1 where there are none
+  int large_cluster;      ///< clusters of so many blocks or more run on cluster_multiprocessors alone
+  int cluster_multiprocessors;
   bool wide_products;        ///< wgmma
   bool overlapping_kernels;  ///< programmatic dependent launch
   int64_t device_memory;     ///< bytes

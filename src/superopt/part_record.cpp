@@ -5,6 +5,7 @@
 #include "interpret/work.h"
 #include "ir/text.h"
 #include "ir/validate.h"
+#include "superopt/codegen/generate.h"
 #include "superopt/verify/inputs.h"
 
 namespace strata {
@@ -37,7 +38,7 @@ Candidate candidate_of(const Json& json, const GraphPtr& canonical, const Target
     throw std::invalid_argument("a graph that does not fit");
   }
   candidate.graph = *graph;
-  candidate.cost = estimate_cost(**graph, target);
+  candidate.cost = scheduled_cost(**graph, target);
   candidate.verification.tests = json.at("tests");
   candidate.verification.error_bound = json.at("error_bound");
   candidate.verification.argument = json.at("argument");

@@ -12,6 +12,7 @@
 #include "superopt/partition/canonical.h"
 #include "superopt/partition/fusible.h"
 #include "superopt/partition/hoist.h"
+#include "superopt/prove.h"
 #include "superopt/verify/floats.h"
 #include "superopt/verify/shrink.h"
 
@@ -130,7 +131,7 @@ class PartsOptimizer {
     PartOutcome& outcome = result_.parts[p];
     const Part& part = result_.partition.parts[p];
     const Target& target = *options_.search.target;
-    outcome.program_cost = estimate_cost(*part.graph, target);
+    outcome.program_cost = scheduled_cost(*part.graph, target);
     if (part.searchable()) {
       outcome.optimized = named(found_.at(texts_.at(static_cast<int>(p))), forms_[p], part);
     } else {
@@ -196,7 +197,7 @@ Result<Candidate> whole(const Superoptimized& result, size_t rank, const Target&
   }
   STRATA_TRY(all.graph, compose(*result.program, result.partition, graphs));
   STRATA_CHECK(validate(*all.graph, target));
-  all.cost = estimate_cost(*all.graph, target);
+  all.cost = scheduled_cost(*all.graph, target);
   return all;
 }
 
@@ -212,7 +213,7 @@ Result<void> put_together(const SuperoptimizeOptions& options, Superoptimized& r
                                       [&](const Candidate& c) { return c.graph == result.program; });
   if (!has_itself) result.candidates.push_back(as_candidate(result.program, target));
   std::stable_sort(result.candidates.begin(), result.candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.cost.seconds < b.cost.seconds; });
+                   [](const Candidate& a, const Candidate& b) { return cheaper(a.cost, b.cost); });
   return {};
 }
 
@@ -250,7 +251,7 @@ Result<Superoptimized> optimize_parts(const GraphPtr& program, const Superoptimi
                                       const PartitionLimits& limits, Clock::time_point start, FoundParts& found) {
   Superoptimized result;
   result.program = program;
-  result.program_cost = estimate_cost(*program, *options.search.target);
+  result.program_cost = scheduled_cost(*program, *options.search.target);
   STRATA_TRY(result.partition, partition(program, limits));
   STRATA_CHECK(PartsOptimizer(options, start, found, result).run());
   sum_up(result, options.search.threads);
@@ -262,14 +263,7 @@ Result<Superoptimized> optimize_parts(const GraphPtr& program, const Superoptimi
 GraphPtr hoisted_program(const GraphPtr& program, const SuperoptimizeOptions& options) {
   auto hoisted = hoist_transposes(program);
   if (!hoisted || *hoisted == program) return program;
-  GraphPtr reference = program;
-  GraphPtr candidate = *hoisted;
-  if (auto small = shrink(*program, **hoisted)) std::tie(reference, candidate) = *small;
-  VerifyOptions verification;
-  verification.delta = options.delta;
-  verification.seed = options.search.seed;
-  const auto verified = verify(*reference, *candidate, verification);
-  return verified && verified->verdict == Verdict::Equivalent ? *hoisted : program;
+  return prove(program, *hoisted, options) ? *hoisted : program;
 }
 
 }  // namespace
@@ -308,7 +302,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
     if (inside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(inside);
   }
   result.program = program;
-  result.program_cost = estimate_cost(*program, target);
+  result.program_cost = scheduled_cost(*program, target);
   last = Clock::now();
   result.whole_check = checked_whole(result, options);
   if (result.whole_check.starts_with("DIFFERENT")) {

@@ -35,6 +35,20 @@ struct WideProduct {
   friend bool operator==(const WideProduct&, const WideProduct&) = default;
 };
 
+/// What one block does, from which schedule_cost.h estimates its time. Counts are of one warp (instructions) or one
+/// thread (elements); bytes are of one block.
+struct BlockWork {
+  int64_t iterations = 1;       ///< of one group of warps
+  int64_t iteration_bytes = 0;  ///< tiles that one iteration of a group brings
+  int64_t ahead = 0;            ///< iterations of a group whose tiles are in flight while it works
+  int64_t once_bytes = 0;       ///< tiles that come before the loop
+  double products = 0;          ///< tensor core instructions of an iteration
+  double elements = 0;          ///< results of operators other than products, of an iteration
+  double products_after = 0;    ///< both, behind the loop
+  double elements_after = 0;
+  int64_t partial_bytes = 0;  ///< what groups leave for each other
+};
+
 /// A block function in CUDA C++: `static STRATA_DEVICE void NAME(inputs…, outputs…, long long block_x, long long
 /// block_y, long long block_z, unsigned char* shared)`, to be called by all `threads` threads of a block.
 struct BlockCode {
@@ -44,6 +58,7 @@ struct BlockCode {
   int64_t cluster = 1;       ///< blocks of the launch for each block of the graph, along x
   int64_t products = 0;      ///< instructions of tensor cores, of all warps of a block and its cluster
   int64_t registers = 0;     ///< estimate of what a thread needs; 0 where unknown
+  BlockWork work;
   std::vector<WideProduct> wide;
   std::string description;  ///< one line: emitter, layout, why
 };

@@ -10,6 +10,7 @@
 #include "ir/views.h"
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/rows.h"
+#include "superopt/codegen/schedule_cost.h"
 #include "superopt/codegen/tiles.h"
 
 namespace strata {
@@ -128,11 +129,22 @@ class Generator {
     code.text = emit_block_function(op, name, strides);
     code.threads = threads_of(*op.body);
     code.shared_bytes = shared_memory_bytes(*op.body);
+    code.description = "no registers: " + refusals(op, name, strides);
     if (code.shared_bytes > target_.shared_memory) {
       return unsupported("a block of {} needs {} bytes of shared memory; {} has {}", headline(op), code.shared_bytes,
                          target_.name, target_.shared_memory);
     }
     return code;
+  }
+
+  /// Why the emitters that work in registers do not take a block, in one line.
+  std::string refusals(const Operation& op, const std::string& name,
+                       const std::vector<std::vector<int64_t>>& strides) const {
+    const auto reason = [](const Result<BlockCode>& code) {
+      return code ? std::string("too many registers") : code.error().message;
+    };
+    return fmt::format("tiles: {}; rows: {}", reason(emit_tiles(op, name, strides, {}, target_)),
+                       reason(emit_rows(op, name, strides, {}, target_)));
   }
 
   Result<std::string> block_kernel(const Operation& op, const std::string& name,
@@ -145,6 +157,10 @@ class Generator {
     made.shared_bytes = code.shared_bytes;
     made.cluster = code.cluster;
     made.grid[0] *= code.cluster;
+    if (code.registers > 0) {
+      const int64_t blocks = made.grid[0] * made.grid[1] * made.grid[2];
+      made.shared_bytes = std::max(made.shared_bytes, spreading_bytes(blocks, {.cluster = code.cluster}, target_));
+    }
     const Parameters p = parameters(op, name);
     std::string text = code.description.empty() ? "" : "// " + code.description + "\n";
     for (const WideProduct& product : code.wide) {

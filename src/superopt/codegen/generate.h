@@ -14,6 +14,7 @@
 #include "ir/graph.h"
 #include "ir/target.h"
 #include "superopt/codegen/block_code.h"
+#include "superopt/optimize/cost.h"
 
 namespace strata {
 
@@ -53,6 +54,20 @@ std::vector<BlockSchedule> block_schedules(const Operation& op, const std::vecto
 
 /// One for each operator of a kernel graph; nothing where the emitter's own choice is wanted.
 using Schedules = std::vector<std::optional<BlockSchedule>>;
+
+/// A block function with a schedule, or with the emitters' own choice, and its estimated time.
+struct ScheduledBlock {
+  BlockCode code;
+  BlockSchedule schedule;
+  double seconds = 0;
+};
+/// Error (Unsupported) where the emitters that work in registers do not take the block.
+Result<ScheduledBlock> describe_schedule(const Graph& graph, const Operation& op, std::optional<BlockSchedule> schedule,
+                                         const Target& target);
+
+/// What a kernel graph costs: its block graphs with schedules (schedule_cost.h), the emitters' own where none is given,
+/// everything else as in optimize/cost.h.
+CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Schedules& schedules = {});
 
 /// Error (Unsupported) where a block does not fit the target's shared memory.
 Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules = {});

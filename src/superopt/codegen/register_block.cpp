@@ -75,6 +75,28 @@ Result<void> RegisterBlock::invariants() {
   return {};
 }
 
+double RegisterBlock::operations_of(const Operation& op) {
+  if (op.body) {
+    double operations = 0;
+    for (const Operation& inner : op.body->operations()) {
+      if (inner.kind != OpKind::InIter && inner.kind != OpKind::OutSaver) operations += operations_of(inner);
+    }
+    return operations;
+  }
+  switch (op.kind) {
+    case OpKind::Exp:
+    case OpKind::Div:
+    case OpKind::Sqrt:
+    case OpKind::Rsqrt:
+      return 4;
+    case OpKind::SiLU:
+    case OpKind::Gelu:
+      return 8;
+    default:
+      return 1;
+  }
+}
+
 bool RegisterBlock::is_invariant(const Operation& op) const {
   return !op.results.empty() && invariant_.count(op.results[0]) != 0;
 }

@@ -51,6 +51,8 @@ class RegisterBlock {
   /// What the loop computes of tiles that it does not cut is the same in every iteration: computed before it.
   Result<void> invariants();
   bool is_invariant(const Operation& op) const;
+  /// Elementary operations on each element: those of a thread graph together; exponentials and divisions take several.
+  static double operations_of(const Operation& op);
   /// The accumulator of sums that alone uses a value: a product is added to it directly.
   const Operation* only_accumulator(TensorId id) const;
   Result<void> operation(const Operation& op);

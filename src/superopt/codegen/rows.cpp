@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <tuple>
 
 #include "superopt/codegen/register_block.h"
+#include "superopt/codegen/schedule_cost.h"
 
 namespace strata {
 namespace {
@@ -41,6 +41,7 @@ class RowBlock : public RegisterBlock {
     code.threads = threads_;
     code.shared_bytes = scratch_floats_ * static_cast<int64_t>(sizeof(float));
     code.registers = registers_;
+    code.work = work();
     code.description =
         fmt::format("rows: {} teams of {} threads, {} columns in a vector", threads_ / team_, team_, vector_);
     return code;
@@ -79,6 +80,24 @@ class RowBlock : public RegisterBlock {
       }
     }
     return {};
+  }
+
+  BlockWork work() const {
+    BlockWork work;
+    work.iterations = loop_;
+    work.ahead = std::min(loop_, kUnroll);
+    for (size_t i = 0; i < body_.operations().size(); ++i) {
+      const Operation& op = body_.operations()[i];
+      if (op.kind == OpKind::OutSaver) continue;
+      if (op.kind == OpKind::InIter) {
+        (loop_ > 1 && !stays(op.results[0]) ? work.iteration_bytes : work.once_bytes) +=
+            body_.type(op.results[0]).bytes();
+        continue;
+      }
+      const auto results = static_cast<double>(registers(op.body ? op.results[0] : op.operands[0]));
+      (stages_[i] == LoopStage::After ? work.elements_after : work.elements) += operations_of(op) * results;
+    }
+    return work;
   }
 
   /// Leading dimensions are those of the result, or all 1.
@@ -251,17 +270,16 @@ std::vector<BlockSchedule> row_schedules(const Operation& op, const std::vector<
                                          const Target& target) {
   constexpr int64_t kMostWarps = 32;
   constexpr int64_t kMostRegisters = 160;
-  constexpr int64_t kGoodRegisters = 64;  // a few vectors of each tensor
-  std::vector<std::pair<int64_t, BlockSchedule>> rated;
+  std::vector<std::pair<double, BlockSchedule>> rated;
   for (int64_t warps = 1; warps <= kMostWarps; warps *= 2) {
     const BlockSchedule schedule{.row_warps = warps};
     const auto code = emit_rows(op, "candidate", strides, schedule, target);
     if (!code || (code->registers > kMostRegisters && warps < kMostWarps)) continue;
-    rated.emplace_back(std::max<int64_t>(0, code->registers - kGoodRegisters), schedule);
+    rated.emplace_back(schedule_seconds(op, strides, *code, schedule, target), schedule);
   }
   std::stable_sort(rated.begin(), rated.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<BlockSchedule> schedules;
-  for (const auto& [rate, schedule] : rated) schedules.push_back(schedule);
+  for (const auto& [seconds, schedule] : rated) schedules.push_back(schedule);
   return schedules;
 }
 

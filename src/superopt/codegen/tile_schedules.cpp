@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <tuple>
 
+#include "superopt/codegen/schedule_cost.h"
 #include "superopt/codegen/tiles.h"
 
 namespace strata {
@@ -9,19 +9,12 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
                                           const Target& target) {
   constexpr int64_t kMostWarps = 16;
   constexpr int64_t kMostRegisters = 232;  // of a thread, less what the estimate may miss
-  struct Rated {
-    BlockSchedule schedule;
-    int64_t idle;      ///< multiprocessors
-    int64_t products;  ///< warps may repeat each other's work
-    int64_t warps_missing;
-    int64_t bytes_missing;
-  };
-  std::vector<Rated> rated;
+  std::vector<std::pair<double, BlockSchedule>> rated;
   const int64_t loop = op.body->launch().loop;
   int64_t blocks = 1;
   for (int64_t size : op.body->launch().grid) blocks *= size;
   for (int64_t cluster = 1; cluster <= target.cluster; cluster *= 2) {
-    // A cluster for what one block cannot fill; more blocks than multiprocessors would run one after the other.
+    // A cluster for what one block cannot fill.
     if (cluster > 1 && blocks * cluster > target.multiprocessors) break;
     for (int64_t rows = 1; rows <= kMostWarps; rows *= 2) {
       for (int64_t groups = 1; groups * rows <= kMostWarps && groups * cluster <= loop; groups *= 2) {
@@ -35,27 +28,15 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
             const auto code = emit_tiles(op, "candidate", strides, schedule, target);
             if (!code) continue;
             if (code->registers > kMostRegisters || code->registers * code->threads > target.registers) continue;
-            // Every multiprocessor at work; enough warps for the tensor cores' latency; enough bytes in flight for the
-            // memory's.
-            constexpr int64_t kGoodWarps = 8;
-            constexpr int64_t kGoodBytes = 96 << 10;
-            rated.push_back({schedule, std::max<int64_t>(0, target.multiprocessors - blocks * cluster), code->products,
-                             std::max<int64_t>(0, kGoodWarps - rows * groups),
-                             std::max<int64_t>(0, kGoodBytes - code->shared_bytes)});
+            rated.emplace_back(schedule_seconds(op, strides, *code, schedule, target), schedule);
           }
         }
       }
     }
   }
-  std::stable_sort(rated.begin(), rated.end(), [](const Rated& a, const Rated& b) {
-    const auto key = [](const Rated& r) {
-      return std::tuple(r.idle, r.products, r.warps_missing, r.bytes_missing,
-                        r.schedule.row_warps * r.schedule.loop_warps);
-    };
-    return key(a) < key(b);
-  });
+  std::stable_sort(rated.begin(), rated.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<BlockSchedule> schedules;
-  for (const Rated& r : rated) schedules.push_back(r.schedule);
+  for (const auto& [seconds, schedule] : rated) schedules.push_back(schedule);
   return schedules;
 }
 

@@ -3,33 +3,17 @@
 #include <algorithm>
 
 #include "superopt/codegen/register_block.h"
+#include "superopt/codegen/tile_memory.h"
 #include "superopt/codegen/tile_plan.h"
 
 namespace strata {
 namespace {
 
 constexpr int64_t kWarp = 32;
-constexpr int64_t kAlignment = 1024;  // of a tile that tensor cores read themselves; others need 16
 /// Registers of a lane for a side of a product that stays while the loop runs.
 constexpr int64_t kMostKept = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t aligned(int64_t bytes) {
-  const int64_t alignment = bytes < kAlignment ? 128 : kAlignment;
-  return ceil_div(bytes, alignment) * alignment;
-}
-
-/// Stride of the dimensions before the last two, of which at most one has more than one element.
-Result<int64_t> batch_stride(const Shape& tile, const std::vector<int64_t>& strides) {
-  int64_t stride = 0;
-  for (size_t d = 0; d + 2 < tile.size(); ++d) {
-    if (tile[d] == 1) continue;
-    if (stride != 0) return unsupported("a tile of two batch dimensions");
-    stride = strides[d];
-  }
-  return stride;
-}
-
 class TileBlock : public RegisterBlock {
  public:
   using RegisterBlock::RegisterBlock;
@@ -52,6 +36,7 @@ class TileBlock : public RegisterBlock {
     code.cluster = schedule_.cluster;
     code.products = plan_.layout_cost * schedule_.row_warps;
     code.registers = register_estimate();
+    code.work = work();
     code.description = fmt::format(
         "tiles: {} blocks a cluster, {} groups of {} warps, {} stages of {} bytes; layouts: best of {}, {} products a "
         "warp",
@@ -87,21 +72,7 @@ class TileBlock : public RegisterBlock {
            (columns == 1 ? 1 : 2);
   }
 
-  std::string shared_type(TensorId id) const {
-    const TensorPlan& tile = plan(id);
-    return fmt::format("strata_device::SharedTile<{}, {}, {}, {}>", storage_type(body_.type(id).dtype),
-                       tile.dims.batches, tile.pairs_down ? tile.dims.columns : tile.dims.rows,
-                       tile.pairs_down ? tile.dims.rows : tile.dims.columns);
-  }
-
-  int64_t shared_bytes(TensorId id) const {
-    const TensorPlan& tile = plan(id);
-    const int64_t rows = tile.dims.batches * (tile.pairs_down ? tile.dims.columns : tile.dims.rows);
-    const int64_t chunks =
-        ceil_div((tile.pairs_down ? tile.dims.rows : tile.dims.columns) * size_of(body_.type(id).dtype), 16);
-    const bool permuted = (chunks & (chunks - 1)) == 0 || chunks % 8 == 0;
-    return aligned(rows * 16 * (permuted || chunks % 2 == 1 ? chunks : chunks + 1));
-  }
+  std::string shared_type(TensorId id) const { return shared_tile_type(plan(id), body_.type(id).dtype); }
 
   Result<void> check_sizes() const {
     for (const Operation& op : body_.operations()) {
@@ -120,6 +91,45 @@ class TileBlock : public RegisterBlock {
       }
     }
     return {};
+  }
+
+  BlockWork work() const {
+    BlockWork work;
+    work.iterations = ceil_div(loop_, schedule_.groups());
+    work.iteration_bytes = loop_ > 1 ? stage_bytes_ : 0;
+    work.ahead = schedule_.stages - 1;
+    work.once_bytes = once_bytes_;
+    work.partial_bytes = partial_bytes_;
+    std::set<TensorId> read;
+    for (size_t i = 0; i < body_.operations().size(); ++i) {
+      const Operation& op = body_.operations()[i];
+      if (op.kind == OpKind::InIter || op.kind == OpKind::OutSaver || is_invariant(op)) continue;
+      const bool after = stages_[i] == LoopStage::After;
+      for (TensorId id : op.operands) {
+        // From shared memory element by element, or rounded for a product.
+        constexpr double kRead = 2;
+        const bool product = op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul;
+        if (product == plan(id).loaded || (!product && !read.insert(id).second)) continue;
+        (after ? work.elements_after : work.elements) += kRead * static_cast<double>(registers(id, after && after_));
+      }
+      if (op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul) {
+        (after ? work.products_after : work.products) += static_cast<double>(instructions(op));
+        continue;
+      }
+      const auto results = static_cast<double>(registers(op.body ? op.results[0] : op.operands[0], after && after_));
+      (after ? work.elements_after : work.elements) += operations_of(op) * results;
+    }
+    return work;
+  }
+
+  /// Tensor core instructions of a warp; a wide one does the work of several in less than their time.
+  int64_t instructions(const Operation& op) const {
+    const TileDims dims = local(op.results[0], false);
+    const bool transposed = plan(op.results[0]).transposed;
+    int64_t depth = 0;
+    for (size_t p = 0; p < op.operands.size() / 2; ++p) depth += plan(op.operands[p]).dims.columns;
+    return dims.batches * ceil_div(transposed ? dims.columns : dims.rows, 16) *
+           ceil_div(transposed ? dims.rows : dims.columns, 8) * (depth / 16);
   }
 
   /// Registers of a lane: accumulators and kept sides stay, and the two largest of the rest are live together.
@@ -147,37 +157,15 @@ class TileBlock : public RegisterBlock {
     for (const Operation& op : body_.operations()) {
       if (op.kind != OpKind::InIter) continue;
       int64_t& bytes = plan(op.results[0]).once ? once_bytes_ : stage_bytes_;
-      const int64_t size = shared_bytes(op.results[0]);
-      if (size >= kAlignment) bytes = ceil_div(bytes, kAlignment) * kAlignment;
+      const int64_t size = shared_tile_bytes(plan(op.results[0]), body_.type(op.results[0]).dtype);
+      if (size >= kTileAlignment) bytes = ceil_div(bytes, kTileAlignment) * kTileAlignment;
       offsets_[op.results[0]] = bytes;
       bytes += size;
     }
     // Rings and stages begin where their tiles may.
-    once_bytes_ = aligned(once_bytes_);
-    if (once_bytes_ > 0 && once_bytes_ < kAlignment && stage_bytes_ >= kAlignment) once_bytes_ = kAlignment;
-    stage_bytes_ = aligned(stage_bytes_);
-  }
-
-  /// Bytes of one copy: the most that divide rows, strides and every place where a tile can begin.
-  int64_t copy_bytes(const Operation& op) const {
-    const TensorId id = op.results[0];
-    const int64_t element = size_of(body_.type(id).dtype);
-    const Shape& tile = body_.type(id).shape;
-    const Shape& whole = body_.type(op.operands[0]).shape;
-    const std::vector<int64_t>& strides = strides_[input_number(op.operands[0])];
-    const int64_t row = (plan(id).pairs_down ? plan(id).dims.rows : plan(id).dims.columns) * element;
-    const auto fits = [&](int64_t bytes) {
-      if (row % bytes != 0) return false;
-      for (size_t d = 0; d < tile.size(); ++d) {
-        const int64_t step = strides[d] == 1 ? tile[d] : strides[d];  // places within a row are multiples of a tile
-        if (whole[d] > 1 && step * element % bytes != 0) return false;
-      }
-      return true;
-    };
-    for (int64_t bytes : {16, 8, 4}) {
-      if (fits(bytes)) return bytes;
-    }
-    return element;
+    once_bytes_ = aligned_tile(once_bytes_);
+    if (once_bytes_ > 0 && once_bytes_ < kTileAlignment && stage_bytes_ >= kTileAlignment) once_bytes_ = kTileAlignment;
+    stage_bytes_ = aligned_tile(stage_bytes_);
   }
 
   Result<void> copy(const Operation& op, const std::string& place, int64_t threads, const std::string& rank) {
@@ -189,8 +177,9 @@ class TileBlock : public RegisterBlock {
     STRATA_TRY(const int64_t between, batch_stride(tile, strides));
     line(fmt::format("// {}", statement_text(body_, op)));
     line(fmt::format(
-        "strata_device::copy_tile<{}, {}, {}, {}, {}>({} + {}, {} + {}, {});", shared_type(id), copy_bytes(op), threads,
-        row_stride, between, place, offsets_.at(id), names_[op.operands[0]],
+        "strata_device::copy_tile<{}, {}, {}, {}, {}>({} + {}, {} + {}, {});", shared_type(id),
+        copy_bytes(body_, op, plan(id), strides), threads, row_stride, between, place, offsets_.at(id),
+        names_[op.operands[0]],
         tile_base(body_.launch(), strides, tile, op.attributes.list("imap"), op.attributes.integer_or("fmap", -1)),
         rank));
     return {};

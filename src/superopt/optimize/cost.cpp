@@ -15,7 +15,7 @@ constexpr double kMultiprocessorBandwidth = 60e9;  // one block's loads, L2 to s
 constexpr double kFirstByte = 0.8e-6;              // latency of the first load of a block
 constexpr double kIteration = 0.03e-6;             // loop overhead that the pipeline does not hide
 constexpr double kDepth = 0.01e-6;                 // an operator that waits for another
-constexpr double kCluster = 0.8e-6;                // barriers of a cluster, and reading each other's partial results
+constexpr double kCluster = 1.5e-6;                // reading each other's partial results, a doubling of a cluster
 constexpr double kConcatenation = 0.2e-6;          // an iteration of an accumulator that concatenates: not in registers
 constexpr double kElementRate = 4e12;              // operations/s of predefined operators: one thread an element
 constexpr double kChainedLoad = 0.05e-6;           // a term of such a thread's sum
@@ -124,7 +124,8 @@ double clustered_seconds(const Graph& body, const BlockWork& whole, double devic
   const int64_t shared = std::max<int64_t>(1, shared_memory_bytes(body));
   const auto resident =
       static_cast<double>(std::clamp<int64_t>(target.shared_memory / shared, 1, kBlocksPerMultiprocessor));
-  const double multiprocessors = target.multiprocessors;
+  const double multiprocessors =
+      cluster >= target.large_cluster ? target.cluster_multiprocessors : target.multiprocessors;
   const double waves = std::ceil(blocks / (multiprocessors * resident));
   // Blocks that are resident together share the multiprocessor's units.
   const double together = std::min(resident, std::ceil(blocks / multiprocessors));
@@ -136,7 +137,7 @@ double clustered_seconds(const Graph& body, const BlockWork& whole, double devic
   // not.
   const double overlapped = std::max(stream, compute) + std::min(stream, compute) / std::max(1.0, loop);
   const double wave = kFirstByte + load + overlapped + loop * kIteration + work.depth * kDepth +
-                      work.concatenations * kConcatenation + (cluster > 1 ? kCluster : 0);
+                      work.concatenations * kConcatenation + kCluster * std::log2(cluster);
   const double through_l2 = blocks * work.bytes / kL2Bandwidth;
   return std::max({waves * wave, device_bytes * work.waste / target.memory_bandwidth, through_l2});
 }
@@ -162,6 +163,11 @@ CostEstimate& CostEstimate::operator+=(const CostEstimate& other) {
   device_bytes += other.device_bytes;
   seconds += other.seconds;
   return *this;
+}
+
+bool cheaper(const CostEstimate& a, const CostEstimate& b) {
+  const auto step = [](const CostEstimate& of) { return std::floor(std::log(of.seconds) / std::log(1.02)); };
+  return step(a) < step(b);
 }
 
 CostEstimate estimate_operation(const Graph& graph, const Operation& op, const Target& target) {

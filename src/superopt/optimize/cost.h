@@ -17,6 +17,9 @@ struct CostEstimate {
   CostEstimate& operator+=(const CostEstimate& other);
 };
 
+/// Whether an estimate is less than another, in steps of 2 %: smaller differences mean nothing.
+bool cheaper(const CostEstimate& a, const CostEstimate& b);
+
 /// The graph as it stands: every operator of the kernel graph is one launch.
 CostEstimate estimate_cost(const Graph& graph, const Target& target);
 

@@ -186,7 +186,7 @@ class Groups {
   }
 
   std::optional<std::string> not_one_part(const std::vector<int>& operations) const {
-    if (static_cast<int>(operations.size()) > limits_.max_operators) {
+    if (counted_operators(program_, operations) > limits_.max_operators) {
       return fmt::format("limit of {} operators in a part", limits_.max_operators);
     }
     const Part part = make_part(program_, operations);
@@ -204,6 +204,25 @@ class Groups {
 };
 
 }  // namespace
+
+int counted_operators(const Graph& program, const std::vector<int>& operations) {
+  int count = static_cast<int>(operations.size());
+  const auto inside = [&](TensorId id, OpKind kind) -> const Operation* {
+    const int at = program.tensor(id).producer;
+    if (std::find(operations.begin(), operations.end(), at) == operations.end()) return nullptr;
+    const Operation& op = program.operations()[static_cast<size_t>(at)];
+    return op.kind == kind ? &op : nullptr;
+  };
+  for (int i : operations) {
+    const Operation& root = program.operations()[static_cast<size_t>(i)];
+    if (root.kind != OpKind::Sqrt) continue;
+    const Operation* scale = inside(root.operands[0], OpKind::Scale);
+    const Operation* sum = inside(scale != nullptr ? scale->operands[0] : root.operands[0], OpKind::Sum);
+    const Operation* square = sum == nullptr ? nullptr : inside(sum->operands[0], OpKind::Sqr);
+    if (square != nullptr) count -= scale != nullptr ? 4 : 3;
+  }
+  return count;
+}
 
 Result<Partition> partition(const GraphPtr& program, const PartitionLimits& limits) {
   for (const Operation& op : program->operations()) {

@@ -18,7 +18,8 @@
 namespace strata {
 
 struct PartitionLimits {
-  /// Operators of a part. Up to here the search ends, or comes far, within a minute (qknorm has 15).
+  /// Operators of a part, a normalisation X / √(factor · Σ X²) counted as one. Up to here the search ends, or comes
+  /// far, within a minute.
   int max_operators = 16;
   /// Values that a part reads: more than so many block inputs are not searched.
   int max_inputs = 7;
@@ -50,6 +51,9 @@ struct Partition {
   std::vector<Part> parts;  ///< in an order in which they can be executed
   std::vector<Cut> cuts;    ///< by tensor, then reader
 };
+
+/// How many operators of the program these are, a normalisation counted as one.
+int counted_operators(const Graph& program, const std::vector<int>& operations);
 
 /// Deterministic. Error where the program has graph-defined operators.
 Result<Partition> partition(const GraphPtr& program, const PartitionLimits& limits = {});

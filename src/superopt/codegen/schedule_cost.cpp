@@ -1,0 +1,124 @@
+#include "superopt/codegen/schedule_cost.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace strata {
+namespace {
+
+constexpr int64_t kMostThreads = 2048;  // of a multiprocessor
+constexpr int64_t kMostBlocks = 32;
+constexpr int64_t kReserved = 1024;  // bytes of shared memory that each block has beside its own
+constexpr int64_t kUnknownRegisters = 64;
+constexpr int64_t kQuarters = 4;  // of a multiprocessor, with a tensor core each
+
+double doublings(int64_t count) { return count > 1 ? std::log2(static_cast<double>(count)) : 0; }
+
+/// Blocks that one multiprocessor holds at a time.
+int64_t resident_blocks(const BlockCode& code, const Target& target) {
+  const int64_t registers = code.registers > 0 ? std::min<int64_t>(255, code.registers) : kUnknownRegisters;
+  return std::clamp<int64_t>(std::min({(target.shared_memory + kReserved) / (code.shared_bytes + kReserved),
+                                       target.registers / (registers * code.threads), kMostThreads / code.threads}),
+                             1, kMostBlocks);
+}
+
+/// Blocks of a multiprocessor, of those that have the most. Clusters lie within a group of multiprocessors, and do not
+/// fill every group.
+int64_t blocks_each(int64_t blocks, const BlockSchedule& schedule, const Target& target) {
+  const int64_t multiprocessors =
+      schedule.cluster >= target.large_cluster ? target.cluster_multiprocessors : target.multiprocessors;
+  return (blocks + multiprocessors - 1) / multiprocessors;
+}
+
+/// Bytes that memory moves for a byte of a tile: it moves whole lines, and a tile whose runs are no whole lines shares
+/// them with others.
+double line_waste(const TensorType& tile, const TensorType& whole, const std::vector<int64_t>& strides) {
+  constexpr int64_t kLine = 128;
+  constexpr double kHalfLine = 1.06;  // measured: runs of 64 bytes against runs of 128
+  const auto along = std::find(strides.begin(), strides.end(), 1);
+  if (along == strides.end()) return 1;
+  const auto d = static_cast<size_t>(along - strides.begin());
+  const int64_t run = tile.shape[d] * size_of(tile.dtype);
+  if (tile.shape[d] == whole.shape[d] || run % kLine == 0) return 1;
+  if (run == kLine / 2) return kHalfLine;
+  return static_cast<double>((run + kLine - 1) / kLine * kLine) / static_cast<double>(run);
+}
+
+}  // namespace
+
+int64_t blocks_of(const Operation& op, const BlockSchedule& schedule) {
+  int64_t blocks = schedule.cluster;
+  for (int64_t size : op.body->launch().grid) blocks *= size;
+  return blocks;
+}
+
+int64_t spreading_bytes(int64_t blocks, const BlockSchedule& schedule, const Target& target) {
+  constexpr int64_t kMostEach = 4;  // with more, an uneven share is a small one
+  const int64_t each = blocks_each(blocks, schedule, target);
+  if (2 * blocks < target.multiprocessors || each > kMostEach) return 0;
+  return (target.shared_memory + kReserved) / (each + 1) - kReserved + 1;
+}
+
+double device_bytes(const Operation& op, const std::vector<std::vector<int64_t>>& strides) {
+  const Graph& body = *op.body;
+  double bytes = 0;
+  for (size_t n = 0; n < body.inputs().size(); ++n) {
+    double waste = 1;
+    for (const Operation& inner : body.operations()) {
+      if (inner.kind != OpKind::InIter || inner.operands[0] != body.inputs()[n]) continue;
+      waste = std::max(waste, line_waste(body.type(inner.results[0]), body.type(inner.operands[0]), strides[n]));
+    }
+    bytes += waste * static_cast<double>(body.type(body.inputs()[n]).bytes());
+  }
+  for (TensorId id : body.outputs()) bytes += static_cast<double>(body.type(id).bytes());
+  return bytes;
+}
+
+double schedule_seconds(const Operation& op, const std::vector<std::vector<int64_t>>& strides, const BlockCode& code,
+                        const BlockSchedule& schedule, const Target& target, const ScheduleCosts& costs) {
+  const int64_t blocks = blocks_of(op, schedule);
+  const BlockWork& work = code.work;
+  const int64_t each = blocks_each(blocks, schedule, target);
+  const int64_t together = std::min(each, resident_blocks(code, target));
+  const double rounds = std::ceil(static_cast<double>(each) / static_cast<double>(together));
+  const auto blocks_now = static_cast<double>(together);
+  const double warps = blocks_now * static_cast<double>(code.threads) / 32 / kQuarters;  // of a quarter
+  const double wide = code.wide.empty() ? 1 : costs.wide;
+
+  // One warp waits for its own results; many wait for their quarter.
+  const auto computing = [&](double products, double elements) {
+    const double alone = products * wide * costs.product + elements * costs.element;
+    const double shared = std::max(1.0, warps) * (products * wide * costs.product_rate + elements * costs.element_rate);
+    return std::max(alone, shared);
+  };
+  const auto iterations = static_cast<double>(work.iterations);
+  const double compute = iterations * (costs.iteration + computing(work.products, work.elements));
+
+  const double groups = blocks_now * static_cast<double>(schedule.loop_warps);
+  const double streamed = groups * iterations * static_cast<double>(work.iteration_bytes);
+  const double in_flight = groups * static_cast<double>(std::max<int64_t>(1, work.ahead) * work.iteration_bytes);
+  const double stream = streamed > 0 ? streamed / std::min(costs.block_bandwidth, in_flight / costs.latency) : 0;
+
+  const double device = device_bytes(op, strides) / target.memory_bandwidth;
+  const double through_l2 =
+      static_cast<double>(blocks) *
+      (static_cast<double>(work.once_bytes) +
+       static_cast<double>(schedule.loop_warps) * iterations * static_cast<double>(work.iteration_bytes)) /
+      costs.l2_bandwidth;
+  const double once = blocks_now * static_cast<double>(work.once_bytes) / costs.block_bandwidth;
+  const double combine = costs.groups * doublings(schedule.loop_warps) +
+                         blocks_now * static_cast<double>(work.partial_bytes) / costs.partial_bandwidth +
+                         costs.cluster * doublings(schedule.cluster);
+  const double after = computing(work.products_after, work.elements_after);
+  // What overlaps is as long as its longest part, and a little longer where two are as long.
+  constexpr double kSharpness = 4;
+  double overlapped = 0;
+  for (double part : {rounds * compute, rounds * stream, device, through_l2}) {
+    overlapped += std::pow(part, kSharpness);
+  }
+  overlapped = std::pow(overlapped, 1 / kSharpness);
+  return costs.launch + overlapped + rounds * (costs.first_byte + once + combine + after);
+}
+
+}  // namespace strata

@@ -1,0 +1,42 @@
+// The time of a block function with a schedule: what the emitters know that the cost model of graphs (optimize/cost.h)
+// does not. docs/cost-model.md has the formula and how its constants were fitted.
+#pragma once
+
+#include "superopt/codegen/block_code.h"
+
+namespace strata {
+
+/// Rates and latencies that the formula takes, fitted to measurements (bench/codegen/fit.py). Seconds, bytes/s.
+struct ScheduleCosts {
+  double launch = 1.08e-6;          ///< of a kernel, and its end
+  double first_byte = 0.95e-6;      ///< from a block's start to its first tile
+  double latency = 0.77e-6;         ///< from a load's issue to its arrival
+  double block_bandwidth = 66e9;    ///< of one multiprocessor
+  double l2_bandwidth = 9e12;       ///< of all
+  double iteration = 0.113e-6;      ///< waiting, barriers and addresses of an iteration
+  double product = 8.3e-9;          ///< an instruction of one warp, its latency
+  double product_rate = 7.2e-9;     ///< an instruction's share of a quarter of a multiprocessor
+  double wide = 0.3;                ///< of both, in products of four warps
+  double element = 0.67e-9;         ///< an operation on a register's element, its latency
+  double element_rate = 0.37e-9;    ///< its share of a quarter of a multiprocessor
+  double groups = 0.1e-6;           ///< combining groups, each doubling
+  double partial_bandwidth = 1e12;  ///< of what they leave for each other, in one block
+  double cluster = 1.5e-6;          ///< combining blocks, each doubling
+};
+
+/// Seconds of a launch of the code that an emitter made of a graph-defined operator; strides are those of its operands
+/// in device memory.
+double schedule_seconds(const Operation& op, const std::vector<std::vector<int64_t>>& strides, const BlockCode& code,
+                        const BlockSchedule& schedule, const Target& target, const ScheduleCosts& costs = {});
+
+/// Blocks of the launch, those of clusters each.
+int64_t blocks_of(const Operation& op, const BlockSchedule& schedule);
+
+/// Bytes of one multiprocessor's shared memory that a block must ask for lest more blocks than their share lie on one
+/// while others are idle: a multiprocessor that is done with the kernel before takes as many as fit.
+int64_t spreading_bytes(int64_t blocks, const BlockSchedule& schedule, const Target& target);
+
+/// Bytes that memory moves for the operator's operands and results, each once: it moves whole lines.
+double device_bytes(const Operation& op, const std::vector<std::vector<int64_t>>& strides);
+
+}  // namespace strata

@@ -1,0 +1,45 @@
+// Kernel graphs with schedules: what they cost.
+#include "superopt/codegen/generate.h"
+#include "superopt/codegen/rows.h"
+#include "superopt/codegen/schedule_cost.h"
+#include "superopt/codegen/tiles.h"
+
+namespace strata {
+
+Result<ScheduledBlock> describe_schedule(const Graph& graph, const Operation& op, std::optional<BlockSchedule> schedule,
+                                         const Target& target) {
+  const auto strides = operand_strides(graph, op);
+  if (!schedule) {
+    const auto offered = block_schedules(op, strides, target);
+    if (offered.empty()) return unsupported("no emitter that works in registers takes the block");
+    schedule = offered.front();
+  }
+  ScheduledBlock block;
+  block.schedule = *schedule;
+  auto tiles = emit_tiles(op, "candidate", strides, *schedule, target);
+  if (tiles) {
+    block.code = std::move(*tiles);
+  } else {
+    STRATA_TRY(block.code, emit_rows(op, "candidate", strides, *schedule, target));
+  }
+  block.seconds = schedule_seconds(op, strides, block.code, *schedule, target);
+  return block;
+}
+
+CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Schedules& schedules) {
+  CostEstimate total;
+  for (size_t i = 0; i < graph.operations().size(); ++i) {
+    const Operation& op = graph.operations()[i];
+    CostEstimate cost = estimate_operation(graph, op, target);
+    if (op.body) {
+      const auto block = describe_schedule(graph, op, i < schedules.size() ? schedules[i] : std::nullopt, target);
+      // Elsewhere every operator passes through shared memory, with barriers between: 3 to 30 times slower.
+      constexpr double kWithoutRegisters = 10;
+      cost.seconds = block ? block->seconds : kWithoutRegisters * cost.seconds;
+    }
+    total += cost;
+  }
+  return total;
+}
+
+}  // namespace strata

@@ -1,0 +1,63 @@
+#include "superopt/codegen/tile_memory.h"
+
+#include "superopt/codegen/emit.h"
+
+namespace strata {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Elements of the tile's contiguous dimension, as it is stored.
+int64_t row_elements(const TensorPlan& tile) { return tile.pairs_down ? tile.dims.rows : tile.dims.columns; }
+int64_t stored_rows(const TensorPlan& tile) { return tile.pairs_down ? tile.dims.columns : tile.dims.rows; }
+
+}  // namespace
+
+int64_t aligned_tile(int64_t bytes) {
+  const int64_t alignment = bytes < kTileAlignment ? 128 : kTileAlignment;
+  return ceil_div(bytes, alignment) * alignment;
+}
+
+Result<int64_t> batch_stride(const Shape& tile, const std::vector<int64_t>& strides) {
+  int64_t stride = 0;
+  for (size_t d = 0; d + 2 < tile.size(); ++d) {
+    if (tile[d] == 1) continue;
+    if (stride != 0) return unsupported("a tile of two batch dimensions");
+    stride = strides[d];
+  }
+  return stride;
+}
+
+std::string shared_tile_type(const TensorPlan& tile, DType dtype) {
+  return fmt::format("strata_device::SharedTile<{}, {}, {}, {}>", storage_type(dtype), tile.dims.batches,
+                     stored_rows(tile), row_elements(tile));
+}
+
+int64_t shared_tile_bytes(const TensorPlan& tile, DType dtype) {
+  const int64_t chunks = ceil_div(row_elements(tile) * size_of(dtype), 16);
+  const bool permuted = (chunks & (chunks - 1)) == 0 || chunks % 8 == 0;
+  return aligned_tile(tile.dims.batches * stored_rows(tile) * 16 * (permuted || chunks % 2 == 1 ? chunks : chunks + 1));
+}
+
+int64_t copy_bytes(const Graph& body, const Operation& op, const TensorPlan& plan,
+                   const std::vector<int64_t>& strides) {
+  const TensorId id = op.results[0];
+  const int64_t element = size_of(body.type(id).dtype);
+  const Shape& tile = body.type(id).shape;
+  const Shape& whole = body.type(op.operands[0]).shape;
+  const int64_t row = row_elements(plan) * element;
+  const auto fits = [&](int64_t bytes) {
+    if (row % bytes != 0) return false;
+    for (size_t d = 0; d < tile.size(); ++d) {
+      const int64_t step = strides[d] == 1 ? tile[d] : strides[d];  // places within a row are multiples of a tile
+      if (whole[d] > 1 && step * element % bytes != 0) return false;
+    }
+    return true;
+  };
+  for (int64_t bytes : {16, 8, 4}) {
+    if (fits(bytes)) return bytes;
+  }
+  return element;
+}
+
+}  // namespace strata

@@ -1,0 +1,88 @@
+#include "superopt/variants.h"
+
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include <algorithm>
+#include <map>
+
+#include "superopt/codegen/generate.h"
+#include "superopt/optimize/retile.h"
+#include "superopt/optimize/thread_graphs.h"
+
+namespace strata {
+namespace {
+
+constexpr int64_t kThreadsPerBlock = 128;
+/// Elements of a tile along the loop: what fits the registers of a warp beside a product's results.
+constexpr std::array<int64_t, 4> kLoopExtents{64, 32, 16, 128};
+/// Of the search's graphs, cheapest first, that are looked at.
+constexpr size_t kMostFound = 256;
+/// Variants of one kind before others' turn.
+constexpr int kOfOneKind = 2;
+
+struct Variant {
+  GraphPtr graph;
+  CostEstimate cost;
+  std::vector<std::vector<int64_t>> grids;
+};
+
+std::vector<std::vector<int64_t>> grids_of(const Graph& graph) {
+  std::vector<std::vector<int64_t>> grids;
+  for (const Operation& op : graph.operations()) {
+    if (op.body) grids.push_back(op.body->launch().grid);
+  }
+  return grids;
+}
+
+/// Different ways to cut a graph's loops.
+std::vector<GraphPtr> retiled(const GraphPtr& graph) {
+  std::vector<GraphPtr> variants;
+  for (const int64_t extent : kLoopExtents) {
+    const auto one = retile_loops(*graph, extent);
+    const GraphPtr& variant = one ? *one : graph;
+    const bool known = std::any_of(variants.begin(), variants.end(),
+                                   [&](const GraphPtr& other) { return same_structure(*variant, *other); });
+    if (!known) variants.push_back(variant);
+  }
+  return variants;
+}
+
+}  // namespace
+
+Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, const SuperoptimizeOptions& options) {
+  const size_t count = std::min(found.size(), kMostFound);
+  std::vector<Result<std::vector<Variant>>> of_graph(count);
+  tbb::task_arena arena(options.search.threads);
+  arena.execute([&] {
+    tbb::parallel_for(size_t{0}, count, [&](size_t i) {
+      of_graph[i] = [&]() -> Result<std::vector<Variant>> {
+        std::vector<Variant> variants;
+        for (const GraphPtr& one : retiled(found[i])) {
+          STRATA_TRY(GraphPtr graph, form_thread_graphs(*one, kThreadsPerBlock));
+          const CostEstimate cost = scheduled_cost(*graph, *options.search.target);
+          variants.push_back({graph, cost, grids_of(*graph)});
+        }
+        return variants;
+      }();
+    });
+  });
+  std::vector<Variant> variants;
+  for (auto& one : of_graph) {
+    if (!one) return tl::unexpected(one.error());
+    variants.insert(variants.end(), one->begin(), one->end());
+  }
+  // Equal estimates keep the order of the search, which does not depend on threads.
+  std::stable_sort(variants.begin(), variants.end(),
+                   [](const Variant& a, const Variant& b) { return cheaper(a.cost, b.cost); });
+  std::map<std::vector<std::vector<int64_t>>, int> of_kind;
+  std::vector<GraphPtr> first;
+  std::vector<GraphPtr> later;
+  for (Variant& variant : variants) {
+    (of_kind[variant.grids]++ < kOfOneKind ? first : later).push_back(std::move(variant.graph));
+  }
+  first.insert(first.end(), later.begin(), later.end());
+  return first;
+}
+
+}  // namespace strata

@@ -1,0 +1,13 @@
+// From the search's graphs to those that are worth a proof: loops cut finer, elementwise chains in registers, rated
+// with their schedules.
+#pragma once
+
+#include "superopt/optimize_part.h"
+
+namespace strata {
+
+/// The graphs and their variants with finer loops, cheapest by scheduled_cost first; but graphs of one kind, which have
+/// the same kernels' grids, make way for others after the first few: estimates of one kind are wrong together.
+Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, const SuperoptimizeOptions& options);
+
+}  // namespace strata
