@@ -23,6 +23,9 @@ using Clock = std::chrono::steady_clock;
 
 /// Of the time limit of a program of several parts; the rest is for proofs.
 constexpr double kSearchShare = 0.85;
+/// Operators of a piece of a part for which nothing was found, and the share of the time that is kept for pieces.
+constexpr int kPiece = 6;
+constexpr double kPiecesShare = 0.2;
 /// Seconds that a part is searched even where others have used up the time. Small parts need no more.
 constexpr double kLeastSearch = 0.2;
 
@@ -259,6 +262,21 @@ Result<Superoptimized> optimize_parts(const GraphPtr& program, const Superoptimi
   return result;
 }
 
+const Part& part_of(const Superoptimized& result, const PartOutcome& outcome) {
+  return result.partition.parts[static_cast<size_t>(&outcome - result.parts.data())];
+}
+
+/// Whether nothing better was found for a part that could be something better.
+bool is_stuck(const Superoptimized& result, const PartOutcome& outcome) {
+  const Part& part = part_of(result, outcome);
+  return part.searchable() && part.operations.size() > 1 && outcome.optimized.candidates.front().graph == part.graph;
+}
+
+bool any_stuck(const Superoptimized& result) {
+  return std::any_of(result.parts.begin(), result.parts.end(),
+                     [&](const PartOutcome& outcome) { return is_stuck(result, outcome); });
+}
+
 /// The program with transposes at its inputs, if that is proved to be the same program.
 GraphPtr hoisted_program(const GraphPtr& program, const SuperoptimizeOptions& options) {
   auto hoisted = hoist_transposes(program);
@@ -291,15 +309,24 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   // the Lax fragment, what is inside it is tried by itself.
   FoundParts found;
   const GraphPtr hoisted = hoisted_program(program, options);
-  STRATA_TRY(Superoptimized result, optimize_parts(hoisted, options, {}, last, found));
+  const auto start = Clock::now();
+  SuperoptimizeOptions first = options;
+  if (program->operations().size() > kPiece) first.search.time_limit *= 1 - kPiecesShare;
+  STRATA_TRY(Superoptimized result, optimize_parts(hoisted, first, {}, start, found));
   const bool stuck = std::any_of(result.parts.begin(), result.parts.end(), [&](const PartOutcome& outcome) {
-    const Graph& part = *result.partition.parts[static_cast<size_t>(&outcome - result.parts.data())].graph;
-    return outcome.optimized.candidates.front().graph.get() == &part && part.operations().size() > 1 &&
-           outside_lax(part);
+    return is_stuck(result, outcome) && outside_lax(*part_of(result, outcome).graph);
   });
   if (stuck) {
-    STRATA_TRY(Superoptimized inside, optimize_parts(hoisted, options, {.outside_lax = false}, last, found));
+    STRATA_TRY(Superoptimized inside, optimize_parts(hoisted, first, {.outside_lax = false}, start, found));
     if (inside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(inside);
+  }
+  if (any_stuck(result)) {
+    // Pieces are better than nothing: each can be a kernel.
+    SuperoptimizeOptions rest = options;
+    rest.search.time_limit =
+        std::max(kPiecesShare * options.search.time_limit, options.search.time_limit - seconds_since(start));
+    STRATA_TRY(Superoptimized pieces, optimize_parts(hoisted, rest, {.max_operators = kPiece}, Clock::now(), found));
+    if (pieces.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(pieces);
   }
   result.program = program;
   result.program_cost = scheduled_cost(*program, target);

@@ -169,10 +169,14 @@ Result<void> RegisterBlock::reduction(const Operation& op) {
 void RegisterBlock::scale_before(const Operation& op) {
   const TensorId id = op.results[0];
   const std::string type = tile_type(id);
+  // ptxas 13.0 gives fragments that stay in registers away where a branch lies between wgmma instructions.
+  const bool branch = !schedule_.wide;
+  if (branch) line(fmt::format("if ({}.moved()) {{", references_.at(op.operands[1])));
   line("#pragma unroll");
   line(fmt::format(
-      "for (int i = 0; i < {}::kRegisters; ++i) {}.v[i] *= {}.before.v[strata_device::broadcast<{}, {}>(i)];", type,
-      names_[id], references_.at(op.operands[1]), tile_type(op.operands[1]), type));
+      "{}for (int i = 0; i < {}::kRegisters; ++i) {}.v[i] *= {}.before.v[strata_device::broadcast<{}, {}>(i)];",
+      branch ? "  " : "", type, names_[id], references_.at(op.operands[1]), tile_type(op.operands[1]), type));
+  if (branch) line("}");
 }
 
 Result<void> RegisterBlock::accumulate(const Operation& op) {

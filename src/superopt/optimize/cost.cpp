@@ -20,6 +20,7 @@ constexpr double kConcatenation = 0.2e-6;          // an iteration of an accumul
 constexpr double kElementRate = 4e12;              // operations/s of predefined operators: one thread an element
 constexpr double kChainedLoad = 0.05e-6;           // a term of such a thread's sum
 constexpr double kTensorCoreShare = 0.5;           // of the matrix rate, by instructions of single warps
+constexpr double kThroughSharedMemory = 10;  // block graphs whose values do not stay in registers, measured 3 to 30
 constexpr int kBlocksPerMultiprocessor = 8;
 
 int64_t product(const std::vector<int64_t>& sizes) {
@@ -50,11 +51,10 @@ bool is_product(OpKind kind) {
 struct BlockWork {
   double matrix = 0;  ///< operations on matrix units, of one block
   double scalar = 0;
-  double bytes = 0;           ///< loaded and stored by one block
-  double streamed = 0;        ///< of these, what a later iteration loads while an earlier one computes
-  double waste = 1;           ///< bytes that memory moves for a byte that is loaded
-  double depth = 0;           ///< operators that wait for one another, in all iterations
-  double concatenations = 0;  ///< iterations of accumulators that concatenate
+  double bytes = 0;     ///< loaded and stored by one block
+  double streamed = 0;  ///< of these, what a later iteration loads while an earlier one computes
+  double waste = 1;     ///< bytes that memory moves for a byte that is loaded
+  double depth = 0;     ///< operators that wait for one another, in all iterations
 };
 
 /// Bytes that memory moves for a tile: it moves whole lines, and a tile whose rows are no whole lines shares them.
@@ -96,8 +96,6 @@ BlockWork block_work(const Graph& body) {
       used += static_cast<double>(result.bytes()) * (moves ? loop : 1);
     } else if (op.kind == OpKind::OutSaver) {
       work.bytes += static_cast<double>(body.type(op.operands[0]).bytes());
-    } else if (op.kind == OpKind::Accum && op.attributes.word("kind") == "concat") {
-      work.concatenations += loop;
     } else if (op.body) {
       for (const Operation& inner : op.body->operations()) {
         work.scalar += times * operations(inner, op.body->types(inner.operands), op.body->type(inner.results[0]));
@@ -109,6 +107,29 @@ BlockWork block_work(const Graph& body) {
   if (used > 0) work.waste = loaded / used;
   work.depth = loop * deepest_in_loop + std::max(0, deepest_after - deepest_in_loop);
   return work;
+}
+
+/// Whether the emitters that keep values in registers can take the block, as far as the graph tells (docs/codegen.md).
+bool stays_in_registers(const Graph& body) {
+  const auto& operations = body.operations();
+  const bool product = std::any_of(operations.begin(), operations.end(),
+                                   [](const Operation& op) { return !op.body && is_product(op.kind); });
+  return std::all_of(operations.begin(), operations.end(), [&](const Operation& op) {
+    if (op.body || op.kind == OpKind::InIter || op.kind == OpKind::OutSaver) return true;
+    const TensorType& first = body.type(op.operands[0]);
+    switch (op.kind) {
+      case OpKind::Accum:
+        return op.attributes.word("kind") != "concat";
+      case OpKind::Sum:
+      case OpKind::ReduceMax:
+        return product || op.attributes.integer("dim") + 1 == static_cast<int64_t>(first.shape.size());
+      case OpKind::Matmul:
+      case OpKind::ConcatMatmul:
+        return size_of(first.dtype) == 2 && first.shape.back() % 16 == 0;
+      default:
+        return op_def(op.kind).traits.elementwise || op_def(op.kind).traits.accumulates;
+    }
+  });
 }
 
 /// `cluster` blocks share the iterations of each block of the graph.
@@ -136,8 +157,8 @@ double clustered_seconds(const Graph& body, const BlockWork& whole, double devic
   // Loads of the next iteration overlap with this one's work; what is not streamed, and the last iteration's work, do
   // not.
   const double overlapped = std::max(stream, compute) + std::min(stream, compute) / std::max(1.0, loop);
-  const double wave = kFirstByte + load + overlapped + loop * kIteration + work.depth * kDepth +
-                      work.concatenations * kConcatenation + kCluster * std::log2(cluster);
+  const double wave =
+      kFirstByte + load + overlapped + loop * kIteration + work.depth * kDepth + kCluster * std::log2(cluster);
   const double through_l2 = blocks * work.bytes / kL2Bandwidth;
   return std::max({waves * wave, device_bytes * work.waste / target.memory_bandwidth, through_l2});
 }
@@ -149,7 +170,7 @@ double block_graph_seconds(const Graph& body, double device_bytes, const Target&
     if (product(body.launch().grid) * cluster > target.multiprocessors) break;
     best = std::min(best, clustered_seconds(body, work, device_bytes, cluster, target));
   }
-  return best;
+  return stays_in_registers(body) ? best : kThroughSharedMemory * best;
 }
 
 bool is_view(const Graph& graph, const Operation& op) {

@@ -204,16 +204,44 @@ class Search {
     return group;
   }
 
+  static bool too_wide(const Group& group) {
+    return static_cast<int>(group.inputs.size()) > kMaxBlockInputs + (group.whole ? 2 : 0);
+  }
+
+  /// A group with too many inputs, target by target: what the program reads for the target from the group's values on.
+  std::vector<Group> narrowed(const Group& group) const {
+    std::vector<Group> groups;
+    for (int target : group.targets) {
+      std::set<int> needed{target};
+      for (auto step = context_.steps.rbegin(); step != context_.steps.rend(); ++step) {
+        const bool given = std::find(group.inputs.begin(), group.inputs.end(), step->result) != group.inputs.end();
+        if (needed.count(step->result) != 0 && !given) needed.insert(step->operands.begin(), step->operands.end());
+      }
+      Group one{{}, {target}, group.whole, group.split, fmt::format("{}_for_{}", group.name, target)};
+      for (int c : group.inputs) {
+        if (needed.count(c) != 0) one.inputs.push_back(c);
+      }
+      if (one.inputs.size() < group.inputs.size() && !one.inputs.empty()) groups.push_back(std::move(one));
+    }
+    return groups;
+  }
+
   /// Adds a stage with the units of these groups.
-  void plan(int kernels, const std::vector<Group>& groups) {
+  void plan(int kernels, const std::vector<Group>& wanted) {
     if (kernels > options_.max_kernel_ops) return;
     Stage stage{kernels, {}};
-    for (size_t g = 0; g < groups.size(); ++g) {
-      const Group& group = groups[g];
-      if (static_cast<int>(group.inputs.size()) > kMaxBlockInputs + (group.whole ? 2 : 0)) {
-        ++groups_too_wide_;
+    std::vector<Group> groups;
+    for (const Group& group : wanted) {
+      if (!too_wide(group)) {
+        groups.push_back(group);
         continue;
       }
+      ++groups_too_wide_;
+      for (Group& one : narrowed(group)) groups.push_back(std::move(one));
+    }
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const Group& group = groups[g];
+      if (too_wide(group)) continue;
       std::vector<std::vector<int>> axes;
       for (int c : group.inputs) axes.push_back(context_.kernel->at(c).axes);
       const auto& spaces = spaces_.emplace_back(block_spaces(axes, kMaxGridRank, options_.rules.maps));

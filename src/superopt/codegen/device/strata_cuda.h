@@ -19,13 +19,37 @@ STRATA_DEVICE void store(bf16& to, float x) { to = __float2bfloat16_rn(x); }
 STRATA_DEVICE unsigned bits_of(f16 x) { return __half_as_ushort(x); }
 STRATA_DEVICE unsigned bits_of(bf16 x) { return __bfloat16_as_ushort(x); }
 #if defined(STRATA_HALF_PRECISION)  // all inputs have 16 bits: a few units in the last place of float are nothing
-STRATA_DEVICE float exponential(float x) { return __expf(x); }
+STRATA_DEVICE float exponential(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+  return y;
+}
+STRATA_DEVICE float square_root(float x) {
+  float y;
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+STRATA_DEVICE float inverse_root(float x) { return rsqrtf(x); }
+STRATA_DEVICE float quotient(float x, float y) { return __fdividef(x, y); }
 #else
 STRATA_DEVICE float exponential(float x) { return expf(x); }
+STRATA_DEVICE float square_root(float x) { return sqrtf(x); }
+STRATA_DEVICE float inverse_root(float x) { return 1.0f / sqrtf(x); }
+STRATA_DEVICE float quotient(float x, float y) { return x / y; }
 #endif
 STRATA_DEVICE double exponential(double x) { return exp(x); }
-STRATA_DEVICE float square_root(float x) { return sqrtf(x); }
 STRATA_DEVICE double square_root(double x) { return sqrt(x); }
+STRATA_DEVICE double inverse_root(double x) { return 1.0 / sqrt(x); }
+STRATA_DEVICE double quotient(double x, double y) { return x / y; }
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+/// The larger; NaN where one is NaN.
+STRATA_DEVICE float maximum(float a, float b) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+}
+#endif
 
 STRATA_DEVICE float minus_infinity() { return __int_as_float(0xff800000); }
 
@@ -87,6 +111,9 @@ STRATA_DEVICE void wide_products_begin() { asm volatile("wgmma.fence.sync.aligne
 STRATA_DEVICE void wide_products_end() {
   asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
+/// Nothing that computes or reads the register moves across this place.
+STRATA_DEVICE void hold(float& x) { asm volatile("" : "+f"(x)::"memory"); }
+STRATA_DEVICE void hold(unsigned& x) { asm volatile("" : "+r"(x)::"memory"); }
 STRATA_DEVICE void fence_for_wide_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #else
 STRATA_DEVICE void let_next_kernel_start() {}
@@ -133,6 +160,9 @@ STRATA_DEVICE T shuffle_xor(T value, int mask) {
   memcpy(&value, &word, sizeof(T));
   return value;
 }
+
+/// Whether the condition holds in any lane of the warp.
+STRATA_DEVICE bool any_lane(bool condition) { return __any_sync(0xffffffffu, condition); }
 
 /// D += A × B for 16 × 16 by 16 × 8, whose elements the lanes hold as PTX's mma.m16n8k16 wants them. The tag is the
 /// type of A and B. From sm_80.

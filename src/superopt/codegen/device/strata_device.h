@@ -45,7 +45,7 @@ template <class T>
 STRATA_DEVICE T gelu(T x) {
   constexpr T factor = T(-123637) / T(77478);
   constexpr T cubic = T(8943) / T(200000);
-  return x / (T(1) + exponential(factor * (x + cubic * x * x * x)));
+  return quotient(x, T(1) + exponential(factor * (x + cubic * x * x * x)));
 }
 
 /// Sizes of up to 8 dimensions, outermost first.

@@ -52,6 +52,10 @@ inline float exponential(float x) { return std::exp(x); }
 inline double exponential(double x) { return std::exp(x); }
 inline float square_root(float x) { return std::sqrt(x); }
 inline double square_root(double x) { return std::sqrt(x); }
+inline float inverse_root(float x) { return 1.0f / std::sqrt(x); }
+inline double inverse_root(double x) { return 1.0 / std::sqrt(x); }
+inline float quotient(float x, float y) { return x / y; }
+inline double quotient(double x, double y) { return x / y; }
 
 inline float minus_infinity() { return -HUGE_VALF; }
 template <class T>
@@ -115,6 +119,12 @@ template <class T>
 T shuffle_xor(T value, int mask) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   return strata_host::exchange("shuffle_xor", value)[(thread() % 32 ^ mask) & 31];
+}
+inline bool any_lane(bool condition) {
+  const int* all = strata_host::exchange("any_lane", static_cast<int>(condition));
+  bool any = false;
+  for (int other = 0; other < strata_host::kLanes; ++other) any |= all[other] != 0;
+  return any;
 }
 
 /// After the PTX manual's tables.

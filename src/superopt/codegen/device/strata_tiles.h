@@ -350,6 +350,13 @@ STRATA_DEVICE void multiply_wide(D& d, const A& a, const B& b) {
   unsigned rows[kK / 16][2][2];
 #pragma unroll
   for (int k = 0; k < kK / 16; ++k) a.load(0, 2 * k, rows[k]);
+    // The compiler knows nothing of the time between a product's start and its end.
+#pragma unroll
+  for (int k = 0; k < kK / 16; ++k) {
+    for (int i = 0; i < 4; ++i) hold(rows[k][i / 2][i % 2]);
+  }
+#pragma unroll
+  for (int i = 0; i < D::kRegisters; ++i) hold(d.v[i]);
   wide_products_begin();
 #pragma unroll
   for (int k = 0; k < kK / 16; ++k) {
@@ -357,6 +364,8 @@ STRATA_DEVICE void multiply_wide(D& d, const A& a, const B& b) {
     Wide::run(d, fragment, b.descriptor(k), T{});
   }
   wide_products_end();
+#pragma unroll
+  for (int i = 0; i < D::kRegisters; ++i) hold(d.v[i]);
 #else
   multiply<T, kK>(d, a, b);
 #endif
@@ -423,8 +432,18 @@ struct Rescaling {
       largest.v[i] = next;
     }
   }
+  /// Whether any row of the warp has a new reference: seldom, once the loop has seen a few.
+  STRATA_DEVICE bool moved() const {
+    bool any = false;
+#pragma unroll
+    for (int i = 0; i < Reference::kRegisters; ++i) any |= before.v[i] != 1.0f;
+    return any_lane(any);
+  }
   /// exp(x − largest); 1 where they are equal, also where both are −∞.
-  STRATA_DEVICE static float weight(float x, float largest) { return x == largest ? 1.0f : exponential(x - largest); }
+  STRATA_DEVICE static float weight(float x, float largest) {
+    const float weight = exponential(x - largest);
+    return x == largest ? 1.0f : weight;
+  }
 };
 
 /// Leaves a tile in shared memory for other warps: register i of all lanes side by side.
