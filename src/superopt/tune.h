@@ -63,9 +63,16 @@ struct Tuning {
   std::optional<double> rank_correlation;
 
   const TunedRow& program() const;
+  const TunedRow& result() const { return rows[chosen]; }
   int count(MeasureVerdict verdict) const;
   /// Why a row is not the result: "1.20x slower", "wrong: …", "failed: …"; empty for the result.
   std::string why_not(const TunedRow& row) const;
+};
+
+/// What reports say of measuring.
+struct Profile {
+  std::optional<Tuning> tuning;
+  std::string skipped;  ///< why there is none
 };
 
 /// Error (Environment) where the GPU or NVRTC is missing; (Unsupported) where the program's own values are not finite,
