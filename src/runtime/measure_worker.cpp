@@ -51,9 +51,12 @@ class Worker {
       reply_(*measured);
       return true;
     }
-    // After a fault every call fails; whether this was one, only a fresh process can tell.
-    reply_({{"failed", measured.error().message}, {"lost", true}});
-    return false;
+    // After a fault every call fails, until the process ends. What was refused leaves the device as it was.
+    const bool lost = !device_.synchronize();
+    Json reply = {{"failed", measured.error().message}};
+    if (lost) reply["lost"] = true;
+    reply_(reply);
+    return !lost;
   }
 
  private:
