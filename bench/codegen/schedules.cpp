@@ -16,41 +16,13 @@
 
 #include "ir/text.h"
 #include "runtime/compile.h"
-#include "superopt/codegen/generate.h"
+#include "superopt/codegen/all_schedules.h"
 #include "superopt/codegen/schedule_cost.h"
 #include "superopt/superoptimize.h"
 
 namespace {
 
 using namespace strata;
-
-/// The schedules of the operator that has the most, each with the other operators' own choice.
-std::vector<Schedules> all_schedules(const Graph& graph, const Target& target) {
-  std::vector<Schedules> all;
-  for (size_t i = 0; i < graph.operations().size(); ++i) {
-    const Operation& op = graph.operations()[i];
-    if (!op.body) continue;
-    const auto offered = block_schedules(op, operand_strides(graph, op), target);
-    if (offered.size() <= all.size()) continue;
-    all.clear();
-    for (const BlockSchedule& schedule : offered) {
-      Schedules schedules(graph.operations().size());
-      schedules[i] = schedule;
-      all.push_back(schedules);
-    }
-  }
-  if (all.empty()) all.emplace_back();
-  return all;
-}
-
-std::string label(const Schedules& schedules) {
-  for (const auto& schedule : schedules) {
-    if (schedule)
-      return fmt::format("r{}g{}s{}c{}{}", schedule->row_warps, schedule->loop_warps, schedule->stages,
-                         schedule->cluster, schedule->wide ? "w" : "");
-  }
-  return "own";
-}
 
 Result<void> compile(const Graph& graph, const Target& target, const std::string& name, size_t most) {
   size_t done = 0;

@@ -53,6 +53,23 @@ std::string parts_tables(const Superoptimized& result) {
   return body + "</table>\n<p>Whole program: " + escape_markup(result.whole_check) + "</p>\n";
 }
 
+std::string profile_table(const Profile& profile) {
+  std::string body = "<h2>Measured</h2>\n";
+  if (!profile.tuning) return body + "<p>Nothing: " + escape_markup(profile.skipped) + "</p>\n";
+  const Tuning& tuning = *profile.tuning;
+  body += "<p>" + escape_markup(describe_tuning(tuning)) + "</p>\n<p>" + escape_markup(describe_ranking(tuning)) +
+          "</p>\n<table>\n";
+  body += row({"candidate", "schedule", "estimated µs", "cold µs", "hot µs", "error", "why not"}, "th");
+  for (const TunedRow& one : tuning.rows) {
+    const Measurement& m = one.measurement;
+    const bool right = m.verdict == MeasureVerdict::Right;
+    body += row({candidate_name(one), label(one.schedules), fmt::format("{:.2f}", one.estimated_us),
+                 right ? fmt::format("{:.2f}", m.cold_us) : "", right ? fmt::format("{:.2f}", m.hot_us) : "",
+                 right ? fmt::format("{:.1e}", m.error) : "", describe_row(tuning, one)});
+  }
+  return body + "</table>\n";
+}
+
 }  // namespace
 
 std::string draw_html(const Graph& graph) {
@@ -60,7 +77,7 @@ std::string draw_html(const Graph& graph) {
                                         svg_element(graph, false), details("text", print(graph))));
 }
 
-std::string report_html(const Superoptimized& result, const SuperoptimizeOptions& options) {
+std::string report_html(const Superoptimized& result, const SuperoptimizeOptions& options, const Profile& profile) {
   const Candidate& best = result.candidates.front();
   const SearchStatistics& s = result.statistics;
   std::string body =
@@ -95,6 +112,7 @@ std::string report_html(const Superoptimized& result, const SuperoptimizeOptions
   body += row({"layouts that differ on it", std::to_string(s.rejected)});
   body += row({"left out", result.left_out.empty() ? "nothing" : result.left_out}) + "</table>\n";
   if (result.parts.size() > 1) body += parts_tables(result);
+  if (profile.tuning || !profile.skipped.empty()) body += profile_table(profile);
   body += "<h2>Candidates</h2>\n";
   for (size_t i = 0; i < result.candidates.size(); ++i) {
     const Candidate& c = result.candidates[i];

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "ir/text.h"
@@ -40,7 +42,75 @@ Json part_json(const Superoptimized& result, size_t p) {
   return json;
 }
 
+/// Null where nothing was measured, or the number is none.
+Json measured(const TunedRow& row, double value) {
+  const MeasureVerdict verdict = row.measurement.verdict;
+  const bool known = verdict == MeasureVerdict::Right || verdict == MeasureVerdict::Wrong;
+  return known && std::isfinite(value) ? Json(value) : Json();
+}
+
+Json profile_json(const Profile& profile) {
+  if (!profile.tuning) return {{"measured", false}, {"reason", profile.skipped}};
+  const Tuning& tuning = *profile.tuning;
+  Json json;
+  json["measured"] = true;
+  json["device"] = tuning.device.name;
+  json["driver"] = tuning.device.driver_version;
+  json["compared_with"] = tuning.reference;
+  json["seconds"] = tuning.seconds;
+  json["rank_correlation"] = tuning.rank_correlation ? Json(*tuning.rank_correlation) : Json();
+  json["place_of_best"] = tuning.result().place;
+  json["rows"] = Json::array();
+  for (const TunedRow& row : tuning.rows) {
+    const bool right = row.measurement.verdict == MeasureVerdict::Right;
+    json["rows"].push_back({{"candidate", candidate_name(row)},
+                            {"schedule", label(row.schedules)},
+                            {"chosen", &row == &tuning.result()},
+                            {"verdict", std::string(name_of(row.measurement.verdict))},
+                            {"why_not", tuning.why_not(row)},
+                            {"estimated_us", row.estimated_us},
+                            {"place", row.place},
+                            {"cold_us", right ? Json(row.measurement.cold_us) : Json()},
+                            {"hot_us", right ? Json(row.measurement.hot_us) : Json()},
+                            {"error", measured(row, row.measurement.error)},
+                            {"cached_at", row.measured_at}});
+  }
+  return json;
+}
+
 }  // namespace
+
+std::string candidate_name(const TunedRow& row) { return row.is_program ? "input" : std::to_string(row.candidate + 1); }
+
+std::string describe_tuning(const Tuning& tuning) {
+  std::string counts;
+  for (const MeasureVerdict verdict : {MeasureVerdict::Right, MeasureVerdict::Wrong, MeasureVerdict::Failed,
+                                       MeasureVerdict::Timeout, MeasureVerdict::NotMeasured}) {
+    if (const int count = tuning.count(verdict); count > 0)
+      counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, name_of(verdict));
+  }
+  const auto cached = std::count_if(tuning.rows.begin(), tuning.rows.end(),
+                                    [](const TunedRow& row) { return !row.measured_at.empty(); });
+  const int version = tuning.device.driver_version;
+  return fmt::format("{} (driver for CUDA {}.{}), against {}: {} after {:.1f} s{}", tuning.device.name, version / 1000,
+                     version % 1000 / 10, tuning.reference, counts, tuning.seconds,
+                     cached > 0 ? fmt::format(", {} from the cache", cached) : "");
+}
+
+std::string describe_row(const Tuning& tuning, const TunedRow& row) {
+  const std::string why_not = tuning.why_not(row);
+  if (&row != &tuning.result()) return why_not;
+  return why_not.empty() ? "chosen" : fmt::format("chosen, though {}: {}", name_of(row.measurement.verdict), why_not);
+}
+
+std::string describe_ranking(const Tuning& tuning) {
+  if (tuning.result().measurement.verdict != MeasureVerdict::Right) return {};
+  std::string text =
+      fmt::format("the fastest is number {} of {} by the cost model", tuning.result().place, tuning.rows.size());
+  if (tuning.rank_correlation)
+    text += fmt::format("; rank correlation of estimates and times {:.2f} (Spearman)", *tuning.rank_correlation);
+  return text;
+}
 
 std::string part_name(const Graph& part) {
   std::string text;
@@ -74,7 +144,7 @@ int count_block_operators(const Graph& graph) {
   return count;
 }
 
-std::string report_json(const Superoptimized& result, const SuperoptimizeOptions& options) {
+std::string report_json(const Superoptimized& result, const SuperoptimizeOptions& options, const Profile& profile) {
   const SearchStatistics& s = result.statistics;
   const Candidate& best = result.candidates.front();
   const Graph* block = first_block_graph(*best.graph);
@@ -119,6 +189,7 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
                             {"reason", cut.reason}});
   }
   json["whole_check"] = result.whole_check;
+  json["profile"] = profile_json(profile);
   json["candidates"] = Json::array();
   for (const Candidate& candidate : result.candidates) {
     Json entry = cost_json(candidate.cost);

@@ -5,16 +5,26 @@
 #include <string>
 
 #include "superopt/superoptimize.h"
+#include "superopt/tune.h"
 
 namespace strata {
 
 /// Keys: program, target, search.{…}, input.{…}, best.{kernels,bytes,block_ops,grid,forloop,…},
 /// verification.{delta,tests,error_bound,argument}, candidates[…]; docs/command-line.md lists them. Times are in
-/// seconds.
-std::string report_json(const Superoptimized& result, const SuperoptimizeOptions& options);
+/// seconds, but those of names that end in "_us".
+std::string report_json(const Superoptimized& result, const SuperoptimizeOptions& options, const Profile& profile = {});
 
-/// A self-contained page: input and best µGraph drawn, statistics, proof, candidates, generated CUDA.
-std::string report_html(const Superoptimized& result, const SuperoptimizeOptions& options);
+/// A self-contained page: input and best µGraph drawn, statistics, proof, measurements, candidates, generated CUDA.
+std::string report_html(const Superoptimized& result, const SuperoptimizeOptions& options, const Profile& profile = {});
+
+/// The candidate of a row as reports number them, from 1; "input" for the program as given.
+std::string candidate_name(const TunedRow& row);
+/// One line: on what was measured, against what, and how many rows came to what.
+std::string describe_tuning(const Tuning& tuning);
+/// Whether a row was chosen, and why not; for people.
+std::string describe_row(const Tuning& tuning, const TunedRow& row);
+/// One line: how well the model knew; empty where too little was measured.
+std::string describe_ranking(const Tuning& tuning);
 
 /// A kernel graph as a stand-alone SVG: nested kernel, block and thread boxes.
 std::string draw_svg(const Graph& graph);

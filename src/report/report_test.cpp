@@ -143,6 +143,49 @@ TEST_F(Rmsnorm, ReportsCarryTheirKeys) {
   }
 }
 
+TEST_F(Rmsnorm, MeasurementsAreReported) {
+  Tuning tuning;
+  tuning.device = {"a <GPU>", 12080};
+  tuning.reference = "the interpreter in float64";
+  const auto add = [&](int candidate, MeasureVerdict verdict, const std::string& reason, double error, double us) {
+    TunedRow row;
+    row.graph = candidate < 0 ? result_->program : result_->candidates[static_cast<size_t>(candidate)].graph;
+    row.candidate = candidate;
+    row.is_program = candidate < 0;
+    row.estimated_us = 5;
+    row.place = static_cast<int>(tuning.rows.size()) + 1;
+    row.measurement = {verdict, reason, error, us, us / 2};
+    tuning.rows.push_back(row);
+  };
+  add(0, MeasureVerdict::Right, "", 1e-4, 4);
+  add(-1, MeasureVerdict::Right, "", 1e-4, 6);
+  add(1, MeasureVerdict::Wrong, "Z holds NaN", std::nan(""), 0);
+  add(2, MeasureVerdict::Timeout, "no answer in 10 s", 0, 0);
+  const auto json = nlohmann::json::parse(report_json(*result_, *options_, {tuning, ""})).at("profile");
+  EXPECT_EQ(json.at("measured"), true);
+  EXPECT_EQ(json.at("driver"), 12080);
+  EXPECT_EQ(json.at("place_of_best"), 1);
+  EXPECT_TRUE(json.at("rank_correlation").is_null());
+  const auto& rows = json.at("rows");
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(rows[0].at("chosen"), true);
+  EXPECT_EQ(rows[0].at("cold_us"), 4);
+  EXPECT_EQ(rows[0].at("hot_us"), 2);
+  EXPECT_EQ(rows[1].at("candidate"), "input");
+  EXPECT_EQ(rows[1].at("why_not"), "1.50x slower");
+  EXPECT_TRUE(rows[2].at("error").is_null());
+  EXPECT_EQ(rows[2].at("why_not"), "wrong: Z holds NaN");
+  EXPECT_TRUE(rows[3].at("cold_us").is_null());
+  EXPECT_EQ(rows[3].at("verdict"), "timeout");
+  EXPECT_EQ(describe_tuning(tuning),
+            "a <GPU> (driver for CUDA 12.8), against the interpreter in float64: 2 right, 1 wrong, 1 timeout after "
+            "0.0 s");
+  const std::string html = report_html(*result_, *options_, {tuning, ""});
+  EXPECT_NE(html.find("a &lt;GPU&gt;"), std::string::npos);
+  EXPECT_NE(html.find("<td>1.50x slower</td>"), std::string::npos);
+  EXPECT_NE(report_html(*result_, *options_, {std::nullopt, "no GPU"}).find("Nothing: no GPU"), std::string::npos);
+}
+
 /// What finite fields cannot decide: a maximum, relu, an exponential of a cubic.
 const char* const kOutsidePrograms[] = {
     R"(graph attention {

@@ -120,6 +120,10 @@ MISTAKES = [
     ("optimize good.strata --threads 0", BAD_INPUT, "--threads: Value 0 not in range 1 to 1024"),
     ("optimize good.strata --max-block-ops many", BAD_INPUT, "--max-block-ops"),
     ("optimize good.strata --time-limit -1", BAD_INPUT, "--time-limit"),
+    ("optimize good.strata --profile maybe", BAD_INPUT, "--profile: maybe not in {auto,on,off}"),
+    ("optimize good.strata --profile-seconds -1", BAD_INPUT, "--profile-seconds: Value -1 not in range"),
+    ("optimize good.strata --profile on", ENVIRONMENT, "--profile on: no GPU", "or without --profile on"),
+    ("measure-worker", ENVIRONMENT, "the CUDA driver (/nowhere/libcuda.so.1) is not installed"),
     ("optimize good.strata --dump-after never", BAD_INPUT, "--dump-after: never not in"),
 ]
 
@@ -150,6 +154,7 @@ def main():
     faults = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = str(pathlib.Path(folder, "cache"))
+        os.environ["STRATA_CUDA_DRIVER"] = "/nowhere/libcuda.so.1"  # on machines with a GPU, too
         for name, contents in FILES.items():
             data = contents if isinstance(contents, bytes) else contents.encode()
             pathlib.Path(folder, name).write_bytes(data)

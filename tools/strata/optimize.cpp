@@ -10,6 +10,8 @@
 #include "commands.h"
 #include "ir/text.h"
 #include "ir/validate.h"
+#include "profile.h"
+#include "progress_line.h"
 #include "report/report.h"
 #include "runtime/compile.h"
 #include "runtime/device_probe.h"
@@ -20,6 +22,7 @@ namespace {
 struct Options {
   std::string program, folder, target = "auto", dump_after, cache;
   SuperoptimizeOptions work;
+  ProfileOptions profile;
   bool json = false;
   bool no_cache = false;
   std::string shard;
@@ -51,38 +54,19 @@ class InterruptWatch {
   std::jthread watcher_;
 };
 
-/// A line that is rewritten on a terminal, and printed every few seconds elsewhere.
-class ProgressLine {
- public:
-  void show(const SearchProgress& progress) {
-    const auto now = std::chrono::steady_clock::now();
-    const auto wait = std::chrono::milliseconds(terminal_ ? 100 : 5000);
-    if (now - last_ < wait) return;
-    last_ = now;
-    const SearchStatistics& s = progress.statistics;
-    const std::string best =
-        progress.best_seconds > 0 ? fmt::format("{:.2f} µs", progress.best_seconds * 1e6) : std::string("none yet");
-    fmt::print(
-        stderr,
-        "{}{:5.1f} s  spaces {}/{}  generated {}  pruned: shape {}, memory {}, expression {}, axes {}  verified {}  "
-        "best {}{}",
-        terminal_ ? "\r" : "", s.seconds, s.spaces_searched, s.spaces_total, s.generated, s.pruned_shape,
-        s.pruned_memory, s.pruned_expression, s.pruned_axes, s.verified, best, terminal_ ? "\x1b[K" : "\n");
-    shown_ = true;
-  }
-  void end() const {
-    if (shown_ && terminal_) fmt::print(stderr, "\n");
-  }
+std::string progress_text(const SearchProgress& progress) {
+  const SearchStatistics& s = progress.statistics;
+  const std::string best =
+      progress.best_seconds > 0 ? fmt::format("{:.2f} µs", progress.best_seconds * 1e6) : std::string("none yet");
+  return fmt::format(
+      "{:5.1f} s  spaces {}/{}  generated {}  pruned: shape {}, memory {}, expression {}, axes {}  verified {}  best "
+      "{}",
+      s.seconds, s.spaces_searched, s.spaces_total, s.generated, s.pruned_shape, s.pruned_memory, s.pruned_expression,
+      s.pruned_axes, s.verified, best);
+}
 
- private:
-  bool terminal_ = isatty(STDERR_FILENO) != 0;
-  bool shown_ = false;
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
-
-Result<const Target*> choose_target(const std::string& name) {
+Result<const Target*> choose_target(const std::string& name, const DeviceProbe& probe) {
   if (name != "auto") return find_target(name);
-  const DeviceProbe probe = probe_device();
   if (probe.target != nullptr) {
     fmt::print(stderr, "target {}: {}\n", probe.target->name, probe.finding);
     return probe.target;
@@ -201,7 +185,12 @@ Result<int> run(Options& options) {
   STRATA_TRY(const GraphPtr program, load_graph(options.program));
   std::stop_source source;
   const InterruptWatch watch(source);  // before the CUDA driver is opened: it starts threads of its own
-  STRATA_TRY(options.work.search.target, choose_target(options.target));
+  const bool named = options.target != "auto";
+  // Opened only where it is needed: the driver takes its time.
+  const DeviceProbe probe = named && options.profile.mode != "on" ? DeviceProbe{} : probe_device();
+  STRATA_TRY(options.work.search.target, choose_target(options.target, probe));
+  Profile measured;
+  STRATA_TRY(measured.skipped, why_not_profiled(options.profile, probe, *options.work.search.target, named));
   if (options.folder.empty()) options.folder = "out/" + program->name();
   STRATA_CHECK(make_folder(options.folder));
 
@@ -213,7 +202,7 @@ Result<int> run(Options& options) {
     options.work.cache = &*cache;
   }
   ProgressLine line;
-  options.work.progress = [&](const SearchProgress& progress) { line.show(progress); };
+  options.work.progress = [&](const SearchProgress& progress) { line.show([&] { return progress_text(progress); }); };
   options.work.stage_done = [&](std::string_view stage, double seconds, const Graph& graph) {
     if (stage == "search") line.end();
     if (options.dump_after != "all" && options.dump_after != stage) return;
@@ -229,7 +218,7 @@ Result<int> run(Options& options) {
      : rule == "cost"     ? rules.cost
                           : rules.stability) = false;
   }
-  STRATA_TRY(const Superoptimized result, superoptimize(program, options.work));
+  STRATA_TRY(Superoptimized result, superoptimize(program, options.work));
   if (!options.shard.empty()) {
     const SearchStatistics& s = result.statistics;
     fmt::print("shard {}: {} of its {} spaces after {:.2f} s; written: {}\n", options.shard, s.spaces_searched,
@@ -237,18 +226,20 @@ Result<int> run(Options& options) {
     return kSuccess;
   }
 
-  const std::string report = report_json(result, options.work);
+  if (measured.skipped.empty()) measured = profile(result, options.work, options.profile);
+  const std::string report = report_json(result, options.work, measured);
   STRATA_CHECK(write_file(options.folder + "/best.strata", print(*result.candidates.front().graph)));
   STRATA_CHECK(write_file(options.folder + "/best.cu", result.code.source));
   STRATA_CHECK(write_file(options.folder + "/best.launch.json", launch_manifest(result.code)));
   STRATA_TRY(const std::vector<std::string> cubins, write_cubins(result, options));
   STRATA_CHECK(write_file(options.folder + "/report.json", report));
-  STRATA_CHECK(write_file(options.folder + "/report.html", report_html(result, options.work)));
+  STRATA_CHECK(write_file(options.folder + "/report.html", report_html(result, options.work, measured)));
   if (options.json) {
     fmt::print("{}", report);
   } else {
     print_parts(result);
     print_comparison(result);
+    print_profile(measured);
     fmt::print("written: {}/best.strata, best.cu, best.launch.json, report.json, report.html{}{}\n", options.folder,
                cubins.empty() ? "" : ", ", fmt::join(cubins, ", "));
   }
@@ -300,6 +291,14 @@ void add_optimize(CLI::App& app, Action& action) {
   command->add_option("--seed", search.seed, "of all random tests")->check(unsigned_number())->capture_default_str();
   command->add_option("--dump-after", options->dump_after, "print the best graph after a stage, with its time")
       ->check(CLI::IsMember({"search", "thread-graphs", "verify", "compose", "codegen", "compile", "all"}));
+  command
+      ->add_option("--profile", options->profile.mode,
+                   "measure the candidates on the machine's GPU: auto (where --target auto finds one), on or off")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->capture_default_str();
+  command->add_option("--profile-seconds", options->profile.seconds, "seconds to compile and measure candidates")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   command->add_option("--cache", options->cache, "folder of the cache of results; default ~/.cache/strata");
   command->add_flag("--no-cache", options->no_cache, "neither read nor write the cache of results");
   command->add_flag("--json", options->json, "print report.json and nothing else");

@@ -1,12 +1,11 @@
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "commands.h"
 #include "interpret/interpret.h"
 #include "interpret/npy.h"
+#include "interpret/typical_inputs.h"
 #include "ir/text.h"
-#include "support/random.h"
 
 namespace strata::cli {
 namespace {
@@ -17,18 +16,6 @@ struct Options {
   std::vector<std::string> inputs;
   uint64_t seed = 1;
 };
-
-/// Standard normal (Box–Muller), matrices scaled by 1/sqrt of their innermost dimension, so that products stay near 1;
-/// rounded to the tensor's type, so that a GPU can be given the very same numbers.
-Tensor<double> random_tensor(const TensorType& type, Random& random) {
-  Tensor<double> tensor(type.shape);
-  const double scale = type.shape.size() >= 2 ? 1 / std::sqrt(static_cast<double>(type.shape.back())) : 1;
-  for (double& value : tensor.data) {
-    const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
-    value = round_to(scale * radius * std::cos(2 * M_PI * random.uniform()), type.dtype);
-  }
-  return tensor;
-}
 
 Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, const Options& options) {
   std::map<std::string, std::string> files;
@@ -41,7 +28,7 @@ Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, const Options&
   Random random(options.seed);
   for (TensorId id : graph.inputs()) {
     const TensorInfo& info = graph.tensor(id);
-    Tensor<double> drawn = random_tensor(info.type, random);
+    Tensor<double> drawn = typical_tensor(info.type, random);
     const auto file = files.find(info.name);
     if (file == files.end()) {
       tensors.push_back(std::move(drawn));

@@ -1,94 +1,17 @@
 #include "superopt/codegen/host_run.h"
 
-#include <array>
-#include <bit>
-#include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
-#include "ops/arithmetic.h"
-#include "support/half.h"
+#include "runtime/storage.h"
+#include "support/temporary_folder.h"
 
 namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A folder that disappears with its owner.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "strata-host-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-template <class Stored>
-void put(std::string& bytes, Stored value) {
-  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-std::string encode(const Tensor<double>& tensor, DType type) {
-  std::string bytes;
-  for (double value : tensor.data) {
-    switch (type) {
-      case DType::F16:
-        put(bytes, double_to_half(round_to(value, type)));
-        break;
-      case DType::BF16:
-        put(bytes, static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(round_to(value, type))) >> 16));
-        break;
-      case DType::F32:
-        put(bytes, static_cast<float>(value));
-        break;
-      case DType::F64:
-        put(bytes, value);
-        break;
-    }
-  }
-  return bytes;
-}
-
-template <class Stored>
-Stored get(const std::string& bytes, size_t i) {
-  Stored value;
-  std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
-  return value;
-}
-
-Tensor<double> decode(const std::string& bytes, const TensorType& type) {
-  Tensor<double> tensor(type.shape);
-  for (size_t i = 0; i < tensor.data.size(); ++i) {
-    switch (type.dtype) {
-      case DType::F16:
-        tensor.data[i] = half_to_double(get<uint16_t>(bytes, i));
-        break;
-      case DType::BF16:
-        tensor.data[i] = std::bit_cast<float>(static_cast<uint32_t>(get<uint16_t>(bytes, i)) << 16);
-        break;
-      case DType::F32:
-        tensor.data[i] = get<float>(bytes, i);
-        break;
-      case DType::F64:
-        tensor.data[i] = get<double>(bytes, i);
-        break;
-    }
-  }
-  return tensor;
-}
 
 std::string read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -108,7 +31,7 @@ Result<void> run(const std::string& command, const fs::path& log) {
 Result<std::vector<Tensor<double>>> run_on_host(const GeneratedProgram& program,
                                                 const std::vector<Tensor<double>>& inputs,
                                                 const HostCompiler& compiler) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("strata-host");
   if (folder.path().empty()) return environment("cannot make a temporary folder");
   const fs::path log = folder.path() / "log";
   std::ofstream(folder.path() / "program.cpp") << host_program(program);

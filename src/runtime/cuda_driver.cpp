@@ -1,0 +1,107 @@
+#include "runtime/cuda_driver.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+namespace strata {
+namespace {
+
+/// Binds functions by name, and remembers the first that is missing.
+class Resolver {
+ public:
+  explicit Resolver(void* library) : library_(library) {}
+
+  /// The first of `names` that the library has: interfaces were renamed between versions.
+  template <class Function>
+  void bind(Function& function, std::initializer_list<const char*> names) {
+    function = nullptr;
+    for (const char* name : names) {
+      if (function == nullptr) function = reinterpret_cast<Function>(dlsym(library_, name));
+    }
+    if (function == nullptr && missing_.empty()) missing_ = *names.begin();
+  }
+
+  const std::string& missing() const { return missing_; }
+
+ private:
+  void* library_;
+  std::string missing_;
+};
+
+void bind_all(Resolver& r, CudaDriver& d) {
+  r.bind(d.init, {"cuInit"});
+  r.bind(d.driver_version, {"cuDriverGetVersion"});
+  r.bind(d.error_name, {"cuGetErrorName"});
+  r.bind(d.error_text, {"cuGetErrorString"});
+  r.bind(d.device_get, {"cuDeviceGet"});
+  r.bind(d.device_name, {"cuDeviceGetName"});
+  r.bind(d.device_attribute, {"cuDeviceGetAttribute"});
+  r.bind(d.context_retain, {"cuDevicePrimaryCtxRetain"});
+  r.bind(d.context_release, {"cuDevicePrimaryCtxRelease_v2"});
+  r.bind(d.context_use, {"cuCtxSetCurrent"});
+  r.bind(d.memory_info, {"cuMemGetInfo_v2"});
+  r.bind(d.allocate, {"cuMemAlloc_v2"});
+  r.bind(d.release, {"cuMemFree_v2"});
+  r.bind(d.copy_to_device, {"cuMemcpyHtoD_v2"});
+  r.bind(d.copy_to_host, {"cuMemcpyDtoH_v2"});
+  r.bind(d.copy_on_device, {"cuMemcpyDtoD_v2"});
+  r.bind(d.fill, {"cuMemsetD8_v2"});
+  r.bind(d.load_module, {"cuModuleLoadData"});
+  r.bind(d.unload_module, {"cuModuleUnload"});
+  r.bind(d.get_function, {"cuModuleGetFunction"});
+  r.bind(d.set_function_attribute, {"cuFuncSetAttribute"});
+  r.bind(d.launch, {"cuLaunchKernelEx"});
+  r.bind(d.synchronize, {"cuCtxSynchronize"});
+  r.bind(d.create_stream, {"cuStreamCreate"});
+  r.bind(d.destroy_stream, {"cuStreamDestroy_v2"});
+  r.bind(d.begin_capture, {"cuStreamBeginCapture_v2"});
+  r.bind(d.end_capture, {"cuStreamEndCapture"});
+  r.bind(d.instantiate_graph, {"cuGraphInstantiateWithFlags"});
+  r.bind(d.launch_graph, {"cuGraphLaunch"});
+  r.bind(d.destroy_graph, {"cuGraphDestroy"});
+  r.bind(d.destroy_graph_exec, {"cuGraphExecDestroy"});
+  r.bind(d.create_event, {"cuEventCreate"});
+  r.bind(d.destroy_event, {"cuEventDestroy_v2"});
+  r.bind(d.record_event, {"cuEventRecord"});
+  r.bind(d.synchronize_event, {"cuEventSynchronize"});
+  r.bind(d.elapsed, {"cuEventElapsedTime", "cuEventElapsedTime_v2"});
+}
+
+}  // namespace
+
+Result<void> CudaDriver::check(int status, std::string_view what) const {
+  if (status == 0) return {};
+  const char* name = nullptr;
+  const char* text = nullptr;
+  error_name(status, &name);
+  error_text(status, &text);
+  return environment("{}: {}{}{}", what, name == nullptr ? fmt::format("CUDA error {}", status) : name,
+                     text == nullptr ? "" : ": ", text == nullptr ? "" : text);
+}
+
+Result<CudaDriver> open_cuda_driver() {
+  const char* variable = std::getenv("STRATA_CUDA_DRIVER");
+  const bool chosen = variable != nullptr && *variable != '\0';
+  const std::string path = chosen ? variable : "libcuda.so.1";
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return tl::unexpected(Error{ErrorCode::Environment,
+                                fmt::format("the CUDA driver ({}) is not installed", path),
+                                chosen ? "let STRATA_CUDA_DRIVER name the driver's library, or unset it"
+                                       : "install NVIDIA's driver for the GPU",
+                                {}});
+  }
+  CudaDriver driver{};
+  Resolver resolver(library);
+  bind_all(resolver, driver);
+  if (!resolver.missing().empty()) {
+    return tl::unexpected(Error{ErrorCode::Environment,
+                                fmt::format("the CUDA driver ({}) has no function {}", path, resolver.missing()),
+                                "install a driver for CUDA 12 or later",
+                                {}});
+  }
+  return driver;
+}
+
+}  // namespace strata

@@ -1,0 +1,101 @@
+// The part of the CUDA driver's interface that Strata uses, opened at run time: neither headers nor a toolkit are
+// needed to build, and Strata starts where there is no GPU. Types are laid out as the driver's own header has them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "support/error.h"
+
+namespace strata {
+
+using CudaDevice = int;
+using CudaPointer = unsigned long long;
+using CudaContext = struct CudaContextTag*;
+using CudaModule = struct CudaModuleTag*;
+using CudaFunction = struct CudaFunctionTag*;
+using CudaStream = struct CudaStreamTag*;
+using CudaEvent = struct CudaEventTag*;
+using CudaGraph = struct CudaGraphTag*;
+using CudaGraphExec = struct CudaGraphExecTag*;
+
+struct CudaLaunchAttribute {
+  static constexpr int kClusterDimension = 4;  ///< value: three sizes
+  static constexpr int kOverlapsPrevious = 6;  ///< "programmatic stream serialization"; value: 1
+  int id = 0;
+  int padding = 0;
+  std::array<unsigned, 16> value{};
+};
+
+struct CudaLaunchConfig {
+  std::array<unsigned, 3> grid{1, 1, 1};
+  std::array<unsigned, 3> block{1, 1, 1};
+  unsigned shared_bytes = 0;
+  CudaStream stream = nullptr;
+  CudaLaunchAttribute* attributes = nullptr;
+  unsigned attribute_count = 0;
+};
+
+static_assert(sizeof(CudaLaunchAttribute) == 72 && offsetof(CudaLaunchAttribute, value) == 8);
+static_assert(sizeof(CudaLaunchConfig) == 56 && offsetof(CudaLaunchConfig, stream) == 32);
+
+/// Functions return 0, or an error that check() names.
+struct CudaDriver {
+  // Of cuDeviceGetAttribute and cuFuncSetAttribute.
+  static constexpr int kL2CacheBytes = 38;
+  static constexpr int kCapabilityMajor = 75;
+  static constexpr int kCapabilityMinor = 76;
+  static constexpr int kMostDynamicSharedBytes = 8;
+  // Of cuStreamCreate and cuStreamBeginCapture.
+  static constexpr unsigned kNonBlocking = 1;
+  static constexpr int kCaptureThreadLocal = 1;
+
+  int (*init)(unsigned);
+  int (*driver_version)(int*);
+  int (*error_name)(int, const char**);
+  int (*error_text)(int, const char**);
+  int (*device_get)(CudaDevice*, int);
+  int (*device_name)(char*, int, CudaDevice);
+  int (*device_attribute)(int*, int, CudaDevice);
+  int (*context_retain)(CudaContext*, CudaDevice);
+  int (*context_release)(CudaDevice);
+  int (*context_use)(CudaContext);
+  int (*memory_info)(size_t*, size_t*);
+  int (*allocate)(CudaPointer*, size_t);
+  int (*release)(CudaPointer);
+  int (*copy_to_device)(CudaPointer, const void*, size_t);
+  int (*copy_to_host)(void*, CudaPointer, size_t);
+  int (*copy_on_device)(CudaPointer, CudaPointer, size_t);
+  int (*fill)(CudaPointer, unsigned char, size_t);
+  int (*load_module)(CudaModule*, const void*);
+  int (*unload_module)(CudaModule);
+  int (*get_function)(CudaFunction*, CudaModule, const char*);
+  int (*set_function_attribute)(CudaFunction, int, int);
+  int (*launch)(const CudaLaunchConfig*, CudaFunction, void**, void**);
+  int (*synchronize)();
+  int (*create_stream)(CudaStream*, unsigned);
+  int (*destroy_stream)(CudaStream);
+  int (*begin_capture)(CudaStream, int);
+  int (*end_capture)(CudaStream, CudaGraph*);
+  int (*instantiate_graph)(CudaGraphExec*, CudaGraph, unsigned long long);
+  int (*launch_graph)(CudaGraphExec, CudaStream);
+  int (*destroy_graph)(CudaGraph);
+  int (*destroy_graph_exec)(CudaGraphExec);
+  int (*create_event)(CudaEvent*, unsigned);
+  int (*destroy_event)(CudaEvent);
+  int (*record_event)(CudaEvent, CudaStream);
+  int (*synchronize_event)(CudaEvent);
+  int (*elapsed)(float*, CudaEvent, CudaEvent);  ///< milliseconds
+
+  /// Error (Environment) "WHAT: CUDA_ERROR_…: …" unless `status` is 0.
+  Result<void> check(int status, std::string_view what) const;
+};
+
+/// The driver's library: $STRATA_CUDA_DRIVER, else libcuda.so.1. Error (Environment, with a remedy) where it is missing
+/// or lacks a function. It is never closed, because its threads may outlive any owner.
+Result<CudaDriver> open_cuda_driver();
+
+}  // namespace strata

@@ -1,0 +1,279 @@
+#include "runtime/gpu_program.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace strata {
+namespace {
+
+/// Above it a kernel must ask for its dynamic shared memory.
+constexpr int64_t kGrantedSharedBytes = 48 << 10;
+
+constexpr int64_t kMostSets = 64;
+constexpr double kTimesL2 = 4;
+/// Of the free memory, what buffers may take.
+constexpr double kMemoryShare = 0.8;
+
+constexpr int64_t kRunsOfGraph = 20;
+constexpr int kReplays = 20;
+constexpr int kLeastReplays = 3;
+/// Microseconds that one graph, and all its replays, should not exceed.
+constexpr double kLongGraph = 1e5;
+constexpr double kLongReplays = 2e6;
+
+class Event {
+ public:
+  explicit Event(const GpuDevice& device) : device_(device) {}
+  ~Event() {
+    if (event_ != nullptr) device_.driver().destroy_event(event_);
+  }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  Result<void> record() {
+    const CudaDriver& driver = device_.driver();
+    if (event_ == nullptr) STRATA_CHECK(driver.check(driver.create_event(&event_, 0), "making an event"));
+    return driver.check(driver.record_event(event_, device_.stream()), "recording an event");
+  }
+  Result<double> microseconds_until(const Event& end) const {
+    const CudaDriver& driver = device_.driver();
+    STRATA_CHECK(driver.check(driver.synchronize_event(end.event_), "running the kernels"));
+    float milliseconds = 0;
+    STRATA_CHECK(driver.check(driver.elapsed(&milliseconds, event_, end.event_), "reading the time"));
+    return milliseconds * 1e3;
+  }
+
+ private:
+  const GpuDevice& device_;
+  CudaEvent event_ = nullptr;
+};
+
+/// Launches recorded once and replayed as a whole.
+class ReplayedGraph {
+ public:
+  explicit ReplayedGraph(const GpuDevice& device) : device_(device) {}
+  ~ReplayedGraph() {
+    if (exec_ != nullptr) device_.driver().destroy_graph_exec(exec_);
+    if (graph_ != nullptr) device_.driver().destroy_graph(graph_);
+  }
+  ReplayedGraph(const ReplayedGraph&) = delete;
+  ReplayedGraph& operator=(const ReplayedGraph&) = delete;
+
+  template <class Work>
+  Result<void> record(const Work& work) {
+    const CudaDriver& driver = device_.driver();
+    STRATA_CHECK(driver.check(driver.begin_capture(device_.stream(), CudaDriver::kCaptureThreadLocal), "recording"));
+    const Result<void> worked = work();
+    // The stream is left in order even where the work failed.
+    const int ended = driver.end_capture(device_.stream(), &graph_);
+    STRATA_CHECK(worked);
+    STRATA_CHECK(driver.check(ended, "recording a graph"));
+    return driver.check(driver.instantiate_graph(&exec_, graph_, 0), "instantiating a graph");
+  }
+  Result<void> replay() const {
+    return device_.driver().check(device_.driver().launch_graph(exec_, device_.stream()), "replaying a graph");
+  }
+
+ private:
+  const GpuDevice& device_;
+  CudaGraph graph_ = nullptr;
+  CudaGraphExec exec_ = nullptr;
+};
+
+template <class Work>
+Result<double> timed(const GpuDevice& device, const Work& work) {
+  Event begin(device);
+  Event end(device);
+  STRATA_CHECK(begin.record());
+  STRATA_CHECK(work());
+  STRATA_CHECK(end.record());
+  return begin.microseconds_until(end);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GpuDevice>> GpuDevice::open() {
+  std::unique_ptr<GpuDevice> made(new GpuDevice);
+  GpuDevice& d = *made;
+  STRATA_TRY(d.driver_, open_cuda_driver());
+  STRATA_CHECK(d.driver_.check(d.driver_.init(0), "starting the CUDA driver"));
+  STRATA_CHECK(d.driver_.check(d.driver_.device_get(&d.device_, 0), "no GPU"));
+  std::array<char, 128> name{};
+  STRATA_CHECK(d.driver_.check(d.driver_.device_name(name.data(), static_cast<int>(name.size()), d.device_), "name"));
+  d.name_ = name.data();
+  STRATA_CHECK(d.driver_.check(d.driver_.driver_version(&d.version_), "the driver's version"));
+  int l2 = 0;
+  STRATA_CHECK(d.driver_.check(d.driver_.device_attribute(&l2, CudaDriver::kL2CacheBytes, d.device_), "L2 cache"));
+  d.l2_bytes_ = l2;
+  CudaContext context = nullptr;
+  STRATA_CHECK(d.driver_.check(d.driver_.context_retain(&context, d.device_), "making a context"));
+  d.retained_ = true;
+  STRATA_CHECK(d.driver_.check(d.driver_.context_use(context), "using the context"));
+  STRATA_CHECK(d.driver_.check(d.driver_.create_stream(&d.stream_, CudaDriver::kNonBlocking), "making a stream"));
+  return made;
+}
+
+GpuDevice::~GpuDevice() {
+  if (stream_ != nullptr) driver_.destroy_stream(stream_);
+  if (retained_) driver_.context_release(device_);
+}
+
+Result<int64_t> GpuDevice::free_bytes() const {
+  size_t free = 0;
+  size_t all = 0;
+  STRATA_CHECK(driver_.check(driver_.memory_info(&free, &all), "free memory"));
+  return static_cast<int64_t>(free);
+}
+
+Result<void> GpuDevice::synchronize() const { return driver_.check(driver_.synchronize(), "running the kernels"); }
+
+Result<GpuMemory> GpuMemory::allocate(const GpuDevice& device, int64_t bytes) {
+  CudaPointer pointer = 0;
+  STRATA_CHECK(device.driver().check(device.driver().allocate(&pointer, static_cast<size_t>(bytes)),
+                                     fmt::format("allocating {} bytes", bytes)));
+  return GpuMemory(&device, pointer, bytes);
+}
+
+GpuMemory::GpuMemory(GpuMemory&& other) noexcept
+    : device_(other.device_), pointer_(std::exchange(other.pointer_, 0)), bytes_(other.bytes_) {}
+
+GpuMemory& GpuMemory::operator=(GpuMemory&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(pointer_, other.pointer_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+GpuMemory::~GpuMemory() {
+  if (pointer_ != 0) device_->driver().release(pointer_);
+}
+
+// Copies and fills are not ordered with the stream of the launches, which waits for no other: they wait for themselves.
+Result<void> GpuMemory::upload(const std::string& bytes) {
+  STRATA_CHECK(device_->driver().check(device_->driver().copy_to_device(pointer_, bytes.data(), bytes.size()),
+                                       "copying to the device"));
+  return device_->synchronize();
+}
+
+Result<std::string> GpuMemory::download() const {
+  STRATA_CHECK(device_->synchronize());
+  std::string bytes(static_cast<size_t>(bytes_), '\0');
+  STRATA_CHECK(device_->driver().check(device_->driver().copy_to_host(bytes.data(), pointer_, bytes.size()),
+                                       "copying from the device"));
+  return bytes;
+}
+
+Result<void> GpuMemory::copy_from(const GpuMemory& other) {
+  STRATA_CHECK(device_->driver().check(
+      device_->driver().copy_on_device(pointer_, other.pointer_, static_cast<size_t>(bytes_)), "copying"));
+  return device_->synchronize();
+}
+
+Result<void> GpuMemory::poison() {
+  STRATA_CHECK(
+      device_->driver().check(device_->driver().fill(pointer_, 0xFF, static_cast<size_t>(bytes_)), "filling memory"));
+  return device_->synchronize();
+}
+
+Result<std::unique_ptr<GpuProgram>> GpuProgram::load(const GpuDevice& device, const std::string& cubin,
+                                                     LaunchManifest manifest) {
+  std::unique_ptr<GpuProgram> made(new GpuProgram(device, std::move(manifest)));
+  const CudaDriver& driver = device.driver();
+  STRATA_CHECK(driver.check(driver.load_module(&made->module_, cubin.data()), "loading the cubin"));
+  for (const GpuLaunch& launch : made->manifest_.launches) {
+    CudaFunction function = nullptr;
+    STRATA_CHECK(driver.check(driver.get_function(&function, made->module_, launch.kernel.c_str()),
+                              fmt::format("finding kernel '{}'", launch.kernel)));
+    if (launch.shared_bytes > kGrantedSharedBytes) {
+      const int status = driver.set_function_attribute(function, CudaDriver::kMostDynamicSharedBytes,
+                                                       static_cast<int>(launch.shared_bytes));
+      STRATA_CHECK(driver.check(
+          status, fmt::format("{} bytes of shared memory for kernel '{}'", launch.shared_bytes, launch.kernel)));
+    }
+    made->functions_.push_back(function);
+  }
+  return made;
+}
+
+GpuProgram::~GpuProgram() {
+  if (module_ != nullptr) device_.driver().unload_module(module_);
+}
+
+Result<GpuBuffers> GpuProgram::allocate() const {
+  GpuBuffers buffers;
+  for (const GpuBuffer& buffer : manifest_.buffers) {
+    STRATA_TRY(GpuMemory memory, GpuMemory::allocate(device_, buffer.type.bytes()));
+    STRATA_CHECK(memory.poison());
+    buffers.emplace(buffer.name, std::move(memory));
+  }
+  return buffers;
+}
+
+Result<void> GpuProgram::launch(const GpuBuffers& buffers) const {
+  for (size_t i = 0; i < functions_.size(); ++i) {
+    const GpuLaunch& launch = manifest_.launches[i];
+    std::vector<CudaPointer> pointers;
+    for (const std::string& name : launch.arguments) pointers.push_back(buffers.at(name).pointer());
+    std::vector<void*> arguments;
+    for (CudaPointer& pointer : pointers) arguments.push_back(&pointer);
+    std::array<CudaLaunchAttribute, 2> attributes{};
+    CudaLaunchConfig config;
+    for (size_t d = 0; d < 3; ++d) config.grid[d] = static_cast<unsigned>(launch.grid[d]);
+    config.block[0] = static_cast<unsigned>(launch.threads);
+    config.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
+    config.stream = device_.stream();
+    config.attributes = attributes.data();
+    if (launch.cluster > 1) {  // GPUs without clusters refuse the attribute
+      CudaLaunchAttribute& attribute = attributes[config.attribute_count++];
+      attribute.id = CudaLaunchAttribute::kClusterDimension;
+      attribute.value = {static_cast<unsigned>(launch.cluster), 1, 1};
+    }
+    if (launch.overlaps_previous) {
+      CudaLaunchAttribute& attribute = attributes[config.attribute_count++];
+      attribute.id = CudaLaunchAttribute::kOverlapsPrevious;
+      attribute.value = {1};
+    }
+    STRATA_CHECK(device_.driver().check(device_.driver().launch(&config, functions_[i], arguments.data(), nullptr),
+                                        fmt::format("launching '{}'", launch.kernel)));
+  }
+  return {};
+}
+
+Result<int64_t> GpuProgram::cold_sets() const {
+  const auto inputs = static_cast<double>(std::max<int64_t>(1, manifest_.bytes(BufferRole::Input)));
+  const auto results =
+      static_cast<double>(manifest_.bytes(BufferRole::Intermediate) + manifest_.bytes(BufferRole::Output));
+  const double wanted = std::ceil(kTimesL2 * static_cast<double>(device_.l2_bytes()) / inputs);
+  STRATA_TRY(const int64_t free, device_.free_bytes());
+  const double fitting = std::floor(kMemoryShare * static_cast<double>(free) / (inputs + results));
+  return std::max<int64_t>(1, static_cast<int64_t>(std::min(std::clamp<double>(wanted, 2, kMostSets), fitting)));
+}
+
+Result<double> GpuProgram::microseconds(std::span<const GpuBuffers> sets) const {
+  // What a first run loads and sets up is no part of the time.
+  STRATA_CHECK(launch(sets.front()));
+  STRATA_CHECK(device_.synchronize());
+  STRATA_TRY(const double once, timed(device_, [&] { return launch(sets.back()); }));
+
+  const auto count = std::ssize(sets);
+  int64_t runs = (kRunsOfGraph + count - 1) / count * count;
+  runs = std::clamp<int64_t>(static_cast<int64_t>(kLongGraph / std::max(once, 1e-3)), 1, runs);
+  ReplayedGraph graph(device_);
+  const auto launch_all = [&]() -> Result<void> {
+    for (int64_t run = 0; run < runs; ++run) STRATA_CHECK(launch(sets[static_cast<size_t>(run % count)]));
+    return {};
+  };
+  STRATA_CHECK(graph.record(launch_all));
+  const double all = std::max(once * static_cast<double>(runs), 1.0);
+  const int replays = std::clamp(static_cast<int>(std::min(kLongReplays / all, 1e3)), kLeastReplays, kReplays);
+  for (int warm = 0; warm < std::min(3, replays - 2); ++warm) STRATA_CHECK(graph.replay());
+  std::vector<double> times;
+  for (int i = 0; i < replays; ++i) {
+    STRATA_TRY(const double time, timed(device_, [&] { return graph.replay(); }));
+    times.push_back(time / static_cast<double>(runs));
+  }
+  std::nth_element(times.begin(), times.begin() + replays / 2, times.end());
+  return times[static_cast<size_t>(replays / 2)];
+}
+
+}  // namespace strata

@@ -1,0 +1,68 @@
+#include "runtime/launch_manifest.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace strata {
+namespace {
+
+using Json = nlohmann::json;
+
+Result<BufferRole> role_of(const std::string& name) {
+  if (name == "input") return BufferRole::Input;
+  if (name == "intermediate") return BufferRole::Intermediate;
+  if (name == "output") return BufferRole::Output;
+  return invalid("'{}' is no role of a buffer", name);
+}
+
+Result<LaunchManifest> read(const Json& json) {
+  LaunchManifest manifest;
+  for (const Json& one : json.value("buffers", Json::array())) {
+    GpuBuffer buffer;
+    buffer.name = one.at("name").get<std::string>();
+    STRATA_TRY(buffer.role, role_of(one.at("role").get<std::string>()));
+    STRATA_TRY(buffer.type.dtype, parse_dtype(one.at("type").get<std::string>()));
+    buffer.type.shape = one.at("shape").get<Shape>();
+    int64_t elements = 1;
+    for (int64_t size : buffer.type.shape) {
+      if (size < 1) return invalid("buffer '{}' has a dimension of size {}", buffer.name, size);
+      STRATA_TRY(elements, checked_product(elements, size));
+    }
+    manifest.buffers.push_back(std::move(buffer));
+  }
+  for (const Json& one : json.value("kernels", Json::array())) {
+    GpuLaunch launch;
+    launch.kernel = one.at("name").get<std::string>();
+    launch.grid = one.at("grid").get<std::array<int64_t, 3>>();
+    launch.threads = one.at("threads").get<int64_t>();
+    launch.shared_bytes = one.at("shared_bytes").get<int64_t>();
+    launch.cluster = one.at("cluster").get<int64_t>();
+    launch.overlaps_previous = one.at("overlaps_previous").get<bool>();
+    launch.arguments = one.at("arguments").get<std::vector<std::string>>();
+    for (const std::string& name : launch.arguments) {
+      const bool listed = std::any_of(manifest.buffers.begin(), manifest.buffers.end(),
+                                      [&](const GpuBuffer& buffer) { return buffer.name == name; });
+      if (!listed) return invalid("kernel '{}' has an argument '{}', which is no buffer", launch.kernel, name);
+    }
+    manifest.launches.push_back(std::move(launch));
+  }
+  return manifest;
+}
+
+}  // namespace
+
+int64_t LaunchManifest::bytes(BufferRole role) const {
+  int64_t sum = 0;
+  for (const GpuBuffer& buffer : buffers) sum += buffer.role == role ? buffer.type.bytes() : 0;
+  return sum;
+}
+
+Result<LaunchManifest> parse_launch_manifest(const std::string& text) {
+  try {
+    return read(Json::parse(text));
+  } catch (const Json::exception& error) {
+    return invalid("the launch manifest is unreadable: {}", error.what());
+  }
+}
+
+}  // namespace strata

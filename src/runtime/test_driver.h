@@ -1,0 +1,35 @@
+// For tests: scripts in place of cubins, on the driver of tests/fake_cuda.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "support/temporary_folder.h"
+
+namespace strata {
+
+/// The fake driver for the time of a test, and a folder of its own.
+class FakeDriverTest : public testing::Test {
+ protected:
+  void SetUp() override { use("fake_cuda"); }
+  void TearDown() override {
+    for (const char* variable : {"STRATA_CUDA_DRIVER", "STRATA_FAKE_CUDA_SCRIPT", "STRATA_FAKE_CUDA_DEVICES"})
+      unsetenv(variable);
+  }
+  static void use(const std::string& library) {
+    setenv("STRATA_CUDA_DRIVER", (std::string(STRATA_BINARY_DIR "/lib/lib") + library + ".so").c_str(), 1);
+  }
+  /// Writes a file of the test's folder; its path.
+  std::string file(const std::string& name, const std::string& contents) const {
+    const std::string path = (folder_.path() / name).string();
+    std::ofstream(path, std::ios::binary) << contents;
+    return path;
+  }
+
+  TemporaryFolder folder_{"strata-fake"};
+};
+
+}  // namespace strata

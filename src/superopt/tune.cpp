@@ -1,0 +1,369 @@
+#include "superopt/tune.h"
+
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <fstream>
+#include <future>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "interpret/work.h"
+#include "superopt/tune_reference.h"
+#include "support/hash.h"
+#include "support/temporary_folder.h"
+
+namespace strata {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
+
+constexpr const char* kKind = "measurement";
+/// Of the way in which kernels are timed: another one makes old measurements worthless.
+constexpr int kMethod = 1;
+/// Timeouts of a graph after which its other schedules are left out.
+constexpr int kMostTimeouts = 2;
+/// Measurements in a row for which the process does not start; then the GPU is taken for lost.
+constexpr int kMostLost = 3;
+
+constexpr const char* kInterpreted = "the interpreter in float64";
+constexpr const char* kOwnKernels =
+    "the program as given in its own kernels on the GPU (the interpreter would take too long)";
+
+/// All rows, the most promising first; the program as given among them.
+std::vector<TunedRow> all_rows(const Superoptimized& result, const Target& target) {
+  std::vector<std::pair<double, TunedRow>> rated;
+  const auto add = [&](const GraphPtr& graph, int candidate) {
+    for (const Schedules& schedules : all_schedules(*graph, target)) {
+      const double estimated = scheduled_cost(*graph, target, schedules).seconds * 1e6;
+      rated.push_back({estimated, {graph, candidate, graph == result.program, schedules, estimated}});
+    }
+  };
+  for (size_t c = 0; c < result.candidates.size(); ++c) add(result.candidates[c].graph, static_cast<int>(c));
+  const bool has_program =
+      std::any_of(rated.begin(), rated.end(), [](const auto& entry) { return entry.second.is_program; });
+  if (!has_program) add(result.program, -1);
+  std::stable_sort(rated.begin(), rated.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<TunedRow> rows;
+  for (auto& [score, row] : rated) {
+    row.place = static_cast<int>(rows.size()) + 1;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string measurement_json(const Measurement& m) {
+  const auto now =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
+  return Json{{"right", m.verdict == MeasureVerdict::Right},
+              {"reason", m.reason},
+              {"error", m.error},
+              {"cold_us", m.cold_us},
+              {"hot_us", m.hot_us},
+              {"unix_time", now.count()}}
+      .dump();
+}
+
+std::optional<Measurement> measurement_of(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    Measurement m;
+    m.verdict = json.at("right").get<bool>() ? MeasureVerdict::Right : MeasureVerdict::Wrong;
+    m.reason = json.at("reason").get<std::string>();
+    m.error = json.at("error").is_null() ? std::nan("") : json.at("error").get<double>();
+    m.cold_us = json.at("cold_us").get<double>();
+    m.hot_us = json.at("hot_us").get<double>();
+    return m;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+/// What compiling threads hand to the one that measures.
+struct Prepared {
+  bool ready = false;
+  bool taken = false;
+  std::optional<Error> error;
+  std::optional<Measurement> known;  ///< from the cache
+  std::string known_since;
+  std::string key, manifest;
+  std::vector<char> cubin;
+};
+
+class Tuner {
+ public:
+  Tuner(const Superoptimized& result, const TuneOptions& options)
+      : program_(result.program), options_(options), worker_(options.measure) {
+    tuning_.rows = all_rows(result, *options.target);
+    prepared_.resize(tuning_.rows.size());
+    for (size_t i = 0; i < tuning_.rows.size(); ++i) order_.push_back(i);
+    // The program first: what has to be beaten must be known.
+    std::stable_partition(order_.begin(), order_.end(), [&](size_t i) { return tuning_.rows[i].is_program; });
+    tuning_.reference = execution_work(*program_) > options.largest_interpreted ? kOwnKernels : kInterpreted;
+  }
+
+  Result<Tuning> run() {
+    if (folder_.path().empty()) return environment("cannot make a temporary folder");
+    STRATA_TRY(tuning_.device, worker_.start());
+    compiling_ = std::jthread([this] { compile_all(); });
+    const auto measured = measure_all();
+    quit_ = true;
+    compiling_.join();
+    STRATA_CHECK(measured);
+    for (TunedRow& row : tuning_.rows) {
+      if (row.measurement.verdict == MeasureVerdict::NotMeasured && row.measurement.reason.empty())
+        row.measurement.reason = options_.stop.stop_requested() ? "interrupted"
+                                 : lost_ >= kMostLost           ? "the GPU was lost"
+                                                                : "out of time";
+    }
+    rank();
+    tuning_.seconds = seconds();
+    return std::move(tuning_);
+  }
+
+ private:
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  bool late() const { return seconds() >= options_.seconds || options_.stop.stop_requested(); }
+
+  // Compiling, on threads of its own
+
+  void compile_all() {
+    tbb::task_arena arena(options_.threads);
+    arena.execute([&] {
+      tbb::parallel_for(0, options_.threads, [&](int) {
+        for (size_t n = 0; !quit_ && (n = next_++) < order_.size();) {
+          Prepared made = prepare(tuning_.rows[order_[n]]);
+          const std::scoped_lock lock(mutex_);
+          prepared_[order_[n]] = std::move(made);
+          changed_.notify_one();
+        }
+      });
+    });
+  }
+
+  Prepared prepare(const TunedRow& row) {
+    Prepared made;
+    made.ready = true;
+    const auto code = generate_cuda(*row.graph, *options_.target, row.schedules);
+    if (!code) {
+      made.error = code.error();
+      return made;
+    }
+    made.manifest = launch_manifest(*code);
+    made.key = key_of(*code, made.manifest);
+    if (options_.cache != nullptr) {
+      if (const auto entry = options_.cache->find(kKind, made.key)) {
+        made.known = measurement_of(entry->value);
+        made.known_since = entry->created;
+      }
+    }
+    if (made.known) return made;
+    std::call_once(referenced_, [&] {
+      reference_ = std::async(std::launch::async, [this] {
+        return make_reference(*program_, options_.seed, options_.largest_interpreted, folder_.path(), options_.stop);
+      });
+    });
+    auto cubin =
+        options_.compile ? options_.compile(code->source) : cubin_of(code->source, *options_.target, options_.cache);
+    if (cubin) {
+      made.cubin = std::move(*cubin);
+    } else {
+      made.error = cubin.error();
+    }
+    return made;
+  }
+
+  std::string key_of(const GeneratedProgram& code, const std::string& manifest) const {
+    std::string shapes;
+    for (const auto* buffers : {&code.inputs, &code.outputs}) {
+      for (const DeviceBuffer& buffer : *buffers) shapes += fmt::format(" {} {}", buffer.name, to_string(buffer.type));
+    }
+    return fmt::format(
+        "{}\ndriver {}\nmethod {}\ntarget {}\nsource {:016x} {}\nlaunches {:016x}\nagainst {}\nseed {}\n{}",
+        tuning_.device.name, tuning_.device.driver_version, kMethod, options_.target->name,
+        Hasher().add(code.source).value(), code.source.size(), Hasher().add(manifest).value(), tuning_.reference,
+        options_.seed, shapes);
+  }
+
+  // Measuring, on the caller's thread
+
+  /// The first row in order that is compiled and not yet taken; none where all are, or time is up.
+  std::optional<size_t> take_next() {
+    std::unique_lock lock(mutex_);
+    while (lost_ < kMostLost) {
+      size_t open = 0;
+      for (size_t i : order_) {
+        if (prepared_[i].taken) continue;
+        ++open;
+        // The program, which comes first, and the model's choice are always measured.
+        const bool must = tuning_.rows[i].is_program || tuning_.rows[i].place == 1;
+        if (late() && (!must || options_.stop.stop_requested())) return std::nullopt;
+        if (prepared_[i].ready) {
+          prepared_[i].taken = true;
+          return i;
+        }
+        if (must) break;
+      }
+      if (open == 0) return std::nullopt;
+      changed_.wait_for(lock, std::chrono::milliseconds(50));
+    }
+    return std::nullopt;
+  }
+
+  Result<void> measure_all() {
+    while (const auto next = take_next()) {
+      TunedRow& row = tuning_.rows[*next];
+      Prepared& prepared = prepared_[*next];
+      if (prepared.known) {
+        row.measurement = *prepared.known;
+        row.measured_at = prepared.known_since;
+      } else if (prepared.error) {
+        // A missing compiler is missing for all.
+        if (prepared.error->code == ErrorCode::Environment) return tl::unexpected(*prepared.error);
+        row.measurement.verdict = MeasureVerdict::Failed;
+        row.measurement.reason =
+            "not compiled: " + prepared.error->message.substr(0, prepared.error->message.find('\n'));
+      } else if (timeouts_[row.graph] == kMostTimeouts) {
+        row.measurement.reason = "other schedules of this graph gave no answer";
+      } else {
+        STRATA_TRY(const TuneReference* reference, reference_files());
+        STRATA_TRY(row.measurement, measure(*reference, prepared));
+        if (row.measurement.verdict == MeasureVerdict::Timeout) ++timeouts_[row.graph];
+      }
+      prepared.cubin = {};
+      if (options_.progress) report();
+    }
+    return {};
+  }
+
+  Result<Measurement> measure(const TuneReference& reference, const Prepared& prepared) {
+    MeasureRequest request;
+    STRATA_TRY(request.cubin, write("program.cubin", {prepared.cubin.data(), prepared.cubin.size()}));
+    STRATA_TRY(request.manifest, write("program.launch.json", prepared.manifest));
+    request.inputs = reference.inputs;
+    request.expected = reference.expected;
+    auto measured = worker_.measure(request, options_.stop);
+    Measurement measurement;
+    if (measured) {
+      measurement = std::move(*measured);
+      lost_ = 0;
+    } else if (measured.error().code != ErrorCode::Interrupted) {
+      // A fault can leave the GPU without life for a while. What is measured so far counts.
+      measurement.verdict = MeasureVerdict::Failed;
+      measurement.reason = measured.error().message;
+      ++lost_;
+    }
+    // What a fault or a timeout says of the next run is little.
+    if (options_.cache != nullptr &&
+        (measurement.verdict == MeasureVerdict::Right || measurement.verdict == MeasureVerdict::Wrong)) {
+      options_.cache->store(kKind, prepared.key, measurement_json(measurement));
+    }
+    return measurement;
+  }
+
+  Result<const TuneReference*> reference_files() {
+    if (!files_) {
+      STRATA_TRY(files_, reference_.get());
+      if (tuning_.reference == kOwnKernels) STRATA_CHECK(run_own_kernels());
+    }
+    return &*files_;
+  }
+
+  /// The program's outputs as its own kernels make them.
+  Result<void> run_own_kernels() {
+    STRATA_TRY(const GeneratedProgram code, generate_cuda(*program_, *options_.target));
+    STRATA_TRY(const std::vector<char> cubin, options_.compile
+                                                  ? options_.compile(code.source)
+                                                  : cubin_of(code.source, *options_.target, options_.cache));
+    MeasureRequest request;
+    STRATA_TRY(request.cubin, write("own.cubin", {cubin.data(), cubin.size()}));
+    STRATA_TRY(request.manifest, write("own.launch.json", launch_manifest(code)));
+    request.inputs = files_->inputs;
+    for (size_t i = 0; i < code.outputs.size(); ++i) {
+      request.save[code.outputs[i].name] = (folder_.path() / fmt::format("expected{}.npy", i)).string();
+    }
+    STRATA_TRY(const Measurement made, worker_.measure(request, options_.stop));
+    if (made.verdict != MeasureVerdict::Right) {
+      return unsupported("the program's own kernels make nothing to compare with: {}", made.reason);
+    }
+    files_->expected = request.save;
+    return {};
+  }
+
+  Result<std::string> write(const std::string& name, std::string_view contents) const {
+    const std::string path = (folder_.path() / name).string();
+    std::ofstream file(path, std::ios::binary);
+    file << contents;
+    file.close();
+    if (!file) return environment("cannot write '{}'", path);
+    return path;
+  }
+
+  void report() const {
+    TuneProgress progress;
+    progress.rows = static_cast<int>(tuning_.rows.size());
+    progress.seconds = seconds();
+    for (const TunedRow& row : tuning_.rows) {
+      const Measurement& m = row.measurement;
+      if (m.verdict != MeasureVerdict::NotMeasured) ++progress.measured;
+      if (m.verdict == MeasureVerdict::Right && (progress.best_us == 0 || m.cold_us < progress.best_us))
+        progress.best_us = m.cold_us;
+    }
+    options_.progress(progress);
+  }
+
+  void rank() {
+    std::vector<std::pair<double, double>> pairs;
+    for (const TunedRow& row : tuning_.rows) {
+      if (row.measurement.verdict == MeasureVerdict::Right)
+        pairs.emplace_back(row.estimated_us, row.measurement.cold_us);
+    }
+    tuning_.rank_correlation = rank_correlation(pairs);
+    std::stable_sort(tuning_.rows.begin(), tuning_.rows.end(), [](const TunedRow& a, const TunedRow& b) {
+      const bool a_right = a.measurement.verdict == MeasureVerdict::Right;
+      const bool b_right = b.measurement.verdict == MeasureVerdict::Right;
+      return a_right != b_right ? a_right : a_right && a.measurement.cold_us < b.measurement.cold_us;
+    });
+    const auto place_of = [&](const TunedRow& row) { return static_cast<size_t>(&row - tuning_.rows.data()); };
+    const TunedRow& fastest = tuning_.rows.front();
+    const TunedRow& first =
+        *std::find_if(tuning_.rows.begin(), tuning_.rows.end(), [](const TunedRow& row) { return row.place == 1; });
+    const bool guess = first.measurement.verdict == MeasureVerdict::NotMeasured;
+    const bool right = fastest.measurement.verdict == MeasureVerdict::Right;
+    // The program alone was measured, or nothing: that says nothing against the model's choice.
+    tuning_.chosen = place_of(guess && (!right || fastest.is_program) ? first : right ? fastest : tuning_.program());
+  }
+
+  GraphPtr program_;
+  const TuneOptions& options_;
+  Clock::time_point start_ = Clock::now();
+  TemporaryFolder folder_{"strata-tune"};
+  MeasureWorker worker_;
+  Tuning tuning_;
+  std::vector<size_t> order_;  ///< of compiling and measuring
+  std::map<GraphPtr, int> timeouts_;
+  int lost_ = 0;  ///< measurements in a row for which no process could be started
+
+  std::once_flag referenced_;
+  std::future<Result<TuneReference>> reference_;
+  std::optional<TuneReference> files_;
+
+  std::mutex mutex_;  ///< of what is prepared
+  std::condition_variable changed_;
+  std::vector<Prepared> prepared_;
+  std::atomic<size_t> next_ = 0;
+  std::atomic<bool> quit_ = false;
+  std::jthread compiling_;
+};
+
+}  // namespace
+
+Result<Tuning> tune(const Superoptimized& result, const TuneOptions& options) { return Tuner(result, options).run(); }
+
+}  // namespace strata

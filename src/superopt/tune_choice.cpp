@@ -1,0 +1,86 @@
+// What follows from measurements: ranks, the choice, and the reasons.
+#include <algorithm>
+#include <cmath>
+
+#include "superopt/tune.h"
+
+namespace strata {
+
+const TunedRow& Tuning::program() const {
+  return *std::find_if(rows.begin(), rows.end(), [](const TunedRow& row) { return row.is_program; });
+}
+
+int Tuning::count(MeasureVerdict verdict) const {
+  return static_cast<int>(
+      std::count_if(rows.begin(), rows.end(), [&](const TunedRow& row) { return row.measurement.verdict == verdict; }));
+}
+
+std::string Tuning::why_not(const TunedRow& row) const {
+  const Measurement& m = row.measurement;
+  if (&row == &rows[chosen]) return m.reason;
+  if (m.verdict != MeasureVerdict::Right) return fmt::format("{}: {}", name_of(m.verdict), m.reason);
+  if (rows[chosen].measurement.verdict != MeasureVerdict::Right) return "the model's choice was not measured";
+  return fmt::format("{:.2f}x slower", m.cold_us / rows[chosen].measurement.cold_us);
+}
+
+std::optional<double> rank_correlation(const std::vector<std::pair<double, double>>& pairs) {
+  if (pairs.size() < 3) return std::nullopt;
+  const auto ranks = [&](auto value) {
+    std::vector<double> of(pairs.size());
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      for (const auto& other : pairs) {
+        if (value(other) < value(pairs[i])) of[i] += 1;
+        if (value(other) == value(pairs[i])) of[i] += 0.5;
+      }
+      of[i] -= static_cast<double>(pairs.size()) / 2;  // the mean
+    }
+    return of;
+  };
+  const std::vector<double> a = ranks([](const auto& pair) { return pair.first; });
+  const std::vector<double> b = ranks([](const auto& pair) { return pair.second; });
+  double both = 0;
+  double of_a = 0;
+  double of_b = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    both += a[i] * b[i];
+    of_a += a[i] * a[i];
+    of_b += b[i] * b[i];
+  }
+  if (of_a == 0 || of_b == 0) return std::nullopt;
+  return both / std::sqrt(of_a * of_b);
+}
+
+Result<void> take_chosen(Superoptimized& result, Tuning& tuning, const TuneOptions& options) {
+  TunedRow& chosen = tuning.rows[tuning.chosen];
+  const int from = chosen.candidate;
+  const auto begin = result.candidates.begin();
+  if (from < 0) {
+    result.candidates.insert(begin, as_candidate(result.program, *options.target));
+  } else {
+    std::rotate(begin, begin + from, begin + from + 1);
+  }
+  for (TunedRow& row : tuning.rows) {
+    if (row.candidate == from) {
+      row.candidate = 0;
+    } else if (row.candidate >= 0 && (from < 0 || row.candidate < from)) {
+      ++row.candidate;
+    }
+  }
+  if (from != 0 && !result.whole_check.empty() && chosen.measurement.verdict == MeasureVerdict::Right) {
+    result.whole_check =
+        fmt::format("on the GPU it agrees with {}, error {:.2e}", tuning.reference, chosen.measurement.error);
+  }
+  STRATA_TRY(result.code, generate_cuda(*chosen.graph, *options.target, chosen.schedules));
+  auto cubin = options.compile ? options.compile(result.code.source)
+                               : cubin_of(result.code.source, *options.target, options.cache);
+  result.cubin.clear();
+  result.compile_error.reset();
+  if (cubin) {
+    result.cubin = std::move(*cubin);
+  } else {
+    result.compile_error = cubin.error();
+  }
+  return {};
+}
+
+}  // namespace strata

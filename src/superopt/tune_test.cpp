@@ -1,0 +1,308 @@
+#include "superopt/tune.h"
+
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "interpret/interpret.h"
+#include "interpret/typical_inputs.h"
+#include "ir/text.h"
+#include "runtime/storage.h"
+#include "runtime/test_driver.h"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kProgram = R"(graph program {
+  input A: f16[16, 64]
+  B = exp(A)
+  O = sqr(B)
+  output O
+}
+)";
+
+/// What candidates compute does not matter here: scripts in the place of their cubins say what they do.
+std::string fused(const std::string& name, int blocks) {
+  return fmt::format(R"(graph {} {{
+  input A: f16[16, 64]
+  O = block(A, grid=[{}]) {{
+    a = in_iter(A, imap=[0])
+    b = exp(a)
+    c = sqr(b)
+    O = out_saver(c, omap=[0])
+  }}
+  output O
+}}
+)",
+                     name, blocks);
+}
+
+GraphPtr parse(const std::string& text) {
+  auto graph = parse_graph(text);
+  EXPECT_TRUE(graph) << graph.error().to_string();
+  return *graph;
+}
+
+class TuneTest : public FakeDriverTest {
+ protected:
+  void SetUp() override {
+    FakeDriverTest::SetUp();
+    result_.program = parse(kProgram);
+    Float64Arithmetic exact;
+    const auto outputs = execute(*result_.program, exact, typical_inputs(*result_.program, 1));
+    ASSERT_TRUE(outputs);
+    const std::string right = encode((*outputs)[0], DType::F16);
+    write_ = "write 1 " + file("right.raw", right) + "\n";
+    // The program's last kernel makes its output.
+    scripts_["program"] = "kernel program_0_kernel\nfill 1 0\nkernel program_1_kernel\n" + write_ + "time 9\n";
+    options_.target = &targets().back();
+    options_.threads = 2;
+    options_.seconds = 600;
+    options_.measure.command = {STRATA_BINARY_DIR "/bin/fake_measure_worker"};
+    options_.measure.timeout = 60;
+    options_.compile = [this](const std::string& source) { return compile(source); };
+  }
+
+  /// The script of the graph that the source's comment shows.
+  Result<std::vector<char>> compile(const std::string& source) {
+    ++compiled_;
+    for (const auto& [name, script] : scripts_) {
+      if (source.find("// graph " + name + " {") == std::string::npos) continue;
+      if (script == "no source") return unsupported("a syntax error\nin line 3");
+      if (script == "no compiler") return environment("NVRTC was not found");
+      return std::vector<char>(script.begin(), script.end() + 1);
+    }
+    return unsupported("no script");
+  }
+
+  void add(const std::string& name, const std::string& script) {
+    scripts_[name] = script;
+    result_.candidates.push_back(
+        as_candidate(parse(fused(name, 16 >> std::min<size_t>(4, result_.candidates.size()))), *options_.target));
+  }
+  std::string right(double us) const { return write_ + fmt::format("time {}\n", us); }
+
+  Tuning tuned() {
+    auto tuning = tune(result_, options_);
+    EXPECT_TRUE(tuning) << tuning.error().to_string();
+    return tuning ? std::move(*tuning) : Tuning{};
+  }
+  std::string error() {
+    const auto tuning = tune(result_, options_);
+    return tuning ? "no error" : tuning.error().message;
+  }
+  /// A graph's rows, the fastest first.
+  static std::vector<TunedRow> rows_of(const Tuning& tuning, const std::string& name) {
+    std::vector<TunedRow> rows;
+    for (const TunedRow& row : tuning.rows) {
+      if (row.graph->name() == name) rows.push_back(row);
+    }
+    return rows;
+  }
+  static std::string why_not(const Tuning& tuning, const std::string& name) {
+    for (const TunedRow& row : tuning.rows) {
+      if (row.graph->name() == name) return tuning.why_not(row);
+    }
+    return "no row";
+  }
+  static std::string chosen(const Tuning& tuning) { return tuning.rows[tuning.chosen].graph->name(); }
+
+  Superoptimized result_;
+  TuneOptions options_;
+  std::map<std::string, std::string> scripts_;
+  std::string write_;
+  std::atomic<int> compiled_ = 0;
+};
+
+TEST_F(TuneTest, TheFastestThatIsRightIsChosen) {
+  options_.measure.timeout = 3;
+  add("slow", right(5));
+  add("fast", right(2));
+  add("off", "fill 1 0\ntime 1\n");
+  add("faulty", "error 700\n");
+  add("dying", "abort\n");
+  add("hanging", "hang\n");
+  add("refused", "refuse 218\n");
+  add("unreadable", "no source");
+  int reports = 0;
+  options_.progress = [&](const TuneProgress& progress) {
+    ++reports;
+    EXPECT_LE(progress.measured, reports);
+    EXPECT_GT(progress.best_us, 0);
+  };
+  Tuning tuning = tuned();
+  EXPECT_EQ(tuning.device.name, "Fake GPU");
+  EXPECT_EQ(tuning.reference, "the interpreter in float64");
+  EXPECT_EQ(reports, std::ssize(tuning.rows));
+  EXPECT_EQ(tuning.chosen, 0U);
+  EXPECT_EQ(chosen(tuning), "fast");
+  EXPECT_NEAR(tuning.rows[0].measurement.cold_us, 2, 1e-3);
+  EXPECT_LT(tuning.rows[0].measurement.error, 1e-3);
+  EXPECT_EQ(tuning.why_not(tuning.rows[0]), "");
+  EXPECT_EQ(why_not(tuning, "slow"), "2.50x slower");
+  EXPECT_EQ(why_not(tuning, "program"), "4.50x slower");
+  EXPECT_THAT(why_not(tuning, "off"), HasSubstr("wrong: O: error 1.00e+00, above 5e-03"));
+  EXPECT_THAT(why_not(tuning, "faulty"), HasSubstr("failed: running the kernels: CUDA_ERROR_ILLEGAL_ADDRESS"));
+  EXPECT_EQ(why_not(tuning, "dying"), "failed: its process died: Aborted");
+  EXPECT_EQ(why_not(tuning, "hanging"), "timeout: no answer in 3 s");
+  EXPECT_THAT(why_not(tuning, "refused"), HasSubstr("failed: loading the cubin"));
+  EXPECT_EQ(why_not(tuning, "unreadable"), "failed: not compiled: a syntax error");
+  // One graph must not take all the time.
+  const int hanging = static_cast<int>(rows_of(tuning, "hanging").size());
+  EXPECT_EQ(tuning.count(MeasureVerdict::Timeout), std::min(2, hanging));
+  EXPECT_EQ(tuning.count(MeasureVerdict::NotMeasured), std::max(0, hanging - 2));
+  EXPECT_GT(hanging, 2);
+
+  ASSERT_TRUE(take_chosen(result_, tuning, options_));
+  EXPECT_EQ(result_.candidates[0].graph->name(), "fast");
+  EXPECT_EQ(result_.candidates[1].graph->name(), "slow");
+  EXPECT_EQ(result_.candidates.size(), 8U);
+  EXPECT_THAT(result_.code.source, HasSubstr("graph fast {"));
+  EXPECT_EQ(std::string(result_.cubin.data()), right(2));
+  for (const TunedRow& row : tuning.rows) {
+    if (row.candidate >= 0) {
+      EXPECT_EQ(result_.candidates[static_cast<size_t>(row.candidate)].graph, row.graph);
+    }
+  }
+}
+
+TEST_F(TuneTest, WhatDoesNotBeatTheProgramIsNotTaken) {
+  add("slower", right(9.5));
+  add("off", "time 1\n");
+  Tuning tuning = tuned();
+  EXPECT_EQ(chosen(tuning), "program");
+  EXPECT_EQ(why_not(tuning, "slower"), "1.06x slower");
+  EXPECT_EQ(why_not(tuning, "off"), "wrong: O holds NaN");
+  ASSERT_TRUE(take_chosen(result_, tuning, options_));
+  EXPECT_EQ(result_.candidates.size(), 3U);
+  EXPECT_EQ(result_.candidates[0].graph, result_.program);
+  EXPECT_EQ(tuning.rows[tuning.chosen].candidate, 0);
+  EXPECT_EQ(result_.code.launches.size(), 2U);
+}
+
+TEST_F(TuneTest, TheProgramIsTheLastResort) {
+  add("dying", "abort\n");
+  scripts_["program"] = "abort\n";
+  result_.candidates.push_back(as_candidate(result_.program, *options_.target));
+  const Tuning tuning = tuned();
+  EXPECT_EQ(chosen(tuning), "program");
+  EXPECT_EQ(tuning.program().candidate, 1);
+  EXPECT_EQ(tuning.count(MeasureVerdict::Failed), std::ssize(tuning.rows));
+  EXPECT_FALSE(tuning.rank_correlation);
+}
+
+TEST_F(TuneTest, MeasurementsComeFromTheCache) {
+  ResultCache cache(folder_.path().string(), {});
+  options_.cache = &cache;
+  add("fast", right(2));
+  add("off", "time 1\n");
+  add("dying", "abort\n");
+  const Tuning first = tuned();
+  EXPECT_EQ(compiled_, std::ssize(first.rows));
+  compiled_ = 0;
+  const Tuning second = tuned();
+  // Failures are tried again.
+  EXPECT_EQ(compiled_, std::ssize(rows_of(second, "dying")));
+  ASSERT_EQ(first.rows.size(), second.rows.size());
+  for (size_t i = 0; i < first.rows.size(); ++i) {
+    const Measurement& a = first.rows[i].measurement;
+    const Measurement& b = second.rows[i].measurement;
+    EXPECT_EQ(a.verdict, b.verdict);
+    EXPECT_EQ(a.reason, b.reason);
+    EXPECT_EQ(a.cold_us, b.cold_us);
+    EXPECT_EQ(a.hot_us, b.hot_us);
+    EXPECT_TRUE(a.error == b.error || (std::isnan(a.error) && std::isnan(b.error)));
+    EXPECT_EQ(first.rows[i].measured_at, "");
+    EXPECT_EQ(second.rows[i].measured_at.empty(), b.verdict == MeasureVerdict::Failed);
+  }
+  // Other inputs are another measurement.
+  compiled_ = 0;
+  options_.seed = 2;
+  const Tuning other = tuned();
+  EXPECT_EQ(compiled_, std::ssize(other.rows));
+}
+
+TEST_F(TuneTest, LargeProgramsAreComparedWithTheirOwnKernels) {
+  options_.largest_interpreted = 0;
+  add("fast", right(2));
+  add("off", "fill 1 0\ntime 1\n");
+  const Tuning tuning = tuned();
+  EXPECT_THAT(tuning.reference, HasSubstr("the program as given in its own kernels"));
+  EXPECT_EQ(chosen(tuning), "fast");
+  EXPECT_EQ(tuning.rows[0].measurement.error, 0);
+  EXPECT_EQ(tuning.program().measurement.error, 0);
+  EXPECT_THAT(why_not(tuning, "off"), HasSubstr("wrong: O: error"));
+  scripts_["program"] = "abort\n";
+  EXPECT_THAT(error(), HasSubstr("the program's own kernels make nothing to compare with: its process died"));
+}
+
+TEST_F(TuneTest, WithoutTimeTheProgramAndTheModelsChoiceAreMeasured) {
+  options_.seconds = 0;
+  add("first", right(20));
+  add("second", right(2));
+  const Tuning tuning = tuned();
+  EXPECT_EQ(chosen(tuning), "program");
+  EXPECT_EQ(tuning.count(MeasureVerdict::Right), 2);
+  EXPECT_EQ(tuning.count(MeasureVerdict::NotMeasured), std::ssize(tuning.rows) - 2);
+  EXPECT_EQ(why_not(tuning, "second"), "not measured: out of time");
+}
+
+TEST_F(TuneTest, InterruptedItKeepsTheModelsChoice) {
+  std::stop_source stop;
+  options_.stop = stop.get_token();
+  options_.progress = [&](const TuneProgress&) { stop.request_stop(); };
+  add("first", right(2));
+  add("second", right(1));
+  Tuning tuning = tuned();
+  EXPECT_EQ(tuning.count(MeasureVerdict::Right), 1);
+  EXPECT_EQ(tuning.rows[tuning.chosen].place, 1);
+  EXPECT_EQ(why_not(tuning, "second"), "not measured: interrupted");
+  ASSERT_TRUE(take_chosen(result_, tuning, options_));
+  EXPECT_EQ(result_.candidates[0].graph, tuning.rows[tuning.chosen].graph);
+}
+
+TEST_F(TuneTest, ALostGpuEndsTheWorkAndNotTheResult) {
+  add("first", "abort\n");
+  for (int i = 0; i < 4; ++i) add(fmt::format("other{}", i), right(1));
+  int reports = 0;
+  options_.progress = [&](const TuneProgress&) {
+    if (++reports == 2) setenv("STRATA_FAKE_CUDA_DEVICES", "0", 1);
+  };
+  scripts_["program"] = right(9);
+  const Tuning tuning = tuned();
+  EXPECT_EQ(chosen(tuning), "program");
+  EXPECT_EQ(tuning.count(MeasureVerdict::Failed), 4);
+  bool lost = false;
+  for (const TunedRow& row : tuning.rows) lost = lost || row.measurement.reason == "the GPU was lost";
+  EXPECT_EQ(lost, std::ssize(tuning.rows) > 5);
+}
+
+TEST_F(TuneTest, WhatIsMissingIsAnError) {
+  add("fast", right(2));
+  scripts_["program"] = "no compiler";
+  EXPECT_THAT(error(), HasSubstr("NVRTC was not found"));
+  setenv("STRATA_FAKE_CUDA_DEVICES", "0", 1);
+  EXPECT_THAT(error(), HasSubstr("no GPU"));
+  setenv("STRATA_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
+  EXPECT_THAT(error(), HasSubstr("the CUDA driver (/nowhere/libcuda.so.1) is not installed"));
+}
+
+TEST_F(TuneTest, ValuesThatAreNotFiniteCannotBeCompared) {
+  result_.program = parse("graph program {\n  input A: f16[16, 64]\n  O = rsqrt(A)\n  output O\n}\n");
+  result_.candidates = {as_candidate(result_.program, *options_.target)};
+  EXPECT_THAT(error(), HasSubstr("'O' is not finite on random inputs"));
+}
+
+TEST(RankCorrelation, IsSpearmans) {
+  EXPECT_FALSE(rank_correlation({{1, 1}, {2, 2}}));
+  EXPECT_FALSE(rank_correlation({{1, 1}, {1, 2}, {1, 3}}));
+  EXPECT_DOUBLE_EQ(*rank_correlation({{1, 10}, {2, 100}, {3, 1000}}), 1);
+  EXPECT_DOUBLE_EQ(*rank_correlation({{1, 3}, {2, 2}, {3, 1}}), -1);
+  EXPECT_DOUBLE_EQ(*rank_correlation({{1, 1}, {2, 3}, {3, 2}, {4, 4}}), 0.8);
+  EXPECT_NEAR(*rank_correlation({{1, 1}, {1, 2}, {2, 3}}), std::sqrt(0.75), 1e-12);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,324 @@
+// A CUDA driver without a GPU, for tests: STRATA_CUDA_DRIVER names this library. Device memory is the process's own,
+// and a "cubin" is a script that says what its kernels do when launched. One command a line:
+//
+//   kernel NAME       what follows is of this kernel alone; before the first such line, of all
+//   time US           the launch takes so long; nothing else takes any time, so that measured times are exact
+//   write ARG FILE    the file's bytes to the memory that argument ARG (0 first) points to
+//   fill ARG BYTE     that memory is filled with a byte
+//   log FILE          appends a line with the shape and the attributes of the launch
+//   error CODE        the launch succeeds; from the next wait on every call fails with this code, as after a fault
+//   hang              the launch succeeds; the next wait never ends
+//   abort             the process dies
+//   refuse CODE       the module is not loaded
+//
+// $STRATA_FAKE_CUDA_SCRIPT is the script of cubins that are real; $STRATA_FAKE_CUDA_DEVICES how many GPUs there are.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda_driver.h"
+
+using namespace strata;
+
+namespace {
+
+constexpr int kInvalidValue = 1;
+constexpr int kNoDevice = 100;
+constexpr int kInvalidImage = 200;
+constexpr int kNotFound = 500;
+constexpr size_t kMemory = size_t{256} << 20;
+
+struct Command {
+  std::string verb;
+  size_t argument = 0;
+  std::string text;
+  double number = 0;
+};
+
+using Script = std::map<std::string, std::vector<Command>>;  // by kernel; "" is of all
+
+struct Module {
+  Script script;
+  std::map<std::string, std::unique_ptr<std::pair<Module*, std::string>>> functions;
+};
+
+struct Launch {
+  std::vector<Command> commands;
+  std::vector<char*> arguments;  // as many as the commands need
+  std::string shape;
+};
+
+struct Graph {
+  std::vector<Launch> launches;
+};
+
+// One context, one thread: what a driver keeps for the process.
+double clock_us = 0;
+int sticky = 0;
+int pending = 0;
+bool hanging = false;
+Graph* capturing = nullptr;
+std::map<CudaPointer, size_t> allocated;
+
+size_t allocated_bytes() {
+  size_t sum = 0;
+  for (const auto& [pointer, bytes] : allocated) sum += bytes;
+  return sum;
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool parse(const std::string& text, Module& module, int& refusal) {
+  std::istringstream lines(text);
+  std::string kernel;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    Command command;
+    if (!(words >> command.verb)) continue;
+    if (command.verb == "write" || command.verb == "fill") words >> command.argument;
+    words >> command.text;
+    command.number = std::atof(command.text.c_str());
+    if (command.verb == "kernel") {
+      kernel = command.text;
+    } else if (command.verb == "refuse") {
+      refusal = static_cast<int>(command.number);
+    } else if (std::string(" time write fill log error hang abort ").find(" " + command.verb + " ") !=
+               std::string::npos) {
+      module.script[kernel].push_back(command);
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+void perform(const Launch& launch) {
+  for (const Command& command : launch.commands) {
+    if (command.verb == "time") clock_us += command.number;
+    if (command.verb == "hang") hanging = true;
+    if (command.verb == "abort") std::abort();
+    if (command.verb == "error") pending = static_cast<int>(command.number);
+    if (command.verb == "log") std::ofstream(command.text, std::ios::app) << launch.shape << "\n";
+    if (command.verb != "write" && command.verb != "fill") continue;
+    char* to = launch.arguments[command.argument];
+    const size_t size = allocated.at(reinterpret_cast<CudaPointer>(to));
+    if (command.verb == "fill") {
+      std::memset(to, static_cast<int>(command.number), size);
+    } else {
+      const std::string bytes = contents(command.text);
+      std::memcpy(to, bytes.data(), std::min(size, bytes.size()));
+    }
+  }
+}
+
+/// What every call that waits for the device does.
+int wait() {
+  while (hanging) pause();
+  if (pending != 0) sticky = pending;
+  return sticky;
+}
+
+template <class Tag>
+Tag* handle(void* of) {
+  return reinterpret_cast<Tag*>(of);
+}
+
+}  // namespace
+
+extern "C" {
+
+int cuInit(unsigned) { return 0; }
+int cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return 0;
+}
+int cuGetErrorName(int status, const char** name) {
+  *name = status == kNotFound ? "CUDA_ERROR_NOT_FOUND" : status == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : nullptr;
+  return *name == nullptr ? kInvalidValue : 0;
+}
+int cuGetErrorString(int status, const char** text) {
+  *text = status == 700 ? "an illegal memory access was encountered" : nullptr;
+  return *text == nullptr ? kInvalidValue : 0;
+}
+int cuDeviceGet(CudaDevice* device, int number) {
+  const char* count = std::getenv("STRATA_FAKE_CUDA_DEVICES");
+  *device = number;
+  return number < (count == nullptr ? 1 : std::atoi(count)) ? 0 : kNoDevice;
+}
+int cuDeviceGetName(char* name, int size, CudaDevice) {
+  std::strncpy(name, "Fake GPU", static_cast<size_t>(size));
+  return 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, CudaDevice) {
+  *value = attribute == CudaDriver::kCapabilityMajor ? 9 : attribute == CudaDriver::kL2CacheBytes ? 1 << 20 : 0;
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(CudaContext* context, CudaDevice) {
+  *context = handle<CudaContextTag>(&clock_us);
+  return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(CudaDevice) {
+  if (!allocated.empty()) std::abort();  // memory outlives its context
+  sticky = pending = 0;
+  return 0;
+}
+int cuCtxSetCurrent(CudaContext) { return 0; }
+int cuCtxSynchronize() { return wait(); }
+int cuMemGetInfo_v2(size_t* free, size_t* all) {
+  *free = kMemory - allocated_bytes();
+  *all = kMemory;
+  return sticky;
+}
+int cuMemAlloc_v2(CudaPointer* pointer, size_t bytes) {
+  if (sticky != 0) return sticky;
+  if (allocated_bytes() + bytes > kMemory) return 2;
+  *pointer = reinterpret_cast<CudaPointer>(std::malloc(bytes));
+  allocated[*pointer] = bytes;
+  return 0;
+}
+int cuMemFree_v2(CudaPointer pointer) {
+  if (allocated.erase(pointer) == 0) return kInvalidValue;
+  std::free(reinterpret_cast<void*>(pointer));
+  return sticky;
+}
+int cuMemcpyHtoD_v2(CudaPointer to, const void* from, size_t bytes) {
+  if (allocated.at(to) < bytes) return kInvalidValue;
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return wait();
+}
+int cuMemcpyDtoH_v2(void* to, CudaPointer from, size_t bytes) {
+  if (const int failed = wait(); failed != 0) return failed;
+  if (allocated.at(from) < bytes) return kInvalidValue;
+  std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  return 0;
+}
+int cuMemcpyDtoD_v2(CudaPointer to, CudaPointer from, size_t bytes) {
+  return cuMemcpyHtoD_v2(to, reinterpret_cast<const void*>(from), bytes);
+}
+int cuMemsetD8_v2(CudaPointer to, unsigned char value, size_t bytes) {
+  if (allocated.at(to) < bytes) return kInvalidValue;
+  std::memset(reinterpret_cast<void*>(to), value, bytes);
+  return sticky;
+}
+int cuModuleLoadData(CudaModule* made, const void* image) {
+  if (sticky != 0) return sticky;
+  std::string text = static_cast<const char*>(image);
+  if (text.starts_with("\x7f"
+                       "ELF")) {
+    const char* script = std::getenv("STRATA_FAKE_CUDA_SCRIPT");
+    if (script == nullptr) return kInvalidImage;
+    text = contents(script);
+  }
+  auto module = std::make_unique<Module>();
+  int refusal = 0;
+  if (!parse(text, *module, refusal)) return kInvalidImage;
+  if (refusal != 0) return refusal;
+  *made = handle<CudaModuleTag>(module.release());
+  return 0;
+}
+int cuModuleUnload(CudaModule module) {
+  delete reinterpret_cast<Module*>(module);
+  return sticky;
+}
+int cuModuleGetFunction(CudaFunction* function, CudaModule of, const char* name) {
+  auto* module = reinterpret_cast<Module*>(of);
+  if (std::string(name).find("missing") != std::string::npos) return kNotFound;
+  auto& entry = module->functions[name];
+  if (!entry) entry = std::make_unique<std::pair<Module*, std::string>>(module, name);
+  *function = handle<CudaFunctionTag>(entry.get());
+  return 0;
+}
+int cuFuncSetAttribute(CudaFunction, int attribute, int value) {
+  return attribute == CudaDriver::kMostDynamicSharedBytes && value <= 227 << 10 ? 0 : kInvalidValue;
+}
+int cuLaunchKernelEx(const CudaLaunchConfig* config, CudaFunction of, void** arguments, void**) {
+  if (sticky != 0) return sticky;
+  const auto& [module, name] = *reinterpret_cast<std::pair<Module*, std::string>*>(of);
+  Launch launch;
+  for (const std::string& section : {std::string(), name}) {
+    const auto found = module->script.find(section);
+    if (found == module->script.end()) continue;
+    launch.commands.insert(launch.commands.end(), found->second.begin(), found->second.end());
+  }
+  for (const Command& command : launch.commands) {
+    while (command.verb != "log" && launch.arguments.size() <= command.argument &&
+           (command.verb == "write" || command.verb == "fill")) {
+      launch.arguments.push_back(*static_cast<char**>(arguments[launch.arguments.size()]));
+    }
+  }
+  launch.shape = fmt::format("{} grid {}x{}x{} threads {} shared {}", name, config->grid[0], config->grid[1],
+                             config->grid[2], config->block[0], config->shared_bytes);
+  for (unsigned i = 0; i < config->attribute_count; ++i) {
+    const CudaLaunchAttribute& attribute = config->attributes[i];
+    if (attribute.id == CudaLaunchAttribute::kClusterDimension)
+      launch.shape += fmt::format(" cluster {}", attribute.value[0]);
+    if (attribute.id == CudaLaunchAttribute::kOverlapsPrevious) launch.shape += " overlaps";
+  }
+  if (capturing != nullptr) {
+    capturing->launches.push_back(std::move(launch));
+  } else {
+    perform(launch);
+  }
+  return 0;
+}
+int cuStreamCreate(CudaStream* stream, unsigned) {
+  *stream = handle<CudaStreamTag>(&clock_us);
+  return sticky;
+}
+int cuStreamDestroy_v2(CudaStream) { return sticky; }
+int cuStreamBeginCapture_v2(CudaStream, int) {
+  if (sticky != 0) return sticky;
+  capturing = new Graph;
+  return 0;
+}
+int cuStreamEndCapture(CudaStream, CudaGraph* graph) {
+  *graph = handle<CudaGraphTag>(capturing);
+  capturing = nullptr;
+  return sticky;
+}
+int cuGraphInstantiateWithFlags(CudaGraphExec* exec, CudaGraph graph, unsigned long long) {
+  *exec = handle<CudaGraphExecTag>(graph);
+  return sticky;
+}
+#ifndef FAKE_CUDA_WITHOUT_GRAPHS
+int cuGraphLaunch(CudaGraphExec exec, CudaStream) {
+  if (sticky != 0) return sticky;
+  for (const Launch& launch : reinterpret_cast<Graph*>(exec)->launches) perform(launch);
+  return 0;
+}
+#endif
+int cuGraphDestroy(CudaGraph graph) {
+  delete reinterpret_cast<Graph*>(graph);
+  return sticky;
+}
+int cuGraphExecDestroy(CudaGraphExec) { return sticky; }
+int cuEventCreate(CudaEvent* event, unsigned) {
+  *event = handle<CudaEventTag>(new double(0));
+  return sticky;
+}
+int cuEventDestroy_v2(CudaEvent event) {
+  delete reinterpret_cast<double*>(event);
+  return sticky;
+}
+int cuEventRecord(CudaEvent event, CudaStream) {
+  *reinterpret_cast<double*>(event) = clock_us;
+  return sticky;
+}
+int cuEventSynchronize(CudaEvent) { return wait(); }
+int cuEventElapsedTime(float* milliseconds, CudaEvent begin, CudaEvent end) {
+  *milliseconds = static_cast<float>((*reinterpret_cast<double*>(end) - *reinterpret_cast<double*>(begin)) * 1e-3);
+  return sticky;
+}
+
+}  // extern "C"
