@@ -33,9 +33,11 @@ CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Sche
     CostEstimate cost = estimate_operation(graph, op, target);
     if (op.body) {
       const auto block = describe_schedule(graph, op, i < schedules.size() ? schedules[i] : std::nullopt, target);
-      // Elsewhere every operator passes through shared memory, with barriers between: 3 to 30 times slower.
-      constexpr double kWithoutRegisters = 10;
-      cost.seconds = block ? block->seconds : kWithoutRegisters * cost.seconds;
+      if (block) {
+        cost.seconds = block->seconds;
+      } else if (stays_in_registers(*op.body)) {  // it needs too many
+        cost.seconds = target.launch_seconds + through_shared_memory(cost.seconds - target.launch_seconds);
+      }
     }
     total += cost;
   }

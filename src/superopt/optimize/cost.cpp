@@ -109,29 +109,6 @@ BlockWork block_work(const Graph& body) {
   return work;
 }
 
-/// Whether the emitters that keep values in registers can take the block, as far as the graph tells (docs/codegen.md).
-bool stays_in_registers(const Graph& body) {
-  const auto& operations = body.operations();
-  const bool product = std::any_of(operations.begin(), operations.end(),
-                                   [](const Operation& op) { return !op.body && is_product(op.kind); });
-  return std::all_of(operations.begin(), operations.end(), [&](const Operation& op) {
-    if (op.body || op.kind == OpKind::InIter || op.kind == OpKind::OutSaver) return true;
-    const TensorType& first = body.type(op.operands[0]);
-    switch (op.kind) {
-      case OpKind::Accum:
-        return op.attributes.word("kind") != "concat";
-      case OpKind::Sum:
-      case OpKind::ReduceMax:
-        return product || op.attributes.integer("dim") + 1 == static_cast<int64_t>(first.shape.size());
-      case OpKind::Matmul:
-      case OpKind::ConcatMatmul:
-        return size_of(first.dtype) == 2 && first.shape.back() % 16 == 0;
-      default:
-        return op_def(op.kind).traits.elementwise || op_def(op.kind).traits.accumulates;
-    }
-  });
-}
-
 /// `cluster` blocks share the iterations of each block of the graph.
 double clustered_seconds(const Graph& body, const BlockWork& whole, double device_bytes, int cluster,
                          const Target& target) {
@@ -170,7 +147,7 @@ double block_graph_seconds(const Graph& body, double device_bytes, const Target&
     if (product(body.launch().grid) * cluster > target.multiprocessors) break;
     best = std::min(best, clustered_seconds(body, work, device_bytes, cluster, target));
   }
-  return stays_in_registers(body) ? best : kThroughSharedMemory * best;
+  return stays_in_registers(body) ? best : through_shared_memory(best);
 }
 
 bool is_view(const Graph& graph, const Operation& op) {
@@ -185,6 +162,30 @@ CostEstimate& CostEstimate::operator+=(const CostEstimate& other) {
   seconds += other.seconds;
   return *this;
 }
+
+bool stays_in_registers(const Graph& body) {
+  const auto& operations = body.operations();
+  const bool product = std::any_of(operations.begin(), operations.end(),
+                                   [](const Operation& op) { return !op.body && is_product(op.kind); });
+  return std::all_of(operations.begin(), operations.end(), [&](const Operation& op) {
+    if (op.body || op.kind == OpKind::InIter || op.kind == OpKind::OutSaver) return true;
+    const TensorType& first = body.type(op.operands[0]);
+    switch (op.kind) {
+      case OpKind::Accum:
+        return op.attributes.word("kind") != "concat";
+      case OpKind::Sum:
+      case OpKind::ReduceMax:
+        return product || op.attributes.integer("dim") + 1 == static_cast<int64_t>(first.shape.size());
+      case OpKind::Matmul:
+      case OpKind::ConcatMatmul:
+        return size_of(first.dtype) == 2 && first.shape.back() % 16 == 0;
+      default:
+        return op_def(op.kind).traits.elementwise || op_def(op.kind).traits.accumulates;
+    }
+  });
+}
+
+double through_shared_memory(double seconds) { return kFirstByte + kThroughSharedMemory * (seconds - kFirstByte); }
 
 bool cheaper(const CostEstimate& a, const CostEstimate& b) {
   const auto step = [](const CostEstimate& of) { return std::floor(std::log(of.seconds) / std::log(1.02)); };

@@ -17,6 +17,12 @@ struct CostEstimate {
   CostEstimate& operator+=(const CostEstimate& other);
 };
 
+/// Whether the emitters that keep values in registers can take a block graph, as far as the graph tells
+/// (docs/codegen.md). In those of others every operator passes through shared memory, with barriers between: what takes
+/// `seconds` in registers takes through_shared_memory(seconds).
+bool stays_in_registers(const Graph& body);
+double through_shared_memory(double seconds);
+
 /// Whether an estimate is less than another, in steps of 2 %: smaller differences mean nothing.
 bool cheaper(const CostEstimate& a, const CostEstimate& b);
 
