@@ -52,10 +52,10 @@ ResultCache::ResultCache(std::string folder, std::function<void(const std::strin
   open();
 }
 
-ResultCache::~ResultCache() { sqlite3_close(handle(database_)); }
+ResultCache::~ResultCache() { sqlite3_close_v2(handle(database_)); }
 
 void ResultCache::give_up(const std::string& what, const std::string& remedy) {
-  sqlite3_close(handle(database_));
+  sqlite3_close_v2(handle(database_));
   database_ = nullptr;
   if (warn_) warn_(fmt::format("the cache of results '{}' is not used: {}\n  {}", path_, what, remedy));
 }

@@ -1,8 +1,5 @@
 #include "superopt/tune.h"
 
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -111,10 +108,11 @@ class Tuner {
   Result<Tuning> run() {
     if (folder_.path().empty()) return environment("cannot make a temporary folder");
     STRATA_TRY(tuning_.device, worker_.start());
-    compiling_ = std::jthread([this] { compile_all(); });
+    // Plain threads: a compilation is one long task that shares nothing.
+    for (int t = 0; t < options_.threads; ++t) compiling_.emplace_back([this] { compile_all(); });
     const auto measured = measure_all();
     quit_ = true;
-    compiling_.join();
+    compiling_.clear();
     STRATA_CHECK(measured);
     for (TunedRow& row : tuning_.rows) {
       if (row.measurement.verdict == MeasureVerdict::NotMeasured && row.measurement.reason.empty())
@@ -134,17 +132,12 @@ class Tuner {
   // Compiling, on threads of its own
 
   void compile_all() {
-    tbb::task_arena arena(options_.threads);
-    arena.execute([&] {
-      tbb::parallel_for(0, options_.threads, [&](int) {
-        for (size_t n = 0; !quit_ && (n = next_++) < order_.size();) {
-          Prepared made = prepare(tuning_.rows[order_[n]]);
-          const std::scoped_lock lock(mutex_);
-          prepared_[order_[n]] = std::move(made);
-          changed_.notify_one();
-        }
-      });
-    });
+    for (size_t n = 0; !quit_ && (n = next_++) < order_.size();) {
+      Prepared made = prepare(tuning_.rows[order_[n]]);
+      const std::scoped_lock lock(mutex_);
+      prepared_[order_[n]] = std::move(made);
+      changed_.notify_one();
+    }
   }
 
   Prepared prepare(const TunedRow& row) {
@@ -359,7 +352,7 @@ class Tuner {
   std::vector<Prepared> prepared_;
   std::atomic<size_t> next_ = 0;
   std::atomic<bool> quit_ = false;
-  std::jthread compiling_;
+  std::vector<std::jthread> compiling_;
 };
 
 }  // namespace
