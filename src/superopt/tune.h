@@ -44,7 +44,7 @@ struct TunedRow {
   int candidate = -1;  ///< of Superoptimized::candidates; −1: the program as given, where it is none of them
   bool is_program = false;
   Schedules schedules;
-  double estimated_us = 0;  ///< the cost model's; it knows no schedules
+  double estimated_us = 0;  ///< the cost model's, with these schedules
   int place = 0;            ///< in the order of promise by the model; 1 is first, and the model's choice
   Measurement measurement;
   std::string measured_at;  ///< where it comes from the cache: when it was measured

@@ -21,6 +21,7 @@ void add_run(CLI::App& app, Action& action);
 void add_show(CLI::App& app, Action& action);
 void add_merge(CLI::App& app, Action& action);
 void add_ops(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
 void add_measure_worker(CLI::App& app, Action& action);
 
 /// A number above 0 and below 1. CLI::Range lets NaN through, and no error bound is ever above NaN: every program would

@@ -72,6 +72,7 @@ int main(int argc, char** argv) {
   add_show(app, action);
   add_merge(app, action);
   add_ops(app, action);
+  add_bench(app, action);
   add_measure_worker(app, action);
   try {
     app.parse(argc, argv);

@@ -1,0 +1,80 @@
+#include "superopt/codegen/schedule_cost.h"
+
+#include <gmock/gmock.h>
+
+#include "ir/text.h"
+#include "superopt/codegen/generate.h"
+
+namespace strata {
+namespace {
+
+const Target& h200() { return **find_target("sm_90a"); }
+
+/// A product of 16 rows, its columns in so many blocks.
+GraphPtr product(int64_t blocks, int64_t loop, int64_t columns = 8192) {
+  return *parse_graph(
+      fmt::format("graph g {{\n input A: f16[16, 4096]\n input B: f16[4096, {}]\n"
+                  " C = block(A, B, grid=[{}], loop={}) {{\n  a = in_iter(A, imap=[_], fmap=1)\n"
+                  "  b = in_iter(B, imap=[1], fmap=0)\n  p = matmul(a, b)\n  s = accum(p, kind=sum)\n"
+                  "  C = out_saver(s, omap=[1])\n }}\n output C\n}}\n",
+                  columns, blocks, loop));
+}
+
+TEST(ScheduleCost, SpreadBlocksLeaveNoRoomForMoreThanTheirShare) {
+  const int64_t whole = h200().shared_memory + 1024;
+  const auto fit = [&](int64_t bytes) { return whole / (bytes + 1024); };
+  EXPECT_EQ(fit(spreading_bytes(128, {}, h200())), 1);
+  EXPECT_EQ(fit(spreading_bytes(132, {}, h200())), 1);
+  EXPECT_EQ(fit(spreading_bytes(133, {}, h200())), 2);
+  EXPECT_EQ(fit(spreading_bytes(300, {}, h200())), 3);
+  // Clusters of four do not reach all multiprocessors: 128 blocks need two on some.
+  EXPECT_EQ(fit(spreading_bytes(128, {.cluster = 4}, h200())), 2);
+  // Few blocks spread by themselves, and of many the share is even.
+  EXPECT_EQ(spreading_bytes(16, {}, h200()), 0);
+  EXPECT_EQ(spreading_bytes(4096, {}, h200()), 0);
+}
+
+TEST(ScheduleCost, LaunchesAskForThatMuch) {
+  const auto program = generate_cuda(*product(128, 64), h200());
+  ASSERT_TRUE(program) << program.error().to_string();
+  EXPECT_GE(program->launches[0].shared_bytes, spreading_bytes(128, {}, h200()));
+}
+
+TEST(ScheduleCost, OrdersSchedules) {
+  const GraphPtr graph = product(128, 64);
+  const Operation& op = graph->operations()[0];
+  double last = 0;
+  const auto schedules = block_schedules(op, operand_strides(*graph, op), h200());
+  ASSERT_GT(schedules.size(), 10U);
+  for (const BlockSchedule& schedule : schedules) {
+    const auto block = describe_schedule(*graph, op, schedule, h200());
+    ASSERT_TRUE(block);
+    EXPECT_GE(block->seconds, last);
+    // Never under the time of its bytes and a launch.
+    EXPECT_GT(block->seconds, 8192 * 4096 * 2 / h200().memory_bandwidth + 1e-6);
+    last = block->seconds;
+  }
+}
+
+TEST(ScheduleCost, MoreStagesAndGroupsHideLatency) {
+  const GraphPtr graph = product(128, 64);
+  const Operation& op = graph->operations()[0];
+  const auto seconds = [&](const BlockSchedule& schedule) {
+    return describe_schedule(*graph, op, schedule, h200())->seconds;
+  };
+  EXPECT_LT(seconds({.stages = 4}), seconds({.stages = 2}));
+  EXPECT_LT(seconds({.loop_warps = 4, .stages = 4}), seconds({.stages = 4}));
+}
+
+TEST(ScheduleCost, LinesOfMemoryThatTilesShareCountTwice) {
+  const auto bytes = [](int64_t blocks, int64_t columns) {
+    const GraphPtr graph = product(blocks, 64, columns);
+    const Operation& op = graph->operations()[0];
+    return device_bytes(op, operand_strides(*graph, op)) / static_cast<double>(graph->type(op.operands[1]).bytes());
+  };
+  EXPECT_NEAR(bytes(128, 8192), 1.0, 0.01);      // 64 columns: 128 bytes
+  EXPECT_NEAR(bytes(128, 6144), 4.0 / 3, 0.01);  // 48: 96 of 128
+}
+
+}  // namespace
+}  // namespace strata
