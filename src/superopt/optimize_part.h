@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "runtime/result_cache.h"
+#include "superopt/codegen/passes.h"
 #include "superopt/optimize/cost.h"
 #include "superopt/search/search.h"
 #include "superopt/verify/verify.h"
@@ -18,7 +19,8 @@ struct SuperoptimizeOptions {
   /// exponentiate without subtracting a maximum, those that do neither.
   bool allow_unstable = false;
   double solver_time_limit = 10;  ///< seconds a graph that the finite fields leave undecided
-  int candidates = 8;             ///< how many of the cheapest graphs are fully verified and returned
+  Passes passes;
+  int candidates = 8;  ///< how many of the cheapest graphs are fully verified and returned
   /// Programs whose execution takes more multiply-adds and elements are proved at shrunk shapes: at full shape that
   /// takes seconds a graph. The parts of one program share it.
   double largest_full_proof = 3e8;

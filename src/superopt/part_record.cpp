@@ -78,10 +78,10 @@ std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options
   const auto& [expression, maps, axes, products, sizes, cost, stability] = rules;
   return fmt::format(
       "{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{}{}{}{} unstable={} delta={} solver={} candidates={} "
-      "full={}\n{}",
+      "full={} passes={}{}\n{}",
       build_identity(), search.target->name, search.max_kernel_ops, search.max_block_ops, search.seed, expression, maps,
       axes, products, sizes, cost, stability, options.allow_unstable, options.delta, options.solver_time_limit,
-      options.candidates, full, print(canonical));
+      options.candidates, full, options.passes.thread_graphs, options.passes.finer_loops, print(canonical));
 }
 
 std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& key, double effort,

@@ -340,7 +340,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   done("compose", best);
 
   // Generate code and compile it; a missing compiler leaves the source.
-  STRATA_TRY(result.code, generate_cuda(best, target));
+  STRATA_TRY(result.code, generate_cuda(best, target, {}, options.passes));
   done("codegen", best);
   if (auto cubin = cubin_of(result.code.source, target, options.cache)) {
     result.cubin = std::move(*cubin);

@@ -34,10 +34,10 @@ constexpr const char* kOwnKernels =
     "the program as given in its own kernels on the GPU (the interpreter would take too long)";
 
 /// All rows, the most promising first; the program as given among them.
-std::vector<TunedRow> all_rows(const Superoptimized& result, const Target& target) {
+std::vector<TunedRow> all_rows(const Superoptimized& result, const Target& target, const Passes& passes) {
   std::vector<std::pair<double, TunedRow>> rated;
   const auto add = [&](const GraphPtr& graph, int candidate) {
-    for (const Schedules& schedules : all_schedules(*graph, target)) {
+    for (const Schedules& schedules : all_schedules(*graph, target, passes)) {
       const double estimated = scheduled_cost(*graph, target, schedules).seconds * 1e6;
       rated.push_back({estimated, {graph, candidate, graph == result.program, schedules, estimated}});
     }
@@ -97,7 +97,7 @@ class Tuner {
  public:
   Tuner(const Superoptimized& result, const TuneOptions& options)
       : program_(result.program), options_(options), worker_(options.measure) {
-    tuning_.rows = all_rows(result, *options.target);
+    tuning_.rows = all_rows(result, *options.target, options.passes);
     prepared_.resize(tuning_.rows.size());
     for (size_t i = 0; i < tuning_.rows.size(); ++i) order_.push_back(i);
     // The program first: what has to be beaten must be known.
@@ -143,7 +143,7 @@ class Tuner {
   Prepared prepare(const TunedRow& row) {
     Prepared made;
     made.ready = true;
-    const auto code = generate_cuda(*row.graph, *options_.target, row.schedules);
+    const auto code = generate_cuda(*row.graph, *options_.target, row.schedules, options_.passes);
     if (!code) {
       made.error = code.error();
       return made;

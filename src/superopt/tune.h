@@ -30,6 +30,7 @@ struct TuneOptions {
   uint64_t seed = 1;  ///< of the random inputs
   /// Programs whose execution is more work (interpret/work.h) are compared with their own predefined kernels.
   double largest_interpreted = 4e9;
+  Passes passes;
   ResultCache* cache = nullptr;  ///< of cubins and measurements; none where null. Not owned.
   MeasureOptions measure;
   std::stop_token stop;

@@ -70,7 +70,7 @@ Result<void> take_chosen(Superoptimized& result, Tuning& tuning, const TuneOptio
     result.whole_check =
         fmt::format("on the GPU it agrees with {}, error {:.2e}", tuning.reference, chosen.measurement.error);
   }
-  STRATA_TRY(result.code, generate_cuda(*chosen.graph, *options.target, chosen.schedules));
+  STRATA_TRY(result.code, generate_cuda(*chosen.graph, *options.target, chosen.schedules, options.passes));
   auto cubin = options.compile ? options.compile(result.code.source)
                                : cubin_of(result.code.source, *options.target, options.cache);
   result.cubin.clear();

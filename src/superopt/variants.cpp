@@ -36,7 +36,8 @@ std::vector<std::vector<int64_t>> grids_of(const Graph& graph) {
 }
 
 /// Different ways to cut a graph's loops.
-std::vector<GraphPtr> retiled(const GraphPtr& graph) {
+std::vector<GraphPtr> retiled(const GraphPtr& graph, const Passes& passes) {
+  if (!passes.finer_loops) return {graph};
   std::vector<GraphPtr> variants;
   for (const int64_t extent : kLoopExtents) {
     const auto one = retile_loops(*graph, extent);
@@ -58,8 +59,11 @@ Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, 
     tbb::parallel_for(size_t{0}, count, [&](size_t i) {
       of_graph[i] = [&]() -> Result<std::vector<Variant>> {
         std::vector<Variant> variants;
-        for (const GraphPtr& one : retiled(found[i])) {
-          STRATA_TRY(GraphPtr graph, form_thread_graphs(*one, kThreadsPerBlock));
+        for (const GraphPtr& one : retiled(found[i], options.passes)) {
+          GraphPtr graph = one;
+          if (options.passes.thread_graphs) {
+            STRATA_TRY(graph, form_thread_graphs(*one, kThreadsPerBlock));
+          }
           const CostEstimate cost = scheduled_cost(*graph, *options.search.target);
           variants.push_back({graph, cost, grids_of(*graph)});
         }

@@ -123,6 +123,7 @@ MISTAKES = [
     ("optimize good.strata --profile maybe", BAD_INPUT, "--profile: maybe not in {auto,on,off}"),
     ("optimize good.strata --profile-seconds -1", BAD_INPUT, "--profile-seconds: Value -1 not in range"),
     ("optimize good.strata --profile on", ENVIRONMENT, "--profile on: no GPU", "or without --profile on"),
+    ("optimize good.strata --disable-pass none", BAD_INPUT, "--disable-pass: none not in {thread-graphs,"),
     ("bench --programs nowhere", ENVIRONMENT, "cannot read the folder 'nowhere'"),
     ("bench --programs . --only nothing_like_it", BAD_INPUT, "has 'nothing_like_it' in its name"),
     ("bench --programs .", ENVIRONMENT, "is missing: it times the peers"),

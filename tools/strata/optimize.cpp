@@ -26,7 +26,7 @@ struct Options {
   bool json = false;
   bool no_cache = false;
   std::string shard;
-  std::vector<std::string> disabled;
+  std::vector<std::string> disabled, disabled_passes;
 };
 
 /// The first Ctrl-C requests a stop; a second one ends the process as usual. A thread waits for the signal, so that
@@ -136,7 +136,7 @@ Result<std::vector<char>> cubin_for(const Superoptimized& result, const Target& 
   }
   const Graph& best = *result.candidates.front().graph;
   STRATA_CHECK(validate(best, target));
-  STRATA_TRY(const GeneratedProgram code, generate_cuda(best, target));
+  STRATA_TRY(const GeneratedProgram code, generate_cuda(best, target, {}, options.work.passes));
   return cubin_of(code.source, target, options.work.cache);
 }
 
@@ -218,6 +218,10 @@ Result<int> run(Options& options) {
      : rule == "cost"     ? rules.cost
                           : rules.stability) = false;
   }
+  for (const NamedPass& pass : kPasses) {
+    const auto& names = options.disabled_passes;
+    if (std::find(names.begin(), names.end(), pass.name) != names.end()) options.work.passes.*pass.on = false;
+  }
   STRATA_TRY(Superoptimized result, superoptimize(program, options.work));
   if (!options.shard.empty()) {
     const SearchStatistics& s = result.statistics;
@@ -285,6 +289,12 @@ void add_optimize(CLI::App& app, Action& action) {
       ->add_option("--disable-rule", options->disabled,
                    "a pruning rule of docs/search.md to do without; may be repeated")
       ->check(CLI::IsMember({"expression", "axes", "products", "sizes", "cost", "stability"}));
+  std::vector<std::string> passes;
+  for (const NamedPass& pass : kPasses) passes.emplace_back(pass.name);
+  command
+      ->add_option("--disable-pass", options->disabled_passes,
+                   "a pass of docs/codegen.md to do without; may be repeated")
+      ->check(CLI::IsMember(passes));
   command->add_option("--candidates", options->work.candidates, "graphs to prove and report")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

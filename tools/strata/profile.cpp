@@ -49,6 +49,7 @@ Profile profile(Superoptimized& result, const SuperoptimizeOptions& work, const 
   tuning.seconds = options.seconds;
   tuning.threads = work.search.threads;
   tuning.seed = work.search.seed;
+  tuning.passes = work.passes;
   tuning.cache = work.cache;
   tuning.stop = work.search.stop;
   ProgressLine line;

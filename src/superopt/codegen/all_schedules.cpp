@@ -2,8 +2,9 @@
 
 namespace strata {
 
-std::vector<Schedules> all_schedules(const Graph& graph, const Target& target) {
+std::vector<Schedules> all_schedules(const Graph& graph, const Target& target, const Passes& passes) {
   std::vector<Schedules> all;
+  if (!passes.registers || !passes.schedules) return {Schedules()};
   for (size_t i = 0; i < graph.operations().size(); ++i) {
     const Operation& op = graph.operations()[i];
     if (!op.body) continue;

@@ -9,8 +9,8 @@
 namespace strata {
 
 /// The schedules of the operator that has the most, the best guess first, each with the other operators' own choice.
-/// Never empty: where no operator has any, the emitters' own choice is all.
-std::vector<Schedules> all_schedules(const Graph& graph, const Target& target);
+/// Never empty: where no operator has any, or the passes leave no choice, the emitters' own is all.
+std::vector<Schedules> all_schedules(const Graph& graph, const Target& target, const Passes& passes = {});
 
 /// "r1g8s3c2" for 1 row warp, 8 groups, 3 stages and clusters of 2 blocks, with a "w" behind for wide products; "own"
 /// for the emitters' own choice.

@@ -14,11 +14,12 @@ namespace strata {
 /// How a block function's work is laid out: variables that the optimizer sets for each graph and target. An emitter
 /// reads those that mean something to it.
 struct BlockSchedule {
-  int64_t row_warps = 1;   ///< warps that share an iteration, each with rows (or columns) of its own
-  int64_t loop_warps = 1;  ///< groups of warps that take iterations in turn; their accumulators are added at the end
-  int64_t stages = 1;      ///< iterations of a group whose tiles are in flight or in use
-  bool wide = false;       ///< products of four warps together (wgmma) where they can be
-  int64_t cluster = 1;     ///< blocks that do the work of one block of the graph: they share its loop's iterations
+  int64_t row_warps = 1;    ///< warps that share an iteration, each with rows (or columns) of its own
+  int64_t loop_warps = 1;   ///< groups of warps that take iterations in turn; their accumulators are added at the end
+  int64_t stages = 1;       ///< iterations of a group whose tiles are in flight or in use
+  bool wide = false;        ///< products of four warps together (wgmma) where they can be
+  int64_t cluster = 1;      ///< blocks that do the work of one block of the graph: they share its loop's iterations
+  bool best_layout = true;  ///< of register tiles; else the first that is legal
 
   /// Groups of warps that take iterations in turn, in all blocks of a cluster.
   int64_t groups() const { return loop_warps * cluster; }

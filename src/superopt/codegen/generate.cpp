@@ -34,8 +34,8 @@ int64_t threads_of(const Graph& body) {
 
 class Generator {
  public:
-  Generator(const Graph& graph, const Target& target, const Schedules& schedules)
-      : graph_(graph), target_(target), schedules_(schedules) {}
+  Generator(const Graph& graph, const Target& target, const Schedules& schedules, const Passes& passes)
+      : graph_(graph), target_(target), schedules_(schedules), passes_(passes) {}
 
   Result<GeneratedProgram> run() {
     for (size_t i = 0; i < graph_.tensors().size(); ++i) {
@@ -107,7 +107,7 @@ class Generator {
   KernelLaunch& launch(const Operation& op, const std::string& name) {
     KernelLaunch& made = program_.launches.emplace_back();
     made.kernel = name + "_kernel";
-    made.overlaps_previous = target_.overlapping_kernels;
+    made.overlaps_previous = target_.overlapping_kernels && passes_.overlap;
     for (TensorId id : op.operands) made.arguments.push_back(graph_.tensor(memory_view(graph_, id).memory).name);
     for (TensorId id : op.results) made.arguments.push_back(graph_.tensor(id).name);
     return made;
@@ -116,20 +116,26 @@ class Generator {
   /// The first emitter that takes the block.
   Result<BlockCode> block_code(const Operation& op, const std::string& name, std::optional<BlockSchedule> schedule) {
     const auto strides = operand_strides(graph_, op);
-    if (!schedule) {
+    if (!schedule && passes_.registers && passes_.schedules) {
       const auto schedules = block_schedules(op, strides, target_);
       if (!schedules.empty()) schedule = schedules.front();
     }
+    const bool given = schedule.has_value();
+    if (!given && passes_.registers && !passes_.schedules) schedule = BlockSchedule{.stages = 2};
     if (schedule) {
-      uses_registers_ = true;
-      auto tiles = emit_tiles(op, name, strides, *schedule, target_);
-      return tiles ? tiles : emit_rows(op, name, strides, *schedule, target_);
+      schedule->best_layout = passes_.layouts;
+      auto code = emit_tiles(op, name, strides, *schedule, target_);
+      if (!code) code = emit_rows(op, name, strides, *schedule, target_);
+      if (code || given) {
+        uses_registers_ = true;
+        return code;
+      }
     }
     BlockCode code;
     code.text = emit_block_function(op, name, strides);
     code.threads = threads_of(*op.body);
     code.shared_bytes = shared_memory_bytes(*op.body);
-    code.description = "no registers: " + refusals(op, name, strides);
+    code.description = passes_.registers ? "no registers: " + refusals(op, name, strides) : "no registers: turned off";
     if (code.shared_bytes > target_.shared_memory) {
       return unsupported("a block of {} needs {} bytes of shared memory; {} has {}", headline(op), code.shared_bytes,
                          target_.name, target_.shared_memory);
@@ -157,7 +163,7 @@ class Generator {
     made.shared_bytes = code.shared_bytes;
     made.cluster = code.cluster;
     made.grid[0] *= code.cluster;
-    if (code.registers > 0) {
+    if (code.registers > 0 && passes_.spreading) {
       const int64_t blocks = made.grid[0] * made.grid[1] * made.grid[2];
       made.shared_bytes = std::max(made.shared_bytes, spreading_bytes(blocks, {.cluster = code.cluster}, target_));
     }
@@ -212,6 +218,7 @@ class Generator {
   const Graph& graph_;
   const Target& target_;
   const Schedules& schedules_;
+  const Passes& passes_;
   std::set<std::string> wide_;  ///< instructions that are defined
   bool uses_registers_ = false;
   GeneratedProgram program_;
@@ -231,9 +238,10 @@ std::vector<std::vector<int64_t>> operand_strides(const Graph& graph, const Oper
   return strides;
 }
 
-Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules) {
+Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules,
+                                       const Passes& passes) {
   if (graph.level() != Level::Kernel) return invalid("code is generated from kernel graphs");
-  return Generator(graph, target, schedules).run();
+  return Generator(graph, target, schedules, passes).run();
 }
 
 std::string launch_manifest(const GeneratedProgram& program) {

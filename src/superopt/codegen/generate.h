@@ -14,6 +14,7 @@
 #include "ir/graph.h"
 #include "ir/target.h"
 #include "superopt/codegen/block_code.h"
+#include "superopt/codegen/passes.h"
 #include "superopt/optimize/cost.h"
 
 namespace strata {
@@ -70,7 +71,8 @@ Result<ScheduledBlock> describe_schedule(const Graph& graph, const Operation& op
 CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Schedules& schedules = {});
 
 /// Error (Unsupported) where a block does not fit the target's shared memory.
-Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules = {});
+Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules = {},
+                                       const Passes& passes = {});
 
 /// {"kernels": […], "buffers": […]}: what a runner needs beside the cubin. Buffers are listed once: an output that is
 /// an input is listed as an input.

@@ -349,7 +349,7 @@ class Planner {
         if (!assign(choice, free_groups)) continue;
         ++choices;
         plan_.layout_cost = cost();
-        if (!best || plan_.layout_cost < best->layout_cost) best = plan_;
+        if (!best || (schedule_.best_layout && plan_.layout_cost < best->layout_cost)) best = plan_;
       }
     }
     if (!best) return unsupported("a product of one row and one column");

@@ -1,0 +1,36 @@
+// The optimizer's passes between a proved µGraph and its code, each of which can be turned off (Mirage, OSDI'25,
+// section 6 and Figure 12). Code is right with any of them off; docs/benchmarks.md shows what each saves.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace strata {
+
+struct Passes {
+  bool thread_graphs = true;  ///< elementwise chains as one loop in registers
+  bool finer_loops = true;    ///< tiles of other extents along the loop
+  bool registers = true;      ///< values in registers; off: every operator passes through shared memory, with barriers
+  bool layouts = true;        ///< the best layout of register tiles; off: the first that is legal
+  bool schedules = true;      ///< warps, groups, stages, clusters; off: one warp and two stages
+  bool spreading = true;      ///< one share of the blocks on each multiprocessor
+  bool overlap = true;        ///< programmatic dependent launch
+
+  friend bool operator==(const Passes&, const Passes&) = default;
+};
+
+struct NamedPass {
+  std::string_view name;
+  bool Passes::*on;
+};
+
+/// All passes by the names that `--disable-pass` takes.
+constexpr std::array<NamedPass, 7> kPasses{{{"thread-graphs", &Passes::thread_graphs},
+                                            {"finer-loops", &Passes::finer_loops},
+                                            {"registers", &Passes::registers},
+                                            {"layouts", &Passes::layouts},
+                                            {"schedules", &Passes::schedules},
+                                            {"spreading", &Passes::spreading},
+                                            {"overlap", &Passes::overlap}}};
+
+}  // namespace strata
