@@ -201,6 +201,19 @@ const Case kCases[] = {
   output O
 })",
      2},
+    {"ColumnSums", R"(graph column_sums {
+  input X: f16[256, 64]
+  O = block(X, grid=[2], loop=8) {
+    x = in_iter(X, imap=[1], fmap=0)
+    z = sqr(x)
+    s = sum(z, dim=0)
+    a = accum(s, kind=sum)
+    c = sqrt(a)
+    O = out_saver(c, omap=[1])
+  }
+  output O
+})",
+     2},
     {"OddRowsInALoop", R"(graph odd {
   input X: f32[5, 3, 28]
   O, P = block(X, grid=[1], loop=4) {

@@ -98,7 +98,12 @@ class Planner {
       }
       if (!reduces && !op_def(op.kind).traits.accumulates) return unsupported("{} moves elements", op.name());
     }
-    if (products_.empty()) return unsupported("no matrix product");
+    // Rows without products have an emitter of their own (rows.h).
+    const bool down_rows = std::any_of(body_.operations().begin(), body_.operations().end(), [&](const Operation& op) {
+      const bool reduces = op.kind == OpKind::Sum || op.kind == OpKind::ReduceMax;
+      return reduces && op.attributes.integer("dim") + 1 < std::ssize(body_.type(op.operands[0]).shape);
+    });
+    if (products_.empty() && !down_rows) return unsupported("no matrix product, and no sum down the rows");
     return {};
   }
 

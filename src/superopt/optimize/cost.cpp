@@ -175,7 +175,7 @@ bool stays_in_registers(const Graph& body) {
         return op.attributes.word("kind") != "concat";
       case OpKind::Sum:
       case OpKind::ReduceMax:
-        return product || op.attributes.integer("dim") + 1 == static_cast<int64_t>(first.shape.size());
+        return product || op.attributes.integer("dim") + 2 >= static_cast<int64_t>(first.shape.size());
       case OpKind::Matmul:
       case OpKind::ConcatMatmul:
         return size_of(first.dtype) == 2 && first.shape.back() % 16 == 0;
