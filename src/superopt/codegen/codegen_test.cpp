@@ -270,6 +270,19 @@ TEST(Codegen, PredefinedOperatorsOfAllPrograms) {
                    kSanitized);
 }
 
+TEST(Codegen, EveryScheduleBecomesACubin) {
+  const auto graph = load_graph(std::string(STRATA_SOURCE_DIR) + "/tests/data/lora_low_rank.strata");
+  ASSERT_TRUE(graph) << graph.error().to_string();
+  const Target& target = targets().back();
+  const Operation& op = (*graph)->operations()[0];
+  for (const BlockSchedule& schedule : block_schedules(op, operand_strides(**graph, op), target)) {
+    const auto program = generate_cuda(**graph, target, {schedule});
+    ASSERT_TRUE(program) << program.error().to_string();
+    const auto cubin = compile_cubin(program->source, target);
+    EXPECT_TRUE(cubin) << cubin.error().to_string();
+  }
+}
+
 TEST(Codegen, EveryGraphBecomesACubinForEveryTarget) {
   std::vector<GraphPtr> graphs;
   for (const char* type : {"f16", "bf16", "f32", "f64"}) graphs.push_back(parse(every_operator(type)));

@@ -254,7 +254,7 @@ class Planner {
 
   /// Whether four warps with 16 rows each can compute a product together: the columns' side lies whole in shared
   /// memory, in rows of whole 128-byte lines.
-  bool is_wide(const Product& product) const {
+  bool can_be_wide(const Product& product) const {
     constexpr int64_t kWarpsTogether = 4;
     constexpr int64_t kLine = 64;  // elements
     constexpr int64_t kMostColumns = 256;
@@ -270,6 +270,12 @@ class Planner {
     // Down the lines of the stored tile lie the columns, or what is summed over.
     const bool across = result.transposed == side.pairs_down;
     return side.loaded && line % kLine == 0 && columns % (across ? kLine : kBlock) == 0 && columns <= kMostColumns;
+  }
+
+  /// concat_matmul is two products of one result: wide where both can be.
+  bool is_wide(const Product& product) const {
+    return std::all_of(products_.begin(), products_.end(),
+                       [&](const Product& other) { return other.result != product.result || can_be_wide(other); });
   }
 
   /// Tensor core instructions of one warp in all iterations, and what scattered stores cost.

@@ -312,7 +312,9 @@ class TileBlock : public RegisterBlock {
   std::string side(const Operation& op, size_t n) {
     const TensorId id = op.operands[n];
     const bool left = n < op.operands.size() / 2;
-    if (const auto kept = kept_.find({id, left}); kept != kept_.end()) return kept->second;
+    // Another product may have kept what a wide one reads from shared memory.
+    const bool from_shared = is_wide(op) && left == plan(op.results[0]).transposed;
+    if (const auto kept = kept_.find({id, left}); kept != kept_.end() && !from_shared) return kept->second;
     if (!plan(id).loaded) return fmt::format("strata_device::pack<{}>({})", storage_type(plan_.operand), names_[id]);
     const TensorPlan& tile = plan(id);
     const TileDims dims = local(id, false);
