@@ -42,7 +42,8 @@ double line_waste(const TensorType& tile, const TensorType& whole, const std::ve
   const int64_t run = tile.shape[d] * size_of(tile.dtype);
   if (tile.shape[d] == whole.shape[d] || run % kLine == 0) return 1;
   if (run == kLine / 2) return kHalfLine;
-  return static_cast<double>((run + kLine - 1) / kLine * kLine) / static_cast<double>(run);
+  const int64_t lines = (run + kLine - 1) / kLine;
+  return static_cast<double>(lines * kLine) / static_cast<double>(run);
 }
 
 }  // namespace

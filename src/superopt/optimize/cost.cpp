@@ -37,7 +37,8 @@ double operations(const Operation& op, const std::vector<TensorType>& operands, 
     return 2 * elements * static_cast<double>(operands[0].shape.back() + operands[1].shape.back());
   }
   if (op.kind == OpKind::Conv2d) {
-    return 2 * elements * static_cast<double>(operands[1].elements() / operands[1].shape[0]);
+    const int64_t of_one_filter = operands[1].elements() / operands[1].shape[0];
+    return 2 * elements * static_cast<double>(of_one_filter);
   }
   double read = elements;
   for (const TensorType& operand : operands) read = std::max(read, static_cast<double>(operand.elements()));

@@ -1,6 +1,7 @@
 #include "superopt/partition/partition.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 
