@@ -57,7 +57,6 @@ struct BlockCode {
   int64_t threads = 128;
   int64_t shared_bytes = 0;  ///< dynamic shared memory
   int64_t cluster = 1;       ///< blocks of the launch for each block of the graph, along x
-  int64_t products = 0;      ///< instructions of tensor cores, of all warps of a block and its cluster
   int64_t registers = 0;     ///< estimate of what a thread needs; 0 where unknown
   BlockWork work;
   std::vector<WideProduct> wide;

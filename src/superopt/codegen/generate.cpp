@@ -124,8 +124,7 @@ class Generator {
     if (!given && passes_.registers && !passes_.schedules) schedule = BlockSchedule{.stages = 2};
     if (schedule) {
       schedule->best_layout = passes_.layouts;
-      auto code = emit_tiles(op, name, strides, *schedule, target_);
-      if (!code) code = emit_rows(op, name, strides, *schedule, target_);
+      auto code = emit_in_registers(op, name, strides, *schedule, target_);
       if (code || given) {
         uses_registers_ = true;
         return code;
@@ -225,6 +224,13 @@ class Generator {
 };
 
 }  // namespace
+
+Result<BlockCode> emit_in_registers(const Operation& op, const std::string& name,
+                                    const std::vector<std::vector<int64_t>>& strides, const BlockSchedule& schedule,
+                                    const Target& target) {
+  auto tiles = emit_tiles(op, name, strides, schedule, target);
+  return tiles ? tiles : emit_rows(op, name, strides, schedule, target);
+}
 
 std::vector<BlockSchedule> block_schedules(const Operation& op, const std::vector<std::vector<int64_t>>& strides,
                                            const Target& target) {

@@ -56,6 +56,12 @@ std::vector<BlockSchedule> block_schedules(const Operation& op, const std::vecto
 /// One for each operator of a kernel graph; nothing where the emitter's own choice is wanted.
 using Schedules = std::vector<std::optional<BlockSchedule>>;
 
+/// The block function of the emitter that works in registers and takes the block: tiles, else rows. Error (Unsupported)
+/// with the reason of the second where neither does.
+Result<BlockCode> emit_in_registers(const Operation& op, const std::string& name,
+                                    const std::vector<std::vector<int64_t>>& strides, const BlockSchedule& schedule,
+                                    const Target& target);
+
 /// A block function with a schedule, or with the emitters' own choice, and its estimated time.
 struct ScheduledBlock {
   BlockCode code;

@@ -3,8 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include <cmath>
-
+#include "runtime/storage.h"
 #include "superopt/codegen/test_host.h"
 
 namespace strata {
@@ -46,13 +45,7 @@ TEST_P(PassOff, LeavesCodeRight) {
   const auto inputs = uniform_inputs(*graph, -1, 1, 7);
   const HostOutputs outputs = host_outputs(*graph, *program, inputs, {.options = {"-O1"}});
   ASSERT_EQ(outputs.found.size(), 1U);
-  double difference = 0;
-  double size = 0;
-  for (size_t e = 0; e < outputs.found[0].data.size(); ++e) {
-    difference += std::pow(outputs.found[0].data[e] - outputs.expected[0].data[e], 2);
-    size += std::pow(outputs.expected[0].data[e], 2);
-  }
-  EXPECT_LT(std::sqrt(difference / size), 2e-3);
+  EXPECT_LT(relative_error(outputs.found[0], outputs.expected[0]), 2e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, PassOff, testing::ValuesIn(kPasses), [](const auto& test) {

@@ -1,8 +1,9 @@
 #include "superopt/codegen/schedule_cost.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+
+#include "superopt/optimize/cost.h"
 
 namespace strata {
 namespace {
@@ -31,19 +32,13 @@ int64_t blocks_each(int64_t blocks, const BlockSchedule& schedule, const Target&
   return (blocks + multiprocessors - 1) / multiprocessors;
 }
 
-/// Bytes that memory moves for a byte of a tile: it moves whole lines, and a tile whose runs are no whole lines shares
-/// them with others.
+/// Bytes that memory moves for a byte of a tile; `strides` are those of the whole tensor in memory.
 double line_waste(const TensorType& tile, const TensorType& whole, const std::vector<int64_t>& strides) {
-  constexpr int64_t kLine = 128;
-  constexpr double kHalfLine = 1.06;  // measured: runs of 64 bytes against runs of 128
   const auto along = std::find(strides.begin(), strides.end(), 1);
   if (along == strides.end()) return 1;
   const auto d = static_cast<size_t>(along - strides.begin());
   const int64_t run = tile.shape[d] * size_of(tile.dtype);
-  if (tile.shape[d] == whole.shape[d] || run % kLine == 0) return 1;
-  if (run == kLine / 2) return kHalfLine;
-  const int64_t lines = (run + kLine - 1) / kLine;
-  return static_cast<double>(lines * kLine) / static_cast<double>(run);
+  return line_bytes(run, run, tile.shape[d] == whole.shape[d]) / static_cast<double>(run);
 }
 
 }  // namespace

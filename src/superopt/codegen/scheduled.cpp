@@ -1,8 +1,6 @@
 // Kernel graphs with schedules: what they cost.
 #include "superopt/codegen/generate.h"
-#include "superopt/codegen/rows.h"
 #include "superopt/codegen/schedule_cost.h"
-#include "superopt/codegen/tiles.h"
 
 namespace strata {
 
@@ -16,12 +14,7 @@ Result<ScheduledBlock> describe_schedule(const Graph& graph, const Operation& op
   }
   ScheduledBlock block;
   block.schedule = *schedule;
-  auto tiles = emit_tiles(op, "candidate", strides, *schedule, target);
-  if (tiles) {
-    block.code = std::move(*tiles);
-  } else {
-    STRATA_TRY(block.code, emit_rows(op, "candidate", strides, *schedule, target));
-  }
+  STRATA_TRY(block.code, emit_in_registers(op, "candidate", strides, *schedule, target));
   block.seconds = schedule_seconds(op, strides, block.code, *schedule, target);
   return block;
 }

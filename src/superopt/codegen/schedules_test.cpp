@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "ir/validate.h"
+#include "runtime/storage.h"
 #include "superopt/codegen/rows.h"
 #include "superopt/codegen/test_host.h"
 #include "superopt/codegen/tiles.h"
@@ -281,13 +281,9 @@ TEST_P(BlockSchedules, ComputeWhatTheInterpreterDoes) {
       const HostOutputs outputs = host_outputs(*graph, *program, inputs, compiler);
       for (size_t n = 0; n < outputs.found.size(); ++n) {
         const DType type = graph->type(graph->outputs()[n]).dtype;
-        double difference = 0;
-        double size = 0;
-        for (size_t e = 0; e < outputs.found[n].data.size(); ++e) {
-          difference += std::pow(outputs.found[n].data[e] - outputs.expected[n].data[e], 2);
-          size += std::pow(outputs.expected[n].data[e], 2);
-        }
-        EXPECT_LT(std::sqrt(difference / size), type == DType::F32 ? 1e-5 : type == DType::F16 ? 2e-3 : 1.5e-2);
+        EXPECT_LT(relative_error(outputs.found[n], outputs.expected[n]), type == DType::F32   ? 1e-5
+                                                                         : type == DType::F16 ? 2e-3
+                                                                                              : 1.5e-2);
       }
     }
   }

@@ -5,8 +5,6 @@
 namespace strata {
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// Elements of the tile's contiguous dimension, as it is stored.
 int64_t row_elements(const TensorPlan& tile) { return tile.pairs_down ? tile.dims.rows : tile.dims.columns; }
 int64_t stored_rows(const TensorPlan& tile) { return tile.pairs_down ? tile.dims.columns : tile.dims.rows; }

@@ -18,8 +18,6 @@ constexpr int64_t kReadCost = 64;
 constexpr int64_t kWideGain = 2;
 constexpr size_t kMostGroups = 12;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 class DisjointSets {
  public:
   explicit DisjointSets(size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), 0); }

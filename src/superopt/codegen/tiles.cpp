@@ -13,7 +13,6 @@ constexpr int64_t kWarp = 32;
 /// Registers of a lane for a side of a product that stays while the loop runs.
 constexpr int64_t kMostKept = 64;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 class TileBlock : public RegisterBlock {
  public:
   using RegisterBlock::RegisterBlock;
@@ -34,7 +33,6 @@ class TileBlock : public RegisterBlock {
     code.threads = kWarp * schedule_.row_warps * schedule_.loop_warps;
     code.shared_bytes = std::max(once_bytes_ + schedule_.loop_warps * schedule_.stages * stage_bytes_, partial_bytes_);
     code.cluster = schedule_.cluster;
-    code.products = plan_.layout_cost * schedule_.row_warps;
     code.registers = register_estimate();
     code.work = work();
     code.description = fmt::format(
@@ -283,9 +281,7 @@ class TileBlock : public RegisterBlock {
         const TensorId id = op.operands[n];
         const bool left = n < pairs;
         const bool stays = plan(id).loaded ? plan(id).once : invariant_.count(id) != 0;
-        // The columns of a wide product are read from shared memory by the tensor cores.
-        const bool columns = is_wide(op) && left == plan(op.results[0]).transposed;
-        if (!stays || columns || is_invariant(op) || kept_.count({id, left}) != 0) continue;
+        if (!stays || read_by_tensor_cores(op, left) || is_invariant(op) || kept_.count({id, left}) != 0) continue;
         const TileDims dims = local(id, false);
         const int64_t rows = left ? dims.rows : dims.columns;
         const int64_t depth = left ? dims.columns : dims.rows;
@@ -308,13 +304,19 @@ class TileBlock : public RegisterBlock {
     return std::find(plan_.wide.begin(), plan_.wide.end(), op.results[0]) != plan_.wide.end();
   }
 
+  /// Whether tensor cores read a side of a product from shared memory: the columns of a wide one.
+  bool read_by_tensor_cores(const Operation& op, bool left) const {
+    return is_wide(op) && left == plan(op.results[0]).transposed;
+  }
+
   /// One side of a product as multiply() takes it.
   std::string side(const Operation& op, size_t n) {
     const TensorId id = op.operands[n];
     const bool left = n < op.operands.size() / 2;
     // Another product may have kept what a wide one reads from shared memory.
-    const bool from_shared = is_wide(op) && left == plan(op.results[0]).transposed;
-    if (const auto kept = kept_.find({id, left}); kept != kept_.end() && !from_shared) return kept->second;
+    if (const auto kept = kept_.find({id, left}); kept != kept_.end() && !read_by_tensor_cores(op, left)) {
+      return kept->second;
+    }
     if (!plan(id).loaded) return fmt::format("strata_device::pack<{}>({})", storage_type(plan_.operand), names_[id]);
     const TensorPlan& tile = plan(id);
     const TileDims dims = local(id, false);

@@ -49,7 +49,7 @@ bool is_product(OpKind kind) {
   return kind == OpKind::Matmul || kind == OpKind::ConcatMatmul || kind == OpKind::Conv2d;
 }
 
-struct BlockWork {
+struct BlockTotals {
   double matrix = 0;  ///< operations on matrix units, of one block
   double scalar = 0;
   double bytes = 0;     ///< loaded and stored by one block
@@ -58,20 +58,13 @@ struct BlockWork {
   double depth = 0;     ///< operators that wait for one another, in all iterations
 };
 
-/// Bytes that memory moves for a tile: it moves whole lines, and a tile whose rows are no whole lines shares them.
 double memory_bytes(const TensorType& tile, const TensorType& whole) {
-  constexpr int64_t kLine = 128;
-  constexpr double kHalfLine = 1.06;  // measured: rows of 64 bytes against rows of 128
-  const int64_t row = tile.shape.empty() ? 1 : tile.shape.back() * size_of(tile.dtype);
-  const auto bytes = static_cast<double>(tile.bytes());
-  if (whole.shape.empty() || tile.shape.back() == whole.shape.back() || row % kLine == 0) return bytes;
-  if (row == kLine / 2) return bytes * kHalfLine;
-  const int64_t lines = (row + kLine - 1) / kLine;
-  return bytes * static_cast<double>(lines * kLine) / static_cast<double>(row);
+  if (whole.shape.empty()) return static_cast<double>(tile.bytes());
+  return line_bytes(tile.bytes(), tile.shape.back() * size_of(tile.dtype), tile.shape.back() == whole.shape.back());
 }
 
-BlockWork block_work(const Graph& body) {
-  BlockWork work;
+BlockTotals block_work(const Graph& body) {
+  BlockTotals work;
   const std::vector<LoopStage> stages = loop_stages(body);
   const auto loop = static_cast<double>(body.launch().loop);
   std::vector<int> depth(body.tensors().size(), 0);
@@ -111,9 +104,9 @@ BlockWork block_work(const Graph& body) {
 }
 
 /// `cluster` blocks share the iterations of each block of the graph.
-double clustered_seconds(const Graph& body, const BlockWork& whole, double device_bytes, int cluster,
+double clustered_seconds(const Graph& body, const BlockTotals& whole, double device_bytes, int cluster,
                          const Target& target) {
-  BlockWork work = whole;
+  BlockTotals work = whole;
   const double loop = static_cast<double>(body.launch().loop) / cluster;
   work.matrix /= cluster;
   work.scalar /= cluster;
@@ -142,7 +135,7 @@ double clustered_seconds(const Graph& body, const BlockWork& whole, double devic
 }
 
 double block_graph_seconds(const Graph& body, double device_bytes, const Target& target) {
-  const BlockWork work = block_work(body);
+  const BlockTotals work = block_work(body);
   double best = clustered_seconds(body, work, device_bytes, 1, target);
   for (int cluster = 2; cluster <= target.cluster && body.launch().loop % cluster == 0; cluster *= 2) {
     if (product(body.launch().grid) * cluster > target.multiprocessors) break;
@@ -184,6 +177,16 @@ bool stays_in_registers(const Graph& body) {
         return op_def(op.kind).traits.elementwise || op_def(op.kind).traits.accumulates;
     }
   });
+}
+
+double line_bytes(int64_t bytes, int64_t run, bool whole_run) {
+  constexpr int64_t kLine = 128;
+  constexpr double kHalfLine = 1.06;  // measured: runs of 64 bytes against runs of 128
+  const auto moved = static_cast<double>(bytes);
+  if (whole_run || run % kLine == 0) return moved;
+  if (run == kLine / 2) return moved * kHalfLine;
+  const int64_t lines = (run + kLine - 1) / kLine;
+  return moved * static_cast<double>(lines * kLine) / static_cast<double>(run);
 }
 
 double through_shared_memory(double seconds) { return kFirstByte + kThroughSharedMemory * (seconds - kFirstByte); }

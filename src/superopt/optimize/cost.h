@@ -17,6 +17,10 @@ struct CostEstimate {
   CostEstimate& operator+=(const CostEstimate& other);
 };
 
+/// Bytes that memory moves for a tile of `bytes` that lies in runs of `run` bytes: it moves whole lines, and runs that
+/// are no whole lines share them with other tiles. Not so where a run is all that the tensor has.
+double line_bytes(int64_t bytes, int64_t run, bool whole_run);
+
 /// Whether the emitters that keep values in registers can take a block graph, as far as the graph tells
 /// (docs/codegen.md). In those of others every operator passes through shared memory, with barriers between: what takes
 /// `seconds` in registers takes through_shared_memory(seconds).
