@@ -2,6 +2,7 @@
 // GPU to time:
 //
 //   build/release/bin/schedules FILE.strata FOLDER [MOST schedules a graph [MOST graphs]]
+//   build/release/bin/schedules FILE.strata FOLDER LABEL    that schedule alone
 //   build/release/bin/schedules --features FOLDER    what bench/codegen/fit.py fits the cost of schedules to
 //   tests/gpu/run.py FOLDER                 on the machine with the GPU
 //
@@ -24,9 +25,11 @@ namespace {
 
 using namespace strata;
 
-Result<void> compile(const Graph& graph, const Target& target, const std::string& name, size_t most) {
+Result<void> compile(const Graph& graph, const Target& target, const std::string& name, size_t most,
+                     const std::string& only = "") {
   size_t done = 0;
   for (const Schedules& schedules : all_schedules(graph, target)) {
+    if (!only.empty() && label(schedules) != only) continue;
     if (done++ == most) break;
     STRATA_TRY(const GeneratedProgram program, generate_cuda(graph, target, schedules));
     STRATA_TRY(const std::vector<char> cubin, compile_cubin(program.source, target));
@@ -43,13 +46,13 @@ Result<void> compile(const Graph& graph, const Target& target, const std::string
   return {};
 }
 
-Result<void> run(const std::string& path, const std::string& folder, size_t most, int graphs) {
+Result<void> run(const std::string& path, const std::string& folder, size_t most, int graphs, const std::string& only) {
   STRATA_TRY(const GraphPtr graph, load_graph(path));
   STRATA_TRY(const Target* target, find_target("sm_90a"));
   const std::string name = folder + "/" + std::filesystem::path(path).stem().string() + "@";
   const bool searched = std::any_of(graph->operations().begin(), graph->operations().end(),
                                     [](const Operation& op) { return op.body != nullptr; });
-  if (searched) return compile(*graph, *target, name + "0", most);
+  if (searched) return compile(*graph, *target, name + "0", most, only);
   SuperoptimizeOptions options;
   options.search.target = target;
   options.search.threads = static_cast<int>(std::thread::hardware_concurrency());
@@ -67,11 +70,13 @@ Result<void> run(const std::string& path, const std::string& folder, size_t most
 /// "r1g8s3c2w", as label() writes it.
 std::optional<BlockSchedule> read_label(const std::string& text) {
   BlockSchedule schedule;
-  char wide = 0;
-  const int read = std::sscanf(text.c_str(), "r%ldg%lds%ldc%ld%c", &schedule.row_warps, &schedule.loop_warps,
-                               &schedule.stages, &schedule.cluster, &wide);
-  if (read < 4) return std::nullopt;
-  schedule.wide = wide == 'w';
+  int end = 0;
+  if (std::sscanf(text.c_str(), "r%ldg%lds%ldc%ld%n", &schedule.row_warps, &schedule.loop_warps, &schedule.stages,
+                  &schedule.cluster, &end) < 4) {
+    return std::nullopt;
+  }
+  schedule.wide = text[static_cast<size_t>(end)] == 'w';
+  schedule.bulk = std::sscanf(text.c_str() + end + (schedule.wide ? 1 : 0), "b%ld", &schedule.sharers) == 1;
   return schedule;
 }
 
@@ -109,6 +114,9 @@ Result<void> features(const std::string& folder) {
                          {"row_warps", schedule.row_warps},
                          {"loop_warps", schedule.loop_warps},
                          {"cluster", schedule.cluster},
+                         {"bulk", schedule.bulk},
+                         {"sharers", schedule.sharers},
+                         {"shared_loads", w.shared_bytes},
                          {"iterations", w.iterations},
                          {"iteration_bytes", w.iteration_bytes},
                          {"ahead", w.ahead},
@@ -137,8 +145,10 @@ int main(int count, char** arguments) {
     if (!listed) fmt::print(stderr, "{}\n", listed.error().message);
     return listed ? 0 : 1;
   }
-  const auto done = run(arguments[1], arguments[2], count > 3 ? std::stoul(arguments[3]) : 1000,
-                        count > 4 ? std::stoi(arguments[4]) : 8);
+  const std::string third = count > 3 ? arguments[3] : "";
+  const bool number = !third.empty() && third.find_first_not_of("0123456789") == std::string::npos;
+  const auto done = run(arguments[1], arguments[2], number ? std::stoul(third) : 1000,
+                        count > 4 ? std::stoi(arguments[4]) : 8, number ? "" : third);
   if (!done) fmt::print(stderr, "{}\n", done.error().message);
   return done ? 0 : 1;
 }

@@ -17,6 +17,7 @@ struct Target {
   int cluster_multiprocessors;
   bool wide_products;        ///< wgmma
   bool overlapping_kernels;  ///< programmatic dependent launch
+  bool bulk_copies;          ///< TMA
   int64_t device_memory;     ///< bytes
   int64_t registers;         ///< 32-bit registers of a block
   double memory_bandwidth;   ///< bytes/s, measured reading

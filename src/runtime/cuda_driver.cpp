@@ -52,6 +52,7 @@ void bind_all(Resolver& r, CudaDriver& d) {
   r.bind(d.get_function, {"cuModuleGetFunction"});
   r.bind(d.set_function_attribute, {"cuFuncSetAttribute"});
   r.bind(d.launch, {"cuLaunchKernelEx"});
+  r.bind(d.encode_tensor_map, {"cuTensorMapEncodeTiled"});
   r.bind(d.synchronize, {"cuCtxSynchronize"});
   r.bind(d.create_stream, {"cuStreamCreate"});
   r.bind(d.destroy_stream, {"cuStreamDestroy_v2"});

@@ -42,6 +42,11 @@ struct CudaLaunchConfig {
 static_assert(sizeof(CudaLaunchAttribute) == 72 && offsetof(CudaLaunchAttribute, value) == 8);
 static_assert(sizeof(CudaLaunchConfig) == 56 && offsetof(CudaLaunchConfig, stream) == 32);
 
+/// What a kernel's parameter of type CUtensorMap holds.
+struct alignas(64) CudaTensorMap {
+  std::array<uint64_t, 16> words{};
+};
+
 /// Functions return 0, or an error that check() names.
 struct CudaDriver {
   // Of cuDeviceGetAttribute and cuFuncSetAttribute.
@@ -49,6 +54,10 @@ struct CudaDriver {
   static constexpr int kCapabilityMajor = 75;
   static constexpr int kCapabilityMinor = 76;
   static constexpr int kMostDynamicSharedBytes = 8;
+  // Of cuTensorMapEncodeTiled: elements of 2 and of 4 bytes; lines of 256 bytes are brought to the L2 cache.
+  static constexpr int kElements16 = 1;
+  static constexpr int kElements32 = 2;
+  static constexpr int kPromote256 = 3;
   // Of cuStreamCreate and cuStreamBeginCapture.
   static constexpr unsigned kNonBlocking = 1;
   static constexpr int kCaptureThreadLocal = 1;
@@ -75,6 +84,10 @@ struct CudaDriver {
   int (*get_function)(CudaFunction*, CudaModule, const char*);
   int (*set_function_attribute)(CudaFunction, int, int);
   int (*launch)(const CudaLaunchConfig*, CudaFunction, void**, void**);
+  /// (map, type, rank, base, sizes, strides from the second dimension on in bytes, box, steps, interleaving, swizzle,
+  /// promotion, filling)
+  int (*encode_tensor_map)(CudaTensorMap*, int, unsigned, void*, const uint64_t*, const uint64_t*, const uint32_t*,
+                           const uint32_t*, int, int, int, int);
   int (*synchronize)();
   int (*create_stream)(CudaStream*, unsigned);
   int (*destroy_stream)(CudaStream);

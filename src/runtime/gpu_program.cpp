@@ -209,6 +209,22 @@ Result<GpuBuffers> GpuProgram::allocate() const {
   return buffers;
 }
 
+namespace {
+
+Result<CudaTensorMap> encode(const CudaDriver& driver, const GpuTensorMap& map, CudaPointer base) {
+  CudaTensorMap made;
+  const int swizzle = map.swizzle == 128 ? 3 : map.swizzle == 64 ? 2 : map.swizzle == 32 ? 1 : 0;
+  constexpr std::array<uint32_t, 5> kEveryElement{1, 1, 1, 1, 1};
+  const int status = driver.encode_tensor_map(
+      &made, map.element_bytes == 4 ? CudaDriver::kElements32 : CudaDriver::kElements16,
+      static_cast<unsigned>(map.sizes.size()), reinterpret_cast<void*>(base), map.sizes.data(), map.strides.data() + 1,
+      map.box.data(), kEveryElement.data(), 0, swizzle, CudaDriver::kPromote256, 0);
+  STRATA_CHECK(driver.check(status, "describing a tensor to TMA"));
+  return made;
+}
+
+}  // namespace
+
 Result<void> GpuProgram::launch(const GpuBuffers& buffers) const {
   for (size_t i = 0; i < functions_.size(); ++i) {
     const GpuLaunch& launch = manifest_.launches[i];
@@ -216,6 +232,12 @@ Result<void> GpuProgram::launch(const GpuBuffers& buffers) const {
     for (const std::string& name : launch.arguments) pointers.push_back(buffers.at(name).pointer());
     std::vector<void*> arguments;
     for (CudaPointer& pointer : pointers) arguments.push_back(&pointer);
+    std::vector<CudaTensorMap> maps;
+    for (const GpuTensorMap& map : launch.tensor_maps) {
+      STRATA_TRY(const CudaTensorMap made, encode(device_.driver(), map, pointers[map.argument]));
+      maps.push_back(made);
+    }
+    for (CudaTensorMap& map : maps) arguments.push_back(&map);
     std::array<CudaLaunchAttribute, 2> attributes{};
     CudaLaunchConfig config;
     for (size_t d = 0; d < 3; ++d) config.grid[d] = static_cast<unsigned>(launch.grid[d]);

@@ -15,6 +15,23 @@ Result<BufferRole> role_of(const std::string& name) {
   return invalid("'{}' is no role of a buffer", name);
 }
 
+Result<GpuTensorMap> tensor_map(const Json& json, const GpuLaunch& launch) {
+  GpuTensorMap map;
+  map.argument = json.at("argument").get<size_t>();
+  map.element_bytes = json.at("element_bytes").get<int64_t>();
+  map.sizes = json.at("sizes").get<std::vector<uint64_t>>();
+  map.strides = json.at("strides").get<std::vector<uint64_t>>();
+  map.box = json.at("box").get<std::vector<uint32_t>>();
+  map.swizzle = json.at("swizzle").get<int64_t>();
+  constexpr size_t kMostDimensions = 5;
+  const size_t rank = map.sizes.size();
+  if (map.argument >= launch.arguments.size() || rank == 0 || rank > kMostDimensions || map.strides.size() != rank ||
+      map.box.size() != rank) {
+    return invalid("kernel '{}' has a tensor map that fits none of its arguments", launch.kernel);
+  }
+  return map;
+}
+
 Result<LaunchManifest> read(const Json& json) {
   LaunchManifest manifest;
   for (const Json& one : json.value("buffers", Json::array())) {
@@ -43,6 +60,10 @@ Result<LaunchManifest> read(const Json& json) {
       const bool listed = std::any_of(manifest.buffers.begin(), manifest.buffers.end(),
                                       [&](const GpuBuffer& buffer) { return buffer.name == name; });
       if (!listed) return invalid("kernel '{}' has an argument '{}', which is no buffer", launch.kernel, name);
+    }
+    for (const Json& map : one.value("tensor_maps", Json::array())) {
+      STRATA_TRY(GpuTensorMap made, tensor_map(map, launch));
+      launch.tensor_maps.push_back(std::move(made));
     }
     manifest.launches.push_back(std::move(launch));
   }

@@ -17,7 +17,17 @@ struct GpuBuffer {
   TensorType type;
 };
 
-/// One launch; arguments are device pointers, in order.
+/// A tensor as TMA takes boxes from it: dimensions innermost first.
+struct GpuTensorMap {
+  size_t argument = 0;            ///< of the launch: where the tensor lies
+  int64_t element_bytes = 2;      ///< 2 or 4
+  std::vector<uint64_t> sizes;    ///< elements
+  std::vector<uint64_t> strides;  ///< bytes; the first is that of an element
+  std::vector<uint32_t> box;      ///< elements
+  int64_t swizzle = 0;            ///< bytes: 0, 32, 64, 128
+};
+
+/// One launch; arguments are device pointers, in order, and tensor maps behind them.
 struct GpuLaunch {
   std::string kernel;
   std::array<int64_t, 3> grid{1, 1, 1};
@@ -26,6 +36,7 @@ struct GpuLaunch {
   int64_t cluster = 1;             ///< blocks along x that form a cluster
   bool overlaps_previous = false;  ///< programmatic dependent launch
   std::vector<std::string> arguments;
+  std::vector<GpuTensorMap> tensor_maps;
 };
 
 struct LaunchManifest {

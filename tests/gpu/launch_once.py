@@ -12,6 +12,8 @@ import sys
 
 import numpy
 
+from tensor_maps import arguments_of
+
 CLUSTER_DIMENSION = 4
 SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -51,8 +53,7 @@ def launch(folder):
         check(cuda.cuModuleGetFunction(ctypes.byref(function), module, kernel["name"].encode()), kernel["name"])
         if kernel["shared_bytes"] > 48 * 1024:
             check(cuda.cuFuncSetAttribute(function, 8, kernel["shared_bytes"]), "shared memory")
-        places = [pointers[name] for name in kernel["arguments"]]
-        arguments = (ctypes.c_void_p * len(places))(*[ctypes.addressof(p) for p in places])
+        arguments, _alive = arguments_of(cuda, kernel, {name: pointer.value for name, pointer in pointers.items()})
         attribute = LaunchAttribute(CLUSTER_DIMENSION)
         attribute.value[:3] = [kernel["cluster"], 1, 1]
         shape = (ctypes.c_uint * 7)(*kernel["grid"], kernel["threads"], 1, 1, kernel["shared_bytes"])

@@ -19,6 +19,8 @@ import sys
 import numpy
 import torch
 
+from tensor_maps import arguments_of
+
 TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
 TOLERANCE = {"f16": 5e-3, "bf16": 3e-2, "f32": 1e-4, "f64": 1e-10}
 
@@ -104,8 +106,7 @@ class Module:
     def run(self, buffers):
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         for function, kernel in self.launches:
-            pointers = [ctypes.c_void_p(buffers[name].data_ptr()) for name in kernel["arguments"]]
-            arguments = (ctypes.c_void_p * len(pointers))(*[ctypes.addressof(p) for p in pointers])
+            arguments, _alive = arguments_of(cuda, kernel, {name: buffers[name].data_ptr() for name in kernel["arguments"]})
             attributes = (LaunchAttribute * 2)()
             attributes[0].id, attributes[0].value[:3] = CLUSTER_DIMENSION, [kernel["cluster"], 1, 1]
             attributes[1].id, attributes[1].value[0] = PROGRAMMATIC_STREAM_SERIALIZATION, 1

@@ -12,6 +12,7 @@ std::vector<Schedules> all_schedules(const Graph& graph, const Target& target, c
     if (offered.size() <= all.size()) continue;
     all.clear();
     for (const BlockSchedule& schedule : offered) {
+      if (schedule.bulk && !passes.bulk) continue;
       Schedules schedules(graph.operations().size());
       schedules[i] = schedule;
       all.push_back(schedules);
@@ -24,8 +25,9 @@ std::vector<Schedules> all_schedules(const Graph& graph, const Target& target, c
 std::string label(const Schedules& schedules) {
   for (const auto& schedule : schedules) {
     if (schedule) {
-      return fmt::format("r{}g{}s{}c{}{}", schedule->row_warps, schedule->loop_warps, schedule->stages,
-                         schedule->cluster, schedule->wide ? "w" : "");
+      return fmt::format("r{}g{}s{}c{}{}{}", schedule->row_warps, schedule->loop_warps, schedule->stages,
+                         schedule->cluster, schedule->wide ? "w" : "",
+                         schedule->bulk ? fmt::format("b{}", schedule->sharers) : "");
     }
   }
   return "own";

@@ -19,10 +19,14 @@ struct BlockSchedule {
   int64_t stages = 1;       ///< iterations of a group whose tiles are in flight or in use
   bool wide = false;        ///< products of four warps together (wgmma) where they can be
   int64_t cluster = 1;      ///< blocks that do the work of one block of the graph: they share its loop's iterations
+  bool bulk = false;        ///< tiles come by TMA, asked by a warp of its own; else by cp.async of all threads
+  int64_t sharers = 1;      ///< neighbours in the grid, in one cluster, that bring each other the tiles they share
   bool best_layout = true;  ///< of register tiles; else the first that is legal
 
   /// Groups of warps that take iterations in turn, in all blocks of a cluster.
   int64_t groups() const { return loop_warps * cluster; }
+  /// Blocks of a cluster of the launch.
+  int64_t cluster_blocks() const { return cluster * sharers; }
   friend bool operator==(const BlockSchedule&, const BlockSchedule&) = default;
 };
 
@@ -48,16 +52,33 @@ struct BlockWork {
   double products_after = 0;    ///< both, behind the loop
   double elements_after = 0;
   int64_t partial_bytes = 0;  ///< what groups leave for each other
+  int64_t shared_bytes = 0;   ///< of an iteration's tiles, those that neighbours bring each other
 };
 
-/// A block function in CUDA C++: `static STRATA_DEVICE void NAME(inputs…, outputs…, long long block_x, long long
-/// block_y, long long block_z, unsigned char* shared)`, to be called by all `threads` threads of a block.
+/// A tensor in device memory as TMA takes boxes from it: dimensions innermost first.
+struct TensorMap {
+  size_t operand = 0;            ///< of the operator
+  int64_t element = 2;           ///< bytes
+  std::vector<int64_t> sizes;    ///< elements
+  std::vector<int64_t> strides;  ///< bytes; the first is that of an element
+  std::vector<int64_t> box;      ///< elements
+  int64_t swizzle = 0;           ///< bytes within which 16-byte chunks are permuted: 0, 32, 64, 128
+};
+
+/// A block function in CUDA C++: `static STRATA_DEVICE void NAME(inputs…, outputs…, tensor maps…, long long block_x,
+/// long long block_y, long long block_z, unsigned char* shared)`, to be called by all `threads` threads of a block;
+/// before it NAME_prepare with the same arguments, if it `prepares`: that reads no tensor, and may run before they are
+/// written.
 struct BlockCode {
   std::string text;
   int64_t threads = 128;
   int64_t shared_bytes = 0;  ///< dynamic shared memory
-  int64_t cluster = 1;       ///< blocks of the launch for each block of the graph, along x
-  int64_t registers = 0;     ///< estimate of what a thread needs; 0 where unknown
+  int64_t cluster = 1;       ///< blocks of the launch for each block of the graph
+  int64_t sharers = 1;       ///< blocks of the graph, neighbours along `shared_along`, in each cluster of the launch
+  size_t shared_along = 0;   ///< dimension of the grid
+  bool prepares = false;
+  std::vector<TensorMap> maps;
+  int64_t registers = 0;  ///< estimate of what a thread needs; 0 where unknown
   BlockWork work;
   std::vector<WideProduct> wide;
   std::string description;  ///< one line: emitter, layout, why

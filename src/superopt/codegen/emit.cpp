@@ -178,20 +178,25 @@ std::string element_loop(const std::string& team, const Shape& shape, DType type
   return text + fmt::format("{}  strata_device::store({}[i], {});\n{}}}\n", indent, result, value, indent);
 }
 
+std::string tile_position(const LaunchShape& launch, const std::vector<int64_t>& map, int64_t fmap, size_t d) {
+  constexpr std::array kCoordinates{"block_x", "block_y", "block_z"};
+  std::string position;
+  for (size_t g = 0; g < map.size(); ++g) {
+    if (map[g] != static_cast<int64_t>(d)) continue;
+    position =
+        position.empty() ? kCoordinates[g] : fmt::format("({} * {} + {})", position, launch.grid[g], kCoordinates[g]);
+  }
+  if (fmap == static_cast<int64_t>(d) && launch.loop > 1) {
+    position = position.empty() ? "iteration" : fmt::format("({} * {} + iteration)", position, launch.loop);
+  }
+  return position;
+}
+
 std::string tile_base(const LaunchShape& launch, const std::vector<int64_t>& strides, const Shape& tile,
                       const std::vector<int64_t>& map, int64_t fmap) {
-  constexpr std::array kCoordinates{"block_x", "block_y", "block_z"};
   std::string sum;
   for (size_t d = 0; d < tile.size(); ++d) {
-    std::string position;
-    for (size_t g = 0; g < map.size(); ++g) {
-      if (map[g] != static_cast<int64_t>(d)) continue;
-      position =
-          position.empty() ? kCoordinates[g] : fmt::format("({} * {} + {})", position, launch.grid[g], kCoordinates[g]);
-    }
-    if (fmap == static_cast<int64_t>(d) && launch.loop > 1) {
-      position = position.empty() ? "iteration" : fmt::format("({} * {} + iteration)", position, launch.loop);
-    }
+    const std::string position = tile_position(launch, map, fmap, d);
     if (position.empty()) continue;
     sum += fmt::format("{}{} * {}", sum.empty() ? "" : " + ", position, tile[d] * strides[d]);
   }

@@ -53,9 +53,11 @@ std::string element_loop(const std::string& team, const Shape& shape, DType type
 /// The statement as the text format writes it, without comments: for the generated source's comments.
 std::string statement_text(const Graph& graph, const Operation& op);
 
-/// Where a block's tile begins in a tensor of those strides, in elements, as an expression of block_x, block_y, block_z
-/// and `iteration`: dimension d of the tensor is cut by the grid dimensions that `map` sends to it, then by the loop if
-/// it is `fmap`.
+/// The number of a block's tile along dimension d of a tensor, as an expression of block_x, block_y, block_z and
+/// `iteration`: the dimension is cut by the grid dimensions that `map` sends to it, then by the loop if it is `fmap`.
+/// Empty where nothing cuts it.
+std::string tile_position(const LaunchShape& launch, const std::vector<int64_t>& map, int64_t fmap, size_t d);
+/// Where the tile begins in a tensor of those strides, in elements.
 std::string tile_base(const LaunchShape& launch, const std::vector<int64_t>& strides, const Shape& tile,
                       const std::vector<int64_t>& map, int64_t fmap);
 
@@ -68,6 +70,8 @@ std::string emit_block_function(const Operation& op, const std::string& name,
 std::string_view device_library();
 /// What block functions in registers use, behind that: tiles, then rows.
 std::string_view device_registers();
+/// What block functions use whose tiles TMA brings, behind that.
+std::string_view device_bulk();
 /// What runs kernels on the host, to stand in front of a generated source.
 std::string_view host_library();
 

@@ -24,6 +24,8 @@ constexpr const char* kSharedMemory = "shared_memory";
 /// are set up meanwhile, and memory is touched when the kernel before has ended.
 constexpr const char* kOrder =
     "  strata_device::let_next_kernel_start();\n  strata_device::wait_for_previous_kernel();\n";
+constexpr const char* kOrderWithPreparation =
+    "  strata_device::let_next_kernel_start();\n  {};\n  strata_device::wait_for_previous_kernel();\n";
 
 int64_t threads_of(const Graph& body) {
   for (const Operation& op : body.operations()) {
@@ -72,8 +74,9 @@ class Generator {
       return graph_.type(id).dtype == DType::F16 || graph_.type(id).dtype == DType::BF16;
     });
     program_.source = half ? "#define STRATA_HALF_PRECISION 1\n" : "";
-    program_.source += fmt::format("{}\n{}\n// The program:\n//\n{}\n\n{}", device_library(),
-                                   uses_registers_ ? device_registers() : "", graph_text, kernels);
+    program_.source +=
+        fmt::format("{}\n{}{}\n// The program:\n//\n{}\n\n{}", device_library(),
+                    uses_registers_ ? device_registers() : "", uses_bulk_ ? device_bulk() : "", graph_text, kernels);
     return std::move(program_);
   }
 
@@ -117,8 +120,11 @@ class Generator {
   Result<BlockCode> block_code(const Operation& op, const std::string& name, std::optional<BlockSchedule> schedule) {
     const auto strides = operand_strides(graph_, op);
     if (!schedule && passes_.registers && passes_.schedules) {
-      const auto schedules = block_schedules(op, strides, target_);
-      if (!schedules.empty()) schedule = schedules.front();
+      for (const BlockSchedule& offered : block_schedules(op, strides, target_)) {
+        if (offered.bulk && !passes_.bulk) continue;
+        schedule = offered;
+        break;
+      }
     }
     const bool given = schedule.has_value();
     if (!given && passes_.registers && !passes_.schedules) schedule = BlockSchedule{.stages = 2};
@@ -160,27 +166,43 @@ class Generator {
     std::copy(body.launch().grid.begin(), body.launch().grid.end(), made.grid.begin());
     made.threads = code.threads;
     made.shared_bytes = code.shared_bytes;
-    made.cluster = code.cluster;
+    made.cluster = code.cluster * code.sharers;
+    made.split = code.cluster;
+    made.along_x = code.shared_along;
+    std::swap(made.grid[0], made.grid[made.along_x]);
     made.grid[0] *= code.cluster;
+    made.prepares = code.prepares;
+    made.maps = code.maps;
     if (code.registers > 0 && passes_.spreading) {
       const int64_t blocks = made.grid[0] * made.grid[1] * made.grid[2];
-      made.shared_bytes = std::max(made.shared_bytes, spreading_bytes(blocks, {.cluster = code.cluster}, target_));
+      made.shared_bytes = std::max(made.shared_bytes, spreading_bytes(blocks, {.cluster = made.cluster}, target_));
     }
+    uses_bulk_ |= !code.maps.empty();
     const Parameters p = parameters(op, name);
     std::string text = code.description.empty() ? "" : "// " + code.description + "\n";
     for (const WideProduct& product : code.wide) {
       if (wide_.insert(product.name()).second) text = product.text() + text;
     }
     text += code.text;
+    std::string declaration = p.declaration;
+    std::vector<std::string> arguments = p.names;
+    for (size_t n = 0; n < code.maps.size(); ++n) {
+      declaration += fmt::format(", const __grid_constant__ strata_device::TensorMap map_{}", n);
+      arguments.push_back(fmt::format("&map_{}", n));
+    }
+    arguments.push_back(made.coordinates({"blockIdx.x", "blockIdx.y", "blockIdx.z"}));
+    arguments.emplace_back(kSharedMemory);
+    const std::string call = fmt::format("({})", fmt::join(arguments, ", "));
     text += fmt::format(
         "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
         "STRATA_KERNEL void __launch_bounds__({}) {}({}) {{\n"
         "  extern __shared__ __align__(1024) unsigned char {}[];\n"
         "{}"
-        "  {}({}, blockIdx.x{}, blockIdx.y, blockIdx.z, {});\n"
+        "  {}{};\n"
         "}}\n#endif\n\n",
-        made.threads, made.kernel, p.declaration, kSharedMemory, kOrder, name, fmt::join(p.names, ", "),
-        code.cluster > 1 ? fmt::format(" / {}", code.cluster) : "", kSharedMemory);
+        made.threads, made.kernel, declaration, kSharedMemory,
+        code.prepares ? fmt::format(fmt::runtime(kOrderWithPreparation), name + "_prepare" + call) : kOrder, name,
+        call);
     return text;
   }
 
@@ -220,6 +242,7 @@ class Generator {
   const Passes& passes_;
   std::set<std::string> wide_;  ///< instructions that are defined
   bool uses_registers_ = false;
+  bool uses_bulk_ = false;
   GeneratedProgram program_;
 };
 
@@ -250,6 +273,12 @@ Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target,
   return Generator(graph, target, schedules, passes).run();
 }
 
+std::string KernelLaunch::coordinates(std::array<std::string, 3> at) const {
+  if (split > 1) at[0] += fmt::format(" / {}", split);
+  std::swap(at[0], at[along_x]);
+  return fmt::format("{}", fmt::join(at, ", "));
+}
+
 std::string launch_manifest(const GeneratedProgram& program) {
   nlohmann::ordered_json json;
   std::set<std::string> listed;  // an output that is an input stays an input
@@ -273,6 +302,14 @@ std::string launch_manifest(const GeneratedProgram& program) {
                                {"cluster", launch.cluster},
                                {"overlaps_previous", launch.overlaps_previous},
                                {"arguments", launch.arguments}});
+    for (const TensorMap& map : launch.maps) {
+      json["kernels"].back()["tensor_maps"].push_back({{"argument", map.operand},
+                                                       {"element_bytes", map.element},
+                                                       {"sizes", map.sizes},
+                                                       {"strides", map.strides},
+                                                       {"box", map.box},
+                                                       {"swizzle", map.swizzle}});
+    }
   }
   return json.dump(2) + "\n";
 }
@@ -306,13 +343,28 @@ std::string host_program(const GeneratedProgram& program) {
   for (const KernelLaunch& launch : program.launches) {
     std::vector<std::string> arguments;
     for (const std::string& name : launch.arguments) arguments.push_back(variables[name] + ".data()");
-    if (!launch.predefined) arguments.insert(arguments.end(), {"x", "y", "z", "shared"});
+    text += "  {\n";
+    for (size_t n = 0; n < launch.maps.size(); ++n) {
+      const TensorMap& map = launch.maps[n];
+      text += fmt::format(
+          "    const strata_device::TensorMap map_{}{{reinterpret_cast<const unsigned char*>({}), {}, {}, {{{}}}, "
+          "{{{}}}, "
+          "{{{}}}, {}}};\n",
+          n, arguments[map.operand], map.sizes.size(), map.element, fmt::join(map.sizes, ", "),
+          fmt::join(map.strides, ", "), fmt::join(map.box, ", "), map.swizzle);
+      arguments.push_back(fmt::format("&map_{}", n));
+    }
+    if (!launch.predefined) arguments.insert(arguments.end(), {launch.coordinates({"x", "y", "z"}), "shared"});
+    const std::string call = fmt::format("({});", fmt::join(arguments, ", "));
+    const std::string function = launch.kernel.substr(0, launch.kernel.size() - std::string_view("_kernel").size());
     text += fmt::format(
-        "  strata_device::launch({}, {}, {}, {}, {}, {}, [&]([[maybe_unused]] long long x, [[maybe_unused]] long long "
+        "    strata_device::launch({}, {}, {}, {}, {}, {}, [&]([[maybe_unused]] long long x, [[maybe_unused]] long "
+        "long "
         "y,\n"
-        "      [[maybe_unused]] long long z, [[maybe_unused]] unsigned char* shared) {{ {}({}); }});\n",
+        "        [[maybe_unused]] long long z, [[maybe_unused]] unsigned char* shared) {{\n{}      {}{}\n    }});\n  "
+        "}}\n",
         launch.grid[0], launch.grid[1], launch.grid[2], launch.cluster, launch.threads, launch.shared_bytes,
-        launch.kernel.substr(0, launch.kernel.size() - std::string_view("_kernel").size()), fmt::join(arguments, ", "));
+        launch.prepares ? "      " + function + "_prepare" + call + "\n" : "", function, call);
   }
   for (const DeviceBuffer& output : program.outputs) transfer(variables[output.name], "wb", "std::fwrite");
   return text + "  return 0;\n}\n";

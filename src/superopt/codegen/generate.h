@@ -26,10 +26,17 @@ struct KernelLaunch {
   int64_t threads = 128;
   int64_t shared_bytes = 0;  ///< dynamic shared memory
   int64_t cluster = 1;       ///< blocks, next to each other along x, that form a cluster; divides grid[0]
+  int64_t split = 1;         ///< of these, that do the work of one block of the graph
+  size_t along_x = 0;        ///< dimension of the graph's grid that lies along x; x lies along it
+  bool prepares = false;     ///< KERNEL's function has a companion that goes first (BlockCode::prepares)
   bool predefined = false;   ///< its function takes the arguments alone: no coordinates, no shared memory
   /// Starts while the launch before it still runs (programmatic dependent launch); its kernel waits by itself.
   bool overlaps_previous = false;
   std::vector<std::string> arguments;  ///< names of buffers: inputs, outputs or intermediates
+  std::vector<TensorMap> maps;         ///< arguments behind these; operands are numbers of arguments
+
+  /// The coordinates of the graph's block, from expressions for those of the launch's.
+  std::string coordinates(std::array<std::string, 3> at) const;
 };
 
 struct DeviceBuffer {

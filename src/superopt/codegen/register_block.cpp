@@ -15,9 +15,11 @@ RegisterBlock::RegisterBlock(const Operation& op, std::string name, const std::v
       target_(target),
       stages_(loop_stages(body_)),
       loop_(body_.launch().loop) {
-  scope_ = NameScope({"warp",    "team",          "group",   "part",  "ring",           "stage", "iteration", "ahead",
-                      "rank",    "shared",        "partial", "lefts", "copy_iteration", "i",     "block_x",   "block_y",
-                      "block_z", "strata_device", "scratch", name_});
+  scope_ = NameScope({"warp",           "team",  "group",   "part",    "ring",    "stage",
+                      "iteration",      "ahead", "rank",    "shared",  "partial", "lefts",
+                      "copy_iteration", "i",     "block_x", "block_y", "block_z", "strata_device",
+                      "scratch",        "full",  "empty",   "once",    "slot",    "phase",
+                      "share",          "split", "piece",   "first",   name_});
 }
 
 size_t RegisterBlock::input_number(TensorId id) const {
@@ -25,19 +27,9 @@ size_t RegisterBlock::input_number(TensorId id) const {
   return static_cast<size_t>(at - body_.inputs().begin());
 }
 
-void RegisterBlock::signature() {
-  text_ += fmt::format("static STRATA_DEVICE void {}(", name_);
-  for (TensorId id : body_.inputs()) {
-    names_[id] = scope_.add(body_.tensor(id).name);
-    text_ += fmt::format("const {}* {}, ", storage_type(body_.type(id).dtype), names_[id]);
-  }
-  for (TensorId id : body_.outputs()) {
-    names_[id] = scope_.add(body_.tensor(id).name);
-    text_ += fmt::format("{}* {}, ", storage_type(body_.type(id).dtype), names_[id]);
-  }
-  text_ +=
-      "\n    [[maybe_unused]] long long block_x, [[maybe_unused]] long long block_y, "
-      "[[maybe_unused]] long long block_z,\n    [[maybe_unused]] unsigned char* shared) {\n";
+void RegisterBlock::name_tensors() {
+  for (TensorId id : body_.inputs()) names_[id] = scope_.add(body_.tensor(id).name);
+  for (TensorId id : body_.outputs()) names_[id] = scope_.add(body_.tensor(id).name);
   for (const Operation& op : body_.operations()) {
     if (op.kind == OpKind::OutSaver) continue;
     for (TensorId id : op.results) names_[id] = scope_.add(body_.tensor(id).name);
@@ -47,6 +39,19 @@ void RegisterBlock::signature() {
     references_[op.operands[1]] = scope_.add(names_[op.operands[1]] + "_scale");
     if (runs_along(body_, op.operands[1])) running_.insert(op.operands[1]);
   }
+}
+
+std::string RegisterBlock::head(const std::string& function, const std::string& more) const {
+  std::string text = fmt::format("static STRATA_DEVICE void {}(", function);
+  for (TensorId id : body_.inputs()) {
+    text += fmt::format("[[maybe_unused]] const {}* {}, ", storage_type(body_.type(id).dtype), names_.at(id));
+  }
+  for (TensorId id : body_.outputs()) {
+    text += fmt::format("[[maybe_unused]] {}* {}, ", storage_type(body_.type(id).dtype), names_.at(id));
+  }
+  return text + more +
+         "\n    [[maybe_unused]] long long block_x, [[maybe_unused]] long long block_y, "
+         "[[maybe_unused]] long long block_z,\n    [[maybe_unused]] unsigned char* shared) {\n";
 }
 
 void RegisterBlock::declare(const Operation& op) {

@@ -44,8 +44,11 @@ class RegisterBlock {
   void line(const std::string& text) { text_ += indent_ + text + "\n"; }
   size_t input_number(TensorId id) const;
 
-  /// The head of the function, with names for all tensors and states for all reference values of accum_rescale.
-  void signature();
+  /// Names for all tensors, and for states of all reference values of accum_rescale.
+  void name_tensors();
+  /// The head of a function of the tensors, the block's coordinates and its shared memory; `more` are parameters that
+  /// end in ", ".
+  std::string head(const std::string& function, const std::string& more = "") const;
   /// The variables of an accumulator.
   void declare(const Operation& op);
   /// What the loop computes of tiles that it does not cut is the same in every iteration: computed before it.

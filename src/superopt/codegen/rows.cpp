@@ -33,7 +33,8 @@ class RowBlock : public RegisterBlock {
   Result<BlockCode> run() {
     STRATA_CHECK(check());
     choose_teams();
-    signature();
+    name_tensors();
+    text_ += head(name_);
     STRATA_CHECK(stages());
     text_ += "}\n\n";
     BlockCode code;

@@ -28,7 +28,7 @@ int64_t resident_blocks(const BlockCode& code, const Target& target) {
 /// fill every group.
 int64_t blocks_each(int64_t blocks, const BlockSchedule& schedule, const Target& target) {
   const int64_t multiprocessors =
-      schedule.cluster >= target.large_cluster ? target.cluster_multiprocessors : target.multiprocessors;
+      schedule.cluster_blocks() >= target.large_cluster ? target.cluster_multiprocessors : target.multiprocessors;
   return (blocks + multiprocessors - 1) / multiprocessors;
 }
 
@@ -89,7 +89,8 @@ double schedule_seconds(const Operation& op, const std::vector<std::vector<int64
     return std::max(alone, shared);
   };
   const auto iterations = static_cast<double>(work.iterations);
-  const double compute = iterations * (costs.iteration + computing(work.products, work.elements));
+  const double waiting = schedule.bulk ? costs.bulk_iteration : costs.iteration;
+  const double compute = iterations * (waiting + computing(work.products, work.elements));
 
   const double groups = blocks_now * static_cast<double>(schedule.loop_warps);
   const double streamed = groups * iterations * static_cast<double>(work.iteration_bytes);
@@ -97,10 +98,12 @@ double schedule_seconds(const Operation& op, const std::vector<std::vector<int64
   const double stream = streamed > 0 ? streamed / std::min(costs.block_bandwidth, in_flight / costs.latency) : 0;
 
   const double device = device_bytes(op, strides) / target.memory_bandwidth;
+  // What neighbours bring each other leaves the L2 cache once.
+  const double brought = static_cast<double>(work.shared_bytes) * (1 - 1 / static_cast<double>(schedule.sharers));
   const double through_l2 =
       static_cast<double>(blocks) *
       (static_cast<double>(work.once_bytes) +
-       static_cast<double>(schedule.loop_warps) * iterations * static_cast<double>(work.iteration_bytes)) /
+       static_cast<double>(schedule.loop_warps) * iterations * (static_cast<double>(work.iteration_bytes) - brought)) /
       costs.l2_bandwidth;
   const double once = blocks_now * static_cast<double>(work.once_bytes) / costs.block_bandwidth;
   const double combine = costs.groups * doublings(schedule.loop_warps) +

@@ -14,6 +14,7 @@ struct ScheduleCosts {
   double block_bandwidth = 66e9;    ///< of one multiprocessor
   double l2_bandwidth = 9e12;       ///< of all
   double iteration = 0.113e-6;      ///< waiting, barriers and addresses of an iteration
+  double bulk_iteration = 0.08e-6;  ///< the same where TMA brings the tiles
   double product = 8.3e-9;          ///< an instruction of one warp, its latency
   double product_rate = 7.2e-9;     ///< an instruction's share of a quarter of a multiprocessor
   double wide = 0.3;                ///< of both, in products of four warps

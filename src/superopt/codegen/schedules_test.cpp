@@ -69,6 +69,29 @@ const Case kCases[] = {
   output O
 })",
      4},
+    // Tiles of whole lines, which TMA takes.
+    {"RmsNormOfLines", R"(graph rmsnorm {
+  input X: f16[3, 512]
+  input G: f16[512]
+  input W: f16[512, 128]
+  O = block(X, G, W, grid=[2], loop=4) {
+    x = in_iter(X, imap=[_], fmap=1)
+    g = in_iter(G, imap=[_], fmap=0)
+    w = in_iter(W, imap=[1], fmap=0)
+    y = mul(x, g)
+    p = matmul(y, w)
+    xx = mul(x, x)
+    s = sum(xx, dim=1)
+    a = accum(p, kind=sum)
+    b = accum(s, kind=sum)
+    c = scale(b, factor=1/512)
+    r = sqrt(c)
+    d = div(a, r)
+    O = out_saver(d, omap=[1])
+  }
+  output O
+})",
+     30},
     {"Lora", R"(graph lora {
   input X: f16[16, 128]
   input W: f16[128, 64]
@@ -240,7 +263,7 @@ std::vector<BlockSchedule> different(const std::vector<BlockSchedule>& all, size
   for (const BlockSchedule& schedule : all) {
     const bool known = std::any_of(chosen.begin(), chosen.end(), [&](const BlockSchedule& other) {
       return other.row_warps == schedule.row_warps && other.loop_warps == schedule.loop_warps &&
-             other.cluster == schedule.cluster;
+             other.cluster == schedule.cluster && other.bulk == schedule.bulk && other.sharers == schedule.sharers;
     });
     if (!known) chosen.push_back(schedule);
   }
@@ -264,11 +287,12 @@ TEST_P(BlockSchedules, ComputeWhatTheInterpreterDoes) {
     if (!op.body) continue;
     const auto offered = block_schedules(op, operand_strides(*graph, op), target);
     EXPECT_GE(offered.size(), GetParam().schedules);
-    const auto chosen = different(offered, 4);
+    const auto chosen = different(offered, 6);
     for (const BlockSchedule& schedule : chosen) {
       SCOPED_TRACE(testing::Message() << "operation " << i << ", row warps " << schedule.row_warps << ", loop warps "
                                       << schedule.loop_warps << ", stages " << schedule.stages << ", cluster "
-                                      << schedule.cluster);
+                                      << schedule.cluster << (schedule.bulk ? ", TMA, sharers " : ", sharers ")
+                                      << schedule.sharers);
       Schedules schedules(graph->operations().size());
       schedules[i] = schedule;
       const auto program = generate_cuda(*graph, target, schedules);

@@ -33,8 +33,11 @@ std::string shared_tile_type(const TensorPlan& tile, DType dtype) {
 
 int64_t shared_tile_bytes(const TensorPlan& tile, DType dtype) {
   const int64_t chunks = ceil_div(row_elements(tile) * size_of(dtype), 16);
-  const bool permuted = (chunks & (chunks - 1)) == 0 || chunks % 8 == 0;
-  return aligned_tile(tile.dims.batches * stored_rows(tile) * 16 * (permuted || chunks % 2 == 1 ? chunks : chunks + 1));
+  const bool panels = chunks % 8 == 0;
+  const bool permuted = (chunks & (chunks - 1)) == 0 || panels;
+  int64_t rows = tile.dims.batches * stored_rows(tile);
+  if (panels && rows > 1) rows = ceil_div(rows, 8) * 8;
+  return aligned_tile(rows * 16 * (permuted || chunks % 2 == 1 ? chunks : chunks + 1));
 }
 
 int64_t copy_bytes(const Graph& body, const Operation& op, const TensorPlan& plan,

@@ -13,6 +13,12 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
   const int64_t loop = op.body->launch().loop;
   int64_t blocks = 1;
   for (int64_t size : op.body->launch().grid) blocks *= size;
+  const auto rate = [&](const BlockSchedule& schedule) {
+    const auto code = emit_tiles(op, "candidate", strides, schedule, target);
+    if (!code || code->registers > kMostRegisters || code->registers * code->threads > target.registers) return false;
+    rated.emplace_back(schedule_seconds(op, strides, *code, schedule, target), schedule);
+    return true;
+  };
   for (int64_t cluster = 1; cluster <= target.cluster; cluster *= 2) {
     // A cluster for what one block cannot fill.
     if (cluster > 1 && blocks * cluster > target.multiprocessors) break;
@@ -25,10 +31,13 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
           for (const bool wide : {false, true}) {
             if (wide && (!target.wide_products || rows % 4 != 0)) continue;
             const BlockSchedule schedule{rows, groups, stages, wide, cluster};
-            const auto code = emit_tiles(op, "candidate", strides, schedule, target);
-            if (!code) continue;
-            if (code->registers > kMostRegisters || code->registers * code->threads > target.registers) continue;
-            rated.emplace_back(schedule_seconds(op, strides, *code, schedule, target), schedule);
+            if (!rate(schedule) || !target.bulk_copies || loop == 1) continue;
+            for (int64_t sharers = 1; cluster * sharers <= target.cluster; sharers *= 2) {
+              BlockSchedule bulk = schedule;
+              bulk.bulk = true;
+              bulk.sharers = sharers;
+              rate(bulk);
+            }
           }
         }
       }

@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "superopt/codegen/register_block.h"
+#include "superopt/codegen/tile_loads.h"
 #include "superopt/codegen/tile_memory.h"
 #include "superopt/codegen/tile_plan.h"
 
 namespace strata {
 namespace {
 
-constexpr int64_t kWarp = 32;
 /// Registers of a lane for a side of a product that stays while the loop runs.
 constexpr int64_t kMostKept = 64;
 
@@ -21,25 +21,33 @@ class TileBlock : public RegisterBlock {
     if (loop_ == 1 && schedule_.groups() > 1) return unsupported("no loop whose iterations could be dealt to groups");
     STRATA_TRY(plan_, plan_tiles(body_, strides_, schedule_));
     STRATA_CHECK(check_sizes());
-    signature();
-    places();
-    STRATA_CHECK(preamble());
+    STRATA_TRY(loads_, TileLoads::plan({body_, plan_, strides_, schedule_, names_}, scope_));
+    name_tensors();
+    BlockCode code;
+    const std::string prepare = loads_->prepare();
+    code.prepares = !prepare.empty();
+    if (code.prepares) text_ += head(name_ + "_prepare", loads_->parameters()) + prepare + "}\n\n";
+    text_ += head(name_, loads_->parameters()) + loads_->variables() + loads_->before_loop();
+    indent_ = "  ";
+    for (const Operation& op : body_.operations()) {
+      if (op.kind == OpKind::InIter && plan(op.results[0]).once) {
+        pointers_[op.results[0]] = fmt::format("shared + {}", loads_->reserved_bytes() + loads_->offset(op.results[0]));
+      }
+    }
     STRATA_CHECK(loop());
     STRATA_CHECK(after());
     text_ += "}\n\n";
-    BlockCode code;
     code.text = std::move(text_);
     code.wide = wide_;
-    code.threads = kWarp * schedule_.row_warps * schedule_.loop_warps;
-    code.shared_bytes = std::max(once_bytes_ + schedule_.loop_warps * schedule_.stages * stage_bytes_, partial_bytes_);
-    code.cluster = schedule_.cluster;
+    code.shared_bytes = loads_->reserved_bytes() + std::max(loads_->bytes(), partial_bytes_);
     code.registers = register_estimate();
     code.work = work();
+    loads_->describe(code);
     code.description = fmt::format(
-        "tiles: {} blocks a cluster, {} groups of {} warps, {} stages of {} bytes; layouts: best of {}, {} products a "
-        "warp",
-        schedule_.cluster, schedule_.loop_warps, schedule_.row_warps, schedule_.stages, stage_bytes_,
-        plan_.layout_choices, plan_.layout_cost);
+        "tiles: {} blocks a cluster, {} groups of {} warps, {} stages of {} bytes{}; layouts: best of {}, {} products "
+        "a warp",
+        schedule_.cluster_blocks(), schedule_.loop_warps, schedule_.row_warps, schedule_.stages, loads_->stage_bytes(),
+        schedule_.bulk ? " by TMA" : "", plan_.layout_choices, plan_.layout_cost);
     if (code.shared_bytes > target_.shared_memory) {
       return unsupported("{} bytes of shared memory; {} has {}", code.shared_bytes, target_.name,
                          target_.shared_memory);
@@ -94,9 +102,9 @@ class TileBlock : public RegisterBlock {
   BlockWork work() const {
     BlockWork work;
     work.iterations = ceil_div(loop_, schedule_.groups());
-    work.iteration_bytes = loop_ > 1 ? stage_bytes_ : 0;
+    work.iteration_bytes = loop_ > 1 ? loads_->stage_bytes() : 0;
     work.ahead = schedule_.stages - 1;
-    work.once_bytes = once_bytes_;
+    work.once_bytes = loads_->once_bytes();
     work.partial_bytes = partial_bytes_;
     std::set<TensorId> read;
     for (size_t i = 0; i < body_.operations().size(); ++i) {
@@ -150,98 +158,6 @@ class TileBlock : public RegisterBlock {
     return kAddresses + stay + passing[0] + passing[1];
   }
 
-  /// Tiles that stay, then a ring of stages for each group.
-  void places() {
-    for (const Operation& op : body_.operations()) {
-      if (op.kind != OpKind::InIter) continue;
-      int64_t& bytes = plan(op.results[0]).once ? once_bytes_ : stage_bytes_;
-      const int64_t size = shared_tile_bytes(plan(op.results[0]), body_.type(op.results[0]).dtype);
-      if (size >= kTileAlignment) bytes = ceil_div(bytes, kTileAlignment) * kTileAlignment;
-      offsets_[op.results[0]] = bytes;
-      bytes += size;
-    }
-    // Rings and stages begin where their tiles may.
-    once_bytes_ = aligned_tile(once_bytes_);
-    if (once_bytes_ > 0 && once_bytes_ < kTileAlignment && stage_bytes_ >= kTileAlignment) once_bytes_ = kTileAlignment;
-    stage_bytes_ = aligned_tile(stage_bytes_);
-  }
-
-  Result<void> copy(const Operation& op, const std::string& place, int64_t threads, const std::string& rank) {
-    const TensorId id = op.results[0];
-    const Shape& tile = body_.type(id).shape;
-    const std::vector<int64_t>& strides = strides_[input_number(op.operands[0])];
-    const size_t rank_of = tile.size();
-    const int64_t row_stride = plan(id).pairs_down ? strides[rank_of - 1] : rank_of > 1 ? strides[rank_of - 2] : 0;
-    STRATA_TRY(const int64_t between, batch_stride(tile, strides));
-    line(fmt::format("// {}", statement_text(body_, op)));
-    line(fmt::format(
-        "strata_device::copy_tile<{}, {}, {}, {}, {}>({} + {}, {} + {}, {});", shared_type(id),
-        copy_bytes(body_, op, plan(id), strides), threads, row_stride, between, place, offsets_.at(id),
-        names_[op.operands[0]],
-        tile_base(body_.launch(), strides, tile, op.attributes.list("imap"), op.attributes.integer_or("fmap", -1)),
-        rank));
-    return {};
-  }
-
-  int64_t threads_of_group() const { return kWarp * schedule_.row_warps; }
-  std::string group_barrier() const {
-    if (schedule_.row_warps == 1) return "strata_device::warp_barrier();";
-    if (schedule_.loop_warps == 1) return "strata_device::barrier();";
-    return fmt::format("strata_device::named_barrier(1 + team, {});", threads_of_group());
-  }
-
-  Result<void> preamble() {
-    indent_ = "  ";
-    line("[[maybe_unused]] const int warp = static_cast<int>(strata_device::thread()) / 32;");
-    line(fmt::format("[[maybe_unused]] const int team = warp / {};  // of this block's", schedule_.row_warps));
-    line(fmt::format(
-        "[[maybe_unused]] const int group = {}team;  // takes iterations group, group + {}, ...",
-        schedule_.cluster > 1 ? fmt::format("strata_device::cluster_rank() * {} + ", schedule_.loop_warps) : "",
-        schedule_.groups()));
-    line(fmt::format("[[maybe_unused]] const int part = warp % {};   // of the group's axis", schedule_.row_warps));
-    line(fmt::format("[[maybe_unused]] const int rank = static_cast<int>(strata_device::thread()) % {};",
-                     threads_of_group()));
-    const bool once = std::any_of(body_.operations().begin(), body_.operations().end(), [&](const Operation& op) {
-      return op.kind == OpKind::InIter && plan(op.results[0]).once;
-    });
-    if (once) {
-      for (const Operation& op : body_.operations()) {
-        if (op.kind != OpKind::InIter || !plan(op.results[0]).once) continue;
-        STRATA_CHECK(
-            copy(op, "shared", threads_of_group() * schedule_.loop_warps, "static_cast<int>(strata_device::thread())"));
-        pointers_[op.results[0]] = fmt::format("shared + {}", offsets_.at(op.results[0]));
-      }
-      line("strata_device::commit_copies();");
-    }
-    if (loop_ > 1) {
-      line(fmt::format("// Each group's ring: {} stages of {} bytes.", schedule_.stages, stage_bytes_));
-      line(fmt::format("unsigned char* const ring = shared + {} + team * {};", once_bytes_,
-                       schedule_.stages * stage_bytes_));
-      line("const auto copy_iteration = [&](int iteration) {");
-      indent_ = "    ";
-      line(fmt::format("unsigned char* const stage = ring + iteration / {} % {} * {};", schedule_.groups(),
-                       schedule_.stages, stage_bytes_));
-      for (const Operation& op : body_.operations()) {
-        if (op.kind == OpKind::InIter && !plan(op.results[0]).once) {
-          STRATA_CHECK(copy(op, "stage", threads_of_group(), "rank"));
-        }
-      }
-      indent_ = "  ";
-      line("};");
-      line(fmt::format("for (int ahead = 0; ahead < {}; ++ahead) {{", schedule_.stages - 1));
-      line(fmt::format("  if (group + ahead * {0} < {1}) copy_iteration(group + ahead * {0});", schedule_.groups(),
-                       loop_));
-      line("  strata_device::commit_copies();");
-      line("}");
-    }
-    if (once) {
-      line(fmt::format("strata_device::wait_copies<{}>();", loop_ > 1 ? schedule_.stages - 1 : 0));
-      if (!plan_.wide.empty()) line("strata_device::fence_for_wide_products();");
-      line("strata_device::barrier();");
-    }
-    return {};
-  }
-
   Result<void> loop() {
     for (size_t i = 0; i < body_.operations().size(); ++i) {
       const Operation& op = body_.operations()[i];
@@ -254,19 +170,13 @@ class TileBlock : public RegisterBlock {
     STRATA_CHECK(invariants());
     keep_sides();
     values_.clear();
+    text_ += loads_->loop_head();
     line("#pragma unroll 1");
     line(fmt::format("for (int iteration = group; iteration < {}; iteration += {}) {{", loop_, schedule_.groups()));
+    text_ += loads_->iteration_begin();
     indent_ = "    ";
-    line(fmt::format("strata_device::wait_copies<{}>();", schedule_.stages - 2));
-    if (!plan_.wide.empty()) line("strata_device::fence_for_wide_products();");
-    line(fmt::format("{}  // the tiles are there, and all are done with the stage that is copied to next",
-                     group_barrier()));
-    line(fmt::format("if (iteration + {0} < {1}) copy_iteration(iteration + {0});",
-                     (schedule_.stages - 1) * schedule_.groups(), loop_));
-    line("strata_device::commit_copies();");
-    line(fmt::format("const unsigned char* const stage = ring + iteration / {} % {} * {};", schedule_.groups(),
-                     schedule_.stages, stage_bytes_));
     STRATA_CHECK(body());
+    text_ += loads_->iteration_end();
     indent_ = "  ";
     line("}");
     return {};
@@ -333,7 +243,7 @@ class TileBlock : public RegisterBlock {
   int64_t stored_rows(TensorId id) const { return plan(id).pairs_down ? plan(id).dims.columns : plan(id).dims.rows; }
   std::string pointer(TensorId id) {
     const auto at = pointers_.find(id);
-    return at != pointers_.end() ? at->second : fmt::format("stage + {}", offsets_.at(id));
+    return at != pointers_.end() ? at->second : fmt::format("stage + {}", loads_->offset(id));
   }
 
   /// A tensor in registers: the name of its tile. Loaded tiles come from shared memory at their first use.
@@ -434,8 +344,9 @@ class TileBlock : public RegisterBlock {
       indent_ = "  ";
       line("}");
     }
-    if (schedule_.cluster > 1)
-      line(fmt::format("{}  // others may still read this block's shared memory", every_barrier()));
+    if (schedule_.cluster_blocks() > 1) {
+      line("strata_device::cluster_barrier();  // others may still use this block's shared memory");
+    }
     return {};
   }
 
@@ -458,7 +369,7 @@ class TileBlock : public RegisterBlock {
 
   void gather(const std::vector<const Operation*>& accumulators) {
     line("// Every group leaves what its iterations added up to, and takes its share of all groups'.");
-    line("strata_device::barrier();");
+    line(loads_->barrier());
     int64_t floats = 0;
     std::map<std::string, int64_t> left;  // by variable
     const auto leave = [&](const std::string& variable, TensorId id) {
@@ -473,7 +384,7 @@ class TileBlock : public RegisterBlock {
       if (!is_largest_reference(*op)) leave(names_[op->results[0]], op->results[0]);
     }
     text_.insert(declaration,
-                 fmt::format("  float* const partial = reinterpret_cast<float*>(shared) + warp * {};\n", floats));
+                 fmt::format("  float* const partial = {} + warp * {};\n", partial_memory("float*"), floats));
     partial_bytes_ = floats * static_cast<int64_t>(sizeof(float)) * schedule_.row_warps * schedule_.loop_warps;
     line(every_barrier());
     if (plan_.sharers < schedule_.groups()) {
@@ -485,8 +396,9 @@ class TileBlock : public RegisterBlock {
                        plan_.shares[n].parts));
     }
     line(fmt::format(
-        "const strata_device::Lefts<{}, {}, {}> lefts{{reinterpret_cast<const float*>(shared) + part * {}}};",
-        schedule_.cluster, schedule_.loop_warps, floats * schedule_.row_warps, floats));
+        "const strata_device::Lefts<{}, {}, {}> lefts{{{} + part * {}, {}}};", schedule_.cluster, schedule_.loop_warps,
+        floats * schedule_.row_warps, partial_memory("const float*"), floats,
+        schedule_.sharers > 1 && schedule_.cluster > 1 ? fmt::format("share * {}", schedule_.cluster) : "0"));
     const auto types = [&](TensorId id) {
       return fmt::format("{}, {}", tile_type(id, plan(id).transposed, true), tile_type(id, plan(id).transposed, false));
     };
@@ -521,7 +433,14 @@ class TileBlock : public RegisterBlock {
   }
 
   std::string every_barrier() const {
-    return schedule_.cluster > 1 ? "strata_device::cluster_barrier();" : "strata_device::barrier();";
+    return schedule_.cluster > 1 ? "strata_device::cluster_barrier();" : loads_->barrier();
+  }
+
+  /// Where groups leave what they added up, over tiles that are done with.
+  std::string partial_memory(const char* type) const {
+    return loads_->reserved_bytes() > 0
+               ? fmt::format("reinterpret_cast<{}>(shared + {})", type, loads_->reserved_bytes())
+               : fmt::format("reinterpret_cast<{}>(shared)", type);
   }
 
   Result<void> save(const Operation& op) override {
@@ -567,13 +486,11 @@ class TileBlock : public RegisterBlock {
   }
 
   TilePlan plan_;
+  std::unique_ptr<TileLoads> loads_;
   std::map<TensorId, std::string> pointers_;               ///< of tiles that stay
-  std::map<TensorId, int64_t> offsets_;                    ///< of tiles, in their stage or at the front
   std::map<std::pair<TensorId, bool>, std::string> kept_;  ///< sides of products, by tile and left
   std::vector<WideProduct> wide_;                          ///< instructions that the text uses
   int64_t kept_registers_ = 0;
-  int64_t once_bytes_ = 0;
-  int64_t stage_bytes_ = 0;
   int64_t partial_bytes_ = 0;
 };
 

@@ -209,8 +209,10 @@ void wait_copies() {
   }
 }
 
-/// What the driver does: run(x, y, z, shared memory) in every thread of every block, where x counts clusters; the
-/// blocks of a cluster run together. Shared memory is filled with a value that no correct kernel reads (NaN as f16,
+inline void forget_barriers();  // of strata_host_bulk.h
+
+/// What the driver does: run(x, y, z, shared memory) in every thread of every block; the blocks of a cluster run
+/// together. Shared memory is filled with a value that no correct kernel reads (NaN as f16,
 /// bf16, f32 and f64) and is as large as planned, for AddressSanitizer.
 template <class Run>
 void launch(int64 gx, int64 gy, int64 gz, int64 cluster, int64 threads, int64 shared_bytes, Run run) {
@@ -221,14 +223,15 @@ void launch(int64 gx, int64 gy, int64 gz, int64 cluster, int64 threads, int64 sh
         cluster_memory.clear();
         for (int64 block = 0; block < cluster; ++block) {
           void* shared = nullptr;
-          if (posix_memalign(&shared, 128, bytes) != 0) strata_host::fail("no memory");
+          if (posix_memalign(&shared, 1024, bytes) != 0) strata_host::fail("no memory");
           std::memset(shared, 0xff, bytes);
           cluster_memory.push_back(static_cast<unsigned char*>(shared));
         }
+        forget_barriers();
         current_block = x;
         current_blocks = gx;
         strata_host::team.run(static_cast<int>(cluster), static_cast<int>(threads), [&] {
-          run(x / cluster, y, z, cluster_memory[static_cast<std::size_t>(cluster_rank())]);
+          run(x + cluster_rank(), y, z, cluster_memory[static_cast<std::size_t>(cluster_rank())]);
         });
         for (unsigned char* shared : cluster_memory) std::free(shared);
       }

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -140,15 +141,33 @@ class Team {
     all_ = running_ = blocks * threads;
     body_ = std::move(body);
     ready_ = finished_ = {};
+    waiting_.clear();
     while (static_cast<int>(fibers_.size()) < all_) fibers_.push_back(new_fiber());
     for (int t = 0; t < all_; ++t) ready_.insert(t);
     thread_ = next();
     swap(main_, fiber());
   }
 
-  /// All threads of the cluster meet.
+  /// All threads of the cluster that have not returned meet.
   void meet_all(const char* what) {
-    meet(cluster_, what, all_, [] {});
+    cluster_.what = what;
+    cluster_.waiting.insert(thread_);
+    ++cluster_.arrived;
+    release_cluster();
+    give_way();
+  }
+
+  /// Waits until another thread wakes those that wait at a place.
+  void wait_at(const void* place) {
+    waiting_[place].insert(thread_);
+    give_way();
+  }
+  bool somebody_waits(const void* place) const { return waiting_.count(place) != 0; }
+  void wake(const void* place) {
+    const auto found = waiting_.find(place);
+    if (found == waiting_.end()) return;
+    ready_.insert_all(found->second);
+    waiting_.erase(found);
   }
 
   /// Waits until `expected` threads are here. The last one calls `together`, and all can run again.
@@ -168,12 +187,25 @@ class Team {
       meeting.arrived = 0;
       meeting.waiting = {};
     }
+    give_way();
+  }
+
+ private:
+  /// Another thread goes on, or this one where it can.
+  void give_way() {
     Fiber& from = fiber();
     thread_ = next();
     if (&fiber() != &from) swap(from, fiber());
   }
 
- private:
+  void release_cluster() {
+    cluster_.expected = running_;
+    if (cluster_.arrived == 0 || cluster_.arrived < running_) return;
+    ready_.insert_all(cluster_.waiting);
+    cluster_.arrived = 0;
+    cluster_.waiting = {};
+  }
+
   static std::string describe(const Meeting& meeting) {
     return " threads " + meeting.waiting.text() + " wait at " + meeting.what + ", " + std::to_string(meeting.arrived) +
            " of " + std::to_string(meeting.expected) + ".";
@@ -208,6 +240,7 @@ class Team {
       if (meeting.arrived > 0) text += describe(meeting);
     }
     if (cluster_.arrived > 0) text += describe(cluster_);
+    for (const auto& [place, threads] : waiting_) text += " threads " + threads.text() + " wait for a barrier's phase.";
     for (const Warp& warp : warps_) {
       if (warp.meeting.arrived > 0) text += describe(warp.meeting);
     }
@@ -251,7 +284,9 @@ class Team {
       done.started.clear();
       done.groups.clear();
       finished_.insert(thread_);
-      if (--running_ > 0) thread_ = next();
+      --running_;
+      release_cluster();
+      if (running_ > 0) thread_ = next();
       swap(done, running_ > 0 ? fiber() : main_);
     }
   }
@@ -278,6 +313,7 @@ class Team {
   ThreadSet ready_;
   ThreadSet finished_;
   Meeting cluster_;
+  std::map<const void*, ThreadSet> waiting_;  ///< by place in shared memory
   std::array<Meeting, kMostBlocks * kBarriers> barriers_;
   std::array<Warp, kMostThreads / kLanes> warps_;
   Fiber main_;

@@ -112,11 +112,13 @@ struct SharedTile {
   static constexpr int kPerChunk = 16 / static_cast<int>(sizeof(T));
   static constexpr int kChunks = (kColumns + kPerChunk - 1) / kPerChunk;
   static constexpr bool kPanels = kChunks % 8 == 0;
-  static constexpr int kPanelBytes = kBatches * kRows * 128;
+  // Panels begin where the pattern of 8 rows begins; one row has no pattern.
+  static constexpr int kPanelRows = kBatches * kRows == 1 ? 1 : (kBatches * kRows + 7) / 8 * 8;
+  static constexpr int kPanelBytes = kPanelRows * 128;
   static constexpr bool kPermuted = (kChunks & (kChunks - 1)) == 0;
   static constexpr int kStride =
       16 * (kPermuted || kPanels || kChunks % 2 == 1 ? kChunks : kChunks + 1);  // bytes, row to row
-  static constexpr int kBytes = kBatches * kRows * kStride;
+  static constexpr int kBytes = (kPanels ? kPanelRows : kBatches * kRows) * kStride;
 
   /// Where a chunk lies, in bytes; `row` counts through all batches.
   STRATA_DEVICE static int offset(int row, int chunk) {
@@ -475,8 +477,9 @@ template <int kBlocks, int kGroupsOfBlock, int kStride>
 struct Lefts {
   static constexpr int kGroups = kBlocks * kGroupsOfBlock;
   const float* here;
+  int first;  ///< rank in the cluster of the block with the first groups
   STRATA_DEVICE const float* of(int group) const {
-    const float* block = kBlocks == 1 ? here : cluster_pointer(here, group / kGroupsOfBlock);
+    const float* block = kBlocks == 1 ? here : cluster_pointer(here, first + group / kGroupsOfBlock);
     return block + group % kGroupsOfBlock * kStride;
   }
 };

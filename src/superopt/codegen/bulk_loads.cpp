@@ -1,0 +1,310 @@
+#include <algorithm>
+#include <numeric>
+
+#include "superopt/codegen/tile_load_kinds.h"
+
+namespace strata {
+namespace {
+
+constexpr int64_t kLine = 128;     ///< bytes of a row of a panel
+constexpr int64_t kChunk = 16;     ///< bytes that swizzling keeps together
+constexpr int64_t kMostBox = 256;  ///< elements of a box along one dimension
+constexpr size_t kMostDimensions = 5;
+constexpr int64_t kSwizzledRows = 8;  ///< rows after which a pattern repeats
+constexpr int64_t kBarrierBytes = 8;
+
+/// The boxes that make a tile: panels of one line, each cut into slices of rows.
+struct Boxes {
+  TensorMap map;
+  std::vector<size_t> dimensions;  ///< of the tensor, by those of the map
+  std::string name;                ///< of the map in the text
+  int64_t panels = 1;
+  int64_t slices = 1;
+  size_t sliced = 0;  ///< dimension of the map
+  int64_t box_bytes = 0;
+  int64_t box_step = 0;  ///< bytes in shared memory from box to box
+  bool shared = false;   ///< neighbours bring parts of it to each other
+  int64_t count() const { return panels * slices; }
+};
+
+class BulkLoads : public TileLoads {
+ public:
+  using TileLoads::TileLoads;
+
+  Result<void> plan(NameScope& scope) {
+    if (!loops()) return unsupported("no loop whose tiles TMA could bring ahead");
+    place(kTileAlignment);
+    STRATA_CHECK(choose_neighbours());
+    for (const bool once : {true, false}) {
+      for (Tile tile : tiles(once)) {
+        STRATA_TRY(Boxes boxes, boxes_of(tile));
+        boxes.name = scope.add(block_.body.tensor(tile->results[0]).name + "_map");
+        (once ? once_transfer_ : stage_transfer_) += boxes.count() * boxes.box_bytes;
+        if (boxes.shared && !once) shared_bytes_ += boxes.count() * boxes.box_bytes;
+        boxes_.emplace(tile->results[0], std::move(boxes));
+      }
+    }
+    if (schedule().sharers > 1 && shared_bytes_ == 0) return unsupported("no tile that neighbours share can be cut");
+    return {};
+  }
+
+  std::string parameters() const override {
+    std::string text;
+    for (const Operation& op : block_.body.operations()) {
+      if (op.kind == OpKind::InIter) text += fmt::format("const strata_device::TensorMap* {}, ", boxes(&op).name);
+    }
+    return text;
+  }
+
+  std::string prepare() const override {
+    std::string text = variables() + barriers();
+    text += "  if (strata_device::thread() == 0) {\n";
+    text += fmt::format(
+        "    for (int slot = 0; slot < {}; ++slot) {{\n      strata_device::start_barrier(full + slot, 1);\n"
+        "      strata_device::start_barrier(empty + slot, {});\n    }}\n",
+        slots(), schedule().row_warps * schedule().sharers);
+    if (!tiles(true).empty()) text += "    strata_device::start_barrier(once, 1);\n";
+    text += "    strata_device::show_barriers();\n  }\n";
+    return text + fmt::format("  strata_device::{}barrier();  // all see the barriers\n",
+                              schedule().cluster_blocks() > 1 ? "cluster_" : "");
+  }
+
+  std::string before_loop() const override {
+    const bool once = !tiles(true).empty();
+    std::string text = barriers();
+    text += fmt::format("  // The ring: {} slots of {} bytes. The last warp asks for tiles.\n", slots(), stage_bytes());
+    text += fmt::format("  unsigned char* const ring = shared + {};\n", reserved_bytes() + once_bytes());
+    text += fmt::format("  if (warp == {}) {{\n    if (strata_device::lane() == 0) {{\n", computing_warps());
+    if (once) {
+      text += fmt::format("      strata_device::expect_bytes(once, {});\n", once_transfer_);
+      for (Tile tile : tiles(true)) {
+        text +=
+            transfer(tile, "      ", fmt::format("shared + {}", reserved_bytes() + offset(tile->results[0])), "once");
+      }
+    }
+    text += "      int slot = 0;\n      int phase = 1;  // slots begin empty\n";
+    text += fmt::format("      for (int first = {}; first < {}; first += {}) {{\n",
+                        schedule().cluster > 1 ? fmt::format("split * {}", schedule().loop_warps) : "0",
+                        block_.body.launch().loop, schedule().groups());
+    text += fmt::format("        for (int iteration = first; iteration < first + {}; ++iteration) {{\n",
+                        schedule().loop_warps);
+    text += "          strata_device::wait(empty + slot, phase);\n";
+    text += fmt::format("          strata_device::expect_bytes(full + slot, {});\n", stage_transfer_);
+    text += fmt::format("          unsigned char* const stage = ring + slot * {};\n", stage_bytes());
+    for (Tile tile : tiles(false)) {
+      text += transfer(tile, "          ", fmt::format("stage + {}", offset(tile->results[0])), "full + slot");
+    }
+    text += fmt::format(
+        "          if (++slot == {}) {{\n            slot = 0;\n            phase ^= 1;\n          }}\n", slots());
+    text += "        }\n      }\n    }\n    return;\n  }\n";
+    if (once) text += "  strata_device::wait(once, 0);\n";
+    return text;
+  }
+
+  std::string loop_head() const override { return "  int slot = team;\n  int phase = 0;\n"; }
+
+  std::string iteration_begin() const override {
+    return fmt::format(
+        "    strata_device::wait(full + slot, phase);\n"
+        "    const unsigned char* const stage = ring + slot * {};\n",
+        stage_bytes());
+  }
+
+  std::string iteration_end() const override {
+    std::string text = "    strata_device::warp_barrier();  // all lanes are done with the slot\n";
+    if (schedule().sharers > 1) {
+      text += fmt::format(
+          "    if (strata_device::lane() < {}) strata_device::arrive_at(empty + slot, strata_device::lane(){}{});\n",
+          schedule().sharers, schedule().cluster > 1 ? fmt::format(" * {}", schedule().cluster) : "",
+          schedule().cluster > 1 ? " + split" : "");
+    } else {
+      text += "    if (strata_device::lane() == 0) strata_device::arrive(empty + slot);\n";
+    }
+    return text + fmt::format("    slot += {};\n    if (slot >= {}) {{\n      slot -= {};\n      phase ^= 1;\n    }}\n",
+                              schedule().loop_warps, slots(), slots());
+  }
+
+  std::string barrier() const override {
+    return fmt::format("strata_device::named_barrier(1, {});", kWarp * computing_warps());
+  }
+
+  int64_t reserved_bytes() const override {
+    return ceil_div((2 * slots() + 1) * kBarrierBytes, kTileAlignment) * kTileAlignment;
+  }
+
+  void describe(BlockCode& code) const override {
+    TileLoads::describe(code);
+    code.threads += kWarp;
+    code.sharers = schedule().sharers;
+    code.shared_along = neighbours_;
+    code.work.shared_bytes = shared_bytes_;
+    for (const Operation& op : block_.body.operations()) {
+      if (op.kind == OpKind::InIter) code.maps.push_back(boxes(&op).map);
+    }
+  }
+
+ private:
+  const BlockSchedule& schedule() const { return block_.schedule; }
+  int64_t slots() const { return schedule().stages * schedule().loop_warps; }
+  int64_t computing_warps() const { return schedule().row_warps * schedule().loop_warps; }
+  const Boxes& boxes(Tile tile) const { return boxes_.at(tile->results[0]); }
+
+  bool same_for_neighbours(Tile tile) const {
+    const std::vector<int64_t>& map = tile->attributes.list("imap");
+    return neighbours_ >= map.size() || map[neighbours_] < 0;
+  }
+
+  /// The dimension of the grid along which blocks have the most bytes in common.
+  Result<void> choose_neighbours() {
+    if (schedule().sharers == 1) return {};
+    const std::vector<int64_t>& grid = block_.body.launch().grid;
+    int64_t most = 0;
+    size_t best = 0;
+    for (neighbours_ = 0; neighbours_ < grid.size(); ++neighbours_) {
+      if (grid[neighbours_] % schedule().sharers != 0) continue;
+      int64_t bytes = 0;
+      for (Tile tile : tiles(false)) {
+        if (same_for_neighbours(tile)) bytes += block_.body.type(tile->results[0]).bytes();
+      }
+      if (bytes > most) best = neighbours_;
+      most = std::max(most, bytes);
+    }
+    neighbours_ = best;
+    if (most == 0) return unsupported("no {} neighbours in the grid share a tile", schedule().sharers);
+    return {};
+  }
+
+  Result<Boxes> boxes_of(Tile tile) const {
+    const TensorId id = tile->results[0];
+    const std::string& name = block_.body.tensor(id).name;
+    const Shape& shape = block_.body.type(id).shape;
+    const Shape& whole = block_.body.type(tile->operands[0]).shape;
+    const std::vector<int64_t>& strides = strides_of(tile);
+    const int64_t element = size_of(block_.body.type(id).dtype);
+    const size_t rank = shape.size();
+    if (rank == 0 || copy_bytes(block_.body, *tile, plan_of(tile), strides) != kChunk) {
+      return unsupported("{} does not lie in pieces of {} bytes", name, kChunk);
+    }
+    const bool down = plan_of(tile).pairs_down;
+    std::vector<size_t> order{down ? rank - 2 : rank - 1};
+    if (rank >= 2) order.push_back(down ? rank - 1 : rank - 2);
+    for (size_t d = rank; d-- > 2;) order.push_back(d - 2);
+
+    Boxes boxes;
+    const int64_t row = shape[order[0]] * element;
+    const int64_t all_rows = block_.body.type(id).elements() / shape[order[0]];
+    const bool lines = row % kLine == 0;
+    if (all_rows == 1) {  // no row to permute differently
+      boxes.panels = ceil_div(shape[order[0]], kMostBox);
+    } else {
+      boxes.panels = lines ? row / kLine : 1;
+      boxes.map.swizzle = row == kChunk ? 0 : std::min(row, kLine);
+    }
+    const bool as_stored = all_rows == 1 || lines || kLine % row == 0;
+    if (!as_stored || row % boxes.panels != 0) {
+      return unsupported("rows of {}, {} bytes, are not permuted as TMA does", name, row);
+    }
+    boxes.map.element = element;
+    const auto& inputs = block_.body.inputs();
+    boxes.map.operand =
+        static_cast<size_t>(std::find(inputs.begin(), inputs.end(), tile->operands[0]) - inputs.begin());
+    int64_t rows = 1;  // of a slice
+    for (size_t d : order) {
+      const bool first = d == order[0];
+      if (!first && whole[d] == 1) continue;
+      if (first ? strides[d] != 1 : strides[d] < 1 || strides[d] * element % kChunk != 0) {
+        return unsupported("a stride of {} is not one that TMA takes", name);
+      }
+      boxes.dimensions.push_back(d);
+      boxes.map.sizes.push_back(whole[d]);
+      boxes.map.strides.push_back(strides[d] * element);
+      boxes.map.box.push_back(first ? row / boxes.panels / element : shape[d]);
+      if (!first) rows *= shape[d];
+    }
+    if (boxes.dimensions.size() > kMostDimensions) return unsupported("{} has too many dimensions for TMA", name);
+    const bool wanted = schedule().sharers > 1 && same_for_neighbours(tile);
+    // Slices: so many that every neighbour brings some boxes, and that no box is too large.
+    std::vector<int64_t>& box = boxes.map.box;
+    for (size_t d = 1; d < box.size(); ++d) {
+      if (box[d] > 1) boxes.sliced = d;  // the outermost one: slices lie one after the other
+    }
+    const auto cut = [&](int64_t slices) {
+      const size_t d = boxes.sliced;
+      if (d == 0 || box[d] % slices != 0 || rows / slices % kSwizzledRows != 0) return false;
+      box[d] /= slices;
+      rows /= slices;
+      boxes.slices *= slices;
+      return true;
+    };
+    if (wanted) boxes.shared = boxes.panels % schedule().sharers == 0 || cut(schedule().sharers);
+    while (std::any_of(box.begin(), box.end(), [](int64_t size) { return size > kMostBox; })) {
+      if (!cut(2)) return unsupported("{} has boxes of more than {} elements", name, kMostBox);
+    }
+    boxes.box_bytes = rows * row / boxes.panels;
+    boxes.box_step =
+        all_rows == 1 ? boxes.box_bytes : ceil_div(rows, kSwizzledRows) * kSwizzledRows * row / boxes.panels;
+    return boxes;
+  }
+
+  /// Asks for a tile's way to `place`, counted at `barrier`.
+  std::string transfer(Tile tile, const std::string& indent, const std::string& place,
+                       const std::string& barrier) const {
+    const Boxes& b = boxes(tile);
+    const Shape& shape = block_.body.type(tile->results[0]).shape;
+    const bool many = b.count() > 1 || b.shared;
+    std::vector<std::string> at;
+    for (size_t i = 0; i < b.dimensions.size(); ++i) {
+      const size_t d = b.dimensions[i];
+      std::string position = tile_position(block_.body.launch(), tile->attributes.list("imap"),
+                                           tile->attributes.integer_or("fmap", -1), d);
+      if (!position.empty()) position = fmt::format("static_cast<int>({}) * {}", position, shape[d]);
+      const auto add = [&](const std::string& more) { position += (position.empty() ? "" : " + ") + more; };
+      if (i == 0 && b.panels > 1) add(fmt::format("piece / {} * {}", b.slices, b.map.box[0]));
+      if (i == b.sliced && b.slices > 1) add(fmt::format("piece % {} * {}", b.slices, b.map.box[i]));
+      at.push_back(position.empty() ? "0" : position);
+    }
+    std::string text = fmt::format("{0}// {1}\n{0}", indent, statement_text(block_.body, *tile));
+    if (many) {
+      text += fmt::format("for (int piece = {}; piece < {}; piece += {}) ", b.shared ? "share" : "0", b.count(),
+                          b.shared ? schedule().sharers : 1);
+    }
+    // Slices lie one after the other, panels where the pattern of 8 rows begins.
+    return text + fmt::format("strata_device::load_box<{}>({}{}, {}, {}, {}, {{{}}});\n", b.shared, place,
+                              many ? fmt::format(" + piece * {}", b.box_step) : "", b.name, barrier,
+                              b.shared ? blocks_sharing() : "0", fmt::join(at, ", "));
+  }
+
+  /// A bit for each block of the cluster that shares tiles with this one, itself among them.
+  std::string blocks_sharing() const {
+    int64_t bits = 0;
+    for (int64_t share = 0; share < schedule().sharers; ++share) bits |= int64_t{1} << share * schedule().cluster;
+    return schedule().cluster > 1 ? fmt::format("{} << split", bits) : fmt::format("{}", bits);
+  }
+
+  std::string barriers() const {
+    std::string text = fmt::format(
+        "  auto* const full = reinterpret_cast<strata_device::Barrier*>(shared);  // {} slots: their tiles have come\n"
+        "  [[maybe_unused]] auto* const empty = full + {};  // and all are done with them\n",
+        slots(), slots());
+    if (!tiles(true).empty()) {
+      text += fmt::format("  auto* const once = full + {};  // tiles that stay have come\n", 2 * slots());
+    }
+    return text;
+  }
+
+  std::map<TensorId, Boxes> boxes_;
+  size_t neighbours_ = 0;  ///< dimension of the grid along which blocks share tiles
+  int64_t once_transfer_ = 0;
+  int64_t stage_transfer_ = 0;
+  int64_t shared_bytes_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<TileLoads>> bulk_loads(const TileLoads::Block& block, NameScope& scope) {
+  auto loads = std::make_unique<BulkLoads>(block);
+  STRATA_CHECK(loads->plan(scope));
+  return loads;
+}
+
+}  // namespace strata

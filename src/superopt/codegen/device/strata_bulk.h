@@ -1,0 +1,85 @@
+// Hopper's bulk copies: the tensor memory accelerator (TMA) moves boxes of tensors to the shared memory of one block or
+// of several blocks of a cluster, and counts the bytes at a barrier in shared memory (mbarrier). From sm_90.
+// strata_host_bulk.h has the same for a host compiler.
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+namespace strata_device {
+
+/// A tensor in device memory as TMA sees it; the driver fills it in (cuTensorMapEncodeTiled).
+struct alignas(64) TensorMap {
+  unsigned long long words[16];
+};
+
+/// Counts arrivals and bytes; its phase ends when all that were expected have come, and the next one begins.
+using Barrier = unsigned long long;
+
+STRATA_DEVICE unsigned shared_address(const void* place) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(place));
+}
+
+STRATA_DEVICE void start_barrier(Barrier* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+/// Before others, TMA among them, use barriers that this thread started.
+STRATA_DEVICE void show_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
+}
+/// Arrives, and lets the phase last until so many bytes have come.
+STRATA_DEVICE void expect_bytes(Barrier* barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+               : "memory");
+}
+/// Arrives at a barrier of this block, or at that barrier of another block of the cluster.
+STRATA_DEVICE void arrive(Barrier* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+STRATA_DEVICE void arrive_at(Barrier* barrier, int rank) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(barrier)),
+      "r"(rank)
+      : "memory");
+}
+/// Waits for the end of the phase of that parity; the first one has parity 0.
+STRATA_DEVICE void wait(Barrier* barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred done;\nAGAIN:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra DONE;\nbra AGAIN;\nDONE:\n}" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+#define STRATA_BOX(rank, places, ...)                                                                           \
+  if constexpr (kShared) {                                                                                      \
+    asm volatile("cp.async.bulk.tensor." rank                                                                   \
+                 "d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {" places \
+                 "}], [%2], %3;" ::"r"(shared_address(to)),                                                     \
+                 "l"(map), "r"(shared_address(barrier)), "h"(static_cast<unsigned short>(blocks)), __VA_ARGS__  \
+                 : "memory");                                                                                   \
+  } else {                                                                                                      \
+    asm volatile("cp.async.bulk.tensor." rank                                                                   \
+                 "d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {" places                    \
+                 "}], [%2];" ::"r"(shared_address(to)),                                                         \
+                 "l"(map), "r"(shared_address(barrier)), "h"(static_cast<unsigned short>(blocks)), __VA_ARGS__  \
+                 : "memory");                                                                                   \
+  }
+/// Starts the copy of the box at a place of the tensor, innermost dimension first, to `to`; its bytes count at
+/// `barrier`. kShared: to the same place, and for the same barrier, of every block of the cluster whose bit is set.
+template <bool kShared, int kRank>
+STRATA_DEVICE void load_box(void* to, const TensorMap* map, Barrier* barrier, int blocks, const int (&at)[kRank]) {
+  if constexpr (kRank == 1) {
+    STRATA_BOX("1", "%4", "r"(at[0]))
+  } else if constexpr (kRank == 2) {
+    STRATA_BOX("2", "%4, %5", "r"(at[0]), "r"(at[1]))
+  } else if constexpr (kRank == 3) {
+    STRATA_BOX("3", "%4, %5, %6", "r"(at[0]), "r"(at[1]), "r"(at[2]))
+  } else if constexpr (kRank == 4) {
+    STRATA_BOX("4", "%4, %5, %6, %7", "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]))
+  } else {
+    STRATA_BOX("5", "%4, %5, %6, %7, %8", "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]))
+  }
+}
+#undef STRATA_BOX
+
+}  // namespace strata_device
+#endif

@@ -1,0 +1,130 @@
+// What strata_bulk.h is for a GPU, for a host compiler: tensor maps as plain values, and barriers whose copies arrive
+// as late as they may - when all others have arrived and somebody waits.
+namespace strata_device {
+
+/// Sizes and box are in elements, innermost first; strides in bytes, the innermost one is that of an element.
+struct TensorMap {
+  const unsigned char* base = nullptr;
+  int rank = 0;
+  int element = 0;
+  int64 sizes[5] = {};
+  int64 strides[5] = {};
+  int box[5] = {};
+  int swizzle = 0;  ///< bytes within which 16-byte chunks are permuted: 0, 32, 64, 128
+};
+
+using Barrier = unsigned long long;
+
+struct BoxCopy {
+  unsigned char* to;
+  const TensorMap* map;
+  std::array<int, 5> at;
+  int bytes() const {
+    int bytes = map->element;
+    for (int d = 0; d < map->rank; ++d) bytes *= map->box[d];
+    return bytes;
+  }
+  template <class Each>
+  void each_chunk(Each each) const {
+    const int row = map->box[0] * map->element;
+    const int rows = bytes() / row;
+    for (int r = 0; r < rows; ++r) {
+      const unsigned char* from = map->base + at[0] * map->element;
+      for (int d = 1, rest = r; d < map->rank; rest /= map->box[d], ++d) {
+        from += (at[static_cast<std::size_t>(d)] + rest % map->box[d]) * map->strides[d];
+      }
+      for (int byte = 0; byte < row; byte += 16) {
+        auto place = reinterpret_cast<std::uintptr_t>(to) + static_cast<std::uintptr_t>(r * row + byte);
+        if (map->swizzle != 0) place ^= (place / 128 % static_cast<unsigned>(map->swizzle / 16)) * 16;
+        each(reinterpret_cast<unsigned char*>(place), from + byte);
+      }
+    }
+  }
+};
+
+/// What a barrier of shared memory holds, by its address; of the running cluster.
+struct BarrierState {
+  int expected = 0;
+  int pending = 0;
+  int bytes = 0;  ///< that must still come; less than 0 where they came before they were expected
+  int parity = 0;
+  std::vector<BoxCopy> copies;  ///< on their way
+};
+inline std::map<const Barrier*, BarrierState> barrier_states;
+inline void forget_barriers() { barrier_states.clear(); }
+
+inline BarrierState& state_of(const Barrier* barrier) {
+  const auto found = barrier_states.find(barrier);
+  if (found == barrier_states.end()) strata_host::fail("a barrier that nobody started");
+  return found->second;
+}
+/// Ends the phase if it can: copies on their way wait until somebody waits for them.
+inline void end_phase(const Barrier* barrier, BarrierState& state, bool awaited) {
+  if (state.pending > 0) return;
+  if (awaited) {
+    for (const BoxCopy& copy : state.copies) {
+      copy.each_chunk([](unsigned char* to, const unsigned char* from) { std::memcpy(to, from, 16); });
+      state.bytes -= copy.bytes();
+    }
+    state.copies.clear();
+  }
+  if (!state.copies.empty() || state.bytes != 0) return;
+  state.parity ^= 1;
+  state.pending = state.expected;
+  strata_host::team.wake(barrier);
+}
+
+inline void start_barrier(Barrier* barrier, int arrivals) {
+  if (reinterpret_cast<std::uintptr_t>(barrier) % 8 != 0) strata_host::fail("a misaligned barrier");
+  *barrier = 0;  // in bounds, says AddressSanitizer
+  barrier_states[barrier] = {arrivals, arrivals, 0, 0, {}};
+}
+inline void show_barriers() {}
+inline void arrive(Barrier* barrier) {
+  BarrierState& state = state_of(barrier);
+  if (--state.pending < 0) strata_host::fail("more arrivals at a barrier than it expects");
+  end_phase(barrier, state, strata_host::team.somebody_waits(barrier));
+}
+inline void expect_bytes(Barrier* barrier, int bytes) {
+  state_of(barrier).bytes += bytes;
+  arrive(barrier);
+}
+inline void arrive_at(Barrier* barrier, int rank) {
+  const auto mine = static_cast<std::size_t>(cluster_rank());
+  const auto offset = reinterpret_cast<unsigned char*>(barrier) - cluster_memory[mine];
+  arrive(reinterpret_cast<Barrier*>(cluster_memory[static_cast<std::size_t>(rank)] + offset));
+}
+inline void wait(Barrier* barrier, int parity) {
+  while (state_of(barrier).parity == parity) {
+    end_phase(barrier, state_of(barrier), true);
+    if (state_of(barrier).parity == parity) strata_host::team.wait_at(barrier);
+  }
+}
+
+template <bool kShared, int kRank>
+void load_box(void* to, const TensorMap* map, Barrier* barrier, int blocks, const int (&at)[kRank]) {
+  if (map->rank != kRank) strata_host::fail("a tensor map of rank " + std::to_string(map->rank));
+  const int row = map->box[0] * map->element;
+  if (row % 16 != 0 || (map->swizzle != 0 && row != map->swizzle)) strata_host::fail("a box of rows that TMA refuses");
+  for (int d = 0; d < kRank; ++d) {
+    if (map->box[d] < 1 || map->box[d] > 256) strata_host::fail("a box of " + std::to_string(map->box[d]));
+    if (at[d] < 0 || at[d] + map->box[d] > map->sizes[d]) strata_host::fail("a box outside its tensor");
+    if (d > 0 && map->strides[d] % 16 != 0) strata_host::fail("a stride that TMA refuses");
+  }
+  const auto mine = static_cast<std::size_t>(cluster_rank());
+  for (std::size_t block = 0; block < cluster_memory.size(); ++block) {
+    if (kShared ? (blocks >> block & 1) == 0 : block != mine) continue;
+    const auto there = [&](void* place) {
+      return cluster_memory[block] + (static_cast<unsigned char*>(place) - cluster_memory[mine]);
+    };
+    BoxCopy copy{there(to), map, {}};
+    std::copy(at, at + kRank, copy.at.begin());
+    const auto alignment = static_cast<std::uintptr_t>(map->swizzle == 0 ? 128 : map->swizzle * 8);
+    if (reinterpret_cast<std::uintptr_t>(copy.to) % alignment != 0) strata_host::fail("a box at a misaligned place");
+    copy.each_chunk([](unsigned char* chunk, const unsigned char*) { std::memset(chunk, 0xff, 16); });
+    auto* counts = reinterpret_cast<Barrier*>(there(barrier));
+    state_of(counts).copies.push_back(copy);
+    end_phase(counts, state_of(counts), strata_host::team.somebody_waits(counts));
+  }
+}
+}  // namespace strata_device

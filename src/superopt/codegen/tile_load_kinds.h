@@ -1,0 +1,13 @@
+// The two kinds of TileLoads.
+#pragma once
+
+#include "superopt/codegen/tile_loads.h"
+
+namespace strata {
+
+std::unique_ptr<TileLoads> copied_loads(const TileLoads::Block& block);
+
+/// Error (Unsupported) with the reason where TMA cannot bring a tile, or no neighbours share tiles though they should.
+Result<std::unique_ptr<TileLoads>> bulk_loads(const TileLoads::Block& block, NameScope& scope);
+
+}  // namespace strata

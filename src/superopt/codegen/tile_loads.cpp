@@ -1,0 +1,84 @@
+#include "superopt/codegen/tile_loads.h"
+
+#include <algorithm>
+
+#include "superopt/codegen/tile_load_kinds.h"
+
+namespace strata {
+
+Result<std::unique_ptr<TileLoads>> TileLoads::plan(const Block& block, NameScope& scope) {
+  if (block.schedule.bulk) return bulk_loads(block, scope);
+  if (block.schedule.sharers > 1) return unsupported("neighbours share tiles that TMA brings alone");
+  return copied_loads(block);
+}
+
+std::vector<TileLoads::Tile> TileLoads::tiles(bool once) const {
+  std::vector<Tile> found;
+  for (const Operation& op : block_.body.operations()) {
+    if (op.kind == OpKind::InIter && block_.plan.tensors[static_cast<size_t>(op.results[0])].once == once) {
+      found.push_back(&op);
+    }
+  }
+  return found;
+}
+
+const TensorPlan& TileLoads::plan_of(Tile tile) const {
+  return block_.plan.tensors[static_cast<size_t>(tile->results[0])];
+}
+
+const std::vector<int64_t>& TileLoads::strides_of(Tile tile) const {
+  const auto& inputs = block_.body.inputs();
+  return block_
+      .strides[static_cast<size_t>(std::find(inputs.begin(), inputs.end(), tile->operands[0]) - inputs.begin())];
+}
+
+void TileLoads::place(int64_t alignment) {
+  for (const Operation& op : block_.body.operations()) {
+    if (op.kind != OpKind::InIter) continue;
+    const TensorId id = op.results[0];
+    int64_t& bytes = plan_of(&op).once ? once_bytes_ : stage_bytes_;
+    const int64_t size = shared_tile_bytes(plan_of(&op), block_.body.type(id).dtype);
+    bytes = ceil_div(bytes, alignment) * alignment;
+    if (size >= kTileAlignment) bytes = ceil_div(bytes, kTileAlignment) * kTileAlignment;
+    offsets_[id] = bytes;
+    bytes += size;
+  }
+  // Rings and stages begin where their tiles may.
+  once_bytes_ = ceil_div(aligned_tile(once_bytes_), alignment) * alignment;
+  if (once_bytes_ > 0 && once_bytes_ < kTileAlignment && stage_bytes_ >= kTileAlignment) once_bytes_ = kTileAlignment;
+  stage_bytes_ = ceil_div(aligned_tile(stage_bytes_), alignment) * alignment;
+}
+
+int64_t TileLoads::bytes() const {
+  return once_bytes_ + block_.schedule.loop_warps * block_.schedule.stages * stage_bytes_;
+}
+
+std::string TileLoads::variables() const {
+  const BlockSchedule& schedule = block_.schedule;
+  const int64_t group_threads = kWarp * schedule.row_warps;
+  std::string text = "  [[maybe_unused]] const int warp = static_cast<int>(strata_device::thread()) / 32;\n";
+  text += fmt::format("  [[maybe_unused]] const int team = warp / {};  // of this block's\n", schedule.row_warps);
+  if (schedule.cluster > 1) {
+    text += fmt::format(
+        "  [[maybe_unused]] const int split = strata_device::cluster_rank(){};  // of the blocks that share the loop\n",
+        schedule.sharers > 1 ? fmt::format(" % {}", schedule.cluster) : "");
+  }
+  if (schedule.sharers > 1) {
+    text += fmt::format(
+        "  [[maybe_unused]] const int share = strata_device::cluster_rank(){};  // of the blocks that share tiles\n",
+        schedule.cluster > 1 ? fmt::format(" / {}", schedule.cluster) : "");
+  }
+  text += fmt::format("  [[maybe_unused]] const int group = {}team;  // takes iterations group, group + {}, ...\n",
+                      schedule.cluster > 1 ? fmt::format("split * {} + ", schedule.loop_warps) : "", schedule.groups());
+  text += fmt::format("  [[maybe_unused]] const int part = warp % {};   // of the group's axis\n", schedule.row_warps);
+  text += fmt::format("  [[maybe_unused]] const int rank = static_cast<int>(strata_device::thread()) % {};\n",
+                      group_threads);
+  return text;
+}
+
+void TileLoads::describe(BlockCode& code) const {
+  code.threads = kWarp * block_.schedule.row_warps * block_.schedule.loop_warps;
+  code.cluster = block_.schedule.cluster;
+}
+
+}  // namespace strata

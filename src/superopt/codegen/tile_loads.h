@@ -1,0 +1,77 @@
+// How the tiles of a block graph come from device memory to shared memory, and when warps may read and overwrite them:
+// by cp.async of all threads (copied_loads.cpp), or by TMA, which a warp of its own asks for them (bulk_loads.cpp).
+// Both make the text around a loop whose body reads tiles at `stage` and tiles that stay at `shared`.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "superopt/codegen/emit.h"
+#include "superopt/codegen/tile_memory.h"
+
+namespace strata {
+
+constexpr int64_t kWarp = 32;
+
+class TileLoads {
+ public:
+  /// What a block function consists of. All outlive this object.
+  struct Block {
+    const Graph& body;
+    const TilePlan& plan;
+    const std::vector<std::vector<int64_t>>& strides;  ///< of the operands in device memory
+    const BlockSchedule& schedule;
+    std::map<TensorId, std::string>& names;  ///< of tensors in the text
+  };
+
+  /// Those that the schedule asks for. Error (Unsupported) with the reason where TMA cannot bring a tile.
+  static Result<std::unique_ptr<TileLoads>> plan(const Block& block, NameScope& scope);
+
+  explicit TileLoads(const Block& block) : block_(block) {}
+  virtual ~TileLoads() = default;
+  TileLoads(const TileLoads&) = delete;
+  TileLoads& operator=(const TileLoads&) = delete;
+
+  /// Parameters of the block function beside its tensors: empty, or a list that ends in ", ".
+  virtual std::string parameters() const { return ""; }
+  /// Statements of NAME_prepare: what may be done while tensors are still being written; empty if there is nothing.
+  virtual std::string prepare() const { return ""; }
+  /// Statements before the loop, which start the first loads and wait for tiles that stay.
+  virtual std::string before_loop() const = 0;
+  /// Statements right before the loop, at the begin of its body, which declare `stage`, and at its end.
+  virtual std::string loop_head() const { return ""; }
+  virtual std::string iteration_begin() const = 0;
+  virtual std::string iteration_end() const { return ""; }
+  /// A barrier of all threads that compute.
+  virtual std::string barrier() const { return "strata_device::barrier();"; }
+  /// Bytes of shared memory that are not for tiles, at the front.
+  virtual int64_t reserved_bytes() const { return 0; }
+  /// What the launch must know.
+  virtual void describe(BlockCode& code) const;
+
+  /// Variables that all statements may use: warp, team, group, part, rank, and of a cluster split and share.
+  std::string variables() const;
+  int64_t offset(TensorId id) const { return offsets_.at(id); }
+  int64_t once_bytes() const { return once_bytes_; }
+  int64_t stage_bytes() const { return stage_bytes_; }
+  /// All tiles: those that stay, and the rings.
+  int64_t bytes() const;
+
+ protected:
+  using Tile = const Operation*;  ///< the in_iter
+  std::vector<Tile> tiles(bool once) const;
+  const TensorPlan& plan_of(Tile tile) const;
+  const std::vector<int64_t>& strides_of(Tile tile) const;
+  bool loops() const { return block_.body.launch().loop > 1; }
+  /// Places: tiles that stay, then those of a stage; all at least so aligned.
+  void place(int64_t alignment);
+
+  Block block_;
+
+ private:
+  std::map<TensorId, int64_t> offsets_;  ///< in their stage, or after what is reserved at the front
+  int64_t once_bytes_ = 0;
+  int64_t stage_bytes_ = 0;
+};
+
+}  // namespace strata
