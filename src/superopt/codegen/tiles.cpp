@@ -376,7 +376,7 @@ class TileBlock : public RegisterBlock {
       if (left.count(variable) != 0) return;
       left[variable] = floats;
       line(fmt::format("strata_device::leave(partial + {}, {});", floats, variable));
-      floats += registers(id, false) * kWarp;
+      floats += ceil_div(registers(id, false), 4) * 4 * kWarp;
     };
     const size_t declaration = text_.size();
     for (const auto& [reference, state] : references_) leave(fmt::format("{}.largest", state), reference);

@@ -448,11 +448,24 @@ struct Rescaling {
   }
 };
 
-/// Leaves a tile in shared memory for other warps: register i of all lanes side by side.
+/// Registers that move between shared memory and a lane at once.
+template <int kCount>
+struct alignas(4 * kCount) Registers {
+  float v[kCount];
+};
+
+/// Where register i of a lane lies in what leave() wrote: four of a lane's registers side by side.
+STRATA_DEVICE int left_at(int i) { return i / 4 * 128 + lane() * 4 + i % 4; }
+
+/// Leaves a tile in shared memory for other warps.
 template <class TileType>
 STRATA_DEVICE void leave(float* to, const TileType& tile) {
 #pragma unroll
-  for (int i = 0; i < TileType::kRegisters; ++i) to[i * 32 + lane()] = tile.v[i];
+  for (int i = 0; i + 4 <= TileType::kRegisters; i += 4) {
+    *reinterpret_cast<Registers<4>*>(to + left_at(i)) = {tile.v[i], tile.v[i + 1], tile.v[i + 2], tile.v[i + 3]};
+  }
+#pragma unroll
+  for (int i = TileType::kRegisters / 4 * 4; i < TileType::kRegisters; ++i) to[left_at(i)] = tile.v[i];
 }
 
 /// Where a part of a tile begins: in parts, along batches, rows and columns.
@@ -462,14 +475,26 @@ struct Place {
   int column;
 };
 
-/// Where register i of Part lies in what leave() wrote of Whole.
+/// The register of Whole that is register i of Part at a place.
 template <class Part, class Whole>
-STRATA_DEVICE int left_at(int i, const Place& place) {
+STRATA_DEVICE int register_of(int i, const Place& place) {
   return Whole::at(Part::batch_of(i) + place.batch * Part::kBatches,
                    Part::row_block_of(i) + place.row * Part::kRowBlocks,
-                   Part::column_block_of(i) + place.column * Part::kColumnBlocks, i % Part::kPair) *
-             32 +
-         lane();
+                   Part::column_block_of(i) + place.column * Part::kColumnBlocks, i % Part::kPair);
+}
+
+/// Calls each(i, value) for every register of Part in what a group left of Whole, as many at once as lie side by side.
+template <class Part, class Whole, class Each>
+STRATA_DEVICE void each_left(const float* left, const Place& place, Each each) {
+  constexpr bool kFour = Part::kPair == 2 && Part::kColumnBlocks % 2 == 0 && Whole::kColumnBlocks % 2 == 0;
+  constexpr int kCount = kFour ? 4 : Part::kPair;
+#pragma unroll
+  for (int i = 0; i < Part::kRegisters; i += kCount) {
+    const auto values =
+        *reinterpret_cast<const Registers<kCount>*>(left + left_at(register_of<Part, Whole>(i, place)));
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) each(i + e, values.v[e]);
+  }
 }
 
 /// What leave() wrote: by every group of a block, kStride floats from one to the next, in every block of a cluster.
@@ -490,11 +515,8 @@ STRATA_DEVICE Part gathered(const From& from, int first, Place place) {
   Part to = filled<Part>(Combine::neutral());
 #pragma unroll
   for (int group = 0; group < From::kGroups; ++group) {
-    const float* left = from.of(group) + first;
-#pragma unroll
-    for (int i = 0; i < Part::kRegisters; ++i) {
-      to.v[i] = Combine::combine(to.v[i], left[left_at<Part, Whole>(i, place)]);
-    }
+    each_left<Part, Whole>(from.of(group) + first, place,
+                           [&](int i, float value) { to.v[i] = Combine::combine(to.v[i], value); });
   }
   return to;
 }
@@ -508,15 +530,12 @@ STRATA_DEVICE Part gathered_rescaled(const From& from, int first, Place place, i
   for (int group = 0; group < From::kGroups; ++group) {
     const float* left = from.of(group);
     PartReference weights;
-#pragma unroll
-    for (int i = 0; i < PartReference::kRegisters; ++i) {
-      const int at = left_at<PartReference, WholeReference>(i, place_of_reference);
-      weights.v[i] = Rescaling<PartReference>::weight(left[first_reference + at], largest.v[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < Part::kRegisters; ++i) {
-      to.v[i] += left[first + left_at<Part, Whole>(i, place)] * weights.v[broadcast<PartReference, Part>(i)];
-    }
+    each_left<PartReference, WholeReference>(left + first_reference, place_of_reference, [&](int i, float value) {
+      weights.v[i] = Rescaling<PartReference>::weight(value, largest.v[i]);
+    });
+    each_left<Part, Whole>(left + first, place, [&](int i, float value) {
+      to.v[i] += value * weights.v[broadcast<PartReference, Part>(i)];
+    });
   }
   return to;
 }
