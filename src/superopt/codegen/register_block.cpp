@@ -127,12 +127,18 @@ Result<void> RegisterBlock::operation(const Operation& op) {
   const TensorId result = op.results[0];
   if (op_def(op.kind).cuda.form == CudaLowering::Form::Elementwise) {
     std::vector<Step> steps{{&op, {}, names_[result] + "_i"}};
-    std::vector<std::pair<TensorId, std::string>> operands;
-    for (size_t n = 0; n < op.operands.size(); ++n) {
-      steps[0].operands.push_back(fmt::format("x{}", n));
-      operands.emplace_back(op.operands[n], steps[0].operands.back());
+    // An exponential takes a difference apart: its tile is then computed for others, or for nobody.
+    const Operation* difference = op.kind == OpKind::Exp ? producer(op.operands[0]) : nullptr;
+    if (difference != nullptr && !difference->body && difference->kind == OpKind::Sub) {
+      steps.insert(steps.begin(), {difference, {}, "difference"});
+      steps[1].operands = {"difference"};
     }
-    elements(result, operands, steps, steps[0].variable);
+    std::vector<std::pair<TensorId, std::string>> operands;
+    for (TensorId id : steps[0].op->operands) {
+      steps[0].operands.push_back(fmt::format("x{}", operands.size()));
+      operands.emplace_back(id, steps[0].operands.back());
+    }
+    elements(result, operands, steps, names_[result] + "_i");
     return {};
   }
   switch (op.kind) {
@@ -216,6 +222,30 @@ Result<void> RegisterBlock::rescale(const Operation& op) {
   return {};
 }
 
+std::vector<std::string> RegisterBlock::fused_expressions(const std::vector<Step>& steps, const std::string& last) {
+  std::vector<std::string> expressions(steps.size());
+  std::set<std::string> used{last};
+  for (size_t n = steps.size(); n-- > 0;) {
+    const Step& step = steps[n];
+    if (used.count(step.variable) == 0) continue;
+    const auto difference = std::find_if(steps.begin(), steps.end(), [&](const Step& other) {
+      return step.op->kind == OpKind::Exp && other.op->kind == OpKind::Sub && other.variable == step.operands[0];
+    });
+    const bool fused = difference != steps.end();
+    expressions[n] = fused ? fmt::format("strata_device::exponential_of_difference({}, {})", difference->operands[0],
+                                         difference->operands[1])
+                           : elementwise_expression(*step.op, step.operands, DType::F32);
+    const auto& operands = fused ? difference->operands : step.operands;
+    used.insert(operands.begin(), operands.end());
+  }
+  return expressions;
+}
+
+const Operation* RegisterBlock::producer(TensorId id) const {
+  const int number = body_.tensor(id).producer;
+  return number < 0 ? nullptr : &body_.operations()[static_cast<size_t>(number)];
+}
+
 void RegisterBlock::elements(TensorId result, const std::vector<std::pair<TensorId, std::string>>& operands,
                              const std::vector<Step>& steps, const std::string& last) {
   const bool layout = transposed(result);
@@ -232,9 +262,9 @@ void RegisterBlock::elements(TensorId result, const std::vector<std::pair<Tensor
         "  const float {} = {}.v[{}];", variable, tiles[n],
         whole ? "i" : fmt::format("strata_device::broadcast<{}, {}>(i)", tile_type(id, layout, after_), type)));
   }
-  for (const Step& step : steps) {
-    line(fmt::format("  const float {} = {};", step.variable,
-                     elementwise_expression(*step.op, step.operands, DType::F32)));
+  const std::vector<std::string> expressions = fused_expressions(steps, last);
+  for (size_t n = 0; n < steps.size(); ++n) {
+    if (!expressions[n].empty()) line(fmt::format("  const float {} = {};", steps[n].variable, expressions[n]));
   }
   line(fmt::format("  {}.v[i] = {};", names_[result], last));
   line("}");

@@ -96,6 +96,10 @@ class RegisterBlock {
   Result<void> accumulate(const Operation& op);
   Result<void> rescale(const Operation& op);
   Result<void> thread_graph(const Operation& op);
+  /// The operator that makes a tensor, if any.
+  const Operation* producer(TensorId id) const;
+  /// The expressions of the steps' variables, empty where none of the others that lead to `last` needs one.
+  static std::vector<std::string> fused_expressions(const std::vector<Step>& steps, const std::string& last);
   /// A loop over the result's registers.
   void elements(TensorId result, const std::vector<std::pair<TensorId, std::string>>& operands,
                 const std::vector<Step>& steps, const std::string& last);

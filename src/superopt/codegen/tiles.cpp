@@ -301,7 +301,8 @@ class TileBlock : public RegisterBlock {
       if (accumulator->kind == OpKind::AccumRescale) scale_before(*accumulator);
       direct_.insert(accumulator->results[0]);
     } else {
-      line(fmt::format("auto {} = strata_device::filled<{}>(0.0f);", target, tile_type(result)));
+      line(is_wide(op) ? fmt::format("{} {};", tile_type(result), target)
+                       : fmt::format("auto {} = strata_device::filled<{}>(0.0f);", target, tile_type(result)));
     }
     const size_t pairs = op.operands.size() / 2;
     for (size_t p = 0; p < pairs; ++p) {
@@ -318,7 +319,9 @@ class TileBlock : public RegisterBlock {
         if (std::find(wide_.begin(), wide_.end(), product) == wide_.end()) wide_.push_back(product);
         call = fmt::format("strata_device::multiply_wide<strata_device::{}, ", product.name());
       }
-      line(fmt::format("{}{}, {}>({}, {}, {});", call, storage_type(plan_.operand), depth, target, left, right));
+      const bool fresh = is_wide(op) && accumulator == nullptr && p == 0;
+      line(fmt::format("{}{}, {}{}>({}, {}, {});", call, storage_type(plan_.operand), depth, fresh ? ", true" : "",
+                       target, left, right));
     }
     return {};
   }

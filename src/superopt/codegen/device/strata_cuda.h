@@ -24,6 +24,13 @@ STRATA_DEVICE float exponential(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
   return y;
 }
+/// exp(x − y), where y serves many x: its product with log₂ e is the same for all.
+STRATA_DEVICE float exponential_of_difference(float x, float y) {
+  constexpr float kLog2E = 1.4426950408889634f;
+  float z;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(z) : "f"(fmaf(x, kLog2E, -(y * kLog2E))));
+  return z;
+}
 STRATA_DEVICE float square_root(float x) {
   float y;
   asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -33,6 +40,7 @@ STRATA_DEVICE float inverse_root(float x) { return rsqrtf(x); }
 STRATA_DEVICE float quotient(float x, float y) { return __fdividef(x, y); }
 #else
 STRATA_DEVICE float exponential(float x) { return expf(x); }
+STRATA_DEVICE float exponential_of_difference(float x, float y) { return expf(x - y); }
 STRATA_DEVICE float square_root(float x) { return sqrtf(x); }
 STRATA_DEVICE float inverse_root(float x) { return 1.0f / sqrtf(x); }
 STRATA_DEVICE float quotient(float x, float y) { return x / y; }

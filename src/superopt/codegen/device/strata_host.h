@@ -49,6 +49,7 @@ inline void store(bf16& to, float x) {
   to.bits = static_cast<std::uint16_t>(std::isnan(x) ? 0x7fc0u : (word + 0x7fff + ((word >> 16) & 1)) >> 16);
 }
 inline float exponential(float x) { return std::exp(x); }
+inline float exponential_of_difference(float x, float y) { return std::exp(x - y); }
 inline double exponential(double x) { return std::exp(x); }
 inline float square_root(float x) { return std::sqrt(x); }
 inline double square_root(double x) { return std::sqrt(x); }

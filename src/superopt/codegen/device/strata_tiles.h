@@ -191,14 +191,20 @@ STRATA_DEVICE void copy_tile(unsigned char* to, const typename Shared::T* from, 
 template <class Shared, bool kAcross, int kRows, bool kBroadcast>
 struct SharedOperand {
   static constexpr int kRowBlocks = (kRows + 7) / 8;
+  /// Whether tensor cores can read it by themselves.
+  static constexpr bool kDescribed = Shared::kPanels && sizeof(typename Shared::T) == 2;
+  static constexpr bool kAcrossLines = kAcross;
   const unsigned char* tile;
   int first;
   int above;
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-  /// What wgmma is told of elements 16·k … 16·k + 15 of all rows: place, distances of panels and of 8 rows, swizzling.
+  /// What wgmma is told of elements 16·k … 16·k + 15 of all rows of four warps together: place, distances of panels and
+  /// of 8 rows, swizzling.
   STRATA_DEVICE unsigned long long descriptor(int k) const {
-    const int offset = kAcross ? k * 16 * 128 : k / 4 * Shared::kPanelBytes + k % 4 * 32;
+    const int lines = first / 64;
+    const int offset = kAcross ? lines * Shared::kPanelBytes + k * 16 * 128
+                               : lines * 64 * 128 + k / 4 * Shared::kPanelBytes + k % 4 * 32;
     const auto address = static_cast<unsigned>(__cvta_generic_to_shared(tile)) + offset;
     constexpr unsigned long long kPanel = Shared::kPanelBytes / 16;
     constexpr unsigned long long kEightRows = 8 * 128 / 16;
@@ -235,6 +241,7 @@ struct SharedOperand {
 template <class T, int kBatches, int kRows, int kK>
 struct Packed {
   static constexpr int kRowBlocks = (kRows + 7) / 8;
+  static constexpr bool kDescribed = false;
   unsigned v[kBatches][kK / 8][kRowBlocks];
 
   STRATA_DEVICE void load(int batch, int k_block, unsigned (&f)[kRowBlocks][2]) const {
@@ -344,31 +351,45 @@ STRATA_DEVICE TileType load_blocks(const unsigned char* tile, int first_row, int
   return to;
 }
 
-/// multiply() by four warps together, each with 16 rows: Wide is the instruction for D's columns. The warps wrote, or
-/// waited for, the operand in shared memory before a fence_for_wide_products and a barrier.
-template <class Wide, class T, int kK, class D, class A, class B>
+/// multiply() by four warps together, each with 16 rows: Wide is the instruction for D's columns. Tensor cores read B,
+/// and A where it lies there, from shared memory: the warps wrote it, or waited for it, before a
+/// fence_for_wide_products and a barrier. kFresh: D = A × Bᵀ, whatever D was.
+template <class Wide, class T, int kK, bool kFresh = false, class D, class A, class B>
 STRATA_DEVICE void multiply_wide(D& d, const A& a, const B& b) {
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-  unsigned rows[kK / 16][2][2];
+  // The compiler knows nothing of the time between a product's start and its end.
+  if constexpr (A::kDescribed) {
 #pragma unroll
-  for (int k = 0; k < kK / 16; ++k) a.load(0, 2 * k, rows[k]);
-    // The compiler knows nothing of the time between a product's start and its end.
+    for (int i = 0; i < D::kRegisters; ++i) hold(d.v[i]);
+    wide_products_begin();
 #pragma unroll
-  for (int k = 0; k < kK / 16; ++k) {
-    for (int i = 0; i < 4; ++i) hold(rows[k][i / 2][i % 2]);
-  }
+    for (int k = 0; k < kK / 16; ++k) {
+      if (k == 0) Wide::template run<A::kAcrossLines, !kFresh>(d, a.descriptor(k), b.descriptor(k), T{});
+      if (k > 0) Wide::template run<A::kAcrossLines, true>(d, a.descriptor(k), b.descriptor(k), T{});
+    }
+  } else {
+    unsigned rows[kK / 16][2][2];
 #pragma unroll
-  for (int i = 0; i < D::kRegisters; ++i) hold(d.v[i]);
-  wide_products_begin();
+    for (int k = 0; k < kK / 16; ++k) a.load(0, 2 * k, rows[k]);
 #pragma unroll
-  for (int k = 0; k < kK / 16; ++k) {
-    const unsigned fragment[4] = {rows[k][0][0], rows[k][1][0], rows[k][0][1], rows[k][1][1]};
-    Wide::run(d, fragment, b.descriptor(k), T{});
+    for (int k = 0; k < kK / 16; ++k) {
+      for (int i = 0; i < 4; ++i) hold(rows[k][i / 2][i % 2]);
+    }
+#pragma unroll
+    for (int i = 0; i < D::kRegisters; ++i) hold(d.v[i]);
+    wide_products_begin();
+#pragma unroll
+    for (int k = 0; k < kK / 16; ++k) {
+      const unsigned fragment[4] = {rows[k][0][0], rows[k][1][0], rows[k][0][1], rows[k][1][1]};
+      if (k == 0) Wide::template run<!kFresh>(d, fragment, b.descriptor(k), T{});
+      if (k > 0) Wide::template run<true>(d, fragment, b.descriptor(k), T{});
+    }
   }
   wide_products_end();
 #pragma unroll
   for (int i = 0; i < D::kRegisters; ++i) hold(d.v[i]);
 #else
+  if (kFresh) d = filled<D>(0.0f);
   multiply<T, kK>(d, a, b);
 #endif
 }
@@ -490,8 +511,7 @@ STRATA_DEVICE void each_left(const float* left, const Place& place, Each each) {
   constexpr int kCount = kFour ? 4 : Part::kPair;
 #pragma unroll
   for (int i = 0; i < Part::kRegisters; i += kCount) {
-    const auto values =
-        *reinterpret_cast<const Registers<kCount>*>(left + left_at(register_of<Part, Whole>(i, place)));
+    const auto values = *reinterpret_cast<const Registers<kCount>*>(left + left_at(register_of<Part, Whole>(i, place)));
 #pragma unroll
     for (int e = 0; e < kCount; ++e) each(i + e, values.v[e]);
   }
