@@ -77,6 +77,7 @@ std::optional<BlockSchedule> read_label(const std::string& text) {
   }
   schedule.wide = text[static_cast<size_t>(end)] == 'w';
   schedule.bulk = std::sscanf(text.c_str() + end + (schedule.wide ? 1 : 0), "b%ld", &schedule.sharers) == 1;
+  schedule.turns = text.back() == 't';
   return schedule;
 }
 

@@ -27,7 +27,7 @@ std::string label(const Schedules& schedules) {
     if (schedule) {
       return fmt::format("r{}g{}s{}c{}{}{}", schedule->row_warps, schedule->loop_warps, schedule->stages,
                          schedule->cluster, schedule->wide ? "w" : "",
-                         schedule->bulk ? fmt::format("b{}", schedule->sharers) : "");
+                         schedule->bulk ? fmt::format("b{}{}", schedule->sharers, schedule->turns ? "t" : "") : "");
     }
   }
   return "own";

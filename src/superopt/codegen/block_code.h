@@ -21,6 +21,7 @@ struct BlockSchedule {
   int64_t cluster = 1;      ///< blocks that do the work of one block of the graph: they share its loop's iterations
   bool bulk = false;        ///< tiles come by TMA, asked by a warp of its own; else by cp.async of all threads
   int64_t sharers = 1;      ///< neighbours in the grid, in one cluster, that bring each other the tiles they share
+  bool turns = false;       ///< two groups of warps use the tensor cores in turn, where products depend on products
   bool best_layout = true;  ///< of register tiles; else the first that is legal
 
   /// Groups of warps that take iterations in turn, in all blocks of a cluster.
@@ -78,7 +79,8 @@ struct BlockCode {
   size_t shared_along = 0;   ///< dimension of the grid
   bool prepares = false;
   std::vector<TensorMap> maps;
-  int64_t registers = 0;  ///< estimate of what a thread needs; 0 where unknown
+  int64_t registers = 0;     ///< estimate of what a thread needs; 0 where unknown
+  int64_t idle_threads = 0;  ///< that leave their registers to the others
   BlockWork work;
   std::vector<WideProduct> wide;
   std::string description;  ///< one line: emitter, layout, why

@@ -12,6 +12,8 @@ constexpr int64_t kMostBox = 256;  ///< elements of a box along one dimension
 constexpr size_t kMostDimensions = 5;
 constexpr int64_t kSwizzledRows = 8;  ///< rows after which a pattern repeats
 constexpr int64_t kBarrierBytes = 8;
+constexpr int64_t kWarpsTogether = 4;
+constexpr int64_t kAskingRegisters = 24;  ///< of a thread that only asks for tiles
 
 /// The boxes that make a tile: panels of one line, each cut into slices of rows.
 struct Boxes {
@@ -74,7 +76,8 @@ class BulkLoads : public TileLoads {
     std::string text = barriers();
     text += fmt::format("  // The ring: {} slots of {} bytes. The last warp asks for tiles.\n", slots(), stage_bytes());
     text += fmt::format("  unsigned char* const ring = shared + {};\n", reserved_bytes() + once_bytes());
-    text += fmt::format("  if (warp == {}) {{\n    if (strata_device::lane() == 0) {{\n", computing_warps());
+    text += fmt::format("  if (warp >= {0}) {{\n{1}    if (warp == {0} && strata_device::lane() == 0) {{\n",
+                        computing_warps(), moves_registers() ? registers("leave", kAskingRegisters) : "");
     if (once) {
       text += fmt::format("      strata_device::expect_bytes(once, {});\n", once_transfer_);
       for (Tile tile : tiles(true)) {
@@ -97,11 +100,14 @@ class BulkLoads : public TileLoads {
     text += fmt::format(
         "          if (++slot == {}) {{\n            slot = 0;\n            phase ^= 1;\n          }}\n", slots());
     text += "        }\n      }\n    }\n    return;\n  }\n";
+    if (moves_registers()) text += registers("take", computing_registers()).substr(2);
     if (once) text += "  strata_device::wait(once, 0);\n";
     return text;
   }
 
-  std::string loop_head() const override { return "  int slot = team;\n  int phase = 0;\n"; }
+  std::string loop_head() const override {
+    return "  int slot = team;\n  int phase = 0;\n  [[maybe_unused]] int previous = 0;\n";
+  }
 
   std::string iteration_begin() const override {
     return fmt::format(
@@ -110,19 +116,13 @@ class BulkLoads : public TileLoads {
         stage_bytes());
   }
 
-  std::string iteration_end() const override {
-    std::string text = "    strata_device::warp_barrier();  // all lanes are done with the slot\n";
-    if (schedule().sharers > 1) {
-      text += fmt::format(
-          "    if (strata_device::lane() < {}) strata_device::arrive_at(empty + slot, strata_device::lane(){}{});\n",
-          schedule().sharers, schedule().cluster > 1 ? fmt::format(" * {}", schedule().cluster) : "",
-          schedule().cluster > 1 ? " + split" : "");
-    } else {
-      text += "    if (strata_device::lane() == 0) strata_device::arrive(empty + slot);\n";
-    }
-    return text + fmt::format("    slot += {};\n    if (slot >= {}) {{\n      slot -= {};\n      phase ^= 1;\n    }}\n",
-                              schedule().loop_warps, slots(), slots());
+  std::string iteration_end(bool done) const override {
+    return (done ? release("slot", "") : "    previous = slot;\n") +
+           fmt::format("    slot += {};\n    if (slot >= {}) {{\n      slot -= {};\n      phase ^= 1;\n    }}\n",
+                       schedule().loop_warps, slots(), slots());
   }
+
+  std::string release_previous() const override { return release("previous", "iteration != group && "); }
 
   std::string barrier() const override {
     return fmt::format("strata_device::named_barrier(1, {});", kWarp * computing_warps());
@@ -134,7 +134,8 @@ class BulkLoads : public TileLoads {
 
   void describe(BlockCode& code) const override {
     TileLoads::describe(code);
-    code.threads += kWarp;
+    code.threads += kWarp * asking_warps();
+    if (moves_registers()) code.idle_threads = kWarp * asking_warps();
     code.sharers = schedule().sharers;
     code.shared_along = neighbours_;
     code.work.shared_bytes = shared_bytes_;
@@ -144,8 +145,42 @@ class BulkLoads : public TileLoads {
   }
 
  private:
+  std::string release(const char* slot, const char* condition) const {
+    std::string text = "    strata_device::warp_barrier();  // all lanes are done with the slot\n";
+    if (schedule().sharers == 1) {
+      return text +
+             fmt::format("    if ({}strata_device::lane() == 0) strata_device::arrive(empty + {});\n", condition, slot);
+    }
+    return text + fmt::format(
+                      "    if ({}strata_device::lane() < {}) strata_device::arrive_at(empty + {}, "
+                      "strata_device::lane(){});\n",
+                      condition, schedule().sharers, slot,
+                      schedule().cluster > 1 ? fmt::format(" * {} + split", schedule().cluster) : "");
+  }
+
   const BlockSchedule& schedule() const { return block_.schedule; }
   int64_t slots() const { return schedule().stages * schedule().loop_warps; }
+  /// Whether the asking warps leave registers to those that compute: where one block lies on a multiprocessor, and more
+  /// than two warps on a quarter of it, the compiler would have to do with 168. Four warps move them together.
+  bool moves_registers() const {
+    constexpr int64_t kLeastWarps = 8;
+    const bool alone = 2 * (reserved_bytes() + bytes()) > block_.target.shared_memory;
+    return alone && !block_.plan.wide.empty() && computing_warps() >= kLeastWarps && computing_registers() > 0;
+  }
+  int64_t asking_warps() const { return moves_registers() ? kWarpsTogether : 1; }
+  /// Of those that a block of so many warps is launched with, what the asking warps leave; 0 where that is no gain.
+  int64_t computing_registers() const {
+    constexpr int64_t kStep = 8;
+    constexpr int64_t kMost = 240;
+    const int64_t warps = computing_warps() + kWarpsTogether;
+    const int64_t launched = block_.target.registers / (warps * kWarp) / kStep * kStep;
+    const int64_t left = launched * warps - kAskingRegisters * kWarpsTogether;
+    const int64_t each = std::min(kMost, left / computing_warps() / kStep * kStep);
+    return each > launched ? each : 0;
+  }
+  static std::string registers(const char* what, int64_t count) {
+    return fmt::format("    strata_device::{}_registers<{}>();\n", what, count);
+  }
   int64_t computing_warps() const { return schedule().row_warps * schedule().loop_warps; }
   const Boxes& boxes(Tile tile) const { return boxes_.at(tile->results[0]); }
 

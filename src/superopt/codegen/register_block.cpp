@@ -15,11 +15,10 @@ RegisterBlock::RegisterBlock(const Operation& op, std::string name, const std::v
       target_(target),
       stages_(loop_stages(body_)),
       loop_(body_.launch().loop) {
-  scope_ = NameScope({"warp",           "team",  "group",   "part",    "ring",    "stage",
-                      "iteration",      "ahead", "rank",    "shared",  "partial", "lefts",
-                      "copy_iteration", "i",     "block_x", "block_y", "block_z", "strata_device",
-                      "scratch",        "full",  "empty",   "once",    "slot",    "phase",
-                      "share",          "split", "piece",   "first",   name_});
+  scope_ = NameScope({"warp",    "team",          "group",   "part",  "ring",           "stage", "iteration", "ahead",
+                      "rank",    "shared",        "partial", "lefts", "copy_iteration", "i",     "block_x",   "block_y",
+                      "block_z", "strata_device", "scratch", "full",  "empty",          "once",  "slot",      "phase",
+                      "share",   "split",         "piece",   "first", "previous",       name_});
 }
 
 size_t RegisterBlock::input_number(TensorId id) const {

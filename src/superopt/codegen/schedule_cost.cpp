@@ -19,9 +19,10 @@ double doublings(int64_t count) { return count > 1 ? std::log2(static_cast<doubl
 /// Blocks that one multiprocessor holds at a time.
 int64_t resident_blocks(const BlockCode& code, const Target& target) {
   const int64_t registers = code.registers > 0 ? std::min<int64_t>(255, code.registers) : kUnknownRegisters;
-  return std::clamp<int64_t>(std::min({(target.shared_memory + kReserved) / (code.shared_bytes + kReserved),
-                                       target.registers / (registers * code.threads), kMostThreads / code.threads}),
-                             1, kMostBlocks);
+  return std::clamp<int64_t>(
+      std::min({(target.shared_memory + kReserved) / (code.shared_bytes + kReserved),
+                target.registers / (registers * (code.threads - code.idle_threads)), kMostThreads / code.threads}),
+      1, kMostBlocks);
 }
 
 /// Blocks of a multiprocessor, of those that have the most. Clusters lie within a group of multiprocessors, and do not

@@ -135,6 +135,31 @@ const Case kCases[] = {
   output O
 })",
      6},
+    // Products of four warps together, the second of which may end in the next iteration.
+    {"WideAttention", R"(graph wide_attention {
+  input Q: f16[2, 64, 64]
+  input Kt: f16[2, 512, 64]
+  input V: f16[2, 512, 64]
+  K = transpose(Kt, perm=[0, 2, 1])
+  O = block(Q, K, V, grid=[2], loop=8) {
+    q = in_iter(Q, imap=[0])
+    k = in_iter(K, imap=[0], fmap=2)
+    v = in_iter(V, imap=[0], fmap=1)
+    c = scale(q, factor=1/8)
+    s = matmul(c, k)
+    m = reduce_max(s, dim=2)
+    l = sub(s, m)
+    e = exp(l)
+    z = sum(e, dim=2)
+    p = matmul(e, v)
+    zz = accum_rescale(z, m)
+    pp = accum_rescale(p, m)
+    d = div(pp, zz)
+    O = out_saver(d, omap=[0])
+  }
+  output O
+})",
+     40},
     // Partial results with their maxima, and a kernel of rows that brings them together.
     {"SplitAttention", R"(graph split {
   input Q: f16[1, 16, 16]
@@ -263,7 +288,8 @@ std::vector<BlockSchedule> different(const std::vector<BlockSchedule>& all, size
   for (const BlockSchedule& schedule : all) {
     const bool known = std::any_of(chosen.begin(), chosen.end(), [&](const BlockSchedule& other) {
       return other.row_warps == schedule.row_warps && other.loop_warps == schedule.loop_warps &&
-             other.cluster == schedule.cluster && other.bulk == schedule.bulk && other.sharers == schedule.sharers;
+             other.cluster == schedule.cluster && other.bulk == schedule.bulk && other.sharers == schedule.sharers &&
+             other.turns == schedule.turns;
     });
     if (!known) chosen.push_back(schedule);
   }
@@ -271,6 +297,13 @@ std::vector<BlockSchedule> different(const std::vector<BlockSchedule>& all, size
   std::vector<BlockSchedule> spread;
   for (size_t i = 0; i < std::min(most, chosen.size()); ++i) {
     spread.push_back(chosen[i * (chosen.size() - 1) / std::max<size_t>(1, std::min(most, chosen.size()) - 1)]);
+  }
+  // And one of each kind of loop.
+  for (const bool turns : {false, true}) {
+    const auto kind = std::find_if(all.begin(), all.end(), [&](const BlockSchedule& schedule) {
+      return schedule.wide && schedule.bulk && schedule.turns == turns;
+    });
+    if (kind != all.end() && std::find(spread.begin(), spread.end(), *kind) == spread.end()) spread.push_back(*kind);
   }
   return spread;
 }
@@ -292,7 +325,7 @@ TEST_P(BlockSchedules, ComputeWhatTheInterpreterDoes) {
       SCOPED_TRACE(testing::Message() << "operation " << i << ", row warps " << schedule.row_warps << ", loop warps "
                                       << schedule.loop_warps << ", stages " << schedule.stages << ", cluster "
                                       << schedule.cluster << (schedule.bulk ? ", TMA, sharers " : ", sharers ")
-                                      << schedule.sharers);
+                                      << schedule.sharers << (schedule.turns ? ", turns" : ""));
       Schedules schedules(graph->operations().size());
       schedules[i] = schedule;
       const auto program = generate_cuda(*graph, target, schedules);

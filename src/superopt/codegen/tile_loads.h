@@ -21,6 +21,7 @@ class TileLoads {
     const TilePlan& plan;
     const std::vector<std::vector<int64_t>>& strides;  ///< of the operands in device memory
     const BlockSchedule& schedule;
+    const Target& target;
     std::map<TensorId, std::string>& names;  ///< of tensors in the text
   };
 
@@ -41,7 +42,10 @@ class TileLoads {
   /// Statements right before the loop, at the begin of its body, which declare `stage`, and at its end.
   virtual std::string loop_head() const { return ""; }
   virtual std::string iteration_begin() const = 0;
-  virtual std::string iteration_end() const { return ""; }
+  /// The tiles of the iteration may be overwritten from here on if it is `done` with them, else from release_previous()
+  /// of the next iteration on.
+  virtual std::string iteration_end([[maybe_unused]] bool done) const { return ""; }
+  virtual std::string release_previous() const { return ""; }
   /// A barrier of all threads that compute.
   virtual std::string barrier() const { return "strata_device::barrier();"; }
   /// Bytes of shared memory that are not for tiles, at the front.

@@ -5,11 +5,11 @@
 namespace strata {
 namespace {
 
-/// Elements of the tile's contiguous dimension, as it is stored.
-int64_t row_elements(const TensorPlan& tile) { return tile.pairs_down ? tile.dims.rows : tile.dims.columns; }
 int64_t stored_rows(const TensorPlan& tile) { return tile.pairs_down ? tile.dims.columns : tile.dims.rows; }
 
 }  // namespace
+
+int64_t row_elements(const TensorPlan& tile) { return tile.pairs_down ? tile.dims.rows : tile.dims.columns; }
 
 int64_t aligned_tile(int64_t bytes) {
   const int64_t alignment = bytes < kTileAlignment ? 128 : kTileAlignment;

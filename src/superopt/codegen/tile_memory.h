@@ -8,6 +8,9 @@ namespace strata {
 /// Of a tile that tensor cores read themselves; others need 16.
 constexpr int64_t kTileAlignment = 1024;
 
+/// Elements of the tile's contiguous dimension, as it is stored.
+int64_t row_elements(const TensorPlan& tile);
+
 /// Bytes, rounded up to where the next tile may begin.
 int64_t aligned_tile(int64_t bytes);
 

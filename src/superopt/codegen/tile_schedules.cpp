@@ -15,7 +15,9 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
   for (int64_t size : op.body->launch().grid) blocks *= size;
   const auto rate = [&](const BlockSchedule& schedule) {
     const auto code = emit_tiles(op, "candidate", strides, schedule, target);
-    if (!code || code->registers > kMostRegisters || code->registers * code->threads > target.registers) return false;
+    if (!code || code->registers > kMostRegisters ||
+        code->registers * (code->threads - code->idle_threads) > target.registers)
+      return false;
     rated.emplace_back(schedule_seconds(op, strides, *code, schedule, target), schedule);
     return true;
   };
@@ -36,6 +38,8 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
               BlockSchedule bulk = schedule;
               bulk.bulk = true;
               bulk.sharers = sharers;
+              if (!rate(bulk) || !wide || groups != 2) continue;
+              bulk.turns = true;
               rate(bulk);
             }
           }

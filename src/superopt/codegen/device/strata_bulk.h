@@ -12,6 +12,16 @@ struct alignas(64) TensorMap {
 /// Counts arrivals and bytes; its phase ends when all that were expected have come, and the next one begins.
 using Barrier = unsigned long long;
 
+/// Four warps together leave registers to others, and take them: each thread has so many from here on.
+template <int kRegisters>
+STRATA_DEVICE void leave_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+STRATA_DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
 STRATA_DEVICE unsigned shared_address(const void* place) {
   return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }

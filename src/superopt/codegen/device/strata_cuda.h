@@ -116,14 +116,14 @@ STRATA_DEVICE const float* cluster_pointer(const float* here, int rank) {
 /// wgmma: after the warps' own accesses to its registers, and until its results are there; and before the barrier after
 /// which it may read what this thread wrote to shared memory.
 STRATA_DEVICE void wide_products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-STRATA_DEVICE void wide_products_end() {
-  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
-}
+STRATA_DEVICE void wide_products_issued() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+STRATA_DEVICE void wide_products_end() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
 /// Nothing that computes or reads the register moves across this place.
 STRATA_DEVICE void hold(float& x) { asm volatile("" : "+f"(x)::"memory"); }
 STRATA_DEVICE void hold(unsigned& x) { asm volatile("" : "+r"(x)::"memory"); }
 STRATA_DEVICE void fence_for_wide_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #else
+STRATA_DEVICE void wide_products_end() {}
 STRATA_DEVICE void let_next_kernel_start() {}
 STRATA_DEVICE void wait_for_previous_kernel() {}
 STRATA_DEVICE const float* cluster_pointer(const float* here, int) { return here; }
@@ -134,6 +134,10 @@ STRATA_DEVICE void barrier() { __syncthreads(); }
 /// So do the first `threads` that come, a multiple of 32; `id` is 1 … 15.
 STRATA_DEVICE void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+/// Comes to named_barrier(id, threads) without waiting for the others.
+STRATA_DEVICE void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 /// So do the lanes of a warp. Those below, which whole warps execute, order no memory for other lanes.
 STRATA_DEVICE void warp_barrier() { __syncwarp(); }

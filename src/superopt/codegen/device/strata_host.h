@@ -96,6 +96,7 @@ inline const float* cluster_pointer(const float* here, int rank) {
 }
 
 inline void fence_for_wide_products() {}
+inline void wide_products_end() {}
 
 inline void barrier() {
   strata_host::team.meet(strata_host::team.barrier(0), "barrier", strata_host::team.threads(), [] {});
@@ -106,6 +107,9 @@ inline void named_barrier(int id, int threads) {
     strata_host::fail("named_barrier for " + std::to_string(threads) + " threads");
   }
   strata_host::team.meet(strata_host::team.barrier(id), "named_barrier", threads, [] {});
+}
+inline void named_barrier_arrive(int id, int threads) {
+  strata_host::team.arrive(strata_host::team.barrier(id), "named_barrier", threads);
 }
 inline void warp_barrier() {
   strata_host::team.meet(strata_host::team.warp().meeting, "warp_barrier", strata_host::team.lanes(), [] {});

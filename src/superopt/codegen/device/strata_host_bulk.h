@@ -13,6 +13,11 @@ struct TensorMap {
   int swizzle = 0;  ///< bytes within which 16-byte chunks are permuted: 0, 32, 64, 128
 };
 
+template <int kRegisters>
+void leave_registers() {}
+template <int kRegisters>
+void take_registers() {}
+
 using Barrier = unsigned long long;
 
 struct BoxCopy {

@@ -173,6 +173,23 @@ class Team {
   /// Waits until `expected` threads are here. The last one calls `together`, and all can run again.
   template <class Together>
   void meet(Meeting& meeting, const char* what, int expected, Together together) {
+    open(meeting, what, expected);
+    meeting.waiting.insert(thread_);
+    if (++meeting.arrived == meeting.expected) {
+      together();
+      close(meeting);
+    }
+    give_way();
+  }
+
+  /// Is counted there, and goes on.
+  void arrive(Meeting& meeting, const char* what, int expected) {
+    open(meeting, what, expected);
+    if (++meeting.arrived == meeting.expected) close(meeting);
+  }
+
+ private:
+  void open(Meeting& meeting, const char* what, int expected) {
     if (meeting.arrived == 0) {
       meeting.what = what;
       meeting.expected = expected;
@@ -180,17 +197,13 @@ class Team {
       fail("thread " + std::to_string(thread_) + " executes " + what + " for " + std::to_string(expected) +
            " threads while" + describe(meeting));
     }
-    meeting.waiting.insert(thread_);
-    if (++meeting.arrived == meeting.expected) {
-      together();
-      ready_.insert_all(meeting.waiting);
-      meeting.arrived = 0;
-      meeting.waiting = {};
-    }
-    give_way();
+  }
+  void close(Meeting& meeting) {
+    ready_.insert_all(meeting.waiting);
+    meeting.arrived = 0;
+    meeting.waiting = {};
   }
 
- private:
   /// Another thread goes on, or this one where it can.
   void give_way() {
     Fiber& from = fiber();

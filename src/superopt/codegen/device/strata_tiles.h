@@ -193,7 +193,6 @@ struct SharedOperand {
   static constexpr int kRowBlocks = (kRows + 7) / 8;
   /// Whether tensor cores can read it by themselves.
   static constexpr bool kDescribed = Shared::kPanels && sizeof(typename Shared::T) == 2;
-  static constexpr bool kAcrossLines = kAcross;
   const unsigned char* tile;
   int first;
   int above;
@@ -241,7 +240,6 @@ struct SharedOperand {
 template <class T, int kBatches, int kRows, int kK>
 struct Packed {
   static constexpr int kRowBlocks = (kRows + 7) / 8;
-  static constexpr bool kDescribed = false;
   unsigned v[kBatches][kK / 8][kRowBlocks];
 
   STRATA_DEVICE void load(int batch, int k_block, unsigned (&f)[kRowBlocks][2]) const {
@@ -351,47 +349,92 @@ STRATA_DEVICE TileType load_blocks(const unsigned char* tile, int first_row, int
   return to;
 }
 
-/// multiply() by four warps together, each with 16 rows: Wide is the instruction for D's columns. Tensor cores read B,
-/// and A where it lies there, from shared memory: the warps wrote it, or waited for it, before a
-/// fence_for_wide_products and a barrier. kFresh: D = A × Bᵀ, whatever D was.
-template <class Wide, class T, int kK, bool kFresh = false, class D, class A, class B>
-STRATA_DEVICE void multiply_wide(D& d, const A& a, const B& b) {
+/// Nothing that computes or reads the registers moves across this place.
+template <class TileType>
+STRATA_DEVICE void hold_all([[maybe_unused]] TileType& tile) {
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-  // The compiler knows nothing of the time between a product's start and its end.
-  if constexpr (A::kDescribed) {
 #pragma unroll
-    for (int i = 0; i < D::kRegisters; ++i) hold(d.v[i]);
-    wide_products_begin();
+  for (int i = 0; i < TileType::kRegisters; ++i) hold(tile.v[i]);
+#endif
+}
+template <class T, int kBatches, int kRows, int kK>
+STRATA_DEVICE void hold_all([[maybe_unused]] Packed<T, kBatches, kRows, kK>& side) {
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #pragma unroll
-    for (int k = 0; k < kK / 16; ++k) {
-      if (k == 0) Wide::template run<A::kAcrossLines, !kFresh>(d, a.descriptor(k), b.descriptor(k), T{});
-      if (k > 0) Wide::template run<A::kAcrossLines, true>(d, a.descriptor(k), b.descriptor(k), T{});
-    }
-  } else {
-    unsigned rows[kK / 16][2][2];
+  for (int i = 0; i < kBatches * (kK / 8) * Packed<T, kBatches, kRows, kK>::kRowBlocks; ++i) hold(side.v[0][0][i]);
+#endif
+}
+
+/// Starts multiply() by four warps together, each with 16 rows: Wide is the instruction for D's columns. Tensor cores
+/// read B, and A where it lies there, from shared memory: the warps wrote it, or waited for it, before a
+/// fence_for_wide_products and a barrier. kFresh: D = A × Bᵀ, whatever D was. D is there, and A and B may change, after
+/// wide_products_end and hold_all of D and of A: the compiler knows nothing of the time between.
+template <class Wide, class T, int kK, bool kFresh, class D, int kBatches, int kRows, class B>
+STRATA_DEVICE void start_wide(D& d, Packed<T, kBatches, kRows, kK>& a, const B& b) {
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+  hold_all(a);
+  hold_all(d);
+  wide_products_begin();
 #pragma unroll
-    for (int k = 0; k < kK / 16; ++k) a.load(0, 2 * k, rows[k]);
-#pragma unroll
-    for (int k = 0; k < kK / 16; ++k) {
-      for (int i = 0; i < 4; ++i) hold(rows[k][i / 2][i % 2]);
-    }
-#pragma unroll
-    for (int i = 0; i < D::kRegisters; ++i) hold(d.v[i]);
-    wide_products_begin();
-#pragma unroll
-    for (int k = 0; k < kK / 16; ++k) {
-      const unsigned fragment[4] = {rows[k][0][0], rows[k][1][0], rows[k][0][1], rows[k][1][1]};
-      if (k == 0) Wide::template run<!kFresh>(d, fragment, b.descriptor(k), T{});
-      if (k > 0) Wide::template run<true>(d, fragment, b.descriptor(k), T{});
-    }
+  for (int k = 0; k < kK / 16; ++k) {
+    const unsigned fragment[4] = {a.v[0][2 * k][0], a.v[0][2 * k][1], a.v[0][2 * k + 1][0], a.v[0][2 * k + 1][1]};
+    if (k == 0) Wide::template run<!kFresh>(d, fragment, b.descriptor(k), T{});
+    if (k > 0) Wide::template run<true>(d, fragment, b.descriptor(k), T{});
   }
-  wide_products_end();
-#pragma unroll
-  for (int i = 0; i < D::kRegisters; ++i) hold(d.v[i]);
+  wide_products_issued();
 #else
   if (kFresh) d = filled<D>(0.0f);
   multiply<T, kK>(d, a, b);
 #endif
+}
+template <class Wide, class T, int kK, bool kFresh, class D, class Shared, bool kAcross, int kRows, bool kBroadcast,
+          class B>
+STRATA_DEVICE void start_wide(D& d, const SharedOperand<Shared, kAcross, kRows, kBroadcast>& a, const B& b) {
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+  hold_all(d);
+  wide_products_begin();
+#pragma unroll
+  for (int k = 0; k < kK / 16; ++k) {
+    if (k == 0) Wide::template run<kAcross, !kFresh>(d, a.descriptor(k), b.descriptor(k), T{});
+    if (k > 0) Wide::template run<kAcross, true>(d, a.descriptor(k), b.descriptor(k), T{});
+  }
+  wide_products_issued();
+#else
+  if (kFresh) d = filled<D>(0.0f);
+  multiply<T, kK>(d, a, b);
+#endif
+}
+
+/// The same from start to end.
+template <class Wide, class T, int kK, bool kFresh, class D, int kBatches, int kRows, class B>
+STRATA_DEVICE void multiply_wide(D& d, Packed<T, kBatches, kRows, kK> a, const B& b) {
+  start_wide<Wide, T, kK, kFresh>(d, a, b);
+  wide_products_end();
+  hold_all(d);
+  hold_all(a);
+}
+template <class Wide, class T, int kK, bool kFresh, class D, class Shared, bool kAcross, int kRows, bool kBroadcast,
+          class B>
+STRATA_DEVICE void multiply_wide(D& d, const SharedOperand<Shared, kAcross, kRows, kBroadcast>& a, const B& b) {
+  if constexpr (SharedOperand<Shared, kAcross, kRows, kBroadcast>::kDescribed) {
+    start_wide<Wide, T, kK, kFresh>(d, a, b);
+    wide_products_end();
+    hold_all(d);
+  } else {
+    multiply_wide<Wide, T, kK, kFresh>(d, keep<T, 1, kRows, kK>(a), b);
+  }
+}
+
+/// Two groups of warps take turns with the tensor cores: while one computes products, the other computes with what it
+/// got from its own. Left to themselves both would want the same at the same time. `team` is the group's number, 0 or
+/// 1, and kThreads are those of one group; the second group gives the first turn away before it waits for its own.
+template <int kThreads>
+STRATA_DEVICE void take_turn(int team) {
+  named_barrier(8 + team, 2 * kThreads);
+}
+template <int kThreads>
+STRATA_DEVICE void give_turn(int team) {
+  named_barrier_arrive(8 + (team ^ 1), 2 * kThreads);
 }
 
 /// A part of a shared tile in registers: element (r, c) is at row first_row + r, column first_column + c of the stored

@@ -1,0 +1,189 @@
+#include <algorithm>
+
+#include "superopt/codegen/tile_block.h"
+
+namespace strata {
+namespace {
+
+/// Registers of a lane for a side of a product that stays while the loop runs.
+constexpr int64_t kMostKept = 64;
+
+}  // namespace
+
+void TileBlock::find_loop_products() {
+  if (!schedule_.bulk) return;  // others copy over a tile as soon as the iteration has ended
+  ahead_ = loop_products(
+      body_, stages_, [&](const Operation& op) { return is_invariant(op); },
+      [&](const Operation& op) { return is_wide(op); },
+      [&](const Operation& op) { return only_accumulator(op.results[0]) != nullptr && rows_can_wait(op); });
+  if (!ahead_) return;
+  for (const Operation* op : ahead_->behind) {
+    for (TensorId id : row_sides(*op)) {
+      if (plan(id).loaded) continue;
+      rows_[id] = scope_.add(names_[id] + "_rows");
+      line(fmt::format("decltype(strata_device::pack<{}>(strata_device::filled<{}>(0.0f))) {}{{}};",
+                       storage_type(plan_.operand), tile_type(id), rows_[id]));
+    }
+  }
+  if (!takes_turns()) return;
+  line("// Two groups take turns: one starts products while the other computes with the results of its own.");
+  line(fmt::format("if (team == 1) {}", turn("give")));
+  line(turn("take"));
+}
+
+std::vector<TensorId> TileBlock::row_sides(const Operation& op) const {
+  const auto middle = op.operands.begin() + std::ssize(op.operands) / 2;
+  return plan(op.results[0]).transposed ? std::vector<TensorId>(middle, op.operands.end())
+                                        : std::vector<TensorId>(op.operands.begin(), middle);
+}
+
+bool TileBlock::rows_can_wait(const Operation& op) const {
+  const std::vector<TensorId> sides = row_sides(op);
+  return std::all_of(sides.begin(), sides.end(), [&](TensorId id) {
+    return plan(id).loaded ? !plan(id).once && rows_lie_in_lines(id) : invariant_.count(id) == 0;
+  });
+}
+
+bool TileBlock::rows_lie_in_lines(TensorId id) const {
+  constexpr int64_t kLine = 128;
+  return plan(id).loaded && row_elements(plan(id)) * size_of(plan_.operand) % kLine == 0;
+}
+
+bool TileBlock::kept(const Operation& op, size_t pair) const {
+  const bool left = !plan(op.results[0]).transposed;
+  return kept_.count({row_sides(op)[pair], left}) != 0;
+}
+
+std::string TileBlock::turn(const char* what) const {
+  return fmt::format("strata_device::{}_turn<{}>(team);", what, kWarp * schedule_.row_warps);
+}
+
+void TileBlock::end_products_behind() {
+  for (const Operation* op : ahead_->behind) {
+    line(fmt::format("strata_device::hold_all({});", names_[only_accumulator(op->results[0])->results[0]]));
+  }
+  for (const auto& [id, rows] : rows_) line(fmt::format("strata_device::hold_all({});", rows));
+}
+
+void TileBlock::keep_sides() {
+  for (const Operation& op : body_.operations()) {
+    if (op.kind != OpKind::Matmul && op.kind != OpKind::ConcatMatmul) continue;
+    const size_t pairs = op.operands.size() / 2;
+    for (size_t n = 0; n < op.operands.size(); ++n) {
+      const TensorId id = op.operands[n];
+      const bool left = n < pairs;
+      const bool stays = plan(id).loaded ? plan(id).once : invariant_.count(id) != 0;
+      if (!stays || read_by_tensor_cores(op, left) || is_invariant(op) || kept_.count({id, left}) != 0) continue;
+      const TileDims dims = local(id, false);
+      const int64_t rows = left ? dims.rows : dims.columns;
+      const int64_t depth = left ? dims.columns : dims.rows;
+      if (dims.batches * ceil_div(rows, 8) * (depth / 8) > kMostKept) continue;
+      const std::string name = scope_.add(names_[id] + "_side");
+      if (!plan(id).loaded) {
+        line(fmt::format("auto {} = {};", name, side(op, n)));
+        kept_[{id, left}] = name;
+        continue;
+      }
+      line(fmt::format("auto {} = strata_device::keep<{}, {}, {}, {}>({});", name, storage_type(plan_.operand),
+                       dims.batches, rows, depth, side(op, n)));
+      kept_[{id, left}] = name;
+      kept_registers_ += dims.batches * ceil_div(rows, 8) * (depth / 8);
+    }
+  }
+}
+
+bool TileBlock::is_wide(const Operation& op) const {
+  return std::find(plan_.wide.begin(), plan_.wide.end(), op.results[0]) != plan_.wide.end();
+}
+
+bool TileBlock::read_by_tensor_cores(const Operation& op, bool left) const {
+  return is_wide(op) && left == plan(op.results[0]).transposed;
+}
+
+std::string TileBlock::side(const Operation& op, size_t n) {
+  const TensorId id = op.operands[n];
+  const bool left = n < op.operands.size() / 2;
+  // Another product may have kept what a wide one reads from shared memory.
+  if (const auto kept = kept_.find({id, left}); kept != kept_.end() && !read_by_tensor_cores(op, left)) {
+    return kept->second;
+  }
+  if (!plan(id).loaded) return fmt::format("strata_device::pack<{}>({})", storage_type(plan_.operand), names_[id]);
+  const TensorPlan& tile = plan(id);
+  const TileDims dims = local(id, false);
+  const bool across = left == tile.pairs_down;
+  const int64_t rows = left ? dims.rows : dims.columns;
+  const auto position = left ? kRowPosition : kColumnPosition;
+  const bool divided = plan_.row_axis != kNoAxis && tile.axes[position] == plan_.row_axis;
+  const bool batched = plan_.row_axis != kNoAxis && tile.axes[kBatchPosition] == plan_.row_axis;
+  return fmt::format("strata_device::SharedOperand<{}, {}, {}, {}>{{{}, {}, {}}}", shared_type(id), across, rows,
+                     tile.dims.batches == 1, pointer(id), divided ? fmt::format("part * {}", rows) : "0",
+                     batched ? fmt::format("part * {}", dims.batches * stored_rows(id)) : "0");
+}
+
+Result<void> TileBlock::product(const Operation& op) {
+  const TensorId result = op.results[0];
+  const Operation* accumulator = only_accumulator(result);
+  std::string target = names_[result];
+  if (accumulator != nullptr) {
+    target = names_[accumulator->results[0]];
+    if (accumulator->kind == OpKind::AccumRescale) scale_before(*accumulator);
+    direct_.insert(accumulator->results[0]);
+  } else {
+    line(is_wide(op) ? fmt::format("{} {};", tile_type(result), target)
+                     : fmt::format("auto {} = strata_device::filled<{}>(0.0f);", target, tile_type(result)));
+  }
+  const bool wide = is_wide(op);
+  const bool front = ahead_ && !is_invariant(op) && wide && contains(ahead_->front, op);
+  const bool behind = ahead_ && wide && contains(ahead_->behind, op);
+  if (behind) {
+    for (TensorId id : row_sides(op)) {
+      if (rows_.count(id) == 0) continue;
+      line(fmt::format("{} = strata_device::pack<{}>({});", rows_[id], storage_type(plan_.operand), names_[id]));
+    }
+    if (takes_turns() && &op == ahead_->behind.front()) line(turn("take"));
+  }
+  const size_t pairs = op.operands.size() / 2;
+  for (size_t p = 0; p < pairs; ++p) {
+    const int64_t depth = plan(op.operands[p]).dims.columns;
+    std::string left = side(op, p);
+    std::string right = side(op, p + pairs);
+    if (plan(result).transposed) std::swap(left, right);
+    if (behind && rows_.count(row_sides(op)[p]) != 0) left = rows_[row_sides(op)[p]];
+    std::string call = "multiply<";
+    const bool starts = behind || (front && p + 1 == pairs && (kept(op, p) || rows_lie_in_lines(row_sides(op)[p])));
+    if (wide) {
+      call = fmt::format("{}<strata_device::{}, ", starts ? "start_wide" : "multiply_wide", wide_product(op, p));
+    }
+    const bool fresh = accumulator == nullptr && p == 0;
+    line(fmt::format("strata_device::{}{}, {}{}>({}, {}, {});", call, storage_type(plan_.operand), depth,
+                     wide ? fmt::format(", {}", fresh) : "", target, left, right));
+    if (front && p + 1 == pairs && takes_turns() && &op == ahead_->front.back()) line(turn("give"));
+    if (starts && front) {
+      line("strata_device::wide_products_end();");
+      line(fmt::format("strata_device::hold_all({});", target));
+    }
+  }
+  if (front) {
+    if (&op == ahead_->front.front()) {
+      end_products_behind();
+      text_ += loads_->release_previous();
+    }
+  }
+  return {};
+}
+
+bool TileBlock::contains(const std::vector<const Operation*>& operations, const Operation& op) {
+  return std::find(operations.begin(), operations.end(), &op) != operations.end();
+}
+
+std::string TileBlock::wide_product(const Operation& op, size_t pair) {
+  const TensorId result = op.results[0];
+  const bool transposed = plan(result).transposed;
+  const TensorPlan& side = plan(op.operands[transposed ? pair : pair + op.operands.size() / 2]);
+  const TileDims dims = local(result, false);
+  const WideProduct product{transposed ? dims.rows : dims.columns, transposed == side.pairs_down};
+  if (std::find(wide_.begin(), wide_.end(), product) == wide_.end()) wide_.push_back(product);
+  return product.name();
+}
+
+}  // namespace strata

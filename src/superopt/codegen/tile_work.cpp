@@ -1,0 +1,88 @@
+#include <algorithm>
+
+#include "superopt/codegen/tile_block.h"
+
+namespace strata {
+
+int64_t TileBlock::registers(TensorId id, bool after) const {
+  const TileDims dims = local(id, after);
+  const int64_t columns = plan(id).transposed ? dims.rows : dims.columns;
+  return dims.batches * ceil_div(dims.rows + dims.columns - columns, 8) * ceil_div(columns, 8) * (columns == 1 ? 1 : 2);
+}
+
+Result<void> TileBlock::check_sizes() const {
+  for (const Operation& op : body_.operations()) {
+    if (op.kind == OpKind::InIter) {
+      const size_t n = input_number(op.operands[0]);
+      STRATA_CHECK(batch_stride(body_.type(op.results[0]).shape, strides_[n]));
+    } else if (op.kind == OpKind::OutSaver) {
+      STRATA_CHECK(batch_stride(body_.type(op.operands[0]).shape, row_major_strides(body_.type(op.results[0]).shape)));
+    } else if (op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul) {
+      for (TensorId id : op.operands) {
+        if (!plan(id).loaded && plan(id).dims.batches != plan(op.results[0]).dims.batches) {
+          return unsupported("a computed operand of a product is broadcast");
+        }
+      }
+    }
+  }
+  return {};
+}
+
+BlockWork TileBlock::work() const {
+  BlockWork work;
+  work.iterations = ceil_div(loop_, schedule_.groups());
+  work.iteration_bytes = loop_ > 1 ? loads_->stage_bytes() : 0;
+  work.ahead = schedule_.stages - 1;
+  work.once_bytes = loads_->once_bytes();
+  work.partial_bytes = partial_bytes_;
+  std::set<TensorId> read;
+  for (size_t i = 0; i < body_.operations().size(); ++i) {
+    const Operation& op = body_.operations()[i];
+    if (op.kind == OpKind::InIter || op.kind == OpKind::OutSaver || is_invariant(op)) continue;
+    const bool after = stages_[i] == LoopStage::After;
+    for (TensorId id : op.operands) {
+      // From shared memory element by element, or rounded for a product.
+      constexpr double kRead = 2;
+      const bool product = op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul;
+      if (product == plan(id).loaded || (!product && !read.insert(id).second)) continue;
+      (after ? work.elements_after : work.elements) += kRead * static_cast<double>(registers(id, after && after_));
+    }
+    if (op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul) {
+      (after ? work.products_after : work.products) += static_cast<double>(instructions(op));
+      continue;
+    }
+    const auto results = static_cast<double>(registers(op.body ? op.results[0] : op.operands[0], after && after_));
+    (after ? work.elements_after : work.elements) += operations_of(op) * results;
+  }
+  return work;
+}
+
+int64_t TileBlock::instructions(const Operation& op) const {
+  const TileDims dims = local(op.results[0], false);
+  const bool transposed = plan(op.results[0]).transposed;
+  int64_t depth = 0;
+  for (size_t p = 0; p < op.operands.size() / 2; ++p) depth += plan(op.operands[p]).dims.columns;
+  return dims.batches * ceil_div(transposed ? dims.columns : dims.rows, 16) *
+         ceil_div(transposed ? dims.rows : dims.columns, 8) * (depth / 16);
+}
+
+int64_t TileBlock::register_estimate() const {
+  constexpr int64_t kAddresses = 40;
+  int64_t stay = kept_registers_;
+  std::vector<int64_t> passing{0, 0};
+  for (size_t i = 0; i < body_.operations().size(); ++i) {
+    const Operation& op = body_.operations()[i];
+    if (op.kind == OpKind::OutSaver || op.kind == OpKind::InIter || stages_[i] != LoopStage::Body) continue;
+    for (TensorId id : op.results) {
+      if (!op.body && op_def(op.kind).traits.accumulates) {
+        stay += registers(id, false);
+      } else if (only_accumulator(id) == nullptr || op.body) {
+        passing.push_back(registers(id, false));
+      }
+    }
+  }
+  std::sort(passing.rbegin(), passing.rend());
+  return kAddresses + stay + passing[0] + passing[1];
+}
+
+}  // namespace strata
