@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ops/types.h"
+#include "runtime/matrix_product.h"
 
 namespace strata {
 
@@ -17,9 +19,10 @@ struct GpuBuffer {
   TensorType type;
 };
 
-/// One launch; arguments are device pointers, in order.
+/// One launch: a kernel of the cubin, or a product that cuBLASLt computes. Arguments are device pointers, in order.
 struct GpuLaunch {
   std::string kernel;
+  std::optional<MatrixProduct> product;  ///< where set, the cubin has no such kernel, and there is no shape
   std::array<int64_t, 3> grid{1, 1, 1};
   int64_t threads = 1;
   int64_t shared_bytes = 0;        ///< dynamic shared memory
@@ -32,6 +35,8 @@ struct LaunchManifest {
   std::vector<GpuBuffer> buffers;
   std::vector<GpuLaunch> launches;  ///< in order, each after the one before it
 
+  bool uses_products() const;
+  bool uses_kernels() const;
   /// Of all buffers of a role.
   int64_t bytes(BufferRole role) const;
 };
