@@ -15,6 +15,7 @@ struct Passes {
   bool schedules = true;      ///< warps, groups, stages, clusters; off: one warp and two stages
   bool spreading = true;      ///< one share of the blocks on each multiprocessor
   bool overlap = true;        ///< programmatic dependent launch
+  bool libraries = true;      ///< predefined products by cuBLASLt where that is faster
 
   friend bool operator==(const Passes&, const Passes&) = default;
 };
@@ -25,12 +26,13 @@ struct NamedPass {
 };
 
 /// All passes by the names that `--disable-pass` takes.
-constexpr std::array<NamedPass, 7> kPasses{{{"thread-graphs", &Passes::thread_graphs},
+constexpr std::array<NamedPass, 8> kPasses{{{"thread-graphs", &Passes::thread_graphs},
                                             {"finer-loops", &Passes::finer_loops},
                                             {"registers", &Passes::registers},
                                             {"layouts", &Passes::layouts},
                                             {"schedules", &Passes::schedules},
                                             {"spreading", &Passes::spreading},
-                                            {"overlap", &Passes::overlap}}};
+                                            {"overlap", &Passes::overlap},
+                                            {"libraries", &Passes::libraries}}};
 
 }  // namespace strata
