@@ -3,6 +3,7 @@
 // and there is one that takes 1 µs where it is not set. A negative number is an algorithm that stores zeros.
 #include <dlfcn.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,7 @@
 
 #include "runtime/cublas_lt.h"
 #include "runtime/storage.h"
+#include "support/half.h"
 
 using namespace strata;
 
@@ -53,9 +55,25 @@ std::vector<double> algorithms() {
   return times;
 }
 
+template <class Stored>
+Stored element(const char* memory, int64_t i) {
+  Stored value;
+  std::memcpy(&value, memory + static_cast<size_t>(i) * sizeof value, sizeof value);
+  return value;
+}
+
 double load(const char* memory, DType type, int64_t i) {
-  const auto size = static_cast<size_t>(size_of(type));
-  return decode({memory + static_cast<size_t>(i) * size, size}, {type, {1}}).data[0];
+  switch (type) {
+    case DType::F16:
+      return half_to_double(element<uint16_t>(memory, i));
+    case DType::BF16:
+      return std::bit_cast<float>(static_cast<uint32_t>(element<uint16_t>(memory, i)) << 16);
+    case DType::F32:
+      return element<float>(memory, i);
+    case DType::F64:
+      return element<double>(memory, i);
+  }
+  return 0;
 }
 
 void store(char* memory, DType type, int64_t i, double value) {

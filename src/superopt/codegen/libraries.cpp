@@ -233,6 +233,14 @@ Schedules library_schedules(const Graph& graph, const Target& target, const Pass
   return uses_library(schedules) ? schedules : Schedules();
 }
 
+Schedules library_part(const Schedules& schedules) {
+  Schedules part = schedules;
+  for (auto& schedule : part) {
+    if (schedule && schedule->algorithm < 0) schedule.reset();
+  }
+  return part;
+}
+
 bool uses_library(const Schedules& schedules) {
   return std::any_of(schedules.begin(), schedules.end(),
                      [](const auto& schedule) { return schedule && schedule->algorithm >= 0; });

@@ -35,6 +35,8 @@ double library_seconds(const MatrixProduct& product, const Target& target);
 /// than generated code, and nothing to other operators. Empty where there is none, or the pass is off.
 Schedules library_schedules(const Graph& graph, const Target& target, const Passes& passes);
 
+/// The same without those of block graphs.
+Schedules library_part(const Schedules& schedules);
 /// Whether any operator has an algorithm of the library.
 bool uses_library(const Schedules& schedules);
 
