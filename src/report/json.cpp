@@ -96,9 +96,10 @@ std::string describe_tuning(const Tuning& tuning) {
   const int version = tuning.device.driver_version;
   // Said only where it is known to be missing.
   const std::string& without = tuning.device.without_cublas_lt;
-  return fmt::format("{} (driver for CUDA {}.{}{}), against {}: {} after {:.1f} s{}", tuning.device.name, version / 1000,
-                     version % 1000 / 10, without.empty() ? "" : "; no products by a library: " + without, tuning.reference, counts, tuning.seconds,
-                     cached > 0 ? fmt::format(", {} from the cache", cached) : "");
+  return fmt::format("{} (driver for CUDA {}.{}{}), against {}: {} after {:.1f} s{}", tuning.device.name,
+                     version / 1000, version % 1000 / 10,
+                     without.empty() ? "" : "; no products by a library: " + without, tuning.reference, counts,
+                     tuning.seconds, cached > 0 ? fmt::format(", {} from the cache", cached) : "");
 }
 
 std::string describe_row(const Tuning& tuning, const TunedRow& row) {
@@ -131,7 +132,7 @@ std::string describe_part(const Superoptimized& result, size_t p) {
   text += fmt::format("{} after {:.1f} s", name_of(optimized.stop_reason), optimized.statistics.seconds);
   if (!optimized.cached_at.empty()) text += fmt::format(" (from the cache; run of {})", optimized.cached_at);
   const Candidate& best = optimized.candidates.front();
-  text += best.graph != part.graph        ? "; " + best.verification.argument
+  text += best.graph != part.graph       ? "; " + best.verification.argument
           : uses_library(best.schedules) ? "; as given, with products by cuBLASLt"
                                          : "; nothing better was proved";
   if (optimized.unproved > 0) text += fmt::format("; {} not proved: {}", optimized.unproved, optimized.unproved_reason);

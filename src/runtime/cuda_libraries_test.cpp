@@ -32,7 +32,8 @@ TEST(NvJitLink, LinksPtxToCubins) {
     const auto cubin = link_ptx(kPtx, arch);
     ASSERT_TRUE(cubin) << cubin.error().to_string();
     const std::string text(cubin->begin(), cubin->end());
-    EXPECT_THAT(text, StartsWith("\x7f" "ELF"));
+    EXPECT_THAT(text, StartsWith("\x7f"
+                                 "ELF"));
     EXPECT_THAT(text, HasSubstr("store_seven"));
   }
 }

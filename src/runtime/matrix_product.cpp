@@ -119,8 +119,8 @@ Result<void> PreparedProduct::choose() {
                         "choosing an algorithm"));
   std::array<CublasLt::Heuristic, kMostAlgorithms> offered{};
   int count = 0;
-  const int status = lt.heuristics(library_.handle(), operation_, b_, a_, c_, c_, preference, kMostAlgorithms,
-                                   offered.data(), &count);
+  const int status =
+      lt.heuristics(library_.handle(), operation_, b_, a_, c_, c_, preference, kMostAlgorithms, offered.data(), &count);
   STRATA_CHECK(lt.check(status, fmt::format("choosing an algorithm for {}", describe(product_))));
   std::vector<CublasLt::Algorithm> usable;
   for (int i = 0; i < count; ++i) {
@@ -128,7 +128,8 @@ Result<void> PreparedProduct::choose() {
     if (one.state == 0 && one.workspace_bytes <= workspace) usable.push_back(one.algorithm);
   }
   const auto wanted = static_cast<size_t>(product_.algorithm);
-  if (wanted >= usable.size()) return unsupported("cuBLASLt has {} algorithms for {}", usable.size(), describe(product_));
+  if (wanted >= usable.size())
+    return unsupported("cuBLASLt has {} algorithms for {}", usable.size(), describe(product_));
   algorithm_ = usable[wanted];
   return {};
 }

@@ -80,8 +80,7 @@ class MatrixProductTest : public FakeDriverTest {
     const auto a = random_tensor(a_elements, p.type, random);
     const auto b = random_tensor(b_elements, p.type, random);
     const auto bias = random_tensor(p.n, p.type, random);
-    const auto program =
-        GpuProgram::load(*device_, "", manifest_of(p, {a_elements, b_elements, p.batch * p.m * p.n}));
+    const auto program = GpuProgram::load(*device_, "", manifest_of(p, {a_elements, b_elements, p.batch * p.m * p.n}));
     EXPECT_TRUE(program) << message(program);
     if (!program) return std::nan("");
     auto buffers = (*program)->allocate();

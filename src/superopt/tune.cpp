@@ -245,8 +245,7 @@ class Tuner {
       } else {
         STRATA_TRY(const TuneReference* reference, reference_files());
         STRATA_TRY(row.measurement, measure(*reference, prepared));
-        if (row.measurement.verdict == MeasureVerdict::Timeout)
-          ++timeouts_[{row.graph, uses_library(row.schedules)}];
+        if (row.measurement.verdict == MeasureVerdict::Timeout) ++timeouts_[{row.graph, uses_library(row.schedules)}];
       }
       prepared.cubin = {};
       if (options_.progress) report();
@@ -359,9 +358,9 @@ class Tuner {
   TemporaryFolder folder_{"strata-tune"};
   MeasureWorker worker_;
   Tuning tuning_;
-  std::vector<size_t> order_;  ///< of compiling and measuring
+  std::vector<size_t> order_;                          ///< of compiling and measuring
   std::map<std::pair<GraphPtr, bool>, int> timeouts_;  ///< by graph, and whether a library computes
-  int lost_ = 0;  ///< measurements in a row for which no process could be started
+  int lost_ = 0;                                       ///< measurements in a row for which no process could be started
 
   std::once_flag referenced_;
   std::future<Result<TuneReference>> reference_;

@@ -34,7 +34,7 @@ struct Layout {
   int32_t batch = 1;
 
   DType element() const {
-    return type == CublasLt::kF16   ? DType::F16
+    return type == CublasLt::kF16    ? DType::F16
            : type == CublasLt::kBF16 ? DType::BF16
            : type == CublasLt::kF64  ? DType::F64
                                      : DType::F32;
@@ -228,8 +228,14 @@ int cublasLtMatmul(void*, Product* product, const void*, const void* a, Layout* 
                    Layout* layout_b, const void*, const void*, Layout*, void* d, Layout* layout_d,
                    const CublasLt::Algorithm* algorithm, void* workspace, size_t, CudaStream stream) {
   if (workspace == nullptr || !fits(*product, *layout_a, *layout_b, *layout_d)) return kNotSupported;
-  auto* work = new Work{*product, *layout_a, *layout_b, *layout_d, static_cast<const char*>(a),
-                        static_cast<const char*>(b), static_cast<char*>(d), algorithms()[algorithm->data[0]]};
+  auto* work = new Work{*product,
+                        *layout_a,
+                        *layout_b,
+                        *layout_d,
+                        static_cast<const char*>(a),
+                        static_cast<const char*>(b),
+                        static_cast<char*>(d),
+                        algorithms()[algorithm->data[0]]};
   static const auto enqueue = driver_function<int (*)(CudaStream, void (*)(void*), void*)>("cuLaunchHostFunc");
   return enqueue(stream, run, work);
 }

@@ -70,8 +70,8 @@ class Generator {
       const auto& outputs = graph_.outputs();
       if (graph_.tensor(id).producer < 0) {
         program_.inputs.push_back(buffer);
-      } else if (std::find(outputs.begin(), outputs.end(), id) == outputs.end() &&
-                 view_of(id).memory == id && !inside_call(id)) {
+      } else if (std::find(outputs.begin(), outputs.end(), id) == outputs.end() && view_of(id).memory == id &&
+                 !inside_call(id)) {
         program_.intermediates.push_back(buffer);
       }
     }

@@ -48,7 +48,8 @@ struct GeneratedProgram {
   std::vector<KernelLaunch> launches;  ///< in order, each after the one before it
 };
 
-/// What a program needs at run time beside the driver: "cuBLASLt: f16 2048×2048×2048, algorithm 0"; empty where nothing.
+/// What a program needs at run time beside the driver: "cuBLASLt: f16 2048×2048×2048, algorithm 0"; empty where
+/// nothing.
 std::string needed_libraries(const GeneratedProgram& program);
 
 /// How the operands of an operator lie in device memory: strides in elements.

@@ -10,12 +10,12 @@ namespace strata {
 namespace {
 
 // Of the library's kernels on an H200; docs/cost-model.md.
-constexpr double kStartAndEnd = 2.4e-6;      // first tile and last tile, beside the launch
-constexpr double kBandwidthShare = 0.9;      // of device memory's
-constexpr double kMatrixShare = 0.9;         // of the rate of tensor cores
-constexpr double kScalarShare = 0.75;        // of float32's rate; of float64's, which is half of it
-constexpr int64_t kTile = 128;               // rows and columns of a block
-constexpr int64_t kParts = 4;                // of a tile, or of its sum, where there are few tiles
+constexpr double kStartAndEnd = 2.4e-6;  // first tile and last tile, beside the launch
+constexpr double kBandwidthShare = 0.9;  // of device memory's
+constexpr double kMatrixShare = 0.9;     // of the rate of tensor cores
+constexpr double kScalarShare = 0.75;    // of float32's rate; of float64's, which is half of it
+constexpr int64_t kTile = 128;           // rows and columns of a block
+constexpr int64_t kParts = 4;            // of a tile, or of its sum, where there are few tiles
 
 /// A matrix of these rows and columns with these strides, if one of them is 1.
 std::optional<MatrixProduct::Operand> matrix(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride) {
@@ -210,8 +210,8 @@ double library_seconds(const MatrixProduct& p, const Target& target) {
   const auto tiles = static_cast<double>(p.batch * ((p.m + kTile - 1) / kTile) * ((p.n + kTile - 1) / kTile));
   const auto all = static_cast<double>(target.multiprocessors);
   const double busy = tiles < all ? std::min(1.0, tiles * kParts / all) : tiles / all / std::ceil(tiles / all);
-  const double operations = 2 * static_cast<double>(p.batch) * static_cast<double>(p.m) * static_cast<double>(p.n) *
-                            static_cast<double>(p.k);
+  const double operations =
+      2 * static_cast<double>(p.batch) * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   return target.launch_seconds + kStartAndEnd +
          std::max(operations / (rate * busy), bytes / (kBandwidthShare * target.memory_bandwidth));
 }

@@ -19,8 +19,8 @@ struct LibraryCall {
 /// The calls that schedules ask for.
 struct LibraryPlan {
   std::vector<LibraryCall> calls;
-  std::vector<bool> strided;  ///< by operation: a product that reads transposes as views (ir/views.h)
-  std::vector<bool> covered;  ///< by operation: part of a call
+  std::vector<bool> strided;    ///< by operation: a product that reads transposes as views (ir/views.h)
+  std::vector<bool> covered;    ///< by operation: part of a call
   std::vector<size_t> refused;  ///< operations that have an algorithm, and that the library cannot compute
 
   /// The call that runs in place of an operation; null where there is none.

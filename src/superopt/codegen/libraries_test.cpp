@@ -210,7 +210,8 @@ TEST_F(LibrariesTest, TheModelGivesLargeProductsToTheLibrary) {
 TEST_F(LibrariesTest, SchedulesOfALibrary) {
   const GraphPtr graph = parse(
       "graph g {\n input A: f16[64, 1024]\n input V: f16[1024, 1024]\n input W: f16[1024, 1024]\n"
-      " input U: f16[1024, 512]\n P = matmul(A, V)\n Q = matmul(A, W)\n R = mul(P, Q)\n O = matmul(R, U)\n output O\n}\n");
+      " input U: f16[1024, 512]\n P = matmul(A, V)\n Q = matmul(A, W)\n R = mul(P, Q)\n O = matmul(R, U)\n output "
+      "O\n}\n");
   std::vector<std::string> labels;
   for (const Schedules& schedules : all_schedules(*graph, target(), {})) labels.push_back(label(schedules));
   EXPECT_THAT(labels, ElementsAre("own", "lt0.0.0", "lt1.1.0", "lt2.2.0", "lt3.3.0", "lt4.4.0", "lt0.0.1", "lt0.0.2",
