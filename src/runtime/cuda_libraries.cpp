@@ -114,7 +114,7 @@ std::string describe(const std::vector<CudaLibraryProbe>& libraries) {
     if (library.missing.empty()) {
       present += fmt::format("{}{} {}", present.empty() ? "" : ", ", library.name, library.version);
     } else {
-      missing += fmt::format("{}{} ({})", missing.empty() ? "" : ", ", library.name, library.missing);
+      missing += (missing.empty() ? "" : "; ") + library.missing;
     }
   }
   if (missing.empty()) return present;

@@ -62,7 +62,7 @@ struct CudaLibraryProbe {
 };
 /// NVRTC, nvJitLink, cuBLASLt and cuDNN.
 std::vector<CudaLibraryProbe> probe_cuda_libraries();
-/// "NVRTC 13.0, nvJitLink 13.0, cuBLASLt 13.1.0; missing: cuDNN (…)".
+/// "NVRTC 13.0, nvJitLink 13.0, cuBLASLt 13.1.0; missing: cuDNN (libcudnn.so.9) was not found".
 std::string describe(const std::vector<CudaLibraryProbe>& libraries);
 
 }  // namespace strata

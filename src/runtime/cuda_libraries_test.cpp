@@ -59,10 +59,10 @@ TEST(CudaLibraries, EachIsThereOrSaysWhyNot) {
   EXPECT_EQ(probes[1].missing, "");
   EXPECT_EQ(probes[2].version, "13.1.0");
   EXPECT_EQ(probes[3].missing, "cuDNN (/nowhere/libcudnn.so) cannot be loaded");
-  EXPECT_EQ(describe({{"A", "1.2", ""}, {"B", "", "gone"}, {"C", "3", ""}, {"D", "", "lost"}}),
-            "A 1.2, C 3; missing: B (gone), D (lost)");
+  EXPECT_EQ(describe({{"A", "1.2", ""}, {"B", "", "B is gone"}, {"C", "3", ""}, {"D", "", "D is lost"}}),
+            "A 1.2, C 3; missing: B is gone; D is lost");
   EXPECT_EQ(describe({{"A", "1.2", ""}}), "A 1.2");
-  EXPECT_EQ(describe({{"B", "", "gone"}}), "missing: B (gone)");
+  EXPECT_EQ(describe({{"B", "", "B is gone"}}), "missing: B is gone");
 }
 
 TEST(CudaLibraries, WhatIsNowhereIsMissingWithARemedy) {

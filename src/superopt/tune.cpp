@@ -56,10 +56,12 @@ std::vector<TunedRow> all_rows(const Superoptimized& result, const Target& targe
   return rows;
 }
 
-/// Whether a library computes by another algorithm than its best guess.
-bool tries_algorithm(const TunedRow& row) {
-  return std::any_of(row.schedules.begin(), row.schedules.end(),
-                     [](const auto& schedule) { return schedule && schedule->algorithm > 0; });
+/// The program, in its own kernels and with the library's best guess, and the model's choice are measured even where
+/// there is no time left.
+bool must_measure(const TunedRow& row) {
+  const bool other_algorithm = std::any_of(row.schedules.begin(), row.schedules.end(),
+                                           [](const auto& schedule) { return schedule && schedule->algorithm > 0; });
+  return row.place == 1 || (row.is_program && !other_algorithm);
 }
 
 std::string measurement_json(const Measurement& m) {
@@ -136,7 +138,9 @@ class Tuner {
     prepared_.resize(tuning_.rows.size());
     for (size_t i = 0; i < tuning_.rows.size(); ++i) order_.push_back(i);
     // The program first: what has to be beaten must be known.
-    std::stable_partition(order_.begin(), order_.end(), [&](size_t i) { return tuning_.rows[i].is_program; });
+    std::stable_partition(order_.begin(), order_.end(), [&](size_t i) { return must_measure(tuning_.rows[i]); });
+    std::stable_partition(order_.begin(), order_.end(),
+                          [&](size_t i) { return must_measure(tuning_.rows[i]) && tuning_.rows[i].is_program; });
   }
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -211,9 +215,7 @@ class Tuner {
       for (size_t i : order_) {
         if (prepared_[i].taken) continue;
         ++open;
-        // The program, which comes first, and the model's choice are always measured.
-        const TunedRow& row = tuning_.rows[i];
-        const bool must = (row.is_program && !tries_algorithm(row)) || row.place == 1;
+        const bool must = must_measure(tuning_.rows[i]);
         if (late() && (!must || options_.stop.stop_requested())) return std::nullopt;
         if (prepared_[i].ready) {
           prepared_[i].taken = true;

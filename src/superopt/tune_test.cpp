@@ -319,6 +319,16 @@ TEST_F(TuneLibraryTest, ItsFastestAlgorithmThatIsRightIsChosen) {
   EXPECT_LT(result_.candidates[0].cost.seconds, scheduled_cost(*result_.program, *options_.target).seconds);
 }
 
+TEST_F(TuneLibraryTest, WithoutTimeTheLibrarysBestGuessIsMeasuredToo) {
+  setenv("STRATA_FAKE_CUBLAS_LT", "5 3", 1);
+  options_.seconds = 0;
+  add("first", right(20));
+  const Tuning tuning = tuned();
+  EXPECT_EQ(label(tuning.result().schedules), "lt0");
+  EXPECT_EQ(why_not_schedule(tuning, "own"), "1.80x slower");
+  EXPECT_EQ(why_not_schedule(tuning, "lt1"), "not measured: out of time");
+}
+
 TEST_F(TuneLibraryTest, WhereGeneratedCodeIsFasterItIsTaken) {
   setenv("STRATA_FAKE_CUBLAS_LT", "10", 1);
   Tuning tuning = tuned();

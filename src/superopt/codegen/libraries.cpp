@@ -9,13 +9,20 @@
 namespace strata {
 namespace {
 
-// Of the library's kernels on an H200; docs/cost-model.md.
-constexpr double kStartAndEnd = 2.4e-6;  // first tile and last tile, beside the launch
+// Of the library's kernels, fitted to 32 products on an H200 (bench/gpu/products.py --prices); docs/cost-model.md.
+constexpr double kStartAndEnd = 1.4e-6;  // first tile and last tile, beside the launch
+constexpr double kTerm = 0.5e-9;         // of a sum: blocks that share one wait for each other
 constexpr double kBandwidthShare = 0.9;  // of device memory's
-constexpr double kMatrixShare = 0.9;     // of the rate of tensor cores
-constexpr double kScalarShare = 0.75;    // of float32's rate; of float64's, which is half of it
+constexpr double kMatrixShare = 1.1;     // of the rate of tensor cores that Target has, measured on larger products
+constexpr double kScalarShare = 0.85;    // of float32's rate; tensor cores compute float64 at that rate
 constexpr int64_t kTile = 128;           // rows and columns of a block
-constexpr int64_t kParts = 4;            // of a tile, or of its sum, where there are few tiles
+constexpr int64_t kSmallTile = 64;       // rows and columns that a block computes at least
+constexpr int64_t kParts = 8;            // of a tile, or of its sum, where there are few tiles
+constexpr int64_t kAligned = 16;         // bytes that rows should be multiples of
+constexpr double kUnaligned = 2.5;       // times as long where they are not
+
+/// Of the time of generated code, what the library may take at most to be worth needing it.
+constexpr double kWorthALibrary = 0.8;
 
 /// A matrix of these rows and columns with these strides, if one of them is 1.
 std::optional<MatrixProduct::Operand> matrix(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride) {
@@ -204,16 +211,18 @@ double library_seconds(const MatrixProduct& p, const Target& target) {
   const double elements = elements_of(p.m * p.k, p.a.batch_stride) + elements_of(p.k * p.n, p.b.batch_stride) +
                           static_cast<double>(p.batch * p.m * p.n);
   const double bytes = elements * static_cast<double>(size_of(p.type));
-  const double rate = p.type == DType::F32   ? kScalarShare * target.scalar_rate
-                      : p.type == DType::F64 ? kScalarShare * target.scalar_rate / 2
-                                             : kMatrixShare * target.matrix_rate;
-  const auto tiles = static_cast<double>(p.batch * ((p.m + kTile - 1) / kTile) * ((p.n + kTile - 1) / kTile));
+  const double rate = size_of(p.type) == 2 ? kMatrixShare * target.matrix_rate : kScalarShare * target.scalar_rate;
+  const auto padded = [](int64_t size, int64_t to) { return (size + to - 1) / to * to; };
+  const auto tiles = static_cast<double>(p.batch * (padded(p.m, kTile) / kTile) * (padded(p.n, kTile) / kTile));
   const auto all = static_cast<double>(target.multiprocessors);
   const double busy = tiles < all ? std::min(1.0, tiles * kParts / all) : tiles / all / std::ceil(tiles / all);
-  const double operations =
-      2 * static_cast<double>(p.batch) * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-  return target.launch_seconds + kStartAndEnd +
-         std::max(operations / (rate * busy), bytes / (kBandwidthShare * target.memory_bandwidth));
+  const double operations = 2 * static_cast<double>(p.batch * padded(p.m, kSmallTile)) *
+                            static_cast<double>(padded(p.n, kSmallTile)) * static_cast<double>(p.k);
+  const bool aligned = (p.a.leading * size_of(p.type)) % kAligned == 0 &&
+                       (p.b.leading * size_of(p.type)) % kAligned == 0 && (p.n * size_of(p.type)) % kAligned == 0;
+  const double work = kStartAndEnd + kTerm * static_cast<double>(p.k) +
+                      std::max(operations / (rate * busy), bytes / (kBandwidthShare * target.memory_bandwidth));
+  return target.launch_seconds + (aligned ? 1 : kUnaligned) * work;
 }
 
 Schedules library_schedules(const Graph& graph, const Target& target, const Passes& passes) {
@@ -228,7 +237,7 @@ Schedules library_schedules(const Graph& graph, const Target& target, const Pass
   for (const LibraryCall& call : plan.calls) {
     double generated = 0;
     for (size_t i : call.operations) generated += estimate_operation(graph, operations[i], target).seconds;
-    if (library_seconds(call.product, target) >= generated) schedules[call.operations.front()].reset();
+    if (library_seconds(call.product, target) >= kWorthALibrary * generated) schedules[call.operations.front()].reset();
   }
   return uses_library(schedules) ? schedules : Schedules();
 }

@@ -31,8 +31,8 @@ LibraryPlan plan_libraries(const Graph& graph, const Schedules& schedules);
 /// Microseconds of a launch, as seconds: docs/cost-model.md.
 double library_seconds(const MatrixProduct& product, const Target& target);
 
-/// Schedules that give the first algorithm to every predefined product for which the model rates the library faster
-/// than generated code, and nothing to other operators. Empty where there is none, or the pass is off.
+/// Schedules that give the first algorithm to every predefined product for which the model rates the library clearly
+/// faster than generated code, and nothing to other operators. Empty where there is none, or the pass is off.
 Schedules library_schedules(const Graph& graph, const Target& target, const Passes& passes);
 
 /// The same without those of block graphs.
