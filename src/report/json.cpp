@@ -96,10 +96,10 @@ std::string describe_tuning(const Tuning& tuning) {
   const int version = tuning.device.driver_version;
   // Said only where it is known to be missing.
   const std::string& without = tuning.device.without_cublas_lt;
-  return fmt::format("{} (driver for CUDA {}.{}{}), against {}: {} after {:.1f} s{}", tuning.device.name,
-                     version / 1000, version % 1000 / 10,
-                     without.empty() ? "" : "; no products by a library: " + without, tuning.reference, counts,
-                     tuning.seconds, cached > 0 ? fmt::format(", {} from the cache", cached) : "");
+  return fmt::format("{} (driver for CUDA {}.{}), against {}: {} after {:.1f} s{}{}", tuning.device.name,
+                     version / 1000, version % 1000 / 10, tuning.reference, counts, tuning.seconds,
+                     cached > 0 ? fmt::format(", {} from the cache", cached) : "",
+                     without.empty() ? "" : "; no products by a library: " + without);
 }
 
 std::string describe_row(const Tuning& tuning, const TunedRow& row) {

@@ -180,6 +180,8 @@ TEST_F(Rmsnorm, MeasurementsAreReported) {
   EXPECT_EQ(describe_tuning(tuning),
             "a <GPU> (driver for CUDA 12.8), against the interpreter in float64: 2 right, 1 wrong, 1 timeout after "
             "0.0 s");
+  tuning.device.without_cublas_lt = "cuBLASLt was not found";
+  EXPECT_TRUE(describe_tuning(tuning).ends_with("0.0 s; no products by a library: cuBLASLt was not found"));
   const std::string html = report_html(*result_, *options_, {tuning, ""});
   EXPECT_NE(html.find("a &lt;GPU&gt;"), std::string::npos);
   EXPECT_NE(html.find("<td>1.50x slower</td>"), std::string::npos);

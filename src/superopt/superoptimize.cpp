@@ -337,6 +337,8 @@ Result<Superoptimized> optimize_parts(const GraphPtr& program, const Superoptimi
 /// it is better.
 Result<void> try_library(const GraphPtr& program, const SuperoptimizeOptions& options, FoundParts& found,
                          Superoptimized& result) {
+  // A shard's work is in its checkpoint, and has none of this.
+  if (options.search.shard_count > 1 || options.search.stop.stop_requested()) return {};
   const Schedules given = library_schedules(*program, *options.search.target, options.passes);
   if (given.empty()) return {};
   const LibraryPlan plan = plan_libraries(*program, given);
@@ -349,7 +351,9 @@ Result<void> try_library(const GraphPtr& program, const SuperoptimizeOptions& op
   if (options.search.time_limit > 0) rest.search.time_limit = kLibraryShare * options.search.time_limit;
   if (!rest.search.checkpoint.empty()) rest.search.checkpoint += ".library";
   STRATA_TRY(Superoptimized beside, optimize_parts(program, rest, {.apart = apart}, Clock::now(), found));
+  const StopReason stopped = std::max(beside.stop_reason, result.stop_reason);
   if (beside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) std::swap(beside, result);
+  result.stop_reason = stopped;
   for (size_t i = 0; i < std::min(beside.candidates.size(), kMostWithLibrary); ++i) {
     add_new(result.candidates, std::move(beside.candidates[i]));
   }

@@ -90,8 +90,8 @@ class Product:
 
     def set(self, attribute, value):
         size = ctypes.c_size_t(ctypes.sizeof(value))
-        check(self.library.functions.cublasLtMatmulDescSetAttribute(self.operation, attribute, ctypes.byref(value), size),
-              "describing a product")
+        set_attribute = self.library.functions.cublasLtMatmulDescSetAttribute
+        check(set_attribute(self.operation, attribute, ctypes.byref(value), size), "describing a product")
 
     def layout(self, rows, columns, operand):
         if operand["transposed"]:
