@@ -4,6 +4,7 @@
 
 namespace strata {
 
+static_assert(sizeof(CudaPointer) == sizeof(void*));
 static_assert(sizeof(CublasLt::Heuristic) == 96 && offsetof(CublasLt::Heuristic, state) == 72);
 
 Result<void> CublasLt::check(int status, std::string_view what) const {

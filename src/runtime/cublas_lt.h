@@ -56,8 +56,10 @@ struct CublasLt {
   int (*set_preference)(Preference, int, const void*, size_t);
   int (*heuristics)(Handle, Product, Layout a, Layout b, Layout c, Layout d, Preference, int wanted, Heuristic*,
                     int* found);
-  int (*multiply)(Handle, Product, const void* alpha, const void* a, Layout, const void* b, Layout, const void* beta,
-                  const void* c, Layout, void* d, Layout, const Algorithm*, void* workspace, size_t, CudaStream);
+  /// What lies on the device is named as the driver does, by addresses; the library's header says pointers.
+  int (*multiply)(Handle, Product, const void* alpha, CudaPointer a, Layout, CudaPointer b, Layout, const void* beta,
+                  CudaPointer c, Layout, CudaPointer d, Layout, const Algorithm*, CudaPointer workspace, size_t,
+                  CudaStream);
 
   /// Error (Unsupported) "WHAT: cuBLASLt: CUBLAS_STATUS_…" unless `status` is 0.
   Result<void> check(int status, std::string_view what) const;

@@ -142,19 +142,17 @@ Result<void> PreparedProduct::run(CudaStream stream, const std::vector<CudaPoint
     STRATA_CHECK(lt.check(lt.set_product(operation_, CublasLt::kBiasPointer, &arguments[2], sizeof arguments[2]),
                           "naming the bias"));
   }
-  const auto pointer = [](CudaPointer of) { return reinterpret_cast<void*>(of); };
   // Factors have the type of the sums.
   const double one = 1;
   const double zero = 0;
   const float one_f32 = 1;
   const float zero_f32 = 0;
   const bool wide = product_.type == DType::F64;
-  void* result = pointer(arguments.back());
-  return lt.check(lt.multiply(library_.handle(), operation_, wide ? static_cast<const void*>(&one) : &one_f32,
-                              pointer(arguments[1]), b_, pointer(arguments[0]), a_,
-                              wide ? static_cast<const void*>(&zero) : &zero_f32, result, c_, result, c_, &algorithm_,
-                              pointer(workspace), static_cast<size_t>(kProductWorkspace), stream),
-                  fmt::format("multiplying {}", describe(product_)));
+  return lt.check(
+      lt.multiply(library_.handle(), operation_, wide ? static_cast<const void*>(&one) : &one_f32, arguments[1], b_,
+                  arguments[0], a_, wide ? static_cast<const void*>(&zero) : &zero_f32, arguments.back(), c_,
+                  arguments.back(), c_, &algorithm_, workspace, static_cast<size_t>(kProductWorkspace), stream),
+      fmt::format("multiplying {}", describe(product_)));
 }
 
 }  // namespace strata

@@ -212,12 +212,13 @@ double library_seconds(const MatrixProduct& p, const Target& target) {
                           static_cast<double>(p.batch * p.m * p.n);
   const double bytes = elements * static_cast<double>(size_of(p.type));
   const double rate = size_of(p.type) == 2 ? kMatrixShare * target.matrix_rate : kScalarShare * target.scalar_rate;
-  const auto padded = [](int64_t size, int64_t to) { return (size + to - 1) / to * to; };
-  const auto tiles = static_cast<double>(p.batch * (padded(p.m, kTile) / kTile) * (padded(p.n, kTile) / kTile));
+  const auto pieces = [](int64_t size, int64_t of) { return (size + of - 1) / of; };
+  const int64_t all_tiles = p.batch * pieces(p.m, kTile) * pieces(p.n, kTile);
+  const auto tiles = static_cast<double>(all_tiles);
   const auto all = static_cast<double>(target.multiprocessors);
   const double busy = tiles < all ? std::min(1.0, tiles * kParts / all) : tiles / all / std::ceil(tiles / all);
-  const double operations = 2 * static_cast<double>(p.batch * padded(p.m, kSmallTile)) *
-                            static_cast<double>(padded(p.n, kSmallTile)) * static_cast<double>(p.k);
+  const double operations = 2 * static_cast<double>(p.batch * pieces(p.m, kSmallTile) * kSmallTile) *
+                            static_cast<double>(pieces(p.n, kSmallTile) * kSmallTile) * static_cast<double>(p.k);
   const bool aligned = (p.a.leading * size_of(p.type)) % kAligned == 0 &&
                        (p.b.leading * size_of(p.type)) % kAligned == 0 && (p.n * size_of(p.type)) % kAligned == 0;
   const double work = kStartAndEnd + kTerm * static_cast<double>(p.k) +
