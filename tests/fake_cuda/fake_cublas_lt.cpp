@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <sstream>
 #include <vector>
 
@@ -124,7 +125,7 @@ Function driver_function(const char* name) {
 }
 
 void run(void* argument) {
-  const auto* work = static_cast<const Work*>(argument);  // never freed: a graph may run it again
+  const auto* work = static_cast<const Work*>(argument);
   compute(*work);
   static const auto spend = driver_function<void (*)(double)>("fakeCudaSpend");
   spend(std::abs(work->us));
@@ -228,16 +229,13 @@ int cublasLtMatmul(void*, Product* product, const void*, const void* a, Layout* 
                    Layout* layout_b, const void*, const void*, Layout*, void* d, Layout* layout_d,
                    const CublasLt::Algorithm* algorithm, void* workspace, size_t, CudaStream stream) {
   if (workspace == nullptr || !fits(*product, *layout_a, *layout_b, *layout_d)) return kNotSupported;
-  auto* work = new Work{*product,
-                        *layout_a,
-                        *layout_b,
-                        *layout_d,
-                        static_cast<const char*>(a),
-                        static_cast<const char*>(b),
-                        static_cast<char*>(d),
-                        algorithms()[algorithm->data[0]]};
+  // Kept as long as the process: a graph may run it again.
+  static std::vector<std::unique_ptr<Work>> kept;
+  kept.push_back(std::make_unique<Work>(Work{*product, *layout_a, *layout_b, *layout_d, static_cast<const char*>(a),
+                                             static_cast<const char*>(b), static_cast<char*>(d),
+                                             algorithms()[algorithm->data[0]]}));
   static const auto enqueue = driver_function<int (*)(CudaStream, void (*)(void*), void*)>("cuLaunchHostFunc");
-  return enqueue(stream, run, work);
+  return enqueue(stream, run, kept.back().get());
 }
 
 }  // extern "C"
