@@ -11,7 +11,7 @@ import pathlib
 import subprocess
 import tempfile
 
-PASSES = ["thread-graphs", "finer-loops", "registers", "layouts", "schedules", "spreading", "overlap"]
+PASSES = ["thread-graphs", "finer-loops", "registers", "layouts", "schedules", "spreading", "overlap", "libraries"]
 
 
 def main():

@@ -5,9 +5,9 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include "support/half.h"
+#include "support/parallel.h"
 
 namespace strata {
 namespace {
@@ -30,10 +30,12 @@ std::string_view field(std::string_view header, std::string_view key) {
 
 Result<Tensor<double>> read_npy(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file) return environment("cannot read '{}'", path);
-  const std::string bytes = text.str();
+  std::string bytes;
+  for (std::vector<char> block(1 << 20); file;) {
+    file.read(block.data(), static_cast<std::streamsize>(block.size()));
+    bytes.append(block.data(), static_cast<size_t>(file.gcount()));
+  }
+  if (!file.is_open() || file.bad()) return environment("cannot read '{}'", path);
   const auto damaged = [&](std::string_view what) {
     return tl::unexpected(Error{
         ErrorCode::InvalidInput, fmt::format("'{}' is no .npy file: {}", path, what), "write it with numpy.save", {}});
@@ -91,7 +93,9 @@ Result<Tensor<double>> read_npy(const std::string& path) {
     return width == 2 ? half_to_double(get(uint16_t{})) : width == 4 ? static_cast<double>(get(0.0F)) : get(0.0);
   };
   if (order != "True") {
-    for (size_t i = 0; i < tensor.data.size(); ++i) tensor.data[i] = value(i);
+    for_pieces(tensor.data.size(), [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) tensor.data[i] = value(i);
+    });
     return tensor;
   }
   // Fortran order: the first dimension is the innermost in the file.
@@ -103,18 +107,36 @@ Result<Tensor<double>> read_npy(const std::string& path) {
   return tensor;
 }
 
-std::string npy_bytes(const Tensor<double>& tensor) {
+std::string npy_bytes(const Tensor<double>& tensor, DType type) {
   static_assert(std::endian::native == std::endian::little);
+  const size_t width = type == DType::F16 ? 2 : type == DType::F64 ? 8 : 4;
   std::string shape;
   for (int64_t size : tensor.shape) shape += fmt::format("{}, ", size);
-  std::string header = fmt::format("{{'descr': '<f8', 'fortran_order': False, 'shape': ({}), }}", shape);
+  std::string header = fmt::format("{{'descr': '<f{}', 'fortran_order': False, 'shape': ({}), }}", width, shape);
   // The data start at a multiple of 64 bytes.
   while ((10 + header.size() + 1) % 64 != 0) header += ' ';
   header += '\n';
   std::string bytes(kMagic);
   bytes += {'\x01', '\x00', static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
   bytes += header;
-  bytes.append(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size() * sizeof(double));
+  const size_t start = bytes.size();
+  bytes.resize(start + tensor.data.size() * width);
+  for_pieces(tensor.data.size(), [&](size_t begin, size_t end) {
+    char* to = bytes.data() + start + begin * width;
+    const auto put = [&](auto value) {
+      std::memcpy(to, &value, sizeof value);
+      to += sizeof value;
+    };
+    for (size_t i = begin; i < end; ++i) {
+      if (width == 2) {
+        put(double_to_half(tensor.data[i]));
+      } else if (width == 4) {
+        put(static_cast<float>(tensor.data[i]));
+      } else {
+        put(tensor.data[i]);
+      }
+    }
+  });
   return bytes;
 }
 

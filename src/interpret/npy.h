@@ -10,7 +10,7 @@ namespace strata {
 /// Reads little-endian f2, f4 or f8 in C or Fortran order. Error, naming the file, where it cannot be read or is
 /// anything else.
 Result<Tensor<double>> read_npy(const std::string& path);
-/// Writes <f8 in C order.
-std::string npy_bytes(const Tensor<double>& tensor);
+/// C order, in <f8, or the elements as they are in a narrower type: f16 as <f2, f32 and bf16 as <f4.
+std::string npy_bytes(const Tensor<double>& tensor, DType type = DType::F64);
 
 }  // namespace strata

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "ops/arithmetic.h"
 #include "support/random.h"
 
 namespace strata {
@@ -35,6 +36,23 @@ TEST_F(Npy, RoundTrip) {
     ASSERT_TRUE(read) << read.error().to_string();
     EXPECT_EQ(read->shape, shape);
     EXPECT_EQ(read->data, tensor.data);
+  }
+}
+
+TEST_F(Npy, NarrowTypesHoldWhatIsRoundedToThem) {
+  // Large enough for several threads.
+  for (const auto& [type, width] : {std::pair(DType::F16, 2), {DType::BF16, 4}, {DType::F32, 4}, {DType::F64, 8}}) {
+    Tensor<double> tensor(Shape{1024, 1031});
+    Random random(1);
+    for (double& value : tensor.data) value = round_to(random.uniform(-1, 1), type);
+    const std::string bytes = npy_bytes(tensor, type);
+    EXPECT_EQ(bytes.size() % 64, tensor.data.size() * static_cast<size_t>(width) % 64);
+    EXPECT_LT(bytes.size(), tensor.data.size() * static_cast<size_t>(width) + 256);
+    write(bytes);
+    const auto read = read_npy(path_);
+    ASSERT_TRUE(read) << read.error().to_string();
+    EXPECT_EQ(read->shape, tensor.shape);
+    EXPECT_TRUE(read->data == tensor.data) << name_of(type);
   }
 }
 

@@ -4,7 +4,7 @@
 
 namespace strata {
 
-std::vector<bool> view_operations(const Graph& graph) {
+std::vector<bool> view_operations(const Graph& graph, const std::vector<bool>& strided) {
   const auto& operations = graph.operations();
   std::vector<bool> views(operations.size(), false);
   // Readers come later.
@@ -20,20 +20,20 @@ std::vector<bool> view_operations(const Graph& graph) {
       const auto& operands = operations[r].operands;
       if (std::find(operands.begin(), operands.end(), result) == operands.end()) continue;
       read = true;
-      by_blocks &= operations[r].body != nullptr || views[r];
+      by_blocks &= operations[r].body != nullptr || views[r] || (!strided.empty() && strided[r]);
     }
     views[i] = read && by_blocks;
   }
   return views;
 }
 
-MemoryView memory_view(const Graph& graph, TensorId id) {
+MemoryView memory_view(const Graph& graph, TensorId id, const std::vector<bool>& strided) {
   const int producer = graph.tensor(id).producer;
-  if (producer < 0 || !view_operations(graph)[static_cast<size_t>(producer)]) {
+  if (producer < 0 || !view_operations(graph, strided)[static_cast<size_t>(producer)]) {
     return {id, row_major_strides(graph.type(id).shape)};
   }
   const Operation& op = graph.operations()[static_cast<size_t>(producer)];
-  const MemoryView from = memory_view(graph, op.operands[0]);
+  const MemoryView from = memory_view(graph, op.operands[0], strided);
   MemoryView view{from.memory, {}};
   for (int64_t d : op.attributes.list("perm")) view.strides.push_back(from.strides[static_cast<size_t>(d)]);
   return view;

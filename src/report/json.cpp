@@ -4,6 +4,7 @@
 
 #include "ir/text.h"
 #include "report/report.h"
+#include "superopt/codegen/libraries.h"
 
 namespace strata {
 namespace {
@@ -56,6 +57,7 @@ Json profile_json(const Profile& profile) {
   json["measured"] = true;
   json["device"] = tuning.device.name;
   json["driver"] = tuning.device.driver_version;
+  json["cublas_lt"] = tuning.device.cublas_lt;
   json["compared_with"] = tuning.reference;
   json["seconds"] = tuning.seconds;
   json["rank_correlation"] = tuning.rank_correlation ? Json(*tuning.rank_correlation) : Json();
@@ -92,9 +94,12 @@ std::string describe_tuning(const Tuning& tuning) {
   const auto cached = std::count_if(tuning.rows.begin(), tuning.rows.end(),
                                     [](const TunedRow& row) { return !row.measured_at.empty(); });
   const int version = tuning.device.driver_version;
-  return fmt::format("{} (driver for CUDA {}.{}), against {}: {} after {:.1f} s{}", tuning.device.name, version / 1000,
-                     version % 1000 / 10, tuning.reference, counts, tuning.seconds,
-                     cached > 0 ? fmt::format(", {} from the cache", cached) : "");
+  // Said only where it is known to be missing.
+  const std::string& without = tuning.device.without_cublas_lt;
+  return fmt::format("{} (driver for CUDA {}.{}), against {}: {} after {:.1f} s{}{}", tuning.device.name,
+                     version / 1000, version % 1000 / 10, tuning.reference, counts, tuning.seconds,
+                     cached > 0 ? fmt::format(", {} from the cache", cached) : "",
+                     without.empty() ? "" : "; no products by a library: " + without);
 }
 
 std::string describe_row(const Tuning& tuning, const TunedRow& row) {
@@ -127,7 +132,9 @@ std::string describe_part(const Superoptimized& result, size_t p) {
   text += fmt::format("{} after {:.1f} s", name_of(optimized.stop_reason), optimized.statistics.seconds);
   if (!optimized.cached_at.empty()) text += fmt::format(" (from the cache; run of {})", optimized.cached_at);
   const Candidate& best = optimized.candidates.front();
-  text += best.graph == part.graph ? "; nothing better was proved" : "; " + best.verification.argument;
+  text += best.graph != part.graph       ? "; " + best.verification.argument
+          : uses_library(best.schedules) ? "; as given, with products by cuBLASLt"
+                                         : "; nothing better was proved";
   if (optimized.unproved > 0) text += fmt::format("; {} not proved: {}", optimized.unproved, optimized.unproved_reason);
   return text;
 }
@@ -168,6 +175,7 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
                     {"left_out", result.left_out}};
   json["input"] = cost_json(result.program_cost);
   json["best"] = cost_json(best.cost);
+  json["best"]["needs"] = needed_libraries(result.code);
   json["best"]["block_ops"] = count_block_operators(*best.graph);
   json["best"]["grid"] = block ? Json(block->launch().grid) : Json::array();
   json["best"]["forloop"] = block ? block->launch().loop : 1;

@@ -8,6 +8,7 @@
 #include "ir/text.h"
 #include "report/drawing.h"
 #include "report/layout.h"
+#include "superopt/codegen/libraries.h"
 
 namespace strata {
 namespace {
@@ -136,7 +137,12 @@ TEST_F(Rmsnorm, ReportsCarryTheirKeys) {
   EXPECT_GT(json.at("best").at("forloop"), 1);
   EXPECT_LE(json.at("verification").at("error_bound"), json.at("verification").at("delta"));
   EXPECT_GE(json.at("verification").at("tests"), 1);
-  EXPECT_EQ(json.at("candidates").size(), 4U);  // three proved and the program
+  EXPECT_EQ(json.at("best").at("needs"), "");  // one fused kernel is faster than a library's product
+  // Three proved and the program, and what is cut at the product that a library computes.
+  EXPECT_GT(json.at("candidates").size(), 4U);
+  const auto without = std::count_if(result_->candidates.begin(), result_->candidates.end(),
+                                     [](const Candidate& candidate) { return !uses_library(candidate.schedules); });
+  EXPECT_EQ(without, 3);
   const std::string html = report_html(*result_, *options_);
   for (const char* text : {"for-loop", "imap", "omap", "fmap", "grid [", "thread graph", "pruned by axes"}) {
     EXPECT_NE(html.find(text), std::string::npos) << text;
@@ -180,6 +186,8 @@ TEST_F(Rmsnorm, MeasurementsAreReported) {
   EXPECT_EQ(describe_tuning(tuning),
             "a <GPU> (driver for CUDA 12.8), against the interpreter in float64: 2 right, 1 wrong, 1 timeout after "
             "0.0 s");
+  tuning.device.without_cublas_lt = "cuBLASLt was not found";
+  EXPECT_TRUE(describe_tuning(tuning).ends_with("0.0 s; no products by a library: cuBLASLt was not found"));
   const std::string html = report_html(*result_, *options_, {tuning, ""});
   EXPECT_NE(html.find("a &lt;GPU&gt;"), std::string::npos);
   EXPECT_NE(html.find("<td>1.50x slower</td>"), std::string::npos);

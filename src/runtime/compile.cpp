@@ -3,9 +3,10 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
+
+#include "runtime/cuda_libraries.h"
 
 namespace strata {
 namespace {
@@ -23,37 +24,9 @@ struct Nvrtc {
   int (*cubin_size)(Program, size_t*);
   int (*cubin)(Program, char*);
   const char* (*error_text)(int);
+  int (*version)(int*, int*);
   std::vector<std::string> include_directories;
 };
-
-/// Folders that may hold a CUDA toolkit or the wheels that stand in for one, best first.
-std::vector<fs::path> cuda_roots() {
-  std::vector<fs::path> roots;
-  for (const char* variable : {"STRATA_CUDA_ROOT", "CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* value = std::getenv(variable); value != nullptr && *value != '\0') roots.emplace_back(value);
-  }
-  roots.emplace_back("/usr/local/cuda");
-  // The project's own environment: above the executable, or where the user stands.
-  std::error_code ignored;
-  std::vector<fs::path> starts{fs::current_path(ignored)};
-  const fs::path executable = fs::read_symlink("/proc/self/exe", ignored);
-  if (!executable.empty()) starts.push_back(executable.parent_path());
-  for (fs::path folder : starts) {
-    for (int up = 0; up < 5 && !folder.empty(); ++up, folder = folder.parent_path()) {
-      const fs::path libraries = folder / ".venv" / "lib";
-      for (const auto& entry : fs::directory_iterator(libraries, ignored)) {
-        roots.push_back(entry.path() / "site-packages" / "nvidia" / "cu13");
-      }
-    }
-  }
-  return roots;
-}
-
-template <class Function>
-bool resolve(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
 
 /// Opened once; never closed, because its threads may outlive any owner.
 Result<Nvrtc> open_nvrtc() {
@@ -67,23 +40,25 @@ Result<Nvrtc> open_nvrtc() {
                                      [](const std::string& i) { return fs::exists(i + "/cuda_fp16.h"); });
     looked += (looked.empty() ? "" : ", ") + root.string();
     if (!headers) continue;
-    for (const char* folder : {"lib64", "lib", "targets/x86_64-linux/lib"}) {
+    for (const fs::path& folder : library_folders(root)) {
       for (const char* file : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) {
-        const fs::path path = root / folder / file;
+        const fs::path path = folder / file;
         if (!fs::exists(path)) continue;
         void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (library == nullptr) continue;
         Nvrtc nvrtc{};
         nvrtc.include_directories = includes;
-        const bool complete = resolve(library, "nvrtcCreateProgram", nvrtc.create) &&
-                              resolve(library, "nvrtcCompileProgram", nvrtc.compile) &&
-                              resolve(library, "nvrtcDestroyProgram", nvrtc.destroy) &&
-                              resolve(library, "nvrtcGetProgramLogSize", nvrtc.log_size) &&
-                              resolve(library, "nvrtcGetProgramLog", nvrtc.log) &&
-                              resolve(library, "nvrtcGetCUBINSize", nvrtc.cubin_size) &&
-                              resolve(library, "nvrtcGetCUBIN", nvrtc.cubin) &&
-                              resolve(library, "nvrtcGetErrorString", nvrtc.error_text);
-        if (complete) return nvrtc;
+        FunctionBinder binder(library);
+        binder.bind(nvrtc.create, {"nvrtcCreateProgram"});
+        binder.bind(nvrtc.compile, {"nvrtcCompileProgram"});
+        binder.bind(nvrtc.destroy, {"nvrtcDestroyProgram"});
+        binder.bind(nvrtc.log_size, {"nvrtcGetProgramLogSize"});
+        binder.bind(nvrtc.log, {"nvrtcGetProgramLog"});
+        binder.bind(nvrtc.cubin_size, {"nvrtcGetCUBINSize"});
+        binder.bind(nvrtc.cubin, {"nvrtcGetCUBIN"});
+        binder.bind(nvrtc.error_text, {"nvrtcGetErrorString"});
+        binder.bind(nvrtc.version, {"nvrtcVersion"});
+        if (binder.missing().empty()) return nvrtc;
       }
     }
   }
@@ -94,10 +69,15 @@ Result<Nvrtc> open_nvrtc() {
                               {}});
 }
 
+const Result<Nvrtc>& opened_nvrtc() {
+  static const Result<Nvrtc> nvrtc = open_nvrtc();
+  return nvrtc;
+}
+
 }  // namespace
 
 Result<std::vector<char>> compile_cubin(const std::string& source, const Target& target) {
-  static const Result<Nvrtc> nvrtc = open_nvrtc();
+  const Result<Nvrtc>& nvrtc = opened_nvrtc();
   if (!nvrtc) return tl::unexpected(nvrtc.error());
   Nvrtc::Program program = nullptr;
   if (const int status = nvrtc->create(&program, source.c_str(), "program.cu", 0, nullptr, nullptr); status != 0) {
@@ -124,6 +104,15 @@ Result<std::vector<char>> compile_cubin(const std::string& source, const Target&
   if (size == 0 || nvrtc->cubin(program, cubin.data()) != 0)
     return environment("NVRTC made no cubin for {}", target.name);
   return cubin;
+}
+
+Result<std::string> nvrtc_version() {
+  const Result<Nvrtc>& nvrtc = opened_nvrtc();
+  if (!nvrtc) return tl::unexpected(nvrtc.error());
+  int major = 0;
+  int minor = 0;
+  if (nvrtc->version(&major, &minor) != 0) return environment("NVRTC tells no version");
+  return fmt::format("{}.{}", major, minor);
 }
 
 }  // namespace strata

@@ -12,4 +12,7 @@ namespace strata {
 /// (Unsupported) with the compiler's log where the source does not compile.
 Result<std::vector<char>> compile_cubin(const std::string& source, const Target& target);
 
+/// "13.0". Error (Environment) where NVRTC or the CUDA headers are missing.
+Result<std::string> nvrtc_version();
+
 }  // namespace strata

@@ -4,32 +4,12 @@
 
 #include <cstdlib>
 
+#include "runtime/cuda_libraries.h"
+
 namespace strata {
 namespace {
 
-/// Binds functions by name, and remembers the first that is missing.
-class Resolver {
- public:
-  explicit Resolver(void* library) : library_(library) {}
-
-  /// The first of `names` that the library has: interfaces were renamed between versions.
-  template <class Function>
-  void bind(Function& function, std::initializer_list<const char*> names) {
-    function = nullptr;
-    for (const char* name : names) {
-      if (function == nullptr) function = reinterpret_cast<Function>(dlsym(library_, name));
-    }
-    if (function == nullptr && missing_.empty()) missing_ = *names.begin();
-  }
-
-  const std::string& missing() const { return missing_; }
-
- private:
-  void* library_;
-  std::string missing_;
-};
-
-void bind_all(Resolver& r, CudaDriver& d) {
+void bind_all(FunctionBinder& r, CudaDriver& d) {
   r.bind(d.init, {"cuInit"});
   r.bind(d.driver_version, {"cuDriverGetVersion"});
   r.bind(d.error_name, {"cuGetErrorName"});
@@ -94,11 +74,11 @@ Result<CudaDriver> open_cuda_driver() {
                                 {}});
   }
   CudaDriver driver{};
-  Resolver resolver(library);
-  bind_all(resolver, driver);
-  if (!resolver.missing().empty()) {
+  FunctionBinder binder(library);
+  bind_all(binder, driver);
+  if (!binder.missing().empty()) {
     return tl::unexpected(Error{ErrorCode::Environment,
-                                fmt::format("the CUDA driver ({}) has no function {}", path, resolver.missing()),
+                                fmt::format("the CUDA driver ({}) has no function {}", path, binder.missing()),
                                 "install a driver for CUDA 12 or later",
                                 {}});
   }

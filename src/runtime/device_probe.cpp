@@ -3,15 +3,16 @@
 #include <array>
 
 #include "runtime/cuda_driver.h"
+#include "runtime/cuda_libraries.h"
 
 namespace strata {
 
 DeviceProbe probe_device() {
   const auto driver = open_cuda_driver();
-  if (!driver) return {nullptr, "no GPU: " + driver.error().message};
+  if (!driver) return {nullptr, "no GPU: " + driver.error().message, {}};
   CudaDevice device = 0;
   if (driver->init(0) != 0 || driver->device_get(&device, 0) != 0) {
-    return {nullptr, "no GPU: the CUDA driver finds no device"};
+    return {nullptr, "no GPU: the CUDA driver finds no device", {}};
   }
   int major = 0;
   int minor = 0;
@@ -22,8 +23,8 @@ DeviceProbe probe_device() {
   const std::string finding = fmt::format("{}, compute capability {}.{}", text.data(), major, minor);
   // sm_90a code runs on 9.0 alone; sm_80 code on 8.x.
   const auto found = major == 9 && minor == 0 ? find_target("sm_90a") : find_target("sm_80");
-  if (major != 8 && !(major == 9 && minor == 0)) return {nullptr, finding + ", is not supported yet"};
-  return {*found, finding};
+  if (major != 8 && !(major == 9 && minor == 0)) return {nullptr, finding + ", is not supported yet", {}};
+  return {*found, finding, describe(probe_cuda_libraries())};
 }
 
 }  // namespace strata

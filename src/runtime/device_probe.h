@@ -11,6 +11,7 @@ namespace strata {
 struct DeviceProbe {
   const Target* target = nullptr;  ///< of the first GPU; null where there is none or it is unknown
   std::string finding;             ///< one line for the user: the device, or why there is none
+  std::string libraries;           ///< one line: CUDA's libraries and those that are missing; empty without a GPU
 };
 
 DeviceProbe probe_device();

@@ -114,6 +114,7 @@ Result<std::unique_ptr<GpuDevice>> GpuDevice::open() {
 }
 
 GpuDevice::~GpuDevice() {
+  products_.reset();
   if (stream_ != nullptr) driver_.destroy_stream(stream_);
   if (retained_) driver_.context_release(device_);
 }
@@ -126,6 +127,13 @@ Result<int64_t> GpuDevice::free_bytes() const {
 }
 
 Result<void> GpuDevice::synchronize() const { return driver_.check(driver_.synchronize(), "running the kernels"); }
+
+Result<const ProductLibrary*> GpuDevice::products() const {
+  if (!products_) {
+    STRATA_TRY(products_, ProductLibrary::open());
+  }
+  return products_.get();
+}
 
 Result<GpuMemory> GpuMemory::allocate(const GpuDevice& device, int64_t bytes) {
   CudaPointer pointer = 0;
@@ -179,20 +187,36 @@ Result<std::unique_ptr<GpuProgram>> GpuProgram::load(const GpuDevice& device, co
                                                      LaunchManifest manifest) {
   std::unique_ptr<GpuProgram> made(new GpuProgram(device, std::move(manifest)));
   const CudaDriver& driver = device.driver();
-  STRATA_CHECK(driver.check(driver.load_module(&made->module_, cubin.data()), "loading the cubin"));
+  if (made->manifest_.uses_kernels())
+    STRATA_CHECK(driver.check(driver.load_module(&made->module_, cubin.data()), "loading the cubin"));
+  if (made->manifest_.uses_products()) {
+    STRATA_TRY(made->workspace_, GpuMemory::allocate(device, kProductWorkspace));
+  }
   for (const GpuLaunch& launch : made->manifest_.launches) {
-    CudaFunction function = nullptr;
-    STRATA_CHECK(driver.check(driver.get_function(&function, made->module_, launch.kernel.c_str()),
-                              fmt::format("finding kernel '{}'", launch.kernel)));
-    if (launch.shared_bytes > kGrantedSharedBytes) {
-      const int status = driver.set_function_attribute(function, CudaDriver::kMostDynamicSharedBytes,
-                                                       static_cast<int>(launch.shared_bytes));
-      STRATA_CHECK(driver.check(
-          status, fmt::format("{} bytes of shared memory for kernel '{}'", launch.shared_bytes, launch.kernel)));
+    Step step;
+    if (launch.product) {
+      STRATA_TRY(const ProductLibrary* library, device.products());
+      STRATA_TRY(step.product, PreparedProduct::prepare(*library, *launch.product));
+    } else {
+      STRATA_TRY(step.function, made->find_kernel(launch));
     }
-    made->functions_.push_back(function);
+    made->steps_.push_back(std::move(step));
   }
   return made;
+}
+
+Result<CudaFunction> GpuProgram::find_kernel(const GpuLaunch& launch) const {
+  const CudaDriver& driver = device_.driver();
+  CudaFunction function = nullptr;
+  STRATA_CHECK(driver.check(driver.get_function(&function, module_, launch.kernel.c_str()),
+                            fmt::format("finding kernel '{}'", launch.kernel)));
+  if (launch.shared_bytes > kGrantedSharedBytes) {
+    const int status = driver.set_function_attribute(function, CudaDriver::kMostDynamicSharedBytes,
+                                                     static_cast<int>(launch.shared_bytes));
+    STRATA_CHECK(driver.check(
+        status, fmt::format("{} bytes of shared memory for kernel '{}'", launch.shared_bytes, launch.kernel)));
+  }
+  return function;
 }
 
 GpuProgram::~GpuProgram() {
@@ -226,39 +250,48 @@ Result<CudaTensorMap> encode(const CudaDriver& driver, const GpuTensorMap& map, 
 }  // namespace
 
 Result<void> GpuProgram::launch(const GpuBuffers& buffers) const {
-  for (size_t i = 0; i < functions_.size(); ++i) {
+  for (size_t i = 0; i < steps_.size(); ++i) {
     const GpuLaunch& launch = manifest_.launches[i];
     std::vector<CudaPointer> pointers;
     for (const std::string& name : launch.arguments) pointers.push_back(buffers.at(name).pointer());
-    std::vector<void*> arguments;
-    for (CudaPointer& pointer : pointers) arguments.push_back(&pointer);
-    std::vector<CudaTensorMap> maps;
-    for (const GpuTensorMap& map : launch.tensor_maps) {
-      STRATA_TRY(const CudaTensorMap made, encode(device_.driver(), map, pointers[map.argument]));
-      maps.push_back(made);
+    if (steps_[i].product) {
+      STRATA_CHECK(steps_[i].product->run(device_.stream(), pointers, workspace_->pointer()));
+    } else {
+      STRATA_CHECK(launch_kernel(launch, steps_[i].function, pointers));
     }
-    for (CudaTensorMap& map : maps) arguments.push_back(&map);
-    std::array<CudaLaunchAttribute, 2> attributes{};
-    CudaLaunchConfig config;
-    for (size_t d = 0; d < 3; ++d) config.grid[d] = static_cast<unsigned>(launch.grid[d]);
-    config.block[0] = static_cast<unsigned>(launch.threads);
-    config.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
-    config.stream = device_.stream();
-    config.attributes = attributes.data();
-    if (launch.cluster > 1) {  // GPUs without clusters refuse the attribute
-      CudaLaunchAttribute& attribute = attributes[config.attribute_count++];
-      attribute.id = CudaLaunchAttribute::kClusterDimension;
-      attribute.value = {static_cast<unsigned>(launch.cluster), 1, 1};
-    }
-    if (launch.overlaps_previous) {
-      CudaLaunchAttribute& attribute = attributes[config.attribute_count++];
-      attribute.id = CudaLaunchAttribute::kOverlapsPrevious;
-      attribute.value = {1};
-    }
-    STRATA_CHECK(device_.driver().check(device_.driver().launch(&config, functions_[i], arguments.data(), nullptr),
-                                        fmt::format("launching '{}'", launch.kernel)));
   }
   return {};
+}
+
+Result<void> GpuProgram::launch_kernel(const GpuLaunch& launch, CudaFunction function,
+                                       std::vector<CudaPointer>& pointers) const {
+  std::vector<void*> arguments;
+  for (CudaPointer& pointer : pointers) arguments.push_back(&pointer);
+  std::vector<CudaTensorMap> maps;
+  for (const GpuTensorMap& map : launch.tensor_maps) {
+    STRATA_TRY(const CudaTensorMap made, encode(device_.driver(), map, pointers[map.argument]));
+    maps.push_back(made);
+  }
+  for (CudaTensorMap& map : maps) arguments.push_back(&map);
+  std::array<CudaLaunchAttribute, 2> attributes{};
+  CudaLaunchConfig config;
+  for (size_t d = 0; d < 3; ++d) config.grid[d] = static_cast<unsigned>(launch.grid[d]);
+  config.block[0] = static_cast<unsigned>(launch.threads);
+  config.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
+  config.stream = device_.stream();
+  config.attributes = attributes.data();
+  if (launch.cluster > 1) {  // GPUs without clusters refuse the attribute
+    CudaLaunchAttribute& attribute = attributes[config.attribute_count++];
+    attribute.id = CudaLaunchAttribute::kClusterDimension;
+    attribute.value = {static_cast<unsigned>(launch.cluster), 1, 1};
+  }
+  if (launch.overlaps_previous) {
+    CudaLaunchAttribute& attribute = attributes[config.attribute_count++];
+    attribute.id = CudaLaunchAttribute::kOverlapsPrevious;
+    attribute.value = {1};
+  }
+  return device_.driver().check(device_.driver().launch(&config, function, arguments.data(), nullptr),
+                                fmt::format("launching '{}'", launch.kernel));
 }
 
 Result<int64_t> GpuProgram::cold_sets() const {

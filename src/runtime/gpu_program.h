@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ class GpuDevice {
   Result<int64_t> free_bytes() const;
   /// Waits for all work; the errors of kernels come out here.
   Result<void> synchronize() const;
+  /// cuBLASLt on this device, opened when it is first asked for. Error (Environment) where it is missing.
+  Result<const ProductLibrary*> products() const;
 
  private:
   GpuDevice() = default;
@@ -41,6 +44,7 @@ class GpuDevice {
   std::string name_;
   int version_ = 0;
   int64_t l2_bytes_ = 0;
+  mutable std::unique_ptr<ProductLibrary> products_;
 };
 
 /// Device memory; the device must outlive it.
@@ -74,7 +78,8 @@ using GpuBuffers = std::map<std::string, GpuMemory>;
 
 class GpuProgram {
  public:
-  /// The device must outlive it. Error where the driver does not take the cubin, a kernel or its shared memory.
+  /// The device must outlive it. Error where the driver does not take the cubin, a kernel or its shared memory, or
+  /// cuBLASLt is missing or does not take a product.
   static Result<std::unique_ptr<GpuProgram>> load(const GpuDevice& device, const std::string& cubin,
                                                   LaunchManifest manifest);
   ~GpuProgram();
@@ -98,8 +103,17 @@ class GpuProgram {
 
   const GpuDevice& device_;
   LaunchManifest manifest_;
+  /// A kernel of the module, or a product.
+  struct Step {
+    CudaFunction function = nullptr;
+    std::unique_ptr<PreparedProduct> product;
+  };
+  Result<CudaFunction> find_kernel(const GpuLaunch& launch) const;
+  Result<void> launch_kernel(const GpuLaunch& launch, CudaFunction function, std::vector<CudaPointer>& pointers) const;
+
   CudaModule module_ = nullptr;
-  std::vector<CudaFunction> functions_;  ///< by launch
+  std::vector<Step> steps_;             ///< by launch
+  std::optional<GpuMemory> workspace_;  ///< of all products: they run one after the other
 };
 
 }  // namespace strata

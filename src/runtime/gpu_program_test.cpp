@@ -109,6 +109,36 @@ TEST_F(GpuProgramTest, LaunchesInOrderWithTheirAttributes) {
             "second grid 1x1x1 threads 32 shared 0 overlaps\n");
 }
 
+TEST_F(GpuProgramTest, TensorMapsAreArgumentsBehindThePointers) {
+  const auto device = GpuDevice::open();
+  ASSERT_TRUE(device) << message(device);
+  const auto with_map = [](const std::string& map) {
+    std::string text = kManifest;
+    const std::string last = "\"arguments\": [\"T\", \"O\"]";
+    return text.replace(text.find(last), last.size(), last + ", \"tensor_maps\": [" + map + "]");
+  };
+  // The driver's stand-in begins a map with the tensor's address: filling argument 2 fills what the map describes.
+  const auto run = [&](const std::string& map) -> Result<std::string> {
+    STRATA_TRY(LaunchManifest parsed, parse_launch_manifest(with_map(map)));
+    STRATA_TRY(const auto program, GpuProgram::load(**device, "kernel second\nfill 2 0\n", std::move(parsed)));
+    STRATA_TRY(const auto buffers, program->allocate());
+    STRATA_CHECK(program->launch(buffers));
+    return buffers.at("O").download();
+  };
+  const std::string good =
+      R"({"argument": 1, "element_bytes": 4, "sizes": [4, 8], "strides": [4, 16], "box": [4, 8], "swizzle": 0})";
+  const auto filled = run(good);
+  ASSERT_TRUE(filled) << message(filled);
+  EXPECT_EQ(*filled, std::string(24, '\0'));
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string map = good;
+    return message(run(map.replace(map.find(from), from.size(), to)));
+  };
+  EXPECT_THAT(changed("[4, 16]", "[4, 12]"), HasSubstr("describing a tensor to TMA: CUDA error 1"));
+  EXPECT_THAT(changed("[4, 16]", "[4]"), HasSubstr("kernel 'second' has a tensor map that fits none of its arguments"));
+  EXPECT_THAT(changed("\"argument\": 1", "\"argument\": 2"), HasSubstr("fits none of its arguments"));
+}
+
 TEST_F(GpuProgramTest, TimesAreMediansOfOneRun) {
   const auto device = GpuDevice::open();
   ASSERT_TRUE(device);

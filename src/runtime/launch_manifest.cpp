@@ -32,6 +32,34 @@ Result<GpuTensorMap> tensor_map(const Json& json, const GpuLaunch& launch) {
   return map;
 }
 
+Result<MatrixProduct::Operand> read_operand(const Json& json) {
+  MatrixProduct::Operand operand;
+  operand.transposed = json.at("transposed").get<bool>();
+  operand.leading = json.at("leading").get<int64_t>();
+  operand.batch_stride = json.at("batch_stride").get<int64_t>();
+  if (operand.leading < 1 || operand.batch_stride < 0) return invalid("a product has an operand that lies nowhere");
+  return operand;
+}
+
+Result<MatrixProduct> read_product(const Json& json) {
+  MatrixProduct product;
+  STRATA_TRY(product.type, parse_dtype(json.at("type").get<std::string>()));
+  product.batch = json.at("batch").get<int64_t>();
+  product.m = json.at("m").get<int64_t>();
+  product.n = json.at("n").get<int64_t>();
+  product.k = json.at("k").get<int64_t>();
+  for (int64_t size : {product.batch, product.m, product.n, product.k}) {
+    if (size < 1) return invalid("a product has a dimension of size {}", size);
+  }
+  STRATA_TRY(product.a, read_operand(json.at("a")));
+  STRATA_TRY(product.b, read_operand(json.at("b")));
+  product.bias = json.at("bias").get<bool>();
+  STRATA_TRY(product.activation, parse_activation(json.at("activation").get<std::string>()));
+  product.algorithm = json.at("algorithm").get<int64_t>();
+  if (product.algorithm < 0) return invalid("a product has algorithm {}", product.algorithm);
+  return product;
+}
+
 Result<LaunchManifest> read(const Json& json) {
   LaunchManifest manifest;
   for (const Json& one : json.value("buffers", Json::array())) {
@@ -50,11 +78,17 @@ Result<LaunchManifest> read(const Json& json) {
   for (const Json& one : json.value("kernels", Json::array())) {
     GpuLaunch launch;
     launch.kernel = one.at("name").get<std::string>();
-    launch.grid = one.at("grid").get<std::array<int64_t, 3>>();
-    launch.threads = one.at("threads").get<int64_t>();
-    launch.shared_bytes = one.at("shared_bytes").get<int64_t>();
-    launch.cluster = one.at("cluster").get<int64_t>();
-    launch.overlaps_previous = one.at("overlaps_previous").get<bool>();
+    if (one.contains("library")) {
+      const auto library = one.at("library").get<std::string>();
+      if (library != kProductLibrary) return invalid("'{}' is no library that launches can name", library);
+      STRATA_TRY(launch.product, read_product(one.at("product")));
+    } else {
+      launch.grid = one.at("grid").get<std::array<int64_t, 3>>();
+      launch.threads = one.at("threads").get<int64_t>();
+      launch.shared_bytes = one.at("shared_bytes").get<int64_t>();
+      launch.cluster = one.at("cluster").get<int64_t>();
+      launch.overlaps_previous = one.at("overlaps_previous").get<bool>();
+    }
     launch.arguments = one.at("arguments").get<std::vector<std::string>>();
     for (const std::string& name : launch.arguments) {
       const bool listed = std::any_of(manifest.buffers.begin(), manifest.buffers.end(),
@@ -65,12 +99,24 @@ Result<LaunchManifest> read(const Json& json) {
       STRATA_TRY(GpuTensorMap made, tensor_map(map, launch));
       launch.tensor_maps.push_back(std::move(made));
     }
+    if (launch.product && launch.arguments.size() != launch.product->arguments()) {
+      return invalid("product '{}' has {} arguments in place of {}", launch.kernel, launch.arguments.size(),
+                     launch.product->arguments());
+    }
     manifest.launches.push_back(std::move(launch));
   }
   return manifest;
 }
 
 }  // namespace
+
+bool LaunchManifest::uses_products() const {
+  return std::any_of(launches.begin(), launches.end(), [](const GpuLaunch& launch) { return launch.product; });
+}
+
+bool LaunchManifest::uses_kernels() const {
+  return std::any_of(launches.begin(), launches.end(), [](const GpuLaunch& launch) { return !launch.product; });
+}
 
 int64_t LaunchManifest::bytes(BufferRole role) const {
   int64_t sum = 0;

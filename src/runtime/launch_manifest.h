@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ops/types.h"
+#include "runtime/matrix_product.h"
 
 namespace strata {
 
@@ -27,9 +29,11 @@ struct GpuTensorMap {
   int64_t swizzle = 0;            ///< bytes: 0, 32, 64, 128
 };
 
-/// One launch; arguments are device pointers, in order, and tensor maps behind them.
+/// One launch: a kernel of the cubin, or a product that cuBLASLt computes. Arguments are device pointers,
+/// in order, and tensor maps behind them.
 struct GpuLaunch {
   std::string kernel;
+  std::optional<MatrixProduct> product;  ///< where set, the cubin has no such kernel, and there is no shape
   std::array<int64_t, 3> grid{1, 1, 1};
   int64_t threads = 1;
   int64_t shared_bytes = 0;        ///< dynamic shared memory
@@ -43,6 +47,8 @@ struct LaunchManifest {
   std::vector<GpuBuffer> buffers;
   std::vector<GpuLaunch> launches;  ///< in order, each after the one before it
 
+  bool uses_products() const;
+  bool uses_kernels() const;
   /// Of all buffers of a role.
   int64_t bytes(BufferRole role) const;
 };

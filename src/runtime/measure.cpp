@@ -173,7 +173,11 @@ Result<MeasureDevice> MeasureWorker::start() {
   const Json hello = Json::parse(line, nullptr, false);
   if (hello.is_object() && hello.contains("device") && hello["device"].is_string() && hello.contains("driver") &&
       hello["driver"].is_number_integer()) {
-    device_ = {hello["device"].get<std::string>(), hello["driver"].get<int>()};
+    const auto text = [&](const char* key) {
+      return hello.contains(key) && hello[key].is_string() ? hello[key].get<std::string>() : std::string();
+    };
+    device_ = {hello["device"].get<std::string>(), hello["driver"].get<int>(), text("cublas_lt"),
+               text("without_cublas_lt")};
     return device_;
   }
   end();

@@ -50,6 +50,8 @@ struct MeasureOptions {
 struct MeasureDevice {
   std::string name;
   int driver_version = 0;
+  std::string cublas_lt;          ///< its version; empty where it is missing
+  std::string without_cublas_lt;  ///< why it is missing
 };
 
 /// The other process. It is killed with its owner.

@@ -193,7 +193,10 @@ int run_measure_worker(int in, int out) {
     reply({{"failed", device.error().message}});
     return 1;
   }
-  reply({{"device", (*device)->name()}, {"driver", (*device)->driver_version()}});
+  const auto cublas_lt = cublas_lt_version();
+  reply({{"device", (*device)->name()},
+         {"driver", (*device)->driver_version()},
+         {cublas_lt ? "cublas_lt" : "without_cublas_lt", cublas_lt ? *cublas_lt : cublas_lt.error().message}});
   Worker worker(**device, reply);
   std::string pending;
   std::array<char, 4096> block{};

@@ -6,6 +6,7 @@
 
 #include "ops/arithmetic.h"
 #include "support/half.h"
+#include "support/parallel.h"
 
 namespace strata {
 namespace {
@@ -13,12 +14,12 @@ namespace {
 template <class Stored, class Convert>
 void put_all(std::string& bytes, const Tensor<double>& tensor, const Convert& convert) {
   bytes.resize(tensor.data.size() * sizeof(Stored));
-  char* to = bytes.data();
-  for (double value : tensor.data) {
-    const Stored stored = convert(value);
-    std::memcpy(to, &stored, sizeof stored);
-    to += sizeof stored;
-  }
+  for_pieces(tensor.data.size(), [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      const Stored stored = convert(tensor.data[i]);
+      std::memcpy(bytes.data() + i * sizeof stored, &stored, sizeof stored);
+    }
+  });
 }
 
 template <class Stored>

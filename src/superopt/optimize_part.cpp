@@ -75,7 +75,7 @@ Candidate as_candidate(const GraphPtr& program, const Target& target) {
   FloatErrors errors;
   errors.acceptable = true;
   errors.stable = true;
-  return {program, scheduled_cost(*program, target), std::move(itself), errors};
+  return {program, scheduled_cost(*program, target), std::move(itself), errors, {}};
 }
 
 Result<OptimizedPart> optimize_part(const GraphPtr& program, const SuperoptimizeOptions& options) {

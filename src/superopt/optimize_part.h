@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "runtime/result_cache.h"
-#include "superopt/codegen/passes.h"
+#include "superopt/codegen/generate.h"
 #include "superopt/optimize/cost.h"
 #include "superopt/search/search.h"
 #include "superopt/verify/verify.h"
@@ -36,6 +36,7 @@ struct Candidate {
   CostEstimate cost;
   VerifyResult verification;
   FloatErrors errors;
+  Schedules schedules = {};  ///< the model's choice of what libraries compute; `cost` is with them
 };
 
 struct OptimizedPart {

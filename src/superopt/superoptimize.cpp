@@ -8,6 +8,7 @@
 #include "ir/text.h"
 #include "ir/validate.h"
 #include "runtime/compile.h"
+#include "superopt/codegen/libraries.h"
 #include "superopt/part_record.h"
 #include "superopt/partition/canonical.h"
 #include "superopt/partition/fusible.h"
@@ -26,6 +27,14 @@ constexpr double kSearchShare = 0.85;
 /// Operators of a piece of a part for which nothing was found, and the share of the time that is kept for pieces.
 constexpr int kPiece = 6;
 constexpr double kPiecesShare = 0.2;
+/// The share of the time for what is left of a program without the products that a library computes, and how many of
+/// the results are kept beside the others.
+constexpr double kLibraryShare = 0.1;
+constexpr size_t kMostWithLibrary = 4;
+/// The library's products alone may be estimated so much slower than all that is known, and are tried.
+constexpr double kLibraryDoubt = 1.2;
+/// Different parts for which the other of library and generated code is tried.
+constexpr int kMostFlips = 6;
 /// Seconds that a part is searched even where others have used up the time. Small parts need no more.
 constexpr double kLeastSearch = 0.2;
 
@@ -39,6 +48,18 @@ struct Found {
 
 /// By canonical text.
 using FoundParts = std::map<std::string, Found>;
+
+/// Gives products to cuBLASLt where the model rates that better.
+void rate_with_library(Candidate& candidate, const SuperoptimizeOptions& options) {
+  const Target& target = *options.search.target;
+  candidate.schedules = library_schedules(*candidate.graph, target, options.passes);
+  if (!candidate.schedules.empty()) candidate.cost = scheduled_cost(*candidate.graph, target, candidate.schedules);
+}
+
+void sort_by_cost(std::vector<Candidate>& candidates) {
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return cheaper(a.cost, b.cost); });
+}
 
 /// A searched part with the names and the order of outputs of one of the places where it stands.
 OptimizedPart named(const Found& found, const CanonicalProgram& form, const Part& part) {
@@ -140,6 +161,8 @@ class PartsOptimizer {
     } else {
       outcome.optimized.candidates = {as_candidate(part.graph, target)};
     }
+    for (Candidate& candidate : outcome.optimized.candidates) rate_with_library(candidate, options_);
+    sort_by_cost(outcome.optimized.candidates);
     outcome.best_cost = outcome.optimized.candidates.front().cost;
   }
 
@@ -169,9 +192,13 @@ void sum_up(Superoptimized& result, int threads) {
   }
 }
 
-/// The whole program with every part's candidate of rank `rank`, or its last. Composition is exact, so the error bounds
+/// Of each part, which of its candidates.
+using Choice = std::vector<size_t>;
+
+/// The whole program with every part's candidate of that rank, or its last. Composition is exact, so the error bounds
 /// of the parts add up.
-Result<Candidate> whole(const Superoptimized& result, size_t rank, const Target& target) {
+Result<Candidate> whole(const Superoptimized& result, const Choice& choice, const SuperoptimizeOptions& options) {
+  const Target& target = *options.search.target;
   std::vector<GraphPtr> graphs;
   Candidate all;
   all.verification.verdict = Verdict::Equivalent;
@@ -180,7 +207,7 @@ Result<Candidate> whole(const Superoptimized& result, size_t rank, const Target&
   int proved = 0;
   for (size_t p = 0; p < result.parts.size(); ++p) {
     const auto& candidates = result.parts[p].optimized.candidates;
-    const Candidate& one = candidates[std::min(rank, candidates.size() - 1)];
+    const Candidate& one = candidates[std::min(choice[p], candidates.size() - 1)];
     graphs.push_back(one.graph);
     if (one.graph == result.partition.parts[p].graph) continue;
     ++proved;
@@ -193,7 +220,11 @@ Result<Candidate> whole(const Superoptimized& result, size_t rank, const Target&
     all.errors.candidate_own = std::max(all.errors.candidate_own, one.errors.candidate_own);
     all.errors.candidate_f64 = std::max(all.errors.candidate_f64, one.errors.candidate_f64);
   }
-  if (proved == 0) return as_candidate(result.program, target);
+  if (proved == 0) {
+    all = as_candidate(result.program, target);
+    rate_with_library(all, options);
+    return all;
+  }
   if (result.parts.size() > 1) {
     all.verification.argument = fmt::format("part by part: {} of {} parts are replaced, each with a proof of its own",
                                             proved, result.parts.size());
@@ -201,22 +232,62 @@ Result<Candidate> whole(const Superoptimized& result, size_t rank, const Target&
   STRATA_TRY(all.graph, compose(*result.program, result.partition, graphs));
   STRATA_CHECK(validate(*all.graph, target));
   all.cost = scheduled_cost(*all.graph, target);
+  rate_with_library(all, options);
   return all;
 }
 
+/// The best choice with one kind of part changed from the library to generated code or back, for each kind, and with
+/// all parts generated: estimates of the two are not equally good.
+std::vector<Choice> flipped_choices(const Superoptimized& result) {
+  std::vector<Choice> choices;
+  Choice generated(result.parts.size(), 0);
+  int flips = 0;
+  for (size_t p = 0; p < result.parts.size(); ++p) {
+    const auto& candidates = result.parts[p].optimized.candidates;
+    const bool library = uses_library(candidates.front().schedules);
+    const auto other = std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
+      return uses_library(candidate.schedules) != library;
+    });
+    if (other == candidates.end()) continue;
+    const auto rank = static_cast<size_t>(other - candidates.begin());
+    if (library) generated[p] = rank;
+    if (result.parts[p].equal_to >= 0 || flips++ >= kMostFlips) continue;
+    Choice flipped(result.parts.size(), 0);
+    for (size_t q = p; q < result.parts.size(); ++q) {
+      if (q == p || result.parts[q].equal_to == static_cast<int>(p)) flipped[q] = rank;
+    }
+    choices.push_back(std::move(flipped));
+  }
+  choices.push_back(std::move(generated));
+  return choices;
+}
+
+void add_new(std::vector<Candidate>& candidates, Candidate candidate) {
+  const bool known = std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& other) {
+    return other.graph == candidate.graph || same_structure(*other.graph, *candidate.graph);
+  });
+  if (!known) candidates.push_back(std::move(candidate));
+}
+
 Result<void> put_together(const SuperoptimizeOptions& options, Superoptimized& result) {
-  const Target& target = *options.search.target;
   size_t ranks = 1;
   for (const PartOutcome& part : result.parts) ranks = std::max(ranks, part.optimized.candidates.size());
   for (size_t rank = 0; rank < ranks; ++rank) {
-    STRATA_TRY(Candidate candidate, whole(result, rank, target));
-    result.candidates.push_back(std::move(candidate));
+    STRATA_TRY(Candidate candidate, whole(result, Choice(result.parts.size(), rank), options));
+    // The search finds the program too.
+    if (same_structure(*candidate.graph, *result.program)) candidate.graph = result.program;
+    add_new(result.candidates, std::move(candidate));
   }
+  for (const Choice& choice : flipped_choices(result)) {
+    STRATA_TRY(Candidate candidate, whole(result, choice, options));
+    add_new(result.candidates, std::move(candidate));
+  }
+  Candidate itself = as_candidate(result.program, *options.search.target);
+  rate_with_library(itself, options);
   const bool has_itself = std::any_of(result.candidates.begin(), result.candidates.end(),
                                       [&](const Candidate& c) { return c.graph == result.program; });
-  if (!has_itself) result.candidates.push_back(as_candidate(result.program, target));
-  std::stable_sort(result.candidates.begin(), result.candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return cheaper(a.cost, b.cost); });
+  if (!has_itself) result.candidates.push_back(std::move(itself));
+  sort_by_cost(result.candidates);
   return {};
 }
 
@@ -260,6 +331,34 @@ Result<Superoptimized> optimize_parts(const GraphPtr& program, const Superoptimi
   sum_up(result, options.search.threads);
   STRATA_CHECK(put_together(options, result));
   return result;
+}
+
+/// The program cut at the products that a library computes, the rest searched; beside what is known, or before it where
+/// it is better.
+Result<void> try_library(const GraphPtr& program, const SuperoptimizeOptions& options, FoundParts& found,
+                         Superoptimized& result) {
+  // A shard's work is in its checkpoint, and has none of this.
+  if (options.search.shard_count > 1 || options.search.stop.stop_requested()) return {};
+  const Schedules given = library_schedules(*program, *options.search.target, options.passes);
+  if (given.empty()) return {};
+  const LibraryPlan plan = plan_libraries(*program, given);
+  const std::vector<bool>& apart = plan.covered;
+  if (std::find(apart.begin(), apart.end(), false) == apart.end()) return {};
+  double least = 0;
+  for (const LibraryCall& call : plan.calls) least += library_seconds(call.product, *options.search.target);
+  if (least > kLibraryDoubt * result.candidates.front().cost.seconds) return {};
+  SuperoptimizeOptions rest = options;
+  if (options.search.time_limit > 0) rest.search.time_limit = kLibraryShare * options.search.time_limit;
+  if (!rest.search.checkpoint.empty()) rest.search.checkpoint += ".library";
+  STRATA_TRY(Superoptimized beside, optimize_parts(program, rest, {.apart = apart}, Clock::now(), found));
+  const StopReason stopped = std::max(beside.stop_reason, result.stop_reason);
+  if (beside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) std::swap(beside, result);
+  result.stop_reason = stopped;
+  for (size_t i = 0; i < std::min(beside.candidates.size(), kMostWithLibrary); ++i) {
+    add_new(result.candidates, std::move(beside.candidates[i]));
+  }
+  sort_by_cost(result.candidates);
+  return {};
 }
 
 const Part& part_of(const Superoptimized& result, const PartOutcome& outcome) {
@@ -328,6 +427,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
     STRATA_TRY(Superoptimized pieces, optimize_parts(hoisted, rest, {.max_operators = kPiece}, Clock::now(), found));
     if (pieces.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(pieces);
   }
+  STRATA_CHECK(try_library(hoisted, options, found, result));
   result.program = program;
   result.program_cost = scheduled_cost(*program, target);
   last = Clock::now();
@@ -335,12 +435,13 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   if (result.whole_check.starts_with("DIFFERENT")) {
     // A mistake of ours: what is known to be right is the program.
     result.candidates = {as_candidate(program, target)};
+    rate_with_library(result.candidates.front(), options);
   }
   const Graph& best = *result.candidates.front().graph;
   done("compose", best);
 
   // Generate code and compile it; a missing compiler leaves the source.
-  STRATA_TRY(result.code, generate_cuda(best, target, {}, options.passes));
+  STRATA_TRY(result.code, generate_cuda(best, target, result.candidates.front().schedules, options.passes));
   done("codegen", best);
   if (auto cubin = cubin_of(result.code.source, target, options.cache)) {
     result.cubin = std::move(*cubin);

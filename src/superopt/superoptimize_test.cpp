@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "superopt/codegen/libraries.h"
 #include "superopt/codegen/test_host.h"
 #include "superopt/part_record.h"
 #include "superopt/partition/canonical.h"
@@ -67,6 +68,7 @@ TEST(Superoptimize, EqualPartsAreSearchedOnce) {
   const GraphPtr program = parse(kTwoLayers);
   int searches = 0;
   SuperoptimizeOptions options = quick();
+  options.passes.libraries = false;
   options.stage_done = [&](std::string_view stage, double, const Graph&) { searches += stage == "search"; };
   const Superoptimized result = run(program, options);
   EXPECT_EQ(searches, 1);
@@ -147,6 +149,7 @@ TEST(Superoptimize, LlamaBlockComputesTheSameAndItsCodeDoes) {
   SuperoptimizeOptions options = quick();
   options.search.time_limit = 4;
   options.candidates = 1;
+  options.passes.libraries = false;  // the host has none
   const Superoptimized result = run(program, options);
   const Candidate& best = result.candidates.front();
   EXPECT_LT(best.cost.kernels, result.program_cost.kernels - 10);
@@ -154,6 +157,64 @@ TEST(Superoptimize, LlamaBlockComputesTheSameAndItsCodeDoes) {
 
   const auto [found, expected] = host_outputs(*program, result.code, random_inputs(*program, 5), {"c++", {"-O1"}});
   EXPECT_LE(relative_error(expected, found), 1e-4);
+}
+
+/// A layer of many tokens: its product is cuBLASLt's work, what stands around it is not.
+constexpr const char* kManyTokens = R"(
+graph layer {
+  input X: f16[1024, 1024]
+  input G: f16[1024]
+  input W: f16[1024, 4096]
+  X2 = sqr(X)
+  XS = sum(X2, dim=1)
+  XM = scale(XS, factor=1/1024)
+  XR = rsqrt(XM)
+  XN = mul(X, XR)
+  XG = mul(XN, G)
+  P = matmul(XG, W)
+  S = silu(P)
+  O = mul(S, S)
+  output O
+}
+)";
+
+TEST(Superoptimize, LargeProductsAreLeftToALibraryAndTheRestIsFused) {
+  SuperoptimizeOptions options = quick();
+  options.search.time_limit = 1;
+  options.largest_full_proof = 1e6;
+  const Superoptimized result = run(parse(kManyTokens), options);
+  const Candidate& best = result.candidates.front();
+  EXPECT_TRUE(uses_library(best.schedules));
+  EXPECT_EQ(best.cost.kernels, 3);  // the norm, the product, what follows
+  ASSERT_EQ(result.code.launches.size(), 3U);
+  EXPECT_TRUE(result.code.launches[1].product);
+  EXPECT_THAT(needed_libraries(result.code), testing::HasSubstr("cuBLASLt: f16 1024×4096×1024"));
+  EXPECT_THAT(best.verification.argument, testing::HasSubstr("2 of 3 parts are replaced"));
+  EXPECT_EQ(result.whole_check, "agrees in float64 at shrunk shapes");
+  // Code without the library is among the candidates that are measured.
+  EXPECT_TRUE(std::any_of(result.candidates.begin(), result.candidates.end(),
+                          [](const Candidate& candidate) { return !uses_library(candidate.schedules); }));
+  options.passes.libraries = false;
+  const Superoptimized without = run(parse(kManyTokens), options);
+  for (const Candidate& candidate : without.candidates) EXPECT_FALSE(uses_library(candidate.schedules));
+  EXPECT_EQ(needed_libraries(without.code), "");
+  EXPECT_GT(without.candidates.front().cost.seconds, best.cost.seconds);
+}
+
+TEST(Superoptimize, PartsChooseBetweenTheLibraryAndGeneratedCode) {
+  // 8 tokens, whose products are bound by their weights and better fused; 2048 tokens, which are not.
+  const GraphPtr program = parse(
+      "graph g {\n input X: f16[8, 2048]\n input V: f16[2048, 2048]\n input W: f16[2048, 2048]\n"
+      " input Y: f16[2048, 2048]\n input U: f16[2048, 2048]\n A = matmul(X, V)\n B = matmul(X, W)\n S = silu(A)\n"
+      " O = mul(S, B)\n Q = matmul(Y, U)\n output O, Q\n}");
+  SuperoptimizeOptions options = quick();
+  options.search.time_limit = 1;
+  options.largest_full_proof = 1e6;
+  const Superoptimized result = run(program, options);
+  const Candidate& best = result.candidates.front();
+  EXPECT_EQ(best.cost.kernels, 2);
+  EXPECT_EQ(needed_libraries(result.code), "cuBLASLt: f16 2048×2048×2048, algorithm 0");
+  EXPECT_GT(result.candidates.size(), 2U);
 }
 
 /// One small part, with a cache of its own.

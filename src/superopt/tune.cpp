@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "interpret/work.h"
+#include "superopt/codegen/libraries.h"
 #include "superopt/tune_reference.h"
 #include "support/hash.h"
 #include "support/temporary_folder.h"
@@ -55,6 +56,14 @@ std::vector<TunedRow> all_rows(const Superoptimized& result, const Target& targe
   return rows;
 }
 
+/// The program, in its own kernels and with the library's best guess, and the model's choice are measured even where
+/// there is no time left.
+bool must_measure(const TunedRow& row) {
+  const bool other_algorithm = std::any_of(row.schedules.begin(), row.schedules.end(),
+                                           [](const auto& schedule) { return schedule && schedule->algorithm > 0; });
+  return row.place == 1 || (row.is_program && !other_algorithm);
+}
+
 std::string measurement_json(const Measurement& m) {
   const auto now =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
@@ -96,18 +105,14 @@ struct Prepared {
 class Tuner {
  public:
   Tuner(const Superoptimized& result, const TuneOptions& options)
-      : program_(result.program), options_(options), worker_(options.measure) {
-    tuning_.rows = all_rows(result, *options.target, options.passes);
-    prepared_.resize(tuning_.rows.size());
-    for (size_t i = 0; i < tuning_.rows.size(); ++i) order_.push_back(i);
-    // The program first: what has to be beaten must be known.
-    std::stable_partition(order_.begin(), order_.end(), [&](size_t i) { return tuning_.rows[i].is_program; });
+      : result_(result), program_(result.program), options_(options), worker_(options.measure) {
     tuning_.reference = execution_work(*program_) > options.largest_interpreted ? kOwnKernels : kInterpreted;
   }
 
   Result<Tuning> run() {
     if (folder_.path().empty()) return environment("cannot make a temporary folder");
     STRATA_TRY(tuning_.device, worker_.start());
+    list_rows();
     // Plain threads: a compilation is one long task that shares nothing.
     for (int t = 0; t < options_.threads; ++t) compiling_.emplace_back([this] { compile_all(); });
     const auto measured = measure_all();
@@ -126,6 +131,18 @@ class Tuner {
   }
 
  private:
+  void list_rows() {
+    Passes passes = options_.passes;
+    passes.libraries = passes.libraries && !tuning_.device.cublas_lt.empty();
+    tuning_.rows = all_rows(result_, *options_.target, passes);
+    prepared_.resize(tuning_.rows.size());
+    for (size_t i = 0; i < tuning_.rows.size(); ++i) order_.push_back(i);
+    // The program first: what has to be beaten must be known.
+    std::stable_partition(order_.begin(), order_.end(), [&](size_t i) { return must_measure(tuning_.rows[i]); });
+    std::stable_partition(order_.begin(), order_.end(),
+                          [&](size_t i) { return must_measure(tuning_.rows[i]) && tuning_.rows[i].is_program; });
+  }
+
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool late() const { return seconds() >= options_.seconds || options_.stop.stop_requested(); }
 
@@ -157,11 +174,14 @@ class Tuner {
       }
     }
     if (made.known) return made;
+    const auto is_product = [](const KernelLaunch& launch) { return launch.product.has_value(); };
+    const bool no_kernels = std::all_of(code->launches.begin(), code->launches.end(), is_product);
     std::call_once(referenced_, [&] {
       reference_ = std::async(std::launch::async, [this] {
         return make_reference(*program_, options_.seed, options_.largest_interpreted, folder_.path(), options_.stop);
       });
     });
+    if (no_kernels) return made;
     auto cubin =
         options_.compile ? options_.compile(code->source) : cubin_of(code->source, *options_.target, options_.cache);
     if (cubin) {
@@ -178,8 +198,9 @@ class Tuner {
       for (const DeviceBuffer& buffer : *buffers) shapes += fmt::format(" {} {}", buffer.name, to_string(buffer.type));
     }
     return fmt::format(
-        "{}\ndriver {}\nmethod {}\ntarget {}\nsource {:016x} {}\nlaunches {:016x}\nagainst {}\nseed {}\n{}",
-        tuning_.device.name, tuning_.device.driver_version, kMethod, options_.target->name,
+        "{}\ndriver {}{}\nmethod {}\ntarget {}\nsource {:016x} {}\nlaunches {:016x}\nagainst {}\nseed {}\n{}",
+        tuning_.device.name, tuning_.device.driver_version,
+        needed_libraries(code).empty() ? "" : " cuBLASLt " + tuning_.device.cublas_lt, kMethod, options_.target->name,
         Hasher().add(code.source).value(), code.source.size(), Hasher().add(manifest).value(), tuning_.reference,
         options_.seed, shapes);
   }
@@ -194,8 +215,7 @@ class Tuner {
       for (size_t i : order_) {
         if (prepared_[i].taken) continue;
         ++open;
-        // The program, which comes first, and the model's choice are always measured.
-        const bool must = tuning_.rows[i].is_program || tuning_.rows[i].place == 1;
+        const bool must = must_measure(tuning_.rows[i]);
         if (late() && (!must || options_.stop.stop_requested())) return std::nullopt;
         if (prepared_[i].ready) {
           prepared_[i].taken = true;
@@ -222,12 +242,12 @@ class Tuner {
         row.measurement.verdict = MeasureVerdict::Failed;
         row.measurement.reason =
             "not compiled: " + prepared.error->message.substr(0, prepared.error->message.find('\n'));
-      } else if (timeouts_[row.graph] == kMostTimeouts) {
+      } else if (timeouts_[{row.graph, uses_library(row.schedules)}] == kMostTimeouts) {
         row.measurement.reason = "other schedules of this graph gave no answer";
       } else {
         STRATA_TRY(const TuneReference* reference, reference_files());
         STRATA_TRY(row.measurement, measure(*reference, prepared));
-        if (row.measurement.verdict == MeasureVerdict::Timeout) ++timeouts_[row.graph];
+        if (row.measurement.verdict == MeasureVerdict::Timeout) ++timeouts_[{row.graph, uses_library(row.schedules)}];
       }
       prepared.cubin = {};
       if (options_.progress) report();
@@ -333,15 +353,16 @@ class Tuner {
     tuning_.chosen = place_of(guess && (!right || fastest.is_program) ? first : right ? fastest : tuning_.program());
   }
 
+  const Superoptimized& result_;
   GraphPtr program_;
   const TuneOptions& options_;
   Clock::time_point start_ = Clock::now();
   TemporaryFolder folder_{"strata-tune"};
   MeasureWorker worker_;
   Tuning tuning_;
-  std::vector<size_t> order_;  ///< of compiling and measuring
-  std::map<GraphPtr, int> timeouts_;
-  int lost_ = 0;  ///< measurements in a row for which no process could be started
+  std::vector<size_t> order_;                          ///< of compiling and measuring
+  std::map<std::pair<GraphPtr, bool>, int> timeouts_;  ///< by graph, and whether a library computes
+  int lost_ = 0;                                       ///< measurements in a row for which no process could be started
 
   std::once_flag referenced_;
   std::future<Result<TuneReference>> reference_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "superopt/codegen/libraries.h"
 #include "superopt/tune.h"
 
 namespace strata {
@@ -70,6 +71,9 @@ Result<void> take_chosen(Superoptimized& result, Tuning& tuning, const TuneOptio
     result.whole_check =
         fmt::format("on the GPU it agrees with {}, error {:.2e}", tuning.reference, chosen.measurement.error);
   }
+  Candidate& first = result.candidates.front();
+  first.schedules = chosen.schedules;
+  first.cost = scheduled_cost(*first.graph, *options.target, library_part(first.schedules));
   STRATA_TRY(result.code, generate_cuda(*chosen.graph, *options.target, chosen.schedules, options.passes));
   auto cubin = options.compile ? options.compile(result.code.source)
                                : cubin_of(result.code.source, *options.target, options.cache);

@@ -13,9 +13,9 @@ namespace strata {
 namespace {
 
 /// By number: names of tensors need not be names of files.
-Result<std::string> write(const std::filesystem::path& path, const Tensor<double>& tensor) {
+Result<std::string> write(const std::filesystem::path& path, const Tensor<double>& tensor, DType type) {
   std::ofstream file(path, std::ios::binary);
-  file << npy_bytes(tensor);
+  file << npy_bytes(tensor, type);
   file.close();
   if (!file) return environment("cannot write '{}'", path.string());
   return path.string();
@@ -29,7 +29,8 @@ Result<TuneReference> make_reference(const Graph& program, uint64_t seed, double
   const auto inputs = typical_inputs(program, seed);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::string& name = program.tensor(program.inputs()[i]).name;
-    STRATA_TRY(reference.inputs[name], write(folder / fmt::format("input{}.npy", i), inputs[i]));
+    STRATA_TRY(reference.inputs[name],
+               write(folder / fmt::format("input{}.npy", i), inputs[i], program.type(program.inputs()[i]).dtype));
   }
   if (execution_work(program) > largest_interpreted) return reference;
   Float64Arithmetic exact;
@@ -40,7 +41,7 @@ Result<TuneReference> make_reference(const Graph& program, uint64_t seed, double
     if (!std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); })) {
       return unsupported("'{}' is not finite on random inputs, so that nothing can be compared with it", name);
     }
-    STRATA_TRY(reference.expected[name], write(folder / fmt::format("expected{}.npy", i), outputs[i]));
+    STRATA_TRY(reference.expected[name], write(folder / fmt::format("expected{}.npy", i), outputs[i], DType::F64));
   }
   return reference;
 }

@@ -279,6 +279,85 @@ TEST_F(TuneTest, ALostGpuEndsTheWorkAndNotTheResult) {
   EXPECT_EQ(lost, std::ssize(tuning.rows) > 5);
 }
 
+/// A product, whose own kernel takes 9 µs.
+class TuneLibraryTest : public TuneTest {
+ protected:
+  void SetUp() override {
+    TuneTest::SetUp();
+    result_.program =
+        parse("graph program {\n input A: f32[2, 64]\n input B: f32[64, 4]\n O = matmul(A, B)\n output O\n}\n");
+    result_.candidates = {as_candidate(result_.program, *options_.target)};
+    Float64Arithmetic exact;
+    const auto outputs = execute(*result_.program, exact, typical_inputs(*result_.program, 1));
+    scripts_["program"] = "write 2 " + file("product.raw", encode((*outputs)[0], DType::F32)) + "\ntime 9\n";
+  }
+  static std::string why_not_schedule(const Tuning& tuning, const std::string& schedule) {
+    for (const TunedRow& row : tuning.rows) {
+      if (label(row.schedules) == schedule) return tuning.why_not(row);
+    }
+    return "no row";
+  }
+};
+
+TEST_F(TuneLibraryTest, ItsFastestAlgorithmThatIsRightIsChosen) {
+  setenv("STRATA_FAKE_CUBLAS_LT", "5 3 -1 7", 1);
+  Tuning tuning = tuned();
+  EXPECT_EQ(tuning.device.cublas_lt, "13.1.0");
+  ASSERT_EQ(tuning.rows.size(), 6U);
+  EXPECT_EQ(label(tuning.result().schedules), "lt1");
+  EXPECT_LT(tuning.result().measurement.error, 1e-6);
+  EXPECT_NEAR(tuning.result().measurement.cold_us, 3, 1e-3);
+  EXPECT_NEAR(tuning.result().measurement.hot_us, 3, 1e-3);
+  EXPECT_EQ(why_not_schedule(tuning, "lt0"), "1.67x slower");
+  EXPECT_EQ(why_not_schedule(tuning, "own"), "3.00x slower");
+  EXPECT_EQ(why_not_schedule(tuning, "lt2"), "wrong: O: error 1.00e+00, above 1e-04");
+  EXPECT_EQ(why_not_schedule(tuning, "lt4"), "failed: cuBLASLt has 4 algorithms for f32 2×4×64, algorithm 4");
+  ASSERT_TRUE(take_chosen(result_, tuning, options_));
+  ASSERT_EQ(result_.code.launches.size(), 1U);
+  EXPECT_EQ(result_.code.launches[0].product->algorithm, 1);
+  EXPECT_EQ(label(result_.candidates[0].schedules), "lt1");
+  EXPECT_LT(result_.candidates[0].cost.seconds, scheduled_cost(*result_.program, *options_.target).seconds);
+}
+
+TEST_F(TuneLibraryTest, WithoutTimeTheLibrarysBestGuessIsMeasuredToo) {
+  setenv("STRATA_FAKE_CUBLAS_LT", "5 3", 1);
+  options_.seconds = 0;
+  add("first", right(20));
+  const Tuning tuning = tuned();
+  EXPECT_EQ(label(tuning.result().schedules), "lt0");
+  EXPECT_EQ(why_not_schedule(tuning, "own"), "1.80x slower");
+  EXPECT_EQ(why_not_schedule(tuning, "lt1"), "not measured: out of time");
+}
+
+TEST_F(TuneLibraryTest, WhereGeneratedCodeIsFasterItIsTaken) {
+  setenv("STRATA_FAKE_CUBLAS_LT", "10", 1);
+  Tuning tuning = tuned();
+  EXPECT_EQ(label(tuning.result().schedules), "own");
+  ASSERT_TRUE(take_chosen(result_, tuning, options_));
+  EXPECT_FALSE(result_.code.launches[0].product);
+}
+
+TEST_F(TuneLibraryTest, WithoutItOrThePassThereAreNoSuchRows) {
+  setenv("STRATA_CUBLAS_LT", "/nowhere/libcublasLt.so", 1);
+  const Tuning missing = tuned();
+  EXPECT_EQ(missing.rows.size(), 1U);
+  EXPECT_EQ(label(missing.result().schedules), "own");
+  EXPECT_THAT(missing.device.without_cublas_lt, HasSubstr("cuBLASLt (/nowhere/libcublasLt.so) cannot be loaded"));
+  setenv("STRATA_CUBLAS_LT", STRATA_BINARY_DIR "/lib/libfake_cublas_lt.so", 1);
+  options_.passes.libraries = false;
+  EXPECT_EQ(tuned().rows.size(), 1U);
+}
+
+TEST_F(TuneLibraryTest, MeasurementsComeFromTheCache) {
+  ResultCache cache(folder_.path().string(), {});
+  options_.cache = &cache;
+  setenv("STRATA_FAKE_CUBLAS_LT", "5 3", 1);
+  EXPECT_EQ(tuned().result().measured_at, "");
+  const Tuning again = tuned();
+  EXPECT_NE(again.result().measured_at, "");
+  EXPECT_EQ(label(again.result().schedules), "lt1");
+}
+
 TEST_F(TuneTest, WhatIsMissingIsAnError) {
   add("fast", right(2));
   scripts_["program"] = "no compiler";

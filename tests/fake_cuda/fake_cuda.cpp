@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -51,6 +52,7 @@ struct Module {
 };
 
 struct Launch {
+  std::function<void()> host;  // what a library put on the stream
   std::vector<Command> commands;
   std::vector<char*> arguments;  // as many as the commands need
   std::string shape;
@@ -104,6 +106,7 @@ bool parse(const std::string& text, Module& module, int& refusal) {
 }
 
 void perform(const Launch& launch) {
+  if (launch.host) launch.host();
   for (const Command& command : launch.commands) {
     if (command.verb == "time") clock_us += command.number;
     if (command.verb == "hang") hanging = true;
@@ -281,6 +284,19 @@ int cuLaunchKernelEx(const CudaLaunchConfig* config, CudaFunction of, void** arg
   }
   return 0;
 }
+int cuLaunchHostFunc(CudaStream, void (*function)(void*), void* argument) {
+  if (sticky != 0) return sticky;
+  Launch launch;
+  launch.host = [function, argument] { function(argument); };
+  if (capturing != nullptr) {
+    capturing->launches.push_back(std::move(launch));
+  } else {
+    perform(launch);
+  }
+  return 0;
+}
+// For fake_cublas_lt: what it computes takes so long.
+void fakeCudaSpend(double us) { clock_us += us; }
 int cuStreamCreate(CudaStream* stream, unsigned) {
   *stream = handle<CudaStreamTag>(&clock_us);
   return sticky;

@@ -12,7 +12,9 @@ import sys
 
 import numpy
 
-from tensor_maps import arguments_of
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import cublas_lt  # noqa: E402
+from tensor_maps import arguments_of  # noqa: E402
 
 CLUSTER_DIMENSION = 4
 SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
@@ -36,7 +38,9 @@ def check(status, what):
 def launch(folder):
     manifest = json.loads((folder / "best.launch.json").read_text())
     module = ctypes.c_void_p()
-    check(cuda.cuModuleLoadData(ctypes.byref(module), (folder / "best.sm_90a.cubin").read_bytes()), "module")
+    own_kernels = any("library" not in kernel for kernel in manifest["kernels"])
+    if own_kernels:
+        check(cuda.cuModuleLoadData(ctypes.byref(module), (folder / "best.sm_90a.cubin").read_bytes()), "module")
     random = numpy.random.default_rng(1)
     pointers = {}
     for b in manifest["buffers"]:
@@ -49,6 +53,14 @@ def launch(folder):
             check(cuda.cuMemcpyHtoD_v2(pointer, values.ctypes.data_as(ctypes.c_void_p),
                                        ctypes.c_size_t(values.nbytes)), "copy")
     for kernel in manifest["kernels"]:
+        if "library" in kernel:
+            workspace = pointers.setdefault("the library's workspace", ctypes.c_uint64())
+            if not workspace.value:
+                size = ctypes.c_size_t(kernel["workspace_bytes"])
+                check(cuda.cuMemAlloc_v2(ctypes.byref(workspace), size), "memory")
+            addresses = [pointers[name].value for name in kernel["arguments"]]
+            cublas_lt.Product(kernel).run(addresses, workspace.value, None)
+            continue
         function = ctypes.c_void_p()
         check(cuda.cuModuleGetFunction(ctypes.byref(function), module, kernel["name"].encode()), kernel["name"])
         if kernel["shared_bytes"] > 48 * 1024:
@@ -62,7 +74,8 @@ def launch(folder):
     check(cuda.cuCtxSynchronize(), folder.name)
     for pointer in pointers.values():
         check(cuda.cuMemFree_v2(pointer), "free")
-    check(cuda.cuModuleUnload(module), "module")
+    if own_kernels:
+        check(cuda.cuModuleUnload(module), "module")
     print("launched", folder.name)
 
 

@@ -19,7 +19,9 @@ import sys
 import numpy
 import torch
 
-from tensor_maps import arguments_of
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import cublas_lt  # noqa: E402
+from tensor_maps import arguments_of  # noqa: E402
 
 TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
 TOLERANCE = {"f16": 5e-3, "bf16": 3e-2, "f32": 1e-4, "f64": 1e-10}
@@ -88,13 +90,18 @@ CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION = 4, 6
 
 
 class Module:
-    """A cubin and its launches."""
+    """A cubin and its launches, products of cuBLASLt among them."""
 
     def __init__(self, cubin, manifest):
         self.handle = ctypes.c_void_p()
-        check(cuda.cuModuleLoadData(ctypes.byref(self.handle), cubin.read_bytes()), f"loading {cubin.name}")
-        self.launches = []
+        self.launches, self.workspace = [], None
+        if any("library" not in kernel for kernel in manifest["kernels"]):
+            check(cuda.cuModuleLoadData(ctypes.byref(self.handle), cubin.read_bytes()), f"loading {cubin.name}")
         for kernel in manifest["kernels"]:
+            if "library" in kernel:
+                self.launches.append((cublas_lt.Product(kernel), kernel))
+                self.workspace = torch.empty(kernel["workspace_bytes"], dtype=torch.uint8, device="cuda")
+                continue
             function = ctypes.c_void_p()
             name = kernel["name"]
             check(cuda.cuModuleGetFunction(ctypes.byref(function), self.handle, name.encode()), name)
@@ -106,6 +113,10 @@ class Module:
     def run(self, buffers):
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         for function, kernel in self.launches:
+            if "library" in kernel:
+                addresses = [buffers[name].data_ptr() for name in kernel["arguments"]]
+                function.run(addresses, self.workspace.data_ptr(), stream.value)
+                continue
             arguments, _alive = arguments_of(cuda, kernel, {name: buffers[name].data_ptr() for name in kernel["arguments"]})
             attributes = (LaunchAttribute * 2)()
             attributes[0].id, attributes[0].value[:3] = CLUSTER_DIMENSION, [kernel["cluster"], 1, 1]

@@ -15,6 +15,7 @@
 #include "report/report.h"
 #include "runtime/compile.h"
 #include "runtime/device_probe.h"
+#include "superopt/codegen/libraries.h"
 
 namespace strata::cli {
 namespace {
@@ -68,7 +69,7 @@ std::string progress_text(const SearchProgress& progress) {
 Result<const Target*> choose_target(const std::string& name, const DeviceProbe& probe) {
   if (name != "auto") return find_target(name);
   if (probe.target != nullptr) {
-    fmt::print(stderr, "target {}: {}\n", probe.target->name, probe.finding);
+    fmt::print(stderr, "target {}: {}\nCUDA libraries: {}\n", probe.target->name, probe.finding, probe.libraries);
     return probe.target;
   }
   STRATA_TRY(const Target* fallback, find_target("sm_90a"));
@@ -136,7 +137,9 @@ Result<std::vector<char>> cubin_for(const Superoptimized& result, const Target& 
   }
   const Graph& best = *result.candidates.front().graph;
   STRATA_CHECK(validate(best, target));
-  STRATA_TRY(const GeneratedProgram code, generate_cuda(best, target, {}, options.work.passes));
+  // The launches of all cubins are the same, so what a library computes has no kernel in any.
+  const Schedules libraries = library_part(result.candidates.front().schedules);
+  STRATA_TRY(const GeneratedProgram code, generate_cuda(best, target, libraries, options.work.passes));
   return cubin_of(code.source, target, options.work.cache);
 }
 
@@ -244,6 +247,8 @@ Result<int> run(Options& options) {
     print_parts(result);
     print_comparison(result);
     print_profile(measured);
+    if (const std::string needed = needed_libraries(result.code); !needed.empty())
+      fmt::print("needs at run time {}\n", needed);
     fmt::print("written: {}/best.strata, best.cu, best.launch.json, report.json, report.html{}{}\n", options.folder,
                cubins.empty() ? "" : ", ", fmt::join(cubins, ", "));
   }

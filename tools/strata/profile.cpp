@@ -2,6 +2,7 @@
 
 #include "progress_line.h"
 #include "report/report.h"
+#include "superopt/codegen/libraries.h"
 
 namespace strata::cli {
 namespace {
@@ -101,6 +102,8 @@ void print_profile(const Profile& profile) {
   if (tuning.result().measurement.verdict == MeasureVerdict::NotMeasured) {
     fmt::print("the result is the cost model's choice, which was not measured: {}\n",
                tuning.result().measurement.reason);
+  } else if (tuning.result().is_program && uses_library(tuning.result().schedules)) {
+    fmt::print("the result is the input program with products by cuBLASLt: no candidate was measured to be faster\n");
   } else if (tuning.result().is_program) {
     fmt::print("the result is the input program: no candidate was measured to be right and faster\n");
   }

@@ -1,8 +1,20 @@
 #include "superopt/codegen/all_schedules.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "superopt/codegen/libraries.h"
+
 namespace strata {
 
-std::vector<Schedules> all_schedules(const Graph& graph, const Target& target, const Passes& passes) {
+namespace {
+
+/// Block schedules that are tried beside the library's first algorithm.
+constexpr size_t kWithLibrary = 12;
+/// Algorithms that are tried of each product.
+constexpr int kTriedAlgorithms = 5;
+
+std::vector<Schedules> block_rows(const Graph& graph, const Target& target, const Passes& passes) {
   std::vector<Schedules> all;
   if (!passes.registers || !passes.schedules) return {Schedules()};
   for (size_t i = 0; i < graph.operations().size(); ++i) {
@@ -22,15 +34,55 @@ std::vector<Schedules> all_schedules(const Graph& graph, const Target& target, c
   return all;
 }
 
+Schedules merged(const Schedules& blocks, const Schedules& library) {
+  Schedules result = library;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i]) result[i] = blocks[i];
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Schedules> all_schedules(const Graph& graph, const Target& target, const Passes& passes) {
+  std::vector<Schedules> all = block_rows(graph, target, passes);
+  const Schedules library = library_schedules(graph, target, passes);
+  if (library.empty()) return all;
+  const size_t own = all.size();
+  for (size_t i = 0; i < std::min(own, kWithLibrary); ++i) all.push_back(merged(all[i], library));
+  std::vector<MatrixProduct> kinds;
+  const LibraryPlan plan = plan_libraries(graph, library);
+  for (const LibraryCall& call : plan.calls) {
+    if (std::find(kinds.begin(), kinds.end(), call.product) == kinds.end()) kinds.push_back(call.product);
+  }
+  for (const MatrixProduct& kind : kinds) {
+    for (int algorithm = 1; algorithm < kTriedAlgorithms; ++algorithm) {
+      Schedules schedules = merged(all.front(), library);
+      for (const LibraryCall& call : plan.calls) {
+        if (call.product == kind) schedules[call.operations.front()]->algorithm = algorithm;
+      }
+      all.push_back(schedules);
+    }
+  }
+  return all;
+}
+
 std::string label(const Schedules& schedules) {
+  std::string text = "own";
+  std::string algorithms;
+  bool found = false;
   for (const auto& schedule : schedules) {
-    if (schedule) {
-      return fmt::format("r{}g{}s{}c{}{}{}", schedule->row_warps, schedule->loop_warps, schedule->stages,
+    if (!schedule) continue;
+    if (schedule->algorithm >= 0) {
+      algorithms += fmt::format("{}{}", algorithms.empty() ? "lt" : ".", schedule->algorithm);
+    } else if (!std::exchange(found, true)) {
+      text = fmt::format("r{}g{}s{}c{}{}{}", schedule->row_warps, schedule->loop_warps, schedule->stages,
                          schedule->cluster, schedule->wide ? "w" : "",
                          schedule->bulk ? fmt::format("b{}{}", schedule->sharers, schedule->turns ? "t" : "") : "");
     }
   }
-  return "own";
+  if (algorithms.empty()) return text;
+  return found ? text + " " + algorithms : algorithms;
 }
 
 }  // namespace strata

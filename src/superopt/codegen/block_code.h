@@ -11,8 +11,8 @@
 
 namespace strata {
 
-/// How a block function's work is laid out: variables that the optimizer sets for each graph and target. An emitter
-/// reads those that mean something to it.
+/// How an operator's work is laid out: variables that the optimizer sets for each graph and target. An emitter reads
+/// those that mean something to it.
 struct BlockSchedule {
   int64_t row_warps = 1;    ///< warps that share an iteration, each with rows (or columns) of its own
   int64_t loop_warps = 1;   ///< groups of warps that take iterations in turn; their accumulators are added at the end
@@ -23,6 +23,7 @@ struct BlockSchedule {
   int64_t sharers = 1;      ///< neighbours in the grid, in one cluster, that bring each other the tiles they share
   bool turns = false;       ///< two groups of warps use the tensor cores in turn, where products depend on products
   bool best_layout = true;  ///< of register tiles; else the first that is legal
+  int64_t algorithm = -1;   ///< predefined products: place in cuBLASLt's list (libraries.h); −1: generated code
 
   /// Groups of warps that take iterations in turn, in all blocks of a cluster.
   int64_t groups() const { return loop_warps * cluster; }

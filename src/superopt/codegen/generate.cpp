@@ -1,6 +1,7 @@
 #include "superopt/codegen/generate.h"
 
 #include <algorithm>
+#include <cassert>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -9,6 +10,7 @@
 #include "ir/validate.h"
 #include "ir/views.h"
 #include "superopt/codegen/emit.h"
+#include "superopt/codegen/libraries.h"
 #include "superopt/codegen/rows.h"
 #include "superopt/codegen/schedule_cost.h"
 #include "superopt/codegen/tiles.h"
@@ -34,29 +36,57 @@ int64_t threads_of(const Graph& body) {
   return kDefaultThreads;
 }
 
+nlohmann::ordered_json product_json(const MatrixProduct& p) {
+  const auto operand = [](const MatrixProduct::Operand& o) -> nlohmann::ordered_json {
+    return {{"transposed", o.transposed}, {"leading", o.leading}, {"batch_stride", o.batch_stride}};
+  };
+  return {{"type", std::string(name_of(p.type))},
+          {"batch", p.batch},
+          {"m", p.m},
+          {"n", p.n},
+          {"k", p.k},
+          {"a", operand(p.a)},
+          {"b", operand(p.b)},
+          {"bias", p.bias},
+          {"activation", std::string(name_of(p.activation))},
+          {"algorithm", p.algorithm}};
+}
+
 class Generator {
  public:
   Generator(const Graph& graph, const Target& target, const Schedules& schedules, const Passes& passes)
-      : graph_(graph), target_(target), schedules_(schedules), passes_(passes) {}
+      : graph_(graph),
+        target_(target),
+        schedules_(schedules),
+        passes_(passes),
+        libraries_(plan_libraries(graph, schedules)) {}
 
   Result<GeneratedProgram> run() {
+    for (size_t i : libraries_.refused) {
+      return unsupported("cuBLASLt does not compute {}: its matrices lie in strides of their own",
+                         headline(graph_.operations()[i]));
+    }
     for (size_t i = 0; i < graph_.tensors().size(); ++i) {
       const auto id = static_cast<TensorId>(i);
       const DeviceBuffer buffer{graph_.tensor(id).name, graph_.type(id)};
       const auto& outputs = graph_.outputs();
       if (graph_.tensor(id).producer < 0) {
         program_.inputs.push_back(buffer);
-      } else if (std::find(outputs.begin(), outputs.end(), id) == outputs.end() &&
-                 memory_view(graph_, id).memory == id) {
+      } else if (std::find(outputs.begin(), outputs.end(), id) == outputs.end() && view_of(id).memory == id &&
+                 !inside_call(id)) {
         program_.intermediates.push_back(buffer);
       }
     }
     for (TensorId id : graph_.outputs()) program_.outputs.push_back({graph_.tensor(id).name, graph_.type(id)});
     std::string kernels;
-    const std::vector<bool> views = view_operations(graph_);
+    const std::vector<bool> views = view_operations(graph_, libraries_.strided);
     for (size_t i = 0; i < graph_.operations().size(); ++i) {
       const Operation& op = graph_.operations()[i];
       if (views[i]) continue;
+      if (libraries_.covered[i]) {
+        if (const LibraryCall* call = libraries_.at(i); call != nullptr) library_launch(*call);
+        continue;
+      }
       const std::string name = fmt::format("{}_{}", graph_.name(), i);
       kernels += fmt::format("// {}\n", headline(op));
       if (op.body) {
@@ -81,6 +111,21 @@ class Generator {
   }
 
  private:
+  MemoryView view_of(TensorId id) const { return memory_view(graph_, id, libraries_.strided); }
+
+  /// Whether a tensor never reaches memory: a call of the library goes on with it.
+  bool inside_call(TensorId id) const {
+    const auto producer = static_cast<size_t>(graph_.tensor(id).producer);
+    return libraries_.covered[producer] && libraries_.at(producer) == nullptr;
+  }
+
+  void library_launch(const LibraryCall& call) {
+    KernelLaunch& made = program_.launches.emplace_back();
+    made.kernel = fmt::format("{}_{}_product", graph_.name(), call.operations.front());
+    made.product = call.product;
+    for (TensorId id : call.arguments) made.arguments.push_back(graph_.tensor(id).name);
+  }
+
   std::string headline(const Operation& op) const {
     std::string text;
     for (TensorId id : op.results) text += (text.empty() ? "" : ", ") + graph_.tensor(id).name;
@@ -108,17 +153,20 @@ class Generator {
   }
 
   KernelLaunch& launch(const Operation& op, const std::string& name) {
+    // A kernel of a library does not let the next one start, and may end with something that is no kernel.
+    const bool behind_library = !program_.launches.empty() && program_.launches.back().product;
     KernelLaunch& made = program_.launches.emplace_back();
     made.kernel = name + "_kernel";
-    made.overlaps_previous = target_.overlapping_kernels && passes_.overlap;
-    for (TensorId id : op.operands) made.arguments.push_back(graph_.tensor(memory_view(graph_, id).memory).name);
+    made.overlaps_previous = target_.overlapping_kernels && passes_.overlap && !behind_library;
+    for (TensorId id : op.operands) made.arguments.push_back(graph_.tensor(view_of(id).memory).name);
     for (TensorId id : op.results) made.arguments.push_back(graph_.tensor(id).name);
     return made;
   }
 
   /// The first emitter that takes the block.
   Result<BlockCode> block_code(const Operation& op, const std::string& name, std::optional<BlockSchedule> schedule) {
-    const auto strides = operand_strides(graph_, op);
+    std::vector<std::vector<int64_t>> strides;
+    for (TensorId id : op.operands) strides.push_back(view_of(id).strides);
     if (!schedule && passes_.registers && passes_.schedules) {
       for (const BlockSchedule& offered : block_schedules(op, strides, target_)) {
         if (offered.bulk && !passes_.bulk) continue;
@@ -240,6 +288,7 @@ class Generator {
   const Target& target_;
   const Schedules& schedules_;
   const Passes& passes_;
+  LibraryPlan libraries_;
   std::set<std::string> wide_;  ///< instructions that are defined
   bool uses_registers_ = false;
   bool uses_bulk_ = false;
@@ -279,6 +328,14 @@ std::string KernelLaunch::coordinates(std::array<std::string, 3> at) const {
   return fmt::format("{}", fmt::join(at, ", "));
 }
 
+std::string needed_libraries(const GeneratedProgram& program) {
+  std::string text;
+  for (const KernelLaunch& launch : program.launches) {
+    if (launch.product) text += (text.empty() ? "cuBLASLt: " : "; ") + describe(*launch.product);
+  }
+  return text;
+}
+
 std::string launch_manifest(const GeneratedProgram& program) {
   nlohmann::ordered_json json;
   std::set<std::string> listed;  // an output that is an input stays an input
@@ -294,7 +351,16 @@ std::string launch_manifest(const GeneratedProgram& program) {
   buffers("input", program.inputs);
   buffers("intermediate", program.intermediates);
   buffers("output", program.outputs);
+  json["kernels"] = nlohmann::ordered_json::array();
   for (const KernelLaunch& launch : program.launches) {
+    if (launch.product) {
+      json["kernels"].push_back({{"name", launch.kernel},
+                                 {"library", kProductLibrary},
+                                 {"product", product_json(*launch.product)},
+                                 {"workspace_bytes", kProductWorkspace},
+                                 {"arguments", launch.arguments}});
+      continue;
+    }
     json["kernels"].push_back({{"name", launch.kernel},
                                {"grid", launch.grid},
                                {"threads", launch.threads},
@@ -341,6 +407,7 @@ std::string host_program(const GeneratedProgram& program) {
     if (variables.count(output.name) == 0) buffer(output);  // an output may be an input
   }
   for (const KernelLaunch& launch : program.launches) {
+    assert(!launch.product);
     std::vector<std::string> arguments;
     for (const std::string& name : launch.arguments) arguments.push_back(variables[name] + ".data()");
     text += "  {\n";

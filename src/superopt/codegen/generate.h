@@ -13,15 +13,18 @@
 
 #include "ir/graph.h"
 #include "ir/target.h"
+#include "runtime/matrix_product.h"
 #include "superopt/codegen/block_code.h"
 #include "superopt/codegen/passes.h"
 #include "superopt/optimize/cost.h"
 
 namespace strata {
 
-/// One kernel launch of a generated program. Arguments are device pointers, in order.
+/// One kernel launch of a generated program, or a product that cuBLASLt computes. Arguments are device pointers, in
+/// order.
 struct KernelLaunch {
-  std::string kernel;  ///< extern "C" name in the source
+  std::string kernel;                    ///< extern "C" name in the source
+  std::optional<MatrixProduct> product;  ///< where set, the source has no such kernel
   std::array<int64_t, 3> grid{1, 1, 1};
   int64_t threads = 128;
   int64_t shared_bytes = 0;  ///< dynamic shared memory
@@ -52,6 +55,10 @@ struct GeneratedProgram {
   std::vector<KernelLaunch> launches;  ///< in order, each after the one before it
 };
 
+/// What a program needs at run time beside the driver: "cuBLASLt: f16 2048×2048×2048, algorithm 0"; empty where
+/// nothing.
+std::string needed_libraries(const GeneratedProgram& program);
+
 /// How the operands of an operator lie in device memory: strides in elements.
 std::vector<std::vector<int64_t>> operand_strides(const Graph& graph, const Operation& op);
 
@@ -60,7 +67,7 @@ std::vector<std::vector<int64_t>> operand_strides(const Graph& graph, const Oper
 std::vector<BlockSchedule> block_schedules(const Operation& op, const std::vector<std::vector<int64_t>>& strides,
                                            const Target& target);
 
-/// One for each operator of a kernel graph; nothing where the emitter's own choice is wanted.
+/// One for each operator of a kernel graph; nothing where the emitter's own choice is wanted, which is generated code.
 using Schedules = std::vector<std::optional<BlockSchedule>>;
 
 /// The block function of the emitter that works in registers and takes the block: tiles, else rows. Error (Unsupported)
@@ -80,10 +87,11 @@ Result<ScheduledBlock> describe_schedule(const Graph& graph, const Operation& op
                                          const Target& target);
 
 /// What a kernel graph costs: its block graphs with schedules (schedule_cost.h), the emitters' own where none is given,
-/// everything else as in optimize/cost.h.
+/// products of cuBLASLt as in libraries.h, everything else as in optimize/cost.h.
 CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Schedules& schedules = {});
 
-/// Error (Unsupported) where a block does not fit the target's shared memory.
+/// Error (Unsupported) where a block does not fit the target's shared memory, or cuBLASLt does not take a product that
+/// the schedules give to it.
 Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules = {},
                                        const Passes& passes = {});
 
@@ -92,7 +100,8 @@ Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target,
 std::string launch_manifest(const GeneratedProgram& program);
 
 /// A host program of the same source: reads the inputs as raw files in the order of `inputs` from its arguments, runs
-/// all launches, and writes the outputs to the files behind them. For tests, under a sanitizer.
+/// all launches, none of which may be a library's, and writes the outputs to the files behind them. For tests, under a
+/// sanitizer.
 std::string host_program(const GeneratedProgram& program);
 
 }  // namespace strata

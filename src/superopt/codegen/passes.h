@@ -16,6 +16,7 @@ struct Passes {
   bool spreading = true;      ///< one share of the blocks on each multiprocessor
   bool overlap = true;        ///< programmatic dependent launch
   bool bulk = true;           ///< tiles by TMA, also to several blocks at once
+  bool libraries = true;      ///< predefined products by cuBLASLt where that is faster
 
   friend bool operator==(const Passes&, const Passes&) = default;
 };
@@ -26,13 +27,14 @@ struct NamedPass {
 };
 
 /// All passes by the names that `--disable-pass` takes.
-constexpr std::array<NamedPass, 8> kPasses{{{"thread-graphs", &Passes::thread_graphs},
+constexpr std::array<NamedPass, 9> kPasses{{{"thread-graphs", &Passes::thread_graphs},
                                             {"finer-loops", &Passes::finer_loops},
                                             {"registers", &Passes::registers},
                                             {"layouts", &Passes::layouts},
                                             {"schedules", &Passes::schedules},
                                             {"spreading", &Passes::spreading},
                                             {"overlap", &Passes::overlap},
-                                            {"bulk", &Passes::bulk}}};
+                                            {"bulk", &Passes::bulk},
+                                            {"libraries", &Passes::libraries}}};
 
 }  // namespace strata

@@ -1,5 +1,7 @@
 // Kernel graphs with schedules: what they cost.
+#include "ir/views.h"
 #include "superopt/codegen/generate.h"
+#include "superopt/codegen/libraries.h"
 #include "superopt/codegen/schedule_cost.h"
 
 namespace strata {
@@ -19,10 +21,29 @@ Result<ScheduledBlock> describe_schedule(const Graph& graph, const Operation& op
   return block;
 }
 
+namespace {
+
+CostEstimate library_cost(const Graph& graph, const LibraryCall& call, const Target& target) {
+  CostEstimate cost;
+  cost.kernels = 1;
+  for (TensorId id : call.arguments) cost.device_bytes += graph.type(id).bytes();
+  cost.seconds = library_seconds(call.product, target);
+  return cost;
+}
+
+}  // namespace
+
 CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Schedules& schedules) {
   CostEstimate total;
+  const LibraryPlan libraries = plan_libraries(graph, schedules);
+  const std::vector<bool> views = view_operations(graph, libraries.strided);
   for (size_t i = 0; i < graph.operations().size(); ++i) {
     const Operation& op = graph.operations()[i];
+    if (views[i]) continue;
+    if (libraries.covered[i]) {
+      if (const LibraryCall* call = libraries.at(i); call != nullptr) total += library_cost(graph, *call, target);
+      continue;
+    }
     CostEstimate cost = estimate_operation(graph, op, target);
     if (op.body) {
       const auto block = describe_schedule(graph, op, i < schedules.size() ? schedules[i] : std::nullopt, target);

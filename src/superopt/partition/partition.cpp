@@ -17,6 +17,10 @@ struct Edge {
   int64_t bytes;
 };
 
+std::string left_apart(const Graph& program, const Operation& op) {
+  return fmt::format("'{}' = {} is left to a library", program.tensor(op.results[0]).name, op.name());
+}
+
 /// Groups of operators that grow by merging neighbours. A group goes by the number of its first operator.
 class Groups {
  public:
@@ -25,7 +29,9 @@ class Groups {
     group_.resize(count);
     std::iota(group_.begin(), group_.end(), 0);
     for (size_t i = 0; i < count; ++i) {
-      predefined_.push_back(not_searched(program, program.operations()[i], limits));
+      predefined_.push_back(i < limits.apart.size() && limits.apart[i]
+                                ? left_apart(program, program.operations()[i])
+                                : not_searched(program, program.operations()[i], limits));
       if (!predefined_[i].empty()) continue;
       auto reason = not_one_part({static_cast<int>(i)});
       if (reason) predefined_[i] = *reason;

@@ -28,6 +28,8 @@ struct PartitionLimits {
   int64_t max_repeated_bytes = int64_t{8} << 20;
   /// Whether parts may hold operators outside the fragment (maxima, relu): only the solver proves what they become.
   bool outside_lax = true;
+  /// By operator: those that a library computes and that stay as they are; none where it is empty.
+  std::vector<bool> apart = {};
 };
 
 struct Part {

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Programs whose products a library computes, beside PyTorch: products.py [--strata PATH] [--only TEXT] [--prices].
+
+On a machine with a GPU: writes each program of PROGRAMS, runs `strata optimize --profile on`, times what it chose and
+what PyTorch does in one process as bench.py does (cold, medians of CUDA-graph replays), and writes
+DIR/DEVICE-DATE-products.json. --prices times cuBLASLt's products alone over many shapes: what the constants of
+src/superopt/codegen/libraries.cpp are set by.
+"""
+import argparse
+import datetime
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "gpu"), str(ROOT / "bench" / "gpu")]
+from bench import microseconds, random_inputs, relative, with_results  # noqa: E402
+from cublas_lt import Product  # noqa: E402
+from run import TOLERANCE, TYPES, Module  # noqa: E402
+
+F = torch.nn.functional
+
+
+def product(dtype, m, k, n):
+    return dtype, {"A": (m, k), "B": (k, n)}, ["O = matmul(A, B)"], lambda a, b: a @ b
+
+
+def linear(dtype, m, k, n, activation, function):
+    return (dtype, {"X": (m, k), "W": (k, n), "b": (n,)},
+            ["P = matmul(X, W)", "S = add(P, b)", f"O = {activation}(S)"], lambda x, w, b: function(x @ w + b))
+
+
+def swiglu(dtype, tokens, hidden, inner):
+    return (dtype, {"X": (tokens, hidden), "G": (hidden, inner), "U": (hidden, inner), "D": (inner, hidden)},
+            ["A = matmul(X, G)", "B = matmul(X, U)", "S = silu(A)", "H = mul(S, B)", "O = matmul(H, D)"],
+            lambda x, g, u, d: (F.silu(x @ g) * (x @ u)) @ d)
+
+
+def normed(dtype, tokens, hidden, out):
+    root = hidden ** 0.5
+    return (dtype, {"X": (tokens, hidden), "G": (hidden,), "W": (hidden, out)},
+            ["Q = sqr(X)", "R = sum(Q, dim=1)", f"M = scale(R, factor=1/{hidden})", "T = rsqrt(M)", "N = mul(X, T)",
+             "Y = mul(N, G)", "P = matmul(Y, W)", "O = silu(P)"],
+            lambda x, g, w: F.silu((x * (root * torch.rsqrt(x.to(torch.promote_types(x.dtype, torch.float32)).pow(2)
+                                    .sum(-1, keepdim=True))).to(x.dtype) * g) @ w))
+
+
+def scores(dtype, heads, rows, size):
+    return (dtype, {"Q": (heads, rows, size), "K": (heads, rows, size)},
+            ["T = transpose(K, perm=[0, 2, 1])", "O = matmul(Q, T)"], lambda q, k: q @ k.transpose(-1, -2))
+
+
+PROGRAMS = {
+    "mm_f32_128": product("f32", 128, 512, 512), "mm_odd": product("f16", 17, 1000, 3001),
+    "mm_f16_2048": product("f16", 2048, 2048, 2048), "mm_bf16_2048": product("bf16", 2048, 2048, 2048),
+    "mm_f32_2048": product("f32", 2048, 2048, 2048), "linear_relu": linear("f16", 512, 1024, 4096, "relu", F.relu),
+    "linear_gelu": linear("bf16", 2048, 1024, 4096, "gelu", lambda x: F.gelu(x, approximate="tanh")),
+    "swiglu_8": swiglu("f16", 8, 4096, 11008), "swiglu_512": swiglu("f16", 512, 4096, 11008),
+    "scores_32": scores("f16", 32, 512, 128), "mm_f64_512": product("f64", 512, 512, 512),
+    "normed_1024": normed("f16", 1024, 1024, 4096),
+}
+
+
+def text(name):
+    dtype, inputs, statements, _ = PROGRAMS[name]
+    lines = [f"graph {name} {{"] + [f"  input {n}: {dtype}[{', '.join(map(str, s))}]" for n, s in inputs.items()]
+    return "\n".join(lines + [f"  {statement}" for statement in statements] + ["  output O", "}", ""])
+
+
+def rotated(buffers):
+    one = random_inputs(buffers)
+    size = sum(t.numel() * t.element_size() for t in one.values())
+    l2 = torch.cuda.get_device_properties(0).L2_cache_size
+    return [one] + [random_inputs(buffers) for _ in range(min(64, max(2, math.ceil(4 * l2 / size))) - 1)]
+
+
+def run(name, arguments):
+    folder = arguments.folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "program.strata"
+    program.write_text(text(name))
+    done = subprocess.run([arguments.strata, "optimize", str(program), "--profile", "on", "--time-limit",
+                           arguments.time_limit, "--profile-seconds", arguments.profile_seconds, "-o", str(folder)],
+                          capture_output=True, text=True)
+    (folder / "printed.txt").write_text(done.stdout + done.stderr)
+    if done.returncode != 0:
+        return {"program": name, "failed": done.stderr[-500:]}
+    report = json.loads((folder / "report.json").read_text())
+    manifest = json.loads((folder / "best.launch.json").read_text())
+    buffers = manifest["buffers"]
+    sets = rotated(buffers)
+    names = [b["name"] for b in buffers if b["role"] == "input"]
+    function = PROGRAMS[name][3]
+    expected = function(*[sets[0][n].double() for n in names])
+    module = Module(folder / "best.sm_90a.cubin", manifest)
+    memory = [with_results(buffers, s) for s in sets]
+    module.run(memory[0])
+    torch.cuda.synchronize()
+    rows = report["profile"].get("rows", [])
+    row = {"program": name, "error": relative(memory[0]["O"], expected), "needs": report["best"]["needs"],
+           "kernels": len(manifest["kernels"]), "schedule": next((r["schedule"] for r in rows if r["chosen"]), ""),
+           "cold_us": microseconds([lambda m=m: module.run(m) for m in memory]),
+           "fastest_own_us": min((r["cold_us"] for r in rows if r["cold_us"] and "lt" not in r["schedule"]), default=None),
+           "algorithms": {r["candidate"] + " " + r["schedule"]: r["cold_us"] for r in rows if "lt" in r["schedule"]},
+           "estimated_us": next((r["estimated_us"] for r in rows if r["chosen"]), None), "peers": {}}
+    row["ok"] = row["error"] <= TOLERANCE[PROGRAMS[name][0]]
+    peers = {"eager": function}
+    if len(PROGRAMS[name][2]) > 1 and not arguments.no_compile:
+        peers["compile"] = torch.compile(function, mode="max-autotune-no-cudagraphs", dynamic=False)
+    for peer, of in peers.items():
+        row["peers"][peer] = {"error": relative(of(*[sets[0][n] for n in names]), expected),
+                              "cold_us": microseconds([lambda s=s: of(*[s[n] for n in names]) for s in sets])}
+    return row
+
+
+def prices():
+    shapes = [(t, m, n, k) for t in ("f16", "f32") for m in (8, 128, 512, 2048)
+              for n, k in ((512, 512), (4096, 1024), (1024, 4096), (4096, 4096))]
+    rows = []
+    for dtype, m, n, k in shapes:
+        buffers = [{"name": x, "role": r, "type": dtype, "shape": s} for x, r, s in
+                   (("A", "input", (m, k)), ("B", "input", (k, n)), ("O", "output", (m, n)))]
+        memory = [with_results(buffers, s) for s in rotated(buffers)]
+        workspace = torch.empty(32 << 20, dtype=torch.uint8, device="cuda")
+        times = []
+        for algorithm in range(3):
+            operand = lambda columns: {"transposed": False, "leading": columns, "batch_stride": 0}
+            try:
+                one = Product({"name": "product", "workspace_bytes": 32 << 20,
+                               "product": {"type": dtype, "batch": 1, "m": m, "n": n, "k": k, "a": operand(k),
+                                           "b": operand(n), "bias": False, "activation": "none",
+                                           "algorithm": algorithm}})
+            except RuntimeError:
+                break
+            call = lambda s: one.run([s[x].data_ptr() for x in "ABO"], workspace.data_ptr(),
+                                     torch.cuda.current_stream().cuda_stream)
+            times.append(round(microseconds([lambda s=s: call(s) for s in memory]), 2))
+        rows.append({"type": dtype, "m": m, "n": n, "k": k, "us": times})
+        print(dtype, m, n, k, times, flush=True)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--strata", default="build/release/bin/strata")
+    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("out/products"))
+    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench" / "results")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--prices", action="store_true")
+    parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile")
+    parser.add_argument("--time-limit", default="6")
+    parser.add_argument("--profile-seconds", default="8")
+    arguments = parser.parse_args()
+    torch.zeros(1, device="cuda")
+    device = torch.cuda.get_device_name()
+    date = datetime.date.today().isoformat()
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    result = {"device": device, "date": date, "torch": torch.__version__, "command": "bench/gpu/products.py", "rows": []}
+    path = arguments.results / f"{device.replace(' ', '-').lower()}-{date}-products.json"
+    for name in [n for n in PROGRAMS if arguments.only in n]:
+        row = run(name, arguments)
+        result["rows"].append(row)
+        path.write_text(json.dumps(result, indent=1) + "\n")
+        if "failed" in row:
+            print(name, "FAILED", row["failed"], flush=True)
+            continue
+        peers = "  ".join(f"{n} {p['cold_us']:.2f} ({p['error']:.1e})" for n, p in row["peers"].items())
+        own = row["fastest_own_us"]
+        print(f"{name:<14} {row['cold_us']:8.2f} µs ({row['error']:.1e}{'' if row['ok'] else ' WRONG'}) {row['schedule']:<18} "
+              f"{row['kernels']} kernels, generated alone {own and round(own, 2)}; {peers}", flush=True)
+        torch.cuda.empty_cache()
+    if arguments.prices:
+        result["prices"] = prices()
+        path.write_text(json.dumps(result, indent=1) + "\n")
+    sys.exit(0 if all(r.get("ok") for r in result["rows"]) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+// A matrix product that cuBLASLt computes, as a launch of a program: what best.launch.json says of it, and running it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/types.h"
+#include "runtime/cublas_lt.h"
+
+namespace strata {
+
+/// What the library applies to a product before it is stored.
+enum class Activation : uint8_t { None, Relu, Gelu };
+std::string_view name_of(Activation activation);
+Result<Activation> parse_activation(std::string_view name);
+
+/// C = activation(A·B + bias) for each of `batch` products: A is m × k, B k × n, C m × n, all of one element type. Sums
+/// are taken in float32, of f64 in float64. C is row-major, one matrix behind the other; the bias has n elements.
+struct MatrixProduct {
+  /// Element (i, j) lies at i · leading + j from the start of its matrix; at j · leading + i where transposed.
+  struct Operand {
+    bool transposed = false;
+    int64_t leading = 0;
+    int64_t batch_stride = 0;  ///< from one matrix to the next, in elements; 0: one for all
+
+    friend bool operator==(const Operand&, const Operand&) = default;
+  };
+
+  DType type = DType::F16;
+  int64_t batch = 1, m = 1, n = 1, k = 1;
+  Operand a, b;
+  bool bias = false;
+  Activation activation = Activation::None;
+  int64_t algorithm = 0;  ///< place in the library's list for this product on this GPU, its best guess first
+
+  /// A, B, the bias if there is one, C.
+  size_t arguments() const { return bias ? 4 : 3; }
+  friend bool operator==(const MatrixProduct&, const MatrixProduct&) = default;
+};
+
+/// "f16 16×4096×1024, algorithm 2" (m × n × k).
+std::string describe(const MatrixProduct& product);
+
+/// What a launch of the manifest says that is a product.
+constexpr std::string_view kProductLibrary = "cublasLt";
+/// Bytes of device memory that a product may use while it runs.
+constexpr int64_t kProductWorkspace = int64_t{32} << 20;
+/// Algorithms that the library is asked for.
+constexpr int kMostAlgorithms = 8;
+
+/// The library in the current context.
+class ProductLibrary {
+ public:
+  /// Error (Environment) where cuBLASLt is missing, (Unsupported) where it does not start.
+  static Result<std::unique_ptr<ProductLibrary>> open();
+  ~ProductLibrary();
+  ProductLibrary(const ProductLibrary&) = delete;
+  ProductLibrary& operator=(const ProductLibrary&) = delete;
+
+  const CublasLt& functions() const { return lt_; }
+  CublasLt::Handle handle() const { return handle_; }
+
+ private:
+  ProductLibrary() = default;
+
+  CublasLt lt_{};
+  CublasLt::Handle handle_ = nullptr;
+};
+
+/// A product with its algorithm; the library must outlive it.
+class PreparedProduct {
+ public:
+  /// Error (Unsupported) where the library has no such algorithm for the product.
+  static Result<std::unique_ptr<PreparedProduct>> prepare(const ProductLibrary& library, const MatrixProduct& product);
+  ~PreparedProduct();
+  PreparedProduct(const PreparedProduct&) = delete;
+  PreparedProduct& operator=(const PreparedProduct&) = delete;
+
+  /// Puts it on a stream. `arguments` as MatrixProduct::arguments says, aligned to 256 bytes; `workspace` has
+  /// kProductWorkspace bytes.
+  Result<void> run(CudaStream stream, const std::vector<CudaPointer>& arguments, CudaPointer workspace) const;
+
+ private:
+  PreparedProduct(const ProductLibrary& library, const MatrixProduct& product) : library_(library), product_(product) {}
+  Result<void> describe_all();
+  Result<void> choose();
+
+  const ProductLibrary& library_;
+  MatrixProduct product_;
+  CublasLt::Product operation_ = nullptr;
+  CublasLt::Layout a_ = nullptr, b_ = nullptr, c_ = nullptr;
+  CublasLt::Algorithm algorithm_{};
+};
+
+}  // namespace strata

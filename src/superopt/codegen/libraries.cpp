@@ -1,0 +1,259 @@
+#include "superopt/codegen/libraries.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ir/views.h"
+#include "ops/tensor.h"
+
+namespace strata {
+namespace {
+
+// Of the library's kernels, fitted to 32 products on an H200 (bench/gpu/products.py --prices); docs/cost-model.md.
+constexpr double kStartAndEnd = 1.4e-6;  // first tile and last tile, beside the launch
+constexpr double kTerm = 0.5e-9;         // of a sum: blocks that share one wait for each other
+constexpr double kBandwidthShare = 0.9;  // of device memory's
+constexpr double kMatrixShare = 1.1;     // of the rate of tensor cores that Target has, measured on larger products
+constexpr double kScalarShare = 0.85;    // of float32's rate; tensor cores compute float64 at that rate
+constexpr int64_t kTile = 128;           // rows and columns of a block
+constexpr int64_t kSmallTile = 64;       // rows and columns that a block computes at least
+constexpr int64_t kParts = 8;            // of a tile, or of its sum, where there are few tiles
+constexpr int64_t kAligned = 16;         // bytes that rows should be multiples of
+constexpr double kUnaligned = 2.5;       // times as long where they are not
+
+/// Of the time of generated code, what the library may take at most to be worth needing it.
+constexpr double kWorthALibrary = 0.8;
+
+/// A matrix of these rows and columns with these strides, if one of them is 1.
+std::optional<MatrixProduct::Operand> matrix(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride) {
+  if ((column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1))
+    return MatrixProduct::Operand{false, rows == 1 ? columns : row_stride, 0};
+  if ((row_stride == 1 || rows == 1) && (column_stride >= rows || columns == 1))
+    return MatrixProduct::Operand{true, columns == 1 ? rows : column_stride, 0};
+  return std::nullopt;
+}
+
+/// Strides of an operand's batch dimensions, 0 where it is repeated.
+std::vector<int64_t> batch_strides(const Shape& shape, const std::vector<int64_t>& strides, size_t dimensions) {
+  std::vector<int64_t> result(dimensions, 0);
+  for (size_t d = 0; d + 2 < shape.size(); ++d) {
+    if (shape[d] != 1) result[dimensions - (shape.size() - 2) + d] = strides[d];
+  }
+  return result;
+}
+
+/// One stride for all batch dimensions, if they lie as one dimension would.
+std::optional<int64_t> one_stride(const Shape& batch, const std::vector<int64_t>& strides) {
+  std::optional<int64_t> inner;
+  int64_t expected = 0;
+  for (size_t d = batch.size(); d-- > 0;) {
+    if (batch[d] == 1) continue;
+    if (!inner) {
+      inner = strides[d];
+    } else if (strides[d] != expected) {
+      return std::nullopt;
+    }
+    expected = strides[d] * batch[d];
+  }
+  return inner.value_or(0);
+}
+
+class Planner {
+ public:
+  Planner(const Graph& graph, const Schedules& schedules) : graph_(graph), schedules_(schedules) {
+    const size_t count = graph.operations().size();
+    plan_.strided.assign(count, false);
+    plan_.covered.assign(count, false);
+    for (size_t i = 0; i < count; ++i) {
+      if (i >= schedules.size() || !schedules[i] || schedules[i]->algorithm < 0) continue;
+      wanted_.push_back(i);
+      plan_.strided[i] = true;
+    }
+  }
+
+  LibraryPlan run() {
+    // Transposes become views where all that reads them can. What cannot read a view reads a matrix that is stored,
+    // and then other readers of the same transpose do too.
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t i : wanted_) {
+        if (!plan_.strided[i] || call(i)) continue;
+        plan_.strided[i] = false;
+        changed = true;
+      }
+    }
+    for (size_t i : wanted_) {
+      auto made = call(i);
+      if (!made) {
+        plan_.refused.push_back(i);
+        continue;
+      }
+      for (size_t n : made->operations) plan_.covered[n] = true;
+      plan_.calls.push_back(std::move(*made));
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  std::optional<LibraryCall> call(size_t i) const {
+    const Operation& op = graph_.operations()[i];
+    if (op.kind != OpKind::Matmul || op.body) return std::nullopt;
+    const MemoryView a = memory_view(graph_, op.operands[0], plan_.strided);
+    const MemoryView b = memory_view(graph_, op.operands[1], plan_.strided);
+    const Shape& shape_a = graph_.type(op.operands[0]).shape;
+    const Shape& shape_b = graph_.type(op.operands[1]).shape;
+    const TensorType& type = graph_.type(op.results[0]);
+    LibraryCall made;
+    MatrixProduct& p = made.product;
+    p.type = type.dtype;
+    p.algorithm = schedules_[i]->algorithm;
+    p.m = shape_a[shape_a.size() - 2];
+    p.k = shape_a.back();
+    p.n = shape_b.back();
+    const auto matrix_a = matrix(p.m, p.k, a.strides[a.strides.size() - 2], a.strides.back());
+    const auto matrix_b = matrix(p.k, p.n, b.strides[b.strides.size() - 2], b.strides.back());
+    if (!matrix_a || !matrix_b) return std::nullopt;
+    p.a = *matrix_a;
+    p.b = *matrix_b;
+    const Shape batch(type.shape.begin(), type.shape.end() - 2);
+    const auto stride_a = one_stride(batch, batch_strides(shape_a, a.strides, batch.size()));
+    const auto stride_b = one_stride(batch, batch_strides(shape_b, b.strides, batch.size()));
+    if (!stride_a || !stride_b) return std::nullopt;
+    for (int64_t size : batch) p.batch *= size;
+    if (*stride_b == 0 && !p.a.transposed && *stride_a == p.m * p.a.leading) {
+      // One B for all: the matrices of A are one, with more rows.
+      p.m *= p.batch;
+      p.batch = 1;
+    } else {
+      p.a.batch_stride = *stride_a;
+      p.b.batch_stride = *stride_b;
+    }
+    made.operations = {i};
+    made.arguments = {a.memory, b.memory};
+    add_epilogue(op.results[0], made);
+    return made;
+  }
+
+  /// The operation that alone reads a tensor; none for outputs.
+  std::optional<size_t> only_reader(TensorId id) const {
+    const auto& outputs = graph_.outputs();
+    if (std::find(outputs.begin(), outputs.end(), id) != outputs.end()) return std::nullopt;
+    std::optional<size_t> reader;
+    for (size_t i = 0; i < graph_.operations().size(); ++i) {
+      const auto& operands = graph_.operations()[i].operands;
+      const auto times = std::count(operands.begin(), operands.end(), id);
+      if (times == 0) continue;
+      if (times > 1 || reader) return std::nullopt;
+      reader = i;
+    }
+    return reader;
+  }
+
+  bool is_bias(TensorId id, int64_t columns) const {
+    const Shape& shape = graph_.type(id).shape;
+    return !shape.empty() && shape.back() == columns && graph_.type(id).elements() == columns &&
+           memory_view(graph_, id, plan_.strided).memory == id;
+  }
+
+  void add_epilogue(TensorId result, LibraryCall& made) const {
+    MatrixProduct& p = made.product;
+    const Shape& shape = graph_.type(result).shape;
+    const auto next = [&]() -> const Operation* {
+      // The library has no epilogues in float64.
+      const auto reader = p.type == DType::F64 ? std::nullopt : only_reader(result);
+      // Of two products that are added, one is the other's bias.
+      if (!reader || plan_.covered[*reader]) return nullptr;
+      const Operation& op = graph_.operations()[*reader];
+      return op.body || graph_.type(op.results[0]).shape != shape ? nullptr : &op;
+    };
+    const auto take = [&](const Operation& op) {
+      made.operations.push_back(static_cast<size_t>(&op - graph_.operations().data()));
+      result = op.results[0];
+    };
+    const Operation* op = next();
+    if (op != nullptr && op->kind == OpKind::Add) {
+      const TensorId other = op->operands[op->operands[0] == result ? 1 : 0];
+      if (is_bias(other, p.n)) {
+        p.bias = true;
+        made.arguments.push_back(other);
+        take(*op);
+        op = next();
+      }
+    }
+    if (op != nullptr && (op->kind == OpKind::Relu || op->kind == OpKind::Gelu)) {
+      p.activation = op->kind == OpKind::Relu ? Activation::Relu : Activation::Gelu;
+      take(*op);
+    }
+    made.arguments.push_back(result);
+  }
+
+  const Graph& graph_;
+  const Schedules& schedules_;
+  std::vector<size_t> wanted_;
+  LibraryPlan plan_;
+};
+
+}  // namespace
+
+const LibraryCall* LibraryPlan::at(size_t operation) const {
+  for (const LibraryCall& call : calls) {
+    if (call.operations.back() == operation) return &call;
+  }
+  return nullptr;
+}
+
+LibraryPlan plan_libraries(const Graph& graph, const Schedules& schedules) { return Planner(graph, schedules).run(); }
+
+double library_seconds(const MatrixProduct& p, const Target& target) {
+  const auto elements_of = [&](int64_t matrix, int64_t batch_stride) {
+    return static_cast<double>(matrix * (batch_stride == 0 ? 1 : p.batch));
+  };
+  const double elements = elements_of(p.m * p.k, p.a.batch_stride) + elements_of(p.k * p.n, p.b.batch_stride) +
+                          static_cast<double>(p.batch * p.m * p.n);
+  const double bytes = elements * static_cast<double>(size_of(p.type));
+  const double rate = size_of(p.type) == 2 ? kMatrixShare * target.matrix_rate : kScalarShare * target.scalar_rate;
+  const auto pieces = [](int64_t size, int64_t of) { return (size + of - 1) / of; };
+  const int64_t all_tiles = p.batch * pieces(p.m, kTile) * pieces(p.n, kTile);
+  const auto tiles = static_cast<double>(all_tiles);
+  const auto all = static_cast<double>(target.multiprocessors);
+  const double busy = tiles < all ? std::min(1.0, tiles * kParts / all) : tiles / all / std::ceil(tiles / all);
+  const double operations = 2 * static_cast<double>(p.batch * pieces(p.m, kSmallTile) * kSmallTile) *
+                            static_cast<double>(pieces(p.n, kSmallTile) * kSmallTile) * static_cast<double>(p.k);
+  const bool aligned = (p.a.leading * size_of(p.type)) % kAligned == 0 &&
+                       (p.b.leading * size_of(p.type)) % kAligned == 0 && (p.n * size_of(p.type)) % kAligned == 0;
+  const double work = kStartAndEnd + kTerm * static_cast<double>(p.k) +
+                      std::max(operations / (rate * busy), bytes / (kBandwidthShare * target.memory_bandwidth));
+  return target.launch_seconds + (aligned ? 1 : kUnaligned) * work;
+}
+
+Schedules library_schedules(const Graph& graph, const Target& target, const Passes& passes) {
+  if (!passes.libraries || graph.level() != Level::Kernel) return {};
+  const auto& operations = graph.operations();
+  Schedules schedules(operations.size());
+  for (size_t i = 0; i < operations.size(); ++i) {
+    if (operations[i].kind == OpKind::Matmul) schedules[i] = BlockSchedule{.algorithm = 0};
+  }
+  const LibraryPlan plan = plan_libraries(graph, schedules);
+  for (size_t i : plan.refused) schedules[i].reset();
+  for (const LibraryCall& call : plan.calls) {
+    double generated = 0;
+    for (size_t i : call.operations) generated += estimate_operation(graph, operations[i], target).seconds;
+    if (library_seconds(call.product, target) >= kWorthALibrary * generated) schedules[call.operations.front()].reset();
+  }
+  return uses_library(schedules) ? schedules : Schedules();
+}
+
+Schedules library_part(const Schedules& schedules) {
+  Schedules part = schedules;
+  for (auto& schedule : part) {
+    if (schedule && schedule->algorithm < 0) schedule.reset();
+  }
+  return part;
+}
+
+bool uses_library(const Schedules& schedules) {
+  return std::any_of(schedules.begin(), schedules.end(),
+                     [](const auto& schedule) { return schedule && schedule->algorithm >= 0; });
+}
+
+}  // namespace strata

@@ -1,0 +1,241 @@
+// A cuBLASLt without a GPU, for tests: STRATA_CUBLAS_LT names this library. It computes on the host, as work on the
+// stream of fake_cuda. $STRATA_FAKE_CUBLAS_LT has one number an algorithm, microseconds that it takes; "3 2" are two,
+// and there is one that takes 1 µs where it is not set. A negative number is an algorithm that stores zeros.
+#include <dlfcn.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include "runtime/cublas_lt.h"
+#include "runtime/storage.h"
+#include "support/half.h"
+
+using namespace strata;
+
+namespace {
+
+constexpr int kInvalidValue = 7;
+constexpr int kNotSupported = 15;
+
+struct Product {
+  int compute = 0;
+  bool transpose_a = false, transpose_b = false;
+  uint32_t epilogue = CublasLt::kNoEpilogue;
+  const char* bias = nullptr;
+};
+
+struct Layout {
+  int type = 0;
+  int64_t rows = 0, columns = 0, leading = 0, stride = 0;
+  int32_t batch = 1;
+
+  DType element() const {
+    return type == CublasLt::kF16    ? DType::F16
+           : type == CublasLt::kBF16 ? DType::BF16
+           : type == CublasLt::kF64  ? DType::F64
+                                     : DType::F32;
+  }
+  /// Of column-major memory.
+  int64_t place(int64_t b, int64_t row, int64_t column) const { return b * stride + column * leading + row; }
+};
+
+struct Preference {
+  uint64_t workspace = 0;
+};
+
+std::vector<double> algorithms() {
+  const char* text = std::getenv("STRATA_FAKE_CUBLAS_LT");
+  std::istringstream words(text == nullptr ? "1" : text);
+  std::vector<double> times;
+  for (double time = 0; words >> time;) times.push_back(time);
+  return times;
+}
+
+template <class Stored>
+Stored element(const char* memory, int64_t i) {
+  Stored value;
+  std::memcpy(&value, memory + static_cast<size_t>(i) * sizeof value, sizeof value);
+  return value;
+}
+
+double load(const char* memory, DType type, int64_t i) {
+  switch (type) {
+    case DType::F16:
+      return half_to_double(element<uint16_t>(memory, i));
+    case DType::BF16:
+      return std::bit_cast<float>(static_cast<uint32_t>(element<uint16_t>(memory, i)) << 16);
+    case DType::F32:
+      return element<float>(memory, i);
+    case DType::F64:
+      return element<double>(memory, i);
+  }
+  return 0;
+}
+
+void store(char* memory, DType type, int64_t i, double value) {
+  const std::string bytes = encode(Tensor<double>({1}, {value}), type);
+  std::memcpy(memory + static_cast<size_t>(i) * bytes.size(), bytes.data(), bytes.size());
+}
+
+struct Work {
+  Product product;
+  Layout a, b, d;
+  const char* from_a;
+  const char* from_b;
+  char* to;
+  double us;
+};
+
+double activated(uint32_t epilogue, double x) {
+  if ((epilogue & CublasLt::kRelu) != 0) return std::max(x, 0.0);
+  if ((epilogue & CublasLt::kGelu) != 0)
+    return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  return x;
+}
+
+void compute(const Work& w) {
+  const DType type = w.d.element();
+  const int64_t terms = w.product.transpose_a ? w.a.rows : w.a.columns;
+  for (int64_t batch = 0; batch < w.d.batch; ++batch) {
+    for (int64_t column = 0; column < w.d.columns; ++column) {
+      for (int64_t row = 0; row < w.d.rows; ++row) {
+        double sum = 0;
+        for (int64_t k = 0; k < terms && w.us >= 0; ++k) {
+          const int64_t at = w.product.transpose_a ? w.a.place(batch, k, row) : w.a.place(batch, row, k);
+          const int64_t bt = w.product.transpose_b ? w.b.place(batch, column, k) : w.b.place(batch, k, column);
+          sum += load(w.from_a, type, at) * load(w.from_b, type, bt);
+        }
+        if ((w.product.epilogue & CublasLt::kBias) != 0) sum += load(w.product.bias, type, row);
+        store(w.to, type, w.d.place(batch, row, column), activated(w.product.epilogue, sum));
+      }
+    }
+  }
+}
+
+/// The fake driver, which is open already.
+template <class Function>
+Function driver_function(const char* name) {
+  void* driver = dlopen(std::getenv("STRATA_CUDA_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<Function>(dlsym(driver, name));
+}
+
+void run(void* argument) {
+  const auto* work = static_cast<const Work*>(argument);
+  compute(*work);
+  static const auto spend = driver_function<void (*)(double)>("fakeCudaSpend");
+  spend(std::abs(work->us));
+}
+
+template <class Value>
+int assign(Value& to, const void* from, size_t size) {
+  if (size != sizeof to) return kInvalidValue;
+  std::memcpy(&to, from, size);
+  return 0;
+}
+
+bool fits(const Product& p, const Layout& a, const Layout& b, const Layout& d) {
+  const int64_t rows = p.transpose_a ? a.columns : a.rows;
+  const int64_t terms = p.transpose_a ? a.rows : a.columns;
+  const int64_t terms_b = p.transpose_b ? b.columns : b.rows;
+  const int64_t columns = p.transpose_b ? b.rows : b.columns;
+  for (const Layout& layout : {a, b, d}) {
+    if (layout.leading < layout.rows || layout.type != d.type || layout.batch != d.batch) return false;
+  }
+  const bool computes = p.compute == (d.element() == DType::F64 ? CublasLt::kComputeF64 : CublasLt::kComputeF32);
+  return computes && rows == d.rows && columns == d.columns && terms == terms_b;
+}
+
+}  // namespace
+
+extern "C" {
+
+size_t cublasLtGetVersion() { return 130100; }
+const char* cublasLtGetStatusName(int status) {
+  return status == kNotSupported ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_INVALID_VALUE";
+}
+int cublasLtCreate(void** handle) {
+  *handle = new int(0);
+  return 0;
+}
+int cublasLtDestroy(void* handle) {
+  delete static_cast<int*>(handle);
+  return 0;
+}
+int cublasLtMatmulDescCreate(Product** made, int compute_type, int) {
+  *made = new Product{compute_type};
+  return 0;
+}
+int cublasLtMatmulDescDestroy(Product* product) {
+  delete product;
+  return 0;
+}
+int cublasLtMatmulDescSetAttribute(Product* product, int attribute, const void* value, size_t size) {
+  int32_t operation = 0;
+  switch (attribute) {
+    case CublasLt::kTransposeA:
+    case CublasLt::kTransposeB:
+      if (assign(operation, value, size) != 0) return kInvalidValue;
+      (attribute == CublasLt::kTransposeA ? product->transpose_a : product->transpose_b) = operation == 1;
+      return 0;
+    case CublasLt::kEpilogue:
+      return assign(product->epilogue, value, size);
+    case CublasLt::kBiasPointer:
+      return assign(product->bias, value, size);
+    default:
+      return kInvalidValue;
+  }
+}
+int cublasLtMatrixLayoutCreate(Layout** made, int type, uint64_t rows, uint64_t columns, int64_t leading) {
+  *made = new Layout{type, static_cast<int64_t>(rows), static_cast<int64_t>(columns), leading};
+  return 0;
+}
+int cublasLtMatrixLayoutDestroy(Layout* layout) {
+  delete layout;
+  return 0;
+}
+int cublasLtMatrixLayoutSetAttribute(Layout* layout, int attribute, const void* value, size_t size) {
+  if (attribute == CublasLt::kBatchCount) return assign(layout->batch, value, size);
+  return attribute == CublasLt::kBatchStride ? assign(layout->stride, value, size) : kInvalidValue;
+}
+int cublasLtMatmulPreferenceCreate(Preference** made) {
+  *made = new Preference;
+  return 0;
+}
+int cublasLtMatmulPreferenceDestroy(Preference* preference) {
+  delete preference;
+  return 0;
+}
+int cublasLtMatmulPreferenceSetAttribute(Preference* preference, int attribute, const void* value, size_t size) {
+  if (attribute == CublasLt::kMostWorkspace) return assign(preference->workspace, value, size);
+  return attribute == CublasLt::kReductions ? 0 : kInvalidValue;
+}
+int cublasLtMatmulAlgoGetHeuristic(void*, Product* product, Layout* a, Layout* b, Layout* c, Layout* d, Preference*,
+                                   int wanted, CublasLt::Heuristic* results, int* found) {
+  if (c != d || !fits(*product, *a, *b, *d)) return kNotSupported;
+  const std::vector<double> times = algorithms();
+  *found = std::min(wanted, static_cast<int>(times.size()));
+  for (int i = 0; i < *found; ++i) {
+    results[i] = {};
+    results[i].algorithm.data[0] = static_cast<uint64_t>(i);
+  }
+  return 0;
+}
+int cublasLtMatmul(void*, Product* product, const void*, const void* a, Layout* layout_a, const void* b,
+                   Layout* layout_b, const void*, const void*, Layout*, void* d, Layout* layout_d,
+                   const CublasLt::Algorithm* algorithm, void* workspace, size_t, CudaStream stream) {
+  if (workspace == nullptr || !fits(*product, *layout_a, *layout_b, *layout_d)) return kNotSupported;
+  // Kept as long as the process: a graph may run it again.
+  static std::vector<std::unique_ptr<Work>> kept;
+  kept.push_back(std::make_unique<Work>(Work{*product, *layout_a, *layout_b, *layout_d, static_cast<const char*>(a),
+                                             static_cast<const char*>(b), static_cast<char*>(d),
+                                             algorithms()[algorithm->data[0]]}));
+  static const auto enqueue = driver_function<int (*)(CudaStream, void (*)(void*), void*)>("cuLaunchHostFunc");
+  return enqueue(stream, run, kept.back().get());
+}
+
+}  // extern "C"
