@@ -240,6 +240,9 @@ TEST(HloDot, AccumulatesIntegersModuloTheirWidth) {
   EXPECT_EQ(run("r = s32[] dot(p0, p1), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
                 {"s8[2] {100, 100}", "u8[2] {200, 2}"}),
             "20200");
+  EXPECT_EQ(run("r = f32[] dot(p0, p1), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+                {"f32[2] {0.5, 100}", "s64[2] {200, 2}"}),
+            "300");
 }
 
 /// Every code is the value that rounds to it, and between two neighbours the even code wins.
