@@ -29,6 +29,7 @@ constexpr std::string_view kIgnored[] = {"metadata",
                                          "is_composite",
                                          "schedule",
                                          "raw_backend_config_string",
+                                         "inferred_dimension",
                                          "inlineable"};
 
 bool is_ignored(std::string_view name) {
