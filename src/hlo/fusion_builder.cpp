@@ -199,7 +199,8 @@ ComputationId FusionBuilder::larger_with_index(ElementType type) {
 
 ComputationId FusionBuilder::comparator(const std::vector<ElementType>& types, CompareAttributes::Direction direction) {
   std::vector<Instruction> instructions;
-  std::string text = direction == CompareAttributes::Direction::LT ? "less" : "greater";
+  constexpr std::string_view kNames[] = {"equal", "different", "less", "at_most", "greater", "at_least"};
+  std::string text(kNames[static_cast<size_t>(direction)]);
   for (ElementType type : types) {
     text += fmt::format("_{}", name(type));
     for (int i = 0; i < 2; ++i) {

@@ -51,7 +51,7 @@ class FusionBuilder {
   ComputationId composed_combiner(ElementType type);
   /// f(a0, i0, a1, i1) = whichever a is larger, with its index; the smaller index where they are equal.
   ComputationId larger_with_index(ElementType type);
-  /// f(a, b, …) = a < b by total order, for 2 · types.size() parameters.
+  /// f(a, b, …) = a < b, or another relation, by total order, for 2 · types.size() parameters.
   ComputationId comparator(const std::vector<ElementType>& types, CompareAttributes::Direction direction);
   /// f(x) = some function of one array, elementwise.
   ComputationId function_of(const Shape& shape);

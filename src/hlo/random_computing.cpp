@@ -92,7 +92,8 @@ void add_select_and_scatter(FusionBuilder& builder) {
   Integers source;
   for (size_t d = 0; d < window.size(); ++d) source.push_back(window_output_size(shape.dims[d], window[d]));
   using Direction = CompareAttributes::Direction;
-  const ComputationId select = builder.comparator({shape.type}, builder.chance(0.5) ? Direction::GT : Direction::LT);
+  // Of equals the first: back ends differ where the computation would take the later one.
+  const ComputationId select = builder.comparator({shape.type}, builder.chance(0.5) ? Direction::GE : Direction::LE);
   builder.add(Opcode::SelectAndScatter,
               {operand, builder.like(array_shape(shape.type, source)), builder.scalar(shape.type, 0)},
               WindowAttributes{window}, {select, builder.combiner(Opcode::Add, shape.type)});
