@@ -101,6 +101,16 @@ FusionBuilder::Id FusionBuilder::like(const Shape& wanted) {
   return parameter(plain);
 }
 
+FusionBuilder::Id FusionBuilder::without_nan(Id id) {
+  const Instruction& instruction = fusion[id];
+  const bool computed = family(instruction.opcode) != Family::Leaf;
+  if (!computed || !is_float(instruction.shape.type)) return id;
+  const Shape plain = array_shape(instruction.shape.type, instruction.shape.dims);
+  const Id is_nan = add(Opcode::Compare, {id, id}, CompareAttributes{CompareAttributes::Direction::NE, false});
+  const Id zero = add(Opcode::Broadcast, {scalar(plain.type, 0)}, DimensionsAttributes{}, {}, plain);
+  return add(Opcode::Select, {is_nan, zero, id});
+}
+
 ElementType FusionBuilder::any_type() {
   return any_type([](ElementType) { return true; });
 }

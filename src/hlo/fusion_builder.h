@@ -32,6 +32,9 @@ class FusionBuilder {
   /// An array of exactly this shape: one at hand, or a new parameter, constant, iota or broadcast scalar.
   Id like(const Shape& shape);
 
+  /// The same array with 0 for NaN, whose sign and bits differ between machines, where it may have one.
+  Id without_nan(Id id);
+
   bool chance(double probability) { return random.uniform() < probability; }
   int64_t between(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(random.below(static_cast<uint64_t>(high - low + 1)));
