@@ -134,6 +134,9 @@ TEST(HloConvert, CastsBitsBetweenWidths) {
   EXPECT_EQ(run("r = s4[1,2] bitcast-convert(p0)", {"u8[1] {143}"}), "{ {-1, -8} }");
   EXPECT_EQ(run("r = f32[3] reduce-precision(p0), exponent_bits=5, mantissa_bits=10", {"f32[3] {70000, 1e-6, 1.0004}"}),
             "{inf, 0, 1}");
+  EXPECT_EQ(
+      run("r = f8e4m3fn[4] reduce-precision(p0), exponent_bits=3, mantissa_bits=0", {"f8e4m3fn[4] {12, 13, 200, nan}"}),
+      "{8, nan, nan, nan}");
 }
 
 TEST(HloMovement, PadsInsideAndAway) {
