@@ -104,6 +104,7 @@ MISTAKES = [
     ("run missing.hlo", ENVIRONMENT, "cannot read 'missing.hlo'"),
     ("run no_shape.hlo", BAD_INPUT, "no_shape.hlo:2:12: error: parameter needs its shape"),
     ("run unsupported.txt", BAD_INPUT, "unsupported.txt:4:8: error: the interpreter does not support fft"),
+    ("show good.hlo --format svg", BAD_INPUT, "HLO is shown as text only, not as svg"),
     ("run good.hlo --precision f32", BAD_INPUT, "--precision does not apply to HLO"),
     ("run good.hlo --input z=text.npy", BAD_INPUT, "'f' has no parameter 'z'"),
     ("run good.hlo --input x=text.npy", BAD_INPUT, "'text.npy' is no .npy file"),
