@@ -62,6 +62,7 @@ class Constraints {
         map_.constraints.push_back(std::move(constraint));
       }
     }
+    for (const Constraint& constraint : map_.constraints) count_uses(constraint.expr);
     for (const Constraint& constraint : map_.constraints) {
       map_.known_empty |= constraint.bounds.empty();
       imply(constraint.expr, constraint.bounds);
@@ -87,7 +88,7 @@ class Constraints {
       if (!primitive(constraint) && !without_low_part(constraint) && !of_quotient(constraint)) break;
     }
     if (!constraint.expr.is_variable()) return true;
-    imply(constraint.expr, constraint.bounds);
+    narrow(constraint.expr, constraint.bounds);
     return false;
   }
 
@@ -154,12 +155,12 @@ class Constraints {
   void imply(const Expr& expr, const Interval& bounds) {
     if (bounds.contains(range_(expr))) return;
     if (expr.is_variable()) {
-      narrow(expr, bounds);
+      narrow_in_steps(expr, bounds);
     } else if (expr.kind() == ExprKind::FloorDiv && expr.rhs().is_constant()) {
       imply(expr.lhs(), of_dividend(bounds, expr.rhs().value()));
     } else if (expr.kind() == ExprKind::Mod && expr.rhs().is_constant() && expr.lhs().is_variable()) {
       const int64_t c = expr.rhs().value();
-      narrow(expr.lhs(), narrowed_to_remainders(range_(expr.lhs()), c, intersect(bounds, {0, c - 1})));
+      narrow_in_steps(expr.lhs(), narrowed_to_remainders(range_(expr.lhs()), c, intersect(bounds, {0, c - 1})));
     } else if (expr.kind() == ExprKind::Sum) {
       const std::vector<Term> terms = expr.terms();
       for (size_t i = 0; i < terms.size(); ++i) {
@@ -175,6 +176,27 @@ class Constraints {
     }
   }
 
+  void count_uses(const Expr& expr) {
+    if (expr.is_variable()) {
+      ++uses_[expr];
+    } else if (expr.kind() == ExprKind::FloorDiv || expr.kind() == ExprKind::Mod) {
+      count_uses(expr.lhs());
+      count_uses(expr.rhs());
+    } else if (expr.kind() == ExprKind::Product) {
+      for (const Expr& factor : expr.factors()) count_uses(factor);
+    } else if (expr.kind() == ExprKind::Sum) {
+      for (const Term& term : expr.terms()) count_uses(term.atom);
+    }
+  }
+
+  /// Constraints on the same variables, as x < y, y < z and z < x, may narrow each other's ranges by one again and
+  /// again. So a variable that occurs more than once is narrowed by an eighth of its range or not at all.
+  void narrow_in_steps(const Expr& variable, const Interval& bounds) {
+    const Interval before = range_(variable);
+    const int64_t after = intersect(before, bounds).size();
+    if (uses_[variable] <= 1 || after <= before.size() - ceil_div(before.size(), 8)) narrow(variable, bounds);
+  }
+
   void narrow(const Expr& variable, const Interval& bounds) {
     const auto i = static_cast<size_t>(variable.number());
     Interval& range = variable.kind() == ExprKind::Dimension ? map_.dims[i]
@@ -188,6 +210,7 @@ class Constraints {
   const IndexingMap before_;  ///< whose ranges count during a round, so that what is remembered stays true
   ExprRange range_;
   ExprSimplifier simplifier_;
+  std::unordered_map<Expr, int, ExprHash> uses_;  ///< how often each variable occurs in the constraints
 };
 
 }  // namespace

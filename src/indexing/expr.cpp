@@ -110,6 +110,9 @@ const Expr& Expr::lhs() const { return node_->operands[0]; }
 const Expr& Expr::rhs() const { return node_->operands[1]; }
 const std::vector<Expr>& Expr::factors() const { return node_->operands; }
 
+const std::vector<Expr>& Expr::atoms() const { return node_->operands; }
+const std::vector<int64_t>& Expr::coefficients() const { return node_->coefficients; }
+
 int64_t Expr::offset() const { return kind() == ExprKind::Constant || kind() == ExprKind::Sum ? node_->value : 0; }
 
 std::vector<Term> Expr::terms() const {
@@ -253,9 +256,9 @@ std::optional<int64_t> evaluate(const Expr& expr, const Point& point) {
     }
     case ExprKind::Sum: {
       __int128 total = expr.offset();
-      for (const Term& term : expr.terms()) {
-        const auto value = evaluate(term.atom, point);
-        const auto part = value ? checked_mul(term.coefficient, *value) : std::nullopt;
+      for (size_t i = 0; i < expr.atoms().size(); ++i) {
+        const auto value = evaluate(expr.atoms()[i], point);
+        const auto part = value ? checked_mul(expr.coefficients()[i], *value) : std::nullopt;
         if (!part) return std::nullopt;
         total += *part;
       }

@@ -54,6 +54,10 @@ class Expr {
   /// Of a product: two or more, sorted, with repetitions.
   const std::vector<Expr>& factors() const;
 
+  /// Of a sum: what is multiplied, sorted, and by what.
+  const std::vector<Expr>& atoms() const;
+  const std::vector<int64_t>& coefficients() const;
+
   /// Any expression as a sum: what is added, and the terms; of a constant there are none.
   int64_t offset() const;
   std::vector<Term> terms() const;

@@ -83,7 +83,9 @@ Interval ExprRange::compute(const Expr& expr) {
     }
     case ExprKind::Sum: {
       Interval range{expr.offset(), expr.offset()};
-      for (const Term& term : expr.terms()) range = range + (*this)(term.atom) * term.coefficient;
+      for (size_t i = 0; i < expr.atoms().size(); ++i) {
+        range = range + (*this)(expr.atoms()[i]) * expr.coefficients()[i];
+      }
       return range;
     }
     case ExprKind::Constant:

@@ -10,8 +10,8 @@
 namespace strata::indexing {
 namespace {
 
-/// Ranges that shrink by one a round, as under x < y, y < z, z < x, would take as many rounds as they are long.
-constexpr int kMaxRounds = 64;
+/// Far more than are needed: a range shrinks by an eighth a round at least, and mostly there are two or three rounds.
+constexpr int kMaxRounds = 1000;
 
 bool empty_range(const IndexingMap& map) {
   const auto empty = [](const Interval& range) { return range.empty(); };
