@@ -13,6 +13,7 @@ ORDER = [
     "support",
     "ops",
     "ir",
+    "hlo",
     "indexing",
     "frontend",
     "interpret",

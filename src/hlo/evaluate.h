@@ -1,0 +1,16 @@
+// The reference interpreter of HLO: the truth that generated code is compared with. docs/hlo.md has its semantics.
+#pragma once
+
+#include <span>
+
+#include "hlo/hlo.h"
+
+namespace strata::hlo {
+
+/// The value of the entry computation's root. The module is verified and `arguments` have the parameters' shapes but
+/// for layouts. Error (Unsupported) with its place at an operator that the interpreter does not have.
+Result<Literal> evaluate(const Module& module, std::span<const Literal> arguments);
+/// The same for another computation of the module.
+Result<Literal> evaluate(const Module& module, const Computation& computation, std::span<const Literal> arguments);
+
+}  // namespace strata::hlo

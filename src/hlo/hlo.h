@@ -1,0 +1,185 @@
+// HLO modules as values: a module is built by the parser (parse.h) or by a program, checked by verify.h, and never
+// changed after that.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "hlo/literal.h"
+#include "hlo/opcode.h"
+#include "hlo/shape.h"
+#include "support/error.h"
+
+namespace strata::hlo {
+
+/// Index of an instruction in Computation::instructions.
+using InstructionId = int32_t;
+/// Index of a computation in Module::computations.
+using ComputationId = int32_t;
+
+struct NoAttributes {
+  friend bool operator==(const NoAttributes&, const NoAttributes&) = default;
+};
+
+struct ParameterAttributes {
+  int64_t number = 0;
+};
+
+struct ConstantAttributes {
+  Literal value;
+};
+
+/// broadcast: the result's dimension of each operand dimension. transpose: the operand's dimension of each result
+/// dimension. reduce, reverse: the dimensions reduced, reversed. concatenate, iota, get-dimension-size: exactly one.
+/// map: all dimensions in order.
+struct DimensionsAttributes {
+  std::vector<int64_t> dimensions;
+};
+
+/// Of what total order the comparison is, for floats: as IEEE has it (a comparison with NaN is false but for NE), or
+/// -NaN < -inf < … < -0 < +0 < … < inf < NaN.
+struct CompareAttributes {
+  enum class Direction : uint8_t { EQ, NE, LT, LE, GT, GE };
+  Direction direction = Direction::EQ;
+  bool total_order = false;
+};
+
+struct ReducePrecisionAttributes {
+  int exponent_bits = 8;
+  int mantissa_bits = 23;
+};
+
+/// start ≤ i < limit in steps of stride, one entry a dimension.
+struct SliceAttributes {
+  std::vector<int64_t> starts, limits, strides;
+};
+
+struct DynamicSliceAttributes {
+  std::vector<int64_t> sizes;
+};
+
+/// Elements added before, behind and between those of each dimension; low and high may be negative (elements are taken
+/// away after the interior ones are added).
+struct PadAttributes {
+  std::vector<int64_t> low, high, interior;
+};
+
+/// Names as in XLA's operation semantics.
+struct GatherAttributes {
+  std::vector<int64_t> offset_dims, collapsed_slice_dims, operand_batching_dims, start_indices_batching_dims,
+      start_index_map, slice_sizes;
+  int64_t index_vector_dim = 0;
+  bool indices_are_sorted = false;
+};
+
+struct ScatterAttributes {
+  std::vector<int64_t> update_window_dims, inserted_window_dims, input_batching_dims, scatter_indices_batching_dims,
+      scatter_dims_to_operand_dims;
+  int64_t index_vector_dim = 0;
+  bool indices_are_sorted = false;
+  bool unique_indices = false;
+};
+
+/// One dimension of a window.
+struct WindowDimension {
+  int64_t size = 1, stride = 1, pad_low = 0, pad_high = 0, lhs_dilate = 1, rhs_dilate = 1;
+  bool reversed = false;
+  friend bool operator==(const WindowDimension&, const WindowDimension&) = default;
+};
+
+struct WindowAttributes {
+  std::vector<WindowDimension> window;
+};
+
+struct DotAttributes {
+  std::vector<int64_t> lhs_batch, rhs_batch, lhs_contracting, rhs_contracting;
+};
+
+/// window and the three lists of spatial dimensions have one entry a spatial dimension, in the same order.
+struct ConvolutionAttributes {
+  std::vector<WindowDimension> window;
+  int64_t input_batch = 0, input_feature = 0, kernel_input_feature = 0, kernel_output_feature = 0, output_batch = 0,
+          output_feature = 0;
+  std::vector<int64_t> input_spatial, kernel_spatial, output_spatial;
+  int64_t feature_group_count = 1, batch_group_count = 1;
+};
+
+struct SortAttributes {
+  int64_t dimension = 0;
+  bool is_stable = false;
+};
+
+struct TopKAttributes {
+  int64_t k = 0;
+  bool largest = true;
+};
+
+struct TupleIndexAttributes {
+  int64_t index = 0;
+};
+
+struct FusionAttributes {
+  std::string kind = "kLoop";
+};
+
+/// Attributes of operators that are only parsed and printed: names and texts, in order. Computations are in
+/// Instruction::called, where they are listed as "@0", "@1" … here.
+struct RawAttributes {
+  std::vector<std::pair<std::string, std::string>> entries;
+};
+
+using Attributes =
+    std::variant<NoAttributes, ParameterAttributes, ConstantAttributes, DimensionsAttributes, CompareAttributes,
+                 ReducePrecisionAttributes, SliceAttributes, DynamicSliceAttributes, PadAttributes, GatherAttributes,
+                 ScatterAttributes, WindowAttributes, DotAttributes, ConvolutionAttributes, SortAttributes,
+                 TopKAttributes, TupleIndexAttributes, FusionAttributes, RawAttributes>;
+
+struct Instruction {
+  std::string name;  ///< without %; unique in its computation
+  Opcode opcode = Opcode::Parameter;
+  Shape shape;
+  std::vector<InstructionId> operands;
+  /// The computations that it calls: to_apply or calls; while: condition, body; conditional: the branches, for a pred
+  /// the true one first; select-and-scatter: select, scatter.
+  std::vector<ComputationId> called;
+  Attributes attributes;
+  SourceLocation location;  ///< of its name in the text; unknown if built otherwise
+
+  /// The attributes that the table names for the opcode.
+  template <class T>
+  const T& as() const {
+    return std::get<T>(attributes);
+  }
+  const std::vector<int64_t>& dimensions() const { return as<DimensionsAttributes>().dimensions; }
+};
+
+/// Operands stand before their users.
+struct Computation {
+  std::string name;
+  std::vector<Instruction> instructions;
+  std::vector<InstructionId> parameters;  ///< by number
+  InstructionId root = 0;
+
+  const Instruction& operator[](InstructionId id) const { return instructions[static_cast<size_t>(id)]; }
+  const Instruction& root_instruction() const { return (*this)[root]; }
+  const Shape& operand_shape(const Instruction& instruction, size_t i) const {
+    return (*this)[instruction.operands[i]].shape;
+  }
+};
+
+/// Called computations stand before their callers.
+struct Module {
+  std::string name;
+  std::vector<Computation> computations;
+  ComputationId entry = 0;
+
+  const Computation& operator[](ComputationId id) const { return computations[static_cast<size_t>(id)]; }
+  const Computation& entry_computation() const { return (*this)[entry]; }
+};
+
+using ModulePtr = std::shared_ptr<const Module>;
+
+}  // namespace strata::hlo
