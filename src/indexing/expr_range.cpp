@@ -20,6 +20,23 @@ int64_t step_of(const Expr& expr) {
   return step;
 }
 
+/// k where `expr` = k * `part` + a sum of other terms; 0 if there is none.
+int64_t multiple_within(const Expr& expr, const Expr& part) {
+  const std::vector<Expr>& atoms = expr.atoms();
+  int64_t factor = 0;
+  size_t at = 0;
+  // Both are sorted.
+  for (size_t i = 0; i < part.atoms().size(); ++i) {
+    while (at < atoms.size() && atoms[at] < part.atoms()[i]) ++at;
+    if (at == atoms.size() || atoms[at] != part.atoms()[i]) return 0;
+    const int64_t coefficient = expr.coefficients()[at];
+    const int64_t divisor = part.coefficients()[i];
+    if (coefficient % divisor != 0 || (i > 0 && coefficient / divisor != factor)) return 0;
+    factor = coefficient / divisor;
+  }
+  return factor;
+}
+
 }  // namespace
 
 Interval without_offset(const Expr& expr, const Interval& bounds) {
@@ -30,8 +47,14 @@ ExprRange::ExprRange(const IndexingMap& map, Facts facts) : map_(map) {
   if (facts == Facts::Variables) return;
   for (const auto& [expr, bounds] : map.constraints) {
     const Expr key = drop_offset(expr);
-    const auto [entry, added] = constrained_.emplace(key, without_offset(expr, bounds));
-    if (!added) entry->second = intersect(entry->second, without_offset(expr, bounds));
+    if (key.is_constant() || key.is_undefined()) continue;
+    const Interval of_key = without_offset(expr, bounds);
+    if (key.kind() == ExprKind::Sum) {
+      constrained_sums_.push_back({key, of_key});
+      continue;
+    }
+    const auto [entry, added] = constrained_atoms_.emplace(key, of_key);
+    if (!added) entry->second = intersect(entry->second, of_key);
   }
 }
 
@@ -40,21 +63,25 @@ Interval ExprRange::operator()(const Expr& expr) {
   if (expr.is_undefined()) return kEverything;
   if (const auto known = known_.find(expr); known != known_.end()) return known->second;
   Interval range = compute(expr);
-  if (!constrained_.empty()) range = intersect(range, from_constraints(expr));
+  if (expr.kind() == ExprKind::Sum) {
+    if (!constrained_sums_.empty()) range = intersect(range, from_constraints(expr));
+  } else if (const auto entry = constrained_atoms_.find(expr); entry != constrained_atoms_.end()) {
+    range = intersect(range, entry->second);
+  }
   known_.emplace(expr, range);
   return range;
 }
 
-Interval ExprRange::from_constraints(const Expr& expr) const {
-  const Expr key = drop_offset(expr);
-  if (key.is_constant()) return kEverything;
-  if (const auto entry = constrained_.find(key); entry != constrained_.end()) {
-    return entry->second + Interval{expr.offset(), expr.offset()};
+/// What the constraints say of a sum: it is a multiple of a constrained one plus what has fewer terms.
+Interval ExprRange::from_constraints(const Expr& expr) {
+  Interval range = kEverything;
+  for (const auto& [part, bounds] : constrained_sums_) {
+    const int64_t factor = multiple_within(expr, part);
+    if (factor == 0) continue;
+    const Expr rest = expr - part * factor;
+    if (!rest.is_undefined()) range = intersect(range, bounds * factor + (*this)(rest));
   }
-  if (const auto entry = constrained_.find(key * -1); entry != constrained_.end()) {
-    return entry->second * -1 + Interval{expr.offset(), expr.offset()};
-  }
-  return kEverything;
+  return range;
 }
 
 Interval ExprRange::compute(const Expr& expr) {

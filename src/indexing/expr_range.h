@@ -13,17 +13,19 @@ namespace strata::indexing {
 class ExprRange {
  public:
   enum class Facts { Variables, VariablesAndConstraints };
-  /// With VariablesAndConstraints what the constraints say of their expressions, and of these plus constants, counts.
+  /// With VariablesAndConstraints what the constraints say of their expressions counts, and so of sums that contain a
+  /// multiple of one.
   explicit ExprRange(const IndexingMap& map, Facts facts = Facts::Variables);
   Interval operator()(const Expr& expr);
 
  private:
   Interval compute(const Expr& expr);
-  Interval from_constraints(const Expr& expr) const;
+  Interval from_constraints(const Expr& expr);
 
   const IndexingMap& map_;
   std::unordered_map<Expr, Interval, ExprHash> known_;
-  std::unordered_map<Expr, Interval, ExprHash> constrained_;  ///< expressions without offset → their bounds
+  std::unordered_map<Expr, Interval, ExprHash> constrained_atoms_;
+  std::vector<Constraint> constrained_sums_;  ///< without offsets, of two terms or more or of one with a coefficient
 };
 
 /// The bounds that [lo, hi] on `expr` puts on `expr` without its offset.
