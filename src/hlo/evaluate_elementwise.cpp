@@ -1,0 +1,465 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "hlo/compute.h"
+#include "hlo/evaluate_parts.h"
+
+namespace strata::hlo {
+namespace {
+
+// Elements are loaded, computed and stored this many at a time, so that they stay in the cache.
+constexpr int64_t kChunk = 1024;
+
+template <class T>
+constexpr bool is_complex_number = false;
+template <class T>
+constexpr bool is_complex_number<std::complex<T>> = true;
+
+/// Transcendental functions are evaluated in double precision and rounded once.
+template <class T>
+struct WideOf {
+  using Type = double;
+};
+template <class T>
+struct WideOf<std::complex<T>> {
+  using Type = std::complex<double>;
+};
+template <class T>
+using Wide = typename WideOf<T>::Type;
+
+int64_t stride_of(const Literal& operand, int64_t count) { return operand.size() == 1 && count != 1 ? 0 : 1; }
+
+/// Calls compute(first, count) for each piece of `size` elements.
+template <class Compute>
+void in_chunks(int64_t size, Compute compute) {
+  for (int64_t begin = 0; begin < size; begin += kChunk) compute(begin, std::min(kChunk, size - begin));
+}
+
+template <class T, class Out = T, class Function>
+void map_unary(const Literal& operand, Literal& result, Function function) {
+  std::byte* bytes = result.mutable_bytes();
+  const int64_t stride = stride_of(operand, result.size());
+  in_chunks(result.size(), [&](int64_t begin, int64_t count) {
+    std::array<T, kChunk> x;
+    std::array<Out, kChunk> y;
+    load(operand, begin * stride, stride, count, x.data());
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) y[i] = function(x[i]);
+    store(result.type(), bytes, begin, count, y.data());
+  });
+}
+
+template <class T, class Out = T, class Function>
+void map_binary(const Literal& lhs, const Literal& rhs, Literal& result, Function function) {
+  std::byte* bytes = result.mutable_bytes();
+  const int64_t left = stride_of(lhs, result.size());
+  const int64_t right = stride_of(rhs, result.size());
+  in_chunks(result.size(), [&](int64_t begin, int64_t count) {
+    std::array<T, kChunk> a;
+    std::array<T, kChunk> b;
+    std::array<Out, kChunk> y;
+    load(lhs, begin * left, left, count, a.data());
+    load(rhs, begin * right, right, count, b.data());
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) y[i] = function(a[i], b[i]);
+    store(result.type(), bytes, begin, count, y.data());
+  });
+}
+
+using Complex = std::complex<double>;
+
+Complex log_plus_one(Complex z) {
+  const double x = z.real();
+  const double y = z.imag();
+  return {0.5 * std::log1p(x * (x + 2) + y * y), std::atan2(y, 1 + x)};
+}
+double log_plus_one(double x) { return std::log1p(x); }
+
+Complex exp_minus_one(Complex z) {
+  const double half = std::sin(z.imag() / 2);
+  return {std::expm1(z.real()) * std::cos(z.imag()) - 2 * half * half, std::exp(z.real()) * std::sin(z.imag())};
+}
+double exp_minus_one(double x) { return std::expm1(x); }
+
+/// Functions of floats and complex numbers, in W.
+template <class W>
+W transcendental(Opcode opcode, W x) {
+  switch (opcode) {
+    case Opcode::Acos:
+      return std::acos(x);
+    case Opcode::Acosh:
+      return std::acosh(x);
+    case Opcode::Asin:
+      return std::asin(x);
+    case Opcode::Asinh:
+      return std::asinh(x);
+    case Opcode::Atanh:
+      return std::atanh(x);
+    case Opcode::Cosh:
+      return std::cosh(x);
+    case Opcode::Cosine:
+      return std::cos(x);
+    case Opcode::Exp:
+      return std::exp(x);
+    case Opcode::Expm1:
+      return exp_minus_one(x);
+    case Opcode::Log:
+      return std::log(x);
+    case Opcode::Log1p:
+      return log_plus_one(x);
+    case Opcode::Logistic:
+      return W(1) / (W(1) + std::exp(-x));
+    case Opcode::Rsqrt:
+      return W(1) / std::sqrt(x);
+    case Opcode::Sine:
+      return std::sin(x);
+    case Opcode::Sinh:
+      return std::sinh(x);
+    case Opcode::Sqrt:
+      return std::sqrt(x);
+    case Opcode::Tan:
+      return std::tan(x);
+    case Opcode::Tanh:
+      return std::tanh(x);
+    default:
+      break;
+  }
+  if constexpr (std::is_floating_point_v<W>) {
+    switch (opcode) {
+      case Opcode::Cbrt:
+        return std::cbrt(x);
+      case Opcode::Erf:
+        return std::erf(x);
+      case Opcode::Ceil:
+        return std::ceil(x);
+      case Opcode::Floor:
+        return std::floor(x);
+      case Opcode::RoundNearestAfz:
+        return std::round(x);
+      case Opcode::RoundNearestEven:
+        return std::nearbyint(x);
+      default:
+        break;
+    }
+  }
+  assert(false && "no unary function");
+  return x;
+}
+
+template <class T>
+void unary_integer(Opcode opcode, const Literal& operand, Literal& result) {
+  const int bits = bit_width(operand.type());
+  const auto low_bits = [bits](T x) { return wrap_unsigned(static_cast<uint64_t>(x), bits); };
+  switch (opcode) {
+    case Opcode::Abs:
+      return map_unary<T>(operand, result, [](T x) {
+        if constexpr (std::is_signed_v<T>) return x < 0 ? static_cast<T>(-static_cast<uint64_t>(x)) : x;
+        return x;
+      });
+    case Opcode::Negate:
+      return map_unary<T>(operand, result, [](T x) { return static_cast<T>(-static_cast<uint64_t>(x)); });
+    case Opcode::Sign:
+      return map_unary<T>(operand, result, [](T x) { return static_cast<T>((x > 0) - (x < T{})); });
+    case Opcode::Not:
+      if (operand.type() == ElementType::Pred) return map_unary<T>(operand, result, [](T x) { return T{x == 0}; });
+      return map_unary<T>(operand, result, [](T x) { return static_cast<T>(~x); });
+    case Opcode::Popcnt:
+      return map_unary<T>(operand, result, [&](T x) { return static_cast<T>(std::popcount(low_bits(x))); });
+    case Opcode::Clz:
+      return map_unary<T>(operand, result,
+                          [&](T x) { return static_cast<T>(std::countl_zero(low_bits(x)) - (64 - bits)); });
+    default:
+      assert(false && "no function of integers");
+  }
+}
+
+template <class T>
+void unary_float(Opcode opcode, const Literal& operand, Literal& result) {
+  switch (opcode) {
+    case Opcode::Abs:
+      return map_unary<T>(operand, result, [](T x) { return std::abs(x); });
+    case Opcode::Negate:
+      return map_unary<T>(operand, result, [](T x) { return -x; });
+    case Opcode::Real:
+      return map_unary<T>(operand, result, [](T x) { return x; });
+    case Opcode::Imag:
+      return map_unary<T>(operand, result, [](T) { return T{}; });
+    case Opcode::Sign:
+      return map_unary<T>(operand, result, [](T x) { return x > 0 ? T{1} : x < 0 ? T{-1} : x; });
+    case Opcode::IsFinite:
+      return map_unary<T, uint64_t>(operand, result, [](T x) { return uint64_t{std::isfinite(x)}; });
+    case Opcode::Sqrt:
+      return map_unary<T>(operand, result, [](T x) { return std::sqrt(x); });
+    default:
+      return map_unary<T>(operand, result, [opcode](T x) {
+        return static_cast<T>(transcendental<double>(opcode, static_cast<double>(x)));
+      });
+  }
+}
+
+template <class T>
+void unary_complex(Opcode opcode, const Literal& operand, Literal& result) {
+  using Part = typename T::value_type;
+  switch (opcode) {
+    case Opcode::Abs:
+      return map_unary<T, Part>(operand, result, [](T x) { return std::abs(x); });
+    case Opcode::Real:
+      return map_unary<T, Part>(operand, result, [](T x) { return x.real(); });
+    case Opcode::Imag:
+      return map_unary<T, Part>(operand, result, [](T x) { return x.imag(); });
+    case Opcode::Negate:
+      return map_unary<T>(operand, result, [](T x) { return -x; });
+    case Opcode::Sign:
+      return map_unary<T>(operand, result, [](T x) {
+        const Complex wide(x);
+        const double size = std::abs(wide);
+        return size == 0 ? x : T(wide / size);
+      });
+    default:
+      return map_unary<T>(operand, result, [opcode](T x) { return T(transcendental(opcode, Complex(x))); });
+  }
+}
+
+int64_t integer_divide(int64_t a, int64_t b) {
+  if (b == 0) return -1;
+  return b == -1 ? static_cast<int64_t>(-static_cast<uint64_t>(a)) : a / b;
+}
+uint64_t integer_divide(uint64_t a, uint64_t b) { return b == 0 ? ~uint64_t{0} : a / b; }
+int64_t integer_remainder(int64_t a, int64_t b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
+uint64_t integer_remainder(uint64_t a, uint64_t b) { return b == 0 ? a : a % b; }
+
+/// By squaring, modulo 2^64; negative exponents leave only what is invertible.
+template <class T>
+T integer_power(T base, T exponent) {
+  if constexpr (std::is_signed_v<T>) {
+    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 != 0 ? -1 : 1) : 0;
+  }
+  uint64_t result = 1;
+  uint64_t factor = static_cast<uint64_t>(base);
+  for (uint64_t rest = static_cast<uint64_t>(exponent); rest != 0; rest >>= 1) {
+    if ((rest & 1) != 0) result *= factor;
+    factor *= factor;
+  }
+  return static_cast<T>(result);
+}
+
+/// The upper half of the product of two integers of `bits` bits.
+template <class T>
+T high_product(T a, T b, int bits) {
+  __extension__ using Product = std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>;
+  return static_cast<T>((static_cast<Product>(a) * static_cast<Product>(b)) >> bits);
+}
+
+template <class T>
+void binary_integer(Opcode opcode, const Literal& lhs, const Literal& rhs, Literal& result) {
+  const int bits = bit_width(lhs.type());
+  // Amounts are unsigned: a negative one is past every width.
+  const auto amount = [bits](T b) { return wrap_unsigned(static_cast<uint64_t>(b), bits); };
+  const auto past = [bits](uint64_t shift) { return shift >= static_cast<uint64_t>(bits); };
+  const auto u = [](T x) { return static_cast<uint64_t>(x); };
+  const auto map = [&](auto function) { map_binary<T>(lhs, rhs, result, function); };
+  switch (opcode) {
+    case Opcode::Add:
+      return map([u](T a, T b) { return static_cast<T>(u(a) + u(b)); });
+    case Opcode::Subtract:
+      return map([u](T a, T b) { return static_cast<T>(u(a) - u(b)); });
+    case Opcode::Multiply:
+      return map([u](T a, T b) { return static_cast<T>(u(a) * u(b)); });
+    case Opcode::Divide:
+      return map([](T a, T b) { return integer_divide(a, b); });
+    case Opcode::Remainder:
+      return map([](T a, T b) { return integer_remainder(a, b); });
+    case Opcode::Power:
+      return map([](T a, T b) { return integer_power(a, b); });
+    case Opcode::Mulhi:
+      return map([bits](T a, T b) { return high_product(a, b, bits); });
+    case Opcode::Maximum:
+      return map([](T a, T b) { return std::max(a, b); });
+    case Opcode::Minimum:
+      return map([](T a, T b) { return std::min(a, b); });
+    case Opcode::And:
+      return map([](T a, T b) { return a & b; });
+    case Opcode::Or:
+      return map([](T a, T b) { return a | b; });
+    case Opcode::Xor:
+      return map([](T a, T b) { return a ^ b; });
+    case Opcode::ShiftLeft:
+      return map([=](T a, T b) { return past(amount(b)) ? T{0} : static_cast<T>(u(a) << amount(b)); });
+    case Opcode::ShiftRightLogical:
+      return map(
+          [=](T a, T b) { return past(amount(b)) ? T{0} : static_cast<T>(wrap_unsigned(u(a), bits) >> amount(b)); });
+    case Opcode::ShiftRightArithmetic:
+      return map([=](T a, T b) {
+        const int64_t value = wrap_signed(static_cast<int64_t>(a), bits);
+        return static_cast<T>(value >> (past(amount(b)) ? 63 : amount(b)));
+      });
+    default:
+      assert(false && "no function of two integers");
+  }
+}
+
+template <class T>
+T float_maximum(T a, T b) {
+  return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b);
+}
+template <class T>
+T float_minimum(T a, T b) {
+  return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b);
+}
+
+template <class T>
+void binary_float(Opcode opcode, const Literal& lhs, const Literal& rhs, Literal& result) {
+  const auto map = [&](auto function) { map_binary<T>(lhs, rhs, result, function); };
+  switch (opcode) {
+    case Opcode::Add:
+      return map([](T a, T b) { return a + b; });
+    case Opcode::Subtract:
+      return map([](T a, T b) { return a - b; });
+    case Opcode::Multiply:
+      return map([](T a, T b) { return a * b; });
+    case Opcode::Divide:
+      return map([](T a, T b) { return a / b; });
+    case Opcode::Remainder:
+      return map([](T a, T b) { return std::fmod(a, b); });
+    case Opcode::Power:
+      return map([](T a, T b) { return static_cast<T>(std::pow(static_cast<double>(a), static_cast<double>(b))); });
+    case Opcode::Atan2:
+      return map([](T a, T b) { return static_cast<T>(std::atan2(static_cast<double>(a), static_cast<double>(b))); });
+    case Opcode::Maximum:
+      return map([](T a, T b) { return float_maximum(a, b); });
+    case Opcode::Minimum:
+      return map([](T a, T b) { return float_minimum(a, b); });
+    case Opcode::Complex:
+      return map_binary<T, std::complex<T>>(lhs, rhs, result, [](T a, T b) { return std::complex<T>(a, b); });
+    default:
+      assert(false && "no function of two floats");
+  }
+}
+
+/// -i · log((x + i·y) / sqrt(x² + y²)).
+Complex complex_atan2(Complex y, Complex x) {
+  const Complex i(0, 1);
+  return -i * std::log((x + i * y) / std::sqrt(x * x + y * y));
+}
+
+Complex complex_power(Complex a, Complex b) {
+  if (b == Complex(0)) return 1;
+  if (a == Complex(0)) return b.real() > 0 ? 0 : std::pow(a, b);
+  return std::pow(a, b);
+}
+
+template <class T>
+void binary_complex(Opcode opcode, const Literal& lhs, const Literal& rhs, Literal& result) {
+  const auto map = [&](auto function) {
+    map_binary<T>(lhs, rhs, result, [&](T a, T b) { return T(function(Complex(a), Complex(b))); });
+  };
+  switch (opcode) {
+    case Opcode::Add:
+      return map([](Complex a, Complex b) { return a + b; });
+    case Opcode::Subtract:
+      return map([](Complex a, Complex b) { return a - b; });
+    case Opcode::Multiply:
+      return map([](Complex a, Complex b) {
+        return Complex(a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real());
+      });
+    case Opcode::Divide:
+      return map([](Complex a, Complex b) { return a / b; });
+    case Opcode::Power:
+      return map([](Complex a, Complex b) { return complex_power(a, b); });
+    case Opcode::Atan2:
+      return map([](Complex a, Complex b) { return complex_atan2(a, b); });
+    default:
+      assert(false && "no function of two complex numbers");
+  }
+}
+
+/// An integer whose order is the total order of floats.
+template <class T>
+auto order_key(T value) {
+  using Bits = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  const Bits bits = std::bit_cast<Bits>(value);
+  return bits < 0 ? static_cast<Bits>(bits ^ std::numeric_limits<Bits>::max()) : bits;
+}
+
+template <class T>
+void compare(const CompareAttributes& how, const Literal& lhs, const Literal& rhs, Literal& result) {
+  using Direction = CompareAttributes::Direction;
+  const auto run = [&](auto key) {
+    const auto map = [&](auto relation) {
+      map_binary<T, uint64_t>(lhs, rhs, result, [&](T a, T b) { return uint64_t{relation(key(a), key(b))}; });
+    };
+    if (how.direction == Direction::EQ) return map([](auto a, auto b) { return a == b; });
+    if (how.direction == Direction::NE) return map([](auto a, auto b) { return a != b; });
+    if constexpr (!is_complex_number<T>) {
+      switch (how.direction) {
+        case Direction::LT:
+          return map([](auto a, auto b) { return a < b; });
+        case Direction::LE:
+          return map([](auto a, auto b) { return a <= b; });
+        case Direction::GT:
+          return map([](auto a, auto b) { return a > b; });
+        default:
+          return map([](auto a, auto b) { return a >= b; });
+      }
+    }
+  };
+  if constexpr (std::is_floating_point_v<T>) {
+    if (how.total_order) return run([](T x) { return order_key(x); });
+  }
+  run([](T x) { return x; });
+}
+
+Literal select(const Shape& shape, const Literal& condition, const Literal& yes, const Literal& no) {
+  Literal result(shape);
+  std::byte* bytes = result.mutable_bytes();
+  const size_t width = static_cast<size_t>(byte_width(shape.type));
+  const int64_t count = result.size();
+  const int64_t condition_stride = stride_of(condition, count);
+  const int64_t yes_stride = stride_of(yes, count);
+  const int64_t no_stride = stride_of(no, count);
+  for (int64_t i = 0; i < count; ++i) {
+    const bool chosen = condition.bytes()[i * condition_stride] != std::byte{0};
+    const std::byte* from = chosen ? yes.bytes() + static_cast<size_t>(i * yes_stride) * width
+                                   : no.bytes() + static_cast<size_t>(i * no_stride) * width;
+    std::memcpy(bytes + static_cast<size_t>(i) * width, from, width);
+  }
+  return result;
+}
+
+}  // namespace
+
+Literal evaluate_elementwise(const Instruction& instruction, const Shape& shape, const std::vector<Literal>& operands) {
+  const Opcode opcode = instruction.opcode;
+  if (opcode == Opcode::Convert) return evaluate_convert(operands[0], shape);
+  if (opcode == Opcode::ReducePrecision) {
+    return evaluate_reduce_precision(operands[0], shape, instruction.as<ReducePrecisionAttributes>());
+  }
+  if (opcode == Opcode::Select) return select(shape, operands[0], operands[1], operands[2]);
+  if (opcode == Opcode::Clamp) {
+    Instruction limit = instruction;
+    limit.opcode = Opcode::Maximum;
+    const Literal raised = evaluate_elementwise(limit, shape, {operands[0], operands[1]});
+    limit.opcode = Opcode::Minimum;
+    return evaluate_elementwise(limit, shape, {raised, operands[2]});
+  }
+  Literal result(shape);
+  visit_compute_type(operands[0].type(), [&](auto zero) {
+    using T = decltype(zero);
+    const bool unary = operands.size() == 1;
+    if (opcode == Opcode::Compare) {
+      compare<T>(instruction.as<CompareAttributes>(), operands[0], operands[1], result);
+    } else if constexpr (std::is_integral_v<T>) {
+      unary ? unary_integer<T>(opcode, operands[0], result)
+            : binary_integer<T>(opcode, operands[0], operands[1], result);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      unary ? unary_float<T>(opcode, operands[0], result) : binary_float<T>(opcode, operands[0], operands[1], result);
+    } else {
+      unary ? unary_complex<T>(opcode, operands[0], result)
+            : binary_complex<T>(opcode, operands[0], operands[1], result);
+    }
+  });
+  return result;
+}
+
+}  // namespace strata::hlo

@@ -1,0 +1,494 @@
+#include <algorithm>
+#include <charconv>
+
+#include "hlo/parse_parts.h"
+
+namespace strata::hlo {
+namespace {
+
+using Integers = std::vector<int64_t>;
+using Entry = RawAttributeList::Entry;
+
+/// What changes no value: where things come from, where they run, how they are compiled, how exact they are at most.
+constexpr std::string_view kIgnored[] = {"metadata",
+                                         "backend_config",
+                                         "frontend_attributes",
+                                         "sharding",
+                                         "control-predecessors",
+                                         "operand_precision",
+                                         "algorithm",
+                                         "result_accuracy",
+                                         "statistics",
+                                         "origin",
+                                         "original_value",
+                                         "parameter_replication",
+                                         "channel_id",
+                                         "output_to_operand_aliasing",
+                                         "outer_dimension_partitions",
+                                         "execution_thread",
+                                         "is_composite",
+                                         "schedule",
+                                         "raw_backend_config_string",
+                                         "inlineable"};
+
+bool is_ignored(std::string_view name) {
+  return std::find(std::begin(kIgnored), std::end(kIgnored), name) != std::end(kIgnored);
+}
+
+/// Attributes that name computations, in the order of Instruction::called.
+constexpr std::string_view kCalling[] = {"to_apply",
+                                         "calls",
+                                         "condition",
+                                         "body",
+                                         "select",
+                                         "scatter",
+                                         "branch_computations",
+                                         "called_computations",
+                                         "true_computation",
+                                         "false_computation"};
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0;;) {
+    const size_t end = text.find(separator, begin);
+    parts.push_back(text.substr(begin, end - begin));
+    if (end == std::string_view::npos) return parts;
+    begin = end + 1;
+  }
+}
+
+class AttributeParser {
+ public:
+  AttributeParser(Cursor& cursor, RawAttributeList& list, const Instruction& instruction,
+                  const std::vector<Shape>& operands)
+      : cursor_(cursor), list_(list), instruction_(instruction), operands_(operands) {}
+
+  Result<ParsedAttributes> parse() {
+    ParsedAttributes result;
+    for (std::string_view name : kCalling) {
+      if (const Entry* entry = list_.take(name)) STRATA_CHECK(called(*entry, result.called));
+    }
+    if (family(instruction_.opcode) == Family::Unsupported) {
+      STRATA_TRY(result.attributes, raw());
+      return result;
+    }
+    STRATA_TRY(result.attributes, typed());
+    for (const Entry& entry : list_.entries()) {
+      if (entry.used || is_ignored(entry.name)) continue;
+      return cursor_.error_at(entry.offset,
+                              fmt::format("{} has no attribute '{}'", name(instruction_.opcode), entry.name),
+                              "it may change what is computed, so it is not skipped; docs/hlo.md lists the attributes");
+    }
+    return result;
+  }
+
+ private:
+  Result<void> called(const Entry& entry, std::vector<std::pair<std::string, size_t>>& names) {
+    Cursor value = cursor_.within(entry.value);
+    const bool list = value.accept("{");
+    bool first = true;
+    while (list ? !value.accept("}") : first) {
+      if (!first) STRATA_CHECK(value.expect(","));
+      first = false;
+      const size_t place = value.offset();
+      STRATA_TRY(std::string name, value.name("a computation's name"));
+      names.emplace_back(std::move(name), place);
+    }
+    return {};
+  }
+
+  Result<Attributes> raw() {
+    RawAttributes result;
+    int next = 0;
+    for (const Entry& entry : list_.entries()) {
+      const bool calling = std::find(std::begin(kCalling), std::end(kCalling), entry.name) != std::end(kCalling);
+      if (!calling && is_ignored(entry.name) && entry.name != "backend_config") continue;
+      std::string text(entry.value);
+      if (calling) {
+        // Names may change in printing; what is kept is their number in Instruction::called.
+        std::vector<std::pair<std::string, size_t>> names;
+        STRATA_CHECK(called(entry, names));
+        std::vector<std::string> numbers;
+        for (size_t i = 0; i < names.size(); ++i) numbers.push_back(fmt::format("@{}", next++));
+        const bool list = entry.value.front() == '{';
+        text = fmt::format("{}{}{}", list ? "{" : "", fmt::join(numbers, ", "), list ? "}" : "");
+      }
+      result.entries.emplace_back(entry.name, std::move(text));
+    }
+    return result;
+  }
+
+  Result<Attributes> typed() {
+    const int64_t rank = instruction_.shape.rank();
+    switch (instruction_.opcode) {
+      case Opcode::Iota: {
+        const int64_t scalar = rank == 0 ? 0 : -1;
+        STRATA_TRY(const int64_t dimension, integer("iota_dimension", scalar));
+        return DimensionsAttributes{{dimension}};
+      }
+      case Opcode::Map: {
+        DimensionsAttributes result;
+        for (int64_t d = 0; d < rank; ++d) result.dimensions.push_back(d);
+        if (list_.take("dimensions") == nullptr) return result;
+        STRATA_TRY(result.dimensions, integers("dimensions"));
+        return result;
+      }
+      case Opcode::Broadcast:
+      case Opcode::Concatenate:
+      case Opcode::GetDimensionSize:
+      case Opcode::Reduce:
+      case Opcode::Reverse:
+      case Opcode::Transpose: {
+        STRATA_TRY(Integers dimensions, integers("dimensions"));
+        return DimensionsAttributes{std::move(dimensions)};
+      }
+      case Opcode::Compare:
+        return compare();
+      case Opcode::ReducePrecision: {
+        STRATA_TRY(const int64_t exponent, integer("exponent_bits"));
+        STRATA_TRY(const int64_t mantissa, integer("mantissa_bits"));
+        return ReducePrecisionAttributes{static_cast<int>(std::clamp<int64_t>(exponent, -1, 64)),
+                                         static_cast<int>(std::clamp<int64_t>(mantissa, -1, 64))};
+      }
+      case Opcode::Slice:
+        return slice();
+      case Opcode::DynamicSlice: {
+        STRATA_TRY(Integers sizes, integers("dynamic_slice_sizes"));
+        return DynamicSliceAttributes{std::move(sizes)};
+      }
+      case Opcode::Pad:
+        return pad();
+      case Opcode::Gather:
+        return gather();
+      case Opcode::Scatter:
+        return scatter();
+      case Opcode::ReduceWindow:
+      case Opcode::SelectAndScatter: {
+        STRATA_TRY(auto dimensions, window(operands_.empty() ? 0 : operands_[0].rank()));
+        return WindowAttributes{std::move(dimensions)};
+      }
+      case Opcode::Dot:
+        return dot();
+      case Opcode::Convolution:
+        return convolution();
+      case Opcode::Sort: {
+        SortAttributes result;
+        STRATA_TRY(const Integers dimensions, integers("dimensions", operands_.empty() || operands_[0].rank() == 1));
+        if (dimensions.size() > 1) return error("dimensions", "sort has exactly one dimension");
+        if (!dimensions.empty()) result.dimension = dimensions[0];
+        STRATA_TRY(result.is_stable, flag("is_stable", false));
+        return result;
+      }
+      case Opcode::TopK: {
+        TopKAttributes result;
+        STRATA_TRY(result.k, integer("k"));
+        STRATA_TRY(result.largest, flag("largest", true));
+        return result;
+      }
+      case Opcode::GetTupleElement: {
+        STRATA_TRY(const int64_t index, integer("index"));
+        return TupleIndexAttributes{index};
+      }
+      case Opcode::Fusion: {
+        FusionAttributes result;
+        if (const Entry* kind = list_.take("kind")) result.kind = std::string(kind->value);
+        return result;
+      }
+      default:
+        return NoAttributes{};
+    }
+  }
+
+  Result<Attributes> compare() {
+    CompareAttributes result;
+    const Entry* direction = list_.take("direction");
+    if (direction == nullptr) return missing("direction");
+    constexpr std::string_view kDirections[] = {"EQ", "NE", "LT", "LE", "GT", "GE"};
+    const auto found = std::find(std::begin(kDirections), std::end(kDirections), direction->value);
+    if (found == std::end(kDirections)) return error("direction", "a direction is EQ, NE, LT, LE, GT or GE");
+    result.direction = static_cast<CompareAttributes::Direction>(found - std::begin(kDirections));
+    if (const Entry* type = list_.take("type")) {
+      const ElementType element = operands_.empty() ? ElementType::F32 : operands_[0].type;
+      result.total_order = type->value == "TOTALORDER";
+      const std::string_view usual = is_float(element) || is_complex(element) ? "FLOAT"
+                                     : is_signed(element)                     ? "SIGNED"
+                                                                              : "UNSIGNED";
+      if (!result.total_order && type->value != usual) {
+        return error("type", fmt::format("the comparison of {} is {} or TOTALORDER", name(element), usual));
+      }
+      // Integers have one order.
+      result.total_order &= is_float(element);
+    }
+    return result;
+  }
+
+  Result<Attributes> slice() {
+    const Entry* entry = list_.take("slice");
+    if (entry == nullptr) return missing("slice");
+    SliceAttributes result;
+    Cursor value = cursor_.within(entry->value);
+    STRATA_CHECK(value.expect("{"));
+    while (!value.accept("}")) {
+      if (!result.starts.empty()) STRATA_CHECK(value.expect(","));
+      STRATA_CHECK(value.expect("["));
+      STRATA_TRY(const int64_t start, value.integer("a start"));
+      STRATA_CHECK(value.expect(":"));
+      STRATA_TRY(const int64_t limit, value.integer("a limit"));
+      int64_t stride = 1;
+      if (value.accept(":")) {
+        STRATA_TRY(stride, value.integer("a stride"));
+      }
+      STRATA_CHECK(value.expect("]"));
+      result.starts.push_back(start);
+      result.limits.push_back(limit);
+      result.strides.push_back(stride);
+    }
+    return result;
+  }
+
+  Result<Attributes> pad() {
+    const Entry* entry = list_.take("padding");
+    PadAttributes result;
+    if (entry == nullptr) {
+      if (instruction_.shape.rank() == 0) return result;
+      return missing("padding");
+    }
+    for (std::string_view part : split(entry->value, 'x')) {
+      STRATA_TRY(const Integers numbers, underscored(*entry, part));
+      if (numbers.size() != 2 && numbers.size() != 3) {
+        return error("padding", "each dimension has a padding low_high or low_high_interior");
+      }
+      result.low.push_back(numbers[0]);
+      result.high.push_back(numbers[1]);
+      result.interior.push_back(numbers.size() == 3 ? numbers[2] : 0);
+    }
+    return result;
+  }
+
+  Result<Attributes> gather() {
+    GatherAttributes result;
+    STRATA_TRY(result.offset_dims, integers("offset_dims"));
+    STRATA_TRY(result.collapsed_slice_dims, integers("collapsed_slice_dims"));
+    STRATA_TRY(result.start_index_map, integers("start_index_map"));
+    STRATA_TRY(result.operand_batching_dims, integers("operand_batching_dims", true));
+    STRATA_TRY(result.start_indices_batching_dims, integers("start_indices_batching_dims", true));
+    STRATA_TRY(result.slice_sizes, integers("slice_sizes"));
+    STRATA_TRY(result.index_vector_dim, integer("index_vector_dim"));
+    STRATA_TRY(result.indices_are_sorted, flag("indices_are_sorted", false));
+    return result;
+  }
+
+  Result<Attributes> scatter() {
+    ScatterAttributes result;
+    STRATA_TRY(result.update_window_dims, integers("update_window_dims"));
+    STRATA_TRY(result.inserted_window_dims, integers("inserted_window_dims"));
+    STRATA_TRY(result.scatter_dims_to_operand_dims, integers("scatter_dims_to_operand_dims"));
+    STRATA_TRY(result.input_batching_dims, integers("input_batching_dims", true));
+    STRATA_TRY(result.scatter_indices_batching_dims, integers("scatter_indices_batching_dims", true));
+    STRATA_TRY(result.index_vector_dim, integer("index_vector_dim"));
+    STRATA_TRY(result.indices_are_sorted, flag("indices_are_sorted", false));
+    STRATA_TRY(result.unique_indices, flag("unique_indices", false));
+    return result;
+  }
+
+  Result<Attributes> dot() {
+    DotAttributes result;
+    STRATA_TRY(result.lhs_batch, integers("lhs_batch_dims", true));
+    STRATA_TRY(result.rhs_batch, integers("rhs_batch_dims", true));
+    STRATA_TRY(result.lhs_contracting, integers("lhs_contracting_dims", true));
+    STRATA_TRY(result.rhs_contracting, integers("rhs_contracting_dims", true));
+    return result;
+  }
+
+  Result<Attributes> convolution() {
+    ConvolutionAttributes result;
+    const Entry* labels = list_.take("dim_labels");
+    if (labels == nullptr) return missing("dim_labels");
+    const size_t underscore = labels->value.find('_');
+    const size_t arrow = labels->value.find("->");
+    if (underscore == std::string_view::npos || arrow == std::string_view::npos || arrow < underscore) {
+      return error("dim_labels", "dim_labels have the form b01f_01io->b01f");
+    }
+    const std::string_view input = labels->value.substr(0, underscore);
+    const std::string_view kernel = labels->value.substr(underscore + 1, arrow - underscore - 1);
+    const std::string_view output = labels->value.substr(arrow + 2);
+    const bool good =
+        side(input, 'b', 'f', result.input_batch, result.input_feature, result.input_spatial) &&
+        side(kernel, 'i', 'o', result.kernel_input_feature, result.kernel_output_feature, result.kernel_spatial) &&
+        side(output, 'b', 'f', result.output_batch, result.output_feature, result.output_spatial) &&
+        input.size() == kernel.size() && input.size() == output.size();
+    if (!good) return error("dim_labels", "dim_labels have the form b01f_01io->b01f");
+    STRATA_TRY(result.window, window(static_cast<int64_t>(result.input_spatial.size())));
+    STRATA_TRY(result.feature_group_count, integer("feature_group_count", 1));
+    STRATA_TRY(result.batch_group_count, integer("batch_group_count", 1));
+    return result;
+  }
+
+  /// One of the three parts of dim_labels: the places of two letters and of the digits 0, 1, ….
+  static bool side(std::string_view labels, char first, char second, int64_t& first_dim, int64_t& second_dim,
+                   Integers& spatial) {
+    if (labels.size() < 2 || labels.size() > 12) return false;
+    const auto place = [&](char label, int64_t& dimension) {
+      const size_t at = labels.find(label);
+      dimension = static_cast<int64_t>(at);
+      return at != std::string_view::npos;
+    };
+    if (!place(first, first_dim) || !place(second, second_dim)) return false;
+    spatial.resize(labels.size() - 2);
+    for (size_t d = 0; d < spatial.size(); ++d) {
+      if (!place(static_cast<char>('0' + d), spatial[d])) return false;
+    }
+    return true;
+  }
+
+  /// window={…}; none is a window of no dimensions, or one of size 1 in each.
+  Result<std::vector<WindowDimension>> window(int64_t rank) {
+    const Entry* entry = list_.take("window");
+    if (entry == nullptr) return std::vector<WindowDimension>(static_cast<size_t>(rank));
+    std::vector<WindowDimension> dimensions;
+    Cursor value = cursor_.within(entry->value);
+    STRATA_CHECK(value.expect("{"));
+    while (!value.accept("}")) {
+      const size_t place = value.offset();
+      STRATA_TRY(const std::string_view key, value.word("a property of the window"));
+      STRATA_CHECK(value.expect("="));
+      STRATA_TRY(const std::string_view text, value.raw_value());
+      const std::vector<std::string_view> parts = split(text, 'x');
+      if (dimensions.empty()) dimensions.resize(parts.size());
+      if (parts.size() != dimensions.size()) {
+        return value.error_at(place, fmt::format("{} has {} entries, and the window {} dimensions", key, parts.size(),
+                                                 dimensions.size()));
+      }
+      for (size_t d = 0; d < parts.size(); ++d) {
+        STRATA_TRY(const Integers numbers, underscored(*entry, parts[d]));
+        WindowDimension& dimension = dimensions[d];
+        const size_t count = key == "pad" ? 2 : 1;
+        if (numbers.size() != count) return value.error_at(place, fmt::format("'{}' is no value of {}", parts[d], key));
+        if (key == "size") {
+          dimension.size = numbers[0];
+        } else if (key == "stride") {
+          dimension.stride = numbers[0];
+        } else if (key == "pad") {
+          dimension.pad_low = numbers[0];
+          dimension.pad_high = numbers[1];
+        } else if (key == "lhs_dilate") {
+          dimension.lhs_dilate = numbers[0];
+        } else if (key == "rhs_dilate") {
+          dimension.rhs_dilate = numbers[0];
+        } else if (key == "rhs_reversal") {
+          dimension.reversed = numbers[0] != 0;
+        } else {
+          return value.error_at(place, fmt::format("a window has no property '{}'", key),
+                                "size, stride, pad, lhs_dilate, rhs_dilate and rhs_reversal are known");
+        }
+      }
+    }
+    return dimensions;
+  }
+
+  Result<Integers> underscored(const Entry& entry, std::string_view text) {
+    Integers numbers;
+    for (std::string_view part : split(text, '_')) {
+      int64_t value = 0;
+      const auto [end, status] = std::from_chars(part.data(), part.data() + part.size(), value);
+      if (status != std::errc{} || end != part.data() + part.size()) {
+        return cursor_.error_at(entry.offset, fmt::format("'{}' in {} is no number", part, entry.name));
+      }
+      // Sizes are computed from these; see verify.cpp.
+      if (value > (int64_t{1} << 40) || value < -(int64_t{1} << 40)) {
+        return cursor_.error_at(entry.offset, fmt::format("{} in {} is out of range", value, entry.name));
+      }
+      numbers.push_back(value);
+    }
+    return numbers;
+  }
+
+  Result<Integers> integers(std::string_view name, bool optional = false) {
+    const Entry* entry = list_.take(name);
+    if (entry == nullptr) {
+      if (optional) return Integers{};
+      return missing(name);
+    }
+    Integers result;
+    Cursor value = cursor_.within(entry->value);
+    STRATA_CHECK(value.expect("{"));
+    while (!value.accept("}")) {
+      if (!result.empty()) STRATA_CHECK(value.expect(","));
+      STRATA_TRY(const int64_t number, value.integer("a number"));
+      result.push_back(number);
+    }
+    return result;
+  }
+
+  Result<int64_t> integer(std::string_view name, int64_t otherwise = -1) {
+    const Entry* entry = list_.take(name);
+    if (entry == nullptr) {
+      if (otherwise >= 0) return otherwise;
+      return missing(name);
+    }
+    Cursor value = cursor_.within(entry->value);
+    STRATA_TRY(const int64_t number, value.integer("a number"));
+    if (!value.done()) return value.expected("the end of a number");
+    return number;
+  }
+
+  Result<bool> flag(std::string_view name, bool otherwise) {
+    const Entry* entry = list_.take(name);
+    if (entry == nullptr) return otherwise;
+    if (entry->value != "true" && entry->value != "false") return error(name, fmt::format("{} is true or false", name));
+    return entry->value == "true";
+  }
+
+  tl::unexpected<Error> missing(std::string_view name) {
+    return tl::unexpected(Error{ErrorCode::InvalidInput,
+                                fmt::format("{} needs {}=", hlo::name(instruction_.opcode), name),
+                                {},
+                                instruction_.location});
+  }
+
+  tl::unexpected<Error> error(std::string_view name, std::string message) {
+    const Entry* entry = list_.take(name);
+    return cursor_.error_at(entry != nullptr ? entry->offset : cursor_.offset(), std::move(message));
+  }
+
+  Cursor& cursor_;
+  RawAttributeList& list_;
+  const Instruction& instruction_;
+  const std::vector<Shape>& operands_;
+};
+
+}  // namespace
+
+Result<RawAttributeList> RawAttributeList::parse(Cursor& cursor) {
+  RawAttributeList list;
+  while (cursor.accept(",")) {
+    Entry entry;
+    entry.offset = cursor.offset();
+    STRATA_TRY(entry.name, cursor.word("an attribute"));
+    STRATA_CHECK(cursor.expect("="));
+    cursor.skip();
+    STRATA_TRY(entry.value, cursor.raw_value());
+    if (list.take(entry.name) != nullptr) {
+      return cursor.error_at(entry.offset, fmt::format("the attribute '{}' is given twice", entry.name));
+    }
+    list.entries_.push_back(entry);
+  }
+  for (Entry& entry : list.entries_) entry.used = false;
+  return list;
+}
+
+const Entry* RawAttributeList::take(std::string_view name) {
+  for (Entry& entry : entries_) {
+    if (entry.name != name) continue;
+    entry.used = true;
+    return &entry;
+  }
+  return nullptr;
+}
+
+Result<ParsedAttributes> parse_attributes(Cursor& cursor, RawAttributeList& list, const Instruction& instruction,
+                                          const std::vector<Shape>& operand_shapes) {
+  return AttributeParser(cursor, list, instruction, operand_shapes).parse();
+}
+
+}  // namespace strata::hlo

@@ -1,0 +1,53 @@
+// The parts of HLO text that the parser of modules (parser.cpp) is made of.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "hlo/cursor.h"
+#include "hlo/hlo.h"
+
+namespace strata::hlo {
+
+struct ParsedShape {
+  Shape shape;
+  /// Whether a layout has tiles: elements do not lie in memory as the dimensions alone say.
+  bool tiled = false;
+};
+
+/// "f32[2,3]{1,0:T(8,128)}", "(f32[], (s32[4]))". Error where sizes overflow or are dynamic.
+Result<ParsedShape> parse_shape(Cursor& cursor);
+/// Whether a shape, not a name, comes next.
+bool shape_ahead(Cursor cursor);
+
+/// What stands in the parentheses of constant(…). Error where a number does not fit the type or the count is another.
+Result<Literal> parse_literal(Cursor& cursor, const Shape& shape);
+
+/// The attributes of one instruction, as they stand in the text.
+class RawAttributeList {
+ public:
+  struct Entry {
+    std::string_view name, value;
+    size_t offset = 0;  ///< of the name
+    bool used = false;
+  };
+  static Result<RawAttributeList> parse(Cursor& cursor);
+
+  /// Marks it as used; null where there is none.
+  const Entry* take(std::string_view name);
+  std::vector<Entry>& entries() { return entries_; }
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+/// The attributes of an instruction whose opcode, shape and operands are set; `called` names its computations in the
+/// order of Instruction::called. `literal` is the text in the parentheses of a constant or parameter.
+struct ParsedAttributes {
+  Attributes attributes;
+  std::vector<std::pair<std::string, size_t>> called;  ///< name and offset in the text
+};
+Result<ParsedAttributes> parse_attributes(Cursor& cursor, RawAttributeList& list, const Instruction& instruction,
+                                          const std::vector<Shape>& operand_shapes);
+
+}  // namespace strata::hlo

@@ -1,0 +1,106 @@
+#include "hlo/parse_parts.h"
+
+namespace strata::hlo {
+namespace {
+
+constexpr int kMaxDepth = 64;
+
+Result<void> parse_dimensions(Cursor& cursor, Shape& shape) {
+  STRATA_CHECK(cursor.expect("["));
+  int64_t count = byte_width(shape.type);
+  while (!cursor.accept("]")) {
+    if (!shape.dims.empty()) STRATA_CHECK(cursor.expect(","));
+    const size_t place = cursor.offset();
+    if (cursor.ahead("<=") || cursor.ahead("?")) {
+      return cursor.error("dynamic sizes are not supported", "compile the function for fixed sizes");
+    }
+    STRATA_TRY(const int64_t size, cursor.integer("a size"));
+    if (size < 0) return cursor.error_at(place, fmt::format("a size is negative: {}", size));
+    // Sizes of zero do not hide others that overflow: strides are products of them.
+    if (__builtin_mul_overflow(count, std::max<int64_t>(size, 1), &count)) {
+      return cursor.error_at(place, "an array has more than 2^63 bytes");
+    }
+    shape.dims.push_back(size);
+  }
+  return {};
+}
+
+/// {1,0:T(8,128)S(1)}: what follows the colon says where and how elements lie, not what they are.
+Result<bool> parse_layout(Cursor& cursor, Shape& shape) {
+  shape.minor_to_major = default_layout(shape.dims.size());
+  if (!cursor.ahead("{")) return false;
+  const size_t place = cursor.offset();
+  STRATA_CHECK(cursor.expect("{"));
+  std::vector<int64_t> layout;
+  while (!cursor.ahead("}") && !cursor.ahead(":")) {
+    if (!layout.empty()) STRATA_CHECK(cursor.expect(","));
+    STRATA_TRY(const int64_t dimension, cursor.integer("a dimension"));
+    layout.push_back(dimension);
+  }
+  bool tiled = false;
+  if (cursor.accept(":")) {
+    while (!cursor.ahead("}")) {
+      if (cursor.done()) return cursor.expected("'}'");
+      tiled |= cursor.ahead("T") || cursor.peek() == 'T';
+      STRATA_TRY(const std::string_view word, cursor.word("a tile or memory space"));
+      (void)word;
+      while (cursor.ahead("(")) STRATA_CHECK(cursor.skip_balanced());
+    }
+  }
+  STRATA_CHECK(cursor.expect("}"));
+  // Scalars may have {} and, as XLA prints them, any array {:S(5)}.
+  if (layout.empty()) return tiled;
+  std::vector<bool> seen(shape.dims.size());
+  const auto fresh = [&](int64_t d) {
+    if (d < 0 || d >= shape.rank() || seen[static_cast<size_t>(d)]) return false;
+    seen[static_cast<size_t>(d)] = true;
+    return true;
+  };
+  for (int64_t d : layout) {
+    if (layout.size() != shape.dims.size() || !fresh(d)) {
+      return cursor.error_at(place, fmt::format("a layout is no permutation of the {} dimensions", shape.dims.size()));
+    }
+  }
+  shape.minor_to_major = std::move(layout);
+  return tiled;
+}
+
+Result<ParsedShape> parse(Cursor& cursor, int depth) {
+  ParsedShape result;
+  Shape& shape = result.shape;
+  if (depth > kMaxDepth) return cursor.error("tuples are nested too deeply");
+  if (cursor.accept("(")) {
+    shape.type = ElementType::Tuple;
+    while (!cursor.accept(")")) {
+      if (!shape.elements.empty()) STRATA_CHECK(cursor.expect(","));
+      STRATA_TRY(ParsedShape element, parse(cursor, depth + 1));
+      shape.elements.push_back(std::move(element.shape));
+      result.tiled |= element.tiled;
+    }
+    return result;
+  }
+  const size_t place = cursor.offset();
+  STRATA_TRY(const std::string_view word, cursor.word("a shape"));
+  const auto type = element_type_named(word);
+  if (!type) {
+    return cursor.error_at(place, fmt::format("unknown element type '{}'", word),
+                           "docs/hlo.md lists the types that are supported");
+  }
+  shape.type = *type;
+  STRATA_CHECK(parse_dimensions(cursor, shape));
+  if (*type == ElementType::Token && !shape.dims.empty()) return cursor.error_at(place, "a token has no dimensions");
+  STRATA_TRY(result.tiled, parse_layout(cursor, shape));
+  return result;
+}
+
+}  // namespace
+
+Result<ParsedShape> parse_shape(Cursor& cursor) { return parse(cursor, 0); }
+
+bool shape_ahead(Cursor cursor) {
+  if (cursor.ahead("(")) return true;
+  if (cursor.ahead("%")) return false;
+  return cursor.word("a shape").has_value() && cursor.ahead("[");
+}
+
+}  // namespace strata::hlo
