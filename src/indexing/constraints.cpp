@@ -87,7 +87,7 @@ class Constraints {
       constraint.bounds = intersect(constraint.bounds, values);
       if (!primitive(constraint) && !without_low_part(constraint) && !of_quotient(constraint)) break;
     }
-    if (!constraint.expr.is_variable()) return true;
+    if (!constraint.expr.is_variable() || constraint.expr.kind() == ExprKind::Runtime) return true;
     narrow(constraint.expr, constraint.bounds);
     return false;
   }
@@ -197,11 +197,11 @@ class Constraints {
     if (uses_[variable] <= 1 || after <= before.size() - ceil_div(before.size(), 8)) narrow(variable, bounds);
   }
 
+  /// The range of a runtime variable is what is known of its values; what is asked of them stays a constraint.
   void narrow(const Expr& variable, const Interval& bounds) {
+    if (variable.kind() == ExprKind::Runtime) return;
     const auto i = static_cast<size_t>(variable.number());
-    Interval& range = variable.kind() == ExprKind::Dimension ? map_.dims[i]
-                      : variable.kind() == ExprKind::Range   ? map_.ranges[i]
-                                                             : map_.runtime[i].range;
+    Interval& range = variable.kind() == ExprKind::Dimension ? map_.dims[i] : map_.ranges[i];
     range = intersect(range, bounds);
     map_.known_empty |= range.empty();
   }

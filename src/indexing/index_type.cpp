@@ -53,7 +53,13 @@ class Widths {
 
 }  // namespace
 
-std::optional<IndexType> narrowest_index_type(const IndexingMap& map) {
+std::optional<IndexType> narrowest_index_type(const IndexingMap& given) {
+  IndexingMap map = given;
+  for (const Constraint& constraint : given.constraints) {
+    if (constraint.expr.kind() != ExprKind::Runtime) continue;
+    Interval& range = map.runtime[static_cast<size_t>(constraint.expr.number())].range;
+    range = intersect(range, constraint.bounds);
+  }
   Widths widths(map);
   for (const Expr& result : map.results) widths.visit(result);
   for (const Constraint& constraint : map.constraints) widths.visit(constraint.expr);

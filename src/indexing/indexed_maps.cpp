@@ -109,6 +109,14 @@ std::vector<Read> gather(const Site& site) {
   return {{0, 0, false, {std::move(map)}}, {1, 0, false, {std::move(of_indices)}}};
 }
 
+/// All values of an integer type, as int64_t.
+Interval values_of(hlo::ElementType type) {
+  const int bits = hlo::bit_width(type);
+  if (bits >= 64) return hlo::is_unsigned(type) ? Interval{0, kGreatest} : kEverything;
+  if (!hlo::is_signed(type)) return {0, (int64_t{1} << bits) - 1};
+  return {-(int64_t{1} << (bits - 1)), (int64_t{1} << (bits - 1)) - 1};
+}
+
 std::vector<Read> scatter(const Site& site) {
   const auto& a = site.instruction.as<hlo::ScatterAttributes>();
   const size_t count = (site.instruction.operands.size() - 1) / 2;
@@ -139,9 +147,11 @@ std::vector<Read> scatter(const Site& site) {
     const auto start = std::find(a.scatter_dims_to_operand_dims.begin(), a.scatter_dims_to_operand_dims.end(), d);
     if (start != a.scatter_dims_to_operand_dims.end()) {
       const Expr entry = Expr::constant(start - a.scatter_dims_to_operand_dims.begin());
-      within = within - add_runtime(map, site, static_cast<int>(count),
-                                    start_element(batch, a.index_vector_dim, indices.rank(), entry),
-                                    site.shape.dim(d) - extent);
+      const Expr position = add_runtime(map, site, static_cast<int>(count),
+                                        start_element(batch, a.index_vector_dim, indices.rank(), entry), 0);
+      map.runtime.back().range = values_of(indices.type);
+      map.constraints.push_back({position, {0, site.shape.dim(d) - extent}});
+      within = within - position;
     }
     map.constraints.push_back({within, below(extent)});
     if (!inserted) update_index[update_dim] = within;

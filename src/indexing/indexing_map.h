@@ -34,7 +34,7 @@ struct RuntimeVariable {
   int64_t instruction = 0;
   int operand = 0;
   std::vector<Expr> element;
-  Interval range;  ///< all values that the map uses, after clamping
+  Interval range;  ///< in which the value is known to lie; what is only asked of it is a constraint
   bool operator==(const RuntimeVariable&) const = default;
 };
 

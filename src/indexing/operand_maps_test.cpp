@@ -46,7 +46,7 @@ int64_t position(const std::vector<int64_t>& index, const std::vector<int64_t>& 
 using Pairs = std::set<std::pair<int64_t, int64_t>>;
 
 /// A module with arguments.
-struct Run {
+struct Trial {
   hlo::ModulePtr module;
   std::vector<Literal> arguments;
 
@@ -59,8 +59,8 @@ struct Run {
     return result ? *result : Literal(shape());
   }
 
-  /// What the runtime variables of the map are at a point, whose own are left open; none where a scatter drops it.
-  bool set_runtime(const IndexingMap& map, const Point& point, std::vector<int64_t>& values) const {
+  /// What the runtime variables of the map are at a point that leaves them open.
+  void set_runtime(const IndexingMap& map, const Point& point, std::vector<int64_t>& values) const {
     values.clear();
     for (const RuntimeVariable& variable : map.runtime) {
       const auto id = static_cast<hlo::InstructionId>(variable.instruction & 0x7fffffff);
@@ -79,7 +79,6 @@ struct Run {
       }
       values.push_back(value);
     }
-    return true;
   }
 
   std::vector<int64_t> greatest_starts(const hlo::Instruction& user, const hlo::Shape& from) const {
@@ -139,8 +138,8 @@ struct Run {
   }
 };
 
-Run random_run(Random& random, const OperatorSample& sample) {
-  Run run{parsed(sample.text()), {}};
+Trial random_run(Random& random, const OperatorSample& sample) {
+  Trial run{parsed(sample.text()), {}};
   if (!run.module) return run;
   for (size_t p = 0; p < sample.least.size(); ++p) {
     Literal literal(run.entry()[run.entry().parameters[p]].shape);
@@ -160,7 +159,7 @@ TEST_P(OperatorMaps, SayWhatTheInterpreterReads) {
     Random random(seed);
     OperatorSample sample;
     sampler(random, sample);
-    Run run = random_run(random, sample);
+    Trial run = random_run(random, sample);
     ASSERT_TRUE(run.module);
     const hlo::ComputationId entry = run.module->entry;
     const hlo::InstructionId root = run.entry().root;
@@ -295,7 +294,7 @@ TEST(OperandMaps, RandomChainsAgreeWithTheInterpreter) {
     }
     sample.lines.insert(sample.lines.begin(), "  z = s32[] constant(0)");
     sample.set_root("s32[4]", fmt::format("reduce({}, z), dimensions={{1}}, to_apply=sum", current));
-    Run run = random_run(random, sample);
+    Trial run = random_run(random, sample);
     ASSERT_TRUE(run.module);
     const auto reads = computation_reads(*run.module, run.module->entry);
     ASSERT_TRUE(reads) << reads.error().to_string();

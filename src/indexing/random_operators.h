@@ -122,7 +122,7 @@ inline void sample_pad(Random& random, OperatorSample& s) {
   }
   const std::string operand = s.parameter(dims);
   s.set_root(OperatorSample::type(result),
-             fmt::format("pad({}, {}), padding={}", operand, s.parameter(Dims{}), fmt::join(padding, "x")));
+             fmt::format("pad({}, {}), padding={}", operand, s.parameter("s32[]", false), fmt::join(padding, "x")));
 }
 
 inline void sample_slice(Random& random, OperatorSample& s) {
