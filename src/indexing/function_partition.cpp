@@ -18,7 +18,7 @@ using hlo::Opcode;
 struct Use {
   int function = 0;
   int region = 0;
-  bool repeated = false;  ///< the user reads more than one element
+  bool separate = false;  ///< the user reads more than one element, or at an index that is too costly
   IndexingMap index;      ///< from the function's indices
 };
 
@@ -144,7 +144,7 @@ class Partition {
     // A hero and its operands are computed by the emitter's loops.
     if (is_hero(id) || (!function.instructions.empty() && is_hero(function.instructions[0]))) return false;
     return std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
-      return !use.repeated && use.function == first.function && use.region == first.region && use.index == first.index;
+      return !use.separate && use.function == first.function && use.region == first.region && use.index == first.index;
     });
   }
 
@@ -187,8 +187,9 @@ class Partition {
       Use use{result_.function_of[i], regions_[i], read.unknown || read.maps.size() > 1, {}};
       if (read_conditionally(it, read.operand)) use.region = next_region_++;
       if (read.maps.size() == 1) {
-        use.repeated |= !read.maps[0].ranges.empty();
-        if (!use.repeated) use.index = simplify(compose(result_.index_of[i], read.maps[0]));
+        use.separate |= !read.maps[0].ranges.empty();
+        if (!use.separate) use.index = simplify(compose(result_.index_of[i], read.maps[0]));
+        use.separate |= use.index.cost() > options_.max_index_cost;
       }
       uses_[static_cast<size_t>(operand)].push_back(std::move(use));
     }

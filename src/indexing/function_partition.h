@@ -42,6 +42,9 @@ struct PartitionOptions {
   /// of its function, and is injected into its users' functions. What such users compute after it is its epilogue.
   std::vector<hlo::InstructionId> heroes;
   int max_instructions = 2000;  ///< of one function
+  /// Of the map from a function's indices to an instruction's (IndexingMap::cost). Reshapes and transposes in turn,
+  /// none of which undoes another, would double it with each: there it is cheaper to pass the index on as arguments.
+  int64_t max_index_cost = 300;
 };
 
 /// Every instruction that the root uses goes into exactly one function. It joins its users' function if all of them are

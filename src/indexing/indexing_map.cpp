@@ -58,6 +58,13 @@ const Interval& IndexingMap::range_of(ExprKind kind, int number) const {
   return runtime[i].range;
 }
 
+int64_t IndexingMap::cost() const {
+  int64_t total = 0;
+  for (const Expr& result : results) total = saturating_add(total, result.cost());
+  for (const Constraint& constraint : constraints) total = saturating_add(total, constraint.expr.cost());
+  return total;
+}
+
 bool IndexingMap::is_undefined() const {
   return any_undefined(results) ||
          std::any_of(runtime.begin(), runtime.end(), [](const auto& v) { return any_undefined(v.element); }) ||

@@ -52,6 +52,8 @@ struct IndexingMap {
   uint64_t hash() const;
   /// The range of a dimension, range or runtime variable.
   const Interval& range_of(ExprKind kind, int number) const;
+  /// What computing results and constraints costs, in additions (Expr::cost); saturates.
+  int64_t cost() const;
   /// Whether some expression has no value, because of overflow when the map was made.
   bool is_undefined() const;
 };

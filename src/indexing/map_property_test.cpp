@@ -14,7 +14,7 @@ namespace strata::indexing {
 namespace {
 
 /// Maps a RapidCheck case: its default of 100 cases is few for maps this small.
-constexpr int kBatch = 30;
+constexpr int kBatch = 20;
 
 /// Checks that `after` has the results of `before`, wherever these have values, on the same domain.
 void expect_same(const IndexingMap& before, const IndexingMap& after) {
@@ -56,7 +56,7 @@ RC_GTEST_PROP(MapProperties, SimplifyingKeepsResultsAndDomain, ()) {
 
 RC_GTEST_PROP(MapProperties, SimplifyingTwiceChangesNothing, ()) {
   Random random(*rc::gen::arbitrary<uint64_t>());
-  for (int i = 0; i < 4 * kBatch; ++i) {
+  for (int i = 0; i < 2 * kBatch; ++i) {
     const IndexingMap map = random_map(random, 1 << 20);
     for (const auto unused : {UnusedVariables::Keep, UnusedVariables::DropRangesAndRuntime, UnusedVariables::DropAll}) {
       const IndexingMap once = simplify(map, unused);
@@ -174,7 +174,7 @@ RC_GTEST_PROP(MapProperties, RangesContainAllValues, ()) {
 
 RC_GTEST_PROP(MapProperties, PrintedMapsParseToThemselves, ()) {
   Random random(*rc::gen::arbitrary<uint64_t>());
-  for (int i = 0; i < 4 * kBatch; ++i) {
+  for (int i = 0; i < 2 * kBatch; ++i) {
     IndexingMap map = random_map(random, 1 << 20, static_cast<int>(random.below(4)));
     if (random.below(5) == 0) map = simplify(map);
     const std::string text = to_string(map);

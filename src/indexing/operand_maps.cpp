@@ -13,6 +13,9 @@ using hlo::Opcode;
 
 namespace {
 
+/// Of a map along a path; costlier ones are unknown, for each further step may double them.
+constexpr int64_t kMaxCost = 2000;
+
 /// Every element of every operand, one entry an element of a tuple.
 std::vector<Read> everything(const Site& site) {
   std::vector<Read> reads;
@@ -245,10 +248,12 @@ Result<std::vector<Read>> computation_reads(const hlo::Module& module, hlo::Comp
           for (const IndexingMap& outer : from_root.maps) {
             for (const IndexingMap& inner : read.maps) {
               IndexingMap map = simplify(compose(outer, inner));
+              composed.unknown |= map.cost() > kMaxCost;
               if (!map.known_empty) composed.maps.push_back(std::move(map));
             }
           }
           if (composed.maps.empty()) continue;
+          if (composed.unknown) composed.maps.clear();
         }
         unite(of_instruction[static_cast<size_t>(operand)], std::move(composed), limit);
       }

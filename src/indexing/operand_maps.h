@@ -39,7 +39,8 @@ Result<std::vector<Read>> result_uses(const hlo::Module& module, hlo::Computatio
 
 /// What an element of a computation's root (of its `tuple_element`) reads of the computation's parameters: by
 /// composition along every path, maps that are equal counted once. Read::operand is a parameter's number. More than
-/// `max_maps` maps for one instruction make it, and what it is computed from, unknown.
+/// `max_maps` maps for one instruction, or one that costs thousands of additions, make it, and what it is computed
+/// from, unknown.
 Result<std::vector<Read>> computation_reads(const hlo::Module& module, hlo::ComputationId computation,
                                             int tuple_element = 0, int max_maps = 64);
 

@@ -9,6 +9,7 @@
 #include "hlo/evaluate.h"
 #include "hlo/text.h"
 #include "indexing/enumerate.h"
+#include "indexing/map_checks.h"
 #include "indexing/random_operators.h"
 #include "indexing/simplify.h"
 
@@ -174,6 +175,7 @@ TEST_P(OperatorMaps, SayWhatTheInterpreterReads) {
         EXPECT_FALSE(of.unknown);
         for (const IndexingMap& map : of.maps) {
           EXPECT_EQ(simplify(map), map);
+          EXPECT_EQ(reads_in_bounds(map, dims).kind, Verdict::Kind::ProvedByStructure) << to_string(map);
           read.merge(run.pairs(map, run.shape().dims, dims));
           maps += to_string(map) + "\n";
         }

@@ -47,6 +47,13 @@ inline Dims random_dims(Random& random, int64_t rank, int64_t greatest = 5) {
   return dims;
 }
 
+/// Now and then without elements.
+inline Dims random_dims_or_none(Random& random, int64_t rank) {
+  Dims dims = random_dims(random, rank);
+  if (rank > 0 && random.below(8) == 0) dims[random.below(dims.size())] = 0;
+  return dims;
+}
+
 inline Dims random_permutation(Random& random, int64_t rank) {
   Dims order;
   for (int64_t i = 0; i < rank; ++i) {
@@ -337,7 +344,7 @@ inline std::map<std::string, Sampler> samplers() {
   all["dot"] = sample_dot;
   all["convolution"] = sample_convolution;
   all["add"] = [](Random& random, OperatorSample& s) {
-    const Dims dims = random_dims(random, random_between(random, 0, 3));
+    const Dims dims = random_dims_or_none(random, random_between(random, 0, 3));
     const std::string a = s.parameter(dims);
     s.set_root(Type::type(dims), fmt::format("add({}, {})", a, s.parameter(dims)));
   };
@@ -348,7 +355,7 @@ inline std::map<std::string, Sampler> samplers() {
     s.set_root(Type::type(dims), fmt::format("clamp({}, {}, {})", low, x, s.parameter("s32[]", false)));
   };
   all["broadcast"] = [](Random& random, OperatorSample& s) {
-    const Dims dims = random_dims(random, random_between(random, 0, 3));
+    const Dims dims = random_dims_or_none(random, random_between(random, 0, 3));
     const auto rank = static_cast<int64_t>(dims.size());
     const Dims places = random_subset(random, rank, random_between(random, 0, rank));
     Dims operand;
@@ -356,14 +363,14 @@ inline std::map<std::string, Sampler> samplers() {
     s.set_root(Type::type(dims), fmt::format("broadcast({}), dimensions={}", s.parameter(operand), braces(places)));
   };
   all["transpose"] = [](Random& random, OperatorSample& s) {
-    const Dims dims = random_dims(random, random_between(random, 0, 4), 4);
+    const Dims dims = random_dims_or_none(random, random_between(random, 0, 4));
     const Dims order = random_permutation(random, static_cast<int64_t>(dims.size()));
     Dims result;
     for (const int64_t d : order) result.push_back(dims[static_cast<size_t>(d)]);
     s.set_root(Type::type(result), fmt::format("transpose({}), dimensions={}", s.parameter(dims), braces(order)));
   };
   all["reverse"] = [](Random& random, OperatorSample& s) {
-    const Dims dims = random_dims(random, random_between(random, 1, 3));
+    const Dims dims = random_dims_or_none(random, random_between(random, 1, 3));
     const auto rank = static_cast<int64_t>(dims.size());
     const Dims reversed = random_subset(random, rank, random_between(random, 0, rank));
     s.set_root(Type::type(dims), fmt::format("reverse({}), dimensions={}", s.parameter(dims), braces(reversed)));
@@ -384,7 +391,7 @@ inline std::map<std::string, Sampler> samplers() {
     s.set_root(laid_out(), fmt::format("bitcast({})", operand));
   };
   all["reduce"] = [](Random& random, OperatorSample& s) {
-    const Dims dims = random_dims(random, random_between(random, 1, 3));
+    const Dims dims = random_dims_or_none(random, random_between(random, 1, 3));
     const auto rank = static_cast<int64_t>(dims.size());
     const Dims reduced = random_subset(random, rank, random_between(random, 0, rank));
     const std::string operand = s.parameter(dims);

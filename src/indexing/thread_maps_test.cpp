@@ -79,7 +79,7 @@ TEST(MapChecks, RefutesWithACounterexample) {
 
 RC_GTEST_PROP(MapChecks, AgreeWithEnumeration, ()) {
   Random random(*rc::gen::arbitrary<uint64_t>());
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < 12; ++i) {
     const auto small = [&](int64_t most) { return random_between(random, 1, most); };
     Tiling tiling;
     for (int64_t rank = small(3); rank > 0; --rank) {
