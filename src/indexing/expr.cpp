@@ -108,9 +108,8 @@ bool Expr::is_variable() const {
 int64_t Expr::value() const { return node_->value; }
 const Expr& Expr::lhs() const { return node_->operands[0]; }
 const Expr& Expr::rhs() const { return node_->operands[1]; }
-const std::vector<Expr>& Expr::factors() const { return node_->operands; }
+const std::vector<Expr>& Expr::operands() const { return node_->operands; }
 
-const std::vector<Expr>& Expr::atoms() const { return node_->operands; }
 const std::vector<int64_t>& Expr::coefficients() const { return node_->coefficients; }
 
 int64_t Expr::offset() const { return kind() == ExprKind::Constant || kind() == ExprKind::Sum ? node_->value : 0; }

@@ -48,14 +48,16 @@ class Expr {
   /// Of a constant: its value. Of a variable: its number. Of a sum: what is added to its terms.
   int64_t value() const;
   int number() const { return static_cast<int>(value()); }
+  /// All direct parts; none of a constant or a variable.
+  const std::vector<Expr>& operands() const;
   /// Of FloorDiv and Mod.
   const Expr& lhs() const;
   const Expr& rhs() const;
   /// Of a product: two or more, sorted, with repetitions.
-  const std::vector<Expr>& factors() const;
+  const std::vector<Expr>& factors() const { return operands(); }
 
   /// Of a sum: what is multiplied, sorted, and by what.
-  const std::vector<Expr>& atoms() const;
+  const std::vector<Expr>& atoms() const { return operands(); }
   const std::vector<int64_t>& coefficients() const;
 
   /// Any expression as a sum: what is added, and the terms; of a constant there are none.

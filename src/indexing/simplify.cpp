@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <unordered_set>
 
 #include "indexing/constraints.h"
 #include "indexing/simplify_expr.h"
@@ -61,34 +62,34 @@ void merge_runtime_variables(IndexingMap& map) {
   }
 }
 
-struct Uses {
+/// Which variables occur in what it has been shown.
+class Uses {
+ public:
+  explicit Uses(const IndexingMap& map)
+      : dims(map.dims.size()), ranges(map.ranges.size()), runtime(map.runtime.size()) {
+    for (const Expr& result : map.results) visit(result);
+    for (const Constraint& constraint : map.constraints) visit(constraint.expr);
+    // From the last, for elements name variables with smaller numbers.
+    for (size_t i = map.runtime.size(); i-- > 0;) {
+      if (!runtime[i]) continue;
+      for (const Expr& index : map.runtime[i].element) visit(index);
+    }
+  }
+
   std::vector<bool> dims, ranges, runtime;
+
+ private:
+  void visit(const Expr& expr) {
+    if (!seen_.insert(expr.id()).second) return;
+    const auto i = static_cast<size_t>(expr.value());
+    if (expr.kind() == ExprKind::Dimension) dims[i] = true;
+    if (expr.kind() == ExprKind::Range) ranges[i] = true;
+    if (expr.kind() == ExprKind::Runtime) runtime[i] = true;
+    for (const Expr& operand : expr.operands()) visit(operand);
+  }
+
+  std::unordered_set<const void*> seen_;  ///< a shared node is visited once
 };
-
-void mark(const Expr& expr, ExprKind kind, std::vector<bool>& used) {
-  if (!expr.uses(kind)) return;
-  for (size_t i = 0; i < used.size(); ++i) {
-    if (!used[i]) used[i] = expr.uses(kind, static_cast<int>(i));
-  }
-}
-
-Uses uses_of(const IndexingMap& map) {
-  Uses uses{std::vector<bool>(map.dims.size()), std::vector<bool>(map.ranges.size()),
-            std::vector<bool>(map.runtime.size())};
-  const auto mark_all = [&](const Expr& expr) {
-    mark(expr, ExprKind::Dimension, uses.dims);
-    mark(expr, ExprKind::Range, uses.ranges);
-    mark(expr, ExprKind::Runtime, uses.runtime);
-  };
-  for (const Expr& result : map.results) mark_all(result);
-  for (const Constraint& constraint : map.constraints) mark_all(constraint.expr);
-  // From the last, for elements name variables with smaller numbers.
-  for (size_t i = map.runtime.size(); i-- > 0;) {
-    if (!uses.runtime[i]) continue;
-    for (const Expr& index : map.runtime[i].element) mark_all(index);
-  }
-  return uses;
-}
 
 /// Removes the variables that are not used; returns the new numbers of those that are.
 template <class Variable>
@@ -106,7 +107,7 @@ std::vector<int> compact(std::vector<Variable>& variables, const std::vector<boo
 
 void drop_unused(IndexingMap& map, UnusedVariables unused) {
   if (unused == UnusedVariables::Keep) return;
-  Uses uses = uses_of(map);
+  Uses uses(map);
   if (unused != UnusedVariables::DropAll) uses.dims.assign(uses.dims.size(), true);
   std::array<std::vector<int>, 3> numbers;
   numbers[0] = compact(map.dims, uses.dims);
