@@ -37,6 +37,8 @@ class Cursor {
   size_t offset();
   /// Whether the text goes on so, without reading it.
   bool ahead(std::string_view what);
+  /// The same without skipping anything: whether `c` stands right behind what was read.
+  bool adjacent(char c) const { return at(at_) == c; }
   /// Reads `what` if it is next; a word only as a whole.
   bool accept(std::string_view what);
   Result<void> expect(std::string_view what);

@@ -138,9 +138,20 @@ class Convolution {
   Integers input_strides_, kernel_strides_;
 };
 
+/// An operand of another kind of number than the result, as one of its kind.
+Literal in_kind_of(ElementType result, const Literal& operand) {
+  const ElementType type = operand.type();
+  const bool both_integers = !is_float(result) && !is_complex(result);
+  if (kind(type) == kind(result) || both_integers) return operand;
+  const ElementType wide = is_complex(result) ? ElementType::C128 : ElementType::F64;
+  return evaluate_convert(operand, array_shape(wide, operand.shape().dims));
+}
+
 }  // namespace
 
-Literal evaluate_dot(const Instruction& instruction, const Literal& lhs, const Literal& rhs) {
+Literal evaluate_dot(const Instruction& instruction, const Literal& left_operand, const Literal& right_operand) {
+  const Literal lhs = in_kind_of(instruction.shape.type, left_operand);
+  const Literal rhs = in_kind_of(instruction.shape.type, right_operand);
   const auto& a = instruction.as<DotAttributes>();
   const int64_t batches = product_of(lhs.shape(), a.lhs_batch);
   const int64_t depth = product_of(lhs.shape(), a.lhs_contracting);
@@ -168,7 +179,9 @@ Literal evaluate_dot(const Instruction& instruction, const Literal& lhs, const L
   });
 }
 
-Literal evaluate_convolution(const Instruction& instruction, const Literal& input, const Literal& kernel) {
+Literal evaluate_convolution(const Instruction& instruction, const Literal& operand, const Literal& weights) {
+  const Literal input = in_kind_of(instruction.shape.type, operand);
+  const Literal kernel = in_kind_of(instruction.shape.type, weights);
   return visit_accumulator_type(instruction.shape.type, [&](auto zero) {
     using T = decltype(zero);
     return Convolution(instruction, input.shape(), kernel.shape())

@@ -30,6 +30,8 @@ struct ParameterAttributes {
 
 struct ConstantAttributes {
   Literal value;
+  /// The text leaves the elements out ("{...}"); those of `value` are made up.
+  bool elided = false;
 };
 
 /// broadcast: the result's dimension of each operand dimension. transpose: the operand's dimension of each result

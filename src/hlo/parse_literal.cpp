@@ -2,9 +2,11 @@
 #include <cmath>
 #include <complex>
 #include <limits>
+#include <type_traits>
 
 #include "hlo/compute.h"
 #include "hlo/parse_parts.h"
+#include "support/random.h"
 
 namespace strata::hlo {
 namespace {
@@ -29,20 +31,56 @@ class LiteralParser {
       STRATA_CHECK(cursor_.skip_balanced());
       return Literal(shape);
     }
+    if (elements_left_out()) {
+      elided_ = true;
+      STRATA_CHECK(cursor_.skip_balanced());
+      return made_up(shape);
+    }
     // Before memory is taken for elements that the text cannot hold.
     const size_t rest = cursor_.source().text().size() - cursor_.offset();
-    const bool elided = Cursor(cursor_).accept("{") && cursor_.text(0, cursor_.offset() + 4).ends_with("...");
-    if (!elided && static_cast<uint64_t>(shape.element_count()) > rest) {
+    if (static_cast<uint64_t>(shape.element_count()) > rest) {
       return cursor_.error(fmt::format("the text ends before the {} elements of a constant", shape.element_count()));
     }
-    Literal literal(elided ? array_shape(shape.type, {}) : shape);
+    Literal literal(shape);
     std::byte* bytes = literal.mutable_bytes();
     int64_t next = 0;
     STRATA_CHECK(parse_dimension(shape, 0, bytes, next));
     return literal;
   }
 
+  bool elided() const { return elided_; }
+
  private:
+  bool elements_left_out() const {
+    Cursor ahead = cursor_;
+    while (ahead.accept("{")) continue;
+    return ahead.ahead("...");
+  }
+
+  Result<Literal> made_up(const Shape& shape) {
+    constexpr int64_t kMaxBytes = int64_t{1} << 32;
+    if (shape.element_count() > kMaxBytes / byte_width(shape.type)) {
+      return cursor_.error(
+          fmt::format("a constant of {} without elements is too large to be made up", to_string_without_layout(shape)));
+    }
+    Literal literal(shape);
+    std::byte* bytes = literal.mutable_bytes();
+    Random random(static_cast<uint64_t>(shape.element_count()));
+    visit_accumulator_type(shape.type, [&](auto zero) {
+      using T = decltype(zero);
+      for (int64_t i = 0; i < literal.size(); ++i) {
+        T value{};
+        if constexpr (std::is_integral_v<T>) {
+          value = static_cast<T>(random.below(2));
+        } else {
+          value = random.uniform(-1, 1);
+        }
+        store(shape.type, bytes, i, 1, &value);
+      }
+    });
+    return literal;
+  }
+
   Result<Literal> parse_tuple(const Shape& shape) {
     STRATA_CHECK(cursor_.expect("("));
     std::vector<Literal> elements;
@@ -60,10 +98,6 @@ class LiteralParser {
     STRATA_CHECK(cursor_.expect("{"));
     for (int64_t i = 0; i < shape.dims[d]; ++i) {
       if (i > 0) STRATA_CHECK(cursor_.expect(","));
-      if (cursor_.ahead("...")) {
-        return cursor_.error("the elements of this constant were left out when the text was printed",
-                             "print the module with print_large_constants (HloPrintOptions)");
-      }
       STRATA_CHECK(parse_dimension(shape, d + 1, bytes, next));
     }
     if (!cursor_.ahead("}")) return cursor_.expected(fmt::format("'}}' after {} elements", shape.dims[d]));
@@ -167,10 +201,22 @@ class LiteralParser {
   }
 
   Cursor& cursor_;
+  bool elided_ = false;
 };
 
 }  // namespace
 
-Result<Literal> parse_literal(Cursor& cursor, const Shape& shape) { return LiteralParser(cursor).parse(shape); }
+Result<ConstantAttributes> parse_constant(Cursor& cursor, const Shape& shape) {
+  LiteralParser parser(cursor);
+  STRATA_TRY(Literal value, parser.parse(shape));
+  return ConstantAttributes{std::move(value), parser.elided()};
+}
+
+Result<Literal> parse_literal(Cursor& cursor, const Shape& shape) {
+  const size_t place = cursor.offset();
+  STRATA_TRY(ConstantAttributes constant, parse_constant(cursor, shape));
+  if (constant.elided) return cursor.error_at(place, "the elements are left out");
+  return std::move(constant.value);
+}
 
 }  // namespace strata::hlo

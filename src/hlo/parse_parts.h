@@ -21,6 +21,9 @@ Result<ParsedShape> parse_shape(Cursor& cursor);
 bool shape_ahead(Cursor cursor);
 
 /// What stands in the parentheses of constant(…). Error where a number does not fit the type or the count is another.
+/// Where the elements were left out in printing ("{...}"), they are made up: small numbers, the same every time.
+Result<ConstantAttributes> parse_constant(Cursor& cursor, const Shape& shape);
+/// The same without "{...}".
 Result<Literal> parse_literal(Cursor& cursor, const Shape& shape);
 
 /// The attributes of one instruction, as they stand in the text.
@@ -42,7 +45,7 @@ class RawAttributeList {
 };
 
 /// The attributes of an instruction whose opcode, shape and operands are set; `called` names its computations in the
-/// order of Instruction::called. `literal` is the text in the parentheses of a constant or parameter.
+/// order of Instruction::called.
 struct ParsedAttributes {
   Attributes attributes;
   std::vector<std::pair<std::string, size_t>> called;  ///< name and offset in the text

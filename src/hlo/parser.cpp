@@ -127,13 +127,13 @@ class Parser {
       instruction.attributes = ParameterAttributes{number};
       STRATA_CHECK(cursor_.expect(")"));
     } else if (*known == Opcode::Constant) {
-      STRATA_TRY(Literal literal, parse_literal(cursor_, instruction.shape));
-      instruction.attributes = ConstantAttributes{std::move(literal)};
+      STRATA_TRY(ConstantAttributes constant, parse_constant(cursor_, instruction.shape));
+      instruction.attributes = std::move(constant);
       STRATA_CHECK(cursor_.expect(")"));
     } else {
       STRATA_TRY(operand_shapes, parse_operands(parsed.computation, instruction));
     }
-    STRATA_CHECK(check_tiles(cursor_, instruction, shape.tiled));
+    STRATA_CHECK(check_tiles(instruction, shape.tiled));
     STRATA_TRY(RawAttributeList list, RawAttributeList::parse(cursor_));
     STRATA_TRY(ParsedAttributes attributes, parse_attributes(cursor_, list, instruction, operand_shapes));
     if (*known != Opcode::Parameter && *known != Opcode::Constant) {
@@ -177,13 +177,12 @@ class Parser {
   }
 
   /// A bitcast keeps the memory, whose order tiles change in a way that shapes do not tell.
-  Result<void> check_tiles(const Cursor& cursor, const Instruction& instruction, bool tiled) {
+  Result<void> check_tiles(const Instruction& instruction, bool tiled) {
     if (instruction.opcode != Opcode::Bitcast) return {};
     for (InstructionId operand : instruction.operands) tiled |= tiled_[static_cast<size_t>(operand)];
     if (!tiled) return {};
     Error error{ErrorCode::Unsupported, "a bitcast of a tiled layout is not supported",
                 "print the module before layouts are assigned", instruction.location};
-    (void)cursor;
     return tl::unexpected(std::move(error));
   }
 
@@ -290,10 +289,21 @@ Result<ModulePtr> load_module(const std::string& path) {
   return parse_module(text.str(), path);
 }
 
+Result<Literal> parse_value(std::string_view text, const std::string& file) {
+  const SourceText source(text, file);
+  Cursor cursor(source);
+  STRATA_TRY(const ParsedShape shape, parse_shape(cursor));
+  STRATA_TRY(Literal value, parse_literal(cursor, shape.shape));
+  if (!cursor.done()) return cursor.expected("the end of the value");
+  return value;
+}
+
 bool looks_like_module(std::string_view text) {
   const SourceText source(text, "");
   Cursor cursor(source);
-  return cursor.ahead("HloModule") || cursor.ahead("ENTRY") || cursor.ahead("%");
+  if (cursor.ahead("HloModule") || cursor.ahead("ENTRY") || cursor.ahead("%")) return true;
+  // "name {" or "name (parameters) -> …": the first computation of a module without a header.
+  return cursor.word("a name").has_value() && (cursor.ahead("{") || cursor.ahead("("));
 }
 
 }  // namespace strata::hlo

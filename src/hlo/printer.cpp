@@ -49,18 +49,6 @@ void append_dimension(const Literal& literal, size_t d, int64_t& next, std::stri
   text += inner ? "}" : " }";
 }
 
-std::string literal_text(const Literal& literal) {
-  std::string text;
-  if (literal.shape().is_tuple()) {
-    for (const Literal& element : literal.elements()) text += (text.empty() ? "" : ", ") + literal_text(element);
-    return "(" + text + ")";
-  }
-  if (literal.size() == 0) return "{}";
-  int64_t next = 0;
-  append_dimension(literal, 0, next, text);
-  return text;
-}
-
 std::string window_text(const std::vector<WindowDimension>& window) {
   if (window.empty()) return "";
   const auto property = [&](std::string_view name, bool always, auto usual, auto entry) {
@@ -228,12 +216,25 @@ std::string calls_text(const Module& module, const Instruction& instruction) {
 
 }  // namespace
 
+std::string print(const Literal& literal) {
+  std::string text;
+  if (literal.shape().is_tuple()) {
+    for (const Literal& element : literal.elements()) text += (text.empty() ? "" : ", ") + print(element);
+    return "(" + text + ")";
+  }
+  if (literal.size() == 0) return "{}";
+  int64_t next = 0;
+  append_dimension(literal, 0, next, text);
+  return text;
+}
+
 std::string print(const Module& module, const Computation& computation, const Instruction& instruction) {
   std::string inside;
   if (instruction.opcode == Opcode::Parameter) {
     inside = std::to_string(instruction.as<ParameterAttributes>().number);
   } else if (instruction.opcode == Opcode::Constant) {
-    inside = literal_text(instruction.as<ConstantAttributes>().value);
+    const auto& constant = instruction.as<ConstantAttributes>();
+    inside = constant.elided ? "{...}" : print(constant.value);
   } else {
     for (InstructionId operand : instruction.operands)
       inside += (inside.empty() ? "%" : ", %") + computation[operand].name;

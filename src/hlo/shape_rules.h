@@ -25,6 +25,10 @@ Result<Shape> infer_contraction(const RuleContext& context);
 Result<Shape> infer_computing(const RuleContext& context);
 Result<Shape> infer_control(const RuleContext& context);
 
+/// Whether an operator of the families Unary to Conversion is defined for a type; of select and clamp the type of the
+/// values, of convert the operand's.
+bool is_defined_for(Opcode opcode, ElementType type);
+
 /// Distinct numbers in 0 … rank - 1; `what` names them in the error.
 Result<void> check_dimensions(const std::vector<int64_t>& dims, int64_t rank, std::string_view what);
 /// Sizes and window properties small enough that products of two fit 63 bits; sizes, strides and dilations positive.

@@ -9,15 +9,16 @@ bool contains(const std::vector<int64_t>& list, int64_t value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-/// Products are summed in the result's kind of number, so that operands have to be of that kind.
+/// Operands are converted to the result's kind of number, which has to hold theirs.
 Result<void> check_types(const RuleContext& context) {
   const ElementType result = context.instruction.shape.type;
+  const auto rank_of = [](ElementType type) {
+    return type == ElementType::Pred ? 0 : is_integer(type) ? 1 : is_float(type) ? 2 : 3;
+  };
   for (size_t i = 0; i < 2; ++i) {
     const ElementType type = context.operand(i).type;
-    const bool fits = kind(type) == kind(result) || (is_integer(type) && is_integer(result)) ||
-                      (type == ElementType::Pred && is_integer(result));
-    if (!is_array(result) || !fits) {
-      return unsupported("operand {} is {} and the result {}", i, name(type), name(result));
+    if (!is_array(result) || rank_of(type) > rank_of(result)) {
+      return invalid("operand {} is {}, which a result of {} does not hold", i, name(type), name(result));
     }
   }
   return {};

@@ -4,7 +4,7 @@ namespace strata::hlo {
 namespace {
 
 // Sets of kinds of types, one bit a kind.
-constexpr int bit(TypeKind kind) { return 1 << static_cast<int>(kind); }
+constexpr int bit(TypeKind type_kind) { return 1 << static_cast<int>(type_kind); }
 constexpr int kPred = bit(TypeKind::Pred);
 constexpr int kIntegers = bit(TypeKind::Signed) | bit(TypeKind::Unsigned);
 constexpr int kFloat = bit(TypeKind::Float);
@@ -67,7 +67,7 @@ int operand_kinds(Opcode opcode) {
 
 Result<void> check_kind(const RuleContext& context, size_t operand) {
   const ElementType type = context.operand(operand).type;
-  if ((operand_kinds(context.instruction.opcode) & bit(kind(type))) != 0) return {};
+  if (is_defined_for(context.instruction.opcode, type)) return {};
   return invalid("it is not defined for {}", name(type));
 }
 
@@ -207,6 +207,10 @@ Result<Shape> infer_leaf(const RuleContext& context) {
 }
 
 }  // namespace
+
+bool is_defined_for(Opcode opcode, ElementType type) {
+  return (operand_kinds(opcode) & (1 << static_cast<int>(kind(type)))) != 0;
+}
 
 Result<Shape> infer_elementwise(const RuleContext& context) {
   switch (family(context.instruction.opcode)) {

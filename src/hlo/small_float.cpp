@@ -50,9 +50,9 @@ uint16_t encode_e8m0(double value) {
   if (!(value > 0) || std::isinf(value)) return kE8M0Nan;
   int exponent = 0;
   const double mantissa = std::frexp(value, &exponent);  // in [0.5, 1)
-  // Ties go to the even exponent, as for other formats to the even code.
+  // Ties go up, as XLA has them: the midpoint of two powers of two is 1.5 times the lower one.
   int code = exponent - 1 + 127;
-  if (mantissa > 0.75 || (mantissa == 0.75 && code % 2 != 0)) ++code;
+  if (mantissa >= 0.75) ++code;
   if (code < 0) return 0;
   return code > 254 ? kE8M0Nan : static_cast<uint16_t>(code);
 }

@@ -19,6 +19,10 @@ bool looks_like_module(std::string_view text);
 /// Text that parses to the same module and prints to the same bytes. What is dropped in parsing (metadata,
 /// backend_config, sharding …) is not printed.
 std::string print(const Module& module);
+/// The elements, as in constant(…): "{1, 2}", "{ {true}, {false} }", "(1, {2})".
+std::string print(const Literal& literal);
+/// Reads "f32[2] {1, 2}": a shape and its elements.
+Result<Literal> parse_value(std::string_view text, const std::string& file = "<input>");
 /// One instruction, as in the text of its module.
 std::string print(const Module& module, const Computation& computation, const Instruction& instruction);
 

@@ -63,18 +63,22 @@ Result<Shape> infer(const RuleContext& context) {
   return instruction.shape;
 }
 
-Result<void> check(const RuleContext& context) {
+Result<Shape> check_and_infer(const RuleContext& context) {
   const Instruction& instruction = context.instruction;
   const int operands = arity(instruction.opcode);
   if (operands >= 0 && static_cast<int>(context.operand_count()) != operands) {
     return invalid("it takes {} operand{}, and has {}", operands, operands == 1 ? "" : "s", context.operand_count());
   }
-  if (family(instruction.opcode) == Family::Unsupported) return {};
+  if (family(instruction.opcode) == Family::Unsupported) return instruction.shape;
   STRATA_CHECK(check_called_count(instruction));
-  STRATA_TRY(const Shape shape, infer(context));
-  if (!same_shape(shape, instruction.shape)) {
-    return invalid("it is stated to be {}; its operands make it {}", to_string_without_layout(instruction.shape),
-                   to_string_without_layout(shape));
+  return infer(context);
+}
+
+Result<void> check(const RuleContext& context) {
+  STRATA_TRY(const Shape shape, check_and_infer(context));
+  if (!same_shape(shape, context.instruction.shape)) {
+    return invalid("it is stated to be {}; its operands make it {}",
+                   to_string_without_layout(context.instruction.shape), to_string_without_layout(shape));
   }
   return {};
 }
@@ -151,6 +155,10 @@ Result<void> verify_instruction(const Module& module, const Computation& computa
   return tl::unexpected(result.error()
                             .within(fmt::format("{} = {}", instruction.name, name(instruction.opcode)))
                             .at(instruction.location));
+}
+
+Result<Shape> infer_shape(const Module& module, const Computation& computation, const Instruction& instruction) {
+  return check_and_infer({module, computation, instruction});
 }
 
 Result<void> verify(const Module& module) {

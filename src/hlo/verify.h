@@ -11,4 +11,8 @@ Result<void> verify(const Module& module);
 /// The same for one instruction, whose operands and called computations are already verified.
 Result<void> verify_instruction(const Module& module, const Computation& computation, const Instruction& instruction);
 
+/// The shape of an instruction's result by its operator's rule, with what the rule leaves open (the type of a convert,
+/// the sizes of a reshape, …) from instruction.shape.
+Result<Shape> infer_shape(const Module& module, const Computation& computation, const Instruction& instruction);
+
 }  // namespace strata::hlo

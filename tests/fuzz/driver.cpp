@@ -1,5 +1,6 @@
 // Runs a fuzz target without libFuzzer, so that every compiler's test run includes it: a fixed number of mutations of
-// the programs in the repository, the same on every machine. Usage: text_fuzz_driver [COUNT]
+// the programs in the repository, the same on every machine. Usage: NAME_fuzz_driver [COUNT]
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/text.h"
+#include "fuzz_target.h"
 #include "support/random.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
@@ -39,9 +40,9 @@ void show_input_and_die(int signal) {
 
 std::vector<std::string> read_seeds() {
   std::vector<std::filesystem::path> paths;
-  for (const char* folder : {"programs", "tests/data"}) {
+  for (const char* folder : fuzz_target().folders) {
     for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(STRATA_SOURCE_DIR) / folder)) {
-      if (entry.path().extension() == ".strata") paths.push_back(entry.path());
+      if (entry.path().extension() == fuzz_target().extension) paths.push_back(entry.path());
     }
   }
   std::sort(paths.begin(), paths.end());  // directories come in any order
@@ -114,7 +115,7 @@ std::string swap_tokens(const std::string& text, Random& random) {
       tokens[a] = tokens[pick(words, random)];
       break;
     default:
-      tokens[a] = pick(strata::all_ops(), random)->traits.name;
+      tokens[a] = pick(fuzz_target().words, random);
   }
   return join(tokens);
 }
@@ -214,7 +215,7 @@ int main(int argc, char** argv) {
     current_size = text.size();
     alarm(kSecondsAnInput);
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(text.data()), text.size());
-    parsed += strata::parse_graph(text).has_value() ? 1 : 0;
+    parsed += fuzz_target().parses(text) ? 1 : 0;
   }
   fmt::print("{} inputs, {} parsed\n", count, parsed);
   // Mutations that nearly all fail to parse test the parser's errors alone.

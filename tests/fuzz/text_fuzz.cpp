@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "fuzz_target.h"
 #include "ir/text.h"
 #include "ir/validate.h"
 
@@ -16,6 +17,17 @@ namespace {
 }
 
 }  // namespace
+
+const FuzzTarget& fuzz_target() {
+  static const FuzzTarget target = [] {
+    FuzzTarget made{{"programs", "tests/data"}, ".strata", {}, [](std::string_view text) {
+                      return strata::parse_graph(text).has_value();
+                    }};
+    for (const auto* op : strata::all_ops()) made.words.emplace_back(op->traits.name);
+    return made;
+  }();
+  return target;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace strata;

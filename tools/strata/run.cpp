@@ -6,24 +6,31 @@
 #include "interpret/npy.h"
 #include "interpret/typical_inputs.h"
 #include "ir/text.h"
+#include "run_hlo.h"
 
 namespace strata::cli {
 namespace {
 
 struct Options {
   std::string graph, output, precision = "f64";
-  bool with_inputs = false;
+  bool with_inputs = false, precision_given = false;
   std::vector<std::string> inputs;
   uint64_t seed = 1;
 };
 
-Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, const Options& options) {
+/// The files of --input by the names of what they are for.
+Result<std::map<std::string, std::string>> input_files(const Options& options) {
   std::map<std::string, std::string> files;
   for (const std::string& input : options.inputs) {
     const size_t equals = input.find('=');
     if (equals == std::string::npos) return invalid("--input '{}' is not of the form NAME=FILE.npy", input);
     files[input.substr(0, equals)] = input.substr(equals + 1);
   }
+  return files;
+}
+
+Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, const Options& options) {
+  STRATA_TRY(auto files, input_files(options));
   std::vector<Tensor<double>> tensors;
   Random random(options.seed);
   for (TensorId id : graph.inputs()) {
@@ -72,6 +79,11 @@ void summarise(const TensorInfo& info, const Tensor<double>& tensor) {
 }
 
 Result<int> run(const Options& options) {
+  if (is_hlo_file(options.graph)) {
+    if (options.precision_given) return invalid("--precision does not apply to HLO, whose values have their own types");
+    STRATA_TRY(auto files, input_files(options));
+    return run_hlo({options.graph, std::move(files), options.seed, options.output, options.with_inputs});
+  }
   STRATA_TRY(const GraphPtr graph, load_graph(options.graph));
   STRATA_TRY(const auto inputs, inputs_of(*graph, options));
   STRATA_TRY(const auto outputs, options.precision == "f64"   ? execute_in<double>(*graph, inputs, false)
@@ -95,16 +107,19 @@ Result<int> run(const Options& options) {
 
 void add_run(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("run", "Execute a µGraph with the interpreter");
-  command->add_option("GRAPH", options->graph, "a .strata file")->required();
+  auto* command = app.add_subcommand("run", "Execute a µGraph or an HLO module with the interpreter");
+  command->add_option("GRAPH", options->graph, "a .strata file, or HLO text")->required();
   command->add_option("--input", options->inputs, "NAME=FILE.npy; inputs that are not given are random");
   command->add_option("--seed", options->seed, "of random inputs")->check(unsigned_number())->capture_default_str();
-  command->add_option("--output", options->output, "folder for the outputs, NAME.npy in float64");
+  command->add_option("--output", options->output, "folder for the outputs, NAME.npy (µGraphs: in float64)");
   command->add_flag("--with-inputs", options->with_inputs, "write the inputs beside the outputs");
   command->add_option("--precision", options->precision, "f64, f32, or own: f32 with tensors rounded to their types")
       ->check(CLI::IsMember({"f64", "f32", "own"}))
       ->capture_default_str();
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  command->callback([options, command, &action] {
+    options->precision_given = command->count("--precision") > 0;
+    action = [options] { return run(*options); };
+  });
 }
 
 }  // namespace strata::cli

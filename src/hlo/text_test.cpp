@@ -1,0 +1,269 @@
+#include "hlo/text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hlo/evaluate.h"
+#include "hlo/typical_arguments.h"
+
+namespace strata::hlo {
+namespace {
+
+using testing::HasSubstr;
+
+/// One computation of the instructions, f32[2,3] x and f32[] s being parameters.
+std::string module_of(const std::string& instructions) {
+  return "HloModule m\nENTRY main {\n  x = f32[2,3] parameter(0)\n  s = f32[] parameter(1)\n" + instructions + "\n}\n";
+}
+
+std::string error_of(const std::string& text) {
+  const auto module = parse_module(text);
+  return module ? "no error" : module.error().to_string();
+}
+
+void expect_round_trip(const std::string& text) {
+  const auto module = parse_module(text);
+  ASSERT_TRUE(module) << module.error().to_string() << "\n" << text;
+  const std::string printed = print(**module);
+  const auto again = parse_module(printed);
+  ASSERT_TRUE(again) << again.error().to_string() << "\n" << printed;
+  EXPECT_EQ(print(**again), printed);
+}
+
+TEST(HloText, PrintsInOneForm) {
+  const char* const text = R"(HloModule sums
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}
+
+ENTRY %main (x: f32[2,3]) -> (f32[2], f32[3,2]) {
+  %x = f32[2,3]{0,1} parameter(0)
+  %zero = f32[] constant(0)
+  %sum = f32[2]{0} reduce(%x, %zero), dimensions={1}, to_apply=%add
+  %t = f32[3,2]{1,0} transpose(%x), dimensions={1,0}
+  ROOT %r = (f32[2]{0}, f32[3,2]{1,0}) tuple(%sum, %t)
+}
+)";
+  const auto module = parse_module(text);
+  ASSERT_TRUE(module) << module.error().to_string();
+  EXPECT_EQ(print(**module), text);
+}
+
+TEST(HloText, AcceptsTheFormsThatXlaPrints) {
+  // Percent signs, operand shapes, comments, tables of places and attributes that change no value.
+  expect_round_trip(R"(HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[2,3]{1,0})->f32[2,3]{1,0}}
+
+FileNames
+1 "model.py"
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+
+
+%fused_computation (param_0.1: f32[2,3], /*index=1*/param_1: (f32[], s32[4])) -> f32[2,3] {
+  %param_0.1 = f32[2,3]{1,0:T(8,128)(2,1)S(1)} parameter(0), sharding={devices=[2,1]<=[2] metadata={op_name="a"}}
+  %param_1 = (f32[], /*index=1*/s32[4]{0:E(32)}) parameter(1)
+  %g = f32[] get-tuple-element((f32[], s32[4]{0}) %param_1), index=0
+  %b = f32[2,3]{1,0} broadcast(f32[] %g), dimensions={}, metadata={op_name="jit(f)/\"quoted}\"" source_line=3}
+  ROOT %add-x.1 = f32[2,3]{1,0} add(f32[2,3]{1,0} %param_0.1, f32[2,3]{1,0} %b), backend_config={"a":{"b":[1,"}"]}}
+}
+
+ENTRY %main.3 (x: f32[2,3], t: (f32[], s32[4])) -> f32[2,3] {
+  %x = f32[2,3]{1,0} parameter(0), parameter_replication={false}, frontend_attributes={a="b"}
+  %t = (f32[], s32[4]{0}) parameter(1)
+  ROOT %f = f32[2,3]{1,0} fusion(%x, %t), kind=kLoop, calls=%fused_computation, control-predecessors={%x}
+}, execution_thread="main"
+)");
+  // No header and no ENTRY: the last computation runs. Comments, and an instruction over several lines.
+  const auto module = parse_module(R"(// RUN: something %s
+add {
+  p0 = s32[] parameter(0)
+  p1 = s32[] parameter(1)
+  ROOT add = s32[] add(p0, p1)
+}
+// another
+scatter {
+  operand = s32[10]  parameter(0)
+  indices = s32[4, 1] parameter(1)
+  update = s32[4,2] parameter(2)
+  ROOT r = s32[10] scatter(
+      s32[10] operand, s32[4,1] indices,
+      s32[4,2] update
+    ),
+    update_window_dims={1}, inserted_window_dims={},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1,
+    indices_are_sorted=true, unique_indices=false,
+    to_apply=add
+}
+)");
+  ASSERT_TRUE(module) << module.error().to_string();
+  EXPECT_EQ((*module)->entry_computation().name, "scatter");
+  EXPECT_TRUE((*module)->entry_computation().root_instruction().as<ScatterAttributes>().indices_are_sorted);
+}
+
+TEST(HloText, CallsMayStandBeforeWhatTheyCall) {
+  const auto module = parse_module(
+      "HloModule m\nENTRY main {\n x = f32[2] parameter(0)\n ROOT y = f32[2] call(x), to_apply=f\n}\n"
+      "f {\n a = f32[2] parameter(0)\n ROOT b = f32[2] negate(a)\n}\n");
+  ASSERT_TRUE(module) << module.error().to_string();
+  EXPECT_EQ((*module)->computations[0].name, "f");
+  EXPECT_EQ((*module)->entry, 1);
+}
+
+TEST(HloText, ReadsConstantsOfEveryType) {
+  expect_round_trip(module_of(R"(
+  a = f32[2,3] constant({ { 1, -2.5, 1e-3 }, { nan, inf, -inf } })
+  b = pred[3] constant({true, 0, 1})
+  c = c64[2] constant({(1, 2), (-0, nan)})
+  d = s4[2] constant({-8, 7})
+  e = u64[] constant(18446744073709551615)
+  f = s64[] constant(-9223372036854775808)
+  g = bf16[2] constant({0.1, -nan})
+  h = f8e4m3fn[3] constant({448, 0.001953125, nan(0x7f)})
+  i = f32[0,2] constant({})
+  j = (f32[], s32[2], (pred[])) constant((1.5, {1, 2}, (false)))
+  k = f32[1,2] constant(f32[1,2] { { 3, 4 } })
+  l = f64[] constant(0.1)
+  m = f32[] constant(-0)
+  ROOT r = f32[] add(s, m))"));
+  const auto value = parse_value("f64[2] {0.1, -0}");
+  ASSERT_TRUE(value) << value.error().to_string();
+  EXPECT_EQ(print(*value), "{0.1, -0}");
+}
+
+TEST(HloText, MakesUpElementsThatWereLeftOut) {
+  const auto module =
+      parse_module(module_of("  c = s32[1000] constant({...})\n  d = f32[2,2] constant({ {...}, {...} })"));
+  ASSERT_TRUE(module) << module.error().to_string();
+  const Instruction& constant = (*module)->entry_computation().instructions[2];
+  EXPECT_TRUE(constant.as<ConstantAttributes>().elided);
+  EXPECT_THAT(print(**module), HasSubstr("constant({...})"));
+  expect_round_trip(print(**module));
+}
+
+TEST(HloText, RoundTripsAttributes) {
+  expect_round_trip(R"(HloModule m
+ENTRY main {
+  x = f32[4,6] parameter(0)
+  i = s32[3,1] parameter(1)
+  s = f32[] parameter(2)
+  p = pred[] parameter(3)
+  a = f32[2,3] slice(x), slice={[0:4:2], [1:6:2]}
+  b = f32[7,4] pad(x, s), padding=0_0_1x-1_-1
+  c = f32[3,6] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1,
+    slice_sizes={1,6}
+  d = f32[4,6] scatter(x, i, c), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+    index_vector_dim=1, unique_indices=true, to_apply=plus
+  e = f32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}, operand_precision={highest,highest},
+    algorithm=dot_f32_f32_f32
+  f = f32[2,3] reduce-window(x, s), window={size=2x2 stride=2x2}, to_apply=plus
+  g = f32[4,6] select-and-scatter(x, f, s), window={size=2x2 stride=2x2}, select=less, scatter=plus
+  h = (f32[4,6], f32[4,6]) sort(x, x), dimensions={1}, is_stable=true, to_apply=less2
+  h0 = f32[4,6] get-tuple-element(h), index=1
+  j = f32[] conditional(p, s, s), true_computation=branch, false_computation=branch
+  n = f32[2,5,4,4] broadcast(s), dimensions={}
+  o = f32[3,3,2,6] broadcast(s), dimensions={}
+  k = f32[2,3,4,6] convolution(n, o), window={size=3x3 stride=2x2 pad=1_1x0_2 lhs_dilate=1x2 rhs_reversal=0x1},
+    dim_labels=b01f_01io->b01f, feature_group_count=2
+  l = f32[4,6] reduce-precision(x), exponent_bits=5, mantissa_bits=10
+  q = f32[3] custom-call(x), custom_call_target="@target", called_computations={%branch, %plus}, backend_config="a\"}"
+  t = f32[4,6] all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=plus, channel_id=1
+  ROOT u = (f32[4,6], f32[4,6]) tuple(h0, l)
+}
+less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=LT, type=TOTALORDER }
+plus { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+branch { a = f32[] parameter(0) ROOT r = f32[] negate(a) }
+less2 {
+  a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] parameter(2) d = f32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=GT
+}
+)");
+}
+
+TEST(HloText, KnowsItsOwnFiles) {
+  EXPECT_TRUE(looks_like_module("// a comment\nHloModule m"));
+  EXPECT_TRUE(looks_like_module("%add (a: f32[]) -> f32[] {"));
+  EXPECT_TRUE(looks_like_module("fusion {\n p = f32[] parameter(0)"));
+  EXPECT_FALSE(looks_like_module("graph g {\n  input A: f16[2]"));
+  EXPECT_FALSE(looks_like_module("# comment\ngraph g {"));
+  EXPECT_FALSE(looks_like_module(""));
+}
+
+struct Mistake {
+  std::string text;   ///< the instructions behind x and s, or a whole module
+  std::string error;  ///< a part of the message, with its place
+};
+
+class HloMistake : public testing::TestWithParam<Mistake> {};
+
+TEST_P(HloMistake, IsNamedWithItsPlace) {
+  const std::string& text = GetParam().text;
+  EXPECT_THAT(error_of(text.starts_with("HloModule") ? text : module_of(text)), HasSubstr(GetParam().error)) << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Texts, HloMistake,
+    testing::Values(
+        Mistake{"  y = f32[2,3] frobnicate(x)", "<input>:5:16: error: unknown operator 'frobnicate'"},
+        Mistake{"  y = f99[2,3] negate(x)", "<input>:5:7: error: unknown element type 'f99'"},
+        Mistake{"  y = f32[2,3] negate(z)", "<input>:5:23: error: 'z' is not defined here"},
+        Mistake{"  y = f32[2,3] negate(f32[3] x)", "<input>:5:23: error: 'x' is f32[2,3], not f32[3]"},
+        Mistake{"  y = f32[3] negate(x)",
+                "<input>:5:3: error: y = negate: it is stated to be f32[3]; its operands make it f32[2,3]"},
+        Mistake{"  y = f32[2,3] add(x, s)", "<input>:5:3: error: y = add: operands 0 and 1 differ: f32[2,3] and f32[]"},
+        Mistake{"  y = f32[2,3] add(x)", "add: it takes 2 operands, and has 1"},
+        Mistake{"  y = f32[2,3] not(x)", "not: it is not defined for f32"},
+        Mistake{"  y = f32[2,3] negate(x), weird=3", "<input>:5:27: error: negate has no attribute 'weird'"},
+        Mistake{"  y = f32[3,2] transpose(x)", "<input>:5:3: error: transpose needs dimensions="},
+        Mistake{"  y = f32[3,2] transpose(x), dimensions={0,0}", "the dimension 0 is listed twice"},
+        Mistake{"  y = f32[3,2] transpose(x), dimensions={0,2}", "the dimension 2 is outside the 2 dimensions"},
+        Mistake{"  y = f32[7] reshape(x)", "reshape: f32[7] does not have the 6 elements of f32[2,3]"},
+        Mistake{"  y = f32[2,2] slice(x), slice={[0:2],[2:4]}", "[2:4:1] is no slice of dimension 1 of f32[2,3]"},
+        Mistake{"  y = pred[2,3] compare(x, x), direction=XX",
+                "<input>:5:32: error: a direction is EQ, NE, LT, LE, GT or GE"},
+        Mistake{"  y = f32[2] constant({1, 2, 3})", "<input>:5:28: error: expected '}' after 2 elements, found ','"},
+        Mistake{"  y = s8[] constant(300)", "<input>:5:21: error: a number does not fit s8"},
+        Mistake{"  y = f32[] constant(abc)", "<input>:5:22: error: expected a number, found 'abc'"},
+        Mistake{"  y = f32[1000000000] constant({1})", "the text ends before the 1000000000 elements"},
+        Mistake{"  y = f32[<=4] negate(x)", "dynamic sizes are not supported"},
+        Mistake{"  y = f32[99999999999,99999999999] negate(x)", "an array has more than 2^63 bytes"},
+        Mistake{"  y = f32[2,3]{0} negate(x)", "a layout is no permutation of the 2 dimensions"},
+        Mistake{"  y = f32[2,3] call(x), to_apply=g", "<input>:5:34: error: there is no computation 'g'"},
+        Mistake{"  y = f32[2] reduce(x, s), dimensions={1}", "reduce calls 0 computations"},
+        Mistake{"  y = f32[2,3] negate(x)\n  y = f32[2,3] negate(x)", "<input>:6:3: error: 'y' is defined twice"},
+        Mistake{"  ROOT y = f32[2,3] negate(x)\n  ROOT z = f32[2,3] negate(x)",
+                "<input>:6:3: error: 'main' has two ROOTs"},
+        Mistake{"  y = f32[2,3] parameter(1)", "parameter number 1 is taken"},
+        Mistake{"  y = f32[2,3]{1,0:T(8,128)} copy(x)\n  z = f32[6] bitcast(y)",
+                "<input>:6:3: error: a bitcast of a tiled layout"},
+        Mistake{"  y = f32[2,3] negate(x), metadata={a=\"b}", "is not closed"},
+        Mistake{"HloModule m\nENTRY f {\n  x = f32[] parameter(0)\n",
+                "<input>:4:1: error: expected '}' of 'f', found the end"},
+        Mistake{"HloModule m\n", "the module has no computation"},
+        Mistake{"HloModule m\nf { ROOT x = f32[] parameter(0) }\nf { ROOT x = f32[] parameter(0) }", "defined twice"},
+        Mistake{"HloModule m\nf { x = f32[] parameter(0) ROOT y = f32[] call(x), to_apply=f }", "'f' calls itself"},
+        Mistake{"HloModule m\nf (x: f32[]) -> f32[2] { ROOT x = f32[] parameter(0) }",
+                "<input>:2:17: error: the root of 'f' is f32[], not f32[2]"}));
+
+TEST(HloText, UnsupportedOperatorsParseAndAreNamedWhenTheyRun) {
+  for (const auto& [instruction, error] :
+       {std::pair{"y = c64[2,3] fft(x), fft_type=FFT, fft_length={3}",
+                  "<input>:5:1: error: the interpreter does not support fft"},
+        {"y = f32[3] custom-call(x), custom_call_target=\"there\"", "does not support custom-call to \"there\""},
+        {"y = f32[2,3] cholesky(x), lower=true", "does not support cholesky"},
+        {"y = u32[3] rng-bit-generator(x), algorithm=rng_default", "does not support rng-bit-generator"}}) {
+    const auto module = parse_module(module_of(instruction));
+    ASSERT_TRUE(module) << module.error().to_string();
+    expect_round_trip(print(**module));
+    const auto value = evaluate(**module, typical_arguments((*module)->entry_computation(), 1));
+    ASSERT_FALSE(value);
+    EXPECT_THAT(value.error().to_string(), HasSubstr(error));
+    EXPECT_EQ(value.error().code, ErrorCode::Unsupported);
+  }
+}
+
+}  // namespace
+}  // namespace strata::hlo

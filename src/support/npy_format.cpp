@@ -1,0 +1,82 @@
+#include "support/npy_format.h"
+
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+namespace strata {
+namespace {
+
+constexpr std::string_view kMagic{"\x93NUMPY", 6};
+
+/// The text behind 'key': in the header's dictionary, up to the next comma outside parentheses.
+std::string_view field(std::string_view header, std::string_view key) {
+  const size_t at = header.find(key);
+  if (at == std::string_view::npos) return {};
+  size_t begin = header.find(':', at);
+  if (begin == std::string_view::npos) return {};
+  begin = header.find_first_not_of(' ', begin + 1);
+  if (begin == std::string_view::npos) return {};
+  const size_t end = header[begin] == '(' ? header.find(')', begin) + 1 : header.find_first_of(",}", begin);
+  return end == std::string_view::npos || end <= begin ? std::string_view{} : header.substr(begin, end - begin);
+}
+
+}  // namespace
+
+tl::unexpected<Error> damaged_npy(const std::string& path, std::string_view what) {
+  return tl::unexpected(Error{
+      ErrorCode::InvalidInput, fmt::format("'{}' is no .npy file: {}", path, what), "write it with numpy.save", {}});
+}
+
+Result<NpyFile> read_npy_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!file) return environment("cannot read '{}'", path);
+  const std::string bytes = text.str();
+  const auto damaged = [&](std::string_view what) { return damaged_npy(path, what); };
+  if (bytes.size() < 12 || bytes.compare(0, kMagic.size(), kMagic) != 0) return damaged("it has no NumPy header");
+  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(bytes[i])); };
+  if (byte(6) < 1 || byte(6) > 3) return damaged(fmt::format("version {} of the format is unknown", byte(6)));
+  const bool long_header = byte(6) >= 2;
+  const size_t start = long_header ? 12 : 10;
+  size_t length = byte(8) | byte(9) << 8;
+  if (long_header) length |= byte(10) << 16 | byte(11) << 24;
+  if (length > bytes.size() - start) return damaged("its header is cut off");
+  const std::string_view header(bytes.data() + start, length);
+  const std::string_view descr = field(header, "'descr'");
+  const std::string_view order = field(header, "'fortran_order'");
+  std::string_view sizes = field(header, "'shape'");
+  if (sizes.size() < 2 || sizes.front() != '(') return damaged("its header has no shape");
+  sizes = sizes.substr(1, sizes.size() - 2);
+  std::vector<int64_t> shape;
+  int64_t count = 1;
+  while (!sizes.empty()) {
+    const size_t digit = sizes.find_first_not_of(" ,");
+    if (digit == std::string_view::npos) break;
+    sizes.remove_prefix(digit);
+    int64_t size = 0;
+    const auto [end, status] = std::from_chars(sizes.data(), sizes.data() + sizes.size(), size);
+    if (status != std::errc{} || size < 0 || __builtin_mul_overflow(count, size, &count))
+      return damaged("its shape is unreadable");
+    shape.push_back(size);
+    sizes.remove_prefix(static_cast<size_t>(end - sizes.data()));
+  }
+  // Guessing the order would transpose the tensor silently.
+  if (order != "True" && order != "False") return damaged("its header does not say whether it is in Fortran order");
+  return NpyFile{std::string(descr), order == "True", std::move(shape), bytes.substr(start + length)};
+}
+
+std::string npy_header(std::string_view descr, const std::vector<int64_t>& shape) {
+  std::string sizes;
+  for (int64_t size : shape) sizes += fmt::format("{}, ", size);
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, sizes);
+  // The data start at a multiple of 64 bytes.
+  while ((10 + header.size() + 1) % 64 != 0) header += ' ';
+  header += '\n';
+  std::string bytes(kMagic);
+  bytes += {'\x01', '\x00', static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
+  return bytes + header;
+}
+
+}  // namespace strata

@@ -1,0 +1,117 @@
+#include "run_hlo.h"
+
+#include <algorithm>
+#include <complex>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "commands.h"
+#include "hlo/compute.h"
+#include "hlo/evaluate.h"
+#include "hlo/npy.h"
+#include "hlo/text.h"
+#include "hlo/typical_arguments.h"
+
+namespace strata::cli {
+namespace {
+
+using hlo::Literal;
+
+Result<std::vector<Literal>> arguments_of(const hlo::Computation& entry, const HloRunOptions& options) {
+  std::vector<Literal> arguments = hlo::typical_arguments(entry, options.seed);
+  std::map<std::string, std::string> files = options.inputs;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const hlo::Instruction& parameter = entry[entry.parameters[i]];
+    const auto file = files.find(parameter.name);
+    if (file == files.end()) continue;
+    if (!parameter.shape.is_array()) return invalid("input {} is a tuple, which no file holds", parameter.name);
+    STRATA_TRY(arguments[i], hlo::read_npy(file->second, parameter.shape));
+    files.erase(file);
+  }
+  if (!files.empty()) return invalid("'{}' has no parameter '{}'", entry.name, files.begin()->first);
+  return arguments;
+}
+
+/// The smallest, largest and mean of real numbers, and the first few of any.
+std::string summary(const Literal& literal) {
+  if (literal.size() == 0) return "empty";
+  return hlo::visit_accumulator_type(literal.type(), [&](auto zero) {
+    using T = decltype(zero);
+    const std::vector<T> values = hlo::load_all<T>(literal);
+    const std::vector<T> first(values.begin(), values.begin() + std::min<int64_t>(6, literal.size()));
+    if constexpr (std::is_arithmetic_v<T>) {
+      double sum = 0;
+      for (T value : values) sum += static_cast<double>(value);
+      const auto [low, high] = std::minmax_element(values.begin(), values.end());
+      const double mean = sum / static_cast<double>(values.size());
+      if constexpr (std::is_floating_point_v<T>) {
+        return fmt::format("min {:.6g}  max {:.6g}  mean {:.6g}  first {:.6g}", *low, *high, mean,
+                           fmt::join(first, " "));
+      } else {
+        return fmt::format("min {}  max {}  mean {:.6g}  first {}", *low, *high, mean, fmt::join(first, " "));
+      }
+    } else {
+      std::string text = "first";
+      for (T value : first) text += fmt::format(" ({:.6g}, {:.6g})", value.real(), value.imag());
+      return text;
+    }
+  });
+}
+
+Result<void> report(const std::string& name, const Literal& literal, const HloRunOptions& options) {
+  if (literal.shape().is_tuple()) {
+    for (size_t i = 0; i < literal.elements().size(); ++i) {
+      STRATA_CHECK(report(fmt::format("{}.{}", name, i), literal.elements()[i], options));
+    }
+    return {};
+  }
+  if (!literal.shape().is_array()) return {};
+  fmt::print("{}: {}  {}\n", name, hlo::to_string_without_layout(literal.shape()), summary(literal));
+  if (options.output.empty()) return {};
+  return write_file(options.output + "/" + name + ".npy", hlo::npy_bytes(literal));
+}
+
+int elided_constants(const hlo::Module& module) {
+  int count = 0;
+  for (const hlo::Computation& computation : module.computations) {
+    for (const hlo::Instruction& instruction : computation.instructions) {
+      if (instruction.opcode == hlo::Opcode::Constant) count += instruction.as<hlo::ConstantAttributes>().elided;
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+bool is_hlo_file(const std::string& path) {
+  if (std::filesystem::path(path).extension() == ".hlo") return true;
+  std::ifstream file(path, std::ios::binary);
+  std::string start(4096, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<size_t>(file.gcount()));
+  return hlo::looks_like_module(start);
+}
+
+Result<int> run_hlo(const HloRunOptions& options) {
+  STRATA_TRY(const hlo::ModulePtr module, hlo::load_module(options.path));
+  const hlo::Computation& entry = module->entry_computation();
+  if (const int count = elided_constants(*module); count > 0) {
+    fmt::print(stderr,
+               "warning: the text leaves out the elements of {} constant{}; they are made up\n"
+               "  print the module with print_large_constants (HloPrintOptions)\n",
+               count, count == 1 ? "" : "s");
+  }
+  STRATA_TRY(const std::vector<Literal> arguments, arguments_of(entry, options));
+  STRATA_TRY(const Literal result, hlo::evaluate(*module, arguments));
+  if (!options.output.empty()) STRATA_CHECK(make_folder(options.output));
+  for (size_t i = 0; i < arguments.size() && options.with_inputs && !options.output.empty(); ++i) {
+    const hlo::Instruction& parameter = entry[entry.parameters[i]];
+    if (!parameter.shape.is_array()) continue;
+    STRATA_CHECK(write_file(options.output + "/" + parameter.name + ".npy", hlo::npy_bytes(arguments[i])));
+  }
+  STRATA_CHECK(report(entry.root_instruction().name, result, options));
+  return kSuccess;
+}
+
+}  // namespace strata::cli

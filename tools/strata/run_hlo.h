@@ -1,0 +1,26 @@
+// `strata run` for HLO text.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "support/error.h"
+
+namespace strata::cli {
+
+/// Whether a file is HLO text, by its name (.hlo) or by how it begins. False where it cannot be read.
+bool is_hlo_file(const std::string& path);
+
+struct HloRunOptions {
+  std::string path;
+  std::map<std::string, std::string> inputs;  ///< parameter name to file; others are random
+  uint64_t seed = 1;
+  std::string output;  ///< folder for the results; none if empty
+  bool with_inputs = false;
+};
+
+/// Runs a module with the interpreter, prints a line for each result and writes it as NAME.npy: results are named
+/// after the root, those of a tuple NAME.0, NAME.1 ….
+Result<int> run_hlo(const HloRunOptions& options);
+
+}  // namespace strata::cli
