@@ -219,6 +219,40 @@ Result<FunctionPartition> partition_functions(const hlo::Module& module, hlo::Co
   return Partition(module, computation, options).run();
 }
 
+Result<Verdict> reads_in_bounds(const hlo::Module& module, hlo::ComputationId computation,
+                                const FunctionPartition& partition) {
+  const hlo::Computation& within = module[computation];
+  Verdict total{Verdict::Kind::ProvedByStructure, "each index by its map"};
+  /// Whether to go on.
+  const auto check = [&](const std::string& reader, const IndexingMap& map, const hlo::Shape& shape) {
+    const Verdict verdict = reads_in_bounds(map, shape.dims);
+    const bool by_structure = verdict.kind == Verdict::Kind::ProvedByStructure;
+    if (!by_structure) total = {verdict.kind, reader + ": " + verdict.reason};
+    return verdict.proved();
+  };
+  // By induction from a function's results: an index of an instruction that lies within its shape gives indices of its
+  // operands that lie within theirs.
+  for (const Function& function : partition.functions) {
+    for (const FunctionResult& result : function.results) {
+      const hlo::Instruction& it = within[result.instruction];
+      if (!check(it.name, result.index, element_shape(it.shape, 0))) return total;
+    }
+    for (const InstructionId id : function.instructions) {
+      const hlo::Instruction& it = within[id];
+      STRATA_TRY(const std::vector<Read> reads, operand_reads(module, computation, id));
+      for (const Read& read : reads) {
+        const std::string reader = fmt::format("operand {} of {}", read.operand, it.name);
+        if (read.unknown) return Verdict{Verdict::Kind::Unknown, reader + " may be read anywhere"};
+        const hlo::Shape& operand = within.operand_shape(it, static_cast<size_t>(read.operand));
+        for (const IndexingMap& map : read.maps) {
+          if (!check(reader, map, element_shape(operand, read.tuple_element))) return total;
+        }
+      }
+    }
+  }
+  return total;
+}
+
 std::string signature(const hlo::Computation& computation, const Function& function) {
   std::vector<std::string> arguments;
   for (const InstructionId id : computation.parameters) {

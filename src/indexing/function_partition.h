@@ -1,6 +1,7 @@
 // A computation cut into functions of indices, so that code for it is linear in its size.
 #pragma once
 
+#include "indexing/map_checks.h"
 #include "indexing/operand_maps.h"
 
 namespace strata::indexing {
@@ -57,6 +58,12 @@ struct PartitionOptions {
 /// arrays of different sizes other than at the root, and where operand_reads has one.
 Result<FunctionPartition> partition_functions(const hlo::Module& module, hlo::ComputationId computation,
                                               const PartitionOptions& options = {});
+
+/// Whether no instruction reads outside of its operands' shapes, in any function, for any indices in the ranges that
+/// its caller may give: so with reads of the first functions' indices in bounds all are. Names the first read that is
+/// not proved.
+Result<Verdict> reads_in_bounds(const hlo::Module& module, hlo::ComputationId computation,
+                                const FunctionPartition& partition);
 
 /// `fused_add(p0: f32[8,16], p1: f32[16], d0 in [0, 7], d1 in [0, 15], reduce.1: f32) -> (f32): add.3, exp.2`.
 std::string signature(const hlo::Computation& computation, const Function& function);

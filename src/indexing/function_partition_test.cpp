@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 
+#include "hlo/random_fusion.h"
 #include "hlo/text.h"
 #include "indexing/simplify.h"
 #include "support/random.h"
@@ -188,8 +190,12 @@ ENTRY e {
 }
 
 /// Checks what partition_functions promises.
-void check(const hlo::Module& module, const FunctionPartition& partition) {
-  const hlo::Computation& computation = module.entry_computation();
+void check(const hlo::Module& module, hlo::ComputationId id_of_computation, const FunctionPartition& partition) {
+  const hlo::Computation& computation = module[id_of_computation];
+  const auto reads_inside = reads_in_bounds(module, id_of_computation, partition);
+  ASSERT_TRUE(reads_inside) << reads_inside.error().to_string();
+  const bool anywhere = reads_inside->reason.find("may be read anywhere") != std::string::npos;
+  EXPECT_TRUE(reads_inside->kind == Verdict::Kind::ProvedByStructure || anywhere) << reads_inside->reason;
   std::vector<int> placed(computation.instructions.size());
   for (size_t f = 0; f < partition.functions.size(); ++f) {
     for (const hlo::InstructionId id : partition.functions[f].instructions) {
@@ -202,7 +208,7 @@ void check(const hlo::Module& module, const FunctionPartition& partition) {
     EXPECT_EQ(placed[id], partition.function_of[id] >= 0 ? 1 : 0);
     if (partition.function_of[id] < 0) continue;
     const int function = partition.function_of[id];
-    const auto reads = operand_reads(module, module.entry, static_cast<hlo::InstructionId>(id));
+    const auto reads = operand_reads(module, id_of_computation, static_cast<hlo::InstructionId>(id));
     ASSERT_TRUE(reads);
     for (const Read& read : *reads) {
       const hlo::InstructionId operand = computation.instructions[id].operands[static_cast<size_t>(read.operand)];
@@ -250,8 +256,49 @@ TEST(FunctionPartition, ChainsOfPadsAndSlicesStayLinear) {
     for (const Function& function : partition.functions) emitted += function.instructions.size();
     EXPECT_EQ(emitted, static_cast<size_t>(5 * pairs + 1));
     EXPECT_EQ(partition.functions.size(), static_cast<size_t>(pairs + 1));
-    check(*module, partition);
+    check(*module, module->entry, partition);
   }
+}
+
+TEST(FunctionPartition, CutsLongFunctionsAndCostlyIndices) {
+  std::string text = "HloModule m\nENTRY e {\n  x0 = f32[30,42] parameter(0)\n";
+  for (int i = 0; i < 30; ++i) {
+    text += fmt::format(
+        "  a{0} = f32[35,36] reshape(x{0})\n  b{0} = f32[36,35] transpose(a{0}), dimensions={{1,0}}\n"
+        "  x{1} = f32[30,42] reshape(b{0})\n",
+        i, i + 1);
+  }
+  const hlo::ModulePtr module = parsed(text + "  ROOT r = f32[30,42] negate(x30)\n}\n");
+  ASSERT_TRUE(module);
+  PartitionOptions options;
+  const FunctionPartition by_cost = partitioned(*module, options);
+  EXPECT_GT(by_cost.functions.size(), 3U);
+  EXPECT_LT(by_cost.functions.size(), 31U);
+  for (const IndexingMap& index : by_cost.index_of) EXPECT_LE(index.cost(), options.max_index_cost);
+  check(*module, module->entry, by_cost);
+  options.max_instructions = 2;
+  const FunctionPartition by_size = partitioned(*module, options);
+  EXPECT_EQ(by_size.functions.size(), 46U);
+  check(*module, module->entry, by_size);
+}
+
+TEST(FunctionPartition, ErrorsNameTheInstruction) {
+  const hlo::ModulePtr module = parsed(R"(HloModule m
+f {
+  a = f32[8] parameter(0)
+  b = f32[4] slice(a), slice={[0:4]}
+  ROOT r = (f32[8], f32[4]) tuple(a, b)
+}
+ENTRY e {
+  p = f32[8] parameter(0)
+  c = (f32[8], f32[4]) fusion(p), kind=kLoop, calls=f
+  ROOT r = f32[4] get-tuple-element(c), index=1
+})");
+  ASSERT_TRUE(module);
+  const auto partition = partition_functions(*module, module->entry);
+  ASSERT_FALSE(partition);
+  EXPECT_EQ(partition.error().to_string(),
+            "<input>:9:3: error: c has no array for a value, nor arrays of the same sizes");
 }
 
 TEST(FunctionPartition, RandomGraphs) {
@@ -285,8 +332,44 @@ TEST(FunctionPartition, RandomGraphs) {
     text += fmt::format("  ROOT r = f32[6,6] add(x{}, {})\n}}\n", count - 1, any());
     const hlo::ModulePtr module = parsed(text);
     ASSERT_TRUE(module);
-    check(*module, partitioned(*module));
+    check(*module, module->entry, partitioned(*module));
   }
+}
+
+/// Partitions and checks all computations of a module but those that combine scalars; counts them by outcome.
+void check_all(const hlo::Module& module, std::map<std::string, int>& outcomes) {
+  for (hlo::ComputationId id = 0; id < static_cast<hlo::ComputationId>(module.computations.size()); ++id) {
+    const auto partition = partition_functions(module, id);
+    if (!partition) {
+      EXPECT_EQ(partition.error().code, ErrorCode::Unsupported);
+      ++outcomes[partition.error().message];
+      continue;
+    }
+    ++outcomes["ok"];
+    check(module, id, *partition);
+    const auto reads = computation_reads(module, id);
+    EXPECT_TRUE(reads) << reads.error().to_string();
+  }
+}
+
+TEST(FunctionPartition, RandomFusions) {
+  std::map<std::string, int> outcomes;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const hlo::ModulePtr module = hlo::random_fusion(seed);
+    check_all(*module, outcomes);
+  }
+  for (const auto& [what, count] : outcomes) fmt::print("{} {}\n", count, what);
+}
+
+TEST(FunctionPartition, ModulesFromElsewhere) {
+  std::map<std::string, int> outcomes;
+  for (const auto& entry : std::filesystem::directory_iterator(STRATA_SOURCE_DIR "/tests/hlo")) {
+    if (entry.path().extension() != ".hlo") continue;
+    const auto module = hlo::load_module(entry.path());
+    ASSERT_TRUE(module) << module.error().to_string();
+    check_all(**module, outcomes);
+  }
+  for (const auto& [what, count] : outcomes) fmt::print("{} {}\n", count, what);
 }
 
 }  // namespace
