@@ -352,13 +352,20 @@ void check_all(const hlo::Module& module, std::map<std::string, int>& outcomes) 
   }
 }
 
+/// Only calls and loops with tuples of different arrays, and calls from several places, may be refused.
+void expect_mostly_partitioned(const std::map<std::string, int>& outcomes) {
+  int all = 0;
+  for (const auto& [what, count] : outcomes) all += count;
+  EXPECT_GE(outcomes.at("ok"), all * 8 / 10);
+}
+
 TEST(FunctionPartition, RandomFusions) {
   std::map<std::string, int> outcomes;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     const hlo::ModulePtr module = hlo::random_fusion(seed);
     check_all(*module, outcomes);
   }
-  for (const auto& [what, count] : outcomes) fmt::print("{} {}\n", count, what);
+  expect_mostly_partitioned(outcomes);
 }
 
 TEST(FunctionPartition, ModulesFromElsewhere) {
@@ -369,7 +376,7 @@ TEST(FunctionPartition, ModulesFromElsewhere) {
     ASSERT_TRUE(module) << module.error().to_string();
     check_all(**module, outcomes);
   }
-  for (const auto& [what, count] : outcomes) fmt::print("{} {}\n", count, what);
+  expect_mostly_partitioned(outcomes);
 }
 
 }  // namespace
