@@ -88,6 +88,7 @@ TEST(ExprRange, IsTight) {
   ExprRange constrained(map, ExprRange::Facts::VariablesAndConstraints);
   EXPECT_EQ(constrained(d1 * -16 - s0 * 2 + 1), (Interval{-39, 1}));
   EXPECT_EQ(constrained(d0 + d1 * 8 + s0), (Interval{-5, 40}));
+  EXPECT_EQ(constrained(d1 * 16 + s0), (Interval{0, 55}));  // no multiple of it
 }
 
 TEST(IndexType, LooksAtWhatIsComputedOnTheWay) {

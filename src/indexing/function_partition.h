@@ -6,7 +6,7 @@
 
 namespace strata::indexing {
 
-/// One of the values that a function returns.
+/// One of the values that a function returns: of an instruction of its own, of one of its callees, or an array at hand.
 struct FunctionResult {
   hlo::InstructionId instruction = 0;
   IndexingMap index;  ///< from the function's indices to the instruction's

@@ -185,5 +185,55 @@ RC_GTEST_PROP(MapProperties, PrintedMapsParseToThemselves, ()) {
   }
 }
 
+/// The text with some of its words, numbers or characters changed.
+std::string mutated(Random& random, std::string text) {
+  static const char* const kPieces[] = {"d0",
+                                        "s1",
+                                        "rt0",
+                                        "mod ",
+                                        "floordiv ",
+                                        "(",
+                                        ")",
+                                        "[",
+                                        "]",
+                                        "-",
+                                        " * ",
+                                        ",",
+                                        "0",
+                                        "9223372036854775807",
+                                        "-9223372036854775808",
+                                        "4611686018427387904",
+                                        " in ",
+                                        "->",
+                                        ":",
+                                        "empty"};
+  for (uint64_t i = 1 + random.below(3); i > 0; --i) {
+    const size_t at = random.below(text.size());
+    // Numbers most often, for these still parse.
+    const bool digit = std::isdigit(static_cast<unsigned char>(text[at])) != 0;
+    const std::string piece = digit ? kPieces[12 + random.below(4)] : kPieces[random.below(std::size(kPieces))];
+    text.replace(at, digit ? 1 : random.below(3), piece);
+  }
+  return text;
+}
+
+RC_GTEST_PROP(MapProperties, MutatedTextsParseOrFailWithAPlace, ()) {
+  Random random(*rc::gen::arbitrary<uint64_t>());
+  for (int i = 0; i < 2 * kBatch; ++i) {
+    const std::string text = mutated(random, to_string(random_map(random)));
+    const auto map = parse_indexing_map(text);
+    if (!map) {
+      RC_ASSERT(map.error().location.known());
+      continue;
+    }
+    const auto again = parse_indexing_map(to_string(*map));
+    if (!again || *again != *map) RC_FAIL(text + " became " + to_string(*map));
+    // Numbers at the ends of int64_t: nothing overflows silently.
+    const IndexingMap simple = simplify(*map);
+    if (simplify(simple) != simple) RC_FAIL(text + " became " + to_string(simple));
+    narrowest_index_type(simple);
+  }
+}
+
 }  // namespace
 }  // namespace strata::indexing

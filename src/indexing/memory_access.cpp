@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cstdlib>
 #include <functional>
+#include <numeric>
 #include <set>
 
 #include "indexing/thread_maps.h"
@@ -118,6 +120,48 @@ AccessCost global_access(const IndexingMap& map, const std::vector<int64_t>& str
     if (add_bytes(cost, bytes, kSectorBytes)) cost.units += static_cast<int64_t>(sectors.size());
   });
   return cost;
+}
+
+namespace {
+
+/// A number that divides all values of the expression; 0 if they are 0.
+int64_t divisor_of(const Expr& expr) {
+  switch (expr.kind()) {
+    case ExprKind::Constant:
+      return expr.value() == kLeast ? 1 : std::abs(expr.value());
+    case ExprKind::Sum: {
+      int64_t divisor = divisor_of(Expr::constant(expr.offset()));
+      for (const Term& term : expr.terms()) {
+        divisor = std::gcd(divisor, saturating_mul(std::abs(term.coefficient), divisor_of(term.atom)));
+      }
+      return divisor;
+    }
+    case ExprKind::Mod:
+      return std::gcd(divisor_of(expr.lhs()), divisor_of(expr.rhs()));
+    case ExprKind::Product: {
+      int64_t divisor = 1;
+      for (const Expr& factor : expr.factors()) divisor = saturating_mul(divisor, divisor_of(factor));
+      return divisor;
+    }
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
+int64_t vector_width(const IndexingMap& positions, int range, int64_t limit) {
+  assert(positions.results.size() == 1);
+  const Expr variable = Expr::range(range);
+  const Expr rest = positions.results[0] - variable;
+  const Interval values = positions.ranges[static_cast<size_t>(range)];
+  const bool guarded = std::any_of(positions.constraints.begin(), positions.constraints.end(),
+                                   [&](const Constraint& c) { return c.expr.uses(ExprKind::Range, range); });
+  if (guarded || values.lo != 0 || rest.is_undefined() || rest.uses(ExprKind::Range, range)) return 1;
+  const int64_t divisor = std::gcd(divisor_of(rest), values.size());
+  int64_t width = 1;
+  while (width * 2 <= limit && divisor % (width * 2) == 0) width *= 2;
+  return width;
 }
 
 int64_t SharedTile::address(const std::vector<int64_t>& index) const {

@@ -28,6 +28,11 @@ struct AccessCost {
 AccessCost global_access(const IndexingMap& map, const std::vector<int64_t>& strides, int element_bits,
                          int vector = -1);
 
+/// The widest load or store of consecutive elements, a power of two of them up to `limit`, by which the values of a
+/// range variable (from 0) can be accessed: the map's one result, a position (linear_form), counts with it from a
+/// multiple of the width, and no constraint depends on it. 1 if there is none.
+int64_t vector_width(const IndexingMap& positions, int range, int64_t limit);
+
 /// A tile of shared memory and how its elements lie there.
 struct SharedTile {
   std::vector<int64_t> shape;

@@ -102,6 +102,11 @@ inline IndexingMap random_map(Random& random, int64_t max_points = 3000, int res
     const Expr expr = random_expr(random, map, static_cast<int>(random.below(3)));
     const int64_t lo = random_between(random, -40, 20);
     map.constraints.push_back({expr, {lo, lo + random_between(random, 0, random.below(2) == 0 ? 20 : 2000)}});
+    if (results == 0 || random.below(3) != 0) continue;
+    // A result that the constraint says something of, or nearly so.
+    const Expr variable = random_variable(random, map) * random_between(random, -2, 2);
+    const Expr near = expr * random_between(random, -3, 3) + variable + random_between(random, -5, 5);
+    map.results[random.below(map.results.size())] = floor_div(near, random_extent(random));
   }
   return map;
 }

@@ -66,6 +66,8 @@ TEST(MapChecks, RefutesWithACounterexample) {
   EXPECT_EQ(gap.reason, "8 elements of 11 are written");
   const Verdict unused = writes_bijectively(parsed("(d0, d1) -> (d0), domain: d0 in [0, 3], d1 in [0, 1]"), {4});
   EXPECT_EQ(unused.kind, Kind::Refuted);
+  const Verdict diagonal = writes_bijectively(parsed("(d0) -> (d0 mod 4, d0 mod 4), domain: d0 in [0, 15]"), {4, 4});
+  EXPECT_EQ(diagonal.kind, Kind::Refuted);
   const Verdict outside = reads_in_bounds(parsed("(d0) -> (d0 * 2 - 1), domain: d0 in [0, 3]"), {7});
   EXPECT_EQ(outside.kind, Kind::Refuted);
   EXPECT_EQ(outside.reason, "the index [-1] at d0 = 0 lies outside of [7]");
@@ -183,6 +185,25 @@ TEST(MemoryAccess, CountsSectors) {
   // A transposed tensor: every lane in a sector of its own.
   EXPECT_EQ(global_access(thread_map(linear_tiling(shape, 128, 1, 1), shape), {1, 1024}, 32).ratio(), 8);
   EXPECT_EQ(global_access(thread_map(linear_tiling(shape, 128, 1, 1), shape), {1, 1024}, 16).ratio(), 16);
+}
+
+TEST(MemoryAccess, FindsAlignedVectors) {
+  const auto width = [](const std::string& text) { return vector_width(parsed(text), 0, 8); };
+  EXPECT_EQ(width("(d0, d1)[s0] -> (d0 * 1024 + d1 * 4 + s0), domain: d0 in [0, 9], d1 in [0, 127], s0 in [0, 3]"), 4);
+  EXPECT_EQ(width("(d0, d1)[s0] -> (d0 * 1024 + d1 * 4 + s0 + 2), domain: d0 in [0, 9], d1 in [0, 127], s0 in [0, 3]"),
+            2);
+  EXPECT_EQ(width("(d0, d1)[s0] -> ((d1 mod 32) * 8 + (d0 floordiv 3) * 24 + s0), domain: d0 in [0, 9], "
+                  "d1 in [0, 127], s0 in [0, 7]"),
+            8);
+  EXPECT_EQ(width("(d0, d1)[s0] -> (d1 * 6 + s0), domain: d0 in [0, 9], d1 in [0, 127], s0 in [0, 5]"), 2);
+  EXPECT_EQ(width("(d0, d1)[s0] -> (d1 * 4 + s0 * 2), domain: d0 in [0, 9], d1 in [0, 127], s0 in [0, 1]"), 1);
+  EXPECT_EQ(width("(d0, d1)[s0] -> (d1 * 4 + s0), domain: d0 in [0, 9], d1 in [0, 127], s0 in [0, 3], "
+                  "d1 * 4 + s0 in [0, 401]"),
+            1);
+  EXPECT_EQ(
+      width("(d0, d1)[s0] -> (d1 * 4 + s0), domain: d0 in [0, 9], d1 in [0, 127], s0 in [0, 3], d0 + d1 in [0, 99]"),
+      4);
+  EXPECT_EQ(width("(d0, d1)[s0] -> ((d1 * 8 + s0) mod 100), domain: d0 in [0, 9], d1 in [0, 127], s0 in [0, 7]"), 1);
 }
 
 TEST(MemoryAccess, CountsBankConflicts) {
