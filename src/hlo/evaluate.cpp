@@ -54,31 +54,41 @@ Literal widen(const Literal& literal, int64_t count) {
   return pick(literal, std::vector<int64_t>(static_cast<size_t>(count), 0));
 }
 
+/// With its quotes; empty for other operators.
+std::string_view custom_call_target(const Instruction& instruction) {
+  if (instruction.opcode != Opcode::CustomCall) return {};
+  for (const auto& [key, value] : instruction.as<RawAttributes>().entries) {
+    if (key == "custom_call_target") return value;
+  }
+  return {};
+}
+
 tl::unexpected<Error> not_supported(const Instruction& instruction) {
   std::string what = fmt::format("the interpreter does not support {}", name(instruction.opcode));
-  if (instruction.opcode == Opcode::CustomCall) {
-    for (const auto& [key, value] : instruction.as<RawAttributes>().entries) {
-      if (key == "custom_call_target") what += fmt::format(" to {}", value);
-    }
-  }
+  if (instruction.opcode == Opcode::CustomCall) what += fmt::format(" to {}", custom_call_target(instruction));
   return tl::unexpected(
       Error{ErrorCode::Unsupported, what, "docs/hlo.md lists what is supported", instruction.location});
 }
 
 bool is_top_k_call(const Instruction& instruction, const std::vector<Literal>& operands) {
-  if (instruction.opcode != Opcode::CustomCall || operands.size() != 1 || !operands[0].shape().is_array()) return false;
-  const auto& entries = instruction.as<RawAttributes>().entries;
-  const bool target = std::any_of(entries.begin(), entries.end(), [](const auto& entry) {
-    return entry.first == "custom_call_target" && entry.second == "\"TopK\"";
-  });
+  if (custom_call_target(instruction) != "\"TopK\"" || operands.size() != 1) return false;
+  const Shape& operand = operands[0].shape();
   const Shape& shape = instruction.shape;
-  if (!target || shape.elements.size() != 2 || operands[0].shape().rank() == 0) return false;
-  std::vector<int64_t> dims = operands[0].shape().dims;
+  if (!operand.is_array() || operand.rank() == 0 || is_complex(operand.type) || shape.elements.size() != 2)
+    return false;
   const Shape& values = shape.elements[0];
-  if (values.dims.empty() || values.dims.back() > dims.back() || is_complex(values.type)) return false;
-  dims.back() = values.dims.back();
-  return same_shape(values, array_shape(operands[0].type(), dims)) &&
+  std::vector<int64_t> dims = operand.dims;
+  dims.back() = values.dims.empty() ? -1 : std::min(values.dims.back(), dims.back());
+  return same_shape(values, array_shape(operand.type, dims)) &&
          same_shape(shape.elements[1], array_shape(ElementType::S32, dims));
+}
+
+/// Calls that only say where their operand should lie.
+bool is_annotation(const Instruction& instruction, const std::vector<Literal>& operands) {
+  const std::string_view target = custom_call_target(instruction);
+  const bool known = target == "\"Sharding\"" || target == "\"LayoutConstraint\"" || target == "\"MoveToHost\"" ||
+                     target == "\"MoveToDevice\"" || target == "\"annotate_device_placement\"";
+  return known && operands.size() == 1 && same_shape(operands[0].shape(), instruction.shape);
 }
 
 }  // namespace
@@ -252,6 +262,7 @@ Result<Literal> Evaluator::run_instruction(const Instruction& instruction, std::
       break;
   }
   if (is_top_k_call(instruction, operands)) return evaluate_top_k(operands[0], instruction.shape, true);
+  if (is_annotation(instruction, operands)) return operands[0];
   return not_supported(instruction);
 }
 

@@ -94,7 +94,12 @@ Literal evaluate_reduce_precision(const Literal& operand, const Shape& shape, co
   // On the bits of the type itself: fewer exponent bits make overflow infinite and what is below the smallest normal
   // number 0; mantissas are rounded to nearest even.
   const ElementType type = operand.type();
-  const FloatFormat own = type == ElementType::F8E8M0FNU ? FloatFormat{8, 0, 127} : format_of(type);
+  if (type == ElementType::F8E8M0FNU || format_of(type).special != FloatFormat::Special::Ieee) {
+    // Formats with other specials go through one that has infinities.
+    const Shape wide = array_shape(ElementType::F32, operand.shape().dims);
+    return evaluate_convert(evaluate_reduce_precision(evaluate_convert(operand, wide), wide, how), shape);
+  }
+  const FloatFormat own = format_of(type);
   const int width = bit_width(type);
   const uint64_t sign_bit = uint64_t{1} << (width - 1);
   const uint64_t infinity = ((uint64_t{1} << own.exponent_bits) - 1) << own.mantissa_bits;
@@ -108,7 +113,7 @@ Literal evaluate_reduce_precision(const Literal& operand, const Shape& shape, co
     const uint64_t code = get_code(operand, i * stride);
     const uint64_t sign = code & sign_bit;
     uint64_t magnitude = code & (sign_bit - 1);
-    if (own.special == FloatFormat::Special::Ieee && magnitude <= infinity) {
+    if (magnitude <= infinity) {
       if (how.mantissa_bits < own.mantissa_bits) {
         const int dropped = own.mantissa_bits - how.mantissa_bits;
         const uint64_t odd = (magnitude >> dropped) & 1;

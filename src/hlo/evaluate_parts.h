@@ -9,6 +9,7 @@ namespace strata::hlo {
 
 /// An elementwise instruction over arrays of `result`'s number of elements, or of one element for all.
 Literal evaluate_elementwise(const Instruction& instruction, const Shape& result, const std::vector<Literal>& operands);
+Literal evaluate_unary(Opcode opcode, const Shape& result, const Literal& operand);
 /// Each number as the result's type has it: floats to integers towards zero and clamped to their range, NaN as 0;
 /// integers modulo 2^bits; to pred whether it is not 0; complex numbers lose their imaginary part.
 Literal evaluate_convert(const Literal& operand, const Shape& result);

@@ -23,7 +23,8 @@ plus { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
 plus_s32 { a = s32[] parameter(0) b = s32[] parameter(1) ROOT r = s32[] add(a, b) }
 plus_bf16 { a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT r = bf16[] add(a, b) }
 second { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }
-slow { a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] multiply(a, b) d = f32[] add(a, b) ROOT r = f32[] add(c, d) }
+slow { a = f32[] parameter(0) b = f32[] parameter(1)
+  c = f32[] multiply(a, b) d = f32[] add(a, b) ROOT r = f32[] add(c, d) }
 looping {
   a = f32[] parameter(0) b = f32[] parameter(1) t = (f32[], f32[]) tuple(a, b)
   w = (f32[], f32[]) while(t), condition=below, body=doubled ROOT r = f32[] get-tuple-element(w), index=0
@@ -133,6 +134,9 @@ TEST(HloConvert, CastsBitsBetweenWidths) {
   EXPECT_EQ(run("r = s4[1,2] bitcast-convert(p0)", {"u8[1] {143}"}), "{ {-1, -8} }");
   EXPECT_EQ(run("r = f32[3] reduce-precision(p0), exponent_bits=5, mantissa_bits=10", {"f32[3] {70000, 1e-6, 1.0004}"}),
             "{inf, 0, 1}");
+  EXPECT_EQ(
+      run("r = f8e4m3fn[4] reduce-precision(p0), exponent_bits=3, mantissa_bits=0", {"f8e4m3fn[4] {12, 13, 200, nan}"}),
+      "{8, nan, nan, nan}");
 }
 
 TEST(HloMovement, PadsInsideAndAway) {
@@ -264,6 +268,14 @@ TEST(HloSmallFloat, RoundsToNearestEven) {
       EXPECT_EQ(encode(type, low + (high - low) * 0.501), code + 1) << name(type) << " " << low;
     }
   }
+}
+
+TEST(HloCustomCall, AnnotationsPassTheirOperandOn) {
+  EXPECT_EQ(
+      run("r = f32[2] custom-call(p0), custom_call_target=\"Sharding\", sharding={replicated}", {"f32[2] {1, 2}"}),
+      "{1, 2}");
+  EXPECT_EQ(run("r = (f32[2], s32[2]) custom-call(p0), custom_call_target=\"TopK\"", {"f32[3] {1, 3, 2}"}),
+            "({3, 2}, {1, 2})");
 }
 
 }  // namespace

@@ -101,6 +101,16 @@ FusionBuilder::Id FusionBuilder::like(const Shape& wanted) {
   return parameter(plain);
 }
 
+FusionBuilder::Id FusionBuilder::without_nan(Id id) {
+  const Instruction& instruction = fusion[id];
+  const bool computed = family(instruction.opcode) != Family::Leaf;
+  if (!computed || !is_float(instruction.shape.type)) return id;
+  const Shape plain = array_shape(instruction.shape.type, instruction.shape.dims);
+  const Id is_nan = add(Opcode::Compare, {id, id}, CompareAttributes{CompareAttributes::Direction::NE, false});
+  const Id zero = add(Opcode::Broadcast, {scalar(plain.type, 0)}, DimensionsAttributes{}, {}, plain);
+  return add(Opcode::Select, {is_nan, zero, id});
+}
+
 ElementType FusionBuilder::any_type() {
   return any_type([](ElementType) { return true; });
 }
@@ -199,7 +209,8 @@ ComputationId FusionBuilder::larger_with_index(ElementType type) {
 
 ComputationId FusionBuilder::comparator(const std::vector<ElementType>& types, CompareAttributes::Direction direction) {
   std::vector<Instruction> instructions;
-  std::string text = direction == CompareAttributes::Direction::LT ? "less" : "greater";
+  constexpr std::string_view kNames[] = {"equal", "different", "less", "at_most", "greater", "at_least"};
+  std::string text(kNames[static_cast<size_t>(direction)]);
   for (ElementType type : types) {
     text += fmt::format("_{}", name(type));
     for (int i = 0; i < 2; ++i) {

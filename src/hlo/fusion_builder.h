@@ -32,6 +32,9 @@ class FusionBuilder {
   /// An array of exactly this shape: one at hand, or a new parameter, constant, iota or broadcast scalar.
   Id like(const Shape& shape);
 
+  /// The same array with 0 for NaN, whose sign and bits differ between machines, where it may have one.
+  Id without_nan(Id id);
+
   bool chance(double probability) { return random.uniform() < probability; }
   int64_t between(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(random.below(static_cast<uint64_t>(high - low + 1)));
@@ -51,7 +54,7 @@ class FusionBuilder {
   ComputationId composed_combiner(ElementType type);
   /// f(a0, i0, a1, i1) = whichever a is larger, with its index; the smaller index where they are equal.
   ComputationId larger_with_index(ElementType type);
-  /// f(a, b, …) = a < b by total order, for 2 · types.size() parameters.
+  /// f(a, b, …) = a < b, or another relation, by total order, for 2 · types.size() parameters.
   ComputationId comparator(const std::vector<ElementType>& types, CompareAttributes::Direction direction);
   /// f(x) = some function of one array, elementwise.
   ComputationId function_of(const Shape& shape);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 
 #include "hlo/parse_parts.h"
 
@@ -29,6 +28,7 @@ constexpr std::string_view kIgnored[] = {"metadata",
                                          "is_composite",
                                          "schedule",
                                          "raw_backend_config_string",
+                                         "inferred_dimension",
                                          "inlineable"};
 
 bool is_ignored(std::string_view name) {
@@ -46,16 +46,6 @@ constexpr std::string_view kCalling[] = {"to_apply",
                                          "called_computations",
                                          "true_computation",
                                          "false_computation"};
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (size_t begin = 0;;) {
-    const size_t end = text.find(separator, begin);
-    parts.push_back(text.substr(begin, end - begin));
-    if (end == std::string_view::npos) return parts;
-    begin = end + 1;
-  }
-}
 
 class AttributeParser {
  public:
@@ -156,8 +146,13 @@ class AttributeParser {
         STRATA_TRY(Integers sizes, integers("dynamic_slice_sizes"));
         return DynamicSliceAttributes{std::move(sizes)};
       }
-      case Opcode::Pad:
-        return pad();
+      case Opcode::Pad: {
+        const Entry* entry = list_.take("padding");
+        if (entry == nullptr && rank > 0) return missing("padding");
+        if (entry == nullptr) return PadAttributes{};
+        STRATA_TRY(PadAttributes padding, parse_padding(cursor_, *entry));
+        return padding;
+      }
       case Opcode::Gather:
         return gather();
       case Opcode::Scatter:
@@ -246,25 +241,6 @@ class AttributeParser {
     return result;
   }
 
-  Result<Attributes> pad() {
-    const Entry* entry = list_.take("padding");
-    PadAttributes result;
-    if (entry == nullptr) {
-      if (instruction_.shape.rank() == 0) return result;
-      return missing("padding");
-    }
-    for (std::string_view part : split(entry->value, 'x')) {
-      STRATA_TRY(const Integers numbers, underscored(*entry, part));
-      if (numbers.size() != 2 && numbers.size() != 3) {
-        return error("padding", "each dimension has a padding low_high or low_high_interior");
-      }
-      result.low.push_back(numbers[0]);
-      result.high.push_back(numbers[1]);
-      result.interior.push_back(numbers.size() == 3 ? numbers[2] : 0);
-    }
-    return result;
-  }
-
   Result<Attributes> gather() {
     GatherAttributes result;
     STRATA_TRY(result.offset_dims, integers("offset_dims"));
@@ -304,103 +280,20 @@ class AttributeParser {
     ConvolutionAttributes result;
     const Entry* labels = list_.take("dim_labels");
     if (labels == nullptr) return missing("dim_labels");
-    const size_t underscore = labels->value.find('_');
-    const size_t arrow = labels->value.find("->");
-    if (underscore == std::string_view::npos || arrow == std::string_view::npos || arrow < underscore) {
+    if (!parse_dim_labels(labels->value, result)) {
       return error("dim_labels", "dim_labels have the form b01f_01io->b01f");
     }
-    const std::string_view input = labels->value.substr(0, underscore);
-    const std::string_view kernel = labels->value.substr(underscore + 1, arrow - underscore - 1);
-    const std::string_view output = labels->value.substr(arrow + 2);
-    const bool good =
-        side(input, 'b', 'f', result.input_batch, result.input_feature, result.input_spatial) &&
-        side(kernel, 'i', 'o', result.kernel_input_feature, result.kernel_output_feature, result.kernel_spatial) &&
-        side(output, 'b', 'f', result.output_batch, result.output_feature, result.output_spatial) &&
-        input.size() == kernel.size() && input.size() == output.size();
-    if (!good) return error("dim_labels", "dim_labels have the form b01f_01io->b01f");
     STRATA_TRY(result.window, window(static_cast<int64_t>(result.input_spatial.size())));
     STRATA_TRY(result.feature_group_count, integer("feature_group_count", 1));
     STRATA_TRY(result.batch_group_count, integer("batch_group_count", 1));
     return result;
   }
 
-  /// One of the three parts of dim_labels: the places of two letters and of the digits 0, 1, ….
-  static bool side(std::string_view labels, char first, char second, int64_t& first_dim, int64_t& second_dim,
-                   Integers& spatial) {
-    if (labels.size() < 2 || labels.size() > 12) return false;
-    const auto place = [&](char label, int64_t& dimension) {
-      const size_t at = labels.find(label);
-      dimension = static_cast<int64_t>(at);
-      return at != std::string_view::npos;
-    };
-    if (!place(first, first_dim) || !place(second, second_dim)) return false;
-    spatial.resize(labels.size() - 2);
-    for (size_t d = 0; d < spatial.size(); ++d) {
-      if (!place(static_cast<char>('0' + d), spatial[d])) return false;
-    }
-    return true;
-  }
-
-  /// window={…}; none is a window of no dimensions, or one of size 1 in each.
+  /// Without window= it has no dimensions, or is one of size 1 in each.
   Result<std::vector<WindowDimension>> window(int64_t rank) {
     const Entry* entry = list_.take("window");
     if (entry == nullptr) return std::vector<WindowDimension>(static_cast<size_t>(rank));
-    std::vector<WindowDimension> dimensions;
-    Cursor value = cursor_.within(entry->value);
-    STRATA_CHECK(value.expect("{"));
-    while (!value.accept("}")) {
-      const size_t place = value.offset();
-      STRATA_TRY(const std::string_view key, value.word("a property of the window"));
-      STRATA_CHECK(value.expect("="));
-      STRATA_TRY(const std::string_view text, value.raw_value());
-      const std::vector<std::string_view> parts = split(text, 'x');
-      if (dimensions.empty()) dimensions.resize(parts.size());
-      if (parts.size() != dimensions.size()) {
-        return value.error_at(place, fmt::format("{} has {} entries, and the window {} dimensions", key, parts.size(),
-                                                 dimensions.size()));
-      }
-      for (size_t d = 0; d < parts.size(); ++d) {
-        STRATA_TRY(const Integers numbers, underscored(*entry, parts[d]));
-        WindowDimension& dimension = dimensions[d];
-        const size_t count = key == "pad" ? 2 : 1;
-        if (numbers.size() != count) return value.error_at(place, fmt::format("'{}' is no value of {}", parts[d], key));
-        if (key == "size") {
-          dimension.size = numbers[0];
-        } else if (key == "stride") {
-          dimension.stride = numbers[0];
-        } else if (key == "pad") {
-          dimension.pad_low = numbers[0];
-          dimension.pad_high = numbers[1];
-        } else if (key == "lhs_dilate") {
-          dimension.lhs_dilate = numbers[0];
-        } else if (key == "rhs_dilate") {
-          dimension.rhs_dilate = numbers[0];
-        } else if (key == "rhs_reversal") {
-          dimension.reversed = numbers[0] != 0;
-        } else {
-          return value.error_at(place, fmt::format("a window has no property '{}'", key),
-                                "size, stride, pad, lhs_dilate, rhs_dilate and rhs_reversal are known");
-        }
-      }
-    }
-    return dimensions;
-  }
-
-  Result<Integers> underscored(const Entry& entry, std::string_view text) {
-    Integers numbers;
-    for (std::string_view part : split(text, '_')) {
-      int64_t value = 0;
-      const auto [end, status] = std::from_chars(part.data(), part.data() + part.size(), value);
-      if (status != std::errc{} || end != part.data() + part.size()) {
-        return cursor_.error_at(entry.offset, fmt::format("'{}' in {} is no number", part, entry.name));
-      }
-      // Sizes are computed from these; see verify.cpp.
-      if (value > (int64_t{1} << 40) || value < -(int64_t{1} << 40)) {
-        return cursor_.error_at(entry.offset, fmt::format("{} in {} is out of range", value, entry.name));
-      }
-      numbers.push_back(value);
-    }
-    return numbers;
+    return parse_window(cursor_, *entry);
   }
 
   Result<Integers> integers(std::string_view name, bool optional = false) {

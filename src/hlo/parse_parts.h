@@ -44,6 +44,13 @@ class RawAttributeList {
   std::vector<Entry> entries_;
 };
 
+/// window={size=2x2 stride=… pad=0_1x… lhs_dilate=… rhs_dilate=… rhs_reversal=…}.
+Result<std::vector<WindowDimension>> parse_window(const Cursor& cursor, const RawAttributeList::Entry& entry);
+/// padding=0_1_2x3_4.
+Result<PadAttributes> parse_padding(const Cursor& cursor, const RawAttributeList::Entry& entry);
+/// b01f_01io->b01f, into the dimensions of `result`; false where it has another form.
+bool parse_dim_labels(std::string_view text, ConvolutionAttributes& result);
+
 /// The attributes of an instruction whose opcode, shape and operands are set; `called` names its computations in the
 /// order of Instruction::called.
 struct ParsedAttributes {

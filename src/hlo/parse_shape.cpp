@@ -42,9 +42,9 @@ Result<bool> parse_layout(Cursor& cursor, Shape& shape) {
   if (cursor.accept(":")) {
     while (!cursor.ahead("}")) {
       if (cursor.done()) return cursor.expected("'}'");
-      tiled |= cursor.ahead("T") || cursor.peek() == 'T';
-      STRATA_TRY(const std::string_view word, cursor.word("a tile or memory space"));
-      (void)word;
+      // T(…) is a tile; # and * give the types of tables that dynamic sizes need.
+      tiled |= cursor.peek() == 'T';
+      if (!cursor.accept("#") && !cursor.accept("*")) STRATA_CHECK(cursor.word("a tile or memory space"));
       while (cursor.ahead("(")) STRATA_CHECK(cursor.skip_balanced());
     }
   }

@@ -110,8 +110,12 @@ class Parser {
     instruction.location = cursor_.location(place);
     STRATA_TRY(instruction.name, cursor_.name("an instruction"));
     STRATA_CHECK(cursor_.expect("="));
-    STRATA_TRY(ParsedShape shape, parse_shape(cursor_));
-    instruction.shape = std::move(shape.shape);
+    ParsedShape shape;
+    const bool states_shape = shape_ahead(cursor_);
+    if (states_shape) {
+      STRATA_TRY(shape, parse_shape(cursor_));
+      instruction.shape = std::move(shape.shape);
+    }
     const size_t opcode_place = cursor_.offset();
     STRATA_TRY(const std::string_view opcode, cursor_.word("an operator"));
     const auto known = opcode_named(opcode);
@@ -120,6 +124,9 @@ class Parser {
                               "docs/hlo.md lists the operators");
     }
     instruction.opcode = *known;
+    if (!states_shape && !has_inferred_shape(*known)) {
+      return cursor_.error_at(opcode_place, fmt::format("{} needs its shape before it", opcode));
+    }
     STRATA_CHECK(cursor_.expect("("));
     std::vector<Shape> operand_shapes;
     if (*known == Opcode::Parameter) {
@@ -139,6 +146,7 @@ class Parser {
     if (*known != Opcode::Parameter && *known != Opcode::Constant) {
       instruction.attributes = std::move(attributes.attributes);
     }
+    if (!states_shape) STRATA_CHECK(infer_missing_shape(parsed.computation, instruction, attributes.called));
     const auto id = static_cast<InstructionId>(parsed.computation.instructions.size());
     if (!instructions_.emplace(instruction.name, id).second) {
       return cursor_.error_at(place, fmt::format("'{}' is defined twice", instruction.name));
@@ -146,6 +154,50 @@ class Parser {
     tiled_.push_back(shape.tiled);
     parsed.called.push_back(std::move(attributes.called));
     parsed.computation.instructions.push_back(std::move(instruction));
+    return {};
+  }
+
+  /// Whether the operands, the attributes and the called computations say all of a result's shape.
+  static bool has_inferred_shape(Opcode opcode) {
+    switch (opcode) {
+      case Opcode::Bitcast:
+      case Opcode::BitcastConvert:
+      case Opcode::Broadcast:
+      case Opcode::Constant:
+      case Opcode::Convert:
+      case Opcode::Iota:
+      case Opcode::Parameter:
+      case Opcode::Reshape:
+        return false;
+      default:
+        return family(opcode) != Family::Unsupported;
+    }
+  }
+
+  /// For texts written by hand that leave shapes out.
+  Result<void> infer_missing_shape(const Computation& computation, Instruction& instruction,
+                                   const std::vector<std::pair<std::string, size_t>>& called) {
+    // The rules look at the called computations' parameters and roots.
+    Module callees;
+    Instruction linked = instruction;
+    for (const auto& [callee, place] : called) {
+      const auto found = computations_.find(callee);
+      if (found == computations_.end() || found->second >= parsed_.size()) {
+        return cursor_.error_at(place, fmt::format("'{}' is not defined before this call", callee),
+                                "state the shape of the call, or put the computation before it");
+      }
+      linked.called.push_back(static_cast<ComputationId>(callees.computations.size()));
+      callees.computations.push_back(parsed_[found->second].computation);
+    }
+    const bool contracts = family(instruction.opcode) == Family::Contraction && !instruction.operands.empty();
+    if (contracts) linked.shape.type = computation[instruction.operands[0]].shape.type;
+    auto shape = infer_shape(callees, computation, linked);
+    if (!shape) {
+      return tl::unexpected(shape.error()
+                                .within(fmt::format("{} = {}", instruction.name, name(instruction.opcode)))
+                                .at(instruction.location));
+    }
+    instruction.shape = std::move(*shape);
     return {};
   }
 

@@ -194,7 +194,7 @@ struct AttributePrinter {
   }
 };
 
-std::string calls_text(const Module& module, const Instruction& instruction) {
+std::string calls_text(const Module& module, const Computation& computation, const Instruction& instruction) {
   const auto callee = [&](size_t i) { return "%" + module[instruction.called[i]].name; };
   if (instruction.called.empty() || family(instruction.opcode) == Family::Unsupported) return "";
   switch (instruction.opcode) {
@@ -205,6 +205,10 @@ std::string calls_text(const Module& module, const Instruction& instruction) {
     case Opcode::Fusion:
       return ", calls=" + callee(0);
     case Opcode::Conditional: {
+      // XLA takes the one form for numbers and the other for pred.
+      if (computation.operand_shape(instruction, 0).type == ElementType::Pred) {
+        return fmt::format(", true_computation={}, false_computation={}", callee(0), callee(1));
+      }
       std::string text = callee(0);
       for (size_t i = 1; i < instruction.called.size(); ++i) text += ", " + callee(i);
       return ", branch_computations={" + text + "}";
@@ -241,7 +245,7 @@ std::string print(const Module& module, const Computation& computation, const In
   }
   return fmt::format("%{} = {} {}({}){}{}", instruction.name, to_string(instruction.shape), name(instruction.opcode),
                      inside, std::visit(AttributePrinter{module, instruction}, instruction.attributes),
-                     calls_text(module, instruction));
+                     calls_text(module, computation, instruction));
 }
 
 std::string print(const Module& module) {

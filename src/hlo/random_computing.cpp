@@ -46,7 +46,8 @@ void add_reduce(FusionBuilder& builder) {
                                    array_shape(ElementType::S32, shape.dims));
     const Id value = builder.scalar(shape.type, 0);
     const Id index = builder.scalar(ElementType::S32, 1000);
-    builder.add(Opcode::Reduce, {operand, indices, value, index}, dims, {builder.larger_with_index(shape.type)});
+    builder.add(Opcode::Reduce, {builder.without_nan(operand), indices, value, index}, dims,
+                {builder.larger_with_index(shape.type)});
     return;
   }
   const auto [computation, init] = random_combiner(builder, shape.type);
@@ -92,10 +93,12 @@ void add_select_and_scatter(FusionBuilder& builder) {
   Integers source;
   for (size_t d = 0; d < window.size(); ++d) source.push_back(window_output_size(shape.dims[d], window[d]));
   using Direction = CompareAttributes::Direction;
-  const ComputationId select = builder.comparator({shape.type}, builder.chance(0.5) ? Direction::GT : Direction::LT);
-  builder.add(Opcode::SelectAndScatter,
-              {operand, builder.like(array_shape(shape.type, source)), builder.scalar(shape.type, 0)},
-              WindowAttributes{window}, {select, builder.combiner(Opcode::Add, shape.type)});
+  // Of equals the first: back ends differ where the computation would take the later one.
+  const ComputationId select = builder.comparator({shape.type}, builder.chance(0.5) ? Direction::GE : Direction::LE);
+  builder.add(
+      Opcode::SelectAndScatter,
+      {builder.without_nan(operand), builder.like(array_shape(shape.type, source)), builder.scalar(shape.type, 0)},
+      WindowAttributes{window}, {select, builder.combiner(Opcode::Add, shape.type)});
 }
 
 void add_scatter(FusionBuilder& builder) {
@@ -141,7 +144,7 @@ void add_sort(FusionBuilder& builder) {
   const auto found = builder.pick([](const Shape& s) { return s.rank() > 0 && !is_complex(s.type); });
   if (!found) return;
   const Shape shape = builder.shape(*found);
-  Ids operands{*found};
+  Ids operands{builder.without_nan(*found)};
   std::vector<ElementType> types{shape.type};
   if (builder.chance(0.5)) {
     types.push_back(builder.any_type());
@@ -288,7 +291,7 @@ void add_random_computing(FusionBuilder& builder, Opcode opcode) {
     default: {  // top-k
       const auto found = builder.pick([](const Shape& s) { return s.rank() > 0 && !is_complex(s.type); });
       if (!found) return;
-      builder.add(opcode, {*found},
+      builder.add(opcode, {builder.without_nan(*found)},
                   TopKAttributes{builder.between(0, builder.shape(*found).dims.back()), builder.chance(0.7)});
     }
   }

@@ -18,7 +18,7 @@ Id operand_for(FusionBuilder& builder, Opcode opcode) {
   return builder.add(Opcode::Convert, {source}, NoAttributes{}, {}, shape);
 }
 
-Attributes random_comparison(FusionBuilder& builder, ElementType type) {
+CompareAttributes random_comparison(FusionBuilder& builder, ElementType type) {
   CompareAttributes result;
   result.direction = static_cast<CompareAttributes::Direction>(builder.between(0, is_complex(type) ? 1 : 5));
   result.total_order = is_float(type) && builder.chance(0.2);
@@ -26,7 +26,7 @@ Attributes random_comparison(FusionBuilder& builder, ElementType type) {
 }
 
 void add_bitcast_convert(FusionBuilder& builder) {
-  const Id operand = builder.pick_any();
+  const Id operand = builder.without_nan(builder.pick_any());
   const Shape source = builder.shape(operand);
   const auto bits = [](ElementType type) { return type == ElementType::Pred ? 8 : bit_width(type); };
   const auto fits = [&](ElementType type) {
@@ -57,9 +57,16 @@ void add_random_elementwise(FusionBuilder& builder, Opcode opcode) {
         builder.add(opcode, {first, builder.like(shape)});
       }
       return;
-    case Opcode::Compare:
-      builder.add(opcode, {first, builder.like(shape)}, random_comparison(builder, shape.type));
+    case Opcode::Compare: {
+      const CompareAttributes how = random_comparison(builder, shape.type);
+      const Id second = builder.like(shape);
+      if (how.total_order) {
+        builder.add(opcode, {builder.without_nan(first), builder.without_nan(second)}, how);
+      } else {
+        builder.add(opcode, {first, second}, how);
+      }
       return;
+    }
     case Opcode::Select: {
       const bool one = builder.chance(0.2);
       const Id condition = builder.like(array_shape(ElementType::Pred, one ? std::vector<int64_t>{} : shape.dims));

@@ -74,7 +74,8 @@ TEST(RandomFusion, KeepsToWhatIsAllowed) {
   options.allows_type = [](ElementType type) { return type == ElementType::F32; };
   int transposes = 0;
   for (uint64_t seed = 0; seed < 50; ++seed) {
-    for (const Instruction& instruction : random_fusion(seed, options)->entry_computation().instructions) {
+    const ModulePtr module = random_fusion(seed, options);
+    for (const Instruction& instruction : module->entry_computation().instructions) {
       const Opcode opcode = instruction.opcode;
       transposes += opcode == Opcode::Transpose;
       const bool supplies = opcode == Opcode::Parameter || opcode == Opcode::Constant || opcode == Opcode::Broadcast ||

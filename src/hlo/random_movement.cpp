@@ -103,7 +103,7 @@ void add_concatenate(FusionBuilder& builder) {
 }
 
 void add_pad(FusionBuilder& builder) {
-  const Id operand = builder.pick_any();
+  const Id operand = pick_ranked(builder);
   const Shape shape = builder.shape(operand);
   PadAttributes pad;
   Integers dims;

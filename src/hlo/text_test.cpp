@@ -104,6 +104,22 @@ scatter {
   EXPECT_TRUE((*module)->entry_computation().root_instruction().as<ScatterAttributes>().indices_are_sorted);
 }
 
+TEST(HloText, InfersShapesThatAreLeftOut) {
+  const auto module = parse_module(R"(
+plus { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = add(a, b) }
+main {
+  x = f32[4,6] parameter(0)
+  z = f32[] constant(0)
+  s = reduce(x, z), dimensions={1}, to_apply=plus
+  d = dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  t = tuple(s, d)
+  ROOT r = get-tuple-element(t), index=1
+}
+)");
+  ASSERT_TRUE(module) << module.error().to_string();
+  EXPECT_THAT(print(**module), HasSubstr("%t = (f32[4]{0}, f32[4,4]{1,0}) tuple(%s, %d)"));
+}
+
 TEST(HloText, CallsMayStandBeforeWhatTheyCall) {
   const auto module = parse_module(
       "HloModule m\nENTRY main {\n x = f32[2] parameter(0)\n ROOT y = f32[2] call(x), to_apply=f\n}\n"
@@ -220,6 +236,9 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"  y = f32[3,2] transpose(x)", "<input>:5:3: error: transpose needs dimensions="},
         Mistake{"  y = f32[3,2] transpose(x), dimensions={0,0}", "the dimension 0 is listed twice"},
         Mistake{"  y = f32[3,2] transpose(x), dimensions={0,2}", "the dimension 2 is outside the 2 dimensions"},
+        Mistake{"  y = reshape(x)", "<input>:5:7: error: reshape needs its shape before it"},
+        Mistake{"  y = add(x, s)", "<input>:5:3: error: y = add: operands 0 and 1 differ"},
+        Mistake{"  y = map(x), to_apply=later", "<input>:5:24: error: 'later' is not defined before this call"},
         Mistake{"  y = f32[7] reshape(x)", "reshape: f32[7] does not have the 6 elements of f32[2,3]"},
         Mistake{"  y = f32[2,2] slice(x), slice={[0:2],[2:4]}", "[2:4:1] is no slice of dimension 1 of f32[2,3]"},
         Mistake{"  y = pred[2,3] compare(x, x), direction=XX",

@@ -1,6 +1,8 @@
 #include "commands.h"
+#include "hlo/text.h"
 #include "ir/text.h"
 #include "report/report.h"
+#include "run_hlo.h"
 
 namespace strata::cli {
 
@@ -9,13 +11,19 @@ void add_show(CLI::App& app, Action& action) {
     std::string graph, format = "text";
   };
   auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("show", "Print or draw a µGraph");
-  command->add_option("GRAPH", options->graph, "a .strata file")->required();
+  auto* command = app.add_subcommand("show", "Print or draw a µGraph; print an HLO module");
+  command->add_option("GRAPH", options->graph, "a .strata file, or HLO text")->required();
   command->add_option("--format", options->format, "text (canonical), svg or html")
       ->check(CLI::IsMember({"text", "svg", "html"}))
       ->capture_default_str();
   command->callback([options, &action] {
     action = [options]() -> Result<int> {
+      if (is_hlo_file(options->graph)) {
+        if (options->format != "text") return invalid("HLO is shown as text only, not as {}", options->format);
+        STRATA_TRY(const hlo::ModulePtr module, hlo::load_module(options->graph));
+        fmt::print("{}", hlo::print(*module));
+        return kSuccess;
+      }
       STRATA_TRY(const GraphPtr graph, load_graph(options->graph));
       fmt::print("{}", options->format == "svg"    ? draw_svg(*graph)
                        : options->format == "html" ? draw_html(*graph)
