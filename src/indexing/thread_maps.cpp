@@ -38,24 +38,33 @@ std::string to_string(const Tiling& tiling) {
                      tiling.blocks());
 }
 
-IndexingMap thread_map(const Tiling& tiling) {
+IndexingMap tile_map(const Tiling& tiling) {
   const size_t rank = tiling.shape.size();
   assert(tiling.threads.size() == rank && tiling.unroll.size() == rank && tiling.vector.size() == rank);
   IndexingMap map;
-  map.dims = {below(tiling.blocks()), below(tiling.threads_per_block())};
-  std::vector<int64_t> grid;
-  for (size_t i = 0; i < rank; ++i) grid.push_back(tiling.tiles(i));
+  for (size_t i = 0; i < rank; ++i) map.dims.push_back(below(tiling.tiles(i)));
+  map.dims.push_back(below(tiling.threads_per_block()));
   map.ranges = positions(tiling.unroll);
   for (const int64_t vector : tiling.vector) map.ranges.push_back(below(vector));
-  const std::vector<Expr> block = delinearize(Expr::dim(kBlock), grid);
-  const std::vector<Expr> thread = delinearize(Expr::dim(kThread), tiling.threads);
+  const std::vector<Expr> thread = delinearize(Expr::dim(static_cast<int>(rank)), tiling.threads);
   for (size_t i = 0; i < rank; ++i) {
-    const Expr repetition = block[i] * tiling.unroll[i] + Expr::range(static_cast<int>(i));
+    const int number = static_cast<int>(i);
+    const Expr repetition = Expr::dim(number) * tiling.unroll[i] + Expr::range(number);
     const Expr vector = repetition * tiling.threads[i] + thread[i];
-    map.results.push_back(vector * tiling.vector[i] + Expr::range(static_cast<int>(rank + i)));
+    map.results.push_back(vector * tiling.vector[i] + Expr::range(static_cast<int>(rank) + number));
     map.constraints.push_back({map.results[i], below(tiling.shape[i])});
   }
   return map;
+}
+
+IndexingMap thread_map(const Tiling& tiling) {
+  std::vector<int64_t> grid;
+  for (size_t i = 0; i < tiling.shape.size(); ++i) grid.push_back(tiling.tiles(i));
+  IndexingMap tile;
+  tile.dims = {below(tiling.blocks()), below(tiling.threads_per_block())};
+  tile.results = delinearize(Expr::dim(kBlock), grid);
+  tile.results.push_back(Expr::dim(kThread));
+  return compose(tile, tile_map(tiling));
 }
 
 IndexingMap thread_map(const Tiling& tiling, const std::vector<int64_t>& shape) {

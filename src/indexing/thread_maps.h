@@ -32,6 +32,10 @@ Tiling linear_tiling(const std::vector<int64_t>& shape, int64_t threads, int64_t
 /// "4x1024 threads 1x128 unroll 1x2 vector 1x4, 12 blocks".
 std::string to_string(const Tiling& tiling);
 
+/// (tile in each dimension…, thread)[unroll…, vector…] → index in the tiling's shape; else as thread_map. Here
+/// split_interior finds the tiles that lie within the shape in all dimensions.
+IndexingMap tile_map(const Tiling& tiling);
+
 /// (block, thread)[unroll…, vector…] → index in the tiling's shape: first one range variable a dimension for the
 /// repetitions, then one a dimension for the elements of a vector. Constrained to lie within the shape; not simplified.
 IndexingMap thread_map(const Tiling& tiling);

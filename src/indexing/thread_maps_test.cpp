@@ -129,6 +129,18 @@ TEST(SplitInterior, CutsOffTheLastBlock) {
             "s0 in [0, 1], s1 in [0, 3], d1 * 4 + s0 * 512 + s1 in [0, 904]");
 }
 
+TEST(SplitInterior, CutsOffTheLastTilesOfEachDimension) {
+  const InteriorSplit split = split_interior(tile_map({{100, 70}, {4, 32}, {8, 1}, {1, 1}}));
+  EXPECT_EQ(to_string(split.interior),
+            "(d0, d1, d2)[s0, s1, s2, s3] -> (d0 * 32 + s0 * 4 + (d2 floordiv 32), d1 * 32 + (d2 mod 32)), domain: "
+            "d0 in [0, 2], d1 in [0, 1], d2 in [0, 127], s0 in [0, 7], s1 in [0, 0], s2 in [0, 0], s3 in [0, 0]");
+  ASSERT_EQ(split.edges.size(), 2U);
+  EXPECT_EQ(split.edges[0].dims[0], (Interval{3, 3}));
+  EXPECT_EQ(split.edges[0].dims[1], (Interval{0, 2}));
+  EXPECT_EQ(split.edges[1].dims[0], (Interval{0, 2}));
+  EXPECT_EQ(split.edges[1].dims[1], (Interval{2, 2}));
+}
+
 TEST(SplitInterior, OfAPaddedTensor) {
   const InteriorSplit split =
       split_interior(parsed("(d0)[s0] -> (d0 * 8 + s0 - 3), domain: d0 in [0, 99], s0 in [0, 7], "
