@@ -180,11 +180,12 @@ class LiteralParser {
     }
     const size_t begin = cursor_.offset();
     const std::string_view rest = cursor_.text(begin, cursor_.source().text().size());
+    const char* const first = rest.data();
     double value = 0;
     size_t length = 0;
     const auto read = [&](auto number) {
-      const auto [end, status] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-      length = static_cast<size_t>(end - rest.data());
+      const auto [end, status] = std::from_chars(first, first + rest.size(), number);
+      length = static_cast<size_t>(end - first);
       value = static_cast<double>(number);
       return status;
     };

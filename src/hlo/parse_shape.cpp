@@ -3,7 +3,9 @@
 namespace strata::hlo {
 namespace {
 
+// Literals and tuples are read and printed recursively.
 constexpr int kMaxDepth = 64;
+constexpr size_t kMaxRank = 64;
 
 Result<void> parse_dimensions(Cursor& cursor, Shape& shape) {
   STRATA_CHECK(cursor.expect("["));
@@ -21,6 +23,9 @@ Result<void> parse_dimensions(Cursor& cursor, Shape& shape) {
       return cursor.error_at(place, "an array has more than 2^63 bytes");
     }
     shape.dims.push_back(size);
+    if (shape.dims.size() > kMaxRank) {
+      return cursor.error_at(place, fmt::format("an array has more than {} dimensions", kMaxRank));
+    }
   }
   return {};
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -313,9 +314,32 @@ class Parser {
         }
       }
     }
+    STRATA_CHECK(check_depth(*module));
     module->entry = ids[entry];
     STRATA_CHECK(verify(*module));
     return module;
+  }
+
+  /// Calls in calls are verified and run recursively.
+  static Result<void> check_depth(const Module& module) {
+    constexpr int kMaxCalls = 200;
+    std::vector<int> depths;
+    for (const Computation& computation : module.computations) {
+      int depth = 0;
+      for (const Instruction& instruction : computation.instructions) {
+        for (ComputationId callee : instruction.called) {
+          depth = std::max(depth, depths[static_cast<size_t>(callee)] + 1);
+        }
+        if (depth > kMaxCalls) {
+          return tl::unexpected(Error{ErrorCode::Unsupported,
+                                      fmt::format("calls are nested more than {} deep", kMaxCalls),
+                                      {},
+                                      instruction.location});
+        }
+      }
+      depths.push_back(depth);
+    }
+    return {};
   }
 
   Cursor cursor_;

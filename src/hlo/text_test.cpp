@@ -267,6 +267,19 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"HloModule m\nf (x: f32[]) -> f32[2] { ROOT x = f32[] parameter(0) }",
                 "<input>:2:17: error: the root of 'f' is f32[], not f32[2]"}));
 
+TEST(HloText, NestingIsLimited) {
+  std::string calls = "HloModule m\nf0 { ROOT x = f32[] parameter(0) }\n";
+  for (int i = 1; i < 300; ++i) {
+    calls += fmt::format("f{} {{ x = f32[] parameter(0) ROOT y = f32[] call(x), to_apply=f{} }}\n", i, i - 1);
+  }
+  EXPECT_THAT(error_of(calls), HasSubstr("<input>:203:36: error: calls are nested more than 200 deep"));
+  std::string ones = "1";
+  for (int i = 1; i < 100; ++i) ones += ",1";
+  EXPECT_THAT(error_of(module_of("  y = f32[" + ones + "] negate(x)")), HasSubstr("more than 64 dimensions"));
+  const std::string tuples = std::string(5000, '(') + "f32[]" + std::string(5000, ')');
+  EXPECT_THAT(error_of(module_of("  y = " + tuples + " tuple(x)")), HasSubstr("tuples are nested too deeply"));
+}
+
 TEST(HloText, UnsupportedOperatorsParseAndAreNamedWhenTheyRun) {
   for (const auto& [instruction, error] :
        {std::pair{"y = c64[2,3] fft(x), fft_type=FFT, fft_length={3}",
