@@ -117,7 +117,8 @@ class Module:
                 addresses = [buffers[name].data_ptr() for name in kernel["arguments"]]
                 function.run(addresses, self.workspace.data_ptr(), stream.value)
                 continue
-            arguments, _alive = arguments_of(cuda, kernel, {name: buffers[name].data_ptr() for name in kernel["arguments"]})
+            addresses = {name: buffers[name].data_ptr() for name in kernel["arguments"]}
+            arguments, _alive = arguments_of(cuda, kernel, addresses)
             attributes = (LaunchAttribute * 2)()
             attributes[0].id, attributes[0].value[:3] = CLUSTER_DIMENSION, [kernel["cluster"], 1, 1]
             attributes[1].id, attributes[1].value[0] = PROGRAMMATIC_STREAM_SERIALIZATION, 1
