@@ -249,6 +249,7 @@ Result<int> run(Options& options) {
     print_profile(measured);
     if (const std::string needed = needed_libraries(result.code); !needed.empty())
       fmt::print("needs at run time {}\n", needed);
+    if (const std::string layouts = describe_layouts(result.code); !layouts.empty()) fmt::print("{}\n", layouts);
     fmt::print("written: {}/best.strata, best.cu, best.launch.json, report.json, report.html{}{}\n", options.folder,
                cubins.empty() ? "" : ", ", fmt::join(cubins, ", "));
   }
