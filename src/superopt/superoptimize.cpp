@@ -390,7 +390,7 @@ Result<std::vector<char>> cubin_of(const std::string& source, const Target& targ
   const std::string key = fmt::format("{}\n{}", target.name, source);
   if (auto known = cache->find("cubin", key)) return std::vector<char>(known->value.begin(), known->value.end());
   auto cubin = compile_cubin(source, target);
-  if (cubin) cache->store("cubin", key, {cubin->data(), cubin->size()});
+  if (cubin) cache->store("cubin", key, {cubin->data(), cubin->size()}, 0, ResultCache::Keep::WhileThereIsRoom);
   return cubin;
 }
 

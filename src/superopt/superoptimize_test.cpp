@@ -338,6 +338,19 @@ TEST_F(WithCache, InterruptedSearchesAreNotKept) {
   }
 }
 
+TEST_F(WithCache, CubinsAreDroppedBeyondTheLimitAndNothingElseIs) {
+  const std::string source = "extern \"C\" __global__ void nothing() {}\n";
+  const Target& target = *options_.search.target;
+  for (const int64_t limit : {ResultCache::kDefaultLimit, int64_t{0}}) {
+    ResultCache cache(
+        folder_.string(), [](const std::string& text) { ADD_FAILURE() << text; }, limit);
+    if (limit != 0) cache.store("measurement", "key", "value");
+    ASSERT_TRUE(cubin_of(source, target, &cache));
+    EXPECT_EQ(cache.find("cubin", fmt::format("{}\n{}", target.name, source)).has_value(), limit != 0);
+    EXPECT_TRUE(cache.find("measurement", "key"));
+  }
+}
+
 TEST_F(WithCache, EntriesThatDoNotFitAreSearchedAgain) {
   optimize(kProgram);
   const GraphPtr canonical = canonicalize(*partition(parse(kProgram)).value().parts[0].graph).graph;

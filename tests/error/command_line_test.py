@@ -128,6 +128,7 @@ MISTAKES = [
     ("bench --programs . --only nothing_like_it", BAD_INPUT, "has 'nothing_like_it' in its name"),
     ("bench --programs .", ENVIRONMENT, "is missing: it times the peers"),
     ("measure-worker", ENVIRONMENT, "the CUDA driver (/nowhere/libcuda.so.1) is not installed"),
+    ("optimize good.strata --cache-limit much", BAD_INPUT, "--cache-limit"),
     ("optimize good.strata --dump-after never", BAD_INPUT, "--dump-after: never not in"),
 ]
 
