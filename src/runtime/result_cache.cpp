@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "support/hash.h"
 
@@ -30,6 +31,9 @@ constexpr const char* kFromFormat1 =
     "INSERT OR IGNORE INTO uses (kind, hash, used) SELECT kind, hash, 0 FROM results WHERE kind = x'637562696e';";
 /// Milliseconds within which a use again is not written down: most reads then write nothing.
 constexpr int64_t kSameUse = 60'000;
+/// Entries dropped and pages given back in one transaction: other processes, of no more patience, can write in between.
+constexpr int kDropsAtOnce = 100;
+constexpr int kPagesAtOnce = 2000;
 
 sqlite3* handle(void* database) { return static_cast<sqlite3*>(database); }
 
@@ -106,12 +110,19 @@ void ResultCache::open() {
   sqlite3_exec(made, "PRAGMA synchronous=NORMAL", nullptr, nullptr, nullptr);
   if (format < kFormat && !migrate()) return;
   if (used_bytes() <= limit_) return;
-  if (!run("BEGIN IMMEDIATE")) return;
-  if (drop_least_used() != SQLITE_DONE) {
-    give_up(sqlite3_errmsg(made), "remove the file; it is made anew");
-    return;
+  while (used_bytes() > limit_ && number("SELECT id FROM uses LIMIT 1") != 0) {
+    if (!run("BEGIN IMMEDIATE")) return;
+    if (drop_least_used() != SQLITE_DONE) {
+      give_up(sqlite3_errmsg(made), "remove the file; it is made anew");
+      return;
+    }
+    if (!run("COMMIT")) return;
   }
-  if (run("COMMIT")) run("PRAGMA incremental_vacuum");
+  const auto free_pages = [&] { return number("PRAGMA freelist_count"); };
+  for (int64_t left = free_pages(), before = left + 1; left > 0 && left < before;) {
+    if (!run(fmt::format("PRAGMA incremental_vacuum({})", kPagesAtOnce).c_str())) return;
+    before = std::exchange(left, free_pages());
+  }
 }
 
 /// Other processes may do the same at once: the first does it, and the others see it done.
@@ -214,7 +225,7 @@ int ResultCache::insert(std::string_view kind, std::string_view key, std::string
 }
 
 int ResultCache::drop_least_used() {
-  while (used_bytes() > limit_) {
+  for (int drops = 0; drops < kDropsAtOnce && used_bytes() > limit_; ++drops) {
     const int64_t id = number("SELECT id FROM uses ORDER BY used, id LIMIT 1");
     if (id == 0) break;  // all that is left is kept
     for (const char* text : {"DELETE FROM results WHERE (kind, hash) = (SELECT kind, hash FROM uses WHERE id = ?)",

@@ -175,12 +175,18 @@ TEST_F(ResultCacheTest, ALowerLimitFreesTheDiskWhenOpened) {
     const auto cache = open();
     cache->store("test", "key", "kept");
     for (int i = 0; i < 20; ++i) store_large(*cache, i);
+    for (int i = 0; i < 250; ++i) {  // more than are dropped in one transaction
+      cache->store("small", std::to_string(i), "value", 0, ResultCache::Keep::WhileThereIsRoom);
+    }
+    EXPECT_TRUE(cache->find("small", "0"));
   }
   EXPECT_GT(fs::file_size(file()), 20 * kLarge);
+  sql("UPDATE uses SET used = 0 WHERE kind = CAST('small' AS BLOB)");
   {
     const auto cache = open(3 * kLarge);
     EXPECT_TRUE(has_large(*cache, 19));
     EXPECT_FALSE(has_large(*cache, 0));
+    for (int i : {0, 120, 249}) EXPECT_FALSE(cache->find("small", std::to_string(i)));
     EXPECT_EQ(found(*cache, "key"), "kept");
   }
   EXPECT_LE(fs::file_size(file()), 3 * kLarge);
