@@ -86,6 +86,8 @@ std::string report_html(const Superoptimized& result, const SuperoptimizeOptions
   body += cost_row("input", result.program_cost) + cost_row("best µGraph", best.cost) + "</table>\n";
   if (const std::string needed = needed_libraries(result.code); !needed.empty())
     body += "<p>needs at run time " + escape_markup(needed) + "</p>\n";
+  if (const std::string layouts = describe_layouts(result.code); !layouts.empty())
+    body += "<p>" + escape_markup(layouts) + "</p>\n";
   body += fmt::format("<h2>Best µGraph</h2>\n<div class=\"drawing\">{}</div>\n{}", svg_element(*best.graph, false),
                       details("text", print(*best.graph)));
   body += fmt::format("<h2>Input program</h2>\n<div class=\"drawing\">{}</div>\n{}",

@@ -15,6 +15,17 @@ Json cost_json(const CostEstimate& cost) {
   return {{"kernels", cost.kernels}, {"bytes", cost.device_bytes}, {"estimated_seconds", cost.seconds}};
 }
 
+/// What it took to choose the layouts of each kernel with tiles in registers.
+Json layouts_json(const GeneratedProgram& program) {
+  Json json = Json::array();
+  for (const KernelLaunch& launch : program.launches) {
+    const LayoutSearch& layouts = launch.layouts;
+    if (layouts.choices == 0) continue;
+    json.push_back({{"kernel", launch.kernel}, {"choices", layouts.choices}, {"seconds", layouts.seconds}});
+  }
+  return json;
+}
+
 std::string_view method_name(ProofMethod method) { return method == ProofMethod::Solver ? "solver" : "finite fields"; }
 
 bool counts(const Operation& op) { return op.kind != OpKind::InIter && op.kind != OpKind::OutSaver; }
@@ -117,6 +128,20 @@ std::string describe_ranking(const Tuning& tuning) {
   return text;
 }
 
+std::string describe_layouts(const GeneratedProgram& program) {
+  int kernels = 0;
+  LayoutSearch all;
+  for (const KernelLaunch& launch : program.launches) {
+    if (launch.layouts.choices == 0) continue;
+    ++kernels;
+    all.choices += launch.layouts.choices;
+    all.seconds += launch.layouts.seconds;
+  }
+  if (kernels == 0) return {};
+  return fmt::format("layouts of tiles in registers: the best of {} choices for {} kernel{}, found in {:.3f} ms",
+                     all.choices, kernels, kernels == 1 ? "" : "s", all.seconds * 1e3);
+}
+
 std::string part_name(const Graph& part) {
   std::string text;
   for (TensorId id : part.outputs()) text += (text.empty() ? "" : ", ") + part.tensor(id).name;
@@ -179,6 +204,7 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
   json["best"]["block_ops"] = count_block_operators(*best.graph);
   json["best"]["grid"] = block ? Json(block->launch().grid) : Json::array();
   json["best"]["forloop"] = block ? block->launch().loop : 1;
+  json["best"]["layouts"] = layouts_json(result.code);
   json["best"]["graph"] = print(*best.graph);
   json["verification"] = {{"delta", options.delta},
                           {"method", method_name(best.verification.method)},

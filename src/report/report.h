@@ -31,6 +31,10 @@ std::string draw_svg(const Graph& graph);
 /// The same in a page of its own, with the graph's text.
 std::string draw_html(const Graph& graph);
 
+/// One line: choices of layouts that were compared for the kernels with tiles in registers, and the time it took; empty
+/// where there are no such kernels.
+std::string describe_layouts(const GeneratedProgram& program);
+
 /// What a part makes: "Q, K, V".
 std::string part_name(const Graph& part);
 /// One line: how a part was searched and proved, or why it is left as it is.

@@ -138,12 +138,22 @@ TEST_F(Rmsnorm, ReportsCarryTheirKeys) {
   EXPECT_LE(json.at("verification").at("error_bound"), json.at("verification").at("delta"));
   EXPECT_GE(json.at("verification").at("tests"), 1);
   EXPECT_EQ(json.at("best").at("needs"), "");  // one fused kernel is faster than a library's product
+  // One kernel with a product, whose tiles are in registers.
+  const auto& layouts = json.at("best").at("layouts");
+  ASSERT_EQ(layouts.size(), 1U);
+  EXPECT_EQ(layouts[0].at("kernel"), result_->code.launches.at(0).kernel);
+  EXPECT_GE(layouts[0].at("choices"), 1);
+  EXPECT_GT(layouts[0].at("seconds"), 0);
+  EXPECT_LT(layouts[0].at("seconds"), 1);
   // Three proved and the program, and what is cut at the product that a library computes.
   EXPECT_GT(json.at("candidates").size(), 4U);
   const auto without = std::count_if(result_->candidates.begin(), result_->candidates.end(),
                                      [](const Candidate& candidate) { return !uses_library(candidate.schedules); });
   EXPECT_EQ(without, 3);
   const std::string html = report_html(*result_, *options_);
+  const std::string choices =
+      fmt::format("best of {} choices for 1 kernel, found in ", layouts[0].at("choices").get<int>());
+  EXPECT_NE(html.find(choices), std::string::npos);
   for (const char* text : {"for-loop", "imap", "omap", "fmap", "grid [", "thread graph", "pruned by axes"}) {
     EXPECT_NE(html.find(text), std::string::npos) << text;
   }

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "support/hash.h"
 
@@ -12,16 +14,33 @@ namespace strata {
 namespace {
 
 /// Of the tables below; a database of a later one is left alone.
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 /// Milliseconds to wait for another process that writes.
 constexpr int kPatience = 5000;
 
 constexpr const char* kTables =
     "CREATE TABLE IF NOT EXISTS results (kind TEXT NOT NULL, hash INTEGER NOT NULL, key BLOB NOT NULL,"
     " value BLOB NOT NULL, checksum INTEGER NOT NULL, effort REAL NOT NULL, created TEXT NOT NULL,"
-    " PRIMARY KEY (kind, hash, key)) WITHOUT ROWID;";
+    " PRIMARY KEY (kind, hash, key)) WITHOUT ROWID;"
+    // Of entries that may be dropped, when they were used: apart, since to change a row is to write all of it anew.
+    "CREATE TABLE IF NOT EXISTS uses (id INTEGER PRIMARY KEY, kind BLOB NOT NULL, hash INTEGER NOT NULL,"
+    " used INTEGER NOT NULL, UNIQUE (kind, hash));"
+    "CREATE INDEX IF NOT EXISTS by_use ON uses (used, id);";
+/// Before format 2 nothing was dropped.
+constexpr const char* kFromFormat1 =
+    "INSERT OR IGNORE INTO uses (kind, hash, used) SELECT kind, hash, 0 FROM results WHERE kind = x'637562696e';";
+/// Milliseconds within which a use again is not written down: most reads then write nothing.
+constexpr int64_t kSameUse = 60'000;
+/// Entries dropped and pages given back in one transaction: other processes, of no more patience, can write in between.
+constexpr int kDropsAtOnce = 100;
+constexpr int kPagesAtOnce = 2000;
 
 sqlite3* handle(void* database) { return static_cast<sqlite3*>(database); }
+
+int64_t now() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
 
 int64_t hash_of(std::string_view text) { return static_cast<int64_t>(Hasher().add(text).value()); }
 
@@ -45,7 +64,8 @@ struct ResultCache::Statement {
   sqlite3_stmt* statement;
 };
 
-ResultCache::ResultCache(std::string folder, std::function<void(const std::string&)> warn) : warn_(std::move(warn)) {
+ResultCache::ResultCache(std::string folder, std::function<void(const std::string&)> warn, int64_t limit)
+    : limit_(limit), warn_(std::move(warn)) {
   path_ = folder + "/results.sqlite";
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
@@ -83,11 +103,42 @@ void ResultCache::open() {
             "name another folder with --cache, or use the newer program");
     return;
   }
+  // Before the first table is made: an opened file can then give back what was dropped.
+  sqlite3_exec(made, "PRAGMA auto_vacuum=INCREMENTAL", nullptr, nullptr, nullptr);
   // Readers then do not wait for a writer. Where a file system cannot do it, they do.
   sqlite3_exec(made, "PRAGMA journal_mode=WAL", nullptr, nullptr, nullptr);
   sqlite3_exec(made, "PRAGMA synchronous=NORMAL", nullptr, nullptr, nullptr);
-  if (format == kFormat) return;
-  run(kTables) && run(fmt::format("PRAGMA user_version={}", kFormat).c_str());
+  if (format < kFormat && !migrate()) return;
+  if (used_bytes() <= limit_) return;
+  while (used_bytes() > limit_ && number("SELECT id FROM uses LIMIT 1") != 0) {
+    if (!run("BEGIN IMMEDIATE")) return;
+    if (drop_least_used() != SQLITE_DONE) {
+      give_up(sqlite3_errmsg(made), "remove the file; it is made anew");
+      return;
+    }
+    if (!run("COMMIT")) return;
+  }
+  const auto free_pages = [&] { return number("PRAGMA freelist_count"); };
+  for (int64_t left = free_pages(), before = left + 1; left > 0 && left < before;) {
+    if (!run(fmt::format("PRAGMA incremental_vacuum({})", kPagesAtOnce).c_str())) return;
+    before = std::exchange(left, free_pages());
+  }
+}
+
+/// Other processes may do the same at once: the first does it, and the others see it done.
+bool ResultCache::migrate() {
+  return run("BEGIN IMMEDIATE") && run(kTables) && (number("PRAGMA user_version") != 1 || run(kFromFormat1)) &&
+         run(fmt::format("PRAGMA user_version={}", kFormat).c_str()) && run("COMMIT");
+}
+
+int64_t ResultCache::number(const char* query) {
+  const Statement statement = prepare(query);
+  const bool row = statement.statement != nullptr && sqlite3_step(statement.statement) == SQLITE_ROW;
+  return row ? sqlite3_column_int64(statement.statement, 0) : 0;
+}
+
+int64_t ResultCache::used_bytes() {
+  return (number("PRAGMA page_count") - number("PRAGMA freelist_count")) * number("PRAGMA page_size");
 }
 
 bool ResultCache::run(const char* text) {
@@ -106,10 +157,13 @@ std::optional<ResultCache::Entry> ResultCache::find(std::string_view kind, std::
   const std::scoped_lock lock(mutex_);
   if (database_ == nullptr) return std::nullopt;
   std::optional<Entry> found;
+  bool may_be_dropped = false;
+  int64_t last_used = 0;
   std::string trouble;
   {
-    Statement query =
-        prepare("SELECT value, checksum, effort, created FROM results WHERE kind = ? AND hash = ? AND key = ?");
+    Statement query = prepare(
+        "SELECT value, checksum, effort, created, used FROM results LEFT JOIN uses USING (kind, hash)"
+        " WHERE kind = ? AND hash = ? AND key = ?");
     int step = SQLITE_ERROR;
     if (query.statement != nullptr) {
       query.bind(1, kind);
@@ -121,36 +175,78 @@ std::optional<ResultCache::Entry> ResultCache::find(std::string_view kind, std::
       Entry entry{query.text(0), query.text(3), sqlite3_column_double(query.statement, 2)};
       // A damaged entry is none; what is computed in its place overwrites it.
       if (sqlite3_column_int64(query.statement, 1) == hash_of(entry.value)) found = std::move(entry);
+      may_be_dropped = sqlite3_column_type(query.statement, 4) != SQLITE_NULL;
+      last_used = sqlite3_column_int64(query.statement, 4);
     } else if (step != SQLITE_DONE) {
       trouble = sqlite3_errmsg(handle(database_));
     }
   }
   if (!trouble.empty()) give_up(trouble, "remove the file; it is made anew");
+  if (found && may_be_dropped) touch(kind, hash_of(key), last_used);
   return found;
 }
 
-void ResultCache::store(std::string_view kind, std::string_view key, std::string_view value, double effort) {
-  const std::scoped_lock lock(mutex_);
-  if (database_ == nullptr) return;
-  std::string trouble;
+void ResultCache::touch(std::string_view kind, int64_t hash, int64_t last_used) {
+  const int64_t time = now();
+  if (time < last_used + kSameUse) return;
+  Statement update = prepare("UPDATE uses SET used = ? WHERE kind = ? AND hash = ?");
+  if (update.statement == nullptr) return;
+  sqlite3_bind_int64(update.statement, 1, time);
+  update.bind(2, kind);
+  sqlite3_bind_int64(update.statement, 3, hash);
+  // Where another process writes for long, or the file cannot be written, the use is forgotten: it was found.
+  sqlite3_step(update.statement);
+}
+
+int ResultCache::insert(std::string_view kind, std::string_view key, std::string_view value, double effort, Keep keep) {
   {
-    Statement insert = prepare(
+    Statement result = prepare(
         "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, strftime('%Y-%m-%d %H:%M UTC', 'now'))"
         " ON CONFLICT DO UPDATE SET value = excluded.value, checksum = excluded.checksum, effort = excluded.effort,"
         " created = excluded.created WHERE excluded.effort >= results.effort");
-    int step = SQLITE_ERROR;
-    if (insert.statement != nullptr) {
-      insert.bind(1, kind);
-      sqlite3_bind_int64(insert.statement, 2, hash_of(key));
-      insert.bind(3, key);
-      insert.bind(4, value);
-      sqlite3_bind_int64(insert.statement, 5, hash_of(value));
-      sqlite3_bind_double(insert.statement, 6, effort);
-      step = sqlite3_step(insert.statement);
-    }
-    if (step != SQLITE_DONE) trouble = sqlite3_errmsg(handle(database_));
+    if (result.statement == nullptr) return SQLITE_ERROR;
+    result.bind(1, kind);
+    sqlite3_bind_int64(result.statement, 2, hash_of(key));
+    result.bind(3, key);
+    result.bind(4, value);
+    sqlite3_bind_int64(result.statement, 5, hash_of(value));
+    sqlite3_bind_double(result.statement, 6, effort);
+    if (const int step = sqlite3_step(result.statement); step != SQLITE_DONE) return step;
   }
-  if (!trouble.empty()) give_up(trouble, "check the folder's permissions and free space, or remove the file");
+  if (keep == Keep::WhileThereIsRoom) {
+    Statement use = prepare("INSERT OR REPLACE INTO uses (kind, hash, used) VALUES (?, ?, ?)");
+    if (use.statement == nullptr) return SQLITE_ERROR;
+    use.bind(1, kind);
+    sqlite3_bind_int64(use.statement, 2, hash_of(key));
+    sqlite3_bind_int64(use.statement, 3, now());
+    if (const int step = sqlite3_step(use.statement); step != SQLITE_DONE) return step;
+  }
+  return drop_least_used();
+}
+
+int ResultCache::drop_least_used() {
+  for (int drops = 0; drops < kDropsAtOnce && used_bytes() > limit_; ++drops) {
+    const int64_t id = number("SELECT id FROM uses ORDER BY used, id LIMIT 1");
+    if (id == 0) break;  // all that is left is kept
+    for (const char* text : {"DELETE FROM results WHERE (kind, hash) = (SELECT kind, hash FROM uses WHERE id = ?)",
+                             "DELETE FROM uses WHERE id = ?"}) {
+      const Statement removal = prepare(text);
+      if (removal.statement == nullptr) return SQLITE_ERROR;
+      sqlite3_bind_int64(removal.statement, 1, id);
+      if (const int step = sqlite3_step(removal.statement); step != SQLITE_DONE) return step;
+    }
+  }
+  return SQLITE_DONE;
+}
+
+void ResultCache::store(std::string_view kind, std::string_view key, std::string_view value, double effort, Keep keep) {
+  const std::scoped_lock lock(mutex_);
+  if (database_ == nullptr || !run("BEGIN IMMEDIATE")) return;
+  if (insert(kind, key, value, effort, keep) == SQLITE_DONE) {
+    run("COMMIT");
+  } else {  // what was begun ends with the connection
+    give_up(sqlite3_errmsg(handle(database_)), "check the folder's permissions and free space, or remove the file");
+  }
 }
 
 std::string default_cache_folder() {

@@ -26,9 +26,20 @@ class ResultCacheTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  std::unique_ptr<ResultCache> open() {
-    return std::make_unique<ResultCache>(folder_.string(),
-                                         [this](const std::string& text) { warnings_.push_back(text); });
+  std::unique_ptr<ResultCache> open(int64_t limit = ResultCache::kDefaultLimit) {
+    return std::make_unique<ResultCache>(
+        folder_.string(), [this](const std::string& text) { warnings_.push_back(text); }, limit);
+  }
+  static void store_large(ResultCache& cache, int number) {
+    cache.store("large", std::to_string(number), std::string(kLarge, static_cast<char>('a' + number % 26)), 0,
+                ResultCache::Keep::WhileThereIsRoom);
+  }
+  static bool has_large(ResultCache& cache, int number) {
+    const auto entry = cache.find("large", std::to_string(number));
+    if (entry) {
+      EXPECT_EQ(entry->value, std::string(kLarge, static_cast<char>('a' + number % 26)));
+    }
+    return entry.has_value();
   }
   std::string file() const { return (folder_ / "results.sqlite").string(); }
   void sql(const std::string& text) const {
@@ -42,6 +53,7 @@ class ResultCacheTest : public testing::Test {
     return entry ? entry->value : "none";
   }
 
+  static constexpr size_t kLarge = 100'000;
   fs::path folder_;
   std::vector<std::string> warnings_;
 };
@@ -116,7 +128,7 @@ TEST_F(ResultCacheTest, NewerFormatsAreLeftAlone) {
   EXPECT_EQ(found(*open(), "key"), "none");
   ASSERT_EQ(warnings_.size(), 1U);
   EXPECT_THAT(warnings_[0], testing::HasSubstr("newer Strata"));
-  sql("PRAGMA user_version = 1");
+  sql("PRAGMA user_version = 2");
   EXPECT_EQ(found(*open(), "key"), "value");  // nothing was lost
 }
 
@@ -126,6 +138,113 @@ TEST_F(ResultCacheTest, FoldersThatCannotBeMadeAreAWarning) {
   cache->store("test", "key", "value");
   EXPECT_FALSE(cache->usable());
   EXPECT_EQ(warnings_.size(), 1U);
+}
+
+TEST_F(ResultCacheTest, TheLeastRecentlyUsedAreDroppedAtTheLimit) {
+  constexpr int64_t kLimit = 1'080'000;
+  {
+    const auto cache = open(kLimit);
+    cache->store("test", "first", "kept");
+    for (int i = 0; i < 10; ++i) store_large(*cache, i);
+    for (int i = 0; i < 10; ++i) EXPECT_TRUE(has_large(*cache, i)) << i;
+  }
+  sql("UPDATE uses SET used = used - 1000000");
+  {
+    const auto cache = open(kLimit);
+    EXPECT_TRUE(has_large(*cache, 0));  // used again
+    EXPECT_TRUE(has_large(*cache, 3));
+    for (int i = 10; i < 15; ++i) store_large(*cache, i);
+    for (int i = 0; i < 15; ++i) EXPECT_EQ(has_large(*cache, i), i == 0 || i == 3 || i >= 7) << i;
+    EXPECT_EQ(found(*cache, "first"), "kept");
+  }
+  EXPECT_LT(fs::file_size(file()), static_cast<uintmax_t>(kLimit + 2 * kLarge));  // freed pages are used again
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(ResultCacheTest, WhatMustBeKeptIsKeptBeyondTheLimit) {
+  const auto cache = open(0);
+  store_large(*cache, 1);
+  EXPECT_FALSE(has_large(*cache, 1));
+  for (int i = 0; i < 5; ++i) cache->store("test", std::to_string(i), std::string(kLarge, 'v'));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(found(*cache, std::to_string(i)), std::string(kLarge, 'v'));
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(ResultCacheTest, ALowerLimitFreesTheDiskWhenOpened) {
+  {
+    const auto cache = open();
+    cache->store("test", "key", "kept");
+    for (int i = 0; i < 20; ++i) store_large(*cache, i);
+    for (int i = 0; i < 250; ++i) {  // more than are dropped in one transaction
+      cache->store("small", std::to_string(i), "value", 0, ResultCache::Keep::WhileThereIsRoom);
+    }
+    EXPECT_TRUE(cache->find("small", "0"));
+  }
+  EXPECT_GT(fs::file_size(file()), 20 * kLarge);
+  sql("UPDATE uses SET used = 0 WHERE kind = CAST('small' AS BLOB)");
+  {
+    const auto cache = open(3 * kLarge);
+    EXPECT_TRUE(has_large(*cache, 19));
+    EXPECT_FALSE(has_large(*cache, 0));
+    for (int i : {0, 120, 249}) EXPECT_FALSE(cache->find("small", std::to_string(i)));
+    EXPECT_EQ(found(*cache, "key"), "kept");
+  }
+  EXPECT_LE(fs::file_size(file()), 3 * kLarge);
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(ResultCacheTest, TheFirstFormatIsTakenOver) {
+  fs::create_directories(folder_);
+  sql("CREATE TABLE results (kind TEXT NOT NULL, hash INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,"
+      " checksum INTEGER NOT NULL, effort REAL NOT NULL, created TEXT NOT NULL, PRIMARY KEY (kind, hash, key))"
+      " WITHOUT ROWID; PRAGMA user_version = 1");
+  for (const char* kind : {"cubin", "measurement"}) {
+    sql(fmt::format(
+        "INSERT INTO results VALUES (CAST('{}' AS BLOB), 7, CAST('key' AS BLOB), zeroblob(200000), 7, 0, '')", kind));
+  }
+  open(300'000);
+  sql("CREATE TABLE one_measurement (n INTEGER CHECK (n = 1)); INSERT INTO one_measurement SELECT count(*) FROM results"
+      " WHERE kind = CAST('measurement' AS BLOB); INSERT INTO one_measurement SELECT count(*) FROM results");
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(ResultCacheTest, ProcessesDropAtOnce) {
+  constexpr int kProcesses = 4;
+  constexpr int kEntries = 30;
+  std::vector<pid_t> children;
+  for (int p = 0; p < kProcesses; ++p) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      bool wrong = false;
+      {
+        ResultCache cache(
+            folder_.string(), [&](const std::string&) { wrong = true; }, 10 * kLarge);
+        for (int i = 0; i < kEntries; ++i) {
+          store_large(cache, p * 7 + i);  // some are the same
+          cache.store("test", fmt::format("{} {}", p, i), "kept");
+          has_large(cache, i);
+        }
+      }
+      _exit(wrong || testing::Test::HasFailure() ? 1 : 0);
+    }
+    children.push_back(child);
+  }
+  for (pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  const auto cache = open(10 * kLarge);
+  for (int p = 0; p < kProcesses; ++p) {
+    for (int i = 0; i < kEntries; ++i) EXPECT_EQ(found(*cache, fmt::format("{} {}", p, i)), "kept");
+  }
+  int large = 0;
+  for (int i = 0; i < kProcesses * 7 + kEntries; ++i) large += has_large(*cache, i) ? 1 : 0;
+  EXPECT_GE(large, 5);
+  EXPECT_LE(large, 10);
+  EXPECT_LT(fs::file_size(file()), 13 * kLarge);
+  EXPECT_TRUE(warnings_.empty());
 }
 
 TEST_F(ResultCacheTest, ProcessesAndThreadsWriteAtOnce) {

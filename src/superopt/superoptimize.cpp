@@ -376,6 +376,16 @@ bool any_stuck(const Superoptimized& result) {
                      [&](const PartOutcome& outcome) { return is_stuck(result, outcome); });
 }
 
+/// By operator, the part that it stays in; −1 in parts for which nothing better was found.
+std::vector<int> parts_that_stay(const Superoptimized& result) {
+  std::vector<int> stay(result.program->operations().size(), -1);
+  for (size_t p = 0; p < result.parts.size(); ++p) {
+    if (is_stuck(result, result.parts[p])) continue;
+    for (int i : result.partition.parts[p].operations) stay[static_cast<size_t>(i)] = static_cast<int>(p);
+  }
+  return stay;
+}
+
 /// The program with transposes at its inputs, if that is proved to be the same program.
 GraphPtr hoisted_program(const GraphPtr& program, const SuperoptimizeOptions& options) {
   auto hoisted = hoist_transposes(program);
@@ -390,7 +400,7 @@ Result<std::vector<char>> cubin_of(const std::string& source, const Target& targ
   const std::string key = fmt::format("{}\n{}", target.name, source);
   if (auto known = cache->find("cubin", key)) return std::vector<char>(known->value.begin(), known->value.end());
   auto cubin = compile_cubin(source, target);
-  if (cubin) cache->store("cubin", key, {cubin->data(), cubin->size()});
+  if (cubin) cache->store("cubin", key, {cubin->data(), cubin->size()}, 0, ResultCache::Keep::WhileThereIsRoom);
   return cubin;
 }
 
@@ -420,11 +430,12 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
     if (inside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(inside);
   }
   if (any_stuck(result)) {
-    // Pieces are better than nothing: each can be a kernel.
+    // Pieces are better than nothing: each can be a kernel. What was found for other parts stays.
     SuperoptimizeOptions rest = options;
     rest.search.time_limit =
         std::max(kPiecesShare * options.search.time_limit, options.search.time_limit - seconds_since(start));
-    STRATA_TRY(Superoptimized pieces, optimize_parts(hoisted, rest, {.max_operators = kPiece}, Clock::now(), found));
+    const PartitionLimits limits{.max_operators = kPiece, .given = parts_that_stay(result)};
+    STRATA_TRY(Superoptimized pieces, optimize_parts(hoisted, rest, limits, Clock::now(), found));
     if (pieces.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(pieces);
   }
   STRATA_CHECK(try_library(hoisted, options, found, result));

@@ -91,6 +91,26 @@ TEST(Superoptimize, EqualPartsAreSearchedOnce) {
   EXPECT_TRUE(errors->acceptable);
 }
 
+TEST(Superoptimize, PiecesReplaceThePartForWhichNothingWasFound) {
+  std::string text =
+      "graph g {\n input X: f16[16, 256]\n input G: f16[256]\n input W: f16[256, 256]\n input H: f16[16, 256]\n"
+      " A2 = sqr(X)\n AS = sum(A2, dim=1)\n AM = scale(AS, factor=1/256)\n AR = rsqrt(AM)\n AN = mul(X, AR)\n"
+      " AG = mul(AN, G)\n A = matmul(AG, W)\n C0 = reshape(A, shape=[16, 256])\n";
+  for (int i = 1; i <= 12; ++i) {
+    text += fmt::format(" C{} = {}(C{}, {})\n", i, i % 2 == 1 ? "mul" : "add", i - 1, i % 2 == 1 ? "H" : "C0");
+  }
+  SuperoptimizeOptions options = quick();
+  options.search.max_kernel_ops = 1;
+  options.search.max_block_ops = 9;  // enough for the norm and its product, too few for twelve operators
+  options.passes.libraries = false;
+  const Superoptimized result = run(parse(text + " output C12\n}"), options);
+  std::vector<size_t> sizes;
+  for (const Part& part : result.partition.parts) sizes.push_back(part.operations.size());
+  EXPECT_THAT(sizes, testing::ElementsAre(7, 1, 6, 6));
+  EXPECT_EQ(result.candidates.front().cost.kernels, 4);
+  EXPECT_EQ(result.whole_check, "agrees in float64 at full shapes");
+}
+
 TEST(Superoptimize, PartsWithSeveralOutputsKeepTheirOrder) {
   const GraphPtr program = parse(
       "graph g {\n input X: f16[64, 128]\n input W: f16[128, 64]\n N = sqr(X)\n B = matmul(N, W)\n A = exp(N)\n"
@@ -335,6 +355,19 @@ TEST_F(WithCache, InterruptedSearchesAreNotKept) {
     store_part(cache, key, 1, part, program);
     const auto found = find_part(cache, key, 0, program, *options_.search.target);
     EXPECT_EQ(found.has_value(), reason != StopReason::Interrupted);
+  }
+}
+
+TEST_F(WithCache, CubinsAreDroppedBeyondTheLimitAndNothingElseIs) {
+  const std::string source = "extern \"C\" __global__ void nothing() {}\n";
+  const Target& target = *options_.search.target;
+  for (const int64_t limit : {ResultCache::kDefaultLimit, int64_t{0}}) {
+    ResultCache cache(
+        folder_.string(), [](const std::string& text) { ADD_FAILURE() << text; }, limit);
+    if (limit != 0) cache.store("measurement", "key", "value");
+    ASSERT_TRUE(cubin_of(source, target, &cache));
+    EXPECT_EQ(cache.find("cubin", fmt::format("{}\n{}", target.name, source)).has_value(), limit != 0);
+    EXPECT_TRUE(cache.find("measurement", "key"));
   }
 }
 

@@ -140,6 +140,7 @@ MISTAKES = [
     ("bench --programs . --only nothing_like_it", BAD_INPUT, "has 'nothing_like_it' in its name"),
     ("bench --programs .", ENVIRONMENT, "is missing: it times the peers"),
     ("measure-worker", ENVIRONMENT, "the CUDA driver (/nowhere/libcuda.so.1) is not installed"),
+    ("optimize good.strata --cache-limit much", BAD_INPUT, "--cache-limit"),
     ("optimize good.strata --dump-after never", BAD_INPUT, "--dump-after: never not in"),
 ]
 
@@ -165,6 +166,17 @@ def full_disk(strata):
     return [f"strata ops >/dev/full: exit code {result.returncode}\n{result.stderr.decode()}"]
 
 
+def no_place_for_messages(strata):
+    """A message that cannot be written must not end the process by a signal."""
+    faults = []
+    for arguments, code in (("verify nowhere.strata nowhere.strata", ENVIRONMENT), ("frob", BAD_INPUT)):
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([strata, *arguments.split()], stdout=full, stderr=full, timeout=60, check=False)
+        if result.returncode != code:
+            faults.append(f"strata {arguments} 2>/dev/full: exit code {result.returncode}, not {code}")
+    return faults
+
+
 def main():
     strata = str(pathlib.Path(sys.argv[1]).resolve())
     faults = []
@@ -176,9 +188,9 @@ def main():
             pathlib.Path(folder, name).write_bytes(data)
         for arguments, code, *parts in MISTAKES:
             faults += check(strata, folder, arguments, code, parts)
-    faults += full_disk(strata)
+    faults += full_disk(strata) + no_place_for_messages(strata)
     print("\n".join(faults))
-    print(f"{len(MISTAKES) + 1} mistakes, {len(faults)} faults")
+    print(f"{len(MISTAKES) + 3} mistakes, {len(faults)} faults")
     sys.exit(1 if faults else 0)
 
 

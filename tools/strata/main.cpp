@@ -54,15 +54,11 @@ namespace {
 int finish(int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  fmt::print(stderr, "error: cannot write to the standard output: {}\n", std::strerror(errno != 0 ? errno : EIO));
+  std::fprintf(stderr, "error: cannot write to the standard output: %s\n", std::strerror(errno != 0 ? errno : EIO));
   return kEnvironment;
 }
 
-}  // namespace
-}  // namespace strata::cli
-
-int main(int argc, char** argv) {
-  using namespace strata::cli;
+int run(int argc, char** argv) {
   CLI::App app("Strata: finds fast GPU kernels for tensor programs, and proves them equivalent.", "strata");
   app.require_subcommand(1);
   Action action;
@@ -79,18 +75,30 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? finish(kSuccess) : kBadInput;
   }
+  const auto code = action();
+  if (code) return finish(*code);
+  std::fprintf(stderr, "%s\n", code.error().to_string().c_str());
+  return code.error().code == ErrorCode::Environment   ? kEnvironment
+         : code.error().code == ErrorCode::Interrupted ? kInterrupted
+                                                       : kBadInput;
+}
+
+}  // namespace
+}  // namespace strata::cli
+
+int main(int argc, char** argv) {
+  using namespace strata::cli;
+  // What says that memory is missing, or a disk full, must not itself throw: no fmt here.
   try {
-    const auto code = action();
-    if (code) return finish(*code);
-    fmt::print(stderr, "{}\n", code.error().to_string());
-    return code.error().code == strata::ErrorCode::Environment   ? kEnvironment
-           : code.error().code == strata::ErrorCode::Interrupted ? kInterrupted
-                                                                 : kBadInput;
+    return run(argc, argv);
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "error: out of memory\n");
+    std::fputs("error: out of memory\n", stderr);
   } catch (const std::exception& error) {
     if (std::ferror(stdout) != 0) return finish(kEnvironment);  // a full disk, met while printing
-    fmt::print(stderr, "internal error: {}\n  please report it with the program that you ran\n", error.what());
+    std::fprintf(stderr, "internal error: %s\n  please report it with the program that you ran\n", error.what());
+  } catch (...) {
+    std::fputs("internal error: an exception of no known type\n  please report it with the program that you ran\n",
+               stderr);
   }
   return kEnvironment;
 }

@@ -26,6 +26,7 @@ struct Options {
   ProfileOptions profile;
   bool json = false;
   bool no_cache = false;
+  uint64_t cache_limit = ResultCache::kDefaultLimit;
   std::string shard;
   std::vector<std::string> disabled, disabled_passes;
 };
@@ -201,7 +202,8 @@ Result<int> run(Options& options) {
   std::optional<ResultCache> cache;
   if (options.cache.empty()) options.cache = default_cache_folder();
   if (!options.no_cache && !options.cache.empty()) {
-    cache.emplace(options.cache, [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); });
+    const auto warn = [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); };
+    cache.emplace(options.cache, warn, static_cast<int64_t>(std::min<uint64_t>(options.cache_limit, INT64_MAX)));
     options.work.cache = &*cache;
   }
   ProgressLine line;
@@ -247,6 +249,7 @@ Result<int> run(Options& options) {
     print_parts(result);
     print_comparison(result);
     print_profile(measured);
+    if (const std::string layouts = describe_layouts(result.code); !layouts.empty()) fmt::print("{}\n", layouts);
     if (const std::string needed = needed_libraries(result.code); !needed.empty())
       fmt::print("needs at run time {}\n", needed);
     fmt::print("written: {}/best.strata, best.cu, best.launch.json, report.json, report.html{}{}\n", options.folder,
@@ -315,6 +318,11 @@ void add_optimize(CLI::App& app, Action& action) {
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command->add_option("--cache", options->cache, "folder of the cache of results; default ~/.cache/strata");
+  command
+      ->add_option("--cache-limit", options->cache_limit,
+                   "bytes (or KiB, MiB, GiB) beyond which the cache drops the cubins least recently used")
+      ->transform(CLI::AsSizeValue(true))
+      ->default_str("2GiB");
   command->add_flag("--no-cache", options->no_cache, "neither read nor write the cache of results");
   command->add_flag("--json", options->json, "print report.json and nothing else");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

@@ -67,6 +67,12 @@ struct TensorMap {
   int64_t swizzle = 0;           ///< bytes within which 16-byte chunks are permuted: 0, 32, 64, 128
 };
 
+/// What it took to choose the layouts of register tiles.
+struct LayoutSearch {
+  int64_t choices = 0;  ///< legal assignments that were compared; 0: no tiles in registers
+  double seconds = 0;
+};
+
 /// A block function in CUDA C++: `static STRATA_DEVICE void NAME(inputs…, outputs…, tensor maps…, long long block_x,
 /// long long block_y, long long block_z, unsigned char* shared)`, to be called by all `threads` threads of a block;
 /// before it NAME_prepare with the same arguments, if it `prepares`: that reads no tensor, and may run before they are
@@ -84,6 +90,7 @@ struct BlockCode {
   int64_t idle_threads = 0;  ///< that leave their registers to the others
   BlockWork work;
   std::vector<WideProduct> wide;
+  LayoutSearch layouts;     ///< not in the text: sources are the same in every run
   std::string description;  ///< one line: emitter, layout, why
 };
 

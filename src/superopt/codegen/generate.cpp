@@ -220,6 +220,7 @@ class Generator {
     std::swap(made.grid[0], made.grid[made.along_x]);
     made.grid[0] *= code.cluster;
     made.prepares = code.prepares;
+    made.layouts = code.layouts;
     made.maps = code.maps;
     if (code.registers > 0 && passes_.spreading) {
       const int64_t blocks = made.grid[0] * made.grid[1] * made.grid[2];

@@ -36,6 +36,7 @@ struct KernelLaunch {
   /// Starts while the launch before it still runs (programmatic dependent launch); its kernel waits by itself.
   bool overlaps_previous = false;
   std::vector<std::string> arguments;  ///< names of buffers: inputs, outputs or intermediates
+  LayoutSearch layouts;                ///< of its block function
   std::vector<TensorMap> maps;         ///< arguments behind these; operands are numbers of arguments
 
   /// The coordinates of the graph's block, from expressions for those of the launch's.

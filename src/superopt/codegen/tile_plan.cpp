@@ -1,6 +1,7 @@
 #include "superopt/codegen/tile_plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <set>
 
@@ -332,6 +333,8 @@ class Planner {
 
   /// Every layout of every free group with every axis that the row warps can divide.
   Result<void> choose() {
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
     std::vector<int> free_groups;
     for (size_t t = 0; t < plan_.tensors.size(); ++t) {
       const int group = groups_.find(static_cast<int>(t));
@@ -363,7 +366,7 @@ class Planner {
     }
     if (!best) return unsupported("a product of one row and one column");
     plan_ = *best;
-    plan_.layout_choices = choices;
+    plan_.layouts = {choices, std::chrono::duration<double>(Clock::now() - start).count()};
     for (const Product& product : products_) {
       if (is_wide(product)) plan_.wide.push_back(product.result);
     }

@@ -52,8 +52,8 @@ struct TilePlan {
   };
   std::vector<Share> shares;
   int64_t sharers = 1;
-  int64_t layout_choices = 0;  ///< assignments of layouts that were compared
-  int64_t layout_cost = 0;     ///< of the best: products on tensor cores per iteration, of one warp
+  LayoutSearch layouts;
+  int64_t layout_cost = 0;  ///< of the best: products on tensor cores per iteration, of one warp
 };
 
 /// Sizes of a tensor that one warp holds: `dims` divided along the row axis, and along the after axis where `after`.

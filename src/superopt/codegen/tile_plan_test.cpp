@@ -51,6 +51,18 @@ Block block(const std::string& text) {
 
 TensorId tensor(const Block& block, const char* name) { return *block.op->body->find_tensor(name); }
 
+TEST(TilePlan, TimesAreInTheLaunchAndNotInTheSource) {
+  const Block b = block(attention("sub(s, m)", "scale(e, factor=1/2)"));
+  const auto first = generate_cuda(*b.graph, targets().back());
+  const auto second = generate_cuda(*b.graph, targets().back());
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->source, second->source);
+  EXPECT_EQ(launch_manifest(*first), launch_manifest(*second));
+  ASSERT_EQ(first->launches.size(), 1U);
+  EXPECT_GE(first->launches[0].layouts.choices, 1);
+  EXPECT_GT(first->launches[0].layouts.seconds, 0);
+}
+
 TEST(TilePlan, WarpsDivideTheRowsThatNothingReduces) {
   const Block b = block(attention("sub(s, m)", "scale(e, factor=1/2)"));
   BlockSchedule schedule{.row_warps = 4};
@@ -87,7 +99,9 @@ TEST(TilePlan, FewTokensAreTheColumnsOfAProduct) {
   ASSERT_TRUE(plan) << plan.error().to_string();
   // 64 columns of weights fill instructions of 16 rows; 8 tokens would fill half of them.
   EXPECT_TRUE(plan->tensors[static_cast<size_t>(tensor(b, "p"))].transposed);
-  EXPECT_EQ(plan->layout_choices, 2);
+  EXPECT_EQ(plan->layouts.choices, 2);
+  EXPECT_GT(plan->layouts.seconds, 0);
+  EXPECT_LT(plan->layouts.seconds, 1);
 }
 
 TEST(TilePlan, ReasonsAreGiven) {

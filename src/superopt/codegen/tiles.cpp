@@ -31,12 +31,13 @@ Result<BlockCode> TileBlock::run() {
   code.shared_bytes = loads_->reserved_bytes() + std::max(loads_->bytes(), partial_bytes_);
   code.registers = register_estimate();
   code.work = work();
+  code.layouts = plan_.layouts;
   loads_->describe(code);
   code.description = fmt::format(
       "tiles: {} blocks a cluster, {} groups of {} warps, {} stages of {} bytes{}; layouts: best of {}, {} products "
       "a warp",
       schedule_.cluster_blocks(), schedule_.loop_warps, schedule_.row_warps, schedule_.stages, loads_->stage_bytes(),
-      schedule_.bulk ? " by TMA" : "", plan_.layout_choices, plan_.layout_cost);
+      schedule_.bulk ? " by TMA" : "", plan_.layouts.choices, plan_.layout_cost);
   if (code.shared_bytes > target_.shared_memory) {
     return unsupported("{} bytes of shared memory; {} has {}", code.shared_bytes, target_.name, target_.shared_memory);
   }

@@ -36,6 +36,10 @@ class Groups {
       auto reason = not_one_part({static_cast<int>(i)});
       if (reason) predefined_[i] = *reason;
     }
+    std::map<int, int> first;  // operator of a given part
+    for (size_t i = 0; i < count; ++i) {
+      if (is_given(static_cast<int>(i))) group_[i] = first.emplace(limits.given[i], static_cast<int>(i)).first->second;
+    }
     for (size_t i = 0; i < count; ++i) {
       for (TensorId id : program.operations()[i].operands) {
         const int producer = program.tensor(id).producer;
@@ -73,6 +77,9 @@ class Groups {
     for (int end : {edge.from, edge.to}) {
       const std::string& reason = predefined_[static_cast<size_t>(end)];
       if (!reason.empty()) return reason;
+    }
+    for (int end : {edge.from, edge.to}) {
+      if (is_given(end)) return fmt::format("the part of '{}' stays as it is", result_of(end));
     }
     if (auto way = way_around(group(edge.from), group(edge.to))) {
       return fmt::format("'{}' lies between the two on another path", *way);
@@ -113,6 +120,15 @@ class Groups {
   }
 
  private:
+  bool is_given(int operation) const {
+    const auto i = static_cast<size_t>(operation);
+    return i < limits_.given.size() && limits_.given[i] >= 0;
+  }
+
+  const std::string& result_of(int operation) const {
+    return program_.tensor(program_.operations()[static_cast<size_t>(operation)].results[0]).name;
+  }
+
   bool reads(int reader, TensorId id) const {
     return std::any_of(edges_.begin(), edges_.end(),
                        [&](const Edge& e) { return e.tensor == id && group(e.to) == reader; });
@@ -141,7 +157,7 @@ class Groups {
     }
     if (readers.size() != 1 || *readers.begin() == group(operation)) return false;
     const int to = *readers.begin();
-    if (!predefined(members(to)[0]).empty()) return false;
+    if (!predefined(members(to)[0]).empty() || is_given(operation) || is_given(members(to)[0])) return false;
     // What crosses is written and read; what lies in memory anyway is read.
     int64_t more = 0;
     for (TensorId id : std::set<TensorId>(op.operands.begin(), op.operands.end())) {

@@ -30,6 +30,9 @@ struct PartitionLimits {
   bool outside_lax = true;
   /// By operator: those that a library computes and that stay as they are; none where it is empty.
   std::vector<bool> apart = {};
+  /// By operator: a number of the part that it belongs to, which is a part of the result whatever the other limits say,
+  /// or −1; none where it is empty. Parts of a partition of the same program.
+  std::vector<int> given = {};
 };
 
 struct Part {

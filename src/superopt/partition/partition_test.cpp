@@ -109,6 +109,15 @@ TEST(Partition, Limits) {
   EXPECT_EQ(reasons(wide, {.max_inputs = 2}), Names{"D: limit of 2 inputs of a part"});
 }
 
+TEST(Partition, GivenPartsStayAndTheOthersAreCut) {
+  const GraphPtr program = parse(
+      "graph g {\n input A: f32[4, 4]\n B = sqr(A)\n C = sqr(B)\n D = sqr(C)\n E = sqr(D)\n F = sqr(E)\n output F\n}");
+  EXPECT_EQ(all_names(program, {.max_operators = 2, .given = {-1, 5, 5, 5, -1}}), (Names{"B", "C D E", "F"}));
+  EXPECT_EQ(reasons(program, {.max_operators = 2, .given = {-1, 5, 5, 5, -1}}),
+            (Names{"B: the part of 'C' stays as it is", "E: the part of 'E' stays as it is"}));
+  EXPECT_EQ(all_names(program, {.max_operators = 2, .given = {-1, -1, -1, 0, 0}}), (Names{"B C", "D", "E F"}));
+}
+
 TEST(Partition, ProductsThatEveryBlockWouldRepeat) {
   const GraphPtr program = parse(
       "graph g {\n input X: f16[8, 4096]\n input W: f16[4096, 4096]\n input R: f16[8, 4096]\n B = matmul(X, W)\n"
@@ -193,6 +202,7 @@ std::vector<Tensor<double>> run(const Graph& graph, const std::vector<Tensor<dou
 
 void check(const GraphPtr& program, const PartitionLimits& limits) {
   const Partition parts = parts_of(program, limits);
+  const auto given_part = [&](int i) { return limits.given.empty() ? -1 : limits.given[static_cast<size_t>(i)]; };
   std::set<int> covered;
   std::set<TensorId> known(program->inputs().begin(), program->inputs().end());
   for (const Part& part : parts.parts) {
@@ -204,6 +214,12 @@ void check(const GraphPtr& program, const PartitionLimits& limits) {
       EXPECT_EQ(part.operations.size(), 1U);
       continue;
     }
+    if (const int given = given_part(part.operations[0]); given >= 0) {
+      EXPECT_EQ(std::count(limits.given.begin(), limits.given.end(), given), std::ssize(part.operations));
+      for (int i : part.operations) EXPECT_EQ(given_part(i), given);
+      continue;
+    }
+    for (int i : part.operations) EXPECT_EQ(given_part(i), -1);
     if (!limits.outside_lax) {
       EXPECT_FALSE(lax_violation(*part.graph));
     }
@@ -250,6 +266,13 @@ TEST(Partition, RandomProgramsAreCoveredByPartsThatComposeToThem) {
     check(program, {.max_operators = 1 + static_cast<int>(seed % 5),
                     .max_inputs = 2 + static_cast<int>(seed % 3),
                     .outside_lax = false});
+    // Some parts stay, the others are cut anew.
+    PartitionLimits pieces{.max_operators = 2, .given = std::vector<int>(program->operations().size(), -1)};
+    const Partition whole = parts_of(program);
+    for (size_t p = seed % 2; p < whole.parts.size(); p += 2) {
+      for (int i : whole.parts[p].operations) pieces.given[static_cast<size_t>(i)] = static_cast<int>(p);
+    }
+    check(program, pieces);
     if (testing::Test::HasFailure()) FAIL() << print(*program);
   }
 }
