@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "ir/text.h"
+#include "superopt/codegen/all_schedules.h"
 #include "superopt/codegen/generate.h"
 
 namespace strata {
@@ -53,6 +54,18 @@ TEST(ScheduleCost, OrdersSchedules) {
     // Never under the time of its bytes and a launch.
     EXPECT_GT(block->seconds, 8192 * 4096 * 2 / h200().memory_bandwidth + 1e-6);
     last = block->seconds;
+  }
+}
+
+TEST(ScheduleLabels, RoundTrip) {
+  const auto all = all_schedules(*product(128, 64), h200());
+  ASSERT_GT(all.size(), 100U);
+  for (const Schedules& schedules : all) EXPECT_EQ(read_label(label(schedules)), schedules.front()) << label(schedules);
+  const BlockSchedule turns{4, 2, 3, true, 1, true, 2, true};
+  EXPECT_EQ(label({std::nullopt, turns}), "r4g2s3c1wb2t");
+  EXPECT_EQ(read_label("r4g2s3c1wb2t lt0.2"), turns);
+  for (const char* none : {"own", "lt0", "", "r4g2s3", "r4g2s3c1x", "r4g2s3c1t", "r99999999999999999999g1s1c1"}) {
+    EXPECT_EQ(read_label(none), std::nullopt) << none;
   }
 }
 
