@@ -14,53 +14,76 @@ import sys
 import numpy
 
 MULTIPROCESSORS, IN_LARGE_CLUSTERS, SHARED, REGISTERS, BANDWIDTH = 132, 120, 227 * 1024, 65536, 4.39e12
-SHARPNESS = 4
-OF_MEANS = 0.2  # weight of a program's mean error beside the spread of its errors
+SHARPNESS = 3
+OF_MEANS = 0.1  # weight of a program's mean error beside the spread of its errors
 START = {
-    "launch": 1.08e-6, "first_byte": 0.95e-6, "latency": 0.77e-6, "block_bandwidth": 66e9, "l2_bandwidth": 8.9e12,
-    "iteration": 0.113e-6, "bulk_iteration": 0.08e-6, "product": 8.3e-9, "product_rate": 7.2e-9, "wide": 0.3,
-    "element": 0.67e-9, "element_rate": 0.37e-9, "groups": 0.1e-6, "partial_bandwidth": 0.9e12, "cluster": 1.5e-6,
+    "launch": 1.0e-6, "first_byte": 0.95e-6, "bulk_start": 0.2e-6, "sharing_start": 0.1e-6, "latency": 0.77e-6,
+    "sharing": 0.1e-6, "block_bandwidth": 66e9, "l2_bandwidth": 8e12, "shared_bandwidth": 200e9,
+    "iteration": 0.113e-6, "bulk_iteration": 0.08e-6, "product": 8.3e-9, "product_rate": 7.2e-9,
+    "wide": 0.3, "element": 0.67e-9, "element_rate": 0.37e-9, "groups": 0.1e-6, "partial_bandwidth": 0.9e12,
+    "cluster": 1.5e-6,
 }
 # What is physically possible.
-LIMITS = {"launch": (0.5e-6, 2e-6), "first_byte": (0.5e-6, 2e-6), "block_bandwidth": (33e9, 80e9),
-          "l2_bandwidth": (4e12, 9e12), "element_rate": (0.25e-9, 1e-8), "partial_bandwidth": (1e10, 1e12)}
-FIELDS = ("blocks device_bytes threads idle_threads bulk sharers turns shared_loads shared_bytes registers wide row_warps loop_warps cluster iterations "
-          "iteration_bytes ahead once_bytes products elements products_after elements_after partial_bytes").split()
+LIMITS = {"launch": (0.2e-6, 2e-6), "first_byte": (0.5e-6, 2e-6), "block_bandwidth": (33e9, 110e9),
+          "l2_bandwidth": (4e12, 9e12), "element_rate": (0.25e-9, 1e-8), "partial_bandwidth": (1e10, 1e12),
+          "shared_bandwidth": (100e9, 240e9)}
+FIELDS = ("blocks device_bytes threads idle_threads shared_bytes registers wide row_warps loop_warps cluster bulk sharers "
+          "turns shared_loads read_bytes overlaps iterations iteration_bytes ahead once_bytes products elements "
+          "products_after elements_after partial_bytes").split()
+
+
+def together(*parts):
+    """What overlaps takes as long as its longest part, and a little longer where two are as long."""
+    return sum(part ** SHARPNESS for part in parts) ** (1 / SHARPNESS)
 
 
 def kernel_seconds(k, c):
     """Of arrays of kernels: schedule_seconds."""
+    bulk = k["bulk"] > 0
     each = numpy.ceil(k["blocks"] / numpy.where(k["cluster"] * k["sharers"] >= 4, IN_LARGE_CLUSTERS, MULTIPROCESSORS))
     registers = numpy.where(k["registers"] > 0, numpy.minimum(255, k["registers"]), 64)
-    resident = numpy.clip(numpy.minimum.reduce([(SHARED + 1024) // (k["shared_bytes"] + 1024),
-                                                REGISTERS // (registers * (k["threads"] - k["idle_threads"])), 2048 // k["threads"]]), 1, 32)
-    together = numpy.minimum(each, resident)
-    rounds = numpy.ceil(each / together)
-    warps = together * k["threads"] / 32 / 4
+    resident = numpy.clip(
+        numpy.minimum.reduce([(SHARED + 1024) // (k["shared_bytes"] + 1024),
+                              REGISTERS // (registers * (k["threads"] - k["idle_threads"])), 2048 // k["threads"]]), 1, 32)
+    now = numpy.minimum(each, resident)
+    rounds = numpy.ceil(each / now)
+    group_warps = numpy.where(bulk, k["row_warps"], k["threads"] / 32 / k["loop_warps"])
+    warps = now * group_warps * k["loop_warps"] / 4
     wide = numpy.where(k["wide"] > 0, c["wide"], 1.0)
 
-    def computing(products, elements):
-        alone = products * wide * c["product"] + elements * c["element"]
-        shared = numpy.maximum(1, warps) * (products * wide * c["product_rate"] + elements * c["element_rate"])
-        return numpy.maximum(alone, shared)
+    def computing(products, scalar):
+        tensor = products * wide
+        apart = k["overlaps"] > 0
+        alone = numpy.where(apart, together(tensor * c["product"], scalar * c["element"]),
+                            tensor * c["product"] + scalar * c["element"])
+        shared = numpy.maximum(1, warps) * numpy.where(
+            apart, together(tensor * c["product_rate"], scalar * c["element_rate"]),
+            tensor * c["product_rate"] + scalar * c["element_rate"])
+        return together(alone, shared)
 
-    waiting = numpy.where(k["bulk"] > 0, c["bulk_iteration"], c["iteration"])
+    rows = k["products"] + k["products_after"] == 0  # an unrolled loop that loads to registers: nobody waits
+    waiting = numpy.where(rows, 0, numpy.where(bulk, c["bulk_iteration"], c["iteration"]))
     compute = k["iterations"] * (waiting + computing(k["products"], k["elements"]))
-    groups = together * k["loop_warps"]
+    groups = now * k["loop_warps"]
+    reading = groups * group_warps * k["iterations"] * k["read_bytes"] / c["shared_bandwidth"]
     streamed = groups * k["iterations"] * k["iteration_bytes"]
-    in_flight = groups * numpy.maximum(1, k["ahead"]) * k["iteration_bytes"]
-    stream = numpy.where(streamed > 0,
-                         streamed / numpy.minimum(c["block_bandwidth"], numpy.maximum(1, in_flight) / c["latency"]), 0)
-    once = together * k["once_bytes"] / c["block_bandwidth"]
-    combine = (c["groups"] * numpy.log2(k["loop_warps"]) + together * k["partial_bytes"] / c["partial_bandwidth"]
+    # Products that end in the next iteration keep their tiles half of it.
+    ahead = numpy.maximum(0.5, k["ahead"] - 0.5 * k["overlaps"])
+    in_flight = groups * ahead * k["iteration_bytes"]
+    latency = c["latency"] + c["sharing"] * numpy.log2(k["sharers"])
+    stream = numpy.where(streamed > 0, streamed / numpy.minimum(
+        c["block_bandwidth"], numpy.maximum(1, in_flight) / latency), 0)
+    once = now * k["once_bytes"] / c["block_bandwidth"]
+    combine = (c["groups"] * numpy.log2(k["loop_warps"]) + now * k["partial_bytes"] / c["partial_bandwidth"]
                + c["cluster"] * numpy.log2(k["cluster"]))
     after = computing(k["products_after"], k["elements_after"])
     brought = k["shared_loads"] * (1 - 1 / k["sharers"])
     loop_bytes = k["loop_warps"] * k["iterations"] * (k["iteration_bytes"] - brought)
     through_l2 = k["blocks"] * (k["once_bytes"] + loop_bytes) / c["l2_bandwidth"]
-    parts = (rounds * compute, rounds * stream, k["device_bytes"] / BANDWIDTH, through_l2)
-    overlapped = sum(part ** SHARPNESS for part in parts) ** (1 / SHARPNESS)
-    return c["launch"] + overlapped + rounds * (c["first_byte"] + once + combine + after)
+    overlapped = together(rounds * compute, rounds * stream, rounds * reading, k["device_bytes"] / BANDWIDTH, through_l2)
+    start = (c["first_byte"] + numpy.where(bulk, c["bulk_start"], 0)
+             + numpy.where(k["sharers"] > 1, c["sharing_start"], 0))
+    return c["launch"] + overlapped + rounds * (start + once + combine + after)
 
 
 def ranks(values):
@@ -123,7 +146,10 @@ def fit(measured, kept, start, steps):
     low = numpy.log([LIMITS.get(n, (START[n] / 100,))[0] for n in names])
     high = numpy.log([LIMITS.get(n, (0, START[n] * 100))[1] for n in names])
     at = numpy.clip(numpy.log([start[n] for n in names]), low, high)
-    of = lambda x: residuals(measured, dict(zip(names, numpy.exp(x))), kept)
+
+    def of(x):
+        return residuals(measured, dict(zip(names, numpy.exp(x))), kept)
+
     now, damping = of(at), 1e-2
     for _ in range(steps):
         slopes = numpy.empty((len(now), len(names)))

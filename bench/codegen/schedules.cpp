@@ -86,6 +86,8 @@ nlohmann::ordered_json describe(const Graph& graph, const Operation& op, const S
           {"sharers", schedule.sharers},
           {"turns", schedule.turns},
           {"shared_loads", w.shared_bytes},
+          {"read_bytes", w.read_bytes},
+          {"overlaps", w.overlaps},
           {"iterations", w.iterations},
           {"iteration_bytes", w.iteration_bytes},
           {"ahead", w.ahead},

@@ -79,6 +79,30 @@ TEST(ScheduleCost, MoreStagesAndGroupsHideLatency) {
   EXPECT_LT(seconds({.loop_warps = 4, .stages = 4}), seconds({.stages = 4}));
 }
 
+TEST(ScheduleCost, KnowsWhatOverlaps) {
+  const GraphPtr graph = product(128, 64);
+  const Operation& op = graph->operations()[0];
+  BlockSchedule schedule{.loop_warps = 4, .stages = 4};
+  auto block = describe_schedule(*graph, op, schedule, h200());
+  ASSERT_TRUE(block);
+  const auto seconds = [&] { return schedule_seconds(op, operand_strides(*graph, op), block->code, schedule, h200()); };
+  block->code.work.elements = 2000;
+  block->code.work.products = 200;
+  const double apart = seconds();
+  block->code.work.overlaps = true;
+  EXPECT_LT(seconds(), 0.95 * apart);
+  block->code.work.read_bytes = 1e6;  // of each warp: then shared memory is what takes long
+  EXPECT_GT(seconds(), 2 * apart);
+  block->code.work.read_bytes = 0;
+  // The warp that asks TMA for tiles computes nothing.
+  schedule.bulk = true;
+  const double bulk = seconds();
+  block->code.threads += 32;
+  EXPECT_EQ(seconds(), bulk);
+  schedule.bulk = false;
+  EXPECT_NE(seconds(), bulk);
+}
+
 TEST(ScheduleCost, LinesOfMemoryThatTilesShareCountTwice) {
   const auto bytes = [](int64_t blocks, int64_t columns) {
     const GraphPtr graph = product(blocks, 64, columns);

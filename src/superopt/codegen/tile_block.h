@@ -37,6 +37,8 @@ class TileBlock : public RegisterBlock {
   BlockWork work() const;
   /// Tensor core instructions of a warp; a wide one does the work of several in less than their time.
   int64_t instructions(const Operation& op) const;
+  /// Bytes that one warp reads of a loaded operand in shared memory.
+  double read_bytes(const Operation& op, TensorId id) const;
   /// Registers of a lane: accumulators and kept sides stay, and the two largest of the rest are live together.
   int64_t register_estimate() const;
 

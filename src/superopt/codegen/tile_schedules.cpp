@@ -32,7 +32,8 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
         std::array<std::optional<TilePlan>, 2> plans;  // by wide
         for (const bool wide : {false, true}) {
           if (wide && (!target.wide_products || rows % 4 != 0)) continue;
-          if (auto plan = plan_tiles(*op.body, strides, {rows, groups, 2, wide, cluster})) plans[wide] = std::move(*plan);
+          auto plan = plan_tiles(*op.body, strides, {rows, groups, 2, wide, cluster});
+          if (plan) plans[wide] = std::move(*plan);
         }
         for (const int64_t stages : {8, 6, 4, 3, 2}) {
           if (loop == 1 && stages != 2) continue;
