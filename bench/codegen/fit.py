@@ -28,7 +28,7 @@ LIMITS = {"launch": (0.2e-6, 2e-6), "first_byte": (0.5e-6, 2e-6), "block_bandwid
           "l2_bandwidth": (4e12, 9e12), "element_rate": (0.25e-9, 1e-8), "partial_bandwidth": (1e10, 1e12),
           "shared_bandwidth": (100e9, 240e9)}
 FIELDS = ("blocks device_bytes threads idle_threads shared_bytes registers wide row_warps loop_warps cluster bulk sharers "
-          "turns shared_loads read_bytes overlaps iterations iteration_bytes ahead once_bytes products elements "
+          "shared_loads read_bytes overlaps iterations iteration_bytes ahead once_bytes products elements "
           "products_after elements_after partial_bytes").split()
 
 
