@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Fits the constants of the cost of schedules: fit.py FEATURES RESULTS [FEATURES RESULTS …] [--steps N].
+"""Fits the constants of the cost of schedules: fit.py FEATURES… [--hold-out].
 
-FEATURES is what `schedules --features FOLDER` prints, RESULTS the JSON file of bench.py for the same folder. Prints the
-constants of ScheduleCosts (src/superopt/codegen/schedule_cost.h) that explain the measured times best, and for each
-program Spearman's rank correlation and the place of the fastest among the estimates. The formula here is that of
-schedule_cost.cpp; where the features hold its own estimate, the two are compared.
+FEATURES is what `schedules --features REPORT…` prints. Prints the constants of ScheduleCosts
+(src/superopt/codegen/schedule_cost.h) that explain the measured times best, and for each program Spearman's rank
+correlation, the place of the fastest among the estimates, how much slower the first estimate is than the fastest, and
+the median of estimated over measured: with the compiler's constants, with these, and with those that were fitted
+without the program and its other shapes. The formula here is that of schedule_cost.cpp.
 """
 import argparse
 import json
@@ -13,49 +14,76 @@ import sys
 import numpy
 
 MULTIPROCESSORS, IN_LARGE_CLUSTERS, SHARED, REGISTERS, BANDWIDTH = 132, 120, 227 * 1024, 65536, 4.39e12
-SHARPNESS = 4
+SHARPNESS = 3
+OF_MEANS = 0.1  # weight of a program's mean error beside the spread of its errors
 START = {
-    "launch": 1.0e-6, "first_byte": 0.9e-6, "latency": 1.0e-6, "block_bandwidth": 55e9, "l2_bandwidth": 6.5e12,
-    "iteration": 0.10e-6, "product": 12e-9, "product_rate": 4e-9, "wide": 0.5, "element": 6e-9,
-    "element_rate": 1.0e-9, "groups": 0.3e-6, "partial_bandwidth": 100e9, "cluster": 0.8e-6,
+    "launch": 1.0e-6, "first_byte": 0.95e-6, "bulk_start": 0.2e-6, "sharing_start": 0.1e-6, "latency": 0.77e-6,
+    "sharing": 0.1e-6, "block_bandwidth": 66e9, "l2_bandwidth": 8e12, "shared_bandwidth": 200e9,
+    "iteration": 0.113e-6, "bulk_iteration": 0.08e-6, "product": 8.3e-9, "product_rate": 7.2e-9,
+    "wide": 0.3, "element": 0.67e-9, "element_rate": 0.37e-9, "groups": 0.1e-6, "partial_bandwidth": 0.9e12,
+    "cluster": 1.5e-6,
 }
 # What is physically possible.
-LIMITS = {"launch": (0.5e-6, 2e-6), "first_byte": (0.5e-6, 2e-6), "block_bandwidth": (33e9, 80e9),
-          "l2_bandwidth": (4e12, 9e12), "element_rate": (0.25e-9, 1e-8), "partial_bandwidth": (1e10, 1e12)}
-FIELDS = ("blocks device_bytes threads shared_bytes registers wide row_warps loop_warps cluster iterations "
-          "iteration_bytes ahead once_bytes products elements products_after elements_after partial_bytes").split()
+LIMITS = {"launch": (0.2e-6, 2e-6), "first_byte": (0.5e-6, 2e-6), "block_bandwidth": (33e9, 110e9),
+          "l2_bandwidth": (4e12, 9e12), "element_rate": (0.25e-9, 1e-8), "partial_bandwidth": (1e10, 1e12),
+          "shared_bandwidth": (100e9, 240e9)}
+FIELDS = ("blocks device_bytes threads idle_threads shared_bytes registers wide row_warps loop_warps cluster bulk sharers "
+          "shared_loads read_bytes overlaps iterations iteration_bytes ahead once_bytes products elements "
+          "products_after elements_after partial_bytes").split()
+
+
+def together(*parts):
+    """What overlaps takes as long as its longest part, and a little longer where two are as long."""
+    return sum(part ** SHARPNESS for part in parts) ** (1 / SHARPNESS)
 
 
 def kernel_seconds(k, c):
     """Of arrays of kernels: schedule_seconds."""
-    each = numpy.ceil(k["blocks"] / numpy.where(k["cluster"] >= 4, IN_LARGE_CLUSTERS, MULTIPROCESSORS))
+    bulk = k["bulk"] > 0
+    each = numpy.ceil(k["blocks"] / numpy.where(k["cluster"] * k["sharers"] >= 4, IN_LARGE_CLUSTERS, MULTIPROCESSORS))
     registers = numpy.where(k["registers"] > 0, numpy.minimum(255, k["registers"]), 64)
-    resident = numpy.clip(numpy.minimum.reduce([(SHARED + 1024) // (k["shared_bytes"] + 1024),
-                                                REGISTERS // (registers * k["threads"]), 2048 // k["threads"]]), 1, 32)
-    together = numpy.minimum(each, resident)
-    rounds = numpy.ceil(each / together)
-    warps = together * k["threads"] / 32 / 4
+    resident = numpy.clip(
+        numpy.minimum.reduce([(SHARED + 1024) // (k["shared_bytes"] + 1024),
+                              REGISTERS // (registers * (k["threads"] - k["idle_threads"])), 2048 // k["threads"]]), 1, 32)
+    now = numpy.minimum(each, resident)
+    rounds = numpy.ceil(each / now)
+    group_warps = numpy.where(bulk, k["row_warps"], k["threads"] / 32 / k["loop_warps"])
+    warps = now * group_warps * k["loop_warps"] / 4
     wide = numpy.where(k["wide"] > 0, c["wide"], 1.0)
 
-    def computing(products, elements):
-        alone = products * wide * c["product"] + elements * c["element"]
-        shared = numpy.maximum(1, warps) * (products * wide * c["product_rate"] + elements * c["element_rate"])
-        return numpy.maximum(alone, shared)
+    def computing(products, scalar):
+        tensor = products * wide
+        apart = k["overlaps"] > 0
+        alone = numpy.where(apart, together(tensor * c["product"], scalar * c["element"]),
+                            tensor * c["product"] + scalar * c["element"])
+        shared = numpy.maximum(1, warps) * numpy.where(
+            apart, together(tensor * c["product_rate"], scalar * c["element_rate"]),
+            tensor * c["product_rate"] + scalar * c["element_rate"])
+        return together(alone, shared)
 
-    compute = k["iterations"] * (c["iteration"] + computing(k["products"], k["elements"]))
-    groups = together * k["loop_warps"]
+    rows = k["products"] + k["products_after"] == 0  # an unrolled loop that loads to registers: nobody waits
+    waiting = numpy.where(rows, 0, numpy.where(bulk, c["bulk_iteration"], c["iteration"]))
+    compute = k["iterations"] * (waiting + computing(k["products"], k["elements"]))
+    groups = now * k["loop_warps"]
+    reading = groups * group_warps * k["iterations"] * k["read_bytes"] / c["shared_bandwidth"]
     streamed = groups * k["iterations"] * k["iteration_bytes"]
-    in_flight = groups * numpy.maximum(1, k["ahead"]) * k["iteration_bytes"]
-    stream = numpy.where(streamed > 0,
-                         streamed / numpy.minimum(c["block_bandwidth"], numpy.maximum(1, in_flight) / c["latency"]), 0)
-    once = together * k["once_bytes"] / c["block_bandwidth"]
-    combine = (c["groups"] * numpy.log2(k["loop_warps"]) + together * k["partial_bytes"] / c["partial_bandwidth"]
+    # Products that end in the next iteration keep their tiles half of it.
+    ahead = numpy.maximum(0.5, k["ahead"] - 0.5 * k["overlaps"])
+    in_flight = groups * ahead * k["iteration_bytes"]
+    latency = c["latency"] + c["sharing"] * numpy.log2(k["sharers"])
+    stream = numpy.where(streamed > 0, streamed / numpy.minimum(
+        c["block_bandwidth"], numpy.maximum(1, in_flight) / latency), 0)
+    once = now * k["once_bytes"] / c["block_bandwidth"]
+    combine = (c["groups"] * numpy.log2(k["loop_warps"]) + now * k["partial_bytes"] / c["partial_bandwidth"]
                + c["cluster"] * numpy.log2(k["cluster"]))
     after = computing(k["products_after"], k["elements_after"])
-    through_l2 = k["blocks"] * (k["once_bytes"] + k["loop_warps"] * k["iterations"] * k["iteration_bytes"]) / c["l2_bandwidth"]
-    parts = (rounds * compute, rounds * stream, k["device_bytes"] / BANDWIDTH, through_l2)
-    overlapped = sum(part ** SHARPNESS for part in parts) ** (1 / SHARPNESS)
-    return c["launch"] + overlapped + rounds * (c["first_byte"] + once + combine + after)
+    brought = k["shared_loads"] * (1 - 1 / k["sharers"])
+    loop_bytes = k["loop_warps"] * k["iterations"] * (k["iteration_bytes"] - brought)
+    through_l2 = k["blocks"] * (k["once_bytes"] + loop_bytes) / c["l2_bandwidth"]
+    overlapped = together(rounds * compute, rounds * stream, rounds * reading, k["device_bytes"] / BANDWIDTH, through_l2)
+    start = (c["first_byte"] + numpy.where(bulk, c["bulk_start"], 0)
+             + numpy.where(k["sharers"] > 1, c["sharing_start"], 0))
+    return c["launch"] + overlapped + rounds * (start + once + combine + after)
 
 
 def ranks(values):
@@ -67,78 +95,140 @@ def ranks(values):
     return result
 
 
+def spearman(a, b):
+    return numpy.corrcoef(ranks(a), ranks(b))[0, 1]
+
+
+class Measured:
+    """Rows of all reports: `seconds` and `program` of each, and of each kernel the row that it belongs to."""
+
+    def __init__(self, files):
+        kernels, owner, self.seconds, names, self.others = [], [], [], [], []
+        for name in files:
+            for line in open(name):
+                report = json.loads(line)
+                for row in report["rows"]:
+                    for kernel in row["kernels"]:
+                        kernels.append([float(kernel[f]) for f in FIELDS] + [kernel["seconds"]])
+                        owner.append(len(self.seconds))
+                    self.seconds.append(row["cold_us"] * 1e-6)
+                    self.others.append(row["others_seconds"])
+                    names.append(report["program"])
+        table = numpy.array(kernels)
+        self.columns = {f: table[:, i] for i, f in enumerate(FIELDS)}
+        self.owner, self.seconds, self.others = numpy.array(owner), numpy.array(self.seconds), numpy.array(self.others)
+        self.programs = sorted(set(names))
+        self.program = numpy.array([self.programs.index(n) for n in names])
+        self.built_in = self.sums(table[:, -1])
+        # The fastest matter most: what is twice as slow need not be told from what is three times as slow.
+        fastest = numpy.array([self.seconds[self.program == i].min() for i in range(len(self.programs))])
+        self.weight = (fastest[self.program] / self.seconds) ** 1.5
+        self.weight /= numpy.bincount(self.program, self.weight)[self.program]  # programs count the same
+
+    def sums(self, of_kernels):
+        return self.others + numpy.bincount(self.owner, of_kernels, minlength=len(self.seconds))
+
+    def estimates(self, constants):
+        return self.sums(kernel_seconds(self.columns, constants))
+
+
+def residuals(measured, constants, kept):
+    """Logarithmic errors within each program, and what the programs as a whole are off, which counts less."""
+    error = numpy.log(measured.estimates(constants) / measured.seconds)
+    mean = numpy.bincount(measured.program, measured.weight * error)
+    within = (error - mean[measured.program]) * numpy.sqrt(measured.weight)
+    return numpy.concatenate([within[kept[measured.program]], numpy.sqrt(OF_MEANS) * mean[kept]])
+
+
+def fit(measured, kept, start, steps):
+    """Levenberg-Marquardt in the logarithms of the constants, within their limits."""
+    names = list(START)
+    low = numpy.log([LIMITS.get(n, (START[n] / 100,))[0] for n in names])
+    high = numpy.log([LIMITS.get(n, (0, START[n] * 100))[1] for n in names])
+    at = numpy.clip(numpy.log([start[n] for n in names]), low, high)
+
+    def of(x):
+        return residuals(measured, dict(zip(names, numpy.exp(x))), kept)
+
+    now, damping = of(at), 1e-2
+    for _ in range(steps):
+        slopes = numpy.empty((len(now), len(names)))
+        for i in range(len(names)):
+            beside = at.copy()
+            beside[i] += 0.02 if at[i] + 0.02 <= high[i] else -0.02
+            slopes[:, i] = (of(beside) - now) / (beside[i] - at[i])
+        square, gradient = slopes.T @ slopes, slopes.T @ now
+        improved = False
+        for _ in range(8):
+            step = numpy.linalg.solve(square + damping * numpy.diag(numpy.diag(square) + 1e-6), -gradient)
+            trial = numpy.clip(at + numpy.clip(step, -0.7, 0.7), low, high)
+            then = of(trial)
+            if then @ then < now @ now:
+                improved = now @ now - then @ then > 1e-5 * (now @ now)
+                at, now, damping = trial, then, max(damping / 4, 1e-5)
+                break
+            damping *= 4
+        if not improved:
+            break
+    return dict(zip(names, numpy.exp(at))), now @ now
+
+
+def best_fit(measured, kept, steps, starts):
+    random = numpy.random.default_rng(1)
+    best = None
+    for n in range(starts):
+        start = {k: v * float(numpy.exp(random.normal(0, 0.5 * (n > 0)))) for k, v in START.items()}
+        found = fit(measured, kept, start, steps)
+        if best is None or found[1] < best[1]:
+            best = found
+    return best
+
+
+def family(program):
+    """Of lora_b1 and lora_b8: what is held out together."""
+    return program.split("_b")[0]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("files", nargs="+")
-    parser.add_argument("--steps", type=int, default=20000)
-    parser.add_argument("--hold-out", default="", help="programs with this in their names are not fitted to")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--starts", type=int, default=4)
+    parser.add_argument("--hold-out", action="store_true", help="fit without each program in turn as well")
     arguments = parser.parse_args()
-    kernels, owner, measured, program, names = [], [], [], [], []
-    for features, results in zip(arguments.files[::2], arguments.files[1::2]):
-        known = json.load(open(features))
-        for row in json.load(open(results))["rows"]:
-            for candidate in row["candidates"]:
-                described = known.get(f"{row['program']}@{candidate['name']}")
-                if not described or "cold_us" not in candidate or len(described) != candidate["kernels"]:
-                    continue
-                for kernel in described:
-                    kernels.append([float(kernel[f]) for f in FIELDS] + [kernel["seconds"]])
-                    owner.append(len(measured))
-                measured.append(candidate["cold_us"] * 1e-6)
-                program.append(row["program"])
-                names.append(candidate["name"])
-    table = numpy.array(kernels)
-    columns = {f: table[:, i] for i, f in enumerate(FIELDS)}
-    owner, measured = numpy.array(owner), numpy.array(measured)
-    programs = sorted(set(program))
-    index = numpy.array([programs.index(p) for p in program])
-    fitted = numpy.array([not arguments.hold_out or arguments.hold_out not in p for p in program])
-
-    def estimates(c):
-        return numpy.bincount(owner, kernel_seconds(columns, c), minlength=len(measured))
-
-    # The fastest matter most: what is twice as slow need not be told from what is three times as slow.
-    fastest = numpy.array([measured[index == i].min() for i in range(len(programs))])[index]
-    weight = fitted * (fastest / measured) ** 1.5
-
-    def loss(c):
-        error = numpy.log(estimates(c) / measured)
-        total = 0.0
-        for i in range(len(programs)):
-            of = index == i
-            w = weight[of]
-            if w.sum() == 0:
-                continue
-            mean = (w * error[of]).sum() / w.sum()
-            total += (w * (error[of] - mean) ** 2).sum() / w.sum() + 0.2 * mean ** 2
-        return total / len(programs)
-
-    random = numpy.random.default_rng(1)
-    best, least = dict(START), loss(START)
-    for step in range(arguments.steps):
-        trial = dict(best)
-        width = 0.6 * (1 - step / arguments.steps) + 0.02
-        for name in random.choice(list(START), size=random.integers(1, 4), replace=False):
-            trial[name] *= float(numpy.exp(random.normal(0, width)))
-        if any(not low <= trial[name] <= high for name, (low, high) in LIMITS.items()):
-            continue
-        value = loss(trial)
-        if value < least:
-            best, least = trial, value
-    own = numpy.bincount(owner, table[:, -1], minlength=len(measured))
-    now = estimates(best)
-    print(f"{len(measured)} kernels of {len(programs)} programs; loss {loss(START):.4f} -> {least:.4f}")
-    for name, value in best.items():
+    measured = Measured(arguments.files)
+    everything = numpy.ones(len(measured.programs), bool)
+    constants, loss = best_fit(measured, everything, arguments.steps, arguments.starts)
+    columns = {"built-in": measured.built_in, "fitted": measured.estimates(constants)}
+    if arguments.hold_out:
+        columns["held out"] = measured.built_in.copy()
+        for out in sorted({family(p) for p in measured.programs}):
+            kept = numpy.array([family(p) != out for p in measured.programs])
+            without = best_fit(measured, kept, arguments.steps, arguments.starts)[0]
+            of = ~kept[measured.program]
+            columns["held out"][of] = measured.estimates(without)[of]
+    print(f"{len(measured.seconds)} rows of {len(measured.programs)} programs; loss {loss:.4f}")
+    for name, value in constants.items():
         print(f"  {name:<18} {value:.3g}")
-    print(f"{'program':<20} {'candidates':>10} {'Spearman':>9} {'(built-in)':>10} {'fastest at':>10} {'top-1 loss':>10}")
-    for i, name in enumerate(programs):
-        of = index == i
-        order = numpy.argsort(now[of], kind="stable")
-        place = 1 + int(numpy.where(order == measured[of].argmin())[0][0])
-        rho = numpy.corrcoef(ranks(now[of]), ranks(measured[of]))[0, 1]
-        before = numpy.corrcoef(ranks(own[of]), ranks(measured[of]))[0, 1]
-        print(f"{name:<20} {of.sum():>10} {rho:>9.2f} {before:>10.2f} {place:>10} "
-              f"{measured[of][order[0]] / measured[of].min():>9.2f}x")
+    print(f"{'':<20} {'rows':>5}" + "".join(f" | {c:^26}" for c in columns))
+    print(f"{'':<20} {'':>5}" + " |  rho  place  loss  estimate" * len(columns))
+    total = numpy.zeros((len(columns), 3))
+    for i, name in enumerate(measured.programs):
+        of = measured.program == i
+        seconds = measured.seconds[of]
+        text = f"{name:<20} {of.sum():>5}"
+        for c, estimated in enumerate(columns.values()):
+            now = estimated[of]
+            rho = spearman(now, seconds)
+            order = numpy.argsort(now, kind="stable")
+            place = 1 + int(numpy.where(order == seconds.argmin())[0][0])
+            total[c] += rho, rho >= 0.8, place <= 10
+            text += (f" | {rho:5.2f} {place:5d} {seconds[order[0]] / seconds.min():6.2f} "
+                     f"{numpy.median(now / seconds):7.2f}")
+        print(text)
+    for c, name in enumerate(columns):
+        print(f"{name}: mean rho {total[c][0] / len(measured.programs):.3f}; 0.8 or more in {total[c][1]:.0f}, "
+              f"fastest among ten in {total[c][2]:.0f} of {len(measured.programs)}")
 
 
 if __name__ == "__main__":

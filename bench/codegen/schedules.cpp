@@ -3,7 +3,8 @@
 //
 //   build/release/bin/schedules FILE.strata FOLDER [MOST schedules a graph [MOST graphs]]
 //   build/release/bin/schedules FILE.strata FOLDER LABEL    that schedule alone
-//   build/release/bin/schedules --features FOLDER    what bench/codegen/fit.py fits the cost of schedules to
+//   build/release/bin/schedules --features REPORT…    what bench/codegen/fit.py fits the cost of schedules to: of
+//                          report.json of `strata optimize --profile`, a line each
 //   tests/gpu/run.py FOLDER                 on the machine with the GPU
 //
 // One folder each, FOLDER/PROGRAM@0r1g8s3c2 (first candidate) for 1 row warp, 8 groups, 3 stages and clusters of 2
@@ -67,70 +68,112 @@ Result<void> run(const std::string& path, const std::string& folder, size_t most
   return {};
 }
 
-/// "r1g8s3c2w", as label() writes it.
-std::optional<BlockSchedule> read_label(const std::string& text) {
-  BlockSchedule schedule;
-  int end = 0;
-  if (std::sscanf(text.c_str(), "r%ldg%lds%ldc%ld%n", &schedule.row_warps, &schedule.loop_warps, &schedule.stages,
-                  &schedule.cluster, &end) < 4) {
-    return std::nullopt;
-  }
-  schedule.wide = text[static_cast<size_t>(end)] == 'w';
-  schedule.bulk = std::sscanf(text.c_str() + end + (schedule.wide ? 1 : 0), "b%ld", &schedule.sharers) == 1;
-  schedule.turns = text.back() == 't';
-  return schedule;
+nlohmann::ordered_json describe(const Graph& graph, const Operation& op, const ScheduledBlock& block) {
+  const auto& [code, schedule, seconds] = block;
+  const BlockWork& w = code.work;
+  return {{"blocks", blocks_of(op, schedule)},
+          {"device_bytes", device_bytes(op, operand_strides(graph, op))},
+          {"threads", code.threads},
+          {"idle_threads", code.idle_threads},
+          {"shared_bytes", code.shared_bytes},
+          {"registers", code.registers},
+          {"wide", !code.wide.empty()},
+          {"row_warps", schedule.row_warps},
+          {"loop_warps", schedule.loop_warps},
+          {"stages", schedule.stages},
+          {"cluster", schedule.cluster},
+          {"bulk", schedule.bulk},
+          {"sharers", schedule.sharers},
+          {"turns", schedule.turns},
+          {"shared_loads", w.shared_bytes},
+          {"read_bytes", w.read_bytes},
+          {"overlaps", w.overlaps},
+          {"iterations", w.iterations},
+          {"iteration_bytes", w.iteration_bytes},
+          {"ahead", w.ahead},
+          {"once_bytes", w.once_bytes},
+          {"products", w.products},
+          {"elements", w.elements},
+          {"products_after", w.products_after},
+          {"elements_after", w.elements_after},
+          {"partial_bytes", w.partial_bytes},
+          {"seconds", seconds}};
 }
 
-/// What fit.py fits the cost of schedules to: for each folder of kernels, what schedule_seconds is told of them.
-Result<void> features(const std::string& folder) {
-  STRATA_TRY(const Target* target, find_target("sm_90a"));
-  nlohmann::ordered_json all;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    auto graph = load_graph((entry.path() / "best.strata").string());
-    if (!graph) continue;
-    const size_t at = name.find_last_of('r');
-    const auto labelled = read_label(name.substr(at == std::string::npos ? 0 : at));
-    auto& kernels = all[name] = nlohmann::ordered_json::array();
-    size_t most = 0;
-    for (const Operation& op : (*graph)->operations()) {
-      if (op.body) most = std::max(most, block_schedules(op, operand_strides(**graph, op), *target).size());
-    }
-    bool given = false;
-    for (const Operation& op : (*graph)->operations()) {
-      if (!op.body) continue;
-      const auto offered = block_schedules(op, operand_strides(**graph, op), *target);
-      const bool labelled_one = !given && labelled && offered.size() == most;
-      given |= labelled_one;
-      const auto description = describe_schedule(**graph, op, labelled_one ? labelled : std::nullopt, *target);
-      if (!description) continue;
-      const auto& [code, schedule, seconds] = *description;
-      const BlockWork& w = code.work;
-      kernels.push_back({{"blocks", blocks_of(op, schedule)},
-                         {"device_bytes", device_bytes(op, operand_strides(**graph, op))},
-                         {"threads", code.threads},
-                         {"shared_bytes", code.shared_bytes},
-                         {"registers", code.registers},
-                         {"wide", !code.wide.empty()},
-                         {"row_warps", schedule.row_warps},
-                         {"loop_warps", schedule.loop_warps},
-                         {"cluster", schedule.cluster},
-                         {"bulk", schedule.bulk},
-                         {"sharers", schedule.sharers},
-                         {"shared_loads", w.shared_bytes},
-                         {"iterations", w.iterations},
-                         {"iteration_bytes", w.iteration_bytes},
-                         {"ahead", w.ahead},
-                         {"once_bytes", w.once_bytes},
-                         {"products", w.products},
-                         {"elements", w.elements},
-                         {"products_after", w.products_after},
-                         {"elements_after", w.elements_after},
-                         {"partial_bytes", w.partial_bytes},
-                         {"seconds", seconds}});
+/// Candidate of a report: its graph, the emitters' own choice for each block, and the operator that labels speak of.
+struct Candidate {
+  GraphPtr graph;
+  std::vector<std::optional<ScheduledBlock>> own;  ///< by operator
+  size_t labelled = 0;
+  double others = 0;  ///< seconds of what has no schedule
+};
+
+Result<Candidate> read_candidate(const std::string& text, const Target& target) {
+  Candidate candidate;
+  STRATA_TRY(candidate.graph, parse_graph(text));
+  const Graph& graph = *candidate.graph;
+  candidate.others = scheduled_cost(graph, target).seconds;
+  for (const Operation& op : graph.operations()) {
+    auto& own = candidate.own.emplace_back();
+    if (!op.body) continue;
+    if (auto block = describe_schedule(graph, op, std::nullopt, target)) {
+      candidate.others -= block->seconds;
+      own = std::move(*block);
     }
   }
-  fmt::print("{}\n", all.dump(1));
+  const Schedules first = all_schedules(graph, target).front();
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (first[i]) candidate.labelled = i;
+  }
+  return candidate;
+}
+
+/// What fit.py fits the cost of schedules to: of each schedule that `strata optimize --profile` measured, its times and
+/// what schedule_seconds is told of its kernels.
+Result<void> features(const std::string& path) {
+  STRATA_TRY(const Target* target, find_target("sm_90a"));
+  std::ifstream file(path);
+  const auto report = nlohmann::ordered_json::parse(file, nullptr, false);
+  if (!report.contains("profile")) return invalid("{}: no report of measured candidates", path);
+  std::vector<Candidate> candidates;
+  for (const auto& listed : report["candidates"]) {
+    STRATA_TRY(candidates.emplace_back(), read_candidate(listed["graph"].get<std::string>(), *target));
+  }
+  auto rows = nlohmann::ordered_json::array();
+  int refused = 0;
+  for (const auto& row : report["profile"]["rows"]) {
+    const auto schedule = read_label(row["schedule"].get<std::string>());
+    const auto number = static_cast<size_t>(std::atoi(row["candidate"].get<std::string>().c_str()));
+    const bool library = row["schedule"].get<std::string>().find("lt") != std::string::npos;
+    if (row["verdict"] != "right" || !schedule || library || number < 1 || number > candidates.size()) continue;
+    const Candidate& candidate = candidates[number - 1];
+    const Graph& graph = *candidate.graph;
+    auto kernels = nlohmann::ordered_json::array();
+    bool described = true;
+    for (size_t i = 0; i < graph.operations().size(); ++i) {
+      const Operation& op = graph.operations()[i];
+      if (i == candidate.labelled) {
+        const auto block = describe_schedule(graph, op, schedule, *target);
+        described = block.has_value();
+        if (described) kernels.push_back(describe(graph, op, *block));
+      } else if (candidate.own[i]) {
+        kernels.push_back(describe(graph, op, *candidate.own[i]));
+      }
+    }
+    refused += described ? 0 : 1;
+    if (!described) continue;
+    rows.push_back({{"candidate", number},
+                    {"schedule", row["schedule"]},
+                    {"cold_us", row["cold_us"]},
+                    {"hot_us", row["hot_us"]},
+                    {"others_seconds", candidate.others},
+                    {"kernels", kernels}});
+  }
+  if (refused > 0) fmt::print(stderr, "{}: {} measured schedules are no longer offered\n", path, refused);
+  // A program of another shape has the same name inside: that of the folder tells them apart.
+  const std::string folder = std::filesystem::path(path).parent_path().filename().string();
+  const nlohmann::ordered_json all = {{"program", folder.substr(0, folder.find('@'))}, {"rows", rows}};
+  fmt::print("{}\n", all.dump());
   return {};
 }
 
@@ -142,9 +185,14 @@ int main(int count, char** arguments) {
     return 2;
   }
   if (std::string_view(arguments[1]) == "--features") {
-    const auto listed = features(arguments[2]);
-    if (!listed) fmt::print(stderr, "{}\n", listed.error().message);
-    return listed ? 0 : 1;
+    for (int n = 2; n < count; ++n) {
+      const auto listed = features(arguments[n]);
+      if (!listed) {
+        fmt::print(stderr, "{}\n", listed.error().message);
+        return 1;
+      }
+    }
+    return 0;
   }
   const std::string third = count > 3 ? arguments[3] : "";
   const bool number = !third.empty() && third.find_first_not_of("0123456789") == std::string::npos;

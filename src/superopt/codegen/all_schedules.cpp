@@ -1,6 +1,8 @@
 #include "superopt/codegen/all_schedules.h"
 
 #include <algorithm>
+#include <charconv>
+#include <regex>
 #include <utility>
 
 #include "superopt/codegen/libraries.h"
@@ -83,6 +85,23 @@ std::string label(const Schedules& schedules) {
   }
   if (algorithms.empty()) return text;
   return found ? text + " " + algorithms : algorithms;
+}
+
+std::optional<BlockSchedule> read_label(const std::string& text) {
+  static const std::regex form(R"(r(\d+)g(\d+)s(\d+)c(\d+)(w?)(?:b(\d+)(t?))?(?: lt[\d.]+)?)");
+  std::smatch part;
+  if (!std::regex_match(text, part, form)) return std::nullopt;
+  BlockSchedule schedule;
+  const auto number = [&](size_t n, int64_t& to) {
+    const std::string digits = part[n].str();
+    return std::from_chars(digits.data(), digits.data() + digits.size(), to).ec == std::errc();
+  };
+  schedule.wide = part[5].length() > 0;
+  schedule.bulk = part[6].matched;
+  schedule.turns = part[7].length() > 0;
+  const bool numbers = number(1, schedule.row_warps) && number(2, schedule.loop_warps) && number(3, schedule.stages) &&
+                       number(4, schedule.cluster) && (!schedule.bulk || number(6, schedule.sharers));
+  return numbers ? std::optional(schedule) : std::nullopt;
 }
 
 }  // namespace strata

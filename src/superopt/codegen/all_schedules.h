@@ -1,6 +1,7 @@
 // Every schedule of a whole µGraph that is worth measuring.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,13 @@ namespace strata {
 /// where no operator has any, or the passes leave no choice, the emitters' own is all.
 std::vector<Schedules> all_schedules(const Graph& graph, const Target& target, const Passes& passes = {});
 
-/// "r1g8s3c2" for 1 row warp, 8 groups, 3 stages and clusters of 2 blocks, with a "w" behind for wide products; "own"
-/// for the emitters' own choice; "lt0" and "lt0.2" behind that for products by algorithms 0, and 0 and 2, of cuBLASLt.
+/// "r1g8s3c2" for 1 row warp, 8 groups, 3 stages and clusters of 2 blocks, with a "w" behind for wide products, "b2"
+/// for tiles by TMA that 2 neighbours share and "t" for groups in turns; "own" for the emitters' own choice; "lt0" and
+/// "lt0.2" behind that for products by algorithms 0, and 0 and 2, of cuBLASLt.
 std::string label(const Schedules& schedules);
+
+/// The schedule of generated code in a label: "r1g8s3c2" and what follows it, or "r1g8s3c2 lt0" without the library's
+/// part. None for "own", "lt0" and what no label is.
+std::optional<BlockSchedule> read_label(const std::string& text);
 
 }  // namespace strata

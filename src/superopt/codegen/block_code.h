@@ -55,6 +55,8 @@ struct BlockWork {
   double elements_after = 0;
   int64_t partial_bytes = 0;  ///< what groups leave for each other
   int64_t shared_bytes = 0;   ///< of an iteration's tiles, those that neighbours bring each other
+  double read_bytes = 0;      ///< that a warp reads of tiles in shared memory, of an iteration
+  bool overlaps = false;      ///< products end in the next iteration, while its other operators run
 };
 
 /// A tensor in device memory as TMA takes boxes from it: dimensions innermost first.

@@ -13,6 +13,8 @@ constexpr int64_t kWarp = 32;
 constexpr int64_t kVectorBytes = 16;
 /// Iterations whose loads are in flight together.
 constexpr int64_t kUnroll = 8;
+/// Iterations whose loads are in flight together where several teams have a row each.
+constexpr int64_t kTeamsAhead = 2;
 
 struct RowDims {
   int64_t rows = 1;
@@ -86,7 +88,8 @@ class RowBlock : public RegisterBlock {
   BlockWork work() const {
     BlockWork work;
     work.iterations = loop_;
-    work.ahead = std::min(loop_, kUnroll);
+    // Measured: where rows are known at run time only, few loads move ahead of what the iteration before computes.
+    work.ahead = std::min(loop_, threads_ > team_ ? kTeamsAhead : kUnroll);
     for (size_t i = 0; i < body_.operations().size(); ++i) {
       const Operation& op = body_.operations()[i];
       if (op.kind == OpKind::OutSaver) continue;

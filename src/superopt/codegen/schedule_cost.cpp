@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "superopt/optimize/cost.h"
 
@@ -13,6 +14,15 @@ constexpr int64_t kMostBlocks = 32;
 constexpr int64_t kReserved = 1024;  // bytes of shared memory that each block has beside its own
 constexpr int64_t kUnknownRegisters = 64;
 constexpr int64_t kQuarters = 4;  // of a multiprocessor, with a tensor core each
+
+constexpr int64_t kWarp = 32;
+
+/// What overlaps takes as long as its longest part, and a little longer where two are as long.
+double together(std::initializer_list<double> parts) {
+  double cubes = 0;
+  for (double part : parts) cubes += part * part * part;
+  return std::cbrt(cubes);
+}
 
 double doublings(int64_t count) { return count > 1 ? std::log2(static_cast<double>(count)) : 0; }
 
@@ -77,26 +87,35 @@ double schedule_seconds(const Operation& op, const std::vector<std::vector<int64
   const int64_t blocks = blocks_of(op, schedule);
   const BlockWork& work = code.work;
   const int64_t each = blocks_each(blocks, schedule, target);
-  const int64_t together = std::min(each, resident_blocks(code, target));
-  const double rounds = std::ceil(static_cast<double>(each) / static_cast<double>(together));
-  const auto blocks_now = static_cast<double>(together);
-  const double warps = blocks_now * static_cast<double>(code.threads) / 32 / kQuarters;  // of a quarter
+  const int64_t resident = std::min(each, resident_blocks(code, target));
+  const double rounds = std::ceil(static_cast<double>(each) / static_cast<double>(resident));
+  const auto blocks_now = static_cast<double>(resident);
+  // A warp that asks TMA for tiles computes nothing.
+  const auto computing_warps =
+      static_cast<double>(schedule.bulk ? schedule.row_warps * schedule.loop_warps : code.threads / kWarp);
+  const double warps = blocks_now * computing_warps / kQuarters;  // of a quarter
   const double wide = code.wide.empty() ? 1 : costs.wide;
 
   // One warp waits for its own results; many wait for their quarter.
   const auto computing = [&](double products, double elements) {
-    const double alone = products * wide * costs.product + elements * costs.element;
-    const double shared = std::max(1.0, warps) * (products * wide * costs.product_rate + elements * costs.element_rate);
-    return std::max(alone, shared);
+    const auto both = [&](double a, double b) { return work.overlaps ? together({a, b}) : a + b; };
+    const double alone = both(products * wide * costs.product, elements * costs.element);
+    const double shared = both(products * wide * costs.product_rate, elements * costs.element_rate);
+    return together({alone, std::max(1.0, warps) * shared});
   };
   const auto iterations = static_cast<double>(work.iterations);
-  const double waiting = schedule.bulk ? costs.bulk_iteration : costs.iteration;
+  const bool rows = work.products + work.products_after == 0;  // an unrolled loop that loads to registers
+  const double waiting = rows ? 0 : schedule.bulk ? costs.bulk_iteration : costs.iteration;
   const double compute = iterations * (waiting + computing(work.products, work.elements));
+  const double reading = blocks_now * computing_warps * iterations * work.read_bytes / costs.shared_bandwidth;
 
   const double groups = blocks_now * static_cast<double>(schedule.loop_warps);
   const double streamed = groups * iterations * static_cast<double>(work.iteration_bytes);
-  const double in_flight = groups * static_cast<double>(std::max<int64_t>(1, work.ahead) * work.iteration_bytes);
-  const double stream = streamed > 0 ? streamed / std::min(costs.block_bandwidth, in_flight / costs.latency) : 0;
+  // Products that end in the next iteration keep their tiles half of it.
+  const double ahead = std::max(0.5, static_cast<double>(work.ahead) - (work.overlaps ? 0.5 : 0));
+  const double in_flight = groups * ahead * static_cast<double>(work.iteration_bytes);
+  const double latency = costs.latency + costs.sharing * doublings(schedule.sharers);
+  const double stream = streamed > 0 ? streamed / std::min(costs.block_bandwidth, in_flight / latency) : 0;
 
   const double device = device_bytes(op, strides) / target.memory_bandwidth;
   // What neighbours bring each other leaves the L2 cache once.
@@ -106,19 +125,15 @@ double schedule_seconds(const Operation& op, const std::vector<std::vector<int64
       (static_cast<double>(work.once_bytes) +
        static_cast<double>(schedule.loop_warps) * iterations * (static_cast<double>(work.iteration_bytes) - brought)) /
       costs.l2_bandwidth;
+  const double start =
+      costs.first_byte + (schedule.bulk ? costs.bulk_start : 0) + (schedule.sharers > 1 ? costs.sharing_start : 0);
   const double once = blocks_now * static_cast<double>(work.once_bytes) / costs.block_bandwidth;
   const double combine = costs.groups * doublings(schedule.loop_warps) +
                          blocks_now * static_cast<double>(work.partial_bytes) / costs.partial_bandwidth +
                          costs.cluster * doublings(schedule.cluster);
   const double after = computing(work.products_after, work.elements_after);
-  // What overlaps is as long as its longest part, and a little longer where two are as long.
-  constexpr double kSharpness = 4;
-  double overlapped = 0;
-  for (double part : {rounds * compute, rounds * stream, device, through_l2}) {
-    overlapped += std::pow(part, kSharpness);
-  }
-  overlapped = std::pow(overlapped, 1 / kSharpness);
-  return costs.launch + overlapped + rounds * (costs.first_byte + once + combine + after);
+  return costs.launch + together({rounds * compute, rounds * stream, rounds * reading, device, through_l2}) +
+         rounds * (start + once + combine + after);
 }
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "ir/text.h"
+#include "superopt/codegen/all_schedules.h"
 #include "superopt/codegen/generate.h"
 
 namespace strata {
@@ -56,6 +57,18 @@ TEST(ScheduleCost, OrdersSchedules) {
   }
 }
 
+TEST(ScheduleLabels, RoundTrip) {
+  const auto all = all_schedules(*product(128, 64), h200());
+  ASSERT_GT(all.size(), 100U);
+  for (const Schedules& schedules : all) EXPECT_EQ(read_label(label(schedules)), schedules.front()) << label(schedules);
+  const BlockSchedule turns{4, 2, 3, true, 1, true, 2, true};
+  EXPECT_EQ(label({std::nullopt, turns}), "r4g2s3c1wb2t");
+  EXPECT_EQ(read_label("r4g2s3c1wb2t lt0.2"), turns);
+  for (const char* none : {"own", "lt0", "", "r4g2s3", "r4g2s3c1x", "r4g2s3c1t", "r99999999999999999999g1s1c1"}) {
+    EXPECT_EQ(read_label(none), std::nullopt) << none;
+  }
+}
+
 TEST(ScheduleCost, MoreStagesAndGroupsHideLatency) {
   const GraphPtr graph = product(128, 64);
   const Operation& op = graph->operations()[0];
@@ -64,6 +77,30 @@ TEST(ScheduleCost, MoreStagesAndGroupsHideLatency) {
   };
   EXPECT_LT(seconds({.stages = 4}), seconds({.stages = 2}));
   EXPECT_LT(seconds({.loop_warps = 4, .stages = 4}), seconds({.stages = 4}));
+}
+
+TEST(ScheduleCost, KnowsWhatOverlaps) {
+  const GraphPtr graph = product(128, 64);
+  const Operation& op = graph->operations()[0];
+  BlockSchedule schedule{.loop_warps = 4, .stages = 4};
+  auto block = describe_schedule(*graph, op, schedule, h200());
+  ASSERT_TRUE(block);
+  const auto seconds = [&] { return schedule_seconds(op, operand_strides(*graph, op), block->code, schedule, h200()); };
+  block->code.work.elements = 2000;
+  block->code.work.products = 200;
+  const double apart = seconds();
+  block->code.work.overlaps = true;
+  EXPECT_LT(seconds(), 0.95 * apart);
+  block->code.work.read_bytes = 1e6;  // of each warp: then shared memory is what takes long
+  EXPECT_GT(seconds(), 2 * apart);
+  block->code.work.read_bytes = 0;
+  // The warp that asks TMA for tiles computes nothing.
+  schedule.bulk = true;
+  const double bulk = seconds();
+  block->code.threads += 32;
+  EXPECT_EQ(seconds(), bulk);
+  schedule.bulk = false;
+  EXPECT_NE(seconds(), bulk);
 }
 
 TEST(ScheduleCost, LinesOfMemoryThatTilesShareCountTwice) {

@@ -14,7 +14,9 @@ namespace strata {
 class TileBlock : public RegisterBlock {
  public:
   using RegisterBlock::RegisterBlock;
-  Result<BlockCode> run();
+  /// `planned` is what plan_tiles makes of the block and the schedule. It depends on no stages and no loads, and may be
+  /// that of a schedule that differs in these.
+  Result<BlockCode> run(TilePlan planned);
 
  private:
   using RegisterBlock::tile_type;
@@ -30,10 +32,13 @@ class TileBlock : public RegisterBlock {
 
   std::string shared_type(TensorId id) const { return shared_tile_type(plan(id), body_.type(id).dtype); }
   Result<void> check_sizes() const;
+  Result<void> fits(int64_t bytes) const;
 
   BlockWork work() const;
   /// Tensor core instructions of a warp; a wide one does the work of several in less than their time.
   int64_t instructions(const Operation& op) const;
+  /// Bytes that one warp reads of a loaded operand in shared memory.
+  double read_bytes(const Operation& op, TensorId id) const;
   /// Registers of a lane: accumulators and kept sides stay, and the two largest of the rest are live together.
   int64_t register_estimate() const;
 

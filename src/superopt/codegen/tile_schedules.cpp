@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <array>
 
 #include "superopt/codegen/schedule_cost.h"
+#include "superopt/codegen/tile_block.h"
 #include "superopt/codegen/tiles.h"
 
 namespace strata {
@@ -13,8 +15,8 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
   const int64_t loop = op.body->launch().loop;
   int64_t blocks = 1;
   for (int64_t size : op.body->launch().grid) blocks *= size;
-  const auto rate = [&](const BlockSchedule& schedule) {
-    const auto code = emit_tiles(op, "candidate", strides, schedule, target);
+  const auto rate = [&](const TilePlan& plan, const BlockSchedule& schedule) {
+    const auto code = TileBlock(op, "candidate", strides, schedule, target).run(plan);
     if (!code || code->registers > kMostRegisters ||
         code->registers * (code->threads - code->idle_threads) > target.registers)
       return false;
@@ -27,20 +29,26 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
     for (int64_t rows = 1; rows <= kMostWarps; rows *= 2) {
       for (int64_t groups = 1; groups * rows <= kMostWarps && groups * cluster <= loop; groups *= 2) {
         if (loop % (groups * cluster) != 0) continue;  // the last round would leave groups idle
+        std::array<std::optional<TilePlan>, 2> plans;  // by wide
+        for (const bool wide : {false, true}) {
+          if (wide && (!target.wide_products || rows % 4 != 0)) continue;
+          auto plan = plan_tiles(*op.body, strides, {rows, groups, 2, wide, cluster});
+          if (plan) plans[wide] = std::move(*plan);
+        }
         for (const int64_t stages : {8, 6, 4, 3, 2}) {
           if (loop == 1 && stages != 2) continue;
           if (stages > 2 && stages > loop / (groups * cluster) + 1) continue;
           for (const bool wide : {false, true}) {
-            if (wide && (!target.wide_products || rows % 4 != 0)) continue;
+            if (!plans[wide]) continue;
             const BlockSchedule schedule{rows, groups, stages, wide, cluster};
-            if (!rate(schedule) || !target.bulk_copies || loop == 1) continue;
+            if (!rate(*plans[wide], schedule) || !target.bulk_copies || loop == 1) continue;
             for (int64_t sharers = 1; cluster * sharers <= target.cluster; sharers *= 2) {
               BlockSchedule bulk = schedule;
               bulk.bulk = true;
               bulk.sharers = sharers;
-              if (!rate(bulk) || !wide || groups != 2) continue;
+              if (!rate(*plans[wide], bulk) || !wide || groups != 2) continue;
               bulk.turns = true;
-              rate(bulk);
+              rate(*plans[wide], bulk);
             }
           }
         }

@@ -35,6 +35,7 @@ BlockWork TileBlock::work() const {
   work.ahead = schedule_.stages - 1;
   work.once_bytes = loads_->once_bytes();
   work.partial_bytes = partial_bytes_;
+  work.overlaps = ahead_.has_value();
   std::set<TensorId> read;
   for (size_t i = 0; i < body_.operations().size(); ++i) {
     const Operation& op = body_.operations()[i];
@@ -44,6 +45,7 @@ BlockWork TileBlock::work() const {
       // From shared memory element by element, or rounded for a product.
       constexpr double kRead = 2;
       const bool product = op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul;
+      if (!after && plan(id).loaded) work.read_bytes += read_bytes(op, id);
       if (product == plan(id).loaded || (!product && !read.insert(id).second)) continue;
       (after ? work.elements_after : work.elements) += kRead * static_cast<double>(registers(id, after && after_));
     }
@@ -55,6 +57,13 @@ BlockWork TileBlock::work() const {
     (after ? work.elements_after : work.elements) += operations_of(op) * results;
   }
   return work;
+}
+
+double TileBlock::read_bytes(const Operation& op, TensorId id) const {
+  constexpr double kWarpsTogether = 4;
+  const double bytes = static_cast<double>(local(id, false).elements() * size_of(body_.type(id).dtype));
+  // Tensor cores read the columns of a wide product once for its four warps.
+  return is_wide(op) && local(id, false) == plan(id).dims ? bytes / kWarpsTogether : bytes;
 }
 
 int64_t TileBlock::instructions(const Operation& op) const {

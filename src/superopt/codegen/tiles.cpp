@@ -6,11 +6,12 @@
 
 namespace strata {
 
-Result<BlockCode> TileBlock::run() {
+Result<BlockCode> TileBlock::run(TilePlan planned) {
   if (loop_ == 1 && schedule_.groups() > 1) return unsupported("no loop whose iterations could be dealt to groups");
-  STRATA_TRY(plan_, plan_tiles(body_, strides_, schedule_));
+  plan_ = std::move(planned);
   STRATA_CHECK(check_sizes());
   STRATA_TRY(loads_, TileLoads::plan({body_, plan_, strides_, schedule_, target_, names_}, scope_));
+  STRATA_CHECK(fits(loads_->reserved_bytes() + loads_->bytes()));
   name_tensors();
   BlockCode code;
   const std::string prepare = loads_->prepare();
@@ -38,10 +39,13 @@ Result<BlockCode> TileBlock::run() {
       "a warp",
       schedule_.cluster_blocks(), schedule_.loop_warps, schedule_.row_warps, schedule_.stages, loads_->stage_bytes(),
       schedule_.bulk ? " by TMA" : "", plan_.layouts.choices, plan_.layout_cost);
-  if (code.shared_bytes > target_.shared_memory) {
-    return unsupported("{} bytes of shared memory; {} has {}", code.shared_bytes, target_.name, target_.shared_memory);
-  }
+  STRATA_CHECK(fits(code.shared_bytes));
   return code;
+}
+
+Result<void> TileBlock::fits(int64_t bytes) const {
+  if (bytes <= target_.shared_memory) return {};
+  return unsupported("{} bytes of shared memory; {} has {}", bytes, target_.name, target_.shared_memory);
 }
 
 std::string TileBlock::tile_type(TensorId id, bool transposed, bool after) const {
@@ -135,7 +139,8 @@ std::string TileBlock::across_call(bool columns, const std::string& from) const 
 Result<BlockCode> emit_tiles(const Operation& op, const std::string& name,
                              const std::vector<std::vector<int64_t>>& strides, const BlockSchedule& schedule,
                              const Target& target) {
-  return TileBlock(op, name, strides, schedule, target).run();
+  STRATA_TRY(TilePlan plan, plan_tiles(*op.body, strides, schedule));
+  return TileBlock(op, name, strides, schedule, target).run(std::move(plan));
 }
 
 }  // namespace strata
