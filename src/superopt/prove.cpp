@@ -9,6 +9,7 @@
 #include "superopt/search/stabilise.h"
 #include "superopt/solver/solver.h"
 #include "superopt/verify/shrink.h"
+#include "support/parallel.h"
 
 namespace strata {
 namespace {
@@ -115,9 +116,13 @@ void prove_cheapest(const GraphPtr& program, const std::vector<GraphPtr>& graphs
     if (stopped && !result.candidates.empty()) break;
     const size_t count = stopped ? 1 : std::min(wanted - result.candidates.size(), graphs.size() - first);
     std::vector<tl::expected<Candidate, std::string>> proofs(count, tl::unexpected(std::string()));
+    TaskOrder order;
     arena.execute([&] {
-      tbb::parallel_for(size_t{0}, count, [&](size_t i) { proofs[i] = prover.prove(graphs[first + i], false); });
+      tbb::parallel_for(size_t{0}, count, [&](size_t i) STRATA_UNORDERED {
+        order.run([&] { proofs[i] = prover.prove(graphs[first + i], false); });
+      });
     });
+    order.join();
     for (auto& proof : proofs) {
       if (proof) {
         result.candidates.push_back(std::move(*proof));

@@ -9,6 +9,7 @@
 #include "superopt/codegen/generate.h"
 #include "superopt/optimize/retile.h"
 #include "superopt/optimize/thread_graphs.h"
+#include "support/parallel.h"
 
 namespace strata {
 namespace {
@@ -55,22 +56,24 @@ Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, 
   const size_t count = std::min(found.size(), kMostFound);
   std::vector<Result<std::vector<Variant>>> of_graph(count);
   tbb::task_arena arena(options.search.threads);
+  const auto variants_of = [&](const GraphPtr& found_one) -> Result<std::vector<Variant>> {
+    std::vector<Variant> variants;
+    for (const GraphPtr& one : retiled(found_one, options.passes)) {
+      GraphPtr graph = one;
+      if (options.passes.thread_graphs) {
+        STRATA_TRY(graph, form_thread_graphs(*one, kThreadsPerBlock));
+      }
+      const CostEstimate cost = scheduled_cost(*graph, *options.search.target);
+      variants.push_back({graph, cost, grids_of(*graph)});
+    }
+    return variants;
+  };
+  TaskOrder order;
   arena.execute([&] {
-    tbb::parallel_for(size_t{0}, count, [&](size_t i) {
-      of_graph[i] = [&]() -> Result<std::vector<Variant>> {
-        std::vector<Variant> variants;
-        for (const GraphPtr& one : retiled(found[i], options.passes)) {
-          GraphPtr graph = one;
-          if (options.passes.thread_graphs) {
-            STRATA_TRY(graph, form_thread_graphs(*one, kThreadsPerBlock));
-          }
-          const CostEstimate cost = scheduled_cost(*graph, *options.search.target);
-          variants.push_back({graph, cost, grids_of(*graph)});
-        }
-        return variants;
-      }();
-    });
+    tbb::parallel_for(size_t{0}, count,
+                      [&](size_t i) STRATA_UNORDERED { order.run([&] { of_graph[i] = variants_of(found[i]); }); });
   });
+  order.join();
   std::vector<Variant> variants;
   for (auto& one : of_graph) {
     if (!one) return tl::unexpected(one.error());

@@ -13,6 +13,7 @@
 
 #include "ir/text.h"
 #include "superopt/search/unit_search.h"
+#include "support/parallel.h"
 
 namespace strata {
 namespace {
@@ -298,9 +299,13 @@ class Search {
       }
       context_.counters.units_done.fetch_add(1, std::memory_order_relaxed);
     };
-    tbb::parallel_for(0, options_.threads, [&](int) {
-      for (size_t i = next++; i < stage.units.size() && !context_.stop.stop_requested(); i = next++) search_one(i);
+    TaskOrder order;
+    tbb::parallel_for(0, options_.threads, [&](int) STRATA_UNORDERED {
+      order.run([&] {
+        for (size_t i = next++; i < stage.units.size() && !context_.stop.stop_requested(); i = next++) search_one(i);
+      });
     });
+    order.join();
     for (UnitResult& result : results) {
       for (KernelChoice& choice : result.choices) choices_.push_back(std::move(choice));
     }
