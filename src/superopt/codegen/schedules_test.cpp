@@ -160,6 +160,31 @@ const Case kCases[] = {
   output O
 })",
      40},
+    // Two products behind that read the same rows.
+    {"WideAttentionOfTwoValues", R"(graph two_values {
+  input Q: f16[1, 64, 64]
+  input Kt: f16[1, 256, 64]
+  input V: f16[1, 256, 64]
+  input U: f16[1, 256, 64]
+  K = transpose(Kt, perm=[0, 2, 1])
+  O, P = block(Q, K, V, U, grid=[1], loop=4) {
+    q = in_iter(Q, imap=[0])
+    k = in_iter(K, imap=[0], fmap=2)
+    v = in_iter(V, imap=[0], fmap=1)
+    u = in_iter(U, imap=[0], fmap=1)
+    s = matmul(q, k)
+    c = scale(s, factor=1/8)
+    e = exp(c)
+    p = matmul(e, v)
+    r = matmul(e, u)
+    pp = accum(p, kind=sum)
+    rr = accum(r, kind=sum)
+    O = out_saver(pp, omap=[0])
+    P = out_saver(rr, omap=[0])
+  }
+  output O, P
+})",
+     20},
     // Partial results with their maxima, and a kernel of rows that brings them together.
     {"SplitAttention", R"(graph split {
   input Q: f16[1, 16, 16]

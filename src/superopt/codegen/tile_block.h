@@ -102,6 +102,7 @@ class TileBlock : public RegisterBlock {
   int64_t kept_registers_ = 0;
   std::optional<LoopProducts> ahead_;     ///< products that end in the next iteration
   std::map<TensorId, std::string> rows_;  ///< what these read in registers
+  std::set<TensorId> packed_;             ///< of these, what the iteration has written there
   int64_t partial_bytes_ = 0;
 };
 

@@ -19,7 +19,7 @@ void TileBlock::find_loop_products() {
   if (!ahead_) return;
   for (const Operation* op : ahead_->behind) {
     for (TensorId id : row_sides(*op)) {
-      if (plan(id).loaded) continue;
+      if (plan(id).loaded || rows_.count(id) != 0) continue;
       rows_[id] = scope_.add(names_[id] + "_rows");
       line(fmt::format("decltype(strata_device::pack<{}>(strata_device::filled<{}>(0.0f))) {}{{}};",
                        storage_type(plan_.operand), tile_type(id), rows_[id]));
@@ -137,7 +137,8 @@ Result<void> TileBlock::product(const Operation& op) {
   const bool behind = ahead_ && wide && contains(ahead_->behind, op);
   if (behind) {
     for (TensorId id : row_sides(op)) {
-      if (rows_.count(id) == 0) continue;
+      // Another product behind may read the same rows, and may be under way.
+      if (rows_.count(id) == 0 || !packed_.insert(id).second) continue;
       line(fmt::format("{} = strata_device::pack<{}>({});", rows_[id], storage_type(plan_.operand), names_[id]));
     }
     if (takes_turns() && &op == ahead_->behind.front()) line(turn("take"));
