@@ -31,12 +31,17 @@ if(STRATA_SANITIZER)
   target_link_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZER})
 endif()
 
-# strata_library(FOLDER [LINK target...] [TEST_LINK target...]): library strata_FOLDER of src/FOLDER/*.cpp
-# (slashes become underscores) and, where there are tests, the program strata_FOLDER_test.
+# strata_library(FOLDER [ROOMS folder...] [LINK target...] [TEST_LINK target...]): library strata_FOLDER of
+# src/FOLDER/*.cpp (slashes become underscores) and of its folders ROOMS, and, where there are tests, the program
+# strata_FOLDER_test.
 function(strata_library FOLDER)
-  cmake_parse_arguments(ARG "" "" "LINK;TEST_LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "ROOMS;LINK;TEST_LINK" ${ARGN})
   string(REPLACE "/" "_" NAME strata_${FOLDER})
-  file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${FOLDER}/*.cpp)
+  set(PATTERNS ${CMAKE_SOURCE_DIR}/src/${FOLDER}/*.cpp)
+  foreach(ROOM ${ARG_ROOMS})
+    list(APPEND PATTERNS ${CMAKE_SOURCE_DIR}/src/${FOLDER}/${ROOM}/*.cpp)
+  endforeach()
+  file(GLOB SOURCES CONFIGURE_DEPENDS ${PATTERNS})
   set(TESTS ${SOURCES})
   list(FILTER SOURCES EXCLUDE REGEX "_test\\.cpp$")
   list(FILTER TESTS INCLUDE REGEX "_test\\.cpp$")

@@ -13,7 +13,7 @@
 #include "superopt/codegen/libraries.h"
 #include "superopt/codegen/rows.h"
 #include "superopt/codegen/schedule_cost.h"
-#include "superopt/codegen/tiles.h"
+#include "superopt/codegen/tiles/tiles.h"
 
 namespace strata {
 namespace {

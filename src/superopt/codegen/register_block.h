@@ -1,6 +1,6 @@
 // What block functions have in common whose computed tensors stay in registers: operators over tiles, one statement or
 // one loop over a tile's registers each. How a tile lies in the registers of the block's threads is up to the emitter:
-// fragments for tensor cores (tiles.cpp) or rows (rows.cpp).
+// fragments for tensor cores (tiles/) or rows (rows.cpp).
 #pragma once
 
 #include <map>

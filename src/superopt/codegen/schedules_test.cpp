@@ -8,7 +8,7 @@
 #include "runtime/storage.h"
 #include "superopt/codegen/rows.h"
 #include "superopt/codegen/test_host.h"
-#include "superopt/codegen/tiles.h"
+#include "superopt/codegen/tiles/tiles.h"
 
 namespace strata {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "superopt/codegen/tile_load_kinds.h"
+#include "superopt/codegen/tiles/load_kinds.h"
 
 namespace strata {
 namespace {

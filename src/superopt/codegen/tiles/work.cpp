@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "superopt/codegen/tile_block.h"
+#include "superopt/codegen/tiles/block.h"
 
 namespace strata {
 

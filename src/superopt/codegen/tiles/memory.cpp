@@ -1,4 +1,4 @@
-#include "superopt/codegen/tile_memory.h"
+#include "superopt/codegen/tiles/memory.h"
 
 #include "superopt/codegen/emit.h"
 

@@ -1,8 +1,8 @@
-#include "superopt/codegen/tiles.h"
+#include "superopt/codegen/tiles/tiles.h"
 
 #include <algorithm>
 
-#include "superopt/codegen/tile_block.h"
+#include "superopt/codegen/tiles/block.h"
 
 namespace strata {
 

@@ -10,7 +10,7 @@
 #include "runtime/storage.h"
 #include "superopt/codegen/all_schedules.h"
 #include "superopt/codegen/test_host.h"
-#include "superopt/codegen/tiles.h"
+#include "superopt/codegen/tiles/tiles.h"
 #include "support/random.h"
 
 namespace strata {

@@ -1,4 +1,4 @@
-#include "superopt/codegen/tile_plan.h"
+#include "superopt/codegen/tiles/plan.h"
 
 #include <algorithm>
 #include <chrono>

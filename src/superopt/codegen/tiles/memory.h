@@ -1,7 +1,7 @@
 // Tiles in shared memory, and how they come there.
 #pragma once
 
-#include "superopt/codegen/tile_plan.h"
+#include "superopt/codegen/tiles/plan.h"
 
 namespace strata {
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "superopt/codegen/tile_load_kinds.h"
+#include "superopt/codegen/tiles/load_kinds.h"
 
 namespace strata {
 namespace {

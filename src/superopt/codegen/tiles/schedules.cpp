@@ -2,8 +2,8 @@
 #include <array>
 
 #include "superopt/codegen/schedule_cost.h"
-#include "superopt/codegen/tile_block.h"
-#include "superopt/codegen/tiles.h"
+#include "superopt/codegen/tiles/block.h"
+#include "superopt/codegen/tiles/tiles.h"
 
 namespace strata {
 

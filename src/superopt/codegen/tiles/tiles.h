@@ -12,7 +12,7 @@
 namespace strata {
 
 /// The block function of a graph-defined operator; strides are those of its operands in device memory, which need not
-/// be row-major. Pointers must be aligned to 16 bytes. Error (Unsupported) with the reason where tile_plan.h finds no
+/// be row-major. Pointers must be aligned to 16 bytes. Error (Unsupported) with the reason where plan.h finds no
 /// plan, or where tiles and partial results do not fit shared memory.
 Result<BlockCode> emit_tiles(const Operation& op, const std::string& name,
                              const std::vector<std::vector<int64_t>>& strides, const BlockSchedule& schedule,

@@ -1,13 +1,13 @@
 // The emitter of block functions with matrix products (tiles.h). Its parts: tiles.cpp is the function and its loop,
-// tile_products.cpp the products, tile_results.cpp what follows the loop, tile_work.cpp what it needs and does.
+// products.cpp the products, results.cpp what follows the loop, work.cpp what it needs and does.
 #pragma once
 
 #include <optional>
 
-#include "superopt/codegen/loop_products.h"
 #include "superopt/codegen/register_block.h"
-#include "superopt/codegen/tile_loads.h"
-#include "superopt/codegen/tile_plan.h"
+#include "superopt/codegen/tiles/loads.h"
+#include "superopt/codegen/tiles/loop_products.h"
+#include "superopt/codegen/tiles/plan.h"
 
 namespace strata {
 

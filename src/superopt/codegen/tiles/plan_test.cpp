@@ -1,4 +1,4 @@
-#include "superopt/codegen/tile_plan.h"
+#include "superopt/codegen/tiles/plan.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include "runtime/compile.h"
 #include "superopt/codegen/generate.h"
 #include "superopt/codegen/running_reference.h"
-#include "superopt/codegen/tiles.h"
+#include "superopt/codegen/tiles/tiles.h"
 
 namespace strata {
 namespace {

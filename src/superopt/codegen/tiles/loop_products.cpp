@@ -1,4 +1,4 @@
-#include "superopt/codegen/loop_products.h"
+#include "superopt/codegen/tiles/loop_products.h"
 
 #include <algorithm>
 #include <set>

@@ -1,8 +1,8 @@
-#include "superopt/codegen/tile_loads.h"
+#include "superopt/codegen/tiles/loads.h"
 
 #include <algorithm>
 
-#include "superopt/codegen/tile_load_kinds.h"
+#include "superopt/codegen/tiles/load_kinds.h"
 
 namespace strata {
 

@@ -1,7 +1,7 @@
 // The two kinds of TileLoads.
 #pragma once
 
-#include "superopt/codegen/tile_loads.h"
+#include "superopt/codegen/tiles/loads.h"
 
 namespace strata {
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "superopt/codegen/emit.h"
-#include "superopt/codegen/tile_memory.h"
+#include "superopt/codegen/tiles/memory.h"
 
 namespace strata {
 
