@@ -90,6 +90,22 @@ Result<double> timed(const GpuDevice& device, const Work& work) {
   return begin.microseconds_until(end);
 }
 
+/// The map as a kernel takes it, of a tensor that begins at `base`.
+Result<CudaTensorMap> encode(const CudaDriver& driver, const GpuTensorMap& map, CudaPointer base) {
+  CudaTensorMap made;
+  const int swizzle = map.swizzle == 128 ? 3 : map.swizzle == 64 ? 2 : map.swizzle == 32 ? 1 : 0;
+  const std::vector<uint64_t> sizes(map.sizes.begin(), map.sizes.end());
+  const std::vector<uint64_t> strides(map.strides.begin() + 1, map.strides.end());
+  const std::vector<uint32_t> box(map.box.begin(), map.box.end());
+  const std::vector<uint32_t> every_element(box.size(), 1);
+  const int status = driver.encode_tensor_map(
+      &made, map.element_bytes == 4 ? CudaDriver::kElements32 : CudaDriver::kElements16,
+      static_cast<unsigned>(sizes.size()), reinterpret_cast<void*>(base), sizes.data(), strides.data(), box.data(),
+      every_element.data(), 0, swizzle, CudaDriver::kPromote256, 0);
+  STRATA_CHECK(driver.check(status, "describing a tensor to TMA"));
+  return made;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<GpuDevice>> GpuDevice::open() {
@@ -232,22 +248,6 @@ Result<GpuBuffers> GpuProgram::allocate() const {
   }
   return buffers;
 }
-
-namespace {
-
-Result<CudaTensorMap> encode(const CudaDriver& driver, const GpuTensorMap& map, CudaPointer base) {
-  CudaTensorMap made;
-  const int swizzle = map.swizzle == 128 ? 3 : map.swizzle == 64 ? 2 : map.swizzle == 32 ? 1 : 0;
-  constexpr std::array<uint32_t, 5> kEveryElement{1, 1, 1, 1, 1};
-  const int status = driver.encode_tensor_map(
-      &made, map.element_bytes == 4 ? CudaDriver::kElements32 : CudaDriver::kElements16,
-      static_cast<unsigned>(map.sizes.size()), reinterpret_cast<void*>(base), map.sizes.data(), map.strides.data() + 1,
-      map.box.data(), kEveryElement.data(), 0, swizzle, CudaDriver::kPromote256, 0);
-  STRATA_CHECK(driver.check(status, "describing a tensor to TMA"));
-  return made;
-}
-
-}  // namespace
 
 Result<void> GpuProgram::launch(const GpuBuffers& buffers) const {
   for (size_t i = 0; i < steps_.size(); ++i) {

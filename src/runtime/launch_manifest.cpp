@@ -19,9 +19,9 @@ Result<GpuTensorMap> tensor_map(const Json& json, const GpuLaunch& launch) {
   GpuTensorMap map;
   map.argument = json.at("argument").get<size_t>();
   map.element_bytes = json.at("element_bytes").get<int64_t>();
-  map.sizes = json.at("sizes").get<std::vector<uint64_t>>();
-  map.strides = json.at("strides").get<std::vector<uint64_t>>();
-  map.box = json.at("box").get<std::vector<uint32_t>>();
+  map.sizes = json.at("sizes").get<std::vector<int64_t>>();
+  map.strides = json.at("strides").get<std::vector<int64_t>>();
+  map.box = json.at("box").get<std::vector<int64_t>>();
   map.swizzle = json.at("swizzle").get<int64_t>();
   constexpr size_t kMostDimensions = 5;
   const size_t rank = map.sizes.size();

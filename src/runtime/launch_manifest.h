@@ -21,12 +21,12 @@ struct GpuBuffer {
 
 /// A tensor as TMA takes boxes from it: dimensions innermost first.
 struct GpuTensorMap {
-  size_t argument = 0;            ///< of the launch: where the tensor lies
-  int64_t element_bytes = 2;      ///< 2 or 4
-  std::vector<uint64_t> sizes;    ///< elements
-  std::vector<uint64_t> strides;  ///< bytes; the first is that of an element
-  std::vector<uint32_t> box;      ///< elements
-  int64_t swizzle = 0;            ///< bytes: 0, 32, 64, 128
+  size_t argument = 0;           ///< of the launch: where the tensor lies
+  int64_t element_bytes = 2;     ///< 2 or 4
+  std::vector<int64_t> sizes;    ///< elements
+  std::vector<int64_t> strides;  ///< bytes; the first is that of an element
+  std::vector<int64_t> box;      ///< elements
+  int64_t swizzle = 0;           ///< bytes: 0, 32, 64, 128
 };
 
 /// One launch: a kernel of the cubin, or a product that cuBLASLt computes. Arguments are device pointers,

@@ -8,6 +8,7 @@
 
 #include "ir/graph.h"
 #include "ir/target.h"
+#include "runtime/launch_manifest.h"
 
 namespace strata {
 
@@ -59,16 +60,6 @@ struct BlockWork {
   bool overlaps = false;      ///< products end in the next iteration, while its other operators run
 };
 
-/// A tensor in device memory as TMA takes boxes from it: dimensions innermost first.
-struct TensorMap {
-  size_t operand = 0;            ///< of the operator
-  int64_t element = 2;           ///< bytes
-  std::vector<int64_t> sizes;    ///< elements
-  std::vector<int64_t> strides;  ///< bytes; the first is that of an element
-  std::vector<int64_t> box;      ///< elements
-  int64_t swizzle = 0;           ///< bytes within which 16-byte chunks are permuted: 0, 32, 64, 128
-};
-
 /// What it took to choose the layouts of register tiles.
 struct LayoutSearch {
   int64_t choices = 0;  ///< legal assignments that were compared; 0: no tiles in registers
@@ -87,13 +78,16 @@ struct BlockCode {
   int64_t sharers = 1;       ///< blocks of the graph, neighbours along `shared_along`, in each cluster of the launch
   size_t shared_along = 0;   ///< dimension of the grid
   bool prepares = false;
-  std::vector<TensorMap> maps;
-  int64_t registers = 0;     ///< estimate of what a thread needs; 0 where unknown
-  int64_t idle_threads = 0;  ///< that leave their registers to the others
+  std::vector<GpuTensorMap> maps;  ///< arguments are numbers of the operator's operands
+  int64_t registers = 0;           ///< estimate of what a thread needs; 0 where unknown
+  int64_t idle_threads = 0;        ///< that leave their registers to the others
   BlockWork work;
   std::vector<WideProduct> wide;
   LayoutSearch layouts;     ///< not in the text: sources are the same in every run
   std::string description;  ///< one line: emitter, layout, why
+
+  /// Threads that share the block\'s registers.
+  int64_t computing_threads() const { return threads - idle_threads; }
 };
 
 }  // namespace strata

@@ -23,11 +23,11 @@ constexpr int64_t kDefaultThreads = 128;
 constexpr int64_t kMostBlocks = 4096;
 constexpr const char* kSharedMemory = "shared_memory";
 /// Every kernel may be launched while the one before it still runs, and lets the next one be launched at once: blocks
-/// are set up meanwhile, and memory is touched when the kernel before has ended.
-constexpr const char* kOrder =
-    "  strata_device::let_next_kernel_start();\n  strata_device::wait_for_previous_kernel();\n";
-constexpr const char* kOrderWithPreparation =
-    "  strata_device::let_next_kernel_start();\n  {};\n  strata_device::wait_for_previous_kernel();\n";
+/// are set up meanwhile, which `preparation` (a statement) is part of, and memory is touched when the kernel before has
+/// ended.
+std::string order(const std::string& preparation = "") {
+  return "  strata_device::let_next_kernel_start();\n" + preparation + "  strata_device::wait_for_previous_kernel();\n";
+}
 
 int64_t threads_of(const Graph& body) {
   for (const Operation& op : body.operations()) {
@@ -250,8 +250,7 @@ class Generator {
         "  {}{};\n"
         "}}\n#endif\n\n",
         made.threads, made.kernel, declaration, kSharedMemory,
-        code.prepares ? fmt::format(fmt::runtime(kOrderWithPreparation), name + "_prepare" + call) : kOrder, name,
-        call);
+        order(code.prepares ? fmt::format("  {}_prepare{};\n", name, call) : ""), name, call);
     return text;
   }
 
@@ -282,7 +281,7 @@ class Generator {
         "static STRATA_DEVICE void {0}({1}) {{\n{2}}}\n\n"
         "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
         "STRATA_KERNEL void __launch_bounds__({3}) {4}({1}) {{\n{6}  {0}({5});\n}}\n#endif\n\n",
-        name, p.declaration, body, made.threads, made.kernel, fmt::join(p.names, ", "), kOrder);
+        name, p.declaration, body, made.threads, made.kernel, fmt::join(p.names, ", "), order());
   }
 
   const Graph& graph_;
@@ -369,9 +368,9 @@ std::string launch_manifest(const GeneratedProgram& program) {
                                {"cluster", launch.cluster},
                                {"overlaps_previous", launch.overlaps_previous},
                                {"arguments", launch.arguments}});
-    for (const TensorMap& map : launch.maps) {
-      json["kernels"].back()["tensor_maps"].push_back({{"argument", map.operand},
-                                                       {"element_bytes", map.element},
+    for (const GpuTensorMap& map : launch.maps) {
+      json["kernels"].back()["tensor_maps"].push_back({{"argument", map.argument},
+                                                       {"element_bytes", map.element_bytes},
                                                        {"sizes", map.sizes},
                                                        {"strides", map.strides},
                                                        {"box", map.box},
@@ -413,12 +412,11 @@ std::string host_program(const GeneratedProgram& program) {
     for (const std::string& name : launch.arguments) arguments.push_back(variables[name] + ".data()");
     text += "  {\n";
     for (size_t n = 0; n < launch.maps.size(); ++n) {
-      const TensorMap& map = launch.maps[n];
+      const GpuTensorMap& map = launch.maps[n];
       text += fmt::format(
-          "    const strata_device::TensorMap map_{}{{reinterpret_cast<const unsigned char*>({}), {}, {}, {{{}}}, "
-          "{{{}}}, "
-          "{{{}}}, {}}};\n",
-          n, arguments[map.operand], map.sizes.size(), map.element, fmt::join(map.sizes, ", "),
+          "    const strata_device::TensorMap map_{}{{reinterpret_cast<const unsigned char*>({}), {}, {},\n"
+          "      {{{}}}, {{{}}}, {{{}}}, {}}};\n",
+          n, arguments[map.argument], map.sizes.size(), map.element_bytes, fmt::join(map.sizes, ", "),
           fmt::join(map.strides, ", "), fmt::join(map.box, ", "), map.swizzle);
       arguments.push_back(fmt::format("&map_{}", n));
     }
@@ -426,11 +424,9 @@ std::string host_program(const GeneratedProgram& program) {
     const std::string call = fmt::format("({});", fmt::join(arguments, ", "));
     const std::string function = launch.kernel.substr(0, launch.kernel.size() - std::string_view("_kernel").size());
     text += fmt::format(
-        "    strata_device::launch({}, {}, {}, {}, {}, {}, [&]([[maybe_unused]] long long x, [[maybe_unused]] long "
-        "long "
-        "y,\n"
-        "        [[maybe_unused]] long long z, [[maybe_unused]] unsigned char* shared) {{\n{}      {}{}\n    }});\n  "
-        "}}\n",
+        "    strata_device::launch({}, {}, {}, {}, {}, {}, [&](\n"
+        "        [[maybe_unused]] long long x, [[maybe_unused]] long long y, [[maybe_unused]] long long z,\n"
+        "        [[maybe_unused]] unsigned char* shared) {{\n{}      {}{}\n    }});\n  }}\n",
         launch.grid[0], launch.grid[1], launch.grid[2], launch.cluster, launch.threads, launch.shared_bytes,
         launch.prepares ? "      " + function + "_prepare" + call + "\n" : "", function, call);
   }

@@ -37,7 +37,7 @@ struct KernelLaunch {
   bool overlaps_previous = false;
   std::vector<std::string> arguments;  ///< names of buffers: inputs, outputs or intermediates
   LayoutSearch layouts;                ///< of its block function
-  std::vector<TensorMap> maps;         ///< arguments behind these; operands are numbers of arguments
+  std::vector<GpuTensorMap> maps;      ///< arguments behind these
 
   /// The coordinates of the graph's block, from expressions for those of the launch's.
   std::string coordinates(std::array<std::string, 3> at) const;

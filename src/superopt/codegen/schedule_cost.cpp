@@ -31,7 +31,7 @@ int64_t resident_blocks(const BlockCode& code, const Target& target) {
   const int64_t registers = code.registers > 0 ? std::min<int64_t>(255, code.registers) : kUnknownRegisters;
   return std::clamp<int64_t>(
       std::min({(target.shared_memory + kReserved) / (code.shared_bytes + kReserved),
-                target.registers / (registers * (code.threads - code.idle_threads)), kMostThreads / code.threads}),
+                target.registers / (registers * code.computing_threads()), kMostThreads / code.threads}),
       1, kMostBlocks);
 }
 

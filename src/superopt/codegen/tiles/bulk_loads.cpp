@@ -17,7 +17,7 @@ constexpr int64_t kAskingRegisters = 24;  ///< of a thread that only asks for ti
 
 /// The boxes that make a tile: panels of one line, each cut into slices of rows.
 struct Boxes {
-  TensorMap map;
+  GpuTensorMap map;
   std::vector<size_t> dimensions;  ///< of the tensor, by those of the map
   std::string name;                ///< of the map in the text
   int64_t panels = 1;
@@ -239,9 +239,9 @@ class BulkLoads : public TileLoads {
     if (!as_stored || row % boxes.panels != 0) {
       return unsupported("rows of {}, {} bytes, are not permuted as TMA does", name, row);
     }
-    boxes.map.element = element;
+    boxes.map.element_bytes = element;
     const auto& inputs = block_.body.inputs();
-    boxes.map.operand =
+    boxes.map.argument =
         static_cast<size_t>(std::find(inputs.begin(), inputs.end(), tile->operands[0]) - inputs.begin());
     int64_t rows = 1;  // of a slice
     for (size_t d : order) {

@@ -17,8 +17,7 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
   for (int64_t size : op.body->launch().grid) blocks *= size;
   const auto rate = [&](const TilePlan& plan, const BlockSchedule& schedule) {
     const auto code = TileBlock(op, "candidate", strides, schedule, target).run(plan);
-    if (!code || code->registers > kMostRegisters ||
-        code->registers * (code->threads - code->idle_threads) > target.registers)
+    if (!code || code->registers > kMostRegisters || code->registers * code->computing_threads() > target.registers)
       return false;
     rated.emplace_back(schedule_seconds(op, strides, *code, schedule, target), schedule);
     return true;
