@@ -31,11 +31,11 @@ if(STRATA_SANITIZER)
   target_link_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZER})
 endif()
 
-# strata_library(FOLDER [ROOMS folder...] [LINK target...] [TEST_LINK target...]): library strata_FOLDER of
-# src/FOLDER/*.cpp (slashes become underscores) and of its folders ROOMS, and, where there are tests, the program
-# strata_FOLDER_test.
+# strata_library(FOLDER [ROOMS folder...] [LINK target...] [TEST_LINK target...] [PRECOMPILE header...]): library
+# strata_FOLDER of src/FOLDER/*.cpp (slashes become underscores) and of its folders ROOMS, and, where there are tests,
+# the program strata_FOLDER_test. The headers PRECOMPILE are precompiled beside those that all libraries precompile.
 function(strata_library FOLDER)
-  cmake_parse_arguments(ARG "" "" "ROOMS;LINK;TEST_LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "ROOMS;LINK;TEST_LINK;PRECOMPILE" ${ARGN})
   string(REPLACE "/" "_" NAME strata_${FOLDER})
   set(PATTERNS ${CMAKE_SOURCE_DIR}/src/${FOLDER}/*.cpp)
   foreach(ROOM ${ARG_ROOMS})
@@ -49,7 +49,7 @@ function(strata_library FOLDER)
     add_library(${NAME} STATIC ${SOURCES})
     target_link_libraries(${NAME} PUBLIC strata_flags ${ARG_LINK})
     target_precompile_headers(${NAME} PRIVATE <fmt/format.h> <fmt/ranges.h> <string> <vector> <memory> <algorithm>
-      <unordered_map> <map> <array> <span> <functional> <optional> <variant> <tl/expected.hpp>)
+      <unordered_map> <map> <array> <span> <functional> <optional> <variant> <tl/expected.hpp> ${ARG_PRECOMPILE})
   else()
     add_library(${NAME} INTERFACE)
     target_link_libraries(${NAME} INTERFACE strata_flags ${ARG_LINK})

@@ -27,6 +27,8 @@ ORDER = [
     "superopt/codegen",
     "superopt",
     "report",
+    "emitters/math",
+    "emitters/backend",
     "emitters",
     "megakernel",
     "compiler",
