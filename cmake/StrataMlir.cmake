@@ -19,18 +19,31 @@ target_link_libraries(strata_mlir INTERFACE strata_llvm
   MLIRSCFToControlFlow MLIRVectorToLLVM MLIRReconcileUnrealizedCasts
   MLIRBuiltinToLLVMIRTranslation MLIRLLVMToLLVMIRTranslation MLIRNVVMToLLVMIRTranslation MLIRTargetLLVMIRExport)
 
-# strata_tablegen(TARGET FILE.td OUT GENERATOR... ): runs mlir-tblgen with GENERATOR (-gen-op-decls …) into
-# generated/OUT, and lets TARGET wait for it and include it as "OUT".
-function(strata_tablegen TARGET FILE OUT)
-  set(OUTPUT ${CMAKE_BINARY_DIR}/generated/${OUT})
-  get_filename_component(FOLDER ${OUTPUT} DIRECTORY)
-  file(MAKE_DIRECTORY ${FOLDER})
-  add_custom_command(OUTPUT ${OUTPUT}
-    COMMAND ${STRATA_MLIR_TBLGEN} ${ARGN} -I /usr/lib/llvm-19/include -I ${CMAKE_SOURCE_DIR}/src
-      --write-if-changed -d ${OUTPUT}.d ${FILE} -o ${OUTPUT}
-    COMMAND ${CMAKE_COMMAND} -E touch ${OUTPUT}
-    DEPENDS ${FILE} DEPFILE ${OUTPUT}.d COMMENT "Generating ${OUT}" VERBATIM)
-  target_sources(${TARGET} PRIVATE ${OUTPUT})
+find_program(STRATA_MLIR_TBLGEN NAMES mlir-tblgen-19 mlir-tblgen REQUIRED)
+
+# strata_tablegen_dialect(TARGET FILE.td PREFIX): what mlir-tblgen makes of a dialect, as headers PREFIX_dialect.h.inc,
+# PREFIX_operations.cpp.inc and so on, for which TARGET and what links it wait.
+function(strata_tablegen_dialect TARGET FILE PREFIX)
+  set(OUTPUTS)
+  foreach(PAIR dialect:dialect operations:op attributes:attrdef enums:enum)
+    string(REPLACE ":" ";" PAIR ${PAIR})
+    list(GET PAIR 0 NAME)
+    list(GET PAIR 1 GENERATOR)
+    foreach(KIND decls:h defs:cpp)
+      string(REPLACE ":" ";" KIND ${KIND})
+      list(GET KIND 0 PART)
+      list(GET KIND 1 EXTENSION)
+      set(OUTPUT ${CMAKE_BINARY_DIR}/generated/${PREFIX}_${NAME}.${EXTENSION}.inc)
+      get_filename_component(FOLDER ${OUTPUT} DIRECTORY)
+      file(MAKE_DIRECTORY ${FOLDER})
+      add_custom_command(OUTPUT ${OUTPUT}
+        COMMAND ${STRATA_MLIR_TBLGEN} -gen-${GENERATOR}-${PART} -I /usr/lib/llvm-19/include
+          -d ${OUTPUT}.d ${CMAKE_SOURCE_DIR}/${FILE} -o ${OUTPUT}
+        DEPENDS ${CMAKE_SOURCE_DIR}/${FILE} DEPFILE ${OUTPUT}.d VERBATIM)
+      list(APPEND OUTPUTS ${OUTPUT})
+    endforeach()
+  endforeach()
+  add_custom_target(${TARGET}_tablegen DEPENDS ${OUTPUTS})
+  add_dependencies(${TARGET} ${TARGET}_tablegen)
   target_include_directories(${TARGET} SYSTEM PUBLIC ${CMAKE_BINARY_DIR}/generated)
 endfunction()
-find_program(STRATA_MLIR_TBLGEN NAMES mlir-tblgen-19 mlir-tblgen REQUIRED)
