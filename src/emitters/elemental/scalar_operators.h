@@ -25,4 +25,18 @@ mlir::Value emit_constant(mlir::ImplicitLocOpBuilder& builder, const hlo::Litera
 mlir::Value emit_convert(mlir::ImplicitLocOpBuilder& builder, mlir::Value value, hlo::ElementType from,
                          hlo::ElementType to);
 
+/// F32 for all floats that are narrower, else the type itself: in what long sums are computed.
+hlo::ElementType wide_type(hlo::ElementType type);
+/// An element as one of its wide type, and back.
+mlir::Value widened(mlir::ImplicitLocOpBuilder& builder, mlir::Value value, hlo::ElementType type);
+mlir::Value narrowed(mlir::ImplicitLocOpBuilder& builder, mlir::Value value, hlo::ElementType type);
+
+/// 0, a + b and a · b of wide types; of pred: false, or, and.
+mlir::Value emit_zero(mlir::ImplicitLocOpBuilder& builder, hlo::ElementType type);
+mlir::Value emit_add(mlir::ImplicitLocOpBuilder& builder, mlir::Value a, mlir::Value b);
+mlir::Value emit_multiply(mlir::ImplicitLocOpBuilder& builder, mlir::Value a, mlir::Value b);
+
+/// All elements of a constant, in row-major order, as a tensor of rank 1.
+mlir::Value constant_tensor(mlir::ImplicitLocOpBuilder& builder, const hlo::Literal& literal);
+
 }  // namespace strata::emitters

@@ -1,0 +1,46 @@
+// What `strata emit --explain` prints of a kernel: which emitter wrote it, how it is launched, and why.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hlo/literal.h"
+
+namespace strata::emitters {
+
+/// What kernels are planned for. The defaults are an H200.
+struct Device {
+  std::string arch = "sm_90a";
+  int multiprocessors = 132;
+  int threads_per_multiprocessor = 2048;
+  int64_t shared_bytes_per_block = 227 * 1024;
+  int64_t shared_bytes_per_multiprocessor = 228 * 1024;
+  int64_t l2_bytes = 50 * 1024 * 1024;
+};
+
+/// What an output must hold before the kernel starts.
+struct Preparation {
+  enum class Kind { Copy, Fill };
+  Kind kind = Kind::Copy;
+  int output = 0;
+  int input = 0;       ///< Copy: the input whose bytes it takes, of the same shape and layout
+  hlo::Literal value;  ///< Fill: a scalar of its type
+};
+
+struct Decision {
+  std::string emitter;  ///< "loop", "row reduction", …
+  std::string reason;   ///< why this one
+  int64_t blocks = 0;   ///< 0: nothing to do
+  int threads = 0;      ///< of a block
+  int64_t shared_bytes = 0;
+  std::vector<std::pair<std::string, std::string>> details;  ///< name and text: tile, vector, unroll, …
+  std::vector<std::pair<std::string, std::string>> refused;  ///< emitters that came first, and why not
+  std::vector<Preparation> preparations;
+};
+
+/// One fact a line: the table that --explain prints.
+std::string to_string(const Decision& decision);
+
+}  // namespace strata::emitters

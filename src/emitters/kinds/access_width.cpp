@@ -1,0 +1,35 @@
+#include "emitters/kinds/access_width.h"
+
+#include <algorithm>
+
+namespace strata::emitters {
+
+AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
+  const hlo::Computation& computation = fusion.computation();
+  int64_t widest = 1;      // bytes of an element
+  int64_t bytes_read = 0;  // for each element of the output, of arrays that are about as large
+  const auto consider = [&](const hlo::Shape& shape, bool read) {
+    if (!shape.is_array() || shape.element_count() < elements / 2) return;
+    const int64_t bytes = std::max<int64_t>(hlo::byte_width(shape.type), 1);
+    widest = std::max(widest, bytes);
+    if (read) bytes_read += bytes;
+  };
+  for (const hlo::InstructionId id : computation.parameters) consider(computation[id].shape, true);
+  const hlo::Shape& root = computation.root_instruction().shape;
+  if (!root.is_tuple()) consider(root, false);
+  for (const hlo::Shape& one : root.elements) consider(one, false);
+  AccessWidth width;
+  const auto fills = [&](int64_t elements_per_thread) {
+    return elements >= elements_per_thread * width.threads * fusion.device.multiprocessors * 2;
+  };
+  const int64_t most = std::max<int64_t>(16 / widest, 1);
+  while (width.vector < most && elements % (width.vector * 2) == 0 && fills(width.vector * 2)) width.vector *= 2;
+  constexpr int64_t kBytesInFlight = 64;  // of a thread
+  while (width.unroll < 8 && width.unroll * width.vector * std::max<int64_t>(bytes_read, 1) * 2 <= kBytesInFlight &&
+         fills(width.vector * width.unroll * 2)) {
+    width.unroll *= 2;
+  }
+  return width;
+}
+
+}  // namespace strata::emitters

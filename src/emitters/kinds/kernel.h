@@ -1,0 +1,46 @@
+// The function that is a kernel, while an emitter writes it.
+#pragma once
+
+#include "emitters/decision.h"
+#include "emitters/elemental/function_emitter.h"
+
+namespace strata::emitters {
+
+/// @name(inputs…, outputs…, block, thread) → outputs. The builder stands in its body; finish() ends it.
+class Kernel {
+ public:
+  Kernel(const FusionFunctions& functions, const std::string& name, const Decision& decision);
+
+  mlir::ImplicitLocOpBuilder& builder() { return builder_; }
+  mlir::func::FuncOp function() { return function_; }
+  mlir::ValueRange inputs() const { return arguments_.take_front(input_count_); }
+  mlir::ValueRange outputs() const { return arguments_.drop_front(input_count_).drop_back(2); }
+  mlir::Value block() const { return arguments_[arguments_.size() - 2]; }
+  mlir::Value thread() const { return arguments_.back(); }
+  /// {block, thread}: the dimensions of thread maps.
+  Values place() const { return {block(), thread()}; }
+
+  /// The outputs as they are at the end.
+  void finish(mlir::ValueRange outputs);
+
+ private:
+  size_t input_count_;
+  mlir::ImplicitLocOpBuilder builder_;
+  mlir::func::FuncOp function_;
+  mlir::ValueRange arguments_;
+};
+
+/// Where an output's elements come from.
+struct OutputValue {
+  int function = 0;               ///< of the partition
+  int position = 0;               ///< among all scalars that the function returns
+  indexing::IndexingMap element;  ///< from the function's indices to the element's position in memory
+};
+OutputValue output_value(const FusionFunctions& functions, int output);
+
+/// Writes all outputs whose elements `function` computes, at the function's indices, and returns all outputs.
+/// `injected` are the values of heroes that it wants.
+Values write_outputs(mlir::ImplicitLocOpBuilder& builder, const FusionFunctions& functions, int function,
+                     mlir::ValueRange inputs, mlir::ValueRange indices, mlir::ValueRange injected, Values outputs);
+
+}  // namespace strata::emitters

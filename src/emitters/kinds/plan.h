@@ -1,0 +1,32 @@
+// How a fusion becomes a kernel: each emitter makes a plan, or says why it does not fit.
+#pragma once
+
+#include <mlir/IR/BuiltinOps.h>
+
+#include <functional>
+
+#include "emitters/decision.h"
+#include "hlo/hlo.h"
+
+namespace strata::emitters {
+
+/// A fusion: one computation that calls nothing but scalar functions.
+struct Fusion {
+  const hlo::Module& module;
+  hlo::ComputationId id;
+  const Device& device;
+
+  const hlo::Computation& computation() const { return module[id]; }
+};
+
+struct Plan {
+  Decision decision;
+  /// Writes the kernel and its functions into an empty module.
+  std::function<Result<void>(mlir::ModuleOp target, const std::string& name)> emit;
+};
+
+/// A plan, or why the emitter does not take the fusion (Unsupported). What they have in common: docs/emitters.md.
+using Planner = Result<Plan> (*)(const Fusion& fusion);
+Result<Plan> plan_loop(const Fusion& fusion);
+
+}  // namespace strata::emitters
