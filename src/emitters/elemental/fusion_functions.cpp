@@ -75,6 +75,7 @@ Result<FusionFunctions> FusionFunctions::create(mlir::ModuleOp target, const hlo
   } else {
     result.arguments_.outputs = {root};
   }
+  result.heroes_ = options.heroes;
   STRATA_TRY(result.partition_, indexing::partition_functions(module, computation, options));
   STRATA_CHECK(result.declare_functions());
   STRATA_CHECK(result.define_functions());
@@ -83,7 +84,12 @@ Result<FusionFunctions> FusionFunctions::create(mlir::ModuleOp target, const hlo
 
 Result<void> FusionFunctions::declare_functions() {
   mlir::MLIRContext* context = target_.getContext();
-  for (const indexing::Function& function : partition_.functions) {
+  for (size_t number = 0; number < partition_.functions.size(); ++number) {
+    const indexing::Function& function = partition_.functions[number];
+    if (is_hero(static_cast<int>(number))) {
+      functions_.emplace_back();
+      continue;
+    }
     llvm::SmallVector<mlir::Type> inputs, results;
     for (const InstructionId id : arguments_.inputs) inputs.push_back(flat_tensor(context, computation()[id].shape));
     inputs.append(function.indices.size(), mlir::IndexType::get(context));
@@ -103,6 +109,7 @@ Result<void> FusionFunctions::declare_functions() {
 
 Result<void> FusionFunctions::define_functions() {
   for (size_t i = 0; i < functions_.size(); ++i) {
+    if (is_hero(static_cast<int>(i))) continue;
     mlir::Block* block = functions_[i].addEntryBlock();
     mlir::ImplicitLocOpBuilder builder(functions_[i].getLoc(), target_.getContext());
     builder.setInsertionPointToStart(block);
@@ -115,6 +122,11 @@ Result<void> FusionFunctions::define_functions() {
     builder.create<mlir::func::ReturnOp>(results);
   }
   return {};
+}
+
+bool FusionFunctions::is_hero(int function) const {
+  const auto& instructions = partition_.functions[static_cast<size_t>(function)].instructions;
+  return instructions.size() == 1 && llvm::is_contained(heroes_, instructions[0]);
 }
 
 Values FusionFunctions::call(mlir::ImplicitLocOpBuilder& builder, int number, ValueRange inputs, ValueRange indices,

@@ -41,6 +41,9 @@ class FusionFunctions {
   Result<llvm::SmallVector<mlir::Value>> read(mlir::ImplicitLocOpBuilder& builder, hlo::InstructionId instruction,
                                               mlir::ValueRange inputs, mlir::ValueRange indices) const;
 
+  /// Whether a function holds a hero, whose value the emitter computes: it has no code here.
+  bool is_hero(int function) const;
+
   /// A function of scalars for a called computation, made when it is first asked for: (elements of all parameters) →
   /// (elements of the root, or of the arrays of its tuple). `wide` has f32 for all floats that are narrower: long sums
   /// keep their digits.
@@ -56,6 +59,7 @@ class FusionFunctions {
   hlo::ComputationId computation_ = 0;
   indexing::FunctionPartition partition_;
   FusionArguments arguments_;
+  std::vector<hlo::InstructionId> heroes_;
   std::vector<mlir::func::FuncOp> functions_;
   std::map<std::pair<hlo::ComputationId, bool>, mlir::func::FuncOp> scalar_functions_;
 };
