@@ -29,4 +29,8 @@ struct Plan {
 using Planner = Result<Plan> (*)(const Fusion& fusion);
 Result<Plan> plan_loop(const Fusion& fusion);
 
+/// The plan of the first emitter that takes the fusion, with the others' reasons; only the emitter `only` is asked if
+/// that is not empty.
+Result<Plan> choose_plan(const Fusion& fusion, const std::string& only = {});
+
 }  // namespace strata::emitters
