@@ -144,24 +144,14 @@ class Lowering {
                          : registers == 1
                              ? type
                              : llvm::StructType::get(rmw_.getContext(), std::vector<llvm::Type*>(registers, type));
-    auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), escaped(text),
-                                      constraints + ",~{memory}", /*hasSideEffects=*/true);
+    auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints + ",~{memory}",
+                                      /*hasSideEffects=*/true);
     llvm::Value* call = builder_.CreateCall(code, inputs);
     if (!reads) return nullptr;
     llvm::Value* old = llvm::PoisonValue::get(llvm::FixedVectorType::get(type, registers));
     for (unsigned i = 0; i < registers; ++i)
       old = builder_.CreateInsertElement(old, registers == 1 ? call : builder_.CreateExtractValue(call, i), i);
     return builder_.CreateBitCast(old, operand->getType());
-  }
-
-  /// Braces choose between variants of assembly in LLVM, unless escaped.
-  static std::string escaped(const std::string& text) {
-    std::string result;
-    for (const char c : text) {
-      if (c == '{' || c == '}') result += '$';
-      result += c;
-    }
-    return result;
   }
 
   llvm::AtomicRMWInst& rmw_;

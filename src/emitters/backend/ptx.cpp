@@ -15,6 +15,7 @@
 #include "emitters/backend/block_function.h"
 #include "emitters/backend/llvm_guard.h"
 #include "emitters/backend/nvptx_atomics.h"
+#include "emitters/backend/nvptx_casts.h"
 #include "emitters/backend/target_machines.h"
 #include "runtime/nv_jit_link.h"
 
@@ -127,6 +128,7 @@ Result<std::string> generate(llvm::Module& module, const PtxOptions& options) {
   define_nvptx_device_functions(module);
   STRATA_CHECK(optimize(module, *machine, names, options.optimize));
   lower_vector_atomics(module, options.arch == "sm_90a");
+  break_half_casts(module, *machine);
   if (options.optimize.dump) options.optimize.dump("lowered", module);
   STRATA_CHECK(verify(module));
   return assemble(module, *machine);

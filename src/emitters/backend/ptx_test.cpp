@@ -42,8 +42,8 @@ std::string block(const std::string& body, const std::string& declarations = "")
   return declarations + R"(
 define void @k_block(ptr noalias readonly align 16 %in, ptr noalias align 16 %out, i32 %block, i32 %thread,
                      ptr addrspace(3) %shared) {
-  %b = mul nsw nuw i32 %block, 128
-  %i = add nsw nuw i32 %b, %thread
+  %first = mul nsw nuw i32 %block, 128
+  %i = add nsw nuw i32 %first, %thread
 )" + body +
          "  ret void\n}\n!0 = !{}\n";
 }
@@ -62,7 +62,7 @@ TEST(Ptx, KernelCallsTheInlinedBlockFunction) {
   store float %v, ptr %q
 )"));
   EXPECT_THAT(ptx, AllOf(HasSubstr(".version 8.5"), HasSubstr(".target sm_90a"), HasSubstr(".visible .entry k("),
-                         HasSubstr(".ptr .global .align 16"), HasSubstr(".reqntid 128, 1, 1")));
+                         HasSubstr(".reqntid 128, 1, 1")));
   EXPECT_THAT(ptx, AllOf(HasSubstr("%ctaid.x"), HasSubstr("%tid.x"), HasSubstr("ld.global.nc.f32"),
                          HasSubstr("st.global.f32")));
   EXPECT_THAT(ptx, AllOf(Not(HasSubstr("k_block")), Not(HasSubstr("call")), Not(HasSubstr("cvta"))));
@@ -182,7 +182,7 @@ TEST(Ptx, VectorAtomicsThatNoInstructionTakesAreSplit) {
   EXPECT_THAT(vector_atomic("<4 x float>", 16, "sm_80"), HasSubstr("atom.global.add.f32"));
   EXPECT_THAT(vector_atomic("<4 x half>", 8, "sm_80"), HasSubstr("red.relaxed.gpu.global.add.noftz.f16x2"));
   EXPECT_THAT(vector_atomic("<4 x bfloat>", 8, "sm_80"), HasSubstr("atom.global.cas.b32"));
-  EXPECT_THAT(vector_atomic("<3 x double>", 8, "sm_80", true), HasSubstr("atom.global.add.f64"));
+  EXPECT_THAT(vector_atomic("<2 x double>", 16, "sm_80", true), HasSubstr("atom.global.add.f64"));
 }
 
 TEST(Ptx, ArithmeticIsWhatTheModuleSays) {
@@ -209,6 +209,23 @@ TEST(Ptx, ArithmeticIsWhatTheModuleSays) {
                                        "declare float @llvm.nvvm.ex2.approx.f(float)\n"));
   EXPECT_THAT(ptx, AllOf(HasSubstr("mul.rn.f16x2"), HasSubstr("add.rn.bf16x2"), HasSubstr("ex2.approx.f32"),
                          HasSubstr("mul.rn.f32"), HasSubstr("fma.rn.f32")));
+}
+
+TEST(Ptx, BitsOfHalfAndBfloatAreEachOthers) {
+  // LLVM 19 selects nothing for these casts, in whatever way they come to be.
+  const std::string ptx = ptx_of(block(R"(
+  %h = load half, ptr %in
+  %b = bitcast half %h to bfloat
+  %d = fadd bfloat %b, %b
+  %p = getelementptr i8, ptr %in, i64 8
+  %v = load <4 x bfloat>, ptr %p
+  %w = bitcast <4 x bfloat> %v to <4 x half>
+  %x = fadd <4 x half> %w, %w
+  store bfloat %d, ptr %out
+  %q = getelementptr i8, ptr %out, i64 8
+  store <4 x half> %x, ptr %q
+)"));
+  EXPECT_THAT(ptx, AllOf(HasSubstr("add.rn.bf16"), HasSubstr("add.rn.f16x2")));
 }
 
 TEST(Ptx, LinksTheMathItNeeds) {

@@ -1,7 +1,6 @@
 // Modules for this folder's tests, from text.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <llvm/AsmParser/Parser.h>
 #include <llvm/Bitcode/BitcodeWriter.h>
 #include <llvm/IR/LLVMContext.h>
@@ -11,6 +10,7 @@
 
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 
 namespace strata::emitters {
@@ -23,7 +23,7 @@ struct TestModule {
     std::string message;
     llvm::raw_string_ostream out(message);
     if (!module) error.print("test", out);
-    EXPECT_TRUE(module) << message;
+    if (!module) throw std::runtime_error(message);
   }
 
   /// Its bitcode.
