@@ -1,0 +1,55 @@
+#include "emitters/dialect/dialect.h"
+#include "emitters/elemental/types.h"
+#include "emitters/kinds/plan.h"
+#include "indexing/memory_access.h"
+
+namespace strata::emitters {
+namespace {
+
+struct Kind {
+  const char* name;
+  Planner planner;
+};
+
+/// In the order in which they are asked. The loop emitter takes all.
+constexpr Kind kKinds[] = {
+    {"loop", plan_loop},
+};
+
+}  // namespace
+
+int64_t shared_bytes(mlir::ModuleOp module) {
+  int64_t total = 0;
+  module.walk([&](AllocateSharedOp allocation) {
+    const auto type = llvm::cast<mlir::RankedTensorType>(allocation.getType());
+    indexing::SharedTile tile{{type.getShape().begin(), type.getShape().end()}, element_bytes(type.getElementType())};
+    if (const auto lie = llvm::dyn_cast_or_null<SharedTileAttr>(type.getEncoding())) {
+      tile.padding = lie.getPadding();
+      tile.swizzle_chunk = lie.getChunk();
+    }
+    total += (tile.bytes() + 15) / 16 * 16;
+  });
+  return total;
+}
+
+Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
+  std::vector<std::pair<std::string, std::string>> refused;
+  std::string names;
+  for (const Kind& kind : kKinds) {
+    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+    if (!only.empty() && only != kind.name) continue;
+    Result<Plan> plan = kind.planner(fusion);
+    if (plan) {
+      plan->decision.refused = std::move(refused);
+      return plan;
+    }
+    if (plan.error().code != ErrorCode::Unsupported || !only.empty()) return plan;
+    refused.emplace_back(kind.name, plan.error().message);
+  }
+  if (refused.empty()) return invalid("there is no emitter '{}': they are {}", only, names);
+  std::string reasons;
+  for (const auto& [name, why] : refused) reasons += "\n  " + name + ": " + why;
+  return unsupported("no emitter takes {}:{}", fusion.computation().name, reasons);
+}
+
+}  // namespace strata::emitters
