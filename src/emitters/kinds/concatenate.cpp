@@ -2,14 +2,12 @@
 #include <fmt/format.h>
 
 #include "emitters/dialect/dialect.h"
-#include "emitters/elemental/index_code.h"
 #include "emitters/kinds/access_width.h"
 #include "emitters/kinds/epilogue.h"
 #include "emitters/kinds/kernel.h"
 #include "emitters/kinds/place_maps.h"
 #include "emitters/kinds/plan.h"
 #include "indexing/map_checks.h"
-#include "indexing/memory_access.h"
 #include "indexing/simplify.h"
 #include "indexing/thread_maps.h"
 
@@ -133,16 +131,10 @@ Result<Values> emit_parts(const ConcatenatePlan& plan, const FusionFunctions& fu
   for (const Part& part : plan.parts) {
     MapResults results(guarded(part, plan.blocks));
     results.add(part.read.results);
-    // The result's place, which is that of all that is computed from it.
     IndexingMap written = part.read;
+    written.results = part.written;
     const hlo::Shape& whole = computation[plan.split.heroes[0]].shape;
-    written.results = {indexing::linearize(part.written, hlo::memory_strides(whole))};
-    for (const int function : epilogues) {
-      const hlo::Shape shape = function_shape(function);
-      results.add(hlo::same_dims(shape, whole) && shape.minor_to_major == whole.minor_to_major
-                      ? part.written
-                      : indices_at(written, {whole.element_count()}, shape));
-    }
+    for (const int function : epilogues) results.add(indices_at_place(written, whole, function_shape(function)));
     auto loop = kernel.builder().create<LoopOp>(
         results.map(), kernel.place(), outputs, /*vector=*/1,
         [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange before) {
@@ -161,8 +153,7 @@ Result<Values> emit_parts(const ConcatenatePlan& plan, const FusionFunctions& fu
             Values injected;
             for (const InstructionId id :
                  functions.partition().functions[static_cast<size_t>(epilogues[i])].injected) {
-              injected.push_back(values[static_cast<size_t>(llvm::find(plan.split.heroes, id) -
-                                                            plan.split.heroes.begin())]);
+              injected.push_back(values[plan.split.hero_number(id)]);
             }
             after = write_outputs(inside, functions, epilogues[i], kernel.inputs(), results.of(indices, i + 1),
                                   injected, after);

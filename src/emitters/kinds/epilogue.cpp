@@ -179,7 +179,12 @@ std::vector<InstructionId> root_values(const hlo::Computation& computation) {
   return root.opcode == Opcode::Tuple ? root.operands : std::vector<InstructionId>{computation.root};
 }
 
-Result<HeroSplit> split_at_heroes(const Fusion& fusion, const std::function<bool(InstructionId)>& is_hero) {
+size_t HeroSplit::hero_number(InstructionId hero) const {
+  return static_cast<size_t>(std::find(heroes.begin(), heroes.end(), hero) - heroes.begin());
+}
+
+Result<HeroSplit> split_at_heroes(const Fusion& fusion, const std::function<bool(InstructionId)>& is_hero,
+                                  SharedRoots shared) {
   const hlo::Computation& computation = fusion.computation();
   const size_t count = computation.instructions.size();
   Kept kept(count);
@@ -223,7 +228,8 @@ Result<HeroSplit> split_at_heroes(const Fusion& fusion, const std::function<bool
   split.module = std::make_shared<hlo::Module>(std::move(module));
   for (const InstructionId id : root_values(computation)) {
     split.has_hero.push_back(reaches[static_cast<size_t>(id)]);
-    split.options.root_groups.push_back(split.has_hero.back() ? 0 : 1);
+    const int own = static_cast<int>(split.has_hero.size());
+    split.options.root_groups.push_back(shared == SharedRoots::None ? own : split.has_hero.back() ? 0 : 1);
   }
   split.options.heroes = split.heroes;
   STRATA_TRY(split.partition, indexing::partition_functions(*split.module, split.computation, split.options));

@@ -51,6 +51,17 @@ std::vector<Expr> indices_at(const IndexingMap& map, const std::vector<int64_t>&
   return index;
 }
 
+std::vector<Expr> indices_at_place(const IndexingMap& map, const hlo::Shape& from, const hlo::Shape& to) {
+  IndexingMap in_memory = map;
+  std::vector<int64_t> dims;
+  in_memory.results.clear();
+  for (size_t i = from.dims.size(); i-- > 0;) {
+    dims.push_back(from.dim(from.minor_to_major[i]));
+    in_memory.results.push_back(map.results[static_cast<size_t>(from.minor_to_major[i])]);
+  }
+  return indices_at(in_memory, dims, to);
+}
+
 void MapResults::add(const std::vector<Expr>& index) {
   starts_.push_back(map_.results.size());
   map_.results.insert(map_.results.end(), index.begin(), index.end());

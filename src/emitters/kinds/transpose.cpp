@@ -214,8 +214,7 @@ class TransposeKernel {
             Values injected;
             const auto& function = functions_.partition().functions[static_cast<size_t>(epilogues[i])];
             for (const InstructionId id : function.injected) {
-              const auto place = llvm::find(plan_.split.heroes, id) - plan_.split.heroes.begin();
-              injected.push_back(values[static_cast<size_t>(place)]);
+              injected.push_back(values[plan_.split.hero_number(id)]);
             }
             after = write_outputs(inside, functions_, epilogues[i], kernel_.inputs(), results.of(indices, i), injected,
                                   after);
