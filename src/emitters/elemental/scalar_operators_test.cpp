@@ -132,13 +132,35 @@ std::vector<uint64_t> special_integers(int bits) {
           40};
 }
 
+/// The last few lie just above what is halfway between two numbers of a narrower type.
 std::vector<double> special_floats() {
   const double infinity = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   std::vector<double> values = {infinity, nan, 0, 1, 0.5, 1.5, 2.5, 3, 3.7, 8, 1e-3, 1e-5, 3.14159, 88.5, 127.5, 128};
-  for (const double more :
-       {255.5, 256.0, 32767.5, 32768.0, 65504.0, 0x1p31, 0x1p32, 0x1p63, 0x1p64, 0x1.fffffep62, 3e38, 0x1p-126,
-        0x1p-149, 0x1p-130, 1e300, 5e-324, 0x1.01p0, 0x1.010001p0, 0x1.0080000001p0}) {
+  for (const double more : {255.5,
+                            256.0,
+                            32767.5,
+                            32768.0,
+                            65504.0,
+                            0x1p31,
+                            0x1p32,
+                            0x1p63,
+                            0x1p64,
+                            0x1.fffffep62,
+                            3e38,
+                            0x1p-126,
+                            0x1p-149,
+                            0x1p-130,
+                            1e300,
+                            5e-324,
+                            0x1.01p0,
+                            0x1.010001p0,
+                            0x1.0100000001p0,
+                            0x1.0020000001p0,
+                            0x1.0800000001p0,
+                            0x1.1000000001p0,
+                            0x1.2000000001p0,
+                            0x1.4000000001p0}) {
     values.push_back(more);
   }
   for (size_t i = values.size(); i-- > 0;) values.push_back(-values[i]);
