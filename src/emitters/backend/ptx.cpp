@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <string_view>
 
 #include "emitters/backend/block_function.h"
 #include "emitters/backend/llvm_guard.h"
@@ -102,6 +103,18 @@ void add_kernel(const BlockFunction& block, const PtxKernel& launch, const PtxOp
   if (options.max_registers > 0) annotate(*kernel, "maxnreg", options.max_registers);
 }
 
+/// Neither the module nor the GPU's system has the function: found here, it is named.
+Result<void> check_calls(std::string_view ptx) {
+  constexpr std::string_view kExternal = ".extern .func";
+  for (size_t at = ptx.find(kExternal); at != std::string_view::npos; at = ptx.find(kExternal, at + 1)) {
+    const std::string_view line = ptx.substr(at, ptx.find('\n', at) - at);
+    const std::string_view name = line.substr(line.find_last_of(" \t") + 1);
+    if (name != "vprintf" && name != "__assertfail")
+      return invalid("a kernel calls {}, which neither the module nor the math library defines", name);
+  }
+  return {};
+}
+
 Result<std::string> assemble(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::SmallVector<char, 0> text;
   llvm::raw_svector_ostream out(text);
@@ -109,7 +122,9 @@ Result<std::string> assemble(llvm::Module& module, llvm::TargetMachine& machine)
   if (machine.addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile))
     return environment("LLVM was built without PTX");
   passes.run(module);
-  return std::string(text.begin(), text.end());
+  std::string ptx(text.begin(), text.end());
+  STRATA_CHECK(check_calls(ptx));
+  return ptx;
 }
 
 Result<std::string> generate(llvm::Module& module, const PtxOptions& options) {
