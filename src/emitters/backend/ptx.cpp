@@ -26,6 +26,7 @@ namespace {
 constexpr unsigned kGlobal = 1;  // address spaces of NVPTX
 constexpr unsigned kShared = 3;
 constexpr int kMaxThreads = 1024;
+constexpr int kWarp = 32;
 constexpr const char* kSharedName = "strata_shared";
 
 Result<void> check(const PtxKernel& kernel, const PtxOptions& options) {
@@ -137,6 +138,8 @@ Result<std::string> generate(llvm::Module& module, const PtxOptions& options) {
     STRATA_CHECK(check(kernel, options));
     if (module.getNamedValue(kernel.name)) return invalid("the module has a {} of its own already", kernel.name);
     STRATA_TRY(const BlockFunction block, prepare_block_function(module, kernel.name));
+    if (block.shuffles && kernel.threads % kWarp != 0)
+      return invalid("kernel {}: shuffles take whole warps, and a block has {} threads", kernel.name, kernel.threads);
     add_kernel(block, kernel, options);
     names.push_back(kernel.name);
   }

@@ -310,6 +310,12 @@ TEST(Ptx, Errors) {
   PtxOptions wide = options;
   wide.kernels[0].threads = 2048;
   EXPECT_THAT(failure(block(""), wide), HasSubstr("2048 threads in a block; expected 1 to 1024"));
+  PtxOptions ragged = options;
+  ragged.kernels[0].threads = 33;
+  EXPECT_THAT(failure(block("  %v = call i32 @strata_shuffle_xor(i32 1, i32 1)\n",
+                            "declare i32 @strata_shuffle_xor(i32, i32)\n"),
+                      ragged),
+              HasSubstr("kernel k: shuffles take whole warps, and a block has 33 threads"));
   PtxOptions garbled = options;
   const std::string garbage = "no bitcode at all";
   garbled.optimize.math = std::as_bytes(std::span(garbage.data(), garbage.size()));
