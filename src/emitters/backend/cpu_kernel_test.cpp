@@ -339,6 +339,7 @@ TEST(CpuKernel, CompileErrors) {
                       "  call void @f(i32 %n, ptr %p)\n  store volatile i32 %n, ptr %p\n  ret void\n}\n" +
                       head + "  call void @f(i32 %thread, ptr %out)\n  ret void\n}\n"),
               HasSubstr("f is recursive"));
+  const LeaksOfLlvm leaks;
   EXPECT_THAT(failure(head + "  call void @llvm.nvvm.barrier0()\n  ret void\n}\ndeclare void @llvm.nvvm.barrier0()\n"),
               HasSubstr("LLVM"));
 }

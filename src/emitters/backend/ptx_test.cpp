@@ -334,6 +334,7 @@ TEST(Ptx, CallsOfNothingAreErrors) {
 
 TEST(Ptx, WhatLlvmCannotSelectIsAnError) {
   // LLVM's own answer is to end the process.
+  const LeaksOfLlvm leaks;
   EXPECT_THAT(failure(block("  call void @llvm.x86.sse2.pause()\n", "declare void @llvm.x86.sse2.pause()\n"),
                       options_for("sm_80")),
               HasSubstr("LLVM gives up: Cannot select"));
