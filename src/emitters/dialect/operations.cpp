@@ -65,7 +65,9 @@ LogicalResult ApplyIndexingOp::fold(FoldAdaptor adaptor, llvm::SmallVectorImpl<m
     dims.push_back(integer.getInt());
   }
   llvm::SmallVector<mlir::OpFoldResult> folded;
-  const auto index_attr = [&](int64_t value) { return mlir::IntegerAttr::get(mlir::IndexType::get(getContext()), value); };
+  const auto index_attr = [&](int64_t value) {
+    return mlir::IntegerAttr::get(mlir::IndexType::get(getContext()), value);
+  };
   for (const indexing::Expr& result : map.results) {
     if (result.is_constant()) {
       folded.push_back(index_attr(result.value()));
@@ -97,7 +99,8 @@ void LoopOp::build(mlir::OpBuilder& builder, mlir::OperationState& state, const 
   mlir::Region* region = state.addRegion();
   llvm::SmallVector<Type> types(map.ranges.size() + map.results.size(), builder.getIndexType());
   llvm::append_range(types, inits.getTypes());
-  mlir::Block* block = builder.createBlock(region, {}, types, llvm::SmallVector<mlir::Location>(types.size(), state.location));
+  mlir::Block* block =
+      builder.createBlock(region, {}, types, llvm::SmallVector<mlir::Location>(types.size(), state.location));
   mlir::ImplicitLocOpBuilder inside(state.location, builder);
   const ValueRange arguments = block->getArguments();
   const llvm::SmallVector<Value> next =
@@ -114,7 +117,9 @@ mlir::Block::BlockArgListType LoopOp::map_results() {
   return getBody().getArguments().slice(indexing_map().ranges.size(), indexing_map().results.size());
 }
 
-mlir::Block::BlockArgListType LoopOp::iteration_arguments() { return getBody().getArguments().take_back(getInits().size()); }
+mlir::Block::BlockArgListType LoopOp::iteration_arguments() {
+  return getBody().getArguments().take_back(getInits().size());
+}
 
 LogicalResult LoopOp::verify() {
   const indexing::IndexingMap& map = indexing_map();
@@ -141,9 +146,8 @@ void LoopOp::print(mlir::OpAsmPrinter& printer) {
   printer << " (" << getDims() << ") in " << getMap();
   if (!getInits().empty()) {
     printer << " iter_args(";
-    llvm::interleaveComma(llvm::zip(iteration_arguments(), getInits()), printer, [&](const auto& pair) {
-      printer << std::get<0>(pair) << " = " << std::get<1>(pair);
-    });
+    llvm::interleaveComma(llvm::zip(iteration_arguments(), getInits()), printer,
+                          [&](const auto& pair) { printer << std::get<0>(pair) << " = " << std::get<1>(pair); });
     printer << ") -> (" << getInits().getTypes() << ")";
   }
   printer.printOptionalAttrDict((*this)->getAttrs(), {"map", "operandSegmentSizes"});
@@ -245,7 +249,8 @@ LogicalResult PredicatedExtractOp::verify() {
 }
 
 LogicalResult AtomicRmwOp::verify() {
-  if (mlir::failed(verify_element(*this, getDest().getType(), getIndices().size(), getValue().getType()))) return failure();
+  if (mlir::failed(verify_element(*this, getDest().getType(), getIndices().size(), getValue().getType())))
+    return failure();
   const Type type = getValue().getType();
   if ((getCombiner() == Combiner::Custom) != !getBody().empty()) {
     return emitOpError("has a region if and only if its combiner is custom");
@@ -262,8 +267,9 @@ LogicalResult AtomicRmwOp::verify() {
       case Combiner::Replace:
         return success();
       default:
-        return llvm::isa<mlir::IntegerType>(type) ? success()
-                                                  : emitOpError("needs integers for ") << stringifyCombiner(getCombiner());
+        return llvm::isa<mlir::IntegerType>(type)
+                   ? success()
+                   : emitOpError("needs integers for ") << stringifyCombiner(getCombiner());
     }
   }
   mlir::Block& body = getBody().front();
@@ -289,7 +295,8 @@ LogicalResult ShuffleReduceOp::verifySymbolUses(mlir::SymbolTableCollection& tab
   llvm::append_range(types, getValues().getTypes());
   if (combiner.getFunctionType().getInputs() != llvm::ArrayRef<Type>(types) ||
       combiner.getFunctionType().getResults() != llvm::ArrayRef<Type>(types).take_front(getValues().size())) {
-    return emitOpError() << "needs a combiner of two times its values to its values, not " << combiner.getFunctionType();
+    return emitOpError() << "needs a combiner of two times its values to its values, not "
+                         << combiner.getFunctionType();
   }
   return success();
 }

@@ -1,9 +1,7 @@
 // Whole kernels from text to results.
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
 
 #include "emitters/transforms/jit_testing.h"
-#include "indexing/memory_access.h"
 
 namespace strata::emitters {
 namespace {
