@@ -7,13 +7,15 @@
 // CHECK: strata.loop {{.*}} domain: d0 in [7, 7], {{.*}} iter_args(%{{.*}} = %[[IN]]) ->
 // LOWERED-LABEL: func.func @last_block
 // LOWERED: scf.if
-// LOWERED-NEXT: scf.for
+// LOWERED-NOT: scf.if
+// LOWERED: scf.for
 // LOWERED-NOT: scf.if
 // LOWERED: tensor.insert
 // LOWERED: else
 // LOWERED: scf.if
+// LOWERED-NOT: scf.if
 // LOWERED: scf.for
-// LOWERED: scf.if
+// LOWERED-NOT: scf.if
 // LOWERED: tensor.insert
 func.func @last_block(%v: f32, %out: tensor<4000xf32>, %b: index {strata.range = [0, 7]},
                       %t: index {strata.range = [0, 127]}) -> tensor<4000xf32> {
