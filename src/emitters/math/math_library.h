@@ -30,6 +30,13 @@ enum class MathShape : uint8_t {
   ComplexBinary,  ///< void(T re1, T im1, T re2, T im2, T* result_re, T* result_im)
 };
 
+/// What a result is rounded to, and so how exact it need be.
+enum class MathPrecision : uint8_t {
+  Full,  ///< its own type
+  F16,   ///< f16: a relative error of 2^-13 does no harm
+  Bf16,  ///< bf16: one of 2^-11
+};
+
 struct MathFunction {
   std::string symbol;
   MathShape shape = MathShape::Unary;
@@ -39,9 +46,8 @@ struct MathFunction {
 };
 
 /// The function that computes `name` (as in strata_math.def: "exp", "atan2", ...) for `type` ("f32", "f64", "c64" or
-/// "c128"), or nothing where there is none. With `half_precision` the f32 function whose relative error is up to 2^-13,
-/// for results that are rounded to f16 or bf16, where there is one; else the full one.
+/// "c128"), or nothing where there is none. For results of f32 that are rounded to f16 or bf16 a faster one, if any.
 std::optional<MathFunction> find_math_function(std::string_view name, std::string_view type,
-                                               bool half_precision = false);
+                                               MathPrecision precision = MathPrecision::Full);
 
 }  // namespace strata::emitters
