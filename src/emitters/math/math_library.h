@@ -16,9 +16,8 @@ enum class MathTarget : uint8_t {
 };
 
 /// A module that defines every function of strata_math.h and needs nothing but LLVM's intrinsics. Who links it into a
-/// kernel's module makes its functions internal, optimises (O2 inlines the short ones), and drops the attributes
-/// target-cpu, target-features and tune-cpu of its functions, so that they are compiled for the kernel's target and may
-/// be inlined there.
+/// kernel's module makes its functions internal and optimises (O2 inlines the short ones). They name no CPU, so they
+/// are compiled for the kernel's, which must be as new as the target says.
 std::span<const std::byte> math_bitcode(MathTarget target);
 
 /// How a function of the library is called; T is its type, f32 or f64 for a c64 or c128.

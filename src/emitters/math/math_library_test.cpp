@@ -49,6 +49,10 @@ TEST_P(MathBitcodeOf, DefinesTheFunctionsAndNeedsNothing) {
   std::set<std::string> defined;
   for (const llvm::Function& function : *module) {
     if (!function.isDeclaration()) {
+      for (const char* attribute : {"target-cpu", "target-features", "no-builtins"}) {
+        EXPECT_FALSE(function.hasFnAttribute(attribute))
+            << function.getName().str() << " cannot be inlined into functions without " << attribute;
+      }
       if (function.hasExternalLinkage()) defined.insert(function.getName().str());
     } else {
       EXPECT_TRUE(function.isIntrinsic()) << function.getName().str() << " is not defined";
