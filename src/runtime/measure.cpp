@@ -177,7 +177,8 @@ Result<MeasureDevice> MeasureWorker::start() {
       return hello.contains(key) && hello[key].is_string() ? hello[key].get<std::string>() : std::string();
     };
     device_ = {hello["device"].get<std::string>(), hello["driver"].get<int>(), text("cublas_lt"),
-               text("without_cublas_lt")};
+               text("without_cublas_lt"),        text("cudnn"),
+               text("without_cudnn")};
     return device_;
   }
   end();
