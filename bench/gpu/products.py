@@ -62,6 +62,21 @@ def conv(dtype, image, filters, stride, padding, last=None):
             plain if last is None else lambda x, w: getattr(F, last)(plain(x, w)))
 
 
+def conv_channels_last(dtype, image, filters, stride, padding, relu):
+    """Sizes as in conv; tensors lie with their channels last, as PyTorch's channels_last does."""
+    n, c, h, w = image
+    o, _, i, j = filters
+    statements = ["X = transpose(U, perm=[0, 3, 1, 2])", "W = transpose(V, perm=[0, 3, 1, 2])",
+                  f"C = conv2d(X, W, stride={stride}, padding={padding})"]
+    statements += ["R = relu(C)"] if relu else []
+    statements.append(f"O = transpose({'R' if relu else 'C'}, perm=[0, 2, 3, 1])")
+
+    def function(x, v):
+        y = F.conv2d(x.permute(0, 3, 1, 2), v.permute(0, 3, 1, 2), stride=stride, padding=padding)
+        return (F.relu(y) if relu else y).permute(0, 2, 3, 1)
+    return dtype, {"U": (n, h, w, c), "V": (o, i, j, c)}, statements, function
+
+
 def low_rank(dtype, m, n, k, rank):
     return (dtype, {"X": (m, k), "L": (m, rank), "W": (k, n), "B": (rank, n)}, ["O = concat_matmul(X, L, W, B)"],
             lambda x, l, w, b: x @ w + l @ b)
@@ -82,6 +97,8 @@ PROGRAMS = {
     "conv_bf16_28": conv("bf16", (16, 128, 28, 28), (256, 128, 3, 3), 2, 1),
     "conv_f32_14": conv("f32", (4, 256, 14, 14), (256, 256, 3, 3), 1, 1),
     "conv_rgb": conv("f16", (8, 3, 224, 224), (64, 3, 7, 7), 2, 3),
+    "conv_last_56": conv_channels_last("f16", (8, 64, 56, 56), (64, 64, 3, 3), 1, 1, False),
+    "conv_last_relu": conv_channels_last("f16", (8, 64, 56, 56), (64, 64, 3, 3), 1, 1, True),
     "conv_relu": conv("f16", (8, 64, 56, 56), (64, 64, 3, 3), 1, 1, "relu"),
 }
 
@@ -133,8 +150,11 @@ def run(name, arguments):
     if (len(PROGRAMS[name][2]) > 1 or "conv" in name) and not arguments.no_compile:
         peers["compile"] = torch.compile(function, mode="max-autotune-no-cudagraphs", dynamic=False)
     for peer, of in peers.items():
-        row["peers"][peer] = {"error": relative(of(*[sets[0][n] for n in names]), expected),
-                              "cold_us": microseconds([lambda s=s: of(*[s[n] for n in names]) for s in sets])}
+        try:
+            row["peers"][peer] = {"error": relative(of(*[sets[0][n] for n in names]), expected),
+                                  "cold_us": microseconds([lambda s=s: of(*[s[n] for n in names]) for s in sets])}
+        except Exception as failure:  # a peer that cannot run is reported, and the others are
+            row["peers"][peer] = {"failed": f"{type(failure).__name__}: {str(failure)[:120]}"}
     return row
 
 
@@ -191,7 +211,8 @@ def main():
         if "failed" in row:
             print(name, "FAILED", row["failed"], flush=True)
             continue
-        peers = "  ".join(f"{n} {p['cold_us']:.2f} ({p['error']:.1e})" for n, p in row["peers"].items())
+        peers = "  ".join(f"{n} failed" if "failed" in p else f"{n} {p['cold_us']:.2f} ({p['error']:.1e})"
+                          for n, p in row["peers"].items())
         own = row["fastest_own_us"]
         print(f"{name:<14} {row['cold_us']:8.2f} µs ({row['error']:.1e}{'' if row['ok'] else ' WRONG'}) {row['schedule']:<18} "
               f"{row['kernels']} kernels, generated alone {own and round(own, 2)}; {peers}", flush=True)

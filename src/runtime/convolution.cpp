@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <optional>
 #include <utility>
 
 namespace strata {
 namespace {
 
 // Names of the tensors in the library's graph.
-constexpr int64_t kX = 1, kW = 2, kY = 3;
+constexpr int64_t kX = 1, kW = 2, kY = 3, kSums = 4;
 constexpr int64_t kAlignment = 16;
 using Shape4 = std::array<int64_t, 4>;
 
@@ -58,9 +59,14 @@ class Descriptor {
   int status_;
 };
 
-Descriptor tensor(const Cudnn& cudnn, int64_t name, DType type, const Shape4& sizes) {
-  const Shape4 strides{sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1};
+/// One that `is_virtual` has no memory: it goes from operation to operation.
+Descriptor tensor(const Cudnn& cudnn, int64_t name, DType type, const Shape4& sizes, bool channels_last,
+                  bool is_virtual = false) {
+  const int64_t all = sizes[1] * sizes[2] * sizes[3];
+  const Shape4 strides = channels_last ? Shape4{all, 1, sizes[3] * sizes[1], sizes[1]}
+                                       : Shape4{all, sizes[2] * sizes[3], sizes[3], 1};
   Descriptor made(cudnn, Cudnn::kTensor);
+  if (is_virtual) made.set(Cudnn::kTensorIsVirtual, Cudnn::kBoolean, is_virtual);
   made.set(Cudnn::kTensorName, Cudnn::kInt64, name)
       .set(Cudnn::kTensorType, Cudnn::kDataType, element_type(type))
       .set(Cudnn::kTensorAlignment, Cudnn::kInt64, kAlignment)
@@ -122,13 +128,17 @@ class PreparedConvolution final : public PreparedWork {
   }
 
  private:
-  /// One operation: Y = 1 · X * W + 0 · Y.
+  /// Y = 1 · X * W + 0 · Y, and relu behind it.
   Result<Descriptor> describe_graph() const {
     const Cudnn& cudnn = library_.functions();
     const Convolution& c = convolution_;
-    const Descriptor x = tensor(cudnn, kX, c.type, {c.images, c.channels, c.height, c.width});
-    const Descriptor w = tensor(cudnn, kW, c.type, {c.filters, c.channels, c.filter_height, c.filter_width});
-    const Descriptor y = tensor(cudnn, kY, c.type, {c.images, c.filters, c.result_height(), c.result_width()});
+    const bool last = c.channels_last;
+    const Shape4 result{c.images, c.filters, c.result_height(), c.result_width()};
+    const Descriptor x = tensor(cudnn, kX, c.type, {c.images, c.channels, c.height, c.width}, last);
+    const Descriptor w = tensor(cudnn, kW, c.type, {c.filters, c.channels, c.filter_height, c.filter_width}, last);
+    const Descriptor y = tensor(cudnn, kY, c.type, result, last);
+    std::optional<Descriptor> sums;
+    if (c.relu) sums = tensor(cudnn, kSums, DType::F32, result, last, true);
     constexpr int64_t spatial = 2;
     const std::array<int64_t, 2> strides{c.stride, c.stride};
     const std::array<int64_t, 2> padding{c.padding, c.padding};
@@ -145,15 +155,32 @@ class PreparedConvolution final : public PreparedWork {
     Descriptor operation(cudnn, Cudnn::kForwardOperation);
     operation.set(Cudnn::kForwardX, x)
         .set(Cudnn::kForwardW, w)
-        .set(Cudnn::kForwardY, y)
+        .set(Cudnn::kForwardY, sums ? *sums : y)
         .set(Cudnn::kForwardConvolution, convolution)
         .set(Cudnn::kForwardAlpha, Cudnn::kFloat, 1.0F)
         .set(Cudnn::kForwardBeta, Cudnn::kFloat, 0.0F)
         .finalize();
+    Descriptor relu(cudnn, Cudnn::kPointwise);
+    Descriptor relu_operation(cudnn, Cudnn::kPointwiseOperation);
+    std::vector<Cudnn::Descriptor> operations{operation.get()};
+    if (c.relu) {
+      relu.set(Cudnn::kPointwiseMode, Cudnn::kPointwiseModeType, Cudnn::kRelu)
+          .set(Cudnn::kPointwiseType, Cudnn::kDataType, Cudnn::kF32)
+          .finalize();
+      relu_operation.set(Cudnn::kPointwiseOf, relu)
+          .set(Cudnn::kPointwiseX, *sums)
+          .set(Cudnn::kPointwiseY, y)
+          .finalize();
+      operations.push_back(relu_operation.get());
+    }
     const Cudnn::Handle handle = library_.handle();
     Descriptor graph(cudnn, Cudnn::kGraph);
-    graph.set(Cudnn::kGraphHandle, Cudnn::kHandleType, handle).set(Cudnn::kGraphOperations, operation).finalize();
-    for (const Descriptor* each : std::array<const Descriptor*, 6>{&x, &w, &y, &convolution, &operation, &graph})
+    graph.set(Cudnn::kGraphHandle, Cudnn::kHandleType, handle)
+        .set(Cudnn::kGraphOperations, Cudnn::kDescriptorType, std::ssize(operations), operations.data())
+        .finalize();
+    for (const Descriptor* each : {&x, &w, &y, &std::as_const(sums ? *sums : y), &std::as_const(convolution),
+                                   &std::as_const(operation), &std::as_const(relu), &std::as_const(relu_operation),
+                                   &std::as_const(graph)})
       STRATA_CHECK(cudnn.check(each->status(), fmt::format("describing {}", describe(c))));
     return graph;
   }
@@ -199,10 +226,11 @@ class PreparedConvolution final : public PreparedWork {
 }  // namespace
 
 std::string describe(const Convolution& c) {
-  return fmt::format("{} {}×{}×{}×{} by {}×{}×{}×{}{}{}, algorithm {}", name_of(c.type), c.images, c.channels, c.height,
+  return fmt::format("{} {}×{}×{}×{} by {}×{}×{}×{}{}{}{}{}, algorithm {}", name_of(c.type), c.images, c.channels, c.height,
                      c.width, c.filters, c.channels, c.filter_height, c.filter_width,
                      c.stride == 1 ? "" : fmt::format(", stride {}", c.stride),
-                     c.padding == 0 ? "" : fmt::format(", padding {}", c.padding), c.algorithm);
+                     c.padding == 0 ? "" : fmt::format(", padding {}", c.padding),
+                     c.channels_last ? ", channels last" : "", c.relu ? ", relu" : "", c.algorithm);
 }
 
 Result<std::unique_ptr<ConvolutionLibrary>> ConvolutionLibrary::open() {

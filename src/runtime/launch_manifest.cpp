@@ -104,6 +104,8 @@ Result<Convolution> read_convolution(const Json& json) {
     if (c.*member < 1) return invalid("a convolution has {}={}", name, c.*member);
   }
   c.padding = json.at("padding").get<int64_t>();
+  c.channels_last = json.at("channels_last").get<bool>();
+  c.relu = json.at("relu").get<bool>();
   c.algorithm = json.at("algorithm").get<int64_t>();
   if (c.padding < 0) return invalid("a convolution has padding={}", c.padding);
   if (c.height + 2 * c.padding < c.filter_height || c.width + 2 * c.padding < c.filter_width)
@@ -117,6 +119,8 @@ OrderedJson convolution_json(const Convolution& c) {
   json["type"] = std::string(name_of(c.type));
   for (const auto& [name, member] : kConvolutionSizes) json[name] = c.*member;
   json["padding"] = c.padding;
+  json["channels_last"] = c.channels_last;
+  json["relu"] = c.relu;
   json["algorithm"] = c.algorithm;
   return json;
 }

@@ -135,7 +135,7 @@ TEST_F(MatrixProductTest, AddedToWhatIsThere) {
     p.b = {false, 8, 0};
     EXPECT_LT(error(p, 12, 32), tolerance(type));
     p.accumulates = true;
-    EXPECT_TRUE(std::isnan(error(p, 12, 32)));  // the result begins as NaN
+    EXPECT_TRUE(std::isnan(error(p, 12, 32)));  // what is there is NaN
     EXPECT_EQ(describe(p), fmt::format("{} 3×8×4 added, algorithm 0", name_of(type)));
   }
 }

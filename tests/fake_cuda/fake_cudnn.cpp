@@ -1,10 +1,12 @@
-// A cuDNN without a GPU, for tests: STRATA_CUDNN names this library. It has the backend interface for one convolution and
-// computes on the host, as work on the stream of fake_cuda. $STRATA_FAKE_CUDNN has one word an algorithm: microseconds
+// A cuDNN without a GPU, for tests: STRATA_CUDNN names this library. It has the backend interface for one convolution
+// with or without relu and computes on the host, as work on the stream of fake_cuda. $STRATA_FAKE_CUDNN has one word an algorithm: microseconds
 // that it takes and letters for what is special about it; "3 2t" are two, and there is one that takes 1 µs where it is
 // not set. A negative number is an algorithm that stores zeros. Letters: t uses tensor cores, d converts its operands, r
 // sums in 16 bits, x does not do these sizes, w needs too much memory, f is proposed as a fallback.
 #include "runtime/cudnn.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <sstream>
@@ -78,24 +80,34 @@ size_t size_of_type(int type) {
     case Cudnn::kFloat:
     case Cudnn::kConvolutionModeType:
     case Cudnn::kHeuristicModeType:
+    case Cudnn::kPointwiseModeType:
       return 4;
+    case Cudnn::kBoolean:
+      return 1;
     default:
       return 0;
   }
 }
 
-/// A packed NCHW tensor, 16-byte aligned, as this library wants them.
-bool is_packed(const Descriptor& tensor) {
+/// Whether dimensions lie in this order, the last without gaps.
+bool is_packed(const Descriptor& tensor, const std::array<size_t, 4>& order) {
   int64_t stride = 1;
-  for (size_t d = 4; d-- > 0;) {
+  for (size_t place = 4; place-- > 0;) {
+    const size_t d = order[place];
     if (tensor.number(Cudnn::kTensorSizes, d) < 1 || tensor.number(Cudnn::kTensorStrides, d) != stride) return false;
     stride *= tensor.number(Cudnn::kTensorSizes, d);
   }
-  return tensor.number(Cudnn::kTensorAlignment) % 16 == 0 && tensor.number(Cudnn::kTensorName) > 0;
+  return true;
+}
+
+bool is_tensor(const Descriptor& tensor) {
+  return (is_packed(tensor, {0, 1, 2, 3}) || is_packed(tensor, {0, 2, 3, 1})) &&
+         tensor.number(Cudnn::kTensorAlignment) % 16 == 0 && tensor.number(Cudnn::kTensorName) > 0;
 }
 
 struct Sizes {
   int64_t n, c, h, w, o, i, j, rows, columns, stride, padding;
+  std::array<int64_t, 4> x, filters, y;  ///< strides
 };
 
 Sizes sizes_of(const Descriptor& operation) {
@@ -104,8 +116,14 @@ Sizes sizes_of(const Descriptor& operation) {
   const Descriptor& y = operation.part(Cudnn::kForwardY);
   const Descriptor& convolution = operation.part(Cudnn::kForwardConvolution);
   const auto size = [](const Descriptor& of, size_t d) { return of.number(Cudnn::kTensorSizes, d); };
+  const auto strides = [](const Descriptor& of) {
+    std::array<int64_t, 4> found{};
+    for (size_t d = 0; d < 4; ++d) found[d] = of.number(Cudnn::kTensorStrides, d);
+    return found;
+  };
   return {size(x, 0), size(x, 1), size(x, 2), size(x, 3), size(w, 0), size(w, 2), size(w, 3), size(y, 2), size(y, 3),
-          convolution.number(Cudnn::kStrides), convolution.number(Cudnn::kPaddingBefore)};
+          convolution.number(Cudnn::kStrides), convolution.number(Cudnn::kPaddingBefore), strides(x), strides(w),
+          strides(y)};
 }
 
 bool is_convolution(const Descriptor& d) {
@@ -133,7 +151,12 @@ bool is_operation(const Descriptor& d) {
 bool is_complete(const Descriptor& d) {
   switch (d.kind) {
     case Cudnn::kTensor:
-      return is_packed(d);
+      return is_tensor(d);
+    case Cudnn::kPointwise:
+      return d.word(Cudnn::kPointwiseMode) == Cudnn::kRelu && d.word(Cudnn::kPointwiseType) == Cudnn::kF32;
+    case Cudnn::kPointwiseOperation:
+      return d.part(Cudnn::kPointwiseOf).finalized && d.part(Cudnn::kPointwiseX).values.count(Cudnn::kTensorIsVirtual) &&
+             d.part(Cudnn::kPointwiseY).finalized;
     case Cudnn::kConvolution:
       return is_convolution(d);
     case Cudnn::kForwardOperation:
@@ -156,20 +179,24 @@ DType element_type(const Descriptor& tensor) {
   return type == Cudnn::kF16 ? DType::F16 : type == Cudnn::kBF16 ? DType::BF16 : DType::F32;
 }
 
-void convolve(const Sizes& s, DType type, const char* x, const char* w, char* y) {
+void convolve(const Sizes& s, bool relu, DType type, const char* x, const char* w, char* y) {
+  const auto place = [](const std::array<int64_t, 4>& strides, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return a * strides[0] + b * strides[1] + c * strides[2] + d * strides[3];
+  };
   for (int64_t at = 0; at < s.n * s.o * s.rows * s.columns; ++at) {
     const int64_t column = at % s.columns, row = at / s.columns % s.rows, filter = at / (s.columns * s.rows) % s.o;
     const int64_t image = at / (s.columns * s.rows * s.o);
     double sum = 0;
     for (int64_t term = 0; term < s.c * s.i * s.j; ++term) {
       const int64_t c = term / (s.i * s.j);
-      const int64_t from_row = row * s.stride - s.padding + term / s.j % s.i;
-      const int64_t from_column = column * s.stride - s.padding + term % s.j;
+      const int64_t i = term / s.j % s.i, j = term % s.j;
+      const int64_t from_row = row * s.stride - s.padding + i;
+      const int64_t from_column = column * s.stride - s.padding + j;
       if (from_row < 0 || from_row >= s.h || from_column < 0 || from_column >= s.w) continue;
-      sum += load(x, type, ((image * s.c + c) * s.h + from_row) * s.w + from_column) *
-             load(w, type, filter * s.c * s.i * s.j + term);
+      sum += load(x, type, place(s.x, image, c, from_row, from_column)) *
+             load(w, type, place(s.filters, filter, c, i, j));
     }
-    store(y, type, at, sum);
+    store(y, type, place(s.y, image, filter, row, column), relu ? std::max(sum, 0.0) : sum);
   }
 }
 
@@ -272,7 +299,9 @@ int cudnnBackendExecute(void*, void* plan_handle, void* arguments_handle) {
   const Descriptor& arguments = *held(arguments_handle);
   if (!plan.finalized || !arguments.finalized || arguments.number(Cudnn::kArgumentWorkspace) == 0) return kBadParameter;
   const Descriptor& config = plan.part(Cudnn::kPlanConfig);
-  const Descriptor& operation = config.part(Cudnn::kHeuristicGraph).part(Cudnn::kGraphOperations);
+  const auto& operations = config.part(Cudnn::kHeuristicGraph).parts.at(Cudnn::kGraphOperations);
+  const Descriptor& operation = *operations.front();
+  const bool relu = operations.size() == 2;
   std::map<int64_t, char*> memory;
   for (size_t i = 0; i < arguments.values.at(Cudnn::kArgumentNames).size() / 8; ++i)
     memory[arguments.number(Cudnn::kArgumentNames, i)] =
@@ -283,9 +312,9 @@ int cudnnBackendExecute(void*, void* plan_handle, void* arguments_handle) {
   const double us = algorithms()[config.algorithm].us;
   if (us < 0) sizes.c = 0;
   return enqueue(current_stream, std::abs(us),
-                 [=, x = place(Cudnn::kForwardX), w = place(Cudnn::kForwardW), y = place(Cudnn::kForwardY)] {
-                   convolve(sizes, type, x, w, y);
-                 });
+                 [=, x = place(Cudnn::kForwardX), w = place(Cudnn::kForwardW),
+                  y = relu ? memory.at(operations.back()->part(Cudnn::kPointwiseY).number(Cudnn::kTensorName))
+                           : place(Cudnn::kForwardY)] { convolve(sizes, relu, type, x, w, y); });
 }
 
 }  // extern "C"

@@ -22,7 +22,8 @@ constexpr int64_t kSmallTile = 64;       // rows and columns that a block comput
 constexpr int64_t kParts = 8;            // of a tile, or of its sum, where there are few tiles
 constexpr int64_t kAligned = 16;         // bytes that rows should be multiples of
 constexpr double kUnaligned = 2.5;       // times as long where they are not
-constexpr double kReorderings = 2;       // kernels that reorder tensors of a convolution
+constexpr double kGathered = 1.6;        // times as long where a product's rows are gathered from an image
+constexpr double kReorderings = 8e-6;    // three kernels that reorder a convolution's tensors, beside their bytes
 
 /// Of the time of generated code, what the library may take at most to be worth needing it.
 constexpr double kWorthALibrary = 0.8;
@@ -75,7 +76,7 @@ class Planner {
     for (size_t i = 0; i < count; ++i) {
       if (i >= schedules.size() || !schedules[i] || schedules[i]->algorithm < 0) continue;
       wanted_.push_back(i);
-      plan_.strided[i] = graph.operations()[i].kind != OpKind::Conv2d;
+      plan_.strided[i] = true;
     }
   }
 
@@ -113,7 +114,7 @@ class Planner {
       return step.has_value();
     };
     if (op.kind == OpKind::Conv2d) {
-      return add(convolution(op, algorithm)) ? std::optional(std::move(made)) : std::nullopt;
+      return convolution(op, algorithm, made) ? std::optional(std::move(made)) : std::nullopt;
     }
     const TensorType& type = graph_.type(op.results[0]);
     if (op.kind == OpKind::Matmul) {
@@ -131,8 +132,10 @@ class Planner {
     return made;
   }
 
-  /// Tensors lie as they are declared; cuDNN wants filters that reach an image everywhere, and counts in 32 bits.
-  std::optional<LibraryStep> convolution(const Operation& op, int64_t algorithm) const {
+  /// cuDNN wants filters that reach an image everywhere, and counts in 32 bits. Where transposes bring images and filters
+  /// with their channels last, and one takes the result back there, it is done without them, and relu with it. False
+  /// where cuDNN does not take it.
+  bool convolution(const Operation& op, int64_t algorithm, LibraryCall& made) const {
     const TensorType& x = graph_.type(op.operands[0]);
     const TensorType& w = graph_.type(op.operands[1]);
     Convolution c;
@@ -142,13 +145,44 @@ class Planner {
     c.stride = op.attributes.integer_or("stride", 1);
     c.padding = op.attributes.integer_or("padding", 0);
     c.algorithm = algorithm;
-    if (c.type == DType::F64 || c.padding >= std::min(c.filter_height, c.filter_width)) return std::nullopt;
-    std::vector<TensorId> arguments{op.operands[0], op.operands[1], op.results[0]};
-    for (TensorId id : arguments) {
-      if (memory_view(graph_, id, plan_.strided).memory != id) return std::nullopt;
-      if (graph_.type(id).elements() > std::numeric_limits<int32_t>::max()) return std::nullopt;
+    if (c.type == DType::F64 || c.padding >= std::min(c.filter_height, c.filter_width)) return false;
+    for (TensorId id : {op.operands[0], op.operands[1], op.results[0]}) {
+      if (graph_.type(id).elements() > std::numeric_limits<int32_t>::max()) return false;
     }
-    return LibraryStep{c, std::move(arguments)};
+    const MemoryView from = memory_view(graph_, op.operands[0], plan_.strided);
+    const MemoryView filters = memory_view(graph_, op.operands[1], plan_.strided);
+    TensorId result = op.results[0];
+    if (has_channels_last(from, x.shape) && has_channels_last(filters, w.shape)) {
+      c.channels_last = true;
+      if (!take_channels_last_result(c, result, made)) return false;
+    } else if (from.memory != op.operands[0] || filters.memory != op.operands[1]) {
+      return false;
+    }
+    made.steps = {{c, {from.memory, filters.memory, result}}};
+    return true;
+  }
+
+  static bool has_channels_last(const MemoryView& view, const Shape& shape) {
+    return view.strides ==
+           std::vector<int64_t>{shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
+  }
+
+  /// Goes on from a convolution's result to the output that is it with its channels last, over relu.
+  bool take_channels_last_result(Convolution& c, TensorId& result, LibraryCall& made) const {
+    bool transposed = false;
+    while (const auto reader = only_reader(result)) {
+      const Operation& op = graph_.operations()[*reader];
+      const bool is_relu = op.kind == OpKind::Relu && !c.relu;
+      const bool is_transpose = op.kind == OpKind::Transpose && !transposed &&
+                                op.attributes.list("perm") == std::vector<int64_t>{0, 2, 3, 1};
+      if (op.body || plan_.covered[*reader] || (!is_relu && !is_transpose)) break;
+      (is_relu ? c.relu : transposed) = true;
+      made.operations.push_back(*reader);
+      result = op.results[0];
+    }
+    // What is no output may become a view of what this is to do without.
+    const auto& outputs = graph_.outputs();
+    return transposed && std::find(outputs.begin(), outputs.end(), result) != outputs.end();
   }
 
   /// Without its result among the arguments.
@@ -292,17 +326,21 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
          (aligned ? 1 : kUnaligned) * work_seconds(p.type, {p.batch, p.m, p.n, p.k}, bytes, target);
 }
 
-/// As a product of the filters and what they cover. Of 16-bit types images and results are stored in another order
-/// before and behind it, by kernels of the library's own.
+/// As a product of the filters and what they cover. Of 16-bit types images, filters and results are stored with their
+/// channels last before and behind it, by kernels of the library's own, but for filters of one element.
 double convolution_seconds(const Convolution& c, const Target& target) {
   const int64_t positions = c.images * c.result_height() * c.result_width();
   const int64_t terms = c.channels * c.filter_height * c.filter_width;
   const auto size = static_cast<double>(size_of(c.type));
   const double moved = size * static_cast<double>(c.images * c.channels * c.height * c.width + positions * c.filters);
   const double bytes = moved + size * static_cast<double>(c.filters * terms);
-  const double work = work_seconds(c.type, {1, positions, c.filters, terms}, bytes, target);
-  if (size_of(c.type) != 2) return target.launch_seconds + work;
-  return (1 + kReorderings) * target.launch_seconds + work + 2 * moved / (kBandwidthShare * target.memory_bandwidth);
+  const bool single = c.filter_height * c.filter_width * c.stride == 1;
+  const bool aligned = c.channels * size_of(c.type) % kAligned == 0 && c.filters * size_of(c.type) % kAligned == 0;
+  const double work = (single ? 1 : kGathered) * (aligned ? 1 : kUnaligned) *
+                      work_seconds(c.type, {1, positions, c.filters, terms}, bytes, target);
+  const bool reorders = size_of(c.type) == 2 && !c.channels_last && !single;
+  return target.launch_seconds + work +
+         (reorders ? kReorderings + 2 * moved / (kBandwidthShare * target.memory_bandwidth) : 0);
 }
 
 }  // namespace

@@ -207,6 +207,40 @@ TEST_F(LibrariesTest, ConvolutionsReadTransposesThatAreStored) {
   EXPECT_NE(code->launches[1].convolution(), nullptr);
 }
 
+TEST_F(LibrariesTest, ConvolutionsWithChannelsLastNeedNoTransposes) {
+  const auto with = [](const std::string& behind, const std::string& filters = "W = transpose(V, perm=[0, 3, 1, 2])") {
+    return parse("graph g {\n input U: f16[2, 9, 8, 3]\n input V: f16[4, 3, 2, 3]\n"
+                 " X = transpose(U, perm=[0, 3, 1, 2])\n " +
+                 filters + "\n C = conv2d(X, W, padding=1)\n" + behind + "}\n");
+  };
+  const auto needs = [](const GraphPtr& graph) {
+    return needed_libraries(*generate_cuda(*graph, target(), all_products(*graph)));
+  };
+  const std::string back = "transpose(C, perm=[0, 2, 3, 1])\n";
+  const GraphPtr plain = with(" O = " + back + " output O\n");
+  EXPECT_EQ(needs(plain), "cuDNN: f16 2×3×9×8 by 4×3×3×2, padding 1, channels last, algorithm 0");
+  EXPECT_LT(error(*plain, all_products(*plain)), 2e-3);
+  for (const char* relu : {" R = relu(C)\n O = transpose(R, perm=[0, 2, 3, 1])\n output O\n",
+                                  " T = transpose(C, perm=[0, 2, 3, 1])\n O = relu(T)\n output O\n"}) {
+    const GraphPtr graph = with(relu);
+    EXPECT_EQ(needs(graph), "cuDNN: f16 2×3×9×8 by 4×3×3×2, padding 1, channels last, relu, algorithm 0");
+    EXPECT_LT(error(*graph, all_products(*graph)), 2e-3);
+    EXPECT_EQ(scheduled_cost(*graph, target(), all_products(*graph)).kernels, 1);
+  }
+  // What else is read is stored, and so is what the library would read in two orders.
+  const auto launches = [](const GraphPtr& graph) {
+    std::string text;
+    const auto code = generate_cuda(*graph, target(), all_products(*graph));
+    for (const KernelLaunch& launch : code->launches)
+      text += launch.library ? (launch.convolution()->channels_last ? 'l' : 'f') : 'k';
+    return text;
+  };
+  EXPECT_EQ(launches(with(" O = " + back + " output O, C\n")), "kkfk");
+  EXPECT_EQ(launches(with(" O = transpose(C, perm=[0, 3, 1, 2])\n output O\n")), "kkfk");
+  EXPECT_EQ(launches(with(" O = relu(C)\n output O\n")), "kkfk");
+  EXPECT_EQ(launches(with(" O = " + back + " output O\n", "W = transpose(V, perm=[0, 3, 2, 1])")), "kkfk");
+}
+
 TEST_F(LibrariesTest, ConvolutionsThatTheLibraryDoesNotTake) {
   const auto refused = [](const std::string& type, int64_t padding) {
     const GraphPtr graph = parse(fmt::format(
