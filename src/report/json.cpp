@@ -119,8 +119,7 @@ std::string describe_tuning(const Tuning& tuning) {
     without += "; no convolutions by a library: " + tuning.device.without_cudnn;
   return fmt::format("{} (driver for CUDA {}.{}), against {}: {} after {:.1f} s{}{}", tuning.device.name,
                      version / 1000, version % 1000 / 10, tuning.reference, counts, tuning.seconds,
-                     cached > 0 ? fmt::format(", {} from the cache", cached) : "",
-                     without);
+                     cached > 0 ? fmt::format(", {} from the cache", cached) : "", without);
 }
 
 std::string describe_row(const Tuning& tuning, const TunedRow& row) {

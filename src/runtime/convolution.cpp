@@ -63,8 +63,8 @@ class Descriptor {
 Descriptor tensor(const Cudnn& cudnn, int64_t name, DType type, const Shape4& sizes, bool channels_last,
                   bool is_virtual = false) {
   const int64_t all = sizes[1] * sizes[2] * sizes[3];
-  const Shape4 strides = channels_last ? Shape4{all, 1, sizes[3] * sizes[1], sizes[1]}
-                                       : Shape4{all, sizes[2] * sizes[3], sizes[3], 1};
+  const Shape4 strides =
+      channels_last ? Shape4{all, 1, sizes[3] * sizes[1], sizes[1]} : Shape4{all, sizes[2] * sizes[3], sizes[3], 1};
   Descriptor made(cudnn, Cudnn::kTensor);
   if (is_virtual) made.set(Cudnn::kTensorIsVirtual, Cudnn::kBoolean, is_virtual);
   made.set(Cudnn::kTensorName, Cudnn::kInt64, name)
@@ -178,9 +178,9 @@ class PreparedConvolution final : public PreparedWork {
     graph.set(Cudnn::kGraphHandle, Cudnn::kHandleType, handle)
         .set(Cudnn::kGraphOperations, Cudnn::kDescriptorType, std::ssize(operations), operations.data())
         .finalize();
-    for (const Descriptor* each : {&x, &w, &y, &std::as_const(sums ? *sums : y), &std::as_const(convolution),
-                                   &std::as_const(operation), &std::as_const(relu), &std::as_const(relu_operation),
-                                   &std::as_const(graph)})
+    for (const Descriptor* each :
+         {&x, &w, &y, &std::as_const(sums ? *sums : y), &std::as_const(convolution), &std::as_const(operation),
+          &std::as_const(relu), &std::as_const(relu_operation), &std::as_const(graph)})
       STRATA_CHECK(cudnn.check(each->status(), fmt::format("describing {}", describe(c))));
     return graph;
   }
@@ -226,8 +226,8 @@ class PreparedConvolution final : public PreparedWork {
 }  // namespace
 
 std::string describe(const Convolution& c) {
-  return fmt::format("{} {}×{}×{}×{} by {}×{}×{}×{}{}{}{}{}, algorithm {}", name_of(c.type), c.images, c.channels, c.height,
-                     c.width, c.filters, c.channels, c.filter_height, c.filter_width,
+  return fmt::format("{} {}×{}×{}×{} by {}×{}×{}×{}{}{}{}{}, algorithm {}", name_of(c.type), c.images, c.channels,
+                     c.height, c.width, c.filters, c.channels, c.filter_height, c.filter_width,
                      c.stride == 1 ? "" : fmt::format(", stride {}", c.stride),
                      c.padding == 0 ? "" : fmt::format(", padding {}", c.padding),
                      c.channels_last ? ", channels last" : "", c.relu ? ", relu" : "", c.algorithm);

@@ -13,8 +13,8 @@
 namespace strata {
 
 /// conv2d of src/ops: X[images, channels, height, width] by W[filters, channels, filter_height, filter_width], of one
-/// element type: f16, bf16 or f32. Sums are taken in float32. All three tensors are row-major, or all have their channels
-/// last in memory: X lies as [images, height, width, channels].
+/// element type: f16, bf16 or f32. Sums are taken in float32. All three tensors are row-major, or all have their
+/// channels last in memory: X lies as [images, height, width, channels].
 struct Convolution {
   DType type = DType::F16;
   int64_t images = 1, channels = 1, height = 1, width = 1;

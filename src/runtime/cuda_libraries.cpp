@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder of a Python environment ($VIRTUAL_ENV, else that of the first python3 on $PATH); empty where there is none.
+/// The folder of a Python environment ($VIRTUAL_ENV, else that of the first python3 on $PATH); empty where there is
+/// none.
 fs::path python_environment() {
   if (const char* active = std::getenv("VIRTUAL_ENV"); active != nullptr && *active != '\0') return active;
   const char* path = std::getenv("PATH");

@@ -18,12 +18,13 @@ struct Cudnn {
   using Descriptor = void*;
 
   // Kinds of descriptors.
-  static constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kEngineHeuristic = 4, kPlan = 5,
-                       kForwardOperation = 10, kPointwiseOperation = 13, kGraph = 15, kArguments = 16, kTensor = 17;
+  static constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kEngineHeuristic = 4,
+                       kPlan = 5, kForwardOperation = 10, kPointwiseOperation = 13, kGraph = 15, kArguments = 16,
+                       kTensor = 17;
   // Types of attributes.
-  static constexpr int kHandleType = 0, kDataType = 1, kBoolean = 2, kInt64 = 3, kFloat = 4, kPointer = 6, kConvolutionModeType = 7,
-                       kHeuristicModeType = 8, kNumericalNoteType = 11, kPointwiseModeType = 14,
-                       kDescriptorType = 15;
+  static constexpr int kHandleType = 0, kDataType = 1, kBoolean = 2, kInt64 = 3, kFloat = 4, kPointer = 6,
+                       kConvolutionModeType = 7, kHeuristicModeType = 8, kNumericalNoteType = 11,
+                       kPointwiseModeType = 14, kDescriptorType = 15;
   // Attributes, by kind of descriptor.
   static constexpr int kPointwiseMode = 0, kPointwiseType = 1;
   static constexpr int kComputeType = 100, kConvolutionMode = 101, kDilations = 102, kStrides = 103,

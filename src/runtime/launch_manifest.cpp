@@ -71,15 +71,15 @@ OrderedJson product_json(const MatrixProduct& p) {
     return {{"transposed", o.transposed}, {"leading", o.leading}, {"batch_stride", o.batch_stride}};
   };
   OrderedJson json = {{"type", std::string(name_of(p.type))},
-                   {"batch", p.batch},
-                   {"m", p.m},
-                   {"n", p.n},
-                   {"k", p.k},
-                   {"a", operand(p.a)},
-                   {"b", operand(p.b)},
-                   {"bias", p.bias},
-                   {"activation", std::string(name_of(p.activation))},
-                   {"algorithm", p.algorithm}};
+                      {"batch", p.batch},
+                      {"m", p.m},
+                      {"n", p.n},
+                      {"k", p.k},
+                      {"a", operand(p.a)},
+                      {"b", operand(p.b)},
+                      {"bias", p.bias},
+                      {"activation", std::string(name_of(p.activation))},
+                      {"algorithm", p.algorithm}};
   if (p.accumulates) json["accumulates"] = true;
   return json;
 }
@@ -147,13 +147,10 @@ OrderedJson launch_json(const GpuLaunch& launch) {
             {"workspace_bytes", kConvolutionWorkspace},
             {"arguments", launch.arguments}};
   }
-  OrderedJson json = {{"name", launch.kernel},
-                   {"grid", launch.grid},
-                   {"threads", launch.threads},
-                   {"shared_bytes", launch.shared_bytes},
-                   {"cluster", launch.cluster},
-                   {"overlaps_previous", launch.overlaps_previous},
-                   {"arguments", launch.arguments}};
+  OrderedJson json = {{"name", launch.kernel},        {"grid", launch.grid},
+                      {"threads", launch.threads},    {"shared_bytes", launch.shared_bytes},
+                      {"cluster", launch.cluster},    {"overlaps_previous", launch.overlaps_previous},
+                      {"arguments", launch.arguments}};
   for (const GpuTensorMap& map : launch.tensor_maps) {
     json["tensor_maps"].push_back({{"argument", map.argument},
                                    {"element_bytes", map.element_bytes},

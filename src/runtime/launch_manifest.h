@@ -1,5 +1,5 @@
-// What a runner needs beside a cubin (best.launch.json): buffers and launches, as plain values. The generator makes them,
-// the runtime reads them.
+// What a runner needs beside a cubin (best.launch.json): buffers and launches, as plain values. The generator makes
+// them, the runtime reads them.
 #pragma once
 
 #include <array>
@@ -37,8 +37,8 @@ struct GpuLaunch {
   std::optional<LibraryWork> library;  ///< where set, the cubin has no such kernel, and there is no shape
   std::array<int64_t, 3> grid{1, 1, 1};
   int64_t threads = 1;
-  int64_t shared_bytes = 0;        ///< dynamic shared memory
-  int64_t cluster = 1;             ///< blocks, next to each other along x, that form a cluster; divides grid[0]
+  int64_t shared_bytes = 0;  ///< dynamic shared memory
+  int64_t cluster = 1;       ///< blocks, next to each other along x, that form a cluster; divides grid[0]
   /// Starts while the launch before it still runs (programmatic dependent launch); its kernel waits by itself.
   bool overlaps_previous = false;
   std::vector<std::string> arguments;  ///< names of buffers

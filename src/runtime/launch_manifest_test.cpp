@@ -24,8 +24,7 @@ LaunchManifest manifest() {
   convolution.kernel = "second";
   Convolution c;
   std::tie(c.images, c.channels, c.height, c.width) = std::tuple(2, 3, 7, 5);
-  std::tie(c.filters, c.filter_height, c.filter_width, c.stride, c.padding, c.algorithm) =
-      std::tuple(4, 3, 2, 2, 1, 5);
+  std::tie(c.filters, c.filter_height, c.filter_width, c.stride, c.padding, c.algorithm) = std::tuple(4, 3, 2, 2, 1, 5);
   c.channels_last = c.relu = true;
   convolution.library = c;
   convolution.arguments = {"X", "W", "Y"};

@@ -1,12 +1,11 @@
 // A cuBLASLt without a GPU, for tests: STRATA_CUBLAS_LT names this library. It computes on the host, as work on the
 // stream of fake_cuda. $STRATA_FAKE_CUBLAS_LT has one number an algorithm, microseconds that it takes; "3 2" are two,
 // and there is one that takes 1 µs where it is not set. A negative number is an algorithm that stores zeros.
-#include "runtime/cublas_lt.h"
-
 #include <cmath>
 #include <sstream>
 
 #include "host_library.h"
+#include "runtime/cublas_lt.h"
 
 using namespace strata;
 using namespace strata::fake;
@@ -187,8 +186,15 @@ int cublasLtMatmul(void*, Product* product, const void*, const void* a, Layout* 
   const bool wide = product->compute == CublasLt::kComputeF64;
   const double factor = wide ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
   if (factor != 0 && factor != 1) return kInvalidValue;
-  const Work work{*product, *layout_a, *layout_b, *layout_d, static_cast<const char*>(a), static_cast<const char*>(b),
-                  static_cast<char*>(d), factor == 1, algorithms()[algorithm->data[0]]};
+  const Work work{*product,
+                  *layout_a,
+                  *layout_b,
+                  *layout_d,
+                  static_cast<const char*>(a),
+                  static_cast<const char*>(b),
+                  static_cast<char*>(d),
+                  factor == 1,
+                  algorithms()[algorithm->data[0]]};
   return enqueue(stream, std::abs(work.us), [work] { compute(work); });
 }
 

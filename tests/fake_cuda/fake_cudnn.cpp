@@ -1,10 +1,9 @@
 // A cuDNN without a GPU, for tests: STRATA_CUDNN names this library. It has the backend interface for one convolution
-// with or without relu and computes on the host, as work on the stream of fake_cuda. $STRATA_FAKE_CUDNN has one word an algorithm: microseconds
-// that it takes and letters for what is special about it; "3 2t" are two, and there is one that takes 1 µs where it is
-// not set. A negative number is an algorithm that stores zeros. Letters: t uses tensor cores, d converts its operands, r
-// sums in 16 bits, x does not do these sizes, w needs too much memory, f is proposed as a fallback.
-#include "runtime/cudnn.h"
-
+// with or without relu and computes on the host, as work on the stream of fake_cuda. $STRATA_FAKE_CUDNN has one word an
+// algorithm: microseconds that it takes and letters for what is special about it; "3 2t" are two, and there is one that
+// takes 1 µs where it is not set. A negative number is an algorithm that stores zeros. Letters: t uses tensor cores, d
+// converts its operands, r sums in 16 bits, x does not do these sizes, w needs too much memory, f is proposed as a
+// fallback.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,6 +11,7 @@
 #include <sstream>
 
 #include "host_library.h"
+#include "runtime/cudnn.h"
 
 using namespace strata;
 using namespace strata::fake;
@@ -121,8 +121,19 @@ Sizes sizes_of(const Descriptor& operation) {
     for (size_t d = 0; d < 4; ++d) found[d] = of.number(Cudnn::kTensorStrides, d);
     return found;
   };
-  return {size(x, 0), size(x, 1), size(x, 2), size(x, 3), size(w, 0), size(w, 2), size(w, 3), size(y, 2), size(y, 3),
-          convolution.number(Cudnn::kStrides), convolution.number(Cudnn::kPaddingBefore), strides(x), strides(w),
+  return {size(x, 0),
+          size(x, 1),
+          size(x, 2),
+          size(x, 3),
+          size(w, 0),
+          size(w, 2),
+          size(w, 3),
+          size(y, 2),
+          size(y, 3),
+          convolution.number(Cudnn::kStrides),
+          convolution.number(Cudnn::kPaddingBefore),
+          strides(x),
+          strides(w),
           strides(y)};
 }
 
@@ -155,8 +166,8 @@ bool is_complete(const Descriptor& d) {
     case Cudnn::kPointwise:
       return d.word(Cudnn::kPointwiseMode) == Cudnn::kRelu && d.word(Cudnn::kPointwiseType) == Cudnn::kF32;
     case Cudnn::kPointwiseOperation:
-      return d.part(Cudnn::kPointwiseOf).finalized && d.part(Cudnn::kPointwiseX).values.count(Cudnn::kTensorIsVirtual) &&
-             d.part(Cudnn::kPointwiseY).finalized;
+      return d.part(Cudnn::kPointwiseOf).finalized &&
+             d.part(Cudnn::kPointwiseX).values.count(Cudnn::kTensorIsVirtual) && d.part(Cudnn::kPointwiseY).finalized;
     case Cudnn::kConvolution:
       return is_convolution(d);
     case Cudnn::kForwardOperation:
@@ -193,8 +204,8 @@ void convolve(const Sizes& s, bool relu, DType type, const char* x, const char* 
       const int64_t from_row = row * s.stride - s.padding + i;
       const int64_t from_column = column * s.stride - s.padding + j;
       if (from_row < 0 || from_row >= s.h || from_column < 0 || from_column >= s.w) continue;
-      sum += load(x, type, place(s.x, image, c, from_row, from_column)) *
-             load(w, type, place(s.filters, filter, c, i, j));
+      sum +=
+          load(x, type, place(s.x, image, c, from_row, from_column)) * load(w, type, place(s.filters, filter, c, i, j));
     }
     store(y, type, place(s.y, image, filter, row, column), relu ? std::max(sum, 0.0) : sum);
   }

@@ -50,7 +50,8 @@ Function driver_function(const char* name) {
   return reinterpret_cast<Function>(dlsym(driver, name));
 }
 
-/// Puts work that takes so many microseconds on the stream. It is kept as long as the process: a graph may run it again.
+/// Puts work that takes so many microseconds on the stream. It is kept as long as the process: a graph may run it
+/// again.
 inline int enqueue(CudaStream stream, double us, std::function<void()> work) {
   struct Kept {
     double us;

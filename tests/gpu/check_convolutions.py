@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Random convolutions by cuDNN as launch manifests describe them, compared with float64: check_convolutions.py [COUNT].
 
-All types, odd sizes, strides and paddings, and the first algorithms of the library. Exit status 1 where anything is wrong
-or the library does not take a convolution that src/superopt/codegen/libraries.cpp would give to it.
+All types, odd sizes, strides, paddings, channels first and last, relu, and the first algorithms of the library. Exit
+status 1 where anything is wrong or the library does not take a convolution that src/superopt/codegen/libraries.cpp
+would give to it.
 """
 import math
 import pathlib
@@ -25,6 +26,9 @@ def check(seed):
                    "filters": draw.choice([1, 5, 8, 16, 33, 64]), "height": draw.choice([3, 7, 14, 31, 56]),
                    "width": draw.choice([3, 8, 13, 28, 57]), "filter_height": draw.choice([1, 2, 3]),
                    "filter_width": draw.choice([1, 2, 3]), "stride": draw.choice([1, 1, 2, 3]), "algorithm": 0}
+    convolution["channels_last"] = draw.random() < 0.5
+    # Only with channels last, as the generator does.
+    convolution["relu"] = convolution["channels_last"] and draw.random() < 0.5
     convolution["padding"] = draw.randrange(min(convolution["filter_height"], convolution["filter_width"]))
     shape = lambda *names: [convolution[name] for name in names]
     make = lambda sizes: torch.randn(sizes, device="cuda", dtype=torch.float64).to(TYPES[dtype])
@@ -32,6 +36,10 @@ def check(seed):
     w = make(shape("filters", "channels", "filter_height", "filter_width"))
     expected = torch.nn.functional.conv2d(x.double().cpu(), w.double().cpu(), stride=convolution["stride"],
                                           padding=convolution["padding"]).cuda()
+    if convolution["relu"]:
+        expected = expected.relu()
+    if convolution["channels_last"]:
+        x, w = (t.contiguous(memory_format=torch.channels_last) for t in (x, w))
     worst, algorithms = 0.0, 0
     for algorithm in range(6):
         convolution["algorithm"] = algorithm
@@ -45,6 +53,8 @@ def check(seed):
         algorithms += 1
         workspace = torch.empty(max(1, one.workspace_bytes), dtype=torch.uint8, device="cuda")
         y = torch.full(expected.shape, float("nan"), device="cuda", dtype=TYPES[dtype])
+        if convolution["channels_last"]:
+            y = torch.full_like(y, float("nan"), memory_format=torch.channels_last)
         one.run([t.data_ptr() for t in (x, w, y)], workspace.data_ptr(), torch.cuda.current_stream().cuda_stream)
         torch.cuda.synchronize()
         error = ((y.double() - expected).norm() / expected.norm().clamp_min(1e-30)).item()

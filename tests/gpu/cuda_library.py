@@ -8,7 +8,7 @@ import sys
 
 
 def open_cuda_library(variable, names):
-    """The file that `variable` of the environment names, else the first of `names` in a toolkit, packages, the system."""
+    """The file that $`variable` names, else the first of `names` in a toolkit, in packages, in the system."""
     roots = [os.environ[v] for v in ("STRATA_CUDA_ROOT", "CUDA_HOME", "CUDA_PATH") if os.environ.get(v)]
     roots.append("/usr/local/cuda")
     for packages in [*site.getsitepackages(), *(p for p in sys.path if p.endswith("site-packages"))]:

@@ -7,13 +7,15 @@ import ctypes
 from cuda_library import open_cuda_library
 
 # Kinds of descriptors, types of attributes, attributes and values, as in src/runtime/cudnn.h.
-CONVOLUTION, ENGINE, ENGINE_CONFIG, ENGINE_HEURISTIC, PLAN, FORWARD, GRAPH, ARGUMENTS, TENSOR = 1, 2, 3, 4, 5, 10, 15, 16, 17
-HANDLE, DATA_TYPE, INT64, FLOAT, POINTER, CONVOLUTION_MODE, HEURISTIC_MODE, NOTE, DESCRIPTOR = 0, 1, 3, 4, 6, 7, 8, 11, 15
+POINTWISE, CONVOLUTION, ENGINE, ENGINE_CONFIG, ENGINE_HEURISTIC, PLAN = 0, 1, 2, 3, 4, 5
+FORWARD, POINTWISE_OPERATION, GRAPH, ARGUMENTS, TENSOR = 10, 13, 15, 16, 17
+HANDLE, DATA_TYPE, BOOLEAN, INT64, FLOAT, POINTER = 0, 1, 2, 3, 4, 6
+CONVOLUTION_MODE, HEURISTIC_MODE, NOTE, POINTWISE_MODE, DESCRIPTOR = 7, 8, 11, 14, 15
 TYPES = {"f32": 0, "f16": 2, "bf16": 9}
-CROSS_CORRELATION, MODE_FALLBACK, MODE_A = 1, 2, 3
+CROSS_CORRELATION, MODE_FALLBACK, MODE_A, RELU = 1, 2, 3, 100
 TENSOR_CORES, CONVERTS_INPUTS, REDUCED_SUMS, WINOGRAD_6, WINOGRAD_13 = 0, 1, 2, 7, 8
-MOST_ALGORITHMS, MOST_NOTES = 16, 32
-X, W, Y = 1, 2, 3
+MOST_ALGORITHMS, MOST_NOTES = 64, 32
+X, W, Y, SUMS = 1, 2, 3, 4
 
 
 def check(status, what):
@@ -56,7 +58,8 @@ class Descriptor:
             self.kept += values
             values = (ctypes.c_void_p * len(values))(*[v.pointer.value for v in values])
         else:
-            of = {HANDLE: ctypes.c_void_p, POINTER: ctypes.c_void_p, INT64: ctypes.c_int64, FLOAT: ctypes.c_float}
+            of = {HANDLE: ctypes.c_void_p, POINTER: ctypes.c_void_p, INT64: ctypes.c_int64, FLOAT: ctypes.c_float,
+                  BOOLEAN: ctypes.c_bool}
             values = (of.get(kind, ctypes.c_int) * len(values))(*values)
         if self.status == 0:
             self.status = library().functions.cudnnBackendSetAttribute(
@@ -79,9 +82,13 @@ class Descriptor:
         library().functions.cudnnBackendDestroyDescriptor(self.pointer)
 
 
-def tensor(name, dtype, sizes):
-    strides = [sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1]
-    return (Descriptor(TENSOR).set(906, INT64, [name]).set(901, DATA_TYPE, [TYPES[dtype]]).set(900, INT64, [16])
+def tensor(name, dtype, sizes, channels_last, virtual=False):
+    _, c, h, w = sizes
+    strides = [c * h * w, 1, w * c, c] if channels_last else [c * h * w, h * w, w, 1]
+    made = Descriptor(TENSOR)
+    if virtual:
+        made.set(907, BOOLEAN, [True])
+    return (made.set(906, INT64, [name]).set(901, DATA_TYPE, [TYPES[dtype]]).set(900, INT64, [16])
             .set(902, INT64, sizes).set(903, INT64, strides).finalize())
 
 
@@ -99,18 +106,25 @@ class Convolution:
         c = self.convolution
         rows, columns = ((c[size] + 2 * c["padding"] - c["filter_" + size]) // c["stride"] + 1
                          for size in ("height", "width"))
-        x = tensor(X, c["type"], [c["images"], c["channels"], c["height"], c["width"]])
-        w = tensor(W, c["type"], [c["filters"], c["channels"], c["filter_height"], c["filter_width"]])
-        y = tensor(Y, c["type"], [c["images"], c["filters"], rows, columns])
+        last, result = c["channels_last"], [c["images"], c["filters"], rows, columns]
+        x = tensor(X, c["type"], [c["images"], c["channels"], c["height"], c["width"]], last)
+        w = tensor(W, c["type"], [c["filters"], c["channels"], c["filter_height"], c["filter_width"]], last)
+        y = tensor(Y, c["type"], result, last)
+        sums = tensor(SUMS, "f32", result, last, True) if c["relu"] else y
         convolution = (Descriptor(CONVOLUTION).set(106, INT64, [2]).set(100, DATA_TYPE, [TYPES["f32"]])
                        .set(101, CONVOLUTION_MODE, [CROSS_CORRELATION]).set(105, INT64, [c["padding"]] * 2)
                        .set(104, INT64, [c["padding"]] * 2).set(102, INT64, [1, 1]).set(103, INT64, [c["stride"]] * 2)
                        .finalize())
-        operation = (Descriptor(FORWARD).set(704, DESCRIPTOR, [x]).set(703, DESCRIPTOR, [w]).set(705, DESCRIPTOR, [y])
-                     .set(702, DESCRIPTOR, [convolution]).set(700, FLOAT, [1.0]).set(701, FLOAT, [0.0]).finalize())
-        graph = (Descriptor(GRAPH).set(800, HANDLE, [self.library.handle.value]).set(801, DESCRIPTOR, [operation])
+        operations = [Descriptor(FORWARD).set(704, DESCRIPTOR, [x]).set(703, DESCRIPTOR, [w])
+                      .set(705, DESCRIPTOR, [sums]).set(702, DESCRIPTOR, [convolution]).set(700, FLOAT, [1.0])
+                      .set(701, FLOAT, [0.0]).finalize()]
+        if c["relu"]:
+            relu = Descriptor(POINTWISE).set(0, POINTWISE_MODE, [RELU]).set(1, DATA_TYPE, [TYPES["f32"]]).finalize()
+            operations.append(Descriptor(POINTWISE_OPERATION).set(750, DESCRIPTOR, [relu]).set(751, DESCRIPTOR, [sums])
+                              .set(753, DESCRIPTOR, [y]).finalize())
+        graph = (Descriptor(GRAPH).set(800, HANDLE, [self.library.handle.value]).set(801, DESCRIPTOR, operations)
                  .finalize())
-        for each in (x, w, y, convolution, operation, graph):
+        for each in (x, w, y, convolution, *operations, graph):
             check(each.status, f"describing {name}")
         return graph
 

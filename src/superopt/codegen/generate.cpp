@@ -46,8 +46,9 @@ class Generator {
 
   Result<GeneratedProgram> run() {
     for (size_t i : libraries_.refused) {
-      return unsupported("no library computes {}: it has another kind, another type, or operands in strides of their own",
-                         headline(graph_.operations()[i]));
+      return unsupported(
+          "no library computes {}: it has another kind, another type, or operands in strides of their own",
+          headline(graph_.operations()[i]));
     }
     for (size_t i = 0; i < graph_.tensors().size(); ++i) {
       const auto id = static_cast<TensorId>(i);

@@ -85,8 +85,8 @@ CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Sche
 Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules = {},
                                        const Passes& passes = {});
 
-/// What a runner needs beside the cubin (runtime/launch_manifest.h). Buffers are listed once: an output that is an input
-/// is listed as an input.
+/// What a runner needs beside the cubin (runtime/launch_manifest.h). Buffers are listed once: an output that is an
+/// input is listed as an input.
 std::string launch_manifest(const GeneratedProgram& program);
 
 /// A host program of the same source: reads the inputs as raw files in the order of `inputs` from its arguments, runs

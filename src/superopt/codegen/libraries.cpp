@@ -132,9 +132,9 @@ class Planner {
     return made;
   }
 
-  /// cuDNN wants filters that reach an image everywhere, and counts in 32 bits. Where transposes bring images and filters
-  /// with their channels last, and one takes the result back there, it is done without them, and relu with it. False
-  /// where cuDNN does not take it.
+  /// cuDNN wants filters that reach an image everywhere, and counts in 32 bits. Where transposes bring images and
+  /// filters with their channels last, and one takes the result back there, it is done without them, and relu with it.
+  /// False where cuDNN does not take it.
   bool convolution(const Operation& op, int64_t algorithm, LibraryCall& made) const {
     const TensorType& x = graph_.type(op.operands[0]);
     const TensorType& w = graph_.type(op.operands[1]);
@@ -163,8 +163,7 @@ class Planner {
   }
 
   static bool has_channels_last(const MemoryView& view, const Shape& shape) {
-    return view.strides ==
-           std::vector<int64_t>{shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
+    return view.strides == std::vector<int64_t>{shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
   }
 
   /// Goes on from a convolution's result to the output that is it with its channels last, over relu.
@@ -173,8 +172,8 @@ class Planner {
     while (const auto reader = only_reader(result)) {
       const Operation& op = graph_.operations()[*reader];
       const bool is_relu = op.kind == OpKind::Relu && !c.relu;
-      const bool is_transpose = op.kind == OpKind::Transpose && !transposed &&
-                                op.attributes.list("perm") == std::vector<int64_t>{0, 2, 3, 1};
+      const bool is_transpose =
+          op.kind == OpKind::Transpose && !transposed && op.attributes.list("perm") == std::vector<int64_t>{0, 2, 3, 1};
       if (op.body || plan_.covered[*reader] || (!is_relu && !is_transpose)) break;
       (is_relu ? c.relu : transposed) = true;
       made.operations.push_back(*reader);

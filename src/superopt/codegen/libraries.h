@@ -49,8 +49,8 @@ double library_seconds(const LibraryWork& work, const Target& target);
 double library_seconds(const LibraryCall& call, const Target& target);
 
 /// Schedules that give the first algorithm to every predefined product and convolution for which the model rates the
-/// library clearly faster than generated code, and nothing to other operators. Empty where there is none, or the pass is
-/// off.
+/// library clearly faster than generated code, and nothing to other operators. Empty where there is none, or the pass
+/// is off.
 Schedules library_schedules(const Graph& graph, const Target& target, const Passes& passes,
                             const AvailableLibraries& available = {});
 

@@ -30,7 +30,8 @@ Schedules all_products(const Graph& graph) {
   Schedules schedules(graph.operations().size());
   for (size_t i = 0; i < schedules.size(); ++i) {
     const OpKind kind = graph.operations()[i].kind;
-    if (kind == OpKind::Matmul || kind == OpKind::ConcatMatmul || kind == OpKind::Conv2d) schedules[i] = BlockSchedule{.algorithm = 0};
+    if (kind == OpKind::Matmul || kind == OpKind::ConcatMatmul || kind == OpKind::Conv2d)
+      schedules[i] = BlockSchedule{.algorithm = 0};
   }
   return schedules;
 }
@@ -154,11 +155,11 @@ TEST_F(LibrariesTest, TransposesAreViewsWhereAllReadersCanReadThem) {
 
 TEST_F(LibrariesTest, ProductsOfConcatenationsAreTwoLaunches) {
   for (const char* type : {"f16", "bf16", "f32", "f64"}) {
-    const GraphPtr graph = parse(
-        fmt::format("graph g {{\n input X: {0}[2, 6, 16]\n input L: {0}[2, 6, 4]\n input W: {0}[16, 24]\n"
-                    " input B: {0}[4, 24]\n input b: {0}[24]\n P = concat_matmul(X, L, W, B)\n S = add(P, b)\n"
-                    " O = relu(S)\n output O\n}}\n",
-                    type));
+    const GraphPtr graph =
+        parse(fmt::format("graph g {{\n input X: {0}[2, 6, 16]\n input L: {0}[2, 6, 4]\n input W: {0}[16, 24]\n"
+                          " input B: {0}[4, 24]\n input b: {0}[24]\n P = concat_matmul(X, L, W, B)\n S = add(P, b)\n"
+                          " O = relu(S)\n output O\n}}\n",
+                          type));
     const bool wide = graph->type(graph->outputs()[0]).dtype == DType::F64;
     const LibraryPlan plan = plan_libraries(*graph, all_products(*graph));
     ASSERT_EQ(plan.calls.size(), 1U);
@@ -209,9 +210,10 @@ TEST_F(LibrariesTest, ConvolutionsReadTransposesThatAreStored) {
 
 TEST_F(LibrariesTest, ConvolutionsWithChannelsLastNeedNoTransposes) {
   const auto with = [](const std::string& behind, const std::string& filters = "W = transpose(V, perm=[0, 3, 1, 2])") {
-    return parse("graph g {\n input U: f16[2, 9, 8, 3]\n input V: f16[4, 3, 2, 3]\n"
-                 " X = transpose(U, perm=[0, 3, 1, 2])\n " +
-                 filters + "\n C = conv2d(X, W, padding=1)\n" + behind + "}\n");
+    return parse(
+        "graph g {\n input U: f16[2, 9, 8, 3]\n input V: f16[4, 3, 2, 3]\n"
+        " X = transpose(U, perm=[0, 3, 1, 2])\n " +
+        filters + "\n C = conv2d(X, W, padding=1)\n" + behind + "}\n");
   };
   const auto needs = [](const GraphPtr& graph) {
     return needed_libraries(*generate_cuda(*graph, target(), all_products(*graph)));
@@ -221,7 +223,7 @@ TEST_F(LibrariesTest, ConvolutionsWithChannelsLastNeedNoTransposes) {
   EXPECT_EQ(needs(plain), "cuDNN: f16 2×3×9×8 by 4×3×3×2, padding 1, channels last, algorithm 0");
   EXPECT_LT(error(*plain, all_products(*plain)), 2e-3);
   for (const char* relu : {" R = relu(C)\n O = transpose(R, perm=[0, 2, 3, 1])\n output O\n",
-                                  " T = transpose(C, perm=[0, 2, 3, 1])\n O = relu(T)\n output O\n"}) {
+                           " T = transpose(C, perm=[0, 2, 3, 1])\n O = relu(T)\n output O\n"}) {
     const GraphPtr graph = with(relu);
     EXPECT_EQ(needs(graph), "cuDNN: f16 2×3×9×8 by 4×3×3×2, padding 1, channels last, relu, algorithm 0");
     EXPECT_LT(error(*graph, all_products(*graph)), 2e-3);
@@ -280,8 +282,7 @@ TEST_F(LibrariesTest, WhatIsMissingIsNotOffered) {
     for (const Schedules& schedules : all_schedules(*graph, target(), {}, available)) text += label(schedules) + " ";
     return text;
   };
-  EXPECT_EQ(labels({}),
-            "own lt0.0 lt1.0 lt2.0 lt3.0 lt4.0 lt5.0 lt6.0 lt7.0 lt0.1 lt0.2 lt0.3 lt0.4 ");
+  EXPECT_EQ(labels({}), "own lt0.0 lt1.0 lt2.0 lt3.0 lt4.0 lt5.0 lt6.0 lt7.0 lt0.1 lt0.2 lt0.3 lt0.4 ");
   EXPECT_EQ(labels({.cudnn = false}), "own lt0 lt1 lt2 lt3 lt4 ");
   EXPECT_EQ(labels({.cublas_lt = false}), "own lt0 lt1 lt2 lt3 lt4 lt5 lt6 lt7 ");
   EXPECT_EQ(labels({.cublas_lt = false, .cudnn = false}), "own ");
