@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <numeric>
 #include <set>
 
 #include "emitters/dialect/dialect.h"
@@ -15,6 +16,7 @@
 #include "emitters/kinds/transpose_tile.h"
 #include "indexing/map_checks.h"
 #include "indexing/simplify.h"
+#include "indexing/thread_maps.h"
 
 namespace strata::emitters {
 namespace {
@@ -24,24 +26,28 @@ using indexing::IndexingMap;
 using mlir::Value;
 using mlir::ValueRange;
 
-constexpr int64_t kLeastSwapped = 256;   ///< elements of the two dimensions that change places
-constexpr int64_t kLongKeptBytes = 128;  ///< of a minor dimension that stays: it is read by whole lines as it is
+constexpr int64_t kLeastElements = 256;
+/// Lines that warps of a loop over the result touch in the operand, over those that the same bytes fill.
+constexpr double kLeastLineRatio = 1.5;
 
 int64_t bytes_of(const hlo::Shape& shape) { return std::max<int64_t>(hlo::byte_width(shape.type), 1); }
 
 /// Nothing, or why the loop emitter does as well.
 std::string not_worth_it(const Permutation& permutation, int64_t bytes) {
-  const size_t rank = permutation.rank();
-  const bool keeps_minor = permutation.order.back() == static_cast<int>(rank) - 1;
-  if (keeps_minor && permutation.dims.back() * bytes >= kLongKeptBytes) {
-    return fmt::format("{} bytes stay together in {}: they are read as they are", permutation.dims.back() * bytes,
-                       permutation.text());
-  }
-  const size_t read = rank - (keeps_minor ? 2 : 1);
-  const auto written = static_cast<size_t>(permutation.order[read]);
-  const int64_t swapped = permutation.dims[read] * permutation.dims[written];
-  if (swapped >= kLeastSwapped) return {};
-  return fmt::format("{} swaps {} elements only: they are in the cache", permutation.text(), swapped);
+  const std::vector<int64_t> result = permutation.result_dims();
+  const int64_t count = std::accumulate(result.begin(), result.end(), int64_t{1}, std::multiplies<>());
+  if (count < kLeastElements) return fmt::format("{} is {} elements only", permutation.text(), count);
+  // How a loop with vectors of 16 bytes would read the operand. A quarter of an element's bits makes sectors of lines.
+  const int64_t vector = std::max<int64_t>(16 / bytes, 1);
+  const IndexingMap loop =
+      indexing::thread_map(indexing::linear_tiling(result, indexing::kWarpSize, vector, 1), result);
+  IndexingMap read = loop;
+  for (size_t i = 0; i < result.size(); ++i) read.results[static_cast<size_t>(permutation.order[i])] = loop.results[i];
+  const auto strides = hlo::row_major_strides(permutation.dims);
+  const double ratio = indexing::global_access(read, strides, static_cast<int>(2 * bytes), /*vector=*/1).ratio();
+  if (ratio >= kLeastLineRatio) return {};
+  return fmt::format("{} in the result's order takes {:.2f} times the lines that it fills: it is read as it is",
+                     permutation.text(), ratio);
 }
 
 struct TransposePlan {
@@ -112,12 +118,14 @@ Result<void> check_maps(const TransposePlan& plan) {
   STRATA_CHECK(expect("writes of a transpose",
                       indexing::writes_bijectively(plan.maps.write, permutation.result_dims())));
   STRATA_CHECK(expect("reads of a transpose", indexing::writes_bijectively(plan.maps.read, permutation.dims)));
-  IndexingMap fill = plan.maps.read;
-  fill.results = plan.maps.fill;
-  STRATA_CHECK(expect("a tile's places", indexing::reads_in_bounds(fill, plan.maps.shared_shape)));
-  IndexingMap drain = plan.maps.write;
-  drain.results = plan.maps.drain;
-  return expect("a tile's places", indexing::reads_in_bounds(drain, plan.maps.shared_shape));
+  for (const SharedLayout& layout : plan.layouts) {
+    for (const bool result : {false, true}) {
+      IndexingMap places = result ? plan.maps.write : plan.maps.read;
+      places.results = result ? layout.drain : layout.fill;
+      STRATA_CHECK(expect("a tile's places", indexing::reads_in_bounds(places, plan.maps.shared_shape)));
+    }
+  }
+  return {};
 }
 
 /// Writes the kernel.
@@ -163,7 +171,7 @@ class TransposeKernel {
     for (const int function : side_functions) {
       results.add(indices_at(plan_.maps.read, plan_.tile.permutation.dims, function_shape(function)));
     }
-    results.add(plan_.maps.fill);
+    for (const SharedLayout& layout : plan_.layouts) results.add(layout.fill);
     std::optional<Error> error;
     auto loop = kernel_.builder().create<LoopOp>(
         results.map(), kernel_.place(), written, /*vector=*/1,
@@ -177,7 +185,7 @@ class TransposeKernel {
               error = value.error();
               return after;
             }
-            const ValueRange place = results.of(indices, tiles + side_functions.size());
+            const ValueRange place = results.of(indices, tiles + side_functions.size() + i);
             after[i] = inside.create<mlir::tensor::InsertOp>((*value)[0], after[i], place);
           }
           Values outputs(ValueRange(after).drop_front(tiles));
@@ -201,13 +209,14 @@ class TransposeKernel {
     for (const int function : epilogues) {
       results.add(indices_at(plan_.maps.write, plan_.tile.permutation.result_dims(), function_shape(function)));
     }
-    results.add(plan_.maps.drain);
+    for (const SharedLayout& layout : plan_.layouts) results.add(layout.drain);
     auto loop = kernel_.builder().create<LoopOp>(
         results.map(), kernel_.place(), outputs, /*vector=*/2,
         [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange before) {
           Values values;
-          for (const Value tile : tiles) {
-            values.push_back(inside.create<mlir::tensor::ExtractOp>(tile, results.of(indices, epilogues.size())));
+          for (size_t i = 0; i < tiles.size(); ++i) {
+            const ValueRange place = results.of(indices, epilogues.size() + i);
+            values.push_back(inside.create<mlir::tensor::ExtractOp>(tiles[i], place));
           }
           Values after(before);
           for (size_t i = 0; i < epilogues.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <set>
 
 #include "indexing/simplify.h"
 #include "indexing/thread_maps.h"
@@ -89,6 +90,7 @@ TransposeTile choose_transpose_tile(const Permutation& permutation, const Transp
                                     const Device& device) {
   TransposeTile tile{permutation, std::vector<int64_t>(permutation.rank(), 1)};
   const int64_t narrowest = *std::min_element(traffic.tile_bytes.begin(), traffic.tile_bytes.end());
+  tile.narrowest = narrowest;
   const int64_t bytes = std::accumulate(traffic.tile_bytes.begin(), traffic.tile_bytes.end(), int64_t{0});
   const int64_t line = std::max<int64_t>(kLineBytes / narrowest, 16);
   cover(tile, false, line);
@@ -135,6 +137,26 @@ struct SideMap {
   std::vector<Expr> coordinates;  ///< in the permutation's dimensions
 };
 
+/// The index of an item: `line` lanes of a warp go along the last dimension, as many as move a line, the others of the
+/// warp along the one before it, where these divide the extents; so all lanes meet different banks.
+std::vector<Expr> lanes_by_lines(const Expr& item, const std::vector<int64_t>& items, int64_t line) {
+  const size_t last = items.size() - 1;
+  const int64_t lines = indexing::kWarpSize / std::max<int64_t>(line, 1);
+  const bool fits = last > 0 && line > 1 && lines > 1 && items[last] > line && items[last] % line == 0 &&
+                    items[last - 1] % lines == 0;
+  if (!fits) return indexing::delinearize(item, items);
+  std::vector<int64_t> digits = items;
+  digits[last - 1] /= lines;
+  digits[last] /= line;
+  digits.push_back(lines);
+  digits.push_back(line);
+  std::vector<Expr> index = indexing::delinearize(item, digits);
+  index[last - 1] = index[last - 1] * lines + index[last + 1];
+  index[last] = index[last] * line + index[last + 2];
+  index.resize(items.size());
+  return index;
+}
+
 SideMap side_map(const TransposeTile& tile, bool result) {
   const std::vector<size_t> order = side(tile.permutation, result);
   const size_t first = run_start(tile, order);
@@ -160,7 +182,7 @@ SideMap side_map(const TransposeTile& tile, bool result) {
   side.map.ranges.push_back(indexing::below(vector));
   const Expr item = Expr::range(0) * tile.threads + Expr::dim(indexing::kThread);
   if (count % tile.threads != 0) side.map.constraints.push_back({item, indexing::below(count)});
-  const std::vector<Expr> places = indexing::delinearize(item, items);
+  const std::vector<Expr> places = lanes_by_lines(item, items, kLineBytes / (vector * tile.narrowest));
   const Expr last = Expr::range(static_cast<int>(side.map.ranges.size()) - 1);
   const std::vector<Expr> in_run = indexing::delinearize(places.back() * vector + last, run);
   side.coordinates.resize(order.size());
@@ -201,64 +223,86 @@ TransposeMaps transpose_maps(const TransposeTile& tile) {
 }
 
 std::string SharedLayout::text() const {
-  const std::string how = tile.swizzle_chunk > 0 ? fmt::format("swizzled by {}", tile.swizzle_chunk)
-                                                 : fmt::format("padded by {}", tile.padding);
-  return fmt::format("{} of {} byte{}, {}, {} bank conflict{}", fmt::join(tile.shape, "x"), tile.element_bytes,
-                     tile.element_bytes == 1 ? "" : "s", how, conflicts(), conflicts() == 1 ? "" : "s");
+  std::string how = tile.swizzle_chunk > 0 ? fmt::format("swizzled by {}", tile.swizzle_chunk)
+                                           : fmt::format("padded by {}", tile.padding);
+  if (row_group > 0) how += fmt::format(", rows in groups of {}", row_group);
+  return fmt::format("{} of {} byte{}, {}, {} bank conflict{} in {} accesses", fmt::join(tile.shape, "x"),
+                     tile.element_bytes, tile.element_bytes == 1 ? "" : "s", how, conflicts(),
+                     conflicts() == 1 ? "" : "s", fill_cost.accesses + drain_cost.accesses);
 }
 
+namespace {
+
+/// Passes of two warps' accesses, in two repetitions, of which each takes elements over `variable` that stay together:
+/// these show every conflict there is, or nearly, for all others are shifted by whole rows.
+indexing::AccessCost access_cost(const IndexingMap& from, const std::vector<Expr>& shared, int variable, int threads,
+                                 const indexing::SharedTile& tile) {
+  IndexingMap map{shared, from.dims, from.ranges, {}, {}, false};
+  map.dims[indexing::kBlock] = {0, 0};
+  map.dims[indexing::kThread] = indexing::below(std::min(threads, 64));
+  map.ranges[0] = indexing::below(std::min<int64_t>(map.ranges[0].size(), 2));
+  const auto number = static_cast<size_t>(variable);
+  int64_t together = map.ranges[number].size();
+  const int64_t stay = tile.swizzle_chunk > 0 ? tile.swizzle_chunk : tile.shape[1] + tile.padding;
+  const IndexingMap column{{shared[1]}, map.dims, map.ranges, {}, {}, false};
+  const int64_t wide = shared[0].uses(indexing::ExprKind::Range, variable)
+                           ? 1
+                           : indexing::vector_width(indexing::simplify(column, indexing::UnusedVariables::Keep),
+                                                    variable, 16 / tile.element_bytes);
+  while (together > 1 && (together > wide || stay % together != 0)) together /= 2;
+  // What one instruction takes is a variable of its own.
+  const int added = static_cast<int>(map.ranges.size());
+  map.ranges[number] = indexing::below(map.ranges[number].size() / together);
+  map.ranges.push_back(indexing::below(together));
+  map.results = indexing::substitute(map.results, [&](indexing::ExprKind kind, int which) {
+    const Expr self = Expr::variable(kind, which);
+    const bool split = kind == indexing::ExprKind::Range && which == variable;
+    return split ? self * together + Expr::range(added) : self;
+  });
+  for (size_t i = 0; i < 2; ++i) map.constraints.push_back({map.results[i], indexing::below(tile.shape[i])});
+  return indexing::shared_access(map, tile, added);
+}
+
+}  // namespace
+
 SharedLayout choose_shared_layout(const TransposeTile& tile, const TransposeMaps& maps, int64_t element_bytes) {
-  // One tile, two warps and two repetitions show every conflict there is, or nearly: the rest is shifted by whole rows.
-  const auto sample = [&](const IndexingMap& from, const std::vector<Expr>& shared, int variable, int64_t together) {
-    IndexingMap map{shared, from.dims, from.ranges, {}, {}, false};
-    map.dims[indexing::kBlock] = {0, 0};
-    map.dims[indexing::kThread] = indexing::below(std::min(tile.threads, 64));
-    map.ranges[0] = indexing::below(std::min<int64_t>(map.ranges[0].size(), 2));
-    // What one instruction takes is a variable of its own.
-    const auto number = static_cast<size_t>(variable);
-    const int added = static_cast<int>(map.ranges.size());
-    map.ranges[number] = indexing::below(map.ranges[number].size() / together);
-    map.ranges.push_back(indexing::below(together));
-    map.results = indexing::substitute(map.results, [&](indexing::ExprKind kind, int which) {
-      const Expr self = Expr::variable(kind, which);
-      const bool split = kind == indexing::ExprKind::Range && which == variable;
-      return split ? self * together + Expr::range(added) : self;
-    });
-    map.constraints.clear();
-    for (size_t i = 0; i < map.results.size(); ++i) {
-      map.constraints.push_back({map.results[i], indexing::below(maps.shared_shape[i])});
-    }
-    return map;
-  };
-  const auto cost = [&](const IndexingMap& from, const std::vector<Expr>& shared, int variable,
-                        const indexing::SharedTile& lies) {
-    // Columns that stay together, that the variable counts through, and that one instruction may access.
-    int64_t together = from.ranges[static_cast<size_t>(variable)].size();
-    const int64_t stay = lies.swizzle_chunk > 0 ? lies.swizzle_chunk : lies.shape[1] + lies.padding;
-    IndexingMap columns{{shared[1]}, from.dims, from.ranges, {}, {}, false};
-    columns = indexing::simplify(columns, indexing::UnusedVariables::Keep);
-    const int64_t wide = indexing::vector_width(columns, variable, 16 / element_bytes);
-    while (together > 1 && (together > wide || stay % together != 0)) together /= 2;
-    const IndexingMap map = sample(from, shared, variable, together);
-    return indexing::shared_access(map, lies, static_cast<int>(map.ranges.size()) - 1);
-  };
-  std::vector<indexing::SharedTile> candidates;
+  const int64_t word = std::max<int64_t>(4 / element_bytes, 1);  // elements of a bank's word
   const auto bytes = static_cast<int>(element_bytes);
-  for (const int64_t padding : {0, 1, 2, 4, 8, 16}) {
+  std::vector<indexing::SharedTile> candidates;
+  const int64_t columns = maps.shared_shape[1];
+  const auto words = static_cast<uint64_t>(columns / word);
+  if (columns % word == 0 && words > 1 && std::has_single_bit(words)) {
+    candidates.push_back({maps.shared_shape, bytes, 0, word});
+  }
+  for (const int64_t padding : {int64_t{0}, word, 2 * word, 4 * word}) {
     candidates.push_back({maps.shared_shape, bytes, padding, 0});
   }
-  for (int64_t chunk = 1; chunk <= 16 && maps.shared_shape[1] % chunk == 0; chunk *= 2) {
-    const auto chunks = static_cast<uint64_t>(maps.shared_shape[1] / chunk);
-    if (std::has_single_bit(chunks) && chunks > 1) candidates.push_back({maps.shared_shape, bytes, 0, chunk});
-  }
+  const int64_t rows = maps.shared_shape[0];
+  const int64_t vector = tile.write_vector;
+  const int64_t lanes = std::max<int64_t>(kLineBytes / (vector * tile.narrowest), 1);
   std::optional<SharedLayout> best;
   const auto rank = [](const SharedLayout& layout) {
-    return std::tuple(layout.fill.units + layout.drain.units, layout.fill.accesses + layout.drain.accesses,
-                      layout.tile.bytes());
+    return std::pair(layout.fill_cost.units + layout.drain_cost.units, layout.tile.bytes());
   };
-  for (const indexing::SharedTile& candidate : candidates) {
-    SharedLayout layout{candidate, cost(maps.read, maps.fill, 1, candidate), cost(maps.write, maps.drain, 1, candidate)};
-    if (!best || rank(layout) < rank(*best)) best = layout;
+  const std::set<int64_t> groups{0, 1, std::clamp<int64_t>(indexing::kWarpSize / lanes, 1, vector)};
+  for (const int64_t group : groups) {
+    if (group > 0 && (vector == group || rows % vector != 0)) continue;
+    const auto regrouped = [&](const IndexingMap& map, std::vector<Expr> place) {
+      if (group == 0) return place;
+      const Expr row = place[0];
+      place[0] = floor_div(mod(row, vector), group) * (rows / vector * group) + floor_div(row, vector) * group +
+                 mod(row, group);
+      place[0] = indexing::simplify(place[0], map, indexing::ExprRange::Facts::VariablesAndConstraints);
+      return place;
+    };
+    const std::vector<Expr> fill = regrouped(maps.read, maps.fill);
+    const std::vector<Expr> drain = regrouped(maps.write, maps.drain);
+    for (const indexing::SharedTile& candidate : candidates) {
+      SharedLayout layout{candidate, fill, drain, group, access_cost(maps.read, fill, 1, tile.threads, candidate),
+                          access_cost(maps.write, drain, 1, tile.threads, candidate)};
+      if (!best || rank(layout) < rank(*best)) best = std::move(layout);
+      if (best->conflicts() == 0) return *best;
+    }
   }
   return *best;
 }

@@ -24,6 +24,7 @@ struct TransposeTile {
   int64_t read_vector = 1;
   int64_t write_vector = 1;
   int64_t pack = 1;
+  int64_t narrowest = 4;  ///< bytes of the narrowest element in shared memory
 
   int64_t elements() const;
   std::vector<int64_t> grid() const;  ///< tiles in each dimension
@@ -49,15 +50,19 @@ TransposeMaps transpose_maps(const TransposeTile& tile);
 /// How a tile lies, and what its accesses cost a block.
 struct SharedLayout {
   indexing::SharedTile tile;
-  indexing::AccessCost fill, drain;
+  std::vector<indexing::Expr> fill, drain;  ///< row and column of the tile, as in TransposeMaps
+  /// If not 0, rows that a thread drains together lie apart, in groups of so many: rows that lanes drain at a time then
+  /// are neighbours, but for the group, and get different swizzles.
+  int64_t row_group = 0;
+  indexing::AccessCost fill_cost, drain_cost;  ///< of a sample of accesses
 
-  int64_t conflicts() const { return fill.units - fill.least + drain.units - drain.least; }
-  /// "64x64 of 4 bytes, swizzled by 1, 0 bank conflicts".
+  int64_t conflicts() const { return fill_cost.units - fill_cost.least + drain_cost.units - drain_cost.least; }
+  /// "64x64 of 4 bytes, swizzled by 1, 0 bank conflicts in 64 accesses".
   std::string text() const;
 };
 
-/// The padding or swizzle with the fewest passes through the banks, counted from the maps; then with the fewest
-/// instructions, then the least memory.
+/// The padding or swizzle with the fewest passes through the banks, counted from the maps on two warps' accesses; the
+/// first one without conflicts.
 SharedLayout choose_shared_layout(const TransposeTile& tile, const TransposeMaps& maps, int64_t element_bytes);
 
 }  // namespace strata::emitters
