@@ -131,9 +131,9 @@ TEST(TransposeEmitter, HeroOnBothSides) {
 
 TEST(TransposeEmitter, Refusals) {
   EXPECT_EQ(refusal(transpose_text("f32", {1000, 5, 3}, {0, 2, 1}), "transpose"),
-            "");
+            "t: 1000x5x3 by 0,2,1 in the result's order takes 1.33 times the lines that it fills: it is read as it is");
   EXPECT_EQ(refusal(transpose_text("f32", {100, 50, 32}, {1, 0, 2}), "transpose"),
-            "");
+            "t: 100x50x32 by 1,0,2 in the result's order takes 1.00 times the lines that it fills: it is read as it is");
   EXPECT_EQ(refusal(transpose_text("f32", {3, 50}, {1, 0}), "transpose"), "t: 3x50 by 1,0 is 150 elements only");
   EXPECT_EQ(refusal("p = f32[60,90] parameter(0)\nROOT n = f32[60,90] negate(p)\n", "transpose"),
             "no transpose stands behind a root by operators that keep places");
