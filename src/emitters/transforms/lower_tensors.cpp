@@ -384,20 +384,31 @@ class TensorLowering {
     return static_cast<unsigned>(whole & -whole);
   }
 
+  /// Bytes go as words: there are instructions for 16 bytes, but for no 16 elements.
+  static Type accessed_type(Type stored) {
+    const auto vector = llvm::dyn_cast<mlir::VectorType>(stored);
+    if (!vector || !vector.getElementType().isInteger(8) || vector.getNumElements() != 16) return stored;
+    return mlir::VectorType::get({4}, mlir::IntegerType::get(stored.getContext(), 32));
+  }
+
   Value load(OpBuilder& builder, Location location, Value root, ValueRange indices, Type type) {
     const auto tensor = llvm::cast<RankedTensorType>(root.getType());
     const Value place = address(builder, location, root, indices);
-    const Value stored = builder.create<LLVM::LoadOp>(location, stored_type(type), place, alignment(tensor, type),
-                                                      /*isVolatile=*/false, /*isNonTemporal=*/false,
-                                                      /*isInvariant=*/invariant_.contains(root));
+    const Type accessed = accessed_type(stored_type(type));
+    Value stored = builder.create<LLVM::LoadOp>(location, accessed, place, alignment(tensor, type),
+                                                /*isVolatile=*/false, /*isNonTemporal=*/false,
+                                                /*isInvariant=*/invariant_.contains(root));
+    if (accessed != stored_type(type)) stored = builder.create<LLVM::BitcastOp>(location, stored_type(type), stored);
     return from_stored(builder, location, stored, type);
   }
 
   void store(OpBuilder& builder, Location location, Value value, Value root, ValueRange indices) {
     const auto tensor = llvm::cast<RankedTensorType>(root.getType());
     const Value place = address(builder, location, root, indices);
-    builder.create<LLVM::StoreOp>(location, to_stored(builder, location, value), place,
-                                  alignment(tensor, value.getType()));
+    Value stored = to_stored(builder, location, value);
+    const Type accessed = accessed_type(stored.getType());
+    if (accessed != stored.getType()) stored = builder.create<LLVM::BitcastOp>(location, accessed, stored);
+    builder.create<LLVM::StoreOp>(location, stored, place, alignment(tensor, value.getType()));
   }
 
   /// For functions that take it whatever memory it is in.
