@@ -51,6 +51,11 @@ std::vector<Expr> indices_at(const IndexingMap& map, const std::vector<int64_t>&
   return index;
 }
 
+Expr position_of(const IndexingMap& map, const std::vector<int64_t>& dims) {
+  const Expr position = indexing::linearize(map.results, hlo::row_major_strides(dims));
+  return indexing::simplify(position, map, indexing::ExprRange::Facts::VariablesAndConstraints);
+}
+
 std::vector<Expr> indices_at_place(const IndexingMap& map, const hlo::Shape& from, const hlo::Shape& to) {
   IndexingMap in_memory = map;
   std::vector<int64_t> dims;

@@ -13,6 +13,9 @@ namespace strata::emitters {
 std::vector<indexing::Expr> indices_at(const indexing::IndexingMap& map, const std::vector<int64_t>& dims,
                                        const hlo::Shape& shape);
 
+/// The place in memory of that index: one expression.
+indexing::Expr position_of(const indexing::IndexingMap& map, const std::vector<int64_t>& dims);
+
 /// The index of an array of shape `to` where its elements lie as those of one of shape `from` do at the map's results.
 std::vector<indexing::Expr> indices_at_place(const indexing::IndexingMap& map, const hlo::Shape& from,
                                              const hlo::Shape& to);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "emitters/dialect/dialect.h"
+#include "emitters/elemental/index_code.h"
 #include "emitters/elemental/types.h"
 #include "emitters/kinds/epilogue.h"
 #include "emitters/kinds/kernel.h"
@@ -159,18 +160,18 @@ class TransposeKernel {
     return functions_.computation()[of.results[0].instruction].shape;
   }
 
+  /// The index of an array's element, given its place in memory. Not a result of the loop's map: there it would be
+  /// simplified by itself, and places in memory that are computed from it again might not be found to be the same.
+  static Values index_at(mlir::ImplicitLocOpBuilder& builder, const hlo::Shape& shape, Value place) {
+    return apply_map(builder, index_at_position(shape), {{place}, {}, {}});
+  }
+
   /// Reads the heroes' operands into the tiles, and writes what else is computed at their places: `written` are the
   /// tiles, then the outputs.
   Result<void> fill(Values& written) {
     const std::vector<int> side_functions = root_functions(plan_.split, false);
     MapResults results(plan_.maps.read);
-    for (size_t i = 0; i < plan_.split.heroes.size(); ++i) {
-      results.add(indices_at(plan_.maps.read, plan_.tile.permutation.dims,
-                             functions_.computation().operand_shape(hero(i), 0)));
-    }
-    for (const int function : side_functions) {
-      results.add(indices_at(plan_.maps.read, plan_.tile.permutation.dims, function_shape(function)));
-    }
+    results.add({position_of(plan_.maps.read, plan_.tile.permutation.dims)});
     for (const SharedLayout& layout : plan_.layouts) results.add(layout.fill);
     std::optional<Error> error;
     auto loop = kernel_.builder().create<LoopOp>(
@@ -180,18 +181,19 @@ class TransposeKernel {
           Values after(before);
           for (size_t i = 0; i < tiles; ++i) {
             const auto value =
-                functions_.read(inside, hero(i).operands[0], kernel_.inputs(), results.of(indices, i));
+                functions_.read(inside, hero(i).operands[0], kernel_.inputs(),
+                                index_at(inside, functions_.computation().operand_shape(hero(i), 0), indices[0]));
             if (!value) {
               error = value.error();
               return after;
             }
-            const ValueRange place = results.of(indices, tiles + side_functions.size() + i);
+            const ValueRange place = results.of(indices, i + 1);
             after[i] = inside.create<mlir::tensor::InsertOp>((*value)[0], after[i], place);
           }
           Values outputs(ValueRange(after).drop_front(tiles));
-          for (size_t i = 0; i < side_functions.size(); ++i) {
-            outputs = write_outputs(inside, functions_, side_functions[i], kernel_.inputs(),
-                                    results.of(indices, tiles + i), {}, outputs);
+          for (const int function : side_functions) {
+            outputs = write_outputs(inside, functions_, function, kernel_.inputs(),
+                                    index_at(inside, function_shape(function), indices[0]), {}, outputs);
           }
           after.truncate(tiles);
           llvm::append_range(after, outputs);
@@ -206,27 +208,25 @@ class TransposeKernel {
   Values drain(const Values& tiles, const Values& outputs) {
     const std::vector<int> epilogues = root_functions(plan_.split, true);
     MapResults results(plan_.maps.write);
-    for (const int function : epilogues) {
-      results.add(indices_at(plan_.maps.write, plan_.tile.permutation.result_dims(), function_shape(function)));
-    }
+    results.add({position_of(plan_.maps.write, plan_.tile.permutation.result_dims())});
     for (const SharedLayout& layout : plan_.layouts) results.add(layout.drain);
     auto loop = kernel_.builder().create<LoopOp>(
         results.map(), kernel_.place(), outputs, /*vector=*/2,
         [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange before) {
           Values values;
           for (size_t i = 0; i < tiles.size(); ++i) {
-            const ValueRange place = results.of(indices, epilogues.size() + i);
+            const ValueRange place = results.of(indices, i + 1);
             values.push_back(inside.create<mlir::tensor::ExtractOp>(tiles[i], place));
           }
           Values after(before);
-          for (size_t i = 0; i < epilogues.size(); ++i) {
+          for (const int function : epilogues) {
             Values injected;
-            const auto& function = functions_.partition().functions[static_cast<size_t>(epilogues[i])];
-            for (const InstructionId id : function.injected) {
+            for (const InstructionId id :
+                 functions_.partition().functions[static_cast<size_t>(function)].injected) {
               injected.push_back(values[plan_.split.hero_number(id)]);
             }
-            after = write_outputs(inside, functions_, epilogues[i], kernel_.inputs(), results.of(indices, i), injected,
-                                  after);
+            after = write_outputs(inside, functions_, function, kernel_.inputs(),
+                                  index_at(inside, function_shape(function), indices[0]), injected, after);
           }
           return after;
         });
