@@ -188,8 +188,8 @@ int64_t divisor_of(const Expr& expr) {
       std::vector<std::vector<Digits>> sums;  // of the same expression each
       for (const Term& term : expr.terms()) {
         const Digits digits = digits_of(term);
-        const auto known = std::find_if(sums.begin(), sums.end(),
-                                        [&](const auto& sum) { return sum.front().base == digits.base; });
+        const auto known =
+            std::find_if(sums.begin(), sums.end(), [&](const auto& sum) { return sum.front().base == digits.base; });
         if (known == sums.end()) {
           sums.push_back({digits});
         } else {

@@ -1,4 +1,5 @@
-// The concatenate emitter: each operand has blocks of its own, whose threads read it as it lies and write where it goes.
+// The concatenate emitter: each operand has blocks of its own, whose threads read it as it lies and write where it
+// goes.
 #include <fmt/format.h>
 
 #include "emitters/dialect/dialect.h"
@@ -27,8 +28,8 @@ struct Part {
   size_t operand = 0;
   int64_t first_block = 0;
   int64_t blocks = 0;
-  IndexingMap read;            ///< (block, thread)[unroll, vector] → index of the operand
-  std::vector<Expr> written;   ///< … → index of the result
+  IndexingMap read;           ///< (block, thread)[unroll, vector] → index of the operand
+  std::vector<Expr> written;  ///< … → index of the result
   int64_t vector = 1;
 };
 
@@ -151,8 +152,7 @@ Result<Values> emit_parts(const ConcatenatePlan& plan, const FusionFunctions& fu
           Values after(before);
           for (size_t i = 0; i < epilogues.size(); ++i) {
             Values injected;
-            for (const InstructionId id :
-                 functions.partition().functions[static_cast<size_t>(epilogues[i])].injected) {
+            for (const InstructionId id : functions.partition().functions[static_cast<size_t>(epilogues[i])].injected) {
               injected.push_back(values[plan.split.hero_number(id)]);
             }
             after = write_outputs(inside, functions, epilogues[i], kernel.inputs(), results.of(indices, i + 1),
@@ -185,8 +185,8 @@ Result<Plan> plan_concatenate(const Fusion& fusion) {
     const hlo::Instruction& it = fusion.computation()[id];
     if (it.opcode != hlo::Opcode::Concatenate) return false;
     if (it.operands.size() > kMostOperands) {
-      refused = fmt::format("{} has {} operands, each of which would be a loop of its own", it.name,
-                            it.operands.size());
+      refused =
+          fmt::format("{} has {} operands, each of which would be a loop of its own", it.name, it.operands.size());
       return false;
     }
     if (!first) first = id;

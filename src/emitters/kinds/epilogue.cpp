@@ -138,8 +138,8 @@ Result<void> check_places(const HeroSplit& split) {
   const hlo::Computation& computation = (*split.module)[split.computation];
   for (size_t f = 0; f < split.partition.functions.size(); ++f) {
     const indexing::Function& function = split.partition.functions[f];
-    const bool root = llvm::any_of(split.partition.roots,
-                                   [&](const auto& value) { return value.function == static_cast<int>(f); });
+    const bool root =
+        llvm::any_of(split.partition.roots, [&](const auto& value) { return value.function == static_cast<int>(f); });
     if (!root && !function.injected.empty() && !llvm::is_contained(split.heroes, function.instructions[0])) {
       return unsupported("{} is read at several indices after it", computation[function.injected[0]].name);
     }
@@ -223,8 +223,7 @@ Result<HeroSplit> split_at_heroes(const Fusion& fusion, const std::function<bool
   split.computation = fusion.id;
   if (heroes.empty()) return split;
   hlo::Module module = fusion.module;
-  module.computations[static_cast<size_t>(fusion.id)] =
-      Doubling(computation, kept, reaches, heroes).run(split.heroes);
+  module.computations[static_cast<size_t>(fusion.id)] = Doubling(computation, kept, reaches, heroes).run(split.heroes);
   split.module = std::make_shared<hlo::Module>(std::move(module));
   for (const InstructionId id : root_values(computation)) {
     split.has_hero.push_back(reaches[static_cast<size_t>(id)]);

@@ -34,8 +34,8 @@ enum class SharedRoots {
 /// Finds heroes: from each root up through instructions that keep places (keeps_places) to the first ones that
 /// `is_hero` takes. What is needed on both sides of them, as a hero's value at its places and for itself at other
 /// indices, is there twice in the module of the result. A fusion without heroes has none in the result, and no module.
-/// Roots with and without heroes do not share functions. An error (Unsupported) where heroes are used in a way that has no code: at
-/// other indices by what a root computes.
+/// Roots with and without heroes do not share functions. An error (Unsupported) where heroes are used in a way that has
+/// no code: at other indices by what a root computes.
 Result<HeroSplit> split_at_heroes(const Fusion& fusion, const std::function<bool(hlo::InstructionId)>& is_hero,
                                   SharedRoots shared = SharedRoots::All);
 

@@ -81,8 +81,8 @@ Result<Values> emit_slices(const SlicesPlan& plan, const FusionFunctions& functi
           const indexing::Function& function = functions.partition().functions[static_cast<size_t>(number)];
           const InstructionId hero = function.injected[0];
           IndexingMap placed = plan.placed[plan.split.hero_number(hero)];
-          placed.results = indices_at_place(placed, computation[hero].shape,
-                                            computation[function.results[0].instruction].shape);
+          placed.results =
+              indices_at_place(placed, computation[hero].shape, computation[function.results[0].instruction].shape);
           Values injected;
           for (const InstructionId id : function.injected) injected.push_back(read.at(computation[id].operands[0]));
           // No loop, but a guard: there are no range variables.

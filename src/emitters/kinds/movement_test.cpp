@@ -76,9 +76,9 @@ TEST(TransposeEmitter, KeptAndShortDimensions) {
 
 TEST(TransposeEmitter, Layouts) {
   EXPECT_NE(check("p = f32[50,70]{0,1} parameter(0)\nROOT c = f32[50,70]{1,0} copy(p)\n", "transpose"), "");
-  EXPECT_NE(check("p = f32[50,70]{0,1} parameter(0)\nROOT c = f32[70,50]{0,1} transpose(p), dimensions={1,0}\n",
-                  "transpose"),
-            "");
+  EXPECT_NE(
+      check("p = f32[50,70]{0,1} parameter(0)\nROOT c = f32[70,50]{0,1} transpose(p), dimensions={1,0}\n", "transpose"),
+      "");
   // The dimensions change places, the elements do not.
   EXPECT_EQ(refusal("p = f32[50,70]{1,0} parameter(0)\nROOT c = f32[70,50]{0,1} transpose(p), dimensions={1,0}\n",
                     "transpose"),
@@ -132,8 +132,9 @@ TEST(TransposeEmitter, HeroOnBothSides) {
 TEST(TransposeEmitter, Refusals) {
   EXPECT_EQ(refusal(transpose_text("f32", {1000, 5, 3}, {0, 2, 1}), "transpose"),
             "t: 1000x5x3 by 0,2,1 in the result's order takes 1.33 times the lines that it fills: it is read as it is");
-  EXPECT_EQ(refusal(transpose_text("f32", {100, 50, 32}, {1, 0, 2}), "transpose"),
-            "t: 100x50x32 by 1,0,2 in the result's order takes 1.00 times the lines that it fills: it is read as it is");
+  EXPECT_EQ(
+      refusal(transpose_text("f32", {100, 50, 32}, {1, 0, 2}), "transpose"),
+      "t: 100x50x32 by 1,0,2 in the result's order takes 1.00 times the lines that it fills: it is read as it is");
   EXPECT_EQ(refusal(transpose_text("f32", {3, 50}, {1, 0}), "transpose"), "t: 3x50 by 1,0 is 150 elements only");
   EXPECT_EQ(refusal("p = f32[60,90] parameter(0)\nROOT n = f32[60,90] negate(p)\n", "transpose"),
             "no transpose stands behind a root by operators that keep places");
@@ -158,8 +159,7 @@ RC_GTEST_PROP(TransposeEmitter, RandomPermutations, ()) {
     left /= dims.back();
   }
   const auto type = *rc::gen::element<std::string>("pred", "s8", "bf16", "f32", "f64", "c128");
-  const auto module =
-      hlo::parse_module("HloModule m\nfused {\n" + transpose_text(type, dims, order) + "}\n");
+  const auto module = hlo::parse_module("HloModule m\nfused {\n" + transpose_text(type, dims, order) + "}\n");
   RC_ASSERT(module.has_value());
   EmitOptions options;
   options.only = "transpose";

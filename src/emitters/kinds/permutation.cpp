@@ -14,9 +14,7 @@ std::vector<int64_t> Permutation::result_dims() const {
   return result;
 }
 
-std::string Permutation::text() const {
-  return fmt::format("{} by {}", fmt::join(dims, "x"), fmt::join(order, ","));
-}
+std::string Permutation::text() const { return fmt::format("{} by {}", fmt::join(dims, "x"), fmt::join(order, ",")); }
 
 std::optional<Permutation> permutation_of(const hlo::Shape& operand, const hlo::Shape& result,
                                           const std::vector<int64_t>& dimensions) {

@@ -42,8 +42,7 @@ std::vector<Expr> indices_at(const IndexingMap& map, const std::vector<int64_t>&
     }
   } else {
     const Expr position = indexing::linearize(map.results, hlo::row_major_strides(dims));
-    index = indexing::substitute(index_at_position(shape).results,
-                                 [&](indexing::ExprKind, int) { return position; });
+    index = indexing::substitute(index_at_position(shape).results, [&](indexing::ExprKind, int) { return position; });
   }
   for (Expr& one : index) {
     one = indexing::simplify(one, map, indexing::ExprRange::Facts::VariablesAndConstraints);

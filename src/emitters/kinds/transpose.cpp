@@ -1,8 +1,7 @@
 // The transpose emitter: a block reads a tile as it lies in the operand, and writes it as it lies in the result.
-#include <mlir/Dialect/Tensor/IR/Tensor.h>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <mlir/Dialect/Tensor/IR/Tensor.h>
 
 #include <numeric>
 #include <set>
@@ -116,8 +115,8 @@ Result<void> check_maps(const TransposePlan& plan) {
     if (verdict.kind != indexing::Verdict::Kind::Refuted) return {};
     return unsupported("internal error: {}: {}", what, verdict.reason);
   };
-  STRATA_CHECK(expect("writes of a transpose",
-                      indexing::writes_bijectively(plan.maps.write, permutation.result_dims())));
+  STRATA_CHECK(
+      expect("writes of a transpose", indexing::writes_bijectively(plan.maps.write, permutation.result_dims())));
   STRATA_CHECK(expect("reads of a transpose", indexing::writes_bijectively(plan.maps.read, permutation.dims)));
   for (const SharedLayout& layout : plan.layouts) {
     for (const bool result : {false, true}) {
@@ -221,8 +220,7 @@ class TransposeKernel {
           Values after(before);
           for (const int function : epilogues) {
             Values injected;
-            for (const InstructionId id :
-                 functions_.partition().functions[static_cast<size_t>(function)].injected) {
+            for (const InstructionId id : functions_.partition().functions[static_cast<size_t>(function)].injected) {
               injected.push_back(values[plan_.split.hero_number(id)]);
             }
             after = write_outputs(inside, functions_, function, kernel_.inputs(),

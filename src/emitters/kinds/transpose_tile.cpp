@@ -184,7 +184,8 @@ SideMap side_map(const TransposeTile& tile, bool result) {
   if (count % tile.threads != 0) side.map.constraints.push_back({item, indexing::below(count)});
   const std::vector<Expr> places = lanes_by_lines(item, items, kLineBytes / (vector * tile.narrowest));
   const Expr last = Expr::range(static_cast<int>(side.map.ranges.size()) - 1);
-  const std::vector<Expr> in_run = indexing::delinearize(places.back() * vector + last, run);
+  const Expr along = places.back() * vector + last;
+  const std::vector<Expr> in_run = indexing::delinearize(along, run);
   side.coordinates.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
     Expr coordinate = i < first ? places[i] : in_run[i - first];
@@ -196,7 +197,13 @@ SideMap side_map(const TransposeTile& tile, bool result) {
     const Expr index = block[dim] * tile.extents[dim] + side.coordinates[dim];
     side.map.results.push_back(index);
     const int64_t size = tile.permutation.dims[dim];
-    if (size % tile.extents[dim] != 0) side.map.constraints.push_back({index, indexing::below(size)});
+    if (size % tile.extents[dim] == 0) continue;
+    if (dim == order[first]) {  // so that whole vectors are within or not
+      const int64_t after = product(run) / tile.extents[dim];
+      side.map.constraints.push_back({block[dim] * product(run) + along, indexing::below(size * after)});
+    } else {
+      side.map.constraints.push_back({index, indexing::below(size)});
+    }
   }
   return side;
 }
@@ -298,7 +305,11 @@ SharedLayout choose_shared_layout(const TransposeTile& tile, const TransposeMaps
     const std::vector<Expr> fill = regrouped(maps.read, maps.fill);
     const std::vector<Expr> drain = regrouped(maps.write, maps.drain);
     for (const indexing::SharedTile& candidate : candidates) {
-      SharedLayout layout{candidate, fill, drain, group, access_cost(maps.read, fill, 1, tile.threads, candidate),
+      SharedLayout layout{candidate,
+                          fill,
+                          drain,
+                          group,
+                          access_cost(maps.read, fill, 1, tile.threads, candidate),
                           access_cost(maps.write, drain, 1, tile.threads, candidate)};
       if (!best || rank(layout) < rank(*best)) best = std::move(layout);
       if (best->conflicts() == 0) return *best;

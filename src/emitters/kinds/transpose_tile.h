@@ -39,11 +39,11 @@ TransposeTile choose_transpose_tile(const Permutation& permutation, const Transp
 
 /// Where threads read and write. The tile in shared memory has rows and columns.
 struct TransposeMaps {
-  indexing::IndexingMap read;           ///< (block, thread)[unroll, vector] → index in the operand's dimensions
-  indexing::IndexingMap write;          ///< (block, thread)[unroll, pack, vector] → index in the result's dimensions
-  std::vector<indexing::Expr> fill;     ///< row and column, over the variables of `read`
-  std::vector<indexing::Expr> drain;    ///< row and column, over the variables of `write`
-  std::vector<int64_t> shared_shape;    ///< rows and columns
+  indexing::IndexingMap read;         ///< (block, thread)[unroll, vector] → index in the operand's dimensions
+  indexing::IndexingMap write;        ///< (block, thread)[unroll, pack, vector] → index in the result's dimensions
+  std::vector<indexing::Expr> fill;   ///< row and column, over the variables of `read`
+  std::vector<indexing::Expr> drain;  ///< row and column, over the variables of `write`
+  std::vector<int64_t> shared_shape;  ///< rows and columns
 };
 TransposeMaps transpose_maps(const TransposeTile& tile);
 
