@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <numeric>
+#include <sstream>
 
 #include "emitters/program.h"
 #include "hlo/evaluate.h"
@@ -56,6 +57,39 @@ std::string transpose_text(const std::string& type, const std::vector<int64_t>& 
   for (const int dim : order) result.push_back(dims[static_cast<size_t>(dim)]);
   return fmt::format("p = {0}[{1}] parameter(0)\nROOT t = {0}[{2}] transpose(p), dimensions={{{3}}}\n", type,
                      fmt::join(dims, ","), fmt::join(result, ","), fmt::join(order, ","));
+}
+
+/// The lines of a kernel's body before any pass, from the first space on, whose operations are in the list.
+std::vector<std::string> operations(const std::string& body, const std::string& emitter,
+                                    const std::vector<std::string>& wanted) {
+  const auto module = hlo::parse_module("HloModule m\nfused {\n" + body + "}\n");
+  EmitOptions options;
+  options.only = emitter;
+  const auto kernel = emit_fusion(**module, (*module)->entry, "fused", options);
+  const auto text = kernel->text(Form::Mlir);
+  std::vector<std::string> found;
+  std::istringstream lines(text->substr(text->find("func.func @fused(")));
+  for (std::string line; std::getline(lines, line) && line != "  }";) {
+    for (const std::string& operation : wanted) {
+      if (line.find(operation) != std::string::npos) found.push_back(operation);
+    }
+  }
+  return found;
+}
+
+TEST(TransposeEmitter, ReadsATileThenWritesIt) {
+  using Names = std::vector<std::string>;
+  const Names wanted{"strata.allocate_shared",
+                     "vector = 1",
+                     "vector = 2",
+                     "tensor.extract %arg0",
+                     "tensor.extract",
+                     "tensor.insert",
+                     "sync_threads",
+                     "pure_call"};
+  EXPECT_EQ(operations(transpose_text("f32", {128, 64}, {1, 0}), "transpose", wanted),
+            (Names{wanted[0], wanted[1], wanted[3], wanted[4], wanted[5], wanted[6], wanted[2], wanted[4], wanted[7],
+                   wanted[5]}));
 }
 
 TEST(TransposeEmitter, TypesOfAllWidths) {
