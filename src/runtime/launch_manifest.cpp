@@ -11,6 +11,7 @@ using Json = nlohmann::json;
 Result<BufferRole> role_of(const std::string& name) {
   if (name == "input") return BufferRole::Input;
   if (name == "intermediate") return BufferRole::Intermediate;
+  if (name == "counters") return BufferRole::Counters;
   if (name == "output") return BufferRole::Output;
   return invalid("'{}' is no role of a buffer", name);
 }
@@ -88,6 +89,7 @@ Result<LaunchManifest> read(const Json& json) {
       launch.shared_bytes = one.at("shared_bytes").get<int64_t>();
       launch.cluster = one.at("cluster").get<int64_t>();
       launch.overlaps_previous = one.at("overlaps_previous").get<bool>();
+      launch.resident = one.value("resident", false);
     }
     launch.arguments = one.at("arguments").get<std::vector<std::string>>();
     for (const std::string& name : launch.arguments) {

@@ -11,7 +11,8 @@
 
 namespace strata {
 
-enum class BufferRole : uint8_t { Input, Intermediate, Output };
+/// Counters are 0 before the first run, and after each.
+enum class BufferRole : uint8_t { Input, Intermediate, Counters, Output };
 
 struct GpuBuffer {
   std::string name;
@@ -39,6 +40,7 @@ struct GpuLaunch {
   int64_t shared_bytes = 0;        ///< dynamic shared memory
   int64_t cluster = 1;             ///< blocks along x that form a cluster
   bool overlaps_previous = false;  ///< programmatic dependent launch
+  bool resident = false;           ///< blocks wait for each other: refused where not all run at the same time
   std::vector<std::string> arguments;
   std::vector<GpuTensorMap> tensor_maps;
 };

@@ -35,7 +35,8 @@ struct KernelLaunch {
   bool predefined = false;   ///< its function takes the arguments alone: no coordinates, no shared memory
   /// Starts while the launch before it still runs (programmatic dependent launch); its kernel waits by itself.
   bool overlaps_previous = false;
-  std::vector<std::string> arguments;  ///< names of buffers: inputs, outputs or intermediates
+  bool resident = false;               ///< blocks wait for each other: all must run at the same time
+  std::vector<std::string> arguments;  ///< names of buffers: inputs, outputs, intermediates or counters
   LayoutSearch layouts;                ///< of its block function
   std::vector<GpuTensorMap> maps;      ///< arguments behind these
 
@@ -53,6 +54,7 @@ struct GeneratedProgram {
   std::vector<DeviceBuffer> inputs;
   std::vector<DeviceBuffer> outputs;
   std::vector<DeviceBuffer> intermediates;
+  std::vector<DeviceBuffer> counters;  ///< 0 before the first run, and after each; their type only says how many bytes
   std::vector<KernelLaunch> launches;  ///< in order, each after the one before it
 };
 
