@@ -149,7 +149,9 @@ Result<void> features(const std::string& path) {
     const auto schedule = read_label(row["schedule"].get<std::string>());
     const auto number = static_cast<size_t>(std::atoi(row["candidate"].get<std::string>().c_str()));
     const bool library = row["schedule"].get<std::string>().find("lt") != std::string::npos;
-    if (row["verdict"] != "right" || !schedule || library || schedule->handover != Handover::Launch || number < 1 || number > candidates.size()) continue;
+    if (row["verdict"] != "right" || !schedule || library || schedule->handover != Handover::Launch || number < 1 ||
+        number > candidates.size())
+      continue;
     const Candidate& candidate = candidates[number - 1];
     const Graph& graph = *candidate.graph;
     auto kernels = nlohmann::ordered_json::array();

@@ -119,7 +119,9 @@ class Module:
                 continue
             addresses = {name: buffers[name].data_ptr() for name in kernel["arguments"]}
             arguments, _alive = arguments_of(cuda, kernel, addresses)
-            wanted = [(CLUSTER_DIMENSION, [kernel["cluster"], 1, 1])]
+            wanted = []
+            if kernel["cluster"] > 1:  # cooperative launches are slower with clusters, even of one block
+                wanted.append((CLUSTER_DIMENSION, [kernel["cluster"], 1, 1]))
             if kernel.get("resident"):
                 wanted.append((COOPERATIVE, [1]))
             if kernel["overlaps_previous"] and not no_overlap:

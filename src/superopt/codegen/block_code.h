@@ -22,14 +22,14 @@ enum class Handover : uint8_t {
 /// How an operator's work is laid out: variables that the optimizer sets for each graph and target. An emitter reads
 /// those that mean something to it.
 struct BlockSchedule {
-  int64_t row_warps = 1;    ///< warps that share an iteration, each with rows (or columns) of its own
-  int64_t loop_warps = 1;   ///< groups of warps that take iterations in turn; their accumulators are added at the end
-  int64_t stages = 1;       ///< iterations of a group whose tiles are in flight or in use
-  bool wide = false;        ///< products of four warps together (wgmma) where they can be
-  int64_t cluster = 1;      ///< blocks that do the work of one block of the graph: they share its loop's iterations
-  bool bulk = false;        ///< tiles come by TMA, asked by a warp of its own; else by cp.async of all threads
-  int64_t sharers = 1;      ///< neighbours in the grid, in one cluster, that bring each other the tiles they share
-  bool turns = false;       ///< two groups of warps use the tensor cores in turn, where products depend on products
+  int64_t row_warps = 1;   ///< warps that share an iteration, each with rows (or columns) of its own
+  int64_t loop_warps = 1;  ///< groups of warps that take iterations in turn; their accumulators are added at the end
+  int64_t stages = 1;      ///< iterations of a group whose tiles are in flight or in use
+  bool wide = false;       ///< products of four warps together (wgmma) where they can be
+  int64_t cluster = 1;     ///< blocks that do the work of one block of the graph: they share its loop's iterations
+  bool bulk = false;       ///< tiles come by TMA, asked by a warp of its own; else by cp.async of all threads
+  int64_t sharers = 1;     ///< neighbours in the grid, in one cluster, that bring each other the tiles they share
+  bool turns = false;      ///< two groups of warps use the tensor cores in turn, where products depend on products
   Handover handover = Handover::Launch;
   bool best_layout = true;  ///< of register tiles; else the first that is legal
   int64_t algorithm = -1;   ///< predefined products: place in cuBLASLt's list (libraries.h); −1: generated code

@@ -88,10 +88,9 @@ class Generator {
       return graph_.type(id).dtype == DType::F16 || graph_.type(id).dtype == DType::BF16;
     });
     program_.source = half ? "#define STRATA_HALF_PRECISION 1\n" : "";
-    program_.source +=
-        fmt::format("{}\n{}{}{}\n// The program:\n//\n{}\n\n{}", device_library(),
-                    uses_registers_ ? device_registers() : "", uses_bulk_ ? device_bulk() : "",
-                    uses_handover_ ? device_handover() : "", graph_text, kernels);
+    program_.source += fmt::format("{}\n{}{}{}\n// The program:\n//\n{}\n\n{}", device_library(),
+                                   uses_registers_ ? device_registers() : "", uses_bulk_ ? device_bulk() : "",
+                                   uses_handover_ ? device_handover() : "", graph_text, kernels);
     return std::move(program_);
   }
 
@@ -277,7 +276,8 @@ class Generator {
     NameScope scope({name, name + "_kernel", kSharedMemory, "rank", "counter", "n"});
     const auto is_result = [&](TensorId id) {
       return std::count(first.results.begin(), first.results.end(), id) +
-                 std::count(second.results.begin(), second.results.end(), id) > 0;
+                 std::count(second.results.begin(), second.results.end(), id) >
+             0;
     };
     const auto add = [&](TensorId id, std::vector<size_t>& places) {
       const std::string& buffer = graph_.tensor(view_of(id).memory).name;
@@ -344,8 +344,7 @@ class Generator {
                                        : fmt::format("  if (!{}({})) return;  // this thread asked for tiles\n",
                                                      first_name, fmt::join(first_arguments, ", "));
     text += fmt::format("// Both in one launch.\nstatic STRATA_DEVICE void {}({}) {{\n{}{}}}\n\n", name, declaration,
-                        first_call,
-                        pair.text(code, behind, schedule, p.all.names.back(), [&](const std::string& n) {
+                        first_call, pair.text(code, behind, schedule, p.all.names.back(), [&](const std::string& n) {
                           return fmt::format("{}({}, {}, shared);\n", second_name, fmt::join(second_arguments, ", "),
                                              pair.groups.consumer(n));
                         }));

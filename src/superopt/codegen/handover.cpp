@@ -179,7 +179,8 @@ class Groups {
   const LaunchShape& from_;
   const LaunchShape& to_;
   std::vector<Coordinates> producers_, consumers_;
-  std::vector<std::pair<size_t, size_t>> needs_;  ///< numbers of a block of the first and one of the second that reads it
+  std::vector<std::pair<size_t, size_t>>
+      needs_;  ///< numbers of a block of the first and one of the second that reads it
   std::vector<size_t> first_;
 };
 
@@ -229,8 +230,8 @@ std::string HandoverGroups::consumer(const std::string& n) const {
     }
     behind *= to[h].chunk;
     if (to[h].group >= 0) {
-      const auto along_from = std::find_if(from.begin(), from.end(),
-                                           [&](const Axis& axis) { return axis.group == to[h].group; });
+      const auto along_from =
+          std::find_if(from.begin(), from.end(), [&](const Axis& axis) { return axis.group == to[h].group; });
       const auto g = static_cast<size_t>(along_from - from.begin());
       std::string group = from[g].chunk == 1 ? kCoordinates[g] : fmt::format("{} / {}", kCoordinates[g], from[g].chunk);
       if (to[h].chunk > 1) group = fmt::format("{} * {}", group, to[h].chunk);

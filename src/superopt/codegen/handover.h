@@ -20,11 +20,11 @@ struct HandoverGroups {
     int64_t chunk = 1;  ///< neighbours along it that are in one group
     int group = -1;     ///< place in `along`; -1 where all are in one group
   };
-  std::vector<Axis> from, to;     ///< dimensions of the grids
-  std::vector<int64_t> along;     ///< how many groups lie along each of their dimensions
-  int64_t producers = 1;          ///< blocks of the first in a group
-  int64_t consumers = 1;          ///< blocks of the second in a group
-  int64_t count() const;          ///< of groups
+  std::vector<Axis> from, to;  ///< dimensions of the grids
+  std::vector<int64_t> along;  ///< how many groups lie along each of their dimensions
+  int64_t producers = 1;       ///< blocks of the first in a group
+  int64_t consumers = 1;       ///< blocks of the second in a group
+  int64_t count() const;       ///< of groups
 
   /// As C++ expressions of block_x, block_y, block_z of the first kernel: the number of the group, that of the block in
   /// it.

@@ -72,7 +72,7 @@ double MergedPair::seconds(const Graph& graph, const BlockCode& code, const Bloc
   if (!behind) return 0;  // row_schedules offers none that fails
   if (handover == Handover::Launch) return schedule_seconds(op, strides, *behind, own, target);
   const int64_t blocks = handover == Handover::Wait ? arrivals(schedule) : 1;
-  return handover_seconds(*behind, (groups.consumers + blocks - 1) / blocks);
+  return handover_seconds(*behind, (groups.consumers + blocks - 1) / blocks, schedule.cluster_blocks() > 1);
 }
 
 Result<BlockCode> MergedPair::second_code(const Graph& graph, const std::string& name, const BlockCode& code,
@@ -81,8 +81,8 @@ Result<BlockCode> MergedPair::second_code(const Graph& graph, const std::string&
   const Operation& op = graph.operations()[next];
   if (ways.empty()) return unsupported("{} threads are too few for the kernel behind", computing_threads(code));
   if (std::find(ways.begin(), ways.end(), schedule.handover) == ways.end()) {
-    return unsupported("{} blocks do not run at the same time on {}",
-                       blocks_of(graph.operations()[first], schedule), target.name);
+    return unsupported("{} blocks do not run at the same time on {}", blocks_of(graph.operations()[first], schedule),
+                       target.name);
   }
   return emit_rows(op, name, operand_strides(graph, op), *second_schedule(code), target);
 }
@@ -97,8 +97,8 @@ std::string MergedPair::text(const BlockCode& code, const BlockCode& behind, con
   if (schedule.cluster > 1) {
     rank = fmt::format("{} * {} + strata_device::cluster_rank() % {}", rank, schedule.cluster, schedule.cluster);
   }
-  std::string text = fmt::format("  // {} blocks here make what {} of the next kernel read{}.\n", count, groups.consumers,
-                      groups.consumers == 1 ? "s" : "");
+  std::string text = fmt::format("  // {} blocks here make what {} of the next kernel read{}.\n", count,
+                                 groups.consumers, groups.consumers == 1 ? "s" : "");
   text += fmt::format("  unsigned* const counter = {} + ({}) * {};\n", counters, groups.group(), kCounterStride);
   int64_t step = 1;
   std::string begin = "0";

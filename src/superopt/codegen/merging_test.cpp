@@ -1,8 +1,10 @@
-// Two kernels in one launch: each block of the second runs once, when what it reads is there, whichever block ends last.
+// Two kernels in one launch: each block of the second runs once, when what it reads is there, whichever block ends
+// last.
 #include "superopt/codegen/merging.h"
 
 #include <gmock/gmock.h>
-#include <rapidcheck/gtest.h>
+
+#include <set>
 
 #include "ir/views.h"
 #include "runtime/storage.h"
@@ -146,10 +148,10 @@ TEST_P(Merging, ComputesWhatTheInterpreterDoes) {
       // Counters serve again: the second run must not find its own results.
       program.launches.push_back(program.launches[0]);
       const bool checked = handover == Handover::Wait && schedule == kinds.front();
-      expect_right(*graph, program,
-                   checked ? HostCompiler{.options = {"-O1", "-g", "-fsanitize=address,undefined",
-                                                      "-fno-sanitize-recover=all"}}
-                           : HostCompiler{.options = {"-O1"}});
+      expect_right(
+          *graph, program,
+          checked ? HostCompiler{.options = {"-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}}
+                  : HostCompiler{.options = {"-O1"}});
     }
   }
 }
@@ -222,7 +224,9 @@ TEST(MergingWaits, AreNeeded) {
 
 TEST(MergingPass, OffMeansALaunchForEachKernel) {
   const GraphPtr graph = parse(kSplitProduct);
-  const auto with = [&](const Passes& passes) { return *generate_cuda(*graph, target(), {}, passes); };
+  Schedules waiting(2);
+  waiting[0] = BlockSchedule{.loop_warps = 2, .stages = 2, .handover = Handover::Wait};
+  const auto with = [&](const Passes& passes) { return *generate_cuda(*graph, target(), waiting, passes); };
   const GeneratedProgram merged = with({});
   EXPECT_EQ(merged.launches.size(), 1U);
   EXPECT_THAT(merged.source, HasSubstr("strata_device::meet_group<2"));
@@ -236,7 +240,7 @@ TEST(MergingPass, OffMeansALaunchForEachKernel) {
   }
 }
 
-TEST(MergingCost, KnowsWhatALaunchCosts) {
+TEST(MergingCost, KnowsWhoDoesTheWork) {
   const GraphPtr graph = parse(kSplitProduct);
   const MergedPair pair = pair_of(*graph);
   std::vector<std::string> labels;
@@ -246,12 +250,18 @@ TEST(MergingCost, KnowsWhatALaunchCosts) {
     if (schedules[pair.first]->handover == Handover::Launch) continue;
     Schedules apart = schedules;
     apart[pair.first]->handover = Handover::Launch;
-    const CostEstimate merged = scheduled_cost(*graph, target(), schedules);
-    EXPECT_LT(merged.seconds, scheduled_cost(*graph, target(), apart).seconds);
-    EXPECT_EQ(merged.kernels, 1);
+    EXPECT_EQ(scheduled_cost(*graph, target(), schedules).kernels, 1);
+    EXPECT_EQ(scheduled_cost(*graph, target(), apart).kernels, 2);
   }
   EXPECT_THAT(labels, testing::Contains(testing::EndsWith("+wait")));
-  EXPECT_EQ(scheduled_cost(*graph, target()).kernels, 1);
+  EXPECT_EQ(std::set<std::string>(labels.begin(), labels.end()).size(), labels.size());
+  // What one block does alone takes longer than what many share, and the choice without a schedule is the cheapest.
+  const auto block = describe_schedule(*graph, graph->operations()[pair.first], std::nullopt, target());
+  const auto seconds = [&](Handover way) { return pair.seconds(*graph, block->code, block->schedule, way, target()); };
+  EXPECT_GT(seconds(Handover::Last), seconds(Handover::Wait));
+  const double least = std::min(seconds(Handover::Launch), seconds(Handover::Wait));
+  EXPECT_EQ(seconds(pair.cheapest(*graph, block->code, block->schedule, target())), least);
+  EXPECT_DOUBLE_EQ(scheduled_cost(*graph, target()).seconds, block->seconds + least);
 }
 
 TEST(MergingErrors, SayWhy) {

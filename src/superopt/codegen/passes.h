@@ -29,14 +29,14 @@ struct NamedPass {
 
 /// All passes by the names that `--disable-pass` takes.
 constexpr std::array<NamedPass, 10> kPasses{{{"thread-graphs", &Passes::thread_graphs},
-                                            {"finer-loops", &Passes::finer_loops},
-                                            {"registers", &Passes::registers},
-                                            {"layouts", &Passes::layouts},
-                                            {"schedules", &Passes::schedules},
-                                            {"spreading", &Passes::spreading},
-                                            {"overlap", &Passes::overlap},
-                                            {"bulk", &Passes::bulk},
-                                            {"libraries", &Passes::libraries},
-                                            {"merging", &Passes::merging}}};
+                                             {"finer-loops", &Passes::finer_loops},
+                                             {"registers", &Passes::registers},
+                                             {"layouts", &Passes::layouts},
+                                             {"schedules", &Passes::schedules},
+                                             {"spreading", &Passes::spreading},
+                                             {"overlap", &Passes::overlap},
+                                             {"bulk", &Passes::bulk},
+                                             {"libraries", &Passes::libraries},
+                                             {"merging", &Passes::merging}}};
 
 }  // namespace strata

@@ -140,8 +140,8 @@ std::string host_program(const GeneratedProgram& program) {
         "    strata_device::launch({}, {}, {}, {}, {}, {}, {}, [&](\n"
         "        [[maybe_unused]] long long x, [[maybe_unused]] long long y, [[maybe_unused]] long long z,\n"
         "        [[maybe_unused]] unsigned char* shared) {{\n{}      {}{}\n    }});\n  }}\n",
-        launch.grid[0], launch.grid[1], launch.grid[2], launch.cluster, launch.threads, launch.shared_bytes, launch.resident,
-        launch.prepares ? "      " + function + "_prepare" + call + "\n" : "", function, call);
+        launch.grid[0], launch.grid[1], launch.grid[2], launch.cluster, launch.threads, launch.shared_bytes,
+        launch.resident, launch.prepares ? "      " + function + "_prepare" + call + "\n" : "", function, call);
   }
   for (const DeviceBuffer& output : program.outputs) transfer(variables[output.name], "wb", "std::fwrite");
   return text + "  return 0;\n}\n";

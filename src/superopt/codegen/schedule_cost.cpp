@@ -90,7 +90,7 @@ double device_bytes(const Operation& op, const std::vector<std::vector<int64_t>>
   return bytes;
 }
 
-double handover_seconds(const BlockCode& code, int64_t rounds, const ScheduleCosts& costs) {
+double handover_seconds(const BlockCode& code, int64_t rounds, bool clusters, const ScheduleCosts& costs) {
   const BlockWork& work = code.work;
   const double warps = static_cast<double>(code.threads / kWarp) / kQuarters;
   const double compute = computing_seconds(work.products, work.elements, warps, false, costs);
@@ -98,7 +98,7 @@ double handover_seconds(const BlockCode& code, int64_t rounds, const ScheduleCos
   const double round = costs.latency +
                        together({static_cast<double>(work.iterations) * compute, bytes / costs.block_bandwidth}) +
                        computing_seconds(work.products_after, work.elements_after, warps, false, costs);
-  return costs.handover + static_cast<double>(rounds) * round;
+  return costs.handover + (clusters ? costs.handover_cluster : 0) + static_cast<double>(rounds) * round;
 }
 
 double schedule_seconds(const Operation& op, const std::vector<std::vector<int64_t>>& strides, const BlockCode& code,

@@ -45,8 +45,7 @@ std::optional<MergedBehind> merged_behind(const Graph& graph, size_t i, const Sc
   if (given && block.schedule.handover == Handover::Launch) return std::nullopt;
   const auto pair = MergedPair::find(graph, i, target, libraries);
   if (!pair || (!given && pair->next < schedules.size() && schedules[pair->next])) return std::nullopt;
-  const Handover handover =
-      given ? block.schedule.handover : pair->cheapest(graph, block.code, block.schedule, target);
+  const Handover handover = given ? block.schedule.handover : pair->cheapest(graph, block.code, block.schedule, target);
   if (handover == Handover::Launch) return std::nullopt;
   return MergedBehind{pair->next, pair->seconds(graph, block.code, block.schedule, handover, target)};
 }

@@ -1,5 +1,5 @@
-// One kernel's results handed to the next without a launch between them: blocks of the first count at a counter of their
-// group that they have stored their results, and go on with blocks of the second when all of the group have.
+// One kernel's results handed to the next without a launch between them: blocks of the first count at a counter of
+// their group that they have stored their results, and go on with blocks of the second when all of the group have.
 // strata_host.h has what asks the GPU for a host compiler.
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 namespace strata_device {
@@ -33,8 +33,8 @@ STRATA_DEVICE void wait_for_count(const unsigned* counter, unsigned before) {
 
 namespace strata_device {
 
-/// What one of kCount blocks adds to their group's counter: all together flip its highest bit and leave the others 0, so
-/// that nobody has to reset it between launches. `first` is true in one of them.
+/// What one of kCount blocks adds to their group's counter: all together flip its highest bit and leave the others 0,
+/// so that nobody has to reset it between launches. `first` is true in one of them.
 template <int kCount>
 STRATA_DEVICE unsigned share_of_count(bool first) {
   return first ? 0x80000000u - (kCount - 1) : 1u;

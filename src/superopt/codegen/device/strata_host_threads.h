@@ -1,5 +1,6 @@
-// Runs the threads of a block, of the blocks of a cluster, or of all blocks of a launch that wait for each other, on the host, one at a time, each on a stack of its own.
-// One runs until it must wait for others; who is next is up to STRATA_HOST_ORDER in the environment:
+// Runs the threads of a block, of the blocks of a cluster, or of all blocks of a launch that wait for each other, on
+// the host, one at a time, each on a stack of its own. One runs until it must wait for others; who is next is up to
+// STRATA_HOST_ORDER in the environment:
 //   forward   the first thread that can run (the default)
 //   backward  the last one
 //   a number  any of them, drawn from this seed
@@ -37,7 +38,7 @@ namespace strata_host {
 constexpr int kMostBlockThreads = 1024;
 constexpr int kMostClusterBlocks = 8;
 constexpr int kMostThreads = kMostClusterBlocks * kMostBlockThreads;  // that run together
-constexpr int kBarriers = 16;  // of a block
+constexpr int kBarriers = 16;                                         // of a block
 constexpr int kLanes = 32;
 constexpr std::size_t kStackBytes = 256 << 10;
 
@@ -269,7 +270,8 @@ class Team {
     for (const Cluster& each : clusters_) {
       if (each.meeting.arrived > 0) text += describe(each.meeting);
     }
-    for (const auto& [place, threads] : waiting_) text += " threads " + threads.text() + " wait for a barrier's phase or a count.";
+    for (const auto& [place, threads] : waiting_)
+      text += " threads " + threads.text() + " wait for a barrier's phase or a count.";
     for (const Warp& warp : warps_) {
       if (warp.meeting.arrived > 0) text += describe(warp.meeting);
     }

@@ -17,8 +17,8 @@ Result<BlockCode> TileBlock::run(TilePlan planned) {
   const std::string prepare = loads_->prepare();
   code.prepares = !prepare.empty();
   if (code.prepares) text_ += head(name_ + "_prepare", loads_->parameters()) + prepare + "}\n\n";
-  text_ += head(name_, loads_->parameters(), schedule_.bulk ? "bool" : "void") + loads_->variables() +
-           loads_->before_loop();
+  text_ +=
+      head(name_, loads_->parameters(), schedule_.bulk ? "bool" : "void") + loads_->variables() + loads_->before_loop();
   indent_ = "  ";
   for (const Operation& op : body_.operations()) {
     if (op.kind == OpKind::InIter && plan(op.results[0]).once) {
