@@ -14,9 +14,16 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::array<const char*, 3> kRoles{"input", "intermediate", "output"};
 
 Result<BufferRole> role_of(const std::string& name) {
+<<<<<<< HEAD
   for (size_t i = 0; i < kRoles.size(); ++i) {
     if (name == kRoles[i]) return static_cast<BufferRole>(i);
   }
+=======
+  if (name == "input") return BufferRole::Input;
+  if (name == "intermediate") return BufferRole::Intermediate;
+  if (name == "counters") return BufferRole::Counters;
+  if (name == "output") return BufferRole::Output;
+>>>>>>> combine
   return invalid("'{}' is no role of a buffer", name);
 }
 
@@ -188,6 +195,7 @@ Result<LaunchManifest> read(const Json& json) {
       launch.shared_bytes = one.at("shared_bytes").get<int64_t>();
       launch.cluster = one.at("cluster").get<int64_t>();
       launch.overlaps_previous = one.at("overlaps_previous").get<bool>();
+      launch.resident = one.value("resident", false);
     }
     launch.arguments = one.at("arguments").get<std::vector<std::string>>();
     for (const std::string& name : launch.arguments) {
