@@ -11,19 +11,12 @@ using Json = nlohmann::json;
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::array<const char*, 3> kRoles{"input", "intermediate", "output"};
+constexpr std::array<const char*, 4> kRoles{"input", "intermediate", "counters", "output"};
 
 Result<BufferRole> role_of(const std::string& name) {
-<<<<<<< HEAD
   for (size_t i = 0; i < kRoles.size(); ++i) {
     if (name == kRoles[i]) return static_cast<BufferRole>(i);
   }
-=======
-  if (name == "input") return BufferRole::Input;
-  if (name == "intermediate") return BufferRole::Intermediate;
-  if (name == "counters") return BufferRole::Counters;
-  if (name == "output") return BufferRole::Output;
->>>>>>> combine
   return invalid("'{}' is no role of a buffer", name);
 }
 
@@ -157,6 +150,7 @@ OrderedJson launch_json(const GpuLaunch& launch) {
   OrderedJson json = {{"name", launch.kernel},        {"grid", launch.grid},
                       {"threads", launch.threads},    {"shared_bytes", launch.shared_bytes},
                       {"cluster", launch.cluster},    {"overlaps_previous", launch.overlaps_previous},
+                      {"resident", launch.resident},
                       {"arguments", launch.arguments}};
   for (const GpuTensorMap& map : launch.tensor_maps) {
     json["tensor_maps"].push_back({{"argument", map.argument},

@@ -38,19 +38,12 @@ struct GpuLaunch {
   std::optional<LibraryWork> library;  ///< where set, the cubin has no such kernel, and there is no shape
   std::array<int64_t, 3> grid{1, 1, 1};
   int64_t threads = 1;
-<<<<<<< HEAD
   int64_t shared_bytes = 0;  ///< dynamic shared memory
   int64_t cluster = 1;       ///< blocks, next to each other along x, that form a cluster; divides grid[0]
   /// Starts while the launch before it still runs (programmatic dependent launch); its kernel waits by itself.
   bool overlaps_previous = false;
+  bool resident = false;  ///< blocks wait for each other: refused where not all run at the same time
   std::vector<std::string> arguments;  ///< names of buffers
-=======
-  int64_t shared_bytes = 0;        ///< dynamic shared memory
-  int64_t cluster = 1;             ///< blocks along x that form a cluster
-  bool overlaps_previous = false;  ///< programmatic dependent launch
-  bool resident = false;           ///< blocks wait for each other: refused where not all run at the same time
-  std::vector<std::string> arguments;
->>>>>>> combine
   std::vector<GpuTensorMap> tensor_maps;
 
   /// Null where it is none.

@@ -87,12 +87,8 @@ class LaunchConfig(ctypes.Structure):
                 ("attributes", ctypes.POINTER(LaunchAttribute)), ("count", ctypes.c_uint)]
 
 
-<<<<<<< HEAD
 LIBRARIES = {"cublasLt": cublas_lt.Product, "cudnn": Convolution}
-CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION = 4, 6
-=======
 COOPERATIVE, CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION = 2, 4, 6
->>>>>>> combine
 
 
 class Module:

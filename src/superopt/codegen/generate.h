@@ -20,7 +20,6 @@
 
 namespace strata {
 
-<<<<<<< HEAD
 /// A launch of a generated program: what the runtime does, and how the kernel calls its function.
 struct KernelLaunch : GpuLaunch {
   int64_t split = 1;        ///< blocks of a cluster that do the work of one block of the graph
@@ -28,27 +27,6 @@ struct KernelLaunch : GpuLaunch {
   bool prepares = false;    ///< the function has a companion that goes first (BlockCode::prepares)
   bool predefined = false;  ///< the function takes the arguments alone: no coordinates, no shared memory
   LayoutSearch layouts;     ///< of the block function
-=======
-/// One kernel launch of a generated program, or a product that cuBLASLt computes. Arguments are device pointers, in
-/// order.
-struct KernelLaunch {
-  std::string kernel;                    ///< extern "C" name in the source
-  std::optional<MatrixProduct> product;  ///< where set, the source has no such kernel
-  std::array<int64_t, 3> grid{1, 1, 1};
-  int64_t threads = 128;
-  int64_t shared_bytes = 0;  ///< dynamic shared memory
-  int64_t cluster = 1;       ///< blocks, next to each other along x, that form a cluster; divides grid[0]
-  int64_t split = 1;         ///< of these, that do the work of one block of the graph
-  size_t along_x = 0;        ///< dimension of the graph's grid that lies along x; x lies along it
-  bool prepares = false;     ///< KERNEL's function has a companion that goes first (BlockCode::prepares)
-  bool predefined = false;   ///< its function takes the arguments alone: no coordinates, no shared memory
-  /// Starts while the launch before it still runs (programmatic dependent launch); its kernel waits by itself.
-  bool overlaps_previous = false;
-  bool resident = false;               ///< blocks wait for each other: all must run at the same time
-  std::vector<std::string> arguments;  ///< names of buffers: inputs, outputs, intermediates or counters
-  LayoutSearch layouts;                ///< of its block function
-  std::vector<GpuTensorMap> maps;      ///< arguments behind these
->>>>>>> combine
 
   /// The coordinates of the graph's block, from expressions for those of the launch's.
   std::string coordinates(std::array<std::string, 3> at) const;

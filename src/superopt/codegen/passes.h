@@ -16,12 +16,8 @@ struct Passes {
   bool spreading = true;      ///< one share of the blocks on each multiprocessor
   bool overlap = true;        ///< programmatic dependent launch
   bool bulk = true;           ///< tiles by TMA, also to several blocks at once
-<<<<<<< HEAD
   bool libraries = true;      ///< predefined operators by cuBLASLt and cuDNN where that is faster
-=======
-  bool libraries = true;      ///< predefined products by cuBLASLt where that is faster
   bool merging = true;        ///< a kernel and the one that combines its results in one launch
->>>>>>> combine
 
   friend bool operator==(const Passes&, const Passes&) = default;
 };

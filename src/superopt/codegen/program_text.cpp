@@ -1,33 +1,12 @@
 // What is made of a generated program: its launch manifest, and a program for the host.
 #include <cassert>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/generate.h"
 
 namespace strata {
-namespace {
-
-nlohmann::ordered_json product_json(const MatrixProduct& p) {
-  const auto operand = [](const MatrixProduct::Operand& o) -> nlohmann::ordered_json {
-    return {{"transposed", o.transposed}, {"leading", o.leading}, {"batch_stride", o.batch_stride}};
-  };
-  return {{"type", std::string(name_of(p.type))},
-          {"batch", p.batch},
-          {"m", p.m},
-          {"n", p.n},
-          {"k", p.k},
-          {"a", operand(p.a)},
-          {"b", operand(p.b)},
-          {"bias", p.bias},
-          {"activation", std::string(name_of(p.activation))},
-          {"algorithm", p.algorithm}};
-}
-
-}  // namespace
-
 std::string KernelLaunch::coordinates(std::array<std::string, 3> at) const {
   if (split > 1) at[0] += fmt::format(" / {}", split);
   std::swap(at[0], at[along_x]);
@@ -35,57 +14,31 @@ std::string KernelLaunch::coordinates(std::array<std::string, 3> at) const {
 }
 
 std::string needed_libraries(const GeneratedProgram& program) {
-  std::string text;
+  std::map<std::string_view, std::string> needs;
   for (const KernelLaunch& launch : program.launches) {
-    if (launch.product) text += (text.empty() ? "cuBLASLt: " : "; ") + describe(*launch.product);
+    if (!launch.library) continue;
+    std::string& text = needs[library_of(*launch.library)];
+    text += (text.empty() ? "" : "; ") + describe(*launch.library);
   }
-  return text;
+  std::string all;
+  for (const auto& [library, text] : needs) all += fmt::format("{}{}: {}", all.empty() ? "" : "; ", library, text);
+  return all;
 }
 
 std::string launch_manifest(const GeneratedProgram& program) {
-  nlohmann::ordered_json json;
+  LaunchManifest manifest;
   std::set<std::string> listed;  // an output that is an input stays an input
-  const auto buffers = [&](const char* role, const std::vector<DeviceBuffer>& of) {
-    for (const DeviceBuffer& buffer : of) {
-      if (!listed.insert(buffer.name).second) continue;
-      json["buffers"].push_back({{"name", buffer.name},
-                                 {"role", role},
-                                 {"type", std::string(name_of(buffer.type.dtype))},
-                                 {"shape", buffer.type.shape}});
+  const auto add = [&](BufferRole role, const std::vector<DeviceBuffer>& buffers) {
+    for (const DeviceBuffer& buffer : buffers) {
+      if (listed.insert(buffer.name).second) manifest.buffers.push_back({buffer.name, role, buffer.type});
     }
   };
-  buffers("input", program.inputs);
-  buffers("intermediate", program.intermediates);
-  buffers("counters", program.counters);
-  buffers("output", program.outputs);
-  json["kernels"] = nlohmann::ordered_json::array();
-  for (const KernelLaunch& launch : program.launches) {
-    if (launch.product) {
-      json["kernels"].push_back({{"name", launch.kernel},
-                                 {"library", kProductLibrary},
-                                 {"product", product_json(*launch.product)},
-                                 {"workspace_bytes", kProductWorkspace},
-                                 {"arguments", launch.arguments}});
-      continue;
-    }
-    json["kernels"].push_back({{"name", launch.kernel},
-                               {"grid", launch.grid},
-                               {"threads", launch.threads},
-                               {"shared_bytes", launch.shared_bytes},
-                               {"cluster", launch.cluster},
-                               {"overlaps_previous", launch.overlaps_previous},
-                               {"resident", launch.resident},
-                               {"arguments", launch.arguments}});
-    for (const GpuTensorMap& map : launch.maps) {
-      json["kernels"].back()["tensor_maps"].push_back({{"argument", map.argument},
-                                                       {"element_bytes", map.element_bytes},
-                                                       {"sizes", map.sizes},
-                                                       {"strides", map.strides},
-                                                       {"box", map.box},
-                                                       {"swizzle", map.swizzle}});
-    }
-  }
-  return json.dump(2) + "\n";
+  add(BufferRole::Input, program.inputs);
+  add(BufferRole::Intermediate, program.intermediates);
+  add(BufferRole::Counters, program.counters);
+  add(BufferRole::Output, program.outputs);
+  manifest.launches.assign(program.launches.begin(), program.launches.end());
+  return print(manifest);
 }
 
 std::string host_program(const GeneratedProgram& program) {
@@ -120,12 +73,12 @@ std::string host_program(const GeneratedProgram& program) {
     if (variables.count(output.name) == 0) buffer(output);  // an output may be an input
   }
   for (const KernelLaunch& launch : program.launches) {
-    assert(!launch.product);
+    assert(!launch.library);
     std::vector<std::string> arguments;
     for (const std::string& name : launch.arguments) arguments.push_back(variables[name] + ".data()");
     text += "  {\n";
-    for (size_t n = 0; n < launch.maps.size(); ++n) {
-      const GpuTensorMap& map = launch.maps[n];
+    for (size_t n = 0; n < launch.tensor_maps.size(); ++n) {
+      const GpuTensorMap& map = launch.tensor_maps[n];
       text += fmt::format(
           "    const strata_device::TensorMap map_{}{{reinterpret_cast<const unsigned char*>({}), {}, {},\n"
           "      {{{}}}, {{{}}}, {{{}}}, {}}};\n",
