@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "hlo/compute.h"
 #include "hlo/inline_calls.h"
 
 namespace strata::emitters {
@@ -29,20 +30,18 @@ bool is_interpreted(const Instruction& it) {
   }
 }
 
-/// Instructions that run alone as kernels: products are given to a library where there is one, and what a scatter writes
-/// is complete only when all of it has run.
+/// Instructions that run alone as kernels: products are given to a library where there is one, and what a scatter
+/// writes is complete only when all of it has run.
 bool is_alone(const Instruction& it) {
   return is_interpreted(it) || it.opcode == Opcode::Dot || it.opcode == Opcode::Convolution;
 }
 
-/// What costs nothing to have again in every group that uses it.
-bool is_everywhere(const Computation& computation, InstructionId id) {
+/// What is known beforehand and costs nothing to have again.
+bool is_known(const Computation& computation, InstructionId id) {
   const Instruction& it = computation[id];
   switch (it.opcode) {
     case Opcode::Constant:
     case Opcode::Iota:
-    case Opcode::Tuple:
-    case Opcode::GetTupleElement:
     case Opcode::GetDimensionSize:
     case Opcode::PartitionId:
     case Opcode::ReplicaId:
@@ -50,10 +49,17 @@ bool is_everywhere(const Computation& computation, InstructionId id) {
     case Opcode::Broadcast:
     case Opcode::Convert:
     case Opcode::Reshape:
-      return computation.operand_shape(it, 0).element_count() == 1 && is_everywhere(computation, it.operands[0]);
+      return computation.operand_shape(it, 0).element_count() == 1 && is_known(computation, it.operands[0]);
     default:
-      return it.opcode == Opcode::AfterAll;
+      return false;
   }
+}
+
+/// What every group that uses it has for itself: that, and what only names values.
+bool is_everywhere(const Computation& computation, InstructionId id) {
+  const Opcode opcode = computation[id].opcode;
+  return is_known(computation, id) || opcode == Opcode::Tuple || opcode == Opcode::GetTupleElement ||
+         opcode == Opcode::AfterAll;
 }
 
 /// Builds the part of a group.
@@ -110,8 +116,13 @@ class PartBuilder {
     const Instruction& it = target_[tuple];
     if (it.opcode == Opcode::Tuple) return it.operands[static_cast<size_t>(element)];
     hlo::Shape shape = it.shape.elements[static_cast<size_t>(element)];
-    return add({it.name + ".element", Opcode::GetTupleElement, std::move(shape), {tuple}, {},
-                hlo::TupleIndexAttributes{element}, {}});
+    return add({it.name + ".element",
+                Opcode::GetTupleElement,
+                std::move(shape),
+                {tuple},
+                {},
+                hlo::TupleIndexAttributes{element},
+                {}});
   }
 
   InstructionId clone(InstructionId id) {
@@ -139,6 +150,13 @@ class PartBuilder {
       return add({it.name + ".tuple", Opcode::Tuple, it.shape, elements, {}, hlo::NoAttributes{}, {}});
     }
     Instruction copy = it;
+    if (it.opcode == Opcode::GetDimensionSize) {
+      hlo::Literal size(it.shape);
+      size.set<int64_t>(0, from_.operand_shape(it, 0).dim(it.dimensions()[0]));
+      copy.opcode = Opcode::Constant;
+      copy.operands.clear();
+      copy.attributes = hlo::ConstantAttributes{std::move(size), false};
+    }
     for (InstructionId& operand : copy.operands) operand = clone(operand);
     return add(std::move(copy));
   }
@@ -195,7 +213,8 @@ class Fuser {
     for (size_t i = 0; i < computation_.instructions.size(); ++i) {
       const auto user = static_cast<InstructionId>(i);
       if (transparent(user)) continue;
-      for (const ArrayValue& value : reads(user)) users_[static_cast<size_t>(value.instruction)].push_back({value, user});
+      for (const ArrayValue& value : reads(user))
+        users_[static_cast<size_t>(value.instruction)].push_back({value, user});
     }
     collect_arrays(computation_, computation_.root, results_);
   }
@@ -224,7 +243,7 @@ class Fuser {
     // What is in every group has none of its own, but where it is a result.
     for (const ArrayValue& result : results_) {
       const InstructionId id = result.instruction;
-      if (computation_[id].opcode != Opcode::Parameter && is_everywhere(computation_, id)) groups_.push_back({id});
+      if (is_known(computation_, id)) groups_.push_back({id});
     }
     for (const Group& group : groups_) times_.push_back(part(group).microseconds);
   }

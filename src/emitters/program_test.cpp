@@ -45,6 +45,8 @@ TEST(Program, RandomModulesAgreeWithTheInterpreter) {
     hlo::RandomFusionOptions options;
     options.allows = is_exact;
     const hlo::ModulePtr module = hlo::random_fusion(seed, options);
+    SCOPED_TRACE(seed);
+    if (getenv("SHOW")) fprintf(stderr, "seed %lu\n%s", seed, hlo::print(*module).c_str());
     const std::string wrong = checked(*module, seed);
     EXPECT_EQ(wrong, "") << "seed " << seed << "\n" << (wrong.empty() ? "" : hlo::print(*module));
   }
@@ -55,6 +57,8 @@ TEST(Program, RandomModulesOfAllOperatorsAgree) {
     hlo::RandomFusionOptions options;
     options.max_instructions = 5;  // so that rounding does not grow
     const hlo::ModulePtr module = hlo::random_fusion(seed, options);
+    SCOPED_TRACE(seed);
+    if (getenv("SHOW")) fprintf(stderr, "seed %lu\n%s", seed, hlo::print(*module).c_str());
     const std::string wrong = checked(*module, seed);
     EXPECT_EQ(wrong, "") << "seed " << seed << "\n" << (wrong.empty() ? "" : hlo::print(*module));
   }

@@ -35,3 +35,9 @@ using LoopBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Implici
 #define GET_OP_CLASSES
 #include "emitters/dialect/strata_operations.h.inc"
 // clang-format on
+
+namespace strata::emitters {
+/// A loop with its body. The body is built in place: what it needs of the module around it is there.
+LoopOp create_loop(mlir::ImplicitLocOpBuilder& builder, const indexing::IndexingMap& map, mlir::ValueRange dims,
+                   mlir::ValueRange inits, std::optional<int64_t> vector, LoopBody body);
+}  // namespace strata::emitters

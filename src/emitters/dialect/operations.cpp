@@ -30,8 +30,6 @@ using mlir::Type;
 using mlir::Value;
 using mlir::ValueRange;
 
-
-
 // --- apply_indexing ---
 
 void ApplyIndexingOp::build(mlir::OpBuilder& builder, mlir::OperationState& state, const indexing::IndexingMap& map,
@@ -84,7 +82,7 @@ LogicalResult ApplyIndexingOp::fold(FoldAdaptor adaptor, llvm::SmallVectorImpl<m
 // --- loop ---
 
 void LoopOp::build(mlir::OpBuilder& builder, mlir::OperationState& state, const indexing::IndexingMap& map,
-                   ValueRange dims, ValueRange inits, std::optional<int64_t> vector, LoopBody body) {
+                   ValueRange dims, ValueRange inits, std::optional<int64_t> vector) {
   mlir::OpBuilder::InsertionGuard guard(builder);
   Properties& properties = state.getOrAddProperties<Properties>();
   properties.map = MapAttr::get(builder.getContext(), map);
@@ -93,17 +91,19 @@ void LoopOp::build(mlir::OpBuilder& builder, mlir::OperationState& state, const 
   state.addOperands(inits);
   properties.operandSegmentSizes = {static_cast<int32_t>(dims.size()), static_cast<int32_t>(inits.size())};
   state.addTypes(inits.getTypes());
-  mlir::Region* region = state.addRegion();
   llvm::SmallVector<Type> types(map.ranges.size() + map.results.size(), builder.getIndexType());
   llvm::append_range(types, inits.getTypes());
-  mlir::Block* block =
-      builder.createBlock(region, {}, types, llvm::SmallVector<mlir::Location>(types.size(), state.location));
-  mlir::ImplicitLocOpBuilder inside(state.location, builder);
-  const ValueRange arguments = block->getArguments();
+  builder.createBlock(state.addRegion(), {}, types, llvm::SmallVector<mlir::Location>(types.size(), state.location));
+}
+
+LoopOp create_loop(mlir::ImplicitLocOpBuilder& builder, const indexing::IndexingMap& map, ValueRange dims,
+                   ValueRange inits, std::optional<int64_t> vector, LoopBody body) {
+  auto loop = builder.create<LoopOp>(map, dims, inits, vector);
+  auto inside = mlir::ImplicitLocOpBuilder::atBlockBegin(builder.getLoc(), &loop.getBody().front());
   const llvm::SmallVector<Value> next =
-      body(inside, arguments.take_front(map.ranges.size()), arguments.slice(map.ranges.size(), map.results.size()),
-           arguments.take_back(inits.size()));
+      body(inside, loop.range_variables(), loop.map_results(), loop.iteration_arguments());
   inside.create<YieldOp>(next);
+  return loop;
 }
 
 mlir::Block::BlockArgListType LoopOp::range_variables() {

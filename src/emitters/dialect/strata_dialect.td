@@ -104,8 +104,7 @@ def LoopOp : StrataOp<"loop", [AttrSizedOperandSegments, SingleBlockImplicitTerm
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let builders = [OpBuilder<(ins "const ::strata::indexing::IndexingMap&":$map, "::mlir::ValueRange":$dims,
-                                 "::mlir::ValueRange":$inits, "std::optional<int64_t>":$vector,
-                                 "LoopBody":$body)>];
+                                 "::mlir::ValueRange":$inits, "std::optional<int64_t>":$vector)>];
   let skipDefaultBuilders = 1;
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;

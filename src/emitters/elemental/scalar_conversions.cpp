@@ -1,6 +1,7 @@
 // Conversions between element types, by value and by bits.
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/Complex/IR/Complex.h>
+#include <mlir/Dialect/LLVMIR/LLVMDialect.h>
 #include <mlir/Dialect/Math/IR/Math.h>
 
 #include <cmath>
@@ -65,13 +66,13 @@ Value round_to_odd(ImplicitLocOpBuilder& b, Value x) {
   const mlir::Type i32 = b.getI32Type();
   const Value nearest = b.create<arith::TruncFOp>(b.getF32Type(), x);
   const Value back = b.create<arith::ExtFOp>(b.getF64Type(), nearest);
-  const Value bits = b.create<arith::BitcastOp>(i32, nearest);
+  const Value bits = b.create<mlir::LLVM::BitcastOp>(i32, nearest);
   const Value away =
       b.create<arith::CmpFOp>(CmpFPredicate::OGT, b.create<mlir::math::AbsFOp>(back), b.create<mlir::math::AbsFOp>(x));
   const Value towards_zero = b.create<arith::SubIOp>(bits, resize(b, away, i32, false));
   const Value odd = b.create<arith::OrIOp>(towards_zero, integer_constant(b, i32, 1));
   const Value inexact = b.create<arith::CmpFOp>(CmpFPredicate::ONE, back, x);
-  return b.create<arith::BitcastOp>(b.getF32Type(), select(b, inexact, odd, bits));
+  return b.create<mlir::LLVM::BitcastOp>(b.getF32Type(), select(b, inexact, odd, bits));
 }
 
 Value convert_float(ImplicitLocOpBuilder& b, Value value, ElementType from, ElementType to) {
@@ -111,7 +112,7 @@ Value to_bits(ImplicitLocOpBuilder& b, Value value, ElementType type) {
     return b.create<arith::OrIOp>(low, b.create<arith::ShLIOp>(high, integer_constant(b, i64, 32)));
   }
   const mlir::Type bits = b.getIntegerType(static_cast<unsigned>(hlo::bit_width(type)));
-  if (hlo::is_float(type) && !is_small_float(type)) return b.create<arith::BitcastOp>(bits, value);
+  if (hlo::is_float(type) && !is_small_float(type)) return b.create<mlir::LLVM::BitcastOp>(bits, value);
   return resize(b, value, bits, false);
 }
 
@@ -125,7 +126,7 @@ Value of_bits(ImplicitLocOpBuilder& b, Value bits, ElementType type) {
     const auto part = [&](Value x) { return of_bits(b, resize(b, x, b.getI32Type(), false), ElementType::F32); };
     return b.create<complex::CreateOp>(held, part(bits), part(high));
   }
-  if (llvm::isa<mlir::FloatType>(held)) return b.create<arith::BitcastOp>(held, bits);
+  if (llvm::isa<mlir::FloatType>(held)) return b.create<mlir::LLVM::BitcastOp>(held, bits);
   return resize(b, bits, held, false);
 }
 

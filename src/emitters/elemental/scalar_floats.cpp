@@ -1,6 +1,7 @@
 // Operators on f32 and f64, in which all floats are computed, and comparisons of all types.
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/Complex/IR/Complex.h>
+#include <mlir/Dialect/LLVMIR/LLVMDialect.h>
 #include <mlir/Dialect/Math/IR/Math.h>
 
 #include <limits>
@@ -118,7 +119,7 @@ constexpr Relation kRelations[] = {
 Value order_key(ImplicitLocOpBuilder& b, Value x) {
   const unsigned width = x.getType().getIntOrFloatBitWidth();
   const mlir::Type type = b.getIntegerType(width);
-  const Value bits = b.create<arith::BitcastOp>(type, x);
+  const Value bits = b.create<mlir::LLVM::BitcastOp>(type, x);
   const Value signs = b.create<arith::ShRSIOp>(bits, integer_constant(b, type, width - 1));
   return b.create<arith::XOrIOp>(bits, b.create<arith::ShRUIOp>(signs, integer_constant(b, type, 1)));
 }

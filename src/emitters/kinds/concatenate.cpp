@@ -136,8 +136,8 @@ Result<Values> emit_parts(const ConcatenatePlan& plan, const FusionFunctions& fu
     written.results = part.written;
     const hlo::Shape& whole = computation[plan.split.heroes[0]].shape;
     for (const int function : epilogues) results.add(indices_at_place(written, whole, function_shape(function)));
-    auto loop = kernel.builder().create<LoopOp>(
-        results.map(), kernel.place(), outputs, /*vector=*/1,
+    auto loop = create_loop(
+        kernel.builder(), results.map(), kernel.place(), outputs, /*vector=*/1,
         [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange before) {
           Values values;
           for (const InstructionId hero : plan.split.heroes) {
@@ -164,12 +164,11 @@ Result<Values> emit_parts(const ConcatenatePlan& plan, const FusionFunctions& fu
     outputs = Values(loop.getResults());
   }
   for (const Part& other : plan.others) {
-    auto loop = kernel.builder().create<LoopOp>(
-        guarded(other, plan.blocks), kernel.place(), outputs, /*vector=*/1,
-        [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange before) {
-          return write_outputs(inside, functions, static_cast<int>(other.operand), kernel.inputs(), indices, {},
-                               Values(before));
-        });
+    auto loop = create_loop(kernel.builder(), guarded(other, plan.blocks), kernel.place(), outputs, /*vector=*/1,
+                            [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange before) {
+                              return write_outputs(inside, functions, static_cast<int>(other.operand), kernel.inputs(),
+                                                   indices, {}, Values(before));
+                            });
     outputs = Values(loop.getResults());
   }
   return outputs;

@@ -62,8 +62,8 @@ Result<void> place_slices(SlicesPlan& plan) {
 Result<Values> emit_slices(const SlicesPlan& plan, const FusionFunctions& functions, Kernel& kernel) {
   const hlo::Computation& computation = functions.computation();
   std::optional<Error> error;
-  auto loop = kernel.builder().create<LoopOp>(
-      plan.read, kernel.place(), kernel.outputs(), /*vector=*/1,
+  auto loop = create_loop(
+      kernel.builder(), plan.read, kernel.place(), kernel.outputs(), /*vector=*/1,
       [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange index, ValueRange before) {
         std::map<InstructionId, mlir::Value> read;  // each operand once
         for (const InstructionId hero : plan.split.heroes) {
@@ -86,8 +86,8 @@ Result<Values> emit_slices(const SlicesPlan& plan, const FusionFunctions& functi
           Values injected;
           for (const InstructionId id : function.injected) injected.push_back(read.at(computation[id].operands[0]));
           // No loop, but a guard: there are no range variables.
-          auto guarded = inside.create<LoopOp>(
-              placed, index, after, std::nullopt,
+          auto guarded = create_loop(
+              inside, placed, index, after, std::nullopt,
               [&](mlir::ImplicitLocOpBuilder& within, ValueRange, ValueRange at, ValueRange written) {
                 return write_outputs(within, functions, number, kernel.inputs(), at, injected, Values(written));
               });

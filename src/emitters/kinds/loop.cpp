@@ -56,8 +56,8 @@ Result<Plan> plan_loop(const Fusion& fusion) {
       if (llvm::none_of(roots, [&](const auto& one) { return one.function == function; })) continue;
       const IndexingMap map = function_map(functions, function, width, std::max<int64_t>(decision.blocks, 1));
       if (map.known_empty) continue;
-      auto loop = kernel.builder().create<LoopOp>(
-          map, kernel.place(), outputs, /*vector=*/1,
+      auto loop = create_loop(
+          kernel.builder(), map, kernel.place(), outputs, /*vector=*/1,
           [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange written) {
             return write_outputs(inside, functions, function, kernel.inputs(), indices, {}, Values(written));
           });

@@ -173,31 +173,31 @@ class TransposeKernel {
     results.add({position_of(plan_.maps.read, plan_.tile.permutation.dims)});
     for (const SharedLayout& layout : plan_.layouts) results.add(layout.fill);
     std::optional<Error> error;
-    auto loop = kernel_.builder().create<LoopOp>(
-        results.map(), kernel_.place(), written, /*vector=*/1,
-        [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange before) {
-          const size_t tiles = plan_.split.heroes.size();
-          Values after(before);
-          for (size_t i = 0; i < tiles; ++i) {
-            const auto value =
-                functions_.read(inside, hero(i).operands[0], kernel_.inputs(),
-                                index_at(inside, functions_.computation().operand_shape(hero(i), 0), indices[0]));
-            if (!value) {
-              error = value.error();
-              return after;
-            }
-            const ValueRange place = results.of(indices, i + 1);
-            after[i] = inside.create<mlir::tensor::InsertOp>((*value)[0], after[i], place);
-          }
-          Values outputs(ValueRange(after).drop_front(tiles));
-          for (const int function : side_functions) {
-            outputs = write_outputs(inside, functions_, function, kernel_.inputs(),
-                                    index_at(inside, function_shape(function), indices[0]), {}, outputs);
-          }
-          after.truncate(tiles);
-          llvm::append_range(after, outputs);
-          return after;
-        });
+    auto loop = create_loop(kernel_.builder(), results.map(), kernel_.place(), written, /*vector=*/1,
+                            [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange before) {
+                              const size_t tiles = plan_.split.heroes.size();
+                              Values after(before);
+                              for (size_t i = 0; i < tiles; ++i) {
+                                const auto value = functions_.read(
+                                    inside, hero(i).operands[0], kernel_.inputs(),
+                                    index_at(inside, functions_.computation().operand_shape(hero(i), 0), indices[0]));
+                                if (!value) {
+                                  error = value.error();
+                                  return after;
+                                }
+                                const ValueRange place = results.of(indices, i + 1);
+                                after[i] = inside.create<mlir::tensor::InsertOp>((*value)[0], after[i], place);
+                              }
+                              Values outputs(ValueRange(after).drop_front(tiles));
+                              for (const int function : side_functions) {
+                                outputs =
+                                    write_outputs(inside, functions_, function, kernel_.inputs(),
+                                                  index_at(inside, function_shape(function), indices[0]), {}, outputs);
+                              }
+                              after.truncate(tiles);
+                              llvm::append_range(after, outputs);
+                              return after;
+                            });
     if (error) return tl::unexpected(std::move(*error));
     written = Values(loop.getResults());
     return {};
@@ -209,8 +209,8 @@ class TransposeKernel {
     MapResults results(plan_.maps.write);
     results.add({position_of(plan_.maps.write, plan_.tile.permutation.result_dims())});
     for (const SharedLayout& layout : plan_.layouts) results.add(layout.drain);
-    auto loop = kernel_.builder().create<LoopOp>(
-        results.map(), kernel_.place(), outputs, /*vector=*/2,
+    auto loop = create_loop(
+        kernel_.builder(), results.map(), kernel_.place(), outputs, /*vector=*/2,
         [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange before) {
           Values values;
           for (size_t i = 0; i < tiles.size(); ++i) {

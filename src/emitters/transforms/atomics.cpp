@@ -123,8 +123,8 @@ class AtomicLowering {
     builder_.setInsertionPointToStart(outer.thenBlock());
     const Value is_nan = builder_.create<arith::CmpFOp>(location(), FloatPredicate::UNO, value, value);
     const Value nan = integer(is_max ? (int64_t{1} << (type.getWidth() - 1)) - 1 : -1, word);
-    const Value bits = builder_.create<arith::SelectOp>(location(), is_nan, nan,
-                                                        builder_.create<arith::BitcastOp>(location(), word, value));
+    const Value bits = builder_.create<arith::SelectOp>(
+        location(), is_nan, nan, builder_.create<mlir::LLVM::BitcastOp>(location(), word, value));
     const Value positive =
         builder_.create<arith::CmpIOp>(location(), arith::CmpIPredicate::sge, bits, integer(0, word));
     auto inner = builder_.create<mlir::scf::IfOp>(location(), positive, /*withElseRegion=*/true);

@@ -139,15 +139,16 @@ class Expansion {
       if (from.isF32() && options_.target == Target::Gpu) return;
       const std::string name = (from.isF32() ? "f32_to_" : "f64_to_") + std::string(half_name(narrowed.getType()));
       const Value bits = call(builder, location, name, i16, narrowed.getIn());
-      replace(op, builder.create<arith::BitcastOp>(location, narrowed.getType(), bits));
+      replace(op, builder.create<mlir::LLVM::BitcastOp>(location, narrowed.getType(), bits));
     } else if (auto widened = llvm::dyn_cast<arith::ExtFOp>(op);
                widened && is_half(widened.getIn().getType()) && options_.target == Target::Cpu) {
-      const Value bits = builder.create<arith::BitcastOp>(location, i16, widened.getIn());
+      const Value bits = builder.create<mlir::LLVM::BitcastOp>(location, i16, widened.getIn());
       Value wide;
       if (widened.getIn().getType().isBF16()) {  // the upper half of an f32
         const Value word = builder.create<arith::ExtUIOp>(location, builder.getI32Type(), bits);
         const Value half = builder.create<arith::ConstantIntOp>(location, 16, 32);
-        wide = builder.create<arith::BitcastOp>(location, f32, builder.create<arith::ShLIOp>(location, word, half));
+        wide =
+            builder.create<mlir::LLVM::BitcastOp>(location, f32, builder.create<arith::ShLIOp>(location, word, half));
       } else {
         wide = call(builder, location, "f16_to_f32", f32, bits);
       }

@@ -2,6 +2,7 @@
 
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/Complex/IR/Complex.h>
+#include <mlir/Dialect/LLVMIR/LLVMDialect.h>
 #include <mlir/Dialect/Vector/IR/VectorOps.h>
 
 #include "emitters/dialect/dialect.h"
@@ -92,7 +93,8 @@ Value to_bits(mlir::OpBuilder& builder, mlir::Location location, Value value) {
     return builder.create<arith::OrIOp>(location, builder.create<arith::ShLIOp>(location, high, half), low);
   }
   const Value stored = to_stored(builder, location, value);
-  return stored.getType() == integer ? stored : builder.create<arith::BitcastOp>(location, integer, stored).getResult();
+  return stored.getType() == integer ? stored
+                                     : builder.create<mlir::LLVM::BitcastOp>(location, integer, stored).getResult();
 }
 
 Value from_bits(mlir::OpBuilder& builder, mlir::Location location, Value bits, Type type) {
@@ -109,7 +111,7 @@ Value from_bits(mlir::OpBuilder& builder, mlir::Location location, Value bits, T
   }
   const Type stored = stored_type(type);
   const Value held =
-      stored == bits.getType() ? bits : builder.create<arith::BitcastOp>(location, stored, bits).getResult();
+      stored == bits.getType() ? bits : builder.create<mlir::LLVM::BitcastOp>(location, stored, bits).getResult();
   return from_stored(builder, location, held, type);
 }
 
