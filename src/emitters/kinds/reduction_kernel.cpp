@@ -1,0 +1,425 @@
+#include "emitters/kinds/reduction_kernel.h"
+
+#include <mlir/Dialect/Arith/IR/Arith.h>
+#include <mlir/Dialect/Tensor/IR/Tensor.h>
+
+#include "emitters/elemental/scalar_operators.h"
+#include "emitters/elemental/types.h"
+#include "indexing/simplify.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::InstructionId;
+using indexing::IndexingMap;
+using mlir::Value;
+using mlir::ValueRange;
+
+using Builder = mlir::ImplicitLocOpBuilder;
+
+/// A hero while its stage is emitted.
+struct HeroState {
+  const ReductionHero* hero = nullptr;
+  Accumulation accumulation;
+  std::vector<Values> slots;  ///< a state for each slot, later its results
+};
+
+class ReductionEmitter {
+ public:
+  ReductionEmitter(FusionFunctions& functions, const ReductionPlan& plan, const std::string& name,
+                   const Decision& decision)
+      : functions_(functions),
+        plan_(plan),
+        tiled_(plan.tiled),
+        kernel_(functions, name, decision),
+        builder_(kernel_.builder()),
+        outputs_(kernel_.outputs()) {}
+
+  Result<void> run() {
+    for (int stage = 0; stage < plan_.heroes.stages; ++stage) {
+      STRATA_TRY(std::vector<HeroState> states, start(stage));
+      read_elements(stage, states);
+      if (error_) return tl::unexpected(std::move(*error_));
+      for (HeroState& state : states) combine_lanes(state);
+      if (tiled_.parts() > 1) combine_parts(states);
+      STRATA_CHECK(finish(stage, states));
+    }
+    std::vector<HeroState> none;
+    const bool last = llvm::any_of(plan_.outputs.writes, [&](const ReductionWrite& write) {
+      return write.elementwise && write.stage == plan_.heroes.stages;
+    });
+    if (last) read_elements(plan_.heroes.stages, none);
+    if (error_) return tl::unexpected(std::move(*error_));
+    kernel_.finish(outputs_);
+    return {};
+  }
+
+ private:
+  Result<std::vector<HeroState>> start(int stage) {
+    std::vector<HeroState> states;
+    for (const ReductionHero& hero : plan_.heroes.heroes) {
+      if (hero.stage != stage) continue;
+      STRATA_TRY(Accumulation accumulation, Accumulation::create(functions_, hero.id));
+      std::vector<Values> slots(static_cast<size_t>(tiled_.slots()), accumulation.empty(builder_));
+      states.push_back({&hero, std::move(accumulation), std::move(slots)});
+    }
+    return states;
+  }
+
+  // --- loops over the tile ---
+
+  /// The heroes that are known, for an output of the block.
+  HeroValues known_heroes(Builder& builder, Value output) {
+    HeroValues values;
+    for (const auto& [id, tiles] : broadcast_) {
+      for (const Value tile : tiles) values[id].push_back(builder.create<mlir::tensor::ExtractOp>(tile, output));
+    }
+    return values;
+  }
+
+  /// Accumulates the heroes of a stage and writes the outputs of its loop.
+  void read_elements(int stage, std::vector<HeroState>& states) {
+    const IndexingMap points = tiled_.points();
+    // One output a thread: the heroes' values do not change in the loop.
+    std::optional<HeroValues> invariant;
+    if (tiled_.slots() == 1) {
+      IndexingMap output = points;
+      output.results = {points.results[tiled_.rank()]};
+      output.ranges.clear();
+      output.constraints.clear();
+      invariant = known_heroes(builder_, apply_map(builder_, output, {kernel_.place(), {}, {}})[0]);
+    }
+    Values inits = outputs_;
+    for (const HeroState& state : states) {
+      for (const Values& slot : state.slots) llvm::append_range(inits, slot);
+    }
+    auto loop = builder_.create<LoopOp>(
+        points, kernel_.place(), inits, tiled_.vector(),
+        [&](Builder& inside, ValueRange, ValueRange results, ValueRange carried) -> Values {
+          const ValueRange groups = results.take_front(tiled_.rank());
+          const HeroValues heroes = invariant ? *invariant : known_heroes(inside, results[tiled_.rank()]);
+          Values next(carried);
+          Values outputs(carried.take_front(outputs_.size()));
+          for (const ReductionWrite& write : plan_.outputs.writes) {
+            if (write.elementwise && write.stage == stage) outputs = written(inside, write, groups, heroes, outputs);
+          }
+          std::copy(outputs.begin(), outputs.end(), next.begin());
+          size_t place = outputs.size();
+          for (const HeroState& state : states) {
+            const size_t size = state.slots.size() * state.accumulation.state_size();
+            const Values after = accumulate(inside, state, groups, results.back(), heroes, carried.slice(place, size));
+            std::copy(after.begin(), after.end(), next.begin() + place);
+            place += size;
+          }
+          return next;
+        });
+    const ValueRange results = loop.getResults();
+    outputs_ = Values(results.take_front(outputs_.size()));
+    size_t place = outputs_.size();
+    for (HeroState& state : states) {
+      for (Values& slot : state.slots) {
+        slot = Values(results.slice(place, slot.size()));
+        place += slot.size();
+      }
+    }
+  }
+
+  Values written(Builder& builder, const ReductionWrite& write, ValueRange groups, const HeroValues& heroes,
+                 const Values& outputs) {
+    const Values indices = apply_map(builder, write.index, {Values(groups), {}, {}});
+    const Values injected = functions_.injected(write.function, heroes);
+    return write_outputs(builder, functions_, write.function, kernel_.inputs(), indices, injected, outputs);
+  }
+
+  /// All slots' states after one more element of each operand, which goes into one of them.
+  Values accumulate(Builder& builder, const HeroState& state, ValueRange groups, Value slot, const HeroValues& heroes,
+                    ValueRange states) {
+    const hlo::Instruction& it = functions_.computation()[state.hero->id];
+    const size_t count = state.accumulation.types().size();
+    const Values index = apply_map(builder, state.hero->operand, {Values(groups), {}, {}});
+    Values elements;
+    for (size_t i = 0; i < count; ++i) {
+      auto read = functions_.read(builder, it.operands[i], kernel_.inputs(), index, heroes);
+      if (!read) {
+        error_ = std::move(read).error();
+        return Values(states);
+      }
+      llvm::append_range(elements, *read);
+    }
+    const size_t size = state.accumulation.state_size();
+    const Values before = of_slot(builder, states, size, slot);
+    const Values after = state.accumulation.add(builder, before, elements);
+    Values next;
+    for (size_t i = 0; i < state.slots.size(); ++i) {
+      for (size_t k = 0; k < size; ++k) {
+        const Value old = states[i * size + k];
+        next.push_back(state.slots.size() == 1
+                           ? after[k]
+                           : builder.create<mlir::arith::SelectOp>(is_slot(builder, slot, i), after[k], old).getResult());
+      }
+    }
+    return next;
+  }
+
+  static Value is_slot(Builder& builder, Value slot, size_t number) {
+    const Value constant = builder.create<mlir::arith::ConstantIndexOp>(static_cast<int64_t>(number));
+    return builder.create<mlir::arith::CmpIOp>(mlir::arith::CmpIPredicate::eq, slot, constant);
+  }
+
+  /// The values of one slot: unrolled loops know which.
+  static Values of_slot(Builder& builder, ValueRange all, size_t size, Value slot) {
+    Values values(all.take_front(size));
+    for (size_t i = 1; i < all.size() / size; ++i) {
+      const Value here = is_slot(builder, slot, i);
+      for (size_t k = 0; k < size; ++k) {
+        values[k] = builder.create<mlir::arith::SelectOp>(here, all[i * size + k], values[k]);
+      }
+    }
+    return values;
+  }
+
+  // --- across threads ---
+
+  void shuffle(HeroState& state, int64_t lanes) {
+    if (lanes < 2) return;
+    for (Values& slot : state.slots) {
+      auto reduced = builder_.create<ShuffleReduceOp>(mlir::TypeRange(ValueRange(slot).getTypes()), slot,
+                                                      static_cast<uint64_t>(lanes / 2),
+                                                      state.accumulation.combiner().getName());
+      slot = Values(reduced.getResults());
+    }
+  }
+
+  void combine_lanes(HeroState& state) { shuffle(state, tiled_.lanes()); }
+
+  static mlir::RankedTensorType shared_type(const indexing::SharedTile& tile, mlir::Type element) {
+    return mlir::RankedTensorType::get(
+        tile.shape, element, SharedTileAttr::get(element.getContext(), tile.padding, tile.swizzle_chunk));
+  }
+
+  Values place(const IndexingMap& map) { return apply_map(builder_, map, {kernel_.place(), {}, {}}); }
+
+  /// Whether a thread has what the map says: nothing if all do.
+  Value condition(const IndexingMap& map) {
+    const std::vector<indexing::Constraint> tests = indexing::guards(
+        map, {indexing::below(tiled_.tiling.blocks()), indexing::below(tiled_.tiling.threads_per_block())}, map.ranges);
+    if (tests.empty()) return {};
+    IndexingMap tested = map;
+    tested.dims = {indexing::below(tiled_.tiling.blocks()), indexing::below(tiled_.tiling.threads_per_block())};
+    tested.constraints.clear();
+    return constraints_hold(builder_, tested, tests, {kernel_.place(), {}, {}});
+  }
+
+  void combine_parts(std::vector<HeroState>& states) {
+    Values tiles;
+    for (const HeroState& state : states) {
+      for (const Value value : state.slots[0]) {
+        tiles.push_back(builder_.create<AllocateSharedOp>(shared_type(tiled_.part_tile(4), value.getType())));
+      }
+    }
+    for (int64_t slot = 0; slot < tiled_.slots(); ++slot) {
+      const IndexingMap map = tiled_.part_writes(slot);
+      const Value mine = condition(map);
+      const Values at = place(map);
+      size_t number = 0;
+      for (const HeroState& state : states) {
+        for (const Value value : state.slots[static_cast<size_t>(slot)]) {
+          Value& tile = tiles[number++];
+          tile = mine ? builder_.create<PredicatedInsertOp>(tile.getType(), mine, value, tile, at).getResult()
+                      : builder_.create<mlir::tensor::InsertOp>(value, tile, at).getResult();
+        }
+      }
+    }
+    auto synced = builder_.create<SyncThreadsOp>(mlir::TypeRange(ValueRange(tiles).getTypes()), tiles);
+    tiles = Values(synced.getResults());
+    size_t number = 0;
+    for (HeroState& state : states) {
+      const size_t size = state.accumulation.state_size();
+      const ValueRange parts = ValueRange(tiles).slice(number, size);
+      number += size;
+      auto loop = builder_.create<LoopOp>(
+          tiled_.part_reads(), kernel_.place(), state.accumulation.empty(builder_), std::nullopt,
+          [&](Builder& inside, ValueRange, ValueRange at, ValueRange before) {
+            Values part;
+            for (const Value tile : parts) part.push_back(inside.create<mlir::tensor::ExtractOp>(tile, at));
+            return state.accumulation.combine(inside, before, part);
+          });
+      state.slots = {Values(loop.getResults())};
+      shuffle(state, tiled_.combining_lanes());
+    }
+  }
+
+  // --- what is done once a row ---
+
+  Result<void> finish(int stage, std::vector<HeroState>& states) {
+    if (tiled_.splits() > 1) {
+      update_outputs(states);
+      return {};
+    }
+    for (HeroState& state : states) {
+      const hlo::Instruction& it = functions_.computation()[state.hero->id];
+      const size_t count = state.accumulation.types().size();
+      Values initial;
+      for (size_t i = 0; i < count; ++i) {
+        STRATA_TRY(const Values value,
+                   functions_.read(builder_, it.operands[count + i], kernel_.inputs(), {}, scalar_heroes()));
+        initial.push_back(value[0]);
+      }
+      for (Values& slot : state.slots) slot = state.accumulation.result(builder_, initial, slot);
+    }
+    share(states);
+    for (const ReductionWrite& write : plan_.outputs.writes) {
+      if (!write.elementwise && write.stage == stage) write_rows(write, states);
+    }
+    return {};
+  }
+
+  /// For initial values that depend on heroes: these are of one row then.
+  HeroValues scalar_heroes() {
+    return broadcast_.empty() ? HeroValues()
+                              : known_heroes(builder_, builder_.create<mlir::arith::ConstantIndexOp>(0));
+  }
+
+  /// Puts results where all threads see them.
+  void share(const std::vector<HeroState>& states) {
+    Values tiles, sources;
+    std::vector<const HeroState*> shared;
+    for (const HeroState& state : states) {
+      if (!is_broadcast(plan_, *state.hero)) continue;
+      shared.push_back(&state);
+      for (const Value value : state.slots[0]) {
+        tiles.push_back(
+            builder_.create<AllocateSharedOp>(shared_type({{tiled_.outputs()}, 4, 0, 0}, value.getType())));
+      }
+    }
+    if (shared.empty()) return;
+    auto loop = builder_.create<LoopOp>(
+        tiled_.holders(), kernel_.place(), tiles, std::nullopt,
+        [&](Builder& inside, ValueRange, ValueRange results, ValueRange before) {
+          Values next;
+          for (const HeroState* state : shared) {
+            for (const Value value : slot_values(inside, *state, results.back())) {
+              next.push_back(
+                  inside.create<mlir::tensor::InsertOp>(value, before[next.size()], results[tiled_.rank()]));
+            }
+          }
+          return next;
+        });
+    auto synced = builder_.create<SyncThreadsOp>(loop.getResultTypes(), loop.getResults());
+    size_t number = 0;
+    for (const HeroState* state : shared) {
+      const size_t count = state->accumulation.types().size();
+      broadcast_[state->hero->id] = Values(ValueRange(synced.getResults()).slice(number, count));
+      number += count;
+    }
+  }
+
+  static Values slot_values(Builder& builder, const HeroState& state, Value slot) {
+    Values all;
+    for (const Values& one : state.slots) llvm::append_range(all, one);
+    return of_slot(builder, all, state.slots[0].size(), slot);
+  }
+
+  /// From a thread's place to the indices at which it writes, the output of the block and the slot.
+  IndexingMap row_map(const IndexingMap& index) const {
+    IndexingMap extended = index;
+    for (const indexing::Expr& result : {indexing::Expr::dim(0), indexing::Expr::dim(1)}) {
+      extended.results.push_back(
+          indexing::Expr::dim(static_cast<int>(extended.dims.size()) + result.number()));
+    }
+    extended.dims.push_back(indexing::below(tiled_.outputs()));
+    extended.dims.push_back(indexing::below(tiled_.slots()));
+    return indexing::simplify(indexing::compose(tiled_.holders(), extended), indexing::UnusedVariables::Keep);
+  }
+
+  void write_rows(const ReductionWrite& write, const std::vector<HeroState>& states) {
+    const IndexingMap map = row_map(write.index);
+    auto loop = builder_.create<LoopOp>(
+        map, kernel_.place(), outputs_, std::nullopt,
+        [&](Builder& inside, ValueRange, ValueRange results, ValueRange written) {
+          const size_t indices = results.size() - 2;
+          HeroValues heroes = known_heroes(inside, results[indices]);
+          for (const HeroState& state : states) heroes[state.hero->id] = slot_values(inside, state, results.back());
+          return write_outputs(inside, functions_, write.function, kernel_.inputs(), results.take_front(indices),
+                               functions_.injected(write.function, heroes), Values(written));
+        });
+    outputs_ = Values(loop.getResults());
+  }
+
+  /// Combines what this block has with what outputs hold.
+  void update_outputs(const std::vector<HeroState>& states) {
+    const indexing::FunctionPartition& partition = functions_.partition();
+    for (const ReductionWrite& write : plan_.outputs.writes) {
+      if (write.elementwise) continue;
+      const IndexingMap map = row_map(write.index);
+      auto loop = builder_.create<LoopOp>(
+          map, kernel_.place(), outputs_, std::nullopt,
+          [&](Builder& inside, ValueRange, ValueRange results, ValueRange written) {
+            Values next(written);
+            const Values indices(results.drop_back(2));
+            for (size_t i = 0; i < next.size(); ++i) {
+              const OutputValue from = output_value(functions_, static_cast<int>(i));
+              if (from.function != write.function) continue;
+              const auto& root = partition.roots[i];
+              const InstructionId id = partition.functions[static_cast<size_t>(root.function)]
+                                           .results[static_cast<size_t>(root.result)]
+                                           .instruction;
+              for (const HeroState& state : states) {
+                if (state.hero->id != id) continue;
+                const Value value = slot_values(inside, state, results.back())[0];
+                const Values at = apply_map(inside, from.element, {indices, {}, {}});
+                const hlo::Instruction& it = functions_.computation()[id];
+                next[i] = inside.create<AtomicRmwOp>(next[i].getType(),
+                                                     *named_combiner(functions_.hlo_module(), it.called[0]), value,
+                                                     next[i], at);
+              }
+            }
+            return next;
+          });
+      outputs_ = Values(loop.getResults());
+    }
+  }
+
+  FusionFunctions& functions_;
+  const ReductionPlan& plan_;
+  const TiledReduction& tiled_;
+  Kernel kernel_;
+  Builder& builder_;
+  Values outputs_;
+  std::map<InstructionId, Values> broadcast_;  ///< tiles with the results of heroes, one element an output of the block
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Result<void> emit_reduction(FusionFunctions& functions, const ReductionPlan& plan, const std::string& name,
+                            const Decision& decision) {
+  return ReductionEmitter(functions, plan, name, decision).run();
+}
+
+bool is_broadcast(const ReductionPlan& plan, const ReductionHero& hero) {
+  if (hero.stage + 1 < plan.heroes.stages) return true;
+  return llvm::any_of(plan.outputs.writes, [&](const ReductionWrite& write) {
+    const auto& injected = plan.outputs.partition.functions[static_cast<size_t>(write.function)].injected;
+    return write.elementwise && llvm::is_contained(injected, hero.id);
+  });
+}
+
+int64_t reduction_shared_bytes(const hlo::Module& module, hlo::ComputationId computation, const ReductionPlan& plan) {
+  int64_t bytes = 0;
+  for (const ReductionHero& hero : plan.heroes.heroes) {
+    const hlo::Instruction& it = module[computation][hero.id];
+    const size_t count = it.operands.size() / 2;
+    const bool flagged = count > 1 || !named_combiner(module, it.called[0]) ||
+                         hlo::is_complex(indexing::element_shape(it.shape, 0).type);
+    if (plan.tiled.parts() > 1 && flagged) bytes += plan.tiled.part_tile(1).bytes();
+    for (size_t i = 0; i < count; ++i) {
+      const hlo::ElementType type = indexing::element_shape(it.shape, static_cast<int>(i)).type;
+      if (plan.tiled.parts() > 1) bytes += plan.tiled.part_tile(hlo::byte_width(wide_type(type))).bytes();
+      if (is_broadcast(plan, hero)) bytes += plan.tiled.outputs() * hlo::byte_width(type);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace strata::emitters
