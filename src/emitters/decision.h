@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "hlo/literal.h"
+#include "hlo/hlo.h"
 
 namespace strata::emitters {
 
@@ -38,6 +38,8 @@ struct Decision {
   std::vector<std::pair<std::string, std::string>> details;  ///< name and text: tile, vector, unroll, …
   std::vector<std::pair<std::string, std::string>> refused;  ///< emitters that came first, and why not
   std::vector<Preparation> preparations;
+  /// Instructions of the fusion whose elements the emitter computes once each, whatever reads them.
+  std::vector<hlo::InstructionId> heroes;
 };
 
 /// One fact a line: the table that --explain prints.

@@ -9,11 +9,12 @@
 namespace strata::emitters {
 
 /// Whether emit_scalar computes it: elements of the result depend on the operands' elements at the same index only.
+/// A bitcast-convert that changes the width is refused by emit_scalar, though.
 bool is_elementwise(hlo::Opcode opcode);
 
 /// An element of an elementwise instruction's result, given its operands' (types.h says how they are held). What it
 /// computes is what src/hlo/evaluate.h does, bit for bit but for functions such as exp, whose errors
-/// docs/emitters-math.md bounds. Floats narrower than 32 bits are extended to f32 and rounded after each operator.
+/// docs/emitters-math.md bounds, and maximum and minimum, for which -0 is below 0. Floats narrower than 32 bits are extended to f32 and rounded after each operator.
 /// Error (Unsupported) for a type that the operator is not defined for, with the instruction's place.
 Result<mlir::Value> emit_scalar(mlir::ImplicitLocOpBuilder& builder, const hlo::Computation& computation,
                                 const hlo::Instruction& instruction, mlir::ValueRange operands);
@@ -21,7 +22,7 @@ Result<mlir::Value> emit_scalar(mlir::ImplicitLocOpBuilder& builder, const hlo::
 /// A scalar constant of the literal's type: element `index`.
 mlir::Value emit_constant(mlir::ImplicitLocOpBuilder& builder, const hlo::Literal& literal, int64_t index);
 
-/// The value of an integer or float type converted as by HLO's convert.
+/// The value converted as by HLO's convert.
 mlir::Value emit_convert(mlir::ImplicitLocOpBuilder& builder, mlir::Value value, hlo::ElementType from,
                          hlo::ElementType to);
 

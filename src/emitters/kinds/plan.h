@@ -30,4 +30,8 @@ using Planner = Result<Plan> (*)(const Fusion& fusion);
 Result<Plan> plan_loop(const Fusion& fusion);
 Result<Plan> plan_reduction(const Fusion& fusion);
 
+/// The plan of the first emitter that takes the fusion, with the others' reasons; only the emitter `only` is asked if
+/// that is not empty.
+Result<Plan> choose_plan(const Fusion& fusion, const std::string& only = {});
+
 }  // namespace strata::emitters

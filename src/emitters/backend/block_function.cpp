@@ -1,0 +1,122 @@
+#include "emitters/backend/block_function.h"
+
+#include <llvm/ADT/SmallPtrSet.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <array>
+#include <vector>
+
+namespace strata::emitters {
+namespace {
+
+constexpr const char* kBarrier = "strata_barrier";
+constexpr const char* kShuffleDown = "strata_shuffle_down";
+constexpr const char* kShuffleXor = "strata_shuffle_xor";
+constexpr std::array kDeviceFunctions = {kBarrier, kShuffleDown, kShuffleXor};
+
+std::string text_of(const llvm::Type& type) {
+  std::string text;
+  llvm::raw_string_ostream(text) << type;
+  return text;
+}
+
+/// All that can be called from `function`, itself included.
+Result<llvm::SmallPtrSet<const llvm::Function*, 16>> reachable(const llvm::Function& function) {
+  llvm::SmallPtrSet<const llvm::Function*, 16> found;
+  std::vector<const llvm::Function*> open{&function};
+  found.insert(&function);
+  while (!open.empty()) {
+    const llvm::Function* at = open.back();
+    open.pop_back();
+    for (const llvm::Instruction& instruction : llvm::instructions(at)) {
+      const auto* call = llvm::dyn_cast<llvm::CallBase>(&instruction);
+      if (!call || call->isInlineAsm()) continue;
+      const llvm::Function* callee = call->getCalledFunction();
+      if (!callee) return unsupported("{} calls through a pointer", at->getName().str());
+      if (found.insert(callee).second) open.push_back(callee);
+    }
+  }
+  return found;
+}
+
+void drop_unsafe_noalias(BlockFunction& block) {
+  llvm::Function& function = *block.function;
+  for (llvm::Argument& argument : function.args()) {
+    const bool shared = argument.getArgNo() + 1 == function.arg_size();
+    if (shared || (block.waits && !argument.hasAttribute(llvm::Attribute::ReadOnly)))
+      argument.removeAttr(llvm::Attribute::NoAlias);
+  }
+}
+
+}  // namespace
+
+Result<BlockFunction> prepare_block_function(llvm::Module& module, const std::string& name) {
+  llvm::Function* function = module.getFunction(name + "_block");
+  if (!function || function->isDeclaration()) return invalid("the module has no function {}_block", name);
+  const llvm::FunctionType& type = *function->getFunctionType();
+  const unsigned count = type.getNumParams();
+  bool fits = type.getReturnType()->isVoidTy() && !type.isVarArg() && count >= 3;
+  for (unsigned i = 0; fits && i < count; ++i) {
+    const bool index = i + 3 == count || i + 2 == count;
+    fits = index ? type.getParamType(i)->isIntegerTy(32) : type.getParamType(i)->isPointerTy();
+  }
+  if (!fits)
+    return invalid("{}_block has the type {}; expected void (ptr buffer..., i32 block, i32 thread, ptr shared)", name,
+                   text_of(type));
+  BlockFunction block{function, count - 3, false};
+  STRATA_TRY(const auto callees, reachable(*function));
+  for (const llvm::Function* callee : callees)
+    for (const char* device : kDeviceFunctions) block.waits |= callee->getName() == device;
+  drop_unsafe_noalias(block);
+  function->setLinkage(llvm::GlobalValue::InternalLinkage);
+  function->removeFnAttr(llvm::Attribute::NoInline);
+  function->removeFnAttr(llvm::Attribute::OptimizeNone);
+  function->addFnAttr(llvm::Attribute::AlwaysInline);
+  return block;
+}
+
+Result<void> prepare_device_functions(llvm::Module& module) {
+  llvm::Type* i32 = llvm::Type::getInt32Ty(module.getContext());
+  bool declared = false;
+  for (const char* name : kDeviceFunctions) {
+    llvm::Function* function = module.getFunction(name);
+    if (!function) continue;
+    const llvm::FunctionType* expected =
+        name == kBarrier ? llvm::FunctionType::get(llvm::Type::getVoidTy(module.getContext()), false)
+                         : llvm::FunctionType::get(i32, {i32, i32}, false);
+    if (function->getFunctionType() != expected || !function->isDeclaration())
+      return invalid("{} is not declared as {}", name, text_of(*expected));
+    declared = true;
+  }
+  if (!declared) return {};
+  // LLVM takes the attribute away again from what cannot reach a barrier.
+  for (llvm::Function& function : module)
+    if (!function.isIntrinsic()) function.setConvergent();
+  return {};
+}
+
+void define_nvptx_device_functions(llvm::Module& module) {
+  for (const char* name : kDeviceFunctions) {
+    llvm::Function* function = module.getFunction(name);
+    if (!function) continue;
+    llvm::IRBuilder<> builder(llvm::BasicBlock::Create(module.getContext(), "", function));
+    if (name == kBarrier) {
+      builder.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
+      builder.CreateRetVoid();
+    } else {
+      const bool down = name == kShuffleDown;
+      // Whole warps; a lane beyond the end gets its own value.
+      builder.CreateRet(builder.CreateIntrinsic(
+          down ? llvm::Intrinsic::nvvm_shfl_sync_down_i32 : llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
+          {builder.getInt32(~0U), function->getArg(0), function->getArg(1), builder.getInt32(31)}));
+    }
+    function->setLinkage(llvm::GlobalValue::InternalLinkage);
+    function->addFnAttr(llvm::Attribute::AlwaysInline);
+  }
+}
+
+}  // namespace strata::emitters

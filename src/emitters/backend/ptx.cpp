@@ -1,0 +1,153 @@
+#include "emitters/backend/ptx.h"
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/MDBuilder.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+
+#include "emitters/backend/block_function.h"
+#include "emitters/backend/llvm_guard.h"
+#include "emitters/backend/nvptx_atomics.h"
+#include "emitters/backend/nvptx_casts.h"
+#include "emitters/backend/target_machines.h"
+#include "runtime/nv_jit_link.h"
+
+namespace strata::emitters {
+namespace {
+
+constexpr unsigned kGlobal = 1;  // address spaces of NVPTX
+constexpr unsigned kShared = 3;
+constexpr int kMaxThreads = 1024;
+constexpr const char* kSharedName = "strata_shared";
+
+Result<void> check(const PtxKernel& kernel, const PtxOptions& options) {
+  const auto allowed = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$'; };
+  if (kernel.name.empty() || std::isdigit(static_cast<unsigned char>(kernel.name[0])) ||
+      !std::all_of(kernel.name.begin(), kernel.name.end(), allowed))
+    return invalid("'{}' is no name for a kernel in PTX", kernel.name);
+  if (kernel.threads < 1 || kernel.threads > kMaxThreads)
+    return invalid("kernel {}: {} threads in a block; expected 1 to {}", kernel.name, kernel.threads, kMaxThreads);
+  if (kernel.blocks < 0 || kernel.blocks > std::numeric_limits<int32_t>::max())
+    return invalid("kernel {}: {} blocks; expected at most 2^31-1", kernel.name, kernel.blocks);
+  if (kernel.min_blocks > 0 && options.max_registers > 0)
+    return invalid("kernel {}: PTX takes either the least number of blocks or the most registers", kernel.name);
+  return {};
+}
+
+/// All kernels share the name: it is the start of whatever the launch gives.
+llvm::GlobalVariable* shared_memory(llvm::Module& module) {
+  if (llvm::GlobalVariable* shared = module.getNamedGlobal(kSharedName)) return shared;
+  auto* type = llvm::ArrayType::get(llvm::Type::getInt8Ty(module.getContext()), 0);
+  auto* shared = new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::ExternalLinkage, nullptr, kSharedName,
+                                          nullptr, llvm::GlobalValue::NotThreadLocal, kShared);
+  shared->setAlignment(llvm::Align(16));
+  return shared;
+}
+
+void annotate(llvm::Function& kernel, const char* name, int value) {
+  llvm::LLVMContext& context = kernel.getContext();
+  llvm::Metadata* fields[] = {
+      llvm::ValueAsMetadata::get(&kernel), llvm::MDString::get(context, name),
+      llvm::ValueAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), value))};
+  kernel.getParent()->getOrInsertNamedMetadata("nvvm.annotations")->addOperand(llvm::MDNode::get(context, fields));
+}
+
+/// A special register whose values are in [0, count).
+llvm::Value* index_register(llvm::IRBuilder<>& builder, llvm::Intrinsic::ID id, int64_t count) {
+  llvm::CallInst* value = builder.CreateIntrinsic(id, {}, {});
+  const uint64_t end = count > 0 ? static_cast<uint64_t>(count) : std::numeric_limits<int32_t>::max();
+  value->setMetadata(llvm::LLVMContext::MD_range,
+                     llvm::MDBuilder(builder.getContext()).createRange(llvm::APInt(32, 0), llvm::APInt(32, end)));
+  return value;
+}
+
+llvm::Value* as_type(llvm::IRBuilder<>& builder, llvm::Value* pointer, llvm::Type* type) {
+  return pointer->getType() == type ? pointer : builder.CreateAddrSpaceCast(pointer, type);
+}
+
+void add_kernel(const BlockFunction& block, const PtxKernel& launch, const PtxOptions& options) {
+  llvm::Function& body = *block.function;
+  llvm::Module& module = *body.getParent();
+  llvm::LLVMContext& context = module.getContext();
+  // Buffers lie in global memory: said here, it is known to all that comes.
+  const std::vector<llvm::Type*> types(block.buffers, llvm::PointerType::get(context, kGlobal));
+  auto* kernel = llvm::Function::Create(llvm::FunctionType::get(llvm::Type::getVoidTy(context), types, false),
+                                        llvm::GlobalValue::ExternalLinkage, launch.name, module);
+  kernel->setCallingConv(llvm::CallingConv::PTX_Kernel);
+  kernel->addFnAttr(llvm::Attribute::NoUnwind);
+  if (block.waits) kernel->setConvergent();
+  for (const char* mode : {"denormal-fp-math", "denormal-fp-math-f32"})
+    if (body.hasFnAttribute(mode)) kernel->addFnAttr(body.getFnAttribute(mode));
+  llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "", kernel));
+  std::vector<llvm::Value*> arguments;
+  for (unsigned i = 0; i < block.buffers; ++i) {
+    kernel->addParamAttrs(i, llvm::AttrBuilder(context, body.getAttributes().getParamAttrs(i)));
+    arguments.push_back(as_type(builder, kernel->getArg(i), body.getArg(i)->getType()));
+  }
+  arguments.push_back(index_register(builder, llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, launch.blocks));
+  arguments.push_back(index_register(builder, llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, launch.threads));
+  arguments.push_back(as_type(builder, shared_memory(module), body.getArg(block.buffers + 2)->getType()));
+  builder.CreateCall(&body, arguments);
+  builder.CreateRetVoid();
+  for (const char* dimension : {"reqntidy", "reqntidz"}) annotate(*kernel, dimension, 1);
+  annotate(*kernel, "reqntidx", launch.threads);
+  if (launch.min_blocks > 0) annotate(*kernel, "minctasm", launch.min_blocks);
+  if (options.max_registers > 0) annotate(*kernel, "maxnreg", options.max_registers);
+}
+
+Result<std::string> assemble(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::SmallVector<char, 0> text;
+  llvm::raw_svector_ostream out(text);
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile))
+    return environment("LLVM was built without PTX");
+  passes.run(module);
+  return std::string(text.begin(), text.end());
+}
+
+Result<std::string> generate(llvm::Module& module, const PtxOptions& options) {
+  STRATA_TRY(const std::unique_ptr<llvm::TargetMachine> machine, nvptx_machine(options.arch, options.ptx_version));
+  if (options.optimize.dump) options.optimize.dump("input", module);
+  STRATA_CHECK(verify(module));
+  STRATA_CHECK(prepare_device_functions(module));
+  std::vector<std::string> names{kSharedName};
+  for (const PtxKernel& kernel : options.kernels) {
+    STRATA_CHECK(check(kernel, options));
+    if (module.getNamedValue(kernel.name)) return invalid("the module has a {} of its own already", kernel.name);
+    STRATA_TRY(const BlockFunction block, prepare_block_function(module, kernel.name));
+    add_kernel(block, kernel, options);
+    names.push_back(kernel.name);
+  }
+  define_nvptx_device_functions(module);
+  STRATA_CHECK(optimize(module, *machine, names, options.optimize));
+  lower_vector_atomics(module, options.arch == "sm_90a");
+  break_half_casts(module, *machine);
+  if (options.optimize.dump) options.optimize.dump("lowered", module);
+  STRATA_CHECK(verify(module));
+  return assemble(module, *machine);
+}
+
+}  // namespace
+
+Result<std::string> to_ptx(llvm::Module& module, const PtxOptions& options) {
+  std::string ptx;
+  STRATA_CHECK(guard_llvm(module.getContext(), [&]() -> Result<void> {
+    STRATA_TRY(ptx, generate(module, options));
+    return {};
+  }));
+  return ptx;
+}
+
+Result<std::vector<char>> to_cubin(llvm::Module& module, const PtxOptions& options) {
+  STRATA_TRY(const std::string ptx, to_ptx(module, options));
+  return link_ptx(ptx, options.arch);
+}
+
+}  // namespace strata::emitters

@@ -1,0 +1,58 @@
+// The emitters' way in: fusions of HLO to kernels. No header of MLIR or LLVM is needed to use it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emitters/decision.h"
+#include "hlo/hlo.h"
+#include "support/error.h"
+
+namespace strata::emitters {
+
+/// The kinds of text that a kernel can be printed as.
+enum class Form { Mlir, Llvm, Ptx };
+
+struct EmitOptions {
+  Device device;
+  /// Only the emitter of this name ("loop", "transpose", …) may take fusions; all if empty.
+  std::string only;
+  /// Called after each pass with its name and the module's text; for `--dump-after`.
+  std::function<void(const std::string& pass, const std::string& text)> observer;
+};
+
+/// A kernel made of a fusion: arrays of the computation's parameters and of its root are its arguments, in this order.
+class EmittedKernel {
+ public:
+  const std::string& name() const { return name_; }
+  const Decision& decision() const { return decision_; }
+  const std::vector<hlo::Shape>& inputs() const { return inputs_; }
+  const std::vector<hlo::Shape>& outputs() const { return outputs_; }
+
+  /// As MLIR before any pass, LLVM IR after all of them, or PTX for the device.
+  Result<std::string> text(Form form) const;
+
+  /// Runs it on this machine's processor: the same IR, compiled for it. `inputs` and `outputs` point to arrays in the
+  /// order in which their shapes say that elements lie in memory (hlo::memory_strides), each aligned to 256 bytes.
+  /// Compiles at the first call.
+  Result<void> run_on_cpu(std::span<const void* const> inputs, std::span<void* const> outputs) const;
+
+  struct Body;  ///< the MLIR module
+ private:
+  friend Result<EmittedKernel> emit_fusion(const hlo::Module&, hlo::ComputationId, const std::string&,
+                                           const EmitOptions&);
+  std::string name_;
+  Decision decision_;
+  std::vector<hlo::Shape> inputs_, outputs_;
+  std::shared_ptr<Body> body_;
+};
+
+/// One kernel for a computation that calls nothing but scalar functions (hlo/inline_calls.h). The first emitter that
+/// takes it writes it. Errors: Unsupported, with the place of what has no code or the reasons of all emitters.
+Result<EmittedKernel> emit_fusion(const hlo::Module& module, hlo::ComputationId computation, const std::string& name,
+                                  const EmitOptions& options = {});
+
+}  // namespace strata::emitters

@@ -1,0 +1,38 @@
+#include "emitters/kinds/plan.h"
+
+namespace strata::emitters {
+namespace {
+
+struct Kind {
+  const char* name;
+  Planner planner;
+};
+
+/// In the order in which they are asked. The loop emitter takes all.
+constexpr Kind kKinds[] = {
+    {"loop", plan_loop},
+};
+
+}  // namespace
+
+Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
+  std::vector<std::pair<std::string, std::string>> refused;
+  std::string names;
+  for (const Kind& kind : kKinds) {
+    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+    if (!only.empty() && only != kind.name) continue;
+    Result<Plan> plan = kind.planner(fusion);
+    if (plan) {
+      plan->decision.refused = std::move(refused);
+      return plan;
+    }
+    if (plan.error().code != ErrorCode::Unsupported || !only.empty()) return plan;
+    refused.emplace_back(kind.name, plan.error().message);
+  }
+  if (refused.empty()) return invalid("there is no emitter '{}': they are {}", only, names);
+  std::string reasons;
+  for (const auto& [name, why] : refused) reasons += "\n  " + name + ": " + why;
+  return unsupported("no emitter takes {}:{}", fusion.computation().name, reasons);
+}
+
+}  // namespace strata::emitters

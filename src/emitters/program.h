@@ -1,0 +1,38 @@
+// An HLO module as a sequence of kernels.
+#pragma once
+
+#include "emitters/emit.h"
+
+namespace strata::emitters {
+
+/// An array that kernels read and write.
+struct ProgramBuffer {
+  hlo::Shape shape;
+  int parameter = -1;  ///< the entry's parameter that it holds, or none
+  int element = -1;    ///< of a parameter that is a tuple
+  hlo::Literal constant;  ///< its value, if it is one (then not of a token's shape)
+};
+
+/// One kernel, and which buffers are its inputs and outputs.
+struct ProgramStep {
+  EmittedKernel kernel;
+  std::vector<int> inputs, outputs;
+};
+
+struct EmittedProgram {
+  std::vector<ProgramBuffer> buffers;
+  std::vector<ProgramStep> steps;
+  std::vector<int> results;  ///< the buffers of the entry's root: one, or those of its tuple
+  hlo::Shape result_shape;
+};
+
+/// Cuts the entry into fusions (fusion_pass.h) and emits each.
+Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {});
+
+/// Runs all kernels on this machine's processor. Arguments are checked against the parameters.
+Result<hlo::Literal> run_on_cpu(const EmittedProgram& program, std::span<const hlo::Literal> arguments);
+
+/// The decision of each kernel and what it reads and writes: `strata emit --explain`.
+std::string explain(const EmittedProgram& program);
+
+}  // namespace strata::emitters
