@@ -10,6 +10,7 @@ struct Kind {
 
 /// In the order in which they are asked. The loop emitter takes all.
 constexpr Kind kKinds[] = {
+    {"reduction", plan_reduction},
     {"loop", plan_loop},
 };
 

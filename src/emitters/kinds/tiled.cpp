@@ -125,12 +125,12 @@ IndexingMap TiledReduction::part_writes(int64_t slot) const {
   const Coordinates at(*this);
   std::vector<int64_t> digits(at.slot_sizes.size());
   for (size_t i = digits.size(); i-- > 0; slot /= at.slot_sizes[i]) digits[i] = slot % at.slot_sizes[i];
-  const Expr output = indexing::substitute({at.output}, [&](indexing::ExprKind kind, int number) {
+  const Expr output = indexing::substitute(at.output, [&](indexing::ExprKind kind, int number) {
     const Expr variable = Expr::variable(kind, number);
     const auto place = std::find(at.slot_variables.begin(), at.slot_variables.end(), variable);
     if (place == at.slot_variables.end()) return variable;
     return Expr::constant(digits[static_cast<size_t>(place - at.slot_variables.begin())]);
-  })[0];
+  });
   IndexingMap map;
   map.dims = {indexing::below(tiling.blocks()), indexing::below(tiling.threads_per_block())};
   const Expr part = floor_div(at.share, lanes());
