@@ -42,7 +42,7 @@ FORBIDDEN = {
 MAX_COLUMNS = 120
 MAX_LINES = 600
 CHECKED_FOLDERS = ["include", "src", "tools", "tests"]
-CODE = {".h", ".cpp", ".cu", ".cuh", ".def", ".inc"}
+CODE = {".h", ".c", ".cpp", ".cu", ".cuh", ".def", ".inc"}
 TEXT = CODE | {".py", ".sh", ".txt", ".cmake"}
 # Expected outputs, which are as long as they are.
 EXEMPT = ["tests/golden"]

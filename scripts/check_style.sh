@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails on C++ sources that are not formatted by .clang-format; with --fix formats them. The version is fixed because
+# Fails on C and C++ sources that are not formatted by .clang-format; with --fix formats them. The version is fixed because
 # versions of clang-format disagree.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,4 +12,4 @@ for folder in include src tools tests bench; do
   [[ ! -d $folder ]] || folders+=("$folder")
 done
 find "${folders[@]}" -path tests/golden -prune -o \
-  \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' \) -print0 | xargs -0 -r -n 32 clang-format-14 --style=file "${mode[@]}"
+  \( -name '*.h' -o -name '*.c' -o -name '*.cpp' -o -name '*.cuh' \) -print0 | xargs -0 -r -n 32 clang-format-14 --style=file "${mode[@]}"

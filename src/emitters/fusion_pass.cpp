@@ -221,6 +221,11 @@ class Fuser {
       group_of_[i] = static_cast<int>(groups_.size());
       groups_.push_back({id});
     }
+    // What is in every group has none of its own, but where it is a result.
+    for (const ArrayValue& result : results_) {
+      const InstructionId id = result.instruction;
+      if (computation_[id].opcode != Opcode::Parameter && is_everywhere(computation_, id)) groups_.push_back({id});
+    }
     for (const Group& group : groups_) times_.push_back(part(group).microseconds);
   }
 

@@ -1,6 +1,8 @@
 // An HLO module as a sequence of kernels.
 #pragma once
 
+#include <optional>
+
 #include "emitters/emit.h"
 
 namespace strata::emitters {
@@ -10,12 +12,13 @@ struct ProgramBuffer {
   hlo::Shape shape;
   int parameter = -1;  ///< the entry's parameter that it holds, or none
   int element = -1;    ///< of a parameter that is a tuple
-  hlo::Literal constant;  ///< its value, if it is one (then not of a token's shape)
 };
 
-/// One kernel, and which buffers are its inputs and outputs.
+/// One kernel, or an instruction that has none and that the interpreter runs; and which buffers it reads and writes.
 struct ProgramStep {
-  EmittedKernel kernel;
+  std::optional<EmittedKernel> kernel;
+  hlo::ModulePtr interpreted;
+  std::string why_interpreted;
   std::vector<int> inputs, outputs;
 };
 
@@ -26,7 +29,9 @@ struct EmittedProgram {
   hlo::Shape result_shape;
 };
 
-/// Cuts the entry into fusions (fusion_pass.h) and emits each.
+/// Cuts the entry into fusions (fusion_pass.h) and emits each; a module whose text has no ENTRY is one fusion, if an
+/// emitter takes it whole. Instructions without a kernel (sort, while, …) become steps of the interpreter's. Error
+/// (Unsupported) where that has no meaning for them either.
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {});
 
 /// Runs all kernels on this machine's processor. Arguments are checked against the parameters.

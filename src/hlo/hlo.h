@@ -177,6 +177,7 @@ struct Module {
   std::string name;
   std::vector<Computation> computations;
   ComputationId entry = 0;
+  bool fusion = false;  ///< the text had no ENTRY: the last computation is to run as one fusion
 
   const Computation& operator[](ComputationId id) const { return computations[static_cast<size_t>(id)]; }
   const Computation& entry_computation() const { return (*this)[entry]; }

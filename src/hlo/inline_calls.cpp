@@ -16,6 +16,7 @@ class Inliner {
 
   Module run(ComputationId entry) {
     result_.name = from_.name;
+    result_.fusion = from_.fusion;
     result_.entry = copy(entry);
     return std::move(result_);
   }

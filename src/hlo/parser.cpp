@@ -35,7 +35,7 @@ class Parser {
       STRATA_CHECK(parse_computation());
     }
     if (parsed_.empty()) return cursor_.error("the module has no computation", "write one: f { … ROOT … }");
-    return link(entry.value_or(parsed_.size() - 1));
+    return link(entry.value_or(parsed_.size() - 1), !entry);
   }
 
  private:
@@ -267,7 +267,7 @@ class Parser {
   }
 
   /// Puts called computations before their callers, and ids in the place of names.
-  Result<ModulePtr> link(size_t entry) {
+  Result<ModulePtr> link(size_t entry, bool fusion) {
     enum class State : uint8_t { New, Open, Done };
     std::vector<State> states(parsed_.size());
     std::vector<ComputationId> ids(parsed_.size());
@@ -316,6 +316,7 @@ class Parser {
     }
     STRATA_CHECK(check_depth(*module));
     module->entry = ids[entry];
+    module->fusion = fusion;
     STRATA_CHECK(verify(*module));
     return module;
   }

@@ -250,6 +250,10 @@ std::string print(const Module& module, const Computation& computation, const In
 
 std::string print(const Module& module) {
   std::string text = fmt::format("HloModule {}\n", module.name);
+  const auto is_marked = [&](ComputationId id) {
+    const bool last = id + 1 == static_cast<ComputationId>(module.computations.size());
+    return id == module.entry && !(module.fusion && last);
+  };
   for (size_t i = 0; i < module.computations.size(); ++i) {
     const Computation& computation = module.computations[i];
     std::string parameters;
@@ -258,7 +262,7 @@ std::string print(const Module& module) {
       parameters += fmt::format("{}{}: {}", parameters.empty() ? "" : ", ", parameter.name,
                                 to_string_without_layout(parameter.shape));
     }
-    text += fmt::format("\n{}%{} ({}) -> {} {{\n", static_cast<ComputationId>(i) == module.entry ? "ENTRY " : "",
+    text += fmt::format("\n{}%{} ({}) -> {} {{\n", is_marked(static_cast<ComputationId>(i)) ? "ENTRY " : "",
                         computation.name, parameters, to_string_without_layout(computation.root_instruction().shape));
     for (size_t j = 0; j < computation.instructions.size(); ++j) {
       text += static_cast<InstructionId>(j) == computation.root ? "  ROOT " : "  ";

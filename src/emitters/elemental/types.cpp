@@ -33,6 +33,11 @@ bool is_small_float(hlo::ElementType type) {
   return hlo::kind(type) == hlo::TypeKind::Float && hlo::bit_width(type) <= 8;
 }
 
+int element_bytes(mlir::Type type) {
+  if (const auto complex = llvm::dyn_cast<mlir::ComplexType>(type)) return 2 * element_bytes(complex.getElementType());
+  return static_cast<int>(type.getIntOrFloatBitWidth() + 7) / 8;
+}
+
 mlir::RankedTensorType flat_tensor(mlir::MLIRContext* context, const hlo::Shape& shape) {
   return mlir::RankedTensorType::get({shape.element_count()}, element_type(context, shape.type));
 }

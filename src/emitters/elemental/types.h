@@ -20,6 +20,9 @@ mlir::Type compute_type(mlir::MLIRContext* context, hlo::ElementType type);
 /// Whether the type is a float of 8 bits or fewer, held as its bits.
 bool is_small_float(hlo::ElementType type);
 
+/// Bytes of an element in memory.
+int element_bytes(mlir::Type type);
+
 /// A tensor of all elements of an array, in the order in which they lie in memory: of rank 1.
 mlir::RankedTensorType flat_tensor(mlir::MLIRContext* context, const hlo::Shape& shape);
 

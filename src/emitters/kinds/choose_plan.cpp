@@ -1,4 +1,7 @@
+#include "emitters/dialect/dialect.h"
+#include "emitters/elemental/types.h"
 #include "emitters/kinds/plan.h"
+#include "indexing/memory_access.h"
 
 namespace strata::emitters {
 namespace {
@@ -15,6 +18,20 @@ constexpr Kind kKinds[] = {
 };
 
 }  // namespace
+
+int64_t shared_bytes(mlir::ModuleOp module) {
+  int64_t total = 0;
+  module.walk([&](AllocateSharedOp allocation) {
+    const auto type = llvm::cast<mlir::RankedTensorType>(allocation.getType());
+    indexing::SharedTile tile{{type.getShape().begin(), type.getShape().end()}, element_bytes(type.getElementType())};
+    if (const auto lie = llvm::dyn_cast_or_null<SharedTileAttr>(type.getEncoding())) {
+      tile.padding = lie.getPadding();
+      tile.swizzle_chunk = lie.getChunk();
+    }
+    total += (tile.bytes() + 15) / 16 * 16;
+  });
+  return total;
+}
 
 Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
   std::vector<std::pair<std::string, std::string>> refused;

@@ -30,6 +30,9 @@ using Planner = Result<Plan> (*)(const Fusion& fusion);
 Result<Plan> plan_loop(const Fusion& fusion);
 Result<Plan> plan_reduction(const Fusion& fusion);
 
+/// Bytes of all tiles of shared memory that the module's kernel allocates, each rounded up to 16.
+int64_t shared_bytes(mlir::ModuleOp module);
+
 /// The plan of the first emitter that takes the fusion, with the others' reasons; only the emitter `only` is asked if
 /// that is not empty.
 Result<Plan> choose_plan(const Fusion& fusion, const std::string& only = {});

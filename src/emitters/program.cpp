@@ -1,0 +1,226 @@
+#include "emitters/program.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "emitters/buffers.h"
+#include "emitters/fusion_pass.h"
+#include "hlo/evaluate.h"
+#include "hlo/inline_calls.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::InstructionId;
+using hlo::Literal;
+using hlo::Opcode;
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const hlo::Module& module, const EmitOptions& options)
+      : flat_(hlo::inline_calls(module)), options_(options) {}
+
+  Result<EmittedProgram> build() {
+    add_parameters();
+    const hlo::Instruction& root = flat_.entry_computation().root_instruction();
+    program_.result_shape = root.shape;
+    if ((flat_.fusion || !options_.only.empty()) && add_whole()) return std::move(program_);
+    for (const ProgramPart& part : fuse(flat_, options_.device)) STRATA_CHECK(add(part));
+    STRATA_CHECK(add_results(flat_.entry_computation().root));
+    return std::move(program_);
+  }
+
+ private:
+  void add_parameters() {
+    const hlo::Computation& entry = flat_.entry_computation();
+    for (size_t i = 0; i < entry.parameters.size(); ++i) {
+      const InstructionId id = entry.parameters[i];
+      const hlo::Shape& shape = entry[id].shape;
+      for (size_t k = 0; k < (shape.is_tuple() ? shape.elements.size() : 1); ++k) {
+        const int element = shape.is_tuple() ? static_cast<int>(k) : -1;
+        buffer_of_[{id, static_cast<int>(k)}] = static_cast<int>(program_.buffers.size());
+        program_.buffers.push_back({shape.is_tuple() ? shape.elements[k] : shape, static_cast<int>(i), element});
+      }
+    }
+  }
+
+  std::string next_name(const std::string& base) {
+    std::string name = base;
+    for (char& c : name) {
+      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
+    }
+    if (std::isdigit(static_cast<unsigned char>(name[0]))) name = "f" + name;
+    std::string unique = name;
+    for (int i = 1; !names_.insert(unique).second; ++i) unique = name + "_" + std::to_string(i);
+    return unique;
+  }
+
+  /// The whole entry as one kernel, where an emitter takes it.
+  bool add_whole() {
+    const hlo::Computation& entry = flat_.entry_computation();
+    Result<EmittedKernel> kernel = emit_fusion(flat_, flat_.entry, next_name(entry.name), options_);
+    if (!kernel) return false;
+    ProgramStep step{*std::move(kernel), nullptr, {}, {}, {}};
+    for (const InstructionId id : entry.parameters) {
+      if (entry[id].shape.is_array()) step.inputs.push_back(buffer_of_.at({id, 0}));
+    }
+    for (const hlo::Shape& shape : step.kernel->outputs()) {
+      step.outputs.push_back(static_cast<int>(program_.buffers.size()));
+      program_.results.push_back(step.outputs.back());
+      program_.buffers.push_back({shape});
+    }
+    program_.steps.push_back(std::move(step));
+    return true;
+  }
+
+  Result<void> add(const ProgramPart& part) {
+    ProgramStep step;
+    const hlo::Computation& from = part.module.entry_computation();
+    if (!part.interpreted) {
+      Result<EmittedKernel> kernel = emit_fusion(part.module, part.module.entry, next_name(from.name), options_);
+      if (kernel) {
+        step.kernel = *std::move(kernel);
+      } else if (kernel.error().code != ErrorCode::Unsupported || !options_.only.empty()) {
+        return tl::unexpected(kernel.error());
+      } else {
+        step.why_interpreted = kernel.error().message;
+      }
+    }
+    if (!step.kernel) {
+      step.interpreted = std::make_shared<const hlo::Module>(part.module);
+      if (step.why_interpreted.empty()) step.why_interpreted = "no emitter has code for it";
+    }
+    for (const ArrayValue& value : part.inputs) {
+      const auto known = buffer_of_.find(value);
+      if (known == buffer_of_.end()) return unsupported("{} reads what no kernel writes", from.name);
+      step.inputs.push_back(known->second);
+    }
+    for (const ArrayValue& value : part.outputs) {
+      const hlo::Shape& shape = flat_.entry_computation()[value.instruction].shape;
+      step.outputs.push_back(buffer_of_[value] = static_cast<int>(program_.buffers.size()));
+      program_.buffers.push_back({shape.is_tuple() ? shape.elements[static_cast<size_t>(value.element)] : shape});
+    }
+    program_.steps.push_back(std::move(step));
+    return {};
+  }
+
+  Result<void> add_results(InstructionId id) {
+    const hlo::Computation& entry = flat_.entry_computation();
+    const hlo::Instruction& it = entry[id];
+    if (it.opcode == Opcode::Tuple) {
+      for (const InstructionId operand : it.operands) STRATA_CHECK(add_results(operand));
+      return {};
+    }
+    const size_t count = it.shape.is_tuple() ? it.shape.elements.size() : 1;
+    for (size_t i = 0; i < count; ++i) {
+      const auto value = resolve(entry, id, static_cast<int>(i));
+      const auto known = value ? buffer_of_.find(*value) : buffer_of_.end();
+      if (known == buffer_of_.end()) return unsupported("the result {} is no array that a kernel writes", it.name);
+      program_.results.push_back(known->second);
+    }
+    return {};
+  }
+
+  const hlo::Module flat_;
+  const EmitOptions& options_;
+  EmittedProgram program_;
+  std::map<ArrayValue, int> buffer_of_;
+  std::set<std::string> names_;
+};
+
+Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>& shapes, std::vector<Buffer>& buffers) {
+  const auto shape_of = [&](int buffer) -> const hlo::Shape& { return shapes[static_cast<size_t>(buffer)].shape; };
+  if (!step.kernel) {
+    std::vector<Literal> arguments;
+    for (const int input : step.inputs) {
+      arguments.push_back(from_buffer(buffers[static_cast<size_t>(input)], shape_of(input)));
+    }
+    STRATA_TRY(const Literal result, hlo::evaluate(*step.interpreted, arguments));
+    for (size_t i = 0; i < step.outputs.size(); ++i) {
+      const Literal& one = result.shape().is_tuple() ? result.elements()[i] : result;
+      buffers[static_cast<size_t>(step.outputs[i])] = to_buffer(one, shape_of(step.outputs[i]));
+    }
+    return {};
+  }
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  for (const int input : step.inputs) inputs.push_back(buffers[static_cast<size_t>(input)].data());
+  for (const int output : step.outputs) {
+    const hlo::Shape& shape = shape_of(output);
+    buffers[static_cast<size_t>(output)] =
+        Buffer(static_cast<size_t>(shape.element_count()) * static_cast<size_t>(hlo::byte_width(shape.type)));
+    outputs.push_back(buffers[static_cast<size_t>(output)].data());
+  }
+  for (const Preparation& one : step.kernel->decision().preparations) {
+    Buffer& output = buffers[static_cast<size_t>(step.outputs[static_cast<size_t>(one.output)])];
+    if (one.kind == Preparation::Kind::Copy) {
+      std::memcpy(output.data(), inputs[static_cast<size_t>(one.input)], output.size());
+    } else {
+      const auto width = static_cast<size_t>(hlo::byte_width(one.value.type()));
+      for (size_t at = 0; at < output.size(); at += width) std::memcpy(output.data() + at, one.value.bytes(), width);
+    }
+  }
+  return step.kernel->run_on_cpu(inputs, outputs);
+}
+
+/// The results as one literal of the shape, nested as it is.
+Literal assemble(const hlo::Shape& shape, const std::vector<Literal>& arrays, size_t& next) {
+  if (!shape.is_tuple()) return arrays[next++];
+  std::vector<Literal> elements;
+  for (const hlo::Shape& element : shape.elements) elements.push_back(assemble(element, arrays, next));
+  return Literal::tuple(std::move(elements));
+}
+
+}  // namespace
+
+Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options) {
+  return ProgramBuilder(module, options).build();
+}
+
+Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {
+  std::vector<Buffer> buffers(program.buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const ProgramBuffer& buffer = program.buffers[i];
+    if (buffer.parameter < 0) continue;
+    if (static_cast<size_t>(buffer.parameter) >= arguments.size()) {
+      return invalid("there are {} arguments; the program has a parameter {}", arguments.size(), buffer.parameter);
+    }
+    const Literal& whole = arguments[static_cast<size_t>(buffer.parameter)];
+    const Literal& one = buffer.element < 0 ? whole : whole.elements()[static_cast<size_t>(buffer.element)];
+    if (!hlo::same_shape(one.shape(), buffer.shape)) {
+      return invalid("argument {} is {}, not {}", buffer.parameter, hlo::to_string(one.shape()),
+                     hlo::to_string(buffer.shape));
+    }
+    if (buffer.shape.is_array()) buffers[i] = to_buffer(one, buffer.shape);
+  }
+  for (const ProgramStep& step : program.steps) STRATA_CHECK(run_step(step, program.buffers, buffers));
+  std::vector<Literal> arrays;
+  for (const int result : program.results) {
+    arrays.push_back(from_buffer(buffers[static_cast<size_t>(result)], program.buffers[static_cast<size_t>(result)].shape));
+  }
+  size_t next = 0;
+  return assemble(program.result_shape, arrays, next);
+}
+
+std::string explain(const EmittedProgram& program) {
+  std::string text;
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    const ProgramStep& step = program.steps[i];
+    const auto list = [&](const std::vector<int>& numbers) {
+      std::vector<std::string> shapes;
+      for (const int number : numbers) {
+        shapes.push_back(fmt::format("b{} {}", number, hlo::to_string(program.buffers[static_cast<size_t>(number)].shape)));
+      }
+      return fmt::format("{}", fmt::join(shapes, ", "));
+    };
+    const std::string name = step.kernel ? step.kernel->name() : step.interpreted->entry_computation().name;
+    text += fmt::format("{}: ({}) -> ({})\n", name, list(step.inputs), list(step.outputs));
+    text += step.kernel ? to_string(step.kernel->decision())
+                        : fmt::format("  {:<16} {}\n", "interpreter", step.why_interpreted);
+  }
+  return text;
+}
+
+}  // namespace strata::emitters
