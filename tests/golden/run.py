@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the "# RUN:" lines of a golden test. Usage: run.py STRATA FILECHECK ROOT TEST
+"""Runs the "# RUN:" or "// RUN:" lines of a test. Usage: run.py STRATA FILECHECK ROOT TEST
 
 In a command, %strata is the program, %s the test itself, %root the repository and %t an empty folder.
 FileCheck is looked up as FileCheck.
@@ -15,7 +15,7 @@ import tempfile
 def main():
     strata, filecheck, root, test = sys.argv[1:]
     commands = [line.split("RUN:", 1)[1].strip()
-                for line in pathlib.Path(test).read_text(encoding="utf-8").splitlines() if line.startswith("# RUN:")]
+                for line in pathlib.Path(test).read_text(encoding="utf-8").splitlines() if line.startswith(("# RUN:", "// RUN:"))]
     if not commands:
         sys.exit(f"{test}: no RUN line")  # an empty test would always pass
     with tempfile.TemporaryDirectory() as scratch:

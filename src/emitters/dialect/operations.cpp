@@ -30,6 +30,11 @@ using mlir::Type;
 using mlir::Value;
 using mlir::ValueRange;
 
+// --- yield ---
+
+/// Of a body without iteration arguments.
+void YieldOp::build(mlir::OpBuilder&, mlir::OperationState&) {}
+
 // --- apply_indexing ---
 
 void ApplyIndexingOp::build(mlir::OpBuilder& builder, mlir::OperationState& state, const indexing::IndexingMap& map,

@@ -1,0 +1,248 @@
+// Functions, conversions and complex arithmetic that have no instruction become calls of emitters/math, whose functions
+// are named strata_NAME_f32 and so on.
+#include <mlir/Dialect/Arith/IR/Arith.h>
+#include <mlir/Dialect/Complex/IR/Complex.h>
+#include <mlir/Dialect/Func/IR/FuncOps.h>
+#include <mlir/Dialect/LLVMIR/LLVMDialect.h>
+#include <mlir/Dialect/Math/IR/Math.h>
+
+#include "emitters/dialect/dialect.h"
+#include "emitters/transforms/passes.h"
+
+namespace strata::emitters {
+namespace {
+
+namespace arith = mlir::arith;
+namespace complex = mlir::complex;
+namespace LLVM = mlir::LLVM;
+using mlir::OpBuilder;
+using mlir::Operation;
+using mlir::Type;
+using mlir::Value;
+using mlir::func::FuncOp;
+
+struct Name {
+  const char* operation;
+  const char* function;
+};
+
+/// Operations on real numbers, and the functions' names without type.
+constexpr Name kReal[] = {
+    {"arith.remf", "remainder"}, {"math.acos", "acos"},   {"math.acosh", "acosh"}, {"math.asin", "asin"},
+    {"math.asinh", "asinh"},     {"math.atan2", "atan2"}, {"math.atanh", "atanh"}, {"math.cbrt", "cbrt"},
+    {"math.cos", "cos"},         {"math.cosh", "cosh"},   {"math.erf", "erf"},     {"math.exp", "exp"},
+    {"math.expm1", "expm1"},     {"math.log", "log"},     {"math.log1p", "log1p"}, {"math.powf", "pow"},
+    {"math.round", "round_afz"}, {"math.rsqrt", "rsqrt"}, {"math.sin", "sin"},     {"math.sinh", "sinh"},
+    {"math.tan", "tan"},         {"math.tanh", "tanh"},
+};
+
+/// The same on complex numbers, with complex results.
+constexpr Name kComplex[] = {
+    {"complex.atan2", "atan2"}, {"complex.cos", "cos"},     {"complex.div", "divide"},  {"complex.exp", "exp"},
+    {"complex.expm1", "expm1"}, {"complex.log", "log"},     {"complex.log1p", "log1p"}, {"complex.pow", "pow"},
+    {"complex.rsqrt", "rsqrt"}, {"complex.sign", "sign"},   {"complex.sin", "sin"},     {"complex.sqrt", "sqrt"},
+    {"complex.tan", "tan"},     {"complex.tanh", "tanh"},
+};
+
+/// Those that have a version for results of 16 bits.
+constexpr const char* kHalf[] = {"erf", "exp", "log", "logistic", "tanh"};
+
+const char* lookup(llvm::ArrayRef<Name> names, Operation* op) {
+  const auto name = op->getName().getStringRef();
+  const auto* place = llvm::find_if(names, [&](const Name& one) { return name == one.operation; });
+  return place == names.end() ? nullptr : place->function;
+}
+
+bool is_half(Type type) { return type.isF16() || type.isBF16(); }
+
+/// Whether nothing but a float of 16 bits is made of the value.
+bool is_rounded_to_half(Value value) {
+  return !value.use_empty() && llvm::all_of(value.getUsers(), [](Operation* user) {
+    return llvm::isa<arith::TruncFOp>(user) && is_half(user->getResult(0).getType());
+  });
+}
+
+class Expansion {
+ public:
+  Expansion(mlir::ModuleOp module, const LoweringOptions& options) : module_(module), options_(options) {}
+
+  void run() {
+    llvm::SmallVector<Operation*> operations;
+    module_.walk([&](Operation* op) { operations.push_back(op); });
+    // What is rounded afterwards must still be seen to be: conversions come last.
+    for (Operation*& op : operations) {
+      if (expand_function(op)) op = nullptr;
+    }
+    for (Operation* op : operations) {
+      if (op) expand_conversion(op);
+    }
+  }
+
+ private:
+  bool expand_function(Operation* op) {
+    OpBuilder builder(op);
+    if (const char* name = lookup(kReal, op)) {
+      const Type type = op->getResult(0).getType();
+      const std::string function = real_function(name, op->getResult(0));
+      return replace(op, call(builder, op->getLoc(), function, type, op->getOperands()));
+    }
+    if (const char* name = lookup(kComplex, op)) {
+      return replace(op, complex_call(builder, op, name + suffix(op->getResult(0).getType())));
+    }
+    if (auto abs = llvm::dyn_cast<complex::AbsOp>(op)) {
+      const Type part = abs.getType();
+      const llvm::SmallVector<Value> parts = parts_of(builder, op);
+      return replace(op, call(builder, op->getLoc(), "abs" + suffix(mlir::ComplexType::get(part)), part, parts));
+    }
+    if (auto negated = llvm::dyn_cast<complex::NegOp>(op)) {
+      const llvm::SmallVector<Value> parts = parts_of(builder, op);
+      const Value re = builder.create<arith::NegFOp>(op->getLoc(), parts[0]);
+      const Value im = builder.create<arith::NegFOp>(op->getLoc(), parts[1]);
+      return replace(op, builder.create<complex::CreateOp>(op->getLoc(), negated.getType(), re, im));
+    }
+    if (llvm::isa<complex::EqualOp, complex::NotEqualOp>(op)) return replace(op, compare(builder, op));
+    if (auto called = llvm::dyn_cast<mlir::func::CallOp>(op)) return expand_call(builder, called);
+    return false;
+  }
+
+  /// The library takes parts of complex numbers; callers write them as they are.
+  bool expand_call(OpBuilder& builder, mlir::func::CallOp op) {
+    llvm::StringRef name = op.getCallee();
+    if (!name.consume_front("strata_") || op.getNumResults() != 1) return false;
+    const Type type = op.getResult(0).getType();
+    if (llvm::isa<mlir::ComplexType>(type)) return replace(op, complex_call(builder, op, name.str()));
+    if (name == "logistic_f32" && is_rounded_to_half(op.getResult(0))) {
+      return replace(op, call(builder, op.getLoc(), "logistic_f32_half", type, op.getOperands()));
+    }
+    return false;
+  }
+
+  static std::string suffix(Type type) {
+    if (const auto number = llvm::dyn_cast<mlir::ComplexType>(type)) {
+      return number.getElementType().isF32() ? "_c64" : "_c128";
+    }
+    return type.isF32() ? "_f32" : "_f64";
+  }
+
+  static std::string real_function(llvm::StringRef name, Value result) {
+    const bool half = result.getType().isF32() && llvm::is_contained(kHalf, name) && is_rounded_to_half(result);
+    return name.str() + suffix(result.getType()) + (half ? "_half" : "");
+  }
+
+  void expand_conversion(Operation* op) {
+    OpBuilder builder(op);
+    const mlir::Location location = op->getLoc();
+    const Type i16 = builder.getI16Type();
+    const Type f32 = builder.getF32Type();
+    if (auto narrowed = llvm::dyn_cast<arith::TruncFOp>(op); narrowed && is_half(narrowed.getType())) {
+      const Type from = narrowed.getIn().getType();
+      if (from.isF32() && options_.target == Target::Gpu) return;
+      const std::string name = (from.isF32() ? "f32_to_" : "f64_to_") + std::string(half_name(narrowed.getType()));
+      const Value bits = call(builder, location, name, i16, narrowed.getIn());
+      replace(op, builder.create<arith::BitcastOp>(location, narrowed.getType(), bits));
+    } else if (auto widened = llvm::dyn_cast<arith::ExtFOp>(op);
+               widened && is_half(widened.getIn().getType()) && options_.target == Target::Cpu) {
+      const Value bits = builder.create<arith::BitcastOp>(location, i16, widened.getIn());
+      Value wide;
+      if (widened.getIn().getType().isBF16()) {  // the upper half of an f32
+        const Value word = builder.create<arith::ExtUIOp>(location, builder.getI32Type(), bits);
+        const Value half = builder.create<arith::ConstantIntOp>(location, 16, 32);
+        wide = builder.create<arith::BitcastOp>(location, f32, builder.create<arith::ShLIOp>(location, word, half));
+      } else {
+        wide = call(builder, location, "f16_to_f32", f32, bits);
+      }
+      if (widened.getType().isF64()) wide = builder.create<arith::ExtFOp>(location, widened.getType(), wide);
+      replace(op, wide);
+    }
+  }
+
+  static const char* half_name(Type type) { return type.isF16() ? "f16" : "bf16"; }
+
+  static bool replace(Operation* op, Value value) {
+    op->getResult(0).replaceAllUsesWith(value);
+    op->erase();
+    return true;
+  }
+
+  FuncOp declare(const std::string& name, mlir::FunctionType type) {
+    auto known = module_.lookupSymbol<FuncOp>(name);
+    if (known) {
+      known.setFunctionType(type);  // it may have been declared with complex numbers
+      return known;
+    }
+    OpBuilder builder = OpBuilder::atBlockBegin(module_.getBody());
+    auto function = builder.create<FuncOp>(module_.getLoc(), name, type);
+    function.setPrivate();
+    // A function of its arguments: calls may be merged and moved.
+    function->setAttr("strata.pure", builder.getUnitAttr());
+    return function;
+  }
+
+  Value call(OpBuilder& builder, mlir::Location location, const std::string& name, Type result,
+             mlir::ValueRange operands) {
+    const FuncOp function = declare("strata_" + name, builder.getFunctionType(operands.getTypes(), result));
+    return builder.create<mlir::func::CallOp>(location, function, operands).getResult(0);
+  }
+
+  /// Real and imaginary part of each operand.
+  static llvm::SmallVector<Value> parts_of(OpBuilder& builder, Operation* op) {
+    llvm::SmallVector<Value> parts;
+    for (const Value value : op->getOperands()) {
+      const Type part = llvm::cast<mlir::ComplexType>(value.getType()).getElementType();
+      parts.push_back(builder.create<complex::ReOp>(op->getLoc(), part, value));
+      parts.push_back(builder.create<complex::ImOp>(op->getLoc(), part, value));
+    }
+    return parts;
+  }
+
+  /// Results come through pointers to the function's frame, one pair a type.
+  Value complex_call(OpBuilder& builder, Operation* op, const std::string& name) {
+    const auto type = llvm::cast<mlir::ComplexType>(op->getResult(0).getType());
+    const Type part = type.getElementType();
+    llvm::SmallVector<Value> operands = parts_of(builder, op);
+    const auto [re, im] = frame(op, part);
+    operands.append({re, im});
+    const FuncOp function =
+        declare("strata_" + name, builder.getFunctionType(mlir::ValueRange(operands).getTypes(), {}));
+    function->removeAttr("strata.pure");  // it writes
+    builder.create<mlir::func::CallOp>(op->getLoc(), function, operands);
+    return builder.create<complex::CreateOp>(op->getLoc(), type, builder.create<LLVM::LoadOp>(op->getLoc(), part, re),
+                                             builder.create<LLVM::LoadOp>(op->getLoc(), part, im));
+  }
+
+  std::pair<Value, Value> frame(Operation* op, Type part) {
+    auto function = op->getParentOfType<FuncOp>();
+    auto& slots = frames_[{function, part}];
+    if (!slots.first) {
+      OpBuilder builder = OpBuilder::atBlockBegin(&function.getBody().front());
+      const Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+      const Value one = builder.create<arith::ConstantIntOp>(op->getLoc(), 1, 32);
+      slots = {builder.create<LLVM::AllocaOp>(op->getLoc(), pointer, part, one),
+               builder.create<LLVM::AllocaOp>(op->getLoc(), pointer, part, one)};
+    }
+    return slots;
+  }
+
+  static Value compare(OpBuilder& builder, Operation* op) {
+    const bool equal = llvm::isa<complex::EqualOp>(op);
+    const auto predicate = equal ? arith::CmpFPredicate::OEQ : arith::CmpFPredicate::UNE;
+    const llvm::SmallVector<Value> parts = parts_of(builder, op);
+    const Value re = builder.create<arith::CmpFOp>(op->getLoc(), predicate, parts[0], parts[2]);
+    const Value im = builder.create<arith::CmpFOp>(op->getLoc(), predicate, parts[1], parts[3]);
+    if (equal) return builder.create<arith::AndIOp>(op->getLoc(), re, im);
+    return builder.create<arith::OrIOp>(op->getLoc(), re, im);
+  }
+
+  mlir::ModuleOp module_;
+  const LoweringOptions& options_;
+  llvm::DenseMap<std::pair<Operation*, Type>, std::pair<Value, Value>> frames_;
+};
+
+}  // namespace
+
+mlir::LogicalResult expand_floats(mlir::ModuleOp module, const LoweringOptions& options) {
+  Expansion(module, options).run();
+  return mlir::success();
+}
+
+}  // namespace strata::emitters

@@ -1,0 +1,93 @@
+// Functions that are small or have one caller go into their callers, callees first; private functions that nobody uses
+// disappear.
+#include <mlir/Dialect/Func/IR/FuncOps.h>
+#include <mlir/IR/IRMapping.h>
+#include <mlir/IR/SymbolTable.h>
+
+#include "emitters/dialect/dialect.h"
+#include "emitters/transforms/index_values.h"
+#include "emitters/transforms/passes.h"
+
+namespace strata::emitters {
+namespace {
+
+using mlir::Operation;
+using mlir::func::FuncOp;
+
+/// The function that a call calls, if it has a body here.
+FuncOp callee_of(Operation* op, const mlir::SymbolTable& symbols) {
+  if (!llvm::isa<PureCallOp, mlir::func::CallOp>(op)) return {};
+  const auto name = llvm::isa<PureCallOp>(op) ? llvm::cast<PureCallOp>(op).getCallee()
+                                              : llvm::cast<mlir::func::CallOp>(op).getCallee();
+  auto function = symbols.lookup<FuncOp>(name);
+  return function && !function.isExternal() ? function : FuncOp();
+}
+
+void replace_by_body(Operation* call, FuncOp callee) {
+  mlir::OpBuilder builder(call);
+  mlir::IRMapping mapping;
+  mlir::Block& body = callee.getBody().front();
+  mapping.map(body.getArguments(), call->getOperands());
+  for (Operation& op : body.without_terminator()) builder.clone(op, mapping);
+  llvm::SmallVector<mlir::Value> results;
+  for (const mlir::Value value : body.getTerminator()->getOperands()) results.push_back(mapping.lookupOrDefault(value));
+  call->replaceAllUsesWith(results);
+  call->erase();
+}
+
+class Inliner {
+ public:
+  Inliner(mlir::ModuleOp module, const LoweringOptions& options)
+      : module_(module), symbols_(module), options_(options) {
+    if (const auto uses = mlir::SymbolTable::getSymbolUses(&module.getBodyRegion())) {
+      for (const auto& use : *uses) ++uses_[use.getSymbolRef().getLeafReference()];
+    }
+  }
+
+  void run() {
+    for (FuncOp function : llvm::to_vector(module_.getOps<FuncOp>())) visit(function);
+    // Callers before callees, as often as something becomes unused.
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (FuncOp function : llvm::make_early_inc_range(module_.getOps<FuncOp>())) {
+        if (!function.isPrivate() || !mlir::SymbolTable::symbolKnownUseEmpty(function, module_)) continue;
+        function.erase();
+        changed = true;
+      }
+    }
+  }
+
+ private:
+  void visit(FuncOp function) {
+    if (!visited_.insert(function).second) return;
+    llvm::SmallVector<std::pair<Operation*, FuncOp>> calls;
+    function.walk([&](Operation* op) {
+      if (FuncOp callee = callee_of(op, symbols_)) calls.emplace_back(op, callee);
+    });
+    for (auto& [call, callee] : calls) {
+      visit(callee);
+      if (is_worth_it(callee)) replace_by_body(call, callee);
+    }
+  }
+
+  bool is_worth_it(FuncOp callee) {
+    if (!callee.isPrivate() || !callee.getBody().hasOneBlock() || callee->hasAttr("strata.kernel")) return false;
+    return uses_[callee.getSymNameAttr()] == 1 ||
+           count_operations(callee.getBody()) <= options_.max_inline_operations + 1;  // and the return
+  }
+
+  mlir::ModuleOp module_;
+  mlir::SymbolTable symbols_;
+  const LoweringOptions& options_;
+  llvm::DenseMap<mlir::StringAttr, int> uses_;
+  llvm::DenseSet<Operation*> visited_;
+};
+
+}  // namespace
+
+mlir::LogicalResult inline_functions(mlir::ModuleOp module, const LoweringOptions& options) {
+  Inliner(module, options).run();
+  return mlir::success();
+}
+
+}  // namespace strata::emitters

@@ -1,0 +1,468 @@
+// Tensors become pointers: each tensor value lies where the one it was made from lies, in an argument, in shared memory
+// or in a constant.
+#include <mlir/Dialect/Arith/IR/Arith.h>
+#include <mlir/Dialect/Func/IR/FuncOps.h>
+#include <mlir/Dialect/LLVMIR/LLVMDialect.h>
+#include <mlir/Dialect/SCF/IR/SCF.h>
+#include <mlir/Dialect/Tensor/IR/Tensor.h>
+#include <mlir/Dialect/Vector/IR/VectorOps.h>
+
+#include <numeric>
+
+#include "emitters/dialect/dialect.h"
+#include "emitters/transforms/atomics.h"
+#include "emitters/transforms/index_values.h"
+#include "emitters/transforms/memory.h"
+#include "emitters/transforms/passes.h"
+
+namespace strata::emitters {
+namespace {
+
+namespace arith = mlir::arith;
+namespace LLVM = mlir::LLVM;
+namespace scf = mlir::scf;
+using mlir::Location;
+using mlir::OpBuilder;
+using mlir::Operation;
+using mlir::RankedTensorType;
+using mlir::Type;
+using mlir::Value;
+using mlir::ValueRange;
+using mlir::func::FuncOp;
+
+constexpr int64_t kSharedAlignment = 16;
+constexpr int64_t kBufferAlignment = 256;  ///< of whole arrays in device memory
+constexpr unsigned kGpuShared = 3;         ///< NVPTX's address spaces
+constexpr unsigned kGpuGlobal = 1;
+
+bool is_tensor(Value value) { return llvm::isa<RankedTensorType>(value.getType()); }
+
+/// The value whose memory a tensor is in: an argument of a function, a constant, or a tile of shared memory. Nothing
+/// where that depends on a condition.
+Value root_of(Value tensor) {
+  while (true) {
+    if (const auto argument = llvm::dyn_cast<mlir::BlockArgument>(tensor)) {
+      auto loop = llvm::dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
+      if (!loop) return llvm::isa<FuncOp>(argument.getOwner()->getParentOp()) ? tensor : Value();
+      tensor = loop.getTiedLoopInit(argument)->get();
+      continue;
+    }
+    const auto result = llvm::cast<mlir::OpResult>(tensor);
+    Operation* op = result.getOwner();
+    const unsigned number = result.getResultNumber();
+    if (auto insert = llvm::dyn_cast<mlir::tensor::InsertOp>(op)) {
+      tensor = insert.getDest();
+    } else if (auto predicated = llvm::dyn_cast<PredicatedInsertOp>(op)) {
+      tensor = predicated.getDest();
+    } else if (auto atomic = llvm::dyn_cast<AtomicRmwOp>(op)) {
+      tensor = atomic.getDest();
+    } else if (auto write = llvm::dyn_cast<mlir::vector::TransferWriteOp>(op)) {
+      tensor = write.getSource();
+    } else if (llvm::isa<SyncThreadsOp>(op)) {
+      tensor = op->getOperand(number);
+    } else if (auto loop = llvm::dyn_cast<scf::ForOp>(op)) {
+      tensor = loop.getInits()[number];
+    } else if (llvm::isa<scf::IfOp, scf::IndexSwitchOp>(op)) {
+      Value common;
+      for (mlir::Region& region : op->getRegions()) {
+        const Value root = root_of(region.front().getTerminator()->getOperand(number));
+        if (!root || (common && common != root)) return {};
+        common = root;
+      }
+      return common;
+    } else if (llvm::isa<arith::ConstantOp, AllocateSharedOp>(op)) {
+      return tensor;
+    } else {
+      return {};
+    }
+  }
+}
+
+/// Uses of tensors in the module become uses of their roots.
+mlir::LogicalResult use_roots(mlir::ModuleOp module) {
+  llvm::SmallVector<std::pair<Value, Value>> roots;
+  const auto wanted = [&](Value value) {
+    if (!is_tensor(value)) return true;
+    const Value root = root_of(value);
+    if (root && root != value) roots.emplace_back(value, root);
+    return static_cast<bool>(root);
+  };
+  const auto result = module.walk([&](Operation* op) -> mlir::WalkResult {
+    for (const Value value : op->getResults()) {
+      if (wanted(value)) continue;
+      op->emitError("unsupported: a tensor that lies nowhere, or in more than one place");
+      return mlir::WalkResult::interrupt();
+    }
+    for (mlir::Region& region : op->getRegions()) {
+      for (mlir::Block& block : region) {
+        for (const Value value : block.getArguments()) {
+          if (wanted(value)) continue;
+          op->emitError("unsupported: a tensor that a region's argument holds");
+          return mlir::WalkResult::interrupt();
+        }
+      }
+    }
+    return mlir::WalkResult::advance();
+  });
+  if (result.wasInterrupted()) return mlir::failure();
+  for (auto& [value, root] : roots) value.replaceAllUsesWith(root);
+  return mlir::success();
+}
+
+/// Which arguments of functions nothing writes while the kernel runs.
+class InvariantArguments {
+ public:
+  explicit InvariantArguments(mlir::ModuleOp module) {
+    const mlir::SymbolTable symbols(module);
+    for (auto function : module.getOps<FuncOp>()) {
+      if (function->hasAttr("strata.kernel")) add_kernel(function);
+    }
+    // Other functions' arguments are unless a caller gives them one that is not: until nothing changes.
+    for (bool changed = true; changed;) {
+      changed = false;
+      module.walk([&](mlir::CallOpInterface call) {
+        const auto symbol = llvm::dyn_cast<mlir::SymbolRefAttr>(call.getCallableForCallee());
+        auto callee = symbol ? symbols.lookup<FuncOp>(symbol.getRootReference()) : FuncOp();
+        if (!callee || callee.isExternal()) return;
+        for (const auto& [operand, argument] : llvm::zip_equal(call.getArgOperands(), callee.getArguments())) {
+          if (is_tensor(operand) && !contains(operand)) changed |= written_.insert(argument).second;
+        }
+      });
+    }
+  }
+
+  bool contains(Value root) const {
+    return llvm::isa<mlir::BlockArgument>(root) ? !written_.contains(root) : !root.getDefiningOp<AllocateSharedOp>();
+  }
+
+ private:
+  void add_kernel(FuncOp kernel) {
+    llvm::DenseSet<int64_t> aliased;
+    for (unsigned i = 0; i < kernel.getNumArguments(); ++i) {
+      if (const auto alias = kernel.getArgAttrOfType<mlir::IntegerAttr>(i, "strata.alias")) aliased.insert(alias.getInt());
+    }
+    for (const mlir::BlockArgument argument : kernel.getArguments()) {
+      const auto input = kernel.getArgAttrOfType<mlir::IntegerAttr>(argument.getArgNumber(), "strata.input");
+      if (!input || aliased.contains(input.getInt())) written_.insert(argument);
+    }
+  }
+
+  llvm::DenseSet<Value> written_;
+};
+
+class TensorLowering {
+ public:
+  TensorLowering(mlir::ModuleOp module, const LoweringOptions& options)
+      : module_(module), options_(options), invariant_(module) {}
+
+  mlir::LogicalResult run() {
+    for (FuncOp function : llvm::to_vector(module_.getOps<FuncOp>())) {
+      if (!function.isExternal() && mlir::failed(lower(function))) return mlir::failure();
+    }
+    return mlir::success();
+  }
+
+ private:
+  mlir::LogicalResult lower(FuncOp function) {
+    add_pointers(function);
+    llvm::SmallVector<Operation*> operations;
+    function.walk<mlir::WalkOrder::PostOrder>([&](Operation* op) { operations.push_back(op); });
+    for (Operation* op : operations) {
+      if (mlir::failed(lower_access(op))) return mlir::failure();
+    }
+    // Only what hands tensors on is left.
+    operations.clear();
+    function.walk<mlir::WalkOrder::PostOrder>([&](Operation* op) { operations.push_back(op); });
+    for (Operation* op : operations) {
+      if (op->hasTrait<mlir::OpTrait::IsTerminator>()) drop_tensors(op);
+    }
+    for (Operation* op : operations) {
+      if (llvm::any_of(op->getResults(), is_tensor)) drop_results(op);
+    }
+    for (const auto& [root, pointer] : pointers_) {
+      if (Operation* op = root.getDefiningOp(); op && op->use_empty()) op->erase();
+    }
+    remove_tensors(function);
+    return mlir::success();
+  }
+
+  /// A pointer after each argument that is a tensor, and, after all, one to the shared memory of kernels.
+  void add_pointers(FuncOp function) {
+    pointers_.clear();
+    shared_bytes_ = 0;
+    mlir::Builder builder(function.getContext());
+    const Type pointer = LLVM::LLVMPointerType::get(function.getContext());
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      const auto tensor = llvm::dyn_cast<RankedTensorType>(function.getArgument(i).getType());
+      if (!tensor) continue;
+      const Value root = function.getArgument(i);
+      const bool invariant = invariant_.contains(root);
+      const bool is_kernel = function->hasAttr("strata.kernel");
+      llvm::SmallVector<mlir::NamedAttribute> attributes;
+      const auto add = [&](llvm::StringRef name, mlir::Attribute value) {
+        attributes.push_back(builder.getNamedAttr(name, value));
+      };
+      const bool aliased = is_kernel && !invariant && !sole_output(function, i);
+      if (is_kernel && !aliased) add("llvm.noalias", builder.getUnitAttr());
+      if (invariant || (is_kernel && function.getArgAttr(i, "strata.input"))) {
+        add("llvm.readonly", builder.getUnitAttr());
+      }
+      add("llvm.nocapture", builder.getUnitAttr());
+      add("llvm.align", builder.getI64IntegerAttr(kBufferAlignment));
+      if (const int64_t bytes = tensor.getNumElements() * stored_bytes(tensor.getElementType()); bytes > 0) {
+        add("llvm.dereferenceable", builder.getI64IntegerAttr(bytes));
+      }
+      function.insertArgument(i + 1, pointer, builder.getDictionaryAttr(attributes), root.getLoc());
+      pointers_[root] = function.getArgument(i + 1);
+      ++i;
+    }
+    if (!function->hasAttr("strata.kernel")) return;
+    const unsigned space = options_.target == Target::Gpu ? kGpuShared : 0;
+    const auto attributes = builder.getDictionaryAttr(
+        {builder.getNamedAttr("llvm.noalias", builder.getUnitAttr()),
+         builder.getNamedAttr("llvm.align", builder.getI64IntegerAttr(kSharedAlignment))});
+    function.insertArgument(function.getNumArguments(), LLVM::LLVMPointerType::get(function.getContext(), space),
+                            attributes, function.getLoc());
+  }
+
+  /// Whether no other argument is the memory of this output.
+  static bool sole_output(FuncOp kernel, unsigned argument) {
+    return kernel.getArgAttr(argument, "strata.output") && !kernel.getArgAttr(argument, "strata.alias");
+  }
+
+  void remove_tensors(FuncOp function) {
+    llvm::BitVector arguments(function.getNumArguments()), results(function.getNumResults());
+    for (const mlir::BlockArgument argument : function.getArguments()) {
+      if (is_tensor(argument)) arguments.set(argument.getArgNumber());
+    }
+    for (unsigned i = 0; i < function.getNumResults(); ++i) {
+      if (llvm::isa<RankedTensorType>(function.getResultTypes()[i])) results.set(i);
+    }
+    function.eraseArguments(arguments);
+    function.eraseResults(results);
+    if (function->hasAttr("strata.kernel")) {
+      function->setAttr("strata.shared_bytes", mlir::Builder(function.getContext()).getI64IntegerAttr(shared_bytes_));
+    }
+  }
+
+  mlir::LogicalResult lower_access(Operation* op) {
+    OpBuilder builder(op);
+    if (auto allocate = llvm::dyn_cast<AllocateSharedOp>(op)) return lower_allocation(allocate);
+    if (auto constant = llvm::dyn_cast<arith::ConstantOp>(op); constant && is_tensor(constant)) {
+      return lower_constant(constant);
+    }
+    if (auto extract = llvm::dyn_cast<mlir::tensor::ExtractOp>(op)) {
+      extract.replaceAllUsesWith(load(builder, extract.getLoc(), extract.getTensor(), extract.getIndices(),
+                                      extract.getType()));
+      extract.erase();
+    } else if (auto read = llvm::dyn_cast<mlir::vector::TransferReadOp>(op)) {
+      read.replaceAllUsesWith(load(builder, read.getLoc(), read.getSource(), read.getIndices(), read.getType()));
+      read.erase();
+    } else if (auto insert = llvm::dyn_cast<mlir::tensor::InsertOp>(op)) {
+      store(builder, insert.getLoc(), insert.getScalar(), insert.getDest(), insert.getIndices());
+      insert.erase();
+    } else if (auto write = llvm::dyn_cast<mlir::vector::TransferWriteOp>(op)) {
+      store(builder, write.getLoc(), write.getVector(), write.getSource(), write.getIndices());
+      write.erase();
+    } else if (auto predicated = llvm::dyn_cast<PredicatedInsertOp>(op)) {
+      auto branch = builder.create<scf::IfOp>(op->getLoc(), predicated.getCondition(), /*withElseRegion=*/false);
+      OpBuilder inside = branch.getThenBodyBuilder();
+      store(inside, op->getLoc(), predicated.getValue(), predicated.getDest(), predicated.getIndices());
+      predicated.erase();
+    } else if (auto guarded = llvm::dyn_cast<PredicatedExtractOp>(op)) {
+      auto branch = builder.create<scf::IfOp>(
+          op->getLoc(), guarded.getCondition(),
+          [&](OpBuilder& inside, Location location) {
+            inside.create<scf::YieldOp>(
+                location, load(inside, location, guarded.getSource(), guarded.getIndices(), guarded.getType()));
+          },
+          [&](OpBuilder& inside, Location location) {
+            inside.create<scf::YieldOp>(location, guarded.getFallback());
+          });
+      guarded.replaceAllUsesWith(branch.getResult(0));
+      guarded.erase();
+    } else if (auto atomic = llvm::dyn_cast<AtomicRmwOp>(op)) {
+      const Value place = address(builder, op->getLoc(), atomic.getDest(), atomic.getIndices());
+      if (mlir::failed(lower_atomic(atomic, place, options_))) return mlir::failure();
+      atomic.erase();
+    } else if (llvm::isa<SyncThreadsOp>(op)) {
+      builder.create<mlir::func::CallOp>(op->getLoc(), barrier(), ValueRange());
+      op->erase();
+    } else if (llvm::isa<PureCallOp, mlir::func::CallOp>(op)) {
+      for (mlir::OpOperand& operand : op->getOpOperands()) {
+        if (is_tensor(operand.get())) operand.set(generic_pointer(builder, operand.get()));
+      }
+    }
+    return mlir::success();
+  }
+
+  /// Tiles lie one after the other.
+  mlir::LogicalResult lower_allocation(AllocateSharedOp op) {
+    auto function = op->getParentOfType<FuncOp>();
+    if (!function->hasAttr("strata.kernel")) return op.emitError("is in a function that is no kernel");
+    OpBuilder builder(op);
+    const Value base = function.getArguments().back();
+    const auto offset = static_cast<int32_t>(shared_bytes_);
+    pointers_[op.getResult()] =
+        builder.create<LLVM::GEPOp>(op.getLoc(), base.getType(), builder.getI8Type(), base,
+                                    llvm::ArrayRef<LLVM::GEPArg>{offset}, /*inbounds=*/true);
+    const int64_t bytes = shared_bytes(llvm::cast<RankedTensorType>(op.getType()));
+    shared_bytes_ += (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+    return mlir::success();
+  }
+
+  /// An array that all uses of the same constant share.
+  mlir::LogicalResult lower_constant(arith::ConstantOp op) {
+    auto value = llvm::dyn_cast<mlir::DenseElementsAttr>(op.getValue());
+    if (!value) return op.emitError("unsupported: a constant that is not dense");
+    LLVM::GlobalOp& global = globals_[value];
+    OpBuilder builder(op);
+    const bool gpu = options_.target == Target::Gpu;
+    if (!global) {
+      const mlir::DenseElementsAttr stored = stored_constant(value);
+      const auto type = LLVM::LLVMArrayType::get(stored.getElementType(), static_cast<uint64_t>(stored.getNumElements()));
+      OpBuilder outside = OpBuilder::atBlockBegin(module_.getBody());
+      global = outside.create<LLVM::GlobalOp>(op.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::Internal,
+                                              "strata_constant_" + std::to_string(globals_.size() - 1), stored,
+                                              /*alignment=*/16, gpu ? kGpuGlobal : 0);
+    }
+    pointers_[op.getResult()] = builder.create<LLVM::AddressOfOp>(op.getLoc(), global);
+    return mlir::success();
+  }
+
+  /// Of rank 1, with elements as they are in memory.
+  static mlir::DenseElementsAttr stored_constant(mlir::DenseElementsAttr value) {
+    const Type element = value.getElementType();
+    const int64_t count = value.getNumElements();
+    if (const auto complex = llvm::dyn_cast<mlir::ComplexType>(element)) {
+      llvm::SmallVector<llvm::APFloat> parts;
+      for (const std::complex<llvm::APFloat>& one : value.getValues<std::complex<llvm::APFloat>>()) {
+        parts.push_back(one.real());
+        parts.push_back(one.imag());
+      }
+      return mlir::DenseElementsAttr::get(RankedTensorType::get({2 * count}, complex.getElementType()), parts);
+    }
+    if (element.isInteger() && element.getIntOrFloatBitWidth() < 8) {
+      return value.mapValues(stored_type(element), [](const llvm::APInt& one) { return one.zext(8); })
+          .reshape(RankedTensorType::get({count}, stored_type(element)));
+    }
+    return value.reshape(RankedTensorType::get({count}, element));
+  }
+
+  Value address(OpBuilder& builder, Location location, Value root, ValueRange indices) {
+    const auto type = llvm::cast<RankedTensorType>(root.getType());
+    const Value base = pointers_.lookup(root);
+    assert(base && "the tensor is a root");
+    // Complex elements are two of their parts: one array of them is what LLVM knows.
+    Type element = stored_type(type.getElementType());
+    if (const auto pair = llvm::dyn_cast<mlir::VectorType>(element)) {
+      element = LLVM::LLVMArrayType::get(pair.getElementType(), 2);
+    }
+    Value position;
+    if (root.getDefiningOp<AllocateSharedOp>()) {
+      position = shared_address(builder, location, type, indices);
+    } else {
+      assert(indices.size() == 1 && "arrays are flat");
+      const Value index = indices[0];
+      const Type i64 = builder.getI64Type();
+      position = value_range(index).lo >= 0 ? builder.create<arith::IndexCastUIOp>(location, i64, index).getResult()
+                                            : builder.create<arith::IndexCastOp>(location, i64, index).getResult();
+    }
+    return builder.create<LLVM::GEPOp>(location, base.getType(), element, base, ValueRange{position}, /*inbounds=*/true);
+  }
+
+  /// Vectors begin at multiples of their length; in tiles of shared memory only if rows do.
+  static unsigned alignment(RankedTensorType tensor, Type accessed) {
+    const int64_t bytes = stored_bytes(tensor.getElementType());
+    const auto vector = llvm::dyn_cast<mlir::VectorType>(accessed);
+    if (!vector) return static_cast<unsigned>(bytes);
+    int64_t elements = vector.getNumElements();
+    if (const auto layout = llvm::dyn_cast_or_null<SharedTileAttr>(tensor.getEncoding())) {
+      elements = std::gcd(elements, tensor.getShape().back() + layout.getPadding());
+    }
+    const int64_t whole = elements * bytes;
+    return static_cast<unsigned>(whole & -whole);
+  }
+
+  Value load(OpBuilder& builder, Location location, Value root, ValueRange indices, Type type) {
+    const auto tensor = llvm::cast<RankedTensorType>(root.getType());
+    const Value place = address(builder, location, root, indices);
+    const Value stored = builder.create<LLVM::LoadOp>(location, stored_type(type), place, alignment(tensor, type),
+                                                      /*isVolatile=*/false, /*isNonTemporal=*/false,
+                                                      /*isInvariant=*/invariant_.contains(root));
+    return from_stored(builder, location, stored, type);
+  }
+
+  void store(OpBuilder& builder, Location location, Value value, Value root, ValueRange indices) {
+    const auto tensor = llvm::cast<RankedTensorType>(root.getType());
+    const Value place = address(builder, location, root, indices);
+    builder.create<LLVM::StoreOp>(location, to_stored(builder, location, value), place,
+                                  alignment(tensor, value.getType()));
+  }
+
+  /// For functions that take it whatever memory it is in.
+  Value generic_pointer(OpBuilder& builder, Value root) {
+    const Value pointer = pointers_.lookup(root);
+    const auto generic = LLVM::LLVMPointerType::get(module_.getContext());
+    if (pointer.getType() == generic) return pointer;
+    return builder.create<LLVM::AddrSpaceCastOp>(root.getLoc(), generic, pointer);
+  }
+
+  FuncOp barrier() {
+    if (auto known = module_.lookupSymbol<FuncOp>("strata_barrier")) return known;
+    OpBuilder builder = OpBuilder::atBlockBegin(module_.getBody());
+    auto function = builder.create<FuncOp>(module_.getLoc(), "strata_barrier", builder.getFunctionType({}, {}));
+    function.setPrivate();
+    return function;
+  }
+
+  static void drop_tensors(Operation* terminator) {
+    llvm::BitVector dropped(terminator->getNumOperands());
+    for (unsigned i = 0; i < terminator->getNumOperands(); ++i) dropped[i] = is_tensor(terminator->getOperand(i));
+    terminator->eraseOperands(dropped);
+  }
+
+  /// The operation over regions again, without what it hands on of tensors.
+  static void drop_results(Operation* op) {
+    if (op->getNumRegions() == 0) return;  // a root
+    OpBuilder builder(op);
+    mlir::OperationState state(op->getLoc(), op->getName());
+    state.addAttributes(op->getDiscardableAttrDictionary().getValue());
+    state.propertiesAttr = op->getPropertiesAsAttribute();
+    for (const Value operand : op->getOperands()) {
+      if (!is_tensor(operand)) state.addOperands(operand);
+    }
+    for (const Value result : op->getResults()) {
+      if (!is_tensor(result)) state.addTypes(result.getType());
+    }
+    for (unsigned i = 0; i < op->getNumRegions(); ++i) state.addRegion();
+    Operation* changed = builder.create(state);
+    for (const auto& [from, to] : llvm::zip_equal(op->getRegions(), changed->getRegions())) {
+      to.takeBody(from);
+      for (mlir::Block& block : to) {
+        block.eraseArguments([](mlir::BlockArgument argument) { return is_tensor(argument); });
+      }
+    }
+    auto next = changed->result_begin();
+    for (const Value result : op->getResults()) {
+      if (!is_tensor(result)) Value(result).replaceAllUsesWith(*next++);
+    }
+    op->erase();
+  }
+
+  mlir::ModuleOp module_;
+  const LoweringOptions& options_;
+  InvariantArguments invariant_;
+  llvm::DenseMap<Value, Value> pointers_;  ///< of roots
+  llvm::DenseMap<mlir::Attribute, LLVM::GlobalOp> globals_;
+  int64_t shared_bytes_ = 0;
+};
+
+}  // namespace
+
+mlir::LogicalResult lower_tensors(mlir::ModuleOp module, const LoweringOptions& options) {
+  if (mlir::failed(use_roots(module))) return mlir::failure();
+  return TensorLowering(module, options).run();
+}
+
+}  // namespace strata::emitters

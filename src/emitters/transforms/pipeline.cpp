@@ -1,0 +1,103 @@
+#include "emitters/transforms/pipeline.h"
+
+#include <mlir/Dialect/Func/IR/FuncOps.h>
+#include <mlir/Dialect/LLVMIR/LLVMDialect.h>
+#include <mlir/IR/Diagnostics.h>
+#include <mlir/IR/Verifier.h>
+#include <mlir/Pass/PassManager.h>
+#include <mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h>
+#include <mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h>
+#include <mlir/Target/LLVMIR/Export.h>
+#include <mlir/Transforms/Passes.h>
+
+namespace strata::emitters {
+namespace {
+
+/// What diagnostics say while it lives.
+class Diagnostics {
+ public:
+  explicit Diagnostics(mlir::MLIRContext* context)
+      : handler_(context, [this](mlir::Diagnostic& one) {
+          if (one.getSeverity() != mlir::DiagnosticSeverity::Error) return;
+          if (!text_.empty()) text_ += "; ";
+          text_ += one.str();
+        }) {}
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  mlir::ScopedDiagnosticHandler handler_;
+};
+
+
+/// Constants folded, equal operations merged, dead ones gone.
+constexpr PassFunction kClearUp = nullptr;
+// Loops make new index computations, and shuffles and shared memory too: so some passes run more than once.
+constexpr PassFunction kSteps[] = {
+    kClearUp,       inline_functions, kClearUp,      simplify_indexing, kClearUp,       split_loops,   lower_loops,
+    kClearUp,       simplify_indexing, kClearUp,     vectorize,         unroll,         kClearUp,      lower_shuffles,
+    inline_functions, simplify_indexing, kClearUp,   lower_tensors,     simplify_indexing, kClearUp,   lower_indexing,
+    kClearUp,       expand_floats,    kClearUp,      to_llvm,
+};
+
+std::string_view name_of(PassFunction run) {
+  for (const PassEntry& entry : lowering_passes()) {
+    if (entry.run == run) return entry.name;
+  }
+  return "clear-up";
+}
+
+mlir::LogicalResult clear_up(mlir::ModuleOp module) {
+  mlir::PassManager manager(module.getContext());
+  manager.enableVerifier(false);
+  manager.addPass(mlir::createCSEPass());
+  manager.addPass(mlir::createCanonicalizerPass());
+  manager.addPass(mlir::createCSEPass());
+  return manager.run(module);
+}
+
+void rename_kernels(mlir::ModuleOp module) {
+  for (auto function : llvm::to_vector(module.getOps<mlir::func::FuncOp>())) {
+    if (function->hasAttr("strata.kernel")) function.setName((function.getName() + "_block").str());
+  }
+}
+
+}  // namespace
+
+Result<void> lower_to_llvm(mlir::ModuleOp module, const LoweringOptions& options, const PassObserver& observer) {
+  mlir::DialectRegistry registry;
+  register_dialects(registry);
+  module.getContext()->appendDialectRegistry(registry);
+  module.getContext()->loadAllAvailableDialects();
+  const Diagnostics diagnostics(module.getContext());
+  rename_kernels(module);
+  for (const PassFunction run : kSteps) {
+    const bool failed = mlir::failed(run ? run(module, options) : clear_up(module));
+    if (failed || mlir::failed(mlir::verify(module))) {
+      return unsupported("{}: {}", name_of(run), diagnostics.text());
+    }
+    if (observer) observer(name_of(run), module);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<llvm::Module>> translate(mlir::ModuleOp module, llvm::LLVMContext& context) {
+  mlir::registerBuiltinDialectTranslation(*module.getContext());
+  mlir::registerLLVMDialectTranslation(*module.getContext());
+  const Diagnostics diagnostics(module.getContext());
+  std::unique_ptr<llvm::Module> translated = mlir::translateModuleToLLVMIR(module, context);
+  if (!translated) return unsupported("no LLVM IR: {}", diagnostics.text());
+  return translated;
+}
+
+std::vector<LoweredKernel> lowered_kernels(mlir::ModuleOp module) {
+  std::vector<LoweredKernel> kernels;
+  for (auto function : module.getOps<mlir::LLVM::LLVMFuncOp>()) {
+    if (!function->hasAttr("strata.kernel")) continue;
+    const auto bytes = function->getAttrOfType<mlir::IntegerAttr>("strata.shared_bytes");
+    kernels.push_back({function.getName().str(), bytes ? bytes.getInt() : 0});
+  }
+  return kernels;
+}
+
+}  // namespace strata::emitters

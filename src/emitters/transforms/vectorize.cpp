@@ -1,0 +1,216 @@
+// Loads and stores in a loop over a vector variable, at places that count with it from a multiple of the width, become
+// vectors: read before the loop, written after it. The unroller makes registers of what the loop then does to them.
+#include <mlir/Dialect/Arith/IR/Arith.h>
+#include <mlir/Dialect/SCF/IR/SCF.h>
+#include <mlir/Dialect/Tensor/IR/Tensor.h>
+#include <mlir/Dialect/Vector/IR/VectorOps.h>
+
+#include "emitters/dialect/dialect.h"
+#include "emitters/transforms/index_values.h"
+#include "emitters/transforms/memory.h"
+#include "emitters/transforms/passes.h"
+#include "indexing/memory_access.h"
+#include "indexing/simplify.h"
+
+namespace strata::emitters {
+namespace {
+
+namespace scf = mlir::scf;
+using indexing::Expr;
+using indexing::ExprKind;
+using mlir::RankedTensorType;
+using mlir::Value;
+using mlir::ValueRange;
+
+constexpr int64_t kMaxTrip = 16;
+
+class LoopVectorizer {
+ public:
+  LoopVectorizer(scf::ForOp loop, const LoweringOptions& options)
+      : loop_(loop), builder_(loop), options_(options), trip_(value_range(loop.getUpperBound()).hi) {}
+
+  void run() {
+    for (auto extract : llvm::to_vector(loop_.getBody()->getOps<mlir::tensor::ExtractOp>())) load(extract);
+    store();
+  }
+
+ private:
+  mlir::Location location() { return loop_.getLoc(); }
+
+  void load(mlir::tensor::ExtractOp extract) {
+    const auto tensor = extract.getTensor();
+    if (!loop_.isDefinedOutsideOfLoop(tensor)) return;
+    const int64_t width = width_of(tensor.getType(), extract.getIndices());
+    if (width == 1) return;
+    builder_.setInsertionPoint(loop_);
+    const mlir::Type element = tensor.getType().getElementType();
+    const auto part = mlir::VectorType::get({width}, element);
+    const auto whole = mlir::VectorType::get({trip_}, element);
+    Value all;
+    for (int64_t first = 0; first < trip_; first += width) {
+      const llvm::SmallVector<Value> at = indices_at(extract.getIndices(), first);
+      const Value read = builder_.create<mlir::vector::TransferReadOp>(location(), part, tensor, at,
+                                                                       llvm::ArrayRef<bool>{true});
+      if (width == trip_) {
+        all = read;
+        break;
+      }
+      if (!all) all = builder_.create<mlir::arith::ConstantOp>(location(), builder_.getZeroAttr(whole));
+      all = builder_.create<mlir::vector::InsertStridedSliceOp>(location(), read, all, llvm::ArrayRef<int64_t>{first},
+                                                                llvm::ArrayRef<int64_t>{1});
+    }
+    builder_.setInsertionPoint(extract);
+    extract.replaceAllUsesWith(
+        builder_.create<mlir::vector::ExtractOp>(location(), all, loop_.getInductionVar()).getResult());
+    extract.erase();
+  }
+
+  struct Store {
+    unsigned number = 0;  ///< of the iteration argument
+    mlir::tensor::InsertOp insert;
+    int64_t width = 1;
+  };
+
+  /// Inserts of one element each into an iteration argument that nothing else uses.
+  llvm::SmallVector<Store> stores() {
+    llvm::SmallVector<Store> found;
+    const auto yielded = loop_.getYieldedValues();
+    for (unsigned i = 0; i < loop_.getInits().size(); ++i) {
+      auto insert = yielded[i].getDefiningOp<mlir::tensor::InsertOp>();
+      const Value argument = loop_.getRegionIterArgs()[i];
+      if (!insert || insert->getBlock() != loop_.getBody() || insert.getDest() != argument) continue;
+      if (!argument.hasOneUse() || !insert.getResult().hasOneUse()) continue;
+      const int64_t width = width_of(insert.getDest().getType(), insert.getIndices());
+      if (width > 1) found.push_back({i, insert, width});
+    }
+    return found;
+  }
+
+  void store() {
+    llvm::SmallVector<Store> found = stores();
+    if (found.empty()) return;
+    builder_.setInsertionPoint(loop_);
+    llvm::SmallVector<Value> inits(loop_.getInits());
+    for (Store& one : found) {
+      const auto type = mlir::VectorType::get({trip_}, one.insert.getDest().getType().getElementType());
+      inits[one.number] = builder_.create<mlir::arith::ConstantOp>(location(), builder_.getZeroAttr(type));
+    }
+    auto changed = builder_.create<scf::ForOp>(location(), loop_.getLowerBound(), loop_.getUpperBound(),
+                                               loop_.getStep(), inits);
+    changed->setDiscardableAttrs(loop_->getDiscardableAttrDictionary());
+    // Where the elements go, before the loop's variable becomes the new loop's.
+    llvm::SmallVector<Value> results(changed.getResults());
+    builder_.setInsertionPointAfter(changed);
+    for (Store& one : found) results[one.number] = write(one, changed.getResult(one.number));
+    changed.getRegion().takeBody(loop_.getRegion());
+    for (Store& one : found) {
+      mlir::BlockArgument argument = changed.getRegionIterArgs()[one.number];
+      argument.setType(inits[one.number].getType());
+      builder_.setInsertionPoint(one.insert);
+      const Value element = builder_.create<mlir::vector::InsertOp>(location(), one.insert.getScalar(), argument,
+                                                                    changed.getInductionVar());
+      one.insert.getResult().replaceAllUsesWith(element);
+      one.insert.erase();
+    }
+    loop_.replaceAllUsesWith(results);
+    loop_.erase();
+    loop_ = changed;
+  }
+
+  /// The tensor with the vector's elements in it.
+  Value write(Store& one, Value vector) {
+    Value tensor = loop_.getInits()[one.number];
+    for (int64_t first = 0; first < trip_; first += one.width) {
+      const llvm::SmallVector<Value> at = indices_at(one.insert.getIndices(), first);
+      Value part = vector;
+      if (one.width < trip_) {
+        part = builder_.create<mlir::vector::ExtractStridedSliceOp>(
+            location(), vector, llvm::ArrayRef<int64_t>{first}, llvm::ArrayRef<int64_t>{one.width},
+            llvm::ArrayRef<int64_t>{1});
+      }
+      tensor = builder_
+                   .create<mlir::vector::TransferWriteOp>(location(), part, tensor, at, llvm::ArrayRef<bool>{true})
+                   .getResult();
+    }
+    return tensor;
+  }
+
+  /// How many elements one access may take, where the last index counts with the loop's variable and the others do not
+  /// depend on it; 1 if none.
+  int64_t width_of(RankedTensorType tensor, ValueRange indices) {
+    const mlir::Type element = tensor.getElementType();
+    if (indices.empty() || !element.isIntOrFloat()) return 1;
+    int64_t limit = std::min(trip_, options_.max_vector_bytes / stored_bytes(element));
+    if (tensor.getRank() > 1 || tensor.getEncoding()) {
+      int64_t pitch = tensor.getShape().back();
+      if (const auto layout = llvm::dyn_cast_or_null<SharedTileAttr>(tensor.getEncoding())) {
+        pitch += layout.getPadding();
+        if (layout.getChunk() > 0) limit = std::min(limit, layout.getChunk());
+      }
+      limit = std::min(limit, pitch & -pitch);  // every row begins at a multiple of the width
+    }
+    for (const Value index : indices.drop_back()) {
+      if (!loop_.isDefinedOutsideOfLoop(index)) return 1;
+    }
+    const IndexExpr position = expression_of(indices.back());
+    indexing::IndexingMap map;
+    map.ranges = {{0, trip_ - 1}};
+    map.dims = position.ranges;
+    bool counts = false;
+    for (const Value value : position.values) {
+      if (value == loop_.getInductionVar()) {
+        counts = true;
+      } else if (!loop_.isDefinedOutsideOfLoop(value)) {
+        return 1;
+      }
+    }
+    if (!counts) return 1;
+    const Expr expr = indexing::substitute(position.expr, [&](ExprKind, int number) {
+      return position.values[static_cast<unsigned>(number)] == loop_.getInductionVar() ? Expr::range(0)
+                                                                                       : Expr::dim(number);
+    });
+    map.results = {indexing::simplify(expr, map)};
+    return indexing::vector_width(map, 0, limit);
+  }
+
+  /// The indices where the loop's variable has the value: outside the loop.
+  llvm::SmallVector<Value> indices_at(ValueRange indices, int64_t value) {
+    llvm::SmallVector<Value> result(indices.drop_back());
+    const IndexExpr position = expression_of(indices.back());
+    IndexExpr at;
+    at.expr = indexing::substitute(position.expr, [&](ExprKind, int number) {
+      const Value one = position.values[static_cast<unsigned>(number)];
+      if (one == loop_.getInductionVar()) return Expr::constant(value);
+      return Expr::dim(at.add(one, position.ranges[static_cast<size_t>(number)]));
+    });
+    result.push_back(materialize(builder_, location(), std::move(at)));
+    return result;
+  }
+
+  scf::ForOp loop_;
+  mlir::OpBuilder builder_;
+  const LoweringOptions& options_;
+  int64_t trip_;
+};
+
+bool is_vector_loop(scf::ForOp loop) {
+  if (!loop->hasAttr("strata.vector")) return false;
+  const indexing::Interval lower = value_range(loop.getLowerBound());
+  const indexing::Interval upper = value_range(loop.getUpperBound());
+  const indexing::Interval step = value_range(loop.getStep());
+  return lower.is_point() && lower.lo == 0 && step.is_point() && step.lo == 1 && upper.is_point() && upper.lo > 1 &&
+         upper.lo <= kMaxTrip && (upper.lo & (upper.lo - 1)) == 0;
+}
+
+}  // namespace
+
+mlir::LogicalResult vectorize(mlir::ModuleOp module, const LoweringOptions& options) {
+  llvm::SmallVector<scf::ForOp> loops;
+  module.walk([&](scf::ForOp loop) {
+    if (is_vector_loop(loop)) loops.push_back(loop);
+  });
+  for (scf::ForOp loop : loops) LoopVectorizer(loop, options).run();
+  return mlir::success();
+}
+
+}  // namespace strata::emitters
