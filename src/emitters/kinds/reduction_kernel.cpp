@@ -197,17 +197,19 @@ class ReductionEmitter {
         tile.shape, element, SharedTileAttr::get(element.getContext(), tile.padding, tile.swizzle_chunk));
   }
 
-  Values place(const IndexingMap& map) { return apply_map(builder_, map, {kernel_.place(), {}, {}}); }
+  /// The map for any thread of any block.
+  IndexingMap for_all(IndexingMap map) const {
+    map.dims = {indexing::below(tiled_.tiling.blocks()), indexing::below(tiled_.tiling.threads_per_block())};
+    map.constraints.clear();
+    return map;
+  }
 
   /// Whether a thread has what the map says: nothing if all do.
   Value condition(const IndexingMap& map) {
-    const std::vector<indexing::Constraint> tests = indexing::guards(
-        map, {indexing::below(tiled_.tiling.blocks()), indexing::below(tiled_.tiling.threads_per_block())}, map.ranges);
+    const IndexingMap all = for_all(map);
+    const std::vector<indexing::Constraint> tests = indexing::guards(map, all.dims, map.ranges);
     if (tests.empty()) return {};
-    IndexingMap tested = map;
-    tested.dims = {indexing::below(tiled_.tiling.blocks()), indexing::below(tiled_.tiling.threads_per_block())};
-    tested.constraints.clear();
-    return constraints_hold(builder_, tested, tests, {kernel_.place(), {}, {}});
+    return constraints_hold(builder_, all, tests, {kernel_.place(), {}, {}});
   }
 
   void combine_parts(std::vector<HeroState>& states) {
@@ -220,7 +222,7 @@ class ReductionEmitter {
     for (int64_t slot = 0; slot < tiled_.slots(); ++slot) {
       const IndexingMap map = tiled_.part_writes(slot);
       const Value mine = condition(map);
-      const Values at = place(map);
+      const Values at = apply_map(builder_, for_all(map), {kernel_.place(), {}, {}});
       size_t number = 0;
       for (const HeroState& state : states) {
         for (const Value value : state.slots[static_cast<size_t>(slot)]) {
