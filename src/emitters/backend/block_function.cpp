@@ -67,10 +67,12 @@ Result<BlockFunction> prepare_block_function(llvm::Module& module, const std::st
   if (!fits)
     return invalid("{}_block has the type {}; expected void (ptr buffer..., i32 block, i32 thread, ptr shared)", name,
                    text_of(type));
-  BlockFunction block{function, count - 3, false};
+  BlockFunction block{function, count - 3};
   STRATA_TRY(const auto callees, reachable(*function));
   for (const llvm::Function* callee : callees)
-    for (const char* device : kDeviceFunctions) block.waits |= callee->getName() == device;
+    for (const char* device : kDeviceFunctions)
+      if (callee->getName() == device) (device == kBarrier ? block.waits : block.shuffles) = true;
+  block.waits |= block.shuffles;
   drop_unsafe_noalias(block);
   function->setLinkage(llvm::GlobalValue::InternalLinkage);
   function->removeFnAttr(llvm::Attribute::NoInline);

@@ -16,7 +16,8 @@ namespace strata::emitters {
 struct BlockFunction {
   llvm::Function* function = nullptr;
   unsigned buffers = 0;
-  bool waits = false;  ///< whether a barrier or a shuffle can be reached
+  bool waits = false;     ///< whether a barrier or a shuffle can be reached
+  bool shuffles = false;  ///< whether a shuffle can be, which takes whole warps
 };
 
 /// Finds the block function of kernel `name`, checks its signature, and makes it one that is always inlined. What

@@ -1,5 +1,6 @@
 #include "emitters/backend/cpu_kernel.h"
 
+#include <cassert>
 #include <cstring>
 #include <limits>
 
@@ -49,6 +50,7 @@ size_t CpuKernel::stack_bytes() const { return code_->stack_bytes; }
 
 Result<void> CpuKernel::run(std::span<void* const> buffers, int64_t blocks, int threads, size_t shared_bytes,
                             const RunOptions& options) const {
+  assert(code_ && "a kernel comes from compile_for_cpu");
   STRATA_CHECK(check_launch(*code_, buffers, blocks, threads, shared_bytes));
   const auto shared = allocate_shared(shared_bytes);
   for (int64_t block = 0; block < blocks; ++block) {

@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
-#include <chrono>
 #include <cmath>
+#include <cstring>
+#include <ctime>
 #include <numeric>
 #include <thread>
 
@@ -154,11 +155,10 @@ define void @k_block(ptr noalias %out, i32 %block, i32 %thread, ptr %shared) {
   EXPECT_FALSE(kernel.uses_fibers());
   constexpr int kBlocks = 100'000;
   std::vector<int> values(size_t{kBlocks} * 128, 1);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // other work on the machine does not count
   ASSERT_TRUE(run(kernel, values, kBlocks, 128));
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  RecordProperty("milliseconds", static_cast<int>(seconds.count() * 1e3));
-  EXPECT_LT(seconds.count(), 2.0);  // 10 ms on one core of 2021
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  EXPECT_LT(seconds, 1.0);  // tens of milliseconds
   for (size_t i = 0; i < values.size(); i += 997) ASSERT_EQ(values[i], static_cast<int>(i) + 1);
 }
 
@@ -339,6 +339,7 @@ TEST(CpuKernel, CompileErrors) {
                       "  call void @f(i32 %n, ptr %p)\n  store volatile i32 %n, ptr %p\n  ret void\n}\n" +
                       head + "  call void @f(i32 %thread, ptr %out)\n  ret void\n}\n"),
               HasSubstr("f is recursive"));
+  const LeaksOfLlvm leaks;
   EXPECT_THAT(failure(head + "  call void @llvm.nvvm.barrier0()\n  ret void\n}\ndeclare void @llvm.nvvm.barrier0()\n"),
               HasSubstr("LLVM"));
 }

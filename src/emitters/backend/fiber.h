@@ -27,7 +27,6 @@ class Fiber {
  private:
   struct Entry;
   void start();
-  void release_sanitizers();
 
   Body body_;
   void* argument_;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <memory>
 #include <vector>
 
 namespace strata::emitters {
@@ -33,7 +33,7 @@ TEST(Fiber, GoesOnWhereItWasAndStartsAnew) {
 }
 
 TEST(Fiber, ManyAtOnce) {
-  std::vector<Counter> counters(1024);
+  std::vector<Counter> counters(200);
   std::vector<std::unique_ptr<Fiber>> fibers;
   for (Counter& counter : counters) {
     fibers.push_back(std::make_unique<Fiber>(count_to_three, &counter));

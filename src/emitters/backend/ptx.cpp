@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <string_view>
 
 #include "emitters/backend/block_function.h"
 #include "emitters/backend/llvm_guard.h"
@@ -25,6 +26,7 @@ namespace {
 constexpr unsigned kGlobal = 1;  // address spaces of NVPTX
 constexpr unsigned kShared = 3;
 constexpr int kMaxThreads = 1024;
+constexpr int kWarp = 32;
 constexpr const char* kSharedName = "strata_shared";
 
 Result<void> check(const PtxKernel& kernel, const PtxOptions& options) {
@@ -102,6 +104,18 @@ void add_kernel(const BlockFunction& block, const PtxKernel& launch, const PtxOp
   if (options.max_registers > 0) annotate(*kernel, "maxnreg", options.max_registers);
 }
 
+/// Neither the module nor the GPU's system has the function: found here, it is named.
+Result<void> check_calls(std::string_view ptx) {
+  constexpr std::string_view kExternal = ".extern .func";
+  for (size_t at = ptx.find(kExternal); at != std::string_view::npos; at = ptx.find(kExternal, at + 1)) {
+    const std::string_view line = ptx.substr(at, ptx.find('\n', at) - at);
+    const std::string_view name = line.substr(line.find_last_of(" \t") + 1);
+    if (name != "vprintf" && name != "__assertfail")
+      return invalid("a kernel calls {}, which neither the module nor the math library defines", name);
+  }
+  return {};
+}
+
 Result<std::string> assemble(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::SmallVector<char, 0> text;
   llvm::raw_svector_ostream out(text);
@@ -109,7 +123,9 @@ Result<std::string> assemble(llvm::Module& module, llvm::TargetMachine& machine)
   if (machine.addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile))
     return environment("LLVM was built without PTX");
   passes.run(module);
-  return std::string(text.begin(), text.end());
+  std::string ptx(text.begin(), text.end());
+  STRATA_CHECK(check_calls(ptx));
+  return ptx;
 }
 
 Result<std::string> generate(llvm::Module& module, const PtxOptions& options) {
@@ -122,6 +138,8 @@ Result<std::string> generate(llvm::Module& module, const PtxOptions& options) {
     STRATA_CHECK(check(kernel, options));
     if (module.getNamedValue(kernel.name)) return invalid("the module has a {} of its own already", kernel.name);
     STRATA_TRY(const BlockFunction block, prepare_block_function(module, kernel.name));
+    if (block.shuffles && kernel.threads % kWarp != 0)
+      return invalid("kernel {}: shuffles take whole warps, and a block has {} threads", kernel.name, kernel.threads);
     add_kernel(block, kernel, options);
     names.push_back(kernel.name);
   }

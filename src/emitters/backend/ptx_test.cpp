@@ -185,8 +185,7 @@ TEST(Ptx, VectorAtomicsThatNoInstructionTakesAreSplit) {
   EXPECT_THAT(vector_atomic("<2 x double>", 16, "sm_80", true), HasSubstr("atom.global.add.f64"));
 }
 
-TEST(Ptx, ArithmeticIsWhatTheModuleSays) {
-  const std::string ptx = ptx_of(block(R"(
+constexpr const char* kArithmetic = R"(
   %v = load <2 x half>, ptr %in
   %h = fmul <2 x half> %v, %v
   store <2 x half> %h, ptr %out
@@ -205,10 +204,14 @@ TEST(Ptx, ArithmeticIsWhatTheModuleSays) {
   %s = fadd float %a, %ac
   %t = getelementptr i8, ptr %out, i64 16
   store float %s, ptr %t
-)",
-                                       "declare float @llvm.nvvm.ex2.approx.f(float)\n"));
-  EXPECT_THAT(ptx, AllOf(HasSubstr("mul.rn.f16x2"), HasSubstr("add.rn.bf16x2"), HasSubstr("ex2.approx.f32"),
-                         HasSubstr("mul.rn.f32"), HasSubstr("fma.rn.f32")));
+)";
+
+TEST(Ptx, ArithmeticIsWhatTheModuleSays) {
+  const std::string text = block(kArithmetic, "declare float @llvm.nvvm.ex2.approx.f(float)\n");
+  EXPECT_THAT(ptx_of(text), AllOf(HasSubstr("mul.rn.f16x2"), HasSubstr("add.rn.bf16x2"), HasSubstr("ex2.approx.f32"),
+                                  HasSubstr("mul.rn.f32"), HasSubstr("fma.rn.f32")));
+  // sm_80 has no additions of bf16.
+  EXPECT_THAT(ptx_of(text, "sm_80"), AllOf(HasSubstr("mul.rn.f16x2"), HasSubstr("cvt.rn.bf16.f32")));
 }
 
 TEST(Ptx, BitsOfHalfAndBfloatAreEachOthers) {
@@ -307,14 +310,31 @@ TEST(Ptx, Errors) {
   PtxOptions wide = options;
   wide.kernels[0].threads = 2048;
   EXPECT_THAT(failure(block(""), wide), HasSubstr("2048 threads in a block; expected 1 to 1024"));
+  PtxOptions ragged = options;
+  ragged.kernels[0].threads = 33;
+  EXPECT_THAT(failure(block("  %v = call i32 @strata_shuffle_xor(i32 1, i32 1)\n",
+                            "declare i32 @strata_shuffle_xor(i32, i32)\n"),
+                      ragged),
+              HasSubstr("kernel k: shuffles take whole warps, and a block has 33 threads"));
   PtxOptions garbled = options;
   const std::string garbage = "no bitcode at all";
   garbled.optimize.math = std::as_bytes(std::span(garbage.data(), garbage.size()));
   EXPECT_THAT(failure(block(""), garbled), HasSubstr("the math library is no bitcode"));
 }
 
+TEST(Ptx, CallsOfNothingAreErrors) {
+  const std::string call =
+      "  %f = load float, ptr %in\n  %e = call float @expf(float %f)\n  store float %e, ptr %out\n";
+  EXPECT_THAT(failure(block(call, "declare float @expf(float)\n"), options_for("sm_80")),
+              HasSubstr("a kernel calls expf, which neither"));
+  // LLVM makes a call of its library's of this.
+  EXPECT_THAT(failure(block("  %c = cmpxchg ptr %out, i128 1, i128 2 monotonic monotonic\n"), options_for("sm_80")),
+              HasSubstr("a kernel calls __atomic_compare_exchange_16, which neither"));
+}
+
 TEST(Ptx, WhatLlvmCannotSelectIsAnError) {
   // LLVM's own answer is to end the process.
+  const LeaksOfLlvm leaks;
   EXPECT_THAT(failure(block("  call void @llvm.x86.sse2.pause()\n", "declare void @llvm.x86.sse2.pause()\n"),
                       options_for("sm_80")),
               HasSubstr("LLVM gives up: Cannot select"));

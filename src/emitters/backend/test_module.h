@@ -13,7 +13,21 @@
 #include <stdexcept>
 #include <string>
 
+#include "emitters/backend/sanitizer_fibers.h"
+#ifdef STRATA_FIBERS_ASAN
+#include <sanitizer/lsan_interface.h>
+#endif
+
 namespace strata::emitters {
+
+/// While it lives, leaks are not reported: LLVM's where it gives up.
+#ifdef STRATA_FIBERS_ASAN
+using LeaksOfLlvm = __lsan::ScopedDisabler;
+#else
+struct LeaksOfLlvm {
+  ~LeaksOfLlvm() {}
+};
+#endif
 
 /// A module and what it lives in.
 struct TestModule {

@@ -62,7 +62,7 @@ class StrataOp<string mnemonic, list<Trait> traits = []> : Op<StrataDialect, mne
 def YieldOp : StrataOp<"yield", [Pure, ReturnLike, Terminator, ParentOneOf<["LoopOp", "AtomicRmwOp"]>]> {
   let summary = "Ends the body of a loop or of an atomic update";
   let arguments = (ins Variadic<AnyType>:$values);
-  let builders = [OpBuilder<(ins), "">];
+  let builders = [OpBuilder<(ins), "/* without values */">];
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 

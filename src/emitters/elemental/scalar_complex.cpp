@@ -92,8 +92,7 @@ Value expm1(ImplicitLocOpBuilder& b, ValueRange x) {
 
 Value log1p(ImplicitLocOpBuilder& b, ValueRange x) {
   const Parts z = parts(b, x[0]);
-  const Value excess =
-      add(b, multiply(b, z.re, add(b, z.re, number(b, 2))), multiply(b, z.im, z.im));  // |1 + z|² - 1
+  const Value excess = add(b, multiply(b, z.re, add(b, z.re, number(b, 2))), multiply(b, z.im, z.im));  // |1 + z|² - 1
   return make(b, multiply(b, number(b, 0.5), b.create<math::Log1pOp>(excess)),
               b.create<math::Atan2Op>(z.im, add(b, number(b, 1), z.re)));
 }

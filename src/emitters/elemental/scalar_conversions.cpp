@@ -35,8 +35,8 @@ Value resize(ImplicitLocOpBuilder& b, Value x, mlir::Type type, bool is_signed) 
   return b.create<arith::ExtUIOp>(type, x);
 }
 
-/// Towards zero, clamped to the integers of `type`; NaN as 0. What the conversion makes of a number that is out of range
-/// is poison, and never selected.
+/// Towards zero, clamped to the integers of `type`; NaN as 0. What the conversion makes of a number that is out of
+/// range is poison, and never selected.
 Value saturate(ImplicitLocOpBuilder& b, Value x, ElementType type) {
   const int bits = hlo::bit_width(type);
   const mlir::Type held = b.getIntegerType(static_cast<unsigned>(bits));
@@ -66,8 +66,8 @@ Value round_to_odd(ImplicitLocOpBuilder& b, Value x) {
   const Value nearest = b.create<arith::TruncFOp>(b.getF32Type(), x);
   const Value back = b.create<arith::ExtFOp>(b.getF64Type(), nearest);
   const Value bits = b.create<arith::BitcastOp>(i32, nearest);
-  const Value away = b.create<arith::CmpFOp>(CmpFPredicate::OGT, b.create<mlir::math::AbsFOp>(back),
-                                             b.create<mlir::math::AbsFOp>(x));
+  const Value away =
+      b.create<arith::CmpFOp>(CmpFPredicate::OGT, b.create<mlir::math::AbsFOp>(back), b.create<mlir::math::AbsFOp>(x));
   const Value towards_zero = b.create<arith::SubIOp>(bits, resize(b, away, i32, false));
   const Value odd = b.create<arith::OrIOp>(towards_zero, integer_constant(b, i32, 1));
   const Value inexact = b.create<arith::CmpFOp>(CmpFPredicate::ONE, back, x);

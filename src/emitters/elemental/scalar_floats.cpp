@@ -135,10 +135,10 @@ Value emit_compare(ImplicitLocOpBuilder& builder, const hlo::CompareAttributes& 
                    Value rhs) {
   const Relation& relation = kRelations[static_cast<size_t>(how.direction)];
   if (hlo::is_complex(type)) {
-    const Value real =
-        builder.create<arith::CmpFOp>(relation.of_floats, builder.create<complex::ReOp>(lhs), builder.create<complex::ReOp>(rhs));
-    const Value imaginary =
-        builder.create<arith::CmpFOp>(relation.of_floats, builder.create<complex::ImOp>(lhs), builder.create<complex::ImOp>(rhs));
+    const Value real = builder.create<arith::CmpFOp>(relation.of_floats, builder.create<complex::ReOp>(lhs),
+                                                     builder.create<complex::ReOp>(rhs));
+    const Value imaginary = builder.create<arith::CmpFOp>(relation.of_floats, builder.create<complex::ImOp>(lhs),
+                                                          builder.create<complex::ImOp>(rhs));
     if (how.direction == hlo::CompareAttributes::Direction::EQ) return builder.create<arith::AndIOp>(real, imaginary);
     return builder.create<arith::OrIOp>(real, imaginary);
   }

@@ -1,5 +1,5 @@
-// Operators on integers and pred. HLO defines what MLIR leaves undefined: division by 0, the overflow of a quotient, and
-// shifts past the width.
+// Operators on integers and pred. HLO defines what MLIR leaves undefined: division by 0, the overflow of a quotient,
+// and shifts past the width.
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/Math/IR/Math.h>
 #include <mlir/Dialect/SCF/IR/SCF.h>
@@ -18,7 +18,9 @@ using mlir::Value;
 using mlir::ValueRange;
 
 unsigned width(Value x) { return x.getType().getIntOrFloatBitWidth(); }
-Value constant(ImplicitLocOpBuilder& b, Value like, int64_t value) { return integer_constant(b, like.getType(), value); }
+Value constant(ImplicitLocOpBuilder& b, Value like, int64_t value) {
+  return integer_constant(b, like.getType(), value);
+}
 Value select(ImplicitLocOpBuilder& b, Value condition, Value yes, Value no) {
   return b.create<arith::SelectOp>(condition, yes, no);
 }
@@ -113,7 +115,7 @@ Value unsigned_power(ImplicitLocOpBuilder& b, ValueRange x) {
     const Value rest = after.create<arith::ShRUIOp>(state[2], one);
     after.create<mlir::scf::YieldOp>(ValueRange{result, factor, rest});
   };
-  const mlir::TypeRange types{type, type, type};
+  const llvm::SmallVector<mlir::Type> types(3, type);
   return b.create<mlir::scf::WhileOp>(types, ValueRange{one, x[0], x[1]}, more, step).getResult(0);
 }
 
@@ -125,8 +127,7 @@ Value signed_power(ImplicitLocOpBuilder& b, ValueRange x) {
   const Value negative = compare(b, CmpIPredicate::slt, x[1], 0);
   const Value power = unsigned_power(b, {x[0], select(b, negative, zero, x[1])});
   const Value odd = b.create<arith::TruncIOp>(b.getI1Type(), x[1]);
-  const Value of_minus_one =
-      select(b, compare(b, CmpIPredicate::eq, x[0], -1), select(b, odd, minus_one, one), zero);
+  const Value of_minus_one = select(b, compare(b, CmpIPredicate::eq, x[0], -1), select(b, odd, minus_one, one), zero);
   const Value inverse = select(b, compare(b, CmpIPredicate::eq, x[0], 1), one, of_minus_one);
   return select(b, negative, inverse, power);
 }

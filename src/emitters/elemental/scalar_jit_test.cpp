@@ -4,6 +4,7 @@
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/TargetSelect.h>
+#include <mlir/Conversion/MathToLibm/MathToLibm.h>
 #include <mlir/Conversion/Passes.h>
 #include <mlir/Dialect/Arith/Transforms/Passes.h>
 #include <mlir/Dialect/Complex/IR/Complex.h>
@@ -113,11 +114,11 @@ void call_functions(mlir::ModuleOp module) {
 
 void lower(mlir::ModuleOp module) {
   call_functions(module);
-  mlir::RewritePatternSet bf16(module.getContext());
-  mlir::arith::populateExpandBFloat16Patterns(bf16);
-  ASSERT_TRUE(succeeded(mlir::applyPatternsAndFoldGreedily(module, std::move(bf16))));
+  mlir::RewritePatternSet patterns(module.getContext());
+  mlir::arith::populateExpandBFloat16Patterns(patterns);
+  mlir::populateMathToLibmConversionPatterns(patterns);
+  ASSERT_TRUE(succeeded(mlir::applyPatternsAndFoldGreedily(module, std::move(patterns))));
   mlir::PassManager passes(module.getContext());
-  passes.addPass(mlir::createConvertMathToLibmPass());
   passes.addPass(mlir::createConvertSCFToCFPass());
   passes.addNestedPass<mlir::func::FuncOp>(mlir::createConvertMathToLLVMPass());
   passes.addPass(mlir::createConvertComplexToLLVMPass());
@@ -133,7 +134,9 @@ void optimize_module(llvm::Module& module, llvm::TargetMachine* machine) {
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager cycles;
   llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(machine);
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = tuning.SLPVectorization = tuning.LoopUnrolling = false;  // only to save time
+  llvm::PassBuilder builder(machine, tuning);
   builder.registerModuleAnalyses(modules);
   builder.registerCGSCCAnalyses(cycles);
   builder.registerFunctionAnalyses(functions);
@@ -178,8 +181,7 @@ llvm::orc::SymbolMap library(llvm::orc::LLJIT& jit) {
   define("logistic_f32", &logistic<float>);
   define("logistic_f64", &logistic<double>);
   using Function = Complex (*)(Complex);
-#define STRATA_COMPLEX(name, f) \
-  define(name "_c128", static_cast<Function>([](Complex z) -> Complex { return f(z); }));
+#define STRATA_COMPLEX(name, f) define(name "_c128", static_cast<Function>([](Complex z) -> Complex { return f(z); }));
   STRATA_COMPLEX("acos", std::acos)
   STRATA_COMPLEX("acosh", std::acosh)
   STRATA_COMPLEX("asinh", std::asinh)
@@ -246,7 +248,7 @@ void ScalarJit::add_constant(const std::string& name, const hlo::Literal& litera
   b.create<mlir::func::ReturnOp>();
 }
 
-std::string ScalarJit::compile(bool optimize) {
+std::string ScalarJit::compile() {
   std::string text;
   llvm::raw_string_ostream stream(text);
   module_->print(stream);
@@ -256,10 +258,11 @@ std::string ScalarJit::compile(bool optimize) {
   std::unique_ptr<llvm::Module> module = mlir::translateModuleToLLVMIR(*module_, *context);
   EXPECT_TRUE(module);
   auto host = llvm::cantFail(llvm::orc::JITTargetMachineBuilder::detectHost());
+  host.setCodeGenOptLevel(llvm::CodeGenOptLevel::Less);
   const auto machine = llvm::cantFail(host.createTargetMachine());
   module->setDataLayout(machine->createDataLayout());
   module->setTargetTriple(machine->getTargetTriple().str());
-  if (optimize) optimize_module(*module, machine.get());
+  optimize_module(*module, machine.get());
   jit_ = llvm::cantFail(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(host).create());
   llvm::orc::JITDylib& symbols = jit_->getMainJITDylib();
   const char prefix = jit_->getDataLayout().getGlobalPrefix();

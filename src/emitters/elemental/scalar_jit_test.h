@@ -1,4 +1,5 @@
-// Runs what emit_scalar makes, over arrays, for tests: MLIR's own lowering, libm, and C++ in the place of emitters/math.
+// Runs what emit_scalar makes, over arrays, for tests: MLIR's own lowering, libm, and C++ in the place of
+// emitters/math.
 #pragma once
 
 #include <mlir/IR/BuiltinOps.h>
@@ -26,7 +27,7 @@ class ScalarJit {
   /// A function that writes the elements of the literal.
   void add_constant(const std::string& name, const hlo::Literal& literal);
   /// After all functions were added, before one runs. The text of the module as emitted is returned.
-  std::string compile(bool optimize);
+  std::string compile();
   hlo::Literal run(const std::string& name, const std::vector<hlo::Literal>& arguments, const hlo::Shape& shape);
 
  private:

@@ -14,7 +14,8 @@ bool is_elementwise(hlo::Opcode opcode);
 
 /// An element of an elementwise instruction's result, given its operands' (types.h says how they are held). What it
 /// computes is what src/hlo/evaluate.h does, bit for bit but for functions such as exp, whose errors
-/// docs/emitters-math.md bounds, and maximum and minimum, for which -0 is below 0. Floats narrower than 32 bits are extended to f32 and rounded after each operator.
+/// docs/emitters-math.md bounds, and for maximum and minimum, which take -0 to be below 0. Floats narrower than 32 bits
+/// are extended to f32 and rounded after each operator.
 /// Error (Unsupported) for a type that the operator is not defined for, with the instruction's place.
 Result<mlir::Value> emit_scalar(mlir::ImplicitLocOpBuilder& builder, const hlo::Computation& computation,
                                 const hlo::Instruction& instruction, mlir::ValueRange operands);
