@@ -28,7 +28,9 @@ class StrataAttr<string name, string mnemonic_> : AttrDef<StrataDialect, name> {
 def MapAttr : StrataAttr<"Map", "map"> {
   let summary = "An indexing map (src/indexing)";
   let description = [{`#strata.map<"(d0)[s0] -> (d0 * 4 + s0), domain: d0 in [0, 7], s0 in [0, 3]">`}];
-  let parameters = (ins "::strata::indexing::IndexingMap":$map);
+  // Given out by reference: it is compared and read far more often than made.
+  let parameters = (ins AttrParameter<"::strata::indexing::IndexingMap", "the map",
+                                      "const ::strata::indexing::IndexingMap&">:$map);
   let hasCustomAssemblyFormat = 1;
 }
 

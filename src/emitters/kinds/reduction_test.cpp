@@ -1,84 +1,115 @@
-// Reductions: which tiles, which code, and whether it verifies.
+// Reductions: which tiles are chosen, what code is emitted, and that it computes what the interpreter does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <llvm/Support/raw_ostream.h>
-#include <mlir/Dialect/Arith/IR/Arith.h>
-#include <mlir/Dialect/Complex/IR/Complex.h>
-#include <mlir/Dialect/Func/IR/FuncOps.h>
-#include <mlir/Dialect/Math/IR/Math.h>
-#include <mlir/Dialect/SCF/IR/SCF.h>
-#include <mlir/Dialect/Tensor/IR/Tensor.h>
-#include <mlir/IR/MLIRContext.h>
-#include <mlir/IR/OwningOpRef.h>
-#include <mlir/IR/Verifier.h>
 
-#include "emitters/dialect/dialect.h"
-#include "emitters/kinds/plan.h"
+#include <cmath>
+
+#include "emitters/program.h"
+#include "hlo/compute.h"
+#include "hlo/evaluate.h"
 #include "hlo/text.h"
+#include "hlo/typical_arguments.h"
 
 namespace strata::emitters {
 namespace {
 
+using hlo::Literal;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kAdd = R"(
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT sum = f32[] add(a, b)
-}
-max {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT most = f32[] maximum(a, b)
-}
-)";
-
-struct Emitted {
-  Decision decision;
-  std::string text;
-};
-
-Result<Emitted> emit(const std::string& body) {
-  STRATA_TRY(const hlo::ModulePtr module, hlo::parse_module("HloModule m\n" + kAdd + body));
-  const Device device;
-  STRATA_TRY(const Plan plan, plan_reduction({*module, module->entry, device}));
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  context.loadDialect<StrataDialect, mlir::arith::ArithDialect, mlir::complex::ComplexDialect, mlir::func::FuncDialect,
-                      mlir::math::MathDialect, mlir::scf::SCFDialect, mlir::tensor::TensorDialect>();
-  mlir::OwningOpRef<mlir::ModuleOp> target = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
-  STRATA_CHECK(plan.emit(*target, "kernel"));
-  Emitted result{plan.decision, {}};
-  llvm::raw_string_ostream out(result.text);
-  target->print(out);
-  if (mlir::failed(mlir::verify(*target))) return invalid("does not verify:\n{}", result.text);
-  return result;
+/// A computation `name` of two scalars.
+std::string combiner(const std::string& name, const std::string& type, const std::string& op) {
+  return name + " {\n  a = " + type + "[] parameter(0)\n  b = " + type + "[] parameter(1)\n  ROOT c = " + type + "[] " +
+         op + "(a, b)\n}\n";
 }
 
-std::string detail(const Decision& decision, const std::string& name) {
-  for (const auto& [key, text] : decision.details) {
+const std::string kCombiners = "HloModule m\n" + combiner("add", "f32", "add") + combiner("max", "f32", "maximum");
+
+Result<EmittedKernel> emit(const std::string& text) {
+  STRATA_TRY(const hlo::ModulePtr module, hlo::parse_module(text));
+  EmitOptions options;
+  options.only = "reduction";
+  return emit_fusion(*module, module->entry, "kernel", options);
+}
+
+std::string detail(const EmittedKernel& kernel, const std::string& name) {
+  for (const auto& [key, text] : kernel.decision().details) {
     if (key == name) return text;
   }
   return {};
 }
 
+/// The largest difference of two arrays of floats relative to their size, or 1 if others are not equal.
+double difference(const Literal& a, const Literal& b) {
+  if (!a.shape().is_array()) {
+    double most = 0;
+    for (size_t i = 0; i < a.elements().size(); ++i) most = std::max(most, difference(a.elements()[i], b.elements()[i]));
+    return most;
+  }
+  if (a.type() != hlo::ElementType::F32) {
+    if (!hlo::is_float(a.type())) return hlo::identical(a, b) ? 0 : 1;
+  }
+  const auto value = [](const Literal& of, int64_t i) {
+    return of.type() == hlo::ElementType::F64 ? of.get<double>(i) : static_cast<double>(of.get<float>(i));
+  };
+  double most = 0;
+  for (int64_t i = 0; i < a.size(); ++i) {
+    const double x = value(a, i), y = value(b, i);
+    if (std::isnan(x) && std::isnan(y)) continue;
+    const double error = x == y ? 0 : std::abs(x - y) / (1 + std::abs(y));
+    most = std::max(most, std::isnan(error) ? 1 : error);
+  }
+  return most;
+}
+
+/// Runs the fusion by the reduction emitter on the CPU and compares with the interpreter.
+void check(const std::string& text, const std::string& emitter, double bound = 1e-5) {
+  SCOPED_TRACE(text);
+  const auto module = hlo::parse_module(text);
+  ASSERT_TRUE(module) << module.error().to_string();
+  EmitOptions options;
+  options.only = "reduction";
+  const auto program = emit_program(**module, options);
+  ASSERT_TRUE(program) << program.error().to_string();
+  ASSERT_EQ(program->steps.size(), 1u);
+  ASSERT_TRUE(program->steps[0].kernel) << program->steps[0].why_interpreted;
+  EXPECT_EQ(program->steps[0].kernel->decision().emitter, emitter);
+  const std::vector<Literal> arguments = hlo::typical_arguments((*module)->entry_computation(), 7);
+  const auto expected = hlo::evaluate(**module, arguments);
+  ASSERT_TRUE(expected) << expected.error().to_string();
+  const auto result = run_on_cpu(*program, arguments);
+  ASSERT_TRUE(result) << result.error().to_string() << explain(*program);
+  EXPECT_LE(difference(*result, *expected), bound) << explain(*program);
+}
+
 std::string sum(const std::string& operand, const std::string& result, const std::string& dims) {
-  return "ENTRY e {\n  x = " + operand + " parameter(0)\n  z = f32[] constant(0)\n  ROOT r = " + result +
+  return kCombiners + "ENTRY e {\n  x = " + operand + " parameter(0)\n  z = f32[] constant(0.5)\n  ROOT r = " + result +
          " reduce(x, z), dimensions={" + dims + "}, to_apply=add\n}\n";
 }
 
-TEST(Reduction, LongRowsAreReducedByShufflesAndSharedMemory) {
-  const auto kernel = emit(sum("f32[16384,8192]", "f32[16384]", "1"));
-  ASSERT_TRUE(kernel) << kernel.error().to_string();
-  EXPECT_EQ(kernel->decision.emitter, "row reduction");
-  EXPECT_EQ(kernel->decision.blocks, 16384);
-  EXPECT_EQ(kernel->decision.threads, 256);
-  EXPECT_EQ(detail(kernel->decision, "tiling"),
-            "16384x8192 threads 1x256 unroll 1x8 vector 1x4, 16384 blocks");
-  EXPECT_THAT(kernel->text, HasSubstr("shuffle_reduce"));
-  EXPECT_THAT(kernel->text, HasSubstr("allocate_shared : tensor<1x8xf32"));
-  std::cout << to_string(kernel->decision) << kernel->text;
+TEST(Reduction, Rows) {
+  for (const int length : {129, 256, 300, 1000, 1024, 2051}) {
+    check(sum(fmt::format("f32[5,{}]", length), "f32[5]", "1"), "row reduction");
+  }
+  check(sum("f32[2,3,4,5,67]", "f32[2,4]", "1,3,4"), "row reduction");
+  check(sum("f32[3,300,7]{1,2,0}", "f32[3,7]", "1"), "row reduction");
+}
+
+TEST(Reduction, ShortRows) {
+  for (const int length : {2, 3, 8, 17, 31, 32, 64, 128}) {
+    check(sum(fmt::format("f32[37,{}]", length), "f32[37]", "1"), "multi-row reduction");
+  }
+  check(sum("f32[70]", "f32[]", "0"), "multi-row reduction");
+}
+
+TEST(Reduction, Columns) {
+  for (const int width : {2, 3, 8, 31, 33, 64, 100, 256}) {
+    for (const int height : {3, 16, 65, 200}) {
+      if (width * height < 64) continue;
+      check(sum(fmt::format("f32[{},{}]", height, width), fmt::format("f32[{}]", width), "0"), "column reduction");
+    }
+  }
+  check(sum("f32[3,5,7,11]", "f32[5,11]", "0,2"), "column reduction");
 }
 
 }  // namespace
