@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <complex>
 
 #include "emitters/program.h"
 #include "hlo/compute.h"
@@ -46,9 +47,15 @@ double difference(const Literal& a, const Literal& b) {
     for (size_t i = 0; i < a.elements().size(); ++i) most = std::max(most, difference(a.elements()[i], b.elements()[i]));
     return most;
   }
-  if (a.type() != hlo::ElementType::F32) {
-    if (!hlo::is_float(a.type())) return hlo::identical(a, b) ? 0 : 1;
+  if (hlo::is_complex(a.type())) {
+    double most = 0;
+    for (int64_t i = 0; i < a.size(); ++i) {
+      const auto x = a.get<std::complex<float>>(i), y = b.get<std::complex<float>>(i);
+      most = std::max(most, static_cast<double>(std::abs(x - y) / (1 + std::abs(y))));
+    }
+    return most;
   }
+  if (!hlo::is_float(a.type())) return hlo::identical(a, b) ? 0 : 1;
   const auto value = [](const Literal& of, int64_t i) {
     return of.type() == hlo::ElementType::F64 ? of.get<double>(i) : static_cast<double>(of.get<float>(i));
   };
@@ -99,7 +106,7 @@ TEST(Reduction, ShortRows) {
   for (const int length : {2, 3, 8, 17, 31, 32, 64, 128}) {
     check(sum(fmt::format("f32[37,{}]", length), "f32[37]", "1"), "multi-row reduction");
   }
-  check(sum("f32[70]", "f32[]", "0"), "multi-row reduction");
+  check(sum("f32[64]", "f32[]", "0"), "multi-row reduction");
 }
 
 TEST(Reduction, Columns) {
@@ -110,6 +117,149 @@ TEST(Reduction, Columns) {
     }
   }
   check(sum("f32[3,5,7,11]", "f32[5,11]", "0,2"), "column reduction");
+}
+
+std::string softmax(const std::string& shape, const std::string& rows) {
+  return kCombiners + "ENTRY e {\n  x = " + shape + R"( parameter(0)
+  low = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  most = )" + rows + R"( reduce(x, low), dimensions={1}, to_apply=max
+  wide = )" + shape + R"( broadcast(most), dimensions={0}
+  d = )" + shape + R"( subtract(x, wide)
+  e = )" + shape + R"( exponential(d)
+  total = )" + rows + R"( reduce(e, zero), dimensions={1}, to_apply=add
+  totals = )" + shape + R"( broadcast(total), dimensions={0}
+  ROOT r = )" + shape + R"( divide(e, totals)
+})";
+}
+
+TEST(Reduction, SoftmaxIsOneKernel) {
+  for (const int length : {14, 32, 100, 128, 300, 1000, 1024, 2500}) {
+    check(softmax(fmt::format("f32[5,{}]", length), "f32[5]"),
+          length <= 32 || (length % 2 == 0 && length <= 128) ? "multi-row reduction" : "row reduction");
+  }
+}
+
+TEST(Reduction, SoftmaxOfColumns) {
+  std::string text = softmax("f32[40,6]", "f32[6]");
+  for (size_t at = 0; (at = text.find("dimensions={1}")) != std::string::npos;) text[at + 12] = '#';
+  for (size_t at = 0; (at = text.find("dimensions={0}")) != std::string::npos;) text[at + 12] = '1';
+  for (size_t at = 0; (at = text.find("dimensions={#}")) != std::string::npos;) text[at + 12] = '0';
+  check(text, "column reduction");
+}
+
+/// Mean and variance of the rows of `x`, both results and the normalised rows as outputs.
+std::string layer_norm(int rows, int length, const std::string& type) {
+  const std::string wide = fmt::format("f32[{},{}]", rows, length), row = fmt::format("f32[{}]", rows);
+  const std::string narrow = fmt::format("{}[{},{}]", type, rows, length);
+  return kCombiners + "ENTRY e {\n  p = " + narrow + " parameter(0)\n  w = f32[" + std::to_string(length) +
+         "] parameter(1)\n  x = " + wide + " convert(p)\n  zero = f32[] constant(0)\n  n = f32[] constant(" +
+         std::to_string(length) + ")\n  ns = " + row + " broadcast(n), dimensions={}\n  s = " + row +
+         " reduce(x, zero), dimensions={1}, to_apply=add\n  mean = " + row + " divide(s, ns)\n  means = " + wide +
+         " broadcast(mean), dimensions={0}\n  d = " + wide + " subtract(x, means)\n  d2 = " + wide +
+         " multiply(d, d)\n  s2 = " + row + " reduce(d2, zero), dimensions={1}, to_apply=add\n  var = " + row +
+         " divide(s2, ns)\n  eps = f32[] constant(1e-5)\n  epss = " + row +
+         " broadcast(eps), dimensions={}\n  v = " + row + " add(var, epss)\n  rs = " + row + " rsqrt(v)\n  rss = " + wide +
+         " broadcast(rs), dimensions={0}\n  y = " + wide + " multiply(d, rss)\n  ws = " + wide +
+         " broadcast(w), dimensions={1}\n  yw = " + wide + " multiply(y, ws)\n  out = " + narrow +
+         " convert(yw)\n  ROOT t = (" + narrow + ", " + row + ", " + row + ") tuple(out, mean, rs)\n}";
+}
+
+TEST(Reduction, LayerNormWithItsStatistics) {
+  check(layer_norm(7, 384, "f32"), "row reduction");
+  check(layer_norm(3, 1027, "f32"), "row reduction");
+  check(layer_norm(3, 515, "bf16"), "row reduction", 1e-2);
+  check(layer_norm(70, 24, "f16"), "multi-row reduction", 2e-3);
+}
+
+TEST(Reduction, VariadicWithAnyComputation) {
+  const auto argmax = [](const std::string& shape, const std::string& rows, int dim) {
+    return R"(HloModule m
+pick {
+  v0 = f32[] parameter(0)
+  i0 = s32[] parameter(1)
+  v1 = f32[] parameter(2)
+  i1 = s32[] parameter(3)
+  more = pred[] compare(v0, v1), direction=GT
+  same = pred[] compare(v0, v1), direction=EQ
+  first = pred[] compare(i0, i1), direction=LT
+  tie = pred[] and(same, first)
+  keep = pred[] or(more, tie)
+  v = f32[] select(keep, v0, v1)
+  i = s32[] select(keep, i0, i1)
+  ROOT t = (f32[], s32[]) tuple(v, i)
+}
+ENTRY e {
+  x = f32)" + shape + " parameter(0)\n  n = s32" + shape + " iota(), iota_dimension=" + std::to_string(dim) + R"(
+  low = f32[] constant(-inf)
+  none = s32[] constant(1000000)
+  r = (f32)" + rows + ", s32" + rows + ") reduce(x, n, low, none), dimensions={" + std::to_string(dim) + R"(}, to_apply=pick
+  v = f32)" + rows + " get-tuple-element(r), index=0\n  i = s32" + rows + R"( get-tuple-element(r), index=1
+  ROOT t = (s32)" + rows + ", f32" + rows + ") tuple(i, v)\n}";
+  };
+  check(argmax("[6,1000]", "[6]", 1), "row reduction");
+  check(argmax("[50,19]", "[50]", 1), "multi-row reduction");
+  check(argmax("[301,12]", "[12]", 0), "column reduction");
+}
+
+TEST(Reduction, SeveralRootsAndSideOutputs) {
+  const std::string text = kCombiners + R"(ENTRY e {
+  x = f32[9,700] parameter(0)
+  y = f32[9,700] parameter(1)
+  zero = f32[] constant(0)
+  low = f32[] constant(-inf)
+  p = f32[9,700] multiply(x, y)
+  s = f32[9] reduce(p, zero), dimensions={1}, to_apply=add
+  m = f32[9] reduce(x, low), dimensions={1}, to_apply=max
+  half = f32[] constant(0.5)
+  halves = f32[9] broadcast(half), dimensions={}
+  a = f32[9] multiply(s, halves)
+  flat = f32[6300] reshape(p)
+  ROOT t = (f32[9], f32[6300], f32[9]) tuple(a, flat, m)
+})";
+  check(text, "row reduction");
+}
+
+TEST(Reduction, EpiloguesOfOtherShapes) {
+  const std::string text = kCombiners + R"(ENTRY e {
+  x = f32[2,350,4] parameter(0)
+  zero = f32[] constant(0)
+  s = f32[2,4] reduce(x, zero), dimensions={1}, to_apply=add
+  turned = f32[4,2] transpose(s), dimensions={1,0}
+  three = f32[4,2,3] broadcast(turned), dimensions={0,1}
+  back = f32[4,2,3] reverse(three), dimensions={0}
+  ROOT t = (f32[4,2,3], f32[4,2]) tuple(back, turned)
+})";
+  check(text, "column reduction");
+}
+
+TEST(Reduction, TypesAndCombiners) {
+  const auto text = [](const std::string& type, const std::string& op, const std::string& initial, int rows, int length,
+                       int dim) {
+    return "HloModule m\n" + combiner("op", type, op) + fmt::format(R"(ENTRY e {{
+  x = {0}[{1},{2}] parameter(0)
+  z = {0}[] constant({3})
+  ROOT r = {0}[{4}] reduce(x, z), dimensions={{{5}}}, to_apply=op
+}})", type, rows, length, initial, dim == 0 ? length : rows, dim);
+  };
+  const auto all = [&](const std::string& type, const std::string& op, const std::string& initial, double bound) {
+    check(text(type, op, initial, 3, 501, 1), "row reduction", bound);
+    check(text(type, op, initial, 65, 12, 1), "multi-row reduction", bound);
+    check(text(type, op, initial, 130, 40, 0), "column reduction", bound);
+  };
+  all("s32", "add", "3", 0);
+  all("s32", "minimum", "9", 0);
+  all("u8", "maximum", "1", 0);
+  all("s64", "xor", "5", 0);
+  all("u16", "and", "65535", 0);
+  all("pred", "or", "false", 0);
+  all("pred", "and", "true", 0);
+  all("f64", "add", "0.25", 1e-12);
+  all("f64", "maximum", "-inf", 0);
+  all("f16", "maximum", "0", 0);
+  all("bf16", "add", "0", 2e-2);
+  all("f16", "add", "1", 4e-3);
+  all("c64", "add", "(1, 2)", 1e-5);
 }
 
 }  // namespace
