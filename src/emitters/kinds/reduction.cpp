@@ -102,6 +102,11 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   load.element_bytes = element_bytes(fusion, elements);
   std::optional<std::vector<Preparation>> preparations = atomic_preparations(fusion, heroes, outputs);
   load.may_split = preparations.has_value();
+  for (const ReductionHero& hero : heroes.heroes) {
+    const hlo::Shape& shape = computation[hero.id].shape;
+    load.one_slot |= hlo::is_complex(shape.type);
+    for (const hlo::Shape& element : shape.elements) load.one_slot |= hlo::is_complex(element.type);
+  }
   load.rereads = std::any_of(outputs.writes.begin(), outputs.writes.end(),
                              [&](const auto& write) { return write.elementwise && write.stage > 0; }) ||
                  heroes.stages > 1;

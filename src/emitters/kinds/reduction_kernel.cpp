@@ -2,6 +2,7 @@
 
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/Tensor/IR/Tensor.h>
+#include <mlir/Dialect/Vector/IR/VectorOps.h>
 
 #include "emitters/elemental/scalar_operators.h"
 #include "emitters/elemental/types.h"
@@ -90,9 +91,7 @@ class ReductionEmitter {
       invariant = known_heroes(builder_, apply_map(builder_, output, {kernel_.place(), {}, {}})[0]);
     }
     Values inits = outputs_;
-    for (const HeroState& state : states) {
-      for (const Values& slot : state.slots) llvm::append_range(inits, slot);
-    }
+    for (const HeroState& state : states) llvm::append_range(inits, packed(state));
     auto loop = builder_.create<LoopOp>(
         points, kernel_.place(), inits, tiled_.vector(),
         [&](Builder& inside, ValueRange, ValueRange results, ValueRange carried) -> Values {
@@ -106,7 +105,7 @@ class ReductionEmitter {
           std::copy(outputs.begin(), outputs.end(), next.begin());
           size_t place = outputs.size();
           for (const HeroState& state : states) {
-            const size_t size = state.slots.size() * state.accumulation.state_size();
+            const size_t size = state.accumulation.state_size();
             const Values after = accumulate(inside, state, groups, results.back(), heroes, carried.slice(place, size));
             std::copy(after.begin(), after.end(), next.begin() + place);
             place += size;
@@ -117,10 +116,9 @@ class ReductionEmitter {
     outputs_ = Values(results.take_front(outputs_.size()));
     size_t place = outputs_.size();
     for (HeroState& state : states) {
-      for (Values& slot : state.slots) {
-        slot = Values(results.slice(place, slot.size()));
-        place += slot.size();
-      }
+      const size_t size = state.accumulation.state_size();
+      unpack(state, results.slice(place, size));
+      place += size;
     }
   }
 
@@ -131,7 +129,7 @@ class ReductionEmitter {
     return write_outputs(builder, functions_, write.function, kernel_.inputs(), indices, injected, outputs);
   }
 
-  /// All slots' states after one more element of each operand, which goes into one of them.
+  /// The states of all slots after one more element of each operand, which goes into one of them.
   Values accumulate(Builder& builder, const HeroState& state, ValueRange groups, Value slot, const HeroValues& heroes,
                     ValueRange states) {
     const hlo::Instruction& it = functions_.computation()[state.hero->id];
@@ -146,35 +144,40 @@ class ReductionEmitter {
       }
       llvm::append_range(elements, *read);
     }
-    const size_t size = state.accumulation.state_size();
-    const Values before = of_slot(builder, states, size, slot);
-    const Values after = state.accumulation.add(builder, before, elements);
+    const Values after = state.accumulation.add(builder, of_slot(builder, states, slot), elements);
+    if (tiled_.slots() == 1) return after;
     Values next;
-    for (size_t i = 0; i < state.slots.size(); ++i) {
-      for (size_t k = 0; k < size; ++k) {
-        const Value old = states[i * size + k];
-        next.push_back(state.slots.size() == 1
-                           ? after[k]
-                           : builder.create<mlir::arith::SelectOp>(is_slot(builder, slot, i), after[k], old).getResult());
-      }
+    for (const auto& [value, all] : llvm::zip_equal(after, states)) {
+      next.push_back(builder.create<mlir::vector::InsertOp>(value, all, slot));
     }
     return next;
   }
 
-  static Value is_slot(Builder& builder, Value slot, size_t number) {
-    const Value constant = builder.create<mlir::arith::ConstantIndexOp>(static_cast<int64_t>(number));
-    return builder.create<mlir::arith::CmpIOp>(mlir::arith::CmpIPredicate::eq, slot, constant);
+  /// Where a thread has several outputs, their states are one vector for each value: unrolled loops know which element.
+  Values packed(const HeroState& state) {
+    if (tiled_.slots() == 1) return state.slots[0];
+    Values vectors;
+    for (size_t k = 0; k < state.accumulation.state_size(); ++k) {
+      const auto type = mlir::VectorType::get({tiled_.slots()}, state.slots[0][k].getType());
+      vectors.push_back(builder_.create<mlir::vector::SplatOp>(type, state.slots[0][k]));
+    }
+    return vectors;
   }
 
-  /// The values of one slot: unrolled loops know which.
-  static Values of_slot(Builder& builder, ValueRange all, size_t size, Value slot) {
-    Values values(all.take_front(size));
-    for (size_t i = 1; i < all.size() / size; ++i) {
-      const Value here = is_slot(builder, slot, i);
-      for (size_t k = 0; k < size; ++k) {
-        values[k] = builder.create<mlir::arith::SelectOp>(here, all[i * size + k], values[k]);
+  void unpack(HeroState& state, ValueRange values) {
+    for (size_t i = 0; i < state.slots.size(); ++i) {
+      for (size_t k = 0; k < values.size(); ++k) {
+        state.slots[i][k] = state.slots.size() == 1
+                                ? values[k]
+                                : builder_.create<mlir::vector::ExtractOp>(values[k], static_cast<int64_t>(i)).getResult();
       }
     }
+  }
+
+  Values of_slot(Builder& builder, ValueRange packed_states, Value slot) const {
+    if (tiled_.slots() == 1) return Values(packed_states);
+    Values values;
+    for (const Value all : packed_states) values.push_back(builder.create<mlir::vector::ExtractOp>(all, slot));
     return values;
   }
 
@@ -316,10 +319,17 @@ class ReductionEmitter {
     }
   }
 
+  /// A hero's results in the slot that a thread's outputs are written from.
   static Values slot_values(Builder& builder, const HeroState& state, Value slot) {
-    Values all;
-    for (const Values& one : state.slots) llvm::append_range(all, one);
-    return of_slot(builder, all, state.slots[0].size(), slot);
+    Values values = state.slots[0];
+    for (size_t i = 1; i < state.slots.size(); ++i) {
+      const Value number = builder.create<mlir::arith::ConstantIndexOp>(static_cast<int64_t>(i));
+      const Value here = builder.create<mlir::arith::CmpIOp>(mlir::arith::CmpIPredicate::eq, slot, number);
+      for (size_t k = 0; k < values.size(); ++k) {
+        values[k] = builder.create<mlir::arith::SelectOp>(here, state.slots[i][k], values[k]);
+      }
+    }
+    return values;
   }
 
   /// From a thread's place to the indices at which it writes, the output of the block and the slot.

@@ -55,7 +55,9 @@ class Choice {
   bool enough_blocks(int64_t blocks) const { return blocks >= 2 * processors_; }
 
   void choose_vector() {
-    const int64_t most = std::max<int64_t>(std::min<int64_t>(kVectorBytes / load_.element_bytes, 8), 1);
+    const bool kept = !groups_.back().reduced;
+    const int64_t most =
+        kept && load_.one_slot ? 1 : std::max<int64_t>(std::min<int64_t>(kVectorBytes / load_.element_bytes, 8), 1);
     while (vector() * 2 <= most && groups_.back().size % (vector() * 2) == 0) tiling_.vector.back() *= 2;
   }
 
@@ -68,7 +70,7 @@ class Choice {
       while (rows * tiling_.threads[last] > kWarpSize && !enough_blocks(ceil_div(rows_, rows))) rows /= 2;
       tiling_.threads[last - 1] = rows;
       int64_t& repeat = tiling_.unroll[last - 1];
-      while (repeat < 4 && repeat * 2 * vector() * load_.element_bytes <= 64 &&
+      while (!load_.one_slot && repeat < 4 && repeat * 2 * vector() * load_.element_bytes <= 64 &&
              enough_blocks(ceil_div(groups_[last - 1].size, rows * repeat * 2) / 4)) {
         repeat *= 2;
       }

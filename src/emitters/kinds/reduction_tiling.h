@@ -14,7 +14,7 @@ struct ReductionLoad {
   int64_t element_bytes = 4;  ///< of the widest array that is read or written element by element
   bool rereads = false;       ///< rows are gone through several times: then they should stay in registers
   bool may_split = false;     ///< several blocks may share an output
-  int64_t state_values = 1;   ///< accumulated values an output
+  bool one_slot = false;      ///< a thread may accumulate one output only: of complex numbers there are no vectors
 };
 
 struct ReductionTiling {
