@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs whose products a library computes, beside PyTorch: products.py [--strata PATH] [--only TEXT] [--prices].
+"""Programs whose products or convolutions a library computes, beside PyTorch: products.py [--strata PATH] [--only TEXT] [--prices].
 
 On a machine with a GPU: writes each program of PROGRAMS, runs `strata optimize --profile on`, times what it chose and
 what PyTorch does in one process as bench.py does (cold, medians of CUDA-graph replays), and writes
@@ -54,6 +54,34 @@ def scores(dtype, heads, rows, size):
             ["T = transpose(K, perm=[0, 2, 1])", "O = matmul(Q, T)"], lambda q, k: q @ k.transpose(-1, -2))
 
 
+def conv(dtype, image, filters, stride, padding, last=None):
+    options = f", stride={stride}, padding={padding}"
+    plain = lambda x, w: F.conv2d(x, w, stride=stride, padding=padding)
+    statements = [f"O = conv2d(X, W{options})"] if last is None else [f"C = conv2d(X, W{options})", f"O = {last}(C)"]
+    return (dtype, {"X": image, "W": filters}, statements,
+            plain if last is None else lambda x, w: getattr(F, last)(plain(x, w)))
+
+
+def conv_channels_last(dtype, image, filters, stride, padding, relu):
+    """Sizes as in conv; tensors lie with their channels last, as PyTorch's channels_last does."""
+    n, c, h, w = image
+    o, _, i, j = filters
+    statements = ["X = transpose(U, perm=[0, 3, 1, 2])", "W = transpose(V, perm=[0, 3, 1, 2])",
+                  f"C = conv2d(X, W, stride={stride}, padding={padding})"]
+    statements += ["R = relu(C)"] if relu else []
+    statements.append(f"O = transpose({'R' if relu else 'C'}, perm=[0, 2, 3, 1])")
+
+    def function(x, v):
+        y = F.conv2d(x.permute(0, 3, 1, 2), v.permute(0, 3, 1, 2), stride=stride, padding=padding)
+        return (F.relu(y) if relu else y).permute(0, 2, 3, 1)
+    return dtype, {"U": (n, h, w, c), "V": (o, i, j, c)}, statements, function
+
+
+def low_rank(dtype, m, n, k, rank):
+    return (dtype, {"X": (m, k), "L": (m, rank), "W": (k, n), "B": (rank, n)}, ["O = concat_matmul(X, L, W, B)"],
+            lambda x, l, w, b: x @ w + l @ b)
+
+
 PROGRAMS = {
     "mm_f32_128": product("f32", 128, 512, 512), "mm_odd": product("f16", 17, 1000, 3001),
     "mm_f16_2048": product("f16", 2048, 2048, 2048), "mm_bf16_2048": product("bf16", 2048, 2048, 2048),
@@ -62,6 +90,16 @@ PROGRAMS = {
     "swiglu_8": swiglu("f16", 8, 4096, 11008), "swiglu_512": swiglu("f16", 512, 4096, 11008),
     "scores_32": scores("f16", 32, 512, 128), "mm_f64_512": product("f64", 512, 512, 512),
     "normed_1024": normed("f16", 1024, 1024, 4096),
+    "concat_2048": low_rank("f16", 2048, 4096, 2048, 64),
+    "conv_56": conv("f16", (8, 64, 56, 56), (64, 64, 3, 3), 1, 1),
+    "conv_odd": conv("f16", (3, 17, 31, 29), (13, 17, 5, 3), 2, 1),
+    "conv_1x1": conv("f16", (8, 256, 56, 56), (64, 256, 1, 1), 1, 0),
+    "conv_bf16_28": conv("bf16", (16, 128, 28, 28), (256, 128, 3, 3), 2, 1),
+    "conv_f32_14": conv("f32", (4, 256, 14, 14), (256, 256, 3, 3), 1, 1),
+    "conv_rgb": conv("f16", (8, 3, 224, 224), (64, 3, 7, 7), 2, 3),
+    "conv_last_56": conv_channels_last("f16", (8, 64, 56, 56), (64, 64, 3, 3), 1, 1, False),
+    "conv_last_relu": conv_channels_last("f16", (8, 64, 56, 56), (64, 64, 3, 3), 1, 1, True),
+    "conv_relu": conv("f16", (8, 64, 56, 56), (64, 64, 3, 3), 1, 1, "relu"),
 }
 
 
@@ -109,11 +147,14 @@ def run(name, arguments):
            "estimated_us": next((r["estimated_us"] for r in rows if r["chosen"]), None), "peers": {}}
     row["ok"] = row["error"] <= TOLERANCE[PROGRAMS[name][0]]
     peers = {"eager": function}
-    if len(PROGRAMS[name][2]) > 1 and not arguments.no_compile:
+    if (len(PROGRAMS[name][2]) > 1 or "conv" in name) and not arguments.no_compile:
         peers["compile"] = torch.compile(function, mode="max-autotune-no-cudagraphs", dynamic=False)
     for peer, of in peers.items():
-        row["peers"][peer] = {"error": relative(of(*[sets[0][n] for n in names]), expected),
-                              "cold_us": microseconds([lambda s=s: of(*[s[n] for n in names]) for s in sets])}
+        try:
+            row["peers"][peer] = {"error": relative(of(*[sets[0][n] for n in names]), expected),
+                                  "cold_us": microseconds([lambda s=s: of(*[s[n] for n in names]) for s in sets])}
+        except Exception as failure:  # a peer that cannot run is reported, and the others are
+            row["peers"][peer] = {"failed": f"{type(failure).__name__}: {str(failure)[:120]}"}
     return row
 
 
@@ -156,6 +197,8 @@ def main():
     parser.add_argument("--profile-seconds", default="8")
     arguments = parser.parse_args()
     torch.zeros(1, device="cuda")
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = False  # as for products, where that is PyTorch's default
     device = torch.cuda.get_device_name()
     date = datetime.date.today().isoformat()
     arguments.results.mkdir(parents=True, exist_ok=True)
@@ -168,7 +211,8 @@ def main():
         if "failed" in row:
             print(name, "FAILED", row["failed"], flush=True)
             continue
-        peers = "  ".join(f"{n} {p['cold_us']:.2f} ({p['error']:.1e})" for n, p in row["peers"].items())
+        peers = "  ".join(f"{n} failed" if "failed" in p else f"{n} {p['cold_us']:.2f} ({p['error']:.1e})"
+                          for n, p in row["peers"].items())
         own = row["fastest_own_us"]
         print(f"{name:<14} {row['cold_us']:8.2f} µs ({row['error']:.1e}{'' if row['ok'] else ' WRONG'}) {row['schedule']:<18} "
               f"{row['kernels']} kernels, generated alone {own and round(own, 2)}; {peers}", flush=True)

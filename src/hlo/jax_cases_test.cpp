@@ -1,13 +1,12 @@
 // The cases of tests/hlo: what JAX printed, and what it computed.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
 
-#include "hlo/compute.h"
+#include "hlo/compare.h"
 #include "hlo/evaluate.h"
 #include "hlo/text.h"
 
@@ -15,54 +14,6 @@ namespace strata::hlo {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Rounding in another order: a few units in the last place of each type, of the largest value in the array.
-double tolerance(ElementType type) {
-  switch (type) {
-    case ElementType::F64:
-    case ElementType::C128:
-      return 1e-12;
-    case ElementType::F32:
-    case ElementType::C64:
-      return 2e-6;
-    case ElementType::F16:
-      return 1e-3;
-    case ElementType::BF16:
-      return 8e-3;
-    default:
-      return 0;
-  }
-}
-
-bool close(double a, double b, double bound) {
-  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
-  return a == b || std::abs(a - b) <= bound;
-}
-
-/// The index of the first element that differs, or -1.
-int64_t first_difference(const Literal& actual, const Literal& expected) {
-  return visit_accumulator_type(expected.type(), [&](auto zero) -> int64_t {
-    using T = decltype(zero);
-    const std::vector<T> a = load_all<T>(actual);
-    const std::vector<T> b = load_all<T>(expected);
-    if constexpr (std::is_integral_v<T>) {
-      const auto differ = std::mismatch(a.begin(), a.end(), b.begin()).first;
-      return differ == a.end() ? -1 : differ - a.begin();
-    } else {
-      const auto magnitude = [](T value) { return std::isfinite(std::abs(value)) ? std::abs(value) : 0.0; };
-      double largest = 0;
-      for (T value : b) largest = std::max(largest, magnitude(value));
-      for (size_t i = 0; i < a.size(); ++i) {
-        // Large values must not hide small ones: most of the bound goes with the element.
-        const double bound = tolerance(expected.type()) * (std::min(largest, 4.0) + 4 * magnitude(b[i]));
-        const bool same =
-            close(std::real(a[i]), std::real(b[i]), bound) && close(std::imag(a[i]), std::imag(b[i]), bound);
-        if (!same) return static_cast<int64_t>(i);
-      }
-    }
-    return -1;
-  });
-}
 
 void append_arrays(const Literal& literal, std::vector<Literal>& arrays) {
   if (literal.shape().is_array()) arrays.push_back(literal);
@@ -105,10 +56,8 @@ TEST_P(JaxCase, HasTheValueThatJaxComputes) {
   ASSERT_EQ(arrays.size(), values.out.size());
   for (size_t i = 0; i < arrays.size(); ++i) {
     ASSERT_TRUE(same_shape(arrays[i].shape(), values.out[i].shape())) << i << ": " << to_string(arrays[i].shape());
-    const int64_t at = first_difference(arrays[i], values.out[i]);
-    EXPECT_EQ(at, -1) << "result " << i << " " << to_string(arrays[i].shape()) << "\n"
-                      << print(arrays[i]) << "\nexpected\n"
-                      << print(values.out[i]);
+    const std::optional<std::string> differs = difference(arrays[i], values.out[i]);
+    EXPECT_FALSE(differs) << "result " << i << ": " << *differs;
   }
 }
 

@@ -69,6 +69,7 @@ Json profile_json(const Profile& profile) {
   json["device"] = tuning.device.name;
   json["driver"] = tuning.device.driver_version;
   json["cublas_lt"] = tuning.device.cublas_lt;
+  json["cudnn"] = tuning.device.cudnn;
   json["compared_with"] = tuning.reference;
   json["seconds"] = tuning.seconds;
   json["rank_correlation"] = tuning.rank_correlation ? Json(*tuning.rank_correlation) : Json();
@@ -91,6 +92,11 @@ Json profile_json(const Profile& profile) {
   return json;
 }
 
+bool has_convolutions(const Graph& graph) {
+  return std::any_of(graph.operations().begin(), graph.operations().end(),
+                     [](const Operation& op) { return op.kind == OpKind::Conv2d; });
+}
+
 }  // namespace
 
 std::string candidate_name(const TunedRow& row) { return row.is_program ? "input" : std::to_string(row.candidate + 1); }
@@ -105,12 +111,15 @@ std::string describe_tuning(const Tuning& tuning) {
   const auto cached = std::count_if(tuning.rows.begin(), tuning.rows.end(),
                                     [](const TunedRow& row) { return !row.measured_at.empty(); });
   const int version = tuning.device.driver_version;
-  // Said only where it is known to be missing.
-  const std::string& without = tuning.device.without_cublas_lt;
+  // Said only where they are known to be missing, and something is.
+  std::string without;
+  if (!tuning.device.without_cublas_lt.empty())
+    without += "; no products by a library: " + tuning.device.without_cublas_lt;
+  if (!tuning.device.without_cudnn.empty() && has_convolutions(*tuning.program().graph))
+    without += "; no convolutions by a library: " + tuning.device.without_cudnn;
   return fmt::format("{} (driver for CUDA {}.{}), against {}: {} after {:.1f} s{}{}", tuning.device.name,
                      version / 1000, version % 1000 / 10, tuning.reference, counts, tuning.seconds,
-                     cached > 0 ? fmt::format(", {} from the cache", cached) : "",
-                     without.empty() ? "" : "; no products by a library: " + without);
+                     cached > 0 ? fmt::format(", {} from the cache", cached) : "", without);
 }
 
 std::string describe_row(const Tuning& tuning, const TunedRow& row) {
@@ -158,7 +167,7 @@ std::string describe_part(const Superoptimized& result, size_t p) {
   if (!optimized.cached_at.empty()) text += fmt::format(" (from the cache; run of {})", optimized.cached_at);
   const Candidate& best = optimized.candidates.front();
   text += best.graph != part.graph       ? "; " + best.verification.argument
-          : uses_library(best.schedules) ? "; as given, with products by cuBLASLt"
+          : uses_library(best.schedules) ? "; as given, with operators by a library"
                                          : "; nothing better was proved";
   if (optimized.unproved > 0) text += fmt::format("; {} not proved: {}", optimized.unproved, optimized.unproved_reason);
   return text;

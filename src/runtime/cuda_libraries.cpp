@@ -3,9 +3,11 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <sstream>
 
 #include "runtime/compile.h"
 #include "runtime/cublas_lt.h"
+#include "runtime/cudnn.h"
 #include "runtime/nv_jit_link.h"
 
 namespace strata {
@@ -13,16 +15,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// cuDNN is shown, and not used yet.
-Result<std::string> cudnn_version() {
-  const CudaLibraryFiles files{"cuDNN", "STRATA_CUDNN", {"libcudnn.so.9"}, "install cuDNN 9"};
-  STRATA_TRY(void* library, open_cuda_library(files));
-  FunctionBinder binder(library);
-  size_t (*version)() = nullptr;
-  binder.bind(version, {"cudnnGetVersion"});
-  STRATA_CHECK(check_complete(binder, files));
-  const size_t number = version();
-  return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+/// The folder of a Python environment ($VIRTUAL_ENV, else that of the first python3 on $PATH); empty where there is
+/// none.
+fs::path python_environment() {
+  if (const char* active = std::getenv("VIRTUAL_ENV"); active != nullptr && *active != '\0') return active;
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::error_code ignored;
+    if (!folder.empty() && fs::exists(fs::path(folder) / "python3", ignored)) return fs::path(folder).parent_path();
+  }
+  return {};
+}
+
+/// CUDA's libraries among an environment's packages.
+void add_packages(const fs::path& environment, std::vector<fs::path>& roots) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(environment / "lib", ignored)) {
+    for (const char* wheel : {"cu13", "cudnn"}) {
+      const fs::path root = entry.path() / "site-packages" / "nvidia" / wheel;
+      if (fs::exists(root, ignored)) roots.push_back(root);
+    }
+  }
 }
 
 }  // namespace
@@ -42,12 +56,10 @@ std::vector<fs::path> cuda_roots() {
   if (!executable.empty()) starts.push_back(executable.parent_path());
   for (fs::path folder : starts) {
     for (int up = 0; up < 5 && !folder.empty(); ++up, folder = folder.parent_path()) {
-      const fs::path libraries = folder / ".venv" / "lib";
-      for (const auto& entry : fs::directory_iterator(libraries, ignored)) {
-        for (const char* wheel : {"cu13", "cudnn"}) roots.push_back(entry.path() / "site-packages" / "nvidia" / wheel);
-      }
+      add_packages(folder / ".venv", roots);
     }
   }
+  if (const fs::path python = python_environment(); !python.empty()) add_packages(python, roots);
   return roots;
 }
 

@@ -36,7 +36,8 @@ class FunctionBinder {
 };
 
 /// Folders that may hold a CUDA toolkit, or wheels that stand in for one, best first: $STRATA_CUDA_ROOT, $CUDA_HOME,
-/// $CUDA_PATH, /usr/local/cuda, .venv above the executable or the current folder.
+/// $CUDA_PATH, /usr/local/cuda, .venv above the executable or the current folder, the Python environment ($VIRTUAL_ENV,
+/// else that of python3).
 std::vector<std::filesystem::path> cuda_roots();
 /// Where a root may keep its libraries.
 std::vector<std::filesystem::path> library_folders(const std::filesystem::path& root);

@@ -3,14 +3,21 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "runtime/cublas_lt.h"
 #include "runtime/nv_jit_link.h"
+#include "support/temporary_folder.h"
 
 namespace strata {
 namespace {
 
+namespace fs = std::filesystem;
+
+using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 constexpr const char* kPtx = R"(.version 8.0
@@ -63,6 +70,30 @@ TEST(CudaLibraries, EachIsThereOrSaysWhyNot) {
             "A 1.2, C 3; missing: B is gone; D is lost");
   EXPECT_EQ(describe({{"A", "1.2", ""}}), "A 1.2");
   EXPECT_EQ(describe({{"B", "", "B is gone"}}), "missing: B is gone");
+}
+
+TEST(CudaLibraries, PackagesOfAPythonEnvironmentAreRoots) {
+  const TemporaryFolder folder("strata-venv");
+  const fs::path packages = folder.path() / "lib" / "python3.12" / "site-packages" / "nvidia";
+  fs::create_directories(packages / "cudnn" / "lib");
+  fs::create_directories(folder.path() / "bin");
+  std::ofstream(folder.path() / "bin" / "python3") << "";
+  const auto roots_with = [](const char* variable, const std::string& value) {
+    const char* before = std::getenv(variable);
+    const std::string kept = before == nullptr ? "" : before;
+    setenv(variable, value.c_str(), 1);
+    const auto roots = cuda_roots();
+    before == nullptr ? unsetenv(variable) : setenv(variable, kept.c_str(), 1);
+    return roots;
+  };
+  const char* active = std::getenv("VIRTUAL_ENV");
+  const std::string kept = active == nullptr ? "" : active;
+  EXPECT_THAT(roots_with("VIRTUAL_ENV", folder.path().string()), Contains(packages / "cudnn"));
+  unsetenv("VIRTUAL_ENV");
+  EXPECT_THAT(roots_with("PATH", "/nowhere::" + (folder.path() / "bin").string()), Contains(packages / "cudnn"));
+  EXPECT_THAT(roots_with("PATH", "/nowhere"), Not(Contains(packages / "cudnn")));
+  if (active != nullptr) setenv("VIRTUAL_ENV", kept.c_str(), 1);
+  EXPECT_THAT(cuda_roots(), Not(Contains(packages / "cudnn")));
 }
 
 TEST(CudaLibraries, WhatIsNowhereIsMissingWithARemedy) {

@@ -131,6 +131,7 @@ Result<std::unique_ptr<GpuDevice>> GpuDevice::open() {
 
 GpuDevice::~GpuDevice() {
   products_.reset();
+  convolutions_.reset();
   if (stream_ != nullptr) driver_.destroy_stream(stream_);
   if (retained_) driver_.context_release(device_);
 }
@@ -144,11 +145,17 @@ Result<int64_t> GpuDevice::free_bytes() const {
 
 Result<void> GpuDevice::synchronize() const { return driver_.check(driver_.synchronize(), "running the kernels"); }
 
-Result<const ProductLibrary*> GpuDevice::products() const {
-  if (!products_) {
-    STRATA_TRY(products_, ProductLibrary::open());
+Result<std::unique_ptr<PreparedWork>> GpuDevice::prepare(const LibraryWork& work) const {
+  if (const auto* product = std::get_if<MatrixProduct>(&work)) {
+    if (!products_) {
+      STRATA_TRY(products_, ProductLibrary::open());
+    }
+    return strata::prepare(*products_, *product);
   }
-  return products_.get();
+  if (!convolutions_) {
+    STRATA_TRY(convolutions_, ConvolutionLibrary::open());
+  }
+  return strata::prepare(*convolutions_, std::get<Convolution>(work));
 }
 
 Result<GpuMemory> GpuMemory::allocate(const GpuDevice& device, int64_t bytes) {
@@ -205,18 +212,19 @@ Result<std::unique_ptr<GpuProgram>> GpuProgram::load(const GpuDevice& device, co
   const CudaDriver& driver = device.driver();
   if (made->manifest_.uses_kernels())
     STRATA_CHECK(driver.check(driver.load_module(&made->module_, cubin.data()), "loading the cubin"));
-  if (made->manifest_.uses_products()) {
-    STRATA_TRY(made->workspace_, GpuMemory::allocate(device, kProductWorkspace));
-  }
+  int64_t workspace = 0;
   for (const GpuLaunch& launch : made->manifest_.launches) {
     Step step;
-    if (launch.product) {
-      STRATA_TRY(const ProductLibrary* library, device.products());
-      STRATA_TRY(step.product, PreparedProduct::prepare(*library, *launch.product));
+    if (launch.library) {
+      STRATA_TRY(step.work, device.prepare(*launch.library));
+      workspace = std::max(workspace, step.work->workspace_bytes());
     } else {
       STRATA_TRY(step.function, made->find_kernel(launch));
     }
     made->steps_.push_back(std::move(step));
+  }
+  if (workspace > 0) {
+    STRATA_TRY(made->workspace_, GpuMemory::allocate(device, workspace));
   }
   return made;
 }
@@ -254,8 +262,8 @@ Result<void> GpuProgram::launch(const GpuBuffers& buffers) const {
     const GpuLaunch& launch = manifest_.launches[i];
     std::vector<CudaPointer> pointers;
     for (const std::string& name : launch.arguments) pointers.push_back(buffers.at(name).pointer());
-    if (steps_[i].product) {
-      STRATA_CHECK(steps_[i].product->run(device_.stream(), pointers, workspace_->pointer()));
+    if (steps_[i].work) {
+      STRATA_CHECK(steps_[i].work->run(device_.stream(), pointers, workspace_ ? workspace_->pointer() : 0));
     } else {
       STRATA_CHECK(launch_kernel(launch, steps_[i].function, pointers));
     }

@@ -31,8 +31,9 @@ class GpuDevice {
   Result<int64_t> free_bytes() const;
   /// Waits for all work; the errors of kernels come out here.
   Result<void> synchronize() const;
-  /// cuBLASLt on this device, opened when it is first asked for. Error (Environment) where it is missing.
-  Result<const ProductLibrary*> products() const;
+  /// Work on this device by the library that does it, which is opened when it is first asked for. Error (Environment)
+  /// where it is missing, (Unsupported) where it does not take the work.
+  Result<std::unique_ptr<PreparedWork>> prepare(const LibraryWork& work) const;
 
  private:
   GpuDevice() = default;
@@ -45,6 +46,7 @@ class GpuDevice {
   int version_ = 0;
   int64_t l2_bytes_ = 0;
   mutable std::unique_ptr<ProductLibrary> products_;
+  mutable std::unique_ptr<ConvolutionLibrary> convolutions_;
 };
 
 /// Device memory; the device must outlive it.
@@ -79,7 +81,7 @@ using GpuBuffers = std::map<std::string, GpuMemory>;
 class GpuProgram {
  public:
   /// The device must outlive it. Error where the driver does not take the cubin, a kernel or its shared memory, or
-  /// cuBLASLt is missing or does not take a product.
+  /// a library is missing or does not take its work.
   static Result<std::unique_ptr<GpuProgram>> load(const GpuDevice& device, const std::string& cubin,
                                                   LaunchManifest manifest);
   ~GpuProgram();
@@ -103,17 +105,17 @@ class GpuProgram {
 
   const GpuDevice& device_;
   LaunchManifest manifest_;
-  /// A kernel of the module, or a product.
+  /// A kernel of the module, or a library's work.
   struct Step {
     CudaFunction function = nullptr;
-    std::unique_ptr<PreparedProduct> product;
+    std::unique_ptr<PreparedWork> work;
   };
   Result<CudaFunction> find_kernel(const GpuLaunch& launch) const;
   Result<void> launch_kernel(const GpuLaunch& launch, CudaFunction function, std::vector<CudaPointer>& pointers) const;
 
   CudaModule module_ = nullptr;
   std::vector<Step> steps_;             ///< by launch
-  std::optional<GpuMemory> workspace_;  ///< of all products: they run one after the other
+  std::optional<GpuMemory> workspace_;  ///< of all libraries' work: it is done one after the other
 };
 
 }  // namespace strata

@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace strata {
 namespace {
 
 using Json = nlohmann::json;
 
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::array<const char*, 3> kRoles{"input", "intermediate", "output"};
+
 Result<BufferRole> role_of(const std::string& name) {
-  if (name == "input") return BufferRole::Input;
-  if (name == "intermediate") return BufferRole::Intermediate;
-  if (name == "output") return BufferRole::Output;
+  for (size_t i = 0; i < kRoles.size(); ++i) {
+    if (name == kRoles[i]) return static_cast<BufferRole>(i);
+  }
   return invalid("'{}' is no role of a buffer", name);
 }
 
@@ -54,10 +59,107 @@ Result<MatrixProduct> read_product(const Json& json) {
   STRATA_TRY(product.a, read_operand(json.at("a")));
   STRATA_TRY(product.b, read_operand(json.at("b")));
   product.bias = json.at("bias").get<bool>();
+  product.accumulates = json.value("accumulates", false);
   STRATA_TRY(product.activation, parse_activation(json.at("activation").get<std::string>()));
   product.algorithm = json.at("algorithm").get<int64_t>();
   if (product.algorithm < 0) return invalid("a product has algorithm {}", product.algorithm);
   return product;
+}
+
+OrderedJson product_json(const MatrixProduct& p) {
+  const auto operand = [](const MatrixProduct::Operand& o) -> OrderedJson {
+    return {{"transposed", o.transposed}, {"leading", o.leading}, {"batch_stride", o.batch_stride}};
+  };
+  OrderedJson json = {{"type", std::string(name_of(p.type))},
+                      {"batch", p.batch},
+                      {"m", p.m},
+                      {"n", p.n},
+                      {"k", p.k},
+                      {"a", operand(p.a)},
+                      {"b", operand(p.b)},
+                      {"bias", p.bias},
+                      {"activation", std::string(name_of(p.activation))},
+                      {"algorithm", p.algorithm}};
+  if (p.accumulates) json["accumulates"] = true;
+  return json;
+}
+
+/// Sizes of a convolution by their names in the manifest.
+constexpr std::array<std::pair<const char*, int64_t Convolution::*>, 8> kConvolutionSizes{
+    {{"images", &Convolution::images},
+     {"channels", &Convolution::channels},
+     {"height", &Convolution::height},
+     {"width", &Convolution::width},
+     {"filters", &Convolution::filters},
+     {"filter_height", &Convolution::filter_height},
+     {"filter_width", &Convolution::filter_width},
+     {"stride", &Convolution::stride}}};
+
+Result<Convolution> read_convolution(const Json& json) {
+  Convolution c;
+  STRATA_TRY(c.type, parse_dtype(json.at("type").get<std::string>()));
+  if (c.type == DType::F64) return invalid("a convolution is of f64");
+  for (const auto& [name, member] : kConvolutionSizes) {
+    c.*member = json.at(name).get<int64_t>();
+    if (c.*member < 1) return invalid("a convolution has {}={}", name, c.*member);
+  }
+  c.padding = json.at("padding").get<int64_t>();
+  c.channels_last = json.at("channels_last").get<bool>();
+  c.relu = json.at("relu").get<bool>();
+  c.algorithm = json.at("algorithm").get<int64_t>();
+  if (c.padding < 0) return invalid("a convolution has padding={}", c.padding);
+  if (c.height + 2 * c.padding < c.filter_height || c.width + 2 * c.padding < c.filter_width)
+    return invalid("a convolution has filters larger than its images");
+  if (c.algorithm < 0) return invalid("a convolution has algorithm {}", c.algorithm);
+  return c;
+}
+
+OrderedJson convolution_json(const Convolution& c) {
+  OrderedJson json;
+  json["type"] = std::string(name_of(c.type));
+  for (const auto& [name, member] : kConvolutionSizes) json[name] = c.*member;
+  json["padding"] = c.padding;
+  json["channels_last"] = c.channels_last;
+  json["relu"] = c.relu;
+  json["algorithm"] = c.algorithm;
+  return json;
+}
+
+Result<LibraryWork> read_work(const Json& launch) {
+  const auto library = launch.at("library").get<std::string>();
+  if (library == kProductLibrary) return read_product(launch.at("product"));
+  if (library == kConvolutionLibrary) return read_convolution(launch.at("convolution"));
+  return invalid("'{}' is no library that launches can name", library);
+}
+
+OrderedJson launch_json(const GpuLaunch& launch) {
+  if (const MatrixProduct* product = launch.product(); product != nullptr) {
+    return {{"name", launch.kernel},
+            {"library", kProductLibrary},
+            {"product", product_json(*product)},
+            {"workspace_bytes", kProductWorkspace},
+            {"arguments", launch.arguments}};
+  }
+  if (const Convolution* convolution = launch.convolution(); convolution != nullptr) {
+    return {{"name", launch.kernel},
+            {"library", kConvolutionLibrary},
+            {"convolution", convolution_json(*convolution)},
+            {"workspace_bytes", kConvolutionWorkspace},
+            {"arguments", launch.arguments}};
+  }
+  OrderedJson json = {{"name", launch.kernel},        {"grid", launch.grid},
+                      {"threads", launch.threads},    {"shared_bytes", launch.shared_bytes},
+                      {"cluster", launch.cluster},    {"overlaps_previous", launch.overlaps_previous},
+                      {"arguments", launch.arguments}};
+  for (const GpuTensorMap& map : launch.tensor_maps) {
+    json["tensor_maps"].push_back({{"argument", map.argument},
+                                   {"element_bytes", map.element_bytes},
+                                   {"sizes", map.sizes},
+                                   {"strides", map.strides},
+                                   {"box", map.box},
+                                   {"swizzle", map.swizzle}});
+  }
+  return json;
 }
 
 Result<LaunchManifest> read(const Json& json) {
@@ -79,9 +181,7 @@ Result<LaunchManifest> read(const Json& json) {
     GpuLaunch launch;
     launch.kernel = one.at("name").get<std::string>();
     if (one.contains("library")) {
-      const auto library = one.at("library").get<std::string>();
-      if (library != kProductLibrary) return invalid("'{}' is no library that launches can name", library);
-      STRATA_TRY(launch.product, read_product(one.at("product")));
+      STRATA_TRY(launch.library, read_work(one));
     } else {
       launch.grid = one.at("grid").get<std::array<int64_t, 3>>();
       launch.threads = one.at("threads").get<int64_t>();
@@ -99,9 +199,9 @@ Result<LaunchManifest> read(const Json& json) {
       STRATA_TRY(GpuTensorMap made, tensor_map(map, launch));
       launch.tensor_maps.push_back(std::move(made));
     }
-    if (launch.product && launch.arguments.size() != launch.product->arguments()) {
-      return invalid("product '{}' has {} arguments in place of {}", launch.kernel, launch.arguments.size(),
-                     launch.product->arguments());
+    if (launch.library && launch.arguments.size() != arguments_of(*launch.library)) {
+      return invalid("launch '{}' has {} arguments in place of {}", launch.kernel, launch.arguments.size(),
+                     arguments_of(*launch.library));
     }
     manifest.launches.push_back(std::move(launch));
   }
@@ -110,18 +210,27 @@ Result<LaunchManifest> read(const Json& json) {
 
 }  // namespace
 
-bool LaunchManifest::uses_products() const {
-  return std::any_of(launches.begin(), launches.end(), [](const GpuLaunch& launch) { return launch.product; });
-}
-
 bool LaunchManifest::uses_kernels() const {
-  return std::any_of(launches.begin(), launches.end(), [](const GpuLaunch& launch) { return !launch.product; });
+  return std::any_of(launches.begin(), launches.end(), [](const GpuLaunch& launch) { return !launch.library; });
 }
 
 int64_t LaunchManifest::bytes(BufferRole role) const {
   int64_t sum = 0;
   for (const GpuBuffer& buffer : buffers) sum += buffer.role == role ? buffer.type.bytes() : 0;
   return sum;
+}
+
+std::string print(const LaunchManifest& manifest) {
+  OrderedJson json;
+  for (const GpuBuffer& buffer : manifest.buffers) {
+    json["buffers"].push_back({{"name", buffer.name},
+                               {"role", kRoles[static_cast<size_t>(buffer.role)]},
+                               {"type", std::string(name_of(buffer.type.dtype))},
+                               {"shape", buffer.type.shape}});
+  }
+  json["kernels"] = OrderedJson::array();
+  for (const GpuLaunch& launch : manifest.launches) json["kernels"].push_back(launch_json(launch));
+  return json.dump(2) + "\n";
 }
 
 Result<LaunchManifest> parse_launch_manifest(const std::string& text) {

@@ -1,4 +1,5 @@
-// What a runner needs beside a cubin (best.launch.json): buffers and kernel launches, as plain values.
+// What a runner needs beside a cubin (best.launch.json): buffers and launches, as plain values. The generator makes
+// them, the runtime reads them.
 #pragma once
 
 #include <array>
@@ -7,7 +8,7 @@
 #include <vector>
 
 #include "ops/types.h"
-#include "runtime/matrix_product.h"
+#include "runtime/library_work.h"
 
 namespace strata {
 
@@ -29,30 +30,37 @@ struct GpuTensorMap {
   int64_t swizzle = 0;           ///< bytes: 0, 32, 64, 128
 };
 
-/// One launch: a kernel of the cubin, or a product that cuBLASLt computes. Arguments are device pointers,
-/// in order, and tensor maps behind them.
+/// One launch: a kernel of the cubin, or what a library computes. Arguments are device pointers, in order, and tensor
+/// maps behind them.
 struct GpuLaunch {
-  std::string kernel;
-  std::optional<MatrixProduct> product;  ///< where set, the cubin has no such kernel, and there is no shape
+  std::string kernel;                  ///< extern "C" name in the source
+  std::optional<LibraryWork> library;  ///< where set, the cubin has no such kernel, and there is no shape
   std::array<int64_t, 3> grid{1, 1, 1};
   int64_t threads = 1;
-  int64_t shared_bytes = 0;        ///< dynamic shared memory
-  int64_t cluster = 1;             ///< blocks along x that form a cluster
-  bool overlaps_previous = false;  ///< programmatic dependent launch
-  std::vector<std::string> arguments;
+  int64_t shared_bytes = 0;  ///< dynamic shared memory
+  int64_t cluster = 1;       ///< blocks, next to each other along x, that form a cluster; divides grid[0]
+  /// Starts while the launch before it still runs (programmatic dependent launch); its kernel waits by itself.
+  bool overlaps_previous = false;
+  std::vector<std::string> arguments;  ///< names of buffers
   std::vector<GpuTensorMap> tensor_maps;
+
+  /// Null where it is none.
+  const MatrixProduct* product() const { return library ? std::get_if<MatrixProduct>(&*library) : nullptr; }
+  const Convolution* convolution() const { return library ? std::get_if<Convolution>(&*library) : nullptr; }
 };
 
 struct LaunchManifest {
   std::vector<GpuBuffer> buffers;
   std::vector<GpuLaunch> launches;  ///< in order, each after the one before it
 
-  bool uses_products() const;
+  /// Whether anything of the cubin is launched.
   bool uses_kernels() const;
   /// Of all buffers of a role.
   int64_t bytes(BufferRole role) const;
 };
 
+/// {"buffers": […], "kernels": […]}, which parse_launch_manifest reads.
+std::string print(const LaunchManifest& manifest);
 /// Error (InvalidInput) where the text is no manifest, or a launch names a buffer that is not listed.
 Result<LaunchManifest> parse_launch_manifest(const std::string& text);
 

@@ -28,42 +28,23 @@ uint32_t epilogue_of(const MatrixProduct& product) {
   return bits == 0 ? CublasLt::kNoEpilogue : bits;
 }
 
-}  // namespace
+class PreparedProduct final : public PreparedWork {
+ public:
+  PreparedProduct(const ProductLibrary& library, const MatrixProduct& product) : library_(library), product_(product) {}
+  ~PreparedProduct() override;
 
-std::string_view name_of(Activation activation) { return kActivations[static_cast<size_t>(activation)]; }
+  int64_t workspace_bytes() const override { return kProductWorkspace; }
+  Result<void> describe_all();
+  Result<void> choose();
+  Result<void> run(CudaStream stream, const std::vector<CudaPointer>& arguments, CudaPointer workspace) const override;
 
-Result<Activation> parse_activation(std::string_view name) {
-  for (size_t i = 0; i < kActivations.size(); ++i) {
-    if (kActivations[i] == name) return static_cast<Activation>(i);
-  }
-  return invalid("'{}' is no activation of a product", name);
-}
-
-std::string describe(const MatrixProduct& p) {
-  return fmt::format("{}{} {}×{}×{}{}{}, algorithm {}", p.batch == 1 ? "" : fmt::format("{} of ", p.batch),
-                     name_of(p.type), p.m, p.n, p.k, p.bias ? " with bias" : "",
-                     p.activation == Activation::None ? "" : fmt::format(" and {}", name_of(p.activation)),
-                     p.algorithm);
-}
-
-Result<std::unique_ptr<ProductLibrary>> ProductLibrary::open() {
-  std::unique_ptr<ProductLibrary> made(new ProductLibrary);
-  STRATA_TRY(made->lt_, open_cublas_lt());
-  STRATA_CHECK(made->lt_.check(made->lt_.create(&made->handle_), "starting"));
-  return made;
-}
-
-ProductLibrary::~ProductLibrary() {
-  if (handle_ != nullptr) lt_.destroy(handle_);
-}
-
-Result<std::unique_ptr<PreparedProduct>> PreparedProduct::prepare(const ProductLibrary& library,
-                                                                  const MatrixProduct& product) {
-  std::unique_ptr<PreparedProduct> made(new PreparedProduct(library, product));
-  STRATA_CHECK(made->describe_all());
-  STRATA_CHECK(made->choose());
-  return made;
-}
+ private:
+  const ProductLibrary& library_;
+  MatrixProduct product_;
+  CublasLt::Product operation_ = nullptr;
+  CublasLt::Layout a_ = nullptr, b_ = nullptr, c_ = nullptr;
+  CublasLt::Algorithm algorithm_{};
+};
 
 PreparedProduct::~PreparedProduct() {
   const CublasLt& lt = library_.functions();
@@ -144,15 +125,51 @@ Result<void> PreparedProduct::run(CudaStream stream, const std::vector<CudaPoint
   }
   // Factors have the type of the sums.
   const double one = 1;
-  const double zero = 0;
+  const double kept = product_.accumulates ? 1 : 0;
   const float one_f32 = 1;
-  const float zero_f32 = 0;
+  const float kept_f32 = product_.accumulates ? 1 : 0;
   const bool wide = product_.type == DType::F64;
   return lt.check(
       lt.multiply(library_.handle(), operation_, wide ? static_cast<const void*>(&one) : &one_f32, arguments[1], b_,
-                  arguments[0], a_, wide ? static_cast<const void*>(&zero) : &zero_f32, arguments.back(), c_,
+                  arguments[0], a_, wide ? static_cast<const void*>(&kept) : &kept_f32, arguments.back(), c_,
                   arguments.back(), c_, &algorithm_, workspace, static_cast<size_t>(kProductWorkspace), stream),
       fmt::format("multiplying {}", describe(product_)));
+}
+
+}  // namespace
+
+std::string_view name_of(Activation activation) { return kActivations[static_cast<size_t>(activation)]; }
+
+Result<Activation> parse_activation(std::string_view name) {
+  for (size_t i = 0; i < kActivations.size(); ++i) {
+    if (kActivations[i] == name) return static_cast<Activation>(i);
+  }
+  return invalid("'{}' is no activation of a product", name);
+}
+
+std::string describe(const MatrixProduct& p) {
+  return fmt::format("{}{} {}×{}×{}{}{}{}, algorithm {}", p.batch == 1 ? "" : fmt::format("{} of ", p.batch),
+                     name_of(p.type), p.m, p.n, p.k, p.accumulates ? " added" : "", p.bias ? " with bias" : "",
+                     p.activation == Activation::None ? "" : fmt::format(" and {}", name_of(p.activation)),
+                     p.algorithm);
+}
+
+Result<std::unique_ptr<ProductLibrary>> ProductLibrary::open() {
+  std::unique_ptr<ProductLibrary> made(new ProductLibrary);
+  STRATA_TRY(made->lt_, open_cublas_lt());
+  STRATA_CHECK(made->lt_.check(made->lt_.create(&made->handle_), "starting"));
+  return made;
+}
+
+ProductLibrary::~ProductLibrary() {
+  if (handle_ != nullptr) lt_.destroy(handle_);
+}
+
+Result<std::unique_ptr<PreparedWork>> prepare(const ProductLibrary& library, const MatrixProduct& product) {
+  auto made = std::make_unique<PreparedProduct>(library, product);
+  STRATA_CHECK(made->describe_all());
+  STRATA_CHECK(made->choose());
+  return made;
 }
 
 }  // namespace strata

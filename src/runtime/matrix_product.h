@@ -8,6 +8,7 @@
 
 #include "ops/types.h"
 #include "runtime/cublas_lt.h"
+#include "runtime/prepared_work.h"
 
 namespace strata {
 
@@ -17,7 +18,8 @@ std::string_view name_of(Activation activation);
 Result<Activation> parse_activation(std::string_view name);
 
 /// C = activation(A·B + bias) for each of `batch` products: A is m × k, B k × n, C m × n, all of one element type. Sums
-/// are taken in float32, of f64 in float64. C is row-major, one matrix behind the other; the bias has n elements.
+/// are taken in float32, of f64 in float64. C is row-major, one matrix behind the other; the bias has n elements. One
+/// that `accumulates` adds what C holds before the activation.
 struct MatrixProduct {
   /// Element (i, j) lies at i · leading + j from the start of its matrix; at j · leading + i where transposed.
   struct Operand {
@@ -32,6 +34,7 @@ struct MatrixProduct {
   int64_t batch = 1, m = 1, n = 1, k = 1;
   Operand a, b;
   bool bias = false;
+  bool accumulates = false;
   Activation activation = Activation::None;
   int64_t algorithm = 0;  ///< place in the library's list for this product on this GPU, its best guess first
 
@@ -69,29 +72,7 @@ class ProductLibrary {
   CublasLt::Handle handle_ = nullptr;
 };
 
-/// A product with its algorithm; the library must outlive it.
-class PreparedProduct {
- public:
-  /// Error (Unsupported) where the library has no such algorithm for the product.
-  static Result<std::unique_ptr<PreparedProduct>> prepare(const ProductLibrary& library, const MatrixProduct& product);
-  ~PreparedProduct();
-  PreparedProduct(const PreparedProduct&) = delete;
-  PreparedProduct& operator=(const PreparedProduct&) = delete;
-
-  /// Puts it on a stream. `arguments` as MatrixProduct::arguments says, aligned to 256 bytes; `workspace` has
-  /// kProductWorkspace bytes.
-  Result<void> run(CudaStream stream, const std::vector<CudaPointer>& arguments, CudaPointer workspace) const;
-
- private:
-  PreparedProduct(const ProductLibrary& library, const MatrixProduct& product) : library_(library), product_(product) {}
-  Result<void> describe_all();
-  Result<void> choose();
-
-  const ProductLibrary& library_;
-  MatrixProduct product_;
-  CublasLt::Product operation_ = nullptr;
-  CublasLt::Layout a_ = nullptr, b_ = nullptr, c_ = nullptr;
-  CublasLt::Algorithm algorithm_{};
-};
+/// Chooses the algorithm. Error (Unsupported) where the library has none of this number for the product.
+Result<std::unique_ptr<PreparedWork>> prepare(const ProductLibrary& library, const MatrixProduct& product);
 
 }  // namespace strata

@@ -29,7 +29,7 @@ LaunchManifest manifest_of(const MatrixProduct& product, std::array<int64_t, 3> 
                       {"C", BufferRole::Output, {product.type, {elements[2]}}}};
   GpuLaunch launch;
   launch.kernel = "product";
-  launch.product = product;
+  launch.library = product;
   launch.arguments = {"A", "B"};
   if (product.bias) launch.arguments.emplace_back("bias");
   launch.arguments.emplace_back("C");
@@ -123,6 +123,20 @@ TEST_F(MatrixProductTest, Epilogues) {
       p.activation = activation;
       EXPECT_LT(error(p, 12, 32), 5e-3) << describe(p);
     }
+  }
+}
+
+TEST_F(MatrixProductTest, AddedToWhatIsThere) {
+  for (const DType type : {DType::F16, DType::F64}) {
+    MatrixProduct p;
+    p.type = type;
+    std::tie(p.m, p.n, p.k) = std::tuple(3, 8, 4);
+    p.a = {false, 4, 0};
+    p.b = {false, 8, 0};
+    EXPECT_LT(error(p, 12, 32), tolerance(type));
+    p.accumulates = true;
+    EXPECT_TRUE(std::isnan(error(p, 12, 32)));  // what is there is NaN
+    EXPECT_EQ(describe(p), fmt::format("{} 3×8×4 added, algorithm 0", name_of(type)));
   }
 }
 

@@ -176,8 +176,12 @@ Result<MeasureDevice> MeasureWorker::start() {
     const auto text = [&](const char* key) {
       return hello.contains(key) && hello[key].is_string() ? hello[key].get<std::string>() : std::string();
     };
-    device_ = {hello["device"].get<std::string>(), hello["driver"].get<int>(), text("cublas_lt"),
-               text("without_cublas_lt")};
+    device_ = {hello["device"].get<std::string>(),
+               hello["driver"].get<int>(),
+               text("cublas_lt"),
+               text("without_cublas_lt"),
+               text("cudnn"),
+               text("without_cudnn")};
     return device_;
   }
   end();

@@ -52,6 +52,8 @@ struct MeasureDevice {
   int driver_version = 0;
   std::string cublas_lt;          ///< its version; empty where it is missing
   std::string without_cublas_lt;  ///< why it is missing
+  std::string cudnn;              ///< as both above
+  std::string without_cudnn;
 };
 
 /// The other process. It is killed with its owner.

@@ -194,9 +194,11 @@ int run_measure_worker(int in, int out) {
     return 1;
   }
   const auto cublas_lt = cublas_lt_version();
+  const auto cudnn = cudnn_version();
   reply({{"device", (*device)->name()},
          {"driver", (*device)->driver_version()},
-         {cublas_lt ? "cublas_lt" : "without_cublas_lt", cublas_lt ? *cublas_lt : cublas_lt.error().message}});
+         {cublas_lt ? "cublas_lt" : "without_cublas_lt", cublas_lt ? *cublas_lt : cublas_lt.error().message},
+         {cudnn ? "cudnn" : "without_cudnn", cudnn ? *cudnn : cudnn.error().message}});
   Worker worker(**device, reply);
   std::string pending;
   std::array<char, 4096> block{};

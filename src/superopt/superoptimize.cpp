@@ -49,7 +49,7 @@ struct Found {
 /// By canonical text.
 using FoundParts = std::map<std::string, Found>;
 
-/// Gives products to cuBLASLt where the model rates that better.
+/// Gives products to cuBLASLt and convolutions to cuDNN where the model rates that better.
 void rate_with_library(Candidate& candidate, const SuperoptimizeOptions& options) {
   const Target& target = *options.search.target;
   candidate.schedules = library_schedules(*candidate.graph, target, options.passes);
@@ -345,7 +345,7 @@ Result<void> try_library(const GraphPtr& program, const SuperoptimizeOptions& op
   const std::vector<bool>& apart = plan.covered;
   if (std::find(apart.begin(), apart.end(), false) == apart.end()) return {};
   double least = 0;
-  for (const LibraryCall& call : plan.calls) least += library_seconds(call.product, *options.search.target);
+  for (const LibraryCall& call : plan.calls) least += library_seconds(call, *options.search.target);
   if (least > kLibraryDoubt * result.candidates.front().cost.seconds) return {};
   SuperoptimizeOptions rest = options;
   if (options.search.time_limit > 0) rest.search.time_limit = kLibraryShare * options.search.time_limit;

@@ -207,7 +207,7 @@ TEST(Superoptimize, LargeProductsAreLeftToALibraryAndTheRestIsFused) {
   EXPECT_TRUE(uses_library(best.schedules));
   EXPECT_EQ(best.cost.kernels, 3);  // the norm, the product, what follows
   ASSERT_EQ(result.code.launches.size(), 3U);
-  EXPECT_TRUE(result.code.launches[1].product);
+  EXPECT_TRUE(result.code.launches[1].product());
   EXPECT_THAT(needed_libraries(result.code), testing::HasSubstr("cuBLASLt: f16 1024×4096×1024"));
   EXPECT_THAT(best.verification.argument, testing::HasSubstr("2 of 3 parts are replaced"));
   EXPECT_EQ(result.whole_check, "agrees in float64 at shrunk shapes");

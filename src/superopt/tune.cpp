@@ -35,10 +35,11 @@ constexpr const char* kOwnKernels =
     "the program as given in its own kernels on the GPU (the interpreter would take too long)";
 
 /// All rows, the most promising first; the program as given among them.
-std::vector<TunedRow> all_rows(const Superoptimized& result, const Target& target, const Passes& passes) {
+std::vector<TunedRow> all_rows(const Superoptimized& result, const Target& target, const Passes& passes,
+                               const AvailableLibraries& available) {
   std::vector<std::pair<double, TunedRow>> rated;
   const auto add = [&](const GraphPtr& graph, int candidate) {
-    for (const Schedules& schedules : all_schedules(*graph, target, passes)) {
+    for (const Schedules& schedules : all_schedules(*graph, target, passes, available)) {
       const double estimated = scheduled_cost(*graph, target, schedules).seconds * 1e6;
       rated.push_back({estimated, {graph, candidate, graph == result.program, schedules, estimated}});
     }
@@ -132,9 +133,9 @@ class Tuner {
 
  private:
   void list_rows() {
-    Passes passes = options_.passes;
-    passes.libraries = passes.libraries && !tuning_.device.cublas_lt.empty();
-    tuning_.rows = all_rows(result_, *options_.target, passes);
+    const MeasureDevice& device = tuning_.device;
+    tuning_.rows = all_rows(result_, *options_.target, options_.passes,
+                            {.cublas_lt = !device.cublas_lt.empty(), .cudnn = !device.cudnn.empty()});
     prepared_.resize(tuning_.rows.size());
     for (size_t i = 0; i < tuning_.rows.size(); ++i) order_.push_back(i);
     // The program first: what has to be beaten must be known.
@@ -174,8 +175,8 @@ class Tuner {
       }
     }
     if (made.known) return made;
-    const auto is_product = [](const KernelLaunch& launch) { return launch.product.has_value(); };
-    const bool no_kernels = std::all_of(code->launches.begin(), code->launches.end(), is_product);
+    const auto by_library = [](const KernelLaunch& launch) { return launch.library.has_value(); };
+    const bool no_kernels = std::all_of(code->launches.begin(), code->launches.end(), by_library);
     std::call_once(referenced_, [&] {
       reference_ = std::async(std::launch::async, [this] {
         return make_reference(*program_, options_.seed, options_.largest_interpreted, folder_.path(), options_.stop);
@@ -192,6 +193,18 @@ class Tuner {
     return made;
   }
 
+  /// Of what it launches: another version may have another kernel.
+  std::string library_versions(const GeneratedProgram& code) const {
+    bool products = false;
+    bool convolutions = false;
+    for (const KernelLaunch& launch : code.launches) {
+      products |= launch.product() != nullptr;
+      convolutions |= launch.convolution() != nullptr;
+    }
+    return (products ? " cuBLASLt " + tuning_.device.cublas_lt : "") +
+           (convolutions ? " cuDNN " + tuning_.device.cudnn : "");
+  }
+
   std::string key_of(const GeneratedProgram& code, const std::string& manifest) const {
     std::string shapes;
     for (const auto* buffers : {&code.inputs, &code.outputs}) {
@@ -199,8 +212,7 @@ class Tuner {
     }
     return fmt::format(
         "{}\ndriver {}{}\nmethod {}\ntarget {}\nsource {:016x} {}\nlaunches {:016x}\nagainst {}\nseed {}\n{}",
-        tuning_.device.name, tuning_.device.driver_version,
-        needed_libraries(code).empty() ? "" : " cuBLASLt " + tuning_.device.cublas_lt, kMethod, options_.target->name,
+        tuning_.device.name, tuning_.device.driver_version, library_versions(code), kMethod, options_.target->name,
         Hasher().add(code.source).value(), code.source.size(), Hasher().add(manifest).value(), tuning_.reference,
         options_.seed, shapes);
   }

@@ -314,7 +314,7 @@ TEST_F(TuneLibraryTest, ItsFastestAlgorithmThatIsRightIsChosen) {
   EXPECT_EQ(why_not_schedule(tuning, "lt4"), "failed: cuBLASLt has 4 algorithms for f32 2×4×64, algorithm 4");
   ASSERT_TRUE(take_chosen(result_, tuning, options_));
   ASSERT_EQ(result_.code.launches.size(), 1U);
-  EXPECT_EQ(result_.code.launches[0].product->algorithm, 1);
+  EXPECT_EQ(result_.code.launches[0].product()->algorithm, 1);
   EXPECT_EQ(label(result_.candidates[0].schedules), "lt1");
   EXPECT_LT(result_.candidates[0].cost.seconds, scheduled_cost(*result_.program, *options_.target).seconds);
 }
@@ -334,7 +334,7 @@ TEST_F(TuneLibraryTest, WhereGeneratedCodeIsFasterItIsTaken) {
   Tuning tuning = tuned();
   EXPECT_EQ(label(tuning.result().schedules), "own");
   ASSERT_TRUE(take_chosen(result_, tuning, options_));
-  EXPECT_FALSE(result_.code.launches[0].product);
+  EXPECT_FALSE(result_.code.launches[0].library);
 }
 
 TEST_F(TuneLibraryTest, WithoutItOrThePassThereAreNoSuchRows) {

@@ -1,21 +1,14 @@
 // A cuBLASLt without a GPU, for tests: STRATA_CUBLAS_LT names this library. It computes on the host, as work on the
 // stream of fake_cuda. $STRATA_FAKE_CUBLAS_LT has one number an algorithm, microseconds that it takes; "3 2" are two,
 // and there is one that takes 1 µs where it is not set. A negative number is an algorithm that stores zeros.
-#include <dlfcn.h>
-
-#include <bit>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <sstream>
-#include <vector>
 
+#include "host_library.h"
 #include "runtime/cublas_lt.h"
-#include "runtime/storage.h"
-#include "support/half.h"
 
 using namespace strata;
+using namespace strata::fake;
 
 namespace {
 
@@ -56,38 +49,13 @@ std::vector<double> algorithms() {
   return times;
 }
 
-template <class Stored>
-Stored element(const char* memory, int64_t i) {
-  Stored value;
-  std::memcpy(&value, memory + static_cast<size_t>(i) * sizeof value, sizeof value);
-  return value;
-}
-
-double load(const char* memory, DType type, int64_t i) {
-  switch (type) {
-    case DType::F16:
-      return half_to_double(element<uint16_t>(memory, i));
-    case DType::BF16:
-      return std::bit_cast<float>(static_cast<uint32_t>(element<uint16_t>(memory, i)) << 16);
-    case DType::F32:
-      return element<float>(memory, i);
-    case DType::F64:
-      return element<double>(memory, i);
-  }
-  return 0;
-}
-
-void store(char* memory, DType type, int64_t i, double value) {
-  const std::string bytes = encode(Tensor<double>({1}, {value}), type);
-  std::memcpy(memory + static_cast<size_t>(i) * bytes.size(), bytes.data(), bytes.size());
-}
-
 struct Work {
   Product product;
   Layout a, b, d;
   const char* from_a;
   const char* from_b;
   char* to;
+  bool adds;
   double us;
 };
 
@@ -104,7 +72,7 @@ void compute(const Work& w) {
   for (int64_t batch = 0; batch < w.d.batch; ++batch) {
     for (int64_t column = 0; column < w.d.columns; ++column) {
       for (int64_t row = 0; row < w.d.rows; ++row) {
-        double sum = 0;
+        double sum = w.adds ? load(w.to, type, w.d.place(batch, row, column)) : 0;
         for (int64_t k = 0; k < terms && w.us >= 0; ++k) {
           const int64_t at = w.product.transpose_a ? w.a.place(batch, k, row) : w.a.place(batch, row, k);
           const int64_t bt = w.product.transpose_b ? w.b.place(batch, column, k) : w.b.place(batch, k, column);
@@ -115,20 +83,6 @@ void compute(const Work& w) {
       }
     }
   }
-}
-
-/// The fake driver, which is open already.
-template <class Function>
-Function driver_function(const char* name) {
-  void* driver = dlopen(std::getenv("STRATA_CUDA_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
-  return reinterpret_cast<Function>(dlsym(driver, name));
-}
-
-void run(void* argument) {
-  const auto* work = static_cast<const Work*>(argument);
-  compute(*work);
-  static const auto spend = driver_function<void (*)(double)>("fakeCudaSpend");
-  spend(std::abs(work->us));
 }
 
 template <class Value>
@@ -226,16 +180,22 @@ int cublasLtMatmulAlgoGetHeuristic(void*, Product* product, Layout* a, Layout* b
   return 0;
 }
 int cublasLtMatmul(void*, Product* product, const void*, const void* a, Layout* layout_a, const void* b,
-                   Layout* layout_b, const void*, const void*, Layout*, void* d, Layout* layout_d,
+                   Layout* layout_b, const void* beta, const void* c, Layout*, void* d, Layout* layout_d,
                    const CublasLt::Algorithm* algorithm, void* workspace, size_t, CudaStream stream) {
-  if (workspace == nullptr || !fits(*product, *layout_a, *layout_b, *layout_d)) return kNotSupported;
-  // Kept as long as the process: a graph may run it again.
-  static std::vector<std::unique_ptr<Work>> kept;
-  kept.push_back(std::make_unique<Work>(Work{*product, *layout_a, *layout_b, *layout_d, static_cast<const char*>(a),
-                                             static_cast<const char*>(b), static_cast<char*>(d),
-                                             algorithms()[algorithm->data[0]]}));
-  static const auto enqueue = driver_function<int (*)(CudaStream, void (*)(void*), void*)>("cuLaunchHostFunc");
-  return enqueue(stream, run, kept.back().get());
+  if (workspace == nullptr || c != d || !fits(*product, *layout_a, *layout_b, *layout_d)) return kNotSupported;
+  const bool wide = product->compute == CublasLt::kComputeF64;
+  const double factor = wide ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
+  if (factor != 0 && factor != 1) return kInvalidValue;
+  const Work work{*product,
+                  *layout_a,
+                  *layout_b,
+                  *layout_d,
+                  static_cast<const char*>(a),
+                  static_cast<const char*>(b),
+                  static_cast<char*>(d),
+                  factor == 1,
+                  algorithms()[algorithm->data[0]]};
+  return enqueue(stream, std::abs(work.us), [work] { compute(work); });
 }
 
 }  // extern "C"

@@ -3,11 +3,8 @@
 The same calls as src/runtime/matrix_product.cpp makes, so that what is timed here is what would run.
 """
 import ctypes
-import glob
-import os
-import pathlib
-import site
-import sys
+
+from cuda_library import open_cuda_library
 
 TYPES = {"f16": 2, "bf16": 14, "f32": 0, "f64": 1}
 COMPUTE_F32, COMPUTE_F64 = 68, 70
@@ -23,23 +20,6 @@ class Heuristic(ctypes.Structure):
                 ("waves", ctypes.c_float), ("reserved", ctypes.c_int * 4)]
 
 
-def open_library():
-    names = ["libcublasLt.so.13", "libcublasLt.so.12"]
-    roots = [os.environ[v] for v in ("STRATA_CUDA_ROOT", "CUDA_HOME", "CUDA_PATH") if os.environ.get(v)]
-    roots.append("/usr/local/cuda")
-    for packages in [*site.getsitepackages(), *(p for p in sys.path if p.endswith("site-packages"))]:
-        roots += glob.glob(f"{packages}/nvidia/*")
-    files = [os.environ["STRATA_CUBLAS_LT"]] if os.environ.get("STRATA_CUBLAS_LT") else []
-    files += [str(pathlib.Path(root) / folder / name) for root in roots for folder in ("lib64", "lib")
-              for name in names]
-    for file in [f for f in files if pathlib.Path(f).exists()] + names:
-        try:
-            return ctypes.CDLL(file)
-        except OSError:
-            continue
-    raise RuntimeError("cuBLASLt (libcublasLt.so.13) was not found")
-
-
 def check(status, what):
     if status != 0:
         raise RuntimeError(f"{what}: cuBLASLt: error {status}")
@@ -49,7 +29,7 @@ class Library:
     """cuBLASLt in the current context."""
 
     def __init__(self):
-        self.functions = open_library()
+        self.functions = open_cuda_library("STRATA_CUBLAS_LT", ["libcublasLt.so.13", "libcublasLt.so.12"])
         self.handle = ctypes.c_void_p()
         check(self.functions.cublasLtCreate(ctypes.byref(self.handle)), "starting")
 
@@ -74,7 +54,7 @@ class Product:
         lt = self.library.functions
         wide = p["type"] == "f64"
         number = ctypes.c_double if wide else ctypes.c_float
-        self.one, self.zero = number(1), number(0)
+        self.one, self.kept = number(1), number(1 if p.get("accumulates") else 0)
         self.operation = ctypes.c_void_p()
         check(lt.cublasLtMatmulDescCreate(ctypes.byref(self.operation), COMPUTE_F64 if wide else COMPUTE_F32,
                                           TYPES["f64" if wide else "f32"]), "describing a product")
@@ -128,6 +108,6 @@ class Product:
         c = ctypes.c_void_p(pointers[-1])
         check(self.library.functions.cublasLtMatmul(
             self.library.handle, self.operation, ctypes.byref(self.one), ctypes.c_void_p(pointers[1]), self.b,
-            ctypes.c_void_p(pointers[0]), self.a, ctypes.byref(self.zero), c, self.c, c, self.c,
+            ctypes.c_void_p(pointers[0]), self.a, ctypes.byref(self.kept), c, self.c, c, self.c,
             ctypes.byref(self.algorithm), ctypes.c_void_p(workspace), ctypes.c_size_t(self.workspace_bytes),
             ctypes.c_void_p(stream)), "multiplying")

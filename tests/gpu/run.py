@@ -21,6 +21,7 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import cublas_lt  # noqa: E402
+from cudnn_convolution import Convolution  # noqa: E402
 from tensor_maps import arguments_of  # noqa: E402
 
 TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
@@ -86,11 +87,12 @@ class LaunchConfig(ctypes.Structure):
                 ("attributes", ctypes.POINTER(LaunchAttribute)), ("count", ctypes.c_uint)]
 
 
+LIBRARIES = {"cublasLt": cublas_lt.Product, "cudnn": Convolution}
 CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION = 4, 6
 
 
 class Module:
-    """A cubin and its launches, products of cuBLASLt among them."""
+    """A cubin and its launches, work of libraries among them."""
 
     def __init__(self, cubin, manifest):
         self.handle = ctypes.c_void_p()
@@ -99,8 +101,10 @@ class Module:
             check(cuda.cuModuleLoadData(ctypes.byref(self.handle), cubin.read_bytes()), f"loading {cubin.name}")
         for kernel in manifest["kernels"]:
             if "library" in kernel:
-                self.launches.append((cublas_lt.Product(kernel), kernel))
-                self.workspace = torch.empty(kernel["workspace_bytes"], dtype=torch.uint8, device="cuda")
+                work = LIBRARIES[kernel["library"]](kernel)
+                self.launches.append((work, kernel))
+                if self.workspace is None or self.workspace.numel() < work.workspace_bytes:
+                    self.workspace = torch.empty(work.workspace_bytes, dtype=torch.uint8, device="cuda")
                 continue
             function = ctypes.c_void_p()
             name = kernel["name"]
@@ -115,7 +119,7 @@ class Module:
         for function, kernel in self.launches:
             if "library" in kernel:
                 addresses = [buffers[name].data_ptr() for name in kernel["arguments"]]
-                function.run(addresses, self.workspace.data_ptr(), stream.value)
+                function.run(addresses, self.workspace.data_ptr() if self.workspace is not None else 0, stream.value)
                 continue
             addresses = {name: buffers[name].data_ptr() for name in kernel["arguments"]}
             arguments, _alive = arguments_of(cuda, kernel, addresses)

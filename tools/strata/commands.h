@@ -21,6 +21,7 @@ void add_run(CLI::App& app, Action& action);
 void add_show(CLI::App& app, Action& action);
 void add_merge(CLI::App& app, Action& action);
 void add_ops(CLI::App& app, Action& action);
+void add_emit(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_measure_worker(CLI::App& app, Action& action);
 

@@ -68,6 +68,7 @@ int run(int argc, char** argv) {
   add_show(app, action);
   add_merge(app, action);
   add_ops(app, action);
+  add_emit(app, action);
   add_bench(app, action);
   add_measure_worker(app, action);
   try {

@@ -103,7 +103,7 @@ void print_profile(const Profile& profile) {
     fmt::print("the result is the cost model's choice, which was not measured: {}\n",
                tuning.result().measurement.reason);
   } else if (tuning.result().is_program && uses_library(tuning.result().schedules)) {
-    fmt::print("the result is the input program with products by cuBLASLt: no candidate was measured to be faster\n");
+    fmt::print("the result is the input program with operators by a library: no candidate was measured to be faster\n");
   } else if (tuning.result().is_program) {
     fmt::print("the result is the input program: no candidate was measured to be right and faster\n");
   }

@@ -13,7 +13,7 @@ namespace {
 
 struct Options {
   std::string graph, output, precision = "f64";
-  bool with_inputs = false, precision_given = false;
+  bool with_inputs = false, precision_given = false, interpret = false, check = false;
   std::vector<std::string> inputs;
   uint64_t seed = 1;
 };
@@ -82,7 +82,8 @@ Result<int> run(const Options& options) {
   if (is_hlo_file(options.graph)) {
     if (options.precision_given) return invalid("--precision does not apply to HLO, whose values have their own types");
     STRATA_TRY(auto files, input_files(options));
-    return run_hlo({options.graph, std::move(files), options.seed, options.output, options.with_inputs});
+    return run_hlo({options.graph, std::move(files), options.seed, options.output, options.with_inputs,
+                    options.interpret, options.check});
   }
   STRATA_TRY(const GraphPtr graph, load_graph(options.graph));
   STRATA_TRY(const auto inputs, inputs_of(*graph, options));
@@ -107,12 +108,14 @@ Result<int> run(const Options& options) {
 
 void add_run(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("run", "Execute a µGraph or an HLO module with the interpreter");
+  auto* command = app.add_subcommand("run", "Execute a µGraph with the interpreter, or an HLO module by its kernels on the CPU");
   command->add_option("GRAPH", options->graph, "a .strata file, or HLO text")->required();
   command->add_option("--input", options->inputs, "NAME=FILE.npy; inputs that are not given are random");
   command->add_option("--seed", options->seed, "of random inputs")->check(unsigned_number())->capture_default_str();
   command->add_option("--output", options->output, "folder for the outputs, NAME.npy (µGraphs: in float64)");
   command->add_flag("--with-inputs", options->with_inputs, "write the inputs beside the outputs");
+  command->add_flag("--interpret", options->interpret, "HLO: by the interpreter");
+  command->add_flag("--check", options->check, "HLO: by kernels and the interpreter; exit code 1 if they differ");
   command->add_option("--precision", options->precision, "f64, f32, or own: f32 with tensors rounded to their types")
       ->check(CLI::IsMember({"f64", "f32", "own"}))
       ->capture_default_str();

@@ -7,6 +7,8 @@
 #include <sstream>
 
 #include "commands.h"
+#include "emitters/program.h"
+#include "hlo/compare.h"
 #include "hlo/compute.h"
 #include "hlo/evaluate.h"
 #include "hlo/npy.h"
@@ -82,6 +84,11 @@ int elided_constants(const hlo::Module& module) {
   return count;
 }
 
+Result<Literal> run_emitted(const hlo::Module& module, const std::vector<Literal>& arguments) {
+  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(module));
+  return emitters::run_on_cpu(program, arguments);
+}
+
 }  // namespace
 
 bool is_hlo_file(const std::string& path) {
@@ -103,7 +110,8 @@ Result<int> run_hlo(const HloRunOptions& options) {
                count, count == 1 ? "" : "s");
   }
   STRATA_TRY(const std::vector<Literal> arguments, arguments_of(entry, options));
-  STRATA_TRY(const Literal result, hlo::evaluate(*module, arguments));
+  const bool emitted = !options.interpret || options.check;
+  STRATA_TRY(const Literal result, emitted ? run_emitted(*module, arguments) : hlo::evaluate(*module, arguments));
   if (!options.output.empty()) STRATA_CHECK(make_folder(options.output));
   for (size_t i = 0; i < arguments.size() && options.with_inputs && !options.output.empty(); ++i) {
     const hlo::Instruction& parameter = entry[entry.parameters[i]];
@@ -111,7 +119,11 @@ Result<int> run_hlo(const HloRunOptions& options) {
     STRATA_CHECK(write_file(options.output + "/" + parameter.name + ".npy", hlo::npy_bytes(arguments[i])));
   }
   STRATA_CHECK(report(entry.root_instruction().name, result, options));
-  return kSuccess;
+  if (!options.check) return kSuccess;
+  STRATA_TRY(const Literal expected, hlo::evaluate(*module, arguments));
+  const std::optional<std::string> different = hlo::difference(result, expected);
+  fmt::print("{}\n", different ? "differs from the interpreter: " + *different : "agrees with the interpreter");
+  return different ? kDifferent : kSuccess;
 }
 
 }  // namespace strata::cli

@@ -17,9 +17,11 @@ struct HloRunOptions {
   uint64_t seed = 1;
   std::string output;  ///< folder for the results; none if empty
   bool with_inputs = false;
+  bool interpret = false;  ///< by the interpreter, else by the emitters' kernels on the CPU
+  bool check = false;      ///< by both; the exit code says whether they agree
 };
 
-/// Runs a module with the interpreter, prints a line for each result and writes it as NAME.npy: results are named
+/// Runs a module, prints a line for each result and writes it as NAME.npy: results are named
 /// after the root, those of a tuple NAME.0, NAME.1 ….
 Result<int> run_hlo(const HloRunOptions& options);
 

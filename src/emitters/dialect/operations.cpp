@@ -30,10 +30,7 @@ using mlir::Type;
 using mlir::Value;
 using mlir::ValueRange;
 
-// --- yield ---
 
-/// Of a body without iteration arguments.
-void YieldOp::build(mlir::OpBuilder&, mlir::OperationState&) {}
 
 // --- apply_indexing ---
 

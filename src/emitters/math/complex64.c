@@ -4,6 +4,7 @@
 #define STRATA_MATH_REAL1(name, ulp_f32, ulp_f64)
 #define STRATA_MATH_REAL2(name, ulp_f32, ulp_f64)
 #define STRATA_MATH_HALF(name)
+#define STRATA_MATH_BF16(name)
 #define STRATA_MATH_SMALL(type, bits)
 #define STRATA_MATH_COMPLEX1(name)                                                                       \
   void STRATA_MATH_SYMBOL(strata_##name##_c64)(float re, float im, float* result_re, float* result_im) { \

@@ -6,6 +6,7 @@ extern "C" {
 #define STRATA_MATH_REAL1(name, ulp_f32, ulp_f64) float emulated_strata_##name##_f32(float x);
 #define STRATA_MATH_REAL2(name, ulp_f32, ulp_f64) float emulated_strata_##name##_f32(float x, float y);
 #define STRATA_MATH_HALF(name) float emulated_strata_##name##_f32_half(float x);
+#define STRATA_MATH_BF16(name) float emulated_strata_##name##_f32_bf16(float x);
 #define STRATA_MATH_COMPLEX1(name)
 #define STRATA_MATH_COMPLEX2(name)
 #define STRATA_MATH_SMALL(type, bits)
@@ -13,6 +14,7 @@ extern "C" {
 #undef STRATA_MATH_REAL1
 #undef STRATA_MATH_REAL2
 #undef STRATA_MATH_HALF
+#undef STRATA_MATH_BF16
 #undef STRATA_MATH_COMPLEX1
 #undef STRATA_MATH_COMPLEX2
 #undef STRATA_MATH_SMALL

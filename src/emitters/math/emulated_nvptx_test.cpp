@@ -36,6 +36,10 @@ float approximate_log2_f32(float x) {
   return static_cast<float>(exact + chance(x) * 0x1p-22 * (size > 1 ? size : 1));
 }
 
+float approximate_tanh_f32(float x) {
+  return static_cast<float>(std::tanh(static_cast<double>(x)) * (1 + chance(x) * 0x1p-11));
+}
+
 int emulated_strata_quarter_turns_f64(double x, double* rest) { return strata_quarter_turns_f64(x, rest); }
 
 }  // extern "C"

@@ -72,11 +72,7 @@ float PUBLIC(tanh)(float x) {
   const float z = x * x;
   const float near = fma_f32(size * z, tanh_tail_f32(z), size);
   const float sum = exp_normal_f32(2 * at_most_f32(size, 10)) + 1;
-#if defined(__NVPTX__) || defined(STRATA_MATH_EMULATE_NVPTX)
-  const float far = fma_f32(-2, approximate_reciprocal_f32(sum), 1);
-#else
-  const float far = 1 - 2 / sum;
-#endif
+  const float far = 1 - quotient_f32(2, sum);
   return copysign_f32(size < 0.66F ? near : far, x);
 }
 

@@ -34,6 +34,14 @@ float PUBLIC(tanh_f32_half)(float x) {
   return copysign_f32(size < 0.4F ? near : far, x);
 }
 
+float PUBLIC(tanh_f32_bf16)(float x) {
+#if defined(__NVPTX__) || defined(STRATA_MATH_EMULATE_NVPTX)
+  return approximate_tanh_f32(x);
+#else
+  return PUBLIC(tanh_f32_half)(x);
+#endif
+}
+
 float PUBLIC(erf_f32_half)(float x) {
   const float size = abs_f32(x);
   const float near = x * erf_half_quotient_f32(x * x);

@@ -16,9 +16,8 @@ enum class MathTarget : uint8_t {
 };
 
 /// A module that defines every function of strata_math.h and needs nothing but LLVM's intrinsics. Who links it into a
-/// kernel's module makes its functions internal, optimises (O2 inlines the short ones), and drops the attributes
-/// target-cpu, target-features and tune-cpu of its functions, so that they are compiled for the kernel's target and may
-/// be inlined there.
+/// kernel's module makes its functions internal and optimises (O2 inlines the short ones). They name no CPU, so they
+/// are compiled for the kernel's, which must be as new as the target says.
 std::span<const std::byte> math_bitcode(MathTarget target);
 
 /// How a function of the library is called; T is its type, f32 or f64 for a c64 or c128.
@@ -30,6 +29,13 @@ enum class MathShape : uint8_t {
   ComplexBinary,  ///< void(T re1, T im1, T re2, T im2, T* result_re, T* result_im)
 };
 
+/// What a result is rounded to, and so how exact it need be.
+enum class MathPrecision : uint8_t {
+  Full,  ///< its own type
+  F16,   ///< f16: a relative error of 2^-13 does no harm
+  Bf16,  ///< bf16: one of 2^-11
+};
+
 struct MathFunction {
   std::string symbol;
   MathShape shape = MathShape::Unary;
@@ -39,9 +45,8 @@ struct MathFunction {
 };
 
 /// The function that computes `name` (as in strata_math.def: "exp", "atan2", ...) for `type` ("f32", "f64", "c64" or
-/// "c128"), or nothing where there is none. With `half_precision` the f32 function whose relative error is up to 2^-13,
-/// for results that are rounded to f16 or bf16, where there is one; else the full one.
+/// "c128"), or nothing where there is none. For results of f32 that are rounded to f16 or bf16 a faster one, if any.
 std::optional<MathFunction> find_math_function(std::string_view name, std::string_view type,
-                                               bool half_precision = false);
+                                               MathPrecision precision = MathPrecision::Full);
 
 }  // namespace strata::emitters

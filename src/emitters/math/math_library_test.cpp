@@ -3,12 +3,19 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <llvm/Bitcode/BitcodeReader.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
+#include <llvm/Support/TargetSelect.h>
 
+#include <cmath>
+#include <cstring>
 #include <set>
 #include <string>
+
+#include "emitters/math/math_testing.h"
+#include "emitters/math/strata_math.h"
 
 namespace strata::emitters {
 namespace {
@@ -25,15 +32,16 @@ const std::set<std::string> kSymbols = {
 #define STRATA_MATH_REAL1(name, ulp_f32, ulp_f64) "strata_" #name "_f32", "strata_" #name "_f64",
 #define STRATA_MATH_REAL2(name, ulp_f32, ulp_f64) "strata_" #name "_f32", "strata_" #name "_f64",
 #define STRATA_MATH_HALF(name) "strata_" #name "_f32_half",
+#define STRATA_MATH_BF16(name) "strata_" #name "_f32_bf16",
 #define STRATA_MATH_COMPLEX1(name) "strata_" #name "_c64", "strata_" #name "_c128",
 #define STRATA_MATH_COMPLEX2(name) "strata_" #name "_c64", "strata_" #name "_c128",
 #define STRATA_MATH_SMALL(type, bits) "strata_f32_to_" #type, "strata_f64_to_" #type, "strata_" #type "_to_f32",
 #include "emitters/math/strata_math.def"
     "strata_abs_c64", "strata_abs_c128", "strata_quarter_turns_f64"};
 
-class MathBitcode : public testing::TestWithParam<MathTarget> {};
+class MathBitcodeOf : public testing::TestWithParam<MathTarget> {};
 
-TEST_P(MathBitcode, DefinesTheFunctionsAndNeedsNothing) {
+TEST_P(MathBitcodeOf, DefinesTheFunctionsAndNeedsNothing) {
   llvm::LLVMContext context;
   const auto module = parse(GetParam(), context);
   ASSERT_TRUE(module);
@@ -41,6 +49,10 @@ TEST_P(MathBitcode, DefinesTheFunctionsAndNeedsNothing) {
   std::set<std::string> defined;
   for (const llvm::Function& function : *module) {
     if (!function.isDeclaration()) {
+      for (const char* attribute : {"target-cpu", "target-features", "no-builtins"}) {
+        EXPECT_FALSE(function.hasFnAttribute(attribute))
+            << function.getName().str() << " cannot be inlined into functions without " << attribute;
+      }
       if (function.hasExternalLinkage()) defined.insert(function.getName().str());
     } else {
       EXPECT_TRUE(function.isIntrinsic()) << function.getName().str() << " is not defined";
@@ -49,7 +61,7 @@ TEST_P(MathBitcode, DefinesTheFunctionsAndNeedsNothing) {
   EXPECT_EQ(defined, kSymbols);
 }
 
-TEST_P(MathBitcode, CallsNoIntrinsicThatBecomesACallOfALibrary) {
+TEST_P(MathBitcodeOf, CallsNoIntrinsicThatBecomesACallOfALibrary) {
   llvm::LLVMContext context;
   const auto module = parse(GetParam(), context);
   ASSERT_TRUE(module);
@@ -66,7 +78,7 @@ TEST_P(MathBitcode, CallsNoIntrinsicThatBecomesACallOfALibrary) {
   }
 }
 
-TEST_P(MathBitcode, HasTheSignaturesOfTheHeader) {
+TEST_P(MathBitcodeOf, HasTheSignaturesOfTheHeader) {
   llvm::LLVMContext context;
   const auto module = parse(GetParam(), context);
   ASSERT_TRUE(module);
@@ -86,16 +98,60 @@ TEST_P(MathBitcode, HasTheSignaturesOfTheHeader) {
   EXPECT_EQ(signature("strata_f8e5m2_to_f32"), "float (i8)");
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, MathBitcode, testing::Values(MathTarget::Nvptx, MathTarget::X86),
+INSTANTIATE_TEST_SUITE_P(Targets, MathBitcodeOf, testing::Values(MathTarget::Nvptx, MathTarget::X86),
                          [](const auto& test) { return test.param == MathTarget::Nvptx ? "Nvptx" : "X86"; });
+
+/// Bit for bit: neither compiler may contract or reorder.
+TEST(MathBitcode, GivesTheSameBitsAsTheSourcesCompiledForTheHost) {
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+  auto context = std::make_unique<llvm::LLVMContext>();
+  auto module = parse(MathTarget::X86, *context);
+  ASSERT_TRUE(module);
+  auto jit = llvm::cantFail(llvm::orc::LLJITBuilder().create());
+  llvm::cantFail(jit->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))));
+  const auto compare = [&](const char* symbol, auto* host, auto zero) {
+    using T = decltype(zero);
+    const auto compiled = llvm::cantFail(jit->lookup(symbol)).toPtr<T (*)(T)>();
+    const auto expect_same = [&](T x) {
+      const T result = compiled(x);
+      const T wanted = host(x);
+      EXPECT_TRUE(std::memcmp(&result, &wanted, sizeof(T)) == 0 || (std::isnan(result) && std::isnan(wanted)))
+          << symbol << " of " << x << " is " << result << ", not " << wanted;
+    };
+    for (const T x : special_values<T>()) expect_same(x);
+    Arguments<T> arguments;
+    for (int i = 0; i < 2000; ++i) expect_same(arguments.next());
+  };
+#undef STRATA_MATH_REAL1
+#undef STRATA_MATH_REAL2
+#undef STRATA_MATH_HALF
+#undef STRATA_MATH_BF16
+#undef STRATA_MATH_COMPLEX1
+#undef STRATA_MATH_COMPLEX2
+#undef STRATA_MATH_SMALL
+#define STRATA_MATH_REAL1(name, ulp_f32, ulp_f64)                \
+  compare("strata_" #name "_f32", strata_##name##_f32, float{}); \
+  compare("strata_" #name "_f64", strata_##name##_f64, double{});
+#define STRATA_MATH_REAL2(name, ulp_f32, ulp_f64)
+#define STRATA_MATH_HALF(name) compare("strata_" #name "_f32_half", strata_##name##_f32_half, float{});
+#define STRATA_MATH_BF16(name) compare("strata_" #name "_f32_bf16", strata_##name##_f32_bf16, float{});
+#define STRATA_MATH_COMPLEX1(name)
+#define STRATA_MATH_COMPLEX2(name)
+#define STRATA_MATH_SMALL(type, bits)
+#include "emitters/math/strata_math.def"
+}
 
 TEST(MathLibrary, FindsFunctions) {
   const auto exp = find_math_function("exp", "f32");
   ASSERT_TRUE(exp);
   EXPECT_EQ(exp->symbol, "strata_exp_f32");
   EXPECT_EQ(exp->shape, MathShape::Unary);
-  EXPECT_EQ(find_math_function("exp", "f32", true)->symbol, "strata_exp_f32_half");
-  EXPECT_EQ(find_math_function("sin", "f32", true)->symbol, "strata_sin_f32");
+  EXPECT_EQ(find_math_function("exp", "f32", MathPrecision::F16)->symbol, "strata_exp_f32_half");
+  EXPECT_EQ(find_math_function("sin", "f32", MathPrecision::F16)->symbol, "strata_sin_f32");
+  EXPECT_EQ(find_math_function("tanh", "f32", MathPrecision::Bf16)->symbol, "strata_tanh_f32_bf16");
+  EXPECT_EQ(find_math_function("exp", "f32", MathPrecision::Bf16)->symbol, "strata_exp_f32_half");
+  EXPECT_EQ(find_math_function("exp", "f64", MathPrecision::F16)->symbol, "strata_exp_f64");
   EXPECT_EQ(find_math_function("atan2", "c64")->shape, MathShape::ComplexBinary);
   EXPECT_EQ(find_math_function("abs", "c128")->symbol, "strata_abs_c128");
   EXPECT_FALSE(find_math_function("erf", "c64"));
@@ -112,12 +168,16 @@ TEST(MathLibrary, FindsEveryFunctionUnderItsSymbol) {
 #undef STRATA_MATH_REAL1
 #undef STRATA_MATH_REAL2
 #undef STRATA_MATH_HALF
+#undef STRATA_MATH_BF16
 #undef STRATA_MATH_COMPLEX1
 #undef STRATA_MATH_COMPLEX2
 #undef STRATA_MATH_SMALL
 #define STRATA_MATH_REAL1(name, ulp_f32, ulp_f64) expect(#name, "f32"), expect(#name, "f64");
 #define STRATA_MATH_REAL2(name, ulp_f32, ulp_f64) expect(#name, "f32"), expect(#name, "f64");
-#define STRATA_MATH_HALF(name) EXPECT_EQ(find_math_function(#name, "f32", true)->symbol, "strata_" #name "_f32_half");
+#define STRATA_MATH_HALF(name) \
+  EXPECT_EQ(find_math_function(#name, "f32", MathPrecision::F16)->symbol, "strata_" #name "_f32_half");
+#define STRATA_MATH_BF16(name) \
+  EXPECT_EQ(find_math_function(#name, "f32", MathPrecision::Bf16)->symbol, "strata_" #name "_f32_bf16");
 #define STRATA_MATH_COMPLEX1(name) expect(#name, "c64"), expect(#name, "c128");
 #define STRATA_MATH_COMPLEX2(name) expect(#name, "c64"), expect(#name, "c128");
 #define STRATA_MATH_SMALL(type, bits)

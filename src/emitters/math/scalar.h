@@ -7,6 +7,8 @@ static inline float fma_f32(float a, float b, float c) { return __builtin_fmaf(a
 static inline double fma_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
 static inline float abs_f32(float x) { return __builtin_fabsf(x); }
 static inline double abs_f64(double x) { return __builtin_fabs(x); }
+static inline float sqrt_f32(float x) { return __builtin_sqrtf(x); }
+static inline double sqrt_f64(double x) { return __builtin_sqrt(x); }
 static inline float trunc_f32(float x) { return __builtin_truncf(x); }
 static inline double trunc_f64(double x) { return __builtin_trunc(x); }
 
@@ -67,22 +69,24 @@ static inline float approximate_reciprocal_f32(float x) { return __nvvm_rcp_appr
 static inline float approximate_rsqrt_f32(float x) { return __nvvm_rsqrt_approx_f(x); }
 static inline float approximate_exp2_f32(float x) { return __nvvm_ex2_approx_f(x); }
 static inline float approximate_log2_f32(float x) { return __nvvm_lg2_approx_f(x); }
-static inline float sqrt_f32(float x) { return __builtin_sqrtf(x); }
-static inline double sqrt_f64(double x) { return __builtin_sqrt(x); }
+static inline float approximate_tanh_f32(float x) {
+  float result;
+  __asm__("tanh.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
 #else
 static inline float at_most_f32(float x, float high) { return x > high ? high : x; }
 static inline float clamp_f32(float x, float low, float high) {
   x = x > high ? high : x;
   return x < low ? low : x;
 }
-static inline float sqrt_f32(float x) { return __builtin_sqrtf(x); }
-static inline double sqrt_f64(double x) { return __builtin_sqrt(x); }
 #if defined(STRATA_MATH_EMULATE_NVPTX)
 // Tests only: instructions that are wrong by what PTX's manual allows.
 float approximate_reciprocal_f32(float x);
 float approximate_rsqrt_f32(float x);
 float approximate_exp2_f32(float x);
 float approximate_log2_f32(float x);
+float approximate_tanh_f32(float x);
 #else
 static inline float approximate_reciprocal_f32(float x) { return 1.0F / x; }
 #endif

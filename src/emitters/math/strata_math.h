@@ -30,6 +30,7 @@ extern "C" {
   float STRATA_MATH_SYMBOL(strata_##name##_f32)(float x, float y); \
   double STRATA_MATH_SYMBOL(strata_##name##_f64)(double x, double y);
 #define STRATA_MATH_HALF(name) float STRATA_MATH_SYMBOL(strata_##name##_f32_half)(float x);
+#define STRATA_MATH_BF16(name) float STRATA_MATH_SYMBOL(strata_##name##_f32_bf16)(float x);
 #define STRATA_MATH_COMPLEX1(name)                                                                      \
   void STRATA_MATH_SYMBOL(strata_##name##_c64)(float re, float im, float* result_re, float* result_im); \
   void STRATA_MATH_SYMBOL(strata_##name##_c128)(double re, double im, double* result_re, double* result_im);
@@ -46,6 +47,7 @@ extern "C" {
 #undef STRATA_MATH_REAL1
 #undef STRATA_MATH_REAL2
 #undef STRATA_MATH_HALF
+#undef STRATA_MATH_BF16
 #undef STRATA_MATH_COMPLEX1
 #undef STRATA_MATH_COMPLEX2
 #undef STRATA_MATH_SMALL

@@ -51,7 +51,8 @@ class AtomicLowering {
       const Type part = complex.getElementType();
       const Value imaginary = pointer_at(part, 1);
       native(LLVM::AtomicBinOp::fadd, pointer_, builder_.create<mlir::complex::ReOp>(location(), part, op_.getValue()));
-      native(LLVM::AtomicBinOp::fadd, imaginary, builder_.create<mlir::complex::ImOp>(location(), part, op_.getValue()));
+      native(LLVM::AtomicBinOp::fadd, imaginary,
+             builder_.create<mlir::complex::ImOp>(location(), part, op_.getValue()));
       return mlir::success();
     }
     const int64_t bytes = stored_bytes(type);
@@ -114,16 +115,16 @@ class AtomicLowering {
                                                     static_cast<unsigned>(stored_bytes(type)), /*isVolatile=*/true);
     using FloatPredicate = arith::CmpFPredicate;
     const Value is_number = builder_.create<arith::CmpFOp>(location(), FloatPredicate::ORD, now, now);
-    const Value better = builder_.create<arith::CmpFOp>(
-        location(), is_max ? FloatPredicate::UGT : FloatPredicate::ULT, value, now);
+    const Value better =
+        builder_.create<arith::CmpFOp>(location(), is_max ? FloatPredicate::UGT : FloatPredicate::ULT, value, now);
     const Value update = builder_.create<arith::AndIOp>(location(), is_number, better);
     auto outer = builder_.create<mlir::scf::IfOp>(location(), update, /*withElseRegion=*/false);
     OpBuilder::InsertionGuard guard(builder_);
     builder_.setInsertionPointToStart(outer.thenBlock());
     const Value is_nan = builder_.create<arith::CmpFOp>(location(), FloatPredicate::UNO, value, value);
     const Value nan = integer(is_max ? (int64_t{1} << (type.getWidth() - 1)) - 1 : -1, word);
-    const Value bits = builder_.create<arith::SelectOp>(
-        location(), is_nan, nan, builder_.create<arith::BitcastOp>(location(), word, value));
+    const Value bits = builder_.create<arith::SelectOp>(location(), is_nan, nan,
+                                                        builder_.create<arith::BitcastOp>(location(), word, value));
     const Value positive =
         builder_.create<arith::CmpIOp>(location(), arith::CmpIPredicate::sge, bits, integer(0, word));
     auto inner = builder_.create<mlir::scf::IfOp>(location(), positive, /*withElseRegion=*/true);
@@ -179,18 +180,19 @@ class AtomicLowering {
   /// Until nobody else has written the word between its reading and ours.
   void compare_and_swap(Value pointer, Type word, llvm::function_ref<Value(Value)> next) {
     const Value first = builder_.create<LLVM::LoadOp>(location(), word, pointer);
+    // The builder makes both blocks, empty.
     auto loop = builder_.create<mlir::scf::WhileOp>(location(), word, first, nullptr, nullptr);
     OpBuilder::InsertionGuard guard(builder_);
-    mlir::Block* before = builder_.createBlock(&loop.getBefore(), {}, {word}, {location()});
-    const Value seen = before->getArgument(0);
+    builder_.setInsertionPointToStart(loop.getBeforeBody());
+    const Value seen = loop.getBeforeBody()->getArgument(0);
     const Value exchanged = builder_.create<LLVM::AtomicCmpXchgOp>(
         location(), pointer, seen, next(seen), LLVM::AtomicOrdering::monotonic, LLVM::AtomicOrdering::monotonic);
     const Value now = builder_.create<LLVM::ExtractValueOp>(location(), exchanged, 0);
     const Value done = builder_.create<LLVM::ExtractValueOp>(location(), exchanged, 1);
     const Value again = builder_.create<arith::XOrIOp>(location(), done, integer(1, builder_.getI1Type()));
     builder_.create<mlir::scf::ConditionOp>(location(), again, now);
-    mlir::Block* after = builder_.createBlock(&loop.getAfter(), {}, {word}, {location()});
-    builder_.create<mlir::scf::YieldOp>(location(), after->getArgument(0));
+    builder_.setInsertionPointToStart(loop.getAfterBody());
+    builder_.create<mlir::scf::YieldOp>(location(), loop.getAfterArguments());
   }
 
   /// The element's new value.

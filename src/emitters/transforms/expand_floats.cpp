@@ -38,9 +38,9 @@ constexpr Name kReal[] = {
 
 /// The same on complex numbers, with complex results.
 constexpr Name kComplex[] = {
-    {"complex.atan2", "atan2"}, {"complex.cos", "cos"},     {"complex.div", "divide"},  {"complex.exp", "exp"},
-    {"complex.expm1", "expm1"}, {"complex.log", "log"},     {"complex.log1p", "log1p"}, {"complex.pow", "pow"},
-    {"complex.rsqrt", "rsqrt"}, {"complex.sign", "sign"},   {"complex.sin", "sin"},     {"complex.sqrt", "sqrt"},
+    {"complex.atan2", "atan2"}, {"complex.cos", "cos"},   {"complex.div", "divide"},  {"complex.exp", "exp"},
+    {"complex.expm1", "expm1"}, {"complex.log", "log"},   {"complex.log1p", "log1p"}, {"complex.pow", "pow"},
+    {"complex.rsqrt", "rsqrt"}, {"complex.sign", "sign"}, {"complex.sin", "sin"},     {"complex.sqrt", "sqrt"},
     {"complex.tan", "tan"},     {"complex.tanh", "tanh"},
 };
 
@@ -173,8 +173,6 @@ class Expansion {
     OpBuilder builder = OpBuilder::atBlockBegin(module_.getBody());
     auto function = builder.create<FuncOp>(module_.getLoc(), name, type);
     function.setPrivate();
-    // A function of its arguments: calls may be merged and moved.
-    function->setAttr("strata.pure", builder.getUnitAttr());
     return function;
   }
 
@@ -204,7 +202,6 @@ class Expansion {
     operands.append({re, im});
     const FuncOp function =
         declare("strata_" + name, builder.getFunctionType(mlir::ValueRange(operands).getTypes(), {}));
-    function->removeAttr("strata.pure");  // it writes
     builder.create<mlir::func::CallOp>(op->getLoc(), function, operands);
     return builder.create<complex::CreateOp>(op->getLoc(), type, builder.create<LLVM::LoadOp>(op->getLoc(), part, re),
                                              builder.create<LLVM::LoadOp>(op->getLoc(), part, im));

@@ -41,6 +41,7 @@ bool is_bounded(const Interval& range) { return range.lo != kLeast && range.hi !
 
 Interval argument_range_at(mlir::BlockArgument argument, int depth) {
   mlir::Operation* owner = argument.getOwner()->getParentOp();
+  if (!owner) return kEverything;  // of a loop that is being built
   if (auto function = llvm::dyn_cast<mlir::func::FuncOp>(owner)) {
     return argument_range(function, argument.getArgNumber()).value_or(kEverything);
   }
@@ -152,8 +153,8 @@ void IndexExpr::simplify() {
     compact.values.push_back(values[i]);
     compact.ranges.push_back(ranges[i]);
   }
-  compact.expr = indexing::substitute(
-      expr, [&](ExprKind, int number) { return Expr::dim(numbers[static_cast<size_t>(number)]); });
+  compact.expr =
+      indexing::substitute(expr, [&](ExprKind, int number) { return Expr::dim(numbers[static_cast<size_t>(number)]); });
   *this = std::move(compact);
 }
 
@@ -170,9 +171,9 @@ IndexExpr expression_of(Value value) {
     for (size_t i = 0; i < map.dims.size(); ++i) {
       numbers.push_back(result.add(apply.getDims()[static_cast<unsigned>(i)], map.dims[i]));
     }
-    result.expr = indexing::substitute(
-        map.results[llvm::cast<mlir::OpResult>(value).getResultNumber()],
-        [&](ExprKind, int number) { return Expr::dim(numbers[static_cast<size_t>(number)]); });
+    result.expr =
+        indexing::substitute(map.results[llvm::cast<mlir::OpResult>(value).getResultNumber()],
+                             [&](ExprKind, int number) { return Expr::dim(numbers[static_cast<size_t>(number)]); });
     return result;
   }
   result.expr = Expr::dim(result.add(value, kEverything));

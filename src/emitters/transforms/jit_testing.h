@@ -25,20 +25,7 @@ inline uint16_t strata_test_f32_to_bf16(float value) {
 /// A kernel of a module in text; `ok` says whether it could be built, and failures have been reported if not.
 class JitKernel {
  public:
-  JitKernel(const std::string& text, const std::string& name) {
-    mlir::DialectRegistry registry;
-    register_dialects(registry);
-    mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-    auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
-    ASSERT_TRUE(module) << text;
-    const Result<void> lowered = lower_to_llvm(*module, {});
-    ASSERT_TRUE(lowered) << lowered.error().to_string();
-    for (const LoweredKernel& kernel : lowered_kernels(*module)) shared_.resize(static_cast<size_t>(kernel.shared_bytes));
-    auto llvm_context = std::make_unique<llvm::LLVMContext>();
-    auto translated = translate(*module, *llvm_context);
-    ASSERT_TRUE(translated) << translated.error().to_string();
-    compile({*std::move(translated), std::move(llvm_context)}, name + "_block");
-  }
+  JitKernel(const std::string& text, const std::string& name) { build(text, name); }
 
   bool ok() const { return function_ != nullptr; }
   std::vector<std::byte>& shared() { return shared_; }
@@ -57,7 +44,7 @@ class JitKernel {
         return reinterpret_cast<void (*)(void*, int32_t, int32_t, void*)>(function_)(t[0], block, thread, shared);
       case 2:
         return reinterpret_cast<void (*)(void*, void*, int32_t, int32_t, void*)>(function_)(t[0], t[1], block, thread,
-                                                                                           shared);
+                                                                                            shared);
       case 3:
         return reinterpret_cast<void (*)(void*, void*, void*, int32_t, int32_t, void*)>(function_)(
             t[0], t[1], t[2], block, thread, shared);
@@ -67,6 +54,22 @@ class JitKernel {
   }
 
  private:
+  void build(const std::string& text, const std::string& name) {
+    mlir::DialectRegistry registry;
+    register_dialects(registry);
+    mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+    auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+    ASSERT_TRUE(module) << text;
+    const Result<void> lowered = lower_to_llvm(*module, {});
+    ASSERT_TRUE(lowered) << lowered.error().to_string();
+    for (const LoweredKernel& kernel : lowered_kernels(*module))
+      shared_.resize(static_cast<size_t>(kernel.shared_bytes));
+    auto llvm_context = std::make_unique<llvm::LLVMContext>();
+    auto translated = translate(*module, *llvm_context);
+    ASSERT_TRUE(translated) << translated.error().to_string();
+    compile({*std::move(translated), std::move(llvm_context)}, name + "_block");
+  }
+
   void compile(llvm::orc::ThreadSafeModule module, const std::string& name) {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();

@@ -61,7 +61,8 @@ class ExprCode {
         return sum(expr);
       case ExprKind::Product: {
         Value product = value(expr.factors()[0]);
-        for (const Expr& factor : std::span(expr.factors()).subspan(1)) product = multiply(product, value(factor), false);
+        for (const Expr& factor : std::span(expr.factors()).subspan(1))
+          product = multiply(product, value(factor), false);
         return product;
       }
       case ExprKind::FloorDiv:
@@ -80,8 +81,7 @@ class ExprCode {
   /// Nothing overflows, in any order: narrowest_index_type has seen to that.
   arith::IntegerOverflowFlagsAttr flags(bool positive) {
     using Flags = arith::IntegerOverflowFlags;
-    return arith::IntegerOverflowFlagsAttr::get(builder_.getContext(),
-                                                positive ? Flags::nsw | Flags::nuw : Flags::nsw);
+    return arith::IntegerOverflowFlagsAttr::get(builder_.getContext(), positive ? Flags::nsw | Flags::nuw : Flags::nsw);
   }
   Value multiply(Value a, Value b, bool positive) {
     return builder_.create<arith::MulIOp>(location_, a, b, flags(positive));
@@ -99,8 +99,7 @@ class ExprCode {
         total = builder_.create<arith::SubIOp>(location_, total, atom, flags(false));
         continue;
       }
-      const Value scaled =
-          term.coefficient == 1 ? atom : multiply(atom, constant(term.coefficient), positive);
+      const Value scaled = term.coefficient == 1 ? atom : multiply(atom, constant(term.coefficient), positive);
       total = total ? builder_.create<arith::AddIOp>(location_, total, scaled, flags(positive)).getResult() : scaled;
     }
     if (expr.offset() == 0) return total;
@@ -117,7 +116,9 @@ class ExprCode {
       return builder_.create<arith::RemUIOp>(location_, a, b);
     }
     if (expr.rhs().is_constant() && (divisor.lo & (divisor.lo - 1)) == 0) {  // divisors are positive
-      if (floor) return builder_.create<arith::ShRSIOp>(location_, a, constant(std::countr_zero(static_cast<uint64_t>(divisor.lo))));
+      if (floor)
+        return builder_.create<arith::ShRSIOp>(location_, a,
+                                               constant(std::countr_zero(static_cast<uint64_t>(divisor.lo))));
       return builder_.create<arith::AndIOp>(location_, a, constant(divisor.lo - 1));
     }
     using Predicate = arith::CmpIPredicate;
@@ -195,11 +196,28 @@ void lower_loop(mlir::scf::ForOp loop) {
   variable.replaceAllUsesExcept(index, index.getDefiningOp());
 }
 
+/// No array has so many elements: to guards of indices that are only known when the program runs, what lies beyond is
+/// as far outside as this.
+constexpr Interval kPossible{-(int64_t{1} << 40), int64_t{1} << 40};
+
 mlir::LogicalResult lower_map(ApplyIndexingOp op) {
-  const indexing::IndexingMap& map = op.indexing_map();
-  const auto width = indexing::narrowest_index_type(map);
-  if (!width) return op.emitError("has a map that no integers of 64 bits can compute");
+  indexing::IndexingMap map = op.indexing_map();
   mlir::OpBuilder builder(op);
+  auto width = indexing::narrowest_index_type(map);
+  if (!width) {
+    for (size_t i = 0; i < map.dims.size(); ++i) {
+      if (kPossible.contains(map.dims[i])) continue;
+      map.dims[i] = intersect(map.dims[i], kPossible);
+      mlir::OpOperand& dim = op->getOpOperand(static_cast<unsigned>(i));
+      const auto bound = [&](int64_t value) -> Value {
+        return builder.create<arith::ConstantIndexOp>(op.getLoc(), value);
+      };
+      const Value low = builder.create<arith::MaxSIOp>(op.getLoc(), dim.get(), bound(kPossible.lo));
+      dim.set(builder.create<arith::MinSIOp>(op.getLoc(), low, bound(kPossible.hi)));
+    }
+    width = indexing::narrowest_index_type(map);
+  }
+  if (!width) return op.emitError("unsupported: has a map that no integers of 64 bits can compute");
   const Type type = builder.getIntegerType(*width == indexing::IndexType::I32 ? 32 : 64);
   llvm::SmallVector<Value> dims;
   for (const Value dim : op.getDims()) dims.push_back(to_integer(builder, op.getLoc(), dim, type));

@@ -51,9 +51,7 @@ class LoopLowering {
     const auto then = [&](OpBuilder& inside, Location) {
       inside.create<mlir::scf::YieldOp>(location(), loops(inside, number, inits));
     };
-    const auto otherwise = [&](OpBuilder& inside, Location) {
-      inside.create<mlir::scf::YieldOp>(location(), inits);
-    };
+    const auto otherwise = [&](OpBuilder& inside, Location) { inside.create<mlir::scf::YieldOp>(location(), inits); };
     auto branch = inits.empty() ? builder.create<mlir::scf::IfOp>(location(), condition, then)
                                 : builder.create<mlir::scf::IfOp>(location(), condition, then, otherwise);
     return Values(branch.getResults());
@@ -109,7 +107,8 @@ class LoopLowering {
     using Predicate = mlir::arith::CmpIPredicate;
     // The ranges of the map are what may have to be tested: only what is known without it counts here.
     IndexingMap known = map_;
-    for (size_t i = 0; i < known.dims.size(); ++i) known.dims[i] = value_range(loop_.getDims()[static_cast<unsigned>(i)]);
+    for (size_t i = 0; i < known.dims.size(); ++i)
+      known.dims[i] = value_range(loop_.getDims()[static_cast<unsigned>(i)]);
     known.constraints.clear();
     const Interval possible = indexing::ExprRange(known)(constraint.expr);
     const Values ranges(variables_of(constraint));

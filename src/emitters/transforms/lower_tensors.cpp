@@ -139,7 +139,8 @@ class InvariantArguments {
   void add_kernel(FuncOp kernel) {
     llvm::DenseSet<int64_t> aliased;
     for (unsigned i = 0; i < kernel.getNumArguments(); ++i) {
-      if (const auto alias = kernel.getArgAttrOfType<mlir::IntegerAttr>(i, "strata.alias")) aliased.insert(alias.getInt());
+      if (const auto alias = kernel.getArgAttrOfType<mlir::IntegerAttr>(i, "strata.alias"))
+        aliased.insert(alias.getInt());
     }
     for (const mlir::BlockArgument argument : kernel.getArguments()) {
       const auto input = kernel.getArgAttrOfType<mlir::IntegerAttr>(argument.getArgNumber(), "strata.input");
@@ -218,9 +219,9 @@ class TensorLowering {
     }
     if (!function->hasAttr("strata.kernel")) return;
     const unsigned space = options_.target == Target::Gpu ? kGpuShared : 0;
-    const auto attributes = builder.getDictionaryAttr(
-        {builder.getNamedAttr("llvm.noalias", builder.getUnitAttr()),
-         builder.getNamedAttr("llvm.align", builder.getI64IntegerAttr(kSharedAlignment))});
+    const auto attributes =
+        builder.getDictionaryAttr({builder.getNamedAttr("llvm.noalias", builder.getUnitAttr()),
+                                   builder.getNamedAttr("llvm.align", builder.getI64IntegerAttr(kSharedAlignment))});
     function.insertArgument(function.getNumArguments(), LLVM::LLVMPointerType::get(function.getContext(), space),
                             attributes, function.getLoc());
   }
@@ -252,8 +253,8 @@ class TensorLowering {
       return lower_constant(constant);
     }
     if (auto extract = llvm::dyn_cast<mlir::tensor::ExtractOp>(op)) {
-      extract.replaceAllUsesWith(load(builder, extract.getLoc(), extract.getTensor(), extract.getIndices(),
-                                      extract.getType()));
+      extract.replaceAllUsesWith(
+          load(builder, extract.getLoc(), extract.getTensor(), extract.getIndices(), extract.getType()));
       extract.erase();
     } else if (auto read = llvm::dyn_cast<mlir::vector::TransferReadOp>(op)) {
       read.replaceAllUsesWith(load(builder, read.getLoc(), read.getSource(), read.getIndices(), read.getType()));
@@ -276,9 +277,7 @@ class TensorLowering {
             inside.create<scf::YieldOp>(
                 location, load(inside, location, guarded.getSource(), guarded.getIndices(), guarded.getType()));
           },
-          [&](OpBuilder& inside, Location location) {
-            inside.create<scf::YieldOp>(location, guarded.getFallback());
-          });
+          [&](OpBuilder& inside, Location location) { inside.create<scf::YieldOp>(location, guarded.getFallback()); });
       guarded.replaceAllUsesWith(branch.getResult(0));
       guarded.erase();
     } else if (auto atomic = llvm::dyn_cast<AtomicRmwOp>(op)) {
@@ -303,9 +302,8 @@ class TensorLowering {
     OpBuilder builder(op);
     const Value base = function.getArguments().back();
     const auto offset = static_cast<int32_t>(shared_bytes_);
-    pointers_[op.getResult()] =
-        builder.create<LLVM::GEPOp>(op.getLoc(), base.getType(), builder.getI8Type(), base,
-                                    llvm::ArrayRef<LLVM::GEPArg>{offset}, /*inbounds=*/true);
+    pointers_[op.getResult()] = builder.create<LLVM::GEPOp>(op.getLoc(), base.getType(), builder.getI8Type(), base,
+                                                            llvm::ArrayRef<LLVM::GEPArg>{offset}, /*inbounds=*/true);
     const int64_t bytes = shared_bytes(llvm::cast<RankedTensorType>(op.getType()));
     shared_bytes_ += (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
     return mlir::success();
@@ -320,11 +318,12 @@ class TensorLowering {
     const bool gpu = options_.target == Target::Gpu;
     if (!global) {
       const mlir::DenseElementsAttr stored = stored_constant(value);
-      const auto type = LLVM::LLVMArrayType::get(stored.getElementType(), static_cast<uint64_t>(stored.getNumElements()));
+      const auto type =
+          LLVM::LLVMArrayType::get(stored.getElementType(), static_cast<uint64_t>(stored.getNumElements()));
       OpBuilder outside = OpBuilder::atBlockBegin(module_.getBody());
       global = outside.create<LLVM::GlobalOp>(op.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::Internal,
                                               "strata_constant_" + std::to_string(globals_.size() - 1), stored,
-                                              /*alignment=*/16, gpu ? kGpuGlobal : 0);
+                                              /*alignment=*/kBufferAlignment, gpu ? kGpuGlobal : 0);
     }
     pointers_[op.getResult()] = builder.create<LLVM::AddressOfOp>(op.getLoc(), global);
     return mlir::success();
@@ -368,7 +367,8 @@ class TensorLowering {
       position = value_range(index).lo >= 0 ? builder.create<arith::IndexCastUIOp>(location, i64, index).getResult()
                                             : builder.create<arith::IndexCastOp>(location, i64, index).getResult();
     }
-    return builder.create<LLVM::GEPOp>(location, base.getType(), element, base, ValueRange{position}, /*inbounds=*/true);
+    return builder.create<LLVM::GEPOp>(location, base.getType(), element, base, ValueRange{position},
+                                       /*inbounds=*/true);
   }
 
   /// Vectors begin at multiples of their length; in tiles of shared memory only if rows do.

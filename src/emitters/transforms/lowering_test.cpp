@@ -1,9 +1,7 @@
 // Whole kernels from text to results.
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
 
 #include "emitters/transforms/jit_testing.h"
-#include "indexing/memory_access.h"
 
 namespace strata::emitters {
 namespace {
@@ -13,6 +11,10 @@ std::string add_kernel(int64_t size, const std::string& type) {
   constexpr int64_t kThreads = 32;
   const int64_t blocks = (size + 4 * kThreads - 1) / (4 * kThreads);
   const std::string tensor = fmt::format("tensor<{}x{}>", size, type);
+  const std::string map = fmt::format(
+      "(d0, d1)[s0] -> (d0 * 128 + d1 * 4 + s0), domain: d0 in [0, {}], d1 in [0, 31], s0 in [0, 3], "
+      "d0 * 128 + d1 * 4 + s0 in [0, {}]",
+      blocks - 1, size - 1);
   return fmt::format(R"(
 func.func private @element(%a: {0}, %b: {0}, %i: index {{strata.range = [0, {2}]}}) -> {1} {{
   %x = tensor.extract %a[%i] : {0}
@@ -23,14 +25,15 @@ func.func private @element(%a: {0}, %b: {0}, %i: index {{strata.range = [0, {2}]
 func.func @add(%a: {0} {{strata.input = 0}}, %b: {0} {{strata.input = 1}}, %out: {0} {{strata.output = 0}},
                %block: index {{strata.range = [0, {4}]}}, %thread: index {{strata.range = [0, 31]}}) -> {0}
     attributes {{strata.kernel}} {{
-  %r = strata.loop (%block, %thread) in <"(d0, d1)[s0] -> (d0 * 128 + d1 * 4 + s0), domain: d0 in [0, {4}], d1 in [0, 31], s0 in [0, 3], d0 * 128 + d1 * 4 + s0 in [0, {2}]"> iter_args(%o = %out) -> ({0}) {{vector = 0 : i64}} do [%s] -> (%i) {{
+  %r = strata.loop (%block, %thread) in <"{5}"> iter_args(%o = %out) -> ({0})
+      {{vector = 0 : i64}} do [%s] -> (%i) {{
     %v = strata.pure_call @element(%a, %b, %i) : ({0}, {0}, index) -> {1}
     %n = tensor.insert %v into %o[%i] : {0}
     strata.yield %n : {0}
   }}
   return %r : {0}
 }})",
-                     tensor, type, size - 1, type[0] == 'i' ? "i" : "f", blocks - 1);
+                     tensor, type, size - 1, type[0] == 'i' ? "i" : "f", blocks - 1, map);
 }
 
 template <class T>

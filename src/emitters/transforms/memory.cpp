@@ -49,7 +49,8 @@ Type stored_type(Type type) {
 }
 
 int64_t stored_bytes(Type element) {
-  if (const auto complex = llvm::dyn_cast<mlir::ComplexType>(element)) return 2 * stored_bytes(complex.getElementType());
+  if (const auto complex = llvm::dyn_cast<mlir::ComplexType>(element))
+    return 2 * stored_bytes(complex.getElementType());
   return (element.getIntOrFloatBitWidth() + 7) / 8;
 }
 
@@ -107,7 +108,8 @@ Value from_bits(mlir::OpBuilder& builder, mlir::Location location, Value bits, T
                                                    from_bits(builder, location, high, part));
   }
   const Type stored = stored_type(type);
-  const Value held = stored == bits.getType() ? bits : builder.create<arith::BitcastOp>(location, stored, bits).getResult();
+  const Value held =
+      stored == bits.getType() ? bits : builder.create<arith::BitcastOp>(location, stored, bits).getResult();
   return from_stored(builder, location, held, type);
 }
 

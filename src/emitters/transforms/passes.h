@@ -13,18 +13,18 @@ enum class Target { Gpu, Cpu };
 
 struct LoweringOptions {
   Target target = Target::Cpu;
-  int max_vector_bytes = 16;      ///< of one load or store
+  int max_vector_bytes = 16;       ///< of one load or store
   int max_inline_operations = 12;  ///< of a function that goes into more than one caller
-  int max_unroll = 8;             ///< iterations of a loop that disappears whatever its size
-  int registers = 64;             ///< 32-bit values that unrolling may keep alive
+  int max_unroll = 8;              ///< iterations of a loop that disappears whatever its size
+  int registers = 64;              ///< 32-bit values that unrolling may keep alive
   /// Whether products and sums may become fused multiply-adds: then results differ from the interpreter's.
   bool allow_fma = false;
 };
 
 using PassFunction = mlir::LogicalResult (*)(mlir::ModuleOp, const LoweringOptions&);
 
-/// Failures have been reported as diagnostics; only atomic updates that no hardware has, and IR that does not follow the
-/// conventions, fail.
+/// Failures have been reported as diagnostics; only atomic updates that no hardware has, and IR that does not follow
+/// the conventions, fail.
 mlir::LogicalResult inline_functions(mlir::ModuleOp module, const LoweringOptions& options);
 mlir::LogicalResult simplify_indexing(mlir::ModuleOp module, const LoweringOptions& options);
 mlir::LogicalResult split_loops(mlir::ModuleOp module, const LoweringOptions& options);

@@ -29,15 +29,15 @@ class Diagnostics {
   mlir::ScopedDiagnosticHandler handler_;
 };
 
-
 /// Constants folded, equal operations merged, dead ones gone.
 constexpr PassFunction kClearUp = nullptr;
 // Loops make new index computations, and shuffles and shared memory too: so some passes run more than once.
 constexpr PassFunction kSteps[] = {
-    kClearUp,       inline_functions, kClearUp,      simplify_indexing, kClearUp,       split_loops,   lower_loops,
-    kClearUp,       simplify_indexing, kClearUp,     vectorize,         unroll,         kClearUp,      lower_shuffles,
-    inline_functions, simplify_indexing, kClearUp,   lower_tensors,     simplify_indexing, kClearUp,   lower_indexing,
-    kClearUp,       expand_floats,    kClearUp,      to_llvm,
+    kClearUp,          inline_functions, kClearUp,      simplify_indexing, kClearUp,
+    split_loops,       lower_loops,      kClearUp,      simplify_indexing, kClearUp,
+    vectorize,         unroll,           kClearUp,      lower_shuffles,    inline_functions,
+    simplify_indexing, kClearUp,         lower_tensors, simplify_indexing, kClearUp,
+    lower_indexing,    kClearUp,         expand_floats, kClearUp,          to_llvm,
 };
 
 std::string_view name_of(PassFunction run) {

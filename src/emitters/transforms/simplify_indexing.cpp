@@ -33,8 +33,8 @@ IndexExpr fold_operands(const IndexExpr& outer) {
     replacements.push_back(indexing::substitute(
         inner.expr, [&](ExprKind, int number) { return Expr::dim(numbers[static_cast<size_t>(number)]); }));
   }
-  folded.expr = indexing::substitute(
-      outer.expr, [&](ExprKind, int number) { return replacements[static_cast<size_t>(number)]; });
+  folded.expr =
+      indexing::substitute(outer.expr, [&](ExprKind, int number) { return replacements[static_cast<size_t>(number)]; });
   folded.simplify();
   return folded;
 }

@@ -28,8 +28,8 @@ constexpr int64_t kSmallFunction = 40;
 void lower_pure_calls(mlir::ModuleOp module) {
   module.walk([](PureCallOp call) {
     mlir::OpBuilder builder(call);
-    auto plain = builder.create<mlir::func::CallOp>(call.getLoc(), call.getCallee(), call.getResultTypes(),
-                                                    call.getOperands());
+    auto plain =
+        builder.create<mlir::func::CallOp>(call.getLoc(), call.getCallee(), call.getResultTypes(), call.getOperands());
     call.replaceAllUsesWith(plain.getResults());
     call.erase();
   });

@@ -37,6 +37,10 @@ class LoopVectorizer {
  private:
   mlir::Location location() { return loop_.getLoc(); }
 
+  static llvm::SmallVector<int64_t> numbers(int64_t first, int64_t count) {
+    return llvm::to_vector(llvm::seq(first, first + count));
+  }
+
   void load(mlir::tensor::ExtractOp extract) {
     const auto tensor = extract.getTensor();
     if (!loop_.isDefinedOutsideOfLoop(tensor)) return;
@@ -45,19 +49,13 @@ class LoopVectorizer {
     builder_.setInsertionPoint(loop_);
     const mlir::Type element = tensor.getType().getElementType();
     const auto part = mlir::VectorType::get({width}, element);
-    const auto whole = mlir::VectorType::get({trip_}, element);
     Value all;
     for (int64_t first = 0; first < trip_; first += width) {
       const llvm::SmallVector<Value> at = indices_at(extract.getIndices(), first);
-      const Value read = builder_.create<mlir::vector::TransferReadOp>(location(), part, tensor, at,
-                                                                       llvm::ArrayRef<bool>{true});
-      if (width == trip_) {
-        all = read;
-        break;
-      }
-      if (!all) all = builder_.create<mlir::arith::ConstantOp>(location(), builder_.getZeroAttr(whole));
-      all = builder_.create<mlir::vector::InsertStridedSliceOp>(location(), read, all, llvm::ArrayRef<int64_t>{first},
-                                                                llvm::ArrayRef<int64_t>{1});
+      const Value read =
+          builder_.create<mlir::vector::TransferReadOp>(location(), part, tensor, at, llvm::ArrayRef<bool>{true});
+      all = all ? builder_.create<mlir::vector::ShuffleOp>(location(), all, read, numbers(0, first + width)).getResult()
+                : read;
     }
     builder_.setInsertionPoint(extract);
     extract.replaceAllUsesWith(
@@ -95,8 +93,8 @@ class LoopVectorizer {
       const auto type = mlir::VectorType::get({trip_}, one.insert.getDest().getType().getElementType());
       inits[one.number] = builder_.create<mlir::arith::ConstantOp>(location(), builder_.getZeroAttr(type));
     }
-    auto changed = builder_.create<scf::ForOp>(location(), loop_.getLowerBound(), loop_.getUpperBound(),
-                                               loop_.getStep(), inits);
+    auto changed =
+        builder_.create<scf::ForOp>(location(), loop_.getLowerBound(), loop_.getUpperBound(), loop_.getStep(), inits);
     changed->setDiscardableAttrs(loop_->getDiscardableAttrDictionary());
     // Where the elements go, before the loop's variable becomes the new loop's.
     llvm::SmallVector<Value> results(changed.getResults());
@@ -124,12 +122,9 @@ class LoopVectorizer {
       const llvm::SmallVector<Value> at = indices_at(one.insert.getIndices(), first);
       Value part = vector;
       if (one.width < trip_) {
-        part = builder_.create<mlir::vector::ExtractStridedSliceOp>(
-            location(), vector, llvm::ArrayRef<int64_t>{first}, llvm::ArrayRef<int64_t>{one.width},
-            llvm::ArrayRef<int64_t>{1});
+        part = builder_.create<mlir::vector::ShuffleOp>(location(), vector, vector, numbers(first, one.width));
       }
-      tensor = builder_
-                   .create<mlir::vector::TransferWriteOp>(location(), part, tensor, at, llvm::ArrayRef<bool>{true})
+      tensor = builder_.create<mlir::vector::TransferWriteOp>(location(), part, tensor, at, llvm::ArrayRef<bool>{true})
                    .getResult();
     }
     return tensor;

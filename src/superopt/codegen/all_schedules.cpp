@@ -13,8 +13,9 @@ namespace {
 
 /// Block schedules that are tried beside the library's first algorithm.
 constexpr size_t kWithLibrary = 12;
-/// Algorithms that are tried of each product.
-constexpr int kTriedAlgorithms = 5;
+/// Algorithms that are tried of each product and of each convolution.
+constexpr int kTriedOfProducts = 5;
+constexpr int kTriedOfConvolutions = 8;
 
 std::vector<Schedules> block_rows(const Graph& graph, const Target& target, const Passes& passes) {
   std::vector<Schedules> all;
@@ -46,22 +47,24 @@ Schedules merged(const Schedules& blocks, const Schedules& library) {
 
 }  // namespace
 
-std::vector<Schedules> all_schedules(const Graph& graph, const Target& target, const Passes& passes) {
+std::vector<Schedules> all_schedules(const Graph& graph, const Target& target, const Passes& passes,
+                                     const AvailableLibraries& available) {
   std::vector<Schedules> all = block_rows(graph, target, passes);
-  const Schedules library = library_schedules(graph, target, passes);
+  const Schedules library = library_schedules(graph, target, passes, available);
   if (library.empty()) return all;
   const size_t own = all.size();
   for (size_t i = 0; i < std::min(own, kWithLibrary); ++i) all.push_back(merged(all[i], library));
-  std::vector<MatrixProduct> kinds;
+  std::vector<std::vector<LibraryWork>> kinds;
   const LibraryPlan plan = plan_libraries(graph, library);
   for (const LibraryCall& call : plan.calls) {
-    if (std::find(kinds.begin(), kinds.end(), call.product) == kinds.end()) kinds.push_back(call.product);
+    if (std::find(kinds.begin(), kinds.end(), call.work()) == kinds.end()) kinds.push_back(call.work());
   }
-  for (const MatrixProduct& kind : kinds) {
-    for (int algorithm = 1; algorithm < kTriedAlgorithms; ++algorithm) {
+  for (const std::vector<LibraryWork>& kind : kinds) {
+    const int tried = std::holds_alternative<Convolution>(kind.front()) ? kTriedOfConvolutions : kTriedOfProducts;
+    for (int algorithm = 1; algorithm < tried; ++algorithm) {
       Schedules schedules = merged(all.front(), library);
       for (const LibraryCall& call : plan.calls) {
-        if (call.product == kind) schedules[call.operations.front()]->algorithm = algorithm;
+        if (call.work() == kind) schedules[call.operations.front()]->algorithm = algorithm;
       }
       all.push_back(schedules);
     }

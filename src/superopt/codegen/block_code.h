@@ -24,7 +24,7 @@ struct BlockSchedule {
   int64_t sharers = 1;      ///< neighbours in the grid, in one cluster, that bring each other the tiles they share
   bool turns = false;       ///< two groups of warps use the tensor cores in turn, where products depend on products
   bool best_layout = true;  ///< of register tiles; else the first that is legal
-  int64_t algorithm = -1;   ///< predefined products: place in cuBLASLt's list (libraries.h); −1: generated code
+  int64_t algorithm = -1;   ///< predefined operators: place in a library's list (libraries.h); −1: generated code
 
   /// Groups of warps that take iterations in turn, in all blocks of a cluster.
   int64_t groups() const { return loop_warps * cluster; }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "ir/text.h"
@@ -36,22 +35,6 @@ int64_t threads_of(const Graph& body) {
   return kDefaultThreads;
 }
 
-nlohmann::ordered_json product_json(const MatrixProduct& p) {
-  const auto operand = [](const MatrixProduct::Operand& o) -> nlohmann::ordered_json {
-    return {{"transposed", o.transposed}, {"leading", o.leading}, {"batch_stride", o.batch_stride}};
-  };
-  return {{"type", std::string(name_of(p.type))},
-          {"batch", p.batch},
-          {"m", p.m},
-          {"n", p.n},
-          {"k", p.k},
-          {"a", operand(p.a)},
-          {"b", operand(p.b)},
-          {"bias", p.bias},
-          {"activation", std::string(name_of(p.activation))},
-          {"algorithm", p.algorithm}};
-}
-
 class Generator {
  public:
   Generator(const Graph& graph, const Target& target, const Schedules& schedules, const Passes& passes)
@@ -63,8 +46,9 @@ class Generator {
 
   Result<GeneratedProgram> run() {
     for (size_t i : libraries_.refused) {
-      return unsupported("cuBLASLt does not compute {}: its matrices lie in strides of their own",
-                         headline(graph_.operations()[i]));
+      return unsupported(
+          "no library computes {}: it has another kind, another type, or operands in strides of their own",
+          headline(graph_.operations()[i]));
     }
     for (size_t i = 0; i < graph_.tensors().size(); ++i) {
       const auto id = static_cast<TensorId>(i);
@@ -84,7 +68,7 @@ class Generator {
       const Operation& op = graph_.operations()[i];
       if (views[i]) continue;
       if (libraries_.covered[i]) {
-        if (const LibraryCall* call = libraries_.at(i); call != nullptr) library_launch(*call);
+        if (const LibraryCall* call = libraries_.at(i); call != nullptr) library_launches(*call);
         continue;
       }
       const std::string name = fmt::format("{}_{}", graph_.name(), i);
@@ -103,6 +87,7 @@ class Generator {
     const bool half = std::all_of(graph_.inputs().begin(), graph_.inputs().end(), [&](TensorId id) {
       return graph_.type(id).dtype == DType::F16 || graph_.type(id).dtype == DType::BF16;
     });
+    separate_runs();
     program_.source = half ? "#define STRATA_HALF_PRECISION 1\n" : "";
     program_.source +=
         fmt::format("{}\n{}{}\n// The program:\n//\n{}\n\n{}", device_library(),
@@ -119,11 +104,21 @@ class Generator {
     return libraries_.covered[producer] && libraries_.at(producer) == nullptr;
   }
 
-  void library_launch(const LibraryCall& call) {
-    KernelLaunch& made = program_.launches.emplace_back();
-    made.kernel = fmt::format("{}_{}_product", graph_.name(), call.operations.front());
-    made.product = call.product;
-    for (TensorId id : call.arguments) made.arguments.push_back(graph_.tensor(id).name);
+  void library_launches(const LibraryCall& call) {
+    for (const LibraryStep& step : call.steps) {
+      KernelLaunch& made = program_.launches.emplace_back();
+      made.kernel = fmt::format("{}_{}_{}", graph_.name(), call.operations.front(),
+                                std::holds_alternative<Convolution>(step.work) ? "convolution" : "product");
+      if (&step != &call.steps.front()) made.kernel += "_added";
+      made.library = step.work;
+      for (TensorId id : step.arguments) made.arguments.push_back(graph_.tensor(id).name);
+    }
+  }
+
+  /// Runs of a program follow each other, so that its first launch is behind its last.
+  void separate_runs() {
+    if (program_.launches.empty() || !program_.launches.back().library) return;
+    program_.launches.front().overlaps_previous = false;
   }
 
   std::string headline(const Operation& op) const {
@@ -154,7 +149,7 @@ class Generator {
 
   KernelLaunch& launch(const Operation& op, const std::string& name) {
     // A kernel of a library does not let the next one start, and may end with something that is no kernel.
-    const bool behind_library = !program_.launches.empty() && program_.launches.back().product;
+    const bool behind_library = !program_.launches.empty() && program_.launches.back().library;
     KernelLaunch& made = program_.launches.emplace_back();
     made.kernel = name + "_kernel";
     made.overlaps_previous = target_.overlapping_kernels && passes_.overlap && !behind_library;
@@ -221,7 +216,7 @@ class Generator {
     made.grid[0] *= code.cluster;
     made.prepares = code.prepares;
     made.layouts = code.layouts;
-    made.maps = code.maps;
+    made.tensor_maps = code.maps;
     if (code.registers > 0 && passes_.spreading) {
       const int64_t blocks = made.grid[0] * made.grid[1] * made.grid[2];
       made.shared_bytes = std::max(made.shared_bytes, spreading_bytes(blocks, {.cluster = made.cluster}, target_));
@@ -329,55 +324,30 @@ std::string KernelLaunch::coordinates(std::array<std::string, 3> at) const {
 }
 
 std::string needed_libraries(const GeneratedProgram& program) {
-  std::string text;
+  std::map<std::string_view, std::string> needs;
   for (const KernelLaunch& launch : program.launches) {
-    if (launch.product) text += (text.empty() ? "cuBLASLt: " : "; ") + describe(*launch.product);
+    if (!launch.library) continue;
+    std::string& text = needs[library_of(*launch.library)];
+    text += (text.empty() ? "" : "; ") + describe(*launch.library);
   }
-  return text;
+  std::string all;
+  for (const auto& [library, text] : needs) all += fmt::format("{}{}: {}", all.empty() ? "" : "; ", library, text);
+  return all;
 }
 
 std::string launch_manifest(const GeneratedProgram& program) {
-  nlohmann::ordered_json json;
+  LaunchManifest manifest;
   std::set<std::string> listed;  // an output that is an input stays an input
-  const auto buffers = [&](const char* role, const std::vector<DeviceBuffer>& of) {
-    for (const DeviceBuffer& buffer : of) {
-      if (!listed.insert(buffer.name).second) continue;
-      json["buffers"].push_back({{"name", buffer.name},
-                                 {"role", role},
-                                 {"type", std::string(name_of(buffer.type.dtype))},
-                                 {"shape", buffer.type.shape}});
+  const auto add = [&](BufferRole role, const std::vector<DeviceBuffer>& buffers) {
+    for (const DeviceBuffer& buffer : buffers) {
+      if (listed.insert(buffer.name).second) manifest.buffers.push_back({buffer.name, role, buffer.type});
     }
   };
-  buffers("input", program.inputs);
-  buffers("intermediate", program.intermediates);
-  buffers("output", program.outputs);
-  json["kernels"] = nlohmann::ordered_json::array();
-  for (const KernelLaunch& launch : program.launches) {
-    if (launch.product) {
-      json["kernels"].push_back({{"name", launch.kernel},
-                                 {"library", kProductLibrary},
-                                 {"product", product_json(*launch.product)},
-                                 {"workspace_bytes", kProductWorkspace},
-                                 {"arguments", launch.arguments}});
-      continue;
-    }
-    json["kernels"].push_back({{"name", launch.kernel},
-                               {"grid", launch.grid},
-                               {"threads", launch.threads},
-                               {"shared_bytes", launch.shared_bytes},
-                               {"cluster", launch.cluster},
-                               {"overlaps_previous", launch.overlaps_previous},
-                               {"arguments", launch.arguments}});
-    for (const GpuTensorMap& map : launch.maps) {
-      json["kernels"].back()["tensor_maps"].push_back({{"argument", map.argument},
-                                                       {"element_bytes", map.element_bytes},
-                                                       {"sizes", map.sizes},
-                                                       {"strides", map.strides},
-                                                       {"box", map.box},
-                                                       {"swizzle", map.swizzle}});
-    }
-  }
-  return json.dump(2) + "\n";
+  add(BufferRole::Input, program.inputs);
+  add(BufferRole::Intermediate, program.intermediates);
+  add(BufferRole::Output, program.outputs);
+  manifest.launches.assign(program.launches.begin(), program.launches.end());
+  return print(manifest);
 }
 
 std::string host_program(const GeneratedProgram& program) {
@@ -407,12 +377,12 @@ std::string host_program(const GeneratedProgram& program) {
     if (variables.count(output.name) == 0) buffer(output);  // an output may be an input
   }
   for (const KernelLaunch& launch : program.launches) {
-    assert(!launch.product);
+    assert(!launch.library);
     std::vector<std::string> arguments;
     for (const std::string& name : launch.arguments) arguments.push_back(variables[name] + ".data()");
     text += "  {\n";
-    for (size_t n = 0; n < launch.maps.size(); ++n) {
-      const GpuTensorMap& map = launch.maps[n];
+    for (size_t n = 0; n < launch.tensor_maps.size(); ++n) {
+      const GpuTensorMap& map = launch.tensor_maps[n];
       text += fmt::format(
           "    const strata_device::TensorMap map_{}{{reinterpret_cast<const unsigned char*>({}), {}, {},\n"
           "      {{{}}}, {{{}}}, {{{}}}, {}}};\n",

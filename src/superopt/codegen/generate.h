@@ -13,31 +13,20 @@
 
 #include "ir/graph.h"
 #include "ir/target.h"
-#include "runtime/matrix_product.h"
+#include "runtime/launch_manifest.h"
 #include "superopt/codegen/block_code.h"
 #include "superopt/codegen/passes.h"
 #include "superopt/optimize/cost.h"
 
 namespace strata {
 
-/// One kernel launch of a generated program, or a product that cuBLASLt computes. Arguments are device pointers, in
-/// order.
-struct KernelLaunch {
-  std::string kernel;                    ///< extern "C" name in the source
-  std::optional<MatrixProduct> product;  ///< where set, the source has no such kernel
-  std::array<int64_t, 3> grid{1, 1, 1};
-  int64_t threads = 128;
-  int64_t shared_bytes = 0;  ///< dynamic shared memory
-  int64_t cluster = 1;       ///< blocks, next to each other along x, that form a cluster; divides grid[0]
-  int64_t split = 1;         ///< of these, that do the work of one block of the graph
-  size_t along_x = 0;        ///< dimension of the graph's grid that lies along x; x lies along it
-  bool prepares = false;     ///< KERNEL's function has a companion that goes first (BlockCode::prepares)
-  bool predefined = false;   ///< its function takes the arguments alone: no coordinates, no shared memory
-  /// Starts while the launch before it still runs (programmatic dependent launch); its kernel waits by itself.
-  bool overlaps_previous = false;
-  std::vector<std::string> arguments;  ///< names of buffers: inputs, outputs or intermediates
-  LayoutSearch layouts;                ///< of its block function
-  std::vector<GpuTensorMap> maps;      ///< arguments behind these
+/// A launch of a generated program: what the runtime does, and how the kernel calls its function.
+struct KernelLaunch : GpuLaunch {
+  int64_t split = 1;        ///< blocks of a cluster that do the work of one block of the graph
+  size_t along_x = 0;       ///< dimension of the graph's grid that lies along x; x lies along it
+  bool prepares = false;    ///< the function has a companion that goes first (BlockCode::prepares)
+  bool predefined = false;  ///< the function takes the arguments alone: no coordinates, no shared memory
+  LayoutSearch layouts;     ///< of the block function
 
   /// The coordinates of the graph's block, from expressions for those of the launch's.
   std::string coordinates(std::array<std::string, 3> at) const;
@@ -56,8 +45,8 @@ struct GeneratedProgram {
   std::vector<KernelLaunch> launches;  ///< in order, each after the one before it
 };
 
-/// What a program needs at run time beside the driver: "cuBLASLt: f16 2048×2048×2048, algorithm 0"; empty where
-/// nothing.
+/// What a program needs at run time beside the driver: "cuBLASLt: f16 2048×2048×2048, algorithm 0", each library once
+/// with all its work; empty where nothing.
 std::string needed_libraries(const GeneratedProgram& program);
 
 /// How the operands of an operator lie in device memory: strides in elements.
@@ -88,16 +77,16 @@ Result<ScheduledBlock> describe_schedule(const Graph& graph, const Operation& op
                                          const Target& target);
 
 /// What a kernel graph costs: its block graphs with schedules (schedule_cost.h), the emitters' own where none is given,
-/// products of cuBLASLt as in libraries.h, everything else as in optimize/cost.h.
+/// work of libraries as in libraries.h, everything else as in optimize/cost.h.
 CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Schedules& schedules = {});
 
-/// Error (Unsupported) where a block does not fit the target's shared memory, or cuBLASLt does not take a product that
-/// the schedules give to it.
+/// Error (Unsupported) where a block does not fit the target's shared memory, or no library takes an operator that the
+/// schedules give to one.
 Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules = {},
                                        const Passes& passes = {});
 
-/// {"kernels": […], "buffers": […]}: what a runner needs beside the cubin. Buffers are listed once: an output that is
-/// an input is listed as an input.
+/// What a runner needs beside the cubin (runtime/launch_manifest.h). Buffers are listed once: an output that is an
+/// input is listed as an input.
 std::string launch_manifest(const GeneratedProgram& program);
 
 /// A host program of the same source: reads the inputs as raw files in the order of `inputs` from its arguments, runs

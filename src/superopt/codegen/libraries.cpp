@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <tuple>
 
 #include "ir/views.h"
 #include "ops/tensor.h"
@@ -20,9 +22,16 @@ constexpr int64_t kSmallTile = 64;       // rows and columns that a block comput
 constexpr int64_t kParts = 8;            // of a tile, or of its sum, where there are few tiles
 constexpr int64_t kAligned = 16;         // bytes that rows should be multiples of
 constexpr double kUnaligned = 2.5;       // times as long where they are not
+constexpr double kGathered = 1.6;        // times as long where a product's rows are gathered from an image
+constexpr double kReorderings = 8e-6;    // three kernels that reorder a convolution's tensors, beside their bytes
 
 /// Of the time of generated code, what the library may take at most to be worth needing it.
 constexpr double kWorthALibrary = 0.8;
+
+bool is_of(OpKind kind, const AvailableLibraries& available) {
+  if (kind == OpKind::Conv2d) return available.cudnn;
+  return (kind == OpKind::Matmul || kind == OpKind::ConcatMatmul) && available.cublas_lt;
+}
 
 /// A matrix of these rows and columns with these strides, if one of them is 1.
 std::optional<MatrixProduct::Operand> matrix(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride) {
@@ -97,16 +106,93 @@ class Planner {
  private:
   std::optional<LibraryCall> call(size_t i) const {
     const Operation& op = graph_.operations()[i];
-    if (op.kind != OpKind::Matmul || op.body) return std::nullopt;
-    const MemoryView a = memory_view(graph_, op.operands[0], plan_.strided);
-    const MemoryView b = memory_view(graph_, op.operands[1], plan_.strided);
-    const Shape& shape_a = graph_.type(op.operands[0]).shape;
-    const Shape& shape_b = graph_.type(op.operands[1]).shape;
-    const TensorType& type = graph_.type(op.results[0]);
+    const int64_t algorithm = schedules_[i]->algorithm;
     LibraryCall made;
-    MatrixProduct& p = made.product;
+    made.operations = {i};
+    const auto add = [&](std::optional<LibraryStep> step) {
+      if (step) made.steps.push_back(std::move(*step));
+      return step.has_value();
+    };
+    if (op.kind == OpKind::Conv2d) {
+      return convolution(op, algorithm, made) ? std::optional(std::move(made)) : std::nullopt;
+    }
+    const TensorType& type = graph_.type(op.results[0]);
+    if (op.kind == OpKind::Matmul) {
+      if (!add(product(op.operands[0], op.operands[1], type, algorithm))) return std::nullopt;
+    } else if (op.kind == OpKind::ConcatMatmul) {
+      if (!add(product(op.operands[0], op.operands[2], type, algorithm)) ||
+          !add(product(op.operands[1], op.operands[3], type, algorithm)))
+        return std::nullopt;
+      std::get<MatrixProduct>(made.steps.back().work).accumulates = true;
+    } else {
+      return std::nullopt;
+    }
+    const TensorId result = add_epilogue(op.results[0], made);
+    for (LibraryStep& step : made.steps) step.arguments.push_back(result);
+    return made;
+  }
+
+  /// cuDNN wants filters that reach an image everywhere, and counts in 32 bits. Where transposes bring images and
+  /// filters with their channels last, and one takes the result back there, it is done without them, and relu with it.
+  /// False where cuDNN does not take it.
+  bool convolution(const Operation& op, int64_t algorithm, LibraryCall& made) const {
+    const TensorType& x = graph_.type(op.operands[0]);
+    const TensorType& w = graph_.type(op.operands[1]);
+    Convolution c;
+    c.type = x.dtype;
+    std::tie(c.images, c.channels, c.height, c.width) = std::tie(x.shape[0], x.shape[1], x.shape[2], x.shape[3]);
+    std::tie(c.filters, c.filter_height, c.filter_width) = std::tie(w.shape[0], w.shape[2], w.shape[3]);
+    c.stride = op.attributes.integer_or("stride", 1);
+    c.padding = op.attributes.integer_or("padding", 0);
+    c.algorithm = algorithm;
+    if (c.type == DType::F64 || c.padding >= std::min(c.filter_height, c.filter_width)) return false;
+    for (TensorId id : {op.operands[0], op.operands[1], op.results[0]}) {
+      if (graph_.type(id).elements() > std::numeric_limits<int32_t>::max()) return false;
+    }
+    const MemoryView from = memory_view(graph_, op.operands[0], plan_.strided);
+    const MemoryView filters = memory_view(graph_, op.operands[1], plan_.strided);
+    TensorId result = op.results[0];
+    if (has_channels_last(from, x.shape) && has_channels_last(filters, w.shape)) {
+      c.channels_last = true;
+      if (!take_channels_last_result(c, result, made)) return false;
+    } else if (from.memory != op.operands[0] || filters.memory != op.operands[1]) {
+      return false;
+    }
+    made.steps = {{c, {from.memory, filters.memory, result}}};
+    return true;
+  }
+
+  static bool has_channels_last(const MemoryView& view, const Shape& shape) {
+    return view.strides == std::vector<int64_t>{shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
+  }
+
+  /// Goes on from a convolution's result to the output that is it with its channels last, over relu.
+  bool take_channels_last_result(Convolution& c, TensorId& result, LibraryCall& made) const {
+    bool transposed = false;
+    while (const auto reader = only_reader(result)) {
+      const Operation& op = graph_.operations()[*reader];
+      const bool is_relu = op.kind == OpKind::Relu && !c.relu;
+      const bool is_transpose =
+          op.kind == OpKind::Transpose && !transposed && op.attributes.list("perm") == std::vector<int64_t>{0, 2, 3, 1};
+      if (op.body || plan_.covered[*reader] || (!is_relu && !is_transpose)) break;
+      (is_relu ? c.relu : transposed) = true;
+      made.operations.push_back(*reader);
+      result = op.results[0];
+    }
+    // What is no output may become a view of what this is to do without.
+    const auto& outputs = graph_.outputs();
+    return transposed && std::find(outputs.begin(), outputs.end(), result) != outputs.end();
+  }
+
+  /// Without its result among the arguments.
+  std::optional<LibraryStep> product(TensorId left, TensorId right, const TensorType& type, int64_t algorithm) const {
+    const MemoryView a = memory_view(graph_, left, plan_.strided);
+    const MemoryView b = memory_view(graph_, right, plan_.strided);
+    const Shape& shape_a = graph_.type(left).shape;
+    const Shape& shape_b = graph_.type(right).shape;
+    MatrixProduct p;
     p.type = type.dtype;
-    p.algorithm = schedules_[i]->algorithm;
+    p.algorithm = algorithm;
     p.m = shape_a[shape_a.size() - 2];
     p.k = shape_a.back();
     p.n = shape_b.back();
@@ -128,10 +214,7 @@ class Planner {
       p.a.batch_stride = *stride_a;
       p.b.batch_stride = *stride_b;
     }
-    made.operations = {i};
-    made.arguments = {a.memory, b.memory};
-    add_epilogue(op.results[0], made);
-    return made;
+    return LibraryStep{p, {a.memory, b.memory}};
   }
 
   /// The operation that alone reads a tensor; none for outputs.
@@ -155,8 +238,10 @@ class Planner {
            memory_view(graph_, id, plan_.strided).memory == id;
   }
 
-  void add_epilogue(TensorId result, LibraryCall& made) const {
-    MatrixProduct& p = made.product;
+  /// What the last product does beside; the tensor that is stored then.
+  TensorId add_epilogue(TensorId result, LibraryCall& made) const {
+    LibraryStep& last = made.steps.back();
+    auto& p = std::get<MatrixProduct>(last.work);
     const Shape& shape = graph_.type(result).shape;
     const auto next = [&]() -> const Operation* {
       // The library has no epilogues in float64.
@@ -175,7 +260,7 @@ class Planner {
       const TensorId other = op->operands[op->operands[0] == result ? 1 : 0];
       if (is_bias(other, p.n)) {
         p.bias = true;
-        made.arguments.push_back(other);
+        last.arguments.push_back(other);
         take(*op);
         op = next();
       }
@@ -184,7 +269,7 @@ class Planner {
       p.activation = op->kind == OpKind::Relu ? Activation::Relu : Activation::Gelu;
       take(*op);
     }
-    made.arguments.push_back(result);
+    return result;
   }
 
   const Graph& graph_;
@@ -195,6 +280,12 @@ class Planner {
 
 }  // namespace
 
+std::vector<LibraryWork> LibraryCall::work() const {
+  std::vector<LibraryWork> all;
+  for (const LibraryStep& step : steps) all.push_back(step.work);
+  return all;
+}
+
 const LibraryCall* LibraryPlan::at(size_t operation) const {
   for (const LibraryCall& call : calls) {
     if (call.operations.back() == operation) return &call;
@@ -204,41 +295,80 @@ const LibraryCall* LibraryPlan::at(size_t operation) const {
 
 LibraryPlan plan_libraries(const Graph& graph, const Schedules& schedules) { return Planner(graph, schedules).run(); }
 
-double library_seconds(const MatrixProduct& p, const Target& target) {
+namespace {
+
+int64_t pieces(int64_t size, int64_t of) { return (size + of - 1) / of; }
+
+/// Of `batch` products of m × n × k that move so many bytes, without the launch.
+double work_seconds(DType type, std::array<int64_t, 4> sizes, double bytes, const Target& target) {
+  const auto [batch, m, n, k] = sizes;
+  const double rate = size_of(type) == 2 ? kMatrixShare * target.matrix_rate : kScalarShare * target.scalar_rate;
+  const auto tiles = static_cast<double>(batch * pieces(m, kTile) * pieces(n, kTile));
+  const auto all = static_cast<double>(target.multiprocessors);
+  const double busy = tiles < all ? std::min(1.0, tiles * kParts / all) : tiles / all / std::ceil(tiles / all);
+  const double operations = 2 * static_cast<double>(batch * pieces(m, kSmallTile) * kSmallTile) *
+                            static_cast<double>(pieces(n, kSmallTile) * kSmallTile) * static_cast<double>(k);
+  return kStartAndEnd + kTerm * static_cast<double>(k) +
+         std::max(operations / (rate * busy), bytes / (kBandwidthShare * target.memory_bandwidth));
+}
+
+double product_seconds(const MatrixProduct& p, const Target& target) {
   const auto elements_of = [&](int64_t matrix, int64_t batch_stride) {
     return static_cast<double>(matrix * (batch_stride == 0 ? 1 : p.batch));
   };
   const double elements = elements_of(p.m * p.k, p.a.batch_stride) + elements_of(p.k * p.n, p.b.batch_stride) +
-                          static_cast<double>(p.batch * p.m * p.n);
+                          static_cast<double>(p.batch * p.m * p.n * (p.accumulates ? 2 : 1));
   const double bytes = elements * static_cast<double>(size_of(p.type));
-  const double rate = size_of(p.type) == 2 ? kMatrixShare * target.matrix_rate : kScalarShare * target.scalar_rate;
-  const auto pieces = [](int64_t size, int64_t of) { return (size + of - 1) / of; };
-  const int64_t all_tiles = p.batch * pieces(p.m, kTile) * pieces(p.n, kTile);
-  const auto tiles = static_cast<double>(all_tiles);
-  const auto all = static_cast<double>(target.multiprocessors);
-  const double busy = tiles < all ? std::min(1.0, tiles * kParts / all) : tiles / all / std::ceil(tiles / all);
-  const double operations = 2 * static_cast<double>(p.batch * pieces(p.m, kSmallTile) * kSmallTile) *
-                            static_cast<double>(pieces(p.n, kSmallTile) * kSmallTile) * static_cast<double>(p.k);
   const bool aligned = (p.a.leading * size_of(p.type)) % kAligned == 0 &&
                        (p.b.leading * size_of(p.type)) % kAligned == 0 && (p.n * size_of(p.type)) % kAligned == 0;
-  const double work = kStartAndEnd + kTerm * static_cast<double>(p.k) +
-                      std::max(operations / (rate * busy), bytes / (kBandwidthShare * target.memory_bandwidth));
-  return target.launch_seconds + (aligned ? 1 : kUnaligned) * work;
+  return target.launch_seconds +
+         (aligned ? 1 : kUnaligned) * work_seconds(p.type, {p.batch, p.m, p.n, p.k}, bytes, target);
 }
 
-Schedules library_schedules(const Graph& graph, const Target& target, const Passes& passes) {
+/// As a product of the filters and what they cover. Of 16-bit types images, filters and results are stored with their
+/// channels last before and behind it, by kernels of the library's own, but for filters of one element.
+double convolution_seconds(const Convolution& c, const Target& target) {
+  const int64_t positions = c.images * c.result_height() * c.result_width();
+  const int64_t terms = c.channels * c.filter_height * c.filter_width;
+  const auto size = static_cast<double>(size_of(c.type));
+  const double moved = size * static_cast<double>(c.images * c.channels * c.height * c.width + positions * c.filters);
+  const double bytes = moved + size * static_cast<double>(c.filters * terms);
+  const bool single = c.filter_height * c.filter_width * c.stride == 1;
+  const bool aligned = c.channels * size_of(c.type) % kAligned == 0 && c.filters * size_of(c.type) % kAligned == 0;
+  const double work = (single ? 1 : kGathered) * (aligned ? 1 : kUnaligned) *
+                      work_seconds(c.type, {1, positions, c.filters, terms}, bytes, target);
+  const bool reorders = size_of(c.type) == 2 && !c.channels_last && !single;
+  return target.launch_seconds + work +
+         (reorders ? kReorderings + 2 * moved / (kBandwidthShare * target.memory_bandwidth) : 0);
+}
+
+}  // namespace
+
+double library_seconds(const LibraryWork& work, const Target& target) {
+  if (const auto* product = std::get_if<MatrixProduct>(&work)) return product_seconds(*product, target);
+  return convolution_seconds(std::get<Convolution>(work), target);
+}
+
+double library_seconds(const LibraryCall& call, const Target& target) {
+  double seconds = 0;
+  for (const LibraryStep& step : call.steps) seconds += library_seconds(step.work, target);
+  return seconds;
+}
+
+Schedules library_schedules(const Graph& graph, const Target& target, const Passes& passes,
+                            const AvailableLibraries& available) {
   if (!passes.libraries || graph.level() != Level::Kernel) return {};
   const auto& operations = graph.operations();
   Schedules schedules(operations.size());
   for (size_t i = 0; i < operations.size(); ++i) {
-    if (operations[i].kind == OpKind::Matmul) schedules[i] = BlockSchedule{.algorithm = 0};
+    if (is_of(operations[i].kind, available)) schedules[i] = BlockSchedule{.algorithm = 0};
   }
   const LibraryPlan plan = plan_libraries(graph, schedules);
   for (size_t i : plan.refused) schedules[i].reset();
   for (const LibraryCall& call : plan.calls) {
     double generated = 0;
     for (size_t i : call.operations) generated += estimate_operation(graph, operations[i], target).seconds;
-    if (library_seconds(call.product, target) >= kWorthALibrary * generated) schedules[call.operations.front()].reset();
+    if (library_seconds(call, target) >= kWorthALibrary * generated) schedules[call.operations.front()].reset();
   }
   return uses_library(schedules) ? schedules : Schedules();
 }

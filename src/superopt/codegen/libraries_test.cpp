@@ -25,14 +25,18 @@ GraphPtr parse(const std::string& text) {
   return *graph;
 }
 
-/// All products by the library's first algorithm, those that it cannot compute too.
+/// All products and convolutions by a library's first algorithm, those that it cannot compute too.
 Schedules all_products(const Graph& graph) {
   Schedules schedules(graph.operations().size());
   for (size_t i = 0; i < schedules.size(); ++i) {
-    if (graph.operations()[i].kind == OpKind::Matmul) schedules[i] = BlockSchedule{.algorithm = 0};
+    const OpKind kind = graph.operations()[i].kind;
+    if (kind == OpKind::Matmul || kind == OpKind::ConcatMatmul || kind == OpKind::Conv2d)
+      schedules[i] = BlockSchedule{.algorithm = 0};
   }
   return schedules;
 }
+
+const MatrixProduct& product_of(const LibraryCall& call) { return std::get<MatrixProduct>(call.steps.at(0).work); }
 
 class LibrariesTest : public FakeDriverTest {
  protected:
@@ -92,7 +96,7 @@ TEST_F(LibrariesTest, BiasAndActivationAreOneLaunchWithTheProduct) {
         const LibraryPlan plan = plan_libraries(*graph, all_products(*graph));
         ASSERT_EQ(plan.calls.size(), 1U);
         EXPECT_THAT(plan.calls[0].operations, ElementsAre(0, 1, 2));
-        EXPECT_EQ(plan.calls[0].product.m, 12);  // both matrices of X are one
+        EXPECT_EQ(product_of(plan.calls[0]).m, 12);  // both matrices of X are one
         EXPECT_LT(error(*graph, all_products(*graph)), tolerance(graph->type(graph->outputs()[0]).dtype));
       }
     }
@@ -134,8 +138,8 @@ TEST_F(LibrariesTest, TransposesAreViewsWhereAllReadersCanReadThem) {
       " O = matmul(X, T)\n output O\n}\n");
   const LibraryPlan plan = plan_libraries(*graph, all_products(*graph));
   ASSERT_EQ(plan.calls.size(), 1U);
-  EXPECT_TRUE(plan.calls[0].product.b.transposed);
-  EXPECT_EQ(plan.calls[0].product.b.leading, 16);
+  EXPECT_TRUE(product_of(plan.calls[0]).b.transposed);
+  EXPECT_EQ(product_of(plan.calls[0]).b.leading, 16);
   EXPECT_LT(error(*graph, all_products(*graph)), 2e-3);
   EXPECT_EQ(scheduled_cost(*graph, target(), all_products(*graph)).kernels, 1);
   // Heads that lie between the rows: no one stride leads from matrix to matrix of Q, and Q is stored.
@@ -145,8 +149,146 @@ TEST_F(LibrariesTest, TransposesAreViewsWhereAllReadersCanReadThem) {
   const LibraryPlan stored = plan_libraries(*heads, all_products(*heads));
   ASSERT_EQ(stored.calls.size(), 1U);
   EXPECT_FALSE(stored.strided[1]);
-  EXPECT_EQ(stored.calls[0].product.batch, 6);
+  EXPECT_EQ(product_of(stored.calls[0]).batch, 6);
   EXPECT_EQ(generate_cuda(*heads, target(), all_products(*heads))->launches.size(), 2U);
+}
+
+TEST_F(LibrariesTest, ProductsOfConcatenationsAreTwoLaunches) {
+  for (const char* type : {"f16", "bf16", "f32", "f64"}) {
+    const GraphPtr graph =
+        parse(fmt::format("graph g {{\n input X: {0}[2, 6, 16]\n input L: {0}[2, 6, 4]\n input W: {0}[16, 24]\n"
+                          " input B: {0}[4, 24]\n input b: {0}[24]\n P = concat_matmul(X, L, W, B)\n S = add(P, b)\n"
+                          " O = relu(S)\n output O\n}}\n",
+                          type));
+    const bool wide = graph->type(graph->outputs()[0]).dtype == DType::F64;
+    const LibraryPlan plan = plan_libraries(*graph, all_products(*graph));
+    ASSERT_EQ(plan.calls.size(), 1U);
+    ASSERT_EQ(plan.calls[0].steps.size(), 2U);
+    EXPECT_EQ(plan.calls[0].operations.size(), wide ? 1U : 3U);  // no epilogues in f64
+    const auto& second = std::get<MatrixProduct>(plan.calls[0].steps[1].work);
+    EXPECT_FALSE(product_of(plan.calls[0]).accumulates || product_of(plan.calls[0]).bias);
+    EXPECT_TRUE(second.accumulates);
+    EXPECT_EQ(second.bias, !wide);
+    if (!wide) {
+      EXPECT_LT(error(*graph, all_products(*graph)), tolerance(graph->type(graph->outputs()[0]).dtype));
+    }
+    const auto code = generate_cuda(*graph, target(), all_products(*graph));
+    ASSERT_TRUE(code);
+    EXPECT_EQ(code->launches[0].arguments.back(), code->launches[1].arguments.back());
+    EXPECT_NE(code->launches[0].kernel, code->launches[1].kernel);
+  }
+  const GraphPtr plain = parse(
+      "graph g {\n input X: f64[6, 16]\n input L: f64[6, 4]\n input W: f64[16, 24]\n input B: f64[4, 24]\n"
+      " O = concat_matmul(X, L, W, B)\n output O\n}\n");
+  EXPECT_LT(error(*plain, all_products(*plain)), 1e-12);
+}
+
+TEST_F(LibrariesTest, AConvolutionIsOneLaunchWithoutAKernel) {
+  for (const char* type : {"f16", "bf16", "f32"}) {
+    const GraphPtr graph = parse(
+        fmt::format("graph g {{\n input X: {0}[2, 3, 9, 8]\n input W: {0}[4, 3, 3, 2]\n input V: {0}[5, 4, 1, 1]\n"
+                    " C = conv2d(X, W, stride=2, padding=1)\n O = conv2d(C, V)\n output O, C\n}}\n",
+                    type));
+    EXPECT_LT(error(*graph, all_products(*graph)), tolerance(graph->type(graph->outputs()[0]).dtype));
+    EXPECT_EQ(needed_libraries(*generate_cuda(*graph, target(), all_products(*graph))),
+              fmt::format("cuDNN: {0} 2×3×9×8 by 4×3×3×2, stride 2, padding 1, algorithm 0; {0} 2×4×5×5 by 5×4×1×1, "
+                          "algorithm 0",
+                          type));
+  }
+}
+
+TEST_F(LibrariesTest, ConvolutionsReadTransposesThatAreStored) {
+  const GraphPtr graph = parse(
+      "graph g {\n input X: f32[2, 9, 8, 3]\n input W: f32[4, 3, 3, 2]\n T = transpose(X, perm=[0, 3, 1, 2])\n"
+      " O = conv2d(T, W)\n output O\n}\n");
+  const auto code = generate_cuda(*graph, target(), all_products(*graph));
+  ASSERT_TRUE(code);
+  ASSERT_EQ(code->launches.size(), 2U);
+  EXPECT_EQ(code->launches[1].arguments, (std::vector<std::string>{"T", "W", "O"}));
+  EXPECT_NE(code->launches[1].convolution(), nullptr);
+}
+
+TEST_F(LibrariesTest, ConvolutionsWithChannelsLastNeedNoTransposes) {
+  const auto with = [](const std::string& behind, const std::string& filters = "W = transpose(V, perm=[0, 3, 1, 2])") {
+    return parse(
+        "graph g {\n input U: f16[2, 9, 8, 3]\n input V: f16[4, 3, 2, 3]\n"
+        " X = transpose(U, perm=[0, 3, 1, 2])\n " +
+        filters + "\n C = conv2d(X, W, padding=1)\n" + behind + "}\n");
+  };
+  const auto needs = [](const GraphPtr& graph) {
+    return needed_libraries(*generate_cuda(*graph, target(), all_products(*graph)));
+  };
+  const std::string back = "transpose(C, perm=[0, 2, 3, 1])\n";
+  const GraphPtr plain = with(" O = " + back + " output O\n");
+  EXPECT_EQ(needs(plain), "cuDNN: f16 2×3×9×8 by 4×3×3×2, padding 1, channels last, algorithm 0");
+  EXPECT_LT(error(*plain, all_products(*plain)), 2e-3);
+  for (const char* relu : {" R = relu(C)\n O = transpose(R, perm=[0, 2, 3, 1])\n output O\n",
+                           " T = transpose(C, perm=[0, 2, 3, 1])\n O = relu(T)\n output O\n"}) {
+    const GraphPtr graph = with(relu);
+    EXPECT_EQ(needs(graph), "cuDNN: f16 2×3×9×8 by 4×3×3×2, padding 1, channels last, relu, algorithm 0");
+    EXPECT_LT(error(*graph, all_products(*graph)), 2e-3);
+    EXPECT_EQ(scheduled_cost(*graph, target(), all_products(*graph)).kernels, 1);
+  }
+  // What else is read is stored, and so is what the library would read in two orders.
+  const auto launches = [](const GraphPtr& graph) {
+    std::string text;
+    const auto code = generate_cuda(*graph, target(), all_products(*graph));
+    for (const KernelLaunch& launch : code->launches)
+      text += launch.library ? (launch.convolution()->channels_last ? 'l' : 'f') : 'k';
+    return text;
+  };
+  EXPECT_EQ(launches(with(" O = " + back + " output O, C\n")), "kkfk");
+  EXPECT_EQ(launches(with(" O = transpose(C, perm=[0, 3, 1, 2])\n output O\n")), "kkfk");
+  EXPECT_EQ(launches(with(" O = relu(C)\n output O\n")), "kkfk");
+  EXPECT_EQ(launches(with(" O = " + back + " output O\n", "W = transpose(V, perm=[0, 3, 2, 1])")), "kkfk");
+}
+
+TEST_F(LibrariesTest, ConvolutionsThatTheLibraryDoesNotTake) {
+  const auto refused = [](const std::string& type, int64_t padding) {
+    const GraphPtr graph = parse(fmt::format(
+        "graph g {{\n input X: {0}[1, 2, 4, 4]\n input W: {0}[2, 2, 2, 3]\n O = conv2d(X, W, padding={1})\n output "
+        "O\n}}\n",
+        type, padding));
+    return !plan_libraries(*graph, all_products(*graph)).refused.empty();
+  };
+  EXPECT_FALSE(refused("f32", 1));
+  EXPECT_TRUE(refused("f64", 1));
+  EXPECT_TRUE(refused("f32", 2));  // results of padding alone
+}
+
+/// A kernel behind a library's waits for it: that does not say when the next kernel may start.
+TEST_F(LibrariesTest, KernelsOverlapKernelsAlone) {
+  const auto overlaps = [](const std::string& statements) {
+    const GraphPtr graph = parse("graph g {\n input X: f16[64, 64]\n input W: f16[64, 64]\n" + statements + "}\n");
+    const auto code = generate_cuda(*graph, target(), all_products(*graph));
+    std::string text;
+    for (const KernelLaunch& launch : code->launches)
+      text += launch.library ? 'L' : launch.overlaps_previous ? 'o' : '-';
+    return text;
+  };
+  EXPECT_EQ(overlaps(" P = matmul(X, W)\n S = exp(P)\n O = sqr(S)\n output O\n"), "L-o");
+  EXPECT_EQ(overlaps(" S = exp(X)\n T = sqr(S)\n P = matmul(T, W)\n O = sqr(P)\n output O\n"), "ooL-");
+  // Behind the last launch comes the first of the next run.
+  EXPECT_EQ(overlaps(" S = exp(X)\n T = sqr(S)\n O = matmul(T, W)\n output O\n"), "-oL");
+  EXPECT_EQ(overlaps(" O = exp(X)\n output O\n"), "o");
+}
+
+TEST_F(LibrariesTest, WhatIsMissingIsNotOffered) {
+  const GraphPtr graph = parse(
+      "graph g {\n input X: f16[8, 64, 56, 56]\n input W: f16[64, 64, 3, 3]\n input A: f16[2048, 2048]\n"
+      " input B: f16[2048, 2048]\n C = conv2d(X, W, padding=1)\n P = matmul(A, B)\n output C, P\n}\n");
+  const auto labels = [&](const AvailableLibraries& available) {
+    std::string text;
+    for (const Schedules& schedules : all_schedules(*graph, target(), {}, available)) text += label(schedules) + " ";
+    return text;
+  };
+  EXPECT_EQ(labels({}), "own lt0.0 lt1.0 lt2.0 lt3.0 lt4.0 lt5.0 lt6.0 lt7.0 lt0.1 lt0.2 lt0.3 lt0.4 ");
+  EXPECT_EQ(labels({.cudnn = false}), "own lt0 lt1 lt2 lt3 lt4 ");
+  EXPECT_EQ(labels({.cublas_lt = false}), "own lt0 lt1 lt2 lt3 lt4 lt5 lt6 lt7 ");
+  EXPECT_EQ(labels({.cublas_lt = false, .cudnn = false}), "own ");
+  // 2 · 8 · 64 · 56 · 56 · 64 · 9 operations.
+  const Schedules schedules = library_schedules(*graph, target(), {}, {.cublas_lt = false});
+  EXPECT_LT(scheduled_cost(*graph, target(), schedules).seconds, scheduled_cost(*graph, target()).seconds);
 }
 
 TEST_F(LibrariesTest, RandomProducts) {
@@ -225,7 +367,7 @@ TEST_F(LibrariesTest, SchedulesOfALibrary) {
   EXPECT_FALSE(code->launches[2].overlaps_previous);  // it follows the library
   Schedules wrong(graph->operations().size());
   wrong[2] = BlockSchedule{.algorithm = 0};
-  EXPECT_THAT(generate_cuda(*graph, target(), wrong).error().message, HasSubstr("cuBLASLt does not compute R = mul"));
+  EXPECT_THAT(generate_cuda(*graph, target(), wrong).error().message, HasSubstr("no library computes R = mul"));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ struct Passes {
   bool spreading = true;      ///< one share of the blocks on each multiprocessor
   bool overlap = true;        ///< programmatic dependent launch
   bool bulk = true;           ///< tiles by TMA, also to several blocks at once
-  bool libraries = true;      ///< predefined products by cuBLASLt where that is faster
+  bool libraries = true;      ///< predefined operators by cuBLASLt and cuDNN where that is faster
 
   friend bool operator==(const Passes&, const Passes&) = default;
 };

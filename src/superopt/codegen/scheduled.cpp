@@ -25,9 +25,11 @@ namespace {
 
 CostEstimate library_cost(const Graph& graph, const LibraryCall& call, const Target& target) {
   CostEstimate cost;
-  cost.kernels = 1;
-  for (TensorId id : call.arguments) cost.device_bytes += graph.type(id).bytes();
-  cost.seconds = library_seconds(call.product, target);
+  cost.kernels = static_cast<int>(call.steps.size());
+  for (const LibraryStep& step : call.steps) {
+    for (TensorId id : step.arguments) cost.device_bytes += graph.type(id).bytes();
+  }
+  cost.seconds = library_seconds(call, target);
   return cost;
 }
 

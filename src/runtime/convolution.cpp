@@ -1,0 +1,253 @@
+#include "runtime/convolution.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <optional>
+#include <utility>
+
+namespace strata {
+namespace {
+
+// Names of the tensors in the library's graph.
+constexpr int64_t kX = 1, kW = 2, kY = 3, kSums = 4;
+constexpr int64_t kAlignment = 16;
+using Shape4 = std::array<int64_t, 4>;
+
+int element_type(DType type) {
+  assert(type != DType::F64);
+  return type == DType::F16 ? Cudnn::kF16 : type == DType::BF16 ? Cudnn::kBF16 : Cudnn::kF32;
+}
+
+/// A descriptor of the library; `status` is the first error of what was done with it.
+class Descriptor {
+ public:
+  Descriptor(const Cudnn& cudnn, int kind) : cudnn_(&cudnn), status_(cudnn.create_descriptor(kind, &descriptor_)) {}
+  ~Descriptor() {
+    if (descriptor_ != nullptr) cudnn_->destroy_descriptor(descriptor_);
+  }
+  Descriptor(Descriptor&& other) noexcept
+      : cudnn_(other.cudnn_), descriptor_(std::exchange(other.descriptor_, nullptr)), status_(other.status_) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(cudnn_, other.cudnn_);
+    std::swap(descriptor_, other.descriptor_);
+    std::swap(status_, other.status_);
+    return *this;
+  }
+
+  Descriptor& set(int attribute, int type, int64_t count, const void* values) {
+    if (status_ == 0) status_ = cudnn_->set_attribute(descriptor_, attribute, type, count, values);
+    return *this;
+  }
+  template <class Value>
+  Descriptor& set(int attribute, int type, const Value& value) {
+    return set(attribute, type, 1, &value);
+  }
+  Descriptor& set(int attribute, const Descriptor& value) {
+    return set(attribute, Cudnn::kDescriptorType, 1, &value.descriptor_);
+  }
+  Descriptor& finalize() {
+    if (status_ == 0) status_ = cudnn_->finalize(descriptor_);
+    return *this;
+  }
+  Cudnn::Descriptor get() const { return descriptor_; }
+  int status() const { return status_; }
+
+ private:
+  const Cudnn* cudnn_;
+  Cudnn::Descriptor descriptor_ = nullptr;
+  int status_;
+};
+
+/// One that `is_virtual` has no memory: it goes from operation to operation.
+Descriptor tensor(const Cudnn& cudnn, int64_t name, DType type, const Shape4& sizes, bool channels_last,
+                  bool is_virtual = false) {
+  const int64_t all = sizes[1] * sizes[2] * sizes[3];
+  const Shape4 strides =
+      channels_last ? Shape4{all, 1, sizes[3] * sizes[1], sizes[1]} : Shape4{all, sizes[2] * sizes[3], sizes[3], 1};
+  Descriptor made(cudnn, Cudnn::kTensor);
+  if (is_virtual) made.set(Cudnn::kTensorIsVirtual, Cudnn::kBoolean, is_virtual);
+  made.set(Cudnn::kTensorName, Cudnn::kInt64, name)
+      .set(Cudnn::kTensorType, Cudnn::kDataType, element_type(type))
+      .set(Cudnn::kTensorAlignment, Cudnn::kInt64, kAlignment)
+      .set(Cudnn::kTensorSizes, Cudnn::kInt64, 4, sizes.data())
+      .set(Cudnn::kTensorStrides, Cudnn::kInt64, 4, strides.data())
+      .finalize();
+  return made;
+}
+
+class PreparedConvolution final : public PreparedWork {
+ public:
+  PreparedConvolution(const ConvolutionLibrary& library, const Convolution& convolution)
+      : library_(library), convolution_(convolution), plan_(library.functions(), Cudnn::kPlan) {}
+
+  int64_t workspace_bytes() const override { return workspace_; }
+
+  Result<void> choose() {
+    const Cudnn& cudnn = library_.functions();
+    STRATA_TRY(const Descriptor graph, describe_graph());
+    // What the heuristic proposes, then what works for all sizes.
+    int64_t usable = 0;
+    for (const int mode : {Cudnn::kModeA, Cudnn::kModeFallback}) {
+      Descriptor heuristic(cudnn, Cudnn::kEngineHeuristic);
+      heuristic.set(Cudnn::kHeuristicGraph, graph).set(Cudnn::kHeuristicMode, Cudnn::kHeuristicModeType, mode);
+      if (heuristic.finalize().status() != 0) continue;  // it has nothing to propose
+      for (const Descriptor& config : proposals(heuristic)) {
+        if (!is_exact(config)) continue;
+        Descriptor plan(cudnn, Cudnn::kPlan);
+        const Cudnn::Handle handle = library_.handle();
+        plan.set(Cudnn::kPlanHandle, Cudnn::kHandleType, handle).set(Cudnn::kPlanConfig, config);
+        if (plan.finalize().status() != 0) continue;  // not for this device or these sizes
+        int64_t bytes = 0;
+        int64_t found = 0;
+        if (cudnn.get_attribute(plan.get(), Cudnn::kPlanWorkspace, Cudnn::kInt64, 1, &found, &bytes) != 0 ||
+            bytes > kConvolutionWorkspace)
+          continue;
+        if (usable++ < convolution_.algorithm) continue;
+        plan_ = std::move(plan);
+        workspace_ = bytes;
+        return {};
+      }
+    }
+    return unsupported("cuDNN has {} algorithms for {}", usable, describe(convolution_));
+  }
+
+  Result<void> run(CudaStream stream, const std::vector<CudaPointer>& arguments, CudaPointer workspace) const override {
+    assert(arguments.size() == Convolution::arguments());
+    const Cudnn& cudnn = library_.functions();
+    constexpr std::array<int64_t, 3> names{kX, kW, kY};
+    Descriptor pack(cudnn, Cudnn::kArguments);
+    pack.set(Cudnn::kArgumentNames, Cudnn::kInt64, 3, names.data())
+        .set(Cudnn::kArgumentPointers, Cudnn::kPointer, 3, arguments.data())
+        .set(Cudnn::kArgumentWorkspace, Cudnn::kPointer, workspace)
+        .finalize();
+    STRATA_CHECK(cudnn.check(pack.status(), "naming the tensors"));
+    STRATA_CHECK(cudnn.check(cudnn.use_stream(library_.handle(), stream), "using a stream"));
+    return cudnn.check(cudnn.execute(library_.handle(), plan_.get(), pack.get()),
+                       fmt::format("convolving {}", describe(convolution_)));
+  }
+
+ private:
+  /// Y = 1 · X * W + 0 · Y, and relu behind it.
+  Result<Descriptor> describe_graph() const {
+    const Cudnn& cudnn = library_.functions();
+    const Convolution& c = convolution_;
+    const bool last = c.channels_last;
+    const Shape4 result{c.images, c.filters, c.result_height(), c.result_width()};
+    const Descriptor x = tensor(cudnn, kX, c.type, {c.images, c.channels, c.height, c.width}, last);
+    const Descriptor w = tensor(cudnn, kW, c.type, {c.filters, c.channels, c.filter_height, c.filter_width}, last);
+    const Descriptor y = tensor(cudnn, kY, c.type, result, last);
+    std::optional<Descriptor> sums;
+    if (c.relu) sums = tensor(cudnn, kSums, DType::F32, result, last, true);
+    constexpr int64_t spatial = 2;
+    const std::array<int64_t, 2> strides{c.stride, c.stride};
+    const std::array<int64_t, 2> padding{c.padding, c.padding};
+    constexpr std::array<int64_t, 2> dilations{1, 1};
+    Descriptor convolution(cudnn, Cudnn::kConvolution);
+    convolution.set(Cudnn::kSpatialDimensions, Cudnn::kInt64, spatial)
+        .set(Cudnn::kComputeType, Cudnn::kDataType, Cudnn::kF32)
+        .set(Cudnn::kConvolutionMode, Cudnn::kConvolutionModeType, Cudnn::kCrossCorrelation)
+        .set(Cudnn::kPaddingBefore, Cudnn::kInt64, 2, padding.data())
+        .set(Cudnn::kPaddingBehind, Cudnn::kInt64, 2, padding.data())
+        .set(Cudnn::kDilations, Cudnn::kInt64, 2, dilations.data())
+        .set(Cudnn::kStrides, Cudnn::kInt64, 2, strides.data())
+        .finalize();
+    Descriptor operation(cudnn, Cudnn::kForwardOperation);
+    operation.set(Cudnn::kForwardX, x)
+        .set(Cudnn::kForwardW, w)
+        .set(Cudnn::kForwardY, sums ? *sums : y)
+        .set(Cudnn::kForwardConvolution, convolution)
+        .set(Cudnn::kForwardAlpha, Cudnn::kFloat, 1.0F)
+        .set(Cudnn::kForwardBeta, Cudnn::kFloat, 0.0F)
+        .finalize();
+    Descriptor relu(cudnn, Cudnn::kPointwise);
+    Descriptor relu_operation(cudnn, Cudnn::kPointwiseOperation);
+    std::vector<Cudnn::Descriptor> operations{operation.get()};
+    if (c.relu) {
+      relu.set(Cudnn::kPointwiseMode, Cudnn::kPointwiseModeType, Cudnn::kRelu)
+          .set(Cudnn::kPointwiseType, Cudnn::kDataType, Cudnn::kF32)
+          .finalize();
+      relu_operation.set(Cudnn::kPointwiseOf, relu)
+          .set(Cudnn::kPointwiseX, *sums)
+          .set(Cudnn::kPointwiseY, y)
+          .finalize();
+      operations.push_back(relu_operation.get());
+    }
+    const Cudnn::Handle handle = library_.handle();
+    Descriptor graph(cudnn, Cudnn::kGraph);
+    graph.set(Cudnn::kGraphHandle, Cudnn::kHandleType, handle)
+        .set(Cudnn::kGraphOperations, Cudnn::kDescriptorType, std::ssize(operations), operations.data())
+        .finalize();
+    for (const Descriptor* each :
+         {&x, &w, &y, &std::as_const(sums ? *sums : y), &std::as_const(convolution), &std::as_const(operation),
+          &std::as_const(relu), &std::as_const(relu_operation), &std::as_const(graph)})
+      STRATA_CHECK(cudnn.check(each->status(), fmt::format("describing {}", describe(c))));
+    return graph;
+  }
+
+  std::vector<Descriptor> proposals(const Descriptor& heuristic) const {
+    const Cudnn& cudnn = library_.functions();
+    std::vector<Descriptor> made;
+    std::array<Cudnn::Descriptor, kMostConvolutionAlgorithms> places{};
+    for (Cudnn::Descriptor& place : places) place = made.emplace_back(cudnn, Cudnn::kEngineConfig).get();
+    int64_t found = 0;
+    const int status = cudnn.get_attribute(heuristic.get(), Cudnn::kHeuristicResults, Cudnn::kDescriptorType,
+                                           kMostConvolutionAlgorithms, &found, places.data());
+    if (status != 0) found = 0;
+    while (std::ssize(made) > std::min<int64_t>(found, kMostConvolutionAlgorithms)) made.pop_back();
+    return made;
+  }
+
+  /// Whether operands are taken as they are and sums in float32. Winograd's larger tiles lose digits in any type;
+  /// tensor cores round float32 to TF32.
+  bool is_exact(const Descriptor& config) const {
+    const Cudnn& cudnn = library_.functions();
+    const Descriptor engine(cudnn, Cudnn::kEngine);
+    Cudnn::Descriptor place = engine.get();
+    int64_t found = 0;
+    if (cudnn.get_attribute(config.get(), Cudnn::kConfiguredEngine, Cudnn::kDescriptorType, 1, &found, &place) != 0)
+      return false;
+    std::array<int, Cudnn::kMostNotes> notes{};
+    const int status = cudnn.get_attribute(place, Cudnn::kNumericalNotes, Cudnn::kNumericalNoteType, Cudnn::kMostNotes,
+                                           &found, notes.data());
+    if (status != 0) return false;
+    return std::none_of(notes.begin(), notes.begin() + found, [&](int note) {
+      return note == Cudnn::kConvertsInputs || note == Cudnn::kReducedSums || note == Cudnn::kWinograd6 ||
+             note == Cudnn::kWinograd13 || (note == Cudnn::kTensorCores && convolution_.type == DType::F32);
+    });
+  }
+
+  const ConvolutionLibrary& library_;
+  Convolution convolution_;
+  Descriptor plan_;
+  int64_t workspace_ = 0;
+};
+
+}  // namespace
+
+std::string describe(const Convolution& c) {
+  return fmt::format("{} {}×{}×{}×{} by {}×{}×{}×{}{}{}{}{}, algorithm {}", name_of(c.type), c.images, c.channels,
+                     c.height, c.width, c.filters, c.channels, c.filter_height, c.filter_width,
+                     c.stride == 1 ? "" : fmt::format(", stride {}", c.stride),
+                     c.padding == 0 ? "" : fmt::format(", padding {}", c.padding),
+                     c.channels_last ? ", channels last" : "", c.relu ? ", relu" : "", c.algorithm);
+}
+
+Result<std::unique_ptr<ConvolutionLibrary>> ConvolutionLibrary::open() {
+  std::unique_ptr<ConvolutionLibrary> made(new ConvolutionLibrary);
+  STRATA_TRY(made->cudnn_, open_cudnn());
+  STRATA_CHECK(made->cudnn_.check(made->cudnn_.create(&made->handle_), "starting"));
+  return made;
+}
+
+ConvolutionLibrary::~ConvolutionLibrary() {
+  if (handle_ != nullptr) cudnn_.destroy(handle_);
+}
+
+Result<std::unique_ptr<PreparedWork>> prepare(const ConvolutionLibrary& library, const Convolution& convolution) {
+  auto made = std::make_unique<PreparedConvolution>(library, convolution);
+  STRATA_CHECK(made->choose());
+  return made;
+}
+
+}  // namespace strata

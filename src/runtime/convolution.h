@@ -1,0 +1,66 @@
+// A convolution that cuDNN computes, as a launch of a program: what best.launch.json says of it, and running it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/types.h"
+#include "runtime/cudnn.h"
+#include "runtime/prepared_work.h"
+
+namespace strata {
+
+/// conv2d of src/ops: X[images, channels, height, width] by W[filters, channels, filter_height, filter_width], of one
+/// element type: f16, bf16 or f32. Sums are taken in float32. All three tensors are row-major, or all have their
+/// channels last in memory: X lies as [images, height, width, channels].
+struct Convolution {
+  DType type = DType::F16;
+  int64_t images = 1, channels = 1, height = 1, width = 1;
+  int64_t filters = 1, filter_height = 1, filter_width = 1;
+  int64_t stride = 1, padding = 0;
+  bool channels_last = false;
+  bool relu = false;      ///< max(0, Y) is stored
+  int64_t algorithm = 0;  ///< place among those of the library that compute it exactly, its best guess first
+
+  int64_t result_height() const { return (height + 2 * padding - filter_height) / stride + 1; }
+  int64_t result_width() const { return (width + 2 * padding - filter_width) / stride + 1; }
+  /// X, W, the result.
+  static constexpr size_t arguments() { return 3; }
+  friend bool operator==(const Convolution&, const Convolution&) = default;
+};
+
+/// "f16 8×64×56×56 by 64×64×3×3, padding 1, algorithm 2" (and what else is not the default).
+std::string describe(const Convolution& convolution);
+
+/// What a launch of the manifest says that is a convolution.
+constexpr std::string_view kConvolutionLibrary = "cudnn";
+/// Bytes of device memory that a convolution may use while it runs.
+constexpr int64_t kConvolutionWorkspace = int64_t{256} << 20;
+/// Algorithms that each of the library's two heuristics is asked for.
+constexpr int kMostConvolutionAlgorithms = 64;
+
+/// The library in the current context.
+class ConvolutionLibrary {
+ public:
+  /// Error (Environment) where cuDNN is missing, (Unsupported) where it does not start.
+  static Result<std::unique_ptr<ConvolutionLibrary>> open();
+  ~ConvolutionLibrary();
+  ConvolutionLibrary(const ConvolutionLibrary&) = delete;
+  ConvolutionLibrary& operator=(const ConvolutionLibrary&) = delete;
+
+  const Cudnn& functions() const { return cudnn_; }
+  Cudnn::Handle handle() const { return handle_; }
+
+ private:
+  ConvolutionLibrary() = default;
+
+  Cudnn cudnn_{};
+  Cudnn::Handle handle_ = nullptr;
+};
+
+/// Chooses the algorithm. Error (Unsupported) where the library has none of this number for the convolution.
+Result<std::unique_ptr<PreparedWork>> prepare(const ConvolutionLibrary& library, const Convolution& convolution);
+
+}  // namespace strata

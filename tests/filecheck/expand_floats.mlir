@@ -1,0 +1,62 @@
+// RUN: %strata --strata-expand-floats %s | FileCheck %s
+// RUN: %strata --strata-expand-floats-gpu %s | FileCheck %s --check-prefix=GPU
+
+// CHECK-DAG: func.func private @strata_exp_f32(f32) -> f32
+// CHECK-DAG: func.func private @strata_atan2_f64(f64, f64) -> f64
+// CHECK-DAG: func.func private @strata_exp_c64(f32, f32, !llvm.ptr, !llvm.ptr)
+// CHECK-DAG: func.func private @strata_acos_c128(f64, f64, !llvm.ptr, !llvm.ptr)
+// CHECK-DAG: func.func private @strata_abs_c64(f32, f32) -> f32
+func.func private @strata_acos_c128(complex<f64>) -> complex<f64>
+func.func private @strata_logistic_f32(f32) -> f32
+
+// What has an instruction stays.
+// CHECK-LABEL: func.func @real
+// CHECK: call @strata_exp_f32
+// CHECK: math.sqrt
+// CHECK: call @strata_atan2_f64
+// CHECK: call @strata_remainder_f32
+func.func @real(%x: f32, %y: f64) -> (f32, f32, f64, f32) {
+  %a = math.exp %x : f32
+  %b = math.sqrt %x : f32
+  %c = math.atan2 %y, %y : f64
+  %d = arith.remf %x, %b : f32
+  return %a, %b, %c, %d : f32, f32, f64, f32
+}
+
+// Results that are rounded to 16 bits need no more.
+// CHECK-LABEL: func.func @half
+// CHECK: arith.shli
+// CHECK: call @strata_exp_f32_half
+// CHECK: call @strata_f32_to_bf16({{.*}}) : (f32) -> i16
+// CHECK: call @strata_logistic_f32_half
+// CHECK: call @strata_f32_to_f16
+// GPU-LABEL: func.func @half
+// GPU: arith.extf
+// GPU: call @strata_exp_f32_half
+// GPU: arith.truncf {{.*}} : f32 to bf16
+func.func @half(%x: bf16) -> (bf16, f16) {
+  %a = arith.extf %x : bf16 to f32
+  %b = math.exp %a : f32
+  %c = arith.truncf %b : f32 to bf16
+  %d = call @strata_logistic_f32(%a) : (f32) -> f32
+  %e = arith.truncf %d : f32 to f16
+  return %c, %e : bf16, f16
+}
+
+// CHECK-LABEL: func.func @numbers
+// CHECK-COUNT-4: llvm.alloca
+// CHECK-NOT: llvm.alloca
+// CHECK: complex.re
+// CHECK: call @strata_exp_c64
+// CHECK: llvm.load
+// CHECK: complex.create
+// CHECK: call @strata_log_c64
+// CHECK: call @strata_abs_c64
+// CHECK: call @strata_acos_c128
+func.func @numbers(%z: complex<f32>, %w: complex<f64>) -> (complex<f32>, f32, complex<f64>) {
+  %a = complex.exp %z : complex<f32>
+  %b = complex.log %a : complex<f32>
+  %c = complex.abs %b : complex<f32>
+  %d = call @strata_acos_c128(%w) : (complex<f64>) -> complex<f64>
+  return %b, %c, %d : complex<f32>, f32, complex<f64>
+}

@@ -1,0 +1,94 @@
+#include <filesystem>
+
+#include "commands.h"
+#include "emitters/program.h"
+#include "hlo/text.h"
+#include "ir/target.h"
+#include "runtime/nv_jit_link.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  std::string module, form, output, dump_after, only, target = "sm_90a";
+  bool explain = false;
+};
+
+/// The texts of all kernels, one after the other.
+Result<std::string> texts(const emitters::EmittedProgram& program, emitters::Form form) {
+  std::string all;
+  for (const emitters::ProgramStep& step : program.steps) {
+    if (!step.kernel) continue;
+    STRATA_TRY(const std::string text, step.kernel->text(form));
+    const char* comment = form == emitters::Form::Llvm ? ";" : "//";
+    all += fmt::format("{} {}\n{}\n", comment, step.kernel->name(), text);
+  }
+  return all;
+}
+
+Result<int> write_cubins(const emitters::EmittedProgram& program, const Options& options) {
+  if (options.output.empty()) return invalid("--emit=cubin needs a folder: --output DIR");
+  STRATA_CHECK(make_folder(options.output));
+  for (const emitters::ProgramStep& step : program.steps) {
+    if (!step.kernel) continue;
+    STRATA_TRY(const std::string ptx, step.kernel->text(emitters::Form::Ptx));
+    STRATA_TRY(const std::vector<char> cubin, link_ptx(ptx, options.target));
+    const std::string path = options.output + "/" + step.kernel->name() + ".cubin";
+    STRATA_CHECK(write_file(path, std::string_view(cubin.data(), cubin.size())));
+    fmt::print("{}\n", path);
+  }
+  return kSuccess;
+}
+
+Result<int> emit(const Options& options) {
+  STRATA_TRY(const hlo::ModulePtr module, hlo::load_module(options.module));
+  emitters::EmitOptions emit_options;
+  emit_options.device.arch = options.target;
+  emit_options.only = options.only;
+  bool seen = options.dump_after.empty();
+  std::string dump;
+  if (!options.dump_after.empty()) {
+    emit_options.observer = [&](const std::string& pass, const std::string& text) {
+      if (options.dump_after != "all" && options.dump_after != pass) return;
+      seen = true;
+      dump += fmt::format("// after {}\n{}\n", pass, text);
+    };
+  }
+  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(*module, emit_options));
+  if (options.explain) fmt::print("{}", emitters::explain(program));
+  if (options.form == "cubin") return write_cubins(program, options);
+  std::string text;
+  if (!options.form.empty() || !options.dump_after.empty()) {
+    const emitters::Form form = options.form == "ptx"                                  ? emitters::Form::Ptx
+                                : options.form == "llvm" || !options.dump_after.empty() ? emitters::Form::Llvm
+                                                                                        : emitters::Form::Mlir;
+    STRATA_TRY(text, texts(program, form));
+  }
+  if (!seen) return invalid("no pass is named '{}': --dump-after=all shows all", options.dump_after);
+  if (!options.dump_after.empty()) fmt::print("{}", dump);
+  if (options.form.empty()) return kSuccess;
+  if (options.output.empty()) {
+    fmt::print("{}", text);
+  } else {
+    STRATA_CHECK(write_file(options.output, text));
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void add_emit(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("emit", "Generate kernels of an HLO module by the emitters");
+  command->add_option("MODULE", options->module, "HLO text")->required();
+  command->add_option("--emit", options->form, "mlir (before any pass), llvm, ptx or cubin")
+      ->check(CLI::IsMember({"mlir", "llvm", "ptx", "cubin"}));
+  command->add_option("--output", options->output, "file for the text, or folder for cubins");
+  command->add_option("--dump-after", options->dump_after, "print the IR after this pass, or after all");
+  command->add_flag("--explain", options->explain, "print for each kernel which emitter, tile and launch, and why");
+  command->add_option("--only", options->only, "use this emitter alone, on the module as one fusion");
+  command->add_option("--target", options->target, "architecture")->capture_default_str();
+  command->callback([options, &action] { action = [options] { return emit(*options); }; });
+}
+
+}  // namespace strata::cli
