@@ -20,7 +20,7 @@ struct Function {
   std::vector<FunctionResult> results;
   std::vector<hlo::InstructionId> instructions;  ///< that it computes itself, operands before users
   std::vector<hlo::InstructionId> injected;      ///< heroes that it or its callees use, whose values its caller has
-  std::vector<int> callees;  ///< the functions whose results it uses otherwise
+  std::vector<int> callees;                      ///< the functions whose results it uses otherwise
 };
 
 struct FunctionPartition {

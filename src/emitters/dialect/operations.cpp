@@ -30,8 +30,6 @@ using mlir::Type;
 using mlir::Value;
 using mlir::ValueRange;
 
-
-
 // --- apply_indexing ---
 
 void ApplyIndexingOp::build(mlir::OpBuilder& builder, mlir::OperationState& state, const indexing::IndexingMap& map,

@@ -196,8 +196,8 @@ Result<Value> FunctionEmitter::element(InstructionId id, int tuple_element, cons
   if (function < 0) return no_code(id);
   STRATA_TRY(const MapValues values, variables(index, ranges));
   const Values at = apply_map(builder_, index, values);
-  return fusion_.call(builder_, function, inputs_, at, fusion_.injected(function, heroes))[static_cast<size_t>(
-      tuple_element)];
+  return fusion_.call(builder_, function, inputs_, at,
+                      fusion_.injected(function, heroes))[static_cast<size_t>(tuple_element)];
 }
 
 Result<Value> FunctionEmitter::get_constant(InstructionId id, const IndexingMap& index, ValueRange ranges) {

@@ -72,8 +72,8 @@ std::optional<Combiner> named_combiner(const hlo::Module& module, hlo::Computati
   if (last.operands.size() != 2 || !last.shape.is_array() || last.shape.rank() != 0) return std::nullopt;
   const InstructionId a = converted(body, last.operands[0]);
   const InstructionId b = converted(body, last.operands[1]);
-  const bool both = (a == body.parameters[0] && b == body.parameters[1]) ||
-                    (a == body.parameters[1] && b == body.parameters[0]);
+  const bool both =
+      (a == body.parameters[0] && b == body.parameters[1]) || (a == body.parameters[1] && b == body.parameters[0]);
   if (!both || body[a].shape.type != body[b].shape.type) return std::nullopt;
   return combiner_of(last.opcode, last.shape.type);
 }

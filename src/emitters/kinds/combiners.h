@@ -13,10 +13,9 @@ namespace strata::emitters {
 /// converted on the way: sums are kept in a wide type.
 std::optional<Combiner> named_combiner(const hlo::Module& module, hlo::ComputationId called);
 
-/// A value that combines with any other, NaN too, to that one: in the wide type of the element type (wide_type). Nothing
-/// if the combiner has none there.
-std::optional<mlir::Value> neutral_value(mlir::ImplicitLocOpBuilder& builder, Combiner combiner,
-                                         hlo::ElementType type);
+/// A value that combines with any other, NaN too, to that one: in the wide type of the element type (wide_type).
+/// Nothing if the combiner has none there.
+std::optional<mlir::Value> neutral_value(mlir::ImplicitLocOpBuilder& builder, Combiner combiner, hlo::ElementType type);
 
 /// How the values of one reduction are accumulated: in wide types, and, if the combiner has no neutral value, with a
 /// flag before them (i1) that says whether anything is accumulated yet. A state is [flag,] value…

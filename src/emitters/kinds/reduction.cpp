@@ -1,5 +1,5 @@
-// Reductions: rows (registers, then lanes of a warp, then shared memory), several short rows a warp, columns; and chains
-// of reductions of the same rows with what is computed from them, such as softmax and layer normalisation.
+// Reductions: rows (registers, then lanes of a warp, then shared memory), several short rows a warp, columns; and
+// chains of reductions of the same rows with what is computed from them, such as softmax and layer normalisation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "emitters/elemental/scalar_operators.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/kinds/reduction_kernel.h"
+#include "emitters/kinds/reduction_staging.h"
 #include "emitters/kinds/reduction_tiling.h"
 #include "indexing/map_checks.h"
 #include "indexing/operand_maps.h"
@@ -17,7 +18,8 @@ namespace {
 using hlo::InstructionId;
 using indexing::IndexingMap;
 
-constexpr int64_t kLeastElements = 64;  ///< fewer are left to a loop
+constexpr int64_t kLeastElements = 64;   ///< fewer are left to a loop
+constexpr int64_t kRegisterBytes = 128;  ///< of a thread's elements that may stay in registers between stages
 
 /// Of the widest array that is read or written element by element: parameters and outputs.
 int64_t element_bytes(const Fusion& fusion, int64_t elements) {
@@ -44,7 +46,8 @@ std::optional<std::vector<Preparation>> atomic_preparations(const Fusion& fusion
     const hlo::Instruction& it = computation[hero.id];
     if (it.operands.size() != 2 || !named_combiner(fusion.module, it.called[0])) return std::nullopt;
     const hlo::TypeKind kind = hlo::kind(it.shape.type);
-    const bool number = kind == hlo::TypeKind::Float || kind == hlo::TypeKind::Signed || kind == hlo::TypeKind::Unsigned;
+    const bool number =
+        kind == hlo::TypeKind::Float || kind == hlo::TypeKind::Signed || kind == hlo::TypeKind::Unsigned;
     if (!number || hlo::bit_width(it.shape.type) < 32) return std::nullopt;  // narrow sums would be rounded each time
     if (computation[it.operands[1]].opcode != hlo::Opcode::Constant) return std::nullopt;
   }
@@ -89,6 +92,28 @@ std::string names(const hlo::Computation& computation, const ReductionHeroes& he
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
+/// The fusion and its plan with inputs in shared memory, where rows are gone through several times and are too long for
+/// registers, but not for shared memory.
+std::optional<std::pair<hlo::ModulePtr, ReductionPlan>> stage_inputs(const Fusion& fusion, const ReductionPlan& plan) {
+  const std::vector<InstructionId> parameters = staged_parameters(fusion.computation(), plan.heroes);
+  const indexing::Tiling& tiling = plan.tiled.tiling;
+  int64_t bytes = 0, points = 1;
+  for (const InstructionId id : parameters) bytes += hlo::byte_width(fusion.computation()[id].shape.type);
+  for (size_t i = 0; i < plan.tiled.rank(); ++i) points *= tiling.unroll[i] * tiling.vector[i];
+  if (points * bytes <= kRegisterBytes) return std::nullopt;
+  if (plan.tiled.outputs() * plan.heroes.length() * bytes > fusion.device.shared_bytes_per_block) return std::nullopt;
+  const StagedModule staged = with_copies(fusion.module, fusion.id, parameters);
+  auto heroes = find_reductions((*staged.module)[fusion.id]);
+  if (!heroes) return std::nullopt;
+  for (const InstructionId copy : staged.copies) heroes->staged.push_back({copy, heroes->heroes[0].operand});
+  auto outputs = plan_reduction_outputs(*staged.module, fusion.id, *heroes);
+  if (!outputs) return std::nullopt;
+  const ReductionPlan changed{std::move(*heroes), std::move(*outputs), plan.tiled};
+  if (reduction_shared_bytes(*staged.module, fusion.id, changed) > fusion.device.shared_bytes_per_block)
+    return std::nullopt;
+  return std::pair(staged.module, changed);
+}
+
 }  // namespace
 
 Result<Plan> plan_reduction(const Fusion& fusion) {
@@ -128,21 +153,27 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   }
   decision.details.emplace_back("tiling", indexing::to_string(tiled.tiling));
   decision.details.emplace_back("vector", std::to_string(tiled.tiling.vector.back()));
-  decision.details.emplace_back(
-      "combined by", fmt::format("{} lanes, then {} parts in shared memory", tiled.lanes(), tiled.parts()));
+  decision.details.emplace_back("combined by",
+                                fmt::format("{} lanes, then {} parts in shared memory", tiled.lanes(), tiled.parts()));
   if (tiled.parts() > 1) decision.details.emplace_back("banks", bank_conflicts(tiled));
   if (split) {
     decision.details.emplace_back("shared outputs", fmt::format("{} blocks each, atomically", tiled.splits()));
     decision.preparations = *preparations;
   }
-  const ReductionPlan reduction{std::move(heroes), std::move(outputs), chosen.tiled};
-  decision.shared_bytes = reduction_shared_bytes(fusion.module, fusion.id, reduction);
+  ReductionPlan reduction{std::move(heroes), std::move(outputs), chosen.tiled};
+  hlo::ModulePtr changed;
+  if (load.rereads) {
+    if (auto staged = stage_inputs(fusion, reduction)) std::tie(changed, reduction) = std::move(*staged);
+    decision.details.emplace_back("rows stay in", changed ? "shared memory" : "registers or caches");
+  }
+  decision.shared_bytes = reduction_shared_bytes(changed ? *changed : fusion.module, fusion.id, reduction);
   if (decision.shared_bytes > fusion.device.shared_bytes_per_block)
     return unsupported("{} bytes of shared memory are more than a block has", decision.shared_bytes);
-  plan.emit = [fusion, reduction, decision](mlir::ModuleOp target, const std::string& name) -> Result<void> {
+  plan.emit = [fusion, changed, reduction, decision](mlir::ModuleOp target, const std::string& name) -> Result<void> {
     indexing::PartitionOptions options;
     options.heroes = reduction.heroes.ids();
-    STRATA_TRY(FusionFunctions functions, FusionFunctions::create(target, fusion.module, fusion.id, options));
+    STRATA_TRY(FusionFunctions functions,
+               FusionFunctions::create(target, changed ? *changed : fusion.module, fusion.id, options));
     return emit_reduction(functions, reduction, name, decision);
   };
   return plan;

@@ -78,6 +78,49 @@ class ReductionEmitter {
     return values;
   }
 
+  /// The place of an element in the tiles of staged inputs.
+  Values kept_place(Builder& builder, ValueRange results) const {
+    IndexingMap map;
+    map.dims = indexing::positions(tiled_.tiling.shape);
+    indexing::Expr position;
+    for (size_t i = 0; i < tiled_.rank(); ++i) {
+      if (tiled_.reduced[i]) position = position * tiled_.tiling.shape[i] + indexing::Expr::dim(static_cast<int>(i));
+    }
+    map.results = {position};
+    const Value within = apply_map(builder, map, {Values(results.take_front(tiled_.rank())), {}, {}})[0];
+    const Value output = results[tiled_.rank()];
+    return tiled_.combines_lanes() ? Values{output, within} : Values{within, output};
+  }
+
+  void allocate_kept() {
+    for (const StagedInput& input : plan_.heroes.staged) {
+      std::vector<int64_t> shape{tiled_.outputs(), plan_.heroes.length()};
+      if (!tiled_.combines_lanes()) std::swap(shape[0], shape[1]);
+      const mlir::Type type = element_type(builder_.getContext(), functions_.computation()[input.id].shape.type);
+      kept_.push_back(builder_.create<AllocateSharedOp>(shared_type({shape, 4, 0, 0}, type)));
+    }
+  }
+
+  /// Staged inputs at an element: read from memory the first time, which puts them in the tiles, then from there.
+  Values kept_values(Builder& builder, int stage, ValueRange results, HeroValues& heroes, ValueRange tiles) {
+    Values next(tiles);
+    if (next.empty()) return next;
+    const Values at = kept_place(builder, results);
+    for (size_t i = 0; i < next.size(); ++i) {
+      const StagedInput& input = plan_.heroes.staged[i];
+      if (stage > 0) {
+        heroes[input.id] = {builder.create<mlir::tensor::ExtractOp>(next[i], at)};
+        continue;
+      }
+      const Values index = apply_map(builder, input.index, {Values(results.take_front(tiled_.rank())), {}, {}});
+      auto read = functions_.read(builder, functions_.computation()[input.id].operands[0], kernel_.inputs(), index);
+      assert(read && "a parameter");
+      heroes[input.id] = *read;
+      next[i] = builder.create<mlir::tensor::InsertOp>((*read)[0], next[i], at);
+    }
+    return next;
+  }
+
   /// Accumulates the heroes of a stage and writes the outputs of its loop.
   void read_elements(int stage, std::vector<HeroState>& states) {
     const IndexingMap points = tiled_.points();
@@ -91,19 +134,26 @@ class ReductionEmitter {
       invariant = known_heroes(builder_, apply_map(builder_, output, {kernel_.place(), {}, {}})[0]);
     }
     Values inits = outputs_;
+    if (stage == 0) {
+      allocate_kept();
+      llvm::append_range(inits, kept_);
+    }
     for (const HeroState& state : states) llvm::append_range(inits, packed(state));
     auto loop = builder_.create<LoopOp>(
         points, kernel_.place(), inits, tiled_.vector(),
         [&](Builder& inside, ValueRange, ValueRange results, ValueRange carried) -> Values {
           const ValueRange groups = results.take_front(tiled_.rank());
-          const HeroValues heroes = invariant ? *invariant : known_heroes(inside, results[tiled_.rank()]);
+          HeroValues heroes = invariant ? *invariant : known_heroes(inside, results[tiled_.rank()]);
           Values next(carried);
           Values outputs(carried.take_front(outputs_.size()));
+          const ValueRange tiles = stage == 0 ? carried.slice(outputs.size(), kept_.size()) : ValueRange(kept_);
+          const Values kept = kept_values(inside, stage, results, heroes, tiles);
+          if (stage == 0) std::copy(kept.begin(), kept.end(), next.begin() + outputs.size());
           for (const ReductionWrite& write : plan_.outputs.writes) {
             if (write.elementwise && write.stage == stage) outputs = written(inside, write, groups, heroes, outputs);
           }
           std::copy(outputs.begin(), outputs.end(), next.begin());
-          size_t place = outputs.size();
+          size_t place = outputs.size() + (stage == 0 ? kept.size() : 0);
           for (const HeroState& state : states) {
             const size_t size = state.accumulation.state_size();
             const Values after = accumulate(inside, state, groups, results.back(), heroes, carried.slice(place, size));
@@ -115,6 +165,10 @@ class ReductionEmitter {
     const ValueRange results = loop.getResults();
     outputs_ = Values(results.take_front(outputs_.size()));
     size_t place = outputs_.size();
+    if (stage == 0) {
+      kept_ = Values(results.slice(place, kept_.size()));
+      place += kept_.size();
+    }
     for (HeroState& state : states) {
       const size_t size = state.accumulation.state_size();
       unpack(state, results.slice(place, size));
@@ -167,9 +221,10 @@ class ReductionEmitter {
   void unpack(HeroState& state, ValueRange values) {
     for (size_t i = 0; i < state.slots.size(); ++i) {
       for (size_t k = 0; k < values.size(); ++k) {
-        state.slots[i][k] = state.slots.size() == 1
-                                ? values[k]
-                                : builder_.create<mlir::vector::ExtractOp>(values[k], static_cast<int64_t>(i)).getResult();
+        state.slots[i][k] =
+            state.slots.size() == 1
+                ? values[k]
+                : builder_.create<mlir::vector::ExtractOp>(values[k], static_cast<int64_t>(i)).getResult();
       }
     }
   }
@@ -186,9 +241,9 @@ class ReductionEmitter {
   void shuffle(HeroState& state, int64_t lanes) {
     if (lanes < 2) return;
     for (Values& slot : state.slots) {
-      auto reduced = builder_.create<ShuffleReduceOp>(mlir::TypeRange(ValueRange(slot).getTypes()), slot,
-                                                      static_cast<uint64_t>(lanes / 2),
-                                                      state.accumulation.combiner().getName());
+      auto reduced =
+          builder_.create<ShuffleReduceOp>(mlir::TypeRange(ValueRange(slot).getTypes()), slot,
+                                           static_cast<uint64_t>(lanes / 2), state.accumulation.combiner().getName());
       slot = Values(reduced.getResults());
     }
   }
@@ -196,8 +251,8 @@ class ReductionEmitter {
   void combine_lanes(HeroState& state) { shuffle(state, tiled_.lanes()); }
 
   static mlir::RankedTensorType shared_type(const indexing::SharedTile& tile, mlir::Type element) {
-    return mlir::RankedTensorType::get(
-        tile.shape, element, SharedTileAttr::get(element.getContext(), tile.padding, tile.swizzle_chunk));
+    return mlir::RankedTensorType::get(tile.shape, element,
+                                       SharedTileAttr::get(element.getContext(), tile.padding, tile.swizzle_chunk));
   }
 
   /// The map for any thread of any block.
@@ -242,13 +297,14 @@ class ReductionEmitter {
       const size_t size = state.accumulation.state_size();
       const ValueRange parts = ValueRange(tiles).slice(number, size);
       number += size;
-      auto loop = builder_.create<LoopOp>(
-          tiled_.part_reads(), kernel_.place(), state.accumulation.empty(builder_), std::nullopt,
-          [&](Builder& inside, ValueRange, ValueRange at, ValueRange before) {
-            Values part;
-            for (const Value tile : parts) part.push_back(inside.create<mlir::tensor::ExtractOp>(tile, at));
-            return state.accumulation.combine(inside, before, part);
-          });
+      auto loop =
+          builder_.create<LoopOp>(tiled_.part_reads(), kernel_.place(), state.accumulation.empty(builder_),
+                                  std::nullopt, [&](Builder& inside, ValueRange, ValueRange at, ValueRange before) {
+                                    Values part;
+                                    for (const Value tile : parts)
+                                      part.push_back(inside.create<mlir::tensor::ExtractOp>(tile, at));
+                                    return state.accumulation.combine(inside, before, part);
+                                  });
       state.slots = {Values(loop.getResults())};
       shuffle(state, tiled_.combining_lanes());
     }
@@ -281,8 +337,7 @@ class ReductionEmitter {
 
   /// For initial values that depend on heroes: these are of one row then.
   HeroValues scalar_heroes() {
-    return broadcast_.empty() ? HeroValues()
-                              : known_heroes(builder_, builder_.create<mlir::arith::ConstantIndexOp>(0));
+    return broadcast_.empty() ? HeroValues() : known_heroes(builder_, builder_.create<mlir::arith::ConstantIndexOp>(0));
   }
 
   /// Puts results where all threads see them.
@@ -293,8 +348,7 @@ class ReductionEmitter {
       if (!is_broadcast(plan_, *state.hero)) continue;
       shared.push_back(&state);
       for (const Value value : state.slots[0]) {
-        tiles.push_back(
-            builder_.create<AllocateSharedOp>(shared_type({{tiled_.outputs()}, 4, 0, 0}, value.getType())));
+        tiles.push_back(builder_.create<AllocateSharedOp>(shared_type({{tiled_.outputs()}, 4, 0, 0}, value.getType())));
       }
     }
     if (shared.empty()) return;
@@ -304,8 +358,7 @@ class ReductionEmitter {
           Values next;
           for (const HeroState* state : shared) {
             for (const Value value : slot_values(inside, *state, results.back())) {
-              next.push_back(
-                  inside.create<mlir::tensor::InsertOp>(value, before[next.size()], results[tiled_.rank()]));
+              next.push_back(inside.create<mlir::tensor::InsertOp>(value, before[next.size()], results[tiled_.rank()]));
             }
           }
           return next;
@@ -336,8 +389,7 @@ class ReductionEmitter {
   IndexingMap row_map(const IndexingMap& index) const {
     IndexingMap extended = index;
     for (const indexing::Expr& result : {indexing::Expr::dim(0), indexing::Expr::dim(1)}) {
-      extended.results.push_back(
-          indexing::Expr::dim(static_cast<int>(extended.dims.size()) + result.number()));
+      extended.results.push_back(indexing::Expr::dim(static_cast<int>(extended.dims.size()) + result.number()));
     }
     extended.dims.push_back(indexing::below(tiled_.outputs()));
     extended.dims.push_back(indexing::below(tiled_.slots()));
@@ -381,9 +433,8 @@ class ReductionEmitter {
                 const Value value = slot_values(inside, state, results.back())[0];
                 const Values at = apply_map(inside, from.element, {indices, {}, {}});
                 const hlo::Instruction& it = functions_.computation()[id];
-                next[i] = inside.create<AtomicRmwOp>(next[i].getType(),
-                                                     *named_combiner(functions_.hlo_module(), it.called[0]), value,
-                                                     next[i], at);
+                next[i] = inside.create<AtomicRmwOp>(
+                    next[i].getType(), *named_combiner(functions_.hlo_module(), it.called[0]), value, next[i], at);
               }
             }
             return next;
@@ -399,6 +450,7 @@ class ReductionEmitter {
   Builder& builder_;
   Values outputs_;
   std::map<InstructionId, Values> broadcast_;  ///< tiles with the results of heroes, one element an output of the block
+  Values kept_;                                ///< tiles with the elements of staged inputs
   std::optional<Error> error_;
 };
 
@@ -419,6 +471,9 @@ bool is_broadcast(const ReductionPlan& plan, const ReductionHero& hero) {
 
 int64_t reduction_shared_bytes(const hlo::Module& module, hlo::ComputationId computation, const ReductionPlan& plan) {
   int64_t bytes = 0;
+  for (const StagedInput& input : plan.heroes.staged) {
+    bytes += plan.tiled.outputs() * plan.heroes.length() * hlo::byte_width(module[computation][input.id].shape.type);
+  }
   for (const ReductionHero& hero : plan.heroes.heroes) {
     const hlo::Instruction& it = module[computation][hero.id];
     const size_t count = it.operands.size() / 2;

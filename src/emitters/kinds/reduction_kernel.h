@@ -15,9 +15,9 @@ struct ReductionPlan {
   TiledReduction tiled;
 };
 
-/// Writes the kernel: for each stage a loop over the tile that accumulates its heroes, their combination across threads,
-/// and what follows from them. With TiledReduction::splits() > 1, which needs ReductionOutputs::bare, outputs hold the
-/// initial values before and are updated atomically.
+/// Writes the kernel: for each stage a loop over the tile that accumulates its heroes, their combination across
+/// threads, and what follows from them. With TiledReduction::splits() > 1, which needs ReductionOutputs::bare, outputs
+/// hold the initial values before and are updated atomically.
 Result<void> emit_reduction(FusionFunctions& functions, const ReductionPlan& plan, const std::string& name,
                             const Decision& decision);
 

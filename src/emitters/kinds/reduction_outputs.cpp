@@ -16,9 +16,9 @@ using indexing::compose;
 using indexing::IndexingMap;
 using indexing::simplify;
 
-constexpr int64_t kMaxWritesPerRow = 64;
+constexpr int64_t kMaxWritesPerRow = 16;  ///< by the one thread that has the row's results
 
-/// Where code that starts at some index reads heroes.
+/// Where code that starts at some index reads heroes and staged inputs.
 class HeroReads {
  public:
   HeroReads(const hlo::Module& module, hlo::ComputationId id, const indexing::FunctionPartition& partition,
@@ -26,8 +26,9 @@ class HeroReads {
       : module_(module), id_(id), computation_(module[id]), partition_(partition), heroes_(heroes) {}
 
   struct One {
-    const ReductionHero* hero = nullptr;
+    const ReductionHero* hero = nullptr;  ///< none: a staged input
     IndexingMap index;
+    IndexingMap expected;  ///< from the groups: where it may be read
   };
 
   /// All reads of heroes by a function and those it calls, at the results of `map`.
@@ -42,7 +43,7 @@ class HeroReads {
   Result<bool> of_this_row(int function, const IndexingMap& map) {
     STRATA_TRY(const std::vector<One> reads, of_function(function, map));
     return std::all_of(reads.begin(), reads.end(), [](const One& read) {
-      return read.index.known_empty || read.index.results == simplify(read.hero->result).results;
+      return read.index.known_empty || read.index.results == read.expected.results;
     });
   }
 
@@ -78,10 +79,11 @@ class HeroReads {
   Result<void> read(int reader, InstructionId id, const IndexingMap& map) {
     const ReductionHero* hero = heroes_.find(id);
     const int function = function_of(id);
-    if (hero == nullptr && (function < 0 || function == reader)) return {};
+    const StagedInput* staged = heroes_.find_staged(id);
+    if (hero == nullptr && staged == nullptr && (function < 0 || function == reader)) return {};
     IndexingMap index = simplify(map);
-    if (hero == nullptr) return visit(function, index);
-    found_.push_back({hero, std::move(index)});
+    if (hero == nullptr && staged == nullptr) return visit(function, index);
+    found_.push_back({hero, std::move(index), simplify(hero != nullptr ? hero->result : staged->index)});
     return {};
   }
 
@@ -107,9 +109,10 @@ class OutputPlanner {
     std::set<int> functions;
     for (const auto& root : outputs_.partition.roots) functions.insert(root.function);
     for (const int function : functions) STRATA_CHECK(add_write(function));
-    outputs_.bare = heroes_.stages == 1 && std::all_of(outputs_.writes.begin(), outputs_.writes.end(), [&](const auto& one) {
-      return one.elementwise ? of(one.function).injected.empty() : is_bare(of(one.function));
-    });
+    outputs_.bare =
+        heroes_.stages == 1 && std::all_of(outputs_.writes.begin(), outputs_.writes.end(), [&](const auto& one) {
+          return one.elementwise ? of(one.function).injected.empty() : is_bare(of(one.function));
+        });
     return std::move(outputs_);
   }
 
@@ -142,7 +145,9 @@ class OutputPlanner {
   /// How many stages must be done before the function can run.
   int stages_before(const indexing::Function& function) const {
     int stages = 0;
-    for (const InstructionId id : function.injected) stages = std::max(stages, heroes_.find(id)->stage + 1);
+    for (const InstructionId id : function.injected) {
+      if (const ReductionHero* hero = heroes_.find(id)) stages = std::max(stages, hero->stage + 1);
+    }
     return stages;
   }
 
@@ -184,20 +189,27 @@ class OutputPlanner {
   Result<IndexingMap> row_index(int number, const indexing::Function& function, const hlo::Shape& shape) {
     const ReductionHero& first = heroes_.heroes[0];
     const std::string name = computation_[function.results[0].instruction].name;
-    if (function.injected.empty()) {
+    if (stages_before(function) == 0) {
       const hlo::Shape& result = indexing::element_shape(computation_[first.id].shape, 0);
       if (result.element_count() != shape.element_count())
         return unsupported("{} has neither an element for each that is reduced nor one a row", name);
-      return simplify(compose(first.result, indexing::bitcast_map(result, shape)), indexing::UnusedVariables::Keep);
+      const IndexingMap index =
+          simplify(compose(first.result, indexing::bitcast_map(result, shape)), indexing::UnusedVariables::Keep);
+      STRATA_TRY(const bool this_row, reads().of_this_row(number, index));
+      if (!this_row) return unsupported("{} reads elements of rows that are kept", name);
+      return index;
     }
-    STRATA_TRY(const std::vector<HeroReads::One> found, reads().of_function(number, indexing::identity_map(shape.dims)));
+    STRATA_TRY(const std::vector<HeroReads::One> found,
+               reads().of_function(number, indexing::identity_map(shape.dims)));
     for (const HeroReads::One& read : found) {
       const IndexingMap& map = read.index;
-      if (!map.ranges.empty() || !map.runtime.empty() || !map.constraints.empty() || map.known_empty) continue;
+      if (read.hero == nullptr || !map.ranges.empty() || !map.runtime.empty() || !map.constraints.empty() ||
+          map.known_empty)
+        continue;
       const hlo::Shape& result = indexing::element_shape(computation_[read.hero->id].shape, 0);
-      const IndexingMap index = simplify(
-          compose(read.hero->result, indexing::inverse(map, indexing::positions(result.dims))),
-          indexing::UnusedVariables::Keep);
+      const IndexingMap index =
+          simplify(compose(read.hero->result, indexing::inverse(map, indexing::positions(result.dims))),
+                   indexing::UnusedVariables::Keep);
       if (!index.runtime.empty()) continue;
       int64_t writes = 1;
       for (const indexing::Interval& range : index.ranges) writes = indexing::saturating_mul(writes, range.size());

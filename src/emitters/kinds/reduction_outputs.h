@@ -1,5 +1,5 @@
-// Where a reduction's kernel writes each output of its fusion, and whether that is right: code is written for one row at
-// a time, so every use of a reduction's result must be of the row at hand.
+// Where a reduction's kernel writes each output of its fusion, and whether that is right: code is written for one row
+// at a time, so every use of a reduction's result must be of the row at hand.
 #pragma once
 
 #include "emitters/kinds/reduction_shape.h"

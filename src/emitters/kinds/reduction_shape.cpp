@@ -50,24 +50,32 @@ IndexingMap result_index(const std::vector<DimensionGroup>& groups, const hlo::S
 }
 
 int64_t ReductionHeroes::rows() const {
-  return std::accumulate(groups.begin(), groups.end(), int64_t{1},
-                         [](int64_t product, const auto& group) { return group.reduced ? product : product * group.size; });
+  return std::accumulate(groups.begin(), groups.end(), int64_t{1}, [](int64_t product, const auto& group) {
+    return group.reduced ? product : product * group.size;
+  });
 }
 
 int64_t ReductionHeroes::length() const {
-  return std::accumulate(groups.begin(), groups.end(), int64_t{1},
-                         [](int64_t product, const auto& group) { return group.reduced ? product * group.size : product; });
+  return std::accumulate(groups.begin(), groups.end(), int64_t{1}, [](int64_t product, const auto& group) {
+    return group.reduced ? product * group.size : product;
+  });
 }
 
 std::vector<InstructionId> ReductionHeroes::ids() const {
   std::vector<InstructionId> ids;
   for (const ReductionHero& hero : heroes) ids.push_back(hero.id);
+  for (const StagedInput& input : staged) ids.push_back(input.id);
   return ids;
 }
 
 const ReductionHero* ReductionHeroes::find(InstructionId id) const {
   const auto place = std::find_if(heroes.begin(), heroes.end(), [&](const auto& hero) { return hero.id == id; });
   return place == heroes.end() ? nullptr : &*place;
+}
+
+const StagedInput* ReductionHeroes::find_staged(InstructionId id) const {
+  const auto place = std::find_if(staged.begin(), staged.end(), [&](const auto& input) { return input.id == id; });
+  return place == staged.end() ? nullptr : &*place;
 }
 
 namespace {
@@ -100,8 +108,9 @@ Result<ReductionHeroes> find_reductions(const hlo::Computation& computation) {
       reductions.push_back(static_cast<InstructionId>(i));
   }
   if (reductions.empty()) return unsupported("there is no reduction");
-  const InstructionId largest = *std::max_element(
-      reductions.begin(), reductions.end(), [&](InstructionId a, InstructionId b) { return elements(a) < elements(b); });
+  const InstructionId largest =
+      *std::max_element(reductions.begin(), reductions.end(),
+                        [&](InstructionId a, InstructionId b) { return elements(a) < elements(b); });
   const auto groups_of = [&](InstructionId id) {
     return dimension_groups(computation.operand_shape(computation[id], 0), computation[id].dimensions());
   };
@@ -119,8 +128,8 @@ Result<ReductionHeroes> find_reductions(const hlo::Computation& computation) {
     const auto id = static_cast<InstructionId>(i);
     if (same_groups(groups_of(id), result.groups)) {
       const hlo::Shape& shape = computation.operand_shape(it, 0);
-      result.heroes.push_back({id, stages[i], operand_index(groups_of(id), shape),
-                               result_index(groups_of(id), shape, it.dimensions())});
+      result.heroes.push_back(
+          {id, stages[i], operand_index(groups_of(id), shape), result_index(groups_of(id), shape, it.dimensions())});
       result.stages = std::max(result.stages, ++stages[i]);
     } else if (elements(id) > 1024 && elements(id) * 32 > elements(largest)) {
       return unsupported("{} and {} reduce arrays of different shapes", computation[largest].name, it.name);

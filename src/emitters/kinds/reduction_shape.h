@@ -25,9 +25,15 @@ indexing::IndexingMap result_index(const std::vector<DimensionGroup>& groups, co
 /// One reduction of a fusion that a kernel computes by itself.
 struct ReductionHero {
   hlo::InstructionId id = 0;
-  int stage = 0;                    ///< heroes of one stage need none of each other's results
-  indexing::IndexingMap operand;    ///< from the groups to an index of what it reads
-  indexing::IndexingMap result;     ///< from the groups to an index of its result
+  int stage = 0;                  ///< heroes of one stage need none of each other's results
+  indexing::IndexingMap operand;  ///< from the groups to an index of what it reads
+  indexing::IndexingMap result;   ///< from the groups to an index of its result
+};
+
+/// An input whose elements a kernel keeps in shared memory after it has read them once.
+struct StagedInput {
+  hlo::InstructionId id = 0;    ///< the copy of a parameter that all its users read
+  indexing::IndexingMap index;  ///< from the groups to an index of it
 };
 
 /// The heroes of a fusion: its largest reduction and all others of the same groups.
@@ -35,11 +41,13 @@ struct ReductionHeroes {
   std::vector<DimensionGroup> groups;
   std::vector<ReductionHero> heroes;  ///< in order of stages
   int stages = 0;
+  std::vector<StagedInput> staged;
 
-  int64_t rows() const;     ///< results of a hero
-  int64_t length() const;   ///< elements of each
-  std::vector<hlo::InstructionId> ids() const;
+  int64_t rows() const;                         ///< results of a hero
+  int64_t length() const;                       ///< elements of each
+  std::vector<hlo::InstructionId> ids() const;  ///< of heroes and staged inputs
   const ReductionHero* find(hlo::InstructionId id) const;
+  const StagedInput* find_staged(hlo::InstructionId id) const;
 };
 
 /// Unsupported if there is none, or if another reduction of about that size remains.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <complex>
+#include <random>
 
 #include "emitters/program.h"
 #include "hlo/compute.h"
@@ -16,7 +17,6 @@ namespace {
 
 using hlo::Literal;
 using testing::HasSubstr;
-using testing::Not;
 
 /// A computation `name` of two scalars.
 std::string combiner(const std::string& name, const std::string& type, const std::string& op) {
@@ -44,7 +44,8 @@ std::string detail(const EmittedKernel& kernel, const std::string& name) {
 double difference(const Literal& a, const Literal& b) {
   if (!a.shape().is_array()) {
     double most = 0;
-    for (size_t i = 0; i < a.elements().size(); ++i) most = std::max(most, difference(a.elements()[i], b.elements()[i]));
+    for (size_t i = 0; i < a.elements().size(); ++i)
+      most = std::max(most, difference(a.elements()[i], b.elements()[i]));
     return most;
   }
   if (hlo::is_complex(a.type())) {
@@ -80,7 +81,7 @@ void check(const std::string& text, const std::string& emitter, double bound = 1
   ASSERT_TRUE(program) << program.error().to_string();
   ASSERT_EQ(program->steps.size(), 1u);
   ASSERT_TRUE(program->steps[0].kernel) << program->steps[0].why_interpreted;
-  EXPECT_EQ(program->steps[0].kernel->decision().emitter, emitter);
+  if (!emitter.empty()) EXPECT_EQ(program->steps[0].kernel->decision().emitter, emitter);
   const std::vector<Literal> arguments = hlo::typical_arguments((*module)->entry_computation(), 7);
   const auto expected = hlo::evaluate(**module, arguments);
   ASSERT_TRUE(expected) << expected.error().to_string();
@@ -123,18 +124,25 @@ std::string softmax(const std::string& shape, const std::string& rows) {
   return kCombiners + "ENTRY e {\n  x = " + shape + R"( parameter(0)
   low = f32[] constant(-inf)
   zero = f32[] constant(0)
-  most = )" + rows + R"( reduce(x, low), dimensions={1}, to_apply=max
-  wide = )" + shape + R"( broadcast(most), dimensions={0}
-  d = )" + shape + R"( subtract(x, wide)
-  e = )" + shape + R"( exponential(d)
-  total = )" + rows + R"( reduce(e, zero), dimensions={1}, to_apply=add
-  totals = )" + shape + R"( broadcast(total), dimensions={0}
-  ROOT r = )" + shape + R"( divide(e, totals)
+  most = )" +
+         rows + R"( reduce(x, low), dimensions={1}, to_apply=max
+  wide = )" +
+         shape + R"( broadcast(most), dimensions={0}
+  d = )" +
+         shape + R"( subtract(x, wide)
+  e = )" +
+         shape + R"( exponential(d)
+  total = )" +
+         rows + R"( reduce(e, zero), dimensions={1}, to_apply=add
+  totals = )" +
+         shape + R"( broadcast(total), dimensions={0}
+  ROOT r = )" +
+         shape + R"( divide(e, totals)
 })";
 }
 
 TEST(Reduction, SoftmaxIsOneKernel) {
-  for (const int length : {14, 32, 100, 128, 300, 1000, 1024, 2500}) {
+  for (const int length : {14, 32, 100, 128, 300, 1000, 1024, 2500, 40001}) {
     check(softmax(fmt::format("f32[5,{}]", length), "f32[5]"),
           length <= 32 || (length % 2 == 0 && length <= 128) ? "multi-row reduction" : "row reduction");
   }
@@ -159,10 +167,11 @@ std::string layer_norm(int rows, int length, const std::string& type) {
          " broadcast(mean), dimensions={0}\n  d = " + wide + " subtract(x, means)\n  d2 = " + wide +
          " multiply(d, d)\n  s2 = " + row + " reduce(d2, zero), dimensions={1}, to_apply=add\n  var = " + row +
          " divide(s2, ns)\n  eps = f32[] constant(1e-5)\n  epss = " + row +
-         " broadcast(eps), dimensions={}\n  v = " + row + " add(var, epss)\n  rs = " + row + " rsqrt(v)\n  rss = " + wide +
-         " broadcast(rs), dimensions={0}\n  y = " + wide + " multiply(d, rss)\n  ws = " + wide +
-         " broadcast(w), dimensions={1}\n  yw = " + wide + " multiply(y, ws)\n  out = " + narrow +
-         " convert(yw)\n  ROOT t = (" + narrow + ", " + row + ", " + row + ") tuple(out, mean, rs)\n}";
+         " broadcast(eps), dimensions={}\n  v = " + row + " add(var, epss)\n  rs = " + row +
+         " rsqrt(v)\n  rss = " + wide + " broadcast(rs), dimensions={0}\n  y = " + wide +
+         " multiply(d, rss)\n  ws = " + wide + " broadcast(w), dimensions={1}\n  yw = " + wide +
+         " multiply(y, ws)\n  out = " + narrow + " convert(yw)\n  ROOT t = (" + narrow + ", " + row + ", " + row +
+         ") tuple(out, mean, rs)\n}";
 }
 
 TEST(Reduction, LayerNormWithItsStatistics) {
@@ -190,12 +199,16 @@ pick {
   ROOT t = (f32[], s32[]) tuple(v, i)
 }
 ENTRY e {
-  x = f32)" + shape + " parameter(0)\n  n = s32" + shape + " iota(), iota_dimension=" + std::to_string(dim) + R"(
+  x = f32)" +
+           shape + " parameter(0)\n  n = s32" + shape + " iota(), iota_dimension=" + std::to_string(dim) + R"(
   low = f32[] constant(-inf)
   none = s32[] constant(1000000)
-  r = (f32)" + rows + ", s32" + rows + ") reduce(x, n, low, none), dimensions={" + std::to_string(dim) + R"(}, to_apply=pick
-  v = f32)" + rows + " get-tuple-element(r), index=0\n  i = s32" + rows + R"( get-tuple-element(r), index=1
-  ROOT t = (s32)" + rows + ", f32" + rows + ") tuple(i, v)\n}";
+  r = (f32)" +
+           rows + ", s32" + rows + ") reduce(x, n, low, none), dimensions={" + std::to_string(dim) + R"(}, to_apply=pick
+  v = f32)" +
+           rows + " get-tuple-element(r), index=0\n  i = s32" + rows + R"( get-tuple-element(r), index=1
+  ROOT t = (s32)" +
+           rows + ", f32" + rows + ") tuple(i, v)\n}";
   };
   check(argmax("[6,1000]", "[6]", 1), "row reduction");
   check(argmax("[50,19]", "[50]", 1), "multi-row reduction");
@@ -236,11 +249,13 @@ TEST(Reduction, EpiloguesOfOtherShapes) {
 TEST(Reduction, TypesAndCombiners) {
   const auto text = [](const std::string& type, const std::string& op, const std::string& initial, int rows, int length,
                        int dim) {
-    return "HloModule m\n" + combiner("op", type, op) + fmt::format(R"(ENTRY e {{
+    return "HloModule m\n" + combiner("op", type, op) +
+           fmt::format(R"(ENTRY e {{
   x = {0}[{1},{2}] parameter(0)
   z = {0}[] constant({3})
   ROOT r = {0}[{4}] reduce(x, z), dimensions={{{5}}}, to_apply=op
-}})", type, rows, length, initial, dim == 0 ? length : rows, dim);
+}})",
+                       type, rows, length, initial, dim == 0 ? length : rows, dim);
   };
   const auto all = [&](const std::string& type, const std::string& op, const std::string& initial, double bound) {
     check(text(type, op, initial, 3, 501, 1), "row reduction", bound);
@@ -260,6 +275,103 @@ TEST(Reduction, TypesAndCombiners) {
   all("bf16", "add", "0", 2e-2);
   all("f16", "add", "1", 4e-3);
   all("c64", "add", "(1, 2)", 1e-5);
+}
+
+TEST(Reduction, BlocksShareOutputsAtomically) {
+  check(sum("f32[1,100003]", "f32[1]", "1"), "row reduction");
+  check(sum("f32[50000]", "f32[]", "0"), "row reduction");
+  check(sum("f32[9000,6]", "f32[6]", "0"), "column reduction");
+  const auto kernel = emit(sum("f32[50000]", "f32[]", "0"));
+  ASSERT_TRUE(kernel);
+  ASSERT_EQ(kernel->decision().preparations.size(), 1u);
+  EXPECT_EQ(kernel->decision().preparations[0].kind, Preparation::Kind::Fill);
+  EXPECT_THAT(*kernel->text(Form::Mlir), HasSubstr("atomic_rmw add"));
+}
+
+TEST(Reduction, RandomShapesAndLayouts) {
+  std::mt19937 random(3);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  int done = 0;
+  while (done < 40) {
+    const int rank = 1 + below(4);
+    std::vector<int64_t> dims, layout, reduced, kept;
+    int64_t elements = 1;
+    for (int d = 0; d < rank; ++d) {
+      dims.push_back(std::vector<int64_t>{1, 2, 3, 7, 16, 33, 130}[static_cast<size_t>(below(7))]);
+      elements *= dims.back();
+      layout.push_back(d);
+      (below(2) == 0 ? reduced : kept).push_back(d);
+    }
+    std::shuffle(layout.begin(), layout.end(), random);
+    int64_t length = 1;
+    for (const int64_t d : reduced) length *= dims[static_cast<size_t>(d)];
+    if (elements < 64 || elements > 20000 || length == 1) continue;
+    ++done;
+    std::vector<int64_t> result;
+    for (const int64_t d : kept) result.push_back(dims[static_cast<size_t>(d)]);
+    const std::string text =
+        kCombiners + fmt::format(R"(ENTRY e {{
+  x = f32[{0}]{{{1}}} parameter(0)
+  zero = f32[] constant(0)
+  low = f32[] constant(-inf)
+  most = f32[{2}] reduce(x, low), dimensions={{{3}}}, to_apply=max
+  wide = f32[{0}]{{{1}}} broadcast(most), dimensions={{{4}}}
+  d = f32[{0}]{{{1}}} subtract(x, wide)
+  s = f32[{2}] reduce(d, zero), dimensions={{{3}}}, to_apply=add
+  m = f32[{2}] add(s, most)
+  ROOT t = (f32[{2}], f32[{0}]{{{1}}}) tuple(m, d)
+}})",
+                                 fmt::join(dims, ","), fmt::join(layout, ","), fmt::join(result, ","),
+                                 fmt::join(reduced, ","), fmt::join(kept, ","));
+    check(text, "", 1e-4);
+  }
+}
+
+/// The tiles of the rows of the benchmark.
+TEST(Reduction, Tiles) {
+  const auto tiling = [](const std::string& text) {
+    const auto kernel = emit(text);
+    return kernel ? detail(*kernel, "tiling") : kernel.error().to_string();
+  };
+  EXPECT_EQ(tiling(sum("f32[16384,8192]", "f32[16384]", "1")),
+            "16384x8192 threads 1x256 unroll 1x8 vector 1x4, 16384 blocks");
+  EXPECT_EQ(tiling(sum("f32[4194304,32]", "f32[4194304]", "1")),
+            "4194304x32 threads 32x8 unroll 4x1 vector 1x4, 32768 blocks");
+  EXPECT_EQ(tiling(sum("f32[16384,8192]", "f32[8192]", "0")),
+            "16384x8192 threads 64x16 unroll 32x1 vector 8x4, 128 blocks");
+  EXPECT_EQ(tiling(softmax("f32[16384,4096]", "f32[16384]")),
+            "16384x4096 threads 1x256 unroll 1x4 vector 1x4, 16384 blocks");
+  const auto wide = emit(softmax("f32[4096,50257]", "f32[4096]"));
+  ASSERT_TRUE(wide) << wide.error().to_string();
+  EXPECT_EQ(detail(*wide, "rows stay in"), "shared memory");
+  EXPECT_THAT(*wide->text(Form::Mlir), HasSubstr("tensor<1x50257xf32, #strata.shared>"));
+}
+
+TEST(Reduction, SaysWhyNot) {
+  const auto why = [](const std::string& text) {
+    const auto kernel = emit(text);
+    return kernel ? "taken" : kernel.error().message;
+  };
+  EXPECT_THAT(why(sum("f32[5,7]", "f32[5]", "1")), HasSubstr("only 35 elements"));
+  EXPECT_THAT(why(sum("f32[500,1]", "f32[500]", "1")), HasSubstr("reduces one element to one"));
+  EXPECT_THAT(why("HloModule m\nENTRY e {\n  ROOT x = f32[8] parameter(0)\n}\n"), HasSubstr("there is no reduction"));
+  // The sum of a row is used in another row.
+  EXPECT_THAT(why(kCombiners + R"(ENTRY e {
+  x = f32[40,40] parameter(0)
+  zero = f32[] constant(0)
+  s = f32[40] reduce(x, zero), dimensions={1}, to_apply=add
+  across = f32[40,40] broadcast(s), dimensions={1}
+  ROOT d = f32[40,40] subtract(x, across)
+})"),
+              HasSubstr("d has 40 elements for each reduced row"));
+  EXPECT_THAT(why(kCombiners + R"(ENTRY e {
+  x = f32[40,40] parameter(0)
+  zero = f32[] constant(0)
+  s = f32[40] reduce(x, zero), dimensions={1}, to_apply=add
+  c = f32[40] reduce(x, zero), dimensions={0}, to_apply=add
+  ROOT d = (f32[40], f32[40]) tuple(s, c)
+})"),
+              HasSubstr("reduce arrays of different shapes"));
 }
 
 }  // namespace

@@ -16,7 +16,9 @@ constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kThreads = 256;  ///< of a block where nothing asks for more or fewer
 constexpr int64_t kMaxThreads = 1024;
 
-int64_t power_above(int64_t x) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(x, 1)))); }
+int64_t power_above(int64_t x) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(x, 1))));
+}
 int64_t power_below(int64_t x) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(x, 1))));
 }
@@ -132,7 +134,7 @@ class Choice {
     if (!load_.may_split) return;
     const int64_t wanted = processors_ * std::max<int64_t>(2048 / tiling_.threads_per_block(), 1);
     const int64_t blocks = tiling_.blocks();
-    if (blocks * 2 > wanted) return;
+    if (blocks * 2 > wanted || blocks * 8 >= processors_ * 7) return;
     size_t most = 0;
     int64_t repeated = 0;
     for (size_t i = 0; i < groups_.size(); ++i) {

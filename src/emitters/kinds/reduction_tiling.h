@@ -25,8 +25,8 @@ struct ReductionTiling {
 
 /// Rows where the innermost dimension in memory is reduced: several rows a warp where a row is at most a vector a lane,
 /// else warps along a row. Columns where it is kept: lanes along it, warps along the reduced one. All accesses are as
-/// wide as 16 bytes where sizes allow it; threads of a block times elements in flight cover the latency of memory; blocks
-/// share outputs where else too few would run.
+/// wide as 16 bytes where sizes allow it; threads of a block times elements in flight cover the latency of memory;
+/// blocks share outputs where else too few would run.
 ReductionTiling choose_reduction_tiling(const ReductionHeroes& heroes, const ReductionLoad& load, const Device& device);
 
 }  // namespace strata::emitters
