@@ -19,6 +19,7 @@ using hlo::InstructionId;
 using indexing::IndexingMap;
 
 constexpr int64_t kLeastElements = 64;   ///< fewer are left to a loop
+constexpr int64_t kMaxUnroll = 8;        ///< repetitions of loops that disappear
 constexpr int64_t kRegisterBytes = 128;  ///< of a thread's elements that may stay in registers between stages
 
 /// Of the widest array that is read or written element by element: parameters and outputs.
@@ -98,9 +99,13 @@ std::optional<std::pair<hlo::ModulePtr, ReductionPlan>> stage_inputs(const Fusio
   const std::vector<InstructionId> parameters = staged_parameters(fusion.computation(), plan.heroes);
   const indexing::Tiling& tiling = plan.tiled.tiling;
   int64_t bytes = 0, points = 1;
+  bool unrolled = true;  // else nothing stays in registers
   for (const InstructionId id : parameters) bytes += hlo::byte_width(fusion.computation()[id].shape.type);
-  for (size_t i = 0; i < plan.tiled.rank(); ++i) points *= tiling.unroll[i] * tiling.vector[i];
-  if (points * bytes <= kRegisterBytes) return std::nullopt;
+  for (size_t i = 0; i < plan.tiled.rank(); ++i) {
+    points *= tiling.unroll[i] * tiling.vector[i];
+    unrolled &= tiling.unroll[i] <= kMaxUnroll;
+  }
+  if (unrolled && points * bytes <= kRegisterBytes) return std::nullopt;
   if (plan.tiled.outputs() * plan.heroes.length() * bytes > fusion.device.shared_bytes_per_block) return std::nullopt;
   const StagedModule staged = with_copies(fusion.module, fusion.id, parameters);
   auto heroes = find_reductions((*staged.module)[fusion.id]);

@@ -90,7 +90,7 @@ class Choice {
     const int64_t most = load_.rereads || !enough_blocks(rows_) ? kMaxThreads : 2 * kThreads;
     const int64_t threads = std::clamp(power_above(ceil_div(vectors, repeat)), int64_t{kWarpSize}, most);
     tiling_.threads[last] = threads;
-    tiling_.unroll[last] = ceil_div(vectors, threads);
+    tiling_.unroll[last] = whole_groups(ceil_div(vectors, threads));
     if (last > 0 && threads < kThreads / 2 && enough_blocks(ceil_div(rows_, kThreads / 2 / threads))) {
       tiling_.threads[last - 1] = kThreads / 2 / threads;
     }
@@ -129,6 +129,11 @@ class Choice {
     finish("column reduction", fmt::format("columns of {} outputs lie together in memory", groups_[last].size));
   }
 
+  /// Repetitions, as many as can be on their way together or a multiple of that.
+  static int64_t whole_groups(int64_t repetitions) {
+    return repetitions <= 8 ? repetitions : ceil_div(repetitions, 8) * 8;
+  }
+
   /// Lets blocks share outputs where there are too few.
   void split() {
     if (!load_.may_split) return;
@@ -143,7 +148,7 @@ class Choice {
       most = i;
     }
     constexpr int64_t kLeast = 4;  // repetitions for which an atomic update pays
-    tiling_.unroll[most] = std::min(std::max(ceil_div(repeated * blocks, wanted), kLeast), repeated);
+    tiling_.unroll[most] = std::min(whole_groups(std::max(ceil_div(repeated * blocks, wanted), kLeast)), repeated);
   }
 
   void finish(const std::string& emitter, const std::string& reason) {

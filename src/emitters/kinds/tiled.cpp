@@ -47,11 +47,11 @@ struct Coordinates {
         continue;
       }
       const Expr within = Expr::range(d) * tiling.threads[i] + thread[i];
-      local.push_back(within * tiling.vector[i] + Expr::range(rank + d));
+      local.push_back(within * tiling.vector[i] + Expr::range(2 * rank + d));
       tile.push_back(tiling.tile(i));
       repetitions.push_back(Expr::range(d));
       unroll.push_back(tiling.unroll[i]);
-      vectors.push_back(Expr::range(rank + d));
+      vectors.push_back(Expr::range(2 * rank + d));
       vector.push_back(tiling.vector[i]);
     }
     share = row_major(sharing, sharing_sizes);
@@ -96,8 +96,35 @@ int64_t TiledReduction::combining_lanes() const {
   return count;
 }
 
-IndexingMap TiledReduction::points() const {
+int64_t TiledReduction::in_flight(size_t dimension) const {
+  constexpr int64_t kInFlight = 8;
+  const int64_t unroll = tiling.unroll[dimension];
+  return dimension + 1 == rank() && reduced[dimension] && unroll > kInFlight && unroll % kInFlight == 0 ? kInFlight : 1;
+}
+
+IndexingMap TiledReduction::elements() const {
+  const int count = static_cast<int>(rank());
   IndexingMap map = indexing::thread_map(tiling);
+  const auto variable = [&](indexing::ExprKind kind, int number) {
+    if (kind != indexing::ExprKind::Range) return Expr::variable(kind, number);
+    if (number >= count) return Expr::range(number + count);
+    return Expr::range(number) * in_flight(static_cast<size_t>(number)) + Expr::range(number + count);
+  };
+  map.results = indexing::substitute(map.results, variable);
+  for (indexing::Constraint& constraint : map.constraints) {
+    constraint.expr = indexing::substitute(constraint.expr, variable);
+  }
+  std::vector<indexing::Interval> together;
+  for (size_t i = 0; i < rank(); ++i) {
+    together.push_back(indexing::below(in_flight(i)));
+    map.ranges[i] = indexing::below(tiling.unroll[i] / in_flight(i));
+  }
+  map.ranges.insert(map.ranges.begin() + count, together.begin(), together.end());
+  return map;
+}
+
+IndexingMap TiledReduction::points() const {
+  IndexingMap map = elements();
   const Coordinates at(*this);
   map.results.push_back(at.output);
   map.results.push_back(at.slot);
@@ -106,7 +133,7 @@ IndexingMap TiledReduction::points() const {
 
 std::optional<int64_t> TiledReduction::vector() const {
   if (rank() == 0 || tiling.vector.back() == 1) return std::nullopt;
-  return static_cast<int64_t>(2 * rank() - 1);
+  return static_cast<int64_t>(3 * rank() - 1);
 }
 
 indexing::SharedTile TiledReduction::part_tile(int element_bytes) const {
@@ -154,13 +181,13 @@ IndexingMap TiledReduction::part_reads() const {
 
 IndexingMap TiledReduction::holders() const {
   const Coordinates at(*this);
-  IndexingMap map = indexing::thread_map(tiling);
+  IndexingMap map = elements();
   if (parts() == 1) {
     map.constraints.clear();
     for (size_t i = 0; i < rank(); ++i) {
       if (reduced[i]) {
         map.results[i] = Expr();
-        map.ranges[i] = map.ranges[rank() + i] = {0, 0};
+        map.ranges[i] = map.ranges[rank() + i] = map.ranges[2 * rank() + i] = {0, 0};
       } else {
         map.constraints.push_back({map.results[i], indexing::below(tiling.shape[i])});
       }

@@ -25,8 +25,11 @@ struct TiledReduction {
   /// Blocks that share an output.
   int64_t splits() const;
 
-  /// (block, thread)[repetitions…, vectors…] → (index…, output of the block, slot): the elements that are accumulated.
-  /// What lies outside is excluded by constraints.
+  /// How many repetitions in a row are on their way at once: 8 along a combined last dimension that has a multiple of
+  /// that, so that this inner loop can be unrolled, else 1.
+  int64_t in_flight(size_t dimension) const;
+  /// (block, thread)[repetitions…, those in flight…, vectors…] → (index…, output of the block, slot): the elements that
+  /// are accumulated. What lies outside is excluded by constraints.
   indexing::IndexingMap points() const;
   /// The number of the range variable that counts through a vector, if there is one.
   std::optional<int64_t> vector() const;
@@ -41,6 +44,10 @@ struct TiledReduction {
   /// (block, thread)[…] → (index…, output of the block, slot) for the outputs that a thread has after all that;
   /// indices of combined dimensions are 0.
   indexing::IndexingMap holders() const;
+
+ private:
+  /// points() without the last two results, not simplified.
+  indexing::IndexingMap elements() const;
 };
 
 }  // namespace strata::emitters
