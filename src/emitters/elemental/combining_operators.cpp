@@ -5,6 +5,7 @@
 
 #include "emitters/dialect/dialect.h"
 #include "emitters/elemental/function_emitter.h"
+#include "emitters/elemental/loops.h"
 #include "emitters/elemental/scalar_operators.h"
 #include "emitters/elemental/types.h"
 #include "indexing/simplify.h"
@@ -40,8 +41,8 @@ Result<Values> FunctionEmitter::accumulate(InstructionId instruction, const Inde
   over.runtime.clear();
   values.dims.append(values.runtime);
   std::optional<Error> error;
-  auto loop = builder_.create<LoopOp>(
-      over, values.dims, initial, std::nullopt,
+  auto loop = create_loop(
+      builder_, over, values.dims, initial, std::nullopt,
       [&](mlir::ImplicitLocOpBuilder& inside, ValueRange ranges, ValueRange, ValueRange accumulated) -> Values {
         mlir::OpBuilder::InsertionGuard guard(builder_);
         builder_.setInsertionPoint(inside.getInsertionBlock(), inside.getInsertionPoint());

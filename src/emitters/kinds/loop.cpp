@@ -1,5 +1,5 @@
 // The loop emitter: a thread computes some elements of the output that lie together. It takes every fusion.
-#include "emitters/dialect/dialect.h"
+#include "emitters/elemental/loops.h"
 #include "emitters/kinds/access_width.h"
 #include "emitters/kinds/kernel.h"
 #include "emitters/kinds/plan.h"
@@ -56,8 +56,8 @@ Result<Plan> plan_loop(const Fusion& fusion) {
       if (llvm::none_of(roots, [&](const auto& one) { return one.function == function; })) continue;
       const IndexingMap map = function_map(functions, function, width, std::max<int64_t>(decision.blocks, 1));
       if (map.known_empty) continue;
-      auto loop = kernel.builder().create<LoopOp>(
-          map, kernel.place(), outputs, /*vector=*/1,
+      auto loop = create_loop(
+          kernel.builder(), map, kernel.place(), outputs, /*vector=*/1,
           [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange written) {
             return write_outputs(inside, functions, function, kernel.inputs(), indices, {}, Values(written));
           });

@@ -4,6 +4,7 @@
 #include <mlir/Dialect/Tensor/IR/Tensor.h>
 #include <mlir/Dialect/Vector/IR/VectorOps.h>
 
+#include "emitters/elemental/loops.h"
 #include "emitters/elemental/scalar_operators.h"
 #include "emitters/elemental/types.h"
 #include "indexing/simplify.h"
@@ -139,8 +140,8 @@ class ReductionEmitter {
       llvm::append_range(inits, kept_);
     }
     for (const HeroState& state : states) llvm::append_range(inits, packed(state));
-    auto loop = builder_.create<LoopOp>(
-        points, kernel_.place(), inits, tiled_.vector(),
+    auto loop = create_loop(
+        builder_, points, kernel_.place(), inits, tiled_.vector(),
         [&](Builder& inside, ValueRange, ValueRange results, ValueRange carried) -> Values {
           const ValueRange groups = results.take_front(tiled_.rank());
           HeroValues heroes = invariant ? *invariant : known_heroes(inside, results[tiled_.rank()]);
@@ -297,14 +298,13 @@ class ReductionEmitter {
       const size_t size = state.accumulation.state_size();
       const ValueRange parts = ValueRange(tiles).slice(number, size);
       number += size;
-      auto loop =
-          builder_.create<LoopOp>(tiled_.part_reads(), kernel_.place(), state.accumulation.empty(builder_),
-                                  std::nullopt, [&](Builder& inside, ValueRange, ValueRange at, ValueRange before) {
-                                    Values part;
-                                    for (const Value tile : parts)
-                                      part.push_back(inside.create<mlir::tensor::ExtractOp>(tile, at));
-                                    return state.accumulation.combine(inside, before, part);
-                                  });
+      auto loop = create_loop(builder_, tiled_.part_reads(), kernel_.place(), state.accumulation.empty(builder_),
+                              std::nullopt, [&](Builder& inside, ValueRange, ValueRange at, ValueRange before) {
+                                Values part;
+                                for (const Value tile : parts)
+                                  part.push_back(inside.create<mlir::tensor::ExtractOp>(tile, at));
+                                return state.accumulation.combine(inside, before, part);
+                              });
       state.slots = {Values(loop.getResults())};
       shuffle(state, tiled_.combining_lanes());
     }
@@ -352,8 +352,8 @@ class ReductionEmitter {
       }
     }
     if (shared.empty()) return;
-    auto loop = builder_.create<LoopOp>(
-        tiled_.holders(), kernel_.place(), tiles, std::nullopt,
+    auto loop = create_loop(
+        builder_, tiled_.holders(), kernel_.place(), tiles, std::nullopt,
         [&](Builder& inside, ValueRange, ValueRange results, ValueRange before) {
           Values next;
           for (const HeroState* state : shared) {
@@ -398,15 +398,16 @@ class ReductionEmitter {
 
   void write_rows(const ReductionWrite& write, const std::vector<HeroState>& states) {
     const IndexingMap map = row_map(write.index);
-    auto loop = builder_.create<LoopOp>(
-        map, kernel_.place(), outputs_, std::nullopt,
-        [&](Builder& inside, ValueRange, ValueRange results, ValueRange written) {
-          const size_t indices = results.size() - 2;
-          HeroValues heroes = known_heroes(inside, results[indices]);
-          for (const HeroState& state : states) heroes[state.hero->id] = slot_values(inside, state, results.back());
-          return write_outputs(inside, functions_, write.function, kernel_.inputs(), results.take_front(indices),
-                               functions_.injected(write.function, heroes), Values(written));
-        });
+    auto loop = create_loop(builder_, map, kernel_.place(), outputs_, std::nullopt,
+                            [&](Builder& inside, ValueRange, ValueRange results, ValueRange written) {
+                              const size_t indices = results.size() - 2;
+                              HeroValues heroes = known_heroes(inside, results[indices]);
+                              for (const HeroState& state : states)
+                                heroes[state.hero->id] = slot_values(inside, state, results.back());
+                              return write_outputs(inside, functions_, write.function, kernel_.inputs(),
+                                                   results.take_front(indices),
+                                                   functions_.injected(write.function, heroes), Values(written));
+                            });
     outputs_ = Values(loop.getResults());
   }
 
@@ -416,29 +417,29 @@ class ReductionEmitter {
     for (const ReductionWrite& write : plan_.outputs.writes) {
       if (write.elementwise) continue;
       const IndexingMap map = row_map(write.index);
-      auto loop = builder_.create<LoopOp>(
-          map, kernel_.place(), outputs_, std::nullopt,
-          [&](Builder& inside, ValueRange, ValueRange results, ValueRange written) {
-            Values next(written);
-            const Values indices(results.drop_back(2));
-            for (size_t i = 0; i < next.size(); ++i) {
-              const OutputValue from = output_value(functions_, static_cast<int>(i));
-              if (from.function != write.function) continue;
-              const auto& root = partition.roots[i];
-              const InstructionId id = partition.functions[static_cast<size_t>(root.function)]
-                                           .results[static_cast<size_t>(root.result)]
-                                           .instruction;
-              for (const HeroState& state : states) {
-                if (state.hero->id != id) continue;
-                const Value value = slot_values(inside, state, results.back())[0];
-                const Values at = apply_map(inside, from.element, {indices, {}, {}});
-                const hlo::Instruction& it = functions_.computation()[id];
-                next[i] = inside.create<AtomicRmwOp>(
-                    next[i].getType(), *named_combiner(functions_.hlo_module(), it.called[0]), value, next[i], at);
-              }
-            }
-            return next;
-          });
+      auto loop = create_loop(builder_, map, kernel_.place(), outputs_, std::nullopt,
+                              [&](Builder& inside, ValueRange, ValueRange results, ValueRange written) {
+                                Values next(written);
+                                const Values indices(results.drop_back(2));
+                                for (size_t i = 0; i < next.size(); ++i) {
+                                  const OutputValue from = output_value(functions_, static_cast<int>(i));
+                                  if (from.function != write.function) continue;
+                                  const auto& root = partition.roots[i];
+                                  const InstructionId id = partition.functions[static_cast<size_t>(root.function)]
+                                                               .results[static_cast<size_t>(root.result)]
+                                                               .instruction;
+                                  for (const HeroState& state : states) {
+                                    if (state.hero->id != id) continue;
+                                    const Value value = slot_values(inside, state, results.back())[0];
+                                    const Values at = apply_map(inside, from.element, {indices, {}, {}});
+                                    const hlo::Instruction& it = functions_.computation()[id];
+                                    next[i] = inside.create<AtomicRmwOp>(
+                                        next[i].getType(), *named_combiner(functions_.hlo_module(), it.called[0]),
+                                        value, next[i], at);
+                                  }
+                                }
+                                return next;
+                              });
       outputs_ = Values(loop.getResults());
     }
   }

@@ -81,7 +81,9 @@ void check(const std::string& text, const std::string& emitter, double bound = 1
   ASSERT_TRUE(program) << program.error().to_string();
   ASSERT_EQ(program->steps.size(), 1u);
   ASSERT_TRUE(program->steps[0].kernel) << program->steps[0].why_interpreted;
-  if (!emitter.empty()) EXPECT_EQ(program->steps[0].kernel->decision().emitter, emitter);
+  if (!emitter.empty()) {
+    EXPECT_EQ(program->steps[0].kernel->decision().emitter, emitter);
+  }
   const std::vector<Literal> arguments = hlo::typical_arguments((*module)->entry_computation(), 7);
   const auto expected = hlo::evaluate(**module, arguments);
   ASSERT_TRUE(expected) << expected.error().to_string();
