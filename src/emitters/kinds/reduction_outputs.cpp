@@ -203,9 +203,9 @@ class OutputPlanner {
                reads().of_function(number, indexing::identity_map(shape.dims)));
     for (const HeroReads::One& read : found) {
       const IndexingMap& map = read.index;
-      if (read.hero == nullptr || !map.ranges.empty() || !map.runtime.empty() || !map.constraints.empty() ||
-          map.known_empty)
-        continue;
+      // It must be read at every index of the function: a condition may have become a narrower range.
+      const bool always = map.constraints.empty() && map.dims == indexing::positions(shape.dims);
+      if (read.hero == nullptr || !always || !map.ranges.empty() || !map.runtime.empty() || map.known_empty) continue;
       const hlo::Shape& result = indexing::element_shape(computation_[read.hero->id].shape, 0);
       const IndexingMap index =
           simplify(compose(read.hero->result, indexing::inverse(map, indexing::positions(result.dims))),

@@ -329,6 +329,18 @@ TEST(Reduction, RandomShapesAndLayouts) {
   }
 }
 
+TEST(Reduction, ResultsThatAreReadUnderConditions) {
+  const auto kernel = emit(kCombiners + R"(ENTRY e {
+  x = f32[40,30] parameter(0)
+  y = f32[7] parameter(1)
+  zero = f32[] constant(0)
+  s = f32[40] reduce(x, zero), dimensions={1}, to_apply=add
+  ROOT c = f32[47] concatenate(y, s), dimensions={0}
+})");
+  ASSERT_FALSE(kernel);
+  EXPECT_THAT(kernel.error().message, HasSubstr("c needs reductions of several rows at a time"));
+}
+
 /// The tiles of the rows of the benchmark.
 TEST(Reduction, Tiles) {
   const auto tiling = [](const std::string& text) {
