@@ -112,15 +112,19 @@ Result<Candidate> read_candidate(const std::string& text, const Target& target) 
   Candidate candidate;
   STRATA_TRY(candidate.graph, parse_graph(text));
   const Graph& graph = *candidate.graph;
-  candidate.others = scheduled_cost(graph, target).seconds;
+  Schedules schedules;
+  double described = 0;
   for (const Operation& op : graph.operations()) {
     auto& own = candidate.own.emplace_back();
+    auto& schedule = schedules.emplace_back();
     if (!op.body) continue;
     if (auto block = describe_schedule(graph, op, std::nullopt, target)) {
-      candidate.others -= block->seconds;
+      described += block->seconds;
+      schedule = block->schedule;
       own = std::move(*block);
     }
   }
+  candidate.others = scheduled_cost(graph, target, schedules).seconds - described;
   const Schedules first = all_schedules(graph, target).front();
   for (size_t i = 0; i < first.size(); ++i) {
     if (first[i]) candidate.labelled = i;
@@ -145,7 +149,9 @@ Result<void> features(const std::string& path) {
     const auto schedule = read_label(row["schedule"].get<std::string>());
     const auto number = static_cast<size_t>(std::atoi(row["candidate"].get<std::string>().c_str()));
     const bool library = row["schedule"].get<std::string>().find("lt") != std::string::npos;
-    if (row["verdict"] != "right" || !schedule || library || number < 1 || number > candidates.size()) continue;
+    if (row["verdict"] != "right" || !schedule || library || schedule->handover != Handover::Launch || number < 1 ||
+        number > candidates.size())
+      continue;
     const Candidate& candidate = candidates[number - 1];
     const Graph& graph = *candidate.graph;
     auto kernels = nlohmann::ordered_json::array();

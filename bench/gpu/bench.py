@@ -57,7 +57,8 @@ def random_inputs(buffers):
 
 
 def with_results(buffers, inputs):
-    results = {b["name"]: torch.full(b["shape"], float("nan"), dtype=TYPES[b["type"]], device="cuda")
+    results = {b["name"]: torch.full(b["shape"], 0 if b["role"] == "counters" else float("nan"),
+                                     dtype=TYPES[b["type"]], device="cuda")
                for b in buffers if b["role"] != "input"}
     return {**inputs, **results}
 

@@ -23,6 +23,7 @@ using CudaGraph = struct CudaGraphTag*;
 using CudaGraphExec = struct CudaGraphExecTag*;
 
 struct CudaLaunchAttribute {
+  static constexpr int kCooperative = 2;       ///< all blocks run at the same time, or none does; value: 1
   static constexpr int kClusterDimension = 4;  ///< value: three sizes
   static constexpr int kOverlapsPrevious = 6;  ///< "programmatic stream serialization"; value: 1
   int id = 0;

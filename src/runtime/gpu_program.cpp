@@ -200,9 +200,13 @@ Result<void> GpuMemory::copy_from(const GpuMemory& other) {
   return device_->synchronize();
 }
 
-Result<void> GpuMemory::poison() {
+Result<void> GpuMemory::poison() { return fill(0xFF); }
+
+Result<void> GpuMemory::clear() { return fill(0); }
+
+Result<void> GpuMemory::fill(unsigned char byte) {
   STRATA_CHECK(
-      device_->driver().check(device_->driver().fill(pointer_, 0xFF, static_cast<size_t>(bytes_)), "filling memory"));
+      device_->driver().check(device_->driver().fill(pointer_, byte, static_cast<size_t>(bytes_)), "filling memory"));
   return device_->synchronize();
 }
 
@@ -251,7 +255,7 @@ Result<GpuBuffers> GpuProgram::allocate() const {
   GpuBuffers buffers;
   for (const GpuBuffer& buffer : manifest_.buffers) {
     STRATA_TRY(GpuMemory memory, GpuMemory::allocate(device_, buffer.type.bytes()));
-    STRATA_CHECK(memory.poison());
+    STRATA_CHECK(buffer.role == BufferRole::Counters ? memory.clear() : memory.poison());
     buffers.emplace(buffer.name, std::move(memory));
   }
   return buffers;
@@ -281,7 +285,7 @@ Result<void> GpuProgram::launch_kernel(const GpuLaunch& launch, CudaFunction fun
     maps.push_back(made);
   }
   for (CudaTensorMap& map : maps) arguments.push_back(&map);
-  std::array<CudaLaunchAttribute, 2> attributes{};
+  std::array<CudaLaunchAttribute, 3> attributes{};
   CudaLaunchConfig config;
   for (size_t d = 0; d < 3; ++d) config.grid[d] = static_cast<unsigned>(launch.grid[d]);
   config.block[0] = static_cast<unsigned>(launch.threads);
@@ -292,6 +296,11 @@ Result<void> GpuProgram::launch_kernel(const GpuLaunch& launch, CudaFunction fun
     CudaLaunchAttribute& attribute = attributes[config.attribute_count++];
     attribute.id = CudaLaunchAttribute::kClusterDimension;
     attribute.value = {static_cast<unsigned>(launch.cluster), 1, 1};
+  }
+  if (launch.resident) {
+    CudaLaunchAttribute& attribute = attributes[config.attribute_count++];
+    attribute.id = CudaLaunchAttribute::kCooperative;
+    attribute.value = {1};
   }
   if (launch.overlaps_previous) {
     CudaLaunchAttribute& attribute = attributes[config.attribute_count++];

@@ -65,10 +65,13 @@ class GpuMemory {
   Result<void> copy_from(const GpuMemory& other);
   /// Fills it with 0xFF, which is NaN in every type: what no kernel writes shows.
   Result<void> poison();
+  /// Fills it with 0.
+  Result<void> clear();
 
  private:
   GpuMemory(const GpuDevice* device, CudaPointer pointer, int64_t bytes)
       : device_(device), pointer_(pointer), bytes_(bytes) {}
+  Result<void> fill(unsigned char byte);
 
   const GpuDevice* device_;
   CudaPointer pointer_;
@@ -89,7 +92,7 @@ class GpuProgram {
   GpuProgram& operator=(const GpuProgram&) = delete;
 
   const LaunchManifest& manifest() const { return manifest_; }
-  /// All buffers, poisoned.
+  /// All buffers: counters cleared, the others poisoned.
   Result<GpuBuffers> allocate() const;
   /// Puts all launches on the device's stream and does not wait.
   Result<void> launch(const GpuBuffers& buffers) const;

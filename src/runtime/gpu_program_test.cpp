@@ -79,6 +79,7 @@ TEST(LaunchManifest, MistakesAreErrors) {
   };
   EXPECT_THAT(message(parse_launch_manifest("{")), HasSubstr("unreadable"));
   EXPECT_THAT(message(parse_launch_manifest("[1]")), HasSubstr("unreadable"));
+  EXPECT_FALSE(parsed.launches[0].resident);
   EXPECT_THAT(with("intermediate", "scratch"), HasSubstr("'scratch' is no role"));
   EXPECT_THAT(with("f16", "i8"), HasSubstr("unknown element type 'i8'"));
   EXPECT_THAT(with("[4]", "[0]"), HasSubstr("buffer 'T' has a dimension of size 0"));
@@ -87,6 +88,24 @@ TEST(LaunchManifest, MistakesAreErrors) {
 }
 
 using GpuProgramTest = FakeDriverTest;
+
+TEST_F(GpuProgramTest, CountersBeginAtZeroAndBlocksThatWaitRunTogether) {
+  const auto device = GpuDevice::open();
+  ASSERT_TRUE(device) << message(device);
+  LaunchManifest counting = manifest();
+  counting.buffers[1].role = BufferRole::Counters;
+  counting.launches[0].resident = true;
+  const std::string log = (folder_.path() / "log").string();
+  const auto program = GpuProgram::load(**device, "log " + log + "\n", counting);
+  ASSERT_TRUE(program) << message(program);
+  const auto buffers = (*program)->allocate();
+  ASSERT_TRUE(buffers) << message(buffers);
+  EXPECT_EQ(*buffers->at("T").download(), std::string(8, '\0'));
+  ASSERT_TRUE((*program)->launch(*buffers));
+  std::stringstream shapes;
+  shapes << std::ifstream(log).rdbuf();
+  EXPECT_THAT(shapes.str(), HasSubstr("first grid 4x2x1 threads 128 shared 65536 cluster 2 resident\n"));
+}
 
 TEST_F(GpuProgramTest, LaunchesInOrderWithTheirAttributes) {
   const auto device = GpuDevice::open();

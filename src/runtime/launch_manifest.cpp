@@ -11,7 +11,7 @@ using Json = nlohmann::json;
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::array<const char*, 3> kRoles{"input", "intermediate", "output"};
+constexpr std::array<const char*, 4> kRoles{"input", "intermediate", "counters", "output"};
 
 Result<BufferRole> role_of(const std::string& name) {
   for (size_t i = 0; i < kRoles.size(); ++i) {
@@ -150,6 +150,7 @@ OrderedJson launch_json(const GpuLaunch& launch) {
   OrderedJson json = {{"name", launch.kernel},        {"grid", launch.grid},
                       {"threads", launch.threads},    {"shared_bytes", launch.shared_bytes},
                       {"cluster", launch.cluster},    {"overlaps_previous", launch.overlaps_previous},
+                      {"resident", launch.resident},
                       {"arguments", launch.arguments}};
   for (const GpuTensorMap& map : launch.tensor_maps) {
     json["tensor_maps"].push_back({{"argument", map.argument},
@@ -188,6 +189,7 @@ Result<LaunchManifest> read(const Json& json) {
       launch.shared_bytes = one.at("shared_bytes").get<int64_t>();
       launch.cluster = one.at("cluster").get<int64_t>();
       launch.overlaps_previous = one.at("overlaps_previous").get<bool>();
+      launch.resident = one.value("resident", false);
     }
     launch.arguments = one.at("arguments").get<std::vector<std::string>>();
     for (const std::string& name : launch.arguments) {

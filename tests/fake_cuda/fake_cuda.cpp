@@ -275,6 +275,7 @@ int cuLaunchKernelEx(const CudaLaunchConfig* config, CudaFunction of, void** arg
     const CudaLaunchAttribute& attribute = config->attributes[i];
     if (attribute.id == CudaLaunchAttribute::kClusterDimension)
       launch.shape += fmt::format(" cluster {}", attribute.value[0]);
+    if (attribute.id == CudaLaunchAttribute::kCooperative) launch.shape += " resident";
     if (attribute.id == CudaLaunchAttribute::kOverlapsPrevious) launch.shape += " overlaps";
   }
   if (capturing != nullptr) {

@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import cublas_lt  # noqa: E402
 from tensor_maps import arguments_of  # noqa: E402
 
-CLUSTER_DIMENSION = 4
+COOPERATIVE, CLUSTER_DIMENSION = 2, 4
 SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -48,6 +48,8 @@ def launch(folder):
         pointer = ctypes.c_uint64()
         check(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(count * SIZES[b["type"]])), "memory")
         pointers[b["name"]] = pointer
+        if b["role"] == "counters":
+            check(cuda.cuMemsetD8_v2(pointer, 0, ctypes.c_size_t(count * SIZES[b["type"]])), "counters")
         if b["role"] == "input":
             values = (random.standard_normal(count, dtype=numpy.float32) / 8).astype(numpy.float16)
             check(cuda.cuMemcpyHtoD_v2(pointer, values.ctypes.data_as(ctypes.c_void_p),
@@ -66,10 +68,11 @@ def launch(folder):
         if kernel["shared_bytes"] > 48 * 1024:
             check(cuda.cuFuncSetAttribute(function, 8, kernel["shared_bytes"]), "shared memory")
         arguments, _alive = arguments_of(cuda, kernel, {name: pointer.value for name, pointer in pointers.items()})
-        attribute = LaunchAttribute(CLUSTER_DIMENSION)
-        attribute.value[:3] = [kernel["cluster"], 1, 1]
+        attributes = (LaunchAttribute * 2)()
+        attributes[0].id, attributes[0].value[:3] = CLUSTER_DIMENSION, [kernel["cluster"], 1, 1]
+        attributes[1].id, attributes[1].value[0] = COOPERATIVE, 1
         shape = (ctypes.c_uint * 7)(*kernel["grid"], kernel["threads"], 1, 1, kernel["shared_bytes"])
-        config = LaunchConfig(shape, None, ctypes.pointer(attribute), 1)
+        config = LaunchConfig(shape, None, attributes, 2 if kernel.get("resident") else 1)
         check(cuda.cuLaunchKernelEx(ctypes.byref(config), function, arguments, None), kernel["name"])
     check(cuda.cuCtxSynchronize(), folder.name)
     for pointer in pointers.values():

@@ -88,7 +88,7 @@ class LaunchConfig(ctypes.Structure):
 
 
 LIBRARIES = {"cublasLt": cublas_lt.Product, "cudnn": Convolution}
-CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION = 4, 6
+COOPERATIVE, CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION = 2, 4, 6
 
 
 class Module:
@@ -123,11 +123,18 @@ class Module:
                 continue
             addresses = {name: buffers[name].data_ptr() for name in kernel["arguments"]}
             arguments, _alive = arguments_of(cuda, kernel, addresses)
-            attributes = (LaunchAttribute * 2)()
-            attributes[0].id, attributes[0].value[:3] = CLUSTER_DIMENSION, [kernel["cluster"], 1, 1]
-            attributes[1].id, attributes[1].value[0] = PROGRAMMATIC_STREAM_SERIALIZATION, 1
+            wanted = []
+            if kernel["cluster"] > 1:  # cooperative launches are slower with clusters, even of one block
+                wanted.append((CLUSTER_DIMENSION, [kernel["cluster"], 1, 1]))
+            if kernel.get("resident"):
+                wanted.append((COOPERATIVE, [1]))
+            if kernel["overlaps_previous"] and not no_overlap:
+                wanted.append((PROGRAMMATIC_STREAM_SERIALIZATION, [1]))
+            attributes = (LaunchAttribute * len(wanted))()
+            for attribute, (number, value) in zip(attributes, wanted):
+                attribute.id, attribute.value[:len(value)] = number, value
             shape = (ctypes.c_uint * 7)(*kernel["grid"], kernel["threads"], 1, 1, kernel["shared_bytes"])
-            config = LaunchConfig(shape, stream, attributes, 2 if kernel["overlaps_previous"] and not no_overlap else 1)
+            config = LaunchConfig(shape, stream, attributes, len(wanted))
             check(cuda.cuLaunchKernelEx(ctypes.byref(config), function, arguments, None), kernel["name"])
 
 
@@ -168,7 +175,8 @@ def case(folder, cubin):
                 scale = b["shape"][-1] ** -0.5 if len(b["shape"]) > 1 else 1
                 made[name] = (torch.randn(b["shape"], device="cuda") * scale).to(TYPES[b["type"]])
             else:
-                made[name] = torch.full(b["shape"], float("nan"), dtype=TYPES[b["type"]], device="cuda")
+                start = 0 if b["role"] == "counters" else float("nan")
+                made[name] = torch.full(b["shape"], start, dtype=TYPES[b["type"]], device="cuda")
         return made
 
     module = Module(cubin, manifest)

@@ -1,11 +1,13 @@
 #include "superopt/codegen/all_schedules.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <regex>
 #include <utility>
 
 #include "superopt/codegen/libraries.h"
+#include "superopt/codegen/merging.h"
 
 namespace strata {
 
@@ -17,6 +19,25 @@ constexpr size_t kWithLibrary = 12;
 constexpr int kTriedOfProducts = 5;
 constexpr int kTriedOfConvolutions = 8;
 
+/// Ways to follow a block graph that are worth measuring: with a launch, and without where the model does not take that
+/// for much slower.
+std::vector<Handover> handovers(const Graph& graph, const Operation& op, const BlockSchedule& schedule,
+                                const std::optional<MergedPair>& pair, const Target& target) {
+  constexpr double kMuch = 1.5e-6;  // the model is wrong by up to 1 µs here
+  std::vector<Handover> ways{Handover::Launch};
+  if (!pair) return ways;
+  const auto block = describe_schedule(graph, op, schedule, target);
+  if (!block) return ways;
+  const auto seconds = [&](Handover way) { return pair->seconds(graph, block->code, schedule, way, target); };
+  const double apart = seconds(Handover::Launch);
+  for (Handover way : pair->offered(graph, block->code, schedule, target)) {
+    if (seconds(way) <= apart + kMuch) ways.push_back(way);
+  }
+  return ways;
+}
+
+constexpr std::array<std::string_view, 3> kHandoverNames{"", "+last", "+wait"};  // by Handover
+
 std::vector<Schedules> block_rows(const Graph& graph, const Target& target, const Passes& passes) {
   std::vector<Schedules> all;
   if (!passes.registers || !passes.schedules) return {Schedules()};
@@ -26,11 +47,16 @@ std::vector<Schedules> block_rows(const Graph& graph, const Target& target, cons
     const auto offered = block_schedules(op, operand_strides(graph, op), target);
     if (offered.size() <= all.size()) continue;
     all.clear();
+    const auto pair =
+        passes.merging ? MergedPair::find(graph, i, target, plan_libraries(graph, {})) : std::optional<MergedPair>();
     for (const BlockSchedule& schedule : offered) {
       if (schedule.bulk && !passes.bulk) continue;
-      Schedules schedules(graph.operations().size());
-      schedules[i] = schedule;
-      all.push_back(schedules);
+      for (Handover handover : handovers(graph, op, schedule, pair, target)) {
+        Schedules schedules(graph.operations().size());
+        schedules[i] = schedule;
+        schedules[i]->handover = handover;
+        all.push_back(schedules);
+      }
     }
   }
   if (all.empty()) all.emplace_back();
@@ -81,9 +107,10 @@ std::string label(const Schedules& schedules) {
     if (schedule->algorithm >= 0) {
       algorithms += fmt::format("{}{}", algorithms.empty() ? "lt" : ".", schedule->algorithm);
     } else if (!std::exchange(found, true)) {
-      text = fmt::format("r{}g{}s{}c{}{}{}", schedule->row_warps, schedule->loop_warps, schedule->stages,
+      text = fmt::format("r{}g{}s{}c{}{}{}{}", schedule->row_warps, schedule->loop_warps, schedule->stages,
                          schedule->cluster, schedule->wide ? "w" : "",
-                         schedule->bulk ? fmt::format("b{}{}", schedule->sharers, schedule->turns ? "t" : "") : "");
+                         schedule->bulk ? fmt::format("b{}{}", schedule->sharers, schedule->turns ? "t" : "") : "",
+                         kHandoverNames[static_cast<size_t>(schedule->handover)]);
     }
   }
   if (algorithms.empty()) return text;
@@ -91,7 +118,7 @@ std::string label(const Schedules& schedules) {
 }
 
 std::optional<BlockSchedule> read_label(const std::string& text) {
-  static const std::regex form(R"(r(\d+)g(\d+)s(\d+)c(\d+)(w?)(?:b(\d+)(t?))?(?: lt[\d.]+)?)");
+  static const std::regex form(R"(r(\d+)g(\d+)s(\d+)c(\d+)(w?)(?:b(\d+)(t?))?(\+last|\+wait)?(?: lt[\d.]+)?)");
   std::smatch part;
   if (!std::regex_match(text, part, form)) return std::nullopt;
   BlockSchedule schedule;
@@ -102,6 +129,8 @@ std::optional<BlockSchedule> read_label(const std::string& text) {
   schedule.wide = part[5].length() > 0;
   schedule.bulk = part[6].matched;
   schedule.turns = part[7].length() > 0;
+  const auto name = std::find(kHandoverNames.begin(), kHandoverNames.end(), part[8].str());
+  schedule.handover = static_cast<Handover>(name - kHandoverNames.begin());
   const bool numbers = number(1, schedule.row_warps) && number(2, schedule.loop_warps) && number(3, schedule.stages) &&
                        number(4, schedule.cluster) && (!schedule.bulk || number(6, schedule.sharers));
   return numbers ? std::optional(schedule) : std::nullopt;

@@ -12,17 +12,25 @@
 
 namespace strata {
 
+/// How the kernel behind a block graph that reads its results follows it.
+enum class Handover : uint8_t {
+  Launch,  ///< in a launch of its own
+  Last,    ///< in the same one: the last block of a group to end makes what the group's results are needed for
+  Wait,    ///< in the same one: blocks wait until all of their group have ended, and share that
+};
+
 /// How an operator's work is laid out: variables that the optimizer sets for each graph and target. An emitter reads
 /// those that mean something to it.
 struct BlockSchedule {
-  int64_t row_warps = 1;    ///< warps that share an iteration, each with rows (or columns) of its own
-  int64_t loop_warps = 1;   ///< groups of warps that take iterations in turn; their accumulators are added at the end
-  int64_t stages = 1;       ///< iterations of a group whose tiles are in flight or in use
-  bool wide = false;        ///< products of four warps together (wgmma) where they can be
-  int64_t cluster = 1;      ///< blocks that do the work of one block of the graph: they share its loop's iterations
-  bool bulk = false;        ///< tiles come by TMA, asked by a warp of its own; else by cp.async of all threads
-  int64_t sharers = 1;      ///< neighbours in the grid, in one cluster, that bring each other the tiles they share
-  bool turns = false;       ///< two groups of warps use the tensor cores in turn, where products depend on products
+  int64_t row_warps = 1;   ///< warps that share an iteration, each with rows (or columns) of its own
+  int64_t loop_warps = 1;  ///< groups of warps that take iterations in turn; their accumulators are added at the end
+  int64_t stages = 1;      ///< iterations of a group whose tiles are in flight or in use
+  bool wide = false;       ///< products of four warps together (wgmma) where they can be
+  int64_t cluster = 1;     ///< blocks that do the work of one block of the graph: they share its loop's iterations
+  bool bulk = false;       ///< tiles come by TMA, asked by a warp of its own; else by cp.async of all threads
+  int64_t sharers = 1;     ///< neighbours in the grid, in one cluster, that bring each other the tiles they share
+  bool turns = false;      ///< two groups of warps use the tensor cores in turn, where products depend on products
+  Handover handover = Handover::Launch;
   bool best_layout = true;  ///< of register tiles; else the first that is legal
   int64_t algorithm = -1;   ///< predefined operators: place in a library's list (libraries.h); −1: generated code
 
@@ -69,7 +77,7 @@ struct LayoutSearch {
 /// A block function in CUDA C++: `static STRATA_DEVICE void NAME(inputs…, outputs…, tensor maps…, long long block_x,
 /// long long block_y, long long block_z, unsigned char* shared)`, to be called by all `threads` threads of a block;
 /// before it NAME_prepare with the same arguments, if it `prepares`: that reads no tensor, and may run before they are
-/// written.
+/// written. With `asking_threads` the function is a bool: false in these.
 struct BlockCode {
   std::string text;
   int64_t threads = 128;
@@ -81,6 +89,7 @@ struct BlockCode {
   std::vector<GpuTensorMap> maps;  ///< arguments are numbers of the operator's operands
   int64_t registers = 0;           ///< estimate of what a thread needs; 0 where unknown
   int64_t idle_threads = 0;        ///< that leave their registers to the others
+  int64_t asking_threads = 0;      ///< the last ones, which ask for tiles alone and return early
   BlockWork work;
   std::vector<WideProduct> wide;
   LayoutSearch layouts;     ///< not in the text: sources are the same in every run

@@ -72,6 +72,8 @@ std::string_view device_library();
 std::string_view device_registers();
 /// What block functions use whose tiles TMA brings, behind that.
 std::string_view device_bulk();
+/// What kernels use in whose launch the next one runs as well, behind that.
+std::string_view device_handover();
 /// What runs kernels on the host, to stand in front of a generated source.
 std::string_view host_library();
 

@@ -10,6 +10,7 @@
 #include "ir/views.h"
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/libraries.h"
+#include "superopt/codegen/merging.h"
 #include "superopt/codegen/rows.h"
 #include "superopt/codegen/schedule_cost.h"
 #include "superopt/codegen/tiles/tiles.h"
@@ -66,7 +67,7 @@ class Generator {
     const std::vector<bool> views = view_operations(graph_, libraries_.strided);
     for (size_t i = 0; i < graph_.operations().size(); ++i) {
       const Operation& op = graph_.operations()[i];
-      if (views[i]) continue;
+      if (views[i] || merged_.count(i) > 0) continue;
       if (libraries_.covered[i]) {
         if (const LibraryCall* call = libraries_.at(i); call != nullptr) library_launches(*call);
         continue;
@@ -74,7 +75,7 @@ class Generator {
       const std::string name = fmt::format("{}_{}", graph_.name(), i);
       kernels += fmt::format("// {}\n", headline(op));
       if (op.body) {
-        STRATA_TRY(std::string text, block_kernel(op, name, i < schedules_.size() ? schedules_[i] : std::nullopt));
+        STRATA_TRY(std::string text, block_kernel(i, name));
         kernels += text;
       } else {
         kernels += predefined_kernel(op, name);
@@ -89,9 +90,9 @@ class Generator {
     });
     separate_runs();
     program_.source = half ? "#define STRATA_HALF_PRECISION 1\n" : "";
-    program_.source +=
-        fmt::format("{}\n{}{}\n// The program:\n//\n{}\n\n{}", device_library(),
-                    uses_registers_ ? device_registers() : "", uses_bulk_ ? device_bulk() : "", graph_text, kernels);
+    program_.source += fmt::format("{}\n{}{}{}\n// The program:\n//\n{}\n\n{}", device_library(),
+                                   uses_registers_ ? device_registers() : "", uses_bulk_ ? device_bulk() : "",
+                                   uses_handover_ ? device_handover() : "", graph_text, kernels);
     return std::move(program_);
   }
 
@@ -158,8 +159,8 @@ class Generator {
     return made;
   }
 
-  /// The first emitter that takes the block.
-  Result<BlockCode> block_code(const Operation& op, const std::string& name, std::optional<BlockSchedule> schedule) {
+  /// The first emitter that takes the block. Where no schedule is given and it has one, that is the emitter's choice.
+  Result<BlockCode> block_code(const Operation& op, const std::string& name, std::optional<BlockSchedule>& schedule) {
     std::vector<std::vector<int64_t>> strides;
     for (TensorId id : op.operands) strides.push_back(view_of(id).strides);
     if (!schedule && passes_.registers && passes_.schedules) {
@@ -178,6 +179,7 @@ class Generator {
         uses_registers_ = true;
         return code;
       }
+      schedule.reset();
     }
     BlockCode code;
     code.text = emit_block_function(op, name, strides);
@@ -201,10 +203,9 @@ class Generator {
                        reason(emit_rows(op, name, strides, {}, target_)));
   }
 
-  Result<std::string> block_kernel(const Operation& op, const std::string& name,
-                                   std::optional<BlockSchedule> schedule) {
+  /// The launch of a block graph's code; its arguments are the operator's tensors.
+  KernelLaunch& block_launch(const Operation& op, const std::string& name, const BlockCode& code) {
     const Graph& body = *op.body;
-    STRATA_TRY(BlockCode code, block_code(op, name, schedule));
     KernelLaunch& made = launch(op, name);
     std::copy(body.launch().grid.begin(), body.launch().grid.end(), made.grid.begin());
     made.threads = code.threads;
@@ -221,23 +222,31 @@ class Generator {
       const int64_t blocks = made.grid[0] * made.grid[1] * made.grid[2];
       made.shared_bytes = std::max(made.shared_bytes, spreading_bytes(blocks, {.cluster = made.cluster}, target_));
     }
+    return made;
+  }
+
+  /// The text of an emitter's functions, with what it is about and instructions that it uses in front.
+  std::string functions(const BlockCode& code) {
     uses_bulk_ |= !code.maps.empty();
-    const Parameters p = parameters(op, name);
     std::string text = code.description.empty() ? "" : "// " + code.description + "\n";
     for (const WideProduct& product : code.wide) {
       if (wide_.insert(product.name()).second) text = product.text() + text;
     }
-    text += code.text;
+    return text + code.text;
+  }
+
+  /// The kernel that calls function `name`, whose parameters begin with `p`.
+  static std::string kernel(const KernelLaunch& made, const std::string& name, const Parameters& p) {
     std::string declaration = p.declaration;
     std::vector<std::string> arguments = p.names;
-    for (size_t n = 0; n < code.maps.size(); ++n) {
+    for (size_t n = 0; n < made.tensor_maps.size(); ++n) {
       declaration += fmt::format(", const __grid_constant__ strata_device::TensorMap map_{}", n);
       arguments.push_back(fmt::format("&map_{}", n));
     }
     arguments.push_back(made.coordinates({"blockIdx.x", "blockIdx.y", "blockIdx.z"}));
     arguments.emplace_back(kSharedMemory);
     const std::string call = fmt::format("({})", fmt::join(arguments, ", "));
-    text += fmt::format(
+    return fmt::format(
         "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
         "STRATA_KERNEL void __launch_bounds__({}) {}({}) {{\n"
         "  extern __shared__ __align__(1024) unsigned char {}[];\n"
@@ -245,8 +254,121 @@ class Generator {
         "  {}{};\n"
         "}}\n#endif\n\n",
         made.threads, made.kernel, declaration, kSharedMemory,
-        order(code.prepares ? fmt::format("  {}_prepare{};\n", name, call) : ""), name, call);
-    return text;
+        order(made.prepares ? fmt::format("  {}_prepare{};\n", name, call) : ""), name, call);
+  }
+
+  Result<std::string> block_kernel(size_t i, const std::string& name) {
+    const Operation& op = graph_.operations()[i];
+    std::optional<BlockSchedule> schedule = i < schedules_.size() ? schedules_[i] : std::nullopt;
+    const bool given = schedule.has_value();
+    STRATA_TRY(const BlockCode code, block_code(op, name, schedule));
+    if (schedule && passes_.merging) {
+      auto pair = MergedPair::find(graph_, i, target_, libraries_);
+      const bool next_given = pair && pair->next < schedules_.size() && schedules_[pair->next];
+      Handover handover = schedule->handover;
+      if (!given) handover = pair && !next_given ? pair->cheapest(graph_, code, *schedule, target_) : Handover::Launch;
+      if (handover != Handover::Launch) {
+        if (!pair) return unsupported("no kernel that could be part of its launch follows {}", headline(op));
+        schedule->handover = handover;
+        return merged_kernel(i, *pair, code, *schedule);
+      }
+    }
+    return functions(code) + kernel(block_launch(op, name, code), name, parameters(op, name));
+  }
+
+  /// The parameters of two kernels in one, each buffer once, and where the tensors of both are among them.
+  struct MergedParameters {
+    Parameters all;
+    std::vector<std::string> buffers;
+    std::vector<size_t> first, second;
+  };
+
+  MergedParameters merged_parameters(const Operation& first, const Operation& second, const std::string& name) const {
+    MergedParameters result;
+    NameScope scope({name, name + "_kernel", kSharedMemory, "rank", "counter", "n"});
+    const auto is_result = [&](TensorId id) {
+      return std::count(first.results.begin(), first.results.end(), id) +
+                 std::count(second.results.begin(), second.results.end(), id) >
+             0;
+    };
+    const auto add = [&](TensorId id, std::vector<size_t>& places) {
+      const std::string& buffer = graph_.tensor(view_of(id).memory).name;
+      const auto known = std::find(result.buffers.begin(), result.buffers.end(), buffer);
+      places.push_back(static_cast<size_t>(known - result.buffers.begin()));
+      if (known != result.buffers.end()) return;
+      result.buffers.push_back(buffer);
+      result.all.names.push_back(scope.add(graph_.tensor(id).name));
+      result.all.declaration += fmt::format("{}{}* {}, ", is_result(id) ? "" : "const ",
+                                            storage_type(graph_.type(id).dtype), result.all.names.back());
+    };
+    for (TensorId id : first.operands) add(id, result.first);
+    for (TensorId id : first.results) add(id, result.first);
+    for (TensorId id : second.operands) add(id, result.second);
+    for (TensorId id : second.results) add(id, result.second);
+    result.all.names.push_back(scope.add("arrivals"));
+    result.all.declaration += "unsigned* " + result.all.names.back();
+    return result;
+  }
+
+  /// Operator i and the one behind it in one launch: blocks of the first run blocks of the second when what these need
+  /// is there (handover.h).
+  Result<std::string> merged_kernel(size_t i, const MergedPair& pair, const BlockCode& code,
+                                    const BlockSchedule& schedule) {
+    const Operation& first = graph_.operations()[i];
+    const Operation& second = graph_.operations()[pair.next];
+    const std::string name = fmt::format("{}_{}_{}", graph_.name(), i, pair.next);
+    const std::string first_name = fmt::format("{}_{}", graph_.name(), i);
+    const std::string second_name = fmt::format("{}_{}", graph_.name(), pair.next);
+    STRATA_TRY(const BlockCode behind, pair.second_code(graph_, second_name, code, schedule, target_));
+    uses_registers_ = uses_handover_ = true;
+    merged_.insert(pair.next);
+    KernelLaunch& made = block_launch(first, name, code);
+    made.shared_bytes = std::max({made.shared_bytes, behind.shared_bytes, kHandoverBytes});
+    made.resident = schedule.handover == Handover::Wait;
+    const MergedParameters p = merged_parameters(first, second, name);
+    made.arguments = p.buffers;
+    made.arguments.push_back(add_counters(i, pair.groups.count()));
+    for (GpuTensorMap& map : made.tensor_maps) map.argument = p.first[map.argument];
+
+    std::string declaration = p.all.declaration;
+    std::vector<std::string> first_arguments, second_arguments;
+    for (size_t place : p.first) first_arguments.push_back(p.all.names[place]);
+    for (size_t place : p.second) second_arguments.push_back(p.all.names[place]);
+    for (size_t n = 0; n < made.tensor_maps.size(); ++n) {
+      declaration += fmt::format(", const strata_device::TensorMap* map_{}", n);
+      first_arguments.push_back(fmt::format("map_{}", n));
+    }
+    for (const char* coordinate : {"x", "y", "z"}) {
+      declaration += fmt::format(", [[maybe_unused]] long long block_{}", coordinate);
+      first_arguments.push_back(fmt::format("block_{}", coordinate));
+    }
+    declaration += ", unsigned char* shared";
+    first_arguments.emplace_back("shared");
+    const std::string call = fmt::format("({});\n", fmt::join(first_arguments, ", "));
+    std::string text = functions(code) + fmt::format("// {}\n", headline(second)) + functions(behind);
+    if (code.prepares) {
+      text += fmt::format("static STRATA_DEVICE void {}_prepare({}) {{\n  {}_prepare{}}}\n\n", name, declaration,
+                          first_name, call);
+    }
+    // What a thread returns, and not its number, lets the compiler see that a thread without its registers is done.
+    const std::string first_call = code.asking_threads == 0
+                                       ? fmt::format("  {}{}", first_name, call)
+                                       : fmt::format("  if (!{}({})) return;  // this thread asked for tiles\n",
+                                                     first_name, fmt::join(first_arguments, ", "));
+    text += fmt::format("// Both in one launch.\nstatic STRATA_DEVICE void {}({}) {{\n{}{}}}\n\n", name, declaration,
+                        first_call, pair.text(code, behind, schedule, p.all.names.back(), [&](const std::string& n) {
+                          return fmt::format("{}({}, {}, shared);\n", second_name, fmt::join(second_arguments, ", "),
+                                             pair.groups.consumer(n));
+                        }));
+    return text + kernel(made, name, p.all);
+  }
+
+  /// A new buffer of counters, by its name.
+  std::string add_counters(size_t i, int64_t groups) {
+    std::string name = fmt::format("arrivals_{}", i);
+    while (graph_.find_tensor(name)) name += "_";
+    program_.counters.push_back({name, {DType::F32, {groups * kCounterStride}}});
+    return name;
   }
 
   std::string predefined_kernel(const Operation& op, const std::string& name) {
@@ -287,6 +409,8 @@ class Generator {
   std::set<std::string> wide_;  ///< instructions that are defined
   bool uses_registers_ = false;
   bool uses_bulk_ = false;
+  bool uses_handover_ = false;
+  std::set<size_t> merged_;  ///< operators that are part of the launch before
   GeneratedProgram program_;
 };
 
@@ -315,93 +439,6 @@ Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target,
                                        const Passes& passes) {
   if (graph.level() != Level::Kernel) return invalid("code is generated from kernel graphs");
   return Generator(graph, target, schedules, passes).run();
-}
-
-std::string KernelLaunch::coordinates(std::array<std::string, 3> at) const {
-  if (split > 1) at[0] += fmt::format(" / {}", split);
-  std::swap(at[0], at[along_x]);
-  return fmt::format("{}", fmt::join(at, ", "));
-}
-
-std::string needed_libraries(const GeneratedProgram& program) {
-  std::map<std::string_view, std::string> needs;
-  for (const KernelLaunch& launch : program.launches) {
-    if (!launch.library) continue;
-    std::string& text = needs[library_of(*launch.library)];
-    text += (text.empty() ? "" : "; ") + describe(*launch.library);
-  }
-  std::string all;
-  for (const auto& [library, text] : needs) all += fmt::format("{}{}: {}", all.empty() ? "" : "; ", library, text);
-  return all;
-}
-
-std::string launch_manifest(const GeneratedProgram& program) {
-  LaunchManifest manifest;
-  std::set<std::string> listed;  // an output that is an input stays an input
-  const auto add = [&](BufferRole role, const std::vector<DeviceBuffer>& buffers) {
-    for (const DeviceBuffer& buffer : buffers) {
-      if (listed.insert(buffer.name).second) manifest.buffers.push_back({buffer.name, role, buffer.type});
-    }
-  };
-  add(BufferRole::Input, program.inputs);
-  add(BufferRole::Intermediate, program.intermediates);
-  add(BufferRole::Output, program.outputs);
-  manifest.launches.assign(program.launches.begin(), program.launches.end());
-  return print(manifest);
-}
-
-std::string host_program(const GeneratedProgram& program) {
-  std::map<std::string, std::string> variables;
-  std::string text(host_library());
-  text += program.source;
-  text += "\nint main(int count, char** files) {\n";
-  size_t file = 0;
-  const auto buffer = [&](const DeviceBuffer& of) {
-    const std::string name = fmt::format("buffer_{}", variables.size());
-    variables[of.name] = name;
-    text += fmt::format("  std::vector<{}> {}({});\n  std::memset({}.data(), 0xff, {});\n", storage_type(of.type.dtype),
-                        name, of.type.elements(), name, of.type.bytes());
-    return name;
-  };
-  const auto transfer = [&](const std::string& name, const char* mode, const char* function) {
-    text += fmt::format(
-        "  {{\n    std::FILE* file = std::fopen(files[{0}], \"{1}\");\n"
-        "    if (file == nullptr || {2}({3}.data(), sizeof({3}[0]), {3}.size(), file) != {3}.size()) return 2;\n"
-        "    std::fclose(file);\n  }}\n",
-        ++file, mode, function, name);
-  };
-  text += fmt::format("  if (count != {}) return 2;\n", 1 + program.inputs.size() + program.outputs.size());
-  for (const DeviceBuffer& input : program.inputs) transfer(buffer(input), "rb", "std::fread");
-  for (const DeviceBuffer& intermediate : program.intermediates) buffer(intermediate);
-  for (const DeviceBuffer& output : program.outputs) {
-    if (variables.count(output.name) == 0) buffer(output);  // an output may be an input
-  }
-  for (const KernelLaunch& launch : program.launches) {
-    assert(!launch.library);
-    std::vector<std::string> arguments;
-    for (const std::string& name : launch.arguments) arguments.push_back(variables[name] + ".data()");
-    text += "  {\n";
-    for (size_t n = 0; n < launch.tensor_maps.size(); ++n) {
-      const GpuTensorMap& map = launch.tensor_maps[n];
-      text += fmt::format(
-          "    const strata_device::TensorMap map_{}{{reinterpret_cast<const unsigned char*>({}), {}, {},\n"
-          "      {{{}}}, {{{}}}, {{{}}}, {}}};\n",
-          n, arguments[map.argument], map.sizes.size(), map.element_bytes, fmt::join(map.sizes, ", "),
-          fmt::join(map.strides, ", "), fmt::join(map.box, ", "), map.swizzle);
-      arguments.push_back(fmt::format("&map_{}", n));
-    }
-    if (!launch.predefined) arguments.insert(arguments.end(), {launch.coordinates({"x", "y", "z"}), "shared"});
-    const std::string call = fmt::format("({});", fmt::join(arguments, ", "));
-    const std::string function = launch.kernel.substr(0, launch.kernel.size() - std::string_view("_kernel").size());
-    text += fmt::format(
-        "    strata_device::launch({}, {}, {}, {}, {}, {}, [&](\n"
-        "        [[maybe_unused]] long long x, [[maybe_unused]] long long y, [[maybe_unused]] long long z,\n"
-        "        [[maybe_unused]] unsigned char* shared) {{\n{}      {}{}\n    }});\n  }}\n",
-        launch.grid[0], launch.grid[1], launch.grid[2], launch.cluster, launch.threads, launch.shared_bytes,
-        launch.prepares ? "      " + function + "_prepare" + call + "\n" : "", function, call);
-  }
-  for (const DeviceBuffer& output : program.outputs) transfer(variables[output.name], "wb", "std::fwrite");
-  return text + "  return 0;\n}\n";
 }
 
 }  // namespace strata

@@ -42,6 +42,7 @@ struct GeneratedProgram {
   std::vector<DeviceBuffer> inputs;
   std::vector<DeviceBuffer> outputs;
   std::vector<DeviceBuffer> intermediates;
+  std::vector<DeviceBuffer> counters;  ///< 0 before the first run, and after each; their type only says how many bytes
   std::vector<KernelLaunch> launches;  ///< in order, each after the one before it
 };
 

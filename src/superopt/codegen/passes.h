@@ -17,6 +17,7 @@ struct Passes {
   bool overlap = true;        ///< programmatic dependent launch
   bool bulk = true;           ///< tiles by TMA, also to several blocks at once
   bool libraries = true;      ///< predefined operators by cuBLASLt and cuDNN where that is faster
+  bool merging = true;        ///< a kernel and the one that combines its results in one launch
 
   friend bool operator==(const Passes&, const Passes&) = default;
 };
@@ -27,14 +28,15 @@ struct NamedPass {
 };
 
 /// All passes by the names that `--disable-pass` takes.
-constexpr std::array<NamedPass, 9> kPasses{{{"thread-graphs", &Passes::thread_graphs},
-                                            {"finer-loops", &Passes::finer_loops},
-                                            {"registers", &Passes::registers},
-                                            {"layouts", &Passes::layouts},
-                                            {"schedules", &Passes::schedules},
-                                            {"spreading", &Passes::spreading},
-                                            {"overlap", &Passes::overlap},
-                                            {"bulk", &Passes::bulk},
-                                            {"libraries", &Passes::libraries}}};
+constexpr std::array<NamedPass, 10> kPasses{{{"thread-graphs", &Passes::thread_graphs},
+                                             {"finer-loops", &Passes::finer_loops},
+                                             {"registers", &Passes::registers},
+                                             {"layouts", &Passes::layouts},
+                                             {"schedules", &Passes::schedules},
+                                             {"spreading", &Passes::spreading},
+                                             {"overlap", &Passes::overlap},
+                                             {"bulk", &Passes::bulk},
+                                             {"libraries", &Passes::libraries},
+                                             {"merging", &Passes::merging}}};
 
 }  // namespace strata

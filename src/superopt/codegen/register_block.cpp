@@ -40,8 +40,8 @@ void RegisterBlock::name_tensors() {
   }
 }
 
-std::string RegisterBlock::head(const std::string& function, const std::string& more) const {
-  std::string text = fmt::format("static STRATA_DEVICE void {}(", function);
+std::string RegisterBlock::head(const std::string& function, const std::string& more, const char* result) const {
+  std::string text = fmt::format("static STRATA_DEVICE {} {}(", result, function);
   for (TensorId id : body_.inputs()) {
     text += fmt::format("[[maybe_unused]] const {}* {}, ", storage_type(body_.type(id).dtype), names_.at(id));
   }

@@ -48,7 +48,7 @@ class RegisterBlock {
   void name_tensors();
   /// The head of a function of the tensors, the block's coordinates and its shared memory; `more` are parameters that
   /// end in ", ".
-  std::string head(const std::string& function, const std::string& more = "") const;
+  std::string head(const std::string& function, const std::string& more = "", const char* result = "void") const;
   /// The variables of an accumulator.
   void declare(const Operation& op);
   /// What the loop computes of tiles that it does not cut is the same in every iteration: computed before it.

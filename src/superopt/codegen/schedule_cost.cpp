@@ -43,6 +43,14 @@ int64_t blocks_each(int64_t blocks, const BlockSchedule& schedule, const Target&
   return (blocks + multiprocessors - 1) / multiprocessors;
 }
 
+/// One warp waits for its own results; many (of a quarter) wait for their quarter.
+double computing_seconds(double products, double elements, double warps, bool overlaps, const ScheduleCosts& costs) {
+  const auto both = [&](double a, double b) { return overlaps ? together({a, b}) : a + b; };
+  const double alone = both(products * costs.product, elements * costs.element);
+  const double shared = both(products * costs.product_rate, elements * costs.element_rate);
+  return together({alone, std::max(1.0, warps) * shared});
+}
+
 /// Bytes that memory moves for a byte of a tile; `strides` are those of the whole tensor in memory.
 double line_waste(const TensorType& tile, const TensorType& whole, const std::vector<int64_t>& strides) {
   const auto along = std::find(strides.begin(), strides.end(), 1);
@@ -82,6 +90,17 @@ double device_bytes(const Operation& op, const std::vector<std::vector<int64_t>>
   return bytes;
 }
 
+double handover_seconds(const BlockCode& code, int64_t rounds, bool clusters, const ScheduleCosts& costs) {
+  const BlockWork& work = code.work;
+  const double warps = static_cast<double>(code.threads / kWarp) / kQuarters;
+  const double compute = computing_seconds(work.products, work.elements, warps, false, costs);
+  const double bytes = static_cast<double>(work.once_bytes + work.iterations * work.iteration_bytes);
+  const double round = costs.latency +
+                       together({static_cast<double>(work.iterations) * compute, bytes / costs.block_bandwidth}) +
+                       computing_seconds(work.products_after, work.elements_after, warps, false, costs);
+  return costs.handover + (clusters ? costs.handover_cluster : 0) + static_cast<double>(rounds) * round;
+}
+
 double schedule_seconds(const Operation& op, const std::vector<std::vector<int64_t>>& strides, const BlockCode& code,
                         const BlockSchedule& schedule, const Target& target, const ScheduleCosts& costs) {
   const int64_t blocks = blocks_of(op, schedule);
@@ -96,12 +115,8 @@ double schedule_seconds(const Operation& op, const std::vector<std::vector<int64
   const double warps = blocks_now * computing_warps / kQuarters;  // of a quarter
   const double wide = code.wide.empty() ? 1 : costs.wide;
 
-  // One warp waits for its own results; many wait for their quarter.
   const auto computing = [&](double products, double elements) {
-    const auto both = [&](double a, double b) { return work.overlaps ? together({a, b}) : a + b; };
-    const double alone = both(products * wide * costs.product, elements * costs.element);
-    const double shared = both(products * wide * costs.product_rate, elements * costs.element_rate);
-    return together({alone, std::max(1.0, warps) * shared});
+    return computing_seconds(products * wide, elements, warps, work.overlaps, costs);
   };
   const auto iterations = static_cast<double>(work.iterations);
   const bool rows = work.products + work.products_after == 0;  // an unrolled loop that loads to registers

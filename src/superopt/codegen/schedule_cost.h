@@ -27,12 +27,18 @@ struct ScheduleCosts {
   double groups = 0.279e-6;          ///< combining groups, each doubling
   double partial_bandwidth = 766e9;  ///< of what they leave for each other, in one block
   double cluster = 1.5e-6;           ///< combining blocks, each doubling
+  double handover = 1.9e-6;          ///< from a block's last store to others' first load in the same launch
+  double handover_cluster = 0.8e-6;  ///< what that takes longer where blocks form clusters
 };
 
 /// Seconds of a launch of the code that an emitter made of a graph-defined operator; strides are those of its operands
 /// in device memory.
 double schedule_seconds(const Operation& op, const std::vector<std::vector<int64_t>>& strides, const BlockCode& code,
                         const BlockSchedule& schedule, const Target& target, const ScheduleCosts& costs = {});
+
+/// Seconds that a kernel takes behind another one in the same launch, where each block computes `rounds` of its blocks.
+/// `clusters`: its blocks form some.
+double handover_seconds(const BlockCode& code, int64_t rounds, bool clusters, const ScheduleCosts& costs = {});
 
 /// Blocks of the launch, those of clusters each.
 int64_t blocks_of(const Operation& op, const BlockSchedule& schedule);

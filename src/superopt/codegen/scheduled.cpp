@@ -2,6 +2,7 @@
 #include "ir/views.h"
 #include "superopt/codegen/generate.h"
 #include "superopt/codegen/libraries.h"
+#include "superopt/codegen/merging.h"
 #include "superopt/codegen/schedule_cost.h"
 
 namespace strata {
@@ -33,12 +34,31 @@ CostEstimate library_cost(const Graph& graph, const LibraryCall& call, const Tar
   return cost;
 }
 
+struct MergedBehind {
+  size_t next;
+  double seconds;
+};
+
+/// The kernel that shares the launch of operator i, as generate_cuda does it.
+std::optional<MergedBehind> merged_behind(const Graph& graph, size_t i, const ScheduledBlock& block,
+                                          const Target& target, const Schedules& schedules,
+                                          const LibraryPlan& libraries) {
+  const bool given = i < schedules.size() && schedules[i];
+  if (given && block.schedule.handover == Handover::Launch) return std::nullopt;
+  const auto pair = MergedPair::find(graph, i, target, libraries);
+  if (!pair || (!given && pair->next < schedules.size() && schedules[pair->next])) return std::nullopt;
+  const Handover handover = given ? block.schedule.handover : pair->cheapest(graph, block.code, block.schedule, target);
+  if (handover == Handover::Launch) return std::nullopt;
+  return MergedBehind{pair->next, pair->seconds(graph, block.code, block.schedule, handover, target)};
+}
+
 }  // namespace
 
 CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Schedules& schedules) {
   CostEstimate total;
   const LibraryPlan libraries = plan_libraries(graph, schedules);
   const std::vector<bool> views = view_operations(graph, libraries.strided);
+  std::optional<size_t> merged;  // operator that is part of the launch before
   for (size_t i = 0; i < graph.operations().size(); ++i) {
     const Operation& op = graph.operations()[i];
     if (views[i]) continue;
@@ -47,10 +67,17 @@ CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Sche
       continue;
     }
     CostEstimate cost = estimate_operation(graph, op, target);
-    if (op.body) {
+    if (merged == i) {  // the launch before has its time
+      cost.seconds = 0;
+      cost.kernels = 0;
+    } else if (op.body) {
       const auto block = describe_schedule(graph, op, i < schedules.size() ? schedules[i] : std::nullopt, target);
       if (block) {
         cost.seconds = block->seconds;
+        if (const auto behind = merged_behind(graph, i, *block, target, schedules, libraries)) {
+          cost.seconds += behind->seconds;
+          merged = behind->next;
+        }
       } else if (stays_in_registers(*op.body)) {  // it needs too many
         cost.seconds = target.launch_seconds + through_shared_memory(cost.seconds - target.launch_seconds);
       }

@@ -85,14 +85,31 @@ inline int64 blocks() { return current_blocks; }
 
 inline int lane() { return static_cast<int>(thread() % 32); }
 
-inline int cluster_rank() { return strata_host::team.block(); }
+inline int cluster_rank() { return strata_host::team.rank(); }
 inline void cluster_barrier() { strata_host::team.meet_all("cluster_barrier"); }
-/// The shared memory of the blocks of a cluster.
-inline std::vector<unsigned char*> cluster_memory;
+/// The shared memory of all blocks that run, and of a block of this one's cluster.
+inline std::vector<unsigned char*> block_memory;
+inline unsigned char* cluster_memory(int rank) {
+  return block_memory[static_cast<std::size_t>(strata_host::team.block() - cluster_rank() + rank)];
+}
 inline const float* cluster_pointer(const float* here, int rank) {
-  const auto mine = static_cast<std::size_t>(cluster_rank());
-  const auto offset = reinterpret_cast<const unsigned char*>(here) - cluster_memory[mine];
-  return reinterpret_cast<const float*>(cluster_memory[static_cast<std::size_t>(rank)] + offset);
+  const auto offset = reinterpret_cast<const unsigned char*>(here) - cluster_memory(cluster_rank());
+  return reinterpret_cast<const float*>(cluster_memory(rank) + offset);
+}
+
+// Counters of strata_handover.h: threads run one at a time here.
+inline unsigned counted(const unsigned* counter) { return *counter; }
+inline void count(unsigned* counter, unsigned amount) {
+  *counter += amount;
+  strata_host::team.wake(counter);
+}
+inline unsigned count_around(unsigned* counter, unsigned last) {
+  const unsigned before = *counter;
+  *counter = before >= last ? 0 : before + 1;
+  return before;
+}
+inline void wait_for_count(const unsigned* counter, unsigned before) {
+  while (((*counter ^ before) & 0x80000000u) == 0) strata_host::team.wait_at(counter);
 }
 
 inline void fence_for_wide_products() {}
@@ -217,30 +234,30 @@ void wait_copies() {
 inline void forget_barriers();  // of strata_host_bulk.h
 
 /// What the driver does: run(x, y, z, shared memory) in every thread of every block; the blocks of a cluster run
-/// together. Shared memory is filled with a value that no correct kernel reads (NaN as f16,
-/// bf16, f32 and f64) and is as large as planned, for AddressSanitizer.
+/// together, and all blocks if they are `resident`. Shared memory is filled with a value that no correct kernel reads
+/// (NaN as f16, bf16, f32 and f64) and is as large as planned, for AddressSanitizer.
 template <class Run>
-void launch(int64 gx, int64 gy, int64 gz, int64 cluster, int64 threads, int64 shared_bytes, Run run) {
+void launch(int64 gx, int64 gy, int64 gz, int64 cluster, int64 threads, int64 shared_bytes, bool resident, Run run) {
   const auto bytes = static_cast<std::size_t>(std::max<int64>(shared_bytes, 1));
-  for (int64 z = 0; z < gz; ++z) {
-    for (int64 y = 0; y < gy; ++y) {
-      for (int64 x = 0; x < gx; x += cluster) {
-        cluster_memory.clear();
-        for (int64 block = 0; block < cluster; ++block) {
-          void* shared = nullptr;
-          if (posix_memalign(&shared, 1024, bytes) != 0) strata_host::fail("no memory");
-          std::memset(shared, 0xff, bytes);
-          cluster_memory.push_back(static_cast<unsigned char*>(shared));
-        }
-        forget_barriers();
-        current_block = x;
-        current_blocks = gx;
-        strata_host::team.run(static_cast<int>(cluster), static_cast<int>(threads), [&] {
-          run(x + cluster_rank(), y, z, cluster_memory[static_cast<std::size_t>(cluster_rank())]);
-        });
-        for (unsigned char* shared : cluster_memory) std::free(shared);
-      }
+  const int64 all = gx * gy * gz;
+  const int64 together = resident ? all : cluster;
+  for (int64 first = 0; first < all; first += together) {
+    for (int64 block = 0; block < together; ++block) {
+      void* shared = nullptr;
+      if (posix_memalign(&shared, 1024, bytes) != 0) strata_host::fail("no memory");
+      std::memset(shared, 0xff, bytes);
+      block_memory.push_back(static_cast<unsigned char*>(shared));
     }
+    forget_barriers();
+    current_block = first % gx;
+    current_blocks = gx;
+    strata_host::team.run(static_cast<int>(together), static_cast<int>(cluster), static_cast<int>(threads), [&] {
+      const int64 block = strata_host::team.block();
+      const int64 at = first + block;
+      run(at % gx, at / gx % gy, at / gx / gy, block_memory[static_cast<std::size_t>(block)]);
+    });
+    for (unsigned char* shared : block_memory) std::free(shared);
+    block_memory.clear();
   }
 }
 

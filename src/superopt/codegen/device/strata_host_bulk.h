@@ -95,9 +95,8 @@ inline void expect_bytes(Barrier* barrier, int bytes) {
   arrive(barrier);
 }
 inline void arrive_at(Barrier* barrier, int rank) {
-  const auto mine = static_cast<std::size_t>(cluster_rank());
-  const auto offset = reinterpret_cast<unsigned char*>(barrier) - cluster_memory[mine];
-  arrive(reinterpret_cast<Barrier*>(cluster_memory[static_cast<std::size_t>(rank)] + offset));
+  const auto offset = reinterpret_cast<unsigned char*>(barrier) - cluster_memory(cluster_rank());
+  arrive(reinterpret_cast<Barrier*>(cluster_memory(rank) + offset));
 }
 inline void wait(Barrier* barrier, int parity) {
   while (state_of(barrier).parity == parity) {
@@ -116,11 +115,11 @@ void load_box(void* to, const TensorMap* map, Barrier* barrier, int blocks, cons
     if (at[d] < 0 || at[d] + map->box[d] > map->sizes[d]) strata_host::fail("a box outside its tensor");
     if (d > 0 && map->strides[d] % 16 != 0) strata_host::fail("a stride that TMA refuses");
   }
-  const auto mine = static_cast<std::size_t>(cluster_rank());
-  for (std::size_t block = 0; block < cluster_memory.size(); ++block) {
+  const int mine = cluster_rank();
+  for (int block = 0; block < strata_host::team.cluster_blocks(); ++block) {
     if (kShared ? (blocks >> block & 1) == 0 : block != mine) continue;
     const auto there = [&](void* place) {
-      return cluster_memory[block] + (static_cast<unsigned char*>(place) - cluster_memory[mine]);
+      return cluster_memory(block) + (static_cast<unsigned char*>(place) - cluster_memory(mine));
     };
     BoxCopy copy{there(to), map, {}};
     std::copy(at, at + kRank, copy.at.begin());

@@ -1,5 +1,6 @@
-// Runs the threads of a block, or of the blocks of a cluster, on the host, one at a time, each on a stack of its own.
-// One runs until it must wait for others; who is next is up to STRATA_HOST_ORDER in the environment:
+// Runs the threads of a block, of the blocks of a cluster, or of all blocks of a launch that wait for each other, on
+// the host, one at a time, each on a stack of its own. One runs until it must wait for others; who is next is up to
+// STRATA_HOST_ORDER in the environment:
 //   forward   the first thread that can run (the default)
 //   backward  the last one
 //   a number  any of them, drawn from this seed
@@ -35,9 +36,9 @@
 namespace strata_host {
 
 constexpr int kMostBlockThreads = 1024;
-constexpr int kMostBlocks = 8;  // of a cluster
-constexpr int kMostThreads = kMostBlocks * kMostBlockThreads;
-constexpr int kBarriers = 16;  // of a block
+constexpr int kMostClusterBlocks = 8;
+constexpr int kMostThreads = kMostClusterBlocks * kMostBlockThreads;  // that run together
+constexpr int kBarriers = 16;                                         // of a block
 constexpr int kLanes = 32;
 constexpr std::size_t kStackBytes = 256 << 10;
 
@@ -121,8 +122,11 @@ struct Fiber {
 
 class Team {
  public:
-  /// Number of the block in its cluster, of the thread in its block, and of a block's threads.
+  /// Number of the block of those that run together, and in its cluster, of the thread in its block, and of a block's
+  /// threads.
   int block() const { return thread_ / threads_; }
+  int rank() const { return block() % cluster_; }
+  int cluster_blocks() const { return cluster_; }
   int thread() const { return thread_ % threads_; }
   int threads() const { return threads_; }
   Fiber& fiber() { return *fibers_[static_cast<std::size_t>(thread_)]; }
@@ -133,11 +137,17 @@ class Team {
   }
   int lanes() const { return std::min(kLanes, threads_ - thread() / kLanes * kLanes); }
 
-  /// Calls `body` for every thread of the blocks of a cluster.
-  void run(int blocks, int threads, std::function<void()> body) {
+  /// Calls `body` for every thread of blocks in clusters of so many, which all run together.
+  void run(int blocks, int cluster, int threads, std::function<void()> body) {
     if (threads < 1 || threads > kMostBlockThreads) fail("a block of " + std::to_string(threads) + " threads");
-    if (blocks < 1 || blocks > kMostBlocks) fail("a cluster of " + std::to_string(blocks) + " blocks");
+    if (cluster < 1 || cluster > kMostClusterBlocks) fail("a cluster of " + std::to_string(cluster) + " blocks");
+    const int warps = blocks * ((threads + kLanes - 1) / kLanes);
+    if (warps > kMostThreads / kLanes) fail(std::to_string(blocks) + " blocks are too many to run together");
     threads_ = threads;
+    cluster_ = cluster;
+    barriers_.resize(static_cast<std::size_t>(blocks * kBarriers));
+    clusters_.assign(static_cast<std::size_t>(blocks / cluster), {});
+    for (Cluster& each : clusters_) each.running = cluster * threads;
     all_ = running_ = blocks * threads;
     body_ = std::move(body);
     ready_ = finished_ = {};
@@ -150,9 +160,10 @@ class Team {
 
   /// All threads of the cluster that have not returned meet.
   void meet_all(const char* what) {
-    cluster_.what = what;
-    cluster_.waiting.insert(thread_);
-    ++cluster_.arrived;
+    Meeting& meeting = clusters_[cluster()].meeting;
+    meeting.what = what;
+    meeting.waiting.insert(thread_);
+    ++meeting.arrived;
     release_cluster();
     give_way();
   }
@@ -211,12 +222,16 @@ class Team {
     if (&fiber() != &from) swap(from, fiber());
   }
 
+  struct Cluster {
+    Meeting meeting;
+    int running = 0;
+  };
+  std::size_t cluster() const { return static_cast<std::size_t>(block() / cluster_); }
+
   void release_cluster() {
-    cluster_.expected = running_;
-    if (cluster_.arrived == 0 || cluster_.arrived < running_) return;
-    ready_.insert_all(cluster_.waiting);
-    cluster_.arrived = 0;
-    cluster_.waiting = {};
+    auto& [meeting, running] = clusters_[cluster()];
+    meeting.expected = running;
+    if (meeting.arrived > 0 && meeting.arrived == running) close(meeting);
   }
 
   static std::string describe(const Meeting& meeting) {
@@ -252,8 +267,11 @@ class Team {
     for (const Meeting& meeting : barriers_) {
       if (meeting.arrived > 0) text += describe(meeting);
     }
-    if (cluster_.arrived > 0) text += describe(cluster_);
-    for (const auto& [place, threads] : waiting_) text += " threads " + threads.text() + " wait for a barrier's phase.";
+    for (const Cluster& each : clusters_) {
+      if (each.meeting.arrived > 0) text += describe(each.meeting);
+    }
+    for (const auto& [place, threads] : waiting_)
+      text += " threads " + threads.text() + " wait for a barrier's phase or a count.";
     for (const Warp& warp : warps_) {
       if (warp.meeting.arrived > 0) text += describe(warp.meeting);
     }
@@ -298,6 +316,7 @@ class Team {
       done.groups.clear();
       finished_.insert(thread_);
       --running_;
+      --clusters_[cluster()].running;
       release_cluster();
       if (running_ > 0) thread_ = next();
       swap(done, running_ > 0 ? fiber() : main_);
@@ -320,14 +339,15 @@ class Team {
   std::uint64_t random_ = (std::strtoull(setting().c_str(), nullptr, 10) + 1) * 0x9e3779b97f4a7c15u;
   std::function<void()> body_;
   int threads_ = 0;  ///< of a block
+  int cluster_ = 1;  ///< blocks of one
   int all_ = 0;      ///< of all blocks
   int running_ = 0;
   int thread_ = 0;
   ThreadSet ready_;
   ThreadSet finished_;
-  Meeting cluster_;
+  std::vector<Cluster> clusters_;
   std::map<const void*, ThreadSet> waiting_;  ///< by place in shared memory
-  std::array<Meeting, kMostBlocks * kBarriers> barriers_;
+  std::vector<Meeting> barriers_;
   std::array<Warp, kMostThreads / kLanes> warps_;
   Fiber main_;
   std::vector<std::unique_ptr<Fiber>> fibers_;

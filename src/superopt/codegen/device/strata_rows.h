@@ -59,12 +59,13 @@ STRATA_DEVICE auto reduce_rows(const From& from, float* scratch) {
   if constexpr (From::kTeam > 32) {
     constexpr int kWarps = From::kTeam / 32;  // of a team
     float* const mine = scratch + From::team() * kWarps * To::kSlots;
-    if constexpr (kReused) barrier();
+    constexpr int kThreads = From::kTeams * From::kTeam;  // the block may have more
+    if constexpr (kReused) named_barrier(1, kThreads);
 #pragma unroll
     for (int slot = 0; slot < To::kSlots; ++slot) {
       if (lane() == 0) mine[slot * kWarps + From::member() / 32] = to.v[slot];
     }
-    barrier();
+    named_barrier(1, kThreads);
 #pragma unroll
     for (int slot = 0; slot < To::kSlots; ++slot) {
       float sum = mine[slot * kWarps + lane() % kWarps];

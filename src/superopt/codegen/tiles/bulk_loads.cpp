@@ -99,7 +99,7 @@ class BulkLoads : public TileLoads {
     }
     text += fmt::format(
         "          if (++slot == {}) {{\n            slot = 0;\n            phase ^= 1;\n          }}\n", slots());
-    text += "        }\n      }\n    }\n    return;\n  }\n";
+    text += "        }\n      }\n    }\n    return false;\n  }\n";
     if (moves_registers()) text += registers("take", computing_registers()).substr(2);
     if (once) text += "  strata_device::wait(once, 0);\n";
     return text;
@@ -135,7 +135,8 @@ class BulkLoads : public TileLoads {
   void describe(BlockCode& code) const override {
     TileLoads::describe(code);
     code.threads += kWarp * asking_warps();
-    if (moves_registers()) code.idle_threads = kWarp * asking_warps();
+    code.asking_threads = kWarp * asking_warps();
+    if (moves_registers()) code.idle_threads = code.asking_threads;
     code.sharers = schedule().sharers;
     code.shared_along = neighbours_;
     code.work.shared_bytes = shared_bytes_;

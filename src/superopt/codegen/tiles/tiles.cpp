@@ -17,7 +17,8 @@ Result<BlockCode> TileBlock::run(TilePlan planned) {
   const std::string prepare = loads_->prepare();
   code.prepares = !prepare.empty();
   if (code.prepares) text_ += head(name_ + "_prepare", loads_->parameters()) + prepare + "}\n\n";
-  text_ += head(name_, loads_->parameters()) + loads_->variables() + loads_->before_loop();
+  text_ +=
+      head(name_, loads_->parameters(), schedule_.bulk ? "bool" : "void") + loads_->variables() + loads_->before_loop();
   indent_ = "  ";
   for (const Operation& op : body_.operations()) {
     if (op.kind == OpKind::InIter && plan(op.results[0]).once) {
@@ -26,7 +27,7 @@ Result<BlockCode> TileBlock::run(TilePlan planned) {
   }
   STRATA_CHECK(loop());
   STRATA_CHECK(after());
-  text_ += "}\n\n";
+  text_ += schedule_.bulk ? "  return true;\n}\n\n" : "}\n\n";
   code.text = std::move(text_);
   code.wide = wide_;
   code.shared_bytes = loads_->reserved_bytes() + std::max(loads_->bytes(), partial_bytes_);
