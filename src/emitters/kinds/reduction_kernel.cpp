@@ -396,9 +396,15 @@ class ReductionEmitter {
     return indexing::simplify(indexing::compose(tiled_.holders(), extended), indexing::UnusedVariables::Keep);
   }
 
+  /// The range variable of outputs that a thread has side by side.
+  std::optional<int64_t> row_vector(const ReductionWrite& write) const {
+    const bool together = tiled_.parts() == 1 && !tiled_.combines_lanes() && write.index.ranges.empty();
+    return together ? tiled_.vector() : std::nullopt;
+  }
+
   void write_rows(const ReductionWrite& write, const std::vector<HeroState>& states) {
     const IndexingMap map = row_map(write.index);
-    auto loop = create_loop(builder_, map, kernel_.place(), outputs_, std::nullopt,
+    auto loop = create_loop(builder_, map, kernel_.place(), outputs_, row_vector(write),
                             [&](Builder& inside, ValueRange, ValueRange results, ValueRange written) {
                               const size_t indices = results.size() - 2;
                               HeroValues heroes = known_heroes(inside, results[indices]);
