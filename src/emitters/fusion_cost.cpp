@@ -126,14 +126,13 @@ double estimated_microseconds(const hlo::Module& module, const Device& device) {
         const double most = map.constraints.empty() || it.opcode == Opcode::Scatter
                                 ? evaluated * each
                                 : std::min(evaluated * each, elements_of(computation[operand].shape));
-        apart[static_cast<size_t>(operand)] +=
-            it.opcode == Opcode::Scatter ? elements_of(computation[operand].shape) : most;
+        apart[static_cast<size_t>(operand)] += it.opcode == Opcode::Scatter ? elements_of(computation[operand].shape) : most;
       }
     }
   }
-  return kLaunchMicroseconds +
-         std::max({memory_bytes / kMemoryBytesPerMicrosecond, cache_bytes / kCacheBytesPerMicrosecond,
-                   total_operations / kOperationsPerMicrosecond});
+  return kLaunchMicroseconds + std::max({memory_bytes / kMemoryBytesPerMicrosecond,
+                                         cache_bytes / kCacheBytesPerMicrosecond,
+                                         total_operations / kOperationsPerMicrosecond});
 }
 
 }  // namespace strata::emitters

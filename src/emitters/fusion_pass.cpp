@@ -29,8 +29,8 @@ bool is_interpreted(const Instruction& it) {
   }
 }
 
-/// Instructions that run alone as kernels: products are given to a library where there is one, and what a scatter
-/// writes is complete only when all of it has run.
+/// Instructions that run alone as kernels: products are given to a library where there is one, and what a scatter writes
+/// is complete only when all of it has run.
 bool is_alone(const Instruction& it) {
   return is_interpreted(it) || it.opcode == Opcode::Dot || it.opcode == Opcode::Convolution;
 }
@@ -110,13 +110,8 @@ class PartBuilder {
     const Instruction& it = target_[tuple];
     if (it.opcode == Opcode::Tuple) return it.operands[static_cast<size_t>(element)];
     hlo::Shape shape = it.shape.elements[static_cast<size_t>(element)];
-    return add({it.name + ".element",
-                Opcode::GetTupleElement,
-                std::move(shape),
-                {tuple},
-                {},
-                hlo::TupleIndexAttributes{element},
-                {}});
+    return add({it.name + ".element", Opcode::GetTupleElement, std::move(shape), {tuple}, {},
+                hlo::TupleIndexAttributes{element}, {}});
   }
 
   InstructionId clone(InstructionId id) {
@@ -200,8 +195,7 @@ class Fuser {
     for (size_t i = 0; i < computation_.instructions.size(); ++i) {
       const auto user = static_cast<InstructionId>(i);
       if (transparent(user)) continue;
-      for (const ArrayValue& value : reads(user))
-        users_[static_cast<size_t>(value.instruction)].push_back({value, user});
+      for (const ArrayValue& value : reads(user)) users_[static_cast<size_t>(value.instruction)].push_back({value, user});
     }
     collect_arrays(computation_, computation_.root, results_);
   }

@@ -28,8 +28,8 @@ struct ProgramPart {
   double microseconds = 0;          ///< by the model
 };
 
-/// Estimated time of a module's entry as one kernel: bytes of its inputs and outputs over the bandwidth of memory, or
-/// its operators, each as often as it is evaluated, over the rate of arithmetic, whichever is more; and the launch. How
+/// Estimated time of a module's entry as one kernel: bytes of its inputs and outputs over the bandwidth of memory, or its
+/// operators, each as often as it is evaluated, over the rate of arithmetic, whichever is more; and the launch. How
 /// often an instruction is evaluated follows from the indexing maps of its users: one element of a result reads so many
 /// of the operand. What the emitter that would take the fusion computes once (Decision::heroes) counts once.
 double estimated_microseconds(const hlo::Module& module, const Device& device);

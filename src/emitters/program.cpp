@@ -198,8 +198,7 @@ Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Litera
   for (const ProgramStep& step : program.steps) STRATA_CHECK(run_step(step, program.buffers, buffers));
   std::vector<Literal> arrays;
   for (const int result : program.results) {
-    arrays.push_back(
-        from_buffer(buffers[static_cast<size_t>(result)], program.buffers[static_cast<size_t>(result)].shape));
+    arrays.push_back(from_buffer(buffers[static_cast<size_t>(result)], program.buffers[static_cast<size_t>(result)].shape));
   }
   size_t next = 0;
   return assemble(program.result_shape, arrays, next);
@@ -212,8 +211,7 @@ std::string explain(const EmittedProgram& program) {
     const auto list = [&](const std::vector<int>& numbers) {
       std::vector<std::string> shapes;
       for (const int number : numbers) {
-        shapes.push_back(
-            fmt::format("b{} {}", number, hlo::to_string(program.buffers[static_cast<size_t>(number)].shape)));
+        shapes.push_back(fmt::format("b{} {}", number, hlo::to_string(program.buffers[static_cast<size_t>(number)].shape)));
       }
       return fmt::format("{}", fmt::join(shapes, ", "));
     };

@@ -147,10 +147,11 @@ OrderedJson launch_json(const GpuLaunch& launch) {
             {"workspace_bytes", kConvolutionWorkspace},
             {"arguments", launch.arguments}};
   }
-  OrderedJson json = {{"name", launch.kernel},       {"grid", launch.grid},
-                      {"threads", launch.threads},   {"shared_bytes", launch.shared_bytes},
-                      {"cluster", launch.cluster},   {"overlaps_previous", launch.overlaps_previous},
-                      {"resident", launch.resident}, {"arguments", launch.arguments}};
+  OrderedJson json = {{"name", launch.kernel},        {"grid", launch.grid},
+                      {"threads", launch.threads},    {"shared_bytes", launch.shared_bytes},
+                      {"cluster", launch.cluster},    {"overlaps_previous", launch.overlaps_previous},
+                      {"resident", launch.resident},
+                      {"arguments", launch.arguments}};
   for (const GpuTensorMap& map : launch.tensor_maps) {
     json["tensor_maps"].push_back({{"argument", map.argument},
                                    {"element_bytes", map.element_bytes},

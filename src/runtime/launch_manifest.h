@@ -42,7 +42,7 @@ struct GpuLaunch {
   int64_t cluster = 1;       ///< blocks, next to each other along x, that form a cluster; divides grid[0]
   /// Starts while the launch before it still runs (programmatic dependent launch); its kernel waits by itself.
   bool overlaps_previous = false;
-  bool resident = false;               ///< blocks wait for each other: refused where not all run at the same time
+  bool resident = false;  ///< blocks wait for each other: refused where not all run at the same time
   std::vector<std::string> arguments;  ///< names of buffers
   std::vector<GpuTensorMap> tensor_maps;
 

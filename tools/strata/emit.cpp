@@ -59,7 +59,7 @@ Result<int> emit(const Options& options) {
   if (options.form == "cubin") return write_cubins(program, options);
   std::string text;
   if (!options.form.empty() || !options.dump_after.empty()) {
-    const emitters::Form form = options.form == "ptx"                                   ? emitters::Form::Ptx
+    const emitters::Form form = options.form == "ptx"                                  ? emitters::Form::Ptx
                                 : options.form == "llvm" || !options.dump_after.empty() ? emitters::Form::Llvm
                                                                                         : emitters::Form::Mlir;
     STRATA_TRY(text, texts(program, form));
