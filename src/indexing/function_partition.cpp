@@ -85,13 +85,16 @@ class Partition {
       values.push_back(computation_.root);
     }
     // The first of its functions for which there is a map that visits each element once.
-    for (const InstructionId value : values) {
+    std::vector<int> groups;  // of the functions
+    for (size_t i = 0; i < values.size(); ++i) {
+      const InstructionId value = values[i];
+      const int group = options_.root_groups.empty() ? 0 : options_.root_groups[i];
       STRATA_TRY(const hlo::Shape shape, shape_of(value));
       int function = 0;
       for (; function < static_cast<int>(result_.functions.size()); ++function) {
         const Function& candidate = result_.functions[static_cast<size_t>(function)];
         STRATA_TRY(const hlo::Shape first, shape_of(candidate.results[0].instruction));
-        if (first.element_count() != shape.element_count()) continue;
+        if (first.element_count() != shape.element_count() || groups[static_cast<size_t>(function)] != group) continue;
         add_result(
             function, value,
             simplify(bitcast_map(hlo::array_shape(first.type, first.dims), hlo::array_shape(shape.type, shape.dims))));
@@ -99,6 +102,7 @@ class Partition {
       }
       if (function == static_cast<int>(result_.functions.size())) {
         add_result(new_function(value, shape), value, simplify(identity_map(shape.dims)));
+        groups.push_back(group);
       }
     }
     return {};

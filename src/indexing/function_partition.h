@@ -46,6 +46,9 @@ struct PartitionOptions {
   /// Of the map from a function's indices to an instruction's (IndexingMap::cost). Reshapes and transposes in turn,
   /// none of which undoes another, would double it with each: there it is cheaper to pass the index on as arguments.
   int64_t max_index_cost = 300;
+  /// A number for each array of the root's tuple: only those with the same number may be results of one function.
+  /// Empty: all may.
+  std::vector<int> root_groups;
 };
 
 /// Every instruction that the root uses goes into exactly one function. It joins its users' function if all of them are

@@ -53,6 +53,29 @@ std::string functions(const std::string& text, const std::vector<std::string>& h
   return fmt::format("{}", fmt::join(parts, " | "));
 }
 
+TEST(FunctionPartition, RootsOfDifferentGroupsHaveDifferentFunctions) {
+  const hlo::ModulePtr module = parsed(R"(HloModule m
+ENTRY e {
+  p = f32[8,16] parameter(0)
+  a = f32[8,16] exponential(p)
+  b = f32[8,16] negate(p)
+  c = f32[16,8] reshape(b)
+  ROOT t = (f32[8,16], f32[8,16], f32[16,8]) tuple(a, b, c)
+})");
+  ASSERT_TRUE(module);
+  const auto roots = [&](const std::vector<int>& groups) {
+    PartitionOptions options;
+    options.root_groups = groups;
+    std::vector<std::pair<int, int>> values;
+    for (const auto& value : partitioned(*module, options).roots) values.emplace_back(value.function, value.result);
+    return values;
+  };
+  using Values = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(roots({}), (Values{{0, 0}, {0, 1}, {0, 2}}));
+  EXPECT_EQ(roots({0, 1, 0}), (Values{{0, 0}, {1, 0}, {0, 1}}));
+  EXPECT_EQ(roots({2, 1, 0}), (Values{{0, 0}, {1, 0}, {2, 0}}));
+}
+
 TEST(FunctionPartition, UsersAtTheSameIndexShareAFunction) {
   EXPECT_EQ(functions(R"(HloModule m
 ENTRY e {

@@ -124,6 +124,60 @@ AccessCost global_access(const IndexingMap& map, const std::vector<int64_t>& str
 
 namespace {
 
+int64_t divisor_of(const Expr& expr);
+
+/// (base floordiv first) mod (end / first), times a coefficient; end is 0 where there is no mod.
+struct Digits {
+  Expr base;
+  int64_t first = 1;
+  int64_t end = 0;
+  int64_t coefficient = 0;
+};
+
+Digits digits_of(const Term& term) {
+  Digits digits{term.atom, 1, 0, term.coefficient};
+  if (digits.base.kind() == ExprKind::Mod && digits.base.rhs().is_constant()) {
+    digits.end = digits.base.rhs().value();
+    digits.base = Expr(digits.base.lhs());
+  }
+  if (digits.base.kind() == ExprKind::FloorDiv && digits.base.rhs().is_constant()) {
+    digits.first = digits.base.rhs().value();
+    digits.end = saturating_mul(digits.end, digits.first);
+    digits.base = Expr(digits.base.lhs());
+  }
+  return digits;
+}
+
+/// A number that divides a sum of digits of one expression. Where their places divide one another, all are sums of the
+/// finest digits, and so the divisor is that of these digits' coefficients: d - (d mod 8) * 3 is a multiple of 2.
+int64_t divisor_of(const std::vector<Digits>& sum) {
+  int64_t separate = 0;
+  std::set<int64_t> places{1};
+  for (const Digits& one : sum) {
+    Expr atom = floor_div(one.base, one.first);
+    if (one.end > 0) atom = mod(atom, one.end / one.first);
+    separate = std::gcd(separate, saturating_mul(std::abs(one.coefficient), divisor_of(atom)));
+    places.insert(one.first);
+    if (one.end > 0) places.insert(one.end);
+  }
+  int64_t together = 0;
+  for (auto place = places.begin(); place != places.end(); ++place) {
+    const auto next = std::next(place);
+    if (next != places.end() && (*next % *place != 0 || *next == kGreatest)) return separate;
+    int64_t coefficient = 0;
+    for (const Digits& one : sum) {
+      if (*place < one.first || (one.end > 0 && *place >= one.end)) continue;
+      const auto product = checked_mul(one.coefficient, *place / one.first);
+      const auto total = product ? checked_add(coefficient, *product) : std::nullopt;
+      if (!total || *total == kLeast) return separate;
+      coefficient = *total;
+    }
+    together = std::gcd(together, coefficient);
+  }
+  // Multiples of both are what the values are; the greater one is the stronger fact for powers of two.
+  return std::max(separate, together);
+}
+
 /// A number that divides all values of the expression; 0 if they are 0.
 int64_t divisor_of(const Expr& expr) {
   switch (expr.kind()) {
@@ -131,9 +185,18 @@ int64_t divisor_of(const Expr& expr) {
       return expr.value() == kLeast ? 1 : std::abs(expr.value());
     case ExprKind::Sum: {
       int64_t divisor = divisor_of(Expr::constant(expr.offset()));
+      std::vector<std::vector<Digits>> sums;  // of the same expression each
       for (const Term& term : expr.terms()) {
-        divisor = std::gcd(divisor, saturating_mul(std::abs(term.coefficient), divisor_of(term.atom)));
+        const Digits digits = digits_of(term);
+        const auto known =
+            std::find_if(sums.begin(), sums.end(), [&](const auto& sum) { return sum.front().base == digits.base; });
+        if (known == sums.end()) {
+          sums.push_back({digits});
+        } else {
+          known->push_back(digits);
+        }
       }
+      for (const std::vector<Digits>& sum : sums) divisor = std::gcd(divisor, divisor_of(sum));
       return divisor;
     }
     case ExprKind::Mod:

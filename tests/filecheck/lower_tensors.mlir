@@ -72,3 +72,22 @@ func.func @elements(%z: tensor<8xcomplex<f32>> {strata.output = 0}, %b: index {s
   %n = tensor.insert %c into %z[%t] : tensor<8xcomplex<f32>>
   return %n : tensor<8xcomplex<f32>>
 }
+
+// Sixteen bytes are four words: no GPU accesses sixteen elements at a time.
+// CHECK-LABEL: func.func @bytes
+// CHECK: llvm.load {{.*}} : !llvm.ptr -> vector<4xi32>
+// CHECK: llvm.store {{.*}} : vector<16xi8>, !llvm.ptr
+// GPU-LABEL: func.func @bytes
+// GPU: llvm.load {{.*}} : !llvm.ptr -> vector<4xi32>
+// GPU-COUNT-4: llvm.call_intrinsic "llvm.nvvm.prmt"
+// GPU: llvm.store {{.*}} : vector<4xi32>, !llvm.ptr
+func.func @bytes(%in: tensor<256xi8> {strata.input = 0}, %out: tensor<256xi8> {strata.output = 0},
+                 %b: index {strata.range = [0, 0]}, %t: index {strata.range = [0, 15]}) -> tensor<256xi8>
+    attributes {strata.kernel} {
+  %zero = arith.constant 0 : i8
+  %i = strata.apply_indexing <"(d0) -> (d0 * 16), domain: d0 in [0, 15]">(%t)
+  %v = vector.transfer_read %in[%i], %zero {in_bounds = [true]} : tensor<256xi8>, vector<16xi8>
+  %n = arith.addi %v, %v : vector<16xi8>
+  %w = vector.transfer_write %n, %out[%i] {in_bounds = [true]} : vector<16xi8>, tensor<256xi8>
+  return %w : tensor<256xi8>
+}

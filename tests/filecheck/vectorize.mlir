@@ -85,3 +85,23 @@ func.func @tiles(%t: index {strata.range = [0, 7]}, %row: index {strata.range = 
   } {strata.vector}
   return
 }
+
+// Rows of a tile that do not depend on the loop's variable, though they are computed within the loop.
+// CHECK-LABEL: func.func @rows_within
+// CHECK: transfer_write %{{.*}} : vector<4xf32>, tensor<32x32xf32, #strata.shared<chunk = 4>>
+func.func @rows_within(%t: index {strata.range = [0, 255]}, %in: tensor<1024xf32> {strata.input = 0})
+    -> tensor<32x32xf32, #strata.shared<chunk = 4>> attributes {strata.kernel} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %tile = strata.allocate_shared : tensor<32x32xf32, #strata.shared<chunk = 4>>
+  %r = scf.for %s = %c0 to %c4 step %c1 iter_args(%o = %tile) -> (tensor<32x32xf32, #strata.shared<chunk = 4>>) {
+    %row = strata.apply_indexing <"(d0) -> (d0 floordiv 8), domain: d0 in [0, 255]">(%t)
+    %column = strata.apply_indexing <"(d0, d1) -> ((d0 mod 8) * 4 + d1), domain: d0 in [0, 255], d1 in [0, 3]">(%t, %s)
+    %i = strata.apply_indexing <"(d0, d1) -> (d0 * 4 + d1), domain: d0 in [0, 255], d1 in [0, 3]">(%t, %s)
+    %v = tensor.extract %in[%i] : tensor<1024xf32>
+    %n = tensor.insert %v into %o[%row, %column] : tensor<32x32xf32, #strata.shared<chunk = 4>>
+    scf.yield %n : tensor<32x32xf32, #strata.shared<chunk = 4>>
+  } {strata.vector}
+  return %r : tensor<32x32xf32, #strata.shared<chunk = 4>>
+}

@@ -29,6 +29,9 @@ struct Plan {
 using Planner = Result<Plan> (*)(const Fusion& fusion);
 Result<Plan> plan_loop(const Fusion& fusion);
 Result<Plan> plan_reduction(const Fusion& fusion);
+Result<Plan> plan_transpose(const Fusion& fusion);
+Result<Plan> plan_concatenate(const Fusion& fusion);
+Result<Plan> plan_input_slices(const Fusion& fusion);
 
 /// Bytes of all tiles of shared memory that the module's kernel allocates, each rounded up to 16.
 int64_t shared_bytes(mlir::ModuleOp module);

@@ -38,8 +38,10 @@ constexpr unsigned kGpuGlobal = 1;
 bool is_tensor(Value value) { return llvm::isa<RankedTensorType>(value.getType()); }
 
 /// The value whose memory a tensor is in: an argument of a function, a constant, or a tile of shared memory. Nothing
-/// where that depends on a condition.
-Value root_of(Value tensor) {
+/// where that depends on a condition. `known` remembers: branches in a row would double the work each.
+Value root_of(Value tensor, llvm::DenseMap<Value, Value>& known);
+
+Value find_root(Value tensor, llvm::DenseMap<Value, Value>& known) {
   while (true) {
     if (const auto argument = llvm::dyn_cast<mlir::BlockArgument>(tensor)) {
       auto loop = llvm::dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
@@ -65,7 +67,7 @@ Value root_of(Value tensor) {
     } else if (llvm::isa<scf::IfOp, scf::IndexSwitchOp>(op)) {
       Value common;
       for (mlir::Region& region : op->getRegions()) {
-        const Value root = root_of(region.front().getTerminator()->getOperand(number));
+        const Value root = root_of(region.front().getTerminator()->getOperand(number), known);
         if (!root || (common && common != root)) return {};
         common = root;
       }
@@ -75,15 +77,27 @@ Value root_of(Value tensor) {
     } else {
       return {};
     }
+    if (llvm::isa<mlir::BlockArgument>(tensor)) continue;
+    const auto before = known.find(tensor);
+    if (before != known.end()) return before->second;
   }
+}
+
+Value root_of(Value tensor, llvm::DenseMap<Value, Value>& known) {
+  const auto before = known.find(tensor);
+  if (before != known.end()) return before->second;
+  const Value root = find_root(tensor, known);
+  known[tensor] = root;
+  return root;
 }
 
 /// Uses of tensors in the module become uses of their roots.
 mlir::LogicalResult use_roots(mlir::ModuleOp module) {
   llvm::SmallVector<std::pair<Value, Value>> roots;
+  llvm::DenseMap<Value, Value> known;
   const auto wanted = [&](Value value) {
     if (!is_tensor(value)) return true;
-    const Value root = root_of(value);
+    const Value root = root_of(value, known);
     if (root && root != value) roots.emplace_back(value, root);
     return static_cast<bool>(root);
   };
@@ -384,20 +398,53 @@ class TensorLowering {
     return static_cast<unsigned>(whole & -whole);
   }
 
+  /// Vectors of bytes as vectors of words. There are instructions that access 16 bytes, but none for 16 elements; and
+  /// a cast before a store LLVM would take back, were it not for a permutation that it cannot see through.
+  static Value words_of(OpBuilder& builder, Location location, Value bytes, int64_t count) {
+    const Type word = builder.getI32Type();
+    const Value zero = builder.create<LLVM::ConstantOp>(location, word, builder.getI32IntegerAttr(0));
+    const Value order = builder.create<LLVM::ConstantOp>(location, word, builder.getI32IntegerAttr(0x3210));
+    Value all = builder.create<LLVM::PoisonOp>(location, mlir::VectorType::get({count}, word));
+    for (int32_t i = 0; i < count; ++i) {
+      const int32_t first = 4 * i;
+      const Value part = builder.create<LLVM::ShuffleVectorOp>(
+          location, bytes, bytes, llvm::ArrayRef<int32_t>{first, first + 1, first + 2, first + 3});
+      const Value cast = builder.create<LLVM::BitcastOp>(location, word, part);
+      // Bytes 0 to 3 of both words together, in order: the first word.
+      auto moved = builder.create<LLVM::CallIntrinsicOp>(location, word, builder.getStringAttr("llvm.nvvm.prmt"),
+                                                         ValueRange{cast, zero, order});
+      const Value place = builder.create<LLVM::ConstantOp>(location, word, builder.getI32IntegerAttr(i));
+      all = builder.create<LLVM::InsertElementOp>(location, all, moved.getResults(), place);
+    }
+    return all;
+  }
+
+  static Type accessed_type(Type stored) {
+    const auto vector = llvm::dyn_cast<mlir::VectorType>(stored);
+    if (!vector || !vector.getElementType().isInteger(8) || vector.getNumElements() != 16) return stored;
+    return mlir::VectorType::get({4}, mlir::IntegerType::get(stored.getContext(), 32));
+  }
+
   Value load(OpBuilder& builder, Location location, Value root, ValueRange indices, Type type) {
     const auto tensor = llvm::cast<RankedTensorType>(root.getType());
     const Value place = address(builder, location, root, indices);
-    const Value stored = builder.create<LLVM::LoadOp>(location, stored_type(type), place, alignment(tensor, type),
-                                                      /*isVolatile=*/false, /*isNonTemporal=*/false,
-                                                      /*isInvariant=*/invariant_.contains(root));
+    const Type accessed = accessed_type(stored_type(type));
+    Value stored = builder.create<LLVM::LoadOp>(location, accessed, place, alignment(tensor, type),
+                                                /*isVolatile=*/false, /*isNonTemporal=*/false,
+                                                /*isInvariant=*/invariant_.contains(root));
+    if (accessed != stored_type(type)) stored = builder.create<LLVM::BitcastOp>(location, stored_type(type), stored);
     return from_stored(builder, location, stored, type);
   }
 
   void store(OpBuilder& builder, Location location, Value value, Value root, ValueRange indices) {
     const auto tensor = llvm::cast<RankedTensorType>(root.getType());
     const Value place = address(builder, location, root, indices);
-    builder.create<LLVM::StoreOp>(location, to_stored(builder, location, value), place,
-                                  alignment(tensor, value.getType()));
+    Value stored = to_stored(builder, location, value);
+    const auto bytes = llvm::dyn_cast<mlir::VectorType>(stored.getType());
+    const bool as_words = options_.target == Target::Gpu && bytes && bytes.getElementType().isInteger(8) &&
+                          bytes.getNumElements() >= 8 && bytes.getNumElements() % 4 == 0;
+    if (as_words) stored = words_of(builder, location, stored, bytes.getNumElements() / 4);
+    builder.create<LLVM::StoreOp>(location, stored, place, alignment(tensor, value.getType()));
   }
 
   /// For functions that take it whatever memory it is in.

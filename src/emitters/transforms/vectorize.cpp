@@ -4,6 +4,7 @@
 #include <mlir/Dialect/SCF/IR/SCF.h>
 #include <mlir/Dialect/Tensor/IR/Tensor.h>
 #include <mlir/Dialect/Vector/IR/VectorOps.h>
+#include <mlir/Transforms/LoopInvariantCodeMotionUtils.h>
 
 #include "emitters/dialect/dialect.h"
 #include "emitters/transforms/index_values.h"
@@ -204,7 +205,10 @@ mlir::LogicalResult vectorize(mlir::ModuleOp module, const LoweringOptions& opti
   module.walk([&](scf::ForOp loop) {
     if (is_vector_loop(loop)) loops.push_back(loop);
   });
-  for (scf::ForOp loop : loops) LoopVectorizer(loop, options).run();
+  for (scf::ForOp loop : loops) {
+    mlir::moveLoopInvariantCode(loop);  // indices of rows, for one
+    LoopVectorizer(loop, options).run();
+  }
   return mlir::success();
 }
 

@@ -1,0 +1,251 @@
+// The concatenate emitter: each operand has blocks of its own, whose threads read it as it lies and write where it
+// goes.
+#include <fmt/format.h>
+
+#include "emitters/dialect/dialect.h"
+#include "emitters/kinds/access_width.h"
+#include "emitters/kinds/epilogue.h"
+#include "emitters/kinds/kernel.h"
+#include "emitters/kinds/place_maps.h"
+#include "emitters/kinds/plan.h"
+#include "indexing/map_checks.h"
+#include "indexing/simplify.h"
+#include "indexing/thread_maps.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::InstructionId;
+using indexing::Expr;
+using indexing::IndexingMap;
+using mlir::ValueRange;
+
+/// Each operand is a loop's code.
+constexpr size_t kMostOperands = 32;
+
+/// The part of the result that one operand is.
+struct Part {
+  size_t operand = 0;
+  int64_t first_block = 0;
+  int64_t blocks = 0;
+  IndexingMap read;           ///< (block, thread)[unroll, vector] → index of the operand
+  std::vector<Expr> written;  ///< … → index of the result
+  int64_t vector = 1;
+};
+
+struct ConcatenatePlan {
+  HeroSplit split;
+  std::vector<Part> parts;
+  std::vector<Part> others;  ///< other root functions, by the place of their elements; `operand` is the function
+  int threads = 128;
+  int64_t blocks = 0;
+};
+
+bool same_parts(const hlo::Computation& computation, InstructionId a, InstructionId b) {
+  const hlo::Instruction& x = computation[a];
+  const hlo::Instruction& y = computation[b];
+  if (x.operands.size() != y.operands.size() || x.dimensions() != y.dimensions()) return false;
+  if (x.shape.minor_to_major != y.shape.minor_to_major) return false;
+  for (size_t i = 0; i < x.operands.size(); ++i) {
+    if (!hlo::same_dims(computation.operand_shape(x, i), computation.operand_shape(y, i))) return false;
+  }
+  return true;
+}
+
+/// (block, thread)[unroll, vector] → position below `count`, by a grid that starts at block `first`.
+IndexingMap positions_from(int64_t first, int64_t count, int threads, int64_t vector, int64_t unroll) {
+  IndexingMap map = indexing::thread_map(indexing::linear_tiling({count}, threads, vector, unroll));
+  const indexing::Interval blocks = map.dims[indexing::kBlock];
+  const auto later = [&](indexing::ExprKind kind, int number) {
+    const Expr self = Expr::variable(kind, number);
+    return kind == indexing::ExprKind::Dimension && number == indexing::kBlock ? self - first : self;
+  };
+  map.results = indexing::substitute(map.results, later);
+  for (indexing::Constraint& one : map.constraints) one.expr = indexing::substitute(one.expr, later);
+  map.dims[indexing::kBlock] = {blocks.lo + first, blocks.hi + first};
+  return indexing::simplify(map, indexing::UnusedVariables::Keep);
+}
+
+/// The widest vector of elements that lie together in an operand and in the result.
+int64_t vector_of(const hlo::Shape& operand, const hlo::Shape& result, int64_t dim, int64_t offset, int64_t limit) {
+  // What lies together at both sides, and the steps between.
+  int64_t together = 1;
+  for (const int64_t d : result.minor_to_major) {
+    together *= operand.dim(d);
+    if (d == dim) break;
+  }
+  const auto strides = hlo::memory_strides(result);
+  const int64_t step = strides[static_cast<size_t>(dim)];
+  int64_t vector = 1;
+  while (vector * 2 <= limit && together % (vector * 2) == 0 && step * result.dim(dim) % (vector * 2) == 0 &&
+         step * offset % (vector * 2) == 0) {
+    vector *= 2;
+  }
+  return vector;
+}
+
+/// One loop over a part of the result, in blocks after those that are there already.
+Part make_part(ConcatenatePlan& plan, const hlo::Shape& shape, int64_t vector, int64_t unroll) {
+  Part part;
+  part.vector = vector;
+  part.first_block = plan.blocks;
+  const int64_t count = shape.element_count();
+  part.blocks = indexing::ceil_div(count, plan.threads * vector * unroll);
+  plan.blocks += part.blocks;
+  part.read = positions_from(part.first_block, count, plan.threads, vector, unroll);
+  part.read.results = indices_at(part.read, {count}, shape);
+  return part;
+}
+
+Result<void> check_part(const Part& part, const hlo::Shape& shape) {
+  IndexingMap from_zero = part.read;
+  const auto earlier = [&](indexing::ExprKind kind, int number) {
+    const Expr self = Expr::variable(kind, number);
+    return kind == indexing::ExprKind::Dimension && number == indexing::kBlock ? self + part.first_block : self;
+  };
+  from_zero.results = indexing::substitute(from_zero.results, earlier);
+  for (indexing::Constraint& one : from_zero.constraints) one.expr = indexing::substitute(one.expr, earlier);
+  from_zero.dims[indexing::kBlock] = indexing::below(part.blocks);
+  const indexing::Verdict verdict = indexing::writes_bijectively(from_zero, shape.dims);
+  if (verdict.kind != indexing::Verdict::Kind::Refuted) return {};
+  return unsupported("internal error: a part of a concatenation: {}", verdict.reason);
+}
+
+/// The part's map over all blocks of the grid.
+IndexingMap guarded(const Part& part, int64_t blocks) {
+  IndexingMap map = part.read;
+  const indexing::Interval own{part.first_block, part.first_block + part.blocks - 1};
+  map.dims[indexing::kBlock] = indexing::below(std::max<int64_t>(blocks, 1));
+  if (own.lo > 0 || own.hi + 1 < blocks) map.constraints.push_back({Expr::dim(indexing::kBlock), own});
+  return map;
+}
+
+Result<Values> emit_parts(const ConcatenatePlan& plan, const FusionFunctions& functions, Kernel& kernel) {
+  const hlo::Computation& computation = functions.computation();
+  const auto function_shape = [&](int number) {
+    const indexing::Function& of = functions.partition().functions[static_cast<size_t>(number)];
+    return computation[of.results[0].instruction].shape;
+  };
+  Values outputs(kernel.outputs());
+  std::optional<Error> error;
+  const std::vector<int> epilogues = root_functions(plan.split, true);
+  for (const Part& part : plan.parts) {
+    MapResults results(guarded(part, plan.blocks));
+    results.add(part.read.results);
+    IndexingMap written = part.read;
+    written.results = part.written;
+    const hlo::Shape& whole = computation[plan.split.heroes[0]].shape;
+    for (const int function : epilogues) results.add(indices_at_place(written, whole, function_shape(function)));
+    auto loop = kernel.builder().create<LoopOp>(
+        results.map(), kernel.place(), outputs, /*vector=*/1,
+        [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange before) {
+          Values values;
+          for (const InstructionId hero : plan.split.heroes) {
+            const InstructionId operand = computation[hero].operands[part.operand];
+            const auto value = functions.read(inside, operand, kernel.inputs(), results.of(indices, 0));
+            if (!value) {
+              error = value.error();
+              return Values(before);
+            }
+            values.push_back((*value)[0]);
+          }
+          Values after(before);
+          for (size_t i = 0; i < epilogues.size(); ++i) {
+            Values injected;
+            for (const InstructionId id : functions.partition().functions[static_cast<size_t>(epilogues[i])].injected) {
+              injected.push_back(values[plan.split.hero_number(id)]);
+            }
+            after = write_outputs(inside, functions, epilogues[i], kernel.inputs(), results.of(indices, i + 1),
+                                  injected, after);
+          }
+          return after;
+        });
+    if (error) return tl::unexpected(std::move(*error));
+    outputs = Values(loop.getResults());
+  }
+  for (const Part& other : plan.others) {
+    auto loop = kernel.builder().create<LoopOp>(
+        guarded(other, plan.blocks), kernel.place(), outputs, /*vector=*/1,
+        [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange before) {
+          return write_outputs(inside, functions, static_cast<int>(other.operand), kernel.inputs(), indices, {},
+                               Values(before));
+        });
+    outputs = Values(loop.getResults());
+  }
+  return outputs;
+}
+
+}  // namespace
+
+Result<Plan> plan_concatenate(const Fusion& fusion) {
+  ConcatenatePlan made;
+  std::optional<InstructionId> first;
+  std::string refused = "no concatenate stands behind a root by operators that keep places";
+  const auto is_hero = [&](InstructionId id) {
+    const hlo::Instruction& it = fusion.computation()[id];
+    if (it.opcode != hlo::Opcode::Concatenate) return false;
+    if (it.operands.size() > kMostOperands) {
+      refused =
+          fmt::format("{} has {} operands, each of which would be a loop of its own", it.name, it.operands.size());
+      return false;
+    }
+    if (!first) first = id;
+    return same_parts(fusion.computation(), *first, id);
+  };
+  STRATA_TRY(made.split, split_at_heroes(fusion, is_hero));
+  if (made.split.heroes.empty()) return unsupported("{}", refused);
+  const hlo::Computation& computation = (*made.split.module)[made.split.computation];
+  const hlo::Instruction& hero = computation[made.split.heroes[0]];
+  if (hero.shape.element_count() == 0) return unsupported("{} has no elements", hero.name);
+  const AccessWidth width = choose_access_width(fusion, hero.shape.element_count());
+  made.threads = width.threads;
+  const auto dim = static_cast<size_t>(hero.dimensions()[0]);
+  int64_t offset = 0;
+  std::string vectors;
+  for (size_t i = 0; i < hero.operands.size(); ++i) {
+    const hlo::Shape& operand = computation.operand_shape(hero, i);
+    // Elements are visited in the result's order, whatever the operand's layout is.
+    const hlo::Shape as_result = hlo::array_shape(operand.type, operand.dims, hero.shape.minor_to_major);
+    const int64_t limit = width.vector;
+    const int64_t vector = vector_of(as_result, hero.shape, hero.dimensions()[0], offset, limit);
+    if (operand.element_count() > 0) {
+      Part part = make_part(made, as_result, vector, width.unroll * (limit / vector));
+      part.operand = i;
+      part.written = part.read.results;
+      part.written[dim] = part.written[dim] + offset;
+      STRATA_CHECK(check_part(part, as_result));
+      made.parts.push_back(std::move(part));
+      vectors += fmt::format("{}{}", vectors.empty() ? "" : ", ", vector);
+    }
+    offset += operand.dim(hero.dimensions()[0]);
+  }
+  for (const int function : root_functions(made.split, false)) {
+    const auto& of = made.split.partition.functions[static_cast<size_t>(function)];
+    const hlo::Shape& shape = computation[of.results[0].instruction].shape;
+    if (shape.element_count() == 0) continue;
+    int64_t vector = width.vector;
+    while (shape.element_count() % vector != 0) vector /= 2;
+    Part part = make_part(made, shape, vector, width.unroll);
+    part.operand = static_cast<size_t>(function);
+    made.others.push_back(std::move(part));
+  }
+  Plan plan;
+  plan.decision.emitter = "concatenate";
+  plan.decision.reason = "each operand has blocks of its own";
+  plan.decision.threads = made.threads;
+  plan.decision.blocks = made.blocks;
+  plan.decision.details = {{"operands", std::to_string(hero.operands.size())},
+                           {"vector", vectors},
+                           {"unroll", std::to_string(width.unroll)}};
+  plan.emit = [made, decision = plan.decision](mlir::ModuleOp target, const std::string& name) -> Result<void> {
+    STRATA_TRY(const FusionFunctions functions,
+               FusionFunctions::create(target, *made.split.module, made.split.computation, made.split.options));
+    Kernel kernel(functions, name, decision);
+    STRATA_TRY(const Values outputs, emit_parts(made, functions, kernel));
+    kernel.finish(outputs);
+    return {};
+  };
+  return plan;
+}
+
+}  // namespace strata::emitters
