@@ -60,6 +60,7 @@ class Partition {
     }
     for (Function& function : result_.functions)
       std::reverse(function.instructions.begin(), function.instructions.end());
+    inject_for_callees();
     return std::move(result_);
   }
 
@@ -198,6 +199,19 @@ class Partition {
       uses_[static_cast<size_t>(operand)].push_back(std::move(use));
     }
     return {};
+  }
+
+  /// What a function's callees want injected its own caller has to give it: callees come after their callers.
+  void inject_for_callees() {
+    for (size_t i = result_.functions.size(); i-- > 0;) {
+      Function& function = result_.functions[i];
+      for (const int callee : function.callees) {
+        for (const InstructionId hero : result_.functions[static_cast<size_t>(callee)].injected) {
+          if (std::find(function.injected.begin(), function.injected.end(), hero) == function.injected.end())
+            function.injected.push_back(hero);
+        }
+      }
+    }
   }
 
   bool operand_at_hand(InstructionId id) const {

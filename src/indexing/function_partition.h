@@ -19,7 +19,7 @@ struct Function {
   std::vector<Interval> indices;  ///< of the first result's dimensions
   std::vector<FunctionResult> results;
   std::vector<hlo::InstructionId> instructions;  ///< that it computes itself, operands before users
-  std::vector<hlo::InstructionId> injected;      ///< heroes that it uses, whose values its caller has
+  std::vector<hlo::InstructionId> injected;      ///< heroes that it or its callees use, whose values its caller has
   std::vector<int> callees;                      ///< the functions whose results it uses otherwise
 };
 

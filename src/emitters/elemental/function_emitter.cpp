@@ -183,16 +183,21 @@ Result<Value> FunctionEmitter::element(InstructionId id, int tuple_element, cons
     STRATA_TRY(const Values values, value(id));
     return values[static_cast<size_t>(tuple_element)];
   }
+  HeroValues heroes;
   size_t place = 0;
   for (const InstructionId hero : partition.functions[static_cast<size_t>(number_)].injected) {
-    if (hero == id) return injected_[place + static_cast<size_t>(tuple_element)];
     const hlo::Shape& shape = computation_[hero].shape;
-    place += shape.is_tuple() ? shape.elements.size() : 1;
+    const size_t count = shape.is_tuple() ? shape.elements.size() : 1;
+    heroes[hero] = Values(injected_.slice(place, count));
+    place += count;
   }
+  const auto hero = heroes.find(id);
+  if (hero != heroes.end()) return hero->second[static_cast<size_t>(tuple_element)];
   if (function < 0) return no_code(id);
   STRATA_TRY(const MapValues values, variables(index, ranges));
   const Values at = apply_map(builder_, index, values);
-  return fusion_.call(builder_, function, inputs_, at)[static_cast<size_t>(tuple_element)];
+  return fusion_.call(builder_, function, inputs_, at,
+                      fusion_.injected(function, heroes))[static_cast<size_t>(tuple_element)];
 }
 
 Result<Value> FunctionEmitter::get_constant(InstructionId id, const IndexingMap& index, ValueRange ranges) {

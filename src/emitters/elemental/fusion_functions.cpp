@@ -139,7 +139,9 @@ Values FusionFunctions::call(mlir::ImplicitLocOpBuilder& builder, int number, Va
 }
 
 Result<Values> FusionFunctions::read(mlir::ImplicitLocOpBuilder& builder, InstructionId instruction, ValueRange inputs,
-                                     ValueRange indices) const {
+                                     ValueRange indices, const HeroValues& heroes) const {
+  const auto hero = heroes.find(instruction);
+  if (hero != heroes.end()) return hero->second;
   const hlo::Instruction& it = computation()[instruction];
   const MapValues at{Values(indices), {}, {}};
   if (it.opcode == Opcode::Parameter) {
@@ -158,7 +160,15 @@ Result<Values> FusionFunctions::read(mlir::ImplicitLocOpBuilder& builder, Instru
   if (function < 0 || partition_.functions[static_cast<size_t>(function)].results[0].instruction != instruction) {
     return tl::unexpected(unsupported("{} has no function of its own", it.name).value());
   }
-  return call(builder, function, inputs, indices);
+  return call(builder, function, inputs, indices, injected(function, heroes));
+}
+
+Values FusionFunctions::injected(int number, const HeroValues& heroes) const {
+  Values values;
+  for (const InstructionId hero : partition_.functions[static_cast<size_t>(number)].injected) {
+    llvm::append_range(values, heroes.at(hero));
+  }
+  return values;
 }
 
 Result<mlir::func::FuncOp> FusionFunctions::scalar_function(hlo::ComputationId called, bool wide) {

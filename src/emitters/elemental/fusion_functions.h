@@ -5,6 +5,8 @@
 #include <mlir/IR/BuiltinOps.h>
 #include <mlir/IR/ImplicitLocOpBuilder.h>
 
+#include <map>
+
 #include "hlo/hlo.h"
 #include "indexing/function_partition.h"
 
@@ -15,6 +17,9 @@ struct FusionArguments {
   std::vector<hlo::InstructionId> inputs;  ///< the parameters that are arrays, by number
   std::vector<hlo::Shape> outputs;         ///< of the root: itself, or the elements of its tuple
 };
+
+/// The values of heroes, each with one scalar for each array of its result.
+using HeroValues = std::map<hlo::InstructionId, llvm::SmallVector<mlir::Value>>;
 
 /// Emits the functions into which function_partition.h cuts a fusion (a computation that calls nothing but scalar
 /// functions), and scalar functions for the computations that it calls; then emitters call them.
@@ -36,10 +41,14 @@ class FusionFunctions {
   llvm::SmallVector<mlir::Value> call(mlir::ImplicitLocOpBuilder& builder, int number, mlir::ValueRange inputs,
                                       mlir::ValueRange indices, mlir::ValueRange injected = {}) const;
 
-  /// The elements of an operand of an instruction at an index: of a parameter, a constant, or what a function returns.
-  /// For the operands of heroes, which are functions of their own.
+  /// Those of the heroes that function `number` wants, in its order. All of them must be there.
+  llvm::SmallVector<mlir::Value> injected(int number, const HeroValues& heroes) const;
+
+  /// The elements of an operand of an instruction at an index: of a parameter, a constant, a hero whose value is given,
+  /// or what a function returns. For the operands of heroes, which are functions of their own.
   Result<llvm::SmallVector<mlir::Value>> read(mlir::ImplicitLocOpBuilder& builder, hlo::InstructionId instruction,
-                                              mlir::ValueRange inputs, mlir::ValueRange indices) const;
+                                              mlir::ValueRange inputs, mlir::ValueRange indices,
+                                              const HeroValues& heroes = {}) const;
 
   /// Whether a function holds a hero, whose value the emitter computes: it has no code here.
   bool is_hero(int function) const;

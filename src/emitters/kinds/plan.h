@@ -28,6 +28,7 @@ struct Plan {
 /// A plan, or why the emitter does not take the fusion (Unsupported). What they have in common: docs/emitters.md.
 using Planner = Result<Plan> (*)(const Fusion& fusion);
 Result<Plan> plan_loop(const Fusion& fusion);
+Result<Plan> plan_reduction(const Fusion& fusion);
 Result<Plan> plan_transpose(const Fusion& fusion);
 Result<Plan> plan_concatenate(const Fusion& fusion);
 Result<Plan> plan_input_slices(const Fusion& fusion);

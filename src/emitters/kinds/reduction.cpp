@@ -1,0 +1,187 @@
+// Reductions: rows (registers, then lanes of a warp, then shared memory), several short rows a warp, columns; and
+// chains of reductions of the same rows with what is computed from them, such as softmax and layer normalisation.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emitters/elemental/scalar_operators.h"
+#include "emitters/kinds/plan.h"
+#include "emitters/kinds/reduction_kernel.h"
+#include "emitters/kinds/reduction_staging.h"
+#include "emitters/kinds/reduction_tiling.h"
+#include "indexing/map_checks.h"
+#include "indexing/operand_maps.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::InstructionId;
+using indexing::IndexingMap;
+
+constexpr int64_t kLeastElements = 64;   ///< fewer are left to a loop
+constexpr int64_t kMaxUnroll = 8;        ///< repetitions of loops that disappear
+constexpr int64_t kRegisterBytes = 128;  ///< of a thread's elements that may stay in registers between stages
+
+/// Of the widest array that is read or written element by element: parameters and outputs.
+int64_t element_bytes(const Fusion& fusion, int64_t elements) {
+  const hlo::Computation& computation = fusion.computation();
+  int64_t bytes = 1;
+  const auto consider = [&](const hlo::Shape& shape) {
+    if (!shape.is_array() || shape.element_count() * 2 < elements) return;
+    bytes = std::max<int64_t>(bytes, hlo::byte_width(shape.type));
+  };
+  for (const InstructionId id : computation.parameters) consider(computation[id].shape);
+  const hlo::Shape& root = computation.root_instruction().shape;
+  consider(root);
+  for (const hlo::Shape& one : root.elements) consider(one);
+  return bytes;
+}
+
+/// What each output must hold if blocks share it, or nothing if they cannot.
+std::optional<std::vector<Preparation>> atomic_preparations(const Fusion& fusion, const ReductionHeroes& heroes,
+                                                            const ReductionOutputs& outputs) {
+  if (!outputs.bare) return std::nullopt;
+  const hlo::Computation& computation = fusion.computation();
+  std::vector<Preparation> preparations;
+  for (const ReductionHero& hero : heroes.heroes) {
+    const hlo::Instruction& it = computation[hero.id];
+    if (it.operands.size() != 2 || !named_combiner(fusion.module, it.called[0])) return std::nullopt;
+    const hlo::TypeKind kind = hlo::kind(it.shape.type);
+    const bool number =
+        kind == hlo::TypeKind::Float || kind == hlo::TypeKind::Signed || kind == hlo::TypeKind::Unsigned;
+    if (!number || hlo::bit_width(it.shape.type) < 32) return std::nullopt;  // narrow sums would be rounded each time
+    if (computation[it.operands[1]].opcode != hlo::Opcode::Constant) return std::nullopt;
+  }
+  for (size_t i = 0; i < outputs.partition.roots.size(); ++i) {
+    const auto& root = outputs.partition.roots[i];
+    const InstructionId id = outputs.partition.functions[static_cast<size_t>(root.function)]
+                                 .results[static_cast<size_t>(root.result)]
+                                 .instruction;
+    if (heroes.find(id) == nullptr) continue;
+    const hlo::Literal& initial = computation[computation[id].operands[1]].as<hlo::ConstantAttributes>().value;
+    preparations.push_back({Preparation::Kind::Fill, static_cast<int>(i), 0, initial});
+  }
+  return preparations;
+}
+
+Result<void> check(const std::string& what, IndexingMap map, const TiledReduction& tiled, bool kept_only) {
+  std::vector<indexing::Expr> results;
+  std::vector<int64_t> shape;
+  for (size_t i = 0; i < tiled.rank(); ++i) {
+    if (kept_only && tiled.reduced[i]) continue;
+    results.push_back(map.results[i]);
+    shape.push_back(tiled.tiling.shape[i]);
+  }
+  map.results = std::move(results);
+  const indexing::Verdict verdict = indexing::writes_bijectively(map, shape);
+  if (verdict.kind == indexing::Verdict::Kind::Refuted)
+    return invalid("internal error: {} of a reduction: {}", what, verdict.reason);
+  return {};
+}
+
+/// Passes through the banks of shared memory, against the least.
+std::string bank_conflicts(const TiledReduction& tiled) {
+  const indexing::AccessCost cost = indexing::shared_access(tiled.part_reads(), tiled.part_tile(4));
+  return fmt::format("{} passes, at least {}", cost.units, cost.least);
+}
+
+std::string names(const hlo::Computation& computation, const ReductionHeroes& heroes, int stage) {
+  std::vector<std::string> list;
+  for (const ReductionHero& hero : heroes.heroes) {
+    if (hero.stage == stage) list.push_back(computation[hero.id].name);
+  }
+  return fmt::format("{}", fmt::join(list, ", "));
+}
+
+/// The fusion and its plan with inputs in shared memory, where rows are gone through several times and are too long for
+/// registers, but not for shared memory.
+std::optional<std::pair<hlo::ModulePtr, ReductionPlan>> stage_inputs(const Fusion& fusion, const ReductionPlan& plan) {
+  const std::vector<InstructionId> parameters = staged_parameters(fusion.computation(), plan.heroes);
+  const indexing::Tiling& tiling = plan.tiled.tiling;
+  int64_t bytes = 0, points = 1;
+  bool unrolled = true;  // else nothing stays in registers
+  for (const InstructionId id : parameters) bytes += hlo::byte_width(fusion.computation()[id].shape.type);
+  for (size_t i = 0; i < plan.tiled.rank(); ++i) {
+    points *= tiling.unroll[i] * tiling.vector[i];
+    unrolled &= tiling.unroll[i] <= kMaxUnroll;
+  }
+  if (unrolled && points * bytes <= kRegisterBytes) return std::nullopt;
+  if (plan.tiled.outputs() * plan.heroes.length() * bytes > fusion.device.shared_bytes_per_block) return std::nullopt;
+  const StagedModule staged = with_copies(fusion.module, fusion.id, parameters);
+  auto heroes = find_reductions((*staged.module)[fusion.id]);
+  if (!heroes) return std::nullopt;
+  for (const InstructionId copy : staged.copies) heroes->staged.push_back({copy, heroes->heroes[0].operand});
+  auto outputs = plan_reduction_outputs(*staged.module, fusion.id, *heroes);
+  if (!outputs) return std::nullopt;
+  const ReductionPlan changed{std::move(*heroes), std::move(*outputs), plan.tiled};
+  if (reduction_shared_bytes(*staged.module, fusion.id, changed) > fusion.device.shared_bytes_per_block)
+    return std::nullopt;
+  return std::pair(staged.module, changed);
+}
+
+}  // namespace
+
+Result<Plan> plan_reduction(const Fusion& fusion) {
+  const hlo::Computation& computation = fusion.computation();
+  STRATA_TRY(ReductionHeroes heroes, find_reductions(computation));
+  const int64_t elements = heroes.rows() * heroes.length();
+  if (elements < kLeastElements) return unsupported("only {} elements are reduced: a loop does it", elements);
+  STRATA_TRY(ReductionOutputs outputs, plan_reduction_outputs(fusion.module, fusion.id, heroes));
+
+  ReductionLoad load;
+  load.element_bytes = element_bytes(fusion, elements);
+  std::optional<std::vector<Preparation>> preparations = atomic_preparations(fusion, heroes, outputs);
+  load.may_split = preparations.has_value();
+  for (const ReductionHero& hero : heroes.heroes) {
+    const hlo::Shape& shape = computation[hero.id].shape;
+    load.one_slot |= hlo::is_complex(shape.type);
+    for (const hlo::Shape& element : shape.elements) load.one_slot |= hlo::is_complex(element.type);
+  }
+  load.rereads = std::any_of(outputs.writes.begin(), outputs.writes.end(),
+                             [&](const auto& write) { return write.elementwise && write.stage > 0; }) ||
+                 heroes.stages > 1;
+  ReductionTiling chosen = choose_reduction_tiling(heroes, load, fusion.device);
+  const TiledReduction& tiled = chosen.tiled;
+  STRATA_CHECK(check("reads", tiled.points(), tiled, false));
+  const bool split = tiled.splits() > 1;
+  if (!split) STRATA_CHECK(check("results", tiled.holders(), tiled, true));
+
+  Plan plan;
+  Decision& decision = plan.decision;
+  decision.emitter = chosen.emitter;
+  decision.reason = chosen.reason;
+  decision.blocks = tiled.tiling.blocks();
+  decision.threads = static_cast<int>(tiled.tiling.threads_per_block());
+  for (int stage = 0; stage < heroes.stages; ++stage) {
+    decision.details.emplace_back(heroes.stages == 1 ? "reduces" : fmt::format("stage {}", stage),
+                                  names(computation, heroes, stage));
+  }
+  decision.details.emplace_back("tiling", indexing::to_string(tiled.tiling));
+  decision.details.emplace_back("vector", std::to_string(tiled.tiling.vector.back()));
+  decision.details.emplace_back("combined by",
+                                fmt::format("{} lanes, then {} parts in shared memory", tiled.lanes(), tiled.parts()));
+  if (tiled.parts() > 1) decision.details.emplace_back("banks", bank_conflicts(tiled));
+  if (split) {
+    decision.details.emplace_back("shared outputs", fmt::format("{} blocks each, atomically", tiled.splits()));
+    decision.preparations = *preparations;
+  }
+  ReductionPlan reduction{std::move(heroes), std::move(outputs), chosen.tiled};
+  hlo::ModulePtr changed;
+  if (load.rereads) {
+    if (auto staged = stage_inputs(fusion, reduction)) std::tie(changed, reduction) = std::move(*staged);
+    decision.details.emplace_back("rows stay in", changed ? "shared memory" : "registers or caches");
+  }
+  decision.shared_bytes = reduction_shared_bytes(changed ? *changed : fusion.module, fusion.id, reduction);
+  if (decision.shared_bytes > fusion.device.shared_bytes_per_block)
+    return unsupported("{} bytes of shared memory are more than a block has", decision.shared_bytes);
+  plan.emit = [fusion, changed, reduction, decision](mlir::ModuleOp target, const std::string& name) -> Result<void> {
+    indexing::PartitionOptions options;
+    options.heroes = reduction.heroes.ids();
+    STRATA_TRY(FusionFunctions functions,
+               FusionFunctions::create(target, changed ? *changed : fusion.module, fusion.id, options));
+    return emit_reduction(functions, reduction, name, decision);
+  };
+  return plan;
+}
+
+}  // namespace strata::emitters

@@ -1,0 +1,237 @@
+#include "emitters/kinds/reduction_outputs.h"
+
+#include <algorithm>
+#include <set>
+
+#include "indexing/inverse.h"
+#include "indexing/operator_maps.h"
+#include "indexing/simplify.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::InstructionId;
+using hlo::Opcode;
+using indexing::compose;
+using indexing::IndexingMap;
+using indexing::simplify;
+
+constexpr int64_t kMaxWritesPerRow = 16;  ///< by the one thread that has the row's results
+
+/// Where code that starts at some index reads heroes and staged inputs.
+class HeroReads {
+ public:
+  HeroReads(const hlo::Module& module, hlo::ComputationId id, const indexing::FunctionPartition& partition,
+            const ReductionHeroes& heroes)
+      : module_(module), id_(id), computation_(module[id]), partition_(partition), heroes_(heroes) {}
+
+  struct One {
+    const ReductionHero* hero = nullptr;  ///< none: a staged input
+    IndexingMap index;
+    IndexingMap expected;  ///< from the groups: where it may be read
+  };
+
+  /// All reads of heroes by a function and those it calls, at the results of `map`.
+  Result<std::vector<One>> of_function(int function, const IndexingMap& map) {
+    found_.clear();
+    visited_.clear();
+    STRATA_CHECK(visit(function, map));
+    return std::move(found_);
+  }
+
+  /// Whether a function at the map's indices reads heroes of the row at hand only: the map is from the groups.
+  Result<bool> of_this_row(int function, const IndexingMap& map) {
+    STRATA_TRY(const std::vector<One> reads, of_function(function, map));
+    return std::all_of(reads.begin(), reads.end(), [](const One& read) {
+      return read.index.known_empty || read.index.results == read.expected.results;
+    });
+  }
+
+  /// The function that computes an instruction, -1 if none has to.
+  int function_of(InstructionId id) const { return partition_.function_of[static_cast<size_t>(id)]; }
+
+ private:
+  Result<void> visit(int number, const IndexingMap& map) {
+    if (!visited_.emplace(number, indexing::to_string(map)).second) return {};
+    if (visited_.size() > 500) return unsupported("the functions of the fusion call each other at too many indices");
+    const indexing::Function& function = partition_.functions[static_cast<size_t>(number)];
+    if (function.injected.empty()) return {};
+    for (const indexing::FunctionResult& result : function.results) {
+      STRATA_CHECK(read(number, result.instruction, compose(map, result.index)));
+    }
+    for (const InstructionId id : function.instructions) {
+      STRATA_TRY(const std::vector<indexing::Read> reads, indexing::operand_reads(module_, id_, id));
+      const IndexingMap index = compose(map, partition_.index_of[static_cast<size_t>(id)]);
+      for (const indexing::Read& one : reads) {
+        InstructionId operand = computation_[id].operands[static_cast<size_t>(one.operand)];
+        int element = one.tuple_element;
+        while (computation_[operand].opcode == Opcode::Tuple) {
+          operand = computation_[operand].operands[static_cast<size_t>(element)];
+          element = 0;
+        }
+        if (one.unknown) return unsupported("{} reads anything", computation_[id].name);
+        for (const IndexingMap& place : one.maps) STRATA_CHECK(read(number, operand, compose(index, place)));
+      }
+    }
+    return {};
+  }
+
+  Result<void> read(int reader, InstructionId id, const IndexingMap& map) {
+    const ReductionHero* hero = heroes_.find(id);
+    const int function = function_of(id);
+    const StagedInput* staged = heroes_.find_staged(id);
+    if (hero == nullptr && staged == nullptr && (function < 0 || function == reader)) return {};
+    IndexingMap index = simplify(map);
+    if (hero == nullptr && staged == nullptr) return visit(function, index);
+    found_.push_back({hero, std::move(index), simplify(hero != nullptr ? hero->result : staged->index)});
+    return {};
+  }
+
+  const hlo::Module& module_;
+  const hlo::ComputationId id_;
+  const hlo::Computation& computation_;
+  const indexing::FunctionPartition& partition_;
+  const ReductionHeroes& heroes_;
+  std::vector<One> found_;
+  std::set<std::pair<int, std::string>> visited_;
+};
+
+class OutputPlanner {
+ public:
+  OutputPlanner(const hlo::Module& module, hlo::ComputationId id, const ReductionHeroes& heroes)
+      : module_(module), id_(id), computation_(module[id]), heroes_(heroes) {}
+
+  Result<ReductionOutputs> run() {
+    indexing::PartitionOptions options;
+    options.heroes = heroes_.ids();
+    STRATA_TRY(outputs_.partition, indexing::partition_functions(module_, id_, options));
+    for (const ReductionHero& hero : heroes_.heroes) STRATA_CHECK(check_operands(hero));
+    std::set<int> functions;
+    for (const auto& root : outputs_.partition.roots) functions.insert(root.function);
+    for (const int function : functions) STRATA_CHECK(add_write(function));
+    outputs_.bare =
+        heroes_.stages == 1 && std::all_of(outputs_.writes.begin(), outputs_.writes.end(), [&](const auto& one) {
+          return one.elementwise ? of(one.function).injected.empty() : is_bare(of(one.function));
+        });
+    return std::move(outputs_);
+  }
+
+ private:
+  const indexing::Function& of(int function) const {
+    return outputs_.partition.functions[static_cast<size_t>(function)];
+  }
+
+  bool is_bare(const indexing::Function& function) const {
+    return std::all_of(function.results.begin(), function.results.end(),
+                       [&](const auto& result) { return heroes_.find(result.instruction) != nullptr; });
+  }
+
+  HeroReads reads() const { return {module_, id_, outputs_.partition, heroes_}; }
+
+  Result<void> check_operands(const ReductionHero& hero) {
+    const hlo::Instruction& it = computation_[hero.id];
+    for (size_t i = 0; i < it.operands.size(); ++i) {
+      const InstructionId operand = it.operands[i];
+      IndexingMap index = hero.operand;
+      if (2 * i >= it.operands.size()) index.results.clear();
+      if (heroes_.find(operand) != nullptr) return unsupported("{} reduces {}", it.name, computation_[operand].name);
+      if (reads().function_of(operand) < 0) continue;
+      STRATA_TRY(const bool this_row, reads().of_this_row(reads().function_of(operand), index));
+      if (!this_row) return unsupported("{} needs reductions of other rows", it.name);
+    }
+    return {};
+  }
+
+  /// How many stages must be done before the function can run.
+  int stages_before(const indexing::Function& function) const {
+    int stages = 0;
+    for (const InstructionId id : function.injected) {
+      if (const ReductionHero* hero = heroes_.find(id)) stages = std::max(stages, hero->stage + 1);
+    }
+    return stages;
+  }
+
+  Result<void> add_write(int number) {
+    const indexing::Function& function = of(number);
+    const hlo::Shape& shape = indexing::element_shape(computation_[function.results[0].instruction].shape, 0);
+    const int stages = stages_before(function);
+    if (shape.element_count() == heroes_.rows() * heroes_.length()) {
+      for (const IndexingMap& index : elementwise_indices(shape)) {
+        STRATA_TRY(const bool this_row, reads().of_this_row(number, index));
+        if (!this_row) continue;
+        outputs_.writes.push_back({number, true, stages, index});
+        return {};
+      }
+    }
+    STRATA_TRY(const IndexingMap index, row_index(number, function, shape));
+    outputs_.writes.push_back({number, false, std::max(stages - 1, 0), index});
+    return {};
+  }
+
+  /// Ways to go through an array of as many elements as are reduced.
+  std::vector<IndexingMap> elementwise_indices(const hlo::Shape& shape) const {
+    const ReductionHero& hero = heroes_.heroes[0];
+    const hlo::Shape& read = computation_.operand_shape(computation_[hero.id], 0);
+    std::vector<IndexingMap> ways;
+    if (shape.dims == read.dims) {
+      ways.push_back(hero.operand);
+    } else {
+      const auto plain = [](const hlo::Shape& of) { return hlo::array_shape(of.type, of.dims); };
+      ways.push_back(compose(hero.operand, indexing::bitcast_map(plain(read), plain(shape))));
+      ways.push_back(compose(hero.operand, indexing::bitcast_map(read, shape)));
+    }
+    for (IndexingMap& way : ways) way = simplify(way, indexing::UnusedVariables::Keep);
+    return ways;
+  }
+
+  /// From the groups to the indices of a function that are written once a row: those at which it reads a hero's result
+  /// of that row. As the function reads it at every index, none is left out or written twice.
+  Result<IndexingMap> row_index(int number, const indexing::Function& function, const hlo::Shape& shape) {
+    const ReductionHero& first = heroes_.heroes[0];
+    const std::string name = computation_[function.results[0].instruction].name;
+    if (stages_before(function) == 0) {
+      const hlo::Shape& result = indexing::element_shape(computation_[first.id].shape, 0);
+      if (result.element_count() != shape.element_count())
+        return unsupported("{} has neither an element for each that is reduced nor one a row", name);
+      const IndexingMap index =
+          simplify(compose(first.result, indexing::bitcast_map(result, shape)), indexing::UnusedVariables::Keep);
+      STRATA_TRY(const bool this_row, reads().of_this_row(number, index));
+      if (!this_row) return unsupported("{} reads elements of rows that are kept", name);
+      return index;
+    }
+    STRATA_TRY(const std::vector<HeroReads::One> found,
+               reads().of_function(number, indexing::identity_map(shape.dims)));
+    for (const HeroReads::One& read : found) {
+      const IndexingMap& map = read.index;
+      // It must be read at every index of the function: a condition may have become a narrower range.
+      const bool always = map.constraints.empty() && map.dims == indexing::positions(shape.dims);
+      if (read.hero == nullptr || !always || !map.ranges.empty() || !map.runtime.empty() || map.known_empty) continue;
+      const hlo::Shape& result = indexing::element_shape(computation_[read.hero->id].shape, 0);
+      const IndexingMap index =
+          simplify(compose(read.hero->result, indexing::inverse(map, indexing::positions(result.dims))),
+                   indexing::UnusedVariables::Keep);
+      if (!index.runtime.empty()) continue;
+      int64_t writes = 1;
+      for (const indexing::Interval& range : index.ranges) writes = indexing::saturating_mul(writes, range.size());
+      if (writes > kMaxWritesPerRow) return unsupported("{} has {} elements for each reduced row", name, writes);
+      STRATA_TRY(const bool this_row, reads().of_this_row(number, index));
+      if (this_row) return index;
+    }
+    return unsupported("{} needs reductions of several rows at a time", name);
+  }
+
+  const hlo::Module& module_;
+  const hlo::ComputationId id_;
+  const hlo::Computation& computation_;
+  const ReductionHeroes& heroes_;
+  ReductionOutputs outputs_;
+};
+
+}  // namespace
+
+Result<ReductionOutputs> plan_reduction_outputs(const hlo::Module& module, hlo::ComputationId computation,
+                                                const ReductionHeroes& heroes) {
+  return OutputPlanner(module, computation, heroes).run();
+}
+
+}  // namespace strata::emitters

@@ -1,0 +1,175 @@
+#include "emitters/kinds/reduction_tiling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+namespace strata::emitters {
+namespace {
+
+using indexing::ceil_div;
+using indexing::kWarpSize;
+
+constexpr int64_t kVectorBytes = 16;
+constexpr int64_t kThreads = 256;  ///< of a block where nothing asks for more or fewer
+constexpr int64_t kMaxThreads = 1024;
+
+int64_t power_above(int64_t x) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(x, 1))));
+}
+int64_t power_below(int64_t x) {
+  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(x, 1))));
+}
+
+class Choice {
+ public:
+  Choice(const ReductionHeroes& heroes, const ReductionLoad& load, const Device& device)
+      : groups_(heroes.groups), rows_(heroes.rows()), load_(load), processors_(device.multiprocessors) {
+    const size_t rank = groups_.size();
+    for (const DimensionGroup& group : groups_) {
+      tiling_.shape.push_back(group.size);
+      result_.tiled.reduced.push_back(group.reduced);
+    }
+    tiling_.threads.assign(rank, 1);
+    tiling_.vector.assign(rank, 1);
+    tiling_.unroll.assign(rank, 1);
+    for (size_t i = 0; i < rank; ++i) {
+      if (groups_[i].reduced) tiling_.unroll[i] = groups_[i].size;
+    }
+  }
+
+  ReductionTiling run() {
+    choose_vector();
+    if (!groups_.back().reduced) {
+      columns();
+    } else if (ceil_div(groups_.back().size, vector()) <= kWarpSize) {
+      short_rows();
+    } else {
+      long_rows();
+    }
+    return std::move(result_);
+  }
+
+ private:
+  int64_t vector() const { return tiling_.vector.back(); }
+  bool enough_blocks(int64_t blocks) const { return blocks >= 2 * processors_; }
+
+  void choose_vector() {
+    const bool kept = !groups_.back().reduced;
+    const int64_t most =
+        kept && load_.one_slot ? 1 : std::max<int64_t>(std::min<int64_t>(kVectorBytes / load_.element_bytes, 8), 1);
+    while (vector() * 2 <= most && groups_.back().size % (vector() * 2) == 0) tiling_.vector.back() *= 2;
+  }
+
+  void short_rows() {
+    const size_t last = groups_.size() - 1;
+    tiling_.threads[last] = power_above(ceil_div(groups_[last].size, vector()));
+    tiling_.unroll[last] = 1;
+    int64_t rows = std::max<int64_t>(kThreads / tiling_.threads[last], 1);
+    if (last > 0) {
+      while (rows * tiling_.threads[last] > kWarpSize && !enough_blocks(ceil_div(rows_, rows))) rows /= 2;
+      tiling_.threads[last - 1] = rows;
+      int64_t& repeat = tiling_.unroll[last - 1];
+      while (!load_.one_slot && repeat < 4 && repeat * 2 * vector() * load_.element_bytes <= 64 &&
+             enough_blocks(ceil_div(groups_[last - 1].size, rows * repeat * 2) / 4)) {
+        repeat *= 2;
+      }
+    } else {
+      tiling_.threads[last] = kWarpSize;
+    }
+    finish("multi-row reduction",
+           fmt::format("a row of {} is at most a vector of {} for each lane of a warp", groups_[last].size, vector()));
+  }
+
+  void long_rows() {
+    const size_t last = groups_.size() - 1;
+    const int64_t vectors = ceil_div(groups_[last].size, vector());
+    const int64_t repeat = load_.rereads || vector() == 1 ? std::max<int64_t>(16 / vector(), 1) : 8;
+    const int64_t most = load_.rereads || !enough_blocks(rows_) ? kMaxThreads : 2 * kThreads;
+    const int64_t threads = std::clamp(power_above(ceil_div(vectors, repeat)), int64_t{kWarpSize}, most);
+    tiling_.threads[last] = threads;
+    tiling_.unroll[last] = whole_groups(ceil_div(vectors, threads));
+    if (last > 0 && threads < kThreads / 2 && enough_blocks(ceil_div(rows_, kThreads / 2 / threads))) {
+      tiling_.threads[last - 1] = kThreads / 2 / threads;
+    }
+    split();
+    finish("row reduction", fmt::format("rows of {} lie together in memory", groups_[last].size));
+  }
+
+  void columns() {
+    const size_t last = groups_.size() - 1;
+    const size_t along = last - 1;  // groups take turns
+    const int64_t length = groups_[along].size;
+    const int64_t columns = ceil_div(groups_[last].size, vector());
+    const int64_t outer = rows_ / groups_[last].size;
+    int64_t lanes = std::min<int64_t>(columns, kWarpSize);
+    const auto blocks = [&] { return outer * ceil_div(columns, lanes); };
+    // As few lanes as have whole lines of 128 bytes, where else too few blocks would run.
+    const auto line = [&] { return lanes / 2 * vector() * load_.element_bytes >= 128; };
+    while (lanes % 2 == 0 && line() && length >= 64 && blocks() * 8 < processors_ * 7) lanes /= 2;
+    const int64_t unit = kWarpSize / std::gcd(lanes, int64_t{kWarpSize});  // for whole warps
+    const int64_t most = (enough_blocks(blocks()) ? kThreads : kMaxThreads) / lanes / unit * unit;
+    int64_t rows = power_below(length / 4);
+    if (rows < vector() || (unit > 1 && length < 2 * unit && columns >= kWarpSize)) rows = 1;
+    if (rows > 1 || columns < kWarpSize) {
+      rows = std::max(std::min(ceil_div(std::max(rows, vector()), unit) * unit, most), unit);
+    } else {
+      lanes = std::min(ceil_div(columns, kWarpSize) * kWarpSize, kThreads);
+    }
+    tiling_.threads[last] = lanes;
+    tiling_.threads[along] = rows;
+    // Rows one after the other, all on their way at once.
+    int64_t& flight = tiling_.vector[along];
+    const int64_t each = ceil_div(length, rows);
+    while (flight < 8 && flight * 2 <= each && flight * 2 * vector() * load_.element_bytes <= 128) flight *= 2;
+    tiling_.unroll[along] = ceil_div(each, flight);
+    split();
+    finish("column reduction", fmt::format("columns of {} outputs lie together in memory", groups_[last].size));
+  }
+
+  /// Repetitions, as many as can be on their way together or a multiple of that.
+  static int64_t whole_groups(int64_t repetitions) {
+    return repetitions <= 8 ? repetitions : ceil_div(repetitions, 8) * 8;
+  }
+
+  /// Lets blocks share outputs where there are too few.
+  void split() {
+    if (!load_.may_split) return;
+    const int64_t wanted = processors_ * std::max<int64_t>(2048 / tiling_.threads_per_block(), 1);
+    const int64_t blocks = tiling_.blocks();
+    if (blocks * 2 > wanted || blocks * 8 >= processors_ * 7) return;
+    size_t most = 0;
+    int64_t repeated = 0;
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      if (!groups_[i].reduced || tiling_.unroll[i] <= repeated) continue;
+      repeated = tiling_.unroll[i];
+      most = i;
+    }
+    constexpr int64_t kLeast = 4;  // repetitions for which an atomic update pays
+    tiling_.unroll[most] = std::min(whole_groups(std::max(ceil_div(repeated * blocks, wanted), kLeast)), repeated);
+  }
+
+  void finish(const std::string& emitter, const std::string& reason) {
+    result_.tiled.tiling = tiling_;
+    result_.emitter = emitter;
+    result_.reason = reason;
+  }
+
+  const std::vector<DimensionGroup>& groups_;
+  const int64_t rows_;
+  const ReductionLoad& load_;
+  const int64_t processors_;
+  indexing::Tiling tiling_;
+  ReductionTiling result_;
+};
+
+}  // namespace
+
+ReductionTiling choose_reduction_tiling(const ReductionHeroes& heroes, const ReductionLoad& load,
+                                        const Device& device) {
+  return Choice(heroes, load, device).run();
+}
+
+}  // namespace strata::emitters

@@ -1,0 +1,32 @@
+// How the work of a reduction is cut into blocks and threads, from a model of bytes in flight.
+#pragma once
+
+#include <string>
+
+#include "emitters/decision.h"
+#include "emitters/kinds/reduction_shape.h"
+#include "emitters/kinds/tiled.h"
+
+namespace strata::emitters {
+
+/// What the choice depends on besides shapes.
+struct ReductionLoad {
+  int64_t element_bytes = 4;  ///< of the widest array that is read or written element by element
+  bool rereads = false;       ///< rows are gone through several times: then they should stay in registers
+  bool may_split = false;     ///< several blocks may share an output
+  bool one_slot = false;      ///< a thread may accumulate one output only: of complex numbers there are no vectors
+};
+
+struct ReductionTiling {
+  TiledReduction tiled;
+  std::string emitter;  ///< "row reduction", "multi-row reduction", "column reduction"
+  std::string reason;
+};
+
+/// Rows where the innermost dimension in memory is reduced: several rows a warp where a row is at most a vector a lane,
+/// else warps along a row. Columns where it is kept: lanes along it, warps along the reduced one. All accesses are as
+/// wide as 16 bytes where sizes allow it; threads of a block times elements in flight cover the latency of memory;
+/// blocks share outputs where else too few would run.
+ReductionTiling choose_reduction_tiling(const ReductionHeroes& heroes, const ReductionLoad& load, const Device& device);
+
+}  // namespace strata::emitters

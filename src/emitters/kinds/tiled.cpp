@@ -1,0 +1,224 @@
+#include "emitters/kinds/tiled.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "indexing/simplify.h"
+
+namespace strata::emitters {
+
+using indexing::Expr;
+using indexing::IndexingMap;
+using indexing::kBlock;
+using indexing::kThread;
+using indexing::kWarpSize;
+using indexing::UnusedVariables;
+
+namespace {
+
+template <class Size>
+int64_t product(const TiledReduction& tiled, bool reduced, Size size) {
+  int64_t total = 1;
+  for (size_t i = 0; i < tiled.rank(); ++i) {
+    if (tiled.reduced[i] == reduced) total *= size(i);
+  }
+  return total;
+}
+
+Expr row_major(const std::vector<Expr>& index, const std::vector<int64_t>& sizes) {
+  Expr position;
+  for (size_t i = 0; i < index.size(); ++i) position = position * sizes[i] + index[i];
+  return position;
+}
+
+/// What a thread's coordinates are, and the numbers of its outputs.
+struct Coordinates {
+  explicit Coordinates(const TiledReduction& tiled) {
+    const indexing::Tiling& tiling = tiled.tiling;
+    const std::vector<Expr> thread = indexing::delinearize(Expr::dim(kThread), tiling.threads);
+    const int rank = static_cast<int>(tiled.rank());
+    std::vector<Expr> sharing, repetitions, vectors, local;
+    std::vector<int64_t> sharing_sizes, unroll, vector, tile;
+    for (int d = 0; d < rank; ++d) {
+      const auto i = static_cast<size_t>(d);
+      if (tiled.reduced[i]) {
+        sharing.push_back(thread[i]);
+        sharing_sizes.push_back(tiling.threads[i]);
+        continue;
+      }
+      const Expr within = Expr::range(d) * tiling.threads[i] + thread[i];
+      local.push_back(within * tiling.vector[i] + Expr::range(2 * rank + d));
+      tile.push_back(tiling.tile(i));
+      repetitions.push_back(Expr::range(d));
+      unroll.push_back(tiling.unroll[i]);
+      vectors.push_back(Expr::range(2 * rank + d));
+      vector.push_back(tiling.vector[i]);
+    }
+    share = row_major(sharing, sharing_sizes);
+    output = row_major(local, tile);
+    repetitions.insert(repetitions.end(), vectors.begin(), vectors.end());
+    unroll.insert(unroll.end(), vector.begin(), vector.end());
+    slot = row_major(repetitions, unroll);
+    slot_variables = repetitions;
+    slot_sizes = unroll;
+  }
+
+  Expr share;   ///< of the threads that share an output: which one this is
+  Expr output;  ///< of the block's
+  Expr slot;    ///< of the thread's
+  std::vector<Expr> slot_variables;
+  std::vector<int64_t> slot_sizes;
+};
+
+}  // namespace
+
+int64_t TiledReduction::slots() const {
+  return product(*this, false, [&](size_t i) { return tiling.unroll[i] * tiling.vector[i]; });
+}
+int64_t TiledReduction::outputs() const {
+  return product(*this, false, [&](size_t i) { return tiling.tile(i); });
+}
+int64_t TiledReduction::sharing() const {
+  return product(*this, true, [&](size_t i) { return tiling.threads[i]; });
+}
+int64_t TiledReduction::splits() const {
+  return product(*this, true, [&](size_t i) { return tiling.tiles(i); });
+}
+int64_t TiledReduction::lanes() const {
+  return combines_lanes() ? std::min<int64_t>(tiling.threads.back(), kWarpSize) : 1;
+}
+int64_t TiledReduction::parts() const { return sharing() / lanes(); }
+
+int64_t TiledReduction::combining_lanes() const {
+  int64_t count = 1;
+  const int64_t threads = tiling.threads_per_block();
+  while (count < kWarpSize && count < parts() && outputs() * count * 2 <= threads) count *= 2;
+  return count;
+}
+
+int64_t TiledReduction::in_flight(size_t dimension) const {
+  constexpr int64_t kInFlight = 8;
+  const int64_t unroll = tiling.unroll[dimension];
+  return dimension + 1 == rank() && reduced[dimension] && unroll > kInFlight && unroll % kInFlight == 0 ? kInFlight : 1;
+}
+
+IndexingMap TiledReduction::elements() const {
+  const int count = static_cast<int>(rank());
+  IndexingMap map = indexing::thread_map(tiling);
+  const auto variable = [&](indexing::ExprKind kind, int number) {
+    if (kind != indexing::ExprKind::Range) return Expr::variable(kind, number);
+    if (number >= count) return Expr::range(number + count);
+    return Expr::range(number) * in_flight(static_cast<size_t>(number)) + Expr::range(number + count);
+  };
+  map.results = indexing::substitute(map.results, variable);
+  for (indexing::Constraint& constraint : map.constraints) {
+    constraint.expr = indexing::substitute(constraint.expr, variable);
+  }
+  std::vector<indexing::Interval> together;
+  for (size_t i = 0; i < rank(); ++i) {
+    together.push_back(indexing::below(in_flight(i)));
+    map.ranges[i] = indexing::below(tiling.unroll[i] / in_flight(i));
+  }
+  map.ranges.insert(map.ranges.begin() + count, together.begin(), together.end());
+  return map;
+}
+
+IndexingMap TiledReduction::points() const {
+  IndexingMap map = elements();
+  const Coordinates at(*this);
+  map.results.push_back(at.output);
+  map.results.push_back(at.slot);
+  return indexing::simplify(map, UnusedVariables::Keep);
+}
+
+std::optional<int64_t> TiledReduction::vector() const {
+  if (rank() == 0 || tiling.vector.back() == 1) return std::nullopt;
+  return static_cast<int64_t>(3 * rank() - 1);
+}
+
+indexing::SharedTile TiledReduction::part_tile(int element_bytes) const {
+  indexing::SharedTile tile;
+  tile.element_bytes = element_bytes;
+  if (combines_lanes()) {
+    tile.shape = {outputs(), parts()};  // lanes read one output's parts, which lie together
+  } else {
+    tile.shape = {parts(), outputs()};
+    if (combining_lanes() > 1 && outputs() % 2 == 0) tile.padding = 1;
+  }
+  return tile;
+}
+
+IndexingMap TiledReduction::part_writes(int64_t slot) const {
+  const Coordinates at(*this);
+  std::vector<int64_t> digits(at.slot_sizes.size());
+  for (size_t i = digits.size(); i-- > 0; slot /= at.slot_sizes[i]) digits[i] = slot % at.slot_sizes[i];
+  const Expr output = indexing::substitute(at.output, [&](indexing::ExprKind kind, int number) {
+    const Expr variable = Expr::variable(kind, number);
+    const auto place = std::find(at.slot_variables.begin(), at.slot_variables.end(), variable);
+    if (place == at.slot_variables.end()) return variable;
+    return Expr::constant(digits[static_cast<size_t>(place - at.slot_variables.begin())]);
+  });
+  IndexingMap map;
+  map.dims = {indexing::below(tiling.blocks()), indexing::below(tiling.threads_per_block())};
+  const Expr part = floor_div(at.share, lanes());
+  map.results = combines_lanes() ? std::vector<Expr>{output, part} : std::vector<Expr>{part, output};
+  if (lanes() > 1) map.constraints.push_back({mod(at.share, lanes()), {0, 0}});
+  return indexing::simplify(map, UnusedVariables::Keep);
+}
+
+IndexingMap TiledReduction::part_reads() const {
+  assert(outputs() <= tiling.threads_per_block());
+  const int64_t together = combining_lanes();
+  IndexingMap map;
+  map.dims = {indexing::below(tiling.blocks()), indexing::below(tiling.threads_per_block())};
+  map.ranges = {indexing::below(indexing::ceil_div(parts(), together))};
+  const Expr output = floor_div(Expr::dim(kThread), together);
+  const Expr part = Expr::range(0) * together + mod(Expr::dim(kThread), together);
+  map.results = combines_lanes() ? std::vector<Expr>{output, part} : std::vector<Expr>{part, output};
+  map.constraints = {{output, indexing::below(outputs())}, {part, indexing::below(parts())}};
+  return indexing::simplify(map, UnusedVariables::Keep);
+}
+
+IndexingMap TiledReduction::holders() const {
+  const Coordinates at(*this);
+  IndexingMap map = elements();
+  if (parts() == 1) {
+    map.constraints.clear();
+    for (size_t i = 0; i < rank(); ++i) {
+      if (reduced[i]) {
+        map.results[i] = Expr();
+        map.ranges[i] = map.ranges[rank() + i] = map.ranges[2 * rank() + i] = {0, 0};
+      } else {
+        map.constraints.push_back({map.results[i], indexing::below(tiling.shape[i])});
+      }
+    }
+    if (sharing() > 1) map.constraints.push_back({at.share, {0, 0}});
+    map.results.push_back(at.output);
+    map.results.push_back(at.slot);
+    return indexing::simplify(map, UnusedVariables::Keep);
+  }
+  // Output after output, each with its combining lanes.
+  const int64_t together = combining_lanes();
+  const Expr output = floor_div(Expr::dim(kThread), together);
+  std::vector<int64_t> tiles, kept_tile;
+  for (size_t i = 0; i < rank(); ++i) {
+    tiles.push_back(tiling.tiles(i));
+    if (!reduced[i]) kept_tile.push_back(tiling.tile(i));
+  }
+  const std::vector<Expr> block = indexing::delinearize(Expr::dim(kBlock), tiles);
+  const std::vector<Expr> local = indexing::delinearize(output, kept_tile);
+  map.ranges.clear();
+  map.constraints.clear();
+  size_t kept = 0;
+  for (size_t i = 0; i < rank(); ++i) {
+    map.results[i] = reduced[i] ? Expr() : block[i] * tiling.tile(i) + local[kept++];
+    if (!reduced[i]) map.constraints.push_back({map.results[i], indexing::below(tiling.shape[i])});
+  }
+  map.constraints.push_back({output, indexing::below(outputs())});
+  if (together > 1) map.constraints.push_back({mod(Expr::dim(kThread), together), {0, 0}});
+  map.results.push_back(output);
+  map.results.push_back(Expr());
+  return indexing::simplify(map, UnusedVariables::Keep);
+}
+
+}  // namespace strata::emitters

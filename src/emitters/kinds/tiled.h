@@ -1,0 +1,53 @@
+// The tiled core of reductions: which elements a thread accumulates, how the threads that share an output combine what
+// they have (lanes of a warp, then shared memory), and which threads have the outputs in the end. Maps only.
+#pragma once
+
+#include "indexing/memory_access.h"
+#include "indexing/thread_maps.h"
+
+namespace strata::emitters {
+
+/// A tiling of an index space some of whose dimensions are combined.
+struct TiledReduction {
+  indexing::Tiling tiling;
+  std::vector<bool> reduced;  ///< for each dimension
+
+  size_t rank() const { return reduced.size(); }
+  /// Whether threads that share an output are lanes in a row.
+  bool combines_lanes() const { return !reduced.empty() && reduced.back(); }
+  int64_t slots() const;    ///< outputs that a thread accumulates
+  int64_t outputs() const;  ///< outputs of a block
+  int64_t sharing() const;  ///< threads that share an output
+  int64_t lanes() const;    ///< of them combined by shuffles at first; 1: none
+  int64_t parts() const;    ///< what is left to combine through shared memory; 1: nothing
+  /// Threads that combine the parts of one output, lanes in a row.
+  int64_t combining_lanes() const;
+  /// Blocks that share an output.
+  int64_t splits() const;
+
+  /// How many repetitions in a row are on their way at once: 8 along a combined last dimension that has a multiple of
+  /// that, so that this inner loop can be unrolled, else 1.
+  int64_t in_flight(size_t dimension) const;
+  /// (block, thread)[repetitions…, those in flight…, vectors…] → (index…, output of the block, slot): the elements that
+  /// are accumulated. What lies outside is excluded by constraints.
+  indexing::IndexingMap points() const;
+  /// The number of the range variable that counts through a vector, if there is one.
+  std::optional<int64_t> vector() const;
+
+  /// The tile of shared memory in which the parts meet.
+  indexing::SharedTile part_tile(int element_bytes) const;
+  /// (block, thread) → the place in that tile of a slot's part; constrained to the threads that have it.
+  indexing::IndexingMap part_writes(int64_t slot) const;
+  /// (block, thread)[part] → the places that a thread combines.
+  indexing::IndexingMap part_reads() const;
+
+  /// (block, thread)[…] → (index…, output of the block, slot) for the outputs that a thread has after all that;
+  /// indices of combined dimensions are 0.
+  indexing::IndexingMap holders() const;
+
+ private:
+  /// points() without the last two results, not simplified.
+  indexing::IndexingMap elements() const;
+};
+
+}  // namespace strata::emitters
