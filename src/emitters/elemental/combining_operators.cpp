@@ -5,7 +5,6 @@
 
 #include "emitters/dialect/dialect.h"
 #include "emitters/elemental/function_emitter.h"
-#include "emitters/elemental/loops.h"
 #include "emitters/elemental/scalar_operators.h"
 #include "emitters/elemental/types.h"
 #include "indexing/simplify.h"

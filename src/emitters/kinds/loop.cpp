@@ -1,5 +1,5 @@
 // The loop emitter: a thread computes some elements of the output that lie together. It takes every fusion.
-#include "emitters/elemental/loops.h"
+#include "emitters/dialect/dialect.h"
 #include "emitters/kinds/access_width.h"
 #include "emitters/kinds/kernel.h"
 #include "emitters/kinds/plan.h"

@@ -4,7 +4,7 @@
 #include <mlir/Dialect/Tensor/IR/Tensor.h>
 #include <mlir/Dialect/Vector/IR/VectorOps.h>
 
-#include "emitters/elemental/loops.h"
+#include "emitters/dialect/dialect.h"
 #include "emitters/elemental/scalar_operators.h"
 #include "emitters/elemental/types.h"
 #include "indexing/simplify.h"
