@@ -79,14 +79,8 @@ std::vector<std::string> operations(const std::string& body, const std::string& 
 
 TEST(TransposeEmitter, ReadsATileThenWritesIt) {
   using Names = std::vector<std::string>;
-  const Names wanted{"strata.allocate_shared",
-                     "vector = 1",
-                     "vector = 2",
-                     "tensor.extract %arg0",
-                     "tensor.extract",
-                     "tensor.insert",
-                     "sync_threads",
-                     "pure_call"};
+  const Names wanted{"strata.allocate_shared", "vector = 1",    "vector = 2",   "tensor.extract %arg0",
+                     "tensor.extract",         "tensor.insert", "sync_threads", "pure_call"};
   EXPECT_EQ(operations(transpose_text("f32", {128, 64}, {1, 0}), "transpose", wanted),
             (Names{wanted[0], wanted[1], wanted[3], wanted[4], wanted[5], wanted[6], wanted[2], wanted[4], wanted[7],
                    wanted[5]}));
