@@ -13,11 +13,8 @@ struct Kind {
 
 /// In the order in which they are asked. The loop emitter takes all.
 constexpr Kind kKinds[] = {
-    {"reduction", plan_reduction},
-    {"transpose", plan_transpose},
-    {"concatenate", plan_concatenate},
-    {"input slices", plan_input_slices},
-    {"loop", plan_loop},
+    {"reduction", plan_reduction},       {"transpose", plan_transpose}, {"concatenate", plan_concatenate},
+    {"input slices", plan_input_slices}, {"loop", plan_loop},
 };
 
 }  // namespace

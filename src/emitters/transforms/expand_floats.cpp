@@ -101,18 +101,18 @@ class Expansion {
       return replace(op, builder.create<complex::CreateOp>(op->getLoc(), negated.getType(), re, im));
     }
     if (llvm::isa<complex::EqualOp, complex::NotEqualOp>(op)) return replace(op, compare(builder, op));
-    if (auto called = llvm::dyn_cast<mlir::func::CallOp>(op)) return expand_call(builder, called);
+    if (auto called = llvm::dyn_cast<mlir::func::CallOp>(op)) return expand_call(builder, op, called.getCallee());
+    if (auto called = llvm::dyn_cast<PureCallOp>(op)) return expand_call(builder, op, called.getCallee());
     return false;
   }
 
   /// The library takes parts of complex numbers; callers write them as they are.
-  bool expand_call(OpBuilder& builder, mlir::func::CallOp op) {
-    llvm::StringRef name = op.getCallee();
-    if (!name.consume_front("strata_") || op.getNumResults() != 1) return false;
-    const Type type = op.getResult(0).getType();
+  bool expand_call(OpBuilder& builder, Operation* op, llvm::StringRef name) {
+    if (!name.consume_front("strata_") || op->getNumResults() != 1) return false;
+    const Type type = op->getResult(0).getType();
     if (llvm::isa<mlir::ComplexType>(type)) return replace(op, complex_call(builder, op, name.str()));
-    if (name == "logistic_f32" && is_rounded_to_half(op.getResult(0))) {
-      return replace(op, call(builder, op.getLoc(), "logistic_f32_half", type, op.getOperands()));
+    if (name == "logistic_f32" && is_rounded_to_half(op->getResult(0))) {
+      return replace(op, call(builder, op->getLoc(), "logistic_f32_half", type, op->getOperands()));
     }
     return false;
   }
