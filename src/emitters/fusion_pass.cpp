@@ -319,15 +319,31 @@ class Fuser {
     for (size_t c = 0; c < groups_.size(); ++c) {
       if (groups_[c].empty()) continue;
       const auto consumer = static_cast<int>(c);
-      for (const int producer : producers(consumer)) {
+      const auto consider = [&](int producer) {
         const double gain = gain_of(producer, consumer);
         if (gain > most) {
           most = gain;
           best = {producer, consumer};
         }
-      }
+      };
+      for (const int producer : producers(consumer)) consider(producer);
+      for (const int sibling : siblings(consumer)) consider(sibling);
     }
     return best;
+  }
+
+  /// Groups of smaller number that read an array which this one reads too.
+  std::set<int> siblings(int group) const {
+    std::set<int> found;
+    for (const InstructionId id : groups_[static_cast<size_t>(group)]) {
+      for (const ArrayValue& value : reads(id)) {
+        for (const auto& [read, user] : users_[static_cast<size_t>(value.instruction)]) {
+          const int other = group_of_[static_cast<size_t>(user)];
+          if (read == value && other >= 0 && other < group) found.insert(other);
+        }
+      }
+    }
+    return found;
   }
 
   double gain_of(int producer, int consumer) {
@@ -337,7 +353,7 @@ class Fuser {
     const Group& from = groups_[static_cast<size_t>(producer)];
     const Group& to = groups_[static_cast<size_t>(consumer)];
     double gain = 0;
-    if (may_join(from, to) && !has_detour(producer, consumer)) {
+    if (may_join(from, to) && !has_detour(producer, consumer) && !has_detour(consumer, producer)) {
       Group joined = from;
       joined.insert(to.begin(), to.end());
       gain = times_[static_cast<size_t>(producer)] + times_[static_cast<size_t>(consumer)] - part(joined).microseconds;

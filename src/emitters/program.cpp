@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <map>
 #include <set>
 
@@ -17,10 +18,29 @@ using hlo::InstructionId;
 using hlo::Literal;
 using hlo::Opcode;
 
+/// Before layouts are assigned, those of a module's text mean nothing: only bitcasts, fusions, and texts that are one
+/// fusion, rest on them. Parameters keep theirs: somebody else lays them out.
+hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original) {
+  if (flat.fusion) return flat;
+  for (const hlo::Computation& computation : original.computations) {
+    for (const hlo::Instruction& it : computation.instructions) {
+      if (it.opcode == Opcode::Bitcast || it.opcode == Opcode::Fusion) return flat;
+    }
+  }
+  const std::function<void(hlo::Shape&)> reset = [&](hlo::Shape& shape) {
+    shape.minor_to_major = hlo::default_layout(shape.dims.size());
+    for (hlo::Shape& element : shape.elements) reset(element);
+  };
+  for (hlo::Instruction& it : flat.computations[static_cast<size_t>(flat.entry)].instructions) {
+    if (it.opcode != Opcode::Parameter && it.opcode != Opcode::Constant) reset(it.shape);
+  }
+  return flat;
+}
+
 class ProgramBuilder {
  public:
   ProgramBuilder(const hlo::Module& module, const EmitOptions& options)
-      : flat_(hlo::inline_calls(module)), options_(options) {}
+      : flat_(with_free_layouts(hlo::inline_calls(module), module)), options_(options) {}
 
   Result<EmittedProgram> build() {
     add_parameters();

@@ -1,4 +1,4 @@
-#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "emitters/program.h"
@@ -26,17 +26,48 @@ Result<std::string> texts(const emitters::EmittedProgram& program, emitters::For
   return all;
 }
 
-Result<int> write_cubins(const emitters::EmittedProgram& program, const Options& options) {
+/// NAME.cubin of each kernel, and program.json: the buffers (with the entry's parameter that each holds), the launches in
+/// order with what must be copied or filled before, and the buffers of the results. Libraries of the driver are enough
+/// to run it: bench/gpu/emitters.py does.
+Result<int> write_program(const emitters::EmittedProgram& program, const Options& options) {
   if (options.output.empty()) return invalid("--emit=cubin needs a folder: --output DIR");
   STRATA_CHECK(make_folder(options.output));
+  nlohmann::ordered_json json;
+  for (const emitters::ProgramBuffer& buffer : program.buffers) {
+    json["buffers"].push_back({{"type", std::string(hlo::name(buffer.shape.type))},
+                               {"dims", buffer.shape.dims},
+                               {"minor_to_major", buffer.shape.minor_to_major},
+                               {"parameter", buffer.parameter}});
+  }
   for (const emitters::ProgramStep& step : program.steps) {
-    if (!step.kernel) continue;
+    if (!step.kernel) return unsupported("a step has no kernel: {}", step.why_interpreted);
+    const emitters::Decision& decision = step.kernel->decision();
     STRATA_TRY(const std::string ptx, step.kernel->text(emitters::Form::Ptx));
     STRATA_TRY(const std::vector<char> cubin, link_ptx(ptx, options.target));
-    const std::string path = options.output + "/" + step.kernel->name() + ".cubin";
-    STRATA_CHECK(write_file(path, std::string_view(cubin.data(), cubin.size())));
-    fmt::print("{}\n", path);
+    STRATA_CHECK(write_file(options.output + "/" + step.kernel->name() + ".cubin",
+                            std::string_view(cubin.data(), cubin.size())));
+    nlohmann::ordered_json before = nlohmann::ordered_json::array();
+    for (const emitters::Preparation& one : decision.preparations) {
+      if (one.kind == emitters::Preparation::Kind::Copy) {
+        before.push_back({{"copy", one.input}, {"to", one.output}});
+      } else {
+        std::vector<int> bytes;
+        for (size_t i = 0; i < one.value.byte_size(); ++i) bytes.push_back(static_cast<int>(one.value.bytes()[i]));
+        before.push_back({{"fill", bytes}, {"to", one.output}});
+      }
+    }
+    json["steps"].push_back({{"kernel", step.kernel->name()},
+                             {"emitter", decision.emitter},
+                             {"blocks", decision.blocks},
+                             {"threads", decision.threads},
+                             {"shared_bytes", decision.shared_bytes},
+                             {"inputs", step.inputs},
+                             {"outputs", step.outputs},
+                             {"before", before}});
   }
+  json["results"] = program.results;
+  STRATA_CHECK(write_file(options.output + "/program.json", json.dump(1) + "\n"));
+  fmt::print("{}/program.json\n", options.output);
   return kSuccess;
 }
 
@@ -56,7 +87,7 @@ Result<int> emit(const Options& options) {
   }
   STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(*module, emit_options));
   if (options.explain) fmt::print("{}", emitters::explain(program));
-  if (options.form == "cubin") return write_cubins(program, options);
+  if (options.form == "cubin") return write_program(program, options);
   std::string text;
   if (!options.form.empty() || !options.dump_after.empty()) {
     const emitters::Form form = options.form == "ptx"                                   ? emitters::Form::Ptx

@@ -150,6 +150,7 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   Decision& decision = plan.decision;
   decision.emitter = chosen.emitter;
   decision.reason = chosen.reason;
+  for (const ReductionHero& hero : heroes.heroes) decision.heroes.push_back(hero.id);
   decision.blocks = tiled.tiling.blocks();
   decision.threads = static_cast<int>(tiled.tiling.threads_per_block());
   for (int stage = 0; stage < heroes.stages; ++stage) {

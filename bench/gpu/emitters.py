@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+"""Times kernels of the emitters beside torch.compile and JAX, on the GPU this runs on.
+
+usage: emitters.py FOLDER [--results FILE.json] [--only SUBSTRING] [--no-jax]
+
+FOLDER has a folder NAME_TYPE for each program of programs/hlo, as `strata emit F --emit=cubin --output FOLDER/NAME_TYPE`
+writes it. Times are medians over CUDA-graph replays, in microseconds; all arrays are many times larger than the L2
+cache. JAX is timed over 20 asynchronous calls. Results are compared with the same function in PyTorch, in float32 or
+wider. The floor is the bytes of parameters and results that must move, over the bandwidth of reading that was measured
+(4.39 TB/s). Exit status 1 where a result is wrong.
+"""
+import argparse
+import ctypes
+import datetime
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+BANDWIDTH = 4.39e6  # bytes a microsecond
+
+
+def layer_norm(x):
+    import torch
+    return torch.nn.functional.layer_norm(x, x.shape[-1:])
+
+
+def gelu_of_transpose(x, b):
+    import torch
+    return torch.nn.functional.gelu(x.transpose(-1, -2) + b).contiguous()
+
+
+def add_rows(x, i, u):
+    return x.index_add(0, i, u)
+
+
+def torch_cases():
+    import torch
+    pad = torch.nn.functional.pad
+    return {
+        "chain": lambda x, y: torch.tanh(x * y + 1.0) * torch.sigmoid(y) - x,
+        "softmax": lambda x: torch.softmax(x, -1),
+        "softmax_wide": lambda x: torch.softmax(x, -1),
+        "layernorm": layer_norm,
+        "row_sum": lambda x: x.sum(-1),
+        "row_sum_short": lambda x: x.sum(-1),
+        "col_sum": lambda x: x.sum(0),
+        "transpose": lambda x: x.transpose(-1, -2).contiguous(),
+        "transpose_bias_gelu": gelu_of_transpose,
+        "concat": lambda x, y: torch.cat([x * 2, y + 1], -1),
+        "pad_slice": lambda x: pad(x[:, 3:-5], (7, 9)) * 2,
+        "gather": lambda x, i: x[i] * 2,
+        "scatter_add": add_rows,
+        "scatter_add_hot": add_rows,
+        "scatter_unique": add_rows,
+        "scatter_sorted": add_rows,
+        "update_slice": lambda x, u: torch.cat([x[:100], u * 2, x[100 + u.shape[0]:]]),
+        "multi_output": lambda x, y: (x * y, x + y, torch.maximum(x, y)),
+    }
+
+
+JAX_SCRIPT = r'''
+import json, sys, time
+import jax, jax.numpy as jnp
+def layernorm(x):
+    w = x.astype(jnp.float32); m = w.mean(-1, keepdims=True); v = ((w - m) ** 2).mean(-1, keepdims=True)
+    return ((w - m) * jax.lax.rsqrt(v + 1e-5)).astype(x.dtype)
+add = lambda x, i, u, **k: x.at[i].add(u, **k)
+cases = {
+  "chain": lambda x, y: jnp.tanh(x * y + 1) * jax.nn.sigmoid(y) - x,
+  "softmax": lambda x: jax.nn.softmax(x, -1), "softmax_wide": lambda x: jax.nn.softmax(x, -1),
+  "layernorm": layernorm, "row_sum": lambda x: x.sum(-1), "row_sum_short": lambda x: x.sum(-1),
+  "col_sum": lambda x: x.sum(0), "transpose": lambda x: jnp.swapaxes(x, -1, -2),
+  "transpose_bias_gelu": lambda x, b: jax.nn.gelu(jnp.swapaxes(x, -1, -2) + b, approximate=False),
+  "concat": lambda x, y: jnp.concatenate([x * 2, y + 1], -1),
+  "pad_slice": lambda x: jnp.pad(x[:, 3:-5], ((0, 0), (7, 9))) * 2, "gather": lambda x, i: x[i] * 2,
+  "scatter_add": add, "scatter_add_hot": add,
+  "scatter_unique": lambda x, i, u: add(x, i, u, unique_indices=True),
+  "scatter_sorted": lambda x, i, u: add(x, i, u, indices_are_sorted=True),
+  "update_slice": lambda x, u: jax.lax.dynamic_update_slice(x, u * 2, (100, 0)),
+  "multi_output": lambda x, y: (x * y, x + y, jnp.maximum(x, y)),
+}
+key = jax.random.key(0)
+def make(name, dtype, shapes, kind, dims):
+    if kind != "s32": return jax.random.normal(key, dims, jnp.float32).astype(jnp.dtype(dtype))
+    limit = shapes[0][1][0]
+    if name == "scatter_unique": return jax.random.permutation(key, limit)[:dims[0]].astype(jnp.int32)
+    indices = jax.random.randint(key, dims, 0, limit)
+    return jnp.sort(indices) if name == "scatter_sorted" else indices
+def measure(name, dtype, shapes):
+    inputs = [make(name, dtype, shapes, kind, dims) for kind, dims in shapes]
+    f = jax.jit(cases[name])
+    jax.block_until_ready(f(*inputs))
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        for _ in range(20): result = f(*inputs)
+        jax.block_until_ready(result)
+        times.append((time.perf_counter() - start) / 20 * 1e6)
+    return sorted(times)[3]
+for label, name, dtype, shapes in json.loads(sys.argv[1]):
+    print(json.dumps([label, measure(name, dtype, shapes)]), flush=True)
+'''
+
+
+class Launcher:
+    """A program of cubins, its buffers and launches."""
+
+    def __init__(self, folder):
+        import torch
+        self.torch, self.cuda = torch, ctypes.CDLL("libcuda.so.1")
+        self.program = json.loads((folder / "program.json").read_text())
+        self.functions = []
+        for step in self.program["steps"]:
+            module, function = ctypes.c_void_p(), ctypes.c_void_p()
+            cubin = (folder / f"{step['kernel']}.cubin").read_bytes()
+            self.check(self.cuda.cuModuleLoadData(ctypes.byref(module), cubin))
+            self.check(self.cuda.cuModuleGetFunction(ctypes.byref(function), module, step["kernel"].encode()))
+            if step["shared_bytes"] > 48 * 1024:  # attribute 8 raises the limit of dynamic shared memory
+                self.check(self.cuda.cuFuncSetAttribute(function, 8, step["shared_bytes"]))
+            self.functions.append(function)
+
+    def check(self, status):
+        if status != 0:
+            text = ctypes.c_char_p()
+            self.cuda.cuGetErrorString(status, ctypes.byref(text))
+            raise RuntimeError(text.value.decode() if text.value else status)
+
+    def dtype(self, name):
+        t = self.torch
+        return {"f32": t.float32, "bf16": t.bfloat16, "f16": t.float16, "s32": t.int32, "s64": t.int64,
+                "pred": t.uint8, "f64": t.float64}[name]
+
+    def bind(self, inputs):
+        self.buffers = []
+        for buffer in self.program["buffers"]:
+            if buffer["parameter"] >= 0:
+                self.buffers.append(inputs[buffer["parameter"]])
+            else:
+                buffer = self.torch.empty(buffer["dims"], dtype=self.dtype(buffer["type"]), device="cuda")
+                self.buffers.append(buffer.fill_(float("nan")) if buffer.is_floating_point() else buffer.fill_(1))
+
+    def run(self):
+        stream = ctypes.c_void_p(self.torch.cuda.current_stream().cuda_stream)
+        for step, function in zip(self.program["steps"], self.functions):
+            ins = [self.buffers[i] for i in step["inputs"]]
+            outs = [self.buffers[i] for i in step["outputs"]]
+            for before in step["before"]:
+                if "copy" in before:
+                    outs[before["to"]].copy_(ins[before["copy"]])
+                else:
+                    out = outs[before["to"]]
+                    value = self.torch.tensor(before["fill"], dtype=self.torch.uint8).view(out.dtype)
+                    out.fill_(value.item())
+            if step["blocks"] == 0:
+                continue
+            pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in ins + outs]
+            arguments = (ctypes.c_void_p * len(pointers))(*[ctypes.addressof(p) for p in pointers])
+            self.check(self.cuda.cuLaunchKernel(function, step["blocks"], 1, 1, step["threads"], 1, 1,
+                                                step["shared_bytes"], stream, arguments, None))
+
+    def results(self):
+        return [self.buffers[i] for i in self.program["results"]]
+
+
+def time_graph(torch, function, repetitions=10):
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        function()
+        function()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(repetitions):
+            function()
+    times = []
+    for _ in range(7):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1e3 / repetitions)
+    return statistics.median(times)
+
+
+def make_inputs(torch, name, buffers):
+    parameters = sorted((b for b in buffers if b["parameter"] >= 0), key=lambda b: b["parameter"])
+    torch.manual_seed(1)
+    inputs = []
+    for b in parameters:
+        if b["type"] == "s32":
+            limit = parameters[0]["dims"][0]
+            indices = torch.randint(0, limit, b["dims"], device="cuda", dtype=torch.int32)
+            if name == "scatter_unique":
+                indices = torch.randperm(limit, device="cuda")[:b["dims"][0]].to(torch.int32)
+            inputs.append(indices.sort().values if name == "scatter_sorted" else indices)
+        else:
+            dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[b["type"]]
+            inputs.append(torch.randn(b["dims"], device="cuda").to(dtype))
+    return inputs
+
+
+def floor_bytes(name, inputs, results):
+    size = lambda t: t.numel() * t.element_size()
+    if name == "gather":  # as many rows as there are indices
+        return size(results[0]) * 2 + size(inputs[1])
+    return sum(map(size, inputs)) + sum(map(size, results))
+
+
+def measure(folder):
+    import torch
+    name, dtype = folder.name.rsplit("_", 1)
+    launcher = Launcher(folder)
+    inputs = make_inputs(torch, name, launcher.program["buffers"])
+    launcher.bind(inputs)
+    launcher.run()
+    torch.cuda.synchronize()
+    function = torch_cases()[name]
+    # Indices of PyTorch's index_add and advanced indexing are as given; sums are compared in float32.
+    expected = function(*[x.float() if x.is_floating_point() else x for x in inputs])
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    error = 0.0
+    for got, want in zip(launcher.results(), expected):
+        scale = want.abs().max().item() + 1e-30
+        difference = (got.float() - want).abs()
+        error = max(error, float("inf") if difference.isnan().any() else difference.max().item() / scale)
+    del expected
+    row = {"name": folder.name, "error": error, "us": time_graph(torch, launcher.run),
+           "emitters": [step["emitter"] for step in launcher.program["steps"]],
+           "floor": floor_bytes(name, inputs, launcher.results()) / BANDWIDTH}
+    compiled = torch.compile(function, dynamic=False)
+    try:
+        row["compile"] = time_graph(torch, lambda: compiled(*inputs))
+    except Exception as failure:  # a peer that fails is reported, not hidden
+        row["compile_error"] = str(failure).splitlines()[0]
+    row["shapes"] = [[b["type"], b["dims"]] for b in launcher.program["buffers"] if b["parameter"] >= 0]
+    return row
+
+
+def add_jax(rows):
+    """Times all programs in one process of JAX, which would otherwise share the device's memory with this one."""
+    full = {"f32": "float32", "bf16": "bfloat16"}
+    wanted = []
+    for row in rows:
+        if "shapes" in row:
+            name, dtype = row["name"].rsplit("_", 1)
+            wanted.append([row["name"], name, full[dtype], row.pop("shapes")])
+    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    made = subprocess.run([sys.executable, "-c", JAX_SCRIPT, json.dumps(wanted)], capture_output=True, text=True,
+                          env=environment)
+    times = dict(json.loads(line) for line in made.stdout.splitlines() if line.startswith("["))
+    for row in rows:
+        if row["name"] in times:
+            row["xla"] = times[row["name"]]
+    if made.returncode != 0:
+        print("JAX failed:", (made.stderr.strip().splitlines() or ["?"])[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--results", type=pathlib.Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--no-jax", action="store_true")
+    options = parser.parse_args()
+    import torch
+    torch._dynamo.config.cache_size_limit = 64
+    rows, wrong = [], 0
+
+    def save():
+        if options.results:
+            head = {"device": torch.cuda.get_device_name(), "date": datetime.date.today().isoformat(),
+                    "torch": torch.__version__, "rows": rows}
+            options.results.write_text(json.dumps(head, indent=1) + "\n")
+
+    for folder in sorted(options.folder.iterdir()):
+        if options.only not in folder.name or not (folder / "program.json").exists():
+            continue
+        start = time.time()
+        try:
+            row = measure(folder)
+        except Exception as failure:
+            row = {"name": folder.name, "failure": str(failure).splitlines()[0] if str(failure) else repr(failure)}
+        rows.append(row)
+        bound = 2e-2 if folder.name.endswith("bf16") else 1e-4
+        bad = "failure" in row or row["error"] > bound
+        wrong += bad
+        text = " ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()
+                        if k not in ("name", "shapes"))
+        print(f"{folder.name:28} {'WRONG ' if bad else ''}{text}  ({time.time() - start:.0f} s)", flush=True)
+        torch.cuda.empty_cache()
+        save()
+    if not options.no_jax:
+        add_jax(rows)
+        save()
+        for row in rows:
+            if "xla" in row and "us" in row:
+                print(f"{row['name']:28} us {row['us']:.1f} compile {row.get('compile', float('nan')):.1f} "
+                      f"xla {row['xla']:.1f} floor {row['floor']:.1f} ratio {row['us'] / row['floor']:.3f}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
