@@ -3,6 +3,34 @@
 #include <algorithm>
 
 namespace strata::emitters {
+namespace {
+
+/// Whether something takes tens of instructions an element.
+bool has_functions(const hlo::Computation& computation) {
+  return std::any_of(computation.instructions.begin(), computation.instructions.end(), [](const hlo::Instruction& it) {
+    switch (it.opcode) {
+      case hlo::Opcode::Exp:
+      case hlo::Opcode::Expm1:
+      case hlo::Opcode::Log:
+      case hlo::Opcode::Log1p:
+      case hlo::Opcode::Tanh:
+      case hlo::Opcode::Logistic:
+      case hlo::Opcode::Erf:
+      case hlo::Opcode::Sine:
+      case hlo::Opcode::Cosine:
+      case hlo::Opcode::Tan:
+      case hlo::Opcode::Power:
+      case hlo::Opcode::Divide:
+      case hlo::Opcode::Dot:
+      case hlo::Opcode::Convolution:
+        return true;
+      default:
+        return false;
+    }
+  });
+}
+
+}  // namespace
 
 AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
   const hlo::Computation& computation = fusion.computation();
@@ -24,8 +52,12 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
   };
   const int64_t most = std::max<int64_t>(16 / widest, 1);
   while (width.vector < most && elements % (width.vector * 2) == 0 && fills(width.vector * 2)) width.vector *= 2;
-  constexpr int64_t kBytesInFlight = 64;  // of a thread
-  while (width.unroll < 8 && width.unroll * width.vector * std::max<int64_t>(bytes_read, 1) * 2 <= kBytesInFlight &&
+  // Measured on an H200 (docs/benchmarks.md): what only moves data is fastest with a vector a thread and many threads;
+  // functions want independent work beside them.
+  const bool computes = has_functions(computation);
+  const int64_t bytes_in_flight = computes ? 128 : 32;  // of a thread
+  width.threads = computes ? 128 : 256;
+  while (width.unroll < 8 && width.unroll * width.vector * std::max<int64_t>(bytes_read, 1) * 2 <= bytes_in_flight &&
          fills(width.vector * width.unroll * 2)) {
     width.unroll *= 2;
   }
