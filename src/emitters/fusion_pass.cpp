@@ -305,8 +305,17 @@ class Fuser {
                     [&](InstructionId id) { return computation_[id].opcode == Opcode::Scatter; })) {
       return false;
     }
-    const bool into_scatter = std::any_of(consumer.begin(), consumer.end(),
-                                          [&](InstructionId id) { return computation_[id].opcode == Opcode::Scatter; });
+    bool into_scatter = false;
+    for (const InstructionId id : consumer) {
+      const Instruction& it = computation_[id];
+      if (it.opcode != Opcode::Scatter) continue;
+      into_scatter = true;
+      // What it scatters into has to be complete before: it is copied, and updated in place.
+      for (size_t i = 0; i < it.operands.size() / 2; ++i) {
+        const std::optional<ArrayValue> operand = resolve(computation_, it.operands[i]);
+        if (operand && producer.contains(operand->instruction)) return false;
+      }
+    }
     if (!into_scatter) return true;
     Group joined = producer;
     joined.insert(consumer.begin(), consumer.end());

@@ -227,25 +227,6 @@ Result<MapValues> FunctionEmitter::variables(const IndexingMap& map, ValueRange 
   return values;
 }
 
-Value FunctionEmitter::clamped_index(Value integer, hlo::ElementType type, const indexing::Interval& range) {
-  using namespace mlir::arith;
-  const auto bound = [&](int64_t value) { return builder_.create<ConstantIndexOp>(value); };
-  const int bits = hlo::bit_width(type);
-  if (hlo::is_unsigned(type)) {
-    const Value index = builder_.create<IndexCastUIOp>(builder_.getIndexType(), integer);
-    // One of 64 bits that looks negative is large.
-    const bool within = bits < 64 && range.hi >= (int64_t{1} << bits) - 1;
-    return within || range.hi == indexing::kGreatest ? index
-                                                     : builder_.create<MinUIOp>(index, bound(range.hi)).getResult();
-  }
-  const indexing::Interval possible{bits == 64 ? indexing::kLeast : -(int64_t{1} << (bits - 1)),
-                                    bits == 64 ? indexing::kGreatest : (int64_t{1} << (bits - 1)) - 1};
-  Value index = builder_.create<IndexCastOp>(builder_.getIndexType(), integer);
-  if (range.lo > possible.lo) index = builder_.create<MaxSIOp>(index, bound(range.lo));
-  if (range.hi < possible.hi) index = builder_.create<MinSIOp>(index, bound(range.hi));
-  return index;
-}
-
 Result<Value> FunctionEmitter::runtime_value(const IndexingMap& map, size_t number, ValueRange ranges) {
   const indexing::RuntimeVariable& variable = map.runtime[number];
   const bool in_loop = !ranges.empty();
@@ -264,7 +245,7 @@ Result<Value> FunctionEmitter::runtime_value(const IndexingMap& map, size_t numb
   at.runtime.assign(map.runtime.begin(), map.runtime.begin() + static_cast<std::ptrdiff_t>(number));
   at.results = variable.element;
   STRATA_TRY(const Value integer, element(held, element_number, at, ranges));
-  const Value index = clamped_index(integer, computation_[held].shape.type, variable.range);
+  const Value index = clamped_index(builder_, integer, computation_[held].shape.type, variable.range);
   if (!in_loop) scopes_.back().runtime.emplace_back(variable, index);
   return index;
 }

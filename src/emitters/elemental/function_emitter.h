@@ -39,8 +39,6 @@ class FunctionEmitter {
   /// The values of a map's variables: the function's index, `ranges`, and runtime variables as they are read.
   Result<MapValues> variables(const indexing::IndexingMap& map, mlir::ValueRange ranges);
   Result<mlir::Value> runtime_value(const indexing::IndexingMap& map, size_t number, mlir::ValueRange ranges);
-  /// As gather and dynamic-slice clamp start indices.
-  mlir::Value clamped_index(mlir::Value integer, hlo::ElementType type, const indexing::Interval& range);
   /// The instruction's index followed by a map over it, simplified.
   indexing::IndexingMap composed(hlo::InstructionId instruction, const indexing::IndexingMap& map) const;
   std::pair<hlo::InstructionId, int> holder(hlo::InstructionId id, int element) const;

@@ -100,6 +100,26 @@ Value constraints_hold(mlir::ImplicitLocOpBuilder& builder, const IndexingMap& m
   return all ? all : builder.create<mlir::arith::ConstantIntOp>(1, 1).getResult();
 }
 
+Value clamped_index(mlir::ImplicitLocOpBuilder& builder, Value integer, hlo::ElementType type,
+                    const indexing::Interval& range) {
+  using namespace mlir::arith;
+  const auto bound = [&](int64_t value) { return builder.create<ConstantIndexOp>(value); };
+  const int bits = hlo::bit_width(type);
+  if (hlo::is_unsigned(type)) {
+    const Value index = builder.create<IndexCastUIOp>(builder.getIndexType(), integer);
+    // One of 64 bits that looks negative is large.
+    const bool within = bits < 64 && range.hi >= (int64_t{1} << bits) - 1;
+    return within || range.hi == indexing::kGreatest ? index
+                                                     : builder.create<MinUIOp>(index, bound(range.hi)).getResult();
+  }
+  const indexing::Interval possible{bits == 64 ? indexing::kLeast : -(int64_t{1} << (bits - 1)),
+                                    bits == 64 ? indexing::kGreatest : (int64_t{1} << (bits - 1)) - 1};
+  Value index = builder.create<IndexCastOp>(builder.getIndexType(), integer);
+  if (range.lo > possible.lo) index = builder.create<MaxSIOp>(index, bound(range.lo));
+  if (range.hi < possible.hi) index = builder.create<MinSIOp>(index, bound(range.hi));
+  return index;
+}
+
 IndexingMap position_map(const hlo::Shape& shape) {
   IndexingMap map = indexing::identity_map(shape.dims);
   map.results = {indexing::linearize(map.results, hlo::memory_strides(shape))};

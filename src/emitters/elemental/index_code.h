@@ -24,6 +24,10 @@ llvm::SmallVector<mlir::Value> apply_map(mlir::ImplicitLocOpBuilder& builder, co
 mlir::Value constraints_hold(mlir::ImplicitLocOpBuilder& builder, const indexing::IndexingMap& map,
                              const std::vector<indexing::Constraint>& constraints, const MapValues& values);
 
+/// A start index within the range, as gather and dynamic-slice clamp it: an index.
+mlir::Value clamped_index(mlir::ImplicitLocOpBuilder& builder, mlir::Value integer, hlo::ElementType type,
+                          const indexing::Interval& range);
+
 /// (an index into the array) → (the position of the element in memory), for the shape's layout.
 indexing::IndexingMap position_map(const hlo::Shape& shape);
 

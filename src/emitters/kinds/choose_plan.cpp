@@ -13,8 +13,13 @@ struct Kind {
 
 /// In the order in which they are asked. The loop emitter takes all.
 constexpr Kind kKinds[] = {
-    {"reduction", plan_reduction},       {"transpose", plan_transpose}, {"concatenate", plan_concatenate},
-    {"input slices", plan_input_slices}, {"loop", plan_loop},
+    {"reduction", plan_reduction},
+    {"transpose", plan_transpose},
+    {"concatenate", plan_concatenate},
+    {"input slices", plan_input_slices},
+    {"scatter", plan_scatter},
+    {"dynamic-update-slice", plan_dynamic_update_slice},
+    {"loop", plan_loop},
 };
 
 }  // namespace

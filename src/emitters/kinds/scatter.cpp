@@ -1,0 +1,247 @@
+// The scatter emitter: the output begins as the operand, and a thread combines some elements of the updates with it.
+#include <mlir/Dialect/Arith/IR/Arith.h>
+#include <mlir/Dialect/SCF/IR/SCF.h>
+#include <mlir/Dialect/Tensor/IR/Tensor.h>
+
+#include "emitters/dialect/dialect.h"
+#include "emitters/kinds/access_width.h"
+#include "emitters/kinds/combiners.h"
+#include "emitters/kinds/in_place.h"
+#include "emitters/kinds/kernel.h"
+#include "emitters/kinds/plan.h"
+#include "indexing/simplify.h"
+#include "indexing/thread_maps.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::InstructionId;
+using indexing::Expr;
+using indexing::IndexingMap;
+using indexing::Interval;
+using mlir::Value;
+using mlir::ValueRange;
+
+/// How an update meets what is there.
+enum class Write { Replace, Plain, Atomic };
+
+struct ScatterPlan {
+  InstructionId scatter = 0, indices = 0, updates = 0;
+  Write write = Write::Atomic;
+  Combiner combiner = Combiner::Custom;
+  IndexingMap visits;               ///< (block, thread)[unroll, vector] → index of the updates
+  std::vector<IndexingMap> starts;  ///< index of the updates → of the indices, for each scattered dimension
+  IndexingMap tests;                ///< (index of the updates…, starts…) → nothing, where the whole window fits
+  IndexingMap position;             ///< the same, where it does → position in the output's memory
+};
+
+bool contains(const std::vector<int64_t>& list, int64_t value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+/// `starts`, `tests` and `position`.
+void place_updates(ScatterPlan& plan, const hlo::Computation& computation) {
+  const hlo::Instruction& it = computation[plan.scatter];
+  const auto& a = it.as<hlo::ScatterAttributes>();
+  const hlo::Shape& indices = computation[plan.indices].shape;
+  const hlo::Shape& updates = computation[plan.updates].shape;
+  const IndexingMap of_update = indexing::identity_map(updates.dims);
+  std::vector<Expr> batch;
+  for (size_t i = 0; i < updates.dims.size(); ++i) {
+    if (!contains(a.update_window_dims, static_cast<int64_t>(i))) batch.push_back(of_update.results[i]);
+  }
+  const auto batch_coordinate = [&](int64_t indices_dim) {
+    return batch[static_cast<size_t>(indices_dim > a.index_vector_dim ? indices_dim - 1 : indices_dim)];
+  };
+  IndexingMap map = of_update;
+  for (size_t i = 0; i < a.scatter_dims_to_operand_dims.size(); ++i) {
+    IndexingMap start = of_update;
+    start.results = batch;
+    if (a.index_vector_dim < indices.rank()) {
+      start.results.insert(start.results.begin() + a.index_vector_dim, Expr::constant(static_cast<int64_t>(i)));
+    }
+    plan.starts.push_back(std::move(start));
+    map.dims.push_back(values_of_index(indices.type));
+  }
+  plan.tests = map;
+  plan.tests.results.clear();
+  map.results.clear();
+  size_t window = 0;
+  for (int64_t d = 0; d < it.shape.rank(); ++d) {
+    const auto batching = std::find(a.input_batching_dims.begin(), a.input_batching_dims.end(), d);
+    if (batching != a.input_batching_dims.end()) {
+      const auto number = static_cast<size_t>(batching - a.input_batching_dims.begin());
+      map.results.push_back(batch_coordinate(a.scatter_indices_batching_dims[number]));
+      continue;
+    }
+    const bool inserted = contains(a.inserted_window_dims, d);
+    const auto update_dim = inserted ? 0 : static_cast<size_t>(a.update_window_dims[window++]);
+    Expr place = inserted ? Expr() : of_update.results[update_dim];
+    const auto entry = std::find(a.scatter_dims_to_operand_dims.begin(), a.scatter_dims_to_operand_dims.end(), d);
+    if (entry != a.scatter_dims_to_operand_dims.end()) {
+      const size_t number = updates.dims.size() + static_cast<size_t>(entry - a.scatter_dims_to_operand_dims.begin());
+      const Interval fits{0, it.shape.dim(d) - (inserted ? 1 : updates.dims[update_dim])};
+      const Expr start = Expr::dim(static_cast<int>(number));
+      plan.tests.constraints.push_back({start, fits});
+      map.dims[number] = fits;
+      place = place + start;
+    }
+    map.results.push_back(place);
+  }
+  plan.position = indexing::simplify(indexing::compose(map, position_map(it.shape)), indexing::UnusedVariables::Keep);
+}
+
+/// Whether all floats of a computation hold what those of the type do: then conversions on the way change nothing.
+bool keeps_digits(const hlo::Computation& body, hlo::ElementType type) {
+  return llvm::all_of(body.instructions, [&](const hlo::Instruction& it) {
+    return it.shape.type == type || (it.shape.type == hlo::ElementType::F32 && hlo::byte_width(type) == 2) ||
+           it.shape.type == hlo::ElementType::F64;
+  });
+}
+
+Result<void> choose_write(ScatterPlan& plan, const Fusion& fusion) {
+  const hlo::Instruction& it = fusion.computation()[plan.scatter];
+  const hlo::Computation& body = fusion.module[it.called[0]];
+  const hlo::ElementType type = it.shape.type;
+  for (const InstructionId id : body.parameters) {
+    if (body[id].shape.type != type) return unsupported("{} combines elements of another type", it.name);
+  }
+  if (body.root == body.parameters[1] && hlo::byte_width(type) <= 8) {
+    plan.write = Write::Replace;  // stores of elements are whole: of several updates of one element any one stays
+    return {};
+  }
+  if (it.as<hlo::ScatterAttributes>().unique_indices) {
+    plan.write = Write::Plain;
+    return {};
+  }
+  const std::optional<Combiner> named = named_combiner(fusion.module, it.called[0]);
+  const bool small_float = hlo::is_float(type) && hlo::byte_width(type) == 1;
+  const bool product_of_pairs = hlo::is_complex(type) && named != Combiner::Add;
+  if (named && !small_float && !product_of_pairs && keeps_digits(body, type)) plan.combiner = *named;
+  if (hlo::byte_width(type) > 8 && plan.combiner == Combiner::Custom) {
+    return unsupported("there is no atomic update of 128 bits, and indices may occur more than once");
+  }
+  return {};
+}
+
+/// The output with an update combined with the element at `position`.
+Value combined(mlir::ImplicitLocOpBuilder& builder, const ScatterPlan& plan, mlir::func::FuncOp scalar, Value update,
+               Value output, ValueRange position) {
+  const auto call = [&](Value element) {
+    return builder.create<PureCallOp>(scalar.getResultTypes(), scalar.getName(), ValueRange{element, update})
+        .getResult(0);
+  };
+  if (plan.write == Write::Atomic) {
+    auto atomic = builder.create<AtomicRmwOp>(output.getType(), plan.combiner, update, output, position);
+    if (plan.combiner == Combiner::Custom) {
+      mlir::OpBuilder::InsertionGuard guard(builder);
+      mlir::Block* body = builder.createBlock(&atomic.getBody(), {}, {update.getType(), update.getType()},
+                                              {builder.getLoc(), builder.getLoc()});
+      auto result = builder.create<PureCallOp>(scalar.getResultTypes(), scalar.getName(), body->getArguments());
+      builder.create<YieldOp>(result.getResults());
+    }
+    return atomic.getResult();
+  }
+  const Value next =
+      plan.write == Write::Replace ? update : call(builder.create<mlir::tensor::ExtractOp>(output, position));
+  return builder.create<mlir::tensor::InsertOp>(next, output, position);
+}
+
+Result<Value> emit_update(mlir::ImplicitLocOpBuilder& builder, const ScatterPlan& plan,
+                          const FusionFunctions& functions, mlir::func::FuncOp scalar, ValueRange inputs,
+                          ValueRange index, Value output) {
+  Values at(index);
+  // Read whether it is written or not, so that it does not wait for the start indices.
+  STRATA_TRY(const Values update, functions.read(builder, plan.updates, inputs, index));
+  for (const IndexingMap& start : plan.starts) {
+    const Values place = apply_map(builder, start, {Values(index), {}, {}});
+    STRATA_TRY(const Values integer, functions.read(builder, plan.indices, inputs, place));
+    at.push_back(index_of(builder, integer[0], functions.computation()[plan.indices].shape.type));
+  }
+  const Value fits = constraints_hold(builder, plan.tests, plan.tests.constraints, {at, {}, {}});
+  auto branches = builder.create<mlir::scf::IfOp>(mlir::TypeRange(output.getType()), fits, /*withElse=*/true);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branches.thenBlock());
+  const Values position = apply_map(builder, plan.position, {at, {}, {}});
+  builder.create<mlir::scf::YieldOp>(combined(builder, plan, scalar, update[0], output, position));
+  builder.setInsertionPointToStart(branches.elseBlock());
+  builder.create<mlir::scf::YieldOp>(output);
+  return branches.getResult(0);
+}
+
+Result<void> emit_scatter(const Fusion& fusion, const ScatterPlan& plan, const Decision& decision,
+                          mlir::ModuleOp target, const std::string& name) {
+  indexing::PartitionOptions options;
+  options.heroes = decision.heroes;
+  STRATA_TRY(FusionFunctions functions, FusionFunctions::create(target, fusion.module, fusion.id, options));
+  mlir::func::FuncOp scalar;
+  if (plan.write == Write::Plain || (plan.write == Write::Atomic && plan.combiner == Combiner::Custom)) {
+    STRATA_TRY(scalar, functions.scalar_function(functions.computation()[plan.scatter].called[0], /*wide=*/false));
+  }
+  Kernel kernel(functions, name, decision);
+  if (decision.blocks == 0) {
+    kernel.finish(kernel.outputs());
+    return {};
+  }
+  std::optional<Error> error;
+  auto loop = create_loop(kernel.builder(), plan.visits, kernel.place(), kernel.outputs(), std::nullopt,
+                          [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange index, ValueRange before) {
+                            const Result<Value> after =
+                                emit_update(inside, plan, functions, scalar, kernel.inputs(), index, before[0]);
+                            if (after) return Values{*after};
+                            error = after.error();
+                            return Values(before);
+                          });
+  if (error) return tl::unexpected(std::move(*error));
+  kernel.finish(loop.getResults());
+  return {};
+}
+
+std::string text_of(const ScatterPlan& plan) {
+  if (plan.write == Write::Replace) return "replaces";
+  if (plan.write == Write::Plain) return "no atomics: indices are unique";
+  return "atomic " + stringifyCombiner(plan.combiner).str();
+}
+
+}  // namespace
+
+Result<Plan> plan_scatter(const Fusion& fusion) {
+  const hlo::Computation& computation = fusion.computation();
+  const hlo::Instruction& root = computation.root_instruction();
+  if (root.opcode != hlo::Opcode::Scatter) return unsupported("the root is no scatter");
+  if (root.operands.size() != 3) return unsupported("{} scatters into several arrays", root.name);
+  ScatterPlan made;
+  made.scatter = computation.root;
+  made.indices = root.operands[1];
+  made.updates = root.operands[2];
+  for (const InstructionId id : {made.indices, made.updates}) {
+    if (computation[id].opcode == hlo::Opcode::GetTupleElement) {
+      return unsupported("{} is an element of a tuple", computation[id].name);
+    }
+  }
+  Plan plan;
+  STRATA_TRY(const Preparation preparation, preparation_in_place(computation, root.operands[0], root.shape));
+  STRATA_CHECK(choose_write(made, fusion));
+  place_updates(made, computation);
+  const hlo::Shape& updates = computation[made.updates].shape;
+  const int64_t elements = updates.element_count();
+  AccessWidth width = choose_access_width(fusion, elements);
+  // Atomics and guarded writes are of single elements: those of a warp should lie together.
+  width.unroll *= std::exchange(width.vector, 1);
+  made.visits = visits_of(updates, width);
+  const bool nothing = made.visits.known_empty || made.position.known_empty || root.shape.element_count() == 0;
+  plan.decision.emitter = "scatter";
+  plan.decision.reason = "updates are combined with the operand in place";
+  plan.decision.threads = width.threads;
+  plan.decision.blocks = nothing ? 0 : indexing::ceil_div(elements, width.threads * width.unroll);
+  plan.decision.details = {
+      {"updates", std::to_string(elements)}, {"combines", text_of(made)}, {"unroll", std::to_string(width.unroll)}};
+  plan.decision.preparations = {preparation};
+  plan.decision.heroes = {made.scatter};
+  plan.emit = [fusion, made, decision = plan.decision](mlir::ModuleOp target, const std::string& name) {
+    return emit_scatter(fusion, made, decision, target, name);
+  };
+  return plan;
+}
+
+}  // namespace strata::emitters
