@@ -26,9 +26,9 @@ Result<std::string> texts(const emitters::EmittedProgram& program, emitters::For
   return all;
 }
 
-/// NAME.cubin of each kernel, and program.json: the buffers (with the entry's parameter that each holds), the launches in
-/// order with what must be copied or filled before, and the buffers of the results. Libraries of the driver are enough
-/// to run it: bench/gpu/emitters.py does.
+/// NAME.cubin of each kernel, and program.json: the buffers (with the entry's parameter that each holds), the launches
+/// in order with what must be copied or filled before, and the buffers of the results. Libraries of the driver are
+/// enough to run it: bench/gpu/emitters.py does.
 Result<int> write_program(const emitters::EmittedProgram& program, const Options& options) {
   if (options.output.empty()) return invalid("--emit=cubin needs a folder: --output DIR");
   STRATA_CHECK(make_folder(options.output));
