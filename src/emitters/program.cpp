@@ -18,13 +18,15 @@ using hlo::InstructionId;
 using hlo::Literal;
 using hlo::Opcode;
 
-/// Before layouts are assigned, those of a module's text mean nothing: only bitcasts, fusions, and texts that are one
-/// fusion, rest on them. Parameters keep theirs: somebody else lays them out.
-hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original) {
-  if (flat.fusion) return flat;
+/// Before layouts are assigned, those of a module's text mean nothing: only bitcasts, fusions, copies between layouts,
+/// and texts that are one fusion, rest on them. Parameters keep theirs: somebody else lays them out.
+hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, bool one_kernel) {
+  if (flat.fusion || one_kernel) return flat;
   for (const hlo::Computation& computation : original.computations) {
     for (const hlo::Instruction& it : computation.instructions) {
       if (it.opcode == Opcode::Bitcast || it.opcode == Opcode::Fusion) return flat;
+      // A copy to another layout is there because layouts were assigned.
+      if (it.opcode == Opcode::Copy && computation.operand_shape(it, 0) != it.shape) return flat;
     }
   }
   const std::function<void(hlo::Shape&)> reset = [&](hlo::Shape& shape) {
@@ -40,7 +42,7 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original) {
 class ProgramBuilder {
  public:
   ProgramBuilder(const hlo::Module& module, const EmitOptions& options)
-      : flat_(with_free_layouts(hlo::inline_calls(module), module)), options_(options) {}
+      : flat_(with_free_layouts(hlo::inline_calls(module), module, !options.only.empty())), options_(options) {}
 
   Result<EmittedProgram> build() {
     add_parameters();
