@@ -36,8 +36,7 @@ Result<Preparation> preparation_in_place(const hlo::Computation& computation, In
   const hlo::Literal& literal = computation[from].as<hlo::ConstantAttributes>().value;
   if (literal.size() != 1) return unsupported("{} is a constant of several values", it.name);
   preparation.kind = Preparation::Kind::Fill;
-  preparation.value = hlo::Literal(hlo::array_shape(output.type, {}));
-  std::memcpy(preparation.value.mutable_bytes(), literal.bytes(), static_cast<size_t>(hlo::byte_width(output.type)));
+  preparation.value = literal.with_shape(hlo::array_shape(output.type, {}));
   return preparation;
 }
 

@@ -14,7 +14,9 @@ namespace strata::emitters {
 namespace {
 
 using hlo::Literal;
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 /// How a program's results differ from the interpreter's; empty if they do not.
 std::string wrong_results(const hlo::Module& module, const EmittedProgram& program, uint64_t seed) {
@@ -123,6 +125,22 @@ std::string replacing(const std::string& type, const std::string& more) {
 TEST(Scatter, Replaces) {
   for (const char* type : {"pred", "s8", "bf16", "f32", "c64"}) check(replacing(type, ""), "scatter", "replaces");
   check(replacing("c128", ", unique_indices=true"), "scatter", "no atomics");
+}
+
+TEST(Scatter, InstructionsOfTheDevice) {
+  const auto ptx_of = [](const std::string& text) -> std::string {
+    const auto module = hlo::parse_module("HloModule m\n" + text);
+    if (!module) return module.error().to_string();
+    const auto kernel = emit_fusion(**module, (*module)->entry, "k", {.only = "scatter"});
+    if (!kernel) return kernel.error().to_string();
+    const auto ptx = kernel->text(Form::Ptx);
+    return ptx ? *ptx : ptx.error().to_string();
+  };
+  EXPECT_THAT(ptx_of(rows("f32", function("f32", "add"))), ContainsRegex("(atom|red)\\.[a-z.]*global\\.add\\.f32"));
+  EXPECT_THAT(ptx_of(rows("bf16", function("bf16", "add"))), ContainsRegex("(atom|red)\\.[a-z.]*global[a-z.]*\\.bf16"));
+  EXPECT_THAT(ptx_of(rows("s32", function("s32", "maximum"))), ContainsRegex("(atom|red)\\.[a-z.]*global\\.max\\.s32"));
+  EXPECT_THAT(ptx_of(rows("c64", function("c64", "multiply"))), ContainsRegex("atom\\.[a-z.]*cas\\.b64"));
+  EXPECT_THAT(ptx_of(replacing("f32", "")), Not(ContainsRegex("(atom|red)\\.")));
 }
 
 TEST(Scatter, RefusesWhatNoAtomicDoes) {
