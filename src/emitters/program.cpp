@@ -19,7 +19,7 @@ using hlo::Literal;
 using hlo::Opcode;
 
 /// Before layouts are assigned, those of a module's text mean nothing: only bitcasts, fusions, copies between layouts,
-/// and texts that are one fusion, rest on them. Parameters keep theirs: somebody else lays them out.
+/// and texts that are one fusion or have parameters in other layouts, rest on them.
 hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, bool one_kernel) {
   if (flat.fusion || one_kernel) return flat;
   for (const hlo::Computation& computation : original.computations) {
@@ -28,6 +28,10 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
       // A copy to another layout is there because layouts were assigned.
       if (it.opcode == Opcode::Copy && computation.operand_shape(it, 0) != it.shape) return flat;
     }
+  }
+  for (const InstructionId id : flat.entry_computation().parameters) {
+    const hlo::Shape& shape = flat.entry_computation()[id].shape;
+    if (shape.is_array() && !shape.has_default_layout()) return flat;  // somebody chose layouts
   }
   const std::function<void(hlo::Shape&)> reset = [&](hlo::Shape& shape) {
     shape.minor_to_major = hlo::default_layout(shape.dims.size());

@@ -71,7 +71,8 @@ Result<Plan> plan_dynamic_update_slice(const Fusion& fusion) {
   if (root.opcode != hlo::Opcode::DynamicUpdateSlice) return unsupported("the root is no dynamic-update-slice");
   const hlo::Shape& update = computation.operand_shape(root, 1);
   const int64_t elements = update.element_count();
-  if (2 * elements > root.shape.element_count()) {
+  // A loop over the result moves as much as the copy alone: measured, docs/benchmarks.md.
+  if (8 * elements > root.shape.element_count()) {
     return unsupported("{} of {} elements are updated: a copy of all of them first costs more", elements,
                        root.shape.element_count());
   }
@@ -96,7 +97,7 @@ Result<Plan> plan_dynamic_update_slice(const Fusion& fusion) {
   const bool nothing = made.visits.known_empty || made.position.known_empty;
   Plan plan;
   plan.decision.emitter = "dynamic-update-slice";
-  plan.decision.reason = "less than half of the operand is updated, in place";
+  plan.decision.reason = "little of the operand is updated, in place";
   plan.decision.threads = width.threads;
   plan.decision.blocks = nothing ? 0 : indexing::ceil_div(elements, width.threads * width.vector * width.unroll);
   plan.decision.details = {{"updates", fmt::format("{} elements of {}", elements, root.shape.element_count())},
