@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Times kernels of the emitters beside torch.compile and JAX, on the GPU this runs on.
 
-usage: emitters.py FOLDER [--results FILE.json] [--only SUBSTRING] [--no-jax]
+usage: emitters.py FOLDER [--results FILE.json] [--only SUBSTRING] [--no-jax] [--check]
 
 FOLDER has a folder NAME_TYPE for each program of programs/hlo, as `strata emit F --emit=cubin --output FOLDER/NAME_TYPE`
 writes it. Times are medians over CUDA-graph replays, in microseconds; all arrays are many times larger than the L2
 cache. JAX is timed over 20 asynchronous calls. Results are compared with the same function in PyTorch, in float32 or
 wider. The floor is the bytes of parameters and results that must move, over the bandwidth of reading that was measured
-(4.39 TB/s). Exit status 1 where a result is wrong.
+(4.39 TB/s). --check only runs and compares, as under compute-sanitizer. Exit status 1 where a result is wrong.
 """
 import argparse
 import ctypes
@@ -212,7 +212,7 @@ def floor_bytes(name, inputs, results):
     return sum(map(size, inputs)) + sum(map(size, results))
 
 
-def measure(folder):
+def measure(folder, check_only):
     import torch
     name, dtype = folder.name.rsplit("_", 1)
     launcher = Launcher(folder)
@@ -230,6 +230,8 @@ def measure(folder):
         difference = (got.float() - want).abs()
         error = max(error, float("inf") if difference.isnan().any() else difference.max().item() / scale)
     del expected
+    if check_only:
+        return {"name": folder.name, "error": error}
     row = {"name": folder.name, "error": error, "us": time_graph(torch, launcher.run),
            "emitters": [step["emitter"] for step in launcher.program["steps"]],
            "floor": floor_bytes(name, inputs, launcher.results()) / BANDWIDTH}
@@ -267,6 +269,7 @@ def main():
     parser.add_argument("--results", type=pathlib.Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--no-jax", action="store_true")
+    parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     import torch
     torch.zeros(1, device="cuda")  # the context in which cubins are loaded
@@ -284,7 +287,7 @@ def main():
             continue
         start = time.time()
         try:
-            row = measure(folder)
+            row = measure(folder, options.check)
         except Exception as failure:
             row = {"name": folder.name, "failure": str(failure).splitlines()[0] if str(failure) else repr(failure)}
         rows.append(row)
@@ -296,7 +299,7 @@ def main():
         print(f"{folder.name:28} {'WRONG ' if bad else ''}{text}  ({time.time() - start:.0f} s)", flush=True)
         torch.cuda.empty_cache()
         save()
-    if not options.no_jax:
+    if not options.no_jax and not options.check:
         add_jax(rows)
         save()
         for row in rows:

@@ -82,9 +82,14 @@ bool is_identity(const indexing::IndexingMap& map) {
 
 double estimated_microseconds(const hlo::Module& module, const Device& device) {
   const hlo::Computation& computation = module.entry_computation();
-  const Result<Plan> plan = choose_plan({module, module.entry, device});
+  // Only of reductions it matters whether an emitter computes them once: others are read as often as they are written.
+  const bool reduces = std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                                   [](const Instruction& it) { return it.opcode == Opcode::Reduce; });
   std::set<InstructionId> heroes;
-  if (plan) heroes.insert(plan->decision.heroes.begin(), plan->decision.heroes.end());
+  if (reduces) {
+    const Result<Plan> plan = choose_plan({module, module.entry, device}, "reduction");
+    if (plan) heroes.insert(plan->decision.heroes.begin(), plan->decision.heroes.end());
+  }
   // How often an instruction is evaluated: once for all users at its own index, and for each of the others.
   std::vector<double> shared(computation.instructions.size(), 0), apart(computation.instructions.size(), 0);
   const Instruction& root = computation.root_instruction();

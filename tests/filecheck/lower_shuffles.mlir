@@ -7,9 +7,9 @@ func.func private @or(i1, i1) -> i1
 
 // CHECK-LABEL: func.func @sum
 // CHECK: %[[TWO:.*]] = arith.constant 2 : i32
-// CHECK: %[[BITS:.*]] = arith.bitcast %arg0 : f32 to i32
+// CHECK: %[[BITS:.*]] = llvm.bitcast %arg0 : f32 to i32
 // CHECK: %[[MOVED:.*]] = call @strata_shuffle_down(%[[BITS]], %[[TWO]])
-// CHECK: %[[OTHER:.*]] = arith.bitcast %[[MOVED]] : i32 to f32
+// CHECK: %[[OTHER:.*]] = llvm.bitcast %[[MOVED]] : i32 to f32
 // CHECK: %[[HALF:.*]] = strata.pure_call @add(%arg0, %[[OTHER]])
 // CHECK: %[[ONE:.*]] = arith.constant 1 : i32
 // CHECK: call @strata_shuffle_down(%{{.*}}, %[[ONE]])
