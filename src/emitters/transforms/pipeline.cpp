@@ -40,9 +40,12 @@ constexpr PassFunction kSteps[] = {
     lower_indexing,    kClearUp,         expand_floats, kClearUp,          to_llvm,
 };
 
+/// Without the prefix that tells them from MLIR's own in strata-opt.
 std::string_view name_of(PassFunction run) {
+  constexpr std::string_view kPrefix = "strata-";
   for (const PassEntry& entry : lowering_passes()) {
-    if (entry.run == run) return entry.name;
+    std::string_view name = entry.name;
+    if (entry.run == run) return name.substr(name.starts_with(kPrefix) ? kPrefix.size() : 0);
   }
   return "clear-up";
 }
