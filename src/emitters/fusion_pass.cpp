@@ -84,10 +84,9 @@ class PartBuilder {
       target_.root = add({"outputs", Opcode::Tuple, hlo::tuple_shape(shapes), roots, {}, hlo::NoAttributes{}, {}});
     }
     // Called computations come along, and unused instructions go.
-    hlo::Module whole = module_;
-    whole.name = target_.name;
-    whole.computations.push_back(std::move(target_));
-    part.module = hlo::extract_module(whole, static_cast<hlo::ComputationId>(whole.computations.size()) - 1);
+    part.module = hlo::extract_module(module_, target_);
+    part.module.name = target_.name;
+    part.module.fusion = false;
     part.inputs = std::move(inputs_);
     part.outputs = outputs;
     return part;
@@ -194,7 +193,12 @@ class Fuser {
     for (;;) {
       const auto best = best_pair();
       if (!best) break;
-      join(best->first, best->second);
+      // Others may have been joined since the gain was computed.
+      if (has_detour(best->first, best->second) || has_detour(best->second, best->first)) {
+        gains_[*best] = 0;
+      } else {
+        join(best->first, best->second);
+      }
     }
     std::vector<ProgramPart> parts;
     for (const int number : order()) parts.push_back(part(groups_[static_cast<size_t>(number)]));
@@ -377,11 +381,10 @@ class Fuser {
     from.clear();
     for (const InstructionId id : to) group_of_[static_cast<size_t>(id)] = consumer;
     times_[static_cast<size_t>(consumer)] = part(to).microseconds;
-    // Gains of other pairs hardly change, but whether a pair makes a cycle may: those that were refused stay refused.
+    // Gains of other pairs hardly change.
     std::erase_if(gains_, [&](const auto& entry) {
-      const auto& [pair, gain] = entry;
       const auto touched = [&](int group) { return group == producer || group == consumer; };
-      return touched(pair.first) || touched(pair.second) || gain > 0;
+      return touched(entry.first.first) || touched(entry.first.second);
     });
   }
 

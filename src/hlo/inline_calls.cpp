@@ -14,24 +14,28 @@ class Inliner {
     known_.assign(from.computations.size(), -1);
   }
 
-  Module run(ComputationId entry) {
+  Module run(const Computation& entry) {
     result_.name = from_.name;
     result_.fusion = from_.fusion;
-    result_.entry = copy(entry);
+    result_.computations.push_back(copy_of(entry));
+    result_.entry = static_cast<ComputationId>(result_.computations.size()) - 1;
     return std::move(result_);
   }
 
  private:
   ComputationId copy(ComputationId id) {
-    ComputationId& known = known_[static_cast<size_t>(id)];
-    if (known >= 0) return known;
+    if (known_[static_cast<size_t>(id)] >= 0) return known_[static_cast<size_t>(id)];
+    result_.computations.push_back(copy_of(from_[id]));
+    return known_[static_cast<size_t>(id)] = static_cast<ComputationId>(result_.computations.size()) - 1;
+  }
+
+  Computation copy_of(const Computation& source) {
     Computation target;
-    target.name = from_[id].name;
+    target.name = source.name;
     std::unordered_set<std::string> names;
-    std::vector<InstructionId> parameters;
-    target.root = append(target, names, from_[id], nullptr);
-    for (const InstructionId i : from_[id].parameters) {
-      const std::string& name = from_[id][i].name;
+    target.root = append(target, names, source, nullptr);
+    for (const InstructionId i : source.parameters) {
+      const std::string& name = source[i].name;
       for (size_t k = 0; k < target.instructions.size(); ++k) {
         if (target.instructions[k].opcode == Opcode::Parameter && target.instructions[k].name == name) {
           target.parameters.push_back(static_cast<InstructionId>(k));
@@ -39,8 +43,7 @@ class Inliner {
       }
     }
     remove_unused(target);
-    result_.computations.push_back(std::move(target));
-    return known_[static_cast<size_t>(id)] = static_cast<ComputationId>(result_.computations.size()) - 1;
+    return target;
   }
 
   /// Appends the instructions of `source`; its parameters are `arguments`, or parameters if there are none. The root's
@@ -105,10 +108,8 @@ class Inliner {
 
 }  // namespace
 
-Module inline_calls(const Module& module) { return Inliner(module, true).run(module.entry); }
+Module inline_calls(const Module& module) { return Inliner(module, true).run(module.entry_computation()); }
 
-Module extract_module(const Module& module, ComputationId computation) {
-  return Inliner(module, false).run(computation);
-}
+Module extract_module(const Module& module, const Computation& entry) { return Inliner(module, false).run(entry); }
 
 }  // namespace strata::hlo
