@@ -11,7 +11,8 @@ namespace strata::hlo {
 /// unique.
 Module inline_calls(const Module& module);
 
-/// A computation that may call computations of `module`, and all of these that it calls, as a module with it as the entry.
+/// A computation that may call computations of `module`, and all of these that it calls, as a module with it as the
+/// entry.
 Module extract_module(const Module& module, const Computation& entry);
 
 }  // namespace strata::hlo
