@@ -10,23 +10,15 @@
 
 #include <vector>
 
+#include "emitters/backend/run_passes.h"
+
 namespace strata::emitters {
 namespace {
 
 void merge_accesses(llvm::Module& module, llvm::TargetMachine& machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  llvm::ModulePassManager passes;
-  passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::LoadStoreVectorizerPass()));
-  passes.run(module, modules);
+  run_passes(module, machine, [](llvm::PassBuilder&, llvm::ModulePassManager& passes) {
+    passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::LoadStoreVectorizerPass()));
+  });
 }
 
 bool is_half_cast(const llvm::BitCastInst& cast) {

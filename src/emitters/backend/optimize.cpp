@@ -15,6 +15,7 @@
 #include <algorithm>
 
 #include "emitters/backend/llvm_guard.h"
+#include "emitters/backend/run_passes.h"
 
 namespace strata::emitters {
 namespace {
@@ -41,22 +42,13 @@ llvm::OptimizationLevel level_of(int level) {
 }
 
 void run_pipeline(llvm::Module& module, llvm::TargetMachine& machine, int level) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  llvm::ModulePassManager passes;
-  // With block functions inside the kernels, all but the generic pointers are known: what follows sees which they are.
-  passes.addPass(llvm::AlwaysInlinerPass());
-  passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::InferAddressSpacesPass()));
-  passes.addPass(builder.buildPerModuleDefaultPipeline(level_of(level)));
-  passes.run(module, modules);
+  run_passes(module, machine, [level](llvm::PassBuilder& builder, llvm::ModulePassManager& passes) {
+    // With block functions inside the kernels, all but the generic pointers are known: what follows sees which they
+    // are.
+    passes.addPass(llvm::AlwaysInlinerPass());
+    passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::InferAddressSpacesPass()));
+    passes.addPass(builder.buildPerModuleDefaultPipeline(level_of(level)));
+  });
 }
 
 }  // namespace
