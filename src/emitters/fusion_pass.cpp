@@ -1,7 +1,9 @@
 #include "emitters/fusion_pass.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <set>
 
 #include "hlo/compute.h"
 #include "hlo/inline_calls.h"
@@ -205,6 +207,7 @@ class Fuser {
     return parts;
   }
 
+ private:
   ProgramPart part(const Group& group) const {
     ProgramPart result = PartBuilder(module_, group).build(outputs_of(group));
     result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
@@ -223,7 +226,6 @@ class Fuser {
     collect_arrays(computation_, computation_.root, results_);
   }
 
- private:
   bool transparent(InstructionId id) const {
     return computation_[id].opcode == Opcode::Parameter || is_everywhere(computation_, id);
   }
@@ -437,12 +439,5 @@ std::optional<ArrayValue> resolve(const Computation& computation, InstructionId 
 }
 
 std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device) { return Fuser(module, device).run(); }
-
-ProgramPart part_of(const hlo::Module& module, const Group& group) {
-  const Device device;
-  Fuser fuser(module, device);
-  fuser.find_uses();
-  return fuser.part(group);
-}
 
 }  // namespace strata::emitters

@@ -3,7 +3,6 @@
 
 #include <compare>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "emitters/decision.h"
@@ -42,8 +41,5 @@ std::optional<ArrayValue> resolve(const hlo::Computation& computation, hlo::Inst
 /// that are neither written nor read, against what is computed again), the pair that saves most is joined. Constants,
 /// iota and broadcasts of constants belong to every group that uses them.
 std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device);
-
-/// The instruction alone.
-ProgramPart part_of(const hlo::Module& module, const std::set<hlo::InstructionId>& group);
 
 }  // namespace strata::emitters

@@ -14,7 +14,6 @@ Kernel::Kernel(const FusionFunctions& functions, const std::string& name, const 
     : input_count_(functions.arguments().inputs.size()),
       builder_(mlir::UnknownLoc::get(functions.target().getContext()), functions.target().getContext()) {
   mlir::MLIRContext* context = builder_.getContext();
-  Values none;
   llvm::SmallVector<mlir::Type> inputs, outputs;
   for (const hlo::InstructionId id : functions.arguments().inputs) {
     inputs.push_back(flat_tensor(context, functions.computation()[id].shape));
