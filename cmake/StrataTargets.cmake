@@ -12,7 +12,10 @@ set(STRATA_SANITIZER "" CACHE STRING "Sanitizers to build with: address,undefine
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  # Without these, ccache takes no file that uses a precompiled header, and each checkout compiles everything anew.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
 endif()
 find_program(MOLD mold)
 if(MOLD)
@@ -59,13 +62,15 @@ function(strata_library FOLDER)
   endif()
 endfunction()
 
+# Where tests find their files. A header, not definitions: ccache shares all objects that do not include it.
+configure_file(${CMAKE_CURRENT_LIST_DIR}/test_paths.h.in ${CMAKE_BINARY_DIR}/generated/tests/test_paths.h @ONLY)
+
 # strata_test(NAME SOURCES file... LINK target... [LABELS label...]): a GoogleTest program known to ctest.
 function(strata_test NAME)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${NAME} ${ARG_SOURCES})
   target_link_libraries(${NAME} PRIVATE ${ARG_LINK} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
-  target_compile_definitions(${NAME} PRIVATE STRATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-    STRATA_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  target_include_directories(${NAME} PRIVATE ${CMAKE_BINARY_DIR}/generated/tests)
   include(GoogleTest)
   gtest_discover_tests(${NAME} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}")
 endfunction()

@@ -9,6 +9,7 @@
 #include "hlo/compare.h"
 #include "hlo/evaluate.h"
 #include "hlo/text.h"
+#include "test_paths.h"
 
 namespace strata::hlo {
 namespace {

@@ -11,6 +11,7 @@
 #include "hlo/text.h"
 #include "indexing/simplify.h"
 #include "support/random.h"
+#include "test_paths.h"
 
 namespace strata::indexing {
 namespace {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "ir/validate.h"
+#include "test_paths.h"
 
 namespace strata {
 namespace {

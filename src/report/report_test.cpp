@@ -9,6 +9,7 @@
 #include "report/drawing.h"
 #include "report/layout.h"
 #include "superopt/codegen/libraries.h"
+#include "test_paths.h"
 
 namespace strata {
 namespace {

@@ -9,6 +9,7 @@
 #include "runtime/cublas_lt.h"
 #include "runtime/nv_jit_link.h"
 #include "support/temporary_folder.h"
+#include "test_paths.h"
 
 namespace strata {
 namespace {

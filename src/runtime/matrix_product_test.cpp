@@ -9,6 +9,7 @@
 #include "runtime/storage.h"
 #include "runtime/test_driver.h"
 #include "support/random.h"
+#include "test_paths.h"
 
 namespace strata {
 namespace {

@@ -11,6 +11,7 @@
 #include "runtime/measure_worker.h"
 #include "runtime/storage.h"
 #include "runtime/test_driver.h"
+#include "test_paths.h"
 
 namespace strata {
 namespace {

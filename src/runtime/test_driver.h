@@ -8,6 +8,7 @@
 #include <string>
 
 #include "support/temporary_folder.h"
+#include "test_paths.h"
 
 namespace strata {
 

@@ -9,6 +9,7 @@
 #include "superopt/search/stabilise.h"
 #include "superopt/verify/shrink.h"
 #include "superopt/verify/verify.h"
+#include "test_paths.h"
 
 namespace strata {
 namespace {

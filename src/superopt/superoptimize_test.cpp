@@ -12,6 +12,7 @@
 #include "superopt/part_record.h"
 #include "superopt/partition/canonical.h"
 #include "superopt/verify/floats.h"
+#include "test_paths.h"
 
 namespace strata {
 namespace {

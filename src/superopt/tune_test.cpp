@@ -9,6 +9,7 @@
 #include "ir/text.h"
 #include "runtime/storage.h"
 #include "runtime/test_driver.h"
+#include "test_paths.h"
 
 namespace strata {
 namespace {

@@ -17,6 +17,7 @@
 
 #include "fuzz_target.h"
 #include "support/random.h"
+#include "test_paths.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 

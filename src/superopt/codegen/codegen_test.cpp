@@ -6,6 +6,7 @@
 #include "ir/validate.h"
 #include "runtime/compile.h"
 #include "superopt/codegen/test_host.h"
+#include "test_paths.h"
 
 namespace strata {
 namespace {

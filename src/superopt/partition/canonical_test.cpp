@@ -6,6 +6,7 @@
 
 #include "ir/text.h"
 #include "support/random.h"
+#include "test_paths.h"
 
 namespace strata {
 namespace {

@@ -11,6 +11,7 @@
 #include "superopt/verify/floats.h"
 #include "superopt/verify/lax.h"
 #include "support/random.h"
+#include "test_paths.h"
 
 namespace strata {
 namespace {

@@ -14,6 +14,7 @@
 #include "superopt/search/model.h"
 #include "support/hash.h"
 #include "support/random.h"
+#include "test_paths.h"
 
 namespace strata {
 namespace {

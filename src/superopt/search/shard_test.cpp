@@ -7,6 +7,7 @@
 #include "ir/text.h"
 #include "superopt/search/checkpoint.h"
 #include "superopt/search/search.h"
+#include "test_paths.h"
 
 namespace strata {
 namespace {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "ir/text.h"
+#include "test_paths.h"
 
 namespace strata {
 
