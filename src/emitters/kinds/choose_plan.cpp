@@ -24,9 +24,9 @@ constexpr Kind kKinds[] = {
 
 }  // namespace
 
-int64_t shared_bytes(mlir::ModuleOp module) {
+int64_t shared_bytes(mlir::Operation* kernel) {
   int64_t total = 0;
-  module.walk([&](AllocateSharedOp allocation) {
+  kernel->walk([&](AllocateSharedOp allocation) {
     const auto type = llvm::cast<mlir::RankedTensorType>(allocation.getType());
     indexing::SharedTile tile{{type.getShape().begin(), type.getShape().end()}, element_bytes(type.getElementType())};
     if (const auto lie = llvm::dyn_cast_or_null<SharedTileAttr>(type.getEncoding())) {
