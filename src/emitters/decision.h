@@ -25,9 +25,9 @@ struct Preparation {
   enum class Kind { Copy, Fill };
   Kind kind = Kind::Copy;
   int output = 0;
+  bool temporary = false;  ///< `output` is the number of a temporary
   int input = 0;           ///< Copy: the input whose bytes it takes, of the same shape and layout
   hlo::Literal value;      ///< Fill: a scalar of its type
-  bool temporary = false;  ///< `output` is the number of a temporary
 };
 
 /// One kernel of a fusion.

@@ -59,7 +59,7 @@ std::optional<std::vector<Preparation>> atomic_preparations(const Fusion& fusion
                                  .instruction;
     if (heroes.find(id) == nullptr) continue;
     const hlo::Literal& initial = computation[computation[id].operands[1]].as<hlo::ConstantAttributes>().value;
-    preparations.push_back({Preparation::Kind::Fill, static_cast<int>(i), 0, initial});
+    preparations.push_back({Preparation::Kind::Fill, static_cast<int>(i), false, 0, initial});
   }
   return preparations;
 }
