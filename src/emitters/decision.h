@@ -43,7 +43,7 @@ struct Decision {
   std::string reason;   ///< why this one
   /// The kernels, which run one after the other. All have the same arguments: inputs, outputs, temporaries.
   std::vector<Launch> launches{Launch{}};
-  std::vector<hlo::Shape> temporaries;  ///< arrays that are nothing before and nothing after
+  std::vector<hlo::Shape> temporaries;                       ///< arrays that are nothing before and nothing after
   std::vector<std::pair<std::string, std::string>> details;  ///< name and text: tile, vector, unroll, …
   std::vector<std::pair<std::string, std::string>> refused;  ///< emitters that came first, and why not
   std::vector<Preparation> preparations;

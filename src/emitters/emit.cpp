@@ -112,8 +112,8 @@ Result<void> EmittedFusion::run_on_cpu(std::span<const void* const> inputs, std:
   for (size_t i = 0; i < decision_.launches.size(); ++i) {
     const Launch& launch = decision_.launches[i];
     if (launch.blocks == 0) continue;
-    STRATA_CHECK(body_->compiled[i].run(buffers, launch.blocks, launch.threads,
-                                        static_cast<size_t>(launch.shared_bytes)));
+    STRATA_CHECK(
+        body_->compiled[i].run(buffers, launch.blocks, launch.threads, static_cast<size_t>(launch.shared_bytes)));
   }
   return {};
 }

@@ -1,8 +1,7 @@
-#include "emitters/dialect/atomic_fetch.h"
-
 #include <llvm/ADT/TypeSwitch.h>
 #include <mlir/IR/DialectImplementation.h>
 
+#include "emitters/dialect/atomic_fetch.h"
 #include "emitters/dialect/strata_dialect.cpp.inc"
 #include "emitters/dialect/strata_enums.cpp.inc"
 #define GET_ATTRDEF_CLASSES

@@ -24,10 +24,10 @@ using WindowBody = llvm::function_ref<Result<Values>(Builder&, const Kernel&, Va
 Result<void> emit_for_windows(const RowsEmission& emission, size_t launch, std::vector<size_t> only_read,
                               WindowBody body) {
   Kernel kernel = emission.kernel(launch, std::move(only_read));
-  const indexing::IndexingMap map = indexing::simplify(
-      indexing::thread_map(
-          indexing::linear_tiling({emission.plan.shape.count}, emission.decision.launches[launch].threads, 1, 1)),
-      indexing::UnusedVariables::Keep);
+  const indexing::IndexingMap map =
+      indexing::simplify(indexing::thread_map(indexing::linear_tiling(
+                             {emission.plan.shape.count}, emission.decision.launches[launch].threads, 1, 1)),
+                         indexing::UnusedVariables::Keep);
   std::optional<Error> error;
   auto loop = create_loop(kernel.builder(), map, kernel.place(), kernel.temporaries(), std::nullopt,
                           [&](Builder& inside, ValueRange, ValueRange window, ValueRange before) {
@@ -120,11 +120,10 @@ class StartsEmitter {
     for (int64_t k = 0; k < per_thread; ++k) {
       List list;
       const Expr number = (Expr::dim(0) * launch_.threads + Expr::dim(1)) * per_thread + k;
-      list.row = at(builder_, number, {indexing::below(launch_.blocks), indexing::below(launch_.threads)},
-                    kernel_.place());
+      list.row =
+          at(builder_, number, {indexing::below(launch_.blocks), indexing::below(launch_.threads)}, kernel_.place());
       if (all > plan_.shape.rows) {
-        list.exists =
-            compare(builder_, CmpIPredicate::slt, list.row, index_constant(builder_, plan_.shape.rows));
+        list.exists = compare(builder_, CmpIPredicate::slt, list.row, index_constant(builder_, plan_.shape.rows));
       }
       const Value count = if_holds(builder_, list.exists, constant(0), [&](Builder& inside) {
         return Values{inside.create<mlir::tensor::ExtractOp>(counts, counter_of(inside, emission_, list.row))};
@@ -155,8 +154,7 @@ class StartsEmitter {
     const Values after = if_holds(builder_, first, {tile, counts}, [&](Builder& inside) {
       const Value total = inside.create<mlir::tensor::ExtractOp>(tile, zero);
       const Value place = index_constant(inside, (plan_.shape.rows + which) * plan_.counter_stride);
-      auto fetch =
-          inside.create<AtomicFetchOp>(total.getType(), counts.getType(), Combiner::Add, total, counts, place);
+      auto fetch = inside.create<AtomicFetchOp>(total.getType(), counts.getType(), Combiner::Add, total, counts, place);
       return Values{inside.create<mlir::tensor::InsertOp>(fetch.getOld(), tile, one), fetch.getResult()};
     });
     counts = after[1];
@@ -164,9 +162,7 @@ class StartsEmitter {
     return builder_.create<arith::AddIOp>(builder_.create<mlir::tensor::ExtractOp>(tile, one), within.getOld());
   }
 
-  Value sync(Value tile) {
-    return builder_.create<SyncThreadsOp>(mlir::TypeRange(tile.getType()), tile).getResult(0);
-  }
+  Value sync(Value tile) { return builder_.create<SyncThreadsOp>(mlir::TypeRange(tile.getType()), tile).getResult(0); }
 
   const RowsEmission& emission_;
   const ScatterRowsPlan& plan_;
@@ -246,13 +242,11 @@ Result<void> emit_ends(const RowsEmission& emission, size_t launch) {
             return inside.create<arith::OrIOp>(beside.first, compare(inside, CmpIPredicate::ne, beside.second, row));
           };
           Value& first = temporary(after, RowTemporary::First);
-          first = if_holds(inside, differs(left), first, [&](Builder& branch) {
-            return Values{store_index(branch, window, first, row)};
-          })[0];
+          first = if_holds(inside, differs(left), first,
+                           [&](Builder& branch) { return Values{store_index(branch, window, first, row)}; })[0];
           Value& last = temporary(after, RowTemporary::Last);
-          last = if_holds(inside, differs(right), last, [&](Builder& branch) {
-            return Values{store_index(branch, window, last, row)};
-          })[0];
+          last = if_holds(inside, differs(right), last,
+                          [&](Builder& branch) { return Values{store_index(branch, window, last, row)}; })[0];
         });
       });
 }

@@ -154,9 +154,10 @@ class ElementCode {
       std::vector<Value> found;
       std::vector<Elements> elements;
       for (int64_t k = 0; k < step; ++k) {
-        found.push_back(find(inside, k == 0 ? made.getInductionVar()
-                                            : inside.create<arith::AddIOp>(made.getInductionVar(),
-                                                                           index_constant(inside, k)).getResult()));
+        found.push_back(find(
+            inside, k == 0
+                        ? made.getInductionVar()
+                        : inside.create<arith::AddIOp>(made.getInductionVar(), index_constant(inside, k)).getResult()));
       }
       for (const Value one : found) elements.push_back(read(inside, one));
       Elements after(made.getRegionIterArgs());
@@ -166,8 +167,8 @@ class ElementCode {
     };
     if (batch == 1) return loop(begin, end, 1, state);
     const Value step = index_constant(builder, batch);
-    const Value length = builder.create<arith::MaxSIOp>(builder.create<arith::SubIOp>(end, begin),
-                                                        index_constant(builder, 0));
+    const Value length =
+        builder.create<arith::MaxSIOp>(builder.create<arith::SubIOp>(end, begin), index_constant(builder, 0));
     const Value whole = builder.create<arith::MulIOp>(builder.create<arith::DivUIOp>(length, step), step);
     const Value middle = builder.create<arith::AddIOp>(begin, whole);
     return loop(middle, end, 1, loop(begin, middle, batch, state));
@@ -194,8 +195,6 @@ class ElementCode {
 };
 
 Value temporary(const Kernel& kernel, RowTemporary which) { return kernel.temporaries()[static_cast<size_t>(which)]; }
-
-Interval windows_of(const ScatterRowsPlan& plan) { return indexing::below(plan.shape.count); }
 
 /// The window at a position of the lists.
 Value window_at(Builder& builder, const ScatterRowsPlan& plan, const Kernel& kernel, Value position) {
@@ -228,9 +227,7 @@ class ChunksEmitter {
     vector_ = at(builder_, indexing::mod(item, per_chunk), place, kernel_.place());
     const Value there = compare(builder_, CmpIPredicate::slt, chunk_, chunks());
     Value parts = kernel_.temporaries().back();
-    parts = if_holds(builder_, there, parts, [&](Builder& inside) {
-      return Values{part(inside, parts)};
-    })[0];
+    parts = if_holds(builder_, there, parts, [&](Builder& inside) { return Values{part(inside, parts)}; })[0];
     if (code_.error()) return tl::unexpected(std::move(*code_.error()));
     Values temporaries(kernel_.temporaries());
     temporaries.back() = parts;
@@ -269,9 +266,8 @@ class ChunksEmitter {
     if (!last_row) return fail(last_row.error(), parts);
     const Value fits = compare(builder, CmpIPredicate::sge, *row, index_constant(builder, 0));
     const Value same = compare(builder, CmpIPredicate::eq, *row, *last_row);
-    return if_holds(builder, builder.create<arith::AndIOp>(fits, same), parts, [&](Builder& inside) {
-      return Values{combined(inside, window, begin, next, parts)};
-    })[0];
+    return if_holds(builder, builder.create<arith::AndIOp>(fits, same), parts,
+                    [&](Builder& inside) { return Values{combined(inside, window, begin, next, parts)}; })[0];
   }
 
   Value fail(const Error& error, Value parts) {
@@ -334,8 +330,8 @@ class RowsEmitter {
 
   Result<void> run() {
     Values outputs(kernel_.outputs());
-    const std::vector<indexing::Constraint> guards = indexing::guards(
-        visits_, place_ranges_, {indexing::below(plan_.unroll), indexing::below(plan_.vector)});
+    const std::vector<indexing::Constraint> guards =
+        indexing::guards(visits_, place_ranges_, {indexing::below(plan_.unroll), indexing::below(plan_.vector)});
     if (guards.empty()) {
       outputs = write(builder_, outputs);
     } else {
@@ -360,9 +356,9 @@ class RowsEmitter {
   /// One vector of the thread.
   struct Part {
     Value row;
-    Value covered;              ///< whether windows reach here; none where they do everywhere
-    Value any;                  ///< whether the row has an entry of its own
-    Value begin, end;           ///< its entries: positions in the lists
+    Value covered;               ///< whether windows reach here; none where they do everywhere
+    Value any;                   ///< whether the row has an entry of its own
+    Value begin, end;            ///< its entries: positions in the lists
     Value rest_begin, rest_end;  ///< Sorted: entries after the chunks
     Value chunk_begin, chunk_end;
     Value window;  ///< the first
@@ -395,9 +391,8 @@ class RowsEmitter {
       for (size_t i = 0; i < parts.size(); ++i) stage(static_cast<int64_t>(i), parts[i]);
     };
     for_parts([&](int64_t number, Part& part) { find_list(builder, number, part); });
-    for_parts([&](int64_t number, Part& part) {
-      part.state = code_.read(builder, plan_.shape.operands, place_of(number));
-    });
+    for_parts(
+        [&](int64_t number, Part& part) { part.state = code_.read(builder, plan_.shape.operands, place_of(number)); });
     for_parts([&](int64_t, Part& part) {
       const Value position = clamped(builder, part.any, part.begin);
       part.window = window_at(builder, plan_, kernel_, position);
@@ -442,14 +437,13 @@ class RowsEmitter {
     const Value start = load_index(builder, temporary(kernel_, RowTemporary::Starts), part.row);
     Value entries = count;
     if (plan_.chunks() > 0) {
-      const Value is_long =
-          compare(builder, CmpIPredicate::sgt, count, index_constant(builder, plan_.longest_list()));
+      const Value is_long = compare(builder, CmpIPredicate::sgt, count, index_constant(builder, plan_.longest_list()));
       entries = builder.create<arith::SelectOp>(is_long, zero, count);
       const Interval starts{plan_.first_chunk(), plan_.first_chunk() + plan_.chunks() * plan_.chunk};
       const Interval counts{0, plan_.shape.count};
-      const Value first = at(builder, indexing::floor_div(Expr::dim(0) - plan_.first_chunk(), plan_.chunk), {starts},
-                             builder.create<arith::SelectOp>(is_long, start, index_constant(builder, starts.lo))
-                                 .getResult());
+      const Value first =
+          at(builder, indexing::floor_div(Expr::dim(0) - plan_.first_chunk(), plan_.chunk), {starts},
+             builder.create<arith::SelectOp>(is_long, start, index_constant(builder, starts.lo)).getResult());
       const Value number = at(builder, indexing::ceil_div(Expr::dim(0), Expr::constant(plan_.chunk)), {counts},
                               clamped(builder, is_long, count));
       part.chunk_begin = first;
@@ -480,14 +474,14 @@ class RowsEmitter {
     const Value end = clamped(builder, part.any, builder.create<arith::AddIOp>(limited, index_constant(builder, 1)));
     part.end = end;
     if (plan_.chunks() == 0) return;
-    // Whole chunks between what is before the first and after the last.
+    // Whole chunks between what is before the first and after the last. The first entry is taken by itself.
     const std::vector<Interval> positions{{0, count}};
-    part.chunk_begin = at(builder, indexing::ceil_div(Expr::dim(0), Expr::constant(plan_.chunk)), positions,
+    part.chunk_begin = at(builder, indexing::floor_div(Expr::dim(0), plan_.chunk) + 1, positions,
                           clamped(builder, part.any, part.begin));
     const Value last_chunk = at(builder, indexing::floor_div(Expr::dim(0), plan_.chunk), positions, end);
     part.chunk_end = builder.create<arith::MaxSIOp>(part.chunk_begin, last_chunk);
     const auto position = [&](Value chunk) {
-      return at(builder, Expr::dim(0) * plan_.chunk, {{0, count / plan_.chunk + 1}}, chunk);
+      return at(builder, Expr::dim(0) * plan_.chunk, {{0, count / plan_.chunk + 2}}, chunk);
     };
     part.rest_begin = position(part.chunk_end);
     part.rest_end = end;
@@ -510,9 +504,9 @@ class RowsEmitter {
           return code_.for_each(inside, code_.wide_types(inside), [&](Builder& innermost, Value v) {
             const Value element =
                 apply_map(innermost, plan_.shape.element_of_output, {output_index(innermost, number, v), {}, {}})[0];
-            const Value place = at(innermost, Expr::dim(0) * plan_.shape.window + Expr::dim(1),
-                                   {indexing::below(plan_.chunks()), indexing::below(plan_.shape.window)},
-                                   {chunk, element});
+            const Value place =
+                at(innermost, Expr::dim(0) * plan_.shape.window + Expr::dim(1),
+                   {indexing::below(plan_.chunks()), indexing::below(plan_.shape.window)}, {chunk, element});
             return Values{innermost.create<mlir::tensor::ExtractOp>(parts, place)};
           });
         });
@@ -527,8 +521,7 @@ class RowsEmitter {
     const IndexingMap position = position_map(output_);
     auto loop = create_loop(builder, elements, {}, outputs, 0,
                             [&](Builder& inside, ValueRange ranges, ValueRange, ValueRange before) {
-                              const Values values =
-                                  code_.narrow(inside, code_.element(inside, part.state, ranges[0]));
+                              const Values values = code_.narrow(inside, code_.element(inside, part.state, ranges[0]));
                               const Values index = output_index(inside, number, ranges[0]);
                               const Values place = apply_map(inside, position, {index, {}, {}});
                               Values after;

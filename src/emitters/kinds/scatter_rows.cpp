@@ -16,14 +16,15 @@ using indexing::ceil_div;
 constexpr int kThreads = 256;
 constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // temporaries are s32
 
-/// What a scatter costs, in microseconds, by a model: docs/emitters.md has the measurements.
+/// What a scatter costs, in microseconds, by a model. The rates of atomics are those of scatters in place on an H200
+/// (docs/benchmarks.md).
 struct Costs {
   double atomics = 0, rows = 0;
 };
 
-constexpr double kLaunch = 2;            // µs of a kernel that has little to do, or of a fill
-constexpr double kBandwidth = 4.2e6;     // bytes a µs
-constexpr double kNativeAtomics = 3.5e5;  // elements a µs, measured on an H200
+constexpr double kLaunch = 2;             // µs of a kernel that has little to do, or of a fill
+constexpr double kBandwidth = 4.2e6;      // bytes a µs
+constexpr double kNativeAtomics = 3.5e5;  // elements a µs
 constexpr double kSlowAtomics = 2.4e4;    // those of 16 bits where rows are hot, and loops of compare-and-swap
 
 struct Combination {
@@ -36,7 +37,8 @@ Result<Combination> combination_of(const Fusion& fusion, const hlo::Instruction&
   const size_t arrays = it.operands.size() / 2;
   for (size_t i = 0; i < body.parameters.size(); ++i) {
     const ElementType type = fusion.computation().operand_shape(it, static_cast<int>(i % arrays)).type;
-    if (body[body.parameters[i]].shape.type != type) return unsupported("{} combines elements of another type", it.name);
+    if (body[body.parameters[i]].shape.type != type)
+      return unsupported("{} combines elements of another type", it.name);
   }
   Combination result;
   result.replaces = arrays == 1 && body.root == body.parameters[1];
@@ -135,6 +137,12 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
   }
   if (combination.name && plan.index != RowIndex::Inverse) plan.chunk = chunk_of(plan.shape.count);
   choose_widths(plan, fusion);
+  // Where all lists are long, chunks enough for all multiprocessors.
+  while (crowded && plan.chunk > 16 &&
+         plan.shape.count / plan.chunk * (plan.shape.window / plan.chunk_vector) <
+             int64_t{1024} * fusion.device.multiprocessors) {
+    plan.chunk /= 2;
+  }
   while (plan.counter_stride < 32 && plan.shape.rows * plan.counter_stride < (1 << 15)) plan.counter_stride *= 2;
   if (plan.counter_stride == 1 && plan.shape.rows % (4 * kThreads) == 0) plan.rows_per_thread = 4;
   return plan;
@@ -230,9 +238,9 @@ Decision decide(const ScatterRowsPlan& plan, const Combination& combination, con
       {"vector", std::to_string(plan.vector)},
       {"unroll", fmt::format("{} vectors, {} updates", plan.unroll, plan.batch)}};
   if (plan.chunks() > 0) {
-    decision.details.emplace_back("chunks", fmt::format("of {}, of lists longer than {}", plan.chunk,
-                                                        plan.index == RowIndex::Sorted ? plan.chunk
-                                                                                       : plan.longest_list()));
+    decision.details.emplace_back("chunks",
+                                  fmt::format("of {}, of lists longer than {}", plan.chunk,
+                                              plan.index == RowIndex::Sorted ? plan.chunk : plan.longest_list()));
   }
   return decision;
 }

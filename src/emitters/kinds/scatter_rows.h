@@ -26,16 +26,17 @@ struct ScatterRows {
   int64_t rows = 0;
   int64_t window = 0;  ///< elements of a window
 
-  std::vector<indexing::IndexingMap> starts;  ///< (window's number) → index of the indices, for each scattered dimension
-  indexing::IndexingMap fits;                 ///< (window's number, starts…) → nothing, where the whole window fits
-  indexing::IndexingMap row;                  ///< the same, where it does → row
-  indexing::IndexingMap row_of_output;        ///< (index of the output) → row
-  indexing::IndexingMap covered;              ///< the same → nothing, where windows reach to
-  indexing::IndexingMap update_of_output;     ///< (index of the output…, window's number) → index of the updates
-  indexing::IndexingMap element_of_output;    ///< (index of the output) → element of the window, as updates lie
-  indexing::IndexingMap update_of_element;    ///< (element of the window, window's number) → index of the updates
-  int64_t output_run = 1;                     ///< elements of the output that lie together and are of one row
-  int64_t update_run = 1;                     ///< elements of the updates that lie together and are of one window
+  std::vector<indexing::IndexingMap>
+      starts;                              ///< (window's number) → index of the indices, for each scattered dimension
+  indexing::IndexingMap fits;              ///< (window's number, starts…) → nothing, where the whole window fits
+  indexing::IndexingMap row;               ///< the same, where it does → row
+  indexing::IndexingMap row_of_output;     ///< (index of the output) → row
+  indexing::IndexingMap covered;           ///< the same → nothing, where windows reach to
+  indexing::IndexingMap update_of_output;  ///< (index of the output…, window's number) → index of the updates
+  indexing::IndexingMap element_of_output;  ///< (index of the output) → element of the window, as updates lie
+  indexing::IndexingMap update_of_element;  ///< (element of the window, window's number) → index of the updates
+  int64_t output_run = 1;                   ///< elements of the output that lie together and are of one row
+  int64_t update_run = 1;                   ///< elements of the updates that lie together and are of one window
 };
 
 /// The plan, and the same where a model says that another emitter is faster.
@@ -73,8 +74,14 @@ struct ScatterRowsPlan {
 /// The temporaries, by number. Counts are followed by two more: of entries in short lists, and of chunks.
 enum class RowTemporary : int {
   Inverse = 0,
-  First = 0, Last = 1, SortedParts = 2,
-  Counts = 0, Ranks = 1, Starts = 2, Order = 3, CountedParts = 4,
+  First = 0,
+  Last = 1,
+  SortedParts = 2,
+  Counts = 0,
+  Ranks = 1,
+  Starts = 2,
+  Order = 3,
+  CountedParts = 4,
 };
 
 /// What the kernels of one fusion have in common while they are written.

@@ -114,8 +114,7 @@ class Analysis {
       IndexingMap map = indexing::identity_map({result_.count});
       map.results = batch(Expr::dim(0));
       if (attributes_.index_vector_dim < indices.rank()) {
-        map.results.insert(map.results.begin() + attributes_.index_vector_dim,
-                           Expr::constant(static_cast<int64_t>(i)));
+        map.results.insert(map.results.begin() + attributes_.index_vector_dim, Expr::constant(static_cast<int64_t>(i)));
       }
       result_.starts.push_back(indexing::simplify(map, indexing::UnusedVariables::Keep));
     }
@@ -141,8 +140,8 @@ class Analysis {
       if (!dim.of_row) continue;
       const Expr place =
           dim.batching >= 0
-              ? batch_coordinate(batch(Expr::dim(0)), attributes_.scatter_indices_batching_dims[static_cast<size_t>(
-                                                          dim.batching)])
+              ? batch_coordinate(batch(Expr::dim(0)),
+                                 attributes_.scatter_indices_batching_dims[static_cast<size_t>(dim.batching)])
               : Expr::dim(1 + static_cast<int>(dim.start));
       row = row * output_.dim(d) + place;
       of_output = of_output * output_.dim(d) + Expr::dim(static_cast<int>(d));

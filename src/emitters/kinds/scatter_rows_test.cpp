@@ -7,6 +7,7 @@
 
 #include "emitters/program.h"
 #include "hlo/compare.h"
+#include "hlo/compute.h"
 #include "hlo/evaluate.h"
 #include "hlo/text.h"
 #include "hlo/typical_arguments.h"
@@ -61,9 +62,10 @@ constexpr const char* kRowsOfMatrix =
 std::string rows(const std::string& type, const std::string& called, int64_t updates, const std::string& indices,
                  const std::string& more = "", const std::string& dims = "9,8", int64_t width = 8) {
   return called +
-         fmt::format("ENTRY e {{\n  x = {0}[{1}] parameter(0)\n{2}  u = {0}[{3},{4}] parameter(1)\n  ROOT r = {0}[{1}] "
-                     "scatter(x, i, u), {5}{6}, to_apply=f\n}}\n",
-                     type, dims, indices, updates, width, kRowsOfMatrix, more);
+         fmt::format(
+             "ENTRY e {{\n  x = {0}[{1}] parameter(0)\n{2}  u = {0}[{3},{4}] parameter(1)\n  ROOT r = {0}[{1}] "
+             "scatter(x, i, u), {5}{6}, to_apply=f\n}}\n",
+             type, dims, indices, updates, width, kRowsOfMatrix, more);
 }
 
 std::string any_indices(int64_t updates, const std::string& type = "s32") {
@@ -191,19 +193,20 @@ TEST(ScatterRows, RefusesWindowsThatOverlap) {
 
 /// The sums of narrow floats are rounded once: all that goes to one row is exact here.
 TEST(ScatterRows, SumsOfNarrowFloatsAreRoundedOnce) {
-  const hlo::ModulePtr module = parsed(
-      function("bf16", "add") +
-      "ENTRY e {\n  z = bf16[] constant(0)\n  x = bf16[2,8] broadcast(z), dimensions={}\n  i = s32[1000] parameter(0)\n "
-      " o = bf16[] constant(1)\n  u = bf16[1000,8] broadcast(o), dimensions={}\n  ROOT r = bf16[2,8] scatter(x, i, u), " +
-      std::string(kRowsOfMatrix) + ", to_apply=f\n}\n");
+  const hlo::ModulePtr module = parsed(function("bf16", "add") +
+                                       "ENTRY e {\n  z = bf16[] constant(0)\n  x = bf16[2,8] broadcast(z), "
+                                       "dimensions={}\n  i = s32[1000] parameter(0)\n "
+                                       " o = bf16[] constant(1)\n  u = bf16[1000,8] broadcast(o), dimensions={}\n  "
+                                       "ROOT r = bf16[2,8] scatter(x, i, u), " +
+                                       std::string(kRowsOfMatrix) + ", to_apply=f\n}\n");
   const auto program = emit_program(*module);
   ASSERT_TRUE(program) << program.error().to_string();
   ASSERT_EQ(program->steps.back().fusion->decision().emitter, "scatter rows") << explain(*program);
   Literal indices(hlo::array_shape(hlo::ElementType::S32, {1000}));
   const auto result = run_on_cpu(*program, std::vector<Literal>{indices});
   ASSERT_TRUE(result) << result.error().to_string();
-  EXPECT_EQ(result->get_real(0), 1000);
-  EXPECT_EQ(result->get_real(8), 0);
+  EXPECT_EQ(result->get<float>(0), 1000);
+  EXPECT_EQ(result->get<float>(8), 0);
 }
 
 /// A scatter with random dimensions, windows, indices and computation.
@@ -235,22 +238,25 @@ class RandomScatter {
       updates.push_back(starts ? 1 : chance(0.8) ? extent : between(1, extent));
     }
     const auto [type, op] = combiner(unique);
-    const std::string called = op == "second"
-                                   ? fmt::format("f {{\n  a = {0}[] parameter(0)\n  ROOT b = {0}[] parameter(1)\n}}\n", type)
-                                   : function(type, op);
+    const std::string called =
+        op == "second" ? fmt::format("f {{\n  a = {0}[] parameter(0)\n  ROOT b = {0}[] parameter(1)\n}}\n", type)
+                       : function(type, op);
     const std::string array = fmt::format("{}[{}]{}", type, fmt::join(dims_, ","), layout(dims_.size()));
     return called +
-           fmt::format("ENTRY e {{\n  x = {0} parameter(0)\n  i = s32[{1},{2}] constant({{{3}}})\n  u = {4}[{5}]{6} "
-                       "parameter(1)\n  ROOT r = {0} scatter(x, i, u), update_window_dims={{{7}}}, "
-                       "inserted_window_dims={{{8}}}, scatter_dims_to_operand_dims={{{9}}}, index_vector_dim=1{10}{11}, "
-                       "to_apply=f\n}}\n",
-                       array, indices_.size(), scattered.size(), index_text(), type, fmt::join(updates, ","),
-                       layout(updates.size()), window_dims, inserted, fmt::join(scattered, ","),
-                       sorted ? ", indices_are_sorted=true" : "", unique ? ", unique_indices=true" : "");
+           fmt::format(
+               "ENTRY e {{\n  x = {0} parameter(0)\n  i = s32[{1},{2}] constant({{{3}}})\n  u = {4}[{5}]{6} "
+               "parameter(1)\n  ROOT r = {0} scatter(x, i, u), update_window_dims={{{7}}}, "
+               "inserted_window_dims={{{8}}}, scatter_dims_to_operand_dims={{{9}}}, index_vector_dim=1{10}{11}, "
+               "to_apply=f\n}}\n",
+               array, indices_.size(), scattered.size(), index_text(), type, fmt::join(updates, ","),
+               layout(updates.size()), window_dims, inserted, fmt::join(scattered, ","),
+               sorted ? ", indices_are_sorted=true" : "", unique ? ", unique_indices=true" : "");
   }
 
  private:
-  int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(random_.below(static_cast<uint64_t>(high - low + 1))); }
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random_.below(static_cast<uint64_t>(high - low + 1)));
+  }
   bool chance(double probability) { return random_.below(1000) < static_cast<uint64_t>(1000 * probability); }
   int64_t size() {
     constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 8, 16};
@@ -299,7 +305,7 @@ class RandomScatter {
 };
 
 TEST(ScatterRows, RandomScattersAgreeWithTheInterpreterBothWays) {
-  for (uint64_t seed = 1; seed <= 120; ++seed) {
+  for (uint64_t seed = 1; seed <= 80; ++seed) {
     SCOPED_TRACE(seed);
     const std::string text = RandomScatter(seed).text();
     const hlo::ModulePtr module = parsed(text);

@@ -281,7 +281,8 @@ Result<Plan> plan_transpose(const Fusion& fusion) {
   Plan plan;
   plan.decision = decision_of(made);
   if (plan.decision.launch().shared_bytes > fusion.device.shared_bytes_per_block) {
-    return unsupported("{} tiles need {} bytes of shared memory", made.layouts.size(), plan.decision.launch().shared_bytes);
+    return unsupported("{} tiles need {} bytes of shared memory", made.layouts.size(),
+                       plan.decision.launch().shared_bytes);
   }
   plan.emit = [made, decision = plan.decision](mlir::ModuleOp target, const std::string& name) -> Result<void> {
     STRATA_TRY(const FusionFunctions functions,
