@@ -14,12 +14,12 @@ struct ProgramBuffer {
   int element = -1;    ///< of a parameter that is a tuple
 };
 
-/// One kernel, or an instruction that has none and that the interpreter runs; and which buffers it reads and writes.
+/// A fusion, or an instruction that has no kernel and that the interpreter runs; and which buffers it reads and writes.
 struct ProgramStep {
-  std::optional<EmittedKernel> kernel;
+  std::optional<EmittedFusion> fusion;
   hlo::ModulePtr interpreted;
   std::string why_interpreted;
-  std::vector<int> inputs, outputs;
+  std::vector<int> inputs, outputs, temporaries;
 };
 
 struct EmittedProgram {
@@ -37,7 +37,7 @@ Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions
 /// Runs all kernels on this machine's processor. Arguments are checked against the parameters.
 Result<hlo::Literal> run_on_cpu(const EmittedProgram& program, std::span<const hlo::Literal> arguments);
 
-/// The decision of each kernel and what it reads and writes: `strata emit --explain`.
+/// The decision of each fusion and what it reads and writes: `strata emit --explain`.
 std::string explain(const EmittedProgram& program);
 
 }  // namespace strata::emitters

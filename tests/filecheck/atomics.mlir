@@ -66,3 +66,12 @@ func.func @numbers(%t: tensor<8xcomplex<f32>>, %u: tensor<8xcomplex<f64>>, %i: i
   %c = strata.atomic_rmw add %y into %u[%i] : complex<f64>, tensor<8xcomplex<f64>>
   return
 }
+
+// The element as it was before.
+// CHECK-LABEL: func.func @fetch
+// CHECK: %[[OLD:.*]] = llvm.atomicrmw add %{{.*}}, %{{.*}} monotonic : !llvm.ptr, i32
+// CHECK: return %[[OLD]] : i32
+func.func @fetch(%t: tensor<8xi32>, %i: index, %x: i32) -> i32 {
+  %old, %u = strata.atomic_fetch add %x into %t[%i] : i32, tensor<8xi32>
+  return %old : i32
+}

@@ -130,3 +130,15 @@ func.func @text(%x: index) {
   %p = strata.apply_indexing <"(d0) -> (d0 +), domain: d0 in [0, 7]">(%x)
   return
 }
+// -----
+func.func @fetch(%t: tensor<8xi32>, %i: index, %x: i32) -> i32 {
+  // expected-error @+1 {{has no instruction for mul}}
+  %old, %u = strata.atomic_fetch mul %x into %t[%i] : i32, tensor<8xi32>
+  return %old : i32
+}
+// -----
+func.func @fetch_index(%t: tensor<8xi32>, %x: i32) -> i32 {
+  // expected-error @+1 {{needs an index a dimension}}
+  %old, %u = strata.atomic_fetch add %x into %t[] : i32, tensor<8xi32>
+  return %old : i32
+}

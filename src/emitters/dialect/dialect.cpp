@@ -1,8 +1,7 @@
-#include "emitters/dialect/dialect.h"
-
 #include <llvm/ADT/TypeSwitch.h>
 #include <mlir/IR/DialectImplementation.h>
 
+#include "emitters/dialect/atomic_fetch.h"
 #include "emitters/dialect/strata_dialect.cpp.inc"
 #include "emitters/dialect/strata_enums.cpp.inc"
 #define GET_ATTRDEF_CLASSES
@@ -19,6 +18,7 @@ void StrataDialect::initialize() {
 #define GET_OP_LIST
 #include "emitters/dialect/strata_operations.cpp.inc"
       >();
+  addOperations<AtomicFetchOp>();
 }
 
 mlir::Attribute MapAttr::parse(mlir::AsmParser& parser, mlir::Type) {
