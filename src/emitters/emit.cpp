@@ -16,6 +16,7 @@
 #include "emitters/backend/cpu_kernel.h"
 #include "emitters/backend/ptx.h"
 #include "emitters/kinds/plan.h"
+#include "emitters/known_functions.h"
 #include "emitters/math/math_library.h"
 #include "emitters/transforms/pipeline.h"
 
@@ -104,7 +105,8 @@ Result<void> EmittedKernel::run_on_cpu(std::span<const void* const> inputs, std:
 
 Result<EmittedKernel> emit_fusion(const hlo::Module& module, hlo::ComputationId computation, const std::string& name,
                                   const EmitOptions& options) {
-  STRATA_TRY(const Plan plan, choose_plan({module, computation, options.device}, options.only));
+  const std::optional<hlo::Module> known = with_known_functions(module, computation);
+  STRATA_TRY(const Plan plan, choose_plan({known ? *known : module, computation, options.device}, options.only));
   EmittedKernel kernel;
   kernel.name_ = name;
   kernel.decision_ = plan.decision;

@@ -21,6 +21,7 @@ bool has_functions(const hlo::Computation& computation) {
       case hlo::Opcode::Tan:
       case hlo::Opcode::Power:
       case hlo::Opcode::Divide:
+      case hlo::Opcode::Map:
       case hlo::Opcode::Dot:
       case hlo::Opcode::Convolution:
         return true;
@@ -55,7 +56,7 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
   // Measured on an H200 (docs/benchmarks.md): what only moves data is fastest with a vector a thread and many threads;
   // functions want independent work beside them.
   const bool computes = has_functions(computation);
-  const int64_t bytes_in_flight = computes ? 128 : 32;  // of a thread
+  const int64_t bytes_in_flight = computes ? 128 : 16;  // of a thread
   width.threads = computes ? 128 : 256;
   while (width.unroll < 8 && width.unroll * width.vector * std::max<int64_t>(bytes_read, 1) * 2 <= bytes_in_flight &&
          fills(width.vector * width.unroll * 2)) {
