@@ -11,7 +11,9 @@ import pathlib
 import subprocess
 import tempfile
 
-PASSES = ["thread-graphs", "finer-loops", "registers", "layouts", "schedules", "spreading", "overlap", "libraries"]
+# The memory plan places what does not stay in registers.
+PASSES = ["thread-graphs", "finer-loops", "registers", "registers memory-plan", "layouts", "schedules", "spreading",
+          "overlap", "bulk", "merging", "libraries"]
 
 
 def main():
@@ -28,15 +30,15 @@ def main():
             command = [arguments.strata, "optimize", str(arguments.program), "--profile", "on", "--cache",
                        f"{folder}/cache", "-o", f"{folder}/out", "--time-limit", arguments.time_limit,
                        "--profile-seconds", arguments.profile_seconds]
-            if off:
-                command += ["--disable-pass", off]
+            for name in (off or "").split():
+                command += ["--disable-pass", name]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             profile = json.loads(pathlib.Path(folder, "out", "report.json").read_text())["profile"]
             device = profile["device"]
             chosen = next(r for r in profile["rows"] if r.get("chosen"))
             rows.append({"off": off, "cold_us": chosen["cold_us"], "hot_us": chosen["hot_us"],
                          "schedule": chosen["schedule"], "error": chosen["error"]})
-            print(f"{off or 'all passes on':<16} {chosen['cold_us']:8.2f} {chosen['hot_us']:8.2f} "
+            print(f"{off or 'all passes on':<22} {chosen['cold_us']:8.2f} {chosen['hot_us']:8.2f} "
                   f"{chosen['cold_us'] / rows[0]['cold_us']:6.2f}x  {chosen['schedule']}", flush=True)
     date = datetime.date.today().isoformat()
     arguments.results.mkdir(parents=True, exist_ok=True)

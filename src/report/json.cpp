@@ -74,6 +74,9 @@ Json profile_json(const Profile& profile) {
   json["seconds"] = tuning.seconds;
   json["rank_correlation"] = tuning.rank_correlation ? Json(*tuning.rank_correlation) : Json();
   json["place_of_best"] = tuning.result().place;
+  const auto& corrected = tuning.corrected_rank_correlation;
+  json["corrected_rank_correlation"] = corrected ? Json(*corrected) : Json();
+  json["corrected_place_of_best"] = tuning.corrected_place();
   json["rows"] = Json::array();
   for (const TunedRow& row : tuning.rows) {
     const bool right = row.measurement.verdict == MeasureVerdict::Right;
@@ -83,6 +86,7 @@ Json profile_json(const Profile& profile) {
                             {"verdict", std::string(name_of(row.measurement.verdict))},
                             {"why_not", tuning.why_not(row)},
                             {"estimated_us", row.estimated_us},
+                            {"corrected_us", row.corrected_us},
                             {"place", row.place},
                             {"cold_us", right ? Json(row.measurement.cold_us) : Json()},
                             {"hot_us", right ? Json(row.measurement.hot_us) : Json()},
@@ -134,6 +138,10 @@ std::string describe_ranking(const Tuning& tuning) {
       fmt::format("the fastest is number {} of {} by the cost model", tuning.result().place, tuning.rows.size());
   if (tuning.rank_correlation)
     text += fmt::format("; rank correlation of estimates and times {:.2f} (Spearman)", *tuning.rank_correlation);
+  if (tuning.corrected_rank_correlation) {
+    text += fmt::format("; corrected by the other measurements number {} and {:.2f}", tuning.corrected_place(),
+                        *tuning.corrected_rank_correlation);
+  }
   return text;
 }
 

@@ -95,7 +95,8 @@ Result<CudaTensorMap> encode(const CudaDriver& driver, const GpuTensorMap& map, 
   CudaTensorMap made;
   const int swizzle = map.swizzle == 128 ? 3 : map.swizzle == 64 ? 2 : map.swizzle == 32 ? 1 : 0;
   const std::vector<uint64_t> sizes(map.sizes.begin(), map.sizes.end());
-  const std::vector<uint64_t> strides(map.strides.begin() + 1, map.strides.end());
+  std::vector<uint64_t> strides(map.strides.begin() + 1, map.strides.end());
+  if (strides.empty()) strides.push_back(0);  // tensors of one dimension have none, but the driver wants an array
   const std::vector<uint32_t> box(map.box.begin(), map.box.end());
   const std::vector<uint32_t> every_element(box.size(), 1);
   const int status = driver.encode_tensor_map(

@@ -149,6 +149,9 @@ TEST_F(GpuProgramTest, TensorMapsAreArgumentsBehindThePointers) {
   const auto filled = run(good);
   ASSERT_TRUE(filled) << message(filled);
   EXPECT_EQ(*filled, std::string(24, '\0'));
+  const auto line =
+      run(R"({"argument": 1, "element_bytes": 4, "sizes": [6], "strides": [4], "box": [4], "swizzle": 0})");
+  EXPECT_TRUE(line) << message(line);
   const auto changed = [&](const std::string& from, const std::string& to) {
     std::string map = good;
     return message(run(map.replace(map.find(from), from.size(), to)));

@@ -12,6 +12,7 @@
 
 #include "interpret/work.h"
 #include "superopt/codegen/libraries.h"
+#include "superopt/tune_queue.h"
 #include "superopt/tune_reference.h"
 #include "support/hash.h"
 #include "support/temporary_folder.h"
@@ -55,14 +56,6 @@ std::vector<TunedRow> all_rows(const Superoptimized& result, const Target& targe
     rows.push_back(std::move(row));
   }
   return rows;
-}
-
-/// The program, in its own kernels and with the library's best guess, and the model's choice are measured even where
-/// there is no time left.
-bool must_measure(const TunedRow& row) {
-  const bool other_algorithm = std::any_of(row.schedules.begin(), row.schedules.end(),
-                                           [](const auto& schedule) { return schedule && schedule->algorithm > 0; });
-  return row.place == 1 || (row.is_program && !other_algorithm);
 }
 
 std::string measurement_json(const Measurement& m) {
@@ -137,11 +130,7 @@ class Tuner {
     tuning_.rows = all_rows(result_, *options_.target, options_.passes,
                             {.cublas_lt = !device.cublas_lt.empty(), .cudnn = !device.cudnn.empty()});
     prepared_.resize(tuning_.rows.size());
-    for (size_t i = 0; i < tuning_.rows.size(); ++i) order_.push_back(i);
-    // The program first: what has to be beaten must be known.
-    std::stable_partition(order_.begin(), order_.end(), [&](size_t i) { return must_measure(tuning_.rows[i]); });
-    std::stable_partition(order_.begin(), order_.end(),
-                          [&](size_t i) { return must_measure(tuning_.rows[i]) && tuning_.rows[i].is_program; });
+    queue_.emplace(tuning_.rows, options_.order, options_.seed);
   }
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -150,10 +139,12 @@ class Tuner {
   // Compiling, on threads of its own
 
   void compile_all() {
-    for (size_t n = 0; !quit_ && (n = next_++) < order_.size();) {
-      Prepared made = prepare(tuning_.rows[order_[n]]);
+    while (!quit_) {
+      const auto row = queue_->next();
+      if (!row) return;
+      Prepared made = prepare(tuning_.rows[*row]);
       const std::scoped_lock lock(mutex_);
-      prepared_[order_[n]] = std::move(made);
+      prepared_[*row] = std::move(made);
       changed_.notify_one();
     }
   }
@@ -224,7 +215,7 @@ class Tuner {
     std::unique_lock lock(mutex_);
     while (lost_ < kMostLost) {
       size_t open = 0;
-      for (size_t i : order_) {
+      for (size_t i : queue_->order()) {
         if (prepared_[i].taken) continue;
         ++open;
         const bool must = must_measure(tuning_.rows[i]);
@@ -262,6 +253,7 @@ class Tuner {
         if (row.measurement.verdict == MeasureVerdict::Timeout) ++timeouts_[{row.graph, uses_library(row.schedules)}];
       }
       prepared.cubin = {};
+      if (row.measurement.verdict == MeasureVerdict::Right) queue_->measured(*next, row.measurement.cold_us);
       if (options_.progress) report();
     }
     return {};
@@ -344,12 +336,16 @@ class Tuner {
   }
 
   void rank() {
+    queue_->correct(tuning_.rows);
     std::vector<std::pair<double, double>> pairs;
+    std::vector<std::pair<double, double>> corrected;
     for (const TunedRow& row : tuning_.rows) {
-      if (row.measurement.verdict == MeasureVerdict::Right)
-        pairs.emplace_back(row.estimated_us, row.measurement.cold_us);
+      if (row.measurement.verdict != MeasureVerdict::Right) continue;
+      pairs.emplace_back(row.estimated_us, row.measurement.cold_us);
+      corrected.emplace_back(row.corrected_us, row.measurement.cold_us);
     }
     tuning_.rank_correlation = rank_correlation(pairs);
+    tuning_.corrected_rank_correlation = rank_correlation(corrected);
     std::stable_sort(tuning_.rows.begin(), tuning_.rows.end(), [](const TunedRow& a, const TunedRow& b) {
       const bool a_right = a.measurement.verdict == MeasureVerdict::Right;
       const bool b_right = b.measurement.verdict == MeasureVerdict::Right;
@@ -372,7 +368,7 @@ class Tuner {
   TemporaryFolder folder_{"strata-tune"};
   MeasureWorker worker_;
   Tuning tuning_;
-  std::vector<size_t> order_;                          ///< of compiling and measuring
+  std::optional<TuneQueue> queue_;
   std::map<std::pair<GraphPtr, bool>, int> timeouts_;  ///< by graph, and whether a library computes
   int lost_ = 0;                                       ///< measurements in a row for which no process could be started
 
@@ -383,7 +379,6 @@ class Tuner {
   std::mutex mutex_;  ///< of what is prepared
   std::condition_variable changed_;
   std::vector<Prepared> prepared_;
-  std::atomic<size_t> next_ = 0;
   std::atomic<bool> quit_ = false;
   std::vector<std::jthread> compiling_;
 };

@@ -14,6 +14,12 @@
 
 namespace strata {
 
+/// Which rows come first.
+enum class TuneOrder {
+  Promise,  ///< the best of each graph by the model, then by estimates that what is measured corrects
+  Random,   ///< drawn from all: what measures the model
+};
+
 struct TuneProgress {
   int measured = 0;  ///< rows with a verdict
   int rows = 0;
@@ -27,7 +33,8 @@ struct TuneOptions {
   /// there is no time left.
   double seconds = 60;
   int threads = 1;    ///< that compile
-  uint64_t seed = 1;  ///< of the random inputs
+  uint64_t seed = 1;  ///< of the random inputs, and of a random order
+  TuneOrder order = TuneOrder::Promise;
   /// Programs whose execution is more work (interpret/work.h) are compared with their own predefined kernels.
   double largest_interpreted = 4e9;
   Passes passes;
@@ -46,6 +53,7 @@ struct TunedRow {
   bool is_program = false;
   Schedules schedules;
   double estimated_us = 0;  ///< the cost model's, with these schedules
+  double corrected_us = 0;  ///< from it and the measurements of all other rows (measured_cost.h)
   int place = 0;            ///< in the order of promise by the model; 1 is first, and the model's choice
   Measurement measurement;
   std::string measured_at;  ///< where it comes from the cache: when it was measured
@@ -62,6 +70,10 @@ struct Tuning {
   double seconds = 0;
   /// Spearman's, of estimates and cold times over the right rows; none where they are fewer than 3 or all equal.
   std::optional<double> rank_correlation;
+  std::optional<double> corrected_rank_correlation;  ///< of corrected estimates
+
+  /// The place of the result among the right rows by corrected estimates; 1 is first.
+  int corrected_place() const;
 
   const TunedRow& program() const;
   const TunedRow& result() const { return rows[chosen]; }

@@ -16,6 +16,12 @@ int Tuning::count(MeasureVerdict verdict) const {
       std::count_if(rows.begin(), rows.end(), [&](const TunedRow& row) { return row.measurement.verdict == verdict; }));
 }
 
+int Tuning::corrected_place() const {
+  return 1 + static_cast<int>(std::count_if(rows.begin(), rows.end(), [&](const TunedRow& row) {
+           return row.measurement.verdict == MeasureVerdict::Right && row.corrected_us < result().corrected_us;
+         }));
+}
+
 std::string Tuning::why_not(const TunedRow& row) const {
   const Measurement& m = row.measurement;
   if (&row == &rows[chosen]) return m.reason;

@@ -248,7 +248,7 @@ int cuFuncSetAttribute(CudaFunction, int attribute, int value) {
 /// The first word of a map is the tensor's address, the second its rank.
 int cuTensorMapEncodeTiled(CudaTensorMap* map, int, unsigned rank, void* base, const uint64_t*, const uint64_t* strides,
                            const uint32_t* box, const uint32_t*, int, int, int, int) {
-  bool fits = reinterpret_cast<uintptr_t>(base) % 16 == 0;
+  bool fits = reinterpret_cast<uintptr_t>(base) % 16 == 0 && strides != nullptr;  // as the driver of CUDA 13.0
   for (unsigned d = 0; d < rank; ++d) fits &= box[d] >= 1 && box[d] <= 256 && (d == 0 || strides[d - 1] % 16 == 0);
   if (!fits) return kInvalidValue;
   map->words = {reinterpret_cast<uint64_t>(base), rank};

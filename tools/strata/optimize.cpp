@@ -317,6 +317,12 @@ void add_optimize(CLI::App& app, Action& action) {
   command->add_option("--profile-seconds", options->profile.seconds, "seconds to compile and measure candidates")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  command
+      ->add_option("--profile-order", options->profile.order,
+                   "which are measured first: promise (the fastest by the model, as measurements correct it) or random "
+                   "(what tells how good the model is)")
+      ->check(CLI::IsMember({"promise", "random"}))
+      ->capture_default_str();
   command->add_option("--cache", options->cache, "folder of the cache of results; default ~/.cache/strata");
   command
       ->add_option("--cache-limit", options->cache_limit,

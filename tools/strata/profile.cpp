@@ -50,6 +50,7 @@ Profile profile(Superoptimized& result, const SuperoptimizeOptions& work, const 
   tuning.seconds = options.seconds;
   tuning.threads = work.search.threads;
   tuning.seed = work.search.seed;
+  tuning.order = options.order == "random" ? TuneOrder::Random : TuneOrder::Promise;
   tuning.passes = work.passes;
   tuning.cache = work.cache;
   tuning.stop = work.search.stop;

@@ -11,6 +11,7 @@ namespace strata::cli {
 struct ProfileOptions {
   std::string mode = "auto";  ///< "auto", "on" or "off"
   double seconds = 60;
+  std::string order = "promise";  ///< or "random": TuneOrder
 };
 
 /// Why nothing is to be measured, or an empty text. `named`: the user named the target. Error where the mode is "on"

@@ -1,7 +1,8 @@
 #include <algorithm>
+#include <array>
 #include <map>
 
-#include "ir/validate.h"
+#include "superopt/codegen/block_memory.h"
 #include "superopt/codegen/emit.h"
 
 namespace strata {
@@ -9,8 +10,9 @@ namespace {
 
 class BlockFunction {
  public:
-  BlockFunction(const Graph& body, const std::string& name, const std::vector<std::vector<int64_t>>& strides)
-      : body_(body), name_(name), operand_strides_(strides), stages_(loop_stages(body)) {}
+  BlockFunction(const Graph& body, const std::string& name, const std::vector<std::vector<int64_t>>& strides,
+                const BlockMemory& memory)
+      : body_(body), name_(name), operand_strides_(strides), memory_(memory), stages_(loop_stages(body)) {}
 
   std::string run() {
     signature();
@@ -46,48 +48,41 @@ class BlockFunction {
         "[[maybe_unused]] long long block_z,\n    unsigned char* shared) {\n";
   }
 
-  /// Every block tensor's place in shared memory, as validate.h counts them.
+  /// Every block tensor's place in shared memory.
   void places() {
-    int64_t offset = 0;
+    const auto define = [&](const std::string& name, const std::string& type, int64_t offset, const Shape& shape) {
+      text_ += fmt::format("  auto* const {} = reinterpret_cast<{}*>(shared + {});  // {}\n", name, type, offset,
+                           to_string(shape));
+    };
+    text_ += fmt::format("  // shared memory: {} bytes{}\n", memory_.bytes,
+                         memory_.optimal ? "" : fmt::format(", at least {} are needed", memory_.lower_bound));
     for (size_t i = 0; i < body_.tensors().size(); ++i) {
+      if (memory_.tensors[i] < 0) continue;
       const auto id = static_cast<TensorId>(i);
-      const int64_t bytes = shared_memory_bytes(body_, id);
-      if (bytes == 0) continue;
       const TensorInfo& tensor = body_.tensor(id);
       const bool tile = body_.operations()[static_cast<size_t>(tensor.producer)].kind == OpKind::InIter;
-      const std::string type = tile ? storage_type(tensor.type.dtype) : compute_type(tensor.type.dtype);
       names_[id] = scope_.add(tensor.name);
-      text_ += fmt::format("  auto* const {} = reinterpret_cast<{}*>(shared + {});  // {}\n", names_[id], type, offset,
-                           to_string(tensor.type.shape));
-      offset += bytes;
+      define(names_[id], tile ? storage_type(tensor.type.dtype) : compute_type(tensor.type.dtype), memory_.tensors[i],
+             tensor.type.shape);
     }
-    for (const Operation& op : body_.operations()) {
-      const int64_t bytes = accumulator_state_bytes(body_, op);
-      if (bytes == 0) continue;
+    for (size_t i = 0; i < body_.operations().size(); ++i) {
+      if (memory_.states[i].empty()) continue;
+      const Operation& op = body_.operations()[i];
       const TensorType& reference = body_.type(op.operands[1]);
-      for (const std::string_view part : {"largest", "before", "now"}) {
-        const std::string name = scope_.add(fmt::format("{}_{}", body_.tensor(op.results[0]).name, part));
+      constexpr std::array<std::string_view, 3> kParts{"largest", "before", "now"};
+      for (size_t part = 0; part < kParts.size(); ++part) {
+        const std::string name = scope_.add(fmt::format("{}_{}", body_.tensor(op.results[0]).name, kParts[part]));
         states_[op.results[0]].push_back(name);
-        const std::string type = compute_type(reference.dtype);
-        text_ += fmt::format("  auto* const {} = reinterpret_cast<{}*>(shared + {});  // {}\n", name, type, offset,
-                             to_string(reference.shape));
-        offset += bytes;
+        define(name, compute_type(reference.dtype), memory_.states[i][part], reference.shape);
       }
     }
   }
 
   void stage(LoopStage wanted) {
-    // Depth of an operator within its stage; operators of one depth need no barrier between them.
+    // Operators of one depth need no barrier between them.
     std::map<int, std::vector<size_t>> by_depth;
-    std::vector<int> depth(body_.operations().size(), 0);
     for (size_t i = 0; i < body_.operations().size(); ++i) {
-      if (stages_[i] != wanted) continue;
-      for (TensorId id : body_.operations()[i].operands) {
-        const int producer = body_.tensor(id).producer;
-        if (producer < 0 || stages_[static_cast<size_t>(producer)] != wanted) continue;
-        depth[i] = std::max(depth[i], depth[static_cast<size_t>(producer)] + 1);
-      }
-      by_depth[depth[i]].push_back(i);
+      if (stages_[i] == wanted) by_depth[memory_.depths[i]].push_back(i);
     }
     bool first = true;
     for (const auto& [level, operations] : by_depth) {
@@ -231,6 +226,7 @@ class BlockFunction {
   const Graph& body_;
   std::string name_;
   const std::vector<std::vector<int64_t>>& operand_strides_;
+  const BlockMemory& memory_;
   std::vector<LoopStage> stages_;
   NameScope scope_;
   std::map<TensorId, std::string> names_;
@@ -242,8 +238,8 @@ class BlockFunction {
 }  // namespace
 
 std::string emit_block_function(const Operation& op, const std::string& name,
-                                const std::vector<std::vector<int64_t>>& strides) {
-  return BlockFunction(*op.body, name, strides).run();
+                                const std::vector<std::vector<int64_t>>& strides, const BlockMemory& memory) {
+  return BlockFunction(*op.body, name, strides, memory).run();
 }
 
 }  // namespace strata

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "superopt/codegen/block_memory.h"
 
 namespace strata {
 
@@ -62,9 +63,9 @@ std::string tile_base(const LaunchShape& launch, const std::vector<int64_t>& str
                       const std::vector<int64_t>& map, int64_t fmap);
 
 /// A block function: `static STRATA_DEVICE void NAME(arguments, block_x, block_y, block_z, shared)`.
-/// `strides` are those of the operands in device memory.
+/// `strides` are those of the operands in device memory, `memory` is where the block's tensors lie.
 std::string emit_block_function(const Operation& op, const std::string& name,
-                                const std::vector<std::vector<int64_t>>& strides);
+                                const std::vector<std::vector<int64_t>>& strides, const BlockMemory& memory);
 
 /// The device library's text.
 std::string_view device_library();

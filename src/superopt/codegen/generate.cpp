@@ -182,9 +182,10 @@ class Generator {
       schedule.reset();
     }
     BlockCode code;
-    code.text = emit_block_function(op, name, strides);
+    const BlockMemory memory = plan_block_memory(*op.body, passes_.memory_plan);
+    code.text = emit_block_function(op, name, strides, memory);
     code.threads = threads_of(*op.body);
-    code.shared_bytes = shared_memory_bytes(*op.body);
+    code.shared_bytes = memory.bytes;
     code.description = passes_.registers ? "no registers: " + refusals(op, name, strides) : "no registers: turned off";
     if (code.shared_bytes > target_.shared_memory) {
       return unsupported("a block of {} needs {} bytes of shared memory; {} has {}", headline(op), code.shared_bytes,

@@ -17,6 +17,7 @@ struct Passes {
   bool overlap = true;        ///< programmatic dependent launch
   bool bulk = true;           ///< tiles by TMA, also to several blocks at once
   bool libraries = true;      ///< predefined operators by cuBLASLt and cuDNN where that is faster
+  bool memory_plan = true;    ///< tensors that do not live together share shared memory
   bool merging = true;        ///< a kernel and the one that combines its results in one launch
 
   friend bool operator==(const Passes&, const Passes&) = default;
@@ -28,7 +29,7 @@ struct NamedPass {
 };
 
 /// All passes by the names that `--disable-pass` takes.
-constexpr std::array<NamedPass, 10> kPasses{{{"thread-graphs", &Passes::thread_graphs},
+constexpr std::array<NamedPass, 11> kPasses{{{"thread-graphs", &Passes::thread_graphs},
                                              {"finer-loops", &Passes::finer_loops},
                                              {"registers", &Passes::registers},
                                              {"layouts", &Passes::layouts},
@@ -37,6 +38,7 @@ constexpr std::array<NamedPass, 10> kPasses{{{"thread-graphs", &Passes::thread_g
                                              {"overlap", &Passes::overlap},
                                              {"bulk", &Passes::bulk},
                                              {"libraries", &Passes::libraries},
+                                             {"memory-plan", &Passes::memory_plan},
                                              {"merging", &Passes::merging}}};
 
 }  // namespace strata

@@ -62,6 +62,8 @@ TEST(Passes, ChangeWhatTheyAreFor) {
   EXPECT_THAT(all.source, testing::HasSubstr("// rows:"));
   EXPECT_THAT(with({.registers = false}).source, testing::Not(testing::HasSubstr("// tiles:")));
   EXPECT_NE(with({.schedules = false}).source, all.source);
+  const int64_t shared = with({.registers = false}).launches[1].shared_bytes;
+  EXPECT_LT(shared, with({.registers = false, .memory_plan = false}).launches[1].shared_bytes);
   EXPECT_TRUE(all.launches[0].overlaps_previous);
   EXPECT_FALSE(with({.overlap = false}).launches[0].overlaps_previous);
 }

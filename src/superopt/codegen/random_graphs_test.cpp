@@ -341,18 +341,21 @@ TEST_P(RandomGraphs, AgreeWithTheInterpreter) {
   const GraphPtr graph = random_program(kFirstSeed + static_cast<uint64_t>(GetParam().type), GetParam().type);
   const auto valid = validate(*graph, targets().front());
   ASSERT_TRUE(valid) << valid.error().to_string() << "\n" << print(*graph);
-  const auto program = generate_cuda(*graph, targets().front());
-  ASSERT_TRUE(program) << program.error().to_string();
-  const auto [found, expected] = host_outputs(*graph, *program, uniform_inputs(*graph, 0.5, 1.5, 3), sanitized);
-  for (size_t n = 0; n < expected.size(); ++n) {
-    const TensorInfo& output = graph->tensor(graph->outputs()[n]);
-    for (int64_t i = 0; i < expected[n].size(); ++i) {
-      const double wanted = expected[n][i];
-      const double got = found[n][i];
-      // Written so that NaN fails.
-      ASSERT_TRUE(std::fabs(got - wanted) <= GetParam().tolerance * std::fabs(wanted))
-          << output.name << "[" << i << "] is " << got << ", expected " << wanted << " in\n"
-          << print(*graph);
+  // With registers, and with every value in shared memory.
+  for (const bool registers : {true, false}) {
+    const auto program = generate_cuda(*graph, targets().front(), {}, {.registers = registers});
+    ASSERT_TRUE(program) << program.error().to_string();
+    const auto [found, expected] = host_outputs(*graph, *program, uniform_inputs(*graph, 0.5, 1.5, 3), sanitized);
+    for (size_t n = 0; n < expected.size(); ++n) {
+      const TensorInfo& output = graph->tensor(graph->outputs()[n]);
+      for (int64_t i = 0; i < expected[n].size(); ++i) {
+        const double wanted = expected[n][i];
+        const double got = found[n][i];
+        // Written so that NaN fails.
+        ASSERT_TRUE(std::fabs(got - wanted) <= GetParam().tolerance * std::fabs(wanted))
+            << output.name << "[" << i << "] is " << got << ", expected " << wanted << " in\n"
+            << print(*graph);
+      }
     }
   }
 }
