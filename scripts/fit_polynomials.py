@@ -62,6 +62,11 @@ def of_square(function):
     return lambda z: function(sqrt(z))
 
 
+def erfc_factor(z, shift):
+    x = shift * (1 + z) / (1 - z)
+    return erfc(x) * exp(x * x) * (x + shift)
+
+
 def literal(value, kind):
     if kind == "f32":
         return float(value).hex().replace("0000000p", "p") + "F"
@@ -113,6 +118,10 @@ def main():
         top = 4 if kind == "f32" else 6
         emit("log_erfc", kind, f"-log(erfc(z + 2)) for -1 <= z <= {top - 2}", lambda z: -ln(erfc(z + 2)),
              lambda z: erfc(z + 2), -1, top - 2, degrees["erfc"])
+        shift, end, degree = (3, mpf("10.2"), 9) if kind == "f32" else (4, mpf("27.4"), 22)
+        emit("erfc_factor", kind, f"erfc(x) exp(x^2) (x + {shift}) for z = (x - {shift}) / (x + {shift}), 0 <= x <= {end}",
+             lambda z: erfc_factor(z, shift), lambda z: 1 / erfc_factor(z, shift), -1, (end - shift) / (end + shift),
+             degree)
         if kind == "f32":
             emit("tanh_tail", kind, "(tanh(x) - x) / x^3 for z = x^2, |x| <= 0.7", of_square(tail(tanh, 3)),
                  of_square(lambda x: x ** 3 / tanh(x)), tiny, mpf("0.49"), degrees["tanh"])
@@ -122,6 +131,9 @@ def main():
          of_square(lambda x: x / erf(x)), tiny, mpf("0.25"), 2)
     emit("erfc_half_log2", "f32", "log2(erfc(z)) / z for 0.5 <= z <= 4", lambda x: ln(erfc(x)) / ln(2) / x,
          lambda x: x * erfc(x) / erf(x), mpf("0.5"), 4, 4)
+    emit("erfc_half_factor", "f32", "erfc(x) exp(x^2) / z for z = 1 / (x + 3/2), 0 <= x <= 10.2",
+         lambda z: erfc(1 / z - mpf("1.5")) * exp((1 / z - mpf("1.5")) ** 2) / z,
+         lambda z: z / (erfc(1 / z - mpf("1.5")) * exp((1 / z - mpf("1.5")) ** 2)), 1 / mpf("11.7"), 1 / mpf("1.5"), 5)
     emit("log_half_tail", "f32", "(log(1 + z) - z) / z^2 for |z| <= 1/4", tail(log1p, 2),
          lambda x: x * x / log1p(x), mpf("-0.25"), mpf("0.25"), 4)
     # pow of f32, in f64.

@@ -18,6 +18,7 @@
 #include "emitters/backend/cpu_kernel.h"
 #include "emitters/backend/ptx.h"
 #include "emitters/kinds/plan.h"
+#include "emitters/known_functions.h"
 #include "emitters/math/math_library.h"
 #include "emitters/transforms/pipeline.h"
 
@@ -120,7 +121,8 @@ Result<void> EmittedFusion::run_on_cpu(std::span<const void* const> inputs, std:
 
 Result<EmittedFusion> emit_fusion(const hlo::Module& module, hlo::ComputationId computation, const std::string& name,
                                   const EmitOptions& options) {
-  STRATA_TRY(const Plan plan, choose_plan({module, computation, options.device}, options.only));
+  const std::optional<hlo::Module> known = with_known_functions(module, computation);
+  STRATA_TRY(const Plan plan, choose_plan({known ? *known : module, computation, options.device}, options.only));
   EmittedFusion fusion;
   fusion.name_ = name;
   fusion.decision_ = plan.decision;

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "emitters/known_functions.h"
 #include "hlo/compute.h"
 #include "hlo/inline_calls.h"
 
@@ -216,6 +217,12 @@ class Fuser {
   }
 
   void find_uses() {
+    used_.assign(computation_.instructions.size(), false);
+    used_[static_cast<size_t>(computation_.root)] = true;
+    for (InstructionId id = computation_.root; id >= 0; --id) {
+      if (!used_[static_cast<size_t>(id)]) continue;
+      for (const InstructionId operand : computation_[id].operands) used_[static_cast<size_t>(operand)] = true;
+    }
     users_.resize(computation_.instructions.size());
     for (size_t i = 0; i < computation_.instructions.size(); ++i) {
       const auto user = static_cast<InstructionId>(i);
@@ -227,7 +234,8 @@ class Fuser {
   }
 
   bool transparent(InstructionId id) const {
-    return computation_[id].opcode == Opcode::Parameter || is_everywhere(computation_, id);
+    return !used_[static_cast<size_t>(id)] || computation_[id].opcode == Opcode::Parameter ||
+           is_everywhere(computation_, id);
   }
 
   /// The arrays that an instruction reads, through what is in every group.
@@ -411,6 +419,7 @@ class Fuser {
   const Device& device_;
   std::vector<std::vector<std::pair<ArrayValue, InstructionId>>> users_;
   std::vector<ArrayValue> results_;
+  std::vector<bool> used_;  ///< by the root; not what stood for a function that is known
   std::vector<Group> groups_;
   std::vector<int> group_of_;
   std::vector<double> times_;
@@ -438,6 +447,9 @@ std::optional<ArrayValue> resolve(const Computation& computation, InstructionId 
   }
 }
 
-std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device) { return Fuser(module, device).run(); }
+std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device) {
+  const std::optional<hlo::Module> known = with_known_functions(module, module.entry);
+  return Fuser(known ? *known : module, device).run();
+}
 
 }  // namespace strata::emitters

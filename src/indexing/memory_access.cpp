@@ -211,6 +211,23 @@ int64_t divisor_of(const Expr& expr) {
   }
 }
 
+/// An expression that is equal to the given one modulo the width: remainders by its multiples do not matter.
+Expr modulo(const Expr& expr, int64_t width) {
+  if (expr.kind() == ExprKind::Mod && expr.rhs().is_constant() && expr.rhs().value() % width == 0) {
+    return modulo(expr.lhs(), width);
+  }
+  if (expr.kind() != ExprKind::Sum) return expr;
+  Expr sum = Expr::constant(expr.offset());
+  for (const Term& term : expr.terms()) sum = sum + modulo(term.atom, width) * term.coefficient;
+  return sum;
+}
+
+bool is_multiple(const Expr& expr, int64_t width) {
+  if (divisor_of(expr) % width == 0) return true;
+  const Expr same = modulo(expr, width);
+  return !same.is_undefined() && divisor_of(same) % width == 0;
+}
+
 }  // namespace
 
 int64_t vector_width(const IndexingMap& positions, int range, int64_t limit) {
@@ -221,9 +238,8 @@ int64_t vector_width(const IndexingMap& positions, int range, int64_t limit) {
   const bool guarded = std::any_of(positions.constraints.begin(), positions.constraints.end(),
                                    [&](const Constraint& c) { return c.expr.uses(ExprKind::Range, range); });
   if (guarded || values.lo != 0 || rest.is_undefined() || rest.uses(ExprKind::Range, range)) return 1;
-  const int64_t divisor = std::gcd(divisor_of(rest), values.size());
   int64_t width = 1;
-  while (width * 2 <= limit && divisor % (width * 2) == 0) width *= 2;
+  while (width * 2 <= limit && values.size() % (width * 2) == 0 && is_multiple(rest, width * 2)) width *= 2;
   return width;
 }
 

@@ -60,3 +60,53 @@ func.func @numbers(%z: complex<f32>, %w: complex<f64>) -> (complex<f32>, f32, co
   %d = call @strata_acos_c128(%w) : (complex<f64>) -> complex<f64>
   return %b, %c, %d : complex<f32>, f32, complex<f64>
 }
+
+// Also after products and quotients; tanh of bf16 is an instruction.
+// GPU-LABEL: func.func @products
+// GPU: call @strata_exp_f32_half
+// GPU: call @strata_divide_f32_half
+// GPU: call @strata_tanh_f32_bf16
+func.func @products(%x: f32, %y: f32) -> (bf16, bf16) {
+  %a = math.exp %x : f32
+  %b = arith.divf %a, %y : f32
+  %c = arith.truncf %b : f32 to bf16
+  %d = math.tanh %x : f32
+  %e = arith.truncf %d : f32 to bf16
+  return %c, %e : bf16, bf16
+}
+
+// Sums and products of 16 bits have instructions.
+// GPU-LABEL: func.func @narrow
+// GPU: %[[ONE:.*]] = arith.constant 1.000000e+00 : bf16
+// GPU: %[[P:.*]] = arith.mulf %arg0, %arg1 : bf16
+// GPU: arith.addf %[[P]], %[[ONE]] : bf16
+// GPU-NOT: arith.truncf
+func.func @narrow(%x: bf16, %y: bf16) -> bf16 {
+  %one = arith.constant 1.0 : f32
+  %a = arith.extf %x : bf16 to f32
+  %b = arith.extf %y : bf16 to f32
+  %c = arith.mulf %a, %b : f32
+  %d = arith.truncf %c : f32 to bf16
+  %e = arith.extf %d : bf16 to f32
+  %f = arith.addf %e, %one : f32
+  %g = arith.truncf %f : f32 to bf16
+  return %g : bf16
+}
+
+// What is divided by twice has an inverse.
+// GPU-LABEL: func.func @divisors
+// GPU: %[[INVERSE:.*]] = arith.divf %{{.*}}, %{{.*}} : f32
+// GPU-NOT: arith.divf
+// GPU-COUNT-2: arith.mulf %{{.*}}, %[[INVERSE]] : f32
+// GPU: return
+// GPU-LABEL: func.func @quotient
+// GPU: arith.divf %arg0, %arg1 : f32
+func.func @divisors(%x: f32, %y: f32, %z: f32) -> (f32, f32) {
+  %a = arith.divf %x, %z : f32
+  %b = arith.divf %y, %z : f32
+  return %a, %b : f32, f32
+}
+func.func @quotient(%x: f32, %y: f32) -> f32 {
+  %a = arith.divf %x, %y : f32
+  return %a : f32
+}

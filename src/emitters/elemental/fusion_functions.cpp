@@ -6,7 +6,9 @@
 #include "emitters/dialect/dialect.h"
 #include "emitters/elemental/function_emitter.h"
 #include "emitters/elemental/scalar_operators.h"
+#include "emitters/elemental/scalar_parts.h"
 #include "emitters/elemental/types.h"
+#include "emitters/known_functions.h"
 
 namespace strata::emitters {
 
@@ -195,6 +197,11 @@ Result<mlir::func::FuncOp> FusionFunctions::scalar_function(hlo::ComputationId c
   scalar_functions_[{called, wide}] = function;
   mlir::ImplicitLocOpBuilder builder(function.getLoc(), context);
   builder.setInsertionPointToStart(function.addEntryBlock());
+  if (const char* library = known_function(body.name)) {
+    const Value value = call_library(builder, library, function.getResultTypes()[0], function.getArguments());
+    builder.create<mlir::func::ReturnOp>(value);
+    return function;
+  }
   std::vector<Values> values(body.instructions.size());
   for (size_t i = 0; i < body.instructions.size(); ++i) {
     const hlo::Instruction& it = body.instructions[i];

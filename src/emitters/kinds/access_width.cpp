@@ -5,8 +5,8 @@
 namespace strata::emitters {
 namespace {
 
-/// Whether something takes tens of instructions an element.
-bool has_functions(const hlo::Computation& computation) {
+/// Whether a thread waits for more than one load or does much beside: functions, or elements at places that are read.
+bool wants_more_work(const hlo::Computation& computation) {
   return std::any_of(computation.instructions.begin(), computation.instructions.end(), [](const hlo::Instruction& it) {
     switch (it.opcode) {
       case hlo::Opcode::Exp:
@@ -21,8 +21,11 @@ bool has_functions(const hlo::Computation& computation) {
       case hlo::Opcode::Tan:
       case hlo::Opcode::Power:
       case hlo::Opcode::Divide:
+      case hlo::Opcode::Map:
       case hlo::Opcode::Dot:
       case hlo::Opcode::Convolution:
+      case hlo::Opcode::Gather:
+      case hlo::Opcode::DynamicSlice:
         return true;
       default:
         return false;
@@ -52,11 +55,9 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
   };
   const int64_t most = std::max<int64_t>(16 / widest, 1);
   while (width.vector < most && elements % (width.vector * 2) == 0 && fills(width.vector * 2)) width.vector *= 2;
-  // Measured on an H200 (docs/benchmarks.md): what only moves data is fastest with a vector a thread and many threads;
-  // functions want independent work beside them.
-  const bool computes = has_functions(computation);
-  const int64_t bytes_in_flight = computes ? 128 : 32;  // of a thread
-  width.threads = computes ? 128 : 256;
+  // Measured on an H200 (docs/benchmarks.md): what only moves data is fastest with a vector a thread and many threads.
+  const int64_t bytes_in_flight = wants_more_work(computation) ? 32 : 16;  // of a thread
+  width.threads = 256;
   while (width.unroll < 8 && width.unroll * width.vector * std::max<int64_t>(bytes_read, 1) * 2 <= bytes_in_flight &&
          fills(width.vector * width.unroll * 2)) {
     width.unroll *= 2;

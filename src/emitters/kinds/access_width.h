@@ -13,9 +13,9 @@ struct AccessWidth {
 };
 
 /// For a loop over `elements` elements, one after the other in memory. A vector is 16 bytes of the widest type that is
-/// read or written element by element. Unrolling goes on until a thread has 32 bytes under way, or 128 beside functions
-/// that take tens of instructions, while there are blocks enough for all multiprocessors: by Little's law 4.4 TB/s · 1
-/// µs is 33 KB a multiprocessor, which its 2048 threads have with one vector each.
+/// read or written element by element. Unrolling goes on until a thread has 16 bytes under way, or 32 beside functions
+/// and where elements lie at indices that are read, while there are blocks enough for all multiprocessors: by Little's
+/// law 4.4 TB/s · 1 µs is 33 KB a multiprocessor, which its 2048 threads have with one vector each.
 AccessWidth choose_access_width(const Fusion& fusion, int64_t elements);
 
 }  // namespace strata::emitters

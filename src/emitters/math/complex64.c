@@ -1,8 +1,8 @@
 // Functions of c64, computed in double and rounded: what overflows or cancels in float on the way does not in double.
 #include "emitters/math/strata_math.h"
 
-#define STRATA_MATH_REAL1(name, ulp_f32, ulp_f64)
-#define STRATA_MATH_REAL2(name, ulp_f32, ulp_f64)
+#define STRATA_MATH_REAL1(name, ulp_f32, ulp_nvptx, ulp_f64)
+#define STRATA_MATH_REAL2(name, ulp_f32, ulp_nvptx, ulp_f64)
 #define STRATA_MATH_HALF(name)
 #define STRATA_MATH_BF16(name)
 #define STRATA_MATH_SMALL(type, bits)

@@ -29,6 +29,16 @@ float approximate_exp2_f32(float x) {
   return static_cast<float>(std::exp2(static_cast<double>(x)) * (1 + chance(x) * 0x1p-22));
 }
 
+float approximate_exp2_normal_f32(float x) {
+  const float result = approximate_exp2_f32(x);
+  return result < 0x1p-126F ? 0 : result;
+}
+
+float approximate_quotient_f32(float a, float b) {
+  // 2 ulp are between 2^-23 and 2^-22.
+  return static_cast<float>(static_cast<double>(a) / static_cast<double>(b) * (1 + chance(a + b) * 0x1.8p-23));
+}
+
 float approximate_log2_f32(float x) {
   const double exact = std::log2(static_cast<double>(x));
   const double size = std::fabs(exact);

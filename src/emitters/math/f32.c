@@ -23,6 +23,7 @@
 #define COUNTED 0x1p22F
 #define ROUNDER 0x1.8p23F
 #define LOG2_E 0x1.715476p+0F
+#define LOG2_E_LOW 0x1.4ae0c0p-26F
 #define LN2 0x1.62e430p-1F
 #define LN2_HIGH 0x1.62e430p-1F
 #define LN2_LOW (-0x1.05c610p-29F)
@@ -41,6 +42,7 @@
 #define EXPM1_LOWEST (-20.0F)
 #define EXPM1_HIGHEST 88.8F
 #define ERF_IS_ONE 4.0F
+#define ERFC_IS_ZERO 10.1F
 #define CBRT_STEPS 1
 #define REMAINDER_STEP 40
 
@@ -55,6 +57,20 @@ static inline float pow_of_positive_f32(float x, float y) {
   const int n = (int)(uint32_t)bits_f64(shifted);
   return (float)(pow_exp2_f64(rest) * power_of_two_f64(n));
 }
+
+#if defined(__NVPTX__) || defined(STRATA_MATH_EMULATE_NVPTX)
+#define EXP_BY_INSTRUCTION
+
+/// exp(x) = 2^n · 2^rest, the first by its bits, the second by an instruction. n is within [-126, 126] whatever x is;
+/// the rest, which is at most 1/2 elsewhere, is what lies beyond.
+static inline float exp_by_instruction_f32(float x) {
+  const float share = saturated_fma_f32(x, LOG2_E / 252, 0.5F);  // (n + 126) / 252
+  const float shifted = fma_f32(share, 252, ROUNDER + 1);
+  const float n = shifted - (ROUNDER + 127);
+  const float rest = fma_f32(x, LOG2_E_LOW, fma_f32(x, LOG2_E, -n));
+  return approximate_exp2_normal_f32(rest) * of_bits_f32(bits_f32(shifted) << MANTISSA_BITS);
+}
+#endif
 
 #include "emitters/math/exp_log.inc"
 #include "emitters/math/real_functions.inc"
@@ -71,9 +87,40 @@ float PUBLIC(tanh)(float x) {
   const float size = abs_f32(x);
   const float z = x * x;
   const float near = fma_f32(size * z, tanh_tail_f32(z), size);
-  const float sum = exp_normal_f32(2 * at_most_f32(size, 10)) + 1;
-  const float far = 1 - quotient_f32(2, sum);
+#ifdef EXP_BY_INSTRUCTION
+  const float sum = approximate_exp2_normal_f32(size * (2 * LOG2_E)) + 1;
+  const float far = fma_f32(-2, approximate_reciprocal_f32(sum), 1);
+#else
+  const float far = 1 - 2 / (exp_normal_f32(2 * at_most_f32(size, 10)) + 1);
+#endif
   return copysign_f32(size < 0.66F ? near : far, x);
+}
+
+/// erfc(a) = exp(-a²) · P(q) / (a + 3), q = (a - 3) / (a + 3).
+float PUBLIC(erfc)(float x) {
+  const float a = at_most_f32(abs_f32(x), ERFC_IS_ZERO);
+  float inverse = approximate_reciprocal_f32(a + 3);
+#ifdef EXP_BY_INSTRUCTION
+  inverse = fma_f32(fma_f32(-inverse, a + 3, 1), inverse, inverse);
+#endif
+  const float factor = erfc_factor_f32((a - 3) * inverse) * inverse;
+  const float square = a * a;
+  const float lost = fma_f32(a, a, -square);
+  // exp(-square - lost) = 2^n · 2^rest; 2^(n + 24) is a normal number.
+  const float shifted = fma_f32(square, -LOG2_E, ROUNDER + 151);
+  const float n = shifted - (ROUNDER + 151);
+  float rest = fma_f32(square, -LOG2_E, -n);
+  rest = fma_f32(square, -LOG2_E_LOW, rest);
+  rest = fma_f32(lost, -LOG2_E, rest);
+#ifdef EXP_BY_INSTRUCTION
+  const float power = approximate_exp2_normal_f32(rest);
+#else
+  const float r = rest * LN2;
+  const float power = 1 + fma_f32(r * r, exp_tail_f32(r), r);
+#endif
+  const float scaled = factor * power * of_bits_f32(bits_f32(shifted) << MANTISSA_BITS);
+  const float result = scaled * 0x1p-24F;
+  return x < 0 ? 2 - result : result;
 }
 
 float PUBLIC(rsqrt)(float x) {

@@ -48,6 +48,18 @@ static inline double pow_of_positive_f64(double x, double y);
 #include "emitters/math/real_functions.inc"
 #include "emitters/math/trigonometric.inc"
 
+/// As that of f32.
+double PUBLIC(erfc)(double x) {
+  const double a = at_most_f64(abs_f64(x), 27.4);
+  const double factor = erfc_factor_f64((a - 4) / (a + 4)) / (a + 4);
+  const double square = a * a;
+  const double lost = fma_f64(a, a, -square);
+  // Scaled until the end, so that what is subnormal is rounded once.
+  const double scaled = exp_times_f64(-square, 100) * fma_f64(factor, -lost, factor);
+  const double result = scaled * 0x1p-100;
+  return x < 0 ? 2 - result : result;
+}
+
 /// log(x) = *high + *low to about 2^-64, for a positive x.
 static inline void log_f64(double x, double* high, double* low) {
   const int small = x < SMALLEST_NORMAL;

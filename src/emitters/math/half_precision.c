@@ -50,6 +50,17 @@ float PUBLIC(erf_f32_half)(float x) {
   return size < 0.5F ? near : copysign_f32(far, x);
 }
 
+/// erfc(a) = exp(-a²) · t · P(t), t = 1 / (a + 3/2).
+float PUBLIC(erfc_f32_half)(float x) {
+  const float a = abs_f32(x);
+  const float t = approximate_reciprocal_f32(a + 1.5F);
+  const float power = approximate_exp2_f32(a * a * -LOG2_E);
+  const float result = power * (t * erfc_half_factor_f32(t));
+  return x < 0 ? 2 - result : result;
+}
+
+float PUBLIC(divide_f32_half)(float x, float y) { return approximate_quotient_f32(x, y); }
+
 float PUBLIC(log_f32_half)(float x) {
   const float f = x - 1;
   const float near = fma_f32(f * f, log_half_tail_f32(f), f);

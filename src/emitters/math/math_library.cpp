@@ -28,9 +28,9 @@ constexpr double kHalf = 0x1p10;
 constexpr double kBf16 = 0x1.01p13;
 
 constexpr auto kRows = std::to_array<Row>({
-#define STRATA_MATH_REAL1(name, ulp_f32, ulp_f64) \
+#define STRATA_MATH_REAL1(name, ulp_f32, ulp_nvptx, ulp_f64) \
   {#name, "f32", "f32", MathShape::Unary, ulp_f32}, {#name, "f64", "f64", MathShape::Unary, ulp_f64},
-#define STRATA_MATH_REAL2(name, ulp_f32, ulp_f64) \
+#define STRATA_MATH_REAL2(name, ulp_f32, ulp_nvptx, ulp_f64) \
   {#name, "f32", "f32", MathShape::Binary, ulp_f32}, {#name, "f64", "f64", MathShape::Binary, ulp_f64},
 #define STRATA_MATH_HALF(name) {#name, "f32", "f32_half", MathShape::Unary, kHalf},
 #define STRATA_MATH_BF16(name) {#name, "f32", "f32_bf16", MathShape::Unary, kBf16},

@@ -29,15 +29,15 @@ std::unique_ptr<llvm::Module> parse(MathTarget target, llvm::LLVMContext& contex
 }
 
 const std::set<std::string> kSymbols = {
-#define STRATA_MATH_REAL1(name, ulp_f32, ulp_f64) "strata_" #name "_f32", "strata_" #name "_f64",
-#define STRATA_MATH_REAL2(name, ulp_f32, ulp_f64) "strata_" #name "_f32", "strata_" #name "_f64",
+#define STRATA_MATH_REAL1(name, ulp_f32, ulp_nvptx, ulp_f64) "strata_" #name "_f32", "strata_" #name "_f64",
+#define STRATA_MATH_REAL2(name, ulp_f32, ulp_nvptx, ulp_f64) "strata_" #name "_f32", "strata_" #name "_f64",
 #define STRATA_MATH_HALF(name) "strata_" #name "_f32_half",
 #define STRATA_MATH_BF16(name) "strata_" #name "_f32_bf16",
 #define STRATA_MATH_COMPLEX1(name) "strata_" #name "_c64", "strata_" #name "_c128",
 #define STRATA_MATH_COMPLEX2(name) "strata_" #name "_c64", "strata_" #name "_c128",
 #define STRATA_MATH_SMALL(type, bits) "strata_f32_to_" #type, "strata_f64_to_" #type, "strata_" #type "_to_f32",
 #include "emitters/math/strata_math.def"
-    "strata_abs_c64", "strata_abs_c128", "strata_quarter_turns_f64"};
+    "strata_abs_c64", "strata_abs_c128", "strata_divide_f32_half", "strata_quarter_turns_f64"};
 
 class MathBitcodeOf : public testing::TestWithParam<MathTarget> {};
 
@@ -130,10 +130,10 @@ TEST(MathBitcode, GivesTheSameBitsAsTheSourcesCompiledForTheHost) {
 #undef STRATA_MATH_COMPLEX1
 #undef STRATA_MATH_COMPLEX2
 #undef STRATA_MATH_SMALL
-#define STRATA_MATH_REAL1(name, ulp_f32, ulp_f64)                \
+#define STRATA_MATH_REAL1(name, ulp_f32, ulp_nvptx, ulp_f64)     \
   compare("strata_" #name "_f32", strata_##name##_f32, float{}); \
   compare("strata_" #name "_f64", strata_##name##_f64, double{});
-#define STRATA_MATH_REAL2(name, ulp_f32, ulp_f64)
+#define STRATA_MATH_REAL2(name, ulp_f32, ulp_nvptx, ulp_f64)
 #define STRATA_MATH_HALF(name) compare("strata_" #name "_f32_half", strata_##name##_f32_half, float{});
 #define STRATA_MATH_BF16(name) compare("strata_" #name "_f32_bf16", strata_##name##_f32_bf16, float{});
 #define STRATA_MATH_COMPLEX1(name)
@@ -172,8 +172,8 @@ TEST(MathLibrary, FindsEveryFunctionUnderItsSymbol) {
 #undef STRATA_MATH_COMPLEX1
 #undef STRATA_MATH_COMPLEX2
 #undef STRATA_MATH_SMALL
-#define STRATA_MATH_REAL1(name, ulp_f32, ulp_f64) expect(#name, "f32"), expect(#name, "f64");
-#define STRATA_MATH_REAL2(name, ulp_f32, ulp_f64) expect(#name, "f32"), expect(#name, "f64");
+#define STRATA_MATH_REAL1(name, ulp_f32, ulp_nvptx, ulp_f64) expect(#name, "f32"), expect(#name, "f64");
+#define STRATA_MATH_REAL2(name, ulp_f32, ulp_nvptx, ulp_f64) expect(#name, "f32"), expect(#name, "f64");
 #define STRATA_MATH_HALF(name) \
   EXPECT_EQ(find_math_function(#name, "f32", MathPrecision::F16)->symbol, "strata_" #name "_f32_half");
 #define STRATA_MATH_BF16(name) \

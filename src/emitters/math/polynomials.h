@@ -91,6 +91,21 @@ static inline float log_erfc_f32(float z) {
   return p;
 }
 
+/// erfc(x) exp(x^2) (x + 3) for z = (x - 3) / (x + 3), 0 <= x <= 10.2; error 2^-26.9.
+static inline float erfc_factor_f32(float z) {
+  float p = -0x1.552144p-12F;
+  p = fma_f32(p, z, -0x1.fb2e8ep-12F);
+  p = fma_f32(p, z, 0x1.938220p-9F);
+  p = fma_f32(p, z, -0x1.41d26ap-10F);
+  p = fma_f32(p, z, -0x1.b7baa8p-6F);
+  p = fma_f32(p, z, 0x1.e99836p-4F);
+  p = fma_f32(p, z, -0x1.3dead6p-2F);
+  p = fma_f32(p, z, 0x1.2e3262p-1F);
+  p = fma_f32(p, z, -0x1.c44c48p-1F);
+  p = fma_f32(p, z, 0x1.12f21ep+0F);
+  return p;
+}
+
 /// (tanh(x) - x) / x^3 for z = x^2, |x| <= 0.7; error 2^-25.9.
 static inline float tanh_tail_f32(float z) {
   float p = -0x1.4fc5cep-8F;
@@ -240,6 +255,34 @@ static inline double log_erfc_f64(double z) {
   return p;
 }
 
+/// erfc(x) exp(x^2) (x + 4) for z = (x - 4) / (x + 4), 0 <= x <= 27.4; error 2^-54.1.
+static inline double erfc_factor_f64(double z) {
+  double p = 0x1.ca5c7898d2033p-31;
+  p = fma_f64(p, z, -0x1.f556ee39d91d5p-31);
+  p = fma_f64(p, z, -0x1.06f8d62785e31p-26);
+  p = fma_f64(p, z, 0x1.1a8a38a339f53p-28);
+  p = fma_f64(p, z, 0x1.0baae963666bfp-23);
+  p = fma_f64(p, z, -0x1.56abfebec4993p-24);
+  p = fma_f64(p, z, -0x1.c6ea17d6a0ce5p-21);
+  p = fma_f64(p, z, 0x1.7f22a3a93b571p-20);
+  p = fma_f64(p, z, 0x1.3b1b895a9d964p-18);
+  p = fma_f64(p, z, -0x1.3c74ca5f78cd9p-16);
+  p = fma_f64(p, z, -0x1.e7fa05d7cc8ecp-19);
+  p = fma_f64(p, z, 0x1.72cddd690c5d9p-13);
+  p = fma_f64(p, z, -0x1.dd283af1a6f0ep-12);
+  p = fma_f64(p, z, -0x1.269b56d13d0c2p-12);
+  p = fma_f64(p, z, 0x1.908f470499159p-8);
+  p = fma_f64(p, z, -0x1.b00c052a43feep-6);
+  p = fma_f64(p, z, 0x1.38dbd2c91d52ap-4);
+  p = fma_f64(p, z, -0x1.645fd8a4bf9a1p-3);
+  p = fma_f64(p, z, 0x1.52cac2370f210p-2);
+  p = fma_f64(p, z, -0x1.14eacb1ad02ddp-1);
+  p = fma_f64(p, z, 0x1.8be202d26c740p-1);
+  p = fma_f64(p, z, -0x1.f3fe31ecb49c0p-1);
+  p = fma_f64(p, z, 0x1.18932bf08e154p+0);
+  return p;
+}
+
 /// (tanh(x) - x) / x^3 for z = x^2, |x| <= 0.4; error 2^-16.9.
 static inline float tanh_half_tail_f32(float z) {
   float p = 0x1.f3d49ap-4F;
@@ -262,6 +305,17 @@ static inline float erfc_half_log2_f32(float z) {
   p = fma_f32(p, z, -0x1.2e60c0p-3F);
   p = fma_f32(p, z, -0x1.d6a3aap-1F);
   p = fma_f32(p, z, -0x1.a0b240p+0F);
+  return p;
+}
+
+/// erfc(x) exp(x^2) / z for z = 1 / (x + 3/2), 0 <= x <= 10.2; error 2^-15.9.
+static inline float erfc_half_factor_f32(float z) {
+  float p = 0x1.be799ap+0F;
+  p = fma_f32(p, z, -0x1.cc82f2p+1F);
+  p = fma_f32(p, z, 0x1.97f3fep+0F);
+  p = fma_f32(p, z, 0x1.ae699cp-1F);
+  p = fma_f32(p, z, 0x1.b6c9a6p-1F);
+  p = fma_f32(p, z, 0x1.20b6a6p-1F);
   return p;
 }
 

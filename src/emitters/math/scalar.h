@@ -65,13 +65,27 @@ static inline float at_most_f32(float x, float high) { return __nvvm_fmin_nan_f(
 static inline float clamp_f32(float x, float low, float high) {
   return __nvvm_fmax_nan_f(__nvvm_fmin_nan_f(x, high), low);
 }
+// Those that are wrong by what PTX's manual allows. "Normal" ones make 0 of subnormal numbers.
 static inline float approximate_reciprocal_f32(float x) { return __nvvm_rcp_approx_ftz_f(x); }
 static inline float approximate_rsqrt_f32(float x) { return __nvvm_rsqrt_approx_f(x); }
 static inline float approximate_exp2_f32(float x) { return __nvvm_ex2_approx_f(x); }
+static inline float approximate_exp2_normal_f32(float x) { return __nvvm_ex2_approx_ftz_f(x); }
 static inline float approximate_log2_f32(float x) { return __nvvm_lg2_approx_f(x); }
 static inline float approximate_tanh_f32(float x) {
   float result;
   __asm__("tanh.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+/// a / b for all numbers, to 2 ulp.
+static inline float approximate_quotient_f32(float a, float b) {
+  float result;
+  __asm__("div.full.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+/// a · b + c within [0, 1]; 0 for NaN.
+static inline float saturated_fma_f32(float a, float b, float c) {
+  float result;
+  __asm__("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(result) : "f"(a), "f"(b), "f"(c));
   return result;
 }
 #else
@@ -85,10 +99,17 @@ static inline float clamp_f32(float x, float low, float high) {
 float approximate_reciprocal_f32(float x);
 float approximate_rsqrt_f32(float x);
 float approximate_exp2_f32(float x);
+float approximate_exp2_normal_f32(float x);
 float approximate_log2_f32(float x);
 float approximate_tanh_f32(float x);
+float approximate_quotient_f32(float a, float b);
+static inline float saturated_fma_f32(float a, float b, float c) {
+  const float sum = fma_f32(a, b, c);
+  return sum > 1 ? 1 : sum > 0 ? sum : 0;
+}
 #else
 static inline float approximate_reciprocal_f32(float x) { return 1.0F / x; }
+static inline float approximate_quotient_f32(float a, float b) { return a / b; }
 #endif
 #endif
 static inline double at_most_f64(double x, double high) { return x > high ? high : x; }
@@ -96,15 +117,3 @@ static inline double clamp_f64(double x, double low, double high) {
   x = x > high ? high : x;
   return x < low ? low : x;
 }
-
-/// a / b for a normal b whose inverse is normal too, to 0.51 ulp.
-static inline float quotient_f32(float a, float b) {
-#if defined(__NVPTX__) || defined(STRATA_MATH_EMULATE_NVPTX)
-  const float inverse = approximate_reciprocal_f32(b);
-  const float guess = a * inverse;
-  return fma_f32(fma_f32(-b, guess, a), inverse, guess);
-#else
-  return a / b;
-#endif
-}
-static inline double quotient_f64(double a, double b) { return a / b; }

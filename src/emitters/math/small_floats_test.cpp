@@ -72,8 +72,8 @@ void check(const Conversions<Bits>& conversions) {
   }
 }
 
-#define STRATA_MATH_REAL1(name, ulp_f32, ulp_f64)
-#define STRATA_MATH_REAL2(name, ulp_f32, ulp_f64)
+#define STRATA_MATH_REAL1(name, ulp_f32, ulp_nvptx, ulp_f64)
+#define STRATA_MATH_REAL2(name, ulp_f32, ulp_nvptx, ulp_f64)
 #define STRATA_MATH_HALF(name)
 #define STRATA_MATH_BF16(name)
 #define STRATA_MATH_COMPLEX1(name)

@@ -23,10 +23,10 @@
 extern "C" {
 #endif
 
-#define STRATA_MATH_REAL1(name, ulp_f32, ulp_f64)         \
-  float STRATA_MATH_SYMBOL(strata_##name##_f32)(float x); \
+#define STRATA_MATH_REAL1(name, ulp_f32, ulp_nvptx, ulp_f64) \
+  float STRATA_MATH_SYMBOL(strata_##name##_f32)(float x);    \
   double STRATA_MATH_SYMBOL(strata_##name##_f64)(double x);
-#define STRATA_MATH_REAL2(name, ulp_f32, ulp_f64)                  \
+#define STRATA_MATH_REAL2(name, ulp_f32, ulp_nvptx, ulp_f64)       \
   float STRATA_MATH_SYMBOL(strata_##name##_f32)(float x, float y); \
   double STRATA_MATH_SYMBOL(strata_##name##_f64)(double x, double y);
 #define STRATA_MATH_HALF(name) float STRATA_MATH_SYMBOL(strata_##name##_f32_half)(float x);
@@ -55,6 +55,9 @@ extern "C" {
 /// The absolute value, without overflow on the way, to 2 ulp.
 float STRATA_MATH_SYMBOL(strata_abs_c64)(float re, float im);
 double STRATA_MATH_SYMBOL(strata_abs_c128)(double re, double im);
+
+/// x / y for results that are rounded to f16 or bf16, to 2 ulp of f32.
+float STRATA_MATH_SYMBOL(strata_divide_f32_half)(float x, float y);
 
 /// x = (the result, modulo 4) · pi/2 + *rest, |*rest| ≤ pi/4 but for rounding: what all trigonometric functions do
 /// first.

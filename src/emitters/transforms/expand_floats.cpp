@@ -5,6 +5,7 @@
 #include <mlir/Dialect/Func/IR/FuncOps.h>
 #include <mlir/Dialect/LLVMIR/LLVMDialect.h>
 #include <mlir/Dialect/Math/IR/Math.h>
+#include <mlir/Dialect/SCF/IR/SCF.h>
 
 #include "emitters/dialect/dialect.h"
 #include "emitters/transforms/passes.h"
@@ -45,7 +46,9 @@ constexpr Name kComplex[] = {
 };
 
 /// Those that have a version for results of 16 bits.
-constexpr const char* kHalf[] = {"erf", "exp", "log", "logistic", "tanh"};
+constexpr const char* kHalf[] = {"erf", "erfc", "exp", "log", "logistic", "tanh"};
+/// Those that have one for results of bf16 alone.
+constexpr const char* kBf16[] = {"tanh"};
 
 const char* lookup(llvm::ArrayRef<Name> names, Operation* op) {
   const auto name = op->getName().getStringRef();
@@ -55,11 +58,110 @@ const char* lookup(llvm::ArrayRef<Name> names, Operation* op) {
 
 bool is_half(Type type) { return type.isF16() || type.isBF16(); }
 
-/// Whether nothing but a float of 16 bits is made of the value.
-bool is_rounded_to_half(Value value) {
+/// Whether nothing but bf16 is made of the value.
+bool is_rounded_to_bf16(Value value) {
   return !value.use_empty() && llvm::all_of(value.getUsers(), [](Operation* user) {
-    return llvm::isa<arith::TruncFOp>(user) && is_half(user->getResult(0).getType());
+    return llvm::isa<arith::TruncFOp>(user) && user->getResult(0).getType().isBF16();
   });
+}
+
+/// Whether nothing but floats of 16 bits are made of the value: by rounding, or after products and quotients, which
+/// keep relative errors as small as they are.
+bool is_rounded_to_half(Value value, int products = 3) {
+  return !value.use_empty() && llvm::all_of(value.getUsers(), [products](Operation* user) {
+    if (llvm::isa<arith::TruncFOp>(user)) return is_half(user->getResult(0).getType());
+    if (!llvm::isa<arith::MulFOp, arith::DivFOp, arith::NegFOp>(user) || products == 0) return false;
+    return is_rounded_to_half(user->getResult(0), products - 1);
+  });
+}
+
+bool is_constant(Value value) {
+  Operation* op = value.getDefiningOp();
+  return op != nullptr && op->hasTrait<mlir::OpTrait::ConstantLike>();
+}
+
+/// Quotients of f32 whose divisor is worth an inverse: it is divided by again, or stays the same in a loop.
+class SharedDivisors {
+ public:
+  explicit SharedDivisors(mlir::ModuleOp module) {
+    module.walk([&](arith::DivFOp op) {
+      if (op.getType().isF32() && !is_rounded_to_half(op.getResult())) ++quotients_[op.getRhs()];
+    });
+  }
+
+  /// x / y = (x · scale) · (1 / (y · scale)), to 1.5 ulp: the scale, a power of two, keeps the inverse a normal number.
+  bool replace(arith::DivFOp op) {
+    if (!op.getType().isF32() || !worthwhile(op)) return false;
+    const auto [scale, inverse] = inverse_of(op.getRhs(), op.getLoc());
+    OpBuilder builder(op);
+    const Value scaled = builder.create<arith::MulFOp>(op.getLoc(), op.getLhs(), scale);
+    op.replaceAllUsesWith(builder.create<arith::MulFOp>(op.getLoc(), scaled, inverse).getResult());
+    op.erase();
+    return true;
+  }
+
+ private:
+  bool worthwhile(arith::DivFOp op) const {
+    const auto known = quotients_.find(op.getRhs());
+    if (known == quotients_.end() || is_constant(op.getLhs())) return false;  // 1 / y is the inverse itself
+    if (known->second > 1 || is_constant(op.getRhs())) return true;
+    auto loop = op->getParentOfType<mlir::scf::ForOp>();
+    return loop && loop.isDefinedOutsideOfLoop(op.getRhs());
+  }
+
+  std::pair<Value, Value> inverse_of(Value divisor, mlir::Location location) {
+    auto& [scale, inverse] = inverses_[divisor];
+    if (scale) return {scale, inverse};
+    OpBuilder builder(divisor.getContext());
+    builder.setInsertionPointAfterValue(divisor);
+    const auto constant = [&](float value) {
+      return builder.create<arith::ConstantOp>(location, builder.getF32FloatAttr(value));
+    };
+    const Value size = builder.create<mlir::math::AbsFOp>(location, divisor);
+    const Value small = builder.create<arith::CmpFOp>(location, arith::CmpFPredicate::OLT, size, constant(0x1p-126F));
+    const Value large = builder.create<arith::CmpFOp>(location, arith::CmpFPredicate::OGT, size, constant(0x1p126F));
+    scale = builder.create<arith::SelectOp>(location, large, constant(0x1p-4F), constant(1));
+    scale = builder.create<arith::SelectOp>(location, small, constant(0x1p24F), scale);
+    const Value scaled = builder.create<arith::MulFOp>(location, divisor, scale);
+    inverse = builder.create<arith::DivFOp>(location, constant(1), scaled);
+    return {scale, inverse};
+  }
+
+  llvm::DenseMap<Value, int> quotients_;  ///< by divisor
+  llvm::DenseMap<Value, std::pair<Value, Value>> inverses_;
+};
+
+/// The float of 16 bits that an f32 was widened from, or that has a constant's value.
+Value narrow_value(OpBuilder& builder, Value wide, Type narrow) {
+  if (auto widened = wide.getDefiningOp<arith::ExtFOp>(); widened && widened.getIn().getType() == narrow) {
+    return widened.getIn();
+  }
+  auto constant = wide.getDefiningOp<arith::ConstantOp>();
+  auto value = constant ? llvm::dyn_cast<mlir::FloatAttr>(constant.getValue()) : mlir::FloatAttr();
+  if (!value) return {};
+  llvm::APFloat rounded = value.getValue();
+  bool lossy = false;
+  rounded.convert(llvm::cast<mlir::FloatType>(narrow).getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &lossy);
+  if (lossy || rounded.isNaN()) return {};
+  return builder.create<arith::ConstantOp>(wide.getLoc(), builder.getFloatAttr(narrow, rounded));
+}
+
+/// Sums and products of two floats of 16 bits that are computed in f32 and rounded are what their own instructions
+/// give: f32 has more than twice their digits, so rounding twice does no harm (but for products below the normal
+/// numbers).
+bool narrow_arithmetic(arith::TruncFOp rounding) {
+  const Type narrow = rounding.getType();
+  Operation* op = rounding.getIn().getDefiningOp();
+  if (!is_half(narrow) || op == nullptr || !llvm::isa<arith::AddFOp, arith::SubFOp, arith::MulFOp>(op)) return false;
+  if (!op->getResult(0).getType().isF32()) return false;
+  OpBuilder builder(rounding);
+  const Value lhs = narrow_value(builder, op->getOperand(0), narrow);
+  const Value rhs = lhs ? narrow_value(builder, op->getOperand(1), narrow) : Value();
+  if (!rhs) return false;
+  mlir::OperationState state(op->getLoc(), op->getName(), {lhs, rhs}, {narrow});
+  rounding.replaceAllUsesWith(builder.create(state)->getResult(0));
+  rounding.erase();
+  return true;
 }
 
 class Expansion {
@@ -69,9 +171,22 @@ class Expansion {
   void run() {
     llvm::SmallVector<Operation*> operations;
     module_.walk([&](Operation* op) { operations.push_back(op); });
+    if (options_.target == Target::Gpu) {
+      SharedDivisors divisors(module_);
+      for (Operation*& op : operations) {
+        if (auto quotient = llvm::dyn_cast<arith::DivFOp>(op); quotient && divisors.replace(quotient)) op = nullptr;
+      }
+    }
     // What is rounded afterwards must still be seen to be: conversions come last.
     for (Operation*& op : operations) {
-      if (expand_function(op)) op = nullptr;
+      if (op && expand_function(op)) op = nullptr;
+    }
+    if (options_.target == Target::Gpu) {
+      for (Operation*& op : operations) {
+        if (auto rounding = llvm::dyn_cast_or_null<arith::TruncFOp>(op); rounding && narrow_arithmetic(rounding)) {
+          op = nullptr;
+        }
+      }
     }
     for (Operation* op : operations) {
       if (op) expand_conversion(op);
@@ -85,6 +200,11 @@ class Expansion {
       const Type type = op->getResult(0).getType();
       const std::string function = real_function(name, op->getResult(0));
       return replace(op, call(builder, op->getLoc(), function, type, op->getOperands()));
+    }
+    if (llvm::isa<arith::DivFOp>(op) && options_.target == Target::Gpu) {
+      const Type type = op->getResult(0).getType();
+      if (!type.isF32() || !is_rounded_to_half(op->getResult(0))) return false;
+      return replace(op, call(builder, op->getLoc(), "divide_f32_half", type, op->getOperands()));
     }
     if (const char* name = lookup(kComplex, op)) {
       return replace(op, complex_call(builder, op, name + suffix(op->getResult(0).getType())));
@@ -111,10 +231,9 @@ class Expansion {
     if (!name.consume_front("strata_") || op->getNumResults() != 1) return false;
     const Type type = op->getResult(0).getType();
     if (llvm::isa<mlir::ComplexType>(type)) return replace(op, complex_call(builder, op, name.str()));
-    if (name == "logistic_f32" && is_rounded_to_half(op->getResult(0))) {
-      return replace(op, call(builder, op->getLoc(), "logistic_f32_half", type, op->getOperands()));
-    }
-    return false;
+    if (!name.consume_back("_f32") || !llvm::is_contained(kHalf, name)) return false;
+    if (!is_rounded_to_half(op->getResult(0))) return false;
+    return replace(op, call(builder, op->getLoc(), name.str() + "_f32_half", type, op->getOperands()));
   }
 
   static std::string suffix(Type type) {
@@ -125,8 +244,10 @@ class Expansion {
   }
 
   static std::string real_function(llvm::StringRef name, Value result) {
-    const bool half = result.getType().isF32() && llvm::is_contained(kHalf, name) && is_rounded_to_half(result);
-    return name.str() + suffix(result.getType()) + (half ? "_half" : "");
+    const std::string full = name.str() + suffix(result.getType());
+    if (!result.getType().isF32()) return full;
+    if (llvm::is_contained(kBf16, name) && is_rounded_to_bf16(result)) return full + "_bf16";
+    return full + (llvm::is_contained(kHalf, name) && is_rounded_to_half(result) ? "_half" : "");
   }
 
   void expand_conversion(Operation* op) {
