@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "emitters/emit.h"
+#include "runtime/library_work.h"
 
 namespace strata::emitters {
 
@@ -12,13 +13,23 @@ struct ProgramBuffer {
   hlo::Shape shape;
   int parameter = -1;  ///< the entry's parameter that it holds, or none
   int element = -1;    ///< of a parameter that is a tuple
+  std::optional<hlo::Literal> constant{};  ///< what it holds from the beginning, and is never written
+};
+
+/// What a library computes on the GPU.
+struct LibraryLaunch {
+  LibraryWork work;
+  std::vector<int> arguments;  ///< buffers, the result's last
+  std::string reason;
 };
 
 /// One kernel, or an instruction that has none and that the interpreter runs; and which buffers it reads and writes.
 struct ProgramStep {
   std::optional<EmittedKernel> kernel;
-  hlo::ModulePtr interpreted;
+  std::optional<LibraryLaunch> library;
+  hlo::ModulePtr interpreted;  ///< without a kernel: what the step computes; of a library's step on the CPU
   std::string why_interpreted;
+  std::vector<std::string> notes;  ///< for --explain
   std::vector<int> inputs, outputs;
 };
 
