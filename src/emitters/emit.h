@@ -20,8 +20,6 @@ struct EmitOptions {
   Device device;
   /// Only the emitter of this name ("loop", "transpose", …) may take fusions; all if empty.
   std::string only;
-  /// Whether products and convolutions are steps of CUDA's libraries where these are faster by the model.
-  bool libraries = true;
   /// Called after each pass with its name and the module's text; for `--dump-after`.
   std::function<void(const std::string& pass, const std::string& text)> observer;
 };

@@ -130,8 +130,8 @@ double work_of(const Computation& computation, const Instruction& it, double& re
 
 class Rewriter {
  public:
-  Rewriter(const hlo::Module& module, const Device& device)
-      : module_(module), from_(module.entry_computation()), users_(users_of(from_)) {
+  Rewriter(const hlo::Module& module, const Device& device, LibraryUse use)
+      : module_(module), from_(module.entry_computation()), users_(users_of(from_)), use_(use) {
     const Result<const Target*> target = find_target(device.arch);
     target_ = target ? *target : *find_target("sm_90a");
   }
@@ -166,7 +166,7 @@ class Rewriter {
       library += target_->launch_seconds * 1e6 + 2e6 * static_cast<double>(shape.element_count()) *
                                                      hlo::byte_width(shape.type) / target_->memory_bandwidth;
     }
-    if (library >= loop) {
+    if (library >= loop && use_ == LibraryUse::WhereFaster) {
       result_.kept[it.name] = fmt::format("{} takes {:.3g} µs by the model, a kernel {:.3g}",
                                           library_of(plan->work), library, loop);
       return;
@@ -245,6 +245,7 @@ class Rewriter {
   const hlo::Module& module_;
   const Computation& from_;
   const Users users_;
+  const LibraryUse use_;
   const Target* target_;
   LibraryCalls result_;
   std::map<InstructionId, CallPlan> plans_;  ///< by what each computes
@@ -263,8 +264,8 @@ double loop_microseconds(double results, double terms, int64_t bytes_of_term) {
          kTermMicroseconds * terms;
 }
 
-LibraryCalls find_library_calls(const hlo::Module& module, const Device& device) {
-  return Rewriter(module, device).run();
+LibraryCalls find_library_calls(const hlo::Module& module, const Device& device, LibraryUse use) {
+  return Rewriter(module, device, use).run();
 }
 
 }  // namespace strata::emitters

@@ -11,6 +11,10 @@
 
 namespace strata::emitters {
 
+/// Which products and convolutions of a module are steps of CUDA's libraries: none, those that are faster than kernels
+/// by the model, or all that the libraries take.
+enum class LibraryUse { Never, WhereFaster, WherePossible };
+
 /// What one launch of a library computes.
 struct LibraryCall {
   LibraryWork work;
@@ -29,10 +33,10 @@ struct LibraryCalls {
 };
 
 /// Puts each product and convolution of the entry that a library takes, and computes sooner than a kernel of the
-/// emitters would, into a computation of its own that the entry calls; with it views of its operands
+/// emitters would (or any, if `use` says so), into a computation of its own that the entry calls; with it views of its operands
 /// (memory_views.h) and what the library does behind it: a bias, relu, gelu. Operands that lie in no order which the
 /// library takes are transposed by the entry before. The entry has no calls yet (hlo/inline_calls.h).
-LibraryCalls find_library_calls(const hlo::Module& module, const Device& device);
+LibraryCalls find_library_calls(const hlo::Module& module, const Device& device, LibraryUse use);
 
 /// Products of vectors and of single terms as products of elements and their sums, which fuse with what is around
 /// them; convolutions whose windows no library has (padding of two kinds, dilated or reversed operands, one dimension)

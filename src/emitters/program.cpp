@@ -8,7 +8,6 @@
 
 #include "emitters/buffers.h"
 #include "emitters/fusion_pass.h"
-#include "emitters/library_calls.h"
 #include "hlo/evaluate.h"
 #include "hlo/inline_calls.h"
 
@@ -46,16 +45,18 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const hlo::Module& module, const EmitOptions& options)
-      : flat_(with_free_layouts(hlo::inline_calls(module), module, !options.only.empty())), options_(options) {}
+  ProgramBuilder(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries)
+      : flat_(with_free_layouts(hlo::inline_calls(module), module, !options.only.empty())),
+        options_(options),
+        libraries_(libraries) {}
 
   Result<EmittedProgram> build() {
     add_parameters();
     const hlo::Instruction& root = flat_.entry_computation().root_instruction();
     program_.result_shape = root.shape;
     if ((flat_.fusion || !options_.only.empty()) && add_whole()) return std::move(program_);
-    if (options_.libraries && options_.only.empty()) {
-      LibraryCalls found = find_library_calls(prepare_for_libraries(flat_), options_.device);
+    if (libraries_ != LibraryUse::Never && options_.only.empty()) {
+      LibraryCalls found = find_library_calls(prepare_for_libraries(flat_), options_.device, libraries_);
       flat_ = std::move(found.module);
       calls_ = std::move(found.calls);
       kept_ = std::move(found.kept);
@@ -198,6 +199,7 @@ class ProgramBuilder {
 
   hlo::Module flat_;
   const EmitOptions& options_;
+  const LibraryUse libraries_;
   EmittedProgram program_;
   std::map<ArrayValue, int> buffer_of_;
   std::set<std::string> names_;
@@ -250,8 +252,8 @@ Literal assemble(const hlo::Shape& shape, const std::vector<Literal>& arrays, si
 
 }  // namespace
 
-Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options) {
-  return ProgramBuilder(module, options).build();
+Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries) {
+  return ProgramBuilder(module, options, libraries).build();
 }
 
 Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {
@@ -277,6 +279,10 @@ Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Litera
     arrays.push_back(
         from_buffer(buffers[static_cast<size_t>(result)], program.buffers[static_cast<size_t>(result)].shape));
   }
+  return assemble_results(program, arrays);
+}
+
+Literal assemble_results(const EmittedProgram& program, const std::vector<Literal>& arrays) {
   size_t next = 0;
   return assemble(program.result_shape, arrays, next);
 }

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "emitters/emit.h"
-#include "runtime/library_work.h"
+#include "emitters/library_calls.h"
 
 namespace strata::emitters {
 
@@ -43,10 +43,14 @@ struct EmittedProgram {
 /// Cuts the entry into fusions (fusion_pass.h) and emits each; a module whose text has no ENTRY is one fusion, if an
 /// emitter takes it whole. Instructions without a kernel (sort, while, …) become steps of the interpreter's. Error
 /// (Unsupported) where that has no meaning for them either.
-Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {});
+Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {},
+                                    LibraryUse libraries = LibraryUse::WhereFaster);
 
 /// Runs all kernels on this machine's processor. Arguments are checked against the parameters.
 Result<hlo::Literal> run_on_cpu(const EmittedProgram& program, std::span<const hlo::Literal> arguments);
+
+/// The program's result of the arrays of its `results`.
+hlo::Literal assemble_results(const EmittedProgram& program, const std::vector<hlo::Literal>& arrays);
 
 /// The decision of each kernel and what it reads and writes: `strata emit --explain`.
 std::string explain(const EmittedProgram& program);
