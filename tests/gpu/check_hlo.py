@@ -2,12 +2,14 @@
 """Runs whole HLO modules on the GPU by `strata run --device gpu`, and compares with the interpreter.
 
 usage: check_hlo.py STRATA [--corpus FOLDER] [--results FILE.json] [--only SUBSTRING] [--skip-large]
+                    [--jobs N]
 
 Every .hlo of the corpus (tests/hlo by default) and a dozen modules made here run with --check; large ones, for which
 the interpreter would take minutes, are only timed. Times are medians over 11 runs on one stream, by events between the
 steps. Exit status 1 where a result differs or a module does not run.
 """
 import argparse
+import concurrent.futures
 import datetime
 import json
 import pathlib
@@ -89,8 +91,9 @@ def mlp(type_, rows, width, inner, activation):
 def normed_vector(type_, width, outputs):
     """A row, normed, by a matrix: a product of vectors."""
     lines = [f"x = {type_}{dims(1, width)} parameter(0)", f"w = {type_}{dims(width, outputs)} parameter(1)",
-             f"f = f32{dims(1, width)} convert(x)", f"f2 = f32{dims(1, width)} multiply(f, f)", "zero = f32[] constant(0)",
-             "s = f32[1] reduce(f2, zero), dimensions={1}, to_apply=add", "eps = f32[] constant(1e-5)",
+             f"f = f32{dims(1, width)} convert(x)", f"f2 = f32{dims(1, width)} multiply(f, f)",
+             "zero = f32[] constant(0)", "s = f32[1] reduce(f2, zero), dimensions={1}, to_apply=add",
+             "eps = f32[] constant(1e-5)",
              "epsb = f32[1] broadcast(eps), dimensions={}", "se = f32[1] add(s, epsb)", "r = f32[1] rsqrt(se)",
              f"rb = f32{dims(1, width)} broadcast(r), dimensions={{0}}", f"n = f32{dims(1, width)} multiply(f, rb)",
              f"nt = {type_}{dims(1, width)} convert(n)",
@@ -121,12 +124,13 @@ def conv_net(type_, images, size, channels, labels="b01f_01io->b01f"):
         array = type_ + shape(y_labels, {"b": images, "f": filters}, space)
         weights = type_ + shape(w_labels, {"i": inputs // groups, "o": filters}, window)
         lines += [f"w{i} = {weights} parameter({i + 1})",
-                  f"c{i} = {array} convolution({value}, w{i}), window={{size={window}x{window} stride={stride}x{stride} "
-                  f"pad={pads}x{pads}}}, dim_labels={labels}, feature_group_count={groups}",
+                  f"c{i} = {array} convolution({value}, w{i}), window={{size={window}x{window} "
+                  f"stride={stride}x{stride} pad={pads}x{pads}}}, dim_labels={labels}, feature_group_count={groups}",
                   f"z{i} = {array} broadcast(z), dimensions={{}}", f"r{i} = {array} maximum(c{i}, z{i})"]
         value, inputs = f"r{i}", filters
     spatial = [y_labels.index("0"), y_labels.index("1")]
-    lines += [f"f = f32{shape(y_labels, {'b': images, 'f': channels}, space)} convert({value})", "zero = f32[] constant(0)",
+    lines += [f"f = f32{shape(y_labels, {'b': images, 'f': channels}, space)} convert({value})",
+              "zero = f32[] constant(0)",
               f"ROOT y = f32{dims(images, channels)} reduce(f, zero), dimensions={{{spatial[0]},{spatial[1]}}}, "
               "to_apply=add"]
     return module(lines, SUM)
@@ -175,12 +179,21 @@ def run(strata, path, compared):
                                 if line.startswith(("error", "note")) or "differs" in line)[:300]}
 
 
+def report(name, results, one):
+    results[name] = one
+    kinds = ", ".join(f"{count} {kind}" for kind, count in one["steps"].items())
+    us = "" if one["microseconds"] is None else f"{one['microseconds']:.1f} µs"
+    print(f"{'ok  ' if one['ok'] else 'FAIL'} {name:32} {us:>12}  {kinds}  {one['seconds']} s  {one['message']}",
+          flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("strata")
     parser.add_argument("--corpus", type=pathlib.Path, default=pathlib.Path(__file__).parents[1] / "hlo")
     parser.add_argument("--results", type=pathlib.Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=1, help="modules that are compared at the same time")
     parser.add_argument("--skip-large", action="store_true")
     options = parser.parse_args()
     results = {}
@@ -192,14 +205,15 @@ def main():
             if compared or not options.skip_large:
                 work.append((name, path, compared))
         work += [("corpus/" + path.stem, path, True) for path in sorted(options.corpus.glob("*.hlo"))]
-        for name, path, compared in work:
-            if options.only not in name:
-                continue
-            one = results[name] = run(options.strata, path, compared)
-            kinds = ", ".join(f"{count} {kind}" for kind, count in one["steps"].items())
-            us = "" if one["microseconds"] is None else f"{one['microseconds']:.1f} µs"
-            print(f"{'ok  ' if one['ok'] else 'FAIL'} {name:32} {us:>12}  {kinds}  {one['seconds']} s  {one['message']}",
-                  flush=True)
+        work = [one for one in work if options.only in one[0]]
+        # Only modules that run alone are timed with any meaning.
+        alone = [one for one in work if not one[2]]
+        for name, path, compared in alone:
+            report(name, results, run(options.strata, path, compared))
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            running = {pool.submit(run, options.strata, path, True): name for name, path, compared in work if compared}
+            for future in concurrent.futures.as_completed(running):
+                report(running[future], results, future.result())
     good = sum(one["ok"] for one in results.values())
     print(f"{good} of {len(results)}")
     if options.results:
