@@ -47,3 +47,22 @@ function(strata_tablegen_dialect TARGET FILE PREFIX)
   add_dependencies(${TARGET} ${TARGET}_tablegen)
   target_include_directories(${TARGET} SYSTEM PUBLIC ${CMAKE_BINARY_DIR}/generated)
 endfunction()
+
+# strata_tablegen_operation(TARGET FILE.td OPERATION PREFIX): PREFIX.h.inc and PREFIX.cpp.inc of one operation of FILE,
+# which includes its dialect's.
+function(strata_tablegen_operation TARGET FILE OPERATION PREFIX)
+  set(OUTPUTS)
+  foreach(KIND decls:h defs:cpp)
+    string(REPLACE ":" ";" KIND ${KIND})
+    list(GET KIND 0 PART)
+    list(GET KIND 1 EXTENSION)
+    set(OUTPUT ${CMAKE_BINARY_DIR}/generated/${PREFIX}.${EXTENSION}.inc)
+    add_custom_command(OUTPUT ${OUTPUT}
+      COMMAND ${STRATA_MLIR_TBLGEN} -gen-op-${PART} -op-include-regex=${OPERATION} -I /usr/lib/llvm-19/include
+        -I ${CMAKE_SOURCE_DIR}/src -d ${OUTPUT}.d ${CMAKE_SOURCE_DIR}/${FILE} -o ${OUTPUT}
+      DEPENDS ${CMAKE_SOURCE_DIR}/${FILE} DEPFILE ${OUTPUT}.d VERBATIM)
+    list(APPEND OUTPUTS ${OUTPUT})
+  endforeach()
+  add_custom_target(${TARGET}_${OPERATION} DEPENDS ${OUTPUTS})
+  add_dependencies(${TARGET} ${TARGET}_${OPERATION})
+endfunction()

@@ -115,13 +115,16 @@ class Launcher:
         self.program = json.loads((folder / "program.json").read_text())
         self.functions = []
         for step in self.program["steps"]:
-            module, function = ctypes.c_void_p(), ctypes.c_void_p()
-            cubin = (folder / f"{step['kernel']}.cubin").read_bytes()
+            module, functions = ctypes.c_void_p(), []
+            cubin = (folder / f"{step['fusion']}.cubin").read_bytes()
             self.check(self.cuda.cuModuleLoadData(ctypes.byref(module), cubin))
-            self.check(self.cuda.cuModuleGetFunction(ctypes.byref(function), module, step["kernel"].encode()))
-            if step["shared_bytes"] > 48 * 1024:  # attribute 8 raises the limit of dynamic shared memory
-                self.check(self.cuda.cuFuncSetAttribute(function, 8, step["shared_bytes"]))
-            self.functions.append(function)
+            for kernel in step["kernels"]:
+                function = ctypes.c_void_p()
+                self.check(self.cuda.cuModuleGetFunction(ctypes.byref(function), module, kernel["name"].encode()))
+                if kernel["shared_bytes"] > 48 * 1024:  # attribute 8 raises the limit of dynamic shared memory
+                    self.check(self.cuda.cuFuncSetAttribute(function, 8, kernel["shared_bytes"]))
+                functions.append(function)
+            self.functions.append(functions)
 
     def check(self, status):
         if status != 0:
@@ -145,22 +148,21 @@ class Launcher:
 
     def run(self):
         stream = ctypes.c_void_p(self.torch.cuda.current_stream().cuda_stream)
-        for step, function in zip(self.program["steps"], self.functions):
-            ins = [self.buffers[i] for i in step["inputs"]]
-            outs = [self.buffers[i] for i in step["outputs"]]
+        for step, functions in zip(self.program["steps"], self.functions):
+            ins, outs, temporaries = ([self.buffers[i] for i in step[kind]]
+                                      for kind in ("inputs", "outputs", "temporaries"))
             for before in step["before"]:
+                to = outs[before["to"]] if "to" in before else temporaries[before["to_temporary"]]
                 if "copy" in before:
-                    outs[before["to"]].copy_(ins[before["copy"]])
+                    to.copy_(ins[before["copy"]])
                 else:
-                    out = outs[before["to"]]
-                    value = self.torch.tensor(before["fill"], dtype=self.torch.uint8).view(out.dtype)
-                    out.fill_(value.item())
-            if step["blocks"] == 0:
-                continue
-            pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in ins + outs]
+                    to.fill_(self.torch.tensor(before["fill"], dtype=self.torch.uint8).view(to.dtype).item())
+            pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in ins + outs + temporaries]
             arguments = (ctypes.c_void_p * len(pointers))(*[ctypes.addressof(p) for p in pointers])
-            self.check(self.cuda.cuLaunchKernel(function, step["blocks"], 1, 1, step["threads"], 1, 1,
-                                                step["shared_bytes"], stream, arguments, None))
+            for kernel, function in zip(step["kernels"], functions):
+                if kernel["blocks"] > 0:
+                    self.check(self.cuda.cuLaunchKernel(function, kernel["blocks"], 1, 1, kernel["threads"], 1, 1,
+                                                        kernel["shared_bytes"], stream, arguments, None))
 
     def results(self):
         return [self.buffers[i] for i in self.program["results"]]

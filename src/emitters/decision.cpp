@@ -10,15 +10,21 @@ std::string to_string(const Decision& decision) {
     text += fmt::format("  {:<16} {}\n", name, fact);
   };
   line("emitter", fmt::format("{}: {}", decision.emitter, decision.reason));
-  line("launch", decision.blocks == 0
-                     ? "nothing to do"
-                     : fmt::format("{} block{} of {} threads, {} bytes of shared memory", decision.blocks,
-                                   decision.blocks == 1 ? "" : "s", decision.threads, decision.shared_bytes));
+  for (const Launch& launch : decision.launches) {
+    const std::string what =
+        launch.blocks == 0 ? "nothing to do"
+                           : fmt::format("{} block{} of {} threads, {} bytes of shared memory", launch.blocks,
+                                         launch.blocks == 1 ? "" : "s", launch.threads, launch.shared_bytes);
+    line("launch", launch.name.empty() ? what : fmt::format("{}: {}", launch.name, what));
+  }
   for (const auto& [name, fact] : decision.details) line(name, fact);
+  for (size_t i = 0; i < decision.temporaries.size(); ++i) {
+    line(fmt::format("temporary {}", i), hlo::to_string(decision.temporaries[i]));
+  }
   for (const Preparation& one : decision.preparations) {
-    line("before", one.kind == Preparation::Kind::Copy
-                       ? fmt::format("copy input {} to output {}", one.input, one.output)
-                       : fmt::format("fill output {} with its initial value", one.output));
+    const std::string to = fmt::format("{} {}", one.temporary ? "temporary" : "output", one.output);
+    line("before", one.kind == Preparation::Kind::Copy ? fmt::format("copy input {} to {}", one.input, to)
+                                                       : fmt::format("fill {} with its initial value", to));
   }
   for (const auto& [name, why] : decision.refused) line("not " + name, why);
   return text;

@@ -20,26 +20,39 @@ struct Device {
   int64_t l2_bytes = 50 * 1024 * 1024;
 };
 
-/// What an output must hold before the kernel starts.
+/// What an output or a temporary must hold before the first kernel starts.
 struct Preparation {
   enum class Kind { Copy, Fill };
   Kind kind = Kind::Copy;
   int output = 0;
-  int input = 0;       ///< Copy: the input whose bytes it takes, of the same shape and layout
-  hlo::Literal value;  ///< Fill: a scalar of its type
+  bool temporary = false;  ///< `output` is the number of a temporary
+  int input = 0;           ///< Copy: the input whose bytes it takes, of the same shape and layout
+  hlo::Literal value;      ///< Fill: a scalar of its type
+};
+
+/// One kernel of a fusion.
+struct Launch {
+  std::string name;    ///< what it does, which is part of the kernel's name; empty where there is only one
+  int64_t blocks = 0;  ///< 0: nothing to do
+  int threads = 0;     ///< of a block
+  int64_t shared_bytes = 0;
 };
 
 struct Decision {
   std::string emitter;  ///< "loop", "row reduction", …
   std::string reason;   ///< why this one
-  int64_t blocks = 0;   ///< 0: nothing to do
-  int threads = 0;      ///< of a block
-  int64_t shared_bytes = 0;
+  /// The kernels, which run one after the other. All have the same arguments: inputs, outputs, temporaries.
+  std::vector<Launch> launches{Launch{}};
+  std::vector<hlo::Shape> temporaries;  ///< arrays that are nothing before and nothing after
   std::vector<std::pair<std::string, std::string>> details;  ///< name and text: tile, vector, unroll, …
   std::vector<std::pair<std::string, std::string>> refused;  ///< emitters that came first, and why not
   std::vector<Preparation> preparations;
   /// Instructions of the fusion whose elements the emitter computes once each, whatever reads them.
   std::vector<hlo::InstructionId> heroes;
+
+  /// That of a fusion of one kernel.
+  Launch& launch() { return launches.front(); }
+  const Launch& launch() const { return launches.front(); }
 };
 
 /// One fact a line: the table that --explain prints.

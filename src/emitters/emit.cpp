@@ -4,6 +4,7 @@
 #include <llvm/Support/raw_ostream.h>
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/Complex/IR/Complex.h>
+#include <mlir/Dialect/Func/IR/FuncOps.h>
 #include <mlir/Dialect/Math/IR/Math.h>
 #include <mlir/Dialect/SCF/IR/SCF.h>
 #include <mlir/Dialect/Tensor/IR/Tensor.h>
@@ -11,6 +12,7 @@
 #include <mlir/IR/OwningOpRef.h>
 #include <mlir/IR/Verifier.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "emitters/backend/cpu_kernel.h"
@@ -21,7 +23,7 @@
 
 namespace strata::emitters {
 
-struct EmittedKernel::Body {
+struct EmittedFusion::Body {
   explicit Body(const EmitOptions& with) : options(with), context(mlir::MLIRContext::Threading::DISABLED) {
     mlir::DialectRegistry registry;
     register_dialects(registry);
@@ -33,7 +35,7 @@ struct EmittedKernel::Body {
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::mutex compiling;
-  std::optional<CpuKernel> compiled;
+  std::vector<CpuKernel> compiled;  ///< of all launches, once any is
 };
 
 namespace {
@@ -50,7 +52,7 @@ struct Lowered {
   std::unique_ptr<llvm::Module> module;
 };
 
-Result<Lowered> lowered(EmittedKernel::Body& body, Target target) {
+Result<Lowered> lowered(EmittedFusion::Body& body, Target target) {
   mlir::OwningOpRef<mlir::ModuleOp> copy = body.module->clone();
   PassObserver observer;
   if (body.options.observer) {
@@ -66,7 +68,15 @@ Result<Lowered> lowered(EmittedKernel::Body& body, Target target) {
 
 }  // namespace
 
-Result<std::string> EmittedKernel::text(Form form) const {
+std::vector<std::string> EmittedFusion::kernel_names() const {
+  std::vector<std::string> names;
+  for (const Launch& launch : decision_.launches) {
+    names.push_back(launch.name.empty() ? name_ : name_ + "_" + launch.name);
+  }
+  return names;
+}
+
+Result<std::string> EmittedFusion::text(Form form) const {
   if (form == Form::Mlir) return text_of(*body_->module);
   STRATA_TRY(const Lowered code, lowered(*body_, Target::Gpu));
   if (form == Form::Llvm) {
@@ -77,52 +87,63 @@ Result<std::string> EmittedKernel::text(Form form) const {
   }
   PtxOptions options;
   options.arch = body_->options.device.arch;
-  options.kernels = {{name_, decision_.threads, decision_.blocks}};
+  const std::vector<std::string> names = kernel_names();
+  for (size_t i = 0; i < names.size(); ++i) {
+    options.kernels.push_back({names[i], decision_.launches[i].threads, decision_.launches[i].blocks});
+  }
   options.optimize.math = math_bitcode(MathTarget::Nvptx);
   return to_ptx(*code.module, options);
 }
 
-Result<void> EmittedKernel::run_on_cpu(std::span<const void* const> inputs, std::span<void* const> outputs) const {
-  if (decision_.blocks == 0) return {};
-  CpuKernel kernel;
+Result<void> EmittedFusion::run_on_cpu(std::span<const void* const> inputs, std::span<void* const> outputs) const {
+  if (std::ranges::all_of(decision_.launches, [](const Launch& launch) { return launch.blocks == 0; })) return {};
   {
     const std::lock_guard lock(body_->compiling);
-    if (!body_->compiled) {
+    if (body_->compiled.empty()) {
       STRATA_TRY(const Lowered code, lowered(*body_, Target::Cpu));
       OptimizeOptions options;
       options.math = math_bitcode(MathTarget::X86);
-      STRATA_TRY(const std::vector<CpuKernel> kernels, compile_for_cpu(*code.module, std::span(&name_, 1), options));
-      body_->compiled = kernels[0];
+      STRATA_TRY(body_->compiled, compile_for_cpu(*code.module, kernel_names(), options));
     }
-    kernel = *body_->compiled;
   }
   std::vector<void*> buffers;
   for (const void* input : inputs) buffers.push_back(const_cast<void*>(input));
   buffers.insert(buffers.end(), outputs.begin(), outputs.end());
-  return kernel.run(buffers, decision_.blocks, decision_.threads, static_cast<size_t>(decision_.shared_bytes));
+  for (size_t i = 0; i < decision_.launches.size(); ++i) {
+    const Launch& launch = decision_.launches[i];
+    if (launch.blocks == 0) continue;
+    STRATA_CHECK(body_->compiled[i].run(buffers, launch.blocks, launch.threads,
+                                        static_cast<size_t>(launch.shared_bytes)));
+  }
+  return {};
 }
 
-Result<EmittedKernel> emit_fusion(const hlo::Module& module, hlo::ComputationId computation, const std::string& name,
+Result<EmittedFusion> emit_fusion(const hlo::Module& module, hlo::ComputationId computation, const std::string& name,
                                   const EmitOptions& options) {
   STRATA_TRY(const Plan plan, choose_plan({module, computation, options.device}, options.only));
-  EmittedKernel kernel;
-  kernel.name_ = name;
-  kernel.decision_ = plan.decision;
-  kernel.body_ = std::make_shared<EmittedKernel::Body>(options);
-  kernel.body_->module = mlir::ModuleOp::create(mlir::UnknownLoc::get(&kernel.body_->context));
+  EmittedFusion fusion;
+  fusion.name_ = name;
+  fusion.decision_ = plan.decision;
+  fusion.body_ = std::make_shared<EmittedFusion::Body>(options);
+  fusion.body_->module = mlir::ModuleOp::create(mlir::UnknownLoc::get(&fusion.body_->context));
   const hlo::Computation& from = module[computation];
   for (const hlo::InstructionId id : from.parameters) {
-    if (from[id].shape.is_array()) kernel.inputs_.push_back(from[id].shape);
+    if (from[id].shape.is_array()) fusion.inputs_.push_back(from[id].shape);
   }
   const hlo::Shape& root = from.root_instruction().shape;
-  kernel.outputs_ = root.is_tuple() ? root.elements : std::vector<hlo::Shape>{root};
-  STRATA_CHECK(plan.emit(*kernel.body_->module, name));
-  if (mlir::failed(mlir::verify(*kernel.body_->module))) {
+  fusion.outputs_ = root.is_tuple() ? root.elements : std::vector<hlo::Shape>{root};
+  STRATA_CHECK(plan.emit(*fusion.body_->module, name));
+  if (mlir::failed(mlir::verify(*fusion.body_->module))) {
     return unsupported("the {} emitter made IR that does not verify for {}: a fault of Strata", plan.decision.emitter,
                        from.name);
   }
-  kernel.decision_.shared_bytes = shared_bytes(*kernel.body_->module);
-  return kernel;
+  const std::vector<std::string> names = fusion.kernel_names();
+  for (size_t i = 0; i < names.size(); ++i) {
+    auto function = fusion.body_->module->lookupSymbol<mlir::func::FuncOp>(names[i]);
+    assert(function && "the plan has written all kernels");
+    fusion.decision_.launches[i].shared_bytes = shared_bytes(function);
+  }
+  return fusion;
 }
 
 }  // namespace strata::emitters

@@ -13,7 +13,7 @@
 
 namespace strata::emitters {
 
-/// The kinds of text that a kernel can be printed as.
+/// The kinds of text that kernels can be printed as.
 enum class Form { Mlir, Llvm, Ptx };
 
 struct EmitOptions {
@@ -24,25 +24,28 @@ struct EmitOptions {
   std::function<void(const std::string& pass, const std::string& text)> observer;
 };
 
-/// A kernel made of a fusion: arrays of the computation's parameters and of its root are its arguments, in this order.
-class EmittedKernel {
+/// The kernels made of a fusion: one, most often. The arguments of each are the arrays of the computation's parameters,
+/// those of its root, and the temporaries of the decision, in this order.
+class EmittedFusion {
  public:
   const std::string& name() const { return name_; }
+  /// The kernels' names, in the order of decision().launches: the fusion's, or the fusion's and the launch's.
+  std::vector<std::string> kernel_names() const;
   const Decision& decision() const { return decision_; }
   const std::vector<hlo::Shape>& inputs() const { return inputs_; }
   const std::vector<hlo::Shape>& outputs() const { return outputs_; }
 
-  /// As MLIR before any pass, LLVM IR after all of them, or PTX for the device.
+  /// All kernels as MLIR before any pass, LLVM IR after all of them, or PTX for the device.
   Result<std::string> text(Form form) const;
 
-  /// Runs it on this machine's processor: the same IR, compiled for it. `inputs` and `outputs` point to arrays in the
-  /// order in which their shapes say that elements lie in memory (hlo::memory_strides), each aligned to 256 bytes.
-  /// Compiles at the first call.
+  /// Runs them on this machine's processor: the same IR, compiled for it. All point to arrays in the order in which
+  /// their shapes say that elements lie in memory (hlo::memory_strides), each aligned to 256 bytes; `outputs` are outputs,
+  /// then temporaries, as the decision's preparations have left them. Compiles at the first call.
   Result<void> run_on_cpu(std::span<const void* const> inputs, std::span<void* const> outputs) const;
 
   struct Body;  ///< the MLIR module
  private:
-  friend Result<EmittedKernel> emit_fusion(const hlo::Module&, hlo::ComputationId, const std::string&,
+  friend Result<EmittedFusion> emit_fusion(const hlo::Module&, hlo::ComputationId, const std::string&,
                                            const EmitOptions&);
   std::string name_;
   Decision decision_;
@@ -50,9 +53,9 @@ class EmittedKernel {
   std::shared_ptr<Body> body_;
 };
 
-/// One kernel for a computation that calls nothing but scalar functions (hlo/inline_calls.h). The first emitter that
-/// takes it writes it. Errors: Unsupported, with the place of what has no code or the reasons of all emitters.
-Result<EmittedKernel> emit_fusion(const hlo::Module& module, hlo::ComputationId computation, const std::string& name,
+/// The kernels of a computation that calls nothing but scalar functions (hlo/inline_calls.h). The first emitter that
+/// takes it writes them. Errors: Unsupported, with the place of what has no code or the reasons of all emitters.
+Result<EmittedFusion> emit_fusion(const hlo::Module& module, hlo::ComputationId computation, const std::string& name,
                                   const EmitOptions& options = {});
 
 }  // namespace strata::emitters

@@ -56,7 +56,7 @@ class GpuRunner::Modules {
   std::vector<CudaModule> loaded_;
 };
 
-Result<std::string> cubin_of(const EmittedKernel& fusion, const std::string& arch) {
+Result<std::string> cubin_of(const EmittedFusion& fusion, const std::string& arch) {
   STRATA_TRY(const std::string ptx, fusion.text(Form::Ptx));
   STRATA_TRY(const std::vector<char> cubin, link_ptx(ptx, arch));
   return std::string(cubin.begin(), cubin.end());
@@ -69,7 +69,7 @@ MemoryLayout lay_out(const EmittedProgram& program) {
   for (size_t step = 0; step < program.steps.size(); ++step) {
     const ProgramStep& it = program.steps[step];
     const auto at = static_cast<int64_t>(step);
-    for (const std::vector<int>* list : {&it.inputs, &it.outputs}) {
+    for (const std::vector<int>* list : {&it.inputs, &it.outputs, &it.temporaries}) {
       for (const int buffer : *list) {
         const auto b = static_cast<size_t>(buffer);
         if (first[b] == kNever) first[b] = at;
@@ -121,7 +121,7 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::load(const GpuDevice& device, Emit
   made->modules_ = std::make_shared<Modules>(device.driver());
   std::vector<ProgramStep>& steps = made->program_.steps;
   // Cubins take most of the time: all cores make them.
-  const KernelLoader load = loader ? loader : [&](const EmittedKernel& of) { return cubin_of(of, options.device.arch); };
+  const KernelLoader load = loader ? loader : [&](const EmittedFusion& of) { return cubin_of(of, options.device.arch); };
   std::vector<Result<std::string>> images(steps.size());
   std::atomic<size_t> next = 0;
   {
@@ -130,14 +130,14 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::load(const GpuDevice& device, Emit
     for (size_t t = 0; t < count; ++t) {
       workers.emplace_back([&] {
         for (size_t i = next++; i < steps.size(); i = next++) {
-          if (steps[i].kernel) images[i] = load(*steps[i].kernel);
+          if (steps[i].fusion) images[i] = load(*steps[i].fusion);
         }
       });
     }
   }
   for (size_t i = 0; i < steps.size(); ++i) {
     Loaded& loaded = made->loaded_.emplace_back();
-    const KernelLoader once = [&](const EmittedKernel& of) { return images[i] && images[i]->empty() ? load(of) : images[i]; };
+    const KernelLoader once = [&](const EmittedFusion& of) { return images[i] && images[i]->empty() ? load(of) : images[i]; };
     STRATA_CHECK(made->load_step(steps[i], options, once, loaded));
   }
   STRATA_CHECK(made->allocate());
@@ -155,29 +155,29 @@ Result<void> GpuRunner::load_step(ProgramStep& step, const EmitOptions& options,
     // A kernel does it too.
     const std::string& name = step.interpreted->entry_computation().name;
     const hlo::Module flat = hlo::inline_calls(*step.interpreted);
-    Result<EmittedKernel> fusion = emit_fusion(flat, flat.entry, name + "_kernel", options);
+    Result<EmittedFusion> fusion = emit_fusion(flat, flat.entry, name + "_kernel", options);
     notes_.push_back(fmt::format("{}: {}; {} in its place", name, work.error().message,
                                  fusion ? "a kernel" : "the interpreter"));
     step.library.reset();
     if (fusion) {
-      step.kernel = *std::move(fusion);
+      step.fusion = *std::move(fusion);
     } else {
       step.why_interpreted = fusion.error().message;
     }
   }
-  if (!step.kernel) return {};
+  if (!step.fusion) return {};
   const CudaDriver& driver = device_.driver();
-  STRATA_TRY(const std::string image, loader(*step.kernel));
+  STRATA_TRY(const std::string image, loader(*step.fusion));
   STRATA_CHECK(driver.check(driver.load_module(&loaded.module, image.data()),
-                            fmt::format("loading the kernels of {}", step.kernel->name())));
+                            fmt::format("loading the kernels of {}", step.fusion->name())));
   modules_->add(loaded.module);
-  const std::vector<std::string> names{step.kernel->name()};
+  const std::vector<std::string> names = step.fusion->kernel_names();
   for (size_t i = 0; i < names.size(); ++i) {
     CudaFunction& function = loaded.functions.emplace_back();
-    if (step.kernel->decision().blocks == 0) continue;
+    if (step.fusion->decision().launches[i].blocks == 0) continue;
     STRATA_CHECK(driver.check(driver.get_function(&function, loaded.module, names[i].c_str()),
                               fmt::format("finding kernel '{}'", names[i])));
-    const int64_t shared = step.kernel->decision().shared_bytes;
+    const int64_t shared = step.fusion->decision().launches[i].shared_bytes;
     if (shared <= kGrantedSharedBytes) continue;
     STRATA_CHECK(driver.check(
         driver.set_function_attribute(function, CudaDriver::kMostDynamicSharedBytes, static_cast<int>(shared)),
@@ -187,6 +187,14 @@ Result<void> GpuRunner::load_step(ProgramStep& step, const EmitOptions& options,
 }
 
 Result<void> GpuRunner::allocate() {
+  // Kernels that replace a library's work may have temporaries.
+  for (ProgramStep& step : program_.steps) {
+    if (!step.fusion || !step.temporaries.empty()) continue;
+    for (const hlo::Shape& shape : step.fusion->decision().temporaries) {
+      step.temporaries.push_back(static_cast<int>(program_.buffers.size()));
+      program_.buffers.push_back({shape});
+    }
+  }
   layout_ = lay_out(program_);
   int64_t workspace = 0;
   for (const Loaded& loaded : loaded_) workspace = std::max(workspace, loaded.work ? loaded.work->workspace_bytes() : 0);
@@ -231,8 +239,8 @@ Result<hlo::Literal> GpuRunner::download(int buffer) const {
 
 Result<void> GpuRunner::prepare_outputs(const ProgramStep& step) const {
   const CudaDriver& driver = device_.driver();
-  for (const Preparation& one : step.kernel->decision().preparations) {
-    const int output = step.outputs[static_cast<size_t>(one.output)];
+  for (const Preparation& one : step.fusion->decision().preparations) {
+    const int output = (one.temporary ? step.temporaries : step.outputs)[static_cast<size_t>(one.output)];
     const CudaPointer to = pointer(output);
     const auto bytes = static_cast<size_t>(bytes_of(shape_of(output)));
     if (bytes == 0) continue;
@@ -258,7 +266,7 @@ Result<void> GpuRunner::prepare_outputs(const ProgramStep& step) const {
           status = driver.fill_rows_later(to + at, width, word(0U, at), 1, bytes / width, device_.stream());
       }
     }
-    STRATA_CHECK(driver.check(status, fmt::format("preparing an output of {}", step.kernel->name())));
+    STRATA_CHECK(driver.check(status, fmt::format("preparing an output of {}", step.fusion->name())));
   }
   return {};
 }
@@ -266,12 +274,12 @@ Result<void> GpuRunner::prepare_outputs(const ProgramStep& step) const {
 Result<void> GpuRunner::launch(const ProgramStep& step, const Loaded& loaded) const {
   STRATA_CHECK(prepare_outputs(step));
   std::vector<CudaPointer> pointers;
-  for (const std::vector<int>* list : {&step.inputs, &step.outputs}) {
+  for (const std::vector<int>* list : {&step.inputs, &step.outputs, &step.temporaries}) {
     for (const int buffer : *list) pointers.push_back(pointer(buffer));
   }
   std::vector<void*> arguments;
   for (CudaPointer& one : pointers) arguments.push_back(&one);
-  const std::vector<Decision> launches{step.kernel->decision()};
+  const std::vector<Launch>& launches = step.fusion->decision().launches;
   for (size_t i = 0; i < launches.size(); ++i) {
     if (launches[i].blocks == 0) continue;
     CudaLaunchConfig config;
@@ -281,7 +289,7 @@ Result<void> GpuRunner::launch(const ProgramStep& step, const Loaded& loaded) co
     config.stream = device_.stream();
     STRATA_CHECK(
         device_.driver().check(device_.driver().launch(&config, loaded.functions[i], arguments.data(), nullptr),
-                               fmt::format("launching a kernel of {}", step.kernel->name())));
+                               fmt::format("launching a kernel of {}", step.fusion->name())));
   }
   return {};
 }
@@ -301,7 +309,7 @@ Result<void> GpuRunner::interpret(const ProgramStep& step) const {
 Result<void> GpuRunner::run_step(size_t number) const {
   const ProgramStep& step = program_.steps[number];
   const Loaded& loaded = loaded_[number];
-  if (step.kernel) return launch(step, loaded);
+  if (step.fusion) return launch(step, loaded);
   if (!loaded.work) return interpret(step);
   std::vector<CudaPointer> arguments;
   for (const int buffer : step.library->arguments) arguments.push_back(pointer(buffer));
@@ -354,8 +362,8 @@ Result<std::vector<GpuRunner::StepTime>> GpuRunner::profile(int repetitions) {
       continue;
     }
     const ProgramStep& it = program_.steps[step];
-    one.name = it.kernel ? it.kernel->name() : it.interpreted->entry_computation().name;
-    one.what = it.kernel    ? it.kernel->decision().emitter
+    one.name = it.fusion ? it.fusion->name() : it.interpreted->entry_computation().name;
+    one.what = it.fusion    ? it.fusion->decision().emitter
                : it.library ? fmt::format("{} {}", library_of(it.library->work), describe(it.library->work))
                             : "interpreter";
   }

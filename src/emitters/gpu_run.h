@@ -13,10 +13,10 @@
 namespace strata::emitters {
 
 /// What the driver loads for a fusion: a cubin.
-using KernelLoader = std::function<Result<std::string>(const EmittedKernel&)>;
+using KernelLoader = std::function<Result<std::string>(const EmittedFusion&)>;
 
 /// Links the fusion's PTX by nvJitLink.
-Result<std::string> cubin_of(const EmittedKernel& fusion, const std::string& arch);
+Result<std::string> cubin_of(const EmittedFusion& fusion, const std::string& arch);
 
 /// Where a program's arrays lie in device memory.
 struct MemoryLayout {

@@ -33,14 +33,14 @@ const EmittedProgram* running = nullptr;
 
 void run_kernel(const char* kernel, void** arguments) {
   for (const ProgramStep& step : running->steps) {
-    if (!step.kernel || step.kernel->name() != kernel) continue;
+    if (!step.fusion || step.fusion->kernel_names().front() != kernel) continue;
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
     const size_t count = step.inputs.size();
     for (size_t i = 0; i < count; ++i) inputs.push_back(*static_cast<void**>(arguments[i]));
-    for (size_t i = 0; i < step.outputs.size(); ++i)
+    for (size_t i = 0; i < step.outputs.size() + step.temporaries.size(); ++i)
       outputs.push_back(*static_cast<void**>(arguments[count + i]));
-    const Result<void> ran = step.kernel->run_on_cpu(inputs, outputs);
+    const Result<void> ran = step.fusion->run_on_cpu(inputs, outputs);
     EXPECT_TRUE(ran) << ran.error().to_string();
   }
 }
@@ -64,9 +64,9 @@ class LibraryCallsTest : public FakeDriverTest {
     if (!program) return program.error().to_string();
     for (const ProgramStep& step : program->steps) libraries_ += step.library ? 1 : 0;
     explained_ = explain(*program);
-    const auto runner = GpuRunner::load(*device_, *std::move(program), {}, [](const EmittedKernel& fusion) {
+    const auto runner = GpuRunner::load(*device_, *std::move(program), {}, [](const EmittedFusion& fusion) {
       // The first kernel of a fusion runs them all.
-      return Result<std::string>(fmt::format("kernel {}\ncall {:x}\n", fusion.name(),
+      return Result<std::string>(fmt::format("kernel {}\ncall {:x}\n", fusion.kernel_names().front(),
                                              reinterpret_cast<uintptr_t>(&run_kernel)));
     });
     if (!runner) return runner.error().to_string();

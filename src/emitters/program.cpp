@@ -94,22 +94,22 @@ class ProgramBuilder {
     return unique;
   }
 
-  /// The whole entry as one kernel, where an emitter takes it.
+  /// The whole entry as one fusion, where an emitter takes it.
   bool add_whole() {
     const hlo::Computation& entry = flat_.entry_computation();
-    Result<EmittedKernel> kernel = emit_fusion(flat_, flat_.entry, next_name(entry.name), options_);
-    if (!kernel) return false;
+    Result<EmittedFusion> fusion = emit_fusion(flat_, flat_.entry, next_name(entry.name), options_);
+    if (!fusion) return false;
     ProgramStep step;
-    step.kernel = *std::move(kernel);
+    step.fusion = *std::move(fusion);
     for (const InstructionId id : entry.parameters) {
       if (entry[id].shape.is_array()) step.inputs.push_back(buffer_of_.at({id, 0}));
     }
-    for (const hlo::Shape& shape : step.kernel->outputs()) {
+    for (const hlo::Shape& shape : step.fusion->outputs()) {
       step.outputs.push_back(static_cast<int>(program_.buffers.size()));
       program_.results.push_back(step.outputs.back());
       program_.buffers.push_back({shape});
     }
-    program_.steps.push_back(std::move(step));
+    push(std::move(step));
     return true;
   }
 
@@ -119,16 +119,16 @@ class ProgramBuilder {
     const bool calls = from.root_instruction().opcode == Opcode::Call;
     add_notes(from, step);
     if (!part.interpreted && !calls) {
-      Result<EmittedKernel> kernel = emit_fusion(part.module, part.module.entry, next_name(from.name), options_);
-      if (kernel) {
-        step.kernel = *std::move(kernel);
-      } else if (kernel.error().code != ErrorCode::Unsupported || !options_.only.empty()) {
-        return tl::unexpected(kernel.error());
+      Result<EmittedFusion> fusion = emit_fusion(part.module, part.module.entry, next_name(from.name), options_);
+      if (fusion) {
+        step.fusion = *std::move(fusion);
+      } else if (fusion.error().code != ErrorCode::Unsupported || !options_.only.empty()) {
+        return tl::unexpected(fusion.error());
       } else {
-        step.why_interpreted = kernel.error().message;
+        step.why_interpreted = fusion.error().message;
       }
     }
-    if (!step.kernel) {
+    if (!step.fusion) {
       step.interpreted = std::make_shared<const hlo::Module>(part.module);
       if (step.why_interpreted.empty() && !calls) step.why_interpreted = "no emitter has code for it";
     }
@@ -143,7 +143,7 @@ class ProgramBuilder {
       program_.buffers.push_back({shape.is_tuple() ? shape.elements[static_cast<size_t>(value.element)] : shape});
     }
     if (calls) STRATA_CHECK(add_launch(part, step));
-    program_.steps.push_back(std::move(step));
+    push(std::move(step));
     return {};
   }
 
@@ -180,6 +180,15 @@ class ProgramBuilder {
     return {};
   }
 
+  /// With buffers for its temporaries.
+  void push(ProgramStep step) {
+    for (const hlo::Shape& shape : step.fusion ? step.fusion->decision().temporaries : std::vector<hlo::Shape>()) {
+      step.temporaries.push_back(static_cast<int>(program_.buffers.size()));
+      program_.buffers.push_back({shape});
+    }
+    program_.steps.push_back(std::move(step));
+  }
+
   Result<void> add_results(InstructionId id) {
     const hlo::Computation& entry = flat_.entry_computation();
     const hlo::Instruction& it = entry[id];
@@ -209,7 +218,7 @@ class ProgramBuilder {
 
 Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>& shapes, std::vector<Buffer>& buffers) {
   const auto shape_of = [&](int buffer) -> const hlo::Shape& { return shapes[static_cast<size_t>(buffer)].shape; };
-  if (!step.kernel) {
+  if (!step.fusion) {
     std::vector<Literal> arguments;
     for (const int input : step.inputs) {
       arguments.push_back(from_buffer(buffers[static_cast<size_t>(input)], shape_of(input)));
@@ -224,14 +233,17 @@ Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>&
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   for (const int input : step.inputs) inputs.push_back(buffers[static_cast<size_t>(input)].data());
-  for (const int output : step.outputs) {
-    const hlo::Shape& shape = shape_of(output);
-    buffers[static_cast<size_t>(output)] =
-        Buffer(static_cast<size_t>(shape.element_count()) * static_cast<size_t>(hlo::byte_width(shape.type)));
-    outputs.push_back(buffers[static_cast<size_t>(output)].data());
+  for (const std::vector<int>* written : {&step.outputs, &step.temporaries}) {
+    for (const int output : *written) {
+      const hlo::Shape& shape = shape_of(output);
+      buffers[static_cast<size_t>(output)] =
+          Buffer(static_cast<size_t>(shape.element_count()) * static_cast<size_t>(hlo::byte_width(shape.type)));
+      outputs.push_back(buffers[static_cast<size_t>(output)].data());
+    }
   }
-  for (const Preparation& one : step.kernel->decision().preparations) {
-    Buffer& output = buffers[static_cast<size_t>(step.outputs[static_cast<size_t>(one.output)])];
+  for (const Preparation& one : step.fusion->decision().preparations) {
+    const std::vector<int>& written = one.temporary ? step.temporaries : step.outputs;
+    Buffer& output = buffers[static_cast<size_t>(written[static_cast<size_t>(one.output)])];
     if (one.kind == Preparation::Kind::Copy) {
       std::memcpy(output.data(), inputs[static_cast<size_t>(one.input)], output.size());
     } else {
@@ -239,7 +251,9 @@ Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>&
       for (size_t at = 0; at < output.size(); at += width) std::memcpy(output.data() + at, one.value.bytes(), width);
     }
   }
-  return step.kernel->run_on_cpu(inputs, outputs);
+  STRATA_CHECK(step.fusion->run_on_cpu(inputs, outputs));
+  for (const int temporary : step.temporaries) buffers[static_cast<size_t>(temporary)] = {};
+  return {};
 }
 
 /// The results as one literal of the shape, nested as it is.
@@ -299,9 +313,9 @@ std::string explain(const EmittedProgram& program) {
       }
       return fmt::format("{}", fmt::join(shapes, ", "));
     };
-    const std::string name = step.kernel ? step.kernel->name() : step.interpreted->entry_computation().name;
+    const std::string name = step.fusion ? step.fusion->name() : step.interpreted->entry_computation().name;
     text += fmt::format("{}: ({}) -> ({})\n", name, list(step.inputs), list(step.outputs));
-    text += step.kernel ? to_string(step.kernel->decision())
+    text += step.fusion ? to_string(step.fusion->decision())
             : step.library
                 ? fmt::format("  {:<16} {}: {}\n", library_of(step.library->work), describe(step.library->work),
                               step.library->reason)

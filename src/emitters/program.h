@@ -23,14 +23,14 @@ struct LibraryLaunch {
   std::string reason;
 };
 
-/// One kernel, or an instruction that has none and that the interpreter runs; and which buffers it reads and writes.
+/// A fusion, or an instruction that has no kernel and that the interpreter runs; and which buffers it reads and writes.
 struct ProgramStep {
-  std::optional<EmittedKernel> kernel;
+  std::optional<EmittedFusion> fusion;
   std::optional<LibraryLaunch> library;
   hlo::ModulePtr interpreted;  ///< without a kernel: what the step computes; of a library's step on the CPU
   std::string why_interpreted;
   std::vector<std::string> notes;  ///< for --explain
-  std::vector<int> inputs, outputs;
+  std::vector<int> inputs, outputs, temporaries;
 };
 
 struct EmittedProgram {
@@ -52,7 +52,7 @@ Result<hlo::Literal> run_on_cpu(const EmittedProgram& program, std::span<const h
 /// The program's result of the arrays of its `results`.
 hlo::Literal assemble_results(const EmittedProgram& program, const std::vector<hlo::Literal>& arrays);
 
-/// The decision of each kernel and what it reads and writes: `strata emit --explain`.
+/// The decision of each fusion and what it reads and writes: `strata emit --explain`.
 std::string explain(const EmittedProgram& program);
 
 }  // namespace strata::emitters

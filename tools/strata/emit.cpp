@@ -18,17 +18,24 @@ struct Options {
 Result<std::string> texts(const emitters::EmittedProgram& program, emitters::Form form) {
   std::string all;
   for (const emitters::ProgramStep& step : program.steps) {
-    if (!step.kernel) continue;
-    STRATA_TRY(const std::string text, step.kernel->text(form));
+    if (!step.fusion) continue;
+    STRATA_TRY(const std::string text, step.fusion->text(form));
     const char* comment = form == emitters::Form::Llvm ? ";" : "//";
-    all += fmt::format("{} {}\n{}\n", comment, step.kernel->name(), text);
+    all += fmt::format("{} {}\n{}\n", comment, step.fusion->name(), text);
   }
   return all;
 }
 
-/// NAME.cubin of each kernel, and program.json: the buffers (with the entry's parameter that each holds), the launches
-/// in order with what must be copied or filled before, and the buffers of the results. Libraries of the driver are
-/// enough to run it: bench/gpu/emitters.py does.
+nlohmann::ordered_json fill_of(const hlo::Literal& value) {
+  nlohmann::ordered_json bytes = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < value.byte_size(); ++i) bytes.push_back(static_cast<int>(value.bytes()[i]));
+  return bytes;
+}
+
+/// NAME.cubin of each fusion, and program.json: the buffers (with the entry's parameter that each holds), the fusions
+/// in order with what must be copied or filled before and their kernels, and the buffers of the results. A kernel's
+/// arguments are the fusion's inputs, outputs and temporaries. Libraries of the driver are enough to run it:
+/// bench/gpu/emitters.py does.
 Result<int> write_program(const emitters::EmittedProgram& program, const Options& options) {
   if (options.output.empty()) return invalid("--emit=cubin needs a folder: --output DIR");
   STRATA_CHECK(make_folder(options.output));
@@ -42,29 +49,36 @@ Result<int> write_program(const emitters::EmittedProgram& program, const Options
   for (const emitters::ProgramStep& step : program.steps) {
     if (step.library)
       return unsupported("a step is {}'s: --no-libraries makes a kernel of it", library_of(step.library->work));
-    if (!step.kernel) return unsupported("a step has no kernel: {}", step.why_interpreted);
-    const emitters::Decision& decision = step.kernel->decision();
-    STRATA_TRY(const std::string ptx, step.kernel->text(emitters::Form::Ptx));
+    if (!step.fusion) return unsupported("a step has no kernel: {}", step.why_interpreted);
+    const emitters::Decision& decision = step.fusion->decision();
+    STRATA_TRY(const std::string ptx, step.fusion->text(emitters::Form::Ptx));
     STRATA_TRY(const std::vector<char> cubin, link_ptx(ptx, options.target));
-    STRATA_CHECK(write_file(options.output + "/" + step.kernel->name() + ".cubin",
+    STRATA_CHECK(write_file(options.output + "/" + step.fusion->name() + ".cubin",
                             std::string_view(cubin.data(), cubin.size())));
+    const std::vector<std::string> names = step.fusion->kernel_names();
+    nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
+    for (size_t i = 0; i < names.size(); ++i) {
+      const emitters::Launch& launch = decision.launches[i];
+      kernels.push_back({{"name", names[i]},
+                         {"blocks", launch.blocks},
+                         {"threads", launch.threads},
+                         {"shared_bytes", launch.shared_bytes}});
+    }
     nlohmann::ordered_json before = nlohmann::ordered_json::array();
     for (const emitters::Preparation& one : decision.preparations) {
+      const char* to = one.temporary ? "to_temporary" : "to";
       if (one.kind == emitters::Preparation::Kind::Copy) {
-        before.push_back({{"copy", one.input}, {"to", one.output}});
+        before.push_back({{"copy", one.input}, {to, one.output}});
       } else {
-        std::vector<int> bytes;
-        for (size_t i = 0; i < one.value.byte_size(); ++i) bytes.push_back(static_cast<int>(one.value.bytes()[i]));
-        before.push_back({{"fill", bytes}, {"to", one.output}});
+        before.push_back({{"fill", fill_of(one.value)}, {to, one.output}});
       }
     }
-    json["steps"].push_back({{"kernel", step.kernel->name()},
+    json["steps"].push_back({{"fusion", step.fusion->name()},
                              {"emitter", decision.emitter},
-                             {"blocks", decision.blocks},
-                             {"threads", decision.threads},
-                             {"shared_bytes", decision.shared_bytes},
+                             {"kernels", kernels},
                              {"inputs", step.inputs},
                              {"outputs", step.outputs},
+                             {"temporaries", step.temporaries},
                              {"before", before}});
   }
   json["results"] = program.results;

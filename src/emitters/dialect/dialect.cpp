@@ -1,4 +1,4 @@
-#include "emitters/dialect/dialect.h"
+#include "emitters/dialect/atomic_fetch.h"
 
 #include <llvm/ADT/TypeSwitch.h>
 #include <mlir/IR/DialectImplementation.h>
@@ -19,6 +19,7 @@ void StrataDialect::initialize() {
 #define GET_OP_LIST
 #include "emitters/dialect/strata_operations.cpp.inc"
       >();
+  addOperations<AtomicFetchOp>();
 }
 
 mlir::Attribute MapAttr::parse(mlir::AsmParser& parser, mlir::Type) {

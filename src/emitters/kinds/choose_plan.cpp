@@ -1,6 +1,6 @@
 #include "emitters/dialect/dialect.h"
 #include "emitters/elemental/types.h"
-#include "emitters/kinds/plan.h"
+#include "emitters/kinds/scatter_rows.h"
 #include "indexing/memory_access.h"
 
 namespace strata::emitters {
@@ -9,6 +9,7 @@ namespace {
 struct Kind {
   const char* name;
   Planner planner;
+  Planner if_asked_for = nullptr;  ///< where it is the only one that may; the same if there is none
 };
 
 /// In the order in which they are asked. The loop emitter takes all.
@@ -17,6 +18,7 @@ constexpr Kind kKinds[] = {
     {"transpose", plan_transpose},
     {"concatenate", plan_concatenate},
     {"input slices", plan_input_slices},
+    {"scatter rows", plan_scatter_rows, plan_scatter_rows_at_any_cost},
     {"scatter", plan_scatter},
     {"dynamic-update-slice", plan_dynamic_update_slice},
     {"loop", plan_loop},
@@ -24,9 +26,9 @@ constexpr Kind kKinds[] = {
 
 }  // namespace
 
-int64_t shared_bytes(mlir::ModuleOp module) {
+int64_t shared_bytes(mlir::Operation* kernel) {
   int64_t total = 0;
-  module.walk([&](AllocateSharedOp allocation) {
+  kernel->walk([&](AllocateSharedOp allocation) {
     const auto type = llvm::cast<mlir::RankedTensorType>(allocation.getType());
     indexing::SharedTile tile{{type.getShape().begin(), type.getShape().end()}, element_bytes(type.getElementType())};
     if (const auto lie = llvm::dyn_cast_or_null<SharedTileAttr>(type.getEncoding())) {
@@ -44,7 +46,7 @@ Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
   for (const Kind& kind : kKinds) {
     names += (names.empty() ? "" : ", ") + std::string(kind.name);
     if (!only.empty() && only != kind.name) continue;
-    Result<Plan> plan = kind.planner(fusion);
+    Result<Plan> plan = (only.empty() || !kind.if_asked_for ? kind.planner : kind.if_asked_for)(fusion);
     if (plan) {
       plan->decision.refused = std::move(refused);
       return plan;

@@ -231,8 +231,8 @@ Result<Plan> plan_concatenate(const Fusion& fusion) {
   Plan plan;
   plan.decision.emitter = "concatenate";
   plan.decision.reason = "each operand has blocks of its own";
-  plan.decision.threads = made.threads;
-  plan.decision.blocks = made.blocks;
+  plan.decision.launch().threads = made.threads;
+  plan.decision.launch().blocks = made.blocks;
   plan.decision.details = {{"operands", std::to_string(hero.operands.size())},
                            {"vector", vectors},
                            {"unroll", std::to_string(width.unroll)}};

@@ -45,7 +45,7 @@ Result<void> emit_update(const Fusion& fusion, const UpdatePlan& plan, const Dec
   options.heroes = decision.heroes;
   STRATA_TRY(const FusionFunctions functions, FusionFunctions::create(target, fusion.module, fusion.id, options));
   Kernel kernel(functions, name, decision);
-  if (decision.blocks == 0) {
+  if (decision.launch().blocks == 0) {
     kernel.finish(kernel.outputs());
     return {};
   }
@@ -98,8 +98,8 @@ Result<Plan> plan_dynamic_update_slice(const Fusion& fusion) {
   Plan plan;
   plan.decision.emitter = "dynamic-update-slice";
   plan.decision.reason = "little of the operand is updated, in place";
-  plan.decision.threads = width.threads;
-  plan.decision.blocks = nothing ? 0 : indexing::ceil_div(elements, width.threads * width.vector * width.unroll);
+  plan.decision.launch().threads = width.threads;
+  plan.decision.launch().blocks = nothing ? 0 : indexing::ceil_div(elements, width.threads * width.vector * width.unroll);
   plan.decision.details = {{"updates", fmt::format("{} elements of {}", elements, root.shape.element_count())},
                            {"vector", std::to_string(width.vector)},
                            {"unroll", std::to_string(width.unroll)}};

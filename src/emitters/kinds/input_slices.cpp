@@ -134,8 +134,8 @@ Result<Plan> plan_input_slices(const Fusion& fusion) {
   Plan plan;
   plan.decision.emitter = "input slices";
   plan.decision.reason = "what is sliced is computed once for all slices";
-  plan.decision.threads = width.threads;
-  plan.decision.blocks = indexing::ceil_div(count, width.threads * width.vector * width.unroll);
+  plan.decision.launch().threads = width.threads;
+  plan.decision.launch().blocks = indexing::ceil_div(count, width.threads * width.vector * width.unroll);
   plan.decision.details = {{"slices", std::to_string(made.split.heroes.size())},
                            {"written", fmt::format("{} elements of {}", written, count)},
                            {"vector", std::to_string(width.vector)},

@@ -10,8 +10,10 @@ namespace strata::emitters {
 using mlir::Value;
 using mlir::ValueRange;
 
-Kernel::Kernel(const FusionFunctions& functions, const std::string& name, const Decision& decision)
+Kernel::Kernel(const FusionFunctions& functions, const std::string& name, const Decision& decision, size_t launch,
+               const std::vector<size_t>& only_read)
     : input_count_(functions.arguments().inputs.size()),
+      output_count_(functions.arguments().outputs.size()),
       builder_(mlir::UnknownLoc::get(functions.target().getContext()), functions.target().getContext()) {
   mlir::MLIRContext* context = builder_.getContext();
   llvm::SmallVector<mlir::Type> inputs, outputs;
@@ -19,26 +21,35 @@ Kernel::Kernel(const FusionFunctions& functions, const std::string& name, const 
     inputs.push_back(flat_tensor(context, functions.computation()[id].shape));
   }
   for (const hlo::Shape& shape : functions.arguments().outputs) outputs.push_back(flat_tensor(context, shape));
+  for (const hlo::Shape& shape : decision.temporaries) outputs.push_back(flat_tensor(context, shape));
   llvm::append_range(inputs, outputs);
   inputs.append(2, builder_.getIndexType());
   builder_.setInsertionPointToStart(functions.target().getBody());
-  function_ = builder_.create<mlir::func::FuncOp>(name, builder_.getFunctionType(inputs, outputs));
+  const Launch& facts = decision.launches[launch];
+  function_ = builder_.create<mlir::func::FuncOp>(facts.name.empty() ? name : name + "_" + facts.name,
+                                                  builder_.getFunctionType(inputs, outputs));
   function_->setAttr("strata.kernel", builder_.getUnitAttr());
   for (unsigned i = 0; i < input_count_; ++i) {
     function_.setArgAttr(i, "strata.input", builder_.getI64IntegerAttr(i));
   }
   for (unsigned i = 0; i < outputs.size(); ++i) {
-    function_.setArgAttr(static_cast<unsigned>(input_count_) + i, "strata.output", builder_.getI64IntegerAttr(i));
+    const bool reads = i >= output_count_ && llvm::is_contained(only_read, i - output_count_);
+    function_.setArgAttr(static_cast<unsigned>(input_count_) + i, reads ? "strata.input" : "strata.output",
+                         builder_.getI64IntegerAttr(reads ? static_cast<int64_t>(input_count_ + i) : i));
   }
   const auto last = static_cast<unsigned>(inputs.size());
-  set_range(function_, last - 2, indexing::below(std::max<int64_t>(decision.blocks, 1)));
-  set_range(function_, last - 1, indexing::below(decision.threads));
+  set_range(function_, last - 2, indexing::below(std::max<int64_t>(facts.blocks, 1)));
+  set_range(function_, last - 1, indexing::below(facts.threads));
   mlir::Block* block = function_.addEntryBlock();
   arguments_ = block->getArguments();
   builder_.setInsertionPointToStart(block);
 }
 
-void Kernel::finish(ValueRange outputs) { builder_.create<mlir::func::ReturnOp>(outputs); }
+void Kernel::finish(ValueRange outputs, ValueRange temporaries) {
+  Values results(outputs);
+  llvm::append_range(results, temporaries.empty() ? this->temporaries() : temporaries);
+  builder_.create<mlir::func::ReturnOp>(results);
+}
 
 OutputValue output_value(const FusionFunctions& functions, int output) {
   const hlo::Computation& computation = functions.computation();

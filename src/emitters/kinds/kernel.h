@@ -6,25 +6,29 @@
 
 namespace strata::emitters {
 
-/// @name(inputs…, outputs…, block, thread) → outputs. The builder stands in its body; finish() ends it.
+/// @name(inputs…, outputs…, temporaries…, block, thread) → outputs and temporaries. The builder stands in its body;
+/// finish() ends it.
 class Kernel {
  public:
-  Kernel(const FusionFunctions& functions, const std::string& name, const Decision& decision);
+  /// Kernel number `launch` of the fusion `name`, which writes all temporaries but those of the numbers `only_read`.
+  Kernel(const FusionFunctions& functions, const std::string& name, const Decision& decision, size_t launch = 0,
+         const std::vector<size_t>& only_read = {});
 
   mlir::ImplicitLocOpBuilder& builder() { return builder_; }
   mlir::func::FuncOp function() { return function_; }
   mlir::ValueRange inputs() const { return arguments_.take_front(input_count_); }
-  mlir::ValueRange outputs() const { return arguments_.drop_front(input_count_).drop_back(2); }
+  mlir::ValueRange outputs() const { return arguments_.slice(input_count_, output_count_); }
+  mlir::ValueRange temporaries() const { return arguments_.drop_front(input_count_ + output_count_).drop_back(2); }
   mlir::Value block() const { return arguments_[arguments_.size() - 2]; }
   mlir::Value thread() const { return arguments_.back(); }
   /// {block, thread}: the dimensions of thread maps.
   Values place() const { return {block(), thread()}; }
 
-  /// The outputs as they are at the end.
-  void finish(mlir::ValueRange outputs);
+  /// The outputs as they are at the end, and the temporaries where the kernel writes some.
+  void finish(mlir::ValueRange outputs, mlir::ValueRange temporaries = {});
 
  private:
-  size_t input_count_;
+  size_t input_count_, output_count_;
   mlir::ImplicitLocOpBuilder builder_;
   mlir::func::FuncOp function_;
   mlir::ValueRange arguments_;

@@ -40,8 +40,8 @@ Result<Plan> plan_loop(const Fusion& fusion) {
   Plan plan;
   plan.decision.emitter = "loop";
   plan.decision.reason = "a thread computes elements that lie together";
-  plan.decision.threads = width.threads;
-  plan.decision.blocks = indexing::ceil_div(elements, width.threads * width.vector * width.unroll);
+  plan.decision.launch().threads = width.threads;
+  plan.decision.launch().blocks = indexing::ceil_div(elements, width.threads * width.vector * width.unroll);
   plan.decision.details = {{"elements", std::to_string(elements)},
                            {"vector", std::to_string(width.vector)},
                            {"unroll", std::to_string(width.unroll)}};
@@ -54,7 +54,7 @@ Result<Plan> plan_loop(const Fusion& fusion) {
       const auto function = static_cast<int>(f);
       const auto& roots = functions.partition().roots;
       if (llvm::none_of(roots, [&](const auto& one) { return one.function == function; })) continue;
-      const IndexingMap map = function_map(functions, function, width, std::max<int64_t>(decision.blocks, 1));
+      const IndexingMap map = function_map(functions, function, width, std::max<int64_t>(decision.launch().blocks, 1));
       if (map.known_empty) continue;
       auto loop = create_loop(
           kernel.builder(), map, kernel.place(), outputs, /*vector=*/1,

@@ -38,7 +38,7 @@ std::string check(const std::string& body, const std::string& emitter) {
     return {};
   }
   EXPECT_TRUE(hlo::identical(*expected, *result)) << body << explain(*program);
-  return to_string(program->steps[0].kernel->decision());
+  return to_string(program->steps[0].fusion->decision());
 }
 
 /// Why an emitter refuses a fusion; a failure if it does not.

@@ -21,7 +21,8 @@ struct Fusion {
 
 struct Plan {
   Decision decision;
-  /// Writes the kernel and its functions into an empty module.
+  /// Writes the kernels and their functions into an empty module. `name` is the fusion's, with which the names of
+  /// kernels begin (EmittedFusion::kernel_names).
   std::function<Result<void>(mlir::ModuleOp target, const std::string& name)> emit;
 };
 
@@ -35,8 +36,8 @@ Result<Plan> plan_transpose(const Fusion& fusion);
 Result<Plan> plan_concatenate(const Fusion& fusion);
 Result<Plan> plan_input_slices(const Fusion& fusion);
 
-/// Bytes of all tiles of shared memory that the module's kernel allocates, each rounded up to 16.
-int64_t shared_bytes(mlir::ModuleOp module);
+/// Bytes of all tiles of shared memory that a kernel, or the only one of a module, allocates, each rounded up to 16.
+int64_t shared_bytes(mlir::Operation* kernel);
 
 /// The plan of the first emitter that takes the fusion, with the others' reasons; only the emitter `only` is asked if
 /// that is not empty.

@@ -59,7 +59,7 @@ std::optional<std::vector<Preparation>> atomic_preparations(const Fusion& fusion
                                  .instruction;
     if (heroes.find(id) == nullptr) continue;
     const hlo::Literal& initial = computation[computation[id].operands[1]].as<hlo::ConstantAttributes>().value;
-    preparations.push_back({Preparation::Kind::Fill, static_cast<int>(i), 0, initial});
+    preparations.push_back({Preparation::Kind::Fill, static_cast<int>(i), false, 0, initial});
   }
   return preparations;
 }
@@ -151,8 +151,8 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   decision.emitter = chosen.emitter;
   decision.reason = chosen.reason;
   for (const ReductionHero& hero : heroes.heroes) decision.heroes.push_back(hero.id);
-  decision.blocks = tiled.tiling.blocks();
-  decision.threads = static_cast<int>(tiled.tiling.threads_per_block());
+  decision.launch().blocks = tiled.tiling.blocks();
+  decision.launch().threads = static_cast<int>(tiled.tiling.threads_per_block());
   for (int stage = 0; stage < heroes.stages; ++stage) {
     decision.details.emplace_back(heroes.stages == 1 ? "reduces" : fmt::format("stage {}", stage),
                                   names(computation, heroes, stage));
@@ -172,9 +172,9 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
     if (auto staged = stage_inputs(fusion, reduction)) std::tie(changed, reduction) = std::move(*staged);
     decision.details.emplace_back("rows stay in", changed ? "shared memory" : "registers or caches");
   }
-  decision.shared_bytes = reduction_shared_bytes(changed ? *changed : fusion.module, fusion.id, reduction);
-  if (decision.shared_bytes > fusion.device.shared_bytes_per_block)
-    return unsupported("{} bytes of shared memory are more than a block has", decision.shared_bytes);
+  decision.launch().shared_bytes = reduction_shared_bytes(changed ? *changed : fusion.module, fusion.id, reduction);
+  if (decision.launch().shared_bytes > fusion.device.shared_bytes_per_block)
+    return unsupported("{} bytes of shared memory are more than a block has", decision.launch().shared_bytes);
   plan.emit = [fusion, changed, reduction, decision](mlir::ModuleOp target, const std::string& name) -> Result<void> {
     indexing::PartitionOptions options;
     options.heroes = reduction.heroes.ids();

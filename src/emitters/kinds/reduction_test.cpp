@@ -26,14 +26,14 @@ std::string combiner(const std::string& name, const std::string& type, const std
 
 const std::string kCombiners = "HloModule m\n" + combiner("add", "f32", "add") + combiner("max", "f32", "maximum");
 
-Result<EmittedKernel> emit(const std::string& text) {
+Result<EmittedFusion> emit(const std::string& text) {
   STRATA_TRY(const hlo::ModulePtr module, hlo::parse_module(text));
   EmitOptions options;
   options.only = "reduction";
   return emit_fusion(*module, module->entry, "kernel", options);
 }
 
-std::string detail(const EmittedKernel& kernel, const std::string& name) {
+std::string detail(const EmittedFusion& kernel, const std::string& name) {
   for (const auto& [key, text] : kernel.decision().details) {
     if (key == name) return text;
   }
@@ -80,9 +80,9 @@ void check(const std::string& text, const std::string& emitter, double bound = 1
   const auto program = emit_program(**module, options);
   ASSERT_TRUE(program) << program.error().to_string();
   ASSERT_EQ(program->steps.size(), 1u);
-  ASSERT_TRUE(program->steps[0].kernel) << program->steps[0].why_interpreted;
+  ASSERT_TRUE(program->steps[0].fusion) << program->steps[0].why_interpreted;
   if (!emitter.empty()) {
-    EXPECT_EQ(program->steps[0].kernel->decision().emitter, emitter);
+    EXPECT_EQ(program->steps[0].fusion->decision().emitter, emitter);
   }
   const std::vector<Literal> arguments = hlo::typical_arguments((*module)->entry_computation(), 7);
   const auto expected = hlo::evaluate(**module, arguments);

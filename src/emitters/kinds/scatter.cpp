@@ -179,7 +179,7 @@ Result<void> emit_scatter(const Fusion& fusion, const ScatterPlan& plan, const D
     STRATA_TRY(scalar, functions.scalar_function(functions.computation()[plan.scatter].called[0], /*wide=*/false));
   }
   Kernel kernel(functions, name, decision);
-  if (decision.blocks == 0) {
+  if (decision.launch().blocks == 0) {
     kernel.finish(kernel.outputs());
     return {};
   }
@@ -232,8 +232,8 @@ Result<Plan> plan_scatter(const Fusion& fusion) {
   const bool nothing = made.visits.known_empty || made.position.known_empty || root.shape.element_count() == 0;
   plan.decision.emitter = "scatter";
   plan.decision.reason = "updates are combined with the operand in place";
-  plan.decision.threads = width.threads;
-  plan.decision.blocks = nothing ? 0 : indexing::ceil_div(elements, width.threads * width.unroll);
+  plan.decision.launch().threads = width.threads;
+  plan.decision.launch().blocks = nothing ? 0 : indexing::ceil_div(elements, width.threads * width.unroll);
   plan.decision.details = {
       {"updates", std::to_string(elements)}, {"combines", text_of(made)}, {"unroll", std::to_string(width.unroll)}};
   plan.decision.preparations = {preparation};

@@ -36,8 +36,8 @@ void check(const std::string& text, const std::string& emitter = "scatter", cons
   const auto program = emit_program(**module);
   ASSERT_TRUE(program) << program.error().to_string();
   const ProgramStep& last = program->steps.back();
-  ASSERT_TRUE(last.kernel) << last.why_interpreted;
-  EXPECT_EQ(last.kernel->decision().emitter, emitter);
+  ASSERT_TRUE(last.fusion) << last.why_interpreted;
+  EXPECT_EQ(last.fusion->decision().emitter, emitter);
   EXPECT_THAT(explain(*program), HasSubstr(detail));
   for (const uint64_t seed : {1, 2, 3}) EXPECT_EQ(wrong_results(**module, *program, seed), "") << explain(*program);
 }
@@ -198,8 +198,8 @@ TEST(Scatter, ComputesUpdatesAndIndicesButNotTheOperand) {
   const auto program = emit_program(**module);
   ASSERT_TRUE(program) << program.error().to_string();
   ASSERT_EQ(program->steps.size(), 2u) << explain(*program);
-  ASSERT_TRUE(program->steps[1].kernel) << explain(*program);
-  EXPECT_EQ(program->steps[1].kernel->decision().emitter, "scatter");
+  ASSERT_TRUE(program->steps[1].fusion) << explain(*program);
+  EXPECT_EQ(program->steps[1].fusion->decision().emitter, "scatter");
   EXPECT_EQ(program->steps[1].inputs.size(), 3u);
   EXPECT_EQ(wrong_results(**module, *program, 5), "");
 }
@@ -217,7 +217,7 @@ TEST(Scatter, RandomModulesAgreeWithTheInterpreter) {
     const auto program = emit_program(*module);
     ASSERT_TRUE(program) << program.error().to_string();
     for (const ProgramStep& step : program->steps)
-      kernels += step.kernel && step.kernel->decision().emitter == "scatter";
+      kernels += step.fusion && step.fusion->decision().emitter == "scatter";
     EXPECT_EQ(wrong_results(*module, *program, seed), "") << "seed " << seed << "\n" << hlo::print(*module);
   }
   EXPECT_GE(kernels, 50);

@@ -241,8 +241,8 @@ Decision decision_of(const TransposePlan& plan) {
   Decision decision;
   decision.emitter = "transpose";
   decision.reason = "elements that lie together in the operand lie apart in the result";
-  decision.threads = tile.threads;
-  decision.blocks = tile.blocks();
+  decision.launch().threads = tile.threads;
+  decision.launch().blocks = tile.blocks();
   decision.details = {{"permutation", tile.permutation.text()},
                       {"tile", fmt::format("{}", fmt::join(tile.extents, "x"))},
                       {"reads", fmt::format("{} elements together", tile.read_vector)},
@@ -251,7 +251,7 @@ Decision decision_of(const TransposePlan& plan) {
     const InstructionId hero = plan.split.heroes[i];
     decision.details.emplace_back("tile of " + (*plan.split.module)[plan.split.computation][hero].name,
                                   plan.layouts[i].text());
-    decision.shared_bytes += plan.layouts[i].tile.bytes();
+    decision.launch().shared_bytes += plan.layouts[i].tile.bytes();
   }
   return decision;
 }
@@ -280,8 +280,8 @@ Result<Plan> plan_transpose(const Fusion& fusion) {
   STRATA_CHECK(check_maps(made));
   Plan plan;
   plan.decision = decision_of(made);
-  if (plan.decision.shared_bytes > fusion.device.shared_bytes_per_block) {
-    return unsupported("{} tiles need {} bytes of shared memory", made.layouts.size(), plan.decision.shared_bytes);
+  if (plan.decision.launch().shared_bytes > fusion.device.shared_bytes_per_block) {
+    return unsupported("{} tiles need {} bytes of shared memory", made.layouts.size(), plan.decision.launch().shared_bytes);
   }
   plan.emit = [made, decision = plan.decision](mlir::ModuleOp target, const std::string& name) -> Result<void> {
     STRATA_TRY(const FusionFunctions functions,

@@ -40,6 +40,16 @@ constexpr Native kNative[] = {
     {Combiner::Add, true, kWords | 16, LLVM::AtomicBinOp::fadd},
 };
 
+/// That of integers of the type.
+std::optional<LLVM::AtomicBinOp> native_instruction(Combiner combiner, Type type) {
+  for (const Native& one : kNative) {
+    if (one.combiner == combiner && !one.is_float && (one.widths & type.getIntOrFloatBitWidth()) != 0) {
+      return one.instruction;
+    }
+  }
+  return std::nullopt;
+}
+
 class AtomicLowering {
  public:
   AtomicLowering(AtomicRmwOp op, Value pointer, const LoweringOptions& options)
@@ -256,6 +266,14 @@ class AtomicLowering {
 };
 
 }  // namespace
+
+void lower_atomic_fetch(AtomicFetchOp op, Value pointer) {
+  OpBuilder builder(op);
+  const auto instruction = native_instruction(op.getCombiner(), op.getValue().getType());
+  assert(instruction && "the verifier has seen to that");
+  op.getOld().replaceAllUsesWith(builder.create<LLVM::AtomicRMWOp>(op.getLoc(), *instruction, pointer, op.getValue(),
+                                                                   LLVM::AtomicOrdering::monotonic));
+}
 
 mlir::LogicalResult lower_atomic(AtomicRmwOp op, Value pointer, const LoweringOptions& options) {
   return AtomicLowering(op, pointer, options).run();

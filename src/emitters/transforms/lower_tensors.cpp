@@ -58,6 +58,8 @@ Value find_root(Value tensor, llvm::DenseMap<Value, Value>& known) {
       tensor = predicated.getDest();
     } else if (auto atomic = llvm::dyn_cast<AtomicRmwOp>(op)) {
       tensor = atomic.getDest();
+    } else if (auto fetch = llvm::dyn_cast<AtomicFetchOp>(op)) {
+      tensor = fetch.getDest();
     } else if (auto write = llvm::dyn_cast<mlir::vector::TransferWriteOp>(op)) {
       tensor = write.getSource();
     } else if (llvm::isa<SyncThreadsOp>(op)) {
@@ -298,6 +300,9 @@ class TensorLowering {
       const Value place = address(builder, op->getLoc(), atomic.getDest(), atomic.getIndices());
       if (mlir::failed(lower_atomic(atomic, place, options_))) return mlir::failure();
       atomic.erase();
+    } else if (auto fetch = llvm::dyn_cast<AtomicFetchOp>(op)) {
+      lower_atomic_fetch(fetch, address(builder, op->getLoc(), fetch.getDest(), fetch.getIndices()));
+      fetch.erase();
     } else if (llvm::isa<SyncThreadsOp>(op)) {
       builder.create<mlir::func::CallOp>(op->getLoc(), barrier(), ValueRange());
       op->erase();

@@ -1,0 +1,260 @@
+// Which updates go to each row of a scatter: the kernels that find it out.
+#include <mlir/Dialect/Tensor/IR/Tensor.h>
+
+#include "emitters/dialect/atomic_fetch.h"
+#include "emitters/kinds/scatter_rows.h"
+#include "indexing/simplify.h"
+#include "indexing/thread_maps.h"
+
+namespace strata::emitters {
+namespace {
+
+namespace arith = mlir::arith;
+using arith::CmpIPredicate;
+using Builder = mlir::ImplicitLocOpBuilder;
+using indexing::Expr;
+using indexing::Interval;
+using mlir::Value;
+using mlir::ValueRange;
+
+Value& temporary(Values& temporaries, RowTemporary which) { return temporaries[static_cast<size_t>(which)]; }
+
+/// A kernel with a thread for each window: `body` has its number and the temporaries, and gives them afterwards.
+using WindowBody = llvm::function_ref<Result<Values>(Builder&, const Kernel&, Value window, Values temporaries)>;
+Result<void> emit_for_windows(const RowsEmission& emission, size_t launch, std::vector<size_t> only_read,
+                              WindowBody body) {
+  Kernel kernel = emission.kernel(launch, std::move(only_read));
+  const indexing::IndexingMap map = indexing::simplify(
+      indexing::thread_map(
+          indexing::linear_tiling({emission.plan.shape.count}, emission.decision.launches[launch].threads, 1, 1)),
+      indexing::UnusedVariables::Keep);
+  std::optional<Error> error;
+  auto loop = create_loop(kernel.builder(), map, kernel.place(), kernel.temporaries(), std::nullopt,
+                          [&](Builder& inside, ValueRange, ValueRange window, ValueRange before) {
+                            Result<Values> after = body(inside, kernel, window[0], Values(before));
+                            if (after) return *std::move(after);
+                            error = std::move(after).error();
+                            return Values(before);
+                          });
+  if (error) return tl::unexpected(std::move(*error));
+  kernel.finish(kernel.outputs(), loop.getResults());
+  return {};
+}
+
+/// The temporaries after `body`, which runs for windows that fit and has their row.
+using RowBody = llvm::function_ref<void(Builder&, Value row, Values& temporaries)>;
+Result<Values> for_row(Builder& builder, const RowsEmission& emission, const Kernel& kernel, Value window,
+                       const Values& temporaries, RowBody body) {
+  STRATA_TRY(const Value row, row_of(builder, emission, kernel.inputs(), window));
+  const Value fits = compare(builder, CmpIPredicate::sge, row, index_constant(builder, 0));
+  return if_holds(builder, fits, temporaries, [&](Builder& inside) {
+    Values after = temporaries;
+    body(inside, row, after);
+    return after;
+  });
+}
+
+Interval rows_of(const RowsEmission& emission) { return indexing::below(emission.plan.shape.rows); }
+
+Value counter_of(Builder& builder, const RowsEmission& emission, Value row) {
+  return at(builder, Expr::dim(0) * emission.plan.counter_stride, {rows_of(emission)}, row);
+}
+
+/// The lists of a few rows of a thread, as kernel "starts" lays them out.
+class StartsEmitter {
+ public:
+  StartsEmitter(const RowsEmission& emission, size_t launch)
+      : emission_(emission),
+        plan_(emission.plan),
+        kernel_(emission.kernel(launch, {static_cast<size_t>(RowTemporary::Ranks)})),
+        builder_(kernel_.builder()),
+        launch_(emission.decision.launches[launch]),
+        temporaries_(kernel_.temporaries()) {}
+
+  /// A block adds up what its rows need, takes that much of the order, and gives each row its part. The order of the
+  /// rows' lists does not matter, so nobody waits for a prefix sum.
+  void run() {
+    read_counts();
+    Value entries = constant(0), chunks = constant(0);
+    std::vector<Value> first_entry, first_chunk;
+    for (const List& list : lists_) {
+      first_entry.push_back(entries);
+      first_chunk.push_back(chunks);
+      entries = builder_.create<arith::AddIOp>(entries, list.entries);
+      if (list.chunks) chunks = builder_.create<arith::AddIOp>(chunks, list.chunks);
+    }
+    Value entry_base = base(entries, 0);
+    Value chunk_base = plan_.chunks() > 0 ? base(chunks, 1) : Value();
+    Value starts = temporary(temporaries_, RowTemporary::Starts);
+    for (size_t k = 0; k < lists_.size(); ++k) {
+      Value start = builder_.create<arith::AddIOp>(entry_base, first_entry[k]);
+      if (chunk_base) {
+        const Value chunk = builder_.create<arith::AddIOp>(chunk_base, first_chunk[k]);
+        const Value position = builder_.create<arith::AddIOp>(
+            builder_.create<arith::MulIOp>(chunk, constant(plan_.chunk)), constant(plan_.first_chunk()));
+        start = builder_.create<arith::SelectOp>(lists_[k].is_long, position, start);
+      }
+      starts = if_holds(builder_, lists_[k].exists, starts, [&](Builder& inside) {
+        return Values{inside.create<mlir::tensor::InsertOp>(start, starts, lists_[k].row)};
+      })[0];
+    }
+    temporary(temporaries_, RowTemporary::Starts) = starts;
+    kernel_.finish(kernel_.outputs(), temporaries_);
+  }
+
+ private:
+  struct List {
+    Value row;
+    Value exists;   ///< whether there is such a row; none where all exist
+    Value entries;  ///< of a short list, i32
+    Value chunks;   ///< of a long one, i32; none where there are no long ones
+    Value is_long;
+  };
+
+  Value constant(int64_t value) { return builder_.create<arith::ConstantIntOp>(value, 32); }
+
+  void read_counts() {
+    const int64_t per_thread = plan_.rows_per_thread;
+    const int64_t all = launch_.blocks * launch_.threads * per_thread;
+    const Value counts = temporary(temporaries_, RowTemporary::Counts);
+    for (int64_t k = 0; k < per_thread; ++k) {
+      List list;
+      const Expr number = (Expr::dim(0) * launch_.threads + Expr::dim(1)) * per_thread + k;
+      list.row = at(builder_, number, {indexing::below(launch_.blocks), indexing::below(launch_.threads)},
+                    kernel_.place());
+      if (all > plan_.shape.rows) {
+        list.exists =
+            compare(builder_, CmpIPredicate::slt, list.row, index_constant(builder_, plan_.shape.rows));
+      }
+      const Value count = if_holds(builder_, list.exists, constant(0), [&](Builder& inside) {
+        return Values{inside.create<mlir::tensor::ExtractOp>(counts, counter_of(inside, emission_, list.row))};
+      })[0];
+      list.entries = count;
+      if (plan_.chunks() > 0) {
+        list.is_long = compare(builder_, CmpIPredicate::ugt, count, constant(plan_.longest_list()));
+        const Value rounded = builder_.create<arith::AddIOp>(count, constant(plan_.chunk - 1));
+        const Value chunks = builder_.create<arith::DivUIOp>(rounded, constant(plan_.chunk));
+        list.chunks = builder_.create<arith::SelectOp>(list.is_long, chunks, constant(0));
+        list.entries = builder_.create<arith::SelectOp>(list.is_long, constant(0), count);
+      }
+      lists_.push_back(list);
+    }
+  }
+
+  /// Where this thread's part of a total begins: `mine` is its size, `which` the number of the total.
+  Value base(Value mine, int64_t which) {
+    const auto type = mlir::RankedTensorType::get(
+        {2}, builder_.getI32Type(), SharedTileAttr::get(builder_.getContext(), /*padding=*/0, /*chunk=*/0));
+    Value tile = builder_.create<AllocateSharedOp>(type);
+    const Value zero = index_constant(builder_, 0), one = index_constant(builder_, 1);
+    const Value first = compare(builder_, CmpIPredicate::eq, kernel_.thread(), zero);
+    tile = sync(builder_.create<PredicatedInsertOp>(tile.getType(), first, constant(0), tile, zero));
+    auto within = builder_.create<AtomicFetchOp>(mine.getType(), tile.getType(), Combiner::Add, mine, tile, zero);
+    tile = sync(within.getResult());
+    Value& counts = temporary(temporaries_, RowTemporary::Counts);
+    const Values after = if_holds(builder_, first, {tile, counts}, [&](Builder& inside) {
+      const Value total = inside.create<mlir::tensor::ExtractOp>(tile, zero);
+      const Value place = index_constant(inside, (plan_.shape.rows + which) * plan_.counter_stride);
+      auto fetch =
+          inside.create<AtomicFetchOp>(total.getType(), counts.getType(), Combiner::Add, total, counts, place);
+      return Values{inside.create<mlir::tensor::InsertOp>(fetch.getOld(), tile, one), fetch.getResult()};
+    });
+    counts = after[1];
+    tile = sync(after[0]);
+    return builder_.create<arith::AddIOp>(builder_.create<mlir::tensor::ExtractOp>(tile, one), within.getOld());
+  }
+
+  Value sync(Value tile) {
+    return builder_.create<SyncThreadsOp>(mlir::TypeRange(tile.getType()), tile).getResult(0);
+  }
+
+  const RowsEmission& emission_;
+  const ScatterRowsPlan& plan_;
+  Kernel kernel_;
+  Builder& builder_;
+  const Launch& launch_;
+  Values temporaries_;
+  std::vector<List> lists_;
+};
+
+}  // namespace
+
+Result<void> emit_count(const RowsEmission& emission, size_t launch) {
+  return emit_for_windows(
+      emission, launch, {}, [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) {
+        return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
+          Value& counts = temporary(after, RowTemporary::Counts);
+          Value& ranks = temporary(after, RowTemporary::Ranks);
+          const Value one = inside.create<arith::ConstantIntOp>(1, 32);
+          auto fetch = inside.create<AtomicFetchOp>(one.getType(), counts.getType(), Combiner::Add, one, counts,
+                                                    counter_of(inside, emission, row));
+          counts = fetch.getResult();
+          ranks = inside.create<mlir::tensor::InsertOp>(fetch.getOld(), ranks, window);
+        });
+      });
+}
+
+Result<void> emit_starts(const RowsEmission& emission, size_t launch) {
+  StartsEmitter(emission, launch).run();
+  return {};
+}
+
+Result<void> emit_order(const RowsEmission& emission, size_t launch) {
+  const std::vector<size_t> read{static_cast<size_t>(RowTemporary::Counts), static_cast<size_t>(RowTemporary::Ranks),
+                                 static_cast<size_t>(RowTemporary::Starts)};
+  return emit_for_windows(
+      emission, launch, read, [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) {
+        return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
+          const Value start = load_index(inside, temporary(after, RowTemporary::Starts), row);
+          const Value rank = load_index(inside, temporary(after, RowTemporary::Ranks), window);
+          const Interval positions = indexing::below(emission.plan.positions());
+          const Value place = at(inside, Expr::dim(0) + Expr::dim(1),
+                                 {positions, indexing::below(emission.plan.shape.count)}, {start, rank});
+          Value& order = temporary(after, RowTemporary::Order);
+          order = store_index(inside, window, order, place);
+        });
+      });
+}
+
+Result<void> emit_inverse(const RowsEmission& emission, size_t launch) {
+  return emit_for_windows(
+      emission, launch, {}, [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) {
+        return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
+          Value& inverse = temporary(after, RowTemporary::Inverse);
+          inverse = store_index(inside, window, inverse, row);
+        });
+      });
+}
+
+Result<void> emit_ends(const RowsEmission& emission, size_t launch) {
+  const int64_t count = emission.plan.shape.count;
+  return emit_for_windows(
+      emission, launch, {},
+      [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) -> Result<Values> {
+        // The neighbours' rows; their own for those at the ends.
+        const auto neighbour = [&](int64_t distance, int64_t end) -> Result<std::pair<Value, Value>> {
+          const Value at_end = compare(builder, CmpIPredicate::eq, window, index_constant(builder, end));
+          const Value beside = builder.create<arith::AddIOp>(window, index_constant(builder, distance));
+          const Value number = builder.create<arith::SelectOp>(at_end, window, beside);
+          STRATA_TRY(const Value row, row_of(builder, emission, kernel.inputs(), number));
+          return std::pair{at_end, row};
+        };
+        STRATA_TRY(const auto left, neighbour(-1, 0));
+        STRATA_TRY(const auto right, neighbour(1, count - 1));
+        return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
+          const auto differs = [&](const std::pair<Value, Value>& beside) -> Value {
+            return inside.create<arith::OrIOp>(beside.first, compare(inside, CmpIPredicate::ne, beside.second, row));
+          };
+          Value& first = temporary(after, RowTemporary::First);
+          first = if_holds(inside, differs(left), first, [&](Builder& branch) {
+            return Values{store_index(branch, window, first, row)};
+          })[0];
+          Value& last = temporary(after, RowTemporary::Last);
+          last = if_holds(inside, differs(right), last, [&](Builder& branch) {
+            return Values{store_index(branch, window, last, row)};
+          })[0];
+        });
+      });
+}
+
+}  // namespace strata::emitters

@@ -1,0 +1,285 @@
+// The scatter emitter that writes each row of the output once.
+#include "emitters/kinds/scatter_rows.h"
+
+#include <fmt/format.h>
+
+#include "emitters/elemental/scalar_operators.h"
+#include "emitters/kinds/combiners.h"
+#include "indexing/thread_maps.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::ElementType;
+using indexing::ceil_div;
+
+constexpr int kThreads = 256;
+constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // temporaries are s32
+
+/// What a scatter costs, in microseconds, by a model: docs/emitters.md has the measurements.
+struct Costs {
+  double atomics = 0, rows = 0;
+};
+
+constexpr double kLaunch = 2;            // µs of a kernel that has little to do, or of a fill
+constexpr double kBandwidth = 4.2e6;     // bytes a µs
+constexpr double kNativeAtomics = 3.5e5;  // elements a µs, measured on an H200
+constexpr double kSlowAtomics = 2.4e4;    // those of 16 bits where rows are hot, and loops of compare-and-swap
+
+struct Combination {
+  bool replaces = false;         ///< any update takes the element's place
+  std::optional<Combiner> name;  ///< if parts may be combined by themselves
+};
+
+Result<Combination> combination_of(const Fusion& fusion, const hlo::Instruction& it) {
+  const hlo::Computation& body = fusion.module[it.called[0]];
+  const size_t arrays = it.operands.size() / 2;
+  for (size_t i = 0; i < body.parameters.size(); ++i) {
+    const ElementType type = fusion.computation().operand_shape(it, static_cast<int>(i % arrays)).type;
+    if (body[body.parameters[i]].shape.type != type) return unsupported("{} combines elements of another type", it.name);
+  }
+  Combination result;
+  result.replaces = arrays == 1 && body.root == body.parameters[1];
+  if (arrays == 1 && !result.replaces) result.name = named_combiner(fusion.module, it.called[0]);
+  return result;
+}
+
+bool is_native(const Combination& combination, ElementType type) {
+  if (!combination.name) return false;
+  const int bytes = hlo::byte_width(type);
+  if (*combination.name == Combiner::Mul) return false;
+  return bytes == 4 || bytes == 8 || hlo::is_complex(type);
+}
+
+Costs costs_of(const Fusion& fusion, const ScatterRowsPlan& plan, const Combination& combination, size_t launches) {
+  const hlo::Computation& computation = fusion.computation();
+  const ScatterRows& shape = plan.shape;
+  double out = 0, operand = 0, updates = 0;
+  for (size_t i = 0; i < shape.operands.size(); ++i) {
+    const hlo::Instruction& from = computation[shape.operands[i]];
+    const double bytes = static_cast<double>(from.shape.element_count()) * hlo::byte_width(from.shape.type);
+    out += bytes;
+    if (from.opcode == hlo::Opcode::Parameter) operand += bytes;
+    updates += static_cast<double>(shape.count) * static_cast<double>(shape.window) * hlo::byte_width(from.shape.type);
+  }
+  const auto rows = static_cast<double>(shape.rows), count = static_cast<double>(shape.count);
+  const double touched = std::min(out, updates);
+  Costs costs;
+  costs.atomics = 2 * kLaunch + (operand + out + updates + 2 * touched) / kBandwidth;
+  if (!combination.replaces && plan.index != RowIndex::Inverse) {
+    const ElementType type = computation[shape.operands[0]].shape.type;
+    const double elements = count * static_cast<double>(shape.window);
+    costs.atomics += elements / (is_native(combination, type) ? kNativeAtomics : kSlowAtomics);
+  }
+  const double index_bytes = plan.index == RowIndex::Counted ? 28 * rows + 40 * count : 8 * rows + 12 * count;
+  costs.rows = static_cast<double>(launches) * kLaunch + (operand + out + updates + index_bytes) / kBandwidth;
+  return costs;
+}
+
+/// Why the other emitter is better, if it is.
+std::optional<std::string> reason_against(const Fusion& fusion, const ScatterRowsPlan& plan,
+                                          const Combination& combination, size_t launches) {
+  const ElementType type = fusion.computation()[plan.shape.operands[0]].shape.type;
+  // Sums of narrow floats that take many updates would be rounded by each.
+  const bool rounds = combination.name && (*combination.name == Combiner::Add || *combination.name == Combiner::Mul) &&
+                      hlo::is_float(type) && hlo::byte_width(type) < 4;
+  if (rounds && plan.shape.count >= 4 * plan.shape.rows) return std::nullopt;
+  const Costs costs = costs_of(fusion, plan, combination, launches);
+  if (costs.rows <= costs.atomics) return std::nullopt;
+  return fmt::format("{:.0f} µs by rows, {:.0f} µs in place, by a model", costs.rows, costs.atomics);
+}
+
+/// The chunks into which long lists are cut: about the root of the longest possible list, so that neither chunks nor
+/// what combines them are long.
+int64_t chunk_of(int64_t count) {
+  int64_t chunk = 4;
+  while (chunk < 512 && chunk * chunk * 16 < count) chunk *= 2;
+  return chunk;
+}
+
+void choose_widths(ScatterRowsPlan& plan, const Fusion& fusion) {
+  const ScatterRows& shape = plan.shape;
+  int64_t bytes = 1;
+  bool complex = false;
+  for (const hlo::InstructionId id : shape.operands) {
+    const ElementType type = fusion.computation()[id].shape.type;
+    bytes = std::max<int64_t>(bytes, hlo::byte_width(type));
+    complex |= hlo::is_complex(type);
+  }
+  const int64_t widest = complex ? 1 : std::max<int64_t>(16 / bytes, 1);
+  plan.vector = std::min(widest, shape.output_run);
+  plan.chunk_vector = std::min(widest, shape.update_run);
+  const int64_t elements = fusion.computation()[shape.operands[0]].shape.element_count();
+  const auto fits = [&](int64_t unroll) {
+    const int64_t tile = unroll * plan.vector * kThreads;
+    return elements % tile == 0 && elements / tile >= 4 * fusion.device.multiprocessors;
+  };
+  while (plan.unroll < 4 && fits(2 * plan.unroll)) plan.unroll *= 2;
+  // Lists of several entries want loads of several on their way; others want those of several rows.
+  if (shape.count >= 2 * shape.rows) {
+    plan.batch = 8;
+    plan.unroll = 1;
+  }
+}
+
+ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combination& combination) {
+  const auto& attributes = fusion.computation()[shape.scatter].as<hlo::ScatterAttributes>();
+  ScatterRowsPlan plan;
+  plan.shape = std::move(shape);
+  plan.replaces = combination.replaces;
+  const bool crowded = plan.shape.count >= 8 * plan.shape.rows;
+  if (combination.replaces || attributes.unique_indices) {
+    plan.index = RowIndex::Inverse;
+  } else if (attributes.indices_are_sorted && !crowded) {
+    plan.index = RowIndex::Sorted;
+  }
+  if (combination.name && plan.index != RowIndex::Inverse) plan.chunk = chunk_of(plan.shape.count);
+  choose_widths(plan, fusion);
+  while (plan.counter_stride < 32 && plan.shape.rows * plan.counter_stride < (1 << 15)) plan.counter_stride *= 2;
+  if (plan.counter_stride == 1 && plan.shape.rows % (4 * kThreads) == 0) plan.rows_per_thread = 4;
+  return plan;
+}
+
+hlo::Shape integers(int64_t count) { return hlo::array_shape(ElementType::S32, {std::max<int64_t>(count, 1)}); }
+
+int64_t blocks_for(int64_t items) { return ceil_div(items, kThreads); }
+
+using Emitter = Result<void> (*)(const RowsEmission&, size_t);
+
+struct Kernels {
+  std::vector<Launch> launches;
+  std::vector<Emitter> emitters;
+
+  void add(const char* name, int64_t items, Emitter emitter) {
+    launches.push_back({name, blocks_for(items), kThreads, 0});
+    emitters.push_back(emitter);
+  }
+};
+
+Kernels kernels_of(const ScatterRowsPlan& plan, int64_t elements) {
+  const ScatterRows& shape = plan.shape;
+  Kernels kernels;
+  switch (plan.index) {
+    case RowIndex::Inverse:
+      kernels.add("inverse", shape.count, emit_inverse);
+      break;
+    case RowIndex::Sorted:
+      kernels.add("ends", shape.count, emit_ends);
+      break;
+    case RowIndex::Counted:
+      kernels.add("count", shape.count, emit_count);
+      kernels.add("starts", ceil_div(shape.rows, plan.rows_per_thread), emit_starts);
+      kernels.add("order", shape.count, emit_order);
+      break;
+  }
+  if (plan.chunks() > 0) kernels.add("chunks", plan.chunks() * (shape.window / plan.chunk_vector), emit_chunks);
+  kernels.add("rows", ceil_div(elements, plan.vector * plan.unroll), emit_rows);
+  return kernels;
+}
+
+void add_temporaries(Decision& decision, const ScatterRowsPlan& plan, ElementType type) {
+  const ScatterRows& shape = plan.shape;
+  switch (plan.index) {
+    case RowIndex::Inverse:
+      decision.temporaries = {integers(shape.rows)};
+      break;
+    case RowIndex::Sorted:
+      decision.temporaries = {integers(shape.rows), integers(shape.rows)};
+      break;
+    case RowIndex::Counted: {
+      decision.temporaries = {integers((shape.rows + 2) * plan.counter_stride), integers(shape.count),
+                              integers(shape.rows), integers(plan.positions())};
+      Preparation zero;
+      zero.kind = Preparation::Kind::Fill;
+      zero.value = hlo::Literal(hlo::array_shape(ElementType::S32, {}));
+      zero.temporary = true;
+      decision.preparations = {zero};
+      break;
+    }
+  }
+  if (plan.chunks() > 0) {
+    decision.temporaries.push_back(hlo::array_shape(wide_type(type), {plan.chunks() * shape.window}));
+  }
+}
+
+const char* text_of(RowIndex index) {
+  switch (index) {
+    case RowIndex::Inverse:
+      return "one update a row";
+    case RowIndex::Sorted:
+      return "runs of equal indices";
+    case RowIndex::Counted:
+      break;
+  }
+  return "lists of the updates of each row";
+}
+
+Decision decide(const ScatterRowsPlan& plan, const Combination& combination, const Kernels& kernels) {
+  Decision decision;
+  decision.emitter = "scatter rows";
+  decision.reason = "windows are the same or disjoint: each row is read, combined with its updates, and written once";
+  decision.launches = kernels.launches;
+  decision.heroes = {plan.shape.scatter};
+  const std::string name = plan.replaces      ? "replaces"
+                           : combination.name ? stringifyCombiner(*combination.name).str()
+                                              : "one update after the other";
+  decision.details = {
+      {"rows", fmt::format("{}, {} windows of {}", plan.shape.rows, plan.shape.count, plan.shape.window)},
+      {"found by", text_of(plan.index)},
+      {"combines", name},
+      {"vector", std::to_string(plan.vector)},
+      {"unroll", fmt::format("{} vectors, {} updates", plan.unroll, plan.batch)}};
+  if (plan.chunks() > 0) {
+    decision.details.emplace_back("chunks", fmt::format("of {}, of lists longer than {}", plan.chunk,
+                                                        plan.index == RowIndex::Sorted ? plan.chunk
+                                                                                       : plan.longest_list()));
+  }
+  return decision;
+}
+
+Result<Plan> make_plan(const Fusion& fusion, bool at_any_cost) {
+  const hlo::Computation& computation = fusion.computation();
+  const hlo::Instruction& root = computation.root_instruction();
+  if (root.opcode != hlo::Opcode::Scatter) return unsupported("the root is no scatter");
+  STRATA_TRY(ScatterRows shape, scatter_rows(fusion));
+  const int64_t elements = computation[shape.operands[0]].shape.element_count();
+  if (elements == 0 || shape.count == 0 || shape.window == 0) return unsupported("nothing is scattered");
+  STRATA_TRY(const Combination combination, combination_of(fusion, root));
+  const ScatterRowsPlan made = choose(fusion, std::move(shape), combination);
+  if (made.positions() > kMaxPositions || (made.shape.rows + 2) * made.counter_stride > kMaxPositions) {
+    return unsupported("{} windows and {} rows are more than 32 bits count", made.shape.count, made.shape.rows);
+  }
+  const Kernels kernels = kernels_of(made, elements);
+  for (const Launch& launch : kernels.launches) {
+    if (launch.blocks > kMaxPositions) return unsupported("{} blocks are too many", launch.blocks);
+  }
+  if (!at_any_cost) {
+    if (const auto reason = reason_against(fusion, made, combination, kernels.launches.size())) {
+      return unsupported("{}", *reason);
+    }
+  }
+  Plan plan;
+  plan.decision = decide(made, combination, kernels);
+  add_temporaries(plan.decision, made, computation[made.shape.operands[0]].shape.type);
+  plan.emit = [fusion, made, emitters = kernels.emitters, decision = plan.decision](
+                  mlir::ModuleOp target, const std::string& name) -> Result<void> {
+    indexing::PartitionOptions options;
+    options.heroes = decision.heroes;
+    STRATA_TRY(FusionFunctions functions, FusionFunctions::create(target, fusion.module, fusion.id, options));
+    RowsEmission emission{functions, made, decision, name, {}};
+    if (!made.replaces) {
+      const hlo::ComputationId called = functions.computation()[made.shape.scatter].called[0];
+      STRATA_TRY(emission.combine, functions.scalar_function(called, /*wide=*/true));
+    }
+    for (size_t i = 0; i < emitters.size(); ++i) STRATA_CHECK(emitters[i](emission, i));
+    return {};
+  };
+  return plan;
+}
+
+}  // namespace
+
+Result<Plan> plan_scatter_rows(const Fusion& fusion) { return make_plan(fusion, false); }
+Result<Plan> plan_scatter_rows_at_any_cost(const Fusion& fusion) { return make_plan(fusion, true); }
+
+}  // namespace strata::emitters

@@ -1,0 +1,125 @@
+// Scatters as gathers: where the windows that two indices take are the same or disjoint, an output is rows, each of
+// which some updates go to. Kernels find out which, and the last one writes each row once. docs/emitters.md says how.
+#pragma once
+
+#include <mlir/Dialect/Arith/IR/Arith.h>
+
+#include "emitters/elemental/function_emitter.h"
+#include "emitters/kinds/kernel.h"
+#include "emitters/kinds/plan.h"
+
+namespace strata::emitters {
+
+/// How the updates of a row are found.
+enum class RowIndex {
+  Inverse,  ///< a row has one update at most, or any one of several stays
+  Sorted,   ///< the updates of a row follow each other
+  Counted,  ///< those of each row are counted, then put in order
+};
+
+/// What the rows of a scatter are. A row is an index in the dimensions that windows have one element of; its elements
+/// are numbered in the other dimensions. Both in the order in which they lie in the output's memory.
+struct ScatterRows {
+  hlo::InstructionId scatter = 0, indices = 0;
+  std::vector<hlo::InstructionId> operands, updates;  ///< of each array
+  int64_t count = 0;                                  ///< of windows
+  int64_t rows = 0;
+  int64_t window = 0;  ///< elements of a window
+
+  std::vector<indexing::IndexingMap> starts;  ///< (window's number) → index of the indices, for each scattered dimension
+  indexing::IndexingMap fits;                 ///< (window's number, starts…) → nothing, where the whole window fits
+  indexing::IndexingMap row;                  ///< the same, where it does → row
+  indexing::IndexingMap row_of_output;        ///< (index of the output) → row
+  indexing::IndexingMap covered;              ///< the same → nothing, where windows reach to
+  indexing::IndexingMap update_of_output;     ///< (index of the output…, window's number) → index of the updates
+  indexing::IndexingMap element_of_output;    ///< (index of the output) → element of the window, as updates lie
+  indexing::IndexingMap update_of_element;    ///< (element of the window, window's number) → index of the updates
+  int64_t output_run = 1;                     ///< elements of the output that lie together and are of one row
+  int64_t update_run = 1;                     ///< elements of the updates that lie together and are of one window
+};
+
+/// The plan, and the same where a model says that another emitter is faster.
+Result<Plan> plan_scatter_rows(const Fusion& fusion);
+Result<Plan> plan_scatter_rows_at_any_cost(const Fusion& fusion);
+
+/// Unsupported for windows that may overlap.
+Result<ScatterRows> scatter_rows(const Fusion& fusion);
+
+/// How the kernels do it.
+struct ScatterRowsPlan {
+  ScatterRows shape;
+  RowIndex index = RowIndex::Counted;
+  bool replaces = false;  ///< else updates are combined with the operand's elements
+  int64_t vector = 1;     ///< elements of the output that a thread writes together, all of one row
+  int64_t unroll = 1;     ///< how many times
+  int64_t batch = 1;      ///< updates of a row that are read together
+  /// Entries of a list that are combined by themselves, so that a long list is not one thread's; 0: lists are not cut.
+  int64_t chunk = 0;
+  int64_t chunk_vector = 1;
+  // Counted:
+  int64_t counter_stride = 1;  ///< between counters, so that few of them do not share a part of the cache
+  int64_t rows_per_thread = 1;
+
+  /// Lists longer than this have chunks of their own, which begin here; there are at most so many.
+  int64_t longest_list() const { return chunk == 0 ? shape.count : 2 * chunk; }
+  int64_t first_chunk() const { return chunk == 0 ? shape.count : (shape.count + chunk - 1) / chunk * chunk; }
+  int64_t chunks() const {
+    if (chunk == 0 || shape.count <= longest_list()) return 0;
+    return index == RowIndex::Sorted ? shape.count / chunk : shape.count * 3 / 2 / chunk + 1;
+  }
+  int64_t positions() const { return first_chunk() + chunks() * chunk; }  ///< of the order
+};
+
+/// The temporaries, by number. Counts are followed by two more: of entries in short lists, and of chunks.
+enum class RowTemporary : int {
+  Inverse = 0,
+  First = 0, Last = 1, SortedParts = 2,
+  Counts = 0, Ranks = 1, Starts = 2, Order = 3, CountedParts = 4,
+};
+
+/// What the kernels of one fusion have in common while they are written.
+struct RowsEmission {
+  FusionFunctions& functions;
+  const ScatterRowsPlan& plan;
+  const Decision& decision;
+  std::string name;
+  mlir::func::FuncOp combine;  ///< (elements, updates) → elements, of wide types; none where updates replace
+
+  /// Kernel number `launch`, which only reads the temporaries of these numbers.
+  Kernel kernel(size_t launch, std::vector<size_t> only_read) const {
+    return Kernel(functions, name, decision, launch, std::move(only_read));
+  }
+};
+
+// scatter_index.cpp: the kernels before the one that writes.
+Result<void> emit_count(const RowsEmission& emission, size_t launch);
+Result<void> emit_starts(const RowsEmission& emission, size_t launch);
+Result<void> emit_order(const RowsEmission& emission, size_t launch);
+Result<void> emit_inverse(const RowsEmission& emission, size_t launch);
+/// Where the lists begin and end, for sorted indices.
+Result<void> emit_ends(const RowsEmission& emission, size_t launch);
+
+// scatter_output.cpp
+Result<void> emit_chunks(const RowsEmission& emission, size_t launch);
+Result<void> emit_rows(const RowsEmission& emission, size_t launch);
+
+// scatter_code.cpp: pieces of them.
+
+/// The row that a window is put in; -1 if it does not fit.
+Result<mlir::Value> row_of(mlir::ImplicitLocOpBuilder& builder, const RowsEmission& emission, mlir::ValueRange inputs,
+                           mlir::Value window);
+/// An element of a temporary as an index, and an index into one.
+mlir::Value load_index(mlir::ImplicitLocOpBuilder& builder, mlir::Value temporary, mlir::Value position);
+mlir::Value store_index(mlir::ImplicitLocOpBuilder& builder, mlir::Value index, mlir::Value temporary,
+                        mlir::Value position);
+/// The map's result at values of its dimensions, each of which lies in its range.
+mlir::Value at(mlir::ImplicitLocOpBuilder& builder, const indexing::Expr& expr,
+               const std::vector<indexing::Interval>& ranges, mlir::ValueRange values);
+mlir::Value index_constant(mlir::ImplicitLocOpBuilder& builder, int64_t value);
+mlir::Value compare(mlir::ImplicitLocOpBuilder& builder, mlir::arith::CmpIPredicate predicate, mlir::Value a,
+                    mlir::Value b);
+/// What `then` gives where the condition holds, else `otherwise`. No condition always holds.
+using Branch = llvm::function_ref<Values(mlir::ImplicitLocOpBuilder&)>;
+Values if_holds(mlir::ImplicitLocOpBuilder& builder, mlir::Value condition, mlir::ValueRange otherwise, Branch then);
+
+}  // namespace strata::emitters
