@@ -180,8 +180,9 @@ class ProductPlanner {
   Roles result_roles() const {
     Roles roles;
     const auto batch = std::ssize(attributes_.lhs_batch);
-    const auto left = batch + lhs_.rank() - batch - std::ssize(attributes_.lhs_contracting);
-    for (int64_t d = 0; d < it_.shape.rank(); ++d) (d < batch ? roles.batch : d < left ? roles.rows : roles.columns).push_back(d);
+    const auto left = lhs_.rank() - std::ssize(attributes_.lhs_contracting);
+    for (int64_t d = 0; d < it_.shape.rank(); ++d)
+      (d < batch ? roles.batch : d < left ? roles.rows : roles.columns).push_back(d);
     return roles;
   }
 

@@ -19,6 +19,12 @@ import sys
 import tempfile
 import time
 
+# Sums of terms that cancel differ by more than the last places: the interpreter sums in double precision, and rounds
+# 16-bit values after each operator.
+TOLERANCES = {"mlp": 64}
+# Updates of one element twice: either may stay.
+UNDETERMINED = {"scatter_set"}
+
 SUM = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}\n"
 MAX = "max {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] maximum(a, b)\n}\n"
 
@@ -157,6 +163,9 @@ def modules():
 
 def run(strata, path, compared):
     command = [strata, "run", str(path), "--device", "gpu", "--profile"] + (["--check"] if compared else [])
+    factor = next((value for prefix, value in TOLERANCES.items() if path.stem.startswith(prefix)), 1)
+    if factor != 1:
+        command += ["--tolerance", str(factor)]
     started = time.monotonic()
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -204,7 +213,8 @@ def main():
             path.write_text(text, encoding="utf-8")
             if compared or not options.skip_large:
                 work.append((name, path, compared))
-        work += [("corpus/" + path.stem, path, True) for path in sorted(options.corpus.glob("*.hlo"))]
+        work += [("corpus/" + path.stem, path, True) for path in sorted(options.corpus.glob("*.hlo"))
+                 if path.stem not in UNDETERMINED]
         work = [one for one in work if options.only in one[0]]
         # Only modules that run alone are timed with any meaning.
         alone = [one for one in work if not one[2]]

@@ -158,7 +158,7 @@ Result<int> run_hlo(const HloRunOptions& options) {
   STRATA_CHECK(report(entry.root_instruction().name, result, options));
   if (!options.check) return kSuccess;
   STRATA_TRY(const Literal expected, hlo::evaluate(*module, arguments));
-  const std::optional<std::string> different = hlo::difference(result, expected);
+  const std::optional<std::string> different = hlo::difference(result, expected, options.tolerance);
   fmt::print("{}\n", different ? "differs from the interpreter: " + *different : "agrees with the interpreter");
   return different ? kDifferent : kSuccess;
 }

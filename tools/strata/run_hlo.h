@@ -21,6 +21,7 @@ struct HloRunOptions {
   bool check = false;      ///< by both; the exit code says whether they agree
   std::string device = "cpu";  ///< of the kernels: cpu, gpu, or auto: the GPU where there is one
   bool profile = false;        ///< on the GPU, print the time of each step
+  double tolerance = 1;        ///< of --check: what floats may differ by is multiplied by it
   bool libraries = true;       ///< whether products and convolutions may be steps of CUDA's libraries
 };
 
