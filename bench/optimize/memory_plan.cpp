@@ -2,7 +2,7 @@
 // of some depths and live for up to 4, 8 or 16 of them; 40 sets a row.
 //
 //   build/release/bin/memory_plan
-#include "superopt/optimize/memory_plan.h"
+#include "support/memory_plan.h"
 
 #include <fmt/format.h>
 

@@ -33,10 +33,11 @@ bool is_interpreted(const Instruction& it) {
   }
 }
 
-/// Instructions that run alone as kernels: products are given to a library where there is one, and what a scatter
-/// writes is complete only when all of it has run.
+/// Instructions that run alone: by the interpreter, by a library (calls: library_calls.h), or products and convolutions
+/// that stay kernels.
 bool is_alone(const Instruction& it) {
-  return is_interpreted(it) || it.opcode == Opcode::Dot || it.opcode == Opcode::Convolution;
+  return is_interpreted(it) || it.opcode == Opcode::Call || it.opcode == Opcode::Dot ||
+         it.opcode == Opcode::Convolution;
 }
 
 /// What is known beforehand and costs nothing to have again.

@@ -45,14 +45,25 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const hlo::Module& module, const EmitOptions& options)
-      : flat_(with_free_layouts(hlo::inline_calls(module), module, !options.only.empty())), options_(options) {}
+  ProgramBuilder(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries)
+      : flat_(with_free_layouts(hlo::inline_calls(module), module, !options.only.empty())),
+        options_(options),
+        libraries_(libraries) {}
 
   Result<EmittedProgram> build() {
     add_parameters();
     const hlo::Instruction& root = flat_.entry_computation().root_instruction();
     program_.result_shape = root.shape;
     if ((flat_.fusion || !options_.only.empty()) && add_whole()) return std::move(program_);
+    if (libraries_ != LibraryUse::Never && options_.only.empty()) {
+      LibraryCalls found = find_library_calls(prepare_for_libraries(flat_), options_.device, libraries_);
+      flat_ = std::move(found.module);
+      calls_ = std::move(found.calls);
+      kept_ = std::move(found.kept);
+      program_.buffers.clear();
+      buffer_of_.clear();
+      add_parameters();  // instructions have other numbers
+    }
     for (const ProgramPart& part : fuse(flat_, options_.device)) STRATA_CHECK(add(part));
     STRATA_CHECK(add_results(flat_.entry_computation().root));
     return std::move(program_);
@@ -88,7 +99,8 @@ class ProgramBuilder {
     const hlo::Computation& entry = flat_.entry_computation();
     Result<EmittedFusion> fusion = emit_fusion(flat_, flat_.entry, next_name(entry.name), options_);
     if (!fusion) return false;
-    ProgramStep step{*std::move(fusion), nullptr, {}, {}, {}, {}};
+    ProgramStep step;
+    step.fusion = *std::move(fusion);
     for (const InstructionId id : entry.parameters) {
       if (entry[id].shape.is_array()) step.inputs.push_back(buffer_of_.at({id, 0}));
     }
@@ -104,7 +116,9 @@ class ProgramBuilder {
   Result<void> add(const ProgramPart& part) {
     ProgramStep step;
     const hlo::Computation& from = part.module.entry_computation();
-    if (!part.interpreted) {
+    const bool calls = from.root_instruction().opcode == Opcode::Call;
+    add_notes(from, step);
+    if (!part.interpreted && !calls) {
       Result<EmittedFusion> fusion = emit_fusion(part.module, part.module.entry, next_name(from.name), options_);
       if (fusion) {
         step.fusion = *std::move(fusion);
@@ -116,7 +130,7 @@ class ProgramBuilder {
     }
     if (!step.fusion) {
       step.interpreted = std::make_shared<const hlo::Module>(part.module);
-      if (step.why_interpreted.empty()) step.why_interpreted = "no emitter has code for it";
+      if (step.why_interpreted.empty() && !calls) step.why_interpreted = "no emitter has code for it";
     }
     for (const ArrayValue& value : part.inputs) {
       const auto known = buffer_of_.find(value);
@@ -128,7 +142,41 @@ class ProgramBuilder {
       step.outputs.push_back(buffer_of_[value] = static_cast<int>(program_.buffers.size()));
       program_.buffers.push_back({shape.is_tuple() ? shape.elements[static_cast<size_t>(value.element)] : shape});
     }
+    if (calls) STRATA_CHECK(add_launch(part, step));
     push(std::move(step));
+    return {};
+  }
+
+  /// Of products and convolutions that stay kernels, why.
+  void add_notes(const hlo::Computation& from, ProgramStep& step) const {
+    for (const hlo::Instruction& it : from.instructions) {
+      const auto why = kept_.find(it.name);
+      if (why != kept_.end()) step.notes.push_back(fmt::format("{}: {}", why->first, why->second));
+    }
+  }
+
+  Result<void> add_launch(const ProgramPart& part, ProgramStep& step) {
+    const hlo::Computation& from = part.module.entry_computation();
+    const hlo::Instruction& call = from.root_instruction();
+    const LibraryCall& known = calls_.at(call.name);
+    step.library = LibraryLaunch{known.work, {}, known.reason};
+    for (const int argument : known.arguments) {
+      const InstructionId operand = call.operands[static_cast<size_t>(argument)];
+      const hlo::Instruction& it = from[operand];
+      if (it.opcode == Opcode::Parameter) {
+        const auto number = static_cast<size_t>(it.as<hlo::ParameterAttributes>().number);
+        step.library->arguments.push_back(step.inputs[number]);
+        continue;
+      }
+      // What is known beforehand.
+      hlo::Computation value = from;
+      value.root = operand;
+      value.parameters.clear();
+      STRATA_TRY(const Literal constant, hlo::evaluate(hlo::extract_module(part.module, value), {}));
+      step.library->arguments.push_back(static_cast<int>(program_.buffers.size()));
+      program_.buffers.push_back({it.shape, -1, -1, constant});
+    }
+    step.library->arguments.push_back(step.outputs.front());
     return {};
   }
 
@@ -158,11 +206,14 @@ class ProgramBuilder {
     return {};
   }
 
-  const hlo::Module flat_;
+  hlo::Module flat_;
   const EmitOptions& options_;
+  const LibraryUse libraries_;
   EmittedProgram program_;
   std::map<ArrayValue, int> buffer_of_;
   std::set<std::string> names_;
+  std::map<std::string, LibraryCall> calls_;
+  std::map<std::string, std::string> kept_;
 };
 
 Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>& shapes, std::vector<Buffer>& buffers) {
@@ -215,14 +266,15 @@ Literal assemble(const hlo::Shape& shape, const std::vector<Literal>& arrays, si
 
 }  // namespace
 
-Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options) {
-  return ProgramBuilder(module, options).build();
+Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries) {
+  return ProgramBuilder(module, options, libraries).build();
 }
 
 Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {
   std::vector<Buffer> buffers(program.buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
     const ProgramBuffer& buffer = program.buffers[i];
+    if (buffer.constant) buffers[i] = to_buffer(*buffer.constant, buffer.shape);
     if (buffer.parameter < 0) continue;
     if (static_cast<size_t>(buffer.parameter) >= arguments.size()) {
       return invalid("there are {} arguments; the program has a parameter {}", arguments.size(), buffer.parameter);
@@ -241,6 +293,10 @@ Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Litera
     arrays.push_back(
         from_buffer(buffers[static_cast<size_t>(result)], program.buffers[static_cast<size_t>(result)].shape));
   }
+  return assemble_results(program, arrays);
+}
+
+Literal assemble_results(const EmittedProgram& program, const std::vector<Literal>& arrays) {
   size_t next = 0;
   return assemble(program.result_shape, arrays, next);
 }
@@ -259,8 +315,11 @@ std::string explain(const EmittedProgram& program) {
     };
     const std::string name = step.fusion ? step.fusion->name() : step.interpreted->entry_computation().name;
     text += fmt::format("{}: ({}) -> ({})\n", name, list(step.inputs), list(step.outputs));
-    text += step.fusion ? to_string(step.fusion->decision())
-                        : fmt::format("  {:<16} {}\n", "interpreter", step.why_interpreted);
+    text += step.fusion    ? to_string(step.fusion->decision())
+            : step.library ? fmt::format("  {:<16} {}: {}\n", library_of(step.library->work),
+                                         describe(step.library->work), step.library->reason)
+                           : fmt::format("  {:<16} {}\n", "interpreter", step.why_interpreted);
+    for (const std::string& note : step.notes) text += fmt::format("  {:<16} {}\n", "no library", note);
   }
   return text;
 }

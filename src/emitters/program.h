@@ -4,21 +4,32 @@
 #include <optional>
 
 #include "emitters/emit.h"
+#include "emitters/library_calls.h"
 
 namespace strata::emitters {
 
 /// An array that kernels read and write.
 struct ProgramBuffer {
   hlo::Shape shape;
-  int parameter = -1;  ///< the entry's parameter that it holds, or none
-  int element = -1;    ///< of a parameter that is a tuple
+  int parameter = -1;                      ///< the entry's parameter that it holds, or none
+  int element = -1;                        ///< of a parameter that is a tuple
+  std::optional<hlo::Literal> constant{};  ///< what it holds from the beginning, and is never written
+};
+
+/// What a library computes on the GPU.
+struct LibraryLaunch {
+  LibraryWork work;
+  std::vector<int> arguments;  ///< buffers, the result's last
+  std::string reason;
 };
 
 /// A fusion, or an instruction that has no kernel and that the interpreter runs; and which buffers it reads and writes.
 struct ProgramStep {
   std::optional<EmittedFusion> fusion;
-  hlo::ModulePtr interpreted;
+  std::optional<LibraryLaunch> library;
+  hlo::ModulePtr interpreted;  ///< without a kernel: what the step computes; of a library's step on the CPU
   std::string why_interpreted;
+  std::vector<std::string> notes;  ///< for --explain
   std::vector<int> inputs, outputs, temporaries;
 };
 
@@ -32,10 +43,14 @@ struct EmittedProgram {
 /// Cuts the entry into fusions (fusion_pass.h) and emits each; a module whose text has no ENTRY is one fusion, if an
 /// emitter takes it whole. Instructions without a kernel (sort, while, …) become steps of the interpreter's. Error
 /// (Unsupported) where that has no meaning for them either.
-Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {});
+Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {},
+                                    LibraryUse libraries = LibraryUse::WhereFaster);
 
 /// Runs all kernels on this machine's processor. Arguments are checked against the parameters.
 Result<hlo::Literal> run_on_cpu(const EmittedProgram& program, std::span<const hlo::Literal> arguments);
+
+/// The program's result of the arrays of its `results`.
+hlo::Literal assemble_results(const EmittedProgram& program, const std::vector<hlo::Literal>& arrays);
 
 /// The decision of each fusion and what it reads and writes: `strata emit --explain`.
 std::string explain(const EmittedProgram& program);

@@ -135,14 +135,15 @@ class PreparedConvolution final : public PreparedWork {
     const bool last = c.channels_last;
     const Shape4 result{c.images, c.filters, c.result_height(), c.result_width()};
     const Descriptor x = tensor(cudnn, kX, c.type, {c.images, c.channels, c.height, c.width}, last);
-    const Descriptor w = tensor(cudnn, kW, c.type, {c.filters, c.channels, c.filter_height, c.filter_width}, last);
+    const Descriptor w =
+        tensor(cudnn, kW, c.type, {c.filters, c.channels / c.groups, c.filter_height, c.filter_width}, last);
     const Descriptor y = tensor(cudnn, kY, c.type, result, last);
     std::optional<Descriptor> sums;
     if (c.relu) sums = tensor(cudnn, kSums, DType::F32, result, last, true);
     constexpr int64_t spatial = 2;
     const std::array<int64_t, 2> strides{c.stride, c.stride};
     const std::array<int64_t, 2> padding{c.padding, c.padding};
-    constexpr std::array<int64_t, 2> dilations{1, 1};
+    const std::array<int64_t, 2> dilations{c.dilation, c.dilation};
     Descriptor convolution(cudnn, Cudnn::kConvolution);
     convolution.set(Cudnn::kSpatialDimensions, Cudnn::kInt64, spatial)
         .set(Cudnn::kComputeType, Cudnn::kDataType, Cudnn::kF32)
@@ -226,10 +227,12 @@ class PreparedConvolution final : public PreparedWork {
 }  // namespace
 
 std::string describe(const Convolution& c) {
-  return fmt::format("{} {}×{}×{}×{} by {}×{}×{}×{}{}{}{}{}, algorithm {}", name_of(c.type), c.images, c.channels,
-                     c.height, c.width, c.filters, c.channels, c.filter_height, c.filter_width,
+  return fmt::format("{} {}×{}×{}×{} by {}×{}×{}×{}{}{}{}{}{}{}, algorithm {}", name_of(c.type), c.images, c.channels,
+                     c.height, c.width, c.filters, c.channels / c.groups, c.filter_height, c.filter_width,
                      c.stride == 1 ? "" : fmt::format(", stride {}", c.stride),
                      c.padding == 0 ? "" : fmt::format(", padding {}", c.padding),
+                     c.dilation == 1 ? "" : fmt::format(", dilation {}", c.dilation),
+                     c.groups == 1 ? "" : fmt::format(", {} groups", c.groups),
                      c.channels_last ? ", channels last" : "", c.relu ? ", relu" : "", c.algorithm);
 }
 

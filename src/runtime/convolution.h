@@ -12,20 +12,28 @@
 
 namespace strata {
 
-/// conv2d of src/ops: X[images, channels, height, width] by W[filters, channels, filter_height, filter_width], of one
-/// element type: f16, bf16 or f32. Sums are taken in float32. All three tensors are row-major, or all have their
-/// channels last in memory: X lies as [images, height, width, channels].
+/// conv2d of src/ops, or in groups: X[images, channels, height, width] by W[filters, channels / groups, filter_height,
+/// filter_width], of one element type: f16, bf16 or f32. Filters in the order of the groups whose channels they read.
+/// Sums are taken in float32. All three tensors are row-major, or all have their channels last in memory: X lies as
+/// [images, height, width, channels].
 struct Convolution {
   DType type = DType::F16;
   int64_t images = 1, channels = 1, height = 1, width = 1;
   int64_t filters = 1, filter_height = 1, filter_width = 1;
   int64_t stride = 1, padding = 0;
+  int64_t dilation = 1;  ///< from one element of a filter to the next, in elements of the image
+  int64_t groups = 1;
   bool channels_last = false;
   bool relu = false;      ///< max(0, Y) is stored
   int64_t algorithm = 0;  ///< place among those of the library that compute it exactly, its best guess first
 
-  int64_t result_height() const { return (height + 2 * padding - filter_height) / stride + 1; }
-  int64_t result_width() const { return (width + 2 * padding - filter_width) / stride + 1; }
+  int64_t result_height() const { return result_size(height, filter_height); }
+  int64_t result_width() const { return result_size(width, filter_width); }
+  /// Along one dimension; 0 where the filter does not fit.
+  int64_t result_size(int64_t size, int64_t filter) const {
+    const int64_t room = size + 2 * padding - (filter - 1) * dilation - 1;
+    return room < 0 ? 0 : room / stride + 1;
+  }
   /// X, W, the result.
   static constexpr size_t arguments() { return 3; }
   friend bool operator==(const Convolution&, const Convolution&) = default;

@@ -27,6 +27,11 @@ void bind_all(FunctionBinder& r, CudaDriver& d) {
   r.bind(d.copy_to_host, {"cuMemcpyDtoH_v2"});
   r.bind(d.copy_on_device, {"cuMemcpyDtoD_v2"});
   r.bind(d.fill, {"cuMemsetD8_v2"});
+  r.bind(d.copy_on_device_later, {"cuMemcpyDtoDAsync_v2"});
+  r.bind(d.fill_bytes_later, {"cuMemsetD8Async"});
+  r.bind(d.fill_halves_later, {"cuMemsetD16Async"});
+  r.bind(d.fill_words_later, {"cuMemsetD32Async"});
+  r.bind(d.fill_rows_later, {"cuMemsetD2D32Async"});
   r.bind(d.load_module, {"cuModuleLoadData"});
   r.bind(d.unload_module, {"cuModuleUnload"});
   r.bind(d.get_function, {"cuModuleGetFunction"});

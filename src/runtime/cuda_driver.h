@@ -80,6 +80,12 @@ struct CudaDriver {
   int (*copy_to_host)(void*, CudaPointer, size_t);
   int (*copy_on_device)(CudaPointer, CudaPointer, size_t);
   int (*fill)(CudaPointer, unsigned char, size_t);
+  int (*copy_on_device_later)(CudaPointer, CudaPointer, size_t, CudaStream);
+  int (*fill_bytes_later)(CudaPointer, unsigned char, size_t, CudaStream);
+  int (*fill_halves_later)(CudaPointer, unsigned short, size_t, CudaStream);
+  int (*fill_words_later)(CudaPointer, unsigned, size_t, CudaStream);
+  /// (to, bytes from row to row, value, words of a row, rows, stream)
+  int (*fill_rows_later)(CudaPointer, size_t, unsigned, size_t, size_t, CudaStream);
   int (*load_module)(CudaModule*, const void*);
   int (*unload_module)(CudaModule);
   int (*get_function)(CudaFunction*, CudaModule, const char*);

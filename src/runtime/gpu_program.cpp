@@ -21,33 +21,6 @@ constexpr int kLeastReplays = 3;
 constexpr double kLongGraph = 1e5;
 constexpr double kLongReplays = 2e6;
 
-class Event {
- public:
-  explicit Event(const GpuDevice& device) : device_(device) {}
-  ~Event() {
-    if (event_ != nullptr) device_.driver().destroy_event(event_);
-  }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-
-  Result<void> record() {
-    const CudaDriver& driver = device_.driver();
-    if (event_ == nullptr) STRATA_CHECK(driver.check(driver.create_event(&event_, 0), "making an event"));
-    return driver.check(driver.record_event(event_, device_.stream()), "recording an event");
-  }
-  Result<double> microseconds_until(const Event& end) const {
-    const CudaDriver& driver = device_.driver();
-    STRATA_CHECK(driver.check(driver.synchronize_event(end.event_), "running the kernels"));
-    float milliseconds = 0;
-    STRATA_CHECK(driver.check(driver.elapsed(&milliseconds, event_, end.event_), "reading the time"));
-    return milliseconds * 1e3;
-  }
-
- private:
-  const GpuDevice& device_;
-  CudaEvent event_ = nullptr;
-};
-
 /// Launches recorded once and replayed as a whole.
 class ReplayedGraph {
  public:
@@ -82,8 +55,8 @@ class ReplayedGraph {
 
 template <class Work>
 Result<double> timed(const GpuDevice& device, const Work& work) {
-  Event begin(device);
-  Event end(device);
+  GpuEvent begin(device);
+  GpuEvent end(device);
   STRATA_CHECK(begin.record());
   STRATA_CHECK(work());
   STRATA_CHECK(end.record());
@@ -157,6 +130,26 @@ Result<std::unique_ptr<PreparedWork>> GpuDevice::prepare(const LibraryWork& work
     STRATA_TRY(convolutions_, ConvolutionLibrary::open());
   }
   return strata::prepare(*convolutions_, std::get<Convolution>(work));
+}
+
+GpuEvent::GpuEvent(GpuEvent&& other) noexcept : device_(other.device_), event_(std::exchange(other.event_, nullptr)) {}
+
+GpuEvent::~GpuEvent() {
+  if (event_ != nullptr) device_->driver().destroy_event(event_);
+}
+
+Result<void> GpuEvent::record() {
+  const CudaDriver& driver = device_->driver();
+  if (event_ == nullptr) STRATA_CHECK(driver.check(driver.create_event(&event_, 0), "making an event"));
+  return driver.check(driver.record_event(event_, device_->stream()), "recording an event");
+}
+
+Result<double> GpuEvent::microseconds_until(const GpuEvent& end) const {
+  const CudaDriver& driver = device_->driver();
+  STRATA_CHECK(driver.check(driver.synchronize_event(end.event_), "running the kernels"));
+  float milliseconds = 0;
+  STRATA_CHECK(driver.check(driver.elapsed(&milliseconds, event_, end.event_), "reading the time"));
+  return milliseconds * 1e3;
 }
 
 Result<GpuMemory> GpuMemory::allocate(const GpuDevice& device, int64_t bytes) {

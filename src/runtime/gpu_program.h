@@ -49,6 +49,24 @@ class GpuDevice {
   mutable std::unique_ptr<ConvolutionLibrary> convolutions_;
 };
 
+/// A point of the device's stream; the device must outlive it.
+class GpuEvent {
+ public:
+  explicit GpuEvent(const GpuDevice& device) : device_(&device) {}
+  ~GpuEvent();
+  GpuEvent(GpuEvent&& other) noexcept;
+  GpuEvent& operator=(GpuEvent&&) = delete;
+
+  /// Puts it behind what is on the stream.
+  Result<void> record();
+  /// Waits for `end`; the errors of kernels come out here. Both have been recorded.
+  Result<double> microseconds_until(const GpuEvent& end) const;
+
+ private:
+  const GpuDevice* device_;
+  CudaEvent event_ = nullptr;
+};
+
 /// Device memory; the device must outlive it.
 class GpuMemory {
  public:

@@ -49,6 +49,9 @@ Result<MatrixProduct::Operand> read_operand(const Json& json) {
 Result<MatrixProduct> read_product(const Json& json) {
   MatrixProduct product;
   STRATA_TRY(product.type, parse_dtype(json.at("type").get<std::string>()));
+  if (json.contains("stored")) {
+    STRATA_TRY(product.stored, parse_dtype(json.at("stored").get<std::string>()));
+  }
   product.batch = json.at("batch").get<int64_t>();
   product.m = json.at("m").get<int64_t>();
   product.n = json.at("n").get<int64_t>();
@@ -81,6 +84,7 @@ OrderedJson product_json(const MatrixProduct& p) {
                       {"activation", std::string(name_of(p.activation))},
                       {"algorithm", p.algorithm}};
   if (p.accumulates) json["accumulates"] = true;
+  if (p.stored) json["stored"] = std::string(name_of(*p.stored));
   return json;
 }
 
@@ -104,12 +108,16 @@ Result<Convolution> read_convolution(const Json& json) {
     if (c.*member < 1) return invalid("a convolution has {}={}", name, c.*member);
   }
   c.padding = json.at("padding").get<int64_t>();
+  c.dilation = json.value("dilation", int64_t{1});
+  c.groups = json.value("groups", int64_t{1});
   c.channels_last = json.at("channels_last").get<bool>();
   c.relu = json.at("relu").get<bool>();
   c.algorithm = json.at("algorithm").get<int64_t>();
   if (c.padding < 0) return invalid("a convolution has padding={}", c.padding);
-  if (c.height + 2 * c.padding < c.filter_height || c.width + 2 * c.padding < c.filter_width)
-    return invalid("a convolution has filters larger than its images");
+  if (c.dilation < 1) return invalid("a convolution has dilation={}", c.dilation);
+  if (c.groups < 1 || c.channels % c.groups != 0 || c.filters % c.groups != 0)
+    return invalid("a convolution has {} groups of {} channels and {} filters", c.groups, c.channels, c.filters);
+  if (c.result_height() < 1 || c.result_width() < 1) return invalid("a convolution has filters larger than its images");
   if (c.algorithm < 0) return invalid("a convolution has algorithm {}", c.algorithm);
   return c;
 }
@@ -119,6 +127,8 @@ OrderedJson convolution_json(const Convolution& c) {
   json["type"] = std::string(name_of(c.type));
   for (const auto& [name, member] : kConvolutionSizes) json[name] = c.*member;
   json["padding"] = c.padding;
+  if (c.dilation != 1) json["dilation"] = c.dilation;
+  if (c.groups != 1) json["groups"] = c.groups;
   json["channels_last"] = c.channels_last;
   json["relu"] = c.relu;
   json["algorithm"] = c.algorithm;

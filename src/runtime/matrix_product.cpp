@@ -69,11 +69,11 @@ Result<void> PreparedProduct::describe_all() {
   if (p.b.transposed) STRATA_CHECK(set(CublasLt::kTransposeA, CublasLt::kTransposed));
   if (p.a.transposed) STRATA_CHECK(set(CublasLt::kTransposeB, CublasLt::kTransposed));
   STRATA_CHECK(set(CublasLt::kEpilogue, epilogue_of(p)));
-  const auto layout = [&](CublasLt::Layout& made, int64_t rows, int64_t columns,
-                          const MatrixProduct::Operand& operand) -> Result<void> {
+  const auto layout = [&](CublasLt::Layout& made, int64_t rows, int64_t columns, const MatrixProduct::Operand& operand,
+                          DType type) -> Result<void> {
     // Stored rows are the library's columns.
     if (operand.transposed) std::swap(rows, columns);
-    STRATA_CHECK(lt.check(lt.create_layout(&made, element_type(p.type), static_cast<uint64_t>(columns),
+    STRATA_CHECK(lt.check(lt.create_layout(&made, element_type(type), static_cast<uint64_t>(columns),
                                            static_cast<uint64_t>(rows), operand.leading),
                           "describing a matrix"));
     const auto batch = static_cast<int32_t>(p.batch);
@@ -81,9 +81,9 @@ Result<void> PreparedProduct::describe_all() {
     return lt.check(lt.set_layout(made, CublasLt::kBatchStride, &operand.batch_stride, sizeof operand.batch_stride),
                     "describing a batch");
   };
-  STRATA_CHECK(layout(a_, p.m, p.k, p.a));
-  STRATA_CHECK(layout(b_, p.k, p.n, p.b));
-  return layout(c_, p.m, p.n, {false, p.n, p.batch == 1 ? 0 : p.m * p.n});
+  STRATA_CHECK(layout(a_, p.m, p.k, p.a, p.type));
+  STRATA_CHECK(layout(b_, p.k, p.n, p.b, p.type));
+  return layout(c_, p.m, p.n, {false, p.n, p.batch == 1 ? 0 : p.m * p.n}, p.result_type());
 }
 
 Result<void> PreparedProduct::choose() {
@@ -148,8 +148,9 @@ Result<Activation> parse_activation(std::string_view name) {
 }
 
 std::string describe(const MatrixProduct& p) {
-  return fmt::format("{}{} {}×{}×{}{}{}{}, algorithm {}", p.batch == 1 ? "" : fmt::format("{} of ", p.batch),
-                     name_of(p.type), p.m, p.n, p.k, p.accumulates ? " added" : "", p.bias ? " with bias" : "",
+  return fmt::format("{}{}{} {}×{}×{}{}{}{}, algorithm {}", p.batch == 1 ? "" : fmt::format("{} of ", p.batch),
+                     name_of(p.type), p.stored ? fmt::format(" to {}", name_of(*p.stored)) : "", p.m, p.n, p.k,
+                     p.accumulates ? " added" : "", p.bias ? " with bias" : "",
                      p.activation == Activation::None ? "" : fmt::format(" and {}", name_of(p.activation)),
                      p.algorithm);
 }

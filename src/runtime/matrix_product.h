@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,9 +18,10 @@ enum class Activation : uint8_t { None, Relu, Gelu };
 std::string_view name_of(Activation activation);
 Result<Activation> parse_activation(std::string_view name);
 
-/// C = activation(A·B + bias) for each of `batch` products: A is m × k, B k × n, C m × n, all of one element type. Sums
-/// are taken in float32, of f64 in float64. C is row-major, one matrix behind the other; the bias has n elements. One
-/// that `accumulates` adds what C holds before the activation.
+/// C = activation(A·B + bias) for each of `batch` products: A is m × k, B k × n, C m × n, of one element type, but that
+/// C and the bias may be f32 where A and B are of 16 bits. Sums are taken in float32, of f64 in float64. C is
+/// row-major, one matrix behind the other; the bias has n elements. One that `accumulates` adds what C holds before the
+/// activation.
 struct MatrixProduct {
   /// Element (i, j) lies at i · leading + j from the start of its matrix; at j · leading + i where transposed.
   struct Operand {
@@ -31,6 +33,7 @@ struct MatrixProduct {
   };
 
   DType type = DType::F16;
+  std::optional<DType> stored{};  ///< the type of C and the bias, if it is another: f32
   int64_t batch = 1, m = 1, n = 1, k = 1;
   Operand a, b;
   bool bias = false;
@@ -38,6 +41,7 @@ struct MatrixProduct {
   Activation activation = Activation::None;
   int64_t algorithm = 0;  ///< place in the library's list for this product on this GPU, its best guess first
 
+  DType result_type() const { return stored.value_or(type); }
   /// A, B, the bias if there is one, C.
   size_t arguments() const { return bias ? 4 : 3; }
   friend bool operator==(const MatrixProduct&, const MatrixProduct&) = default;

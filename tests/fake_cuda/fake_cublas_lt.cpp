@@ -67,19 +67,19 @@ double activated(uint32_t epilogue, double x) {
 }
 
 void compute(const Work& w) {
-  const DType type = w.d.element();
+  const DType type = w.a.element();
   const int64_t terms = w.product.transpose_a ? w.a.rows : w.a.columns;
   for (int64_t batch = 0; batch < w.d.batch; ++batch) {
     for (int64_t column = 0; column < w.d.columns; ++column) {
       for (int64_t row = 0; row < w.d.rows; ++row) {
-        double sum = w.adds ? load(w.to, type, w.d.place(batch, row, column)) : 0;
+        double sum = w.adds ? load(w.to, w.d.element(), w.d.place(batch, row, column)) : 0;
         for (int64_t k = 0; k < terms && w.us >= 0; ++k) {
           const int64_t at = w.product.transpose_a ? w.a.place(batch, k, row) : w.a.place(batch, row, k);
           const int64_t bt = w.product.transpose_b ? w.b.place(batch, column, k) : w.b.place(batch, k, column);
           sum += load(w.from_a, type, at) * load(w.from_b, type, bt);
         }
-        if ((w.product.epilogue & CublasLt::kBias) != 0) sum += load(w.product.bias, type, row);
-        store(w.to, type, w.d.place(batch, row, column), activated(w.product.epilogue, sum));
+        if ((w.product.epilogue & CublasLt::kBias) != 0) sum += load(w.product.bias, w.d.element(), row);
+        store(w.to, w.d.element(), w.d.place(batch, row, column), activated(w.product.epilogue, sum));
       }
     }
   }
@@ -98,8 +98,10 @@ bool fits(const Product& p, const Layout& a, const Layout& b, const Layout& d) {
   const int64_t terms_b = p.transpose_b ? b.columns : b.rows;
   const int64_t columns = p.transpose_b ? b.rows : b.columns;
   for (const Layout& layout : {a, b, d}) {
-    if (layout.leading < layout.rows || layout.type != d.type || layout.batch != d.batch) return false;
+    if (layout.leading < layout.rows || layout.batch != d.batch) return false;
   }
+  const bool narrow = a.element() == DType::F16 || a.element() == DType::BF16;
+  if (a.type != b.type || (d.type != a.type && !(narrow && d.element() == DType::F32))) return false;
   const bool computes = p.compute == (d.element() == DType::F64 ? CublasLt::kComputeF64 : CublasLt::kComputeF32);
   return computes && rows == d.rows && columns == d.columns && terms == terms_b;
 }

@@ -3,6 +3,7 @@
 //
 //   kernel NAME       what follows is of this kernel alone; before the first such line, of all
 //   time US           the launch takes so long; nothing else takes any time, so that measured times are exact
+//   call ADDRESS      calls void f(const char* kernel, void** arguments) at this address of the process
 //   write ARG FILE    the file's bytes to the memory that argument ARG (0 first) points to
 //   fill ARG BYTE     that memory is filled with a byte
 //   log FILE          appends a line with the shape and the attributes of the launch
@@ -35,6 +36,7 @@ constexpr int kInvalidValue = 1;
 constexpr int kNoDevice = 100;
 constexpr int kInvalidImage = 200;
 constexpr int kNotFound = 500;
+constexpr size_t kAlignment = 256;
 constexpr size_t kMemory = size_t{256} << 20;
 
 struct Command {
@@ -55,7 +57,9 @@ struct Launch {
   std::function<void()> host;  // what a library put on the stream
   std::vector<Command> commands;
   std::vector<char*> arguments;  // as many as the commands need
+  void** raw = nullptr;          // of a launch that runs at once
   std::string shape;
+  std::string name;
 };
 
 struct Graph {
@@ -95,7 +99,7 @@ bool parse(const std::string& text, Module& module, int& refusal) {
       kernel = command.text;
     } else if (command.verb == "refuse") {
       refusal = static_cast<int>(command.number);
-    } else if (std::string(" time write fill log error hang abort ").find(" " + command.verb + " ") !=
+    } else if (std::string(" time write fill call log error hang abort ").find(" " + command.verb + " ") !=
                std::string::npos) {
       module.script[kernel].push_back(command);
     } else {
@@ -108,6 +112,9 @@ bool parse(const std::string& text, Module& module, int& refusal) {
 void perform(const Launch& launch) {
   if (launch.host) launch.host();
   for (const Command& command : launch.commands) {
+    if (command.verb == "call" && launch.raw != nullptr)
+      reinterpret_cast<void (*)(const char*, void**)>(std::stoull(command.text, nullptr, 16))(launch.name.c_str(),
+                                                                                              launch.raw);
     if (command.verb == "time") clock_us += command.number;
     if (command.verb == "hang") hanging = true;
     if (command.verb == "abort") std::abort();
@@ -129,6 +136,21 @@ void perform(const Launch& launch) {
 int wait() {
   while (hanging) pause();
   if (pending != 0) sticky = pending;
+  return sticky;
+}
+
+/// Whether these bytes lie within one allocation.
+bool holds(CudaPointer at, size_t bytes) {
+  const auto after = allocated.upper_bound(at);
+  if (after == allocated.begin()) return false;
+  const auto& [pointer, size] = *std::prev(after);
+  return at + bytes <= pointer + size;
+}
+
+template <class Value>
+int fill_with(CudaPointer to, Value value, size_t count) {
+  if (!holds(to, count * sizeof value)) return kInvalidValue;
+  for (size_t i = 0; i < count; ++i) std::memcpy(reinterpret_cast<char*>(to) + i * sizeof value, &value, sizeof value);
   return sticky;
 }
 
@@ -186,7 +208,8 @@ int cuMemGetInfo_v2(size_t* free, size_t* all) {
 int cuMemAlloc_v2(CudaPointer* pointer, size_t bytes) {
   if (sticky != 0) return sticky;
   if (allocated_bytes() + bytes > kMemory) return 2;
-  *pointer = reinterpret_cast<CudaPointer>(std::malloc(bytes));
+  *pointer =
+      reinterpret_cast<CudaPointer>(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment));
   allocated[*pointer] = bytes;
   return 0;
 }
@@ -196,13 +219,13 @@ int cuMemFree_v2(CudaPointer pointer) {
   return sticky;
 }
 int cuMemcpyHtoD_v2(CudaPointer to, const void* from, size_t bytes) {
-  if (allocated.at(to) < bytes) return kInvalidValue;
+  if (!holds(to, bytes)) return kInvalidValue;
   std::memcpy(reinterpret_cast<void*>(to), from, bytes);
   return wait();
 }
 int cuMemcpyDtoH_v2(void* to, CudaPointer from, size_t bytes) {
   if (const int failed = wait(); failed != 0) return failed;
-  if (allocated.at(from) < bytes) return kInvalidValue;
+  if (!holds(from, bytes)) return kInvalidValue;
   std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
   return 0;
 }
@@ -214,6 +237,27 @@ int cuMemsetD8_v2(CudaPointer to, unsigned char value, size_t bytes) {
   std::memset(reinterpret_cast<void*>(to), value, bytes);
   return sticky;
 }
+// On a stream, all of which run at once: memory within an allocation.
+int cuMemcpyDtoDAsync_v2(CudaPointer to, CudaPointer from, size_t bytes, CudaStream) {
+  if (!holds(to, bytes) || !holds(from, bytes)) return kInvalidValue;
+  std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  return sticky;
+}
+int cuMemsetD2D32Async(CudaPointer to, size_t pitch, unsigned value, size_t words, size_t rows, CudaStream) {
+  if (rows == 0 || !holds(to, (rows - 1) * pitch + words * sizeof value)) return kInvalidValue;
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t i = 0; i < words; ++i)
+      std::memcpy(reinterpret_cast<char*>(to) + row * pitch + i * sizeof value, &value, sizeof value);
+  }
+  return sticky;
+}
+int cuMemsetD8Async(CudaPointer to, unsigned char value, size_t count, CudaStream) {
+  return fill_with(to, value, count);
+}
+int cuMemsetD16Async(CudaPointer to, unsigned short value, size_t count, CudaStream) {
+  return fill_with(to, value, count);
+}
+int cuMemsetD32Async(CudaPointer to, unsigned value, size_t count, CudaStream) { return fill_with(to, value, count); }
 int cuModuleLoadData(CudaModule* made, const void* image) {
   if (sticky != 0) return sticky;
   std::string text = static_cast<const char*>(image);
@@ -269,6 +313,8 @@ int cuLaunchKernelEx(const CudaLaunchConfig* config, CudaFunction of, void** arg
       launch.arguments.push_back(*static_cast<char**>(arguments[launch.arguments.size()]));
     }
   }
+  launch.name = name;
+  launch.raw = capturing == nullptr ? arguments : nullptr;
   launch.shape = fmt::format("{} grid {}x{}x{} threads {} shared {}", name, config->grid[0], config->grid[1],
                              config->grid[2], config->block[0], config->shared_bytes);
   for (unsigned i = 0; i < config->attribute_count; ++i) {

@@ -106,7 +106,7 @@ bool is_tensor(const Descriptor& tensor) {
 }
 
 struct Sizes {
-  int64_t n, c, h, w, o, i, j, rows, columns, stride, padding;
+  int64_t n, c, h, w, o, i, j, rows, columns, stride, padding, dilation, group_channels;
   std::array<int64_t, 4> x, filters, y;  ///< strides
 };
 
@@ -132,6 +132,8 @@ Sizes sizes_of(const Descriptor& operation) {
           size(y, 3),
           convolution.number(Cudnn::kStrides),
           convolution.number(Cudnn::kPaddingBefore),
+          convolution.number(Cudnn::kDilations),
+          size(w, 1),
           strides(x),
           strides(w),
           strides(y)};
@@ -139,7 +141,8 @@ Sizes sizes_of(const Descriptor& operation) {
 
 bool is_convolution(const Descriptor& d) {
   for (size_t at : {0, 1}) {
-    if (d.number(Cudnn::kDilations, at) != 1 || d.number(Cudnn::kStrides, at) != d.number(Cudnn::kStrides) ||
+    if (d.number(Cudnn::kDilations, at) != d.number(Cudnn::kDilations) ||
+        d.number(Cudnn::kStrides, at) != d.number(Cudnn::kStrides) ||
         d.number(Cudnn::kPaddingBefore, at) != d.number(Cudnn::kPaddingBehind, at))
       return false;
   }
@@ -153,10 +156,11 @@ bool is_operation(const Descriptor& d) {
   }
   const Sizes s = sizes_of(d);
   const Descriptor& y = d.part(Cudnn::kForwardY);
-  return d.factor(Cudnn::kForwardAlpha) == 1 && d.factor(Cudnn::kForwardBeta) == 0 &&
-         d.part(Cudnn::kForwardW).number(Cudnn::kTensorSizes, 1) == s.c && y.number(Cudnn::kTensorSizes) == s.n &&
-         y.number(Cudnn::kTensorSizes, 1) == s.o && s.rows == (s.h + 2 * s.padding - s.i) / s.stride + 1 &&
-         s.columns == (s.w + 2 * s.padding - s.j) / s.stride + 1;
+  return d.factor(Cudnn::kForwardAlpha) == 1 && d.factor(Cudnn::kForwardBeta) == 0 && s.group_channels > 0 &&
+         s.c % s.group_channels == 0 && s.o % (s.c / s.group_channels) == 0 && y.number(Cudnn::kTensorSizes) == s.n &&
+         y.number(Cudnn::kTensorSizes, 1) == s.o &&
+         s.rows == (s.h + 2 * s.padding - (s.i - 1) * s.dilation - 1) / s.stride + 1 &&
+         s.columns == (s.w + 2 * s.padding - (s.j - 1) * s.dilation - 1) / s.stride + 1;
 }
 
 bool is_complete(const Descriptor& d) {
@@ -198,14 +202,15 @@ void convolve(const Sizes& s, bool relu, DType type, const char* x, const char* 
     const int64_t column = at % s.columns, row = at / s.columns % s.rows, filter = at / (s.columns * s.rows) % s.o;
     const int64_t image = at / (s.columns * s.rows * s.o);
     double sum = 0;
-    for (int64_t term = 0; term < s.c * s.i * s.j; ++term) {
+    const int64_t first = filter / (s.o / (s.c / s.group_channels)) * s.group_channels;
+    for (int64_t term = 0; term < s.group_channels * s.i * s.j; ++term) {
       const int64_t c = term / (s.i * s.j);
       const int64_t i = term / s.j % s.i, j = term % s.j;
-      const int64_t from_row = row * s.stride - s.padding + i;
-      const int64_t from_column = column * s.stride - s.padding + j;
+      const int64_t from_row = row * s.stride - s.padding + i * s.dilation;
+      const int64_t from_column = column * s.stride - s.padding + j * s.dilation;
       if (from_row < 0 || from_row >= s.h || from_column < 0 || from_column >= s.w) continue;
-      sum +=
-          load(x, type, place(s.x, image, c, from_row, from_column)) * load(w, type, place(s.filters, filter, c, i, j));
+      sum += load(x, type, place(s.x, image, first + c, from_row, from_column)) *
+             load(w, type, place(s.filters, filter, c, i, j));
     }
     store(y, type, place(s.y, image, filter, row, column), relu ? std::max(sum, 0.0) : sum);
   }
@@ -321,7 +326,7 @@ int cudnnBackendExecute(void*, void* plan_handle, void* arguments_handle) {
   Sizes sizes = sizes_of(operation);
   const DType type = element_type(operation.part(Cudnn::kForwardX));
   const double us = algorithms()[config.algorithm].us;
-  if (us < 0) sizes.c = 0;
+  if (us < 0) sizes.i = 0;
   return enqueue(current_stream, std::abs(us),
                  [=, x = place(Cudnn::kForwardX), w = place(Cudnn::kForwardW),
                   y = relu ? memory.at(operations.back()->part(Cudnn::kPointwiseY).number(Cudnn::kTensorName))

@@ -11,7 +11,7 @@ namespace {
 
 struct Options {
   std::string module, form, output, dump_after, only, target = "sm_90a";
-  bool explain = false;
+  bool explain = false, no_libraries = false;
 };
 
 /// The texts of all kernels, one after the other.
@@ -47,6 +47,8 @@ Result<int> write_program(const emitters::EmittedProgram& program, const Options
                                {"parameter", buffer.parameter}});
   }
   for (const emitters::ProgramStep& step : program.steps) {
+    if (step.library)
+      return unsupported("a step is {}'s: --no-libraries makes a kernel of it", library_of(step.library->work));
     if (!step.fusion) return unsupported("a step has no kernel: {}", step.why_interpreted);
     const emitters::Decision& decision = step.fusion->decision();
     STRATA_TRY(const std::string ptx, step.fusion->text(emitters::Form::Ptx));
@@ -90,6 +92,7 @@ Result<int> emit(const Options& options) {
   emitters::EmitOptions emit_options;
   emit_options.device.arch = options.target;
   emit_options.only = options.only;
+  const auto libraries = options.no_libraries ? emitters::LibraryUse::Never : emitters::LibraryUse::WhereFaster;
   bool seen = options.dump_after.empty();
   std::string dump;
   if (!options.dump_after.empty()) {
@@ -99,7 +102,7 @@ Result<int> emit(const Options& options) {
       dump += fmt::format("// after {}\n{}\n", pass, text);
     };
   }
-  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(*module, emit_options));
+  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(*module, emit_options, libraries));
   if (options.explain) fmt::print("{}", emitters::explain(program));
   if (options.form == "cubin") return write_program(program, options);
   std::string text;
@@ -131,6 +134,7 @@ void add_emit(CLI::App& app, Action& action) {
   command->add_option("--output", options->output, "file for the text, or folder for cubins");
   command->add_option("--dump-after", options->dump_after, "print the IR after this pass, or after all");
   command->add_flag("--explain", options->explain, "print for each kernel which emitter, tile and launch, and why");
+  command->add_flag("--no-libraries", options->no_libraries, "make kernels of products and convolutions too");
   command->add_option("--only", options->only, "use this emitter alone, on the module as one fusion");
   command->add_option("--target", options->target, "architecture")->capture_default_str();
   command->callback([options, &action] { action = [options] { return emit(*options); }; });

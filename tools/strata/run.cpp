@@ -12,10 +12,12 @@ namespace strata::cli {
 namespace {
 
 struct Options {
-  std::string graph, output, precision = "f64";
+  std::string graph, output, precision = "f64", device = "cpu";
+  bool profile = false, no_libraries = false, hlo_option_given = false;
   bool with_inputs = false, precision_given = false, interpret = false, check = false;
   std::vector<std::string> inputs;
   uint64_t seed = 1;
+  double tolerance = 1;
 };
 
 /// The files of --input by the names of what they are for.
@@ -83,8 +85,10 @@ Result<int> run(const Options& options) {
     if (options.precision_given) return invalid("--precision does not apply to HLO, whose values have their own types");
     STRATA_TRY(auto files, input_files(options));
     return run_hlo({options.graph, std::move(files), options.seed, options.output, options.with_inputs,
-                    options.interpret, options.check});
+                    options.interpret, options.check, options.device, options.profile, options.tolerance,
+                    !options.no_libraries});
   }
+  if (options.hlo_option_given) return invalid("--device, --profile, --tolerance and --no-libraries are for HLO");
   STRATA_TRY(const GraphPtr graph, load_graph(options.graph));
   STRATA_TRY(const auto inputs, inputs_of(*graph, options));
   STRATA_TRY(const auto outputs, options.precision == "f64"   ? execute_in<double>(*graph, inputs, false)
@@ -108,8 +112,7 @@ Result<int> run(const Options& options) {
 
 void add_run(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  auto* command =
-      app.add_subcommand("run", "Execute a µGraph with the interpreter, or an HLO module by its kernels on the CPU");
+  auto* command = app.add_subcommand("run", "Execute a µGraph with the interpreter, or an HLO module by its kernels");
   command->add_option("GRAPH", options->graph, "a .strata file, or HLO text")->required();
   command->add_option("--input", options->inputs, "NAME=FILE.npy; inputs that are not given are random");
   command->add_option("--seed", options->seed, "of random inputs")->check(unsigned_number())->capture_default_str();
@@ -120,7 +123,17 @@ void add_run(CLI::App& app, Action& action) {
   command->add_option("--precision", options->precision, "f64, f32, or own: f32 with tensors rounded to their types")
       ->check(CLI::IsMember({"f64", "f32", "own"}))
       ->capture_default_str();
+  command->add_option("--device", options->device, "HLO: cpu, gpu, or auto: the GPU where there is one")
+      ->check(CLI::IsMember({"cpu", "gpu", "auto"}))
+      ->capture_default_str();
+  command->add_option("--tolerance", options->tolerance, "HLO: times what floats may differ by in --check")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--profile", options->profile, "HLO on a GPU: print the time of each step");
+  command->add_flag("--no-libraries", options->no_libraries, "HLO: products and convolutions are kernels too");
   command->callback([options, command, &action] {
+    for (const char* name : {"--device", "--profile", "--no-libraries", "--tolerance"})
+      options->hlo_option_given |= command->count(name) > 0;
     options->precision_given = command->count("--precision") > 0;
     action = [options] { return run(*options); };
   });

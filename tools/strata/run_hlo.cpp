@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "commands.h"
+#include "emitters/gpu_run.h"
 #include "emitters/program.h"
 #include "hlo/compare.h"
 #include "hlo/compute.h"
@@ -84,8 +85,40 @@ int elided_constants(const hlo::Module& module) {
   return count;
 }
 
-Result<Literal> run_emitted(const hlo::Module& module, const std::vector<Literal>& arguments) {
-  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(module));
+constexpr int kProfileRuns = 11;
+
+Result<Literal> run_on_gpu(const GpuDevice& device, const hlo::Module& module, const std::vector<Literal>& arguments,
+                           const HloRunOptions& options) {
+  emitters::EmitOptions emit_options;
+  const auto libraries = options.libraries ? emitters::LibraryUse::WhereFaster : emitters::LibraryUse::Never;
+  STRATA_TRY(emit_options.device.arch, emitters::architecture_of(device));
+  STRATA_TRY(emitters::EmittedProgram program, emitters::emit_program(module, emit_options, libraries));
+  STRATA_TRY(const std::unique_ptr<emitters::GpuRunner> runner,
+             emitters::GpuRunner::load(device, std::move(program), emit_options));
+  for (const std::string& note : runner->notes()) fmt::print(stderr, "note: {}\n", note);
+  STRATA_TRY(Literal result, runner->run(arguments));
+  if (!options.profile) return result;
+  STRATA_TRY(const auto times, runner->profile(kProfileRuns));
+  for (const auto& [name, what, microseconds] : times) fmt::print("{:>10.2f} µs  {}  {}\n", microseconds, name, what);
+  const emitters::MemoryLayout& memory = runner->memory();
+  fmt::print("{} bytes of parameters and constants, {} of the rest, which has {} in all\n", memory.constant_bytes,
+             memory.working_bytes, memory.separate_bytes);
+  return result;
+}
+
+/// By kernels, where `--device` says.
+Result<Literal> run_emitted(const hlo::Module& module, const std::vector<Literal>& arguments,
+                            const HloRunOptions& options) {
+  if (options.device != "cpu") {
+    Result<std::unique_ptr<GpuDevice>> device = GpuDevice::open();
+    if (!device && options.device == "gpu") return tl::unexpected(device.error());
+    if (options.device == "auto")
+      fmt::print("on {}\n", device ? (*device)->name() : fmt::format("the CPU: {}", device.error().message));
+    if (device) return run_on_gpu(**device, module, arguments, options);
+  }
+  emitters::EmitOptions emit_options;
+  const auto libraries = options.libraries ? emitters::LibraryUse::WhereFaster : emitters::LibraryUse::Never;
+  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(module, emit_options, libraries));
   return emitters::run_on_cpu(program, arguments);
 }
 
@@ -101,6 +134,10 @@ bool is_hlo_file(const std::string& path) {
 }
 
 Result<int> run_hlo(const HloRunOptions& options) {
+  if (options.profile && (options.device == "cpu" || options.interpret))
+    return invalid("--profile times kernels on a GPU: it goes with --device=gpu or auto");
+  if (options.interpret && !options.check && options.device == "gpu")
+    return invalid("--interpret runs nothing on a GPU");
   STRATA_TRY(const hlo::ModulePtr module, hlo::load_module(options.path));
   const hlo::Computation& entry = module->entry_computation();
   if (const int count = elided_constants(*module); count > 0) {
@@ -111,7 +148,8 @@ Result<int> run_hlo(const HloRunOptions& options) {
   }
   STRATA_TRY(const std::vector<Literal> arguments, arguments_of(entry, options));
   const bool emitted = !options.interpret || options.check;
-  STRATA_TRY(const Literal result, emitted ? run_emitted(*module, arguments) : hlo::evaluate(*module, arguments));
+  STRATA_TRY(const Literal result,
+             emitted ? run_emitted(*module, arguments, options) : hlo::evaluate(*module, arguments));
   if (!options.output.empty()) STRATA_CHECK(make_folder(options.output));
   for (size_t i = 0; i < arguments.size() && options.with_inputs && !options.output.empty(); ++i) {
     const hlo::Instruction& parameter = entry[entry.parameters[i]];
@@ -121,7 +159,7 @@ Result<int> run_hlo(const HloRunOptions& options) {
   STRATA_CHECK(report(entry.root_instruction().name, result, options));
   if (!options.check) return kSuccess;
   STRATA_TRY(const Literal expected, hlo::evaluate(*module, arguments));
-  const std::optional<std::string> different = hlo::difference(result, expected);
+  const std::optional<std::string> different = hlo::difference(result, expected, options.tolerance);
   fmt::print("{}\n", different ? "differs from the interpreter: " + *different : "agrees with the interpreter");
   return different ? kDifferent : kSuccess;
 }

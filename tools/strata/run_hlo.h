@@ -17,12 +17,16 @@ struct HloRunOptions {
   uint64_t seed = 1;
   std::string output;  ///< folder for the results; none if empty
   bool with_inputs = false;
-  bool interpret = false;  ///< by the interpreter, else by the emitters' kernels on the CPU
-  bool check = false;      ///< by both; the exit code says whether they agree
+  bool interpret = false;      ///< by the interpreter, else by the emitters' kernels
+  bool check = false;          ///< by both; the exit code says whether they agree
+  std::string device = "cpu";  ///< of the kernels: cpu, gpu, or auto: the GPU where there is one
+  bool profile = false;        ///< on the GPU, print the time of each step
+  double tolerance = 1;        ///< of --check: what floats may differ by is multiplied by it
+  bool libraries = true;       ///< whether products and convolutions may be steps of CUDA's libraries
 };
 
 /// Runs a module, prints a line for each result and writes it as NAME.npy: results are named
-/// after the root, those of a tuple NAME.0, NAME.1 ….
+/// after the root, those of a tuple NAME.0, NAME.1 …. Error (Environment) where a GPU is asked for and there is none.
 Result<int> run_hlo(const HloRunOptions& options);
 
 }  // namespace strata::cli

@@ -46,15 +46,7 @@ class Inliner {
 
   void run() {
     for (FuncOp function : llvm::to_vector(module_.getOps<FuncOp>())) visit(function);
-    // Callers before callees, as often as something becomes unused.
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (FuncOp function : llvm::make_early_inc_range(module_.getOps<FuncOp>())) {
-        if (!function.isPrivate() || !mlir::SymbolTable::symbolKnownUseEmpty(function, module_)) continue;
-        function.erase();
-        changed = true;
-      }
-    }
+    remove_unused();
   }
 
  private:
@@ -67,6 +59,26 @@ class Inliner {
     for (auto& [call, callee] : calls) {
       visit(callee);
       if (is_worth_it(callee)) replace_by_body(call, callee);
+    }
+  }
+
+  /// Keeps what public functions reach. One walk: asking for the uses of each function walks the module each time.
+  void remove_unused() {
+    llvm::DenseSet<Operation*> reached;
+    llvm::SmallVector<FuncOp> open;
+    const auto reach = [&](FuncOp function) {
+      if (function && reached.insert(function).second) open.push_back(function);
+    };
+    for (FuncOp function : module_.getOps<FuncOp>()) {
+      if (!function.isPrivate()) reach(function);
+    }
+    while (!open.empty()) {
+      const auto uses = mlir::SymbolTable::getSymbolUses(open.pop_back_val());
+      if (!uses) return;
+      for (const auto& use : *uses) reach(symbols_.lookup<FuncOp>(use.getSymbolRef().getLeafReference()));
+    }
+    for (FuncOp function : llvm::make_early_inc_range(module_.getOps<FuncOp>())) {
+      if (!reached.contains(function)) function.erase();
     }
   }
 

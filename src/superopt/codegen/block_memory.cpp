@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ir/validate.h"
-#include "superopt/optimize/memory_plan.h"
+#include "support/memory_plan.h"
 
 namespace strata {
 namespace {

@@ -20,7 +20,7 @@ struct BlockMemory {
   bool optimal = false;     ///< no plan takes fewer bytes
 };
 
-/// A plan of fewest bytes (optimize/memory_plan.h; Mirage, OSDI'25, section 6: memory planning). What must survive the
+/// A plan of fewest bytes (support/memory_plan.h; Mirage, OSDI'25, section 6: memory planning). What must survive the
 /// loop's iterations lives through all of its depths. With `share` off each tensor has a place of its own.
 BlockMemory plan_block_memory(const Graph& body, bool share);
 

@@ -329,7 +329,7 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
 /// channels last before and behind it, by kernels of the library's own, but for filters of one element.
 double convolution_seconds(const Convolution& c, const Target& target) {
   const int64_t positions = c.images * c.result_height() * c.result_width();
-  const int64_t terms = c.channels * c.filter_height * c.filter_width;
+  const int64_t terms = c.channels / c.groups * c.filter_height * c.filter_width;
   const auto size = static_cast<double>(size_of(c.type));
   const double moved = size * static_cast<double>(c.images * c.channels * c.height * c.width + positions * c.filters);
   const double bytes = moved + size * static_cast<double>(c.filters * terms);

@@ -1,4 +1,4 @@
-#include "superopt/optimize/memory_plan.h"
+#include "support/memory_plan.h"
 
 #include <algorithm>
 #include <cassert>

@@ -1,0 +1,87 @@
+// A program on the GPU: kernels and libraries' work in order on one stream.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emitters/program.h"
+#include "runtime/gpu_program.h"
+
+namespace strata::emitters {
+
+/// What the driver loads for a fusion: a cubin.
+using KernelLoader = std::function<Result<std::string>(const EmittedFusion&)>;
+
+/// Links the fusion's PTX by nvJitLink.
+Result<std::string> cubin_of(const EmittedFusion& fusion, const std::string& arch);
+
+/// Where a program's arrays lie in device memory.
+struct MemoryLayout {
+  std::vector<int64_t> offsets;  ///< of each buffer from the start of its region, in bytes
+  int64_t constant_bytes = 0;    ///< the region of parameters and constants, which is not written by kernels
+  int64_t working_bytes = 0;     ///< the region of all others; those that live at different steps share bytes
+  int64_t separate_bytes = 0;    ///< what the others take without sharing
+};
+MemoryLayout lay_out(const EmittedProgram& program);
+
+/// The architecture of the GPU as emitters and libraries are asked for it: "sm_90a". Error (Unsupported) where no
+/// target is as old.
+Result<std::string> architecture_of(const GpuDevice& device);
+
+class GpuRunner {
+ public:
+  struct StepTime {
+    std::string name;
+    std::string what;  ///< the emitter or library
+    double microseconds = 0;
+  };
+
+  /// Loads kernels, prepares libraries, takes memory. A library that is missing or refuses its work is replaced by a
+  /// kernel; notes() says so. The device must outlive it. Errors: Environment where what is needed is missing or there
+  /// is too little memory; those of the emitters.
+  static Result<std::unique_ptr<GpuRunner>> load(const GpuDevice& device, EmittedProgram program,
+                                                 const EmitOptions& options, const KernelLoader& loader = {});
+
+  const EmittedProgram& program() const { return program_; }
+  const MemoryLayout& memory() const { return layout_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  /// Copies the arguments, runs all steps, and copies the results back. Arguments are checked against the parameters.
+  Result<hlo::Literal> run(std::span<const hlo::Literal> arguments);
+  /// Times of all steps and of the whole: medians over `repetitions` runs after the first, with the arguments of the
+  /// last run(). Those of steps that the interpreter runs contain copies to the host and back.
+  Result<std::vector<StepTime>> profile(int repetitions);
+
+ private:
+  struct Loaded {
+    CudaModule module = nullptr;
+    std::vector<CudaFunction> functions;
+    std::unique_ptr<PreparedWork> work;
+  };
+  class Modules;
+
+  GpuRunner(const GpuDevice& device, EmittedProgram program) : device_(device), program_(std::move(program)) {}
+  Result<void> load_step(ProgramStep& step, const EmitOptions& options, const KernelLoader& loader, Loaded& loaded);
+  Result<void> allocate();
+  Result<void> run_step(size_t step) const;
+  Result<void> prepare_outputs(const ProgramStep& step) const;
+  Result<void> launch(const ProgramStep& step, const Loaded& loaded) const;
+  Result<void> interpret(const ProgramStep& step) const;
+  Result<void> upload(int buffer, const hlo::Literal& value) const;
+  Result<hlo::Literal> download(int buffer) const;
+  const hlo::Shape& shape_of(int buffer) const { return program_.buffers[static_cast<size_t>(buffer)].shape; }
+  CudaPointer pointer(int buffer) const;
+
+  const GpuDevice& device_;
+  EmittedProgram program_;
+  MemoryLayout layout_;
+  std::shared_ptr<Modules> modules_;  ///< unloads them
+  std::vector<Loaded> loaded_;        ///< by step
+  std::vector<std::string> notes_;
+  std::optional<GpuMemory> constants_, working_, workspace_;
+};
+
+}  // namespace strata::emitters

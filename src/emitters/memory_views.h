@@ -1,0 +1,27 @@
+// Values that are other arrays read in another order: no kernel is needed to have them where strides can be given.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "hlo/hlo.h"
+
+namespace strata::emitters {
+
+/// An instruction's value as elements of another instruction's array: strides of its dimensions there, in elements of
+/// memory; 0 where elements are repeated.
+struct MemoryView {
+  hlo::InstructionId memory = 0;
+  std::vector<int64_t> strides;
+};
+
+/// All arrays that have the value's elements: through transposes, reshapes, bitcasts, copies and broadcasts, the one
+/// that is farthest up first; the last is the value itself.
+std::vector<MemoryView> memory_views(const hlo::Computation& computation, hlo::InstructionId id);
+
+/// The stride of these dimensions as one, in this order, if they lie as one would; 0 where there is one element.
+std::optional<int64_t> merged_stride(std::span<const int64_t> dimensions, const std::vector<int64_t>& sizes,
+                                     const std::vector<int64_t>& strides);
+
+}  // namespace strata::emitters
