@@ -324,7 +324,11 @@ class Generator {
     uses_registers_ = uses_handover_ = true;
     merged_.insert(pair.next);
     KernelLaunch& made = block_launch(first, name, code);
-    made.shared_bytes = std::max({made.shared_bytes, behind.shared_bytes, kHandoverBytes});
+    made.shared_bytes = std::max(made.shared_bytes, behind.shared_bytes);
+    if (schedule.handover == Handover::Last)
+      made.shared_bytes = std::max(made.shared_bytes, handover_place(code, behind) + kHandoverBytes);
+    if (made.shared_bytes > target_.shared_memory)
+      return unsupported("two kernels in one launch need {} bytes of shared memory", made.shared_bytes);
     made.resident = schedule.handover == Handover::Wait;
     const MergedParameters p = merged_parameters(first, second, name);
     made.arguments = p.buffers;

@@ -22,6 +22,10 @@ bool all_run(const Operation& op, const BlockSchedule& schedule, const Target& t
 
 }  // namespace
 
+int64_t handover_place(const BlockCode& code, const BlockCode& behind) {
+  return ceil_div(std::max(code.shared_bytes, behind.shared_bytes), kHandoverBytes) * kHandoverBytes;
+}
+
 std::optional<MergedPair> MergedPair::find(const Graph& graph, size_t first, const Target& target,
                                            const LibraryPlan& libraries) {
   const std::vector<bool> views = view_operations(graph, libraries.strided);
@@ -113,7 +117,11 @@ std::string MergedPair::text(const BlockCode& code, const BlockCode& behind, con
     step = count;
     begin = "rank";
   } else {
-    text += fmt::format("  if (!strata_device::arrives_last<{}>(counter, shared)) return;\n", sizes);
+    text += fmt::format("  const bool last = strata_device::arrives_last<{}>(counter, shared + {});\n", sizes,
+                        handover_place(code, behind));
+    if (schedule.cluster_blocks() > 1)
+      text += "  strata_device::cluster_barrier();  // others may still use this block's shared memory\n";
+    text += "  if (!last) return;\n";
   }
   if (behind.threads < threads) text += fmt::format("  if (strata_device::thread() >= {}) return;\n", behind.threads);
   if (groups.consumers <= step) return text + "  " + call(begin);

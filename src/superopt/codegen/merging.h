@@ -12,8 +12,10 @@ namespace strata {
 
 /// From one group's counter to the next, in counters: each has a line of its own.
 constexpr int64_t kCounterStride = 32;
-/// Shared memory that handing over needs, which nobody uses then.
+/// Shared memory that handing over needs, behind what both kernels use: a late signal of a neighbour to a barrier must
+/// not change it.
 constexpr int64_t kHandoverBytes = 16;
+int64_t handover_place(const BlockCode& code, const BlockCode& behind);
 
 /// A block graph, and the one whose kernel comes right behind it and reads its results.
 struct MergedPair {
