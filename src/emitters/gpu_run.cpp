@@ -121,7 +121,8 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::load(const GpuDevice& device, Emit
   made->modules_ = std::make_shared<Modules>(device.driver());
   std::vector<ProgramStep>& steps = made->program_.steps;
   // Cubins take most of the time: all cores make them.
-  const KernelLoader load = loader ? loader : [&](const EmittedFusion& of) { return cubin_of(of, options.device.arch); };
+  const KernelLoader load =
+      loader ? loader : [&](const EmittedFusion& of) { return cubin_of(of, options.device.arch); };
   std::vector<Result<std::string>> images(steps.size());
   std::atomic<size_t> next = 0;
   {
@@ -137,7 +138,9 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::load(const GpuDevice& device, Emit
   }
   for (size_t i = 0; i < steps.size(); ++i) {
     Loaded& loaded = made->loaded_.emplace_back();
-    const KernelLoader once = [&](const EmittedFusion& of) { return images[i] && images[i]->empty() ? load(of) : images[i]; };
+    const KernelLoader once = [&](const EmittedFusion& of) {
+      return images[i] && images[i]->empty() ? load(of) : images[i];
+    };
     STRATA_CHECK(made->load_step(steps[i], options, once, loaded));
   }
   STRATA_CHECK(made->allocate());
@@ -156,8 +159,8 @@ Result<void> GpuRunner::load_step(ProgramStep& step, const EmitOptions& options,
     const std::string& name = step.interpreted->entry_computation().name;
     const hlo::Module flat = hlo::inline_calls(*step.interpreted);
     Result<EmittedFusion> fusion = emit_fusion(flat, flat.entry, name + "_kernel", options);
-    notes_.push_back(fmt::format("{}: {}; {} in its place", name, work.error().message,
-                                 fusion ? "a kernel" : "the interpreter"));
+    notes_.push_back(
+        fmt::format("{}: {}; {} in its place", name, work.error().message, fusion ? "a kernel" : "the interpreter"));
     step.library.reset();
     if (fusion) {
       step.fusion = *std::move(fusion);
@@ -197,7 +200,8 @@ Result<void> GpuRunner::allocate() {
   }
   layout_ = lay_out(program_);
   int64_t workspace = 0;
-  for (const Loaded& loaded : loaded_) workspace = std::max(workspace, loaded.work ? loaded.work->workspace_bytes() : 0);
+  for (const Loaded& loaded : loaded_)
+    workspace = std::max(workspace, loaded.work ? loaded.work->workspace_bytes() : 0);
   const auto take = [&](std::optional<GpuMemory>& memory, int64_t bytes) -> Result<void> {
     STRATA_TRY(memory, GpuMemory::allocate(device_, std::max(bytes, kAlignment)));
     return memory->poison();

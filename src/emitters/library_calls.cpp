@@ -75,8 +75,7 @@ class CalleeBuilder {
   InstructionId add_parameter(const std::string& name, const hlo::Shape& shape, int role) {
     const auto number = static_cast<int64_t>(parameters_.size());
     parameters_.push_back(role);
-    const InstructionId id =
-        add({name, Opcode::Parameter, shape, {}, {}, hlo::ParameterAttributes{number}, {}});
+    const InstructionId id = add({name, Opcode::Parameter, shape, {}, {}, hlo::ParameterAttributes{number}, {}});
     target_.parameters.push_back(id);
     return id;
   }
@@ -167,8 +166,8 @@ class Rewriter {
                                                      hlo::byte_width(shape.type) / target_->memory_bandwidth;
     }
     if (library >= loop && use_ == LibraryUse::WhereFaster) {
-      result_.kept[it.name] = fmt::format("{} takes {:.3g} µs by the model, a kernel {:.3g}",
-                                          library_of(plan->work), library, loop);
+      result_.kept[it.name] =
+          fmt::format("{} takes {:.3g} µs by the model, a kernel {:.3g}", library_of(plan->work), library, loop);
       return;
     }
     LibraryCall& call = result_.calls[from_[plan->result].name];
@@ -229,7 +228,7 @@ class Rewriter {
     result_.module.computations.push_back(callee);
     const auto called = static_cast<hlo::ComputationId>(result_.module.computations.size()) - 1;
     const bool whole = plan.result_permutation.empty();
-    Instruction made{result.name,         Opcode::Call, whole ? result.shape : plan.result_shape, operands, {called},
+    Instruction made{result.name,         Opcode::Call,   whole ? result.shape : plan.result_shape, operands, {called},
                      hlo::NoAttributes{}, result.location};
     const auto id = static_cast<InstructionId>(entry_.instructions.size());
     if (whole) {

@@ -33,9 +33,9 @@ struct LibraryCalls {
 };
 
 /// Puts each product and convolution of the entry that a library takes, and computes sooner than a kernel of the
-/// emitters would (or any, if `use` says so), into a computation of its own that the entry calls; with it views of its operands
-/// (memory_views.h) and what the library does behind it: a bias, relu, gelu. Operands that lie in no order which the
-/// library takes are transposed by the entry before. The entry has no calls yet (hlo/inline_calls.h).
+/// emitters would (or any, if `use` says so), into a computation of its own that the entry calls; with it views of its
+/// operands (memory_views.h) and what the library does behind it: a bias, relu, gelu. Operands that lie in no order
+/// which the library takes are transposed by the entry before. The entry has no calls yet (hlo/inline_calls.h).
 LibraryCalls find_library_calls(const hlo::Module& module, const Device& device, LibraryUse use);
 
 /// Products of vectors and of single terms as products of elements and their sums, which fuse with what is around

@@ -97,7 +97,8 @@ std::string random_dot(Random& random) {
   const std::string type = any({"f32", "bf16", "f16", "f64"});
   const bool widens = (type == "bf16" || type == "f16") && random.below(3) == 0;
   const std::string result_type = widens ? "f32" : type;
-  std::vector<int64_t> batch(random.below(3)), left(random.below(3)), right(random.below(3)), terms(1 + random.below(2));
+  std::vector<int64_t> batch(random.below(3)), left(random.below(3)), right(random.below(3)),
+      terms(1 + random.below(2));
   for (auto* sizes : {&batch, &left, &right}) {
     for (int64_t& size : *sizes) size = std::data({1, 2, 3, 4})[random.below(4)];
   }
@@ -208,9 +209,11 @@ std::string random_convolution(Random& random) {
     return all;
   };
   const std::string x = labels("bf"), w = labels("io"), y = labels("bf");
-  const auto shape = [&](const std::string& order, const std::map<char, int64_t>& of, const std::vector<int64_t>& space) {
+  const auto shape = [&](const std::string& order, const std::map<char, int64_t>& of,
+                         const std::vector<int64_t>& space) {
     std::vector<int64_t> all;
-    for (const char letter : order) all.push_back(std::isdigit(letter) ? space[static_cast<size_t>(letter - '0')] : of.at(letter));
+    for (const char letter : order)
+      all.push_back(std::isdigit(letter) ? space[static_cast<size_t>(letter - '0')] : of.at(letter));
     return type + dims(all);
   };
   const auto join = [](const std::vector<int64_t>& of) { return fmt::format("{}", fmt::join(of, "x")); };
@@ -271,14 +274,16 @@ TEST(LibraryCalls, ViewsNeedNoTransposes) {
   x = f32[8,32,4,16] parameter(0)
   y = f32[8,4,32,16] parameter(1)
   xt = f32[8,4,32,16] transpose(x), dimensions={0,2,1,3}
-  ROOT d = f32[8,4,32,32] dot(xt, y), lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={3}
+  ROOT d = f32[8,4,32,32] dot(xt, y), lhs_batch_dims={0,1}, rhs_batch_dims={0,1},
+      lhs_contracting_dims={3}, rhs_contracting_dims={3}
 })"),
             "kernel; 32 of f32 32×32×16, algorithm 0; ");  // two strides of batches
   EXPECT_EQ(explained_work(R"(ENTRY e {
   x = f32[32,4,16] parameter(0)
   y = f32[4,32,16] parameter(1)
   xt = f32[4,32,16] transpose(x), dimensions={1,0,2}
-  ROOT d = f32[4,32,32] dot(xt, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
+  ROOT d = f32[4,32,32] dot(xt, y), lhs_batch_dims={0}, rhs_batch_dims={0},
+      lhs_contracting_dims={2}, rhs_contracting_dims={2}
 })"),
             "4 of f32 32×32×16, algorithm 0; ");
   // One matrix for all: one product.
@@ -342,9 +347,12 @@ TEST(GpuMemoryLayout, WhatLivesAtTheSameTimeLiesApart) {
   // A chain of interpreted steps, each of which needs only the one before it.
   std::string text = "ENTRY e {\n  v0 = f32[1000] parameter(0)\n";
   for (int i = 0; i < 8; ++i)
-    text += fmt::format("  {}v{} = f32[1000] sort(v{}), dimensions={{0}}, to_apply=less\n", i == 7 ? "ROOT " : "", i + 1, i);
-  const auto module = parsed("less {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
-                             "  ROOT c = pred[] compare(a, b), direction=LT\n}\n\n" + text + "}\n");
+    text += fmt::format("  {}v{} = f32[1000] sort(v{}), dimensions={{0}}, to_apply=less\n", i == 7 ? "ROOT " : "",
+                        i + 1, i);
+  const auto module = parsed(
+      "less {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+      "  ROOT c = pred[] compare(a, b), direction=LT\n}\n\n" +
+      text + "}\n");
   const auto program = emit_program(*module);
   ASSERT_TRUE(program) << program.error().to_string();
   const MemoryLayout layout = lay_out(*program);

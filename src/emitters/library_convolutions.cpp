@@ -90,8 +90,7 @@ class ConvolutionPlanner {
     work_.dilation = height.rhs_dilate;
     work_.groups = attributes_.feature_group_count;
     const int64_t least = std::min(work_.filter_height, work_.filter_width);
-    if (work_.padding > (least - 1) * work_.dilation)
-      return unsupported("its padding is wider than its filters");
+    if (work_.padding > (least - 1) * work_.dilation) return unsupported("its padding is wider than its filters");
     return {};
   }
 

@@ -101,7 +101,8 @@ class Preparer {
     const auto computes = [](hlo::ElementType type) {
       return type != hlo::ElementType::Pred && hlo::bit_width(type) >= 8;
     };
-    if (lhs.element_count() == 0 || rhs.element_count() == 0 || !computes(lhs.type) || !computes(rhs.type)) return false;
+    if (lhs.element_count() == 0 || rhs.element_count() == 0 || !computes(lhs.type) || !computes(rhs.type))
+      return false;
     int64_t terms = 1;
     for (const int64_t d : a.lhs_contracting) terms *= lhs.dim(d);
     return terms == 1 || free_elements(lhs, a.lhs_batch, a.lhs_contracting) == 1 ||
@@ -233,7 +234,8 @@ class Preparer {
     if (a.batch_group_count != 1 || a.window.empty() || a.window.size() > 2 || it.shape.element_count() == 0 ||
         x.element_count() == 0)
       return false;
-    if (a.window.size() == 2 && (a.window[0].stride != a.window[1].stride || a.window[0].rhs_dilate != a.window[1].rhs_dilate))
+    if (a.window.size() == 2 &&
+        (a.window[0].stride != a.window[1].stride || a.window[0].rhs_dilate != a.window[1].rhs_dilate))
       return false;
     auto terms = static_cast<double>(w.dim(a.kernel_input_feature));
     for (const hlo::WindowDimension& each : a.window) terms *= static_cast<double>(each.size);

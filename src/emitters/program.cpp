@@ -315,11 +315,10 @@ std::string explain(const EmittedProgram& program) {
     };
     const std::string name = step.fusion ? step.fusion->name() : step.interpreted->entry_computation().name;
     text += fmt::format("{}: ({}) -> ({})\n", name, list(step.inputs), list(step.outputs));
-    text += step.fusion ? to_string(step.fusion->decision())
-            : step.library
-                ? fmt::format("  {:<16} {}: {}\n", library_of(step.library->work), describe(step.library->work),
-                              step.library->reason)
-                : fmt::format("  {:<16} {}\n", "interpreter", step.why_interpreted);
+    text += step.fusion    ? to_string(step.fusion->decision())
+            : step.library ? fmt::format("  {:<16} {}: {}\n", library_of(step.library->work),
+                                         describe(step.library->work), step.library->reason)
+                           : fmt::format("  {:<16} {}\n", "interpreter", step.why_interpreted);
     for (const std::string& note : step.notes) text += fmt::format("  {:<16} {}\n", "no library", note);
   }
   return text;

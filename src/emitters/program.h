@@ -11,8 +11,8 @@ namespace strata::emitters {
 /// An array that kernels read and write.
 struct ProgramBuffer {
   hlo::Shape shape;
-  int parameter = -1;  ///< the entry's parameter that it holds, or none
-  int element = -1;    ///< of a parameter that is a tuple
+  int parameter = -1;                      ///< the entry's parameter that it holds, or none
+  int element = -1;                        ///< of a parameter that is a tuple
   std::optional<hlo::Literal> constant{};  ///< what it holds from the beginning, and is never written
 };
 

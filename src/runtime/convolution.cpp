@@ -135,7 +135,8 @@ class PreparedConvolution final : public PreparedWork {
     const bool last = c.channels_last;
     const Shape4 result{c.images, c.filters, c.result_height(), c.result_width()};
     const Descriptor x = tensor(cudnn, kX, c.type, {c.images, c.channels, c.height, c.width}, last);
-    const Descriptor w = tensor(cudnn, kW, c.type, {c.filters, c.channels / c.groups, c.filter_height, c.filter_width}, last);
+    const Descriptor w =
+        tensor(cudnn, kW, c.type, {c.filters, c.channels / c.groups, c.filter_height, c.filter_width}, last);
     const Descriptor y = tensor(cudnn, kY, c.type, result, last);
     std::optional<Descriptor> sums;
     if (c.relu) sums = tensor(cudnn, kSums, DType::F32, result, last, true);

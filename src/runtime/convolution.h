@@ -13,8 +13,9 @@
 namespace strata {
 
 /// conv2d of src/ops, or in groups: X[images, channels, height, width] by W[filters, channels / groups, filter_height,
-/// filter_width], of one element type: f16, bf16 or f32. Filters in the order of the groups whose channels they read. Sums are taken in float32. All three tensors are row-major, or all have their
-/// channels last in memory: X lies as [images, height, width, channels].
+/// filter_width], of one element type: f16, bf16 or f32. Filters in the order of the groups whose channels they read.
+/// Sums are taken in float32. All three tensors are row-major, or all have their channels last in memory: X lies as
+/// [images, height, width, channels].
 struct Convolution {
   DType type = DType::F16;
   int64_t images = 1, channels = 1, height = 1, width = 1;

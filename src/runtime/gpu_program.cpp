@@ -131,8 +131,7 @@ Result<std::unique_ptr<PreparedWork>> GpuDevice::prepare(const LibraryWork& work
   return strata::prepare(*convolutions_, std::get<Convolution>(work));
 }
 
-GpuEvent::GpuEvent(GpuEvent&& other) noexcept
-    : device_(other.device_), event_(std::exchange(other.event_, nullptr)) {}
+GpuEvent::GpuEvent(GpuEvent&& other) noexcept : device_(other.device_), event_(std::exchange(other.event_, nullptr)) {}
 
 GpuEvent::~GpuEvent() {
   if (event_ != nullptr) device_->driver().destroy_event(event_);

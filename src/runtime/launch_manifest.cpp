@@ -117,8 +117,7 @@ Result<Convolution> read_convolution(const Json& json) {
   if (c.dilation < 1) return invalid("a convolution has dilation={}", c.dilation);
   if (c.groups < 1 || c.channels % c.groups != 0 || c.filters % c.groups != 0)
     return invalid("a convolution has {} groups of {} channels and {} filters", c.groups, c.channels, c.filters);
-  if (c.result_height() < 1 || c.result_width() < 1)
-    return invalid("a convolution has filters larger than its images");
+  if (c.result_height() < 1 || c.result_width() < 1) return invalid("a convolution has filters larger than its images");
   if (c.algorithm < 0) return invalid("a convolution has algorithm {}", c.algorithm);
   return c;
 }

@@ -69,8 +69,8 @@ Result<void> PreparedProduct::describe_all() {
   if (p.b.transposed) STRATA_CHECK(set(CublasLt::kTransposeA, CublasLt::kTransposed));
   if (p.a.transposed) STRATA_CHECK(set(CublasLt::kTransposeB, CublasLt::kTransposed));
   STRATA_CHECK(set(CublasLt::kEpilogue, epilogue_of(p)));
-  const auto layout = [&](CublasLt::Layout& made, int64_t rows, int64_t columns,
-                          const MatrixProduct::Operand& operand, DType type) -> Result<void> {
+  const auto layout = [&](CublasLt::Layout& made, int64_t rows, int64_t columns, const MatrixProduct::Operand& operand,
+                          DType type) -> Result<void> {
     // Stored rows are the library's columns.
     if (operand.transposed) std::swap(rows, columns);
     STRATA_CHECK(lt.check(lt.create_layout(&made, element_type(type), static_cast<uint64_t>(columns),

@@ -19,8 +19,9 @@ std::string_view name_of(Activation activation);
 Result<Activation> parse_activation(std::string_view name);
 
 /// C = activation(A·B + bias) for each of `batch` products: A is m × k, B k × n, C m × n, of one element type, but that
-/// C and the bias may be f32 where A and B are of 16 bits. Sums are taken in float32, of f64 in float64. C is row-major, one matrix behind the other; the bias has n elements. One
-/// that `accumulates` adds what C holds before the activation.
+/// C and the bias may be f32 where A and B are of 16 bits. Sums are taken in float32, of f64 in float64. C is
+/// row-major, one matrix behind the other; the bias has n elements. One that `accumulates` adds what C holds before the
+/// activation.
 struct MatrixProduct {
   /// Element (i, j) lies at i · leading + j from the start of its matrix; at j · leading + i where transposed.
   struct Operand {

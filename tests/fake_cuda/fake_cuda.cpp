@@ -114,7 +114,7 @@ void perform(const Launch& launch) {
   for (const Command& command : launch.commands) {
     if (command.verb == "call" && launch.raw != nullptr)
       reinterpret_cast<void (*)(const char*, void**)>(std::stoull(command.text, nullptr, 16))(launch.name.c_str(),
-                                                                                             launch.raw);
+                                                                                              launch.raw);
     if (command.verb == "time") clock_us += command.number;
     if (command.verb == "hang") hanging = true;
     if (command.verb == "abort") std::abort();
@@ -150,8 +150,7 @@ bool holds(CudaPointer at, size_t bytes) {
 template <class Value>
 int fill_with(CudaPointer to, Value value, size_t count) {
   if (!holds(to, count * sizeof value)) return kInvalidValue;
-  for (size_t i = 0; i < count; ++i)
-    std::memcpy(reinterpret_cast<char*>(to) + i * sizeof value, &value, sizeof value);
+  for (size_t i = 0; i < count; ++i) std::memcpy(reinterpret_cast<char*>(to) + i * sizeof value, &value, sizeof value);
   return sticky;
 }
 
@@ -209,7 +208,8 @@ int cuMemGetInfo_v2(size_t* free, size_t* all) {
 int cuMemAlloc_v2(CudaPointer* pointer, size_t bytes) {
   if (sticky != 0) return sticky;
   if (allocated_bytes() + bytes > kMemory) return 2;
-  *pointer = reinterpret_cast<CudaPointer>(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment));
+  *pointer =
+      reinterpret_cast<CudaPointer>(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment));
   allocated[*pointer] = bytes;
   return 0;
 }

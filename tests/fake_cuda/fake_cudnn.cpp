@@ -141,7 +141,8 @@ Sizes sizes_of(const Descriptor& operation) {
 
 bool is_convolution(const Descriptor& d) {
   for (size_t at : {0, 1}) {
-    if (d.number(Cudnn::kDilations, at) != d.number(Cudnn::kDilations) || d.number(Cudnn::kStrides, at) != d.number(Cudnn::kStrides) ||
+    if (d.number(Cudnn::kDilations, at) != d.number(Cudnn::kDilations) ||
+        d.number(Cudnn::kStrides, at) != d.number(Cudnn::kStrides) ||
         d.number(Cudnn::kPaddingBefore, at) != d.number(Cudnn::kPaddingBehind, at))
       return false;
   }
@@ -155,10 +156,10 @@ bool is_operation(const Descriptor& d) {
   }
   const Sizes s = sizes_of(d);
   const Descriptor& y = d.part(Cudnn::kForwardY);
-  return d.factor(Cudnn::kForwardAlpha) == 1 && d.factor(Cudnn::kForwardBeta) == 0 &&
-         s.group_channels > 0 &&
+  return d.factor(Cudnn::kForwardAlpha) == 1 && d.factor(Cudnn::kForwardBeta) == 0 && s.group_channels > 0 &&
          s.c % s.group_channels == 0 && s.o % (s.c / s.group_channels) == 0 && y.number(Cudnn::kTensorSizes) == s.n &&
-         y.number(Cudnn::kTensorSizes, 1) == s.o && s.rows == (s.h + 2 * s.padding - (s.i - 1) * s.dilation - 1) / s.stride + 1 &&
+         y.number(Cudnn::kTensorSizes, 1) == s.o &&
+         s.rows == (s.h + 2 * s.padding - (s.i - 1) * s.dilation - 1) / s.stride + 1 &&
          s.columns == (s.w + 2 * s.padding - (s.j - 1) * s.dilation - 1) / s.stride + 1;
 }
 
@@ -208,8 +209,8 @@ void convolve(const Sizes& s, bool relu, DType type, const char* x, const char* 
       const int64_t from_row = row * s.stride - s.padding + i * s.dilation;
       const int64_t from_column = column * s.stride - s.padding + j * s.dilation;
       if (from_row < 0 || from_row >= s.h || from_column < 0 || from_column >= s.w) continue;
-      sum +=
-          load(x, type, place(s.x, image, first + c, from_row, from_column)) * load(w, type, place(s.filters, filter, c, i, j));
+      sum += load(x, type, place(s.x, image, first + c, from_row, from_column)) *
+             load(w, type, place(s.filters, filter, c, i, j));
     }
     store(y, type, place(s.y, image, filter, row, column), relu ? std::max(sum, 0.0) : sum);
   }

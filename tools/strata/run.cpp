@@ -112,8 +112,7 @@ Result<int> run(const Options& options) {
 
 void add_run(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  auto* command =
-      app.add_subcommand("run", "Execute a µGraph with the interpreter, or an HLO module by its kernels");
+  auto* command = app.add_subcommand("run", "Execute a µGraph with the interpreter, or an HLO module by its kernels");
   command->add_option("GRAPH", options->graph, "a .strata file, or HLO text")->required();
   command->add_option("--input", options->inputs, "NAME=FILE.npy; inputs that are not given are random");
   command->add_option("--seed", options->seed, "of random inputs")->check(unsigned_number())->capture_default_str();

@@ -148,7 +148,8 @@ Result<int> run_hlo(const HloRunOptions& options) {
   }
   STRATA_TRY(const std::vector<Literal> arguments, arguments_of(entry, options));
   const bool emitted = !options.interpret || options.check;
-  STRATA_TRY(const Literal result, emitted ? run_emitted(*module, arguments, options) : hlo::evaluate(*module, arguments));
+  STRATA_TRY(const Literal result,
+             emitted ? run_emitted(*module, arguments, options) : hlo::evaluate(*module, arguments));
   if (!options.output.empty()) STRATA_CHECK(make_folder(options.output));
   for (size_t i = 0; i < arguments.size() && options.with_inputs && !options.output.empty(); ++i) {
     const hlo::Instruction& parameter = entry[entry.parameters[i]];

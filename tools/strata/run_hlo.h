@@ -17,8 +17,8 @@ struct HloRunOptions {
   uint64_t seed = 1;
   std::string output;  ///< folder for the results; none if empty
   bool with_inputs = false;
-  bool interpret = false;  ///< by the interpreter, else by the emitters' kernels
-  bool check = false;      ///< by both; the exit code says whether they agree
+  bool interpret = false;      ///< by the interpreter, else by the emitters' kernels
+  bool check = false;          ///< by both; the exit code says whether they agree
   std::string device = "cpu";  ///< of the kernels: cpu, gpu, or auto: the GPU where there is one
   bool profile = false;        ///< on the GPU, print the time of each step
   double tolerance = 1;        ///< of --check: what floats may differ by is multiplied by it
