@@ -274,16 +274,16 @@ TEST(LibraryCalls, ViewsNeedNoTransposes) {
   x = f32[8,32,4,16] parameter(0)
   y = f32[8,4,32,16] parameter(1)
   xt = f32[8,4,32,16] transpose(x), dimensions={0,2,1,3}
-  ROOT d = f32[8,4,32,32] dot(xt, y),
-    lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={3}
+  ROOT d = f32[8,4,32,32] dot(xt, y), lhs_batch_dims={0,1}, rhs_batch_dims={0,1},
+      lhs_contracting_dims={3}, rhs_contracting_dims={3}
 })"),
             "kernel; 32 of f32 32×32×16, algorithm 0; ");  // two strides of batches
   EXPECT_EQ(explained_work(R"(ENTRY e {
   x = f32[32,4,16] parameter(0)
   y = f32[4,32,16] parameter(1)
   xt = f32[4,32,16] transpose(x), dimensions={1,0,2}
-  ROOT d = f32[4,32,32] dot(xt, y),
-    lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
+  ROOT d = f32[4,32,32] dot(xt, y), lhs_batch_dims={0}, rhs_batch_dims={0},
+      lhs_contracting_dims={2}, rhs_contracting_dims={2}
 })"),
             "4 of f32 32×32×16, algorithm 0; ");
   // One matrix for all: one product.
