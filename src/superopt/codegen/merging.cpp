@@ -23,7 +23,8 @@ bool all_run(const Operation& op, const BlockSchedule& schedule, const Target& t
 }  // namespace
 
 int64_t handover_place(const BlockCode& code, const BlockCode& behind) {
-  return ceil_div(std::max(code.shared_bytes, behind.shared_bytes), kHandoverBytes) * kHandoverBytes;
+  const int64_t bytes = std::max(code.shared_bytes, behind.shared_bytes);
+  return (bytes + kHandoverBytes - 1) / kHandoverBytes * kHandoverBytes;
 }
 
 std::optional<MergedPair> MergedPair::find(const Graph& graph, size_t first, const Target& target,
