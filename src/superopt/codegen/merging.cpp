@@ -118,11 +118,8 @@ std::string MergedPair::text(const BlockCode& code, const BlockCode& behind, con
     step = count;
     begin = "rank";
   } else {
-    text += fmt::format("  const bool last = strata_device::arrives_last<{}>(counter, shared + {});\n", sizes,
+    text += fmt::format("  if (!strata_device::arrives_last<{}>(counter, shared + {})) return;\n", sizes,
                         handover_place(code, behind));
-    if (schedule.cluster_blocks() > 1)
-      text += "  strata_device::cluster_barrier();  // others may still use this block's shared memory\n";
-    text += "  if (!last) return;\n";
   }
   if (behind.threads < threads) text += fmt::format("  if (strata_device::thread() >= {}) return;\n", behind.threads);
   if (groups.consumers <= step) return text + "  " + call(begin);

@@ -204,7 +204,7 @@ TEST(MergingWaits, AreNeeded) {
   const std::tuple<Handover, std::string, std::string> mutants[] = {
       {Handover::Wait, "strata_device::meet_group<2, 64>(counter, rank == 0);", "strata_device::named_barrier(1, 64);"},
       {Handover::Wait, "arrivals + (block_y) * 32", "arrivals + (rank) * 32"},
-      {Handover::Last, "if (!last) return;", "if (last) return;"}};
+      {Handover::Last, "if (!strata_device::arrives_last<2", "if (strata_device::arrives_last<2"}};
   for (const auto& [handover, right, wrong] : mutants) {
     GeneratedProgram program = generate(*graph, {.loop_warps = 2, .stages = 2, .handover = handover});
     const size_t at = program.source.find(right, program.source.find("// The program:"));

@@ -25,8 +25,6 @@ Result<void> TileBlock::after() {
     line("}");
   }
   if (schedule_.cluster_blocks() > 1) {
-    // Without it, what lora_4k_b8 computes on an H200 where the last block combines was wrong, or never ended.
-    if (schedule_.sharers > 1) line(loads_->barrier());
     line("strata_device::cluster_barrier();  // others may still use this block's shared memory");
   }
   return {};
