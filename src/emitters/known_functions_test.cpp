@@ -112,7 +112,7 @@ TEST(KnownFunctions, CallTheLibrary) {
   const auto program = emit_program(**module, {});
   ASSERT_TRUE(program) << program.error().to_string();
   ASSERT_EQ(program->steps.size(), 1u);
-  EXPECT_NE(program->steps[0].kernel->text(Form::Mlir)->find("call @strata_erfc_f32"), std::string::npos);
+  EXPECT_NE(program->steps[0].fusion->text(Form::Mlir)->find("call @strata_erfc_f32"), std::string::npos);
   const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 5);
   const auto expected = hlo::evaluate(**module, arguments);
   const auto actual = run_on_cpu(*program, arguments);
