@@ -221,7 +221,8 @@ TEST(MemoryAccess, FindsAlignedVectors) {
       width("(d0, d1)[s0] -> (d1 + s0 - (d1 mod 8) * 121 + (d1 mod 32) * 124 + (d1 floordiv 64) * 3936), " + digits),
       4);
   EXPECT_EQ(width("(d0, d1)[s0] -> (d1 + s0 - (d1 mod 8) * 3), " + digits), 2);
-  EXPECT_EQ(width("(d0, d1)[s0] -> (d1 + s0 - (d1 mod 8) + (d1 floordiv 12) * 4), " + digits), 1);
+  EXPECT_EQ(width("(d0, d1)[s0] -> (d1 + s0 - (d1 mod 8) + (d1 floordiv 12) * 4), " + digits), 4);
+  EXPECT_EQ(width("(d0, d1)[s0] -> (d1 + s0 - (d1 mod 8) + (d1 floordiv 12) * 3), " + digits), 1);
   EXPECT_EQ(width("(d0, d1)[s0] -> (d1 + s0 - (d1 mod 8) + ((d1 floordiv 4) mod 8) * 4), " + digits), 4);
   EXPECT_EQ(width("(d0, d1)[s0] -> ((d1 * 8 + s0) mod 100), domain: d0 in [0, 9], d1 in [0, 127], s0 in [0, 7]"), 1);
 }
