@@ -185,8 +185,10 @@ std::string random_convolution(Random& random) {
   const auto one_of = [&](std::initializer_list<int64_t> of) { return std::data(of)[random.below(of.size())]; };
   const char* type = std::data({"f32", "bf16", "f16"})[random.below(3)];
   const size_t spatial = 1 + random.below(2);
-  const int64_t groups = one_of({1, 1, 2}), images = one_of({1, 2}), channels = groups * one_of({1, 3, 4});
-  const int64_t filters = groups * one_of({2, 4});
+  // A thread would have so many terms to add that a copy of an operand in another form is worth it.
+  const bool large = random.below(4) == 0;
+  const int64_t groups = one_of({1, 1, 2}), images = one_of({1, 2});
+  const int64_t channels = groups * (large ? 256 : one_of({1, 3, 4})), filters = groups * one_of({2, 4});
   std::vector<int64_t> sizes, window, result, low, high, dilation, reversed, base;
   const bool plain = random.below(2) == 0;
   const int64_t stride = one_of({1, 2}), same_padding = one_of({0, 1}), same_dilation = plain ? one_of({1, 2}) : 1;
@@ -237,6 +239,7 @@ std::string random_convolution(Random& random) {
 
 TEST_F(LibraryCallsTest, RandomConvolutionsAgreeWithTheInterpreter) {
   int by_library = 0;
+  int prepared = 0;  // of one dimension, or with filters reversed
   for (uint64_t seed = 1; seed <= 80; ++seed) {
     Random random(seed);
     const std::string text = random_convolution(random);
@@ -245,8 +248,10 @@ TEST_F(LibraryCallsTest, RandomConvolutionsAgreeWithTheInterpreter) {
     const std::string wrong = checked(*module, seed);
     ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << text << explained_;
     by_library += libraries_;
+    prepared += libraries_ > 0 && text.find("size=3x3 stride") == std::string::npos ? 1 : 0;
   }
-  EXPECT_GE(by_library, 40);
+  EXPECT_GE(by_library, 15);
+  EXPECT_GE(prepared, 3);
 }
 
 TEST_F(LibraryCallsTest, RandomModulesAgreeOnTheGpu) {

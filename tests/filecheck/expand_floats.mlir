@@ -77,8 +77,8 @@ func.func @products(%x: f32, %y: f32) -> (bf16, bf16) {
 
 // Sums and products of 16 bits have instructions.
 // GPU-LABEL: func.func @narrow
-// GPU: %[[ONE:.*]] = arith.constant 1.000000e+00 : bf16
 // GPU: %[[P:.*]] = arith.mulf %arg0, %arg1 : bf16
+// GPU: %[[ONE:.*]] = arith.constant 1.000000e+00 : bf16
 // GPU: arith.addf %[[P]], %[[ONE]] : bf16
 // GPU-NOT: arith.truncf
 func.func @narrow(%x: bf16, %y: bf16) -> bf16 {

@@ -124,7 +124,7 @@ std::string replacing(const std::string& type, const std::string& more) {
 
 TEST(Scatter, Replaces) {
   for (const char* type : {"pred", "s8", "bf16", "f32", "c64"}) check(replacing(type, ""), "scatter", "replaces");
-  check(replacing("c128", ", unique_indices=true"), "scatter", "no atomics");
+  check(replacing("c128", ", unique_indices=true"), "scatter rows", "one update a row");
 }
 
 TEST(Scatter, InstructionsOfTheDevice) {
