@@ -61,8 +61,35 @@ mlir::LogicalResult lower_operations(mlir::ModuleOp module) {
   return mlir::applyFullConversion(module, target, std::move(patterns));
 }
 
+/// Operations of a function when all that it calls is part of it: one that calls the one before twice, and so on, has
+/// twice as many each time. Saturates beyond kSmallFunction.
+class InlinedSize {
+ public:
+  explicit InlinedSize(mlir::ModuleOp module) : module_(module) {}
+
+  int64_t of(LLVM::LLVMFuncOp function) {
+    const auto [entry, fresh] = sizes_.try_emplace(function.getName(), kSmallFunction + 1);  // where it calls itself
+    if (!fresh || function.isExternal()) return function.isExternal() ? 0 : entry->second;
+    int64_t size = 0;
+    function.walk([&](mlir::Operation* op) {
+      ++size;
+      auto call = llvm::dyn_cast<LLVM::CallOp>(op);
+      if (!call || !call.getCallee() || size > kSmallFunction) return;
+      if (auto callee = module_.lookupSymbol<LLVM::LLVMFuncOp>(*call.getCallee())) size += of(callee);
+    });
+    size = std::min(size, kSmallFunction + 1);
+    sizes_[function.getName()] = size;
+    return size;
+  }
+
+ private:
+  mlir::ModuleOp module_;
+  llvm::StringMap<int64_t> sizes_;
+};
+
 void set_linkage(mlir::ModuleOp module) {
   mlir::Builder builder(module.getContext());
+  InlinedSize inlined(module);
   module.walk([&](LLVM::LLVMFuncOp function) {
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
       for (const char* name : {"strata.input", "strata.output", "strata.alias", "strata.range"}) {
@@ -80,9 +107,7 @@ void set_linkage(mlir::ModuleOp module) {
       }
     } else if (!kernel) {
       function.setLinkage(LLVM::Linkage::Internal);
-      int64_t size = 0;
-      function.walk([&](mlir::Operation*) { ++size; });
-      if (size <= kSmallFunction) attributes.push_back(builder.getStringAttr("alwaysinline"));
+      if (inlined.of(function) <= kSmallFunction) attributes.push_back(builder.getStringAttr("alwaysinline"));
     }
     function.setPassthroughAttr(builder.getArrayAttr(attributes));
   });
