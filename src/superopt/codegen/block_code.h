@@ -12,6 +12,8 @@
 
 namespace strata {
 
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /// How the kernel behind a block graph that reads its results follows it.
 enum class Handover : uint8_t {
   Launch,  ///< in a launch of its own

@@ -384,7 +384,7 @@ class Generator {
     KernelLaunch& made = launch(op, name);
     made.predefined = true;
     made.threads = 256;
-    made.grid[0] = std::clamp<int64_t>((type.elements() + made.threads - 1) / made.threads, 1, kMostBlocks);
+    made.grid[0] = std::clamp<int64_t>(ceil_div(type.elements(), made.threads), 1, kMostBlocks);
     std::string body;
     const std::vector<std::string> operands(p.names.begin(), p.names.end() - 1);
     if (op_def(op.kind).cuda.form == CudaLowering::Form::Elementwise) {

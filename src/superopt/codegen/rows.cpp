@@ -141,7 +141,7 @@ class RowBlock : public RegisterBlock {
     }
     vector_ = kVectorBytes / bytes;
     while (columns % vector_ != 0) vector_ /= 2;
-    const auto vectors = static_cast<uint64_t>((columns + vector_ - 1) / vector_);
+    const auto vectors = static_cast<uint64_t>(ceil_div(columns, vector_));
     team_ = std::min<int64_t>(threads_, static_cast<int64_t>(std::bit_ceil(vectors)));
   }
 
@@ -154,7 +154,7 @@ class RowBlock : public RegisterBlock {
     const RowDims dims = row_dims(body_.type(id).shape);
     const int64_t teams = threads_ / team_;
     const int64_t step = team_ * vector_;
-    return (dims.rows + teams - 1) / teams * (dims.columns == 1 ? 1 : (dims.columns + step - 1) / step * vector_);
+    return ceil_div(dims.rows, teams) * (dims.columns == 1 ? 1 : ceil_div(dims.columns, step) * vector_);
   }
 
   Result<bool> reduces_columns(const Operation& op) const override {

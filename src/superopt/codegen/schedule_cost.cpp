@@ -40,7 +40,7 @@ int64_t resident_blocks(const BlockCode& code, const Target& target) {
 int64_t blocks_each(int64_t blocks, const BlockSchedule& schedule, const Target& target) {
   const int64_t multiprocessors =
       schedule.cluster_blocks() >= target.large_cluster ? target.cluster_multiprocessors : target.multiprocessors;
-  return (blocks + multiprocessors - 1) / multiprocessors;
+  return ceil_div(blocks, multiprocessors);
 }
 
 /// One warp waits for its own results; many (of a quarter) wait for their quarter.
