@@ -237,6 +237,22 @@ class RowBlock : public RegisterBlock {
     return {};
   }
 
+  /// References that are loaded: the largest of all iterations is known before anything is added relative to it, so
+  /// that iterations do not wait for each other.
+  void take_references() {
+    for (const auto& [reference, state] : references_) {
+      if (!loaded(reference) || stays(reference)) continue;
+      known_references_.insert(reference);
+      line(fmt::format("#pragma unroll {}", ahead()));
+      line(fmt::format("for (int iteration = 0; iteration < {}; ++iteration) {{", loop_));
+      indent_ = "    ";
+      line(fmt::format("{}.take({});", state, value(reference, false)));
+      indent_ = "  ";
+      line("}");
+      values_.clear();
+    }
+  }
+
   Result<void> stages() {
     for (const Operation& op : body_.operations()) {
       for (TensorId id : op.results) {
@@ -254,6 +270,7 @@ class RowBlock : public RegisterBlock {
     }
     if (loop_ > 1) {
       STRATA_CHECK(invariants());
+      take_references();
       line(fmt::format("#pragma unroll {}", ahead()));
       line(fmt::format("for (int iteration = 0; iteration < {}; ++iteration) {{", loop_));
       indent_ = "    ";
