@@ -106,7 +106,8 @@ std::optional<std::pair<hlo::ModulePtr, ReductionPlan>> stage_inputs(const Fusio
     unrolled &= tiling.unroll[i] <= kMaxUnroll;
   }
   if (unrolled && points * bytes <= kRegisterBytes) return std::nullopt;
-  if (plan.tiled.outputs() * plan.heroes.length() * bytes > fusion.device.shared_bytes_per_block) return std::nullopt;
+  const int64_t length = plan.heroes.length() + plan.tiled.most_misaligned();
+  if (plan.tiled.outputs() * length * bytes > fusion.device.shared_bytes_per_block) return std::nullopt;
   const StagedModule staged = with_copies(fusion.module, fusion.id, parameters);
   auto heroes = find_reductions((*staged.module)[fusion.id]);
   if (!heroes) return std::nullopt;
@@ -142,7 +143,7 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
                  heroes.stages > 1;
   ReductionTiling chosen = choose_reduction_tiling(heroes, load, fusion.device);
   const TiledReduction& tiled = chosen.tiled;
-  STRATA_CHECK(check("reads", tiled.points(), tiled, false));
+  if (!tiled.aligned_rows) STRATA_CHECK(check("reads", tiled.points(), tiled, false));
   const bool split = tiled.splits() > 1;
   if (!split) STRATA_CHECK(check("results", tiled.holders(), tiled, true));
 
@@ -159,6 +160,7 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   }
   decision.details.emplace_back("tiling", indexing::to_string(tiled.tiling));
   decision.details.emplace_back("vector", std::to_string(tiled.tiling.vector.back()));
+  if (tiled.aligned_rows) decision.details.emplace_back("rows", "vectors at multiples in memory, the rest one by one");
   decision.details.emplace_back("combined by",
                                 fmt::format("{} lanes, then {} parts in shared memory", tiled.lanes(), tiled.parts()));
   if (tiled.parts() > 1) decision.details.emplace_back("banks", bank_conflicts(tiled));

@@ -87,7 +87,8 @@ class ReductionEmitter {
     for (size_t i = 0; i < tiled_.rank(); ++i) {
       if (tiled_.reduced[i]) position = position * tiled_.tiling.shape[i] + indexing::Expr::dim(static_cast<int>(i));
     }
-    map.results = {position};
+    // As in memory, so that vectors lie at multiples of their length here too.
+    map.results = {position + tiled_.misalignment(indexing::Expr::dim(0))};
     const Value within = apply_map(builder, map, {Values(results.take_front(tiled_.rank())), {}, {}})[0];
     const Value output = results[tiled_.rank()];
     return tiled_.combines_lanes() ? Values{output, within} : Values{within, output};
@@ -95,7 +96,7 @@ class ReductionEmitter {
 
   void allocate_kept() {
     for (const StagedInput& input : plan_.heroes.staged) {
-      std::vector<int64_t> shape{tiled_.outputs(), plan_.heroes.length()};
+      std::vector<int64_t> shape{tiled_.outputs(), plan_.heroes.length() + tiled_.most_misaligned()};
       if (!tiled_.combines_lanes()) std::swap(shape[0], shape[1]);
       const mlir::Type type = element_type(builder_.getContext(), functions_.computation()[input.id].shape.type);
       kept_.push_back(builder_.create<AllocateSharedOp>(shared_type({shape, 4, 0, 0}, type)));
@@ -124,7 +125,12 @@ class ReductionEmitter {
 
   /// Accumulates the heroes of a stage and writes the outputs of its loop.
   void read_elements(int stage, std::vector<HeroState>& states) {
-    const IndexingMap points = tiled_.points();
+    if (stage == 0) allocate_kept();
+    read_elements(stage, states, tiled_.points());
+    if (const std::optional<IndexingMap> edges = tiled_.edges()) read_elements(stage, states, *edges);
+  }
+
+  void read_elements(int stage, std::vector<HeroState>& states, const IndexingMap& points) {
     // One output a thread: the heroes' values do not change in the loop.
     std::optional<HeroValues> invariant;
     if (tiled_.slots() == 1) {
@@ -135,10 +141,7 @@ class ReductionEmitter {
       invariant = known_heroes(builder_, apply_map(builder_, output, {kernel_.place(), {}, {}})[0]);
     }
     Values inits = outputs_;
-    if (stage == 0) {
-      allocate_kept();
-      llvm::append_range(inits, kept_);
-    }
+    if (stage == 0) llvm::append_range(inits, kept_);
     for (const HeroState& state : states) llvm::append_range(inits, packed(state));
     auto loop = create_loop(
         builder_, points, kernel_.place(), inits, tiled_.vector(),
@@ -479,7 +482,8 @@ bool is_broadcast(const ReductionPlan& plan, const ReductionHero& hero) {
 int64_t reduction_shared_bytes(const hlo::Module& module, hlo::ComputationId computation, const ReductionPlan& plan) {
   int64_t bytes = 0;
   for (const StagedInput& input : plan.heroes.staged) {
-    bytes += plan.tiled.outputs() * plan.heroes.length() * hlo::byte_width(module[computation][input.id].shape.type);
+    bytes += plan.tiled.outputs() * (plan.heroes.length() + plan.tiled.most_misaligned()) *
+             hlo::byte_width(module[computation][input.id].shape.type);
   }
   for (const ReductionHero& hero : plan.heroes.heroes) {
     const hlo::Instruction& it = module[computation][hero.id];

@@ -71,11 +71,10 @@ double difference(const Literal& a, const Literal& b) {
 }
 
 /// Runs the fusion by the reduction emitter on the CPU and compares with the interpreter.
-void check(const std::string& text, const std::string& emitter, double bound = 1e-5) {
+void check(const std::string& text, const std::string& emitter, double bound = 1e-5, EmitOptions options = {}) {
   SCOPED_TRACE(text);
   const auto module = hlo::parse_module(text);
   ASSERT_TRUE(module) << module.error().to_string();
-  EmitOptions options;
   options.only = "reduction";
   const auto program = emit_program(**module, options);
   ASSERT_TRUE(program) << program.error().to_string();
@@ -329,6 +328,36 @@ TEST(Reduction, RandomShapesAndLayouts) {
   }
 }
 
+/// Vectors begin at multiples of their length, wherever the rows do.
+TEST(Reduction, RowsThatBeginAnywhere) {
+  EmitOptions options;
+  options.device.multiprocessors = 1;  // so that few rows are enough
+  for (const int64_t length : {1025, 1026, 1027, 1030, 1031, 2049}) {
+    const std::string size = std::to_string(length);
+    check(sum("f32[7," + size + "]", "f32[7]", "1"), "row reduction", 1e-5, options);
+    check(softmax("f32[5," + size + "]", "f32[5]"), "row reduction", 1e-5, options);
+  }
+  const std::string narrow = R"(
+ENTRY e {
+  n = bf16[9,1029] parameter(0)
+  x = f32[9,1029] convert(n)
+  zero = f32[] constant(0)
+  s = f32[9] reduce(x, zero), dimensions={1}, to_apply=add
+  wide = f32[9,1029] broadcast(s), dimensions={0}
+  d = f32[9,1029] subtract(x, wide)
+  y = bf16[9,1029] convert(d)
+  ROOT t = (bf16[9,1029], f32[9]) tuple(y, s)
+})";
+  check(kCombiners + narrow, "row reduction", 1e-2, options);
+  const auto module = hlo::parse_module(kCombiners + narrow);
+  ASSERT_TRUE(module);
+  options.only = "reduction";
+  const auto kernel = emit_fusion(**module, (*module)->entry, "kernel", options);
+  ASSERT_TRUE(kernel);
+  EXPECT_THAT(*kernel->text(Form::Ptx), HasSubstr("ld.global.nc.v4"));
+  EXPECT_THAT(*kernel->text(Form::Ptx), HasSubstr("st.global.v4"));
+}
+
 TEST(Reduction, ResultsThatAreReadUnderConditions) {
   const auto kernel = emit(kCombiners + R"(ENTRY e {
   x = f32[40,30] parameter(0)
@@ -354,11 +383,11 @@ TEST(Reduction, Tiles) {
   EXPECT_EQ(tiling(sum("f32[16384,8192]", "f32[8192]", "0")),
             "16384x8192 threads 64x16 unroll 32x1 vector 8x4, 128 blocks");
   EXPECT_EQ(tiling(softmax("f32[16384,4096]", "f32[16384]")),
-            "16384x4096 threads 1x256 unroll 1x4 vector 1x4, 16384 blocks");
+            "16384x4096 threads 1x512 unroll 1x2 vector 1x4, 16384 blocks");
   const auto wide = emit(softmax("f32[4096,50257]", "f32[4096]"));
   ASSERT_TRUE(wide) << wide.error().to_string();
   EXPECT_EQ(detail(*wide, "rows stay in"), "shared memory");
-  EXPECT_THAT(*wide->text(Form::Mlir), HasSubstr("tensor<1x50257xf32, #strata.shared>"));
+  EXPECT_THAT(*wide->text(Form::Mlir), HasSubstr("tensor<1x50260xf32, #strata.shared>"));
 }
 
 TEST(Reduction, SaysWhyNot) {

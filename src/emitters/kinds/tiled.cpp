@@ -123,8 +123,44 @@ IndexingMap TiledReduction::elements() const {
   return map;
 }
 
+Expr TiledReduction::misalignment(const Expr& row) const {
+  return aligned_rows ? mod(row * tiling.shape.back(), tiling.vector.back()) : Expr();
+}
+
 IndexingMap TiledReduction::points() const {
   IndexingMap map = elements();
+  if (aligned_rows) {
+    const int64_t length = tiling.shape.back();
+    const int64_t width = tiling.vector.back();
+    const Expr within = map.results.back();
+    const Expr head = mod(map.results.front() * -length, width);
+    map.results.back() = within + head;
+    std::erase_if(map.constraints, [&](const indexing::Constraint& one) { return one.expr == within; });
+    // Of whole vectors: where the first element is tells whether all are within the row.
+    const Expr first = within - Expr::range(static_cast<int>(3 * rank()) - 1);
+    map.constraints.push_back({first + head, {0, length - width}});
+  }
+  const Coordinates at(*this);
+  map.results.push_back(at.output);
+  map.results.push_back(at.slot);
+  return indexing::simplify(map, UnusedVariables::Keep);
+}
+
+std::optional<IndexingMap> TiledReduction::edges() const {
+  if (!aligned_rows) return std::nullopt;
+  assert(rank() == 2 && tiling.tiles(1) == 1);
+  IndexingMap map = elements();
+  for (const size_t i : {size_t{1}, size_t{3}, size_t{5}}) map.ranges[i] = {0, 0};
+  const int64_t length = tiling.shape.back();
+  const int64_t width = tiling.vector.back();
+  const Expr within = map.results.back();
+  std::erase_if(map.constraints, [&](const indexing::Constraint& one) { return one.expr == within; });
+  const Expr head = mod(map.results.front() * -length, width);
+  const Expr tail = mod(Expr::constant(length) - head, width);
+  // The row as a ring: its end and its beginning are one run. The last threads take it, which have the least to do.
+  const Expr number = Expr::constant(tiling.threads.back() - 1) - mod(Expr::dim(kThread), tiling.threads.back());
+  map.results.back() = mod(number - tail, length);
+  map.constraints.push_back({number - head - tail, {-tiling.threads.back(), -1}});
   const Coordinates at(*this);
   map.results.push_back(at.output);
   map.results.push_back(at.slot);

@@ -11,6 +11,9 @@ namespace strata::emitters {
 struct TiledReduction {
   indexing::Tiling tiling;
   std::vector<bool> reduced;  ///< for each dimension
+  /// Rows, the last of two dimensions, that begin anywhere in memory: vectors begin at multiples of their length there
+  /// (in an array as large as what is reduced, in that order), and what is left of a row at both its ends is edges().
+  bool aligned_rows = false;
 
   size_t rank() const { return reduced.size(); }
   /// Whether threads that share an output are lanes in a row.
@@ -31,6 +34,12 @@ struct TiledReduction {
   /// (block, thread)[repetitions…, those in flight…, vectors…] → (index…, output of the block, slot): the elements that
   /// are accumulated. What lies outside is excluded by constraints.
   indexing::IndexingMap points() const;
+  /// The same of the elements that points() leaves out; nothing where it has all.
+  std::optional<indexing::IndexingMap> edges() const;
+  /// How far the first element of a row is behind a multiple of the vector's length, given the index; and the most that
+  /// can be.
+  indexing::Expr misalignment(const indexing::Expr& row) const;
+  int64_t most_misaligned() const { return aligned_rows ? tiling.vector.back() - 1 : 0; }
   /// The number of the range variable that counts through a vector, if there is one.
   std::optional<int64_t> vector() const;
 
