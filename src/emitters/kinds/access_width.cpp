@@ -65,4 +65,17 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
   return width;
 }
 
+int choose_min_blocks(const Fusion& fusion, int threads, int64_t shared_bytes) {
+  constexpr int kThreads = 1536;
+  constexpr size_t kMostArrays = 4;
+  constexpr int64_t kReserved = 1024;  // bytes of shared memory that the system takes for each block
+  const hlo::Computation& computation = fusion.computation();
+  const bool narrow = std::ranges::all_of(computation.instructions, [](const hlo::Instruction& it) {
+    return it.shape.is_tuple() || hlo::byte_width(it.shape.type) <= 4;
+  });
+  if (!narrow || computation.parameters.size() > kMostArrays || !wants_more_work(computation)) return 0;
+  const int64_t fit = fusion.device.shared_bytes_per_multiprocessor / (shared_bytes + kReserved);
+  return static_cast<int>(std::min<int64_t>(fit, kThreads / threads));
+}
+
 }  // namespace strata::emitters

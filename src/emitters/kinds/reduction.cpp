@@ -105,9 +105,9 @@ std::optional<std::pair<hlo::ModulePtr, ReductionPlan>> stage_inputs(const Fusio
     points *= tiling.unroll[i] * tiling.vector[i];
     unrolled &= tiling.unroll[i] <= kMaxUnroll;
   }
-  if (unrolled && points * bytes <= kRegisterBytes) return std::nullopt;
-  const int64_t length = plan.heroes.length() + plan.tiled.most_misaligned();
-  if (plan.tiled.outputs() * length * bytes > fusion.device.shared_bytes_per_block) return std::nullopt;
+  if (unrolled && points * bytes <= kRegisterBytes && plan.tiled.in_registers == 0) return std::nullopt;
+  if (plan.tiled.outputs() * plan.tiled.most_in_shared() * bytes > fusion.device.shared_bytes_per_block)
+    return std::nullopt;
   const StagedModule staged = with_copies(fusion.module, fusion.id, parameters);
   auto heroes = find_reductions((*staged.module)[fusion.id]);
   if (!heroes) return std::nullopt;
@@ -141,6 +141,11 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   load.rereads = std::any_of(outputs.writes.begin(), outputs.writes.end(),
                              [&](const auto& write) { return write.elementwise && write.stage > 0; }) ||
                  heroes.stages > 1;
+  for (const InstructionId id : staged_parameters(computation, heroes)) {
+    const int64_t bytes = hlo::byte_width(computation[id].shape.type);
+    load.kept_bytes += bytes;
+    load.kept_registers += std::max<int64_t>(bytes / 4, 1);
+  }
   ReductionTiling chosen = choose_reduction_tiling(heroes, load, fusion.device);
   const TiledReduction& tiled = chosen.tiled;
   if (!tiled.aligned_rows) STRATA_CHECK(check("reads", tiled.points(), tiled, false));
@@ -154,6 +159,7 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   for (const ReductionHero& hero : heroes.heroes) decision.heroes.push_back(hero.id);
   decision.launch().blocks = tiled.tiling.blocks();
   decision.launch().threads = static_cast<int>(tiled.tiling.threads_per_block());
+  decision.launch().min_blocks = chosen.min_blocks;
   for (int stage = 0; stage < heroes.stages; ++stage) {
     decision.details.emplace_back(heroes.stages == 1 ? "reduces" : fmt::format("stage {}", stage),
                                   names(computation, heroes, stage));
@@ -172,7 +178,12 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   hlo::ModulePtr changed;
   if (load.rereads) {
     if (auto staged = stage_inputs(fusion, reduction)) std::tie(changed, reduction) = std::move(*staged);
-    decision.details.emplace_back("rows stay in", changed ? "shared memory" : "registers or caches");
+    std::string where = changed ? "shared memory" : "registers or caches";
+    if (tiled.in_registers > 0) {
+      where = fmt::format("registers ({} of {} repetitions) and {}", tiled.in_registers, tiled.tiling.unroll.back(),
+                          changed ? "shared memory" : "caches");
+    }
+    decision.details.emplace_back("rows stay in", where);
   }
   decision.launch().shared_bytes = reduction_shared_bytes(changed ? *changed : fusion.module, fusion.id, reduction);
   if (decision.launch().shared_bytes > fusion.device.shared_bytes_per_block)

@@ -30,7 +30,7 @@ class Choice {
         rows_(heroes.rows()),
         load_(load),
         processors_(device.multiprocessors),
-        shared_bytes_(device.shared_bytes_per_multiprocessor) {
+        device_(device) {
     const size_t rank = groups_.size();
     for (const DimensionGroup& group : groups_) {
       tiling_.shape.push_back(group.size);
@@ -102,18 +102,37 @@ class Choice {
     if (align) tiling_.vector.back() = most_vector();
     const int64_t vectors = ceil_div(groups_[last].size, vector());
     const int64_t repeat = vector() == 1 ? 16 : load_.rereads ? 2 : 8;
-    int64_t most = load_.rereads || !enough_blocks(rows_) ? kMaxThreads : 2 * kThreads;
-    // Two blocks with their rows in shared memory hide what one waits for.
-    if (align && 2 * groups_[last].size * load_.element_bytes < shared_bytes_) most = 2 * kThreads;
-    const int64_t threads = std::clamp(power_above(ceil_div(vectors, repeat)), int64_t{kWarpSize}, most);
+    const int64_t most = enough_blocks(rows_) ? 2 * kThreads : kMaxThreads;
+    int64_t threads = std::clamp(power_above(ceil_div(vectors, repeat)), int64_t{kWarpSize}, most);
+    if (load_.rereads && ceil_div(vectors, threads) > repeat) threads = keep_rows(vectors, threads);
     tiling_.threads[last] = threads;
     const int64_t repetitions = ceil_div(vectors, threads);
-    tiling_.unroll[last] = align ? repetitions : whole_groups(repetitions);
+    tiling_.unroll[last] = align || result_.tiled.in_registers > 0 ? repetitions : whole_groups(repetitions);
     if (last > 0 && threads < kThreads / 2 && enough_blocks(ceil_div(rows_, kThreads / 2 / threads))) {
       tiling_.threads[last - 1] = kThreads / 2 / threads;
     }
     split();
     finish("row reduction", fmt::format("rows of {} lie together in memory", groups_[last].size));
+  }
+
+  /// The threads of a block that keeps a row in registers and shared memory, beside another one if possible; as given
+  /// if it cannot.
+  int64_t keep_rows(int64_t vectors, int64_t threads) {
+    constexpr int64_t kOtherRegisters = 36;  // of a thread, for all but its elements
+    constexpr int64_t kOtherBytes = 2048;    // of shared memory: parts of results, and what the system takes
+    if (groups_.size() != 2 || load_.kept_bytes == 0 || !enough_blocks(rows_)) return threads;
+    for (const int blocks : {2, 1}) {
+      for (const int64_t each : {kMaxThreads / blocks, kMaxThreads / blocks / 2}) {
+        const int64_t registers = device_.registers_per_multiprocessor / (blocks * each) - kOtherRegisters;
+        const int64_t kept = std::max<int64_t>(registers, 0) / (vector() * load_.kept_registers);
+        const int64_t rest = std::max<int64_t>(groups_.back().size - kept * each * vector(), 0);
+        if (blocks * (rest * load_.kept_bytes + kOtherBytes) > device_.shared_bytes_per_multiprocessor) continue;
+        result_.min_blocks = blocks;
+        if (kept < ceil_div(vectors, each)) result_.tiled.in_registers = kept;  // else all are there
+        return each;
+      }
+    }
+    return threads;
   }
 
   void columns() {
@@ -179,7 +198,7 @@ class Choice {
   const int64_t rows_;
   const ReductionLoad& load_;
   const int64_t processors_;
-  const int64_t shared_bytes_;
+  const Device& device_;
   indexing::Tiling tiling_;
   ReductionTiling result_;
 };
