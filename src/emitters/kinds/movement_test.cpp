@@ -178,6 +178,26 @@ ROOT r = f32[70,40] multiply(t, m)
   EXPECT_EQ(reads, 1u) << text;
 }
 
+/// Many threads where short functions are computed, as many registers as they want where long ones are.
+TEST(TransposeEmitter, RoomForMoreBlocks) {
+  const auto min_blocks = [](const std::string& type, const std::string& function) {
+    const auto module = hlo::parse_module(fmt::format(
+        "HloModule m\nfused {{\np = {0}[400,700] parameter(0)\nt = {0}[700,400] transpose(p), dimensions={{1,0}}\n"
+        "ROOT r = {0}[700,400] {1}\n}}\n",
+        type, function));
+    EXPECT_TRUE(module) << module.error().to_string();
+    EmitOptions options;
+    options.only = "transpose";
+    const auto kernel = emit_fusion(**module, (*module)->entry, "fused", options);
+    return kernel->decision().launch().min_blocks;
+  };
+  EXPECT_EQ(min_blocks("f32", "tanh(t)"), 6);
+  EXPECT_EQ(min_blocks("bf16", "logistic(t)"), 6);
+  EXPECT_EQ(min_blocks("f32", "negate(t)"), 0);
+  EXPECT_EQ(min_blocks("f64", "tanh(t)"), 0);
+  EXPECT_EQ(min_blocks("f32", "power(t, t)"), 0);
+}
+
 /// Arrays behind each other: vectors are read under conditions.
 TEST(LoopEmitter, ConcatenatesVectors) {
   const std::string body = R"(
