@@ -147,6 +147,7 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
     load.kept_registers += std::max<int64_t>(bytes / 4, 1);
   }
   ReductionTiling chosen = choose_reduction_tiling(heroes, load, fusion.device);
+  chosen.tiled.all_want_results = load.rereads;
   const TiledReduction& tiled = chosen.tiled;
   if (!tiled.aligned_rows) STRATA_CHECK(check("reads", tiled.points(), tiled, false));
   const bool split = tiled.splits() > 1;

@@ -91,7 +91,7 @@ int64_t TiledReduction::parts() const { return sharing() / lanes(); }
 
 bool TiledReduction::combines_everywhere() const {
   constexpr int64_t kMostParts = 16;
-  return combines_lanes() && outputs() == 1 && parts() > 1 && parts() <= kMostParts;
+  return all_want_results && combines_lanes() && outputs() == 1 && parts() > 1 && parts() <= kMostParts;
 }
 
 int64_t TiledReduction::combining_lanes() const {

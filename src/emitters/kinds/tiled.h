@@ -23,6 +23,7 @@ struct TiledReduction {
   /// Of rows, the last of two dimensions: so many repetitions at the beginning are loops that disappear, so that what
   /// they read stays in registers when they go through it again.
   int64_t in_registers = 0;
+  bool all_want_results = false;  ///< threads go on with the outputs of their block
 
   size_t rank() const { return reduced.size(); }
   /// Whether threads that share an output are lanes in a row.
