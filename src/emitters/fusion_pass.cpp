@@ -29,7 +29,7 @@ bool is_interpreted(const Instruction& it) {
     case Opcode::SelectAndScatter:
       return true;
     default:
-      return hlo::family(it.opcode) == hlo::Family::Unsupported;
+      return hlo::family(it.opcode) == hlo::Family::LinearAlgebra || hlo::family(it.opcode) == hlo::Family::Unsupported;
   }
 }
 

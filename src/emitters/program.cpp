@@ -9,6 +9,7 @@
 #include "emitters/buffers.h"
 #include "emitters/fusion_pass.h"
 #include "hlo/evaluate.h"
+#include "hlo/expand_batch_norms.h"
 #include "hlo/inline_calls.h"
 
 namespace strata::emitters {
@@ -267,7 +268,9 @@ Literal assemble(const hlo::Shape& shape, const std::vector<Literal>& arrays, si
 }  // namespace
 
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries) {
-  return ProgramBuilder(module, options, libraries).build();
+  if (!hlo::has_batch_norms(module)) return ProgramBuilder(module, options, libraries).build();
+  STRATA_TRY(const hlo::Module expanded, hlo::expand_batch_norms(module));
+  return ProgramBuilder(expanded, options, libraries).build();
 }
 
 Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "hlo/evaluate_parts.h"
+#include "hlo/expand_batch_norms.h"
+#include "hlo/inline_calls.h"
 #include "hlo/strided.h"
 #include "hlo/text.h"
 
@@ -256,8 +258,15 @@ Result<Literal> Evaluator::run_instruction(const Instruction& instruction, std::
                                                : evaluate_convolution(instruction, operands[0], operands[1]);
     case Family::Computing:
       return run_computing(instruction, operands);
+    case Family::LinearAlgebra:
+      if (instruction.opcode == Opcode::Cholesky) return evaluate_cholesky(instruction, operands[0]);
+      if (instruction.opcode == Opcode::Fft) return evaluate_fft(instruction, operands[0]);
+      return evaluate_triangular_solve(instruction, operands[0], operands[1]);
     case Family::Control:
       return run_control(instruction, operands);
+    case Family::Normalisation:
+      assert(false && "expanded before (expand_batch_norms.h)");
+      break;
     case Family::Unsupported:
       break;
   }
@@ -332,6 +341,10 @@ Result<Literal> evaluate(const Module& module, std::span<const Literal> argument
 
 Result<Literal> evaluate(const Module& module, const Computation& computation, std::span<const Literal> arguments) {
   assert(arguments.size() == computation.parameters.size());
+  if (has_batch_norms(module)) {
+    STRATA_TRY(const Module expanded, expand_batch_norms(extract_module(module, computation)));
+    return Evaluator(expanded).run(expanded.entry_computation(), {arguments.begin(), arguments.end()});
+  }
   return Evaluator(module).run(computation, {arguments.begin(), arguments.end()});
 }
 

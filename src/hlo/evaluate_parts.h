@@ -23,6 +23,10 @@ Literal evaluate_dot(const Instruction& instruction, const Literal& lhs, const L
 Literal evaluate_convolution(const Instruction& instruction, const Literal& input, const Literal& kernel);
 /// The k largest (or smallest) of each row by total order, first come first, and their places.
 Literal evaluate_top_k(const Literal& operand, const Shape& result, bool largest);
+/// Not positive definite: NaN in the whole matrix. The other triangle is 0.
+Literal evaluate_cholesky(const Instruction& instruction, const Literal& operand);
+Literal evaluate_triangular_solve(const Instruction& instruction, const Literal& a, const Literal& b);
+Literal evaluate_fft(const Instruction& instruction, const Literal& operand);
 
 class Evaluator;
 

@@ -119,6 +119,36 @@ struct TopKAttributes {
   bool largest = true;
 };
 
+/// Of which triangle of the operand the elements are read, and the factor's are written.
+struct CholeskyAttributes {
+  bool lower = false;
+};
+
+/// The transform of the innermost dimensions, as many as there are lengths. The lengths are those of the real or
+/// complex signal; of RFFT's results and IRFFT's operands the innermost dimension has the first half only, length / 2
+/// + 1.
+struct FftAttributes {
+  enum class Type : uint8_t { FFT, IFFT, RFFT, IRFFT };
+  Type type = Type::FFT;
+  std::vector<int64_t> lengths;
+};
+
+/// op(a) · x = b, or x · op(a) = b where not left_side; a is read on and below the diagonal where lower, else on and
+/// above it, and not on it where unit_diagonal.
+struct TriangularSolveAttributes {
+  enum class Transpose : uint8_t { NoTranspose, Transpose, Adjoint };
+  bool left_side = false;
+  bool lower = false;
+  bool unit_diagonal = false;
+  Transpose transpose_a = Transpose::NoTranspose;
+};
+
+/// What is added to the variances, and the dimension whose places have a mean and a variance each.
+struct BatchNormAttributes {
+  float epsilon = 0;
+  int64_t feature_index = 0;
+};
+
 struct TupleIndexAttributes {
   int64_t index = 0;
 };
@@ -137,7 +167,8 @@ using Attributes =
     std::variant<NoAttributes, ParameterAttributes, ConstantAttributes, DimensionsAttributes, CompareAttributes,
                  ReducePrecisionAttributes, SliceAttributes, DynamicSliceAttributes, PadAttributes, GatherAttributes,
                  ScatterAttributes, WindowAttributes, DotAttributes, ConvolutionAttributes, SortAttributes,
-                 TopKAttributes, TupleIndexAttributes, FusionAttributes, RawAttributes>;
+                 TopKAttributes, CholeskyAttributes, FftAttributes, TriangularSolveAttributes, BatchNormAttributes,
+                 TupleIndexAttributes, FusionAttributes, RawAttributes>;
 
 struct Instruction {
   std::string name;  ///< without %; unique in its computation

@@ -15,16 +15,18 @@ enum class Opcode : uint8_t {
 };
 
 enum class Family : uint8_t {
-  Leaf,         ///< no operands
-  Unary,        ///< one result element from one operand element
-  Binary,       ///< … from two
-  Ternary,      ///< … from three, some of which may be scalars for the whole array
-  Conversion,   ///< to another element type
-  Movement,     ///< elements only move
-  Contraction,  ///< sums of products
-  Computing,    ///< calls a computation on scalars, for each element or for each pair that is combined
-  Control,      ///< tuples, tokens, calls of computations on whole values
-  Unsupported,  ///< parsed and printed only
+  Leaf,           ///< no operands
+  Unary,          ///< one result element from one operand element
+  Binary,         ///< … from two
+  Ternary,        ///< … from three, some of which may be scalars for the whole array
+  Conversion,     ///< to another element type
+  Movement,       ///< elements only move
+  Contraction,    ///< sums of products
+  Computing,      ///< calls a computation on scalars, for each element or for each pair that is combined
+  LinearAlgebra,  ///< factors and solves whole matrices, transforms whole rows
+  Normalisation,  ///< batch normalisation: sums over all dimensions but one, then elementwise
+  Control,        ///< tuples, tokens, calls of computations on whole values
+  Unsupported,    ///< parsed and printed only
 };
 
 /// As in HLO text: "add", "get-tuple-element".

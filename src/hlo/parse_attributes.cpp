@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "hlo/compute.h"
 #include "hlo/parse_parts.h"
 
 namespace strata::hlo {
@@ -180,6 +181,23 @@ class AttributeParser {
         STRATA_TRY(result.largest, flag("largest", true));
         return result;
       }
+      case Opcode::Cholesky: {
+        CholeskyAttributes result;
+        STRATA_TRY(result.lower, flag("lower", false));
+        return result;
+      }
+      case Opcode::Fft:
+        return fft();
+      case Opcode::TriangularSolve:
+        return triangular_solve();
+      case Opcode::BatchNormGrad:
+      case Opcode::BatchNormInference:
+      case Opcode::BatchNormTraining: {
+        BatchNormAttributes result;
+        STRATA_TRY(result.epsilon, real("epsilon"));
+        STRATA_TRY(result.feature_index, integer("feature_index"));
+        return result;
+      }
       case Opcode::GetTupleElement: {
         STRATA_TRY(const int64_t index, integer("index"));
         return TupleIndexAttributes{index};
@@ -289,6 +307,24 @@ class AttributeParser {
     return result;
   }
 
+  Result<Attributes> fft() {
+    FftAttributes result;
+    STRATA_TRY(const size_t type, one_of("fft_type", {"FFT", "IFFT", "RFFT", "IRFFT"}));
+    result.type = static_cast<FftAttributes::Type>(type);
+    STRATA_TRY(result.lengths, integers("fft_length"));
+    return result;
+  }
+
+  Result<Attributes> triangular_solve() {
+    TriangularSolveAttributes result;
+    STRATA_TRY(result.left_side, flag("left_side", false));
+    STRATA_TRY(result.lower, flag("lower", false));
+    STRATA_TRY(result.unit_diagonal, flag("unit_diagonal", false));
+    STRATA_TRY(const size_t transpose, one_of("transpose_a", {"NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"}));
+    result.transpose_a = static_cast<TriangularSolveAttributes::Transpose>(transpose);
+    return result;
+  }
+
   /// Without window= it has no dimensions, or is one of size 1 in each.
   Result<std::vector<WindowDimension>> window(int64_t rank) {
     const Entry* entry = list_.take("window");
@@ -330,6 +366,26 @@ class AttributeParser {
     if (entry == nullptr) return otherwise;
     if (entry->value != "true" && entry->value != "false") return error(name, fmt::format("{} is true or false", name));
     return entry->value == "true";
+  }
+
+  Result<float> real(std::string_view name) {
+    const Entry* entry = list_.take(name);
+    if (entry == nullptr) return missing(name);
+    Cursor value = cursor_.within(entry->value);
+    STRATA_TRY(const Literal number, parse_literal(value, array_shape(ElementType::F32, {})));
+    if (!value.done()) return value.expected("the end of a number");
+    return number.get<float>(0);
+  }
+
+  /// The place in `words` of an attribute's value.
+  Result<size_t> one_of(std::string_view name, std::initializer_list<std::string_view> words) {
+    const Entry* entry = list_.take(name);
+    if (entry == nullptr) return missing(name);
+    const auto found = std::find(words.begin(), words.end(), entry->value);
+    if (found == words.end()) {
+      return error(name, fmt::format("{} is one of {}, not {}", name, fmt::join(words, ", "), entry->value));
+    }
+    return static_cast<size_t>(found - words.begin());
   }
 
   tl::unexpected<Error> missing(std::string_view name) {

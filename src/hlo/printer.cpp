@@ -170,6 +170,19 @@ struct AttributePrinter {
     return fmt::format(", dimensions={{{}}}{}", a.dimension, a.is_stable ? ", is_stable=true" : "");
   }
   std::string operator()(const TopKAttributes& a) const { return fmt::format(", k={}, largest={}", a.k, a.largest); }
+  std::string operator()(const CholeskyAttributes& a) const { return a.lower ? ", lower=true" : ""; }
+  std::string operator()(const FftAttributes& a) const {
+    constexpr std::string_view kTypes[] = {"FFT", "IFFT", "RFFT", "IRFFT"};
+    return fmt::format(", fft_type={}, fft_length={}", kTypes[static_cast<size_t>(a.type)], braces(a.lengths));
+  }
+  std::string operator()(const TriangularSolveAttributes& a) const {
+    constexpr std::string_view kTransposes[] = {"NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"};
+    return fmt::format("{}{}{}, transpose_a={}", a.left_side ? ", left_side=true" : "", a.lower ? ", lower=true" : "",
+                       a.unit_diagonal ? ", unit_diagonal=true" : "", kTransposes[static_cast<size_t>(a.transpose_a)]);
+  }
+  std::string operator()(const BatchNormAttributes& a) const {
+    return fmt::format(", epsilon={}, feature_index={}", real_text(a.epsilon, ElementType::F32), a.feature_index);
+  }
   std::string operator()(const TupleIndexAttributes& a) const { return fmt::format(", index={}", a.index); }
   std::string operator()(const FusionAttributes& a) const { return ", kind=" + a.kind; }
   std::string operator()(const RawAttributes& a) const {

@@ -105,12 +105,23 @@ void add_random_elementwise(FusionBuilder& builder, Opcode opcode) {
   }
 }
 
+bool random_fusions_have(Opcode opcode) {
+  switch (family(opcode)) {
+    case Family::LinearAlgebra:
+    case Family::Normalisation:
+    case Family::Unsupported:
+      return false;
+    default:
+      return true;
+  }
+}
+
 ModulePtr random_fusion(uint64_t seed, const RandomFusionOptions& options) {
   FusionBuilder builder(seed, options);
   for (int64_t count = builder.between(1, 3); count > 0; --count) builder.parameter(builder.any_shape());
   std::vector<Opcode> opcodes;
   for (Opcode opcode : all_opcodes()) {
-    if (opcode == Opcode::Parameter || opcode == Opcode::Constant || family(opcode) == Family::Unsupported) continue;
+    if (opcode == Opcode::Parameter || opcode == Opcode::Constant || !random_fusions_have(opcode)) continue;
     if (family(opcode) == Family::Control && !options.control) continue;
     if (options.allows(opcode)) opcodes.push_back(opcode);
   }

@@ -18,6 +18,11 @@ struct RandomFusionOptions {
   bool control = true;
 };
 
+/// Not operators without meaning here (Unsupported), nor linear algebra and normalisation: they are no part of
+/// a fusion, and grow the differences that rounding makes before them without bounds (a matrix that is nearly
+/// singular).
+bool random_fusions_have(Opcode opcode);
+
 /// A verified module of one fusion (its entry) and what it calls; the same for the same seed and options on every
 /// machine. Sizes are small, often 1 or prime, sometimes 0. Its value depends on no order of combination but by the
 /// rounding of sums and products (scatters that overwrite have unique indices, sorts are stable), and on no sign of a

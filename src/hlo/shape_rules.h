@@ -23,6 +23,8 @@ Result<Shape> infer_elementwise(const RuleContext& context);
 Result<Shape> infer_movement(const RuleContext& context);
 Result<Shape> infer_contraction(const RuleContext& context);
 Result<Shape> infer_computing(const RuleContext& context);
+Result<Shape> infer_linear_algebra(const RuleContext& context);
+Result<Shape> infer_normalisation(const RuleContext& context);
 Result<Shape> infer_control(const RuleContext& context);
 
 /// Whether an operator of the families Unary to Conversion is defined for a type; of select and clamp the type of the

@@ -178,6 +178,7 @@ ENTRY main {
   f = f32[2,3] reduce-window(x, s), window={size=2x2 stride=2x2}, to_apply=plus
   g = f32[4,6] select-and-scatter(x, f, s), window={size=2x2 stride=2x2}, select=less, scatter=plus
   h = (f32[4,6], f32[4,6]) sort(x, x), dimensions={1}, is_stable=true, to_apply=less2
+  v0 = f32[4] broadcast(s), dimensions={}
   h0 = f32[4,6] get-tuple-element(h), index=1
   j = f32[] conditional(p, s, s), true_computation=branch, false_computation=branch
   n = f32[2,5,4,4] broadcast(s), dimensions={}
@@ -187,6 +188,10 @@ ENTRY main {
   l = f32[4,6] reduce-precision(x), exponent_bits=5, mantissa_bits=10
   q = f32[3] custom-call(x), custom_call_target="@target", called_computations={%branch, %plus}, backend_config="a\"}"
   t = f32[4,6] all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=plus, channel_id=1
+  v = f32[4,4] cholesky(e), lower=true
+  w = f32[4,6] triangular-solve(e, x), left_side=true, unit_diagonal=true, transpose_a=ADJOINT
+  y = c64[4,4] fft(x), fft_type=RFFT, fft_length={4,6}
+  z = (f32[4,6], f32[4], f32[4]) batch-norm-training(x, v0, v0), epsilon=1e-05, feature_index=0
   ROOT u = (f32[4,6], f32[4,6]) tuple(h0, l)
 }
 less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=LT, type=TOTALORDER }
@@ -259,6 +264,36 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"  y = f32[2,3]{1,0:T(8,128)} copy(x)\n  z = f32[6] bitcast(y)",
                 "<input>:6:3: error: a bitcast of a tiled layout"},
         Mistake{"  y = f32[2,3] negate(x), metadata={a=\"b}", "is not closed"},
+        Mistake{"  y = f32[2,3] cholesky(x)",
+                "<input>:5:3: error: y = cholesky: the operand is f32[2,3], no square matrix"},
+        Mistake{"  c = s32[2,2] constant({{1,1},{1,1}})\n  y = s32[2,2] cholesky(c)",
+                "<input>:6:3: error: y = cholesky: the operand has floats or complex numbers, not s32"},
+        Mistake{"  a = f32[3,3] broadcast(s), dimensions={}\n"
+                "  y = f32[2,3] triangular-solve(a, x), left_side=true, transpose_a=NO_TRANSPOSE",
+                "a matrix of f32[3,3] does not fit right-hand sides of f32[2,3]\n"
+                "  with left_side=true they have as many rows"},
+        Mistake{"  a = f32[2,3,3] broadcast(s), dimensions={}\n"
+                "  y = f32[2,3] triangular-solve(a, x), transpose_a=NO_TRANSPOSE",
+                "the batches of f32[2,3,3] and f32[2,3] differ"},
+        Mistake{"  a = f32[3,3] broadcast(s), dimensions={}\n  y = f32[2,3] triangular-solve(a, x)",
+                "<input>:6:3: error: triangular-solve needs transpose_a="},
+        Mistake{"  a = f32[3,3] broadcast(s), dimensions={}\n  y = f32[2,3] triangular-solve(a, x), transpose_a=YES",
+                "<input>:6:40: error: transpose_a is one of NO_TRANSPOSE, TRANSPOSE, ADJOINT, not YES"},
+        Mistake{"  y = c64[2,3] fft(x), fft_type=FFT, fft_length={3}",
+                "the operand of this transform is c64 or c128, not f32"},
+        Mistake{"  y = c64[2,3] fft(x), fft_type=RFFT, fft_length={4}",
+                "fft_length has 4 where dimension 1 of f32[2,3] has size 3"},
+        Mistake{"  y = c64[2,3] fft(x), fft_type=RFFT, fft_length={1,2,3}",
+                "fft_length has 3 lengths, and the operand is f32[2,3]"},
+        Mistake{"  c = c64[2,3] complex(x, x)\n  y = f32[2,6] fft(c), fft_type=IRFFT, fft_length={6}",
+                "the innermost dimension of IRFFT's operand has half the length"},
+        Mistake{"  y = c64[2,3] fft(x), fft_type=DCT, fft_length={3}", "fft_type is one of FFT, IFFT, RFFT, IRFFT"},
+        Mistake{"  y = f32[2,3] batch-norm-inference(x, s, s, s, s), epsilon=1, feature_index=1",
+                "operand 1 is f32[], not 3 floats"},
+        Mistake{"  y = batch-norm-training(x, s, s), epsilon=1, feature_index=2",
+                "feature_index=2 is no dimension of f32[2,3]"},
+        Mistake{"  y = batch-norm-training(x, s, s), epsilon=x, feature_index=1",
+                "<input>:5:45: error: expected a number"},
         Mistake{"HloModule m\nENTRY f {\n  x = f32[] parameter(0)\n",
                 "<input>:4:1: error: expected '}' of 'f', found the end"},
         Mistake{"HloModule m\n", "the module has no computation"},
@@ -282,10 +317,9 @@ TEST(HloText, NestingIsLimited) {
 
 TEST(HloText, UnsupportedOperatorsParseAndAreNamedWhenTheyRun) {
   for (const auto& [instruction, error] :
-       {std::pair{"y = c64[2,3] fft(x), fft_type=FFT, fft_length={3}",
-                  "<input>:5:1: error: the interpreter does not support fft"},
+       {std::pair{"y = f32[2,3] rng(s, s), distribution=rng_uniform",
+                  "<input>:5:1: error: the interpreter does not support rng"},
         {"y = f32[3] custom-call(x), custom_call_target=\"there\"", "does not support custom-call to \"there\""},
-        {"y = f32[2,3] cholesky(x), lower=true", "does not support cholesky"},
         {"y = u32[3] rng-bit-generator(x), algorithm=rng_default", "does not support rng-bit-generator"}}) {
     const auto module = parse_module(module_of(instruction));
     ASSERT_TRUE(module) << module.error().to_string();

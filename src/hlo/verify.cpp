@@ -55,6 +55,10 @@ Result<Shape> infer(const RuleContext& context) {
       return infer_contraction(context);
     case Family::Computing:
       return infer_computing(context);
+    case Family::LinearAlgebra:
+      return infer_linear_algebra(context);
+    case Family::Normalisation:
+      return infer_normalisation(context);
     case Family::Control:
       return infer_control(context);
     case Family::Unsupported:

@@ -4,7 +4,8 @@
 usage: make_cases.py FOLDER    needs jax (CPU), which the tests themselves do not
 
 NAME.hlo is what JAX prints; NAME.values has a line "in SHAPE VALUES" for each argument and "out SHAPE VALUES" for each
-result. Cases whose name ends in _optimised are texts after XLA's passes for the CPU, with fusions and layouts.
+result. Cases whose name ends in _optimised are texts after XLA's passes for the CPU, with fusions and layouts; those
+whose name ends in _tpu are texts as lowered for TPUs, where the CPU's have calls of LAPACK. Values are the CPU's.
 """
 
 import os
@@ -15,9 +16,12 @@ import sys
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.interpreters import mlir
+from jaxlib.mlir.dialects import stablehlo as hlo
 
 jax.config.update("jax_enable_x64", True)
 random = np.random.default_rng(5)
@@ -54,6 +58,42 @@ def pool(x, op=lax.max, init=-np.float32(np.inf)):
 
 def convolution(x, w, **how):
     return lax.conv_general_dilated(x, w, **{"window_strides": (1, 1), "padding": "SAME", **how})
+
+
+def c64(*shape):
+    return (f32(*shape) + 1j * f32(*shape)).astype(np.complex64)
+
+
+def triangular(*shape):
+    """Triangular on both sides of the diagonal alike, and far from singular."""
+    return f32(*shape) * np.float32(0.3) + 2 * np.eye(shape[-1], dtype=np.float32)
+
+
+def solve_triangular(a, b, **how):
+    return lax.linalg.triangular_solve(a, b, **how)
+
+
+def batch_norm_operator(name, builder, shapes):
+    """A function of JAX that is one operator of StableHLO, with a number per place of dimension 1."""
+    primitive = jax.extend.core.Primitive(name)
+    primitive.multiple_results = True
+    primitive.def_abstract_eval(lambda *a: [jax.core.ShapedArray(s.shape, s.dtype) for s in shapes(a)])
+
+    def lower(context, *operands):
+        result = builder(*operands, np.float32(1e-3), 1)
+        return getattr(result, "results", None) or [result]
+
+    mlir.register_lowering(primitive, lower)
+    return lambda *operands: primitive.bind(*operands)
+
+
+batch_norm_training = batch_norm_operator("batch_norm_training", hlo.BatchNormTrainingOp, lambda a: (a[0], a[1], a[1]))
+batch_norm_inference = batch_norm_operator("batch_norm_inference", hlo.BatchNormInferenceOp, lambda a: a[:1])
+batch_norm_grad = batch_norm_operator("batch_norm_grad", hlo.BatchNormGradOp, lambda a: (a[0], a[1], a[1]))
+
+
+def positive(array):
+    return np.abs(array) + np.float32(0.5)
 
 
 def small_float(dtype):
@@ -165,6 +205,28 @@ CASES = {
     "quantise_optimised": (lambda x: (jnp.clip(jnp.round(x / (jnp.abs(x).max(-1, keepdims=True) / 127)), -127,
         127).astype(jnp.int8)),
                            f32(4, 9)),
+    "fft": (lambda x: [f(x) for f in (jnp.fft.fft, jnp.fft.ifft, jnp.fft.fft2)], c64(3, 2, 12)),
+    "fft_lengths": (lambda *a: [jnp.fft.fft(x) for x in a], c64(7), c64(17), c64(30), c64(34), c64(1)),
+    "fft_real": (lambda x: (jnp.fft.rfft(x), jnp.fft.rfft2(x), jnp.fft.rfftn(x, axes=(0, 1, 2))), f32(2, 3, 10)),
+    "fft_real_inverse": (lambda x: (jnp.fft.irfft(x), jnp.fft.irfft(x, n=9), jnp.fft.irfft2(x), jnp.fft.irfftn(x)),
+                         c64(2, 3, 6)),
+    "fft_f64": (lambda x: (jnp.fft.rfft(x), jnp.fft.ifft(x.astype(np.complex128))), f32(2, 19).astype(np.float64)),
+    "convolution_fft_optimised": (lambda x, w: jnp.fft.irfft(jnp.fft.rfft(x * 2) * jnp.fft.rfft(w), 20) + 1, f32(4, 20),
+                                  f32(20)),
+    "triangular_solve_tpu": (lambda a, b: [solve_triangular(a, b, left_side=True, lower=lower, transpose_a=transpose,
+        unit_diagonal=unit) for lower in (False, True) for transpose in (False, True) for unit in (False, True)],
+                             triangular(2, 4, 4), f32(2, 4, 3)),
+    "triangular_solve_right_tpu": (lambda a, b: [solve_triangular(a, b, lower=lower, transpose_a=transpose)
+        for lower in (False, True) for transpose in (False, True)], triangular(4, 4), f32(3, 4)),
+    "triangular_solve_complex_tpu": (lambda a, b: [solve_triangular(a, b, left_side=left, lower=True, transpose_a=t,
+        conjugate_a=t) for left in (False, True) for t in (False, True)],
+                                     c64(3, 3) + 3 * np.eye(3, dtype=np.complex64), c64(3, 3)),
+    "cholesky_tpu": (lambda a: (jnp.linalg.cholesky(a @ jnp.swapaxes(a, 1, 2)), jnp.linalg.cholesky(-a)),
+                     triangular(2, 5, 5)),
+    "cholesky_complex_tpu": (lambda a: jnp.linalg.cholesky(a @ a.conj().T, upper=True), c64(4, 4)),
+    "batch_norm_training": (batch_norm_training, f32(4, 3, 5), f32(3), f32(3)),
+    "batch_norm_inference": (batch_norm_inference, f32(4, 3, 5), f32(3), f32(3), f32(3), positive(f32(3))),
+    "batch_norm_grad": (batch_norm_grad, f32(4, 3, 5), f32(3), f32(3), positive(f32(3)), f32(4, 3, 5)),
 }
 
 NAMES = {"bool": "pred", "int4": "s4", "uint4": "u4", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2",
@@ -215,6 +277,8 @@ def main():
         lowered = jax.jit(function, keep_unused=True).lower(*arguments)
         compiled = lowered.compile()
         text = without_places(compiled.as_text()) if name.endswith("_optimised") else lowered.as_text("hlo")
+        if name.endswith("_tpu"):
+            text = jax.jit(function, keep_unused=True).trace(*arguments).lower(lowering_platforms=("tpu",)).as_text("hlo")
         results = jax.tree.leaves(compiled(*arguments))
         (folder / f"{name}.hlo").write_text(text)
         values = [line("in", a) for a in jax.tree.leaves(arguments)] + [line("out", r) for r in results]
