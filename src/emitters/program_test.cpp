@@ -64,5 +64,60 @@ TEST(Program, RandomModulesOfAllOperatorsAgree) {
   }
 }
 
+/// How many steps of a module's program the interpreter runs; the program has the interpreter's value.
+int interpreted_steps(const std::string& text) {
+  const auto module = hlo::parse_module(text);
+  EXPECT_TRUE(module) << module.error().to_string();
+  if (!module) return -1;
+  EXPECT_EQ(checked(**module, 1), "");
+  const auto program = emit_program(**module);
+  EXPECT_TRUE(program) << program.error().to_string();
+  if (!program) return -1;
+  int count = 0;
+  for (const ProgramStep& step : program->steps) count += !step.fusion && !step.library;
+  return count;
+}
+
+TEST(Program, LinearAlgebraIsStepsBetweenKernels) {
+  EXPECT_EQ(interpreted_steps(R"(HloModule m
+ENTRY main {
+  b = f64[2,4,4] parameter(0)
+  x = f64[2,4,3] parameter(1)
+  p = f64[2,4,4] dot(b, b), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
+  i = s32[2,4,4] iota(), iota_dimension=1
+  j = s32[2,4,4] iota(), iota_dimension=2
+  same = pred[2,4,4] compare(i, j), direction=EQ
+  one = f64[2,4,4] convert(same)
+  a = f64[2,4,4] add(p, one)
+  l = f64[2,4,4] cholesky(a), lower=true
+  s = f64[2,4,3] negate(x)
+  y = f64[2,4,3] triangular-solve(l, s), left_side=true, lower=true, transpose_a=NO_TRANSPOSE
+  z = f64[2,4,3] triangular-solve(l, y), left_side=true, lower=true, transpose_a=TRANSPOSE
+  f = c128[2,4,2] fft(z), fft_type=RFFT, fft_length={3}
+  m = f64[2,4,2] abs(f)
+  ROOT r = f64[2,4,2] add(m, m)
+}
+)"),
+            4);
+}
+
+TEST(Program, BatchNormsAreKernels) {
+  EXPECT_EQ(interpreted_steps(R"(HloModule m
+ENTRY main {
+  x = f32[4,6,3,5] parameter(0)
+  s = f32[6] parameter(1)
+  o = f32[6] parameter(2)
+  t = (f32[4,6,3,5], f32[6], f32[6]) batch-norm-training(x, s, o), epsilon=0.001, feature_index=1
+  y = f32[4,6,3,5] get-tuple-element(t), index=0
+  mean = f32[6] get-tuple-element(t), index=1
+  variance = f32[6] get-tuple-element(t), index=2
+  z = f32[4,6,3,5] batch-norm-inference(y, s, o, mean, variance), epsilon=0.001, feature_index=1
+  w = f32[4,6,3,5] tanh(z)
+  ROOT g = (f32[4,6,3,5], f32[6], f32[6]) batch-norm-grad(x, s, mean, variance, w), epsilon=0.001, feature_index=1
+}
+)"),
+            0);
+}
+
 }  // namespace
 }  // namespace strata::emitters

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <optional>
 
 #include "hlo/cursor.h"
@@ -42,6 +43,34 @@ class RawAttributeList {
 
  private:
   std::vector<Entry> entries_;
+};
+
+/// Typed values of an instruction's attributes. Each marks the attribute as used; error where it has another form, or
+/// is missing and has no usual value.
+class AttributeValues {
+ public:
+  using Integers = std::vector<int64_t>;
+
+  AttributeValues(Cursor& cursor, RawAttributeList& list, const Instruction& instruction)
+      : cursor_(cursor), list_(list), instruction_(instruction) {}
+
+  /// {1,2,3}; none where an optional one is missing.
+  Result<Integers> integers(std::string_view name, bool optional = false);
+  /// `otherwise` where it is missing, if that is not negative.
+  Result<int64_t> integer(std::string_view name, int64_t otherwise = -1);
+  Result<bool> flag(std::string_view name, bool otherwise);
+  Result<float> real(std::string_view name);
+  /// The value's place in `words`.
+  Result<size_t> one_of(std::string_view name, std::initializer_list<std::string_view> words);
+
+  tl::unexpected<Error> missing(std::string_view name) const;
+  /// At the attribute, or behind the instruction where it is not given.
+  tl::unexpected<Error> error(std::string_view name, std::string message);
+
+ protected:
+  Cursor& cursor_;
+  RawAttributeList& list_;
+  const Instruction& instruction_;
 };
 
 /// window={size=2x2 stride=… pad=0_1x… lhs_dilate=… rhs_dilate=… rhs_reversal=…}.

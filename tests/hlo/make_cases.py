@@ -278,7 +278,8 @@ def main():
         compiled = lowered.compile()
         text = without_places(compiled.as_text()) if name.endswith("_optimised") else lowered.as_text("hlo")
         if name.endswith("_tpu"):
-            text = jax.jit(function, keep_unused=True).trace(*arguments).lower(lowering_platforms=("tpu",)).as_text("hlo")
+            traced = jax.jit(function, keep_unused=True).trace(*arguments)
+            text = traced.lower(lowering_platforms=("tpu",)).as_text("hlo")
         results = jax.tree.leaves(compiled(*arguments))
         (folder / f"{name}.hlo").write_text(text)
         values = [line("in", a) for a in jax.tree.leaves(arguments)] + [line("out", r) for r in results]
