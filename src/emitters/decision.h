@@ -36,6 +36,7 @@ struct Launch {
   int64_t blocks = 0;  ///< 0: nothing to do
   int threads = 0;     ///< of a block
   int64_t shared_bytes = 0;
+  int min_blocks = 0;  ///< that a multiprocessor shall hold at once, which limits registers; 0: the assembler decides
 };
 
 struct Decision {

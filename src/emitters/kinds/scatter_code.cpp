@@ -48,6 +48,19 @@ Value store_index(Builder& builder, Value index, Value temporary, Value position
   return builder.create<mlir::tensor::InsertOp>(integer, temporary, position);
 }
 
+Value counter_of(Builder& builder, const ScatterRowsPlan& plan, Value row) {
+  return at(builder, indexing::Expr::dim(0) * plan.counter_stride, {indexing::below(plan.shape.rows)}, row);
+}
+
+Value counter_of(Builder& builder, const ScatterRowsPlan& plan, Total total) {
+  return index_constant(builder, (plan.shape.rows + static_cast<int64_t>(total)) * plan.counter_stride);
+}
+
+Value slot_of(Builder& builder, const ScatterRowsPlan& plan, Value row, Value number) {
+  return at(builder, indexing::Expr::dim(0) * plan.slots + indexing::Expr::dim(1),
+            {indexing::below(plan.shape.rows), indexing::below(plan.slots)}, {row, number});
+}
+
 Result<Value> row_of(Builder& builder, const RowsEmission& emission, ValueRange inputs, Value window) {
   const ScatterRows& shape = emission.plan.shape;
   Values values{window};

@@ -54,10 +54,11 @@ Result<Values> for_row(Builder& builder, const RowsEmission& emission, const Ker
   });
 }
 
-Interval rows_of(const RowsEmission& emission) { return indexing::below(emission.plan.shape.rows); }
-
-Value counter_of(Builder& builder, const RowsEmission& emission, Value row) {
-  return at(builder, Expr::dim(0) * emission.plan.counter_stride, {rows_of(emission)}, row);
+/// Whether some row has more windows than slots.
+Value overflows(Builder& builder, const RowsEmission& emission, Value counts) {
+  const Value flag =
+      builder.create<mlir::tensor::ExtractOp>(counts, counter_of(builder, emission.plan, Total::Overflows));
+  return compare(builder, CmpIPredicate::ne, flag, builder.create<arith::ConstantIntOp>(0, 32));
 }
 
 /// The lists of a few rows of a thread, as kernel "starts" lays them out.
@@ -66,7 +67,8 @@ class StartsEmitter {
   StartsEmitter(const RowsEmission& emission, size_t launch)
       : emission_(emission),
         plan_(emission.plan),
-        kernel_(emission.kernel(launch, {static_cast<size_t>(RowTemporary::Ranks)})),
+        kernel_(emission.kernel(
+            launch, {static_cast<size_t>(RowTemporary::Slots), static_cast<size_t>(RowTemporary::Ranks)})),
         builder_(kernel_.builder()),
         launch_(emission.decision.launches[launch]),
         temporaries_(kernel_.temporaries()) {}
@@ -74,6 +76,23 @@ class StartsEmitter {
   /// A block adds up what its rows need, takes that much of the order, and gives each row its part. The order of the
   /// rows' lists does not matter, so nobody waits for a prefix sum.
   void run() {
+    const Value any = overflows(builder_, emission_, temporary(temporaries_, RowTemporary::Counts));
+    const Values before = temporaries_;
+    temporaries_ = if_holds(builder_, any, before, [&](Builder&) { return lists(); });
+    kernel_.finish(kernel_.outputs(), temporaries_);
+  }
+
+ private:
+  struct List {
+    Value row;
+    Value exists;   ///< whether the row has one
+    Value entries;  ///< of a short list, i32
+    Value chunks;   ///< of a long one, i32; none where there are no long ones
+    Value is_long;
+  };
+
+  /// The temporaries with the starts of the thread's lists.
+  Values lists() {
     read_counts();
     Value entries = constant(0), chunks = constant(0);
     std::vector<Value> first_entry, first_chunk;
@@ -83,8 +102,8 @@ class StartsEmitter {
       entries = builder_.create<arith::AddIOp>(entries, list.entries);
       if (list.chunks) chunks = builder_.create<arith::AddIOp>(chunks, list.chunks);
     }
-    Value entry_base = base(entries, 0);
-    Value chunk_base = plan_.chunks() > 0 ? base(chunks, 1) : Value();
+    Value entry_base = base(entries, Total::Entries);
+    Value chunk_base = plan_.list_chunks() > 0 ? base(chunks, Total::Chunks) : Value();
     Value starts = temporary(temporaries_, RowTemporary::Starts);
     for (size_t k = 0; k < lists_.size(); ++k) {
       Value start = builder_.create<arith::AddIOp>(entry_base, first_entry[k]);
@@ -99,17 +118,8 @@ class StartsEmitter {
       })[0];
     }
     temporary(temporaries_, RowTemporary::Starts) = starts;
-    kernel_.finish(kernel_.outputs(), temporaries_);
+    return temporaries_;
   }
-
- private:
-  struct List {
-    Value row;
-    Value exists;   ///< whether there is such a row; none where all exist
-    Value entries;  ///< of a short list, i32
-    Value chunks;   ///< of a long one, i32; none where there are no long ones
-    Value is_long;
-  };
 
   Value constant(int64_t value) { return builder_.create<arith::ConstantIntOp>(value, 32); }
 
@@ -122,26 +132,31 @@ class StartsEmitter {
       const Expr number = (Expr::dim(0) * launch_.threads + Expr::dim(1)) * per_thread + k;
       list.row =
           at(builder_, number, {indexing::below(launch_.blocks), indexing::below(launch_.threads)}, kernel_.place());
+      Value inside_rows;
       if (all > plan_.shape.rows) {
-        list.exists = compare(builder_, CmpIPredicate::slt, list.row, index_constant(builder_, plan_.shape.rows));
+        inside_rows = compare(builder_, CmpIPredicate::slt, list.row, index_constant(builder_, plan_.shape.rows));
       }
-      const Value count = if_holds(builder_, list.exists, constant(0), [&](Builder& inside) {
-        return Values{inside.create<mlir::tensor::ExtractOp>(counts, counter_of(inside, emission_, list.row))};
+      const Value none = constant(plan_.slots);
+      const Value count = if_holds(builder_, inside_rows, none, [&](Builder& inside) {
+        return Values{inside.create<mlir::tensor::ExtractOp>(counts, counter_of(inside, plan_, list.row))};
       })[0];
-      list.entries = count;
-      if (plan_.chunks() > 0) {
-        list.is_long = compare(builder_, CmpIPredicate::ugt, count, constant(plan_.longest_list()));
-        const Value rounded = builder_.create<arith::AddIOp>(count, constant(plan_.chunk - 1));
+      list.exists = compare(builder_, CmpIPredicate::ugt, count, none);
+      const Value over = builder_.create<arith::SubIOp>(count, none);
+      list.entries = builder_.create<arith::SelectOp>(list.exists, over, constant(0));
+      if (plan_.list_chunks() > 0) {
+        const Value entries = list.entries;
+        list.is_long = compare(builder_, CmpIPredicate::ugt, entries, constant(plan_.longest_list()));
+        const Value rounded = builder_.create<arith::AddIOp>(entries, constant(plan_.chunk - 1));
         const Value chunks = builder_.create<arith::DivUIOp>(rounded, constant(plan_.chunk));
         list.chunks = builder_.create<arith::SelectOp>(list.is_long, chunks, constant(0));
-        list.entries = builder_.create<arith::SelectOp>(list.is_long, constant(0), count);
+        list.entries = builder_.create<arith::SelectOp>(list.is_long, constant(0), entries);
       }
       lists_.push_back(list);
     }
   }
 
-  /// Where this thread's part of a total begins: `mine` is its size, `which` the number of the total.
-  Value base(Value mine, int64_t which) {
+  /// Where this thread's part of a total begins: `mine` is its size, `which` the total.
+  Value base(Value mine, Total which) {
     const auto type = mlir::RankedTensorType::get(
         {2}, builder_.getI32Type(), SharedTileAttr::get(builder_.getContext(), /*padding=*/0, /*chunk=*/0));
     Value tile = builder_.create<AllocateSharedOp>(type);
@@ -153,7 +168,7 @@ class StartsEmitter {
     Value& counts = temporary(temporaries_, RowTemporary::Counts);
     const Values after = if_holds(builder_, first, {tile, counts}, [&](Builder& inside) {
       const Value total = inside.create<mlir::tensor::ExtractOp>(tile, zero);
-      const Value place = index_constant(inside, (plan_.shape.rows + which) * plan_.counter_stride);
+      const Value place = counter_of(inside, plan_, which);
       auto fetch = inside.create<AtomicFetchOp>(total.getType(), counts.getType(), Combiner::Add, total, counts, place);
       return Values{inside.create<mlir::tensor::InsertOp>(fetch.getOld(), tile, one), fetch.getResult()};
     });
@@ -180,12 +195,23 @@ Result<void> emit_count(const RowsEmission& emission, size_t launch) {
       emission, launch, {}, [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) {
         return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
           Value& counts = temporary(after, RowTemporary::Counts);
+          Value& slots = temporary(after, RowTemporary::Slots);
           Value& ranks = temporary(after, RowTemporary::Ranks);
           const Value one = inside.create<arith::ConstantIntOp>(1, 32);
           auto fetch = inside.create<AtomicFetchOp>(one.getType(), counts.getType(), Combiner::Add, one, counts,
-                                                    counter_of(inside, emission, row));
+                                                    counter_of(inside, emission.plan, row));
           counts = fetch.getResult();
-          ranks = inside.create<mlir::tensor::InsertOp>(fetch.getOld(), ranks, window);
+          const Value rank = fetch.getOld();
+          ranks = inside.create<mlir::tensor::InsertOp>(rank, ranks, window);
+          const Value number = inside.create<arith::IndexCastUIOp>(inside.getIndexType(), rank);
+          const Value limit = index_constant(inside, emission.plan.slots);
+          slots = if_holds(inside, compare(inside, CmpIPredicate::slt, number, limit), slots, [&](Builder& branch) {
+            return Values{store_index(branch, window, slots, slot_of(branch, emission.plan, row, number))};
+          })[0];
+          counts = if_holds(inside, compare(inside, CmpIPredicate::sge, number, limit), counts, [&](Builder& branch) {
+            const Value flag = counter_of(branch, emission.plan, Total::Overflows);
+            return Values{branch.create<mlir::tensor::InsertOp>(one, counts, flag)};
+          })[0];
         });
       });
 }
@@ -196,19 +222,35 @@ Result<void> emit_starts(const RowsEmission& emission, size_t launch) {
 }
 
 Result<void> emit_order(const RowsEmission& emission, size_t launch) {
-  const std::vector<size_t> read{static_cast<size_t>(RowTemporary::Counts), static_cast<size_t>(RowTemporary::Ranks),
-                                 static_cast<size_t>(RowTemporary::Starts)};
+  const std::vector<size_t> read{static_cast<size_t>(RowTemporary::Counts), static_cast<size_t>(RowTemporary::Slots),
+                                 static_cast<size_t>(RowTemporary::Ranks), static_cast<size_t>(RowTemporary::Starts)};
+  const ScatterRowsPlan& plan = emission.plan;
   return emit_for_windows(
-      emission, launch, read, [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) {
-        return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
-          const Value start = load_index(inside, temporary(after, RowTemporary::Starts), row);
-          const Value rank = load_index(inside, temporary(after, RowTemporary::Ranks), window);
-          const Interval positions = indexing::below(emission.plan.positions());
-          const Value place = at(inside, Expr::dim(0) + Expr::dim(1),
-                                 {positions, indexing::below(emission.plan.shape.count)}, {start, rank});
-          Value& order = temporary(after, RowTemporary::Order);
-          order = store_index(inside, window, order, place);
+      emission, launch, read,
+      [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) -> Result<Values> {
+        std::optional<Error> error;
+        const Value any = overflows(builder, emission, kernel.temporaries()[0]);
+        const Values result = if_holds(builder, any, before, [&](Builder& inside) {
+          const Value rank = load_index(inside, kernel.temporaries()[static_cast<size_t>(RowTemporary::Ranks)], window);
+          // Windows that do not fit have no rank, but no row either.
+          const Value over = compare(inside, CmpIPredicate::sge, rank, index_constant(inside, plan.slots));
+          return if_holds(inside, over, before, [&](Builder& branch) {
+            Result<Values> put =
+                for_row(branch, emission, kernel, window, before, [&](Builder& innermost, Value row, Values& after) {
+                  const Value start = load_index(innermost, temporary(after, RowTemporary::Starts), row);
+                  const Value place = at(innermost, Expr::dim(0) + Expr::dim(1) - plan.slots,
+                                         {indexing::below(plan.positions()), {plan.slots, plan.shape.count}},
+                                         {start, rank});
+                  Value& order = temporary(after, RowTemporary::Order);
+                  order = store_index(innermost, window, order, place);
+                });
+            if (put) return *std::move(put);
+            error = std::move(put).error();
+            return before;
+          });
         });
+        if (error) return tl::unexpected(std::move(*error));
+        return result;
       });
 }
 
@@ -217,7 +259,8 @@ Result<void> emit_inverse(const RowsEmission& emission, size_t launch) {
       emission, launch, {}, [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) {
         return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
           Value& inverse = temporary(after, RowTemporary::Inverse);
-          inverse = store_index(inside, window, inverse, row);
+          const Value number = inside.create<arith::AddIOp>(window, index_constant(inside, 1));
+          inverse = store_index(inside, number, inverse, row);
         });
       });
 }
@@ -244,9 +287,11 @@ Result<void> emit_ends(const RowsEmission& emission, size_t launch) {
           Value& first = temporary(after, RowTemporary::First);
           first = if_holds(inside, differs(left), first,
                            [&](Builder& branch) { return Values{store_index(branch, window, first, row)}; })[0];
-          Value& last = temporary(after, RowTemporary::Last);
-          last = if_holds(inside, differs(right), last,
-                          [&](Builder& branch) { return Values{store_index(branch, window, last, row)}; })[0];
+          Value& end = temporary(after, RowTemporary::End);
+          end = if_holds(inside, differs(right), end, [&](Builder& branch) {
+            const Value next = branch.create<arith::AddIOp>(window, index_constant(branch, 1));
+            return Values{store_index(branch, next, end, row)};
+          })[0];
         });
       });
 }

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "emitters/elemental/scalar_operators.h"
 #include "emitters/kinds/combiners.h"
 #include "indexing/thread_maps.h"
@@ -13,7 +15,9 @@ namespace {
 using hlo::ElementType;
 using indexing::ceil_div;
 
-constexpr int kThreads = 256;
+const int kThreads = getenv("SC_THREADS") ? atoi(getenv("SC_THREADS")) : 256;
+/// Of kernels with many loads on their way, which the assembler else orders for few registers: one waits for the other.
+const int kBlocks = getenv("SC_BLOCKS") ? atoi(getenv("SC_BLOCKS")) : 4;
 constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // temporaries are s32
 
 /// What a scatter costs, in microseconds, by a model. The rates of atomics are those of scatters in place on an H200
@@ -99,6 +103,17 @@ int64_t chunk_of(int64_t count) {
   return chunk;
 }
 
+/// Slots of a row: a few more than its share of the windows, so that few rows have more.
+int64_t slots_of(const ScatterRowsPlan& plan) {
+  const double share = static_cast<double>(plan.shape.count) / static_cast<double>(plan.shape.rows);
+  const double wanted = share + 3 * std::sqrt(share);
+  if (wanted <= 2) return 2;
+  if (plan.chunk > 0 && wanted > 2.0 * static_cast<double>(plan.chunk)) {
+    return plan.chunk * static_cast<int64_t>(std::ceil(wanted / static_cast<double>(plan.chunk)));
+  }
+  return 4 * static_cast<int64_t>(std::ceil(wanted / 4));
+}
+
 void choose_widths(ScatterRowsPlan& plan, const Fusion& fusion) {
   const ScatterRows& shape = plan.shape;
   int64_t bytes = 1;
@@ -116,7 +131,9 @@ void choose_widths(ScatterRowsPlan& plan, const Fusion& fusion) {
     const int64_t tile = unroll * plan.vector * kThreads;
     return elements % tile == 0 && elements / tile >= 4 * fusion.device.multiprocessors;
   };
-  while (plan.unroll < 4 && fits(2 * plan.unroll)) plan.unroll *= 2;
+  const int64_t most = getenv("SC_UNROLL") ? atoi(getenv("SC_UNROLL")) : 4;
+  while (plan.unroll < most && fits(2 * plan.unroll)) plan.unroll *= 2;
+  plan.batch = 4;
   // Lists of several entries want loads of several on their way; others want those of several rows.
   if (shape.count >= 2 * shape.rows) {
     plan.batch = 8;
@@ -138,10 +155,17 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
   if (combination.name && plan.index != RowIndex::Inverse) plan.chunk = chunk_of(plan.shape.count);
   choose_widths(plan, fusion);
   // Where all lists are long, chunks enough for all multiprocessors.
+  const int64_t want = getenv("SC_CHUNKS") ? atoi(getenv("SC_CHUNKS")) : 2048;
   while (crowded && plan.chunk > 16 &&
          plan.shape.count / plan.chunk * (plan.shape.window / plan.chunk_vector) <
-             int64_t{1024} * fusion.device.multiprocessors) {
+             want * fusion.device.multiprocessors) {
     plan.chunk /= 2;
+  }
+  if (plan.index == RowIndex::Counted) {
+    plan.slots = slots_of(plan);
+    plan.first = plan.slots_are_cut() || plan.batch > 4 ? 0 : 2;
+  } else if (plan.index == RowIndex::Sorted) {
+    plan.first = 2;
   }
   while (plan.counter_stride < 32 && plan.shape.rows * plan.counter_stride < (1 << 15)) plan.counter_stride *= 2;
   if (plan.counter_stride == 1 && plan.shape.rows % (4 * kThreads) == 0) plan.rows_per_thread = 4;
@@ -158,8 +182,8 @@ struct Kernels {
   std::vector<Launch> launches;
   std::vector<Emitter> emitters;
 
-  void add(const char* name, int64_t items, Emitter emitter) {
-    launches.push_back({name, blocks_for(items), kThreads, 0});
+  void add(const char* name, int64_t items, Emitter emitter, int min_blocks = 0) {
+    launches.push_back({name, blocks_for(items), kThreads, 0, min_blocks});
     emitters.push_back(emitter);
   }
 };
@@ -180,8 +204,8 @@ Kernels kernels_of(const ScatterRowsPlan& plan, int64_t elements) {
       kernels.add("order", shape.count, emit_order);
       break;
   }
-  if (plan.chunks() > 0) kernels.add("chunks", plan.chunks() * (shape.window / plan.chunk_vector), emit_chunks);
-  kernels.add("rows", ceil_div(elements, plan.vector * plan.unroll), emit_rows);
+  if (plan.chunks() > 0) kernels.add("chunks", plan.chunks() * (shape.window / plan.chunk_vector), emit_chunks, kBlocks);
+  kernels.add("rows", ceil_div(elements, plan.vector * plan.unroll), emit_rows, kBlocks);
   return kernels;
 }
 
@@ -194,20 +218,19 @@ void add_temporaries(Decision& decision, const ScatterRowsPlan& plan, ElementTyp
     case RowIndex::Sorted:
       decision.temporaries = {integers(shape.rows), integers(shape.rows)};
       break;
-    case RowIndex::Counted: {
-      decision.temporaries = {integers((shape.rows + 2) * plan.counter_stride), integers(shape.count),
+    case RowIndex::Counted:
+      decision.temporaries = {integers(plan.counters()), integers(shape.rows * plan.slots), integers(shape.count),
                               integers(shape.rows), integers(plan.positions())};
-      Preparation zero;
-      zero.kind = Preparation::Kind::Fill;
-      zero.value = hlo::Literal(hlo::array_shape(ElementType::S32, {}));
-      zero.temporary = true;
-      decision.preparations = {zero};
       break;
-    }
   }
   if (plan.chunks() > 0) {
     decision.temporaries.push_back(hlo::array_shape(wide_type(type), {plan.chunks() * shape.window}));
   }
+  Preparation zero;
+  zero.kind = Preparation::Kind::Fill;
+  zero.value = hlo::Literal(hlo::array_shape(ElementType::S32, {}));
+  zero.temporary = true;
+  decision.preparations = {zero};
 }
 
 const char* text_of(RowIndex index) {
@@ -219,7 +242,7 @@ const char* text_of(RowIndex index) {
     case RowIndex::Counted:
       break;
   }
-  return "lists of the updates of each row";
+  return "slots of each row, and lists of what is more";
 }
 
 Decision decide(const ScatterRowsPlan& plan, const Combination& combination, const Kernels& kernels) {
@@ -236,7 +259,9 @@ Decision decide(const ScatterRowsPlan& plan, const Combination& combination, con
       {"found by", text_of(plan.index)},
       {"combines", name},
       {"vector", std::to_string(plan.vector)},
-      {"unroll", fmt::format("{} vectors, {} updates", plan.unroll, plan.batch)}};
+      {"unroll", fmt::format("{} vectors, {} updates before others are looked for, {} of those", plan.unroll,
+                             plan.first, plan.batch)}};
+  if (plan.index == RowIndex::Counted) decision.details.emplace_back("slots", fmt::format("{} a row", plan.slots));
   if (plan.chunks() > 0) {
     decision.details.emplace_back("chunks",
                                   fmt::format("of {}, of lists longer than {}", plan.chunk,
@@ -254,7 +279,7 @@ Result<Plan> make_plan(const Fusion& fusion, bool at_any_cost) {
   if (elements == 0 || shape.count == 0 || shape.window == 0) return unsupported("nothing is scattered");
   STRATA_TRY(const Combination combination, combination_of(fusion, root));
   const ScatterRowsPlan made = choose(fusion, std::move(shape), combination);
-  if (made.positions() > kMaxPositions || (made.shape.rows + 2) * made.counter_stride > kMaxPositions) {
+  if (std::max({made.positions(), made.counters(), made.shape.rows * made.slots}) > kMaxPositions) {
     return unsupported("{} windows and {} rows are more than 32 bits count", made.shape.count, made.shape.rows);
   }
   const Kernels kernels = kernels_of(made, elements);

@@ -14,7 +14,7 @@ namespace strata::emitters {
 enum class RowIndex {
   Inverse,  ///< a row has one update at most, or any one of several stays
   Sorted,   ///< the updates of a row follow each other
-  Counted,  ///< those of each row are counted, then put in order
+  Counted,  ///< those of each row are counted; each takes a slot of the row's, or where there is none, a place in a list
 };
 
 /// What the rows of a scatter are. A row is an index in the dimensions that windows have one element of; its elements
@@ -46,6 +46,9 @@ Result<Plan> plan_scatter_rows_at_any_cost(const Fusion& fusion);
 /// Unsupported for windows that may overlap.
 Result<ScatterRows> scatter_rows(const Fusion& fusion);
 
+/// What is counted of all rows together.
+enum class Total : int { Entries = 0, Chunks = 1, Overflows = 2, Number = 3 };
+
 /// How the kernels do it.
 struct ScatterRowsPlan {
   ScatterRows shape;
@@ -53,35 +56,44 @@ struct ScatterRowsPlan {
   bool replaces = false;  ///< else updates are combined with the operand's elements
   int64_t vector = 1;     ///< elements of the output that a thread writes together, all of one row
   int64_t unroll = 1;     ///< how many times
-  int64_t batch = 1;      ///< updates of a row that are read together
+  int64_t first = 1;      ///< entries of a row that are read together, before it is known whether there are more
+  int64_t batch = 1;      ///< of those after them
   /// Entries of a list that are combined by themselves, so that a long list is not one thread's; 0: lists are not cut.
   int64_t chunk = 0;
   int64_t chunk_vector = 1;
   // Counted:
+  int64_t slots = 1;           ///< entries that each row has a place for; what is more goes to lists
   int64_t counter_stride = 1;  ///< between counters, so that few of them do not share a part of the cache
   int64_t rows_per_thread = 1;
 
+  /// Whether slots are combined by chunks; there are a multiple of the chunk then.
+  bool slots_are_cut() const { return index == RowIndex::Counted && chunk > 0 && slots > 2 * chunk; }
+  int64_t slot_chunks_of_row() const { return slots_are_cut() ? slots / chunk : 0; }
+  int64_t slot_chunks() const { return shape.rows * slot_chunks_of_row(); }
   /// Lists longer than this have chunks of their own, which begin here; there are at most so many.
   int64_t longest_list() const { return chunk == 0 ? shape.count : 2 * chunk; }
   int64_t first_chunk() const { return chunk == 0 ? shape.count : (shape.count + chunk - 1) / chunk * chunk; }
-  int64_t chunks() const {
+  int64_t list_chunks() const {
     if (chunk == 0 || shape.count <= longest_list()) return 0;
     return index == RowIndex::Sorted ? shape.count / chunk : shape.count * 3 / 2 / chunk + 1;
   }
-  int64_t positions() const { return first_chunk() + chunks() * chunk; }  ///< of the order
+  int64_t counters() const { return (shape.rows + static_cast<int64_t>(Total::Number)) * counter_stride; }
+  int64_t positions() const { return first_chunk() + list_chunks() * chunk; }  ///< of the order
+  int64_t chunks() const { return slot_chunks() + list_chunks(); }             ///< those of slots come first
 };
 
-/// The temporaries, by number. Counts are followed by two more: of entries in short lists, and of chunks.
+/// The temporaries, by number. The first one is zero before the first kernel.
 enum class RowTemporary : int {
-  Inverse = 0,
-  First = 0,
-  Last = 1,
+  Inverse = 0,  ///< row → 1 + its window, or 0
+  End = 0,      ///< Sorted: row → 1 + its last window, or 0
+  First = 1,    ///< its first window, if there is one
   SortedParts = 2,
-  Counts = 0,
-  Ranks = 1,
-  Starts = 2,
-  Order = 3,
-  CountedParts = 4,
+  Counts = 0,  ///< row → its windows; then what `Total` says
+  Slots = 1,   ///< (row, slot) → window
+  Ranks = 2,   ///< window → which of its row's it is
+  Starts = 3,  ///< row → where its list begins
+  Order = 4,   ///< the lists, of windows
+  CountedParts = 5,
 };
 
 /// What the kernels of one fusion have in common while they are written.
@@ -98,7 +110,7 @@ struct RowsEmission {
   }
 };
 
-// scatter_index.cpp: the kernels before the one that writes.
+// scatter_index.cpp: the kernels that find out which updates go to each row.
 Result<void> emit_count(const RowsEmission& emission, size_t launch);
 Result<void> emit_starts(const RowsEmission& emission, size_t launch);
 Result<void> emit_order(const RowsEmission& emission, size_t launch);
@@ -106,8 +118,10 @@ Result<void> emit_inverse(const RowsEmission& emission, size_t launch);
 /// Where the lists begin and end, for sorted indices.
 Result<void> emit_ends(const RowsEmission& emission, size_t launch);
 
-// scatter_output.cpp
+// scatter_chunks.cpp: combines parts of long lists.
 Result<void> emit_chunks(const RowsEmission& emission, size_t launch);
+
+// scatter_output.cpp: writes the rows.
 Result<void> emit_rows(const RowsEmission& emission, size_t launch);
 
 // scatter_code.cpp: pieces of them.
@@ -119,6 +133,11 @@ Result<mlir::Value> row_of(mlir::ImplicitLocOpBuilder& builder, const RowsEmissi
 mlir::Value load_index(mlir::ImplicitLocOpBuilder& builder, mlir::Value temporary, mlir::Value position);
 mlir::Value store_index(mlir::ImplicitLocOpBuilder& builder, mlir::Value index, mlir::Value temporary,
                         mlir::Value position);
+/// Where a row's counter is, and that of a total; the number of a row's slot.
+mlir::Value counter_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value row);
+mlir::Value counter_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, Total total);
+mlir::Value slot_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value row,
+                    mlir::Value number);
 /// The map's result at values of its dimensions, each of which lies in its range.
 mlir::Value at(mlir::ImplicitLocOpBuilder& builder, const indexing::Expr& expr,
                const std::vector<indexing::Interval>& ranges, mlir::ValueRange values);
