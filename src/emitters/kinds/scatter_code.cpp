@@ -48,12 +48,13 @@ Value store_index(Builder& builder, Value index, Value temporary, Value position
   return builder.create<mlir::tensor::InsertOp>(integer, temporary, position);
 }
 
-Value counter_of(Builder& builder, const ScatterRowsPlan& plan, Value row) {
-  return at(builder, indexing::Expr::dim(0) * plan.counter_stride, {indexing::below(plan.shape.rows)}, row);
+Value field_of(Builder& builder, const ScatterRowsPlan& plan, Value row, RowField field) {
+  return at(builder, indexing::Expr::dim(0) * plan.record + static_cast<int64_t>(field),
+            {indexing::below(plan.shape.rows)}, row);
 }
 
-Value counter_of(Builder& builder, const ScatterRowsPlan& plan, Total total) {
-  return index_constant(builder, (plan.shape.rows + static_cast<int64_t>(total)) * plan.counter_stride);
+Value total_of(Builder& builder, const ScatterRowsPlan& plan, Total total) {
+  return index_constant(builder, (plan.shape.rows + static_cast<int64_t>(total)) * plan.record);
 }
 
 Value slot_of(Builder& builder, const ScatterRowsPlan& plan, Value row, Value number) {

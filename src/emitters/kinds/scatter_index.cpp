@@ -55,9 +55,9 @@ Result<Values> for_row(Builder& builder, const RowsEmission& emission, const Ker
 }
 
 /// Whether some row has more windows than slots.
-Value overflows(Builder& builder, const RowsEmission& emission, Value counts) {
+Value overflows(Builder& builder, const RowsEmission& emission, Value rows) {
   const Value flag =
-      builder.create<mlir::tensor::ExtractOp>(counts, counter_of(builder, emission.plan, Total::Overflows));
+      builder.create<mlir::tensor::ExtractOp>(rows, total_of(builder, emission.plan, Total::Overflows));
   return compare(builder, CmpIPredicate::ne, flag, builder.create<arith::ConstantIntOp>(0, 32));
 }
 
@@ -76,7 +76,7 @@ class StartsEmitter {
   /// A block adds up what its rows need, takes that much of the order, and gives each row its part. The order of the
   /// rows' lists does not matter, so nobody waits for a prefix sum.
   void run() {
-    const Value any = overflows(builder_, emission_, temporary(temporaries_, RowTemporary::Counts));
+    const Value any = overflows(builder_, emission_, temporary(temporaries_, RowTemporary::Rows));
     const Values before = temporaries_;
     temporaries_ = if_holds(builder_, any, before, [&](Builder&) { return lists(); });
     kernel_.finish(kernel_.outputs(), temporaries_);
@@ -126,7 +126,7 @@ class StartsEmitter {
   void read_counts() {
     const int64_t per_thread = plan_.rows_per_thread;
     const int64_t all = launch_.blocks * launch_.threads * per_thread;
-    const Value counts = temporary(temporaries_, RowTemporary::Counts);
+    const Value rows = temporary(temporaries_, RowTemporary::Rows);
     for (int64_t k = 0; k < per_thread; ++k) {
       List list;
       const Expr number = (Expr::dim(0) * launch_.threads + Expr::dim(1)) * per_thread + k;
@@ -138,7 +138,7 @@ class StartsEmitter {
       }
       const Value none = constant(plan_.slots);
       const Value count = if_holds(builder_, inside_rows, none, [&](Builder& inside) {
-        return Values{inside.create<mlir::tensor::ExtractOp>(counts, counter_of(inside, plan_, list.row))};
+        return Values{inside.create<mlir::tensor::ExtractOp>(rows, field_of(inside, plan_, list.row, RowField::Count))};
       })[0];
       list.exists = compare(builder_, CmpIPredicate::ugt, count, none);
       const Value over = builder_.create<arith::SubIOp>(count, none);
@@ -165,14 +165,14 @@ class StartsEmitter {
     tile = sync(builder_.create<PredicatedInsertOp>(tile.getType(), first, constant(0), tile, zero));
     auto within = builder_.create<AtomicFetchOp>(mine.getType(), tile.getType(), Combiner::Add, mine, tile, zero);
     tile = sync(within.getResult());
-    Value& counts = temporary(temporaries_, RowTemporary::Counts);
-    const Values after = if_holds(builder_, first, {tile, counts}, [&](Builder& inside) {
+    Value& rows = temporary(temporaries_, RowTemporary::Rows);
+    const Values after = if_holds(builder_, first, {tile, rows}, [&](Builder& inside) {
       const Value total = inside.create<mlir::tensor::ExtractOp>(tile, zero);
-      const Value place = counter_of(inside, plan_, which);
-      auto fetch = inside.create<AtomicFetchOp>(total.getType(), counts.getType(), Combiner::Add, total, counts, place);
+      const Value place = total_of(inside, plan_, which);
+      auto fetch = inside.create<AtomicFetchOp>(total.getType(), rows.getType(), Combiner::Add, total, rows, place);
       return Values{inside.create<mlir::tensor::InsertOp>(fetch.getOld(), tile, one), fetch.getResult()};
     });
-    counts = after[1];
+    rows = after[1];
     tile = sync(after[0]);
     return builder_.create<arith::AddIOp>(builder_.create<mlir::tensor::ExtractOp>(tile, one), within.getOld());
   }
@@ -194,23 +194,31 @@ Result<void> emit_count(const RowsEmission& emission, size_t launch) {
   return emit_for_windows(
       emission, launch, {}, [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) {
         return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
-          Value& counts = temporary(after, RowTemporary::Counts);
+          const ScatterRowsPlan& plan = emission.plan;
+          Value& rows = temporary(after, RowTemporary::Rows);
           Value& slots = temporary(after, RowTemporary::Slots);
           Value& ranks = temporary(after, RowTemporary::Ranks);
           const Value one = inside.create<arith::ConstantIntOp>(1, 32);
-          auto fetch = inside.create<AtomicFetchOp>(one.getType(), counts.getType(), Combiner::Add, one, counts,
-                                                    counter_of(inside, emission.plan, row));
-          counts = fetch.getResult();
+          auto fetch = inside.create<AtomicFetchOp>(one.getType(), rows.getType(), Combiner::Add, one, rows,
+                                                    field_of(inside, plan, row, RowField::Count));
+          rows = fetch.getResult();
           const Value rank = fetch.getOld();
           ranks = inside.create<mlir::tensor::InsertOp>(rank, ranks, window);
           const Value number = inside.create<arith::IndexCastUIOp>(inside.getIndexType(), rank);
-          const Value limit = index_constant(inside, emission.plan.slots);
-          slots = if_holds(inside, compare(inside, CmpIPredicate::slt, number, limit), slots, [&](Builder& branch) {
-            return Values{store_index(branch, window, slots, slot_of(branch, emission.plan, row, number))};
+          const auto compared = [&](CmpIPredicate predicate, int64_t value) {
+            return compare(inside, predicate, number, index_constant(inside, value));
+          };
+          if (plan.first > 0) {
+            rows = if_holds(inside, compared(CmpIPredicate::eq, 0), rows, [&](Builder& branch) {
+              return Values{store_index(branch, window, rows, field_of(branch, plan, row, RowField::First))};
+            })[0];
+          }
+          slots = if_holds(inside, compared(CmpIPredicate::slt, plan.slots), slots, [&](Builder& branch) {
+            return Values{store_index(branch, window, slots, slot_of(branch, plan, row, number))};
           })[0];
-          counts = if_holds(inside, compare(inside, CmpIPredicate::sge, number, limit), counts, [&](Builder& branch) {
-            const Value flag = counter_of(branch, emission.plan, Total::Overflows);
-            return Values{branch.create<mlir::tensor::InsertOp>(one, counts, flag)};
+          rows = if_holds(inside, compared(CmpIPredicate::sge, plan.slots), rows, [&](Builder& branch) {
+            return Values{
+                branch.create<mlir::tensor::InsertOp>(one, rows, total_of(branch, plan, Total::Overflows))};
           })[0];
         });
       });
@@ -222,7 +230,7 @@ Result<void> emit_starts(const RowsEmission& emission, size_t launch) {
 }
 
 Result<void> emit_order(const RowsEmission& emission, size_t launch) {
-  const std::vector<size_t> read{static_cast<size_t>(RowTemporary::Counts), static_cast<size_t>(RowTemporary::Slots),
+  const std::vector<size_t> read{static_cast<size_t>(RowTemporary::Rows), static_cast<size_t>(RowTemporary::Slots),
                                  static_cast<size_t>(RowTemporary::Ranks), static_cast<size_t>(RowTemporary::Starts)};
   const ScatterRowsPlan& plan = emission.plan;
   return emit_for_windows(
@@ -258,9 +266,9 @@ Result<void> emit_inverse(const RowsEmission& emission, size_t launch) {
   return emit_for_windows(
       emission, launch, {}, [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) {
         return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
-          Value& inverse = temporary(after, RowTemporary::Inverse);
+          Value& rows = temporary(after, RowTemporary::Rows);
           const Value number = inside.create<arith::AddIOp>(window, index_constant(inside, 1));
-          inverse = store_index(inside, number, inverse, row);
+          rows = store_index(inside, number, rows, field_of(inside, emission.plan, row, RowField::Count));
         });
       });
 }
@@ -284,13 +292,13 @@ Result<void> emit_ends(const RowsEmission& emission, size_t launch) {
           const auto differs = [&](const std::pair<Value, Value>& beside) -> Value {
             return inside.create<arith::OrIOp>(beside.first, compare(inside, CmpIPredicate::ne, beside.second, row));
           };
-          Value& first = temporary(after, RowTemporary::First);
-          first = if_holds(inside, differs(left), first,
-                           [&](Builder& branch) { return Values{store_index(branch, window, first, row)}; })[0];
-          Value& end = temporary(after, RowTemporary::End);
-          end = if_holds(inside, differs(right), end, [&](Builder& branch) {
+          Value& rows = temporary(after, RowTemporary::Rows);
+          rows = if_holds(inside, differs(left), rows, [&](Builder& branch) {
+            return Values{store_index(branch, window, rows, field_of(branch, emission.plan, row, RowField::First))};
+          })[0];
+          rows = if_holds(inside, differs(right), rows, [&](Builder& branch) {
             const Value next = branch.create<arith::AddIOp>(window, index_constant(branch, 1));
-            return Values{store_index(branch, next, end, row)};
+            return Values{store_index(branch, next, rows, field_of(branch, emission.plan, row, RowField::Count))};
           })[0];
         });
       });

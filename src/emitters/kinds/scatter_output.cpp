@@ -65,10 +65,10 @@ class RowsEmitter {
   struct Part {
     int64_t number = 0;
     Value row;
-    Value count;                 ///< Counted: entries of the row
-    Value begin, end;            ///< Sorted: its windows
-    std::vector<Value> windows;  ///< the first ones
-    std::vector<Value> there;    ///< whether they are
+    Value count;               ///< Counted: entries of the row
+    Value end;                 ///< Sorted: where they end
+    Value first_window;        ///< that of the first one
+    std::vector<Value> there;  ///< whether there are so many
     std::vector<Elements> updates;
     Elements state;  ///< wide while updates are added
   };
@@ -130,10 +130,10 @@ class RowsEmitter {
   /// The states with all their updates.
   void add_updates(Builder& builder, std::vector<Part>& parts) {
     const Elements none = code_.nothing(builder, code_.narrow_types(builder));
-    for (size_t k = 0; k < parts[0].windows.size(); ++k) {
+    for (size_t k = 0; k < parts[0].there.size(); ++k) {
       for (Part& part : parts) {
         part.updates.push_back(if_holds(builder, part.there[k], none, [&](Builder& inside) {
-          return update(inside, part, part.windows[k]);
+          return update(inside, part, window(inside, part, static_cast<int64_t>(k)));
         }));
       }
     }
@@ -163,53 +163,62 @@ class RowsEmitter {
     if (!plan_.shape.covered.constraints.empty()) {
       covered = constraints_hold(builder, plan_.shape.covered, plan_.shape.covered.constraints, {index, {}, {}});
     }
+    const std::vector<Value> fields = record(builder, part);
+    const Value count = or_zero(builder, covered, fields[0]);
     switch (plan_.index) {
-      case RowIndex::Inverse: {
-        const Value found = or_zero(builder, covered, load_index(builder, temporary(RowTemporary::Inverse), part.row));
-        part.there.push_back(compare(builder, CmpIPredicate::ne, found, index_constant(builder, 0)));
-        part.windows.push_back(builder.create<arith::SubIOp>(found, index_constant(builder, 1)));
+      case RowIndex::Inverse:
+        part.there.push_back(compare(builder, CmpIPredicate::ne, count, index_constant(builder, 0)));
+        part.first_window = builder.create<arith::SubIOp>(count, index_constant(builder, 1));
         return;
-      }
       case RowIndex::Sorted:
-        part.end = or_zero(builder, covered, load_index(builder, temporary(RowTemporary::End), part.row));
-        part.begin = load_index(builder, temporary(RowTemporary::First), part.row);
+        part.end = count;
+        part.first_window = fields[1];
         for (int64_t k = 0; k < plan_.first; ++k) {
-          part.windows.push_back(builder.create<arith::AddIOp>(part.begin, index_constant(builder, k)));
-          part.there.push_back(compare(builder, CmpIPredicate::slt, part.windows.back(), part.end));
+          const Value window = builder.create<arith::AddIOp>(part.first_window, index_constant(builder, k));
+          part.there.push_back(compare(builder, CmpIPredicate::slt, window, part.end));
         }
         return;
-      case RowIndex::Counted: {
-        const Value counter = counter_of(builder, plan_, part.row);
-        part.count = or_zero(builder, covered, load_index(builder, temporary(RowTemporary::Counts), counter));
-        part.windows = first_slots(builder, part);
+      case RowIndex::Counted:
+        part.count = count;
+        if (plan_.first > 0) part.first_window = fields[1];
         for (int64_t k = 0; k < plan_.first; ++k) {
           part.there.push_back(compare(builder, CmpIPredicate::sgt, part.count, index_constant(builder, k)));
         }
         return;
-      }
     }
   }
 
-  /// What the first slots hold, filled or not: one load.
-  std::vector<Value> first_slots(Builder& builder, const Part& part) {
-    if (plan_.first == 0) return {};
-    if (plan_.first == 1) return {slot(builder, part, index_constant(builder, 0))};
-    const auto type = mlir::VectorType::get({plan_.first}, builder.getI32Type());
+  /// What the row's record has, by one load.
+  std::vector<Value> record(Builder& builder, const Part& part) {
+    const Value records = temporary(RowTemporary::Rows);
+    if (plan_.index == RowIndex::Inverse || plan_.first == 0) {
+      return {load_index(builder, records, field_of(builder, plan_, part.row, RowField::Count))};
+    }
+    const auto type = mlir::VectorType::get({2}, builder.getI32Type());
     const Value none = builder.create<arith::ConstantOp>(llvm::cast<mlir::TypedAttr>(builder.getZeroAttr(type)));
     IndexingMap map;
-    map.ranges = {indexing::below(plan_.first)};
-    auto loop = create_loop(builder, map, {}, none, 0,
-                            [&](Builder& inside, ValueRange ranges, ValueRange, ValueRange carried) {
-                              const Value one = inside.create<mlir::tensor::ExtractOp>(
-                                  temporary(RowTemporary::Slots), slot_of(inside, plan_, part.row, ranges[0]));
-                              return Values{inside.create<mlir::vector::InsertOp>(one, carried[0], ranges[0])};
-                            });
-    std::vector<Value> windows;
-    for (int64_t k = 0; k < plan_.first; ++k) {
+    map.ranges = {indexing::below(2)};
+    auto loop =
+        create_loop(builder, map, {}, none, 0, [&](Builder& inside, ValueRange ranges, ValueRange, ValueRange carried) {
+          const Value place = at(inside, Expr::dim(0) * plan_.record + Expr::dim(1),
+                                 {indexing::below(plan_.shape.rows), indexing::below(2)}, {part.row, ranges[0]});
+          const Value one = inside.create<mlir::tensor::ExtractOp>(records, place);
+          return Values{inside.create<mlir::vector::InsertOp>(one, carried[0], ranges[0])};
+        });
+    std::vector<Value> fields;
+    for (int64_t k = 0; k < 2; ++k) {
       const Value one = builder.create<mlir::vector::ExtractOp>(loop.getResult(0), k);
-      windows.push_back(builder.create<arith::IndexCastUIOp>(builder.getIndexType(), one));
+      fields.push_back(builder.create<arith::IndexCastUIOp>(builder.getIndexType(), one));
     }
-    return windows;
+    return fields;
+  }
+
+  /// The window of an entry that is there, one of the first.
+  Value window(Builder& builder, const Part& part, int64_t number) {
+    if (number == 0) return part.first_window;
+    const Value k = index_constant(builder, number);
+    if (plan_.index == RowIndex::Sorted) return builder.create<arith::AddIOp>(part.first_window, k);
+    return slot(builder, part, k);
   }
 
   Value slot(Builder& builder, const Part& part, Value number) {
@@ -275,7 +284,7 @@ class RowsEmitter {
   }
 
   Value rest_of_run(Builder& builder, const Part& part) {
-    return builder.create<arith::AddIOp>(part.begin, index_constant(builder, plan_.first));
+    return builder.create<arith::AddIOp>(part.first_window, index_constant(builder, plan_.first));
   }
 
   /// Whole chunks between entries before and after them.

@@ -167,8 +167,11 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
   } else if (plan.index == RowIndex::Sorted) {
     plan.first = 2;
   }
-  while (plan.counter_stride < 32 && plan.shape.rows * plan.counter_stride < (1 << 15)) plan.counter_stride *= 2;
-  if (plan.counter_stride == 1 && plan.shape.rows % (4 * kThreads) == 0) plan.rows_per_thread = 4;
+  if (plan.index != RowIndex::Inverse) plan.record = 2;
+  if (plan.index == RowIndex::Counted) {
+    while (plan.record < 32 && plan.shape.rows * plan.record < (1 << 15)) plan.record *= 2;
+    if (plan.shape.rows % (4 * kThreads) == 0 && plan.shape.rows > (1 << 15)) plan.rows_per_thread = 4;
+  }
   return plan;
 }
 
@@ -211,17 +214,11 @@ Kernels kernels_of(const ScatterRowsPlan& plan, int64_t elements) {
 
 void add_temporaries(Decision& decision, const ScatterRowsPlan& plan, ElementType type) {
   const ScatterRows& shape = plan.shape;
-  switch (plan.index) {
-    case RowIndex::Inverse:
-      decision.temporaries = {integers(shape.rows)};
-      break;
-    case RowIndex::Sorted:
-      decision.temporaries = {integers(shape.rows), integers(shape.rows)};
-      break;
-    case RowIndex::Counted:
-      decision.temporaries = {integers(plan.counters()), integers(shape.rows * plan.slots), integers(shape.count),
-                              integers(shape.rows), integers(plan.positions())};
-      break;
+  decision.temporaries = {integers(plan.records() * plan.record)};
+  if (plan.index == RowIndex::Counted) {
+    for (const int64_t count : {shape.rows * plan.slots, shape.count, shape.rows, plan.positions()}) {
+      decision.temporaries.push_back(integers(count));
+    }
   }
   if (plan.chunks() > 0) {
     decision.temporaries.push_back(hlo::array_shape(wide_type(type), {plan.chunks() * shape.window}));
@@ -279,7 +276,7 @@ Result<Plan> make_plan(const Fusion& fusion, bool at_any_cost) {
   if (elements == 0 || shape.count == 0 || shape.window == 0) return unsupported("nothing is scattered");
   STRATA_TRY(const Combination combination, combination_of(fusion, root));
   const ScatterRowsPlan made = choose(fusion, std::move(shape), combination);
-  if (std::max({made.positions(), made.counters(), made.shape.rows * made.slots}) > kMaxPositions) {
+  if (std::max({made.positions(), made.records() * made.record, made.shape.rows * made.slots}) > kMaxPositions) {
     return unsupported("{} windows and {} rows are more than 32 bits count", made.shape.count, made.shape.rows);
   }
   const Kernels kernels = kernels_of(made, elements);

@@ -61,9 +61,9 @@ struct ScatterRowsPlan {
   /// Entries of a list that are combined by themselves, so that a long list is not one thread's; 0: lists are not cut.
   int64_t chunk = 0;
   int64_t chunk_vector = 1;
+  int64_t record = 1;  ///< elements from one row's record to the next; many, where few would share a part of the cache
   // Counted:
   int64_t slots = 1;           ///< entries that each row has a place for; what is more goes to lists
-  int64_t counter_stride = 1;  ///< between counters, so that few of them do not share a part of the cache
   int64_t rows_per_thread = 1;
 
   /// Whether slots are combined by chunks; there are a multiple of the chunk then.
@@ -77,23 +77,26 @@ struct ScatterRowsPlan {
     if (chunk == 0 || shape.count <= longest_list()) return 0;
     return index == RowIndex::Sorted ? shape.count / chunk : shape.count * 3 / 2 / chunk + 1;
   }
-  int64_t counters() const { return (shape.rows + static_cast<int64_t>(Total::Number)) * counter_stride; }
+  int64_t records() const { return shape.rows + (index == RowIndex::Counted ? static_cast<int64_t>(Total::Number) : 0); }
   int64_t positions() const { return first_chunk() + list_chunks() * chunk; }  ///< of the order
   int64_t chunks() const { return slot_chunks() + list_chunks(); }             ///< those of slots come first
 };
 
 /// The temporaries, by number. The first one is zero before the first kernel.
 enum class RowTemporary : int {
-  Inverse = 0,  ///< row → 1 + its window, or 0
-  End = 0,      ///< Sorted: row → 1 + its last window, or 0
-  First = 1,    ///< its first window, if there is one
-  SortedParts = 2,
-  Counts = 0,  ///< row → its windows; then what `Total` says
+  Rows = 0,  ///< a record a row: see RowField; Counted: followed by one for each `Total`
+  SortedParts = 1,
   Slots = 1,   ///< (row, slot) → window
   Ranks = 2,   ///< window → which of its row's it is
   Starts = 3,  ///< row → where its list begins
   Order = 4,   ///< the lists, of windows
   CountedParts = 5,
+};
+
+/// What a row's record has. Both are one load: what a row has is known as soon as whether it has something.
+enum class RowField : int {
+  Count = 0,  ///< Counted: of its windows; Sorted: 1 + the last; Inverse: 1 + the window; 0 if there is none
+  First = 1,  ///< its first window, if there is one; not for Inverse
 };
 
 /// What the kernels of one fusion have in common while they are written.
@@ -133,9 +136,9 @@ Result<mlir::Value> row_of(mlir::ImplicitLocOpBuilder& builder, const RowsEmissi
 mlir::Value load_index(mlir::ImplicitLocOpBuilder& builder, mlir::Value temporary, mlir::Value position);
 mlir::Value store_index(mlir::ImplicitLocOpBuilder& builder, mlir::Value index, mlir::Value temporary,
                         mlir::Value position);
-/// Where a row's counter is, and that of a total; the number of a row's slot.
-mlir::Value counter_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value row);
-mlir::Value counter_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, Total total);
+/// Where a field of a row is, and a total; the number of a row's slot.
+mlir::Value field_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value row, RowField field);
+mlir::Value total_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, Total total);
 mlir::Value slot_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value row,
                     mlir::Value number);
 /// The map's result at values of its dimensions, each of which lies in its range.
