@@ -83,7 +83,7 @@ std::string sorted_indices(int64_t updates, int64_t divisor) {
 
 TEST(ScatterRows, SumsOfAllTypes) {
   for (const char* type : {"f32", "f64", "s32", "s64", "c64", "c128", "u8", "s4", "bf16", "f16", "f8e5m2"}) {
-    check(rows(type, function(type, "add"), 20, any_indices(20)), "lists of the updates");
+    check(rows(type, function(type, "add"), 20, any_indices(20)), "slots of each row");
   }
 }
 
@@ -124,7 +124,7 @@ TEST(ScatterRows, SortedIndices) {
             "runs of equal indices");
     }
   }
-  check(rows("f32", function("f32", "add"), 150, sorted_indices(150, 17), ", indices_are_sorted=true"), "lists of");
+  check(rows("f32", function("f32", "add"), 150, sorted_indices(150, 17), ", indices_are_sorted=true"), "slots of");
 }
 
 TEST(ScatterRows, OneUpdateARow) {
