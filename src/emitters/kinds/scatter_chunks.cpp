@@ -30,7 +30,9 @@ class ChunksEmitter {
     const int64_t per_chunk = plan_.shape.window / plan_.chunk_vector;
     const Expr item = Expr::dim(0) * launch_.threads + Expr::dim(1);
     const std::vector<Interval> place{indexing::below(launch_.blocks), indexing::below(launch_.threads)};
-    chunk_ = at(builder_, indexing::floor_div(item, per_chunk), place, kernel_.place());
+    const Expr group = indexing::floor_div(item, per_chunk);
+    chunk_ = at(builder_, indexing::floor_div(group, plan_.chunk_groups), place, kernel_.place());
+    group_ = at(builder_, indexing::mod(group, plan_.chunk_groups), place, kernel_.place());
     vector_ = at(builder_, indexing::mod(item, per_chunk), place, kernel_.place());
     Value parts = kernel_.temporaries().back();
     if (sorted_) {
@@ -128,30 +130,70 @@ class ChunksEmitter {
     return parts;
   }
 
+  /// The element of the window that element `v` of the vector is.
+  Value element(Builder& builder, Value v) {
+    return at(builder, Expr::dim(0) * plan_.chunk_vector + Expr::dim(1),
+              {indexing::below(plan_.shape.window / plan_.chunk_vector), indexing::below(plan_.chunk_vector)},
+              {vector_, v});
+  }
+
+  /// The tensor with the elements at the places that `place` gives for elements of the window.
+  Value written(Builder& builder, const Elements& elements, Value tensor,
+                llvm::function_ref<Values(Builder&, Value element)> place) {
+    indexing::IndexingMap map;
+    map.ranges = {indexing::below(plan_.chunk_vector)};
+    auto loop = create_loop(builder, map, {}, tensor, 0,
+                            [&](Builder& inside, ValueRange v, ValueRange, ValueRange before) {
+                              const Value value = code_.element(inside, elements, v[0])[0];
+                              return Values{inside.create<mlir::tensor::InsertOp>(
+                                  value, before[0], place(inside, element(inside, v[0])))};
+                            });
+    return loop.getResult(0);
+  }
+
   Value combined(Builder& builder, Value begin, Value end, Value parts,
                  std::function<Value(Builder&, Value number)> find) {
-    const auto element = [&](Builder& inside, Value v) {
-      return at(inside, Expr::dim(0) * plan_.chunk_vector + Expr::dim(1),
-                {indexing::below(plan_.shape.window / plan_.chunk_vector), indexing::below(plan_.chunk_vector)},
-                {vector_, v});
-    };
     const auto read = [&](Builder& inside, Value from) {
       return code_.read(inside, plan_.shape.updates, [&, from](Builder& innermost, Value v) {
         return apply_map(innermost, plan_.shape.update_of_element, {{element(innermost, v), from}, {}, {}});
       });
     };
-    const Elements state = code_.fold(builder, {begin, end, /*wide=*/false, plan_.batch, std::move(find), read});
-    indexing::IndexingMap elements;
-    elements.ranges = {indexing::below(plan_.chunk_vector)};
-    auto written = create_loop(
-        builder, elements, {}, parts, 0, [&](Builder& inside, ValueRange ranges, ValueRange, ValueRange before) {
-          const Value place = at(inside, Expr::dim(0) * plan_.shape.window + Expr::dim(1),
-                                 {indexing::below(plan_.chunks()), indexing::below(plan_.shape.window)},
-                                 {chunk_, element(inside, ranges[0])});
-          const Value value = code_.element(inside, state, ranges[0])[0];
-          return Values{inside.create<mlir::tensor::InsertOp>(value, before[0], place)};
-        });
-    return written.getResult(0);
+    const auto part = [&](Builder& inside, const Elements& state) {
+      return written(inside, state, parts, [&](Builder& innermost, Value number) {
+        return Values{at(innermost, Expr::dim(0) * plan_.shape.window + Expr::dim(1),
+                         {indexing::below(plan_.chunks()), indexing::below(plan_.shape.window)}, {chunk_, number})};
+      });
+    };
+    ElementCode::Entries entries{begin, end, /*wide=*/false, plan_.batch, std::move(find), read, plan_.chunk_groups};
+    if (plan_.chunk_groups == 1) return part(builder, code_.fold(builder, entries));
+    entries.begin = builder.create<arith::AddIOp>(begin, group_);
+    return together(builder, entries, builder.create<arith::SubIOp>(end, begin), parts, part);
+  }
+
+  /// The groups' elements meet in shared memory, where the first group combines them. There are `count` entries.
+  Value together(Builder& builder, const ElementCode::Entries& entries, Value count, Value parts,
+                 llvm::function_ref<Value(Builder&, const Elements&)> part) {
+    const llvm::SmallVector<mlir::Type> types = code_.wide_types(builder);
+    const auto type = mlir::RankedTensorType::get({plan_.chunk_groups, plan_.shape.window}, types[0],
+                                                  SharedTileAttr::get(builder.getContext(), /*padding=*/0, /*chunk=*/0));
+    const Value has_entries = compare(builder, CmpIPredicate::slt, group_, count);
+    const Elements state = if_holds(builder, has_entries, code_.nothing(builder, types),
+                                    [&](Builder& inside) { return code_.fold(inside, entries); });
+    Value tile = written(builder, state, builder.create<AllocateSharedOp>(type),
+                         [&](Builder&, Value number) { return Values{group_, number}; });
+    tile = builder.create<SyncThreadsOp>(mlir::TypeRange(type), tile).getResult(0);
+    const auto read = [&](Builder& inside, Value group) {
+      return code_.for_each(inside, types, [&](Builder& innermost, Value v) {
+        return Values{innermost.create<mlir::tensor::ExtractOp>(tile, Values{group, element(innermost, v)})};
+      });
+    };
+    const Value is_first = compare(builder, CmpIPredicate::eq, group_, index_constant(builder, 0));
+    return if_holds(builder, is_first, parts, [&](Builder& inside) {
+      const Value groups = inside.create<arith::MinSIOp>(count, index_constant(inside, plan_.chunk_groups));
+      const ElementCode::Entries others{index_constant(inside, 1), groups, /*wide=*/true, 4,
+                                        [](Builder&, Value group) { return group; }, read};
+      return Values{part(inside, code_.fold(inside, others, state))};
+    })[0];
   }
 
   const RowsEmission& emission_;
@@ -161,7 +203,7 @@ class ChunksEmitter {
   Builder& builder_;
   ElementCode code_;
   const Launch& launch_;
-  Value chunk_, vector_;
+  Value chunk_, group_, vector_;
 };
 
 }  // namespace

@@ -138,7 +138,7 @@ ElementCode::Batch ElementCode::read_batch(Builder& builder, const Entries& entr
   for (int64_t k = 0; k < entries.batch; ++k) {
     Value number = from;
     if (k > 0) {
-      const Value next = builder.create<arith::AddIOp>(from, index_constant(builder, k));
+      const Value next = builder.create<arith::AddIOp>(from, index_constant(builder, k * entries.stride));
       batch.there.push_back(compare(builder, CmpIPredicate::slt, next, entries.end));
       number = builder.create<arith::SelectOp>(batch.there.back(), next, from);
     }
@@ -149,7 +149,7 @@ ElementCode::Batch ElementCode::read_batch(Builder& builder, const Entries& entr
 }
 
 Elements ElementCode::fold(Builder& builder, const Entries& entries, const Elements& state) {
-  const Value step = index_constant(builder, entries.batch);
+  const Value step = index_constant(builder, entries.batch * entries.stride);
   auto loop = builder.create<mlir::scf::ForOp>(entries.begin, entries.end, step, state);
   Builder inside(builder.getLoc(), builder.getContext());
   if (!loop.getBody()->empty()) loop.getBody()->getTerminator()->erase();
@@ -169,7 +169,8 @@ Elements ElementCode::fold(Builder& builder, Entries entries) {
   for (size_t k = 1; k < batch.elements.size(); ++k) {
     state = combined(builder, state, batch.elements[k], entries.wide, batch.there[k - 1]);
   }
-  entries.begin = builder.create<arith::AddIOp>(entries.begin, index_constant(builder, entries.batch));
+  const Value step = index_constant(builder, entries.batch * entries.stride);
+  entries.begin = builder.create<arith::AddIOp>(entries.begin, step);
   return fold(builder, entries, state);
 }
 

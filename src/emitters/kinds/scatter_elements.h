@@ -48,9 +48,10 @@ class ElementCode {
   struct Entries {
     Value begin, end;
     bool wide = false;
-    int64_t batch = 1;                                   ///< how many are read together
-    std::function<Value(Builder&, Value number)> find;   ///< what `read` wants of an entry
+    int64_t batch = 1;                                  ///< how many are read together
+    std::function<Value(Builder&, Value number)> find;  ///< what `read` wants of an entry
     std::function<Elements(Builder&, Value found)> read;
+    int64_t stride = 1;  ///< from one to the next
   };
   /// Wide elements combined with those of the entries.
   Elements fold(Builder& builder, const Entries& entries, const Elements& state);

@@ -78,7 +78,7 @@ Costs costs_of(const Fusion& fusion, const ScatterRowsPlan& plan, const Combinat
     costs.atomics += elements / (is_native(combination, type) ? kNativeAtomics : kSlowAtomics);
   }
   const double index_bytes = plan.index == RowIndex::Counted ? 28 * rows + 40 * count : 8 * rows + 12 * count;
-  costs.rows = static_cast<double>(launches) * kLaunch + (operand + out + updates + index_bytes) / kBandwidth;
+  costs.rows = static_cast<double>(launches + 1) * kLaunch + (operand + out + updates + index_bytes) / kBandwidth;
   return costs;
 }
 
@@ -154,9 +154,16 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
   }
   if (combination.name && plan.index != RowIndex::Inverse) plan.chunk = chunk_of(plan.shape.count);
   choose_widths(plan, fusion);
+  if (crowded && plan.chunk > 0) {
+    const int64_t groups = kThreads / std::max<int64_t>(plan.shape.window / plan.chunk_vector, 1);
+    const bool whole = groups > 1 && groups * (plan.shape.window / plan.chunk_vector) == kThreads;
+    const ElementType type = fusion.computation()[plan.shape.operands[0]].shape.type;
+    if (whole && !hlo::is_complex(type) && groups <= 32 && !getenv("SC_NOGROUPS")) plan.chunk_groups = groups;
+    if (getenv("SC_CHUNK")) plan.chunk = atoi(getenv("SC_CHUNK"));
+  }
   // Where all lists are long, chunks enough for all multiprocessors.
   const int64_t want = getenv("SC_CHUNKS") ? atoi(getenv("SC_CHUNKS")) : 2048;
-  while (crowded && plan.chunk > 16 &&
+  while (crowded && plan.chunk > 16 && plan.chunk_groups == 1 &&
          plan.shape.count / plan.chunk * (plan.shape.window / plan.chunk_vector) <
              want * fusion.device.multiprocessors) {
     plan.chunk /= 2;
@@ -207,7 +214,7 @@ Kernels kernels_of(const ScatterRowsPlan& plan, int64_t elements) {
       kernels.add("order", shape.count, emit_order);
       break;
   }
-  if (plan.chunks() > 0) kernels.add("chunks", plan.chunks() * (shape.window / plan.chunk_vector), emit_chunks, kBlocks);
+  if (plan.chunks() > 0) kernels.add("chunks", plan.chunks() * (shape.window / plan.chunk_vector) * plan.chunk_groups, emit_chunks, kBlocks);
   kernels.add("rows", ceil_div(elements, plan.vector * plan.unroll), emit_rows, kBlocks);
   return kernels;
 }
@@ -263,6 +270,9 @@ Decision decide(const ScatterRowsPlan& plan, const Combination& combination, con
     decision.details.emplace_back("chunks",
                                   fmt::format("of {}, of lists longer than {}", plan.chunk,
                                               plan.index == RowIndex::Sorted ? plan.chunk : plan.longest_list()));
+    if (plan.chunk_groups > 1) {
+      decision.details.emplace_back("groups", fmt::format("{} of threads share a chunk", plan.chunk_groups));
+    }
   }
   return decision;
 }
