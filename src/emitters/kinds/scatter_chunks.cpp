@@ -72,7 +72,7 @@ class ChunksEmitter {
       const int64_t of_row = plan_.slot_chunks_of_row();
       const Value row = at(inside, indexing::floor_div(Expr::dim(0), of_row), chunks, chunk_);
       const Value begin = at(inside, indexing::mod(Expr::dim(0), of_row) * plan_.chunk, chunks, chunk_);
-      const Value count = load_index(inside, temporary(RowTemporary::Rows), field_of(inside, plan_, row, RowField::Count));
+      const Value count = load_count(inside, plan_, temporary(RowTemporary::Rows), row);
       const Value there = compare(inside, CmpIPredicate::slt, begin, count);
       return if_holds(inside, there, parts, [&](Builder& innermost) {
         const Value next = innermost.create<arith::AddIOp>(begin, index_constant(innermost, plan_.chunk));
@@ -88,7 +88,7 @@ class ChunksEmitter {
   Value list_part(Builder& builder, Value parts) {
     if (plan_.list_chunks() == 0) return parts;
     const Value number = builder.create<arith::SubIOp>(chunk_, index_constant(builder, plan_.slot_chunks()));
-    const Value total = load_index(builder, temporary(RowTemporary::Rows), total_of(builder, plan_, Total::Chunks));
+    const Value total = load_total(builder, plan_, temporary(RowTemporary::Rows), Total::Chunks);
     const Value from_zero = compare(builder, CmpIPredicate::sge, number, index_constant(builder, 0));
     return if_holds(builder, below_and(builder, from_zero, number, total), parts, [&](Builder& inside) {
       const std::vector<Interval> numbers{indexing::below(plan_.list_chunks())};
@@ -99,7 +99,7 @@ class ChunksEmitter {
       const Result<Value> row = row_of(inside, emission_, kernel_.inputs(), window);
       if (!row) return Values{fail(row.error(), parts)};
       const Value start = load_index(inside, temporary(RowTemporary::Starts), *row);
-      const Value count = load_index(inside, temporary(RowTemporary::Rows), field_of(inside, plan_, *row, RowField::Count));
+      const Value count = load_count(inside, plan_, temporary(RowTemporary::Rows), *row);
       const Value entries = inside.create<arith::SubIOp>(count, index_constant(inside, plan_.slots));
       const Value end = inside.create<arith::MinSIOp>(inside.create<arith::AddIOp>(start, entries), next);
       return Values{combined(inside, begin, end, parts, [&](Builder& where, Value position) {

@@ -55,13 +55,14 @@ Result<Values> for_row(Builder& builder, const RowsEmission& emission, const Ker
 }
 
 /// Whether some row has more windows than slots.
-Value overflows(Builder& builder, const RowsEmission& emission, Value rows) {
-  const Value flag =
-      builder.create<mlir::tensor::ExtractOp>(rows, total_of(builder, emission.plan, Total::Overflows));
-  return compare(builder, CmpIPredicate::ne, flag, builder.create<arith::ConstantIntOp>(0, 32));
+Value overflows(Builder& builder, const RowsEmission& emission, const Kernel& kernel) {
+  const Value flag = builder.create<mlir::tensor::ExtractOp>(
+      kernel.temporaries()[static_cast<size_t>(RowTemporary::Rows)],
+      total_of(builder, emission.plan, Total::Overflows));
+  return compare(builder, CmpIPredicate::ne, flag, builder.create<arith::ConstantIntOp>(0, 64));
 }
 
-/// The lists of a few rows of a thread, as kernel "starts" lays them out.
+/// Where lists begin. A thread has a window; that of a row's first one without a slot lays out the row's list.
 class StartsEmitter {
  public:
   StartsEmitter(const RowsEmission& emission, size_t launch)
@@ -75,84 +76,66 @@ class StartsEmitter {
 
   /// A block adds up what its rows need, takes that much of the order, and gives each row its part. The order of the
   /// rows' lists does not matter, so nobody waits for a prefix sum.
-  void run() {
-    const Value any = overflows(builder_, emission_, temporary(temporaries_, RowTemporary::Rows));
+  Result<void> run() {
     const Values before = temporaries_;
-    temporaries_ = if_holds(builder_, any, before, [&](Builder&) { return lists(); });
+    temporaries_ = if_holds(builder_, overflows(builder_, emission_, kernel_), before, [&](Builder&) {
+      lay_out();
+      return temporaries_;
+    });
+    if (error_) return tl::unexpected(std::move(*error_));
     kernel_.finish(kernel_.outputs(), temporaries_);
+    return {};
   }
 
  private:
-  struct List {
-    Value row;
-    Value exists;   ///< whether the row has one
-    Value entries;  ///< of a short list, i32
-    Value chunks;   ///< of a long one, i32; none where there are no long ones
-    Value is_long;
-  };
-
-  /// The temporaries with the starts of the thread's lists.
-  Values lists() {
-    read_counts();
-    Value entries = constant(0), chunks = constant(0);
-    std::vector<Value> first_entry, first_chunk;
-    for (const List& list : lists_) {
-      first_entry.push_back(entries);
-      first_chunk.push_back(chunks);
-      entries = builder_.create<arith::AddIOp>(entries, list.entries);
-      if (list.chunks) chunks = builder_.create<arith::AddIOp>(chunks, list.chunks);
-    }
-    Value entry_base = base(entries, Total::Entries);
-    Value chunk_base = plan_.list_chunks() > 0 ? base(chunks, Total::Chunks) : Value();
-    Value starts = temporary(temporaries_, RowTemporary::Starts);
-    for (size_t k = 0; k < lists_.size(); ++k) {
-      Value start = builder_.create<arith::AddIOp>(entry_base, first_entry[k]);
-      if (chunk_base) {
-        const Value chunk = builder_.create<arith::AddIOp>(chunk_base, first_chunk[k]);
-        const Value position = builder_.create<arith::AddIOp>(
-            builder_.create<arith::MulIOp>(chunk, constant(plan_.chunk)), constant(plan_.first_chunk()));
-        start = builder_.create<arith::SelectOp>(lists_[k].is_long, position, start);
-      }
-      starts = if_holds(builder_, lists_[k].exists, starts, [&](Builder& inside) {
-        return Values{inside.create<mlir::tensor::InsertOp>(start, starts, lists_[k].row)};
-      })[0];
-    }
-    temporary(temporaries_, RowTemporary::Starts) = starts;
-    return temporaries_;
-  }
-
   Value constant(int64_t value) { return builder_.create<arith::ConstantIntOp>(value, 32); }
 
-  void read_counts() {
-    const int64_t per_thread = plan_.rows_per_thread;
-    const int64_t all = launch_.blocks * launch_.threads * per_thread;
-    const Value rows = temporary(temporaries_, RowTemporary::Rows);
-    for (int64_t k = 0; k < per_thread; ++k) {
-      List list;
-      const Expr number = (Expr::dim(0) * launch_.threads + Expr::dim(1)) * per_thread + k;
-      list.row =
-          at(builder_, number, {indexing::below(launch_.blocks), indexing::below(launch_.threads)}, kernel_.place());
-      Value inside_rows;
-      if (all > plan_.shape.rows) {
-        inside_rows = compare(builder_, CmpIPredicate::slt, list.row, index_constant(builder_, plan_.shape.rows));
-      }
-      const Value none = constant(plan_.slots);
-      const Value count = if_holds(builder_, inside_rows, none, [&](Builder& inside) {
-        return Values{inside.create<mlir::tensor::ExtractOp>(rows, field_of(inside, plan_, list.row, RowField::Count))};
-      })[0];
-      list.exists = compare(builder_, CmpIPredicate::ugt, count, none);
-      const Value over = builder_.create<arith::SubIOp>(count, none);
-      list.entries = builder_.create<arith::SelectOp>(list.exists, over, constant(0));
-      if (plan_.list_chunks() > 0) {
-        const Value entries = list.entries;
-        list.is_long = compare(builder_, CmpIPredicate::ugt, entries, constant(plan_.longest_list()));
-        const Value rounded = builder_.create<arith::AddIOp>(entries, constant(plan_.chunk - 1));
-        const Value chunks = builder_.create<arith::DivUIOp>(rounded, constant(plan_.chunk));
-        list.chunks = builder_.create<arith::SelectOp>(list.is_long, chunks, constant(0));
-        list.entries = builder_.create<arith::SelectOp>(list.is_long, constant(0), entries);
-      }
-      lists_.push_back(list);
+  /// The row whose list the thread lays out; -1 if there is none.
+  Value find_row() {
+    const Value none = index_constant(builder_, -1);
+    const Value window =
+        at(builder_, Expr::dim(0) * launch_.threads + Expr::dim(1),
+           {indexing::below(launch_.blocks), indexing::below(launch_.threads)}, kernel_.place());
+    const Value exists = compare(builder_, CmpIPredicate::slt, window, index_constant(builder_, plan_.shape.count));
+    return if_holds(builder_, exists, none, [&](Builder& inside) {
+      const Value rank = load_index(inside, temporary(temporaries_, RowTemporary::Ranks), window);
+      const Value first = compare(inside, CmpIPredicate::eq, rank, index_constant(inside, plan_.slots));
+      // Windows that do not fit have no rank, but no row either.
+      return if_holds(inside, first, none, [&](Builder& innermost) {
+        Result<Value> row = row_of(innermost, emission_, kernel_.inputs(), window);
+        if (row) return Values{*row};
+        error_ = std::move(row).error();
+        return Values{none};
+      });
+    })[0];
+  }
+
+  void lay_out() {
+    const Value row = find_row();
+    const Value exists = compare(builder_, CmpIPredicate::sge, row, index_constant(builder_, 0));
+    Value entries = if_holds(builder_, exists, constant(0), [&](Builder& inside) {
+      const Value count = load_count(inside, plan_, temporary(temporaries_, RowTemporary::Rows), row);
+      const Value over = inside.create<arith::SubIOp>(count, index_constant(inside, plan_.slots));
+      return Values{inside.create<arith::IndexCastOp>(inside.getI32Type(), over)};
+    })[0];
+    Value is_long, chunk_base;
+    if (plan_.list_chunks() > 0) {
+      is_long = compare(builder_, CmpIPredicate::ugt, entries, constant(plan_.longest_list()));
+      const Value rounded = builder_.create<arith::AddIOp>(entries, constant(plan_.chunk - 1));
+      const Value chunks = builder_.create<arith::DivUIOp>(rounded, constant(plan_.chunk));
+      chunk_base = base(builder_.create<arith::SelectOp>(is_long, chunks, constant(0)), Total::Chunks);
+      entries = builder_.create<arith::SelectOp>(is_long, constant(0), entries);
     }
+    Value start = base(entries, Total::Entries);
+    if (is_long) {
+      const Value position = builder_.create<arith::AddIOp>(
+          builder_.create<arith::MulIOp>(chunk_base, constant(plan_.chunk)), constant(plan_.first_chunk()));
+      start = builder_.create<arith::SelectOp>(is_long, position, start);
+    }
+    Value& starts = temporary(temporaries_, RowTemporary::Starts);
+    starts = if_holds(builder_, exists, starts, [&](Builder& inside) {
+      return Values{inside.create<mlir::tensor::InsertOp>(start, starts, row)};
+    })[0];
   }
 
   /// Where this thread's part of a total begins: `mine` is its size, `which` the total.
@@ -168,9 +151,11 @@ class StartsEmitter {
     Value& rows = temporary(temporaries_, RowTemporary::Rows);
     const Values after = if_holds(builder_, first, {tile, rows}, [&](Builder& inside) {
       const Value total = inside.create<mlir::tensor::ExtractOp>(tile, zero);
-      const Value place = total_of(inside, plan_, which);
-      auto fetch = inside.create<AtomicFetchOp>(total.getType(), rows.getType(), Combiner::Add, total, rows, place);
-      return Values{inside.create<mlir::tensor::InsertOp>(fetch.getOld(), tile, one), fetch.getResult()};
+      const Value mine_of_all = inside.create<arith::ExtUIOp>(inside.getI64Type(), total);
+      auto fetch = inside.create<AtomicFetchOp>(mine_of_all.getType(), rows.getType(), Combiner::Add, mine_of_all, rows,
+                                                total_of(inside, plan_, which));
+      const Value begin = inside.create<arith::TruncIOp>(inside.getI32Type(), fetch.getOld());
+      return Values{inside.create<mlir::tensor::InsertOp>(begin, tile, one), fetch.getResult()};
     });
     rows = after[1];
     tile = sync(after[0]);
@@ -185,7 +170,7 @@ class StartsEmitter {
   Builder& builder_;
   const Launch& launch_;
   Values temporaries_;
-  std::vector<List> lists_;
+  std::optional<Error> error_;
 };
 
 }  // namespace
@@ -198,35 +183,44 @@ Result<void> emit_count(const RowsEmission& emission, size_t launch) {
           Value& rows = temporary(after, RowTemporary::Rows);
           Value& slots = temporary(after, RowTemporary::Slots);
           Value& ranks = temporary(after, RowTemporary::Ranks);
-          const Value one = inside.create<arith::ConstantIntOp>(1, 32);
-          auto fetch = inside.create<AtomicFetchOp>(one.getType(), rows.getType(), Combiner::Add, one, rows,
-                                                    field_of(inside, plan, row, RowField::Count));
-          rows = fetch.getResult();
-          const Value rank = fetch.getOld();
-          ranks = inside.create<mlir::tensor::InsertOp>(rank, ranks, window);
-          const Value number = inside.create<arith::IndexCastUIOp>(inside.getIndexType(), rank);
-          const auto compared = [&](CmpIPredicate predicate, int64_t value) {
-            return compare(inside, predicate, number, index_constant(inside, value));
-          };
+          // One more, and its number for who comes alone: most do, and store nothing more.
+          Value more = inside.create<arith::ConstantIntOp>(1, 64);
           if (plan.first > 0) {
-            rows = if_holds(inside, compared(CmpIPredicate::eq, 0), rows, [&](Builder& branch) {
-              return Values{store_index(branch, window, rows, field_of(branch, plan, row, RowField::First))};
-            })[0];
+            const Value number = inside.create<arith::IndexCastOp>(inside.getI64Type(), window);
+            const Value shifted =
+                inside.create<arith::ShLIOp>(number, inside.create<arith::ConstantIntOp>(32, 64).getResult());
+            more = inside.create<arith::OrIOp>(shifted, more);
           }
-          slots = if_holds(inside, compared(CmpIPredicate::slt, plan.slots), slots, [&](Builder& branch) {
-            return Values{store_index(branch, window, slots, slot_of(branch, plan, row, number))};
-          })[0];
+          auto fetch = inside.create<AtomicFetchOp>(more.getType(), rows.getType(), Combiner::Add, more, rows,
+                                                    record_of(inside, plan, row));
+          rows = fetch.getResult();
+          const auto [rank, others] = record_fields(inside, fetch.getOld());
+          ranks = store_index(inside, rank, ranks, window);
+          const auto store = [&](Value condition, Value slot, Value number) {
+            slots = if_holds(inside, condition, slots, [&](Builder& branch) {
+              return Values{store_index(branch, number, slots, slot_of(branch, plan, row, slot))};
+            })[0];
+          };
+          const auto compared = [&](CmpIPredicate predicate, int64_t value) {
+            return compare(inside, predicate, rank, index_constant(inside, value));
+          };
+          Value has_slot = compared(CmpIPredicate::slt, plan.slots);
+          if (plan.first > 0) {
+            store(compared(CmpIPredicate::eq, 1), index_constant(inside, 0), others);
+            has_slot = inside.create<arith::AndIOp>(has_slot, compared(CmpIPredicate::sge, 1));
+          }
+          store(has_slot, rank, window);
           rows = if_holds(inside, compared(CmpIPredicate::sge, plan.slots), rows, [&](Builder& branch) {
+            const Value flag = branch.create<arith::ConstantIntOp>(1, 64);
             return Values{
-                branch.create<mlir::tensor::InsertOp>(one, rows, total_of(branch, plan, Total::Overflows))};
+                branch.create<mlir::tensor::InsertOp>(flag, rows, total_of(branch, plan, Total::Overflows))};
           })[0];
         });
       });
 }
 
 Result<void> emit_starts(const RowsEmission& emission, size_t launch) {
-  StartsEmitter(emission, launch).run();
-  return {};
+  return StartsEmitter(emission, launch).run();
 }
 
 Result<void> emit_order(const RowsEmission& emission, size_t launch) {
@@ -237,7 +231,7 @@ Result<void> emit_order(const RowsEmission& emission, size_t launch) {
       emission, launch, read,
       [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) -> Result<Values> {
         std::optional<Error> error;
-        const Value any = overflows(builder, emission, kernel.temporaries()[0]);
+        const Value any = overflows(builder, emission, kernel);
         const Values result = if_holds(builder, any, before, [&](Builder& inside) {
           const Value rank = load_index(inside, kernel.temporaries()[static_cast<size_t>(RowTemporary::Ranks)], window);
           // Windows that do not fit have no rank, but no row either.
@@ -268,7 +262,7 @@ Result<void> emit_inverse(const RowsEmission& emission, size_t launch) {
         return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
           Value& rows = temporary(after, RowTemporary::Rows);
           const Value number = inside.create<arith::AddIOp>(window, index_constant(inside, 1));
-          rows = store_index(inside, number, rows, field_of(inside, emission.plan, row, RowField::Count));
+          rows = store_index(inside, number, rows, record_of(inside, emission.plan, row));
         });
       });
 }
@@ -294,11 +288,11 @@ Result<void> emit_ends(const RowsEmission& emission, size_t launch) {
           };
           Value& rows = temporary(after, RowTemporary::Rows);
           rows = if_holds(inside, differs(left), rows, [&](Builder& branch) {
-            return Values{store_index(branch, window, rows, field_of(branch, emission.plan, row, RowField::First))};
+            return Values{store_index(branch, window, rows, run_of(branch, emission.plan, row, 1))};
           })[0];
           rows = if_holds(inside, differs(right), rows, [&](Builder& branch) {
             const Value next = branch.create<arith::AddIOp>(window, index_constant(branch, 1));
-            return Values{store_index(branch, next, rows, field_of(branch, emission.plan, row, RowField::Count))};
+            return Values{store_index(branch, next, rows, run_of(branch, emission.plan, row, 0))};
           })[0];
         });
       });

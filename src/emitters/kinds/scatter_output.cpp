@@ -67,7 +67,7 @@ class RowsEmitter {
     Value row;
     Value count;               ///< Counted: entries of the row
     Value end;                 ///< Sorted: where they end
-    Value first_window;        ///< that of the first one
+    Value first_window;        ///< that of the first one; Counted: of the only one
     std::vector<Value> there;  ///< whether there are so many
     std::vector<Elements> updates;
     Elements state;  ///< wide while updates are added
@@ -130,11 +130,15 @@ class RowsEmitter {
   /// The states with all their updates.
   void add_updates(Builder& builder, std::vector<Part>& parts) {
     const Elements none = code_.nothing(builder, code_.narrow_types(builder));
+    std::vector<std::vector<Value>> windows;
+    for (const Part& part : parts) {
+      windows.push_back(part.there.empty() ? std::vector<Value>() : first_windows(builder, part));
+    }
     for (size_t k = 0; k < parts[0].there.size(); ++k) {
       for (Part& part : parts) {
-        part.updates.push_back(if_holds(builder, part.there[k], none, [&](Builder& inside) {
-          return update(inside, part, window(inside, part, static_cast<int64_t>(k)));
-        }));
+        const Value window = windows[static_cast<size_t>(part.number)][k];
+        part.updates.push_back(
+            if_holds(builder, part.there[k], none, [&](Builder& inside) { return update(inside, part, window); }));
       }
     }
     for (Part& part : parts) {
@@ -143,8 +147,8 @@ class RowsEmitter {
         part.state = code_.combined(builder, part.state, part.updates[k], false, part.there[k]);
       }
     }
-    if (plan_.index == RowIndex::Counted) {
-      for (Part& part : parts) add_slots(builder, part);
+    if (plan_.index == RowIndex::Counted && plan_.first == 0) {
+      for (Part& part : parts) part.state = with_slots(builder, part);
     }
     add_rare(builder, parts);
     for (Part& part : parts) part.state = code_.narrow_all(builder, part.state);
@@ -163,37 +167,39 @@ class RowsEmitter {
     if (!plan_.shape.covered.constraints.empty()) {
       covered = constraints_hold(builder, plan_.shape.covered, plan_.shape.covered.constraints, {index, {}, {}});
     }
-    const std::vector<Value> fields = record(builder, part);
-    const Value count = or_zero(builder, covered, fields[0]);
+    const Value records = temporary(RowTemporary::Rows);
     switch (plan_.index) {
-      case RowIndex::Inverse:
-        part.there.push_back(compare(builder, CmpIPredicate::ne, count, index_constant(builder, 0)));
-        part.first_window = builder.create<arith::SubIOp>(count, index_constant(builder, 1));
+      case RowIndex::Inverse: {
+        const Value next = or_zero(builder, covered, load_index(builder, records, record_of(builder, plan_, part.row)));
+        part.there.push_back(compare(builder, CmpIPredicate::ne, next, index_constant(builder, 0)));
+        part.first_window = builder.create<arith::SubIOp>(next, index_constant(builder, 1));
         return;
-      case RowIndex::Sorted:
-        part.end = count;
-        part.first_window = fields[1];
+      }
+      case RowIndex::Sorted: {
+        const std::pair<Value, Value> run = load_run(builder, part.row);
+        part.end = or_zero(builder, covered, run.first);
+        part.first_window = run.second;
         for (int64_t k = 0; k < plan_.first; ++k) {
           const Value window = builder.create<arith::AddIOp>(part.first_window, index_constant(builder, k));
           part.there.push_back(compare(builder, CmpIPredicate::slt, window, part.end));
         }
         return;
-      case RowIndex::Counted:
-        part.count = count;
-        if (plan_.first > 0) part.first_window = fields[1];
+      }
+      case RowIndex::Counted: {
+        const Value record = builder.create<mlir::tensor::ExtractOp>(records, record_of(builder, plan_, part.row));
+        const auto [count, windows] = record_fields(builder, record);
+        part.count = or_zero(builder, covered, count);
+        part.first_window = windows;
         for (int64_t k = 0; k < plan_.first; ++k) {
           part.there.push_back(compare(builder, CmpIPredicate::sgt, part.count, index_constant(builder, k)));
         }
         return;
+      }
     }
   }
 
-  /// What the row's record has, by one load.
-  std::vector<Value> record(Builder& builder, const Part& part) {
-    const Value records = temporary(RowTemporary::Rows);
-    if (plan_.index == RowIndex::Inverse || plan_.first == 0) {
-      return {load_index(builder, records, field_of(builder, plan_, part.row, RowField::Count))};
-    }
+  /// Both elements of a row's run, by one load.
+  std::pair<Value, Value> load_run(Builder& builder, Value row) {
     const auto type = mlir::VectorType::get({2}, builder.getI32Type());
     const Value none = builder.create<arith::ConstantOp>(llvm::cast<mlir::TypedAttr>(builder.getZeroAttr(type)));
     IndexingMap map;
@@ -201,24 +207,31 @@ class RowsEmitter {
     auto loop =
         create_loop(builder, map, {}, none, 0, [&](Builder& inside, ValueRange ranges, ValueRange, ValueRange carried) {
           const Value place = at(inside, Expr::dim(0) * plan_.record + Expr::dim(1),
-                                 {indexing::below(plan_.shape.rows), indexing::below(2)}, {part.row, ranges[0]});
-          const Value one = inside.create<mlir::tensor::ExtractOp>(records, place);
+                                 {indexing::below(plan_.shape.rows), indexing::below(2)}, {row, ranges[0]});
+          const Value one = inside.create<mlir::tensor::ExtractOp>(temporary(RowTemporary::Rows), place);
           return Values{inside.create<mlir::vector::InsertOp>(one, carried[0], ranges[0])};
         });
-    std::vector<Value> fields;
-    for (int64_t k = 0; k < 2; ++k) {
+    const auto element = [&](int64_t k) -> Value {
       const Value one = builder.create<mlir::vector::ExtractOp>(loop.getResult(0), k);
-      fields.push_back(builder.create<arith::IndexCastUIOp>(builder.getIndexType(), one));
-    }
-    return fields;
+      return builder.create<arith::IndexCastUIOp>(builder.getIndexType(), one);
+    };
+    return {element(0), element(1)};
   }
 
-  /// The window of an entry that is there, one of the first.
-  Value window(Builder& builder, const Part& part, int64_t number) {
-    if (number == 0) return part.first_window;
-    const Value k = index_constant(builder, number);
-    if (plan_.index == RowIndex::Sorted) return builder.create<arith::AddIOp>(part.first_window, k);
-    return slot(builder, part, k);
+  /// The windows of the first entries, of which those count that are there.
+  std::vector<Value> first_windows(Builder& builder, const Part& part) {
+    std::vector<Value> windows{part.first_window};
+    for (int64_t k = 1; k < plan_.first; ++k) {
+      windows.push_back(builder.create<arith::AddIOp>(part.first_window, index_constant(builder, k)));
+    }
+    if (plan_.index != RowIndex::Counted || plan_.first < 2) return windows;
+    // One is alone, or all are in slots.
+    const Values slots = if_holds(builder, part.there[1], windows, [&](Builder& inside) {
+      Values all;
+      for (int64_t k = 0; k < plan_.first; ++k) all.push_back(slot(inside, part, index_constant(inside, k)));
+      return all;
+    });
+    return {slots.begin(), slots.end()};
   }
 
   Value slot(Builder& builder, const Part& part, Value number) {
@@ -246,21 +259,19 @@ class RowsEmitter {
     return {begin, end, /*wide=*/true, batch, [](Builder&, Value chunk) { return chunk; }, read};
   }
 
-  /// Entries in slots after the first ones.
-  void add_slots(Builder& builder, Part& part) {
-    if (plan_.slots == plan_.first) return;
+  /// With entries in slots after the first ones.
+  Elements with_slots(Builder& builder, const Part& part) {
+    if (plan_.slots == plan_.first) return part.state;
     const Value filled = builder.create<arith::MinSIOp>(part.count, index_constant(builder, plan_.slots));
     if (!plan_.slots_are_cut()) {
       const auto find = [&](Builder& inside, Value number) { return slot(inside, part, number); };
-      part.state = code_.fold(builder, entries(part, index_constant(builder, plan_.first), filled, find), part.state);
-      return;
+      return code_.fold(builder, entries(part, index_constant(builder, plan_.first), filled, find), part.state);
     }
     const int64_t of_row = plan_.slot_chunks_of_row();
     const Value begin = at(builder, Expr::dim(0) * of_row, {indexing::below(plan_.shape.rows)}, part.row);
     const Value number =
         at(builder, indexing::ceil_div(Expr::dim(0), Expr::constant(plan_.chunk)), {{0, plan_.slots}}, filled);
-    part.state =
-        code_.fold(builder, chunks(part, begin, builder.create<arith::AddIOp>(begin, number), 8), part.state);
+    return code_.fold(builder, chunks(part, begin, builder.create<arith::AddIOp>(begin, number), 8), part.state);
   }
 
   /// What few rows have, behind one branch: so it keeps nothing from being read before.
@@ -270,7 +281,8 @@ class RowsEmitter {
     for (const Part& part : parts) {
       const Value one = plan_.index == RowIndex::Sorted
                             ? compare(builder, CmpIPredicate::slt, rest_of_run(builder, part), part.end)
-                            : compare(builder, CmpIPredicate::sgt, part.count, index_constant(builder, plan_.slots));
+                            : compare(builder, CmpIPredicate::sgt, part.count,
+                                      index_constant(builder, plan_.first > 0 ? plan_.first : plan_.slots));
       any = any_of(builder, any, one);
     }
     set_states(parts, if_holds(builder, any, states(parts), [&](Builder& inside) {
@@ -306,8 +318,9 @@ class RowsEmitter {
     return code_.fold(builder, entries(part, position(last_chunk), part.end, find), state);
   }
 
-  /// The entries that had no slot.
-  Elements with_list(Builder& builder, const Part& part) {
+  /// The entries in slots after the first ones, and those that had no slot.
+  Elements with_list(Builder& builder, Part part) {
+    if (plan_.first > 0) part.state = with_slots(builder, part);
     const Value zero = index_constant(builder, 0);
     const Value start = load_index(builder, temporary(RowTemporary::Starts), part.row);
     const Value over = builder.create<arith::MaxSIOp>(

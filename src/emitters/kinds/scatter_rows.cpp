@@ -174,15 +174,16 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
   } else if (plan.index == RowIndex::Sorted) {
     plan.first = 2;
   }
-  if (plan.index != RowIndex::Inverse) plan.record = 2;
+  if (plan.index == RowIndex::Sorted) plan.record = 2;
   if (plan.index == RowIndex::Counted) {
-    while (plan.record < 32 && plan.shape.rows * plan.record < (1 << 15)) plan.record *= 2;
-    if (plan.shape.rows % (4 * kThreads) == 0 && plan.shape.rows > (1 << 15)) plan.rows_per_thread = 4;
+    while (plan.record < 16 && plan.shape.rows * plan.record < (1 << 14)) plan.record *= 2;
   }
   return plan;
 }
 
-hlo::Shape integers(int64_t count) { return hlo::array_shape(ElementType::S32, {std::max<int64_t>(count, 1)}); }
+hlo::Shape integers(int64_t count, ElementType type = ElementType::S32) {
+  return hlo::array_shape(type, {std::max<int64_t>(count, 1)});
+}
 
 int64_t blocks_for(int64_t items) { return ceil_div(items, kThreads); }
 
@@ -210,7 +211,7 @@ Kernels kernels_of(const ScatterRowsPlan& plan, int64_t elements) {
       break;
     case RowIndex::Counted:
       kernels.add("count", shape.count, emit_count);
-      kernels.add("starts", ceil_div(shape.rows, plan.rows_per_thread), emit_starts);
+      kernels.add("starts", shape.count, emit_starts);
       kernels.add("order", shape.count, emit_order);
       break;
   }
@@ -221,7 +222,8 @@ Kernels kernels_of(const ScatterRowsPlan& plan, int64_t elements) {
 
 void add_temporaries(Decision& decision, const ScatterRowsPlan& plan, ElementType type) {
   const ScatterRows& shape = plan.shape;
-  decision.temporaries = {integers(plan.records() * plan.record)};
+  const ElementType record = plan.index == RowIndex::Counted ? ElementType::S64 : ElementType::S32;
+  decision.temporaries = {integers(plan.records() * plan.record, record)};
   if (plan.index == RowIndex::Counted) {
     for (const int64_t count : {shape.rows * plan.slots, shape.count, shape.rows, plan.positions()}) {
       decision.temporaries.push_back(integers(count));
@@ -232,7 +234,7 @@ void add_temporaries(Decision& decision, const ScatterRowsPlan& plan, ElementTyp
   }
   Preparation zero;
   zero.kind = Preparation::Kind::Fill;
-  zero.value = hlo::Literal(hlo::array_shape(ElementType::S32, {}));
+  zero.value = hlo::Literal(hlo::array_shape(record, {}));
   zero.temporary = true;
   decision.preparations = {zero};
 }

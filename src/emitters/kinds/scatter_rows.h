@@ -63,9 +63,7 @@ struct ScatterRowsPlan {
   int64_t chunk_vector = 1;
   int64_t chunk_groups = 1;  ///< of threads that share a chunk: if more than one, a block has one chunk
   int64_t record = 1;  ///< elements from one row's record to the next; many, where few would share a part of the cache
-  // Counted:
-  int64_t slots = 1;           ///< entries that each row has a place for; what is more goes to lists
-  int64_t rows_per_thread = 1;
+  int64_t slots = 1;   ///< Counted: entries that each row has a place for; what is more goes to lists
 
   /// Whether slots are combined by chunks; there are a multiple of the chunk then.
   bool slots_are_cut() const { return index == RowIndex::Counted && chunk > 0 && slots > 2 * chunk; }
@@ -85,19 +83,16 @@ struct ScatterRowsPlan {
 
 /// The temporaries, by number. The first one is zero before the first kernel.
 enum class RowTemporary : int {
-  Rows = 0,  ///< a record a row: see RowField; Counted: followed by one for each `Total`
+  /// What a row has, in one load. Inverse: 1 + its window, or 0. Sorted: two elements, 1 + its last window, or 0, and its
+  /// first one. Counted, of 64 bits: the number of its windows, and in the upper half the sum of the windows' numbers,
+  /// which is the window where it has one; after the rows what `Total` says.
+  Rows = 0,
   SortedParts = 1,
-  Slots = 1,   ///< (row, slot) → window
+  Slots = 1,   ///< (row, slot) → window; not that of a row with one window, where `first` ones are looked for
   Ranks = 2,   ///< window → which of its row's it is
   Starts = 3,  ///< row → where its list begins
   Order = 4,   ///< the lists, of windows
   CountedParts = 5,
-};
-
-/// What a row's record has. Both are one load: what a row has is known as soon as whether it has something.
-enum class RowField : int {
-  Count = 0,  ///< Counted: of its windows; Sorted: 1 + the last; Inverse: 1 + the window; 0 if there is none
-  First = 1,  ///< its first window, if there is one; not for Inverse
 };
 
 /// What the kernels of one fusion have in common while they are written.
@@ -137,11 +132,19 @@ Result<mlir::Value> row_of(mlir::ImplicitLocOpBuilder& builder, const RowsEmissi
 mlir::Value load_index(mlir::ImplicitLocOpBuilder& builder, mlir::Value temporary, mlir::Value position);
 mlir::Value store_index(mlir::ImplicitLocOpBuilder& builder, mlir::Value index, mlir::Value temporary,
                         mlir::Value position);
-/// Where a field of a row is, and a total; the number of a row's slot.
-mlir::Value field_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value row, RowField field);
+/// Where the record of a row is, and of a total; where an element of a row's run is; the number of a row's slot.
+mlir::Value record_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value row);
 mlir::Value total_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, Total total);
+mlir::Value run_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value row, int64_t which);
 mlir::Value slot_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value row,
                     mlir::Value number);
+/// Both halves of a record as indices: the number of windows, and the sum of theirs.
+std::pair<mlir::Value, mlir::Value> record_fields(mlir::ImplicitLocOpBuilder& builder, mlir::Value record);
+/// The number of a row's windows; of all rows' chunks.
+mlir::Value load_count(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value records,
+                       mlir::Value row);
+mlir::Value load_total(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value records,
+                       Total total);
 /// The map's result at values of its dimensions, each of which lies in its range.
 mlir::Value at(mlir::ImplicitLocOpBuilder& builder, const indexing::Expr& expr,
                const std::vector<indexing::Interval>& ranges, mlir::ValueRange values);
