@@ -259,11 +259,13 @@ Result<void> GpuRunner::prepare_outputs(const ProgramStep& step) const {
         std::memcpy(&zero, value + at, sizeof zero);
         return zero;
       };
+      bool same_words = width % 4 == 0;
+      for (size_t at = 4; at < width && same_words; at += 4) same_words = word(0U, at) == word(0U, 0);
       if (width == 1) {
         status = driver.fill_bytes_later(to, word(static_cast<unsigned char>(0), 0), bytes, device_.stream());
       } else if (width == 2) {
         status = driver.fill_halves_later(to, word(static_cast<unsigned short>(0), 0), bytes / 2, device_.stream());
-      } else if (width == 4) {
+      } else if (same_words) {
         status = driver.fill_words_later(to, word(0U, 0), bytes / 4, device_.stream());
       } else {
         for (size_t at = 0; at < width && status == 0; at += 4)

@@ -19,14 +19,14 @@ using mlir::ValueRange;
 
 Value& temporary(Values& temporaries, RowTemporary which) { return temporaries[static_cast<size_t>(which)]; }
 
-/// A kernel with a thread for each window: `body` has its number and the temporaries, and gives them afterwards.
+/// A kernel with a thread for each window, or a few of them: `body` has its number and the temporaries, and gives them afterwards.
 using WindowBody = llvm::function_ref<Result<Values>(Builder&, const Kernel&, Value window, Values temporaries)>;
 Result<void> emit_for_windows(const RowsEmission& emission, size_t launch, std::vector<size_t> only_read,
-                              WindowBody body) {
+                              WindowBody body, int64_t windows = 1) {
   Kernel kernel = emission.kernel(launch, std::move(only_read));
   const indexing::IndexingMap map =
       indexing::simplify(indexing::thread_map(indexing::linear_tiling(
-                             {emission.plan.shape.count}, emission.decision.launches[launch].threads, 1, 1)),
+                             {emission.plan.shape.count}, emission.decision.launches[launch].threads, 1, windows)),
                          indexing::UnusedVariables::Keep);
   std::optional<Error> error;
   auto loop = create_loop(kernel.builder(), map, kernel.place(), kernel.temporaries(), std::nullopt,
@@ -62,7 +62,8 @@ Value overflows(Builder& builder, const RowsEmission& emission, const Kernel& ke
   return compare(builder, CmpIPredicate::ne, flag, builder.create<arith::ConstantIntOp>(0, 64));
 }
 
-/// Where lists begin. A thread has a window; that of a row's first one without a slot lays out the row's list.
+/// Where lists begin. A thread has a row, or, if they are fewer, a window: that of a row's first one without a slot lays
+/// out the row's list.
 class StartsEmitter {
  public:
   StartsEmitter(const RowsEmission& emission, size_t launch)
@@ -93,16 +94,22 @@ class StartsEmitter {
   /// The row whose list the thread lays out; -1 if there is none.
   Value find_row() {
     const Value none = index_constant(builder_, -1);
-    const Value window =
+    const Value number =
         at(builder_, Expr::dim(0) * launch_.threads + Expr::dim(1),
            {indexing::below(launch_.blocks), indexing::below(launch_.threads)}, kernel_.place());
-    const Value exists = compare(builder_, CmpIPredicate::slt, window, index_constant(builder_, plan_.shape.count));
+    const int64_t all = plan_.lists_by_row() ? plan_.shape.rows : plan_.shape.count;
+    const Value exists = compare(builder_, CmpIPredicate::slt, number, index_constant(builder_, all));
     return if_holds(builder_, exists, none, [&](Builder& inside) {
-      const Value rank = load_index(inside, temporary(temporaries_, RowTemporary::Ranks), window);
+      if (plan_.lists_by_row()) {
+        const Value count = load_count(inside, plan_, temporary(temporaries_, RowTemporary::Rows), number);
+        const Value over = compare(inside, CmpIPredicate::sgt, count, index_constant(inside, plan_.slots));
+        return Values{inside.create<arith::SelectOp>(over, number, none)};
+      }
+      const Value rank = load_index(inside, temporary(temporaries_, RowTemporary::Ranks), number);
       const Value first = compare(inside, CmpIPredicate::eq, rank, index_constant(inside, plan_.slots));
       // Windows that do not fit have no rank, but no row either.
       return if_holds(inside, first, none, [&](Builder& innermost) {
-        Result<Value> row = row_of(innermost, emission_, kernel_.inputs(), window);
+        Result<Value> row = row_of(innermost, emission_, kernel_.inputs(), number);
         if (row) return Values{*row};
         error_ = std::move(row).error();
         return Values{none};
@@ -175,50 +182,6 @@ class StartsEmitter {
 
 }  // namespace
 
-Result<void> emit_count(const RowsEmission& emission, size_t launch) {
-  return emit_for_windows(
-      emission, launch, {}, [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) {
-        return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
-          const ScatterRowsPlan& plan = emission.plan;
-          Value& rows = temporary(after, RowTemporary::Rows);
-          Value& slots = temporary(after, RowTemporary::Slots);
-          Value& ranks = temporary(after, RowTemporary::Ranks);
-          // One more, and its number for who comes alone: most do, and store nothing more.
-          Value more = inside.create<arith::ConstantIntOp>(1, 64);
-          if (plan.first > 0) {
-            const Value number = inside.create<arith::IndexCastOp>(inside.getI64Type(), window);
-            const Value shifted =
-                inside.create<arith::ShLIOp>(number, inside.create<arith::ConstantIntOp>(32, 64).getResult());
-            more = inside.create<arith::OrIOp>(shifted, more);
-          }
-          auto fetch = inside.create<AtomicFetchOp>(more.getType(), rows.getType(), Combiner::Add, more, rows,
-                                                    record_of(inside, plan, row));
-          rows = fetch.getResult();
-          const auto [rank, others] = record_fields(inside, fetch.getOld());
-          ranks = store_index(inside, rank, ranks, window);
-          const auto store = [&](Value condition, Value slot, Value number) {
-            slots = if_holds(inside, condition, slots, [&](Builder& branch) {
-              return Values{store_index(branch, number, slots, slot_of(branch, plan, row, slot))};
-            })[0];
-          };
-          const auto compared = [&](CmpIPredicate predicate, int64_t value) {
-            return compare(inside, predicate, rank, index_constant(inside, value));
-          };
-          Value has_slot = compared(CmpIPredicate::slt, plan.slots);
-          if (plan.first > 0) {
-            store(compared(CmpIPredicate::eq, 1), index_constant(inside, 0), others);
-            has_slot = inside.create<arith::AndIOp>(has_slot, compared(CmpIPredicate::sge, 1));
-          }
-          store(has_slot, rank, window);
-          rows = if_holds(inside, compared(CmpIPredicate::sge, plan.slots), rows, [&](Builder& branch) {
-            const Value flag = branch.create<arith::ConstantIntOp>(1, 64);
-            return Values{
-                branch.create<mlir::tensor::InsertOp>(flag, rows, total_of(branch, plan, Total::Overflows))};
-          })[0];
-        });
-      });
-}
-
 Result<void> emit_starts(const RowsEmission& emission, size_t launch) {
   return StartsEmitter(emission, launch).run();
 }
@@ -253,7 +216,8 @@ Result<void> emit_order(const RowsEmission& emission, size_t launch) {
         });
         if (error) return tl::unexpected(std::move(*error));
         return result;
-      });
+      },
+      plan.windows_per_thread);
 }
 
 Result<void> emit_inverse(const RowsEmission& emission, size_t launch) {

@@ -18,6 +18,7 @@ using indexing::ceil_div;
 const int kThreads = getenv("SC_THREADS") ? atoi(getenv("SC_THREADS")) : 256;
 /// Of kernels with many loads on their way, which the assembler else orders for few registers: one waits for the other.
 const int kBlocks = getenv("SC_BLOCKS") ? atoi(getenv("SC_BLOCKS")) : 4;
+constexpr int kTallyThreads = 512;
 constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // temporaries are s32
 
 /// What a scatter costs, in microseconds, by a model. The rates of atomics are those of scatters in place on an H200
@@ -95,14 +96,6 @@ std::optional<std::string> reason_against(const Fusion& fusion, const ScatterRow
   return fmt::format("{:.0f} µs by rows, {:.0f} µs in place, by a model", costs.rows, costs.atomics);
 }
 
-/// The chunks into which long lists are cut: about the root of the longest possible list, so that neither chunks nor
-/// what combines them are long.
-int64_t chunk_of(int64_t count) {
-  int64_t chunk = 4;
-  while (chunk < 512 && chunk * chunk * 16 < count) chunk *= 2;
-  return chunk;
-}
-
 /// Slots of a row: a few more than its share of the windows, so that few rows have more.
 int64_t slots_of(const ScatterRowsPlan& plan) {
   const double share = static_cast<double>(plan.shape.count) / static_cast<double>(plan.shape.rows);
@@ -141,6 +134,34 @@ void choose_widths(ScatterRowsPlan& plan, const Fusion& fusion) {
   }
 }
 
+/// The chunks into which long lists are cut: about the root of the longest possible list, so that neither chunks nor
+/// what combines them are long.
+void choose_chunks(ScatterRowsPlan& plan, const Fusion& fusion) {
+  const ScatterRows& shape = plan.shape;
+  const int64_t of_chunk = std::max<int64_t>(shape.window / plan.chunk_vector, 1);  // threads
+  const bool complex = hlo::is_complex(fusion.computation()[shape.operands[0]].shape.type);
+  plan.chunk = 4;
+  if (plan.index == RowIndex::Counted && !complex && kThreads % of_chunk == 0 && kThreads / of_chunk <= 32) {
+    plan.chunk_groups = kThreads / of_chunk;
+    while (plan.chunk < 512 && plan.chunk * plan.chunk * 4 <= shape.count) plan.chunk *= 2;
+    // Two for slots at least, and enough for all multiprocessors.
+    const int64_t least = std::min<int64_t>(plan.chunk, plan.batch * plan.chunk_groups);
+    const auto is_long = [&](int64_t chunk) {
+      return 2 * chunk >= shape.count / shape.rows || shape.count / chunk < 4 * fusion.device.multiprocessors;
+    };
+    while (shape.count >= 8 * shape.rows && plan.chunk > least && is_long(plan.chunk)) plan.chunk /= 2;
+    if (getenv("SC_CHUNK")) plan.chunk = atoi(getenv("SC_CHUNK"));
+    plan.longest = std::max<int64_t>(plan.chunk / 4, 4);
+    return;
+  }
+  while (plan.chunk < 512 && plan.chunk * plan.chunk * 16 < shape.count) plan.chunk *= 2;
+  plan.longest = 2 * plan.chunk;
+  const int64_t threads = int64_t{1024} * fusion.device.multiprocessors;
+  while (shape.count >= 8 * shape.rows && plan.chunk > 16 && shape.count / plan.chunk * of_chunk < threads) {
+    plan.chunk /= 2;
+  }
+}
+
 ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combination& combination) {
   const auto& attributes = fusion.computation()[shape.scatter].as<hlo::ScatterAttributes>();
   ScatterRowsPlan plan;
@@ -152,22 +173,8 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
   } else if (attributes.indices_are_sorted && !crowded) {
     plan.index = RowIndex::Sorted;
   }
-  if (combination.name && plan.index != RowIndex::Inverse) plan.chunk = chunk_of(plan.shape.count);
   choose_widths(plan, fusion);
-  if (crowded && plan.chunk > 0) {
-    const int64_t groups = kThreads / std::max<int64_t>(plan.shape.window / plan.chunk_vector, 1);
-    const bool whole = groups > 1 && groups * (plan.shape.window / plan.chunk_vector) == kThreads;
-    const ElementType type = fusion.computation()[plan.shape.operands[0]].shape.type;
-    if (whole && !hlo::is_complex(type) && groups <= 32 && !getenv("SC_NOGROUPS")) plan.chunk_groups = groups;
-    if (getenv("SC_CHUNK")) plan.chunk = atoi(getenv("SC_CHUNK"));
-  }
-  // Where all lists are long, chunks enough for all multiprocessors.
-  const int64_t want = getenv("SC_CHUNKS") ? atoi(getenv("SC_CHUNKS")) : 2048;
-  while (crowded && plan.chunk > 16 && plan.chunk_groups == 1 &&
-         plan.shape.count / plan.chunk * (plan.shape.window / plan.chunk_vector) <
-             want * fusion.device.multiprocessors) {
-    plan.chunk /= 2;
-  }
+  if (combination.name && plan.index != RowIndex::Inverse) choose_chunks(plan, fusion);
   if (plan.index == RowIndex::Counted) {
     plan.slots = slots_of(plan);
     plan.first = plan.slots_are_cut() || plan.batch > 4 ? 0 : 2;
@@ -177,6 +184,10 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
   if (plan.index == RowIndex::Sorted) plan.record = 2;
   if (plan.index == RowIndex::Counted) {
     while (plan.record < 16 && plan.shape.rows * plan.record < (1 << 14)) plan.record *= 2;
+    if (crowded) plan.windows_per_thread = 8;
+    // A block that has two windows a row and more spares half the atomics.
+    const int64_t windows = std::clamp<int64_t>(ceil_div(plan.shape.count, kTallyThreads * fusion.device.multiprocessors), 1, 16);
+    if (crowded && plan.shape.rows <= 4096 && windows * kTallyThreads >= 2 * plan.shape.rows && !getenv("SC_NOTALLY")) plan.tally = windows;
   }
   return plan;
 }
@@ -210,9 +221,12 @@ Kernels kernels_of(const ScatterRowsPlan& plan, int64_t elements) {
       kernels.add("ends", shape.count, emit_ends);
       break;
     case RowIndex::Counted:
-      kernels.add("count", shape.count, emit_count);
-      kernels.add("starts", shape.count, emit_starts);
-      kernels.add("order", shape.count, emit_order);
+      kernels.add("count", ceil_div(shape.count, std::max<int64_t>(plan.tally, 1)), emit_count);
+      if (plan.tally > 0) {
+        kernels.launches.back() = {"count", ceil_div(shape.count, plan.tally * kTallyThreads), kTallyThreads, 0};
+      }
+      kernels.add("starts", std::min(shape.rows, shape.count), emit_starts);
+      kernels.add("order", ceil_div(shape.count, plan.windows_per_thread), emit_order);
       break;
   }
   if (plan.chunks() > 0) kernels.add("chunks", plan.chunks() * (shape.window / plan.chunk_vector) * plan.chunk_groups, emit_chunks, kBlocks);

@@ -63,18 +63,24 @@ struct ScatterRowsPlan {
   int64_t chunk_vector = 1;
   int64_t chunk_groups = 1;  ///< of threads that share a chunk: if more than one, a block has one chunk
   int64_t record = 1;  ///< elements from one row's record to the next; many, where few would share a part of the cache
-  int64_t slots = 1;   ///< Counted: entries that each row has a place for; what is more goes to lists
+  // Counted:
+  int64_t slots = 1;  ///< entries that each row has a place for; what is more goes to lists
+  int64_t tally = 0;  ///< windows of a thread, where blocks count what they have before they add it up; else 0
+  int64_t windows_per_thread = 1;  ///< of the kernel that puts lists in order
+  int64_t longest = 0;             ///< entries of a list that has no chunks of its own, where lists are cut
 
   /// Whether slots are combined by chunks; there are a multiple of the chunk then.
   bool slots_are_cut() const { return index == RowIndex::Counted && chunk > 0 && slots > 2 * chunk; }
   int64_t slot_chunks_of_row() const { return slots_are_cut() ? slots / chunk : 0; }
   int64_t slot_chunks() const { return shape.rows * slot_chunks_of_row(); }
+  /// Whether a thread of the kernel that says where lists begin has a row, not a window.
+  bool lists_by_row() const { return shape.rows < shape.count; }
   /// Lists longer than this have chunks of their own, which begin here; there are at most so many.
-  int64_t longest_list() const { return chunk == 0 ? shape.count : 2 * chunk; }
+  int64_t longest_list() const { return chunk == 0 ? shape.count : longest; }
   int64_t first_chunk() const { return chunk == 0 ? shape.count : (shape.count + chunk - 1) / chunk * chunk; }
   int64_t list_chunks() const {
     if (chunk == 0 || shape.count <= longest_list()) return 0;
-    return index == RowIndex::Sorted ? shape.count / chunk : shape.count * 3 / 2 / chunk + 1;
+    return index == RowIndex::Sorted ? shape.count / chunk : shape.count / chunk + shape.count / longest + 1;
   }
   int64_t records() const { return shape.rows + (index == RowIndex::Counted ? static_cast<int64_t>(Total::Number) : 0); }
   int64_t positions() const { return first_chunk() + list_chunks() * chunk; }  ///< of the order
@@ -109,7 +115,7 @@ struct RowsEmission {
   }
 };
 
-// scatter_index.cpp: the kernels that find out which updates go to each row.
+// scatter_count.cpp, scatter_index.cpp: the kernels that find out which updates go to each row.
 Result<void> emit_count(const RowsEmission& emission, size_t launch);
 Result<void> emit_starts(const RowsEmission& emission, size_t launch);
 Result<void> emit_order(const RowsEmission& emission, size_t launch);
