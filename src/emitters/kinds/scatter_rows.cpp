@@ -15,9 +15,12 @@ namespace {
 using hlo::ElementType;
 using indexing::ceil_div;
 
-const int kThreads = getenv("SC_THREADS") ? atoi(getenv("SC_THREADS")) : 256;
-/// Of kernels with many loads on their way, which the assembler else orders for few registers: one waits for the other.
-const int kBlocks = getenv("SC_BLOCKS") ? atoi(getenv("SC_BLOCKS")) : 4;
+constexpr int kThreads = 256;
+// The assembler, where it may choose, takes few registers for kernels with many loads on their way, and lets one wait
+// for the other. Measured on an H200 (docs/benchmarks.md): small blocks, and as many as these for a multiprocessor.
+const int kRowsThreads = getenv("SC_THREADS") ? atoi(getenv("SC_THREADS")) : 128;
+const int kRowsBlocks = getenv("SC_BLOCKS") ? atoi(getenv("SC_BLOCKS")) : 10;
+const int kChunksBlocks = getenv("SC_CBLOCKS") ? atoi(getenv("SC_CBLOCKS")) : 5;
 constexpr int kTallyThreads = 512;
 constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // temporaries are s32
 
@@ -30,7 +33,8 @@ struct Costs {
 constexpr double kLaunch = 2;             // µs of a kernel that has little to do, or of a fill
 constexpr double kBandwidth = 4.2e6;      // bytes a µs
 constexpr double kNativeAtomics = 3.5e5;  // elements a µs
-constexpr double kSlowAtomics = 2.4e4;    // those of 16 bits where rows are hot, and loops of compare-and-swap
+constexpr double kVectorAtomics = 2.07e6;  // bytes a µs, of vectors of 16 bytes
+constexpr double kSlowAtomics = 2.4e4;    // loops of compare-and-swap
 
 struct Combination {
   bool replaces = false;         ///< any update takes the element's place
@@ -51,11 +55,14 @@ Result<Combination> combination_of(const Fusion& fusion, const hlo::Instruction&
   return result;
 }
 
-bool is_native(const Combination& combination, ElementType type) {
-  if (!combination.name) return false;
+/// Elements a µs that atomic updates in place take.
+double atomics_rate(const ScatterRowsPlan& plan, const Combination& combination, ElementType type) {
   const int bytes = hlo::byte_width(type);
-  if (*combination.name == Combiner::Mul) return false;
-  return bytes == 4 || bytes == 8 || hlo::is_complex(type);
+  if (!combination.name || *combination.name == Combiner::Mul) return kSlowAtomics;
+  const bool has_vectors = type == ElementType::F32 || type == ElementType::F16 || type == ElementType::BF16;
+  const int64_t together = std::min(plan.vector, plan.chunk_vector);
+  if (has_vectors && *combination.name == Combiner::Add && together * bytes == 16) return kVectorAtomics / bytes;
+  return bytes == 4 || bytes == 8 || hlo::is_complex(type) ? kNativeAtomics : kSlowAtomics;
 }
 
 Costs costs_of(const Fusion& fusion, const ScatterRowsPlan& plan, const Combination& combination, size_t launches) {
@@ -72,36 +79,42 @@ Costs costs_of(const Fusion& fusion, const ScatterRowsPlan& plan, const Combinat
   const auto rows = static_cast<double>(shape.rows), count = static_cast<double>(shape.count);
   const double touched = std::min(out, updates);
   Costs costs;
-  costs.atomics = 2 * kLaunch + (operand + out + updates + 2 * touched) / kBandwidth;
+  double atomics = (updates + 2 * touched) / kBandwidth;
   if (!combination.replaces && plan.index != RowIndex::Inverse) {
     const ElementType type = computation[shape.operands[0]].shape.type;
-    const double elements = count * static_cast<double>(shape.window);
-    costs.atomics += elements / (is_native(combination, type) ? kNativeAtomics : kSlowAtomics);
+    atomics = std::max(atomics, count * static_cast<double>(shape.window) / atomics_rate(plan, combination, type));
   }
-  const double index_bytes = plan.index == RowIndex::Counted ? 28 * rows + 40 * count : 8 * rows + 12 * count;
+  costs.atomics = 2 * kLaunch + (operand + out) / kBandwidth + atomics;
+  const double index_bytes = plan.index == RowIndex::Counted  ? 16 * rows + 48 * count
+                             : plan.index == RowIndex::Sorted ? 16 * rows + 12 * count
+                                                              : 8 * rows + 36 * count;
   costs.rows = static_cast<double>(launches + 1) * kLaunch + (operand + out + updates + index_bytes) / kBandwidth;
   return costs;
 }
 
-/// Why the other emitter is better, if it is.
-std::optional<std::string> reason_against(const Fusion& fusion, const ScatterRowsPlan& plan,
-                                          const Combination& combination, size_t launches) {
+std::string text_of(const Costs& costs) {
+  return fmt::format("{:.0f} µs by rows, {:.0f} µs in place, by a model", costs.rows, costs.atomics);
+}
+
+/// Whether the other emitter is better.
+bool is_better_in_place(const Fusion& fusion, const ScatterRowsPlan& plan, const Combination& combination,
+                        const Costs& costs) {
   const ElementType type = fusion.computation()[plan.shape.operands[0]].shape.type;
   // Sums of narrow floats that take many updates would be rounded by each.
   const bool rounds = combination.name && (*combination.name == Combiner::Add || *combination.name == Combiner::Mul) &&
                       hlo::is_float(type) && hlo::byte_width(type) < 4;
-  if (rounds && plan.shape.count >= 4 * plan.shape.rows) return std::nullopt;
-  const Costs costs = costs_of(fusion, plan, combination, launches);
-  if (costs.rows <= costs.atomics) return std::nullopt;
-  return fmt::format("{:.0f} µs by rows, {:.0f} µs in place, by a model", costs.rows, costs.atomics);
+  return costs.rows > costs.atomics && !(rounds && plan.shape.count >= 4 * plan.shape.rows);
 }
+
+/// Whether rows take many updates on average.
+bool is_crowded(const ScatterRows& shape) { return shape.count >= 8 * shape.rows; }
 
 /// Slots of a row: a few more than its share of the windows, so that few rows have more.
 int64_t slots_of(const ScatterRowsPlan& plan) {
   const double share = static_cast<double>(plan.shape.count) / static_cast<double>(plan.shape.rows);
   const double wanted = share + 3 * std::sqrt(share);
   if (wanted <= 2) return 2;
-  if (plan.chunk > 0 && wanted > 2.0 * static_cast<double>(plan.chunk)) {
+  if (plan.chunk > 0 && wanted > static_cast<double>(plan.chunk)) {
     return plan.chunk * static_cast<int64_t>(std::ceil(wanted / static_cast<double>(plan.chunk)));
   }
   return 4 * static_cast<int64_t>(std::ceil(wanted / 4));
@@ -121,10 +134,10 @@ void choose_widths(ScatterRowsPlan& plan, const Fusion& fusion) {
   plan.chunk_vector = std::min(widest, shape.update_run);
   const int64_t elements = fusion.computation()[shape.operands[0]].shape.element_count();
   const auto fits = [&](int64_t unroll) {
-    const int64_t tile = unroll * plan.vector * kThreads;
+    const int64_t tile = unroll * plan.vector * kRowsThreads;
     return elements % tile == 0 && elements / tile >= 4 * fusion.device.multiprocessors;
   };
-  const int64_t most = getenv("SC_UNROLL") ? atoi(getenv("SC_UNROLL")) : 4;
+  const int64_t most = getenv("SC_UNROLL") ? atoi(getenv("SC_UNROLL")) : 2;
   while (plan.unroll < most && fits(2 * plan.unroll)) plan.unroll *= 2;
   plan.batch = 4;
   // Lists of several entries want loads of several on their way; others want those of several rows.
@@ -140,6 +153,7 @@ void choose_chunks(ScatterRowsPlan& plan, const Fusion& fusion) {
   const ScatterRows& shape = plan.shape;
   const int64_t of_chunk = std::max<int64_t>(shape.window / plan.chunk_vector, 1);  // threads
   const bool complex = hlo::is_complex(fusion.computation()[shape.operands[0]].shape.type);
+  const bool crowded = is_crowded(shape);
   plan.chunk = 4;
   if (plan.index == RowIndex::Counted && !complex && kThreads % of_chunk == 0 && kThreads / of_chunk <= 32) {
     plan.chunk_groups = kThreads / of_chunk;
@@ -147,17 +161,17 @@ void choose_chunks(ScatterRowsPlan& plan, const Fusion& fusion) {
     // Two for slots at least, and enough for all multiprocessors.
     const int64_t least = std::min<int64_t>(plan.chunk, plan.batch * plan.chunk_groups);
     const auto is_long = [&](int64_t chunk) {
-      return 2 * chunk >= shape.count / shape.rows || shape.count / chunk < 4 * fusion.device.multiprocessors;
+      return 2 * chunk > shape.count / shape.rows || shape.count / chunk < 4 * fusion.device.multiprocessors;
     };
-    while (shape.count >= 8 * shape.rows && plan.chunk > least && is_long(plan.chunk)) plan.chunk /= 2;
+    while (crowded && plan.chunk > least && is_long(plan.chunk)) plan.chunk /= 2;
     if (getenv("SC_CHUNK")) plan.chunk = atoi(getenv("SC_CHUNK"));
-    plan.longest = std::max<int64_t>(plan.chunk / 4, 4);
+    plan.longest = crowded ? 2 * plan.chunk : std::max<int64_t>(plan.chunk / 4, 4);
     return;
   }
   while (plan.chunk < 512 && plan.chunk * plan.chunk * 16 < shape.count) plan.chunk *= 2;
   plan.longest = 2 * plan.chunk;
   const int64_t threads = int64_t{1024} * fusion.device.multiprocessors;
-  while (shape.count >= 8 * shape.rows && plan.chunk > 16 && shape.count / plan.chunk * of_chunk < threads) {
+  while (crowded && plan.chunk > 16 && shape.count / plan.chunk * of_chunk < threads) {
     plan.chunk /= 2;
   }
 }
@@ -167,7 +181,7 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
   ScatterRowsPlan plan;
   plan.shape = std::move(shape);
   plan.replaces = combination.replaces;
-  const bool crowded = plan.shape.count >= 8 * plan.shape.rows;
+  const bool crowded = is_crowded(plan.shape);
   if (combination.replaces || attributes.unique_indices) {
     plan.index = RowIndex::Inverse;
   } else if (attributes.indices_are_sorted && !crowded) {
@@ -196,16 +210,15 @@ hlo::Shape integers(int64_t count, ElementType type = ElementType::S32) {
   return hlo::array_shape(type, {std::max<int64_t>(count, 1)});
 }
 
-int64_t blocks_for(int64_t items) { return ceil_div(items, kThreads); }
-
 using Emitter = Result<void> (*)(const RowsEmission&, size_t);
 
 struct Kernels {
   std::vector<Launch> launches;
   std::vector<Emitter> emitters;
 
-  void add(const char* name, int64_t items, Emitter emitter, int min_blocks = 0) {
-    launches.push_back({name, blocks_for(items), kThreads, 0, min_blocks});
+  /// A kernel with a thread for each item.
+  void add(const char* name, int64_t items, Emitter emitter, int threads = kThreads, int min_blocks = 0) {
+    launches.push_back({name, ceil_div(items, threads), threads, 0, min_blocks});
     emitters.push_back(emitter);
   }
 };
@@ -221,16 +234,15 @@ Kernels kernels_of(const ScatterRowsPlan& plan, int64_t elements) {
       kernels.add("ends", shape.count, emit_ends);
       break;
     case RowIndex::Counted:
-      kernels.add("count", ceil_div(shape.count, std::max<int64_t>(plan.tally, 1)), emit_count);
-      if (plan.tally > 0) {
-        kernels.launches.back() = {"count", ceil_div(shape.count, plan.tally * kTallyThreads), kTallyThreads, 0};
-      }
+      kernels.add("count", ceil_div(shape.count, std::max<int64_t>(plan.tally, 1)), emit_count,
+                  plan.tally > 0 ? kTallyThreads : kThreads);
       kernels.add("starts", std::min(shape.rows, shape.count), emit_starts);
       kernels.add("order", ceil_div(shape.count, plan.windows_per_thread), emit_order);
       break;
   }
-  if (plan.chunks() > 0) kernels.add("chunks", plan.chunks() * (shape.window / plan.chunk_vector) * plan.chunk_groups, emit_chunks, kBlocks);
-  kernels.add("rows", ceil_div(elements, plan.vector * plan.unroll), emit_rows, kBlocks);
+  if (plan.chunks() > 0) kernels.add("chunks", plan.chunks() * (shape.window / plan.chunk_vector) * plan.chunk_groups, emit_chunks, kThreads,
+                kChunksBlocks);
+  kernels.add("rows", ceil_div(elements, plan.vector * plan.unroll), emit_rows, kRowsThreads, kRowsBlocks);
   return kernels;
 }
 
@@ -309,13 +321,11 @@ Result<Plan> make_plan(const Fusion& fusion, bool at_any_cost) {
   for (const Launch& launch : kernels.launches) {
     if (launch.blocks > kMaxPositions) return unsupported("{} blocks are too many", launch.blocks);
   }
-  if (!at_any_cost) {
-    if (const auto reason = reason_against(fusion, made, combination, kernels.launches.size())) {
-      return unsupported("{}", *reason);
-    }
-  }
+  const Costs costs = costs_of(fusion, made, combination, kernels.launches.size());
+  if (!at_any_cost && is_better_in_place(fusion, made, combination, costs)) return unsupported("{}", text_of(costs));
   Plan plan;
   plan.decision = decide(made, combination, kernels);
+  plan.decision.details.emplace_back("costs", text_of(costs));
   add_temporaries(plan.decision, made, computation[made.shape.operands[0]].shape.type);
   plan.emit = [fusion, made, emitters = kernels.emitters, decision = plan.decision](
                   mlir::ModuleOp target, const std::string& name) -> Result<void> {

@@ -70,7 +70,7 @@ struct ScatterRowsPlan {
   int64_t longest = 0;             ///< entries of a list that has no chunks of its own, where lists are cut
 
   /// Whether slots are combined by chunks; there are a multiple of the chunk then.
-  bool slots_are_cut() const { return index == RowIndex::Counted && chunk > 0 && slots > 2 * chunk; }
+  bool slots_are_cut() const { return index == RowIndex::Counted && chunk > 0 && slots >= 2 * chunk; }
   int64_t slot_chunks_of_row() const { return slots_are_cut() ? slots / chunk : 0; }
   int64_t slot_chunks() const { return shape.rows * slot_chunks_of_row(); }
   /// Whether a thread of the kernel that says where lists begin has a row, not a window.
