@@ -16,8 +16,9 @@ using namespace scatter_testing;
 using hlo::Literal;
 using testing::HasSubstr;
 
-/// How the results of an emitter's kernels differ from the interpreter's; empty if they do not.
-std::string wrong_results(const hlo::Module& module, const std::string& emitter, uint64_t seed,
+/// How the results of an emitter's kernels differ from the interpreter's for arguments from these seeds; empty if they
+/// do not.
+std::string wrong_results(const hlo::Module& module, const std::string& emitter, const std::vector<uint64_t>& seeds,
                           const std::string& detail = "") {
   const auto program = emit_program(module, {.only = emitter});
   if (!program) return program.error().to_string();
@@ -25,15 +26,18 @@ std::string wrong_results(const hlo::Module& module, const std::string& emitter,
   if (program->steps.size() != 1 || !program->steps[0].fusion) return "not one fusion:\n" + explained;
   if (program->steps[0].fusion->decision().emitter != emitter) return "another emitter:\n" + explained;
   if (explained.find(detail) == std::string::npos) return "no " + detail + ":\n" + explained;
-  const std::string difference = scatter_testing::wrong_results(module, *program, seed);
-  return difference.empty() ? "" : difference + "\n" + explained;
+  for (const uint64_t seed : seeds) {
+    const std::string difference = scatter_testing::wrong_results(module, *program, seed);
+    if (!difference.empty()) return difference + "\n" + explained;
+  }
+  return "";
 }
 
 void check(const std::string& text, const std::string& detail = "") {
   SCOPED_TRACE(text);
   const hlo::ModulePtr module = parsed(text);
   ASSERT_TRUE(module);
-  for (const uint64_t seed : {1, 2}) EXPECT_EQ(wrong_results(*module, "scatter rows", seed, detail), "");
+  EXPECT_EQ(wrong_results(*module, "scatter rows", {1, 2}, detail), "");
 }
 
 TEST(ScatterRows, SumsOfAllTypes) {
@@ -64,7 +68,7 @@ TEST(ScatterRows, IndexTypes) {
 TEST(ScatterRows, LongListsAreCutIntoChunks) {
   // All windows to one row, or to a few, or to none.
   for (const int64_t divisor : {1000, 60, 17, 1}) {
-    for (const char* type : {"f32", "bf16", "s32", "c64"}) {
+    for (const char* type : {"bf16", "c64"}) {
       check(rows({type, function(type, "add"), 150, sorted_indices(150, divisor)}), "chunks");
     }
     check(rows({"f32", function("f32", "minimum"), 300, sorted_indices(300, divisor), "", "40,3", 3}), "chunks");
@@ -281,7 +285,7 @@ TEST(ScatterRows, RandomScattersAgreeWithTheInterpreterBothWays) {
     const hlo::ModulePtr module = parsed(text);
     ASSERT_TRUE(module);
     for (const char* emitter : {"scatter rows", "scatter"}) {
-      EXPECT_EQ(wrong_results(*module, emitter, seed), "") << emitter << "\n" << text;
+      EXPECT_EQ(wrong_results(*module, emitter, {seed}), "") << emitter << "\n" << text;
     }
   }
 }
