@@ -138,8 +138,8 @@ int64_t vector_of(const ScatterPlan& plan, const hlo::Computation& computation) 
   const int64_t bytes = hlo::byte_width(type);
   if (updates.rank() == 0 || it.shape.rank() == 0 || hlo::is_complex(type) || bytes > 8) return 1;
   // Other atomics are of single elements: those of a warp should lie together.
-  const bool has_instruction = type == hlo::ElementType::F32 || type == hlo::ElementType::F16 ||
-                               type == hlo::ElementType::BF16;
+  const bool has_instruction =
+      type == hlo::ElementType::F32 || type == hlo::ElementType::F16 || type == hlo::ElementType::BF16;
   if (plan.write == Write::Atomic && (plan.combiner != Combiner::Add || !has_instruction)) return 1;
   const int64_t inner = it.shape.minor_to_major[0], update_dim = updates.minor_to_major[0];
   if (contains(a.input_batching_dims, inner) || contains(a.inserted_window_dims, inner) ||
@@ -230,10 +230,8 @@ Result<Value> emit_updates(mlir::ImplicitLocOpBuilder& builder, const Emission& 
   Values starts;
   for (const IndexingMap& start : plan.starts) {
     const Values place = apply_map(builder, start, {Values(first), {}, {}});
-    STRATA_TRY(const Values integer,
-               emission.functions.read(builder, plan.indices, emission.kernel.inputs(), place));
-    starts.push_back(
-        index_of(builder, integer[0], emission.functions.computation()[plan.indices].shape.type));
+    STRATA_TRY(const Values integer, emission.functions.read(builder, plan.indices, emission.kernel.inputs(), place));
+    starts.push_back(index_of(builder, integer[0], emission.functions.computation()[plan.indices].shape.type));
   }
   Values tested(first);
   llvm::append_range(tested, starts);
@@ -243,16 +241,16 @@ Result<Value> emit_updates(mlir::ImplicitLocOpBuilder& builder, const Emission& 
   builder.setInsertionPointToStart(branches.thenBlock());
   IndexingMap elements;
   elements.ranges = {indexing::below(plan.vector)};
-  auto loop = create_loop(
-      builder, elements, {}, output, 0,
-      [&](mlir::ImplicitLocOpBuilder& inside, ValueRange v, ValueRange, ValueRange before) {
-        Values index = apply_map(inside, plan.visits, {emission.kernel.place(), {number, v[0]}, {}});
-        llvm::append_range(index, starts);
-        const Values position = apply_map(inside, plan.position, {index, {}, {}});
-        const Value update =
-            plan.vector == 1 ? updates : inside.create<mlir::vector::ExtractOp>(updates, v[0]).getResult();
-        return Values{combined(inside, plan, emission.scalar, update, before[0], position)};
-      });
+  auto loop =
+      create_loop(builder, elements, {}, output, 0,
+                  [&](mlir::ImplicitLocOpBuilder& inside, ValueRange v, ValueRange, ValueRange before) {
+                    Values index = apply_map(inside, plan.visits, {emission.kernel.place(), {number, v[0]}, {}});
+                    llvm::append_range(index, starts);
+                    const Values position = apply_map(inside, plan.position, {index, {}, {}});
+                    const Value update =
+                        plan.vector == 1 ? updates : inside.create<mlir::vector::ExtractOp>(updates, v[0]).getResult();
+                    return Values{combined(inside, plan, emission.scalar, update, before[0], position)};
+                  });
   builder.create<mlir::scf::YieldOp>(loop.getResults());
   builder.setInsertionPointToStart(branches.elseBlock());
   builder.create<mlir::scf::YieldOp>(output);
@@ -340,9 +338,12 @@ Result<Plan> plan_scatter(const Fusion& fusion) {
   plan.decision.emitter = "scatter";
   plan.decision.reason = "updates are combined with the operand in place";
   plan.decision.launch().threads = width.threads;
-  plan.decision.launch().blocks = nothing ? 0 : indexing::ceil_div(elements, width.threads * width.unroll * width.vector);
-  plan.decision.details = {
-      {"updates", std::to_string(elements)}, {"combines", text_of(made)}, {"vector", std::to_string(width.vector)}, {"unroll", std::to_string(width.unroll)}};
+  plan.decision.launch().blocks =
+      nothing ? 0 : indexing::ceil_div(elements, width.threads * width.unroll * width.vector);
+  plan.decision.details = {{"updates", std::to_string(elements)},
+                           {"combines", text_of(made)},
+                           {"vector", std::to_string(width.vector)},
+                           {"unroll", std::to_string(width.unroll)}};
   plan.decision.preparations = {preparation};
   plan.decision.heroes = {made.scatter};
   plan.emit = [fusion, made, decision = plan.decision](mlir::ModuleOp target, const std::string& name) {

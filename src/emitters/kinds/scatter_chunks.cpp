@@ -142,12 +142,11 @@ class ChunksEmitter {
                 llvm::function_ref<Values(Builder&, Value element)> place) {
     indexing::IndexingMap map;
     map.ranges = {indexing::below(plan_.chunk_vector)};
-    auto loop = create_loop(builder, map, {}, tensor, 0,
-                            [&](Builder& inside, ValueRange v, ValueRange, ValueRange before) {
-                              const Value value = code_.element(inside, elements, v[0])[0];
-                              return Values{inside.create<mlir::tensor::InsertOp>(
-                                  value, before[0], place(inside, element(inside, v[0])))};
-                            });
+    auto loop =
+        create_loop(builder, map, {}, tensor, 0, [&](Builder& inside, ValueRange v, ValueRange, ValueRange before) {
+          const Value value = code_.element(inside, elements, v[0])[0];
+          return Values{inside.create<mlir::tensor::InsertOp>(value, before[0], place(inside, element(inside, v[0])))};
+        });
     return loop.getResult(0);
   }
 
@@ -174,13 +173,15 @@ class ChunksEmitter {
   Value together(Builder& builder, const ElementCode::Entries& entries, Value count, Value parts,
                  llvm::function_ref<Value(Builder&, const Elements&)> part) {
     const llvm::SmallVector<mlir::Type> types = code_.wide_types(builder);
-    const auto type = mlir::RankedTensorType::get({plan_.chunk_groups, plan_.shape.window}, types[0],
-                                                  SharedTileAttr::get(builder.getContext(), /*padding=*/0, /*chunk=*/0));
+    const auto type =
+        mlir::RankedTensorType::get({plan_.chunk_groups, plan_.shape.window}, types[0],
+                                    SharedTileAttr::get(builder.getContext(), /*padding=*/0, /*chunk=*/0));
     const Value has_entries = compare(builder, CmpIPredicate::slt, group_, count);
     const Elements state = if_holds(builder, has_entries, code_.nothing(builder, types),
                                     [&](Builder& inside) { return code_.fold(inside, entries); });
-    Value tile = written(builder, state, builder.create<AllocateSharedOp>(type),
-                         [&](Builder&, Value number) { return Values{group_, number}; });
+    Value tile = written(builder, state, builder.create<AllocateSharedOp>(type), [&](Builder&, Value number) {
+      return Values{group_, number};
+    });
     tile = builder.create<SyncThreadsOp>(mlir::TypeRange(type), tile).getResult(0);
     const auto read = [&](Builder& inside, Value group) {
       return code_.for_each(inside, types, [&](Builder& innermost, Value v) {
@@ -190,8 +191,8 @@ class ChunksEmitter {
     const Value is_first = compare(builder, CmpIPredicate::eq, group_, index_constant(builder, 0));
     return if_holds(builder, is_first, parts, [&](Builder& inside) {
       const Value groups = inside.create<arith::MinSIOp>(count, index_constant(inside, plan_.chunk_groups));
-      const ElementCode::Entries others{index_constant(inside, 1), groups, /*wide=*/true, 4,
-                                        [](Builder&, Value group) { return group; }, read};
+      const ElementCode::Entries others{
+          index_constant(inside, 1), groups, /*wide=*/true, 4, [](Builder&, Value group) { return group; }, read};
       return Values{part(inside, code_.fold(inside, others, state))};
     })[0];
   }

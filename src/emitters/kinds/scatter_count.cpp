@@ -90,9 +90,9 @@ class CountEmitter {
 
   /// A block counts its windows in shared memory, and then adds what each row has to its record.
   void by_block() {
-    const auto type = mlir::RankedTensorType::get(
-        {plan_.shape.rows}, builder_.getI32Type(),
-        SharedTileAttr::get(builder_.getContext(), /*padding=*/0, /*chunk=*/0));
+    const auto type =
+        mlir::RankedTensorType::get({plan_.shape.rows}, builder_.getI32Type(),
+                                    SharedTileAttr::get(builder_.getContext(), /*padding=*/0, /*chunk=*/0));
     Value tile = builder_.create<AllocateSharedOp>(type);
     tile = for_rows(tile, [&](Builder& inside, Value row, Value counts) -> Value {
       return inside.create<mlir::tensor::InsertOp>(small(inside, 0), counts, row);

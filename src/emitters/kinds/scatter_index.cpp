@@ -19,7 +19,8 @@ using mlir::ValueRange;
 
 Value& temporary(Values& temporaries, RowTemporary which) { return temporaries[static_cast<size_t>(which)]; }
 
-/// A kernel with a thread for each window, or a few of them: `body` has its number and the temporaries, and gives them afterwards.
+/// A kernel with a thread for each window, or a few of them: `body` has its number and the temporaries, and gives them
+/// afterwards.
 using WindowBody = llvm::function_ref<Result<Values>(Builder&, const Kernel&, Value window, Values temporaries)>;
 Result<void> emit_for_windows(const RowsEmission& emission, size_t launch, std::vector<size_t> only_read,
                               WindowBody body, int64_t windows = 1) {
@@ -56,21 +57,21 @@ Result<Values> for_row(Builder& builder, const RowsEmission& emission, const Ker
 
 /// Whether some row has more windows than slots.
 Value overflows(Builder& builder, const RowsEmission& emission, const Kernel& kernel) {
-  const Value flag = builder.create<mlir::tensor::ExtractOp>(
-      kernel.temporaries()[static_cast<size_t>(RowTemporary::Rows)],
-      total_of(builder, emission.plan, Total::Overflows));
+  const Value flag =
+      builder.create<mlir::tensor::ExtractOp>(kernel.temporaries()[static_cast<size_t>(RowTemporary::Rows)],
+                                              total_of(builder, emission.plan, Total::Overflows));
   return compare(builder, CmpIPredicate::ne, flag, builder.create<arith::ConstantIntOp>(0, 64));
 }
 
-/// Where lists begin. A thread has a row, or, if they are fewer, a window: that of a row's first one without a slot lays
-/// out the row's list.
+/// Where lists begin. A thread has a row, or, if they are fewer, a window: that of a row's first one without a slot
+/// lays out the row's list.
 class StartsEmitter {
  public:
   StartsEmitter(const RowsEmission& emission, size_t launch)
       : emission_(emission),
         plan_(emission.plan),
-        kernel_(emission.kernel(
-            launch, {static_cast<size_t>(RowTemporary::Slots), static_cast<size_t>(RowTemporary::Ranks)})),
+        kernel_(emission.kernel(launch,
+                                {static_cast<size_t>(RowTemporary::Slots), static_cast<size_t>(RowTemporary::Ranks)})),
         builder_(kernel_.builder()),
         launch_(emission.decision.launches[launch]),
         temporaries_(kernel_.temporaries()) {}
@@ -94,9 +95,8 @@ class StartsEmitter {
   /// The row whose list the thread lays out; -1 if there is none.
   Value find_row() {
     const Value none = index_constant(builder_, -1);
-    const Value number =
-        at(builder_, Expr::dim(0) * launch_.threads + Expr::dim(1),
-           {indexing::below(launch_.blocks), indexing::below(launch_.threads)}, kernel_.place());
+    const Value number = at(builder_, Expr::dim(0) * launch_.threads + Expr::dim(1),
+                            {indexing::below(launch_.blocks), indexing::below(launch_.threads)}, kernel_.place());
     const int64_t all = plan_.lists_by_row() ? plan_.shape.rows : plan_.shape.count;
     const Value exists = compare(builder_, CmpIPredicate::slt, number, index_constant(builder_, all));
     return if_holds(builder_, exists, none, [&](Builder& inside) {
@@ -182,9 +182,7 @@ class StartsEmitter {
 
 }  // namespace
 
-Result<void> emit_starts(const RowsEmission& emission, size_t launch) {
-  return StartsEmitter(emission, launch).run();
-}
+Result<void> emit_starts(const RowsEmission& emission, size_t launch) { return StartsEmitter(emission, launch).run(); }
 
 Result<void> emit_order(const RowsEmission& emission, size_t launch) {
   const std::vector<size_t> read{static_cast<size_t>(RowTemporary::Rows), static_cast<size_t>(RowTemporary::Slots),
@@ -203,9 +201,9 @@ Result<void> emit_order(const RowsEmission& emission, size_t launch) {
             Result<Values> put =
                 for_row(branch, emission, kernel, window, before, [&](Builder& innermost, Value row, Values& after) {
                   const Value start = load_index(innermost, temporary(after, RowTemporary::Starts), row);
-                  const Value place = at(innermost, Expr::dim(0) + Expr::dim(1) - plan.slots,
-                                         {indexing::below(plan.positions()), {plan.slots, plan.shape.count}},
-                                         {start, rank});
+                  const Value place =
+                      at(innermost, Expr::dim(0) + Expr::dim(1) - plan.slots,
+                         {indexing::below(plan.positions()), {plan.slots, plan.shape.count}}, {start, rank});
                   Value& order = temporary(after, RowTemporary::Order);
                   order = store_index(innermost, window, order, place);
                 });

@@ -241,8 +241,9 @@ class RowsEmitter {
   /// Entries from `begin` to `end`, whose windows `find` gives.
   ElementCode::Entries entries(const Part& part, Value begin, Value end,
                                std::function<Value(Builder&, Value number)> find) {
-    return {begin, end, /*wide=*/false, plan_.batch, std::move(find),
-            [this, &part](Builder& inside, Value window) { return update(inside, part, window); }};
+    return {begin,           end,
+            /*wide=*/false,  plan_.batch,
+            std::move(find), [this, &part](Builder& inside, Value window) { return update(inside, part, window); }};
   }
 
   /// The parts of chunks.
@@ -251,8 +252,9 @@ class RowsEmitter {
       return code_.for_each(inside, code_.wide_types(inside), [&](Builder& innermost, Value v) {
         const Value element =
             apply_map(innermost, plan_.shape.element_of_output, {output_index(innermost, part, v), {}, {}})[0];
-        const Value place = at(innermost, Expr::dim(0) * plan_.shape.window + Expr::dim(1),
-                               {indexing::below(plan_.chunks()), indexing::below(plan_.shape.window)}, {chunk, element});
+        const Value place =
+            at(innermost, Expr::dim(0) * plan_.shape.window + Expr::dim(1),
+               {indexing::below(plan_.chunks()), indexing::below(plan_.shape.window)}, {chunk, element});
         return Values{innermost.create<mlir::tensor::ExtractOp>(kernel_.temporaries().back(), place)};
       });
     };
@@ -288,8 +290,8 @@ class RowsEmitter {
     set_states(parts, if_holds(builder, any, states(parts), [&](Builder& inside) {
                  Values all;
                  for (const Part& part : parts) {
-                   llvm::append_range(all, plan_.index == RowIndex::Sorted ? with_rest_of_run(inside, part)
-                                                                           : with_list(inside, part));
+                   llvm::append_range(
+                       all, plan_.index == RowIndex::Sorted ? with_rest_of_run(inside, part) : with_list(inside, part));
                  }
                  return all;
                }));
@@ -349,17 +351,16 @@ class RowsEmitter {
     IndexingMap elements;
     elements.ranges = {indexing::below(plan_.vector)};
     const IndexingMap position = position_map(output_);
-    auto loop = create_loop(builder, elements, {}, outputs, 0,
-                            [&](Builder& inside, ValueRange ranges, ValueRange, ValueRange before) {
-                              const Values values = code_.element(inside, part.state, ranges[0]);
-                              const Values place =
-                                  apply_map(inside, position, {output_index(inside, part, ranges[0]), {}, {}});
-                              Values after;
-                              for (size_t i = 0; i < values.size(); ++i) {
-                                after.push_back(inside.create<mlir::tensor::InsertOp>(values[i], before[i], place));
-                              }
-                              return after;
-                            });
+    auto loop = create_loop(
+        builder, elements, {}, outputs, 0, [&](Builder& inside, ValueRange ranges, ValueRange, ValueRange before) {
+          const Values values = code_.element(inside, part.state, ranges[0]);
+          const Values place = apply_map(inside, position, {output_index(inside, part, ranges[0]), {}, {}});
+          Values after;
+          for (size_t i = 0; i < values.size(); ++i) {
+            after.push_back(inside.create<mlir::tensor::InsertOp>(values[i], before[i], place));
+          }
+          return after;
+        });
     return Values(loop.getResults());
   }
 

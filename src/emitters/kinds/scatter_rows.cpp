@@ -30,11 +30,11 @@ struct Costs {
   double atomics = 0, rows = 0;
 };
 
-constexpr double kLaunch = 2;             // µs of a kernel that has little to do, or of a fill
-constexpr double kBandwidth = 4.2e6;      // bytes a µs
-constexpr double kNativeAtomics = 3.5e5;  // elements a µs
+constexpr double kLaunch = 2;              // µs of a kernel that has little to do, or of a fill
+constexpr double kBandwidth = 4.2e6;       // bytes a µs
+constexpr double kNativeAtomics = 3.5e5;   // elements a µs
 constexpr double kVectorAtomics = 2.07e6;  // bytes a µs, of vectors of 16 bytes
-constexpr double kSlowAtomics = 2.4e4;    // loops of compare-and-swap
+constexpr double kSlowAtomics = 2.4e4;     // loops of compare-and-swap
 
 struct Combination {
   bool replaces = false;         ///< any update takes the element's place
@@ -200,8 +200,10 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
     while (plan.record < 16 && plan.shape.rows * plan.record < (1 << 14)) plan.record *= 2;
     if (crowded) plan.windows_per_thread = 8;
     // A block that has two windows a row and more spares half the atomics.
-    const int64_t windows = std::clamp<int64_t>(ceil_div(plan.shape.count, kTallyThreads * fusion.device.multiprocessors), 1, 16);
-    if (crowded && plan.shape.rows <= 4096 && windows * kTallyThreads >= 2 * plan.shape.rows && !getenv("SC_NOTALLY")) plan.tally = windows;
+    const int64_t windows =
+        std::clamp<int64_t>(ceil_div(plan.shape.count, kTallyThreads * fusion.device.multiprocessors), 1, 16);
+    if (crowded && plan.shape.rows <= 4096 && windows * kTallyThreads >= 2 * plan.shape.rows && !getenv("SC_NOTALLY"))
+      plan.tally = windows;
   }
   return plan;
 }
@@ -240,7 +242,8 @@ Kernels kernels_of(const ScatterRowsPlan& plan, int64_t elements) {
       kernels.add("order", ceil_div(shape.count, plan.windows_per_thread), emit_order);
       break;
   }
-  if (plan.chunks() > 0) kernels.add("chunks", plan.chunks() * (shape.window / plan.chunk_vector) * plan.chunk_groups, emit_chunks, kThreads,
+  if (plan.chunks() > 0)
+    kernels.add("chunks", plan.chunks() * (shape.window / plan.chunk_vector) * plan.chunk_groups, emit_chunks, kThreads,
                 kChunksBlocks);
   kernels.add("rows", ceil_div(elements, plan.vector * plan.unroll), emit_rows, kRowsThreads, kRowsBlocks);
   return kernels;

@@ -14,7 +14,8 @@ namespace strata::emitters {
 enum class RowIndex {
   Inverse,  ///< a row has one update at most, or any one of several stays
   Sorted,   ///< the updates of a row follow each other
-  Counted,  ///< those of each row are counted; each takes a slot of the row's, or where there is none, a place in a list
+  Counted,  ///< those of each row are counted; each takes a slot of the row's, or where there is none, a place in a
+            ///< list
 };
 
 /// What the rows of a scatter are. A row is an index in the dimensions that windows have one element of; its elements
@@ -82,14 +83,17 @@ struct ScatterRowsPlan {
     if (chunk == 0 || shape.count <= longest_list()) return 0;
     return index == RowIndex::Sorted ? shape.count / chunk : shape.count / chunk + shape.count / longest + 1;
   }
-  int64_t records() const { return shape.rows + (index == RowIndex::Counted ? static_cast<int64_t>(Total::Number) : 0); }
+  int64_t records() const {
+    return shape.rows + (index == RowIndex::Counted ? static_cast<int64_t>(Total::Number) : 0);
+  }
   int64_t positions() const { return first_chunk() + list_chunks() * chunk; }  ///< of the order
   int64_t chunks() const { return slot_chunks() + list_chunks(); }             ///< those of slots come first
 };
 
 /// The temporaries, by number. The first one is zero before the first kernel.
 enum class RowTemporary : int {
-  /// What a row has, in one load. Inverse: 1 + its window, or 0. Sorted: two elements, 1 + its last window, or 0, and its
+  /// What a row has, in one load. Inverse: 1 + its window, or 0. Sorted: two elements, 1 + its last window, or 0, and
+  /// its
   /// first one. Counted, of 64 bits: the number of its windows, and in the upper half the sum of the windows' numbers,
   /// which is the window where it has one; after the rows what `Total` says.
   Rows = 0,

@@ -213,8 +213,7 @@ class RandomScatter {
       updates.push_back(starts ? 1 : chance(0.8) ? extent : between(1, extent));
     }
     const auto [type, op] = combiner(unique);
-    const std::string called =
-        op == "second" ? second(type) : function(type, op);
+    const std::string called = op == "second" ? second(type) : function(type, op);
     const std::string array = fmt::format("{}[{}]{}", type, fmt::join(dims_, ","), layout(dims_.size()));
     return called +
            fmt::format(
@@ -293,7 +292,7 @@ TEST(ScatterRows, RandomScattersAgreeWithTheInterpreterBothWays) {
 TEST(ScatterRows, IsChosenWhereItMovesFewerBytes) {
   const auto emitter = [](int64_t operand_rows, int64_t windows, int64_t width, const std::string& type) {
     const std::string text = rows({type, function(type, "add"), windows, any_indices(windows), "",
-                                  fmt::format("{},{}", operand_rows, width), width});
+                                   fmt::format("{},{}", operand_rows, width), width});
     const hlo::ModulePtr module = parsed(text);
     const auto fusion = emit_fusion(*module, module->entry, "k");
     return fusion ? fusion->decision().emitter : fusion.error().to_string();

@@ -53,7 +53,8 @@ TEST(Scatter, VectorsOfUpdates) {
   check(of_width("f32", function("f32", "add"), "9,6", 4), "scatter", "vector           2");
   check(of_width("f32", function("f32", "maximum"), "9,8", 8), "scatter", "vector           1");
   check(of_width("f32", second("f32"), "9,8", 8), "scatter", "vector           4");
-  check(of_width("s16", function("s16", "multiply"), "9,8", 8, ", unique_indices=true"), "scatter", "vector           8");
+  check(of_width("s16", function("s16", "multiply"), "9,8", 8, ", unique_indices=true"), "scatter",
+        "vector           8");
 }
 
 TEST(Scatter, IndexTypes) {
@@ -124,15 +125,18 @@ TEST(Scatter, InstructionsOfTheDevice) {
     const auto ptx = kernel->text(Form::Ptx);
     return ptx ? *ptx : ptx.error().to_string();
   };
-  EXPECT_THAT(ptx_of(rows_of_five("f32", function("f32", "add"))), ContainsRegex("(atom|red)\\.[a-z.]*global\\.add\\.f32"));
-  EXPECT_THAT(ptx_of(rows_of_five("bf16", function("bf16", "add"))), ContainsRegex("(atom|red)\\.[a-z.]*global[a-z.]*\\.bf16"));
+  EXPECT_THAT(ptx_of(rows_of_five("f32", function("f32", "add"))),
+              ContainsRegex("(atom|red)\\.[a-z.]*global\\.add\\.f32"));
+  EXPECT_THAT(ptx_of(rows_of_five("bf16", function("bf16", "add"))),
+              ContainsRegex("(atom|red)\\.[a-z.]*global[a-z.]*\\.bf16"));
   const auto wide = [](const std::string& type) {
     return rows({type, function(type, "add"), 40, any_indices(40), "", "9,16", 16});
   };
   EXPECT_THAT(ptx_of(wide("f32")), HasSubstr("red.relaxed.gpu.global.add.v4.f32"));
   EXPECT_THAT(ptx_of(wide("f16")), HasSubstr("red.relaxed.gpu.global.add.noftz.v4.f16x2"));
   EXPECT_THAT(ptx_of(wide("bf16")), HasSubstr("red.relaxed.gpu.global.add.noftz.v4.bf16x2"));
-  EXPECT_THAT(ptx_of(rows_of_five("s32", function("s32", "maximum"))), ContainsRegex("(atom|red)\\.[a-z.]*global\\.max\\.s32"));
+  EXPECT_THAT(ptx_of(rows_of_five("s32", function("s32", "maximum"))),
+              ContainsRegex("(atom|red)\\.[a-z.]*global\\.max\\.s32"));
   EXPECT_THAT(ptx_of(rows_of_five("c64", function("c64", "multiply"))), ContainsRegex("atom\\.[a-z.]*cas\\.b64"));
   EXPECT_THAT(ptx_of(replacing("f32", "")), Not(ContainsRegex("(atom|red)\\.")));
 }

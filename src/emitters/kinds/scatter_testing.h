@@ -33,8 +33,8 @@ inline std::string wrong_results(const hlo::Module& module, const EmittedProgram
 
 /// A computation `f` of two scalars.
 inline std::string function(const std::string& type, const std::string& op) {
-  return fmt::format(
-      "f {{\n  a = {0}[] parameter(0)\n  b = {0}[] parameter(1)\n  ROOT c = {0}[] {1}(a, b)\n}}\n", type, op);
+  return fmt::format("f {{\n  a = {0}[] parameter(0)\n  b = {0}[] parameter(1)\n  ROOT c = {0}[] {1}(a, b)\n}}\n", type,
+                     op);
 }
 
 /// The same, giving its second operand.
@@ -60,11 +60,11 @@ inline std::string with_batching(const std::string& window, const std::string& w
 
 /// Windows of `width` elements into rows of a matrix.
 struct RowsText {
-  std::string type, called;                 ///< `called` defines f
-  int64_t updates = 0;                      ///< how many windows
-  std::string indices;                      ///< instructions that compute `i`, of shape [updates]
-  std::string attributes = {};              ///< ", indices_are_sorted=true"
-  std::string dims = "9,8";                 ///< of the matrix
+  std::string type, called;     ///< `called` defines f
+  int64_t updates = 0;          ///< how many windows
+  std::string indices;          ///< instructions that compute `i`, of shape [updates]
+  std::string attributes = {};  ///< ", indices_are_sorted=true"
+  std::string dims = "9,8";     ///< of the matrix
   int64_t width = 8;
 };
 

@@ -64,8 +64,7 @@ class AtomicLowering {
       const Type part = complex.getElementType();
       const Value imaginary = pointer_at(part, 1);
       native(LLVM::AtomicBinOp::fadd, pointer_, builder_.create<mlir::complex::ReOp>(location(), part, value_));
-      native(LLVM::AtomicBinOp::fadd, imaginary,
-             builder_.create<mlir::complex::ImOp>(location(), part, value_));
+      native(LLVM::AtomicBinOp::fadd, imaginary, builder_.create<mlir::complex::ImOp>(location(), part, value_));
       return mlir::success();
     }
     const int64_t bytes = stored_bytes(type);
@@ -101,7 +100,8 @@ class AtomicLowering {
 
   /// By one instruction on GPUs, else one after the other.
   mlir::LogicalResult elements(mlir::VectorType type) {
-    if (options_.target == Target::Gpu && llvm::cast<LLVM::LLVMPointerType>(pointer_.getType()).getAddressSpace() == 0) {
+    if (options_.target == Target::Gpu &&
+        llvm::cast<LLVM::LLVMPointerType>(pointer_.getType()).getAddressSpace() == 0) {
       const mlir::func::FuncOp function = vector_sum(type);
       builder_.create<mlir::func::CallOp>(location(), function, mlir::ValueRange{pointer_, value_});
       return mlir::success();

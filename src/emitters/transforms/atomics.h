@@ -11,8 +11,8 @@ namespace strata::emitters {
 inline constexpr const char* kVectorSum = "strata_atomic_add_";
 
 /// Code before the operation that combines the element at `pointer`, which may be in any address space, with the
-/// operation's value: an instruction, or a call of kVectorSum, where there is one, else a loop of compare-and-swap. Fails, with a diagnostic,
-/// for elements of 128 bits that are not sums.
+/// operation's value: an instruction, or a call of kVectorSum, where there is one, else a loop of compare-and-swap.
+/// Fails, with a diagnostic, for elements of 128 bits that are not sums.
 mlir::LogicalResult lower_atomic(AtomicRmwOp op, mlir::Value pointer, const LoweringOptions& options);
 
 /// The same for an integer, by one instruction, whose result replaces the element as it was.

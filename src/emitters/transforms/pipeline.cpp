@@ -99,8 +99,7 @@ void form_vector_atomics(llvm::Module& module) {
       const llvm::Align align(module.getDataLayout().getTypeStoreSize(value->getType()));
       llvm::IRBuilder<> builder(call);
       builder.CreateAtomicRMW(llvm::AtomicRMWInst::FAdd, call->getArgOperand(0), value, align,
-                              llvm::AtomicOrdering::Monotonic,
-                              module.getContext().getOrInsertSyncScopeID("device"));
+                              llvm::AtomicOrdering::Monotonic, module.getContext().getOrInsertSyncScopeID("device"));
       call->eraseFromParent();
     }
     function.eraseFromParent();

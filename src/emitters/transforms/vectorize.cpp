@@ -1,5 +1,6 @@
 // Loads, stores and atomic sums in a loop over a vector variable, at places that count with it from a multiple of the
-// width, become vectors: read before the loop, written after it. The unroller makes registers of what the loop then does to them.
+// width, become vectors: read before the loop, written after it. The unroller makes registers of what the loop then
+// does to them.
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/SCF/IR/SCF.h>
 #include <mlir/Dialect/Tensor/IR/Tensor.h>
@@ -148,7 +149,8 @@ class LoopVectorizer {
         part = builder_.create<mlir::vector::ShuffleOp>(location(), vector, vector, numbers(first, one.width));
       }
       if (one.is_atomic()) {
-        tensor = builder_.create<AtomicRmwOp>(location(), tensor.getType(), Combiner::Add, part, tensor, at).getResult();
+        tensor =
+            builder_.create<AtomicRmwOp>(location(), tensor.getType(), Combiner::Add, part, tensor, at).getResult();
         continue;
       }
       tensor = builder_.create<mlir::vector::TransferWriteOp>(location(), part, tensor, at, llvm::ArrayRef<bool>{true})
