@@ -16,12 +16,8 @@ using hlo::ElementType;
 using indexing::ceil_div;
 
 constexpr int kThreads = 256;
-// The assembler, where it may choose, takes few registers for kernels with many loads on their way, and lets one wait
-// for the other. Measured on an H200 (docs/benchmarks.md): small blocks, and as many as these for a multiprocessor.
-const int kRowsThreads = getenv("SC_THREADS") ? atoi(getenv("SC_THREADS")) : 128;
-const int kRowsBlocks = getenv("SC_BLOCKS") ? atoi(getenv("SC_BLOCKS")) : 10;
-const int kChunksBlocks = getenv("SC_CBLOCKS") ? atoi(getenv("SC_CBLOCKS")) : 5;
-constexpr int kTallyThreads = 512;
+constexpr int kRowsThreads = 128;   // of the last kernel: measured on an H200 (docs/benchmarks.md)
+constexpr int kTallyThreads = 512;  // of blocks that count before they add up
 constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // temporaries are s32
 
 /// What a scatter costs, in microseconds, by a model. The rates of atomics are those of scatters in place on an H200
@@ -137,8 +133,7 @@ void choose_widths(ScatterRowsPlan& plan, const Fusion& fusion) {
     const int64_t tile = unroll * plan.vector * kRowsThreads;
     return elements % tile == 0 && elements / tile >= 4 * fusion.device.multiprocessors;
   };
-  const int64_t most = getenv("SC_UNROLL") ? atoi(getenv("SC_UNROLL")) : 2;
-  while (plan.unroll < most && fits(2 * plan.unroll)) plan.unroll *= 2;
+  if (fits(2)) plan.unroll = 2;
   plan.batch = 4;
   // Lists of several entries want loads of several on their way; others want those of several rows.
   if (shape.count >= 2 * shape.rows) {
@@ -164,7 +159,6 @@ void choose_chunks(ScatterRowsPlan& plan, const Fusion& fusion) {
       return 2 * chunk > shape.count / shape.rows || shape.count / chunk < 4 * fusion.device.multiprocessors;
     };
     while (crowded && plan.chunk > least && is_long(plan.chunk)) plan.chunk /= 2;
-    if (getenv("SC_CHUNK")) plan.chunk = atoi(getenv("SC_CHUNK"));
     plan.longest = crowded ? 2 * plan.chunk : std::max<int64_t>(plan.chunk / 4, 4);
     return;
   }
@@ -189,21 +183,18 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
   }
   choose_widths(plan, fusion);
   if (combination.name && plan.index != RowIndex::Inverse) choose_chunks(plan, fusion);
-  if (plan.index == RowIndex::Counted) {
+  if (plan.index == RowIndex::Sorted) {
+    plan.first = 2;
+    plan.record = 2;
+  } else if (plan.index == RowIndex::Counted) {
     plan.slots = slots_of(plan);
     plan.first = plan.slots_are_cut() || plan.batch > 4 ? 0 : 2;
-  } else if (plan.index == RowIndex::Sorted) {
-    plan.first = 2;
-  }
-  if (plan.index == RowIndex::Sorted) plan.record = 2;
-  if (plan.index == RowIndex::Counted) {
     while (plan.record < 16 && plan.shape.rows * plan.record < (1 << 14)) plan.record *= 2;
     if (crowded) plan.windows_per_thread = 8;
     // A block that has two windows a row and more spares half the atomics.
     const int64_t windows =
         std::clamp<int64_t>(ceil_div(plan.shape.count, kTallyThreads * fusion.device.multiprocessors), 1, 16);
-    if (crowded && plan.shape.rows <= 4096 && windows * kTallyThreads >= 2 * plan.shape.rows && !getenv("SC_NOTALLY"))
-      plan.tally = windows;
+    if (crowded && plan.shape.rows <= 4096 && windows * kTallyThreads >= 2 * plan.shape.rows) plan.tally = windows;
   }
   return plan;
 }
@@ -225,7 +216,23 @@ struct Kernels {
   }
 };
 
-Kernels kernels_of(const ScatterRowsPlan& plan, int64_t elements) {
+/// How many blocks of a kernel a multiprocessor shall hold whose threads have so many bytes on their way. Left to
+/// itself the assembler takes few registers, and lets one load wait for the other's use; so it is told how many there
+/// are. 0 where more is computed than this knows.
+int blocks_held(const Fusion& fusion, const ScatterRowsPlan& plan, int64_t bytes, int threads) {
+  const hlo::Instruction& it = fusion.computation()[plan.shape.scatter];
+  const bool is_simple = fusion.module[it.called[0]].instructions.size() <= 8 &&
+                         fusion.computation().instructions.size() <= 32;
+  constexpr int64_t kRegisters = 65536, kOthers = 24;  // of a multiprocessor; of addresses and the like
+  const int64_t registers = indexing::ceil_div(kOthers + bytes / 4, int64_t{8}) * 8;
+  return is_simple && registers <= 128 ? static_cast<int>(kRegisters / (registers * threads)) : 0;
+}
+
+Kernels kernels_of(const Fusion& fusion, const ScatterRowsPlan& plan) {
+  const hlo::Computation& computation = fusion.computation();
+  const int64_t elements = computation[plan.shape.operands[0]].shape.element_count();
+  int64_t bytes = 0;  // of an element of each array
+  for (const hlo::InstructionId id : plan.shape.operands) bytes += hlo::byte_width(computation[id].shape.type);
   const ScatterRows& shape = plan.shape;
   Kernels kernels;
   switch (plan.index) {
@@ -242,10 +249,13 @@ Kernels kernels_of(const ScatterRowsPlan& plan, int64_t elements) {
       kernels.add("order", ceil_div(shape.count, plan.windows_per_thread), emit_order);
       break;
   }
-  if (plan.chunks() > 0)
+  if (plan.chunks() > 0) {
     kernels.add("chunks", plan.chunks() * (shape.window / plan.chunk_vector) * plan.chunk_groups, emit_chunks, kThreads,
-                kChunksBlocks);
-  kernels.add("rows", ceil_div(elements, plan.vector * plan.unroll), emit_rows, kRowsThreads, kRowsBlocks);
+                blocks_held(fusion, plan, plan.chunk_vector * bytes * (1 + plan.batch), kThreads));
+  }
+  const int64_t together = plan.unroll * plan.vector * bytes * (1 + (plan.first > 0 ? plan.first : plan.batch));
+  kernels.add("rows", ceil_div(elements, plan.vector * plan.unroll), emit_rows, kRowsThreads,
+              blocks_held(fusion, plan, together, kRowsThreads));
   return kernels;
 }
 
@@ -320,7 +330,7 @@ Result<Plan> make_plan(const Fusion& fusion, bool at_any_cost) {
   if (std::max({made.positions(), made.records() * made.record, made.shape.rows * made.slots}) > kMaxPositions) {
     return unsupported("{} windows and {} rows are more than 32 bits count", made.shape.count, made.shape.rows);
   }
-  const Kernels kernels = kernels_of(made, elements);
+  const Kernels kernels = kernels_of(fusion, made);
   for (const Launch& launch : kernels.launches) {
     if (launch.blocks > kMaxPositions) return unsupported("{} blocks are too many", launch.blocks);
   }
