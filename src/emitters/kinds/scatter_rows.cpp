@@ -17,7 +17,8 @@ using indexing::ceil_div;
 
 constexpr int kThreads = 256;
 constexpr int kRowsThreads = 128;   // of the last kernel: measured on an H200 (docs/benchmarks.md)
-constexpr int kTallyThreads = 512;  // of blocks that count before they add up
+constexpr int kTallyThreads = 512;    // of blocks that count before they add up
+constexpr int kStartsThreads = 1024;  // of blocks that add up what their rows need
 constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // temporaries are s32
 
 /// What a scatter costs, in microseconds, by a model. The rates of atomics are those of scatters in place on an H200
@@ -105,15 +106,27 @@ bool is_better_in_place(const Fusion& fusion, const ScatterRowsPlan& plan, const
 /// Whether rows take many updates on average.
 bool is_crowded(const ScatterRows& shape) { return shape.count >= 8 * shape.rows; }
 
-/// Slots of a row: a few more than its share of the windows, so that few rows have more.
-int64_t slots_of(const ScatterRowsPlan& plan) {
-  const double share = static_cast<double>(plan.shape.count) / static_cast<double>(plan.shape.rows);
-  const double wanted = share + 3 * std::sqrt(share);
-  if (wanted <= 2) return 2;
-  if (plan.chunk > 0 && wanted > static_cast<double>(plan.chunk)) {
-    return plan.chunk * static_cast<int64_t>(std::ceil(wanted / static_cast<double>(plan.chunk)));
+/// How many updates a row has at most where windows go to rows at random: half a row, of all of them, is expected to
+/// have more (Poisson's distribution; its normal approximation where it is wide).
+int64_t likely_most(double share, double rows) {
+  if (share > 64) return static_cast<int64_t>(std::ceil(share + 4 * std::sqrt(share)));
+  double probability = std::exp(-share), tail = 1 - probability;
+  int64_t most = 0;
+  while (tail * rows > 0.5 && most < 256) {
+    probability *= share / static_cast<double>(++most);
+    tail -= probability;
   }
-  return 4 * static_cast<int64_t>(std::ceil(wanted / 4));
+  return most;
+}
+
+/// Slots of a row: enough for random indices, so that lists are not needed, but no more than half as many bytes as the
+/// arrays have.
+int64_t slots_of(const ScatterRowsPlan& plan, int64_t array_bytes) {
+  const double rows = static_cast<double>(plan.shape.rows);
+  const int64_t most = likely_most(static_cast<double>(plan.shape.count) / rows, rows);
+  const int64_t slots = std::min(most, array_bytes / 2 / (4 * plan.shape.rows));
+  if (plan.chunk > 0 && slots > plan.chunk) return plan.chunk * ceil_div(slots, plan.chunk);
+  return std::max<int64_t>(2, 2 * ceil_div(slots, 2));
 }
 
 void choose_widths(ScatterRowsPlan& plan, const Fusion& fusion) {
@@ -187,10 +200,16 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
     plan.first = 2;
     plan.record = 2;
   } else if (plan.index == RowIndex::Counted) {
-    plan.slots = slots_of(plan);
+    int64_t bytes = 0;
+    for (const hlo::InstructionId id : plan.shape.operands) {
+      const hlo::Shape& operand = fusion.computation()[id].shape;
+      bytes += hlo::byte_width(operand.type) * (operand.element_count() + plan.shape.count * plan.shape.window);
+    }
+    plan.slots = slots_of(plan, bytes);
     plan.first = plan.slots_are_cut() || plan.batch > 4 ? 0 : 2;
     while (plan.record < 16 && plan.shape.rows * plan.record < (1 << 14)) plan.record *= 2;
-    if (crowded) plan.windows_per_thread = 8;
+    // Where all have slots, blocks that have nothing to do are few.
+    if (plan.shape.count >= (1 << 16)) plan.windows_per_thread = crowded ? 8 : 4;
     // A block that has two windows a row and more spares half the atomics.
     const int64_t windows =
         std::clamp<int64_t>(ceil_div(plan.shape.count, kTallyThreads * fusion.device.multiprocessors), 1, 16);
@@ -245,7 +264,7 @@ Kernels kernels_of(const Fusion& fusion, const ScatterRowsPlan& plan) {
     case RowIndex::Counted:
       kernels.add("count", ceil_div(shape.count, std::max<int64_t>(plan.tally, 1)), emit_count,
                   plan.tally > 0 ? kTallyThreads : kThreads);
-      kernels.add("starts", std::min(shape.rows, shape.count), emit_starts);
+      kernels.add("starts", std::min(shape.rows, shape.count), emit_starts, kStartsThreads);
       kernels.add("order", ceil_div(shape.count, plan.windows_per_thread), emit_order);
       break;
   }
