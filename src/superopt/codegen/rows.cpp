@@ -11,10 +11,14 @@ namespace {
 
 constexpr int64_t kWarp = 32;
 constexpr int64_t kVectorBytes = 16;
-/// Iterations whose loads are in flight together.
-constexpr int64_t kUnroll = 8;
-/// Iterations whose loads are in flight together where several teams have a row each.
-constexpr int64_t kTeamsAhead = 2;
+/// Iterations whose loads are in flight together: as many as registers hold, within these.
+constexpr int64_t kFewestAhead = 8;
+constexpr int64_t kMostAhead = 32;
+/// Registers of a thread that loads may fill; others of a multiprocessor's are for what is computed.
+constexpr int64_t kLoadRegisters = 192;
+constexpr int64_t kOtherRegisters = 56;
+constexpr int64_t kMultiprocessorRegisters = 65536;
+constexpr int64_t kMostRegisters = 256;  // of a thread
 
 struct RowDims {
   int64_t rows = 1;
@@ -44,6 +48,8 @@ class RowBlock : public RegisterBlock {
     code.threads = threads_;
     code.shared_bytes = scratch_floats_ * static_cast<int64_t>(sizeof(float));
     code.registers = registers_;
+    // Unasked, ptxas saves registers and waits for each load before it issues the next.
+    if (loop_ > 1) code.resident = std::max<int64_t>(1, kMultiprocessorRegisters / (kMostRegisters * threads_));
     code.work = work();
     code.description =
         fmt::format("rows: {} teams of {} threads, {} columns in a vector", threads_ / team_, team_, vector_);
@@ -85,11 +91,21 @@ class RowBlock : public RegisterBlock {
     return {};
   }
 
+  /// Iterations that are unrolled together: their loads come first.
+  int64_t ahead() const {
+    int64_t each = 0;
+    for (const Operation& op : body_.operations()) {
+      if (op.kind == OpKind::InIter && !stays(op.results[0])) each += registers(op.results[0]);
+    }
+    const int64_t most = std::min(kLoadRegisters, kMultiprocessorRegisters / threads_ - kOtherRegisters);
+    const int64_t fit = std::clamp(most / std::max<int64_t>(1, each), kFewestAhead, kMostAhead);
+    return std::min(loop_, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(fit))));
+  }
+
   BlockWork work() const {
     BlockWork work;
     work.iterations = loop_;
-    // Measured: where rows are known at run time only, few loads move ahead of what the iteration before computes.
-    work.ahead = std::min(loop_, threads_ > team_ ? kTeamsAhead : kUnroll);
+    work.ahead = ahead();
     for (size_t i = 0; i < body_.operations().size(); ++i) {
       const Operation& op = body_.operations()[i];
       if (op.kind == OpKind::OutSaver) continue;
@@ -125,7 +141,7 @@ class RowBlock : public RegisterBlock {
     }
     vector_ = kVectorBytes / bytes;
     while (columns % vector_ != 0) vector_ /= 2;
-    const auto vectors = static_cast<uint64_t>((columns + vector_ - 1) / vector_);
+    const auto vectors = static_cast<uint64_t>(ceil_div(columns, vector_));
     team_ = std::min<int64_t>(threads_, static_cast<int64_t>(std::bit_ceil(vectors)));
   }
 
@@ -138,7 +154,7 @@ class RowBlock : public RegisterBlock {
     const RowDims dims = row_dims(body_.type(id).shape);
     const int64_t teams = threads_ / team_;
     const int64_t step = team_ * vector_;
-    return (dims.rows + teams - 1) / teams * (dims.columns == 1 ? 1 : (dims.columns + step - 1) / step * vector_);
+    return ceil_div(dims.rows, teams) * (dims.columns == 1 ? 1 : ceil_div(dims.columns, step) * vector_);
   }
 
   Result<bool> reduces_columns(const Operation& op) const override {
@@ -238,7 +254,7 @@ class RowBlock : public RegisterBlock {
     }
     if (loop_ > 1) {
       STRATA_CHECK(invariants());
-      line(fmt::format("#pragma unroll {}", std::min(loop_, kUnroll)));
+      line(fmt::format("#pragma unroll {}", ahead()));
       line(fmt::format("for (int iteration = 0; iteration < {}; ++iteration) {{", loop_));
       indent_ = "    ";
       looping_ = true;
