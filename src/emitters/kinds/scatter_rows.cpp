@@ -7,6 +7,7 @@
 
 #include "emitters/elemental/scalar_operators.h"
 #include "emitters/kinds/combiners.h"
+#include "emitters/kinds/in_place.h"
 #include "indexing/thread_maps.h"
 
 namespace strata::emitters {
@@ -16,7 +17,7 @@ using hlo::ElementType;
 using indexing::ceil_div;
 
 constexpr int kThreads = 256;
-constexpr int kRowsThreads = 128;   // of the last kernel: measured on an H200 (docs/benchmarks.md)
+constexpr int kRowsThreads = 128;     // of the last kernel: measured on an H200 (docs/benchmarks.md)
 constexpr int kTallyThreads = 512;    // of blocks that count before they add up
 constexpr int kStartsThreads = 1024;  // of blocks that add up what their rows need
 constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // temporaries are s32
@@ -53,12 +54,13 @@ Result<Combination> combination_of(const Fusion& fusion, const hlo::Instruction&
 }
 
 /// Elements a µs that atomic updates in place take.
-double atomics_rate(const ScatterRowsPlan& plan, const Combination& combination, ElementType type) {
+double atomics_rate(const Device& device, const ScatterRowsPlan& plan, const Combination& combination,
+                    ElementType type) {
   const int bytes = hlo::byte_width(type);
   if (!combination.name || *combination.name == Combiner::Mul) return kSlowAtomics;
-  const bool has_vectors = type == ElementType::F32 || type == ElementType::F16 || type == ElementType::BF16;
   const int64_t together = std::min(plan.vector, plan.chunk_vector);
-  if (has_vectors && *combination.name == Combiner::Add && together * bytes == 16) return kVectorAtomics / bytes;
+  if (has_vector_sums(device, type) && *combination.name == Combiner::Add && together * bytes == 16)
+    return kVectorAtomics / bytes;
   return bytes == 4 || bytes == 8 || hlo::is_complex(type) ? kNativeAtomics : kSlowAtomics;
 }
 
@@ -79,7 +81,8 @@ Costs costs_of(const Fusion& fusion, const ScatterRowsPlan& plan, const Combinat
   double atomics = (updates + 2 * touched) / kBandwidth;
   if (!combination.replaces && plan.index != RowIndex::Inverse) {
     const ElementType type = computation[shape.operands[0]].shape.type;
-    atomics = std::max(atomics, count * static_cast<double>(shape.window) / atomics_rate(plan, combination, type));
+    atomics = std::max(
+        atomics, count * static_cast<double>(shape.window) / atomics_rate(fusion.device, plan, combination, type));
   }
   costs.atomics = 2 * kLaunch + (operand + out) / kBandwidth + atomics;
   const double index_bytes = plan.index == RowIndex::Counted  ? 16 * rows + 48 * count
@@ -240,8 +243,8 @@ struct Kernels {
 /// are. 0 where more is computed than this knows.
 int blocks_held(const Fusion& fusion, const ScatterRowsPlan& plan, int64_t bytes, int threads) {
   const hlo::Instruction& it = fusion.computation()[plan.shape.scatter];
-  const bool is_simple = fusion.module[it.called[0]].instructions.size() <= 8 &&
-                         fusion.computation().instructions.size() <= 32;
+  const bool is_simple =
+      fusion.module[it.called[0]].instructions.size() <= 8 && fusion.computation().instructions.size() <= 32;
   constexpr int64_t kRegisters = 65536, kOthers = 24;  // of a multiprocessor; of addresses and the like
   const int64_t registers = indexing::ceil_div(kOthers + bytes / 4, int64_t{8}) * 8;
   return is_simple && registers <= 128 ? static_cast<int>(kRegisters / (registers * threads)) : 0;

@@ -47,7 +47,7 @@ Result<Plan> plan_scatter_rows_at_any_cost(const Fusion& fusion);
 /// Unsupported for windows that may overlap.
 Result<ScatterRows> scatter_rows(const Fusion& fusion);
 
-/// What is counted of all rows together.
+/// What is counted of all rows together: entries of short lists, chunks of long ones, and whether there are lists.
 enum class Total : int { Entries = 0, Chunks = 1, Overflows = 2, Number = 3 };
 
 /// How the kernels do it.
@@ -65,8 +65,8 @@ struct ScatterRowsPlan {
   int64_t chunk_groups = 1;  ///< of threads that share a chunk: if more than one, a block has one chunk
   int64_t record = 1;  ///< elements from one row's record to the next; many, where few would share a part of the cache
   // Counted:
-  int64_t slots = 1;  ///< entries that each row has a place for; what is more goes to lists
-  int64_t tally = 0;  ///< windows of a thread, where blocks count what they have before they add it up; else 0
+  int64_t slots = 1;               ///< entries that each row has a place for; what is more goes to lists
+  int64_t tally = 0;               ///< windows of a thread, where blocks count theirs in shared memory first; else 0
   int64_t windows_per_thread = 1;  ///< of the kernel that puts lists in order
   int64_t longest = 0;             ///< entries of a list that has no chunks of its own, where lists are cut
 
@@ -92,13 +92,14 @@ struct ScatterRowsPlan {
 
 /// The temporaries, by number. The first one is zero before the first kernel.
 enum class RowTemporary : int {
-  /// What a row has, in one load. Inverse: 1 + its window, or 0. Sorted: two elements, 1 + its last window, or 0, and
-  /// its
-  /// first one. Counted, of 64 bits: the number of its windows, and in the upper half the sum of the windows' numbers,
-  /// which is the window where it has one; after the rows what `Total` says.
+  /// What a row has, in one load.
+  /// Inverse: 1 + its window, or 0. Sorted: two elements, 1 + its last window, or 0, and its first one.
+  /// Counted, of 64 bits: the number of its windows, and in the upper half the sum of the windows' numbers, which is
+  /// the
+  /// window where it has one; after the rows what `Total` says.
   Rows = 0,
   SortedParts = 1,
-  Slots = 1,   ///< (row, slot) → window; not that of a row with one window, where `first` ones are looked for
+  Slots = 1,   ///< (row, slot) → window; a row's only window is not there if `first` is more than 0
   Ranks = 2,   ///< window → which of its row's it is
   Starts = 3,  ///< row → where its list begins
   Order = 4,   ///< the lists, of windows

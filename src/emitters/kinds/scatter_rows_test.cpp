@@ -96,6 +96,13 @@ TEST(ScatterRows, GroupsOfThreadsShareChunks) {
   }
 }
 
+TEST(ScatterRows, ThreadsWithSeveralWindows) {
+  // Those of the order; and in crowded rows those of blocks that count in shared memory too.
+  for (const char* dims : {"80000,1", "100,1"}) {
+    check(rows({"s32", function("s32", "add"), 70000, skewed_indices(70000), "", dims, 1}), "slots");
+  }
+}
+
 TEST(ScatterRows, SortedIndices) {
   for (const int64_t divisor : {100, 9, 4, 1}) {
     for (const char* type : {"f32", "bf16", "pred"}) {
