@@ -90,6 +90,7 @@ class CountEmitter {
 
   /// A block counts its windows in shared memory, and then adds what each row has to its record.
   void by_block() {
+    assert(plan_.first == 0 && "rows that many come to have no window of their own in the record");
     const auto type =
         mlir::RankedTensorType::get({plan_.shape.rows}, builder_.getI32Type(),
                                     SharedTileAttr::get(builder_.getContext(), /*padding=*/0, /*chunk=*/0));

@@ -247,7 +247,9 @@ int blocks_held(const Fusion& fusion, const ScatterRowsPlan& plan, int64_t bytes
       fusion.module[it.called[0]].instructions.size() <= 8 && fusion.computation().instructions.size() <= 32;
   constexpr int64_t kRegisters = 65536, kOthers = 24;  // of a multiprocessor; of addresses and the like
   const int64_t registers = indexing::ceil_div(kOthers + bytes / 4, int64_t{8}) * 8;
-  return is_simple && registers <= 128 ? static_cast<int>(kRegisters / (registers * threads)) : 0;
+  if (!is_simple || registers > 128) return 0;
+  return std::min(static_cast<int>(kRegisters / (registers * threads)),
+                  fusion.device.threads_per_multiprocessor / threads);
 }
 
 Kernels kernels_of(const Fusion& fusion, const ScatterRowsPlan& plan) {
