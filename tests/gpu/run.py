@@ -2,10 +2,11 @@
 """Runs exported kernels on a GPU and compares them with float64: run.py FOLDER [--results DIR].
 
 FOLDER is what export.sh made. Needs PyTorch with CUDA and the driver, nothing of Strata. For every program and every
-cubin that the GPU can load, and every PTX text (*.ptx, which the driver translates): outputs are poisoned with NaN, the kernels launched, and the outputs compared with float64:
-the interpreter's where the export holds data, else the same function in PyTorch in float64 on random inputs. Times are
-medians over CUDA-graph replays in microseconds, cold (rotating over copies that exceed L2), beside the same program in
-PyTorch eager, timed in the same way. Exit status 1 where anything disagrees.
+cubin that the GPU can load, and every PTX text (*.ptx, which the driver translates): outputs are poisoned with NaN,
+the kernels launched, and the outputs compared with float64: the interpreter's where the export holds data, else the
+same function in PyTorch in float64 on random inputs. Times are medians over CUDA-graph replays in microseconds, cold
+(rotating over copies that exceed L2), beside the same program in PyTorch eager, timed in the same way. Exit status 1
+where anything disagrees.
 """
 import argparse
 import ctypes
