@@ -163,7 +163,8 @@ class ChunksEmitter {
                          {indexing::below(plan_.chunks()), indexing::below(plan_.shape.window)}, {chunk_, number})};
       });
     };
-    ElementCode::Entries entries{begin, end, /*wide=*/false, plan_.batch, std::move(find), read, plan_.chunk_groups};
+    ElementCode::Entries entries{begin,           end,  /*wide=*/false,    plan_.chunk_batch,
+                                 std::move(find), read, plan_.chunk_groups};
     if (plan_.chunk_groups == 1) return part(builder, code_.fold(builder, entries));
     entries.begin = builder.create<arith::AddIOp>(begin, group_);
     return together(builder, entries, builder.create<arith::SubIOp>(end, begin), parts, part);

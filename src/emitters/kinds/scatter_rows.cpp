@@ -150,10 +150,14 @@ void choose_widths(ScatterRowsPlan& plan, const Fusion& fusion) {
     return elements % tile == 0 && elements / tile >= 4 * fusion.device.multiprocessors;
   };
   if (fits(2)) plan.unroll = 2;
-  plan.batch = 4;
+  // Registers of what few rows need must not be more than those of what all do.
+  const ElementType type = fusion.computation()[shape.operands[0]].shape.type;
+  plan.chunk_batch = 4;
+  plan.batch = wide_type(type) == type ? 4 : 2;
   // Lists of several entries want loads of several on their way; others want those of several rows.
   if (shape.count >= 2 * shape.rows) {
     plan.batch = 8;
+    plan.chunk_batch = 8;
     plan.unroll = 1;
   }
 }
@@ -170,7 +174,7 @@ void choose_chunks(ScatterRowsPlan& plan, const Fusion& fusion) {
     plan.chunk_groups = kThreads / of_chunk;
     while (plan.chunk < 512 && plan.chunk * plan.chunk * 4 <= shape.count) plan.chunk *= 2;
     // Two for slots at least, and enough for all multiprocessors.
-    const int64_t least = std::min<int64_t>(plan.chunk, plan.batch * plan.chunk_groups);
+    const int64_t least = std::min<int64_t>(plan.chunk, plan.chunk_batch * plan.chunk_groups);
     const auto is_long = [&](int64_t chunk) {
       return 2 * chunk > shape.count / shape.rows || shape.count / chunk < 4 * fusion.device.multiprocessors;
     };
@@ -275,7 +279,7 @@ Kernels kernels_of(const Fusion& fusion, const ScatterRowsPlan& plan) {
   }
   if (plan.chunks() > 0) {
     kernels.add("chunks", plan.chunks() * (shape.window / plan.chunk_vector) * plan.chunk_groups, emit_chunks, kThreads,
-                blocks_held(fusion, plan, plan.chunk_vector * bytes * (1 + plan.batch), kThreads));
+                blocks_held(fusion, plan, plan.chunk_vector * bytes * (1 + plan.chunk_batch), kThreads));
   }
   const int64_t together = plan.unroll * plan.vector * bytes * (1 + (plan.first > 0 ? plan.first : plan.batch));
   kernels.add("rows", ceil_div(elements, plan.vector * plan.unroll), emit_rows, kRowsThreads,

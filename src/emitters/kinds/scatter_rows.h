@@ -62,6 +62,7 @@ struct ScatterRowsPlan {
   /// Entries of a list that are combined by themselves, so that a long list is not one thread's; 0: lists are not cut.
   int64_t chunk = 0;
   int64_t chunk_vector = 1;
+  int64_t chunk_batch = 1;   ///< entries of a chunk that are read together
   int64_t chunk_groups = 1;  ///< of threads that share a chunk: if more than one, a block has one chunk
   int64_t record = 1;  ///< elements from one row's record to the next; many, where few would share a part of the cache
   // Counted:
