@@ -287,11 +287,12 @@ class Finder {
     return best;
   }
 
-  /// Puts the permutation of the result into the part's module.
+  /// With the result as the program has it.
   static void finish(LaxPart& part) {
     part.permutation = part.program.permutations[0];
+    part.permuted = part.module;
     if (std::is_sorted(part.permutation.begin(), part.permutation.end())) return;
-    Computation& entry = part.module.computations[static_cast<size_t>(part.module.entry)];
+    Computation& entry = part.permuted.computations[static_cast<size_t>(part.permuted.entry)];
     const hlo::Shape shape = entry.root_instruction().shape;
     entry.instructions.push_back(permuted("permuted", entry.root, shape, part.permutation));
     entry.root = static_cast<InstructionId>(entry.instructions.size()) - 1;
@@ -336,20 +337,20 @@ hlo::Module with_lax_calls(const hlo::Module& module, const std::vector<LaxPart>
     const LaxPart& one = *part->second;
     // Its computations become this module's.
     const auto base = static_cast<hlo::ComputationId>(result.computations.size());
-    for (Computation computation : one.module.computations) {
+    for (Computation computation : one.permuted.computations) {
       for (Instruction& it : computation.instructions)
         for (hlo::ComputationId& called : it.called) called += base;
       result.computations.push_back(std::move(computation));
     }
     std::vector<InstructionId> operands;
     for (const InstructionId input : one.inputs) operands.push_back(moved[static_cast<size_t>(input)]);
-    const hlo::Shape& shape = one.module.entry_computation().root_instruction().shape;
+    const hlo::Shape& shape = one.permuted.entry_computation().root_instruction().shape;
     const bool in_order = std::is_sorted(one.permutation.begin(), one.permutation.end());
     append(id, {from[id].name,
                 Opcode::Call,
                 shape,
                 operands,
-                {base + one.module.entry},
+                {base + one.permuted.entry},
                 hlo::NoAttributes{},
                 from[id].location});
     if (in_order) continue;

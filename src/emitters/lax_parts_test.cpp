@@ -28,9 +28,9 @@ namespace fs = std::filesystem;
 /// module; empty where nothing does.
 std::string difference(const hlo::Module& module, const std::vector<LaxPart>& parts, double slack) {
   for (const LaxPart& part : parts) {
-    const hlo::Computation& entry = part.module.entry_computation();
+    const hlo::Computation& entry = part.permuted.entry_computation();
     const auto arguments = hlo::typical_arguments(entry, 7);
-    const auto expected = hlo::evaluate(part.module, arguments);
+    const auto expected = hlo::evaluate(part.permuted, arguments);
     if (!expected) return expected.error().to_string();
     const auto actual = run_on_host(*part.program.graph, part.program.inputs, arguments, expected->shape());
     if (!actual) return actual.error().to_string();

@@ -1,0 +1,230 @@
+#include "emitters/lax_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "emitters/fusion_pass.h"
+#include "ir/text.h"
+#include "superopt/codegen/libraries.h"
+#include "superopt/superoptimize.h"
+#include "superopt/tune.h"
+
+namespace strata::emitters {
+namespace {
+
+/// Of the time for a part, for each proof by the solver.
+constexpr double kSolverShare = 0.5;
+
+/// What became of a part: a step, or why there is none.
+struct Outcome {
+  std::optional<LaxStep> step;
+  std::string why_not;
+};
+
+/// Whether a value lies between kernels in fewer bits than f32.
+bool rounds_between_kernels(const Graph& graph) {
+  return std::any_of(graph.operations().begin(), graph.operations().end(), [&](const Operation& op) {
+    if (op.kind == OpKind::ConcatMatmul) return true;  // a library may make two launches of it
+    if (op.kind == OpKind::Transpose && graph.tensor(op.operands[0]).producer < 0) return false;
+    return std::any_of(op.results.begin(), op.results.end(), [&](TensorId id) {
+      const bool output = std::find(graph.outputs().begin(), graph.outputs().end(), id) != graph.outputs().end();
+      return !output && size_of(graph.type(id).dtype) < size_of(DType::F32);
+    });
+  });
+}
+
+/// "block 32×4, loop 4: matmul scale … → matmul".
+std::string describe(const Graph& graph) {
+  std::vector<std::string> kernels;
+  for (const Operation& op : graph.operations()) {
+    if (!op.body) {
+      kernels.emplace_back(op.name());
+      continue;
+    }
+    std::vector<std::string> operators;
+    for (const Operation& inner : op.body->operations()) {
+      if (inner.kind == OpKind::InIter || inner.kind == OpKind::OutSaver) continue;
+      if (!inner.body) {
+        operators.emplace_back(inner.name());
+        continue;
+      }
+      for (const Operation& last : inner.body->operations())
+        if (last.kind != OpKind::InIter && last.kind != OpKind::OutSaver) operators.emplace_back(last.name());
+    }
+    const LaunchShape& launch = op.body->launch();
+    kernels.push_back(fmt::format("block {}{}: {}", fmt::join(launch.grid, "×"),
+                                  launch.loop > 1 ? fmt::format(", loop {}", launch.loop) : "",
+                                  fmt::join(operators, " ")));
+  }
+  return fmt::format("{}", fmt::join(kernels, " → "));
+}
+
+/// By the models: kernels of what is left when libraries have what they compute sooner, and that.
+double microseconds_without(const hlo::Module& part, const Device& device, LibraryUse libraries) {
+  const Result<const Target*> target = find_target(device.arch);
+  LibraryCalls calls{part, {}, {}};
+  if (libraries != LibraryUse::Never && target) calls = find_library_calls(prepare_for_libraries(part), device, libraries);
+  double all = 0;
+  for (const ProgramPart& one : fuse(calls.module, device)) {
+    const hlo::Instruction& root = one.module.entry_computation().root_instruction();
+    const auto call = calls.calls.find(root.name);
+    all += root.opcode == hlo::Opcode::Call && call != calls.calls.end() ? 1e6 * library_seconds(call->second.work, **target)
+                                                                         : one.microseconds;
+  }
+  return all;
+}
+
+/// By input of a graph that computes the program, which of the part's inputs it is.
+std::optional<std::vector<int>> inputs_of(const Graph& graph, const LaxProgram& program) {
+  const std::vector<TensorId>& given = program.graph->inputs();
+  std::vector<int> result;
+  for (const TensorId id : graph.inputs()) {
+    const std::optional<TensorId> same = program.graph->find_tensor(graph.tensor(id).name);
+    const auto at = same ? std::find(given.begin(), given.end(), *same) : given.end();
+    if (at == given.end()) return std::nullopt;
+    result.push_back(program.inputs[static_cast<size_t>(at - given.begin())]);
+  }
+  return result;
+}
+
+/// Of the transpose behind a part whose result lies otherwise, by the model.
+double microseconds_of_transpose(const LaxPart& part, const Target& target) {
+  if (std::is_sorted(part.permutation.begin(), part.permutation.end())) return 0;
+  const hlo::Shape& shape = part.module.entry_computation().root_instruction().shape;
+  const double bytes = 2.0 * static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
+  return 1e6 * (target.launch_seconds + bytes / target.memory_bandwidth);
+}
+
+class Searcher {
+ public:
+  Searcher(const Device& device, const LaxOptions& options, LibraryUse libraries, const Target& target)
+      : device_(device), options_(options), libraries_(libraries), target_(target) {}
+
+  Outcome run(const LaxPart& part) const {
+    SuperoptimizeOptions work;
+    work.search.target = &target_;
+    work.search.threads = options_.threads;
+    work.search.time_limit = options_.seconds;
+    work.solver_time_limit = std::min(work.solver_time_limit, kSolverShare * options_.seconds);
+    work.passes.libraries = libraries_ != LibraryUse::Never;
+    work.cache = options_.cache;
+    Result<Superoptimized> found = superoptimize(part.program.graph, work);
+    if (!found) return {std::nullopt, found.error().message};
+    const GraphPtr first = found->candidates.front().graph;
+    if (part.program.wide_values) {
+      std::erase_if(found->candidates, [](const Candidate& c) { return rounds_between_kernels(*c.graph); });
+      if (found->candidates.empty()) return {std::nullopt, "all that was found rounds values of f32 between kernels"};
+    }
+    if (found->candidates.front().graph != first) {
+      if (const auto made = generate(*found, work); !made) return {std::nullopt, made.error().message};
+    }
+    const std::string measured = measure(*found, work);
+    if (part.program.wide_values && rounds_between_kernels(*found->candidates.front().graph))
+      return {std::nullopt, "the fastest rounds values of f32 between kernels"};
+    return decide(part, *found, measured);
+  }
+
+ private:
+  Result<void> generate(Superoptimized& found, const SuperoptimizeOptions& work) const {
+    const Candidate& best = found.candidates.front();
+    STRATA_TRY(found.code, generate_cuda(*best.graph, target_, best.schedules, work.passes));
+    found.compile_error.reset();
+    if (auto cubin = cubin_of(found.code.source, target_, work.cache)) {
+      found.cubin = *std::move(cubin);
+    } else {
+      found.compile_error = cubin.error();
+    }
+    return {};
+  }
+
+  /// Makes the fastest the result; says how many were measured, or why none.
+  std::string measure(Superoptimized& found, const SuperoptimizeOptions& work) const {
+    if (options_.measure_seconds <= 0) return {};
+    TuneOptions tuning;
+    tuning.target = &target_;
+    tuning.seconds = options_.measure_seconds;
+    tuning.threads = options_.threads;
+    tuning.passes = work.passes;
+    tuning.cache = work.cache;
+    Result<Tuning> made = tune(found, tuning);
+    if (made) {
+      if (const auto taken = take_chosen(found, *made, tuning); !taken) return ", not measured: " + taken.error().message;
+      return fmt::format(", the fastest of {} measured", made->count(MeasureVerdict::Right));
+    }
+    return ", not measured: " + made.error().message;
+  }
+
+  Outcome decide(const LaxPart& part, const Superoptimized& found, const std::string& measured) const {
+    const Candidate& best = found.candidates.front();
+    LaxStep step;
+    step.graph = best.graph;
+    std::optional<std::vector<int>> inputs = inputs_of(*best.graph, part.program);
+    if (!inputs) return {std::nullopt, "its µGraph has inputs that the part has not"};
+    step.inputs = *std::move(inputs);
+    Result<LaunchManifest> manifest = parse_launch_manifest(launch_manifest(found.code));
+    if (!manifest) return {std::nullopt, manifest.error().message};
+    step.manifest = *std::move(manifest);
+    // What is launched before is not generated code, which says when it is done with.
+    if (!step.manifest.launches.empty()) step.manifest.launches.front().overlaps_previous = false;
+    step.cubin.assign(found.cubin.begin(), found.cubin.end());
+
+    double with = best.cost.seconds * 1e6;
+    double without = microseconds_without(part.module, device_, libraries_);
+    std::string how = "by the model";
+    if (options_.microseconds) {
+      if (found.compile_error) return {std::nullopt, found.compile_error->message};
+      const Result<double> mine = options_.microseconds(part.permuted, &step);
+      const Result<double> others = options_.microseconds(part.module, nullptr);
+      if (!mine || !others) return {std::nullopt, (mine ? others : mine).error().message};
+      with = *mine;
+      without = *others;
+      how = "measured";
+    }
+    with += microseconds_of_transpose(part, target_);
+    const std::string times = fmt::format("{:.3g} µs {}; kernels and libraries take {:.3g}", with, how, without);
+    const std::string what = fmt::format("{}{}", describe(*best.graph), measured);
+    if (with >= without) return {std::nullopt, fmt::format("{} ({})", times, what)};
+    step.reason = fmt::format("{}; {}; proof: {}", times, what,
+                              best.verification.method == ProofMethod::Solver ? "by the solver" : best.verification.argument);
+    return {std::move(step), {}};
+  }
+
+  const Device& device_;
+  const LaxOptions& options_;
+  const LibraryUse libraries_;
+  const Target& target_;
+};
+
+}  // namespace
+
+LaxSearch search_lax_parts(const hlo::Module& module, const Device& device, const LaxOptions& options,
+                           LibraryUse libraries) {
+  LaxSearch result{module, {}, {}};
+  const Result<const Target*> target = find_target(device.arch);
+  if (!target) return result;
+  const Searcher searcher(device, options, libraries, **target);
+  const hlo::Computation& entry = module.entry_computation();
+  std::map<std::string, Outcome> known;
+  std::vector<LaxPart> taken;
+  for (LaxPart& part : find_lax_parts(module)) {
+    const std::string key = fmt::format("{}{}", part.program.wide_values, print(*part.program.graph));
+    const auto [outcome, fresh] = known.try_emplace(key);
+    if (fresh) outcome->second = searcher.run(part);
+    const std::string& name = entry[part.result].name;
+    if (!outcome->second.step) {
+      result.notes.push_back(fmt::format("{} with {} instructions before it: {}", name, part.members.size() - 1,
+                                         outcome->second.why_not));
+      continue;
+    }
+    LaxStep step = *outcome->second.step;
+    step.inputs = *inputs_of(*step.graph, part.program);
+    result.steps[name] = std::move(step);
+    taken.push_back(std::move(part));
+  }
+  if (!taken.empty()) result.module = with_lax_calls(module, taken);
+  return result;
+}
+
+}  // namespace strata::emitters
