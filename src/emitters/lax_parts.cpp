@@ -261,10 +261,10 @@ class Finder {
     Members members = *first;
     std::optional<Checked> current = check(members);
     if (!current) return std::nullopt;
-    std::optional<LaxPart> best;
+    std::vector<LaxPart> complete;
     Members refused;
     for (bool grown = true; grown;) {
-      if (current->complete) best = current->part;
+      if (current->complete) complete.push_back(current->part);
       grown = false;
       for (const InstructionId id : neighbours(members)) {
         if (refused.contains(id)) continue;
@@ -282,9 +282,17 @@ class Finder {
         break;
       }
     }
-    if (!best) return std::nullopt;
-    finish(*best);
-    return best;
+    if (complete.empty()) return std::nullopt;
+    LaxPart largest = std::move(complete.back());
+    const auto operators = [](const LaxPart& part) { return part.program.graph->operations().size(); };
+    for (complete.pop_back(); !complete.empty(); complete.pop_back()) {
+      if (3 * operators(complete.back()) > 2 * operators(largest)) continue;
+      finish(complete.back());
+      largest.smaller.push_back(std::move(complete.back()));
+      break;
+    }
+    finish(largest);
+    return largest;
   }
 
   /// With the result as the program has it.

@@ -18,7 +18,9 @@ struct LaxPart {
   hlo::Module module;                        ///< its entry computes the result
   hlo::Module permuted;                      ///< and this one's the result as the program's output lies
   std::vector<int64_t> permutation;         ///< as in LaxProgram
-  LaxProgram program;                       ///< of `module`'s entry
+  LaxProgram program;                        ///< of `module`'s entry
+  /// A part within it of the same product, of two thirds of the operators or less, for where it is too much; or none.
+  std::vector<LaxPart> smaller;
 };
 
 /// Disjoint parts of the entry of a module without calls, in the order of their results. Each begins at a product and

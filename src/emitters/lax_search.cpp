@@ -14,8 +14,9 @@
 namespace strata::emitters {
 namespace {
 
-/// Of the time for a part, for each proof by the solver.
-constexpr double kSolverShare = 0.5;
+/// Times the time for a part, for each proof by the solver; and how many graphs of a part are proved.
+constexpr double kSolverShare = 2;
+constexpr int kCandidates = 4;
 
 /// What became of a part: a step, or why there is none.
 struct Outcome {
@@ -23,24 +24,13 @@ struct Outcome {
   std::string why_not;
 };
 
-/// Whether a value lies between kernels in fewer bits than f32.
-bool rounds_between_kernels(const Graph& graph) {
-  return std::any_of(graph.operations().begin(), graph.operations().end(), [&](const Operation& op) {
-    if (op.kind == OpKind::ConcatMatmul) return true;  // a library may make two launches of it
-    if (op.kind == OpKind::Transpose && graph.tensor(op.operands[0]).producer < 0) return false;
-    return std::any_of(op.results.begin(), op.results.end(), [&](TensorId id) {
-      const bool output = std::find(graph.outputs().begin(), graph.outputs().end(), id) != graph.outputs().end();
-      return !output && size_of(graph.type(id).dtype) < size_of(DType::F32);
-    });
-  });
-}
-
 /// "block 32×4, loop 4: matmul scale … → matmul".
 std::string describe(const Graph& graph) {
   std::vector<std::string> kernels;
   for (const Operation& op : graph.operations()) {
     if (!op.body) {
-      kernels.emplace_back(op.name());
+      const bool view = op.kind == OpKind::Transpose && graph.tensor(op.operands[0]).producer < 0;
+      if (!view) kernels.emplace_back(op.name());
       continue;
     }
     std::vector<std::string> operators;
@@ -108,6 +98,7 @@ class Searcher {
     work.search.threads = options_.threads;
     work.search.time_limit = options_.seconds;
     work.solver_time_limit = std::min(work.solver_time_limit, kSolverShare * options_.seconds);
+    work.candidates = kCandidates;
     work.passes.libraries = libraries_ != LibraryUse::Never;
     work.cache = options_.cache;
     Result<Superoptimized> found = superoptimize(part.program.graph, work);
@@ -199,6 +190,17 @@ class Searcher {
 
 }  // namespace
 
+bool rounds_between_kernels(const Graph& graph) {
+  return std::any_of(graph.operations().begin(), graph.operations().end(), [&](const Operation& op) {
+    if (op.kind == OpKind::ConcatMatmul) return true;  // a library may make two launches of it
+    if (op.kind == OpKind::Transpose && graph.tensor(op.operands[0]).producer < 0) return false;
+    return std::any_of(op.results.begin(), op.results.end(), [&](TensorId id) {
+      const bool output = std::find(graph.outputs().begin(), graph.outputs().end(), id) != graph.outputs().end();
+      return !output && size_of(graph.type(id).dtype) < size_of(DType::F32);
+    });
+  });
+}
+
 LaxSearch search_lax_parts(const hlo::Module& module, const Device& device, const LaxOptions& options,
                            LibraryUse libraries) {
   LaxSearch result{module, {}, {}};
@@ -208,20 +210,23 @@ LaxSearch search_lax_parts(const hlo::Module& module, const Device& device, cons
   const hlo::Computation& entry = module.entry_computation();
   std::map<std::string, Outcome> known;
   std::vector<LaxPart> taken;
-  for (LaxPart& part : find_lax_parts(module)) {
-    const std::string key = fmt::format("{}{}", part.program.wide_values, print(*part.program.graph));
-    const auto [outcome, fresh] = known.try_emplace(key);
-    if (fresh) outcome->second = searcher.run(part);
-    const std::string& name = entry[part.result].name;
-    if (!outcome->second.step) {
-      result.notes.push_back(fmt::format("{} with {} instructions before it: {}", name, part.members.size() - 1,
-                                         outcome->second.why_not));
-      continue;
+  for (LaxPart& largest : find_lax_parts(module)) {
+    for (LaxPart* part = &largest; part != nullptr; part = part->smaller.empty() ? nullptr : &part->smaller.front()) {
+      const std::string key = fmt::format("{}{}", part->program.wide_values, print(*part->program.graph));
+      const auto [outcome, fresh] = known.try_emplace(key);
+      if (fresh) outcome->second = searcher.run(*part);
+      const std::string& name = entry[part->result].name;
+      if (!outcome->second.step) {
+        result.notes.push_back(fmt::format("{} with {} instructions before it: {}", name, part->members.size() - 1,
+                                           outcome->second.why_not));
+        continue;
+      }
+      LaxStep& step = result.steps[name] = *outcome->second.step;
+      step.inputs = *inputs_of(*step.graph, part->program);
+      LaxPart one = std::move(*part);
+      taken.push_back(std::move(one));
+      break;
     }
-    LaxStep step = *outcome->second.step;
-    step.inputs = *inputs_of(*step.graph, part.program);
-    result.steps[name] = std::move(step);
-    taken.push_back(std::move(part));
   }
   if (!taken.empty()) result.module = with_lax_calls(module, taken);
   return result;

@@ -32,6 +32,9 @@ struct LaxSearch {
   std::vector<std::string> notes;         ///< of each part that is not taken, why
 };
 
+/// Whether a value lies between kernels of a graph in fewer bits than f32; transposes of inputs apart, which are views.
+bool rounds_between_kernels(const Graph& graph);
+
 /// Searches each different part of the entry (lax_parts.h) once. One is taken where its best proved µGraph is faster
 /// than what the emitters and libraries would do, and no less accurate: of parts with values in f32, µGraphs with
 /// values of 16 bits between kernels are left out.
