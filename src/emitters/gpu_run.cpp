@@ -325,8 +325,7 @@ Result<void> GpuRunner::launch_lax(const ProgramStep& step, const Loaded& loaded
   GpuPointers pointers;
   const Graph& graph = *step.lax->graph;
   for (size_t i = 0; i < graph.inputs().size(); ++i)
-    pointers[graph.tensor(graph.inputs()[i]).name] =
-        pointer(step.inputs[static_cast<size_t>(step.lax->inputs[i])]);
+    pointers[graph.tensor(graph.inputs()[i]).name] = pointer(step.inputs[static_cast<size_t>(step.lax->inputs[i])]);
   size_t temporary = 0;
   for (const GpuBuffer& buffer : step.lax->manifest.buffers) {
     if (buffer.role == BufferRole::Intermediate) pointers[buffer.name] = pointer(step.temporaries[temporary++]);

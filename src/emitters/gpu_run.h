@@ -40,8 +40,8 @@ class GpuRunner {
   };
 
   /// Loads kernels, prepares libraries, takes memory. A library that is missing or refuses its work, and a µGraph whose
-  /// code the driver does not take, is replaced by a kernel; notes() says so. The device must outlive it. Errors: Environment where what is needed is missing or there
-  /// is too little memory; those of the emitters.
+  /// code the driver does not take, is replaced by a kernel; notes() says so. The device must outlive it. Errors:
+  /// Environment where what is needed is missing or there is too little memory; those of the emitters.
   static Result<std::unique_ptr<GpuRunner>> load(const GpuDevice& device, EmittedProgram program,
                                                  const EmitOptions& options, const KernelLoader& loader = {});
 

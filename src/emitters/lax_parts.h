@@ -15,10 +15,10 @@ struct LaxPart {
   hlo::InstructionId result = 0;            ///< of the entry: the part's last instruction
   std::vector<hlo::InstructionId> members;  ///< ascending; constants apart
   std::vector<hlo::InstructionId> inputs;   ///< of the entry, by parameter of `module`
-  hlo::Module module;                        ///< its entry computes the result
-  hlo::Module permuted;                      ///< and this one's the result as the program's output lies
+  hlo::Module module;                       ///< its entry computes the result
+  hlo::Module permuted;                     ///< and this one's the result as the program's output lies
   std::vector<int64_t> permutation;         ///< as in LaxProgram
-  LaxProgram program;                        ///< of `module`'s entry
+  LaxProgram program;                       ///< of `module`'s entry
   /// A part within it of the same product, of two thirds of the operators or less, for where it is too much; or none.
   std::vector<LaxPart> smaller;
 };

@@ -55,13 +55,15 @@ std::string describe(const Graph& graph) {
 double microseconds_without(const hlo::Module& part, const Device& device, LibraryUse libraries) {
   const Result<const Target*> target = find_target(device.arch);
   LibraryCalls calls{part, {}, {}};
-  if (libraries != LibraryUse::Never && target) calls = find_library_calls(prepare_for_libraries(part), device, libraries);
+  if (libraries != LibraryUse::Never && target)
+    calls = find_library_calls(prepare_for_libraries(part), device, libraries);
   double all = 0;
   for (const ProgramPart& one : fuse(calls.module, device)) {
     const hlo::Instruction& root = one.module.entry_computation().root_instruction();
     const auto call = calls.calls.find(root.name);
-    all += root.opcode == hlo::Opcode::Call && call != calls.calls.end() ? 1e6 * library_seconds(call->second.work, **target)
-                                                                         : one.microseconds;
+    all += root.opcode == hlo::Opcode::Call && call != calls.calls.end()
+               ? 1e6 * library_seconds(call->second.work, **target)
+               : one.microseconds;
   }
   return all;
 }
@@ -141,7 +143,8 @@ class Searcher {
     tuning.cache = work.cache;
     Result<Tuning> made = tune(found, tuning);
     if (made) {
-      if (const auto taken = take_chosen(found, *made, tuning); !taken) return ", not measured: " + taken.error().message;
+      if (const auto taken = take_chosen(found, *made, tuning); !taken)
+        return ", not measured: " + taken.error().message;
       return fmt::format(", the fastest of {} measured", made->count(MeasureVerdict::Right));
     }
     return ", not measured: " + made.error().message;
@@ -177,8 +180,9 @@ class Searcher {
     const std::string times = fmt::format("{:.3g} µs {}; kernels and libraries take {:.3g}", with, how, without);
     const std::string what = fmt::format("{}{}", describe(*best.graph), measured);
     if (with >= without) return {std::nullopt, fmt::format("{} ({})", times, what)};
-    step.reason = fmt::format("{}; {}; proof: {}", times, what,
-                              best.verification.method == ProofMethod::Solver ? "by the solver" : best.verification.argument);
+    step.reason =
+        fmt::format("{}; {}; proof: {}", times, what,
+                    best.verification.method == ProofMethod::Solver ? "by the solver" : best.verification.argument);
     return {std::move(step), {}};
   }
 

@@ -27,9 +27,9 @@ struct LaxOptions {
 };
 
 struct LaxSearch {
-  hlo::Module module;                     ///< with a call for each part that is taken
-  std::map<std::string, LaxStep> steps;   ///< by the calls' names
-  std::vector<std::string> notes;         ///< of each part that is not taken, why
+  hlo::Module module;                    ///< with a call for each part that is taken
+  std::map<std::string, LaxStep> steps;  ///< by the calls' names
+  std::vector<std::string> notes;        ///< of each part that is not taken, why
 };
 
 /// Whether a value lies between kernels of a graph in fewer bits than f32; transposes of inputs apart, which are views.

@@ -180,8 +180,8 @@ class ProgramBuilder {
         operands.push_back(buffer);
       }
       step.inputs = std::move(operands);
-      step.interpreted = std::make_shared<const hlo::Module>(
-          hlo::extract_module(part.module, part.module[call.called[0]]));
+      step.interpreted =
+          std::make_shared<const hlo::Module>(hlo::extract_module(part.module, part.module[call.called[0]]));
       step.lax = lax->second;
       return {};
     }
@@ -358,7 +358,7 @@ std::string explain(const EmittedProgram& program) {
     text += step.fusion    ? to_string(step.fusion->decision())
             : step.library ? fmt::format("  {:<16} {}: {}\n", library_of(step.library->work),
                                          describe(step.library->work), step.library->reason)
-           : step.lax     ? fmt::format("  {:<16} {}\n", "superoptimizer", step.lax->reason)
+            : step.lax     ? fmt::format("  {:<16} {}\n", "superoptimizer", step.lax->reason)
                            : fmt::format("  {:<16} {}\n", "interpreter", step.why_interpreted);
     for (const std::string& note : step.notes) text += fmt::format("  {:<16} {}\n", "no library", note);
   }

@@ -7,9 +7,9 @@
 
 namespace strata {
 
-/// Microseconds of one run of what `launch` puts on the device's stream, which is as often on it as `sets` asks for: the
-/// median over 20 replays of a graph that holds at least 20 runs, each of the sets in turn. Fewer runs and replays where
-/// all of them would take seconds. Nothing that `launch` does may wait.
+/// Microseconds of one run of what `launch` puts on the device's stream, which is as often on it as `sets` asks for:
+/// the median over 20 replays of a graph that holds at least 20 runs, each of the sets in turn. Fewer runs and replays
+/// where all of them would take seconds. Nothing that `launch` does may wait.
 Result<double> replayed_microseconds(const GpuDevice& device, int64_t sets,
                                      const std::function<Result<void>(int64_t set)>& launch);
 

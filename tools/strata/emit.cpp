@@ -107,8 +107,7 @@ Result<int> emit(const Options& options) {
   }
   std::optional<ResultCache> cache;
   const emitters::LaxOptions lax = lax_options(options.search, cache);
-  STRATA_TRY(const emitters::EmittedProgram program,
-             emitters::emit_program(*module, emit_options, libraries, lax));
+  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(*module, emit_options, libraries, lax));
   if (options.explain) fmt::print("{}", emitters::explain(program));
   if (options.form == "cubin") return write_program(program, options);
   std::string text;

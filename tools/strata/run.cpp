@@ -89,7 +89,8 @@ Result<int> run(const Options& options) {
                     options.interpret, options.check, options.device, options.profile, options.tolerance,
                     !options.no_libraries, options.search});
   }
-  if (options.hlo_option_given) return invalid("--device, --profile, --tolerance, --no-libraries and --search-seconds are for HLO");
+  if (options.hlo_option_given)
+    return invalid("--device, --profile, --tolerance, --no-libraries and --search-seconds are for HLO");
   STRATA_TRY(const GraphPtr graph, load_graph(options.graph));
   STRATA_TRY(const auto inputs, inputs_of(*graph, options));
   STRATA_TRY(const auto outputs, options.precision == "f64"   ? execute_in<double>(*graph, inputs, false)

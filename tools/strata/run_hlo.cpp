@@ -129,8 +129,7 @@ Result<Literal> run_emitted(const hlo::Module& module, const std::vector<Literal
   const auto libraries = options.libraries ? emitters::LibraryUse::WhereFaster : emitters::LibraryUse::Never;
   std::optional<ResultCache> cache;
   const emitters::LaxOptions lax = lax_options(options.search, cache);
-  STRATA_TRY(const emitters::EmittedProgram program,
-             emitters::emit_program(module, emit_options, libraries, lax));
+  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(module, emit_options, libraries, lax));
   return emitters::run_on_cpu(program, arguments);
 }
 
