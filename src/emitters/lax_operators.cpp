@@ -65,7 +65,8 @@ std::optional<Rational> fraction(double value, DType type) {
 
 bool same_value(const LaxValue& a, const LaxValue& b) {
   if (a.kind != b.kind || a.over || b.over || a.places != b.places) return false;
-  return a.kind == Kind::Parameter ? a.parameter == b.parameter && a.memory == b.memory : a.tensor == b.tensor;
+  if (a.has_memory() && a.memory != b.memory) return false;
+  return a.kind == Kind::Parameter ? a.parameter == b.parameter : a.tensor == b.tensor;
 }
 
 }  // namespace
@@ -80,8 +81,7 @@ Result<LaxValue> LaxOperators::with_operator(OpKind kind, const LaxValue& of, At
 
 /// Of the dimensions that have a place; 1 for others.
 std::vector<int64_t> LaxOperators::sizes_of(const LaxValue& value) const {
-  const Shape& shape =
-      value.kind == Kind::Parameter ? value.memory : tensors_.builder().peek().type(value.tensor).shape;
+  const Shape& shape = value.has_memory() ? value.memory : tensors_.builder().peek().type(value.tensor).shape;
   std::vector<int64_t> sizes;
   for (const int place : value.places) sizes.push_back(place < 0 ? 1 : shape[static_cast<size_t>(place)]);
   return sizes;

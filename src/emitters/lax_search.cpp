@@ -24,6 +24,38 @@ struct Outcome {
   std::string why_not;
 };
 
+/// Whether a value lies between kernels in fewer bits than f32.
+bool rounds_between_kernels(const Graph& graph) {
+  return std::any_of(graph.operations().begin(), graph.operations().end(), [&](const Operation& op) {
+    if (op.kind == OpKind::ConcatMatmul) return true;  // a library may make two launches of it
+    if (op.kind == OpKind::Transpose && graph.tensor(op.operands[0]).producer < 0) return false;
+    return std::any_of(op.results.begin(), op.results.end(), [&](TensorId id) {
+      const bool output = std::find(graph.outputs().begin(), graph.outputs().end(), id) != graph.outputs().end();
+      return !output && size_of(graph.type(id).dtype) < size_of(DType::F32);
+    });
+  });
+}
+
+/// Whether any block brings sums to a common maximum.
+bool rescales(const Graph& graph) {
+  return std::any_of(graph.operations().begin(), graph.operations().end(), [](const Operation& op) {
+    return op.kind == OpKind::AccumRescale || (op.body && rescales(*op.body));
+  });
+}
+
+/// Whether an exponent depends on an input otherwise than by a product of matrices.
+bool exponentiates_inputs(const Graph& program) {
+  std::vector<bool> read(program.tensors().size(), false);
+  for (const TensorId id : program.inputs()) read[static_cast<size_t>(id)] = true;
+  for (const Operation& op : program.operations()) {
+    const bool any =
+        std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId id) { return read[static_cast<size_t>(id)]; });
+    if (op.kind == OpKind::Exp && any) return true;
+    read[static_cast<size_t>(op.results[0])] = any && op.kind != OpKind::Matmul;
+  }
+  return false;
+}
+
 /// "block 32×4, loop 4: matmul scale … → matmul".
 std::string describe(const Graph& graph) {
   std::vector<std::string> kernels;
@@ -106,16 +138,15 @@ class Searcher {
     Result<Superoptimized> found = superoptimize(part.program.graph, work);
     if (!found) return {std::nullopt, found.error().message};
     const GraphPtr first = found->candidates.front().graph;
-    if (part.program.wide_values) {
-      std::erase_if(found->candidates, [](const Candidate& c) { return rounds_between_kernels(*c.graph); });
-      if (found->candidates.empty()) return {std::nullopt, "all that was found rounds values of f32 between kernels"};
-    }
+    const std::string against = objection(*first, part.program);
+    std::erase_if(found->candidates, [&](const Candidate& c) { return !objection(*c.graph, part.program).empty(); });
+    if (found->candidates.empty()) return {std::nullopt, "nothing else was found, and " + against};
     if (found->candidates.front().graph != first) {
       if (const auto made = generate(*found, work); !made) return {std::nullopt, made.error().message};
     }
     const std::string measured = measure(*found, work);
-    if (part.program.wide_values && rounds_between_kernels(*found->candidates.front().graph))
-      return {std::nullopt, "the fastest rounds values of f32 between kernels"};
+    const std::string against_fastest = objection(*found->candidates.front().graph, part.program);
+    if (!against_fastest.empty()) return {std::nullopt, "the fastest that was measured: " + against_fastest};
     return decide(part, *found, measured);
   }
 
@@ -194,15 +225,11 @@ class Searcher {
 
 }  // namespace
 
-bool rounds_between_kernels(const Graph& graph) {
-  return std::any_of(graph.operations().begin(), graph.operations().end(), [&](const Operation& op) {
-    if (op.kind == OpKind::ConcatMatmul) return true;  // a library may make two launches of it
-    if (op.kind == OpKind::Transpose && graph.tensor(op.operands[0]).producer < 0) return false;
-    return std::any_of(op.results.begin(), op.results.end(), [&](TensorId id) {
-      const bool output = std::find(graph.outputs().begin(), graph.outputs().end(), id) != graph.outputs().end();
-      return !output && size_of(graph.type(id).dtype) < size_of(DType::F32);
-    });
-  });
+std::string objection(const Graph& graph, const LaxProgram& program) {
+  if (program.wide_values && rounds_between_kernels(graph)) return "values of f32 are rounded between kernels";
+  if (rescales(graph) && exponentiates_inputs(*program.graph))
+    return "exponents that are read may be masked, and sums of tiles would be rescaled";
+  return {};
 }
 
 LaxSearch search_lax_parts(const hlo::Module& module, const Device& device, const LaxOptions& options,

@@ -32,12 +32,15 @@ struct LaxSearch {
   std::vector<std::string> notes;        ///< of each part that is not taken, why
 };
 
-/// Whether a value lies between kernels of a graph in fewer bits than f32; transposes of inputs apart, which are views.
-bool rounds_between_kernels(const Graph& graph);
+/// Why a µGraph that computes the program must not take its place; empty where it may:
+///   - of programs with values in f32 (LaxProgram::wide_values), one with values between kernels in fewer bits;
+///   - of programs that exponentiate what they read without a product before, one that rescales sums from one maximum
+///   to
+///     another: such a program may read −∞ where nothing counts (masks), and a tile of that alone has no maximum.
+std::string objection(const Graph& graph, const LaxProgram& program);
 
-/// Searches each different part of the entry (lax_parts.h) once. One is taken where its best proved µGraph is faster
-/// than what the emitters and libraries would do, and no less accurate: of parts with values in f32, µGraphs with
-/// values of 16 bits between kernels are left out.
+/// Searches each different part of the entry (lax_parts.h) once. One is taken where its best proved µGraph without
+/// objections is faster than what the emitters and libraries would do.
 LaxSearch search_lax_parts(const hlo::Module& module, const Device& device, const LaxOptions& options,
                            LibraryUse libraries);
 

@@ -23,8 +23,7 @@ int LaxValue::placed() const {
 }
 
 Arrangement LaxTensors::arrangement(const LaxValue& value) const {
-  const size_t rank =
-      value.kind == LaxValue::Kind::Parameter ? value.memory.size() : builder_.peek().type(value.tensor).shape.size();
+  const size_t rank = value.has_memory() ? value.memory.size() : builder_.peek().type(value.tensor).shape.size();
   Arrangement result(rank, -1);
   for (size_t d = 0; d < value.places.size(); ++d) {
     if (value.places[d] >= 0) result[static_cast<size_t>(value.places[d])] = static_cast<int>(d);
@@ -91,6 +90,12 @@ Result<TensorId> LaxTensors::reshape(TensorId tensor, const Shape& shape) {
 
 Result<TensorId> LaxTensors::arranged(const LaxValue& value, const Arrangement& wanted_here,
                                       const std::vector<int64_t>& sizes, size_t least_rank) {
+  if (value.kind == LaxValue::Kind::Regrouped) {
+    LaxValue made = value;
+    made.kind = LaxValue::Kind::Tensor;
+    STRATA_TRY(made.tensor, reshape(value.tensor, value.memory.empty() ? Shape{1} : value.memory));
+    return arranged(made, wanted_here, sizes, least_rank);
+  }
   Arrangement wanted = wanted_of(value, wanted_here);
   const Arrangement current = arrangement(value);
   const bool as_it_is = value.kind == LaxValue::Kind::Tensor && current == wanted &&

@@ -12,17 +12,20 @@ namespace strata::emitters {
 /// A value of HLO: of all dimensions that it has, in their order, the place in a tensor's memory, or −1 where its
 /// elements are the same along it.
 struct LaxValue {
-  enum class Kind : uint8_t { Constant, Parameter, Tensor };
+  /// Regrouped: the elements of a tensor, row-major, under other sizes. An output needs no operator for that.
+  enum class Kind : uint8_t { Constant, Parameter, Tensor, Regrouped };
   Kind kind = Kind::Tensor;
-  double constant = 0;          ///< the value of all elements
-  int parameter = 0;            ///< whose memory it is: no tensor is there yet
-  std::vector<int64_t> memory;  ///< of a parameter, sizes in the order in which they lie, without those of 1
+  double constant = 0;  ///< the value of all elements
+  int parameter = 0;    ///< whose memory it is: no tensor is there yet
+  /// Of what is a parameter or regrouped: sizes in the order in which they lie, without those of 1.
+  std::vector<int64_t> memory;
   TensorId tensor = 0;
   std::vector<int> places;  ///< by dimension: which one of `memory`, or of the tensor
   /// The value is this over the tensor: src/ir has no reciprocal, but quotients.
   std::optional<Rational> over = {};
 
   bool is_constant() const { return kind == Kind::Constant; }
+  bool has_memory() const { return kind == Kind::Parameter || kind == Kind::Regrouped; }
   int placed() const;
 };
 

@@ -252,16 +252,14 @@ class Converter {
     const std::vector<int64_t>& to = axes_->sizes(id);
     if (from == to) return of;
     if (of.placed() < static_cast<int>(of.places.size())) return unsupported("it regroups repeated elements");
-    if (of.kind == Kind::Parameter && of.places == in_order(from.size())) {
-      LaxValue value = of;
-      value.memory = to;
-      value.places = in_order(to.size());
-      return value;
+    LaxValue value = of;
+    if (!of.has_memory() || of.places != in_order(from.size())) {
+      if (of.is_constant()) return unsupported("it regroups a constant");
+      value.kind = Kind::Regrouped;
+      STRATA_TRY(value.tensor, tensors_->arranged(of, in_order(from.size()), from));
     }
-    STRATA_TRY(const TensorId flat, tensors_->arranged(of, in_order(from.size()), from));
-    STRATA_TRY(const TensorId made, tensors_->reshape(flat, to.empty() ? Shape{1} : to));
-    LaxValue value = tensors_->made(made, in_order(to.size()), to.size());
-    value.over = of.over;
+    value.memory = to;
+    value.places = in_order(to.size());
     return value;
   }
 
@@ -388,13 +386,15 @@ class Converter {
     const Instruction& it = from_[id];
     const LaxValue& value = values_[static_cast<size_t>(id)];
     const Graph& graph = tensors_->builder().peek();
-    const bool twice = value.kind == Kind::Tensor &&
-                       std::find(graph.outputs().begin(), graph.outputs().end(), value.tensor) != graph.outputs().end();
+    const bool computed = value.kind == Kind::Tensor ||
+                          (value.kind == Kind::Regrouped && std::is_sorted(value.places.begin(), value.places.end()));
+    const bool twice =
+        computed && std::find(graph.outputs().begin(), graph.outputs().end(), value.tensor) != graph.outputs().end();
     if (results_ == LaxResults::Unfinished) {
-      if (value.kind == Kind::Tensor && !twice) return tensors_->builder().output(value.tensor);
+      if (computed && !twice) return tensors_->builder().output(value.tensor);
       return {};
     }
-    if (value.kind != Kind::Tensor || value.over) return unsupported("{}: a result that is not computed", it.name);
+    if (!computed || value.over) return unsupported("{}: a result that is not computed", it.name);
     if (twice) return unsupported("{}: a result that is there already", it.name);
     if (it.shape.type != hlo_type_) return unsupported("{}: a result of {}", it.name, hlo::name(it.shape.type));
     if (value.placed() < static_cast<int>(value.places.size()))
