@@ -397,6 +397,7 @@ class Converter {
     if (!computed || value.over) return unsupported("{}: a result that is not computed", it.name);
     if (twice) return unsupported("{}: a result that is there already", it.name);
     if (it.shape.type != hlo_type_) return unsupported("{}: a result of {}", it.name, hlo::name(it.shape.type));
+    if (!it.shape.has_default_layout()) return unsupported("{}: a result that does not lie row-major", it.name);
     if (value.placed() < static_cast<int>(value.places.size()))
       return unsupported("{}: a result that repeats elements", it.name);
     STRATA_CHECK(tensors_->builder().output(value.tensor));
