@@ -15,6 +15,7 @@ from mpmath import sqrt, tanh
 
 mp.dps = 100
 DIGITS = {"f32": 24, "f64": 53}
+LOG2_E_F32 = mpf(float.fromhex("0x1.715476p+0"))
 
 
 def rounded(value, kind):
@@ -62,9 +63,10 @@ def of_square(function):
     return lambda z: function(sqrt(z))
 
 
-def erfc_factor(z, shift):
+def erfc_factor(z, shift, base):
+    """What is left of erfc(x) when base^(-x^2) / (x + shift) is taken out."""
     x = shift * (1 + z) / (1 - z)
-    return erfc(x) * exp(x * x) * (x + shift)
+    return erfc(x) * exp(ln(base) * x * x) * (x + shift)
 
 
 def literal(value, kind):
@@ -118,10 +120,13 @@ def main():
         top = 4 if kind == "f32" else 6
         emit("log_erfc", kind, f"-log(erfc(z + 2)) for -1 <= z <= {top - 2}", lambda z: -ln(erfc(z + 2)),
              lambda z: erfc(z + 2), -1, top - 2, degrees["erfc"])
-        shift, end, degree = (3, mpf("10.2"), 9) if kind == "f32" else (4, mpf("27.4"), 22)
-        emit("erfc_factor", kind, f"erfc(x) exp(x^2) (x + {shift}) for z = (x - {shift}) / (x + {shift}), 0 <= x <= {end}",
-             lambda z: erfc_factor(z, shift), lambda z: 1 / erfc_factor(z, shift), -1, (end - shift) / (end + shift),
-             degree)
+        # In f32 the power is 2^(-x^2 L), L being log2(e) as f32 has it: what it lacks is in the polynomial.
+        shift, end, degree = (2, mpf("10.2"), 8) if kind == "f32" else (4, mpf("27.4"), 22)
+        base, written = (mpf(2) ** LOG2_E_F32, "2^(L x^2)") if kind == "f32" else (exp(mpf(1)), "exp(x^2)")
+        emit("erfc_factor", kind,
+             f"erfc(x) {written} (x + {shift}) for z = (x - {shift}) / (x + {shift}), 0 <= x <= {end}",
+             lambda z: erfc_factor(z, shift, base), lambda z: 1 / erfc_factor(z, shift, base), -1,
+             (end - shift) / (end + shift), degree)
         if kind == "f32":
             emit("tanh_tail", kind, "(tanh(x) - x) / x^3 for z = x^2, |x| <= 0.7", of_square(tail(tanh, 3)),
                  of_square(lambda x: x ** 3 / tanh(x)), tiny, mpf("0.49"), degrees["tanh"])

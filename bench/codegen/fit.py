@@ -19,7 +19,7 @@ OF_MEANS = 0.1  # weight of a program's mean error beside the spread of its erro
 START = {
     "launch": 1.0e-6, "first_byte": 0.95e-6, "bulk_start": 0.2e-6, "sharing_start": 0.1e-6, "latency": 0.77e-6,
     "sharing": 0.1e-6, "block_bandwidth": 66e9, "l2_bandwidth": 8e12, "shared_bandwidth": 200e9,
-    "iteration": 0.113e-6, "bulk_iteration": 0.08e-6, "product": 8.3e-9, "product_rate": 7.2e-9,
+    "iteration": 0.113e-6, "bulk_iteration": 0.08e-6, "row_iteration": 0.03e-6, "product": 8.3e-9, "product_rate": 7.2e-9,
     "wide": 0.3, "element": 0.67e-9, "element_rate": 0.37e-9, "groups": 0.1e-6, "partial_bandwidth": 0.9e12,
     "cluster": 1.5e-6,
 }
@@ -61,8 +61,8 @@ def kernel_seconds(k, c):
             tensor * c["product_rate"] + scalar * c["element_rate"])
         return together(alone, shared)
 
-    rows = k["products"] + k["products_after"] == 0  # an unrolled loop that loads to registers: nobody waits
-    waiting = numpy.where(rows, 0, numpy.where(bulk, c["bulk_iteration"], c["iteration"]))
+    rows = k["products"] + k["products_after"] == 0  # an unrolled loop that loads to registers
+    waiting = numpy.where(rows, c["row_iteration"], numpy.where(bulk, c["bulk_iteration"], c["iteration"]))
     compute = k["iterations"] * (waiting + computing(k["products"], k["elements"]))
     groups = now * k["loop_warps"]
     reading = groups * group_warps * k["iterations"] * k["read_bytes"] / c["shared_bandwidth"]

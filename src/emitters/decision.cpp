@@ -11,10 +11,11 @@ std::string to_string(const Decision& decision) {
   };
   line("emitter", fmt::format("{}: {}", decision.emitter, decision.reason));
   for (const Launch& launch : decision.launches) {
-    const std::string what = launch.blocks == 0
-                                 ? "nothing to do"
-                                 : fmt::format("{} block{} of {} threads, {} bytes of shared memory", launch.blocks,
-                                               launch.blocks == 1 ? "" : "s", launch.threads, launch.shared_bytes);
+    std::string what = launch.blocks == 0
+                           ? "nothing to do"
+                           : fmt::format("{} block{} of {} threads, {} bytes of shared memory", launch.blocks,
+                                         launch.blocks == 1 ? "" : "s", launch.threads, launch.shared_bytes);
+    if (launch.min_blocks > 0) what += fmt::format(", room for {} on a multiprocessor", launch.min_blocks);
     line("launch", launch.name.empty() ? what : fmt::format("{}: {}", launch.name, what));
   }
   for (const auto& [name, fact] : decision.details) line(name, fact);

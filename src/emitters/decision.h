@@ -17,6 +17,7 @@ struct Device {
   int threads_per_multiprocessor = 2048;
   int64_t shared_bytes_per_block = 227 * 1024;
   int64_t shared_bytes_per_multiprocessor = 228 * 1024;
+  int64_t registers_per_multiprocessor = 64 * 1024;  ///< of 32 bits
   int64_t l2_bytes = 50 * 1024 * 1024;
 };
 
@@ -36,6 +37,7 @@ struct Launch {
   int64_t blocks = 0;  ///< 0: nothing to do
   int threads = 0;     ///< of a block
   int64_t shared_bytes = 0;
+  int min_blocks = 0;  ///< that a multiprocessor shall have room for, by their registers; 0: no matter
 };
 
 struct Decision {

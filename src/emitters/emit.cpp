@@ -90,7 +90,8 @@ Result<std::string> EmittedFusion::text(Form form) const {
   options.arch = body_->options.device.arch;
   const std::vector<std::string> names = kernel_names();
   for (size_t i = 0; i < names.size(); ++i) {
-    options.kernels.push_back({names[i], decision_.launches[i].threads, decision_.launches[i].blocks});
+    const Launch& launch = decision_.launches[i];
+    options.kernels.push_back({names[i], launch.threads, launch.blocks, launch.min_blocks});
   }
   options.optimize.math = math_bitcode(MathTarget::Nvptx);
   return to_ptx(*code.module, options);

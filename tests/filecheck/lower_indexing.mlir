@@ -35,6 +35,18 @@ func.func @negative(%x: index {strata.range = [-8, 8]}) {
   return
 }
 
+// Beyond one end by less than the divisor: no division.
+// CHECK-LABEL: func.func @around
+// CHECK-NOT: arith.div
+// CHECK-NOT: arith.rem
+// CHECK: %[[MOVED:.*]] = arith.addi {{.*}}, %c98_i32
+// CHECK: arith.select {{.*}}, %[[MOVED]]
+func.func @around(%x: index {strata.range = [0, 90]}) {
+  %i:2 = strata.apply_indexing <"(d0) -> ((d0 - 3) floordiv 101, (d0 - 3) mod 101), domain: d0 in [0, 90]">(%x) : 2
+  "use"(%i#0, %i#1) : (index, index) -> ()
+  return
+}
+
 // Loops count in 32 bits, and functions take them.
 // CHECK-LABEL: func.func @loops
 // CHECK: scf.for %{{.*}} = %c0_i32 to %c10_i32 step %c1_i32 : i32

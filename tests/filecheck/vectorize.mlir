@@ -44,11 +44,11 @@ func.func @widths(%in: tensor<2048xf32>, %if: tensor<2048xi1>, %t: index {strata
   return
 }
 
-// Not from a multiple of the width, not one after the other, or under a condition: single elements.
+// Not from a multiple of the width, not one after the other, or under a condition of the element: single elements.
 // CHECK-LABEL: func.func @scalars
 // CHECK-NOT: transfer_read
 // CHECK: return
-func.func @scalars(%in: tensor<2048xf32>, %c: i1, %t: index {strata.range = [0, 255]}) {
+func.func @scalars(%in: tensor<2048xf32>, %c: tensor<2048xi1>, %t: index {strata.range = [0, 255]}) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c4 = arith.constant 4 : index
@@ -57,7 +57,8 @@ func.func @scalars(%in: tensor<2048xf32>, %c: i1, %t: index {strata.range = [0, 
     %v = tensor.extract %in[%i] : tensor<2048xf32>
     %j = strata.apply_indexing <"(d0, d1) -> (d0 + d1 * 256), domain: d0 in [0, 255], d1 in [0, 3]">(%t, %s)
     %w = tensor.extract %in[%j] : tensor<2048xf32>
-    scf.if %c {
+    %if = tensor.extract %c[%j] : tensor<2048xi1>
+    scf.if %if {
       %k = strata.apply_indexing <"(d0, d1) -> (d0 * 4 + d1), domain: d0 in [0, 255], d1 in [0, 3]">(%t, %s)
       %x = tensor.extract %in[%k] : tensor<2048xf32>
       "use"(%v, %w, %x) : (f32, f32, f32) -> ()
@@ -104,4 +105,69 @@ func.func @rows_within(%t: index {strata.range = [0, 255]}, %in: tensor<1024xf32
     scf.yield %n : tensor<32x32xf32, #strata.shared<chunk = 4>>
   } {strata.vector}
   return %r : tensor<32x32xf32, #strata.shared<chunk = 4>>
+}
+
+// Loads under conditions that are the same for all elements: what lies below 8 from a multiple of 4 on is one of them.
+// CHECK-LABEL: func.func @conditional
+// CHECK: %[[FIRST:.*]] = strata.apply_indexing <"(d0) -> (d0 * 4), domain: d0 in [0, 3]">(%arg0)
+// CHECK: %[[BELOW:.*]] = arith.cmpi slt, %[[FIRST]]
+// CHECK: scf.if %[[BELOW]] -> (vector<4xf32>)
+// CHECK: vector.transfer_read %arg1
+// CHECK: } else {
+// CHECK-NEXT: arith.constant dense<0.000000e+00>
+// CHECK: %[[NOT:.*]] = arith.xori %[[BELOW]]
+// CHECK: scf.if %[[NOT]] -> (vector<4xf32>)
+// CHECK: vector.transfer_read %arg2
+// CHECK: scf.for
+// CHECK-NOT: tensor.extract
+// CHECK: vector.transfer_write
+func.func @conditional(%t: index {strata.range = [0, 3]}, %a: tensor<8xf32> {strata.input = 0},
+                       %b: tensor<8xf32> {strata.input = 1}, %out: tensor<16xf32> {strata.output = 0})
+    -> tensor<16xf32> attributes {strata.kernel} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c8 = arith.constant 8 : index
+  %r = scf.for %s = %c0 to %c4 step %c1 iter_args(%o = %out) -> (tensor<16xf32>) {
+    %i = strata.apply_indexing <"(d0, d1) -> (d0 * 4 + d1), domain: d0 in [0, 3], d1 in [0, 3]">(%t, %s)
+    %below = arith.cmpi slt, %i, %c8 : index
+    %v = scf.if %below -> (f32) {
+      %at = strata.apply_indexing <"(d0, d1) -> (d0 * 4 + d1), domain: d0 in [0, 1], d1 in [0, 3]">(%t, %s)
+      %x = tensor.extract %a[%at] : tensor<8xf32>
+      scf.yield %x : f32
+    } else {
+      %at = strata.apply_indexing <"(d0, d1) -> (d0 * 4 + d1 - 8), domain: d0 in [2, 3], d1 in [0, 3]">(%t, %s)
+      %x = tensor.extract %b[%at] : tensor<8xf32>
+      scf.yield %x : f32
+    }
+    %n = tensor.insert %v into %o[%i] : tensor<16xf32>
+    scf.yield %n : tensor<16xf32>
+  } {strata.vector}
+  return %r : tensor<16xf32>
+}
+
+// A bound within a vector: the elements are on both sides.
+// CHECK-LABEL: func.func @bound_within
+// CHECK-NOT: transfer_read
+// CHECK: tensor.extract
+func.func @bound_within(%t: index {strata.range = [0, 3]}, %a: tensor<16xf32> {strata.input = 0},
+                        %out: tensor<16xf32> {strata.output = 0}) -> tensor<16xf32> attributes {strata.kernel} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c9 = arith.constant 9 : index
+  %zero = arith.constant 0.0 : f32
+  %r = scf.for %s = %c0 to %c4 step %c1 iter_args(%o = %out) -> (tensor<16xf32>) {
+    %i = strata.apply_indexing <"(d0, d1) -> (d0 * 4 + d1), domain: d0 in [0, 3], d1 in [0, 3]">(%t, %s)
+    %below = arith.cmpi slt, %i, %c9 : index
+    %v = scf.if %below -> (f32) {
+      %x = tensor.extract %a[%i] : tensor<16xf32>
+      scf.yield %x : f32
+    } else {
+      scf.yield %zero : f32
+    }
+    %n = tensor.insert %v into %o[%i] : tensor<16xf32>
+    scf.yield %n : tensor<16xf32>
+  } {strata.vector}
+  return %r : tensor<16xf32>
 }

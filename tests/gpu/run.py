@@ -2,10 +2,11 @@
 """Runs exported kernels on a GPU and compares them with float64: run.py FOLDER [--results DIR].
 
 FOLDER is what export.sh made. Needs PyTorch with CUDA and the driver, nothing of Strata. For every program and every
-cubin that the GPU can load: outputs are poisoned with NaN, the kernels launched, and the outputs compared with float64:
-the interpreter's where the export holds data, else the same function in PyTorch in float64 on random inputs. Times are
-medians over CUDA-graph replays in microseconds, cold (rotating over copies that exceed L2), beside the same program in
-PyTorch eager, timed in the same way. Exit status 1 where anything disagrees.
+cubin that the GPU can load, and every PTX text (*.ptx, which the driver translates): outputs are poisoned with NaN,
+the kernels launched, and the outputs compared with float64: the interpreter's where the export holds data, else the
+same function in PyTorch in float64 on random inputs. Times are medians over CUDA-graph replays in microseconds, cold
+(rotating over copies that exceed L2), beside the same program in PyTorch eager, timed in the same way. Exit status 1
+where anything disagrees.
 """
 import argparse
 import ctypes
@@ -98,7 +99,8 @@ class Module:
         self.handle = ctypes.c_void_p()
         self.launches, self.workspace = [], None
         if any("library" not in kernel for kernel in manifest["kernels"]):
-            check(cuda.cuModuleLoadData(ctypes.byref(self.handle), cubin.read_bytes()), f"loading {cubin.name}")
+            image = cubin.read_bytes() + b"\0"  # PTX is a C string
+            check(cuda.cuModuleLoadData(ctypes.byref(self.handle), image), f"loading {cubin.name}")
         for kernel in manifest["kernels"]:
             if "library" in kernel:
                 work = LIBRARIES[kernel["library"]](kernel)
@@ -222,17 +224,17 @@ def main():
     major = torch.cuda.get_device_capability()[0]
     results = []
     for folder in sorted(p for p in arguments.folder.iterdir() if (p / "best.launch.json").exists()):
-        for cubin in sorted(folder.glob("*.cubin")):
-            # A cubin runs on its own major architecture alone.
-            if cubin.name.split("sm_")[1].startswith(str(major)):
-                results.append(case(folder, cubin))
+        # A cubin runs on its own major architecture alone, PTX for it and all later ones.
+        cubins = [c for c in folder.glob("*.cubin") if c.name.split("sm_")[1].startswith(str(major))]
+        for code in sorted(cubins) + sorted(folder.glob("*.ptx")):
+            results.append(case(folder, code))
     print(f"{'program':<28} {'cubin':<20} {'error':>9} {'torch':>9} {'Strata µs':>10} {'eager µs':>9}")
     for r in results:
         torch_error, eager = r.get("torch_error", float("nan")), r.get("torch_eager_microseconds", float("nan"))
         print(f"{r['program']:<28} {r['cubin']:<20} {r['error']:9.2e} {torch_error:9.2e} {r['microseconds']:10.2f} "
               f"{eager:9.2f} {'' if r['ok'] else 'WRONG'}")
     if not results:
-        sys.exit("no cubin for this GPU in " + str(arguments.folder))
+        sys.exit("no cubin for this GPU and no PTX in " + str(arguments.folder))
     if arguments.results:
         device = torch.cuda.get_device_name().replace(" ", "-").lower()
         date = datetime.date.today().isoformat()

@@ -78,7 +78,11 @@ Result<Values> FunctionEmitter::compute(InstructionId id) {
   };
   if (emitters::is_elementwise(it.opcode)) {
     STRATA_TRY(const Values operands, read_all(id));
-    return one(emit_scalar(builder_, computation_, it, operands));
+    STRATA_TRY(const Value result, emit_scalar(builder_, computation_, it, operands));
+    if (fusion_.rounded_to_half_[static_cast<size_t>(id)] && result.getDefiningOp() != nullptr) {
+      result.getDefiningOp()->setAttr("strata.rounded_to_half", builder_.getUnitAttr());
+    }
+    return Values{result};
   }
   switch (it.opcode) {
     case Opcode::Bitcast:

@@ -9,6 +9,7 @@
 #include "emitters/elemental/scalar_parts.h"
 #include "emitters/elemental/types.h"
 #include "emitters/known_functions.h"
+#include "emitters/rounded_values.h"
 
 namespace strata::emitters {
 
@@ -78,6 +79,7 @@ Result<FusionFunctions> FusionFunctions::create(mlir::ModuleOp target, const hlo
     result.arguments_.outputs = {root};
   }
   result.heroes_ = options.heroes;
+  result.rounded_to_half_ = functions_rounded_to_half(module, computation);
   STRATA_TRY(result.partition_, indexing::partition_functions(module, computation, options));
   STRATA_CHECK(result.declare_functions());
   STRATA_CHECK(result.define_functions());

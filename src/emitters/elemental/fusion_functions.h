@@ -69,6 +69,7 @@ class FusionFunctions {
   indexing::FunctionPartition partition_;
   FusionArguments arguments_;
   std::vector<hlo::InstructionId> heroes_;
+  std::vector<bool> rounded_to_half_;  ///< for each instruction (rounded_values.h)
   std::vector<mlir::func::FuncOp> functions_;
   std::map<std::pair<hlo::ComputationId, bool>, mlir::func::FuncOp> scalar_functions_;
 };

@@ -33,6 +33,32 @@ bool wants_more_work(const hlo::Computation& computation) {
   });
 }
 
+/// Whether an operator needs few registers: no long function, no loop, no index of its own for each element.
+bool is_short(const hlo::Instruction& it) {
+  switch (it.opcode) {
+    case hlo::Opcode::Atan2:
+    case hlo::Opcode::Cbrt:
+    case hlo::Opcode::Cosine:
+    case hlo::Opcode::Power:
+    case hlo::Opcode::Remainder:
+    case hlo::Opcode::Sine:
+    case hlo::Opcode::Tan:
+      return false;
+    case hlo::Opcode::Bitcast:
+    case hlo::Opcode::Broadcast:
+    case hlo::Opcode::Constant:
+    case hlo::Opcode::Copy:
+    case hlo::Opcode::Map:
+    case hlo::Opcode::Parameter:
+    case hlo::Opcode::Reshape:
+    case hlo::Opcode::Transpose:
+    case hlo::Opcode::Tuple:
+      return true;
+    default:
+      return hlo::is_elementwise(it.opcode);
+  }
+}
+
 }  // namespace
 
 AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
@@ -63,6 +89,19 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
     width.unroll *= 2;
   }
   return width;
+}
+
+int choose_min_blocks(const Fusion& fusion, int threads, int64_t shared_bytes) {
+  constexpr int kThreads = 1536;
+  constexpr size_t kMostArrays = 4;
+  constexpr int64_t kReserved = 1024;  // bytes of shared memory that the system takes for each block
+  const hlo::Computation& computation = fusion.computation();
+  const bool few = std::ranges::all_of(computation.instructions, [](const hlo::Instruction& it) {
+    return is_short(it) && (it.shape.is_tuple() || hlo::byte_width(it.shape.type) <= 4);
+  });
+  if (!few || computation.parameters.size() > kMostArrays || !wants_more_work(computation)) return 0;
+  const int64_t fit = fusion.device.shared_bytes_per_multiprocessor / (shared_bytes + kReserved);
+  return static_cast<int>(std::min<int64_t>(fit, kThreads / threads));
 }
 
 }  // namespace strata::emitters

@@ -2,6 +2,8 @@
 // goes.
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "emitters/dialect/dialect.h"
 #include "emitters/kinds/access_width.h"
 #include "emitters/kinds/epilogue.h"
@@ -26,8 +28,7 @@ constexpr size_t kMostOperands = 32;
 /// The part of the result that one operand is.
 struct Part {
   size_t operand = 0;
-  int64_t first_block = 0;
-  int64_t blocks = 0;
+  int64_t blocks = 0;         ///< by which `read` and `written` count, until these are placed in the grid
   IndexingMap read;           ///< (block, thread)[unroll, vector] → index of the operand
   std::vector<Expr> written;  ///< … → index of the result
   int64_t vector = 1;
@@ -52,20 +53,6 @@ bool same_parts(const hlo::Computation& computation, InstructionId a, Instructio
   return true;
 }
 
-/// (block, thread)[unroll, vector] → position below `count`, by a grid that starts at block `first`.
-IndexingMap positions_from(int64_t first, int64_t count, int threads, int64_t vector, int64_t unroll) {
-  IndexingMap map = indexing::thread_map(indexing::linear_tiling({count}, threads, vector, unroll));
-  const indexing::Interval blocks = map.dims[indexing::kBlock];
-  const auto later = [&](indexing::ExprKind kind, int number) {
-    const Expr self = Expr::variable(kind, number);
-    return kind == indexing::ExprKind::Dimension && number == indexing::kBlock ? self - first : self;
-  };
-  map.results = indexing::substitute(map.results, later);
-  for (indexing::Constraint& one : map.constraints) one.expr = indexing::substitute(one.expr, later);
-  map.dims[indexing::kBlock] = {blocks.lo + first, blocks.hi + first};
-  return indexing::simplify(map, indexing::UnusedVariables::Keep);
-}
-
 /// The widest vector of elements that lie together in an operand and in the result.
 int64_t vector_of(const hlo::Shape& operand, const hlo::Shape& result, int64_t dim, int64_t offset, int64_t limit) {
   // What lies together at both sides, and the steps between.
@@ -84,40 +71,51 @@ int64_t vector_of(const hlo::Shape& operand, const hlo::Shape& result, int64_t d
   return vector;
 }
 
-/// One loop over a part of the result, in blocks after those that are there already.
+/// One loop over a part of the result.
 Part make_part(ConcatenatePlan& plan, const hlo::Shape& shape, int64_t vector, int64_t unroll) {
   Part part;
   part.vector = vector;
-  part.first_block = plan.blocks;
   const int64_t count = shape.element_count();
   part.blocks = indexing::ceil_div(count, plan.threads * vector * unroll);
   plan.blocks += part.blocks;
-  part.read = positions_from(part.first_block, count, plan.threads, vector, unroll);
+  part.read = indexing::simplify(indexing::thread_map(indexing::linear_tiling({count}, plan.threads, vector, unroll)),
+                                 indexing::UnusedVariables::Keep);
   part.read.results = indices_at(part.read, {count}, shape);
   return part;
 }
 
 Result<void> check_part(const Part& part, const hlo::Shape& shape) {
-  IndexingMap from_zero = part.read;
-  const auto earlier = [&](indexing::ExprKind kind, int number) {
-    const Expr self = Expr::variable(kind, number);
-    return kind == indexing::ExprKind::Dimension && number == indexing::kBlock ? self + part.first_block : self;
-  };
-  from_zero.results = indexing::substitute(from_zero.results, earlier);
-  for (indexing::Constraint& one : from_zero.constraints) one.expr = indexing::substitute(one.expr, earlier);
-  from_zero.dims[indexing::kBlock] = indexing::below(part.blocks);
-  const indexing::Verdict verdict = indexing::writes_bijectively(from_zero, shape.dims);
+  const indexing::Verdict verdict = indexing::writes_bijectively(part.read, shape.dims);
   if (verdict.kind != indexing::Verdict::Kind::Refuted) return {};
   return unsupported("internal error: a part of a concatenation: {}", verdict.reason);
 }
 
-/// The part's map over all blocks of the grid.
-IndexingMap guarded(const Part& part, int64_t blocks) {
-  IndexingMap map = part.read;
-  const indexing::Interval own{part.first_block, part.first_block + part.blocks - 1};
-  map.dims[indexing::kBlock] = indexing::below(std::max<int64_t>(blocks, 1));
-  if (own.lo > 0 || own.hi + 1 < blocks) map.constraints.push_back({Expr::dim(indexing::kBlock), own});
-  return map;
+/// Gives each part its blocks of the grid. They take turns, each with as many blocks at a time as is its share: so all
+/// operands are read and the result is written from beginning to end.
+void place_parts(ConcatenatePlan& plan) {
+  std::vector<Part*> parts;
+  for (Part& part : plan.parts) parts.push_back(&part);
+  for (Part& part : plan.others) parts.push_back(&part);
+  int64_t turns = 0;
+  for (const Part* part : parts) turns = std::gcd(turns, part->blocks);
+  int64_t offset = 0;
+  const int64_t round = turns == 0 ? 0 : plan.blocks / turns;
+  for (Part* part : parts) {
+    const int64_t share = part->blocks / turns;
+    const Expr block = Expr::dim(indexing::kBlock);
+    const Expr place = mod(block, round);
+    const auto placed = [&](indexing::ExprKind kind, int number) {
+      if (kind != indexing::ExprKind::Dimension || number != indexing::kBlock) return Expr::variable(kind, number);
+      return floor_div(block, round) * share + place - offset;
+    };
+    IndexingMap& map = part->read;
+    map.results = indexing::substitute(map.results, placed);
+    part->written = indexing::substitute(part->written, placed);
+    for (indexing::Constraint& one : map.constraints) one.expr = indexing::substitute(one.expr, placed);
+    map.dims[indexing::kBlock] = indexing::below(plan.blocks);
+    if (share < round) map.constraints.push_back({place, {offset, offset + share - 1}});
+    offset += share;
+  }
 }
 
 Result<Values> emit_parts(const ConcatenatePlan& plan, const FusionFunctions& functions, Kernel& kernel) {
@@ -130,7 +128,7 @@ Result<Values> emit_parts(const ConcatenatePlan& plan, const FusionFunctions& fu
   std::optional<Error> error;
   const std::vector<int> epilogues = root_functions(plan.split, true);
   for (const Part& part : plan.parts) {
-    MapResults results(guarded(part, plan.blocks));
+    MapResults results(part.read);
     results.add(part.read.results);
     IndexingMap written = part.read;
     written.results = part.written;
@@ -164,7 +162,7 @@ Result<Values> emit_parts(const ConcatenatePlan& plan, const FusionFunctions& fu
     outputs = Values(loop.getResults());
   }
   for (const Part& other : plan.others) {
-    auto loop = create_loop(kernel.builder(), guarded(other, plan.blocks), kernel.place(), outputs, /*vector=*/1,
+    auto loop = create_loop(kernel.builder(), other.read, kernel.place(), outputs, /*vector=*/1,
                             [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange indices, ValueRange before) {
                               return write_outputs(inside, functions, static_cast<int>(other.operand), kernel.inputs(),
                                                    indices, {}, Values(before));
@@ -228,6 +226,7 @@ Result<Plan> plan_concatenate(const Fusion& fusion) {
     part.operand = static_cast<size_t>(function);
     made.others.push_back(std::move(part));
   }
+  place_parts(made);
   Plan plan;
   plan.decision.emitter = "concatenate";
   plan.decision.reason = "each operand has blocks of its own";

@@ -32,6 +32,7 @@ bool may_keep_places(Opcode opcode) {
     case Opcode::Bitcast:
     case Opcode::Broadcast:
     case Opcode::Copy:
+    case Opcode::Map:
     case Opcode::Reshape:
     case Opcode::Reverse:
     case Opcode::Slice:

@@ -157,6 +157,67 @@ TEST(TransposeEmitter, HeroOnBothSides) {
         "transpose");
 }
 
+/// A map over elements keeps places: what it reads is the tile's, not memory once more.
+TEST(TransposeEmitter, MapsAfterIt) {
+  const std::string maps = R"(
+p = f32[40,70] parameter(0)
+t = f32[70,40] transpose(p), dimensions={1,0}
+m = f32[70,40] map(t), dimensions={0,1}, to_apply=twice
+ROOT r = f32[70,40] multiply(t, m)
+)";
+  const std::string twice = "HloModule m\ntwice {\nx = f32[] parameter(0)\nROOT y = f32[] add(x, x)\n}\nfused {\n";
+  const auto module = hlo::parse_module(twice + maps + "}\n");
+  ASSERT_TRUE(module) << module.error().to_string();
+  EmitOptions options;
+  options.only = "transpose";
+  const auto kernel = emit_fusion(**module, (*module)->entry, "fused", options);
+  ASSERT_TRUE(kernel) << kernel.error().to_string();
+  const std::string text = *kernel->text(Form::Mlir);
+  size_t reads = 0;
+  for (size_t at = 0; (at = text.find("tensor.extract %arg0", at)) != std::string::npos; ++at) ++reads;
+  EXPECT_EQ(reads, 1u) << text;
+}
+
+/// Many threads where short functions are computed, as many registers as they want where long ones are.
+TEST(TransposeEmitter, RoomForMoreBlocks) {
+  const auto min_blocks = [](const std::string& type, const std::string& function) {
+    const auto module = hlo::parse_module(fmt::format(
+        "HloModule m\nfused {{\np = {0}[400,700] parameter(0)\nt = {0}[700,400] transpose(p), dimensions={{1,0}}\n"
+        "ROOT r = {0}[700,400] {1}\n}}\n",
+        type, function));
+    EXPECT_TRUE(module) << module.error().to_string();
+    EmitOptions options;
+    options.only = "transpose";
+    const auto kernel = emit_fusion(**module, (*module)->entry, "fused", options);
+    return kernel->decision().launch().min_blocks;
+  };
+  EXPECT_EQ(min_blocks("f32", "tanh(t)"), 6);
+  EXPECT_EQ(min_blocks("bf16", "logistic(t)"), 6);
+  EXPECT_EQ(min_blocks("f32", "negate(t)"), 0);
+  EXPECT_EQ(min_blocks("f64", "tanh(t)"), 0);
+  EXPECT_EQ(min_blocks("f32", "power(t, t)"), 0);
+}
+
+/// Arrays behind each other: vectors are read under conditions.
+TEST(LoopEmitter, ConcatenatesVectors) {
+  const std::string body = R"(
+p = bf16[6,64] parameter(0)
+q = bf16[6,32] parameter(1)
+s = bf16[6,16] parameter(2)
+c = bf16[6,112] concatenate(p, q, s), dimensions={1}
+ROOT n = bf16[6,112] negate(c)
+)";
+  check(body, "loop");
+  const auto module = hlo::parse_module("HloModule m\nfused {\n" + body + "}\n");
+  EmitOptions options;
+  options.only = "loop";
+  options.device.multiprocessors = 0;  // vectors although there is little to do
+  const auto kernel = emit_fusion(**module, (*module)->entry, "fused", options);
+  const std::string ptx = *kernel->text(Form::Ptx);
+  EXPECT_NE(ptx.find("ld.global.nc.v4"), std::string::npos) << ptx;
+  EXPECT_EQ(ptx.find("ld.global.nc.u16"), std::string::npos) << ptx;
+}
+
 TEST(TransposeEmitter, Refusals) {
   EXPECT_EQ(refusal(transpose_text("f32", {1000, 5, 3}, {0, 2, 1}), "transpose"),
             "t: 1000x5x3 by 0,2,1 in the result's order takes 1.33 times the lines that it fills: it is read as it is");

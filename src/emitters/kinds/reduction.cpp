@@ -105,8 +105,9 @@ std::optional<std::pair<hlo::ModulePtr, ReductionPlan>> stage_inputs(const Fusio
     points *= tiling.unroll[i] * tiling.vector[i];
     unrolled &= tiling.unroll[i] <= kMaxUnroll;
   }
-  if (unrolled && points * bytes <= kRegisterBytes) return std::nullopt;
-  if (plan.tiled.outputs() * plan.heroes.length() * bytes > fusion.device.shared_bytes_per_block) return std::nullopt;
+  if (unrolled && points * bytes <= kRegisterBytes && plan.tiled.in_registers == 0) return std::nullopt;
+  if (plan.tiled.outputs() * plan.tiled.most_in_shared() * bytes > fusion.device.shared_bytes_per_block)
+    return std::nullopt;
   const StagedModule staged = with_copies(fusion.module, fusion.id, parameters);
   auto heroes = find_reductions((*staged.module)[fusion.id]);
   if (!heroes) return std::nullopt;
@@ -140,9 +141,15 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   load.rereads = std::any_of(outputs.writes.begin(), outputs.writes.end(),
                              [&](const auto& write) { return write.elementwise && write.stage > 0; }) ||
                  heroes.stages > 1;
+  for (const InstructionId id : staged_parameters(computation, heroes)) {
+    const int64_t bytes = hlo::byte_width(computation[id].shape.type);
+    load.kept_bytes += bytes;
+    load.kept_registers += std::max<int64_t>(bytes / 4, 1);
+  }
   ReductionTiling chosen = choose_reduction_tiling(heroes, load, fusion.device);
+  chosen.tiled.all_want_results = load.rereads;
   const TiledReduction& tiled = chosen.tiled;
-  STRATA_CHECK(check("reads", tiled.points(), tiled, false));
+  if (!tiled.aligned_rows) STRATA_CHECK(check("reads", tiled.points(), tiled, false));
   const bool split = tiled.splits() > 1;
   if (!split) STRATA_CHECK(check("results", tiled.holders(), tiled, true));
 
@@ -153,12 +160,14 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   for (const ReductionHero& hero : heroes.heroes) decision.heroes.push_back(hero.id);
   decision.launch().blocks = tiled.tiling.blocks();
   decision.launch().threads = static_cast<int>(tiled.tiling.threads_per_block());
+  decision.launch().min_blocks = chosen.min_blocks;
   for (int stage = 0; stage < heroes.stages; ++stage) {
     decision.details.emplace_back(heroes.stages == 1 ? "reduces" : fmt::format("stage {}", stage),
                                   names(computation, heroes, stage));
   }
   decision.details.emplace_back("tiling", indexing::to_string(tiled.tiling));
   decision.details.emplace_back("vector", std::to_string(tiled.tiling.vector.back()));
+  if (tiled.aligned_rows) decision.details.emplace_back("rows", "vectors at multiples in memory, the rest one by one");
   decision.details.emplace_back("combined by",
                                 fmt::format("{} lanes, then {} parts in shared memory", tiled.lanes(), tiled.parts()));
   if (tiled.parts() > 1) decision.details.emplace_back("banks", bank_conflicts(tiled));
@@ -170,7 +179,12 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   hlo::ModulePtr changed;
   if (load.rereads) {
     if (auto staged = stage_inputs(fusion, reduction)) std::tie(changed, reduction) = std::move(*staged);
-    decision.details.emplace_back("rows stay in", changed ? "shared memory" : "registers or caches");
+    std::string where = changed ? "shared memory" : "registers or caches";
+    if (tiled.in_registers > 0) {
+      where = fmt::format("registers ({} of {} repetitions) and {}", tiled.in_registers, tiled.tiling.unroll.back(),
+                          changed ? "shared memory" : "caches");
+    }
+    decision.details.emplace_back("rows stay in", where);
   }
   decision.launch().shared_bytes = reduction_shared_bytes(changed ? *changed : fusion.module, fusion.id, reduction);
   if (decision.launch().shared_bytes > fusion.device.shared_bytes_per_block)

@@ -76,6 +76,7 @@ class ReductionEmitter {
     for (const auto& [id, tiles] : broadcast_) {
       for (const Value tile : tiles) values[id].push_back(builder.create<mlir::tensor::ExtractOp>(tile, output));
     }
+    values.insert(everywhere_.begin(), everywhere_.end());
     return values;
   }
 
@@ -87,7 +88,7 @@ class ReductionEmitter {
     for (size_t i = 0; i < tiled_.rank(); ++i) {
       if (tiled_.reduced[i]) position = position * tiled_.tiling.shape[i] + indexing::Expr::dim(static_cast<int>(i));
     }
-    map.results = {position};
+    map.results = {position - tiled_.first_in_shared(indexing::Expr::dim(0))};
     const Value within = apply_map(builder, map, {Values(results.take_front(tiled_.rank())), {}, {}})[0];
     const Value output = results[tiled_.rank()];
     return tiled_.combines_lanes() ? Values{output, within} : Values{within, output};
@@ -95,21 +96,23 @@ class ReductionEmitter {
 
   void allocate_kept() {
     for (const StagedInput& input : plan_.heroes.staged) {
-      std::vector<int64_t> shape{tiled_.outputs(), plan_.heroes.length()};
+      std::vector<int64_t> shape{tiled_.outputs(), tiled_.most_in_shared()};
       if (!tiled_.combines_lanes()) std::swap(shape[0], shape[1]);
       const mlir::Type type = element_type(builder_.getContext(), functions_.computation()[input.id].shape.type);
       kept_.push_back(builder_.create<AllocateSharedOp>(shared_type({shape, 4, 0, 0}, type)));
     }
   }
 
-  /// Staged inputs at an element: read from memory the first time, which puts them in the tiles, then from there.
-  Values kept_values(Builder& builder, int stage, ValueRange results, HeroValues& heroes, ValueRange tiles) {
+  /// Staged inputs at an element: read from memory the first time, which puts them in the tiles, then from there; where
+  /// they are not `in_shared`, from memory each time.
+  Values kept_values(Builder& builder, int stage, bool in_shared, ValueRange results, HeroValues& heroes,
+                     ValueRange tiles) {
     Values next(tiles);
     if (next.empty()) return next;
-    const Values at = kept_place(builder, results);
+    const Values at = in_shared ? kept_place(builder, results) : Values();
     for (size_t i = 0; i < next.size(); ++i) {
       const StagedInput& input = plan_.heroes.staged[i];
-      if (stage > 0) {
+      if (stage > 0 && in_shared) {
         heroes[input.id] = {builder.create<mlir::tensor::ExtractOp>(next[i], at)};
         continue;
       }
@@ -117,14 +120,19 @@ class ReductionEmitter {
       auto read = functions_.read(builder, functions_.computation()[input.id].operands[0], kernel_.inputs(), index);
       assert(read && "a parameter");
       heroes[input.id] = *read;
-      next[i] = builder.create<mlir::tensor::InsertOp>((*read)[0], next[i], at);
+      if (in_shared) next[i] = builder.create<mlir::tensor::InsertOp>((*read)[0], next[i], at);
     }
     return next;
   }
 
   /// Accumulates the heroes of a stage and writes the outputs of its loop.
   void read_elements(int stage, std::vector<HeroState>& states) {
-    const IndexingMap points = tiled_.points();
+    if (stage == 0) allocate_kept();
+    for (const ElementLoop& loop : tiled_.loops()) read_elements(stage, states, loop);
+  }
+
+  void read_elements(int stage, std::vector<HeroState>& states, const ElementLoop& elements) {
+    const IndexingMap& points = elements.points;
     // One output a thread: the heroes' values do not change in the loop.
     std::optional<HeroValues> invariant;
     if (tiled_.slots() == 1) {
@@ -135,10 +143,7 @@ class ReductionEmitter {
       invariant = known_heroes(builder_, apply_map(builder_, output, {kernel_.place(), {}, {}})[0]);
     }
     Values inits = outputs_;
-    if (stage == 0) {
-      allocate_kept();
-      llvm::append_range(inits, kept_);
-    }
+    if (stage == 0) llvm::append_range(inits, kept_);
     for (const HeroState& state : states) llvm::append_range(inits, packed(state));
     auto loop = create_loop(
         builder_, points, kernel_.place(), inits, tiled_.vector(),
@@ -148,7 +153,7 @@ class ReductionEmitter {
           Values next(carried);
           Values outputs(carried.take_front(outputs_.size()));
           const ValueRange tiles = stage == 0 ? carried.slice(outputs.size(), kept_.size()) : ValueRange(kept_);
-          const Values kept = kept_values(inside, stage, results, heroes, tiles);
+          const Values kept = kept_values(inside, stage, elements.in_shared, results, heroes, tiles);
           if (stage == 0) std::copy(kept.begin(), kept.end(), next.begin() + outputs.size());
           for (const ReductionWrite& write : plan_.outputs.writes) {
             if (write.elementwise && write.stage == stage) outputs = written(inside, write, groups, heroes, outputs);
@@ -298,8 +303,9 @@ class ReductionEmitter {
       const size_t size = state.accumulation.state_size();
       const ValueRange parts = ValueRange(tiles).slice(number, size);
       number += size;
+      const auto vector = tiled_.combines_everywhere() ? std::optional<int64_t>(0) : std::nullopt;
       auto loop = create_loop(builder_, tiled_.part_reads(), kernel_.place(), state.accumulation.empty(builder_),
-                              std::nullopt, [&](Builder& inside, ValueRange, ValueRange at, ValueRange before) {
+                              vector, [&](Builder& inside, ValueRange, ValueRange at, ValueRange before) {
                                 Values part;
                                 for (const Value tile : parts)
                                   part.push_back(inside.create<mlir::tensor::ExtractOp>(tile, at));
@@ -337,15 +343,21 @@ class ReductionEmitter {
 
   /// For initial values that depend on heroes: these are of one row then.
   HeroValues scalar_heroes() {
-    return broadcast_.empty() ? HeroValues() : known_heroes(builder_, builder_.create<mlir::arith::ConstantIndexOp>(0));
+    return broadcast_.empty() && everywhere_.empty()
+               ? HeroValues()
+               : known_heroes(builder_, builder_.create<mlir::arith::ConstantIndexOp>(0));
   }
 
   /// Puts results where all threads see them.
   void share(const std::vector<HeroState>& states) {
-    Values tiles, sources;
+    Values tiles;
     std::vector<const HeroState*> shared;
     for (const HeroState& state : states) {
       if (!is_broadcast(plan_, *state.hero)) continue;
+      if (tiled_.combines_everywhere()) {
+        everywhere_[state.hero->id] = state.slots[0];
+        continue;
+      }
       shared.push_back(&state);
       for (const Value value : state.slots[0]) {
         tiles.push_back(builder_.create<AllocateSharedOp>(shared_type({{tiled_.outputs()}, 4, 0, 0}, value.getType())));
@@ -457,6 +469,7 @@ class ReductionEmitter {
   Builder& builder_;
   Values outputs_;
   std::map<InstructionId, Values> broadcast_;  ///< tiles with the results of heroes, one element an output of the block
+  HeroValues everywhere_;                      ///< results of heroes that each thread has computed itself
   Values kept_;                                ///< tiles with the elements of staged inputs
   std::optional<Error> error_;
 };
@@ -479,7 +492,8 @@ bool is_broadcast(const ReductionPlan& plan, const ReductionHero& hero) {
 int64_t reduction_shared_bytes(const hlo::Module& module, hlo::ComputationId computation, const ReductionPlan& plan) {
   int64_t bytes = 0;
   for (const StagedInput& input : plan.heroes.staged) {
-    bytes += plan.tiled.outputs() * plan.heroes.length() * hlo::byte_width(module[computation][input.id].shape.type);
+    bytes +=
+        plan.tiled.outputs() * plan.tiled.most_in_shared() * hlo::byte_width(module[computation][input.id].shape.type);
   }
   for (const ReductionHero& hero : plan.heroes.heroes) {
     const hlo::Instruction& it = module[computation][hero.id];
@@ -490,7 +504,8 @@ int64_t reduction_shared_bytes(const hlo::Module& module, hlo::ComputationId com
     for (size_t i = 0; i < count; ++i) {
       const hlo::ElementType type = indexing::element_shape(it.shape, static_cast<int>(i)).type;
       if (plan.tiled.parts() > 1) bytes += plan.tiled.part_tile(hlo::byte_width(wide_type(type))).bytes();
-      if (is_broadcast(plan, hero)) bytes += plan.tiled.outputs() * hlo::byte_width(type);
+      if (is_broadcast(plan, hero) && !plan.tiled.combines_everywhere())
+        bytes += plan.tiled.outputs() * hlo::byte_width(type);
     }
   }
   return bytes;

@@ -1,4 +1,5 @@
 // Reductions: which tiles are chosen, what code is emitted, and that it computes what the interpreter does.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,11 +72,10 @@ double difference(const Literal& a, const Literal& b) {
 }
 
 /// Runs the fusion by the reduction emitter on the CPU and compares with the interpreter.
-void check(const std::string& text, const std::string& emitter, double bound = 1e-5) {
+void check(const std::string& text, const std::string& emitter, double bound = 1e-5, EmitOptions options = {}) {
   SCOPED_TRACE(text);
   const auto module = hlo::parse_module(text);
   ASSERT_TRUE(module) << module.error().to_string();
-  EmitOptions options;
   options.only = "reduction";
   const auto program = emit_program(**module, options);
   ASSERT_TRUE(program) << program.error().to_string();
@@ -329,6 +329,83 @@ TEST(Reduction, RandomShapesAndLayouts) {
   }
 }
 
+/// Vectors begin at multiples of their length, wherever the rows do.
+TEST(Reduction, RowsThatBeginAnywhere) {
+  EmitOptions options;
+  options.device.multiprocessors = 1;  // so that few rows are enough
+  for (const int64_t length : {1025, 1026, 1027, 1030, 1031, 2049}) {
+    const std::string size = std::to_string(length);
+    check(sum("f32[7," + size + "]", "f32[7]", "1"), "row reduction", 1e-5, options);
+    check(softmax("f32[5," + size + "]", "f32[5]"), "row reduction", 1e-5, options);
+  }
+  const std::string narrow = R"(
+ENTRY e {
+  n = bf16[9,1029] parameter(0)
+  x = f32[9,1029] convert(n)
+  zero = f32[] constant(0)
+  s = f32[9] reduce(x, zero), dimensions={1}, to_apply=add
+  wide = f32[9,1029] broadcast(s), dimensions={0}
+  d = f32[9,1029] subtract(x, wide)
+  y = bf16[9,1029] convert(d)
+  ROOT t = (bf16[9,1029], f32[9]) tuple(y, s)
+})";
+  check(kCombiners + narrow, "row reduction", 1e-2, options);
+  const auto module = hlo::parse_module(kCombiners + narrow);
+  ASSERT_TRUE(module);
+  options.only = "reduction";
+  const auto kernel = emit_fusion(**module, (*module)->entry, "kernel", options);
+  ASSERT_TRUE(kernel);
+  EXPECT_THAT(*kernel->text(Form::Ptx), HasSubstr("ld.global.nc.v4"));
+  EXPECT_THAT(*kernel->text(Form::Ptx), HasSubstr("st.global.v4"));
+}
+
+/// What registers have no room for goes through shared memory.
+TEST(Reduction, LongRows) {
+  EmitOptions options;
+  options.device.multiprocessors = 1;
+  const auto in_both = [&](const std::string& text, int64_t in_registers, double bound = 1e-5) {
+    check(text, "row reduction", bound, options);
+    const auto module = hlo::parse_module(text);
+    options.only = "reduction";
+    const auto kernel = emit_fusion(**module, (*module)->entry, "kernel", options);
+    EXPECT_THAT(detail(*kernel, "rows stay in"), testing::StartsWith(fmt::format("registers ({} of ", in_registers)));
+    EXPECT_EQ(kernel->decision().launch().min_blocks, 2);
+  };
+  for (const int64_t length : {20000, 20001, 20003}) {
+    in_both(softmax(fmt::format("f32[3,{}]", length), "f32[3]"), 7);
+  }
+  in_both(R"(
+sum { a = f64[] parameter(0)  b = f64[] parameter(1)  ROOT r = f64[] add(a, b) }
+ENTRY e {
+  x = f64[2,9001] parameter(0)
+  zero = f64[] constant(0)
+  s = f64[2] reduce(x, zero), dimensions={1}, to_apply=sum
+  wide = f64[2,9001] broadcast(s), dimensions={0}
+  ROOT d = f64[2,9001] subtract(x, wide)
+})",
+          7);
+  // Two arrays, one of them narrow; the other output is the sum.
+  in_both(kCombiners + R"(
+ENTRY e {
+  n = bf16[2,15003] parameter(0)
+  p = f32[2,15003] parameter(1)
+  x = f32[2,15003] convert(n)
+  y = f32[2,15003] multiply(x, p)
+  zero = f32[] constant(0)
+  s = f32[2] reduce(y, zero), dimensions={1}, to_apply=add
+  wide = f32[2,15003] broadcast(s), dimensions={0}
+  d = f32[2,15003] subtract(y, wide)
+  r = bf16[2,15003] convert(d)
+  ROOT t = (bf16[2,15003], f32[2]) tuple(r, s)
+})",
+          3, 1e-2);
+  // All of it in registers.
+  const auto kernel = emit(softmax("f32[528,12001]", "f32[528]"));
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(detail(*kernel, "rows stay in"), "registers or caches");
+  EXPECT_EQ(kernel->decision().launch().min_blocks, 2);
+}
+
 TEST(Reduction, ResultsThatAreReadUnderConditions) {
   const auto kernel = emit(kCombiners + R"(ENTRY e {
   x = f32[40,30] parameter(0)
@@ -354,11 +431,23 @@ TEST(Reduction, Tiles) {
   EXPECT_EQ(tiling(sum("f32[16384,8192]", "f32[8192]", "0")),
             "16384x8192 threads 64x16 unroll 32x1 vector 8x4, 128 blocks");
   EXPECT_EQ(tiling(softmax("f32[16384,4096]", "f32[16384]")),
-            "16384x4096 threads 1x256 unroll 1x4 vector 1x4, 16384 blocks");
+            "16384x4096 threads 1x512 unroll 1x2 vector 1x4, 16384 blocks");
   const auto wide = emit(softmax("f32[4096,50257]", "f32[4096]"));
   ASSERT_TRUE(wide) << wide.error().to_string();
-  EXPECT_EQ(detail(*wide, "rows stay in"), "shared memory");
-  EXPECT_THAT(*wide->text(Form::Mlir), HasSubstr("tensor<1x50257xf32, #strata.shared>"));
+  EXPECT_EQ(tiling(softmax("f32[4096,50257]", "f32[4096]")),
+            "4096x50257 threads 1x256 unroll 1x50 vector 1x4, 4096 blocks");
+  EXPECT_EQ(detail(*wide, "rows stay in"), "registers (23 of 50 repetitions) and shared memory");
+  EXPECT_THAT(*wide->text(Form::Mlir), HasSubstr("tensor<1x26705xf32, #strata.shared>"));
+  // Rows too long for two blocks, for one, for any.
+  EXPECT_EQ(tiling(softmax("f32[4096,80001]", "f32[4096]")),
+            "4096x80001 threads 1x1024 unroll 1x20 vector 1x4, 4096 blocks");
+  EXPECT_EQ(tiling(softmax("f32[4096,100001]", "f32[4096]")),
+            "4096x100001 threads 1x512 unroll 1x49 vector 1x4, 4096 blocks");
+  const auto longest = emit(softmax("f32[4096,200001]", "f32[4096]"));
+  EXPECT_EQ(detail(*longest, "rows stay in"), "registers or caches");
+  // Too few rows for two blocks a multiprocessor.
+  const auto few = emit(softmax("f32[64,50256]", "f32[64]"));
+  EXPECT_EQ(detail(*few, "rows stay in"), "shared memory");
 }
 
 TEST(Reduction, SaysWhyNot) {

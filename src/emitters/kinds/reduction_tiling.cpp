@@ -26,7 +26,11 @@ int64_t power_below(int64_t x) {
 class Choice {
  public:
   Choice(const ReductionHeroes& heroes, const ReductionLoad& load, const Device& device)
-      : groups_(heroes.groups), rows_(heroes.rows()), load_(load), processors_(device.multiprocessors) {
+      : groups_(heroes.groups),
+        rows_(heroes.rows()),
+        load_(load),
+        processors_(device.multiprocessors),
+        device_(device) {
     const size_t rank = groups_.size();
     for (const DimensionGroup& group : groups_) {
       tiling_.shape.push_back(group.size);
@@ -56,11 +60,19 @@ class Choice {
   int64_t vector() const { return tiling_.vector.back(); }
   bool enough_blocks(int64_t blocks) const { return blocks >= 2 * processors_; }
 
+  int64_t most_vector() const {
+    if (!groups_.back().reduced && load_.one_slot) return 1;
+    return std::max<int64_t>(std::min<int64_t>(kVectorBytes / load_.element_bytes, 8), 1);
+  }
+
   void choose_vector() {
-    const bool kept = !groups_.back().reduced;
-    const int64_t most =
-        kept && load_.one_slot ? 1 : std::max<int64_t>(std::min<int64_t>(kVectorBytes / load_.element_bytes, 8), 1);
-    while (vector() * 2 <= most && groups_.back().size % (vector() * 2) == 0) tiling_.vector.back() *= 2;
+    while (vector() * 2 <= most_vector() && groups_.back().size % (vector() * 2) == 0) tiling_.vector.back() *= 2;
+  }
+
+  /// Whether rows that begin anywhere are long enough for whole vectors and edges.
+  bool should_align() const {
+    constexpr int64_t kLeastLength = 1024;
+    return groups_.size() == 2 && vector() < most_vector() && groups_[1].size >= kLeastLength && enough_blocks(rows_);
   }
 
   void short_rows() {
@@ -85,17 +97,42 @@ class Choice {
 
   void long_rows() {
     const size_t last = groups_.size() - 1;
+    const bool align = should_align();
+    result_.tiled.aligned_rows = align;
+    if (align) tiling_.vector.back() = most_vector();
     const int64_t vectors = ceil_div(groups_[last].size, vector());
-    const int64_t repeat = load_.rereads || vector() == 1 ? std::max<int64_t>(16 / vector(), 1) : 8;
-    const int64_t most = load_.rereads || !enough_blocks(rows_) ? kMaxThreads : 2 * kThreads;
-    const int64_t threads = std::clamp(power_above(ceil_div(vectors, repeat)), int64_t{kWarpSize}, most);
+    const int64_t repeat = vector() == 1 ? 16 : load_.rereads ? 2 : 8;
+    const int64_t most = enough_blocks(rows_) ? 2 * kThreads : kMaxThreads;
+    int64_t threads = std::clamp(power_above(ceil_div(vectors, repeat)), int64_t{kWarpSize}, most);
+    if (load_.rereads && ceil_div(vectors, threads) > repeat) threads = keep_rows(vectors, threads);
     tiling_.threads[last] = threads;
-    tiling_.unroll[last] = whole_groups(ceil_div(vectors, threads));
+    const int64_t repetitions = ceil_div(vectors, threads);
+    tiling_.unroll[last] = align || result_.tiled.in_registers > 0 ? repetitions : whole_groups(repetitions);
     if (last > 0 && threads < kThreads / 2 && enough_blocks(ceil_div(rows_, kThreads / 2 / threads))) {
       tiling_.threads[last - 1] = kThreads / 2 / threads;
     }
     split();
     finish("row reduction", fmt::format("rows of {} lie together in memory", groups_[last].size));
+  }
+
+  /// The threads of a block that keeps a row in registers and shared memory, beside another one if possible; as given
+  /// if it cannot.
+  int64_t keep_rows(int64_t vectors, int64_t threads) {
+    constexpr int64_t kOtherRegisters = 36;  // of a thread, for all but its elements
+    constexpr int64_t kOtherBytes = 2048;    // of shared memory: parts of results, and what the system takes
+    if (groups_.size() != 2 || load_.kept_bytes == 0 || !enough_blocks(rows_)) return threads;
+    for (const int blocks : {2, 1}) {
+      for (const int64_t each : {kMaxThreads / blocks, kMaxThreads / blocks / 2}) {
+        const int64_t registers = device_.registers_per_multiprocessor / (blocks * each) - kOtherRegisters;
+        const int64_t kept = std::max<int64_t>(registers, 0) / (vector() * load_.kept_registers);
+        const int64_t rest = std::max<int64_t>(groups_.back().size - kept * each * vector(), 0);
+        if (blocks * (rest * load_.kept_bytes + kOtherBytes) > device_.shared_bytes_per_multiprocessor) continue;
+        result_.min_blocks = blocks;
+        if (kept < ceil_div(vectors, each)) result_.tiled.in_registers = kept;  // else all are there
+        return each;
+      }
+    }
+    return threads;
   }
 
   void columns() {
@@ -161,6 +198,7 @@ class Choice {
   const int64_t rows_;
   const ReductionLoad& load_;
   const int64_t processors_;
+  const Device& device_;
   indexing::Tiling tiling_;
   ReductionTiling result_;
 };

@@ -11,22 +11,27 @@ namespace strata::emitters {
 
 /// What the choice depends on besides shapes.
 struct ReductionLoad {
-  int64_t element_bytes = 4;  ///< of the widest array that is read or written element by element
-  bool rereads = false;       ///< rows are gone through several times: then they should stay in registers
-  bool may_split = false;     ///< several blocks may share an output
-  bool one_slot = false;      ///< a thread may accumulate one output only: of complex numbers there are no vectors
+  int64_t element_bytes = 4;   ///< of the widest array that is read or written element by element
+  bool rereads = false;        ///< rows are gone through several times: then they should stay in registers
+  int64_t kept_bytes = 0;      ///< of one element of each parameter that lies as what is reduced does, together
+  int64_t kept_registers = 0;  ///< that these take, of 32 bits
+  bool may_split = false;      ///< several blocks may share an output
+  bool one_slot = false;       ///< a thread may accumulate one output only: of complex numbers there are no vectors
 };
 
 struct ReductionTiling {
   TiledReduction tiled;
   std::string emitter;  ///< "row reduction", "multi-row reduction", "column reduction"
   std::string reason;
+  int min_blocks = 0;  ///< Launch::min_blocks
 };
 
 /// Rows where the innermost dimension in memory is reduced: several rows a warp where a row is at most a vector a lane,
 /// else warps along a row. Columns where it is kept: lanes along it, warps along the reduced one. All accesses are as
 /// wide as 16 bytes where sizes allow it; threads of a block times elements in flight cover the latency of memory;
-/// blocks share outputs where else too few would run.
+/// blocks share outputs where else too few would run. Long rows that are gone through again are kept in registers as
+/// far as these reach, the rest in shared memory: two blocks a multiprocessor where that is possible, with as many
+/// threads as then can have all of their row.
 ReductionTiling choose_reduction_tiling(const ReductionHeroes& heroes, const ReductionLoad& load, const Device& device);
 
 }  // namespace strata::emitters

@@ -89,7 +89,13 @@ int64_t TiledReduction::lanes() const {
 }
 int64_t TiledReduction::parts() const { return sharing() / lanes(); }
 
+bool TiledReduction::combines_everywhere() const {
+  constexpr int64_t kMostParts = 16;
+  return all_want_results && combines_lanes() && outputs() == 1 && parts() > 1 && parts() <= kMostParts;
+}
+
 int64_t TiledReduction::combining_lanes() const {
+  if (combines_everywhere()) return 1;
   int64_t count = 1;
   const int64_t threads = tiling.threads_per_block();
   while (count < kWarpSize && count < parts() && outputs() * count * 2 <= threads) count *= 2;
@@ -99,6 +105,7 @@ int64_t TiledReduction::combining_lanes() const {
 int64_t TiledReduction::in_flight(size_t dimension) const {
   constexpr int64_t kInFlight = 8;
   const int64_t unroll = tiling.unroll[dimension];
+  if (in_registers > 0) return 1;  // these loops are short already
   return dimension + 1 == rank() && reduced[dimension] && unroll > kInFlight && unroll % kInFlight == 0 ? kInFlight : 1;
 }
 
@@ -123,12 +130,81 @@ IndexingMap TiledReduction::elements() const {
   return map;
 }
 
+Expr TiledReduction::first_aligned(const Expr& row) const {
+  return aligned_rows ? mod(row * -tiling.shape.back(), tiling.vector.back()) : Expr();
+}
+
 IndexingMap TiledReduction::points() const {
   IndexingMap map = elements();
+  if (aligned_rows) {
+    const int64_t length = tiling.shape.back();
+    const int64_t width = tiling.vector.back();
+    const Expr within = map.results.back();
+    const Expr head = first_aligned(map.results.front());
+    map.results.back() = within + head;
+    std::erase_if(map.constraints, [&](const indexing::Constraint& one) { return one.expr == within; });
+    // Of whole vectors: where the first element is tells whether all are within the row.
+    const Expr first = within - Expr::range(static_cast<int>(3 * rank()) - 1);
+    map.constraints.push_back({first + head, {0, length - width}});
+  }
   const Coordinates at(*this);
   map.results.push_back(at.output);
   map.results.push_back(at.slot);
   return indexing::simplify(map, UnusedVariables::Keep);
+}
+
+std::optional<IndexingMap> TiledReduction::edges() const {
+  if (!aligned_rows) return std::nullopt;
+  assert(rank() == 2 && tiling.tiles(1) == 1);
+  IndexingMap map = elements();
+  for (const size_t i : {size_t{1}, size_t{3}, size_t{5}}) map.ranges[i] = {0, 0};
+  const int64_t length = tiling.shape.back();
+  const int64_t width = tiling.vector.back();
+  const Expr within = map.results.back();
+  std::erase_if(map.constraints, [&](const indexing::Constraint& one) { return one.expr == within; });
+  const Expr head = first_aligned(map.results.front());
+  const Expr tail = mod(Expr::constant(length) - head, width);
+  // The row as a ring: its end and its beginning are one run. The last threads take it, which have the least to do.
+  const Expr number = Expr::constant(tiling.threads.back() - 1) - mod(Expr::dim(kThread), tiling.threads.back());
+  map.results.back() = mod(number - tail, length);
+  map.constraints.push_back({number - head - tail, {-tiling.threads.back(), -1}});
+  const Coordinates at(*this);
+  map.results.push_back(at.output);
+  map.results.push_back(at.slot);
+  return indexing::simplify(map, UnusedVariables::Keep);
+}
+
+std::vector<ElementLoop> TiledReduction::loops() const {
+  constexpr int64_t kUnrolled = 8;  // repetitions of a loop that disappears
+  std::vector<ElementLoop> result;
+  const IndexingMap all = points();
+  const auto add = [&](int64_t first, int64_t end, bool in_shared) {
+    IndexingMap part = all;
+    indexing::Interval& repetitions = part.ranges[rank() - 1];
+    repetitions = intersect(repetitions, {first, end - 1});
+    if (repetitions.empty()) return;
+    result.push_back({indexing::simplify(part, UnusedVariables::Keep), in_shared});
+  };
+  if (in_registers == 0) {
+    result.push_back({all, true});
+  } else {
+    // What goes on to shared memory first: until its loads are there, no register is taken.
+    add(in_registers, tiling.unroll.back(), true);
+    for (int64_t first = 0; first < in_registers; first += kUnrolled) {
+      add(first, std::min(first + kUnrolled, in_registers), false);
+    }
+  }
+  if (std::optional<IndexingMap> rest = edges()) result.push_back({std::move(*rest), false});
+  return result;
+}
+
+Expr TiledReduction::first_in_shared(const Expr& row) const {
+  return first_aligned(row) + in_registers * tiling.threads.back() * tiling.vector.back();
+}
+
+int64_t TiledReduction::most_in_shared() const {
+  const int64_t length = product(*this, true, [&](size_t i) { return tiling.shape[i]; });
+  return length - in_registers * tiling.threads.back() * tiling.vector.back();
 }
 
 std::optional<int64_t> TiledReduction::vector() const {
@@ -171,6 +247,11 @@ IndexingMap TiledReduction::part_reads() const {
   const int64_t together = combining_lanes();
   IndexingMap map;
   map.dims = {indexing::below(tiling.blocks()), indexing::below(tiling.threads_per_block())};
+  if (combines_everywhere()) {
+    map.ranges = {indexing::below(parts())};
+    map.results = {Expr(), Expr::range(0)};
+    return map;
+  }
   map.ranges = {indexing::below(indexing::ceil_div(parts(), together))};
   const Expr output = floor_div(Expr::dim(kThread), together);
   const Expr part = Expr::range(0) * together + mod(Expr::dim(kThread), together);

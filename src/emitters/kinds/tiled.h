@@ -7,10 +7,23 @@
 
 namespace strata::emitters {
 
+/// A loop of a thread over a part of its elements.
+struct ElementLoop {
+  indexing::IndexingMap points;  ///< as TiledReduction::points
+  bool in_shared = true;         ///< what is gone through again may be kept in shared memory; else it is read again
+};
+
 /// A tiling of an index space some of whose dimensions are combined.
 struct TiledReduction {
   indexing::Tiling tiling;
   std::vector<bool> reduced;  ///< for each dimension
+  /// Rows, the last of two dimensions, that begin anywhere in memory: vectors begin at multiples of their length there
+  /// (in an array as large as what is reduced, in that order), and what is left of a row at both its ends is edges().
+  bool aligned_rows = false;
+  /// Of rows, the last of two dimensions: so many repetitions at the beginning are loops that disappear, so that what
+  /// they read stays in registers when they go through it again.
+  int64_t in_registers = 0;
+  bool all_want_results = false;  ///< threads go on with the outputs of their block
 
   size_t rank() const { return reduced.size(); }
   /// Whether threads that share an output are lanes in a row.
@@ -20,7 +33,9 @@ struct TiledReduction {
   int64_t sharing() const;  ///< threads that share an output
   int64_t lanes() const;    ///< of them combined by shuffles at first; 1: none
   int64_t parts() const;    ///< what is left to combine through shared memory; 1: nothing
-  /// Threads that combine the parts of one output, lanes in a row.
+  /// Whether each thread combines all parts of a block's one output itself: so all have it without another barrier.
+  bool combines_everywhere() const;
+  /// Else: threads that combine the parts of one output, lanes in a row.
   int64_t combining_lanes() const;
   /// Blocks that share an output.
   int64_t splits() const;
@@ -29,8 +44,16 @@ struct TiledReduction {
   /// that, so that this inner loop can be unrolled, else 1.
   int64_t in_flight(size_t dimension) const;
   /// (block, thread)[repetitions…, those in flight…, vectors…] → (index…, output of the block, slot): the elements that
-  /// are accumulated. What lies outside is excluded by constraints.
+  /// are accumulated, but for edges(). What lies outside is excluded by constraints.
   indexing::IndexingMap points() const;
+  /// The same of the elements that points() leaves out; nothing where it has all.
+  std::optional<indexing::IndexingMap> edges() const;
+  /// All of these, in the loops that go through them one after the other.
+  std::vector<ElementLoop> loops() const;
+  /// Where loops that keep their elements in shared memory begin in a row, given its index, and how long what they keep
+  /// is: of all reduced dimensions in row-major order.
+  indexing::Expr first_in_shared(const indexing::Expr& row) const;
+  int64_t most_in_shared() const;
   /// The number of the range variable that counts through a vector, if there is one.
   std::optional<int64_t> vector() const;
 
@@ -46,6 +69,8 @@ struct TiledReduction {
   indexing::IndexingMap holders() const;
 
  private:
+  /// The first element of a row that lies at a multiple of the vector's length.
+  indexing::Expr first_aligned(const indexing::Expr& row) const;
   /// points() without the last two results, not simplified.
   indexing::IndexingMap elements() const;
 };

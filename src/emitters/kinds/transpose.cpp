@@ -9,6 +9,7 @@
 #include "emitters/dialect/dialect.h"
 #include "emitters/elemental/index_code.h"
 #include "emitters/elemental/types.h"
+#include "emitters/kinds/access_width.h"
 #include "emitters/kinds/epilogue.h"
 #include "emitters/kinds/kernel.h"
 #include "emitters/kinds/place_maps.h"
@@ -284,6 +285,8 @@ Result<Plan> plan_transpose(const Fusion& fusion) {
     return unsupported("{} tiles need {} bytes of shared memory", made.layouts.size(),
                        plan.decision.launch().shared_bytes);
   }
+  Launch& launch = plan.decision.launch();
+  launch.min_blocks = choose_min_blocks(fusion, launch.threads, launch.shared_bytes);
   plan.emit = [made, decision = plan.decision](mlir::ModuleOp target, const std::string& name) -> Result<void> {
     STRATA_TRY(const FusionFunctions functions,
                FusionFunctions::create(target, *made.split.module, made.split.computation, made.split.options));

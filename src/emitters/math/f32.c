@@ -96,21 +96,17 @@ float PUBLIC(tanh)(float x) {
   return copysign_f32(size < 0.66F ? near : far, x);
 }
 
-/// erfc(a) = exp(-a²) · P(q) / (a + 3), q = (a - 3) / (a + 3).
+/// erfc(a) = 2^(-a² · LOG2_E) · P(q) / (a + 2), q = (a - 2) / (a + 2); P knows what LOG2_E lacks of log2(e).
 float PUBLIC(erfc)(float x) {
   const float a = at_most_f32(abs_f32(x), ERFC_IS_ZERO);
-  float inverse = approximate_reciprocal_f32(a + 3);
-#ifdef EXP_BY_INSTRUCTION
-  inverse = fma_f32(fma_f32(-inverse, a + 3, 1), inverse, inverse);
-#endif
-  const float factor = erfc_factor_f32((a - 3) * inverse) * inverse;
+  const float inverse = approximate_reciprocal_f32(a + 2);
+  const float factor = erfc_factor_f32(fma_f32(-4, inverse, 1)) * inverse;
   const float square = a * a;
   const float lost = fma_f32(a, a, -square);
-  // exp(-square - lost) = 2^n · 2^rest; 2^(n + 24) is a normal number.
+  // The power of -square - lost is 2^n · 2^rest; 2^(n + 24) is a normal number.
   const float shifted = fma_f32(square, -LOG2_E, ROUNDER + 151);
   const float n = shifted - (ROUNDER + 151);
   float rest = fma_f32(square, -LOG2_E, -n);
-  rest = fma_f32(square, -LOG2_E_LOW, rest);
   rest = fma_f32(lost, -LOG2_E, rest);
 #ifdef EXP_BY_INSTRUCTION
   const float power = approximate_exp2_normal_f32(rest);
@@ -119,8 +115,7 @@ float PUBLIC(erfc)(float x) {
   const float power = 1 + fma_f32(r * r, exp_tail_f32(r), r);
 #endif
   const float scaled = factor * power * of_bits_f32(bits_f32(shifted) << MANTISSA_BITS);
-  const float result = scaled * 0x1p-24F;
-  return x < 0 ? 2 - result : result;
+  return x < 0 ? fma_f32(scaled, -0x1p-24F, 2) : scaled * 0x1p-24F;
 }
 
 float PUBLIC(rsqrt)(float x) {

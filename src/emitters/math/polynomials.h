@@ -91,18 +91,17 @@ static inline float log_erfc_f32(float z) {
   return p;
 }
 
-/// erfc(x) exp(x^2) (x + 3) for z = (x - 3) / (x + 3), 0 <= x <= 10.2; error 2^-26.9.
+/// erfc(x) 2^(L x^2) (x + 2) for z = (x - 2) / (x + 2), 0 <= x <= 10.2; error 2^-23.7.
 static inline float erfc_factor_f32(float z) {
-  float p = -0x1.552144p-12F;
-  p = fma_f32(p, z, -0x1.fb2e8ep-12F);
-  p = fma_f32(p, z, 0x1.938220p-9F);
-  p = fma_f32(p, z, -0x1.41d26ap-10F);
-  p = fma_f32(p, z, -0x1.b7baa8p-6F);
-  p = fma_f32(p, z, 0x1.e99836p-4F);
-  p = fma_f32(p, z, -0x1.3dead6p-2F);
-  p = fma_f32(p, z, 0x1.2e3262p-1F);
-  p = fma_f32(p, z, -0x1.c44c48p-1F);
-  p = fma_f32(p, z, 0x1.12f21ep+0F);
+  float p = -0x1.ed2846p-12F;
+  p = fma_f32(p, z, -0x1.93e9bcp-11F);
+  p = fma_f32(p, z, 0x1.8657a8p-9F);
+  p = fma_f32(p, z, 0x1.a683e6p-8F);
+  p = fma_f32(p, z, -0x1.5ff3bap-6F);
+  p = fma_f32(p, z, -0x1.2a7fb6p-5F);
+  p = fma_f32(p, z, 0x1.1e2d08p-2F);
+  p = fma_f32(p, z, -0x1.5fd392p-1F);
+  p = fma_f32(p, z, 0x1.058672p+0F);
   return p;
 }
 

@@ -75,6 +75,11 @@ bool is_rounded_to_half(Value value, int products = 3) {
   });
 }
 
+/// What the emitter knows of a function, or what is seen here: that nothing but floats of 16 bits are made of it.
+bool may_be_short(Operation* op) {
+  return op->hasAttr("strata.rounded_to_half") || is_rounded_to_half(op->getResult(0));
+}
+
 bool is_constant(Value value) {
   Operation* op = value.getDefiningOp();
   return op != nullptr && op->hasTrait<mlir::OpTrait::ConstantLike>();
@@ -198,7 +203,7 @@ class Expansion {
     OpBuilder builder(op);
     if (const char* name = lookup(kReal, op)) {
       const Type type = op->getResult(0).getType();
-      const std::string function = real_function(name, op->getResult(0));
+      const std::string function = real_function(name, op);
       return replace(op, call(builder, op->getLoc(), function, type, op->getOperands()));
     }
     if (llvm::isa<arith::DivFOp>(op) && options_.target == Target::Gpu) {
@@ -232,7 +237,7 @@ class Expansion {
     const Type type = op->getResult(0).getType();
     if (llvm::isa<mlir::ComplexType>(type)) return replace(op, complex_call(builder, op, name.str()));
     if (!name.consume_back("_f32") || !llvm::is_contained(kHalf, name)) return false;
-    if (!is_rounded_to_half(op->getResult(0))) return false;
+    if (!may_be_short(op)) return false;
     return replace(op, call(builder, op->getLoc(), name.str() + "_f32_half", type, op->getOperands()));
   }
 
@@ -243,11 +248,12 @@ class Expansion {
     return type.isF32() ? "_f32" : "_f64";
   }
 
-  static std::string real_function(llvm::StringRef name, Value result) {
+  static std::string real_function(llvm::StringRef name, Operation* op) {
+    const Value result = op->getResult(0);
     const std::string full = name.str() + suffix(result.getType());
     if (!result.getType().isF32()) return full;
     if (llvm::is_contained(kBf16, name) && is_rounded_to_bf16(result)) return full + "_bf16";
-    return full + (llvm::is_contained(kHalf, name) && is_rounded_to_half(result) ? "_half" : "");
+    return full + (llvm::is_contained(kHalf, name) && may_be_short(op) ? "_half" : "");
   }
 
   void expand_conversion(Operation* op) {

@@ -123,6 +123,13 @@ class ExprCode {
     }
     using Predicate = arith::CmpIPredicate;
     const Value zero = constant(0);
+    const Interval dividend = range_(expr.lhs());
+    if (divisor.is_point() && dividend.lo >= -divisor.lo && dividend.hi < divisor.lo) {  // the quotient is -1 or 0
+      const Value negative = builder_.create<arith::CmpIOp>(location_, Predicate::slt, a, zero);
+      if (floor) return builder_.create<arith::ExtSIOp>(location_, type_, negative);
+      const Value moved = builder_.create<arith::AddIOp>(location_, a, b);
+      return builder_.create<arith::SelectOp>(location_, negative, moved, a);
+    }
     const Value rest = builder_.create<arith::RemSIOp>(location_, a, b);
     Value wrong = builder_.create<arith::CmpIOp>(location_, Predicate::slt, rest, zero);
     if (divisor.lo <= 0) {  // the remainder's sign differs from the divisor's

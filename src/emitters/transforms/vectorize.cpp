@@ -1,5 +1,6 @@
 // Loads and stores in a loop over a vector variable, at places that count with it from a multiple of the width, become
-// vectors: read before the loop, written after it. The unroller makes registers of what the loop then does to them.
+// vectors: read before the loop, written after it. The unroller makes registers of what the loop then does to them. A
+// load under conditions that stay the same in the loop is read under these.
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/SCF/IR/SCF.h>
 #include <mlir/Dialect/Tensor/IR/Tensor.h>
@@ -31,7 +32,11 @@ class LoopVectorizer {
       : loop_(loop), builder_(loop), options_(options), trip_(value_range(loop.getUpperBound()).hi) {}
 
   void run() {
-    for (auto extract : llvm::to_vector(loop_.getBody()->getOps<mlir::tensor::ExtractOp>())) load(extract);
+    loop_.getBody()->walk([&](mlir::arith::CmpIOp test) { test_once(test); });
+    mlir::moveLoopInvariantCode(loop_);  // indices of rows, for one
+    llvm::SmallVector<mlir::tensor::ExtractOp> extracts;
+    loop_.getBody()->walk([&](mlir::tensor::ExtractOp extract) { extracts.push_back(extract); });
+    for (auto extract : extracts) load(extract);
     store();
   }
 
@@ -42,14 +47,80 @@ class LoopVectorizer {
     return llvm::to_vector(llvm::seq(first, first + count));
   }
 
+  /// What is below a multiple of the loop's length for its first element is so for all that count on from there.
+  void test_once(mlir::arith::CmpIOp test) {
+    using Predicate = mlir::arith::CmpIPredicate;
+    const indexing::Interval bound = value_range(test.getRhs());
+    if (!bound.is_point() || !test.getLhs().getType().isIndex()) return;
+    const bool below = test.getPredicate() == Predicate::slt || test.getPredicate() == Predicate::sge;
+    const bool up_to = test.getPredicate() == Predicate::sle || test.getPredicate() == Predicate::sgt;
+    if (!below && !up_to) return;
+    if ((bound.lo + (up_to ? 1 : 0)) % trip_ != 0 || counting_width(test.getLhs(), trip_) != trip_) return;
+    builder_.setInsertionPoint(test);
+    test.getLhsMutable().assign(indices_at(test.getLhs(), 0)[0]);
+  }
+
+  /// A branch in which an operation of the loop is.
+  struct Branch {
+    Value condition;
+    bool holds = true;
+  };
+
+  /// All of them; nothing if one may be taken for some of a vector's elements, or is no branch.
+  std::optional<llvm::SmallVector<Branch>> branches_around(mlir::Operation* op) {
+    llvm::SmallVector<Branch> branches;
+    for (; op->getParentOp() != loop_; op = op->getParentOp()) {
+      auto branch = llvm::dyn_cast<scf::IfOp>(op->getParentOp());
+      if (!branch || !loop_.isDefinedOutsideOfLoop(branch.getCondition())) return std::nullopt;
+      branches.push_back({branch.getCondition(), op->getParentRegion() == &branch.getThenRegion()});
+    }
+    return branches;
+  }
+
+  Value conjunction(llvm::ArrayRef<Branch> branches) {
+    Value all;
+    for (const Branch& branch : branches) {
+      Value one = branch.condition;
+      if (!branch.holds) {
+        const Value always = builder_.create<mlir::arith::ConstantIntOp>(location(), 1, 1);
+        one = builder_.create<mlir::arith::XOrIOp>(location(), one, always);
+      }
+      all = all ? builder_.create<mlir::arith::AndIOp>(location(), all, one).getResult() : one;
+    }
+    return all;
+  }
+
   void load(mlir::tensor::ExtractOp extract) {
     const auto tensor = extract.getTensor();
     if (!loop_.isDefinedOutsideOfLoop(tensor)) return;
+    const auto branches = branches_around(extract);
+    if (!branches) return;
     const int64_t width = width_of(tensor.getType(), extract.getIndices());
     if (width == 1) return;
     builder_.setInsertionPoint(loop_);
-    const mlir::Type element = tensor.getType().getElementType();
-    const auto part = mlir::VectorType::get({width}, element);
+    Value all;
+    if (branches->empty()) {
+      all = read(extract, width);
+    } else {
+      const auto type = mlir::VectorType::get({trip_}, tensor.getType().getElementType());
+      auto guarded = builder_.create<scf::IfOp>(location(), type, conjunction(*branches), /*withElseRegion=*/true);
+      builder_.setInsertionPointToStart(guarded.thenBlock());
+      builder_.create<scf::YieldOp>(location(), read(extract, width));
+      builder_.setInsertionPointToStart(guarded.elseBlock());
+      const Value none = builder_.create<mlir::arith::ConstantOp>(location(), builder_.getZeroAttr(type));
+      builder_.create<scf::YieldOp>(location(), none);
+      all = guarded.getResult(0);
+    }
+    builder_.setInsertionPoint(extract);
+    extract.replaceAllUsesWith(
+        builder_.create<mlir::vector::ExtractOp>(location(), all, loop_.getInductionVar()).getResult());
+    extract.erase();
+  }
+
+  /// All of the loop's elements, in vectors of `width`.
+  Value read(mlir::tensor::ExtractOp extract, int64_t width) {
+    const auto tensor = extract.getTensor();
+    const auto part = mlir::VectorType::get({width}, tensor.getType().getElementType());
     Value all;
     for (int64_t first = 0; first < trip_; first += width) {
       const llvm::SmallVector<Value> at = indices_at(extract.getIndices(), first);
@@ -58,10 +129,7 @@ class LoopVectorizer {
       all = all ? builder_.create<mlir::vector::ShuffleOp>(location(), all, read, numbers(0, first + width)).getResult()
                 : read;
     }
-    builder_.setInsertionPoint(extract);
-    extract.replaceAllUsesWith(
-        builder_.create<mlir::vector::ExtractOp>(location(), all, loop_.getInductionVar()).getResult());
-    extract.erase();
+    return all;
   }
 
   struct Store {
@@ -148,7 +216,13 @@ class LoopVectorizer {
     for (const Value index : indices.drop_back()) {
       if (!loop_.isDefinedOutsideOfLoop(index)) return 1;
     }
-    const IndexExpr position = expression_of(indices.back());
+    return counting_width(indices.back(), limit);
+  }
+
+  /// The widest power of two up to the limit from multiples of which an index counts with the loop's variable; 1 if
+  /// none.
+  int64_t counting_width(Value index, int64_t limit) {
+    const IndexExpr position = expression_of(index);
     indexing::IndexingMap map;
     map.ranges = {{0, trip_ - 1}};
     map.dims = position.ranges;
@@ -198,6 +272,24 @@ bool is_vector_loop(scf::ForOp loop) {
          upper.lo <= kMaxTrip && (upper.lo & (upper.lo - 1)) == 0;
 }
 
+/// Index computations that branches of the loop have go before these, where they can be seen to stay the same.
+void hoist_indices(scf::ForOp loop) {
+  llvm::SmallVector<scf::IfOp> branches;  // inner ones first
+  loop.getBody()->walk([&](scf::IfOp branch) { branches.push_back(branch); });
+  for (scf::IfOp branch : branches) {
+    for (mlir::Region* region : {&branch.getThenRegion(), &branch.getElseRegion()}) {
+      if (region->empty()) continue;
+      for (mlir::Operation& op : llvm::make_early_inc_range(region->front())) {
+        const bool condition = llvm::isa<mlir::arith::CmpIOp, mlir::arith::AndIOp, mlir::arith::OrIOp>(op);
+        if (!condition && !llvm::isa<ApplyIndexingOp>(op) && !op.hasTrait<mlir::OpTrait::ConstantLike>()) continue;
+        const bool outside = llvm::none_of(
+            op.getOperands(), [&](Value operand) { return region->isAncestor(operand.getParentRegion()); });
+        if (outside) op.moveBefore(branch);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 mlir::LogicalResult vectorize(mlir::ModuleOp module, const LoweringOptions& options) {
@@ -206,7 +298,7 @@ mlir::LogicalResult vectorize(mlir::ModuleOp module, const LoweringOptions& opti
     if (is_vector_loop(loop)) loops.push_back(loop);
   });
   for (scf::ForOp loop : loops) {
-    mlir::moveLoopInvariantCode(loop);  // indices of rows, for one
+    hoist_indices(loop);
     LoopVectorizer(loop, options).run();
   }
   return mlir::success();

@@ -12,35 +12,32 @@ constexpr int64_t kAlignment = 128;
 /// Of the plan's search: some milliseconds.
 constexpr int64_t kNodes = 20'000;
 
-std::vector<int> depths_of(const Graph& body) {
+struct Depths {
+  std::vector<int> of;  ///< each operation
+  int loop = 0;         ///< depths of the loop: a value that survives an iteration lives at all of them
+};
+
+Depths depths_of(const Graph& body) {
   const std::vector<LoopStage> stages = loop_stages(body);
-  std::vector<int> depths(body.operations().size(), 0);
+  Depths depths{std::vector<int>(body.operations().size(), 0)};
   int offset = 0;
   for (LoopStage stage : {LoopStage::Body, LoopStage::After}) {
     int end = offset;
-    for (size_t i = 0; i < depths.size(); ++i) {
+    for (size_t i = 0; i < depths.of.size(); ++i) {
       if (stages[i] != stage) continue;
-      depths[i] = offset;
+      int& depth = depths.of[i];
+      depth = offset;
       for (TensorId id : body.operations()[i].operands) {
         const int producer = body.tensor(id).producer;
         if (producer < 0 || stages[static_cast<size_t>(producer)] != stage) continue;
-        depths[i] = std::max(depths[i], depths[static_cast<size_t>(producer)] + 1);
+        depth = std::max(depth, depths.of[static_cast<size_t>(producer)] + 1);
       }
-      end = std::max(end, depths[i] + 1);
+      end = std::max(end, depth + 1);
     }
+    if (stage == LoopStage::Body) depths.loop = end;
     offset = end;
   }
   return depths;
-}
-
-/// Depths of the loop: a value that survives an iteration lives at all of them.
-int loop_depths(const Graph& body, const std::vector<int>& depths) {
-  const std::vector<LoopStage> stages = loop_stages(body);
-  int end = 0;
-  for (size_t i = 0; i < depths.size(); ++i) {
-    if (stages[i] == LoopStage::Body) end = std::max(end, depths[i] + 1);
-  }
-  return end;
 }
 
 bool survives_iterations(const Operation& op) {
@@ -52,8 +49,9 @@ bool survives_iterations(const Operation& op) {
 
 BlockMemory plan_block_memory(const Graph& body, bool share) {
   BlockMemory memory;
-  memory.depths = depths_of(body);
-  const int loop_end = loop_depths(body, memory.depths) - 1;
+  Depths depths = depths_of(body);
+  memory.depths = std::move(depths.of);
+  const int loop_end = depths.loop - 1;
   const bool loops = body.launch().loop > 1;
   const int last_depth = memory.depths.empty() ? 0 : *std::max_element(memory.depths.begin(), memory.depths.end());
   std::vector<int> last_use(body.tensors().size(), 0);

@@ -210,6 +210,7 @@ class Generator {
     KernelLaunch& made = launch(op, name);
     std::copy(body.launch().grid.begin(), body.launch().grid.end(), made.grid.begin());
     made.threads = code.threads;
+    made.resident_blocks = code.resident;
     made.shared_bytes = code.shared_bytes;
     made.cluster = code.cluster * code.sharers;
     made.split = code.cluster;
@@ -249,13 +250,14 @@ class Generator {
     const std::string call = fmt::format("({})", fmt::join(arguments, ", "));
     return fmt::format(
         "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
-        "STRATA_KERNEL void __launch_bounds__({}) {}({}) {{\n"
+        "STRATA_KERNEL void __launch_bounds__({}{}) {}({}) {{\n"
         "  extern __shared__ __align__(1024) unsigned char {}[];\n"
         "{}"
         "  {}{};\n"
         "}}\n#endif\n\n",
-        made.threads, made.kernel, declaration, kSharedMemory,
-        order(made.prepares ? fmt::format("  {}_prepare{};\n", name, call) : ""), name, call);
+        made.threads, made.resident_blocks > 0 ? fmt::format(", {}", made.resident_blocks) : "", made.kernel,
+        declaration, kSharedMemory, order(made.prepares ? fmt::format("  {}_prepare{};\n", name, call) : ""), name,
+        call);
   }
 
   Result<std::string> block_kernel(size_t i, const std::string& name) {
@@ -382,7 +384,7 @@ class Generator {
     KernelLaunch& made = launch(op, name);
     made.predefined = true;
     made.threads = 256;
-    made.grid[0] = std::clamp<int64_t>((type.elements() + made.threads - 1) / made.threads, 1, kMostBlocks);
+    made.grid[0] = std::clamp<int64_t>(ceil_div(type.elements(), made.threads), 1, kMostBlocks);
     std::string body;
     const std::vector<std::string> operands(p.names.begin(), p.names.end() - 1);
     if (op_def(op.kind).cuda.form == CudaLowering::Form::Elementwise) {

@@ -22,11 +22,12 @@ namespace strata {
 
 /// A launch of a generated program: what the runtime does, and how the kernel calls its function.
 struct KernelLaunch : GpuLaunch {
-  int64_t split = 1;        ///< blocks of a cluster that do the work of one block of the graph
-  size_t along_x = 0;       ///< dimension of the graph's grid that lies along x; x lies along it
-  bool prepares = false;    ///< the function has a companion that goes first (BlockCode::prepares)
-  bool predefined = false;  ///< the function takes the arguments alone: no coordinates, no shared memory
-  LayoutSearch layouts;     ///< of the block function
+  int64_t split = 1;            ///< blocks of a cluster that do the work of one block of the graph
+  size_t along_x = 0;           ///< dimension of the graph's grid that lies along x; x lies along it
+  int64_t resident_blocks = 0;  ///< BlockCode::resident
+  bool prepares = false;        ///< the function has a companion that goes first (BlockCode::prepares)
+  bool predefined = false;      ///< the function takes the arguments alone: no coordinates, no shared memory
+  LayoutSearch layouts;         ///< of the block function
 
   /// The coordinates of the graph's block, from expressions for those of the launch's.
   std::string coordinates(std::array<std::string, 3> at) const;

@@ -297,17 +297,15 @@ LibraryPlan plan_libraries(const Graph& graph, const Schedules& schedules) { ret
 
 namespace {
 
-int64_t pieces(int64_t size, int64_t of) { return (size + of - 1) / of; }
-
 /// Of `batch` products of m × n × k that move so many bytes, without the launch.
 double work_seconds(DType type, std::array<int64_t, 4> sizes, double bytes, const Target& target) {
   const auto [batch, m, n, k] = sizes;
   const double rate = size_of(type) == 2 ? kMatrixShare * target.matrix_rate : kScalarShare * target.scalar_rate;
-  const auto tiles = static_cast<double>(batch * pieces(m, kTile) * pieces(n, kTile));
+  const auto tiles = static_cast<double>(batch * ceil_div(m, kTile) * ceil_div(n, kTile));
   const auto all = static_cast<double>(target.multiprocessors);
   const double busy = tiles < all ? std::min(1.0, tiles * kParts / all) : tiles / all / std::ceil(tiles / all);
-  const double operations = 2 * static_cast<double>(batch * pieces(m, kSmallTile) * kSmallTile) *
-                            static_cast<double>(pieces(n, kSmallTile) * kSmallTile) * static_cast<double>(k);
+  const double operations = 2 * static_cast<double>(batch * ceil_div(m, kSmallTile) * kSmallTile) *
+                            static_cast<double>(ceil_div(n, kSmallTile) * kSmallTile) * static_cast<double>(k);
   return kStartAndEnd + kTerm * static_cast<double>(k) +
          std::max(operations / (rate * busy), bytes / (kBandwidthShare * target.memory_bandwidth));
 }

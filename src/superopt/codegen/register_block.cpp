@@ -207,15 +207,17 @@ Result<void> RegisterBlock::rescale(const Operation& op) {
   const TensorId reference = op.operands[1];
   const std::string& state = references_.at(reference);
   const bool running = running_.count(reference) != 0;
+  const bool known = known_references_.count(reference) != 0;
   if (!running && advanced_.insert(reference).second) {
-    line(fmt::format("{}.advance({});", state, value(reference, transposed(id))));
+    line(fmt::format("{}.{}({});", state, known ? "weigh" : "advance", value(reference, transposed(id))));
   }
   const std::string from = value(op.operands[0], transposed(id));
   const std::string type = tile_type(id);
   const std::string factor = fmt::format("strata_device::broadcast<{}, {}>(i)", tile_type(reference), type);
   line("#pragma unroll");
   line(fmt::format("for (int i = 0; i < {0}::kRegisters; ++i) {{", type));
-  line(fmt::format("  {0}.v[i] = {0}.v[i] * {1}.before.v[{2}] + {3}.v[i]{4};", names_[id], state, factor, from,
+  line(fmt::format("  {0}.v[i] = {0}.v[i]{1} + {2}.v[i]{3};", names_[id],
+                   known ? "" : fmt::format(" * {}.before.v[{}]", state, factor), from,
                    running ? "" : fmt::format(" * {}.now.v[{}]", state, factor)));
   line("}");
   return {};

@@ -79,6 +79,7 @@ class RegisterBlock {
   std::map<std::pair<TensorId, bool>, std::string> values_;  ///< loaded tiles in registers, by layout
   std::map<TensorId, std::string> references_;               ///< rescaling states, by reference
   std::set<TensorId> running_;                               ///< references that are replaced by the largest
+  std::set<TensorId> known_references_;                      ///< references whose largest is known before the loop
   std::set<TensorId> invariant_;                             ///< computed before the loop
   std::set<TensorId> direct_;                                ///< accumulators that products are added to directly
   bool after_ = false;                                       ///< whether groups hold shares

@@ -40,7 +40,7 @@ int64_t resident_blocks(const BlockCode& code, const Target& target) {
 int64_t blocks_each(int64_t blocks, const BlockSchedule& schedule, const Target& target) {
   const int64_t multiprocessors =
       schedule.cluster_blocks() >= target.large_cluster ? target.cluster_multiprocessors : target.multiprocessors;
-  return (blocks + multiprocessors - 1) / multiprocessors;
+  return ceil_div(blocks, multiprocessors);
 }
 
 /// One warp waits for its own results; many (of a quarter) wait for their quarter.
@@ -90,13 +90,20 @@ double device_bytes(const Operation& op, const std::vector<std::vector<int64_t>>
   return bytes;
 }
 
-double handover_seconds(const BlockCode& code, int64_t rounds, bool clusters, const ScheduleCosts& costs) {
+double handover_seconds(const BlockCode& code, const BlockSchedule& schedule, int64_t rounds, bool clusters,
+                        const ScheduleCosts& costs) {
   const BlockWork& work = code.work;
   const double warps = static_cast<double>(code.threads / kWarp) / kQuarters;
   const double compute = computing_seconds(work.products, work.elements, warps, false, costs);
-  const double bytes = static_cast<double>(work.once_bytes + work.iterations * work.iteration_bytes);
-  const double round = costs.latency +
-                       together({static_cast<double>(work.iterations) * compute, bytes / costs.block_bandwidth}) +
+  const double bytes =
+      static_cast<double>(work.once_bytes + schedule.loop_warps * work.iterations * work.iteration_bytes);
+  const double combine =
+      costs.groups * doublings(schedule.loop_warps) + static_cast<double>(work.partial_bytes) / costs.partial_bandwidth;
+  const auto iterations = static_cast<double>(work.iterations);
+  // Loads of iterations that are not in flight together come one after the other, from the L2 cache.
+  const double trips = std::ceil(iterations / static_cast<double>(std::max<int64_t>(1, work.ahead))) - 1;
+  const double loop = iterations * (costs.row_iteration + compute) + trips * costs.latency / 2;
+  const double round = costs.latency + std::max(loop, bytes / costs.block_bandwidth) + combine +
                        computing_seconds(work.products_after, work.elements_after, warps, false, costs);
   return costs.handover + (clusters ? costs.handover_cluster : 0) + static_cast<double>(rounds) * round;
 }
@@ -119,8 +126,8 @@ double schedule_seconds(const Operation& op, const std::vector<std::vector<int64
     return computing_seconds(products * wide, elements, warps, work.overlaps, costs);
   };
   const auto iterations = static_cast<double>(work.iterations);
-  const bool rows = work.products + work.products_after == 0;  // an unrolled loop that loads to registers
-  const double waiting = rows ? 0 : schedule.bulk ? costs.bulk_iteration : costs.iteration;
+  const bool rows = work.products + work.products_after == 0;
+  const double waiting = rows ? costs.row_iteration : schedule.bulk ? costs.bulk_iteration : costs.iteration;
   const double compute = iterations * (waiting + computing(work.products, work.elements));
   const double reading = blocks_now * computing_warps * iterations * work.read_bytes / costs.shared_bandwidth;
 

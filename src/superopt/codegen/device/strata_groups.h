@@ -19,6 +19,15 @@ struct Rescaling {
       largest.v[i] = next;
     }
   }
+  /// Where all references come before anything relative to them: the largest first, then a weight for each.
+  STRATA_DEVICE void take(const Reference& reference) {
+#pragma unroll
+    for (int i = 0; i < Reference::kRegisters; ++i) largest.v[i] = maximum(largest.v[i], reference.v[i]);
+  }
+  STRATA_DEVICE void weigh(const Reference& reference) {
+#pragma unroll
+    for (int i = 0; i < Reference::kRegisters; ++i) now.v[i] = weight(reference.v[i], largest.v[i]);
+  }
   /// Whether any row of the warp has a new reference: seldom, once the loop has seen a few.
   STRATA_DEVICE bool moved() const {
     bool any = false;

@@ -11,8 +11,6 @@
 
 namespace strata {
 
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// A tensor's last two dimensions and the product of those before them; missing ones are 1.
 struct TileDims {
   int64_t batches = 1;

@@ -1,0 +1,121 @@
+// Long rows that begin anywhere, of all types, with what is fused before and after, on the processor against the
+// interpreter.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "emitters/program.h"
+#include "hlo/compare.h"
+#include "hlo/evaluate.h"
+#include "hlo/text.h"
+#include "hlo/typical_arguments.h"
+
+namespace strata::emitters {
+namespace {
+
+struct Case {
+  int64_t rows = 3;
+  int64_t length = 1025;
+  std::string type = "f32";    ///< of the first parameter
+  std::string wide = "f32";    ///< in which it is reduced
+  std::string second;          ///< the type of a second array, if there is one
+  bool chained = false;        ///< what is reduced comes after another reduction
+  bool side_output = false;    ///< another array of the same size, before the reduction
+  bool narrow_output = false;  ///< the result has the first parameter's type
+};
+
+std::string text_of(const Case& one) {
+  const std::string all = fmt::format("[{},{}]", one.rows, one.length);
+  const std::string rows = fmt::format("[{}]", one.rows);
+  const std::string& w = one.wide;
+  std::string text = fmt::format(
+      "HloModule m\n"
+      "add {{ a = {0}[] parameter(0)  b = {0}[] parameter(1)  ROOT r = {0}[] add(a, b) }}\n"
+      "max {{ a = {0}[] parameter(0)  b = {0}[] parameter(1)  ROOT r = {0}[] maximum(a, b) }}\n"
+      "ENTRY e {{\n  n = {1}{2} parameter(0)\n  v = {0}{2} convert(n)\n  zero = {0}[] constant(0)\n",
+      w, one.type, all);
+  std::string value = "v";
+  if (!one.second.empty()) {
+    text +=
+        fmt::format("  p = {0}{1} parameter(1)\n  c = {2}{1} convert(p)\n  u = {2}{1} add(v, c)\n", one.second, all, w);
+    value = "u";
+  }
+  if (one.chained) {
+    text += fmt::format(
+        "  most = {0}{1} reduce({3}, zero), dimensions={{1}}, to_apply=max\n"
+        "  wide = {0}{2} broadcast(most), dimensions={{0}}\n  d = {0}{2} subtract({3}, wide)\n",
+        w, rows, all, value);
+    value = "d";
+  }
+  text += fmt::format("  s = {0}{1} reduce({2}, zero), dimensions={{1}}, to_apply=add\n", w, rows, value);
+  std::string results = w + rows;
+  std::string names = "s";
+  if (one.side_output) {
+    text += fmt::format("  side = {0}{1} negate(v)\n", w, all);
+    results += ", " + w + all;
+    names += ", side";
+  }
+  if (one.narrow_output) {
+    text += fmt::format(
+        "  ss = {0}{1} broadcast(s), dimensions={{0}}\n  t = {0}{1} maximum({2}, ss)\n  o = {3}{1} convert(t)\n", w,
+        all, value, one.type);
+    results += ", " + one.type + all;
+    names += ", o";
+  }
+  return text + fmt::format("  ROOT r = ({}) tuple({})\n}}\n", results, names);
+}
+
+/// The kernel's decision, after it has given what the interpreter does.
+std::string check(const Case& one) {
+  const std::string text = text_of(one);
+  SCOPED_TRACE(text);
+  const auto module = hlo::parse_module(text);
+  EXPECT_TRUE(module) << module.error().to_string();
+  if (!module) return {};
+  EmitOptions options;
+  options.only = "reduction";
+  options.device.multiprocessors = 1;  // so that few rows are enough
+  const auto program = emit_program(**module, options);
+  EXPECT_TRUE(program) << program.error().to_string();
+  if (!program) return {};
+  const auto arguments = hlo::typical_arguments((*module)->entry_computation(), one.length);
+  const auto expected = hlo::evaluate(**module, arguments);
+  const auto actual = run_on_cpu(*program, arguments);
+  EXPECT_TRUE(actual) << actual.error().to_string();
+  if (expected && actual) {
+    for (size_t i = 0; i < expected->elements().size(); ++i) {
+      // Sums in another order; floats of 16 bits see little of that.
+      const hlo::Literal& want = expected->elements()[i];
+      const double slack = hlo::byte_width(want.type()) < 4 ? 2 : static_cast<double>(one.length) / 8;
+      EXPECT_EQ(hlo::difference(actual->elements()[i], want, slack).value_or(""), "") << "result " << i;
+    }
+  }
+  return explain(*program);
+}
+
+TEST(LongRows, TypesAndWhatIsFused) {
+  const std::vector<std::pair<std::string, std::string>> types{{"f32", "f32"}, {"bf16", "f32"}, {"f16", "f32"},
+                                                               {"f64", "f64"}, {"s32", "s32"},  {"s8", "s32"}};
+  std::mt19937 random(5);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  int aligned = 0, in_registers = 0;
+  for (int i = 0; i < 40; ++i) {
+    Case one;
+    one.rows = 2 + static_cast<int64_t>(below(3));
+    one.length = below(4) == 0 ? 9000 + static_cast<int64_t>(below(16000)) : 1024 + static_cast<int64_t>(below(70));
+    std::tie(one.type, one.wide) = types[below(types.size())];
+    if (below(3) == 0) one.second = one.wide;
+    one.chained = below(2) == 0;
+    one.side_output = below(3) == 0;
+    one.narrow_output = below(2) == 0;
+    const std::string decision = check(one);
+    aligned += decision.find("vectors at multiples in memory") != std::string::npos;
+    in_registers += decision.find("registers (") != std::string::npos;
+  }
+  EXPECT_GE(aligned, 20);
+  EXPECT_GE(in_registers, 2);
+}
+
+}  // namespace
+}  // namespace strata::emitters

@@ -1,0 +1,86 @@
+#include "emitters/kinds/tiled.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <span>
+
+#include "indexing/enumerate.h"
+
+namespace strata::emitters {
+namespace {
+
+TiledReduction rows(int64_t length, int64_t threads, int64_t vector) {
+  TiledReduction tiled;
+  tiled.tiling = {
+      {5, length}, {1, threads}, {1, indexing::ceil_div(indexing::ceil_div(length, vector), threads)}, {1, vector}};
+  tiled.reduced = {false, true};
+  return tiled;
+}
+
+/// Every element is in one loop, once; vectors begin at multiples of their length in memory, and where loops that keep
+/// their elements in shared memory have them, at multiples there too.
+void check(const TiledReduction& tiled) {
+  const int64_t length = tiled.tiling.shape[1];
+  const int64_t width = tiled.tiling.vector[1];
+  std::map<std::pair<int64_t, int64_t>, int> visits;
+  int64_t singles = 0;
+  for (const ElementLoop& loop : tiled.loops()) {
+    indexing::for_each_point(loop.points, [&](const indexing::Point& point) {
+      const std::vector<int64_t> at = *indexing::evaluate(loop.points, point);
+      ++visits[{at[0], at[1]}];
+      const bool vector = loop.points.ranges.back().hi == width - 1;
+      singles += vector ? 0 : 1;
+      if (vector) {
+        EXPECT_EQ((at[0] * length + at[1] - point.ranges.back()) % width, 0);
+      }
+      if (loop.in_shared) {
+        const indexing::Point row{std::span(at).first(1), {}, {}};
+        const int64_t place = at[1] - *indexing::evaluate(tiled.first_in_shared(indexing::Expr::dim(0)), row);
+        EXPECT_GE(place, 0);
+        EXPECT_LT(place, tiled.most_in_shared());
+        EXPECT_EQ((place - point.ranges.back()) % width, 0);
+      }
+      return true;
+    });
+  }
+  EXPECT_EQ(visits.size(), static_cast<size_t>(5 * length));
+  for (const auto& [at, count] : visits) EXPECT_EQ(count, 1) << at.first << ", " << at.second;
+  EXPECT_LE(singles, 5 * 2 * (width - 1));
+}
+
+TEST(TiledReduction, RowsThatBeginAnywhere) {
+  for (int64_t length = 33; length <= 50; ++length) {
+    for (const int64_t width : {2, 4, 8}) {
+      for (const int64_t in_registers : {0, 1}) {
+        SCOPED_TRACE(testing::Message() << length << " by " << width << ", " << in_registers << " in registers");
+        TiledReduction tiled = rows(length, 16, width);
+        tiled.aligned_rows = true;
+        tiled.in_registers = tiled.tiling.unroll[1] > 1 ? in_registers : 0;
+        check(tiled);
+      }
+    }
+  }
+}
+
+TEST(TiledReduction, RepetitionsInRegisters) {
+  TiledReduction tiled = rows(16 * 4 * 11 + 20, 16, 4);
+  for (const int64_t in_registers : {0, 1, 8, 9, 11}) {
+    SCOPED_TRACE(in_registers);
+    tiled.in_registers = in_registers;
+    check(tiled);
+  }
+  // The one whose elements are in shared memory, then short ones, which disappear.
+  tiled.in_registers = 9;
+  const std::vector<ElementLoop> loops = tiled.loops();
+  ASSERT_EQ(loops.size(), 3u);
+  EXPECT_EQ(loops[0].points.ranges[1], (indexing::Interval{9, 11}));
+  EXPECT_EQ(loops[1].points.ranges[1], (indexing::Interval{0, 7}));
+  EXPECT_EQ(loops[2].points.ranges[1], (indexing::Interval{8, 8}));
+  EXPECT_TRUE(loops[0].in_shared);
+  EXPECT_FALSE(loops[2].in_shared);
+  EXPECT_EQ(tiled.most_in_shared(), 16 * 4 * 2 + 20);
+}
+
+}  // namespace
+}  // namespace strata::emitters
