@@ -84,20 +84,42 @@ std::string describe(const Graph& graph) {
 }
 
 /// By the models: kernels of what is left when libraries have what they compute sooner, and that.
-double microseconds_without(const hlo::Module& part, const Device& device, LibraryUse libraries) {
+struct Times {
+  double all = 0;
+  /// Of the kernel that computes the result, if it is element by element: what reads the result could do that too.
+  double last = 0;
+};
+Times times_without(const hlo::Module& part, const Device& device, LibraryUse libraries) {
   const Result<const Target*> target = find_target(device.arch);
   LibraryCalls calls{part, {}, {}};
   if (libraries != LibraryUse::Never && target)
     calls = find_library_calls(prepare_for_libraries(part), device, libraries);
-  double all = 0;
+  const hlo::InstructionId result = calls.module.entry_computation().root;
+  Times times;
   for (const ProgramPart& one : fuse(calls.module, device)) {
-    const hlo::Instruction& root = one.module.entry_computation().root_instruction();
+    const hlo::Computation& computation = one.module.entry_computation();
+    const hlo::Instruction& root = computation.root_instruction();
     const auto call = calls.calls.find(root.name);
-    all += root.opcode == hlo::Opcode::Call && call != calls.calls.end()
-               ? 1e6 * library_seconds(call->second.work, **target)
-               : one.microseconds;
+    if (root.opcode == hlo::Opcode::Call && call != calls.calls.end()) {
+      times.all += 1e6 * library_seconds(call->second.work, **target);
+      continue;
+    }
+    times.all += one.microseconds;
+    const bool elementwise = std::none_of(
+        computation.instructions.begin(), computation.instructions.end(),
+        [](const hlo::Instruction& it) { return it.opcode == hlo::Opcode::Reduce || it.opcode == hlo::Opcode::Dot; });
+    if (elementwise && one.outputs.size() == 1 && one.outputs[0].instruction == result) times.last = one.microseconds;
   }
-  return all;
+  return times;
+}
+
+/// Whether a kernel of the emitters reads the value.
+bool is_read_by_kernel(const hlo::Computation& entry, hlo::InstructionId value) {
+  return std::any_of(entry.instructions.begin(), entry.instructions.end(), [&](const hlo::Instruction& it) {
+    const bool reads = std::find(it.operands.begin(), it.operands.end(), value) != it.operands.end();
+    return reads && it.opcode != hlo::Opcode::Dot && it.opcode != hlo::Opcode::Convolution &&
+           it.opcode != hlo::Opcode::Tuple;
+  });
 }
 
 /// By input of a graph that computes the program, which of the part's inputs it is.
@@ -126,7 +148,8 @@ class Searcher {
   Searcher(const Device& device, const LaxOptions& options, LibraryUse libraries, const Target& target)
       : device_(device), options_(options), libraries_(libraries), target_(target) {}
 
-  Outcome run(const LaxPart& part) const {
+  /// `is_read`: by a kernel of the emitters.
+  Outcome run(const LaxPart& part, bool is_read) const {
     SuperoptimizeOptions work;
     work.search.target = &target_;
     work.search.threads = options_.threads;
@@ -147,7 +170,7 @@ class Searcher {
     const std::string measured = measure(*found, work);
     const std::string against_fastest = objection(*found->candidates.front().graph, part.program);
     if (!against_fastest.empty()) return {std::nullopt, "the fastest that was measured: " + against_fastest};
-    return decide(part, *found, measured);
+    return decide(part, is_read, *found, measured);
   }
 
  private:
@@ -181,7 +204,7 @@ class Searcher {
     return ", not measured: " + made.error().message;
   }
 
-  Outcome decide(const LaxPart& part, const Superoptimized& found, const std::string& measured) const {
+  Outcome decide(const LaxPart& part, bool is_read, const Superoptimized& found, const std::string& measured) const {
     const Candidate& best = found.candidates.front();
     LaxStep step;
     step.graph = best.graph;
@@ -196,18 +219,20 @@ class Searcher {
     step.cubin.assign(found.cubin.begin(), found.cubin.end());
 
     double with = best.cost.seconds * 1e6;
-    double without = microseconds_without(part.module, device_, libraries_);
+    const Times others = times_without(part.module, device_, libraries_);
+    double without = others.all;
     std::string how = "by the model";
     if (options_.microseconds) {
       if (found.compile_error) return {std::nullopt, found.compile_error->message};
       const Result<double> mine = options_.microseconds(part.permuted, &step);
-      const Result<double> others = options_.microseconds(part.module, nullptr);
-      if (!mine || !others) return {std::nullopt, (mine ? others : mine).error().message};
+      const Result<double> theirs = options_.microseconds(part.module, nullptr);
+      if (!mine || !theirs) return {std::nullopt, (mine ? theirs : mine).error().message};
       with = *mine;
-      without = *others;
+      without = *theirs;
       how = "measured";
     }
     with += microseconds_of_transpose(part, target_);
+    if (is_read) without -= others.last;
     const std::string times = fmt::format("{:.3g} µs {}; kernels and libraries take {:.3g}", with, how, without);
     const std::string what = fmt::format("{}{}", describe(*best.graph), measured);
     if (with >= without) return {std::nullopt, fmt::format("{} ({})", times, what)};
@@ -243,9 +268,10 @@ LaxSearch search_lax_parts(const hlo::Module& module, const Device& device, cons
   std::vector<LaxPart> taken;
   for (LaxPart& largest : find_lax_parts(module)) {
     for (LaxPart* part = &largest; part != nullptr; part = part->smaller.empty() ? nullptr : &part->smaller.front()) {
-      const std::string key = fmt::format("{}{}", part->program.wide_values, print(*part->program.graph));
+      const bool is_read = is_read_by_kernel(entry, part->result);
+      const std::string key = fmt::format("{}{}{}", is_read, part->program.wide_values, print(*part->program.graph));
       const auto [outcome, fresh] = known.try_emplace(key);
-      if (fresh) outcome->second = searcher.run(*part);
+      if (fresh) outcome->second = searcher.run(*part, is_read);
       const std::string& name = entry[part->result].name;
       if (!outcome->second.step) {
         result.notes.push_back(fmt::format("{} with {} instructions before it: {}", name, part->members.size() - 1,

@@ -68,6 +68,33 @@ TEST(LaxSearch, NothingIsSearchedWhereNobodyAsks) {
   EXPECT_TRUE(program->notes.empty());
 }
 
+TEST(LaxSearch, WhatAKernelBehindItCouldDoIsNoGain) {
+  // The scale of the scores goes into the kernel that masks them.
+  const std::string text = R"(HloModule m
+ENTRY e {
+  x = f16[256,64] parameter(0)
+  w = f16[64,256] parameter(1)
+  p = f16[256,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f16[] constant(0.125)
+  cs = f16[256,256] broadcast(c), dimensions={}
+  ROOT s = f16[256,256] multiply(p, cs)
+})";
+  const auto price = [](const std::string& of) {
+    const auto module = hlo::parse_module(of);
+    EXPECT_TRUE(module) << module.error().to_string();
+    const auto program = emit_program(**module, {}, LibraryUse::WhereFaster, quick());
+    EXPECT_TRUE(program);
+    const std::string all = explain(*program), words = "kernels and libraries take ";
+    const size_t at = all.find(words);
+    EXPECT_NE(at, std::string::npos) << all;
+    return at == std::string::npos ? 0 : std::atof(all.c_str() + at + words.size());
+  };
+  std::string read = text;
+  read.replace(read.find("ROOT s"), 6, "s");
+  read.replace(read.rfind('}'), 1, "  ROOT t = f16[256,256] tanh(s)\n}");
+  EXPECT_GT(price(text), price(read) + 1);
+}
+
 TEST(LaxSearch, MeasurementDecidesWhereThereIsOne) {
   const hlo::ModulePtr module = load("lora_f16");
   LaxOptions options = quick();
@@ -142,7 +169,7 @@ TEST(LaxSearch, EqualPartsAreSearchedOnce) {
   LaxOptions options = quick();
   options.microseconds = [&](const hlo::Module&, const LaxStep* step) -> Result<double> {
     ++measured;
-    return step ? 1 : 2;
+    return step ? 1 : 20;
   };
   const auto program = emit_program(**module, {}, LibraryUse::WhereFaster, options);
   ASSERT_TRUE(program);
