@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Times kernels of the emitters beside torch.compile and JAX, on the GPU this runs on.
 
-usage: emitters.py FOLDER [--results FILE.json] [--only SUBSTRING] [--no-jax] [--check]
+usage: emitters.py FOLDER [--results FILE.json] [--only SUBSTRING] [--no-jax] [--check] [--skewed]
 
 FOLDER has a folder NAME_TYPE for each program of programs/hlo, as `strata emit F --emit=cubin --output FOLDER/NAME_TYPE`
 writes it. Times are medians over CUDA-graph replays, in microseconds; all arrays are many times larger than the L2
 cache. JAX is timed over 20 asynchronous calls. Results are compared with the same function in PyTorch, in float32 or
 wider. The floor is the bytes of parameters and results that must move, over the bandwidth of reading that was measured
-(4.39 TB/s). --check only runs and compares, as under compute-sanitizer. Exit status 1 where a result is wrong.
+(4.39 TB/s). --check only runs and compares, as under compute-sanitizer (programs/hlo/small has scatters small enough for
+its racecheck; emit them with --only "scatter rows"). --skewed: half of the indices of a scatter are one row. Exit status
+1 where a result is wrong.
 """
 import argparse
 import ctypes
@@ -190,7 +192,7 @@ def time_graph(torch, function, repetitions=10):
     return statistics.median(times)
 
 
-def make_inputs(torch, name, buffers):
+def make_inputs(torch, name, buffers, skewed):
     parameters = sorted((b for b in buffers if b["parameter"] >= 0), key=lambda b: b["parameter"])
     torch.manual_seed(1)
     inputs = []
@@ -200,6 +202,8 @@ def make_inputs(torch, name, buffers):
             indices = torch.randint(0, limit, b["dims"], device="cuda", dtype=torch.int32)
             if name == "scatter_unique":
                 indices = torch.randperm(limit, device="cuda")[:b["dims"][0]].to(torch.int32)
+            elif skewed and name.startswith("scatter"):
+                indices[::2] = limit // 2
             inputs.append(indices.sort().values if name == "scatter_sorted" else indices)
         else:
             dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[b["type"]]
@@ -214,11 +218,11 @@ def floor_bytes(name, inputs, results):
     return sum(map(size, inputs)) + sum(map(size, results))
 
 
-def measure(folder, check_only):
+def measure(folder, check_only, skewed):
     import torch
     name, dtype = folder.name.rsplit("_", 1)
     launcher = Launcher(folder)
-    inputs = make_inputs(torch, name, launcher.program["buffers"])
+    inputs = make_inputs(torch, name, launcher.program["buffers"], skewed)
     launcher.bind(inputs)
     launcher.run()
     torch.cuda.synchronize()
@@ -272,6 +276,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--no-jax", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--skewed", action="store_true")
     options = parser.parse_args()
     import torch
     torch.zeros(1, device="cuda")  # the context in which cubins are loaded
@@ -289,7 +294,7 @@ def main():
             continue
         start = time.time()
         try:
-            row = measure(folder, options.check)
+            row = measure(folder, options.check, options.skewed)
         except Exception as failure:
             row = {"name": folder.name, "failure": str(failure).splitlines()[0] if str(failure) else repr(failure)}
         rows.append(row)

@@ -11,6 +11,7 @@
 #include "hlo/inline_calls.h"
 #include "ir/target.h"
 #include "runtime/nv_jit_link.h"
+#include "runtime/replay.h"
 #include "support/memory_plan.h"
 
 namespace strata::emitters {
@@ -147,6 +148,33 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::load(const GpuDevice& device, Emit
   return made;
 }
 
+void GpuRunner::replace(ProgramStep& step, const EmitOptions& options, const Error& why) {
+  const std::string& name = step.interpreted->entry_computation().name;
+  const hlo::Module flat = hlo::inline_calls(*step.interpreted);
+  Result<EmittedFusion> fusion = emit_fusion(flat, flat.entry, name + "_kernel", options);
+  notes_.push_back(fmt::format("{}: {}; {} in its place", name, why.message, fusion ? "a kernel" : "the interpreter"));
+  step.library.reset();
+  step.lax.reset();
+  step.temporaries.clear();
+  if (fusion) {
+    step.fusion = *std::move(fusion);
+  } else {
+    step.why_interpreted = fusion.error().message;
+  }
+}
+
+Result<void> GpuRunner::load_lax(const LaxStep& step, Loaded& loaded) const {
+  if (step.cubin.empty() && step.manifest.uses_kernels()) return environment("its code was not compiled");
+  STRATA_TRY(loaded.program, GpuProgram::load(device_, step.cubin, step.manifest));
+  for (const GpuBuffer& buffer : step.manifest.buffers) {
+    if (buffer.role != BufferRole::Counters) continue;
+    STRATA_TRY(GpuMemory memory, GpuMemory::allocate(device_, buffer.type.bytes()));
+    STRATA_CHECK(memory.clear());
+    loaded.counters.emplace(buffer.name, std::move(memory));
+  }
+  return {};
+}
+
 Result<void> GpuRunner::load_step(ProgramStep& step, const EmitOptions& options, const KernelLoader& loader,
                                   Loaded& loaded) {
   if (step.library) {
@@ -155,18 +183,13 @@ Result<void> GpuRunner::load_step(ProgramStep& step, const EmitOptions& options,
       loaded.work = *std::move(work);
       return {};
     }
-    // A kernel does it too.
-    const std::string& name = step.interpreted->entry_computation().name;
-    const hlo::Module flat = hlo::inline_calls(*step.interpreted);
-    Result<EmittedFusion> fusion = emit_fusion(flat, flat.entry, name + "_kernel", options);
-    notes_.push_back(
-        fmt::format("{}: {}; {} in its place", name, work.error().message, fusion ? "a kernel" : "the interpreter"));
-    step.library.reset();
-    if (fusion) {
-      step.fusion = *std::move(fusion);
-    } else {
-      step.why_interpreted = fusion.error().message;
-    }
+    replace(step, options, work.error());
+  }
+  if (step.lax) {
+    const Result<void> taken = load_lax(*step.lax, loaded);
+    if (taken) return {};
+    loaded.program.reset();
+    replace(step, options, taken.error());
   }
   if (!step.fusion) return {};
   const CudaDriver& driver = device_.driver();
@@ -259,11 +282,13 @@ Result<void> GpuRunner::prepare_outputs(const ProgramStep& step) const {
         std::memcpy(&zero, value + at, sizeof zero);
         return zero;
       };
+      bool same_words = width % 4 == 0;
+      for (size_t at = 4; at < width && same_words; at += 4) same_words = word(0U, at) == word(0U, 0);
       if (width == 1) {
         status = driver.fill_bytes_later(to, word(static_cast<unsigned char>(0), 0), bytes, device_.stream());
       } else if (width == 2) {
         status = driver.fill_halves_later(to, word(static_cast<unsigned short>(0), 0), bytes / 2, device_.stream());
-      } else if (width == 4) {
+      } else if (same_words) {
         status = driver.fill_words_later(to, word(0U, 0), bytes / 4, device_.stream());
       } else {
         for (size_t at = 0; at < width && status == 0; at += 4)
@@ -298,6 +323,20 @@ Result<void> GpuRunner::launch(const ProgramStep& step, const Loaded& loaded) co
   return {};
 }
 
+Result<void> GpuRunner::launch_lax(const ProgramStep& step, const Loaded& loaded) const {
+  GpuPointers pointers;
+  const Graph& graph = *step.lax->graph;
+  for (size_t i = 0; i < graph.inputs().size(); ++i)
+    pointers[graph.tensor(graph.inputs()[i]).name] = pointer(step.inputs[static_cast<size_t>(step.lax->inputs[i])]);
+  size_t temporary = 0;
+  for (const GpuBuffer& buffer : step.lax->manifest.buffers) {
+    if (buffer.role == BufferRole::Intermediate) pointers[buffer.name] = pointer(step.temporaries[temporary++]);
+    if (buffer.role == BufferRole::Counters) pointers[buffer.name] = loaded.counters.at(buffer.name).pointer();
+    if (buffer.role == BufferRole::Output) pointers[buffer.name] = pointer(step.outputs.front());
+  }
+  return loaded.program->launch(pointers);
+}
+
 Result<void> GpuRunner::interpret(const ProgramStep& step) const {
   std::vector<hlo::Literal> arguments;
   for (const int input : step.inputs) {
@@ -314,6 +353,7 @@ Result<void> GpuRunner::run_step(size_t number) const {
   const ProgramStep& step = program_.steps[number];
   const Loaded& loaded = loaded_[number];
   if (step.fusion) return launch(step, loaded);
+  if (loaded.program) return launch_lax(step, loaded);
   if (!loaded.work) return interpret(step);
   std::vector<CudaPointer> arguments;
   for (const int buffer : step.library->arguments) arguments.push_back(pointer(buffer));
@@ -369,9 +409,22 @@ Result<std::vector<GpuRunner::StepTime>> GpuRunner::profile(int repetitions) {
     one.name = it.fusion ? it.fusion->name() : it.interpreted->entry_computation().name;
     one.what = it.fusion    ? it.fusion->decision().emitter
                : it.library ? fmt::format("{} {}", library_of(it.library->work), describe(it.library->work))
+               : it.lax     ? "superoptimizer"
                             : "interpreter";
   }
   return result;
+}
+
+Result<double> GpuRunner::microseconds() const {
+  for (size_t i = 0; i < program_.steps.size(); ++i) {
+    const ProgramStep& step = program_.steps[i];
+    if (!step.fusion && !loaded_[i].program && !loaded_[i].work)
+      return unsupported("{} runs on the host", step.interpreted->entry_computation().name);
+  }
+  return replayed_microseconds(device_, 1, [&](int64_t) -> Result<void> {
+    for (size_t i = 0; i < program_.steps.size(); ++i) STRATA_CHECK(run_step(i));
+    return {};
+  });
 }
 
 }  // namespace strata::emitters

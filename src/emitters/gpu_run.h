@@ -39,9 +39,9 @@ class GpuRunner {
     double microseconds = 0;
   };
 
-  /// Loads kernels, prepares libraries, takes memory. A library that is missing or refuses its work is replaced by a
-  /// kernel; notes() says so. The device must outlive it. Errors: Environment where what is needed is missing or there
-  /// is too little memory; those of the emitters.
+  /// Loads kernels, prepares libraries, takes memory. A library that is missing or refuses its work, and a µGraph whose
+  /// code the driver does not take, is replaced by a kernel; notes() says so. The device must outlive it. Errors:
+  /// Environment where what is needed is missing or there is too little memory; those of the emitters.
   static Result<std::unique_ptr<GpuRunner>> load(const GpuDevice& device, EmittedProgram program,
                                                  const EmitOptions& options, const KernelLoader& loader = {});
 
@@ -54,12 +54,17 @@ class GpuRunner {
   /// Times of all steps and of the whole: medians over `repetitions` runs after the first, with the arguments of the
   /// last run(). Those of steps that the interpreter runs contain copies to the host and back.
   Result<std::vector<StepTime>> profile(int repetitions);
+  /// Of the whole, as a CUDA graph that is replayed (runtime/replay.h), on what memory holds. Error (Unsupported) where
+  /// the interpreter runs a step.
+  Result<double> microseconds() const;
 
  private:
   struct Loaded {
     CudaModule module = nullptr;
     std::vector<CudaFunction> functions;
     std::unique_ptr<PreparedWork> work;
+    std::unique_ptr<GpuProgram> program;  ///< of a µGraph
+    GpuBuffers counters;                  ///< of it: 0 before each run and after
   };
   class Modules;
 
@@ -69,6 +74,9 @@ class GpuRunner {
   Result<void> run_step(size_t step) const;
   Result<void> prepare_outputs(const ProgramStep& step) const;
   Result<void> launch(const ProgramStep& step, const Loaded& loaded) const;
+  Result<void> launch_lax(const ProgramStep& step, const Loaded& loaded) const;
+  Result<void> load_lax(const LaxStep& step, Loaded& loaded) const;
+  void replace(ProgramStep& step, const EmitOptions& options, const Error& why);
   Result<void> interpret(const ProgramStep& step) const;
   Result<void> upload(int buffer, const hlo::Literal& value) const;
   Result<hlo::Literal> download(int buffer) const;

@@ -46,24 +46,30 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries)
+  ProgramBuilder(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries, const LaxOptions& lax)
       : flat_(with_free_layouts(hlo::inline_calls(module), module, !options.only.empty())),
         options_(options),
-        libraries_(libraries) {}
+        libraries_(libraries),
+        lax_(lax) {}
 
   Result<EmittedProgram> build() {
     add_parameters();
     const hlo::Instruction& root = flat_.entry_computation().root_instruction();
     program_.result_shape = root.shape;
     if ((flat_.fusion || !options_.only.empty()) && add_whole()) return std::move(program_);
+    if (lax_.seconds > 0 && options_.only.empty()) {
+      LaxSearch found = search_lax_parts(flat_, options_.device, lax_, libraries_);
+      flat_ = std::move(found.module);
+      lax_steps_ = std::move(found.steps);
+      program_.notes = std::move(found.notes);
+      restart();
+    }
     if (libraries_ != LibraryUse::Never && options_.only.empty()) {
       LibraryCalls found = find_library_calls(prepare_for_libraries(flat_), options_.device, libraries_);
       flat_ = std::move(found.module);
       calls_ = std::move(found.calls);
       kept_ = std::move(found.kept);
-      program_.buffers.clear();
-      buffer_of_.clear();
-      add_parameters();  // instructions have other numbers
+      restart();
     }
     for (const ProgramPart& part : fuse(flat_, options_.device)) STRATA_CHECK(add(part));
     STRATA_CHECK(add_results(flat_.entry_computation().root));
@@ -71,6 +77,13 @@ class ProgramBuilder {
   }
 
  private:
+  /// Where instructions have got other numbers.
+  void restart() {
+    program_.buffers.clear();
+    buffer_of_.clear();
+    add_parameters();
+  }
+
   void add_parameters() {
     const hlo::Computation& entry = flat_.entry_computation();
     for (size_t i = 0; i < entry.parameters.size(); ++i) {
@@ -159,31 +172,51 @@ class ProgramBuilder {
   Result<void> add_launch(const ProgramPart& part, ProgramStep& step) {
     const hlo::Computation& from = part.module.entry_computation();
     const hlo::Instruction& call = from.root_instruction();
+    const auto lax = lax_steps_.find(call.name);
+    if (lax != lax_steps_.end()) {
+      // The step reads what the call does.
+      std::vector<int> operands;
+      for (const InstructionId operand : call.operands) {
+        STRATA_TRY(const int buffer, argument(part, step, operand));
+        operands.push_back(buffer);
+      }
+      step.inputs = std::move(operands);
+      step.interpreted =
+          std::make_shared<const hlo::Module>(hlo::extract_module(part.module, part.module[call.called[0]]));
+      step.lax = lax->second;
+      return {};
+    }
     const LibraryCall& known = calls_.at(call.name);
     step.library = LibraryLaunch{known.work, {}, known.reason};
-    for (const int argument : known.arguments) {
-      const InstructionId operand = call.operands[static_cast<size_t>(argument)];
-      const hlo::Instruction& it = from[operand];
-      if (it.opcode == Opcode::Parameter) {
-        const auto number = static_cast<size_t>(it.as<hlo::ParameterAttributes>().number);
-        step.library->arguments.push_back(step.inputs[number]);
-        continue;
-      }
-      // What is known beforehand.
-      hlo::Computation value = from;
-      value.root = operand;
-      value.parameters.clear();
-      STRATA_TRY(const Literal constant, hlo::evaluate(hlo::extract_module(part.module, value), {}));
-      step.library->arguments.push_back(static_cast<int>(program_.buffers.size()));
-      program_.buffers.push_back({it.shape, -1, -1, constant});
+    for (const int number : known.arguments) {
+      STRATA_TRY(const int buffer, argument(part, step, call.operands[static_cast<size_t>(number)]));
+      step.library->arguments.push_back(buffer);
     }
     step.library->arguments.push_back(step.outputs.front());
     return {};
   }
 
+  /// The buffer of a call's operand.
+  Result<int> argument(const ProgramPart& part, const ProgramStep& step, InstructionId operand) {
+    const hlo::Computation& from = part.module.entry_computation();
+    const hlo::Instruction& it = from[operand];
+    if (it.opcode == Opcode::Parameter)
+      return step.inputs[static_cast<size_t>(it.as<hlo::ParameterAttributes>().number)];
+    // What is known beforehand.
+    hlo::Computation value = from;
+    value.root = operand;
+    value.parameters.clear();
+    STRATA_TRY(const Literal constant, hlo::evaluate(hlo::extract_module(part.module, value), {}));
+    program_.buffers.push_back({it.shape, -1, -1, constant});
+    return static_cast<int>(program_.buffers.size()) - 1;
+  }
+
   /// With buffers for its temporaries.
   void push(ProgramStep step) {
-    for (const hlo::Shape& shape : step.fusion ? step.fusion->decision().temporaries : std::vector<hlo::Shape>()) {
+    const std::vector<hlo::Shape> between = step.fusion ? step.fusion->decision().temporaries
+                                            : step.lax  ? intermediates(step.lax->manifest)
+                                                        : std::vector<hlo::Shape>();
+    for (const hlo::Shape& shape : between) {
       step.temporaries.push_back(static_cast<int>(program_.buffers.size()));
       program_.buffers.push_back({shape});
     }
@@ -210,11 +243,13 @@ class ProgramBuilder {
   hlo::Module flat_;
   const EmitOptions& options_;
   const LibraryUse libraries_;
+  const LaxOptions& lax_;
   EmittedProgram program_;
   std::map<ArrayValue, int> buffer_of_;
   std::set<std::string> names_;
   std::map<std::string, LibraryCall> calls_;
   std::map<std::string, std::string> kept_;
+  std::map<std::string, LaxStep> lax_steps_;
 };
 
 Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>& shapes, std::vector<Buffer>& buffers) {
@@ -224,7 +259,11 @@ Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>&
     for (const int input : step.inputs) {
       arguments.push_back(from_buffer(buffers[static_cast<size_t>(input)], shape_of(input)));
     }
-    STRATA_TRY(const Literal result, hlo::evaluate(*step.interpreted, arguments));
+    const auto run = [&]() -> Result<Literal> {
+      if (!step.lax) return hlo::evaluate(*step.interpreted, arguments);
+      return run_on_host(*step.lax->graph, step.lax->inputs, arguments, shape_of(step.outputs.front()));
+    };
+    STRATA_TRY(const Literal result, run());
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       const Literal& one = result.shape().is_tuple() ? result.elements()[i] : result;
       buffers[static_cast<size_t>(step.outputs[i])] = to_buffer(one, shape_of(step.outputs[i]));
@@ -267,10 +306,11 @@ Literal assemble(const hlo::Shape& shape, const std::vector<Literal>& arrays, si
 
 }  // namespace
 
-Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries) {
-  if (!hlo::has_batch_norms(module)) return ProgramBuilder(module, options, libraries).build();
+Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
+                                    const LaxOptions& lax) {
+  if (!hlo::has_batch_norms(module)) return ProgramBuilder(module, options, libraries, lax).build();
   STRATA_TRY(const hlo::Module expanded, hlo::expand_batch_norms(module));
-  return ProgramBuilder(expanded, options, libraries).build();
+  return ProgramBuilder(expanded, options, libraries, lax).build();
 }
 
 Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {
@@ -321,9 +361,11 @@ std::string explain(const EmittedProgram& program) {
     text += step.fusion    ? to_string(step.fusion->decision())
             : step.library ? fmt::format("  {:<16} {}: {}\n", library_of(step.library->work),
                                          describe(step.library->work), step.library->reason)
+            : step.lax     ? fmt::format("  {:<16} {}\n", "superoptimizer", step.lax->reason)
                            : fmt::format("  {:<16} {}\n", "interpreter", step.why_interpreted);
     for (const std::string& note : step.notes) text += fmt::format("  {:<16} {}\n", "no library", note);
   }
+  for (const std::string& note : program.notes) text += fmt::format("not superoptimized: {}\n", note);
   return text;
 }
 

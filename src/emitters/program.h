@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "emitters/emit.h"
+#include "emitters/lax_search.h"
 #include "emitters/library_calls.h"
 
 namespace strata::emitters {
@@ -27,6 +28,7 @@ struct LibraryLaunch {
 struct ProgramStep {
   std::optional<EmittedFusion> fusion;
   std::optional<LibraryLaunch> library;
+  std::optional<LaxStep> lax;
   hlo::ModulePtr interpreted;  ///< without a kernel: what the step computes; of a library's step on the CPU
   std::string why_interpreted;
   std::vector<std::string> notes;  ///< for --explain
@@ -38,15 +40,18 @@ struct EmittedProgram {
   std::vector<ProgramStep> steps;
   std::vector<int> results;  ///< the buffers of the entry's root: one, or those of its tuple
   hlo::Shape result_shape;
+  std::vector<std::string> notes;  ///< for --explain
 };
 
 /// Cuts the entry into fusions (fusion_pass.h) and emits each; a module whose text has no ENTRY is one fusion, if an
-/// emitter takes it whole. Instructions without a kernel (sort, while, …) become steps of the interpreter's. Error
+/// emitter takes it whole. Before that, parts are given to the superoptimizer (lax_search.h), then products and
+/// convolutions to libraries. Instructions without a kernel (sort, while, …) become steps of the interpreter's. Error
 /// (Unsupported) where that has no meaning for them either.
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {},
-                                    LibraryUse libraries = LibraryUse::WhereFaster);
+                                    LibraryUse libraries = LibraryUse::WhereFaster, const LaxOptions& lax = {});
 
-/// Runs all kernels on this machine's processor. Arguments are checked against the parameters.
+/// Runs all kernels on this machine's processor: work of libraries by HLO's interpreter, µGraphs by the reference
+/// executor. Arguments are checked against the parameters.
 Result<hlo::Literal> run_on_cpu(const EmittedProgram& program, std::span<const hlo::Literal> arguments);
 
 /// The program's result of the arrays of its `results`.

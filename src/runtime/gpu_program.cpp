@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/replay.h"
+
 namespace strata {
 namespace {
 
@@ -13,55 +15,6 @@ constexpr int64_t kMostSets = 64;
 constexpr double kTimesL2 = 4;
 /// Of the free memory, what buffers may take.
 constexpr double kMemoryShare = 0.8;
-
-constexpr int64_t kRunsOfGraph = 20;
-constexpr int kReplays = 20;
-constexpr int kLeastReplays = 3;
-/// Microseconds that one graph, and all its replays, should not exceed.
-constexpr double kLongGraph = 1e5;
-constexpr double kLongReplays = 2e6;
-
-/// Launches recorded once and replayed as a whole.
-class ReplayedGraph {
- public:
-  explicit ReplayedGraph(const GpuDevice& device) : device_(device) {}
-  ~ReplayedGraph() {
-    if (exec_ != nullptr) device_.driver().destroy_graph_exec(exec_);
-    if (graph_ != nullptr) device_.driver().destroy_graph(graph_);
-  }
-  ReplayedGraph(const ReplayedGraph&) = delete;
-  ReplayedGraph& operator=(const ReplayedGraph&) = delete;
-
-  template <class Work>
-  Result<void> record(const Work& work) {
-    const CudaDriver& driver = device_.driver();
-    STRATA_CHECK(driver.check(driver.begin_capture(device_.stream(), CudaDriver::kCaptureThreadLocal), "recording"));
-    const Result<void> worked = work();
-    // The stream is left in order even where the work failed.
-    const int ended = driver.end_capture(device_.stream(), &graph_);
-    STRATA_CHECK(worked);
-    STRATA_CHECK(driver.check(ended, "recording a graph"));
-    return driver.check(driver.instantiate_graph(&exec_, graph_, 0), "instantiating a graph");
-  }
-  Result<void> replay() const {
-    return device_.driver().check(device_.driver().launch_graph(exec_, device_.stream()), "replaying a graph");
-  }
-
- private:
-  const GpuDevice& device_;
-  CudaGraph graph_ = nullptr;
-  CudaGraphExec exec_ = nullptr;
-};
-
-template <class Work>
-Result<double> timed(const GpuDevice& device, const Work& work) {
-  GpuEvent begin(device);
-  GpuEvent end(device);
-  STRATA_CHECK(begin.record());
-  STRATA_CHECK(work());
-  STRATA_CHECK(end.record());
-  return begin.microseconds_until(end);
-}
 
 /// The map as a kernel takes it, of a tensor that begins at `base`.
 Result<CudaTensorMap> encode(const CudaDriver& driver, const GpuTensorMap& map, CudaPointer base) {
@@ -256,10 +209,16 @@ Result<GpuBuffers> GpuProgram::allocate() const {
 }
 
 Result<void> GpuProgram::launch(const GpuBuffers& buffers) const {
+  GpuPointers pointers;
+  for (const auto& [name, memory] : buffers) pointers[name] = memory.pointer();
+  return launch(pointers);
+}
+
+Result<void> GpuProgram::launch(const GpuPointers& buffers) const {
   for (size_t i = 0; i < steps_.size(); ++i) {
     const GpuLaunch& launch = manifest_.launches[i];
     std::vector<CudaPointer> pointers;
-    for (const std::string& name : launch.arguments) pointers.push_back(buffers.at(name).pointer());
+    for (const std::string& name : launch.arguments) pointers.push_back(buffers.at(name));
     if (steps_[i].work) {
       STRATA_CHECK(steps_[i].work->run(device_.stream(), pointers, workspace_ ? workspace_->pointer() : 0));
     } else {
@@ -316,30 +275,8 @@ Result<int64_t> GpuProgram::cold_sets() const {
 }
 
 Result<double> GpuProgram::microseconds(std::span<const GpuBuffers> sets) const {
-  // What a first run loads and sets up is no part of the time.
-  STRATA_CHECK(launch(sets.front()));
-  STRATA_CHECK(device_.synchronize());
-  STRATA_TRY(const double once, timed(device_, [&] { return launch(sets.back()); }));
-
-  const auto count = std::ssize(sets);
-  int64_t runs = (kRunsOfGraph + count - 1) / count * count;
-  runs = std::clamp<int64_t>(static_cast<int64_t>(kLongGraph / std::max(once, 1e-3)), 1, runs);
-  ReplayedGraph graph(device_);
-  const auto launch_all = [&]() -> Result<void> {
-    for (int64_t run = 0; run < runs; ++run) STRATA_CHECK(launch(sets[static_cast<size_t>(run % count)]));
-    return {};
-  };
-  STRATA_CHECK(graph.record(launch_all));
-  const double all = std::max(once * static_cast<double>(runs), 1.0);
-  const int replays = std::clamp(static_cast<int>(std::min(kLongReplays / all, 1e3)), kLeastReplays, kReplays);
-  for (int warm = 0; warm < std::min(3, replays - 2); ++warm) STRATA_CHECK(graph.replay());
-  std::vector<double> times;
-  for (int i = 0; i < replays; ++i) {
-    STRATA_TRY(const double time, timed(device_, [&] { return graph.replay(); }));
-    times.push_back(time / static_cast<double>(runs));
-  }
-  std::nth_element(times.begin(), times.begin() + replays / 2, times.end());
-  return times[static_cast<size_t>(replays / 2)];
+  return replayed_microseconds(device_, std::ssize(sets),
+                               [&](int64_t set) { return launch(sets[static_cast<size_t>(set)]); });
 }
 
 }  // namespace strata

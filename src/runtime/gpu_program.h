@@ -98,6 +98,8 @@ class GpuMemory {
 
 /// One memory for each buffer of a program, by name.
 using GpuBuffers = std::map<std::string, GpuMemory>;
+/// The same where the memory is somebody else's.
+using GpuPointers = std::map<std::string, CudaPointer>;
 
 class GpuProgram {
  public:
@@ -114,11 +116,11 @@ class GpuProgram {
   Result<GpuBuffers> allocate() const;
   /// Puts all launches on the device's stream and does not wait.
   Result<void> launch(const GpuBuffers& buffers) const;
+  Result<void> launch(const GpuPointers& buffers) const;
   /// How many sets of buffers a cold measurement goes through: so many that their inputs exceed the L2 cache four
   /// times, 2 to 64, less where memory is short.
   Result<int64_t> cold_sets() const;
-  /// Microseconds of one run of all launches: the median over 20 replays of a CUDA graph that holds at least 20 runs,
-  /// each set in turn. Fewer runs and replays where all of them would take seconds.
+  /// Microseconds of one run of all launches, with each set in turn (replay.h).
   Result<double> microseconds(std::span<const GpuBuffers> sets) const;
 
  private:

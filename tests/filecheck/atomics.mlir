@@ -75,3 +75,16 @@ func.func @fetch(%t: tensor<8xi32>, %i: index, %x: i32) -> i32 {
   %old, %u = strata.atomic_fetch add %x into %t[%i] : i32, tensor<8xi32>
   return %old : i32
 }
+
+// Vectors: one instruction, that MLIR does not have, or one after the other.
+// CHECK-LABEL: func.func @vector
+// CHECK-COUNT-4: llvm.atomicrmw fadd {{.*}} monotonic : !llvm.ptr, f32
+// GPU-LABEL: func.func @vector
+// GPU-NOT: llvm.atomicrmw
+// GPU: call @strata_atomic_add_4xf32(%{{.*}}, %{{.*}}) : (!llvm.ptr, vector<4xf32>) -> ()
+// GPU: call @strata_atomic_add_8xbf16(%{{.*}}, %{{.*}}) : (!llvm.ptr, vector<8xbf16>) -> ()
+func.func @vector(%t: tensor<8xf32>, %u: tensor<8xbf16>, %i: index, %x: vector<4xf32>, %y: vector<8xbf16>) {
+  %a = strata.atomic_rmw add %x into %t[%i] : vector<4xf32>, tensor<8xf32>
+  %b = strata.atomic_rmw add %y into %u[%i] : vector<8xbf16>, tensor<8xbf16>
+  return
+}

@@ -96,6 +96,12 @@ func.func @integers(%t: tensor<8xf32>, %x: f32, %i: index) {
   return
 }
 // -----
+func.func @vectors(%t: tensor<8xi32>, %x: vector<4xi32>, %i: index) {
+  // expected-error @+1 {{takes vectors of one dimension, of floats to be added}}
+  %r = strata.atomic_rmw add %x into %t[%i] : vector<4xi32>, tensor<8xi32>
+  return
+}
+// -----
 func.func @region(%t: tensor<8xf32>, %x: f32, %i: index) {
   // expected-error @+1 {{needs a region from two values}}
   %r = strata.atomic_rmw custom %x into %t[%i] : f32, tensor<8xf32> {

@@ -107,6 +107,38 @@ func.func @rows_within(%t: index {strata.range = [0, 255]}, %in: tensor<1024xf32
   return %r : tensor<32x32xf32, #strata.shared<chunk = 4>>
 }
 
+// Sums of floats that the GPU adds by vectors; what has no instruction stays.
+// CHECK-LABEL: func.func @atomics
+// CHECK: scf.for
+// CHECK: strata.atomic_rmw add %{{.*}} into %{{.*}} : vector<4xf32>, tensor<1024xf32>
+// CHECK: scf.for
+// CHECK: strata.atomic_rmw maxf %{{.*}} : f32, tensor<1024xf32>
+// CHECK: scf.for
+// CHECK: strata.atomic_rmw add %{{.*}} : f32, tensor<1024xf32>
+func.func @atomics(%t: index {strata.range = [0, 255]}, %x: f32, %out: tensor<1024xf32> {strata.output = 0},
+                   %max: tensor<1024xf32> {strata.output = 1}, %odd: tensor<1024xf32> {strata.output = 2})
+    -> (tensor<1024xf32>, tensor<1024xf32>, tensor<1024xf32>) attributes {strata.kernel} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %a = scf.for %s = %c0 to %c4 step %c1 iter_args(%o = %out) -> (tensor<1024xf32>) {
+    %i = strata.apply_indexing <"(d0, d1) -> (d0 * 4 + d1), domain: d0 in [0, 255], d1 in [0, 3]">(%t, %s)
+    %n = strata.atomic_rmw add %x into %o[%i] : f32, tensor<1024xf32>
+    scf.yield %n : tensor<1024xf32>
+  } {strata.vector}
+  %b = scf.for %s = %c0 to %c4 step %c1 iter_args(%o = %max) -> (tensor<1024xf32>) {
+    %i = strata.apply_indexing <"(d0, d1) -> (d0 * 4 + d1), domain: d0 in [0, 255], d1 in [0, 3]">(%t, %s)
+    %n = strata.atomic_rmw maxf %x into %o[%i] : f32, tensor<1024xf32>
+    scf.yield %n : tensor<1024xf32>
+  } {strata.vector}
+  %c = scf.for %s = %c0 to %c4 step %c1 iter_args(%o = %odd) -> (tensor<1024xf32>) {
+    %i = strata.apply_indexing <"(d0, d1) -> (d0 * 3 + d1), domain: d0 in [0, 255], d1 in [0, 3]">(%t, %s)
+    %n = strata.atomic_rmw add %x into %o[%i] : f32, tensor<1024xf32>
+    scf.yield %n : tensor<1024xf32>
+  } {strata.vector}
+  return %a, %b, %c : tensor<1024xf32>, tensor<1024xf32>, tensor<1024xf32>
+}
+
 // Loads under conditions that are the same for all elements: what lies below 8 from a multiple of 4 on is one of them.
 // CHECK-LABEL: func.func @conditional
 // CHECK: %[[FIRST:.*]] = strata.apply_indexing <"(d0) -> (d0 * 4), domain: d0 in [0, 3]">(%arg0)

@@ -2,9 +2,10 @@
 """Runs whole HLO modules on the GPU by `strata run --device gpu`, and compares with the interpreter.
 
 usage: check_hlo.py STRATA [--corpus FOLDER] [--results FILE.json] [--only SUBSTRING] [--skip-large]
-                    [--jobs N]
+                    [--jobs N] [--search-seconds N]
 
-Every .hlo of the corpus (tests/hlo by default) and a dozen modules made here run with --check; large ones, for which
+Every .hlo of the corpus (tests/hlo by default), of tests/data/lax (parts for the superoptimizer, which
+--search-seconds gives to it) and a dozen modules made here run with --check; large ones, for which
 the interpreter would take minutes, are only timed. Times are medians over 11 runs on one stream, by events between the
 steps. Exit status 1 where a result differs or a module does not run.
 """
@@ -21,7 +22,7 @@ import time
 
 # Sums of terms that cancel differ by more than the last places: the interpreter sums in double precision, and rounds
 # 16-bit values after each operator.
-TOLERANCES = {"mlp": 64}
+TOLERANCES = {"mlp": 64, "lax/": 16}
 # Updates of one element twice: either may stay.
 UNDETERMINED = {"scatter_set"}
 
@@ -161,9 +162,10 @@ def modules():
     yield "large_conv_net_f32", conv_net("f32", 32, 56, 64, "bf01_oi01->bf01"), False
 
 
-def run(strata, path, compared):
+def run(strata, name, path, compared, seconds):
     command = [strata, "run", str(path), "--device", "gpu", "--profile"] + (["--check"] if compared else [])
-    factor = next((value for prefix, value in TOLERANCES.items() if path.stem.startswith(prefix)), 1)
+    command += ["--search-seconds", str(seconds)]
+    factor = next((value for prefix, value in TOLERANCES.items() if name.startswith(prefix)), 1)
     if factor != 1:
         command += ["--tolerance", str(factor)]
     started = time.monotonic()
@@ -176,13 +178,14 @@ def run(strata, path, compared):
     steps = re.findall(r"^ *([0-9.]+) µs  (\S+)  ?(.*)$", text, re.M)
     kinds = {}
     for _, name, what in steps:
-        kind = "library" if what.startswith("cu") else "interpreter" if what == "interpreter" else "kernel"
-        if name != "all":
+        kind = ("library" if what.startswith("cu") else what if what in ("interpreter", "superoptimizer") else "kernel")
+        if not name.startswith("all"):
             kinds[kind] = kinds.get(kind, 0) + 1
     compared = compared or "agrees" in text
     return {"ok": code == 0 and (not compared or "agrees with the interpreter" in text),
             "microseconds": next((float(us) for us, name, _ in steps if name == "all"), None), "steps": kinds,
-            "slowest": sorted(([float(us), name, what] for us, name, what in steps if name != "all"), reverse=True)[:6],
+            "slowest": sorted(([float(us), name, what] for us, name, what in steps if not name.startswith("all")),
+                              reverse=True)[:6],
             "seconds": round(time.monotonic() - started, 2),
             "message": " ".join(line for line in (errors + text).splitlines()
                                 if line.startswith(("error", "note")) or "differs" in line)[:300]}
@@ -204,6 +207,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=1, help="modules that are compared at the same time")
     parser.add_argument("--skip-large", action="store_true")
+    parser.add_argument("--search-seconds", type=float, default=0)
     options = parser.parse_args()
     results = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -215,13 +219,16 @@ def main():
                 work.append((name, path, compared))
         work += [("corpus/" + path.stem, path, True) for path in sorted(options.corpus.glob("*.hlo"))
                  if path.stem not in UNDETERMINED]
+        work += [("lax/" + path.stem, path, True)
+                 for path in sorted((options.corpus.parent / "data/lax").glob("*.hlo"))]
         work = [one for one in work if options.only in one[0]]
         # Only modules that run alone are timed with any meaning.
         alone = [one for one in work if not one[2]]
         for name, path, compared in alone:
-            report(name, results, run(options.strata, path, compared))
+            report(name, results, run(options.strata, name, path, compared, options.search_seconds))
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            running = {pool.submit(run, options.strata, path, True): name for name, path, compared in work if compared}
+            running = {pool.submit(run, options.strata, name, path, True, options.search_seconds): name
+                       for name, path, compared in work if compared}
             for future in concurrent.futures.as_completed(running):
                 report(running[future], results, future.result())
     good = sum(one["ok"] for one in results.values())

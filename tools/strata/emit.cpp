@@ -4,6 +4,7 @@
 #include "emitters/program.h"
 #include "hlo/text.h"
 #include "ir/target.h"
+#include "lax_options.h"
 #include "runtime/nv_jit_link.h"
 
 namespace strata::cli {
@@ -12,6 +13,7 @@ namespace {
 struct Options {
   std::string module, form, output, dump_after, only, target = "sm_90a";
   bool explain = false, no_libraries = false;
+  SearchFlags search;
 };
 
 /// The texts of all kernels, one after the other.
@@ -47,6 +49,7 @@ Result<int> write_program(const emitters::EmittedProgram& program, const Options
                                {"parameter", buffer.parameter}});
   }
   for (const emitters::ProgramStep& step : program.steps) {
+    if (step.lax) return unsupported("a step is the superoptimizer's: --search-seconds 0 makes kernels of it");
     if (step.library)
       return unsupported("a step is {}'s: --no-libraries makes a kernel of it", library_of(step.library->work));
     if (!step.fusion) return unsupported("a step has no kernel: {}", step.why_interpreted);
@@ -102,7 +105,9 @@ Result<int> emit(const Options& options) {
       dump += fmt::format("// after {}\n{}\n", pass, text);
     };
   }
-  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(*module, emit_options, libraries));
+  std::optional<ResultCache> cache;
+  const emitters::LaxOptions lax = lax_options(options.search, cache);
+  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(*module, emit_options, libraries, lax));
   if (options.explain) fmt::print("{}", emitters::explain(program));
   if (options.form == "cubin") return write_program(program, options);
   std::string text;
@@ -137,6 +142,7 @@ void add_emit(CLI::App& app, Action& action) {
   command->add_flag("--no-libraries", options->no_libraries, "make kernels of products and convolutions too");
   command->add_option("--only", options->only, "use this emitter alone, on the module as one fusion");
   command->add_option("--target", options->target, "architecture")->capture_default_str();
+  add_search_options(*command, options->search);
   command->callback([options, &action] { action = [options] { return emit(*options); }; });
 }
 

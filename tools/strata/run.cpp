@@ -18,6 +18,7 @@ struct Options {
   std::vector<std::string> inputs;
   uint64_t seed = 1;
   double tolerance = 1;
+  SearchFlags search;
 };
 
 /// The files of --input by the names of what they are for.
@@ -86,9 +87,10 @@ Result<int> run(const Options& options) {
     STRATA_TRY(auto files, input_files(options));
     return run_hlo({options.graph, std::move(files), options.seed, options.output, options.with_inputs,
                     options.interpret, options.check, options.device, options.profile, options.tolerance,
-                    !options.no_libraries});
+                    !options.no_libraries, options.search});
   }
-  if (options.hlo_option_given) return invalid("--device, --profile, --tolerance and --no-libraries are for HLO");
+  if (options.hlo_option_given)
+    return invalid("--device, --profile, --tolerance, --no-libraries and --search-seconds are for HLO");
   STRATA_TRY(const GraphPtr graph, load_graph(options.graph));
   STRATA_TRY(const auto inputs, inputs_of(*graph, options));
   STRATA_TRY(const auto outputs, options.precision == "f64"   ? execute_in<double>(*graph, inputs, false)
@@ -131,8 +133,9 @@ void add_run(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_flag("--profile", options->profile, "HLO on a GPU: print the time of each step");
   command->add_flag("--no-libraries", options->no_libraries, "HLO: products and convolutions are kernels too");
+  add_search_options(*command, options->search);
   command->callback([options, command, &action] {
-    for (const char* name : {"--device", "--profile", "--no-libraries", "--tolerance"})
+    for (const char* name : {"--device", "--profile", "--no-libraries", "--tolerance", "--search-seconds"})
       options->hlo_option_given |= command->count(name) > 0;
     options->precision_given = command->count("--precision") > 0;
     action = [options] { return run(*options); };

@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "emitters/gpu_run.h"
+#include "emitters/lax_measure.h"
 #include "emitters/program.h"
 #include "hlo/compare.h"
 #include "hlo/compute.h"
@@ -92,7 +93,14 @@ Result<Literal> run_on_gpu(const GpuDevice& device, const hlo::Module& module, c
   emitters::EmitOptions emit_options;
   const auto libraries = options.libraries ? emitters::LibraryUse::WhereFaster : emitters::LibraryUse::Never;
   STRATA_TRY(emit_options.device.arch, emitters::architecture_of(device));
-  STRATA_TRY(emitters::EmittedProgram program, emitters::emit_program(module, emit_options, libraries));
+  std::optional<ResultCache> cache;
+  emitters::LaxOptions lax = lax_options(options.search, cache);
+  lax.measure_seconds = options.search.seconds;
+  lax.microseconds = [&](const hlo::Module& part, const emitters::LaxStep* step) {
+    return emitters::part_microseconds(device, part, step, emit_options, libraries);
+  };
+  STRATA_TRY(emitters::EmittedProgram program, emitters::emit_program(module, emit_options, libraries, lax));
+  for (const std::string& note : program.notes) fmt::print(stderr, "not superoptimized: {}\n", note);
   STRATA_TRY(const std::unique_ptr<emitters::GpuRunner> runner,
              emitters::GpuRunner::load(device, std::move(program), emit_options));
   for (const std::string& note : runner->notes()) fmt::print(stderr, "note: {}\n", note);
@@ -100,6 +108,7 @@ Result<Literal> run_on_gpu(const GpuDevice& device, const hlo::Module& module, c
   if (!options.profile) return result;
   STRATA_TRY(const auto times, runner->profile(kProfileRuns));
   for (const auto& [name, what, microseconds] : times) fmt::print("{:>10.2f} µs  {}  {}\n", microseconds, name, what);
+  if (const auto replayed = runner->microseconds()) fmt::print("{:>10.2f} µs  all, as a CUDA graph\n", *replayed);
   const emitters::MemoryLayout& memory = runner->memory();
   fmt::print("{} bytes of parameters and constants, {} of the rest, which has {} in all\n", memory.constant_bytes,
              memory.working_bytes, memory.separate_bytes);
@@ -118,7 +127,9 @@ Result<Literal> run_emitted(const hlo::Module& module, const std::vector<Literal
   }
   emitters::EmitOptions emit_options;
   const auto libraries = options.libraries ? emitters::LibraryUse::WhereFaster : emitters::LibraryUse::Never;
-  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(module, emit_options, libraries));
+  std::optional<ResultCache> cache;
+  const emitters::LaxOptions lax = lax_options(options.search, cache);
+  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(module, emit_options, libraries, lax));
   return emitters::run_on_cpu(program, arguments);
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "lax_options.h"
 #include "support/error.h"
 
 namespace strata::cli {
@@ -23,6 +24,7 @@ struct HloRunOptions {
   bool profile = false;        ///< on the GPU, print the time of each step
   double tolerance = 1;        ///< of --check: what floats may differ by is multiplied by it
   bool libraries = true;       ///< whether products and convolutions may be steps of CUDA's libraries
+  SearchFlags search;          ///< whether and how parts are superoptimized
 };
 
 /// Runs a module, prints a line for each result and writes it as NAME.npy: results are named

@@ -246,9 +246,12 @@ LogicalResult PredicatedExtractOp::verify() {
 }
 
 LogicalResult AtomicRmwOp::verify() {
-  if (mlir::failed(verify_element(*this, getDest().getType(), getIndices().size(), getValue().getType())))
-    return failure();
-  const Type type = getValue().getType();
+  const auto vector = llvm::dyn_cast<mlir::VectorType>(getValue().getType());
+  const Type type = vector ? vector.getElementType() : getValue().getType();
+  if (mlir::failed(verify_element(*this, getDest().getType(), getIndices().size(), type))) return failure();
+  if (vector && (vector.getRank() != 1 || getCombiner() != Combiner::Add || !llvm::isa<mlir::FloatType>(type))) {
+    return emitOpError("takes vectors of one dimension, of floats to be added");
+  }
   if ((getCombiner() == Combiner::Custom) != !getBody().empty()) {
     return emitOpError("has a region if and only if its combiner is custom");
   }

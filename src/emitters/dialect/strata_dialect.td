@@ -145,7 +145,8 @@ def PredicatedExtractOp : StrataOp<"predicated_extract", [Pure, TypesMatchWith<"
 def AtomicRmwOp : StrataOp<"atomic_rmw", [Pure, TypesMatchWith<"result is the tensor", "dest", "result", "$_self">]> {
   let summary = "The tensor with an element combined with a value, in one step for all threads of the grid";
   let description = [{
-    Of type pure: it makes a new tensor. `custom` has a region, (element, value) to the new element.
+    Of type pure: it makes a new tensor. `custom` has a region, (element, value) to the new element. Floats to be added
+    may be a vector: of elements from the index on, which is a multiple of their number; each is atomic by itself.
 
         %t = strata.atomic_rmw add %v into %out[%i] : f32, tensor<64xf32>
   }];

@@ -47,6 +47,11 @@ IndexingMap visits_of(const hlo::Shape& shape, const AccessWidth& width) {
                             indexing::UnusedVariables::Keep);
 }
 
+bool has_vector_sums(const Device& device, hlo::ElementType type) {
+  using hlo::ElementType;
+  return device.arch == "sm_90a" && (type == ElementType::F32 || type == ElementType::F16 || type == ElementType::BF16);
+}
+
 mlir::Value index_of(mlir::ImplicitLocOpBuilder& builder, mlir::Value integer, hlo::ElementType type) {
   const mlir::Type index = builder.getIndexType();
   if (hlo::is_unsigned(type)) return builder.create<mlir::arith::IndexCastUIOp>(index, integer);

@@ -15,6 +15,9 @@ Result<Preparation> preparation_in_place(const hlo::Computation& computation, hl
 /// (block, thread)[unroll, vector] → index of the shape: all elements once, in the order in which they lie.
 indexing::IndexingMap visits_of(const hlo::Shape& shape, const AccessWidth& width);
 
+/// Whether the device adds vectors of such floats in memory by one instruction.
+bool has_vector_sums(const Device& device, hlo::ElementType type);
+
 /// A start index as an index, and the values that it may have. Unsigned ones of 64 bits that are too large for an index
 /// are negative.
 mlir::Value index_of(mlir::ImplicitLocOpBuilder& builder, mlir::Value integer, hlo::ElementType type);

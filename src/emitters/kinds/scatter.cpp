@@ -2,8 +2,12 @@
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/SCF/IR/SCF.h>
 #include <mlir/Dialect/Tensor/IR/Tensor.h>
+#include <mlir/Dialect/Vector/IR/VectorOps.h>
+
+#include <numeric>
 
 #include "emitters/dialect/dialect.h"
+#include "emitters/elemental/types.h"
 #include "emitters/kinds/access_width.h"
 #include "emitters/kinds/combiners.h"
 #include "emitters/kinds/in_place.h"
@@ -29,6 +33,7 @@ struct ScatterPlan {
   InstructionId scatter = 0, indices = 0, updates = 0;
   Write write = Write::Atomic;
   Combiner combiner = Combiner::Custom;
+  int64_t vector = 1;               ///< updates that lie together, as do their places; all are written or none
   IndexingMap visits;               ///< (block, thread)[unroll, vector] → index of the updates
   std::vector<IndexingMap> starts;  ///< index of the updates → of the indices, for each scattered dimension
   IndexingMap tests;                ///< (index of the updates…, starts…) → nothing, where the whole window fits
@@ -124,6 +129,33 @@ Result<void> choose_write(ScatterPlan& plan, const Fusion& fusion) {
   return {};
 }
 
+/// How many updates of one vector go to places that lie together, from a multiple of their number on.
+int64_t vector_of(const ScatterPlan& plan, const hlo::Computation& computation, const Device& device) {
+  const hlo::Instruction& it = computation[plan.scatter];
+  const auto& a = it.as<hlo::ScatterAttributes>();
+  const hlo::Shape& updates = computation[plan.updates].shape;
+  const hlo::ElementType type = it.shape.type;
+  const int64_t bytes = hlo::byte_width(type);
+  if (updates.rank() == 0 || it.shape.rank() == 0 || hlo::is_complex(type) || bytes > 8) return 1;
+  // Other atomics are of single elements: those of a warp should lie together.
+  if (plan.write == Write::Atomic && (plan.combiner != Combiner::Add || !has_vector_sums(device, type))) return 1;
+  const int64_t inner = it.shape.minor_to_major[0], update_dim = updates.minor_to_major[0];
+  if (contains(a.input_batching_dims, inner) || contains(a.inserted_window_dims, inner) ||
+      contains(a.scatter_dims_to_operand_dims, inner)) {
+    return 1;
+  }
+  size_t window = 0;
+  for (int64_t d = 0; d < inner; ++d) {
+    window += !contains(a.input_batching_dims, d) && !contains(a.inserted_window_dims, d);
+  }
+  if (a.update_window_dims[window] != update_dim) return 1;
+  int64_t vector = 1;
+  while (2 * vector * bytes <= 16 && std::gcd(updates.dim(update_dim), it.shape.dim(inner)) % (2 * vector) == 0) {
+    vector *= 2;
+  }
+  return vector;
+}
+
 /// The output with an update combined with the element at `position`.
 Value combined(mlir::ImplicitLocOpBuilder& builder, const ScatterPlan& plan, mlir::func::FuncOp scalar, Value update,
                Value output, ValueRange position) {
@@ -147,26 +179,95 @@ Value combined(mlir::ImplicitLocOpBuilder& builder, const ScatterPlan& plan, mli
   return builder.create<mlir::tensor::InsertOp>(next, output, position);
 }
 
-Result<Value> emit_update(mlir::ImplicitLocOpBuilder& builder, const ScatterPlan& plan,
-                          const FusionFunctions& functions, mlir::func::FuncOp scalar, ValueRange inputs,
-                          ValueRange index, Value output) {
-  Values at(index);
-  // Read whether it is written or not, so that it does not wait for the start indices.
-  STRATA_TRY(const Values update, functions.read(builder, plan.updates, inputs, index));
-  for (const IndexingMap& start : plan.starts) {
-    const Values place = apply_map(builder, start, {Values(index), {}, {}});
-    STRATA_TRY(const Values integer, functions.read(builder, plan.indices, inputs, place));
-    at.push_back(index_of(builder, integer[0], functions.computation()[plan.indices].shape.type));
+/// What the code of one kernel needs.
+struct Emission {
+  const ScatterPlan& plan;
+  FusionFunctions& functions;
+  mlir::func::FuncOp scalar;  ///< the computation, where it is called
+  Kernel& kernel;
+};
+
+/// The updates of a vector, as one value.
+Result<Value> read_updates(mlir::ImplicitLocOpBuilder& builder, const Emission& emission, Value number) {
+  const ScatterPlan& plan = emission.plan;
+  const hlo::ElementType type = emission.functions.computation()[plan.updates].shape.type;
+  const mlir::Type element = element_type(builder.getContext(), type);
+  std::optional<Error> error;
+  const auto one = [&](mlir::ImplicitLocOpBuilder& inside, Value v) -> Value {
+    const Values index = apply_map(inside, plan.visits, {emission.kernel.place(), {number, v}, {}});
+    Result<Values> update = emission.functions.read(inside, plan.updates, emission.kernel.inputs(), index);
+    if (update) return (*update)[0];
+    error = std::move(update).error();
+    return {};
+  };
+  if (plan.vector == 1) {
+    const Value update = one(builder, builder.create<mlir::arith::ConstantIndexOp>(0));
+    if (error) return tl::unexpected(std::move(*error));
+    return update;
   }
-  const Value fits = constraints_hold(builder, plan.tests, plan.tests.constraints, {at, {}, {}});
+  const auto all = mlir::VectorType::get({plan.vector}, element);
+  const Value none = builder.create<mlir::arith::ConstantOp>(llvm::cast<mlir::TypedAttr>(builder.getZeroAttr(all)));
+  IndexingMap elements;
+  elements.ranges = {indexing::below(plan.vector)};
+  auto loop = create_loop(builder, elements, {}, none, 0,
+                          [&](mlir::ImplicitLocOpBuilder& inside, ValueRange v, ValueRange, ValueRange before) {
+                            const Value update = one(inside, v[0]);
+                            if (!update) return Values(before);
+                            return Values{inside.create<mlir::vector::InsertOp>(update, before[0], v[0])};
+                          });
+  if (error) return tl::unexpected(std::move(*error));
+  return loop.getResult(0);
+}
+
+/// The output with vector `number` of the thread, whose first element has the index `first` in the updates.
+Result<Value> emit_updates(mlir::ImplicitLocOpBuilder& builder, const Emission& emission, Value number,
+                           ValueRange first, Value output) {
+  const ScatterPlan& plan = emission.plan;
+  // Read whether they are written or not, so that they do not wait for the start indices.
+  STRATA_TRY(const Value updates, read_updates(builder, emission, number));
+  Values starts;
+  for (const IndexingMap& start : plan.starts) {
+    const Values place = apply_map(builder, start, {Values(first), {}, {}});
+    STRATA_TRY(const Values integer, emission.functions.read(builder, plan.indices, emission.kernel.inputs(), place));
+    starts.push_back(index_of(builder, integer[0], emission.functions.computation()[plan.indices].shape.type));
+  }
+  Values tested(first);
+  llvm::append_range(tested, starts);
+  const Value fits = constraints_hold(builder, plan.tests, plan.tests.constraints, {tested, {}, {}});
   auto branches = builder.create<mlir::scf::IfOp>(mlir::TypeRange(output.getType()), fits, /*withElse=*/true);
   mlir::OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(branches.thenBlock());
-  const Values position = apply_map(builder, plan.position, {at, {}, {}});
-  builder.create<mlir::scf::YieldOp>(combined(builder, plan, scalar, update[0], output, position));
+  IndexingMap elements;
+  elements.ranges = {indexing::below(plan.vector)};
+  auto loop =
+      create_loop(builder, elements, {}, output, 0,
+                  [&](mlir::ImplicitLocOpBuilder& inside, ValueRange v, ValueRange, ValueRange before) {
+                    Values index = apply_map(inside, plan.visits, {emission.kernel.place(), {number, v[0]}, {}});
+                    llvm::append_range(index, starts);
+                    const Values position = apply_map(inside, plan.position, {index, {}, {}});
+                    const Value update =
+                        plan.vector == 1 ? updates : inside.create<mlir::vector::ExtractOp>(updates, v[0]).getResult();
+                    return Values{combined(inside, plan, emission.scalar, update, before[0], position)};
+                  });
+  builder.create<mlir::scf::YieldOp>(loop.getResults());
   builder.setInsertionPointToStart(branches.elseBlock());
   builder.create<mlir::scf::YieldOp>(output);
   return branches.getResult(0);
+}
+
+/// (block, thread)[unroll] → index of a vector's first update.
+IndexingMap first_of_vectors(const IndexingMap& visits) {
+  IndexingMap map = visits;
+  map.ranges.pop_back();
+  const auto first = [](const Expr& expr) {
+    return indexing::substitute(expr, [](indexing::ExprKind kind, int number) {
+      if (kind == indexing::ExprKind::Range) return number == 1 ? Expr::constant(0) : Expr::range(number);
+      return Expr::dim(number);
+    });
+  };
+  for (Expr& result : map.results) result = first(result);
+  for (indexing::Constraint& constraint : map.constraints) constraint.expr = first(constraint.expr);
+  return indexing::simplify(map, indexing::UnusedVariables::Keep);
 }
 
 Result<void> emit_scatter(const Fusion& fusion, const ScatterPlan& plan, const Decision& decision,
@@ -183,15 +284,16 @@ Result<void> emit_scatter(const Fusion& fusion, const ScatterPlan& plan, const D
     kernel.finish(kernel.outputs());
     return {};
   }
+  const Emission emission{plan, functions, scalar, kernel};
   std::optional<Error> error;
-  auto loop = create_loop(kernel.builder(), plan.visits, kernel.place(), kernel.outputs(), std::nullopt,
-                          [&](mlir::ImplicitLocOpBuilder& inside, ValueRange, ValueRange index, ValueRange before) {
-                            const Result<Value> after =
-                                emit_update(inside, plan, functions, scalar, kernel.inputs(), index, before[0]);
-                            if (after) return Values{*after};
-                            error = after.error();
-                            return Values(before);
-                          });
+  auto loop =
+      create_loop(kernel.builder(), first_of_vectors(plan.visits), kernel.place(), kernel.outputs(), std::nullopt,
+                  [&](mlir::ImplicitLocOpBuilder& inside, ValueRange number, ValueRange first, ValueRange before) {
+                    const Result<Value> after = emit_updates(inside, emission, number[0], first, before[0]);
+                    if (after) return Values{*after};
+                    error = after.error();
+                    return Values(before);
+                  });
   if (error) return tl::unexpected(std::move(*error));
   kernel.finish(loop.getResults());
   return {};
@@ -226,16 +328,20 @@ Result<Plan> plan_scatter(const Fusion& fusion) {
   const hlo::Shape& updates = computation[made.updates].shape;
   const int64_t elements = updates.element_count();
   AccessWidth width = choose_access_width(fusion, elements);
-  // Atomics and guarded writes are of single elements: those of a warp should lie together.
-  width.unroll *= std::exchange(width.vector, 1);
+  made.vector = vector_of(made, computation, fusion.device);
+  width.unroll = std::max<int64_t>(width.unroll * width.vector / made.vector, 1);
+  width.vector = made.vector;
   made.visits = visits_of(updates, width);
   const bool nothing = made.visits.known_empty || made.position.known_empty || root.shape.element_count() == 0;
   plan.decision.emitter = "scatter";
   plan.decision.reason = "updates are combined with the operand in place";
   plan.decision.launch().threads = width.threads;
-  plan.decision.launch().blocks = nothing ? 0 : indexing::ceil_div(elements, width.threads * width.unroll);
-  plan.decision.details = {
-      {"updates", std::to_string(elements)}, {"combines", text_of(made)}, {"unroll", std::to_string(width.unroll)}};
+  plan.decision.launch().blocks =
+      nothing ? 0 : indexing::ceil_div(elements, width.threads * width.unroll * width.vector);
+  plan.decision.details = {{"updates", std::to_string(elements)},
+                           {"combines", text_of(made)},
+                           {"vector", std::to_string(width.vector)},
+                           {"unroll", std::to_string(width.unroll)}};
   plan.decision.preparations = {preparation};
   plan.decision.heroes = {made.scatter};
   plan.emit = [fusion, made, decision = plan.decision](mlir::ModuleOp target, const std::string& name) {

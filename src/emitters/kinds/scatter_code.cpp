@@ -48,6 +48,42 @@ Value store_index(Builder& builder, Value index, Value temporary, Value position
   return builder.create<mlir::tensor::InsertOp>(integer, temporary, position);
 }
 
+Value record_of(Builder& builder, const ScatterRowsPlan& plan, Value row) {
+  return at(builder, indexing::Expr::dim(0) * plan.record, {indexing::below(plan.shape.rows)}, row);
+}
+
+Value total_of(Builder& builder, const ScatterRowsPlan& plan, Total total) {
+  return index_constant(builder, (plan.shape.rows + static_cast<int64_t>(total)) * plan.record);
+}
+
+Value run_of(Builder& builder, const ScatterRowsPlan& plan, Value row, int64_t which) {
+  return at(builder, indexing::Expr::dim(0) * plan.record + which, {indexing::below(plan.shape.rows)}, row);
+}
+
+std::pair<Value, Value> record_fields(Builder& builder, Value record) {
+  const auto half = [&](Value bits) -> Value {
+    const Value word = builder.create<arith::TruncIOp>(builder.getI32Type(), bits);
+    return builder.create<arith::IndexCastUIOp>(builder.getIndexType(), word);
+  };
+  const Value shift = builder.create<arith::ConstantIntOp>(32, 64);
+  return {half(record), half(builder.create<arith::ShRUIOp>(record, shift))};
+}
+
+Value load_count(Builder& builder, const ScatterRowsPlan& plan, Value records, Value row) {
+  const Value record = builder.create<mlir::tensor::ExtractOp>(records, record_of(builder, plan, row));
+  return record_fields(builder, record).first;
+}
+
+Value load_total(Builder& builder, const ScatterRowsPlan& plan, Value records, Total total) {
+  const Value record = builder.create<mlir::tensor::ExtractOp>(records, total_of(builder, plan, total));
+  return record_fields(builder, record).first;
+}
+
+Value slot_of(Builder& builder, const ScatterRowsPlan& plan, Value row, Value number) {
+  return at(builder, indexing::Expr::dim(0) * plan.slots + indexing::Expr::dim(1),
+            {indexing::below(plan.shape.rows), indexing::below(plan.slots)}, {row, number});
+}
+
 Result<Value> row_of(Builder& builder, const RowsEmission& emission, ValueRange inputs, Value window) {
   const ScatterRows& shape = emission.plan.shape;
   Values values{window};

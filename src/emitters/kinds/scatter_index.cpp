@@ -19,14 +19,15 @@ using mlir::ValueRange;
 
 Value& temporary(Values& temporaries, RowTemporary which) { return temporaries[static_cast<size_t>(which)]; }
 
-/// A kernel with a thread for each window: `body` has its number and the temporaries, and gives them afterwards.
+/// A kernel with a thread for each window, or a few of them: `body` has its number and the temporaries, and gives them
+/// afterwards.
 using WindowBody = llvm::function_ref<Result<Values>(Builder&, const Kernel&, Value window, Values temporaries)>;
 Result<void> emit_for_windows(const RowsEmission& emission, size_t launch, std::vector<size_t> only_read,
-                              WindowBody body) {
+                              WindowBody body, int64_t windows = 1) {
   Kernel kernel = emission.kernel(launch, std::move(only_read));
   const indexing::IndexingMap map =
       indexing::simplify(indexing::thread_map(indexing::linear_tiling(
-                             {emission.plan.shape.count}, emission.decision.launches[launch].threads, 1, 1)),
+                             {emission.plan.shape.count}, emission.decision.launches[launch].threads, 1, windows)),
                          indexing::UnusedVariables::Keep);
   std::optional<Error> error;
   auto loop = create_loop(kernel.builder(), map, kernel.place(), kernel.temporaries(), std::nullopt,
@@ -54,94 +55,98 @@ Result<Values> for_row(Builder& builder, const RowsEmission& emission, const Ker
   });
 }
 
-Interval rows_of(const RowsEmission& emission) { return indexing::below(emission.plan.shape.rows); }
-
-Value counter_of(Builder& builder, const RowsEmission& emission, Value row) {
-  return at(builder, Expr::dim(0) * emission.plan.counter_stride, {rows_of(emission)}, row);
+/// Whether some row has more windows than slots.
+Value overflows(Builder& builder, const RowsEmission& emission, const Kernel& kernel) {
+  const Value flag =
+      builder.create<mlir::tensor::ExtractOp>(kernel.temporaries()[static_cast<size_t>(RowTemporary::Rows)],
+                                              total_of(builder, emission.plan, Total::Overflows));
+  return compare(builder, CmpIPredicate::ne, flag, builder.create<arith::ConstantIntOp>(0, 64));
 }
 
-/// The lists of a few rows of a thread, as kernel "starts" lays them out.
+/// Where lists begin. A thread has a row, or, if they are fewer, a window: that of a row's first one without a slot
+/// lays out the row's list.
 class StartsEmitter {
  public:
   StartsEmitter(const RowsEmission& emission, size_t launch)
       : emission_(emission),
         plan_(emission.plan),
-        kernel_(emission.kernel(launch, {static_cast<size_t>(RowTemporary::Ranks)})),
+        kernel_(emission.kernel(launch,
+                                {static_cast<size_t>(RowTemporary::Slots), static_cast<size_t>(RowTemporary::Ranks)})),
         builder_(kernel_.builder()),
         launch_(emission.decision.launches[launch]),
         temporaries_(kernel_.temporaries()) {}
 
   /// A block adds up what its rows need, takes that much of the order, and gives each row its part. The order of the
   /// rows' lists does not matter, so nobody waits for a prefix sum.
-  void run() {
-    read_counts();
-    Value entries = constant(0), chunks = constant(0);
-    std::vector<Value> first_entry, first_chunk;
-    for (const List& list : lists_) {
-      first_entry.push_back(entries);
-      first_chunk.push_back(chunks);
-      entries = builder_.create<arith::AddIOp>(entries, list.entries);
-      if (list.chunks) chunks = builder_.create<arith::AddIOp>(chunks, list.chunks);
-    }
-    Value entry_base = base(entries, 0);
-    Value chunk_base = plan_.chunks() > 0 ? base(chunks, 1) : Value();
-    Value starts = temporary(temporaries_, RowTemporary::Starts);
-    for (size_t k = 0; k < lists_.size(); ++k) {
-      Value start = builder_.create<arith::AddIOp>(entry_base, first_entry[k]);
-      if (chunk_base) {
-        const Value chunk = builder_.create<arith::AddIOp>(chunk_base, first_chunk[k]);
-        const Value position = builder_.create<arith::AddIOp>(
-            builder_.create<arith::MulIOp>(chunk, constant(plan_.chunk)), constant(plan_.first_chunk()));
-        start = builder_.create<arith::SelectOp>(lists_[k].is_long, position, start);
-      }
-      starts = if_holds(builder_, lists_[k].exists, starts, [&](Builder& inside) {
-        return Values{inside.create<mlir::tensor::InsertOp>(start, starts, lists_[k].row)};
-      })[0];
-    }
-    temporary(temporaries_, RowTemporary::Starts) = starts;
+  Result<void> run() {
+    const Values before = temporaries_;
+    temporaries_ = if_holds(builder_, overflows(builder_, emission_, kernel_), before, [&](Builder&) {
+      lay_out();
+      return temporaries_;
+    });
+    if (error_) return tl::unexpected(std::move(*error_));
     kernel_.finish(kernel_.outputs(), temporaries_);
+    return {};
   }
 
  private:
-  struct List {
-    Value row;
-    Value exists;   ///< whether there is such a row; none where all exist
-    Value entries;  ///< of a short list, i32
-    Value chunks;   ///< of a long one, i32; none where there are no long ones
-    Value is_long;
-  };
-
   Value constant(int64_t value) { return builder_.create<arith::ConstantIntOp>(value, 32); }
 
-  void read_counts() {
-    const int64_t per_thread = plan_.rows_per_thread;
-    const int64_t all = launch_.blocks * launch_.threads * per_thread;
-    const Value counts = temporary(temporaries_, RowTemporary::Counts);
-    for (int64_t k = 0; k < per_thread; ++k) {
-      List list;
-      const Expr number = (Expr::dim(0) * launch_.threads + Expr::dim(1)) * per_thread + k;
-      list.row =
-          at(builder_, number, {indexing::below(launch_.blocks), indexing::below(launch_.threads)}, kernel_.place());
-      if (all > plan_.shape.rows) {
-        list.exists = compare(builder_, CmpIPredicate::slt, list.row, index_constant(builder_, plan_.shape.rows));
+  /// The row whose list the thread lays out; -1 if there is none.
+  Value find_row() {
+    const Value none = index_constant(builder_, -1);
+    const Value number = at(builder_, Expr::dim(0) * launch_.threads + Expr::dim(1),
+                            {indexing::below(launch_.blocks), indexing::below(launch_.threads)}, kernel_.place());
+    const int64_t all = plan_.lists_by_row() ? plan_.shape.rows : plan_.shape.count;
+    const Value exists = compare(builder_, CmpIPredicate::slt, number, index_constant(builder_, all));
+    return if_holds(builder_, exists, none, [&](Builder& inside) {
+      if (plan_.lists_by_row()) {
+        const Value count = load_count(inside, plan_, temporary(temporaries_, RowTemporary::Rows), number);
+        const Value over = compare(inside, CmpIPredicate::sgt, count, index_constant(inside, plan_.slots));
+        return Values{inside.create<arith::SelectOp>(over, number, none)};
       }
-      const Value count = if_holds(builder_, list.exists, constant(0), [&](Builder& inside) {
-        return Values{inside.create<mlir::tensor::ExtractOp>(counts, counter_of(inside, emission_, list.row))};
-      })[0];
-      list.entries = count;
-      if (plan_.chunks() > 0) {
-        list.is_long = compare(builder_, CmpIPredicate::ugt, count, constant(plan_.longest_list()));
-        const Value rounded = builder_.create<arith::AddIOp>(count, constant(plan_.chunk - 1));
-        const Value chunks = builder_.create<arith::DivUIOp>(rounded, constant(plan_.chunk));
-        list.chunks = builder_.create<arith::SelectOp>(list.is_long, chunks, constant(0));
-        list.entries = builder_.create<arith::SelectOp>(list.is_long, constant(0), count);
-      }
-      lists_.push_back(list);
-    }
+      const Value rank = load_index(inside, temporary(temporaries_, RowTemporary::Ranks), number);
+      const Value first = compare(inside, CmpIPredicate::eq, rank, index_constant(inside, plan_.slots));
+      // Windows that do not fit have no rank, but no row either.
+      return if_holds(inside, first, none, [&](Builder& innermost) {
+        Result<Value> row = row_of(innermost, emission_, kernel_.inputs(), number);
+        if (row) return Values{*row};
+        error_ = std::move(row).error();
+        return Values{none};
+      });
+    })[0];
   }
 
-  /// Where this thread's part of a total begins: `mine` is its size, `which` the number of the total.
-  Value base(Value mine, int64_t which) {
+  void lay_out() {
+    const Value row = find_row();
+    const Value exists = compare(builder_, CmpIPredicate::sge, row, index_constant(builder_, 0));
+    Value entries = if_holds(builder_, exists, constant(0), [&](Builder& inside) {
+      const Value count = load_count(inside, plan_, temporary(temporaries_, RowTemporary::Rows), row);
+      const Value over = inside.create<arith::SubIOp>(count, index_constant(inside, plan_.slots));
+      return Values{inside.create<arith::IndexCastOp>(inside.getI32Type(), over)};
+    })[0];
+    Value is_long, chunk_base;
+    if (plan_.list_chunks() > 0) {
+      is_long = compare(builder_, CmpIPredicate::ugt, entries, constant(plan_.longest_list()));
+      const Value rounded = builder_.create<arith::AddIOp>(entries, constant(plan_.chunk - 1));
+      const Value chunks = builder_.create<arith::DivUIOp>(rounded, constant(plan_.chunk));
+      chunk_base = base(builder_.create<arith::SelectOp>(is_long, chunks, constant(0)), Total::Chunks);
+      entries = builder_.create<arith::SelectOp>(is_long, constant(0), entries);
+    }
+    Value start = base(entries, Total::Entries);
+    if (is_long) {
+      const Value position = builder_.create<arith::AddIOp>(
+          builder_.create<arith::MulIOp>(chunk_base, constant(plan_.chunk)), constant(plan_.first_chunk()));
+      start = builder_.create<arith::SelectOp>(is_long, position, start);
+    }
+    Value& starts = temporary(temporaries_, RowTemporary::Starts);
+    starts = if_holds(builder_, exists, starts, [&](Builder& inside) {
+      return Values{inside.create<mlir::tensor::InsertOp>(start, starts, row)};
+    })[0];
+  }
+
+  /// Where this thread's part of a total begins: `mine` is its size, `which` the total.
+  Value base(Value mine, Total which) {
     const auto type = mlir::RankedTensorType::get(
         {2}, builder_.getI32Type(), SharedTileAttr::get(builder_.getContext(), /*padding=*/0, /*chunk=*/0));
     Value tile = builder_.create<AllocateSharedOp>(type);
@@ -150,14 +155,16 @@ class StartsEmitter {
     tile = sync(builder_.create<PredicatedInsertOp>(tile.getType(), first, constant(0), tile, zero));
     auto within = builder_.create<AtomicFetchOp>(mine.getType(), tile.getType(), Combiner::Add, mine, tile, zero);
     tile = sync(within.getResult());
-    Value& counts = temporary(temporaries_, RowTemporary::Counts);
-    const Values after = if_holds(builder_, first, {tile, counts}, [&](Builder& inside) {
+    Value& rows = temporary(temporaries_, RowTemporary::Rows);
+    const Values after = if_holds(builder_, first, {tile, rows}, [&](Builder& inside) {
       const Value total = inside.create<mlir::tensor::ExtractOp>(tile, zero);
-      const Value place = index_constant(inside, (plan_.shape.rows + which) * plan_.counter_stride);
-      auto fetch = inside.create<AtomicFetchOp>(total.getType(), counts.getType(), Combiner::Add, total, counts, place);
-      return Values{inside.create<mlir::tensor::InsertOp>(fetch.getOld(), tile, one), fetch.getResult()};
+      const Value mine_of_all = inside.create<arith::ExtUIOp>(inside.getI64Type(), total);
+      auto fetch = inside.create<AtomicFetchOp>(mine_of_all.getType(), rows.getType(), Combiner::Add, mine_of_all, rows,
+                                                total_of(inside, plan_, which));
+      const Value begin = inside.create<arith::TruncIOp>(inside.getI32Type(), fetch.getOld());
+      return Values{inside.create<mlir::tensor::InsertOp>(begin, tile, one), fetch.getResult()};
     });
-    counts = after[1];
+    rows = after[1];
     tile = sync(after[0]);
     return builder_.create<arith::AddIOp>(builder_.create<mlir::tensor::ExtractOp>(tile, one), within.getOld());
   }
@@ -170,54 +177,54 @@ class StartsEmitter {
   Builder& builder_;
   const Launch& launch_;
   Values temporaries_;
-  std::vector<List> lists_;
+  std::optional<Error> error_;
 };
 
 }  // namespace
 
-Result<void> emit_count(const RowsEmission& emission, size_t launch) {
-  return emit_for_windows(
-      emission, launch, {}, [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) {
-        return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
-          Value& counts = temporary(after, RowTemporary::Counts);
-          Value& ranks = temporary(after, RowTemporary::Ranks);
-          const Value one = inside.create<arith::ConstantIntOp>(1, 32);
-          auto fetch = inside.create<AtomicFetchOp>(one.getType(), counts.getType(), Combiner::Add, one, counts,
-                                                    counter_of(inside, emission, row));
-          counts = fetch.getResult();
-          ranks = inside.create<mlir::tensor::InsertOp>(fetch.getOld(), ranks, window);
-        });
-      });
-}
-
-Result<void> emit_starts(const RowsEmission& emission, size_t launch) {
-  StartsEmitter(emission, launch).run();
-  return {};
-}
+Result<void> emit_starts(const RowsEmission& emission, size_t launch) { return StartsEmitter(emission, launch).run(); }
 
 Result<void> emit_order(const RowsEmission& emission, size_t launch) {
-  const std::vector<size_t> read{static_cast<size_t>(RowTemporary::Counts), static_cast<size_t>(RowTemporary::Ranks),
-                                 static_cast<size_t>(RowTemporary::Starts)};
+  const std::vector<size_t> read{static_cast<size_t>(RowTemporary::Rows), static_cast<size_t>(RowTemporary::Slots),
+                                 static_cast<size_t>(RowTemporary::Ranks), static_cast<size_t>(RowTemporary::Starts)};
+  const ScatterRowsPlan& plan = emission.plan;
   return emit_for_windows(
-      emission, launch, read, [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) {
-        return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
-          const Value start = load_index(inside, temporary(after, RowTemporary::Starts), row);
-          const Value rank = load_index(inside, temporary(after, RowTemporary::Ranks), window);
-          const Interval positions = indexing::below(emission.plan.positions());
-          const Value place = at(inside, Expr::dim(0) + Expr::dim(1),
-                                 {positions, indexing::below(emission.plan.shape.count)}, {start, rank});
-          Value& order = temporary(after, RowTemporary::Order);
-          order = store_index(inside, window, order, place);
+      emission, launch, read,
+      [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) -> Result<Values> {
+        std::optional<Error> error;
+        const Value any = overflows(builder, emission, kernel);
+        const Values result = if_holds(builder, any, before, [&](Builder& inside) {
+          const Value rank = load_index(inside, kernel.temporaries()[static_cast<size_t>(RowTemporary::Ranks)], window);
+          // Windows that do not fit have no rank, but no row either.
+          const Value over = compare(inside, CmpIPredicate::sge, rank, index_constant(inside, plan.slots));
+          return if_holds(inside, over, before, [&](Builder& branch) {
+            Result<Values> put =
+                for_row(branch, emission, kernel, window, before, [&](Builder& innermost, Value row, Values& after) {
+                  const Value start = load_index(innermost, temporary(after, RowTemporary::Starts), row);
+                  const Value place =
+                      at(innermost, Expr::dim(0) + Expr::dim(1) - plan.slots,
+                         {indexing::below(plan.positions()), {plan.slots, plan.shape.count}}, {start, rank});
+                  Value& order = temporary(after, RowTemporary::Order);
+                  order = store_index(innermost, window, order, place);
+                });
+            if (put) return *std::move(put);
+            error = std::move(put).error();
+            return before;
+          });
         });
-      });
+        if (error) return tl::unexpected(std::move(*error));
+        return result;
+      },
+      plan.windows_per_thread);
 }
 
 Result<void> emit_inverse(const RowsEmission& emission, size_t launch) {
   return emit_for_windows(
       emission, launch, {}, [&](Builder& builder, const Kernel& kernel, Value window, const Values& before) {
         return for_row(builder, emission, kernel, window, before, [&](Builder& inside, Value row, Values& after) {
-          Value& inverse = temporary(after, RowTemporary::Inverse);
-          inverse = store_index(inside, window, inverse, row);
+          Value& rows = temporary(after, RowTemporary::Rows);
+          const Value number = inside.create<arith::AddIOp>(window, index_constant(inside, 1));
+          rows = store_index(inside, number, rows, record_of(inside, emission.plan, row));
         });
       });
 }
@@ -241,12 +248,14 @@ Result<void> emit_ends(const RowsEmission& emission, size_t launch) {
           const auto differs = [&](const std::pair<Value, Value>& beside) -> Value {
             return inside.create<arith::OrIOp>(beside.first, compare(inside, CmpIPredicate::ne, beside.second, row));
           };
-          Value& first = temporary(after, RowTemporary::First);
-          first = if_holds(inside, differs(left), first,
-                           [&](Builder& branch) { return Values{store_index(branch, window, first, row)}; })[0];
-          Value& last = temporary(after, RowTemporary::Last);
-          last = if_holds(inside, differs(right), last,
-                          [&](Builder& branch) { return Values{store_index(branch, window, last, row)}; })[0];
+          Value& rows = temporary(after, RowTemporary::Rows);
+          rows = if_holds(inside, differs(left), rows, [&](Builder& branch) {
+            return Values{store_index(branch, window, rows, run_of(branch, emission.plan, row, 1))};
+          })[0];
+          rows = if_holds(inside, differs(right), rows, [&](Builder& branch) {
+            const Value next = branch.create<arith::AddIOp>(window, index_constant(branch, 1));
+            return Values{store_index(branch, next, rows, run_of(branch, emission.plan, row, 0))};
+          })[0];
         });
       });
 }

@@ -14,7 +14,8 @@ namespace strata::emitters {
 enum class RowIndex {
   Inverse,  ///< a row has one update at most, or any one of several stays
   Sorted,   ///< the updates of a row follow each other
-  Counted,  ///< those of each row are counted, then put in order
+  Counted,  ///< those of each row are counted; each takes a slot of the row's, or where there is none, a place in a
+            ///< list
 };
 
 /// What the rows of a scatter are. A row is an index in the dimensions that windows have one element of; its elements
@@ -46,6 +47,9 @@ Result<Plan> plan_scatter_rows_at_any_cost(const Fusion& fusion);
 /// Unsupported for windows that may overlap.
 Result<ScatterRows> scatter_rows(const Fusion& fusion);
 
+/// What is counted of all rows together: entries of short lists, chunks of long ones, and whether there are lists.
+enum class Total : int { Entries = 0, Chunks = 1, Overflows = 2, Number = 3 };
+
 /// How the kernels do it.
 struct ScatterRowsPlan {
   ScatterRows shape;
@@ -53,35 +57,54 @@ struct ScatterRowsPlan {
   bool replaces = false;  ///< else updates are combined with the operand's elements
   int64_t vector = 1;     ///< elements of the output that a thread writes together, all of one row
   int64_t unroll = 1;     ///< how many times
-  int64_t batch = 1;      ///< updates of a row that are read together
+  int64_t first = 1;      ///< entries of a row that are read together, before it is known whether there are more
+  int64_t batch = 1;      ///< of those after them
   /// Entries of a list that are combined by themselves, so that a long list is not one thread's; 0: lists are not cut.
   int64_t chunk = 0;
   int64_t chunk_vector = 1;
+  int64_t chunk_batch = 1;   ///< entries of a chunk that are read together
+  int64_t chunk_groups = 1;  ///< of threads that share a chunk: if more than one, a block has one chunk
+  int64_t record = 1;  ///< elements from one row's record to the next; many, where few would share a part of the cache
   // Counted:
-  int64_t counter_stride = 1;  ///< between counters, so that few of them do not share a part of the cache
-  int64_t rows_per_thread = 1;
+  int64_t slots = 1;               ///< entries that each row has a place for; what is more goes to lists
+  int64_t tally = 0;               ///< windows of a thread, where blocks count theirs in shared memory first; else 0
+  int64_t windows_per_thread = 1;  ///< of the kernel that puts lists in order
+  int64_t longest = 0;             ///< entries of a list that has no chunks of its own, where lists are cut
 
+  /// Whether slots are combined by chunks; there are a multiple of the chunk then.
+  bool slots_are_cut() const { return index == RowIndex::Counted && chunk > 0 && slots >= 2 * chunk; }
+  int64_t slot_chunks_of_row() const { return slots_are_cut() ? slots / chunk : 0; }
+  int64_t slot_chunks() const { return shape.rows * slot_chunks_of_row(); }
+  /// Whether a thread of the kernel that says where lists begin has a row, not a window.
+  bool lists_by_row() const { return shape.rows < shape.count; }
   /// Lists longer than this have chunks of their own, which begin here; there are at most so many.
-  int64_t longest_list() const { return chunk == 0 ? shape.count : 2 * chunk; }
+  int64_t longest_list() const { return chunk == 0 ? shape.count : longest; }
   int64_t first_chunk() const { return chunk == 0 ? shape.count : (shape.count + chunk - 1) / chunk * chunk; }
-  int64_t chunks() const {
+  int64_t list_chunks() const {
     if (chunk == 0 || shape.count <= longest_list()) return 0;
-    return index == RowIndex::Sorted ? shape.count / chunk : shape.count * 3 / 2 / chunk + 1;
+    return index == RowIndex::Sorted ? shape.count / chunk : shape.count / chunk + shape.count / longest + 1;
   }
-  int64_t positions() const { return first_chunk() + chunks() * chunk; }  ///< of the order
+  int64_t records() const {
+    return shape.rows + (index == RowIndex::Counted ? static_cast<int64_t>(Total::Number) : 0);
+  }
+  int64_t positions() const { return first_chunk() + list_chunks() * chunk; }  ///< of the order
+  int64_t chunks() const { return slot_chunks() + list_chunks(); }             ///< those of slots come first
 };
 
-/// The temporaries, by number. Counts are followed by two more: of entries in short lists, and of chunks.
+/// The temporaries, by number. The first one is zero before the first kernel.
 enum class RowTemporary : int {
-  Inverse = 0,
-  First = 0,
-  Last = 1,
-  SortedParts = 2,
-  Counts = 0,
-  Ranks = 1,
-  Starts = 2,
-  Order = 3,
-  CountedParts = 4,
+  /// What a row has, in one load.
+  /// Inverse: 1 + its window, or 0. Sorted: two elements, 1 + its last window, or 0, and its first one.
+  /// Counted, of 64 bits: the number of its windows, and in the upper half the sum of the windows' numbers, which is
+  /// the
+  /// window where it has one; after the rows what `Total` says.
+  Rows = 0,
+  SortedParts = 1,
+  Slots = 1,   ///< (row, slot) → window; a row's only window is not there if `first` is more than 0
+  Ranks = 2,   ///< window → which of its row's it is
+  Starts = 3,  ///< row → where its list begins
+  Order = 4,   ///< the lists, of windows
+  CountedParts = 5,
 };
 
 /// What the kernels of one fusion have in common while they are written.
@@ -98,7 +121,7 @@ struct RowsEmission {
   }
 };
 
-// scatter_index.cpp: the kernels before the one that writes.
+// scatter_count.cpp, scatter_index.cpp: the kernels that find out which updates go to each row.
 Result<void> emit_count(const RowsEmission& emission, size_t launch);
 Result<void> emit_starts(const RowsEmission& emission, size_t launch);
 Result<void> emit_order(const RowsEmission& emission, size_t launch);
@@ -106,8 +129,10 @@ Result<void> emit_inverse(const RowsEmission& emission, size_t launch);
 /// Where the lists begin and end, for sorted indices.
 Result<void> emit_ends(const RowsEmission& emission, size_t launch);
 
-// scatter_output.cpp
+// scatter_chunks.cpp: combines parts of long lists.
 Result<void> emit_chunks(const RowsEmission& emission, size_t launch);
+
+// scatter_output.cpp: writes the rows.
 Result<void> emit_rows(const RowsEmission& emission, size_t launch);
 
 // scatter_code.cpp: pieces of them.
@@ -119,6 +144,19 @@ Result<mlir::Value> row_of(mlir::ImplicitLocOpBuilder& builder, const RowsEmissi
 mlir::Value load_index(mlir::ImplicitLocOpBuilder& builder, mlir::Value temporary, mlir::Value position);
 mlir::Value store_index(mlir::ImplicitLocOpBuilder& builder, mlir::Value index, mlir::Value temporary,
                         mlir::Value position);
+/// Where the record of a row is, and of a total; where an element of a row's run is; the number of a row's slot.
+mlir::Value record_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value row);
+mlir::Value total_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, Total total);
+mlir::Value run_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value row, int64_t which);
+mlir::Value slot_of(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value row,
+                    mlir::Value number);
+/// Both halves of a record as indices: the number of windows, and the sum of theirs.
+std::pair<mlir::Value, mlir::Value> record_fields(mlir::ImplicitLocOpBuilder& builder, mlir::Value record);
+/// The number of a row's windows; of all rows' chunks.
+mlir::Value load_count(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value records,
+                       mlir::Value row);
+mlir::Value load_total(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value records,
+                       Total total);
 /// The map's result at values of its dimensions, each of which lies in its range.
 mlir::Value at(mlir::ImplicitLocOpBuilder& builder, const indexing::Expr& expr,
                const std::vector<indexing::Interval>& ranges, mlir::ValueRange values);

@@ -5,28 +5,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "emitters/program.h"
-#include "hlo/compare.h"
+#include "emitters/kinds/scatter_testing.h"
 #include "hlo/compute.h"
-#include "hlo/evaluate.h"
-#include "hlo/text.h"
-#include "hlo/typical_arguments.h"
 #include "support/random.h"
 
 namespace strata::emitters {
 namespace {
 
+using namespace scatter_testing;
 using hlo::Literal;
 using testing::HasSubstr;
 
-hlo::ModulePtr parsed(const std::string& text) {
-  auto module = hlo::parse_module("HloModule m\n" + text);
-  EXPECT_TRUE(module) << module.error().to_string() << text;
-  return module ? *module : nullptr;
-}
-
-/// How the results of an emitter's kernels differ from the interpreter's; empty if they do not.
-std::string wrong_results(const hlo::Module& module, const std::string& emitter, uint64_t seed,
+/// How the results of an emitter's kernels differ from the interpreter's for arguments from these seeds; empty if they
+/// do not.
+std::string wrong_results(const hlo::Module& module, const std::string& emitter, const std::vector<uint64_t>& seeds,
                           const std::string& detail = "") {
   const auto program = emit_program(module, {.only = emitter});
   if (!program) return program.error().to_string();
@@ -34,85 +26,80 @@ std::string wrong_results(const hlo::Module& module, const std::string& emitter,
   if (program->steps.size() != 1 || !program->steps[0].fusion) return "not one fusion:\n" + explained;
   if (program->steps[0].fusion->decision().emitter != emitter) return "another emitter:\n" + explained;
   if (explained.find(detail) == std::string::npos) return "no " + detail + ":\n" + explained;
-  const std::vector<Literal> arguments = hlo::typical_arguments(module.entry_computation(), seed);
-  const auto expected = hlo::evaluate(module, arguments);
-  if (!expected) return expected.error().to_string();
-  const auto actual = run_on_cpu(*program, arguments);
-  if (!actual) return actual.error().to_string();
-  const auto difference = hlo::difference(*actual, *expected, 4);
-  return difference ? *difference + "\n" + explained : "";
+  for (const uint64_t seed : seeds) {
+    const std::string difference = scatter_testing::wrong_results(module, *program, seed);
+    if (!difference.empty()) return difference + "\n" + explained;
+  }
+  return "";
 }
 
 void check(const std::string& text, const std::string& detail = "") {
   SCOPED_TRACE(text);
   const hlo::ModulePtr module = parsed(text);
   ASSERT_TRUE(module);
-  for (const uint64_t seed : {1, 2}) EXPECT_EQ(wrong_results(*module, "scatter rows", seed, detail), "");
-}
-
-std::string function(const std::string& type, const std::string& op) {
-  return "f {\n  a = " + type + "[] parameter(0)\n  b = " + type + "[] parameter(1)\n  ROOT c = " + type + "[] " + op +
-         "(a, b)\n}\n";
-}
-
-constexpr const char* kRowsOfMatrix =
-    "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1";
-
-/// Rows of `updates` windows into those of a matrix; `indices` computes `i`, whose shape is s32[updates].
-std::string rows(const std::string& type, const std::string& called, int64_t updates, const std::string& indices,
-                 const std::string& more = "", const std::string& dims = "9,8", int64_t width = 8) {
-  return called +
-         fmt::format(
-             "ENTRY e {{\n  x = {0}[{1}] parameter(0)\n{2}  u = {0}[{3},{4}] parameter(1)\n  ROOT r = {0}[{1}] "
-             "scatter(x, i, u), {5}{6}, to_apply=f\n}}\n",
-             type, dims, indices, updates, width, kRowsOfMatrix, more);
-}
-
-std::string any_indices(int64_t updates, const std::string& type = "s32") {
-  return fmt::format("  i = {}[{}] parameter(2)\n", type, updates);
-}
-
-/// Window k goes to row k / divisor - 1.
-std::string sorted_indices(int64_t updates, int64_t divisor) {
-  return fmt::format(
-      "  n = s32[{0}] iota(), iota_dimension=0\n  d = s32[] constant({1})\n  ds = s32[{0}] broadcast(d), "
-      "dimensions={{}}\n  q = s32[{0}] divide(n, ds)\n  o = s32[] constant(-1)\n  os = s32[{0}] broadcast(o), "
-      "dimensions={{}}\n  i = s32[{0}] add(q, os)\n",
-      updates, divisor);
+  EXPECT_EQ(wrong_results(*module, "scatter rows", {1, 2}, detail), "");
 }
 
 TEST(ScatterRows, SumsOfAllTypes) {
   for (const char* type : {"f32", "f64", "s32", "s64", "c64", "c128", "u8", "s4", "bf16", "f16", "f8e5m2"}) {
-    check(rows(type, function(type, "add"), 20, any_indices(20)), "lists of the updates");
+    check(rows({type, function(type, "add"), 20, any_indices(20)}), "slots of each row");
   }
 }
 
 TEST(ScatterRows, OtherCombiners) {
   for (const char* op : {"minimum", "maximum", "multiply"}) {
-    for (const char* type : {"f32", "bf16", "s8", "u64"}) check(rows(type, function(type, op), 20, any_indices(20)));
+    for (const char* type : {"f32", "bf16", "s8", "u64"}) check(rows({type, function(type, op), 20, any_indices(20)}));
   }
-  for (const char* op : {"and", "or", "xor"}) check(rows("pred", function("pred", op), 20, any_indices(20)));
-  check(rows("c128", function("c128", "multiply"), 20, any_indices(20)));
+  for (const char* op : {"and", "or", "xor"}) check(rows({"pred", function("pred", op), 20, any_indices(20)}));
+  check(rows({"c128", function("c128", "multiply"), 20, any_indices(20)}));
   const std::string mixed =
       "f {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n  k = s32[] constant(3)\n  m = s32[] multiply(b, k)\n  "
       "ROOT c = s32[] add(a, m)\n}\n";
-  check(rows("s32", mixed, 50, any_indices(50)), "one update after the other");
-  check(rows("s16", "f {\n  b = s16[] parameter(1)\n  ROOT a = s16[] parameter(0)\n}\n", 20, any_indices(20)));
+  check(rows({"s32", mixed, 50, any_indices(50)}), "one update after the other");
+  check(rows({"s16", "f {\n  b = s16[] parameter(1)\n  ROOT a = s16[] parameter(0)\n}\n", 20, any_indices(20)}));
 }
 
 TEST(ScatterRows, IndexTypes) {
   for (const char* index : {"s8", "u8", "s16", "u32", "s64", "u64"}) {
-    check(rows("s32", function("s32", "add"), 20, any_indices(20, index)));
+    check(rows({"s32", function("s32", "add"), 20, any_indices(20, index)}));
   }
 }
 
 TEST(ScatterRows, LongListsAreCutIntoChunks) {
   // All windows to one row, or to a few, or to none.
   for (const int64_t divisor : {1000, 60, 17, 1}) {
-    for (const char* type : {"f32", "bf16", "s32", "c64"}) {
-      check(rows(type, function(type, "add"), 150, sorted_indices(150, divisor)), "chunks");
+    for (const char* type : {"bf16", "c64"}) {
+      check(rows({type, function(type, "add"), 150, sorted_indices(150, divisor)}), "chunks");
     }
-    check(rows("f32", function("f32", "minimum"), 300, sorted_indices(300, divisor), "", "40,3", 3), "chunks");
+    check(rows({"f32", function("f32", "minimum"), 300, sorted_indices(300, divisor), "", "40,3", 3}), "chunks");
+  }
+}
+
+TEST(ScatterRows, RowsWithMoreUpdatesThanSlots) {
+  for (const char* type : {"f32", "bf16", "s32", "c64"}) {
+    // A list, and a list of chunks; rows with two slots, with several, and with so many that they are cut.
+    check(rows({type, function(type, "add"), 20, skewed_indices(20), "", "120,8"}), "2 a row");
+    check(rows({type, function(type, "add"), 60, skewed_indices(60), "", "300,8"}), "2 a row");
+    check(rows({type, function(type, "add"), 60, skewed_indices(60), "", "20,8"}), "8 a row");
+    check(rows({type, function(type, "add"), 300, skewed_indices(300), "", "7,8"}), "56 a row");
+  }
+  const std::string mixed =
+      "f {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n  k = s32[] constant(3)\n  m = s32[] multiply(b, k)\n  "
+      "ROOT c = s32[] add(a, m)\n}\n";
+  check(rows({"s32", mixed, 60, skewed_indices(60), "", "300,8"}), "one update after the other");
+}
+
+TEST(ScatterRows, GroupsOfThreadsShareChunks) {
+  for (const char* type : {"f32", "bf16", "s32"}) {
+    check(rows({type, function(type, "add"), 900, skewed_indices(900), "", "9,128", 128}), "groups");
+    check(rows({type, function(type, "maximum"), 90, any_indices(90), "", "2,64", 64}), "groups");
+  }
+}
+
+TEST(ScatterRows, ThreadsWithSeveralWindows) {
+  // Those of the order; and in crowded rows those of blocks that count in shared memory too.
+  for (const char* dims : {"80000,1", "100,1"}) {
+    check(rows({"s32", function("s32", "add"), 70000, skewed_indices(70000), "", dims, 1}), "slots");
   }
 }
 
@@ -120,23 +107,22 @@ TEST(ScatterRows, SortedIndices) {
   for (const int64_t divisor : {100, 9, 4, 1}) {
     for (const char* type : {"f32", "bf16", "pred"}) {
       const std::string op = std::string(type) == "pred" ? "or" : "add";
-      check(rows(type, function(type, op), 45, sorted_indices(45, divisor), ", indices_are_sorted=true"),
+      check(rows({type, function(type, op), 45, sorted_indices(45, divisor), ", indices_are_sorted=true"}),
             "runs of equal indices");
     }
   }
-  check(rows("f32", function("f32", "add"), 150, sorted_indices(150, 17), ", indices_are_sorted=true"), "lists of");
+  check(rows({"f32", function("f32", "add"), 150, sorted_indices(150, 17), ", indices_are_sorted=true"}), "slots of");
 }
 
 TEST(ScatterRows, OneUpdateARow) {
-  const std::string replace = "f {\n  a = f32[] parameter(0)\n  ROOT b = f32[] parameter(1)\n}\n";
-  check(rows("f32", replace, 12, sorted_indices(12, 1)), "one update a row");
-  check(rows("f32", function("f32", "add"), 12, sorted_indices(12, 1), ", unique_indices=true"), "one update a row");
-  check(rows("bf16", function("bf16", "multiply"), 1, sorted_indices(1, 1), ", unique_indices=true"));
+  check(rows({"f32", second("f32"), 12, sorted_indices(12, 1)}), "one update a row");
+  check(rows({"f32", function("f32", "add"), 12, sorted_indices(12, 1), ", unique_indices=true"}), "one update a row");
+  check(rows({"bf16", function("bf16", "multiply"), 1, sorted_indices(1, 1), ", unique_indices=true"}));
 }
 
 TEST(ScatterRows, WindowsThatReachOverPartOfARow) {
-  check(rows("f32", function("f32", "add"), 30, any_indices(30), "", "9,12", 8));
-  check(rows("f32", function("f32", "add"), 30, any_indices(30), "", "9,7", 5));
+  check(rows({"f32", function("f32", "add"), 30, any_indices(30), "", "9,12", 8}));
+  check(rows({"f32", function("f32", "add"), 30, any_indices(30), "", "9,7", 5}));
 }
 
 TEST(ScatterRows, LayoutsAndDimensions) {
@@ -151,15 +137,11 @@ TEST(ScatterRows, LayoutsAndDimensions) {
         "r = s32[7,8] scatter(x, i, u), update_window_dims={0,3}, inserted_window_dims={}, "
         "scatter_dims_to_operand_dims={0}, index_vector_dim=2, to_apply=f\n}\n");
   // Batching dimensions, and scalars.
-  check(function("s32", "add") +
-        "ENTRY e {\n  x = s32[5,8,3] parameter(0)\n  i = s32[7,3,1] parameter(1)\n  u = s32[7,3,5] parameter(2)\n  "
-        "ROOT r = s32[5,8,3] scatter(x, i, u), update_window_dims={2}, inserted_window_dims={1}, "
-        "scatter_dims_to_operand_dims={1}, input_batching_dims={2}, scatter_indices_batching_dims={1}, "
-        "index_vector_dim=2, to_apply=f\n}\n");
+  check(with_batching("5", "2"));
   check(function("f32", "add") +
         "ENTRY e {\n  x = f32[13] parameter(0)\n  i = s32[50] parameter(1)\n  u = f32[50] parameter(2)\n  ROOT r = "
-        "f32[13] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
-        "index_vector_dim=1, to_apply=f\n}\n");
+        "f32[13] scatter(x, i, u), " +
+        kElements + ", to_apply=f\n}\n");
   // The whole dimension, if the start index is 0.
   check(function("f32", "add") +
         "ENTRY e {\n  x = f32[4,3] parameter(0)\n  i = s32[20,2] parameter(1)\n  u = f32[20,3] parameter(2)\n  ROOT r "
@@ -238,9 +220,7 @@ class RandomScatter {
       updates.push_back(starts ? 1 : chance(0.8) ? extent : between(1, extent));
     }
     const auto [type, op] = combiner(unique);
-    const std::string called =
-        op == "second" ? fmt::format("f {{\n  a = {0}[] parameter(0)\n  ROOT b = {0}[] parameter(1)\n}}\n", type)
-                       : function(type, op);
+    const std::string called = op == "second" ? second(type) : function(type, op);
     const std::string array = fmt::format("{}[{}]{}", type, fmt::join(dims_, ","), layout(dims_.size()));
     return called +
            fmt::format(
@@ -311,15 +291,15 @@ TEST(ScatterRows, RandomScattersAgreeWithTheInterpreterBothWays) {
     const hlo::ModulePtr module = parsed(text);
     ASSERT_TRUE(module);
     for (const char* emitter : {"scatter rows", "scatter"}) {
-      EXPECT_EQ(wrong_results(*module, emitter, seed), "") << emitter << "\n" << text;
+      EXPECT_EQ(wrong_results(*module, emitter, {seed}), "") << emitter << "\n" << text;
     }
   }
 }
 
 TEST(ScatterRows, IsChosenWhereItMovesFewerBytes) {
   const auto emitter = [](int64_t operand_rows, int64_t windows, int64_t width, const std::string& type) {
-    const std::string text = rows(type, function(type, "add"), windows, any_indices(windows), "",
-                                  fmt::format("{},{}", operand_rows, width), width);
+    const std::string text = rows({type, function(type, "add"), windows, any_indices(windows), "",
+                                   fmt::format("{},{}", operand_rows, width), width});
     const hlo::ModulePtr module = parsed(text);
     const auto fusion = emit_fusion(*module, module->entry, "k");
     return fusion ? fusion->decision().emitter : fusion.error().to_string();

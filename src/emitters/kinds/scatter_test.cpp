@@ -3,30 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "emitters/program.h"
-#include "hlo/compare.h"
-#include "hlo/evaluate.h"
+#include "emitters/kinds/scatter_testing.h"
 #include "hlo/random_fusion.h"
-#include "hlo/text.h"
-#include "hlo/typical_arguments.h"
 
 namespace strata::emitters {
 namespace {
 
-using hlo::Literal;
+using namespace scatter_testing;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
-
-/// How a program's results differ from the interpreter's; empty if they do not.
-std::string wrong_results(const hlo::Module& module, const EmittedProgram& program, uint64_t seed) {
-  const std::vector<Literal> arguments = hlo::typical_arguments(module.entry_computation(), seed);
-  const auto expected = hlo::evaluate(module, arguments);
-  if (!expected) return expected.error().to_string();
-  const auto actual = run_on_cpu(program, arguments);
-  if (!actual) return actual.error().to_string();
-  return hlo::difference(*actual, *expected, 4).value_or("");
-}
 
 /// Runs the module on the CPU: its last kernel must be the emitter's.
 void check(const std::string& text, const std::string& emitter = "scatter", const std::string& detail = "") {
@@ -42,47 +28,52 @@ void check(const std::string& text, const std::string& emitter = "scatter", cons
   for (const uint64_t seed : {1, 2, 3}) EXPECT_EQ(wrong_results(**module, *program, seed), "") << explain(*program);
 }
 
-/// A computation `f` of two scalars.
-std::string function(const std::string& type, const std::string& op) {
-  return "f {\n  a = " + type + "[] parameter(0)\n  b = " + type + "[] parameter(1)\n  ROOT c = " + type + "[] " + op +
-         "(a, b)\n}\n";
-}
-
-/// Rows of the updates into rows of the operand, by indices from -4 to 15: some occur often, some lie outside.
-std::string rows(const std::string& type, const std::string& called, const std::string& more = "",
-                 const std::string& index = "s32") {
-  return called + "ENTRY e {\n  x = " + type + "[9,5] parameter(0)\n  i = " + index +
-         "[40] parameter(1)\n  u = " + type + "[40,5] parameter(2)\n  ROOT r = " + type +
-         "[9,5] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
-         "index_vector_dim=1" +
-         more + ", to_apply=f\n}\n";
+/// Windows into rows of five elements; some indices occur often, some lie outside.
+std::string rows_of_five(const std::string& type, const std::string& called, const std::string& more = "",
+                         const std::string& index = "s32") {
+  return rows({type, called, 40, any_indices(40, index), more, "9,5", 5});
 }
 
 TEST(Scatter, SumsOfRowsWithRepeatedAndOutlyingIndices) {
-  check(rows("f32", function("f32", "add")), "scatter", "atomic add");
-  check(rows("f64", function("f64", "add")));
-  check(rows("s32", function("s32", "add")));
-  check(rows("c64", function("c64", "add")));
-  check(rows("c128", function("c128", "add")));
+  check(rows_of_five("f32", function("f32", "add")), "scatter", "atomic add");
+  check(rows_of_five("f64", function("f64", "add")));
+  check(rows_of_five("s32", function("s32", "add")));
+  check(rows_of_five("c64", function("c64", "add")));
+  check(rows_of_five("c128", function("c128", "add")));
+}
+
+TEST(Scatter, VectorsOfUpdates) {
+  const auto of_width = [](const std::string& type, const std::string& called, const std::string& dims, int64_t width,
+                           const std::string& more = "") {
+    return rows({type, called, 6, sorted_indices(6, 1), more, dims, width});
+  };
+  check(of_width("f32", function("f32", "add"), "9,8", 8), "scatter", "vector           4");
+  check(of_width("bf16", function("bf16", "add"), "9,8", 8), "scatter", "vector           8");
+  check(of_width("f16", function("f16", "add"), "9,12", 8), "scatter", "vector           4");
+  check(of_width("f32", function("f32", "add"), "9,6", 4), "scatter", "vector           2");
+  check(of_width("f32", function("f32", "maximum"), "9,8", 8), "scatter", "vector           1");
+  check(of_width("f32", second("f32"), "9,8", 8), "scatter", "vector           4");
+  check(of_width("s16", function("s16", "multiply"), "9,8", 8, ", unique_indices=true"), "scatter",
+        "vector           8");
 }
 
 TEST(Scatter, IndexTypes) {
   for (const char* index : {"s8", "u8", "s16", "u16", "u32", "s64", "u64"}) {
-    check(rows("s32", function("s32", "add"), "", index));
+    check(rows_of_five("s32", function("s32", "add"), "", index));
   }
 }
 
 TEST(Scatter, NamedCombiners) {
   for (const char* type : {"s8", "u8", "s32", "u32", "s64", "u64", "f32", "f64", "f16", "bf16"}) {
-    check(rows(type, function(type, "maximum")), "scatter", "atomic max");
-    check(rows(type, function(type, "minimum")), "scatter", "atomic min");
+    check(rows_of_five(type, function(type, "maximum")), "scatter", "atomic max");
+    check(rows_of_five(type, function(type, "minimum")), "scatter", "atomic min");
   }
   for (const char* type : {"pred", "s8", "u16", "s32", "u64"}) {
-    for (const char* op : {"and", "or", "xor"}) check(rows(type, function(type, op)), "scatter", "atomic");
+    for (const char* op : {"and", "or", "xor"}) check(rows_of_five(type, function(type, op)), "scatter", "atomic");
   }
-  check(rows("s4", function("s4", "add")));
-  check(rows("s16", function("s16", "multiply")));
-  check(rows("pred", function("pred", "add")), "scatter", "atomic or");
+  check(rows_of_five("s4", function("s4", "add")));
+  check(rows_of_five("s16", function("s16", "multiply")));
+  check(rows_of_five("pred", function("pred", "add")), "scatter", "atomic or");
 }
 
 TEST(Scatter, NarrowFloatsAreAddedInTheirType) {
@@ -103,28 +94,26 @@ TEST(Scatter, OtherComputationsAreInlined) {
   const std::string mixed =
       "f {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n  k = s32[] constant(3)\n  m = s32[] multiply(b, k)\n  "
       "ROOT c = s32[] add(a, m)\n}\n";
-  check(rows("s32", mixed), "scatter", "atomic custom");
-  check(rows("c64", function("c64", "multiply")), "scatter", "atomic custom");
+  check(rows_of_five("s32", mixed), "scatter", "atomic custom");
+  check(rows_of_five("c64", function("c64", "multiply")), "scatter", "atomic custom");
   const std::string keep = "f {\n  b = s16[] parameter(1)\n  ROOT a = s16[] parameter(0)\n}\n";
-  check(rows("s16", keep), "scatter", "atomic custom");
+  check(rows_of_five("s16", keep), "scatter", "atomic custom");
 }
 
 /// Replaces element 3 · k + 1 by update k: each once.
 std::string replacing(const std::string& type, const std::string& more) {
-  return "f {\n  a = " + type + "[] parameter(0)\n  ROOT b = " + type + "[] parameter(1)\n}\nENTRY e {\n  x = " + type +
-         "[64] parameter(0)\n  u = " + type +
-         "[30] parameter(1)\n  n = u32[30] iota(), iota_dimension=0\n  k = u32[] constant(3)\n  ks = u32[30] "
-         "broadcast(k), dimensions={}\n  m = u32[30] multiply(n, ks)\n  o = u32[] constant(1)\n  os = u32[30] "
-         "broadcast(o), dimensions={}\n  i = u32[30] add(m, os)\n  ROOT r = " +
-         type +
-         "[64] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
-         "index_vector_dim=1" +
-         more + ", to_apply=f\n}\n";
+  return second(type) +
+         fmt::format(
+             "ENTRY e {{\n  x = {0}[64] parameter(0)\n  u = {0}[30] parameter(1)\n  n = u32[30] iota(), "
+             "iota_dimension=0\n  k = u32[] constant(3)\n  ks = u32[30] broadcast(k), dimensions={{}}\n  m = u32[30] "
+             "multiply(n, ks)\n  o = u32[] constant(1)\n  os = u32[30] broadcast(o), dimensions={{}}\n  i = u32[30] "
+             "add(m, os)\n  ROOT r = {0}[64] scatter(x, i, u), {1}{2}, to_apply=f\n}}\n",
+             type, kElements, more);
 }
 
 TEST(Scatter, Replaces) {
   for (const char* type : {"pred", "s8", "bf16", "f32", "c64"}) check(replacing(type, ""), "scatter", "replaces");
-  check(replacing("c128", ", unique_indices=true"), "scatter rows", "one update a row");
+  check(replacing("c128", ", unique_indices=true"), "scatter", "no atomics");
 }
 
 TEST(Scatter, InstructionsOfTheDevice) {
@@ -136,15 +125,24 @@ TEST(Scatter, InstructionsOfTheDevice) {
     const auto ptx = kernel->text(Form::Ptx);
     return ptx ? *ptx : ptx.error().to_string();
   };
-  EXPECT_THAT(ptx_of(rows("f32", function("f32", "add"))), ContainsRegex("(atom|red)\\.[a-z.]*global\\.add\\.f32"));
-  EXPECT_THAT(ptx_of(rows("bf16", function("bf16", "add"))), ContainsRegex("(atom|red)\\.[a-z.]*global[a-z.]*\\.bf16"));
-  EXPECT_THAT(ptx_of(rows("s32", function("s32", "maximum"))), ContainsRegex("(atom|red)\\.[a-z.]*global\\.max\\.s32"));
-  EXPECT_THAT(ptx_of(rows("c64", function("c64", "multiply"))), ContainsRegex("atom\\.[a-z.]*cas\\.b64"));
+  EXPECT_THAT(ptx_of(rows_of_five("f32", function("f32", "add"))),
+              ContainsRegex("(atom|red)\\.[a-z.]*global\\.add\\.f32"));
+  EXPECT_THAT(ptx_of(rows_of_five("bf16", function("bf16", "add"))),
+              ContainsRegex("(atom|red)\\.[a-z.]*global[a-z.]*\\.bf16"));
+  const auto wide = [](const std::string& type) {
+    return rows({type, function(type, "add"), 40, any_indices(40), "", "9,16", 16});
+  };
+  EXPECT_THAT(ptx_of(wide("f32")), HasSubstr("red.relaxed.gpu.global.add.v4.f32"));
+  EXPECT_THAT(ptx_of(wide("f16")), HasSubstr("red.relaxed.gpu.global.add.noftz.v4.f16x2"));
+  EXPECT_THAT(ptx_of(wide("bf16")), HasSubstr("red.relaxed.gpu.global.add.noftz.v4.bf16x2"));
+  EXPECT_THAT(ptx_of(rows_of_five("s32", function("s32", "maximum"))),
+              ContainsRegex("(atom|red)\\.[a-z.]*global\\.max\\.s32"));
+  EXPECT_THAT(ptx_of(rows_of_five("c64", function("c64", "multiply"))), ContainsRegex("atom\\.[a-z.]*cas\\.b64"));
   EXPECT_THAT(ptx_of(replacing("f32", "")), Not(ContainsRegex("(atom|red)\\.")));
 }
 
 TEST(Scatter, RefusesWhatNoAtomicDoes) {
-  const auto module = hlo::parse_module("HloModule m\n" + rows("c128", function("c128", "multiply")));
+  const auto module = hlo::parse_module("HloModule m\n" + rows_of_five("c128", function("c128", "multiply")));
   ASSERT_TRUE(module) << module.error().to_string();
   const auto kernel = emit_fusion(**module, (*module)->entry, "k", {.only = "scatter"});
   ASSERT_FALSE(kernel);
@@ -164,13 +162,7 @@ TEST(Scatter, Windows) {
         "index_vector_dim=0, to_apply=f\n}\n");
 }
 
-TEST(Scatter, BatchingDimensions) {
-  check(function("s32", "add") +
-        "ENTRY e {\n  x = s32[5,8,3] parameter(0)\n  i = s32[7,3,1] parameter(1)\n  u = s32[7,3,2] parameter(2)\n  "
-        "ROOT r = s32[5,8,3] scatter(x, i, u), update_window_dims={2}, inserted_window_dims={1}, "
-        "scatter_dims_to_operand_dims={1}, input_batching_dims={2}, scatter_indices_batching_dims={1}, "
-        "index_vector_dim=2, to_apply=f\n}\n");
-}
+TEST(Scatter, BatchingDimensions) { check(with_batching("2", "2")); }
 
 TEST(Scatter, EmptyUpdatesLeaveTheOperand) {
   check(function("s32", "add") +

@@ -2,8 +2,10 @@
 
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/Complex/IR/Complex.h>
+#include <mlir/Dialect/Func/IR/FuncOps.h>
 #include <mlir/Dialect/LLVMIR/LLVMDialect.h>
 #include <mlir/Dialect/SCF/IR/SCF.h>
+#include <mlir/Dialect/Vector/IR/VectorOps.h>
 #include <mlir/IR/IRMapping.h>
 
 #include "emitters/transforms/memory.h"
@@ -52,17 +54,17 @@ std::optional<LLVM::AtomicBinOp> native_instruction(Combiner combiner, Type type
 
 class AtomicLowering {
  public:
-  AtomicLowering(AtomicRmwOp op, Value pointer, const LoweringOptions& options)
-      : op_(op), builder_(op), pointer_(pointer), options_(options) {}
+  AtomicLowering(AtomicRmwOp op, Value value, Value pointer, const LoweringOptions& options)
+      : op_(op), builder_(op), value_(value), pointer_(pointer), options_(options) {}
 
   mlir::LogicalResult run() {
-    const Type type = op_.getValue().getType();
+    const Type type = value_.getType();
+    if (const auto vector = llvm::dyn_cast<mlir::VectorType>(type)) return elements(vector);
     if (const auto complex = llvm::dyn_cast<mlir::ComplexType>(type); complex && op_.getCombiner() == Combiner::Add) {
       const Type part = complex.getElementType();
       const Value imaginary = pointer_at(part, 1);
-      native(LLVM::AtomicBinOp::fadd, pointer_, builder_.create<mlir::complex::ReOp>(location(), part, op_.getValue()));
-      native(LLVM::AtomicBinOp::fadd, imaginary,
-             builder_.create<mlir::complex::ImOp>(location(), part, op_.getValue()));
+      native(LLVM::AtomicBinOp::fadd, pointer_, builder_.create<mlir::complex::ReOp>(location(), part, value_));
+      native(LLVM::AtomicBinOp::fadd, imaginary, builder_.create<mlir::complex::ImOp>(location(), part, value_));
       return mlir::success();
     }
     const int64_t bytes = stored_bytes(type);
@@ -96,6 +98,35 @@ class AtomicLowering {
                                         llvm::ArrayRef<LLVM::GEPArg>{number}, /*inbounds=*/true);
   }
 
+  /// By one instruction on GPUs, else one after the other.
+  mlir::LogicalResult elements(mlir::VectorType type) {
+    if (options_.target == Target::Gpu &&
+        llvm::cast<LLVM::LLVMPointerType>(pointer_.getType()).getAddressSpace() == 0) {
+      const mlir::func::FuncOp function = vector_sum(type);
+      builder_.create<mlir::func::CallOp>(location(), function, mlir::ValueRange{pointer_, value_});
+      return mlir::success();
+    }
+    for (int64_t i = 0; i < type.getNumElements(); ++i) {
+      const Value element = builder_.create<mlir::vector::ExtractOp>(location(), value_, i);
+      const Value place = pointer_at(type.getElementType(), static_cast<int32_t>(i));
+      if (mlir::failed(AtomicLowering(op_, element, place, options_).run())) return mlir::failure();
+    }
+    return mlir::success();
+  }
+
+  /// The declaration that stands for the instruction (kVectorSum).
+  mlir::func::FuncOp vector_sum(mlir::VectorType type) {
+    std::string name = kVectorSum;
+    llvm::raw_string_ostream(name) << type.getNumElements() << 'x' << type.getElementType();
+    auto module = op_->getParentOfType<mlir::ModuleOp>();
+    if (auto known = module.lookupSymbol<mlir::func::FuncOp>(name)) return known;
+    OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
+    auto function = outside.create<mlir::func::FuncOp>(
+        module.getLoc(), name, outside.getFunctionType({pointer_.getType(), type}, mlir::TypeRange()));
+    function.setPrivate();
+    return function;
+  }
+
   /// Whether one instruction did it.
   bool instruction(Type type) {
     const bool replaces = op_.getCombiner() == Combiner::Replace && llvm::isa<mlir::FloatType>(type);
@@ -106,7 +137,7 @@ class AtomicLowering {
       const unsigned width = type.getIntOrFloatBitWidth();
       if ((one.widths & width) == 0 || (width == 16 && !gpu)) continue;
       if (!replaces && one.is_float != llvm::isa<mlir::FloatType>(type)) continue;
-      native(one.instruction, pointer_, replaces ? to_bits(builder_, location(), op_.getValue()) : op_.getValue());
+      native(one.instruction, pointer_, replaces ? to_bits(builder_, location(), value_) : value_);
       return true;
     }
     return false;
@@ -117,9 +148,9 @@ class AtomicLowering {
   /// stays as it is nothing is written: it is NaN, or the better one already.
   void extremum() {
     const bool is_max = op_.getCombiner() == Combiner::MaxF;
-    auto type = llvm::cast<mlir::FloatType>(op_.getValue().getType());
+    auto type = llvm::cast<mlir::FloatType>(value_.getType());
     const Type word = builder_.getIntegerType(type.getWidth());
-    const Value value = op_.getValue();
+    const Value value = value_;
     // Volatile: other threads write here.
     const Value now = builder_.create<LLVM::LoadOp>(location(), type, pointer_,
                                                     static_cast<unsigned>(stored_bytes(type)), /*isVolatile=*/true);
@@ -146,7 +177,7 @@ class AtomicLowering {
 
   /// Elements of 8 and 16 bits, in the aligned word around them.
   void within_word() {
-    const Type type = op_.getValue().getType();
+    const Type type = value_.getType();
     const Type word = builder_.getI32Type();
     const Type address_type = builder_.getI64Type();
     const Type narrow = builder_.getIntegerType(static_cast<unsigned>(8 * stored_bytes(type)));
@@ -163,7 +194,7 @@ class AtomicLowering {
     const Value ones = in_place(integer(-1, narrow));
     const Value others = builder_.create<arith::XOrIOp>(location(), ones, integer(-1, word));
     if (llvm::isa<mlir::IntegerType>(type)) {
-      const Value value = in_place(to_bits(builder_, location(), op_.getValue()));
+      const Value value = in_place(to_bits(builder_, location(), value_));
       switch (op_.getCombiner()) {
         case Combiner::Or:
           native(LLVM::AtomicBinOp::_or, base, value);
@@ -207,7 +238,7 @@ class AtomicLowering {
 
   /// The element's new value.
   Value combined(Value element) {
-    const Value value = op_.getValue();
+    const Value value = value_;
     const bool floats = llvm::isa<mlir::FloatType>(value.getType());
     if (llvm::isa<mlir::ComplexType>(value.getType()) && op_.getCombiner() == Combiner::Mul) {
       return builder_.create<mlir::complex::MulOp>(location(), element, value);
@@ -252,16 +283,16 @@ class AtomicLowering {
   template <class Op>
   Value wide(Value element) {
     auto type = llvm::cast<mlir::FloatType>(element.getType());
-    if (type.getWidth() >= 32) return builder_.create<Op>(location(), element, op_.getValue());
+    if (type.getWidth() >= 32) return builder_.create<Op>(location(), element, value_);
     const Type f32 = builder_.getF32Type();
     const Value a = builder_.create<arith::ExtFOp>(location(), f32, element);
-    const Value b = builder_.create<arith::ExtFOp>(location(), f32, op_.getValue());
+    const Value b = builder_.create<arith::ExtFOp>(location(), f32, value_);
     return builder_.create<arith::TruncFOp>(location(), type, builder_.create<Op>(location(), a, b));
   }
 
   AtomicRmwOp op_;
   OpBuilder builder_;
-  Value pointer_;
+  Value value_, pointer_;
   const LoweringOptions& options_;
 };
 
@@ -276,7 +307,7 @@ void lower_atomic_fetch(AtomicFetchOp op, Value pointer) {
 }
 
 mlir::LogicalResult lower_atomic(AtomicRmwOp op, Value pointer, const LoweringOptions& options) {
-  return AtomicLowering(op, pointer, options).run();
+  return AtomicLowering(op, op.getValue(), pointer, options).run();
 }
 
 }  // namespace strata::emitters

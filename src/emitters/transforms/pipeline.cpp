@@ -1,5 +1,6 @@
 #include "emitters/transforms/pipeline.h"
 
+#include <llvm/IR/IRBuilder.h>
 #include <mlir/Dialect/Func/IR/FuncOps.h>
 #include <mlir/Dialect/LLVMIR/LLVMDialect.h>
 #include <mlir/IR/Diagnostics.h>
@@ -9,6 +10,8 @@
 #include <mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h>
 #include <mlir/Target/LLVMIR/Export.h>
 #include <mlir/Transforms/Passes.h>
+
+#include "emitters/transforms/atomics.h"
 
 namespace strata::emitters {
 namespace {
@@ -84,12 +87,34 @@ Result<void> lower_to_llvm(mlir::ModuleOp module, const LoweringOptions& options
   return {};
 }
 
+namespace {
+
+/// Calls of kVectorSum become what they stand for.
+void form_vector_atomics(llvm::Module& module) {
+  for (llvm::Function& function : llvm::make_early_inc_range(module)) {
+    if (!function.getName().starts_with(kVectorSum)) continue;
+    for (llvm::User* user : llvm::make_early_inc_range(function.users())) {
+      auto* call = llvm::cast<llvm::CallInst>(user);
+      llvm::Value* value = call->getArgOperand(1);
+      const llvm::Align align(module.getDataLayout().getTypeStoreSize(value->getType()));
+      llvm::IRBuilder<> builder(call);
+      builder.CreateAtomicRMW(llvm::AtomicRMWInst::FAdd, call->getArgOperand(0), value, align,
+                              llvm::AtomicOrdering::Monotonic, module.getContext().getOrInsertSyncScopeID("device"));
+      call->eraseFromParent();
+    }
+    function.eraseFromParent();
+  }
+}
+
+}  // namespace
+
 Result<std::unique_ptr<llvm::Module>> translate(mlir::ModuleOp module, llvm::LLVMContext& context) {
   mlir::registerBuiltinDialectTranslation(*module.getContext());
   mlir::registerLLVMDialectTranslation(*module.getContext());
   const Diagnostics diagnostics(module.getContext());
   std::unique_ptr<llvm::Module> translated = mlir::translateModuleToLLVMIR(module, context);
   if (!translated) return unsupported("no LLVM IR: {}", diagnostics.text());
+  form_vector_atomics(*translated);
   return translated;
 }
 

@@ -1,6 +1,6 @@
-// Loads and stores in a loop over a vector variable, at places that count with it from a multiple of the width, become
-// vectors: read before the loop, written after it. The unroller makes registers of what the loop then does to them. A
-// load under conditions that stay the same in the loop is read under these.
+// Loads, stores and atomic sums in a loop over a vector variable, at places that count with it from a multiple of the
+// width, become vectors: read before the loop, written after it. The unroller makes registers of what the loop then
+// does to them. A load under conditions that stay the same in the loop is read under these.
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/SCF/IR/SCF.h>
 #include <mlir/Dialect/Tensor/IR/Tensor.h>
@@ -132,23 +132,45 @@ class LoopVectorizer {
     return all;
   }
 
+  /// An insert, or an atomic sum.
   struct Store {
     unsigned number = 0;  ///< of the iteration argument
-    mlir::tensor::InsertOp insert;
+    mlir::Operation* write = nullptr;
+    Value element, dest;
+    llvm::SmallVector<Value> indices;
     int64_t width = 1;
+
+    bool is_atomic() const { return llvm::isa<AtomicRmwOp>(write); }
   };
 
-  /// Inserts of one element each into an iteration argument that nothing else uses.
+  static std::optional<Store> store_of(mlir::Operation* op) {
+    Store found;
+    found.write = op;
+    if (auto insert = llvm::dyn_cast_or_null<mlir::tensor::InsertOp>(op)) {
+      found.element = insert.getScalar(), found.dest = insert.getDest(), found.indices = insert.getIndices();
+      return found;
+    }
+    auto atomic = llvm::dyn_cast_or_null<AtomicRmwOp>(op);
+    if (!atomic || atomic.getCombiner() != Combiner::Add) return std::nullopt;
+    // What has instructions for vectors.
+    const mlir::Type type = atomic.getValue().getType();
+    if (!type.isF32() && !type.isF16() && !type.isBF16()) return std::nullopt;
+    found.element = atomic.getValue(), found.dest = atomic.getDest(), found.indices = atomic.getIndices();
+    return found;
+  }
+
+  /// Writes of one element each into an iteration argument that nothing else uses.
   llvm::SmallVector<Store> stores() {
     llvm::SmallVector<Store> found;
     const auto yielded = loop_.getYieldedValues();
     for (unsigned i = 0; i < loop_.getInits().size(); ++i) {
-      auto insert = yielded[i].getDefiningOp<mlir::tensor::InsertOp>();
+      std::optional<Store> one = store_of(yielded[i].getDefiningOp());
       const Value argument = loop_.getRegionIterArgs()[i];
-      if (!insert || insert->getBlock() != loop_.getBody() || insert.getDest() != argument) continue;
-      if (!argument.hasOneUse() || !insert.getResult().hasOneUse()) continue;
-      const int64_t width = width_of(insert.getDest().getType(), insert.getIndices());
-      if (width > 1) found.push_back({i, insert, width});
+      if (!one || one->write->getBlock() != loop_.getBody() || one->dest != argument) continue;
+      if (!argument.hasOneUse() || !yielded[i].hasOneUse()) continue;
+      one->number = i;
+      one->width = width_of(llvm::cast<RankedTensorType>(one->dest.getType()), one->indices);
+      if (one->width > 1) found.push_back(*std::move(one));
     }
     return found;
   }
@@ -159,7 +181,7 @@ class LoopVectorizer {
     builder_.setInsertionPoint(loop_);
     llvm::SmallVector<Value> inits(loop_.getInits());
     for (Store& one : found) {
-      const auto type = mlir::VectorType::get({trip_}, one.insert.getDest().getType().getElementType());
+      const auto type = mlir::VectorType::get({trip_}, one.element.getType());
       inits[one.number] = builder_.create<mlir::arith::ConstantOp>(location(), builder_.getZeroAttr(type));
     }
     auto changed =
@@ -173,11 +195,11 @@ class LoopVectorizer {
     for (Store& one : found) {
       mlir::BlockArgument argument = changed.getRegionIterArgs()[one.number];
       argument.setType(inits[one.number].getType());
-      builder_.setInsertionPoint(one.insert);
-      const Value element = builder_.create<mlir::vector::InsertOp>(location(), one.insert.getScalar(), argument,
-                                                                    changed.getInductionVar());
-      one.insert.getResult().replaceAllUsesWith(element);
-      one.insert.erase();
+      builder_.setInsertionPoint(one.write);
+      const Value element =
+          builder_.create<mlir::vector::InsertOp>(location(), one.element, argument, changed.getInductionVar());
+      one.write->getResult(0).replaceAllUsesWith(element);
+      one.write->erase();
     }
     loop_.replaceAllUsesWith(results);
     loop_.erase();
@@ -188,10 +210,15 @@ class LoopVectorizer {
   Value write(Store& one, Value vector) {
     Value tensor = loop_.getInits()[one.number];
     for (int64_t first = 0; first < trip_; first += one.width) {
-      const llvm::SmallVector<Value> at = indices_at(one.insert.getIndices(), first);
+      const llvm::SmallVector<Value> at = indices_at(one.indices, first);
       Value part = vector;
       if (one.width < trip_) {
         part = builder_.create<mlir::vector::ShuffleOp>(location(), vector, vector, numbers(first, one.width));
+      }
+      if (one.is_atomic()) {
+        tensor =
+            builder_.create<AtomicRmwOp>(location(), tensor.getType(), Combiner::Add, part, tensor, at).getResult();
+        continue;
       }
       tensor = builder_.create<mlir::vector::TransferWriteOp>(location(), part, tensor, at, llvm::ArrayRef<bool>{true})
                    .getResult();

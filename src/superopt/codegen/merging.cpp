@@ -43,7 +43,7 @@ std::optional<MergedPair> MergedPair::find(const Graph& graph, size_t first, con
 
 std::optional<BlockSchedule> MergedPair::second_schedule(const BlockCode& code) const {
   const auto fits = std::find_if(schedules.begin(), schedules.end(), [&](const BlockSchedule& schedule) {
-    return schedule.row_warps * schedule.loop_warps * kWarp <= computing_threads(code);
+    return schedule.row_warps * kWarp <= computing_threads(code);
   });
   return fits == schedules.end() ? std::nullopt : std::optional(*fits);
 }
@@ -77,7 +77,7 @@ double MergedPair::seconds(const Graph& graph, const BlockCode& code, const Bloc
   if (!behind) return 0;  // row_schedules offers none that fails
   if (handover == Handover::Launch) return schedule_seconds(op, strides, *behind, own, target);
   const int64_t blocks = handover == Handover::Wait ? arrivals(schedule) : 1;
-  return handover_seconds(*behind, *chosen, ceil_div(groups.consumers, blocks), schedule.cluster_blocks() > 1);
+  return handover_seconds(*behind, ceil_div(groups.consumers, blocks), schedule.cluster_blocks() > 1);
 }
 
 Result<BlockCode> MergedPair::second_code(const Graph& graph, const std::string& name, const BlockCode& code,

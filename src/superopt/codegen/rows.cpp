@@ -40,21 +40,19 @@ class RowBlock : public RegisterBlock {
     STRATA_CHECK(check());
     choose_teams();
     name_tensors();
-    STRATA_CHECK(check_groups());
     text_ += head(name_);
     STRATA_CHECK(stages());
     text_ += "}\n\n";
     BlockCode code;
     code.text = std::move(text_);
-    code.threads = threads_ * groups();
+    code.threads = threads_;
     code.shared_bytes = scratch_floats_ * static_cast<int64_t>(sizeof(float));
     code.registers = registers_;
     // Unasked, ptxas saves registers and waits for each load before it issues the next.
-    if (loop_ > 1) code.resident = std::max<int64_t>(1, kMultiprocessorRegisters / (kMostRegisters * code.threads));
+    if (loop_ > 1) code.resident = std::max<int64_t>(1, kMultiprocessorRegisters / (kMostRegisters * threads_));
     code.work = work();
     code.description =
-        fmt::format("rows: {}{} teams of {} threads, {} columns in a vector",
-                    groups() > 1 ? fmt::format("{} groups of ", groups()) : "", threads_ / team_, team_, vector_);
+        fmt::format("rows: {} teams of {} threads, {} columns in a vector", threads_ / team_, team_, vector_);
     return code;
   }
 
@@ -93,44 +91,25 @@ class RowBlock : public RegisterBlock {
     return {};
   }
 
-  /// Groups of threads that take the loop's iterations in turn.
-  int64_t groups() const { return schedule_.loop_warps; }
-  int64_t iterations() const { return loop_ / groups(); }
-
-  /// Why iterations cannot be shared among groups, where they are to be.
-  Result<void> check_groups() const {
-    if (groups() == 1) return {};
-    if (loop_ % groups() != 0) return unsupported("{} iterations are not shared by {} groups", loop_, groups());
-    if (team_ > kWarp) return unsupported("a row is held by more than a warp");
-    for (const auto& [reference, state] : references_) {
-      if (!known_before(reference)) {
-        return unsupported("{} is not known before the loop", body_.tensor(reference).name);
-      }
-    }
-    return {};
-  }
-  bool known_before(TensorId reference) const { return loaded(reference) && !stays(reference); }
-
   /// Iterations that are unrolled together: their loads come first.
   int64_t ahead() const {
     int64_t each = 0;
     for (const Operation& op : body_.operations()) {
       if (op.kind == OpKind::InIter && !stays(op.results[0])) each += registers(op.results[0]);
     }
-    return unrolled(iterations(), each);
+    return unrolled(each);
   }
-  /// Of `count` iterations that load so many registers each.
-  int64_t unrolled(int64_t count, int64_t loaded) const {
-    const int64_t most = std::min(kLoadRegisters, kMultiprocessorRegisters / (threads_ * groups()) - kOtherRegisters);
+  /// Of iterations that load so many registers each.
+  int64_t unrolled(int64_t loaded) const {
+    const int64_t most = std::min(kLoadRegisters, kMultiprocessorRegisters / threads_ - kOtherRegisters);
     const int64_t fit = std::clamp(most / std::max<int64_t>(1, loaded), kFewestAhead, kMostAhead);
-    return std::min(count, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(fit))));
+    return std::min(loop_, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(fit))));
   }
 
   BlockWork work() const {
     BlockWork work;
-    work.iterations = iterations();
+    work.iterations = loop_;
     work.ahead = ahead();
-    work.partial_bytes = partial_floats_ * (groups() - 1) * static_cast<int64_t>(sizeof(float));
     for (size_t i = 0; i < body_.operations().size(); ++i) {
       const Operation& op = body_.operations()[i];
       if (op.kind == OpKind::OutSaver) continue;
@@ -266,9 +245,9 @@ class RowBlock : public RegisterBlock {
   /// that iterations do not wait for each other.
   void take_references() {
     for (const auto& [reference, state] : references_) {
-      if (!known_before(reference)) continue;
+      if (!loaded(reference) || stays(reference)) continue;
       known_references_.insert(reference);
-      line(fmt::format("#pragma unroll {}", unrolled(loop_, registers(reference))));
+      line(fmt::format("#pragma unroll {}", unrolled(registers(reference))));
       line(fmt::format("for (int iteration = 0; iteration < {}; ++iteration) {{", loop_));
       indent_ = "    ";
       line(fmt::format("{}.take({});", state, value(reference, false)));
@@ -276,32 +255,6 @@ class RowBlock : public RegisterBlock {
       line("}");
       values_.clear();
     }
-  }
-
-  /// The first group goes on with what all have added up; others are done.
-  void gather() {
-    std::vector<std::pair<const Operation*, int64_t>> left;
-    for (const Operation& op : body_.operations()) {
-      if (op.body || !op_def(op.kind).traits.accumulates || is_largest_reference(op)) continue;
-      left.emplace_back(&op, partial_floats_);
-      partial_floats_ += registers(op.results[0]) * threads_;
-    }
-    line("// The first group takes what the others' iterations added up to.");
-    line(fmt::format("float* const partial = reinterpret_cast<float*>(shared) + {};", scratch_floats_));
-    line("if (group > 0) {");
-    for (const auto& [op, first] : left) {
-      line(fmt::format("  strata_device::leave_rows(partial + (group - 1) * {} + {}, {});", partial_floats_, first,
-                       names_[op->results[0]]));
-    }
-    line("}");
-    line(fmt::format("strata_device::named_barrier(1, {});", threads_ * groups()));
-    line("if (group > 0) return;");
-    for (const auto& [op, first] : left) {
-      const bool maximum = op->kind == OpKind::Accum && op->attributes.word("kind") == "max";
-      line(fmt::format("strata_device::gather_rows<strata_device::{}, {}, {}>({}, partial + {});",
-                       maximum ? "Taking" : "Adding", groups() - 1, partial_floats_, names_[op->results[0]], first));
-    }
-    scratch_floats_ += partial_floats_ * (groups() - 1);
   }
 
   Result<void> stages() {
@@ -322,22 +275,14 @@ class RowBlock : public RegisterBlock {
     if (loop_ > 1) {
       STRATA_CHECK(invariants());
       take_references();
-      if (groups() > 1)
-        line(fmt::format("const int group = static_cast<int>(strata_device::thread()) / {};", threads_));
       line(fmt::format("#pragma unroll {}", ahead()));
-      if (groups() > 1) {
-        line(fmt::format("for (int n = 0; n < {}; ++n) {{", iterations()));
-        line(fmt::format("  [[maybe_unused]] const int iteration = n * {} + group;", groups()));
-      } else {
-        line(fmt::format("for (int iteration = 0; iteration < {}; ++iteration) {{", loop_));
-      }
+      line(fmt::format("for (int iteration = 0; iteration < {}; ++iteration) {{", loop_));
       indent_ = "    ";
       looping_ = true;
       STRATA_CHECK(body(LoopStage::Body));
       looping_ = false;
       indent_ = "  ";
       line("}");
-      if (groups() > 1) gather();
     } else {
       STRATA_CHECK(body(LoopStage::Body));
     }
@@ -349,7 +294,6 @@ class RowBlock : public RegisterBlock {
   int64_t team_ = 1;
   int64_t vector_ = 1;
   int64_t scratch_floats_ = 0;
-  int64_t partial_floats_ = 0;  ///< that a group leaves
   int64_t registers_ = 32;
   bool looping_ = false;
   std::map<TensorId, std::string> kept_;  ///< tiles that are loaded once
@@ -366,16 +310,13 @@ Result<BlockCode> emit_rows(const Operation& op, const std::string& name,
 std::vector<BlockSchedule> row_schedules(const Operation& op, const std::vector<std::vector<int64_t>>& strides,
                                          const Target& target) {
   constexpr int64_t kMostWarps = 32;
-  constexpr int64_t kMostGroups = 8;
   constexpr int64_t kMostRegisters = 160;
   std::vector<std::pair<double, BlockSchedule>> rated;
   for (int64_t warps = 1; warps <= kMostWarps; warps *= 2) {
-    for (int64_t groups = 1; groups <= std::min(kMostGroups, kMostWarps / warps); groups *= 2) {
-      const BlockSchedule schedule{.row_warps = warps, .loop_warps = groups};
-      const auto code = emit_rows(op, "candidate", strides, schedule, target);
-      if (!code || (code->registers > kMostRegisters && warps < kMostWarps)) continue;
-      rated.emplace_back(schedule_seconds(op, strides, *code, schedule, target), schedule);
-    }
+    const BlockSchedule schedule{.row_warps = warps};
+    const auto code = emit_rows(op, "candidate", strides, schedule, target);
+    if (!code || (code->registers > kMostRegisters && warps < kMostWarps)) continue;
+    rated.emplace_back(schedule_seconds(op, strides, *code, schedule, target), schedule);
   }
   std::stable_sort(rated.begin(), rated.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<BlockSchedule> schedules;

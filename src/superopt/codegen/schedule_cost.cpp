@@ -90,20 +90,16 @@ double device_bytes(const Operation& op, const std::vector<std::vector<int64_t>>
   return bytes;
 }
 
-double handover_seconds(const BlockCode& code, const BlockSchedule& schedule, int64_t rounds, bool clusters,
-                        const ScheduleCosts& costs) {
+double handover_seconds(const BlockCode& code, int64_t rounds, bool clusters, const ScheduleCosts& costs) {
   const BlockWork& work = code.work;
   const double warps = static_cast<double>(code.threads / kWarp) / kQuarters;
   const double compute = computing_seconds(work.products, work.elements, warps, false, costs);
-  const double bytes =
-      static_cast<double>(work.once_bytes + schedule.loop_warps * work.iterations * work.iteration_bytes);
-  const double combine =
-      costs.groups * doublings(schedule.loop_warps) + static_cast<double>(work.partial_bytes) / costs.partial_bandwidth;
+  const double bytes = static_cast<double>(work.once_bytes + work.iterations * work.iteration_bytes);
   const auto iterations = static_cast<double>(work.iterations);
   // Loads of iterations that are not in flight together come one after the other, from the L2 cache.
   const double trips = std::ceil(iterations / static_cast<double>(std::max<int64_t>(1, work.ahead))) - 1;
   const double loop = iterations * (costs.row_iteration + compute) + trips * costs.latency / 2;
-  const double round = costs.latency + std::max(loop, bytes / costs.block_bandwidth) + combine +
+  const double round = costs.latency + std::max(loop, bytes / costs.block_bandwidth) +
                        computing_seconds(work.products_after, work.elements_after, warps, false, costs);
   return costs.handover + (clusters ? costs.handover_cluster : 0) + static_cast<double>(rounds) * round;
 }

@@ -39,8 +39,7 @@ double schedule_seconds(const Operation& op, const std::vector<std::vector<int64
 
 /// Seconds that a kernel takes behind another one in the same launch, where each block computes `rounds` of its blocks.
 /// `clusters`: its blocks form some.
-double handover_seconds(const BlockCode& code, const BlockSchedule& schedule, int64_t rounds, bool clusters,
-                        const ScheduleCosts& costs = {});
+double handover_seconds(const BlockCode& code, int64_t rounds, bool clusters, const ScheduleCosts& costs = {});
 
 /// Blocks of the launch, those of clusters each.
 int64_t blocks_of(const Operation& op, const BlockSchedule& schedule);

@@ -4,8 +4,6 @@
 // A tile is rows × columns. A team of kTeam neighbouring threads holds a row: thread t of it the columns
 // (j·kTeam + t)·kVector + e for e < kVector. The block's kTeams teams take rows in turn. A tile of one row is held by
 // all teams, one of one column by all threads of a team: what a reduction leaves, and what broadcasting needs.
-//
-// Where groups of threads take iterations of a loop in turn, all of this is so in each of them.
 
 namespace strata_device {
 
@@ -22,10 +20,7 @@ struct RowTile {
   static constexpr int kRegisters = kSlots * kRowRegisters;
   float v[kRegisters];
 
-  static constexpr int kThreads = kTeams * kTeam;  // of a group
-
-  STRATA_DEVICE static int thread_of_group() { return static_cast<int>(thread()) % kThreads; }
-  STRATA_DEVICE static int team() { return thread_of_group() / kTeam; }
+  STRATA_DEVICE static int team() { return static_cast<int>(thread()) / kTeam; }
   STRATA_DEVICE static int member() { return static_cast<int>(thread()) % kTeam; }
   /// Row and column of register i in this thread; past the end in what the tile does not fill.
   STRATA_DEVICE static int row(int i) { return kRows == 1 ? 0 : i / kRowRegisters * kTeams + team(); }
@@ -64,12 +59,13 @@ STRATA_DEVICE auto reduce_rows(const From& from, float* scratch) {
   if constexpr (From::kTeam > 32) {
     constexpr int kWarps = From::kTeam / 32;  // of a team
     float* const mine = scratch + From::team() * kWarps * To::kSlots;
-    if constexpr (kReused) named_barrier(1, From::kThreads);  // the block may have more
+    constexpr int kThreads = From::kTeams * From::kTeam;  // the block may have more
+    if constexpr (kReused) named_barrier(1, kThreads);
 #pragma unroll
     for (int slot = 0; slot < To::kSlots; ++slot) {
       if (lane() == 0) mine[slot * kWarps + From::member() / 32] = to.v[slot];
     }
-    named_barrier(1, From::kThreads);
+    named_barrier(1, kThreads);
 #pragma unroll
     for (int slot = 0; slot < To::kSlots; ++slot) {
       float sum = mine[slot * kWarps + lane() % kWarps];
@@ -79,26 +75,6 @@ STRATA_DEVICE auto reduce_rows(const From& from, float* scratch) {
     }
   }
   return to;
-}
-
-/// Leaves what a group's iterations added up to for the first group, in kRegisters floats of each of its threads.
-template <class TileType>
-STRATA_DEVICE void leave_rows(float* to, const TileType& tile) {
-#pragma unroll
-  for (int i = 0; i < TileType::kRegisters; ++i) to[i * TileType::kThreads + TileType::thread_of_group()] = tile.v[i];
-}
-
-/// In the first group: adds to a tile, or takes the maximum with, what kOthers groups left, kStride floats apart.
-template <class Combine, int kOthers, int kStride, class TileType>
-STRATA_DEVICE void gather_rows(TileType& tile, const float* from) {
-#pragma unroll
-  for (int other = 0; other < kOthers; ++other) {
-#pragma unroll
-    for (int i = 0; i < TileType::kRegisters; ++i) {
-      const float left = from[other * kStride + i * TileType::kThreads + TileType::thread_of_group()];
-      tile.v[i] = Combine::combine(tile.v[i], left);
-    }
-  }
 }
 
 template <class T, int kCount>

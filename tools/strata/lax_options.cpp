@@ -1,0 +1,30 @@
+#include "lax_options.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace strata::cli {
+
+void add_search_options(CLI::App& command, SearchFlags& flags) {
+  command
+      .add_option("--search-seconds", flags.seconds,
+                  "HLO: seconds to superoptimize each different product with what is around it; 0: not at all")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command.add_option("--cache", flags.cache, "HLO: folder of the cache of results; default ~/.cache/strata");
+  command.add_flag("--no-cache", flags.no_cache, "HLO: neither read nor write the cache of results");
+}
+
+emitters::LaxOptions lax_options(const SearchFlags& flags, std::optional<ResultCache>& cache) {
+  emitters::LaxOptions options;
+  options.seconds = flags.seconds;
+  options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const std::string folder = flags.cache.empty() ? default_cache_folder() : flags.cache;
+  if (flags.seconds > 0 && !flags.no_cache && !folder.empty()) {
+    cache.emplace(folder, [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); });
+    options.cache = &*cache;
+  }
+  return options;
+}
+
+}  // namespace strata::cli
