@@ -50,7 +50,8 @@ FILES = {
                           "  B = out_saver(b, omap=[0])", "}", "output B"),
     "good.hlo": "HloModule m\nENTRY f {\n  x = f32[2,3] parameter(0)\n  ROOT y = f32[2,3] negate(x)\n}\n",
     "no_shape.hlo": "f {\n  ROOT x = parameter(0)\n}\n",
-    "unsupported.txt": "HloModule m\nf {\n  x = c64[4] parameter(0)\n  ROOT y = c64[4] fft(x), fft_type=FFT\n}\n",
+    "unsupported.txt": "HloModule m\nf {\n  x = u64[2] parameter(0)\n"
+                       "  ROOT y = u32[4] rng-bit-generator(x), algorithm=rng_default\n}\n",
     "text.npy": "0 1 2\n3 4 5\n",
     "magic_only.npy": b"\x93NUM",
     "no_shape.npy": b"\x93NUMPY\x01\x00\x10\x00not a header....",
@@ -103,7 +104,7 @@ MISTAKES = [
     ("run good.strata --output good.strata/out", ENVIRONMENT, "cannot make the folder 'good.strata/out'"),
     ("run missing.hlo", ENVIRONMENT, "cannot read 'missing.hlo'"),
     ("run no_shape.hlo", BAD_INPUT, "no_shape.hlo:2:12: error: parameter needs its shape"),
-    ("run unsupported.txt", BAD_INPUT, "unsupported.txt:4:8: error: the interpreter does not support fft"),
+    ("run unsupported.txt", BAD_INPUT, "unsupported.txt:4:8: error: the interpreter does not support rng-bit"),
     ("show good.hlo --format svg", BAD_INPUT, "HLO is shown as text only, not as svg"),
     ("run good.hlo --precision f32", BAD_INPUT, "--precision does not apply to HLO"),
     ("run good.hlo --input z=text.npy", BAD_INPUT, "'f' has no parameter 'z'"),
