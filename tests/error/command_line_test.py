@@ -145,7 +145,7 @@ MISTAKES = [
     ("run good.hlo --device tpu", BAD_INPUT, "--device: tpu not in"),
     ("run good.hlo --profile", BAD_INPUT, "--profile times kernels on a GPU: it goes with --device=gpu"),
     ("run good.hlo --interpret --device gpu", BAD_INPUT, "--interpret runs nothing on a GPU"),
-    ("run good.strata --device gpu", BAD_INPUT, "--device, --profile, --tolerance and --no-libraries are for HLO"),
+    ("run good.strata --device gpu", BAD_INPUT, "--no-libraries and --search-seconds are for HLO"),
     ("measure-worker", ENVIRONMENT, "the CUDA driver (/nowhere/libcuda.so.1) is not installed"),
     ("optimize good.strata --cache-limit much", BAD_INPUT, "--cache-limit"),
     ("optimize good.strata --dump-after never", BAD_INPUT, "--dump-after: never not in"),
