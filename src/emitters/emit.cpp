@@ -17,8 +17,8 @@
 
 #include "emitters/backend/cpu_kernel.h"
 #include "emitters/backend/ptx.h"
+#include "emitters/fusion/known_functions.h"
 #include "emitters/kinds/plan.h"
-#include "emitters/known_functions.h"
 #include "emitters/math/math_library.h"
 #include "emitters/transforms/pipeline.h"
 

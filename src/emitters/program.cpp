@@ -7,7 +7,7 @@
 #include <set>
 
 #include "emitters/buffers.h"
-#include "emitters/fusion_pass.h"
+#include "emitters/fusion/pass.h"
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
 #include "hlo/inline_calls.h"

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "emitters/emit.h"
-#include "emitters/lax_search.h"
-#include "emitters/library_calls.h"
+#include "emitters/lax/search.h"
+#include "emitters/library/calls.h"
 
 namespace strata::emitters {
 

@@ -46,7 +46,6 @@ TEST(Program, RandomModulesAgreeWithTheInterpreter) {
     options.allows = is_exact;
     const hlo::ModulePtr module = hlo::random_fusion(seed, options);
     SCOPED_TRACE(seed);
-    if (getenv("SHOW")) fprintf(stderr, "seed %lu\n%s", seed, hlo::print(*module).c_str());
     const std::string wrong = checked(*module, seed);
     EXPECT_EQ(wrong, "") << "seed " << seed << "\n" << (wrong.empty() ? "" : hlo::print(*module));
   }
@@ -58,7 +57,6 @@ TEST(Program, RandomModulesOfAllOperatorsAgree) {
     options.max_instructions = 5;  // so that rounding does not grow
     const hlo::ModulePtr module = hlo::random_fusion(seed, options);
     SCOPED_TRACE(seed);
-    if (getenv("SHOW")) fprintf(stderr, "seed %lu\n%s", seed, hlo::print(*module).c_str());
     const std::string wrong = checked(*module, seed);
     EXPECT_EQ(wrong, "") << "seed " << seed << "\n" << (wrong.empty() ? "" : hlo::print(*module));
   }
@@ -114,6 +112,31 @@ ENTRY main {
   z = f32[4,6,3,5] batch-norm-inference(y, s, o, mean, variance), epsilon=0.001, feature_index=1
   w = f32[4,6,3,5] tanh(z)
   ROOT g = (f32[4,6,3,5], f32[6], f32[6]) batch-norm-grad(x, s, mean, variance, w), epsilon=0.001, feature_index=1
+}
+)"),
+            0);
+}
+
+TEST(Program, ScattersOfSeveralArraysAreKernels) {
+  EXPECT_EQ(interpreted_steps(R"(HloModule m
+larger {
+  a = f32[] parameter(0)
+  i = s32[] parameter(1)
+  b = f32[] parameter(2)
+  j = s32[] parameter(3)
+  keep = pred[] compare(a, b), direction=GE
+  x = f32[] select(keep, a, b)
+  y = s32[] select(keep, i, j)
+  ROOT t = (f32[], s32[]) tuple(x, y)
+}
+ENTRY main {
+  a = f32[31,3] parameter(0)
+  n = s32[31,3] parameter(1)
+  rows = s32[57,1] parameter(2)
+  b = f32[57,3] parameter(3)
+  m = s32[57,3] parameter(4)
+  ROOT r = (f32[31,3], s32[31,3]) scatter(a, n, rows, b, m), update_window_dims={1}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=larger
 }
 )"),
             0);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "commands.h"
-#include "emitters/lax_search.h"
+#include "emitters/lax/search.h"
 
 namespace strata::cli {
 

@@ -8,8 +8,8 @@
 #include "emitters/elemental/scalar_operators.h"
 #include "emitters/elemental/scalar_parts.h"
 #include "emitters/elemental/types.h"
-#include "emitters/known_functions.h"
-#include "emitters/rounded_values.h"
+#include "emitters/fusion/known_functions.h"
+#include "emitters/fusion/rounded_values.h"
 
 namespace strata::emitters {
 

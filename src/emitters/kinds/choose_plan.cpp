@@ -1,6 +1,6 @@
 #include "emitters/dialect/dialect.h"
 #include "emitters/elemental/types.h"
-#include "emitters/kinds/scatter_rows.h"
+#include "emitters/kinds/scatter/rows.h"
 #include "indexing/memory_access.h"
 
 namespace strata::emitters {
@@ -9,7 +9,7 @@ namespace {
 struct Kind {
   const char* name;
   Planner planner;
-  Planner if_asked_for = nullptr;  ///< where it is the only one that may; the same if there is none
+  Planner if_asked_for = nullptr;  ///< whatever it costs: asked alone, or where no other emitter can
 };
 
 /// In the order in which they are asked. The loop emitter takes all.
@@ -55,6 +55,14 @@ Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
     refused.emplace_back(kind.name, plan.error().message);
   }
   if (refused.empty()) return invalid("there is no emitter '{}': they are {}", only, names);
+  // What an emitter left to others for its cost, and no other takes.
+  for (const Kind& kind : kKinds) {
+    if (!kind.if_asked_for) continue;
+    if (Result<Plan> plan = kind.if_asked_for(fusion)) {
+      plan->decision.refused = std::move(refused);
+      return plan;
+    }
+  }
   std::string reasons;
   for (const auto& [name, why] : refused) reasons += "\n  " + name + ": " + why;
   return unsupported("no emitter takes {}:{}", fusion.computation().name, reasons);

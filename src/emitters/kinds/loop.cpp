@@ -30,6 +30,10 @@ IndexingMap function_map(const FusionFunctions& functions, int function, const A
 }  // namespace
 
 Result<Plan> plan_loop(const Fusion& fusion) {
+  for (const hlo::Instruction& it : fusion.computation().instructions) {
+    // Which updates an element has is nowhere to be read.
+    if (it.opcode == hlo::Opcode::Scatter) return unsupported("{} is a scatter", it.name);
+  }
   int64_t elements = 0;
   const hlo::Shape& root = fusion.computation().root_instruction().shape;
   for (const hlo::Shape& shape : root.is_tuple() ? root.elements : std::vector<hlo::Shape>{root}) {

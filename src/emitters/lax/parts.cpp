@@ -1,0 +1,374 @@
+#include "emitters/lax/parts.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "hlo/inline_calls.h"
+#include "superopt/partition/hoist.h"
+#include "superopt/partition/partition.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Computation;
+using hlo::ElementType;
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+using Members = std::set<InstructionId>;
+
+/// Instructions that share values of more bits than the part's type; and results that a part has while it grows.
+constexpr size_t kMostTogether = 64, kMostResults = 3;
+
+bool is_narrow(ElementType type) { return type == ElementType::F16 || type == ElementType::BF16; }
+
+/// What lax_program may take, by operator alone.
+bool is_known(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::Add:
+    case Opcode::Bitcast:
+    case Opcode::Broadcast:
+    case Opcode::Convert:
+    case Opcode::Copy:
+    case Opcode::Divide:
+    case Opcode::Dot:
+    case Opcode::Exp:
+    case Opcode::Logistic:
+    case Opcode::Maximum:
+    case Opcode::Multiply:
+    case Opcode::Negate:
+    case Opcode::Power:
+    case Opcode::Reduce:
+    case Opcode::Reshape:
+    case Opcode::Rsqrt:
+    case Opcode::Sqrt:
+    case Opcode::Subtract:
+    case Opcode::Transpose:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Instruction permuted(const std::string& name, InstructionId operand, const hlo::Shape& of,
+                     const std::vector<int64_t>& permutation) {
+  std::vector<int64_t> dims;
+  for (const int64_t d : permutation) dims.push_back(of.dim(d));
+  return {
+      name, Opcode::Transpose, hlo::array_shape(of.type, dims), {operand}, {}, hlo::DimensionsAttributes{permutation},
+      {}};
+}
+
+class Finder {
+ public:
+  explicit Finder(const hlo::Module& module)
+      : module_(module), from_(module.entry_computation()), users_(from_.instructions.size()) {
+    for (size_t i = 0; i < from_.instructions.size(); ++i) {
+      const Instruction& it = from_.instructions[i];
+      for (const InstructionId operand : it.operands)
+        users_[static_cast<size_t>(operand)].push_back(static_cast<InstructionId>(i));
+      splat_.push_back(it.shape.is_array() && is_splat(it));
+    }
+    taken_.assign(from_.instructions.size(), false);
+  }
+
+  std::vector<LaxPart> run() {
+    std::vector<LaxPart> parts;
+    for (size_t i = 0; i < from_.instructions.size(); ++i) {
+      if (from_.instructions[i].opcode != Opcode::Dot || taken_[i]) continue;
+      std::optional<LaxPart> part = grow(static_cast<InstructionId>(i));
+      if (!part) continue;
+      for (const InstructionId id : part->members) taken_[static_cast<size_t>(id)] = true;
+      parts.push_back(*std::move(part));
+    }
+    std::sort(parts.begin(), parts.end(), [](const LaxPart& a, const LaxPart& b) { return a.result < b.result; });
+    return parts;
+  }
+
+ private:
+  bool is_splat(const Instruction& it) const {
+    const bool passes_on = it.opcode == Opcode::Broadcast || it.opcode == Opcode::Reshape ||
+                           it.opcode == Opcode::Convert || it.opcode == Opcode::Copy;
+    if (passes_on) return splat_[static_cast<size_t>(it.operands[0])];
+    return it.opcode == Opcode::Constant && it.shape.element_count() == 1;
+  }
+  bool splat(InstructionId id) const { return splat_[static_cast<size_t>(id)]; }
+
+  /// The type that a product's part has: of what its operands are before they are made wider.
+  ElementType type_of(const Instruction& dot) const {
+    const auto before = [&](InstructionId id) {
+      const Instruction* it = &from_[id];
+      while (it->operands.size() == 1 && is_known(it->opcode) && it->shape.type == ElementType::F32 &&
+             it->opcode != Opcode::Exp) {
+        it = &from_[it->operands[0]];
+      }
+      return it->shape.type;
+    };
+    const ElementType left = before(dot.operands[0]), right = before(dot.operands[1]);
+    return left == right && is_narrow(left) ? left : from_.operand_shape(dot, 0).type;
+  }
+
+  /// What has to come with an instruction into a part of this type: all that shares values of f32 with it. Nothing if
+  /// any of it cannot be in such a part.
+  std::optional<Members> together(InstructionId first, ElementType type) const {
+    Members all{first};
+    std::vector<InstructionId> left{first};
+    const auto add = [&](InstructionId id) {
+      if (all.insert(id).second) left.push_back(id);
+    };
+    while (!left.empty()) {
+      const InstructionId id = left.back();
+      left.pop_back();
+      const Instruction& it = from_[id];
+      const bool fits = it.shape.is_array() && is_known(it.opcode) && !taken_[static_cast<size_t>(id)] &&
+                        (it.shape.type == type || (is_narrow(type) && it.shape.type == ElementType::F32));
+      if (!fits || all.size() > kMostTogether) return std::nullopt;
+      for (const InstructionId operand : it.operands)
+        if (!splat(operand) && from_[operand].shape.type != type) add(operand);
+      if (it.shape.type == type) continue;
+      if (id == from_.root) return std::nullopt;
+      for (const InstructionId user : users_[static_cast<size_t>(id)]) add(user);
+    }
+    return all;
+  }
+
+  std::vector<InstructionId> results_of(const Members& members) const {
+    std::vector<InstructionId> results;
+    for (const InstructionId id : members) {
+      const auto& users = users_[static_cast<size_t>(id)];
+      if (id == from_.root || std::any_of(users.begin(), users.end(), [&](auto u) { return !members.contains(u); }))
+        results.push_back(id);
+    }
+    return results;
+  }
+
+  /// Whether no path leaves the members and comes back.
+  bool is_convex(const Members& members) const {
+    std::set<InstructionId> behind;
+    for (InstructionId id = *members.begin(); id <= *members.rbegin(); ++id) {
+      const auto& operands = from_[id].operands;
+      if (members.contains(id)) {
+        if (std::any_of(operands.begin(), operands.end(), [&](auto o) { return behind.contains(o); })) return false;
+      } else if (std::any_of(operands.begin(), operands.end(),
+                             [&](auto o) { return members.contains(o) || behind.contains(o); })) {
+        behind.insert(id);
+      }
+    }
+    return true;
+  }
+
+  /// The members as a module, of these results.
+  LaxPart outline(const Members& members, const std::vector<InstructionId>& results) const {
+    LaxPart part;
+    part.result = results.back();
+    part.members.assign(members.begin(), members.end());
+    Computation target;
+    target.name = "lax_" + from_[part.result].name;
+    std::map<InstructionId, InstructionId> moved;
+    const auto append = [&](InstructionId id, Instruction it) {
+      moved[id] = static_cast<InstructionId>(target.instructions.size());
+      target.instructions.push_back(std::move(it));
+    };
+    // Operands stand before their users in the entry, and so they do here.
+    std::set<InstructionId> needed(members.begin(), members.end());
+    for (InstructionId id = *members.rbegin(); id >= 0; --id) {
+      if (!needed.contains(id) || (!members.contains(id) && !splat(id))) continue;
+      needed.insert(from_[id].operands.begin(), from_[id].operands.end());
+    }
+    for (const InstructionId id : needed) {
+      Instruction it = from_[id];
+      if (members.contains(id) || splat(id)) {
+        for (InstructionId& operand : it.operands) operand = moved.at(operand);
+        append(id, std::move(it));
+        continue;
+      }
+      const hlo::ParameterAttributes number{std::ssize(part.inputs)};
+      part.inputs.push_back(id);
+      append(id, {it.name, Opcode::Parameter, it.shape, {}, {}, number, {}});
+      target.parameters.push_back(moved[id]);
+    }
+    target.root = moved.at(results.back());
+    if (results.size() > 1) {
+      Instruction all{"results", Opcode::Tuple, {}, {}, {}, hlo::NoAttributes{}, {}};
+      std::vector<hlo::Shape> shapes;
+      for (const InstructionId id : results) {
+        all.operands.push_back(moved.at(id));
+        shapes.push_back(from_[id].shape);
+      }
+      all.shape = hlo::tuple_shape(shapes);
+      target.root = static_cast<InstructionId>(target.instructions.size());
+      target.instructions.push_back(std::move(all));
+    }
+    part.module = hlo::extract_module(module_, target);
+    part.module.name = target.name;
+    part.module.fusion = false;
+    return part;
+  }
+
+  /// The members as a part that has one result or more, if they are one but for that; and whether they may be taken.
+  struct Checked {
+    LaxPart part;
+    bool complete = false;
+  };
+  std::optional<Checked> check(const Members& members) const {
+    const std::vector<InstructionId> results = results_of(members);
+    if (results.empty() || results.size() > kMostResults || !is_convex(members)) return std::nullopt;
+    Checked checked{outline(members, results)};
+    const Computation& entry = checked.part.module.entry_computation();
+    const Result<LaxProgram> program = lax_program(checked.part.module, entry, LaxResults::Unfinished);
+    if (!program) return std::nullopt;
+    const Result<GraphPtr> hoisted = hoist_transposes(program->graph);
+    const Result<Partition> found = partition(hoisted ? *hoisted : program->graph);
+    if (!found) return std::nullopt;
+    const Part* searched = nullptr;
+    for (const strata::Part& one : found->parts) {
+      const Operation& first = one.graph->operations().front();
+      const bool view = one.graph->operations().size() == 1 && first.kind == OpKind::Transpose &&
+                        one.graph->tensor(first.operands[0]).producer < 0;
+      if (view && !one.searchable()) continue;
+      if (searched != nullptr || !one.searchable()) return std::nullopt;
+      searched = &one;
+    }
+    if (searched == nullptr || searched->operations.size() < 2 || results.size() > 1) return checked;
+    if (Result<LaxProgram> finished = lax_program(checked.part.module, entry)) {
+      checked.part.program = *std::move(finished);
+      checked.complete = true;
+    }
+    return checked;
+  }
+
+  /// Instructions that read what the members compute, then those that compute what they read, the last first.
+  std::vector<InstructionId> neighbours(const Members& members) const {
+    Members behind, before;
+    for (const InstructionId id : members) {
+      for (const InstructionId user : users_[static_cast<size_t>(id)])
+        if (!members.contains(user)) behind.insert(user);
+      for (const InstructionId operand : from_[id].operands)
+        if (!members.contains(operand) && !splat(operand)) before.insert(operand);
+    }
+    std::vector<InstructionId> all(behind.begin(), behind.end());
+    all.insert(all.end(), before.rbegin(), before.rend());
+    return all;
+  }
+
+  std::optional<LaxPart> grow(InstructionId dot) const {
+    const ElementType type = type_of(from_[dot]);
+    const std::optional<Members> first = together(dot, type);
+    if (!first) return std::nullopt;
+    Members members = *first;
+    std::optional<Checked> current = check(members);
+    if (!current) return std::nullopt;
+    std::vector<LaxPart> complete;
+    Members refused;
+    for (bool grown = true; grown;) {
+      if (current->complete) complete.push_back(current->part);
+      grown = false;
+      for (const InstructionId id : neighbours(members)) {
+        if (refused.contains(id)) continue;
+        std::optional<Members> more = together(id, type);
+        if (more) more->insert(members.begin(), members.end());
+        std::optional<Checked> checked = more ? check(*more) : std::nullopt;
+        if (!checked) {
+          refused.insert(id);
+          continue;
+        }
+        members = *std::move(more);
+        current = std::move(checked);
+        refused.clear();
+        grown = true;
+        break;
+      }
+    }
+    if (complete.empty()) return std::nullopt;
+    LaxPart largest = std::move(complete.back());
+    const auto operators = [](const LaxPart& part) { return part.program.graph->operations().size(); };
+    for (complete.pop_back(); !complete.empty(); complete.pop_back()) {
+      if (3 * operators(complete.back()) > 2 * operators(largest)) continue;
+      finish(complete.back());
+      largest.smaller.push_back(std::move(complete.back()));
+      break;
+    }
+    finish(largest);
+    return largest;
+  }
+
+  /// With the result as the program has it.
+  static void finish(LaxPart& part) {
+    part.permutation = part.program.permutations[0];
+    part.permuted = part.module;
+    if (std::is_sorted(part.permutation.begin(), part.permutation.end())) return;
+    Computation& entry = part.permuted.computations[static_cast<size_t>(part.permuted.entry)];
+    const hlo::Shape shape = entry.root_instruction().shape;
+    entry.instructions.push_back(permuted("permuted", entry.root, shape, part.permutation));
+    entry.root = static_cast<InstructionId>(entry.instructions.size()) - 1;
+  }
+
+  const hlo::Module& module_;
+  const Computation& from_;
+  std::vector<std::vector<InstructionId>> users_;
+  std::vector<bool> splat_, taken_;
+};
+
+}  // namespace
+
+std::vector<LaxPart> find_lax_parts(const hlo::Module& module) { return Finder(module).run(); }
+
+hlo::Module with_lax_calls(const hlo::Module& module, const std::vector<LaxPart>& parts) {
+  hlo::Module result = module;
+  const Computation& from = module.entry_computation();
+  std::map<InstructionId, const LaxPart*> at;
+  std::set<InstructionId> gone;
+  for (const LaxPart& part : parts) {
+    at[part.result] = &part;
+    gone.insert(part.members.begin(), part.members.end());
+  }
+  Computation entry;
+  entry.name = from.name;
+  std::vector<InstructionId> moved(from.instructions.size(), -1);
+  const auto append = [&](InstructionId id, Instruction it) {
+    moved[static_cast<size_t>(id)] = static_cast<InstructionId>(entry.instructions.size());
+    entry.instructions.push_back(std::move(it));
+  };
+  for (size_t i = 0; i < from.instructions.size(); ++i) {
+    const auto id = static_cast<InstructionId>(i);
+    const auto part = at.find(id);
+    if (part == at.end()) {
+      if (gone.contains(id)) continue;
+      Instruction copy = from[id];
+      for (InstructionId& operand : copy.operands) operand = moved[static_cast<size_t>(operand)];
+      append(id, std::move(copy));
+      continue;
+    }
+    const LaxPart& one = *part->second;
+    // Its computations become this module's.
+    const auto base = static_cast<hlo::ComputationId>(result.computations.size());
+    for (Computation computation : one.permuted.computations) {
+      for (Instruction& it : computation.instructions)
+        for (hlo::ComputationId& called : it.called) called += base;
+      result.computations.push_back(std::move(computation));
+    }
+    std::vector<InstructionId> operands;
+    for (const InstructionId input : one.inputs) operands.push_back(moved[static_cast<size_t>(input)]);
+    const hlo::Shape& shape = one.permuted.entry_computation().root_instruction().shape;
+    const bool in_order = std::is_sorted(one.permutation.begin(), one.permutation.end());
+    append(id, {from[id].name,
+                Opcode::Call,
+                shape,
+                operands,
+                {base + one.permuted.entry},
+                hlo::NoAttributes{},
+                from[id].location});
+    if (in_order) continue;
+    std::vector<int64_t> back(one.permutation.size());
+    for (size_t d = 0; d < back.size(); ++d) back[static_cast<size_t>(one.permutation[d])] = static_cast<int64_t>(d);
+    append(id, permuted(from[id].name + ".permuted", moved[i], shape, back));
+  }
+  for (const InstructionId id : from.parameters) entry.parameters.push_back(moved[static_cast<size_t>(id)]);
+  entry.root = moved[static_cast<size_t>(from.root)];
+  return hlo::extract_module(result, entry);
+}
+
+}  // namespace strata::emitters

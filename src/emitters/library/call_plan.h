@@ -1,0 +1,56 @@
+// For library_calls.cpp: how one product or convolution becomes a call.
+#pragma once
+
+#include <optional>
+
+#include "emitters/library/calls.h"
+#include "emitters/library/memory_views.h"
+#include "ir/target.h"
+
+namespace strata::emitters {
+
+/// What reads each instruction of a computation: users, once an operand; the root counts as one of number -1.
+using Users = std::vector<std::vector<hlo::InstructionId>>;
+
+struct CallPlan {
+  /// An argument: an array, or a transpose of it that has to be made.
+  struct Operand {
+    hlo::InstructionId memory = 0;
+    std::vector<int64_t> permutation;  ///< where not empty: the transpose, which takes the operand's place
+  };
+
+  LibraryWork work;
+  hlo::InstructionId contraction = 0;  ///< the product or convolution
+  std::vector<Operand> operands;       ///< its two
+  hlo::Attributes attributes;          ///< its attributes on operands that are transposed
+  std::optional<hlo::InstructionId> bias;
+  hlo::InstructionId result = 0;  ///< whose value is computed: the contraction's, or of what comes behind it
+  /// Where not empty, what is computed is the contraction (and what comes behind it) of this shape, and the result its
+  /// transpose by this.
+  std::vector<int64_t> result_permutation;
+  hlo::Shape result_shape;
+};
+
+/// The only user of a value, if it has one.
+std::optional<hlo::InstructionId> only_user(const Users& users, hlo::InstructionId id);
+/// The value of a scalar constant or a broadcast of one, of a float type.
+std::optional<double> constant_value(const hlo::Computation& computation, hlo::InstructionId id);
+/// The type as the libraries name it.
+std::optional<DType> library_type(hlo::ElementType type);
+
+/// Error (Unsupported): why no library computes it.
+Result<CallPlan> plan_product(const hlo::Computation& computation, const Users& users, hlo::InstructionId dot);
+Result<CallPlan> plan_convolution(const hlo::Computation& computation, const Users& users,
+                                  hlo::InstructionId convolution);
+
+/// If the value goes through relu and nowhere else, what relu makes of it.
+std::optional<hlo::InstructionId> relu_of(const hlo::Computation& computation, const Users& users,
+                                          hlo::InstructionId id);
+/// The same for gelu in its form with tanh.
+std::optional<hlo::InstructionId> gelu_of(const hlo::Computation& computation, const Users& users,
+                                          hlo::InstructionId id);
+
+/// Of a kernel that computes each element of `batch` products by itself, in microseconds.
+double loop_microseconds(double results, double terms, int64_t bytes_of_term);
+
+}  // namespace strata::emitters

@@ -1,0 +1,270 @@
+#include "emitters/library/calls.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "emitters/library/call_plan.h"
+#include "hlo/inline_calls.h"
+#include "superopt/codegen/libraries.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Computation;
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+
+Users users_of(const Computation& computation) {
+  Users users(computation.instructions.size());
+  for (size_t i = 0; i < computation.instructions.size(); ++i) {
+    for (const InstructionId operand : computation.instructions[i].operands)
+      users[static_cast<size_t>(operand)].push_back(static_cast<InstructionId>(i));
+  }
+  users[static_cast<size_t>(computation.root)].push_back(-1);
+  return users;
+}
+
+Instruction transposed(const Instruction& of, InstructionId operand, const std::vector<int64_t>& permutation,
+                       const hlo::Shape& shape) {
+  const bool in_place = std::is_sorted(permutation.begin(), permutation.end());
+  if (in_place) return {of.name, Opcode::Copy, shape, {operand}, {}, hlo::NoAttributes{}, of.location};
+  return {of.name, Opcode::Transpose, shape, {operand}, {}, hlo::DimensionsAttributes{permutation}, of.location};
+}
+
+hlo::Shape permuted(const hlo::Shape& shape, const std::vector<int64_t>& permutation) {
+  std::vector<int64_t> dims;
+  for (const int64_t d : permutation) dims.push_back(shape.dim(d));
+  return hlo::array_shape(shape.type, dims);
+}
+
+/// The computation that a call runs.
+class CalleeBuilder {
+ public:
+  CalleeBuilder(const Computation& from, const CallPlan& plan) : from_(from), plan_(plan) {}
+
+  /// What its parameters are: operands of the plan by number, 2 for the bias.
+  const std::vector<int>& parameters() const { return parameters_; }
+  /// Which parameter each argument of the work is.
+  const std::vector<int>& arguments() const { return arguments_; }
+
+  Computation build(const std::string& name) {
+    target_.name = name;
+    for (size_t i = 0; i < plan_.operands.size(); ++i) {
+      const CallPlan::Operand& operand = plan_.operands[i];
+      if (operand.permutation.empty()) {
+        arguments_.push_back(parameter_of(operand.memory, static_cast<int>(i)));
+      } else {
+        const hlo::Shape shape = permuted(from_[operand.memory].shape, operand.permutation);
+        transposes_[i] = add_parameter("operand" + std::to_string(i), shape, static_cast<int>(i));
+        arguments_.push_back(static_cast<int>(parameters_.size()) - 1);
+      }
+    }
+    if (plan_.bias) arguments_.push_back(parameter_of(*plan_.bias, 2));
+    target_.root = clone(plan_.result);
+    return std::move(target_);
+  }
+
+ private:
+  InstructionId add(Instruction it) {
+    target_.instructions.push_back(std::move(it));
+    return static_cast<InstructionId>(target_.instructions.size()) - 1;
+  }
+
+  InstructionId add_parameter(const std::string& name, const hlo::Shape& shape, int role) {
+    const auto number = static_cast<int64_t>(parameters_.size());
+    parameters_.push_back(role);
+    const InstructionId id = add({name, Opcode::Parameter, shape, {}, {}, hlo::ParameterAttributes{number}, {}});
+    target_.parameters.push_back(id);
+    return id;
+  }
+
+  int parameter_of(InstructionId memory, int role) {
+    const auto known = cloned_.find(memory);
+    if (known == cloned_.end()) {
+      cloned_[memory] = add_parameter(from_[memory].name, from_[memory].shape, role);
+      return static_cast<int>(parameters_.size()) - 1;
+    }
+    return static_cast<int>(target_[known->second].as<hlo::ParameterAttributes>().number);
+  }
+
+  InstructionId clone(InstructionId id) {
+    const auto known = cloned_.find(id);
+    if (known != cloned_.end()) return known->second;
+    Instruction copy = from_[id];
+    if (id == plan_.contraction) {
+      copy.attributes = plan_.attributes;
+      for (size_t i = 0; i < 2; ++i) {
+        copy.operands[i] = transposes_.contains(i) ? transposes_[i] : clone(copy.operands[i]);
+      }
+    } else {
+      for (InstructionId& operand : copy.operands) operand = clone(operand);
+    }
+    if (!plan_.result_permutation.empty() && id == plan_.result) copy.shape = plan_.result_shape;
+    return cloned_[id] = add(std::move(copy));
+  }
+
+  const Computation& from_;
+  const CallPlan& plan_;
+  Computation target_;
+  std::vector<int> parameters_, arguments_;
+  std::map<size_t, InstructionId> transposes_;
+  std::map<InstructionId, InstructionId> cloned_;
+};
+
+double work_of(const Computation& computation, const Instruction& it, double& results) {
+  results = static_cast<double>(it.shape.element_count());
+  if (it.opcode == Opcode::Dot) {
+    double terms = 1;
+    for (const int64_t d : it.as<hlo::DotAttributes>().lhs_contracting)
+      terms *= static_cast<double>(computation.operand_shape(it, 0).dim(d));
+    return terms;
+  }
+  const auto& a = it.as<hlo::ConvolutionAttributes>();
+  auto terms = static_cast<double>(computation.operand_shape(it, 1).dim(a.kernel_input_feature));
+  for (const hlo::WindowDimension& each : a.window) terms *= static_cast<double>(each.size);
+  return terms;
+}
+
+class Rewriter {
+ public:
+  Rewriter(const hlo::Module& module, const Device& device, LibraryUse use)
+      : module_(module), from_(module.entry_computation()), users_(users_of(from_)), use_(use) {
+    const Result<const Target*> target = find_target(device.arch);
+    target_ = target ? *target : *find_target("sm_90a");
+  }
+
+  LibraryCalls run() {
+    result_.module = module_;
+    for (size_t i = 0; i < from_.instructions.size(); ++i) consider(static_cast<InstructionId>(i));
+    if (plans_.empty()) return std::move(result_);
+    rewrite();
+    result_.module = hlo::extract_module(result_.module, entry_);
+    return std::move(result_);
+  }
+
+ private:
+  void consider(InstructionId id) {
+    const Instruction& it = from_[id];
+    if (it.opcode != Opcode::Dot && it.opcode != Opcode::Convolution) return;
+    Result<CallPlan> plan =
+        it.opcode == Opcode::Dot ? plan_product(from_, users_, id) : plan_convolution(from_, users_, id);
+    if (!plan) {
+      result_.kept[it.name] = plan.error().message;
+      return;
+    }
+    double results = 0;
+    const double terms = work_of(from_, it, results);
+    const double loop = loop_microseconds(results, terms, 2 * hlo::byte_width(from_.operand_shape(it, 0).type));
+    double library = library_seconds(plan->work, *target_) * 1e6;
+    // A transpose reads and writes its array, and is launched.
+    for (const CallPlan::Operand& operand : plan->operands) {
+      const hlo::Shape& shape = from_[operand.memory].shape;
+      if (operand.permutation.empty()) continue;
+      library += target_->launch_seconds * 1e6 + 2e6 * static_cast<double>(shape.element_count()) *
+                                                     hlo::byte_width(shape.type) / target_->memory_bandwidth;
+    }
+    if (library >= loop && use_ == LibraryUse::WhereFaster) {
+      result_.kept[it.name] =
+          fmt::format("{} takes {:.3g} µs by the model, a kernel {:.3g}", library_of(plan->work), library, loop);
+      return;
+    }
+    LibraryCall& call = result_.calls[from_[plan->result].name];
+    call.work = plan->work;
+    call.microseconds = library;
+    call.reason = fmt::format("{:.3g} µs by the model; a kernel would take {:.3g}", library, loop);
+    plans_.emplace(plan->result, std::move(*plan));
+  }
+
+  InstructionId add(Instruction it) {
+    for (int n = 1; !names_.insert(it.name).second; ++n) it.name += "." + std::to_string(n);
+    entry_.instructions.push_back(std::move(it));
+    return static_cast<InstructionId>(entry_.instructions.size()) - 1;
+  }
+
+  void rewrite() {
+    entry_.name = from_.name;
+    for (const Instruction& it : from_.instructions) names_.insert(it.name);
+    for (size_t i = 0; i < from_.instructions.size(); ++i) {
+      const auto id = static_cast<InstructionId>(i);
+      const auto plan = plans_.find(id);
+      if (plan != plans_.end()) {
+        moved_.push_back(add_call(plan->second));
+        continue;
+      }
+      Instruction copy = from_[id];
+      for (InstructionId& operand : copy.operands) operand = moved_[static_cast<size_t>(operand)];
+      moved_.push_back(static_cast<InstructionId>(entry_.instructions.size()));
+      entry_.instructions.push_back(std::move(copy));
+    }
+    for (const InstructionId id : from_.parameters) entry_.parameters.push_back(moved_[static_cast<size_t>(id)]);
+    entry_.root = moved_[static_cast<size_t>(from_.root)];
+  }
+
+  InstructionId add_call(const CallPlan& plan) {
+    const Instruction& result = from_[plan.result];
+    CalleeBuilder builder(from_, plan);
+    const Computation callee = builder.build("library_" + result.name);
+    LibraryCall& call = result_.calls.at(result.name);
+    call.arguments = builder.arguments();
+    std::vector<InstructionId> operands;
+    for (const int role : builder.parameters()) {
+      if (role == 2) {
+        operands.push_back(moved_[static_cast<size_t>(*plan.bias)]);
+        continue;
+      }
+      const CallPlan::Operand& operand = plan.operands[static_cast<size_t>(role)];
+      const InstructionId memory = moved_[static_cast<size_t>(operand.memory)];
+      if (operand.permutation.empty()) {
+        operands.push_back(memory);
+        continue;
+      }
+      Instruction transpose = transposed(from_[operand.memory], memory, operand.permutation,
+                                         permuted(from_[operand.memory].shape, operand.permutation));
+      transpose.name += ".transposed";
+      operands.push_back(add(std::move(transpose)));
+    }
+    result_.module.computations.push_back(callee);
+    const auto called = static_cast<hlo::ComputationId>(result_.module.computations.size()) - 1;
+    const bool whole = plan.result_permutation.empty();
+    Instruction made{result.name,         Opcode::Call,   whole ? result.shape : plan.result_shape, operands, {called},
+                     hlo::NoAttributes{}, result.location};
+    const auto id = static_cast<InstructionId>(entry_.instructions.size());
+    if (whole) {
+      entry_.instructions.push_back(std::move(made));
+      return id;
+    }
+    Instruction transpose = transposed(result, id, plan.result_permutation, result.shape);
+    transpose.name += ".transposed";
+    entry_.instructions.push_back(std::move(made));
+    return add(std::move(transpose));
+  }
+
+  const hlo::Module& module_;
+  const Computation& from_;
+  const Users users_;
+  const LibraryUse use_;
+  const Target* target_;
+  LibraryCalls result_;
+  std::map<InstructionId, CallPlan> plans_;  ///< by what each computes
+  Computation entry_;
+  std::vector<InstructionId> moved_;
+  std::set<std::string> names_;
+};
+
+}  // namespace
+
+double loop_microseconds(double results, double terms, int64_t bytes_of_term) {
+  // As in fusion_cost.cpp; and a thread goes through its terms one after the other.
+  constexpr double kLaunch = 2, kCacheBytes = 10e6, kOperations = 28e6, kTermMicroseconds = 0.01;
+  const double all = results * terms;
+  return kLaunch + std::max(all * static_cast<double>(bytes_of_term) / kCacheBytes, 4 * all / kOperations) +
+         kTermMicroseconds * terms;
+}
+
+LibraryCalls find_library_calls(const hlo::Module& module, const Device& device, LibraryUse use) {
+  return Rewriter(module, device, use).run();
+}
+
+}  // namespace strata::emitters

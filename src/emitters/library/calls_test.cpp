@@ -1,0 +1,370 @@
+// Products and convolutions as work of the libraries: random ones, by libraries that compute on the host, against the
+// interpreter.
+#include "emitters/library/calls.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "emitters/gpu_run.h"
+#include "hlo/compare.h"
+#include "hlo/evaluate.h"
+#include "hlo/inline_calls.h"
+#include "hlo/random_fusion.h"
+#include "hlo/text.h"
+#include "hlo/typical_arguments.h"
+#include "hlo/verify.h"
+#include "runtime/test_driver.h"
+#include "support/random.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Literal;
+
+hlo::ModulePtr parsed(const std::string& text) {
+  const Result<hlo::ModulePtr> module = hlo::parse_module(text);
+  if (!module) ADD_FAILURE() << module.error().to_string() << "\n" << text;
+  return module ? *module : nullptr;
+}
+
+/// The program that the fake GPU's kernels belong to: a launch runs the kernel on the CPU.
+const EmittedProgram* running = nullptr;
+
+void run_kernel(const char* kernel, void** arguments) {
+  for (const ProgramStep& step : running->steps) {
+    if (!step.fusion || step.fusion->kernel_names().front() != kernel) continue;
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    const size_t count = step.inputs.size();
+    for (size_t i = 0; i < count; ++i) inputs.push_back(*static_cast<void**>(arguments[i]));
+    for (size_t i = 0; i < step.outputs.size() + step.temporaries.size(); ++i)
+      outputs.push_back(*static_cast<void**>(arguments[count + i]));
+    const Result<void> ran = step.fusion->run_on_cpu(inputs, outputs);
+    EXPECT_TRUE(ran) << ran.error().to_string();
+  }
+}
+
+class LibraryCallsTest : public FakeDriverTest {
+ protected:
+  void SetUp() override {
+    FakeDriverTest::SetUp();
+    auto device = GpuDevice::open();
+    ASSERT_TRUE(device) << device.error().to_string();
+    device_ = std::move(*device);
+  }
+
+  /// How a module's steps on the fake GPU differ from the interpreter; empty if they do not.
+  std::string checked(const hlo::Module& module, uint64_t seed, double slack = 4) {
+    libraries_ = 0;
+    const auto arguments = hlo::typical_arguments(module.entry_computation(), seed);
+    const auto expected = hlo::evaluate(module, arguments);
+    if (!expected) return expected.error().to_string();
+    auto program = emit_program(module, {}, LibraryUse::WherePossible);
+    if (!program) return program.error().to_string();
+    for (const ProgramStep& step : program->steps) libraries_ += step.library ? 1 : 0;
+    explained_ = explain(*program);
+    const auto runner = GpuRunner::load(*device_, *std::move(program), {}, [](const EmittedFusion& fusion) {
+      // The first kernel of a fusion runs them all.
+      return Result<std::string>(fmt::format("kernel {}\ncall {:x}\n", fusion.kernel_names().front(),
+                                             reinterpret_cast<uintptr_t>(&run_kernel)));
+    });
+    if (!runner) return runner.error().to_string();
+    notes_ = (*runner)->notes();
+    running = &(*runner)->program();
+    const auto actual = (*runner)->run(arguments);
+    if (!actual) return actual.error().to_string();
+    return hlo::difference(*actual, *expected, slack).value_or("");
+  }
+
+  std::unique_ptr<GpuDevice> device_;
+  int libraries_ = 0;
+  std::string explained_;
+  std::vector<std::string> notes_;
+};
+
+std::string list(const std::vector<int64_t>& numbers) { return fmt::format("{{{}}}", fmt::join(numbers, ",")); }
+std::string dims(const std::vector<int64_t>& sizes) { return fmt::format("[{}]", fmt::join(sizes, ",")); }
+
+std::vector<int64_t> shuffled(std::vector<int64_t> values, Random& random) {
+  for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[static_cast<size_t>(random.below(i))]);
+  return values;
+}
+
+/// One dot of random dimension numbers, through transposes and with what may come behind it.
+std::string random_dot(Random& random) {
+  const auto any = [&](std::initializer_list<const char*> of) { return std::data(of)[random.below(of.size())]; };
+  const std::string type = any({"f32", "bf16", "f16", "f64"});
+  const bool widens = (type == "bf16" || type == "f16") && random.below(3) == 0;
+  const std::string result_type = widens ? "f32" : type;
+  std::vector<int64_t> batch(random.below(3)), left(random.below(3)), right(random.below(3)),
+      terms(1 + random.below(2));
+  for (auto* sizes : {&batch, &left, &right}) {
+    for (int64_t& size : *sizes) size = std::data({1, 2, 3, 4})[random.below(4)];
+  }
+  if (!left.empty()) left[0] = 24;
+  if (!right.empty()) right[0] = 20;
+  for (int64_t& size : terms) size = 3 + static_cast<int64_t>(random.below(6));
+  const auto side = [&](const std::vector<int64_t>& free, std::vector<int64_t>& sizes, std::string& attributes,
+                        const std::string& name) {
+    // Places of batch, free and contracting dimensions.
+    const auto count = static_cast<int64_t>(batch.size() + free.size() + terms.size());
+    std::vector<int64_t> places(static_cast<size_t>(count));
+    std::iota(places.begin(), places.end(), 0);
+    places = shuffled(places, random);
+    std::vector<int64_t> b(places.begin(), places.begin() + std::ssize(batch));
+    std::vector<int64_t> c(places.end() - std::ssize(terms), places.end());
+    std::vector<int64_t> f(places.begin() + std::ssize(batch), places.end() - std::ssize(terms));
+    std::sort(f.begin(), f.end());
+    sizes.assign(static_cast<size_t>(count), 0);
+    for (size_t i = 0; i < b.size(); ++i) sizes[static_cast<size_t>(b[i])] = batch[i];
+    for (size_t i = 0; i < c.size(); ++i) sizes[static_cast<size_t>(c[i])] = terms[i];
+    for (size_t i = 0; i < f.size(); ++i) sizes[static_cast<size_t>(f[i])] = free[i];
+    attributes += fmt::format(", {}_batch_dims={}, {}_contracting_dims={}", name, list(b), name, list(c));
+  };
+  std::vector<int64_t> x, y;
+  std::string attributes;
+  side(left, x, attributes, "lhs");
+  side(right, y, attributes, "rhs");
+  std::vector<int64_t> result = batch;
+  result.insert(result.end(), left.begin(), left.end());
+  result.insert(result.end(), right.begin(), right.end());
+  std::string text = "HloModule m\n\nENTRY e {\n";
+  const auto operand = [&](const std::string& name, int number, const std::vector<int64_t>& sizes) {
+    if (random.below(2) == 0) {
+      text += fmt::format("  {} = {}{} parameter({})\n", name, type, dims(sizes), number);
+      return;
+    }
+    // Through a transpose, and a reshape that adds a dimension.
+    std::vector<int64_t> order(sizes.size()), before(sizes.size());
+    std::iota(order.begin(), order.end(), 0);
+    order = shuffled(order, random);
+    for (size_t i = 0; i < order.size(); ++i) before[static_cast<size_t>(order[i])] = sizes[i];
+    std::vector<int64_t> with_one = before;
+    with_one.insert(with_one.begin() + static_cast<int64_t>(random.below(before.size() + 1)), 1);
+    text += fmt::format("  {}0 = {}{} parameter({})\n  {}1 = {}{} reshape({}0)\n", name, type, dims(with_one), number,
+                        name, type, dims(before), name);
+    text += fmt::format("  {} = {}{} transpose({}1), dimensions={}\n", name, type, dims(sizes), name, list(order));
+  };
+  operand("x", 0, x);
+  operand("y", 1, y);
+  const std::string array = result_type + dims(result);
+  text += fmt::format("  d = {} dot(x, y){}\n", array, attributes);
+  std::string last = "d";
+  if (!right.empty() && random.below(2) == 0) {
+    std::vector<int64_t> of_right(right.size());
+    std::iota(of_right.begin(), of_right.end(), std::ssize(batch) + std::ssize(left));
+    text += fmt::format("  b = {}{} parameter(2)\n  bb = {} broadcast(b), dimensions={}\n  s = {} add(d, bb)\n",
+                        result_type, dims(right), array, list(of_right), array);
+    last = "s";
+  }
+  if (random.below(2) == 0) {
+    text += fmt::format("  z = {}[] constant(0)\n  zz = {} broadcast(z), dimensions={{}}\n  r = {} maximum({}, zz)\n",
+                        result_type, array, array, last);
+    last = "r";
+  }
+  return text + fmt::format("  ROOT n = {} negate({})\n}}\n", array, last);
+}
+
+TEST_F(LibraryCallsTest, RandomProductsAgreeWithTheInterpreter) {
+  int by_library = 0;
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    Random random(seed);
+    const std::string text = random_dot(random);
+    const hlo::ModulePtr module = parsed(text);
+    ASSERT_TRUE(module);
+    const std::string wrong = checked(*module, seed);
+    ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << text << explained_;
+    by_library += libraries_;
+  }
+  EXPECT_GE(by_library, 20);
+}
+
+/// One convolution of random dimension numbers and window.
+std::string random_convolution(Random& random) {
+  const auto one_of = [&](std::initializer_list<int64_t> of) { return std::data(of)[random.below(of.size())]; };
+  const char* type = std::data({"f32", "bf16", "f16"})[random.below(3)];
+  const size_t spatial = 1 + random.below(2);
+  // A thread would have so many terms to add that a copy of an operand in another form is worth it.
+  const bool large = random.below(4) == 0;
+  const int64_t groups = one_of({1, 1, 2}), images = one_of({1, 2});
+  const int64_t channels = groups * (large ? 256 : one_of({1, 3, 4})), filters = groups * one_of({2, 4});
+  std::vector<int64_t> sizes, window, result, low, high, dilation, reversed, base;
+  const bool plain = random.below(2) == 0;
+  const int64_t stride = one_of({1, 2}), same_padding = one_of({0, 1}), same_dilation = plain ? one_of({1, 2}) : 1;
+  for (size_t i = 0; i < spatial; ++i) {
+    sizes.push_back(one_of({7, 8, 9}));
+    window.push_back(plain ? 3 : one_of({1, 2, 3}));
+    low.push_back(plain ? same_padding : one_of({0, 1, 2, -1}));
+    high.push_back(plain ? same_padding : one_of({0, 1, 2}));
+    dilation.push_back(same_dilation);
+    reversed.push_back(plain ? 0 : one_of({0, 1}));
+    base.push_back(plain ? 1 : one_of({1, 2}));
+    const int64_t room = (sizes[i] - 1) * base[i] + 1 + low[i] + high[i] - (window[i] - 1) * dilation[i] - 1;
+    result.push_back(room / stride + 1);
+  }
+  // Letters of each tensor in a random order.
+  const std::string numbers = spatial == 2 ? "01" : "0";
+  const auto labels = [&](const std::string& letters) {
+    std::string all = letters + numbers;
+    for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random.below(i)]);
+    return all;
+  };
+  const std::string x = labels("bf"), w = labels("io"), y = labels("bf");
+  const auto shape = [&](const std::string& order, const std::map<char, int64_t>& of,
+                         const std::vector<int64_t>& space) {
+    std::vector<int64_t> all;
+    for (const char letter : order)
+      all.push_back(std::isdigit(letter) ? space[static_cast<size_t>(letter - '0')] : of.at(letter));
+    return type + dims(all);
+  };
+  const auto join = [](const std::vector<int64_t>& of) { return fmt::format("{}", fmt::join(of, "x")); };
+  std::string pads;
+  for (size_t i = 0; i < spatial; ++i) pads += fmt::format("{}{}_{}", i == 0 ? "" : "x", low[i], high[i]);
+  const std::string array = shape(y, {{'b', images}, {'f', filters}}, result);
+  std::string text = "HloModule m\n\nENTRY e {\n";
+  text += fmt::format("  x = {} parameter(0)\n", shape(x, {{'b', images}, {'f', channels}}, sizes));
+  text += fmt::format("  w = {} parameter(1)\n", shape(w, {{'i', channels / groups}, {'o', filters}}, window));
+  text += fmt::format(
+      "  c = {} convolution(x, w), window={{size={} stride={} pad={} lhs_dilate={} rhs_dilate={} rhs_reversal={}}}, "
+      "dim_labels={}_{}->{}, feature_group_count={}\n",
+      array, join(window), join(std::vector<int64_t>(spatial, stride)), pads, join(base), join(dilation),
+      join(reversed), x, w, y, groups);
+  if (random.below(2) == 0) {
+    text += fmt::format("  z = {0}[] constant(0)\n  zz = {1} broadcast(z), dimensions={{}}\n", type, array);
+    return text + fmt::format("  ROOT r = {} maximum(zz, c)\n}}\n", array);
+  }
+  return text + fmt::format("  ROOT n = {} negate(c)\n}}\n", array);
+}
+
+TEST_F(LibraryCallsTest, RandomConvolutionsAgreeWithTheInterpreter) {
+  int by_library = 0;
+  int prepared = 0;  // of one dimension, or with filters reversed
+  for (uint64_t seed = 1; seed <= 80; ++seed) {
+    Random random(seed);
+    const std::string text = random_convolution(random);
+    const hlo::ModulePtr module = parsed(text);
+    ASSERT_TRUE(module);
+    const std::string wrong = checked(*module, seed);
+    ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << text << explained_;
+    by_library += libraries_;
+    prepared += libraries_ > 0 && text.find("size=3x3 stride") == std::string::npos ? 1 : 0;
+  }
+  EXPECT_GE(by_library, 15);
+  EXPECT_GE(prepared, 3);
+}
+
+TEST_F(LibraryCallsTest, RandomModulesAgreeOnTheGpu) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    hlo::RandomFusionOptions random;
+    random.max_instructions = 8;
+    const hlo::ModulePtr module = hlo::random_fusion(seed, random);
+    const auto arguments = hlo::typical_arguments(module->entry_computation(), seed);
+    if (!hlo::evaluate(*module, arguments)) continue;
+    EXPECT_EQ(checked(*module, seed), "") << "seed " << seed << "\n" << hlo::print(*module);
+  }
+}
+
+/// The only library step's work as --explain prints it.
+std::string explained_work(const std::string& text) {
+  const auto program = emit_program(*parsed(text), {}, LibraryUse::WherePossible);
+  if (!program) return program.error().to_string();
+  std::string all;
+  for (const ProgramStep& step : program->steps) all += (step.library ? describe(step.library->work) : "kernel") + "; ";
+  return all;
+}
+
+TEST(LibraryCalls, ViewsNeedNoTransposes) {
+  EXPECT_EQ(explained_work(R"(ENTRY e {
+  x = f32[8,32,4,16] parameter(0)
+  y = f32[8,4,32,16] parameter(1)
+  xt = f32[8,4,32,16] transpose(x), dimensions={0,2,1,3}
+  ROOT d = f32[8,4,32,32] dot(xt, y), lhs_batch_dims={0,1}, rhs_batch_dims={0,1},
+      lhs_contracting_dims={3}, rhs_contracting_dims={3}
+})"),
+            "kernel; 32 of f32 32×32×16, algorithm 0; ");  // two strides of batches
+  EXPECT_EQ(explained_work(R"(ENTRY e {
+  x = f32[32,4,16] parameter(0)
+  y = f32[4,32,16] parameter(1)
+  xt = f32[4,32,16] transpose(x), dimensions={1,0,2}
+  ROOT d = f32[4,32,32] dot(xt, y), lhs_batch_dims={0}, rhs_batch_dims={0},
+      lhs_contracting_dims={2}, rhs_contracting_dims={2}
+})"),
+            "4 of f32 32×32×16, algorithm 0; ");
+  // One matrix for all: one product.
+  EXPECT_EQ(explained_work(R"(ENTRY e {
+  x = bf16[4,32,16] parameter(0)
+  w = bf16[16,64] parameter(1)
+  b = bf16[64] parameter(2)
+  d = bf16[4,32,64] dot(x, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  bb = bf16[4,32,64] broadcast(b), dimensions={2}
+  ROOT s = bf16[4,32,64] add(bb, d)
+})"),
+            "bf16 128×64×16 with bias, algorithm 0; ");
+}
+
+constexpr const char* kGelu = R"(ENTRY e {
+  x = f32[32,16] parameter(0)
+  w = f32[16,64] parameter(1)
+  d = f32[32,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  square = f32[32,64] multiply(d, d)
+  cube = f32[32,64] multiply(d, square)
+  c0 = f32[] constant(0.044715)
+  c1 = f32[] constant(0.797884583)
+  c2 = f32[] constant(1)
+  c3 = f32[] constant(FACTOR)
+  b0 = f32[32,64] broadcast(c0), dimensions={}
+  b1 = f32[32,64] broadcast(c1), dimensions={}
+  b2 = f32[32,64] broadcast(c2), dimensions={}
+  b3 = f32[32,64] broadcast(c3), dimensions={}
+  scaled = f32[32,64] multiply(cube, b0)
+  sum = f32[32,64] add(d, scaled)
+  inner = f32[32,64] multiply(sum, b1)
+  tanh = f32[32,64] tanh(inner)
+  one = f32[32,64] add(tanh, b2)
+  half = f32[32,64] multiply(one, b3)
+  ROOT g = f32[32,64] multiply(d, half)
+})";
+
+TEST_F(LibraryCallsTest, GeluIsTheLibrarysWhereItIsGelu) {
+  std::string text = kGelu;
+  text.replace(text.find("FACTOR"), 6, "0.5");
+  EXPECT_EQ(explained_work(text), "f32 32×64×16 and gelu, algorithm 0; ");
+  EXPECT_EQ(checked(*parsed(text), 1), "");
+  text = kGelu;
+  text.replace(text.find("FACTOR"), 6, "0.25");
+  EXPECT_EQ(explained_work(text), "f32 32×64×16, algorithm 0; kernel; ");
+}
+
+TEST_F(LibraryCallsTest, KernelsStandInForALibraryThatIsMissing) {
+  setenv("STRATA_CUBLAS_LT", "/nowhere/libcublasLt.so", 1);
+  const hlo::ModulePtr module = parsed(R"(ENTRY e {
+  x = f32[32,16] parameter(0)
+  w = f32[16,64] parameter(1)
+  ROOT d = f32[32,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+})");
+  EXPECT_EQ(checked(*module, 1), "");
+  ASSERT_EQ(notes_.size(), 1U);
+  EXPECT_NE(notes_[0].find("cannot be loaded"), std::string::npos) << notes_[0];
+}
+
+TEST(GpuMemoryLayout, WhatLivesAtTheSameTimeLiesApart) {
+  // A chain of interpreted steps, each of which needs only the one before it.
+  std::string text = "ENTRY e {\n  v0 = f32[1000] parameter(0)\n";
+  for (int i = 0; i < 8; ++i)
+    text += fmt::format("  {}v{} = f32[1000] sort(v{}), dimensions={{0}}, to_apply=less\n", i == 7 ? "ROOT " : "",
+                        i + 1, i);
+  const auto module = parsed(
+      "less {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+      "  ROOT c = pred[] compare(a, b), direction=LT\n}\n\n" +
+      text + "}\n");
+  const auto program = emit_program(*module);
+  ASSERT_TRUE(program) << program.error().to_string();
+  const MemoryLayout layout = lay_out(*program);
+  EXPECT_EQ(layout.constant_bytes, 4096);
+  EXPECT_EQ(layout.separate_bytes, 8 * 4096);
+  EXPECT_EQ(layout.working_bytes, 2 * 4096);
+}
+
+}  // namespace
+}  // namespace strata::emitters

@@ -1,0 +1,163 @@
+// Convolutions of HLO as cuDNN takes them: two spatial dimensions, tensors in one of two orders.
+#include <algorithm>
+
+#include "emitters/library/call_plan.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Computation;
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+using Dimensions = std::vector<int64_t>;
+
+/// A tensor's dimensions in the order of memory: outermost (images, filters), channels and the spatial ones.
+Dimensions in_order(int64_t outer, int64_t channels, const Dimensions& spatial, bool channels_last) {
+  Dimensions order{outer};
+  if (!channels_last) order.push_back(channels);
+  order.insert(order.end(), spatial.begin(), spatial.end());
+  if (channels_last) order.push_back(channels);
+  return order;
+}
+
+bool lies_in(const Dimensions& order, const Dimensions& sizes, const Dimensions& strides) {
+  int64_t expected = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    const auto d = static_cast<size_t>(order[i]);
+    if (sizes[d] != 1 && strides[d] != expected) return false;
+    expected *= sizes[d];
+  }
+  return true;
+}
+
+class ConvolutionPlanner {
+ public:
+  ConvolutionPlanner(const Computation& computation, const Users& users, InstructionId id)
+      : computation_(computation),
+        users_(users),
+        id_(id),
+        it_(computation[id]),
+        attributes_(it_.as<hlo::ConvolutionAttributes>()),
+        x_(computation.operand_shape(it_, 0)),
+        w_(computation.operand_shape(it_, 1)) {}
+
+  Result<CallPlan> plan() {
+    STRATA_CHECK(take_sizes());
+    std::optional<int64_t> least;
+    for (const bool last : {work_.type != DType::F32, work_.type == DType::F32}) {
+      CallPlan plan;
+      Convolution work = work_;
+      work.channels_last = last;
+      const int64_t copied = choose(plan, last);
+      if (least && copied >= *least) continue;
+      least = copied;
+      plan.work = work;
+      best_ = std::move(plan);
+    }
+    best_.contraction = best_.result = id_;
+    take_relu();
+    return best_;
+  }
+
+ private:
+  Result<void> take_sizes() {
+    const auto type = library_type(x_.type);
+    if (!type || *type == DType::F64 || w_.type != x_.type || it_.shape.type != x_.type)
+      return unsupported("cuDNN is not asked for {} by {} to {}", hlo::name(x_.type), hlo::name(w_.type),
+                         hlo::name(it_.shape.type));
+    if (attributes_.window.size() != 2) return unsupported("it has {} spatial dimensions", attributes_.window.size());
+    if (attributes_.batch_group_count != 1) return unsupported("it has groups of images");
+    if (it_.shape.element_count() == 0 || x_.element_count() == 0) return unsupported("it has no elements");
+    const auto& [height, width] = std::tie(attributes_.window[0], attributes_.window[1]);
+    for (const hlo::WindowDimension& each : attributes_.window) {
+      if (each.reversed) return unsupported("its filters are reversed");
+      if (each.lhs_dilate != 1) return unsupported("its images are dilated");
+      if (each.pad_low != each.pad_high || each.pad_low < 0) return unsupported("its padding differs at both ends");
+    }
+    if (height.stride != width.stride || height.pad_low != width.pad_low || height.rhs_dilate != width.rhs_dilate)
+      return unsupported("its spatial dimensions have different strides, paddings or dilations");
+    work_.type = *type;
+    work_.images = x_.dim(attributes_.input_batch);
+    work_.channels = x_.dim(attributes_.input_feature);
+    work_.height = x_.dim(attributes_.input_spatial[0]);
+    work_.width = x_.dim(attributes_.input_spatial[1]);
+    work_.filters = w_.dim(attributes_.kernel_output_feature);
+    work_.filter_height = height.size;
+    work_.filter_width = width.size;
+    work_.stride = height.stride;
+    work_.padding = height.pad_low;
+    work_.dilation = height.rhs_dilate;
+    work_.groups = attributes_.feature_group_count;
+    const int64_t least = std::min(work_.filter_height, work_.filter_width);
+    if (work_.padding > (least - 1) * work_.dilation) return unsupported("its padding is wider than its filters");
+    return {};
+  }
+
+  /// Which operands and result have to be transposed for this order; their bytes.
+  int64_t choose(CallPlan& plan, bool last) const {
+    hlo::ConvolutionAttributes a = attributes_;
+    int64_t copied = 0;
+    const Dimensions spatial = last ? Dimensions{1, 2} : Dimensions{2, 3};
+    const int64_t channels = last ? 3 : 1;
+    const auto operand = [&](size_t i, const Dimensions& order) {
+      const InstructionId id = it_.operands[i];
+      const hlo::Shape& shape = computation_[id].shape;
+      for (const MemoryView& view : memory_views(computation_, id)) {
+        if (!lies_in(order, shape.dims, view.strides) ||
+            computation_[view.memory].shape.element_count() != shape.element_count())
+          continue;
+        plan.operands.push_back({view.memory, {}});
+        return false;
+      }
+      plan.operands.push_back({id, order});
+      copied += shape.element_count() * hlo::byte_width(shape.type);
+      return true;
+    };
+    if (operand(0, in_order(a.input_batch, a.input_feature, a.input_spatial, last)))
+      std::tie(a.input_batch, a.input_feature, a.input_spatial) = std::tuple(0, channels, spatial);
+    if (operand(1, in_order(a.kernel_output_feature, a.kernel_input_feature, a.kernel_spatial, last)))
+      std::tie(a.kernel_output_feature, a.kernel_input_feature, a.kernel_spatial) = std::tuple(0, channels, spatial);
+    const Dimensions order = in_order(a.output_batch, a.output_feature, a.output_spatial, last);
+    if (!lies_in(order, it_.shape.dims, hlo::memory_strides(it_.shape))) {
+      std::tie(a.output_batch, a.output_feature, a.output_spatial) = std::tuple(0, channels, spatial);
+      plan.result_shape = hlo::array_shape(it_.shape.type, Dimensions(4));
+      plan.result_permutation.resize(4);
+      for (size_t i = 0; i < 4; ++i) {
+        plan.result_shape.dims[i] = it_.shape.dim(order[i]);
+        plan.result_permutation[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+      }
+      copied += it_.shape.element_count() * hlo::byte_width(it_.shape.type);
+    }
+    plan.attributes = a;
+    return copied;
+  }
+
+  void take_relu() {
+    const auto relu = relu_of(computation_, users_, id_);
+    // With channels first the library has no algorithm that does both (tests/gpu/check_convolutions.py).
+    auto& work = std::get<Convolution>(best_.work);
+    if (!relu || !work.channels_last || computation_[*relu].shape != it_.shape || !best_.result_permutation.empty())
+      return;
+    work.relu = true;
+    best_.result = *relu;
+  }
+
+  const Computation& computation_;
+  const Users& users_;
+  const InstructionId id_;
+  const Instruction& it_;
+  const hlo::ConvolutionAttributes& attributes_;
+  const hlo::Shape& x_;
+  const hlo::Shape& w_;
+  Convolution work_;
+  CallPlan best_;
+};
+
+}  // namespace
+
+Result<CallPlan> plan_convolution(const Computation& computation, const Users& users, InstructionId convolution) {
+  return ConvolutionPlanner(computation, users, convolution).plan();
+}
+
+}  // namespace strata::emitters

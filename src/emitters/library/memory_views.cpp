@@ -1,0 +1,114 @@
+#include "emitters/library/memory_views.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+
+/// The strides of a reshape's result: dimensions are taken from both shapes until they have as many elements, and what
+/// is merged has to lie as one dimension would.
+std::optional<std::vector<int64_t>> reshaped(const std::vector<int64_t>& from, const std::vector<int64_t>& strides,
+                                             const std::vector<int64_t>& to) {
+  std::vector<int64_t> result(to.size(), 0);
+  size_t next = 0;
+  for (size_t i = 0; i < to.size();) {
+    if (to[i] == 1) {
+      ++i;
+      continue;
+    }
+    while (next < from.size() && from[next] == 1) ++next;
+    size_t end_from = next + 1, end_to = i + 1;
+    int64_t elements_from = from[next], elements_to = to[i];
+    while (elements_from != elements_to) {
+      if (elements_from < elements_to) {
+        elements_from *= from[end_from++];
+      } else {
+        elements_to *= to[end_to++];
+      }
+    }
+    std::vector<int64_t> merged;
+    for (size_t d = next; d < end_from; ++d) merged.push_back(static_cast<int64_t>(d));
+    const std::optional<int64_t> inner = merged_stride(merged, from, strides);
+    if (!inner) return std::nullopt;
+    int64_t stride = *inner;
+    for (size_t d = end_to; d-- > i;) {
+      result[d] = stride;
+      stride *= to[d];
+    }
+    next = end_from;
+    i = end_to;
+  }
+  return result;
+}
+
+/// The view of what an operator makes of one of its operand's views.
+std::optional<std::vector<int64_t>> through(const hlo::Computation& computation, const Instruction& it,
+                                            const std::vector<int64_t>& strides) {
+  const hlo::Shape& from = computation.operand_shape(it, 0);
+  std::vector<int64_t> result(it.shape.dims.size(), 0);
+  switch (it.opcode) {
+    case Opcode::Copy:
+      return strides;
+    case Opcode::Transpose:
+      for (size_t i = 0; i < result.size(); ++i) result[i] = strides[static_cast<size_t>(it.dimensions()[i])];
+      return result;
+    case Opcode::Broadcast:
+      if (from.element_count() == 1) return std::nullopt;
+      for (size_t i = 0; i < strides.size(); ++i) result[static_cast<size_t>(it.dimensions()[i])] = strides[i];
+      return result;
+    case Opcode::Bitcast:
+      if (!from.has_default_layout() || !it.shape.has_default_layout() || from.type != it.shape.type)
+        return std::nullopt;
+      return reshaped(from.dims, strides, it.shape.dims);
+    case Opcode::Reshape:
+      return reshaped(from.dims, strides, it.shape.dims);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::optional<int64_t> merged_stride(std::span<const int64_t> dimensions, const std::vector<int64_t>& sizes,
+                                     const std::vector<int64_t>& strides) {
+  std::optional<int64_t> inner;
+  int64_t expected = 0;
+  for (size_t i = dimensions.size(); i-- > 0;) {
+    const auto d = static_cast<size_t>(dimensions[i]);
+    if (sizes[d] == 1) continue;
+    if (!inner) {
+      inner = strides[d];
+    } else if (strides[d] != expected) {
+      return std::nullopt;
+    }
+    expected = strides[d] * sizes[d];
+  }
+  return inner.value_or(0);
+}
+
+std::vector<MemoryView> memory_views(const hlo::Computation& computation, InstructionId id) {
+  const Instruction& it = computation[id];
+  std::vector<MemoryView> views;
+  if (it.operands.size() == 1 && it.shape.is_array() && it.shape.element_count() > 0) {
+    switch (it.opcode) {
+      case Opcode::Copy:
+      case Opcode::Transpose:
+      case Opcode::Broadcast:
+      case Opcode::Bitcast:
+      case Opcode::Reshape:
+        for (const MemoryView& view : memory_views(computation, it.operands[0])) {
+          if (auto strides = through(computation, it, view.strides))
+            views.push_back({view.memory, std::move(*strides)});
+        }
+        break;
+      default:
+        break;
+    }
+  }
+  views.push_back({id, hlo::memory_strides(it.shape)});
+  return views;
+}
+
+}  // namespace strata::emitters

@@ -1,0 +1,327 @@
+// What is done to products and convolutions before libraries are asked.
+#include <numeric>
+#include <set>
+
+#include "emitters/library/call_plan.h"
+#include "hlo/inline_calls.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Computation;
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+using hlo::Shape;
+using Dimensions = std::vector<int64_t>;
+
+/// Of a convolution, what a kernel must take to be worth a copy of its operands.
+constexpr double kWorthACopy = 6;
+
+/// Copies the entry with other instructions in place of some.
+class Preparer {
+ public:
+  explicit Preparer(const hlo::Module& module) : result_(module), from_(module.entry_computation()) {}
+
+  hlo::Module run() {
+    entry_.name = from_.name;
+    for (const Instruction& it : from_.instructions) names_.insert(it.name);
+    for (const Instruction& it : from_.instructions) {
+      Instruction copy = it;
+      for (InstructionId& operand : copy.operands) operand = moved_[static_cast<size_t>(operand)];
+      if (it.opcode == Opcode::Dot && is_sum_of_products(it)) {
+        moved_.push_back(add_sum(copy));
+      } else if (it.opcode == Opcode::Convolution && should_change(it)) {
+        moved_.push_back(add_convolution(copy));
+      } else {
+        moved_.push_back(append(std::move(copy)));
+        continue;
+      }
+      // The last instruction has the name.
+      entry_.instructions[static_cast<size_t>(moved_.back())].name = it.name;
+      changed_ = true;
+    }
+    if (!changed_) return std::move(result_);
+    for (const InstructionId id : from_.parameters) entry_.parameters.push_back(moved_[static_cast<size_t>(id)]);
+    entry_.root = moved_[static_cast<size_t>(from_.root)];
+    return hlo::extract_module(result_, entry_);
+  }
+
+ private:
+  InstructionId append(Instruction it) {
+    entry_.instructions.push_back(std::move(it));
+    return static_cast<InstructionId>(entry_.instructions.size()) - 1;
+  }
+
+  InstructionId add(const std::string& base, Opcode opcode, Shape shape, std::vector<InstructionId> operands,
+                    hlo::Attributes attributes = hlo::NoAttributes{}, std::vector<hlo::ComputationId> called = {}) {
+    Instruction it{base, opcode, std::move(shape), std::move(operands), std::move(called), std::move(attributes), {}};
+    for (int n = 1; !names_.insert(it.name).second; ++n) it.name = base + "." + std::to_string(n);
+    return append(std::move(it));
+  }
+
+  const Shape& shape(InstructionId id) const { return entry_[id].shape; }
+
+  InstructionId converted(InstructionId id, hlo::ElementType type) {
+    if (shape(id).type == type) return id;
+    Shape to = shape(id);
+    to.type = type;
+    return add(entry_[id].name + ".converted", Opcode::Convert, to, {id});
+  }
+
+  InstructionId transposed(InstructionId id, const Dimensions& permutation) {
+    if (std::is_sorted(permutation.begin(), permutation.end())) return id;
+    Dimensions dims;
+    for (const int64_t d : permutation) dims.push_back(shape(id).dim(d));
+    return add(entry_[id].name + ".transposed", Opcode::Transpose, hlo::array_shape(shape(id).type, dims), {id},
+               hlo::DimensionsAttributes{permutation});
+  }
+
+  InstructionId reshaped(InstructionId id, const Shape& to) {
+    return add(entry_[id].name + ".reshaped", Opcode::Reshape, to, {id});
+  }
+
+  InstructionId constant(hlo::ElementType type) {
+    return add("zero", Opcode::Constant, hlo::array_shape(type, {}), {},
+               hlo::ConstantAttributes{hlo::Literal(hlo::array_shape(type, {})), false});
+  }
+
+  static int64_t free_elements(const Shape& shape, const Dimensions& batch, const Dimensions& contracting) {
+    int64_t all = shape.element_count();
+    for (const int64_t d : batch) all /= shape.dim(d);
+    for (const int64_t d : contracting) all /= shape.dim(d);
+    return all;
+  }
+
+  /// Whether a product is of vectors, or has one term.
+  bool is_sum_of_products(const Instruction& it) const {
+    const auto& a = it.as<hlo::DotAttributes>();
+    const Shape& lhs = from_.operand_shape(it, 0);
+    const Shape& rhs = from_.operand_shape(it, 1);
+    const auto computes = [](hlo::ElementType type) {
+      return type != hlo::ElementType::Pred && hlo::bit_width(type) >= 8;
+    };
+    if (lhs.element_count() == 0 || rhs.element_count() == 0 || !computes(lhs.type) || !computes(rhs.type))
+      return false;
+    int64_t terms = 1;
+    for (const int64_t d : a.lhs_contracting) terms *= lhs.dim(d);
+    return terms == 1 || free_elements(lhs, a.lhs_batch, a.lhs_contracting) == 1 ||
+           free_elements(rhs, a.rhs_batch, a.rhs_contracting) == 1;
+  }
+
+  /// Narrow floats are summed in f32.
+  static hlo::ElementType sum_type(hlo::ElementType type) {
+    return hlo::kind(type) == hlo::TypeKind::Float && hlo::bit_width(type) < 32 ? hlo::ElementType::F32 : type;
+  }
+
+  hlo::ComputationId adder(hlo::ElementType type) {
+    const Shape scalar = hlo::array_shape(type, {});
+    Computation made;
+    made.name = "add_" + std::string(hlo::name(type));
+    for (const int64_t i : {0, 1}) {
+      made.instructions.push_back(
+          {i == 0 ? "a" : "b", Opcode::Parameter, scalar, {}, {}, hlo::ParameterAttributes{i}, {}});
+      made.parameters.push_back(static_cast<InstructionId>(i));
+    }
+    made.instructions.push_back({"sum", Opcode::Add, scalar, {0, 1}, {}, hlo::NoAttributes{}, {}});
+    made.root = 2;
+    result_.computations.push_back(std::move(made));
+    return static_cast<hlo::ComputationId>(result_.computations.size()) - 1;
+  }
+
+  /// Dimensions of the products by what they are: the result's dimensions by number, and terms behind them.
+  struct Labels {
+    Dimensions lhs, rhs;
+  };
+  static Labels labels_of(const hlo::DotAttributes& a, const Shape& lhs, const Shape& rhs, int64_t result_rank) {
+    Labels labels{Dimensions(lhs.dims.size(), -1), Dimensions(rhs.dims.size(), -1)};
+    int64_t next = 0;
+    for (size_t i = 0; i < a.lhs_batch.size(); ++i) {
+      labels.lhs[static_cast<size_t>(a.lhs_batch[i])] = next;
+      labels.rhs[static_cast<size_t>(a.rhs_batch[i])] = next++;
+    }
+    for (size_t i = 0; i < a.lhs_contracting.size(); ++i) {
+      labels.lhs[static_cast<size_t>(a.lhs_contracting[i])] = result_rank + static_cast<int64_t>(i);
+      labels.rhs[static_cast<size_t>(a.rhs_contracting[i])] = result_rank + static_cast<int64_t>(i);
+    }
+    for (Dimensions* side : {&labels.lhs, &labels.rhs}) {
+      for (int64_t& label : *side) {
+        if (label < 0) label = next++;
+      }
+    }
+    return labels;
+  }
+
+  /// The products as an array whose dimensions lie as the larger operand has them, and their sums.
+  InstructionId add_sum(const Instruction& it) {
+    const auto& a = it.as<hlo::DotAttributes>();
+    const Shape lhs = shape(it.operands[0]);
+    const Shape rhs = shape(it.operands[1]);
+    const int64_t rank = it.shape.rank();
+    const Labels labels = labels_of(a, lhs, rhs, rank);
+    const bool left = lhs.element_count() >= rhs.element_count();
+    const Dimensions& larger = left ? labels.lhs : labels.rhs;
+    const Shape& larger_shape = left ? lhs : rhs;
+    // Of the other one, what is not in the larger one comes first: single elements, but for products of one term.
+    Dimensions order;
+    for (const int64_t label : left ? labels.rhs : labels.lhs) {
+      if (std::find(larger.begin(), larger.end(), label) == larger.end()) order.push_back(label);
+    }
+    for (size_t i = larger_shape.dims.size(); i-- > 0;)
+      order.push_back(larger[static_cast<size_t>(larger_shape.minor_to_major[i])]);
+    Dimensions place(order.size());
+    for (size_t i = 0; i < order.size(); ++i) place[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+    const hlo::ElementType type = sum_type(it.shape.type);
+    Shape all = hlo::array_shape(type, Dimensions(order.size(), 1));
+    for (const auto& [side, of] : {std::pair(&labels.lhs, &lhs), std::pair(&labels.rhs, &rhs)}) {
+      for (size_t d = 0; d < side->size(); ++d)
+        all.dims[static_cast<size_t>(place[static_cast<size_t>((*side)[d])])] = of->dims[d];
+    }
+    const auto spread = [&](InstructionId id, const Dimensions& side) {
+      Dimensions sorted(side.size());
+      std::iota(sorted.begin(), sorted.end(), 0);
+      const auto at = [&](int64_t d) { return place[static_cast<size_t>(side[static_cast<size_t>(d)])]; };
+      std::sort(sorted.begin(), sorted.end(), [&](int64_t x, int64_t y) { return at(x) < at(y); });
+      Dimensions places;
+      for (const int64_t d : sorted) places.push_back(at(d));
+      const InstructionId in_order = transposed(converted(id, type), sorted);
+      return add(it.name + ".operand", Opcode::Broadcast, all, {in_order}, hlo::DimensionsAttributes{places});
+    };
+    const InstructionId left_terms = spread(it.operands[0], labels.lhs);
+    const InstructionId right_terms = spread(it.operands[1], labels.rhs);
+    InstructionId sum = add(it.name + ".products", Opcode::Multiply, all, {left_terms, right_terms});
+    Dimensions reduced, kept, kept_dims;
+    for (size_t i = 0; i < order.size(); ++i) {
+      (order[i] >= rank ? reduced : kept).push_back(order[i] >= rank ? static_cast<int64_t>(i) : order[i]);
+      if (order[i] < rank) kept_dims.push_back(all.dims[i]);
+    }
+    const int64_t terms = std::accumulate(reduced.begin(), reduced.end(), int64_t{1},
+                                          [&](int64_t n, int64_t d) { return n * all.dim(d); });
+    const Shape sums = hlo::array_shape(type, kept_dims);
+    sum = terms == 1 ? reshaped(sum, sums)
+                     : add(it.name + ".sums", Opcode::Reduce, sums, {sum, constant(type)},
+                           hlo::DimensionsAttributes{reduced}, {adder(type)});
+    return convert_last(in_result_order(sum, kept, it.shape), it);
+  }
+
+  /// The kept dimensions in the result's order; a reshape does where those that move have one element.
+  InstructionId in_result_order(InstructionId id, const Dimensions& kept, const Shape& to) {
+    Dimensions large;
+    for (const int64_t label : kept) {
+      if (to.dim(label) != 1) large.push_back(label);
+    }
+    const Shape shape = hlo::array_shape(this->shape(id).type, to.dims);
+    if (std::is_sorted(kept.begin(), kept.end())) return id;
+    if (std::is_sorted(large.begin(), large.end())) return reshaped(id, shape);
+    Dimensions permutation(kept.size());
+    for (size_t i = 0; i < kept.size(); ++i) permutation[static_cast<size_t>(kept[i])] = static_cast<int64_t>(i);
+    return transposed(id, permutation);
+  }
+
+  InstructionId convert_last(InstructionId id, const Instruction& it) {
+    id = converted(id, it.shape.type);
+    if (shape(id).minor_to_major == it.shape.minor_to_major) return id;
+    return add(it.name + ".copy", Opcode::Copy, it.shape, {id});
+  }
+
+  /// Whether a library takes the convolution only with its windows changed, and it is large.
+  bool should_change(const Instruction& it) const {
+    const auto& a = it.as<hlo::ConvolutionAttributes>();
+    const auto type = library_type(it.shape.type);
+    const Shape& x = from_.operand_shape(it, 0);
+    const Shape& w = from_.operand_shape(it, 1);
+    if (!type || *type == DType::F64 || x.type != it.shape.type || w.type != it.shape.type) return false;
+    if (a.batch_group_count != 1 || a.window.empty() || a.window.size() > 2 || it.shape.element_count() == 0 ||
+        x.element_count() == 0)
+      return false;
+    if (a.window.size() == 2 &&
+        (a.window[0].stride != a.window[1].stride || a.window[0].rhs_dilate != a.window[1].rhs_dilate))
+      return false;
+    auto terms = static_cast<double>(w.dim(a.kernel_input_feature));
+    for (const hlo::WindowDimension& each : a.window) terms *= static_cast<double>(each.size);
+    const double loop =
+        loop_microseconds(static_cast<double>(it.shape.element_count()), terms, 2 * hlo::byte_width(x.type));
+    if (loop < kWorthACopy) return false;
+    return a.window.size() == 1 || needs_padding(a.window) ||
+           std::any_of(a.window.begin(), a.window.end(), [](const hlo::WindowDimension& d) { return d.reversed; });
+  }
+
+  static bool needs_padding(const std::vector<hlo::WindowDimension>& window) {
+    return std::any_of(window.begin(), window.end(), [&](const hlo::WindowDimension& d) {
+      return d.pad_low != d.pad_high || d.pad_low < 0 || d.lhs_dilate != 1 || d.pad_low != window[0].pad_low ||
+             d.pad_low > (d.size - 1) * d.rhs_dilate || (window.size() == 1 && d.pad_low != 0);
+    });
+  }
+
+  InstructionId add_convolution(const Instruction& it) {
+    hlo::ConvolutionAttributes a = it.as<hlo::ConvolutionAttributes>();
+    InstructionId x = it.operands[0];
+    InstructionId w = it.operands[1];
+    Dimensions reversed;
+    for (size_t i = 0; i < a.window.size(); ++i) {
+      if (std::exchange(a.window[i].reversed, false)) reversed.push_back(a.kernel_spatial[i]);
+    }
+    if (!reversed.empty())
+      w = add(it.name + ".filters", Opcode::Reverse, default_shape(w), {w}, hlo::DimensionsAttributes{reversed});
+    if (needs_padding(a.window)) x = padded(x, a, it.name);
+    Shape result = it.shape;
+    if (a.window.size() == 1) {
+      x = with_dimension(x, a.input_spatial, {&a.input_batch, &a.input_feature});
+      w = with_dimension(w, a.kernel_spatial, {&a.kernel_input_feature, &a.kernel_output_feature});
+      result = hlo::array_shape(result.type, result.dims);
+      result.dims.insert(result.dims.begin() + a.output_spatial[0], 1);
+      result.minor_to_major = hlo::default_layout(result.dims.size());
+      insert(a.output_spatial, {&a.output_batch, &a.output_feature});
+      hlo::WindowDimension height = a.window[0];
+      height.size = 1;
+      a.window.insert(a.window.begin(), height);
+    }
+    const InstructionId made = add(it.name + ".windows", Opcode::Convolution, result, {x, w}, a);
+    return same_dims(result, it.shape) ? made : reshaped(made, it.shape);
+  }
+
+  Shape default_shape(InstructionId id) const { return hlo::array_shape(shape(id).type, shape(id).dims); }
+
+  InstructionId padded(InstructionId x, hlo::ConvolutionAttributes& a, const std::string& name) {
+    const size_t rank = shape(x).dims.size();
+    hlo::PadAttributes pad{Dimensions(rank, 0), Dimensions(rank, 0), Dimensions(rank, 0)};
+    Shape larger = default_shape(x);
+    for (size_t i = 0; i < a.window.size(); ++i) {
+      hlo::WindowDimension& each = a.window[i];
+      const auto d = static_cast<size_t>(a.input_spatial[i]);
+      pad.low[d] = std::exchange(each.pad_low, 0);
+      pad.high[d] = std::exchange(each.pad_high, 0);
+      pad.interior[d] = std::exchange(each.lhs_dilate, 1) - 1;
+      larger.dims[d] += pad.low[d] + pad.high[d] + std::max<int64_t>(larger.dims[d] - 1, 0) * pad.interior[d];
+    }
+    const InstructionId zero = constant(larger.type);
+    return add(name + ".padded", Opcode::Pad, larger, {x, zero}, pad);
+  }
+
+  /// A dimension of one element before the spatial one: numbers of dimensions from there on are one higher.
+  static void insert(Dimensions& spatial, std::initializer_list<int64_t*> others) {
+    for (int64_t* other : others) *other += *other > spatial[0] ? 1 : 0;
+    spatial = {spatial[0], spatial[0] + 1};
+  }
+
+  InstructionId with_dimension(InstructionId id, Dimensions& spatial, std::initializer_list<int64_t*> others) {
+    Shape larger = default_shape(id);
+    larger.dims.insert(larger.dims.begin() + spatial[0], 1);
+    larger.minor_to_major = hlo::default_layout(larger.dims.size());
+    insert(spatial, others);
+    return reshaped(id, larger);
+  }
+
+  hlo::Module result_;
+  const Computation from_;
+  Computation entry_;
+  std::vector<InstructionId> moved_;
+  std::set<std::string> names_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+hlo::Module prepare_for_libraries(const hlo::Module& module) { return Preparer(module).run(); }
+
+}  // namespace strata::emitters

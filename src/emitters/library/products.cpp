@@ -1,0 +1,286 @@
+// Products of HLO as strided products of matrices.
+#include <numeric>
+
+#include "emitters/library/call_plan.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Computation;
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+using Dimensions = std::vector<int64_t>;
+
+/// The dimensions of one operand, or of the result.
+struct Roles {
+  Dimensions batch, rows, columns;
+};
+
+/// Matrices in memory: rows × columns, `batch` apart.
+struct Places {
+  int64_t batch = 0, row = 0, column = 0;
+};
+
+Dimensions free_dimensions(int64_t rank, const Dimensions& batch, const Dimensions& contracting) {
+  Dimensions free;
+  for (int64_t d = 0; d < rank; ++d) {
+    const auto is = [&](const Dimensions& of) { return std::find(of.begin(), of.end(), d) != of.end(); };
+    if (!is(batch) && !is(contracting)) free.push_back(d);
+  }
+  return free;
+}
+
+int64_t product_of(const Dimensions& sizes, const Dimensions& dimensions) {
+  return std::accumulate(dimensions.begin(), dimensions.end(), int64_t{1},
+                         [&](int64_t all, int64_t d) { return all * sizes[static_cast<size_t>(d)]; });
+}
+
+std::optional<Places> places(const Roles& roles, const Dimensions& sizes, const Dimensions& strides) {
+  const auto batch = merged_stride(roles.batch, sizes, strides);
+  const auto row = merged_stride(roles.rows, sizes, strides);
+  const auto column = merged_stride(roles.columns, sizes, strides);
+  if (!batch || !row || !column) return std::nullopt;
+  return Places{*batch, *row, *column};
+}
+
+/// A matrix of these places, if the library takes it.
+std::optional<MatrixProduct::Operand> matrix(int64_t rows, int64_t columns, const Places& p) {
+  if ((p.column == 1 || columns == 1) && (p.row >= columns || rows == 1))
+    return MatrixProduct::Operand{false, rows == 1 ? columns : p.row, p.batch};
+  if ((p.row == 1 || rows == 1) && (p.column >= rows || columns == 1))
+    return MatrixProduct::Operand{true, columns == 1 ? rows : p.column, p.batch};
+  return std::nullopt;
+}
+
+/// One operand as the product reads it.
+struct Side {
+  CallPlan::Operand operand;
+  MatrixProduct::Operand matrix;
+  int64_t copied_bytes = 0;
+};
+
+Side side_of(const Computation& computation, InstructionId id, const Roles& roles, int64_t rows, int64_t columns) {
+  const hlo::Shape& shape = computation[id].shape;
+  for (const MemoryView& view : memory_views(computation, id)) {
+    const auto found = places(roles, shape.dims, view.strides);
+    if (!found) continue;
+    if (const auto made = matrix(rows, columns, *found)) return {{view.memory, {}}, *made, 0};
+  }
+  Dimensions order = roles.batch;
+  order.insert(order.end(), roles.rows.begin(), roles.rows.end());
+  order.insert(order.end(), roles.columns.begin(), roles.columns.end());
+  return {{id, order}, {false, columns, rows * columns}, shape.element_count() * hlo::byte_width(shape.type)};
+}
+
+/// Dimensions of a transposed operand, which are in order.
+void renumber(Dimensions& batch, Dimensions& contracting, int64_t rank) {
+  std::iota(batch.begin(), batch.end(), 0);
+  std::iota(contracting.begin(), contracting.end(), rank - static_cast<int64_t>(contracting.size()));
+}
+
+class ProductPlanner {
+ public:
+  ProductPlanner(const Computation& computation, const Users& users, InstructionId dot)
+      : computation_(computation),
+        users_(users),
+        dot_(dot),
+        it_(computation[dot]),
+        attributes_(it_.as<hlo::DotAttributes>()),
+        lhs_(computation.operand_shape(it_, 0)),
+        rhs_(computation.operand_shape(it_, 1)) {}
+
+  Result<CallPlan> plan() {
+    STRATA_CHECK(take_types());
+    if (it_.shape.element_count() == 0 || lhs_.element_count() == 0) return unsupported("it has no elements");
+    plan_.contraction = plan_.result = dot_;
+    choose_operands();
+    place_result();
+    add_epilogue();
+    merge_batch();
+    plan_.work = product_;
+    return plan_;
+  }
+
+ private:
+  Result<void> take_types() {
+    const auto type = library_type(lhs_.type);
+    const auto stored = library_type(it_.shape.type);
+    if (!type || !stored || lhs_.type != rhs_.type)
+      return unsupported("cuBLASLt is not asked for {} by {}", hlo::name(lhs_.type), hlo::name(rhs_.type));
+    product_.type = *type;
+    if (*stored == *type) return {};
+    const bool narrow = *type == DType::F16 || *type == DType::BF16;
+    if (!narrow || *stored != DType::F32)
+      return unsupported("cuBLASLt does not store {} of {}", hlo::name(it_.shape.type), hlo::name(lhs_.type));
+    product_.stored = stored;
+    return {};
+  }
+
+  /// The order of terms decides which operands lie as matrices.
+  void choose_operands() {
+    const Dimensions lhs_free = free_dimensions(lhs_.rank(), attributes_.lhs_batch, attributes_.lhs_contracting);
+    const Dimensions rhs_free = free_dimensions(rhs_.rank(), attributes_.rhs_batch, attributes_.rhs_contracting);
+    product_.batch = product_of(lhs_.dims, attributes_.lhs_batch);
+    product_.m = product_of(lhs_.dims, lhs_free);
+    product_.n = product_of(rhs_.dims, rhs_free);
+    product_.k = product_of(lhs_.dims, attributes_.lhs_contracting);
+    std::optional<int64_t> least;
+    for (const Dimensions& order : orders()) {
+      hlo::DotAttributes ordered = attributes_;
+      for (size_t i = 0; i < order.size(); ++i) {
+        ordered.lhs_contracting[i] = attributes_.lhs_contracting[static_cast<size_t>(order[i])];
+        ordered.rhs_contracting[i] = attributes_.rhs_contracting[static_cast<size_t>(order[i])];
+      }
+      const Side a = side_of(computation_, it_.operands[0], {ordered.lhs_batch, lhs_free, ordered.lhs_contracting},
+                             product_.m, product_.k);
+      const Side b = side_of(computation_, it_.operands[1], {ordered.rhs_batch, ordered.rhs_contracting, rhs_free},
+                             product_.k, product_.n);
+      if (least && a.copied_bytes + b.copied_bytes >= *least) continue;
+      least = a.copied_bytes + b.copied_bytes;
+      product_.a = a.matrix;
+      product_.b = b.matrix;
+      if (!a.operand.permutation.empty()) renumber(ordered.lhs_batch, ordered.lhs_contracting, lhs_.rank());
+      if (!b.operand.permutation.empty()) {
+        // Rows are the terms here: batch, terms, free.
+        std::iota(ordered.rhs_batch.begin(), ordered.rhs_batch.end(), 0);
+        std::iota(ordered.rhs_contracting.begin(), ordered.rhs_contracting.end(), std::ssize(ordered.rhs_batch));
+      }
+      plan_.attributes = ordered;
+      plan_.operands = {a.operand, b.operand};
+    }
+    if (product_.batch == 1) product_.a.batch_stride = product_.b.batch_stride = 0;
+  }
+
+  /// Orders of the terms: as they are, and as each operand has them in memory.
+  std::vector<Dimensions> orders() const {
+    Dimensions given(attributes_.lhs_contracting.size());
+    std::iota(given.begin(), given.end(), 0);
+    std::vector<Dimensions> all{given};
+    const auto add = [&](InstructionId id, const Dimensions& dimensions) {
+      for (const MemoryView& view : memory_views(computation_, id)) {
+        Dimensions order = given;
+        std::stable_sort(order.begin(), order.end(), [&](int64_t x, int64_t y) {
+          const auto stride = [&](int64_t i) {
+            return view.strides[static_cast<size_t>(dimensions[static_cast<size_t>(i)])];
+          };
+          return stride(x) > stride(y);
+        });
+        all.push_back(order);
+      }
+    };
+    if (given.size() > 1) {
+      add(it_.operands[0], attributes_.lhs_contracting);
+      add(it_.operands[1], attributes_.rhs_contracting);
+    }
+    return all;
+  }
+
+  /// Roles of the result's dimensions: batch, those of the left operand, those of the right one.
+  Roles result_roles() const {
+    Roles roles;
+    const auto batch = std::ssize(attributes_.lhs_batch);
+    const auto left = lhs_.rank() - std::ssize(attributes_.lhs_contracting);
+    for (int64_t d = 0; d < it_.shape.rank(); ++d)
+      (d < batch ? roles.batch : d < left ? roles.rows : roles.columns).push_back(d);
+    return roles;
+  }
+
+  /// The library's results are row-major; where columns lie together, the transposed product is computed.
+  void place_result() {
+    const auto at = places(result_roles(), it_.shape.dims, hlo::memory_strides(it_.shape));
+    MatrixProduct& p = product_;
+    const auto lies = [&](int64_t row, int64_t column) {
+      return at && (p.m == 1 || at->row == row) && (p.n == 1 || at->column == column) &&
+             (p.batch == 1 || at->batch == p.m * p.n);
+    };
+    if (lies(p.n, 1)) return;
+    if (lies(1, p.m)) {
+      std::swap(p.m, p.n);
+      std::swap(p.a, p.b);
+      p.a.transposed = !p.a.transposed;
+      p.b.transposed = !p.b.transposed;
+      swapped_ = true;
+      return;
+    }
+    copied_ = true;
+    plan_.result_permutation.resize(it_.shape.dims.size());
+    std::iota(plan_.result_permutation.begin(), plan_.result_permutation.end(), 0);
+    plan_.result_shape = hlo::array_shape(it_.shape.type, it_.shape.dims);
+  }
+
+  /// One B for all: the matrices of A are one, with more rows.
+  void merge_batch() {
+    MatrixProduct& p = product_;
+    if (p.batch == 1 || p.b.batch_stride != 0 || p.a.transposed || p.a.batch_stride != p.m * p.a.leading) return;
+    p.m *= p.batch;
+    p.batch = 1;
+    p.a.batch_stride = 0;
+  }
+
+  bool continues(InstructionId id) const {
+    return computation_[id].shape.dims == it_.shape.dims &&
+           computation_[id].shape.minor_to_major == it_.shape.minor_to_major;
+  }
+
+  void add_epilogue() {
+    if (copied_ || product_.type == DType::F64) return;  // the library has no epilogues in float64
+    const std::optional<InstructionId> convert = only_user(users_, plan_.result);
+    if (convert && product_.stored && computation_[*convert].opcode == Opcode::Convert && continues(*convert) &&
+        library_type(computation_[*convert].shape.type) == product_.type) {
+      product_.stored.reset();
+      plan_.result = *convert;
+    }
+    const std::optional<InstructionId> sum = only_user(users_, plan_.result);
+    if (sum && !swapped_ && computation_[*sum].opcode == Opcode::Add && continues(*sum)) {
+      const Instruction& it = computation_[*sum];
+      const InstructionId other = it.operands[it.operands[0] == plan_.result ? 1 : 0];
+      if (const auto bias = bias_of(other)) {
+        plan_.bias = *bias;
+        product_.bias = true;
+        plan_.result = *sum;
+      }
+    }
+    if (const auto relu = relu_of(computation_, users_, plan_.result); relu && continues(*relu)) {
+      product_.activation = Activation::Relu;
+      plan_.result = *relu;
+    } else if (const auto gelu = gelu_of(computation_, users_, plan_.result); gelu && continues(*gelu)) {
+      product_.activation = Activation::Gelu;
+      plan_.result = *gelu;
+    }
+  }
+
+  /// The array of one element a column that the value repeats in every row.
+  std::optional<InstructionId> bias_of(InstructionId id) const {
+    const Roles roles = result_roles();
+    for (const MemoryView& view : memory_views(computation_, id)) {
+      if (view.memory == id) continue;  // it is as large as the result
+      const auto at = places(roles, it_.shape.dims, view.strides);
+      const hlo::Shape& shape = computation_[view.memory].shape;
+      if (at && at->batch == 0 && at->row == 0 && at->column == 1 && shape.element_count() == product_.n)
+        return view.memory;
+    }
+    return std::nullopt;
+  }
+
+  const Computation& computation_;
+  const Users& users_;
+  const InstructionId dot_;
+  const Instruction& it_;
+  const hlo::DotAttributes& attributes_;
+  const hlo::Shape& lhs_;
+  const hlo::Shape& rhs_;
+  MatrixProduct product_;
+  CallPlan plan_;
+  bool swapped_ = false;
+  bool copied_ = false;
+};
+
+}  // namespace
+
+Result<CallPlan> plan_product(const Computation& computation, const Users& users, InstructionId dot) {
+  STRATA_TRY(CallPlan plan, ProductPlanner(computation, users, dot).plan());
+  return plan;
+}
+
+}  // namespace strata::emitters

@@ -1,0 +1,49 @@
+#include "hlo/terms.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace strata::hlo {
+namespace {
+
+int64_t covered(const std::vector<WindowDimension>& window) {
+  int64_t elements = 1;
+  for (const WindowDimension& dimension : window) elements *= dimension.size;
+  return elements;
+}
+
+int64_t terms_of(const Computation& computation, const Instruction& it) {
+  const auto operand = [&](size_t n) -> const Shape& { return computation[it.operands[n]].shape; };
+  int64_t terms = 1;
+  switch (it.opcode) {
+    case Opcode::Reduce:
+      for (int64_t d : it.dimensions()) terms *= operand(0).dims[static_cast<size_t>(d)];
+      return terms;
+    case Opcode::Dot:
+      for (int64_t d : it.as<DotAttributes>().lhs_contracting) terms *= operand(0).dims[static_cast<size_t>(d)];
+      return terms;
+    case Opcode::ReduceWindow:
+    case Opcode::SelectAndScatter:
+      return covered(it.as<WindowAttributes>().window);
+    case Opcode::Convolution: {
+      const auto& attributes = it.as<ConvolutionAttributes>();
+      return covered(attributes.window) * operand(1).dims[static_cast<size_t>(attributes.kernel_input_feature)];
+    }
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
+int64_t most_terms(const Module& module) {
+  int64_t most = 1;
+  for (const Computation& computation : module.computations) {
+    for (const Instruction& it : computation.instructions) most = std::max(most, terms_of(computation, it));
+  }
+  return most;
+}
+
+double slack_of_terms(int64_t terms) { return std::max(1.0, std::sqrt(static_cast<double>(terms) / 64)); }
+
+}  // namespace strata::hlo

@@ -1,0 +1,17 @@
+// How many terms the sums of a module have: what decides how far two ways of adding them up may lie apart.
+#pragma once
+
+#include <cstdint>
+
+#include "hlo/hlo.h"
+
+namespace strata::hlo {
+
+/// The most terms of one element of a reduction, product, convolution or window anywhere in the module; at least 1.
+int64_t most_terms(const Module& module);
+
+/// By how much tolerances of single operators grow where sums have so many terms: the roundings of a chain of n
+/// additions add up to about √n of one. 1 up to 64 terms.
+double slack_of_terms(int64_t terms);
+
+}  // namespace strata::hlo
