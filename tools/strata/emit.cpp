@@ -52,7 +52,10 @@ Result<int> write_program(const emitters::EmittedProgram& program, const Options
     if (step.lax) return unsupported("a step is the superoptimizer's: --search-seconds 0 makes kernels of it");
     if (step.library)
       return unsupported("a step is {}'s: --no-libraries makes a kernel of it", library_of(step.library->work));
-    if (!step.fusion) return unsupported("a step has no kernel: {}", step.why_interpreted);
+    if (!step.fusion) {
+      return unsupported("step '{}' has no kernel: {}\n  strata run has the interpreter do it",
+                         step.interpreted ? step.interpreted->name : "", step.why_interpreted);
+    }
     const emitters::Decision& decision = step.fusion->decision();
     STRATA_TRY(const std::string ptx, step.fusion->text(emitters::Form::Ptx));
     STRATA_TRY(const std::vector<char> cubin, link_ptx(ptx, options.target));
