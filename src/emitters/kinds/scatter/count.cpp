@@ -2,7 +2,7 @@
 #include <mlir/Dialect/Tensor/IR/Tensor.h>
 
 #include "emitters/dialect/atomic_fetch.h"
-#include "emitters/kinds/scatter/rows.h"
+#include "emitters/kinds/scatter/index_kernel.h"
 
 namespace strata::emitters {
 namespace {
@@ -13,15 +13,9 @@ using Builder = mlir::ImplicitLocOpBuilder;
 using indexing::Expr;
 using mlir::Value;
 
-class CountEmitter {
+class CountEmitter : IndexKernel {
  public:
-  CountEmitter(const RowsEmission& emission, size_t launch)
-      : emission_(emission),
-        plan_(emission.plan),
-        kernel_(emission.kernel(launch, {})),
-        builder_(kernel_.builder()),
-        launch_(emission.decision.launches[launch]),
-        temporaries_(kernel_.temporaries()) {}
+  CountEmitter(const RowsEmission& emission, size_t launch) : IndexKernel(emission, launch, {}) {}
 
   Result<void> run() {
     if (plan_.tally == 0) {
@@ -29,9 +23,7 @@ class CountEmitter {
     } else {
       by_block();
     }
-    if (error_) return tl::unexpected(std::move(*error_));
-    kernel_.finish(kernel_.outputs(), temporaries_);
-    return {};
+    return finish();
   }
 
  private:
@@ -55,15 +47,6 @@ class CountEmitter {
   }
 
   Value is_row(Value row) { return compare(builder_, CmpIPredicate::sge, row, index_constant(builder_, 0)); }
-
-  /// The temporaries become what `body` makes of them where the condition holds.
-  void change_if(Value condition, llvm::function_ref<void(Builder&)> body) {
-    const Values before = temporaries_;
-    temporaries_ = if_holds(builder_, condition, before, [&](Builder& inside) {
-      body(inside);
-      return temporaries_;
-    });
-  }
 
   /// A thread has one window and adds it to its row's record.
   void one_by_one() {
@@ -181,14 +164,6 @@ class CountEmitter {
           inside.create<mlir::tensor::InsertOp>(large(inside, 1), rows, total_of(inside, plan_, Total::Overflows))};
     })[0];
   }
-
-  const RowsEmission& emission_;
-  const ScatterRowsPlan& plan_;
-  Kernel kernel_;
-  Builder& builder_;
-  const Launch& launch_;
-  Values temporaries_;
-  std::optional<Error> error_;
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include <mlir/Dialect/Tensor/IR/Tensor.h>
 
 #include "emitters/dialect/atomic_fetch.h"
-#include "emitters/kinds/scatter/rows.h"
+#include "emitters/kinds/scatter/index_kernel.h"
 #include "indexing/simplify.h"
 #include "indexing/thread_maps.h"
 
@@ -65,28 +65,17 @@ Value overflows(Builder& builder, const RowsEmission& emission, const Kernel& ke
 
 /// Where lists begin. A thread has a row, or, if they are fewer, a window: that of a row's first one without a slot
 /// lays out the row's list.
-class StartsEmitter {
+class StartsEmitter : IndexKernel {
  public:
   StartsEmitter(const RowsEmission& emission, size_t launch)
-      : emission_(emission),
-        plan_(emission.plan),
-        kernel_(emission.kernel(launch,
-                                {static_cast<size_t>(RowTemporary::Slots), static_cast<size_t>(RowTemporary::Ranks)})),
-        builder_(kernel_.builder()),
-        launch_(emission.decision.launches[launch]),
-        temporaries_(kernel_.temporaries()) {}
+      : IndexKernel(emission, launch,
+                    {static_cast<size_t>(RowTemporary::Slots), static_cast<size_t>(RowTemporary::Ranks)}) {}
 
   /// A block adds up what its rows need, takes that much of the order, and gives each row its part. The order of the
   /// rows' lists does not matter, so nobody waits for a prefix sum.
   Result<void> run() {
-    const Values before = temporaries_;
-    temporaries_ = if_holds(builder_, overflows(builder_, emission_, kernel_), before, [&](Builder&) {
-      lay_out();
-      return temporaries_;
-    });
-    if (error_) return tl::unexpected(std::move(*error_));
-    kernel_.finish(kernel_.outputs(), temporaries_);
-    return {};
+    change_if(overflows(builder_, emission_, kernel_), [&](Builder&) { lay_out(); });
+    return finish();
   }
 
  private:
@@ -170,14 +159,6 @@ class StartsEmitter {
   }
 
   Value sync(Value tile) { return builder_.create<SyncThreadsOp>(mlir::TypeRange(tile.getType()), tile).getResult(0); }
-
-  const RowsEmission& emission_;
-  const ScatterRowsPlan& plan_;
-  Kernel kernel_;
-  Builder& builder_;
-  const Launch& launch_;
-  Values temporaries_;
-  std::optional<Error> error_;
 };
 
 }  // namespace
