@@ -43,8 +43,8 @@ struct EmittedProgram {
   std::vector<std::string> notes;  ///< for --explain
 };
 
-/// Cuts the entry into fusions (fusion_pass.h) and emits each; a module whose text has no ENTRY is one fusion, if an
-/// emitter takes it whole. Before that, parts are given to the superoptimizer (lax_search.h), then products and
+/// Cuts the entry into fusions (fusion/pass.h) and emits each; a module whose text has no ENTRY is one fusion, if an
+/// emitter takes it whole. Before that, parts are given to the superoptimizer (lax/search.h), then products and
 /// convolutions to libraries. Instructions without a kernel (sort, while, …) become steps of the interpreter's. Error
 /// (Unsupported) where that has no meaning for them either.
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {},

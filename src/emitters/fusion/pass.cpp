@@ -33,7 +33,7 @@ bool is_interpreted(const Instruction& it) {
   }
 }
 
-/// Instructions that run alone: by the interpreter, by a library (calls: library_calls.h), or products and convolutions
+/// Instructions that run alone: by the interpreter, by a library (calls: library/calls.h), or products and convolutions
 /// that stay kernels.
 bool is_alone(const Instruction& it) {
   return is_interpreted(it) || it.opcode == Opcode::Call || it.opcode == Opcode::Dot ||
@@ -101,6 +101,7 @@ class PartBuilder {
  private:
   /// The scatter whose arrays, all of them and in order, are the outputs: emitters look for it at the root.
   std::optional<InstructionId> scatter_of(const std::vector<ArrayValue>& outputs) const {
+    if (outputs.empty()) return {};
     const InstructionId id = outputs[0].instruction;
     const Instruction& it = from_[id];
     if (it.opcode != Opcode::Scatter || !it.shape.is_tuple() || it.shape.elements.size() != outputs.size()) return {};

@@ -39,7 +39,7 @@ struct LaxSearch {
 ///     another: such a program may read −∞ where nothing counts (masks), and a tile of that alone has no maximum.
 std::string objection(const Graph& graph, const LaxProgram& program);
 
-/// Searches each different part of the entry (lax_parts.h) once. One is taken where its best proved µGraph without
+/// Searches each different part of the entry (parts.h) once. One is taken where its best proved µGraph without
 /// objections is faster than what the emitters and libraries would do.
 LaxSearch search_lax_parts(const hlo::Module& module, const Device& device, const LaxOptions& options,
                            LibraryUse libraries);

@@ -1,4 +1,4 @@
-// For library_calls.cpp: how one product or convolution becomes a call.
+// For calls.cpp: how one product or convolution becomes a call.
 #pragma once
 
 #include <optional>

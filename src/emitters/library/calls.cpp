@@ -256,7 +256,7 @@ class Rewriter {
 }  // namespace
 
 double loop_microseconds(double results, double terms, int64_t bytes_of_term) {
-  // As in fusion_cost.cpp; and a thread goes through its terms one after the other.
+  // As in fusion/cost.cpp; and a thread goes through its terms one after the other.
   constexpr double kLaunch = 2, kCacheBytes = 10e6, kOperations = 28e6, kTermMicroseconds = 0.01;
   const double all = results * terms;
   return kLaunch + std::max(all * static_cast<double>(bytes_of_term) / kCacheBytes, 4 * all / kOperations) +

@@ -90,7 +90,7 @@ struct BlockCode {
   bool prepares = false;
   std::vector<GpuTensorMap> maps;  ///< arguments are numbers of the operator's operands
   int64_t registers = 0;           ///< estimate of what a thread needs; 0 where unknown
-  int64_t resident = 0;            ///< blocks that share a multiprocessor's registers; 0: the compiler chooses
+  int64_t resident_blocks = 0;     ///< blocks that share a multiprocessor's registers; 0: the compiler chooses
   int64_t idle_threads = 0;        ///< that leave their registers to the others
   int64_t asking_threads = 0;      ///< the last ones, which ask for tiles alone and return early
   BlockWork work;

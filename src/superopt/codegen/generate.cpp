@@ -210,7 +210,7 @@ class Generator {
     KernelLaunch& made = launch(op, name);
     std::copy(body.launch().grid.begin(), body.launch().grid.end(), made.grid.begin());
     made.threads = code.threads;
-    made.resident_blocks = code.resident;
+    made.resident_blocks = code.resident_blocks;
     made.shared_bytes = code.shared_bytes;
     made.cluster = code.cluster * code.sharers;
     made.split = code.cluster;

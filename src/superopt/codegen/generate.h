@@ -24,7 +24,7 @@ namespace strata {
 struct KernelLaunch : GpuLaunch {
   int64_t split = 1;            ///< blocks of a cluster that do the work of one block of the graph
   size_t along_x = 0;           ///< dimension of the graph's grid that lies along x; x lies along it
-  int64_t resident_blocks = 0;  ///< BlockCode::resident
+  int64_t resident_blocks = 0;  ///< BlockCode::resident_blocks
   bool prepares = false;        ///< the function has a companion that goes first (BlockCode::prepares)
   bool predefined = false;      ///< the function takes the arguments alone: no coordinates, no shared memory
   LayoutSearch layouts;         ///< of the block function

@@ -49,7 +49,7 @@ class RowBlock : public RegisterBlock {
     code.shared_bytes = scratch_floats_ * static_cast<int64_t>(sizeof(float));
     code.registers = registers_;
     // Unasked, ptxas saves registers and waits for each load before it issues the next.
-    if (loop_ > 1) code.resident = std::max<int64_t>(1, kMultiprocessorRegisters / (kMostRegisters * threads_));
+    if (loop_ > 1) code.resident_blocks = std::max<int64_t>(1, kMultiprocessorRegisters / (kMostRegisters * threads_));
     code.work = work();
     code.description =
         fmt::format("rows: {} teams of {} threads, {} columns in a vector", threads_ / team_, team_, vector_);

@@ -121,7 +121,7 @@ struct RowsEmission {
   }
 };
 
-// scatter_count.cpp, scatter_index.cpp: the kernels that find out which updates go to each row.
+// count.cpp, index.cpp: the kernels that find out which updates go to each row.
 Result<void> emit_count(const RowsEmission& emission, size_t launch);
 Result<void> emit_starts(const RowsEmission& emission, size_t launch);
 Result<void> emit_order(const RowsEmission& emission, size_t launch);
@@ -129,13 +129,13 @@ Result<void> emit_inverse(const RowsEmission& emission, size_t launch);
 /// Where the lists begin and end, for sorted indices.
 Result<void> emit_ends(const RowsEmission& emission, size_t launch);
 
-// scatter_chunks.cpp: combines parts of long lists.
+// chunks.cpp: combines parts of long lists.
 Result<void> emit_chunks(const RowsEmission& emission, size_t launch);
 
-// scatter_output.cpp: writes the rows.
+// output.cpp: writes the rows.
 Result<void> emit_rows(const RowsEmission& emission, size_t launch);
 
-// scatter_code.cpp: pieces of them.
+// code.cpp: pieces of them.
 
 /// The row that a window is put in; -1 if it does not fit.
 Result<mlir::Value> row_of(mlir::ImplicitLocOpBuilder& builder, const RowsEmission& emission, mlir::ValueRange inputs,
