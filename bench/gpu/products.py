@@ -103,8 +103,8 @@ PROGRAMS = {
 }
 
 
-def text(name):
-    dtype, inputs, statements, _ = PROGRAMS[name]
+def text(name, program):
+    dtype, inputs, statements = program[:3]
     lines = [f"graph {name} {{"] + [f"  input {n}: {dtype}[{', '.join(map(str, s))}]" for n, s in inputs.items()]
     return "\n".join(lines + [f"  {statement}" for statement in statements] + ["  output O", "}", ""])
 
@@ -116,23 +116,37 @@ def rotated(buffers):
     return [one] + [random_inputs(buffers) for _ in range(min(64, max(2, math.ceil(4 * l2 / size))) - 1)]
 
 
-def run(name, arguments):
+def optimize(name, program, arguments, *options):
     folder = arguments.folder / name
     folder.mkdir(parents=True, exist_ok=True)
-    program = folder / "program.strata"
-    program.write_text(text(name))
-    done = subprocess.run([arguments.strata, "optimize", str(program), "--profile", "on", "--time-limit",
-                           arguments.time_limit, "--profile-seconds", arguments.profile_seconds, "-o", str(folder)],
-                          capture_output=True, text=True)
-    (folder / "printed.txt").write_text(done.stdout + done.stderr)
-    if done.returncode != 0:
-        return {"program": name, "failed": done.stderr[-500:]}
+    path = folder / "program.strata"
+    path.write_text(text(name, program))
+    cache = ["--cache", arguments.cache] if arguments.cache else []
+    return subprocess.Popen([arguments.strata, "optimize", str(path), "--time-limit", arguments.time_limit,
+                             "--profile-seconds", arguments.profile_seconds, "-o", str(folder), *cache, *options],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def search(programs, arguments):
+    """Searches all programs side by side, so that each run finds its proved graphs in the cache."""
+    running = [optimize(name, program, arguments, "--profile", "off") for name, program in programs.items()]
+    for process in running:
+        process.communicate()
+
+
+def run(name, program, arguments):
+    folder = arguments.folder / name
+    process = optimize(name, program, arguments, "--profile", "on")
+    printed = process.communicate()[0]
+    (folder / "printed.txt").write_text(printed)
+    if process.returncode != 0:
+        return {"program": name, "failed": printed[-500:]}
     report = json.loads((folder / "report.json").read_text())
     manifest = json.loads((folder / "best.launch.json").read_text())
     buffers = manifest["buffers"]
     sets = rotated(buffers)
     names = [b["name"] for b in buffers if b["role"] == "input"]
-    function = PROGRAMS[name][3]
+    dtype, _, statements, function, *more = program
     expected = function(*[sets[0][n].double() for n in names])
     module = Module(folder / "best.sm_90a.cubin", manifest)
     memory = [with_results(buffers, s) for s in sets]
@@ -145,9 +159,9 @@ def run(name, arguments):
            "fastest_own_us": min((r["cold_us"] for r in rows if r["cold_us"] and "lt" not in r["schedule"]), default=None),
            "algorithms": {r["candidate"] + " " + r["schedule"]: r["cold_us"] for r in rows if "lt" in r["schedule"]},
            "estimated_us": next((r["estimated_us"] for r in rows if r["chosen"]), None), "peers": {}}
-    row["ok"] = row["error"] <= TOLERANCE[PROGRAMS[name][0]]
-    peers = {"eager": function}
-    if (len(PROGRAMS[name][2]) > 1 or "conv" in name) and not arguments.no_compile:
+    row["ok"] = row["error"] <= TOLERANCE[dtype]
+    peers = {"eager": function, **(more[0] if more else {})}
+    if (len(statements) > 1 or "conv" in name) and not arguments.no_compile:
         peers["compile"] = torch.compile(function, mode="max-autotune-no-cudagraphs", dynamic=False)
     for peer, of in peers.items():
         try:
@@ -185,14 +199,15 @@ def prices():
     return rows
 
 
-def main():
+def main(programs=PROGRAMS, label="products"):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--strata", default="build/release/bin/strata")
-    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("out/products"))
+    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("out") / label)
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench" / "results")
     parser.add_argument("--only", default="")
     parser.add_argument("--prices", action="store_true")
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile")
+    parser.add_argument("--cache", default="", help="search all programs first, side by side, into this folder")
     parser.add_argument("--time-limit", default="6")
     parser.add_argument("--profile-seconds", default="8")
     arguments = parser.parse_args()
@@ -202,10 +217,13 @@ def main():
     device = torch.cuda.get_device_name()
     date = datetime.date.today().isoformat()
     arguments.results.mkdir(parents=True, exist_ok=True)
-    result = {"device": device, "date": date, "torch": torch.__version__, "command": "bench/gpu/products.py", "rows": []}
-    path = arguments.results / f"{device.replace(' ', '-').lower()}-{date}-products.json"
-    for name in [n for n in PROGRAMS if arguments.only in n]:
-        row = run(name, arguments)
+    result = {"device": device, "date": date, "torch": torch.__version__, "command": f"bench/gpu/{label}.py", "rows": []}
+    path = arguments.results / f"{device.replace(' ', '-').lower()}-{date}-{label}.json"
+    programs = {n: p for n, p in programs.items() if arguments.only in n}
+    if arguments.cache:
+        search(programs, arguments)
+    for name, program in programs.items():
+        row = run(name, program, arguments)
         result["rows"].append(row)
         path.write_text(json.dumps(result, indent=1) + "\n")
         if "failed" in row:

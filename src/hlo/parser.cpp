@@ -1,12 +1,11 @@
 #include <algorithm>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <unordered_map>
 
 #include "hlo/parse_parts.h"
 #include "hlo/text.h"
 #include "hlo/verify.h"
+#include "support/read_file.h"
 
 namespace strata::hlo {
 namespace {
@@ -359,11 +358,8 @@ Result<ModulePtr> parse_module(std::string_view text, const std::string& file) {
 }
 
 Result<ModulePtr> load_module(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file) return environment("cannot read '{}'", path);
-  return parse_module(text.str(), path);
+  STRATA_TRY(const std::string text, read_file(path));
+  return parse_module(text, path);
 }
 
 Result<Literal> parse_value(std::string_view text, const std::string& file) {

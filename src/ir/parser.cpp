@@ -1,11 +1,9 @@
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "ir/lexer.h"
 #include "ir/text.h"
+#include "support/read_file.h"
 
 namespace strata {
 namespace {
@@ -347,14 +345,8 @@ Result<GraphPtr> parse_graph(std::string_view text, const std::string& file) {
 }
 
 Result<GraphPtr> load_graph(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  // An empty file is read, though it is no program; a folder is not, though it can be opened.
-  const bool empty = file && file.peek() == std::ifstream::traits_type::eof();
-  if (!file || std::filesystem::is_directory(path) || (!empty && !(text << file.rdbuf()))) {
-    return environment("cannot read '{}'", path);
-  }
-  return parse_graph(text.str(), path);
+  STRATA_TRY(const std::string text, read_file(path));
+  return parse_graph(text, path);
 }
 
 }  // namespace strata

@@ -7,25 +7,18 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "interpret/npy.h"
 #include "runtime/gpu_program.h"
 #include "runtime/storage.h"
+#include "support/read_file.h"
 
 namespace strata {
 namespace {
 
 using Json = nlohmann::json;
 using Files = std::map<std::string, std::string>;
-
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || file.bad()) return environment("cannot read '{}'", path);
-  return text;
-}
 
 /// The files of one request.
 struct Task {

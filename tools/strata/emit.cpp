@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
@@ -94,6 +95,8 @@ Result<int> write_program(const emitters::EmittedProgram& program, const Options
 }
 
 Result<int> emit(const Options& options) {
+  if (std::filesystem::path(options.module).extension() == ".strata")
+    return invalid("'{}' is a µGraph, not HLO: strata optimize generates its code", options.module);
   STRATA_TRY(const hlo::ModulePtr module, hlo::load_module(options.module));
   emitters::EmitOptions emit_options;
   emit_options.device.arch = options.target;

@@ -13,6 +13,7 @@
 #include "profile.h"
 #include "progress_line.h"
 #include "report/report.h"
+#include "run_hlo.h"
 #include "runtime/compile.h"
 #include "runtime/device_probe.h"
 #include "superopt/codegen/libraries.h"
@@ -186,6 +187,9 @@ Result<void> choose_shard(Options& options) {
 }
 
 Result<int> run(Options& options) {
+  if (is_hlo_file(options.program))
+    return invalid("'{}' is HLO: strata emit and strata run take it, with --search-seconds to superoptimize its parts",
+                   options.program);
   STRATA_TRY(const GraphPtr program, load_graph(options.program));
   std::stop_source source;
   const InterruptWatch watch(source);  // before the CUDA driver is opened: it starts threads of its own

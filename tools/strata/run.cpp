@@ -90,7 +90,7 @@ Result<int> run(const Options& options) {
                     !options.no_libraries, options.search});
   }
   if (options.hlo_option_given)
-    return invalid("--device, --profile, --tolerance, --no-libraries and --search-seconds are for HLO");
+    return invalid("--check, --device, --profile, --tolerance, --no-libraries and --search-seconds are for HLO");
   STRATA_TRY(const GraphPtr graph, load_graph(options.graph));
   STRATA_TRY(const auto inputs, inputs_of(*graph, options));
   STRATA_TRY(const auto outputs, options.precision == "f64"   ? execute_in<double>(*graph, inputs, false)
@@ -120,7 +120,7 @@ void add_run(CLI::App& app, Action& action) {
   command->add_option("--seed", options->seed, "of random inputs")->check(unsigned_number())->capture_default_str();
   command->add_option("--output", options->output, "folder for the outputs, NAME.npy (µGraphs: in float64)");
   command->add_flag("--with-inputs", options->with_inputs, "write the inputs beside the outputs");
-  command->add_flag("--interpret", options->interpret, "HLO: by the interpreter");
+  command->add_flag("--interpret", options->interpret, "HLO: by the interpreter, as µGraphs always are");
   command->add_flag("--check", options->check, "HLO: by kernels and the interpreter; exit code 1 if they differ");
   command->add_option("--precision", options->precision, "f64, f32, or own: f32 with tensors rounded to their types")
       ->check(CLI::IsMember({"f64", "f32", "own"}))
@@ -129,13 +129,13 @@ void add_run(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"cpu", "gpu", "auto"}))
       ->capture_default_str();
   command->add_option("--tolerance", options->tolerance, "HLO: times what floats may differ by in --check")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-6, 1e6))
       ->capture_default_str();
   command->add_flag("--profile", options->profile, "HLO on a GPU: print the time of each step");
   command->add_flag("--no-libraries", options->no_libraries, "HLO: products and convolutions are kernels too");
   add_search_options(*command, options->search);
   command->callback([options, command, &action] {
-    for (const char* name : {"--device", "--profile", "--no-libraries", "--tolerance", "--search-seconds"})
+    for (const char* name : {"--check", "--device", "--profile", "--no-libraries", "--tolerance", "--search-seconds"})
       options->hlo_option_given |= command->count(name) > 0;
     options->precision_given = command->count("--precision") > 0;
     action = [options] { return run(*options); };
