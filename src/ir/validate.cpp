@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 namespace strata {
 namespace {
 
 constexpr int64_t kAlignment = 128;  // so that bulk copies can fill any tile
+constexpr int64_t kRegisterBytes = 4;
+/// Sums of so many bytes saturate: a tile may have nearly 2^63.
+constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max() / 32;
 
 tl::unexpected<Error> fail(const Graph& graph, const Operation& op, std::string message, std::string remedy = {}) {
   const std::string result = op.results.empty() ? "" : graph.tensor(op.results[0]).name + " = ";
@@ -121,15 +125,17 @@ Result<void> validate_body(const Graph& graph, const Target& target, int64_t thr
     threads = op.body->launch().threads;
     if (auto inner = validate_body(*op.body, target, 0); !inner) return tl::unexpected(inner.error().at(op.location));
   }
-  const int64_t bytes = shared_memory_bytes(graph);
-  if (bytes > target.shared_memory) {
+  const BlockBytes bytes = block_bytes(graph);
+  if (!bytes.fits(target)) {
     const Operation* largest = &graph.operations().front();
     for (const Operation& op : graph.operations()) {
       if (shared_memory_bytes(graph, op.results[0]) > shared_memory_bytes(graph, largest->results[0])) largest = &op;
     }
     return fail(graph, *largest,
-                fmt::format("the block needs {} bytes of shared memory and {} has {}; '{}' alone takes {}", bytes,
-                            target.name, target.shared_memory, graph.tensor(largest->results[0]).name,
+                fmt::format("the block needs {} bytes for its inputs' tiles and {} for what it computes; {} has {} of "
+                            "shared memory and {} of registers; '{}' alone takes {}",
+                            bytes.tiles, bytes.computed, target.name, target.shared_memory,
+                            kRegisterBytes * target.registers, graph.tensor(largest->results[0]).name,
                             shared_memory_bytes(graph, largest->results[0])),
                 "use a larger grid or more loop iterations");
   }
@@ -167,18 +173,56 @@ int64_t shared_memory_bytes(const Graph& graph) {
 }
 
 int64_t shared_memory_bytes(const Graph& graph, const std::function<const TensorType&(TensorId)>& type) {
-  // Saturating: a tile may have nearly 2^63 bytes.
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 32;
   int64_t bytes = 0;
-  for (size_t i = 0; i < graph.tensors().size() && bytes < kMost; ++i) {
+  for (size_t i = 0; i < graph.tensors().size() && bytes < kMostBytes; ++i) {
     const auto id = static_cast<TensorId>(i);
-    bytes += std::min(kMost, block_tensor_bytes(graph, id, type(id)));
+    bytes += std::min(kMostBytes, block_tensor_bytes(graph, id, type(id)));
   }
   for (const Operation& op : graph.operations()) {
     if (op.kind != OpKind::AccumRescale) continue;
-    bytes += std::min(kMost, kAccumulatorStates * std::min(kMost, state_bytes(type(op.operands[1]))));
+    bytes += std::min(kMostBytes, kAccumulatorStates * std::min(kMostBytes, state_bytes(type(op.operands[1]))));
   }
   return bytes;
+}
+
+bool BlockBytes::fits(const Target& target) const {
+  return tiles <= target.shared_memory && tiles + computed <= target.shared_memory + kRegisterBytes * target.registers;
+}
+
+BlockBytes block_bytes(const Graph& graph) {
+  return block_bytes(graph, [&](TensorId id) -> const TensorType& { return graph.type(id); });
+}
+
+BlockBytes block_bytes(const Graph& graph, const std::function<const TensorType&(TensorId)>& type) {
+  const auto bytes_of = [&](TensorId id) { return std::min(kMostBytes, block_tensor_bytes(graph, id, type(id))); };
+  const auto producer = [&](TensorId id) -> const Operation* {
+    const int made_by = graph.tensor(id).producer;
+    return made_by < 0 ? nullptr : &graph.operations()[static_cast<size_t>(made_by)];
+  };
+  int64_t tiles = 0;
+  int64_t accumulators = 0;
+  int64_t most = 0;
+  for (const Operation& op : graph.operations()) {
+    const int64_t result = bytes_of(op.results[0]);
+    if (op.kind == OpKind::InIter) {
+      tiles = std::min(kMostBytes, tiles + result);
+    } else if (is_accumulator(op.kind)) {
+      accumulators = std::min(kMostBytes, accumulators + result);
+    } else if (op.kind != OpKind::OutSaver) {
+      int64_t operands = 0;
+      int64_t largest = 0;
+      for (TensorId id : std::set<TensorId>(op.operands.begin(), op.operands.end())) {
+        const Operation* made_by = producer(id);
+        if (made_by == nullptr || made_by->kind == OpKind::InIter || is_accumulator(made_by->kind)) continue;
+        operands += bytes_of(id);
+        largest = std::max(largest, bytes_of(id));
+      }
+      // What is taken element by element can have the place of an operand.
+      const bool in_place = op.body || op_def(op.kind).traits.elementwise;
+      most = std::max(most, operands + (in_place ? std::max<int64_t>(0, result - largest) : result));
+    }
+  }
+  return {tiles, std::min(kMostBytes, accumulators + most)};
 }
 
 Result<void> validate(const Graph& graph, const Target& target) {

@@ -11,11 +11,23 @@ namespace strata {
 
 /// Error, naming operator, tensor and place, where
 ///   - a tensor is computed and not used,
-///   - the tensors of a block do not fit shared memory, those of the program do not fit device memory, or a
-///     thread graph does not fit registers,
+///   - the tensors of a block do not fit a multiprocessor (block_bytes), those of the program do not fit device memory,
+///     or a thread graph does not fit registers,
 ///   - a path from an input of a block graph to an output does not pass exactly one in_iter, exactly one accum where
 ///     there is a loop (none where there is none) and exactly one out_saver; or a thread graph's likewise.
 Result<void> validate(const Graph& graph, const Target& target);
+
+/// What a block needs at least, in whatever order its operators run and whether its values lie in registers or in shared
+/// memory. The paper counts every tensor of the block in shared memory; what stays in registers need not be there.
+struct BlockBytes {
+  int64_t tiles = 0;     ///< of its inputs, which come to shared memory
+  int64_t computed = 0;  ///< at the operator that needs the most: its operands and result, and all accumulators
+
+  bool fits(const Target& target) const;
+};
+BlockBytes block_bytes(const Graph& block_graph);
+/// The same if the tensors had other types: what a search asks before it builds the graph.
+BlockBytes block_bytes(const Graph& block_graph, const std::function<const TensorType&(TensorId)>& type);
 
 /// Bytes of shared memory of a block graph when every block tensor has a place of its own: tiles as they lie
 /// in device memory, computed tensors in the precision that they are computed in (f32, or f64 for f64).

@@ -1,5 +1,8 @@
 #include "superopt/tune.h"
 
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -15,6 +18,7 @@
 #include "superopt/tune_queue.h"
 #include "superopt/tune_reference.h"
 #include "support/hash.h"
+#include "support/parallel.h"
 #include "support/temporary_folder.h"
 
 namespace strata {
@@ -35,26 +39,40 @@ constexpr const char* kInterpreted = "the interpreter in float64";
 constexpr const char* kOwnKernels =
     "the program as given in its own kernels on the GPU (the interpreter would take too long)";
 
-/// All rows, the most promising first; the program as given among them.
-std::vector<TunedRow> all_rows(const Superoptimized& result, const Target& target, const Passes& passes,
+/// All rows, the most promising first; the program as given among them. There can be thousands, each of which costs the
+/// model as much as generating its code, so that they are rated on all threads.
+std::vector<TunedRow> all_rows(const Superoptimized& result, const TuneOptions& options,
                                const AvailableLibraries& available) {
-  std::vector<std::pair<double, TunedRow>> rated;
-  const auto add = [&](const GraphPtr& graph, int candidate) {
-    for (const Schedules& schedules : all_schedules(*graph, target, passes, available)) {
-      const double estimated = scheduled_cost(*graph, target, schedules).seconds * 1e6;
-      rated.push_back({estimated, {graph, candidate, graph == result.program, schedules, estimated}});
-    }
-  };
-  for (size_t c = 0; c < result.candidates.size(); ++c) add(result.candidates[c].graph, static_cast<int>(c));
+  std::vector<std::pair<GraphPtr, int>> graphs;
+  for (size_t c = 0; c < result.candidates.size(); ++c)
+    graphs.emplace_back(result.candidates[c].graph, static_cast<int>(c));
   const bool has_program =
-      std::any_of(rated.begin(), rated.end(), [](const auto& entry) { return entry.second.is_program; });
-  if (!has_program) add(result.program, -1);
-  std::stable_sort(rated.begin(), rated.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+      std::any_of(graphs.begin(), graphs.end(), [&](const auto& entry) { return entry.first == result.program; });
+  if (!has_program) graphs.emplace_back(result.program, -1);
+
+  tbb::task_arena arena(options.threads);
+  const auto in_parallel = [&](size_t count, const auto& task) {
+    TaskOrder order;
+    arena.execute([&] {
+      tbb::parallel_for(size_t{0}, count, [&](size_t i) STRATA_UNORDERED { order.run([&] { task(i); }); });
+    });
+    order.join();
+  };
+  std::vector<std::vector<Schedules>> schedules(graphs.size());
+  in_parallel(graphs.size(), [&](size_t i) {
+    schedules[i] = all_schedules(*graphs[i].first, *options.target, options.passes, available);
+  });
   std::vector<TunedRow> rows;
-  for (auto& [score, row] : rated) {
-    row.place = static_cast<int>(rows.size()) + 1;
-    rows.push_back(std::move(row));
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    const auto& [graph, candidate] = graphs[i];
+    for (Schedules& one : schedules[i]) rows.push_back({graph, candidate, graph == result.program, std::move(one)});
   }
+  in_parallel(rows.size(), [&](size_t i) {
+    rows[i].estimated_us = scheduled_cost(*rows[i].graph, *options.target, rows[i].schedules).seconds * 1e6;
+  });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const TunedRow& a, const TunedRow& b) { return a.estimated_us < b.estimated_us; });
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].place = static_cast<int>(i) + 1;
   return rows;
 }
 
@@ -127,14 +145,17 @@ class Tuner {
  private:
   void list_rows() {
     const MeasureDevice& device = tuning_.device;
-    tuning_.rows = all_rows(result_, *options_.target, options_.passes,
+    tuning_.rows = all_rows(result_, options_,
                             {.cublas_lt = !device.cublas_lt.empty(), .cudnn = !device.cudnn.empty()});
     prepared_.resize(tuning_.rows.size());
     queue_.emplace(tuning_.rows, options_.order, options_.seed);
   }
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  bool late() const { return seconds() >= options_.seconds || options_.stop.stop_requested(); }
+  double measuring_seconds() const {
+    return measuring_since_ ? std::chrono::duration<double>(Clock::now() - *measuring_since_).count() : 0;
+  }
+  bool late() const { return measuring_seconds() >= options_.seconds || options_.stop.stop_requested(); }
 
   // Compiling, on threads of its own
 
@@ -249,6 +270,7 @@ class Tuner {
         row.measurement.reason = "other schedules of this graph gave no answer";
       } else {
         STRATA_TRY(const TuneReference* reference, reference_files());
+        if (!measuring_since_) measuring_since_ = Clock::now();
         STRATA_TRY(row.measurement, measure(*reference, prepared));
         if (row.measurement.verdict == MeasureVerdict::Timeout) ++timeouts_[{row.graph, uses_library(row.schedules)}];
       }
@@ -365,6 +387,7 @@ class Tuner {
   GraphPtr program_;
   const TuneOptions& options_;
   Clock::time_point start_ = Clock::now();
+  std::optional<Clock::time_point> measuring_since_;  ///< first row; what all rows need is there
   TemporaryFolder folder_{"strata-tune"};
   MeasureWorker worker_;
   Tuning tuning_;

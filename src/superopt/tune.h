@@ -29,10 +29,10 @@ struct TuneProgress {
 
 struct TuneOptions {
   const Target* target = nullptr;  ///< of the machine's GPU
-  /// Of wall-clock time, for compiling, expected values and measuring. The program as given is measured even where
-  /// there is no time left.
+  /// Of wall-clock time, from the first measurement on: inputs, expected values and the list of rows come before, and
+  /// their time grows with the program. The program as given is measured even where there is no time left.
   double seconds = 60;
-  int threads = 1;    ///< that compile
+  int threads = 1;    ///< that rate rows and compile
   uint64_t seed = 1;  ///< of the random inputs, and of a random order
   TuneOrder order = TuneOrder::Promise;
   /// Programs whose execution is more work (interpret/work.h) are compared with their own predefined kernels.

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 
+#include "ir/validate.h"
+#include "superopt/codegen/block_memory.h"
 #include "superopt/codegen/generate.h"
 #include "superopt/optimize/retile.h"
 #include "superopt/optimize/thread_graphs.h"
@@ -36,6 +38,15 @@ std::vector<std::vector<int64_t>> grids_of(const Graph& graph) {
   return grids;
 }
 
+/// Whether code can be generated of every block graph: in registers, or with its values in shared memory.
+bool has_code(const Graph& graph, const Target& target) {
+  return std::all_of(graph.operations().begin(), graph.operations().end(), [&](const Operation& op) {
+    return !op.body || shared_memory_bytes(*op.body) <= target.shared_memory ||
+           describe_schedule(graph, op, std::nullopt, target) ||
+           plan_block_memory(*op.body, true).bytes <= target.shared_memory;
+  });
+}
+
 /// Different ways to cut a graph's loops.
 std::vector<GraphPtr> retiled(const GraphPtr& graph, const Passes& passes) {
   if (!passes.finer_loops) return {graph};
@@ -63,6 +74,7 @@ Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, 
       if (options.passes.thread_graphs) {
         STRATA_TRY(graph, form_thread_graphs(*one, kThreadsPerBlock));
       }
+      if (!has_code(*graph, *options.search.target)) continue;
       const CostEstimate cost = scheduled_cost(*graph, *options.search.target);
       variants.push_back({graph, cost, grids_of(*graph)});
     }

@@ -31,7 +31,7 @@ struct BlockSchedule {
   int64_t cluster = 1;     ///< blocks that do the work of one block of the graph: they share its loop's iterations
   bool bulk = false;       ///< tiles come by TMA, asked by a warp of its own; else by cp.async of all threads
   int64_t sharers = 1;     ///< neighbours in the grid, in one cluster, that bring each other the tiles they share
-  bool turns = false;      ///< two groups of warps use the tensor cores in turn, where products depend on products
+  bool turns = false;      ///< two groups, or halves of one, use tensor cores in turn, where products need products
   Handover handover = Handover::Launch;
   bool best_layout = true;  ///< of register tiles; else the first that is legal
   int64_t algorithm = -1;   ///< predefined operators: place in a library's list (libraries.h); −1: generated code

@@ -169,24 +169,37 @@ Result<void> RegisterBlock::reduction(const Operation& op) {
                    reduce_call(op, columns, in_lane, value(op.operands[0], transposed(result)))));
   if (running) {
     const std::string& state = references_.at(result);
-    line(fmt::format("{}.advance({}_here);", state, names_[result]));
-    line(fmt::format("const auto& {} = {}.largest;  // any reference will do: the largest so far", names_[result],
-                     state));
+    line(fmt::format("{}.{}({}_here);", state, rescales_seldom() ? "follow" : "advance", names_[result]));
+    line(fmt::format("const auto& {} = {}.{}so far", names_[result], state,
+                     rescales_seldom() ? "reference;  // any will do: near the largest " : "largest;  // any will do: "));
   }
   return {};
 }
 
-void RegisterBlock::scale_before(const Operation& op) {
+void RegisterBlock::scale_before(const Operation& op, bool branch) {
   const TensorId id = op.results[0];
   const std::string type = tile_type(id);
-  // ptxas 13.0 gives fragments that stay in registers away where a branch lies between wgmma instructions.
-  const bool branch = !schedule_.wide;
   if (branch) line(fmt::format("if ({}.moved()) {{", references_.at(op.operands[1])));
   line("#pragma unroll");
   line(fmt::format(
       "{}for (int i = 0; i < {}::kRegisters; ++i) {}.v[i] *= {}.before.v[strata_device::broadcast<{}, {}>(i)];",
       branch ? "  " : "", type, names_[id], references_.at(op.operands[1]), tile_type(op.operands[1]), type));
   if (branch) line("}");
+}
+
+void RegisterBlock::settle_references() {
+  if (!rescales_seldom()) return;
+  for (const auto& [reference, state] : references_) {
+    if (running_.count(reference) == 0) continue;
+    const auto saved = [&](const Operation& op) { return is_largest_reference(op) && op.operands[0] == reference; };
+    const auto& operations = body_.operations();
+    // Else it is one reference for all that is added, and cancels.
+    if (schedule_.groups() == 1 && std::none_of(operations.begin(), operations.end(), saved)) continue;
+    line(fmt::format("{}.settle();", state));
+    for (const Operation& op : operations) {
+      if (op.kind == OpKind::AccumRescale && op.operands[1] == reference) scale_before(op, false);
+    }
+  }
 }
 
 Result<void> RegisterBlock::accumulate(const Operation& op) {

@@ -283,6 +283,7 @@ class RowBlock : public RegisterBlock {
       looping_ = false;
       indent_ = "  ";
       line("}");
+      settle_references();
     } else {
       STRATA_CHECK(body(LoopStage::Body));
     }

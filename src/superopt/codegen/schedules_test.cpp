@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "ir/validate.h"
 #include "runtime/storage.h"
+#include "superopt/codegen/all_schedules.h"
 #include "superopt/codegen/rows.h"
 #include "superopt/codegen/test_host.h"
 #include "superopt/codegen/tiles/tiles.h"
@@ -369,6 +371,55 @@ TEST_P(BlockSchedules, ComputeWhatTheInterpreterDoes) {
       }
     }
   }
+}
+
+/// References that are exceeded by much in one iteration, by little in the next: running_reference.h, and what is
+/// multiplied only where a reference has moved.
+TEST(Rescaling, FollowsMaximaThatGrow) {
+  const auto parsed = parse_graph(R"(graph g {
+  input Q: f16[2, 128, 64]
+  input K: f16[2, 64, 1024]
+  input V: f16[2, 1024, 64]
+  O, T = block(Q, K, V, grid=[2], loop=16) {
+    q = in_iter(Q, imap=[0])
+    k = in_iter(K, imap=[0], fmap=2)
+    v = in_iter(V, imap=[0], fmap=1)
+    a = matmul(q, k)
+    m = reduce_max(a, dim=2)
+    s = sub(a, m)
+    e = exp(s)
+    z = sum(e, dim=2)
+    p = matmul(e, v)
+    o = accum_rescale(p, m)
+    d = accum_rescale(z, m)
+    r = div(o, d)
+    t = accum(m, kind=max)
+    O = out_saver(r, omap=[0])
+    T = out_saver(t, omap=[0])
+  }
+  output O, T
+})");
+  ASSERT_TRUE(parsed) << parsed.error().to_string();
+  const GraphPtr& graph = *parsed;
+  const Target& target = targets().back();
+  auto inputs = uniform_inputs(*graph, -1, 1, 12);
+  for (size_t i = 0; i < inputs[1].data.size(); ++i) {  // keys grow, by steps of different size
+    const size_t tile = i % 1024 / 64;
+    const double growth = 0.25 * static_cast<double>(tile / 4 * 4 + 1) + (tile % 2 == 1 ? 0.1 : 0.0);
+    inputs[1].data[i] = round_to(inputs[1].data[i] * growth, DType::F16);
+  }
+  const Operation& op = graph->operations().front();
+  std::set<std::pair<bool, bool>> kinds;
+  for (const BlockSchedule& schedule : different(block_schedules(op, operand_strides(*graph, op), target), 6)) {
+    SCOPED_TRACE(label({schedule}));
+    kinds.insert({schedule.wide, schedule.groups() > 1});
+    const auto program = generate_cuda(*graph, target, {schedule});
+    ASSERT_TRUE(program) << program.error().to_string();
+    const HostOutputs outputs = host_outputs(*graph, *program, inputs, HostCompiler{.options = {"-O1"}});
+    for (size_t n = 0; n < outputs.found.size(); ++n)
+      EXPECT_LT(relative_error(outputs.found[n], outputs.expected[n]), 2e-3);
+  }
+  EXPECT_GE(kinds.size(), 3U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, BlockSchedules, testing::ValuesIn(kCases),

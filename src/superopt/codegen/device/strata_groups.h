@@ -7,6 +7,7 @@ namespace strata_device {
 template <class Reference>
 struct Rescaling {
   Reference largest = filled<Reference>(Taking::neutral());
+  Reference reference = filled<Reference>(Taking::neutral());  ///< of what is added, where it follows the largest
   Reference before;
   Reference now;
 
@@ -19,6 +20,23 @@ struct Rescaling {
       largest.v[i] = next;
     }
   }
+  /// Where any reference will do: it stays until it is exceeded by so much that powers would grow large, which after a
+  /// few iterations is never; then what has been added need not be multiplied.
+  STRATA_DEVICE void follow(const Reference& maxima) {
+    constexpr float kMuch = 5;  // exp(5) = 148: far from the largest f16
+#pragma unroll
+    for (int i = 0; i < Reference::kRegisters; ++i) {
+      largest.v[i] = maximum(largest.v[i], maxima.v[i]);
+      const bool far = largest.v[i] > reference.v[i] + kMuch;
+      before.v[i] = far ? weight(reference.v[i], largest.v[i]) : 1.0f;
+      reference.v[i] = far ? largest.v[i] : reference.v[i];
+    }
+  }
+  /// After the loop: what has been added and is multiplied by before is relative to the largest.
+  STRATA_DEVICE void settle() {
+#pragma unroll
+    for (int i = 0; i < Reference::kRegisters; ++i) before.v[i] = weight(reference.v[i], largest.v[i]);
+  }
   /// Where all references come before anything relative to them: the largest first, then a weight for each.
   STRATA_DEVICE void take(const Reference& reference) {
 #pragma unroll
@@ -28,7 +46,7 @@ struct Rescaling {
 #pragma unroll
     for (int i = 0; i < Reference::kRegisters; ++i) now.v[i] = weight(reference.v[i], largest.v[i]);
   }
-  /// Whether any row of the warp has a new reference: seldom, once the loop has seen a few.
+  /// Whether any row of the warp has a new reference.
   STRATA_DEVICE bool moved() const {
     bool any = false;
 #pragma unroll

@@ -41,6 +41,8 @@ class TileBlock : public RegisterBlock {
   double read_bytes(const Operation& op, TensorId id) const;
   /// Registers of a lane: accumulators and kept sides stay, and the two largest of the rest are live together.
   int64_t register_estimate() const;
+  /// Whether an operator is taken element by element and is the last to read an operand as large as its result.
+  bool takes_place_of_operand(const Operation& op) const;
 
   Result<void> loop();
 
@@ -55,8 +57,12 @@ class TileBlock : public RegisterBlock {
   bool rows_lie_in_lines(TensorId id) const;
   /// Whether the rows of a pair stay in registers while the loop runs.
   bool kept(const Operation& op, size_t pair) const;
-  bool takes_turns() const { return ahead_ && schedule_.turns && schedule_.loop_warps == 2; }
+  bool takes_turns() const {
+    return ahead_ && schedule_.turns && (schedule_.loop_warps == 2 || schedule_.row_warps * schedule_.loop_warps == 8);
+  }
   std::string turn(const char* what) const;
+  /// Which of the two that take turns a warp belongs to: a group, or one half of the only group's rows.
+  const char* turn_taker() const;
   /// The products behind of the iteration before have ended as well, and so has its use of its tiles.
   void end_products_behind();
 

@@ -26,8 +26,8 @@ void TileBlock::find_loop_products() {
     }
   }
   if (!takes_turns()) return;
-  line("// Two groups take turns: one starts products while the other computes with the results of its own.");
-  line(fmt::format("if (team == 1) {}", turn("give")));
+  line("// Two of them take turns: one starts products while the other computes with the results of its own.");
+  line(fmt::format("if ({} == 1) {}", turn_taker(), turn("give")));
   line(turn("take"));
 }
 
@@ -54,8 +54,11 @@ bool TileBlock::kept(const Operation& op, size_t pair) const {
   return kept_.count({row_sides(op)[pair], left}) != 0;
 }
 
+const char* TileBlock::turn_taker() const { return schedule_.loop_warps == 2 ? "team" : "warp / 4"; }
+
 std::string TileBlock::turn(const char* what) const {
-  return fmt::format("strata_device::{}_turn<{}>(team);", what, kWarp * schedule_.row_warps);
+  const int64_t warps = schedule_.row_warps * schedule_.loop_warps / 2;
+  return fmt::format("strata_device::{}_turn<{}>({});", what, kWarp * warps, turn_taker());
 }
 
 void TileBlock::end_products_behind() {
@@ -74,6 +77,8 @@ void TileBlock::keep_sides() {
       const bool left = n < pairs;
       const bool stays = plan(id).loaded ? plan(id).once : invariant_.count(id) != 0;
       if (!stays || read_by_tensor_cores(op, left) || is_invariant(op) || kept_.count({id, left}) != 0) continue;
+      // Products that run ahead read rows from shared memory as fast, and faster for 64 columns.
+      if (schedule_.bulk && is_wide(op) && rows_lie_in_lines(id)) continue;
       const TileDims dims = local(id, false);
       const int64_t rows = left ? dims.rows : dims.columns;
       const int64_t depth = left ? dims.columns : dims.rows;
@@ -126,7 +131,7 @@ Result<void> TileBlock::product(const Operation& op) {
   std::string target = names_[result];
   if (accumulator != nullptr) {
     target = names_[accumulator->results[0]];
-    if (accumulator->kind == OpKind::AccumRescale) scale_before(*accumulator);
+    if (accumulator->kind == OpKind::AccumRescale) scale_before(*accumulator, rescales_seldom());
     direct_.insert(accumulator->results[0]);
   } else {
     line(is_wide(op) ? fmt::format("{} {};", tile_type(result), target)

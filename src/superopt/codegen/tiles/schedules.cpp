@@ -45,7 +45,8 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
               BlockSchedule bulk = schedule;
               bulk.bulk = true;
               bulk.sharers = sharers;
-              if (!rate(*plans[wide], bulk) || !wide || groups != 2) continue;
+              // Two groups, or two halves of the rows, four warps each at least.
+              if (!rate(*plans[wide], bulk) || !wide || (groups != 2 && groups * rows != 8)) continue;
               bulk.turns = true;
               rate(*plans[wide], bulk);
             }

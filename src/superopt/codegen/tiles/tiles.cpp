@@ -78,11 +78,12 @@ Result<void> TileBlock::loop() {
   text_ += loads_->iteration_end(!ahead_);
   indent_ = "  ";
   line("}");
-  if (takes_turns()) line(fmt::format("if (team == 0) {}", turn("give")));
+  if (takes_turns()) line(fmt::format("if ({} == 0) {}", turn_taker(), turn("give")));
   if (ahead_) {
     line("strata_device::wide_products_end();");
     end_products_behind();
   }
+  settle_references();
   return {};
 }
 

@@ -75,13 +75,28 @@ int64_t TileBlock::instructions(const Operation& op) const {
          ceil_div(transposed ? dims.rows : dims.columns, 8) * (depth / 16);
 }
 
+bool TileBlock::takes_place_of_operand(const Operation& op) const {
+  if (!op.body && !op_def(op.kind).traits.elementwise) return false;
+  return std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId id) {
+    const int producer = body_.tensor(id).producer;
+    if (plan(id).loaded || is_invariant(body_.operations()[static_cast<size_t>(producer)])) return false;
+    if (registers(id, false) < registers(op.results[0], false)) return false;
+    return std::none_of(body_.operations().begin() + (&op - body_.operations().data()) + 1, body_.operations().end(),
+                        [&](const Operation& later) {
+                          return std::find(later.operands.begin(), later.operands.end(), id) != later.operands.end();
+                        });
+  });
+}
+
 int64_t TileBlock::register_estimate() const {
   constexpr int64_t kAddresses = 40;
   int64_t stay = kept_registers_;
+  for (const auto& [id, rows] : rows_) stay += registers(id, false) / 2;  // two elements each
   std::vector<int64_t> passing{0, 0};
   for (size_t i = 0; i < body_.operations().size(); ++i) {
     const Operation& op = body_.operations()[i];
     if (op.kind == OpKind::OutSaver || op.kind == OpKind::InIter || stages_[i] != LoopStage::Body) continue;
+    if (takes_place_of_operand(op)) continue;
     for (TensorId id : op.results) {
       if (!op.body && op_def(op.kind).traits.accumulates) {
         stay += registers(id, false);
