@@ -192,8 +192,10 @@ def time_graph(torch, function, sets, repetitions=20):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         kept = [function(*sets[i % len(sets)]) for i in range(repetitions)]  # each call writes where no other does
+    for _ in range(10):  # until the GPU runs at its clocks
+        graph.replay()
     times = []
-    for _ in range(7):
+    for _ in range(20):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
         graph.replay()

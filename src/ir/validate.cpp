@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 
 namespace strata {
 namespace {
@@ -131,13 +130,13 @@ Result<void> validate_body(const Graph& graph, const Target& target, int64_t thr
     for (const Operation& op : graph.operations()) {
       if (shared_memory_bytes(graph, op.results[0]) > shared_memory_bytes(graph, largest->results[0])) largest = &op;
     }
-    return fail(graph, *largest,
-                fmt::format("the block needs {} bytes for its inputs' tiles and {} for what it computes; {} has {} of "
-                            "shared memory and {} of registers; '{}' alone takes {}",
-                            bytes.tiles, bytes.computed, target.name, target.shared_memory,
-                            kRegisterBytes * target.registers, graph.tensor(largest->results[0]).name,
-                            shared_memory_bytes(graph, largest->results[0])),
-                "use a larger grid or more loop iterations");
+    return fail(
+        graph, *largest,
+        fmt::format("the block needs {} bytes for its inputs' tiles and {} for what it computes; {} has {} of "
+                    "shared memory and {} of registers; '{}' alone takes {}",
+                    bytes.tiles, bytes.computed, target.name, target.shared_memory, kRegisterBytes * target.registers,
+                    graph.tensor(largest->results[0]).name, shared_memory_bytes(graph, largest->results[0])),
+        "use a larger grid or more loop iterations");
   }
   return {};
 }
@@ -189,6 +188,10 @@ bool BlockBytes::fits(const Target& target) const {
   return tiles <= target.shared_memory && tiles + computed <= target.shared_memory + kRegisterBytes * target.registers;
 }
 
+bool BlockBytes::fits_registers(const Target& target) const {
+  return tiles <= target.shared_memory && computed <= kRegisterBytes * target.registers;
+}
+
 BlockBytes block_bytes(const Graph& graph) {
   return block_bytes(graph, [&](TensorId id) -> const TensorType& { return graph.type(id); });
 }
@@ -211,9 +214,12 @@ BlockBytes block_bytes(const Graph& graph, const std::function<const TensorType&
     } else if (op.kind != OpKind::OutSaver) {
       int64_t operands = 0;
       int64_t largest = 0;
-      for (TensorId id : std::set<TensorId>(op.operands.begin(), op.operands.end())) {
+      for (auto at = op.operands.begin(); at != op.operands.end(); ++at) {
+        const TensorId id = *at;
         const Operation* made_by = producer(id);
-        if (made_by == nullptr || made_by->kind == OpKind::InIter || is_accumulator(made_by->kind)) continue;
+        if (std::find(op.operands.begin(), at, id) != at || made_by == nullptr || made_by->kind == OpKind::InIter ||
+            is_accumulator(made_by->kind))
+          continue;
         operands += bytes_of(id);
         largest = std::max(largest, bytes_of(id));
       }

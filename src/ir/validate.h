@@ -17,13 +17,17 @@ namespace strata {
 ///     there is a loop (none where there is none) and exactly one out_saver; or a thread graph's likewise.
 Result<void> validate(const Graph& graph, const Target& target);
 
-/// What a block needs at least, in whatever order its operators run and whether its values lie in registers or in shared
-/// memory. The paper counts every tensor of the block in shared memory; what stays in registers need not be there.
+/// What a block needs at least, in whatever order its operators run and whether its values lie in registers or in
+/// shared memory. The paper counts every tensor of the block in shared memory; what stays in registers need not be
+/// there.
 struct BlockBytes {
   int64_t tiles = 0;     ///< of its inputs, which come to shared memory
   int64_t computed = 0;  ///< at the operator that needs the most: its operands and result, and all accumulators
 
+  /// Whether a multiprocessor has room for it.
   bool fits(const Target& target) const;
+  /// Whether it has where all that is computed is in registers.
+  bool fits_registers(const Target& target) const;
 };
 BlockBytes block_bytes(const Graph& block_graph);
 /// The same if the tensors had other types: what a search asks before it builds the graph.

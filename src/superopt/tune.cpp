@@ -53,9 +53,8 @@ std::vector<TunedRow> all_rows(const Superoptimized& result, const TuneOptions& 
   tbb::task_arena arena(options.threads);
   const auto in_parallel = [&](size_t count, const auto& task) {
     TaskOrder order;
-    arena.execute([&] {
-      tbb::parallel_for(size_t{0}, count, [&](size_t i) STRATA_UNORDERED { order.run([&] { task(i); }); });
-    });
+    arena.execute(
+        [&] { tbb::parallel_for(size_t{0}, count, [&](size_t i) STRATA_UNORDERED { order.run([&] { task(i); }); }); });
     order.join();
   };
   std::vector<std::vector<Schedules>> schedules(graphs.size());
@@ -145,8 +144,8 @@ class Tuner {
  private:
   void list_rows() {
     const MeasureDevice& device = tuning_.device;
-    tuning_.rows = all_rows(result_, options_,
-                            {.cublas_lt = !device.cublas_lt.empty(), .cudnn = !device.cudnn.empty()});
+    tuning_.rows =
+        all_rows(result_, options_, {.cublas_lt = !device.cublas_lt.empty(), .cudnn = !device.cudnn.empty()});
     prepared_.resize(tuning_.rows.size());
     queue_.emplace(tuning_.rows, options_.order, options_.seed);
   }

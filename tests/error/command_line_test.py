@@ -120,7 +120,7 @@ MISTAKES = [
     ("verify outside_lax.strata outside_lax.strata --solver-time-limit 0", BAD_INPUT, "cannot be decided: 'B' = relu"),
     ("verify good.strata good.strata --solver-time-limit -1", BAD_INPUT, "--solver-time-limit: Value -1 not in range"),
     ("run good.strata --check", BAD_INPUT, "--check, --device,", "are for HLO"),
-    ("run good.hlo --check --tolerance 0", BAD_INPUT, "--tolerance: Value 0 not in range [1e-06 - 1e+06]"),
+    ("run good.hlo --check --tolerance 0", BAD_INPUT, "--tolerance: Value 0 not in range"),
     ("emit .", ENVIRONMENT, "cannot read '.': it is a folder"),
     ("emit good.strata", BAD_INPUT, "'good.strata' is a µGraph, not HLO: strata optimize"),
     ("optimize good.hlo", BAD_INPUT, "'good.hlo' is HLO: strata emit and strata run take it"),

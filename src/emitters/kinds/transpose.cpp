@@ -102,6 +102,11 @@ TransposeTraffic traffic_of(const HeroSplit& split) {
     }
     pending.insert(pending.end(), it.operands.begin(), it.operands.end());
   }
+  traffic.computes = std::any_of(
+      computation.instructions.begin(), computation.instructions.end(), [](const hlo::Instruction& it) {
+        return it.opcode != hlo::Opcode::Parameter && it.opcode != hlo::Opcode::Transpose &&
+               it.opcode != hlo::Opcode::Copy && it.opcode != hlo::Opcode::Tuple;
+      });
   const std::vector<InstructionId> roots = root_values(computation);
   for (size_t i = 0; i < roots.size(); ++i) {
     int64_t& widest = split.has_hero[i] ? traffic.widest_written : traffic.widest_read;

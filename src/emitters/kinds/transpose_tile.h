@@ -12,6 +12,7 @@ struct TransposeTraffic {
   std::vector<int64_t> tile_bytes;  ///< of an element of each tile in shared memory
   int64_t widest_read = 1;          ///< bytes of an element read or written at the operand's places
   int64_t widest_written = 1;       ///< … at the result's places
+  bool computes = true;             ///< elements are not only moved
 };
 
 /// Extents of a tile in the permutation's dimensions, and what a thread does at a time: it reads `read_vector` elements

@@ -170,8 +170,9 @@ Result<void> RegisterBlock::reduction(const Operation& op) {
   if (running) {
     const std::string& state = references_.at(result);
     line(fmt::format("{}.{}({}_here);", state, rescales_seldom() ? "follow" : "advance", names_[result]));
-    line(fmt::format("const auto& {} = {}.{}so far", names_[result], state,
-                     rescales_seldom() ? "reference;  // any will do: near the largest " : "largest;  // any will do: "));
+    line(fmt::format(
+        "const auto& {} = {}.{}so far", names_[result], state,
+        rescales_seldom() ? "reference;  // any will do: near the largest " : "largest;  // any will do: "));
   }
   return {};
 }

@@ -205,12 +205,12 @@ std::vector<GraphPtr> instantiate(const Graph& body, const std::vector<TensorTyp
       const auto type = [&](TensorId id) -> const TensorType& { return (*types)[static_cast<size_t>(id)]; };
       if (!types) {
         counters.pruned_shape.fetch_add(1, std::memory_order_relaxed);
-      } else if (!block_bytes(body, type).fits(target)) {
+      } else if (const bool in_shared_memory = shared_memory_bytes(body, type) <= target.shared_memory;
+                 !in_shared_memory && !block_bytes(body, type).fits_registers(target)) {
         counters.pruned_memory.fetch_add(1, std::memory_order_relaxed);
       } else if (!rules.wide_tiles || tiles_wide(body, *types)) {
         auto real = resize(body, inputs, launch);
-        // Values that do not stay in registers lie in shared memory beside the tiles.
-        if (real && (shared_memory_bytes(body, type) <= target.shared_memory || stays_in_registers(**real))) {
+        if (real && (in_shared_memory || stays_in_registers(**real))) {
           found.push_back(std::move(*real));
         } else if (real) {
           counters.pruned_memory.fetch_add(1, std::memory_order_relaxed);
