@@ -318,7 +318,7 @@ void add_optimize(CLI::App& app, Action& action) {
                    "measure the candidates on the machine's GPU: auto (where --target auto finds one), on or off")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
-  command->add_option("--profile-seconds", options->profile.seconds, "seconds to compile and measure candidates")
+  command->add_option("--profile-seconds", options->profile.seconds, "seconds to measure candidates, from the first on")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command

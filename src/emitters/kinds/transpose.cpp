@@ -102,8 +102,8 @@ TransposeTraffic traffic_of(const HeroSplit& split) {
     }
     pending.insert(pending.end(), it.operands.begin(), it.operands.end());
   }
-  traffic.computes = std::any_of(
-      computation.instructions.begin(), computation.instructions.end(), [](const hlo::Instruction& it) {
+  traffic.computes =
+      std::any_of(computation.instructions.begin(), computation.instructions.end(), [](const hlo::Instruction& it) {
         return it.opcode != hlo::Opcode::Parameter && it.opcode != hlo::Opcode::Transpose &&
                it.opcode != hlo::Opcode::Copy && it.opcode != hlo::Opcode::Tuple;
       });
