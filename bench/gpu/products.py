@@ -130,8 +130,10 @@ def optimize(name, program, arguments, *options):
 def search(programs, arguments):
     """Searches all programs side by side, so that each run finds its proved graphs in the cache."""
     running = [optimize(name, program, arguments, "--profile", "off") for name, program in programs.items()]
-    for process in running:
-        process.communicate()
+    for name, process in zip(programs, running):
+        printed = process.communicate()[0]
+        if process.returncode != 0:
+            print(name, "SEARCH FAILED", printed[-300:], flush=True)
 
 
 def run(name, program, arguments):
@@ -200,7 +202,7 @@ def prices():
 
 
 def main(programs=PROGRAMS, label="products"):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(sys.modules["__main__"].__doc__ or "").split("\n")[0])
     parser.add_argument("--strata", default="build/release/bin/strata")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("out") / label)
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench" / "results")

@@ -206,7 +206,8 @@ BlockBytes block_bytes(const Graph& graph, const std::function<const TensorType&
   int64_t accumulators = 0;
   int64_t most = 0;
   for (const Operation& op : graph.operations()) {
-    const int64_t result = bytes_of(op.results[0]);
+    int64_t result = 0;
+    for (TensorId id : op.results) result += bytes_of(id);
     if (op.kind == OpKind::InIter) {
       tiles = std::min(kMostBytes, tiles + result);
     } else if (is_accumulator(op.kind)) {

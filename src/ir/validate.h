@@ -17,9 +17,9 @@ namespace strata {
 ///     there is a loop (none where there is none) and exactly one out_saver; or a thread graph's likewise.
 Result<void> validate(const Graph& graph, const Target& target);
 
-/// What a block needs at least, in whatever order its operators run and whether its values lie in registers or in
-/// shared memory. The paper counts every tensor of the block in shared memory; what stays in registers need not be
-/// there.
+/// What a block needs, in whatever order its operators run and whether its values lie in registers or in shared memory.
+/// The paper counts every tensor of the block in shared memory; what stays in registers need not be there. Products
+/// that are added up count beside their accumulators, though tensor cores add in place.
 struct BlockBytes {
   int64_t tiles = 0;     ///< of its inputs, which come to shared memory
   int64_t computed = 0;  ///< at the operator that needs the most: its operands and result, and all accumulators

@@ -29,7 +29,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kKind = "measurement";
 /// Of the way in which kernels are timed: another one makes old measurements worthless.
-constexpr int kMethod = 1;
+constexpr int kMethod = 2;
 /// Timeouts of a graph after which its other schedules are left out.
 constexpr int kMostTimeouts = 2;
 /// Measurements in a row for which the process does not start; then the GPU is taken for lost.
@@ -256,6 +256,7 @@ class Tuner {
     while (const auto next = take_next()) {
       TunedRow& row = tuning_.rows[*next];
       Prepared& prepared = prepared_[*next];
+      if (!measuring_since_ && !must_measure(row)) measuring_since_ = Clock::now();
       if (prepared.known) {
         row.measurement = *prepared.known;
         row.measured_at = prepared.known_since;
@@ -386,7 +387,7 @@ class Tuner {
   GraphPtr program_;
   const TuneOptions& options_;
   Clock::time_point start_ = Clock::now();
-  std::optional<Clock::time_point> measuring_since_;  ///< first row; what all rows need is there
+  std::optional<Clock::time_point> measuring_since_;  ///< that what all rows need is there, or a row needs none
   TemporaryFolder folder_{"strata-tune"};
   MeasureWorker worker_;
   Tuning tuning_;

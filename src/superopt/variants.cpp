@@ -38,12 +38,17 @@ std::vector<std::vector<int64_t>> grids_of(const Graph& graph) {
   return grids;
 }
 
-/// Whether code can be generated of every block graph: in registers, or with its values in shared memory.
-bool has_code(const Graph& graph, const Target& target) {
+/// Whether code can be generated of every block graph: with its values in shared memory, or in registers.
+bool has_code(const Graph& graph, const Target& target, const Passes& passes) {
+  const auto in_registers = [&](const Operation& op) {
+    const auto offered = block_schedules(op, operand_strides(graph, op), target);
+    return passes.registers && passes.schedules &&
+           std::any_of(offered.begin(), offered.end(),
+                       [&](const BlockSchedule& schedule) { return passes.bulk || !schedule.bulk; });
+  };
   return std::all_of(graph.operations().begin(), graph.operations().end(), [&](const Operation& op) {
-    return !op.body || shared_memory_bytes(*op.body) <= target.shared_memory ||
-           describe_schedule(graph, op, std::nullopt, target) ||
-           plan_block_memory(*op.body, true).bytes <= target.shared_memory;
+    return !op.body || shared_memory_bytes(*op.body) <= target.shared_memory || in_registers(op) ||
+           plan_block_memory(*op.body, passes.memory_plan).bytes <= target.shared_memory;
   });
 }
 
@@ -74,7 +79,7 @@ Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, 
       if (options.passes.thread_graphs) {
         STRATA_TRY(graph, form_thread_graphs(*one, kThreadsPerBlock));
       }
-      if (!has_code(*graph, *options.search.target)) continue;
+      if (!has_code(*graph, *options.search.target, options.passes)) continue;
       const CostEstimate cost = scheduled_cost(*graph, *options.search.target);
       variants.push_back({graph, cost, grids_of(*graph)});
     }

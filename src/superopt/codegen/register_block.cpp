@@ -36,7 +36,9 @@ void RegisterBlock::name_tensors() {
   for (const Operation& op : body_.operations()) {
     if (op.kind != OpKind::AccumRescale || references_.count(op.operands[1]) != 0) continue;
     references_[op.operands[1]] = scope_.add(names_[op.operands[1]] + "_scale");
-    if (runs_along(body_, op.operands[1])) running_.insert(op.operands[1]);
+    const Operation* made_by = producer(op.operands[1]);
+    const bool reduced = made_by != nullptr && (made_by->kind == OpKind::ReduceMax || made_by->kind == OpKind::Sum);
+    if (reduced && runs_along(body_, op.operands[1])) running_.insert(op.operands[1]);
   }
 }
 
@@ -192,12 +194,8 @@ void RegisterBlock::settle_references() {
   if (!rescales_seldom()) return;
   for (const auto& [reference, state] : references_) {
     if (running_.count(reference) == 0) continue;
-    const auto saved = [&](const Operation& op) { return is_largest_reference(op) && op.operands[0] == reference; };
-    const auto& operations = body_.operations();
-    // Else it is one reference for all that is added, and cancels.
-    if (schedule_.groups() == 1 && std::none_of(operations.begin(), operations.end(), saved)) continue;
     line(fmt::format("{}.settle();", state));
-    for (const Operation& op : operations) {
+    for (const Operation& op : body_.operations()) {
       if (op.kind == OpKind::AccumRescale && op.operands[1] == reference) scale_before(op, false);
     }
   }

@@ -59,14 +59,13 @@ class RegisterBlock {
   /// The accumulator of sums that alone uses a value: a product is added to it directly.
   const Operation* only_accumulator(TensorId id) const;
   Result<void> operation(const Operation& op);
-  /// Brings a rescaled sum to the new reference.
   /// Whether what has been added is multiplied only where a reference has moved. Not between wgmma: ptxas 13.0 gives
   /// fragments that stay in registers away where a branch lies between them, and where none do, attention gets 11 %
   /// slower by it.
   bool rescales_seldom() const { return !schedule_.wide; }
   /// Multiplies what an accum_rescale has added, only where a reference has moved if `branch`.
   void scale_before(const Operation& op, bool branch);
-  /// Behind the loop: brings all to the largest references where others may ask for them.
+  /// Behind the loop: what has been added comes to be relative to the largest references.
   void settle_references();
   /// Sums that are only added up are summed among threads once, after the loop.
   void finish_reductions();
@@ -85,11 +84,11 @@ class RegisterBlock {
   std::map<TensorId, std::string> names_;
   std::map<std::pair<TensorId, bool>, std::string> values_;  ///< loaded tiles in registers, by layout
   std::map<TensorId, std::string> references_;               ///< rescaling states, by reference
-  std::set<TensorId> running_;                               ///< references that are replaced by the largest
-  std::set<TensorId> known_references_;                      ///< references whose largest is known before the loop
-  std::set<TensorId> invariant_;                             ///< computed before the loop
-  std::set<TensorId> direct_;                                ///< accumulators that products are added to directly
-  bool after_ = false;                                       ///< whether groups hold shares
+  std::set<TensorId> running_;           ///< references for which the loop's largest, or one near it, stands
+  std::set<TensorId> known_references_;  ///< references whose largest is known before the loop
+  std::set<TensorId> invariant_;         ///< computed before the loop
+  std::set<TensorId> direct_;            ///< accumulators that products are added to directly
+  bool after_ = false;                   ///< whether groups hold shares
   std::string text_;
   std::string indent_ = "  ";
 

@@ -1,4 +1,4 @@
-// Online softmax with one maximum: which reference values of accum_rescale may be replaced by the largest so far.
+// Online softmax with one maximum: which reference values of accum_rescale others may stand for.
 #pragma once
 
 #include "ir/graph.h"

@@ -11,12 +11,12 @@ struct Rescaling {
   Reference before;
   Reference now;
 
-  STRATA_DEVICE void advance(const Reference& reference) {
+  STRATA_DEVICE void advance(const Reference& maxima) {
 #pragma unroll
     for (int i = 0; i < Reference::kRegisters; ++i) {
-      const float next = maximum(largest.v[i], reference.v[i]);
+      const float next = maximum(largest.v[i], maxima.v[i]);
       before.v[i] = weight(largest.v[i], next);
-      now.v[i] = weight(reference.v[i], next);
+      now.v[i] = weight(maxima.v[i], next);
       largest.v[i] = next;
     }
   }
@@ -38,13 +38,13 @@ struct Rescaling {
     for (int i = 0; i < Reference::kRegisters; ++i) before.v[i] = weight(reference.v[i], largest.v[i]);
   }
   /// Where all references come before anything relative to them: the largest first, then a weight for each.
-  STRATA_DEVICE void take(const Reference& reference) {
+  STRATA_DEVICE void take(const Reference& maxima) {
 #pragma unroll
-    for (int i = 0; i < Reference::kRegisters; ++i) largest.v[i] = maximum(largest.v[i], reference.v[i]);
+    for (int i = 0; i < Reference::kRegisters; ++i) largest.v[i] = maximum(largest.v[i], maxima.v[i]);
   }
-  STRATA_DEVICE void weigh(const Reference& reference) {
+  STRATA_DEVICE void weigh(const Reference& maxima) {
 #pragma unroll
-    for (int i = 0; i < Reference::kRegisters; ++i) now.v[i] = weight(reference.v[i], largest.v[i]);
+    for (int i = 0; i < Reference::kRegisters; ++i) now.v[i] = weight(maxima.v[i], largest.v[i]);
   }
   /// Whether any row of the warp has a new reference.
   STRATA_DEVICE bool moved() const {

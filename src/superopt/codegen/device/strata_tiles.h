@@ -425,9 +425,9 @@ STRATA_DEVICE void multiply_wide(D& d, const SharedOperand<Shared, kAcross, kRow
   }
 }
 
-/// Two groups of warps take turns with the tensor cores: while one computes products, the other computes with what it
-/// got from its own. Left to themselves both would want the same at the same time. `team` is the group's number, 0 or
-/// 1, and kThreads are those of one group; the second group gives the first turn away before it waits for its own.
+/// Two groups of warps, or halves of one, take turns with the tensor cores: while one computes products, the other
+/// computes with what it got from its own. Left to themselves both would want the same at the same time. `team` is 0 or
+/// 1, and kThreads are those of one of them; the second gives the first turn away before it waits for its own.
 template <int kThreads>
 STRATA_DEVICE void take_turn(int team) {
   named_barrier(8 + team, 2 * kThreads);

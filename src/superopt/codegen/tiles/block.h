@@ -62,7 +62,7 @@ class TileBlock : public RegisterBlock {
   }
   std::string turn(const char* what) const;
   /// Which of the two that take turns a warp belongs to: a group, or one half of the only group's rows.
-  const char* turn_taker() const;
+  std::string turn_taker() const;
   /// The products behind of the iteration before have ended as well, and so has its use of its tiles.
   void end_products_behind();
 

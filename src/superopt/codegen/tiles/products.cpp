@@ -54,7 +54,9 @@ bool TileBlock::kept(const Operation& op, size_t pair) const {
   return kept_.count({row_sides(op)[pair], left}) != 0;
 }
 
-const char* TileBlock::turn_taker() const { return schedule_.loop_warps == 2 ? "team" : "warp / 4"; }
+std::string TileBlock::turn_taker() const {
+  return schedule_.loop_warps == 2 ? "team" : fmt::format("warp / {}", schedule_.row_warps / 2);
+}
 
 std::string TileBlock::turn(const char* what) const {
   const int64_t warps = schedule_.row_warps * schedule_.loop_warps / 2;

@@ -40,7 +40,8 @@ std::vector<BlockSchedule> tile_schedules(const Operation& op, const std::vector
           for (const bool wide : {false, true}) {
             if (!plans[wide]) continue;
             const BlockSchedule schedule{rows, groups, stages, wide, cluster};
-            if (!rate(*plans[wide], schedule) || !target.bulk_copies || loop == 1) continue;
+            rate(*plans[wide], schedule);
+            if (!target.bulk_copies || loop == 1) continue;
             for (int64_t sharers = 1; cluster * sharers <= target.cluster; sharers *= 2) {
               BlockSchedule bulk = schedule;
               bulk.bulk = true;

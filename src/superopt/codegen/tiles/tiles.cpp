@@ -69,7 +69,7 @@ Result<void> TileBlock::loop() {
   values_.clear();
   text_ += loads_->loop_head();
   find_loop_products();
-  if (schedule_.turns && !takes_turns()) return unsupported("two groups have no products to take turns with");
+  if (schedule_.turns && !takes_turns()) return unsupported("there are no products to take turns with");
   line("#pragma unroll 1");
   line(fmt::format("for (int iteration = group; iteration < {}; iteration += {}) {{", loop_, schedule_.groups()));
   text_ += loads_->iteration_begin();

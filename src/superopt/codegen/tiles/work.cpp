@@ -76,7 +76,7 @@ int64_t TileBlock::instructions(const Operation& op) const {
 }
 
 bool TileBlock::takes_place_of_operand(const Operation& op) const {
-  if (!op.body && !op_def(op.kind).traits.elementwise) return false;
+  if (op.results.size() != 1 || (!op.body && !op_def(op.kind).traits.elementwise)) return false;
   return std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId id) {
     const int producer = body_.tensor(id).producer;
     if (plan(id).loaded || is_invariant(body_.operations()[static_cast<size_t>(producer)])) return false;
