@@ -86,6 +86,7 @@ def cases(real):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
     for name, (function, *shapes) in cases(sys.argv[2:] == ["real"]).items():
         for type_, suffix in ((jnp.float16, "f16"), (jnp.bfloat16, "bf16")):
             arguments = [jax.ShapeDtypeStruct(shape, type_) for shape in shapes]
