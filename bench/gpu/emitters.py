@@ -7,8 +7,8 @@ FOLDER has a folder NAME_TYPE for each program of programs/hlo, as `strata emit 
 writes it. Times are medians over CUDA-graph replays, in microseconds; calls take turns on two sets of inputs, and all
 arrays are larger than the L2 cache. JAX is timed over 20 asynchronous calls, as jax_mem.py does, dispatch included, and
 by what each further call adds (xla_further: from 20 calls to 100), where dispatch shows only if it is slower than the
-device; "dispatch" are these two times of a function of one element. Results are compared with the same function in PyTorch, in float32 or
-wider. The floor is the bytes of parameters and results that must move, over the bandwidth of reading that was measured
+device; "dispatch" are these two times of a function of one element. Results are compared with the same function in
+PyTorch, in float32 or wider. The floor is the bytes of parameters and results that must move, over the bandwidth of reading that was measured
 (4.39 TB/s). --check only runs and compares, as under compute-sanitizer (programs/hlo/small has scatters small enough for
 its racecheck; emit them with --only "scatter rows"). --skewed: half of the indices of a scatter are one row. Exit status
 1 where a result is wrong.
@@ -333,7 +333,8 @@ def main():
         for row in rows:
             if "xla" in row and "us" in row:
                 print(f"{row['name']:28} us {row['us']:.1f} compile {row.get('compile', float('nan')):.1f} "
-                      f"xla {row['xla']:.1f} further {row['xla_further']:.1f} floor {row['floor']:.1f} ratio {row['us'] / row['floor']:.3f}")
+                      f"xla {row['xla']:.1f} further {row['xla_further']:.1f} floor {row['floor']:.1f} "
+                      f"ratio {row['us'] / row['floor']:.3f}")
     return 1 if wrong else 0
 
 

@@ -7,12 +7,17 @@ import torch
 import torch.nn.functional as F
 
 
+def wide(x):
+    """In float32, or float64 where it is that already."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def rms(x):
-    return x * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True)).to(x.dtype)
+    return x * torch.rsqrt(wide(x).pow(2).mean(-1, keepdim=True)).to(x.dtype)
 
 
 def l2(x):
-    return x * torch.rsqrt(x.float().pow(2).sum(-1, keepdim=True)).to(x.dtype)
+    return x * torch.rsqrt(wide(x).pow(2).sum(-1, keepdim=True)).to(x.dtype)
 
 
 def gqa(q, k, v):

@@ -60,13 +60,13 @@ def rmsnorm_of(tokens, hidden, out):
             rms("X", hidden, 1, "N") + ["Y = mul(N, G)", "O = matmul(Y, W)"])
 
 
-def lora_of(tokens, hidden):
-    return ({"X": (tokens, hidden), "W": (hidden, 4096), "A": (hidden, 16), "B": (16, 4096)},
+def lora_of(tokens, hidden, out=4096, rank=16):
+    return ({"X": (tokens, hidden), "W": (hidden, out), "A": (hidden, rank), "B": (rank, out)},
             ["XW = matmul(X, W)", "XA = matmul(X, A)", "XAB = matmul(XA, B)", "O = add(XW, XAB)"])
 
 
-def gated_mlp(b):
-    return ({"X": (8 * b, 4096), "W1": (4096, 4096), "W2": (4096, 4096)},
+def gated_mlp_of(tokens, hidden, inner):
+    return ({"X": (tokens, hidden), "W1": (hidden, inner), "W2": (hidden, inner)},
             ["A = matmul(X, W1)", "B = matmul(X, W2)", "S = silu(A)", "O = mul(S, B)"])
 
 
@@ -84,7 +84,7 @@ PROGRAMS = {
     "gqa": gqa, "qknorm": qknorm, "attn": attn, "attn_decode8k": attn_decode8k, "qknorm_decode4k": qknorm_decode4k,
     "rmsnorm": lambda b: rmsnorm_of(16 * b, 1024, 4096), "rmsnorm_4k": lambda b: rmsnorm_of(2 * b, 4096, 6144),
     "lora": lambda b: lora_of(16 * b, 256), "lora_4k": lambda b: lora_of(16 * b, 4096),
-    "gated_mlp": gated_mlp, "ntrans": ntrans,
+    "gated_mlp": lambda b: gated_mlp_of(8 * b, 4096, 4096), "ntrans": ntrans,
 }
 
 

@@ -4,41 +4,32 @@
 Nothing in Strata was tuned for these shapes: heads of 96 and 256, contexts that no tile divides, sizes of Qwen, Llama and
 BERT. Errors are relative to the program in float64.
 """
-import torch
-
-from peers import rms, sdpa
+import peers
 from products import F, main
-from programs import rms as rms_of
-from programs import stable_attention
+from programs import gated_mlp_of, lora_of, rms, rmsnorm_of, stable_attention
 
 
 def attention(dtype, heads, queries, context, size):
-    def function(q, k, v):
-        return torch.softmax(q @ k.transpose(-1, -2) * size ** -0.5, -1) @ v
+    flash, cudnn = peers.sdpa("FLASH_ATTENTION"), peers.sdpa("CUDNN_ATTENTION")
     return (dtype, {"Q": (heads, queries, size), "Kt": (heads, context, size), "V": (heads, context, size)},
-            stable_attention("Q", "Kt", "V", size), function,
-            {"flash": sdpa("FLASH_ATTENTION"), "cudnn": sdpa("CUDNN_ATTENTION")})
+            stable_attention("Q", "Kt", "V", size), peers.attn, {"flash": flash, "cudnn": cudnn})
 
 
-def gated_mlp(dtype, tokens, hidden, inner):
-    return (dtype, {"X": (tokens, hidden), "W1": (hidden, inner), "W2": (hidden, inner)},
-            ["A = matmul(X, W1)", "B = matmul(X, W2)", "S = silu(A)", "O = mul(S, B)"],
-            lambda x, w1, w2: F.silu(x @ w1) * (x @ w2))
+def gated_mlp(dtype, *sizes):
+    return (dtype, *gated_mlp_of(*sizes), lambda x, w1, w2: F.silu(x @ w1) * (x @ w2))
 
 
-def rmsnorm(dtype, tokens, hidden, out):
-    return (dtype, {"X": (tokens, hidden), "G": (hidden,), "W": (hidden, out)},
-            rms_of("X", hidden, 1, "N") + ["Y = mul(N, G)", "O = matmul(Y, W)"],
-            lambda x, g, w: (rms_any(x) * g) @ w)
+def rmsnorm(dtype, *sizes):
+    return (dtype, *rmsnorm_of(*sizes), peers.rmsnorm)
 
 
-def rms_any(x):
-    return rms(x) if x.dtype != torch.float64 else x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True))
+def lora(dtype, *sizes):
+    return (dtype, *lora_of(*sizes), peers.lora)
 
 
 def residual(dtype, tokens, hidden, out):
     return (dtype, {"X": (tokens, hidden), "W": (hidden, out), "R": (tokens, out)},
-            ["P = matmul(X, W)", "T = add(P, R)"] + rms_of("T", out, 1, "O"), lambda x, w, r: rms_any(x @ w + r))
+            ["P = matmul(X, W)", "T = add(P, R)"] + rms("T", out, 1, "O"), lambda x, w, r: peers.rms(x @ w + r))
 
 
 def layernorm(dtype, tokens, hidden, out):
@@ -47,12 +38,6 @@ def layernorm(dtype, tokens, hidden, out):
                   "P = matmul(N, W)", "T = add(P, b)", "O = gelu(T)"]
     return (dtype, {"X": (tokens, hidden), "W": (hidden, out), "b": (out,)}, statements,
             lambda x, w, b: F.gelu(F.layer_norm(x, x.shape[-1:], eps=0.0) @ w + b, approximate="tanh"))
-
-
-def lora(dtype, tokens, hidden, out, rank):
-    return (dtype, {"X": (tokens, hidden), "W": (hidden, out), "A": (hidden, rank), "B": (rank, out)},
-            ["XW = matmul(X, W)", "XA = matmul(X, A)", "XAB = matmul(XA, B)", "O = add(XW, XAB)"],
-            lambda x, w, a, b: x @ w + (x @ a) @ b)
 
 
 def mlp(dtype, tokens, hidden, inner):

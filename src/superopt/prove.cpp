@@ -1,15 +1,12 @@
 #include "superopt/prove.h"
 
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
-
 #include "interpret/work.h"
 #include "ir/validate.h"
 #include "superopt/codegen/generate.h"
+#include "superopt/in_parallel.h"
 #include "superopt/search/stabilise.h"
 #include "superopt/solver/solver.h"
 #include "superopt/verify/shrink.h"
-#include "support/parallel.h"
 
 namespace strata {
 namespace {
@@ -104,7 +101,6 @@ class Prover {
 
 void prove_cheapest(const GraphPtr& program, const std::vector<GraphPtr>& graphs, const SuperoptimizeOptions& options,
                     OptimizedPart& result) {
-  tbb::task_arena arena(options.search.threads);
   Prover prover(program, options);
   const auto refuse = [&](const std::string& reason) {
     if (result.unproved++ == 0) result.unproved_reason = reason;
@@ -116,13 +112,7 @@ void prove_cheapest(const GraphPtr& program, const std::vector<GraphPtr>& graphs
     if (stopped && !result.candidates.empty()) break;
     const size_t count = stopped ? 1 : std::min(wanted - result.candidates.size(), graphs.size() - first);
     std::vector<tl::expected<Candidate, std::string>> proofs(count, tl::unexpected(std::string()));
-    TaskOrder order;
-    arena.execute([&] {
-      tbb::parallel_for(size_t{0}, count, [&](size_t i) STRATA_UNORDERED {
-        order.run([&] { proofs[i] = prover.prove(graphs[first + i], false); });
-      });
-    });
-    order.join();
+    in_parallel(options.search.threads, count, [&](size_t i) { proofs[i] = prover.prove(graphs[first + i], false); });
     for (auto& proof : proofs) {
       if (proof) {
         result.candidates.push_back(std::move(*proof));

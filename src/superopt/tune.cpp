@@ -1,8 +1,5 @@
 #include "superopt/tune.h"
 
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -15,10 +12,10 @@
 
 #include "interpret/work.h"
 #include "superopt/codegen/libraries.h"
+#include "superopt/in_parallel.h"
 #include "superopt/tune_queue.h"
 #include "superopt/tune_reference.h"
 #include "support/hash.h"
-#include "support/parallel.h"
 #include "support/temporary_folder.h"
 
 namespace strata {
@@ -50,15 +47,8 @@ std::vector<TunedRow> all_rows(const Superoptimized& result, const TuneOptions& 
       std::any_of(graphs.begin(), graphs.end(), [&](const auto& entry) { return entry.first == result.program; });
   if (!has_program) graphs.emplace_back(result.program, -1);
 
-  tbb::task_arena arena(options.threads);
-  const auto in_parallel = [&](size_t count, const auto& task) {
-    TaskOrder order;
-    arena.execute(
-        [&] { tbb::parallel_for(size_t{0}, count, [&](size_t i) STRATA_UNORDERED { order.run([&] { task(i); }); }); });
-    order.join();
-  };
   std::vector<std::vector<Schedules>> schedules(graphs.size());
-  in_parallel(graphs.size(), [&](size_t i) {
+  in_parallel(options.threads, graphs.size(), [&](size_t i) {
     schedules[i] = all_schedules(*graphs[i].first, *options.target, options.passes, available);
   });
   std::vector<TunedRow> rows;
@@ -66,7 +56,7 @@ std::vector<TunedRow> all_rows(const Superoptimized& result, const TuneOptions& 
     const auto& [graph, candidate] = graphs[i];
     for (Schedules& one : schedules[i]) rows.push_back({graph, candidate, graph == result.program, std::move(one)});
   }
-  in_parallel(rows.size(), [&](size_t i) {
+  in_parallel(options.threads, rows.size(), [&](size_t i) {
     rows[i].estimated_us = scheduled_cost(*rows[i].graph, *options.target, rows[i].schedules).seconds * 1e6;
   });
   std::stable_sort(rows.begin(), rows.end(),

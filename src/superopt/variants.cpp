@@ -1,17 +1,14 @@
 #include "superopt/variants.h"
 
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
-
 #include <algorithm>
 #include <map>
 
 #include "ir/validate.h"
 #include "superopt/codegen/block_memory.h"
 #include "superopt/codegen/generate.h"
+#include "superopt/in_parallel.h"
 #include "superopt/optimize/retile.h"
 #include "superopt/optimize/thread_graphs.h"
-#include "support/parallel.h"
 
 namespace strata {
 namespace {
@@ -71,7 +68,6 @@ std::vector<GraphPtr> retiled(const GraphPtr& graph, const Passes& passes) {
 Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, const SuperoptimizeOptions& options) {
   const size_t count = std::min(found.size(), kMostFound);
   std::vector<Result<std::vector<Variant>>> of_graph(count);
-  tbb::task_arena arena(options.search.threads);
   const auto variants_of = [&](const GraphPtr& found_one) -> Result<std::vector<Variant>> {
     std::vector<Variant> variants;
     for (const GraphPtr& one : retiled(found_one, options.passes)) {
@@ -85,12 +81,7 @@ Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, 
     }
     return variants;
   };
-  TaskOrder order;
-  arena.execute([&] {
-    tbb::parallel_for(size_t{0}, count,
-                      [&](size_t i) STRATA_UNORDERED { order.run([&] { of_graph[i] = variants_of(found[i]); }); });
-  });
-  order.join();
+  in_parallel(options.search.threads, count, [&](size_t i) { of_graph[i] = variants_of(found[i]); });
   std::vector<Variant> variants;
   for (auto& one : of_graph) {
     if (!one) return tl::unexpected(one.error());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "emitters/kinds/plan.h"
+#include "indexing/interval.h"
 
 namespace strata::emitters {
 
@@ -10,6 +11,9 @@ struct AccessWidth {
   int threads = 128;
   int64_t vector = 1;
   int64_t unroll = 1;
+
+  /// Blocks of a loop over so many elements.
+  int64_t blocks(int64_t elements) const { return indexing::ceil_div(elements, threads * vector * unroll); }
 };
 
 /// For a loop over `elements` elements, one after the other in memory. A vector is 16 bytes of the widest type that is

@@ -99,8 +99,7 @@ Result<Plan> plan_dynamic_update_slice(const Fusion& fusion) {
   plan.decision.emitter = "dynamic-update-slice";
   plan.decision.reason = "little of the operand is updated, in place";
   plan.decision.launch().threads = width.threads;
-  plan.decision.launch().blocks =
-      nothing ? 0 : indexing::ceil_div(elements, width.threads * width.vector * width.unroll);
+  plan.decision.launch().blocks = nothing ? 0 : width.blocks(elements);
   plan.decision.details = {{"updates", fmt::format("{} elements of {}", elements, root.shape.element_count())},
                            {"vector", std::to_string(width.vector)},
                            {"unroll", std::to_string(width.unroll)}};

@@ -135,7 +135,7 @@ Result<Plan> plan_input_slices(const Fusion& fusion) {
   plan.decision.emitter = "input slices";
   plan.decision.reason = "what is sliced is computed once for all slices";
   plan.decision.launch().threads = width.threads;
-  plan.decision.launch().blocks = indexing::ceil_div(count, width.threads * width.vector * width.unroll);
+  plan.decision.launch().blocks = width.blocks(count);
   plan.decision.details = {{"slices", std::to_string(made.split.heroes.size())},
                            {"written", fmt::format("{} elements of {}", written, count)},
                            {"vector", std::to_string(width.vector)},

@@ -45,7 +45,7 @@ Result<Plan> plan_loop(const Fusion& fusion) {
   plan.decision.emitter = "loop";
   plan.decision.reason = "a thread computes elements that lie together";
   plan.decision.launch().threads = width.threads;
-  plan.decision.launch().blocks = indexing::ceil_div(elements, width.threads * width.vector * width.unroll);
+  plan.decision.launch().blocks = width.blocks(elements);
   plan.decision.details = {{"elements", std::to_string(elements)},
                            {"vector", std::to_string(width.vector)},
                            {"unroll", std::to_string(width.unroll)}};

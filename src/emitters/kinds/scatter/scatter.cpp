@@ -336,8 +336,7 @@ Result<Plan> plan_scatter(const Fusion& fusion) {
   plan.decision.emitter = "scatter";
   plan.decision.reason = "updates are combined with the operand in place";
   plan.decision.launch().threads = width.threads;
-  plan.decision.launch().blocks =
-      nothing ? 0 : indexing::ceil_div(elements, width.threads * width.unroll * width.vector);
+  plan.decision.launch().blocks = nothing ? 0 : width.blocks(elements);
   plan.decision.details = {{"updates", std::to_string(elements)},
                            {"combines", text_of(made)},
                            {"vector", std::to_string(width.vector)},
