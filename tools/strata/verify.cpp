@@ -1,6 +1,6 @@
 #include "commands.h"
 #include "ir/text.h"
-#include "superopt/solver/solver.h"
+#include "superopt/decide.h"
 
 namespace strata::cli {
 namespace {
@@ -19,12 +19,24 @@ std::string values_text(const Tensor<double>& tensor) {
   return fmt::format("{}{}", fmt::join(shown, ", "), tensor.data.size() > kShown ? ", …" : "");
 }
 
-/// What the finite fields leave undecided.
-Result<int> solve(const Graph& reference, const Graph& candidate, const Options& options, const std::string& reason) {
-  SolverOptions solving;
-  solving.time_limit = options.solver_time_limit;
-  solving.seed = options.seed;
-  STRATA_TRY(const SolverResult result, prove_with_solver(reference, candidate, solving));
+/// What the finite fields show.
+int report_fields(const VerifyResult& result, const Options& options) {
+  if (result.verdict == Verdict::Equivalent) {
+    fmt::print("equivalent: {} random tests over finite fields, error bound {:.3g}\n  {}\n", result.tests,
+               result.error_bound, result.argument);
+    return kSuccess;
+  }
+  fmt::print("different: {}\n", result.reason);
+  if (const auto& entry = result.counterexample) {
+    fmt::print("  {}[{}] is {} in {} and {} in {} (field elements; inputs of seed {})\n", entry->output,
+               fmt::join(entry->index, ", "), entry->expected, options.reference, entry->found, options.candidate,
+               entry->seed);
+  }
+  return kDifferent;
+}
+
+/// What the solver says of what the finite fields leave undecided, for `reason`.
+int report_solver(const SolverResult& result, const Options& options, const std::string& reason) {
   const auto tried = [&] {
     fmt::print("  finite fields: {}\n", reason);
     for (const std::string& step : result.steps) fmt::print("  solver: {}\n", step);
@@ -60,24 +72,12 @@ Result<int> run(const Options& options) {
   VerifyOptions verification;
   verification.delta = options.delta;
   verification.seed = options.seed;
-  STRATA_TRY(const VerifyResult result, verify(*reference, *candidate, verification));
-  switch (result.verdict) {
-    case Verdict::Equivalent:
-      fmt::print("equivalent: {} random tests over finite fields, error bound {:.3g}\n  {}\n", result.tests,
-                 result.error_bound, result.argument);
-      return kSuccess;
-    case Verdict::Different:
-      fmt::print("different: {}\n", result.reason);
-      if (const auto& entry = result.counterexample) {
-        fmt::print("  {}[{}] is {} in {} and {} in {} (field elements; inputs of seed {})\n", entry->output,
-                   fmt::join(entry->index, ", "), entry->expected, options.reference, entry->found, options.candidate,
-                   entry->seed);
-      }
-      return kDifferent;
-    case Verdict::Undecided:
-      return solve(*reference, *candidate, options, result.reason);
-  }
-  return kBadInput;
+  SolverOptions solving;
+  solving.time_limit = options.solver_time_limit;
+  solving.seed = options.seed;
+  STRATA_TRY(const Decision decision, decide(*reference, *candidate, verification, solving));
+  return decision.solver ? report_solver(*decision.solver, options, decision.fields.reason)
+                         : report_fields(decision.fields, options);
 }
 
 }  // namespace
