@@ -14,7 +14,8 @@ fi
 if [[ $preset == tsan ]]; then
   export TSAN_OPTIONS="suppressions=$PWD/scripts/tsan.supp ${TSAN_OPTIONS:-}"
 fi
-ctest --preset "$preset" -j "${JOBS:-$(nproc)}" --no-tests=error "$@" </dev/null || exit
+# The limit is for hangs alone: sanitizers and other work on the machine make a test many times slower.
+ctest --preset "$preset" --timeout 3600 -j "${JOBS:-$(nproc)}" --no-tests=error "$@" </dev/null || exit
 
 if [[ $python -ne 0 ]]; then
   echo "The Python tests failed; see above." >&2

@@ -8,6 +8,7 @@ import sys
 import tempfile
 
 BAD_INPUT, ENVIRONMENT = 2, 3
+TIMEOUT = 900  # seconds; only a hang takes as long, under a sanitizer on a busy machine too
 
 
 def npy(shape, dtype="<f8", data=None):
@@ -159,7 +160,7 @@ MISTAKES = [
 
 def check(strata, folder, arguments, code, parts):
     result = subprocess.run([strata, *arguments.split()], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            timeout=60, check=False)
+                            timeout=TIMEOUT, check=False)
     printed = result.stdout.decode("utf-8", "replace")
     wrong = [f"does not say {part!r}" for part in parts if part not in printed]
     if result.returncode != code:
@@ -172,7 +173,7 @@ def check(strata, folder, arguments, code, parts):
 def full_disk(strata):
     """Output that cannot be written must not end as success."""
     with open("/dev/full", "wb") as full:
-        result = subprocess.run([strata, "ops"], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+        result = subprocess.run([strata, "ops"], stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT, check=False)
     if result.returncode == ENVIRONMENT and b"cannot write to the standard output" in result.stderr:
         return []
     return [f"strata ops >/dev/full: exit code {result.returncode}\n{result.stderr.decode()}"]
@@ -183,7 +184,8 @@ def no_place_for_messages(strata):
     faults = []
     for arguments, code in (("verify nowhere.strata nowhere.strata", ENVIRONMENT), ("frob", BAD_INPUT)):
         with open("/dev/full", "wb") as full:
-            result = subprocess.run([strata, *arguments.split()], stdout=full, stderr=full, timeout=60, check=False)
+            result = subprocess.run([strata, *arguments.split()], stdout=full, stderr=full, timeout=TIMEOUT,
+                                    check=False)
         if result.returncode != code:
             faults.append(f"strata {arguments} 2>/dev/full: exit code {result.returncode}, not {code}")
     return faults

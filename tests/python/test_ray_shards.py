@@ -17,7 +17,7 @@ def test_union_of_shards_is_the_whole_search(tmp_path):
     pytest.importorskip("ray", reason="Ray is not installed: pip install -r requirements-ray.txt")
     program = ROOT / "programs/lora.strata"
     subprocess.run([sys.executable, ROOT / "examples/ray_shards.py", program, "--strata", STRATA, "--shards", "2",
-                    "--output", tmp_path / "sharded"], check=True, timeout=180)
+                    "--output", tmp_path / "sharded"], check=True, timeout=1800)
     subprocess.run([STRATA, "optimize", program, "--target", "sm_90a", "--no-cache", "-o", tmp_path / "whole"],
-                   check=True, timeout=60)
+                   check=True, timeout=1800)
     assert graphs(tmp_path / "sharded") == graphs(tmp_path / "whole")
