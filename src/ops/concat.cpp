@@ -24,7 +24,9 @@ struct Concat {
       if (operand != expected) {
         return invalid("operand {} does not continue {} along dim={}", to_string(operand), to_string(result), dim);
       }
-      result.shape[dim] += operand.shape[dim];
+      if (__builtin_add_overflow(result.shape[dim], operand.shape[dim], &result.shape[dim])) {
+        return invalid("the sizes along dim={} add up to more than 2^63", dim);
+      }
     }
     return result;
   }

@@ -72,6 +72,18 @@ TEST(Operators, Slice) {
   EXPECT_FALSE(slice.infer({}, types, attributes(1, INT64_MAX, 1)));
 }
 
+TEST(Operators, SizesDoNotOverflow) {
+  constexpr int64_t kLarge = int64_t{1} << 40;
+  EXPECT_EQ(element_count({kLarge, kLarge}), INT64_MAX);
+  EXPECT_EQ(element_count({kLarge, 1 << 20, 4}), int64_t{1} << 62);
+  Attributes dim;
+  dim.set("dim", int64_t{0});
+  const TensorType half{DType::F16, {int64_t{1} << 62}};
+  EXPECT_FALSE(find_op("concat")->infer({}, std::vector{half, half}, dim));
+  const TensorType quarter{DType::F16, {int64_t{1} << 60}};
+  EXPECT_TRUE(find_op("concat")->infer({}, std::vector{quarter, quarter}, dim));
+}
+
 TEST(Operators, Relu) {
   EXPECT_EQ(evaluate("relu", {3}), 3);
   EXPECT_EQ(evaluate("relu", {-3}), 0);

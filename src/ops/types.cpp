@@ -1,6 +1,7 @@
 #include "ops/types.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace strata {
 
@@ -40,7 +41,9 @@ Result<DType> parse_dtype(std::string_view name) {
 
 int64_t element_count(const Shape& shape) {
   int64_t count = 1;
-  for (int64_t size : shape) count *= size;
+  for (int64_t size : shape) {
+    if (__builtin_mul_overflow(count, size, &count)) return std::numeric_limits<int64_t>::max();
+  }
   return count;
 }
 

@@ -29,7 +29,7 @@ constexpr int kMaxRank = 8;
 /// The map entry "no dimension" (φ in the paper).
 constexpr int64_t kReplicate = -1;
 
-int64_t element_count(const Shape& shape);
+int64_t element_count(const Shape& shape);  ///< saturates where a shape is larger than any tensor's
 /// a · b; error where the product of two sizes does not fit 63 bits.
 Result<int64_t> checked_product(int64_t a, int64_t b);
 /// "[16, 1024]".

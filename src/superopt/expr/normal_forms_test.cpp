@@ -228,6 +228,16 @@ TEST_F(NormalFormsTest, OversizedExpressionsAreRejectedUnlessTheTargetIsOne) {
   ExprId many = x;
   for (int i = 0; i < 70; ++i) many = b.add(many, many);
   EXPECT_EQ(many, NormalForms::kOversized);
+  // Part by part: nothing oversized fits a part that is not, and it has no terms to look at.
+  SubexpressionOracle oracle(b, {modest});
+  const auto any = [](MonomialId) { return true; };
+  EXPECT_FALSE(oracle.oversized());
+  EXPECT_TRUE(oracle.fits(modest, oracle.parts()[0]));
+  EXPECT_FALSE(oracle.fits(wide, oracle.parts()[0]));
+  EXPECT_TRUE(oracle.fits(modest, wide));
+  EXPECT_TRUE(oracle.any_multiplier(modest, oracle.parts()[0], any));
+  EXPECT_FALSE(oracle.any_multiplier(wide, oracle.parts()[0], any));
+  EXPECT_TRUE(SubexpressionOracle(b, {modest, wide}).oversized());
 }
 
 TEST_F(NormalFormsTest, Text) {

@@ -77,6 +77,8 @@ bool SubexpressionOracle::decide(ExprId e) {
 }
 
 bool SubexpressionOracle::fits(ExprId e, ExprId whole) {
+  if (whole == NormalForms::kOversized) return true;
+  if (e == NormalForms::kOversized) return false;
   const auto part = forms_.terms(e);
   const auto all = forms_.terms(whole);
   // The multiplier takes the part's first term to some term of the whole, which determines it. The part's
@@ -91,6 +93,7 @@ bool SubexpressionOracle::fits(ExprId e, ExprId whole) {
 }
 
 bool SubexpressionOracle::any_multiplier(ExprId e, ExprId part, const std::function<bool(MonomialId)>& accepted) {
+  if (e == NormalForms::kOversized || part == NormalForms::kOversized) return false;
   const auto terms = forms_.terms(e);
   const auto all = forms_.terms(part);
   for (size_t i = 0; i + terms.size() <= all.size(); ++i) {

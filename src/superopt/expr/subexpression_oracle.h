@@ -27,9 +27,12 @@ class SubexpressionOracle {
 
   /// The targets and every normal form inside them: what `e` is part of, it is part of one of these.
   const std::vector<ExprId>& parts() const { return inside_; }
-  /// Whether some monomial m makes m·e a sub-multiset of one part's terms; always true where that is oversized.
+  /// Whether a target is oversized: then nothing is known of what is part of it, and `parts` are not all.
+  bool oversized() const { return oversized_; }
+  /// Whether some monomial m makes m·e a sub-multiset of one part's terms; always true where that is oversized, never
+  /// where `e` alone is.
   bool fits(ExprId e, ExprId part);
-  /// Whether one of these m is `accepted`; neither may be oversized.
+  /// Whether one of these m is `accepted`; none is where `e` or the part is oversized.
   bool any_multiplier(ExprId e, ExprId part, const std::function<bool(MonomialId)>& accepted);
   /// Whether `e` may become part of an exponent or of a function's argument; a value that may not needs no residue for
   /// exponents.

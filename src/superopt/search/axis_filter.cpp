@@ -121,7 +121,7 @@ AxisSet AxisFilter::axes_of_extent(int64_t extent) const {
     const Axis& axis = axes_[a];
     const bool divides =
         extent % axis.grid_extent == 0 || extent % axis.loop_extent == 0 || extent % axis.tile_extent == 0;
-    if (divides) set |= AxisSet{1} << a;
+    if (axis.told() && divides) set |= AxisSet{1} << a;
   }
   return set;
 }
@@ -189,11 +189,11 @@ bool AxisFilter::keeps_products(ExprId e, MonomialId multiplier, size_t part) {
   return true;
 }
 
-bool AxisFilter::fits_part(ExprId e, int64_t summed, size_t part) {
-  const ExprId whole_sum = forms_.sum(summed, e);
+bool AxisFilter::fits_part(ExprId e, const Shape& summed, size_t part) {
+  ExprId whole_sum = e;  // one axis at a time: the normal forms notice where the product of all extents is too large
+  for (int64_t extent : summed) whole_sum = forms_.sum(extent, whole_sum);
   const ExprId whole = oracle_.parts()[part];
   if (!oracle_.fits(whole_sum, whole)) return false;
-  if (e == NormalForms::kOversized || whole == NormalForms::kOversized) return true;
   AxisSet reduced = 0;
   for (const Term& term : forms_.terms(e)) reduced |= axes_of_extent(forms_.monomial(term.monomial).extent);
   reduced &= ~part_axes_[part];  // an axis that the part has needs no other sum
@@ -204,6 +204,7 @@ bool AxisFilter::fits_part(ExprId e, int64_t summed, size_t part) {
 }
 
 bool AxisFilter::fits(ExprId e, const std::vector<int>& axes, const Shape& extents) {
+  if (oracle_.oversized()) return true;
   Hasher hasher;
   hasher.add(e).add_all(axes).add_all(extents);
   if (const auto it = known_.find(hasher.value()); it != known_.end()) return it->second;
@@ -214,10 +215,10 @@ bool AxisFilter::fits(ExprId e, const std::vector<int>& axes, const Shape& exten
   }
   bool found = oracle_.is_partial_function(e);
   for (size_t part = 0; part < part_axes_.size() && !found; ++part) {
-    int64_t summed = 1;
+    Shape summed;
     for (size_t d = 0; d < axes.size(); ++d) {
       const bool kept = axes[d] < 0 || axes[d] >= 63 || ((part_axes_[part] >> axes[d]) & 1);
-      if (!kept) summed *= extents[d];
+      if (!kept) summed.push_back(extents[d]);
     }
     found = fits_part(e, summed, part);
   }
@@ -226,6 +227,7 @@ bool AxisFilter::fits(ExprId e, const std::vector<int>& axes, const Shape& exten
 }
 
 bool AxisFilter::fits_bound(ExprId e, AxisSet axes) {
+  if (oracle_.oversized()) return true;
   Hasher hasher;
   hasher.add(e).add(axes).add("bound");
   if (const auto it = known_.find(hasher.value()); it != known_.end()) return it->second;

@@ -85,10 +85,10 @@ class AxisFilter {
   void find_expansions(const Model& model);
   /// Whether a match keeps whatever comes of a product of sums together.
   bool keeps_products(ExprId e, MonomialId multiplier, size_t part);
-  /// Whether `e`, once summed over more axes by `summed`, is part of `part` with a multiplier that leaves the axes
-  /// alone that `e` has been summed over.
-  bool fits_part(ExprId e, int64_t summed, size_t part);
-  /// Axes that some prime factor of an extent belongs to.
+  /// Whether `e`, once summed over axes of the extents `summed`, is part of `part` with a multiplier that leaves the
+  /// axes alone that `e` has been summed over.
+  bool fits_part(ExprId e, const Shape& summed, size_t part);
+  /// Axes that some prime factor of an extent belongs to; of axes that extents do not tell, none.
   AxisSet axes_of_extent(int64_t extent) const;
   AxisSet axes_of(const Monomial& factor) const;
 

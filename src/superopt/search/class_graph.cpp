@@ -5,6 +5,15 @@
 #include "support/hash.h"
 
 namespace strata {
+namespace {
+
+int64_t bytes_of(const ValueClass& value) {
+  int64_t elements = 0;
+  for (const FieldTensor& tensor : value.values) elements += tensor.size();
+  return elements * static_cast<int64_t>(sizeof(FieldValue));
+}
+
+}  // namespace
 
 ClassGraph::ClassGraph(const FieldArithmetic& arithmetic, NormalForms& forms, SubexpressionOracle& oracle,
                        SharedCounters& counters, ClassGraphOptions options)
@@ -63,6 +72,7 @@ int ClassGraph::find(ExprId expression, const FieldTensor& value) const {
 int ClassGraph::add_input(ValueClass input) {
   const int id = static_cast<int>(classes_.size());
   by_key_.emplace(key(input), id);
+  bytes_ += bytes_of(input);
   classes_.push_back(std::move(input));
   return id;
 }
@@ -202,11 +212,12 @@ int ClassGraph::apply(OpKind kind, const Attributes& attributes, const std::vect
   value.values = evaluate(op, attributes, at(operands[0]).stage, values, value.shape, value.expression, blocks);
   const auto [it, fresh] = by_key_.emplace(key(value), static_cast<int>(classes_.size()));
   if (fresh) {
-    if (classes_.size() >= kMaxClasses) {
+    if (classes_.size() >= kMaxClasses || bytes_ + bytes_of(value) > kMaxBytes) {
       by_key_.erase(it);
       overflowed_ = true;
       return -1;
     }
+    bytes_ += bytes_of(value);
     classes_.push_back(std::move(value));
   }
   ValueClass& result = classes_[static_cast<size_t>(it->second)];

@@ -96,7 +96,7 @@ class ClassGraph {
   void limit_ops(int max_ops) { options_.max_ops = max_ops; }
   /// For a value whose dimensions no operator ties to an axis, but the program does.
   void set_axes(int i, std::vector<int> axes) { classes_[static_cast<size_t>(i)].axes = std::move(axes); }
-  /// Applies all operators until nothing new appears (or kMaxClasses is reached).
+  /// Applies all operators until nothing new appears (or kMaxClasses or kMaxBytes is reached).
   void saturate();
 
   const std::vector<ValueClass>& classes() const { return classes_; }
@@ -108,6 +108,8 @@ class ClassGraph {
   bool overflowed() const { return overflowed_; }
 
   static constexpr size_t kMaxClasses = 1500;
+  /// Of all values together, so that memory is bounded however large the model is; each thread has one graph at a time.
+  static constexpr int64_t kMaxBytes = int64_t{512} << 20;
 
  private:
   bool is_stable(ExprId exponent) const;
@@ -138,6 +140,7 @@ class ClassGraph {
   } counts_;  ///< not yet in the shared counters
   std::vector<ValueClass> classes_;
   std::unordered_map<uint64_t, int> by_key_;
+  int64_t bytes_ = 0;  ///< of all values
   bool overflowed_ = false;
 };
 

@@ -6,7 +6,7 @@
 namespace strata {
 
 Result<void> SearchContext::build() {
-  STRATA_TRY(Model made, Model::build(program, forms, options.seed));
+  STRATA_TRY(Model made, Model::build(program, forms, options.seed, stop.get_token()));
   model.emplace(std::move(made));
   for (TensorId id : program->outputs()) {
     if (program->tensor(id).producer < 0) return invalid("output '{}' is an input", program->tensor(id).name);

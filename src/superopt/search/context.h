@@ -12,7 +12,7 @@ struct SearchContext {
       : program(std::move(graph)), options(search_options) {}
 
   /// Makes the model, the pruning rules and the kernel-level values: the program's tensors, then whatever predefined
-  /// operators make. Error where the program cannot be modelled.
+  /// operators make. Error (Unsupported) where the program cannot be modelled, (Interrupted) where a stop comes before.
   Result<void> build();
 
   ClassGraphOptions class_options(int max_ops);
@@ -20,7 +20,7 @@ struct SearchContext {
   const KernelValue& value(int c) const { return values[static_cast<size_t>(c)]; }
   bool is_output(int c) const { return std::find(outputs.begin(), outputs.end(), c) != outputs.end(); }
   /// False where the program has an output that the search cannot express.
-  bool reachable() const { return std::find(outputs.begin(), outputs.end(), -1) == outputs.end(); }
+  bool reachable() const { return kernel && std::find(outputs.begin(), outputs.end(), -1) == outputs.end(); }
 
   GraphPtr program;
   const SearchOptions& options;

@@ -182,7 +182,7 @@ std::vector<GraphPtr> instantiate(const Graph& body, const std::vector<TensorTyp
     std::vector<int64_t> choices = divisors(common);
     if (choices.empty()) return {};  // no input that is read has the dimension
     choices.erase(choices.begin());  // cutting into 1 is another, simpler space
-    if (!loop && !choices.empty()) most_blocks *= choices.back();
+    if (!loop && !choices.empty()) most_blocks = element_count({most_blocks, choices.back()});
     sizes.push_back(std::move(choices));
   }
   const int64_t fewest = std::min<int64_t>(most_blocks, (target.multiprocessors * 6 + 9) / 10);
@@ -193,11 +193,8 @@ std::vector<GraphPtr> instantiate(const Graph& body, const std::vector<TensorTyp
   }
   for (;;) {
     LaunchShape launch;
-    int64_t blocks = 1;
-    for (size_t g = 0; g < rank; ++g) {
-      launch.grid.push_back(sizes[g][at[g]]);
-      blocks *= launch.grid.back();
-    }
+    for (size_t g = 0; g < rank; ++g) launch.grid.push_back(sizes[g][at[g]]);
+    const int64_t blocks = element_count(launch.grid);
     launch.loop = sizes[rank][at[rank]];
     const bool fills = blocks >= fewest && blocks <= kBlocksPerMultiprocessor * target.multiprocessors;
     if (fills || !rules.fill_device) {

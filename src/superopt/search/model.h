@@ -3,9 +3,12 @@
 // Which operators can be chained, and whether a chain computes the program, does not depend on how long the
 // dimensions are. So the program is shrunk: dimensions that its operators tie together form an *axis*, and every
 // axis gets a small size of its own, divisible into 2 grid blocks of 2 loop iterations. µGraphs are found on the
-// model and instantiated with real sizes afterwards. Sizes of different axes differ, so that nothing fits by accident.
+// model and instantiated with real sizes afterwards. Sizes of different axes differ, so that nothing fits by accident,
+// while no tensor of the model has more than kMostElements; where that takes it, the shortest axes share a size, and no
+// grid or loop cuts them.
 #pragma once
 
+#include <stop_token>
 #include <vector>
 
 #include "ir/graph.h"
@@ -20,11 +23,14 @@ struct Axis {
   /// Extents in abstract expressions: three primes of the axis's own for blocks, iterations and tile. A sum over part
   /// of an axis, or over another axis, then has an extent that does not divide the program's, and is pruned: with sizes
   /// as extents, sum(q·k) = sum(q)·k would pass whatever is summed (Mirage's expressions forget dimensions).
-  int64_t grid_extent;
-  int64_t loop_extent;
-  int64_t tile_extent;
+  /// All 1 where the program sums over so many axes that the product of their extents fits no integer: of such an axis
+  /// expressions do not tell whether it has been summed over.
+  int64_t grid_extent = 1;
+  int64_t loop_extent = 1;
+  int64_t tile_extent = 1;
 
   int64_t extent() const { return grid_extent * loop_extent * tile_extent; }
+  bool told() const { return extent() > 1; }
 };
 
 /// In place of an axis: a dimension of size 1, or one that is no whole axis (a part, several interleaved).
@@ -45,11 +51,18 @@ struct ModelTensor {
 
 class Model {
  public:
-  /// Error (Unsupported) where the program has graph-defined operators.
-  static Result<Model> build(const GraphPtr& program, NormalForms& forms, uint64_t seed);
+  /// Of a tensor of the model; a program that regroups dimensions may not fit.
+  static constexpr int64_t kMostElements = int64_t{1} << 17;
+  /// The same where the program ties dimensions to their real size: its search takes longer, but is worth it.
+  static constexpr int64_t kMostRealElements = int64_t{1} << 20;
+
+  /// Error (Unsupported) where the program has graph-defined operators, or its model is too large; (Interrupted) when
+  /// `stop` is requested.
+  static Result<Model> build(const GraphPtr& program, NormalForms& forms, uint64_t seed,
+                             const std::stop_token& stop = {});
 
   const Graph& program() const { return *program_; }  ///< with real sizes
-  const Graph& graph() const { return *graph_; }      ///< with model sizes
+  const Graph& graph() const { return *graph_; }      ///< with model sizes; the same ids
   const std::vector<Axis>& axes() const { return axes_; }
   /// Whether extents follow axes; not where the program regroups dimensions (reshape, repeat, concat): then
   /// extents are the model's sizes.
@@ -60,7 +73,8 @@ class Model {
   std::optional<Shape> real_shape(const std::vector<int>& axes) const;
 
  private:
-  Model(FieldArithmetic arithmetic) : arithmetic_(std::move(arithmetic)) {}
+  friend class ModelBuilder;
+  explicit Model(FieldArithmetic arithmetic) : arithmetic_(std::move(arithmetic)) {}
 
   GraphPtr program_;
   GraphPtr graph_;

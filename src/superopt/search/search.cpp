@@ -22,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxGridRank = 3;
 constexpr int kMaxBlockInputs = 5;
+/// Of all stages: programs of many axes have more than memory, or any time limit, has room for.
+constexpr int64_t kMaxSpaces = 1 << 16;
 
 /// Requests a stop at the deadline or when the caller does, and reports progress meanwhile.
 class Monitor {
@@ -62,8 +64,12 @@ class Search {
     bool timed_out = false;
     {
       Monitor monitor(options_, context_.stop, [&] { report(); });
-      STRATA_CHECK(context_.build());
-      if (context_.reachable()) {
+      const Result<void> built = context_.build();
+      if (!built && built.error().code == ErrorCode::Unsupported) {
+        skipped_ = "everything: " + built.error().message;
+      } else if (!built && built.error().code != ErrorCode::Interrupted) {
+        return tl::unexpected(built.error());
+      } else if (context_.reachable()) {
         tbb::task_arena arena(options_.threads);
         arena.execute([&] { run_stages(); });
         graphs = assemble_all();
@@ -242,7 +248,12 @@ class Search {
     }
     for (size_t g = 0; g < groups.size(); ++g) {
       const Group& group = groups[g];
+      if (context_.stop.stop_requested()) break;
       if (too_wide(group)) continue;
+      if (spaces_planned_ >= kMaxSpaces) {
+        ++groups_too_many_;
+        continue;
+      }
       std::vector<std::vector<int>> axes;
       for (int c : group.inputs) axes.push_back(context_.kernel->at(c).axes);
       const auto& spaces = spaces_.emplace_back(block_spaces(axes, kMaxGridRank, options_.rules.maps));
@@ -257,6 +268,7 @@ class Search {
           context_.counters.pruned_axes.fetch_add(1, std::memory_order_relaxed);
           continue;
         }
+        ++spaces_planned_;
         std::string name = fmt::format("{}/{}", group.name, s);
         const auto shards = static_cast<uint64_t>(options_.shard_count);
         if (Hasher{}.add(name).value() % shards != static_cast<uint64_t>(options_.shard_index)) continue;
@@ -408,13 +420,15 @@ class Search {
                        bound * 1e6));
     }
     if (context_.spaces_overflowed > 0) {
-      also(fmt::format("values beyond the first {} in {} spaces", ClassGraph::kMaxClasses,
-                       context_.spaces_overflowed.load()));
+      also(fmt::format("values beyond the first {}, or {} MiB, in {} spaces", ClassGraph::kMaxClasses,
+                       ClassGraph::kMaxBytes >> 20, context_.spaces_overflowed.load()));
     }
     if (context_.derivations_cut > 0)
       also(fmt::format("some derivations of {} values", context_.derivations_cut.load()));
     if (groups_too_wide_ > 0)
       also(fmt::format("{} sets of more than {} block inputs", groups_too_wide_, kMaxBlockInputs));
+    if (groups_too_many_ > 0)
+      also(fmt::format("{} sets of block inputs beyond the first {} spaces", groups_too_many_, kMaxSpaces));
     if (context_.kernel && context_.kernel->overflowed()) also("some kernel-level intermediate values");
     return text;
   }
@@ -431,6 +445,8 @@ class Search {
   std::atomic<int64_t> spaces_total_{0};
   int64_t spaces_skipped_ = 0;  ///< because they can be no faster
   int groups_too_wide_ = 0;
+  int64_t spaces_planned_ = 0;
+  int groups_too_many_ = 0;
   std::string skipped_;
 };
 
@@ -468,6 +484,11 @@ Result<SearchResult> search(const GraphPtr& program, const SearchOptions& option
                             const std::function<void(const SearchProgress&)>& progress) {
   if (options.max_kernel_ops < 1 || options.max_block_ops < 1 || options.threads < 1) {
     return invalid("threads, kernel operators and block operators must be at least 1");
+  }
+  for (const Operation& op : program->operations()) {
+    if (!op.body) continue;
+    return tl::unexpected(Error{ErrorCode::Unsupported, "the program has a graph-defined operator already",
+                                "write it with predefined operators; `strata ops` lists them", op.location});
   }
   if (options.shard_count < 1 || options.shard_index < 0 || options.shard_index >= options.shard_count) {
     return invalid("shard {} of {} does not exist", options.shard_index, options.shard_count);

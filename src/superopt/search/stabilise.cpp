@@ -56,7 +56,8 @@ Result<GraphPtr> with_maximum(const Graph& program, size_t index, const std::vec
 }
 
 /// Both programs side by side on the model's random inputs.
-Result<bool> unchanged(const Graph& program, size_t index, const std::vector<int64_t>& dims, uint64_t seed) {
+Result<bool> unchanged(const Graph& program, size_t index, const std::vector<int64_t>& dims, uint64_t seed,
+                       const std::stop_token& stop) {
   GraphBuilder builder(Level::Kernel, program.name());
   STRATA_TRY(std::vector<TensorId> ids, add_inputs(builder, program));
   std::vector<TensorId> changed = ids;
@@ -70,7 +71,7 @@ Result<bool> unchanged(const Graph& program, size_t index, const std::vector<int
   }
   STRATA_TRY(const GraphPtr both, builder.finish());
   NormalForms forms;
-  STRATA_TRY(const Model model, Model::build(both, forms, seed));
+  STRATA_TRY(const Model model, Model::build(both, forms, seed, stop));
   for (const auto& [a, b] : outputs) {
     const FieldTensor& x = model.tensor(a).value;
     const FieldTensor& y = model.tensor(b).value;
@@ -108,13 +109,14 @@ bool subtracts_maximum(const Graph& program, TensorId id) {
 
 }  // namespace
 
-GraphPtr stabilised(const GraphPtr& program, uint64_t seed) {
+GraphPtr stabilised(const GraphPtr& program, uint64_t seed, const std::stop_token& stop) {
   GraphPtr result = program;
   for (size_t i = 0; i < result->operations().size(); ++i) {
     const Operation& op = result->operations()[i];
     if (op.kind != OpKind::Exp || subtracts_maximum(*result, op.operands[0])) continue;
     for (const auto& dims : dimension_sets(result->type(op.operands[0]).shape)) {
-      const auto same = unchanged(*result, i, dims, seed);
+      if (stop.stop_requested()) return result == program ? nullptr : result;
+      const auto same = unchanged(*result, i, dims, seed, stop);
       if (!same || !*same) continue;
       auto changed = with_maximum(*result, i, dims);
       if (!changed) continue;
