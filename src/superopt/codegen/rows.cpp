@@ -184,6 +184,7 @@ class RowBlock : public RegisterBlock {
   /// Shape and strides of the dimensions before the last, and what load_rows and save_rows are told of the last.
   std::string placement(const Shape& tile, const std::vector<int64_t>& strides, const Shape& whole,
                         int64_t element) const {
+    if (tile.empty()) return placement({1}, {1}, {1}, element);  // a scalar is one column
     const size_t rank = tile.size();
     std::vector<int64_t> rows(tile.begin(), tile.end() - 1);
     std::vector<int64_t> row_strides(strides.begin(), strides.begin() + static_cast<int64_t>(rank) - 1);

@@ -24,6 +24,50 @@ struct Case {
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
 const Case kCases[] = {
+    // Tensors without dimensions: read by a product's block and by rows, and a block of nothing else.
+    {"ScaledProduct", R"(graph scaled {
+  input T: f16[]
+  input X: f16[16, 128]
+  input W: f16[128, 64]
+  O = block(T, X, W, grid=[2], loop=4) {
+    t = in_iter(T, imap=[_])
+    x = in_iter(X, imap=[_], fmap=1)
+    w = in_iter(W, imap=[1], fmap=0)
+    y = mul(x, t)
+    p = matmul(y, w)
+    s = accum(p, kind=sum)
+    O = out_saver(s, omap=[1])
+  }
+  output O
+})",
+     4},
+    {"ScaledRows", R"(graph scaled {
+  input T: f32[]
+  input X: f32[16, 128]
+  O = block(T, X, grid=[2]) {
+    t = in_iter(T, imap=[_])
+    x = in_iter(X, imap=[0])
+    y = mul(x, t)
+    s = sum(y, dim=1)
+    d = div(y, s)
+    O = out_saver(d, omap=[0])
+  }
+  output O
+})",
+     1},
+    {"Scalars", R"(graph scalars {
+  input X: f32[]
+  input Y: f32[]
+  O = block(X, Y, grid=[1]) {
+    x = in_iter(X, imap=[_])
+    y = in_iter(Y, imap=[_])
+    p = mul(x, y)
+    e = exp(p)
+    O = out_saver(e, omap=[_])
+  }
+  output O
+})",
+     1},
     {"GatedMlp", R"(graph gated_mlp {
   input X: f16[8, 256]
   input W1: f16[256, 64]

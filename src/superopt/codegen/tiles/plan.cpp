@@ -114,7 +114,7 @@ class Planner {
     const std::vector<int64_t>& strides = strides_[static_cast<size_t>(formal - body_.inputs().begin())];
     const Shape& shape = body_.type(op.results[0]).shape;
     const size_t rank = shape.size();
-    if (strides.back() == 1 || shape.back() == 1) return {};
+    if (rank == 0 || strides.back() == 1 || shape.back() == 1) return {};
     if (rank >= 2 && strides[rank - 2] == 1) {
       tile.pairs_down = true;
       return {};
