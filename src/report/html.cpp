@@ -47,8 +47,7 @@ std::string parts_tables(const Superoptimized& result) {
   }
   body += "</table>\n<h2>Cuts</h2>\n<table>\n" + row({"value", "from part", "to part", "reason"}, "th");
   for (const Cut& cut : result.partition.cuts) {
-    body +=
-        row({result.program->tensor(cut.tensor).name, std::to_string(cut.from), std::to_string(cut.to), cut.reason});
+    body += row({result.partition.name_of(cut), std::to_string(cut.from), std::to_string(cut.to), cut.reason});
   }
   return body + "</table>\n<p>Whole program: " + escape_markup(result.whole_check) + "</p>\n";
 }

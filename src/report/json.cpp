@@ -234,10 +234,8 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
   for (size_t p = 0; p < result.parts.size(); ++p) json["parts"].push_back(part_json(result, p));
   json["cuts"] = Json::array();
   for (const Cut& cut : result.partition.cuts) {
-    json["cuts"].push_back({{"value", result.program->tensor(cut.tensor).name},
-                            {"from", cut.from},
-                            {"to", cut.to},
-                            {"reason", cut.reason}});
+    json["cuts"].push_back(
+        {{"value", result.partition.name_of(cut)}, {"from", cut.from}, {"to", cut.to}, {"reason", cut.reason}});
   }
   json["whole_check"] = result.whole_check;
   json["profile"] = profile_json(profile);

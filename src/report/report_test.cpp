@@ -162,6 +162,30 @@ TEST_F(Rmsnorm, ReportsCarryTheirKeys) {
   }
 }
 
+TEST(Reports, CutsAreNamedAsInTheProgramThatWasCut) {
+  // The transpose moves to the inputs, so that what is cut has other tensors than what is written here.
+  auto program = parse_graph(
+      "graph g {\n input A: f16[16, 32]\n input B: f16[16, 32]\n input C: f16[16, 32]\n input D: f16[16, 32]\n"
+      " s = add(A, B)\n u = add(C, D)\n v = mul(s, u)\n t = transpose(v, perm=[1, 0])\n e = exp(t)\n"
+      " f = silu(e)\n output f\n}");
+  ASSERT_TRUE(program) << program.error().to_string();
+  SuperoptimizeOptions options;
+  options.search.target = &targets().back();
+  options.search.threads = 2;
+  options.search.time_limit = 2;
+  options.candidates = 1;
+  const auto result = superoptimize(*program, options);
+  ASSERT_TRUE(result) << result.error().to_string();
+  ASSERT_NE(result->partition.program, *program);
+  std::vector<std::string> cuts;
+  const auto json = nlohmann::json::parse(report_json(*result, options));
+  for (const auto& cut : json.at("cuts")) cuts.push_back(cut.at("value"));
+  const std::vector<std::string> expected{"A_transposed", "B_transposed", "C_transposed", "D_transposed", "e"};
+  EXPECT_EQ(cuts, expected);
+  const std::string html = report_html(*result, options);
+  for (const std::string& name : expected) EXPECT_NE(html.find(name), std::string::npos) << name;
+}
+
 TEST_F(Rmsnorm, MeasurementsAreReported) {
   Tuning tuning;
   tuning.device = {"a <GPU>", 12080};

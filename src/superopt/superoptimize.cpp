@@ -229,7 +229,7 @@ Result<Candidate> whole(const Superoptimized& result, const Choice& choice, cons
     all.verification.argument = fmt::format("part by part: {} of {} parts are replaced, each with a proof of its own",
                                             proved, result.parts.size());
   }
-  STRATA_TRY(all.graph, compose(*result.program, result.partition, graphs));
+  STRATA_TRY(all.graph, compose(result.partition, graphs));
   STRATA_CHECK(validate(*all.graph, target));
   all.cost = scheduled_cost(*all.graph, target);
   rate_with_library(all, options);
@@ -378,7 +378,7 @@ bool any_stuck(const Superoptimized& result) {
 
 /// By operator, the part that it stays in; −1 in parts for which nothing better was found.
 std::vector<int> parts_that_stay(const Superoptimized& result) {
-  std::vector<int> stay(result.program->operations().size(), -1);
+  std::vector<int> stay(result.partition.program->operations().size(), -1);
   for (size_t p = 0; p < result.parts.size(); ++p) {
     if (is_stuck(result, result.parts[p])) continue;
     for (int i : result.partition.parts[p].operations) stay[static_cast<size_t>(i)] = static_cast<int>(p);

@@ -93,8 +93,7 @@ void print_parts(const Superoptimized& result) {
                describe_part(result, p));
   }
   for (const Cut& cut : result.partition.cuts) {
-    fmt::print("cut at {} between parts {} and {}: {}\n", result.program->tensor(cut.tensor).name, cut.from, cut.to,
-               cut.reason);
+    fmt::print("cut at {} between parts {} and {}: {}\n", result.partition.name_of(cut), cut.from, cut.to, cut.reason);
   }
   fmt::print("\n");
 }

@@ -15,7 +15,8 @@ std::string free_name(std::string wanted, const Graph& program, const GraphBuild
 
 }  // namespace
 
-Result<GraphPtr> compose(const Graph& program, const Partition& partition, const std::vector<GraphPtr>& replacements) {
+Result<GraphPtr> compose(const Partition& partition, const std::vector<GraphPtr>& replacements) {
+  const Graph& program = *partition.program;
   GraphBuilder builder(Level::Kernel, program.name());
   builder.comment(program.comments(), program.output_comments(), program.closing_comments());
   std::map<std::string, TensorId> made;  // the program's values, by name

@@ -259,6 +259,7 @@ Result<Partition> partition(const GraphPtr& program, const PartitionLimits& limi
   groups.pull_all();
   groups.merge_all();
   Partition result;
+  result.program = program;
   std::map<int, int> part_of_group;
   for (int g : groups.order()) {
     part_of_group[g] = static_cast<int>(result.parts.size());

@@ -53,8 +53,12 @@ struct Cut {
 };
 
 struct Partition {
+  /// What was taken apart: ids and numbers below are of this program, which need not be the one that the user wrote.
+  GraphPtr program;
   std::vector<Part> parts;  ///< in an order in which they can be executed
   std::vector<Cut> cuts;    ///< by tensor, then reader
+
+  const std::string& name_of(const Cut& cut) const { return program->tensor(cut.tensor).name; }
 };
 
 /// How many operators of the program these are, a normalisation counted as one.
@@ -63,8 +67,9 @@ int counted_operators(const Graph& program, const std::vector<int>& operations);
 /// Deterministic. Error where the program has graph-defined operators.
 Result<Partition> partition(const GraphPtr& program, const PartitionLimits& limits = {});
 
-/// The program with each part computed by the kernel graph in its place: one a part, with the part's inputs by name
-/// and its outputs in order. Values between parts keep the program's names; others are renamed where they clash.
-Result<GraphPtr> compose(const Graph& program, const Partition& partition, const std::vector<GraphPtr>& replacements);
+/// The partition's program with each part computed by the kernel graph in its place: one a part, with the part's inputs
+/// by name and its outputs in order. Values between parts keep the program's names; others are renamed where they
+/// clash.
+Result<GraphPtr> compose(const Partition& partition, const std::vector<GraphPtr>& replacements);
 
 }  // namespace strata

@@ -47,7 +47,7 @@ std::vector<std::string> all_names(const GraphPtr& program, const PartitionLimit
 std::vector<std::string> reasons(const GraphPtr& program, const PartitionLimits& limits = {}) {
   std::vector<std::string> result;
   const Partition parts = parts_of(program, limits);
-  for (const Cut& cut : parts.cuts) result.push_back(program->tensor(cut.tensor).name + ": " + cut.reason);
+  for (const Cut& cut : parts.cuts) result.push_back(parts.name_of(cut) + ": " + cut.reason);
   return result;
 }
 
@@ -243,7 +243,7 @@ void check(const GraphPtr& program, const PartitionLimits& limits) {
   }
   std::vector<GraphPtr> same;
   for (const Part& part : parts.parts) same.push_back(part.graph);
-  auto composed = compose(*program, parts, same);
+  auto composed = compose(parts, same);
   ASSERT_TRUE(composed) << composed.error().to_string();
   const auto inputs = random_inputs(*program, 7);
   const auto expected = run(*program, inputs);
