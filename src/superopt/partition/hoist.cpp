@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "superopt/partition/canonical.h"
+
 namespace strata {
 namespace {
 
@@ -25,15 +27,29 @@ class Hoister {
                  builder_.input(program_.tensor(id).name, program_.type(id), {}, program_.input_comments()[i]));
     }
     // From the outputs back: what only a moved transpose read is not made.
+    Names names;  // what transposes cancel out of has another name than the output that it is
     for (TensorId id : program_.outputs()) {
       STRATA_TRY(const TensorId made, same(id));
       STRATA_CHECK(builder_.output(made));
+      const TensorInfo& info = builder_.peek().tensor(made);
+      if (info.producer < 0 && program_.tensor(id).producer >= 0) return unsupported("an output becomes an input");
+      if (info.name != program_.tensor(id).name) names[info.name] = program_.tensor(id).name;
     }
     builder_.comment(program_.comments(), program_.output_comments(), program_.closing_comments());
-    return builder_.finish();
+    STRATA_TRY(GraphPtr hoisted, builder_.finish());
+    return names.empty() ? hoisted : renamed(*hoisted, names);
   }
 
  private:
+  Result<GraphPtr> renamed(const Graph& hoisted, const Names& names) const {
+    GraphPtr result = rename(hoisted, names, program_.name());
+    for (size_t n = 0; n < program_.outputs().size(); ++n) {
+      const std::string& wanted = program_.tensor(program_.outputs()[n]).name;
+      if (result->tensor(result->outputs()[n]).name != wanted) return unsupported("the name '{}' is taken", wanted);
+    }
+    return result;
+  }
+
   const Operation* producer(TensorId id) const {
     const int i = program_.tensor(id).producer;
     return i < 0 ? nullptr : &program_.operations()[static_cast<size_t>(i)];

@@ -91,6 +91,33 @@ TEST(Hoist, WhatOthersReadStays) {
   EXPECT_EQ(*hoisted, program);  // exp would be computed twice
 }
 
+TEST(Hoist, OutputsThatTransposesCancelOutOfKeepTheirNames) {
+  const GraphPtr program = parsed(R"(graph g {
+  input A: f16[3, 4]
+  input B: f16[3, 4]
+  T = transpose(A, perm=[1, 0])
+  E = exp(T)
+  U = transpose(E, perm=[1, 0])
+  S = mul(B, U)
+  V = transpose(S, perm=[1, 0])
+  W = transpose(V, perm=[1, 0])
+  output W, U
+})");
+  const auto hoisted = hoist_transposes(program);
+  ASSERT_TRUE(hoisted) << hoisted.error().to_string();
+  for (size_t n = 0; n < 2; ++n) {
+    EXPECT_EQ((*hoisted)->tensor((*hoisted)->outputs()[n]).name, program->tensor(program->outputs()[n]).name);
+  }
+  expect_same(*program, **hoisted);
+  // Where the output would be an input, or another output, the program stays as it is.
+  for (const char* text : {"graph g {\n input A: f16[3, 4]\n T = transpose(A, perm=[1, 0])\n"
+                           " U = transpose(T, perm=[1, 0])\n output U\n}",
+                           "graph g {\n input A: f16[3, 4]\n E = exp(A)\n T = transpose(E, perm=[1, 0])\n"
+                           " U = transpose(T, perm=[1, 0])\n output U, E\n}"}) {
+    EXPECT_FALSE(hoist_transposes(parsed(text))) << text;
+  }
+}
+
 TEST(Hoist, OutputsKeepTheirOrderAndNames) {
   const GraphPtr program = parsed(R"(graph g {
   input A: f16[3, 4]
