@@ -21,15 +21,16 @@ def main():
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("--strata", default="build/release/bin/strata")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("bench/results"))
-    parser.add_argument("--time-limit", default="10")
-    parser.add_argument("--profile-seconds", default="8")
+    parser.add_argument("--time-limit", type=float, default=10, help="seconds before measuring")
+    parser.add_argument("--profile-seconds", type=float, default=8)
     arguments = parser.parse_args()
     rows, device = [], ""
     with tempfile.TemporaryDirectory() as folder:
         for off in [None, *PASSES]:
             command = [arguments.strata, "optimize", str(arguments.program), "--profile", "on", "--cache",
-                       f"{folder}/cache", "-o", f"{folder}/out", "--time-limit", arguments.time_limit,
-                       "--profile-seconds", arguments.profile_seconds]
+                       f"{folder}/cache", "-o", f"{folder}/out", "--time-limit",
+                       str(arguments.time_limit + arguments.profile_seconds), "--profile-seconds",
+                       str(arguments.profile_seconds)]
             for name in (off or "").split():
                 command += ["--disable-pass", name]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -122,8 +122,9 @@ def optimize(name, program, arguments, *options):
     path = folder / "program.strata"
     path.write_text(text(name, program))
     cache = ["--cache", arguments.cache] if arguments.cache else []
-    return subprocess.Popen([arguments.strata, "optimize", str(path), "--time-limit", arguments.time_limit,
-                             "--profile-seconds", arguments.profile_seconds, "-o", str(folder), *cache, *options],
+    return subprocess.Popen([arguments.strata, "optimize", str(path), "--time-limit",
+                             str(arguments.time_limit + arguments.profile_seconds), "--profile-seconds",
+                             str(arguments.profile_seconds), "-o", str(folder), *cache, *options],
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -210,8 +211,8 @@ def main(programs=PROGRAMS, label="products"):
     parser.add_argument("--prices", action="store_true")
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile")
     parser.add_argument("--cache", default="", help="search all programs first, side by side, into this folder")
-    parser.add_argument("--time-limit", default="6")
-    parser.add_argument("--profile-seconds", default="8")
+    parser.add_argument("--time-limit", type=float, default=6, help="seconds before measuring")
+    parser.add_argument("--profile-seconds", type=float, default=8)
     arguments = parser.parse_args()
     torch.zeros(1, device="cuda")
     torch.backends.cudnn.benchmark = True

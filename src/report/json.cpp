@@ -228,6 +228,7 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
                           {"tests", best.verification.tests},
                           {"error_bound", best.verification.error_bound},
                           {"argument", best.verification.argument},
+                          {"full_shape", best.full_shape},
                           {"unproved", result.unproved},
                           {"unproved_reason", result.unproved_reason}};
   json["parts"] = Json::array();
@@ -245,6 +246,7 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
     entry["method"] = method_name(candidate.verification.method);
     entry["tests"] = candidate.verification.tests;
     entry["error_bound"] = candidate.verification.error_bound;
+    entry["full_shape"] = candidate.full_shape;
     entry["f32_error"] = candidate.errors.candidate_f32;
     entry["own_type_error"] = candidate.errors.candidate_own;
     entry["graph"] = print(*candidate.graph);

@@ -25,6 +25,7 @@ struct Nvrtc {
   int (*cubin)(Program, char*);
   const char* (*error_text)(int);
   int (*version)(int*, int*);
+  int (*set_flow_callback)(Program, int (*)(void*, void*), void*);  ///< null before CUDA 12.8
   std::vector<std::string> include_directories;
 };
 
@@ -58,6 +59,8 @@ Result<Nvrtc> open_nvrtc() {
         binder.bind(nvrtc.cubin, {"nvrtcGetCUBIN"});
         binder.bind(nvrtc.error_text, {"nvrtcGetErrorString"});
         binder.bind(nvrtc.version, {"nvrtcVersion"});
+        FunctionBinder optional(library);
+        optional.bind(nvrtc.set_flow_callback, {"nvrtcSetFlowCallback"});
         if (binder.missing().empty()) return nvrtc;
       }
     }
@@ -76,7 +79,14 @@ const Result<Nvrtc>& opened_nvrtc() {
 
 }  // namespace
 
-Result<std::vector<char>> compile_cubin(const std::string& source, const Target& target) {
+Result<std::vector<char>> compile_cubin(const std::string& source, const Target& target, const std::stop_token& stop) {
+  const auto stopped = [&] {
+    return tl::unexpected(Error{ErrorCode::Interrupted,
+                                fmt::format("there was no time to compile the source for {}", target.name),
+                                "compile it by nvcc, or allow more time",
+                                {}});
+  };
+  if (stop.stop_requested()) return stopped();
   const Result<Nvrtc>& nvrtc = opened_nvrtc();
   if (!nvrtc) return tl::unexpected(nvrtc.error());
   Nvrtc::Program program = nullptr;
@@ -89,7 +99,13 @@ Result<std::vector<char>> compile_cubin(const std::string& source, const Target&
   for (const std::string& folder : nvrtc->include_directories) options.push_back("-I" + folder);
   std::vector<const char*> pointers;
   for (const std::string& option : options) pointers.push_back(option.c_str());
+  std::stop_token token = stop;
+  const auto is_over = [](void* payload, void*) {
+    return static_cast<const std::stop_token*>(payload)->stop_requested() ? 1 : 0;
+  };
+  if (nvrtc->set_flow_callback != nullptr && stop.stop_possible()) nvrtc->set_flow_callback(program, is_over, &token);
   const int status = nvrtc->compile(program, static_cast<int>(pointers.size()), pointers.data());
+  if (status != 0 && stop.stop_requested()) return stopped();
   if (status != 0) {
     size_t size = 0;
     nvrtc->log_size(program, &size);

@@ -34,6 +34,8 @@ Measurement verdict_of(MeasureVerdict verdict, std::string reason) {
   return measurement;
 }
 
+tl::unexpected<Error> stopped() { return tl::unexpected(Error{ErrorCode::Interrupted, "interrupted", {}, {}}); }
+
 /// Not finite numbers come as null.
 double number(const Json& json) {
   return json.is_number() ? json.get<double>() : std::numeric_limits<double>::quiet_NaN();
@@ -160,11 +162,15 @@ MeasureWorker::Wait MeasureWorker::receive(double seconds, const std::stop_token
   }
 }
 
-Result<MeasureDevice> MeasureWorker::start() {
+Result<MeasureDevice> MeasureWorker::start(const std::stop_token& stop) {
   if (child_ >= 0) return device_;
   STRATA_CHECK(spawn());
   std::string line;
-  const Wait came = receive(options_.start_timeout, {}, line);
+  const Wait came = receive(options_.start_timeout, stop, line);
+  if (came == Wait::Stopped) {
+    end();
+    return stopped();
+  }
   if (came == Wait::Timeout) {
     end();
     return environment("the process that measures did not start in {:g} s", options_.start_timeout);
@@ -191,7 +197,7 @@ Result<MeasureDevice> MeasureWorker::start() {
 }
 
 Result<Measurement> MeasureWorker::measure(const MeasureRequest& request, const std::stop_token& stop) {
-  STRATA_CHECK(start());
+  STRATA_CHECK(start(stop));
   const Json json = {{"cubin", request.cubin},
                      {"manifest", request.manifest},
                      {"inputs", request.inputs},
@@ -218,7 +224,7 @@ Result<Measurement> MeasureWorker::measure(const MeasureRequest& request, const 
     }
   }
   const std::string how = end(came == Wait::Ended ? kPatience : 0);
-  if (came == Wait::Stopped) return tl::unexpected(Error{ErrorCode::Interrupted, "interrupted", {}, {}});
+  if (came == Wait::Stopped) return stopped();
   if (came == Wait::Timeout) {
     return verdict_of(MeasureVerdict::Timeout, fmt::format("no answer in {:g} s", patience));
   }

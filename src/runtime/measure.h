@@ -64,8 +64,9 @@ class MeasureWorker {
   MeasureWorker(const MeasureWorker&) = delete;
   MeasureWorker& operator=(const MeasureWorker&) = delete;
 
-  /// Starts the process unless it runs. Error (Environment) where it cannot, or finds no GPU.
-  Result<MeasureDevice> start();
+  /// Starts the process unless it runs. Error (Environment) where it cannot, or finds no GPU; (Interrupted) when `stop`
+  /// is requested.
+  Result<MeasureDevice> start(const std::stop_token& stop = {});
   /// Starts the process if need be. What goes wrong with the program is in the measurement; Error where the process
   /// does not start, or (Interrupted) when `stop` is requested.
   Result<Measurement> measure(const MeasureRequest& request, const std::stop_token& stop = {});

@@ -11,21 +11,37 @@
 namespace strata {
 namespace {
 
+/// What the search of a part leaves to variants and proofs: seconds, and the most of the part's time.
+constexpr double kProofSeconds = 10;
+constexpr double kProofShare = 0.35;
+/// Of that, for variants.
+constexpr double kVariantsShare = 0.4;
+
+Result<SearchResult> search_until(const GraphPtr& program, const SuperoptimizeOptions& options,
+                                  const Deadline& deadline) {
+  constexpr double kLeast = 1e-3;  // 0 is no limit
+  SearchOptions timed = options.search;
+  const double left = deadline.seconds_left();
+  timed.time_limit = left == Deadline::kNever ? 0 : std::max(kLeast, left);
+  timed.stop = deadline.interrupt();
+  return search(program, timed, options.progress);
+}
+
 /// Searches the program with maxima subtracted where it exponentiates without; also as it is, where graphs that
 /// overflow are wanted too.
-Result<SearchResult> search_stable(const GraphPtr& program, const SuperoptimizeOptions& options) {
-  const GraphPtr stable = stabilised(program, options.search.seed);
-  if (!stable) return search(program, options.search, options.progress);
-  if (!options.allow_unstable) return search(stable, options.search, options.progress);
-  SearchOptions half = options.search;
-  half.time_limit /= 2;
-  if (!half.checkpoint.empty()) half.checkpoint += ".stable";
-  STRATA_TRY(SearchResult first, search(stable, half, options.progress));
-  half.checkpoint = options.search.checkpoint;
-  STRATA_TRY(SearchResult second, search(program, half, options.progress));
+Result<SearchResult> search_stable(const GraphPtr& program, const SuperoptimizeOptions& options,
+                                   const Deadline& deadline) {
+  const Deadline at_once = deadline.without_grace();
+  const GraphPtr stable = stabilised(program, options.search.seed, at_once.token());
+  if (!stable) return search_until(program, options, deadline);
+  if (!options.allow_unstable) return search_until(stable, options, deadline);
+  SuperoptimizeOptions of_stable = options;
+  if (!options.search.checkpoint.empty()) of_stable.search.checkpoint += ".stable";
+  STRATA_TRY(SearchResult first, search_until(stable, of_stable, deadline.share(0.5)));
+  STRATA_TRY(SearchResult second, search_until(program, options, deadline));
   first.graphs.insert(first.graphs.end(), second.graphs.begin(), second.graphs.end());
   std::stable_sort(first.graphs.begin(), first.graphs.end(), [&](const GraphPtr& a, const GraphPtr& b) {
-    return scheduled_cost(*a, *half.target).seconds < scheduled_cost(*b, *half.target).seconds;
+    return scheduled_cost(*a, *options.search.target).seconds < scheduled_cost(*b, *options.search.target).seconds;
   });
   first.statistics += second.statistics;
   first.stop_reason = std::max(first.stop_reason, second.stop_reason);
@@ -39,14 +55,14 @@ constexpr size_t kMostWhole = 12;
 constexpr double kCoreShare = 0.6;
 
 /// What search_stable finds; of large programs the graphs of their core with the prologues put back.
-Result<SearchResult> search_part(const GraphPtr& program, const SuperoptimizeOptions& options) {
+Result<SearchResult> search_part(const GraphPtr& program, const SuperoptimizeOptions& options,
+                                 const Deadline& deadline) {
   const auto peeled =
       program->operations().size() > kMostWhole ? peel_prologues(*program) : std::optional<PeeledProgram>{};
-  if (!peeled) return search_stable(program, options);
+  if (!peeled) return search_stable(program, options, deadline);
   SuperoptimizeOptions of_core = options;
-  of_core.search.time_limit *= kCoreShare;
   if (!of_core.search.checkpoint.empty()) of_core.search.checkpoint += ".core";
-  STRATA_TRY(SearchResult found, search_stable(peeled->core, of_core));
+  STRATA_TRY(SearchResult found, search_stable(peeled->core, of_core, deadline.share(kCoreShare)));
   std::vector<GraphPtr> graphs;
   for (const GraphPtr& graph : found.graphs) {
     for (const PrologueForm form : {PrologueForm::BehindProducts, PrologueForm::InPlace}) {
@@ -60,9 +76,7 @@ Result<SearchResult> search_part(const GraphPtr& program, const SuperoptimizeOpt
                       std::string("graphs that do not normalise operands of products where blocks read them");
     return found;
   }
-  SuperoptimizeOptions rest = options;
-  rest.search.time_limit *= 1 - kCoreShare;
-  return search_stable(program, rest);
+  return search_stable(program, options, deadline);
 }
 
 }  // namespace
@@ -75,10 +89,11 @@ Candidate as_candidate(const GraphPtr& program, const Target& target) {
   FloatErrors errors;
   errors.acceptable = true;
   errors.stable = true;
-  return {program, scheduled_cost(*program, target), std::move(itself), errors, {}};
+  return {program, scheduled_cost(*program, target), std::move(itself), errors, {}, true};
 }
 
-Result<OptimizedPart> optimize_part(const GraphPtr& program, const SuperoptimizeOptions& options) {
+Result<OptimizedPart> optimize_part(const GraphPtr& program, const SuperoptimizeOptions& options,
+                                    const Deadline& deadline) {
   auto last = std::chrono::steady_clock::now();
   const auto done = [&](std::string_view stage, const Graph& graph) {
     const auto now = std::chrono::steady_clock::now();
@@ -88,10 +103,10 @@ Result<OptimizedPart> optimize_part(const GraphPtr& program, const Superoptimize
 
   // Generate: µGraphs that compute the program's expressions and pass a random test, cheapest first.
   OptimizedPart result;
-  STRATA_TRY(SearchResult found, search_part(program, options));
+  STRATA_TRY(SearchResult found, search_part(program, options, deadline.all_but(kProofSeconds, kProofShare)));
   result.statistics = found.statistics;
   result.stop_reason = found.stop_reason;
-  if (result.stop_reason == StopReason::Interrupted && !options.search.stop.stop_requested()) {
+  if (result.stop_reason == StopReason::Interrupted && !deadline.interrupted()) {
     // The search ended by itself just as its time did.
     const bool all = found.statistics.spaces_searched == found.statistics.spaces_total;
     result.stop_reason = all ? StopReason::Exhausted : StopReason::TimeLimit;
@@ -104,11 +119,12 @@ Result<OptimizedPart> optimize_part(const GraphPtr& program, const Superoptimize
   done("search", found.graphs.empty() ? *program : *found.graphs.front());
 
   // Optimise: finer loops, elementwise chains in registers, the cheapest with their schedules.
-  STRATA_TRY(const std::vector<GraphPtr> graphs, best_variants(found.graphs, options));
+  STRATA_TRY(const std::vector<GraphPtr> graphs, best_variants(found.graphs, options, deadline.share(kVariantsShare)));
   done("thread-graphs", graphs.empty() ? *program : *graphs.front());
 
-  // Prove: full shapes where they are cheap enough, repeated until the error bound holds, then rounding errors.
-  prove_cheapest(program, graphs, options, result);
+  // Prove: at shrunk shapes, where there are some, repeated until the error bound holds, then rounding errors. What
+  // becomes the result is proved at full shape (first_proved).
+  prove_cheapest(program, graphs, options, deadline, result);
   result.candidates.push_back(as_candidate(program, *options.search.target));
   std::stable_sort(result.candidates.begin(), result.candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return cheaper(a.cost, b.cost); });

@@ -13,6 +13,7 @@
 #include "superopt/partition/canonical.h"
 #include "superopt/partition/fusible.h"
 #include "superopt/partition/hoist.h"
+#include "superopt/partition/identities.h"
 #include "superopt/prove.h"
 #include "superopt/verify/floats.h"
 #include "superopt/verify/shrink.h"
@@ -22,21 +23,41 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Of the time limit of a program of several parts; the rest is for proofs.
-constexpr double kSearchShare = 0.85;
-/// Operators of a piece of a part for which nothing was found, and the share of the time that is kept for pieces.
+/// Seconds that a run has to put together the best so far when the user asks it to stop.
+constexpr double kGrace = 1.2;
+/// By which the end of compiling may be later than the limit.
+constexpr double kOvertime = 1.05;
+constexpr double kCompileSeconds = 1;
+
+// Each stage may take a share of the time that is left, and what it leaves goes to those behind it.
+
+/// What parts leave to proofs at full shape and to code: seconds, and the most of the time limit.
+constexpr double kEndSeconds = 6;
+constexpr double kEndShare = 0.2;
+/// For the proof that the program may be prepared.
+constexpr double kPrepareShare = 0.1;
+/// For the first partition, where pieces or a library may come behind it; for the second; for pieces.
+constexpr double kFirstShare = 0.85;
+constexpr double kInsideShare = 0.5;
+constexpr double kPiecesShare = 0.7;
+/// Of the time behind the parts: the whole in float64, proofs at full shape; the rest compiles.
+constexpr double kWholeShare = 0.3;
+constexpr double kFullShare = 0.6;
+
+/// Of the time limit, what the parts of a program have together at least: the effort that the cache knows results by.
+constexpr double kNominalShare = 0.5;
+
+/// Of the grace, for proofs of parts.
+constexpr double kPartsGrace = 0.5;
+
+/// Operators of a piece of a part for which nothing was found.
 constexpr int kPiece = 6;
-constexpr double kPiecesShare = 0.2;
-/// The share of the time for what is left of a program without the products that a library computes, and how many of
-/// the results are kept beside the others.
-constexpr double kLibraryShare = 0.1;
+/// How many of the results with a library's products are kept beside the others.
 constexpr size_t kMostWithLibrary = 4;
 /// The library's products alone may be estimated so much slower than all that is known, and are tried.
 constexpr double kLibraryDoubt = 1.2;
 /// Different parts for which the other of library and generated code is tried.
 constexpr int kMostFlips = 6;
-/// Seconds that a part is searched even where others have used up the time. Small parts need no more.
-constexpr double kLeastSearch = 0.2;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -74,9 +95,9 @@ OptimizedPart named(const Found& found, const CanonicalProgram& form, const Part
 /// Searches and proofs of the parts of one program, each different one once.
 class PartsOptimizer {
  public:
-  PartsOptimizer(const SuperoptimizeOptions& options, Clock::time_point start, FoundParts& found,
+  PartsOptimizer(const SuperoptimizeOptions& options, const Deadline& deadline, FoundParts& found,
                  Superoptimized& result)
-      : options_(options), start_(start), found_(found), result_(result) {}
+      : options_(options), deadline_(deadline), found_(found), result_(result) {}
 
   Result<void> run() {
     result_.parts.resize(result_.partition.parts.size());
@@ -118,20 +139,17 @@ class PartsOptimizer {
   Result<void> optimize(int p, size_t number, double left) {
     const CanonicalProgram& form = forms_[static_cast<size_t>(p)];
     SuperoptimizeOptions options = options_;
-    options.largest_full_proof = options_.largest_full_proof / static_cast<double>(distinct_.size());
     if (number > 0 && !options.search.checkpoint.empty()) options.search.checkpoint += fmt::format(".{}", number);
-    // Of the limit, a part has a share of its own, equal in every run, and what those before it have left.
-    double own_share = kExhaustive;
-    if (options_.search.time_limit > 0) {
-      // Proofs of the parts before have taken time too; those of the last ones need some.
-      const double all = options_.search.time_limit * (distinct_.size() > 1 ? kSearchShare : 1);
-      own_share = all * weight(p) / all_weight_;
-      options.search.time_limit = std::max(kLeastSearch, (all - seconds_since(start_)) * weight(p) / left);
-    }
+    // A part has a share of what those before it have left; the cache counts by one that is equal in every run.
+    const Deadline deadline = deadline_.share(weight(p) / left);
+    const double own_share = options_.search.time_limit > 0
+                                 ? kNominalShare * options_.search.time_limit * weight(p) / all_weight_
+                                 : kExhaustive;
+    const double granted = deadline.seconds_left();
     const std::string key = part_key(*form.graph, options);
     if (options.cache != nullptr) {
       if (auto known = find_part(*options.cache, key, own_share, form.graph, *options.search.target)) {
-        found_[texts_[p]] = {form.graph, std::move(*known)};
+        keep(p, std::move(*known));
         return {};
       }
     }
@@ -140,15 +158,37 @@ class PartsOptimizer {
         options_.stage_done(stage, seconds, *restore(graph, form, part(p).graph->name()));
       };
     }
-    STRATA_TRY(OptimizedPart optimized, optimize_part(form.graph, options));
+    if (deadline.interrupted() || deadline.passed()) {
+      keep(p, not_searched(form.graph, deadline));
+      return {};
+    }
+    STRATA_TRY(OptimizedPart optimized, optimize_part(form.graph, options, deadline));
     if (options.cache != nullptr) {
       // Where others have used up the time, what was found with little of it is not kept as found with all.
-      const double granted = options.search.time_limit;
       store_part(*options.cache, key, granted < own_share / 2 ? granted : std::max(own_share, granted), optimized,
                  form.graph);
     }
-    found_[texts_[p]] = {form.graph, std::move(optimized)};
+    keep(p, std::move(optimized));
     return {};
+  }
+
+  OptimizedPart not_searched(const GraphPtr& graph, const Deadline& deadline) const {
+    OptimizedPart part;
+    part.candidates = {as_candidate(graph, *options_.search.target)};
+    part.stop_reason = deadline.interrupted() ? StopReason::Interrupted : StopReason::TimeLimit;
+    part.left_out = "everything: there was no time to search it";
+    return part;
+  }
+
+  /// A part's result, each candidate with the step that proves it.
+  void keep(int p, OptimizedPart optimized) {
+    const GraphPtr& canonical = forms_[static_cast<size_t>(p)].graph;
+    for (Candidate& candidate : optimized.candidates) {
+      if (candidate.graph == canonical) continue;
+      candidate.steps = {std::make_shared<ProofStep>(ProofStep{
+          canonical, candidate.graph, candidate.verification, candidate.errors, candidate.full_shape, {}, {}})};
+    }
+    found_[texts_[p]] = {canonical, std::move(optimized)};
   }
 
   void finish(size_t p) {
@@ -167,7 +207,7 @@ class PartsOptimizer {
   }
 
   const SuperoptimizeOptions& options_;
-  Clock::time_point start_;
+  const Deadline& deadline_;
   FoundParts& found_;
   Superoptimized& result_;
   double all_weight_ = 0;
@@ -195,40 +235,32 @@ void sum_up(Superoptimized& result, int threads) {
 /// Of each part, which of its candidates.
 using Choice = std::vector<size_t>;
 
-/// The whole program with every part's candidate of that rank, or its last. Composition is exact, so the error bounds
-/// of the parts add up.
+/// The whole program with every part's candidate of that rank, or its last.
 Result<Candidate> whole(const Superoptimized& result, const Choice& choice, const SuperoptimizeOptions& options) {
   const Target& target = *options.search.target;
   std::vector<GraphPtr> graphs;
   Candidate all;
-  all.verification.verdict = Verdict::Equivalent;
-  all.verification.error_bound = 0;
-  all.errors.acceptable = true;
-  int proved = 0;
+  int replaced = 0;
   for (size_t p = 0; p < result.parts.size(); ++p) {
     const auto& candidates = result.parts[p].optimized.candidates;
     const Candidate& one = candidates[std::min(choice[p], candidates.size() - 1)];
     graphs.push_back(one.graph);
     if (one.graph == result.partition.parts[p].graph) continue;
-    ++proved;
-    all.verification.tests += one.verification.tests;
-    all.verification.error_bound += one.verification.error_bound;
-    all.verification.argument = one.verification.argument;
-    if (one.verification.method == ProofMethod::Solver) all.verification.method = ProofMethod::Solver;
-    all.errors.reference_own = std::max(all.errors.reference_own, one.errors.reference_own);
-    all.errors.candidate_f32 = std::max(all.errors.candidate_f32, one.errors.candidate_f32);
-    all.errors.candidate_own = std::max(all.errors.candidate_own, one.errors.candidate_own);
-    all.errors.candidate_f64 = std::max(all.errors.candidate_f64, one.errors.candidate_f64);
+    ++replaced;
+    for (const auto& step : one.steps) {
+      if (std::find(all.steps.begin(), all.steps.end(), step) == all.steps.end()) all.steps.push_back(step);
+    }
   }
-  if (proved == 0) {
+  if (replaced == 0) {
     all = as_candidate(result.program, target);
     rate_with_library(all, options);
     return all;
   }
   if (result.parts.size() > 1) {
-    all.verification.argument = fmt::format("part by part: {} of {} parts are replaced, each with a proof of its own",
-                                            proved, result.parts.size());
+    all.composition = fmt::format("part by part: {} of {} parts are replaced, each with a proof of its own", replaced,
+                                  result.parts.size());
   }
+  combine_steps(all);
   STRATA_TRY(all.graph, compose(result.partition, graphs));
   STRATA_CHECK(validate(*all.graph, target));
   all.cost = scheduled_cost(*all.graph, target);
@@ -269,16 +301,21 @@ void add_new(std::vector<Candidate>& candidates, Candidate candidate) {
   if (!known) candidates.push_back(std::move(candidate));
 }
 
-Result<void> put_together(const SuperoptimizeOptions& options, Superoptimized& result) {
+Result<void> put_together(const SuperoptimizeOptions& options, const Deadline& deadline, Superoptimized& result) {
+  const auto enough = [&] { return !result.candidates.empty() && (deadline.interrupted() || deadline.passed()); };
   size_t ranks = 1;
   for (const PartOutcome& part : result.parts) ranks = std::max(ranks, part.optimized.candidates.size());
-  for (size_t rank = 0; rank < ranks; ++rank) {
+  for (size_t rank = 0; rank < ranks && !enough(); ++rank) {
     STRATA_TRY(Candidate candidate, whole(result, Choice(result.parts.size(), rank), options));
     // The search finds the program too.
-    if (same_structure(*candidate.graph, *result.program)) candidate.graph = result.program;
+    if (same_structure(*candidate.graph, *result.program)) {
+      candidate = as_candidate(result.program, *options.search.target);
+      rate_with_library(candidate, options);
+    }
     add_new(result.candidates, std::move(candidate));
   }
   for (const Choice& choice : flipped_choices(result)) {
+    if (enough()) break;
     STRATA_TRY(Candidate candidate, whole(result, choice, options));
     add_new(result.candidates, std::move(candidate));
   }
@@ -292,7 +329,7 @@ Result<void> put_together(const SuperoptimizeOptions& options, Superoptimized& r
 }
 
 /// The best whole program against the input in float64: what would show a mistake in taking apart and composing.
-std::string check_whole(const Superoptimized& result, const SuperoptimizeOptions& options) {
+std::string check_whole(const Superoptimized& result, const SuperoptimizeOptions& options, const Deadline& deadline) {
   GraphPtr reference = result.program;
   GraphPtr candidate = result.candidates.front().graph;
   if (result.parts.size() <= 1 || candidate == reference) return {};
@@ -304,41 +341,42 @@ std::string check_whole(const Superoptimized& result, const SuperoptimizeOptions
     shapes = "shrunk shapes";
     if (execution_work(*reference) > options.largest_full_proof) return "not run: too large, at shrunk shapes too";
   }
-  auto differ = differ_over_reals(*reference, *candidate, options.search.seed, options.search.stop);
+  auto differ = differ_over_reals(*reference, *candidate, options.search.seed, deadline.token());
+  if (!differ && differ.error().code == ErrorCode::Interrupted) return "not run: there was no time for it";
   if (!differ) return "not run: " + differ.error().message;
   return *differ ? "DIFFERENT at " + shapes : "agrees in float64 at " + shapes;
 }
 
 /// check_whole, from the cache where it was run on the same two programs.
-std::string checked_whole(const Superoptimized& result, const SuperoptimizeOptions& options) {
-  if (options.cache == nullptr || result.parts.size() <= 1) return check_whole(result, options);
+std::string checked_whole(const Superoptimized& result, const SuperoptimizeOptions& options, const Deadline& deadline) {
+  if (options.cache == nullptr || result.parts.size() <= 1) return check_whole(result, options, deadline);
   const std::string key =
       fmt::format("{}\nseed={} {}\n{}{}", build_identity(), options.search.seed, options.largest_full_proof,
                   print(*result.program), print(*result.candidates.front().graph));
   if (auto known = options.cache->find("whole", key)) return known->value;
-  std::string shown = check_whole(result, options);
+  std::string shown = check_whole(result, options, deadline);
   if (shown.starts_with("agrees")) options.cache->store("whole", key, shown);
   return shown;
 }
 
 Result<Superoptimized> optimize_parts(const GraphPtr& program, const SuperoptimizeOptions& options,
-                                      const PartitionLimits& limits, Clock::time_point start, FoundParts& found) {
+                                      const PartitionLimits& limits, const Deadline& deadline, FoundParts& found) {
   Superoptimized result;
   result.program = program;
   result.program_cost = scheduled_cost(*program, *options.search.target);
   STRATA_TRY(result.partition, partition(program, limits));
-  STRATA_CHECK(PartsOptimizer(options, start, found, result).run());
+  STRATA_CHECK(PartsOptimizer(options, deadline, found, result).run());
   sum_up(result, options.search.threads);
-  STRATA_CHECK(put_together(options, result));
+  STRATA_CHECK(put_together(options, deadline, result));
   return result;
 }
 
 /// The program cut at the products that a library computes, the rest searched; beside what is known, or before it where
 /// it is better.
-Result<void> try_library(const GraphPtr& program, const SuperoptimizeOptions& options, FoundParts& found,
-                         Superoptimized& result) {
+Result<void> try_library(const GraphPtr& program, const SuperoptimizeOptions& options, const Deadline& deadline,
+                         FoundParts& found, Superoptimized& result) {
   // A shard's work is in its checkpoint, and has none of this.
-  if (options.search.shard_count > 1 || options.search.stop.stop_requested()) return {};
+  if (options.search.shard_count > 1 || deadline.interrupted() || deadline.passed()) return {};
   const Schedules given = library_schedules(*program, *options.search.target, options.passes);
   if (given.empty()) return {};
   const LibraryPlan plan = plan_libraries(*program, given);
@@ -348,9 +386,8 @@ Result<void> try_library(const GraphPtr& program, const SuperoptimizeOptions& op
   for (const LibraryCall& call : plan.calls) least += library_seconds(call, *options.search.target);
   if (least > kLibraryDoubt * result.candidates.front().cost.seconds) return {};
   SuperoptimizeOptions rest = options;
-  if (options.search.time_limit > 0) rest.search.time_limit = kLibraryShare * options.search.time_limit;
   if (!rest.search.checkpoint.empty()) rest.search.checkpoint += ".library";
-  STRATA_TRY(Superoptimized beside, optimize_parts(program, rest, {.apart = apart}, Clock::now(), found));
+  STRATA_TRY(Superoptimized beside, optimize_parts(program, rest, {.apart = apart}, deadline, found));
   const StopReason stopped = std::max(beside.stop_reason, result.stop_reason);
   if (beside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) std::swap(beside, result);
   result.stop_reason = stopped;
@@ -386,20 +423,73 @@ std::vector<int> parts_that_stay(const Superoptimized& result) {
   return stay;
 }
 
-/// The program with transposes at its inputs, if that is proved to be the same program.
-GraphPtr hoisted_program(const GraphPtr& program, const SuperoptimizeOptions& options) {
-  auto hoisted = hoist_transposes(program);
-  if (!hoisted || *hoisted == program) return program;
-  return prove(program, *hoisted, options) ? *hoisted : program;
+/// The program as it is searched: without statements that change nothing and with transposes at its inputs, and the
+/// step that proves it; else with what can be proved of the two, at last the program itself without a step.
+std::pair<GraphPtr, std::shared_ptr<ProofStep>> prepared_program(const GraphPtr& program,
+                                                                 const SuperoptimizeOptions& options,
+                                                                 const Deadline& deadline) {
+  const GraphPtr simple = without_identities(program).value_or(program);
+  const GraphPtr hoisted = hoist_transposes(simple).value_or(simple);
+  for (const GraphPtr& form : {hoisted, simple}) {
+    if (form == program) break;
+    const auto proved = prove(program, form, options, deadline);
+    if (!proved) continue;
+    return {form, std::make_shared<ProofStep>(
+                      ProofStep{program, form, proved->verification, proved->errors, proved->full_shape, {}, {}})};
+  }
+  return {program, nullptr};
+}
+
+/// Says of what was found for another form of the program that it computes the program.
+void relate_to(const GraphPtr& program, const std::shared_ptr<ProofStep>& step, const SuperoptimizeOptions& options,
+               Superoptimized& result) {
+  for (Candidate& candidate : result.candidates) {
+    candidate.steps.insert(candidate.steps.begin(), step);
+    combine_steps(candidate);
+  }
+  result.program = program;
+  result.candidates.push_back(as_candidate(program, *options.search.target));
+  rate_with_library(result.candidates.back(), options);
+  sort_by_cost(result.candidates);
 }
 
 }  // namespace
 
-Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache) {
-  if (cache == nullptr) return compile_cubin(source, target);
+Deadline deadline_of(const SearchOptions& options) {
+  const double limit = options.time_limit > 0 ? options.time_limit : Deadline::kNever;
+  return Deadline(kOvertime * limit + kCompileSeconds, options.stop, kGrace);
+}
+
+void take_first_proved(Superoptimized& result, const SuperoptimizeOptions& options, const Deadline& deadline) {
+  std::vector<size_t> order(result.candidates.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto first = first_proved(result.candidates, order, options, deadline);
+  if (!first) result.candidates.insert(result.candidates.begin(), as_candidate(result.program, *options.search.target));
+  if (!first) rate_with_library(result.candidates.front(), options);
+  std::vector<Candidate> kept;
+  if (first) kept.push_back(std::move(result.candidates[*first]));
+  for (size_t i = 0; i < result.candidates.size(); ++i) {
+    if (first == i) continue;
+    const std::string against = refutation(result.candidates[i]);
+    if (against.empty()) {
+      kept.push_back(std::move(result.candidates[i]));
+    } else if (result.unproved++ == 0) {
+      result.unproved_reason = against;
+    }
+  }
+  result.candidates = std::move(kept);
+  // Parts share the steps.
+  for (PartOutcome& part : result.parts) {
+    for (Candidate& candidate : part.optimized.candidates) combine_steps(candidate);
+  }
+}
+
+Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache,
+                                   const std::stop_token& stop) {
+  if (cache == nullptr) return compile_cubin(source, target, stop);
   const std::string key = fmt::format("{}\n{}", target.name, source);
   if (auto known = cache->find("cubin", key)) return std::vector<char>(known->value.begin(), known->value.end());
-  auto cubin = compile_cubin(source, target);
+  auto cubin = compile_cubin(source, target, stop);
   if (cubin) cache->store("cubin", key, {cubin->data(), cubin->size()}, 0, ResultCache::Keep::WhileThereIsRoom);
   return cubin;
 }
@@ -412,37 +502,43 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
     last = Clock::now();
   };
 
+  const auto working = [&](std::string_view stage) {
+    if (options.stage_progress) options.stage_progress(stage, 0, 1);
+  };
+
   // The program must be legal by itself: it is what everything is compared with, and the last resort.
   STRATA_CHECK(validate(*program, target));
+  const double limit = options.search.time_limit > 0 ? options.search.time_limit : Deadline::kNever;
+  const Deadline whole = options.deadline.value_or(deadline_of(options.search));
+  const Deadline proofs = whole.within(limit);
+  const Deadline parts = proofs.all_but(kEndSeconds, kEndShare).with_grace(kPartsGrace);
   // Take apart; search and prove each different part; put together. Where nothing better was proved of a part outside
   // the Lax fragment, what is inside it is tried by itself.
   FoundParts found;
-  const GraphPtr hoisted = hoisted_program(program, options);
-  const auto start = Clock::now();
-  SuperoptimizeOptions first = options;
-  if (program->operations().size() > kPiece) first.search.time_limit *= 1 - kPiecesShare;
-  STRATA_TRY(Superoptimized result, optimize_parts(hoisted, first, {}, start, found));
+  const auto [prepared, preparing] = prepared_program(program, options, parts.share(kPrepareShare));
+  STRATA_TRY(Superoptimized result, optimize_parts(prepared, options, {}, parts.share(kFirstShare), found));
+  const auto time_left = [&] { return !parts.interrupted() && !parts.passed(); };
   const bool stuck = std::any_of(result.parts.begin(), result.parts.end(), [&](const PartOutcome& outcome) {
     return is_stuck(result, outcome) && outside_lax(*part_of(result, outcome).graph);
   });
-  if (stuck) {
-    STRATA_TRY(Superoptimized inside, optimize_parts(hoisted, first, {.outside_lax = false}, start, found));
+  if (stuck && time_left()) {
+    const PartitionLimits limits{.outside_lax = false};
+    STRATA_TRY(Superoptimized inside, optimize_parts(prepared, options, limits, parts.share(kInsideShare), found));
     if (inside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(inside);
   }
-  if (any_stuck(result)) {
+  if (any_stuck(result) && time_left()) {
     // Pieces are better than nothing: each can be a kernel. What was found for other parts stays.
-    SuperoptimizeOptions rest = options;
-    rest.search.time_limit =
-        std::max(kPiecesShare * options.search.time_limit, options.search.time_limit - seconds_since(start));
     const PartitionLimits limits{.max_operators = kPiece, .given = parts_that_stay(result)};
-    STRATA_TRY(Superoptimized pieces, optimize_parts(hoisted, rest, limits, Clock::now(), found));
+    STRATA_TRY(Superoptimized pieces, optimize_parts(prepared, options, limits, parts.share(kPiecesShare), found));
     if (pieces.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(pieces);
   }
-  STRATA_CHECK(try_library(hoisted, options, found, result));
-  result.program = program;
+  STRATA_CHECK(try_library(prepared, options, parts, found, result));
+  if (preparing) relate_to(program, preparing, options, result);
   result.program_cost = scheduled_cost(*program, target);
   last = Clock::now();
-  result.whole_check = checked_whole(result, options);
+  take_first_proved(result, options, proofs.share(kFullShare));
+  working("the whole program in float64");
+  result.whole_check = checked_whole(result, options, proofs.share(kWholeShare));
   if (result.whole_check.starts_with("DIFFERENT")) {
     // A mistake of ours: what is known to be right is the program.
     result.candidates = {as_candidate(program, target)};
@@ -451,10 +547,12 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   const Graph& best = *result.candidates.front().graph;
   done("compose", best);
 
-  // Generate code and compile it; a missing compiler leaves the source.
+  // Generate code and compile it; a missing compiler, or no time, leaves the source.
+  working("generating code");
   STRATA_TRY(result.code, generate_cuda(best, target, result.candidates.front().schedules, options.passes));
   done("codegen", best);
-  if (auto cubin = cubin_of(result.code.source, target, options.cache)) {
+  working("compiling");
+  if (auto cubin = cubin_of(result.code.source, target, options.cache, whole.token())) {
     result.cubin = std::move(*cubin);
   } else {
     result.compile_error = cubin.error();

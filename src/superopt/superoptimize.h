@@ -40,10 +40,19 @@ struct Superoptimized {
   std::optional<Error> compile_error;
 };
 
-/// A cubin from the cache, or compiled and kept there.
-Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache);
+/// A cubin from the cache, or compiled and kept there. Error (Interrupted) when `stop` is requested.
+Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache,
+                                   const std::stop_token& stop = {});
 
-/// The time limit is for all searches together.
+/// The end of everything, from the options' limit and stop. A stop leaves a second or so to put together what is known;
+/// compiling may begin just before the limit, and ends a little behind it.
+Deadline deadline_of(const SearchOptions& options);
+
+/// Moves the first candidate that holds at full shape (first_proved) to the front; those that do not are dropped and
+/// counted.
+void take_first_proved(Superoptimized& result, const SuperoptimizeOptions& options, const Deadline& deadline);
+
+/// The time limit is for everything. Where it leaves no time for anything else, the result is the program as given.
 Result<Superoptimized> superoptimize(const GraphPtr& program, const SuperoptimizeOptions& options);
 
 }  // namespace strata

@@ -201,7 +201,7 @@ graph layer {
 
 TEST(Superoptimize, LargeProductsAreLeftToALibraryAndTheRestIsFused) {
   SuperoptimizeOptions options = quick();
-  options.search.time_limit = 1;
+  options.search.time_limit = 8;
   options.largest_full_proof = 1e6;
   const Superoptimized result = run(parse(kManyTokens), options);
   const Candidate& best = result.candidates.front();
@@ -229,7 +229,7 @@ TEST(Superoptimize, PartsChooseBetweenTheLibraryAndGeneratedCode) {
       " input Y: f16[2048, 2048]\n input U: f16[2048, 2048]\n A = matmul(X, V)\n B = matmul(X, W)\n S = silu(A)\n"
       " O = mul(S, B)\n Q = matmul(Y, U)\n output O, Q\n}");
   SuperoptimizeOptions options = quick();
-  options.search.time_limit = 1;
+  options.search.time_limit = 8;
   options.largest_full_proof = 1e6;
   const Superoptimized result = run(program, options);
   const Candidate& best = result.candidates.front();

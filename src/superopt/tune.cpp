@@ -38,8 +38,8 @@ constexpr const char* kOwnKernels =
 
 /// All rows, the most promising first; the program as given among them. There can be thousands, each of which costs the
 /// model as much as generating its code, so that they are rated on all threads.
-std::vector<TunedRow> all_rows(const Superoptimized& result, const TuneOptions& options,
-                               const AvailableLibraries& available) {
+Result<std::vector<TunedRow>> all_rows(const Superoptimized& result, const TuneOptions& options,
+                                       const AvailableLibraries& available, const Deadline& deadline) {
   std::vector<std::pair<GraphPtr, int>> graphs;
   for (size_t c = 0; c < result.candidates.size(); ++c)
     graphs.emplace_back(result.candidates[c].graph, static_cast<int>(c));
@@ -49,6 +49,7 @@ std::vector<TunedRow> all_rows(const Superoptimized& result, const TuneOptions& 
 
   std::vector<std::vector<Schedules>> schedules(graphs.size());
   in_parallel(options.threads, graphs.size(), [&](size_t i) {
+    if (deadline.passed()) return;
     schedules[i] = all_schedules(*graphs[i].first, *options.target, options.passes, available);
   });
   std::vector<TunedRow> rows;
@@ -56,9 +57,15 @@ std::vector<TunedRow> all_rows(const Superoptimized& result, const TuneOptions& 
     const auto& [graph, candidate] = graphs[i];
     for (Schedules& one : schedules[i]) rows.push_back({graph, candidate, graph == result.program, std::move(one)});
   }
+  std::atomic<size_t> rated = 0;
   in_parallel(options.threads, rows.size(), [&](size_t i) {
+    if (deadline.passed()) return;
     rows[i].estimated_us = scheduled_cost(*rows[i].graph, *options.target, rows[i].schedules).seconds * 1e6;
+    if (options.listing) options.listing(++rated, rows.size());
   });
+  if (deadline.passed()) {
+    return tl::unexpected(Error{ErrorCode::Interrupted, "there was no time to list what could be measured", {}, {}});
+  }
   std::stable_sort(rows.begin(), rows.end(),
                    [](const TunedRow& a, const TunedRow& b) { return a.estimated_us < b.estimated_us; });
   for (size_t i = 0; i < rows.size(); ++i) rows[i].place = static_cast<int>(i) + 1;
@@ -112,8 +119,8 @@ class Tuner {
 
   Result<Tuning> run() {
     if (folder_.path().empty()) return environment("cannot make a temporary folder");
-    STRATA_TRY(tuning_.device, worker_.start());
-    list_rows();
+    STRATA_TRY(tuning_.device, worker_.start(stop_));
+    STRATA_CHECK(list_rows());
     // Plain threads: a compilation is one long task that shares nothing.
     for (int t = 0; t < options_.threads; ++t) compiling_.emplace_back([this] { compile_all(); });
     const auto measured = measure_all();
@@ -122,9 +129,9 @@ class Tuner {
     STRATA_CHECK(measured);
     for (TunedRow& row : tuning_.rows) {
       if (row.measurement.verdict == MeasureVerdict::NotMeasured && row.measurement.reason.empty())
-        row.measurement.reason = options_.stop.stop_requested() ? "interrupted"
-                                 : lost_ >= kMostLost           ? "the GPU was lost"
-                                                                : "out of time";
+        row.measurement.reason = options_.deadline.interrupted() ? "interrupted"
+                                 : lost_ >= kMostLost            ? "the GPU was lost"
+                                                                 : "out of time";
     }
     rank();
     tuning_.seconds = seconds();
@@ -132,24 +139,25 @@ class Tuner {
   }
 
  private:
-  void list_rows() {
+  Result<void> list_rows() {
     const MeasureDevice& device = tuning_.device;
-    tuning_.rows =
-        all_rows(result_, options_, {.cublas_lt = !device.cublas_lt.empty(), .cudnn = !device.cudnn.empty()});
+    const AvailableLibraries available{.cublas_lt = !device.cublas_lt.empty(), .cudnn = !device.cudnn.empty()};
+    STRATA_TRY(tuning_.rows, all_rows(result_, options_, available, deadline_));
     prepared_.resize(tuning_.rows.size());
     queue_.emplace(tuning_.rows, options_.order, options_.seed);
+    return {};
   }
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   double measuring_seconds() const {
     return measuring_since_ ? std::chrono::duration<double>(Clock::now() - *measuring_since_).count() : 0;
   }
-  bool late() const { return measuring_seconds() >= options_.seconds || options_.stop.stop_requested(); }
+  bool late() const { return measuring_seconds() >= options_.seconds; }
 
   // Compiling, on threads of its own
 
   void compile_all() {
-    while (!quit_) {
+    while (!quit_ && !deadline_.passed()) {
       const auto row = queue_->next();
       if (!row) return;
       Prepared made = prepare(tuning_.rows[*row]);
@@ -180,12 +188,12 @@ class Tuner {
     const bool no_kernels = std::all_of(code->launches.begin(), code->launches.end(), by_library);
     std::call_once(referenced_, [&] {
       reference_ = std::async(std::launch::async, [this] {
-        return make_reference(*program_, options_.seed, options_.largest_interpreted, folder_.path(), options_.stop);
+        return make_reference(*program_, options_.seed, options_.largest_interpreted, folder_.path(), stop_);
       });
     });
     if (no_kernels) return made;
-    auto cubin =
-        options_.compile ? options_.compile(code->source) : cubin_of(code->source, *options_.target, options_.cache);
+    auto cubin = options_.compile ? options_.compile(code->source)
+                                  : cubin_of(code->source, *options_.target, options_.cache, stop_);
     if (cubin) {
       made.cubin = std::move(*cubin);
     } else {
@@ -229,7 +237,7 @@ class Tuner {
         if (prepared_[i].taken) continue;
         ++open;
         const bool must = must_measure(tuning_.rows[i]);
-        if (late() && (!must || options_.stop.stop_requested())) return std::nullopt;
+        if (deadline_.passed() || (late() && !must)) return std::nullopt;
         if (prepared_[i].ready) {
           prepared_[i].taken = true;
           return i;
@@ -277,7 +285,7 @@ class Tuner {
     STRATA_TRY(request.manifest, write("program.launch.json", prepared.manifest));
     request.inputs = reference.inputs;
     request.expected = reference.expected;
-    auto measured = worker_.measure(request, options_.stop);
+    auto measured = worker_.measure(request, stop_);
     Measurement measurement;
     if (measured) {
       measurement = std::move(*measured);
@@ -309,7 +317,7 @@ class Tuner {
     STRATA_TRY(const GeneratedProgram code, generate_cuda(*program_, *options_.target));
     STRATA_TRY(const std::vector<char> cubin, options_.compile
                                                   ? options_.compile(code.source)
-                                                  : cubin_of(code.source, *options_.target, options_.cache));
+                                                  : cubin_of(code.source, *options_.target, options_.cache, stop_));
     MeasureRequest request;
     STRATA_TRY(request.cubin, write("own.cubin", {cubin.data(), cubin.size()}));
     STRATA_TRY(request.manifest, write("own.launch.json", launch_manifest(code)));
@@ -317,7 +325,7 @@ class Tuner {
     for (size_t i = 0; i < code.outputs.size(); ++i) {
       request.save[code.outputs[i].name] = (folder_.path() / fmt::format("expected{}.npy", i)).string();
     }
-    STRATA_TRY(const Measurement made, worker_.measure(request, options_.stop));
+    STRATA_TRY(const Measurement made, worker_.measure(request, stop_));
     if (made.verdict != MeasureVerdict::Right) {
       return unsupported("the program's own kernels make nothing to compare with: {}", made.reason);
     }
@@ -376,6 +384,8 @@ class Tuner {
   const Superoptimized& result_;
   GraphPtr program_;
   const TuneOptions& options_;
+  const Deadline deadline_ = options_.deadline.without_grace();
+  const std::stop_token stop_ = deadline_.token();
   Clock::time_point start_ = Clock::now();
   std::optional<Clock::time_point> measuring_since_;  ///< that what all rows need is there, or a row needs none
   TemporaryFolder folder_{"strata-tune"};

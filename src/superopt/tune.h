@@ -40,8 +40,10 @@ struct TuneOptions {
   Passes passes;
   ResultCache* cache = nullptr;  ///< of cubins and measurements; none where null. Not owned.
   MeasureOptions measure;
-  std::stop_token stop;
+  Deadline deadline;  ///< what is known then is the result; nothing is measured once it passes or the user interrupts
   std::function<void(const TuneProgress&)> progress;
+  /// Rows of which the model has made an estimate; called from any thread.
+  std::function<void(size_t done, size_t count)> listing;
   /// How sources become cubins; cubin_of where empty.
   std::function<Result<std::vector<char>>(const std::string& source)> compile;
 };
@@ -89,13 +91,15 @@ struct Profile {
 };
 
 /// Error (Environment) where the GPU or NVRTC is missing; (Unsupported) where the program's own values are not finite,
-/// or cannot be computed, so that there is nothing to compare with. When `stop` is requested, it ends with what is
-/// known.
+/// or cannot be computed, so that there is nothing to compare with; (Interrupted) where the deadline passes or the user
+/// interrupts before there is something to compare with. When that is later, it ends with what is known.
 Result<Tuning> tune(const Superoptimized& result, const TuneOptions& options);
 
 /// Makes the chosen row the result: its graph becomes the first candidate, and code and cubin are those of its
-/// schedule.
-Result<void> take_chosen(Superoptimized& result, Tuning& tuning, const TuneOptions& options);
+/// schedule. Its graph is proved at full shape (first_proved, with `proofs`); rows of graphs that the proof turns down
+/// are wrong, and the next is chosen.
+Result<void> take_chosen(Superoptimized& result, Tuning& tuning, const TuneOptions& options,
+                         const SuperoptimizeOptions& proofs);
 
 /// Spearman's rank correlation; equal values share their mean rank.
 std::optional<double> rank_correlation(const std::vector<std::pair<double, double>>& pairs);

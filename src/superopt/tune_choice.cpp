@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "superopt/codegen/libraries.h"
+#include "superopt/prove.h"
 #include "superopt/tune.h"
 
 namespace strata {
@@ -57,7 +58,68 @@ std::optional<double> rank_correlation(const std::vector<std::pair<double, doubl
   return both / std::sqrt(of_a * of_b);
 }
 
-Result<void> take_chosen(Superoptimized& result, Tuning& tuning, const TuneOptions& options) {
+namespace {
+
+/// Of the time that is left, for proofs; the rest compiles.
+constexpr double kProofShare = 0.6;
+
+/// The rows in the order in which they are taken, should those before be turned down: the fastest that are right; where
+/// the choice is a guess, the model's next guesses; at last the program.
+std::vector<size_t> order_of_choice(const Tuning& tuning) {
+  const auto place_of = [&](const TunedRow& row) { return static_cast<size_t>(&row - tuning.rows.data()); };
+  std::vector<size_t> order{tuning.chosen};
+  std::vector<size_t> guesses;
+  for (const TunedRow& row : tuning.rows) {
+    if (row.measurement.verdict == MeasureVerdict::Right) order.push_back(place_of(row));
+    if (row.measurement.verdict == MeasureVerdict::NotMeasured) guesses.push_back(place_of(row));
+  }
+  if (tuning.result().measurement.verdict == MeasureVerdict::NotMeasured) {
+    std::stable_sort(guesses.begin(), guesses.end(),
+                     [&](size_t a, size_t b) { return tuning.rows[a].place < tuning.rows[b].place; });
+    order.insert(order.end(), guesses.begin(), guesses.end());
+  }
+  order.push_back(place_of(tuning.program()));
+  return order;
+}
+
+/// Chooses the first row in the order of choice whose graph holds at full shape.
+void choose_proved(Superoptimized& result, Tuning& tuning, const SuperoptimizeOptions& proofs) {
+  const std::vector<size_t> rows = order_of_choice(tuning);
+  std::vector<size_t> candidates;
+  for (const size_t row : rows) {
+    const int candidate = tuning.rows[row].candidate;
+    if (tuning.rows[row].is_program || candidate < 0) break;  // it needs no proof
+    const auto c = static_cast<size_t>(candidate);
+    if (std::find(candidates.begin(), candidates.end(), c) == candidates.end()) candidates.push_back(c);
+  }
+  first_proved(result.candidates, candidates, proofs, proofs.deadline.value_or(Deadline()).share(kProofShare));
+  const auto refuted = [&](const TunedRow& row) {
+    return row.candidate < 0 ? std::string() : refutation(result.candidates[static_cast<size_t>(row.candidate)]);
+  };
+  const size_t chosen =
+      *std::find_if(rows.begin(), rows.end(), [&](size_t row) { return refuted(tuning.rows[row]).empty(); });
+  // What is turned down leaves rows and candidates.
+  std::vector<TunedRow> kept;
+  for (size_t i = 0; i < tuning.rows.size(); ++i) {
+    if (!refuted(tuning.rows[i]).empty()) continue;
+    if (i == chosen) tuning.chosen = kept.size();
+    kept.push_back(tuning.rows[i]);
+  }
+  tuning.rows = std::move(kept);
+  for (size_t c = result.candidates.size(); c-- > 0;) {
+    const std::string reason = refutation(result.candidates[c]);
+    if (reason.empty()) continue;
+    if (result.unproved++ == 0) result.unproved_reason = reason;
+    result.candidates.erase(result.candidates.begin() + static_cast<std::ptrdiff_t>(c));
+    for (TunedRow& row : tuning.rows) row.candidate -= row.candidate > static_cast<int>(c) ? 1 : 0;
+  }
+}
+
+}  // namespace
+
+Result<void> take_chosen(Superoptimized& result, Tuning& tuning, const TuneOptions& options,
+                         const SuperoptimizeOptions& proofs) {
+  choose_proved(result, tuning, proofs);
   TunedRow& chosen = tuning.rows[tuning.chosen];
   const int from = chosen.candidate;
   const auto begin = result.candidates.begin();
@@ -80,9 +142,10 @@ Result<void> take_chosen(Superoptimized& result, Tuning& tuning, const TuneOptio
   Candidate& first = result.candidates.front();
   first.schedules = chosen.schedules;
   first.cost = scheduled_cost(*first.graph, *options.target, library_part(first.schedules));
+  const Deadline whole = proofs.deadline.value_or(Deadline());
   STRATA_TRY(result.code, generate_cuda(*chosen.graph, *options.target, chosen.schedules, options.passes));
   auto cubin = options.compile ? options.compile(result.code.source)
-                               : cubin_of(result.code.source, *options.target, options.cache);
+                               : cubin_of(result.code.source, *options.target, options.cache, whole.token());
   result.cubin.clear();
   result.compile_error.reset();
   if (cubin) {

@@ -83,7 +83,20 @@ class TuneTest : public FakeDriverTest {
     result_.candidates.push_back(
         as_candidate(parse(fused(name, 16 >> std::min<size_t>(4, result_.candidates.size()))), *options_.target));
   }
+  /// A proof at shrunk shapes, as the search makes them; what it claims may be wrong.
+  void claim(Candidate& candidate) const {
+    candidate.full_shape = false;
+    candidate.steps = {std::make_shared<ProofStep>(
+        ProofStep{result_.program, candidate.graph, candidate.verification, candidate.errors, false, {}, {}})};
+  }
   std::string right(double us) const { return write_ + fmt::format("time {}\n", us); }
+
+  SuperoptimizeOptions proofs() const {
+    SuperoptimizeOptions options;
+    options.search.target = options_.target;
+    options.search.threads = options_.threads;
+    return options;
+  }
 
   Tuning tuned() {
     auto tuning = tune(result_, options_);
@@ -156,7 +169,7 @@ TEST_F(TuneTest, TheFastestThatIsRightIsChosen) {
   EXPECT_EQ(tuning.count(MeasureVerdict::NotMeasured), std::max(0, hanging - 2));
   EXPECT_GT(hanging, 2);
 
-  ASSERT_TRUE(take_chosen(result_, tuning, options_));
+  ASSERT_TRUE(take_chosen(result_, tuning, options_, proofs()));
   EXPECT_EQ(result_.candidates[0].graph->name(), "fast");
   EXPECT_EQ(result_.candidates[1].graph->name(), "slow");
   EXPECT_EQ(result_.candidates.size(), 8U);
@@ -176,7 +189,7 @@ TEST_F(TuneTest, WhatDoesNotBeatTheProgramIsNotTaken) {
   EXPECT_EQ(chosen(tuning), "program");
   EXPECT_EQ(why_not(tuning, "slower"), "1.06x slower");
   EXPECT_EQ(why_not(tuning, "off"), "wrong: O holds NaN");
-  ASSERT_TRUE(take_chosen(result_, tuning, options_));
+  ASSERT_TRUE(take_chosen(result_, tuning, options_, proofs()));
   EXPECT_EQ(result_.candidates.size(), 3U);
   EXPECT_EQ(result_.candidates[0].graph, result_.program);
   EXPECT_EQ(tuning.rows[tuning.chosen].candidate, 0);
@@ -252,7 +265,7 @@ TEST_F(TuneTest, WithoutTimeTheProgramAndTheModelsChoiceAreMeasured) {
 
 TEST_F(TuneTest, InterruptedItKeepsTheModelsChoice) {
   std::stop_source stop;
-  options_.stop = stop.get_token();
+  options_.deadline = Deadline(Deadline::kNever, stop.get_token());
   options_.progress = [&](const TuneProgress&) { stop.request_stop(); };
   add("first", right(2));
   add("second", right(1));
@@ -260,8 +273,61 @@ TEST_F(TuneTest, InterruptedItKeepsTheModelsChoice) {
   EXPECT_EQ(tuning.count(MeasureVerdict::Right), 1);
   EXPECT_EQ(tuning.rows[tuning.chosen].place, 1);
   EXPECT_EQ(why_not(tuning, "second"), "not measured: interrupted");
-  ASSERT_TRUE(take_chosen(result_, tuning, options_));
+  ASSERT_TRUE(take_chosen(result_, tuning, options_, proofs()));
   EXPECT_EQ(result_.candidates[0].graph, tuning.rows[tuning.chosen].graph);
+}
+
+TEST_F(TuneTest, TheDeadlineEndsMeasuringAndWhatIsKnownCounts) {
+  std::atomic<double> now = 1000;
+  options_.deadline = Deadline(100, {}, 0, [&now] {
+    return Deadline::TimePoint{} +
+           std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(now.load()));
+  });
+  int reports = 0;
+  options_.progress = [&](const TuneProgress&) { now = ++reports == 2 ? 2000 : 1000; };
+  add("first", right(2));
+  add("second", right(1));
+  const Tuning tuning = tuned();
+  EXPECT_EQ(tuning.count(MeasureVerdict::Right), 2);
+  EXPECT_EQ(chosen(tuning), "first");
+  EXPECT_EQ(why_not(tuning, "second"), "not measured: out of time");
+  options_.deadline = Deadline(0);
+  EXPECT_THAT(error(), HasSubstr("interrupted"));
+}
+
+TEST_F(TuneTest, WhatIsChosenIsProvedAtFullShape) {
+  add("slow", right(5));
+  add("fast", right(2));
+  for (Candidate& candidate : result_.candidates) claim(candidate);
+  Tuning tuning = tuned();
+  ASSERT_TRUE(take_chosen(result_, tuning, options_, proofs()));
+  EXPECT_EQ(result_.candidates[0].graph->name(), "fast");
+  EXPECT_TRUE(result_.candidates[0].full_shape);
+  EXPECT_GE(result_.candidates[0].verification.tests, 1);
+}
+
+TEST_F(TuneTest, WhatIsFastAndNotTheProgramIsNotTaken) {
+  scripts_["wrong"] = right(1);
+  std::string text = fused("wrong", 16);
+  text.replace(text.find("sqr"), 3, "silu");
+  result_.candidates.push_back(as_candidate(parse(text), *options_.target));
+  add("fast", right(2));
+  for (Candidate& candidate : result_.candidates) claim(candidate);
+  Tuning tuning = tuned();
+  ASSERT_EQ(chosen(tuning), "wrong");
+  ASSERT_TRUE(take_chosen(result_, tuning, options_, proofs()));
+  EXPECT_EQ(chosen(tuning), "fast");
+  ASSERT_EQ(result_.candidates.size(), 1U);
+  EXPECT_EQ(result_.candidates[0].graph->name(), "fast");
+  EXPECT_EQ(result_.unproved, 1);
+  EXPECT_NE(result_.unproved_reason, "");
+  EXPECT_TRUE(rows_of(tuning, "wrong").empty());
+  for (const TunedRow& row : tuning.rows) {
+    if (row.candidate >= 0) {
+      EXPECT_EQ(result_.candidates[static_cast<size_t>(row.candidate)].graph, row.graph);
+    }
+  }
+  EXPECT_THAT(result_.code.source, HasSubstr("graph fast {"));
 }
 
 TEST_F(TuneTest, ALostGpuEndsTheWorkAndNotTheResult) {
@@ -313,7 +379,7 @@ TEST_F(TuneLibraryTest, ItsFastestAlgorithmThatIsRightIsChosen) {
   EXPECT_EQ(why_not_schedule(tuning, "own"), "3.00x slower");
   EXPECT_EQ(why_not_schedule(tuning, "lt2"), "wrong: O: error 1.00e+00, above 1e-04");
   EXPECT_EQ(why_not_schedule(tuning, "lt4"), "failed: cuBLASLt has 4 algorithms for f32 2×4×64, algorithm 4");
-  ASSERT_TRUE(take_chosen(result_, tuning, options_));
+  ASSERT_TRUE(take_chosen(result_, tuning, options_, proofs()));
   ASSERT_EQ(result_.code.launches.size(), 1U);
   EXPECT_EQ(result_.code.launches[0].product()->algorithm, 1);
   EXPECT_EQ(label(result_.candidates[0].schedules), "lt1");
@@ -334,7 +400,7 @@ TEST_F(TuneLibraryTest, WhereGeneratedCodeIsFasterItIsTaken) {
   setenv("STRATA_FAKE_CUBLAS_LT", "10", 1);
   Tuning tuning = tuned();
   EXPECT_EQ(label(tuning.result().schedules), "own");
-  ASSERT_TRUE(take_chosen(result_, tuning, options_));
+  ASSERT_TRUE(take_chosen(result_, tuning, options_, proofs()));
   EXPECT_FALSE(result_.code.launches[0].library);
 }
 

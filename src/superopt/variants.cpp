@@ -65,12 +65,14 @@ std::vector<GraphPtr> retiled(const GraphPtr& graph, const Passes& passes) {
 
 }  // namespace
 
-Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, const SuperoptimizeOptions& options) {
+Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, const SuperoptimizeOptions& options,
+                                            const Deadline& deadline) {
   const size_t count = std::min(found.size(), kMostFound);
   std::vector<Result<std::vector<Variant>>> of_graph(count);
   const auto variants_of = [&](const GraphPtr& found_one) -> Result<std::vector<Variant>> {
     std::vector<Variant> variants;
     for (const GraphPtr& one : retiled(found_one, options.passes)) {
+      if (deadline.passed() || (deadline.interrupted() && !variants.empty())) break;
       GraphPtr graph = one;
       if (options.passes.thread_graphs) {
         STRATA_TRY(graph, form_thread_graphs(*one, kThreadsPerBlock));
@@ -81,7 +83,15 @@ Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, 
     }
     return variants;
   };
-  in_parallel(options.search.threads, count, [&](size_t i) { of_graph[i] = variants_of(found[i]); });
+  std::atomic<size_t> done = 0;
+  std::atomic<size_t> made = 0;
+  in_parallel(options.search.threads, count, [&](size_t i) {
+    // What is there when the user interrupts is enough: its proof needs the time.
+    if (deadline.passed() || (deadline.interrupted() && made > 0)) return;
+    of_graph[i] = variants_of(found[i]);
+    if (of_graph[i]) made += of_graph[i]->size();
+    if (options.stage_progress) options.stage_progress("thread graphs", ++done, count);
+  });
   std::vector<Variant> variants;
   for (auto& one : of_graph) {
     if (!one) return tl::unexpected(one.error());

@@ -3,11 +3,14 @@
 #pragma once
 
 #include "superopt/optimize_part.h"
+#include "support/deadline.h"
 
 namespace strata {
 
 /// The graphs and their variants with finer loops, cheapest by scheduled_cost first; but graphs of one kind, which have
-/// the same kernels' grids, make way for others after the first few: estimates of one kind are wrong together.
-Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, const SuperoptimizeOptions& options);
+/// the same kernels' grids, make way for others after the first few: estimates of one kind are wrong together. Of the
+/// first of `found` alone, where the deadline passes.
+Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, const SuperoptimizeOptions& options,
+                                            const Deadline& deadline);
 
 }  // namespace strata

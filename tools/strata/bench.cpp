@@ -82,13 +82,14 @@ Result<int> run(const Options& options) {
     fmt::print("{} of {}: {}\n", i + 1, programs.size(), name);
     std::fflush(stdout);
     fs::remove_all(folder, failed);  // what an earlier run left would pass for this one's
-    STRATA_TRY(const int code, run_command({self, "optimize", programs[i].string(), "--profile", "on", "--time-limit",
-                                            fmt::format("{}", options.time_limit), "--profile-seconds",
-                                            fmt::format("{}", options.profile_seconds), "-o", folder}));
+    STRATA_TRY(const int code,
+               run_command({self, "optimize", programs[i].string(), "--profile", "on", "--time-limit",
+                            fmt::format("{}", options.time_limit + options.profile_seconds), "--profile-seconds",
+                            fmt::format("{}", options.profile_seconds), "-o", folder}));
     if (code == 0) continue;
     if (code == kInterrupted || code > 128) return kInterrupted;
     ++broken;
-    fmt::print(stderr, "{}: strata optimize ends with {}; it will have no row\n", name, code);
+    notice("{}: strata optimize ends with {}; it will have no row\n", name, code);
   }
   std::vector<std::string> command{options.python, script.string(), options.folder, "--results", options.results};
   if (!options.only.empty()) command.insert(command.end(), {"--only", options.only});
@@ -111,7 +112,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--results", options->results, "folder for DEVICE-DATE.json, which rows are added to, and .svg")
       ->capture_default_str();
   command->add_option("--python", options->python, "a Python with PyTorch")->capture_default_str();
-  command->add_option("--time-limit", options->time_limit, "seconds of search a program")
+  command->add_option("--time-limit", options->time_limit, "seconds a program before measuring")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
   command->add_option("--profile-seconds", options->profile_seconds, "seconds of measuring a program")

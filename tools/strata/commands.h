@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "notice.h"
 #include "support/error.h"
 
 namespace strata::cli {
@@ -35,5 +36,7 @@ CLI::Validator unsigned_number();
 Result<void> write_file(const std::string& path, std::string_view contents);
 /// Makes a folder and those above it.
 Result<void> make_folder(const std::string& path);
+/// Makes a file in a folder and removes it; Error (Environment) where that fails. `option` names what chose the folder.
+Result<void> check_writable(const std::string& folder, std::string_view option);
 
 }  // namespace strata::cli

@@ -21,7 +21,7 @@ emitters::LaxOptions lax_options(const SearchFlags& flags, std::optional<ResultC
   options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const std::string folder = flags.cache.empty() ? default_cache_folder() : flags.cache;
   if (flags.seconds > 0 && !flags.no_cache && !folder.empty()) {
-    cache.emplace(folder, [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); });
+    cache.emplace(folder, [](const std::string& text) { notice("warning: {}\n", text); });
     options.cache = &*cache;
   }
   return options;

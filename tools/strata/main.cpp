@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -48,7 +51,36 @@ Result<void> make_folder(const std::string& path) {
   return {};
 }
 
+Result<void> check_writable(const std::string& folder, std::string_view option) {
+  std::string probe = folder + "/.strata-XXXXXX";
+  const int file = mkstemp(probe.data());
+  if (file < 0) {
+    const int reason = errno;
+    return tl::unexpected(Error{ErrorCode::Environment,
+                                fmt::format("cannot write to the folder '{}': {}", folder, std::strerror(reason)),
+                                fmt::format("check its permissions and free space, or name another with {}", option),
+                                {}});
+  }
+  const bool full = ::write(file, "\n", 1) != 1;
+  const int reason = errno;
+  close(file);
+  unlink(probe.c_str());
+  if (!full) return {};
+  return tl::unexpected(Error{ErrorCode::Environment,
+                              fmt::format("cannot write to the folder '{}': {}", folder, std::strerror(reason)),
+                              fmt::format("make room on its disk, or name another with {}", option),
+                              {}});
+}
+
 namespace {
+
+/// Standard streams that the caller closed are taken by /dev/null, opened so that writing fails as it would have: else
+/// the first file that is opened becomes one of them, and messages go into it.
+void hold_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
 
 /// What is printed is buffered, so that a full disk shows only here; scripts must not take half a report for a whole.
 int finish(int code) {
@@ -91,6 +123,7 @@ int main(int argc, char** argv) {
   using namespace strata::cli;
   // What says that memory is missing, or a disk full, must not itself throw: no fmt here.
   try {
+    hold_standard_streams();
     return run(argc, argv);
   } catch (const std::bad_alloc&) {
     std::fputs("error: out of memory\n", stderr);

@@ -1,13 +1,9 @@
-#include <signal.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <filesystem>
 #include <thread>
 
 #include "commands.h"
+#include "interrupt_watch.h"
 #include "ir/text.h"
 #include "ir/validate.h"
 #include "profile.h"
@@ -25,6 +21,7 @@ struct Options {
   std::string program, folder, target = "auto", dump_after, cache;
   SuperoptimizeOptions work;
   ProfileOptions profile;
+  bool time_limit_given = false;
   bool json = false;
   bool no_cache = false;
   uint64_t cache_limit = ResultCache::kDefaultLimit;
@@ -32,38 +29,18 @@ struct Options {
   std::vector<std::string> disabled, disabled_passes;
 };
 
-/// The first Ctrl-C requests a stop; a second one ends the process as usual. A thread waits for the signal, so that
-/// nothing runs inside a handler.
-class InterruptWatch {
- public:
-  explicit InterruptWatch(std::stop_source& source) {
-    sigemptyset(&signals_);
-    sigaddset(&signals_, SIGINT);
-    // Blocked before any thread starts, so that all inherit it.
-    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-    watcher_ = std::jthread([this, &source](const std::stop_token& ended) {
-      const timespec tick{0, 100'000'000};
-      while (!ended.stop_requested()) {
-        if (sigtimedwait(&signals_, nullptr, &tick) != SIGINT) continue;
-        fmt::print(stderr, "\ninterrupted: finishing with the best so far; press Ctrl-C again to give up\n");
-        source.request_stop();
-        pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
-      }
-    });
-  }
-
- private:
-  sigset_t signals_{};
-  std::jthread watcher_;
-};
+/// Of a run without --time-limit; measuring comes on top.
+constexpr double kDefaultSeconds = 60;
+/// Of a time limit that is given, at most so much is for measuring.
+constexpr double kMeasuringShare = 0.5;
 
 std::string progress_text(const SearchProgress& progress) {
   const SearchStatistics& s = progress.statistics;
   const std::string best =
       progress.best_seconds > 0 ? fmt::format("{:.2f} µs", progress.best_seconds * 1e6) : std::string("none yet");
   return fmt::format(
-      "{:5.1f} s  spaces {}/{}  generated {}  pruned: shape {}, memory {}, expression {}, axes {}  verified {}  best "
-      "{}",
+      "search: {:.1f} s  spaces {}/{}  generated {}  pruned: shape {}, memory {}, expression {}, axes {}  "
+      "verified {}  best {}",
       s.seconds, s.spaces_searched, s.spaces_total, s.generated, s.pruned_shape, s.pruned_memory, s.pruned_expression,
       s.pruned_axes, s.verified, best);
 }
@@ -71,11 +48,11 @@ std::string progress_text(const SearchProgress& progress) {
 Result<const Target*> choose_target(const std::string& name, const DeviceProbe& probe) {
   if (name != "auto") return find_target(name);
   if (probe.target != nullptr) {
-    fmt::print(stderr, "target {}: {}\nCUDA libraries: {}\n", probe.target->name, probe.finding, probe.libraries);
+    notice("target {}: {}\nCUDA libraries: {}\n", probe.target->name, probe.finding, probe.libraries);
     return probe.target;
   }
   STRATA_TRY(const Target* fallback, find_target("sm_90a"));
-  fmt::print(stderr, "target {} by default: {}\n", fallback->name, probe.finding);
+  notice("target {} by default: {}\n", fallback->name, probe.finding);
   return fallback;
 }
 
@@ -130,8 +107,27 @@ void print_comparison(const Superoptimized& result) {
   if (!result.left_out.empty()) fmt::print("left out: {}\n", result.left_out);
 }
 
+/// Makes the folders of what is written, and sees that files can be made in them: what a search finds must not be lost
+/// to what could be noticed before it.
+Result<void> check_places(const Options& options) {
+  STRATA_CHECK(make_folder(options.folder));
+  STRATA_CHECK(check_writable(options.folder, "-o"));
+  const std::string& checkpoint = options.work.search.checkpoint;
+  if (checkpoint.empty()) return {};
+  if (std::filesystem::is_directory(checkpoint)) {
+    return tl::unexpected(Error{ErrorCode::Environment,
+                                fmt::format("cannot write the checkpoint '{}': it is a folder", checkpoint),
+                                "name a file with --checkpoint",
+                                {}});
+  }
+  const std::string folder = std::filesystem::absolute(checkpoint).parent_path().string();
+  STRATA_CHECK(make_folder(folder));
+  return check_writable(folder, "--checkpoint");
+}
+
 /// The best µGraph compiled for `target`, which need not be the one that it was found for.
-Result<std::vector<char>> cubin_for(const Superoptimized& result, const Target& target, const Options& options) {
+Result<std::vector<char>> cubin_for(const Superoptimized& result, const Target& target, const Options& options,
+                                    const std::stop_token& stop) {
   if (&target == options.work.search.target) {
     if (result.compile_error) return tl::unexpected(*result.compile_error);
     return result.cubin;
@@ -141,19 +137,21 @@ Result<std::vector<char>> cubin_for(const Superoptimized& result, const Target& 
   // The launches of all cubins are the same, so what a library computes has no kernel in any.
   const Schedules libraries = library_part(result.candidates.front().schedules);
   STRATA_TRY(const GeneratedProgram code, generate_cuda(best, target, libraries, options.work.passes));
-  return cubin_of(code.source, target, options.work.cache);
+  return cubin_of(code.source, target, options.work.cache, stop);
 }
 
 /// A cubin for every known target that the best µGraph fits; what is missing is said, not hidden, and fails nothing.
 /// The names of the files.
-Result<std::vector<std::string>> write_cubins(const Superoptimized& result, const Options& options) {
+Result<std::vector<std::string>> write_cubins(const Superoptimized& result, const Options& options,
+                                              const Deadline& deadline) {
+  const std::stop_token stop = deadline.token();
   std::vector<std::string> written;
   for (const Target& target : targets()) {
     const std::string name = fmt::format("best.{}.cubin", target.name);
     const std::string path = options.folder + "/" + name;
-    const auto cubin = cubin_for(result, target, options);
+    const auto cubin = cubin_for(result, target, options, stop);
     if (!cubin) {
-      fmt::print(stderr, "warning: no cubin for {}: {}\n", target.name, cubin.error().to_string());
+      notice("warning: no cubin for {}: {}\n", target.name, cubin.error().to_string());
       // One of an earlier run would pass for this graph's.
       std::error_code ignored;
       std::filesystem::remove(path, ignored);
@@ -199,22 +197,37 @@ Result<int> run(Options& options) {
   Profile measured;
   STRATA_TRY(measured.skipped, why_not_profiled(options.profile, probe, *options.work.search.target, named));
   if (options.folder.empty()) options.folder = "out/" + program->name();
-  STRATA_CHECK(make_folder(options.folder));
+  STRATA_CHECK(check_places(options));
 
-  options.work.search.stop = source.get_token();
+  // One deadline for all that follows. Where there is something to measure, it has a share of what is asked for, and
+  // time of its own by default.
+  const bool measuring = measured.skipped.empty();
+  SearchOptions& search = options.work.search;
+  search.stop = source.get_token();
+  if (!options.time_limit_given) search.time_limit = kDefaultSeconds + (measuring ? options.profile.seconds : 0);
+  const Deadline deadline = deadline_of(search);
+  if (measuring && search.time_limit > 0) {
+    search.time_limit -= std::min(options.profile.seconds, kMeasuringShare * search.time_limit);
+    options.work.deadline = deadline.within(search.time_limit);
+  } else {
+    options.work.deadline = deadline;
+  }
   std::optional<ResultCache> cache;
   if (options.cache.empty()) options.cache = default_cache_folder();
   if (!options.no_cache && !options.cache.empty()) {
-    const auto warn = [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); };
+    const auto warn = [](const std::string& text) { notice("warning: {}\n", text); };
     cache.emplace(options.cache, warn, static_cast<int64_t>(std::min<uint64_t>(options.cache_limit, INT64_MAX)));
     options.work.cache = &*cache;
   }
   ProgressLine line;
-  options.work.progress = [&](const SearchProgress& progress) { line.show([&] { return progress_text(progress); }); };
+  options.work.progress = [&](const SearchProgress& progress) { line.show(progress_text(progress)); };
+  options.work.stage_progress = [&](std::string_view stage, size_t done, size_t count) {
+    line.show(count > 1 ? fmt::format("{}: {} of {}", stage, done, count) : std::string(stage));
+  };
   options.work.stage_done = [&](std::string_view stage, double seconds, const Graph& graph) {
-    if (stage == "search") line.end();
     if (options.dump_after != "all" && options.dump_after != stage) return;
-    fmt::print(stderr, "# after {} ({:.3f} s)\n{}", stage, seconds, print(graph));
+    line.end();
+    notice("# after {} ({:.3f} s)\n{}", stage, seconds, print(graph));
   };
   if (!options.shard.empty()) STRATA_CHECK(choose_shard(options));
   PruningRules& rules = options.work.search.rules;
@@ -230,22 +243,32 @@ Result<int> run(Options& options) {
     const auto& names = options.disabled_passes;
     if (std::find(names.begin(), names.end(), pass.name) != names.end()) options.work.passes.*pass.on = false;
   }
-  STRATA_TRY(Superoptimized result, superoptimize(program, options.work));
+  auto found = superoptimize(program, options.work);
+  line.end();
+  if (!found) return tl::unexpected(found.error());
+  Superoptimized result = std::move(*found);
   if (!options.shard.empty()) {
     const SearchStatistics& s = result.statistics;
     fmt::print("shard {}: {} of its {} spaces after {:.2f} s; written: {}\n", options.shard, s.spaces_searched,
                s.spaces_total, s.seconds, options.work.search.checkpoint);
-    return kSuccess;
+    return watch.exit_code(kSuccess);
   }
 
-  if (measured.skipped.empty()) measured = profile(result, options.work, options.profile);
+  if (measuring) measured = profile(result, options.work, options.profile, deadline);
   const std::string report = report_json(result, options.work, measured);
-  STRATA_CHECK(write_file(options.folder + "/best.strata", print(*result.candidates.front().graph)));
-  STRATA_CHECK(write_file(options.folder + "/best.cu", result.code.source));
-  STRATA_CHECK(write_file(options.folder + "/best.launch.json", launch_manifest(result.code)));
-  STRATA_TRY(const std::vector<std::string> cubins, write_cubins(result, options));
-  STRATA_CHECK(write_file(options.folder + "/report.json", report));
-  STRATA_CHECK(write_file(options.folder + "/report.html", report_html(result, options.work, measured)));
+  // A file that cannot be written costs that file and the exit code; the others are written.
+  Result<void> all_written;
+  const auto write = [&](const std::string& name, std::string_view contents) {
+    const auto written = write_file(options.folder + "/" + name, contents);
+    if (!written && all_written) all_written = tl::unexpected(written.error());
+  };
+  write("best.strata", print(*result.candidates.front().graph));
+  write("best.cu", result.code.source);
+  write("best.launch.json", launch_manifest(result.code));
+  write("report.json", report);
+  write("report.html", report_html(result, options.work, measured));
+  STRATA_TRY(const std::vector<std::string> cubins, write_cubins(result, options, deadline));
+  STRATA_CHECK(all_written);
   if (options.json) {
     fmt::print("{}", report);
   } else {
@@ -258,7 +281,7 @@ Result<int> run(Options& options) {
     fmt::print("written: {}/best.strata, best.cu, best.launch.json, report.json, report.html{}{}\n", options.folder,
                cubins.empty() ? "" : ", ", fmt::join(cubins, ", "));
   }
-  return kSuccess;
+  return watch.exit_code(kSuccess);
 }
 
 }  // namespace
@@ -291,9 +314,11 @@ void add_optimize(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_flag("--allow-unstable", options->work.allow_unstable,
                     "return graphs too that overflow for large inputs where the exact result does not");
-  command->add_option("--time-limit", search.time_limit, "seconds after which the search ends with its best; 0: none")
-      ->check(CLI::Range(0.0, 1e9))
-      ->capture_default_str();
+  command
+      ->add_option("--time-limit", search.time_limit,
+                   "seconds after which all ends with the best so far, measuring included; default 60, and "
+                   "--profile-seconds more where candidates are measured; 0: none")
+      ->check(CLI::Range(0.0, 1e9));
   command->add_option("--checkpoint", search.checkpoint, "file to resume the search from and to keep its work in");
   command->add_option("--shard", options->shard, "i/n: search the i-th of n slices, 0 first, into --checkpoint");
   command
@@ -334,7 +359,10 @@ void add_optimize(CLI::App& app, Action& action) {
       ->default_str("2GiB");
   command->add_flag("--no-cache", options->no_cache, "neither read nor write the cache of results");
   command->add_flag("--json", options->json, "print report.json and nothing else");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  command->callback([options, command, &action] {
+    options->time_limit_given = command->count("--time-limit") > 0;
+    action = [options] { return run(*options); };
+  });
 }
 
 }  // namespace strata::cli

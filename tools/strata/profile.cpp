@@ -1,5 +1,6 @@
 #include "profile.h"
 
+#include "notice.h"
 #include "progress_line.h"
 #include "report/report.h"
 #include "superopt/codegen/libraries.h"
@@ -9,6 +10,8 @@ namespace {
 
 /// Rows of each kind that are printed; report.json has all.
 constexpr int kPrinted = 16;
+/// Of the time that is left for measuring; the rest proves and compiles what is the fastest.
+constexpr double kMeasuringShare = 0.85;
 
 void print_row(const Tuning& tuning, const TunedRow& row) {
   const Measurement& m = row.measurement;
@@ -44,7 +47,8 @@ Result<std::string> why_not_profiled(const ProfileOptions& options, const Device
   return std::string();
 }
 
-Profile profile(Superoptimized& result, const SuperoptimizeOptions& work, const ProfileOptions& options) {
+Profile profile(Superoptimized& result, const SuperoptimizeOptions& work, const ProfileOptions& options,
+                const Deadline& deadline) {
   TuneOptions tuning;
   tuning.target = work.search.target;
   tuning.seconds = options.seconds;
@@ -53,22 +57,29 @@ Profile profile(Superoptimized& result, const SuperoptimizeOptions& work, const 
   tuning.order = options.order == "random" ? TuneOrder::Random : TuneOrder::Promise;
   tuning.passes = work.passes;
   tuning.cache = work.cache;
-  tuning.stop = work.search.stop;
+  tuning.deadline = deadline.share(kMeasuringShare);
   ProgressLine line;
-  tuning.progress = [&](const TuneProgress& p) {
-    line.show([&] {
-      const std::string best = p.best_us > 0 ? fmt::format("{:.2f} µs", p.best_us) : std::string("none yet");
-      return fmt::format("{:5.1f} s  measured {} of {}  best {}", p.seconds, p.measured, p.rows, best);
-    });
+  tuning.listing = [&](size_t done, size_t count) {
+    line.show(fmt::format("schedules: {} of {} estimated", done, count));
   };
+  tuning.progress = [&](const TuneProgress& p) {
+    const std::string best = p.best_us > 0 ? fmt::format("{:.2f} µs", p.best_us) : std::string("none yet");
+    line.show(fmt::format("measured {} of {}  best {}", p.measured, p.rows, best));
+  };
+  line.show("measuring: preparing inputs and what is right");
   auto made = tune(result, tuning);
-  line.end();
   if (!made) {
-    fmt::print(stderr, "warning: nothing was measured: {}\n", made.error().message);
+    line.end();
+    notice("warning: nothing was measured: {}\n", made.error().message);
     return {std::nullopt, made.error().message};
   }
-  if (auto taken = take_chosen(result, *made, tuning); !taken) {
-    fmt::print(stderr, "warning: the fastest cannot be made again: {}\n", taken.error().message);
+  line.show("proving and compiling the fastest");
+  SuperoptimizeOptions proofs = work;
+  proofs.deadline = deadline;
+  const auto taken = take_chosen(result, *made, tuning, proofs);
+  line.end();
+  if (!taken) {
+    notice("warning: the fastest cannot be made again: {}\n", taken.error().message);
     return {std::nullopt, taken.error().message};
   }
   return {std::move(*made), {}};

@@ -20,7 +20,9 @@ Result<std::string> why_not_profiled(const ProfileOptions& options, const Device
                                      bool named);
 
 /// Measures, and makes the fastest the result. What goes wrong is a warning: the model's choice stays.
-Profile profile(Superoptimized& result, const SuperoptimizeOptions& work, const ProfileOptions& options);
+/// Both together end with the deadline.
+Profile profile(Superoptimized& result, const SuperoptimizeOptions& work, const ProfileOptions& options,
+                const Deadline& deadline);
 
 /// The table, or one line where nothing was measured.
 void print_profile(const Profile& profile);

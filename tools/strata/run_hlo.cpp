@@ -101,10 +101,10 @@ Result<Literal> run_on_gpu(const GpuDevice& device, const hlo::Module& module, c
     return emitters::part_microseconds(device, part, step, emit_options, libraries);
   };
   STRATA_TRY(emitters::EmittedProgram program, emitters::emit_program(module, emit_options, libraries, lax));
-  for (const std::string& note : program.notes) fmt::print(stderr, "not superoptimized: {}\n", note);
+  for (const std::string& note : program.notes) notice("not superoptimized: {}\n", note);
   STRATA_TRY(const std::unique_ptr<emitters::GpuRunner> runner,
              emitters::GpuRunner::load(device, std::move(program), emit_options));
-  for (const std::string& note : runner->notes()) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : runner->notes()) notice("note: {}\n", note);
   STRATA_TRY(Literal result, runner->run(arguments));
   if (!options.profile) return result;
   STRATA_TRY(const auto times, runner->profile(kProfileRuns));
@@ -134,8 +134,7 @@ Result<Literal> run_emitted(const hlo::Module& module, const std::vector<Literal
   const auto own = std::count_if(program.steps.begin(), program.steps.end(),
                                  [](const emitters::ProgramStep& step) { return step.interpreted && !step.lax; });
   if (options.check && own > 0)
-    fmt::print(stderr, "note: {} of {} steps are the interpreter's own: --check says nothing of them\n", own,
-               program.steps.size());
+    notice("note: {} of {} steps are the interpreter's own: --check says nothing of them\n", own, program.steps.size());
   return emitters::run_on_cpu(program, arguments);
 }
 
@@ -158,10 +157,10 @@ Result<int> run_hlo(const HloRunOptions& options) {
   STRATA_TRY(const hlo::ModulePtr module, hlo::load_module(options.path));
   const hlo::Computation& entry = module->entry_computation();
   if (const int count = elided_constants(*module); count > 0) {
-    fmt::print(stderr,
-               "warning: the text leaves out the elements of {} constant{}; they are made up\n"
-               "  print the module with print_large_constants (HloPrintOptions)\n",
-               count, count == 1 ? "" : "s");
+    notice(
+        "warning: the text leaves out the elements of {} constant{}; they are made up\n"
+        "  print the module with print_large_constants (HloPrintOptions)\n",
+        count, count == 1 ? "" : "s");
   }
   STRATA_TRY(const std::vector<Literal> arguments, arguments_of(entry, options));
   const bool emitted = !options.interpret || options.check;

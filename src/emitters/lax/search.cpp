@@ -165,6 +165,7 @@ class Searcher {
     std::erase_if(found->candidates, [&](const Candidate& c) { return !objection(*c.graph, part.program).empty(); });
     if (found->candidates.empty()) return {std::nullopt, "nothing else was found, and " + against};
     if (found->candidates.front().graph != first) {
+      take_first_proved(*found, work, Deadline());
       if (const auto made = generate(*found, work); !made) return {std::nullopt, made.error().message};
     }
     const std::string measured = measure(*found, work);
@@ -197,7 +198,7 @@ class Searcher {
     tuning.cache = work.cache;
     Result<Tuning> made = tune(found, tuning);
     if (made) {
-      if (const auto taken = take_chosen(found, *made, tuning); !taken)
+      if (const auto taken = take_chosen(found, *made, tuning, work); !taken)
         return ", not measured: " + taken.error().message;
       return fmt::format(", the fastest of {} measured", made->count(MeasureVerdict::Right));
     }

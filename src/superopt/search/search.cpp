@@ -78,7 +78,9 @@ class Search {
       }
       timed_out = monitor.timed_out();
     }
-    STRATA_CHECK(checkpoint_->save());
+    // A search is more than the file that keeps its work; a shard is nothing but that.
+    const Result<void> saved = checkpoint_->save();
+    if (!saved && options_.shard_count > 1) return tl::unexpected(saved.error());
     SearchResult result;
     result.graphs = unique(std::move(graphs));
     result.statistics = statistics();
@@ -86,6 +88,7 @@ class Search {
                          : timed_out                     ? StopReason::TimeLimit
                                                          : StopReason::Interrupted;
     result.left_out = left_out();
+    if (!saved) result.left_out += (result.left_out.empty() ? "" : "; ") + saved.error().message;
     return result;
   }
 

@@ -1,0 +1,54 @@
+// Signals that end a long command with the best so far.
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <stop_token>
+#include <thread>
+
+#include "notice.h"
+
+namespace strata::cli {
+
+/// The first SIGINT or SIGTERM requests a stop; a second one ends the process as usual. A thread waits for the signal,
+/// so that nothing runs inside a handler. To be made before any other thread, which then inherits what is blocked.
+class InterruptWatch {
+ public:
+  explicit InterruptWatch(std::stop_source& source) {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    watcher_ = std::jthread([this, &source](const std::stop_token& ended) { watch(source, ended); });
+  }
+
+  /// The exit code of a command that ended with `code` by itself: 128 and the signal's number where one asked for that.
+  int exit_code(int code) const { return signal_ == 0 ? code : 128 + signal_; }
+
+ private:
+  void watch(std::stop_source& source, const std::stop_token& ended) {
+    const timespec tick{0, 50'000'000};
+    while (!ended.stop_requested()) {
+      if (signal_ != 0) {
+        // Unblocked here, the second signal finds a thread to end the process by; waited for, it would be swallowed.
+        nanosleep(&tick, nullptr);
+        continue;
+      }
+      const int signal = sigtimedwait(&signals_, nullptr, &tick);
+      if (signal <= 0) continue;
+      signal_ = signal;
+      source.request_stop();
+      notice("\n{}: finishing with the best so far; a second signal ends it at once\n",
+             signal == SIGINT ? "interrupted" : "terminated");
+      pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+    }
+  }
+
+  sigset_t signals_{};
+  std::atomic<int> signal_ = 0;
+  std::jthread watcher_;  // last: it uses the others
+};
+
+}  // namespace strata::cli

@@ -1,0 +1,19 @@
+// What is said beside the result, on the standard error.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+
+namespace strata::cli {
+
+/// Prints a message or progress. Where it cannot be printed, the standard error closed or on a full disk, it is lost,
+/// and nothing else is: fmt::print would throw.
+template <class... Args>
+void notice(fmt::format_string<Args...> text, Args&&... args) {
+  const std::string message = fmt::format(text, std::forward<Args>(args)...);
+  std::fwrite(message.data(), 1, message.size(), stderr);
+}
+
+}  // namespace strata::cli
