@@ -551,6 +551,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   working("generating code");
   STRATA_TRY(result.code, generate_cuda(best, target, result.candidates.front().schedules, options.passes));
   done("codegen", best);
+  if (!options.compile) return result;
   working("compiling");
   if (auto cubin = cubin_of(result.code.source, target, options.cache, whole.token())) {
     result.cubin = std::move(*cubin);

@@ -36,7 +36,7 @@ struct Superoptimized {
   StopReason stop_reason = StopReason::Exhausted;
   std::string left_out;
   GeneratedProgram code;    ///< of the first candidate
-  std::vector<char> cubin;  ///< empty where compile_error is set
+  std::vector<char> cubin;  ///< empty where compile_error is set, or none is wanted
   std::optional<Error> compile_error;
 };
 
