@@ -6,6 +6,7 @@
 #include <string>
 
 #include "support/error.h"
+#include "support/write_file.h"
 
 namespace strata::cli {
 
@@ -31,8 +32,6 @@ CLI::Validator probability();
 /// An unsigned number; the parser alone would take -1 for 2^64 - 1.
 CLI::Validator unsigned_number();
 
-/// Writes a file under a temporary name first, so that no reader ever sees half of it.
-Result<void> write_file(const std::string& path, std::string_view contents);
 /// Makes a folder and those above it.
 Result<void> make_folder(const std::string& path);
 
