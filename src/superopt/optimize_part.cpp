@@ -19,9 +19,7 @@ Result<SearchResult> search_stable(const GraphPtr& program, const SuperoptimizeO
   if (!options.allow_unstable) return search(stable, options.search, options.progress);
   SearchOptions half = options.search;
   half.time_limit /= 2;
-  if (!half.checkpoint.empty()) half.checkpoint += ".stable";
   STRATA_TRY(SearchResult first, search(stable, half, options.progress));
-  half.checkpoint = options.search.checkpoint;
   STRATA_TRY(SearchResult second, search(program, half, options.progress));
   first.graphs.insert(first.graphs.end(), second.graphs.begin(), second.graphs.end());
   std::stable_sort(first.graphs.begin(), first.graphs.end(), [&](const GraphPtr& a, const GraphPtr& b) {
@@ -45,7 +43,6 @@ Result<SearchResult> search_part(const GraphPtr& program, const SuperoptimizeOpt
   if (!peeled) return search_stable(program, options);
   SuperoptimizeOptions of_core = options;
   of_core.search.time_limit *= kCoreShare;
-  if (!of_core.search.checkpoint.empty()) of_core.search.checkpoint += ".core";
   STRATA_TRY(SearchResult found, search_stable(peeled->core, of_core));
   std::vector<GraphPtr> graphs;
   for (const GraphPtr& graph : found.graphs) {

@@ -86,7 +86,7 @@ class PartsOptimizer {
     for (int p : distinct_) all_weight_ += weight(p);
     double left = all_weight_;
     for (size_t i = 0; i < distinct_.size(); ++i) {
-      STRATA_CHECK(optimize(distinct_[i], i, left));
+      STRATA_CHECK(optimize(distinct_[i], left));
       left -= weight(distinct_[i]);
     }
     for (size_t p = 0; p < result_.parts.size(); ++p) finish(p);
@@ -114,12 +114,11 @@ class PartsOptimizer {
     }
   }
 
-  /// The `number`-th search; `left` is the weight of it and those that follow.
-  Result<void> optimize(int p, size_t number, double left) {
+  /// `left` is the weight of this search and those that follow.
+  Result<void> optimize(int p, double left) {
     const CanonicalProgram& form = forms_[static_cast<size_t>(p)];
     SuperoptimizeOptions options = options_;
     options.largest_full_proof = options_.largest_full_proof / static_cast<double>(distinct_.size());
-    if (number > 0 && !options.search.checkpoint.empty()) options.search.checkpoint += fmt::format(".{}", number);
     // Of the limit, a part has a share of its own, equal in every run, and what those before it have left.
     double own_share = kExhaustive;
     if (options_.search.time_limit > 0) {
@@ -349,7 +348,6 @@ Result<void> try_library(const GraphPtr& program, const SuperoptimizeOptions& op
   if (least > kLibraryDoubt * result.candidates.front().cost.seconds) return {};
   SuperoptimizeOptions rest = options;
   if (options.search.time_limit > 0) rest.search.time_limit = kLibraryShare * options.search.time_limit;
-  if (!rest.search.checkpoint.empty()) rest.search.checkpoint += ".library";
   STRATA_TRY(Superoptimized beside, optimize_parts(program, rest, {.apart = apart}, Clock::now(), found));
   const StopReason stopped = std::max(beside.stop_reason, result.stop_reason);
   if (beside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) std::swap(beside, result);

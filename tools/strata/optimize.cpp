@@ -17,12 +17,13 @@
 #include "runtime/compile.h"
 #include "runtime/device_probe.h"
 #include "superopt/codegen/libraries.h"
+#include "superopt/search/checkpoint.h"
 
 namespace strata::cli {
 namespace {
 
 struct Options {
-  std::string program, folder, target = "auto", dump_after, cache;
+  std::string program, folder, target = "auto", dump_after, cache, checkpoint;
   SuperoptimizeOptions work;
   ProfileOptions profile;
   bool json = false;
@@ -177,7 +178,7 @@ Result<void> choose_shard(Options& options) {
                                 "write i/n with 0 ≤ i < n, for example 0/4",
                                 {}});
   }
-  if (search.checkpoint.empty()) {
+  if (options.checkpoint.empty()) {
     return tl::unexpected(
         Error{ErrorCode::InvalidInput, "--shard without --checkpoint: its work would be lost", "name a file", {}});
   }
@@ -230,11 +231,14 @@ Result<int> run(Options& options) {
     const auto& names = options.disabled_passes;
     if (std::find(names.begin(), names.end(), pass.name) != names.end()) options.work.passes.*pass.on = false;
   }
+  if (!options.checkpoint.empty()) {
+    STRATA_TRY(options.work.search.checkpoint, Checkpoint::open(options.checkpoint, *program, options.work.search));
+  }
   STRATA_TRY(Superoptimized result, superoptimize(program, options.work));
   if (!options.shard.empty()) {
     const SearchStatistics& s = result.statistics;
     fmt::print("shard {}: {} of its {} spaces after {:.2f} s; written: {}\n", options.shard, s.spaces_searched,
-               s.spaces_total, s.seconds, options.work.search.checkpoint);
+               s.spaces_total, s.seconds, options.checkpoint);
     return kSuccess;
   }
 
@@ -294,7 +298,7 @@ void add_optimize(CLI::App& app, Action& action) {
   command->add_option("--time-limit", search.time_limit, "seconds after which the search ends with its best; 0: none")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
-  command->add_option("--checkpoint", search.checkpoint, "file to resume the search from and to keep its work in");
+  command->add_option("--checkpoint", options->checkpoint, "file to resume the search from and to keep its work in");
   command->add_option("--shard", options->shard, "i/n: search the i-th of n slices, 0 first, into --checkpoint");
   command
       ->add_option("--disable-rule", options->disabled,
