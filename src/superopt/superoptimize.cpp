@@ -129,7 +129,7 @@ class PartsOptimizer {
     }
     const std::string key = part_key(*form.graph, options);
     if (options.cache != nullptr) {
-      if (auto known = find_part(*options.cache, key, own_share, form.graph, *options.search.target)) {
+      if (auto known = find_part(*options.cache, key, own_share, form.graph, options)) {
         found_[texts_[p]] = {form.graph, std::move(*known)};
         return {};
       }
@@ -314,7 +314,8 @@ std::string checked_whole(const Superoptimized& result, const SuperoptimizeOptio
   const std::string key =
       fmt::format("{}\nseed={} {}\n{}{}", build_identity(), options.search.seed, options.largest_full_proof,
                   print(*result.program), print(*result.candidates.front().graph));
-  if (auto known = options.cache->find("whole", key)) return known->value;
+  if (auto known = options.cache->find("whole", key))
+    return fmt::format("{} (from the cache; run of {})", known->value, known->created);
   std::string shown = check_whole(result, options);
   if (shown.starts_with("agrees")) options.cache->store("whole", key, shown);
   return shown;
@@ -393,9 +394,15 @@ GraphPtr hoisted_program(const GraphPtr& program, const SuperoptimizeOptions& op
 
 }  // namespace
 
+std::string cubin_key(std::string_view source, const Target& target, std::string_view nvrtc) {
+  return fmt::format("{}\nNVRTC {}\n{}", target.name, nvrtc, source);
+}
+
 Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache) {
   if (cache == nullptr) return compile_cubin(source, target);
-  const std::string key = fmt::format("{}\n{}", target.name, source);
+  // Without a compiler nothing is taken from the cache either: what it would make is not known.
+  STRATA_TRY(const std::string version, nvrtc_version());
+  const std::string key = cubin_key(source, target, version);
   if (auto known = cache->find("cubin", key)) return std::vector<char>(known->value.begin(), known->value.end());
   auto cubin = compile_cubin(source, target);
   if (cubin) cache->store("cubin", key, {cubin->data(), cubin->size()}, 0, ResultCache::Keep::WhileThereIsRoom);
