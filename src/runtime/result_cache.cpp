@@ -297,8 +297,8 @@ void ResultCache::touch(std::string_view kind, int64_t hash, int64_t last_used) 
   sqlite3_bind_int64(update.statement, 1, time);
   update.bind(2, kind);
   sqlite3_bind_int64(update.statement, 3, hash);
-  // Where another process writes for long, or the file cannot be written, the use is forgotten: it was found.
-  sqlite3_step(update.statement);
+  // Where it cannot be written, the use is forgotten: it was found. No later one is waited for.
+  if (const int step = sqlite3_step(update.statement); step == SQLITE_BUSY || step == SQLITE_READONLY) only_read(step);
 }
 
 int ResultCache::insert(std::string_view kind, std::string_view key, std::string_view value, double effort, Keep keep) {

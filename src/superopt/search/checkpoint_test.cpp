@@ -93,7 +93,7 @@ TEST_F(CheckpointTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(with([](Json& e) { e["graph"] = "graph g {\n input A: f32[64, 128]\n B = exp(A)\n output B\n}"; }),
               HasSubstr("an input of its graph has another type"));
   EXPECT_THAT(with([](Json& e) { e["graph"] = "graph g {\n input A: f16[64, 128]\n output A\n}"; }),
-              HasSubstr("the output of its graph has another type"));
+              HasSubstr("the output of its graph has another shape"));
 }
 
 TEST_F(CheckpointTest, CostsAreNotRead) {

@@ -23,16 +23,17 @@ tl::expected<KernelChoice, std::string> restored_choice(int result, const std::v
   auto read = parse_graph(graph);
   if (!read) return wrong(read.error().message);
   const Graph& kernels = **read;
-  const auto has_type = [&](TensorId id, int c) {
-    return context.value(c).type && kernels.type(id) == *context.value(c).type;
-  };
   if (kernels.inputs().size() != inputs.size() || kernels.outputs().size() != 1) {
     return wrong("its graph has other inputs or outputs");
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!has_type(kernels.inputs()[i], inputs[i])) return wrong("an input of its graph has another type");
+    const auto& type = context.value(inputs[i]).type;
+    if (!type || kernels.type(kernels.inputs()[i]) != *type) return wrong("an input of its graph has another type");
   }
-  if (!has_type(kernels.outputs()[0], result)) return wrong("the output of its graph has another type");
+  const auto& made = context.value(result).type;
+  if (!made || kernels.type(kernels.outputs()[0]).shape != made->shape) {
+    return wrong("the output of its graph has another shape");
+  }
   if (kernels.operations().empty()) return wrong("its graph has no kernel");
   for (const Operation& op : kernels.operations()) {
     if (!op.body) return wrong("its graph has a predefined operator");
