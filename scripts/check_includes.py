@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the structure of the tree: includes go only upwards in the list of folders, one helper writes files, lines and
-files are short.
+"""Checks the structure of the tree: includes go only upwards in the list of folders, one function writes files and one
+opens libraries, lines and files are short.
 
 usage: check_includes.py [ROOT]    prints FILE:LINE: MESSAGE for each violation, and fails if there is one
 """
@@ -55,6 +55,9 @@ MAY_WRITE = {
     "src/runtime/measure.cpp",  # /dev/null, for a child
     "src/superopt/codegen/program_text.cpp",  # in the text of a generated program
 }
+
+LOADER = re.compile(r"\bdlopen\b")
+MAY_LOAD = {"src/runtime/cuda_libraries.cpp"}
 
 INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 
@@ -116,16 +119,19 @@ def check_lengths(root):
                 yield file, number, f"{len(line)} columns, more than {MAX_COLUMNS}"
 
 
-def check_writers(root):
-    """Yields (file, line, message) for code that writes files by itself; tests may."""
+def check_system(root):
+    """Yields (file, line, message) for code that writes files or opens libraries by itself; tests may."""
     for file in code_files(root, ["src", "tools", "bench"]):
-        if file.stem.endswith("_test") or file.stem.startswith("test_") or str(file.relative_to(root)) in MAY_WRITE:
+        name = file.relative_to(root).as_posix()
+        if file.stem.endswith("_test") or file.stem.startswith("test_"):
             continue
-        if file.relative_to(root).as_posix().startswith("src/superopt/codegen/device/"):
+        if name.startswith("src/superopt/codegen/device/"):  # text of generated programs
             continue
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-            if WRITERS.search(line):
+            if WRITERS.search(line) and name not in MAY_WRITE:
                 yield file, number, "writes a file by itself; use write_file of support/write_file.h"
+            if LOADER.search(line) and name not in MAY_LOAD:
+                yield file, number, "opens a library by itself; use open_cuda_library of runtime/cuda_libraries.h"
 
 
 def files(root, folders, suffixes):
@@ -146,7 +152,7 @@ def text_files(root, folders):
 
 def check(root):
     root = root.resolve()
-    violations = [*check_includes(root), *check_writers(root), *check_lengths(root)]
+    violations = [*check_includes(root), *check_system(root), *check_lengths(root)]
     return [f"{file.relative_to(root)}:{line}: {message}" for file, line, message in violations]
 
 

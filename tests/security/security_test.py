@@ -211,22 +211,25 @@ class CheckpointCase(Case):
         self.assertEqual(run.returncode, 0, printed.decode())
         self.assertEqual([file.name for file in folder.iterdir()], ["checkpoint"])
         self.strata(*self.optimize(program, checkpoint), **quick)
+        return folder
+
+    def check_shards(self, program, folder):
+        quick = {"STRATA_NVRTC": "/nowhere/libnvrtc.so"}
         shards = [folder / "0", folder / "1"]
         for i, shard in enumerate(shards):
             self.strata(*self.optimize(program, shard, "--shard", f"{i}/2"), **quick)
         self.strata("merge", folder / "merged", *shards)
         self.strata(*self.optimize(program, folder / "merged"), **quick)
 
-    def check_all(self, programs):
-        self.assertTrue(programs)
-        for program in sorted(programs):
-            with self.subTest(program=program.name):
-                self.check(program)
 
 
 class Checkpoints(CheckpointCase):
     def test_every_program(self):
-        self.check_all([*ROOT.glob("programs/*.strata")])
+        programs = sorted(ROOT.glob("programs/*.strata"))
+        self.assertTrue(programs)
+        for program in programs:
+            with self.subTest(program=program.name):
+                self.check(program)
 
     def test_shards_of_several_parts_are_the_whole(self):
         # No kernel goes across a reshape.
@@ -253,9 +256,13 @@ class Checkpoints(CheckpointCase):
         self.strata(*self.optimize("small.strata", "folder/kept"), code=3)
 
 
-class BenchmarkCheckpoints(CheckpointCase):
-    def test_every_program(self):
-        self.check_all([*ROOT.glob("programs/bench/*.strata")])
+class EveryCheckpoint(CheckpointCase):
+    def test_every_program_with_shards(self):
+        programs = sorted([*ROOT.glob("programs/*.strata"), *ROOT.glob("programs/bench/*.strata")])
+        self.assertGreater(len(programs), 20)
+        for program in programs:
+            with self.subTest(program=program.name):
+                self.check_shards(program, self.check(program))
 
 
 class Cache(Case):
