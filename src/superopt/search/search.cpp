@@ -119,6 +119,8 @@ class Search {
     plan(3, from_pairs(values));
     plan(2, from_other_values(values));
     for (Stage& stage : stages_) spaces_total_ += static_cast<int64_t>(stage.units.size());
+    // Values of a model that was cut short have other numbers than those of the checkpoint.
+    if (context_.stop.stop_requested()) return;
     damaged_ = resume();
     if (damaged_) return;
     for (Stage& stage : stages_) {
