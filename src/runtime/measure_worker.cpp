@@ -6,13 +6,13 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "interpret/npy.h"
 #include "runtime/gpu_program.h"
 #include "runtime/storage.h"
 #include "support/read_file.h"
+#include "support/write_file.h"
 
 namespace strata {
 namespace {
@@ -158,11 +158,7 @@ class Worker {
     for (const GpuBuffer& buffer : task.manifest.buffers) {
       if (buffer.name != name) continue;
       STRATA_TRY(const std::string bytes, buffers.at(name).download());
-      std::ofstream file(path, std::ios::binary);
-      file << npy_bytes(decode(bytes, buffer.type));
-      file.close();
-      if (!file) return environment("cannot write '{}'", path);
-      return {};
+      return write_file(path, npy_bytes(decode(bytes, buffer.type)), Sync::None);
     }
     return invalid("the program has no buffer '{}'", name);
   }

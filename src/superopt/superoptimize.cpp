@@ -114,7 +114,7 @@ class PartsOptimizer {
     for (int p : distinct_) all_weight_ += weight(p);
     double left = all_weight_;
     for (size_t i = 0; i < distinct_.size(); ++i) {
-      STRATA_CHECK(optimize(distinct_[i], i, left));
+      STRATA_CHECK(optimize(distinct_[i], left));
       left -= weight(distinct_[i]);
     }
     for (size_t p = 0; p < result_.parts.size(); ++p) finish(p);
@@ -142,11 +142,10 @@ class PartsOptimizer {
     }
   }
 
-  /// The `number`-th search; `left` is the weight of it and those that follow.
-  Result<void> optimize(int p, size_t number, double left) {
+  /// `left` is the weight of this search and those that follow.
+  Result<void> optimize(int p, double left) {
     const CanonicalProgram& form = forms_[static_cast<size_t>(p)];
     SuperoptimizeOptions options = options_;
-    if (number > 0 && !options.search.checkpoint.empty()) options.search.checkpoint += fmt::format(".{}", number);
     // A part has a share of what those before it have left; the cache counts by one that is equal in every run.
     const Deadline deadline = deadline_.share(weight(p) / left);
     const double own_share = options_.search.time_limit > 0
@@ -155,7 +154,7 @@ class PartsOptimizer {
     const double granted = deadline.seconds_left();
     const std::string key = part_key(*form.graph, options);
     if (options.cache != nullptr) {
-      if (auto known = find_part(*options.cache, key, own_share, form.graph, *options.search.target)) {
+      if (auto known = find_part(*options.cache, key, own_share, form.graph, options)) {
         keep(p, std::move(*known));
         return {};
       }
@@ -360,7 +359,8 @@ std::string checked_whole(const Superoptimized& result, const SuperoptimizeOptio
   const std::string key =
       fmt::format("{}\nseed={} {}\n{}{}", build_identity(), options.search.seed, options.largest_full_proof,
                   print(*result.program), print(*result.candidates.front().graph));
-  if (auto known = options.cache->find("whole", key)) return known->value;
+  if (auto known = options.cache->find("whole", key))
+    return fmt::format("{} (from the cache; run of {})", known->value, known->created);
   std::string shown = check_whole(result, options, deadline);
   if (shown.starts_with("agrees")) options.cache->store("whole", key, shown);
   return shown;
@@ -393,7 +393,6 @@ Result<void> try_library(const GraphPtr& program, const SuperoptimizeOptions& op
   for (const LibraryCall& call : plan.calls) least += library_seconds(call, *options.search.target);
   if (least > kLibraryDoubt * result.candidates.front().cost.seconds) return {};
   SuperoptimizeOptions rest = options;
-  if (!rest.search.checkpoint.empty()) rest.search.checkpoint += ".library";
   STRATA_TRY(Superoptimized beside, optimize_parts(program, rest, {.apart = apart}, deadline, found));
   const StopReason stopped = std::max(beside.stop_reason, result.stop_reason);
   if (beside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) std::swap(beside, result);
@@ -491,10 +490,16 @@ void take_first_proved(Superoptimized& result, const SuperoptimizeOptions& optio
   }
 }
 
+std::string cubin_key(std::string_view source, const Target& target, std::string_view nvrtc) {
+  return fmt::format("{}\nNVRTC {}\n{}", target.name, nvrtc, source);
+}
+
 Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache,
                                    const std::stop_token& stop) {
   if (cache == nullptr) return compile_cubin(source, target, stop);
-  const std::string key = fmt::format("{}\n{}", target.name, source);
+  // Without a compiler nothing is taken from the cache either: what it would make is not known.
+  STRATA_TRY(const std::string version, nvrtc_version());
+  const std::string key = cubin_key(source, target, version);
   if (auto known = cache->find("cubin", key)) return std::vector<char>(known->value.begin(), known->value.end());
   auto cubin = compile_cubin(source, target, stop);
   if (cubin) cache->store("cubin", key, {cubin->data(), cubin->size()}, 0, ResultCache::Keep::WhileThereIsRoom);

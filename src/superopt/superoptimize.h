@@ -40,6 +40,8 @@ struct Superoptimized {
   std::optional<Error> compile_error;
 };
 
+/// Under what the cache keeps a cubin: everything that it depends on.
+std::string cubin_key(std::string_view source, const Target& target, std::string_view nvrtc);
 /// A cubin from the cache, or compiled and kept there. Error (Interrupted) when `stop` is requested.
 Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache,
                                    const std::stop_token& stop = {});

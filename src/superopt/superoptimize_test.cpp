@@ -6,7 +6,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
+#include "runtime/compile.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/codegen/test_host.h"
 #include "superopt/part_record.h"
@@ -386,7 +388,7 @@ TEST_F(WithCache, InterruptedSearchesAreNotKept) {
     part.stop_reason = reason;
     const std::string key(name_of(reason));
     store_part(cache, key, 1, part, program);
-    const auto found = find_part(cache, key, 0, program, *options_.search.target);
+    const auto found = find_part(cache, key, 0, program, options_);
     EXPECT_EQ(found.has_value(), reason != StopReason::Interrupted);
   }
 }
@@ -399,16 +401,52 @@ TEST_F(WithCache, CubinsAreDroppedBeyondTheLimitAndNothingElseIs) {
         folder_.string(), [](const std::string& text) { ADD_FAILURE() << text; }, limit);
     if (limit != 0) cache.store("measurement", "key", "value");
     ASSERT_TRUE(cubin_of(source, target, &cache));
-    EXPECT_EQ(cache.find("cubin", fmt::format("{}\n{}", target.name, source)).has_value(), limit != 0);
+    const auto version = nvrtc_version();
+    ASSERT_TRUE(version);
+    EXPECT_EQ(cache.find("cubin", cubin_key(source, target, *version)).has_value(), limit != 0);
     EXPECT_TRUE(cache.find("measurement", "key"));
   }
+}
+
+TEST_F(WithCache, CubinsOfAnotherCompilerAreNotTaken) {
+  const std::string source = "extern \"C\" __global__ void nothing() {}\n";
+  const Target& target = *options_.search.target;
+  ResultCache cache(folder_.string(), [](const std::string& text) { ADD_FAILURE() << text; });
+  for (const std::string& key : {cubin_key(source, target, "0.1"), fmt::format("{}\n{}", target.name, source)})
+    cache.store("cubin", key, "another compiler's");
+  const auto cubin = cubin_of(source, target, &cache);
+  ASSERT_TRUE(cubin) << cubin.error().to_string();
+  EXPECT_TRUE(std::string(cubin->begin(), cubin->end())
+                  .starts_with("\x7f"
+                               "ELF"));
+}
+
+TEST_F(WithCache, AGraphThatDiffersIsNotTaken) {
+  const Superoptimized first = optimize(kProgram);
+  const GraphPtr canonical = canonicalize(*partition(parse(kProgram)).value().parts[0].graph).graph;
+  const std::string key = part_key(*canonical, options_);
+  std::string wrong = print(*canonical);
+  wrong.replace(wrong.find("add("), 4, "sub(");
+  ASSERT_TRUE(parse_graph(wrong));
+  {
+    ResultCache cache(folder_.string(), {});
+    auto json = nlohmann::json::parse(cache.find("part", key)->value);
+    ASSERT_FALSE(json.at("graphs").empty());
+    json["graphs"] = {wrong};
+    cache.store("part", key, json.dump(), kExhaustive);
+  }
+  const Superoptimized again = optimize(kProgram);
+  EXPECT_TRUE(searched_);
+  EXPECT_EQ(print(*again.candidates.front().graph), print(*first.candidates.front().graph));
+  optimize(kProgram);
+  EXPECT_FALSE(searched_);  // what was found took its place
 }
 
 TEST_F(WithCache, EntriesThatDoNotFitAreSearchedAgain) {
   optimize(kProgram);
   const GraphPtr canonical = canonicalize(*partition(parse(kProgram)).value().parts[0].graph).graph;
   const std::string key = part_key(*canonical, options_);
-  for (const char* wrong : {"", "{}", "{\"candidates\": []}", "{\"candidates\": [{\"graph\": \"graph g {\"}]}"}) {
+  for (const char* wrong : {"", "{}", "{\"graphs\": []}", "{\"graphs\": [\"graph g {\"]}"}) {
     {
       ResultCache cache(folder_.string(), {});
       ASSERT_TRUE(cache.find("part", key));

@@ -1,6 +1,7 @@
 #include "superopt/tune.h"
 
 #include <gmock/gmock.h>
+#include <sqlite3.h>
 
 #include <map>
 
@@ -238,6 +239,34 @@ TEST_F(TuneTest, MeasurementsComeFromTheCache) {
   EXPECT_EQ(compiled_, std::ssize(other.rows));
 }
 
+TEST_F(TuneTest, TimesThatAreNoneAreMeasuredAgain) {
+  ResultCache cache(folder_.path().string(), {});
+  options_.cache = &cache;
+  add("fast", right(2));
+  const Tuning first = tuned();
+  sqlite3* database = nullptr;
+  ASSERT_EQ(sqlite3_open((folder_.path() / "results.sqlite").c_str(), &database), SQLITE_OK);
+  std::vector<std::string> keys;
+  const auto collect = [](void* to, int, char** row, char**) {
+    static_cast<std::vector<std::string>*>(to)->emplace_back(row[0]);
+    return 0;
+  };
+  sqlite3_exec(database, "SELECT key FROM results WHERE kind = CAST('measurement' AS BLOB)", collect, &keys, nullptr);
+  sqlite3_close(database);
+  ASSERT_EQ(std::ssize(keys), std::ssize(first.rows));
+  for (const std::string& key : keys) {
+    std::string value = cache.find("measurement", key)->value;
+    const size_t at = value.find("\"cold_us\":") + 10;
+    value.replace(at, value.find(',', at) - at, "-1.0");
+    cache.store("measurement", key, value);
+  }
+  const Tuning second = tuned();
+  for (const TunedRow& row : second.rows) {
+    EXPECT_EQ(row.measured_at, "");
+    EXPECT_GT(row.measurement.cold_us, 0);
+  }
+}
+
 TEST_F(TuneTest, LargeProgramsAreComparedWithTheirOwnKernels) {
   options_.largest_interpreted = 0;
   add("fast", right(2));
@@ -432,7 +461,7 @@ TEST_F(TuneTest, WhatIsMissingIsAnError) {
   setenv("STRATA_FAKE_CUDA_DEVICES", "0", 1);
   EXPECT_THAT(error(), HasSubstr("no GPU"));
   setenv("STRATA_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
-  EXPECT_THAT(error(), HasSubstr("the CUDA driver (/nowhere/libcuda.so.1) is not installed"));
+  EXPECT_THAT(error(), HasSubstr("the CUDA driver (/nowhere/libcuda.so.1) cannot be loaded"));
 }
 
 TEST_F(TuneTest, ValuesThatAreNotFiniteCannotBeCompared) {

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "commands.h"
 
@@ -25,23 +24,6 @@ CLI::Validator unsigned_number() {
             return text.find('-') == std::string::npos ? std::string() : fmt::format("Value {} is negative", text);
           },
           ""};
-}
-
-Result<void> write_file(const std::string& path, std::string_view contents) {
-  const std::string temporary = path + ".writing";
-  std::ofstream file(temporary, std::ios::binary);
-  file << contents;
-  file.close();
-  std::error_code failed;
-  if (file) std::filesystem::rename(temporary, path, failed);
-  if (!file || failed) {
-    std::filesystem::remove(temporary, failed);
-    return tl::unexpected(Error{ErrorCode::Environment,
-                                fmt::format("cannot write '{}'", path),
-                                "check the folder's permissions and free space",
-                                {}});
-  }
-  return {};
 }
 
 Result<void> make_folder(const std::string& path) {

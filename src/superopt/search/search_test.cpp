@@ -6,6 +6,11 @@
 #include <fstream>
 
 #include "ir/text.h"
+#include "ir/validate.h"
+#include "superopt/search/checkpoint.h"
+#include "superopt/search/model.h"
+#include "support/hash.h"
+#include "support/random.h"
 #include "test_paths.h"
 
 namespace strata {
@@ -76,19 +81,23 @@ TEST(Search, ResumesFromACheckpoint) {
   const std::string path = (std::filesystem::temp_directory_path() / "strata-search-checkpoint.json").string();
   std::filesystem::remove(path);
   SearchOptions options = full_options();
-  options.checkpoint = path;
+  const auto keep = [&] {
+    auto checkpoint = Checkpoint::open(path, *program_named("lora"), options);
+    if (checkpoint) options.checkpoint = *checkpoint;
+    return checkpoint ? std::string() : checkpoint.error().message;
+  };
+  ASSERT_EQ(keep(), "");
   auto first = search(program_named("lora"), options);
   ASSERT_TRUE(first) << first.error().to_string();
+  ASSERT_EQ(keep(), "");
   auto second = search(program_named("lora"), options);
   ASSERT_TRUE(second) << second.error().to_string();
   EXPECT_EQ(texts(*first), texts(*second));
   EXPECT_EQ(second->statistics.verified, 0);  // nothing was searched again
   options.max_block_ops = 5;
-  auto other = search(program_named("lora"), options);
-  ASSERT_FALSE(other);
-  EXPECT_NE(other.error().message.find("other options"), std::string::npos);
+  EXPECT_NE(keep().find("other options"), std::string::npos);
   std::ofstream(path) << "{\"key\": 3";
-  EXPECT_NE(search(program_named("lora"), options).error().message.find("damaged"), std::string::npos);
+  EXPECT_NE(keep().find("damaged"), std::string::npos);
   std::filesystem::remove(path);
 }
 
