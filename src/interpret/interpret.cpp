@@ -41,7 +41,8 @@ class Executor {
     const OpScope scope = graph.scope();
     const uint8_t* live = liveness(graph);
     for (const Operation& op : graph.operations()) {
-      if (stop_.stop_requested()) return;
+      // Not in thread graphs, whose block would go on with results that are not there.
+      if (graph.level() == Level::Kernel && stop_.stop_requested()) return;
       run(graph, scope, live, op, {}, frame);
       if (graph.level() != Level::Kernel) continue;
       for (TensorId id : op.results) round(graph.type(id), frame.own[static_cast<size_t>(id)]);
@@ -97,6 +98,7 @@ class Executor {
     for_each_block(scope.grid, [&](GridPoint point) {
       if (stop_.stop_requested()) return;
       for (point.iteration = 0; point.iteration < scope.loop; ++point.iteration) {
+        if (stop_.stop_requested()) return;
         run_stage(body, scope, stages, LoopStage::Body, point, frame);
       }
       run_stage(body, scope, stages, LoopStage::After, point, frame);

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <stop_token>
+#include <thread>
+
 #include "interpret/liveness.h"
 #include "interpret/work.h"
 #include "ir/text.h"
@@ -136,6 +140,41 @@ TEST(Execute, RunsBlocksAsTheirFormula) {
   EXPECT_EQ(inputs[0].data, before);
   for (double x : rounded->back().data) EXPECT_EQ(x, round_to(x, DType::F16));
   EXPECT_NE(rounded->front().data, before);
+}
+
+/// Whenever the stop comes, execution ends with the outputs or says that it was stopped.
+TEST(Interpret, StopsInTheMiddleOfThreadGraphs) {
+  const GraphPtr graph = graph_of(R"(graph g {
+  input A: f32[512, 8]
+  O = block(A, grid=[512]) {
+    a = in_iter(A, imap=[0])
+    t = thread(a, threads=128) {
+      x = in_iter(a)
+      b = sqr(x)
+      c = exp(b)
+      d = add(c, b)
+      t = out_saver(d)
+    }
+    O = out_saver(t, omap=[0])
+  }
+  output O
+}
+)");
+  const std::vector<Tensor<double>> inputs{Tensor<double>({512, 8})};
+  for (int delay = 0; delay < 200; ++delay) {
+    std::stop_source source;
+    const std::jthread stopper([&source, delay] {
+      std::this_thread::sleep_for(std::chrono::microseconds(5 * delay));
+      source.request_stop();
+    });
+    Float64Arithmetic arithmetic;
+    const auto outputs = execute(*graph, arithmetic, inputs, source.get_token());
+    if (outputs) {
+      EXPECT_EQ((*outputs)[0].data.size(), 4096U);
+    } else {
+      EXPECT_EQ(outputs.error().code, ErrorCode::Interrupted);
+    }
+  }
 }
 
 }  // namespace
