@@ -6,7 +6,7 @@
 #include <cmath>
 #include <thread>
 
-#include "superopt/solver/test_pairs.h"
+#include "superopt/solver/identities.h"
 
 namespace strata {
 namespace {
@@ -29,10 +29,21 @@ class SolverProves : public testing::TestWithParam<Pair> {};
 TEST_P(SolverProves, Equivalence) {
   const SolverResult result = solved(GetParam());
   EXPECT_EQ(result.verdict, Verdict::Equivalent) << result.reason << "\n" << steps(result);
-  EXPECT_EQ(result.by_normal_form + result.by_z3, result.entries);
+  EXPECT_EQ(result.by_normal_form + result.by_cases + result.by_z3, result.entries);
   RecordProperty("argument", result.argument);
 }
 INSTANTIATE_TEST_SUITE_P(All, SolverProves, all(kEquivalent),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(Identities, SolverProves, all(kIdentities),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+class SolverNeverProves : public testing::TestWithParam<Pair> {};
+TEST_P(SolverNeverProves, NearMiss) {
+  const SolverResult result = solved(GetParam());
+  EXPECT_NE(result.verdict, Verdict::Equivalent) << result.argument << "\n" << steps(result);
+}
+INSTANTIATE_TEST_SUITE_P(All, SolverNeverProves, all(kNearMisses),
                          [](const auto& test) { return std::string(test.param.name); });
 
 class SolverRefutes : public testing::TestWithParam<Pair> {};
