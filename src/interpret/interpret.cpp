@@ -189,6 +189,7 @@ Result<std::vector<Tensor<typename A::Value>>> execute(const Graph& graph, A& ar
                                                          const std::stop_token&);
 STRATA_INSTANTIATE(Float64Arithmetic)
 STRATA_INSTANTIATE(Float32Arithmetic)
+STRATA_INSTANTIATE(NoisyArithmetic)
 STRATA_INSTANTIATE(FieldArithmetic)
 STRATA_INSTANTIATE(SymbolicArithmetic)
 #undef STRATA_INSTANTIATE

@@ -44,6 +44,31 @@ struct RealArithmetic {
 using Float64Arithmetic = RealArithmetic<double>;
 using Float32Arithmetic = RealArithmetic<float>;
 
+/// float64 in which every operation errs by up to 8 times what rounding may: results that differ by more than two
+/// executions here do differ over the reals (as in Parker's Monte Carlo arithmetic, 1997).
+struct NoisyArithmetic {
+  using Value = double;
+  uint64_t state;
+
+  Value add(Value a, Value b) { return noisy(a + b); }
+  Value sub(Value a, Value b) { return noisy(a - b); }
+  Value mul(Value a, Value b) { return noisy(a * b); }
+  Value div(Value a, Value b) { return noisy(a / b); }
+  Value exp(Value a) { return noisy(std::exp(a)); }
+  Value sqrt(Value a) { return noisy(std::sqrt(a)); }
+  Value max(Value a, Value b) const { return std::isnan(a) || a > b ? a : b; }
+  Value greater(Value a, Value b) const { return a > b ? 1 : 0; }
+  Value select(Value c, Value a, Value b) const { return c != 0 ? a : b; }
+  Value constant(const Rational& r) const { return static_cast<double>(r.num) / static_cast<double>(r.den); }
+  Value round(Value a, DType) const { return a; }
+
+ private:
+  Value noisy(Value x) {
+    state = state * 6364136223846793005U + 1442695040888963407U;  // Knuth's generator, enough for noise
+    return x * (1 + static_cast<double>(static_cast<int64_t>(state)) * 0x1p-113);
+  }
+};
+
 /// Nearest value of `type`, ties to even; overflow becomes infinity.
 double round_to(double value, DType type);
 
@@ -87,9 +112,9 @@ struct FieldArithmetic {
   static constexpr uint8_t kResidueQ = 2;
   static constexpr uint8_t kBothResidues = kResidueP | kResidueQ;
 
-  /// What max is. By a random order is what it means (docs/verification.md); Zero and Random, two symmetric functions of
-  /// the operands, find out whether a program's results depend on it at all, and stand for it where they do not. Free is
-  /// a random associative and commutative function: what holds for every such function holds for max.
+  /// What max is. By a random order is what it means (docs/verification.md); Zero and Random, two symmetric functions
+  /// of the operands, find out whether a program's results depend on it at all, and stand for it where they do not.
+  /// Free is a random associative and commutative function: what holds for every such function holds for max.
   enum class Maximum : uint8_t { ByOrder, Zero, Random, Free };
 
   /// The arguments of exp in the order of the calls, and one call whose result is multiplied by a constant:
@@ -111,8 +136,8 @@ struct FieldArithmetic {
   std::shared_ptr<const PowerTable> powers{};  ///< of omega; optional, for speed
   ExponentLog* log = nullptr;
   Maximum maximum = Maximum::ByOrder;
-  std::vector<Value>* compared = nullptr;  ///< where not null, what max was taken of is added here
-  std::vector<Value>* roots = nullptr;     ///< where not null, the arguments of square roots are added here
+  std::vector<Value>* compared = nullptr;     ///< where not null, what max was taken of is added here
+  std::vector<Value>* roots = nullptr;        ///< where not null, the arguments of square roots are added here
   std::vector<uint64_t>* divisors = nullptr;  ///< where not null, those modulo p are added here
   /// Operators that are executed as random functions of their operands; the executor sets `free` from it for each.
   const FreeOperators* free_operators = nullptr;
@@ -224,7 +249,7 @@ struct DegreeArithmetic {
     double argument_den = 0;
     bool root = false;           ///< depends on a square root
     bool argument_root = false;  ///< an exponent does
-    double height_num = 0;       ///< log2 of the sum of the magnitudes of the numerator's coefficients, which are integers
+    double height_num = 0;  ///< log2 of the sum of the magnitudes of the numerator's coefficients, which are integers
     double height_den = 0;
     double argument_height = 0;  ///< the largest of an exponent's
     double roots = 0;            ///< square roots that the value depends on

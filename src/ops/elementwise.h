@@ -52,16 +52,12 @@ struct Elementwise {
       for_each_index<3>(
           result.shape,
           {broadcast_strides(x.shape, rank), broadcast_strides(y.shape, rank), broadcast_strides(z.shape, rank)},
-          [&](int64_t i, const std::array<int64_t, 3>& at) {
-            result[i] = f(x[at[0]], y[at[1]], z[at[2]]);
-          });
+          [&](int64_t i, const std::array<int64_t, 3>& at) { result[i] = f(x[at[0]], y[at[1]], z[at[2]]); });
     } else {
       const auto& y = *args.operands[1];
       const size_t rank = result.shape.size();
       for_each_index<2>(result.shape, {broadcast_strides(x.shape, rank), broadcast_strides(y.shape, rank)},
-                        [&](int64_t i, const std::array<int64_t, 2>& at) {
-                          result[i] = f(x[at[0]], y[at[1]]);
-                        });
+                        [&](int64_t i, const std::array<int64_t, 2>& at) { result[i] = f(x[at[0]], y[at[1]]); });
     }
   }
 };

@@ -250,7 +250,8 @@ TestBound test_bound(const Graph& reference, const Graph& candidate, const Bound
     }
     // The test is conditioned on no division by zero, which the same degree bounds.
     bound = std::isfinite(bound) && bound < 1 ? (bound < 0.5 ? bound / (1 - bound) : bound) : 1;
-    worst.roots = std::max(worst.roots, std::min(a.roots, roots_of(reference)) + std::min(b.roots, roots_of(candidate)));
+    worst.roots =
+        std::max(worst.roots, std::min(a.roots, roots_of(reference)) + std::min(b.roots, roots_of(candidate)));
     if (bound >= worst.per_test) {
       worst.per_test = bound;
       worst.argument = text;

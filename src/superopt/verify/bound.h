@@ -11,8 +11,8 @@
 namespace strata {
 
 /// Degrees of each output of a kernel graph, in order, over-estimated, when input i has degree `of_inputs[i]`; with
-/// `maxima_cancel`, maxima count as constants; `free`: operators that are random functions, and maxima with them, of the
-/// degree `function_degree` unless they are of constants.
+/// `maxima_cancel`, maxima count as constants; `free`: operators that are random functions, and maxima with them, of
+/// the degree `function_degree` unless they are of constants.
 std::vector<DegreeArithmetic::Value> output_degrees(const Graph& graph, const std::vector<double>& of_inputs,
                                                     bool maxima_cancel = false, const FreeOperators* free = nullptr,
                                                     double function_degree = 1);

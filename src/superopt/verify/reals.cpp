@@ -13,19 +13,19 @@ namespace {
 
 using Inputs = std::vector<Tensor<double>>;
 
-/// Rounding in float64 stays below, relative to the largest entry of an output.
+/// Differences below, relative to the largest entry of an output, are not looked into.
 constexpr double kRounding = 1e-7;
-/// Inputs are moved by so much, relatively, to see what rounding may do: 1,000 times what it does to an input.
-constexpr double kMoved = 1e-13;
-/// A difference must be so many times what moving the inputs makes.
+/// A difference must be so many times what errors of rounding, enlarged by NoisyArithmetic, make.
 constexpr double kAboveNoise = 20;
-/// A region is told from a kink, where equal numbers meet, by a neighbourhood of this size, relative beyond 1.
+constexpr int kNoisyRuns = 3;
+/// A region is told from a kink, where equal numbers meet, by points of a neighbourhood of this size, relative
+/// beyond 1.
 constexpr double kNearby = 1e-6;
-constexpr int kMoves = 4;
-/// What is beyond these magnitudes in a program with exponentials may be float64's doing.
+constexpr int kPoints = 12;
+/// Results of intermediates beyond these magnitudes may be float64's doing.
 constexpr double kLargest = 1e150;
 constexpr double kSmallest = 1e-150;
-/// Inside blocks nobody sees it: smaller inputs are taken to be harmless.
+/// Inside blocks nobody sees those: smaller inputs are taken to be harmless.
 constexpr double kHarmless = 8;
 constexpr int kMostTests = 48;
 
@@ -97,10 +97,10 @@ Inputs draw_inputs(const Graph& graph, int test, const std::vector<double>& cons
   return inputs;
 }
 
-/// Entries below `least` move as if they had that magnitude.
-Inputs moved(Inputs inputs, double by, double least, Random& random) {
+/// A random point nearby.
+Inputs moved(Inputs inputs, Random& random) {
   for (auto& input : inputs) {
-    for (double& x : input.data) x += by * std::max(std::fabs(x), least) * random.uniform(-1, 1);
+    for (double& x : input.data) x += kNearby * std::max(std::fabs(x), 1.0) * random.uniform(-1, 1);
   }
   return inputs;
 }
@@ -124,28 +124,42 @@ class RealCheck {
     std::erase_if(constants_, [](double c) { return std::fabs(c) > 1e9; });
   }
 
-  Result<std::optional<std::string>> run() {
+  Result<std::optional<RealDifference>> run() const {
     const double work = execution_work(reference_) + execution_work(candidate_);
     if (2 * work > options_.work) return std::nullopt;
     const int tests = static_cast<int>(std::clamp(options_.work / std::max(work, 1.0), 2.0, double{kMostTests}));
     for (int test = 0; test < tests; ++test) {
       const Inputs inputs = draw_inputs(reference_, test, constants_, options_.seed);
-      STRATA_TRY(const auto values, both(inputs));
+      STRATA_TRY(const auto values, both<Float64Arithmetic>({}, inputs));
       const auto entry = suspect(values);
       if (!entry) continue;
-      STRATA_TRY(const bool saturated, saturates(inputs));
-      if (saturated) continue;
-      STRATA_TRY(const bool real, persists(inputs, values, *entry));
-      if (!real) continue;
-      const TensorInfo& output = reference_.tensor(reference_.outputs()[entry->output]);
-      std::vector<int64_t> index;
-      int64_t rest = entry->index;
-      for (int64_t stride : row_major_strides(output.type.shape)) {
-        index.push_back(rest / stride);
-        rest %= stride;
+      STRATA_TRY(auto difference, near(inputs));
+      if (difference) return difference;
+    }
+    return std::nullopt;
+  }
+
+  /// Of points near the inputs, the first at which the programs do differ.
+  Result<std::optional<RealDifference>> near(const Inputs& inputs) const {
+    Random random(mix(options_.seed));
+    for (int point = 0; point < kPoints; ++point) {
+      Inputs here = moved(inputs, random);
+      STRATA_TRY(const auto values, both<Float64Arithmetic>({}, here));
+      const auto entry = suspect(values);
+      if (!entry) continue;
+      STRATA_TRY(const bool saturated, saturates(here));
+      if (saturated) return std::nullopt;
+      const double x = at(values.first, *entry);
+      const double y = at(values.second, *entry);
+      bool real = true;
+      for (int run = 0; run < kNoisyRuns && real; ++run) {
+        STRATA_TRY(const auto noisy, both<NoisyArithmetic>({random()}, here));
+        const double nx = at(noisy.first, *entry);
+        const double ny = at(noisy.second, *entry);
+        const double noise = std::max(std::fabs(nx - x), std::fabs(ny - y));
+        real = std::isnan(y) ? std::isfinite(nx) && std::isnan(ny) : std::fabs(x - y) > kAboveNoise * noise;
       }
-      return fmt::format("'{}' at {} is {} in the first program and {} in the second in float64", output.name,
-                         to_string(index), at(values.first, *entry), at(values.second, *entry));
+      if (real) return RealDifference{entry->output, entry->index, x, y, std::move(here)};
     }
     return std::nullopt;
   }
@@ -155,14 +169,14 @@ class RealCheck {
 
   static double at(const Inputs& values, Entry entry) { return values[entry.output][entry.index]; }
 
-  Result<Values> both(const Inputs& inputs) const {
-    Float64Arithmetic arithmetic;
+  template <class A>
+  Result<Values> both(A arithmetic, const Inputs& inputs) const {
     STRATA_TRY(Inputs first, execute(reference_, arithmetic, inputs, options_.stop));
     STRATA_TRY(Inputs second, execute(candidate_, arithmetic, reordered(inputs, order_), options_.stop));
     return Values{std::move(first), std::move(second)};
   }
 
-  /// The entry that differs most, relative to what is expected around it.
+  /// The entry that differs most, relative to the largest of its output.
   std::optional<Entry> suspect(const Values& values) const {
     for (size_t o = 0; o < values.first.size(); ++o) {
       double largest = 0;
@@ -186,12 +200,11 @@ class RealCheck {
     return std::nullopt;
   }
 
-  /// Whether exponentials may have left the range of float64.
+  /// Whether something may have left the range of float64.
   Result<bool> saturates(const Inputs& inputs) const {
-    if (!exponentiates_) return false;
     for (const auto& input : inputs) {
       for (double x : input.data) {
-        if (has_blocks_ && std::fabs(x) > kHarmless) return true;
+        if (has_blocks_ && exponentiates_ && std::fabs(x) > kHarmless) return true;
       }
     }
     for (const Graph* graph : {&reference_, &candidate_}) {
@@ -211,25 +224,6 @@ class RealCheck {
     return false;
   }
 
-  /// Whether the entry differs on a region, and by more than rounding explains.
-  Result<bool> persists(const Inputs& inputs, const Values& values, Entry entry) const {
-    Random random(mix(options_.seed));
-    const double x = at(values.first, entry);
-    const double y = at(values.second, entry);
-    double noise = 0;
-    for (int move = 0; move < kMoves; ++move) {
-      STRATA_TRY(const auto near, both(moved(inputs, kNearby, 1, random)));
-      const double nx = at(near.first, entry);
-      const double ny = at(near.second, entry);
-      if (!std::isfinite(nx)) return false;
-      if (std::isnan(y) != std::isnan(ny)) return false;
-      if (std::isfinite(y) && !(std::fabs(nx - ny) > std::fabs(x - y) / 2)) return false;
-      STRATA_TRY(const auto close, both(moved(inputs, kMoved, 0, random)));
-      noise = std::max({noise, std::fabs(at(close.first, entry) - x), std::fabs(at(close.second, entry) - y)});
-    }
-    return std::isnan(y) || std::fabs(x - y) > kAboveNoise * noise;
-  }
-
   const Graph& reference_;
   const Graph& candidate_;
   const RealCheckOptions& options_;
@@ -241,9 +235,27 @@ class RealCheck {
 
 }  // namespace
 
-Result<std::optional<std::string>> refute_over_reals(const Graph& reference, const Graph& candidate,
-                                                     const RealCheckOptions& options) {
+Result<std::optional<RealDifference>> difference_near(const Graph& reference, const Graph& candidate,
+                                                      const std::vector<Tensor<double>>& inputs,
+                                                      const RealCheckOptions& options) {
+  return RealCheck(reference, candidate, options).near(inputs);
+}
+
+Result<std::optional<RealDifference>> difference_over_reals(const Graph& reference, const Graph& candidate,
+                                                            const RealCheckOptions& options) {
   return RealCheck(reference, candidate, options).run();
+}
+
+std::string described(const Graph& reference, const RealDifference& difference) {
+  const TensorInfo& output = reference.tensor(reference.outputs()[difference.output]);
+  std::vector<int64_t> index;
+  int64_t rest = difference.entry;
+  for (int64_t stride : row_major_strides(output.type.shape)) {
+    index.push_back(rest / stride);
+    rest %= stride;
+  }
+  return fmt::format("'{}' differs at {}: {} in the first program, {} in the second, in float64", output.name,
+                     to_string(index), difference.expected, difference.found);
 }
 
 }  // namespace strata

@@ -203,7 +203,7 @@ bool RootMatch::matches_in(const PrimeField& field, const std::vector<uint64_t>&
   if (is_positive_constant(field, value)) return true;
   for (const uint64_t a : known) {
     const uint64_t ratio = field.mul(value, field.inverse(a));
-    if (is_positive_constant(field, ratio) || has(ratio)) return true;             // c·a, a·b
+    if (is_positive_constant(field, ratio) || has(ratio)) return true;                     // c·a, a·b
     if (has(field.mul(value, a)) || has(field.mul(a, field.inverse(value)))) return true;  // b/a, a/b
     if (known.size() > kMostPairs) continue;
     for (const uint64_t b : known) {

@@ -10,8 +10,8 @@ namespace strata {
 
 /// True only if the square roots of a kernel graph, all entries of all of them, are independent: no product of their
 /// arguments is a square. Shown where every root is of the kernel graph, its argument takes no other root, and there is
-/// an input of which each entry of the argument reads a slice of its own and no earlier root reads anything; two samples
-/// that differ in this slice alone and of which one makes the argument a residue show that it is no square.
+/// an input of which each entry of the argument reads a slice of its own and no earlier root reads anything; two
+/// samples that differ in this slice alone and of which one makes the argument a residue show that it is no square.
 /// Error (Interrupted) when stopped.
 Result<bool> roots_independent(const Graph& graph, const FieldPrimes& primes, uint64_t seed,
                                const std::stop_token& stop = {});

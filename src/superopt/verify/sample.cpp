@@ -120,8 +120,9 @@ bool Sampler::condition(const Root& root, FieldSample& sample, Random& random) c
   const FieldTensor& argument = arguments->front();
   std::vector<bool> residue(argument.data.size());
   for (size_t i = 0; i < residue.size(); ++i) {
-    residue[i] = (!(root.residues & FieldArithmetic::kResidueP) || sample.arithmetic.fp.is_residue(argument.data[i].p)) &&
-                 (!(root.residues & FieldArithmetic::kResidueQ) || sample.arithmetic.fq.is_residue(argument.data[i].q));
+    residue[i] =
+        (!(root.residues & FieldArithmetic::kResidueP) || sample.arithmetic.fp.is_residue(argument.data[i].p)) &&
+        (!(root.residues & FieldArithmetic::kResidueQ) || sample.arithmetic.fq.is_residue(argument.data[i].q));
   }
   if (std::all_of(residue.begin(), residue.end(), [](bool is) { return is; })) return true;
   // Project the argument's entries to slices of the input: a slice with one bad entry is drawn again.

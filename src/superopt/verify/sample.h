@@ -16,7 +16,8 @@ struct FieldSample {
   std::vector<FieldTensor> inputs;  ///< in the order of the program's inputs
 };
 
-/// Uniform and independent residues in all entries of the inputs and a uniform nontrivial q-th root of unity, from `seed`.
+/// Uniform and independent residues in all entries of the inputs and a uniform nontrivial q-th root of unity, from
+/// `seed`.
 FieldSample draw_sample(const Graph& program, const FieldPrimes& primes, uint64_t seed);
 /// Draws all entries of a tensor again.
 void fill_uniformly(FieldTensor& tensor, const FieldArithmetic& field, Random& random);

@@ -10,7 +10,6 @@
 #include "superopt/verify/compare.h"
 #include "superopt/verify/domains.h"
 #include "superopt/verify/exponents.h"
-#include "superopt/verify/floats.h"
 #include "superopt/verify/inputs.h"
 #include "superopt/verify/lax.h"
 #include "superopt/verify/maxima.h"
@@ -47,12 +46,12 @@ enum class Meaning {
 };
 
 struct Outcome {
-  bool counts = false;           ///< both are defined and no root is of a non-residue
-  bool reference_lost = false;   ///< it divided by zero
-  bool candidate_lost = false;   ///< it alone did
-  bool maxima_matter = false;    ///< against what was assumed
-  bool roots_match = true;       ///< the candidate's roots are of what the reference's are, up to positive factors
-  bool divisors_match = true;    ///< the candidate divides by nothing else than the reference
+  bool counts = false;          ///< both are defined and no root is of a non-residue
+  bool reference_lost = false;  ///< it divided by zero
+  bool candidate_lost = false;  ///< it alone did
+  bool maxima_matter = false;   ///< against what was assumed
+  bool roots_match = true;      ///< the candidate's roots are of what the reference's are, up to positive factors
+  bool divisors_match = true;   ///< the candidate divides by nothing else than the reference
   std::optional<Counterexample> difference;
 };
 
@@ -204,7 +203,8 @@ class Verification {
   /// reals may tell apart (√(x²) is x or −x). `error` grows by what these may miss.
   Result<void> look_at_roots(const TestBound& bound, double& error) {
     if (!roots_match_ && !candidate_roots_defined_) {
-      undecided("the second program takes a root of something of which the first takes none, and which may be negative");
+      undecided(
+          "the second program takes a root of something of which the first takes none, and which may be negative");
       return {};
     }
     if (roots_certified_ && roots_match_) {
@@ -213,8 +213,7 @@ class Verification {
     }
     const double roots = signs(programs_, bound);
     if (roots > kMostSigns) {
-      undecided(
-          fmt::format("an entry depends on {:.0f} square roots, whose signs have too many combinations", roots));
+      undecided(fmt::format("an entry depends on {:.0f} square roots, whose signs have too many combinations", roots));
       return {};
     }
     const double missed = 1 - std::pow(0.5, roots);
@@ -256,8 +255,8 @@ class Verification {
       result_.argument += "; maxima cancel";
       return {};
     }
-    STRATA_TRY(const size_t k, compared_elements(programs_.reference, programs_.candidate, primes(0), options_.seed,
-                                                 options_.stop));
+    STRATA_TRY(const size_t k,
+               compared_elements(programs_.reference, programs_.candidate, primes(0), options_.seed, options_.stop));
     if (k > kMostCompared) {
       undecided(fmt::format("results depend on maxima of {} elements, which have too many orders", k));
       return {};
@@ -386,9 +385,12 @@ class Verification {
     }
     if (roots_ || maxima_) {
       if (!differ_) {
-        STRATA_TRY(const bool differ,
-                   differ_over_reals(programs_.reference, programs_.candidate, options_.seed, options_.stop));
-        differ_ = differ;
+        // Two executions at least, however large the programs are.
+        const double work = std::max(RealCheckOptions{}.work, 2 * programs_.work());
+        STRATA_TRY(const auto found,
+                   difference_over_reals(programs_.reference, programs_.candidate,
+                                         {.seed = options_.seed, .work = work, .stop = options_.stop}));
+        differ_ = found.has_value();
       }
       if (!*differ_) {
         if (clean) undecided(where + " in the field, where numbers have no sign and no order, and not in float64");
@@ -439,11 +441,20 @@ Result<VerifyResult> verify(const Graph& reference, const Graph& candidate, cons
   }
   // Over small primes different programs are meant to pass.
   if (result.verdict != Verdict::Equivalent || options.primes) return result;
-  STRATA_TRY(const auto refuted, refute_over_reals(reference, candidate, {.seed = options.seed, .stop = options.stop}));
+  const RealCheckOptions reals{.seed = options.seed, .stop = options.stop};
+  const Graph* first = &reference;
+  const Graph* second = &candidate;
+  Result<std::pair<GraphPtr, GraphPtr>> small = unsupported("not needed");
+  if (2 * (execution_work(reference) + execution_work(candidate)) > reals.work) {
+    small = shrink(reference, candidate);
+    if (!small) return result;
+    std::tie(first, second) = std::pair(small->first.get(), small->second.get());
+  }
+  STRATA_TRY(const auto refuted, difference_over_reals(*first, *second, reals));
   if (!refuted) return result;
   VerifyResult doubted;
   doubted.argument = std::move(result.argument);
-  doubted.reason = "the random tests over finite fields agree, but " + *refuted;
+  doubted.reason = "the random tests over finite fields agree, but " + described(reference, *refuted);
   return doubted;
 }
 
