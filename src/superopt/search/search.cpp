@@ -77,12 +77,12 @@ class Search {
       }
       timed_out = monitor.timed_out();
     }
-      if (damaged_) return tl::unexpected(std::move(*damaged_));
-      if (options_.checkpoint) {
-        // A search is more than the file that keeps its work; a shard is nothing but that.
-        const Result<void> saved = options_.checkpoint->save();
-        if (!saved && options_.shard_count > 1) return tl::unexpected(saved.error());
-      }
+    if (damaged_) return tl::unexpected(std::move(*damaged_));
+    if (options_.checkpoint) {
+      // A search is more than the file that keeps its work; a shard is nothing but that.
+      const Result<void> saved = options_.checkpoint->save();
+      if (!saved && options_.shard_count > 1) return tl::unexpected(saved.error());
+    }
     SearchResult result;
     result.graphs = unique(std::move(graphs));
     result.statistics = statistics();
