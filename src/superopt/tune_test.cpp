@@ -118,7 +118,7 @@ class TuneTest : public FakeDriverTest {
 };
 
 TEST_F(TuneTest, TheFastestThatIsRightIsChosen) {
-  options_.measure.timeout = 3;
+  options_.measure.timeout = 5;
   add("slow", right(5));
   add("fast", right(2));
   add("off", "fill 1 0\ntime 1\n");
@@ -147,7 +147,7 @@ TEST_F(TuneTest, TheFastestThatIsRightIsChosen) {
   EXPECT_THAT(why_not(tuning, "off"), HasSubstr("wrong: O: error 1.00e+00, above 5e-03"));
   EXPECT_THAT(why_not(tuning, "faulty"), HasSubstr("failed: running the kernels: CUDA_ERROR_ILLEGAL_ADDRESS"));
   EXPECT_EQ(why_not(tuning, "dying"), "failed: its process died: Aborted");
-  EXPECT_EQ(why_not(tuning, "hanging"), "timeout: no answer in 3 s");
+  EXPECT_EQ(why_not(tuning, "hanging"), "timeout: no answer in 5 s");
   EXPECT_THAT(why_not(tuning, "refused"), HasSubstr("failed: loading the cubin"));
   EXPECT_EQ(why_not(tuning, "unreadable"), "failed: not compiled: a syntax error");
   // One graph must not take all the time.
