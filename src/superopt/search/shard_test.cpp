@@ -35,6 +35,7 @@ TEST_P(Shards, UnionIsTheWhole) {
   SearchOptions options;
   options.target = &targets().back();
   options.threads = 2;
+  options.time_limit = 0;
   const std::vector<std::string> whole = found(options);
   ASSERT_FALSE(whole.empty());
   std::vector<std::string> files;
