@@ -1,7 +1,10 @@
 // Kernels of the emitters, run on the CPU, against the interpreter.
 #include "emitters/program.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
+
+#include <map>
 
 #include "hlo/compare.h"
 #include "hlo/evaluate.h"
@@ -14,16 +17,35 @@ namespace {
 
 using hlo::Literal;
 
+/// What programs that were compared are made of.
+struct Made {
+  int programs = 0;
+  int kernels = 0;
+  int interpreted = 0;            ///< steps that the interpreter runs, which compare it with itself
+  std::map<std::string, int> by;  ///< kernels by emitter
+};
+
 /// How the module's kernels differ from the interpreter; empty if they do not.
-std::string checked(const hlo::Module& module, uint64_t seed, const EmitOptions& options = {}) {
+std::string checked(const hlo::Module& module, uint64_t seed, Made& made) {
   const auto arguments = hlo::typical_arguments(module.entry_computation(), seed);
   const auto expected = hlo::evaluate(module, arguments);
   if (!expected) return "";  // the interpreter refuses it: nothing to compare with
-  const auto program = emit_program(module, options);
+  const auto program = emit_program(module);
   if (!program) return program.error().to_string();
+  ++made.programs;
+  for (const ProgramStep& step : program->steps) {
+    if (step.fusion) ++made.by[std::string(step.fusion->decision().emitter)];
+    made.kernels += step.fusion ? 1 : 0;
+    made.interpreted += !step.fusion && !step.library ? 1 : 0;
+  }
   const auto actual = run_on_cpu(*program, arguments);
   if (!actual) return actual.error().to_string();
   return hlo::difference(*actual, *expected, 4).value_or("");
+}
+
+void print(const Made& made) {
+  fmt::print("{} programs of {} kernels and {} steps of the interpreter's: {}\n", made.programs, made.kernels,
+             made.interpreted, made.by);
 }
 
 /// Which instructions have values that depend on how functions are rounded: comparisons and casts would show it.
@@ -41,25 +63,29 @@ bool is_exact(hlo::Opcode opcode) {
 }
 
 TEST(Program, RandomModulesAgreeWithTheInterpreter) {
+  Made made;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     hlo::RandomFusionOptions options;
     options.allows = is_exact;
     const hlo::ModulePtr module = hlo::random_fusion(seed, options);
     SCOPED_TRACE(seed);
-    const std::string wrong = checked(*module, seed);
+    const std::string wrong = checked(*module, seed, made);
     EXPECT_EQ(wrong, "") << "seed " << seed << "\n" << (wrong.empty() ? "" : hlo::print(*module));
   }
+  print(made);
 }
 
 TEST(Program, RandomModulesOfAllOperatorsAgree) {
+  Made made;
   for (uint64_t seed = 1001; seed <= 1200; ++seed) {
     hlo::RandomFusionOptions options;
     options.max_instructions = 5;  // so that rounding does not grow
     const hlo::ModulePtr module = hlo::random_fusion(seed, options);
     SCOPED_TRACE(seed);
-    const std::string wrong = checked(*module, seed);
+    const std::string wrong = checked(*module, seed, made);
     EXPECT_EQ(wrong, "") << "seed " << seed << "\n" << (wrong.empty() ? "" : hlo::print(*module));
   }
+  print(made);
 }
 
 /// How many steps of a module's program the interpreter runs; the program has the interpreter's value.
@@ -67,7 +93,8 @@ int interpreted_steps(const std::string& text) {
   const auto module = hlo::parse_module(text);
   EXPECT_TRUE(module) << module.error().to_string();
   if (!module) return -1;
-  EXPECT_EQ(checked(**module, 1), "");
+  Made made;
+  EXPECT_EQ(checked(**module, 1, made), "");
   const auto program = emit_program(**module);
   EXPECT_TRUE(program) << program.error().to_string();
   if (!program) return -1;

@@ -86,6 +86,7 @@ class Rmsnorm : public testing::Test {
     options_ = new SuperoptimizeOptions;
     options_->search.target = &targets().back();
     options_->search.threads = 2;
+    options_->search.time_limit = 0;
     options_->candidates = 3;
     auto result = superoptimize(*program, *options_);
     ASSERT_TRUE(result) << result.error().to_string();
@@ -145,7 +146,6 @@ TEST_F(Rmsnorm, ReportsCarryTheirKeys) {
   EXPECT_EQ(layouts[0].at("kernel"), result_->code.launches.at(0).kernel);
   EXPECT_GE(layouts[0].at("choices"), 1);
   EXPECT_GT(layouts[0].at("seconds"), 0);
-  EXPECT_LT(layouts[0].at("seconds"), 1);
   // Three in kernels of their own, and what has its product from a library: the program, and more where the library's
   // price is near enough.
   EXPECT_EQ(json.at("candidates").size(), result_->candidates.size());
@@ -268,6 +268,8 @@ TEST(Pipeline, OutsideTheFragmentTheSolverProves) {
     SuperoptimizeOptions options;
     options.search.target = &targets().back();
     options.search.threads = 2;
+    options.search.time_limit = 0;
+    options.solver_time_limit = 300;
     options.candidates = 2;
     const auto result = superoptimize(*program, options);
     ASSERT_TRUE(result) << result.error().to_string();
