@@ -37,15 +37,21 @@ run: build/release/build.ninja ## superoptimise PROGRAM for sm_90a and sm_80
 	@echo
 	@echo "Reports: out/$(NAME)/report.html (default target), out/$(NAME)-sm_80/report.html (sm_80)"
 
-test: build ## build, then every test but the slow ones
+test: build sanitized ## build; every test but the slow ones, and the core's again with sanitizers
 	@JOBS=$(JOBS) scripts/test.sh release -LE slow
+	@JOBS=$(JOBS) scripts/test.sh asan -L sanitized
 
-test-all: build asan ## every test, the slow ones and the asan build too
+# What `test` runs with sanitizers: a part of the asan build.
+.PHONY: sanitized
+sanitized: build/asan/build.ninja
+	cmake --build --preset sanitized -j $(JOBS)
+
+test-all: build asan tsan ## every test, and all of them again with each sanitizer
 	@JOBS=$(JOBS) scripts/test.sh release
 
-asan tsan: %: build/%/build.ninja ## build with sanitizers and test
+asan tsan: %: build/%/build.ninja ## build with sanitizers and run every test
 	cmake --build --preset $@ -j $(JOBS)
-	@JOBS=$(JOBS) scripts/test.sh $@ -LE slow
+	@JOBS=$(JOBS) scripts/test.sh $@
 
 tidy: install ## clang-tidy over src (FOLDERS="src/ops ..." for a part)
 	@JOBS=$(JOBS) scripts/tidy.sh $(FOLDERS)

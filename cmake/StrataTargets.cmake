@@ -30,15 +30,17 @@ if(STRATA_WARNINGS_AS_ERRORS)
   target_compile_options(strata_flags INTERFACE -Werror)
 endif()
 if(STRATA_SANITIZER)
-  target_compile_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZER} -fno-omit-frame-pointer)
+  target_compile_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZER} -fno-sanitize-recover=all
+    -fno-omit-frame-pointer)
   target_link_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZER})
 endif()
 
-# strata_library(FOLDER [ROOMS folder...] [LINK target...] [TEST_LINK target...] [PRECOMPILE header...]): library
-# strata_FOLDER of src/FOLDER/*.cpp (slashes become underscores) and of its folders ROOMS, and, where there are tests,
-# the program strata_FOLDER_test. The headers PRECOMPILE are precompiled beside those that all libraries precompile.
+# strata_library(FOLDER [ROOMS folder...] [LINK target...] [TEST_LINK target...] [PRECOMPILE header...]
+# [SANITIZED test...] [SLOW test...]): library strata_FOLDER of src/FOLDER/*.cpp (slashes become underscores) and of its
+# folders ROOMS, and, where there are tests, the program strata_FOLDER_test (see strata_test). The headers PRECOMPILE are
+# precompiled beside those that all libraries precompile.
 function(strata_library FOLDER)
-  cmake_parse_arguments(ARG "" "" "ROOMS;LINK;TEST_LINK;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "ROOMS;LINK;TEST_LINK;PRECOMPILE;SANITIZED;SLOW" ${ARGN})
   string(REPLACE "/" "_" NAME strata_${FOLDER})
   set(PATTERNS ${CMAKE_SOURCE_DIR}/src/${FOLDER}/*.cpp)
   foreach(ROOM ${ARG_ROOMS})
@@ -58,19 +60,37 @@ function(strata_library FOLDER)
     target_link_libraries(${NAME} INTERFACE strata_flags ${ARG_LINK})
   endif()
   if(TESTS)
-    strata_test(${NAME}_test SOURCES ${TESTS} LINK ${NAME} ${ARG_TEST_LINK})
+    strata_test(${NAME}_test SOURCES ${TESTS} LINK ${NAME} ${ARG_TEST_LINK} SANITIZED ${ARG_SANITIZED} SLOW ${ARG_SLOW})
   endif()
 endfunction()
 
 # Where tests find their files. A header, not definitions: ccache shares all objects that do not include it.
 configure_file(${CMAKE_CURRENT_LIST_DIR}/test_paths.h.in ${CMAKE_BINARY_DIR}/generated/tests/test_paths.h @ONLY)
 
-# strata_test(NAME SOURCES file... LINK target... [LABELS label...]): a GoogleTest program known to ctest.
+# What `make test` builds with sanitizers: the programs of tests labelled `sanitized`.
+add_custom_target(sanitized_tests)
+
+# strata_test(NAME SOURCES file... LINK target... [SANITIZED test...] [SLOW test...]): a GoogleTest program known to
+# ctest. Tests, by name as --gtest_filter takes them, are labelled `slow`, or else `sanitized`; see docs/testing.md.
 function(strata_test NAME)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;SANITIZED;SLOW" ${ARGN})
   add_executable(${NAME} ${ARG_SOURCES})
   target_link_libraries(${NAME} PRIVATE ${ARG_LINK} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
   target_include_directories(${NAME} PRIVATE ${CMAKE_BINARY_DIR}/generated/tests)
   include(GoogleTest)
-  gtest_discover_tests(${NAME} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}")
+  # Only a hang takes as long, on a machine that does much else besides.
+  set(DISCOVERY DISCOVERY_TIMEOUT 600)
+  list(JOIN ARG_SANITIZED ":" SANITIZED)
+  list(JOIN ARG_SLOW ":" SLOW)
+  if(ARG_SANITIZED)
+    add_dependencies(sanitized_tests ${NAME})
+    gtest_discover_tests(${NAME} ${DISCOVERY} TEST_FILTER "${SANITIZED}-${SLOW}" TEST_LIST ${NAME}_SANITIZED
+      PROPERTIES LABELS sanitized)
+  endif()
+  if(ARG_SLOW)
+    gtest_discover_tests(${NAME} ${DISCOVERY} TEST_FILTER "${SLOW}" TEST_LIST ${NAME}_SLOW PROPERTIES LABELS slow)
+  endif()
+  if(NOT SANITIZED STREQUAL "*")
+    gtest_discover_tests(${NAME} ${DISCOVERY} TEST_FILTER "-${SANITIZED}:${SLOW}")
+  endif()
 endfunction()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the structure of the tree: includes go only upwards in the list of folders, lines and files are short.
+"""Checks the structure of the tree: includes go only upwards in the list of folders, one function writes files and one
+opens libraries, lines and files are short.
 
 usage: check_includes.py [ROOT]    prints FILE:LINE: MESSAGE for each violation, and fails if there is one
 """
@@ -46,6 +47,17 @@ CODE = {".h", ".c", ".cpp", ".cu", ".cuh", ".def", ".inc"}
 TEXT = CODE | {".py", ".sh", ".txt", ".cmake"}
 # Expected outputs, which are as long as they are.
 EXEMPT = ["tests/golden"]
+
+# What opens files for writing; support/write_file.h does it for all.
+WRITERS = re.compile(r"\b(?:std::o?fstream|FILE\*\s*\w+\s*=|std::fopen|::creat|O_CREAT|O_WRONLY|O_RDWR|std::rename)\b")
+MAY_WRITE = {
+    "src/support/write_file.cpp",
+    "src/runtime/measure.cpp",  # /dev/null, for a child
+    "src/superopt/codegen/program_text.cpp",  # in the text of a generated program
+}
+
+LOADER = re.compile(r"\bdlopen\b")
+MAY_LOAD = {"src/runtime/cuda_libraries.cpp"}
 
 INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 
@@ -107,6 +119,21 @@ def check_lengths(root):
                 yield file, number, f"{len(line)} columns, more than {MAX_COLUMNS}"
 
 
+def check_system(root):
+    """Yields (file, line, message) for code that writes files or opens libraries by itself; tests may."""
+    for file in code_files(root, ["src", "tools", "bench"]):
+        name = file.relative_to(root).as_posix()
+        if file.stem.endswith("_test") or file.stem.startswith("test_"):
+            continue
+        if name.startswith("src/superopt/codegen/device/"):  # text of generated programs
+            continue
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            if WRITERS.search(line) and name not in MAY_WRITE:
+                yield file, number, "writes a file by itself; use write_file of support/write_file.h"
+            if LOADER.search(line) and name not in MAY_LOAD:
+                yield file, number, "opens a library by itself; use open_cuda_library of runtime/cuda_libraries.h"
+
+
 def files(root, folders, suffixes):
     exempt = [root / folder for folder in EXEMPT]
     for folder in folders:
@@ -125,7 +152,7 @@ def text_files(root, folders):
 
 def check(root):
     root = root.resolve()
-    violations = [*check_includes(root), *check_lengths(root)]
+    violations = [*check_includes(root), *check_system(root), *check_lengths(root)]
     return [f"{file.relative_to(root)}:{line}: {message}" for file, line, message in violations]
 
 

@@ -21,6 +21,7 @@
 #include "superopt/codegen/all_schedules.h"
 #include "superopt/codegen/schedule_cost.h"
 #include "superopt/superoptimize.h"
+#include "support/write_file.h"
 
 namespace {
 
@@ -36,12 +37,12 @@ Result<void> compile(const Graph& graph, const Target& target, const std::string
     STRATA_TRY(const std::vector<char> cubin, compile_cubin(program.source, target));
     const std::filesystem::path to = name + label(schedules);
     std::filesystem::create_directories(to);
-    std::ofstream(to / "best.sm_90a.cubin", std::ios::binary).write(cubin.data(), std::ssize(cubin));
+    STRATA_CHECK(write_file(to / "best.sm_90a.cubin", {cubin.data(), cubin.size()}));
     auto manifest = nlohmann::ordered_json::parse(launch_manifest(program));
     manifest["estimated_us"] = scheduled_cost(graph, target, schedules).seconds * 1e6;
-    std::ofstream(to / "best.launch.json") << manifest.dump(1);
-    std::ofstream(to / "best.cu") << program.source;
-    std::ofstream(to / "best.strata") << print(graph);
+    STRATA_CHECK(write_file(to / "best.launch.json", manifest.dump(1)));
+    STRATA_CHECK(write_file(to / "best.cu", program.source));
+    STRATA_CHECK(write_file(to / "best.strata", print(graph)));
   }
   fmt::print("{}: {} schedules\n", name, done);
   return {};

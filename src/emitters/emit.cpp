@@ -134,7 +134,7 @@ Result<EmittedFusion> emit_fusion(const hlo::Module& module, hlo::ComputationId 
     if (from[id].shape.is_array()) fusion.inputs_.push_back(from[id].shape);
   }
   const hlo::Shape& root = from.root_instruction().shape;
-  fusion.outputs_ = root.is_tuple() ? root.elements : std::vector<hlo::Shape>{root};
+  fusion.outputs_ = root.is_tuple() ? root.elements.list() : std::vector<hlo::Shape>{root};
   STRATA_CHECK(plan.emit(*fusion.body_->module, name));
   if (mlir::failed(mlir::verify(*fusion.body_->module))) {
     return unsupported("the {} emitter made IR that does not verify for {}: a fault of Strata", plan.decision.emitter,

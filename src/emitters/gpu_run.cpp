@@ -36,7 +36,7 @@ Result<hlo::Literal> argument_of(const ProgramBuffer& buffer, std::span<const hl
   if (static_cast<size_t>(buffer.parameter) >= arguments.size())
     return invalid("there are {} arguments; the program has a parameter {}", arguments.size(), buffer.parameter);
   const hlo::Literal& whole = arguments[static_cast<size_t>(buffer.parameter)];
-  const hlo::Literal& one = buffer.element < 0 ? whole : whole.elements()[static_cast<size_t>(buffer.element)];
+  const hlo::Literal& one = buffer.element < 0 ? whole : hlo::leaf_of(whole, buffer.element);
   if (hlo::same_shape(one.shape(), buffer.shape)) return one;
   return invalid("argument {} is {}, not {}", buffer.parameter, hlo::to_string(one.shape()),
                  hlo::to_string(buffer.shape));

@@ -36,7 +36,10 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
   }
   const std::function<void(hlo::Shape&)> reset = [&](hlo::Shape& shape) {
     shape.minor_to_major = hlo::default_layout(shape.dims.size());
-    for (hlo::Shape& element : shape.elements) reset(element);
+    if (!shape.is_tuple()) return;
+    std::vector<hlo::Shape> elements(shape.elements.begin(), shape.elements.end());
+    for (hlo::Shape& element : elements) reset(element);
+    shape.elements = std::move(elements);
   };
   for (hlo::Instruction& it : flat.computations[static_cast<size_t>(flat.entry)].instructions) {
     if (it.opcode != Opcode::Parameter && it.opcode != Opcode::Constant) reset(it.shape);
@@ -89,10 +92,11 @@ class ProgramBuilder {
     for (size_t i = 0; i < entry.parameters.size(); ++i) {
       const InstructionId id = entry.parameters[i];
       const hlo::Shape& shape = entry[id].shape;
-      for (size_t k = 0; k < (shape.is_tuple() ? shape.elements.size() : 1); ++k) {
-        const int element = shape.is_tuple() ? static_cast<int>(k) : -1;
-        buffer_of_[{id, static_cast<int>(k)}] = static_cast<int>(program_.buffers.size());
-        program_.buffers.push_back({shape.is_tuple() ? shape.elements[k] : shape, static_cast<int>(i), element});
+      const int64_t leaves = hlo::leaf_count(shape);
+      for (int k = 0; k < leaves; ++k) {
+        if (!hlo::leaf_of(shape, k).is_array()) continue;
+        buffer_of_[{id, k}] = static_cast<int>(program_.buffers.size());
+        program_.buffers.push_back({hlo::leaf_of(shape, k), static_cast<int>(i), shape.is_tuple() ? k : -1});
       }
     }
   }
@@ -108,11 +112,24 @@ class ProgramBuilder {
     return unique;
   }
 
+  /// Whether one kernel would take much longer than several: what is read along many paths is computed on each of them,
+  /// which may be 2^n.
+  bool is_slow_whole() const {
+    constexpr double kSlow = 4;
+    const double whole = estimated_microseconds(flat_, options_.device);
+    double parts = 0;
+    for (const ProgramPart& part : fuse(flat_, options_.device)) {
+      if (part.interpreted) return false;
+      parts += part.microseconds;
+    }
+    return whole > kSlow * parts;
+  }
+
   /// The whole entry as one fusion, where an emitter takes it.
   bool add_whole() {
     const hlo::Computation& entry = flat_.entry_computation();
     Result<EmittedFusion> fusion = emit_fusion(flat_, flat_.entry, next_name(entry.name), options_);
-    if (!fusion) return false;
+    if (!fusion || (options_.only.empty() && is_slow_whole())) return false;
     ProgramStep step;
     step.fusion = *std::move(fusion);
     for (const InstructionId id : entry.parameters) {
@@ -154,7 +171,7 @@ class ProgramBuilder {
     for (const ArrayValue& value : part.outputs) {
       const hlo::Shape& shape = flat_.entry_computation()[value.instruction].shape;
       step.outputs.push_back(buffer_of_[value] = static_cast<int>(program_.buffers.size()));
-      program_.buffers.push_back({shape.is_tuple() ? shape.elements[static_cast<size_t>(value.element)] : shape});
+      program_.buffers.push_back({hlo::leaf_of(shape, value.element)});
     }
     if (calls) STRATA_CHECK(add_launch(part, step));
     push(std::move(step));
@@ -226,13 +243,10 @@ class ProgramBuilder {
   Result<void> add_results(InstructionId id) {
     const hlo::Computation& entry = flat_.entry_computation();
     const hlo::Instruction& it = entry[id];
-    if (it.opcode == Opcode::Tuple) {
-      for (const InstructionId operand : it.operands) STRATA_CHECK(add_results(operand));
-      return {};
-    }
-    const size_t count = it.shape.is_tuple() ? it.shape.elements.size() : 1;
-    for (size_t i = 0; i < count; ++i) {
-      const auto value = resolve(entry, id, static_cast<int>(i));
+    const int64_t count = hlo::leaf_count(it.shape);
+    for (int i = 0; i < count; ++i) {
+      if (!hlo::leaf_of(it.shape, i).is_array()) continue;  // a token has no value
+      const auto value = resolve(entry, id, i);
       const auto known = value ? buffer_of_.find(*value) : buffer_of_.end();
       if (known == buffer_of_.end()) return unsupported("the result {} is no array that a kernel writes", it.name);
       program_.results.push_back(known->second);
@@ -298,7 +312,7 @@ Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>&
 
 /// The results as one literal of the shape, nested as it is.
 Literal assemble(const hlo::Shape& shape, const std::vector<Literal>& arrays, size_t& next) {
-  if (!shape.is_tuple()) return arrays[next++];
+  if (!shape.is_tuple()) return shape.is_array() ? arrays[next++] : Literal();
   std::vector<Literal> elements;
   for (const hlo::Shape& element : shape.elements) elements.push_back(assemble(element, arrays, next));
   return Literal::tuple(std::move(elements));
@@ -308,6 +322,7 @@ Literal assemble(const hlo::Shape& shape, const std::vector<Literal>& arrays, si
 
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
                                     const LaxOptions& lax) {
+  STRATA_CHECK(hlo::check_calls(module));
   if (!hlo::has_batch_norms(module)) return ProgramBuilder(module, options, libraries, lax).build();
   STRATA_TRY(const hlo::Module expanded, hlo::expand_batch_norms(module));
   return ProgramBuilder(expanded, options, libraries, lax).build();
@@ -323,7 +338,7 @@ Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Litera
       return invalid("there are {} arguments; the program has a parameter {}", arguments.size(), buffer.parameter);
     }
     const Literal& whole = arguments[static_cast<size_t>(buffer.parameter)];
-    const Literal& one = buffer.element < 0 ? whole : whole.elements()[static_cast<size_t>(buffer.element)];
+    const Literal& one = buffer.element < 0 ? whole : hlo::leaf_of(whole, buffer.element);
     if (!hlo::same_shape(one.shape(), buffer.shape)) {
       return invalid("argument {} is {}, not {}", buffer.parameter, hlo::to_string(one.shape()),
                      hlo::to_string(buffer.shape));

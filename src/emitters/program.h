@@ -13,7 +13,7 @@ namespace strata::emitters {
 struct ProgramBuffer {
   hlo::Shape shape;
   int parameter = -1;                      ///< the entry's parameter that it holds, or none
-  int element = -1;                        ///< of a parameter that is a tuple
+  int element = -1;                        ///< of a parameter that is a tuple: the leaf (hlo::leaf_of)
   std::optional<hlo::Literal> constant{};  ///< what it holds from the beginning, and is never written
 };
 
@@ -44,9 +44,9 @@ struct EmittedProgram {
 };
 
 /// Cuts the entry into fusions (fusion/pass.h) and emits each; a module whose text has no ENTRY is one fusion, if an
-/// emitter takes it whole. Before that, parts are given to the superoptimizer (lax/search.h), then products and
-/// convolutions to libraries. Instructions without a kernel (sort, while, …) become steps of the interpreter's. Error
-/// (Unsupported) where that has no meaning for them either.
+/// emitter takes it whole and several kernels would not be much faster. Before that, parts are given to the
+/// superoptimizer (lax/search.h), then products and convolutions to libraries. Instructions without a kernel (sort,
+/// while, …) become steps of the interpreter's. Error (Unsupported) where that has no meaning for them either.
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {},
                                     LibraryUse libraries = LibraryUse::WhereFaster, const LaxOptions& lax = {});
 

@@ -1,7 +1,10 @@
 // Kernels of the emitters, run on the CPU, against the interpreter.
 #include "emitters/program.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
+
+#include <map>
 
 #include "hlo/compare.h"
 #include "hlo/evaluate.h"
@@ -14,16 +17,36 @@ namespace {
 
 using hlo::Literal;
 
+/// What programs that were compared are made of.
+struct Made {
+  int programs = 0;
+  int kernels = 0;
+  int interpreted = 0;            ///< steps that the interpreter runs, which compare it with itself
+  std::map<std::string, int> by;  ///< kernels by emitter
+};
+
 /// How the module's kernels differ from the interpreter; empty if they do not.
-std::string checked(const hlo::Module& module, uint64_t seed, const EmitOptions& options = {}) {
+std::string checked(const hlo::Module& module, uint64_t seed, Made& made) {
   const auto arguments = hlo::typical_arguments(module.entry_computation(), seed);
   const auto expected = hlo::evaluate(module, arguments);
   if (!expected) return "";  // the interpreter refuses it: nothing to compare with
-  const auto program = emit_program(module, options);
+  const auto program = emit_program(module);
   if (!program) return program.error().to_string();
+  ++made.programs;
+  for (const ProgramStep& step : program->steps) {
+    if (step.fusion) ++made.by[std::string(step.fusion->decision().emitter)];
+    made.kernels += step.fusion ? 1 : 0;
+    made.interpreted += !step.fusion && !step.library ? 1 : 0;
+    if (!step.fusion && !step.library) fmt::print("WHY {}\n", step.why_interpreted);
+  }
   const auto actual = run_on_cpu(*program, arguments);
   if (!actual) return actual.error().to_string();
   return hlo::difference(*actual, *expected, 4).value_or("");
+}
+
+void print(const Made& made) {
+  fmt::print("{} programs of {} kernels and {} steps of the interpreter's: {}\n", made.programs, made.kernels,
+             made.interpreted, made.by);
 }
 
 /// Which instructions have values that depend on how functions are rounded: comparisons and casts would show it.
@@ -41,25 +64,29 @@ bool is_exact(hlo::Opcode opcode) {
 }
 
 TEST(Program, RandomModulesAgreeWithTheInterpreter) {
+  Made made;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     hlo::RandomFusionOptions options;
     options.allows = is_exact;
     const hlo::ModulePtr module = hlo::random_fusion(seed, options);
     SCOPED_TRACE(seed);
-    const std::string wrong = checked(*module, seed);
+    const std::string wrong = checked(*module, seed, made);
     EXPECT_EQ(wrong, "") << "seed " << seed << "\n" << (wrong.empty() ? "" : hlo::print(*module));
   }
+  print(made);
 }
 
 TEST(Program, RandomModulesOfAllOperatorsAgree) {
+  Made made;
   for (uint64_t seed = 1001; seed <= 1200; ++seed) {
     hlo::RandomFusionOptions options;
     options.max_instructions = 5;  // so that rounding does not grow
     const hlo::ModulePtr module = hlo::random_fusion(seed, options);
     SCOPED_TRACE(seed);
-    const std::string wrong = checked(*module, seed);
+    const std::string wrong = checked(*module, seed, made);
     EXPECT_EQ(wrong, "") << "seed " << seed << "\n" << (wrong.empty() ? "" : hlo::print(*module));
   }
+  print(made);
 }
 
 /// How many steps of a module's program the interpreter runs; the program has the interpreter's value.
@@ -67,7 +94,8 @@ int interpreted_steps(const std::string& text) {
   const auto module = hlo::parse_module(text);
   EXPECT_TRUE(module) << module.error().to_string();
   if (!module) return -1;
-  EXPECT_EQ(checked(**module, 1), "");
+  Made made;
+  EXPECT_EQ(checked(**module, 1, made), "");
   const auto program = emit_program(**module);
   EXPECT_TRUE(program) << program.error().to_string();
   if (!program) return -1;
@@ -140,6 +168,154 @@ ENTRY main {
 }
 )"),
             0);
+}
+
+/// What is wrong with a text's program: that there is none, that it does not run, or its results. Empty if nothing is.
+std::string wrong_program(const std::string& text) {
+  const auto module = hlo::parse_module(text);
+  if (!module) return module.error().to_string();
+  const auto expected = hlo::evaluate(**module, hlo::typical_arguments((*module)->entry_computation(), 1));
+  if (!expected) return expected.error().to_string();
+  return checked(**module, 1);
+}
+
+/// Tuples in tuples, of constants, copies, barriers, loops and variadic reductions, as parameters and as results.
+TEST(Program, TuplesOfAllFormsHaveKernels) {
+  const std::string sums =
+      "sums { a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] parameter(2) d = f32[] parameter(3)\n"
+      "  s = f32[] add(a, c) t = f32[] add(b, d) ROOT r = (f32[], f32[]) tuple(s, t) }\n";
+  const std::string reduced =
+      "x = f32[64] parameter(0) y = f32[64] parameter(1) z = f32[] constant(0)\n"
+      "  r = (f32[], f32[]) reduce(x, y, z, z), dimensions={0}, to_apply=sums\n"
+      "  g = f32[] get-tuple-element(r), index=0\n";
+  const std::string loop =
+      "more { p = (f32[4], (s32[], f32[2])) parameter(0) t = get-tuple-element(p), index=1\n"
+      "  i = get-tuple-element(t), index=0 n = s32[] constant(3) ROOT r = compare(i, n), direction=LT }\n"
+      "step { p = (f32[4], (s32[], f32[2])) parameter(0) x = get-tuple-element(p), index=0\n"
+      "  t = get-tuple-element(p), index=1 i = get-tuple-element(t), index=0 y = get-tuple-element(t), index=1\n"
+      "  one = s32[] constant(1) j = add(i, one) z = add(x, x) u = tuple(j, y) ROOT r = tuple(z, u) }\n";
+  const std::string texts[] = {
+      "ENTRY e { ROOT c = (f32[2], (s32[], f32[3])) constant(({1, 2}, (3, {4, 5, 6}))) }",
+      "e { ROOT c = (f32[2], s32[]) constant(({1, 2}, 3)) }",
+      "ENTRY e { x = f32[2] parameter(0) c = (f32[2], s32[]) constant(({1, 2}, 3)) g = get-tuple-element(c), index=0 "
+      "ROOT r = add(x, g) }",
+      "f { x = f32[2] parameter(0) c = (f32[2], s32[]) constant(({1, 2}, 3)) g = get-tuple-element(c), index=0 ROOT r "
+      "= "
+      "add(x, g) }\nENTRY e { x = f32[2] parameter(0) ROOT f = fusion(x), kind=kLoop, calls=f }",
+      sums + "f { " + reduced + "  ROOT t = tuple(g, r) }",
+      sums + "f { " + reduced + "  h = get-tuple-element(r), index=1 ROOT t = tuple(h, g, x) }",
+      sums + "f { " + reduced +
+          "  ROOT t = tuple(g, r) }\nENTRY e { x = f32[64] parameter(0) y = f32[64] parameter(1) "
+          "ROOT f = fusion(x, y), kind=kInput, calls=f }",
+      sums + "ENTRY e { " + reduced + "  q = negate(x) u = tuple(q, r) ROOT t = tuple(u, g, u) }",
+      "ENTRY e { p = (f32[2], (f32[3], s32[])) parameter(0) t = get-tuple-element(p), index=1 x = "
+      "get-tuple-element(t), "
+      "index=0 ROOT n = negate(x) }",
+      "e { p = (f32[2], (f32[3], s32[])) parameter(0) t = get-tuple-element(p), index=1 x = get-tuple-element(t), "
+      "index=0 ROOT n = negate(x) }",
+      "ENTRY e { p = (f32[2], (f32[3], s32[])) parameter(0) ROOT c = (f32[2], (f32[3], s32[])) copy(p) }",
+      "ENTRY e { p = (f32[2], (f32[3], s32[])) parameter(0) b = opt-barrier(p) t = get-tuple-element(b), index=1 "
+      "ROOT r = tuple(t, p) }",
+      "f { x = f32[64] parameter(0) a = negate(x) b = exponential(x) ROOT t = tuple(a, b) }\n"
+      "ENTRY e { x = f32[64] parameter(0) ROOT f = fusion(x), kind=kLoop, calls=f }",
+      "f { x = f32[64] parameter(0) a = negate(x) u = tuple(x, a) ROOT t = tuple(a, u) }\n"
+      "e { x = f32[64] parameter(0) ROOT f = fusion(x), kind=kLoop, calls=f }",
+      loop +
+          "ENTRY e { x = f32[4] parameter(0) y = f32[2] parameter(1) i = s32[] constant(0) t = tuple(i, y) "
+          "s = tuple(x, t) ROOT w = while(s), condition=more, body=step }",
+      loop +
+          "ENTRY e { s = (f32[4], (s32[], f32[2])) parameter(0) w = while(s), condition=more, body=step "
+          "t = get-tuple-element(w), index=1 y = get-tuple-element(t), index=1 ROOT r = negate(y) }",
+      "ENTRY e { ROOT t = token[] after-all() }",
+      "ENTRY e { x = f32[2] parameter(0) t = token[] after-all() n = negate(x) ROOT r = tuple(t, n, t) }",
+      "ENTRY e { x = f32[2] parameter(0) t = token[] parameter(1) d = add-dependency(x, t) ROOT r = tuple(d, t) }",
+      "ENTRY e { x = f32[2] parameter(0) t = () tuple() ROOT r = tuple(t, x, t) }",
+  };
+  for (const std::string& text : texts) EXPECT_EQ(wrong_program(text), "") << text;
+}
+
+TEST(Program, ScansRun) {
+  EXPECT_EQ(interpreted_steps(R"(HloModule m
+step { x = f32[3] parameter(0) s = f32[3] parameter(1) n = f32[3] add(x, s) ROOT r = (f32[3], f32[3]) tuple(n, n) }
+ENTRY main {
+  x = f32[5,3] parameter(0)
+  y = f32[5,3] exponential(x)
+  z = f32[] constant(0)
+  s = f32[3] broadcast(z), dimensions={}
+  r = (f32[5,3], f32[3]) scan(y, s), dimensions={0}, num_carries=1, is_reverse=true, is_associative=true, to_apply=step
+  a = f32[5,3] get-tuple-element(r), index=0
+  b = f32[3] get-tuple-element(r), index=1
+  c = f32[5,3] negate(a)
+  ROOT t = (f32[5,3], f32[3]) tuple(c, b)
+}
+)"),
+            1);
+}
+
+TEST(Program, WeakOrderIsThatOfTheInterpreter) {
+  std::string text =
+      "ENTRY e { x = f32[8,8] parameter(0)\n"
+      "  c = f32[8] constant({-inf, -1, -0, 0, 1, inf, nan, -nan})\n"
+      "  a = f32[8,8] broadcast(c), dimensions={0} b = f32[8,8] broadcast(c), dimensions={1}\n";
+  for (const char* type : {"f32", "f64", "bf16", "f16"}) {
+    for (const char* direction : {"EQ", "NE", "LT", "LE", "GT", "GE"}) {
+      const std::string text_of_one = fmt::format(
+          "{0}  p = {1}[8,8] convert(a) q = {1}[8,8] convert(b) ROOT r = compare(p, q), direction={2}, order=WEAK }}",
+          text, type, direction);
+      EXPECT_EQ(wrong_program(text_of_one), "") << text_of_one;
+    }
+  }
+}
+
+/// n values, each of which the next one reads at two places: 2^n paths. `{0}` is the value's number, `{1}` the next.
+struct Doubling {
+  const char* what;
+  const char* text;
+};
+const Doubling kDoublings[] = {
+    {"pads",
+     "p{0} = f32[10] pad(v{0}, z), padding=1_1 a{0} = f32[8] slice(p{0}), slice={{[0:8]}} b{0} = f32[8] "
+     "slice(p{0}), slice={{[2:10]}} v{1} = f32[8] subtract(a{0}, b{0})\n"},
+    {"reverses", "a{0} = f32[8] reverse(v{0}), dimensions={{0}} v{1} = f32[8] subtract(a{0}, v{0})\n"},
+    {"concatenations",
+     "p{0} = f32[16] concatenate(v{0}, v{0}), dimensions={{0}} a{0} = f32[8] slice(p{0}), "
+     "slice={{[3:11]}} v{1} = f32[8] subtract(a{0}, v{0})\n"},
+    {"windows",
+     "w{0} = f32[8] reduce-window(v{0}, z), window={{size=3 pad=1_1}}, to_apply=most v{1} = f32[8] "
+     "subtract(w{0}, v{0})\n"},
+    {"slices at places that are computed",
+     "i{0} = s32[] constant(1) a{0} = f32[7] dynamic-slice(v{0}, i{0}), dynamic_slice_sizes={{7}} b{0} = f32[8] "
+     "pad(a{0}, z), padding=0_1 v{1} = f32[8] subtract(b{0}, v{0})\n"},
+};
+std::string doubling(const Doubling& kind, int count, bool entry) {
+  std::string text = "most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }\n";
+  text += entry ? "ENTRY e {\n" : "e {\n";
+  text += "v0 = f32[8] parameter(0) z = f32[] constant(0)\n";
+  for (int i = 0; i < count; ++i) text += fmt::format(fmt::runtime(kind.text), i, i + 1);
+  return text + fmt::format("ROOT r = f32[8] copy(v{})\n}}\n", count);
+}
+
+/// One kernel of it has code for each value once; a program of it runs, since it is cut where paths are many.
+TEST(Program, ValuesReadAlongManyPathsAreEmittedOnce) {
+  for (const Doubling& kind : kDoublings) {
+    const auto size = [&](int count) -> double {
+      EmitOptions options;
+      options.only = "loop";
+      const auto module = hlo::parse_module(doubling(kind, count, false));
+      EXPECT_TRUE(module) << module.error().to_string();
+      const auto program = emit_program(**module, options);
+      EXPECT_TRUE(program) << program.error().to_string();
+      if (!program) return 0;
+      const auto text = program->steps[0].fusion->text(Form::Llvm);
+      EXPECT_TRUE(text) << text.error().to_string();
+      return text ? static_cast<double>(text->size()) : 0;
+    };
+    const double ten = size(10), twenty = size(20), forty = size(40);
+    EXPECT_LE(forty - twenty, 2.5 * (twenty - ten) + 2000) << kind.what << " " << ten << " " << twenty << " " << forty;
+    for (const bool entry : {false, true}) {
+      EXPECT_EQ(wrong_program(doubling(kind, 40, entry)), "") << kind.what;
+    }
+  }
 }
 
 }  // namespace

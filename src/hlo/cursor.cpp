@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "support/read_file.h"
+
 namespace strata::hlo {
 namespace {
 
@@ -16,9 +18,11 @@ bool closes(char c) { return c == ')' || c == '}' || c == ']'; }
 bool is_word_character(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c); }
 
 SourceText::SourceText(std::string_view text, std::string file)
-    : text_(text), file_(std::make_shared<const std::string>(std::move(file))), lines_{0} {
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\n') lines_.push_back(i + 1);
+    : text_(text.substr(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0)),
+      file_(std::make_shared<const std::string>(std::move(file))),
+      lines_{0} {
+  for (size_t i = 0; i < text_.size(); ++i) {
+    if (text_[i] == '\n') lines_.push_back(i + 1);
   }
 }
 

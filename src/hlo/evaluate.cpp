@@ -1,6 +1,7 @@
 #include "hlo/evaluate.h"
 
 #include <algorithm>
+#include <map>
 
 #include "hlo/evaluate_parts.h"
 #include "hlo/expand_batch_norms.h"
@@ -13,14 +14,29 @@ namespace {
 
 constexpr int64_t kMaxBytes = int64_t{1} << 36;
 
+/// For each instruction the first one, before it, that calls the same computation on the same values; itself if none.
+/// No computation has effects, and calls of calls would be as many as 2^n.
+std::vector<InstructionId> first_calls(const Computation& computation) {
+  std::vector<InstructionId> first(computation.instructions.size());
+  std::map<std::pair<ComputationId, std::vector<InstructionId>>, InstructionId> calls;
+  for (size_t i = 0; i < first.size(); ++i) {
+    first[i] = static_cast<InstructionId>(i);
+    const Instruction& it = computation.instructions[i];
+    if (it.opcode != Opcode::Call && it.opcode != Opcode::Fusion) continue;
+    first[i] = calls.try_emplace({it.called[0], it.operands}, first[i]).first->second;
+  }
+  return first;
+}
+
 /// For each instruction the last that uses it, itself if none: values are given up there.
-std::vector<InstructionId> last_uses(const Computation& computation) {
+std::vector<InstructionId> last_uses(const Computation& computation, const std::vector<InstructionId>& first) {
   std::vector<InstructionId> last(computation.instructions.size());
   for (size_t i = 0; i < last.size(); ++i) {
     last[i] = static_cast<InstructionId>(i);
     for (InstructionId operand : computation.instructions[i].operands) {
       last[static_cast<size_t>(operand)] = static_cast<InstructionId>(i);
     }
+    last[static_cast<size_t>(first[i])] = static_cast<InstructionId>(i);
   }
   last[static_cast<size_t>(computation.root)] = static_cast<InstructionId>(last.size());
   return last;
@@ -120,7 +136,7 @@ ScalarFunction::ScalarFunction(Evaluator& evaluator, const Computation& computat
 
 Result<std::vector<Literal>> ScalarFunction::operator()(const std::vector<Literal>& arguments, int64_t count) const {
   const auto parts = [](Literal literal) {
-    return literal.shape().is_tuple() ? std::move(literal.elements()) : std::vector<Literal>{std::move(literal)};
+    return literal.shape().is_tuple() ? literal.elements() : std::vector<Literal>{std::move(literal)};
   };
   if (vectorised_) {
     STRATA_TRY(Literal result, evaluator_.run_lanes(computation_, arguments, count));
@@ -143,6 +159,12 @@ Result<std::vector<Literal>> ScalarFunction::operator()(const std::vector<Litera
 }
 
 bool Evaluator::can_vectorise(const Computation& computation) const {
+  const auto known = vectorised_.find(&computation);
+  if (known != vectorised_.end()) return known->second;
+  return vectorised_[&computation] = works_on_scalars(computation);
+}
+
+bool Evaluator::works_on_scalars(const Computation& computation) const {
   return std::all_of(computation.instructions.begin(), computation.instructions.end(),
                      [&](const Instruction& instruction) {
                        if (!is_scalar(instruction.shape)) return false;
@@ -171,10 +193,15 @@ bool Evaluator::can_vectorise(const Computation& computation) const {
 }
 
 Result<Literal> Evaluator::run_lanes(const Computation& computation, std::vector<Literal> arguments, int64_t count) {
-  const std::vector<InstructionId> last = last_uses(computation);
+  const std::vector<InstructionId> first = first_calls(computation);
+  const std::vector<InstructionId> last = last_uses(computation, first);
   std::vector<Literal> values(computation.instructions.size());
   for (size_t i = 0; i < values.size(); ++i) {
     const Instruction& instruction = computation.instructions[i];
+    if (const auto same = static_cast<size_t>(first[i]); same != i) {
+      values[i] = values[same];
+      continue;
+    }
     std::vector<Literal> operands = take_operands(instruction, static_cast<InstructionId>(i), last, values);
     switch (instruction.opcode) {
       case Opcode::Parameter: {
@@ -213,11 +240,16 @@ Result<Literal> Evaluator::run_lanes(const Computation& computation, std::vector
 }
 
 Result<Literal> Evaluator::run(const Computation& computation, std::vector<Literal> arguments) {
-  const std::vector<InstructionId> last = last_uses(computation);
+  const std::vector<InstructionId> first = first_calls(computation);
+  const std::vector<InstructionId> last = last_uses(computation, first);
   std::vector<Literal> values(computation.instructions.size());
   for (size_t i = 0; i < values.size(); ++i) {
     const Instruction& instruction = computation.instructions[i];
     const auto id = static_cast<InstructionId>(i);
+    if (const auto same = static_cast<size_t>(first[i]); same != i) {
+      values[i] = values[same].with_shape(instruction.shape);
+      continue;
+    }
     if (instruction.opcode == Opcode::Parameter) {
       Literal& argument = arguments[static_cast<size_t>(instruction.as<ParameterAttributes>().number)];
       values[i] = std::move(argument).with_shape(instruction.shape);
@@ -330,6 +362,12 @@ Result<Literal> Evaluator::run_control(const Instruction& instruction, std::vect
         STRATA_TRY(state, run(called(1), std::move(argument)));
       }
     }
+    case Opcode::RngBitGenerator:
+      if (instruction.as<RandomAttributes>().algorithm != RandomAttributes::Algorithm::Default)
+        return unsupported("the interpreter has rng_default only: of the others XLA's bits are expected");
+      return evaluate_random_bits(instruction, operands[0]);
+    case Opcode::Scan:
+      return evaluate_scan(*this, called(0), instruction, operands);
     default:
       return operands[0];  // add-dependency, opt-barrier
   }
@@ -341,6 +379,7 @@ Result<Literal> evaluate(const Module& module, std::span<const Literal> argument
 
 Result<Literal> evaluate(const Module& module, const Computation& computation, std::span<const Literal> arguments) {
   assert(arguments.size() == computation.parameters.size());
+  STRATA_CHECK(check_calls(module));
   if (has_batch_norms(module)) {
     STRATA_TRY(const Module expanded, expand_batch_norms(extract_module(module, computation)));
     return Evaluator(expanded).run(expanded.entry_computation(), {arguments.begin(), arguments.end()});

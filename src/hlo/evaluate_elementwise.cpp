@@ -177,6 +177,13 @@ auto order_key(T value) {
   return bits < 0 ? static_cast<Bits>(bits ^ std::numeric_limits<Bits>::max()) : bits;
 }
 
+/// A number whose order is the weak order of floats: NaN, of either sign, is above all others, and -0 is 0.
+template <class T>
+auto weak_key(T value) {
+  if (std::isnan(value)) return std::numeric_limits<decltype(order_key(value))>::max();
+  return order_key(value == 0 ? T{0} : value);
+}
+
 template <class T>
 void compare(const CompareAttributes& how, const Literal& lhs, const Literal& rhs, Literal& result) {
   using Direction = CompareAttributes::Direction;
@@ -200,7 +207,8 @@ void compare(const CompareAttributes& how, const Literal& lhs, const Literal& rh
     }
   };
   if constexpr (std::is_floating_point_v<T>) {
-    if (how.total_order) return run([](T x) { return order_key(x); });
+    if (how.order == CompareAttributes::Order::Total) return run([](T x) { return order_key(x); });
+    if (how.order == CompareAttributes::Order::Weak) return run([](T x) { return weak_key(x); });
   }
   run([](T x) { return x; });
 }

@@ -218,7 +218,7 @@ Literal one_or_tuple(std::vector<Literal> literals) {
 }
 
 std::vector<Shape> result_shapes(const Shape& shape) {
-  return shape.is_tuple() ? shape.elements : std::vector<Shape>{shape};
+  return shape.is_tuple() ? shape.elements.list() : std::vector<Shape>{shape};
 }
 
 Literal evaluate_movement(const Instruction& instruction, std::vector<Literal>& operands) {

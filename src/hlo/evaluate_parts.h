@@ -1,7 +1,9 @@
 // The parts of the interpreter (evaluate.h), one a family of operators. Operands and attributes are verified.
 #pragma once
 
+#include <array>
 #include <optional>
+#include <unordered_map>
 
 #include "hlo/hlo.h"
 
@@ -64,6 +66,15 @@ Result<Literal> evaluate_select_and_scatter(const Instruction& instruction, cons
 Result<Literal> evaluate_sort(const Instruction& instruction, const std::vector<Literal>& operands,
                               const ScalarFunction& less);
 
+/// Ten rounds of Philox on four words of 32 bits.
+std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+/// Bits of the counter state[1], state[2] and those behind it under the key state[0], and the state after them.
+Literal evaluate_random_bits(const Instruction& instruction, const Literal& state);
+
+/// Calls the computation step by step on the slices of its inputs and what it handed on.
+Result<Literal> evaluate_scan(Evaluator& evaluator, const Computation& step, const Instruction& instruction,
+                              const std::vector<Literal>& operands);
+
 /// Runs computations of one module.
 class Evaluator {
  public:
@@ -81,7 +92,10 @@ class Evaluator {
   Result<Literal> run_control(const Instruction& instruction, std::vector<Literal>& operands);
   Result<Literal> run_computing(const Instruction& instruction, std::vector<Literal>& operands);
 
+  bool works_on_scalars(const Computation& computation) const;
+
   const Module& module_;
+  mutable std::unordered_map<const Computation*, bool> vectorised_;  ///< what is known of can_vectorise()
 };
 
 /// A literal's element, or some of them in order, as a literal of one dimension.

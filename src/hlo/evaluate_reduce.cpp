@@ -3,6 +3,7 @@
 
 #include "hlo/evaluate_parts.h"
 #include "hlo/fold.h"
+#include "hlo/scatter_places.h"
 #include "hlo/strided.h"
 
 namespace strata::hlo {
@@ -170,72 +171,13 @@ Result<Literal> evaluate_select_and_scatter(const Instruction& instruction, cons
 
 Result<Literal> evaluate_scatter(const Instruction& instruction, const std::vector<Literal>& operands,
                                  const ScalarFunction& function) {
-  const auto& a = instruction.as<ScatterAttributes>();
   const size_t count = operands.size() / 2;
-  const Literal& indices = operands[count];
   const std::vector<Literal> updates(operands.begin() + static_cast<std::ptrdiff_t>(count) + 1, operands.end());
-  const Integers& dims = operands[0].shape().dims;
-  const Integers& update_dims = updates[0].shape().dims;
-  const Integers strides = row_major_strides(dims);
-  const Integers index_strides = row_major_strides(indices.shape().dims);
-  const auto contains = [](const Integers& list, int64_t value) {
-    return std::find(list.begin(), list.end(), value) != list.end();
-  };
-  // The operand's dimension of each dimension of the updates' window.
-  Integers window_dims;
-  for (int64_t d = 0; d < static_cast<int64_t>(dims.size()); ++d) {
-    if (!contains(a.inserted_window_dims, d) && !contains(a.input_batching_dims, d)) window_dims.push_back(d);
-  }
-  // The indices' stride of each scatter dimension of the updates, and which dimension it is.
-  Integers scatter_dims, batch_strides, batch_dims;
-  for (int64_t d = 0; d < static_cast<int64_t>(update_dims.size()); ++d) {
-    if (!contains(a.update_window_dims, d)) scatter_dims.push_back(d);
-  }
-  for (int64_t d = 0; d < indices.shape().rank(); ++d) {
-    if (d == a.index_vector_dim) continue;
-    batch_dims.push_back(d);
-    batch_strides.push_back(index_strides[static_cast<size_t>(d)]);
-  }
-  const bool has_vector = a.index_vector_dim < indices.shape().rank();
-  const int64_t vector_stride = has_vector ? index_strides[static_cast<size_t>(a.index_vector_dim)] : 0;
-  Integers to, from;
-  Integers update(update_dims.size());
-  int64_t next = 0;
-  if (!is_empty(update_dims)) {
-    do {
-      const int64_t source = next++;
-      int64_t at = 0;
-      for (size_t i = 0; i < scatter_dims.size(); ++i) {
-        at += update[static_cast<size_t>(scatter_dims[i])] * batch_strides[i];
-      }
-      // The whole window has to be inside, or none of it is written.
-      Integers place(dims.size());
-      Integers extent(dims.size(), 1);
-      for (size_t i = 0; i < window_dims.size(); ++i) {
-        extent[static_cast<size_t>(window_dims[i])] = update_dims[static_cast<size_t>(a.update_window_dims[i])];
-      }
-      bool inside = true;
-      for (size_t i = 0; i < a.scatter_dims_to_operand_dims.size(); ++i) {
-        const size_t d = static_cast<size_t>(a.scatter_dims_to_operand_dims[i]);
-        place[d] = indices.get_integer(at + static_cast<int64_t>(i) * vector_stride);
-        inside &= place[d] >= 0 && place[d] <= dims[d] - extent[d];
-      }
-      if (!inside) continue;
-      for (size_t i = 0; i < a.input_batching_dims.size(); ++i) {
-        const auto which = std::find(batch_dims.begin(), batch_dims.end(), a.scatter_indices_batching_dims[i]);
-        const size_t scatter_dim = static_cast<size_t>(which - batch_dims.begin());
-        place[static_cast<size_t>(a.input_batching_dims[i])] = update[static_cast<size_t>(scatter_dims[scatter_dim])];
-      }
-      for (size_t i = 0; i < window_dims.size(); ++i) {
-        place[static_cast<size_t>(window_dims[i])] += update[static_cast<size_t>(a.update_window_dims[i])];
-      }
-      to.push_back(dot_product(place, strides));
-      from.push_back(source);
-    } while (next_index(update, update_dims));
-  }
+  const ScatterPlaces places = scatter_places(instruction.as<ScatterAttributes>(), operands[count],
+                                              operands[0].shape().dims, updates[0].shape().dims);
   std::vector<Literal> accumulators(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(count));
   Folder folder(function, std::move(accumulators), updates);
-  STRATA_CHECK(folder.combine(to, from));
+  STRATA_CHECK(folder.combine(places.to, places.from));
   return one_or_tuple(folder.finish());
 }
 

@@ -96,7 +96,7 @@ class Expansion {
   }
 
   void tuple(std::string_view first, std::string_view second, std::string_view third) {
-    const std::vector<Shape>& shapes = instruction_.shape.elements;
+    const std::vector<Shape>& shapes = instruction_.shape.elements.list();
     add("r0", to_string(shapes[0]), fmt::format("convert({})", first));
     add("r1", to_string(shapes[1]), fmt::format("convert({})", second));
     add("r2", to_string(shapes[2]), fmt::format("convert({})", third));

@@ -106,7 +106,7 @@ FusionBuilder::Id FusionBuilder::without_nan(Id id) {
   const bool computed = family(instruction.opcode) != Family::Leaf;
   if (!computed || !is_float(instruction.shape.type)) return id;
   const Shape plain = array_shape(instruction.shape.type, instruction.shape.dims);
-  const Id is_nan = add(Opcode::Compare, {id, id}, CompareAttributes{CompareAttributes::Direction::NE, false});
+  const Id is_nan = add(Opcode::Compare, {id, id}, CompareAttributes{CompareAttributes::Direction::NE});
   const Id zero = add(Opcode::Broadcast, {scalar(plain.type, 0)}, DimensionsAttributes{}, {}, plain);
   return add(Opcode::Select, {is_nan, zero, id});
 }
@@ -194,9 +194,10 @@ ComputationId FusionBuilder::larger_with_index(ElementType type) {
   const Shape index = array_shape(ElementType::S32, {});
   const Shape truth = array_shape(ElementType::Pred, {});
   using Direction = CompareAttributes::Direction;
+  using Order = CompareAttributes::Order;
   const auto compare = [&](std::string text, Direction direction, Id a, Id b) {
     return make(std::move(text), Opcode::Compare, truth, {a, b},
-                CompareAttributes{direction, is_float(type) && a == 0});
+                CompareAttributes{direction, is_float(type) && a == 0 ? Order::Total : Order::Partial});
   };
   return add_computation(
       fmt::format("larger_{}", name(type)),
@@ -208,6 +209,7 @@ ComputationId FusionBuilder::larger_with_index(ElementType type) {
 }
 
 ComputationId FusionBuilder::comparator(const std::vector<ElementType>& types, CompareAttributes::Direction direction) {
+  using Order = CompareAttributes::Order;
   std::vector<Instruction> instructions;
   constexpr std::string_view kNames[] = {"equal", "different", "less", "at_most", "greater", "at_least"};
   std::string text(kNames[static_cast<size_t>(direction)]);
@@ -218,7 +220,7 @@ ComputationId FusionBuilder::comparator(const std::vector<ElementType>& types, C
     }
   }
   instructions.push_back(make("r", Opcode::Compare, array_shape(ElementType::Pred, {}), {0, 1},
-                              CompareAttributes{direction, is_float(types[0])}));
+                              CompareAttributes{direction, is_float(types[0]) ? Order::Total : Order::Partial}));
   return add_computation(std::move(text), std::move(instructions));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -41,12 +42,14 @@ struct DimensionsAttributes {
   std::vector<int64_t> dimensions;
 };
 
-/// Of what total order the comparison is, for floats: as IEEE has it (a comparison with NaN is false but for NE), or
-/// -NaN < -inf < … < -0 < +0 < … < inf < NaN.
+/// The order that floats are compared in. Partial: IEEE's, where a comparison with NaN is false but for NE. Weak:
+/// -inf < … < -0 = +0 < … < inf < NaN, all NaN being equal. Total: -NaN < -inf < … < -0 < +0 < … < inf < NaN.
+/// Other types have one order, and Partial here.
 struct CompareAttributes {
   enum class Direction : uint8_t { EQ, NE, LT, LE, GT, GE };
+  enum class Order : uint8_t { Partial, Weak, Total };
   Direction direction = Direction::EQ;
-  bool total_order = false;
+  Order order = Order::Partial;
 };
 
 struct ReducePrecisionAttributes {
@@ -114,9 +117,29 @@ struct SortAttributes {
   bool is_stable = false;
 };
 
+/// Of equal elements the first ones are taken; where not is_stable, others may be.
 struct TopKAttributes {
   int64_t k = 0;
   bool largest = true;
+  bool is_stable = true;
+};
+
+/// The first operands are arrays with the dimension that is walked along, the last `carries` of them what is handed
+/// from step to step. The computation takes the arrays' slices of a step, without the dimension, and the carries; it
+/// returns a step's results and the next carries. The results are the steps', along the dimension, and the last
+/// carries.
+struct ScanAttributes {
+  int64_t dimension = 0;
+  int64_t carries = 0;
+  bool is_reverse = false;
+  /// What the text says: whether the computation combines in any grouping. Nothing here relies on it.
+  std::optional<bool> is_associative;
+};
+
+/// By which generator bits are made of a state. Default leaves it to who runs it.
+struct RandomAttributes {
+  enum class Algorithm : uint8_t { Default, ThreeFry, Philox };
+  Algorithm algorithm = Algorithm::Default;
 };
 
 /// Of which triangle of the operand the elements are read, and the factor's are written.
@@ -167,8 +190,8 @@ using Attributes =
     std::variant<NoAttributes, ParameterAttributes, ConstantAttributes, DimensionsAttributes, CompareAttributes,
                  ReducePrecisionAttributes, SliceAttributes, DynamicSliceAttributes, PadAttributes, GatherAttributes,
                  ScatterAttributes, WindowAttributes, DotAttributes, ConvolutionAttributes, SortAttributes,
-                 TopKAttributes, CholeskyAttributes, FftAttributes, TriangularSolveAttributes, BatchNormAttributes,
-                 TupleIndexAttributes, FusionAttributes, RawAttributes>;
+                 TopKAttributes, ScanAttributes, RandomAttributes, CholeskyAttributes, FftAttributes,
+                 TriangularSolveAttributes, BatchNormAttributes, TupleIndexAttributes, FusionAttributes, RawAttributes>;
 
 struct Instruction {
   std::string name;  ///< without %; unique in its computation

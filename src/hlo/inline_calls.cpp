@@ -1,5 +1,8 @@
 #include "hlo/inline_calls.h"
 
+#include <map>
+#include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace strata::hlo {
@@ -32,25 +35,73 @@ class Inliner {
   Computation copy_of(const Computation& source) {
     Computation target;
     target.name = source.name;
-    std::unordered_set<std::string> names;
+    Names names;
     target.root = append(target, names, source, nullptr);
-    for (const InstructionId i : source.parameters) {
-      const std::string& name = source[i].name;
-      for (size_t k = 0; k < target.instructions.size(); ++k) {
-        if (target.instructions[k].opcode == Opcode::Parameter && target.instructions[k].name == name) {
-          target.parameters.push_back(static_cast<InstructionId>(k));
-        }
-      }
-    }
     remove_unused(target);
     return target;
   }
 
+  /// Names that are taken, and how often each was asked for.
+  struct Names {
+    std::unordered_set<std::string> taken;
+    std::unordered_map<std::string, int> asked;
+  };
+
+  static InstructionId add(Computation& target, Names& names, Instruction it) {
+    const std::string base = it.name;
+    for (int& n = names.asked[base]; !names.taken.insert(it.name).second;) it.name = base + "." + std::to_string(++n);
+    target.instructions.push_back(std::move(it));
+    return static_cast<InstructionId>(target.instructions.size()) - 1;
+  }
+
+  static InstructionId element_of(Computation& target, Names& names, InstructionId tuple, size_t i) {
+    const Instruction& it = target[tuple];
+    if (it.opcode == Opcode::Tuple) return it.operands[i];
+    Instruction element{it.name + ".element",
+                        Opcode::GetTupleElement,
+                        it.shape.elements[i],
+                        {tuple},
+                        {},
+                        TupleIndexAttributes{static_cast<int64_t>(i)},
+                        it.location};
+    return add(target, names, std::move(element));
+  }
+
+  /// Whether it makes a tuple element by element, and so is an instruction of each.
+  static bool is_split(const Instruction& it) {
+    if (!it.shape.is_tuple()) return false;
+    return it.opcode == Opcode::Constant || it.opcode == Opcode::Copy || it.opcode == Opcode::OptimizationBarrier ||
+           it.opcode == Opcode::AddDependency;
+  }
+
+  static InstructionId split(Computation& target, Names& names, const Instruction& it) {
+    std::vector<InstructionId> elements;
+    for (size_t i = 0; i < it.shape.elements.size(); ++i) {
+      Instruction part = it;
+      part.name = it.name + "." + std::to_string(i);
+      part.shape = it.shape.elements[i];
+      if (it.opcode == Opcode::Constant) {
+        const auto& constant = it.as<ConstantAttributes>();
+        part.attributes = ConstantAttributes{constant.value.elements()[i], constant.elided};
+      } else {
+        part.operands[0] = element_of(target, names, it.operands[0], i);
+      }
+      // A token has no copies.
+      const bool token = !part.shape.is_tuple() && !part.shape.is_array();
+      elements.push_back(token            ? part.operands[0]
+                         : is_split(part) ? split(target, names, part)
+                                          : add(target, names, std::move(part)));
+    }
+    return add(target, names, {it.name, Opcode::Tuple, it.shape, elements, {}, NoAttributes{}, it.location});
+  }
+
   /// Appends the instructions of `source`; its parameters are `arguments`, or parameters if there are none. The root's
   /// new number.
-  InstructionId append(Computation& target, std::unordered_set<std::string>& names, const Computation& source,
+  InstructionId append(Computation& target, Names& names, const Computation& source,
                        const std::vector<InstructionId>* arguments) {
     std::vector<InstructionId> moved(source.instructions.size(), -1);
+    // The same call of the same values again is the same value: no computation has effects.
+    std::map<std::pair<ComputationId, std::vector<InstructionId>>, InstructionId> calls;
     for (size_t i = 0; i < source.instructions.size(); ++i) {
       const Instruction& it = source.instructions[i];
       if (it.opcode == Opcode::Parameter && arguments != nullptr) {
@@ -60,7 +111,9 @@ class Inliner {
       std::vector<InstructionId> operands;
       for (const InstructionId operand : it.operands) operands.push_back(moved[static_cast<size_t>(operand)]);
       if (inlines_ && is_call(it.opcode)) {
-        moved[i] = append(target, names, from_[it.called[0]], &operands);
+        const auto [call, fresh] = calls.try_emplace({it.called[0], operands}, -1);
+        if (fresh) call->second = append(target, names, from_[it.called[0]], &operands);
+        moved[i] = call->second;
         continue;
       }
       if (inlines_ && it.opcode == Opcode::GetTupleElement && target[operands[0]].opcode == Opcode::Tuple) {
@@ -70,9 +123,10 @@ class Inliner {
       Instruction copied = it;
       copied.operands = std::move(operands);
       for (ComputationId& called : copied.called) called = copy(called);
-      for (int n = 1; !names.insert(copied.name).second; ++n) copied.name = it.name + "." + std::to_string(n);
-      moved[i] = static_cast<InstructionId>(target.instructions.size());
-      target.instructions.push_back(std::move(copied));
+      moved[i] = inlines_ && is_split(copied) ? split(target, names, copied) : add(target, names, std::move(copied));
+    }
+    if (arguments == nullptr) {
+      for (const InstructionId id : source.parameters) target.parameters.push_back(moved[static_cast<size_t>(id)]);
     }
     return moved[static_cast<size_t>(source.root)];
   }
@@ -107,6 +161,27 @@ class Inliner {
 };
 
 }  // namespace
+
+Result<void> check_calls(const Module& module) {
+  constexpr int64_t kMost = int64_t{1} << 20;
+  std::vector<int64_t> sizes;  // of each computation with all that it calls
+  for (const Computation& computation : module.computations) {
+    int64_t called_size = 0;
+    std::set<std::pair<ComputationId, std::vector<InstructionId>>> calls;
+    for (const Instruction& it : computation.instructions) {
+      if (is_call(it.opcode) && !calls.insert({it.called[0], it.operands}).second) continue;
+      for (const ComputationId called : it.called) called_size += sizes[static_cast<size_t>(called)];
+      if (called_size > kMost) {
+        return tl::unexpected(
+            Error{ErrorCode::Unsupported,
+                  fmt::format("'{}' calls more than 2^20 instructions with all calls written out", computation.name),
+                  "call each computation less often, or in a while loop", it.location});
+      }
+    }
+    sizes.push_back(called_size + static_cast<int64_t>(computation.instructions.size()));
+  }
+  return {};
+}
 
 Module inline_calls(const Module& module) { return Inliner(module, true).run(module.entry_computation()); }
 

@@ -195,7 +195,8 @@ INSTANTIATE(std::complex<double>)
 #undef INSTANTIATE
 
 Literal::Literal(const Shape& shape) : shape_(shape) {
-  for (const Shape& element : shape.elements) elements_.emplace_back(element);
+  if (!shape.elements.empty()) elements_ = std::make_shared<std::vector<Literal>>();
+  for (const Shape& element : shape.elements) elements_->emplace_back(element);
   if (!shape.is_array()) return;
   const size_t size = static_cast<size_t>(shape.element_count()) * static_cast<size_t>(byte_width(shape.type));
   bytes_ = std::make_shared<std::vector<std::byte>>(size);
@@ -203,10 +204,21 @@ Literal::Literal(const Shape& shape) : shape_(shape) {
 
 Literal Literal::tuple(std::vector<Literal> elements) {
   Literal literal;
-  literal.shape_ = tuple_shape({});
-  for (const Literal& element : elements) literal.shape_.elements.push_back(element.shape());
-  literal.elements_ = std::move(elements);
+  std::vector<Shape> shapes;
+  for (const Literal& element : elements) shapes.push_back(element.shape());
+  literal.shape_ = tuple_shape(std::move(shapes));
+  if (!elements.empty()) literal.elements_ = std::make_shared<std::vector<Literal>>(std::move(elements));
   return literal;
+}
+
+const std::vector<Literal>& Literal::elements() const {
+  static const std::vector<Literal> kNone;
+  return elements_ ? *elements_ : kNone;
+}
+
+std::vector<Literal>& Literal::mutable_elements() {
+  if (!elements_ || elements_.use_count() > 1) elements_ = std::make_shared<std::vector<Literal>>(elements());
+  return *elements_;
 }
 
 std::byte* Literal::mutable_bytes() {
@@ -219,12 +231,27 @@ Literal Literal::with_shape(const Shape& shape) const {
   assert(shape.type == type());
   Literal result = *this;
   result.shape_ = shape;
-  for (size_t i = 0; i < elements_.size(); ++i) result.elements_[i] = elements_[i].with_shape(shape.elements[i]);
+  // Elements that have their shapes already are shared.
+  if (shape_ == shape) return result;
+  for (size_t i = 0; i < elements().size(); ++i) {
+    if (elements()[i].shape() != shape.elements[i])
+      result.mutable_elements()[i] = elements()[i].with_shape(shape.elements[i]);
+  }
   return result;
 }
 
 int64_t Literal::get_integer(int64_t index) const {
   return is_signed(type()) ? get<int64_t>(index) : static_cast<int64_t>(get<uint64_t>(index));
+}
+
+const Literal& leaf_of(const Literal& literal, int64_t leaf) {
+  const Literal* at = &literal;
+  while (at->shape().is_tuple()) {
+    const size_t i = element_with_leaf(at->shape(), leaf);
+    leaf -= at->shape().elements.first_leaf(i);
+    at = &at->elements()[i];
+  }
+  return *at;
 }
 
 bool identical(const Literal& a, const Literal& b) {

@@ -14,7 +14,7 @@ namespace strata::hlo {
 
 /// A value of a shape. Elements lie in row-major order whatever the shape's layout, each in byte_width(type) bytes in
 /// the machine's order (integers narrower than a byte are sign- or zero-extended to one, pred is 0 or 1, small floats
-/// are their bits in the low end). Copies share the bytes until one is written.
+/// are their bits in the low end). Copies share the bytes, or the tuple's elements, until one is written.
 class Literal {
  public:
   Literal() : Literal(token_shape()) {}
@@ -25,8 +25,10 @@ class Literal {
   const Shape& shape() const { return shape_; }
   ElementType type() const { return shape_.type; }
   int64_t size() const { return shape_.element_count(); }
-  const std::vector<Literal>& elements() const { return elements_; }
-  std::vector<Literal>& elements() { return elements_; }
+  /// Of a tuple; none otherwise.
+  const std::vector<Literal>& elements() const;
+  /// To write to; takes a copy first where another literal shares them.
+  std::vector<Literal>& mutable_elements();
 
   const std::byte* bytes() const { return bytes_ ? bytes_->data() : nullptr; }
   /// To write to; takes a copy first where another literal shares the bytes.
@@ -47,8 +49,11 @@ class Literal {
  private:
   Shape shape_;
   std::shared_ptr<std::vector<std::byte>> bytes_;
-  std::vector<Literal> elements_;
+  std::shared_ptr<std::vector<Literal>> elements_;
 };
+
+/// The leaf of a literal (leaf_of of shape.h).
+const Literal& leaf_of(const Literal& literal, int64_t leaf);
 
 /// Equal shapes but for layouts, and bit-identical elements.
 bool identical(const Literal& a, const Literal& b);

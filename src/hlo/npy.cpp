@@ -71,10 +71,7 @@ Result<Literal> read_npy(const std::string& path, const Shape& shape) {
   }
   Literal read(array_shape(*type, shape.dims));
   const size_t width = static_cast<size_t>(byte_width(*type));
-  if (file.data.size() != read.byte_size()) {
-    return damaged_npy(path,
-                       fmt::format("its shape has {} elements and the file {}", read.size(), file.data.size() / width));
-  }
+  STRATA_CHECK(check_npy_size(path, file, width));
   Strided from{0, row_major_strides(shape.dims)};
   int64_t stride = 1;
   for (size_t d = 0; d < shape.dims.size() && file.fortran_order; ++d) {

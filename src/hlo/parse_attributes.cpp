@@ -122,7 +122,11 @@ class AttributeParser : private AttributeValues {
         STRATA_TRY(result.dimensions, integers("dimensions"));
         return result;
       }
-      case Opcode::Broadcast:
+      case Opcode::Broadcast: {
+        // A scalar has no dimensions to name.
+        STRATA_TRY(Integers dimensions, integers("dimensions", !operands_.empty() && operands_[0].rank() == 0));
+        return DimensionsAttributes{std::move(dimensions)};
+      }
       case Opcode::Concatenate:
       case Opcode::GetDimensionSize:
       case Opcode::Reduce:
@@ -177,6 +181,23 @@ class AttributeParser : private AttributeValues {
         TopKAttributes result;
         STRATA_TRY(result.k, integer("k"));
         STRATA_TRY(result.largest, flag("largest", true));
+        STRATA_TRY(result.is_stable, flag("is_stable", true));
+        return result;
+      }
+      case Opcode::RngBitGenerator: {
+        STRATA_TRY(const size_t algorithm, one_of("algorithm", {"rng_default", "rng_three_fry", "rng_philox"}));
+        return RandomAttributes{static_cast<RandomAttributes::Algorithm>(algorithm)};
+      }
+      case Opcode::Scan: {
+        ScanAttributes result;
+        STRATA_TRY(const Integers dimensions, integers("dimensions"));
+        if (dimensions.size() != 1) return error("dimensions", "scan has exactly one dimension");
+        result.dimension = dimensions[0];
+        STRATA_TRY(result.carries, integer("num_carries"));
+        STRATA_TRY(result.is_reverse, flag("is_reverse", false));
+        if (list_.take("is_associative") != nullptr) {
+          STRATA_TRY(result.is_associative, flag("is_associative", false));
+        }
         return result;
       }
       case Opcode::Cholesky: {
@@ -218,18 +239,27 @@ class AttributeParser : private AttributeValues {
     const auto found = std::find(std::begin(kDirections), std::end(kDirections), direction->value);
     if (found == std::end(kDirections)) return error("direction", "a direction is EQ, NE, LT, LE, GT or GE");
     result.direction = static_cast<CompareAttributes::Direction>(found - std::begin(kDirections));
+    const ElementType element = operands_.empty() ? ElementType::F32 : operands_[0].type;
+    std::optional<CompareAttributes::Order> by_type;
     if (const Entry* type = list_.take("type")) {
-      const ElementType element = operands_.empty() ? ElementType::F32 : operands_[0].type;
-      result.total_order = type->value == "TOTALORDER";
+      using Order = CompareAttributes::Order;
+      by_type = type->value == "TOTALORDER" ? Order::Total : Order::Partial;
       const std::string_view usual = is_float(element) || is_complex(element) ? "FLOAT"
                                      : is_signed(element)                     ? "SIGNED"
                                                                               : "UNSIGNED";
-      if (!result.total_order && type->value != usual) {
+      if (by_type == Order::Partial && type->value != usual) {
         return error("type", fmt::format("the comparison of {} is {} or TOTALORDER", name(element), usual));
       }
-      // Integers have one order.
-      result.total_order &= is_float(element);
+      result.order = *by_type;
     }
+    if (list_.take("order") != nullptr) {
+      STRATA_TRY(const size_t order, one_of("order", {"PARTIAL", "WEAK", "TOTAL"}));
+      result.order = static_cast<CompareAttributes::Order>(order);
+      if (is_complex(element) && order > 0) return error("order", "complex numbers have no order");
+      if (is_float(element) && by_type && result.order != *by_type) return error("order", "type= states another order");
+    }
+    // Other types have one order.
+    if (!is_float(element)) result.order = CompareAttributes::Order::Partial;
     return result;
   }
 

@@ -3,8 +3,6 @@
 namespace strata::hlo {
 namespace {
 
-// Literals and tuples are read and printed recursively.
-constexpr int kMaxDepth = 64;
 constexpr size_t kMaxRank = 64;
 
 Result<void> parse_dimensions(Cursor& cursor, Shape& shape) {
@@ -74,15 +72,17 @@ Result<bool> parse_layout(Cursor& cursor, Shape& shape) {
 Result<ParsedShape> parse(Cursor& cursor, int depth) {
   ParsedShape result;
   Shape& shape = result.shape;
-  if (depth > kMaxDepth) return cursor.error("tuples are nested too deeply");
+  if (depth > kMaxTupleDepth) return cursor.error("tuples are nested too deeply");
   if (cursor.accept("(")) {
-    shape.type = ElementType::Tuple;
+    std::vector<Shape> elements;
     while (!cursor.accept(")")) {
-      if (!shape.elements.empty()) STRATA_CHECK(cursor.expect(","));
+      if (!elements.empty()) STRATA_CHECK(cursor.expect(","));
       STRATA_TRY(ParsedShape element, parse(cursor, depth + 1));
-      shape.elements.push_back(std::move(element.shape));
+      elements.push_back(std::move(element.shape));
       result.tiled |= element.tiled;
     }
+    shape = tuple_shape(std::move(elements));
+    if (shape.elements.total() >= kManyShapes) return cursor.error("a tuple has 2^22 elements or more in all");
     return result;
   }
   const size_t place = cursor.offset();

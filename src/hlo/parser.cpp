@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "hlo/link.h"
 #include "hlo/parse_parts.h"
 #include "hlo/text.h"
 #include "hlo/verify.h"
@@ -10,12 +12,8 @@
 namespace strata::hlo {
 namespace {
 
-/// A computation as it stands in the text, with its calls by name.
-struct ParsedComputation {
-  Computation computation;
-  std::vector<std::vector<std::pair<std::string, size_t>>> called;  ///< of each instruction
-  size_t offset = 0;                                                ///< of its name
-};
+/// Larger arrays of starts are no dynamic slice's: arrays have fewer dimensions.
+constexpr int64_t kMostStarts = 64;
 
 class Parser {
  public:
@@ -34,7 +32,12 @@ class Parser {
       STRATA_CHECK(parse_computation());
     }
     if (parsed_.empty()) return cursor_.error("the module has no computation", "write one: f { … ROOT … }");
-    return link(entry.value_or(parsed_.size() - 1), !entry);
+    const size_t last = parsed_.size() - 1;
+    STRATA_TRY(const std::shared_ptr<Module> module,
+               link(cursor_, name_, std::move(parsed_), computations_, entry.value_or(last)));
+    module->fusion = !entry;
+    STRATA_CHECK(verify(*module));
+    return ModulePtr(module);
   }
 
  private:
@@ -81,17 +84,17 @@ class Parser {
     while (!cursor_.accept("}")) {
       if (cursor_.done()) return cursor_.expected(fmt::format("'}}' of '{}'", parsed.computation.name));
       const size_t place = cursor_.offset();
-      if (cursor_.accept("ROOT")) {
-        if (root) return cursor_.error_at(place, fmt::format("'{}' has two ROOTs", parsed.computation.name));
-        root = static_cast<InstructionId>(parsed.computation.instructions.size());
-      }
-      STRATA_CHECK(parse_instruction(parsed));
+      const bool is_root = cursor_.accept("ROOT");
+      if (is_root && root) return cursor_.error_at(place, fmt::format("'{}' has two ROOTs", parsed.computation.name));
+      STRATA_TRY(const InstructionId id, parse_instruction(parsed));
+      if (is_root) root = id;
     }
     Computation& computation = parsed.computation;
     if (computation.instructions.empty()) {
       return cursor_.error_at(parsed.offset, fmt::format("the computation '{}' is empty", computation.name));
     }
     computation.root = root.value_or(static_cast<InstructionId>(computation.instructions.size() - 1));
+    name_anonymous(computation);
     STRATA_CHECK(number_parameters(parsed));
     if (result && !same_shape(result->shape, computation.root_instruction().shape)) {
       return cursor_.error_at(result_place, fmt::format("the root of '{}' is {}, not {}", computation.name,
@@ -104,27 +107,44 @@ class Parser {
     return {};
   }
 
-  Result<void> parse_instruction(ParsedComputation& parsed) {
+  Result<InstructionId> parse_instruction(ParsedComputation& parsed) {
     Instruction instruction;
     const size_t place = cursor_.offset();
     instruction.location = cursor_.location(place);
     STRATA_TRY(instruction.name, cursor_.name("an instruction"));
     STRATA_CHECK(cursor_.expect("="));
-    ParsedShape shape;
-    const bool states_shape = shape_ahead(cursor_);
-    if (states_shape) {
-      STRATA_TRY(shape, parse_shape(cursor_));
-      instruction.shape = std::move(shape.shape);
+    const std::string name = instruction.name;
+    std::optional<ParsedShape> stated;
+    if (shape_ahead(cursor_)) {
+      STRATA_TRY(stated, parse_shape(cursor_));
     }
     const size_t opcode_place = cursor_.offset();
     STRATA_TRY(const std::string_view opcode, cursor_.word("an operator"));
+    STRATA_TRY(const InstructionId id,
+               parse_call(parsed, std::move(instruction), std::move(stated), opcode, opcode_place, 0));
+    if (!instructions_.emplace(name, id).second) {
+      return cursor_.error_at(place, fmt::format("'{}' is defined twice", name));
+    }
+    return id;
+  }
+
+  /// What follows the operator of an instruction whose name and place are known. Within another instruction's operands
+  /// (depth above 0) it has no attributes.
+  Result<InstructionId> parse_call(ParsedComputation& parsed, Instruction instruction,
+                                   std::optional<ParsedShape> stated, std::string_view opcode, size_t opcode_place,
+                                   int depth) {
+    constexpr int kMostNested = 200;
+    if (depth > kMostNested) return cursor_.error_at(opcode_place, "operands are nested more than 200 deep");
     const auto known = opcode_named(opcode);
     if (!known) {
       return cursor_.error_at(opcode_place, fmt::format("unknown operator '{}'", opcode),
                               "docs/hlo.md lists the operators");
     }
     instruction.opcode = *known;
-    if (!states_shape && !has_inferred_shape(*known)) {
+    const bool tiled = stated && stated->tiled;
+    if (stated) {
+      instruction.shape = std::move(stated->shape);
+    } else if (!has_inferred_shape(*known)) {
       return cursor_.error_at(opcode_place, fmt::format("{} needs its shape before it", opcode));
     }
     STRATA_CHECK(cursor_.expect("("));
@@ -138,23 +158,65 @@ class Parser {
       instruction.attributes = std::move(constant);
       STRATA_CHECK(cursor_.expect(")"));
     } else {
-      STRATA_TRY(operand_shapes, parse_operands(parsed.computation, instruction));
+      STRATA_TRY(operand_shapes, parse_operands(parsed, instruction, depth));
     }
-    STRATA_CHECK(check_tiles(instruction, shape.tiled));
-    STRATA_TRY(RawAttributeList list, RawAttributeList::parse(cursor_));
+    STRATA_CHECK(check_tiles(instruction, tiled));
+    // A comma behind a nested instruction goes on with the next operand.
+    RawAttributeList list;
+    if (depth == 0) {
+      STRATA_TRY(list, RawAttributeList::parse(cursor_));
+    }
     STRATA_TRY(ParsedAttributes attributes, parse_attributes(cursor_, list, instruction, operand_shapes));
     if (*known != Opcode::Parameter && *known != Opcode::Constant) {
       instruction.attributes = std::move(attributes.attributes);
     }
-    if (!states_shape) STRATA_CHECK(infer_missing_shape(parsed.computation, instruction, attributes.called));
-    const auto id = static_cast<InstructionId>(parsed.computation.instructions.size());
-    if (!instructions_.emplace(instruction.name, id).second) {
-      return cursor_.error_at(place, fmt::format("'{}' is defined twice", instruction.name));
-    }
-    tiled_.push_back(shape.tiled);
-    parsed.called.push_back(std::move(attributes.called));
+    split_starts(parsed, instruction);
+    if (!stated) STRATA_CHECK(infer_missing_shape(parsed.computation, instruction, attributes.called));
+    return append(parsed, std::move(instruction), tiled, std::move(attributes.called));
+  }
+
+  InstructionId append(ParsedComputation& parsed, Instruction instruction, bool tiled = false,
+                       std::vector<std::pair<std::string, size_t>> called = {}) {
+    tiled_.push_back(tiled);
+    parsed.called.push_back(std::move(called));
     parsed.computation.instructions.push_back(std::move(instruction));
-    return {};
+    return static_cast<InstructionId>(parsed.computation.instructions.size()) - 1;
+  }
+
+  /// Older texts give the start of a dynamic slice as one array: its elements become operands of their own.
+  void split_starts(ParsedComputation& parsed, Instruction& instruction) {
+    if (instruction.opcode != Opcode::DynamicSlice && instruction.opcode != Opcode::DynamicUpdateSlice) return;
+    const size_t arrays = instruction.opcode == Opcode::DynamicSlice ? 1 : 2;
+    if (instruction.operands.size() != arrays + 1) return;
+    const InstructionId starts = instruction.operands.back();
+    const Shape shape = parsed.computation[starts].shape;
+    if (!shape.is_array() || shape.rank() != 1 || shape.dims[0] > kMostStarts) return;
+    instruction.operands.pop_back();
+    for (int64_t d = 0; d < shape.dims[0]; ++d) {
+      const InstructionId one = append(parsed, {"",
+                                                Opcode::Slice,
+                                                array_shape(shape.type, {1}),
+                                                {starts},
+                                                {},
+                                                SliceAttributes{{d}, {d + 1}, {1}},
+                                                instruction.location});
+      instruction.operands.push_back(append(
+          parsed, {"", Opcode::Reshape, array_shape(shape.type, {}), {one}, {}, NoAttributes{}, instruction.location}));
+    }
+  }
+
+  /// Names for instructions that stand where they are used: those of their operators, as XLA has it.
+  static void name_anonymous(Computation& computation) {
+    std::unordered_set<std::string> taken;
+    std::unordered_map<std::string, int> next;
+    for (const Instruction& instruction : computation.instructions) taken.insert(instruction.name);
+    for (Instruction& instruction : computation.instructions) {
+      if (!instruction.name.empty()) continue;
+      const std::string base = fmt::format("{}.anon", name(instruction.opcode));
+      instruction.name = base;
+      for (int& number = next[base]; !taken.insert(instruction.name).second;)
+        instruction.name = fmt::format("{}.{}", base, ++number);
+    }
   }
 
   /// Whether the operands, the attributes and the called computations say all of a result's shape.
@@ -168,16 +230,32 @@ class Parser {
       case Opcode::Iota:
       case Opcode::Parameter:
       case Opcode::Reshape:
+      case Opcode::RngBitGenerator:
         return false;
       default:
         return family(opcode) != Family::Unsupported;
     }
   }
 
+  /// Parameters and root, all that the shape rules look at: computations are called more often than once.
+  static Computation interface_of(const Computation& computation) {
+    Computation result;
+    result.name = computation.name;
+    const auto add = [&](InstructionId id) {
+      Instruction outside;
+      outside.name = computation[id].name;
+      outside.shape = computation[id].shape;
+      result.instructions.push_back(std::move(outside));
+      return static_cast<InstructionId>(result.instructions.size()) - 1;
+    };
+    for (const InstructionId id : computation.parameters) result.parameters.push_back(add(id));
+    result.root = add(computation.root);
+    return result;
+  }
+
   /// For texts written by hand that leave shapes out.
   Result<void> infer_missing_shape(const Computation& computation, Instruction& instruction,
                                    const std::vector<std::pair<std::string, size_t>>& called) {
-    // The rules look at the called computations' parameters and roots.
     Module callees;
     Instruction linked = instruction;
     for (const auto& [callee, place] : called) {
@@ -187,21 +265,24 @@ class Parser {
                                 "state the shape of the call, or put the computation before it");
       }
       linked.called.push_back(static_cast<ComputationId>(callees.computations.size()));
-      callees.computations.push_back(parsed_[found->second].computation);
+      callees.computations.push_back(interface_of(parsed_[found->second].computation));
     }
     const bool contracts = family(instruction.opcode) == Family::Contraction && !instruction.operands.empty();
     if (contracts) linked.shape.type = computation[instruction.operands[0]].shape.type;
     auto shape = infer_shape(callees, computation, linked);
     if (!shape) {
       return tl::unexpected(shape.error()
-                                .within(fmt::format("{} = {}", instruction.name, name(instruction.opcode)))
+                                .within(instruction.name.empty()
+                                            ? std::string(name(instruction.opcode))
+                                            : fmt::format("{} = {}", instruction.name, name(instruction.opcode)))
                                 .at(instruction.location));
     }
     instruction.shape = std::move(*shape);
     return {};
   }
 
-  Result<std::vector<Shape>> parse_operands(const Computation& computation, Instruction& instruction) {
+  Result<std::vector<Shape>> parse_operands(ParsedComputation& parsed, Instruction& instruction, int depth) {
+    const Computation& computation = parsed.computation;
     std::vector<Shape> shapes;
     while (!cursor_.accept(")")) {
       if (!shapes.empty()) STRATA_CHECK(cursor_.expect(","));
@@ -212,6 +293,15 @@ class Parser {
       }
       const size_t place = cursor_.offset();
       STRATA_TRY(const std::string name, cursor_.name("an operand"));
+      if (cursor_.ahead("(")) {
+        Instruction nested;
+        nested.location = cursor_.location(place);
+        STRATA_TRY(const InstructionId id,
+                   parse_call(parsed, std::move(nested), std::move(stated), name, place, depth + 1));
+        instruction.operands.push_back(id);
+        shapes.push_back(computation[id].shape);
+        continue;
+      }
       const auto found = instructions_.find(name);
       if (found == instructions_.end()) {
         return cursor_.error_at(place, fmt::format("'{}' is not defined here", name),
@@ -261,83 +351,6 @@ class Parser {
                                                            computation.name, count, number));
       }
       computation.parameters.push_back(*by_number[number]);
-    }
-    return {};
-  }
-
-  /// Puts called computations before their callers, and ids in the place of names.
-  Result<ModulePtr> link(size_t entry, bool fusion) {
-    enum class State : uint8_t { New, Open, Done };
-    std::vector<State> states(parsed_.size());
-    std::vector<ComputationId> ids(parsed_.size());
-    auto module = std::make_shared<Module>();
-    module->name = name_;
-    struct Frame {
-      size_t computation, instruction = 0, call = 0;
-    };
-    for (size_t start = 0; start < parsed_.size(); ++start) {
-      if (states[start] != State::New) continue;
-      std::vector<Frame> stack{{start}};
-      states[start] = State::Open;
-      while (!stack.empty()) {
-        Frame& frame = stack.back();
-        ParsedComputation& parsed = parsed_[frame.computation];
-        if (frame.instruction == parsed.called.size()) {
-          states[frame.computation] = State::Done;
-          ids[frame.computation] = static_cast<ComputationId>(module->computations.size());
-          module->computations.push_back(std::move(parsed.computation));
-          stack.pop_back();
-          continue;
-        }
-        const auto& calls = parsed.called[frame.instruction];
-        if (frame.call == calls.size()) {
-          ++frame.instruction;
-          frame.call = 0;
-          continue;
-        }
-        const auto& [callee_name, place] = calls[frame.call];
-        const auto found = computations_.find(callee_name);
-        if (found == computations_.end()) {
-          return cursor_.error_at(place, fmt::format("there is no computation '{}'", callee_name));
-        }
-        const size_t callee = found->second;
-        if (states[callee] == State::Open) {
-          return cursor_.error_at(place, fmt::format("'{}' calls itself", callee_name));
-        }
-        if (states[callee] == State::Done) {
-          parsed.computation.instructions[frame.instruction].called.push_back(ids[callee]);
-          ++frame.call;
-        } else {
-          states[callee] = State::Open;
-          stack.push_back({callee});
-        }
-      }
-    }
-    STRATA_CHECK(check_depth(*module));
-    module->entry = ids[entry];
-    module->fusion = fusion;
-    STRATA_CHECK(verify(*module));
-    return module;
-  }
-
-  /// Calls in calls are verified and run recursively.
-  static Result<void> check_depth(const Module& module) {
-    constexpr int kMaxCalls = 200;
-    std::vector<int> depths;
-    for (const Computation& computation : module.computations) {
-      int depth = 0;
-      for (const Instruction& instruction : computation.instructions) {
-        for (ComputationId callee : instruction.called) {
-          depth = std::max(depth, depths[static_cast<size_t>(callee)] + 1);
-        }
-        if (depth > kMaxCalls) {
-          return tl::unexpected(Error{ErrorCode::Unsupported,
-                                      fmt::format("calls are nested more than {} deep", kMaxCalls),
-                                      {},
-                                      instruction.location});
-        }
-      }
-      depths.push_back(depth);
     }
     return {};
   }

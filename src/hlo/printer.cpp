@@ -98,8 +98,9 @@ struct AttributePrinter {
   }
   std::string operator()(const CompareAttributes& a) const {
     constexpr std::string_view kDirections[] = {"EQ", "NE", "LT", "LE", "GT", "GE"};
+    constexpr std::string_view kOrders[] = {"", ", order=WEAK", ", type=TOTALORDER"};
     return fmt::format(", direction={}{}", kDirections[static_cast<size_t>(a.direction)],
-                       a.total_order ? ", type=TOTALORDER" : "");
+                       kOrders[static_cast<size_t>(a.order)]);
   }
   std::string operator()(const ReducePrecisionAttributes& a) const {
     return fmt::format(", exponent_bits={}, mantissa_bits={}", a.exponent_bits, a.mantissa_bits);
@@ -169,7 +170,18 @@ struct AttributePrinter {
   std::string operator()(const SortAttributes& a) const {
     return fmt::format(", dimensions={{{}}}{}", a.dimension, a.is_stable ? ", is_stable=true" : "");
   }
-  std::string operator()(const TopKAttributes& a) const { return fmt::format(", k={}, largest={}", a.k, a.largest); }
+  std::string operator()(const TopKAttributes& a) const {
+    return fmt::format(", k={}, largest={}{}", a.k, a.largest, a.is_stable ? "" : ", is_stable=false");
+  }
+  std::string operator()(const ScanAttributes& a) const {
+    std::string text = fmt::format(", dimensions={{{}}}, num_carries={}", a.dimension, a.carries);
+    if (a.is_reverse) text += ", is_reverse=true";
+    return text + (a.is_associative ? fmt::format(", is_associative={}", *a.is_associative) : "");
+  }
+  std::string operator()(const RandomAttributes& a) const {
+    constexpr std::string_view kAlgorithms[] = {"rng_default", "rng_three_fry", "rng_philox"};
+    return fmt::format(", algorithm={}", kAlgorithms[static_cast<size_t>(a.algorithm)]);
+  }
   std::string operator()(const CholeskyAttributes& a) const { return a.lower ? ", lower=true" : ""; }
   std::string operator()(const FftAttributes& a) const {
     constexpr std::string_view kTypes[] = {"FFT", "IFFT", "RFFT", "IRFFT"};

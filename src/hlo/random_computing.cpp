@@ -240,7 +240,7 @@ void add_while(FusionBuilder& builder) {
   condition.instructions = {make("s", Opcode::Parameter, state, {}, ParameterAttributes{0}), element("i", 0),
                             number("n", builder.between(0, 3)),
                             make("r", Opcode::Compare, array_shape(ElementType::Pred, {}), {1, 2},
-                                 CompareAttributes{CompareAttributes::Direction::LT, false})};
+                                 CompareAttributes{CompareAttributes::Direction::LT})};
   Computation body{"body" + suffix, {}, {0}, 6};
   body.instructions = {make("s", Opcode::Parameter, state, {}, ParameterAttributes{0}),
                        element("i", 0),
@@ -257,7 +257,7 @@ void add_while(FusionBuilder& builder) {
   builder.fusion.instructions.push_back(
       make(fmt::format("state.{}", builder.fusion.instructions.size()), Opcode::Tuple, state, {start, operand}, {}));
   const auto tuple = static_cast<Id>(builder.fusion.instructions.size()) - 1;
-  builder.fusion.instructions.back().shape.elements[1] = builder.shape(operand);
+  builder.fusion.instructions.back().shape = tuple_shape({state.elements[0], builder.shape(operand)});
   builder.add(Opcode::While, {tuple}, NoAttributes{}, {last - 1, last});
 }
 

@@ -18,7 +18,7 @@ struct RandomFusionOptions {
   bool control = true;
 };
 
-/// Not operators without meaning here (Unsupported), nor linear algebra and normalisation: they are no part of
+/// Not operators without meaning here (Unsupported), nor linear algebra, normalisation and scan: they are no part of
 /// a fusion, and grow the differences that rounding makes before them without bounds (a matrix that is nearly
 /// singular).
 bool random_fusions_have(Opcode opcode);

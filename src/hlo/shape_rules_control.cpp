@@ -54,6 +54,51 @@ Result<Shape> infer_conditional(const RuleContext& context) {
   return context.called(0).root_instruction().shape;
 }
 
+Result<Shape> infer_scan(const RuleContext& context) {
+  const auto& how = context.instruction.as<ScanAttributes>();
+  const auto operands = static_cast<int64_t>(context.operand_count());
+  if (how.carries < 0 || how.carries >= operands)
+    return invalid("it has {} operands, of which {} cannot be carries", operands, how.carries);
+  const auto inputs = static_cast<size_t>(operands - how.carries);
+  std::vector<Shape> arguments;
+  for (size_t i = 0; i < context.operand_count(); ++i) {
+    Shape shape = context.operand(i);
+    if (!shape.is_array()) return invalid("operand {} is {}, not an array", i, to_string_without_layout(shape));
+    if (i < inputs) {
+      STRATA_CHECK(check_dimensions({how.dimension}, shape.rank(), "the dimension"));
+      if (shape.dim(how.dimension) != context.operand(0).dim(how.dimension))
+        return invalid("operands 0 and {} have different numbers of steps", i);
+      shape.dims.erase(shape.dims.begin() + static_cast<std::ptrdiff_t>(how.dimension));
+    }
+    arguments.push_back(array_shape(shape.type, shape.dims));
+  }
+  const Computation& step = context.called();
+  STRATA_CHECK(check_arguments(step, arguments));
+  const Shape& root = step.root_instruction().shape;
+  std::vector<Shape> results = root.is_tuple() ? root.elements.list() : std::vector<Shape>{root};
+  if (static_cast<int64_t>(results.size()) < how.carries)
+    return invalid("'{}' returns {} values, fewer than the {} carries", step.name, results.size(), how.carries);
+  const size_t outputs = results.size() - static_cast<size_t>(how.carries);
+  for (size_t i = 0; i < results.size(); ++i) {
+    Shape& shape = results[i];
+    if (!shape.is_array()) return invalid("'{}' returns {}, not an array", step.name, to_string_without_layout(shape));
+    if (i >= outputs) {
+      if (!same_shape(shape, arguments[inputs + i - outputs])) {
+        return invalid("the carry {} is {}, and '{}' returns {}", i - outputs,
+                       to_string_without_layout(arguments[inputs + i - outputs]), step.name,
+                       to_string_without_layout(shape));
+      }
+      continue;
+    }
+    if (how.dimension > shape.rank())
+      return invalid("the result {} of '{}' has no place for dimension {}", i, step.name, how.dimension);
+    std::vector<int64_t> dims = shape.dims;
+    dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(how.dimension), context.operand(0).dim(how.dimension));
+    shape = array_shape(shape.type, std::move(dims));
+  }
+  return root.is_tuple() ? tuple_shape(std::move(results)) : results[0];
+}
+
 }  // namespace
 
 Result<Shape> infer_control(const RuleContext& context) {
@@ -79,10 +124,26 @@ Result<Shape> infer_control(const RuleContext& context) {
       }
       return tuple.elements[static_cast<size_t>(index)];
     }
+    case Opcode::RngBitGenerator: {
+      const Shape& state = context.operand(0);
+      const Shape& stated = instruction.shape;
+      const bool is_state = same_shape(state, array_shape(ElementType::U64, {2})) ||
+                            same_shape(state, array_shape(ElementType::U64, {3}));
+      if (!is_state) return invalid("the state is {}, not u64[2] or u64[3]", to_string_without_layout(state));
+      const bool makes_bits =
+          stated.elements.size() == 2 && is_integer(stated.elements[1].type) && bit_width(stated.elements[1].type) >= 8;
+      if (!makes_bits) return invalid("it makes a state and an array of integers of 8 bits or more");
+      return tuple_shape({state, stated.elements[1]});
+    }
+    case Opcode::Scan:
+      return infer_scan(context);
     case Opcode::Tuple: {
       std::vector<Shape> elements;
       for (size_t i = 0; i < context.operand_count(); ++i) elements.push_back(context.operand(i));
-      return tuple_shape(std::move(elements));
+      Shape shape = tuple_shape(std::move(elements));
+      if (shape.elements.depth() > kMaxTupleDepth) return unsupported("tuples are nested too deeply");
+      if (shape.elements.total() >= kManyShapes) return unsupported("a tuple has 2^22 elements or more in all");
+      return shape;
     }
     case Opcode::While:
       return infer_while(context);

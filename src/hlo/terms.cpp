@@ -46,4 +46,7 @@ int64_t most_terms(const Module& module) {
 
 double slack_of_terms(int64_t terms) { return std::max(1.0, std::sqrt(static_cast<double>(terms) / 64)); }
 
+// Five standard deviations of n roundings of the partial sums of standard normal numbers, in tolerances of the type.
+double slack_of_narrow_sums(int64_t terms) { return std::max(1.0, static_cast<double>(terms) / 4); }
+
 }  // namespace strata::hlo

@@ -14,4 +14,8 @@ int64_t most_terms(const Module& module);
 /// additions add up to about √n of one. 1 up to 64 terms.
 double slack_of_terms(int64_t terms);
 
+/// The same where every one of the sums is rounded to the type of 16 bits or fewer that it is kept in: the n-th rounds
+/// a number of about √n, so that they add up to about n of one. 1 up to 4 terms.
+double slack_of_narrow_sums(int64_t terms);
+
 }  // namespace strata::hlo

@@ -36,6 +36,8 @@ TEST(Terms, SlackGrowsWithTheRoot) {
   EXPECT_EQ(slack_of_terms(1), 1);
   EXPECT_EQ(slack_of_terms(64), 1);
   EXPECT_EQ(slack_of_terms(6400), 10);
+  EXPECT_EQ(slack_of_narrow_sums(0), 1);
+  EXPECT_EQ(slack_of_narrow_sums(40), 10);
 }
 
 }  // namespace

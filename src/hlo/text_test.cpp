@@ -104,6 +104,73 @@ scatter {
   EXPECT_TRUE((*module)->entry_computation().root_instruction().as<ScatterAttributes>().indices_are_sorted);
 }
 
+/// The printed form of a text of several computations.
+std::string printed(const std::string& text) {
+  const auto module = parse_module(text);
+  return module ? print(**module) : module.error().to_string();
+}
+
+TEST(HloText, AcceptsOrdersAndStability) {
+  const auto compared = [](const std::string& attributes) {
+    return printed(module_of("ROOT c = pred[2,3] compare(x, x), direction=LT" + attributes));
+  };
+  EXPECT_EQ(compared(", order=PARTIAL"), compared(""));
+  EXPECT_EQ(compared(", order=TOTAL"), compared(", type=TOTALORDER"));
+  EXPECT_EQ(compared(", type=TOTALORDER, order=TOTAL"), compared(", type=TOTALORDER"));
+  EXPECT_THAT(compared(", order=WEAK"), HasSubstr("order=WEAK"));
+  EXPECT_THAT(compared(", order=STRONG"), HasSubstr("order is one of PARTIAL, WEAK, TOTAL, not STRONG"));
+  EXPECT_THAT(compared(", type=FLOAT, order=TOTAL"), HasSubstr("type= states another order"));
+  expect_round_trip(module_of("ROOT c = pred[2,3] compare(x, x), direction=GE, order=WEAK"));
+  expect_round_trip(module_of("ROOT t = (f32[2,2], s32[2,2]) topk(x), k=2, largest=true, is_stable=true"));
+  const std::string unstable = module_of("ROOT t = (f32[2,2], s32[2,2]) topk(x), k=2, largest=true, is_stable=false");
+  EXPECT_THAT(printed(unstable), HasSubstr("is_stable=false"));
+  expect_round_trip(unstable);
+}
+
+TEST(HloText, AcceptsOperandsThatStandWhereTheyAreUsed) {
+  const std::string text =
+      "ENTRY e { add = add(f32[10] parameter(0), f32[10] parameter(1)) "
+      "add.anon = negate(add) ROOT r = tuple(tuple(add, add.anon), add(add, multiply(add, add))) }";
+  EXPECT_EQ(printed(text), R"(HloModule module
+
+ENTRY %e (parameter.anon: f32[10], parameter.anon.1: f32[10]) -> ((f32[10], f32[10]), f32[10]) {
+  %parameter.anon = f32[10]{0} parameter(0)
+  %parameter.anon.1 = f32[10]{0} parameter(1)
+  %add = f32[10]{0} add(%parameter.anon, %parameter.anon.1)
+  %add.anon = f32[10]{0} negate(%add)
+  %tuple.anon = (f32[10]{0}, f32[10]{0}) tuple(%add, %add.anon)
+  %multiply.anon = f32[10]{0} multiply(%add, %add)
+  %add.anon.1 = f32[10]{0} add(%add, %multiply.anon)
+  ROOT %r = ((f32[10]{0}, f32[10]{0}), f32[10]{0}) tuple(%tuple.anon, %add.anon.1)
+}
+)");
+  expect_round_trip(text);
+  // A scalar has no dimensions that a broadcast could name.
+  expect_round_trip(module_of("ROOT r = f32[2,3] add(x, f32[2,3] broadcast(f32[] constant(1)))"));
+  EXPECT_THAT(error_of(module_of("ROOT r = f32[3,2,3] broadcast(x)")), HasSubstr("broadcast needs dimensions="));
+  std::string deep = "x";
+  for (int i = 0; i < 100000; ++i) deep = "negate(" + deep;
+  EXPECT_THAT(error_of(module_of("ROOT r = " + deep)), HasSubstr("nested more than 200 deep"));
+}
+
+TEST(HloText, AcceptsStartsOfSlicesAsOneArray) {
+  for (const char* call : {"dynamic-slice(x, i), dynamic_slice_sizes={1,2}", "dynamic-update-slice(x, u, i)"}) {
+    const std::string text = fmt::format(
+        "ENTRY e {{ x = f32[4,5] parameter(0) u = f32[1,2] parameter(1) i = s32[2] constant({{2,3}}) ROOT r = {} }}",
+        call);
+    expect_round_trip(text);
+    std::string apart = text;
+    apart.replace(apart.find(" i)"), 3, " a, b)");
+    apart.replace(apart.find("i = s32[2] constant({2,3})"), 26, "a = s32[] constant(2) b = s32[] constant(3)");
+    const auto one = parse_module(text);
+    const auto other = parse_module(apart);
+    ASSERT_TRUE(one) << one.error().to_string();
+    ASSERT_TRUE(other) << other.error().to_string();
+    const auto arguments = typical_arguments((*one)->entry_computation(), 1);
+    EXPECT_TRUE(identical(*evaluate(**one, arguments), *evaluate(**other, arguments))) << call;
+  }
+}
+
 TEST(HloText, InfersShapesThatAreLeftOut) {
   const auto module = parse_module(R"(
 plus { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = add(a, b) }

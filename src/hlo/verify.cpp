@@ -21,6 +21,7 @@ Result<void> check_called_count(const Instruction& instruction) {
       case Opcode::Map:
       case Opcode::Reduce:
       case Opcode::ReduceWindow:
+      case Opcode::Scan:
       case Opcode::Scatter:
       case Opcode::Sort:
         return count == 1;

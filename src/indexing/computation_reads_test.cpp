@@ -120,5 +120,23 @@ TEST(ComputationReads, RandomFusionsReadNoMoreThanTheMapsSay) {
   RecordProperty("pairs", looked.pairs);
 }
 
+// Would not end if each call were looked into: there are 2^150 paths.
+TEST(ComputationReads, CallsOfCallsAreReadOnce) {
+  std::string text = "f0 { p = f32[4] parameter(0) ROOT r = f32[4] reverse(p), dimensions={0} }\n";
+  for (int i = 1; i <= 150; ++i) {
+    text += fmt::format(
+        "f{0} {{ p = f32[4] parameter(0) a = f32[4] call(p), to_apply=f{1} b = f32[4] call(a), to_apply=f{1} ROOT r = "
+        "f32[4] add(b, p) }}\n",
+        i, i - 1);
+  }
+  const auto module = hlo::parse_module(text);
+  ASSERT_TRUE(module) << module.error().to_string();
+  const auto reads = computation_reads(**module, (*module)->entry, 0);
+  ASSERT_TRUE(reads) << reads.error().to_string();
+  ASSERT_EQ(reads->size(), 1);
+  EXPECT_FALSE((*reads)[0].unknown);
+  EXPECT_EQ((*reads)[0].maps.size(), 1);
+}
+
 }  // namespace
 }  // namespace strata::indexing

@@ -56,9 +56,16 @@ bool has_several_callers(const hlo::Module& module, hlo::ComputationId called) {
   return callers > 1;
 }
 
+constexpr int kMostMaps = 64;  // of one element of a called computation
+
+Result<std::vector<Read>> reads_of(const hlo::Module& module, hlo::ComputationId computation, int tuple_element,
+                                   int max_maps, CalledReads& called);
+
 Result<std::vector<Read>> called_reads(const Site& site, int tuple_element) {
   const hlo::ComputationId called = site.instruction.called[0];
-  STRATA_TRY(std::vector<Read> reads, computation_reads(site.module, called, tuple_element));
+  const auto known = site.called.find({called, tuple_element});
+  if (known != site.called.end()) return known->second;
+  STRATA_TRY(std::vector<Read> reads, reads_of(site.module, called, tuple_element, kMostMaps, site.called));
   const bool runtime = std::any_of(reads.begin(), reads.end(), [](const Read& read) {
     return std::any_of(read.maps.begin(), read.maps.end(), [](const IndexingMap& map) { return !map.runtime.empty(); });
   });
@@ -66,6 +73,7 @@ Result<std::vector<Read>> called_reads(const Site& site, int tuple_element) {
     return unsupported("{} calls {}, which reads at positions known at run time only and has other callers too",
                        site.instruction.name, site.module[called].name);
   }
+  site.called[{called, tuple_element}] = reads;
   return reads;
 }
 
@@ -139,6 +147,9 @@ void unite(std::vector<Read>& reads, Read added, size_t max_maps) {
   if (known->unknown) known->maps.clear();
 }
 
+Result<std::vector<Read>> reads_at(const hlo::Module& module, hlo::ComputationId computation,
+                                   hlo::InstructionId instruction, int tuple_element, CalledReads& called);
+
 }  // namespace
 
 const hlo::Shape& element_shape(const hlo::Shape& shape, int tuple_element) {
@@ -173,11 +184,19 @@ Expr add_runtime(IndexingMap& map, const Site& site, int operand, std::vector<Ex
 
 Result<std::vector<Read>> operand_reads(const hlo::Module& module, hlo::ComputationId computation,
                                         hlo::InstructionId instruction, int tuple_element) {
+  CalledReads called;
+  return reads_at(module, computation, instruction, tuple_element, called);
+}
+
+namespace {
+
+Result<std::vector<Read>> reads_at(const hlo::Module& module, hlo::ComputationId computation,
+                                   hlo::InstructionId instruction, int tuple_element, CalledReads& called) {
   const hlo::Computation& within = module[computation];
   const hlo::Instruction& it = within[instruction];
   if (it.shape.is_tuple() && it.shape.elements.empty()) return std::vector<Read>{};
-  const Site site{module, within, it, instruction_key(computation, instruction),
-                  element_shape(it.shape, tuple_element)};
+  const Site site{module, within, it, instruction_key(computation, instruction), element_shape(it.shape, tuple_element),
+                  called};
   STRATA_TRY(const std::vector<Read> raw, raw_reads(site, tuple_element));
   std::vector<Read> reads;
   for (const Read& read : raw) {
@@ -195,6 +214,8 @@ Result<std::vector<Read>> operand_reads(const hlo::Module& module, hlo::Computat
   }
   return reads;
 }
+
+}  // namespace
 
 Result<std::vector<Read>> result_uses(const hlo::Module& module, hlo::ComputationId computation,
                                       hlo::InstructionId instruction, int operand, int tuple_element) {
@@ -223,6 +244,14 @@ Result<std::vector<Read>> result_uses(const hlo::Module& module, hlo::Computatio
 
 Result<std::vector<Read>> computation_reads(const hlo::Module& module, hlo::ComputationId computation,
                                             int tuple_element, int max_maps) {
+  CalledReads called;
+  return reads_of(module, computation, tuple_element, max_maps, called);
+}
+
+namespace {
+
+Result<std::vector<Read>> reads_of(const hlo::Module& module, hlo::ComputationId computation, int tuple_element,
+                                   int max_maps, CalledReads& called) {
   const hlo::Computation& within = module[computation];
   const auto limit = static_cast<size_t>(max_maps);
   // What the root reads of each instruction: Read::operand is the instruction's id.
@@ -240,7 +269,7 @@ Result<std::vector<Read>> computation_reads(const hlo::Module& module, hlo::Comp
         unite(result, {number, from_root.tuple_element, from_root.unknown, from_root.maps}, limit);
         continue;
       }
-      STRATA_TRY(const std::vector<Read> reads, operand_reads(module, computation, id, from_root.tuple_element));
+      STRATA_TRY(const std::vector<Read> reads, reads_at(module, computation, id, from_root.tuple_element, called));
       for (const Read& read : reads) {
         const hlo::InstructionId operand = it.operands[static_cast<size_t>(read.operand)];
         Read composed{operand, read.tuple_element, from_root.unknown || read.unknown, {}};
@@ -261,5 +290,7 @@ Result<std::vector<Read>> computation_reads(const hlo::Module& module, hlo::Comp
   }
   return result;
 }
+
+}  // namespace
 
 }  // namespace strata::indexing

@@ -1,9 +1,15 @@
 // The maps of single operators, by family; operand_maps.h is the way in.
 #pragma once
 
+#include <map>
+#include <utility>
+
 #include "indexing/operand_maps.h"
 
 namespace strata::indexing {
+
+/// What called computations read, by computation and element of the result: those that call each other are many paths.
+using CalledReads = std::map<std::pair<hlo::ComputationId, int>, std::vector<Read>>;
 
 /// An instruction with what surrounds it.
 struct Site {
@@ -12,6 +18,7 @@ struct Site {
   const hlo::Instruction& instruction;
   int64_t key;              ///< of the instruction, for runtime variables
   const hlo::Shape& shape;  ///< of the element of the result that is asked for
+  CalledReads& called;
 
   const hlo::Shape& operand(size_t i) const { return computation.operand_shape(instruction, i); }
   /// A map from the result's indices, without results yet.

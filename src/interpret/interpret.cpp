@@ -33,19 +33,21 @@ class Executor {
   };
 
   Executor(const Graph& graph, A& arithmetic, const std::stop_token& stop) : arithmetic_(arithmetic), stop_(stop) {
-    if constexpr (std::same_as<A, FieldArithmetic>) liveness_ = residue_liveness(graph, arithmetic.wanted);
+    if constexpr (std::same_as<A, FieldArithmetic>) {
+      liveness_ = residue_liveness(graph, arithmetic.wanted, arithmetic.free_operators);
+    }
   }
 
   /// Runs `graph` once; the frame holds its inputs.
   void run_straight(const Graph& graph, Frame& frame) {
     const OpScope scope = graph.scope();
     const uint8_t* live = liveness(graph);
-    for (const Operation& op : graph.operations()) {
+    for (size_t i = 0; i < graph.operations().size(); ++i) {
       // Not in thread graphs, whose block would go on with results that are not there.
       if (graph.level() == Level::Kernel && stop_.stop_requested()) return;
-      run(graph, scope, live, op, {}, frame);
+      run(graph, scope, live, i, {}, frame);
       if (graph.level() != Level::Kernel) continue;
-      for (TensorId id : op.results) round(graph.type(id), frame.own[static_cast<size_t>(id)]);
+      for (TensorId id : graph.operations()[i].results) round(graph.type(id), frame.own[static_cast<size_t>(id)]);
     }
   }
 
@@ -62,12 +64,16 @@ class Executor {
     return nullptr;
   }
 
-  void run(const Graph& graph, const OpScope& scope, const uint8_t* live, const Operation& op, const GridPoint& point,
+  void run(const Graph& graph, const OpScope& scope, const uint8_t* live, size_t index, const GridPoint& point,
            Frame& frame) {
+    const Operation& op = graph.operations()[index];
     if (op.body) return run_body(graph, op, frame);
     operands_.clear();
     for (TensorId id : op.operands) operands_.push_back(frame.at[static_cast<size_t>(id)]);
-    if constexpr (std::same_as<A, FieldArithmetic>) arithmetic_.live = live[op.results[0]];
+    if constexpr (std::same_as<A, FieldArithmetic>) {
+      arithmetic_.live = live[op.results[0]];
+      arithmetic_.free = arithmetic_.free_operators != nullptr && arithmetic_.free_operators->at(&graph)[index];
+    }
     T& result = frame.make(graph, op.results[0]);
     const OpDef& def = op_def(op.kind);
     T* state = nullptr;
@@ -109,7 +115,7 @@ class Executor {
                  const GridPoint& point, Frame& frame) {
     const uint8_t* live = liveness(body);
     for (size_t i = 0; i < body.operations().size(); ++i) {
-      if (stages[i] == stage) run(body, scope, live, body.operations()[i], point, frame);
+      if (stages[i] == stage) run(body, scope, live, i, point, frame);
     }
   }
 
@@ -185,6 +191,7 @@ Result<std::vector<Tensor<typename A::Value>>> execute(const Graph& graph, A& ar
                                                          const std::stop_token&);
 STRATA_INSTANTIATE(Float64Arithmetic)
 STRATA_INSTANTIATE(Float32Arithmetic)
+STRATA_INSTANTIATE(NoisyArithmetic)
 STRATA_INSTANTIATE(FieldArithmetic)
 STRATA_INSTANTIATE(SymbolicArithmetic)
 #undef STRATA_INSTANTIATE

@@ -15,7 +15,7 @@ uint8_t read_by(const OpDef& op, uint8_t live) {
   return live;
 }
 
-void mark(const Graph& graph, std::vector<uint8_t> of_outputs, ResidueLiveness& all) {
+void mark(const Graph& graph, std::vector<uint8_t> of_outputs, const FreeOperators* free, ResidueLiveness& all) {
   auto& live = all[&graph];  // a body used twice keeps the union
   live.resize(graph.tensors().size(), 0);
   for (size_t i = 0; i < of_outputs.size(); ++i) live[static_cast<size_t>(graph.outputs()[i])] |= of_outputs[i];
@@ -24,7 +24,7 @@ void mark(const Graph& graph, std::vector<uint8_t> of_outputs, ResidueLiveness& 
     if (op.body) {
       std::vector<uint8_t> results;
       for (TensorId id : op.results) results.push_back(all[&graph][static_cast<size_t>(id)]);
-      mark(*op.body, std::move(results), all);
+      mark(*op.body, std::move(results), free, all);
       for (size_t n = 0; n < op.operands.size(); ++n) {
         all[&graph][static_cast<size_t>(op.operands[n])] |=
             all[op.body.get()][static_cast<size_t>(op.body->inputs()[n])];
@@ -32,6 +32,11 @@ void mark(const Graph& graph, std::vector<uint8_t> of_outputs, ResidueLiveness& 
       continue;
     }
     auto& tensors = all[&graph];
+    if (free != nullptr && free->at(&graph)[i]) {
+      // A function of what its operands are modulo p, whatever of its result is read.
+      for (TensorId id : op.operands) tensors[static_cast<size_t>(id)] |= FieldArithmetic::kResidueP;
+      continue;
+    }
     const OpDef& def = op_def(op.kind);
     const uint8_t read = op.kind == OpKind::AccumRescale ? FieldArithmetic::kResidueQ
                                                          : read_by(def, tensors[static_cast<size_t>(op.results[0])]);
@@ -46,9 +51,9 @@ void mark(const Graph& graph, std::vector<uint8_t> of_outputs, ResidueLiveness& 
 
 }  // namespace
 
-ResidueLiveness residue_liveness(const Graph& graph, uint8_t wanted) {
+ResidueLiveness residue_liveness(const Graph& graph, uint8_t wanted, const FreeOperators* free) {
   ResidueLiveness all;
-  mark(graph, std::vector<uint8_t>(graph.outputs().size(), wanted), all);
+  mark(graph, std::vector<uint8_t>(graph.outputs().size(), wanted), free, all);
   return all;
 }
 

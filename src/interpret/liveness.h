@@ -12,7 +12,7 @@ namespace strata {
 /// FieldArithmetic::kResidueP | kResidueQ by TensorId, for a graph and the graphs inside it.
 using ResidueLiveness = std::unordered_map<const Graph*, std::vector<uint8_t>>;
 
-/// `wanted`: the residues of the outputs that are read.
-ResidueLiveness residue_liveness(const Graph& graph, uint8_t wanted);
+/// `wanted`: the residues of the outputs that are read. `free`: operators that are random functions; null for none.
+ResidueLiveness residue_liveness(const Graph& graph, uint8_t wanted, const FreeOperators* free = nullptr);
 
 }  // namespace strata

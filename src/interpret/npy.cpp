@@ -23,11 +23,10 @@ Result<Tensor<double>> read_npy(const std::string& path) {
                                 {}});
   }
   const char* data = file.data.data();
-  const size_t available = file.data.size() / width;
+  STRATA_CHECK(check_npy_size(path, file, width));
+  if (shape.size() > kMaxRank)
+    return invalid("'{}' has {} dimensions; at most {} are supported", path, shape.size(), kMaxRank);
   const int64_t count = element_count(shape);
-  if (static_cast<uint64_t>(count) != available || shape.size() > kMaxRank) {
-    return damaged_npy(path, fmt::format("its shape has {} elements and the file {}", count, available));
-  }
   Tensor<double> tensor;
   tensor.shape = shape;
   tensor.data.resize(static_cast<size_t>(count));

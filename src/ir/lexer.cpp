@@ -1,5 +1,7 @@
 #include "ir/lexer.h"
 
+#include "support/read_file.h"
+
 namespace strata {
 namespace {
 
@@ -26,7 +28,13 @@ Result<TokenStream> tokenize(std::string_view text, std::shared_ptr<const std::s
   size_t line_start = 0;
   bool code_on_line = false;
   bool previous_line_blank = true;  // no blank line is kept at the top
-  for (size_t i = 0; i < text.size();) {
+  // Editors on some systems put a mark at the beginning of UTF-8.
+  if (text.starts_with(kByteOrderMark)) line_start = kByteOrderMark.size();
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
+    return tl::unexpected(
+        Error{ErrorCode::InvalidInput, "the text is UTF-16", "save it as UTF-8", SourceLocation{file, line, 1}});
+  }
+  for (size_t i = line_start; i < text.size();) {
     const char c = text[i];
     const int column = static_cast<int>(i - line_start) + 1;
     if (c == '\n') {

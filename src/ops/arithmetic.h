@@ -10,7 +10,9 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "ops/prime_field.h"
@@ -42,6 +44,31 @@ struct RealArithmetic {
 using Float64Arithmetic = RealArithmetic<double>;
 using Float32Arithmetic = RealArithmetic<float>;
 
+/// float64 in which every operation errs by up to 8 times what rounding may: results that differ by more than two
+/// executions here do differ over the reals (as in Parker's Monte Carlo arithmetic, 1997).
+struct NoisyArithmetic {
+  using Value = double;
+  uint64_t state;
+
+  Value add(Value a, Value b) { return noisy(a + b); }
+  Value sub(Value a, Value b) { return noisy(a - b); }
+  Value mul(Value a, Value b) { return noisy(a * b); }
+  Value div(Value a, Value b) { return noisy(a / b); }
+  Value exp(Value a) { return noisy(std::exp(a)); }
+  Value sqrt(Value a) { return noisy(std::sqrt(a)); }
+  Value max(Value a, Value b) const { return std::isnan(a) || a > b ? a : b; }
+  Value greater(Value a, Value b) const { return a > b ? 1 : 0; }
+  Value select(Value c, Value a, Value b) const { return c != 0 ? a : b; }
+  Value constant(const Rational& r) const { return static_cast<double>(r.num) / static_cast<double>(r.den); }
+  Value round(Value a, DType) const { return a; }
+
+ private:
+  Value noisy(Value x) {
+    state = state * 6364136223846793005U + 1442695040888963407U;  // Knuth's generator, enough for noise
+    return x * (1 + static_cast<double>(static_cast<int64_t>(state)) * 0x1p-113);
+  }
+};
+
 /// Nearest value of `type`, ties to even; overflow becomes infinity.
 double round_to(double value, DType type);
 
@@ -66,6 +93,11 @@ class PowerTable {
   std::vector<uint64_t> digits_;
 };
 
+class Graph;
+
+/// By graph and operation: whether it is executed as a random function of its operands (FieldArithmetic::function).
+using FreeOperators = std::unordered_map<const Graph*, std::vector<bool>>;
+
 /// Z_p × Z_q with q | p − 1 (Mirage, section 5). Values carry a residue modulo p and, for exponents, one
 /// modulo q, both in Montgomery form; exp(x) = ω^(x mod q) mod p, which has no residue modulo q: the Lax
 /// conditions, checked before, keep a second exponential from ever reading it.
@@ -80,9 +112,10 @@ struct FieldArithmetic {
   static constexpr uint8_t kResidueQ = 2;
   static constexpr uint8_t kBothResidues = kResidueP | kResidueQ;
 
-  /// What max is. By a random order is what it means (docs/verification.md); the others, two symmetric functions of the
-  /// operands, find out whether a program's results depend on it at all, and stand for it where they do not.
-  enum class Maximum : uint8_t { ByOrder, Zero, Random };
+  /// What max is. By a random order is what it means (docs/verification.md); Zero and Random, two symmetric functions
+  /// of the operands, find out whether a program's results depend on it at all, and stand for it where they do not.
+  /// Free is a random associative and commutative function: what holds for every such function holds for max.
+  enum class Maximum : uint8_t { ByOrder, Zero, Random, Free };
 
   /// The arguments of exp in the order of the calls, and one call whose result is multiplied by a constant:
   /// how the verifier learns which exponents an output entry depends on.
@@ -103,7 +136,12 @@ struct FieldArithmetic {
   std::shared_ptr<const PowerTable> powers{};  ///< of omega; optional, for speed
   ExponentLog* log = nullptr;
   Maximum maximum = Maximum::ByOrder;
-  std::vector<Value>* compared = nullptr;  ///< where not null, what max was taken of is added here
+  std::vector<Value>* compared = nullptr;     ///< where not null, what max was taken of is added here
+  std::vector<Value>* roots = nullptr;        ///< where not null, the arguments of square roots are added here
+  std::vector<uint64_t>* divisors = nullptr;  ///< where not null, those modulo p are added here
+  /// Operators that are executed as random functions of their operands; the executor sets `free` from it for each.
+  const FreeOperators* free_operators = nullptr;
+  bool free = false;
 
   FieldArithmetic(const PrimeField& p, const PrimeField& q, uint64_t root_of_unity, uint64_t seed)
       : fp(p), fq(q), omega(root_of_unity), order_seed(seed) {}
@@ -115,6 +153,7 @@ struct FieldArithmetic {
   Value div(Value a, Value b) {
     Value result;
     if (live & kResidueP) {
+      if (divisors != nullptr) divisors->push_back(b.p);
       if (b.p == 0) divided_by_zero = true;
       if (b.p != denominator_.p) inverse_.p = fp.inverse(denominator_.p = b.p);
       result.p = fp.mul(a.p, inverse_.p);
@@ -137,9 +176,19 @@ struct FieldArithmetic {
     return result;
   }
   /// x^((p+1)/4) for p ≡ 3 mod 4: multiplicative on the whole field, and a true root of quadratic residues.
-  Value sqrt(Value a) { return {live & kResidueP ? root(fp, a.p) : 0, live & kResidueQ ? root(fq, a.q) : 0}; }
+  Value sqrt(Value a) {
+    if (roots != nullptr) roots->push_back({live & kResidueP ? a.p : 0, live & kResidueQ ? a.q : 0});
+    return {live & kResidueP ? root(fp, a.p) : 0, live & kResidueQ ? root(fq, a.q) : 0};
+  }
+  /// A random function, named by `key`, of operands' residues modulo p: equal operands have equal results.
+  Value function(uint64_t key, std::initializer_list<Value> operands) const {
+    uint64_t state = mix(key ^ ~order_seed);
+    for (const Value& operand : operands) state = mix(state ^ operand.p);
+    return element(state);
+  }
   Value max(Value a, Value b) {
     if (maximum == Maximum::Zero) return {};
+    if (maximum == Maximum::Free) return free_maximum(a, b);
     if (maximum == Maximum::Random) {
       const uint64_t seed = mix(rank(a) + rank(b));  // a symmetric function, as max is
       return {fp.from_integer(seed), fq.from_integer(mix(seed))};
@@ -157,6 +206,20 @@ struct FieldArithmetic {
   Value round(Value a, DType) const { return a; }
 
  private:
+  /// Uniform but for 2^-60, from a uniform word.
+  Value element(uint64_t word) const { return {fp.from_integer(mix(word)), fq.from_integer(mix(~word))}; }
+  /// The image of a sum over the multiset of what was compared: values that max did not make stand for themselves.
+  Value free_maximum(Value a, Value b) {
+    if (a.p == b.p) return a;
+    const auto summand = [&](Value x) {
+      const auto it = multisets_.find(x.p);
+      return it != multisets_.end() ? it->second : mix(x.p ^ order_seed);
+    };
+    const uint64_t sum = summand(a) + summand(b);
+    const Value result = element(mix(sum ^ order_seed));
+    multisets_.emplace(result.p, sum);
+    return result;
+  }
   /// By the residue for exponents where the result has one, so that maxima in exponents ask for no other.
   uint64_t rank(Value a) const { return mix((live & kResidueQ ? a.q : a.p) ^ order_seed); }
   uint64_t root(const PrimeField& field, uint64_t a) {
@@ -167,6 +230,7 @@ struct FieldArithmetic {
 
   Value denominator_{};
   Value inverse_{};
+  std::unordered_map<uint64_t, uint64_t> multisets_;  ///< of free_maximum's results, by residue modulo p
 };
 
 /// Upper bounds on the degrees of what a program computes, from its own operators: executed on values that
@@ -185,9 +249,19 @@ struct DegreeArithmetic {
     double argument_den = 0;
     bool root = false;           ///< depends on a square root
     bool argument_root = false;  ///< an exponent does
+    double height_num = 0;  ///< log2 of the sum of the magnitudes of the numerator's coefficients, which are integers
+    double height_den = 0;
+    double argument_height = 0;  ///< the largest of an exponent's
+    double roots = 0;            ///< square roots that the value depends on
+    double calls = 0;            ///< random functions (FieldArithmetic::function) that the value depends on
+    double call_degree = 0;      ///< largest degree of their operands
+    double call_exp_degree = 0;  ///< in exponentials
+    double call_height = 0;
   };
 
   bool maxima_cancel = false;  ///< nothing depends on maxima: they count as constants
+  bool maxima_free = false;    ///< they are random functions
+  double function_degree = 1;  ///< what a random function of anything but constants counts as
 
   static Value with_context_of(Value result, const Value& a, const Value& b) {
     result.exponents = a.exponents + b.exponents;
@@ -195,26 +269,63 @@ struct DegreeArithmetic {
     result.argument_den = std::max(a.argument_den, b.argument_den);
     result.root = a.root || b.root;
     result.argument_root = a.argument_root || b.argument_root;
+    result.argument_height = std::max(a.argument_height, b.argument_height);
+    result.roots = a.roots + b.roots;
+    result.calls = a.calls + b.calls;
+    result.call_degree = std::max(a.call_degree, b.call_degree);
+    result.call_exp_degree = std::max(a.call_exp_degree, b.call_exp_degree);
+    result.call_height = std::max(a.call_height, b.call_height);
     return result;
   }
   Value add(const Value& a, const Value& b) const {
-    return with_context_of(
+    Value result = with_context_of(
         {std::max(a.num + b.den, b.num + a.den), a.den + b.den, std::max(a.exp_num + b.exp_den, b.exp_num + a.exp_den),
          a.exp_den + b.exp_den, a.terms_num * b.terms_den + b.terms_num * a.terms_den, a.terms_den * b.terms_den},
         a, b);
+    result.height_num = std::max(a.height_num + b.height_den, b.height_num + a.height_den) + 1;
+    result.height_den = a.height_den + b.height_den;
+    return result;
   }
   Value sub(const Value& a, const Value& b) const { return add(a, b); }
   Value mul(const Value& a, const Value& b) const {
-    return with_context_of({a.num + b.num, a.den + b.den, a.exp_num + b.exp_num, a.exp_den + b.exp_den,
-                            a.terms_num * b.terms_num, a.terms_den * b.terms_den},
-                           a, b);
+    Value result = with_context_of({a.num + b.num, a.den + b.den, a.exp_num + b.exp_num, a.exp_den + b.exp_den,
+                                    a.terms_num * b.terms_num, a.terms_den * b.terms_den},
+                                   a, b);
+    result.height_num = a.height_num + b.height_num;
+    result.height_den = a.height_den + b.height_den;
+    return result;
   }
   Value div(const Value& a, const Value& b) const {
-    return with_context_of({a.num + b.den, a.den + b.num, a.exp_num + b.exp_den, a.exp_den + b.exp_num,
-                            a.terms_num * b.terms_den, a.terms_den * b.terms_num},
-                           a, b);
+    Value result = with_context_of({a.num + b.den, a.den + b.num, a.exp_num + b.exp_den, a.exp_den + b.exp_num,
+                                    a.terms_num * b.terms_den, a.terms_den * b.terms_num},
+                                   a, b);
+    result.height_num = a.height_num + b.height_den;
+    result.height_den = a.height_den + b.height_num;
+    return result;
   }
-  Value exp(const Value& a) const { return {0, 0, 1, 0, 1, 1, 1, a.num, a.den, false, a.root}; }
+  /// A new variable; the context of its argument stays.
+  Value exp(const Value& a) const {
+    Value result = with_context_of({0, 0, 1, 0, 1, 1}, a, {});
+    result.exponents = a.exponents + 1;
+    result.argument_num = std::max(a.argument_num, a.num);
+    result.argument_den = std::max(a.argument_den, a.den);
+    result.root = false;
+    result.argument_root = a.root || a.argument_root;
+    result.argument_height = std::max(a.argument_height, a.height_num + a.height_den);
+    return result;
+  }
+  /// A random function of operands: a new variable.
+  Value function(const Value& a, const Value& b) const {
+    const bool constant = a.num + a.den + a.exp_num + a.exp_den + b.num + b.den + b.exp_num + b.exp_den == 0;
+    Value result = with_context_of({constant ? 0 : function_degree, 0}, a, b);
+    ++result.calls;
+    for (const Value* operand : {&a, &b}) {
+      result.call_degree = std::max(result.call_degree, operand->num + operand->den);
+      result.call_exp_degree = std::max(result.call_exp_degree, operand->exp_num + operand->exp_den);
+      result.call_height = std::max(result.call_height, operand->height_num + operand->height_den);
+    }
+    return result;
+  }
   /// √(N/M) = √(N·M) / M: a new root of half the degree of N·M.
   Value sqrt(const Value& a) const {
     Value result = a;
@@ -222,23 +333,33 @@ struct DegreeArithmetic {
     result.exp_num = (a.exp_num + a.exp_den) / 2;
     result.terms_num = 1;
     result.root = true;
+    result.height_num = (a.height_num + a.height_den) / 2;
+    ++result.roots;
     return result;
   }
-  /// Not polynomial, and outside the Lax fragment: the verifier never asks.
   /// For one order it is one of the two.
   Value max(const Value& a, const Value& b) const {
     if (maxima_cancel) return {};
+    if (maxima_free) return function(a, b);
     Value result{std::max(a.num, b.num),
                  std::max(a.den, b.den),
                  std::max(a.exp_num, b.exp_num),
                  std::max(a.exp_den, b.exp_den),
                  std::max(a.terms_num, b.terms_num),
                  std::max(a.terms_den, b.terms_den)};
+    result.height_num = std::max(a.height_num, b.height_num);
+    result.height_den = std::max(a.height_den, b.height_den);
     return with_context_of(result, a, b);
   }
-  Value greater(const Value& a, const Value& b) const { return add(a, b); }
-  Value select(const Value& c, const Value& a, const Value& b) const { return add(c, add(a, b)); }
-  Value constant(const Rational&) const { return {}; }
+  /// Not polynomial: the verifier executes them as random functions.
+  Value greater(const Value& a, const Value& b) const { return function(a, b); }
+  Value select(const Value& c, const Value& a, const Value& b) const { return function(c, function(a, b)); }
+  Value constant(const Rational& r) const {
+    Value result;
+    if (r.num != 0) result.height_num = std::log2(std::fabs(static_cast<double>(r.num)));
+    result.height_den = std::log2(static_cast<double>(r.den));
+    return result;
+  }
   Value round(const Value& a, DType) const { return a; }
 };
 

@@ -13,6 +13,10 @@ Result<TensorType> infer_elementwise(OperandTypes operands) {
   return result;
 }
 
+uint64_t function_key(std::string_view name, const Attributes& attributes) {
+  return Hasher().add(name).add(attributes.hash()).value();
+}
+
 IndexLabels elementwise_labels(OperandTypes operands) {
   size_t rank = 0;
   for (const TensorType& operand : operands) rank = std::max(rank, operand.shape.size());

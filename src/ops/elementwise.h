@@ -7,6 +7,8 @@
 namespace strata {
 
 Result<TensorType> infer_elementwise(OperandTypes operands);
+/// What tells an operator with its attributes from others where it stands for a random function.
+uint64_t function_key(std::string_view name, const Attributes& attributes);
 IndexLabels elementwise_labels(OperandTypes operands);
 
 /// CRTP base of operators of one to three operands; `apply(arithmetic, attributes, x...)` is the scalar meaning.
@@ -25,11 +27,24 @@ struct Elementwise {
 
   template <class A>
   static void eval(const EvalArgs<A>& args) {
+    if constexpr (std::same_as<A, FieldArithmetic>) {
+      if (args.arithmetic.free) {
+        const uint64_t key = function_key(Op::traits.name, args.attributes);
+        return each(args, [&](auto... x) { return args.arithmetic.function(key, {x...}); });
+      }
+    }
+    each(args, [&](auto... x) { return Op::apply(args.arithmetic, args.attributes, x...); });
+  }
+
+ protected:
+  /// result = f of the operands, entry by entry, broadcast.
+  template <class A, class F>
+  static void each(const EvalArgs<A>& args, F&& f) {
     static_assert(Arity >= 1 && Arity <= 3);
     auto& result = args.result;
     const auto& x = *args.operands[0];
     if constexpr (Arity == 1) {
-      for (int64_t i = 0; i < result.size(); ++i) result[i] = Op::apply(args.arithmetic, args.attributes, x[i]);
+      for (int64_t i = 0; i < result.size(); ++i) result[i] = f(x[i]);
     } else if constexpr (Arity == 3) {
       const auto& y = *args.operands[1];
       const auto& z = *args.operands[2];
@@ -37,16 +52,12 @@ struct Elementwise {
       for_each_index<3>(
           result.shape,
           {broadcast_strides(x.shape, rank), broadcast_strides(y.shape, rank), broadcast_strides(z.shape, rank)},
-          [&](int64_t i, const std::array<int64_t, 3>& at) {
-            result[i] = Op::apply(args.arithmetic, args.attributes, x[at[0]], y[at[1]], z[at[2]]);
-          });
+          [&](int64_t i, const std::array<int64_t, 3>& at) { result[i] = f(x[at[0]], y[at[1]], z[at[2]]); });
     } else {
       const auto& y = *args.operands[1];
       const size_t rank = result.shape.size();
       for_each_index<2>(result.shape, {broadcast_strides(x.shape, rank), broadcast_strides(y.shape, rank)},
-                        [&](int64_t i, const std::array<int64_t, 2>& at) {
-                          result[i] = Op::apply(args.arithmetic, args.attributes, x[at[0]], y[at[1]]);
-                        });
+                        [&](int64_t i, const std::array<int64_t, 2>& at) { result[i] = f(x[at[0]], y[at[1]]); });
     }
   }
 };

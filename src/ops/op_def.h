@@ -73,8 +73,8 @@ struct EvalArgs {
 
 /// Every number type that operators are instantiated for; a new one is a line here.
 template <template <class> class Apply>
-using ForEachArithmetic = std::tuple<Apply<Float64Arithmetic>, Apply<Float32Arithmetic>, Apply<FieldArithmetic>,
-                                     Apply<DegreeArithmetic>, Apply<SymbolicArithmetic>>;
+using ForEachArithmetic = std::tuple<Apply<Float64Arithmetic>, Apply<Float32Arithmetic>, Apply<NoisyArithmetic>,
+                                     Apply<FieldArithmetic>, Apply<DegreeArithmetic>, Apply<SymbolicArithmetic>>;
 
 template <class A>
 using EvalFunction = void (*)(const EvalArgs<A>&);
@@ -182,8 +182,8 @@ OpDef make_op_def(OpKind kind) {
       &T::labels,
       &T::expression,
       T::cuda,
-      {&T::template eval<Float64Arithmetic>, &T::template eval<Float32Arithmetic>, &T::template eval<FieldArithmetic>,
-       &T::template eval<DegreeArithmetic>, &T::template eval<SymbolicArithmetic>}};
+      {&T::template eval<Float64Arithmetic>, &T::template eval<Float32Arithmetic>, &T::template eval<NoisyArithmetic>,
+       &T::template eval<FieldArithmetic>, &T::template eval<DegreeArithmetic>, &T::template eval<SymbolicArithmetic>}};
 }
 
 /// The table's row for `kind`, which is not GraphDefined.

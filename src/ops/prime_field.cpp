@@ -1,5 +1,7 @@
 #include "ops/prime_field.h"
 
+#include "support/random.h"
+
 namespace strata {
 namespace {
 
@@ -33,6 +35,23 @@ bool is_prime(uint64_t n) {
     if (x != n - 1) return false;
   }
   return true;
+}
+
+bool is_always_square(uint64_t n) {
+  for (const uint64_t prime : {2, 3, 5, 7}) {
+    while (n != 0 && n % prime == 0) n /= prime;
+  }
+  return n == 1;
+}
+
+FieldPrimes draw_field_primes(uint64_t seed) {
+  constexpr uint64_t kClass = uint64_t{8} * 3 * 5 * 7;
+  constexpr uint64_t kLeast = (uint64_t{1} << 59) / kClass + 1;
+  constexpr uint64_t kMost = (uint64_t{1} << 60) / kClass;
+  for (Random random(seed);;) {
+    const uint64_t q = kClass * (kLeast + random.below(kMost - kLeast)) - 1;
+    if (is_prime(q) && is_prime(2 * q + 1)) return {2 * q + 1, q};
+  }
 }
 
 }  // namespace strata

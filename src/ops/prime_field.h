@@ -17,6 +17,17 @@ struct FieldPrimes {
 /// and quotients are squares in both fields, as positive constants are over the reals.
 inline constexpr FieldPrimes kVerifierPrimes{2305843009207177439, 1152921504603588719};
 
+/// A random pair with p in (2^60, 2^61) and q ≡ −1 modulo 8·3·5·7, so that 2, 3, 5 and 7 are squares in both fields.
+/// There are more than kFieldPrimePairs of them, so that no program can be written around the one that a seed draws.
+FieldPrimes draw_field_primes(uint64_t seed);
+
+/// Whether n has no prime factor but those that are squares in every field that is drawn.
+bool is_always_square(uint64_t n);
+
+/// A lower estimate of how many pairs draw_field_primes draws from: candidates times the share of them that are pairs,
+/// which prime_field_test.cpp measures.
+inline constexpr double kFieldPrimePairs = 2e12;
+
 /// Whether n is prime: Miller–Rabin with bases that decide every 64-bit number (Sorenson, Webster, 2015).
 bool is_prime(uint64_t n);
 

@@ -1,17 +1,12 @@
 #include "runtime/compile.h"
 
-#include <dlfcn.h>
-
-#include <algorithm>
-#include <filesystem>
 #include <memory>
 
 #include "runtime/cuda_libraries.h"
+#include "support/trusted_path.h"
 
 namespace strata {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// The part of NVRTC's C interface that is used here; see the NVRTC documentation.
 struct Nvrtc {
@@ -29,49 +24,52 @@ struct Nvrtc {
   std::vector<std::string> include_directories;
 };
 
-/// Opened once; never closed, because its threads may outlive any owner.
-Result<Nvrtc> open_nvrtc() {
-  std::string looked;
-  for (const fs::path& root : cuda_roots()) {
-    std::vector<std::string> includes;
-    for (const char* folder : {"include", "include/cccl", "targets/x86_64-linux/include"}) {
-      if (fs::exists(root / folder)) includes.push_back((root / folder).string());
-    }
-    const bool headers = std::any_of(includes.begin(), includes.end(),
-                                     [](const std::string& i) { return fs::exists(i + "/cuda_fp16.h"); });
-    looked += (looked.empty() ? "" : ", ") + root.string();
-    if (!headers) continue;
-    for (const fs::path& folder : library_folders(root)) {
-      for (const char* file : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) {
-        const fs::path path = folder / file;
-        if (!fs::exists(path)) continue;
-        void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (library == nullptr) continue;
-        Nvrtc nvrtc{};
-        nvrtc.include_directories = includes;
-        FunctionBinder binder(library);
-        binder.bind(nvrtc.create, {"nvrtcCreateProgram"});
-        binder.bind(nvrtc.compile, {"nvrtcCompileProgram"});
-        binder.bind(nvrtc.destroy, {"nvrtcDestroyProgram"});
-        binder.bind(nvrtc.log_size, {"nvrtcGetProgramLogSize"});
-        binder.bind(nvrtc.log, {"nvrtcGetProgramLog"});
-        binder.bind(nvrtc.cubin_size, {"nvrtcGetCUBINSize"});
-        binder.bind(nvrtc.cubin, {"nvrtcGetCUBIN"});
-        binder.bind(nvrtc.error_text, {"nvrtcGetErrorString"});
-        binder.bind(nvrtc.version, {"nvrtcVersion"});
-        FunctionBinder optional(library);
-        optional.bind(nvrtc.set_flow_callback, {"nvrtcSetFlowCallback"});
-        if (binder.missing().empty()) return nvrtc;
-      }
-    }
+constexpr const char* kHeader = "cuda_fp16.h";
+
+/// The include folders of the library's own root; where the system has it, those of the first root with headers.
+Result<std::vector<std::string>> headers_for(const CudaLibrary& library, const CudaLibraryFiles& files) {
+  if (!library.root.empty()) return include_folders(library.root);
+  std::vector<CudaRoot> roots = cuda_roots();
+  roots.push_back({"/usr"});
+  for (const CudaRoot& root : roots) {
+    const bool out_of_reach = !root.own || why_not_trusted(root.folder, owner_of("/proc/self/exe")).empty();
+    if (out_of_reach && has_header(root.folder, kHeader)) return include_folders(root.folder);
   }
   return tl::unexpected(Error{ErrorCode::Environment,
-                              "NVRTC, CUDA's run-time compiler, was not found; looked in " + looked,
-                              "install a CUDA toolkit, or run `make install`, or set STRATA_CUDA_ROOT to a folder with "
-                              "lib/libnvrtc.so and include/cuda_fp16.h",
+                              fmt::format("{} is there, but CUDA's headers ({}) are not", files.name, kHeader),
+                              std::string(files.remedy),
                               {}});
 }
 
+Result<Nvrtc> open_nvrtc() {
+  static const CudaLibraryFiles files{.name = "NVRTC, CUDA's run-time compiler,",
+                                      .variable = "STRATA_NVRTC",
+                                      .files = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
+                                      .remedy =
+                                          "install a CUDA toolkit, or run `make install`, or set "
+                                          "STRATA_CUDA_ROOT to a folder with lib/libnvrtc.so and "
+                                          "include/cuda_fp16.h",
+                                      .header = kHeader};
+  STRATA_TRY(const CudaLibrary library, open_cuda_library(files));
+  Nvrtc nvrtc{};
+  STRATA_TRY(nvrtc.include_directories, headers_for(library, files));
+  FunctionBinder binder(library.handle);
+  binder.bind(nvrtc.create, {"nvrtcCreateProgram"});
+  binder.bind(nvrtc.compile, {"nvrtcCompileProgram"});
+  binder.bind(nvrtc.destroy, {"nvrtcDestroyProgram"});
+  binder.bind(nvrtc.log_size, {"nvrtcGetProgramLogSize"});
+  binder.bind(nvrtc.log, {"nvrtcGetProgramLog"});
+  binder.bind(nvrtc.cubin_size, {"nvrtcGetCUBINSize"});
+  binder.bind(nvrtc.cubin, {"nvrtcGetCUBIN"});
+  binder.bind(nvrtc.error_text, {"nvrtcGetErrorString"});
+  binder.bind(nvrtc.version, {"nvrtcVersion"});
+  STRATA_CHECK(check_complete(binder, files));
+  FunctionBinder optional(library.handle);
+  optional.bind(nvrtc.set_flow_callback, {"nvrtcSetFlowCallback"});
+  return nvrtc;
+}
+
+/// Opened once; never closed, because its threads may outlive any owner.
 const Result<Nvrtc>& opened_nvrtc() {
   static const Result<Nvrtc> nvrtc = open_nvrtc();
   return nvrtc;

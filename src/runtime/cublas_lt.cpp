@@ -20,8 +20,8 @@ Result<CublasLt> open_cublas_lt() {
       {"libcublasLt.so.13", "libcublasLt.so.12"},
       "install CUDA's cuBLAS, or set STRATA_CUDA_ROOT to a folder with lib/libcublasLt.so.13; "
       "`--disable-pass libraries` does without"};
-  STRATA_TRY(void* library, open_cuda_library(files));
-  FunctionBinder binder(library);
+  STRATA_TRY(const CudaLibrary library, open_cuda_library(files));
+  FunctionBinder binder(library.handle);
   CublasLt lt{};
   binder.bind(lt.version, {"cublasLtGetVersion"});
   binder.bind(lt.status_name, {"cublasLtGetStatusName"});

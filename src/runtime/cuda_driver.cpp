@@ -1,9 +1,5 @@
 #include "runtime/cuda_driver.h"
 
-#include <dlfcn.h>
-
-#include <cstdlib>
-
 #include "runtime/cuda_libraries.h"
 
 namespace strata {
@@ -67,26 +63,16 @@ Result<void> CudaDriver::check(int status, std::string_view what) const {
 }
 
 Result<CudaDriver> open_cuda_driver() {
-  const char* variable = std::getenv("STRATA_CUDA_DRIVER");
-  const bool chosen = variable != nullptr && *variable != '\0';
-  const std::string path = chosen ? variable : "libcuda.so.1";
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return tl::unexpected(Error{ErrorCode::Environment,
-                                fmt::format("the CUDA driver ({}) is not installed", path),
-                                chosen ? "let STRATA_CUDA_DRIVER name the driver's library, or unset it"
-                                       : "install NVIDIA's driver for the GPU",
-                                {}});
-  }
+  static const CudaLibraryFiles files{.name = "the CUDA driver",
+                                      .variable = "STRATA_CUDA_DRIVER",
+                                      .files = {"libcuda.so.1"},
+                                      .remedy = "install a driver of NVIDIA's for CUDA 12 or later",
+                                      .in_roots = false};
+  STRATA_TRY(const CudaLibrary library, open_cuda_library(files));
   CudaDriver driver{};
-  FunctionBinder binder(library);
+  FunctionBinder binder(library.handle);
   bind_all(binder, driver);
-  if (!binder.missing().empty()) {
-    return tl::unexpected(Error{ErrorCode::Environment,
-                                fmt::format("the CUDA driver ({}) has no function {}", path, binder.missing()),
-                                "install a driver for CUDA 12 or later",
-                                {}});
-  }
+  STRATA_CHECK(check_complete(binder, files));
   return driver;
 }
 

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
@@ -9,94 +10,149 @@
 #include "runtime/cublas_lt.h"
 #include "runtime/cudnn.h"
 #include "runtime/nv_jit_link.h"
+#include "support/trusted_path.h"
 
 namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
 
+/// The absolute path that a variable holds; empty where it holds none. A relative one would mean another file in every
+/// folder that the user stands in.
+fs::path folder_in(const char* variable) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr || *value != '/') return {};
+  return value;
+}
+
 /// The folder of a Python environment ($VIRTUAL_ENV, else that of the first python3 on $PATH); empty where there is
 /// none.
 fs::path python_environment() {
-  if (const char* active = std::getenv("VIRTUAL_ENV"); active != nullptr && *active != '\0') return active;
+  if (fs::path active = folder_in("VIRTUAL_ENV"); !active.empty()) return active;
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
     std::error_code ignored;
-    if (!folder.empty() && fs::exists(fs::path(folder) / "python3", ignored)) return fs::path(folder).parent_path();
+    const bool absolute = folder.starts_with('/');
+    if (absolute && fs::exists(fs::path(folder) / "python3", ignored)) return fs::path(folder).parent_path();
   }
   return {};
 }
 
 /// CUDA's libraries among an environment's packages.
-void add_packages(const fs::path& environment, std::vector<fs::path>& roots) {
+void add_packages(const fs::path& environment, bool own, std::vector<CudaRoot>& roots) {
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(environment / "lib", ignored)) {
+  std::vector<fs::path> pythons;
+  for (const auto& entry : fs::directory_iterator(environment / "lib", ignored)) pythons.push_back(entry.path());
+  std::sort(pythons.begin(), pythons.end());
+  for (const fs::path& python : pythons) {
     for (const char* wheel : {"cu13", "cudnn"}) {
-      const fs::path root = entry.path() / "site-packages" / "nvidia" / wheel;
-      if (fs::exists(root, ignored)) roots.push_back(root);
+      const fs::path root = python / "site-packages" / "nvidia" / wheel;
+      if (fs::exists(root, ignored)) roots.push_back({root, own});
     }
   }
+}
+
+fs::path own_executable() {
+  std::error_code ignored;
+  return fs::read_symlink("/proc/self/exe", ignored);
+}
+
+/// Where a root may keep its libraries.
+std::vector<fs::path> library_folders(const fs::path& root) {
+  return {root / "lib64", root / "lib", root / "targets/x86_64-linux/lib"};
+}
+
+std::string last_error(const std::string& path) {
+  const char* text = dlerror();
+  return text == nullptr ? fmt::format("'{}' does not load", path) : text;
 }
 
 }  // namespace
 
 void* FunctionBinder::find(const char* name) const { return dlsym(library_, name); }
 
-std::vector<fs::path> cuda_roots() {
-  std::vector<fs::path> roots;
-  for (const char* variable : {"STRATA_CUDA_ROOT", "CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* value = std::getenv(variable); value != nullptr && *value != '\0') roots.emplace_back(value);
-  }
-  roots.emplace_back("/usr/local/cuda");
-  // The project's own environment: above the executable, or where the user stands.
-  std::error_code ignored;
-  std::vector<fs::path> starts{fs::current_path(ignored)};
-  const fs::path executable = fs::read_symlink("/proc/self/exe", ignored);
-  if (!executable.empty()) starts.push_back(executable.parent_path());
-  for (fs::path folder : starts) {
-    for (int up = 0; up < 5 && !folder.empty(); ++up, folder = folder.parent_path()) {
-      add_packages(folder / ".venv", roots);
-    }
-  }
-  if (const fs::path python = python_environment(); !python.empty()) add_packages(python, roots);
+std::vector<CudaRoot> roots_of_executable(const fs::path& executable) {
+  std::vector<CudaRoot> roots;
+  if (!executable.is_absolute()) return roots;
+  const fs::path prefix = executable.parent_path().parent_path();
+  add_packages(prefix, true, roots);
+  const bool build_tree = executable.parent_path().filename() == "bin" && prefix.parent_path().filename() == "build";
+  if (build_tree) add_packages(prefix.parent_path().parent_path() / ".venv", true, roots);
   return roots;
 }
 
-std::vector<fs::path> library_folders(const fs::path& root) {
-  return {root / "lib64", root / "lib", root / "targets/x86_64-linux/lib"};
+std::vector<CudaRoot> cuda_roots() {
+  std::vector<CudaRoot> roots;
+  for (const char* variable : {"STRATA_CUDA_ROOT", "CUDA_HOME", "CUDA_PATH"}) {
+    if (fs::path folder = folder_in(variable); !folder.empty()) roots.push_back({std::move(folder)});
+  }
+  roots.push_back({"/usr/local/cuda"});
+  for (CudaRoot& root : roots_of_executable(own_executable())) roots.push_back(std::move(root));
+  if (const fs::path python = python_environment(); !python.empty()) add_packages(python, false, roots);
+  return roots;
 }
 
-Result<void*> open_cuda_library(const CudaLibraryFiles& files) {
+std::vector<std::string> include_folders(const fs::path& root) {
+  std::vector<std::string> folders;
+  std::error_code ignored;
+  for (const char* folder : {"include", "include/cccl", "targets/x86_64-linux/include"}) {
+    if (fs::exists(root / folder, ignored)) folders.push_back((root / folder).string());
+  }
+  return folders;
+}
+
+bool has_header(const fs::path& root, std::string_view header) {
+  const auto folders = include_folders(root);
+  std::error_code ignored;
+  return std::any_of(folders.begin(), folders.end(),
+                     [&](const std::string& folder) { return fs::exists(fs::path(folder) / header, ignored); });
+}
+
+Result<CudaLibrary> open_cuda_library(const CudaLibraryFiles& files) {
   const auto load = [](const std::string& path) { return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); };
-  const char* chosen = std::getenv(files.variable);
-  if (chosen != nullptr && *chosen != '\0') {
-    if (void* library = load(chosen); library != nullptr) return library;
-    return tl::unexpected(Error{ErrorCode::Environment,
-                                fmt::format("{} ({}) cannot be loaded", files.name, chosen),
-                                fmt::format("let {} name the library, or unset it", files.variable),
-                                {}});
+  const auto failure = [&](std::string message, std::string remedy) {
+    return tl::unexpected(Error{ErrorCode::Environment, std::move(message), std::move(remedy), {}});
+  };
+  if (const char* value = std::getenv(files.variable); value != nullptr && *value != '\0') {
+    const std::string chosen = value;
+    if (chosen.front() != '/' && chosen.find('/') != std::string::npos) {
+      return failure(fmt::format("{} ({}) is not opened: its path is relative", files.name, chosen),
+                     fmt::format("let {} be an absolute path", files.variable));
+    }
+    if (void* library = load(chosen); library != nullptr) return CudaLibrary{library, {}};
+    return failure(fmt::format("{} ({}) cannot be loaded", files.name, chosen),
+                   fmt::format("let {} name the library, or unset it", files.variable));
   }
   // What is there but does not load says why; a library that is nowhere needs no more words than that.
   std::string refusal;
-  for (const fs::path& root : cuda_roots()) {
-    for (const fs::path& folder : library_folders(root)) {
+  const auto refuse = [&](const std::string& why) {
+    if (refusal.empty()) refusal = why;
+  };
+  const uid_t owner = owner_of("/proc/self/exe");
+  for (const CudaRoot& root : files.in_roots ? cuda_roots() : std::vector<CudaRoot>{}) {
+    if (!files.header.empty() && !has_header(root.folder, files.header)) continue;
+    for (const fs::path& folder : library_folders(root.folder)) {
       for (const std::string& file : files.files) {
         const fs::path path = folder / file;
-        if (!fs::exists(path)) continue;
-        if (void* library = load(path.string()); library != nullptr) return library;
-        if (const char* text = dlerror(); text != nullptr && refusal.empty()) refusal = fmt::format(": {}", text);
+        std::error_code ignored;
+        if (!fs::exists(path, ignored)) continue;
+        if (const std::string why = root.own ? why_not_trusted(path, owner) : std::string(); !why.empty()) {
+          refuse(fmt::format("'{}' is not trusted: {}", path.string(), why));
+        } else if (void* library = load(path.string()); library != nullptr) {
+          return CudaLibrary{library, root.folder};
+        } else {
+          refuse(last_error(path.string()));
+        }
       }
     }
   }
   for (const std::string& file : files.files) {
-    if (void* library = load(file); library != nullptr) return library;
+    if (void* library = load(file); library != nullptr) return CudaLibrary{library, {}};
   }
-  return tl::unexpected(Error{ErrorCode::Environment,
-                              refusal.empty() ? fmt::format("{} ({}) was not found", files.name, files.files.front())
-                                              : fmt::format("{} cannot be loaded{}", files.name, refusal),
-                              std::string(files.remedy),
-                              {}});
+  return failure(refusal.empty() ? fmt::format("{} ({}) was not found", files.name, files.files.front())
+                                 : fmt::format("{} cannot be loaded: {}", files.name, refusal),
+                 std::string(files.remedy));
 }
 
 Result<void> check_complete(const FunctionBinder& binder, const CudaLibraryFiles& files) {

@@ -35,23 +35,44 @@ class FunctionBinder {
   std::string missing_;
 };
 
-/// Folders that may hold a CUDA toolkit, or wheels that stand in for one, best first: $STRATA_CUDA_ROOT, $CUDA_HOME,
-/// $CUDA_PATH, /usr/local/cuda, .venv above the executable or the current folder, the Python environment ($VIRTUAL_ENV,
-/// else that of python3).
-std::vector<std::filesystem::path> cuda_roots();
-/// Where a root may keep its libraries.
-std::vector<std::filesystem::path> library_folders(const std::filesystem::path& root);
+/// A folder that may hold a CUDA toolkit, or wheels that stand in for one.
+struct CudaRoot {
+  std::filesystem::path folder;
+  /// Found beside the executable and not named by anyone: what is opened there must be out of others' reach.
+  bool own = false;
+};
+
+/// The packages of the executable's own prefix, PREFIX/bin/NAME; where that is CHECKOUT/build/PRESET, those of
+/// CHECKOUT/.venv too.
+std::vector<CudaRoot> roots_of_executable(const std::filesystem::path& executable);
+/// Best first: $STRATA_CUDA_ROOT, $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, the executable's own prefix, the Python
+/// environment ($VIRTUAL_ENV, else that of the first python3 on $PATH). Where the process stands does not matter:
+/// relative paths in these variables are left out.
+std::vector<CudaRoot> cuda_roots();
 
 struct CudaLibraryFiles {
   std::string_view name;           ///< for people
   const char* variable;            ///< of the environment: names the file, if set
   std::vector<std::string> files;  ///< newest version first
   std::string_view remedy;
+  std::string_view header = {};  ///< a root without it in one of its include folders does not count
+  bool in_roots = true;          ///< false: comes with the system alone
 };
 
-/// Looks in cuda_roots() and then where the dynamic loader looks. It is never closed, because its threads may outlive
-/// any owner. Error (Environment, with the remedy) where it is missing or cannot be loaded.
-Result<void*> open_cuda_library(const CudaLibraryFiles& files);
+struct CudaLibrary {
+  void* handle = nullptr;
+  std::filesystem::path root;  ///< empty where a variable named the file, or the dynamic loader found it
+};
+
+/// The folders of headers that a root has.
+std::vector<std::string> include_folders(const std::filesystem::path& root);
+/// Whether one of them has the file.
+bool has_header(const std::filesystem::path& root, std::string_view header);
+
+/// The only way in which libraries are opened: the file that the variable names, else the first in cuda_roots(), else
+/// where the dynamic loader looks. It is never closed, because its threads may outlive any owner. Error (Environment,
+/// with the remedy) where it is missing or cannot be loaded, or where the variable holds a relative path.
+Result<CudaLibrary> open_cuda_library(const CudaLibraryFiles& files);
 /// Error (Environment) where the binder misses a function.
 Result<void> check_complete(const FunctionBinder& binder, const CudaLibraryFiles& files);
 

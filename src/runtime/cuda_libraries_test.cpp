@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "runtime/cublas_lt.h"
 #include "runtime/nv_jit_link.h"
@@ -73,28 +74,100 @@ TEST(CudaLibraries, EachIsThereOrSaysWhyNot) {
   EXPECT_EQ(describe({{"B", "", "B is gone"}}), "missing: B is gone");
 }
 
+/// A variable of the environment with another value, or none, for a while.
+class Variable {
+ public:
+  Variable(const char* name, const std::optional<std::string>& value) : name_(name) {
+    if (const char* before = std::getenv(name); before != nullptr) before_ = before;
+    set(value);
+  }
+  ~Variable() { set(before_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  void set(const std::optional<std::string>& value) { value ? setenv(name_, value->c_str(), 1) : unsetenv(name_); }
+
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+std::vector<fs::path> folders(const std::vector<CudaRoot>& roots) {
+  std::vector<fs::path> all;
+  for (const CudaRoot& root : roots) all.push_back(root.folder);
+  return all;
+}
+
+/// An environment with cuDNN's package; where the package lies.
+fs::path plant_packages(const fs::path& environment) {
+  const fs::path root = environment / "lib" / "python3.12" / "site-packages" / "nvidia" / "cudnn";
+  fs::create_directories(root / "lib");
+  return root;
+}
+
 TEST(CudaLibraries, PackagesOfAPythonEnvironmentAreRoots) {
   const TemporaryFolder folder("strata-venv");
-  const fs::path packages = folder.path() / "lib" / "python3.12" / "site-packages" / "nvidia";
-  fs::create_directories(packages / "cudnn" / "lib");
+  const fs::path cudnn = plant_packages(folder.path());
   fs::create_directories(folder.path() / "bin");
   std::ofstream(folder.path() / "bin" / "python3") << "";
-  const auto roots_with = [](const char* variable, const std::string& value) {
-    const char* before = std::getenv(variable);
-    const std::string kept = before == nullptr ? "" : before;
-    setenv(variable, value.c_str(), 1);
-    const auto roots = cuda_roots();
-    before == nullptr ? unsetenv(variable) : setenv(variable, kept.c_str(), 1);
-    return roots;
-  };
-  const char* active = std::getenv("VIRTUAL_ENV");
-  const std::string kept = active == nullptr ? "" : active;
-  EXPECT_THAT(roots_with("VIRTUAL_ENV", folder.path().string()), Contains(packages / "cudnn"));
-  unsetenv("VIRTUAL_ENV");
-  EXPECT_THAT(roots_with("PATH", "/nowhere::" + (folder.path() / "bin").string()), Contains(packages / "cudnn"));
-  EXPECT_THAT(roots_with("PATH", "/nowhere"), Not(Contains(packages / "cudnn")));
-  if (active != nullptr) setenv("VIRTUAL_ENV", kept.c_str(), 1);
-  EXPECT_THAT(cuda_roots(), Not(Contains(packages / "cudnn")));
+  const Variable no_environment("VIRTUAL_ENV", std::nullopt);
+  {
+    const Variable active("VIRTUAL_ENV", folder.path().string());
+    EXPECT_THAT(folders(cuda_roots()), Contains(cudnn));
+  }
+  {
+    const Variable path("PATH", "/nowhere::" + (folder.path() / "bin").string());
+    EXPECT_THAT(folders(cuda_roots()), Contains(cudnn));
+  }
+  const Variable path("PATH", "/nowhere");
+  EXPECT_THAT(folders(cuda_roots()), Not(Contains(cudnn)));
+}
+
+TEST(CudaLibraries, WhereTheUserStandsDoesNotMatter) {
+  const TemporaryFolder folder("strata-planted");
+  plant_packages(folder.path() / ".venv");
+  plant_packages(folder.path());
+  fs::create_directories(folder.path() / "bin");
+  std::ofstream(folder.path() / "bin" / "python3") << "";
+  fs::create_directories(folder.path() / "work");
+  const fs::path before = fs::current_path();
+  const Variable relative_path("PATH", ":.:bin:../bin");
+  const Variable relative_environment("VIRTUAL_ENV", ".");
+  const Variable relative_root("STRATA_CUDA_ROOT", "lib/python3.12/site-packages/nvidia/cudnn");
+  for (const fs::path& at : {folder.path(), folder.path() / "work"}) {
+    fs::current_path(at);
+    const auto roots = folders(cuda_roots());
+    fs::current_path(before);
+    for (const fs::path& root : roots) {
+      EXPECT_TRUE(root.is_absolute()) << root;
+      EXPECT_THAT(root.string(), Not(StartsWith(folder.path().string())));
+    }
+  }
+}
+
+TEST(CudaLibraries, OfTheExecutableItsPrefixAndTheBuildTree) {
+  const TemporaryFolder folder("strata-prefix");
+  const fs::path& base = folder.path();
+  const fs::path in_prefix = plant_packages(base / "build" / "release");
+  const fs::path in_checkout = plant_packages(base / ".venv");
+  EXPECT_THAT(folders(roots_of_executable(base / "build" / "release" / "bin" / "strata")),
+              testing::ElementsAre(in_prefix, in_checkout));
+  for (const CudaRoot& root : roots_of_executable(base / "build" / "release" / "bin" / "strata")) EXPECT_TRUE(root.own);
+  // An installed program looks in no folder above its prefix.
+  plant_packages(base / "usr" / ".venv");
+  plant_packages(base / "usr" / "bin" / ".venv");
+  EXPECT_THAT(folders(roots_of_executable(base / "usr" / "bin" / "strata")), testing::IsEmpty());
+  EXPECT_THAT(folders(roots_of_executable(base / "other" / "release" / "bin" / "strata")), testing::IsEmpty());
+  EXPECT_THAT(folders(roots_of_executable("build/release/bin/strata")), testing::IsEmpty());
+}
+
+TEST(CudaLibraries, ARelativePathInAVariableIsNotOpened) {
+  const Variable variable("STRATA_CUDNN", "lib/libfake_cudnn.so");
+  const auto opened =
+      open_cuda_library({.name = "cuDNN", .variable = "STRATA_CUDNN", .files = {"libcudnn.so.9"}, .remedy = "get it"});
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().message, "cuDNN (lib/libfake_cudnn.so) is not opened: its path is relative");
+  EXPECT_EQ(opened.error().remedy, "let STRATA_CUDNN be an absolute path");
 }
 
 TEST(CudaLibraries, WhatIsNowhereIsMissingWithARemedy) {

@@ -16,8 +16,8 @@ Result<Cudnn> open_cudnn() {
                                       {"libcudnn.so.9"},
                                       "install cuDNN 9, or set STRATA_CUDNN to its libcudnn.so.9; "
                                       "`--disable-pass libraries` does without"};
-  STRATA_TRY(void* library, open_cuda_library(files));
-  FunctionBinder binder(library);
+  STRATA_TRY(const CudaLibrary library, open_cuda_library(files));
+  FunctionBinder binder(library.handle);
   Cudnn cudnn{};
   binder.bind(cudnn.version, {"cudnnGetVersion"});
   binder.bind(cudnn.error_string, {"cudnnGetErrorString"});

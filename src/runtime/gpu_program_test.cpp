@@ -40,11 +40,11 @@ TEST_F(CudaDriverTest, MissingLibraryIsAnErrorWithARemedy) {
   const auto driver = open_cuda_driver();
   ASSERT_FALSE(driver);
   EXPECT_EQ(driver.error().code, ErrorCode::Environment);
-  EXPECT_THAT(message(driver), HasSubstr("the CUDA driver (/nowhere/libcuda.so.1) is not installed"));
+  EXPECT_THAT(message(driver), HasSubstr("the CUDA driver (/nowhere/libcuda.so.1) cannot be loaded"));
   EXPECT_THAT(driver.error().remedy, HasSubstr("STRATA_CUDA_DRIVER"));
   EXPECT_EQ(probe_device().target, nullptr);
-  EXPECT_THAT(probe_device().finding, HasSubstr("no GPU: the CUDA driver (/nowhere/libcuda.so.1) is not installed"));
-  EXPECT_THAT(message(GpuDevice::open()), HasSubstr("is not installed"));
+  EXPECT_THAT(probe_device().finding, HasSubstr("no GPU: the CUDA driver (/nowhere/libcuda.so.1) cannot be loaded"));
+  EXPECT_THAT(message(GpuDevice::open()), HasSubstr("cannot be loaded"));
 }
 
 TEST_F(CudaDriverTest, MissingFunctionIsNamed) {

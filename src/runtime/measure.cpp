@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 /// Of waits, so that a request to stop is seen soon.
 constexpr int kSliceMilliseconds = 50;
 /// Seconds to wait for a killed process; one that the kernel does not let go is left behind.
-constexpr double kPatience = 10;
+constexpr double kPatience = 60;
 
 Measurement verdict_of(MeasureVerdict verdict, std::string reason) {
   Measurement measurement;
@@ -152,9 +152,13 @@ MeasureWorker::Wait MeasureWorker::receive(double seconds, const std::stop_token
       return Wait::Line;
     }
     if (stop.stop_requested()) return Wait::Stopped;
-    if (Clock::now() > end_time) return Wait::Timeout;
+    // What has come in time counts, however late this process gets to see it.
+    const bool late = Clock::now() > end_time;
     pollfd waiting{socket_, POLLIN, 0};
-    if (poll(&waiting, 1, kSliceMilliseconds) <= 0) continue;
+    if (poll(&waiting, 1, kSliceMilliseconds) <= 0) {
+      if (late) return Wait::Timeout;
+      continue;
+    }
     const ssize_t count = recv(socket_, block.data(), block.size(), 0);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return Wait::Ended;

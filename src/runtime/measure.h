@@ -42,7 +42,7 @@ struct MeasureRequest {
 struct MeasureOptions {
   /// The program that calls run_measure_worker, with its arguments.
   std::vector<std::string> command = {"/proc/self/exe", "measure-worker"};
-  double timeout = 10;         ///< seconds of a measurement, once its files are read
+  double timeout = 10;         ///< seconds of a step of a measurement (run, check, time), once its files are read
   double start_timeout = 120;  ///< seconds to start the process, and to read files
 };
 

@@ -6,13 +6,13 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "interpret/npy.h"
 #include "runtime/gpu_program.h"
 #include "runtime/storage.h"
 #include "support/read_file.h"
+#include "support/write_file.h"
 
 namespace strata {
 namespace {
@@ -38,7 +38,7 @@ class Worker {
       reply_({{"failed", task.error().message}});
       return true;
     }
-    reply_({{"ready", true}});
+    alive();
     auto measured = measure(*task);
     if (measured) {
       reply_(*measured);
@@ -53,6 +53,9 @@ class Worker {
   }
 
  private:
+  /// What comes next is waited for as long as if it were the first.
+  void alive() { reply_({{"ready", true}}); }
+
   Result<Task> read_task(const std::string& line) {
     try {
       const Json json = Json::parse(line);
@@ -108,6 +111,7 @@ class Worker {
     for (const auto& [name, path] : task.save) STRATA_CHECK(save(task, first, name, path));
     if (!right) return reply;
 
+    alive();
     std::vector<GpuBuffers> sets;
     STRATA_TRY(const int64_t count, program->cold_sets());
     for (int64_t i = 1; i < count; ++i) {
@@ -118,7 +122,9 @@ class Worker {
       sets.push_back(std::move(set));
     }
     sets.push_back(std::move(first));
+    alive();
     STRATA_TRY(reply["cold_us"], program->microseconds(sets));
+    alive();
     STRATA_TRY(reply["hot_us"], program->microseconds(std::span(sets).last(1)));
     // Runs that follow each other closely must not disturb each other.
     Json again;
@@ -152,11 +158,7 @@ class Worker {
     for (const GpuBuffer& buffer : task.manifest.buffers) {
       if (buffer.name != name) continue;
       STRATA_TRY(const std::string bytes, buffers.at(name).download());
-      std::ofstream file(path, std::ios::binary);
-      file << npy_bytes(decode(bytes, buffer.type));
-      file.close();
-      if (!file) return environment("cannot write '{}'", path);
-      return {};
+      return write_file(path, npy_bytes(decode(bytes, buffer.type)), Sync::None);
     }
     return invalid("the program has no buffer '{}'", name);
   }

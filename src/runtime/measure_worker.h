@@ -3,7 +3,7 @@
 // and ends in the second case. Where a library is missing, "without_cublas_lt" or "without_cudnn" says why. Then it
 // reads one request a line,
 //   {"cubin": FILE, "manifest": FILE, "inputs": {NAME: FILE, …}, "expected": {…}, "save": {…}}
-// and answers {"ready": true} when the files are read and then one of
+// and answers {"ready": true} when the files are read, once more before each step of the measurement, and then one of
 //   {"outputs": {NAME: {"error": 1e-4, "tolerance": 5e-3}, …}, "cold_us": …, "hot_us": …}     without times where wrong
 //   {"failed": "why"}                                  and, with "lost": true, ends: its context is of no more use
 // Errors that are not finite are null.

@@ -34,8 +34,8 @@ const CudaLibraryFiles& files() {
 }
 
 Result<NvJitLink> open() {
-  STRATA_TRY(void* library, open_cuda_library(files()));
-  FunctionBinder binder(library);
+  STRATA_TRY(const CudaLibrary library, open_cuda_library(files()));
+  FunctionBinder binder(library.handle);
   NvJitLink link{};
   // Without a version: what headers add to the names only guards against older libraries.
   binder.bind(link.create, {"nvJitLinkCreate"});

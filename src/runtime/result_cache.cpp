@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
+#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
 
 #include "support/hash.h"
+#include "support/trusted_path.h"
 
 namespace strata {
 namespace {
@@ -16,7 +19,7 @@ namespace {
 /// Of the tables below; a database of a later one is left alone.
 constexpr int kFormat = 2;
 /// Milliseconds to wait for another process that writes.
-constexpr int kPatience = 5000;
+constexpr int kPatience = 60000;
 
 constexpr const char* kTables =
     "CREATE TABLE IF NOT EXISTS results (kind TEXT NOT NULL, hash INTEGER NOT NULL, key BLOB NOT NULL,"
@@ -43,6 +46,42 @@ int64_t now() {
 }
 
 int64_t hash_of(std::string_view text) { return static_cast<int64_t>(Hasher().add(text).value()); }
+
+/// Of a whole entry: a value that stands under another key, or claims another effort, is damaged too.
+int64_t checksum_of(std::string_view kind, std::string_view key, std::string_view value, double effort) {
+  return static_cast<int64_t>(Hasher().add(kind).add(key).add(value).add(std::bit_cast<uint64_t>(effort)).value());
+}
+
+/// What helps, by an SQLite result code.
+std::string remedy_for(int code) {
+  switch (code & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return "wait for the process that holds it, or name another folder with --cache";
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+      return "check the permissions of its folder, or name another with --cache";
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+      return "free space on its disk, or name another folder with --cache";
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return "remove the file; it is made anew";
+    default:
+      return "name another folder with --cache, or use --no-cache";
+  }
+}
+
+/// A URI of a database that is read as it lies there: SQLite then needs no file beside it.
+std::string immutable_uri(const std::string& path) {
+  std::string uri = "file:";
+  for (const char c : path) {
+    uri += c == '%' || c == '?' || c == '#' ? fmt::format("%{:02x}", static_cast<unsigned char>(c)) : std::string(1, c);
+  }
+  return uri + "?immutable=1";
+}
 
 }  // namespace
 
@@ -77,15 +116,43 @@ ResultCache::~ResultCache() { sqlite3_close_v2(handle(database_)); }
 void ResultCache::give_up(const std::string& what, const std::string& remedy) {
   sqlite3_close_v2(handle(database_));
   database_ = nullptr;
-  if (warn_) warn_(fmt::format("the cache of results '{}' is not used: {}\n  {}", path_, what, remedy));
+  if (warn_ && !warned_) warn_(fmt::format("the cache of results '{}' is not used: {}\n  {}", path_, what, remedy));
+  warned_ = true;
+}
+
+void ResultCache::give_up(int code) {
+  const std::string what = code == SQLITE_DONE ? "it is unreadable" : sqlite3_errstr(code);
+  give_up(what, remedy_for(code));
+}
+
+void ResultCache::only_read(int code) {
+  writable_ = false;
+  if (warn_ && !warned_) {
+    warn_(
+        fmt::format("the cache of results '{}' is only read: {}\n  {}", path_, sqlite3_errstr(code), remedy_for(code)));
+  }
+  warned_ = true;
 }
 
 void ResultCache::open() {
+  std::error_code unknown;
+  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  const bool exists = std::filesystem::exists(path_, unknown);
+  // Entries are run and believed: nobody else may write them.
+  if (const std::string why = why_not_trusted(exists ? std::filesystem::path(path_) : folder, geteuid());
+      !why.empty()) {
+    give_up(why, "name a folder of your own with --cache, or use --no-cache");
+    return;
+  }
+  writable_ = !exists || (access(path_.c_str(), W_OK) == 0 && access(folder.c_str(), W_OK) == 0);
+  const bool log = std::filesystem::exists(path_ + "-wal", unknown);
+  const std::string name = writable_ || log ? path_ : immutable_uri(path_);
+  const int flags = writable_ ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY | SQLITE_OPEN_URI;
   sqlite3* made = nullptr;
-  const int opened = sqlite3_open_v2(path_.c_str(), &made, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
+  const int opened = sqlite3_open_v2(name.c_str(), &made, flags, nullptr);
   database_ = made;
   if (opened != SQLITE_OK) {
-    give_up(sqlite3_errstr(opened), "name another folder with --cache, or use --no-cache");
+    give_up(opened);
     return;
   }
   sqlite3_busy_timeout(made, kPatience);
@@ -93,7 +160,7 @@ void ResultCache::open() {
   {
     const Statement version = prepare("PRAGMA user_version");
     if (version.statement == nullptr || sqlite3_step(version.statement) != SQLITE_ROW) {
-      give_up(sqlite3_errmsg(made), "remove the file");
+      give_up(sqlite3_errcode(made));
       return;
     }
     format = sqlite3_column_int(version.statement, 0);
@@ -101,6 +168,11 @@ void ResultCache::open() {
   if (format > kFormat) {
     give_up(fmt::format("it is of format {}, of a newer Strata; this one knows {}", format, kFormat),
             "name another folder with --cache, or use the newer program");
+    return;
+  }
+  if (!writable_) {
+    if (format < kFormat)
+      give_up(fmt::format("it is of format {} and cannot be written", format), remedy_for(SQLITE_READONLY));
     return;
   }
   // Before the first table is made: an opened file can then give back what was dropped.
@@ -112,8 +184,8 @@ void ResultCache::open() {
   if (used_bytes() <= limit_) return;
   while (used_bytes() > limit_ && number("SELECT id FROM uses LIMIT 1") != 0) {
     if (!run("BEGIN IMMEDIATE")) return;
-    if (drop_least_used() != SQLITE_DONE) {
-      give_up(sqlite3_errmsg(made), "remove the file; it is made anew");
+    if (const int dropped = drop_least_used(); dropped != SQLITE_DONE) {
+      give_up(dropped);
       return;
     }
     if (!run("COMMIT")) return;
@@ -131,6 +203,13 @@ bool ResultCache::migrate() {
          run(fmt::format("PRAGMA user_version={}", kFormat).c_str()) && run("COMMIT");
 }
 
+bool ResultCache::usable_tables() {
+  const Statement tables = prepare("SELECT 1 FROM results LEFT JOIN uses USING (kind, hash) LIMIT 1");
+  if (tables.statement == nullptr) return false;
+  const int step = sqlite3_step(tables.statement);
+  return step == SQLITE_ROW || step == SQLITE_DONE;
+}
+
 int64_t ResultCache::number(const char* query) {
   const Statement statement = prepare(query);
   const bool row = statement.statement != nullptr && sqlite3_step(statement.statement) == SQLITE_ROW;
@@ -142,8 +221,14 @@ int64_t ResultCache::used_bytes() {
 }
 
 bool ResultCache::run(const char* text) {
-  if (sqlite3_exec(handle(database_), text, nullptr, nullptr, nullptr) == SQLITE_OK) return true;
-  give_up(sqlite3_errmsg(handle(database_)), "check the folder's permissions and free space, or remove the file");
+  const int code = sqlite3_exec(handle(database_), text, nullptr, nullptr, nullptr);
+  if (code == SQLITE_OK) return true;
+  // Where another process writes for long, what is there can be read all the same.
+  if ((code == SQLITE_BUSY || code == SQLITE_READONLY) && usable_tables()) {
+    only_read(code);
+  } else {
+    give_up(code);
+  }
   return false;
 }
 
@@ -157,9 +242,10 @@ std::optional<ResultCache::Entry> ResultCache::find(std::string_view kind, std::
   const std::scoped_lock lock(mutex_);
   if (database_ == nullptr) return std::nullopt;
   std::optional<Entry> found;
+  bool damaged = false;
   bool may_be_dropped = false;
   int64_t last_used = 0;
-  std::string trouble;
+  int trouble = SQLITE_OK;
   {
     Statement query = prepare(
         "SELECT value, checksum, effort, created, used FROM results LEFT JOIN uses USING (kind, hash)"
@@ -173,29 +259,46 @@ std::optional<ResultCache::Entry> ResultCache::find(std::string_view kind, std::
     }
     if (step == SQLITE_ROW) {
       Entry entry{query.text(0), query.text(3), sqlite3_column_double(query.statement, 2)};
-      // A damaged entry is none; what is computed in its place overwrites it.
-      if (sqlite3_column_int64(query.statement, 1) == hash_of(entry.value)) found = std::move(entry);
+      damaged = sqlite3_column_int64(query.statement, 1) != checksum_of(kind, key, entry.value, entry.effort);
+      if (!damaged) found = std::move(entry);
       may_be_dropped = sqlite3_column_type(query.statement, 4) != SQLITE_NULL;
       last_used = sqlite3_column_int64(query.statement, 4);
     } else if (step != SQLITE_DONE) {
-      trouble = sqlite3_errmsg(handle(database_));
+      trouble = sqlite3_errcode(handle(database_));
     }
   }
-  if (!trouble.empty()) give_up(trouble, "remove the file; it is made anew");
+  if (trouble != SQLITE_OK) give_up(trouble);
+  if (damaged) erase(kind, key);
   if (found && may_be_dropped) touch(kind, hash_of(key), last_used);
   return found;
 }
 
+void ResultCache::forget(std::string_view kind, std::string_view key) {
+  const std::scoped_lock lock(mutex_);
+  if (database_ != nullptr) erase(kind, key);
+}
+
+/// Whatever effort it claims, what is computed in its place is then kept.
+void ResultCache::erase(std::string_view kind, std::string_view key) {
+  if (!writable_) return;
+  Statement removal = prepare("DELETE FROM results WHERE kind = ? AND hash = ? AND key = ?");
+  if (removal.statement == nullptr) return;
+  removal.bind(1, kind);
+  sqlite3_bind_int64(removal.statement, 2, hash_of(key));
+  removal.bind(3, key);
+  sqlite3_step(removal.statement);
+}
+
 void ResultCache::touch(std::string_view kind, int64_t hash, int64_t last_used) {
   const int64_t time = now();
-  if (time < last_used + kSameUse) return;
+  if (!writable_ || time < last_used + kSameUse) return;
   Statement update = prepare("UPDATE uses SET used = ? WHERE kind = ? AND hash = ?");
   if (update.statement == nullptr) return;
   sqlite3_bind_int64(update.statement, 1, time);
   update.bind(2, kind);
   sqlite3_bind_int64(update.statement, 3, hash);
-  // Where another process writes for long, or the file cannot be written, the use is forgotten: it was found.
-  sqlite3_step(update.statement);
+  // Where it cannot be written, the use is forgotten: it was found. No later one is waited for.
+  if (const int step = sqlite3_step(update.statement); step == SQLITE_BUSY || step == SQLITE_READONLY) only_read(step);
 }
 
 int ResultCache::insert(std::string_view kind, std::string_view key, std::string_view value, double effort, Keep keep) {
@@ -209,7 +312,7 @@ int ResultCache::insert(std::string_view kind, std::string_view key, std::string
     sqlite3_bind_int64(result.statement, 2, hash_of(key));
     result.bind(3, key);
     result.bind(4, value);
-    sqlite3_bind_int64(result.statement, 5, hash_of(value));
+    sqlite3_bind_int64(result.statement, 5, checksum_of(kind, key, value, effort));
     sqlite3_bind_double(result.statement, 6, effort);
     if (const int step = sqlite3_step(result.statement); step != SQLITE_DONE) return step;
   }
@@ -241,11 +344,16 @@ int ResultCache::drop_least_used() {
 
 void ResultCache::store(std::string_view kind, std::string_view key, std::string_view value, double effort, Keep keep) {
   const std::scoped_lock lock(mutex_);
-  if (database_ == nullptr || !run("BEGIN IMMEDIATE")) return;
-  if (insert(kind, key, value, effort, keep) == SQLITE_DONE) {
+  if (database_ == nullptr) return;
+  if (!writable_) {
+    only_read(SQLITE_READONLY);
+    return;
+  }
+  if (!run("BEGIN IMMEDIATE")) return;
+  if (const int inserted = insert(kind, key, value, effort, keep); inserted == SQLITE_DONE) {
     run("COMMIT");
   } else {  // what was begun ends with the connection
-    give_up(sqlite3_errmsg(handle(database_)), "check the folder's permissions and free space, or remove the file");
+    give_up(inserted);
   }
 }
 

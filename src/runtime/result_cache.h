@@ -1,5 +1,6 @@
 // Results that outlive a run: a table in an SQLite database in the user's cache folder. Many processes may use it at
 // once. It is a convenience and never a reason to fail: what is wrong with it is one warning, and work goes on without.
+// Where others can write it, it is not used; where it cannot be written, or is locked for long, it is only read.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,9 @@ class ResultCache {
   void store(std::string_view kind, std::string_view key, std::string_view value, double effort = 0,
              Keep keep = Keep::Always);
 
+  /// Drops an entry, of whatever effort: its reader found it wrong.
+  void forget(std::string_view kind, std::string_view key);
+
   /// False once something was wrong with it.
   bool usable() const { return database_ != nullptr; }
 
@@ -46,6 +50,10 @@ class ResultCache {
   struct Statement;
   Statement prepare(const char* text);
   void give_up(const std::string& what, const std::string& remedy);
+  void give_up(int code);
+  void only_read(int code);
+  bool usable_tables();
+  void erase(std::string_view kind, std::string_view key);
   bool run(const char* text);
   void open();
   bool migrate();
@@ -61,6 +69,8 @@ class ResultCache {
   std::function<void(const std::string&)> warn_;
   std::mutex mutex_;
   void* database_ = nullptr;
+  bool writable_ = true;
+  bool warned_ = false;
 };
 
 /// $XDG_CACHE_HOME/strata, or ~/.cache/strata; empty where neither is known.

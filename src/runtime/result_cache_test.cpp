@@ -95,6 +95,84 @@ TEST_F(ResultCacheTest, DamagedEntriesAreOverwritten) {
   EXPECT_EQ(found(*cache, "key"), "value");
 }
 
+TEST_F(ResultCacheTest, ValuesUnderAnotherKeyOrOfAnotherEffortAreDamaged) {
+  open()->store("test", "key", "value", 3);
+  sql("UPDATE results SET effort = 1e300");
+  {
+    const auto cache = open();
+    EXPECT_EQ(found(*cache, "key"), "none");
+    cache->store("test", "key", "better", 1);  // less than what the damaged one claimed
+    EXPECT_EQ(found(*cache, "key"), "better");
+  }
+  open()->store("test", "other", "value of the other", 1);
+  sql("UPDATE results SET value = (SELECT value FROM results WHERE key = CAST('other' AS BLOB)), checksum ="
+      " (SELECT checksum FROM results WHERE key = CAST('other' AS BLOB))");
+  EXPECT_EQ(found(*open(), "key"), "none");
+  EXPECT_EQ(found(*open(), "other"), "value of the other");
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(ResultCacheTest, WhatItsReaderForgetsIsGone) {
+  const auto cache = open();
+  cache->store("test", "key", "wrong", 1e300);
+  cache->forget("test", "key");
+  EXPECT_EQ(found(*cache, "key"), "none");
+  cache->store("test", "key", "right", 1);
+  EXPECT_EQ(found(*cache, "key"), "right");
+}
+
+TEST_F(ResultCacheTest, WhatCannotBeWrittenIsRead) {
+  open()->store("test", "key", "value");
+  fs::permissions(file(), fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read);
+  fs::permissions(folder_, fs::perms(0555));
+  const pid_t child = fork();
+  if (child == 0) {
+    // Permissions are nothing to root.
+    if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) _exit(2);
+    const auto cache = open();
+    bool right = found(*cache, "key") == "value" && warnings_.empty();
+    cache->store("test", "new", "value");
+    cache->store("test", "newer", "value");
+    right = right && found(*cache, "key") == "value" && found(*cache, "new") == "none" && warnings_.size() == 1 &&
+            warnings_[0].find("is only read") != std::string::npos &&
+            warnings_[0].find("check the permissions of its folder") != std::string::npos;
+    _exit(right ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  fs::permissions(folder_, fs::perms(0755));
+}
+
+TEST_F(ResultCacheTest, WhatIsLockedIsReadOrLeft) {
+  open()->store("test", "key", "value");
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open(file().c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  {
+    const auto cache = open();
+    cache->store("test", "new", "value");
+    EXPECT_EQ(found(*cache, "key"), "value");
+    ASSERT_EQ(warnings_.size(), 1U);
+    EXPECT_THAT(warnings_[0], testing::HasSubstr("is only read"));
+    EXPECT_THAT(warnings_[0], testing::HasSubstr("wait for the process that holds it"));
+  }
+  sqlite3_close(other);
+}
+
+TEST_F(ResultCacheTest, WhatOthersCanWriteIsNotUsed) {
+  open()->store("test", "key", "value");
+  fs::permissions(folder_, fs::perms(0777));
+  EXPECT_EQ(found(*open(), "key"), "none");
+  ASSERT_EQ(warnings_.size(), 1U);
+  EXPECT_THAT(warnings_[0], testing::HasSubstr("others can write '" + folder_.string() + "'"));
+  EXPECT_THAT(warnings_[0], testing::HasSubstr("name a folder of your own with --cache"));
+  fs::permissions(folder_, fs::perms(0755));
+  fs::permissions(file(), fs::perms(0666));
+  EXPECT_EQ(found(*open(), "key"), "none");
+  EXPECT_EQ(warnings_.size(), 2U);
+}
+
 TEST_F(ResultCacheTest, NoDatabaseIsAWarning) {
   fs::create_directories(folder_);
   std::ofstream(file()) << "this is no database, and long enough to be read as the header of one"

@@ -35,9 +35,7 @@ Result<SearchResult> search_stable(const GraphPtr& program, const SuperoptimizeO
   const GraphPtr stable = stabilised(program, options.search.seed, at_once.token());
   if (!stable) return search_until(program, options, deadline);
   if (!options.allow_unstable) return search_until(stable, options, deadline);
-  SuperoptimizeOptions of_stable = options;
-  if (!options.search.checkpoint.empty()) of_stable.search.checkpoint += ".stable";
-  STRATA_TRY(SearchResult first, search_until(stable, of_stable, deadline.share(0.5)));
+  STRATA_TRY(SearchResult first, search_until(stable, options, deadline.share(0.5)));
   STRATA_TRY(SearchResult second, search_until(program, options, deadline));
   first.graphs.insert(first.graphs.end(), second.graphs.begin(), second.graphs.end());
   std::stable_sort(first.graphs.begin(), first.graphs.end(), [&](const GraphPtr& a, const GraphPtr& b) {
@@ -61,7 +59,6 @@ Result<SearchResult> search_part(const GraphPtr& program, const SuperoptimizeOpt
       program->operations().size() > kMostWhole ? peel_prologues(*program) : std::optional<PeeledProgram>{};
   if (!peeled) return search_stable(program, options, deadline);
   SuperoptimizeOptions of_core = options;
-  if (!of_core.search.checkpoint.empty()) of_core.search.checkpoint += ".core";
   STRATA_TRY(SearchResult found, search_stable(peeled->core, of_core, deadline.share(kCoreShare)));
   std::vector<GraphPtr> graphs;
   for (const GraphPtr& graph : found.graphs) {

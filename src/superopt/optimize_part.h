@@ -27,6 +27,7 @@ struct SuperoptimizeOptions {
   int candidates = 8;  ///< how many of the cheapest graphs are fully verified and returned
   /// Programs and parts whose execution takes more multiply-adds and elements are proved at shrunk shapes alone.
   double largest_full_proof = 3e8;
+  bool compile = true;  ///< code to a cubin; not where only graphs and code are wanted
   /// Where results are kept and looked up; none where null. Not owned.
   ResultCache* cache = nullptr;
   /// Called when a stage begins and ends: --dump-after and timing hang on it. `graph` is the best so far.

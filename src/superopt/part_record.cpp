@@ -5,7 +5,7 @@
 #include "interpret/work.h"
 #include "ir/text.h"
 #include "ir/validate.h"
-#include "superopt/codegen/generate.h"
+#include "superopt/prove.h"
 #include "superopt/verify/inputs.h"
 
 namespace strata {
@@ -15,40 +15,13 @@ using Json = nlohmann::json;
 
 constexpr const char* kKind = "part";
 
-Json candidate_json(const Candidate& candidate, const GraphPtr& canonical) {
-  return {{"graph", candidate.graph == canonical ? "" : print(*candidate.graph)},
-          {"tests", candidate.verification.tests},
-          {"error_bound", candidate.verification.error_bound},
-          {"argument", candidate.verification.argument},
-          {"solver", candidate.verification.method == ProofMethod::Solver},
-          {"stable", candidate.errors.stable},
-          {"reference_own", candidate.errors.reference_own},
-          {"candidate_f32", candidate.errors.candidate_f32},
-          {"candidate_own", candidate.errors.candidate_own},
-          {"candidate_f64", candidate.errors.candidate_f64}};
-}
-
-/// Checked again for all that is cheap to check: legality, interface and cost.
-Candidate candidate_of(const Json& json, const GraphPtr& canonical, const Target& target) {
-  const std::string text = json.at("graph");
-  Candidate candidate = as_candidate(canonical, target);
-  if (text.empty()) return candidate;
-  auto graph = parse_graph(text);
-  if (!graph || !validate(**graph, target) || !check_interface(*canonical, **graph)) {
+/// A graph that is legal and has the part's interface; that it computes the same is proved by the caller.
+GraphPtr graph_of(const Json& json, const Graph& canonical, const Target& target) {
+  const auto graph = parse_graph(json.get<std::string>());
+  if (!graph || !validate(**graph, target) || !check_interface(canonical, **graph)) {
     throw std::invalid_argument("a graph that does not fit");
   }
-  candidate.graph = *graph;
-  candidate.cost = scheduled_cost(**graph, target);
-  candidate.verification.tests = json.at("tests");
-  candidate.verification.error_bound = json.at("error_bound");
-  candidate.verification.argument = json.at("argument");
-  if (json.at("solver")) candidate.verification.method = ProofMethod::Solver;
-  candidate.errors.stable = json.at("stable");
-  candidate.errors.reference_own = json.at("reference_own");
-  candidate.errors.candidate_f32 = json.at("candidate_f32");
-  candidate.errors.candidate_own = json.at("candidate_own");
-  candidate.errors.candidate_f64 = json.at("candidate_f64");
-  return candidate;
+  return *graph;
 }
 
 Json statistics_json(const SearchStatistics& s) {
@@ -85,24 +58,31 @@ std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options
 }
 
 std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& key, double effort,
-                                       const GraphPtr& canonical, const Target& target) {
+                                       const GraphPtr& canonical, const SuperoptimizeOptions& options,
+                                       const Deadline& deadline) {
   const auto entry = cache.find(kKind, key);
   if (!entry || entry->effort < effort) return std::nullopt;
+  const Target& target = *options.search.target;
   try {
     const Json json = Json::parse(entry->value);
+    std::vector<GraphPtr> graphs;
+    for (const Json& graph : json.at("graphs")) graphs.push_back(graph_of(graph, *canonical, target));
     OptimizedPart part;
-    for (const Json& candidate : json.at("candidates")) {
-      part.candidates.push_back(candidate_of(candidate, canonical, target));
-    }
-    if (part.candidates.empty()) return std::nullopt;
+    prove_cheapest(canonical, graphs, options, deadline, part);
+    if (part.unproved > 0) throw std::invalid_argument("a graph that differs");
+    part.candidates.push_back(as_candidate(canonical, target));
+    std::stable_sort(part.candidates.begin(), part.candidates.end(),
+                     [](const Candidate& a, const Candidate& b) { return cheaper(a.cost, b.cost); });
     part.unproved = json.at("unproved");
     part.unproved_reason = json.at("unproved_reason");
     part.statistics = statistics_of(json.at("statistics"));
     part.stop_reason = json.at("exhausted") ? StopReason::Exhausted : StopReason::TimeLimit;
-    part.left_out = json.at("left_out");
+    const std::string known = json.at("left_out");
+    part.left_out = known + (known.empty() || part.left_out.empty() ? "" : "; ") + part.left_out;
     part.cached_at = entry->created;
     return part;
   } catch (const std::exception&) {
+    cache.forget(kKind, key);
     return std::nullopt;
   }
 }
@@ -110,14 +90,14 @@ std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& ke
 void store_part(ResultCache& cache, const std::string& key, double effort, const OptimizedPart& part,
                 const GraphPtr& canonical) {
   if (part.stop_reason == StopReason::Interrupted) return;
-  Json json{{"candidates", Json::array()},
+  Json json{{"graphs", Json::array()},
             {"unproved", part.unproved},
             {"unproved_reason", part.unproved_reason},
             {"statistics", statistics_json(part.statistics)},
             {"exhausted", part.stop_reason == StopReason::Exhausted},
             {"left_out", part.left_out}};
   for (const Candidate& candidate : part.candidates) {
-    json["candidates"].push_back(candidate_json(candidate, canonical));
+    if (candidate.graph != canonical) json["graphs"].push_back(print(*candidate.graph));
   }
   cache.store(kKind, key, json.dump(), part.stop_reason == StopReason::Exhausted ? kExhaustive : effort);
 }

@@ -89,7 +89,7 @@ class PartsOptimizer {
     for (int p : distinct_) all_weight_ += weight(p);
     double left = all_weight_;
     for (size_t i = 0; i < distinct_.size(); ++i) {
-      STRATA_CHECK(optimize(distinct_[i], i, left));
+      STRATA_CHECK(optimize(distinct_[i], left));
       left -= weight(distinct_[i]);
     }
     for (size_t p = 0; p < result_.parts.size(); ++p) finish(p);
@@ -117,11 +117,10 @@ class PartsOptimizer {
     }
   }
 
-  /// The `number`-th search; `left` is the weight of it and those that follow.
-  Result<void> optimize(int p, size_t number, double left) {
+  /// `left` is the weight of this search and those that follow.
+  Result<void> optimize(int p, double left) {
     const CanonicalProgram& form = forms_[static_cast<size_t>(p)];
     SuperoptimizeOptions options = options_;
-    if (number > 0 && !options.search.checkpoint.empty()) options.search.checkpoint += fmt::format(".{}", number);
     // A part has a share of what those before it have left; the cache counts by one that is equal in every run.
     const Deadline deadline = deadline_.share(weight(p) / left);
     const double own_share = options_.search.time_limit > 0
@@ -130,7 +129,7 @@ class PartsOptimizer {
     const double granted = deadline.seconds_left();
     const std::string key = part_key(*form.graph, options);
     if (options.cache != nullptr) {
-      if (auto known = find_part(*options.cache, key, own_share, form.graph, *options.search.target)) {
+      if (auto known = find_part(*options.cache, key, own_share, form.graph, options, deadline)) {
         keep(p, std::move(*known));
         return {};
       }
@@ -177,7 +176,7 @@ class PartsOptimizer {
     PartOutcome& outcome = result_.parts[p];
     const Part& part = result_.partition.parts[p];
     const Target& target = *options_.search.target;
-    outcome.program_cost = scheduled_cost(*part.graph, target);
+    outcome.program_cost = cost_as_given(part.graph, options_);
     if (part.searchable()) {
       outcome.optimized = named(found_.at(texts_.at(static_cast<int>(p))), forms_[p], part);
     } else {
@@ -218,7 +217,7 @@ Result<Superoptimized> optimize_parts(const GraphPtr& program, const Superoptimi
                                       const PartitionLimits& limits, const Deadline& deadline, FoundParts& found) {
   Superoptimized result;
   result.program = program;
-  result.program_cost = scheduled_cost(*program, *options.search.target);
+  result.program_cost = cost_as_given(program, options);
   STRATA_TRY(result.partition, partition(program, limits));
   STRATA_CHECK(PartsOptimizer(options, deadline, found, result).run());
   sum_up(result, options.search.threads);
@@ -241,7 +240,6 @@ Result<void> try_library(const GraphPtr& program, const SuperoptimizeOptions& op
   for (const LibraryCall& call : plan.calls) least += library_seconds(call, *options.search.target);
   if (least > kLibraryDoubt * result.candidates.front().cost.seconds) return {};
   SuperoptimizeOptions rest = options;
-  if (!rest.search.checkpoint.empty()) rest.search.checkpoint += ".library";
   STRATA_TRY(Superoptimized beside, optimize_parts(program, rest, {.apart = apart}, deadline, found));
   const StopReason stopped = std::max(beside.stop_reason, result.stop_reason);
   if (beside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) std::swap(beside, result);
@@ -339,10 +337,16 @@ void take_first_proved(Superoptimized& result, const SuperoptimizeOptions& optio
   }
 }
 
+std::string cubin_key(std::string_view source, const Target& target, std::string_view nvrtc) {
+  return fmt::format("{}\nNVRTC {}\n{}", target.name, nvrtc, source);
+}
+
 Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache,
                                    const std::stop_token& stop) {
   if (cache == nullptr) return compile_cubin(source, target, stop);
-  const std::string key = fmt::format("{}\n{}", target.name, source);
+  // Without a compiler nothing is taken from the cache either: what it would make is not known.
+  STRATA_TRY(const std::string version, nvrtc_version());
+  const std::string key = cubin_key(source, target, version);
   if (auto known = cache->find("cubin", key)) return std::vector<char>(known->value.begin(), known->value.end());
   auto cubin = compile_cubin(source, target, stop);
   if (cubin) cache->store("cubin", key, {cubin->data(), cubin->size()}, 0, ResultCache::Keep::WhileThereIsRoom);
@@ -389,7 +393,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   }
   STRATA_CHECK(try_library(prepared, options, parts, found, result));
   if (preparing) relate_to(program, preparing, options, result);
-  result.program_cost = scheduled_cost(*program, target);
+  result.program_cost = cost_as_given(program, options);
   last = Clock::now();
   take_first_proved(result, options, proofs.share(kFullShare));
   working("the whole program in float64");
@@ -406,6 +410,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   working("generating code");
   STRATA_TRY(result.code, generate_cuda(best, target, result.candidates.front().schedules, options.passes));
   done("codegen", best);
+  if (!options.compile) return result;
   working("compiling");
   if (auto cubin = cubin_of(result.code.source, target, options.cache, whole.token())) {
     result.cubin = std::move(*cubin);

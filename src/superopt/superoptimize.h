@@ -36,10 +36,12 @@ struct Superoptimized {
   StopReason stop_reason = StopReason::Exhausted;
   std::string left_out;
   GeneratedProgram code;    ///< of the first candidate
-  std::vector<char> cubin;  ///< empty where compile_error is set
+  std::vector<char> cubin;  ///< empty where compile_error is set, or none is wanted
   std::optional<Error> compile_error;
 };
 
+/// Under what the cache keeps a cubin: everything that it depends on.
+std::string cubin_key(std::string_view source, const Target& target, std::string_view nvrtc);
 /// A cubin from the cache, or compiled and kept there. Error (Interrupted) when `stop` is requested.
 Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache,
                                    const std::stop_token& stop = {});

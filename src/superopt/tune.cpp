@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <fstream>
 #include <future>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -17,6 +16,7 @@
 #include "superopt/tune_reference.h"
 #include "support/hash.h"
 #include "support/temporary_folder.h"
+#include "support/write_file.h"
 
 namespace strata {
 namespace {
@@ -93,6 +93,10 @@ std::optional<Measurement> measurement_of(const std::string& text) {
     m.error = json.at("error").is_null() ? std::nan("") : json.at("error").get<double>();
     m.cold_us = json.at("cold_us").get<double>();
     m.hot_us = json.at("hot_us").get<double>();
+    // No time is 0 or less, or without end: it would be the fastest, or never lose.
+    const auto is_time = [](double us) { return std::isfinite(us) && us > 0; };
+    if (m.verdict == MeasureVerdict::Right && !(is_time(m.cold_us) && is_time(m.hot_us) && m.error >= 0))
+      return std::nullopt;
     return m;
   } catch (const Json::exception&) {
     return std::nullopt;
@@ -335,10 +339,7 @@ class Tuner {
 
   Result<std::string> write(const std::string& name, std::string_view contents) const {
     const std::string path = (folder_.path() / name).string();
-    std::ofstream file(path, std::ios::binary);
-    file << contents;
-    file.close();
-    if (!file) return environment("cannot write '{}'", path);
+    STRATA_CHECK(write_file(path, contents, Sync::None));
     return path;
   }
 

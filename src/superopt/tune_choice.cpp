@@ -136,8 +136,9 @@ Result<void> take_chosen(Superoptimized& result, Tuning& tuning, const TuneOptio
     }
   }
   if (from != 0 && !result.whole_check.empty() && chosen.measurement.verdict == MeasureVerdict::Right) {
-    result.whole_check =
-        fmt::format("on the GPU it agrees with {}, error {:.2e}", tuning.reference, chosen.measurement.error);
+    result.whole_check = fmt::format(
+        "on the GPU it agrees with {}, error {:.2e}{}", tuning.reference, chosen.measurement.error,
+        chosen.measured_at.empty() ? "" : fmt::format(" (from the cache; measured {})", chosen.measured_at));
   }
   Candidate& first = result.candidates.front();
   first.schedules = chosen.schedules;

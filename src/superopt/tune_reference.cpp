@@ -2,22 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include "interpret/interpret.h"
 #include "interpret/npy.h"
 #include "interpret/typical_inputs.h"
 #include "interpret/work.h"
+#include "support/write_file.h"
 
 namespace strata {
 namespace {
 
 /// By number: names of tensors need not be names of files.
 Result<std::string> write(const std::filesystem::path& path, const Tensor<double>& tensor, DType type) {
-  std::ofstream file(path, std::ios::binary);
-  file << npy_bytes(tensor, type);
-  file.close();
-  if (!file) return environment("cannot write '{}'", path.string());
+  STRATA_CHECK(write_file(path.string(), npy_bytes(tensor, type), Sync::None));
   return path.string();
 }
 

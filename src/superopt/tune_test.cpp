@@ -1,6 +1,7 @@
 #include "superopt/tune.h"
 
 #include <gmock/gmock.h>
+#include <sqlite3.h>
 
 #include <map>
 
@@ -131,7 +132,7 @@ class TuneTest : public FakeDriverTest {
 };
 
 TEST_F(TuneTest, TheFastestThatIsRightIsChosen) {
-  options_.measure.timeout = 3;
+  options_.measure.timeout = 5;
   add("slow", right(5));
   add("fast", right(2));
   add("off", "fill 1 0\ntime 1\n");
@@ -160,7 +161,7 @@ TEST_F(TuneTest, TheFastestThatIsRightIsChosen) {
   EXPECT_THAT(why_not(tuning, "off"), HasSubstr("wrong: O: error 1.00e+00, above 5e-03"));
   EXPECT_THAT(why_not(tuning, "faulty"), HasSubstr("failed: running the kernels: CUDA_ERROR_ILLEGAL_ADDRESS"));
   EXPECT_EQ(why_not(tuning, "dying"), "failed: its process died: Aborted");
-  EXPECT_EQ(why_not(tuning, "hanging"), "timeout: no answer in 3 s");
+  EXPECT_EQ(why_not(tuning, "hanging"), "timeout: no answer in 5 s");
   EXPECT_THAT(why_not(tuning, "refused"), HasSubstr("failed: loading the cubin"));
   EXPECT_EQ(why_not(tuning, "unreadable"), "failed: not compiled: a syntax error");
   // One graph must not take all the time.
@@ -236,6 +237,34 @@ TEST_F(TuneTest, MeasurementsComeFromTheCache) {
   options_.seed = 2;
   const Tuning other = tuned();
   EXPECT_EQ(compiled_, std::ssize(other.rows));
+}
+
+TEST_F(TuneTest, TimesThatAreNoneAreMeasuredAgain) {
+  ResultCache cache(folder_.path().string(), {});
+  options_.cache = &cache;
+  add("fast", right(2));
+  const Tuning first = tuned();
+  sqlite3* database = nullptr;
+  ASSERT_EQ(sqlite3_open((folder_.path() / "results.sqlite").c_str(), &database), SQLITE_OK);
+  std::vector<std::string> keys;
+  const auto collect = [](void* to, int, char** row, char**) {
+    static_cast<std::vector<std::string>*>(to)->emplace_back(row[0]);
+    return 0;
+  };
+  sqlite3_exec(database, "SELECT key FROM results WHERE kind = CAST('measurement' AS BLOB)", collect, &keys, nullptr);
+  sqlite3_close(database);
+  ASSERT_EQ(std::ssize(keys), std::ssize(first.rows));
+  for (const std::string& key : keys) {
+    std::string value = cache.find("measurement", key)->value;
+    const size_t at = value.find("\"cold_us\":") + 10;
+    value.replace(at, value.find(',', at) - at, "-1.0");
+    cache.store("measurement", key, value);
+  }
+  const Tuning second = tuned();
+  for (const TunedRow& row : second.rows) {
+    EXPECT_EQ(row.measured_at, "");
+    EXPECT_GT(row.measurement.cold_us, 0);
+  }
 }
 
 TEST_F(TuneTest, LargeProgramsAreComparedWithTheirOwnKernels) {
@@ -432,7 +461,7 @@ TEST_F(TuneTest, WhatIsMissingIsAnError) {
   setenv("STRATA_FAKE_CUDA_DEVICES", "0", 1);
   EXPECT_THAT(error(), HasSubstr("no GPU"));
   setenv("STRATA_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
-  EXPECT_THAT(error(), HasSubstr("the CUDA driver (/nowhere/libcuda.so.1) is not installed"));
+  EXPECT_THAT(error(), HasSubstr("the CUDA driver (/nowhere/libcuda.so.1) cannot be loaded"));
 }
 
 TEST_F(TuneTest, ValuesThatAreNotFiniteCannotBeCompared) {

@@ -68,6 +68,30 @@ Result<NpyFile> read_npy_file(const std::string& path) {
   return NpyFile{std::string(descr), order == "True", std::move(shape), bytes.substr(start + length)};
 }
 
+Result<void> check_npy_size(const std::string& path, const NpyFile& file, size_t element_bytes) {
+  uint64_t wanted = element_bytes;
+  for (int64_t size : file.shape) {
+    if (__builtin_mul_overflow(wanted, static_cast<uint64_t>(size), &wanted))
+      return damaged_npy(path, "its shape is unreadable");
+  }
+  const std::string array = fmt::format("array of shape [{}]", fmt::join(file.shape, ", "));
+  if (file.data.size() < wanted) {
+    return tl::unexpected(Error{
+        ErrorCode::InvalidInput,
+        fmt::format("'{}' is cut off: its {} takes {} bytes, and {} are there", path, array, wanted, file.data.size()),
+        "write it again with numpy.save",
+        {}});
+  }
+  if (file.data.size() > wanted) {
+    return tl::unexpected(
+        Error{ErrorCode::InvalidInput,
+              fmt::format("'{}' has {} more bytes behind its {}", path, file.data.size() - wanted, array),
+              "write one array to a file, with numpy.save",
+              {}});
+  }
+  return {};
+}
+
 std::string npy_header(std::string_view descr, const std::vector<int64_t>& shape) {
   std::string sizes;
   for (int64_t size : shape) sizes += fmt::format("{}, ", size);

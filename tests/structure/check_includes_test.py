@@ -43,6 +43,18 @@ class CheckIncludes(unittest.TestCase):
         planted = {"src/support/bad.cpp": '#include <string>\n\n#include "ir/graph.h"\n'}
         self.assertEqual(self.check(planted), ["src/support/bad.cpp:3"])
 
+    def test_writes_a_file_by_itself(self):
+        planted = {"src/support/bad.cpp": "#include <fstream>\nstd::ofstream file(path);\n",
+                   "tools/strata/bad.cpp": "int file = ::open(path, O_CREAT | O_TRUNC);\n",
+                   "src/support/good_test.cpp": "std::ofstream file(path);\n",
+                   "src/support/good.cpp": "std::ifstream file(path);\n"}
+        self.assertEqual(self.check(planted), ["src/support/bad.cpp:2", "tools/strata/bad.cpp:1"])
+
+    def test_opens_a_library_by_itself(self):
+        planted = {"src/ir/bad.cpp": "void* library = dlopen(path, RTLD_NOW);\n",
+                   "src/runtime/cuda_libraries.cpp": "void* library = dlopen(path, RTLD_NOW);\n"}
+        self.assertEqual(self.check(planted), ["src/ir/bad.cpp:1"])
+
     def test_verifier_includes_search(self):
         planted = {"src/superopt/verify/bad.cpp": '#include "superopt/search/search.h"\n'}
         self.assertEqual(self.check(planted), ["src/superopt/verify/bad.cpp:1"])

@@ -7,6 +7,7 @@
 
 #include "notice.h"
 #include "support/error.h"
+#include "support/write_file.h"
 
 namespace strata::cli {
 
@@ -32,8 +33,6 @@ CLI::Validator probability();
 /// An unsigned number; the parser alone would take -1 for 2^64 - 1.
 CLI::Validator unsigned_number();
 
-/// Writes a file under a temporary name first, so that no reader ever sees half of it.
-Result<void> write_file(const std::string& path, std::string_view contents);
 /// Makes a folder and those above it.
 Result<void> make_folder(const std::string& path);
 /// Makes a file in a folder and removes it; Error (Environment) where that fails. `option` names what chose the folder.

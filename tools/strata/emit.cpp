@@ -3,9 +3,11 @@
 
 #include "commands.h"
 #include "emitters/program.h"
+#include "hlo/order_dependence.h"
 #include "hlo/text.h"
 #include "ir/target.h"
 #include "lax_options.h"
+#include "run_hlo.h"
 #include "runtime/nv_jit_link.h"
 
 namespace strata::cli {
@@ -98,6 +100,7 @@ Result<int> emit(const Options& options) {
   if (std::filesystem::path(options.module).extension() == ".strata")
     return invalid("'{}' is a µGraph, not HLO: strata optimize generates its code", options.module);
   STRATA_TRY(const hlo::ModulePtr module, hlo::load_module(options.module));
+  print_warnings(hlo::order_warnings(*module));
   emitters::EmitOptions emit_options;
   emit_options.device.arch = options.target;
   emit_options.only = options.only;

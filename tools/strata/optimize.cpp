@@ -13,12 +13,13 @@
 #include "runtime/compile.h"
 #include "runtime/device_probe.h"
 #include "superopt/codegen/libraries.h"
+#include "superopt/search/checkpoint.h"
 
 namespace strata::cli {
 namespace {
 
 struct Options {
-  std::string program, folder, target = "auto", dump_after, cache;
+  std::string program, folder, target = "auto", dump_after, cache, checkpoint;
   SuperoptimizeOptions work;
   ProfileOptions profile;
   bool time_limit_given = false;
@@ -112,7 +113,7 @@ void print_comparison(const Superoptimized& result) {
 Result<void> check_places(const Options& options) {
   STRATA_CHECK(make_folder(options.folder));
   STRATA_CHECK(check_writable(options.folder, "-o"));
-  const std::string& checkpoint = options.work.search.checkpoint;
+  const std::string& checkpoint = options.checkpoint;
   if (checkpoint.empty()) return {};
   if (std::filesystem::is_directory(checkpoint)) {
     return tl::unexpected(Error{ErrorCode::Environment,
@@ -175,7 +176,7 @@ Result<void> choose_shard(Options& options) {
                                 "write i/n with 0 ≤ i < n, for example 0/4",
                                 {}});
   }
-  if (search.checkpoint.empty()) {
+  if (options.checkpoint.empty()) {
     return tl::unexpected(
         Error{ErrorCode::InvalidInput, "--shard without --checkpoint: its work would be lost", "name a file", {}});
   }
@@ -243,6 +244,9 @@ Result<int> run(Options& options) {
     const auto& names = options.disabled_passes;
     if (std::find(names.begin(), names.end(), pass.name) != names.end()) options.work.passes.*pass.on = false;
   }
+  if (!options.checkpoint.empty()) {
+    STRATA_TRY(options.work.search.checkpoint, Checkpoint::open(options.checkpoint, *program, options.work.search));
+  }
   auto found = superoptimize(program, options.work);
   line.end();
   if (!found) return tl::unexpected(found.error());
@@ -250,7 +254,7 @@ Result<int> run(Options& options) {
   if (!options.shard.empty()) {
     const SearchStatistics& s = result.statistics;
     fmt::print("shard {}: {} of its {} spaces after {:.2f} s; written: {}\n", options.shard, s.spaces_searched,
-               s.spaces_total, s.seconds, options.work.search.checkpoint);
+               s.spaces_total, s.seconds, options.checkpoint);
     return watch.exit_code(kSuccess);
   }
 
@@ -319,7 +323,7 @@ void add_optimize(CLI::App& app, Action& action) {
                    "seconds after which all ends with the best so far, measuring included; default 60, and "
                    "--profile-seconds more where candidates are measured; 0: none")
       ->check(CLI::Range(0.0, 1e9));
-  command->add_option("--checkpoint", search.checkpoint, "file to resume the search from and to keep its work in");
+  command->add_option("--checkpoint", options->checkpoint, "file to resume the search from and to keep its work in");
   command->add_option("--shard", options->shard, "i/n: search the i-th of n slices, 0 first, into --checkpoint");
   command
       ->add_option("--disable-rule", options->disabled,

@@ -14,6 +14,7 @@
 #include "hlo/compute.h"
 #include "hlo/evaluate.h"
 #include "hlo/npy.h"
+#include "hlo/order_dependence.h"
 #include "hlo/terms.h"
 #include "hlo/text.h"
 #include "hlo/typical_arguments.h"
@@ -23,8 +24,9 @@ namespace {
 
 using hlo::Literal;
 
-Result<std::vector<Literal>> arguments_of(const hlo::Computation& entry, const HloRunOptions& options) {
-  std::vector<Literal> arguments = hlo::typical_arguments(entry, options.seed);
+Result<std::vector<Literal>> arguments_of(const hlo::Module& module, const HloRunOptions& options) {
+  const hlo::Computation& entry = module.entry_computation();
+  std::vector<Literal> arguments = hlo::typical_arguments(module, options.seed);
   std::map<std::string, std::string> files = options.inputs;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const hlo::Instruction& parameter = entry[entry.parameters[i]];
@@ -140,6 +142,14 @@ Result<Literal> run_emitted(const hlo::Module& module, const std::vector<Literal
 
 }  // namespace
 
+void print_warnings(const std::vector<Error>& warnings) {
+  for (const Error& warning : warnings) {
+    std::string text = warning.to_string();
+    if (const size_t at = text.find("error: "); at != std::string::npos) text.replace(at, 7, "warning: ");
+    fmt::print(stderr, "{}\n", text);
+  }
+}
+
 bool is_hlo_file(const std::string& path) {
   if (std::filesystem::path(path).extension() == ".hlo") return true;
   std::ifstream file(path, std::ios::binary);
@@ -162,8 +172,9 @@ Result<int> run_hlo(const HloRunOptions& options) {
         "  print the module with print_large_constants (HloPrintOptions)\n",
         count, count == 1 ? "" : "s");
   }
-  STRATA_TRY(const std::vector<Literal> arguments, arguments_of(entry, options));
+  STRATA_TRY(const std::vector<Literal> arguments, arguments_of(*module, options));
   const bool emitted = !options.interpret || options.check;
+  if (emitted) print_warnings(hlo::order_warnings(*module));
   STRATA_TRY(const Literal result,
              emitted ? run_emitted(*module, arguments, options) : hlo::evaluate(*module, arguments));
   if (!options.output.empty()) STRATA_CHECK(make_folder(options.output));
@@ -175,7 +186,10 @@ Result<int> run_hlo(const HloRunOptions& options) {
   STRATA_CHECK(report(entry.root_instruction().name, result, options));
   if (!options.check) return kSuccess;
   STRATA_TRY(const Literal expected, hlo::evaluate(*module, arguments));
-  const double slack = options.tolerance * hlo::slack_of_terms(hlo::most_terms(*module));
+  STRATA_TRY(const hlo::ScatterFacts facts, hlo::scatter_facts(*module, arguments));
+  print_warnings(facts.broken_promises);
+  const double slack = options.tolerance * std::max(hlo::slack_of_terms(hlo::most_terms(*module)),
+                                                    hlo::slack_of_narrow_sums(facts.most_narrow_updates));
   const std::optional<std::string> different = hlo::difference(result, expected, slack);
   fmt::print("{}\n", different ? "differs from the interpreter: " + *different : "agrees with the interpreter");
   return different ? kDifferent : kSuccess;

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "lax_options.h"
 #include "support/error.h"
@@ -30,5 +31,8 @@ struct HloRunOptions {
 /// Runs a module, prints a line for each result and writes it as NAME.npy: results are named
 /// after the root, those of a tuple NAME.0, NAME.1 …. Error (Environment) where a GPU is asked for and there is none.
 Result<int> run_hlo(const HloRunOptions& options);
+
+/// To standard error, as warnings.
+void print_warnings(const std::vector<Error>& warnings);
 
 }  // namespace strata::cli

@@ -74,7 +74,7 @@ Result<FusionFunctions> FusionFunctions::create(mlir::ModuleOp target, const hlo
   }
   const hlo::Shape& root = within.root_instruction().shape;
   if (root.is_tuple()) {
-    result.arguments_.outputs = root.elements;
+    result.arguments_.outputs = root.elements.list();
   } else {
     result.arguments_.outputs = {root};
   }
@@ -183,7 +183,9 @@ Result<mlir::func::FuncOp> FusionFunctions::scalar_function(hlo::ComputationId c
     if (!it.shape.is_array() && !it.shape.is_tuple()) continue;
     if (wide) {
       it.shape.type = wide_type(it.shape.type);
-      for (hlo::Shape& element : it.shape.elements) element.type = wide_type(element.type);
+      std::vector<hlo::Shape> elements(it.shape.elements.begin(), it.shape.elements.end());
+      for (hlo::Shape& element : elements) element.type = wide_type(element.type);
+      it.shape.elements = std::move(elements);
     }
     const bool scalar = it.shape.is_tuple() || it.shape.rank() == 0;
     if (!scalar) {

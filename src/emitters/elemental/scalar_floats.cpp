@@ -124,6 +124,18 @@ Value order_key(ImplicitLocOpBuilder& b, Value x) {
   return b.create<arith::XOrIOp>(bits, b.create<arith::ShRUIOp>(signs, integer_constant(b, type, 1)));
 }
 
+/// The same for the weak order: NaN, of either sign, is above all others, and -0 is 0.
+Value weak_key(ImplicitLocOpBuilder& b, Value x) {
+  const mlir::FloatType type = llvm::cast<mlir::FloatType>(x.getType());
+  const Value zero = b.create<arith::ConstantFloatOp>(llvm::APFloat::getZero(type.getFloatSemantics()), type);
+  const Value is_zero = b.create<arith::CmpFOp>(CmpFPredicate::OEQ, x, zero);
+  const Value key = order_key(b, b.create<arith::SelectOp>(is_zero, zero, x));
+  const Value is_nan = b.create<arith::CmpFOp>(CmpFPredicate::UNO, x, x);
+  const Value most = b.create<arith::ConstantOp>(
+      b.getIntegerAttr(key.getType(), llvm::APInt::getSignedMaxValue(key.getType().getIntOrFloatBitWidth())));
+  return b.create<arith::SelectOp>(is_nan, most, key);
+}
+
 }  // namespace
 
 Value emit_float(ImplicitLocOpBuilder& builder, Opcode opcode, ValueRange operands) {
@@ -148,7 +160,13 @@ Value emit_compare(ImplicitLocOpBuilder& builder, const hlo::CompareAttributes& 
   }
   lhs = to_computed(builder, lhs, type);
   rhs = to_computed(builder, rhs, type);
-  if (!how.total_order) return builder.create<arith::CmpFOp>(relation.of_floats, lhs, rhs);
+  using Order = hlo::CompareAttributes::Order;
+  if (how.order == Order::Partial) return builder.create<arith::CmpFOp>(relation.of_floats, lhs, rhs);
+  if (how.order == Order::Weak) {
+    lhs = weak_key(builder, lhs);
+    rhs = weak_key(builder, rhs);
+    return builder.create<arith::CmpIOp>(relation.of_signed, lhs, rhs);
+  }
   return builder.create<arith::CmpIOp>(relation.of_signed, order_key(builder, lhs), order_key(builder, rhs));
 }
 

@@ -127,10 +127,12 @@ double estimated_microseconds(const hlo::Module& module, const Device& device) {
         }
         double each = 1;
         for (const indexing::Interval& range : map.ranges) each *= static_cast<double>(range.size());
-        // Of what a condition guards, only what satisfies it is evaluated: no more than there is.
+        // Of what a condition guards, only what satisfies it is evaluated: no more than there is, as often as the whole
+        // instruction is.
+        const double times = std::max(evaluated / std::max(elements_of(it.shape), 1.0), 1.0);
         const double most = map.constraints.empty() || it.opcode == Opcode::Scatter
                                 ? evaluated * each
-                                : std::min(evaluated * each, elements_of(computation[operand].shape));
+                                : std::min(evaluated * each, times * elements_of(computation[operand].shape));
         apart[static_cast<size_t>(operand)] +=
             it.opcode == Opcode::Scatter ? elements_of(computation[operand].shape) : most;
       }

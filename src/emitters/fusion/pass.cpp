@@ -1,13 +1,12 @@
 #include "emitters/fusion/pass.h"
 
 #include <algorithm>
-#include <functional>
-#include <map>
+#include <queue>
 #include <set>
+#include <tuple>
 
 #include "emitters/fusion/known_functions.h"
-#include "hlo/compute.h"
-#include "hlo/inline_calls.h"
+#include "emitters/fusion/part_builder.h"
 
 namespace strata::emitters {
 namespace {
@@ -17,13 +16,13 @@ using hlo::Instruction;
 using hlo::InstructionId;
 using hlo::Opcode;
 
-using Group = std::set<InstructionId>;
-
 /// Instructions that have no kernel: they run alone, by the interpreter.
 bool is_interpreted(const Instruction& it) {
   switch (it.opcode) {
     case Opcode::While:
     case Opcode::Conditional:
+    case Opcode::RngBitGenerator:
+    case Opcode::Scan:
     case Opcode::Sort:
     case Opcode::TopK:
     case Opcode::SelectAndScatter:
@@ -40,183 +39,85 @@ bool is_alone(const Instruction& it) {
          it.opcode == Opcode::Convolution;
 }
 
-/// What is known beforehand and costs nothing to have again.
-bool is_known(const Computation& computation, InstructionId id) {
-  const Instruction& it = computation[id];
-  switch (it.opcode) {
-    case Opcode::Constant:
-    case Opcode::Iota:
-    case Opcode::GetDimensionSize:
-    case Opcode::PartitionId:
-    case Opcode::ReplicaId:
-      return true;
-    case Opcode::Broadcast:
-    case Opcode::Convert:
-    case Opcode::Reshape:
-      return computation.operand_shape(it, 0).element_count() == 1 && is_known(computation, it.operands[0]);
-    default:
-      return false;
+/// Of each instruction whether its value is known beforehand and costs nothing to have again.
+std::vector<bool> known_values(const Computation& computation) {
+  // A longer chain of such operators is code like any other: every group has all of it.
+  constexpr int kLongest = 16;
+  std::vector<int> depths;  // of the operators on a constant, -1 where it is none
+  for (const Instruction& it : computation.instructions) {
+    const auto of_operand = [&] { return depths[static_cast<size_t>(it.operands[0])]; };
+    int depth = -1;
+    switch (it.opcode) {
+      case Opcode::Constant:
+      case Opcode::Iota:
+      case Opcode::GetDimensionSize:
+      case Opcode::PartitionId:
+      case Opcode::ReplicaId:
+        depth = 0;
+        break;
+      case Opcode::Broadcast:
+      case Opcode::Convert:
+      case Opcode::Reshape:
+        if (computation.operand_shape(it, 0).element_count() == 1 && of_operand() >= 0 && of_operand() < kLongest)
+          depth = of_operand() + 1;
+        break;
+      default:
+        break;
+    }
+    depths.push_back(depth);
   }
+  std::vector<bool> known;
+  for (const int depth : depths) known.push_back(depth >= 0);
+  return known;
 }
 
-/// What every group that uses it has for itself: that, and what only names values.
-bool is_everywhere(const Computation& computation, InstructionId id) {
-  const Opcode opcode = computation[id].opcode;
-  return is_known(computation, id) || opcode == Opcode::Tuple || opcode == Opcode::GetTupleElement ||
-         opcode == Opcode::AfterAll;
+/// What only names values.
+bool is_name(Opcode opcode) {
+  return opcode == Opcode::Tuple || opcode == Opcode::GetTupleElement || opcode == Opcode::AfterAll;
 }
-
-/// Builds the part of a group.
-class PartBuilder {
- public:
-  PartBuilder(const hlo::Module& module, const Group& group)
-      : module_(module), from_(module.entry_computation()), group_(group) {}
-
-  ProgramPart build(const std::vector<ArrayValue>& outputs) {
-    ProgramPart part;
-    target_.name = outputs.empty() ? "fusion" : "fused_" + from_[outputs[0].instruction].name;
-    std::vector<InstructionId> roots;
-    for (const ArrayValue& output : outputs) {
-      const InstructionId whole = clone(output.instruction);
-      roots.push_back(from_[output.instruction].shape.is_tuple() ? element_of(whole, output.element) : whole);
-    }
-    if (roots.size() == 1) {
-      target_.root = roots[0];
-    } else if (const auto whole = scatter_of(outputs)) {
-      target_.root = clone(*whole);
-    } else {
-      std::vector<hlo::Shape> shapes;
-      for (const InstructionId root : roots) shapes.push_back(target_[root].shape);
-      target_.root = add({"outputs", Opcode::Tuple, hlo::tuple_shape(shapes), roots, {}, hlo::NoAttributes{}, {}});
-    }
-    // Called computations come along, and unused instructions go.
-    part.module = hlo::extract_module(module_, target_);
-    part.module.name = target_.name;
-    part.module.fusion = false;
-    part.inputs = std::move(inputs_);
-    part.outputs = outputs;
-    return part;
-  }
-
- private:
-  /// The scatter whose arrays, all of them and in order, are the outputs: emitters look for it at the root.
-  std::optional<InstructionId> scatter_of(const std::vector<ArrayValue>& outputs) const {
-    if (outputs.empty()) return {};
-    const InstructionId id = outputs[0].instruction;
-    const Instruction& it = from_[id];
-    if (it.opcode != Opcode::Scatter || !it.shape.is_tuple() || it.shape.elements.size() != outputs.size()) return {};
-    for (size_t n = 0; n < outputs.size(); ++n) {
-      if (outputs[n].instruction != id || outputs[n].element != static_cast<int>(n)) return {};
-    }
-    return id;
-  }
-
-  InstructionId add(Instruction it) {
-    for (int n = 1; !names_.insert(it.name).second; ++n) it.name += "." + std::to_string(n);
-    target_.instructions.push_back(std::move(it));
-    return static_cast<InstructionId>(target_.instructions.size()) - 1;
-  }
-
-  InstructionId parameter(const ArrayValue& value, const hlo::Shape& shape) {
-    const auto known = parameters_.find(value);
-    if (known != parameters_.end()) return known->second;
-    const auto number = static_cast<int64_t>(inputs_.size());
-    inputs_.push_back(value);
-    std::string name = from_[value.instruction].name;
-    if (from_[value.instruction].shape.is_tuple()) name += "." + std::to_string(value.element);
-    const InstructionId id = add({name, Opcode::Parameter, shape, {}, {}, hlo::ParameterAttributes{number}, {}});
-    target_.parameters.push_back(id);
-    return parameters_[value] = id;
-  }
-
-  InstructionId element_of(InstructionId tuple, int element) {
-    const Instruction& it = target_[tuple];
-    if (it.opcode == Opcode::Tuple) return it.operands[static_cast<size_t>(element)];
-    hlo::Shape shape = it.shape.elements[static_cast<size_t>(element)];
-    return add({it.name + ".element",
-                Opcode::GetTupleElement,
-                std::move(shape),
-                {tuple},
-                {},
-                hlo::TupleIndexAttributes{element},
-                {}});
-  }
-
-  InstructionId clone(InstructionId id) {
-    const auto known = cloned_.find(id);
-    if (known != cloned_.end()) return known->second;
-    return cloned_[id] = make(id);
-  }
-
-  InstructionId make(InstructionId id) {
-    const Instruction& it = from_[id];
-    if (it.opcode == Opcode::GetTupleElement) {
-      const std::optional<ArrayValue> value = resolve(from_, id);
-      if (value && !group_.contains(value->instruction) && from_[value->instruction].shape.is_tuple()) {
-        return parameter(*value, it.shape);
-      }
-      const auto index = static_cast<int>(it.as<hlo::TupleIndexAttributes>().index);
-      return element_of(clone(it.operands[0]), index);
-    }
-    if (!group_.contains(id) && !is_everywhere(from_, id)) {
-      if (it.shape.is_array()) return parameter({id, 0}, it.shape);
-      std::vector<InstructionId> elements;
-      for (size_t i = 0; i < it.shape.elements.size(); ++i) {
-        elements.push_back(parameter({id, static_cast<int>(i)}, it.shape.elements[i]));
-      }
-      return add({it.name + ".tuple", Opcode::Tuple, it.shape, elements, {}, hlo::NoAttributes{}, {}});
-    }
-    Instruction copy = it;
-    if (it.opcode == Opcode::GetDimensionSize) {
-      hlo::Literal size(it.shape);
-      size.set<int64_t>(0, from_.operand_shape(it, 0).dim(it.dimensions()[0]));
-      copy.opcode = Opcode::Constant;
-      copy.operands.clear();
-      copy.attributes = hlo::ConstantAttributes{std::move(size), false};
-    }
-    for (InstructionId& operand : copy.operands) operand = clone(operand);
-    return add(std::move(copy));
-  }
-
-  const hlo::Module& module_;
-  const Computation& from_;
-  const Group& group_;
-  Computation target_;
-  std::set<std::string> names_;
-  std::map<InstructionId, InstructionId> cloned_;
-  std::map<ArrayValue, InstructionId> parameters_;
-  std::vector<ArrayValue> inputs_;
-};
 
 /// The arrays of a value of any shape: through tuples.
 void collect_arrays(const Computation& computation, InstructionId id, std::vector<ArrayValue>& arrays) {
-  const Instruction& it = computation[id];
-  if (it.opcode == Opcode::Tuple) {
-    for (const InstructionId operand : it.operands) collect_arrays(computation, operand, arrays);
-  } else if (it.shape.is_tuple()) {
-    for (size_t i = 0; i < it.shape.elements.size(); ++i) arrays.push_back({id, static_cast<int>(i)});
-  } else if (const auto value = resolve(computation, id)) {
-    arrays.push_back(*value);
+  const int64_t leaves = hlo::leaf_count(computation[id].shape);
+  for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+    if (const auto value = resolve(computation, id, static_cast<int>(leaf))) arrays.push_back(*value);
   }
 }
+
+/// Two groups that might become one.
+struct Pair {
+  double gain = 0;
+  size_t size = 0;  ///< of the joined group, where that decides between equal gains
+  int consumer = 0;
+  bool siblings = false;
+  int producer = 0;
+  int producer_version = 0, consumer_version = 0;
+
+  /// The pair to be joined first is the largest.
+  bool operator<(const Pair& other) const {
+    const auto key = [](const Pair& p) { return std::tuple(-p.gain, p.size, p.consumer, p.siblings, p.producer); };
+    return key(other) < key(*this);
+  }
+};
 
 /// Joins groups.
 class Fuser {
  public:
-  Fuser(const hlo::Module& module, const Device& device)
-      : module_(module), computation_(module.entry_computation()), device_(device) {}
+  Fuser(const hlo::Module& module, const Device& device, FusionWork& work)
+      : module_(module), computation_(module.entry_computation()), device_(device), work_(work) {}
 
   std::vector<ProgramPart> run() {
     make_groups();
-    for (;;) {
-      const auto best = best_pair();
-      if (!best) break;
+    for (size_t group = 0; group < groups_.size(); ++group) add_pairs_of(static_cast<int>(group));
+    while (!pairs_.empty()) {
+      const Pair best = pairs_.top();
+      pairs_.pop();
+      if (best.producer_version != version(best.producer) || best.consumer_version != version(best.consumer)) continue;
       // Others may have been joined since the gain was computed.
-      if (has_detour(best->first, best->second) || has_detour(best->second, best->first)) {
-        gains_[*best] = 0;
-      } else {
-        join(best->first, best->second);
-      }
+      if (has_detour(best.producer, best.consumer) || has_detour(best.consumer, best.producer)) continue;
+      join(best.producer, best.consumer);
+      add_pairs_of(best.consumer);
+      add_pairs_with(best.consumer);
     }
     std::vector<ProgramPart> parts;
     for (const int number : order()) parts.push_back(part(groups_[static_cast<size_t>(number)]));
@@ -225,13 +126,19 @@ class Fuser {
 
  private:
   ProgramPart part(const Group& group) const {
-    ProgramPart result = PartBuilder(module_, group).build(outputs_of(group));
+    work_.instructions_rated += static_cast<int64_t>(group.size());
+    ProgramPart result = build_part(module_, everywhere_, group, outputs_of(group));
     result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
     result.microseconds = result.interpreted ? 0 : estimated_microseconds(result.module, device_);
     return result;
   }
 
   void find_uses() {
+    known_ = known_values(computation_);
+    everywhere_ = known_;
+    for (size_t i = 0; i < known_.size(); ++i) {
+      if (is_name(computation_.instructions[i].opcode)) everywhere_[i] = true;
+    }
     used_.assign(computation_.instructions.size(), false);
     used_[static_cast<size_t>(computation_.root)] = true;
     for (InstructionId id = computation_.root; id >= 0; --id) {
@@ -239,25 +146,22 @@ class Fuser {
       for (const InstructionId operand : computation_[id].operands) used_[static_cast<size_t>(operand)] = true;
     }
     users_.resize(computation_.instructions.size());
+    reads_.resize(computation_.instructions.size());
     for (size_t i = 0; i < computation_.instructions.size(); ++i) {
       const auto user = static_cast<InstructionId>(i);
       if (transparent(user)) continue;
-      for (const ArrayValue& value : reads(user))
-        users_[static_cast<size_t>(value.instruction)].push_back({value, user});
+      // Through what is in every group.
+      for (const InstructionId operand : computation_[user].operands) collect_arrays(computation_, operand, reads_[i]);
+      for (const ArrayValue& value : reads_[i]) users_[static_cast<size_t>(value.instruction)].push_back({value, user});
     }
     collect_arrays(computation_, computation_.root, results_);
+    is_result_.assign(computation_.instructions.size(), false);
+    for (const ArrayValue& result : results_) is_result_[static_cast<size_t>(result.instruction)] = true;
   }
 
   bool transparent(InstructionId id) const {
     return !used_[static_cast<size_t>(id)] || computation_[id].opcode == Opcode::Parameter ||
-           is_everywhere(computation_, id);
-  }
-
-  /// The arrays that an instruction reads, through what is in every group.
-  std::vector<ArrayValue> reads(InstructionId id) const {
-    std::vector<ArrayValue> values;
-    for (const InstructionId operand : computation_[id].operands) collect_arrays(computation_, operand, values);
-    return values;
+           everywhere_[static_cast<size_t>(id)];
   }
 
   void make_groups() {
@@ -272,22 +176,36 @@ class Fuser {
     // What is in every group has none of its own, but where it is a result.
     for (const ArrayValue& result : results_) {
       const InstructionId id = result.instruction;
-      if (is_known(computation_, id)) groups_.push_back({id});
+      if (known_[static_cast<size_t>(id)]) groups_.push_back({id});
     }
     for (const Group& group : groups_) times_.push_back(part(group).microseconds);
+    versions_.assign(groups_.size(), 0);
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      sequence_.push_back(static_cast<int>(i));
+      places_.push_back(i);
+    }
   }
+
+  int version(int group) const { return versions_[static_cast<size_t>(group)]; }
 
   std::vector<ArrayValue> outputs_of(const Group& group) const {
     std::set<ArrayValue> outputs;
     for (const InstructionId id : group) {
-      for (const auto& [value, user] : users_[static_cast<size_t>(id)]) {
-        if (!group.contains(user)) outputs.insert(value);
+      const auto& users = users_[static_cast<size_t>(id)];
+      const bool one_value = !computation_[id].shape.is_tuple();
+      for (const auto& [value, user] : users) {
+        if (group.contains(user)) continue;
+        outputs.insert(value);
+        if (one_value) break;
       }
-      for (const ArrayValue& result : results_) {
-        if (result.instruction == id) outputs.insert(result);
+      if (is_result_[static_cast<size_t>(id)]) {
+        if (one_value) outputs.insert({id, 0});
+        for (const ArrayValue& result : one_value ? std::vector<ArrayValue>() : results_) {
+          if (result.instruction == id) outputs.insert(result);
+        }
       }
       // What nothing uses still runs where it is the only thing to run.
-      if (outputs.empty() && users_[static_cast<size_t>(id)].empty()) outputs.insert({id, 0});
+      if (outputs.empty() && users.empty()) outputs.insert({id, 0});
     }
     return {outputs.begin(), outputs.end()};
   }
@@ -295,7 +213,7 @@ class Fuser {
   std::set<int> producers(int group) const {
     std::set<int> found;
     for (const InstructionId id : groups_[static_cast<size_t>(group)]) {
-      for (const ArrayValue& value : reads(id)) {
+      for (const ArrayValue& value : reads_[static_cast<size_t>(id)]) {
         const int from = group_of_[static_cast<size_t>(value.instruction)];
         if (from >= 0 && from != group) found.insert(from);
       }
@@ -305,17 +223,22 @@ class Fuser {
 
   /// Whether `from` is needed, directly or not, by another producer of `to` than itself: then joining makes a cycle.
   bool has_detour(int from, int to) const {
+    const size_t first = places_[static_cast<size_t>(from)];
+    if (first > places_[static_cast<size_t>(to)]) return false;
     std::vector<int> stack;
     std::set<int> seen;
-    for (const int producer : producers(to)) {
-      if (producer != from && seen.insert(producer).second) stack.push_back(producer);
-    }
+    // Groups stand behind those that they read: what stands before `from` does not need it.
+    const auto add = [&](int group, bool direct) {
+      if (group == from) return !direct;
+      if (places_[static_cast<size_t>(group)] > first && seen.insert(group).second) stack.push_back(group);
+      return false;
+    };
+    for (const int producer : producers(to)) add(producer, true);
     while (!stack.empty()) {
       const int group = stack.back();
       stack.pop_back();
       for (const int producer : producers(group)) {
-        if (producer == from) return true;
-        if (seen.insert(producer).second) stack.push_back(producer);
+        if (add(producer, false)) return true;
       }
     }
     return false;
@@ -351,80 +274,153 @@ class Fuser {
     return outputs_of(joined).size() == outputs_of(consumer).size();
   }
 
-  std::optional<std::pair<int, int>> best_pair() {
-    std::optional<std::pair<int, int>> best;
-    double most = 0;
-    for (size_t c = 0; c < groups_.size(); ++c) {
-      if (groups_[c].empty()) continue;
-      const auto consumer = static_cast<int>(c);
-      const auto consider = [&](int producer) {
-        const double gain = gain_of(producer, consumer);
-        if (gain > most) {
-          most = gain;
-          best = {producer, consumer};
-        }
-      };
-      for (const int producer : producers(consumer)) consider(producer);
-      for (const int sibling : siblings(consumer)) consider(sibling);
+  /// Of an array that very many read, only readers that stand near each other are thought of.
+  template <class Consider>
+  void readers_near(const ArrayValue& value, InstructionId reader, const Consider& consider) const {
+    constexpr std::ptrdiff_t kVeryMany = 256;
+    const auto& users = users_[static_cast<size_t>(value.instruction)];
+    const std::ptrdiff_t near = std::ssize(users) > kVeryMany ? 4 : kVeryMany;
+    const auto at = std::partition_point(users.begin(), users.end(), [&](const auto& u) { return u.second < reader; });
+    const auto begin = at - std::min(at - users.begin(), near);
+    const auto end = at + std::min(users.end() - at, near);
+    for (auto user = begin; user != end; ++user) {
+      if (user->first == value) consider(group_of_[static_cast<size_t>(user->second)]);
     }
-    return best;
   }
 
-  /// Groups of smaller number that read an array which this one reads too.
+  /// Other groups that read an array which this one reads too.
   std::set<int> siblings(int group) const {
     std::set<int> found;
     for (const InstructionId id : groups_[static_cast<size_t>(group)]) {
-      for (const ArrayValue& value : reads(id)) {
-        for (const auto& [read, user] : users_[static_cast<size_t>(value.instruction)]) {
-          const int other = group_of_[static_cast<size_t>(user)];
-          if (read == value && other >= 0 && other < group) found.insert(other);
-        }
+      for (const ArrayValue& value : reads_[static_cast<size_t>(id)]) {
+        readers_near(value, id, [&](int other) {
+          if (other >= 0 && other != group) found.insert(other);
+        });
       }
     }
     return found;
   }
 
-  double gain_of(int producer, int consumer) {
-    const std::pair<int, int> key{producer, consumer};
-    const auto known = gains_.find(key);
-    if (known != gains_.end()) return known->second;
+  /// Groups that read what this one computes.
+  std::set<int> consumers(int group) const {
+    std::set<int> found;
+    for (const InstructionId id : groups_[static_cast<size_t>(group)]) {
+      const auto add = [&](int other) {
+        if (other >= 0 && other != group) found.insert(other);
+      };
+      for (const auto& [value, user] : users_[static_cast<size_t>(id)]) {
+        readers_near(value, user, add);
+        if (!computation_[id].shape.is_tuple()) break;
+      }
+    }
+    return found;
+  }
+
+  /// With this group as the consumer, or the second of two readers.
+  void add_pairs_of(int consumer) {
+    const std::set<int> from = producers(consumer);
+    for (const int producer : from) add_pair(producer, consumer, false);
+    for (const int sibling : siblings(consumer)) {
+      if (sibling < consumer && !from.contains(sibling)) add_pair(sibling, consumer, true);
+    }
+  }
+
+  /// With it as the producer, or the first of two readers.
+  void add_pairs_with(int group) {
+    const std::set<int> to = consumers(group);
+    for (const int consumer : to) add_pair(group, consumer, false);
+    for (const int sibling : siblings(group)) {
+      if (sibling > group && !to.contains(sibling)) add_pair(group, sibling, true);
+    }
+  }
+
+  void add_pair(int producer, int consumer, bool of_one_array) {
+    // In large modules pairs that save the same, but for rounding, grow evenly: each instruction is then rated a few
+    // times, not once for each instruction that joins its group.
+    constexpr size_t kManyGroups = 2000;
+    const double gain = gain_of(producer, consumer);
+    if (gain <= 0) return;
+    Pair pair{gain, 0, consumer, of_one_array, producer, version(producer), version(consumer)};
+    if (groups_.size() > kManyGroups) {
+      pair.gain = static_cast<double>(static_cast<float>(gain));
+      pair.size = groups_[static_cast<size_t>(producer)].size() + groups_[static_cast<size_t>(consumer)].size();
+    }
+    pairs_.push(pair);
+  }
+
+  double gain_of(int producer, int consumer) const {
     const Group& from = groups_[static_cast<size_t>(producer)];
     const Group& to = groups_[static_cast<size_t>(consumer)];
-    double gain = 0;
-    if (may_join(from, to) && !has_detour(producer, consumer) && !has_detour(consumer, producer)) {
-      Group joined = from;
-      joined.insert(to.begin(), to.end());
-      gain = times_[static_cast<size_t>(producer)] + times_[static_cast<size_t>(consumer)] - part(joined).microseconds;
-    }
-    return gains_[key] = gain;
+    if (!may_join(from, to) || has_detour(producer, consumer) || has_detour(consumer, producer)) return 0;
+    Group joined = from;
+    joined.insert(to.begin(), to.end());
+    return times_[static_cast<size_t>(producer)] + times_[static_cast<size_t>(consumer)] - part(joined).microseconds;
   }
 
   void join(int producer, int consumer) {
+    place_joined(producer, consumer);
     Group& from = groups_[static_cast<size_t>(producer)];
     Group& to = groups_[static_cast<size_t>(consumer)];
+    for (const InstructionId id : from) group_of_[static_cast<size_t>(id)] = consumer;
     to.insert(from.begin(), from.end());
     from.clear();
-    for (const InstructionId id : to) group_of_[static_cast<size_t>(id)] = consumer;
     times_[static_cast<size_t>(consumer)] = part(to).microseconds;
     // Gains of other pairs hardly change.
-    std::erase_if(gains_, [&](const auto& entry) {
-      const auto touched = [&](int group) { return group == producer || group == consumer; };
-      return touched(entry.first.first) || touched(entry.first.second);
-    });
+    ++versions_[static_cast<size_t>(producer)];
+    ++versions_[static_cast<size_t>(consumer)];
+  }
+
+  /// Keeps groups behind those that they read: what the later of the two needs goes before the joined group, all else
+  /// that stands between them behind it.
+  void place_joined(int producer, int consumer) {
+    size_t first = places_[static_cast<size_t>(producer)];
+    size_t last = places_[static_cast<size_t>(consumer)];
+    if (first > last) std::swap(first, last);
+    std::set<int> needed;
+    std::vector<int> stack{sequence_[last]};
+    while (!stack.empty()) {
+      const int group = stack.back();
+      stack.pop_back();
+      for (const int from : producers(group)) {
+        if (places_[static_cast<size_t>(from)] > first && needed.insert(from).second) stack.push_back(from);
+      }
+    }
+    std::vector<int> before, behind;
+    for (size_t i = first + 1; i < last; ++i) (needed.contains(sequence_[i]) ? before : behind).push_back(sequence_[i]);
+    size_t next = first;
+    const auto put = [&](int group) {
+      sequence_[next] = group;
+      places_[static_cast<size_t>(group)] = next++;
+    };
+    for (const int group : before) put(group);
+    put(producer);  // has no instructions any more
+    put(consumer);
+    for (const int group : behind) put(group);
   }
 
   /// Groups after those whose results they read.
   std::vector<int> order() const {
     std::vector<int> result;
     std::vector<bool> done(groups_.size(), false);
-    const std::function<void(int)> visit = [&](int group) {
+    std::vector<std::pair<int, std::vector<int>>> stack;  // a group and the producers that are left
+    const auto open = [&](int group) {
       if (done[static_cast<size_t>(group)]) return;
       done[static_cast<size_t>(group)] = true;
-      for (const int producer : producers(group)) visit(producer);
-      result.push_back(group);
+      const std::set<int> from = producers(group);
+      stack.emplace_back(group, std::vector<int>(from.rbegin(), from.rend()));
     };
     for (size_t i = 0; i < groups_.size(); ++i) {
-      if (!groups_[i].empty()) visit(static_cast<int>(i));
+      if (!groups_[i].empty()) open(static_cast<int>(i));
+      while (!stack.empty()) {
+        if (std::vector<int>& left = stack.back().second; !left.empty()) {
+          const int producer = left.back();
+          left.pop_back();
+          open(producer);
+          continue;
+        }
+        result.push_back(stack.back().first);
+        stack.pop_back();
+      }
     }
     return result;
   }
@@ -432,39 +428,52 @@ class Fuser {
   const hlo::Module& module_;
   const Computation& computation_;
   const Device& device_;
+  FusionWork& work_;
+  std::vector<bool> known_, everywhere_;
+  std::vector<std::vector<ArrayValue>> reads_;  ///< of each instruction that is in a group
   std::vector<std::vector<std::pair<ArrayValue, InstructionId>>> users_;
   std::vector<ArrayValue> results_;
+  std::vector<bool> is_result_;
   std::vector<bool> used_;  ///< by the root; not what stood for a function that is known
   std::vector<Group> groups_;
   std::vector<int> group_of_;
   std::vector<double> times_;
-  std::map<std::pair<int, int>, double> gains_;
+  std::vector<int> versions_;        ///< how often a group has changed
+  std::priority_queue<Pair> pairs_;  ///< that save time, with the versions that they were rated at
+  std::vector<int> sequence_;        ///< all groups, each behind those that it reads
+  std::vector<size_t> places_;       ///< of each group in it
 };
 
 }  // namespace
 
-std::optional<ArrayValue> resolve(const Computation& computation, InstructionId id, int element) {
-  const Instruction* it = &computation[id];
+std::pair<InstructionId, int64_t> source_of(const Computation& computation, InstructionId id, int64_t leaf) {
   while (true) {
-    if (it->opcode == Opcode::GetTupleElement) {
-      // An element of an element: the value is a tuple within one.
-      if (it->shape.is_tuple()) return std::nullopt;
-      element = static_cast<int>(it->as<hlo::TupleIndexAttributes>().index);
-      id = it->operands[0];
-    } else if (it->opcode == Opcode::Tuple) {
-      id = it->operands[static_cast<size_t>(element)];
-      element = 0;
+    const Instruction& it = computation[id];
+    if (it.opcode == Opcode::GetTupleElement) {
+      const auto index = static_cast<size_t>(it.as<hlo::TupleIndexAttributes>().index);
+      leaf += computation.operand_shape(it, 0).elements.first_leaf(index);
+      id = it.operands[0];
+    } else if (it.opcode == Opcode::Tuple && leaf < hlo::leaf_count(it.shape)) {
+      const size_t element = hlo::element_with_leaf(it.shape, leaf);
+      leaf -= it.shape.elements.first_leaf(element);
+      id = it.operands[element];
     } else {
-      if (it->shape.is_tuple() && !it->shape.elements[static_cast<size_t>(element)].is_array()) return std::nullopt;
-      return ArrayValue{id, it->shape.is_tuple() ? element : 0};
+      return {id, leaf};
     }
-    it = &computation[id];
   }
 }
 
-std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device) {
+std::optional<ArrayValue> resolve(const Computation& computation, InstructionId id, int leaf) {
+  if (leaf >= hlo::leaf_count(computation[id].shape)) return std::nullopt;
+  const auto [source, number] = source_of(computation, id, leaf);
+  if (!hlo::leaf_of(computation[source].shape, number).is_array()) return std::nullopt;
+  return ArrayValue{source, static_cast<int>(number)};
+}
+
+std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device, FusionWork* work) {
   const std::optional<hlo::Module> known = with_known_functions(module, module.entry);
-  return Fuser(known ? *known : module, device).run();
+  FusionWork own;
+  return Fuser(known ? *known : module, device, work != nullptr ? *work : own).run();
 }
 
 }  // namespace strata::emitters

@@ -11,7 +11,7 @@
 
 namespace strata::emitters {
 
-/// An array: the value of an instruction, or an element of its tuple (element is 0 otherwise).
+/// An array: the value of an instruction, or a leaf of its tuple (hlo::leaf_of; 0 otherwise).
 struct ArrayValue {
   hlo::InstructionId instruction = 0;
   int element = 0;
@@ -33,13 +33,20 @@ struct ProgramPart {
 /// of the operand. What the emitter that would take the fusion computes once (Decision::heroes) counts once.
 double estimated_microseconds(const hlo::Module& module, const Device& device);
 
-/// The array that an instruction's value is: through get-tuple-element and tuple. Nothing for other tuples.
-std::optional<ArrayValue> resolve(const hlo::Computation& computation, hlo::InstructionId id, int element = 0);
+/// The array that a leaf of an instruction's value is: through get-tuple-element and tuple. Nothing for tokens, and
+/// where there is no such leaf.
+std::optional<ArrayValue> resolve(const hlo::Computation& computation, hlo::InstructionId id, int leaf = 0);
+
+/// What fuse() has done, for tests that count it.
+struct FusionWork {
+  int64_t instructions_rated = 0;  ///< of all groups whose time was estimated
+};
 
 /// Cuts the entry of a module without calls (hlo/inline_calls.h) into parts in an order in which they can run.
 /// Groups begin as single instructions; while some pair of a producer and a consumer saves time as one kernel (bytes
 /// that are neither written nor read, against what is computed again), the pair that saves most is joined. Constants,
 /// iota and broadcasts of constants belong to every group that uses them.
-std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device);
+/// Time is nearly linear: of an array that very many instructions read, only readers near each other are joined.
+std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device, FusionWork* work = nullptr);
 
 }  // namespace strata::emitters

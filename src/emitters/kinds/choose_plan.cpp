@@ -24,6 +24,29 @@ constexpr Kind kKinds[] = {
     {"loop", plan_loop},
 };
 
+/// Emitters know tuples of arrays, as results of variadic operators and of the whole.
+Result<void> check_tuples(const Fusion& fusion) {
+  for (const hlo::Instruction& it : fusion.computation().instructions) {
+    if (!it.shape.is_tuple()) continue;
+    for (const hlo::Shape& element : it.shape.elements) {
+      if (!element.is_array())
+        return unsupported("{} is {}: emitters know arrays only, and tuples of them", it.name,
+                           hlo::to_string_without_layout(it.shape));
+    }
+    switch (it.opcode) {
+      case hlo::Opcode::Parameter:
+      case hlo::Opcode::Reduce:
+      case hlo::Opcode::ReduceWindow:
+      case hlo::Opcode::Scatter:
+      case hlo::Opcode::Tuple:
+        break;
+      default:
+        return unsupported("the emitters have no code for {} of a tuple ({})", hlo::name(it.opcode), it.name);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 int64_t shared_bytes(mlir::Operation* kernel) {
@@ -41,6 +64,7 @@ int64_t shared_bytes(mlir::Operation* kernel) {
 }
 
 Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
+  STRATA_CHECK(check_tuples(fusion));
   std::vector<std::pair<std::string, std::string>> refused;
   std::string names;
   for (const Kind& kind : kKinds) {

@@ -36,7 +36,7 @@ Result<Plan> plan_loop(const Fusion& fusion) {
   }
   int64_t elements = 0;
   const hlo::Shape& root = fusion.computation().root_instruction().shape;
-  for (const hlo::Shape& shape : root.is_tuple() ? root.elements : std::vector<hlo::Shape>{root}) {
+  for (const hlo::Shape& shape : root.is_tuple() ? root.elements.list() : std::vector<hlo::Shape>{root}) {
     if (!shape.is_array()) return unsupported("{} is no array", hlo::to_string(shape));
     elements = std::max(elements, shape.element_count());
   }

@@ -7,6 +7,7 @@
 
 #include "runtime/storage.h"
 #include "support/temporary_folder.h"
+#include "support/write_file.h"
 
 namespace strata {
 namespace {
@@ -34,16 +35,16 @@ Result<std::vector<Tensor<double>>> run_on_host(const GeneratedProgram& program,
   const TemporaryFolder folder("strata-host");
   if (folder.path().empty()) return environment("cannot make a temporary folder");
   const fs::path log = folder.path() / "log";
-  std::ofstream(folder.path() / "program.cpp") << host_program(program);
   const std::string binary = (folder.path() / "program").string();
+  STRATA_CHECK(write_file(binary + ".cpp", host_program(program), Sync::None));
   STRATA_CHECK(run(
       fmt::format("{} -std=c++20 {} {}.cpp -o {}", compiler.command, fmt::join(compiler.options, " "), binary, binary),
       log));
   std::string command = binary;
   for (size_t i = 0; i < program.inputs.size(); ++i) {
-    const fs::path path = folder.path() / fmt::format("in{}", i);
-    std::ofstream(path, std::ios::binary) << encode(inputs[i], program.inputs[i].type.dtype);
-    command += " " + path.string();
+    const std::string path = (folder.path() / fmt::format("in{}", i)).string();
+    STRATA_CHECK(write_file(path, encode(inputs[i], program.inputs[i].type.dtype), Sync::None));
+    command += " " + path;
   }
   for (size_t i = 0; i < program.outputs.size(); ++i) command += fmt::format(" {}/out{}", folder.path().string(), i);
   std::vector<std::string> written;  // by the first run

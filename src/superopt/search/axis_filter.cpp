@@ -78,6 +78,14 @@ ExprId AxisTracker::function(std::string_view name, int64_t parameter, std::span
 
 AxisFilter::AxisFilter(const Model& model, NormalForms& forms, SubexpressionOracle& oracle, bool products)
     : forms_(forms), oracle_(oracle), axes_(model.axes()) {
+  if (products) find_products(model);
+  parts_ = oracle.parts();
+  // The sums themselves are made, though none of the terms that they become in the product is made alone.
+  for (const auto& [product, factors] : products_) {
+    for (const ExprId factor : factors) {
+      if (std::find(parts_.begin(), parts_.end(), factor) == parts_.end()) parts_.push_back(factor);
+    }
+  }
   // Axes of the program's own values, and of what stands in its roots, exponents and denominators.
   auto& known = known_axes_;
   AxisSet of_bounds = 0;
@@ -106,13 +114,13 @@ AxisFilter::AxisFilter(const Model& model, NormalForms& forms, SubexpressionOrac
     }
   }
   for (TensorId id : graph.inputs()) input_axes_[graph.tensor(id).name] = axis_set(model.tensor(id).axes);
-  for (ExprId part : oracle.parts()) {
+  for (const ExprId part : parts_) {
     // A part that is no value of the program is a product of several roots, exponents or denominators.
     const auto it = known.find(part);
     part_axes_.push_back(it == known.end() ? of_bounds : it->second);
   }
-  expansions_.resize(oracle.parts().size());
-  if (products) find_expansions(model);
+  expansions_.resize(parts_.size());
+  find_expansions();
 }
 
 AxisSet AxisFilter::axes_of_extent(int64_t extent) const {
@@ -146,21 +154,24 @@ AxisSet AxisFilter::axes_of(const Monomial& factor) const {
   return set;
 }
 
-void AxisFilter::find_expansions(const Model& model) {
-  std::vector<ExprId> products;
+void AxisFilter::find_products(const Model& model) {
   for (const Operation& op : model.graph().operations()) {
     if (op.kind != OpKind::Sqr && op.kind != OpKind::Mul) continue;
-    const ExprId product = model.tensor(op.results[0]).expression;
-    const bool of_sums = std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId id) {
-      const ExprId operand = model.tensor(id).expression;
-      return operand != NormalForms::kOversized && forms_.terms(operand).size() > 1;
+    Product product{model.tensor(op.results[0]).expression, {}};
+    for (TensorId id : op.operands) product.factors.push_back(model.tensor(id).expression);
+    const bool of_sums = std::all_of(product.factors.begin(), product.factors.end(), [&](ExprId factor) {
+      return factor != NormalForms::kOversized && forms_.terms(factor).size() > 1;
     });
-    if (of_sums && product != NormalForms::kOversized) products.push_back(product);
+    if (of_sums && product.whole != NormalForms::kOversized) products_.push_back(std::move(product));
   }
+}
+
+void AxisFilter::find_expansions() {
   for (size_t part = 0; part < expansions_.size(); ++part) {
-    for (ExprId product : products) {
-      const auto whole = forms_.terms(oracle_.parts()[part]);
-      oracle_.any_multiplier(product, oracle_.parts()[part], [&](MonomialId multiplier) {
+    for (const auto& [product, factors] : products_) {
+      if (parts_[part] == NormalForms::kOversized) continue;
+      const auto whole = forms_.terms(parts_[part]);
+      oracle_.any_multiplier(product, parts_[part], [&](MonomialId multiplier) {
         std::vector<size_t> numbers;
         for (const Term& term : forms_.terms(product)) {
           const auto image = forms_.multiply(multiplier, term.monomial);
@@ -176,7 +187,7 @@ void AxisFilter::find_expansions(const Model& model) {
 }
 
 bool AxisFilter::keeps_products(ExprId e, MonomialId multiplier, size_t part) {
-  const auto whole = forms_.terms(oracle_.parts()[part]);
+  const auto whole = forms_.terms(parts_[part]);
   for (const std::vector<size_t>& terms : expansions_[part]) {
     size_t covered = 0;
     for (const Term& term : forms_.terms(e)) {
@@ -192,7 +203,7 @@ bool AxisFilter::keeps_products(ExprId e, MonomialId multiplier, size_t part) {
 bool AxisFilter::fits_part(ExprId e, const Shape& summed, size_t part) {
   ExprId whole_sum = e;  // one axis at a time: the normal forms notice where the product of all extents is too large
   for (int64_t extent : summed) whole_sum = forms_.sum(extent, whole_sum);
-  const ExprId whole = oracle_.parts()[part];
+  const ExprId whole = parts_[part];
   if (!oracle_.fits(whole_sum, whole)) return false;
   AxisSet reduced = 0;
   for (const Term& term : forms_.terms(e)) reduced |= axes_of_extent(forms_.monomial(term.monomial).extent);
@@ -233,7 +244,7 @@ bool AxisFilter::fits_bound(ExprId e, AxisSet axes) {
   if (const auto it = known_.find(hasher.value()); it != known_.end()) return it->second;
   bool found = false;
   for (size_t part = 0; part < part_axes_.size() && !found; ++part) {
-    found = (axes & ~part_axes_[part]) == 0 && oracle_.fits(e, oracle_.parts()[part]);
+    found = (axes & ~part_axes_[part]) == 0 && oracle_.fits(e, parts_[part]);
   }
   known_.emplace(hasher.value(), found);
   return found;

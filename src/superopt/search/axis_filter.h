@@ -81,8 +81,14 @@ class AxisFilter {
   bool fits_bound(ExprId e, AxisSet axes);
 
  private:
+  /// A product that the program takes of sums.
+  struct Product {
+    ExprId whole;
+    std::vector<ExprId> factors;
+  };
+  void find_products(const Model& model);
   /// What the program's products of sums became in the normal forms: for each part, sets of its terms, by number.
-  void find_expansions(const Model& model);
+  void find_expansions();
   /// Whether a match keeps whatever comes of a product of sums together.
   bool keeps_products(ExprId e, MonomialId multiplier, size_t part);
   /// Whether `e`, once summed over axes of the extents `summed`, is part of `part` with a multiplier that leaves the
@@ -97,8 +103,10 @@ class AxisFilter {
   std::vector<Axis> axes_;
   std::unordered_map<ExprId, AxisSet> known_axes_;  ///< of the program's values and what stands inside them
   std::unordered_map<std::string, AxisSet> input_axes_;
+  std::vector<Product> products_;
+  std::vector<ExprId> parts_;                                 ///< the oracle's, and the factors of products of sums
   std::vector<std::vector<std::vector<size_t>>> expansions_;  ///< of each part
-  std::vector<AxisSet> part_axes_;                            ///< of each of the oracle's parts
+  std::vector<AxisSet> part_axes_;                            ///< of each part
   std::unordered_map<ExprId, AxisSet> row_max_axes_;  ///< of the program's maxima: none is taken along one of these
   tbb::concurrent_unordered_map<uint64_t, bool> known_;
 };

@@ -1,4 +1,4 @@
-// Finished work of a search on disk, so that an interrupted one goes on where it was.
+// Finished work of searches on disk, so that an interrupted run goes on where it was.
 #pragma once
 
 #include <map>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "superopt/search/assemble.h"
+#include "superopt/search/search.h"
 
 namespace strata {
 
@@ -15,39 +16,50 @@ struct UnitResult {
   std::vector<KernelChoice> choices;
 };
 
-/// A JSON file of unit results, valid for one program and one set of options. Thread-safe.
+/// One file for all searches of a run, valid for one program, one set of options and one build. A line with a checksum
+/// of what follows, then JSON. Thread-safe.
 class Checkpoint {
  public:
-  /// `path` empty: keeps nothing. `key` identifies program and options. Error where the file exists and is of another
-  /// search, or is damaged.
-  static Result<std::unique_ptr<Checkpoint>> open(std::string path, uint64_t key);
+  /// A kernel choice as it is stored: nothing of it is known to be right.
+  struct Entry {
+    int result = 0;
+    std::vector<int> inputs;
+    std::string graph;
+    bool operator==(const Entry&) const = default;
+  };
+  /// By name of the unit.
+  using Units = std::map<std::string, std::vector<Entry>>;
 
-  /// The unit's result, if an earlier run finished it.
-  std::optional<UnitResult> find(const std::string& unit) const;
-  /// Remembers it, and writes the file if the last writing was some seconds ago.
-  void record(const std::string& unit, const UnitResult& result);
-  /// Writes the file: to a temporary name first, so that a kill leaves the old one whole.
+  /// Reads the file where it exists, and writes it: what cannot be kept is known before the search. Error where it is
+  /// damaged, of another program, other options or another build, or cannot be written.
+  static Result<std::shared_ptr<Checkpoint>> open(std::string path, const Graph& program, const SearchOptions& options);
+
+  /// The units that earlier runs finished of the search with this key.
+  Units finished(const std::string& search) const;
+  /// Remembers a unit, and writes the file if the last writing was some seconds ago.
+  void record(const std::string& search, const std::string& unit, const UnitResult& result);
   Result<void> save();
+  /// The error of a file that was read, and does not fit the search.
+  Error damaged(std::string_view why) const;
 
  private:
-  Checkpoint(std::string path, uint64_t key) : path_(std::move(path)), key_(key) {}
-
-  struct Entry {
-    int result;
-    std::vector<int> inputs;
-    double seconds;
-    std::string text;
-  };
+  Checkpoint(std::string path, std::string key) : path_(std::move(path)), key_(std::move(key)) {}
 
   std::string path_;
-  uint64_t key_;
+  std::string key_;
   mutable std::mutex mutex_;
-  std::map<std::string, std::vector<Entry>> units_;
+  std::map<std::string, Units> searches_;
   double last_saved_ = 0;
 };
 
 /// Writes the units of all `from` to `to`; how many there are. Error where a file is missing, damaged or of another
 /// search, or where two disagree.
 Result<size_t> merge_checkpoints(const std::vector<std::string>& from, const std::string& to);
+
+/// A checkpoint's text: the line with the checksum before what it is of.
+std::string with_checksum(std::string_view body);
+
+/// What options and a program's text mean for a search, as a key.
+std::string search_key(const Graph& program, const SearchOptions& options);
 
 }  // namespace strata

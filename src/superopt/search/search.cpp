@@ -59,7 +59,6 @@ class Search {
       : context_(program, options), options_(options), progress_(progress), start_(Clock::now()) {}
 
   Result<SearchResult> run() {
-    STRATA_TRY(checkpoint_, Checkpoint::open(options_.checkpoint, options_key()));
     std::vector<GraphPtr> graphs;
     bool timed_out = false;
     {
@@ -78,8 +77,9 @@ class Search {
       }
       timed_out = monitor.timed_out();
     }
+    if (damaged_) return tl::unexpected(std::move(*damaged_));
     // A search is more than the file that keeps its work; a shard is nothing but that.
-    const Result<void> saved = checkpoint_->save();
+    const Result<void> saved = options_.checkpoint ? options_.checkpoint->save() : Result<void>{};
     if (!saved && options_.shard_count > 1) return tl::unexpected(saved.error());
     SearchResult result;
     result.graphs = unique(std::move(graphs));
@@ -93,19 +93,6 @@ class Search {
   }
 
  private:
-  uint64_t options_key() const {
-    Hasher hasher;
-    hasher.add(print(*context_.program)).add(options_.target->name).add(options_.seed);
-    hasher.add(static_cast<uint64_t>(options_.max_kernel_ops)).add(static_cast<uint64_t>(options_.max_block_ops));
-    hasher.add(options_.rules.expression)
-        .add(options_.rules.maps)
-        .add(options_.rules.axes)
-        .add(options_.rules.products)
-        .add(options_.rules.sizes)
-        .add(options_.rules.stability);
-    return hasher.value();
-  }
-
   // --- stages ---
   struct Group {
     std::vector<int> inputs, targets;
@@ -135,10 +122,34 @@ class Search {
     plan(3, from_pairs(values));
     plan(2, from_other_values(values));
     for (Stage& stage : stages_) spaces_total_ += static_cast<int64_t>(stage.units.size());
+    // Values of a model that was cut short have other numbers than those of the checkpoint.
+    if (context_.stop.stop_requested()) return;
+    damaged_ = resume();
+    if (damaged_) return;
     for (Stage& stage : stages_) {
       if (context_.stop.stop_requested()) return;
       explore(stage);
     }
+  }
+
+  /// Takes what the checkpoint has of the planned units; what is wrong with it.
+  std::optional<Error> resume() {
+    if (!options_.checkpoint) return std::nullopt;
+    key_ = search_key(*context_.program, options_);
+    const Checkpoint::Units units = options_.checkpoint->finished(key_);
+    for (const Stage& stage : stages_) {
+      for (const Unit& unit : stage.units) {
+        const auto stored = units.find(unit.name);
+        if (stored == units.end()) continue;
+        UnitResult& known = known_[unit.name];
+        for (const Checkpoint::Entry& entry : stored->second) {
+          auto choice = restored_choice(entry.result, entry.inputs, entry.graph, unit, context_);
+          if (!choice) return options_.checkpoint->damaged(fmt::format("unit '{}': {}", unit.name, choice.error()));
+          known.choices.push_back(std::move(*choice));
+        }
+      }
+    }
+    return std::nullopt;
   }
 
   /// Kernel-level values that can be a tensor between two kernels.
@@ -305,12 +316,12 @@ class Search {
     std::atomic<size_t> next{0};
     const auto search_one = [&](size_t i) {
       const Unit& unit = stage.units[i];
-      if (auto known = checkpoint_->find(unit.name)) {
-        results[i] = std::move(*known);
+      if (const auto known = known_.find(unit.name); known != known_.end()) {
+        results[i] = known->second;
       } else {
         results[i] = search_unit(unit, context_);
         if (context_.stop.stop_requested()) return;
-        checkpoint_->record(unit.name, results[i]);
+        if (options_.checkpoint) options_.checkpoint->record(key_, unit.name, results[i]);
       }
       context_.counters.units_done.fetch_add(1, std::memory_order_relaxed);
     };
@@ -440,7 +451,9 @@ class Search {
   const SearchOptions& options_;
   const std::function<void(const SearchProgress&)>& progress_;
   Clock::time_point start_;
-  std::unique_ptr<Checkpoint> checkpoint_;
+  std::string key_;                             ///< of this search in the checkpoint
+  std::map<std::string, UnitResult> known_;     ///< from the checkpoint
+  std::optional<Error> damaged_;                ///< the checkpoint
   std::deque<std::vector<BlockSpace>> spaces_;  ///< what units point to
   std::vector<Stage> stages_;
   std::vector<KernelChoice> choices_;

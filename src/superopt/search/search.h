@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "ir/target.h"
 
 namespace strata {
+
+class Checkpoint;
 
 /// Each rule can be turned off; a property test holds the search with all against the search with none.
 struct PruningRules {
@@ -31,7 +34,7 @@ struct SearchOptions {
   int max_block_ops = 11;
   double time_limit = 50;  ///< seconds, which leaves ten of a minute for proofs and code; 0: none
   uint64_t seed = 1;
-  std::string checkpoint;  ///< file to resume from and to write finished work to; empty: none
+  std::shared_ptr<Checkpoint> checkpoint;  ///< to resume from and to keep finished work in; null: none
   /// A slice of the space: of the units of work, those whose name hashes to shard_index modulo shard_count. Their
   /// results are in the checkpoint; merge_checkpoints (checkpoint.h) joins slices, and a search of all units reads
   /// them.

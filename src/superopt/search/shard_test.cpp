@@ -20,9 +20,15 @@ class Shards : public testing::TestWithParam<const char*> {
   void TearDown() override {
     for (const char* name : {"0", "1", "2", "all"}) std::filesystem::remove(file(name));
   }
-  std::vector<std::string> found(const SearchOptions& options) const {
+  /// With a checkpoint in `kept`, unless that is empty.
+  std::vector<std::string> found(SearchOptions options, const std::string& kept = {}) const {
     auto program = load_graph(fmt::format("{}/programs/{}.strata", STRATA_SOURCE_DIR, GetParam()));
     EXPECT_TRUE(program);
+    if (!kept.empty()) {
+      auto checkpoint = Checkpoint::open(kept, **program, options);
+      EXPECT_TRUE(checkpoint) << checkpoint.error().to_string();
+      options.checkpoint = *checkpoint;
+    }
     auto result = search(*program, options);
     EXPECT_TRUE(result) << result.error().to_string();
     std::vector<std::string> texts;
@@ -35,6 +41,7 @@ TEST_P(Shards, UnionIsTheWhole) {
   SearchOptions options;
   options.target = &targets().back();
   options.threads = 2;
+  options.time_limit = 0;
   const std::vector<std::string> whole = found(options);
   ASSERT_FALSE(whole.empty());
   std::vector<std::string> files;
@@ -42,20 +49,18 @@ TEST_P(Shards, UnionIsTheWhole) {
     SearchOptions shard = options;
     shard.shard_index = i;
     shard.shard_count = 3;
-    shard.checkpoint = file(std::to_string(i));
-    EXPECT_NE(found(shard), whole);
-    files.push_back(shard.checkpoint);
+    files.push_back(file(std::to_string(i)));
+    EXPECT_NE(found(shard, files.back()), whole);
   }
   const auto units = merge_checkpoints(files, file("all"));
   ASSERT_TRUE(units) << units.error().to_string();
   EXPECT_GT(*units, 0U);
-  options.checkpoint = file("all");
-  EXPECT_EQ(found(options), whole);
+  EXPECT_EQ(found(options, file("all")), whole);
   // With a shard lost, what it had is searched again.
   files.pop_back();
   std::filesystem::remove(file("all"));
   ASSERT_TRUE(merge_checkpoints(files, file("all")));
-  EXPECT_EQ(found(options), whole);
+  EXPECT_EQ(found(options, file("all")), whole);
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, Shards, testing::Values("rmsnorm", "lora"),

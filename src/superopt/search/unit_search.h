@@ -23,6 +23,12 @@ struct Unit {
 /// parallel.
 UnitResult search_unit(const Unit& unit, SearchContext& context);
 
+/// A choice of the unit from outside, checked for all that the search relies on: classes of the unit, a legal graph of
+/// blocks over their tensors. Its cost is estimated anew. The error in a few words.
+tl::expected<KernelChoice, std::string> restored_choice(int result, const std::vector<int>& inputs,
+                                                        const std::string& graph, const Unit& unit,
+                                                        const SearchContext& context);
+
 /// The split half of search_unit: pairs of kernels (split_search.cpp).
 void search_split(const Unit& unit, SearchContext& context, ClassGraph& graph, const std::vector<std::string>& names,
                   int target, std::vector<KernelChoice>& choices);

@@ -3,27 +3,12 @@
 #include <algorithm>
 #include <map>
 
-#include "ops/op_def.h"
 #include "support/hash.h"
 
 namespace strata {
 namespace {
 
-const Algebra& algebra_of(AtomKind kind) {
-  static const Algebra none{};
-  switch (kind) {
-    case AtomKind::Exp:
-      return op_def(OpKind::Exp).traits.algebra;
-    case AtomKind::Root:
-      return op_def(OpKind::Sqrt).traits.algebra;
-    case AtomKind::Positive:
-      return op_def(OpKind::Greater).traits.algebra;
-    default:
-      return none;
-  }
-}
-
-bool is_even(const Number& n) { return n.is_integer() && n.num % 2 == 0; }
+constexpr const char* kTooLarge = "a coefficient does not fit 63 bits";
 
 }  // namespace
 
@@ -34,19 +19,28 @@ Polynomial Formulas::fail(std::string reason) {
   return {};
 }
 
-SymbolicValue Formulas::intern(Polynomial f) {
+uint32_t Formulas::intern(Polynomial f) {
   if (f.size() > limits_.terms) f = fail(fmt::format("a formula has more than {} terms", limits_.terms));
-  if (!is_valid(f)) f = fail("a coefficient does not fit 63 bits");
+  if (!is_valid(f)) f = fail(kTooLarge);
   auto& bucket = by_hash_[hash_of(f)];
   for (uint32_t id : bucket) {
-    if (formulas_[id] == f) return {id};
+    if (formulas_[id] == f) return id;
   }
   bucket.push_back(static_cast<uint32_t>(formulas_.size()));
   formulas_.push_back(std::move(f));
-  return {bucket.back()};
+  return bucket.back();
+}
+
+SymbolicValue Formulas::value(uint32_t formula, uint32_t domain) {
+  const auto [it, first] =
+      value_ids_.try_emplace(uint64_t{formula} << 32 | domain, static_cast<uint32_t>(values_.size()));
+  if (first) values_.push_back({formula, domain});
+  return {it->second};
 }
 
 AtomId Formulas::atom_of(AtomKind kind, std::vector<Polynomial> arguments) {
+  // What does not fit is one value, and two formulas that hold it would be taken for equal.
+  if (!std::all_of(arguments.begin(), arguments.end(), is_valid)) fail(kTooLarge);
   Hasher hasher;
   hasher.add(static_cast<uint64_t>(kind));
   for (const Polynomial& argument : arguments) hasher.add(hash_of(argument));
@@ -66,48 +60,67 @@ Polynomial Formulas::of_atom(AtomId id, const Number& exponent) {
 SymbolicValue Formulas::input(std::string name) {
   const auto id = static_cast<AtomId>(atoms_.size());
   atoms_.push_back({AtomKind::Input, {}, std::move(name)});
-  return intern(of_atom(id));
-}
-
-std::vector<Condition> Formulas::take_conditions() {
-  std::vector<Condition> met = std::exchange(conditions_, {});
-  std::sort(met.begin(), met.end());
-  met.erase(std::unique(met.begin(), met.end()), met.end());
-  std::erase_if(met, [&](const Condition& condition) {
-    const Polynomial& f = formulas_[condition.formula];
-    return condition.nonzero ? positive(f) || positive(scaled(f, {-1, 1})) : nonnegative(f);
-  });
-  return met;
+  return value(of_atom(id), 0);
 }
 
 // --- operators ---
 
-SymbolicValue Formulas::constant(const Rational& r) { return intern(constant_polynomial({r.num, r.den})); }
-SymbolicValue Formulas::add(SymbolicValue a, SymbolicValue b) { return intern(formulas_[a.id] + formulas_[b.id]); }
-SymbolicValue Formulas::sub(SymbolicValue a, SymbolicValue b) { return intern(formulas_[a.id] - formulas_[b.id]); }
+SymbolicValue Formulas::with_sign(SymbolicValue v, bool nonnegative, bool positive) {
+  // Only where it is so everywhere: √x·√x is not negative, and x, its formula, may be.
+  const Polynomial& f = formula(v);
+  if (nonnegative && domain(v) == 0 && f.size() > 1 && failure_.empty()) {
+    signs_[scaled(f, f[0].coefficient.abs().inverse())] |= positive;
+  }
+  return v;
+}
+
+SymbolicValue Formulas::constant(const Rational& r) { return value(constant_polynomial({r.num, r.den}), 0); }
+SymbolicValue Formulas::add(SymbolicValue a, SymbolicValue b) {
+  const SymbolicValue sum = value(formula(a) + formula(b), both(domain(a), domain(b)));
+  const bool neither_negative = nonnegative(formula(a)) && nonnegative(formula(b));
+  return with_sign(sum, neither_negative, positive(formula(a)) || positive(formula(b)));
+}
+SymbolicValue Formulas::sub(SymbolicValue a, SymbolicValue b) {
+  return value(formula(a) - formula(b), both(domain(a), domain(b)));
+}
 SymbolicValue Formulas::mul(SymbolicValue a, SymbolicValue b) {
-  return intern(product(Polynomial(formulas_[a.id]), Polynomial(formulas_[b.id])));
+  const SymbolicValue result =
+      value(product(Polynomial(formula(a)), Polynomial(formula(b))), both(domain(a), domain(b)));
+  const bool square = values_[a.id].formula == values_[b.id].formula;
+  return with_sign(result, square || (nonnegative(formula(a)) && nonnegative(formula(b))),
+                   positive(formula(a)) && positive(formula(b)));
 }
 SymbolicValue Formulas::div(SymbolicValue a, SymbolicValue b) {
-  conditions_.push_back({true, b.id});
-  const Polynomial inverse = reciprocal(Polynomial(formulas_[b.id]));
-  return intern(product(Polynomial(formulas_[a.id]), inverse));
+  uint32_t where = both(domain(a), domain(b));
+  const Polynomial denominator = formula(b);
+  if (!positive(denominator) && !positive(scaled(denominator, {-1, 1}))) {
+    where = both(where, domain_of(Domain::Kind::NonZero, values_[b.id].formula, 0));
+  }
+  return value(product(Polynomial(formula(a)), reciprocal(denominator)), where);
 }
-SymbolicValue Formulas::exp(SymbolicValue a) { return intern(exponential(Polynomial(formulas_[a.id]))); }
+SymbolicValue Formulas::exp(SymbolicValue a) { return value(exponential(Polynomial(formula(a))), domain(a)); }
 SymbolicValue Formulas::sqrt(SymbolicValue a) {
-  conditions_.push_back({false, a.id});
-  return intern(root(Polynomial(formulas_[a.id])));
+  uint32_t where = domain(a);
+  if (!nonnegative(formula(a)) && !square_root_of(formula(a))) {
+    where = both(where, domain_of(Domain::Kind::NonNegative, values_[a.id].formula, 0));
+  }
+  return value(root(Polynomial(formula(a))), where);
 }
 SymbolicValue Formulas::max(SymbolicValue a, SymbolicValue b) {
-  return intern(maximum({formulas_[a.id], formulas_[b.id]}));
+  const SymbolicValue result = value(maximum({formula(a), formula(b)}), both(domain(a), domain(b)));
+  const bool magnitude = formula(a) == scaled(formula(b), {-1, 1});
+  return with_sign(result, magnitude || nonnegative(formula(a)) || nonnegative(formula(b)),
+                   positive(formula(a)) || positive(formula(b)));
 }
 SymbolicValue Formulas::greater(SymbolicValue a, SymbolicValue b) {
-  return intern(step(formulas_[a.id] - formulas_[b.id]));
+  return value(step(formula(a) - formula(b)), both(domain(a), domain(b)));
 }
 SymbolicValue Formulas::select(SymbolicValue c, SymbolicValue a, SymbolicValue b) {
-  const Polynomial otherwise = formulas_[b.id];
-  const Polynomial difference = formulas_[a.id] - otherwise;
-  return intern(otherwise + product(nonzero(Polynomial(formulas_[c.id])), difference));
+  const Polynomial otherwise = formula(b);
+  const Polynomial difference = formula(a) - otherwise;
+  const Polynomial chosen = nonzero(Polynomial(formula(c)));
+  const uint32_t branches = both(guarded(chosen, domain(a)), guarded(one() - chosen, domain(b)));
+  return value(otherwise + product(chosen, difference), both(domain(c), branches));
 }
 
 // --- products ---
@@ -130,9 +143,13 @@ std::optional<Polynomial> Formulas::rewritten_factor(const Factor& factor) {
       const Polynomial square = power(Polynomial(atom.arguments[0]), n - odd);
       return odd != 0 ? product(of_atom(factor.atom), square) : square;
     }
-    case AtomKind::Positive:  // 0 and 1 are their own squares
-      if (n >= -1 && n <= 1) return std::nullopt;
-      return of_atom(factor.atom, {n < 0 ? -1 : 1, 1});
+    case AtomKind::Positive:  // 0 and 1 are their own squares, and 1/[f > 0] is 1 where it is defined
+      if (n == 1) return std::nullopt;
+      return n < 0 ? one() : of_atom(factor.atom);
+    case AtomKind::Max:
+      // A maximum may be 0 on a region with volume. It must not cancel against 1/max, which a select may stand before.
+      if (n > 0) return std::nullopt;
+      return of_atom(atom_of(AtomKind::Inverse, {of_atom(factor.atom)}), {-n, 1});
     case AtomKind::Inverse:
       if (n > 0) return std::nullopt;
       return power(Polynomial(atom.arguments[0]), -n);
@@ -198,7 +215,7 @@ Polynomial Formulas::product(const Polynomial& a, const Polynomial& b) {
   for (const Term& x : a) {
     for (const Term& y : b) {
       Term term{x.monomial * y.monomial, x.coefficient * y.coefficient};
-      if (!term.coefficient.valid()) return fail("a coefficient does not fit 63 bits");
+      if (!term.coefficient.valid()) return fail(kTooLarge);
       if (auto replaced = rewritten(term)) {
         rest = rest + *replaced;
       } else {
@@ -238,14 +255,16 @@ Polynomial Formulas::reciprocal(const Polynomial& f) {
   return result;
 }
 
-Polynomial Formulas::without_denominators(Polynomial f) {
+Polynomial Formulas::without_denominators(Polynomial f, const Defined& defined, Monomial* denominators) {
+  const auto clears = [&](AtomId id) {
+    return atoms_[id].kind == AtomKind::Inverse && (defined.atoms.count(id) != 0 || positive(atoms_[id].arguments[0]));
+  };
   while (failure_.empty()) {
     // The latest denominator is the outermost: what it holds was made before.
     std::optional<AtomId> denominator;
     for (const Term& term : f) {
       for (const Factor& factor : term.monomial) {
-        const bool inverse = atoms_[factor.atom].kind == AtomKind::Inverse;
-        if (inverse && (!denominator || *denominator < factor.atom)) denominator = factor.atom;
+        if (clears(factor.atom) && (!denominator || *denominator < factor.atom)) denominator = factor.atom;
       }
     }
     if (!denominator) return f;
@@ -261,66 +280,9 @@ Polynomial Formulas::without_denominators(Polynomial f) {
       cleared = cleared + product(rest, powers[static_cast<size_t>(most - e)]);
     }
     f = std::move(cleared);
+    if (denominators != nullptr) *denominators = *denominators * Monomial{{*denominator, {most, 1}}};
   }
   return f;
-}
-
-// --- signs ---
-
-bool Formulas::nonnegative_atom(AtomId id) const {
-  const Atom& atom = atoms_[id];
-  switch (atom.kind) {
-    case AtomKind::Input:
-      return false;
-    case AtomKind::Max:
-      return std::any_of(atom.arguments.begin(), atom.arguments.end(), [&](const auto& f) { return nonnegative(f); });
-    case AtomKind::Inverse:
-      return nonnegative(atom.arguments[0]);
-    case AtomKind::Abs:
-      return true;
-    default:
-      return algebra_of(atom.kind).nonnegative;
-  }
-}
-
-bool Formulas::positive_atom(AtomId id) const {
-  const Atom& atom = atoms_[id];
-  // 1/f is not 0 where it is defined.
-  if (atom.kind == AtomKind::Inverse) return nonnegative(atom.arguments[0]);
-  return algebra_of(atom.kind).positive;
-}
-
-bool Formulas::nonnegative(const Monomial& monomial) const {
-  return std::all_of(monomial.begin(), monomial.end(),
-                     [&](const Factor& factor) { return is_even(factor.exponent) || nonnegative_atom(factor.atom); });
-}
-
-bool Formulas::nonnegative(const Polynomial& f) const {
-  return std::all_of(f.begin(), f.end(),
-                     [&](const Term& term) { return term.coefficient.num > 0 && nonnegative(term.monomial); });
-}
-
-bool Formulas::positive(const Polynomial& f) const {
-  return nonnegative(f) && std::any_of(f.begin(), f.end(), [&](const Term& term) {
-           return std::all_of(term.monomial.begin(), term.monomial.end(),
-                              [&](const Factor& factor) { return positive_atom(factor.atom); });
-         });
-}
-
-bool Formulas::smooth(const Polynomial& f) const {
-  return std::all_of(f.begin(), f.end(), [&](const Term& term) {
-    return std::all_of(term.monomial.begin(), term.monomial.end(), [&](const Factor& factor) {
-      const Atom& atom = atoms_[factor.atom];
-      switch (atom.kind) {
-        case AtomKind::Abs:
-        case AtomKind::Max:
-        case AtomKind::Positive:
-          return false;
-        default:
-          return std::all_of(atom.arguments.begin(), atom.arguments.end(), [&](const auto& g) { return smooth(g); });
-      }
-    });
-  });
 }
 
 std::string Formulas::to_string(const Polynomial& f) const {

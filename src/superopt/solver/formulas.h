@@ -7,6 +7,9 @@
 #pragma once
 
 #include <chrono>
+#include <map>
+#include <set>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <unordered_map>
@@ -17,6 +20,8 @@
 
 namespace strata {
 
+struct Algebra;
+
 enum class AtomKind : uint8_t { Input, Exp, Root, Abs, Max, Positive, Inverse };
 
 struct Atom {
@@ -25,11 +30,24 @@ struct Atom {
   std::string name;  ///< of an input
 };
 
-/// What a root or a quotient needs to be defined.
+/// What a root or a quotient needs to be defined, where `guard` (0 or 1) is 1: a branch that select drops needs
+/// nothing.
 struct Condition {
   bool nonzero;  ///< f ≠ 0; otherwise f ≥ 0
-  uint32_t formula;
+  Polynomial f;
+  Polynomial guard;
+  bool always() const { return guard == one(); }
+  friend bool operator==(const Condition&, const Condition&) = default;
   friend auto operator<=>(const Condition&, const Condition&) = default;
+};
+
+/// What the operator table says of an atom's function; nothing of those that are no operator's.
+const Algebra& algebra_of(AtomKind kind);
+
+/// The roots and reciprocals that are defined, and the atoms that are not 0, wherever some conditions hold.
+struct Defined {
+  std::set<AtomId> atoms;
+  std::set<AtomId> nonzero;
 };
 
 /// When formulas stop growing.
@@ -41,7 +59,7 @@ struct FormulaLimits {
 
 class Formulas final : public SymbolicTerms {
  public:
-  explicit Formulas(FormulaLimits limits = {}) : limits_(std::move(limits)) { intern({}); }
+  explicit Formulas(FormulaLimits limits = {}) : limits_(std::move(limits)) { value(intern({}), 0); }
 
   SymbolicValue input(std::string name);
   SymbolicValue add(SymbolicValue a, SymbolicValue b) override;
@@ -55,28 +73,63 @@ class Formulas final : public SymbolicTerms {
   SymbolicValue select(SymbolicValue c, SymbolicValue a, SymbolicValue b) override;
   SymbolicValue constant(const Rational& r) override;
 
-  const Polynomial& operator[](SymbolicValue value) const { return formulas_[value.id]; }
+  const Polynomial& operator[](SymbolicValue value) const { return formulas_[values_[value.id].formula]; }
   const Atom& atom(AtomId id) const { return atoms_[id]; }
 
-  /// f with its denominators multiplied out: 0 exactly where f is. Invalid or large ones fail.
-  Polynomial without_denominators(Polynomial f);
+  /// f with those denominators multiplied out that are not 0 where `defined` is true of the inputs: 0 exactly where f
+  /// is. The others stay: where 1/g stands in a branch that select drops, g may be 0, and f·g = 0 says nothing of f.
+  /// `denominators` gets their reciprocals' product.
+  Polynomial without_denominators(Polynomial f, const Defined& defined, Monomial* denominators = nullptr);
 
   /// f ≥ 0 (or > 0) whatever the inputs, seen from the signs of its terms alone.
   bool nonnegative(const Polynomial& f) const;
   bool positive(const Polynomial& f) const;
-  /// f has no kink or step, so that it is 0 on a set without volume only (or everywhere).
-  bool smooth(const Polynomial& f) const;
+  bool positive_atom(AtomId id) const;
+  /// f is 0 on a set without volume at most: it has no kinks, and is not 0 everywhere. False where that is not seen.
+  bool zeros_have_no_volume(const Polynomial& f) const;
 
-  /// The conditions met since the last call, without those that always hold.
-  std::vector<Condition> take_conditions();
+  /// What the values need to be defined, factor by factor, without what always holds.
+  std::vector<Condition> conditions_of(std::span<const SymbolicValue> values);
+  /// The same of conditions that were changed.
+  std::vector<Condition> simplified(const std::vector<Condition>& conditions) const;
+  Defined defined_by(const std::vector<Condition>& conditions);
+
+  /// f with atoms replaced by formulas that they are equal to on some inputs, inside arguments as well. Nothing where
+  /// the result would be too large or have a denominator 0; `failure` is then as it was.
+  std::optional<Polynomial> with_replaced(const Polynomial& f, const std::map<AtomId, Polynomial>& by);
 
   /// Set once a formula was too large, a number did not fit 63 bits, or 0 was divided by; results are then meaningless.
   const std::string& failure() const { return failure_; }
+  std::string take_failure() { return std::exchange(failure_, {}); }
 
   std::string to_string(const Polynomial& f) const;
 
  private:
-  SymbolicValue intern(Polynomial f);
+  struct Value {
+    uint32_t formula;
+    uint32_t domain;
+  };
+  /// Where values are defined, as a graph: sums of many terms share their domains.
+  struct Domain {
+    enum class Kind : uint8_t { NonZero, NonNegative, Both, Guarded };
+    Kind kind;
+    uint32_t first;   ///< a formula; of Both a domain
+    uint32_t second;  ///< of Both and Guarded a domain
+    friend auto operator<=>(const Domain&, const Domain&) = default;
+  };
+  using Replaced = std::map<AtomId, std::optional<Polynomial>>;  ///< nothing: the atom is as it was
+
+  uint32_t intern(Polynomial f);
+  SymbolicValue value(uint32_t formula, uint32_t domain);
+  SymbolicValue value(Polynomial f, uint32_t domain) { return value(intern(std::move(f)), domain); }
+  const Polynomial& formula(SymbolicValue v) const { return formulas_[values_[v.id].formula]; }
+  uint32_t domain(SymbolicValue v) const { return values_[v.id].domain; }
+  uint32_t domain_of(Domain::Kind kind, uint32_t first, uint32_t second);
+  uint32_t both(uint32_t a, uint32_t b);
+  uint32_t guarded(const Polynomial& guard, uint32_t domain);
+  void add_condition(std::vector<Condition>& conditions, bool nonzero, Polynomial f, const Polynomial& guard) const;
+  /// v ≥ 0 by how it was made, which its terms need not show: a square that was multiplied out.
+  SymbolicValue with_sign(SymbolicValue v, bool nonnegative, bool positive);
   AtomId atom_of(AtomKind kind, std::vector<Polynomial> arguments);
   static Polynomial of_atom(AtomId id, const Number& exponent = {1, 1});
   Polynomial fail(std::string reason);
@@ -91,11 +144,22 @@ class Formulas final : public SymbolicTerms {
 
   Polynomial exponential(const Polynomial& f);
   Polynomial root(const Polynomial& f);
+  std::optional<Polynomial> square_root_of(const Polynomial& f);
   Polynomial root_of_number(const Number& value);
   Polynomial absolute(Polynomial f);
   Polynomial absolute_power(const Factor& factor);
   Polynomial maximum(std::vector<Polynomial> candidates);
   Polynomial step(Polynomial f);
+  /// f = φ(a) − φ(b) for a function φ that the operator table calls increasing.
+  struct Increase {
+    AtomKind kind;
+    Number scale;  ///< φ is so many times the atom's function
+    Polynomial a, b, of_a, of_b;
+  };
+  std::optional<Increase> increase(const Polynomial& f);
+  std::optional<Polynomial> argument_of(const Term& term, AtomKind kind);
+  Polynomial increasing_function(const Increase& rise, const Polynomial& argument);
+  void merge_increasing(std::vector<Polynomial>& candidates);
   Polynomial nonzero(Polynomial f);
   /// The factor of a term that is a maximum, where the others are not negative.
   const Factor* maximum_in(const Term& term) const;
@@ -103,8 +167,10 @@ class Formulas final : public SymbolicTerms {
   std::vector<Polynomial> alternatives(const Polynomial& f);
 
   bool nonnegative_atom(AtomId id) const;
-  bool positive_atom(AtomId id) const;
   bool nonnegative(const Monomial& monomial) const;
+  Polynomial replaced(const Polynomial& f, Replaced& by);
+  const std::optional<Polynomial>& replaced_atom(AtomId id, Replaced& by);
+  Polynomial replaced_factor(const Factor& factor, Replaced& by);
 
   FormulaLimits limits_;
   uint32_t products_ = 0;
@@ -112,7 +178,11 @@ class Formulas final : public SymbolicTerms {
   std::unordered_map<uint64_t, std::vector<uint32_t>> by_hash_;
   std::vector<Atom> atoms_;
   std::unordered_map<uint64_t, std::vector<AtomId>> atoms_by_hash_;
-  std::vector<Condition> conditions_;
+  std::vector<Value> values_;
+  std::unordered_map<uint64_t, uint32_t> value_ids_;
+  std::vector<Domain> domains_{{}};  ///< the first is everywhere
+  std::map<Domain, uint32_t> domain_ids_;
+  std::map<Polynomial, bool> signs_;  ///< what is ≥ 0 (true: > 0) everywhere; first coefficients are 1 or −1
   std::string failure_;
 };
 

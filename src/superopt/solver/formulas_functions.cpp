@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "ops/op_def.h"
 #include "superopt/solver/formulas.h"
 
 namespace strata {
@@ -11,6 +12,8 @@ namespace {
 /// Beyond, a sum of maxima is not multiplied out. One maximum may have any number.
 constexpr size_t kMostAlternatives = 16;
 constexpr size_t kMostSteps = 4;
+/// Terms of what may be the square of a sum.
+constexpr size_t kMostOfSquare = 64;
 
 /// The largest rational that divides all coefficients.
 Number common_factor(const std::vector<Polynomial>& formulas) {
@@ -24,6 +27,14 @@ Number common_factor(const std::vector<Polynomial>& formulas) {
     }
   }
   return num == 0 ? Number{1, 1} : Number{num, den};
+}
+
+/// √n where it is rational.
+std::optional<Number> exact_root(const Number& n) {
+  const auto num = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(n.num))));
+  const auto den = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(n.den))));
+  const Number root{num, den};
+  return root * root == n ? std::optional(root) : std::nullopt;
 }
 
 Number coefficient_of(const Polynomial& f, const Monomial& monomial) {
@@ -78,7 +89,7 @@ Polynomial Formulas::root(const Polynomial& f) {
     if (kind == AtomKind::Exp) {
       outside = product(outside, of_atom(factor.atom, e * Number{1, 2}));
       outside_inverse.push_back({factor.atom, -e});
-    } else if (kind == AtomKind::Positive) {
+    } else if (kind == AtomKind::Positive) {  // 0 and 1 are their own roots
       outside = product(outside, of_atom(factor.atom, e));
       outside_inverse.push_back({factor.atom, -e});
     } else if (e.is_integer() && (e.num > 1 || e.num < -1)) {
@@ -92,8 +103,39 @@ Polynomial Formulas::root(const Polynomial& f) {
   std::sort(rest.begin(), rest.end());
   const Number scale = rest[0].coefficient.abs();
   rest = scaled(std::move(rest), scale.inverse());
+  if (!failure_.empty()) return {};
   Polynomial result = product(outside, root_of_number(scale));
+  if (const auto whole = square_root_of(rest)) return product(result, absolute(*whole));
   return rest == one() ? result : product(result, of_atom(atom_of(AtomKind::Root, {rest})));
+}
+
+/// q for f = q², where f's terms show it: the squares of q's terms are terms of f, and what stands at the products of
+/// the first with the others tells their signs.
+std::optional<Polynomial> Formulas::square_root_of(const Polynomial& f) {
+  if (f.size() < 2 || f.size() > kMostOfSquare) return std::nullopt;
+  Polynomial q;
+  for (const Term& term : f) {
+    Term half{term.monomial, term.coefficient};
+    bool square = term.coefficient.num > 0;
+    for (Factor& factor : half.monomial) {
+      factor.exponent = factor.exponent * Number{1, 2};
+      square &= factor.exponent.is_integer() || atom(factor.atom).kind == AtomKind::Exp;
+    }
+    const auto value = square ? exact_root(term.coefficient) : std::nullopt;
+    if (!value) continue;
+    half.coefficient = *value;
+    if (!q.empty()) {
+      const Polynomial cross = product({q[0]}, {half});
+      if (cross.size() != 1) return std::nullopt;
+      const Number found = coefficient_of(f, cross[0].monomial);
+      if (found.is_zero()) continue;
+      if (found.num < 0) half.coefficient = -half.coefficient;
+    }
+    q.push_back(std::move(half));
+  }
+  if (q.size() < 2) return std::nullopt;
+  std::sort(q.begin(), q.end());
+  return product(q, q) == f ? std::optional(q) : std::nullopt;
 }
 
 /// |a|^e for an integer e.
@@ -121,7 +163,80 @@ Polynomial Formulas::absolute(Polynomial f) {
   if (f == one()) return result;
   if (nonnegative(f)) return product(result, f);
   if (nonnegative(scaled(f, {-1, 1}))) return product(result, scaled(f, {-1, 1}));
+  // Denominators > 0 are factors.
+  Monomial denominators;
+  if (Polynomial cleared = without_denominators(f, {}, &denominators); !denominators.empty()) {
+    return product(product(result, {{denominators, {1, 1}}}), absolute(std::move(cleared)));
+  }
+  if (const auto rise = increase(f)) {
+    const Polynomial larger = increasing_function(*rise, maximum({rise->a, rise->b}));
+    return product(result, scaled(larger, {2, 1}) - rise->of_a - rise->of_b);
+  }
   return product(result, of_atom(atom_of(AtomKind::Abs, {f})));
+}
+
+/// a for a term c·φ(a), c > 0; of a root its coefficient and factors ≥ 0 are squared into a.
+std::optional<Polynomial> Formulas::argument_of(const Term& term, AtomKind kind) {
+  const Monomial& m = term.monomial;
+  const bool all_exponentials =
+      std::all_of(m.begin(), m.end(), [&](const Factor& x) { return atom(x.atom).kind == AtomKind::Exp; });
+  if (kind == AtomKind::Exp) {
+    if (!all_exponentials) return std::nullopt;
+    Polynomial argument;
+    for (const Factor& x : m) argument = argument + scaled(atom(x.atom).arguments[0], x.exponent);
+    return argument;
+  }
+  if (!nonnegative(m)) return std::nullopt;
+  return product({term}, {term});
+}
+
+/// c·φ(a) − c·φ(b) for φ = exp, and c·√a − d·√b = √(c²·a) − √(d²·b).
+std::optional<Formulas::Increase> Formulas::increase(const Polynomial& f) {
+  if (f.size() != 2 || (f[0].coefficient.num > 0) == (f[1].coefficient.num > 0)) return std::nullopt;
+  const bool first = f[0].coefficient.num > 0;
+  const Term plus = f[first ? 0 : 1];
+  const Term minus{f[first ? 1 : 0].monomial, f[first ? 1 : 0].coefficient.abs()};
+  for (const AtomKind kind : {AtomKind::Exp, AtomKind::Root}) {
+    const auto has = [&](const Term& term) {
+      return std::any_of(term.monomial.begin(), term.monomial.end(),
+                         [&](const Factor& x) { return atom(x.atom).kind == kind; });
+    };
+    if (!algebra_of(kind).increasing || (!has(plus) && !has(minus))) continue;
+    if (kind == AtomKind::Exp && plus.coefficient != minus.coefficient) continue;
+    const auto a = argument_of(plus, kind);
+    const auto b = argument_of(minus, kind);
+    if (a && b) return Increase{kind, plus.coefficient, *a, *b, {plus}, {minus}};
+  }
+  return std::nullopt;
+}
+
+Polynomial Formulas::increasing_function(const Increase& rise, const Polynomial& argument) {
+  return rise.kind == AtomKind::Exp ? scaled(exponential(argument), rise.scale) : root(argument);
+}
+
+/// Candidates that are one increasing function, times and plus the same, become one: φ(max(a, b)) for φ(a) and φ(b).
+void Formulas::merge_increasing(std::vector<Polynomial>& candidates) {
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    for (size_t j = i + 1; j < candidates.size() && failure_.empty(); ++j) {
+      const Polynomial difference = candidates[i] - candidates[j];
+      const bool may = std::any_of(difference.begin(), difference.end(), [&](const Term& term) {
+        return std::any_of(term.monomial.begin(), term.monomial.end(),
+                           [&](const Factor& factor) { return algebra_of(atom(factor.atom).kind).increasing; });
+      });
+      if (difference.size() != 2 || !may) continue;
+      const Polynomial magnitude = absolute(difference);
+      const bool open = std::any_of(magnitude.begin(), magnitude.end(), [&](const Term& term) {
+        return std::any_of(term.monomial.begin(), term.monomial.end(), [&](const Factor& factor) {
+          return atom(factor.atom).kind == AtomKind::Abs || atom(factor.atom).kind == AtomKind::Max;
+        });
+      });
+      if (open) continue;
+      candidates[i] = scaled(candidates[i] + candidates[j] + magnitude, {1, 2});
+      candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(j));
+      i = static_cast<size_t>(-1);  // what was merged may merge again
+      break;
+    }
+  }
 }
 
 const Factor* Formulas::maximum_in(const Term& term) const {
@@ -173,6 +288,11 @@ Polynomial Formulas::maximum(std::vector<Polynomial> candidates) {
     });
     if (dominated) all.erase(all.begin() + static_cast<std::ptrdiff_t>(i--));
   }
+  if (all.size() > 2) {
+    merge_increasing(all);
+    std::sort(all.begin(), all.end());
+  }
+  if (!failure_.empty()) return {};
   if (all.size() == 1) return all[0];
   if (all.size() == 2) return scaled(all[0] + all[1] + absolute(all[0] - all[1]), {1, 2});
   // What all have in common stands outside: a sum with the least coefficients, and factors that are not negative.
@@ -208,6 +328,8 @@ Polynomial Formulas::maximum(std::vector<Polynomial> candidates) {
 
 /// [f > 0]
 Polynomial Formulas::step(Polynomial f) {
+  // A number that does not fit has no sign.
+  if (!is_valid(f)) fail("a coefficient does not fit 63 bits");
   if (!failure_.empty()) return {};
   if (const auto value = constant_of(f)) return value->num > 0 ? one() : Polynomial{};
   const Polynomial negative = scaled(f, {-1, 1});
@@ -230,6 +352,15 @@ Polynomial Formulas::step(Polynomial f) {
   std::sort(f.begin(), f.end());
   const Number scale = f[0].coefficient.abs();
   f = scaled(std::move(f), scale.inverse());
+  Monomial denominators;
+  if (Polynomial cleared = without_denominators(f, {}, &denominators); !denominators.empty()) {
+    return step(std::move(cleared));
+  }
+  // φ never falls and takes sums to products, or products to products: it grows strictly, or is constant.
+  const auto rise = increase(f);
+  if (rise && (algebra_of(rise->kind).exponential || algebra_of(rise->kind).multiplicative)) {
+    return step(rise->a - rise->b);
+  }
   return of_atom(atom_of(AtomKind::Positive, {std::move(f)}));
 }
 

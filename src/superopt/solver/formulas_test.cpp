@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "support/random.h"
+#include "superopt/solver/random_programs.h"
 
 namespace strata {
 namespace {
@@ -60,35 +60,6 @@ class Evaluation {
   mutable bool close_ = false;
 };
 
-/// One random operator on random earlier values, over numbers and over formulas.
-template <class A>
-typename A::Value apply(A& a, size_t op, const std::array<typename A::Value, 3>& x, const Rational& constant) {
-  switch (op) {
-    case 0:
-      return a.add(x[0], x[1]);
-    case 1:
-      return a.sub(x[0], x[1]);
-    case 2:
-      return a.mul(x[0], x[1]);
-    case 3:
-      return a.div(x[0], x[1]);
-    case 4:
-      return a.exp(x[0]);
-    case 5:
-      return a.sqrt(x[0]);
-    case 6:
-      return a.max(x[0], x[1]);
-    case 7:
-      return a.greater(x[0], x[1]);
-    case 8:
-      return a.select(x[0], x[1], x[2]);
-    case 9:
-      return a.mul(a.constant(constant), x[0]);
-    default:
-      return a.constant(constant);
-  }
-}
-
 TEST(Formulas, MeanWhatTheProgramComputes) {
   Random random(3);
   int compared = 0;
@@ -108,13 +79,12 @@ TEST(Formulas, MeanWhatTheProgramComputes) {
     std::vector<double> values = inputs;
     const size_t length = 2 + random.below(8);
     for (size_t step = 0; step < length; ++step) {
-      const size_t op = random.below(11);
-      std::array<size_t, 3> from{};
-      for (size_t& operand : from) operand = random.below(values.size());
+      Instruction instruction{static_cast<ScalarOp>(random.below(11)), {}};
+      for (size_t& operand : instruction.from) operand = random.below(values.size());
       const Rational constant{static_cast<int64_t>(random.below(9)) - 4, 1 + static_cast<int64_t>(random.below(2))};
-      const Rational lowest = *make_rational(constant.num, constant.den);
-      values.push_back(apply(real, op, {values[from[0]], values[from[1]], values[from[2]]}, lowest));
-      terms.push_back(apply(symbolic, op, {terms[from[0]], terms[from[1]], terms[from[2]]}, lowest));
+      instruction.constant = *make_rational(constant.num, constant.den);
+      values.push_back(apply(real, instruction, values));
+      terms.push_back(apply(symbolic, instruction, terms));
       const double value = values.back();
       // What is not defined, or too large or too close to a step for float64, ends the program.
       if (!std::isfinite(value) || std::fabs(value) > 1e4 || !formulas.failure().empty()) break;
@@ -167,13 +137,44 @@ TEST(Formulas, ConditionsThatAlwaysHoldAreNotMet) {
   Formulas formulas;
   const SymbolicValue x = formulas.input("x");
   const SymbolicValue square = formulas.mul(x, x);
-  formulas.sqrt(square);
-  formulas.div(x, formulas.exp(x));
-  formulas.div(x, formulas.add(square, formulas.constant({1, 1})));
-  EXPECT_TRUE(formulas.take_conditions().empty());
-  formulas.sqrt(x);
-  formulas.div(square, x);
-  EXPECT_EQ(formulas.take_conditions().size(), 2u);
+  const std::vector<SymbolicValue> harmless{formulas.sqrt(square), formulas.div(x, formulas.exp(x)),
+                                            formulas.div(x, formulas.add(square, formulas.constant({1, 1})))};
+  EXPECT_TRUE(formulas.conditions_of(harmless).empty());
+  const std::vector<SymbolicValue> others{formulas.sqrt(x), formulas.div(square, x)};
+  EXPECT_EQ(formulas.conditions_of(others).size(), 2u);
+}
+
+TEST(Formulas, ZerosThatHaveNoVolume) {
+  Formulas f;
+  const SymbolicValue x = f.input("x");
+  const SymbolicValue y = f.input("y");
+  const SymbolicValue one = f.constant({1, 1});
+  const SymbolicValue squares = f.add(f.mul(x, x), f.mul(y, y));
+  const auto inverse = [&](SymbolicValue v) { return f.div(one, v); };
+  const auto without_volume = [&](SymbolicValue v) { return f.zeros_have_no_volume(f[v]); };
+  EXPECT_TRUE(without_volume(f.sub(x, y)));
+  EXPECT_TRUE(without_volume(f.sub(f.exp(inverse(x)), y)));
+  EXPECT_TRUE(without_volume(f.sub(inverse(f.sub(x, y)), x)));
+  EXPECT_TRUE(without_volume(f.sub(f.sqrt(squares), one)));
+  EXPECT_TRUE(without_volume(f.sub(f.sqrt(f.add(f.exp(x), squares)), y)));
+  EXPECT_TRUE(without_volume(f.sub(f.sqrt(x), f.sqrt(f.sub(y, x)))));
+  EXPECT_TRUE(without_volume(f.sub(f.sqrt(f.add(f.sqrt(x), one)), y)));
+  // 0 on a region.
+  const SymbolicValue sum = f.add(x, y);
+  EXPECT_FALSE(without_volume(f.sub(f.sqrt(f.mul(sum, sum)), sum)));
+  EXPECT_FALSE(without_volume(f.max(x, f.constant({0, 1}))));
+  EXPECT_FALSE(without_volume(f.greater(x, y)));
+  const SymbolicValue under = f.add(one, inverse(f.mul(x, x)));
+  EXPECT_FALSE(without_volume(f.sub(f.mul(x, f.sqrt(under)), f.sqrt(f.add(f.mul(x, x), one)))));
+  const SymbolicValue root = f.sqrt(f.add(one, inverse(x)));
+  EXPECT_FALSE(without_volume(f.sub(f.mul(f.mul(x, root), root), f.mul(root, f.sqrt(f.add(f.mul(x, x), x))))));
+  // 0 everywhere.
+  EXPECT_FALSE(without_volume(f.sub(x, x)));
+  const SymbolicValue growing = inverse(f.add(one, f.exp(x)));
+  const SymbolicValue falling = inverse(f.add(one, f.exp(f.sub(f.constant({0, 1}), x))));
+  EXPECT_FALSE(without_volume(f.sub(f.add(growing, falling), one)));
+  // Not seen.
+  EXPECT_FALSE(without_volume(f.sub(f.sqrt(f.mul(x, y)), one)));
 }
 
 }  // namespace

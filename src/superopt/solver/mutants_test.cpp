@@ -52,7 +52,7 @@ void check(const std::string& name, const Graph& reference, const Graph& graph, 
   const std::vector<Mutant> mutants = all_mutants(graph);
   for (size_t i = 0; i < mutants.size(); i += inside ? 3 : 1) {
     const Mutant& mutant = mutants[i];
-    const auto result = prove_with_solver(reference, *mutant.graph, {.time_limit = 0.5});
+    const auto result = prove_with_solver(reference, *mutant.graph, {.time_limit = 5});
     ASSERT_TRUE(result) << result.error().to_string();
     const std::string text = fmt::format("{}, {}: {}{}", name, mutant.what, result->reason, result->argument);
     ++counts.mutants;

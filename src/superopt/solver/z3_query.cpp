@@ -13,16 +13,22 @@ namespace {
 
 /// Pairs of exponentials beyond which the axiom that they grow with their arguments is left out.
 constexpr size_t kMostMonotone = 6;
+constexpr int64_t kMostExponent = 64;
+constexpr const char* kExponent = "an exponent is above 64";
 
 class Encoder {
  public:
-  explicit Encoder(const Formulas& formulas) : formulas_(formulas), solver_(context_, "QF_NRA") {}
+  Encoder(const Formulas& formulas, const Defined& defined)
+      : formulas_(formulas), defined_(defined), solver_(context_, "QF_NRA") {}
 
   Z3Answer run(const std::vector<Constraint>& constraints, double seconds, const std::stop_token& stop) {
     Z3Answer answer;
     const std::stop_callback interrupt(stop, [this] { context_.interrupt(); });
     try {
-      for (const Constraint& constraint : constraints) find_exponents(constraint.f);
+      for (const Constraint& constraint : constraints) {
+        find_exponents(constraint.f);
+        find_exponents(constraint.guard);
+      }
       for (const Constraint& constraint : constraints) add(constraint);
       state_monotony();
       z3::params parameters(context_);
@@ -55,7 +61,8 @@ class Encoder {
     for (const Term& term : f) {
       for (const Factor& factor : term.monomial) {
         auto [it, first] = roots_.try_emplace(factor.atom, 1);
-        if (factor.exponent.den != 1) it->second = std::lcm(it->second, factor.exponent.den);
+        const int64_t more = factor.exponent.den / std::gcd(it->second, factor.exponent.den);
+        if (more > kMostExponent || (it->second *= more) > kMostExponent) throw z3::exception(kExponent);
         if (!first) continue;
         for (const Polynomial& argument : formulas_.atom(factor.atom).arguments) find_exponents(argument);
       }
@@ -70,13 +77,15 @@ class Encoder {
 
   z3::expr factor(const Factor& f) {
     const z3::expr base = atom(f.atom);
+    if (std::abs(f.exponent.num) > kMostExponent) throw z3::exception(kExponent);
     const int64_t exponent = f.exponent.num * (roots_.at(f.atom) / f.exponent.den);
-    if (std::abs(exponent) > 64) throw z3::exception("an exponent is above 64");
+    if (std::abs(exponent) > kMostExponent) throw z3::exception(kExponent);
     if (exponent > 0) return power(base, exponent);
     auto it = inverses_.find(f.atom);
     if (it == inverses_.end()) {
       it = inverses_.emplace(f.atom, fresh()).first;
-      solver_.add(it->second * base == 1);
+      const bool nonzero = formulas_.positive_atom(f.atom) || defined_.nonzero.count(f.atom) != 0;
+      define(nonzero, base != 0, it->second * base == 1);
     }
     return power(it->second, -exponent);
   }
@@ -93,6 +102,11 @@ class Encoder {
     return sum;
   }
 
+  /// What is true of a root or reciprocal, where it is defined.
+  void define(bool always, const z3::expr& where, const z3::expr& truth) {
+    solver_.add(always ? truth : z3::implies(where, truth));
+  }
+
   z3::expr atom(AtomId id) {
     if (const auto it = atoms_.find(id); it != atoms_.end()) return it->second;
     const Atom& of = formulas_.atom(id);
@@ -107,7 +121,8 @@ class Encoder {
         describe_exponential(id, value, arguments[0]);
         break;
       case AtomKind::Root:
-        solver_.add(value >= 0 && value * value == arguments[0]);
+        define(defined_.atoms.count(id) != 0 || formulas_.nonnegative(of.arguments[0]), arguments[0] >= 0,
+               value >= 0 && value * value == arguments[0]);
         break;
       case AtomKind::Abs:
         solver_.add(value == z3::ite(arguments[0] >= 0, arguments[0], -arguments[0]));
@@ -125,7 +140,8 @@ class Encoder {
         solver_.add(value == z3::ite(arguments[0] > 0, context_.real_val(1), context_.real_val(0)));
         break;
       case AtomKind::Inverse:
-        solver_.add(value * arguments[0] == 1);
+        define(defined_.atoms.count(id) != 0 || formulas_.positive(of.arguments[0]), arguments[0] != 0,
+               value * arguments[0] == 1);
         break;
     }
     return value;
@@ -156,18 +172,25 @@ class Encoder {
     }
   }
 
-  void add(const Constraint& constraint) {
+  z3::expr relation(const Constraint& constraint) {
     const z3::expr f = encode(constraint.f);
     switch (constraint.relation) {
       case Relation::Zero:
-        return solver_.add(f == 0);
+        return f == 0;
       case Relation::NotZero:
-        return solver_.add(f != 0);
+        return f != 0;
       case Relation::Negative:
-        return solver_.add(f < 0);
+        return f < 0;
       case Relation::NotNegative:
-        return solver_.add(f >= 0);
+        return f >= 0;
     }
+    return context_.bool_val(true);
+  }
+
+  void add(const Constraint& constraint) {
+    const z3::expr holds = relation(constraint);
+    if (constraint.guard == one()) return solver_.add(holds);
+    solver_.add(z3::implies(encode(constraint.guard) != 0, holds));
   }
 
   void read_model(Z3Answer& answer) {
@@ -181,6 +204,7 @@ class Encoder {
   }
 
   const Formulas& formulas_;
+  const Defined& defined_;
   z3::context context_;
   z3::solver solver_;
   std::map<AtomId, int64_t> roots_;
@@ -192,10 +216,23 @@ class Encoder {
 
 }  // namespace
 
-Z3Answer satisfiable(const Formulas& formulas, const std::vector<Constraint>& constraints, double seconds,
-                     const std::stop_token& stop) {
-  if (stop.stop_requested() || seconds <= 0) return {Satisfiable::Unknown, {}, "time is up"};
-  return Encoder(formulas).run(constraints, seconds, stop);
+double TimeLimit::seconds_left() const {
+  if (deadline == std::chrono::steady_clock::time_point::max()) return HUGE_VAL;
+  return std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count();
+}
+
+std::vector<Constraint> constraints_of(const std::vector<Condition>& conditions) {
+  std::vector<Constraint> constraints;
+  for (const Condition& c : conditions) {
+    constraints.push_back({c.f, c.nonzero ? Relation::NotZero : Relation::NotNegative, c.guard});
+  }
+  return constraints;
+}
+
+Z3Answer satisfiable(const Formulas& formulas, const std::vector<Constraint>& constraints, const Defined& defined,
+                     const TimeLimit& limit) {
+  if (limit.up()) return {Satisfiable::Unknown, {}, "time is up"};
+  return Encoder(formulas, defined).run(constraints, limit.seconds_left(), limit.stop);
 }
 
 }  // namespace strata

@@ -6,6 +6,7 @@
 
 #include "superopt/verify/bound.h"
 #include "superopt/verify/inputs.h"
+#include "superopt/verify/lax.h"
 #include "superopt/verify/sample.h"
 #include "superopt/verify/shrink.h"
 
@@ -25,11 +26,15 @@ bool exponentiates(const Graph& graph) {
 /// Both graphs on one sample: outputs of the two, and the arguments of their exponentials, one after the other.
 class Pair {
  public:
-  Pair(const Graph& reference, const Graph& candidate, uint64_t seed, bool maxima_cancel)
+  Pair(const Graph& reference, const Graph& candidate, const FieldPrimes& primes, uint64_t seed, bool maxima_cancel,
+       bool free)
       : graphs_{&reference, &candidate},
         order_(input_order(reference, candidate)),
-        sample_(Sampler(reference, kVerifierPrimes).draw(seed)) {
+        sample_(Sampler(reference, primes, free).draw(seed)) {
     if (maxima_cancel) sample_.arithmetic.maximum = FieldArithmetic::Maximum::Zero;
+    if (!free) return;
+    sample_.arithmetic.maximum = FieldArithmetic::Maximum::Free;
+    free_ = {free_operators(reference), free_operators(candidate)};
   }
 
   struct Run {
@@ -46,6 +51,7 @@ class Pair {
       log.factor = arithmetic.fp.from_integer(3);
       if (g == which) log.disturbed = disturbed;
       arithmetic.log = &log;
+      arithmetic.free_operators = free_[g] ? &*free_[g] : nullptr;
       std::vector<FieldTensor> inputs = sample_.inputs;
       if (g == 1) inputs = reordered(std::move(inputs), order_);
       if (auto outputs = execute(*graphs_[g], arithmetic, inputs)) result.outputs[g] = std::move(*outputs);
@@ -60,14 +66,17 @@ class Pair {
   std::array<const Graph*, 2> graphs_;
   std::vector<size_t> order_;
   FieldSample sample_;
+  std::array<std::optional<FreeOperators>, 2> free_;
 };
 
 /// Inputs of the reference in which the arguments of all exponentials are polynomials of degree at most 1.
-std::vector<size_t> affine_inputs(const Graph& reference, const Graph& candidate, bool maxima_cancel) {
+std::vector<size_t> affine_inputs(const Graph& reference, const Graph& candidate, bool maxima_cancel, bool free) {
+  constexpr double kNotAffine = 2;
   const auto affine = [&](const Graph& graph, const std::string& input) {
+    const auto random = free ? free_operators(graph) : std::nullopt;
     std::vector<double> degrees;
     for (TensorId id : graph.inputs()) degrees.push_back(graph.tensor(id).name == input ? 1 : 0);
-    const auto outputs = output_degrees(graph, degrees, maxima_cancel);
+    const auto outputs = output_degrees(graph, degrees, maxima_cancel, random ? &*random : nullptr, kNotAffine);
     return std::all_of(outputs.begin(), outputs.end(), [](const DegreeArithmetic::Value& value) {
       return value.argument_num <= 1 && value.argument_den == 0;
     });
@@ -103,14 +112,15 @@ bool full_rank(const PrimeField& field, std::vector<std::vector<uint64_t>> rows)
 
 }  // namespace
 
-bool exponents_independent(const Graph& reference, const Graph& candidate, uint64_t seed, bool maxima_cancel) {
+bool exponents_independent(const Graph& reference, const Graph& candidate, const FieldPrimes& primes, uint64_t seed,
+                           bool maxima_cancel, bool free) {
   if (!exponentiates(reference) && !exponentiates(candidate)) return true;
-  const std::vector<size_t> inputs = affine_inputs(reference, candidate, maxima_cancel);
+  const std::vector<size_t> inputs = affine_inputs(reference, candidate, maxima_cancel, free);
   if (inputs.empty()) return false;
   auto shrunk = shrink(reference, candidate);
   if (!shrunk) return false;
   const Graph& small = *shrunk->first;
-  Pair pair(small, *shrunk->second, seed, maxima_cancel);
+  Pair pair(small, *shrunk->second, primes, seed, maxima_cancel, free);
   const PrimeField& field = pair.sample().arithmetic.fq;
   const Pair::Run base = pair.run();
   if (base.arguments[0].size() + base.arguments[1].size() > kMostExponentials) return false;

@@ -1,7 +1,6 @@
 #include "superopt/verify/lax.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace strata {
 namespace {
@@ -37,49 +36,59 @@ std::optional<std::string> walk(const Graph& graph, std::vector<int>& exponentia
   return std::nullopt;
 }
 
-/// Bits of the product of all numerators and denominators that an output depends on. Constants that are equal modulo p
-/// and not over the reals differ by a multiple of p; below this limit no combination of a program's constants reaches
-/// one.
-constexpr double kConstantBits = 40;
-
-double own_bits(const Operation& op) {
-  double bits = 0;
-  for (const auto& [name, value] : op.attributes.entries()) {
-    const auto* constant = std::get_if<Rational>(&value);
-    if (constant == nullptr || constant->num == 0) continue;
-    bits += std::log2(std::fabs(static_cast<double>(constant->num))) + std::log2(static_cast<double>(constant->den));
-  }
-  return bits;
+/// Whether an operator exponentiates something that is not affine in its operands' own exponents, such as gelu's cubic,
+/// or hides its exponential in a quotient: as a random function it has a bound.
+bool hides_exponential(const OpTraits& traits) {
+  return traits.elementwise && traits.lax.exponentiations > 0 && !traits.algebra.exponential;
 }
 
-/// Of the output with the most: constants of different outputs do not meet.
-double constant_bits(const Graph& graph) {
-  double most = 0;
-  for (TensorId output : graph.outputs()) {
-    std::vector<bool> needed(graph.tensors().size(), false);
-    needed[static_cast<size_t>(output)] = true;
-    double bits = 0;
-    for (size_t i = graph.operations().size(); i-- > 0;) {
-      const Operation& op = graph.operations()[i];
-      if (std::none_of(op.results.begin(), op.results.end(),
-                       [&](TensorId id) { return needed[static_cast<size_t>(id)]; }))
-        continue;
-      for (TensorId id : op.operands) needed[static_cast<size_t>(id)] = true;
-      bits += op.body ? constant_bits(*op.body) : own_bits(op);
+/// As walk, with operators that do not fit made free; false where one that is not elementwise does not fit.
+bool mark_free(const Graph& graph, std::vector<int>& exponentiations, FreeOperators& all) {
+  all[&graph].resize(graph.operations().size(), false);
+  for (size_t i = 0; i < graph.operations().size(); ++i) {
+    const Operation& op = graph.operations()[i];
+    const auto count_of = [&](TensorId id) { return exponentiations[static_cast<size_t>(id)]; };
+    if (op.body) {
+      std::vector<int> inner(op.body->tensors().size(), 0);
+      for (size_t n = 0; n < op.operands.size(); ++n) {
+        inner[static_cast<size_t>(op.body->inputs()[n])] = count_of(op.operands[n]);
+      }
+      if (!mark_free(*op.body, inner, all)) return false;
+      for (size_t n = 0; n < op.results.size(); ++n) {
+        exponentiations[static_cast<size_t>(op.results[n])] = inner[static_cast<size_t>(op.body->outputs()[n])];
+      }
+      continue;
     }
-    most = std::max(most, bits);
+    const OpTraits& traits = op_def(op.kind).traits;
+    int count = 0;
+    for (size_t n = 0; n < op.operands.size(); ++n) {
+      const bool adds = traits.lax.exponent_operand == LaxProperty::kAllOperands ||
+                        traits.lax.exponent_operand == static_cast<int>(n);
+      count = std::max(count, count_of(op.operands[n]) + (adds ? traits.lax.exponentiations : 0));
+    }
+    if (!traits.lax.inside || hides_exponential(traits) || count > 1) {
+      if (!traits.elementwise) return false;
+      all[&graph][i] = true;
+      count = 0;  // a value of its own, with both residues
+    }
+    // Max gives new values too (Maximum::Free), but may return an operand.
+    exponentiations[static_cast<size_t>(op.results[0])] = count;
   }
-  return most;
+  return true;
 }
 
 }  // namespace
 
 std::optional<std::string> lax_violation(const Graph& graph) {
-  if (constant_bits(graph) > kConstantBits) {
-    return fmt::format("its constants together have more than {} bits, too many for the field", kConstantBits);
-  }
   std::vector<int> exponentiations(graph.tensors().size(), 0);
   return walk(graph, exponentiations);
+}
+
+std::optional<FreeOperators> free_operators(const Graph& graph) {
+  FreeOperators all;
+  std::vector<int> exponentiations(graph.tensors().size(), 0);
+  if (!mark_free(graph, exponentiations, all)) return std::nullopt;
+  return all;
 }
 
 bool takes_maxima(const Graph& graph) {

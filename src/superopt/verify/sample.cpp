@@ -5,6 +5,8 @@
 #include <set>
 
 #include "interpret/liveness.h"
+#include "superopt/verify/lax.h"
+#include "superopt/verify/subgraph.h"
 
 namespace strata {
 namespace {
@@ -22,44 +24,30 @@ uint64_t uniform(const PrimeField& field, Random& random) {
   }
 }
 
-std::set<TensorId> ancestors(const Graph& graph, TensorId of) {
-  std::set<TensorId> found{of};
-  for (size_t i = graph.operations().size(); i-- > 0;) {
-    const Operation& op = graph.operations()[i];
-    if (std::any_of(op.results.begin(), op.results.end(), [&](TensorId id) { return found.count(id) > 0; })) {
-      found.insert(op.operands.begin(), op.operands.end());
-    }
-  }
-  return found;
-}
-
-/// The part of `graph` that computes one tensor, with all of its inputs.
-Result<GraphPtr> part(const Graph& graph, TensorId output) {
-  const std::set<TensorId> needed = ancestors(graph, output);
-  GraphBuilder builder(Level::Kernel, graph.name());
-  std::vector<TensorId> ids(graph.tensors().size(), -1);
-  for (TensorId id : graph.inputs()) {
-    STRATA_TRY(ids[static_cast<size_t>(id)], builder.input(graph.tensor(id).name, graph.type(id)));
-  }
-  for (const Operation& op : graph.operations()) {
-    if (std::none_of(op.results.begin(), op.results.end(), [&](TensorId id) { return needed.count(id) > 0; })) continue;
-    std::vector<TensorId> operands;
-    for (TensorId id : op.operands) operands.push_back(ids[static_cast<size_t>(id)]);
-    if (op.body) {
-      STRATA_TRY(const auto results, builder.add(op.body, operands));
-      for (size_t i = 0; i < results.size(); ++i) ids[static_cast<size_t>(op.results[i])] = results[i];
-    } else {
-      STRATA_TRY(ids[static_cast<size_t>(op.results[0])], builder.add(op.kind, operands, op.attributes));
-    }
-  }
-  STRATA_CHECK(builder.output(ids[static_cast<size_t>(output)]));
-  return builder.finish();
-}
-
 }  // namespace
 
-Sampler::Sampler(const Graph& reference, const FieldPrimes& primes)
-    : reference_(reference), primes_(primes), fp_(primes.p), fq_(primes.q) {
+void fill_uniformly(FieldTensor& tensor, const FieldArithmetic& field, Random& random) {
+  for (Value& value : tensor.data) value = {uniform(field.fp, random), uniform(field.fq, random)};
+}
+
+FieldSample draw_sample(const Graph& program, const FieldPrimes& primes, uint64_t seed) {
+  Random random(seed);
+  const PrimeField fp(primes.p);
+  const PrimeField fq(primes.q);
+  // A random element's ((p − 1)/q)-th power is a uniform q-th root of unity; 1 is none we can use.
+  uint64_t omega = fp.one();
+  while (omega == fp.one() || omega == 0) omega = fp.pow(uniform(fp, random), (primes.p - 1) / primes.q);
+  FieldSample sample{FieldArithmetic{fp, fq, omega, random()}, {}};
+  sample.arithmetic.powers = std::make_shared<PowerTable>(fp, omega);
+  sample.arithmetic.wanted = FieldArithmetic::kResidueP;
+  for (TensorId id : program.inputs()) {
+    fill_uniformly(sample.inputs.emplace_back(program.type(id).shape), sample.arithmetic, random);
+  }
+  return sample;
+}
+
+Sampler::Sampler(const Graph& reference, const FieldPrimes& primes, bool free)
+    : reference_(reference), primes_(primes) {
   UnionFind axes;
   std::vector<int> nodes;
   for (const TensorInfo& tensor : reference.tensors()) {
@@ -74,9 +62,9 @@ Sampler::Sampler(const Graph& reference, const FieldPrimes& primes)
   for (const Operation& op : reference.operations()) {
     if (op.body || !op_def(op.kind).traits.lax.root) continue;
     const TensorId argument = op.operands[0];
-    auto computes = part(reference, argument);
+    auto computes = part_computing(reference, argument);
     if (!computes) continue;
-    Root best{*computes, live.at(&reference)[static_cast<size_t>(op.results[0])], 0, {}};
+    Root best{*computes, live.at(&reference)[static_cast<size_t>(op.results[0])], 0, {}, {}};
     // An input that earlier roots do not depend on, of which the argument's entries read disjoint slices, if there is.
     int best_score = -1;
     const std::set<TensorId> needed = ancestors(reference, argument);
@@ -104,24 +92,15 @@ Sampler::Sampler(const Graph& reference, const FieldPrimes& primes)
       }
     }
     if (best_score < 0) continue;  // the root of a constant
+    if (free) best.free = free_operators(*best.argument);
     taken.insert(needed.begin(), needed.end());
     roots_.push_back(std::move(best));
   }
 }
 
-void Sampler::fill(FieldTensor& tensor, Random& random) const {
-  for (Value& value : tensor.data) value = {uniform(fp_, random), uniform(fq_, random)};
-}
-
 FieldSample Sampler::draw(uint64_t seed) const {
-  Random random(seed);
-  // A random element's ((p − 1)/q)-th power is a uniform q-th root of unity; 1 is none we can use.
-  uint64_t omega = fp_.one();
-  while (omega == fp_.one() || omega == 0) omega = fp_.pow(uniform(fp_, random), (primes_.p - 1) / primes_.q);
-  FieldSample sample{FieldArithmetic{fp_, fq_, omega, random()}, {}};
-  sample.arithmetic.powers = std::make_shared<PowerTable>(fp_, omega);
-  sample.arithmetic.wanted = FieldArithmetic::kResidueP;
-  for (TensorId id : reference_.inputs()) fill(sample.inputs.emplace_back(reference_.type(id).shape), random);
+  FieldSample sample = draw_sample(reference_, primes_, seed);
+  Random random(mix(seed));
   for (int round = 0; round < kRounds; ++round) {
     // The first root that is not clean: later ones may depend on what is drawn again for it.
     const bool clean =
@@ -134,13 +113,16 @@ FieldSample Sampler::draw(uint64_t seed) const {
 bool Sampler::condition(const Root& root, FieldSample& sample, Random& random) const {
   FieldArithmetic arithmetic = sample.arithmetic;
   arithmetic.wanted = root.residues;
+  arithmetic.free_operators = root.free ? &*root.free : nullptr;
+  if (root.free) arithmetic.maximum = FieldArithmetic::Maximum::Free;
   auto arguments = execute(*root.argument, arithmetic, sample.inputs);
   if (!arguments) return true;
   const FieldTensor& argument = arguments->front();
   std::vector<bool> residue(argument.data.size());
   for (size_t i = 0; i < residue.size(); ++i) {
-    residue[i] = (!(root.residues & FieldArithmetic::kResidueP) || fp_.is_residue(argument.data[i].p)) &&
-                 (!(root.residues & FieldArithmetic::kResidueQ) || fq_.is_residue(argument.data[i].q));
+    residue[i] =
+        (!(root.residues & FieldArithmetic::kResidueP) || sample.arithmetic.fp.is_residue(argument.data[i].p)) &&
+        (!(root.residues & FieldArithmetic::kResidueQ) || sample.arithmetic.fq.is_residue(argument.data[i].q));
   }
   if (std::all_of(residue.begin(), residue.end(), [](bool is) { return is; })) return true;
   // Project the argument's entries to slices of the input: a slice with one bad entry is drawn again.
@@ -157,7 +139,9 @@ bool Sampler::condition(const Root& root, FieldSample& sample, Random& random) c
     if (!residue[static_cast<size_t>(i)]) again[static_cast<size_t>(at[0])] = true;
   });
   for_each_index<1>(input.shape, {slice_strides}, [&](int64_t i, const std::array<int64_t, 1>& at) {
-    if (again[static_cast<size_t>(at[0])]) input[i] = {uniform(fp_, random), uniform(fq_, random)};
+    if (again[static_cast<size_t>(at[0])]) {
+      input[i] = {uniform(sample.arithmetic.fp, random), uniform(sample.arithmetic.fq, random)};
+    }
   });
   return false;
 }

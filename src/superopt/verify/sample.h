@@ -1,6 +1,8 @@
 // Random inputs of a program over Z_p × Z_q, such that the square roots of the program are true roots.
 #pragma once
 
+#include <optional>
+
 #include "interpret/interpret.h"
 #include "superopt/verify/axes.h"
 #include "support/random.h"
@@ -14,13 +16,20 @@ struct FieldSample {
   std::vector<FieldTensor> inputs;  ///< in the order of the program's inputs
 };
 
+/// Uniform and independent residues in all entries of the inputs and a uniform nontrivial q-th root of unity, from
+/// `seed`.
+FieldSample draw_sample(const Graph& program, const FieldPrimes& primes, uint64_t seed);
+/// Draws all entries of a tensor again.
+void fill_uniformly(FieldTensor& tensor, const FieldArithmetic& field, Random& random);
+
 /// Draws samples for one reference program. Thread-safe.
 class Sampler {
  public:
-  Sampler(const Graph& reference, const FieldPrimes& primes);
+  /// `free`: operators outside the Lax fragment are random functions (lax.h).
+  Sampler(const Graph& reference, const FieldPrimes& primes, bool free = false);
 
-  /// Uniform and independent residues and a uniform nontrivial q-th root of unity, all from `seed`; where the program
-  /// takes roots, conditioned on their arguments being quadratic residues as far as that succeeds.
+  /// As draw_sample; where the program takes roots, conditioned on their arguments being quadratic residues as far as
+  /// that succeeds.
   FieldSample draw(uint64_t seed) const;
 
  private:
@@ -30,15 +39,13 @@ class Sampler {
     uint8_t residues;   ///< those of the root that are read
     size_t input;
     std::vector<int> dims;  ///< for each dimension of the input, that of the argument which walks with it, or −1
+    std::optional<FreeOperators> free;  ///< of `argument`
   };
 
-  void fill(FieldTensor& tensor, Random& random) const;
   bool condition(const Root& root, FieldSample& sample, Random& random) const;
 
   const Graph& reference_;
   FieldPrimes primes_;
-  PrimeField fp_;
-  PrimeField fq_;
   std::vector<Root> roots_;
 };
 

@@ -182,8 +182,8 @@ TEST(Shrink, LooselyCutsWhatMayBeAFactor) {
 
 TEST(Bounds, NeedIndependentExponentsToBeSharp) {
   const GraphPtr program = load_program("gqa");
-  const TestBound sharp = test_bound(*program, *program, kVerifierPrimes, true);
-  const TestBound general = test_bound(*program, *program, kVerifierPrimes, false);
+  const TestBound sharp = test_bound(*program, *program, {.independent = true});
+  const TestBound general = test_bound(*program, *program);
   EXPECT_LE(sharp.per_test, 1e-10);
   EXPECT_EQ(general.per_test, 1);
   EXPECT_THAT(sharp.argument, testing::HasSubstr("independent exponents"));

@@ -5,53 +5,55 @@
 #include <limits>
 #include <utility>
 
+#include "interpret/work.h"
 #include "superopt/verify/bound.h"
 #include "superopt/verify/compare.h"
+#include "superopt/verify/domains.h"
 #include "superopt/verify/exponents.h"
-#include "superopt/verify/floats.h"
 #include "superopt/verify/inputs.h"
 #include "superopt/verify/lax.h"
 #include "superopt/verify/maxima.h"
+#include "superopt/verify/positive.h"
+#include "superopt/verify/reals.h"
+#include "superopt/verify/roots.h"
 #include "superopt/verify/sample.h"
 #include "superopt/verify/shrink.h"
 
 namespace strata {
 namespace {
 
-/// Samples that may be lost to divisions by zero or to roots of non-residues before giving up.
+/// Samples that may be lost to divisions by zero or to roots of non-residues before giving up, beside four for each
+/// test that counted.
 constexpr int kLostSamples = 32;
 /// Tests of programs without a reachable bound: enough to refute what is wrong.
 constexpr int kRefutations = 2;
-/// Tests of the signs of square roots: one wrong sign among three passes the most of them with (7/8)^256 = 1.4e-15, the
-/// fewest, where shapes shrink badly, exclude a single wrong sign with 2^−48.
-constexpr int64_t kMostSignTests = 256;
-constexpr int64_t kFewestSignTests = 48;
-constexpr int64_t kSignTestElements = 1 << 21;
+/// A division by zero that is rarer by the bound does not happen by chance.
+constexpr double kByChance = 1e-6;
+/// Primes of one verification: each test draws its own, up to so many.
+constexpr size_t kMostPrimes = 64;
 
+/// Square roots that one entry depends on and that may be of squares: each doubles the tests.
+constexpr double kMostSigns = 10;
+/// Scalar operations of all tests of signs, or of orders, together.
+constexpr double kSmallTestsWork = 2e8;
 /// Maxima of more elements than this have more orders than tests can meet.
 constexpr size_t kMostCompared = 6;
 
-struct Outcome {
-  bool counts = false;  ///< no division by zero and no root of a non-residue
-  bool divided_by_zero = false;
-  std::optional<Counterexample> difference;
+/// What the operators outside polynomials are executed as.
+enum class Meaning {
+  Exact,  ///< maxima by a random order, all others as what they are
+  Free    ///< maxima and whatever is outside the Lax fragment as random functions
 };
 
-/// With `maxima_cancel` the reference's maxima are 0: its exponents are then those of the bound.
-Result<Outcome> test(const Graph& reference, const Graph& candidate, FieldSample sample, bool maxima_cancel,
-                     const std::stop_token& stop) {
-  FieldArithmetic first = sample.arithmetic;
-  if (maxima_cancel) first.maximum = FieldArithmetic::Maximum::Zero;
-  STRATA_TRY(const auto expected, execute(reference, first, sample.inputs, stop));
-  const auto inputs = reordered(std::move(sample.inputs), input_order(reference, candidate));
-  FieldArithmetic second = sample.arithmetic;
-  STRATA_TRY(const auto found, execute(candidate, second, inputs, stop));
-  Outcome outcome;
-  outcome.divided_by_zero = first.divided_by_zero || second.divided_by_zero;
-  outcome.counts = !outcome.divided_by_zero && !first.left_residues && !second.left_residues;
-  if (!outcome.divided_by_zero) outcome.difference = first_difference(reference, expected, found, first.fp);
-  return outcome;
-}
+struct Outcome {
+  bool counts = false;          ///< both are defined and no root is of a non-residue
+  bool reference_lost = false;  ///< it divided by zero
+  bool candidate_lost = false;  ///< it alone did
+  bool maxima_matter = false;   ///< against what was assumed
+  bool roots_match = true;      ///< the candidate's roots are of what the reference's are, up to positive factors
+  bool divisors_match = true;   ///< the candidate divides by nothing else than the reference
+  std::optional<Counterexample> difference;
+};
 
 /// How many tests reach δ; 0 where more than `limit` would.
 int tests_needed(double per_test, double delta, int limit) {
@@ -61,149 +63,334 @@ int tests_needed(double per_test, double delta, int limit) {
   return tests <= limit ? static_cast<int>(tests) : 0;
 }
 
-/// One comparison of two programs: the tests and what they have shown so far.
+/// Two programs, or the same at smaller shapes, with what their operators are executed as.
+struct Programs {
+  const Graph& reference;
+  const Graph& candidate;
+  std::optional<FreeOperators> free_reference;
+  std::optional<FreeOperators> free_candidate;
+
+  Programs(const Graph& first, const Graph& second, Meaning meaning) : reference(first), candidate(second) {
+    if (meaning != Meaning::Free) return;
+    free_reference = free_operators(first);
+    free_candidate = free_operators(second);
+  }
+  std::pair<const FreeOperators*, const FreeOperators*> free() const {
+    return {free_reference ? &*free_reference : nullptr, free_candidate ? &*free_candidate : nullptr};
+  }
+  double work() const { return execution_work(reference) + execution_work(candidate); }
+};
+
+bool any(const FreeOperators& operators) {
+  return std::any_of(operators.begin(), operators.end(), [](const auto& of_graph) {
+    return std::find(of_graph.second.begin(), of_graph.second.end(), true) != of_graph.second.end();
+  });
+}
+
+/// Whether every root is of something that is ≥ 0 for all inputs, by its operators.
+bool roots_always_defined(const Graph& graph, const std::vector<Sign>& of_inputs) {
+  const std::vector<Sign> signs = signs_of(graph, of_inputs);
+  return std::all_of(graph.operations().begin(), graph.operations().end(), [&](const Operation& op) {
+    std::vector<Sign> operands;
+    for (TensorId id : op.operands) operands.push_back(signs[static_cast<size_t>(id)]);
+    if (op.body) return roots_always_defined(*op.body, operands);
+    return !op_def(op.kind).traits.lax.root || operands[0] != Sign::Unknown;
+  });
+}
+
+/// One comparison of two programs in one meaning: the tests and what they have shown so far.
 class Verification {
  public:
-  Verification(const Graph& reference, const Graph& candidate, const VerifyOptions& options)
-      : reference_(reference),
-        candidate_(candidate),
+  Verification(const Graph& reference, const Graph& candidate, const VerifyOptions& options, Meaning meaning)
+      : programs_(reference, candidate, meaning),
         options_(options),
+        meaning_(meaning),
         roots_(takes_roots(reference) || takes_roots(candidate)),
         maxima_(takes_maxima(reference) || takes_maxima(candidate)) {}
 
   Result<VerifyResult> run() {
-    for (const Graph* graph : {&reference_, &candidate_}) {
-      if (auto violation = lax_violation(*graph)) return undecided(*violation);
+    const Graph& reference = programs_.reference;
+    const Graph& candidate = programs_.candidate;
+    if (meaning_ == Meaning::Exact) {
+      for (const Graph* graph : {&reference, &candidate}) {
+        if (auto violation = lax_violation(*graph)) return undecided(*violation);
+      }
+      if (maxima_) STRATA_CHECK(look_at_maxima());
     }
-    if (maxima_) STRATA_CHECK(look_at_maxima());
-    // Where maxima matter, a step of an input may change which element is the largest: no derivative by differences.
-    const bool independent = (!maxima_ || maxima_cancel_) &&
-                             exponents_independent(reference_, candidate_, mix(options_.seed), maxima_cancel_);
-    TestBound bound = test_bound(reference_, candidate_, options_.primes, independent, maxima_cancel_);
+    const bool free = meaning_ == Meaning::Free;
+    if (free && !(programs_.free_reference && programs_.free_candidate)) {
+      return undecided("an operator that is not elementwise exponentiates an exponential");
+    }
+    // Over small primes less would be certified.
+    const FieldPrimes certifying = options_.primes ? kVerifierPrimes : primes(0);
+    if (roots_) {
+      STRATA_TRY(roots_certified_, roots_independent(reference, certifying, mix(options_.seed + 3), options_.stop));
+      candidate_roots_defined_ = roots_always_defined(candidate, unknown_inputs(candidate));
+    }
+    divides_by_selected_ = divides_by_selected(candidate, programs_.free().second);
+    // Where the order of maxima matters, a step of an input may change it: no derivative by differences.
+    const bool independent =
+        (free || !maxima_ || maxima_cancel_) &&
+        exponents_independent(reference, candidate, certifying, mix(options_.seed), maxima_cancel_, free);
+    const TestBound bound = test_bound(reference, candidate, bound_options(independent));
     result_.argument = bound.argument;
-    if (roots_) STRATA_CHECK(test_signs(bound));
-    if (maxima_ && !done_) STRATA_CHECK(test_orders());
-    if (done_ && result_.verdict != Verdict::Different) return result_;
-    const bool small_differ = std::exchange(done_, false);
-    result_ = VerifyResult{.argument = result_.argument};
-    const int needed = tests_needed(bound.per_test, options_.delta, options_.max_tests);
-    STRATA_CHECK(run_tests(reference_, candidate_, needed > 0 ? needed : kRefutations, options_.seed));
+    by_chance_ = bound.per_test > kByChance;
+    const bool others = roots_ || (maxima_ && !free);  // tests of signs and orders have their share of δ
+    const int needed = tests_needed(bound.per_test, others ? options_.delta / 2 : options_.delta, options_.max_tests);
+    STRATA_CHECK(run_tests(programs_, needed > 0 ? needed : kRefutations, options_.seed));
     if (done_) return result_;
-    if (small_differ) return undecided("the programs agree at full shape and differ at shrunk shapes");
     if (needed == 0) {
       return undecided(fmt::format("the programs agree, but {} tests do not reach the bound {:g}", options_.max_tests,
                                    options_.delta));
     }
+    double error = std::pow(bound.per_test, needed);
+    if (roots_) STRATA_CHECK(look_at_roots(bound, error));
+    if (maxima_ && !free && !done_) STRATA_CHECK(test_orders(error));
+    if (!done_) look_at_domains();
+    if (done_) return result_;
     result_.verdict = Verdict::Equivalent;
     result_.tests = needed;
-    result_.error_bound = std::max(std::pow(bound.per_test, needed), orders_bound_);
+    result_.error_bound = error;
     return result_;
   }
 
  private:
   VerifyResult undecided(std::string reason) {
     done_ = true;
+    result_.verdict = Verdict::Undecided;
     result_.reason = std::move(reason);
     return result_;
   }
 
-  /// Tests that exclude programs which agree for one sign of a root only: √(x²) and x. They run at shrunk shapes, where
-  /// many are cheap; where there are none, every test may be one of the agreeing half. A difference there is shown
-  /// again at full shape.
-  Result<void> test_signs(TestBound& bound) {
-    const auto& shrunk = small();
-    if (!shrunk) {
-      bound.per_test = std::max(bound.per_test, 0.5);
-      result_.argument += "; signs of roots untested at small shapes";
-      return {};
-    }
-    int64_t elements = 0;
-    for (const TensorInfo& tensor : shrunk->first->tensors()) elements += tensor.type.elements();
-    const auto tests = static_cast<int>(std::clamp(kSignTestElements / elements, kFewestSignTests, kMostSignTests));
-    result_.argument += fmt::format("; signs of roots: {} tests at small shapes", tests);
-    return run_tests(*shrunk->first, *shrunk->second, tests, mix(~options_.seed));
+  static std::vector<Sign> unknown_inputs(const Graph& graph) {
+    return std::vector<Sign>(graph.inputs().size(), Sign::Unknown);
+  }
+
+  BoundOptions bound_options(bool independent) const {
+    constexpr uint64_t kLeastPrime = uint64_t{1} << 60;
+    return {.p = options_.primes ? options_.primes->p : kLeastPrime,
+            .random_primes = !options_.primes,
+            .independent = independent,
+            .maxima_cancel = maxima_cancel_,
+            .free = programs_.free()};
+  }
+
+  /// Of the n-th test.
+  const FieldPrimes& primes(size_t n) {
+    if (options_.primes) return *options_.primes;
+    n %= kMostPrimes;
+    while (primes_.size() <= n) primes_.push_back(draw_field_primes(mix(options_.seed + 5) ^ mix(primes_.size())));
+    return primes_[n];
   }
 
   /// Both programs at shrunk shapes, once; the reason, where there are none.
   const Result<std::pair<GraphPtr, GraphPtr>>& small() {
-    if (!small_) small_ = shrink(reference_, candidate_);
+    if (!small_) small_ = shrink(programs_.reference, programs_.candidate);
     return *small_;
   }
 
-  /// Whether anything depends on the maxima: at shrunk shapes, or at full ones where those do not shrink.
+  /// Whether anything seems to depend on the maxima, at shrunk shapes where there are some. The tests at full shape
+  /// find out whether it is true.
   Result<void> look_at_maxima() {
     const auto& shrunk = small();
-    const Graph& first = shrunk ? *shrunk->first : reference_;
-    const Graph& second = shrunk ? *shrunk->second : candidate_;
-    STRATA_TRY(maxima_cancel_, maxima_cancel(first, second, options_.primes, mix(options_.seed + 1), options_.stop));
+    const Graph& first = shrunk ? *shrunk->first : programs_.reference;
+    const Graph& second = shrunk ? *shrunk->second : programs_.candidate;
+    STRATA_TRY(maxima_cancel_, maxima_cancel(first, second, primes(0), mix(options_.seed + 1), options_.stop));
     return {};
   }
 
-  /// Where results depend on maxima: tests at shrunk shapes, so many that each order of what is compared is likely met.
-  /// A pair that differs does so for one order at least, of k elements one of k!.
-  Result<void> test_orders() {
+  /// Whether the roots may be conjugated freely; if not, tests that meet all combinations of their signs, which the
+  /// reals may tell apart (√(x²) is x or −x). `error` grows by what these may miss.
+  Result<void> look_at_roots(const TestBound& bound, double& error) {
+    if (!roots_match_ && !candidate_roots_defined_) {
+      undecided(
+          "the second program takes a root of something of which the first takes none, and which may be negative");
+      return {};
+    }
+    if (roots_certified_ && roots_match_) {
+      result_.argument += "; roots are independent";
+      return {};
+    }
+    const double roots = signs(programs_, bound);
+    if (roots > kMostSigns) {
+      undecided(fmt::format("an entry depends on {:.0f} square roots, whose signs have too many combinations", roots));
+      return {};
+    }
+    const double missed = 1 - std::pow(0.5, roots);
+    const double delta = options_.delta / 4;
+    const int tests = static_cast<int>(std::ceil(1.1 * std::log(delta) / std::log(missed)));
+    result_.argument += fmt::format("; signs of {:.0f} roots: {} tests", roots, tests);
+    error += delta;
+    return run_small_tests(roots, tests, mix(~options_.seed));
+  }
+
+  /// How many roots an entry depends on. The candidate's are products of the reference's where they match.
+  double signs(const Programs& programs, const TestBound& bound) const {
+    return roots_match_ ? std::min(bound.roots, roots_in_entry(programs.reference)) : bound.roots;
+  }
+
+  /// Many tests, at full shape if these are affordable, or else at shrunk shapes, if an entry depends on as many roots
+  /// there.
+  Result<void> run_small_tests(double roots, int tests, uint64_t seed) {
+    if (programs_.work() * tests <= kSmallTestsWork) return run_tests(programs_, tests, seed);
+    const auto& shrunk = small();
+    if (shrunk) {
+      const Programs programs(*shrunk->first, *shrunk->second, meaning_);
+      BoundOptions options = bound_options(false);
+      options.free = programs.free();
+      const bool alike = signs(programs, test_bound(programs.reference, programs.candidate, options)) == roots;
+      if (alike && programs.work() * tests <= kSmallTestsWork) {
+        result_.argument += " at shrunk shapes";
+        return run_tests(programs, tests, seed);
+      }
+    }
+    undecided(fmt::format("{} tests of these programs would take too long", tests));
+    return {};
+  }
+
+  /// Where results depend on maxima: so many tests that each order of what is compared is likely met. A pair that
+  /// differs does so for one order at least, of k elements one of k!.
+  Result<void> test_orders(double& error) {
     if (maxima_cancel_) {
       result_.argument += "; maxima cancel";
       return {};
     }
-    const auto& shrunk = small();
-    if (!shrunk) {
-      undecided("results depend on maxima, and the shapes do not shrink: " + shrunk.error().message);
-      return {};
-    }
-    const Graph& first = *shrunk->first;
-    const Graph& second = *shrunk->second;
-    STRATA_TRY(const size_t k, compared_elements(first, second, options_.primes, options_.seed, options_.stop));
+    STRATA_TRY(const size_t k,
+               compared_elements(programs_.reference, programs_.candidate, primes(0), options_.seed, options_.stop));
     if (k > kMostCompared) {
-      // What is wrong is refuted all the same.
-      STRATA_CHECK(run_tests(first, second, kRefutations, mix(options_.seed + 2)));
-      if (!done_) undecided(fmt::format("results depend on maxima of {} elements, which have too many orders", k));
+      undecided(fmt::format("results depend on maxima of {} elements, which have too many orders", k));
       return {};
     }
-    const TestBound bound = test_bound(first, second, options_.primes, false);
+    const TestBound bound = test_bound(programs_.reference, programs_.candidate, bound_options(false));
     const double accepted = 1 - (1 - bound.per_test) / std::tgamma(static_cast<double>(k) + 1);
-    const int tests = tests_needed(accepted, options_.delta, std::numeric_limits<int>::max());
-    if (tests == 0) {
-      undecided("results depend on maxima, and no bound is known at small shapes");
+    const int tests = tests_needed(accepted, options_.delta / 4, std::numeric_limits<int>::max());
+    if (tests == 0 || programs_.work() * tests > kSmallTestsWork) {
+      undecided("results depend on maxima, and their orders cannot all be tested");
       return {};
     }
-    orders_bound_ = std::pow(accepted, tests);
-    result_.argument += fmt::format("; orders of {} elements: {} tests at small shapes", k, tests);
-    return run_tests(first, second, tests, mix(options_.seed + 2));
+    result_.argument += fmt::format("; orders of {} elements: {} tests", k, tests);
+    error += options_.delta / 4;
+    orders_tested_ = true;
+    return run_tests(programs_, tests, mix(options_.seed + 2));
+  }
+
+  /// The candidate must be defined where the reference is.
+  void look_at_domains() {
+    if (!divides_by_selected_ || divisors_match_ || orders_tested_) return;
+    undecided("the second program divides by something that a maximum or a comparison selects, and which may be 0");
+  }
+
+  /// Both programs on one sample.
+  Result<Outcome> test(const Programs& programs, FieldSample sample) {
+    const auto [free_reference, free_candidate] = programs.free();
+    using Maximum = FieldArithmetic::Maximum;
+    std::vector<FieldArithmetic::Value> roots_of_reference, roots_of_candidate;
+    std::vector<uint64_t> divisors_of_reference, divisors_of_candidate;
+
+    FieldArithmetic first = sample.arithmetic;
+    first.free_operators = free_reference;
+    if (roots_) first.roots = &roots_of_reference;
+    if (divides_by_selected_) first.divisors = &divisors_of_reference;
+    first.maximum = meaning_ == Meaning::Free ? Maximum::Free : maxima_cancel_ ? Maximum::Zero : Maximum::ByOrder;
+    STRATA_TRY(const auto expected, execute(programs.reference, first, sample.inputs, options_.stop));
+    Outcome outcome;
+    if (maxima_cancel_ && takes_maxima(programs.reference)) {
+      FieldArithmetic other = sample.arithmetic;
+      other.maximum = Maximum::Random;
+      STRATA_TRY(const auto again, execute(programs.reference, other, sample.inputs, options_.stop));
+      outcome.maxima_matter = !other.divided_by_zero && first_difference(programs.reference, expected, again, first.fp);
+    }
+
+    const auto inputs = reordered(std::move(sample.inputs), input_order(programs.reference, programs.candidate));
+    FieldArithmetic second = sample.arithmetic;
+    second.free_operators = free_candidate;
+    if (roots_) second.roots = &roots_of_candidate;
+    if (divides_by_selected_) second.divisors = &divisors_of_candidate;
+    second.maximum = maxima_cancel_ ? Maximum::Random : first.maximum;
+    STRATA_TRY(const auto found, execute(programs.candidate, second, inputs, options_.stop));
+
+    outcome.reference_lost = first.divided_by_zero;
+    outcome.candidate_lost = second.divided_by_zero && !first.divided_by_zero;
+    const bool defined = !first.divided_by_zero && !second.divided_by_zero;
+    outcome.counts = defined && !first.left_residues && !second.left_residues;
+    if (defined) outcome.difference = first_difference(programs.reference, expected, found, first.fp);
+    if (roots_ && roots_match_) {
+      RootMatch match(std::move(roots_of_reference), first);
+      std::sort(roots_of_candidate.begin(), roots_of_candidate.end(),
+                [](const auto& a, const auto& b) { return std::pair(a.p, a.q) < std::pair(b.p, b.q); });
+      roots_of_candidate.erase(std::unique(roots_of_candidate.begin(), roots_of_candidate.end()),
+                               roots_of_candidate.end());
+      outcome.roots_match = std::all_of(roots_of_candidate.begin(), roots_of_candidate.end(),
+                                        [&](const auto& root) { return match.matches(root); });
+    }
+    if (divides_by_selected_ && divisors_match_) {
+      std::sort(divisors_of_reference.begin(), divisors_of_reference.end());
+      outcome.divisors_match =
+          std::all_of(divisors_of_candidate.begin(), divisors_of_candidate.end(), [&](uint64_t divisor) {
+            return std::binary_search(divisors_of_reference.begin(), divisors_of_reference.end(), divisor);
+          });
+    }
+    return outcome;
   }
 
   /// Runs until `wanted` tests have counted. Done, with a verdict, when it could not.
-  Result<void> run_tests(const Graph& reference, const Graph& candidate, int wanted, uint64_t first_seed) {
-    const Sampler sampler(reference, options_.primes);
+  Result<void> run_tests(const Programs& programs, int wanted, uint64_t first_seed) {
     int divisions = 0;
     int unclean = 0;
     int counted = 0;
+    std::vector<std::unique_ptr<Sampler>> samplers(options_.primes ? 1 : kMostPrimes);
     for (uint64_t n = 0; counted < wanted; ++n) {
       const uint64_t seed = mix(first_seed ^ mix(n));
-      STRATA_TRY(Outcome outcome, test(reference, candidate, sampler.draw(seed), maxima_cancel_, options_.stop));
+      auto& sampler = samplers[n % samplers.size()];
+      if (!sampler) {
+        sampler = std::make_unique<Sampler>(programs.reference, primes(n), meaning_ == Meaning::Free);
+      }
+      STRATA_TRY(Outcome outcome, test(programs, sampler->draw(seed)));
+      if (outcome.maxima_matter) {
+        undecided("results depend on maxima at full shape");
+        return {};
+      }
+      if (outcome.candidate_lost && !by_chance_) {
+        undecided("the second program divides by zero where the first does not, on a share of the inputs");
+        return {};
+      }
       if (outcome.difference) {
         outcome.difference->seed = seed;
         STRATA_CHECK(judge(std::move(*outcome.difference), outcome.counts));
         if (done_) return {};
       }
-      if (outcome.counts) ++counted;
-      if (outcome.counts || ++(outcome.divided_by_zero ? divisions : unclean) <= kLostSamples) continue;
-      undecided(divisions > kLostSamples ? "every sample divides by zero"
-                                         : "no sample was found in which all square roots are of quadratic residues");
+      roots_match_ = roots_match_ && outcome.roots_match;
+      divisors_match_ = divisors_match_ && outcome.divisors_match;
+      if (outcome.counts) {
+        ++counted;
+        continue;
+      }
+      const bool divided = outcome.reference_lost || outcome.candidate_lost;
+      if (++(divided ? divisions : unclean) <= kLostSamples + 4 * counted) continue;
+      undecided(divisions > kLostSamples + 4 * counted
+                    ? "every sample divides by zero"
+                    : "no sample was found in which all square roots are of quadratic residues");
       return {};
     }
-    result_.tests = counted;
     return {};
   }
 
-  /// A difference in the field. With roots it may be the field's and not the programs': float64 decides, and where it
-  /// sees none, a sample with a root of a non-residue is only lost.
+  /// A difference in the field. With roots or maxima it may be the field's and not the programs': float64 decides, and
+  /// where it sees none, a sample with a root of a non-residue is only lost. Of random functions it says nothing.
   Result<void> judge(Counterexample difference, bool clean) {
     const std::string where = fmt::format("'{}' differs at {}", difference.output, to_string(difference.index));
+    if (meaning_ == Meaning::Free) {
+      undecided(where + " for some functions in the place of operators outside the Lax fragment");
+      return {};
+    }
     if (roots_ || maxima_) {
       if (!differ_) {
-        STRATA_TRY(const bool differ, differ_over_reals(reference_, candidate_, options_.seed, options_.stop));
-        differ_ = differ;
+        // Two executions at least, however large the programs are.
+        const double work = std::max(RealCheckOptions{}.work, 2 * programs_.work());
+        STRATA_TRY(const auto found,
+                   difference_over_reals(programs_.reference, programs_.candidate,
+                                         {.seed = options_.seed, .work = work, .stop = options_.stop}));
+        differ_ = found.has_value();
       }
       if (!*differ_) {
         if (clean) undecided(where + " in the field, where numbers have no sign and no order, and not in float64");
@@ -217,24 +404,58 @@ class Verification {
     return {};
   }
 
-  const Graph& reference_;
-  const Graph& candidate_;
+  Programs programs_;
   const VerifyOptions& options_;
+  Meaning meaning_;
   bool roots_;
   bool maxima_;
   bool maxima_cancel_ = false;
-  double orders_bound_ = 0;  ///< of test_orders
+  bool roots_certified_ = false;          ///< the reference's are independent
+  bool candidate_roots_defined_ = false;  ///< for all inputs
+  bool roots_match_ = true;               ///< in all tests so far
+  bool divides_by_selected_ = false;
+  bool divisors_match_ = true;
+  bool orders_tested_ = false;
+  bool by_chance_ = false;  ///< divisions by zero are likely at these primes
+  std::vector<FieldPrimes> primes_;
   std::optional<Result<std::pair<GraphPtr, GraphPtr>>> small_;
   bool done_ = false;
   std::optional<bool> differ_;  ///< over the reals, once known
   VerifyResult result_;
 };
 
+/// Whether executing what is outside the fragment as random functions may show more.
+bool has_free(const Graph& graph) {
+  const auto free = free_operators(graph);
+  return takes_maxima(graph) || (free && any(*free));
+}
+
 }  // namespace
 
 Result<VerifyResult> verify(const Graph& reference, const Graph& candidate, const VerifyOptions& options) {
   STRATA_CHECK(check_interface(reference, candidate));
-  return Verification(reference, candidate, options).run();
+  STRATA_TRY(VerifyResult result, Verification(reference, candidate, options, Meaning::Exact).run());
+  if (result.verdict == Verdict::Undecided && (has_free(reference) || has_free(candidate))) {
+    STRATA_TRY(VerifyResult free, Verification(reference, candidate, options, Meaning::Free).run());
+    if (free.verdict == Verdict::Equivalent) result = std::move(free);
+  }
+  // Over small primes different programs are meant to pass.
+  if (result.verdict != Verdict::Equivalent || options.primes) return result;
+  const RealCheckOptions reals{.seed = options.seed, .stop = options.stop};
+  const Graph* first = &reference;
+  const Graph* second = &candidate;
+  Result<std::pair<GraphPtr, GraphPtr>> small = unsupported("not needed");
+  if (2 * (execution_work(reference) + execution_work(candidate)) > reals.work) {
+    small = shrink(reference, candidate);
+    if (!small) return result;
+    std::tie(first, second) = std::pair(small->first.get(), small->second.get());
+  }
+  STRATA_TRY(const auto refuted, difference_over_reals(*first, *second, reals));
+  if (!refuted) return result;
+  VerifyResult doubted;
+  doubted.argument = std::move(result.argument);
+  doubted.reason = "the random tests over finite fields agree, but " + described(reference, *refuted);
+  return doubted;
 }
 
 }  // namespace strata

@@ -17,8 +17,9 @@ namespace strata {
 struct VerifyOptions {
   double delta = 1e-12;  ///< accept a wrong graph with at most this probability
   uint64_t seed = 1;
-  FieldPrimes primes = kVerifierPrimes;  ///< small ones only in tests
-  int max_tests = 64;                    ///< Undecided where δ needs more
+  std::optional<FieldPrimes>
+      primes{};        ///< of all tests, small ones only in the verifier's own; default: drawn for each
+  int max_tests = 64;  ///< Undecided where δ needs more
   std::stop_token stop{};
 };
 

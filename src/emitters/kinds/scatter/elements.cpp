@@ -18,7 +18,7 @@ using mlir::ValueRange;
 ElementCode::ElementCode(const RowsEmission& emission, const Kernel& kernel, int64_t width)
     : emission_(emission), plan_(emission.plan), kernel_(kernel), width_(width) {
   const hlo::Shape& shape = emission.functions.computation()[plan_.shape.scatter].shape;
-  for (const hlo::Shape& one : shape.is_tuple() ? shape.elements : std::vector<hlo::Shape>{shape}) {
+  for (const hlo::Shape& one : shape.is_tuple() ? shape.elements.list() : std::vector<hlo::Shape>{shape}) {
     types_.push_back(one.type);
   }
 }

@@ -57,7 +57,8 @@ class Analysis {
   const hlo::Shape& updates() const { return computation_[result_.updates[0]].shape; }
 
   Result<void> check_arrays() const {
-    for (const hlo::Shape& shape : it_.shape.is_tuple() ? it_.shape.elements : std::vector<hlo::Shape>{it_.shape}) {
+    for (const hlo::Shape& shape :
+         it_.shape.is_tuple() ? it_.shape.elements.list() : std::vector<hlo::Shape>{it_.shape}) {
       if (shape.minor_to_major != output_.minor_to_major) return unsupported("results do not lie alike");
     }
     std::vector<InstructionId> read = result_.operands;

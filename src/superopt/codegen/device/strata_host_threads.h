@@ -136,6 +136,8 @@ class Team {
     return warps_[static_cast<std::size_t>(block() * warps + thread() / kLanes)];
   }
   int lanes() const { return std::min(kLanes, threads_ - thread() / kLanes * kLanes); }
+  /// How often one thread went on in another's place.
+  std::int64_t switches() const { return switches_; }
 
   /// Calls `body` for every thread of blocks in clusters of so many, which all run together.
   void run(int blocks, int cluster, int threads, std::function<void()> body) {
@@ -219,7 +221,9 @@ class Team {
   void give_way() {
     Fiber& from = fiber();
     thread_ = next();
-    if (&fiber() != &from) swap(from, fiber());
+    if (&fiber() == &from) return;
+    ++switches_;
+    swap(from, fiber());
   }
 
   struct Cluster {
@@ -343,6 +347,7 @@ class Team {
   int all_ = 0;      ///< of all blocks
   int running_ = 0;
   int thread_ = 0;
+  std::int64_t switches_ = 0;
   ThreadSet ready_;
   ThreadSet finished_;
   std::vector<Cluster> clusters_;

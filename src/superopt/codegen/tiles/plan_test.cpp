@@ -101,7 +101,6 @@ TEST(TilePlan, FewTokensAreTheColumnsOfAProduct) {
   EXPECT_TRUE(plan->tensors[static_cast<size_t>(tensor(b, "p"))].transposed);
   EXPECT_EQ(plan->layouts.choices, 2);
   EXPECT_GT(plan->layouts.seconds, 0);
-  EXPECT_LT(plan->layouts.seconds, 1);
 }
 
 TEST(TilePlan, ReasonsAreGiven) {

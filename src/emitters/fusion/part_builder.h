@@ -1,0 +1,23 @@
+// A group of a module's instructions as a module of its own.
+#pragma once
+
+#include <set>
+#include <utility>
+
+#include "emitters/fusion/pass.h"
+
+namespace strata::emitters {
+
+using Group = std::set<hlo::InstructionId>;
+
+/// The part of the entry that computes `outputs` by the instructions of a group. What is `everywhere` (constants, and
+/// what only names values) is copied into it, all else that it reads becomes a parameter. Without an estimated time.
+ProgramPart build_part(const hlo::Module& module, const std::vector<bool>& everywhere, const Group& group,
+                       const std::vector<ArrayValue>& outputs);
+
+/// The instruction that computes a leaf (hlo::leaf_of) of a value, and its number there: through get-tuple-element and
+/// tuple.
+std::pair<hlo::InstructionId, int64_t> source_of(const hlo::Computation& computation, hlo::InstructionId id,
+                                                 int64_t leaf);
+
+}  // namespace strata::emitters

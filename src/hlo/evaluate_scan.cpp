@@ -1,0 +1,58 @@
+#include <algorithm>
+
+#include "hlo/evaluate_parts.h"
+#include "hlo/strided.h"
+
+namespace strata::hlo {
+namespace {
+
+/// The array of step `i` within one that has all steps along `dimension`.
+Strided place_of(const Shape& whole, int64_t dimension, int64_t i) {
+  Strided place{0, row_major_strides(whole.dims)};
+  const auto at = place.strides.begin() + static_cast<std::ptrdiff_t>(dimension);
+  place.offset = i * *at;
+  place.strides.erase(at);
+  return place;
+}
+
+Literal slice_of(const Literal& whole, const Shape& shape, int64_t dimension, int64_t i) {
+  Literal slice(shape);
+  copy_strided(shape.dims, slice.mutable_bytes(), {0, row_major_strides(shape.dims)}, whole.bytes(),
+               place_of(whole.shape(), dimension, i), static_cast<size_t>(byte_width(shape.type)));
+  return slice;
+}
+
+void put_slice(Literal& whole, const Literal& slice, int64_t dimension, int64_t i) {
+  const Shape& shape = slice.shape();
+  copy_strided(shape.dims, whole.mutable_bytes(), place_of(whole.shape(), dimension, i), slice.bytes(),
+               {0, row_major_strides(shape.dims)}, static_cast<size_t>(byte_width(shape.type)));
+}
+
+}  // namespace
+
+Result<Literal> evaluate_scan(Evaluator& evaluator, const Computation& step, const Instruction& instruction,
+                              const std::vector<Literal>& operands) {
+  const auto& how = instruction.as<ScanAttributes>();
+  const size_t inputs = operands.size() - static_cast<size_t>(how.carries);
+  std::vector<Literal> carries(operands.begin() + static_cast<std::ptrdiff_t>(inputs), operands.end());
+  const std::vector<Shape> shapes = result_shapes(instruction.shape);
+  std::vector<Literal> results;
+  for (size_t i = 0; i < shapes.size() - carries.size(); ++i) results.emplace_back(shapes[i]);
+  const int64_t steps = operands[0].shape().dim(how.dimension);
+  for (int64_t n = 0; n < steps; ++n) {
+    const int64_t i = how.is_reverse ? steps - 1 - n : n;
+    std::vector<Literal> arguments;
+    for (size_t k = 0; k < inputs; ++k) {
+      arguments.push_back(slice_of(operands[k], step[step.parameters[k]].shape, how.dimension, i));
+    }
+    std::move(carries.begin(), carries.end(), std::back_inserter(arguments));
+    STRATA_TRY(const Literal result, evaluator.run(step, std::move(arguments)));
+    const std::vector<Literal> values = result.shape().is_tuple() ? result.elements() : std::vector<Literal>{result};
+    for (size_t k = 0; k < results.size(); ++k) put_slice(results[k], values[k], how.dimension, i);
+    carries.assign(values.begin() + static_cast<std::ptrdiff_t>(results.size()), values.end());
+  }
+  results.insert(results.end(), carries.begin(), carries.end());
+  return instruction.shape.is_tuple() ? Literal::tuple(std::move(results)) : std::move(results[0]);
+}
+
+}  // namespace strata::hlo

@@ -1,0 +1,261 @@
+#include "superopt/verify/reals.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "interpret/interpret.h"
+#include "interpret/work.h"
+#include "superopt/verify/inputs.h"
+#include "support/random.h"
+
+namespace strata {
+namespace {
+
+using Inputs = std::vector<Tensor<double>>;
+
+/// Differences below, relative to the largest entry of an output, are not looked into.
+constexpr double kRounding = 1e-7;
+/// A difference must be so many times what errors of rounding, enlarged by NoisyArithmetic, make.
+constexpr double kAboveNoise = 20;
+constexpr int kNoisyRuns = 3;
+/// A region is told from a kink, where equal numbers meet, by points of a neighbourhood of this size, relative
+/// beyond 1.
+constexpr double kNearby = 1e-6;
+constexpr int kPoints = 12;
+/// Results of intermediates beyond these magnitudes may be float64's doing.
+constexpr double kLargest = 1e150;
+constexpr double kSmallest = 1e-150;
+/// Inside blocks nobody sees those: smaller inputs are taken to be harmless.
+constexpr double kHarmless = 8;
+constexpr int kMostTests = 48;
+
+/// The constants of a program and of the graphs in it, where kinks may lie.
+void collect_constants(const Graph& graph, std::vector<double>& constants) {
+  for (const Operation& op : graph.operations()) {
+    if (op.body) collect_constants(*op.body, constants);
+    for (const auto& [name, value] : op.attributes.entries()) {
+      if (const auto* constant = std::get_if<Rational>(&value)) constants.push_back(constant->to_double());
+    }
+  }
+}
+
+bool exponentiates(const Graph& graph) {
+  return std::any_of(graph.operations().begin(), graph.operations().end(), [](const Operation& op) {
+    return op.body ? exponentiates(*op.body) : op_def(op.kind).traits.lax.exponentiations > 0;
+  });
+}
+
+bool has_blocks(const Graph& graph) {
+  return std::any_of(graph.operations().begin(), graph.operations().end(),
+                     [](const Operation& op) { return op.body != nullptr; });
+}
+
+enum class Style { Unit, Positive, Negative, Small, Tens, Hundreds, Thousands, AllMagnitudes, NearConstants, Integers };
+constexpr int kStyles = 10;
+
+double draw(Style style, double scale, const std::vector<double>& constants, Random& random) {
+  const double x = random.uniform(-1, 1);
+  switch (style) {
+    case Style::Unit:
+      return 2 * x * scale;
+    case Style::Positive:
+      return 2 * std::fabs(x) * scale;
+    case Style::Negative:
+      return -8 * std::fabs(x);
+    case Style::Small:
+      return 0.01 * x;
+    case Style::Tens:
+      return 20 * x;
+    case Style::Hundreds:
+      return 300 * x;
+    case Style::Thousands:
+      return 4000 * x;
+    case Style::AllMagnitudes:
+      return std::copysign(std::pow(10.0, random.uniform(-4, 5)), x);
+    case Style::NearConstants: {
+      if (constants.empty()) return 8 * x;
+      const double center = constants[random.below(constants.size())];
+      return (random() & 1 ? center : -center) + x * (random() & 1 ? 1 : 0.05);
+    }
+    case Style::Integers:
+      return static_cast<double>(static_cast<int64_t>(random.below(7)) - 3);
+  }
+  return x;
+}
+
+Inputs draw_inputs(const Graph& graph, int test, const std::vector<double>& constants, uint64_t seed) {
+  Random random(mix(seed ^ mix(static_cast<uint64_t>(test))));
+  Inputs inputs;
+  const bool mixed = test >= kStyles && test % 2 == 1;  // a style of its own for each input
+  for (TensorId id : graph.inputs()) {
+    const Shape& shape = graph.type(id).shape;
+    Tensor<double>& input = inputs.emplace_back(shape);
+    const double scale = shape.size() > 1 ? 1 / std::sqrt(static_cast<double>(shape.back())) : 1;
+    const auto style = static_cast<Style>(mixed ? static_cast<int>(random.below(kStyles)) : test % kStyles);
+    for (double& x : input.data) x = draw(style, scale, constants, random);
+  }
+  return inputs;
+}
+
+/// A random point nearby.
+Inputs moved(Inputs inputs, Random& random) {
+  for (auto& input : inputs) {
+    for (double& x : input.data) x += kNearby * std::max(std::fabs(x), 1.0) * random.uniform(-1, 1);
+  }
+  return inputs;
+}
+
+struct Entry {
+  size_t output;
+  int64_t index;
+};
+
+class RealCheck {
+ public:
+  RealCheck(const Graph& reference, const Graph& candidate, const RealCheckOptions& options)
+      : reference_(reference),
+        candidate_(candidate),
+        options_(options),
+        order_(input_order(reference, candidate)),
+        exponentiates_(exponentiates(reference) || exponentiates(candidate)),
+        has_blocks_(has_blocks(reference) || has_blocks(candidate)) {
+    collect_constants(reference, constants_);
+    collect_constants(candidate, constants_);
+    std::erase_if(constants_, [](double c) { return std::fabs(c) > 1e9; });
+  }
+
+  Result<std::optional<RealDifference>> run() const {
+    const double work = execution_work(reference_) + execution_work(candidate_);
+    if (2 * work > options_.work) return std::nullopt;
+    const int tests = static_cast<int>(std::clamp(options_.work / std::max(work, 1.0), 2.0, double{kMostTests}));
+    for (int test = 0; test < tests; ++test) {
+      const Inputs inputs = draw_inputs(reference_, test, constants_, options_.seed);
+      STRATA_TRY(const auto values, both<Float64Arithmetic>({}, inputs));
+      const auto entry = suspect(values);
+      if (!entry) continue;
+      STRATA_TRY(auto difference, near(inputs));
+      if (difference) return difference;
+    }
+    return std::nullopt;
+  }
+
+  /// Of points near the inputs, the first at which the programs do differ.
+  Result<std::optional<RealDifference>> near(const Inputs& inputs) const {
+    Random random(mix(options_.seed));
+    for (int point = 0; point < kPoints; ++point) {
+      Inputs here = moved(inputs, random);
+      STRATA_TRY(const auto values, both<Float64Arithmetic>({}, here));
+      const auto entry = suspect(values);
+      if (!entry) continue;
+      STRATA_TRY(const bool saturated, saturates(here));
+      if (saturated) return std::nullopt;
+      const double x = at(values.first, *entry);
+      const double y = at(values.second, *entry);
+      bool real = true;
+      for (int run = 0; run < kNoisyRuns && real; ++run) {
+        STRATA_TRY(const auto noisy, both<NoisyArithmetic>({random()}, here));
+        const double nx = at(noisy.first, *entry);
+        const double ny = at(noisy.second, *entry);
+        const double noise = std::max(std::fabs(nx - x), std::fabs(ny - y));
+        real = std::isnan(y) ? std::isfinite(nx) && std::isnan(ny) : std::fabs(x - y) > kAboveNoise * noise;
+      }
+      if (real) return RealDifference{entry->output, entry->index, x, y, std::move(here)};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  using Values = std::pair<Inputs, Inputs>;
+
+  static double at(const Inputs& values, Entry entry) { return values[entry.output][entry.index]; }
+
+  template <class A>
+  Result<Values> both(A arithmetic, const Inputs& inputs) const {
+    STRATA_TRY(Inputs first, execute(reference_, arithmetic, inputs, options_.stop));
+    STRATA_TRY(Inputs second, execute(candidate_, arithmetic, reordered(inputs, order_), options_.stop));
+    return Values{std::move(first), std::move(second)};
+  }
+
+  /// The entry that differs most, relative to the largest of its output.
+  std::optional<Entry> suspect(const Values& values) const {
+    for (size_t o = 0; o < values.first.size(); ++o) {
+      double largest = 0;
+      for (double x : values.first[o].data) {
+        if (std::isfinite(x)) largest = std::max(largest, std::fabs(x));
+      }
+      std::optional<Entry> worst;
+      double difference = kRounding * largest;
+      for (int64_t i = 0; i < values.first[o].size(); ++i) {
+        const double x = values.first[o][i];
+        const double y = values.second[o][i];
+        if (!std::isfinite(x)) continue;
+        if (std::isnan(y)) return Entry{o, i};
+        if (std::isfinite(y) && std::fabs(x - y) > difference) {
+          difference = std::fabs(x - y);
+          worst = Entry{o, i};
+        }
+      }
+      if (worst) return worst;
+    }
+    return std::nullopt;
+  }
+
+  /// Whether something may have left the range of float64.
+  Result<bool> saturates(const Inputs& inputs) const {
+    for (const auto& input : inputs) {
+      for (double x : input.data) {
+        if (has_blocks_ && exponentiates_ && std::fabs(x) > kHarmless) return true;
+      }
+    }
+    for (const Graph* graph : {&reference_, &candidate_}) {
+      Float64Arithmetic arithmetic;
+      const Inputs own = graph == &reference_ ? inputs : reordered(inputs, order_);
+      STRATA_TRY(const Inputs tensors, execute_all(*graph, arithmetic, own, options_.stop));
+      for (const Operation& op : graph->operations()) {
+        const bool exponential = !op.body && op_def(op.kind).traits.lax.exponentiations > 0;
+        for (TensorId id : op.results) {
+          for (double x : tensors[static_cast<size_t>(id)].data) {
+            const double size = std::fabs(x);
+            if (std::isinf(x) || size > kLargest || (size < kSmallest && (x != 0 || exponential))) return true;
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  const Graph& reference_;
+  const Graph& candidate_;
+  const RealCheckOptions& options_;
+  std::vector<size_t> order_;
+  bool exponentiates_;
+  bool has_blocks_;
+  std::vector<double> constants_;
+};
+
+}  // namespace
+
+Result<std::optional<RealDifference>> difference_near(const Graph& reference, const Graph& candidate,
+                                                      const std::vector<Tensor<double>>& inputs,
+                                                      const RealCheckOptions& options) {
+  return RealCheck(reference, candidate, options).near(inputs);
+}
+
+Result<std::optional<RealDifference>> difference_over_reals(const Graph& reference, const Graph& candidate,
+                                                            const RealCheckOptions& options) {
+  return RealCheck(reference, candidate, options).run();
+}
+
+std::string described(const Graph& reference, const RealDifference& difference) {
+  const TensorInfo& output = reference.tensor(reference.outputs()[difference.output]);
+  std::vector<int64_t> index;
+  int64_t rest = difference.entry;
+  for (int64_t stride : row_major_strides(output.type.shape)) {
+    index.push_back(rest / stride);
+    rest %= stride;
+  }
+  return fmt::format("'{}' differs at {}: {} in the first program, {} in the second, in float64", output.name,
+                     to_string(index), difference.expected, difference.found);
+}
+
+}  // namespace strata

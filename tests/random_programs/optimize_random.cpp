@@ -1,0 +1,95 @@
+// By hand: any number of random programs through superoptimize, each in a process of its own, so that a crash, a hang
+// or a heap that grows is that program's and not the run's. Usage:
+//
+//   optimize_random [COUNT [FIRST_SEED [SECONDS]]]
+//
+// SECONDS is the time limit of a program. Fails where one crashes, is refused, is wrong (see mistake()), takes more
+// than 1.1 × SECONDS + 2 s of the one processor that it has, or needs more than 2 GiB; prints those programs, and what
+// fails them, on stdout.
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "superopt/test_optimized.h"
+
+namespace {
+
+using namespace strata;
+
+constexpr int64_t kMostKibibytes = int64_t{2} << 20;
+constexpr unsigned kSecondsUntilHung = 120;
+
+/// In the child: what is wrong, on the descriptor; nothing where nothing is.
+void optimize(uint64_t seed, double seconds, int report) {
+  const RandomProgram program = random_program(seed);
+  const auto result = superoptimize(program.graph, hasty_options(seconds));
+  const std::string text = result ? mistake(program, *result) : "refused: " + result.error().to_string();
+  if (write(report, text.data(), text.size()) < 0) _exit(2);
+  _exit(0);
+}
+
+struct Outcome {
+  std::string failure;
+  double seconds = 0;  ///< of the processor: a loaded machine is not the program's fault
+  int64_t kibibytes = 0;
+};
+
+Outcome run(uint64_t seed, double seconds) {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) return {"no pipe", 0, 0};
+  const pid_t child = fork();
+  if (child < 0) return {"no process", 0, 0};
+  if (child == 0) {
+    close(ends[0]);
+    alarm(kSecondsUntilHung);
+    optimize(seed, seconds, ends[1]);
+  }
+  close(ends[1]);
+  Outcome outcome;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 0; (got = read(ends[0], buffer.data(), buffer.size())) > 0;) {
+    outcome.failure.append(buffer.data(), static_cast<size_t>(got));
+  }
+  close(ends[0]);
+  int status = 0;
+  rusage used{};
+  wait4(child, &status, 0, &used);
+  const auto in_seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  outcome.seconds = in_seconds(used.ru_utime) + in_seconds(used.ru_stime);
+  outcome.kibibytes = used.ru_maxrss;
+  if (WIFSIGNALED(status)) outcome.failure = fmt::format("killed: {}", strsignal(WTERMSIG(status)));
+  if (WIFEXITED(status) && WEXITSTATUS(status) != 0) outcome.failure = "ended with an exception";
+  if (!outcome.failure.empty()) return outcome;
+  const double allowed = 1.1 * seconds + 2;
+  if (outcome.seconds > allowed) outcome.failure = fmt::format("{:.1f} s, not {:.1f}", outcome.seconds, allowed);
+  if (outcome.kibibytes > kMostKibibytes) outcome.failure = fmt::format("{} MiB", outcome.kibibytes >> 10);
+  return outcome;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const uint64_t count = argc > 1 ? std::stoull(argv[1]) : 100;
+  const uint64_t first = argc > 2 ? std::stoull(argv[2]) : 0;
+  const double seconds = argc > 3 ? std::stod(argv[3]) : 0.5;
+  uint64_t failed = 0;
+  double slowest = 0;
+  int64_t largest = 0;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const Outcome outcome = run(seed, seconds);
+    slowest = std::max(slowest, outcome.seconds);
+    largest = std::max(largest, outcome.kibibytes);
+    if (outcome.failure.empty()) continue;
+    ++failed;
+    fmt::print("seed {}: {}\n{}\n", seed, outcome.failure, print(*random_program(seed).graph));
+    std::fflush(stdout);
+  }
+  fmt::print("{} programs, {} failed; at most {:.1f} s and {} MiB\n", count, failed, slowest, largest >> 10);
+  return failed == 0 ? 0 : 1;
+}
