@@ -114,7 +114,14 @@ Result<TensorId> GraphBuilder::new_tensor(std::string name, TensorType type, Lev
     }
   }
   graph_->tensors_.push_back({std::move(name), std::move(type), level, producer});
-  return static_cast<TensorId>(graph_->tensors_.size()) - 1;
+  const auto id = static_cast<TensorId>(graph_->tensors_.size()) - 1;
+  // Small graphs, of which a search makes millions, are looked through.
+  constexpr size_t kSmall = 64;
+  if (graph_->tensors_.size() > kSmall) {
+    for (auto known = static_cast<TensorId>(graph_->by_name_.size()); known <= id; ++known)
+      graph_->by_name_.emplace(graph_->tensor(known).name, known);
+  }
+  return id;
 }
 
 Result<TensorId> GraphBuilder::input(std::string name, TensorType type, SourceLocation at, Comments comments) {

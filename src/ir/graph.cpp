@@ -39,6 +39,10 @@ std::vector<TensorType> Graph::types(const std::vector<TensorId>& ids) const {
 }
 
 std::optional<TensorId> Graph::find_tensor(std::string_view name) const {
+  if (!by_name_.empty()) {
+    const auto found = by_name_.find(std::string(name));
+    return found == by_name_.end() ? std::nullopt : std::optional(found->second);
+  }
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].name == name) return static_cast<TensorId>(i);
   }

@@ -28,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ops/op_def.h"
@@ -111,6 +112,7 @@ class Graph {
   std::string name_;
   LaunchShape launch_;
   std::vector<TensorInfo> tensors_;
+  std::unordered_map<std::string, TensorId> by_name_;  ///< of large graphs; of others empty
   std::vector<Operation> operations_;
   std::vector<TensorId> inputs_;
   std::vector<TensorId> outputs_;

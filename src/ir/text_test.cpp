@@ -124,5 +124,19 @@ TEST(Text, ErrorsNamePlaceAndExpectation) {
   }
 }
 
+// Would not end if each name were looked for among all others.
+TEST(Text, LongProgramsRoundTrip) {
+  constexpr int kCount = 300000;
+  std::string text = "graph g {\n  input x0: f16[16]\n";
+  for (int i = 0; i < kCount; ++i) text += fmt::format("  x{} = exp(x{}) : f16[16]\n", i + 1, i);
+  text += fmt::format("  output x{}\n}}\n", kCount);
+  const auto graph = parse_graph(text);
+  ASSERT_TRUE(graph) << graph.error().to_string();
+  EXPECT_TRUE(print(**graph) == text);
+  const auto again = parse_graph(text.insert(text.rfind("  output"), "  x7 = exp(x9)\n"));
+  ASSERT_FALSE(again);
+  EXPECT_THAT(again.error().to_string(), testing::HasSubstr("'x7' is defined twice"));
+}
+
 }  // namespace
 }  // namespace strata

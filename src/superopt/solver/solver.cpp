@@ -7,7 +7,9 @@
 #include "interpret/work.h"
 #include "superopt/solver/cases.h"
 #include "superopt/solver/conditions.h"
+#include "superopt/solver/cut_points.h"
 #include "superopt/verify/inputs.h"
+#include "superopt/verify/reals.h"
 #include "superopt/verify/shrink.h"
 #include "support/hash.h"
 #include "support/random.h"
@@ -19,20 +21,13 @@ using Inputs = std::vector<Tensor<double>>;
 using Symbols = std::vector<Tensor<SymbolicValue>>;
 using Clock = std::chrono::steady_clock;
 
-/// Rounding in float64 stays below, relative to an output's largest entry, or to intermediates where that is 0.
-constexpr double kReal = 1e-6;
-constexpr double kRealAbsolute = 1e-9;
-constexpr int kFloatTests = 4;
-constexpr int kFewFloatTests = 2;
-constexpr int kNearby = 8;
 constexpr int kExactTests = 24;
-/// Programs above are executed at shrunk shapes only, or not at all.
-constexpr double kMostFloatWork = 2e8;
+/// Programs above are not executed symbolically.
 constexpr double kMostSymbolicWork = 4e5;
-/// Above, smaller shapes are tried first where there are any.
-constexpr double kQuickSymbolicWork = 2e3;
+/// Programs above are not executed to find what they have in common.
+constexpr double kMostCutWork = 3e8;
 
-enum class Shapes { Full, Sound, Loose };
+enum class Shapes { Full, Shrunk };
 
 /// Two programs at common shapes.
 struct Programs {
@@ -50,30 +45,6 @@ std::vector<int64_t> index_of(int64_t linear, const Shape& shape) {
     linear %= stride;
   }
   return index;
-}
-
-/// Whether it compares: where it does, rounding may be seen in full.
-bool has_steps(const Graph& graph) {
-  return std::any_of(graph.operations().begin(), graph.operations().end(), [](const Operation& op) {
-    return op.body ? has_steps(*op.body) : op.kind == OpKind::Greater || op.kind == OpKind::Select;
-  });
-}
-
-/// Entries of both signs, such that rows of matrices have length 1 or so; of one test all positive, so that roots are
-/// defined.
-Inputs draw(const Graph& graph, uint64_t seed, int test) {
-  Random random(mix(seed + static_cast<uint64_t>(test)));
-  Inputs inputs;
-  for (TensorId id : graph.inputs()) {
-    const Shape& shape = graph.type(id).shape;
-    Tensor<double>& input = inputs.emplace_back(shape);
-    const double scale = shape.size() > 1 ? 1 / std::sqrt(static_cast<double>(shape.back())) : 1;
-    for (double& x : input.data) {
-      x = (test == 2 ? 5 : 2) * scale * (2 * random.uniform() - 1);
-      if (test == 1) x = std::fabs(x);
-    }
-  }
-  return inputs;
 }
 
 std::vector<Condition> conditions_of(Formulas& formulas, const Symbols& outputs) {
@@ -108,105 +79,66 @@ class Proof {
     return {};
   }
 
+  /// At full shape where that is affordable. At smaller ones where no size matters: where nothing is summed, or only
+  /// what both programs sum alike.
   Result<void> attempt() {
-    const auto sound = shrink(reference_, candidate_, Shrinking::Sound);
-    const auto loose = shrink(reference_, candidate_, Shrinking::Loose);
     const Programs full{reference_, candidate_, Shapes::Full};
-    const Programs small = sound ? Programs{*sound->first, *sound->second, Shapes::Sound} : full;
-    const Programs smallest = loose ? Programs{*loose->first, *loose->second, Shapes::Loose} : small;
-    const bool fits = full.work() <= kMostFloatWork;
-    if (fits) STRATA_CHECK(random_tests(full));
-    if (!fits && small.shapes == Shapes::Sound) STRATA_CHECK(random_tests(small));
+    STRATA_CHECK(random_tests(full));
     if (result_.verdict == Verdict::Different) return {};
-    // Where a size may be a factor of a result, a proof at other sizes needs the tests at full shape beside it.
-    const bool smaller = !same_structure(smallest.reference, small.reference);
-    if (!smaller || small.work() <= kQuickSymbolicWork || !full_shape_agrees_) STRATA_CHECK(prove(small));
-    if (result_.verdict == Verdict::Undecided && smaller && full_shape_agrees_) {
-      if (!result_.reason.empty()) step(std::exchange(result_.reason, {}));
-      result_.entries = result_.by_normal_form = result_.by_cases = result_.by_z3 = 0;
-      STRATA_CHECK(prove(smallest));
+    if (!reduces(reference_) && !reduces(candidate_)) return prove_at_any_size(reference_, candidate_);
+    VerifyOptions options;
+    options.seed = options_.seed;
+    options.stop = options_.stop;
+    if (full.work() <= kMostCutWork) {
+      STRATA_TRY(const auto cut, cut_common_reductions(reference_, candidate_, options));
+      if (cut && !reduces(*cut->reference) && !reduces(*cut->candidate)) {
+        STRATA_CHECK(prove_at_any_size(*cut->reference, *cut->candidate));
+        if (result_.verdict == Verdict::Equivalent) {
+          result_.error_bound = cut->error_bound;
+          result_.argument += fmt::format("; {} sums that both compute alike by random tests, error bound {:.3g}",
+                                          cut->cuts, cut->error_bound);
+          return {};
+        }
+        // What was found of the rest may be false of the programs.
+        result_.verdict = Verdict::Undecided;
+        result_.counterexample.reset();
+        step("where common sums are cut out: " + std::exchange(result_.reason, {}));
+        result_.entries = result_.by_normal_form = result_.by_cases = result_.by_z3 = 0;
+      }
     }
-    return {};
+    return prove(full);
+  }
+
+  /// Of programs whose output entries are the same expressions at all sizes.
+  Result<void> prove_at_any_size(const Graph& reference, const Graph& candidate) {
+    const auto small = shrink(reference, candidate, Shrinking::Loose);
+    if (!small) return prove({reference, candidate, Shapes::Full});
+    return prove({*small->first, *small->second, Shapes::Shrunk});
   }
 
   // --- float64 ---
-  struct Difference {
-    size_t output;
-    int64_t entry;
-    double expected, found;
-  };
-
-  /// The first entry that differs on these inputs, or whether `only` does. Where the reference is not defined nothing
-  /// is compared.
-  Result<std::optional<Difference>> find_difference(const Programs& programs, const Inputs& inputs,
-                                                    const std::optional<Difference>& only = std::nullopt) {
-    const Graph& a = programs.reference;
-    const Graph& b = programs.candidate;
-    Float64Arithmetic arithmetic;
-    STRATA_TRY(const Inputs expected, execute(a, arithmetic, inputs, options_.stop));
-    STRATA_TRY(const Inputs found, execute(b, arithmetic, reordered(inputs, input_order(a, b)), options_.stop));
-    for (size_t o = 0; o < expected.size(); ++o) {
-      double largest = kRealAbsolute / kReal;
-      for (double x : expected[o].data) {
-        if (std::isfinite(x)) largest = std::max(largest, std::fabs(x));
-      }
-      for (int64_t i = 0; i < expected[o].size(); ++i) {
-        if (only && (only->output != o || only->entry != i)) continue;
-        const double x = expected[o][i];
-        const double y = found[o][i];
-        if (!std::isfinite(x) || (std::isfinite(y) && std::fabs(x - y) <= kReal * largest)) continue;
-        return Difference{o, i, x, y};
-      }
-    }
-    return std::nullopt;
-  }
-
-  void different(const Programs& programs, const Inputs& inputs, const Difference& at, std::string_view how) {
+  void different(const Programs& programs, const RealDifference& at, std::string_view how) {
     const Graph& a = programs.reference;
     const TensorInfo& output = a.tensor(a.outputs()[at.output]);
     SolverCounterexample example{output.name, index_of(at.entry, output.type.shape), at.expected,
                                  at.found,    programs.shapes != Shapes::Full,       {}};
-    for (size_t n = 0; n < inputs.size(); ++n) {
-      example.inputs.emplace_back(a.tensor(a.inputs()[n]).name, inputs[n]);
+    for (size_t n = 0; n < at.inputs.size(); ++n) {
+      example.inputs.emplace_back(a.tensor(a.inputs()[n]).name, at.inputs[n]);
     }
     result_.verdict = Verdict::Different;
     result_.reason = fmt::format("'{}' differs at {} in float64, {}", example.output, to_string(example.index), how);
     result_.counterexample = std::move(example);
   }
 
-  /// Whether the difference is of the programs and not of float64: an overflow goes away where the inputs are smaller,
-  /// and a comparison of equal numbers that rounding decides goes the other way somewhere nearby.
-  Result<bool> persists(const Programs& programs, const Inputs& inputs, const Difference& at) {
-    Random random(options_.seed);
-    const bool overflow = !std::isfinite(at.found);
-    const int tests = overflow ? 1 : has_steps(programs.reference) || has_steps(programs.candidate) ? kNearby : 0;
-    for (int test = 0; test < tests; ++test) {
-      Inputs nearby = inputs;
-      for (auto& input : nearby) {
-        for (double& x : input.data) x *= overflow ? 1.0 / 16 : 1 + 1e-9 * random.uniform();
-      }
-      STRATA_TRY(const auto still, find_difference(programs, nearby, at));
-      if (!still) return false;
-    }
-    return true;
-  }
+  RealCheckOptions reals() const { return {.seed = options_.seed, .stop = options_.stop}; }
 
   Result<void> random_tests(const Programs& programs) {
-    const int tests = programs.work() > kMostFloatWork / 10 ? kFewFloatTests : kFloatTests;
-    for (int test = 0; test < tests; ++test) {
-      const Inputs inputs = draw(programs.reference, options_.seed, test);
-      STRATA_TRY(const auto at, find_difference(programs, inputs));
-      if (!at) continue;
-      STRATA_TRY(const bool real, persists(programs, inputs, *at));
-      if (real) {
-        different(programs, inputs, *at, "on random inputs");
-        return {};
-      }
-      step("a difference in float64 is one of rounding or overflow");
-      return {};
+    STRATA_TRY(const auto at, difference_over_reals(programs.reference, programs.candidate, reals()));
+    if (at) {
+      different(programs, *at, "on random inputs");
+    } else {
+      step("random float64 tests at full shape agree, as far as they were affordable");
     }
-    full_shape_agrees_ = programs.shapes == Shapes::Full;
-    step(fmt::format("{} random float64 tests at {} shape agree", tests, full_shape_agrees_ ? "full" : "shrunk"));
     return {};
   }
 
@@ -220,7 +152,8 @@ class Proof {
   Result<void> prove(const Programs& programs) {
     const Graph& a = programs.reference;
     const Graph& b = programs.candidate;
-    if (programs.work() > kMostSymbolicWork) return undecided("the programs are too large even at small shapes");
+    if (programs.work() > kMostSymbolicWork)
+      return undecided("the programs are too large for formulas, and sizes may matter");
     result_.shrunk = !same_structure(a, reference_);
     const std::vector<size_t> order = input_order(a, b);
     std::vector<size_t> same(a.inputs().size());
@@ -290,10 +223,7 @@ class Proof {
     for (TensorId id : a.inputs()) {
       shapes += fmt::format("{}{}{}", shapes.empty() ? "" : ", ", a.tensor(id).name, to_string(a.type(id).shape));
     }
-    const char* bounded = !result_.shrunk ? ""
-                          : programs.shapes == Shapes::Sound
-                              ? " (bounded: shapes are shrunk)"
-                              : " (bounded: shapes are shrunk, with random tests at full shape)";
+    const char* bounded = result_.shrunk ? " (no size matters)" : "";
     const std::string by_cases = result_.by_cases == 0 ? "" : fmt::format("{} by cases, ", result_.by_cases);
     return fmt::format("{} entries by normal form, {}{} by Z3, at {}{}", result_.by_normal_form, by_cases,
                        result_.by_z3, shapes, bounded);
@@ -301,7 +231,6 @@ class Proof {
 
   /// Small integers, where comparisons meet equal numbers, in exact arithmetic.
   Result<void> exact_tests(const Programs& programs) {
-    if (programs.shapes == Shapes::Loose) return {};
     const Graph& a = programs.reference;
     const Graph& b = programs.candidate;
     Random random(mix(options_.seed));
@@ -333,9 +262,9 @@ class Proof {
         }
       }
       if (!unequal) continue;
-      STRATA_TRY(const auto at, find_difference(programs, inputs));
+      STRATA_TRY(const auto at, difference_near(a, b, inputs, reals()));
       if (!at) continue;
-      different(programs, inputs, *at, "on small integers");
+      different(programs, *at, "near small integers");
       return {};
     }
     step(fmt::format("{} exact tests on small integers agree", kExactTests));
@@ -366,13 +295,9 @@ class Proof {
         values[i] = it == answer.inputs.end() ? 1 : it->second;
       }
     }
-    if (programs.shapes == Shapes::Loose) {
-      STRATA_CHECK(undecided("the programs differ at shapes at which equal ones may"));
-      return false;
-    }
-    STRATA_TRY(const auto at, find_difference(programs, model));
+    STRATA_TRY(const auto at, difference_near(programs.reference, programs.candidate, model, reals()));
     if (at) {
-      different(programs, model, *at, "on inputs that Z3 found");
+      different(programs, *at, "near inputs that Z3 found");
     } else {
       STRATA_CHECK(undecided("Z3 finds inputs on which float64 shows no difference"));
     }

@@ -28,7 +28,8 @@ struct SolverResult {
   std::string reason;              ///< why Different or Undecided
   std::string argument;            ///< of Equivalent: how it was shown and at which shapes, in one line
   std::vector<std::string> steps;  ///< what was tried, in order
-  bool shrunk = false;             ///< shown at smaller shapes than the programs'
+  bool shrunk = false;             ///< shown at smaller shapes than the programs', where sizes do not matter
+  double error_bound = 0;          ///< of sums that random tests found alike in both programs and that were cut out
   int64_t entries = 0;             ///< of all outputs
   int64_t by_normal_form = 0;
   int64_t by_cases = 0;
@@ -36,9 +37,9 @@ struct SolverResult {
   std::optional<SolverCounterexample> counterexample;
 };
 
-/// Equivalent: every output entry, at the shapes that `argument` names, is the same function of the inputs wherever the
-/// roots and quotients of both programs are defined. Different: float64 shows it. Undecided: neither, or time is up.
-/// Error where the interfaces do not agree or (Interrupted) when stopped.
+/// Equivalent: every output entry, at full shape, is the same function of the inputs wherever the reference is defined.
+/// Different: float64 shows it on a region. Undecided: neither, or time is up. Error where the interfaces do not agree
+/// or (Interrupted) when stopped.
 Result<SolverResult> prove_with_solver(const Graph& reference, const Graph& candidate,
                                        const SolverOptions& options = {});
 

@@ -1,0 +1,28 @@
+// Sums that two programs have in common, taken out: what remains often has none, and then no size matters.
+#pragma once
+
+#include <utility>
+
+#include "superopt/verify/verify.h"
+
+namespace strata {
+
+/// Whether some entry of a graph combines several entries of a tensor: a sum, a product, a maximum along a dimension.
+/// Without such, an output entry is one expression at all sizes.
+bool reduces(const Graph& graph);
+
+/// Two programs in which tensors that both compute alike are inputs.
+struct CutPrograms {
+  GraphPtr reference;
+  GraphPtr candidate;
+  size_t cuts = 0;
+  double error_bound = 0;  ///< of the proofs that the cut tensors are alike, together
+};
+
+/// Cuts at results of reductions and of blocks. Each pair of tensors is proved equivalent by `verify` on its own, so
+/// whatever is proved of the rest, for all values of its inputs, holds of the programs. Nothing where no pair is found.
+/// Error (Interrupted) when stopped.
+Result<std::optional<CutPrograms>> cut_common_reductions(const Graph& reference, const Graph& candidate,
+                                                         const VerifyOptions& options);
+
+}  // namespace strata
