@@ -64,6 +64,13 @@ struct Found {
 /// By canonical text.
 using FoundParts = std::map<std::string, Found>;
 
+/// What a program costs as it is given, with what libraries compute of it: the same as of the candidate that it is.
+CostEstimate cost_as_given(const GraphPtr& program, const SuperoptimizeOptions& options) {
+  Candidate itself = as_candidate(program, *options.search.target);
+  rate_with_library(itself, options);
+  return itself.cost;
+}
+
 /// A searched part with the names and the order of outputs of one of the places where it stands.
 OptimizedPart named(const Found& found, const CanonicalProgram& form, const Part& part) {
   OptimizedPart result = found.part;

@@ -105,12 +105,6 @@ void rate_with_library(Candidate& candidate, const SuperoptimizeOptions& options
   if (!candidate.schedules.empty()) candidate.cost = scheduled_cost(*candidate.graph, target, candidate.schedules);
 }
 
-CostEstimate cost_as_given(const GraphPtr& program, const SuperoptimizeOptions& options) {
-  Candidate itself = as_candidate(program, *options.search.target);
-  rate_with_library(itself, options);
-  return itself.cost;
-}
-
 void sort_by_cost(std::vector<Candidate>& candidates) {
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return cheaper(a.cost, b.cost); });
@@ -155,8 +149,9 @@ std::string checked_whole(const Superoptimized& result, const SuperoptimizeOptio
   const std::string key =
       fmt::format("{}\nseed={} {}\n{}{}", build_identity(), options.search.seed, options.largest_full_proof,
                   print(*result.program), print(*result.candidates.front().graph));
-  if (auto known = options.cache->find("whole", key))
+  if (auto known = options.cache->find("whole", key)) {
     return fmt::format("{} (from the cache; run of {})", known->value, known->created);
+  }
   std::string shown = check_whole(result, options, deadline);
   if (shown.starts_with("agrees")) options.cache->store("whole", key, shown);
   return shown;

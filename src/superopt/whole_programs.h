@@ -8,9 +8,6 @@ namespace strata {
 /// Gives products to cuBLASLt and convolutions to cuDNN where the model rates that better.
 void rate_with_library(Candidate& candidate, const SuperoptimizeOptions& options);
 
-/// What a program costs as it is given, with what libraries compute of it: the same as of the candidate that it is.
-CostEstimate cost_as_given(const GraphPtr& program, const SuperoptimizeOptions& options);
-
 /// Cheapest first; equals keep their order.
 void sort_by_cost(std::vector<Candidate>& candidates);
 
