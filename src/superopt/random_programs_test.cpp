@@ -33,7 +33,10 @@ TEST(RandomProgram, AreOfEveryOperatorTypeAndRank) {
       ranks.insert(tensor.type.shape.size());
     }
     several_outputs += graph.outputs().size() > 1 ? 1 : 0;
-    outputs_of_inputs += graph.tensor(graph.outputs().front()).producer < 0 ? 1 : 0;
+    outputs_of_inputs += std::any_of(graph.outputs().begin(), graph.outputs().end(),
+                                     [&](TensorId id) { return graph.tensor(id).producer < 0; })
+                             ? 1
+                             : 0;
     chains += products > 1 ? 1 : 0;
   }
   for (const OpDef* op : all_ops()) {

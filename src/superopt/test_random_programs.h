@@ -78,7 +78,6 @@ class RandomProgramDraw {
   typename Container::value_type of(const Container& values) {
     return values[static_cast<size_t>(below(static_cast<int64_t>(values.size())))];
   }
-
   Shape shape(TensorId id) const { return builder_.peek().type(id).shape; }
   Bounds bounds(TensorId id) const { return bounds_[static_cast<size_t>(id)]; }
 
