@@ -82,8 +82,9 @@ class Prover {
       return refuse("{}", verified.reason);
     }
     if (shrunk) {
-      verified.argument = fmt::format("proved at shrunk shapes {}, which is evidence for the full ones and no proof; {}",
-                                      input_shapes(*reference), verified.argument);
+      verified.argument =
+          fmt::format("proved at shrunk shapes {}, which is evidence for the full ones and no proof; {}",
+                      input_shapes(*reference), verified.argument);
     }
     const uint64_t seed = options_.search.seed;
     auto errors = shrunk ? float_errors(*reference, *candidate, seed, stop, stabilised(reference, seed, stop))

@@ -27,8 +27,9 @@ bool exponentiates(const Graph& graph) {
 class Pair {
  public:
   Pair(const Graph& reference, const Graph& candidate, const FieldPrimes& primes, uint64_t seed, bool maxima_cancel,
-       bool free)
-      : graphs_{&reference, &candidate},
+       bool free, const std::stop_token& stop)
+      : stop_(stop),
+        graphs_{&reference, &candidate},
         order_(input_order(reference, candidate)),
         sample_(Sampler(reference, primes, free).draw(seed)) {
     if (maxima_cancel) sample_.arithmetic.maximum = FieldArithmetic::Maximum::Zero;
@@ -54,7 +55,7 @@ class Pair {
       arithmetic.free_operators = free_[g] ? &*free_[g] : nullptr;
       std::vector<FieldTensor> inputs = sample_.inputs;
       if (g == 1) inputs = reordered(std::move(inputs), order_);
-      if (auto outputs = execute(*graphs_[g], arithmetic, inputs)) result.outputs[g] = std::move(*outputs);
+      if (auto outputs = execute(*graphs_[g], arithmetic, inputs, stop_)) result.outputs[g] = std::move(*outputs);
       result.arguments[g] = std::move(log.arguments);
     }
     return result;
@@ -63,6 +64,7 @@ class Pair {
   FieldSample& sample() { return sample_; }
 
  private:
+  const std::stop_token& stop_;
   std::array<const Graph*, 2> graphs_;
   std::vector<size_t> order_;
   FieldSample sample_;
@@ -113,16 +115,17 @@ bool full_rank(const PrimeField& field, std::vector<std::vector<uint64_t>> rows)
 }  // namespace
 
 bool exponents_independent(const Graph& reference, const Graph& candidate, const FieldPrimes& primes, uint64_t seed,
-                           bool maxima_cancel, bool free) {
+                           bool maxima_cancel, bool free, const std::stop_token& stop) {
   if (!exponentiates(reference) && !exponentiates(candidate)) return true;
   const std::vector<size_t> inputs = affine_inputs(reference, candidate, maxima_cancel, free);
   if (inputs.empty()) return false;
   auto shrunk = shrink(reference, candidate);
   if (!shrunk) return false;
   const Graph& small = *shrunk->first;
-  Pair pair(small, *shrunk->second, primes, seed, maxima_cancel, free);
+  Pair pair(small, *shrunk->second, primes, seed, maxima_cancel, free, stop);
   const PrimeField& field = pair.sample().arithmetic.fq;
   const Pair::Run base = pair.run();
+  if (stop.stop_requested()) return false;
   if (base.arguments[0].size() + base.arguments[1].size() > kMostExponentials) return false;
 
   // Exponents of one value, or of opposite values, are one function; this holds but with probability of degree / q.
@@ -136,6 +139,7 @@ bool exponents_independent(const Graph& reference, const Graph& candidate, const
       const auto [it, added] =
           classes.emplace(std::min(value, field.sub(0, value)), static_cast<int>(representatives.size()));
       if (added) representatives.emplace_back(g, call);
+      if (stop.stop_requested()) return false;
       const Pair::Run disturbed = pair.run(g, static_cast<int64_t>(call));
       for (size_t o = 0; o < base.outputs[g].size(); ++o) {
         for (int64_t i = 0; i < base.outputs[g][o].size(); ++i) {
@@ -156,6 +160,7 @@ bool exponents_independent(const Graph& reference, const Graph& candidate, const
       entry = field.add(entry, field.one());
       const Pair::Run moved = pair.run();
       entry = kept;
+      if (stop.stop_requested()) return false;
       for (size_t c = 0; c < representatives.size(); ++c) {
         const auto [g, call] = representatives[c];
         jacobian[c].push_back(field.sub(moved.arguments[g][call], base.arguments[g][call]));

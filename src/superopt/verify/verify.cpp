@@ -129,9 +129,9 @@ class Verification {
     }
     divides_by_selected_ = divides_by_selected(candidate, programs_.free().second);
     // Where the order of maxima matters, a step of an input may change it: no derivative by differences.
-    const bool independent =
-        (free || !maxima_ || maxima_cancel_) &&
-        exponents_independent(reference, candidate, certifying, mix(options_.seed), maxima_cancel_, free);
+    const bool independent = (free || !maxima_ || maxima_cancel_) &&
+                             exponents_independent(reference, candidate, certifying, mix(options_.seed), maxima_cancel_,
+                                                   free, options_.stop);
     const TestBound bound = test_bound(reference, candidate, bound_options(independent));
     result_.argument = bound.argument;
     by_chance_ = bound.per_test > kByChance;
