@@ -58,7 +58,8 @@ std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options
 }
 
 std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& key, double effort,
-                                       const GraphPtr& canonical, const SuperoptimizeOptions& options) {
+                                       const GraphPtr& canonical, const SuperoptimizeOptions& options,
+                                       const Deadline& deadline) {
   const auto entry = cache.find(kKind, key);
   if (!entry || entry->effort < effort) return std::nullopt;
   const Target& target = *options.search.target;
@@ -67,8 +68,8 @@ std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& ke
     std::vector<GraphPtr> graphs;
     for (const Json& graph : json.at("graphs")) graphs.push_back(graph_of(graph, *canonical, target));
     OptimizedPart part;
-    prove_cheapest(canonical, graphs, options, part);
-    if (part.unproved > 0 && !options.search.stop.stop_requested()) throw std::invalid_argument("a graph that differs");
+    prove_cheapest(canonical, graphs, options, deadline, part);
+    if (part.unproved > 0) throw std::invalid_argument("a graph that differs");
     part.candidates.push_back(as_candidate(canonical, target));
     std::stable_sort(part.candidates.begin(), part.candidates.end(),
                      [](const Candidate& a, const Candidate& b) { return cheaper(a.cost, b.cost); });
@@ -76,7 +77,8 @@ std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& ke
     part.unproved_reason = json.at("unproved_reason");
     part.statistics = statistics_of(json.at("statistics"));
     part.stop_reason = json.at("exhausted") ? StopReason::Exhausted : StopReason::TimeLimit;
-    part.left_out = json.at("left_out");
+    const std::string left_out = json.at("left_out");
+    part.left_out = left_out + (left_out.empty() || part.left_out.empty() ? "" : "; ") + part.left_out;
     part.cached_at = entry->created;
     return part;
   } catch (const std::exception&) {

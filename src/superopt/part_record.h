@@ -17,7 +17,8 @@ std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options
 /// The part's result, where one of at least `effort` seconds of search is known: its graphs, each proved anew. What
 /// does not read as it should, or holds a graph that cannot be proved, is none and is dropped.
 std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& key, double effort,
-                                       const GraphPtr& canonical, const SuperoptimizeOptions& options);
+                                       const GraphPtr& canonical, const SuperoptimizeOptions& options,
+                                       const Deadline& deadline);
 
 /// Keeps a result, unless it was interrupted.
 void store_part(ResultCache& cache, const std::string& key, double effort, const OptimizedPart& part,

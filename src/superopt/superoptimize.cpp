@@ -154,7 +154,7 @@ class PartsOptimizer {
     const double granted = deadline.seconds_left();
     const std::string key = part_key(*form.graph, options);
     if (options.cache != nullptr) {
-      if (auto known = find_part(*options.cache, key, own_share, form.graph, options)) {
+      if (auto known = find_part(*options.cache, key, own_share, form.graph, options, deadline)) {
         keep(p, std::move(*known));
         return {};
       }

@@ -388,7 +388,7 @@ TEST_F(WithCache, InterruptedSearchesAreNotKept) {
     part.stop_reason = reason;
     const std::string key(name_of(reason));
     store_part(cache, key, 1, part, program);
-    const auto found = find_part(cache, key, 0, program, options_);
+    const auto found = find_part(cache, key, 0, program, options_, deadline_of(options_.search));
     EXPECT_EQ(found.has_value(), reason != StopReason::Interrupted);
   }
 }
