@@ -37,7 +37,6 @@ std::string checked(const hlo::Module& module, uint64_t seed, Made& made) {
     if (step.fusion) ++made.by[std::string(step.fusion->decision().emitter)];
     made.kernels += step.fusion ? 1 : 0;
     made.interpreted += !step.fusion && !step.library ? 1 : 0;
-    if (!step.fusion && !step.library) fmt::print("WHY {}\n", step.why_interpreted);
   }
   const auto actual = run_on_cpu(*program, arguments);
   if (!actual) return actual.error().to_string();

@@ -299,9 +299,6 @@ struct SmallCase {
     const auto result = search(graph, options);
     EXPECT_TRUE(result) << result.error().to_string();
     EXPECT_EQ(result->stop_reason, StopReason::Exhausted);
-    if (getenv("DBG") != nullptr)
-      fmt::print("{:.2f} s, {} spaces, {} axes pruned; {}\n", result->statistics.seconds,
-                 result->statistics.spaces_searched, result->statistics.pruned_axes, result->left_out);
     const std::set<OpKind> wanted = kinds(*graph);
     std::set<std::string> found;
     for (const GraphPtr& one : result->graphs) {

@@ -1,0 +1,160 @@
+#include "superopt/whole_programs.h"
+
+#include <algorithm>
+
+#include "interpret/work.h"
+#include "ir/text.h"
+#include "ir/validate.h"
+#include "superopt/codegen/libraries.h"
+#include "superopt/prove.h"
+#include "superopt/verify/floats.h"
+#include "superopt/verify/shrink.h"
+
+namespace strata {
+namespace {
+
+/// Different parts for which the other of library and generated code is tried.
+constexpr int kMostFlips = 6;
+
+/// Of each part, which of its candidates.
+using Choice = std::vector<size_t>;
+
+/// The whole program with every part's candidate of that rank, or its last.
+Result<Candidate> whole(const Superoptimized& result, const Choice& choice, const SuperoptimizeOptions& options) {
+  const Target& target = *options.search.target;
+  std::vector<GraphPtr> graphs;
+  Candidate all;
+  int replaced = 0;
+  for (size_t p = 0; p < result.parts.size(); ++p) {
+    const auto& candidates = result.parts[p].optimized.candidates;
+    const Candidate& one = candidates[std::min(choice[p], candidates.size() - 1)];
+    graphs.push_back(one.graph);
+    if (one.graph == result.partition.parts[p].graph) continue;
+    ++replaced;
+    for (const auto& step : one.steps) {
+      if (std::find(all.steps.begin(), all.steps.end(), step) == all.steps.end()) all.steps.push_back(step);
+    }
+  }
+  if (replaced == 0) {
+    all = as_candidate(result.program, target);
+    rate_with_library(all, options);
+    return all;
+  }
+  if (result.parts.size() > 1) {
+    all.composition = fmt::format("part by part: {} of {} parts are replaced, each with a proof of its own", replaced,
+                                  result.parts.size());
+  }
+  combine_steps(all);
+  STRATA_TRY(all.graph, compose(result.partition, graphs));
+  STRATA_CHECK(validate(*all.graph, target));
+  all.cost = scheduled_cost(*all.graph, target);
+  rate_with_library(all, options);
+  return all;
+}
+
+/// The best choice with one kind of part changed from the library to generated code or back, for each kind, and with
+/// all parts generated: estimates of the two are not equally good.
+std::vector<Choice> flipped_choices(const Superoptimized& result) {
+  std::vector<Choice> choices;
+  Choice generated(result.parts.size(), 0);
+  int flips = 0;
+  for (size_t p = 0; p < result.parts.size(); ++p) {
+    const auto& candidates = result.parts[p].optimized.candidates;
+    const bool library = uses_library(candidates.front().schedules);
+    const auto other = std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
+      return uses_library(candidate.schedules) != library;
+    });
+    if (other == candidates.end()) continue;
+    const auto rank = static_cast<size_t>(other - candidates.begin());
+    if (library) generated[p] = rank;
+    if (result.parts[p].equal_to >= 0 || flips++ >= kMostFlips) continue;
+    Choice flipped(result.parts.size(), 0);
+    for (size_t q = p; q < result.parts.size(); ++q) {
+      if (q == p || result.parts[q].equal_to == static_cast<int>(p)) flipped[q] = rank;
+    }
+    choices.push_back(std::move(flipped));
+  }
+  choices.push_back(std::move(generated));
+  return choices;
+}
+
+/// The best whole program against the input in float64: what would show a mistake in taking apart and composing.
+std::string check_whole(const Superoptimized& result, const SuperoptimizeOptions& options, const Deadline& deadline) {
+  GraphPtr reference = result.program;
+  GraphPtr candidate = result.candidates.front().graph;
+  if (result.parts.size() <= 1 || candidate == reference) return {};
+  std::string shapes = "full shapes";
+  if (execution_work(*reference) > options.largest_full_proof) {
+    auto small = shrink(*reference, *candidate);
+    if (!small) return "not run: " + small.error().message;
+    std::tie(reference, candidate) = *small;
+    shapes = "shrunk shapes";
+    if (execution_work(*reference) > options.largest_full_proof) return "not run: too large, at shrunk shapes too";
+  }
+  auto differ = differ_over_reals(*reference, *candidate, options.search.seed, deadline.token());
+  if (!differ && differ.error().code == ErrorCode::Interrupted) return "not run: there was no time for it";
+  if (!differ) return "not run: " + differ.error().message;
+  return *differ ? "DIFFERENT at " + shapes : "agrees in float64 at " + shapes;
+}
+
+}  // namespace
+
+void rate_with_library(Candidate& candidate, const SuperoptimizeOptions& options) {
+  const Target& target = *options.search.target;
+  candidate.schedules = library_schedules(*candidate.graph, target, options.passes);
+  if (!candidate.schedules.empty()) candidate.cost = scheduled_cost(*candidate.graph, target, candidate.schedules);
+}
+
+void sort_by_cost(std::vector<Candidate>& candidates) {
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return cheaper(a.cost, b.cost); });
+}
+
+void add_new(std::vector<Candidate>& candidates, Candidate candidate) {
+  const bool known = std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& other) {
+    return other.graph == candidate.graph || same_structure(*other.graph, *candidate.graph);
+  });
+  if (!known) candidates.push_back(std::move(candidate));
+}
+
+Result<void> put_together(const SuperoptimizeOptions& options, const Deadline& deadline, Superoptimized& result) {
+  const auto enough = [&] { return !result.candidates.empty() && (deadline.interrupted() || deadline.passed()); };
+  size_t ranks = 1;
+  for (const PartOutcome& part : result.parts) ranks = std::max(ranks, part.optimized.candidates.size());
+  for (size_t rank = 0; rank < ranks && !enough(); ++rank) {
+    STRATA_TRY(Candidate candidate, whole(result, Choice(result.parts.size(), rank), options));
+    // The search finds the program too.
+    if (same_structure(*candidate.graph, *result.program)) {
+      candidate = as_candidate(result.program, *options.search.target);
+      rate_with_library(candidate, options);
+    }
+    add_new(result.candidates, std::move(candidate));
+  }
+  for (const Choice& choice : flipped_choices(result)) {
+    if (enough()) break;
+    STRATA_TRY(Candidate candidate, whole(result, choice, options));
+    add_new(result.candidates, std::move(candidate));
+  }
+  Candidate itself = as_candidate(result.program, *options.search.target);
+  rate_with_library(itself, options);
+  const bool has_itself = std::any_of(result.candidates.begin(), result.candidates.end(),
+                                      [&](const Candidate& c) { return c.graph == result.program; });
+  if (!has_itself) result.candidates.push_back(std::move(itself));
+  sort_by_cost(result.candidates);
+  return {};
+}
+
+std::string checked_whole(const Superoptimized& result, const SuperoptimizeOptions& options, const Deadline& deadline) {
+  if (options.cache == nullptr || result.parts.size() <= 1) return check_whole(result, options, deadline);
+  const std::string key =
+      fmt::format("{}\nseed={} {}\n{}{}", build_identity(), options.search.seed, options.largest_full_proof,
+                  print(*result.program), print(*result.candidates.front().graph));
+  if (auto known = options.cache->find("whole", key)) {
+    return fmt::format("{} (from the cache; run of {})", known->value, known->created);
+  }
+  std::string shown = check_whole(result, options, deadline);
+  if (shown.starts_with("agrees")) options.cache->store("whole", key, shown);
+  return shown;
+}
+
+}  // namespace strata
