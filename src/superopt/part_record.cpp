@@ -77,8 +77,8 @@ std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& ke
     part.unproved_reason = json.at("unproved_reason");
     part.statistics = statistics_of(json.at("statistics"));
     part.stop_reason = json.at("exhausted") ? StopReason::Exhausted : StopReason::TimeLimit;
-    const std::string left_out = json.at("left_out");
-    part.left_out = left_out + (left_out.empty() || part.left_out.empty() ? "" : "; ") + part.left_out;
+    const std::string known = json.at("left_out");
+    part.left_out = known + (known.empty() || part.left_out.empty() ? "" : "; ") + part.left_out;
     part.cached_at = entry->created;
     return part;
   } catch (const std::exception&) {

@@ -15,7 +15,8 @@ inline constexpr double kExhaustive = std::numeric_limits<double>::max();
 std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options);
 
 /// The part's result, where one of at least `effort` seconds of search is known: its graphs, each proved anew. What
-/// does not read as it should, or holds a graph that cannot be proved, is none and is dropped.
+/// does not read as it should, or holds a graph that cannot be proved, is none and is dropped; graphs that there is no
+/// time to prove are left out.
 std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& key, double effort,
                                        const GraphPtr& canonical, const SuperoptimizeOptions& options,
                                        const Deadline& deadline);

@@ -77,13 +77,12 @@ class Prover {
       verified.method = ProofMethod::Solver;
       verified.argument = solved.argument;
       verified.tests = 0;
-      verified.error_bound = 0;
+      verified.error_bound = solved.error_bound;
     } else if (decided->verdict != Verdict::Equivalent) {
       return refuse("{}", verified.reason);
     }
-    const bool full_shape = !shrunk && !(decided->solver && decided->solver->shrunk);
     if (shrunk) {
-      verified.argument = fmt::format("proved at shrunk shapes {}, assumed to stand for the full ones (A4); {}",
+      verified.argument = fmt::format("proved at shrunk shapes {}, which is evidence for the full ones and no proof; {}",
                                       input_shapes(*reference), verified.argument);
     }
     const uint64_t seed = options_.search.seed;
@@ -94,7 +93,7 @@ class Prover {
     if (!errors->stable && !options_.allow_unstable) {
       return refuse("it overflows for inputs of magnitude 1e4 where the exact result does not (--allow-unstable)");
     }
-    return Candidate{graph, scheduled_cost(*graph, target), std::move(verified), *errors, {}, full_shape};
+    return Candidate{graph, scheduled_cost(*graph, target), std::move(verified), *errors, {}, !shrunk};
   }
 
  private:
@@ -222,7 +221,7 @@ class FullProofs {
       step.verification = std::move(proved->verification);
       step.errors = proved->errors;
       step.full_shape = proved->full_shape;
-      step.why_shrunk = step.full_shape ? "" : "the solver takes small shapes";
+      step.why_shrunk.clear();
     } else if (step.settled) {
       step.refuted = proved.error().reason;
     } else {

@@ -388,7 +388,7 @@ TEST_F(WithCache, InterruptedSearchesAreNotKept) {
     part.stop_reason = reason;
     const std::string key(name_of(reason));
     store_part(cache, key, 1, part, program);
-    const auto found = find_part(cache, key, 0, program, options_, deadline_of(options_.search));
+    const auto found = find_part(cache, key, 0, program, options_, Deadline());
     EXPECT_EQ(found.has_value(), reason != StopReason::Interrupted);
   }
 }

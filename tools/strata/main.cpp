@@ -34,33 +34,26 @@ Result<void> make_folder(const std::string& path) {
 }
 
 Result<void> check_writable(const std::string& folder, std::string_view option) {
-  std::string probe = folder + "/.strata-XXXXXX";
-  const int file = mkstemp(probe.data());
-  if (file < 0) {
-    const int reason = errno;
-    return tl::unexpected(Error{ErrorCode::Environment,
-                                fmt::format("cannot write to the folder '{}': {}", folder, std::strerror(reason)),
-                                fmt::format("check its permissions and free space, or name another with {}", option),
-                                {}});
+  const std::string probe = folder + "/.strata-probe";
+  const auto written = write_file(probe, "\n", Sync::None);
+  if (written) {
+    std::error_code ignored;
+    std::filesystem::remove(probe, ignored);
+    return {};
   }
-  const bool full = ::write(file, "\n", 1) != 1;
-  const int reason = errno;
-  close(file);
-  unlink(probe.c_str());
-  if (!full) return {};
   return tl::unexpected(Error{ErrorCode::Environment,
-                              fmt::format("cannot write to the folder '{}': {}", folder, std::strerror(reason)),
-                              fmt::format("make room on its disk, or name another with {}", option),
+                              fmt::format("cannot write to the folder '{}': {}", folder, written.error().message),
+                              fmt::format("check its permissions and free space, or name another with {}", option),
                               {}});
 }
 
 namespace {
 
-/// Standard streams that the caller closed are taken by /dev/null, opened so that writing fails as it would have: else
-/// the first file that is opened becomes one of them, and messages go into it.
+/// Standard streams that the caller closed are taken by /dev/null, from which nothing is read and to which writing
+/// fails, as it would have: else the first file that is opened becomes one of them, and messages go into it.
 void hold_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", O_RDONLY);
   }
 }
 

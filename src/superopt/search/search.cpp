@@ -78,11 +78,9 @@ class Search {
       timed_out = monitor.timed_out();
     }
     if (damaged_) return tl::unexpected(std::move(*damaged_));
-    if (options_.checkpoint) {
-      // A search is more than the file that keeps its work; a shard is nothing but that.
-      const Result<void> saved = options_.checkpoint->save();
-      if (!saved && options_.shard_count > 1) return tl::unexpected(saved.error());
-    }
+    // A search is more than the file that keeps its work; a shard is nothing but that.
+    const Result<void> saved = options_.checkpoint ? options_.checkpoint->save() : Result<void>{};
+    if (!saved && options_.shard_count > 1) return tl::unexpected(saved.error());
     SearchResult result;
     result.graphs = unique(std::move(graphs));
     result.statistics = statistics();
