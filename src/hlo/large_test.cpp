@@ -79,7 +79,7 @@ std::string calls_of_calls(int depth, bool chained, const std::string& entry) {
         "  ROOT r = s32[] {3} }}\n",
         i, i - 1, chained ? "a" : "p", chained ? "subtract(b, p)" : "subtract(a, b)");
   }
-  return text + fmt::format(entry, fmt::arg("f", fmt::format("f{}", depth)));
+  return text + fmt::format(fmt::runtime(entry), fmt::arg("f", fmt::format("f{}", depth)));
 }
 
 TEST(HloLarge, CallsOfCalls) {
