@@ -22,6 +22,22 @@ std::string_view class_of(DrawnBox::Kind kind) {
   return "";
 }
 
+/// Upright pieces as lines, others as curves that leave and arrive upright.
+std::string path_of(const DrawnEdge& edge) {
+  std::string path = fmt::format("M{:.1f} {:.1f}", edge.points[0].x, edge.points[0].y);
+  for (size_t n = 1; n < edge.points.size(); ++n) {
+    const Point& from = edge.points[n - 1];
+    const Point& to = edge.points[n];
+    if (from.x == to.x) {
+      path += fmt::format("L{:.1f} {:.1f}", to.x, to.y);
+    } else {
+      const double middle = (from.y + to.y) / 2;
+      path += fmt::format("C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", from.x, middle, to.x, middle, to.x, to.y);
+    }
+  }
+  return fmt::format("<path class=\"edge\" marker-end=\"url(#arrow)\" d=\"{}\"/>\n", path);
+}
+
 }  // namespace
 
 std::string escape_markup(std::string_view text) {
@@ -96,26 +112,16 @@ std::string svg_element(const Graph& graph, bool inline_style) {
     double y = r.y + 8 + kFontSize;
     const bool loop = box.kind == DrawnBox::Kind::Loop;
     for (size_t i = 0; i < box.lines.size(); ++i) {
-      const double x = loop ? r.x + 8 : r.x + r.width / 2;
       svg += fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n",
                          loop     ? "label"
                          : i == 0 ? "strong"
                                   : "plain",
-                         x, loop ? r.y + r.height - 6 : y, loop ? "" : " text-anchor=\"middle\"",
-                         escape_markup(box.lines[i]));
-      y += 16;
+                         loop ? box.text.x : r.x + r.width / 2, loop ? box.text.y : y,
+                         loop ? "" : " text-anchor=\"middle\"", escape_markup(box.lines[i]));
+      y += kLine;
     }
   }
-  for (const DrawnEdge& e : drawing.edges) {
-    const double bend = (e.y2 - e.y1) / 2;
-    svg += fmt::format(
-        "<path class=\"edge\" marker-end=\"url(#arrow)\" d=\"M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} "
-        "{:.1f}\"/>\n",
-        e.x1, e.y1, e.x1, e.y1 + bend, e.x2, e.y2 - bend, e.x2, e.y2);
-    if (e.label.empty()) continue;
-    svg += fmt::format("<text class=\"label\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n", e.label_x,
-                       e.label_y, escape_markup(e.label));
-  }
+  for (const DrawnEdge& edge : drawing.edges) svg += path_of(edge);
   return svg + "</svg>\n";
 }
 

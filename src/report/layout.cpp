@@ -6,28 +6,20 @@
 namespace strata {
 namespace {
 
-constexpr double kCharacter = 7.3;  // width of a monospace character at kFontSize, rounded up
-constexpr double kLine = 16;
 constexpr double kPadding = 8;
-constexpr double kGapX = 24;
-constexpr double kGapY = 44;  // room for an edge and its label
-
-/// Columns of a UTF-8 text.
-size_t columns(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
+/// Around all boxes: room for the frame of the for-loop.
+constexpr double kMargin = 2 * kPadding;
+/// Above the boxes of the for-loop, for its text.
+constexpr double kLoopStrip = kLine + kPadding;
 
 struct Item {
   DrawnBox::Kind kind = DrawnBox::Kind::Operator;
   std::vector<std::string> lines;
-  std::string label;  ///< of the edge that ends here (in_iter) or starts here (out_saver)
-  bool label_below = false;
   int layer = 0;
   double width = 0, height = 0;
   Drawing inner;          ///< of a graph-defined operator
   std::vector<int> from;  ///< items that it reads
   bool in_loop = false;
-  double x = 0, y = 0;
 };
 
 std::string attribute_text(const Operation& op) {
@@ -64,9 +56,7 @@ class Layout {
     make_items();
     assign_layers();
     measure();
-    order();
-    place();
-    return draw();
+    return draw(place());
   }
 
  private:
@@ -92,14 +82,13 @@ class Layout {
       } else {
         const std::string attributes = attribute_text(op);
         item.lines = {std::string(op.name()) + (attributes.empty() ? "" : "  " + attributes)};
+        if (const std::string maps = map_text(op); !maps.empty()) item.lines.push_back(maps);
       }
       for (TensorId id : op.results) {
         item.lines.push_back(graph_.tensor(id).name + ": " + to_string(graph_.type(id)));
         source[id] = static_cast<int>(items_.size());
       }
       for (TensorId id : op.operands) item.from.push_back(source.at(id));
-      item.label = map_text(op);
-      item.label_below = op.kind == OpKind::OutSaver;
       item.in_loop = graph_.launch().loop > 1 && stages[i] == LoopStage::Body;
       items_.push_back(std::move(item));
     }
@@ -146,7 +135,7 @@ class Layout {
 
   void measure() {
     for (Item& item : items_) {
-      size_t longest = columns(item.label);
+      size_t longest = 0;
       for (const std::string& line : item.lines) longest = std::max(longest, columns(line));
       item.width = 2 * kPadding + kCharacter * static_cast<double>(longest);
       item.height = 2 * kPadding + kLine * static_cast<double>(item.lines.size());
@@ -157,119 +146,98 @@ class Layout {
     }
   }
 
-  /// Within a layer by the mean position of what an item reads: fewer crossings.
-  void order() {
+  LayeredDrawing place() {
+    std::vector<LayeredNode> nodes;
+    std::vector<LayeredEdge> edges;
+    int first_of_loop = -1;
     int last = 0;
-    for (const Item& item : items_) last = std::max(last, item.layer);
-    layers_.resize(static_cast<size_t>(last) + 1);
-    for (size_t i = 0; i < items_.size(); ++i) layers_[static_cast<size_t>(items_[i].layer)].push_back(i);
-    std::vector<double> position(items_.size(), 0);
-    for (auto& layer : layers_) {
-      std::vector<std::pair<double, size_t>> keyed;
-      for (size_t n = 0; n < layer.size(); ++n) {
-        const Item& item = items_[layer[n]];
-        double mean = static_cast<double>(n);
-        if (!item.from.empty()) {
-          mean = 0;
-          for (int from : item.from) mean += position[static_cast<size_t>(from)];
-          mean /= static_cast<double>(item.from.size());
-        }
-        keyed.emplace_back(mean, layer[n]);
-      }
-      std::stable_sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-      for (size_t n = 0; n < keyed.size(); ++n) {
-        layer[n] = keyed[n].second;
-        position[layer[n]] = static_cast<double>(n) - static_cast<double>(keyed.size()) / 2;
-      }
+    for (size_t i = 0; i < items_.size(); ++i) {
+      const Item& item = items_[i];
+      nodes.push_back({item.layer, item.width, item.height});
+      for (int from : item.from) edges.push_back({static_cast<size_t>(from), i, {}});
+      last = std::max(last, item.layer);
+      if (item.in_loop && (first_of_loop < 0 || item.layer < first_of_loop)) first_of_loop = item.layer;
     }
+    std::vector<double> extra(static_cast<size_t>(last) + 1);
+    if (first_of_loop >= 0) extra[static_cast<size_t>(first_of_loop)] = kLoopStrip;
+    LayeredDrawing placed = place_layers(std::move(nodes), std::move(edges), {}, extra);
+    for (LayeredNode& node : placed.nodes) node.x += kMargin, node.y += kMargin;
+    for (LayeredEdge& edge : placed.edges) {
+      for (Point& point : edge.route) point.x += kMargin, point.y += kMargin;
+    }
+    placed.width += 2 * kMargin;
+    placed.height += 2 * kMargin;
+    return placed;
   }
 
-  void place() {
-    double widest = 0;
-    std::vector<double> widths;
-    for (const auto& layer : layers_) {
-      double width = 0;
-      for (size_t i : layer) width += items_[i].width + kGapX;
-      widths.push_back(width);
-      widest = std::max(widest, width);
+  /// The frame around what is in the loop, with its text where no edge passes. It may make the drawing wider.
+  void add_loop(Drawing& drawing, const LayeredDrawing& placed) const {
+    double top = 0, bottom = 0;
+    for (size_t i = 0; i < items_.size(); ++i) {
+      if (!items_[i].in_loop) continue;
+      const LayeredNode& node = placed.nodes[i];
+      top = bottom == 0 ? node.y : std::min(top, node.y);
+      bottom = std::max(bottom, node.y + node.height);
     }
-    // Room on both sides for the frame of the for-loop.
-    double y = kPadding + kLine;
-    for (size_t l = 0; l < layers_.size(); ++l) {
-      double x = kPadding + (widest - widths[l]) / 2 + kGapX / 2;
-      double tallest = 0;
-      for (size_t i : layers_[l]) {
-        items_[i].x = x;
-        items_[i].y = y;
-        x += items_[i].width + kGapX;
-        tallest = std::max(tallest, items_[i].height);
+    if (bottom == 0) return;
+    const std::string text = fmt::format("for-loop, {} iterations", graph_.launch().loop);
+    const double width = kCharacter * static_cast<double>(columns(text));
+    const double baseline = top - kPadding;
+    std::vector<double> passing;
+    for (const LayeredEdge& edge : placed.edges) {
+      // Upright here, so that one of its pieces tells where.
+      for (size_t n = 1; n < edge.route.size(); ++n) {
+        if (edge.route[n - 1].y <= baseline && baseline < edge.route[n].y) passing.push_back(edge.route[n].x);
       }
-      y += tallest + kGapY;
     }
-    width_ = widest + 2 * kPadding;
-    height_ = y - kGapY + kPadding + kLine;
+    std::sort(passing.begin(), passing.end());
+    double x = kMargin;
+    for (double edge : passing) {
+      if (x + width + kPadding <= edge) break;
+      x = std::max(x, edge + kPadding);
+    }
+    drawing.width = std::max(drawing.width, x + width + kMargin);
+    const Rectangle frame{kPadding / 2, top - kLoopStrip, drawing.width - kPadding,
+                          bottom - top + kLoopStrip + kPadding};
+    drawing.boxes.push_back({DrawnBox::Kind::Loop, frame, {text}, {x, baseline}, 0});
   }
 
-  Drawing draw() const {
-    Drawing drawing{width_, height_, {}, {}};
-    Rectangle loop;
-    bool any = false;
-    for (const Item& item : items_) {
-      if (!item.in_loop) continue;
-      const double top = item.y - kLine - 4;
-      const double bottom = item.y + item.height + kPadding;
-      if (!any) loop = {kPadding / 2, top, width_ - kPadding, bottom - top};
-      const double end = std::max(loop.y + loop.height, bottom);
-      loop.y = std::min(loop.y, top);
-      loop.height = end - loop.y;
-      any = true;
-    }
-    if (any)
-      drawing.boxes.push_back(
-          {DrawnBox::Kind::Loop, loop, {fmt::format("for-loop, {} iterations", graph_.launch().loop)}, 0});
-    for (const Item& item : items_) {
-      drawing.boxes.push_back({item.kind, {item.x, item.y, item.width, item.height}, item.lines, 1});
-      if (item.inner.width > 0) {
-        const double dx = item.x + (item.width - item.inner.width) / 2;
-        const double dy = item.y + kPadding + kLine * static_cast<double>(item.lines.size());
-        for (DrawnBox box : item.inner.boxes) {
-          box.place.x += dx;
-          box.place.y += dy;
-          box.depth += 2;
-          drawing.boxes.push_back(std::move(box));
-        }
-        for (DrawnEdge edge : item.inner.edges) {
-          edge.x1 += dx, edge.x2 += dx, edge.label_x += dx;
-          edge.y1 += dy, edge.y2 += dy, edge.label_y += dy;
-          drawing.edges.push_back(std::move(edge));
-        }
+  Drawing draw(const LayeredDrawing& placed) const {
+    Drawing drawing{placed.width, placed.height, {}, {}};
+    add_loop(drawing, placed);
+    for (size_t i = 0; i < items_.size(); ++i) {
+      const Item& item = items_[i];
+      const LayeredNode& node = placed.nodes[i];
+      drawing.boxes.push_back({item.kind, {node.x, node.y, node.width, node.height}, item.lines, {}, 1});
+      if (item.inner.width == 0) continue;
+      const double dx = node.x + (node.width - item.inner.width) / 2;
+      const double dy = node.y + kPadding + kLine * static_cast<double>(item.lines.size());
+      for (DrawnBox box : item.inner.boxes) {
+        box.place.x += dx, box.text.x += dx;
+        box.place.y += dy, box.text.y += dy;
+        box.depth += 2;
+        drawing.boxes.push_back(std::move(box));
       }
-      for (int from : item.from) {
-        const Item& above = items_[static_cast<size_t>(from)];
-        DrawnEdge edge{above.x + above.width / 2, above.y + above.height, item.x + item.width / 2, item.y, {}};
-        if (!item.label.empty() && !item.label_below) {
-          edge.label = item.label;
-          edge.label_x = item.x + item.width / 2;
-          edge.label_y = item.y - 6;
-        } else if (above.label_below) {
-          edge.label = above.label;
-          edge.label_x = above.x + above.width / 2;
-          edge.label_y = above.y + above.height + kLine - 2;
-        }
+      for (DrawnEdge edge : item.inner.edges) {
+        for (Point& point : edge.points) point.x += dx, point.y += dy;
+        edge.depth += 2;
         drawing.edges.push_back(std::move(edge));
       }
     }
+    for (const LayeredEdge& edge : placed.edges) drawing.edges.push_back({edge.route, 1});
     return drawing;
   }
 
   const Graph& graph_;
   std::vector<Item> items_;
   size_t inputs_ = 0;
-  std::vector<std::vector<size_t>> layers_;
-  double width_ = 0, height_ = 0;
 };
 
 }  // namespace
+
+size_t columns(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
 
 Drawing lay_out(const Graph& graph) { return Layout(graph).run(); }
 

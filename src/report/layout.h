@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "report/layers.h"
 
 namespace strata {
 
@@ -17,14 +18,15 @@ struct DrawnBox {
   enum class Kind { Tensor, Operator, BlockGraph, ThreadGraph, Loop };
   Kind kind;
   Rectangle place;
-  std::vector<std::string> lines;  ///< text, from the top
+  std::vector<std::string> lines;  ///< text, from the top, in the middle; of a loop one, at `text`
+  Point text;                      ///< of a loop: the lower left corner of its line
   int depth = 0;                   ///< how many boxes it lies in
 };
 
+/// Pieces that are not upright lie between layers of boxes, and may be drawn as curves within their height.
 struct DrawnEdge {
-  double x1, y1, x2, y2;
-  std::string label;  ///< imap, fmap, omap; drawn beside the end that it belongs to
-  double label_x = 0, label_y = 0;
+  std::vector<Point> points;
+  int depth = 0;  ///< that of the boxes at its ends
 };
 
 struct Drawing {
@@ -34,8 +36,14 @@ struct Drawing {
 };
 
 constexpr double kFontSize = 12;
+constexpr double kCharacter = 7.3;  ///< the width of a character, rounded up
+constexpr double kLine = 16;        ///< from line to line
 
-/// Boxes of one depth do not overlap; a deeper box lies inside one of the depth above.
+/// Columns of a UTF-8 text.
+size_t columns(const std::string& text);
+
+/// Boxes of one depth do not overlap; a deeper box lies inside one of the depth above. No edge meets a box but those at
+/// its ends and those around it, nor a text.
 Drawing lay_out(const Graph& graph);
 
 }  // namespace strata

@@ -2,55 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "ir/text.h"
 #include "report/drawing.h"
-#include "report/layout.h"
+#include "report/shipped_graphs.h"
 #include "superopt/codegen/libraries.h"
 #include "test_paths.h"
 
 namespace strata {
 namespace {
-
-std::vector<GraphPtr> all_graphs() {
-  std::vector<GraphPtr> graphs;
-  for (const char* folder : {"/programs", "/tests/data"}) {
-    for (const auto& entry : std::filesystem::directory_iterator(std::string(STRATA_SOURCE_DIR) + folder)) {
-      if (entry.path().extension() != ".strata") continue;
-      auto graph = load_graph(entry.path().string());
-      EXPECT_TRUE(graph) << graph.error().to_string();
-      if (graph) graphs.push_back(*graph);
-    }
-  }
-  EXPECT_GE(graphs.size(), 12U);
-  return graphs;
-}
-
-bool overlap(const Rectangle& a, const Rectangle& b) {
-  return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
-}
-
-bool inside(const Rectangle& a, const Rectangle& b) {
-  return a.x >= b.x && a.y >= b.y && a.x + a.width <= b.x + b.width && a.y + a.height <= b.y + b.height;
-}
-
-TEST(Layout, BoxesOverlapOnlyWhereOneLiesInTheOther) {
-  for (const GraphPtr& graph : all_graphs()) {
-    const Drawing drawing = lay_out(*graph);
-    for (size_t i = 0; i < drawing.boxes.size(); ++i) {
-      const Rectangle& a = drawing.boxes[i].place;
-      EXPECT_TRUE(inside(a, {0, 0, drawing.width, drawing.height}))
-          << graph->name() << ": " << drawing.boxes[i].lines[0];
-      for (size_t j = 0; j < i; ++j) {
-        const Rectangle& b = drawing.boxes[j].place;
-        EXPECT_TRUE(!overlap(a, b) || inside(a, b) || inside(b, a))
-            << graph->name() << ": " << drawing.boxes[i].lines[0] << " and " << drawing.boxes[j].lines[0];
-      }
-    }
-  }
-}
 
 /// Tags open and close in order; enough to catch a forgotten end or an unescaped character.
 bool balanced(const std::string& markup) {
@@ -73,7 +34,7 @@ bool balanced(const std::string& markup) {
 TEST(Drawing, IsWellFormed) {
   EXPECT_TRUE(balanced("<a><b x=\"1\"/></a>"));
   EXPECT_FALSE(balanced("<a><b></a>"));
-  for (const GraphPtr& graph : all_graphs()) EXPECT_TRUE(balanced(draw_svg(*graph))) << graph->name();
+  for (const GraphPtr& graph : shipped_graphs()) EXPECT_TRUE(balanced(draw_svg(*graph))) << graph->name();
   EXPECT_EQ(escape_markup("a<b>&\"c\""), "a&lt;b&gt;&amp;&quot;c&quot;");
 }
 
