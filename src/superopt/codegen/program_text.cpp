@@ -5,6 +5,7 @@
 
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/generate.h"
+#include "superopt/codegen/launcher.h"
 
 namespace strata {
 std::string KernelLaunch::coordinates(std::array<std::string, 3> at) const {
@@ -25,7 +26,7 @@ std::string needed_libraries(const GeneratedProgram& program) {
   return all;
 }
 
-std::string launch_manifest(const GeneratedProgram& program) {
+LaunchManifest manifest_of(const GeneratedProgram& program) {
   LaunchManifest manifest;
   std::set<std::string> listed;  // an output that is an input stays an input
   const auto add = [&](BufferRole role, const std::vector<DeviceBuffer>& buffers) {
@@ -38,8 +39,10 @@ std::string launch_manifest(const GeneratedProgram& program) {
   add(BufferRole::Counters, program.counters);
   add(BufferRole::Output, program.outputs);
   manifest.launches.assign(program.launches.begin(), program.launches.end());
-  return print(manifest);
+  return manifest;
 }
+
+std::string launch_manifest(const GeneratedProgram& program) { return print(manifest_of(program)); }
 
 std::string host_program(const GeneratedProgram& program) {
   std::map<std::string, std::string> variables;
