@@ -1,6 +1,9 @@
 #include "ir/text.h"
 #include "report/drawing.h"
+#include "report/html_text.h"
 #include "report/report.h"
+#include "report/summary.h"
+#include "superopt/codegen/launcher.h"
 
 namespace strata {
 namespace {
@@ -14,7 +17,9 @@ std::string page(const std::string& title, const std::string& body) {
       "left; "
       "border-bottom: 1px solid var(--line); font-variant-numeric: tabular-nums; }}\n"
       "pre {{ overflow-x: auto; background: var(--tensor); padding: 1rem; border-radius: 5px; }}\n"
-      ".drawing {{ overflow-x: auto; }} summary {{ cursor: pointer; }}\n</style></head><body>\n{}</body></html>\n",
+      ".drawing {{ overflow-x: auto; }} summary {{ cursor: pointer; }} .headline {{ font-size: 1.25rem; }}\n"
+      "dt {{ font-weight: bold; }} dd {{ margin: 0 0 .5rem 1.5rem; max-width: 50rem; }} p {{ max-width: 60rem; }}\n"
+      "</style></head><body>\n{}</body></html>\n",
       escape_markup(title), style_sheet(), body);
 }
 
@@ -36,7 +41,7 @@ std::string cost_row(const std::string& name, const CostEstimate& cost) {
 
 std::string parts_tables(const Superoptimized& result) {
   std::string body = "<h2>Parts</h2>\n<table>\n";
-  body += row({"part", "makes", "operators", "kernels", "estimated µs", "result"}, "th");
+  body += row({"part", "makes", "operators", "kernels", "estimated µs, input → best", "result"}, "th");
   for (size_t p = 0; p < result.parts.size(); ++p) {
     const PartOutcome& outcome = result.parts[p];
     const Part& part = result.partition.parts[p];
@@ -69,6 +74,53 @@ std::string profile_table(const Profile& profile) {
   return body + "</table>\n";
 }
 
+/// What is beside the report, and what to do with it.
+std::string usage_section(const Superoptimized& result) {
+  const auto code = [](std::string_view text) { return fmt::format("<code>{}</code>", escape_markup(text)); };
+  std::string body = "<h2>How to use this</h2>\n<ul>\n";
+  const auto item = [&](const std::string& text) { body += "<li>" + text + "</li>\n"; };
+  item(code("best.cu") +
+       " is the CUDA source; its first lines say what to launch, with what, and where the kernels are. " +
+       code("best.ARCH.cubin") + " is the same, compiled for an architecture, and " + code("best.launch.json") +
+       " lists buffers and launches for programs to read.");
+  if (needed_libraries(result.code).empty()) {
+    item(code("best.launch.cpp") +
+         " loads a cubin and launches it by the CUDA driver's interface. Take its load() and "
+         "launch() into your program, or try it: " +
+         code("g++ -std=c++17 best.launch.cpp -I$CUDA_HOME/include -lcuda -o best.launch && ./best.launch "
+              "best.ARCH.cubin"));
+  } else {
+    item("A part is computed by a library, so there is no launcher: " + code("best.launch.json") +
+         " says which product or convolution each such launch is.");
+  }
+  item(code("best.strata") + " is the result as a µGraph: " + code("strata verify PROGRAM best.strata") +
+       " proves it again, " + code("strata run best.strata") + " executes it without a GPU, " +
+       code("strata show best.strata --format=svg") + " draws it.");
+  item("On a machine with a GPU, " + code("strata optimize PROGRAM") +
+       " measures the candidates there and takes the fastest.");
+  return body + "</ul>\n";
+}
+
+std::string candidates_section(const Superoptimized& result, const Profile& profile) {
+  std::string body = "<h2>Candidates</h2>\n<p>";
+  if (profile.tuning) {
+    body += "The first is what was chosen by measurement; the others follow by their estimates.";
+  } else {
+    body += "By their estimates.";
+    if (const std::string order = describe_order(result); !order.empty()) body += " " + escape_markup(order) + ".";
+  }
+  body += "</p>\n";
+  for (size_t i = 0; i < result.candidates.size(); ++i) {
+    const Candidate& c = result.candidates[i];
+    const bool is_input = same_structure(*c.graph, *result.program);
+    body += details(
+        fmt::format("{}. {}{} kernel{}, estimated {:.2f} µs; {}", i + 1, is_input ? describe_input(result) + ": " : "",
+                    c.cost.kernels, c.cost.kernels == 1 ? "" : "s", c.cost.seconds * 1e6, name_proof(c.verification)),
+        print(*c.graph));
+  }
+  return body;
+}
+
 }  // namespace
 
 std::string draw_html(const Graph& graph) {
@@ -80,25 +132,20 @@ std::string report_html(const Superoptimized& result, const SuperoptimizeOptions
   const Candidate& best = result.candidates.front();
   const SearchStatistics& s = result.statistics;
   std::string body =
-      fmt::format("<h1>{} on {}</h1>\n<table>\n", escape_markup(result.program->name()), options.search.target->name);
+      fmt::format("<h1>{} on {}</h1>\n<p class=\"headline\">{}.</p>\n<table>\n", escape_markup(result.program->name()),
+                  options.search.target->name, escape_markup(headline(result, profile)));
   body += row({"", "kernels", "device-memory bytes", "estimated µs"}, "th");
-  body += cost_row("input", result.program_cost) + cost_row("best µGraph", best.cost) + "</table>\n";
+  body += cost_row(describe_input(result), result.program_cost) + cost_row("best µGraph", best.cost) + "</table>\n";
   if (const std::string needed = needed_libraries(result.code); !needed.empty())
     body += "<p>needs at run time " + escape_markup(needed) + "</p>\n";
   if (const std::string layouts = describe_layouts(result.code); !layouts.empty())
     body += "<p>" + escape_markup(layouts) + "</p>\n";
-  body += fmt::format("<h2>Best µGraph</h2>\n<div class=\"drawing\">{}</div>\n{}", svg_element(*best.graph, false),
-                      details("text", print(*best.graph)));
+  body += usage_section(result);
+  body += fmt::format("<h2>Best µGraph</h2>\n{}<div class=\"drawing\">{}</div>\n{}", drawing_legend(),
+                      svg_element(*best.graph, false), details("text", print(*best.graph)));
   body += fmt::format("<h2>Input program</h2>\n<div class=\"drawing\">{}</div>\n{}",
                       svg_element(*result.program, false), details("text", print(*result.program)));
-  body += "<h2>Proof</h2>\n<table>\n";
-  if (best.verification.method == ProofMethod::Solver) {
-    body += row({"by", "the solver, at small shapes"});
-  } else {
-    body += row({"random tests over finite fields", std::to_string(best.verification.tests)});
-    body += row({"probability of accepting a wrong graph", fmt::format("≤ {:.3g}", best.verification.error_bound)});
-  }
-  body += row({"argument", best.verification.argument});
+  body += "<h2>Proof</h2>\n<table>\n" + row({"proved", describe_proof(best.verification)});
   body += row({"largest error in float32, relative", fmt::format("{:.3g}", best.errors.candidate_f32)});
   body +=
       row({"largest error in the program's own type", fmt::format("{:.3g}", best.errors.candidate_own)}) + "</table>\n";
@@ -113,19 +160,14 @@ std::string report_html(const Superoptimized& result, const SuperoptimizeOptions
   body += row({"pruned by stability", std::to_string(s.pruned_stability)});
   body += row({"graphs equal to the program on a random test", std::to_string(s.verified)});
   body += row({"layouts that differ on it", std::to_string(s.rejected)});
-  body += row({"left out", result.left_out.empty() ? "nothing" : result.left_out}) + "</table>\n";
+  body += row({"left out, with the search's own estimates", result.left_out.empty() ? "nothing" : result.left_out}) +
+          "</table>\n";
   if (result.parts.size() > 1) body += parts_tables(result);
   if (profile.tuning || !profile.skipped.empty()) body += profile_table(profile);
-  body += "<h2>Candidates</h2>\n";
-  for (size_t i = 0; i < result.candidates.size(); ++i) {
-    const Candidate& c = result.candidates[i];
-    const std::string proof = c.verification.method == ProofMethod::Solver
-                                  ? std::string("proved by the solver")
-                                  : fmt::format("error bound {:.3g}", c.verification.error_bound);
-    body += details(fmt::format("{}. {} kernels, {:.2f} µs, {}", i + 1, c.cost.kernels, c.cost.seconds * 1e6, proof),
-                    print(*c.graph));
-  }
-  body += "<h2>Generated CUDA</h2>\n" + details("best.cu", result.code.source);
+  body += candidates_section(result, profile);
+  body += "<h2>Generated CUDA</h2>\n" +
+          details("best.cu", annotated_source(result.code, *best.graph, *options.search.target));
+  body += fmt::format("<h2>Glossary</h2>\n{}", glossary());
   return page(result.program->name() + " · Strata", body);
 }
 

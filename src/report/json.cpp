@@ -4,6 +4,7 @@
 
 #include "ir/text.h"
 #include "report/report.h"
+#include "report/summary.h"
 #include "superopt/codegen/libraries.h"
 
 namespace strata {
@@ -52,6 +53,24 @@ Json part_json(const Superoptimized& result, size_t p) {
   json["seconds"] = outcome.optimized.statistics.seconds;
   json["cached_at"] = outcome.optimized.cached_at;
   return json;
+}
+
+Json search_json(const Superoptimized& result) {
+  const SearchStatistics& s = result.statistics;
+  return {{"seconds", s.seconds},
+          {"threads", s.threads},
+          {"generated", s.generated},
+          {"pruned_shape", s.pruned_shape},
+          {"pruned_memory", s.pruned_memory},
+          {"pruned_expression", s.pruned_expression},
+          {"pruned_axes", s.pruned_axes},
+          {"pruned_stability", s.pruned_stability},
+          {"verified", s.verified},
+          {"rejected", s.rejected},
+          {"spaces_total", s.spaces_total},
+          {"spaces_searched", s.spaces_searched},
+          {"stop_reason", std::string(name_of(result.stop_reason))},
+          {"left_out", result.left_out}};
 }
 
 /// Null where nothing was measured, or the number is none.
@@ -194,27 +213,14 @@ int count_block_operators(const Graph& graph) {
 }
 
 std::string report_json(const Superoptimized& result, const SuperoptimizeOptions& options, const Profile& profile) {
-  const SearchStatistics& s = result.statistics;
   const Candidate& best = result.candidates.front();
   const Graph* block = first_block_graph(*best.graph);
   Json json;
   json["program"] = result.program->name();
   json["target"] = std::string(options.search.target->name);
   json["seed"] = options.search.seed;
-  json["search"] = {{"seconds", s.seconds},
-                    {"threads", s.threads},
-                    {"generated", s.generated},
-                    {"pruned_shape", s.pruned_shape},
-                    {"pruned_memory", s.pruned_memory},
-                    {"pruned_expression", s.pruned_expression},
-                    {"pruned_axes", s.pruned_axes},
-                    {"pruned_stability", s.pruned_stability},
-                    {"verified", s.verified},
-                    {"rejected", s.rejected},
-                    {"spaces_total", s.spaces_total},
-                    {"spaces_searched", s.spaces_searched},
-                    {"stop_reason", std::string(name_of(result.stop_reason))},
-                    {"left_out", result.left_out}};
+  json["search"] = search_json(result);
+  json["headline"] = headline(result, profile);
   json["input"] = cost_json(result.program_cost);
   json["best"] = cost_json(best.cost);
   json["best"]["needs"] = needed_libraries(result.code);
@@ -250,6 +256,18 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
     entry["graph"] = print(*candidate.graph);
     json["candidates"].push_back(std::move(entry));
   }
+  return json.dump(2) + "\n";
+}
+
+std::string shard_json(const Superoptimized& result, const SuperoptimizeOptions& options) {
+  Json json;
+  json["program"] = result.program->name();
+  json["target"] = std::string(options.search.target->name);
+  json["seed"] = options.search.seed;
+  json["shard"] = {{"index", options.search.shard_index},
+                   {"count", options.search.shard_count},
+                   {"checkpoint", options.search.checkpoint}};
+  json["search"] = search_json(result);
   return json.dump(2) + "\n";
 }
 

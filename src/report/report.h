@@ -14,6 +14,10 @@ namespace strata {
 /// seconds, but those of names that end in "_us".
 std::string report_json(const Superoptimized& result, const SuperoptimizeOptions& options, const Profile& profile = {});
 
+/// What `optimize --shard --json` prints, whose work is in its checkpoint: program, target, seed,
+/// shard.{index,count,checkpoint}, search.{…} as in report_json.
+std::string shard_json(const Superoptimized& result, const SuperoptimizeOptions& options);
+
 /// A self-contained page: input and best µGraph drawn, statistics, proof, measurements, candidates, generated CUDA.
 std::string report_html(const Superoptimized& result, const SuperoptimizeOptions& options, const Profile& profile = {});
 

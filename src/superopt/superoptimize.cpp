@@ -56,6 +56,13 @@ void rate_with_library(Candidate& candidate, const SuperoptimizeOptions& options
   if (!candidate.schedules.empty()) candidate.cost = scheduled_cost(*candidate.graph, target, candidate.schedules);
 }
 
+/// What a program costs as it is given, with what libraries compute of it: the same as of the candidate that it is.
+CostEstimate cost_as_given(const GraphPtr& program, const SuperoptimizeOptions& options) {
+  Candidate itself = as_candidate(program, *options.search.target);
+  rate_with_library(itself, options);
+  return itself.cost;
+}
+
 void sort_by_cost(std::vector<Candidate>& candidates) {
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return cheaper(a.cost, b.cost); });
@@ -155,7 +162,7 @@ class PartsOptimizer {
     PartOutcome& outcome = result_.parts[p];
     const Part& part = result_.partition.parts[p];
     const Target& target = *options_.search.target;
-    outcome.program_cost = scheduled_cost(*part.graph, target);
+    outcome.program_cost = cost_as_given(part.graph, options_);
     if (part.searchable()) {
       outcome.optimized = named(found_.at(texts_.at(static_cast<int>(p))), forms_[p], part);
     } else {
@@ -325,7 +332,7 @@ Result<Superoptimized> optimize_parts(const GraphPtr& program, const Superoptimi
                                       const PartitionLimits& limits, Clock::time_point start, FoundParts& found) {
   Superoptimized result;
   result.program = program;
-  result.program_cost = scheduled_cost(*program, *options.search.target);
+  result.program_cost = cost_as_given(program, options);
   STRATA_TRY(result.partition, partition(program, limits));
   STRATA_CHECK(PartsOptimizer(options, start, found, result).run());
   sum_up(result, options.search.threads);
@@ -440,7 +447,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   }
   STRATA_CHECK(try_library(hoisted, options, found, result));
   result.program = program;
-  result.program_cost = scheduled_cost(*program, target);
+  result.program_cost = cost_as_given(program, options);
   last = Clock::now();
   result.whole_check = checked_whole(result, options);
   if (result.whole_check.starts_with("DIFFERENT")) {

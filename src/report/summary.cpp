@@ -1,0 +1,82 @@
+#include "report/summary.h"
+
+#include <algorithm>
+
+#include "report/report.h"
+#include "superopt/codegen/libraries.h"
+
+namespace strata {
+namespace {
+
+/// The program as given, among the candidates; null where a rewriting of it took its place.
+const Candidate* itself(const Superoptimized& result) {
+  const auto at = std::find_if(result.candidates.begin(), result.candidates.end(), [&](const Candidate& candidate) {
+    return candidate.graph == result.program || same_structure(*candidate.graph, *result.program);
+  });
+  return at == result.candidates.end() ? nullptr : &*at;
+}
+
+std::string kernels(int count) { return fmt::format("{} kernel{}", count, count == 1 ? "" : "s"); }
+
+std::string compared(double best_us, double input_us) {
+  const double ratio = input_us / best_us;
+  if (ratio >= 1.005) return fmt::format("{:.2f} times as fast as the input, which takes {:.2f} µs", ratio, input_us);
+  if (ratio <= 0.995) return fmt::format("slower than the input, which takes {:.2f} µs", input_us);
+  return fmt::format("as fast as the input, which takes {:.2f} µs", input_us);
+}
+
+}  // namespace
+
+std::string describe_proof(const VerifyResult& proof) {
+  if (proof.method == ProofMethod::Solver) return fmt::format("by the solver, {}", proof.argument);
+  return fmt::format("{} random tests, error bound {:.3g} ({})", proof.tests, proof.error_bound, proof.argument);
+}
+
+std::string name_proof(const VerifyResult& proof) {
+  if (proof.method == ProofMethod::Solver) return "proved by the solver";
+  if (proof.tests == 0) return proof.argument;
+  return fmt::format("error bound {:.3g}", proof.error_bound);
+}
+
+std::string describe_input(const Superoptimized& result) {
+  const Candidate* given = itself(result);
+  if (given == nullptr || !uses_library(given->schedules)) return "input";
+  std::vector<std::string> libraries;
+  for (const LibraryCall& call : plan_libraries(*given->graph, given->schedules).calls) {
+    for (const LibraryWork& work : call.work()) libraries.emplace_back(library_of(work));
+  }
+  std::sort(libraries.begin(), libraries.end());
+  libraries.erase(std::unique(libraries.begin(), libraries.end()), libraries.end());
+  return fmt::format("input (with {})", fmt::join(libraries, " and "));
+}
+
+std::string headline(const Superoptimized& result, const Profile& profile) {
+  const Candidate& best = result.candidates.front();
+  const std::string counts =
+      fmt::format("{} in place of {}", kernels(best.cost.kernels), kernels(result.program_cost.kernels));
+  if (profile.tuning) {
+    const TunedRow& chosen = profile.tuning->result();
+    const TunedRow& given = profile.tuning->program();
+    const auto right = [](const TunedRow& row) { return row.measurement.verdict == MeasureVerdict::Right; };
+    if (right(chosen) && right(given)) {
+      return fmt::format("{}: {:.2f} µs, measured on {} with cold caches; {}", counts, chosen.measurement.cold_us,
+                         profile.tuning->device.name, compared(chosen.measurement.cold_us, given.measurement.cold_us));
+    }
+  }
+  return fmt::format("{}: {:.2f} µs, estimated and not measured; {} by the same estimate", counts,
+                     best.cost.seconds * 1e6, compared(best.cost.seconds * 1e6, result.program_cost.seconds * 1e6));
+}
+
+std::string describe_order(const Superoptimized& result) {
+  const auto least =
+      std::min_element(result.candidates.begin(), result.candidates.end(),
+                       [](const Candidate& a, const Candidate& b) { return a.cost.seconds < b.cost.seconds; });
+  const Candidate& best = result.candidates.front();
+  if (least->cost.seconds >= best.cost.seconds || cheaper(least->cost, best.cost)) return {};
+  return fmt::format(
+      "candidate {} is estimated at {:.2f} µs and the best at {:.2f} µs: within 2 %, estimates count as "
+      "equal, and the one found first comes first",
+      least - result.candidates.begin() + 1, least->cost.seconds * 1e6, best.cost.seconds * 1e6);
+}
+
+}  // namespace strata
