@@ -25,12 +25,6 @@ void add_emit(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_measure_worker(CLI::App& app, Action& action);
 
-/// A number above 0 and below 1. CLI::Range lets NaN through, and no error bound is ever above NaN: every program would
-/// count as proved.
-CLI::Validator probability();
-/// An unsigned number; the parser alone would take -1 for 2^64 - 1.
-CLI::Validator unsigned_number();
-
 /// Writes a file under a temporary name first, so that no reader ever sees half of it.
 Result<void> write_file(const std::string& path, std::string_view contents);
 /// Makes a folder and those above it.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/text.h"
+#include "support/read_file.h"
 
 namespace strata {
 namespace {
@@ -25,12 +26,9 @@ tl::unexpected<Error> damaged(const std::string& path) {
 }
 
 Result<Json> read(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    return tl::unexpected(
-        Error{ErrorCode::InvalidInput, fmt::format("cannot open checkpoint '{}'", path), "check the path", {}});
-  }
-  Json json = Json::parse(file, nullptr, false);
+  auto text = read_file(path);
+  if (!text) return tl::unexpected(text.error().within("checkpoint"));
+  Json json = Json::parse(*text, nullptr, false);
   if (!json.is_object() || !json.contains("key") || !json["key"].is_string() || !json.contains("units") ||
       !json["units"].is_object()) {
     return damaged(path);
