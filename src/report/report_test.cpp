@@ -124,7 +124,6 @@ TEST_F(Rmsnorm, ReportsCarryTheirKeys) {
   }
 }
 
-<<<<<<< HEAD
 TEST(Reports, CutsAreNamedAsInTheProgramThatWasCut) {
   // The transpose moves to the inputs, so that what is cut has other tensors than what is written here.
   auto program = parse_graph(
@@ -147,7 +146,8 @@ TEST(Reports, CutsAreNamedAsInTheProgramThatWasCut) {
   EXPECT_EQ(cuts, expected);
   const std::string html = report_html(*result, options);
   for (const std::string& name : expected) EXPECT_NE(html.find(name), std::string::npos) << name;
-=======
+}
+
 /// The only number after `what` in a text; −1 where there is none.
 double number_after(const std::string& text, const std::string& what) {
   const size_t at = text.find(what);
@@ -191,7 +191,6 @@ TEST_F(Rmsnorm, ReportsSayHowToUseThemAndWhatTheirWordsMean) {
   EXPECT_TRUE(balanced(html.substr(html.find("<body>"), html.find("<svg") - html.find("<body>")) +
                        html.substr(html.find("</svg>") + 6, html.rfind("<h2>Input") - html.find("</svg>") - 6) +
                        "</body>"));
->>>>>>> a404920 (Reports: one headline against the input as it would run, estimates that say what they are, how to use the result, a glossary)
 }
 
 TEST_F(Rmsnorm, MeasurementsAreReported) {
