@@ -4,10 +4,12 @@ namespace strata::hlo {
 namespace {
 
 constexpr size_t kMaxRank = 64;
+/// More than any device holds, and few enough that counts of bytes and operations fit 63 bits.
+constexpr int64_t kMostElements = int64_t{1} << 40;
 
 Result<void> parse_dimensions(Cursor& cursor, Shape& shape) {
   STRATA_CHECK(cursor.expect("["));
-  int64_t count = byte_width(shape.type);
+  int64_t count = 1;
   while (!cursor.accept("]")) {
     if (!shape.dims.empty()) STRATA_CHECK(cursor.expect(","));
     const size_t place = cursor.offset();
@@ -17,8 +19,9 @@ Result<void> parse_dimensions(Cursor& cursor, Shape& shape) {
     STRATA_TRY(const int64_t size, cursor.integer("a size"));
     if (size < 0) return cursor.error_at(place, fmt::format("a size is negative: {}", size));
     // Sizes of zero do not hide others that overflow: strides are products of them.
-    if (__builtin_mul_overflow(count, std::max<int64_t>(size, 1), &count)) {
-      return cursor.error_at(place, "an array has more than 2^63 bytes");
+    if (__builtin_mul_overflow(count, std::max<int64_t>(size, 1), &count) || count > kMostElements) {
+      return cursor.error_at(place, "an array has more than 2^40 elements",
+                             "no device holds so many; make its shape smaller");
     }
     shape.dims.push_back(size);
     if (shape.dims.size() > kMaxRank) {

@@ -372,7 +372,7 @@ Result<ModulePtr> parse_module(std::string_view text, const std::string& file) {
 
 Result<ModulePtr> load_module(const std::string& path) {
   STRATA_TRY(const std::string text, read_file(path));
-  return parse_module(text, path);
+  return parse_module(text, shown_path(path));
 }
 
 Result<Literal> parse_value(std::string_view text, const std::string& file) {

@@ -320,7 +320,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"  y = f32[] constant(abc)", "<input>:5:22: error: expected a number, found 'abc'"},
         Mistake{"  y = f32[1000000000] constant({1})", "the text ends before the 1000000000 elements"},
         Mistake{"  y = f32[<=4] negate(x)", "dynamic sizes are not supported"},
-        Mistake{"  y = f32[99999999999,99999999999] negate(x)", "an array has more than 2^63 bytes"},
+        Mistake{"  y = f32[99999999999,99999999999] negate(x)", "an array has more than 2^40 elements"},
         Mistake{"  y = f32[2,3]{0} negate(x)", "a layout is no permutation of the 2 dimensions"},
         Mistake{"  y = f32[2,3] call(x), to_apply=g", "<input>:5:34: error: there is no computation 'g'"},
         Mistake{"  y = f32[2] reduce(x, s), dimensions={1}", "reduce calls 0 computations"},

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "support/host_memory.h"
+
 namespace strata {
 namespace {
 
@@ -44,6 +46,16 @@ double execution_work(const Graph& graph) {
     sum += most;
   }
   return sum;
+}
+
+double execution_bytes(const Graph& graph) {
+  double elements = 0;
+  for (const TensorInfo& tensor : graph.tensors()) elements += static_cast<double>(tensor.type.elements());
+  return elements * sizeof(double);
+}
+
+Result<void> check_execution_memory(const Graph& graph) {
+  return check_host_memory(execution_bytes(graph), fmt::format("executing '{}'", graph.name()));
 }
 
 }  // namespace strata

@@ -9,4 +9,10 @@ namespace strata {
 /// counted once an iteration.
 double execution_work(const Graph& graph);
 
+/// Bytes of all tensors of a kernel graph in float64, which one execution keeps.
+double execution_bytes(const Graph& graph);
+
+/// Error (Environment) where this machine has no room for an execution.
+Result<void> check_execution_memory(const Graph& graph);
+
 }  // namespace strata

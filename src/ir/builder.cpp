@@ -5,6 +5,9 @@
 namespace strata {
 namespace {
 
+/// Of one tensor: more than any device holds, and few enough that counts of bytes and operations fit 63 bits.
+constexpr int64_t kMostElements = int64_t{1} << 40;
+
 std::string_view kind_name(AttributeKind kind) {
   switch (kind) {
     case AttributeKind::Int:
@@ -106,11 +109,15 @@ Result<TensorId> GraphBuilder::new_tensor(std::string name, TensorType type, Lev
                             {}},
                       at);
   }
-  int64_t bytes = size_of(type.dtype);
+  int64_t elements = 1;
   for (int64_t size : type.shape) {
-    if (__builtin_mul_overflow(bytes, size, &bytes)) {
+    if (__builtin_mul_overflow(elements, size, &elements) || elements > kMostElements) {
       return with_place(
-          Error{ErrorCode::InvalidInput, fmt::format("tensor '{}' has more than 2^63 bytes", name), {}, {}}, at);
+          Error{ErrorCode::Unsupported,
+                fmt::format("tensor '{}' is {}, which has more than 2^40 elements", name, to_string(type)),
+                "no device holds so many; make its shape smaller",
+                {}},
+          at);
     }
   }
   graph_->tensors_.push_back({std::move(name), std::move(type), level, producer});

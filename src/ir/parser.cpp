@@ -4,6 +4,7 @@
 #include "ir/lexer.h"
 #include "ir/text.h"
 #include "support/read_file.h"
+#include "support/spelling.h"
 
 namespace strata {
 namespace {
@@ -225,7 +226,10 @@ class Parser {
     if (op.text == "block" || op.text == "thread") return graph_defined(builder, results, op, std::move(comments));
     const OpDef* def = find_op(op.text);
     if (def == nullptr) {
-      return error(op, fmt::format("unknown operator '{}'", op.text), "`strata ops` lists the operators");
+      std::vector<std::string> names{"block", "thread"};
+      for (const OpDef* known : all_ops()) names.emplace_back(known->traits.name);
+      return error(op, fmt::format("unknown operator '{}'{}", op.text, did_you_mean(op.text, names)),
+                   "`strata ops` lists the operators");
     }
     if (results.size() != 1) return error(results[1], fmt::format("{} has one result", op.text));
     std::vector<TensorId> operands;
@@ -346,7 +350,7 @@ Result<GraphPtr> parse_graph(std::string_view text, const std::string& file) {
 
 Result<GraphPtr> load_graph(const std::string& path) {
   STRATA_TRY(const std::string text, read_file(path));
-  return parse_graph(text, path);
+  return parse_graph(text, shown_path(path));
 }
 
 }  // namespace strata

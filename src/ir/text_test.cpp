@@ -112,7 +112,7 @@ const BadProgram kBadPrograms[] = {
      "4:2: error: B = out_saver(a: f16[2]): omap=[_] replicates grid dimension 0 of size 2"},
     {"graph g { input A: f16[2]\n B = accum(A, kind=sum)\n output B }", "this operator does not exist at kernel level"},
     {"graph g { input A: f16[2] \x01 }", "1:27: error: unexpected byte 0x01"},
-    {"graph g { input A: f16[9223372036854775807, 8]\n B = exp(A)\n output B }", "more than 2^63 bytes"},
+    {"graph g { input A: f16[9223372036854775807, 8]\n B = exp(A)\n output B }", "more than 2^40 elements"},
 };
 
 TEST(Text, ErrorsNamePlaceAndExpectation) {

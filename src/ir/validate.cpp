@@ -243,8 +243,18 @@ Result<void> validate(const Graph& graph, const Target& target) {
     if (bytes > target.device_memory) break;
   }
   if (bytes > target.device_memory) {
-    return invalid("the program's tensors need {} bytes and {} has {} bytes of device memory", bytes, target.name,
-                   target.device_memory);
+    const auto largest =
+        std::max_element(graph.tensors().begin(), graph.tensors().end(),
+                         [](const TensorInfo& a, const TensorInfo& b) { return a.type.bytes() < b.type.bytes(); });
+    return tl::unexpected(
+        Error{ErrorCode::InvalidInput,
+              fmt::format("the program's tensors need {} bytes and {} has {} bytes of device memory; '{}' alone, {}, "
+                          "takes {}",
+                          bytes, target.name, target.device_memory, largest->name, to_string(largest->type),
+                          largest->type.bytes()),
+              "make the shapes smaller",
+              largest->producer < 0 ? SourceLocation{}
+                                    : graph.operations()[static_cast<size_t>(largest->producer)].location});
   }
   for (const Operation& op : graph.operations()) {
     if (!op.body) continue;

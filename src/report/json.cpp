@@ -6,6 +6,7 @@
 #include "report/report.h"
 #include "report/summary.h"
 #include "superopt/codegen/libraries.h"
+#include "superopt/search/checkpoint.h"
 
 namespace strata {
 namespace {
@@ -268,7 +269,7 @@ std::string shard_json(const Superoptimized& result, const SuperoptimizeOptions&
   json["seed"] = options.search.seed;
   json["shard"] = {{"index", options.search.shard_index},
                    {"count", options.search.shard_count},
-                   {"checkpoint", options.search.checkpoint}};
+                   {"checkpoint", options.search.checkpoint ? options.search.checkpoint->path() : ""}};
   json["search"] = search_json(result);
   return json.dump(2) + "\n";
 }

@@ -1,7 +1,8 @@
 #include "support/npy_format.h"
 
 #include <charconv>
-#include <fstream>
+
+#include "support/read_file.h"
 
 namespace strata {
 namespace {
@@ -23,18 +24,14 @@ std::string_view field(std::string_view header, std::string_view key) {
 }  // namespace
 
 tl::unexpected<Error> damaged_npy(const std::string& path, std::string_view what) {
-  return tl::unexpected(Error{
-      ErrorCode::InvalidInput, fmt::format("'{}' is no .npy file: {}", path, what), "write it with numpy.save", {}});
+  return tl::unexpected(Error{ErrorCode::InvalidInput,
+                              fmt::format("'{}' is no .npy file: {}", shown_path(path), what),
+                              "write it with numpy.save",
+                              {}});
 }
 
 Result<NpyFile> read_npy_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes;
-  for (std::vector<char> block(1 << 20); file;) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    bytes.append(block.data(), static_cast<size_t>(file.gcount()));
-  }
-  if (!file.is_open() || file.bad()) return environment("cannot read '{}'", path);
+  STRATA_TRY(const std::string bytes, read_file(path));
   const auto damaged = [&](std::string_view what) { return damaged_npy(path, what); };
   if (bytes.size() < 12 || bytes.compare(0, kMagic.size(), kMagic) != 0) return damaged("it has no NumPy header");
   const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(bytes[i])); };

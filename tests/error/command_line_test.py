@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Users' mistakes: each ends with its exit code and a message that names the mistake. Usage: ... STRATA"""
+import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -31,6 +33,7 @@ FILES = {
     "bad_character.strata": graph("B = exp(A) @", "output B"),
     "not_closed.strata": graph("B = exp(A)", "output B")[:-2],
     "unknown_operator.strata": graph("B = frob(A)", "output B"),
+    "misspelt_operator.strata": graph("B = matmull(A, A)", "output B"),
     "inner_dimensions.strata": graph("C = matmul(A, B)", "output C", inputs=("A: f16[2, 3]", "B: f16[4, 5]")),
     "no_dim.strata": graph("B = sum(A)", "output B"),
     "dim_outside.strata": graph("B = sum(A, dim=2)", "output B"),
@@ -49,6 +52,13 @@ FILES = {
     "outside_lax.strata": graph("B = relu(A)", "output B"),
     "fused.strata": graph("B = block(A, grid=[2]) {", "  a = in_iter(A, imap=[0])", "  b = exp(a)",
                           "  B = out_saver(b, omap=[0])", "}", "output B"),
+    "huge.strata": graph("B = exp(A)", "output B", inputs=("A: f16[2147483647, 2147483647]",)),
+    "large.strata": graph("B = exp(A)", "output B", inputs=("A: f16[1048576, 524288]",)),
+    "grows.strata": graph("B = repeat(A, dim=0, times=1048576)", "output B", inputs=("A: f16[1048576, 1048576]",)),
+    "huge.hlo": "HloModule m\nENTRY f {\n  x = f32[2147483647,2147483647] parameter(0)\n  ROOT y = f32[2147483647,"
+                "2147483647] negate(x)\n}\n",
+    "large.hlo": "HloModule m\nENTRY f {\n  x = f32[1048576,524288] parameter(0)\n  ROOT y = f32[1048576,524288] "
+                 "negate(x)\n}\n",
     "good.hlo": "HloModule m\nENTRY f {\n  x = f32[2,3] parameter(0)\n  ROOT y = f32[2,3] negate(x)\n}\n",
     "no_shape.hlo": "f {\n  ROOT x = parameter(0)\n}\n",
     "unsupported.txt": "HloModule m\nf {\n  x = u64[2] parameter(0)\n"
@@ -69,11 +79,49 @@ FILES = {
 
 # Arguments, exit code, parts of what is printed to stderr and stdout together.
 MISTAKES = [
-    ("", BAD_INPUT, "subcommand is required"),
-    ("frobnicate", BAD_INPUT, "subcommand is required"),
-    ("show", BAD_INPUT, "GRAPH is required"),
-    ("show good.strata extra", BAD_INPUT, "not expected: extra"),
-    ("show --bogus good.strata", BAD_INPUT, "not expected: --bogus"),
+    ("", BAD_INPUT, "a subcommand is required: one of optimize, verify, run, show, merge, ops, emit, bench"),
+    ("frobnicate", BAD_INPUT, "no subcommand is named 'frobnicate'\n", "`strata --help` lists"),
+    ("optimise good.strata", BAD_INPUT, "no subcommand is named 'optimise'; did you mean 'optimize'?"),
+    ("verfiy good.strata good.strata", BAD_INPUT, "no subcommand is named 'verfiy'; did you mean 'verify'?"),
+    ("--threads 2 optimize good.strata", BAD_INPUT, "no option before the subcommand is named '--threads'"),
+    ("--versoin", BAD_INPUT, "'--versoin'; did you mean '--version'?"),
+    ("show", BAD_INPUT, "GRAPH is required", "`strata show --help` lists"),
+    ("show good.strata extra", BAD_INPUT, "'extra' is one too many"),
+    ("show --bogus good.strata", BAD_INPUT, "show has no option '--bogus'"),
+    ("show --fromat=svg good.strata", BAD_INPUT, "show has no option '--fromat'; did you mean '--format'?"),
+    ("optimize good.strata --tim-limit 3", BAD_INPUT, "no option '--tim-limit'; did you mean '--time-limit'?"),
+    ("optimize good.strata --seed 1 --seed 2", BAD_INPUT, "--seed is given 2 times and takes one value"),
+    ("show good.strata --format svg --format text", BAD_INPUT, "--format is given 2 times"),
+    ("run good.strata --input A=other_shape.npy --input A=text.npy", BAD_INPUT, "--input names 'A' twice"),
+    ("run --input A=other_shape.npy good.strata", BAD_INPUT, "has shape [3, 3]; input A is f16[2, 3]"),
+    ("show huge.strata", BAD_INPUT, "huge.strata:2:9: error: tensor 'A' is f16[2147483647, 2147483647], which has more "
+     "than 2^40 elements", "make its shape smaller"),
+    ("run huge.strata", BAD_INPUT, "more than 2^40 elements"),
+    ("optimize huge.strata", BAD_INPUT, "more than 2^40 elements"),
+    ("verify huge.strata huge.strata", BAD_INPUT, "more than 2^40 elements"),
+    ("show grows.strata", BAD_INPUT, "grows.strata:3:3: error: tensor 'B' is", "more than 2^40 elements"),
+    ("run large.strata", ENVIRONMENT, "executing 'g' takes 8192.0 GiB of memory", "make the shapes smaller"),
+    ("verify large.strata large.strata", ENVIRONMENT, "executing 'g' takes 8192.0 GiB of memory"),
+    ("optimize large.strata", BAD_INPUT, "bytes of device memory; 'A' alone", "make the shapes smaller"),
+    ("run huge.hlo", BAD_INPUT, "huge.hlo:3:22: error: an array has more than 2^40 elements", "make its shape smaller"),
+    ("emit huge.hlo", BAD_INPUT, "more than 2^40 elements"),
+    ("run large.hlo", ENVIRONMENT, "running 'f' takes 4096.0 GiB of memory"),
+    ("run large.hlo --interpret", ENVIRONMENT, "running 'f' takes 4096.0 GiB of memory"),
+    ("verify - -", BAD_INPUT, "'-' is named 2 times; the standard input can be read once"),
+    ("run - --input A=-", BAD_INPUT, "'-' is named 2 times"),
+    ("show -", BAD_INPUT, "<stdin>:1:1: error: expected"),
+    ("emit good.hlo --output out", BAD_INPUT, "--output out has nothing to hold", "add --emit=mlir"),
+    ("emit good.hlo --target sm_42", BAD_INPUT, "unknown target 'sm_42'; expected sm_80 or sm_90a"),
+    ("emit good.hlo --emit=cubin", BAD_INPUT, "--emit=cubin needs a folder"),
+    ("optimize .", ENVIRONMENT, "cannot read '.': it is a folder"),
+    ("verify . good.strata", ENVIRONMENT, "cannot read '.': it is a folder"),
+    ("run good.strata --input A=.", ENVIRONMENT, "cannot read '.': it is a folder"),
+    ("run good.hlo --input x=.", ENVIRONMENT, "cannot read '.': it is a folder"),
+    ("optimize good.strata --checkpoint .", ENVIRONMENT, "cannot write the checkpoint '.': it is a folder"),
+    ("optimize good.strata --checkpoint -", BAD_INPUT, "--checkpoint - is the standard input"),
+    ("merge x .", ENVIRONMENT, "checkpoint: cannot read '.': it is a folder"),
+    ("merge x - -", BAD_INPUT, "'-' is named 2 times"),
+    ("merge - good.strata", BAD_INPUT, "'-' is the standard input; name a file to write"),
     ("show good.strata --format png", BAD_INPUT, "--format: png not in {text,svg,html}"),
     ("show missing.strata", ENVIRONMENT, "cannot read 'missing.strata'"),
     ("show .", ENVIRONMENT, "cannot read '.'"),
@@ -82,6 +130,7 @@ MISTAKES = [
     ("show not_closed.strata", BAD_INPUT, "error: expected '}', found the end of the file", "a brace is not closed"),
     ("show text.npy", BAD_INPUT, "text.npy:1:1: error: expected"),
     ("show unknown_operator.strata", BAD_INPUT, "strata:3:7: error: unknown operator 'frob'", "`strata ops`"),
+    ("show misspelt_operator.strata", BAD_INPUT, "unknown operator 'matmull'; did you mean 'matmul'?"),
     ("show inner_dimensions.strata", BAD_INPUT, "strata:4:3: error: C = matmul(", "inner dimensions differ: 3 of"),
     ("show no_dim.strata", BAD_INPUT, "strata:3:3: error: B = sum(", "sum needs dim="),
     ("show dim_outside.strata", BAD_INPUT, "dim=2 is outside 0 … 1 of f16[2, 3]"),
@@ -111,8 +160,8 @@ MISTAKES = [
     ("show utf16.strata", BAD_INPUT, "the text is UTF-16", "save it as UTF-8"),
     ("run good.strata --input A=strings.npy", BAD_INPUT, "'strings.npy'", "U4"),
     ("run good.strata --input A=other_shape.npy", BAD_INPUT, "has shape [3, 3]; input A is f16[2, 3]"),
-    ("run good.strata --seed x", BAD_INPUT, "Could not convert: --seed = x"),
-    ("run good.strata --seed -1", BAD_INPUT, "--seed: Value -1 is negative"),
+    ("run good.strata --seed x", BAD_INPUT, "--seed: 'x' is no whole number"),
+    ("run good.strata --seed -1", BAD_INPUT, "--seed: -1 is outside 0 to 18446744073709551615"),
     ("run good.strata --precision f16", BAD_INPUT, "--precision: f16 not in {f64,f32,own}"),
     ("run good.strata --output good.strata/out", ENVIRONMENT, "cannot make the folder 'good.strata/out'"),
     ("run missing.hlo", ENVIRONMENT, "cannot read 'missing.hlo'"),
@@ -125,15 +174,15 @@ MISTAKES = [
     ("run good.hlo --input x=strings.npy", BAD_INPUT, "'<U4', which are no f32", "<f4 suits"),
     ("run good.hlo --input x=other_shape.npy", BAD_INPUT, "has shape [3, 3]; expected f32[2,3]"),
     ("verify good.strata", BAD_INPUT, "B is required"),
-    ("verify good.strata good.strata --delta 2", BAD_INPUT, "--delta: Value 2 not in range"),
-    ("verify good.strata good.strata --delta nan", BAD_INPUT, "--delta: Value nan not in range"),
-    ("verify good.strata good.strata --delta 0", BAD_INPUT, "--delta: Value 0 not in range"),
+    ("verify good.strata good.strata --delta 2", BAD_INPUT, "--delta: 2 is not above 0 and below 1"),
+    ("verify good.strata good.strata --delta nan", BAD_INPUT, "--delta: nan is not above 0 and below 1"),
+    ("verify good.strata good.strata --delta 0", BAD_INPUT, "--delta: 0 is not above 0 and below 1"),
     ("verify good.strata other_shape.strata", BAD_INPUT, "input 'A' is f16[2, 3] in one program and f16[3, 3]"),
     ("verify good.strata more_inputs.strata", BAD_INPUT, "the programs have 1 and 2 inputs"),
     ("verify outside_lax.strata outside_lax.strata --solver-time-limit 0", BAD_INPUT, "cannot be decided: 'B' = relu"),
-    ("verify good.strata good.strata --solver-time-limit -1", BAD_INPUT, "--solver-time-limit: Value -1 not in range"),
+    ("verify good.strata good.strata --solver-time-limit -1", BAD_INPUT, "--solver-time-limit: -1 is outside 0 to 1"),
     ("run good.strata --check", BAD_INPUT, "--check, --device,", "are for HLO"),
-    ("run good.hlo --check --tolerance 0", BAD_INPUT, "--tolerance: Value 0 not in range"),
+    ("run good.hlo --check --tolerance 0", BAD_INPUT, "--tolerance: 0 is outside 1e-06 to 1000000"),
     ("emit .", ENVIRONMENT, "cannot read '.': it is a folder"),
     ("emit good.strata", BAD_INPUT, "'good.strata' is a µGraph, not HLO: strata optimize"),
     ("optimize good.hlo", BAD_INPUT, "'good.hlo' is HLO: strata emit and strata run take it"),
@@ -145,14 +194,14 @@ MISTAKES = [
     ("optimize good.strata --shard 1 --checkpoint c", BAD_INPUT, "--shard 1 names no slice"),
     ("optimize good.strata --shard 0/2", BAD_INPUT, "--shard without --checkpoint"),
     ("optimize good.strata --disable-rule none", BAD_INPUT, "--disable-rule"),
-    ("merge out.json missing.json", BAD_INPUT, "cannot open checkpoint 'missing.json'"),
+    ("merge out.json missing.json", ENVIRONMENT, "checkpoint: cannot read 'missing.json': No such file"),
     ("merge out.json good.strata", BAD_INPUT, "checkpoint 'good.strata' is damaged"),
-    ("optimize good.strata --delta nan", BAD_INPUT, "--delta: Value nan not in range"),
-    ("optimize good.strata --threads 0", BAD_INPUT, "--threads: Value 0 not in range 1 to 1024"),
+    ("optimize good.strata --delta nan", BAD_INPUT, "--delta: nan is not above 0 and below 1"),
+    ("optimize good.strata --threads 0", BAD_INPUT, "--threads: 0 is outside 1 to 1024"),
     ("optimize good.strata --max-block-ops many", BAD_INPUT, "--max-block-ops"),
     ("optimize good.strata --time-limit -1", BAD_INPUT, "--time-limit"),
     ("optimize good.strata --profile maybe", BAD_INPUT, "--profile: maybe not in {auto,on,off}"),
-    ("optimize good.strata --profile-seconds -1", BAD_INPUT, "--profile-seconds: Value -1 not in range"),
+    ("optimize good.strata --profile-seconds -1", BAD_INPUT, "--profile-seconds: -1 is outside 0 to 1000000"),
     ("optimize good.strata --profile on", ENVIRONMENT, "--profile on: no GPU", "or without --profile on"),
     ("optimize good.strata --disable-pass none", BAD_INPUT, "--disable-pass: none not in {thread-graphs,"),
     ("bench --programs nowhere", ENVIRONMENT, "cannot read the folder 'nowhere'"),
@@ -170,16 +219,119 @@ MISTAKES = [
 ]
 
 
-def check(strata, folder, arguments, code, parts):
-    result = subprocess.run([strata, *arguments.split()], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            timeout=TIMEOUT, check=False)
+# Every option that takes a number, with what it cannot be beside what none can be.
+NUMBERS = {
+    "optimize good.strata": {
+        "--threads": ["0", "1025", "1.5"], "--max-kernel-ops": ["0", "65"], "--max-block-ops": ["0", "65"],
+        "--delta": ["0", "1"], "--solver-time-limit": ["2000000"], "--time-limit": ["2e9", "3kg", "1min30s"],
+        "--candidates": ["0", "1001"], "--seed": ["1.5", "18446744073709551616", "0x10"],
+        "--profile-seconds": ["2000000", "300h"], "--cache-limit": ["9223372036854775808", "8388608TiB", "1.5", "2s"]},
+    "verify good.strata good.strata": {"--delta": ["0", "1"], "--seed": ["1.5"], "--solver-time-limit": ["2000000"]},
+    "run good.strata": {"--seed": ["1.5"]},
+    "run good.hlo": {"--seed": ["1.5"], "--tolerance": ["0", "1e7"], "--search-seconds": ["2000000"]},
+    "emit good.hlo": {"--search-seconds": ["2000000"]},
+    "bench": {"--time-limit": ["2e9"], "--profile-seconds": ["2000000"]},
+}
+NO_NUMBERS = ["", "x", "-1", "nan", "inf", "-inf", "1e400", "99999999999999999999999", "1 2", "--", "1e", "١"]
+
+
+def faults_of(arguments, result, code, parts):
     printed = result.stdout.decode("utf-8", "replace")
     wrong = [f"does not say {part!r}" for part in parts if part not in printed]
     if result.returncode != code:
         wrong.append(f"exit code {result.returncode}, not {code}")
-    if "internal error" in printed:
-        wrong.append("an internal error")
+    # What a user did wrong is never ours, and never in a library's words.
+    wrong += [f"says {ours!r}" for ours in ("internal error", "basic_", "std::", "terminate") if ours in printed]
+    lines = [line for line in printed.splitlines() if not line.startswith(("target ", "on "))]
+    if result.returncode >= BAD_INPUT and not any(re.match(r"(\S+:\d+:\d+: )?error: .|cannot be decided: .", line)
+                                                  for line in lines[:1]):
+        wrong.append("the first line is no error")
     return [f"strata {arguments}: {fault}\n{printed}" for fault in wrong]
+
+
+def check(strata, folder, arguments, code, parts):
+    words = arguments if isinstance(arguments, list) else arguments.split()
+    result = subprocess.run([strata, *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, timeout=TIMEOUT, check=False)
+    return faults_of(arguments, result, code, parts)
+
+
+def numbers(strata, folder):
+    """Every option with a number refuses what is none, is not finite or is out of its range, and names it."""
+    faults, count = [], 0
+    for command, options in NUMBERS.items():
+        listed = alone(strata, command.split()[0], "--help")
+        for option in re.findall(r"(--[a-z-]+) (?:INT|FLOAT|SECONDS|BYTES)", listed):
+            if not any(option in known for name, known in NUMBERS.items() if name.split()[0] == command.split()[0]):
+                faults.append(f"strata {command}: {option} takes a number and is not tried here")
+        for option, wrong in options.items():
+            for word in wrong + NO_NUMBERS:
+                faults += check(strata, folder, [*command.split(), f"{option}={word}"], BAD_INPUT, [option, word])
+                count += 1
+    return faults, count
+
+
+def input_of(strata, folder, arguments, name, code, *parts):
+    """A command that reads a pipe: what the file says, byte for byte, and not in one piece."""
+    with subprocess.Popen(["sh", "-c", 'head -c 7 "$0"; sleep 0.1; tail -c +8 "$0"', name], cwd=folder,
+                          stdout=subprocess.PIPE) as pipe:
+        result = subprocess.run([strata, *arguments.split()], cwd=folder, stdin=pipe.stdout, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, timeout=TIMEOUT, check=False)
+    printed = result.stdout.decode("utf-8", "replace")
+    wrong = [f"does not say {part!r}" for part in parts if part not in printed]
+    if result.returncode != code:
+        wrong.append(f"exit code {result.returncode}, not {code}")
+    return [f"strata {arguments} < {name}: {fault}\n{printed}" for fault in wrong]
+
+
+def pipes(strata, folder):
+    """'-' and /dev/stdin do wherever a file is read."""
+    pathlib.Path(folder, "A.npy").write_bytes(npy((2, 3), data=struct.pack("<6d", *range(6))))
+    pathlib.Path(folder, "x.npy").write_bytes(npy((2, 3), "<f4", struct.pack("<6f", *range(6))))
+    faults = []
+    for path in ("-", "/dev/stdin"):
+        faults += input_of(strata, folder, f"show {path}", "good.strata", 0, "graph g {", "B = exp(A)")
+        faults += input_of(strata, folder, f"show {path}", "good.hlo", 0, "HloModule m", "negate(")
+        faults += input_of(strata, folder, f"show {path}", "undefined.strata", BAD_INPUT, ":3:11: error: 'Z' is not")
+        faults += input_of(strata, folder, f"run {path}", "good.strata", 0, "B: f16[2, 3]")
+        faults += input_of(strata, folder, f"run {path} --check", "good.hlo", 0, "agrees with the interpreter")
+        faults += input_of(strata, folder, f"run good.strata --input A={path}", "A.npy", 0, "max 148.413")
+        faults += input_of(strata, folder, f"run good.hlo --input x={path}", "x.npy", 0, "min -5  max -0")
+        faults += input_of(strata, folder, f"verify {path} good.strata", "good.strata", 0, "equivalent")
+        faults += input_of(strata, folder, f"emit {path}", "good.hlo", 0, "emitter", "loop")
+        faults += input_of(strata, folder, f"optimize {path} -o piped --time-limit 5 --no-cache", "good.strata", 0,
+                           "written: piped/best.strata")
+    return faults
+
+
+def alone(strata, *arguments, cwd=None):
+    """The standard output of a command, without what it says beside it; its exit code where it does not succeed."""
+    result = subprocess.run([strata, *arguments], cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL, timeout=TIMEOUT, check=False)
+    return result.stdout.decode() if result.returncode == 0 else f"exit code {result.returncode}"
+
+
+def answers(strata, folder):
+    """What must print something of its own, and nothing else."""
+    faults = []
+    if not re.fullmatch(r"strata \d+\.\d+\.\d+ [0-9a-f]{8,}\n", version := alone(strata, "--version")):
+        faults.append(f"strata --version: {version!r} is no version and build")
+    if "emitter" not in (made := alone(strata, "emit", "good.hlo", cwd=folder)):
+        faults.append(f"strata emit good.hlo: does not say what it made: {made!r}")
+    shard = ["optimize", "good.strata", "--shard", "0/2", "--checkpoint", "shard.0", "--json"]
+    try:
+        told = json.loads(text := alone(strata, *shard, cwd=folder))
+        shown = {"index": 0, "count": 2, "checkpoint": "shard.0"}
+        if told["shard"] != shown or "spaces_searched" not in told["search"]:
+            faults.append(f"strata {shard}: {text}")
+    except ValueError as error:
+        faults.append(f"strata {shard}: no JSON: {error}")
+    for option in (["--time-limit", "1min"], ["--time-limit=500ms"], ["--cache-limit", "1gib"], ["--seed=+7"],
+                   ["--seed", "18446744073709551615"], ["--cache-limit", "0"], ["--delta", "1e-300"]):
+        command = ["optimize", "good.strata", "-o", "numbers", "--no-cache", *option]
+        if "written: " not in alone(strata, *command, cwd=folder):
+            faults.append(f"strata optimize {option}: refused")
+    return faults
 
 
 def full_disk(strata):
@@ -214,9 +366,11 @@ def main():
             pathlib.Path(folder, name).write_bytes(data)
         for arguments, code, *parts in MISTAKES:
             faults += check(strata, folder, arguments, code, parts)
+        found, tried = numbers(strata, folder)
+        faults += found + pipes(strata, folder) + answers(strata, folder)
     faults += full_disk(strata) + no_place_for_messages(strata)
     print("\n".join(faults))
-    print(f"{len(MISTAKES) + 3} mistakes, {len(faults)} faults")
+    print(f"{len(MISTAKES) + tried + 3} mistakes, {len(faults)} faults")
     sys.exit(1 if faults else 0)
 
 

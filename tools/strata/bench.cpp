@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "commands.h"
+#include "options.h"
 #include "runtime/device_probe.h"
 
 extern char** environ;
@@ -112,12 +113,8 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--results", options->results, "folder for DEVICE-DATE.json, which rows are added to, and .svg")
       ->capture_default_str();
   command->add_option("--python", options->python, "a Python with PyTorch")->capture_default_str();
-  command->add_option("--time-limit", options->time_limit, "seconds a program before measuring")
-      ->check(CLI::Range(0.0, 1e9))
-      ->capture_default_str();
-  command->add_option("--profile-seconds", options->profile_seconds, "seconds of measuring a program")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
+  add_seconds(*command, "--time-limit", options->time_limit, 1e9, "seconds a program before measuring");
+  add_seconds(*command, "--profile-seconds", options->profile_seconds, 1e6, "seconds of measuring a program");
   command->add_flag("--no-compile", options->no_compile, "leave out torch.compile, which takes minutes");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

@@ -27,12 +27,6 @@ void add_emit(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_measure_worker(CLI::App& app, Action& action);
 
-/// A number above 0 and below 1. CLI::Range lets NaN through, and no error bound is ever above NaN: every program would
-/// count as proved.
-CLI::Validator probability();
-/// An unsigned number; the parser alone would take -1 for 2^64 - 1.
-CLI::Validator unsigned_number();
-
 /// Makes a folder and those above it.
 Result<void> make_folder(const std::string& path);
 /// Makes a file in a folder and removes it; Error (Environment) where that fails. `option` names what chose the folder.

@@ -4,11 +4,12 @@
 #include "commands.h"
 #include "emitters/program.h"
 #include "hlo/order_dependence.h"
-#include "hlo/text.h"
 #include "ir/target.h"
 #include "lax_options.h"
 #include "run_hlo.h"
 #include "runtime/nv_jit_link.h"
+#include "source.h"
+#include "support/spelling.h"
 
 namespace strata::cli {
 namespace {
@@ -42,7 +43,6 @@ nlohmann::ordered_json fill_of(const hlo::Literal& value) {
 /// arguments are the fusion's inputs, outputs and temporaries. Libraries of the driver are enough to run it:
 /// bench/gpu/emitters.py does.
 Result<int> write_program(const emitters::EmittedProgram& program, const Options& options) {
-  if (options.output.empty()) return invalid("--emit=cubin needs a folder: --output DIR");
   STRATA_CHECK(make_folder(options.output));
   nlohmann::ordered_json json;
   for (const emitters::ProgramBuffer& buffer : program.buffers) {
@@ -97,18 +97,30 @@ Result<int> write_program(const emitters::EmittedProgram& program, const Options
 }
 
 Result<int> emit(const Options& options) {
+  STRATA_CHECK(find_target(options.target));
+  if (!options.output.empty() && options.form.empty()) {
+    return tl::unexpected(
+        Error{ErrorCode::InvalidInput,
+              fmt::format("--output {} has nothing to hold: --emit says what is written", options.output),
+              "add --emit=mlir, --emit=llvm, --emit=ptx or --emit=cubin",
+              {}});
+  }
+  if (options.form == "cubin" && options.output.empty()) return invalid("--emit=cubin needs a folder: --output DIR");
+  STRATA_TRY(const Source source, read_source(options.module));
   if (std::filesystem::path(options.module).extension() == ".strata")
     return invalid("'{}' is a µGraph, not HLO: strata optimize generates its code", options.module);
-  STRATA_TRY(const hlo::ModulePtr module, hlo::load_module(options.module));
+  STRATA_TRY(const hlo::ModulePtr module, source.module());
   print_warnings(hlo::order_warnings(*module));
   emitters::EmitOptions emit_options;
   emit_options.device.arch = options.target;
   emit_options.only = options.only;
   const auto libraries = options.no_libraries ? emitters::LibraryUse::Never : emitters::LibraryUse::WhereFaster;
   bool seen = options.dump_after.empty();
+  std::vector<std::string> passes;
   std::string dump;
   if (!options.dump_after.empty()) {
     emit_options.observer = [&](const std::string& pass, const std::string& text) {
+      passes.push_back(pass);
       if (options.dump_after != "all" && options.dump_after != pass) return;
       seen = true;
       dump += fmt::format("// after {}\n{}\n", pass, text);
@@ -117,7 +129,8 @@ Result<int> emit(const Options& options) {
   std::optional<ResultCache> cache;
   const emitters::LaxOptions lax = lax_options(options.search, cache);
   STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(*module, emit_options, libraries, lax));
-  if (options.explain) fmt::print("{}", emitters::explain(program));
+  const bool nothing_asked = options.form.empty() && options.dump_after.empty();
+  if (options.explain || nothing_asked) fmt::print("{}", emitters::explain(program));
   if (options.form == "cubin") return write_program(program, options);
   std::string text;
   if (!options.form.empty() || !options.dump_after.empty()) {
@@ -126,7 +139,10 @@ Result<int> emit(const Options& options) {
                                                                                         : emitters::Form::Mlir;
     STRATA_TRY(text, texts(program, form));
   }
-  if (!seen) return invalid("no pass is named '{}': --dump-after=all shows all", options.dump_after);
+  if (!seen) {
+    return invalid("no pass is named '{}': --dump-after=all shows all{}", options.dump_after,
+                   did_you_mean(options.dump_after, passes));
+  }
   if (!options.dump_after.empty()) fmt::print("{}", dump);
   if (options.form.empty()) return kSuccess;
   if (options.output.empty()) {
@@ -142,15 +158,17 @@ Result<int> emit(const Options& options) {
 void add_emit(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("emit", "Generate kernels of an HLO module by the emitters");
-  command->add_option("MODULE", options->module, "HLO text")->required();
+  command->add_option("MODULE", options->module, "HLO text; - is the standard input")->required();
   command->add_option("--emit", options->form, "mlir (before any pass), llvm, ptx or cubin")
       ->check(CLI::IsMember({"mlir", "llvm", "ptx", "cubin"}));
-  command->add_option("--output", options->output, "file for the text, or folder for cubins");
+  command->add_option("--output", options->output, "file for what --emit makes, or folder for cubins");
   command->add_option("--dump-after", options->dump_after, "print the IR after this pass, or after all");
-  command->add_flag("--explain", options->explain, "print for each kernel which emitter, tile and launch, and why");
+  command->add_flag(
+      "--explain", options->explain,
+      "print for each kernel which emitter, tile and launch, and why; without --emit it is printed anyway");
   command->add_flag("--no-libraries", options->no_libraries, "make kernels of products and convolutions too");
   command->add_option("--only", options->only, "use this emitter alone, on the module as one fusion");
-  command->add_option("--target", options->target, "architecture")->capture_default_str();
+  command->add_option("--target", options->target, "architecture: sm_80 or sm_90a")->capture_default_str();
   add_search_options(*command, options->search);
   command->callback([options, &action] { action = [options] { return emit(*options); }; });
 }

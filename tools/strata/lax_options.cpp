@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <thread>
 
+#include "options.h"
+
 namespace strata::cli {
 
 void add_search_options(CLI::App& command, SearchFlags& flags) {
-  command
-      .add_option("--search-seconds", flags.seconds,
-                  "HLO: seconds to superoptimize each different product with what is around it; 0: not at all")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
+  add_seconds(command, "--search-seconds", flags.seconds, 1e6,
+              "HLO: seconds to superoptimize each different product with what is around it; 0: not at all");
   command.add_option("--cache", flags.cache, "HLO: folder of the cache of results; default ~/.cache/strata");
   command.add_flag("--no-cache", flags.no_cache, "HLO: neither read nor write the cache of results");
 }

@@ -7,24 +7,10 @@
 #include <filesystem>
 
 #include "commands.h"
+#include "runtime/result_cache.h"
+#include "usage.h"
 
 namespace strata::cli {
-
-CLI::Validator probability() {
-  return {[](std::string& text) {
-            double value = 0;
-            const bool inside = CLI::detail::lexical_cast(text, value) && value > 0 && value < 1;
-            return inside ? std::string() : fmt::format("Value {} not in range: above 0 and below 1", text);
-          },
-          "FLOAT above 0 and below 1"};
-}
-
-CLI::Validator unsigned_number() {
-  return {[](std::string& text) {
-            return text.find('-') == std::string::npos ? std::string() : fmt::format("Value {} is negative", text);
-          },
-          ""};
-}
 
 Result<void> make_folder(const std::string& path) {
   std::error_code failed;
@@ -68,6 +54,7 @@ int finish(int code) {
 int run(int argc, char** argv) {
   CLI::App app("Strata: finds fast GPU kernels for tensor programs, and proves them equivalent.", "strata");
   app.require_subcommand(1);
+  app.set_version_flag("--version", build_identity, "print the version and the build, and end");
   Action action;
   add_optimize(app, action);
   add_verify(app, action);
@@ -81,7 +68,9 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? finish(kSuccess) : kBadInput;
+    if (error.get_exit_code() == 0) return finish(app.exit(error));
+    std::fprintf(stderr, "%s\n", usage_error(app, error, argc, argv).to_string().c_str());
+    return kBadInput;
   }
   const auto code = action();
   if (code) return finish(*code);
@@ -101,6 +90,8 @@ int main(int argc, char** argv) {
     hold_standard_streams();
     return run(argc, argv);
   } catch (const std::bad_alloc&) {
+    std::fputs("error: out of memory\n", stderr);
+  } catch (const std::length_error&) {  // more elements than any memory has
     std::fputs("error: out of memory\n", stderr);
   } catch (const std::exception& error) {
     if (std::ferror(stdout) != 0) return finish(kEnvironment);  // a full disk, met while printing

@@ -6,14 +6,18 @@
 #include "interrupt_watch.h"
 #include "ir/text.h"
 #include "ir/validate.h"
+#include "options.h"
 #include "profile.h"
 #include "progress_line.h"
 #include "report/report.h"
-#include "run_hlo.h"
+#include "report/summary.h"
 #include "runtime/compile.h"
 #include "runtime/device_probe.h"
+#include "source.h"
+#include "superopt/codegen/launcher.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/search/checkpoint.h"
+#include "support/read_file.h"
 
 namespace strata::cli {
 namespace {
@@ -34,6 +38,9 @@ struct Options {
 constexpr double kDefaultSeconds = 60;
 /// Of a time limit that is given, at most so much is for measuring.
 constexpr double kMeasuringShare = 0.5;
+
+/// The program that launches the kernels; there is none where a library does a part of the work.
+constexpr const char* kLauncher = "best.launch.cpp";
 
 std::string progress_text(const SearchProgress& progress) {
   const SearchStatistics& s = progress.statistics;
@@ -76,20 +83,16 @@ void print_parts(const Superoptimized& result) {
   fmt::print("\n");
 }
 
-void print_comparison(const Superoptimized& result) {
+void print_comparison(const Superoptimized& result, const Profile& measured) {
   const Candidate& best = result.candidates.front();
   const auto row = [](std::string_view name, const CostEstimate& cost) {
-    fmt::print("{:<14} {:>8} {:>16} {:>14.2f}\n", name, cost.kernels, cost.device_bytes, cost.seconds * 1e6);
+    fmt::print("{:<24} {:>8} {:>16} {:>14.2f}\n", name, cost.kernels, cost.device_bytes, cost.seconds * 1e6);
   };
-  fmt::print("{:<14} {:>8} {:>16} {:>14}\n", "", "kernels", "device bytes", "estimated µs");
-  row("input", result.program_cost);
+  fmt::print("{}\n", headline(result, measured));
+  fmt::print("{:<24} {:>8} {:>16} {:>14}\n", "", "kernels", "device bytes", "estimated µs");
+  row(describe_input(result), result.program_cost);
   row("best µGraph", best.cost);
-  if (best.verification.method == ProofMethod::Solver) {
-    fmt::print("proof: by the solver, {}\n", best.verification.argument);
-  } else {
-    fmt::print("proof: {} random tests, error bound {:.3g} ({})\n", best.verification.tests,
-               best.verification.error_bound, best.verification.argument);
-  }
+  fmt::print("proof: {}\n", describe_proof(best.verification));
   if (!result.whole_check.empty()) fmt::print("whole program: {}\n", result.whole_check);
   const SearchStatistics& s = result.statistics;
   fmt::print(
@@ -105,7 +108,7 @@ void print_comparison(const Superoptimized& result) {
   }
   if (result.unproved > 0)
     fmt::print("not proved: {} graphs; the cheapest: {}\n", result.unproved, result.unproved_reason);
-  if (!result.left_out.empty()) fmt::print("left out: {}\n", result.left_out);
+  if (!result.left_out.empty()) fmt::print("left out (by the search's own estimates): {}\n", result.left_out);
 }
 
 /// Makes the folders of what is written, and sees that files can be made in them: what a search finds must not be lost
@@ -124,6 +127,12 @@ Result<void> check_places(const Options& options) {
   const std::string folder = std::filesystem::absolute(checkpoint).parent_path().string();
   STRATA_CHECK(make_folder(folder));
   return check_writable(folder, "--checkpoint");
+}
+
+/// A file of an earlier run would pass for this graph's.
+void remove_old(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
 }
 
 /// The best µGraph compiled for `target`, which need not be the one that it was found for.
@@ -153,9 +162,7 @@ Result<std::vector<std::string>> write_cubins(const Superoptimized& result, cons
     const auto cubin = cubin_for(result, target, options, stop);
     if (!cubin) {
       notice("warning: no cubin for {}: {}\n", target.name, cubin.error().to_string());
-      // One of an earlier run would pass for this graph's.
-      std::error_code ignored;
-      std::filesystem::remove(path, ignored);
+      remove_old(path);
       continue;
     }
     STRATA_CHECK(write_file(path, {cubin->data(), cubin->size()}));
@@ -185,12 +192,15 @@ Result<void> choose_shard(Options& options) {
 }
 
 Result<int> run(Options& options) {
-  if (is_hlo_file(options.program))
+  if (options.checkpoint == kStandardInput)
+    return invalid("--checkpoint {} is the standard input; a checkpoint is read and written", kStandardInput);
+  STRATA_TRY(const Source source, read_source(options.program));
+  if (source.is_hlo)
     return invalid("'{}' is HLO: strata emit and strata run take it, with --search-seconds to superoptimize its parts",
-                   options.program);
-  STRATA_TRY(const GraphPtr program, load_graph(options.program));
-  std::stop_source source;
-  const InterruptWatch watch(source);  // before the CUDA driver is opened: it starts threads of its own
+                   shown_path(options.program));
+  STRATA_TRY(const GraphPtr program, source.graph());
+  std::stop_source stop;
+  const InterruptWatch watch(stop);  // before the CUDA driver is opened: it starts threads of its own
   const bool named = options.target != "auto";
   // Opened only where it is needed: the driver takes its time.
   const DeviceProbe probe = named && options.profile.mode != "on" ? DeviceProbe{} : probe_device();
@@ -204,7 +214,7 @@ Result<int> run(Options& options) {
   // time of its own by default.
   const bool measuring = measured.skipped.empty();
   SearchOptions& search = options.work.search;
-  search.stop = source.get_token();
+  search.stop = stop.get_token();
   if (!options.time_limit_given) search.time_limit = kDefaultSeconds + (measuring ? options.profile.seconds : 0);
   const Deadline deadline = deadline_of(search);
   if (measuring && search.time_limit > 0) {
@@ -217,7 +227,7 @@ Result<int> run(Options& options) {
   if (options.cache.empty()) options.cache = default_cache_folder();
   if (!options.no_cache && !options.cache.empty()) {
     const auto warn = [](const std::string& text) { notice("warning: {}\n", text); };
-    cache.emplace(options.cache, warn, static_cast<int64_t>(std::min<uint64_t>(options.cache_limit, INT64_MAX)));
+    cache.emplace(options.cache, warn, static_cast<int64_t>(options.cache_limit));
     options.work.cache = &*cache;
   }
   ProgressLine line;
@@ -253,6 +263,10 @@ Result<int> run(Options& options) {
   Superoptimized result = std::move(*found);
   if (!options.shard.empty()) {
     const SearchStatistics& s = result.statistics;
+    if (options.json) {
+      fmt::print("{}", shard_json(result, options.work));
+      return watch.exit_code(kSuccess);
+    }
     fmt::print("shard {}: {} of its {} spaces after {:.2f} s; written: {}\n", options.shard, s.spaces_searched,
                s.spaces_total, s.seconds, options.checkpoint);
     return watch.exit_code(kSuccess);
@@ -266,9 +280,16 @@ Result<int> run(Options& options) {
     const auto written = write_file(options.folder + "/" + name, contents);
     if (!written && all_written) all_written = tl::unexpected(written.error());
   };
-  write("best.strata", print(*result.candidates.front().graph));
-  write("best.cu", result.code.source);
+  const Graph& best = *result.candidates.front().graph;
+  const auto launcher = launcher_program(result.code);
+  write("best.strata", print(best));
+  write("best.cu", annotated_source(result.code, best, *options.work.search.target));
   write("best.launch.json", launch_manifest(result.code));
+  if (launcher) {
+    write(kLauncher, *launcher);
+  } else {
+    remove_old(options.folder + "/" + kLauncher);
+  }
   write("report.json", report);
   write("report.html", report_html(result, options.work, measured));
   STRATA_TRY(const std::vector<std::string> cubins, write_cubins(result, options, deadline));
@@ -277,13 +298,13 @@ Result<int> run(Options& options) {
     fmt::print("{}", report);
   } else {
     print_parts(result);
-    print_comparison(result);
+    print_comparison(result, measured);
     print_profile(measured);
     if (const std::string layouts = describe_layouts(result.code); !layouts.empty()) fmt::print("{}\n", layouts);
     if (const std::string needed = needed_libraries(result.code); !needed.empty())
       fmt::print("needs at run time {}\n", needed);
-    fmt::print("written: {}/best.strata, best.cu, best.launch.json, report.json, report.html{}{}\n", options.folder,
-               cubins.empty() ? "" : ", ", fmt::join(cubins, ", "));
+    fmt::print("written: {}/best.strata, best.cu, best.launch.json, {}report.json, report.html{}{}\n", options.folder,
+               launcher ? fmt::format("{}, ", kLauncher) : "", cubins.empty() ? "" : ", ", fmt::join(cubins, ", "));
   }
   return watch.exit_code(kSuccess);
 }
@@ -295,50 +316,40 @@ void add_optimize(CLI::App& app, Action& action) {
   SearchOptions& search = options->work.search;
   search.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   auto* command = app.add_subcommand("optimize", "Superoptimise a program: search, prove, generate and compile");
-  command->add_option("PROGRAM", options->program, "a .strata file of predefined operators")->required();
+  command->add_option("PROGRAM", options->program, "a .strata file of predefined operators; - is the standard input")
+      ->required();
   command->add_option("-o", options->folder, "folder for the results; default out/NAME");
   command->add_option("--target", options->target, "sm_80, sm_90a, or auto: the machine's GPU, else sm_90a")
       ->capture_default_str();
-  command->add_option("--threads", search.threads, "threads of the search and the proofs")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command->add_option("--max-kernel-ops", search.max_kernel_ops, "operators of a kernel graph")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  command->add_option("--max-block-ops", search.max_block_ops, "operators of a block graph, iterators and savers apart")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  command->add_option("--delta", options->work.delta, "accept a wrong graph with at most this probability")
-      ->check(probability())
-      ->capture_default_str();
-  command
-      ->add_option("--solver-time-limit", options->work.solver_time_limit,
-                   "seconds to prove a graph that the finite fields leave undecided")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
+  add_number<int>(*command, "--threads", search.threads, {1, 1024}, "threads of the search and the proofs");
+  add_number<int>(*command, "--max-kernel-ops", search.max_kernel_ops, {1, 64}, "operators of a kernel graph");
+  add_number<int>(*command, "--max-block-ops", search.max_block_ops, {1, 64},
+                  "operators of a block graph, iterators and savers apart");
+  add_probability(*command, "--delta", options->work.delta, "accept a wrong graph with at most this probability");
+  add_seconds(*command, "--solver-time-limit", options->work.solver_time_limit, 1e6,
+              "seconds to prove a graph that the finite fields leave undecided");
   command->add_flag("--allow-unstable", options->work.allow_unstable,
                     "return graphs too that overflow for large inputs where the exact result does not");
-  command
-      ->add_option("--time-limit", search.time_limit,
-                   "seconds after which all ends with the best so far, measuring included; default 60, and "
-                   "--profile-seconds more where candidates are measured; 0: none")
-      ->check(CLI::Range(0.0, 1e9));
+  add_seconds(*command, "--time-limit", search.time_limit, 1e9,
+              "seconds after which all ends with the best so far, measuring included; default 60, and "
+              "--profile-seconds more where candidates are measured; 0: none")
+      ->default_str("");
   command->add_option("--checkpoint", options->checkpoint, "file to resume the search from and to keep its work in");
   command->add_option("--shard", options->shard, "i/n: search the i-th of n slices, 0 first, into --checkpoint");
   command
       ->add_option("--disable-rule", options->disabled,
                    "a pruning rule of docs/search.md to do without; may be repeated")
-      ->check(CLI::IsMember({"expression", "axes", "products", "sizes", "cost", "stability"}));
+      ->check(CLI::IsMember({"expression", "axes", "products", "sizes", "cost", "stability"}))
+      ->allow_extra_args(false);
   std::vector<std::string> passes;
   for (const NamedPass& pass : kPasses) passes.emplace_back(pass.name);
   command
       ->add_option("--disable-pass", options->disabled_passes,
                    "a pass of docs/codegen.md to do without; may be repeated")
-      ->check(CLI::IsMember(passes));
-  command->add_option("--candidates", options->work.candidates, "graphs to prove and report")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("--seed", search.seed, "of all random tests")->check(unsigned_number())->capture_default_str();
+      ->check(CLI::IsMember(passes))
+      ->allow_extra_args(false);
+  add_number<int>(*command, "--candidates", options->work.candidates, {1, 1000}, "graphs to prove and report");
+  add_number<uint64_t>(*command, "--seed", search.seed, {}, "of all random tests");
   command->add_option("--dump-after", options->dump_after, "print the best graph after a stage, with its time")
       ->check(CLI::IsMember({"search", "thread-graphs", "verify", "compose", "codegen", "compile", "all"}));
   command
@@ -346,9 +357,8 @@ void add_optimize(CLI::App& app, Action& action) {
                    "measure the candidates on the machine's GPU: auto (where --target auto finds one), on or off")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
-  command->add_option("--profile-seconds", options->profile.seconds, "seconds to measure candidates, from the first on")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
+  add_seconds(*command, "--profile-seconds", options->profile.seconds, 1e6,
+              "seconds to measure candidates, from the first on");
   command
       ->add_option("--profile-order", options->profile.order,
                    "which are measured first: promise (the fastest by the model, as measurements correct it) or random "
@@ -356,10 +366,8 @@ void add_optimize(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"promise", "random"}))
       ->capture_default_str();
   command->add_option("--cache", options->cache, "folder of the cache of results; default ~/.cache/strata");
-  command
-      ->add_option("--cache-limit", options->cache_limit,
-                   "bytes (or KiB, MiB, GiB) beyond which the cache drops the cubins least recently used")
-      ->transform(CLI::AsSizeValue(true))
+  add_number<uint64_t>(*command, "--cache-limit", options->cache_limit, {0, INT64_MAX},
+                       "bytes beyond which the cache drops the cubins least recently used", Unit::Bytes)
       ->default_str("2GiB");
   command->add_flag("--no-cache", options->no_cache, "neither read nor write the cache of results");
   command->add_flag("--json", options->json, "print report.json and nothing else");

@@ -5,8 +5,10 @@
 #include "interpret/interpret.h"
 #include "interpret/npy.h"
 #include "interpret/typical_inputs.h"
-#include "ir/text.h"
+#include "interpret/work.h"
+#include "options.h"
 #include "run_hlo.h"
+#include "source.h"
 
 namespace strata::cli {
 namespace {
@@ -27,13 +29,14 @@ Result<std::map<std::string, std::string>> input_files(const Options& options) {
   for (const std::string& input : options.inputs) {
     const size_t equals = input.find('=');
     if (equals == std::string::npos) return invalid("--input '{}' is not of the form NAME=FILE.npy", input);
-    files[input.substr(0, equals)] = input.substr(equals + 1);
+    const std::string name = input.substr(0, equals);
+    if (!files.emplace(name, input.substr(equals + 1)).second) return invalid("--input names '{}' twice", name);
   }
   return files;
 }
 
-Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, const Options& options) {
-  STRATA_TRY(auto files, input_files(options));
+Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, std::map<std::string, std::string> files,
+                                              const Options& options) {
   std::vector<Tensor<double>> tensors;
   Random random(options.seed);
   for (TensorId id : graph.inputs()) {
@@ -82,17 +85,23 @@ void summarise(const TensorInfo& info, const Tensor<double>& tensor) {
 }
 
 Result<int> run(const Options& options) {
-  if (is_hlo_file(options.graph)) {
+  STRATA_TRY(auto files, input_files(options));
+  std::vector<std::string> paths{options.graph};
+  for (const auto& [name, path] : files) paths.push_back(path);
+  STRATA_CHECK(check_standard_input(paths));
+  STRATA_TRY(const Source source, read_source(options.graph));
+  if (source.is_hlo) {
     if (options.precision_given) return invalid("--precision does not apply to HLO, whose values have their own types");
-    STRATA_TRY(auto files, input_files(options));
-    return run_hlo({options.graph, std::move(files), options.seed, options.output, options.with_inputs,
-                    options.interpret, options.check, options.device, options.profile, options.tolerance,
-                    !options.no_libraries, options.search});
+    STRATA_TRY(const hlo::ModulePtr module, source.module());
+    return run_hlo({module, std::move(files), options.seed, options.output, options.with_inputs, options.interpret,
+                    options.check, options.device, options.profile, options.tolerance, !options.no_libraries,
+                    options.search});
   }
   if (options.hlo_option_given)
     return invalid("--check, --device, --profile, --tolerance, --no-libraries and --search-seconds are for HLO");
-  STRATA_TRY(const GraphPtr graph, load_graph(options.graph));
-  STRATA_TRY(const auto inputs, inputs_of(*graph, options));
+  STRATA_TRY(const GraphPtr graph, source.graph());
+  STRATA_CHECK(check_execution_memory(*graph));
+  STRATA_TRY(const auto inputs, inputs_of(*graph, std::move(files), options));
   STRATA_TRY(const auto outputs, options.precision == "f64"   ? execute_in<double>(*graph, inputs, false)
                                  : options.precision == "f32" ? execute_in<float>(*graph, inputs, false)
                                                               : execute_in<float>(*graph, inputs, true));
@@ -115,9 +124,10 @@ Result<int> run(const Options& options) {
 void add_run(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("run", "Execute a µGraph with the interpreter, or an HLO module by its kernels");
-  command->add_option("GRAPH", options->graph, "a .strata file, or HLO text")->required();
-  command->add_option("--input", options->inputs, "NAME=FILE.npy; inputs that are not given are random");
-  command->add_option("--seed", options->seed, "of random inputs")->check(unsigned_number())->capture_default_str();
+  command->add_option("GRAPH", options->graph, "a .strata file, or HLO text; - is the standard input")->required();
+  command->add_option("--input", options->inputs, "NAME=FILE.npy; may be repeated; other inputs are random")
+      ->allow_extra_args(false);
+  add_number<uint64_t>(*command, "--seed", options->seed, {}, "of random inputs");
   command->add_option("--output", options->output, "folder for the outputs, NAME.npy (µGraphs: in float64)");
   command->add_flag("--with-inputs", options->with_inputs, "write the inputs beside the outputs");
   command->add_flag("--interpret", options->interpret, "HLO: by the interpreter, as µGraphs always are");
@@ -128,9 +138,8 @@ void add_run(CLI::App& app, Action& action) {
   command->add_option("--device", options->device, "HLO: cpu, gpu, or auto: the GPU where there is one")
       ->check(CLI::IsMember({"cpu", "gpu", "auto"}))
       ->capture_default_str();
-  command->add_option("--tolerance", options->tolerance, "HLO: times what floats may differ by in --check")
-      ->check(CLI::Range(1e-6, 1e6))
-      ->capture_default_str();
+  add_number<double>(*command, "--tolerance", options->tolerance, {1e-6, 1e6},
+                     "HLO: times what floats may differ by in --check");
   command->add_flag("--profile", options->profile, "HLO on a GPU: print the time of each step");
   command->add_flag("--no-libraries", options->no_libraries, "HLO: products and convolutions are kernels too");
   add_search_options(*command, options->search);

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <complex>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "commands.h"
 #include "emitters/gpu_run.h"
@@ -16,8 +13,8 @@
 #include "hlo/npy.h"
 #include "hlo/order_dependence.h"
 #include "hlo/terms.h"
-#include "hlo/text.h"
 #include "hlo/typical_arguments.h"
+#include "support/host_memory.h"
 
 namespace strata::cli {
 namespace {
@@ -38,6 +35,20 @@ Result<std::vector<Literal>> arguments_of(const hlo::Module& module, const HloRu
   }
   if (!files.empty()) return invalid("'{}' has no parameter '{}'", entry.name, files.begin()->first);
   return arguments;
+}
+
+double bytes_of(const hlo::Shape& shape) {
+  if (shape.is_array()) return static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
+  double sum = 0;
+  for (const hlo::Shape& element : shape.elements) sum += bytes_of(element);
+  return sum;
+}
+
+/// Arguments and the result, without which nothing runs.
+Result<void> check_memory(const hlo::Computation& entry) {
+  double bytes = bytes_of(entry.root_instruction().shape);
+  for (hlo::InstructionId id : entry.parameters) bytes += bytes_of(entry[id].shape);
+  return check_host_memory(bytes, fmt::format("running '{}'", entry.name));
 }
 
 /// The smallest, largest and mean of real numbers, and the first few of any.
@@ -146,17 +157,8 @@ void print_warnings(const std::vector<Error>& warnings) {
   for (const Error& warning : warnings) {
     std::string text = warning.to_string();
     if (const size_t at = text.find("error: "); at != std::string::npos) text.replace(at, 7, "warning: ");
-    fmt::print(stderr, "{}\n", text);
+    notice("{}\n", text);
   }
-}
-
-bool is_hlo_file(const std::string& path) {
-  if (std::filesystem::path(path).extension() == ".hlo") return true;
-  std::ifstream file(path, std::ios::binary);
-  std::string start(4096, '\0');
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  start.resize(static_cast<size_t>(file.gcount()));
-  return hlo::looks_like_module(start);
 }
 
 Result<int> run_hlo(const HloRunOptions& options) {
@@ -164,7 +166,7 @@ Result<int> run_hlo(const HloRunOptions& options) {
     return invalid("--profile times kernels on a GPU: it goes with --device=gpu or auto");
   if (options.interpret && !options.check && options.device == "gpu")
     return invalid("--interpret runs nothing on a GPU");
-  STRATA_TRY(const hlo::ModulePtr module, hlo::load_module(options.path));
+  const hlo::ModulePtr& module = options.module;
   const hlo::Computation& entry = module->entry_computation();
   if (const int count = elided_constants(*module); count > 0) {
     notice(
@@ -172,6 +174,7 @@ Result<int> run_hlo(const HloRunOptions& options) {
         "  print the module with print_large_constants (HloPrintOptions)\n",
         count, count == 1 ? "" : "s");
   }
+  STRATA_CHECK(check_memory(entry));
   STRATA_TRY(const std::vector<Literal> arguments, arguments_of(*module, options));
   const bool emitted = !options.interpret || options.check;
   if (emitted) print_warnings(hlo::order_warnings(*module));

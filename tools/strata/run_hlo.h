@@ -5,16 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "hlo/hlo.h"
 #include "lax_options.h"
 #include "support/error.h"
 
 namespace strata::cli {
 
-/// Whether a file is HLO text, by its name (.hlo) or by how it begins. False where it cannot be read.
-bool is_hlo_file(const std::string& path);
-
 struct HloRunOptions {
-  std::string path;
+  hlo::ModulePtr module;
   std::map<std::string, std::string> inputs;  ///< parameter name to file; others are random
   uint64_t seed = 1;
   std::string output;  ///< folder for the results; none if empty

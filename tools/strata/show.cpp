@@ -2,7 +2,7 @@
 #include "hlo/text.h"
 #include "ir/text.h"
 #include "report/report.h"
-#include "run_hlo.h"
+#include "source.h"
 
 namespace strata::cli {
 
@@ -12,19 +12,20 @@ void add_show(CLI::App& app, Action& action) {
   };
   auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("show", "Print or draw a µGraph; print an HLO module");
-  command->add_option("GRAPH", options->graph, "a .strata file, or HLO text")->required();
+  command->add_option("GRAPH", options->graph, "a .strata file, or HLO text; - is the standard input")->required();
   command->add_option("--format", options->format, "text (canonical), svg or html")
       ->check(CLI::IsMember({"text", "svg", "html"}))
       ->capture_default_str();
   command->callback([options, &action] {
     action = [options]() -> Result<int> {
-      if (is_hlo_file(options->graph)) {
+      STRATA_TRY(const Source source, read_source(options->graph));
+      if (source.is_hlo) {
         if (options->format != "text") return invalid("HLO is shown as text only, not as {}", options->format);
-        STRATA_TRY(const hlo::ModulePtr module, hlo::load_module(options->graph));
+        STRATA_TRY(const hlo::ModulePtr module, source.module());
         fmt::print("{}", hlo::print(*module));
         return kSuccess;
       }
-      STRATA_TRY(const GraphPtr graph, load_graph(options->graph));
+      STRATA_TRY(const GraphPtr graph, source.graph());
       fmt::print("{}", options->format == "svg"    ? draw_svg(*graph)
                        : options->format == "html" ? draw_html(*graph)
                                                    : print(*graph));

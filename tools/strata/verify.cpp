@@ -1,5 +1,8 @@
 #include "commands.h"
+#include "interpret/work.h"
 #include "ir/text.h"
+#include "options.h"
+#include "source.h"
 #include "superopt/decide.h"
 
 namespace strata::cli {
@@ -67,8 +70,11 @@ int report_solver(const SolverResult& result, const Options& options, const std:
 }
 
 Result<int> run(const Options& options) {
+  STRATA_CHECK(check_standard_input(std::array{options.reference, options.candidate}));
   STRATA_TRY(const GraphPtr reference, load_graph(options.reference));
   STRATA_TRY(const GraphPtr candidate, load_graph(options.candidate));
+  STRATA_CHECK(check_execution_memory(*reference));
+  STRATA_CHECK(check_execution_memory(*candidate));
   VerifyOptions verification;
   verification.delta = options.delta;
   verification.seed = options.seed;
@@ -87,17 +93,12 @@ void add_verify(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand(
       "verify",
       "Whether B computes what A does wherever A is defined: exit code 0 equivalent, 1 different, 2 cannot be decided");
-  command->add_option("A", options->reference, "a .strata file")->required();
+  command->add_option("A", options->reference, "a .strata file; - is the standard input")->required();
   command->add_option("B", options->candidate, "a .strata file with the same inputs and outputs")->required();
-  command->add_option("--delta", options->delta, "accept different programs with at most this probability")
-      ->check(probability())
-      ->capture_default_str();
-  command->add_option("--seed", options->seed, "of the random inputs")->check(unsigned_number())->capture_default_str();
-  command
-      ->add_option("--solver-time-limit", options->solver_time_limit,
-                   "seconds to prove what the finite fields leave undecided")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
+  add_probability(*command, "--delta", options->delta, "accept different programs with at most this probability");
+  add_number<uint64_t>(*command, "--seed", options->seed, {}, "of the random inputs");
+  add_seconds(*command, "--solver-time-limit", options->solver_time_limit, 1e6,
+              "seconds to prove what the finite fields leave undecided");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

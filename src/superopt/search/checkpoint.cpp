@@ -85,18 +85,14 @@ tl::expected<Contents, std::string> read_body(std::string_view body) {
 }
 
 Result<Contents> read(const std::string& path) {
-  std::error_code unknown;
-  if (!std::filesystem::exists(path, unknown)) {
-    return tl::unexpected(
-        Error{ErrorCode::InvalidInput, fmt::format("cannot open checkpoint '{}'", path), "check the path", {}});
-  }
-  STRATA_TRY(const std::string text, read_file(path));
-  const std::string_view view = text;
+  const auto text = read_file(path);
+  if (!text) return tl::unexpected(text.error().within("checkpoint"));
+  const std::string_view view = *text;
   const size_t line = view.find('\n');
   if (!view.starts_with(kHead) || line == std::string_view::npos) {
     return tl::unexpected(damaged_file(path, "it does not begin as a checkpoint of this version of Strata does"));
   }
-  if (with_checksum(view.substr(line + 1)) != text) {
+  if (with_checksum(view.substr(line + 1)) != view) {
     return tl::unexpected(damaged_file(path, "its checksum is another one, so it was cut off or changed"));
   }
   auto contents = read_body(view.substr(line + 1));

@@ -39,6 +39,7 @@ class Checkpoint {
   /// Remembers a unit, and writes the file if the last writing was some seconds ago.
   void record(const std::string& search, const std::string& unit, const UnitResult& result);
   Result<void> save();
+  const std::string& path() const { return path_; }
   /// The error of a file that was read, and does not fit the search.
   Error damaged(std::string_view why) const;
 

@@ -1,0 +1,28 @@
+#include "source.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "hlo/text.h"
+#include "ir/text.h"
+#include "support/read_file.h"
+
+namespace strata::cli {
+
+Result<GraphPtr> Source::graph() const { return parse_graph(text, shown_path(path)); }
+
+Result<hlo::ModulePtr> Source::module() const { return hlo::parse_module(text, shown_path(path)); }
+
+Result<Source> read_source(const std::string& path) {
+  STRATA_TRY(std::string text, read_file(path));
+  const bool is_hlo = std::filesystem::path(path).extension() == ".hlo" || hlo::looks_like_module(text);
+  return Source{path, std::move(text), is_hlo};
+}
+
+Result<void> check_standard_input(std::span<const std::string> paths) {
+  const auto count = std::count(paths.begin(), paths.end(), kStandardInput);
+  if (count > 1) return invalid("'{}' is named {} times; the standard input can be read once", kStandardInput, count);
+  return {};
+}
+
+}  // namespace strata::cli

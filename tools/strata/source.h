@@ -1,0 +1,30 @@
+// The program or module that a subcommand is given.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "hlo/hlo.h"
+#include "ir/graph.h"
+#include "support/error.h"
+
+namespace strata::cli {
+
+/// A text with the name of where it comes from. It is read once, so that a pipe does as well as a file, and what it is
+/// is seen in memory.
+struct Source {
+  std::string path;  ///< as given: "-" is the standard input
+  std::string text;
+  bool is_hlo = false;  ///< by its name (.hlo), or by how it begins
+
+  Result<GraphPtr> graph() const;
+  Result<hlo::ModulePtr> module() const;
+};
+
+/// Error (Environment) where it cannot be read.
+Result<Source> read_source(const std::string& path);
+
+/// Error where the standard input is named more than once: it can be read once.
+Result<void> check_standard_input(std::span<const std::string> paths);
+
+}  // namespace strata::cli
