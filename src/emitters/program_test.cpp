@@ -175,7 +175,8 @@ std::string wrong_program(const std::string& text) {
   if (!module) return module.error().to_string();
   const auto expected = hlo::evaluate(**module, hlo::typical_arguments((*module)->entry_computation(), 1));
   if (!expected) return expected.error().to_string();
-  return checked(**module, 1);
+  Made made;
+  return checked(**module, 1, made);
 }
 
 /// Tuples in tuples, of constants, copies, barriers, loops and variadic reductions, as parameters and as results.

@@ -3,6 +3,7 @@
 #include <limits>
 #include <set>
 
+#include "hlo/compute.h"
 #include "hlo/evaluate.h"
 #include "hlo/inline_calls.h"
 #include "hlo/scatter_places.h"

@@ -126,7 +126,7 @@ Value order_key(ImplicitLocOpBuilder& b, Value x) {
 
 /// The same for the weak order: NaN, of either sign, is above all others, and -0 is 0.
 Value weak_key(ImplicitLocOpBuilder& b, Value x) {
-  const mlir::FloatType type = llvm::cast<mlir::FloatType>(x.getType());
+  mlir::FloatType type = llvm::cast<mlir::FloatType>(x.getType());
   const Value zero = b.create<arith::ConstantFloatOp>(llvm::APFloat::getZero(type.getFloatSemantics()), type);
   const Value is_zero = b.create<arith::CmpFOp>(CmpFPredicate::OEQ, x, zero);
   const Value key = order_key(b, b.create<arith::SelectOp>(is_zero, zero, x));

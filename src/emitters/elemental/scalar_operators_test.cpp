@@ -86,8 +86,9 @@ std::vector<Case> all_cases() {
       std::vector<ElementType> operands(static_cast<size_t>(hlo::arity(opcode)), type);
       if (opcode == Opcode::Select) operands[0] = ElementType::Pred;
       if (opcode == Opcode::Compare) {
-        for (int i = 0; i < 12; ++i) {
-          const hlo::CompareAttributes how{static_cast<Direction>(i / 2), i % 2 == 1};
+        for (int i = 0; i < 18; ++i) {
+          const hlo::CompareAttributes how{static_cast<Direction>(i / 3),
+                                           static_cast<hlo::CompareAttributes::Order>(i % 3)};
           cases.push_back(make_case(opcode, operands, type, how));
           cases.back().name += fmt::format("_{}", i);
         }

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 /// The folder of cuda.h, which the wheels of requirements-cuda.txt have too.
 std::string cuda_headers() {
-  for (const fs::path& root : cuda_roots()) {
+  for (const auto& [root, own] : cuda_roots()) {
     for (const char* folder : {"include", "targets/x86_64-linux/include"}) {
       if (fs::exists(root / folder / "cuda.h")) return (root / folder).string();
     }

@@ -11,6 +11,7 @@
 #include "superopt/verify/inputs.h"
 #include "superopt/verify/reals.h"
 #include "superopt/verify/shrink.h"
+#include "support/deadline.h"
 #include "support/hash.h"
 #include "support/random.h"
 
@@ -86,11 +87,14 @@ class Proof {
     STRATA_CHECK(random_tests(full));
     if (result_.verdict == Verdict::Different) return {};
     if (!reduces(reference_) && !reduces(candidate_)) return prove_at_any_size(reference_, candidate_);
-    VerifyOptions options;
-    options.seed = options_.seed;
-    options.stop = options_.stop;
-    if (full.work() <= kMostCutWork) {
-      STRATA_TRY(const auto cut, cut_common_reductions(reference_, candidate_, options));
+    if (full.work() <= kMostCutWork && seconds_left() > 0) {
+      const Deadline limit(seconds_left(), options_.stop);
+      VerifyOptions options;
+      options.seed = options_.seed;
+      options.stop = limit.token();
+      auto found = cut_common_reductions(reference_, candidate_, options);
+      if (!found && found.error().code != ErrorCode::Interrupted) return tl::unexpected(found.error());
+      const std::optional<CutPrograms> cut = found ? std::move(*found) : std::nullopt;
       if (cut && !reduces(*cut->reference) && !reduces(*cut->candidate)) {
         STRATA_CHECK(prove_at_any_size(*cut->reference, *cut->candidate));
         if (result_.verdict == Verdict::Equivalent) {

@@ -57,6 +57,14 @@ TEST_P(SolverRefutes, NearMiss) {
 INSTANTIATE_TEST_SUITE_P(All, SolverRefutes, all(kDifferent),
                          [](const auto& test) { return std::string(test.param.name); });
 
+class SolverIgnoresTies : public testing::TestWithParam<Pair> {};
+TEST_P(SolverIgnoresTies, SetsWithoutVolume) {
+  const SolverResult result = solved(GetParam());
+  EXPECT_NE(result.verdict, Verdict::Different) << result.reason << "\n" << steps(result);
+}
+INSTANTIATE_TEST_SUITE_P(All, SolverIgnoresTies, all(kTies),
+                         [](const auto& test) { return std::string(test.param.name); });
+
 /// relu(f) = f for f = a⁸ + … + h⁸ − 8·a·…·h, which is never negative: true, and too hard for Z3.
 struct Hard {
   std::string inputs = inputs_of("abcdefgh");

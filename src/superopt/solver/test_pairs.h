@@ -138,12 +138,6 @@ inline const Pair kDifferent[] = {
     {"ChoiceSwapped", "ab", "m = max(a, b);output m", "g = greater(b, a);m = select(g, a, b);output m"},
     {"ChoiceByDifference", "abc", "d = sub(a, b);m = select(d, a, c);output m",
      "g = greater(a, b);m = select(g, a, c);output m"},
-    {"StepsAreStrict", "x", "z = sub(x, x);g = greater(x, z);h = greater(z, x);s = add(g, h);output s",
-     "z = sub(x, x);e = exp(z);output e"},
-    {"OnlyEqualNumbersTell", "ab", "g = greater(a, b);output g",
-     "h = greater(b, a);z = sub(a, a);e = exp(z);n = sub(e, h);output n"},
-    {"EqualNumbersInChoice", "abc", "g = greater(a, b);s = select(g, a, c);output s",
-     "h = greater(b, a);s = select(h, c, a);output s"},
     {"StepTimesSquare", "x", "z = sub(x, x);g = greater(x, z);s = sqr(x);r = mul(s, g);output r",
      "r = relu(x);output r"},
     {"AbsoluteIsNotX", "x", "n = scale(x, factor=-1);m = max(x, n);output m", "m = scale(x, factor=1);output m"},
@@ -185,5 +179,14 @@ inline const Pair kDifferent[] = {
      "m = max(a, b);r = add(m, u);output r"},
     {"RootOfSquareIsNotX", "x", "m = scale(x, factor=1);output m", "s = sqr(x);m = sqrt(s);output m"},
 };
+
+/// Programs that differ where equal numbers meet only, a set without volume.
+inline const Pair kTies[] = {
+    {"StepsAreStrict", "x", "z = sub(x, x);g = greater(x, z);h = greater(z, x);s = add(g, h);output s",
+     "z = sub(x, x);e = exp(z);output e"},
+    {"OnlyEqualNumbersTell", "ab", "g = greater(a, b);output g",
+     "h = greater(b, a);z = sub(a, a);e = exp(z);n = sub(e, h);output n"},
+    {"EqualNumbersInChoice", "abc", "g = greater(a, b);s = select(g, a, c);output s",
+     "h = greater(b, a);s = select(h, c, a);output s"}};
 
 }  // namespace strata

@@ -25,6 +25,8 @@ constexpr int kPoints = 12;
 /// Results of intermediates beyond these magnitudes may be float64's doing.
 constexpr double kLargest = 1e150;
 constexpr double kSmallest = 1e-150;
+/// Numbers nearer than this, relatively, may be compared by their rounding.
+constexpr double kEqual = 1e-9;
 /// Inside blocks nobody sees those: smaller inputs are taken to be harmless.
 constexpr double kHarmless = 8;
 constexpr int kMostTests = 48;
@@ -147,8 +149,8 @@ class RealCheck {
       STRATA_TRY(const auto values, both<Float64Arithmetic>({}, here));
       const auto entry = suspect(values);
       if (!entry) continue;
-      STRATA_TRY(const bool saturated, saturates(here));
-      if (saturated) return std::nullopt;
+      STRATA_TRY(const bool beyond, beyond_float64(here));
+      if (beyond) return std::nullopt;
       const double x = at(values.first, *entry);
       const double y = at(values.second, *entry);
       bool real = true;
@@ -200,8 +202,23 @@ class RealCheck {
     return std::nullopt;
   }
 
-  /// Whether something may have left the range of float64.
-  Result<bool> saturates(const Inputs& inputs) const {
+  /// Whether a comparison is one of numbers that rounding alone may tell apart.
+  static bool compares_equal(const Inputs& tensors, const Operation& op) {
+    const auto& a = tensors[static_cast<size_t>(op.operands[0])];
+    const auto& b = tensors[static_cast<size_t>(op.operands[1])];
+    const Shape& shape = tensors[static_cast<size_t>(op.results[0])].shape;
+    bool equal = false;
+    for_each_index<2>(shape, {broadcast_strides(a.shape, shape.size()), broadcast_strides(b.shape, shape.size())},
+                      [&](int64_t, const std::array<int64_t, 2>& at) {
+                        const double x = a.data[static_cast<size_t>(at[0])];
+                        const double y = b.data[static_cast<size_t>(at[1])];
+                        equal |= x != 0 && std::fabs(x - y) <= kEqual * std::max(std::fabs(x), std::fabs(y));
+                      });
+    return equal;
+  }
+
+  /// Whether something may have left the range of float64, or be decided by rounding.
+  Result<bool> beyond_float64(const Inputs& inputs) const {
     for (const auto& input : inputs) {
       for (double x : input.data) {
         if (has_blocks_ && exponentiates_ && std::fabs(x) > kHarmless) return true;
@@ -212,6 +229,7 @@ class RealCheck {
       const Inputs own = graph == &reference_ ? inputs : reordered(inputs, order_);
       STRATA_TRY(const Inputs tensors, execute_all(*graph, arithmetic, own, options_.stop));
       for (const Operation& op : graph->operations()) {
+        if (!op.body && op.kind == OpKind::Greater && compares_equal(tensors, op)) return true;
         const bool exponential = !op.body && op_def(op.kind).traits.lax.exponentiations > 0;
         for (TensorId id : op.results) {
           for (double x : tensors[static_cast<size_t>(id)].data) {
