@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "hlo/compute.h"
 #include "hlo/inline_calls.h"
 
 namespace strata::emitters {
