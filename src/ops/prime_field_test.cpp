@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "ops/arithmetic.h"
 #include "ops/contraction.h"
 #include "support/random.h"
@@ -157,6 +159,31 @@ TEST(FieldArithmetic, ExponentialsAndRootsKeepTheirLaws) {
   EXPECT_FALSE(field.divided_by_zero);
   field.div({1, 1}, {0, 1});
   EXPECT_TRUE(field.divided_by_zero);
+}
+
+TEST(PrimeField, PairsAreDrawnFromMany) {
+  std::set<uint64_t> drawn;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const auto [p, q] = draw_field_primes(seed);
+    EXPECT_TRUE(is_prime(p) && is_prime(q) && p == 2 * q + 1);
+    EXPECT_TRUE(p >> 60 == 1 && p % 4 == 3 && q % 4 == 3);
+    const PrimeField fp(p);
+    const PrimeField fq(q);
+    for (uint64_t n : {2, 3, 5, 7}) {
+      EXPECT_TRUE(fp.is_residue(fp.from_integer(n)) && fq.is_residue(fq.from_integer(n))) << n;
+    }
+    drawn.insert(p);
+  }
+  EXPECT_EQ(drawn.size(), 50U);
+  // The share of candidates that are pairs, times the candidates.
+  constexpr int kCandidates = 20000;
+  Random random(1);
+  int pairs = 0;
+  for (int i = 0; i < kCandidates; ++i) {
+    const uint64_t q = 840 * ((uint64_t{1} << 59) / 840 + 1 + random.below((uint64_t{1} << 59) / 840)) - 1;
+    pairs += is_prime(q) && is_prime(2 * q + 1);
+  }
+  EXPECT_GT(static_cast<double>(pairs) / kCandidates * (0x1p59 / 840), kFieldPrimePairs);
 }
 
 }  // namespace
