@@ -114,8 +114,11 @@ bool Cases::split_sign(const Case& of, AtomId kink) {
   for (const Polynomial& factor : factors_of(h, step)) {
     const auto sign = sign_of(of, factor);
     if (!sign) {
-      // No more than the kink asks for: two cases, not three.
-      return assumed(of, factor, step ? Sign::Positive : Sign::NotNegative) && assumed(of, factor, Sign::NotPositive);
+      // No more than the kink asks for: two cases, not three. Where the factor is 0 on a set without volume only, as
+      // where two inputs are equal, that set does not count.
+      const bool thin = step && formulas_.zeros_have_no_volume(factor);
+      return assumed(of, factor, step ? Sign::Positive : Sign::NotNegative) &&
+             assumed(of, factor, thin ? Sign::Negative : Sign::NotPositive);
     }
     if (*sign == Sign::Zero) return replaced(of, {{kink, {}}});
     negative ^= *sign == Sign::Negative || *sign == Sign::NotPositive;
@@ -125,7 +128,8 @@ bool Cases::split_sign(const Case& of, AtomId kink) {
   if (negative) return replaced(of, {{kink, {}}});
   if (!loose) return replaced(of, {{kink, one()}});
   const bool below = *sign_of(of, *loose) == Sign::NotPositive;
-  return assumed(of, *loose, below ? Sign::Negative : Sign::Positive) && assumed(of, *loose, Sign::Zero);
+  if (!assumed(of, *loose, below ? Sign::Negative : Sign::Positive)) return false;
+  return formulas_.zeros_have_no_volume(*loose) || assumed(of, *loose, Sign::Zero);
 }
 
 bool Cases::split_maximum(const Case& of, AtomId kink) {

@@ -17,7 +17,9 @@ using Inputs = std::vector<Tensor<double>>;
 constexpr double kRounding = 1e-7;
 /// A difference must be so many times what errors of rounding, enlarged by NoisyArithmetic, make.
 constexpr double kAboveNoise = 20;
-constexpr int kNoisyRuns = 3;
+/// So many runs, fewer of large programs: after a kink, noise may be hidden in some.
+constexpr double kMostNoisyRuns = 24;
+constexpr double kLeastNoisyRuns = 4;
 /// A region is told from a kink, where equal numbers meet, by points of a neighbourhood of this size, relative
 /// beyond 1.
 constexpr double kNearby = 1e-6;
@@ -25,8 +27,6 @@ constexpr int kPoints = 12;
 /// Results of intermediates beyond these magnitudes may be float64's doing.
 constexpr double kLargest = 1e150;
 constexpr double kSmallest = 1e-150;
-/// Numbers nearer than this, relatively, may be compared by their rounding.
-constexpr double kEqual = 1e-9;
 /// Inside blocks nobody sees those: smaller inputs are taken to be harmless.
 constexpr double kHarmless = 8;
 constexpr int kMostTests = 48;
@@ -154,7 +154,9 @@ class RealCheck {
       const double x = at(values.first, *entry);
       const double y = at(values.second, *entry);
       bool real = true;
-      for (int run = 0; run < kNoisyRuns && real; ++run) {
+      const double work = execution_work(reference_) + execution_work(candidate_);
+      const auto runs = static_cast<int>(std::clamp(options_.work / work, kLeastNoisyRuns, kMostNoisyRuns));
+      for (int run = 0; run < runs && real; ++run) {
         STRATA_TRY(const auto noisy, both<NoisyArithmetic>({random()}, here));
         const double nx = at(noisy.first, *entry);
         const double ny = at(noisy.second, *entry);
@@ -202,19 +204,27 @@ class RealCheck {
     return std::nullopt;
   }
 
-  /// Whether a comparison is one of numbers that rounding alone may tell apart.
-  static bool compares_equal(const Inputs& tensors, const Operation& op) {
+  /// What a comparison or a selection looks at.
+  static double decisive(const Inputs& tensors, const Operation& op, const std::array<int64_t, 2>& at) {
+    const auto value = [&](size_t n) {
+      return tensors[static_cast<size_t>(op.operands[n])].data[static_cast<size_t>(at[n])];
+    };
+    return op.kind == OpKind::Greater ? value(0) - value(1) : value(0);
+  }
+
+  /// Whether rounding may decide a comparison or a selection: noise changes what it looks at by a good part.
+  static bool decided_by_rounding(const Inputs& tensors, const Inputs& noisy, const Operation& op) {
+    if (op.kind != OpKind::Greater && op.kind != OpKind::Select) return false;
     const auto& a = tensors[static_cast<size_t>(op.operands[0])];
     const auto& b = tensors[static_cast<size_t>(op.operands[1])];
     const Shape& shape = tensors[static_cast<size_t>(op.results[0])].shape;
-    bool equal = false;
+    bool decided = false;
     for_each_index<2>(shape, {broadcast_strides(a.shape, shape.size()), broadcast_strides(b.shape, shape.size())},
                       [&](int64_t, const std::array<int64_t, 2>& at) {
-                        const double x = a.data[static_cast<size_t>(at[0])];
-                        const double y = b.data[static_cast<size_t>(at[1])];
-                        equal |= x != 0 && std::fabs(x - y) <= kEqual * std::max(std::fabs(x), std::fabs(y));
+                        const double exact = decisive(tensors, op, at);
+                        decided |= std::fabs(decisive(noisy, op, at) - exact) > std::fabs(exact) / kAboveNoise;
                       });
-    return equal;
+    return decided;
   }
 
   /// Whether something may have left the range of float64, or be decided by rounding.
@@ -228,8 +238,10 @@ class RealCheck {
       Float64Arithmetic arithmetic;
       const Inputs own = graph == &reference_ ? inputs : reordered(inputs, order_);
       STRATA_TRY(const Inputs tensors, execute_all(*graph, arithmetic, own, options_.stop));
+      NoisyArithmetic noise{options_.seed};
+      STRATA_TRY(const Inputs noisy, execute_all(*graph, noise, own, options_.stop));
       for (const Operation& op : graph->operations()) {
-        if (!op.body && op.kind == OpKind::Greater && compares_equal(tensors, op)) return true;
+        if (!op.body && decided_by_rounding(tensors, noisy, op)) return true;
         const bool exponential = !op.body && op_def(op.kind).traits.lax.exponentiations > 0;
         for (TensorId id : op.results) {
           for (double x : tensors[static_cast<size_t>(id)].data) {

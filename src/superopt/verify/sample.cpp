@@ -65,7 +65,8 @@ Sampler::Sampler(const Graph& reference, const FieldPrimes& primes, bool free)
     auto computes = part_computing(reference, argument);
     if (!computes) continue;
     Root best{*computes, live.at(&reference)[static_cast<size_t>(op.results[0])], 0, {}, {}};
-    // An input that earlier roots do not depend on, of which the argument's entries read disjoint slices, if there is.
+    // An input of which the argument's entries read slices of their own, and better one that earlier roots do not
+    // depend on: what all entries share would have to suit all of them at once.
     int best_score = -1;
     const std::set<TensorId> needed = ancestors(reference, argument);
     for (size_t i = 0; i < reference.inputs().size(); ++i) {
@@ -84,7 +85,7 @@ Sampler::Sampler(const Graph& reference, const FieldPrimes& primes, bool free)
           }
         }
       }
-      const int score = linked + (taken.count(input) > 0 ? 0 : 100);
+      const int score = 2 * linked + (taken.count(input) > 0 ? 0 : 1);
       if (score > best_score) {
         best_score = score;
         best.input = i;

@@ -437,7 +437,11 @@ Result<VerifyResult> verify(const Graph& reference, const Graph& candidate, cons
   STRATA_TRY(VerifyResult result, Verification(reference, candidate, options, Meaning::Exact).run());
   if (result.verdict == Verdict::Undecided && (has_free(reference) || has_free(candidate))) {
     STRATA_TRY(VerifyResult free, Verification(reference, candidate, options, Meaning::Free).run());
-    if (free.verdict == Verdict::Equivalent) result = std::move(free);
+    if (free.verdict == Verdict::Equivalent) {
+      result = std::move(free);
+    } else {
+      result.reason += "; with random functions in the place of operators: " + free.reason;
+    }
   }
   // Over small primes different programs are meant to pass.
   if (result.verdict != Verdict::Equivalent || options.primes) return result;
