@@ -1,4 +1,4 @@
-// Each pruning rule, turned off alone and on alone, against plain enumeration: what it removes is what it says.
+// The pruning rules against plain enumeration: what they remove is what they say.
 #include <gtest/gtest.h>
 
 #include "superopt/search/test_enumeration.h"
@@ -7,20 +7,6 @@ namespace strata {
 namespace {
 
 using Texts = std::set<std::string>;
-
-constexpr PruningRules kNone{false, false, false, false, false, false, false};
-
-struct Rule {
-  const char* name;
-  bool PruningRules::*on;
-};
-/// All but those that count speed, which have tests of their own below, and `expression`: without it a search of three
-/// operators has more values than memory, so it is off on one program of two.
-constexpr Rule kRules[] = {{"maps", &PruningRules::maps},
-                           {"axes", &PruningRules::axes},
-                           {"products", &PruningRules::products},
-                           {"cost", &PruningRules::cost},
-                           {"stability", &PruningRules::stability}};
 
 struct RuleCase : SmallCase {
   bool every_map = true;  ///< whether there are few enough maps to try them all
@@ -62,26 +48,6 @@ TEST_P(AgainstEnumeration, AllRulesOn) {
   }
 }
 
-TEST_P(AgainstEnumeration, EachRuleOffAlone) {
-  for (const Rule& rule : kRules) {
-    PruningRules rules;
-    rules.sizes = false;
-    rules.*rule.on = false;
-    expect_found(rules, fmt::format("{} off", rule.name));
-  }
-}
-
-TEST_P(AgainstEnumeration, EachRuleOnAlone) {
-  for (const Rule& rule : kRules) {
-    PruningRules rules = kNone;
-    rules.expression = true;
-    rules.*rule.on = true;
-    expect_found(rules, fmt::format("{} on", rule.name));
-  }
-}
-
-using Launches = std::vector<LaunchShape>;
-
 INSTANTIATE_TEST_SUITE_P(
     Programs, AgainstEnumeration,
     testing::Values(
@@ -116,38 +82,6 @@ INSTANTIATE_TEST_SUITE_P(
                  nullptr,
                  "exp(in_iter(X))"}),
     [](const auto& small) { return std::string(small.param.name); });
-
-TEST(AgainstEnumerationOfTwo, WithoutExpressions) {
-  const SmallCase small{"sum_of_squares",
-                        "graph g {\n input X: f32[4, 6]\n Q = sqr(X)\n O = sum(Q, dim=1)\n output O\n}", 2,
-                        Launches{{{2}, 1, 0}, {{4}, 1, 0}}};
-  const Texts all = small.enumerated();
-  EXPECT_EQ(small.searched(kNone), all);
-  PruningRules but_expression;
-  but_expression.sizes = but_expression.expression = false;
-  EXPECT_EQ(small.searched(but_expression), all);
-  PruningRules expression = kNone;
-  expression.expression = true;
-  EXPECT_EQ(small.searched(expression), all);
-}
-
-/// Grids of fewer than 60 % of the multiprocessors and innermost tiles narrower than 8 go, and nothing else.
-TEST(Sizes, RemoveSmallGridsAndNarrowTiles) {
-  const LaunchShape plain{{128}, 1, 0}, looped{{128}, 2, 0}, small_grid{{64}, 1, 0}, narrow_tile{{128}, 4, 0};
-  const SmallCase good{"kept", "graph g {\n input X: f32[128, 16]\n E = exp(X)\n O = sum(E, dim=1)\n output O\n}", 3,
-                       Launches{plain, looped}};
-  SmallCase both = good;
-  both.launches.push_back(small_grid);
-  both.launches.push_back(narrow_tile);
-  const Texts kept = good.enumerated();
-  PruningRules alone = kNone;
-  alone.expression = alone.sizes = true;
-  PruningRules without;
-  without.sizes = false;
-  EXPECT_EQ(both.searched(PruningRules{}), kept);
-  EXPECT_EQ(both.searched(alone), kept);
-  EXPECT_GT(both.searched(without).size(), kept.size());
-}
 
 /// Graphs of more kernels than can pay are not searched, and the cheapest is the same.
 TEST(Cost, NeverLosesTheCheapestGraph) {

@@ -84,9 +84,9 @@ class Search {
     SearchResult result;
     result.graphs = unique(std::move(graphs));
     result.statistics = statistics();
-    result.stop_reason = !context_.stop.stop_requested() ? StopReason::Exhausted
-                         : timed_out                     ? StopReason::TimeLimit
-                                                         : StopReason::Interrupted;
+    result.stop_reason = !context_.stop.stop_requested()                ? StopReason::Exhausted
+                         : options_.stop.stop_requested() || !timed_out ? StopReason::Interrupted
+                                                                        : StopReason::TimeLimit;
     result.left_out = left_out();
     if (!saved) result.left_out += (result.left_out.empty() ? "" : "; ") + saved.error().message;
     return result;
