@@ -37,14 +37,13 @@ run: build/release/build.ninja ## superoptimise PROGRAM for sm_90a and sm_80
 	@echo
 	@echo "Reports: out/$(NAME)/report.html (default target), out/$(NAME)-sm_80/report.html (sm_80)"
 
-test: build sanitized ## build; every test but the slow ones, and the core's again with sanitizers
+test: build ## build, then every test but the slow ones
 	@JOBS=$(JOBS) scripts/test.sh release -LE slow
-	@JOBS=$(JOBS) scripts/test.sh asan -L sanitized
 
-# What `test` runs with sanitizers: a part of the asan build.
 .PHONY: sanitized
-sanitized: build/asan/build.ninja
+sanitized: build/asan/build.ninja ## build the core with sanitizers and run its tests
 	cmake --build --preset sanitized -j $(JOBS)
+	@JOBS=$(JOBS) scripts/test.sh asan -L sanitized
 
 test-all: build asan tsan ## every test, and all of them again with each sanitizer
 	@JOBS=$(JOBS) scripts/test.sh release
