@@ -48,6 +48,8 @@ TEST_P(AgainstEnumeration, AllRulesOn) {
   }
 }
 
+using Launches = std::vector<LaunchShape>;
+
 INSTANTIATE_TEST_SUITE_P(
     Programs, AgainstEnumeration,
     testing::Values(
