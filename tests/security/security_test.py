@@ -208,7 +208,8 @@ class CheckpointCase(Case):
         if run.poll() is None:
             run.send_signal(signal.SIGINT)
         printed, _ = run.communicate(timeout=300)
-        self.assertEqual(run.returncode, 0, printed.decode())
+        # 130: stopped in time, with the best so far written.
+        self.assertIn(run.returncode, (0, 130), printed.decode())
         self.assertEqual([file.name for file in folder.iterdir()], ["checkpoint"])
         self.strata(*self.optimize(program, checkpoint), **quick)
         return folder
@@ -253,7 +254,8 @@ class Checkpoints(CheckpointCase):
         printed = self.strata(*self.optimize("small.strata", "kept"), code=2)
         self.assertIn("checkpoint 'kept' is damaged: its checksum is another one", printed)
         self.assertIn("remove the file", printed)
-        self.strata(*self.optimize("small.strata", "folder/kept"), code=3)
+        (self.folder / "file").write_bytes(b"")
+        self.strata(*self.optimize("small.strata", "file/kept"), code=3)
 
 
 class EveryCheckpoint(CheckpointCase):
