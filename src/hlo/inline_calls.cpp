@@ -164,13 +164,19 @@ class Inliner {
 
 Result<void> check_calls(const Module& module) {
   constexpr int64_t kMost = int64_t{1} << 20;
-  std::vector<int64_t> sizes;  // of each computation with all that it calls
-  for (const Computation& computation : module.computations) {
+  // Of each computation with all that it calls; what a pass adds may stand after what calls it.
+  std::vector<std::optional<int64_t>> sizes(module.computations.size());
+  const std::function<Result<int64_t>(size_t)> size_of = [&](size_t id) -> Result<int64_t> {
+    if (sizes[id]) return *sizes[id];
+    const Computation& computation = module.computations[id];
     int64_t called_size = 0;
     std::set<std::pair<ComputationId, std::vector<InstructionId>>> calls;
     for (const Instruction& it : computation.instructions) {
       if (is_call(it.opcode) && !calls.insert({it.called[0], it.operands}).second) continue;
-      for (const ComputationId called : it.called) called_size += sizes[static_cast<size_t>(called)];
+      for (const ComputationId called : it.called) {
+        STRATA_TRY(const int64_t size, size_of(static_cast<size_t>(called)));
+        called_size += size;
+      }
       if (called_size > kMost) {
         return tl::unexpected(
             Error{ErrorCode::Unsupported,
@@ -178,8 +184,10 @@ Result<void> check_calls(const Module& module) {
                   "call each computation less often, or in a while loop", it.location});
       }
     }
-    sizes.push_back(called_size + static_cast<int64_t>(computation.instructions.size()));
-  }
+    sizes[id] = called_size + static_cast<int64_t>(computation.instructions.size());
+    return *sizes[id];
+  };
+  for (size_t id = 0; id < sizes.size(); ++id) STRATA_CHECK(size_of(id));
   return {};
 }
 
