@@ -19,7 +19,7 @@ namespace {
 /// Of the tables below; a database of a later one is left alone.
 constexpr int kFormat = 2;
 /// Milliseconds to wait for another process that writes.
-constexpr int kPatience = 10000;
+constexpr int kPatience = 5000;
 
 constexpr const char* kTables =
     "CREATE TABLE IF NOT EXISTS results (kind TEXT NOT NULL, hash INTEGER NOT NULL, key BLOB NOT NULL,"

@@ -362,23 +362,6 @@ TEST_F(WithCache, OtherOptionsMiss) {
   EXPECT_FALSE(searched_);
 }
 
-TEST_F(WithCache, ALongerLimitSearchesAgain) {
-  auto gqa = load_graph(STRATA_SOURCE_DIR "/programs/gqa.strata");
-  ASSERT_TRUE(gqa);
-  options_.largest_full_proof = 1e6;
-  options_.search.time_limit = 0.3;
-  const Superoptimized first = optimize(print(**gqa));
-  ASSERT_EQ(first.stop_reason, StopReason::TimeLimit);
-  optimize(print(**gqa));
-  EXPECT_FALSE(searched_);
-  options_.search.time_limit = 0.2;
-  optimize(print(**gqa));
-  EXPECT_FALSE(searched_);
-  options_.search.time_limit = 0.6;
-  optimize(print(**gqa));
-  EXPECT_TRUE(searched_);
-}
-
 TEST_F(WithCache, InterruptedSearchesAreNotKept) {
   ResultCache cache(folder_.string(), {});
   const GraphPtr program = parse(kProgram);

@@ -244,7 +244,8 @@ def faults_of(arguments, result, code, parts):
     # What a user did wrong is never ours, and never in a library's words.
     wrong += [f"says {ours!r}" for ours in ("internal error", "basic_", "std::", "terminate") if ours in printed]
     lines = [line for line in printed.splitlines() if not line.startswith(("target ", "on "))]
-    if result.returncode >= BAD_INPUT and not any(re.match(r"(\S+:\d+:\d+: )?error: .|cannot be decided: .|\{\"failed\":", line)
+    said = re.compile(r"(\S+:\d+:\d+: )?error: .|cannot be decided: .|\{\"failed\":")
+    if result.returncode >= BAD_INPUT and not any(said.match(line)
                                                   for line in lines[:1]):
         wrong.append("the first line is no error")
     return [f"strata {arguments}: {fault}\n{printed}" for fault in wrong]

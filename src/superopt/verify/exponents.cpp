@@ -141,6 +141,7 @@ bool exponents_independent(const Graph& reference, const Graph& candidate, const
       if (added) representatives.emplace_back(g, call);
       if (stop.stop_requested()) return false;
       const Pair::Run disturbed = pair.run(g, static_cast<int64_t>(call));
+      if (stop.stop_requested()) return false;  // what was stopped has no outputs
       for (size_t o = 0; o < base.outputs[g].size(); ++o) {
         for (int64_t i = 0; i < base.outputs[g][o].size(); ++i) {
           if (disturbed.outputs[g][o][i].p != base.outputs[g][o][i].p) cones[{o, i}].insert(it->second);
