@@ -286,7 +286,9 @@ class Cache(Case):
         self.strata("verify", "small.strata", "third/best.strata")
 
     def test_a_locked_cache_is_a_warning_with_its_remedy(self):
-        arguments = ["optimize", "small.strata", *FAST, "--candidates", "1", "--cache", "cache"]
+        # Waiting for the lock counts as time of the run.
+        patient = ["60" if FAST[i - 1] == "--time-limit" else word for i, word in enumerate(FAST)]
+        arguments = ["optimize", "small.strata", *patient, "--candidates", "1", "--cache", "cache"]
         self.strata(*arguments, "-o", "first")
         with contextlib.closing(sqlite3.connect(self.folder / "cache" / "results.sqlite")) as database:
             database.execute("BEGIN IMMEDIATE")
