@@ -30,7 +30,7 @@ class Deadline {
   /// `share` of the time that is left, from 0 to 1.
   Deadline share(double share) const { return within(share * seconds_left()); }
 
-  /// All but what those behind need: `seconds`, but no more than `share` of the time that is left.
+  /// All but what those after it need: `seconds`, but no more than `share` of the time that is left.
   Deadline all_but(double seconds, double share) const;
   /// The same with a share of its grace: what follows has the rest.
   Deadline with_grace(double share) const;

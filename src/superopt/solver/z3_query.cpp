@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <sstream>
 
 #include "ops/op_def.h"
+#include "support/child_process.h"
+#include "support/deadline.h"
 
 namespace strata {
 namespace {
@@ -14,16 +17,17 @@ namespace {
 /// Pairs of exponentials beyond which the axiom that they grow with their arguments is left out.
 constexpr size_t kMostMonotone = 6;
 constexpr int64_t kMostExponent = 64;
+/// Memory that one query may take.
+constexpr int kMostMegabytes = 4096;
 constexpr const char* kExponent = "an exponent is above 64";
 
 class Encoder {
  public:
-  Encoder(const Formulas& formulas, const Defined& defined)
-      : formulas_(formulas), defined_(defined), solver_(context_, "QF_NRA") {}
+  Encoder(const Formulas& formulas, const Defined& defined, const char* tactic)
+      : formulas_(formulas), defined_(defined), solver_(z3::tactic(context_, tactic).mk_solver()) {}
 
-  Z3Answer run(const std::vector<Constraint>& constraints, double seconds, const std::stop_token& stop) {
+  Z3Answer run(const std::vector<Constraint>& constraints) {
     Z3Answer answer;
-    const std::stop_callback interrupt(stop, [this] { context_.interrupt(); });
     try {
       for (const Constraint& constraint : constraints) {
         find_exponents(constraint.f);
@@ -31,9 +35,6 @@ class Encoder {
       }
       for (const Constraint& constraint : constraints) add(constraint);
       state_monotony();
-      z3::params parameters(context_);
-      parameters.set("timeout", static_cast<unsigned>(std::clamp(seconds * 1000, 1.0, 3.6e6)));
-      solver_.set(parameters);
       switch (solver_.check()) {
         case z3::unsat:
           answer.satisfiable = Satisfiable::No;
@@ -214,6 +215,30 @@ class Encoder {
   int fresh_ = 0;
 };
 
+/// An answer as text, for the way from one process to another.
+std::string written(const Z3Answer& answer) {
+  std::string text = fmt::format("{}\n{}\n", static_cast<int>(answer.satisfiable), answer.inputs.size());
+  for (const auto& [id, value] : answer.inputs) text += fmt::format("{} {:a}\n", id, value);
+  return text + answer.reason;
+}
+
+Z3Answer read(const std::string& text) {
+  Z3Answer answer;
+  std::istringstream stream(text);
+  int satisfiable = 0;
+  size_t inputs = 0;
+  stream >> satisfiable >> inputs;
+  answer.satisfiable = static_cast<Satisfiable>(satisfiable);
+  for (; inputs > 0; --inputs) {
+    AtomId id{};
+    std::string value;  // a stream reads no hexadecimal number
+    stream >> id >> value;
+    answer.inputs[id] = std::strtod(value.c_str(), nullptr);
+  }
+  std::getline(stream >> std::ws, answer.reason, '\0');
+  return answer;
+}
+
 }  // namespace
 
 double TimeLimit::seconds_left() const {
@@ -231,8 +256,21 @@ std::vector<Constraint> constraints_of(const std::vector<Condition>& conditions)
 
 Z3Answer satisfiable(const Formulas& formulas, const std::vector<Constraint>& constraints, const Defined& defined,
                      const TimeLimit& limit) {
-  if (limit.up()) return {Satisfiable::Unknown, {}, "time is up"};
-  return Encoder(formulas, defined).run(constraints, limit.seconds_left(), limit.stop);
+  // Z3's own strategy for real arithmetic limits the time of its tactics by timers that now and then block for ever in
+  // the version of Debian 12, and its algebraic numbers cannot always be interrupted. So its tactics are chosen here,
+  // and each runs in a process that can be killed. Nothing else uses Z3 in this one: no lock of it is held at a fork.
+  Z3Answer answer{Satisfiable::Unknown, {}, "time is up"};
+  for (const auto& [tactic, share] : {std::pair("qfnra-nlsat", 0.5), std::pair("smt", 1.0)}) {
+    if (limit.up()) break;
+    const Deadline deadline(share * limit.seconds_left(), limit.stop);
+    const auto text = in_child_process(deadline.token(), [&, tactic = tactic] {
+      z3::set_param("memory_max_size", kMostMegabytes);
+      return written(Encoder(formulas, defined, tactic).run(constraints));
+    });
+    if (text) answer = read(*text);
+    if (answer.satisfiable != Satisfiable::Unknown) break;
+  }
+  return answer;
 }
 
 }  // namespace strata
