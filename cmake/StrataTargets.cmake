@@ -64,6 +64,25 @@ function(strata_library FOLDER)
   endif()
 endfunction()
 
+# How tests compile generated programs for the host. What these include is precompiled for both: parsing it takes
+# longer than the programs.
+set(STRATA_HOST_PLAIN -O1)
+set(STRATA_HOST_SANITIZED -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all)
+foreach(OPTIONS STRATA_HOST_PLAIN STRATA_HOST_SANITIZED)
+  list(TRANSFORM ${OPTIONS} REPLACE "(.+)" "\"\\1\"" OUTPUT_VARIABLE ${OPTIONS}_STRINGS)
+  list(JOIN ${OPTIONS}_STRINGS ", " ${OPTIONS}_STRINGS)
+endforeach()
+function(strata_precompile_generated_headers HEADER)
+  set(COPY ${CMAKE_BINARY_DIR}/generated/tests/generated_headers.h)
+  add_custom_command(OUTPUT ${COPY}.gch/plain ${COPY}.gch/sanitized
+    COMMAND ${CMAKE_COMMAND} -E copy ${HEADER} ${COPY}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${COPY}.gch
+    COMMAND c++ -std=c++20 ${STRATA_HOST_PLAIN} -x c++-header ${COPY} -o ${COPY}.gch/plain
+    COMMAND c++ -std=c++20 ${STRATA_HOST_SANITIZED} -x c++-header ${COPY} -o ${COPY}.gch/sanitized
+    DEPENDS ${HEADER} VERBATIM COMMENT "Precompiling what generated programs include")
+  add_custom_target(strata_generated_headers DEPENDS ${COPY}.gch/plain ${COPY}.gch/sanitized)
+endfunction()
+
 # Where tests find their files. A header, not definitions: ccache shares all objects that do not include it.
 configure_file(${CMAKE_CURRENT_LIST_DIR}/test_paths.h.in ${CMAKE_BINARY_DIR}/generated/tests/test_paths.h @ONLY)
 

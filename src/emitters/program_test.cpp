@@ -73,6 +73,13 @@ TEST(Program, RandomModulesAgreeWithTheInterpreter) {
     EXPECT_EQ(wrong, "") << "seed " << seed << "\n" << (wrong.empty() ? "" : hlo::print(*module));
   }
   print(made);
+  // What the interpreter runs is compared with itself.
+  EXPECT_GE(made.programs, 290);
+  EXPECT_GE(made.kernels, 4 * made.interpreted);
+  for (const char* emitter : {"column reduction", "concatenate", "dynamic-update-slice", "loop", "multi-row reduction",
+                              "row reduction", "scatter"}) {
+    EXPECT_GE(made.by[emitter], 2) << emitter;
+  }
 }
 
 TEST(Program, RandomModulesOfAllOperatorsAgree) {
@@ -86,6 +93,8 @@ TEST(Program, RandomModulesOfAllOperatorsAgree) {
     EXPECT_EQ(wrong, "") << "seed " << seed << "\n" << (wrong.empty() ? "" : hlo::print(*module));
   }
   print(made);
+  EXPECT_GE(made.programs, 190);
+  EXPECT_GE(made.kernels, 8 * made.interpreted);
 }
 
 /// How many steps of a module's program the interpreter runs; the program has the interpreter's value.

@@ -1,8 +1,8 @@
 #include "hlo/fusion_builder.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
+#include <stdexcept>
 
 #include "hlo/compute.h"
 #include "hlo/typical_arguments.h"
@@ -29,9 +29,8 @@ FusionBuilder::Id FusionBuilder::add(Opcode opcode, Ids operands, Attributes att
                                  std::move(attributes));
   instruction.called = std::move(called);
   auto inferred = infer_shape(module, fusion, instruction);
-  if (!inferred) {
-    fmt::print(stderr, "{}: {}\n", instruction.name, inferred.error().message);
-    assert(false && "a random instruction breaks a rule");
+  if (!inferred) {  // the caller's mistake, which no input leads to
+    throw std::logic_error(fmt::format("{} breaks a rule: {}", instruction.name, inferred.error().message));
   }
   instruction.shape = *inferred;
   fusion.instructions.push_back(std::move(instruction));

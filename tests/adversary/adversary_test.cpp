@@ -3,12 +3,11 @@
 // more.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
-#include <thread>
+#include <functional>
+#include <set>
 
 #include "ir/text.h"
 #include "superopt/decide.h"
@@ -52,11 +51,23 @@ std::vector<fs::path> files_of(const std::string& folder) {
   return files;
 }
 
-/// As `strata verify` decides, by its default limits.
-Result<Decision> decide(const Pair& pair) {
+/// As `strata verify` decides. `patience` multiplies the solver's time limit.
+Result<Decision> decide(const Pair& pair, double patience) {
   STRATA_TRY(const GraphPtr first, parse_graph(pair.first));
   STRATA_TRY(const GraphPtr second, parse_graph(pair.second));
-  return decide(*first, *second);
+  SolverOptions solving;
+  solving.time_limit *= patience;
+  return decide(*first, *second, {}, solving);
+}
+
+/// Equal pairs that are not proved, by name: undecided.txt.
+std::set<std::string> known_undecided() {
+  std::ifstream file(fs::path(STRATA_SOURCE_DIR) / "tests/adversary/undecided.txt");
+  std::set<std::string> names;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line[0] != '#') names.insert(line);
+  }
+  return names;
 }
 
 std::string described(const Decision& decision) {
@@ -72,62 +83,57 @@ std::string described(const Decision& decision) {
   return "";
 }
 
-/// Decides every pair of a file, none of which may have the verdict `wrong`.
-void expect_never(const fs::path& path, Verdict wrong) {
+/// Decides every pair of a file and hands pair and decision to `check`.
+void decide_all(const fs::path& path, const std::function<double(const Pair&)>& patience,
+                const std::function<void(const Pair&, const Decision&)>& check) {
   const std::vector<Pair> pairs = read_pairs(path);
   EXPECT_FALSE(pairs.empty()) << path;
   for (const Pair& pair : pairs) {
+    SCOPED_TRACE(pair.name + ": " + pair.reason);
     const auto start = std::chrono::steady_clock::now();
-    const auto decision = decide(pair);
-    ASSERT_TRUE(decision) << pair.name << ": " << decision.error().to_string();
+    const auto decision = decide(pair, patience(pair));
+    ASSERT_TRUE(decision) << decision.error().to_string();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     std::cout << fmt::format("{:6.2f} s  {}: {}\n", seconds.count(), pair.name, described(*decision));
-    EXPECT_NE(decision->verdict, wrong) << pair.name << ": " << pair.reason << "\n" << described(*decision);
+    check(pair, *decision);
   }
 }
 
 class Unequal : public testing::TestWithParam<fs::path> {};
 class Equal : public testing::TestWithParam<fs::path> {};
 
-TEST_P(Unequal, IsNeverEquivalent) { expect_never(GetParam(), Verdict::Equivalent); }
-TEST_P(Equal, IsNeverDifferent) { expect_never(GetParam(), Verdict::Different); }
+TEST_P(Unequal, IsNeverEquivalent) {
+  decide_all(
+      GetParam(), [](const Pair&) { return 1; },
+      [](const Pair&, const Decision& decision) {
+        EXPECT_NE(decision.verdict, Verdict::Equivalent) << described(decision);
+      });
+}
+
+TEST_P(Equal, IsProvedUnlessListed) {
+  const std::set<std::string> listed = known_undecided();
+  // On a busy machine a proof takes longer; what is never found need not be sought for longer.
+  const auto patience = [&](const Pair& pair) { return listed.contains(pair.name) ? 1 : 10; };
+  decide_all(GetParam(), patience, [&](const Pair& pair, const Decision& decision) {
+    EXPECT_NE(decision.verdict, Verdict::Different) << described(decision);
+    const bool proved = decision.verdict == Verdict::Equivalent;
+    EXPECT_TRUE(proved || listed.contains(pair.name)) << described(decision);
+  });
+}
 
 std::string class_name(const testing::TestParamInfo<fs::path>& info) { return info.param.stem().string(); }
 
 INSTANTIATE_TEST_SUITE_P(Adversary, Unequal, testing::ValuesIn(files_of("unequal")), class_name);
 INSTANTIATE_TEST_SUITE_P(Adversary, Equal, testing::ValuesIn(files_of("equal")), class_name);
 
-TEST(Adversary, ProvesAlmostAllEqualPairs) {
-  std::vector<Pair> pairs;
+TEST(Adversary, FewEqualPairsAreListed) {
+  const std::set<std::string> listed = known_undecided();
+  std::set<std::string> names;
   for (const fs::path& file : files_of("equal")) {
-    for (Pair& pair : read_pairs(file)) pairs.push_back(std::move(pair));
+    for (const Pair& pair : read_pairs(file)) EXPECT_TRUE(names.insert(pair.name).second) << pair.name << " twice";
   }
-  ASSERT_FALSE(pairs.empty());
-  std::vector<std::string> unproved(pairs.size());
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < pairs.size(); i = next++) {
-      const auto decision = decide(pairs[i]);
-      if (!decision) {
-        unproved[i] = decision.error().to_string();
-      } else if (decision->verdict != Verdict::Equivalent) {
-        unproved[i] = described(*decision);
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
-  }
-  size_t count = 0;
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    if (unproved[i].empty()) continue;
-    ++count;
-    std::cout << pairs[i].name << ": " << unproved[i] << "\n";
-  }
-  constexpr double kProved = 0.97;
-  EXPECT_GE(static_cast<double>(pairs.size() - count), kProved * static_cast<double>(pairs.size()))
-      << count << " of " << pairs.size() << " equal pairs are not proved";
+  for (const std::string& name : listed) EXPECT_TRUE(names.contains(name)) << name << " is no equal pair";
+  EXPECT_LE(listed.size(), 0.03 * static_cast<double>(names.size()));
 }
 
 }  // namespace

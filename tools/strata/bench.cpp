@@ -20,6 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// The largest --time-limit of `strata optimize`.
+constexpr double kMostSeconds = 1e9;
+
 struct Options {
   std::string programs = "programs/bench", folder = "out/bench", results = "bench/results", only, python = "python3";
   double time_limit = 20;
@@ -85,8 +88,8 @@ Result<int> run(const Options& options) {
     fs::remove_all(folder, failed);  // what an earlier run left would pass for this one's
     STRATA_TRY(const int code,
                run_command({self, "optimize", programs[i].string(), "--profile", "on", "--time-limit",
-                            fmt::format("{}", options.time_limit + options.profile_seconds), "--profile-seconds",
-                            fmt::format("{}", options.profile_seconds), "-o", folder}));
+                            fmt::format("{}", std::min(options.time_limit + options.profile_seconds, kMostSeconds)),
+                            "--profile-seconds", fmt::format("{}", options.profile_seconds), "-o", folder}));
     if (code == 0) continue;
     if (code == kInterrupted || code > 128) return kInterrupted;
     ++broken;
@@ -113,7 +116,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--results", options->results, "folder for DEVICE-DATE.json, which rows are added to, and .svg")
       ->capture_default_str();
   command->add_option("--python", options->python, "a Python with PyTorch")->capture_default_str();
-  add_seconds(*command, "--time-limit", options->time_limit, 1e9, "seconds a program before measuring");
+  add_seconds(*command, "--time-limit", options->time_limit, kMostSeconds, "seconds a program before measuring");
   add_seconds(*command, "--profile-seconds", options->profile_seconds, 1e6, "seconds of measuring a program");
   command->add_flag("--no-compile", options->no_compile, "leave out torch.compile, which takes minutes");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

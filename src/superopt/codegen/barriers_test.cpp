@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/text.h"
-#include "superopt/codegen/host_run.h"
+#include "superopt/codegen/test_host.h"
 
 namespace strata {
 namespace {
@@ -55,7 +55,7 @@ Result<std::vector<Tensor<double>>> run_in_all_orders(const GeneratedProgram& pr
     for (size_t i = 0; i < tensor.data.size(); ++i) tensor.data[i] = static_cast<double>(i % 7);
     inputs.push_back(std::move(tensor));
   }
-  return run_on_host(program, inputs, {"c++", {"-O1"}});
+  return run_on_host(program, inputs, kPlainHost);
 }
 
 TEST(Barriers, OneWhereTheDepthChangesAndOneForTheLoop) {

@@ -53,8 +53,6 @@ void expect_agreement(const GraphPtr& graph, const HostCompiler& compiler) {
   }
 }
 
-const HostCompiler kSanitized{"c++", {"-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}};
-
 /// Everything that a block graph may hold, at odd sizes.
 std::string every_operator(std::string_view type) {
   return fmt::format(R"(graph every_operator {{
@@ -116,7 +114,7 @@ std::string every_operator(std::string_view type) {
 class HostAgreement : public testing::TestWithParam<const char*> {};
 
 TEST_P(HostAgreement, EveryOperatorUnderAddressSanitizer) {
-  expect_agreement(parse(every_operator(GetParam())), kSanitized);
+  expect_agreement(parse(every_operator(GetParam())), kSanitizedHost);
 }
 INSTANTIATE_TEST_SUITE_P(Types, HostAgreement, testing::Values("f16", "bf16", "f32", "f64"));
 
@@ -145,7 +143,7 @@ const char* const kHalfProducts = R"(graph products {{
 TEST(Codegen, ProductsOfTilesUseTheTensorCores) {
   for (const std::string type : {"f16", "bf16"}) {
     const GraphPtr graph = parse(fmt::format(fmt::runtime(kHalfProducts), type));
-    expect_agreement(graph, kSanitized);
+    expect_agreement(graph, kSanitizedHost);
     const auto program = generate_cuda(*graph, targets().front());
     ASSERT_TRUE(program) << program.error().to_string();
     const auto cubin = compile_cubin(program->source, targets().front());
@@ -184,7 +182,7 @@ TEST(Codegen, ConvolutionComparisonAndChoice) {
 }}
 )",
                                        type)),
-                     kSanitized);
+                     kSanitizedHost);
   }
 }
 
@@ -202,7 +200,7 @@ TEST(Codegen, NamesOfCxxAreNoTrouble) {
   output sum, int
 }
 )"),
-                   kSanitized);
+                   kSanitizedHost);
 }
 
 /// Names of the generated functions, of their variables, and of macros of the headers.
@@ -226,7 +224,7 @@ const char* const kUnluckyNames = R"(graph g {
 
 TEST(Codegen, NamesOfFunctionsAndMacrosAreNoTrouble) {
   const GraphPtr graph = parse(kUnluckyNames);
-  expect_agreement(graph, kSanitized);
+  expect_agreement(graph, kSanitizedHost);
   const auto program = generate_cuda(*graph, targets().back());
   ASSERT_TRUE(program) << program.error().to_string();
   const auto cubin = compile_cubin(program->source, targets().back());
@@ -268,7 +266,7 @@ TEST(Codegen, PredefinedOperatorsOfAllPrograms) {
   output M
 }
 )"),
-                   kSanitized);
+                   kSanitizedHost);
 }
 
 TEST(Codegen, EveryScheduleBecomesACubin) {

@@ -148,10 +148,7 @@ TEST_P(Merging, ComputesWhatTheInterpreterDoes) {
       // Counters serve again: the second run must not find its own results.
       program.launches.push_back(program.launches[0]);
       const bool checked = handover == Handover::Wait && schedule == kinds.front();
-      expect_right(
-          *graph, program,
-          checked ? HostCompiler{.options = {"-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}}
-                  : HostCompiler{.options = {"-O1"}});
+      expect_right(*graph, program, checked ? kSanitizedHost : kPlainHost);
     }
   }
 }
@@ -216,7 +213,7 @@ TEST(MergingWaits, AreNeeded) {
       program.source.erase(rank, line.size());
       program.source.insert(program.source.rfind('\n', at) + 1, line);
     }
-    const auto found = run_on_host(program, uniform_inputs(*graph, -1, 1, 5), {.options = {"-O1"}});
+    const auto found = run_on_host(program, uniform_inputs(*graph, -1, 1, 5), kPlainHost);
     const bool wrong_value = found && !(relative_error((*found)[0], (*found)[0]) == 0);  // NaN
     EXPECT_TRUE(!found || wrong_value) << wrong;
   }

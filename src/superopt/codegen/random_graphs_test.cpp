@@ -337,7 +337,6 @@ struct Case {
 class RandomGraphs : public testing::TestWithParam<Case> {};
 
 TEST_P(RandomGraphs, AgreeWithTheInterpreter) {
-  const HostCompiler sanitized{"c++", {"-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}};
   const GraphPtr graph = random_program(kFirstSeed + static_cast<uint64_t>(GetParam().type), GetParam().type);
   const auto valid = validate(*graph, targets().front());
   ASSERT_TRUE(valid) << valid.error().to_string() << "\n" << print(*graph);
@@ -345,7 +344,7 @@ TEST_P(RandomGraphs, AgreeWithTheInterpreter) {
   for (const bool registers : {true, false}) {
     const auto program = generate_cuda(*graph, targets().front(), {}, {.registers = registers});
     ASSERT_TRUE(program) << program.error().to_string();
-    const auto [found, expected] = host_outputs(*graph, *program, uniform_inputs(*graph, 0.5, 1.5, 3), sanitized);
+    const auto [found, expected] = host_outputs(*graph, *program, uniform_inputs(*graph, 0.5, 1.5, 3), kSanitizedHost);
     for (size_t n = 0; n < expected.size(); ++n) {
       const TensorInfo& output = graph->tensor(graph->outputs()[n]);
       for (int64_t i = 0; i < expected[n].size(); ++i) {

@@ -402,10 +402,7 @@ TEST_P(BlockSchedules, ComputeWhatTheInterpreterDoes) {
       const auto program = generate_cuda(*graph, target, schedules);
       ASSERT_TRUE(program) << program.error().to_string();
       // The memory plan is checked by the first, the order of threads by all.
-      const HostCompiler compiler =
-          &schedule == &chosen.front()
-              ? HostCompiler{.options = {"-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}}
-              : HostCompiler{.options = {"-O1"}};
+      const HostCompiler& compiler = &schedule == &chosen.front() ? kSanitizedHost : kPlainHost;
       const HostOutputs outputs = host_outputs(*graph, *program, inputs, compiler);
       for (size_t n = 0; n < outputs.found.size(); ++n) {
         const DType type = graph->type(graph->outputs()[n]).dtype;
@@ -481,7 +478,7 @@ TEST_P(Rescaling, FollowsMaximaThatGrow) {
     kinds.insert({schedule.wide, schedule.groups() > 1});
     const auto program = generate_cuda(*graph, target, {schedule});
     ASSERT_TRUE(program) << program.error().to_string();
-    const HostOutputs outputs = host_outputs(*graph, *program, inputs, HostCompiler{.options = {"-O1"}});
+    const HostOutputs outputs = host_outputs(*graph, *program, inputs, kPlainHost);
     for (size_t n = 0; n < outputs.found.size(); ++n)
       EXPECT_LT(relative_error(outputs.found[n], outputs.expected[n]), 2e-3);
   }

@@ -7,8 +7,17 @@
 #include "ir/text.h"
 #include "superopt/codegen/host_run.h"
 #include "support/random.h"
+#include "test_paths.h"
 
 namespace strata {
+
+/// The options of STRATA_HOST_PLAIN and STRATA_HOST_SANITIZED in CMakeLists.txt, for which headers are precompiled.
+inline HostCompiler host_compiler(std::vector<std::string> options) {
+  options.insert(options.end(), {"-include", STRATA_BINARY_DIR "/generated/tests/generated_headers.h"});
+  return {.options = std::move(options)};
+}
+inline const HostCompiler kPlainHost = host_compiler({STRATA_HOST_PLAIN});
+inline const HostCompiler kSanitizedHost = host_compiler({STRATA_HOST_SANITIZED});
 
 /// Uniform entries that are exact in the inputs' types.
 inline std::vector<Tensor<double>> uniform_inputs(const Graph& graph, double low, double high, uint64_t seed) {

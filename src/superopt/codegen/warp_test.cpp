@@ -5,13 +5,11 @@
 #include "ops/arithmetic.h"
 #include "runtime/compile.h"
 #include "superopt/codegen/emit.h"
-#include "superopt/codegen/host_run.h"
+#include "superopt/codegen/test_host.h"
 #include "support/random.h"
 
 namespace strata {
 namespace {
-
-const HostCompiler kSanitized{"c++", {"-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}};
 
 /// One block that runs `body` over its inputs in_0, in_1, … and its output `out`, all of the given types.
 GeneratedProgram program_of(const std::string& body, const std::vector<TensorType>& inputs, const TensorType& output,
@@ -54,13 +52,13 @@ std::vector<double> result_of(const GeneratedProgram& program, const std::vector
     const auto cubin = compile_cubin(program.source, target);
     EXPECT_TRUE(cubin) << cubin.error().to_string();
   }
-  const auto outputs = run_on_host(program, inputs, kSanitized);
+  const auto outputs = run_on_host(program, inputs, kSanitizedHost);
   EXPECT_TRUE(outputs) << outputs.error().to_string();
   return outputs ? outputs->front().data : std::vector<double>{};
 }
 
 std::string error_of(const GeneratedProgram& program, const std::vector<Tensor<double>>& inputs = {}) {
-  const auto outputs = run_on_host(program, inputs, {"c++", {"-O1"}});
+  const auto outputs = run_on_host(program, inputs, kPlainHost);
   EXPECT_FALSE(outputs);
   return outputs ? "" : outputs.error().to_string();
 }
@@ -276,7 +274,9 @@ TEST(Warp, LanesTakeOneTurnAShuffle) {
   out[t] = t == 0 ? strata_host::team.switches() : value;
 )",
                                               {}, {DType::F32, {128}}, 128);
-  const auto outputs = run_on_host(program, {}, {"c++", {"-O1"}, {"forward"}});
+  HostCompiler in_one_order = kPlainHost;
+  in_one_order.orders = {"forward"};
+  const auto outputs = run_on_host(program, {}, in_one_order);
   ASSERT_TRUE(outputs) << outputs.error().to_string();
   // Of 128 threads; each begins, and meets the others at the barrier.
   EXPECT_GE(outputs->front()[0], 128 * 5000 / 2);

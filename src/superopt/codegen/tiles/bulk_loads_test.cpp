@@ -83,8 +83,7 @@ TEST_P(BulkLoads, BringWhatTheInterpreterReads) {
     ASSERT_TRUE(program) << program.error().to_string();
     ASSERT_THAT(program->source, testing::HasSubstr("load_box<"));
     const HostOutputs outputs =
-        host_outputs(**graph, *program, uniform_inputs(**graph, -1, 1, random()),
-                     {.options = {"-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}});
+        host_outputs(**graph, *program, uniform_inputs(**graph, -1, 1, random()), kSanitizedHost);
     EXPECT_LT(relative_error(outputs.found[0], outputs.expected[0]), 1.5e-2);
     ++checked;
   }
