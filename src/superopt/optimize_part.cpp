@@ -116,7 +116,9 @@ Result<OptimizedPart> optimize_part(const GraphPtr& program, const Superoptimize
   done("search", found.graphs.empty() ? *program : *found.graphs.front());
 
   // Optimise: finer loops, elementwise chains in registers, the cheapest with their schedules.
-  STRATA_TRY(const std::vector<GraphPtr> graphs, best_variants(found.graphs, options, deadline.share(kVariantsShare)));
+  const Deadline of_variants = deadline.share(kVariantsShare);
+  STRATA_TRY(const std::vector<GraphPtr> graphs, best_variants(found.graphs, options, of_variants));
+  result.cut = of_variants.passed() || of_variants.interrupted();
   done("thread-graphs", graphs.empty() ? *program : *graphs.front());
 
   // Prove: at shrunk shapes, where there are some, repeated until the error bound holds, then rounding errors. What

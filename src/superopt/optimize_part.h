@@ -68,6 +68,7 @@ struct OptimizedPart {
   std::string unproved_reason;  ///< of the cheapest of them
   SearchStatistics statistics;
   StopReason stop_reason = StopReason::Exhausted;
+  bool cut = false;  ///< variants or proofs were left out for want of time, of which the search may have had enough
   std::string left_out;
   std::string cached_at;  ///< when it was computed, if it comes from the cache
 };

@@ -50,12 +50,16 @@ std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options
   // With every member by name: one that is added does not compile before it is here.
   const auto& [expression, maps, axes, products, sizes, cost, stability] = rules;
   return fmt::format(
-      "{}\n{} kernel_ops={} block_ops={} seed={} rules={}{}{}{}{}{}{} unstable={} delta={} solver={} candidates={} "
+      "{}\n{} kernel_ops={} block_ops={} seed={} all={} rules={}{}{}{}{}{}{} unstable={} delta={} solver={} "
+      "candidates={} "
       "full={} passes={}{}\n{}",
-      build_identity(), search.target->name, search.max_kernel_ops, search.max_block_ops, search.seed, expression, maps,
-      axes, products, sizes, cost, stability, options.allow_unstable, options.delta, options.solver_time_limit,
-      options.candidates, full, options.passes.thread_graphs, options.passes.finer_loops, print(canonical));
+      build_identity(), search.target->name, search.max_kernel_ops, search.max_block_ops, search.seed, search.keep_all,
+      expression, maps, axes, products, sizes, cost, stability, options.allow_unstable, options.delta,
+      options.solver_time_limit, options.candidates, full, options.passes.thread_graphs, options.passes.finer_loops,
+      print(canonical));
 }
+
+double effort_of(double granted, double limit, double share) { return std::min({granted, share * limit, kExhaustive}); }
 
 std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& key, double effort,
                                        const GraphPtr& canonical, const SuperoptimizeOptions& options,
@@ -88,8 +92,9 @@ std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& ke
 }
 
 void store_part(ResultCache& cache, const std::string& key, double effort, const OptimizedPart& part,
-                const GraphPtr& canonical) {
-  if (part.stop_reason == StopReason::Interrupted) return;
+                const GraphPtr& canonical, bool interrupted) {
+  const bool complete = part.stop_reason == StopReason::Exhausted && !part.cut;
+  if (part.stop_reason == StopReason::Interrupted || (interrupted && !complete)) return;
   Json json{{"graphs", Json::array()},
             {"unproved", part.unproved},
             {"unproved_reason", part.unproved_reason},
@@ -99,7 +104,7 @@ void store_part(ResultCache& cache, const std::string& key, double effort, const
   for (const Candidate& candidate : part.candidates) {
     if (candidate.graph != canonical) json["graphs"].push_back(print(*candidate.graph));
   }
-  cache.store(kKind, key, json.dump(), part.stop_reason == StopReason::Exhausted ? kExhaustive : effort);
+  cache.store(kKind, key, json.dump(), complete ? kExhaustive : effort);
 }
 
 }  // namespace strata

@@ -30,6 +30,7 @@ std::string why_not_affordable(const Graph& program, const SuperoptimizeOptions&
 
 /// Notes that so many graphs were not looked at.
 void leave_out(OptimizedPart& result, size_t graphs) {
+  result.cut = true;
   result.left_out +=
       fmt::format("{}{} graphs that there was no time to prove", result.left_out.empty() ? "" : "; ", graphs);
 }

@@ -41,8 +41,13 @@ constexpr double kPiecesShare = 0.7;
 constexpr double kWholeShare = 0.3;
 constexpr double kFullShare = 0.6;
 
-/// Of the time limit, what the parts of a program have together at least: the effort that the cache knows results by.
-constexpr double kNominalShare = 0.5;
+/// Of the time limit, what the parts of each partition have together at least, whatever those before them take: by this
+/// the cache counts effort. Half of what the shares above say, because work ends a little late.
+constexpr double kLeast = 0.5 * (1 - kEndShare) * (1 - kPrepareShare);
+constexpr double kLeastOfFirst = kLeast * kFirstShare;
+constexpr double kLeastOfInside = kLeast * (1 - kFirstShare) * kInsideShare;
+constexpr double kLeastOfPieces = kLeast * (1 - kFirstShare) * (1 - kInsideShare) * kPiecesShare;
+constexpr double kLeastOfRest = kLeast * (1 - kFirstShare) * (1 - kInsideShare) * (1 - kPiecesShare);
 
 /// Of the grace, for proofs of parts.
 constexpr double kPartsGrace = 0.5;
@@ -84,9 +89,9 @@ OptimizedPart named(const Found& found, const CanonicalProgram& form, const Part
 /// Searches and proofs of the parts of one program, each different one once.
 class PartsOptimizer {
  public:
-  PartsOptimizer(const SuperoptimizeOptions& options, const Deadline& deadline, FoundParts& found,
+  PartsOptimizer(const SuperoptimizeOptions& options, const Deadline& deadline, double least, FoundParts& found,
                  Superoptimized& result)
-      : options_(options), deadline_(deadline), found_(found), result_(result) {}
+      : options_(options), deadline_(deadline), least_(least), found_(found), result_(result) {}
 
   Result<void> run() {
     result_.parts.resize(result_.partition.parts.size());
@@ -128,15 +133,14 @@ class PartsOptimizer {
   Result<void> optimize(int p, double left) {
     const CanonicalProgram& form = forms_[static_cast<size_t>(p)];
     SuperoptimizeOptions options = options_;
-    // A part has a share of what those before it have left; the cache counts by one that is equal in every run.
+    // A part has a share of what those before it have left; the cache counts by one that is equal in every run, or by
+    // what a search would have now.
     const Deadline deadline = deadline_.share(weight(p) / left);
-    const double own_share = options_.search.time_limit > 0
-                                 ? kNominalShare * options_.search.time_limit * weight(p) / all_weight_
-                                 : kExhaustive;
-    const double granted = deadline.seconds_left();
+    const double limit = options_.search.time_limit > 0 ? options_.search.time_limit : Deadline::kNever;
+    const double effort = effort_of(deadline.seconds_left(), limit, least_ * weight(p) / all_weight_);
     const std::string key = part_key(*form.graph, options);
     if (options.cache != nullptr) {
-      if (auto known = find_part(*options.cache, key, own_share, form.graph, options, deadline)) {
+      if (auto known = find_part(*options.cache, key, effort, form.graph, options, deadline)) {
         keep(p, std::move(*known));
         return {};
       }
@@ -152,9 +156,7 @@ class PartsOptimizer {
     }
     STRATA_TRY(OptimizedPart optimized, optimize_part(form.graph, options, deadline));
     if (options.cache != nullptr) {
-      // Where others have used up the time, what was found with little of it is not kept as found with all.
-      store_part(*options.cache, key, granted < own_share / 2 ? granted : std::max(own_share, granted), optimized,
-                 form.graph);
+      store_part(*options.cache, key, effort, optimized, form.graph, deadline.interrupted());
     }
     keep(p, std::move(optimized));
     return {};
@@ -196,6 +198,7 @@ class PartsOptimizer {
 
   const SuperoptimizeOptions& options_;
   const Deadline& deadline_;
+  const double least_;  ///< share of the time limit that the parts have together
   FoundParts& found_;
   Superoptimized& result_;
   double all_weight_ = 0;
@@ -221,12 +224,13 @@ void sum_up(Superoptimized& result, int threads) {
 }
 
 Result<Superoptimized> optimize_parts(const GraphPtr& program, const SuperoptimizeOptions& options,
-                                      const PartitionLimits& limits, const Deadline& deadline, FoundParts& found) {
+                                      const PartitionLimits& limits, const Deadline& deadline, double least,
+                                      FoundParts& found) {
   Superoptimized result;
   result.program = program;
   result.program_cost = cost_as_given(program, options);
   STRATA_TRY(result.partition, partition(program, limits));
-  STRATA_CHECK(PartsOptimizer(options, deadline, found, result).run());
+  STRATA_CHECK(PartsOptimizer(options, deadline, least, found, result).run());
   sum_up(result, options.search.threads);
   STRATA_CHECK(put_together(options, deadline, result));
   return result;
@@ -247,7 +251,7 @@ Result<void> try_library(const GraphPtr& program, const SuperoptimizeOptions& op
   for (const LibraryCall& call : plan.calls) least += library_seconds(call, *options.search.target);
   if (least > kLibraryDoubt * result.candidates.front().cost.seconds) return {};
   SuperoptimizeOptions rest = options;
-  STRATA_TRY(Superoptimized beside, optimize_parts(program, rest, {.apart = apart}, deadline, found));
+  STRATA_TRY(Superoptimized beside, optimize_parts(program, rest, {.apart = apart}, deadline, kLeastOfRest, found));
   const StopReason stopped = std::max(beside.stop_reason, result.stop_reason);
   if (beside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) std::swap(beside, result);
   result.stop_reason = stopped;
@@ -382,20 +386,23 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   // the Lax fragment, what is inside it is tried by itself.
   FoundParts found;
   const auto [prepared, preparing] = prepared_program(program, options, parts.share(kPrepareShare));
-  STRATA_TRY(Superoptimized result, optimize_parts(prepared, options, {}, parts.share(kFirstShare), found));
+  STRATA_TRY(Superoptimized result,
+             optimize_parts(prepared, options, {}, parts.share(kFirstShare), kLeastOfFirst, found));
   const auto time_left = [&] { return !parts.interrupted() && !parts.passed(); };
   const bool stuck = std::any_of(result.parts.begin(), result.parts.end(), [&](const PartOutcome& outcome) {
     return is_stuck(result, outcome) && outside_lax(*part_of(result, outcome).graph);
   });
   if (stuck && time_left()) {
     const PartitionLimits limits{.outside_lax = false};
-    STRATA_TRY(Superoptimized inside, optimize_parts(prepared, options, limits, parts.share(kInsideShare), found));
+    STRATA_TRY(Superoptimized inside,
+               optimize_parts(prepared, options, limits, parts.share(kInsideShare), kLeastOfInside, found));
     if (inside.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(inside);
   }
   if (any_stuck(result) && time_left()) {
     // Pieces are better than nothing: each can be a kernel. What was found for other parts stays.
     const PartitionLimits limits{.max_operators = kPiece, .given = parts_that_stay(result)};
-    STRATA_TRY(Superoptimized pieces, optimize_parts(prepared, options, limits, parts.share(kPiecesShare), found));
+    STRATA_TRY(Superoptimized pieces,
+               optimize_parts(prepared, options, limits, parts.share(kPiecesShare), kLeastOfPieces, found));
     if (pieces.candidates.front().cost.seconds < result.candidates.front().cost.seconds) result = std::move(pieces);
   }
   STRATA_CHECK(try_library(prepared, options, parts, found, result));

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -360,6 +362,95 @@ TEST_F(WithCache, OtherOptionsMiss) {
   options_.search.time_limit = 5000;
   optimize(kProgram);
   EXPECT_FALSE(searched_);
+}
+
+/// With a clock that stands still but where a stage's end moves it: nothing here depends on how fast anything is.
+class WithCacheAndClock : public WithCache {
+ protected:
+  void SetUp() override {
+    WithCache::SetUp();
+    options_.passes.libraries = false;  // another partition
+  }
+
+  struct Run {
+    double limit = 100;
+    double deadline = 100;               ///< which others may have brought forward
+    std::string_view late = "";          ///< this stage takes the time:
+    std::vector<double> takes = {1000};  ///< the first, the second, ... part's
+    std::string_view stopped = "";       ///< at the end of this stage the user interrupts
+  };
+
+  /// How many parts are searched.
+  int searches(const std::string& program, const Run& how) {
+    ResultCache cache(folder_.string(), [](const std::string& text) { ADD_FAILURE() << text; });
+    std::atomic<double> seconds = 1000;
+    std::stop_source stop;
+    SuperoptimizeOptions options = options_;
+    options.cache = &cache;
+    options.compile = false;
+    options.search.time_limit = how.limit;
+    options.deadline = Deadline(how.deadline, stop.get_token(), 3600, [&] {
+      return Deadline::TimePoint{} +
+             std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds.load()));
+    });
+    int searched = 0;
+    size_t late = 0;
+    options.stage_done = [&](std::string_view stage, double, const Graph&) {
+      searched += stage == "search" ? 1 : 0;
+      if (stage == how.late && late < how.takes.size()) seconds = seconds + how.takes[late++];
+      if (stage == how.stopped) stop.request_stop();
+    };
+    run(parse(program), options);
+    return searched;
+  }
+};
+
+TEST_F(WithCacheAndClock, ALongerLimitSearchesAgain) {
+  for (const std::string_view late : {"search", "thread-graphs"}) {
+    std::filesystem::remove_all(folder_);
+    EXPECT_EQ(searches(kProgram, {.late = late}), 1) << late;
+    EXPECT_EQ(searches(kProgram, {.late = late}), 0) << late;
+    EXPECT_EQ(searches(kProgram, {.limit = 50, .deadline = 50}), 0) << late;
+    EXPECT_EQ(searches(kProgram, {.limit = 101, .deadline = 101, .late = late}), 1) << late;
+    EXPECT_EQ(searches(kProgram, {}), 0) << late;
+    EXPECT_EQ(searches(kProgram, {.limit = 102, .deadline = 102}), 1) << late;
+    EXPECT_EQ(searches(kProgram, {.limit = 1e6, .deadline = 1e6}), 0) << late;  // the last one was complete
+    EXPECT_EQ(searches(kProgram, {.limit = 0, .deadline = Deadline::kNever}), 0) << late;
+  }
+}
+
+TEST_F(WithCacheAndClock, WhatHadLessThanItsShareCountsAsLess) {
+  EXPECT_EQ(searches(kProgram, {.deadline = 5, .late = "search"}), 1);
+  EXPECT_EQ(searches(kProgram, {.deadline = 5, .late = "search"}), 0);  // which could do no more
+  EXPECT_EQ(searches(kProgram, {.limit = 5, .deadline = 5}), 0);
+  EXPECT_EQ(searches(kProgram, {.late = "search"}), 1);
+  EXPECT_EQ(searches(kProgram, {.late = "search"}), 0);
+}
+
+TEST_F(WithCacheAndClock, WhatTheUserCutIsNotKept) {
+  // The search was complete, but not the proofs.
+  EXPECT_EQ(searches(kProgram, {.late = "thread-graphs", .takes = {1e6}, .stopped = "search"}), 1);
+  EXPECT_EQ(searches(kProgram, {}), 1);
+  EXPECT_EQ(searches(kProgram, {}), 0);
+}
+
+/// A part for which nothing was found is searched in pieces, in the time that it leaves; these are known the next time.
+TEST_F(WithCacheAndClock, PiecesAreTakenFromThereToo) {
+  options_.search.max_kernel_ops = 1;
+  options_.search.max_block_ops = 2;
+  std::string program = "graph g {\n input A: f16[64, 64]\n";
+  for (char c = 'A'; c < 'J'; ++c) {
+    program += fmt::format(" {} = {}\n", static_cast<char>(c + 1),
+                           c % 2 == 0 ? fmt::format("scale({}, factor=3)", c) : fmt::format("add({}, A)", c));
+  }
+  program += " output J\n}";
+  // The whole, a piece of three operators and one of six, each longer than it may.
+  const Run run{.late = "search", .takes = {81, 5, 5}};
+  EXPECT_EQ(searches(program, run), 3);
+  EXPECT_EQ(searches(program, run), 0);
+  EXPECT_EQ(searches(program, {}), 0);
+  EXPECT_EQ(searches(program, {.limit = 200, .deadline = 200}), 3);
+  EXPECT_EQ(searches(program, {.limit = 1e6, .deadline = 1e6}), 0);
 }
 
 TEST_F(WithCache, InterruptedSearchesAreNotKept) {

@@ -214,11 +214,12 @@ FieldTensor saved_whole(const std::vector<FieldTensor>& tiles, const Shape& whol
 }
 
 std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, ClassGraph& graph, int block_class,
-                                              const ValueClass& whole, bool by_axes, FieldArithmetic arithmetic,
-                                              SharedCounters& counters) {
+                                              const ValueClass& whole, const PruningRules& rules,
+                                              FieldArithmetic arithmetic, SharedCounters& counters) {
   std::vector<std::vector<int64_t>> found;
   const ValueClass& tile = graph.at(block_class);
-  if (tile.shape.size() != whole.shape.size() || tile.expression != whole.expression) return found;
+  if (tile.shape.size() != whole.shape.size()) return found;
+  if (rules.expression && tile.expression != whole.expression) return found;
   const size_t rank = tile.shape.size();
   const int64_t cut = space.cuts_grid ? kModelCut : 1;
   const OpScope scope{Level::Block, std::vector<int64_t>(static_cast<size_t>(space.grid_rank), cut), 1};
@@ -233,7 +234,7 @@ std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, ClassGrap
         continue;
       }
       for (size_t d = 0; d < rank; ++d) {
-        if (by_axes && whole.axes[d] != space.grid_axes[static_cast<size_t>(i)]) continue;
+        if (rules.maps && whole.axes[d] != space.grid_axes[static_cast<size_t>(i)]) continue;
         longer.push_back(map);
         longer.back().push_back(static_cast<int64_t>(d));
       }

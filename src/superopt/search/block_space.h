@@ -55,9 +55,10 @@ OpScope extent_scope(const BlockSpace& space, const Model& model, const OpScope&
 FieldTensor saved_whole(const std::vector<FieldTensor>& tiles, const Shape& whole, const OpScope& scope,
                         const Attributes& attributes, FieldArithmetic arithmetic);
 
-/// For each way to lay blocks side by side that makes `whole` out of a value of the space: the omap.
+/// For each way to lay blocks side by side that makes `whole` out of a value of the space: the omap. The rules say
+/// whether the value must have the whole's expression, and whether a grid dimension that cut an axis lays it out again.
 std::vector<std::vector<int64_t>> output_maps(const BlockSpace& space, ClassGraph& graph, int block_class,
-                                              const ValueClass& whole, bool by_axes, FieldArithmetic arithmetic,
-                                              SharedCounters& counters);
+                                              const ValueClass& whole, const PruningRules& rules,
+                                              FieldArithmetic arithmetic, SharedCounters& counters);
 
 }  // namespace strata

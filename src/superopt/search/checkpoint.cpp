@@ -129,6 +129,7 @@ std::string search_key(const Graph& program, const SearchOptions& options) {
   hasher.add(print(program)).add(options.target->name).add(options.seed);
   hasher.add(static_cast<uint64_t>(options.max_kernel_ops)).add(static_cast<uint64_t>(options.max_block_ops));
   hasher.add(expression).add(maps).add(axes).add(products).add(sizes).add(stability);
+  hasher.add(options.keep_all);
   return fmt::format("{:016x}", hasher.value());
 }
 

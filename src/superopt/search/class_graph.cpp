@@ -98,7 +98,7 @@ std::vector<FieldTensor> ClassGraph::evaluate(const OpDef& op, const Attributes&
                                               const std::vector<const std::vector<FieldTensor>*>& operands,
                                               const Shape& shape, ExprId expression, int64_t blocks) {
   // The residue for exponents is kept, by expression, only where it can matter.
-  const bool exponent = !options_.prune_expression || oracle_.in_exponent(expression);
+  const bool exponent = options_.all_residues || oracle_.in_exponent(expression);
   arithmetic_.live = exponent ? FieldArithmetic::kBothResidues : FieldArithmetic::kResidueP;
   const int64_t loop = stage == LoopStage::Body ? options_.scope.loop : 1;
   std::vector<FieldTensor> results;

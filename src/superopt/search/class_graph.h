@@ -65,6 +65,9 @@ struct ClassGraphOptions {
   int max_ops = 11;
   int64_t max_elements = std::numeric_limits<int64_t>::max();  ///< larger values are not made
   bool prune_expression = true;
+  /// Also the residue for exponents of values that reach no exponent of the program: without the rule `expression`
+  /// there are other exponents, and values of both levels are compared.
+  bool all_residues = false;
   /// Exponents of the program that subtract a maximum, whole; null where there are none or the rule is off.
   const std::set<ExprId>* stable_exponents = nullptr;
   AxisFilter* axis_filter = nullptr;  ///< null: only the paper's expressions prune

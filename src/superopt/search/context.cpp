@@ -6,7 +6,7 @@
 namespace strata {
 
 Result<void> SearchContext::build() {
-  STRATA_TRY(Model made, Model::build(program, forms, options.seed, stop.get_token()));
+  STRATA_TRY(Model made, Model::build(program, forms, options.seed, stop.get_token(), options.rules.maps));
   model.emplace(std::move(made));
   for (TensorId id : program->outputs()) {
     if (program->tensor(id).producer < 0) return invalid("output '{}' is an input", program->tensor(id).name);
@@ -82,6 +82,7 @@ ClassGraphOptions SearchContext::class_options(int max_ops) {
   ClassGraphOptions of_classes;
   of_classes.max_ops = max_ops;
   of_classes.prune_expression = options.rules.expression;
+  of_classes.all_residues = !options.rules.expression;
   of_classes.axis_filter = axis_filter ? &*axis_filter : nullptr;
   of_classes.program_attributes = program_attributes;
   of_classes.max_elements = largest_value();

@@ -17,6 +17,9 @@ struct Derived {
   std::vector<Step> steps;
 };
 
+/// For max_visits: no limit. The effort is counted in multiples of it.
+constexpr int64_t kAllGraphs = std::numeric_limits<int64_t>::max() / 128;
+
 /// Visits every acyclic graph of at most `max_ops` operators that makes all `targets` (classes with derivations, each
 /// once), those of fewer operators first.
 /// Each value is made once, by one derivation: a graph that computes one value twice is never cheaper than one that

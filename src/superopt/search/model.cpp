@@ -232,7 +232,7 @@ std::optional<Shape> Model::real_shape(const std::vector<int>& axes) const {
 /// Makes a model step by step.
 class ModelBuilder {
  public:
-  ModelBuilder(GraphPtr program, NormalForms& forms, uint64_t seed)
+  ModelBuilder(GraphPtr program, NormalForms& forms, uint64_t seed, bool one_axis_a_cut)
       : program_(std::move(program)),
         forms_(forms),
         random_(seed),
@@ -240,6 +240,7 @@ class ModelBuilder {
         dims_(tie_dimensions(*program_)),
         uses_(axes_of(*program_, dims_)) {
     model_.program_ = program_;
+    model_.extents_by_axis_ = one_axis_a_cut;
     for (const Operation& op : program_->operations()) {
       if (regroups(op.kind, op.attributes)) model_.extents_by_axis_ = false;
     }
@@ -366,14 +367,15 @@ class ModelBuilder {
   std::map<size_t, int> axis_of_root_;
 };
 
-Result<Model> Model::build(const GraphPtr& program, NormalForms& forms, uint64_t seed, const std::stop_token& stop) {
+Result<Model> Model::build(const GraphPtr& program, NormalForms& forms, uint64_t seed, const std::stop_token& stop,
+                           bool one_axis_a_cut) {
   for (const Operation& op : program->operations()) {
     if (op.body) {
       return tl::unexpected(Error{ErrorCode::Unsupported, "the program has a graph-defined operator already",
                                   "write it with predefined operators; `strata ops` lists them", op.location});
     }
   }
-  return ModelBuilder(program, forms, seed).run(stop);
+  return ModelBuilder(program, forms, seed, one_axis_a_cut).run(stop);
 }
 
 }  // namespace strata

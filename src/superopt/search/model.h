@@ -56,16 +56,18 @@ class Model {
   /// The same where the program ties dimensions to their real size: its search takes longer, but is worth it.
   static constexpr int64_t kMostRealElements = int64_t{1} << 20;
 
+  /// `one_axis_a_cut`: whether a dimension of a grid or a loop cuts the same axis of all tensors. Where it may cut
+  /// several, no number of blocks divides the extents of all, so that extents are sizes.
   /// Error (Unsupported) where the program has graph-defined operators, or its model is too large; (Interrupted) when
   /// `stop` is requested.
   static Result<Model> build(const GraphPtr& program, NormalForms& forms, uint64_t seed,
-                             const std::stop_token& stop = {});
+                             const std::stop_token& stop = {}, bool one_axis_a_cut = true);
 
   const Graph& program() const { return *program_; }  ///< with real sizes
   const Graph& graph() const { return *graph_; }      ///< with model sizes; the same ids
   const std::vector<Axis>& axes() const { return axes_; }
-  /// Whether extents follow axes; not where the program regroups dimensions (reshape, repeat, concat): then
-  /// extents are the model's sizes.
+  /// Whether extents follow axes; not where the program regroups dimensions (reshape, repeat, concat) or a cut is of
+  /// several axes: then extents are the model's sizes.
   bool extents_by_axis() const { return extents_by_axis_; }
   const ModelTensor& tensor(TensorId id) const { return tensors_[static_cast<size_t>(id)]; }
   FieldArithmetic arithmetic() const { return arithmetic_; }

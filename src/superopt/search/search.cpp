@@ -343,7 +343,7 @@ class Search {
   AssemblyLimits assembly_limits() const {
     AssemblyLimits limits;
     limits.max_kernel_ops = options_.max_kernel_ops;
-    if (!options_.rules.sizes) limits.max_graphs = std::numeric_limits<size_t>::max();
+    if (options_.keep_all) limits.max_graphs = std::numeric_limits<size_t>::max();
     return limits;
   }
 

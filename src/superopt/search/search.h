@@ -15,15 +15,27 @@ namespace strata {
 
 class Checkpoint;
 
-/// Each rule can be turned off; a property test holds the search with all against the search with none.
+/// What is not searched, and which graphs that loses. Each rule can be turned off; pruning_rules_test.cpp holds the
+/// search with each off and each on alone against plain enumeration.
 struct PruningRules {
-  bool expression = true;  ///< abstract expressions that are no subexpression of the program's
-  bool maps = true;        ///< grid and loop dimensions that cut unrelated dimensions of two inputs
-  bool axes = true;        ///< values whose index sets cannot become the program's
-  bool products = true;    ///< products of sums, taken element by element, computed term by term
-  bool sizes = true;       ///< grids that leave the device empty, tiles too narrow for its units
-  bool cost = true;        ///< kernel graphs that cannot be faster than the best found with fewer kernels
-  bool stability = true;   ///< exponentials without the maximum that the program subtracts: they overflow
+  /// Abstract expressions that are no subexpression of the program's: loses what the axioms do not prove. Values
+  /// between kernels always keep to it.
+  bool expression = true;
+  /// Grid and loop dimensions that cut more than one axis: loses kernels that walk two axes at once which nothing in
+  /// the program ties to each other, as the two of sum(X) + sum(Y).
+  bool maps = true;
+  /// Values whose index sets cannot become the program's: loses nothing more. Without `maps` or `expression` it has
+  /// nothing to go by.
+  bool axes = true;
+  /// Products of sums, taken element by element, computed term by term: loses these, which are slower. A part of
+  /// `axes`.
+  bool products = true;
+  /// Grids that leave the device empty, tiles too narrow for its units: loses these, which are slower.
+  bool sizes = true;
+  /// Kernel graphs that cannot be faster than the best found with fewer kernels: never loses the cheapest.
+  bool cost = true;
+  /// Exponentials without the maximum that the program subtracts: loses these, which overflow.
+  bool stability = true;
 };
 
 struct SearchOptions {
@@ -41,6 +53,9 @@ struct SearchOptions {
   int shard_index = 0;
   int shard_count = 1;
   PruningRules rules;
+  /// All graphs of one kernel, where otherwise of each number of kernels the 512 cheapest are kept, and of the ways to
+  /// make a value the shortest are looked at. For small programs: the number is exponential.
+  bool keep_all = false;
   std::stop_token stop{};
 };
 

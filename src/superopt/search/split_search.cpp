@@ -169,7 +169,7 @@ class SplitSearch {
     for (int c = 0; c < static_cast<int>(combining->classes().size()); ++c) {
       const ValueClass& tile = combining->at(c);
       if (tile.stage != LoopStage::After || tile.derivations.empty()) continue;
-      for (const auto& omap : output_maps(space, *combining, c, whole_, context_.options.rules.maps,
+      for (const auto& omap : output_maps(space, *combining, c, whole_, context_.options.rules,
                                           context_.model->arithmetic(), context_.counters)) {
         derive(*combining, {c}, context_.options.max_block_ops, kCombiningGraphs, context_.stop.get_token(),
                [&](const Derived& derived) {

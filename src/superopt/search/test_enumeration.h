@@ -131,7 +131,8 @@ class BruteForce {
 
   void extend(const std::vector<Step>& steps, size_t iterators) {
     finish(steps);
-    if (steps.size() - iterators == static_cast<size_t>(max_ops_)) return;
+    const size_t left = static_cast<size_t>(max_ops_) - (steps.size() - iterators);
+    if (left == 0) return;
     const auto attempt = [&](OpKind kind, const Attributes& attributes, const std::vector<size_t>& operands) {
       const Step step{kind, attributes, operands};
       const auto same = [&](const Step& s) {
@@ -140,7 +141,8 @@ class BruteForce {
       if (std::any_of(steps.begin(), steps.end(), same)) return;
       auto more = steps;
       more.push_back(step);
-      if (legal_prefix(more)) extend(more, iterators);
+      // An operator takes two values at most, and what nothing takes is a graph of fewer operators.
+      if (unused(more, iterators) <= left && legal_prefix(more)) extend(more, iterators);
     };
     for (size_t a = 0; a < steps.size(); ++a) {
       for (OpKind kind : kinds_) {
@@ -173,6 +175,17 @@ class BruteForce {
         }
       }
     }
+  }
+
+  /// How many operators' results nothing takes yet.
+  static size_t unused(const std::vector<Step>& steps, size_t iterators) {
+    std::set<size_t> used;
+    for (const Step& step : steps) {
+      if (step.kind != OpKind::InIter) used.insert(step.operands.begin(), step.operands.end());
+    }
+    size_t count = 0;
+    for (size_t i = iterators; i < steps.size(); ++i) count += used.count(i) == 0 ? 1 : 0;
+    return count;
   }
 
   /// The block graph of the steps; saves the last one with `omap` where there is one.
@@ -286,8 +299,12 @@ struct SmallCase {
     EXPECT_GT(brute.tried(), 4 * static_cast<int64_t>(all.size()));
     return all;
   }
-  /// Canonical texts of the graphs of one kernel that a search finds, restricted to what is compared.
-  std::set<std::string> searched(const PruningRules& rules) const {
+  struct Searched {
+    std::set<std::string> graphs;  ///< canonical texts
+    SearchStatistics statistics;
+  };
+  /// The graphs of one kernel that a search finds, restricted to what is compared.
+  Searched searched(const PruningRules& rules) const {
     const GraphPtr graph = program();
     SearchOptions options;
     options.target = &targets().back();
@@ -296,16 +313,18 @@ struct SmallCase {
     options.max_block_ops = max_ops;
     options.time_limit = 0;
     options.rules = rules;
+    options.keep_all = true;
     const auto result = search(graph, options);
     EXPECT_TRUE(result) << result.error().to_string();
     EXPECT_EQ(result->stop_reason, StopReason::Exhausted);
+    EXPECT_EQ(result->left_out, "");
     const std::set<OpKind> wanted = kinds(*graph);
-    std::set<std::string> found;
+    Searched found{{}, result->statistics};
     for (const GraphPtr& one : result->graphs) {
       const GraphPtr& body = one->operations()[0].body;
       if (one->operations().size() != 1 || !body || body->inputs().size() != graph->inputs().size()) continue;
       const bool at_launch = std::find(launches.begin(), launches.end(), body->launch()) != launches.end();
-      if (at_launch && uses_only(*body, wanted)) found.insert(canonical(*body));
+      if (at_launch && uses_only(*body, wanted)) found.graphs.insert(canonical(*body));
     }
     return found;
   }

@@ -36,11 +36,9 @@ void search_whole(const Unit& unit, SearchContext& context, ClassGraph& graph, c
     const ValueClass& tile = graph.at(c);
     if (tile.stage != last || tile.derivations.empty()) continue;
     const auto omaps =
-        output_maps(*unit.space, graph, c, whole, options.rules.maps, context.model->arithmetic(), context.counters);
+        output_maps(*unit.space, graph, c, whole, options.rules, context.model->arithmetic(), context.counters);
     for (const auto& omap : omaps) {
-      const int64_t budget = !options.rules.sizes ? std::numeric_limits<int64_t>::max() / 128
-                             : unit.whole         ? kDerivedGraphs
-                                                  : kDerivedGraphsOfPart;
+      const int64_t budget = options.keep_all ? kAllGraphs : unit.whole ? kDerivedGraphs : kDerivedGraphsOfPart;
       const bool complete =
           derive(graph, {c}, options.max_block_ops, budget, context.stop.get_token(), [&](const Derived& derived) {
             context.counters.verified.fetch_add(1, std::memory_order_relaxed);
