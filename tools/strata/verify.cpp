@@ -12,6 +12,7 @@ struct Options {
   std::string reference, candidate;
   double delta = 1e-12;
   uint64_t seed = 1;
+  double time_limit = 120;
   double solver_time_limit = 10;
 };
 
@@ -78,6 +79,7 @@ Result<int> run(const Options& options) {
   VerifyOptions verification;
   verification.delta = options.delta;
   verification.seed = options.seed;
+  verification.time_limit = options.time_limit;
   SolverOptions solving;
   solving.time_limit = options.solver_time_limit;
   solving.seed = options.seed;
@@ -97,6 +99,7 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_option("B", options->candidate, "a .strata file with the same inputs and outputs")->required();
   add_probability(*command, "--delta", options->delta, "accept different programs with at most this probability");
   add_number<uint64_t>(*command, "--seed", options->seed, {}, "of the random inputs");
+  add_seconds(*command, "--time-limit", options->time_limit, 1e6, "seconds for the random tests over finite fields");
   add_seconds(*command, "--solver-time-limit", options->solver_time_limit, 1e6,
               "seconds to prove what the finite fields leave undecided");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

@@ -20,7 +20,9 @@ struct CutPrograms {
 };
 
 /// Cuts at results of reductions and of blocks. Each pair of tensors is proved equivalent by `verify` on its own, so
-/// whatever is proved of the rest, for all values of its inputs, holds of the programs. Nothing where no pair is found.
+/// whatever is proved of the rest, for all values of its inputs, holds of the programs. What is proved for almost all
+/// values does not: cut tensors may depend on each other, be 0 on a region or everywhere. Their inputs follow the
+/// reference's own. Nothing where no pair is found.
 /// Error (Interrupted) when stopped.
 Result<std::optional<CutPrograms>> cut_common_reductions(const Graph& reference, const Graph& candidate,
                                                          const VerifyOptions& options);

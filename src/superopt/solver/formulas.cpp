@@ -57,9 +57,9 @@ Polynomial Formulas::of_atom(AtomId id, const Number& exponent) {
   return exponent.is_zero() ? one() : Polynomial{{{{id, exponent}}, {1, 1}}};
 }
 
-SymbolicValue Formulas::input(std::string name) {
+SymbolicValue Formulas::input(std::string name, bool bound) {
   const auto id = static_cast<AtomId>(atoms_.size());
-  atoms_.push_back({AtomKind::Input, {}, std::move(name)});
+  atoms_.push_back({AtomKind::Input, {}, std::move(name), bound});
   return value(of_atom(id), 0);
 }
 
@@ -146,8 +146,11 @@ std::optional<Polynomial> Formulas::rewritten_factor(const Factor& factor) {
     case AtomKind::Positive:  // 0 and 1 are their own squares, and 1/[f > 0] is 1 where it is defined
       if (n == 1) return std::nullopt;
       return n < 0 ? one() : of_atom(factor.atom);
+    case AtomKind::Input:
+      if (!atom.bound) return std::nullopt;
+      [[fallthrough]];
     case AtomKind::Max:
-      // A maximum may be 0 on a region with volume. It must not cancel against 1/max, which a select may stand before.
+      // A maximum may be 0 on a region with volume, as a bound input may. It must not cancel against 1/max, which a select may stand before.
       if (n > 0) return std::nullopt;
       return of_atom(atom_of(AtomKind::Inverse, {of_atom(factor.atom)}), {-n, 1});
     case AtomKind::Inverse:

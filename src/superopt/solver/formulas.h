@@ -28,6 +28,7 @@ struct Atom {
   AtomKind kind;
   std::vector<Polynomial> arguments;
   std::string name;  ///< of an input
+  bool bound = false;  ///< of an input: its values depend on others' and may keep to a set without volume
 };
 
 /// What a root or a quotient needs to be defined, where `guard` (0 or 1) is 1: a branch that select drops needs
@@ -61,7 +62,8 @@ class Formulas final : public SymbolicTerms {
  public:
   explicit Formulas(FormulaLimits limits = {}) : limits_(std::move(limits)) { value(intern({}), 0); }
 
-  SymbolicValue input(std::string name);
+  /// `bound`: see Atom.
+  SymbolicValue input(std::string name, bool bound = false);
   SymbolicValue add(SymbolicValue a, SymbolicValue b) override;
   SymbolicValue sub(SymbolicValue a, SymbolicValue b) override;
   SymbolicValue mul(SymbolicValue a, SymbolicValue b) override;

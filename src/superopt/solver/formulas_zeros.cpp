@@ -12,6 +12,8 @@
 // 2. Without roots f is a quotient of exponentials and polynomials also over the complex numbers, where the zeros of a
 //    denominator do not cut a connected set in two: there reciprocals may stand anywhere.
 //
+// Inputs that are bound (cut_points.h) are functions of others, and may be 0 everywhere.
+//
 // Anything else may hide a kink: √(x²) is |x|, and √(1 + 1/x²) has it too.
 #include <algorithm>
 #include <cmath>
@@ -48,6 +50,7 @@ class Analysis {
     const bool pole = atom.kind != AtomKind::Exp && factor.exponent.num < 0;
     switch (atom.kind) {
       case AtomKind::Input:
+        if (atom.bound) return false;
         poles_inside_ |= pole && !outermost;
         return true;
       case AtomKind::Exp:

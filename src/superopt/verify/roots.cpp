@@ -16,6 +16,9 @@ namespace {
 constexpr int kRounds = 64;
 /// Products of pairs are only formed of so many arguments.
 constexpr size_t kMostPairs = 64;
+/// Comparisons of one argument with one that is known, for one sample; and scans of all that are allowed anyway.
+constexpr int64_t kMostSteps = 2'000'000;
+constexpr int64_t kFewScans = 4;
 /// Constant factors between the arguments of roots have numerators and denominators up to this.
 constexpr uint64_t kMostFactor = uint64_t{1} << 24;
 
@@ -160,22 +163,26 @@ double roots_in_entry(const Graph& graph) {
   return counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
 }
 
-RootMatch::RootMatch(std::vector<FieldArithmetic::Value> known, const FieldArithmetic& arithmetic)
-    : arithmetic_(arithmetic) {
+RootMatch::RootMatch(const std::vector<FieldArithmetic::Value>& known, const FieldArithmetic& arithmetic)
+    : p_{arithmetic.fp}, q_{arithmetic.fq} {
   for (const auto& value : known) {
-    p_.push_back(value.p);
-    q_.push_back(value.q);
+    p_.values.push_back(value.p);
+    q_.values.push_back(value.q);
   }
-  for (auto* values : {&p_, &q_}) {
-    std::sort(values->begin(), values->end());
-    values->erase(std::unique(values->begin(), values->end()), values->end());
-    if (!values->empty() && values->front() == 0) values->erase(values->begin());
+  size_t most = 1;
+  for (Known* of : {&p_, &q_}) {
+    std::vector<uint64_t>& values = of->values;
+    std::sort(values.begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+    if (!values.empty() && values.front() == 0) values.erase(values.begin());
+    for (const uint64_t value : values) of->inverses.push_back(of->field.inverse(value));
+    most = std::max(most, values.size());
   }
+  scans_ = std::max<int64_t>(kFewScans, kMostSteps / static_cast<int64_t>(most));
 }
 
 bool RootMatch::matches(const FieldArithmetic::Value& argument) {
-  return (argument.p == 0 || matches_in(arithmetic_.fp, p_, argument.p)) &&
-         (argument.q == 0 || matches_in(arithmetic_.fq, q_, argument.q));
+  return (argument.p == 0 || matches_in(p_, argument.p)) && (argument.q == 0 || matches_in(q_, argument.q));
 }
 
 namespace {
@@ -197,17 +204,26 @@ bool is_positive_constant(const PrimeField& field, uint64_t value) {
 
 }  // namespace
 
-bool RootMatch::matches_in(const PrimeField& field, const std::vector<uint64_t>& known, uint64_t value) {
-  const auto has = [&](uint64_t x) { return std::binary_search(known.begin(), known.end(), x); };
-  if (has(value)) return true;
+bool RootMatch::matches_in(Known& known, uint64_t value) {
+  const PrimeField& field = known.field;
+  const auto has = [&](uint64_t x) { return std::binary_search(known.values.begin(), known.values.end(), x); };
+  // Most roots of a program are alike: one factor serves all of them.
+  const auto has_by_factor = [&](uint64_t inverse) { return has(field.mul(value, inverse)); };
+  if (has(value) || std::any_of(known.factors.begin(), known.factors.end(), has_by_factor)) return true;
   if (is_positive_constant(field, value)) return true;
-  for (const uint64_t a : known) {
-    const uint64_t ratio = field.mul(value, field.inverse(a));
-    if (is_positive_constant(field, ratio) || has(ratio)) return true;                     // c·a, a·b
-    if (has(field.mul(value, a)) || has(field.mul(a, field.inverse(value)))) return true;  // b/a, a/b
-    if (known.size() > kMostPairs) continue;
-    for (const uint64_t b : known) {
-      if (is_positive_constant(field, field.mul(ratio, field.inverse(b)))) return true;  // c·a·b
+  if (--scans_ < 0) return false;
+  const uint64_t inverse = field.inverse(value);
+  for (size_t i = 0; i < known.values.size(); ++i) {
+    const uint64_t a = known.values[i];
+    const uint64_t ratio = field.mul(value, known.inverses[i]);
+    if (has(ratio) || has(field.mul(value, a)) || has(field.mul(a, inverse))) return true;  // a·b, b/a, a/b
+    if (is_positive_constant(field, ratio)) {                                              // c·a
+      known.factors.push_back(field.inverse(ratio));
+      return true;
+    }
+    if (known.values.size() > kMostPairs) continue;
+    for (const uint64_t b : known.inverses) {
+      if (is_positive_constant(field, field.mul(ratio, b))) return true;  // c·a·b
     }
   }
   return false;

@@ -24,19 +24,24 @@ double roots_in_entry(const Graph& graph);
 class RootMatch {
  public:
   /// `known`: the arguments of one program's roots, both residues.
-  RootMatch(std::vector<FieldArithmetic::Value> known, const FieldArithmetic& arithmetic);
+  RootMatch(const std::vector<FieldArithmetic::Value>& known, const FieldArithmetic& arithmetic);
 
   /// Whether a root's argument is a positive rational number times a product of at most two known ones or their
-  /// quotient, so that it is positive where they are.
+  /// quotient, so that it is positive where they are. False as well where looking for it takes too long.
   bool matches(const FieldArithmetic::Value& argument);
 
  private:
   /// value = factor · a known product, factor a fraction of small positive integers.
-  bool matches_in(const PrimeField& field, const std::vector<uint64_t>& known, uint64_t value);
+  struct Known {
+    const PrimeField& field;
+    std::vector<uint64_t> values{};    ///< sorted, without repetition
+    std::vector<uint64_t> inverses{};  ///< of each
+    std::vector<uint64_t> factors{};   ///< inverses of the factors that were found
+  };
+  bool matches_in(Known& known, uint64_t value);
 
-  const FieldArithmetic& arithmetic_;
-  std::vector<uint64_t> p_;  ///< sorted, without repetition
-  std::vector<uint64_t> q_;
+  Known p_, q_;
+  int64_t scans_;  ///< how often one may still go through all that is known
 };
 
 }  // namespace strata

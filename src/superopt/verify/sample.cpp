@@ -99,24 +99,24 @@ Sampler::Sampler(const Graph& reference, const FieldPrimes& primes, bool free)
   }
 }
 
-FieldSample Sampler::draw(uint64_t seed) const {
+FieldSample Sampler::draw(uint64_t seed, const std::stop_token& stop) const {
   FieldSample sample = draw_sample(reference_, primes_, seed);
   Random random(mix(seed));
   for (int round = 0; round < kRounds; ++round) {
     // The first root that is not clean: later ones may depend on what is drawn again for it.
-    const bool clean =
-        std::all_of(roots_.begin(), roots_.end(), [&](const Root& root) { return condition(root, sample, random); });
+    const bool clean = std::all_of(roots_.begin(), roots_.end(),
+                                   [&](const Root& root) { return condition(root, sample, random, stop); });
     if (clean) break;
   }
   return sample;
 }
 
-bool Sampler::condition(const Root& root, FieldSample& sample, Random& random) const {
+bool Sampler::condition(const Root& root, FieldSample& sample, Random& random, const std::stop_token& stop) const {
   FieldArithmetic arithmetic = sample.arithmetic;
   arithmetic.wanted = root.residues;
   arithmetic.free_operators = root.free ? &*root.free : nullptr;
   if (root.free) arithmetic.maximum = FieldArithmetic::Maximum::Free;
-  auto arguments = execute(*root.argument, arithmetic, sample.inputs);
+  auto arguments = execute(*root.argument, arithmetic, sample.inputs, stop);
   if (!arguments) return true;
   const FieldTensor& argument = arguments->front();
   std::vector<bool> residue(argument.data.size());

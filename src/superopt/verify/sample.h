@@ -30,7 +30,7 @@ class Sampler {
 
   /// As draw_sample; where the program takes roots, conditioned on their arguments being quadratic residues as far as
   /// that succeeds.
-  FieldSample draw(uint64_t seed) const;
+  FieldSample draw(uint64_t seed, const std::stop_token& stop = {}) const;
 
  private:
   /// One square root of the program, and the slices of one input that are drawn again where its argument is no residue.
@@ -42,7 +42,7 @@ class Sampler {
     std::optional<FreeOperators> free;  ///< of `argument`
   };
 
-  bool condition(const Root& root, FieldSample& sample, Random& random) const;
+  bool condition(const Root& root, FieldSample& sample, Random& random, const std::stop_token& stop) const;
 
   const Graph& reference_;
   FieldPrimes primes_;

@@ -18,6 +18,7 @@
 #include "superopt/verify/roots.h"
 #include "superopt/verify/sample.h"
 #include "superopt/verify/shrink.h"
+#include "superopt/verify/subgraph.h"
 
 namespace strata {
 namespace {
@@ -34,6 +35,8 @@ constexpr size_t kMostPrimes = 64;
 
 /// Square roots that one entry depends on and that may be of squares: each doubles the tests.
 constexpr double kMostSigns = 10;
+/// Of one thread, in a finite field: an execution that is sure to take too long need not begin.
+constexpr double kOperationsPerSecond = 2e9;
 /// Scalar operations of all tests of signs, or of orders, together.
 constexpr double kSmallTestsWork = 2e8;
 /// Maxima of more elements than this have more orders than tests can meet.
@@ -120,6 +123,9 @@ class Verification {
     const bool free = meaning_ == Meaning::Free;
     if (free && !(programs_.free_reference && programs_.free_candidate)) {
       return undecided("an operator that is not elementwise exponentiates an exponential");
+    }
+    if (const auto unread = unread_domain(reference, programs_.free().first)) {
+      return undecided(*unread + ": the first program's results may be defined where this is not");
     }
     // Over small primes less would be certified.
     const FieldPrimes certifying = options_.primes ? kVerifierPrimes : primes(0);
@@ -315,7 +321,7 @@ class Verification {
     outcome.counts = defined && !first.left_residues && !second.left_residues;
     if (defined) outcome.difference = first_difference(programs.reference, expected, found, first.fp);
     if (roots_ && roots_match_) {
-      RootMatch match(std::move(roots_of_reference), first);
+      RootMatch match(roots_of_reference, first);
       std::sort(roots_of_candidate.begin(), roots_of_candidate.end(),
                 [](const auto& a, const auto& b) { return std::pair(a.p, a.q) < std::pair(b.p, b.q); });
       roots_of_candidate.erase(std::unique(roots_of_candidate.begin(), roots_of_candidate.end()),
@@ -345,7 +351,7 @@ class Verification {
       if (!sampler) {
         sampler = std::make_unique<Sampler>(programs.reference, primes(n), meaning_ == Meaning::Free);
       }
-      STRATA_TRY(Outcome outcome, test(programs, sampler->draw(seed)));
+      STRATA_TRY(Outcome outcome, test(programs, sampler->draw(seed, options_.stop)));
       if (outcome.maxima_matter) {
         undecided("results depend on maxima at full shape");
         return {};
@@ -430,10 +436,7 @@ bool has_free(const Graph& graph) {
   return takes_maxima(graph) || (free && any(*free));
 }
 
-}  // namespace
-
-Result<VerifyResult> verify(const Graph& reference, const Graph& candidate, const VerifyOptions& options) {
-  STRATA_CHECK(check_interface(reference, candidate));
+Result<VerifyResult> verify_whole(const Graph& reference, const Graph& candidate, const VerifyOptions& options) {
   STRATA_TRY(VerifyResult result, Verification(reference, candidate, options, Meaning::Exact).run());
   if (result.verdict == Verdict::Undecided && (has_free(reference) || has_free(candidate))) {
     STRATA_TRY(VerifyResult free, Verification(reference, candidate, options, Meaning::Free).run());
@@ -454,12 +457,64 @@ Result<VerifyResult> verify(const Graph& reference, const Graph& candidate, cons
     if (!small) return result;
     std::tie(first, second) = std::pair(small->first.get(), small->second.get());
   }
-  STRATA_TRY(const auto refuted, difference_over_reals(*first, *second, reals));
+  STRATA_TRY(auto refuted, difference_over_reals(*first, *second, reals));
+  if (refuted && small) {  // sizes may be factors of what the programs compute
+    const double work = 2 * (execution_work(reference) + execution_work(candidate));
+    STRATA_TRY(refuted, difference_over_reals(reference, candidate,
+                                              {.seed = options.seed, .work = work, .stop = options.stop}));
+  }
   if (!refuted) return result;
   VerifyResult doubted;
   doubted.argument = std::move(result.argument);
   doubted.reason = "the random tests over finite fields agree, but " + described(reference, *refuted);
   return doubted;
+}
+
+/// Whether some output of a program is defined where others are not, as far as its roots and quotients go.
+bool outputs_differ_in_domain(const Graph& graph) {
+  const auto free = free_operators(graph);
+  for (size_t n = 0; n < graph.outputs().size(); ++n) {
+    if (unread_domain(graph, free ? &*free : nullptr, n)) return true;
+  }
+  return false;
+}
+
+/// Output by output: each must be equal wherever it is defined itself.
+Result<VerifyResult> verify_each_output(const Graph& reference, const Graph& candidate, const VerifyOptions& options) {
+  VerifyResult all{.verdict = Verdict::Equivalent, .error_bound = 0};
+  for (size_t n = 0; n < reference.outputs().size(); ++n) {
+    STRATA_TRY(const GraphPtr first, part_computing(reference, reference.outputs()[n]));
+    STRATA_TRY(const GraphPtr second, part_computing(candidate, candidate.outputs()[n]));
+    STRATA_TRY(VerifyResult one, verify_whole(*first, *second, options));
+    if (one.verdict != Verdict::Equivalent) return one;
+    all.tests += one.tests;
+    all.error_bound = std::max(all.error_bound, one.error_bound);
+    if (one.argument != all.argument) all.argument += (n == 0 ? "" : "; ") + one.argument;
+  }
+  return all;
+}
+
+}  // namespace
+
+Result<VerifyResult> verify(const Graph& reference, const Graph& candidate, const VerifyOptions& options) {
+  STRATA_CHECK(check_interface(reference, candidate));
+  const bool limited = options.time_limit < Deadline::kNever;
+  const Deadline deadline = limited ? Deadline(options.time_limit, options.stop) : Deadline();
+  VerifyOptions within = options;
+  if (limited) within.stop = deadline.token();
+  VerifyResult out_of_time;
+  const double seconds = (execution_work(reference) + execution_work(candidate)) / kOperationsPerSecond;
+  out_of_time.reason = fmt::format("the random tests take more than the {:g} s that they may", options.time_limit);
+  if (limited && seconds > options.time_limit) {
+    out_of_time.reason += fmt::format(": about {:.0f} s each", seconds);
+    return out_of_time;
+  }
+  auto result = reference.outputs().size() > 1 && outputs_differ_in_domain(reference)
+                    ? verify_each_output(reference, candidate, within)
+                    : verify_whole(reference, candidate, within);
+  const bool interrupted = !result && result.error().code == ErrorCode::Interrupted;
+  if (limited && interrupted && !options.stop.stop_requested()) return out_of_time;
+  return result;
 }
 
 }  // namespace strata

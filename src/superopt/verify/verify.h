@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "support/deadline.h"
 
 namespace strata {
 
@@ -20,6 +21,7 @@ struct VerifyOptions {
   std::optional<FieldPrimes>
       primes{};        ///< of all tests, small ones only in the verifier's own; default: drawn for each
   int max_tests = 64;  ///< Undecided where δ needs more
+  double time_limit = Deadline::kNever;  ///< seconds; Undecided where they do not suffice
   std::stop_token stop{};
 };
 
