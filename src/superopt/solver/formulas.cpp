@@ -150,7 +150,8 @@ std::optional<Polynomial> Formulas::rewritten_factor(const Factor& factor) {
       if (!atom.bound) return std::nullopt;
       [[fallthrough]];
     case AtomKind::Max:
-      // A maximum may be 0 on a region with volume, as a bound input may. It must not cancel against 1/max, which a select may stand before.
+      // A maximum may be 0 on a region with volume, as a bound input may. It must not cancel against 1/max, which a
+      // select may stand before.
       if (n > 0) return std::nullopt;
       return of_atom(atom_of(AtomKind::Inverse, {of_atom(factor.atom)}), {-n, 1});
     case AtomKind::Inverse:

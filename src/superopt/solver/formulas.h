@@ -27,7 +27,7 @@ enum class AtomKind : uint8_t { Input, Exp, Root, Abs, Max, Positive, Inverse };
 struct Atom {
   AtomKind kind;
   std::vector<Polynomial> arguments;
-  std::string name;  ///< of an input
+  std::string name;    ///< of an input
   bool bound = false;  ///< of an input: its values depend on others' and may keep to a set without volume
 };
 

@@ -48,10 +48,13 @@ std::vector<int64_t> index_of(int64_t linear, const Shape& shape) {
   return index;
 }
 
-std::vector<Condition> conditions_of(Formulas& formulas, const Symbols& outputs) {
-  std::vector<SymbolicValue> values;
-  for (const auto& output : outputs) values.insert(values.end(), output.data.begin(), output.data.end());
-  return formulas.conditions_of(values);
+/// By output: each is compared wherever it is defined itself.
+using ConditionsByOutput = std::vector<std::vector<Condition>>;
+
+ConditionsByOutput conditions_of(Formulas& formulas, const Symbols& outputs) {
+  ConditionsByOutput conditions;
+  for (const auto& output : outputs) conditions.push_back(formulas.conditions_of(output.data));
+  return conditions;
 }
 
 class Proof {
@@ -174,16 +177,17 @@ class Proof {
       }
     }
     STRATA_TRY(const Symbols expected, execute_symbolically(a, formulas, inputs, same));
-    const std::vector<Condition> assumed = conditions_of(formulas, expected);
+    const ConditionsByOutput assumed = conditions_of(formulas, expected);
     STRATA_TRY(const Symbols found, execute_symbolically(b, formulas, inputs, order));
-    const std::vector<Condition> needed = conditions_of(formulas, found);
+    const ConditionsByOutput needed = conditions_of(formulas, found);
     if (!formulas.failure().empty()) return undecided(formulas.failure());
 
     // Both programs are defined wherever equality is asked for; that the candidate is so comes last.
-    const std::vector<Condition> both = together(formulas, assumed, needed);
-    const Defined defined = formulas.defined_by(both);
-    std::vector<Polynomial> differences;
+    ConditionsByOutput both;
+    std::vector<std::pair<size_t, Polynomial>> differences;  // with their outputs
     for (size_t o = 0; o < expected.size(); ++o) {
+      both.push_back(together(formulas, assumed[o], needed[o]));
+      const Defined defined = formulas.defined_by(both[o]);
       for (int64_t i = 0; i < expected[o].size(); ++i) {
         ++result_.entries;
         Polynomial difference = formulas[expected[o][i]] - formulas[found[o][i]];
@@ -192,7 +196,7 @@ class Proof {
         if (difference.empty()) {
           ++result_.by_normal_form;
         } else {
-          differences.push_back(std::move(difference));
+          differences.emplace_back(o, std::move(difference));
         }
       }
     }
@@ -201,8 +205,8 @@ class Proof {
       STRATA_CHECK(exact_tests(programs));
       if (result_.verdict == Verdict::Different) return {};
     }
-    for (Polynomial& difference : differences) {
-      const std::vector<Condition> conditions = about(formulas, both, difference);
+    for (auto& [output, difference] : differences) {
+      const std::vector<Condition> conditions = about(formulas, both[output], difference);
       if (Cases(formulas, {deadline_, options_.stop}).vanishes(difference, conditions)) {
         ++result_.by_cases;
         continue;
@@ -213,7 +217,9 @@ class Proof {
     if (!differences.empty()) {
       step(fmt::format("cases of signs show {} entries, Z3 {}", result_.by_cases, result_.by_z3));
     }
-    if (const auto missing = not_implied(formulas, assumed, needed, {deadline_, options_.stop})) {
+    for (size_t o = 0; o < expected.size(); ++o) {
+      const auto missing = not_implied(formulas, assumed[o], needed[o], {deadline_, options_.stop});
+      if (!missing) continue;
       return undecided(fmt::format("the candidate {} of something that may be {} where the reference is defined",
                                    missing->nonzero ? "takes a quotient" : "takes a root",
                                    missing->nonzero ? "0" : "negative"));

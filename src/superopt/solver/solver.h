@@ -37,7 +37,7 @@ struct SolverResult {
   std::optional<SolverCounterexample> counterexample;
 };
 
-/// Equivalent: every output entry, at full shape, is the same function of the inputs wherever the reference is defined.
+/// Equivalent: every output, at full shape, is the same function of the inputs wherever the reference's is defined.
 /// Different: float64 shows it on a region. Undecided: neither, or time is up. Error where the interfaces do not agree
 /// or (Interrupted) when stopped.
 Result<SolverResult> prove_with_solver(const Graph& reference, const Graph& candidate,

@@ -17,6 +17,8 @@ namespace {
 /// Pairs of exponentials beyond which the axiom that they grow with their arguments is left out.
 constexpr size_t kMostMonotone = 6;
 constexpr int64_t kMostExponent = 64;
+/// Seconds of a tactic's first turn.
+constexpr double kFirstTurn = 0.25;
 /// Memory that one query may take.
 constexpr int kMostMegabytes = 4096;
 constexpr const char* kExponent = "an exponent is above 64";
@@ -259,16 +261,22 @@ Z3Answer satisfiable(const Formulas& formulas, const std::vector<Constraint>& co
   // Z3's own strategy for real arithmetic limits the time of its tactics by timers that now and then block for ever in
   // the version of Debian 12, and its algebraic numbers cannot always be interrupted. So its tactics are chosen here,
   // and each runs in a process that can be killed. Nothing else uses Z3 in this one: no lock of it is held at a fork.
+  // Which tactic is the faster is not known: they take turns, each with more time than before.
   Z3Answer answer{Satisfiable::Unknown, {}, "time is up"};
-  for (const auto& [tactic, share] : {std::pair("qfnra-nlsat", 0.5), std::pair("smt", 1.0)}) {
-    if (limit.up()) break;
-    const Deadline deadline(share * limit.seconds_left(), limit.stop);
-    const auto text = in_child_process(deadline.token(), [&, tactic = tactic] {
-      z3::set_param("memory_max_size", kMostMegabytes);
-      return written(Encoder(formulas, defined, tactic).run(constraints));
-    });
-    if (text) answer = read(*text);
-    if (answer.satisfiable != Satisfiable::Unknown) break;
+  std::vector<const char*> tactics{"qfnra-nlsat", "smt"};
+  for (double seconds = kFirstTurn; !tactics.empty(); seconds *= 4) {
+    for (auto tactic = tactics.begin(); tactic != tactics.end();) {
+      if (limit.up()) return answer;
+      const Deadline deadline(std::min(seconds, limit.seconds_left()), limit.stop);
+      const auto text = in_child_process(deadline.token(), [&] {
+        z3::set_param("memory_max_size", kMostMegabytes);
+        return written(Encoder(formulas, defined, *tactic).run(constraints));
+      });
+      if (text) answer = read(*text);
+      if (answer.satisfiable != Satisfiable::Unknown) return answer;
+      const bool gave_up = text || !deadline.token().stop_requested();
+      tactic = gave_up ? tactics.erase(tactic) : std::next(tactic);
+    }
   }
   return answer;
 }

@@ -89,8 +89,8 @@ std::vector<bool> read_wholly(const Graph& graph, const std::vector<bool>& outpu
   return read;
 }
 
-/// `outputs` and `read` as in read_wholly, `of_inputs` and `selected` as in divides; a root's value is selected as well:
-/// √(x²) − x is 0 on half the line.
+/// `outputs` and `read` as in read_wholly, `of_inputs` and `selected` as in divides; a root's value is selected as
+/// well: √(x²) − x is 0 on half the line.
 std::optional<std::string> unread(const Graph& graph, const FreeOperators* free, const std::vector<bool>& outputs,
                                   const std::vector<Sign>& of_inputs, std::vector<bool>& selected) {
   const std::vector<bool> read = read_wholly(graph, outputs);
@@ -134,8 +134,7 @@ std::optional<std::string> unread_domain(const Graph& graph, const FreeOperators
   std::vector<bool> selected(graph.tensors().size(), false);
   std::vector<bool> outputs(graph.outputs().size(), !output);
   if (output) outputs[*output] = true;
-  return unread(graph, free, outputs,
-                std::vector<Sign>(graph.inputs().size(), Sign::Unknown), selected);
+  return unread(graph, free, outputs, std::vector<Sign>(graph.inputs().size(), Sign::Unknown), selected);
 }
 
 bool divides_by_selected(const Graph& graph, const FreeOperators* free) {

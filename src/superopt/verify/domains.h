@@ -14,8 +14,8 @@ namespace strata {
 bool divides_by_selected(const Graph& graph, const FreeOperators* free);
 
 /// A program is defined where its results are: a root or quotient that select drops, that a slice leaves out or that
-/// nothing reads takes no part in that, while the tests would take it for defined. Names the first operator with such an
-/// entry whose root is of something that may be negative, or whose divisor may be 0 on a region (`free` as above);
+/// nothing reads takes no part in that, while the tests would take it for defined. Names the first operator with such
+/// an entry whose root is of something that may be negative, or whose divisor may be 0 on a region (`free` as above);
 /// nothing where there is none. `output`: for this one alone, by its number.
 std::optional<std::string> unread_domain(const Graph& graph, const FreeOperators* free,
                                          std::optional<size_t> output = std::nullopt);

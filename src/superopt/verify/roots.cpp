@@ -217,7 +217,7 @@ bool RootMatch::matches_in(Known& known, uint64_t value) {
     const uint64_t a = known.values[i];
     const uint64_t ratio = field.mul(value, known.inverses[i]);
     if (has(ratio) || has(field.mul(value, a)) || has(field.mul(a, inverse))) return true;  // a·b, b/a, a/b
-    if (is_positive_constant(field, ratio)) {                                              // c·a
+    if (is_positive_constant(field, ratio)) {                                               // c·a
       known.factors.push_back(field.inverse(ratio));
       return true;
     }

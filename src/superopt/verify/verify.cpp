@@ -460,8 +460,8 @@ Result<VerifyResult> verify_whole(const Graph& reference, const Graph& candidate
   STRATA_TRY(auto refuted, difference_over_reals(*first, *second, reals));
   if (refuted && small) {  // sizes may be factors of what the programs compute
     const double work = 2 * (execution_work(reference) + execution_work(candidate));
-    STRATA_TRY(refuted, difference_over_reals(reference, candidate,
-                                              {.seed = options.seed, .work = work, .stop = options.stop}));
+    STRATA_TRY(refuted,
+               difference_over_reals(reference, candidate, {.seed = options.seed, .work = work, .stop = options.stop}));
   }
   if (!refuted) return result;
   VerifyResult doubted;
