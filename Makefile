@@ -37,8 +37,12 @@ run: build/release/build.ninja ## superoptimise PROGRAM for sm_90a and sm_80
 	@echo
 	@echo "Reports: out/$(NAME)/report.html (default target), out/$(NAME)-sm_80/report.html (sm_80)"
 
-test: build ## build, then every test but the slow ones
-	@JOBS=$(JOBS) scripts/test.sh release -LE slow
+test: build build/asan/build.ninja ## build, then every test but the slow ones: the core with sanitizers, the rest without
+	cmake --build --preset sanitized -j $(JOBS)
+	@failed=0; \
+	JOBS=$(JOBS) scripts/test.sh release -LE 'slow|sanitized' || failed=1; \
+	JOBS=$(JOBS) scripts/test.sh asan -L sanitized || failed=1; \
+	exit $$failed
 
 .PHONY: sanitized
 sanitized: build/asan/build.ninja ## build the core with sanitizers and run its tests
