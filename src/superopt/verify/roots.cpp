@@ -17,7 +17,7 @@ constexpr int kRounds = 64;
 /// Products of pairs are only formed of so many arguments.
 constexpr size_t kMostPairs = 64;
 /// Comparisons of one argument with one that is known, for one sample; and scans of all that are allowed anyway.
-constexpr int64_t kMostSteps = 2'000'000;
+constexpr int64_t kMostSteps = 1'000'000;
 constexpr int64_t kFewScans = 4;
 /// Constant factors between the arguments of roots have numerators and denominators up to this.
 constexpr uint64_t kMostFactor = uint64_t{1} << 24;
@@ -163,8 +163,9 @@ double roots_in_entry(const Graph& graph) {
   return counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
 }
 
-RootMatch::RootMatch(const std::vector<FieldArithmetic::Value>& known, const FieldArithmetic& arithmetic)
-    : p_{arithmetic.fp}, q_{arithmetic.fq} {
+RootMatch::RootMatch(const std::vector<FieldArithmetic::Value>& known, const FieldArithmetic& arithmetic,
+                     std::stop_token stop)
+    : p_{arithmetic.fp}, q_{arithmetic.fq}, stop_(std::move(stop)) {
   for (const auto& value : known) {
     p_.values.push_back(value.p);
     q_.values.push_back(value.q);
@@ -211,7 +212,7 @@ bool RootMatch::matches_in(Known& known, uint64_t value) {
   const auto has_by_factor = [&](uint64_t inverse) { return has(field.mul(value, inverse)); };
   if (has(value) || std::any_of(known.factors.begin(), known.factors.end(), has_by_factor)) return true;
   if (is_positive_constant(field, value)) return true;
-  if (--scans_ < 0) return false;
+  if (--scans_ < 0 || stop_.stop_requested()) return false;
   const uint64_t inverse = field.inverse(value);
   for (size_t i = 0; i < known.values.size(); ++i) {
     const uint64_t a = known.values[i];

@@ -24,10 +24,12 @@ double roots_in_entry(const Graph& graph);
 class RootMatch {
  public:
   /// `known`: the arguments of one program's roots, both residues.
-  RootMatch(const std::vector<FieldArithmetic::Value>& known, const FieldArithmetic& arithmetic);
+  RootMatch(const std::vector<FieldArithmetic::Value>& known, const FieldArithmetic& arithmetic,
+            std::stop_token stop = {});
 
   /// Whether a root's argument is a positive rational number times a product of at most two known ones or their
-  /// quotient, so that it is positive where they are. False as well where looking for it takes too long.
+  /// quotient, so that it is positive where they are. False as well where looking for it takes too
+  /// long or is stopped.
   bool matches(const FieldArithmetic::Value& argument);
 
  private:
@@ -42,6 +44,7 @@ class RootMatch {
 
   Known p_, q_;
   int64_t scans_;  ///< how often one may still go through all that is known
+  std::stop_token stop_;
 };
 
 }  // namespace strata

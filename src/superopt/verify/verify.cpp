@@ -321,13 +321,16 @@ class Verification {
     outcome.counts = defined && !first.left_residues && !second.left_residues;
     if (defined) outcome.difference = first_difference(programs.reference, expected, found, first.fp);
     if (roots_ && roots_match_) {
-      RootMatch match(roots_of_reference, first);
+      RootMatch match(roots_of_reference, first, options_.stop);
       std::sort(roots_of_candidate.begin(), roots_of_candidate.end(),
                 [](const auto& a, const auto& b) { return std::pair(a.p, a.q) < std::pair(b.p, b.q); });
       roots_of_candidate.erase(std::unique(roots_of_candidate.begin(), roots_of_candidate.end()),
                                roots_of_candidate.end());
       outcome.roots_match = std::all_of(roots_of_candidate.begin(), roots_of_candidate.end(),
                                         [&](const auto& root) { return match.matches(root); });
+      if (options_.stop.stop_requested()) {
+        return tl::unexpected(Error{ErrorCode::Interrupted, "the verification was stopped", {}, {}});
+      }
     }
     if (divides_by_selected_ && divisors_match_) {
       std::sort(divisors_of_reference.begin(), divisors_of_reference.end());
