@@ -37,9 +37,9 @@ if(STRATA_SANITIZER)
 endif()
 
 # strata_library(FOLDER [ROOMS folder...] [LINK target...] [TEST_LINK target...] [PRECOMPILE header...]
-# [SANITIZED test...] [UNSANITIZED test...] [SLOW test...]): library strata_FOLDER of src/FOLDER/*.cpp (slashes become underscores) and of its
-# folders ROOMS, and, where there are tests, the program strata_FOLDER_test (see strata_test). The headers PRECOMPILE are
-# precompiled beside those that all libraries precompile.
+# [SANITIZED test...] [UNSANITIZED test...] [SLOW test...]): library strata_FOLDER of src/FOLDER/*.cpp (slashes become
+# underscores) and of its folders ROOMS, and, where there are tests, the program strata_FOLDER_test (see strata_test).
+# The headers PRECOMPILE are precompiled beside those that all libraries precompile.
 function(strata_library FOLDER)
   cmake_parse_arguments(ARG "" "" "ROOMS;LINK;TEST_LINK;PRECOMPILE;SANITIZED;UNSANITIZED;SLOW" ${ARGN})
   string(REPLACE "/" "_" NAME strata_${FOLDER})

@@ -165,6 +165,7 @@ tl::unexpected<Error> Cursor::error(std::string message, std::string remedy) {
 }
 
 tl::unexpected<Error> Cursor::error_at(size_t offset, std::string message, std::string remedy) const {
+  if (remedy.empty()) remedy = "docs/hlo.md says what of HLO is read, and how to print a module so that it is";
   return tl::unexpected(
       Error{ErrorCode::InvalidInput, std::move(message), std::move(remedy), location(std::min(offset, end_))});
 }

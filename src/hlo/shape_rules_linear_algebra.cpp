@@ -5,11 +5,6 @@
 namespace strata::hlo {
 namespace {
 
-tl::unexpected<Error> with_remedy(tl::unexpected<Error> error, std::string remedy) {
-  error.value().remedy = std::move(remedy);
-  return error;
-}
-
 std::string text(const Shape& shape) { return to_string_without_layout(shape); }
 
 Result<void> check_number(const Shape& shape, std::string_view what) {

@@ -12,6 +12,8 @@ int64_t covered(const std::vector<WindowDimension>& window) {
   return elements;
 }
 
+}  // namespace
+
 int64_t terms_of(const Computation& computation, const Instruction& it) {
   const auto operand = [&](size_t n) -> const Shape& { return computation[it.operands[n]].shape; };
   int64_t terms = 1;
@@ -33,8 +35,6 @@ int64_t terms_of(const Computation& computation, const Instruction& it) {
       return 1;
   }
 }
-
-}  // namespace
 
 int64_t most_terms(const Module& module) {
   int64_t most = 1;

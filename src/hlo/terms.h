@@ -7,6 +7,9 @@
 
 namespace strata::hlo {
 
+/// The terms of one element of a reduction, product, convolution or window; 1 for all other operators.
+int64_t terms_of(const Computation& computation, const Instruction& it);
+
 /// The most terms of one element of a reduction, product, convolution or window anywhere in the module; at least 1.
 int64_t most_terms(const Module& module);
 

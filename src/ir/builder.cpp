@@ -47,6 +47,19 @@ std::string describe(const Graph& graph, std::string_view op, const std::vector<
   return text + ")";
 }
 
+/// What an operator is and takes: the remedy of whoever uses it wrongly.
+std::string use_of(const OpDef& op) {
+  std::vector<std::string> takes;
+  if (op.traits.arity == OpTraits::kVariadic) {
+    takes.emplace_back("2 or more operands");
+  } else {
+    takes.push_back(fmt::format("{} operand{}", op.traits.arity, op.traits.arity == 1 ? "" : "s"));
+  }
+  for (const AttributeSpec& spec : op.attributes) takes.push_back(fmt::format("{}= {}", spec.name, spec.help));
+  return fmt::format("{} takes {}: {} (`strata ops` lists all)", op.traits.name, fmt::join(takes, "; "),
+                     op.traits.summary);
+}
+
 tl::unexpected<Error> with_place(Error error, const SourceLocation& at) { return tl::unexpected(error.at(at)); }
 
 }  // namespace
@@ -91,7 +104,11 @@ Result<TensorId> GraphBuilder::new_tensor(std::string name, TensorType type, Lev
     // An out_saver's result carries the name its operator has outside; it may equal no other name in the graph.
     const auto taken = graph_->find_tensor(name);
     if (taken)
-      return with_place(Error{ErrorCode::InvalidInput, fmt::format("'{}' is defined twice", name), {}, {}}, at);
+      return with_place(Error{ErrorCode::InvalidInput,
+                              fmt::format("'{}' is defined twice", name),
+                              "a tensor is defined once; give this one another name",
+                              {}},
+                        at);
   }
   for (int64_t size : type.shape) {
     if (size < 1) {
@@ -142,13 +159,19 @@ Result<TensorId> GraphBuilder::input(std::string name, TensorType type, SourceLo
 Result<TensorId> GraphBuilder::add(OpKind kind, std::vector<TensorId> operands, Attributes attributes, std::string name,
                                    SourceLocation at, Comments comments) {
   const OpDef& op = op_def(kind);
-  const auto fail = [&](std::string message) {
+  const auto fail_with = [&](std::string_view message, std::string remedy) {
     return with_place(Error{ErrorCode::InvalidInput,
                             fmt::format("{}{}: {}", name.empty() ? "" : name + " = ",
                                         describe(*graph_, op.traits.name, operands), message),
-                            {},
+                            std::move(remedy),
                             {}},
                       at);
+  };
+  // A search, whose graphs are in no text, fails often and reads no remedy.
+  const auto usage = [&] { return at.known() ? use_of(op) : std::string(); };
+  const auto fail = [&](std::string_view message) { return fail_with(message, usage()); };
+  const auto fail_as = [&](const Error& error) {
+    return fail_with(error.message, error.remedy.empty() ? usage() : error.remedy);
   };
   if (!op.traits.levels.contains(graph_->level_)) {
     return fail(fmt::format("this operator does not exist at {} level", name_of(graph_->level_)));
@@ -158,7 +181,7 @@ Result<TensorId> GraphBuilder::add(OpKind kind, std::vector<TensorId> operands, 
     return fail(fmt::format("expected {} operands, found {}", variadic ? "2 or more" : std::to_string(op.traits.arity),
                             operands.size()));
   }
-  if (auto checked = check_attributes(op, attributes); !checked) return fail(checked.error().message);
+  if (auto checked = check_attributes(op, attributes); !checked) return fail_as(checked.error());
   const Level own = graph_->level_;
   for (TensorId operand : operands) {
     const bool is_input = graph_->tensor(operand).producer < 0;
@@ -173,7 +196,7 @@ Result<TensorId> GraphBuilder::add(OpKind kind, std::vector<TensorId> operands, 
   }
   const std::vector<TensorType> types = graph_->types(operands);
   auto type = op.infer(graph_->scope(), types, attributes);
-  if (!type) return fail(type.error().message);
+  if (!type) return fail_as(type.error());
   const int index = static_cast<int>(graph_->operations_.size());
   const bool saver = kind == OpKind::OutSaver;
   const Level lives = saver && own == Level::Block ? Level::Kernel : saver && own == Level::Thread ? Level::Block : own;
@@ -236,8 +259,11 @@ Result<std::vector<TensorId>> GraphBuilder::add(GraphPtr body, std::vector<Tenso
 
 Result<void> GraphBuilder::output(TensorId id, SourceLocation at) {
   if (std::find(graph_->outputs_.begin(), graph_->outputs_.end(), id) != graph_->outputs_.end()) {
-    return with_place(
-        Error{ErrorCode::InvalidInput, fmt::format("'{}' is an output twice", graph_->tensor(id).name), {}, {}}, at);
+    return with_place(Error{ErrorCode::InvalidInput,
+                            fmt::format("'{}' is an output twice", graph_->tensor(id).name),
+                            "name it once",
+                            {}},
+                      at);
   }
   graph_->outputs_.push_back(id);
   return {};

@@ -53,6 +53,7 @@ class Parser {
   tl::unexpected<Error> unexpected(std::string_view wanted, std::string remedy = {}) const {
     const std::string found =
         peek().kind == Token::Kind::End ? "the end of the file" : fmt::format("'{}'", peek().text);
+    if (remedy.empty()) remedy = fmt::format("the form is: {}", form_);
     return error(peek(), fmt::format("expected {}, found {}", wanted, found), std::move(remedy));
   }
   Result<void> expect(std::string_view text, std::string remedy = {}) {
@@ -162,13 +163,16 @@ class Parser {
       const bool kernel = builder.peek().level() == Level::Kernel;
       if (has_output) return unexpected("'}'", "output is the last statement");
       if (kernel && at("input") && peek(1).kind == Token::Kind::Word) {
+        form_ = "input NAME: f16[16, 1024]";
         STRATA_CHECK(input(builder, std::move(comments)));
       } else if (kernel && at("output") && peek(1).kind == Token::Kind::Word) {
+        form_ = "output NAME, NAME, …";
         STRATA_CHECK(outputs(builder));
         merge_behind(comments);
         of_output = std::move(comments);
         has_output = true;
       } else {
+        form_ = "NAME = operator(OPERAND, …, attribute=value, …)";
         STRATA_CHECK(operation(builder, std::move(comments)));
       }
     }
@@ -231,7 +235,8 @@ class Parser {
       return error(op, fmt::format("unknown operator '{}'{}", op.text, did_you_mean(op.text, names)),
                    "`strata ops` lists the operators");
     }
-    if (results.size() != 1) return error(results[1], fmt::format("{} has one result", op.text));
+    if (results.size() != 1)
+      return error(results[1], fmt::format("{} has one result", op.text), "name one tensor before the =");
     std::vector<TensorId> operands;
     Attributes attributes;
     STRATA_CHECK(arguments(builder, def->attributes, def->traits.name, operands, nullptr, attributes));
@@ -272,7 +277,7 @@ class Parser {
       const auto spec =
           std::find_if(specs.begin(), specs.end(), [&](const AttributeSpec& s) { return s.name == name.text; });
       if (spec != specs.end()) {
-        if (attributes.has(name.text)) return error(name, fmt::format("{} is given twice", name.text));
+        if (attributes.has(name.text)) return error(name, fmt::format("{} is given twice", name.text), "keep one");
         STRATA_TRY(AttributeValue parsed, value(*spec));
         attributes.set(name.text, std::move(parsed));
       } else if (formals) {
@@ -297,7 +302,8 @@ class Parser {
     const std::span<const AttributeSpec> specs =
         block ? std::span<const AttributeSpec>(kBlockAttributes) : std::span<const AttributeSpec>(kThreadAttributes);
     if (outer.peek().level() != (block ? Level::Kernel : Level::Block)) {
-      return error(op, fmt::format("{}(…) {{ }} stands in a {} graph only", op.text, block ? "kernel" : "block"));
+      return error(op, fmt::format("{}(…) {{ }} stands in a {} graph only", op.text, block ? "kernel" : "block"),
+                   "kernel graphs hold block graphs, which hold thread graphs");
     }
     std::vector<TensorId> operands;
     std::vector<Token> formals;
@@ -305,7 +311,8 @@ class Parser {
     STRATA_CHECK(arguments(outer, specs, op.text, operands, &formals, attributes));
     for (const AttributeSpec& spec : specs) {
       if (spec.required && !attributes.has(spec.name)) {
-        return error(op, fmt::format("{} needs {}=…: {}", op.text, spec.name, spec.help));
+        return error(op, fmt::format("{} needs {}: {}", op.text, spec.name, spec.help),
+                     fmt::format("add {}=…", spec.name));
       }
     }
     LaunchShape launch;
@@ -314,8 +321,9 @@ class Parser {
       launch.loop = attributes.integer_or("loop", 1);
       const bool sizes_fit =
           std::all_of(launch.grid.begin(), launch.grid.end(), [](int64_t size) { return size >= 1; });
-      if (launch.grid.size() > 3 || !sizes_fit) return error(op, "grid needs up to 3 sizes of at least 1");
-      if (launch.loop < 1) return error(op, fmt::format("loop={} is below 1", launch.loop));
+      if (launch.grid.size() > 3 || !sizes_fit)
+        return error(op, "grid needs up to 3 sizes of at least 1", "for example grid=[16, 4]");
+      if (launch.loop < 1) return error(op, fmt::format("loop={} is below 1", launch.loop), "leave loop out for 1");
     } else {
       launch.threads = attributes.integer("threads");
     }
@@ -338,6 +346,7 @@ class Parser {
   std::shared_ptr<const std::string> file_;
   size_t next_ = 0;
   size_t comment_ = 0;
+  std::string_view form_ = "graph NAME { statements }";  ///< of what is being read
 };
 
 }  // namespace

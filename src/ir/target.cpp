@@ -18,7 +18,7 @@ Result<const Target*> find_target(std::string_view name) {
   for (const Target& target : targets()) {
     if (target.name == name) return &target;
   }
-  return invalid("unknown target '{}'; expected sm_80 or sm_90a", name);
+  return with_remedy(invalid("unknown target '{}'; expected sm_80 or sm_90a", name), "write one of the two");
 }
 
 }  // namespace strata

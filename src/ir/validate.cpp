@@ -232,6 +232,15 @@ BlockBytes block_bytes(const Graph& graph, const std::function<const TensorType&
   return {tiles, std::min(kMostBytes, accumulators + most)};
 }
 
+Result<void> validate_paths(const Graph& graph) {
+  if (graph.level() != Level::Kernel) STRATA_CHECK(check_paths(graph));
+  for (const Operation& op : graph.operations()) {
+    if (!op.body) continue;
+    if (auto inner = validate_paths(*op.body); !inner) return tl::unexpected(inner.error().at(op.location));
+  }
+  return {};
+}
+
 Result<void> validate(const Graph& graph, const Target& target) {
   if (graph.level() != Level::Kernel) return invalid("only kernel graphs stand on their own");
   STRATA_CHECK(check_uses(graph));

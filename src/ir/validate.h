@@ -17,6 +17,9 @@ namespace strata {
 ///     there is a loop (none where there is none) and exactly one out_saver; or a thread graph's likewise.
 Result<void> validate(const Graph& graph, const Target& target);
 
+/// The last of these alone, which no target decides: whoever executes a graph relies on it.
+Result<void> validate_paths(const Graph& graph);
+
 /// What a block needs, in whatever order its operators run and whether its values lie in registers or in shared memory.
 /// The paper counts every tensor of the block in shared memory; what stays in registers need not be there. Products
 /// that are added up count beside their accumulators, though tensor cores add in place.

@@ -22,11 +22,19 @@
 
 namespace strata {
 
-/// IEEE arithmetic. With `round_storage` every stored element is rounded to its tensor's type.
+/// A comparison or selection of what is undefined is undefined over the real numbers, where IEEE's is not.
+template <std::floating_point T>
+T nan_of(T a, T b, T otherwise) {
+  return std::isnan(a) ? a : std::isnan(b) ? b : otherwise;
+}
+
+/// IEEE arithmetic. With `round_storage` every stored element is rounded to its tensor's type; with `undefined_stays`
+/// the result of a comparison of NaN, and what NaN selects, is NaN.
 template <std::floating_point T>
 struct RealArithmetic {
   using Value = T;
   bool round_storage = false;
+  bool undefined_stays = false;
 
   Value add(Value a, Value b) const { return a + b; }
   Value sub(Value a, Value b) const { return a - b; }
@@ -35,8 +43,14 @@ struct RealArithmetic {
   Value exp(Value a) const { return std::exp(a); }
   Value sqrt(Value a) const { return std::sqrt(a); }
   Value max(Value a, Value b) const { return std::isnan(a) || a > b ? a : b; }
-  Value greater(Value a, Value b) const { return a > b ? T{1} : T{0}; }
-  Value select(Value c, Value a, Value b) const { return c != 0 ? a : b; }
+  Value greater(Value a, Value b) const {
+    const Value result = a > b ? T{1} : T{0};
+    return undefined_stays ? nan_of(a, b, result) : result;
+  }
+  Value select(Value c, Value a, Value b) const {
+    const Value result = c != 0 ? a : b;
+    return undefined_stays ? nan_of(c, c, result) : result;
+  }
   Value constant(const Rational& r) const { return static_cast<T>(r.num) / static_cast<T>(r.den); }
   Value round(Value a, DType type) const;
 };
@@ -45,7 +59,7 @@ using Float64Arithmetic = RealArithmetic<double>;
 using Float32Arithmetic = RealArithmetic<float>;
 
 /// float64 in which every operation errs by up to 8 times what rounding may: results that differ by more than two
-/// executions here do differ over the reals (as in Parker's Monte Carlo arithmetic, 1997).
+/// executions here do differ over the reals (as in Parker's Monte Carlo arithmetic, 1997). What is undefined stays so.
 struct NoisyArithmetic {
   using Value = double;
   uint64_t state;
@@ -57,8 +71,8 @@ struct NoisyArithmetic {
   Value exp(Value a) { return noisy(std::exp(a)); }
   Value sqrt(Value a) { return noisy(std::sqrt(a)); }
   Value max(Value a, Value b) const { return std::isnan(a) || a > b ? a : b; }
-  Value greater(Value a, Value b) const { return a > b ? 1 : 0; }
-  Value select(Value c, Value a, Value b) const { return c != 0 ? a : b; }
+  Value greater(Value a, Value b) const { return nan_of<double>(a, b, a > b ? 1 : 0); }
+  Value select(Value c, Value a, Value b) const { return nan_of(c, c, c != 0 ? a : b); }
   Value constant(const Rational& r) const { return static_cast<double>(r.num) / static_cast<double>(r.den); }
   Value round(Value a, DType) const { return a; }
 

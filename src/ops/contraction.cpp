@@ -5,14 +5,16 @@
 namespace strata {
 
 Result<TensorType> infer_matmul(const TensorType& a, const TensorType& b) {
-  if (a.dtype != b.dtype) return invalid("element types {} and {} differ", name_of(a.dtype), name_of(b.dtype));
+  if (a.dtype != b.dtype) return differing_types(a.dtype, b.dtype);
   if (a.shape.size() < 2 || b.shape.size() < 2) {
     return invalid("operands {} and {} need at least two dimensions each", to_string(a), to_string(b));
   }
   const int64_t ka = a.shape.back();
   const int64_t kb = b.shape[b.shape.size() - 2];
   if (ka != kb) {
-    return invalid("inner dimensions differ: {} of {} against {} of {}", ka, to_string(a), kb, to_string(b));
+    return with_remedy(
+        invalid("inner dimensions differ: {} of {} against {} of {}", ka, to_string(a), kb, to_string(b)),
+        "correct a shape, or transpose one of the two");
   }
   STRATA_TRY(Shape shape,
              broadcast(Shape(a.shape.begin(), a.shape.end() - 2), Shape(b.shape.begin(), b.shape.end() - 2)));

@@ -21,7 +21,7 @@ struct Conv2d {
     const TensorType& w = operands[1];
     const int64_t stride = attributes.integer_or("stride", 1);
     const int64_t padding = attributes.integer_or("padding", 0);
-    if (x.dtype != w.dtype) return invalid("element types {} and {} differ", name_of(x.dtype), name_of(w.dtype));
+    if (x.dtype != w.dtype) return differing_types(x.dtype, w.dtype);
     if (x.shape.size() != 4 || w.shape.size() != 4) {
       return invalid("{} * {}: an image [n, c, h, w] and a filter [o, c, i, j] are needed", to_string(x), to_string(w));
     }

@@ -6,7 +6,7 @@ Result<TensorType> infer_elementwise(OperandTypes operands) {
   TensorType result = operands[0];
   for (const TensorType& operand : operands.subspan(1)) {
     if (operand.dtype != result.dtype) {
-      return invalid("element types {} and {} differ", name_of(result.dtype), name_of(operand.dtype));
+      return differing_types(result.dtype, operand.dtype);
     }
     STRATA_TRY(result.shape, broadcast(result.shape, operand.shape));
   }

@@ -36,7 +36,13 @@ Result<DType> parse_dtype(std::string_view name) {
   for (DType type : {DType::F16, DType::BF16, DType::F32, DType::F64}) {
     if (name == name_of(type)) return type;
   }
-  return invalid("unknown element type '{}'; expected f16, bf16, f32 or f64", name);
+  return with_remedy(invalid("unknown element type '{}'; expected f16, bf16, f32 or f64", name),
+                     "integers and booleans exist in HLO modules only");
+}
+
+tl::unexpected<Error> differing_types(DType a, DType b) {
+  return with_remedy(invalid("element types {} and {} differ", name_of(a), name_of(b)),
+                     "no operator converts: give all inputs one element type");
 }
 
 int64_t element_count(const Shape& shape) {
@@ -61,8 +67,9 @@ Result<Shape> broadcast(const Shape& a, const Shape& b) {
     const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
     const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
     if (x != y && x != 1 && y != 1) {
-      return invalid("shapes {} and {} do not broadcast: {} against {} in dimension {} from the right", to_string(a),
-                     to_string(b), x, y, i);
+      return with_remedy(invalid("shapes {} and {} do not broadcast: {} against {} in dimension {} from the right",
+                                 to_string(a), to_string(b), x, y, i),
+                         "sizes must be equal or 1; reshape, transpose or repeat one of the two");
     }
     result[result.size() - 1 - i] = x == 1 ? y : x;
   }

@@ -21,6 +21,8 @@ int64_t size_of(DType type);
 std::string_view name_of(DType type);
 /// Error that lists the known types where `name` is none.
 Result<DType> parse_dtype(std::string_view name);
+/// The error of an operator whose operands must be of one element type.
+tl::unexpected<Error> differing_types(DType a, DType b);
 
 /// Sizes of a tensor's dimensions, outermost first; each at least 1. Rank 0 is a scalar.
 using Shape = std::vector<int64_t>;

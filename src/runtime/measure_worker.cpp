@@ -177,11 +177,7 @@ int run_measure_worker(int in, int out) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const auto reply = [out](const Json& json) {
     const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-    for (size_t at = 0; at < line.size();) {
-      const ssize_t sent = write(out, line.data() + at, line.size() - at);
-      if (sent <= 0) std::_Exit(1);  // nobody listens
-      at += static_cast<size_t>(sent);
-    }
+    if (write_all(out, line) != 0) std::_Exit(1);  // nobody listens
   };
   const auto device = GpuDevice::open();
   if (!device) {

@@ -317,6 +317,17 @@ void relate_to(const GraphPtr& program, const std::shared_ptr<ProofStep>& step, 
   sort_by_cost(result.candidates);
 }
 
+/// Candidates whose costs differ by less than the model can tell keep the order in which they were found. The program
+/// itself comes before all that it is estimated to be faster than, by however little.
+void prefer_program(Superoptimized& result) {
+  const auto itself = std::find_if(result.candidates.begin(), result.candidates.end(),
+                                   [&](const Candidate& c) { return c.graph == result.program; });
+  if (itself == result.candidates.end()) return;
+  const auto slower = std::find_if(result.candidates.begin(), itself,
+                                   [&](const Candidate& c) { return itself->cost.seconds < c.cost.seconds; });
+  std::rotate(slower, itself, itself + 1);
+}
+
 }  // namespace
 
 Deadline deadline_of(const SearchOptions& options) {
@@ -408,6 +419,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   STRATA_CHECK(try_library(prepared, options, parts, found, result));
   if (preparing) relate_to(program, preparing, options, result);
   result.program_cost = cost_as_given(program, options);
+  prefer_program(result);
   last = Clock::now();
   take_first_proved(result, options, proofs.share(kFullShare));
   working("the whole program in float64");

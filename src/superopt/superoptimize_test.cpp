@@ -178,6 +178,17 @@ TEST(Superoptimize, TheProgramAsGivenStaysACandidateWhereTransposesAreMoved) {
 }
 
 /// Softmax as it is written in practice: the maximum is subtracted, which only the exponentials see.
+TEST(Superoptimize, TheProgramIsTheBestWhereItIsFasterByLittle) {
+  // By less than candidates' costs need to differ by in order to change places.
+  const GraphPtr program =
+      parse("graph g {\n input A: f32[4, 256]\n input B: f32[256, 4]\n O = matmul(A, B)\n output O\n}");
+  const Superoptimized result = run(program, quick());
+  for (const Candidate& candidate : result.candidates) {
+    EXPECT_LE(result.candidates.front().cost.seconds, candidate.cost.seconds * 1.02);
+  }
+  EXPECT_LE(result.candidates.front().cost.seconds, result.program_cost.seconds);
+}
+
 TEST(Superoptimize, SoftmaxWithItsMaximum) {
   const GraphPtr program = parse(
       "graph g {\n input S: f16[4, 16, 64]\n input M: f16[4, 16, 1]\n input V: f16[4, 64, 16]\n D = sub(S, M)\n"

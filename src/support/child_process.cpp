@@ -9,17 +9,10 @@
 #include <cerrno>
 #include <csignal>
 
+#include "support/write_file.h"
+
 namespace strata {
 namespace {
-
-bool write_all(int file, const std::string& text) {
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t written = write(file, text.data() + done, text.size() - done);
-    if (written < 0 && errno != EINTR) return false;
-    if (written > 0) done += static_cast<size_t>(written);
-  }
-  return true;
-}
 
 /// All that comes until the other end is closed.
 std::string read_all(int file) {
@@ -39,7 +32,7 @@ std::string read_all(int file) {
   if (getppid() != parent) _exit(1);  // the parent had died before it was asked
   signal(SIGINT, SIG_IGN);            // the parent decides
   try {
-    _exit(write_all(to, work()) ? 0 : 1);
+    _exit(write_all(to, work()) == 0 ? 0 : 1);
   } catch (...) {
     _exit(1);
   }

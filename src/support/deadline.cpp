@@ -62,6 +62,7 @@ struct Deadline::State {
   }
 
   std::stop_token token() {
+    if (end == TimePoint::max() && grace_share * interrupt->grace <= 0) return interrupt->stop;
     const std::scoped_lock lock(mutex);
     if (!watch.joinable() && !source.stop_requested()) {
       if (seconds_left() <= 0) {

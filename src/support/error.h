@@ -60,6 +60,12 @@ tl::unexpected<Error> environment(fmt::format_string<Args...> text, Args&&... ar
   return tl::unexpected(Error{ErrorCode::Environment, fmt::format(text, std::forward<Args>(args)...), {}, {}});
 }
 
+/// The same error with what to do about it.
+inline tl::unexpected<Error> with_remedy(tl::unexpected<Error> error, std::string remedy) {
+  error.value().remedy = std::move(remedy);
+  return error;
+}
+
 }  // namespace strata
 
 // Propagates an error, or binds the value: STRATA_TRY(auto x, compute());

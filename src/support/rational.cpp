@@ -11,11 +11,12 @@ namespace {
 constexpr int64_t kLimit = std::numeric_limits<int64_t>::max();
 
 tl::unexpected<Error> not_a_number(std::string_view text) {
-  return invalid("'{}' is not a number; expected 7, -1/64, 0.125 or 1e-3", text);
+  return with_remedy(invalid("'{}' is not a number", text), "write a decimal or a fraction: 7, -1/64, 0.125 or 1e-3");
 }
 
 tl::unexpected<Error> too_large(std::string_view text) {
-  return invalid("'{}' needs more than 63 bits as a fraction; write it as num/den with fewer digits", text);
+  return with_remedy(invalid("'{}' needs more than 63 bits as a fraction", text),
+                     "write it as num/den with fewer digits");
 }
 
 Result<int64_t> parse_integer(std::string_view text, std::string_view whole) {

@@ -21,17 +21,6 @@ tl::unexpected<Error> cannot_write(const std::string& path, int error) {
       Error{ErrorCode::Environment, fmt::format("cannot write '{}': {}", path, std::strerror(error)), remedy, {}});
 }
 
-/// 0, or the error's number.
-int write_all(int file, std::string_view contents) {
-  while (!contents.empty()) {
-    const ssize_t written = ::write(file, contents.data(), contents.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    contents.remove_prefix(static_cast<size_t>(written));
-  }
-  return 0;
-}
-
 /// Renaming would put a file in the place of a device, as root may.
 bool written_in_place(const std::string& path) {
   if (path.starts_with("/dev/") || path.starts_with("/proc/")) return true;
@@ -62,6 +51,16 @@ int open_beside(const std::string& path, std::string& name) {
 }
 
 }  // namespace
+
+int write_all(int file, std::string_view contents) {
+  while (!contents.empty()) {
+    const ssize_t written = ::write(file, contents.data(), contents.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    contents.remove_prefix(static_cast<size_t>(written));
+  }
+  return 0;
+}
 
 Result<void> write_file(const std::string& path, std::string_view contents, Sync sync) {
   if (written_in_place(path)) {

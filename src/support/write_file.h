@@ -19,4 +19,7 @@ enum class Sync : uint8_t {
 /// (Environment), naming the file and the reason.
 Result<void> write_file(const std::string& path, std::string_view contents, Sync sync = Sync::Disk);
 
+/// All of it to an open file, pipe or socket; an interrupted or partial write goes on. 0, or the error's number.
+int write_all(int file, std::string_view contents);
+
 }  // namespace strata

@@ -53,6 +53,8 @@ FILES = {
     "doubled_relu.strata": graph("C = relu(A)", "B = scale(C, factor=2)", "output B"),
     "fused.strata": graph("B = block(A, grid=[2]) {", "  a = in_iter(A, imap=[0])", "  b = exp(a)",
                           "  B = out_saver(b, omap=[0])", "}", "output B"),
+    "no_accumulator.strata": graph("B = block(A, grid=[2], loop=3) {", "  a = in_iter(A, imap=[0], fmap=1)",
+                                   "  B = out_saver(a, omap=[0])", "}", "output B"),
     "huge.strata": graph("B = exp(A)", "output B", inputs=("A: f16[2147483647, 2147483647]",)),
     "large.strata": graph("B = exp(A)", "output B", inputs=("A: f16[1048576, 524288]",)),
     "grows.strata": graph("B = repeat(A, dim=0, times=1048576)", "output B", inputs=("A: f16[1048576, 1048576]",)),
@@ -95,6 +97,9 @@ MISTAKES = [
     ("show good.strata --format svg --format text", BAD_INPUT, "--format is given 2 times"),
     ("run good.strata --input A=other_shape.npy --input A=text.npy", BAD_INPUT, "--input names 'A' twice"),
     ("run --input A=other_shape.npy good.strata", BAD_INPUT, "has shape [3, 3]; input A is f16[2, 3]"),
+    *((f"{command} no_accumulator.strata", BAD_INPUT, "no_accumulator.strata:5:3: error", "is saved from inside the loop",
+       "every path from in_iter to out_saver goes through exactly one accum")
+      for command in ("show", "run", "optimize", "verify good.strata")),
     ("show huge.strata", BAD_INPUT, "huge.strata:2:9: error: tensor 'A' is f16[2147483647, 2147483647], which has more "
      "than 2^40 elements", "make its shape smaller"),
     ("run huge.strata", BAD_INPUT, "more than 2^40 elements"),

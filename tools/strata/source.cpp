@@ -5,11 +5,16 @@
 
 #include "hlo/text.h"
 #include "ir/text.h"
+#include "ir/validate.h"
 #include "support/read_file.h"
 
 namespace strata::cli {
 
-Result<GraphPtr> Source::graph() const { return parse_graph(text, shown_path(path)); }
+Result<GraphPtr> Source::graph() const {
+  STRATA_TRY(GraphPtr graph, parse_graph(text, shown_path(path)));
+  STRATA_CHECK(validate_paths(*graph));
+  return graph;
+}
 
 Result<hlo::ModulePtr> Source::module() const { return hlo::parse_module(text, shown_path(path)); }
 

@@ -1,11 +1,11 @@
 // What a fusion costs as one kernel.
 #include <algorithm>
-#include <cmath>
-#include <set>
+#include <limits>
 
 #include "emitters/fusion/pass.h"
 #include "emitters/kinds/plan.h"
-#include "indexing/operand_maps.h"
+#include "hlo/terms.h"
+#include "indexing/evaluations.h"
 
 namespace strata::emitters {
 namespace {
@@ -18,6 +18,8 @@ using hlo::Opcode;
 constexpr double kMemoryBytesPerMicrosecond = 4.39e6;
 constexpr double kCacheBytesPerMicrosecond = 10e6;
 constexpr double kOperationsPerMicrosecond = 28e6;
+// A thread waits four cycles for the result of an operation that it needs in the next one.
+constexpr double kOperationsPerMicrosecondOfThread = 425;
 constexpr double kLaunchMicroseconds = 2;
 
 double bytes_of(const hlo::Shape& shape) {
@@ -65,82 +67,65 @@ double operations(const Instruction& it) {
   }
 }
 
-double elements_of(const hlo::Shape& shape) {
-  const hlo::Shape& first = shape.is_tuple() && !shape.elements.empty() ? shape.elements[0] : shape;
-  return first.is_array() ? static_cast<double>(first.element_count()) : 1;
-}
-
-bool is_identity(const indexing::IndexingMap& map) {
-  if (!map.ranges.empty() || map.results.size() != map.dims.size()) return false;
-  for (size_t i = 0; i < map.results.size(); ++i) {
-    if (!(map.results[i] == indexing::Expr::dim(static_cast<int>(i))) && map.dims[i].size() > 1) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
-double estimated_microseconds(const hlo::Module& module, const Device& device) {
+KernelWork kernel_work(const hlo::Module& module, const Device& device) {
   const hlo::Computation& computation = module.entry_computation();
-  // Only of reductions it matters whether an emitter computes them once: others are read as often as they are written.
+  const auto long_reduction = [&](const Instruction& it) {
+    return hlo::terms_of(computation, it) > indexing::kFewTerms;
+  };
   const bool reduces = std::any_of(computation.instructions.begin(), computation.instructions.end(),
                                    [](const Instruction& it) { return it.opcode == Opcode::Reduce; });
-  std::set<InstructionId> heroes;
+  const bool reduces_long =
+      std::any_of(computation.instructions.begin(), computation.instructions.end(), long_reduction);
+  // Only of reductions it matters whether an emitter computes them once: others are read as often as they are written.
+  std::vector<InstructionId> once;
+  double threads = 0;
   if (reduces) {
-    const Result<Plan> plan = choose_plan({module, module.entry, device}, "reduction");
-    if (plan) heroes.insert(plan->decision.heroes.begin(), plan->decision.heroes.end());
+    if (const Result<Plan> plan = choose_plan({module, module.entry, device}, "reduction")) {
+      once = plan->decision.heroes;
+      threads = static_cast<double>(plan->decision.launch().blocks) * plan->decision.launch().threads;
+    }
   }
-  // How often an instruction is evaluated: once for all users at its own index, and for each of the others.
-  std::vector<double> shared(computation.instructions.size(), 0), apart(computation.instructions.size(), 0);
-  const Instruction& root = computation.root_instruction();
-  shared[static_cast<size_t>(computation.root)] = elements_of(root.shape);
-  if (root.opcode == Opcode::Tuple) {
-    for (const InstructionId id : root.operands) shared[static_cast<size_t>(id)] = elements_of(computation[id].shape);
+  const indexing::EvaluationCounts counts(module, module.entry, once);
+  const indexing::Evaluations evaluated = counts.whole();
+  KernelWork work;
+  work.repeated = indexing::repeated_reductions(computation, evaluated);
+
+  const auto operations_of = [&](const indexing::Evaluations& of) {
+    double sum = 0;
+    for (InstructionId id = 0; id <= computation.root; ++id) {
+      sum += of[static_cast<size_t>(id)] * operations(computation[id]);
+    }
+    return sum;
+  };
+  work.operations = operations_of(evaluated);
+  for (const InstructionId root : counts.roots()) {
+    if (once.empty()) threads = std::max(threads, indexing::elements_of(computation[root].shape));
+    // Without long reductions an element takes few operations, or many at each of its inputs, as sums of all do.
+    if (reduces_long) work.of_longest_thread = std::max(work.of_longest_thread, operations_of(counts.of_element(root)));
   }
-  double total_operations = 0;
-  double cache_bytes = 0;
-  double memory_bytes = bytes_of(root.shape);
-  for (InstructionId id = computation.root; id >= 0; --id) {
+  work.of_longest_thread = std::max(work.of_longest_thread, work.operations / std::max(threads, 1.0));
+
+  work.memory_bytes = bytes_of(computation.root_instruction().shape);
+  for (InstructionId id = 0; id <= computation.root; ++id) {
     const Instruction& it = computation[id];
-    double evaluated = shared[static_cast<size_t>(id)] + apart[static_cast<size_t>(id)];
-    if (heroes.contains(id)) evaluated = elements_of(it.shape);
-    if (evaluated == 0 || it.opcode == Opcode::Tuple) continue;
-    total_operations += evaluated * operations(it);
-    if (it.opcode == Opcode::Parameter) {
-      // Of an array that is read in part only that part moves.
-      memory_bytes += std::min(bytes_of(it.shape), evaluated * 32);
-      cache_bytes += evaluated * (it.shape.is_array() ? hlo::byte_width(it.shape.type) : 4);
-      continue;
-    }
-    const auto reads = indexing::operand_reads(module, module.entry, id);
-    if (!reads) continue;
-    for (const indexing::Read& read : *reads) {
-      InstructionId operand = it.operands[static_cast<size_t>(read.operand)];
-      if (computation[operand].opcode == Opcode::Tuple) {
-        operand = computation[operand].operands[static_cast<size_t>(read.tuple_element)];
-      }
-      if (read.unknown) apart[static_cast<size_t>(operand)] += evaluated * elements_of(computation[operand].shape);
-      for (const indexing::IndexingMap& map : read.maps) {
-        if (is_identity(map)) {
-          shared[static_cast<size_t>(operand)] = std::max(shared[static_cast<size_t>(operand)], evaluated);
-          continue;
-        }
-        double each = 1;
-        for (const indexing::Interval& range : map.ranges) each *= static_cast<double>(range.size());
-        // Of what a condition guards, only what satisfies it is evaluated: no more than there is, as often as the whole
-        // instruction is.
-        const double times = std::max(evaluated / std::max(elements_of(it.shape), 1.0), 1.0);
-        const double most = map.constraints.empty() || it.opcode == Opcode::Scatter
-                                ? evaluated * each
-                                : std::min(evaluated * each, times * elements_of(computation[operand].shape));
-        apart[static_cast<size_t>(operand)] +=
-            it.opcode == Opcode::Scatter ? elements_of(computation[operand].shape) : most;
-      }
-    }
+    const double times = evaluated[static_cast<size_t>(id)];
+    if (it.opcode != Opcode::Parameter || times == 0) continue;
+    // Of an array that is read in part only that part moves.
+    work.memory_bytes += std::min(bytes_of(it.shape), times * 32);
+    work.cache_bytes += times * (it.shape.is_array() ? hlo::byte_width(it.shape.type) : 4);
   }
+  return work;
+}
+
+double estimated_microseconds(const hlo::Module& module, const Device& device) {
+  const KernelWork work = kernel_work(module, device);
+  if (!work.repeated.empty()) return std::numeric_limits<double>::infinity();
   return kLaunchMicroseconds +
-         std::max({memory_bytes / kMemoryBytesPerMicrosecond, cache_bytes / kCacheBytesPerMicrosecond,
-                   total_operations / kOperationsPerMicrosecond});
+         std::max({work.memory_bytes / kMemoryBytesPerMicrosecond, work.cache_bytes / kCacheBytesPerMicrosecond,
+                   work.operations / kOperationsPerMicrosecond,
+                   work.of_longest_thread / kOperationsPerMicrosecondOfThread});
 }
 
 }  // namespace strata::emitters

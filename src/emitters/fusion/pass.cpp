@@ -103,8 +103,12 @@ struct Pair {
 /// Joins groups.
 class Fuser {
  public:
-  Fuser(const hlo::Module& module, const Device& device, FusionWork& work)
-      : module_(module), computation_(module.entry_computation()), device_(device), work_(work) {}
+  Fuser(const hlo::Module& module, const Device& device, FusionWork& work, size_t most_instructions)
+      : module_(module),
+        computation_(module.entry_computation()),
+        device_(device),
+        work_(work),
+        most_instructions_(most_instructions) {}
 
   std::vector<ProgramPart> run() {
     make_groups();
@@ -245,8 +249,7 @@ class Fuser {
   }
 
   bool may_join(const Group& producer, const Group& consumer) const {
-    constexpr size_t kMostInstructions = 400;
-    if (producer.size() + consumer.size() > kMostInstructions) return false;
+    if (producer.size() + consumer.size() > most_instructions_) return false;
     for (const Group* group : {&producer, &consumer}) {
       if (std::any_of(group->begin(), group->end(), [&](InstructionId id) { return is_alone(computation_[id]); })) {
         return false;
@@ -429,6 +432,7 @@ class Fuser {
   const Computation& computation_;
   const Device& device_;
   FusionWork& work_;
+  const size_t most_instructions_;
   std::vector<bool> known_, everywhere_;
   std::vector<std::vector<ArrayValue>> reads_;  ///< of each instruction that is in a group
   std::vector<std::vector<std::pair<ArrayValue, InstructionId>>> users_;
@@ -470,10 +474,11 @@ std::optional<ArrayValue> resolve(const Computation& computation, InstructionId 
   return ArrayValue{source, static_cast<int>(number)};
 }
 
-std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device, FusionWork* work) {
+std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device, FusionWork* work,
+                              size_t most_instructions) {
   const std::optional<hlo::Module> known = with_known_functions(module, module.entry);
   FusionWork own;
-  return Fuser(known ? *known : module, device, work != nullptr ? *work : own).run();
+  return Fuser(known ? *known : module, device, work != nullptr ? *work : own, most_instructions).run();
 }
 
 }  // namespace strata::emitters

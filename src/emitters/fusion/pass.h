@@ -7,6 +7,7 @@
 
 #include "emitters/decision.h"
 #include "hlo/hlo.h"
+#include "indexing/evaluations.h"
 #include "support/error.h"
 
 namespace strata::emitters {
@@ -27,10 +28,20 @@ struct ProgramPart {
   double microseconds = 0;          ///< by the model
 };
 
-/// Estimated time of a module's entry as one kernel: bytes of its inputs and outputs over the bandwidth of memory, or
-/// its operators, each as often as it is evaluated, over the rate of arithmetic, whichever is more; and the launch. How
-/// often an instruction is evaluated follows from the indexing maps of its users: one element of a result reads so many
-/// of the operand. What the emitter that would take the fusion computes once (Decision::heroes) counts once.
+/// What a module's entry does as one kernel. How often an instruction is evaluated follows from the indexing maps of
+/// its users; what the emitter that would take the fusion computes once (Decision::heroes) counts once.
+struct KernelWork {
+  double memory_bytes = 0;       ///< of inputs, as far as they are read, and outputs
+  double cache_bytes = 0;        ///< of inputs, as often as they are read
+  double operations = 0;         ///< of all threads
+  double of_longest_thread = 0;  ///< operations: its part of all, and at least what an element of a root takes
+  std::vector<indexing::RepeatedReduction> repeated;
+};
+KernelWork kernel_work(const hlo::Module& module, const Device& device);
+
+/// Estimated time of a module's entry as one kernel: its bytes over the bandwidths of memory and cache, or its
+/// operations over the rate of arithmetic, or those of the longest thread over the rate of one thread, whichever is
+/// most; and the launch. Infinite where long reductions are computed again: emitters refuse such fusions.
 double estimated_microseconds(const hlo::Module& module, const Device& device);
 
 /// The array that a leaf of an instruction's value is: through get-tuple-element and tuple. Nothing for tokens, and
@@ -46,7 +57,9 @@ struct FusionWork {
 /// Groups begin as single instructions; while some pair of a producer and a consumer saves time as one kernel (bytes
 /// that are neither written nor read, against what is computed again), the pair that saves most is joined. Constants,
 /// iota and broadcasts of constants belong to every group that uses them.
+/// No group has more than `most_instructions`, beside those constants.
 /// Time is nearly linear: of an array that very many instructions read, only readers near each other are joined.
-std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device, FusionWork* work = nullptr);
+std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device, FusionWork* work = nullptr,
+                              size_t most_instructions = 400);
 
 }  // namespace strata::emitters

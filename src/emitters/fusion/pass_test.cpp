@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "emitters/kinds/plan.h"
+#include "hlo/random_fusion.h"
 #include "hlo/text.h"
+#include "support/random.h"
 
 namespace strata::emitters {
 namespace {
@@ -53,6 +56,125 @@ TEST(FusionWork, EndsForLongChainsOfWhatCannotJoin) {
   size_t parts = 0;
   EXPECT_LE(rated(text + "}\n", &parts), 2 * kCount);
   EXPECT_EQ(parts, kCount);
+}
+
+/// What is wrong with the kernels that a module is cut into: together they do no more than twice what the module does
+/// with one kernel for each instruction, or than the launches saved would take, no thread does more than twice the
+/// longest of those (or some thousands of operations), and none computes a long reduction again.
+std::string excess(const hlo::Module& module, int* kernels = nullptr) {
+  constexpr double kFewOperations = 4096;
+  const Device device;
+  constexpr double kOperationsOfALaunch = 5.6e7;  // of an H200 in 2 µs
+  double alone = 0, longest_alone = kFewOperations;
+  int launches_saved = 0;
+  for (const ProgramPart& part : fuse(module, device, nullptr, /*most_instructions=*/1)) {
+    if (part.interpreted) continue;
+    const KernelWork work = kernel_work(part.module, device);
+    alone += work.operations;
+    ++launches_saved;
+    longest_alone = std::max(longest_alone, work.of_longest_thread);
+  }
+  double together = 0;
+  for (const ProgramPart& part : fuse(module, device)) {
+    if (part.interpreted) continue;
+    const KernelWork work = kernel_work(part.module, device);
+    together += work.operations;
+    --launches_saved;
+    if (kernels != nullptr) ++*kernels;
+    if (!work.repeated.empty()) return "a long reduction is computed again in\n" + hlo::print(part.module);
+    if (work.of_longest_thread > 2 * longest_alone) {
+      return fmt::format("a thread of {} operations, alone {}, in\n{}", work.of_longest_thread, longest_alone,
+                         hlo::print(part.module));
+    }
+  }
+  return together > 2 * alone + launches_saved * kOperationsOfALaunch
+             ? fmt::format("{} operations, alone {}", together, alone)
+             : "";
+}
+
+TEST(Fusion, DoesNotComputeAgainNorMakeLongThreadsOfRandomModules) {
+  int kernels = 0;
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    hlo::RandomFusionOptions options;
+    options.max_instructions = 24;
+    options.max_elements = int64_t{1} << 22;  // estimated, not run
+    const hlo::ModulePtr module = hlo::random_fusion(seed, options);
+    const std::string wrong = excess(*module, &kernels);
+    EXPECT_EQ(wrong, "") << "seed " << seed << "\n" << (wrong.empty() ? "" : hlo::print(*module));
+  }
+  EXPECT_GE(kernels, 400);
+}
+
+/// A chain of products by reductions, norms, softmax and sums, each of the one before, over rows or columns at random.
+std::string random_chain(uint64_t seed) {
+  Random random(seed);
+  const auto size = [&] { return int64_t{1} << random.below(13); };
+  int64_t n = size();
+  std::string text =
+      "sum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}\n"
+      "ENTRY e {\n  zero = f32[] constant(0)\n" +
+      fmt::format("  x0 = f32[{}] parameter(0)\n", n);
+  int at = 0, parameters = 1;
+  const int steps = 2 + static_cast<int>(random.below(8));
+  for (int i = 0; i < steps; ++i, ++at) {
+    switch (random.below(3)) {
+      case 0: {  // a product with a matrix
+        const int64_t rows = size();
+        const bool by_rows = random.below(2) == 0;
+        const std::string shape = by_rows ? fmt::format("f32[{},{}]", rows, n) : fmt::format("f32[{},{}]", n, rows);
+        text += fmt::format("  w{} = {} parameter({})\n", i, shape, parameters++);
+        text += fmt::format("  b{} = {} broadcast(x{}), dimensions={{{}}}\n", i, shape, at, by_rows ? 1 : 0);
+        text += fmt::format("  m{} = {} multiply(w{}, b{})\n", i, shape, i, i);
+        text += fmt::format("  x{} = f32[{}] reduce(m{}, zero), dimensions={{{}}}, to_apply=sum\n", at + 1, rows, i,
+                            by_rows ? 1 : 0);
+        n = rows;
+        break;
+      }
+      case 1:  // divided by its norm
+        text += fmt::format("  q{} = f32[{}] multiply(x{}, x{})\n", i, n, at, at);
+        text += fmt::format("  s{} = f32[] reduce(q{}, zero), dimensions={{0}}, to_apply=sum\n", i, i);
+        text +=
+            fmt::format("  r{} = f32[] rsqrt(s{})\n  t{} = f32[{}] broadcast(r{}), dimensions={{}}\n", i, i, i, n, i);
+        text += fmt::format("  x{} = f32[{}] multiply(x{}, t{})\n", at + 1, n, at, i);
+        break;
+      default:
+        text += fmt::format("  x{} = f32[{}] {}(x{})\n", at + 1, n, random.below(2) == 0 ? "exponential" : "tanh", at);
+    }
+  }
+  return text + fmt::format("  ROOT y = f32[{}] negate(x{})\n}}\n", n, at);
+}
+
+TEST(Fusion, DoesNotComputeAgainNorMakeLongThreadsOfChainsOfReductions) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const std::string text = random_chain(seed);
+    const auto module = hlo::parse_module(text);
+    ASSERT_TRUE(module) << module.error().to_string() << text;
+    EXPECT_EQ(excess(**module), "") << "seed " << seed << "\n" << text;
+  }
+}
+
+TEST(Fusion, IsRefusedByEmittersWhereAReductionIsComputedAgain) {
+  const auto module = hlo::parse_module(R"(
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY e {
+  zero = f32[] constant(0)
+  w = f32[4096,4096] parameter(0)
+  y = f32[4096] reduce(w, zero), dimensions={1}, to_apply=sum
+  q = f32[4096,8] broadcast(y), dimensions={0}
+  p = f32[4096,8] parameter(1)
+  ROOT d = f32[4096,8] add(p, q)
+}
+)");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const Device device;
+  const auto plan = choose_plan({**module, (*module)->entry, device}, "loop");
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().message, "y, a reduction of 4096 terms, would be computed 8 times for each element");
+  EXPECT_NE(plan.error().remedy, "");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "emitters/dialect/dialect.h"
 #include "emitters/elemental/types.h"
 #include "emitters/kinds/scatter/rows.h"
+#include "hlo/terms.h"
+#include "indexing/evaluations.h"
 #include "indexing/memory_access.h"
 
 namespace strata::emitters {
@@ -47,6 +49,20 @@ Result<void> check_tuples(const Fusion& fusion) {
   return {};
 }
 
+/// No kernel computes long reductions again for each of their readers.
+Result<void> check_repeats(const Fusion& fusion, const Decision& decision) {
+  const hlo::Computation& computation = fusion.computation();
+  const auto is_long = [&](const hlo::Instruction& it) { return hlo::terms_of(computation, it) > indexing::kFewTerms; };
+  if (std::none_of(computation.instructions.begin(), computation.instructions.end(), is_long)) return {};
+  const indexing::EvaluationCounts counts(fusion.module, fusion.id, decision.heroes);
+  for (const indexing::RepeatedReduction& one : indexing::repeated_reductions(computation, counts.whole())) {
+    return with_remedy(unsupported("{}, a reduction of {} terms, would be computed {:.0f} times for each element",
+                                   computation[one.instruction].name, one.terms, one.times),
+                       "leave it out of the fusion: `strata run` and `strata emit` of the whole module do so");
+  }
+  return {};
+}
+
 }  // namespace
 
 int64_t shared_bytes(mlir::Operation* kernel) {
@@ -71,6 +87,9 @@ Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
     names += (names.empty() ? "" : ", ") + std::string(kind.name);
     if (!only.empty() && only != kind.name) continue;
     Result<Plan> plan = (only.empty() || !kind.if_asked_for ? kind.planner : kind.if_asked_for)(fusion);
+    if (plan) {
+      if (auto once = check_repeats(fusion, plan->decision); !once) plan = tl::unexpected(once.error());
+    }
     if (plan) {
       plan->decision.refused = std::move(refused);
       return plan;

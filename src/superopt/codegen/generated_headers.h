@@ -1,5 +1,5 @@
-// What generated programs include, precompiled for tests that run them on the host (CMakeLists.txt): parsing these
-// takes longer than compiling a program.
+// What generated programs include, precompiled for tests that run them on the host (cmake/StrataTargets.cmake): parsing
+// these takes longer than compiling a program.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <ucontext.h>

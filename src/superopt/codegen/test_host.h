@@ -11,7 +11,7 @@
 
 namespace strata {
 
-/// The options of STRATA_HOST_PLAIN and STRATA_HOST_SANITIZED in CMakeLists.txt, for which headers are precompiled.
+/// STRATA_HOST_PLAIN and STRATA_HOST_SANITIZED of cmake/StrataTargets.cmake, for which headers are precompiled.
 inline HostCompiler host_compiler(std::vector<std::string> options) {
   options.insert(options.end(), {"-include", STRATA_BINARY_DIR "/generated/tests/generated_headers.h"});
   return {.options = std::move(options)};

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "interpret/interpret.h"
+#include "superopt/verify/domains.h"
 #include "superopt/verify/inputs.h"
 #include "superopt/verify/lax.h"
 #include "superopt/verify/sample.h"
@@ -60,6 +61,21 @@ Result<std::array<std::vector<Fingerprint>, 2>> fingerprints(const Graph& refere
     }
   }
   return all;
+}
+
+/// Whether all that the candidate computes of its tensor `found` is undefined, in the reference, wherever the
+/// reference's tensor `given`, computed by `part`, is.
+bool stays_in_domain(const Graph& reference, const Graph& part, TensorId given, const Graph& candidate,
+                     TensorId found) {
+  const auto free = free_operators(part);
+  if (!undefined_on_region(part, free ? &*free : nullptr)) return true;
+  for (size_t n = 0; n < candidate.outputs().size(); ++n) {
+    if (ancestors(candidate, candidate.outputs()[n]).count(found) == 0) continue;
+    std::vector<bool> output(reference.outputs().size(), false);
+    output[n] = true;
+    if (!read_wholly(reference, output)[static_cast<size_t>(given)]) return false;
+  }
+  return true;
 }
 
 std::string name_of_cut(size_t cut) { return fmt::format("cut_{}", cut); }
@@ -135,6 +151,7 @@ Result<std::optional<CutPrograms>> cut_common_reductions(const Graph& reference,
       const auto match = of_reference.find(prints[1][static_cast<size_t>(id)]);
       if (match == of_reference.end() || reference.type(match->second) != candidate.type(id)) continue;
       STRATA_TRY(const GraphPtr first, part_computing(reference, match->second));
+      if (!stays_in_domain(reference, *first, match->second, candidate, id)) continue;
       STRATA_TRY(const GraphPtr second, part_computing(candidate, id));
       STRATA_TRY(const VerifyResult verified, verify(*first, *second, options));
       if (verified.verdict != Verdict::Equivalent) continue;

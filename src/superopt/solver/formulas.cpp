@@ -19,7 +19,17 @@ Polynomial Formulas::fail(std::string reason) {
   return {};
 }
 
+void Formulas::look_at_clock() {
+  if (++looked_ % 256 != 2) return;  // not for the first, which is 0
+  if (limits_.stop.stop_requested() || std::chrono::steady_clock::now() > limits_.deadline) fail("time is up");
+}
+
 uint32_t Formulas::intern(Polynomial f) {
+  look_at_clock();
+  if (!failure_.empty()) f.clear();
+  if (held_terms_ + f.size() > limits_.all_terms) {
+    f = fail(fmt::format("formulas have more than {} terms together", limits_.all_terms));
+  }
   if (f.size() > limits_.terms) f = fail(fmt::format("a formula has more than {} terms", limits_.terms));
   if (!is_valid(f)) f = fail(kTooLarge);
   auto& bucket = by_hash_[hash_of(f)];
@@ -27,6 +37,7 @@ uint32_t Formulas::intern(Polynomial f) {
     if (formulas_[id] == f) return id;
   }
   bucket.push_back(static_cast<uint32_t>(formulas_.size()));
+  held_terms_ += f.size();
   formulas_.push_back(std::move(f));
   return bucket.back();
 }
@@ -207,10 +218,8 @@ std::optional<Polynomial> Formulas::rewritten(const Term& term) {
 
 Polynomial Formulas::product(const Polynomial& a, const Polynomial& b) {
   if (!failure_.empty()) return {};
-  if (++products_ % 256 == 1 &&
-      (limits_.stop.stop_requested() || std::chrono::steady_clock::now() > limits_.deadline)) {
-    return fail("time is up");
-  }
+  look_at_clock();
+  if (!failure_.empty()) return {};
   if (a.size() * b.size() > 50 * limits_.terms) {
     return fail(fmt::format("a product has more than {} terms", 50 * limits_.terms));
   }

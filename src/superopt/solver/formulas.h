@@ -55,7 +55,8 @@ struct Defined {
 struct FormulaLimits {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::stop_token stop{};
-  size_t terms = 20000;  ///< of one formula
+  size_t terms = 20000;          ///< of one formula
+  size_t all_terms = 8'000'000;  ///< of all formulas together: some hundred megabytes
 };
 
 class Formulas final : public SymbolicTerms {
@@ -170,12 +171,15 @@ class Formulas final : public SymbolicTerms {
 
   bool nonnegative_atom(AtomId id) const;
   bool nonnegative(const Monomial& monomial) const;
+  /// Sets failure() when time is up, looking at the clock now and then only.
+  void look_at_clock();
   Polynomial replaced(const Polynomial& f, Replaced& by);
   const std::optional<Polynomial>& replaced_atom(AtomId id, Replaced& by);
   Polynomial replaced_factor(const Factor& factor, Replaced& by);
 
   FormulaLimits limits_;
-  uint32_t products_ = 0;
+  uint32_t looked_ = 0;  ///< how often the clock was or was not looked at
+  size_t held_terms_ = 0;
   std::vector<Polynomial> formulas_;
   std::unordered_map<uint64_t, std::vector<uint32_t>> by_hash_;
   std::vector<Atom> atoms_;

@@ -177,5 +177,22 @@ TEST(Formulas, ZerosThatHaveNoVolume) {
   EXPECT_FALSE(without_volume(f.sub(f.sqrt(f.mul(x, y)), one)));
 }
 
+/// Partial sums of n terms, each a formula of its own: n²/2 terms.
+TEST(Formulas, StopGrowingTogether) {
+  Formulas formulas({.all_terms = 5000});
+  SymbolicValue sum = formulas.input("x0");
+  for (int i = 1; i < 200; ++i) sum = formulas.add(sum, formulas.input(fmt::format("x{}", i)));
+  EXPECT_EQ(formulas.failure(), "formulas have more than 5000 terms together");
+}
+
+TEST(Formulas, StopInTheMiddleOfSums) {
+  std::stop_source stop;
+  Formulas formulas({.stop = stop.get_token()});
+  stop.request_stop();
+  SymbolicValue sum = formulas.input("x0");
+  for (int i = 1; i < 1000; ++i) sum = formulas.add(sum, formulas.input(fmt::format("x{}", i)));
+  EXPECT_EQ(formulas.failure(), "time is up");
+}
+
 }  // namespace
 }  // namespace strata

@@ -13,37 +13,6 @@ bool selects(const Operation& op) {
   return accumulated || op_def(op.kind).traits.lax.maximum;
 }
 
-/// `selected`: by TensorId, whether it depends on a maximum or a free operator; filled from the inputs'.
-bool divides(const Graph& graph, const FreeOperators* free, const std::vector<Sign>& of_inputs,
-             std::vector<bool>& selected) {
-  const std::vector<Sign> signs = signs_of(graph, of_inputs);
-  for (size_t i = 0; i < graph.operations().size(); ++i) {
-    const Operation& op = graph.operations()[i];
-    if (op.body) {
-      std::vector<bool> inner(op.body->tensors().size(), false);
-      std::vector<Sign> signs_in;
-      for (size_t n = 0; n < op.operands.size(); ++n) {
-        inner[static_cast<size_t>(op.body->inputs()[n])] = selected[static_cast<size_t>(op.operands[n])];
-        signs_in.push_back(signs[static_cast<size_t>(op.operands[n])]);
-      }
-      if (divides(*op.body, free, signs_in, inner)) return true;
-      for (size_t n = 0; n < op.results.size(); ++n) {
-        selected[static_cast<size_t>(op.results[n])] = inner[static_cast<size_t>(op.body->outputs()[n])];
-      }
-      continue;
-    }
-    bool depends = selects(op) || (free != nullptr && free->at(&graph)[i]);
-    for (TensorId id : op.operands) depends = depends || selected[static_cast<size_t>(id)];
-    selected[static_cast<size_t>(op.results[0])] = depends;
-    const LaxProperty& lax = op_def(op.kind).traits.lax;
-    // Operators that divide by 1 + e^x (silu, gelu) do so everywhere.
-    if (!lax.divides || lax.exponentiations > 0) continue;
-    const auto divisor = static_cast<size_t>(op.operands.back());
-    if (selected[divisor] && signs[divisor] != Sign::Positive) return true;
-  }
-  return false;
-}
-
 /// Whether slices of one tensor, [start, start + size) along one dimension each, leave nothing of it out.
 bool cover(std::vector<std::pair<int64_t, int64_t>> slices, int64_t extent) {
   std::sort(slices.begin(), slices.end());
@@ -54,7 +23,59 @@ bool cover(std::vector<std::pair<int64_t, int64_t>> slices, int64_t extent) {
   return covered >= extent;
 }
 
-/// By TensorId, whether every entry has a part in the outputs, come what may; `outputs`: whether those have.
+/// The first operator that may be undefined on a region.
+struct PartialOperators {
+  const FreeOperators* free;  ///< null where there is none
+  bool roots;  ///< whether roots count, as such and as what selects: √(x²) − x is 0 on half the line
+
+  /// Among those whose results the outputs do not read wholly; `outputs` as in read_wholly. `selected`: by TensorId,
+  /// whether it depends on a maximum, a free operator or a root; filled from the inputs'.
+  std::optional<std::string> first(const Graph& graph, const std::vector<bool>& outputs,
+                                   const std::vector<Sign>& of_inputs, std::vector<bool>& selected) const {
+    const std::vector<bool> read = read_wholly(graph, outputs);
+    const std::vector<Sign> signs = signs_of(graph, of_inputs);
+    const auto at = [](const auto& of, TensorId id) { return of[static_cast<size_t>(id)]; };
+    for (size_t i = 0; i < graph.operations().size(); ++i) {
+      const Operation& op = graph.operations()[i];
+      if (op.body) {
+        std::vector<bool> inner(op.body->tensors().size(), false), results;
+        std::vector<Sign> signs_in;
+        for (size_t n = 0; n < op.operands.size(); ++n) {
+          inner[static_cast<size_t>(op.body->inputs()[n])] = at(selected, op.operands[n]);
+          signs_in.push_back(at(signs, op.operands[n]));
+        }
+        for (TensorId id : op.results) results.push_back(at(read, id));
+        if (auto found = first(*op.body, results, signs_in, inner)) return found;
+        for (size_t n = 0; n < op.results.size(); ++n) {
+          selected[static_cast<size_t>(op.results[n])] = at(inner, op.body->outputs()[n]);
+        }
+        continue;
+      }
+      const LaxProperty& lax = op_def(op.kind).traits.lax;
+      bool depends = selects(op) || (roots && lax.root) || (free != nullptr && free->at(&graph)[i]);
+      for (TensorId id : op.operands) depends = depends || at(selected, id);
+      selected[static_cast<size_t>(op.results[0])] = depends;
+      if (at(read, op.results[0])) continue;
+      const TensorId last = op.operands.back();
+      const bool root = roots && lax.root && at(signs, last) == Sign::Unknown;
+      // Operators that divide by 1 + e^x (silu, gelu) do so everywhere.
+      const bool quotient =
+          lax.divides && lax.exponentiations == 0 && at(selected, last) && at(signs, last) != Sign::Positive;
+      if (root || quotient) {
+        return fmt::format("'{}' = {}", graph.tensor(op.results[0]).name, op_def(op.kind).traits.name);
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<std::string> first(const Graph& graph, const std::vector<bool>& outputs) const {
+    std::vector<bool> selected(graph.tensors().size(), false);
+    return first(graph, outputs, std::vector<Sign>(graph.inputs().size(), Sign::Unknown), selected);
+  }
+};
+
+}  // namespace
+
 std::vector<bool> read_wholly(const Graph& graph, const std::vector<bool>& outputs) {
   std::vector<bool> read(graph.tensors().size(), false);
   for (size_t n = 0; n < outputs.size(); ++n) {
@@ -89,57 +110,20 @@ std::vector<bool> read_wholly(const Graph& graph, const std::vector<bool>& outpu
   return read;
 }
 
-/// `outputs` and `read` as in read_wholly, `of_inputs` and `selected` as in divides; a root's value is selected as
-/// well: √(x²) − x is 0 on half the line.
-std::optional<std::string> unread(const Graph& graph, const FreeOperators* free, const std::vector<bool>& outputs,
-                                  const std::vector<Sign>& of_inputs, std::vector<bool>& selected) {
-  const std::vector<bool> read = read_wholly(graph, outputs);
-  const std::vector<Sign> signs = signs_of(graph, of_inputs);
-  const auto at = [](const auto& of, TensorId id) { return of[static_cast<size_t>(id)]; };
-  for (size_t i = 0; i < graph.operations().size(); ++i) {
-    const Operation& op = graph.operations()[i];
-    if (op.body) {
-      std::vector<bool> inner(op.body->tensors().size(), false), results;
-      std::vector<Sign> signs_in;
-      for (size_t n = 0; n < op.operands.size(); ++n) {
-        inner[static_cast<size_t>(op.body->inputs()[n])] = at(selected, op.operands[n]);
-        signs_in.push_back(at(signs, op.operands[n]));
-      }
-      for (TensorId id : op.results) results.push_back(at(read, id));
-      if (auto found = unread(*op.body, free, results, signs_in, inner)) return found;
-      for (size_t n = 0; n < op.results.size(); ++n) {
-        selected[static_cast<size_t>(op.results[n])] = at(inner, op.body->outputs()[n]);
-      }
-      continue;
-    }
-    const LaxProperty& lax = op_def(op.kind).traits.lax;
-    bool depends = selects(op) || lax.root || (free != nullptr && free->at(&graph)[i]);
-    for (TensorId id : op.operands) depends = depends || at(selected, id);
-    selected[static_cast<size_t>(op.results[0])] = depends;
-    if (at(read, op.results[0])) continue;
-    const TensorId last = op.operands.back();
-    const bool root = lax.root && at(signs, last) == Sign::Unknown;
-    const bool quotient =
-        lax.divides && lax.exponentiations == 0 && at(selected, last) && at(signs, last) != Sign::Positive;
-    if (root || quotient) {
-      return fmt::format("'{}' = {}", graph.tensor(op.results[0]).name, op_def(op.kind).traits.name);
-    }
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 std::optional<std::string> unread_domain(const Graph& graph, const FreeOperators* free, std::optional<size_t> output) {
-  std::vector<bool> selected(graph.tensors().size(), false);
   std::vector<bool> outputs(graph.outputs().size(), !output);
   if (output) outputs[*output] = true;
-  return unread(graph, free, outputs, std::vector<Sign>(graph.inputs().size(), Sign::Unknown), selected);
+  return PartialOperators{.free = free, .roots = true}.first(graph, outputs);
+}
+
+bool undefined_on_region(const Graph& graph, const FreeOperators* free) {
+  const std::vector<bool> whether_read_or_not(graph.outputs().size(), false);
+  return PartialOperators{.free = free, .roots = true}.first(graph, whether_read_or_not).has_value();
 }
 
 bool divides_by_selected(const Graph& graph, const FreeOperators* free) {
-  std::vector<bool> selected(graph.tensors().size(), false);
-  return divides(graph, free, std::vector<Sign>(graph.inputs().size(), Sign::Unknown), selected);
+  const std::vector<bool> whether_read_or_not(graph.outputs().size(), false);
+  return PartialOperators{.free = free, .roots = false}.first(graph, whether_read_or_not).has_value();
 }
 
 }  // namespace strata

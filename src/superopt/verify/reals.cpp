@@ -30,6 +30,7 @@ constexpr double kSmallest = 1e-150;
 /// Inside blocks nobody sees those: smaller inputs are taken to be harmless.
 constexpr double kHarmless = 8;
 constexpr int kMostTests = 48;
+constexpr Float64Arithmetic kReals{.undefined_stays = true};
 
 /// The constants of a program and of the graphs in it, where kinks may lie.
 void collect_constants(const Graph& graph, std::vector<double>& constants) {
@@ -132,7 +133,7 @@ class RealCheck {
     const int tests = static_cast<int>(std::clamp(options_.work / std::max(work, 1.0), 2.0, double{kMostTests}));
     for (int test = 0; test < tests; ++test) {
       const Inputs inputs = draw_inputs(reference_, test, constants_, options_.seed);
-      STRATA_TRY(const auto values, both<Float64Arithmetic>({}, inputs));
+      STRATA_TRY(const auto values, both(kReals, inputs));
       const auto entry = suspect(values);
       if (!entry) continue;
       STRATA_TRY(auto difference, near(inputs));
@@ -146,7 +147,7 @@ class RealCheck {
     Random random(mix(options_.seed));
     for (int point = 0; point < kPoints; ++point) {
       Inputs here = moved(inputs, random);
-      STRATA_TRY(const auto values, both<Float64Arithmetic>({}, here));
+      STRATA_TRY(const auto values, both(kReals, here));
       const auto entry = suspect(values);
       if (!entry) continue;
       STRATA_TRY(const bool beyond, beyond_float64(here));
@@ -235,7 +236,7 @@ class RealCheck {
       }
     }
     for (const Graph* graph : {&reference_, &candidate_}) {
-      Float64Arithmetic arithmetic;
+      Float64Arithmetic arithmetic = kReals;
       const Inputs own = graph == &reference_ ? inputs : reordered(inputs, order_);
       STRATA_TRY(const Inputs tensors, execute_all(*graph, arithmetic, own, options_.stop));
       NoisyArithmetic noise{options_.seed};

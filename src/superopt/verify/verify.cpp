@@ -501,14 +501,13 @@ Result<VerifyResult> verify_each_output(const Graph& reference, const Graph& can
 
 Result<VerifyResult> verify(const Graph& reference, const Graph& candidate, const VerifyOptions& options) {
   STRATA_CHECK(check_interface(reference, candidate));
-  const bool limited = options.time_limit < Deadline::kNever;
-  const Deadline deadline = limited ? Deadline(options.time_limit, options.stop) : Deadline();
+  const Deadline deadline(options.time_limit, options.stop);
   VerifyOptions within = options;
-  if (limited) within.stop = deadline.token();
+  within.stop = deadline.token();
   VerifyResult out_of_time;
   const double seconds = (execution_work(reference) + execution_work(candidate)) / kOperationsPerSecond;
   out_of_time.reason = fmt::format("the random tests take more than the {:g} s that they may", options.time_limit);
-  if (limited && seconds > options.time_limit) {
+  if (seconds > options.time_limit) {
     out_of_time.reason += fmt::format(": about {:.0f} s each", seconds);
     return out_of_time;
   }
@@ -516,8 +515,7 @@ Result<VerifyResult> verify(const Graph& reference, const Graph& candidate, cons
                     ? verify_each_output(reference, candidate, within)
                     : verify_whole(reference, candidate, within);
   const bool interrupted = !result && result.error().code == ErrorCode::Interrupted;
-  if (limited && interrupted && !options.stop.stop_requested()) return out_of_time;
-  return result;
+  return interrupted && !options.stop.stop_requested() ? out_of_time : result;
 }
 
 }  // namespace strata

@@ -40,7 +40,7 @@ STRATA_DEVICE T maximum(T a, T b) {
   return a > b || a != a ? a : b;
 }
 
-/// x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))), by one exponential.
+/// x/2 · (1 + tanh(c·(x + 0.044715·x³))), c = 123637/154956, by one exponential.
 template <class T>
 STRATA_DEVICE T gelu(T x) {
   constexpr T factor = T(-123637) / T(77478);

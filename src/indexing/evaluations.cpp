@@ -1,0 +1,105 @@
+#include "indexing/evaluations.h"
+
+#include <algorithm>
+
+#include "hlo/terms.h"
+
+namespace strata::indexing {
+namespace {
+
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+
+bool is_identity(const IndexingMap& map) {
+  if (!map.ranges.empty() || map.results.size() != map.dims.size()) return false;
+  for (size_t i = 0; i < map.results.size(); ++i) {
+    if (!(map.results[i] == Expr::dim(static_cast<int>(i))) && map.dims[i].size() > 1) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+double elements_of(const hlo::Shape& shape) {
+  const hlo::Shape& first = shape.is_tuple() && !shape.elements.empty() ? shape.elements[0] : shape;
+  return first.is_array() ? static_cast<double>(first.element_count()) : 1;
+}
+
+EvaluationCounts::EvaluationCounts(const hlo::Module& module, hlo::ComputationId computation,
+                                   const std::vector<InstructionId>& once)
+    : computation_(module[computation]) {
+  once_.assign(computation_.instructions.size(), false);
+  for (const InstructionId id : once) once_[static_cast<size_t>(id)] = true;
+  const Instruction& root = computation_.root_instruction();
+  roots_ = root.opcode == Opcode::Tuple ? std::vector<InstructionId>(root.operands.begin(), root.operands.end())
+                                        : std::vector<InstructionId>{computation_.root};
+  reads_.resize(computation_.instructions.size());
+  for (InstructionId id = 0; id <= computation_.root; ++id) {
+    if (computation_[id].opcode == Opcode::Tuple || computation_[id].operands.empty()) continue;
+    if (auto reads = operand_reads(module, computation, id)) reads_[static_cast<size_t>(id)] = *std::move(reads);
+  }
+}
+
+Evaluations EvaluationCounts::whole() const {
+  Evaluations wanted(computation_.instructions.size(), 0);
+  for (const InstructionId id : roots_) wanted[static_cast<size_t>(id)] = elements_of(computation_[id].shape);
+  return propagated(std::move(wanted), true);
+}
+
+Evaluations EvaluationCounts::of_element(InstructionId root) const {
+  Evaluations wanted(computation_.instructions.size(), 0);
+  wanted[static_cast<size_t>(root)] = std::min(1.0, elements_of(computation_[root].shape));
+  return propagated(std::move(wanted), false);
+}
+
+Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once) const {
+  // Once for all users at its own index, and for each of the others.
+  Evaluations shared = std::move(wanted);
+  Evaluations apart(shared.size(), 0), total(shared.size(), 0);
+  for (InstructionId id = computation_.root; id >= 0; --id) {
+    const Instruction& it = computation_[id];
+    double evaluated = shared[static_cast<size_t>(id)] + apart[static_cast<size_t>(id)];
+    if (once_[static_cast<size_t>(id)]) evaluated = with_once ? elements_of(it.shape) : 0;
+    if (evaluated == 0 || it.opcode == Opcode::Tuple) continue;
+    total[static_cast<size_t>(id)] = evaluated;
+    for (const Read& read : reads_[static_cast<size_t>(id)]) {
+      InstructionId operand = it.operands[static_cast<size_t>(read.operand)];
+      if (computation_[operand].opcode == Opcode::Tuple) {
+        operand = computation_[operand].operands[static_cast<size_t>(read.tuple_element)];
+      }
+      const double there = elements_of(computation_[operand].shape);
+      if (read.unknown) apart[static_cast<size_t>(operand)] += evaluated * there;
+      for (const IndexingMap& map : read.maps) {
+        if (is_identity(map)) {
+          shared[static_cast<size_t>(operand)] = std::max(shared[static_cast<size_t>(operand)], evaluated);
+          continue;
+        }
+        double each = 1;
+        for (const Interval& range : map.ranges) each *= static_cast<double>(range.size());
+        // Of what a condition guards, only what satisfies it is evaluated: no more than there is, as often as the whole
+        // instruction is.
+        const double times = std::max(evaluated / std::max(elements_of(it.shape), 1.0), 1.0);
+        const double most = map.constraints.empty() || it.opcode == Opcode::Scatter
+                                ? evaluated * each
+                                : std::min(evaluated * each, times * there);
+        apart[static_cast<size_t>(operand)] += it.opcode == Opcode::Scatter ? there : most;
+      }
+    }
+  }
+  return total;
+}
+
+std::vector<RepeatedReduction> repeated_reductions(const hlo::Computation& computation, const Evaluations& whole) {
+  std::vector<RepeatedReduction> found;
+  for (InstructionId id = 0; id <= computation.root; ++id) {
+    const int64_t terms = hlo::terms_of(computation, computation[id]);
+    if (terms <= kFewTerms) continue;
+    const double times = whole[static_cast<size_t>(id)] / std::max(1.0, elements_of(computation[id].shape));
+    // Maps over-approximate what conditions leave of them by less than an element more.
+    if (times >= 2) found.push_back({id, times, terms});
+  }
+  return found;
+}
+
+}  // namespace strata::indexing

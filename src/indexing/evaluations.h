@@ -1,0 +1,60 @@
+// How often a kernel that computes all of a computation in one go evaluates each of its instructions.
+#pragma once
+
+#include <vector>
+
+#include "hlo/hlo.h"
+#include "indexing/operand_maps.h"
+
+namespace strata::indexing {
+
+/// By InstructionId: of how many elements an instruction is evaluated, counted as often as that is done.
+using Evaluations = std::vector<double>;
+
+/// Follows indexing maps from the root to the parameters: an element of a result reads so many elements of an operand.
+/// All users that read at their own index share one evaluation, as they do in one function of a fusion; each other user
+/// evaluates what it reads again.
+class EvaluationCounts {
+ public:
+  /// `once`: instructions whose elements are evaluated once each, whatever reads them (a reduction that the threads of
+  /// a block compute together). `module` must outlive this.
+  EvaluationCounts(const hlo::Module& module, hlo::ComputationId computation,
+                   const std::vector<hlo::InstructionId>& once);
+
+  /// For the whole result.
+  Evaluations whole() const;
+  /// By a thread that computes one element of a root, but for what is evaluated `once`.
+  Evaluations of_element(hlo::InstructionId root) const;
+
+  /// The arrays of the result: the operands of a root that is a tuple.
+  const std::vector<hlo::InstructionId>& roots() const { return roots_; }
+
+ private:
+  /// From so many elements of each instruction.
+  Evaluations propagated(Evaluations wanted, bool with_once) const;
+
+  const hlo::Computation& computation_;
+  std::vector<bool> once_;
+  std::vector<hlo::InstructionId> roots_;
+  std::vector<std::vector<Read>> reads_;  ///< of each instruction; none where they are not known
+};
+
+/// A sum, or another reduction, that a kernel evaluates more than once for an element.
+struct RepeatedReduction {
+  hlo::InstructionId instruction = 0;
+  double times = 0;   ///< how often for each of its elements, on average
+  int64_t terms = 0;  ///< of an element
+};
+
+/// Reductions of more terms than are worth a kernel of their own (kFewTerms) that are evaluated again for their
+/// readers. Such a kernel is slower than two by any factor: it is never made.
+std::vector<RepeatedReduction> repeated_reductions(const hlo::Computation& computation, const Evaluations& whole);
+
+/// Reductions up to this length may be computed again: reading so many elements costs no more than writing and reading
+/// one result does.
+inline constexpr int64_t kFewTerms = 32;
+
+/// The number of elements of an array, or of the first one of a tuple, of which all have as many.
+double elements_of(const hlo::Shape& shape);
+
+}  // namespace strata::indexing
