@@ -5,13 +5,14 @@ namespace strata {
 /// x/2 · (1 + tanh z), z = c·(x + 0.044715·x³), is x / (1 + e^−2z): one exponentiation, inside the fragment. Proofs are
 /// about rational constants, so c is 123637/154956, which is √(2/π) to 3e-11, and part of what the operator means.
 struct Gelu : Elementwise<Gelu, 1> {
-  static constexpr OpTraits traits{.name = "gelu",
-                                   .summary = "x/2 · (1 + tanh(c·(x + 0.044715·x³))), c = 123637/154956, √(2/π) to 3e-11",
-                                   .arity = 1,
-                                   .levels = kAllLevels,
-                                   .elementwise = true,
-                                   .lax = {.exponentiations = 1, .divides = true},
-                                   .abstract_expression = "gelu(E(X))"};
+  static constexpr OpTraits traits{
+      .name = "gelu",
+      .summary = "x/2 · (1 + tanh(c·(x + 0.044715·x³))), c = 123637/154956, √(2/π) to 3e-11",
+      .arity = 1,
+      .levels = kAllLevels,
+      .elementwise = true,
+      .lax = {.exponentiations = 1, .divides = true},
+      .abstract_expression = "gelu(E(X))"};
   static constexpr CudaLowering cuda = elementwise_cuda("strata_device::gelu({0})");
 
   template <class A>

@@ -60,6 +60,16 @@ TEST_P(RandomPrograms, BecomeProgramsThatMeanTheSame) {
   }
 }
 
+/// Outputs that are an input as it is, read by others and not, beside names that a search gives to what it adds.
+TEST(RandomProgram, OutputsKeepTheirNames) {
+  for (const uint64_t seed : {1003272, 1003947, 1007705}) {
+    const RandomProgram program = random_program(seed);
+    const auto result = superoptimize(program.graph, hasty_options(0.2));
+    ASSERT_TRUE(result) << result.error().to_string() << "\n" << print(*program.graph);
+    EXPECT_EQ(mistake(program, *result), "") << print(*program.graph);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomPrograms, testing::Range(0, kTests));
 
 }  // namespace

@@ -181,6 +181,17 @@ class PartsOptimizer {
     found_[texts_[p]] = {canonical, std::move(optimized)};
   }
 
+  /// Whether an input takes the place of one of the program's outputs, which then would have the input's name.
+  bool loses_output(const Graph& graph, const Part& part) const {
+    const Graph& program = *result_.partition.program;
+    for (size_t o = 0; o < part.outputs.size(); ++o) {
+      const bool is_output =
+          std::find(program.outputs().begin(), program.outputs().end(), part.outputs[o]) != program.outputs().end();
+      if (is_output && graph.tensor(graph.outputs()[o]).producer < 0) return true;
+    }
+    return false;
+  }
+
   void finish(size_t p) {
     PartOutcome& outcome = result_.parts[p];
     const Part& part = result_.partition.parts[p];
@@ -191,7 +202,10 @@ class PartsOptimizer {
     } else {
       outcome.optimized.candidates = {as_candidate(part.graph, target)};
     }
-    for (Candidate& candidate : outcome.optimized.candidates) rate_with_library(candidate, options_);
+    auto& candidates = outcome.optimized.candidates;
+    std::erase_if(candidates, [&](const Candidate& candidate) { return loses_output(*candidate.graph, part); });
+    if (candidates.empty()) candidates.push_back(as_candidate(part.graph, target));
+    for (Candidate& candidate : candidates) rate_with_library(candidate, options_);
     sort_by_cost(outcome.optimized.candidates);
     outcome.best_cost = outcome.optimized.candidates.front().cost;
   }

@@ -68,7 +68,9 @@ inline std::string mistake(const RandomProgram& program, const Superoptimized& r
     if (!same_structure(**again, *candidate.graph)) return "the result is read back as another";
     for (size_t n = 0; n < program.graph->outputs().size(); ++n) {
       const std::string& name = program.graph->tensor(program.graph->outputs()[n]).name;
-      if (candidate.graph->tensor(candidate.graph->outputs()[n]).name != name) return "output " + name + " is renamed";
+      if (candidate.graph->tensor(candidate.graph->outputs()[n]).name != name) {
+        return "output " + name + " is renamed\n" + print(*candidate.graph);
+      }
     }
     const auto found = execute(*candidate.graph, exact, inputs);
     if (!found) return found.error().to_string();

@@ -36,12 +36,16 @@ std::string shown_path(const std::string& path) { return path == kStandardInput 
 
 // No stream of the standard library: those of pipes and folders throw where a read fails, and do not say why.
 Result<std::string> read_file(const std::string& path) {
-  const auto failed = [&] { return environment("cannot read '{}': {}", shown_path(path), std::strerror(errno)); };
+  const auto failed = [&] {
+    return with_remedy(environment("cannot read '{}': {}", shown_path(path), std::strerror(errno)),
+                       "name a file that exists and that you may read");
+  };
   const Descriptor file(path);
   if (file.number() < 0) return failed();
   struct stat about {};
   if (::fstat(file.number(), &about) != 0) return failed();
-  if (S_ISDIR(about.st_mode)) return environment("cannot read '{}': it is a folder", shown_path(path));
+  if (S_ISDIR(about.st_mode))
+    return with_remedy(environment("cannot read '{}': it is a folder", shown_path(path)), "name a file in it");
   constexpr size_t kBlock = 1 << 20;
   std::string bytes;
   for (size_t size = 0;;) {

@@ -97,8 +97,8 @@ MISTAKES = [
     ("show good.strata --format svg --format text", BAD_INPUT, "--format is given 2 times"),
     ("run good.strata --input A=other_shape.npy --input A=text.npy", BAD_INPUT, "--input names 'A' twice"),
     ("run --input A=other_shape.npy good.strata", BAD_INPUT, "has shape [3, 3]; input A is f16[2, 3]"),
-    *((f"{command} no_accumulator.strata", BAD_INPUT, "no_accumulator.strata:5:3: error", "is saved from inside the loop",
-       "every path from in_iter to out_saver goes through exactly one accum")
+    *((f"{command} no_accumulator.strata", BAD_INPUT, "no_accumulator.strata:5:5: error",
+       "is saved from inside the loop", "every path from in_iter to out_saver goes through exactly one accum")
       for command in ("show", "run", "optimize", "verify good.strata")),
     ("show huge.strata", BAD_INPUT, "huge.strata:2:9: error: tensor 'A' is f16[2147483647, 2147483647], which has more "
      "than 2^40 elements", "make its shape smaller"),

@@ -55,7 +55,12 @@ Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, std::map<std::
     tensors.push_back(std::move(read));
     files.erase(file);
   }
-  if (!files.empty()) return invalid("'{}' has no input '{}'", graph.name(), files.begin()->first);
+  if (!files.empty()) {
+    std::vector<std::string_view> names;
+    for (TensorId id : graph.inputs()) names.push_back(graph.tensor(id).name);
+    return with_remedy(invalid("'{}' has no input '{}'", graph.name(), files.begin()->first),
+                       fmt::format("its inputs are {}", fmt::join(names, ", ")));
+  }
   return tensors;
 }
 

@@ -33,7 +33,12 @@ Result<std::vector<Literal>> arguments_of(const hlo::Module& module, const HloRu
     STRATA_TRY(arguments[i], hlo::read_npy(file->second, parameter.shape));
     files.erase(file);
   }
-  if (!files.empty()) return invalid("'{}' has no parameter '{}'", entry.name, files.begin()->first);
+  if (!files.empty()) {
+    std::vector<std::string_view> names;
+    for (hlo::InstructionId id : entry.parameters) names.push_back(entry[id].name);
+    return with_remedy(invalid("'{}' has no parameter '{}'", entry.name, files.begin()->first),
+                       fmt::format("its parameters are {}", fmt::join(names, ", ")));
+  }
   return arguments;
 }
 

@@ -72,8 +72,10 @@ int report_solver(const SolverResult& result, const Options& options, const std:
 
 Result<int> run(const Options& options) {
   STRATA_CHECK(check_standard_input(std::array{options.reference, options.candidate}));
-  STRATA_TRY(const GraphPtr reference, load_graph(options.reference));
-  STRATA_TRY(const GraphPtr candidate, load_graph(options.candidate));
+  STRATA_TRY(const Source first, read_source(options.reference));
+  STRATA_TRY(const GraphPtr reference, first.graph());
+  STRATA_TRY(const Source second, read_source(options.candidate));
+  STRATA_TRY(const GraphPtr candidate, second.graph());
   STRATA_CHECK(check_execution_memory(*reference));
   STRATA_CHECK(check_execution_memory(*candidate));
   VerifyOptions verification;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
 #include <numeric>
 
 #include "support/hash.h"
@@ -143,9 +144,18 @@ GraphPtr restore(const Graph& graph, const CanonicalProgram& form, const std::st
 GraphPtr rename(const Graph& graph, const Names& names, const std::string& graph_name,
                 const std::vector<size_t>& output_order) {
   GraphBuilder builder(graph.level(), graph_name, graph.launch());
+  // Of two tensors that would have one name, an output keeps it.
+  std::map<std::string, TensorId> kept;
+  if (graph.level() == Level::Kernel) {
+    for (TensorId id : graph.outputs()) kept.emplace(renamed(graph.tensor(id).name, names), id);
+  }
   const auto free = [&](TensorId id) {
     std::string name = renamed(graph.tensor(id).name, names);
-    while (builder.peek().find_tensor(name)) name += "_";
+    const auto taken = [&] {
+      const auto output = kept.find(name);
+      return builder.peek().find_tensor(name).has_value() || (output != kept.end() && output->second != id);
+    };
+    while (taken()) name += "_";
     return name;
   };
   std::vector<TensorId> ids(graph.tensors().size(), -1);

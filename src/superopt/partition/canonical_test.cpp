@@ -93,6 +93,14 @@ TEST(Canonical, OutputsComeBackInTheirOrder) {
   }
 }
 
+TEST(Canonical, OutputsKeepTheirNamesBeforeOthers) {
+  // A search names what it adds t1, t2 and so on, as programs may name their outputs.
+  const GraphPtr graph = parse("graph part {\n input x0: f16[4]\n t3 = exp(x0)\n y1 = sqr(t3)\n output y1\n}");
+  const GraphPtr named = rename(*graph, {{"x0", "X"}, {"y1", "t3"}}, "g");
+  EXPECT_EQ(named->tensor(named->outputs()[0]).name, "t3");
+  EXPECT_TRUE(named->find_tensor("t3_"));
+}
+
 TEST(Canonical, BodiesAreRenamedWithTheirProgram) {
   const GraphPtr graph = parse(
       "graph part {\n input x0: f16[4, 8]\n y1 = block(x0, grid=[2]) {\n  x0_tile = in_iter(x0, imap=[0])\n"
