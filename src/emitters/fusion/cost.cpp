@@ -67,6 +67,19 @@ double operations(const Instruction& it) {
   }
 }
 
+/// Whether a long reduction shares the kernel with other operators, and each of its elements is computed by one thread.
+bool has_serial_reduction(const hlo::Computation& computation, const std::vector<InstructionId>& once) {
+  int operators = 0;
+  bool serial = false;
+  for (InstructionId id = 0; id <= computation.root; ++id) {
+    const Instruction& it = computation[id];
+    if (!it.operands.empty() && it.opcode != Opcode::Tuple && it.opcode != Opcode::Broadcast) ++operators;
+    serial |= it.opcode == Opcode::Reduce && hlo::terms_of(computation, it) > indexing::kFewTerms &&
+              std::find(once.begin(), once.end(), id) == once.end();
+  }
+  return serial && operators > 1;
+}
+
 }  // namespace
 
 KernelWork kernel_work(const hlo::Module& module, const Device& device) {
@@ -91,6 +104,7 @@ KernelWork kernel_work(const hlo::Module& module, const Device& device) {
   const indexing::Evaluations evaluated = counts.whole();
   KernelWork work;
   work.repeated = indexing::repeated_reductions(computation, evaluated);
+  work.serial = has_serial_reduction(computation, once);
 
   const auto operations_of = [&](const indexing::Evaluations& of) {
     double sum = 0;
@@ -121,7 +135,7 @@ KernelWork kernel_work(const hlo::Module& module, const Device& device) {
 
 double estimated_microseconds(const hlo::Module& module, const Device& device) {
   const KernelWork work = kernel_work(module, device);
-  if (!work.repeated.empty()) return std::numeric_limits<double>::infinity();
+  if (!work.repeated.empty() || work.serial) return std::numeric_limits<double>::infinity();
   return kLaunchMicroseconds +
          std::max({work.memory_bytes / kMemoryBytesPerMicrosecond, work.cache_bytes / kCacheBytesPerMicrosecond,
                    work.operations / kOperationsPerMicrosecond,

@@ -36,12 +36,14 @@ struct KernelWork {
   double operations = 0;         ///< of all threads
   double of_longest_thread = 0;  ///< operations: its part of all, and at least what an element of a root takes
   std::vector<indexing::RepeatedReduction> repeated;
+  bool serial = false;  ///< long reductions, by one thread for each element, beside other operators
 };
 KernelWork kernel_work(const hlo::Module& module, const Device& device);
 
 /// Estimated time of a module's entry as one kernel: its bytes over the bandwidths of memory and cache, or its
 /// operations over the rate of arithmetic, or those of the longest thread over the rate of one thread, whichever is
-/// most; and the launch. Infinite where long reductions are computed again: emitters refuse such fusions.
+/// most; and the launch. Infinite where long reductions are computed again, which emitters refuse, or by single
+/// threads: the reduction emitter takes them with fewer operators around them, or with none.
 double estimated_microseconds(const hlo::Module& module, const Device& device);
 
 /// The array that a leaf of an instruction's value is: through get-tuple-element and tuple. Nothing for tokens, and

@@ -81,6 +81,7 @@ std::string excess(const hlo::Module& module, int* kernels = nullptr) {
     together += work.operations;
     --launches_saved;
     if (kernels != nullptr) ++*kernels;
+    if (work.serial) return "threads compute long reductions by themselves in\n" + hlo::print(part.module);
     if (!work.repeated.empty()) return "a long reduction is computed again in\n" + hlo::print(part.module);
     if (work.of_longest_thread > 2 * longest_alone) {
       return fmt::format("a thread of {} operations, alone {}, in\n{}", work.of_longest_thread, longest_alone,
