@@ -96,7 +96,7 @@ std::vector<RepeatedReduction> repeated_reductions(const hlo::Computation& compu
     const int64_t terms = hlo::terms_of(computation, computation[id]);
     if (terms <= kFewTerms) continue;
     const double times = whole[static_cast<size_t>(id)] / std::max(1.0, elements_of(computation[id].shape));
-    // Maps over-approximate what conditions leave of them by less than an element more.
+    // Where conditions guard reads, the count is only a bound, which may be a little more than once.
     if (times >= 2) found.push_back({id, times, terms});
   }
   return found;

@@ -50,9 +50,9 @@ struct RepeatedReduction {
 /// readers. Such a kernel is slower than two by any factor: it is never made.
 std::vector<RepeatedReduction> repeated_reductions(const hlo::Computation& computation, const Evaluations& whole);
 
-/// Reductions up to this length may be computed again: reading so many elements costs no more than writing and reading
-/// one result does.
-inline constexpr int64_t kFewTerms = 32;
+/// Reductions up to this length may be computed again, or by one thread: reading so many elements costs no more than
+/// writing and reading one result does. The reduction emitter takes whatever is longer.
+inline constexpr int64_t kFewTerms = 63;
 
 /// The number of elements of an array, or of the first one of a tuple, of which all have as many.
 double elements_of(const hlo::Shape& shape);

@@ -337,9 +337,9 @@ void prefer_program(Superoptimized& result) {
   const auto itself = std::find_if(result.candidates.begin(), result.candidates.end(),
                                    [&](const Candidate& c) { return c.graph == result.program; });
   if (itself == result.candidates.end()) return;
-  const auto slower = std::find_if(result.candidates.begin(), itself,
-                                   [&](const Candidate& c) { return itself->cost.seconds < c.cost.seconds; });
-  std::rotate(slower, itself, itself + 1);
+  const double seconds = itself->cost.seconds;
+  std::stable_partition(result.candidates.begin(), itself + 1,
+                        [&](const Candidate& c) { return c.cost.seconds <= seconds; });
 }
 
 }  // namespace

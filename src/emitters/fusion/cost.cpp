@@ -73,7 +73,10 @@ bool has_serial_reduction(const hlo::Computation& computation, const std::vector
   bool serial = false;
   for (InstructionId id = 0; id <= computation.root; ++id) {
     const Instruction& it = computation[id];
-    if (!it.operands.empty() && it.opcode != Opcode::Tuple && it.opcode != Opcode::Broadcast) ++operators;
+    const bool moves = it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement ||
+                       it.opcode == Opcode::Broadcast || it.operands.empty();
+    // Scalars cost nothing: initial values, what follows from a sum of all.
+    if (it.opcode == Opcode::Reduce || (!moves && indexing::elements_of(it.shape) > 1)) ++operators;
     serial |= it.opcode == Opcode::Reduce && hlo::terms_of(computation, it) > indexing::kFewTerms &&
               std::find(once.begin(), once.end(), id) == once.end();
   }
@@ -116,7 +119,7 @@ KernelWork kernel_work(const hlo::Module& module, const Device& device) {
   work.operations = operations_of(evaluated);
   for (const InstructionId root : counts.roots()) {
     if (once.empty()) threads = std::max(threads, indexing::elements_of(computation[root].shape));
-    // Without long reductions an element takes few operations, or many at each of its inputs, as sums of all do.
+    // Without long reductions an element takes few operations.
     if (reduces_long) work.of_longest_thread = std::max(work.of_longest_thread, operations_of(counts.of_element(root)));
   }
   work.of_longest_thread = std::max(work.of_longest_thread, work.operations / std::max(threads, 1.0));

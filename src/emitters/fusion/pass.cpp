@@ -1,6 +1,7 @@
 #include "emitters/fusion/pass.h"
 
 #include <algorithm>
+#include <cmath>
 #include <queue>
 #include <set>
 #include <tuple>
@@ -342,7 +343,7 @@ class Fuser {
     // times, not once for each instruction that joins its group.
     constexpr size_t kManyGroups = 2000;
     const double gain = gain_of(producer, consumer);
-    if (gain <= 0) return;
+    if (!(gain > 0)) return;
     Pair pair{gain, 0, consumer, of_one_array, producer, version(producer), version(consumer)};
     if (groups_.size() > kManyGroups) {
       pair.gain = static_cast<double>(static_cast<float>(gain));
@@ -357,7 +358,9 @@ class Fuser {
     if (!may_join(from, to) || has_detour(producer, consumer) || has_detour(consumer, producer)) return 0;
     Group joined = from;
     joined.insert(to.begin(), to.end());
-    return times_[static_cast<size_t>(producer)] + times_[static_cast<size_t>(consumer)] - part(joined).microseconds;
+    const double together = part(joined).microseconds;
+    if (!std::isfinite(together)) return 0;
+    return times_[static_cast<size_t>(producer)] + times_[static_cast<size_t>(consumer)] - together;
   }
 
   void join(int producer, int consumer) {

@@ -154,6 +154,60 @@ TEST(Fusion, DoesNotComputeAgainNorMakeLongThreadsOfChainsOfReductions) {
   }
 }
 
+/// Of lengths around what the reduction emitter takes, with what is copied into every part and with tuples.
+TEST(Fusion, KeepsShortReductionsOnTheGpu) {
+  for (const int n : {31, 33, 40, 63, 64, 65, 100}) {
+    for (const bool argmax : {false, true}) {
+      const std::string text = argmax ? fmt::format(R"(
+both {{
+  a = f32[] parameter(0)
+  i = s32[] parameter(1)
+  b = f32[] parameter(2)
+  j = s32[] parameter(3)
+  p = pred[] compare(a, b), direction=GE
+  x = f32[] select(p, a, b)
+  k = s32[] select(p, i, j)
+  ROOT t = (f32[], s32[]) tuple(x, k)
+}}
+ENTRY e {{
+  x = f32[{0}] parameter(0)
+  i = s32[{0}] iota(), iota_dimension=0
+  low = f32[] constant(-1e30)
+  zero = s32[] constant(0)
+  r = (f32[], s32[]) reduce(x, i, low, zero), dimensions={{0}}, to_apply=both
+  m = f32[] get-tuple-element(r), index=0
+  k = s32[] get-tuple-element(r), index=1
+  b = f32[{0}] broadcast(m), dimensions={{}}
+  d = f32[{0}] subtract(x, b)
+  ROOT t = (f32[{0}], s32[]) tuple(d, k)
+}})",
+                                                    n)
+                                      : fmt::format(R"(
+sum {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+ENTRY e {{
+  x = f32[{0}] parameter(0)
+  c = bf16[] constant(0)
+  z = f32[] convert(c)
+  s = f32[] reduce(x, z), dimensions={{0}}, to_apply=sum
+  b = f32[{0}] broadcast(s), dimensions={{}}
+  ROOT d = f32[{0}] divide(x, b)
+}})",
+                                                    n);
+      const auto module = hlo::parse_module(text);
+      ASSERT_TRUE(module) << module.error().to_string();
+      const Device device;
+      for (const ProgramPart& part : fuse(**module, device)) {
+        EXPECT_FALSE(part.interpreted);
+        EXPECT_TRUE(choose_plan({part.module, part.module.entry, device})) << n << hlo::print(part.module);
+      }
+    }
+  }
+}
+
 TEST(Fusion, IsRefusedByEmittersWhereAReductionIsComputedAgain) {
   const auto module = hlo::parse_module(R"(
 sum {

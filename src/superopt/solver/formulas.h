@@ -178,7 +178,7 @@ class Formulas final : public SymbolicTerms {
   Polynomial replaced_factor(const Factor& factor, Replaced& by);
 
   FormulaLimits limits_;
-  uint32_t looked_ = 0;  ///< how often the clock was or was not looked at
+  uint32_t looked_ = 0;  ///< calls of look_at_clock
   size_t held_terms_ = 0;
   std::vector<Polynomial> formulas_;
   std::unordered_map<uint64_t, std::vector<uint32_t>> by_hash_;
