@@ -43,10 +43,11 @@ TEST(ReadFile, ReadsPipesToTheirEnd) {
 
 TEST(ReadFile, FailuresSayWhy) {
   const TemporaryFolder folder("read_file");
-  EXPECT_EQ(failure("/"), "error: cannot read '/': it is a folder");
-  EXPECT_EQ(failure("/nowhere/f"), "error: cannot read '/nowhere/f': No such file or directory");
-  EXPECT_EQ(failure(""), "error: cannot read '': No such file or directory");
-  EXPECT_EQ(failure("/proc/self/mem"), "error: cannot read '/proc/self/mem': Input/output error");
+  const std::string remedy = "\n  name a file that exists and that you may read";
+  EXPECT_EQ(failure("/"), "error: cannot read '/': it is a folder\n  name a file in it");
+  EXPECT_EQ(failure("/nowhere/f"), "error: cannot read '/nowhere/f': No such file or directory" + remedy);
+  EXPECT_EQ(failure(""), "error: cannot read '': No such file or directory" + remedy);
+  EXPECT_EQ(failure("/proc/self/mem"), "error: cannot read '/proc/self/mem': Input/output error" + remedy);
   EXPECT_EQ(shown_path("-"), "<stdin>");
   EXPECT_EQ(shown_path("a-"), "a-");
 }
