@@ -90,14 +90,17 @@ Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once) con
   return total;
 }
 
+bool is_long_reduction(const hlo::Computation& computation, const Instruction& it) {
+  return hlo::terms_of(computation, it) > kFewTerms;
+}
+
 std::vector<RepeatedReduction> repeated_reductions(const hlo::Computation& computation, const Evaluations& whole) {
   std::vector<RepeatedReduction> found;
   for (InstructionId id = 0; id <= computation.root; ++id) {
-    const int64_t terms = hlo::terms_of(computation, computation[id]);
-    if (terms <= kFewTerms) continue;
+    if (!is_long_reduction(computation, computation[id])) continue;
     const double times = whole[static_cast<size_t>(id)] / std::max(1.0, elements_of(computation[id].shape));
     // Where conditions guard reads, the count is only a bound, which may be a little more than once.
-    if (times >= 2) found.push_back({id, times, terms});
+    if (times >= 2) found.push_back({id, times, hlo::terms_of(computation, computation[id])});
   }
   return found;
 }

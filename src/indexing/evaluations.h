@@ -46,6 +46,9 @@ struct RepeatedReduction {
   int64_t terms = 0;  ///< of an element
 };
 
+/// Whether an instruction has more terms than kFewTerms.
+bool is_long_reduction(const hlo::Computation& computation, const hlo::Instruction& it);
+
 /// Reductions of more terms than are worth a kernel of their own (kFewTerms) that are evaluated again for their
 /// readers. Such a kernel is slower than two by any factor: it is never made.
 std::vector<RepeatedReduction> repeated_reductions(const hlo::Computation& computation, const Evaluations& whole);

@@ -4,7 +4,6 @@
 
 #include "emitters/fusion/pass.h"
 #include "emitters/kinds/plan.h"
-#include "hlo/terms.h"
 #include "indexing/evaluations.h"
 
 namespace strata::emitters {
@@ -77,7 +76,7 @@ bool has_serial_reduction(const hlo::Computation& computation, const std::vector
                        it.opcode == Opcode::Broadcast || it.operands.empty();
     // Scalars cost nothing: initial values, what follows from a sum of all.
     if (it.opcode == Opcode::Reduce || (!moves && indexing::elements_of(it.shape) > 1)) ++operators;
-    serial |= it.opcode == Opcode::Reduce && hlo::terms_of(computation, it) > indexing::kFewTerms &&
+    serial |= it.opcode == Opcode::Reduce && indexing::is_long_reduction(computation, it) &&
               std::find(once.begin(), once.end(), id) == once.end();
   }
   return serial && operators > 1;
@@ -87,13 +86,11 @@ bool has_serial_reduction(const hlo::Computation& computation, const std::vector
 
 KernelWork kernel_work(const hlo::Module& module, const Device& device) {
   const hlo::Computation& computation = module.entry_computation();
-  const auto long_reduction = [&](const Instruction& it) {
-    return hlo::terms_of(computation, it) > indexing::kFewTerms;
-  };
   const bool reduces = std::any_of(computation.instructions.begin(), computation.instructions.end(),
                                    [](const Instruction& it) { return it.opcode == Opcode::Reduce; });
   const bool reduces_long =
-      std::any_of(computation.instructions.begin(), computation.instructions.end(), long_reduction);
+      std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                  [&](const Instruction& it) { return indexing::is_long_reduction(computation, it); });
   // Only of reductions it matters whether an emitter computes them once: others are read as often as they are written.
   std::vector<InstructionId> once;
   double threads = 0;

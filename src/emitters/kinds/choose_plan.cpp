@@ -1,7 +1,6 @@
 #include "emitters/dialect/dialect.h"
 #include "emitters/elemental/types.h"
 #include "emitters/kinds/scatter/rows.h"
-#include "hlo/terms.h"
 #include "indexing/evaluations.h"
 #include "indexing/memory_access.h"
 
@@ -52,7 +51,7 @@ Result<void> check_tuples(const Fusion& fusion) {
 /// No kernel computes long reductions again for each of their readers.
 Result<void> check_repeats(const Fusion& fusion, const Decision& decision) {
   const hlo::Computation& computation = fusion.computation();
-  const auto is_long = [&](const hlo::Instruction& it) { return hlo::terms_of(computation, it) > indexing::kFewTerms; };
+  const auto is_long = [&](const hlo::Instruction& it) { return indexing::is_long_reduction(computation, it); };
   if (std::none_of(computation.instructions.begin(), computation.instructions.end(), is_long)) return {};
   const indexing::EvaluationCounts counts(fusion.module, fusion.id, decision.heroes);
   for (const indexing::RepeatedReduction& one : indexing::repeated_reductions(computation, counts.whole())) {

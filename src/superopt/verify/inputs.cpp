@@ -3,11 +3,33 @@
 #include <algorithm>
 
 namespace strata {
+
 namespace {
 
-constexpr const char* kOneInterface =
-    "programs are compared that have inputs of the same names and types, in any order, and outputs of the same types, "
-    "in the same order";
+Result<void> check_inputs_and_outputs(const Graph& reference, const Graph& candidate) {
+  if (reference.inputs().size() != candidate.inputs().size()) {
+    return invalid("the programs have {} and {} inputs", reference.inputs().size(), candidate.inputs().size());
+  }
+  for (TensorId id : reference.inputs()) {
+    const TensorInfo& input = reference.tensor(id);
+    const auto other = std::find_if(candidate.inputs().begin(), candidate.inputs().end(),
+                                    [&](TensorId o) { return candidate.tensor(o).name == input.name; });
+    if (other == candidate.inputs().end()) return invalid("input '{}' is missing in one program", input.name);
+    if (candidate.type(*other) != input.type) {
+      return invalid("input '{}' is {} in one program and {} in the other", input.name, to_string(input.type),
+                     to_string(candidate.type(*other)));
+    }
+  }
+  if (reference.outputs().size() != candidate.outputs().size()) {
+    return invalid("the programs have {} and {} outputs", reference.outputs().size(), candidate.outputs().size());
+  }
+  for (size_t i = 0; i < reference.outputs().size(); ++i) {
+    const TensorType& a = reference.type(reference.outputs()[i]);
+    const TensorType& b = candidate.type(candidate.outputs()[i]);
+    if (a != b) return invalid("output {} is {} in one program and {} in the other", i, to_string(a), to_string(b));
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -15,34 +37,10 @@ Result<void> check_interface(const Graph& reference, const Graph& candidate) {
   if (reference.level() != Level::Kernel || candidate.level() != Level::Kernel) {
     return invalid("only kernel graphs can be compared");
   }
-  if (reference.inputs().size() != candidate.inputs().size()) {
-    return with_remedy(
-        invalid("the programs have {} and {} inputs", reference.inputs().size(), candidate.inputs().size()),
-        kOneInterface);
-  }
-  for (TensorId id : reference.inputs()) {
-    const TensorInfo& input = reference.tensor(id);
-    const auto other = std::find_if(candidate.inputs().begin(), candidate.inputs().end(),
-                                    [&](TensorId o) { return candidate.tensor(o).name == input.name; });
-    if (other == candidate.inputs().end())
-      return with_remedy(invalid("input '{}' is missing in one program", input.name), kOneInterface);
-    if (candidate.type(*other) != input.type) {
-      return with_remedy(invalid("input '{}' is {} in one program and {} in the other", input.name,
-                                 to_string(input.type), to_string(candidate.type(*other))),
-                         kOneInterface);
-    }
-  }
-  if (reference.outputs().size() != candidate.outputs().size()) {
-    return with_remedy(
-        invalid("the programs have {} and {} outputs", reference.outputs().size(), candidate.outputs().size()),
-        kOneInterface);
-  }
-  for (size_t i = 0; i < reference.outputs().size(); ++i) {
-    const TensorType& a = reference.type(reference.outputs()[i]);
-    const TensorType& b = candidate.type(candidate.outputs()[i]);
-    if (a != b)
-      return with_remedy(invalid("output {} is {} in one program and {} in the other", i, to_string(a), to_string(b)),
-                         kOneInterface);
+  if (auto alike = check_inputs_and_outputs(reference, candidate); !alike) {
+    return with_remedy(tl::unexpected(std::move(alike).error()),
+                       "programs are compared that have inputs of the same names and types, in any order, and outputs "
+                       "of the same types, in the same order");
   }
   return {};
 }
