@@ -3,13 +3,16 @@
 
 Usage: check_truth.py [FILE...]; all files where none is named. Needs NumPy.
 
-Unequal pairs are evaluated at the points of their `# at` lines (normal inputs where there is none), and at three points
-near by, all inputs moved independently: they must differ at all of them, or it might be a set of measure zero.
+Unequal pairs are evaluated at the points of their `# at` lines, and at three points near by, all inputs moved
+independently: they must differ at all of them, or it might be a set of measure zero. Where there is no such line, points
+are tried near the constants of both programs; one must do.
 In `# at X = …; Y = …`, r is a normal array of the input's shape, u a uniform one in (0, 1), i holds 0, 1, 2, …
 """
 
+import copy
 import decimal
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -41,13 +44,13 @@ def outputs(graph, kind, inputs):
 
 
 def differ(pair, graphs, inputs):
-    """Whether the second program differs where the first is defined, by far more than either is rounded."""
+    """Whether a defined entry has two values, by far more than either is rounded, or only the second is undefined."""
     exact = pair.digits or "g"
     first, second = (outputs(g, exact, inputs) for g in graphs)
     rounded_first, rounded_second = (outputs(g, max(exact - 10, 8) if pair.digits else "f8", inputs) for g in graphs)
     for name, (a, defined) in first.items():
         b, defined_b = second[name]
-        if (defined & ~defined_b).any():
+        if defined.all() and not defined_b.all():
             return True
         both = defined & defined_b & rounded_first[name][1] & rounded_second[name][1]
         if not both.any():
@@ -59,15 +62,40 @@ def differ(pair, graphs, inputs):
     return False
 
 
-def check_unequal(pair, graphs, random):
-    for point in pair.points or ["* = r"]:
-        inputs = {name: assigned(point, name, shape, random) for name, shape in graphs[0].inputs}
-        for step in range(4):
-            by = NEARBY if step else 0
-            moved = {name: x * (1 + by * random.standard_normal(x.shape)) for name, x in inputs.items()}
-            if not differ(pair, graphs, moved):
-                return f"does not differ at {point}" + (", moved a little" if step else "")
+def differ_near(pair, graphs, point, random):
+    """Whether the programs differ at a point and at three others near by."""
+    inputs = {name: assigned(point, name, shape, random) for name, shape in graphs[0].inputs}
+    for step in range(4):
+        by = NEARBY if step else 0
+        if not differ(pair, graphs, {name: x * (1 + by * random.standard_normal(x.shape)) for name, x in inputs.items()}):
+            return "does not differ at " + point + (", moved a little" if step else "")
     return None
+
+
+def likely_points(pair):
+    """Where programs differ that say it not: anywhere, or near the constants that they compare inputs with."""
+    text = pair.first + pair.second
+    zeros = dict(re.findall(r"add_constant\((\w+), value=(-?[0-9.e+-]+)\)", text))
+    constants = {abs(float(c)) for c in re.findall(r"(?:value|factor)=(-?[0-9.]+)", text)}
+    points = ["* = r", "* = u", "* = -u", "* = 3 + u", "* = -3 - u", "* = 100 * r", "* = r / 8"]
+    for spread in (1e-4, 0.3, 3):
+        if zeros:
+            points.append("; ".join(f"{name} = {-float(c)!r} + {spread} * r" for name, c in zeros.items()))
+        for c in sorted(constants | {c ** 0.5 for c in constants}):
+            points += [f"* = {sign * c!r} + {spread} * r" for sign in (1, -1)]
+    return points
+
+
+def check_unequal(pair, graphs, random):
+    if pair.points:
+        failures = (differ_near(pair, graphs, point, random) for point in pair.points)
+        return next((failure for failure in failures if failure), None)
+    for digits in (pair.digits, 100):
+        exact = copy.copy(pair)
+        exact.digits = digits
+        if not all(differ_near(exact, graphs, point, random) for point in likely_points(pair)):
+            return None
+    return "differs at none of the points that are tried"
 
 
 def check_equal(pair, graphs, random):
@@ -80,12 +108,13 @@ def check_equal(pair, graphs, random):
             if a.shape != b.shape:
                 return "shapes differ"
             defined_somewhere |= bool(defined.any())
-            if (defined & ~defined_b).any():
+            if defined.all() and not defined_b.all():
                 return f"undefined at {point} where the first is defined"
-            if not defined.any():
+            both = defined & defined_b
+            if not both.any():
                 continue
-            scale = max(abs(a[defined]).max(), type(a[defined].flat[0])(1) if not pair.digits else decimal.Decimal(1))
-            if float(abs(a[defined] - b[defined]).max() / scale) > TOLERANCE:
+            scale = max(abs(a[both]).max(), type(a[both].flat[0])(1) if not pair.digits else decimal.Decimal(1))
+            if float(abs(a[both] - b[both]).max() / scale) > TOLERANCE:
                 return f"differs at {point}"
     return None if defined_somewhere else "defined at none of the points"
 

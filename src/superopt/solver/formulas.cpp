@@ -9,6 +9,8 @@ namespace strata {
 namespace {
 
 constexpr const char* kTooLarge = "a coefficient does not fit 63 bits";
+/// Some milliseconds of work.
+constexpr size_t kTermsBetweenLooks = 1 << 13;
 
 }  // namespace
 
@@ -19,13 +21,15 @@ Polynomial Formulas::fail(std::string reason) {
   return {};
 }
 
-void Formulas::look_at_clock() {
-  if (++looked_ % 256 != 2) return;  // not for the first, which is 0
+void Formulas::look_at_clock(size_t terms) {
+  looked_ += terms + 1;
+  if (looked_ < kTermsBetweenLooks) return;
+  looked_ = 0;
   if (limits_.stop.stop_requested() || std::chrono::steady_clock::now() > limits_.deadline) fail("time is up");
 }
 
 uint32_t Formulas::intern(Polynomial f) {
-  look_at_clock();
+  look_at_clock(f.size());
   if (!failure_.empty()) f.clear();
   if (held_terms_ + f.size() > limits_.all_terms) {
     f = fail(fmt::format("formulas have more than {} terms together", limits_.all_terms));
@@ -218,7 +222,7 @@ std::optional<Polynomial> Formulas::rewritten(const Term& term) {
 
 Polynomial Formulas::product(const Polynomial& a, const Polynomial& b) {
   if (!failure_.empty()) return {};
-  look_at_clock();
+  look_at_clock(a.size() * b.size());
   if (!failure_.empty()) return {};
   if (a.size() * b.size() > 50 * limits_.terms) {
     return fail(fmt::format("a product has more than {} terms", 50 * limits_.terms));

@@ -172,13 +172,13 @@ class Formulas final : public SymbolicTerms {
   bool nonnegative_atom(AtomId id) const;
   bool nonnegative(const Monomial& monomial) const;
   /// Sets failure() when time is up, looking at the clock now and then only.
-  void look_at_clock();
+  void look_at_clock(size_t terms);
   Polynomial replaced(const Polynomial& f, Replaced& by);
   const std::optional<Polynomial>& replaced_atom(AtomId id, Replaced& by);
   Polynomial replaced_factor(const Factor& factor, Replaced& by);
 
   FormulaLimits limits_;
-  uint32_t looked_ = 0;  ///< calls of look_at_clock
+  size_t looked_ = 0;  ///< terms computed since the clock was looked at
   size_t held_terms_ = 0;
   std::vector<Polynomial> formulas_;
   std::unordered_map<uint64_t, std::vector<uint32_t>> by_hash_;

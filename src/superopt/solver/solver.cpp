@@ -63,12 +63,16 @@ class Proof {
       : reference_(reference),
         candidate_(candidate),
         options_(options),
+        limit_(std::min(options.time_limit, 1e6), options.stop),
+        stop_(limit_.token()),
         deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                     std::chrono::duration<double>(std::min(options.time_limit, 1e6)))) {}
+                                     std::chrono::duration<double>(limit_.seconds_left()))) {}
 
   Result<SolverResult> run() {
     STRATA_CHECK(check_interface(reference_, candidate_));
-    STRATA_CHECK(attempt());
+    const auto attempted = attempt();
+    if (!attempted && attempted.error().code != ErrorCode::Interrupted) return tl::unexpected(attempted.error());
+    if (!attempted) STRATA_CHECK(undecided("time is up"));
     if (options_.stop.stop_requested()) {
       return tl::unexpected(Error{ErrorCode::Interrupted, "the proof was stopped", {}, {}});
     }
@@ -76,7 +80,6 @@ class Proof {
   }
 
  private:
-  double seconds_left() const { return std::chrono::duration<double>(deadline_ - Clock::now()).count(); }
   void step(std::string text) { result_.steps.push_back(std::move(text)); }
   Result<void> undecided(std::string reason) {
     result_.reason = std::move(reason);
@@ -90,14 +93,11 @@ class Proof {
     STRATA_CHECK(random_tests(full));
     if (result_.verdict == Verdict::Different) return {};
     if (!reduces(reference_) && !reduces(candidate_)) return prove_at_any_size(reference_, candidate_);
-    if (full.work() <= kMostCutWork && seconds_left() > 0) {
-      const Deadline limit(seconds_left(), options_.stop);
+    if (full.work() <= kMostCutWork && !limit_.passed()) {
       VerifyOptions options;
       options.seed = options_.seed;
-      options.stop = limit.token();
-      auto found = cut_common_reductions(reference_, candidate_, options);
-      if (!found && found.error().code != ErrorCode::Interrupted) return tl::unexpected(found.error());
-      const std::optional<CutPrograms> cut = found ? std::move(*found) : std::nullopt;
+      options.stop = stop_;
+      STRATA_TRY(const std::optional<CutPrograms> cut, cut_common_reductions(reference_, candidate_, options));
       if (cut && !reduces(*cut->reference) && !reduces(*cut->candidate)) {
         STRATA_CHECK(prove_at_any_size(*cut->reference, *cut->candidate));
         if (result_.verdict == Verdict::Equivalent) {
@@ -137,14 +137,19 @@ class Proof {
     result_.counterexample = std::move(example);
   }
 
-  RealCheckOptions reals() const { return {.seed = options_.seed, .stop = options_.stop}; }
+  RealCheckOptions reals() const { return {.seed = options_.seed, .stop = stop_}; }
 
+  /// They may take half of the time.
   Result<void> random_tests(const Programs& programs) {
-    STRATA_TRY(const auto at, difference_over_reals(programs.reference, programs.candidate, reals()));
-    if (at) {
-      different(programs, *at, "on random inputs");
-    } else {
+    const Deadline half = limit_.share(0.5);
+    RealCheckOptions options = reals();
+    options.stop = half.token();
+    const auto at = difference_over_reals(programs.reference, programs.candidate, options);
+    if (!at && at.error().code != ErrorCode::Interrupted) return tl::unexpected(at.error());
+    if (!at || !*at) {
       step("random float64 tests at full shape agree, as far as they were affordable");
+    } else {
+      different(programs, **at, "on random inputs");
     }
     return {};
   }
@@ -153,7 +158,7 @@ class Proof {
   Result<Symbols> execute_symbolically(const Graph& graph, Formulas& formulas, const Symbols& inputs,
                                        const std::vector<size_t>& order) {
     SymbolicArithmetic arithmetic{formulas};
-    return execute(graph, arithmetic, reordered(inputs, order), options_.stop);
+    return execute(graph, arithmetic, reordered(inputs, order), stop_);
   }
 
   Result<void> prove(const Programs& programs) {
@@ -249,7 +254,7 @@ class Proof {
     const std::vector<size_t> order = input_order(a, b);
     std::vector<size_t> same(order.size());
     for (size_t i = 0; i < same.size(); ++i) same[i] = i;
-    for (int test = 0; test < kExactTests && seconds_left() > 0; ++test) {
+    for (int test = 0; test < kExactTests && !limit_.passed(); ++test) {
       Formulas numbers({deadline_, options_.stop});
       Inputs inputs;
       Symbols symbols;
@@ -319,6 +324,8 @@ class Proof {
   const Graph& reference_;
   const Graph& candidate_;
   const SolverOptions& options_;
+  Deadline limit_;
+  std::stop_token stop_;  ///< the limit's
   Clock::time_point deadline_;
   bool full_shape_agrees_ = false;  ///< on random inputs, in float64
   SolverResult result_;
