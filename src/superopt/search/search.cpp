@@ -425,13 +425,13 @@ class Search {
     const auto also = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
     if (context_.stop.stop_requested() && spaces_total_ > 0) {
       const int64_t left = spaces_total_ - spaces_skipped_ - context_.counters.units_done;
-      double bound = 1e30;
+      std::optional<double> bound;
       for (const Stage& stage : stages_) {
-        if (!stage.done) bound = std::min(bound, lower_bound(stage));
+        if (!stage.done) bound = bound ? std::min(*bound, lower_bound(stage)) : lower_bound(stage);
       }
-      also(fmt::format("{} of {} spaces ({:.0f} %); no graph of theirs is estimated below {:.2f} µs", left,
-                       spaces_total_.load(), 100.0 * static_cast<double>(left) / static_cast<double>(spaces_total_),
-                       bound * 1e6));
+      also(fmt::format("{} of {} spaces ({:.0f} %)", left, spaces_total_.load(),
+                       100.0 * static_cast<double>(left) / static_cast<double>(spaces_total_)));
+      if (bound) text += fmt::format("; no graph of theirs is estimated below {:.2f} µs", *bound * 1e6);
     }
     if (context_.spaces_overflowed > 0) {
       also(fmt::format("values beyond the first {}, or {} MiB, in {} spaces", ClassGraph::kMaxClasses,
