@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <thread>
 
 #include "emitters/buffers.h"
+#include "emitters/gpu_loop.h"
+#include "emitters/library/fastest.h"
 #include "hlo/evaluate.h"
 #include "hlo/inline_calls.h"
 #include "ir/target.h"
@@ -63,7 +66,7 @@ Result<std::string> cubin_of(const EmittedFusion& fusion, const std::string& arc
   return std::string(cubin.begin(), cubin.end());
 }
 
-MemoryLayout lay_out(const EmittedProgram& program) {
+MemoryLayout lay_out(const EmittedProgram& program, const std::vector<bool>& elsewhere) {
   constexpr int64_t kNever = -1;
   const auto count = program.buffers.size();
   std::vector<int64_t> first(count, kNever), last(count, kNever);
@@ -87,6 +90,7 @@ MemoryLayout lay_out(const EmittedProgram& program) {
   std::vector<LiveTensor> shared;
   std::vector<size_t> places;
   for (size_t b = 0; b < count; ++b) {
+    if (!elsewhere.empty() && elsewhere[b]) continue;
     const int64_t bytes = aligned(bytes_of(program.buffers[b].shape));
     if (is_given(program.buffers[b])) {
       layout.offsets[b] = layout.constant_bytes;
@@ -116,9 +120,25 @@ Result<std::string> architecture_of(const GpuDevice& device) {
   return unsupported("{} is of architecture {}.{}; kernels are made for 8.x and 9.0", device.name(), major, minor);
 }
 
+GpuRunner::GpuRunner(const GpuDevice& device, EmittedProgram program) : device_(device), program_(std::move(program)) {}
+
+GpuRunner::~GpuRunner() = default;
+
 Result<std::unique_ptr<GpuRunner>> GpuRunner::load(const GpuDevice& device, EmittedProgram program,
                                                    const EmitOptions& options, const KernelLoader& loader) {
+  return load(device, std::move(program), options, loader, /*is_body=*/false);
+}
+
+Result<std::unique_ptr<GpuRunner>> GpuRunner::load_body(const GpuDevice& device, EmittedProgram program,
+                                                        const EmitOptions& options, const KernelLoader& loader) {
+  return load(device, std::move(program), options, loader, /*is_body=*/true);
+}
+
+Result<std::unique_ptr<GpuRunner>> GpuRunner::load(const GpuDevice& device, EmittedProgram program,
+                                                   const EmitOptions& options, const KernelLoader& loader,
+                                                   bool is_body) {
   std::unique_ptr<GpuRunner> made(new GpuRunner(device, std::move(program)));
+  made->is_body_ = is_body;
   made->modules_ = std::make_shared<Modules>(device.driver());
   std::vector<ProgramStep>& steps = made->program_.steps;
   // Cubins take most of the time: all cores make them.
@@ -177,6 +197,11 @@ Result<void> GpuRunner::load_lax(const LaxStep& step, Loaded& loaded) const {
 
 Result<void> GpuRunner::load_step(ProgramStep& step, const EmitOptions& options, const KernelLoader& loader,
                                   Loaded& loaded) {
+  if (step.loop) {
+    STRATA_TRY(loaded.loop, GpuLoop::load(device_, step, program_.buffers, options, loader));
+    for (const std::string& note : loaded.loop->notes()) notes_.push_back(note);
+    return {};
+  }
   if (step.library) {
     Result<std::unique_ptr<PreparedWork>> work = device_.prepare(step.library->work);
     if (work) {
@@ -221,25 +246,61 @@ Result<void> GpuRunner::allocate() {
       program_.buffers.push_back({shape});
     }
   }
-  layout_ = lay_out(program_);
-  int64_t workspace = 0;
-  for (const Loaded& loaded : loaded_)
-    workspace = std::max(workspace, loaded.work ? loaded.work->workspace_bytes() : 0);
+  bound_.assign(program_.buffers.size(), 0);
+  std::vector<bool> elsewhere(program_.buffers.size(), false);
+  if (is_body_) {
+    for (size_t i = 0; i < elsewhere.size(); ++i) elsewhere[i] = program_.buffers[i].parameter >= 0;
+    for (const int result : program_.results) {
+      const auto b = static_cast<size_t>(result);
+      elsewhere[b] = !program_.buffers[b].constant;
+    }
+  }
+  layout_ = lay_out(program_, elsewhere);
   const auto take = [&](std::optional<GpuMemory>& memory, int64_t bytes) -> Result<void> {
     STRATA_TRY(memory, GpuMemory::allocate(device_, std::max(bytes, kAlignment)));
     return memory->poison();
   };
   STRATA_CHECK(take(constants_, layout_.constant_bytes));
   STRATA_CHECK(take(working_, layout_.working_bytes));
-  STRATA_CHECK(take(workspace_, workspace));
+  STRATA_CHECK(allocate_workspace());
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     if (program_.buffers[i].constant) STRATA_CHECK(upload(static_cast<int>(i), *program_.buffers[i].constant));
   }
   return {};
 }
 
+Result<void> GpuRunner::allocate_workspace() {
+  int64_t bytes = kAlignment;
+  for (const Loaded& loaded : loaded_) bytes = std::max(bytes, loaded.work ? loaded.work->workspace_bytes() : 0);
+  STRATA_TRY(workspace_, GpuMemory::allocate(device_, bytes));
+  return workspace_->poison();
+}
+
+Result<void> GpuRunner::choose_algorithms(ResultCache* cache) {
+  std::map<std::string, LibraryWork> chosen;
+  for (size_t i = 0; i < program_.steps.size(); ++i) {
+    Loaded& loaded = loaded_[i];
+    if (loaded.loop) STRATA_CHECK(loaded.loop->choose_algorithms(cache));
+    if (!loaded.work) continue;
+    LibraryLaunch& launch = *program_.steps[i].library;
+    const std::string same = fmt::format("{} {}", library_of(launch.work), describe(launch.work));
+    if (const auto known = chosen.find(same); known != chosen.end()) {
+      STRATA_TRY(loaded.work, device_.prepare(known->second));
+      launch.work = known->second;
+      continue;
+    }
+    std::vector<int64_t> bytes;
+    for (const int buffer : launch.arguments) bytes.push_back(bytes_of(shape_of(buffer)));
+    STRATA_TRY(PreparedLibraryWork best, fastest_algorithm(device_, launch.work, bytes, cache));
+    loaded.work = std::move(best.prepared);
+    launch.work = chosen[same] = std::move(best.work);
+  }
+  return allocate_workspace();
+}
+
 CudaPointer GpuRunner::pointer(int buffer) const {
   const auto b = static_cast<size_t>(buffer);
+  if (bound_[b] != 0) return bound_[b];
   const GpuMemory& region = is_given(program_.buffers[b]) ? *constants_ : *working_;
   return region.pointer() + static_cast<CudaPointer>(layout_.offsets[b]);
 }
@@ -273,8 +334,8 @@ Result<void> GpuRunner::prepare_outputs(const ProgramStep& step) const {
     if (bytes == 0) continue;
     int status = 0;
     if (one.kind == Preparation::Kind::Copy) {
-      status = driver.copy_on_device_later(to, pointer(step.inputs[static_cast<size_t>(one.input)]), bytes,
-                                           device_.stream());
+      const CudaPointer from = pointer(step.inputs[static_cast<size_t>(one.input)]);
+      if (from != to) status = driver.copy_on_device_later(to, from, bytes, device_.stream());
     } else {
       const size_t width = one.value.byte_size();
       const std::byte* value = one.value.bytes();
@@ -354,6 +415,7 @@ Result<void> GpuRunner::run_step(size_t number) const {
   const Loaded& loaded = loaded_[number];
   if (step.fusion) return launch(step, loaded);
   if (loaded.program) return launch_lax(step, loaded);
+  if (loaded.loop) return loaded.loop->run([&](int buffer) { return pointer(buffer); });
   if (!loaded.work) return interpret(step);
   std::vector<CudaPointer> arguments;
   for (const int buffer : step.library->arguments) arguments.push_back(pointer(buffer));
@@ -367,7 +429,7 @@ Result<hlo::Literal> GpuRunner::run(std::span<const hlo::Literal> arguments) {
     STRATA_TRY(const hlo::Literal value, argument_of(buffer, arguments));
     if (buffer.shape.is_array()) STRATA_CHECK(upload(static_cast<int>(i), value));
   }
-  for (size_t i = 0; i < program_.steps.size(); ++i) STRATA_CHECK(run_step(i));
+  STRATA_CHECK(run_steps());
   STRATA_CHECK(device_.synchronize());
   std::vector<hlo::Literal> arrays;
   for (const int result : program_.results) {
@@ -408,6 +470,7 @@ Result<std::vector<GpuRunner::StepTime>> GpuRunner::profile(int repetitions) {
     const ProgramStep& it = program_.steps[step];
     one.name = it.fusion ? it.fusion->name() : it.interpreted->entry_computation().name;
     one.what = it.fusion    ? it.fusion->decision().emitter
+               : it.loop    ? loaded_[step].loop->description()
                : it.library ? fmt::format("{} {}", library_of(it.library->work), describe(it.library->work))
                : it.lax     ? "superoptimizer"
                             : "interpreter";
@@ -415,16 +478,26 @@ Result<std::vector<GpuRunner::StepTime>> GpuRunner::profile(int repetitions) {
   return result;
 }
 
-Result<double> GpuRunner::microseconds() const {
+std::optional<std::string> GpuRunner::step_on_host() const {
   for (size_t i = 0; i < program_.steps.size(); ++i) {
     const ProgramStep& step = program_.steps[i];
-    if (!step.fusion && !loaded_[i].program && !loaded_[i].work)
-      return unsupported("{} runs on the host", step.interpreted->entry_computation().name);
+    if (loaded_[i].loop) {
+      if (auto inside = loaded_[i].loop->step_on_host()) return inside;
+    } else if (!step.fusion && !loaded_[i].program && !loaded_[i].work) {
+      return fmt::format("{} runs on the host", step.interpreted->entry_computation().name);
+    }
   }
-  return replayed_microseconds(device_, 1, [&](int64_t) -> Result<void> {
-    for (size_t i = 0; i < program_.steps.size(); ++i) STRATA_CHECK(run_step(i));
-    return {};
-  });
+  return std::nullopt;
+}
+
+Result<void> GpuRunner::run_steps() const {
+  for (size_t i = 0; i < program_.steps.size(); ++i) STRATA_CHECK(run_step(i));
+  return {};
+}
+
+Result<double> GpuRunner::microseconds() const {
+  if (const auto host = step_on_host()) return unsupported("{}", *host);
+  return replayed_microseconds(device_, 1, [&](int64_t) { return run_steps(); });
 }
 
 }  // namespace strata::emitters

@@ -9,6 +9,7 @@
 
 #include "emitters/program.h"
 #include "runtime/gpu_program.h"
+#include "runtime/result_cache.h"
 
 namespace strata::emitters {
 
@@ -25,14 +26,19 @@ struct MemoryLayout {
   int64_t working_bytes = 0;     ///< the region of all others; those that live at different steps share bytes
   int64_t separate_bytes = 0;    ///< what the others take without sharing
 };
-MemoryLayout lay_out(const EmittedProgram& program);
+/// Without the buffers that lie `elsewhere`.
+MemoryLayout lay_out(const EmittedProgram& program, const std::vector<bool>& elsewhere = {});
 
 /// The architecture of the GPU as emitters and libraries are asked for it: "sm_90a". Error (Unsupported) where no
 /// target is as old.
 Result<std::string> architecture_of(const GpuDevice& device);
 
+class GpuLoop;
+
 class GpuRunner {
  public:
+  ~GpuRunner();
+
   struct StepTime {
     std::string name;
     std::string what;  ///< the emitter or library
@@ -49,6 +55,10 @@ class GpuRunner {
   const MemoryLayout& memory() const { return layout_; }
   const std::vector<std::string>& notes() const { return notes_; }
 
+  /// Takes for each product and convolution the algorithm that is fastest on this GPU, by measurement once
+  /// (library/fastest.h). Called after load, before all else.
+  Result<void> choose_algorithms(ResultCache* cache);
+
   /// Copies the arguments, runs all steps, and copies the results back. Arguments are checked against the parameters.
   Result<hlo::Literal> run(std::span<const hlo::Literal> arguments);
   /// Times of all steps and of the whole: medians over `repetitions` runs after the first, with the arguments of the
@@ -58,6 +68,19 @@ class GpuRunner {
   /// the interpreter runs a step.
   Result<double> microseconds() const;
 
+  // --- as the body of a loop (gpu_loop.h) ---
+  /// Parameters and results have no memory of their own: they are where bind() says.
+  static Result<std::unique_ptr<GpuRunner>> load_body(const GpuDevice& device, EmittedProgram program,
+                                                      const EmitOptions& options, const KernelLoader& loader);
+  void bind(int buffer, CudaPointer pointer) { bound_[static_cast<size_t>(buffer)] = pointer; }
+  /// Of a parameter, a result, or a constant.
+  CudaPointer pointer(int buffer) const;
+  /// Puts all steps on the stream.
+  Result<void> run_steps() const;
+  /// The first step that the interpreter runs, or a loop whose iterations the host counts: none in a CUDA graph.
+  std::optional<std::string> step_on_host() const;
+  Result<hlo::Literal> download(int buffer) const;
+
  private:
   struct Loaded {
     CudaModule module = nullptr;
@@ -65,12 +88,14 @@ class GpuRunner {
     std::unique_ptr<PreparedWork> work;
     std::unique_ptr<GpuProgram> program;  ///< of a µGraph
     GpuBuffers counters;                  ///< of it: 0 before each run and after
+    std::unique_ptr<GpuLoop> loop;
   };
   class Modules;
 
-  GpuRunner(const GpuDevice& device, EmittedProgram program) : device_(device), program_(std::move(program)) {}
+  GpuRunner(const GpuDevice& device, EmittedProgram program);
   Result<void> load_step(ProgramStep& step, const EmitOptions& options, const KernelLoader& loader, Loaded& loaded);
   Result<void> allocate();
+  Result<void> allocate_workspace();
   Result<void> run_step(size_t step) const;
   Result<void> prepare_outputs(const ProgramStep& step) const;
   Result<void> launch(const ProgramStep& step, const Loaded& loaded) const;
@@ -79,9 +104,9 @@ class GpuRunner {
   void replace(ProgramStep& step, const EmitOptions& options, const Error& why);
   Result<void> interpret(const ProgramStep& step) const;
   Result<void> upload(int buffer, const hlo::Literal& value) const;
-  Result<hlo::Literal> download(int buffer) const;
+  static Result<std::unique_ptr<GpuRunner>> load(const GpuDevice& device, EmittedProgram program,
+                                                 const EmitOptions& options, const KernelLoader& loader, bool is_body);
   const hlo::Shape& shape_of(int buffer) const { return program_.buffers[static_cast<size_t>(buffer)].shape; }
-  CudaPointer pointer(int buffer) const;
 
   const GpuDevice& device_;
   EmittedProgram program_;
@@ -89,6 +114,8 @@ class GpuRunner {
   std::shared_ptr<Modules> modules_;  ///< unloads them
   std::vector<Loaded> loaded_;        ///< by step
   std::vector<std::string> notes_;
+  bool is_body_ = false;
+  std::vector<CudaPointer> bound_;  ///< by buffer; 0: in this program's own memory
   std::optional<GpuMemory> constants_, working_, workspace_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <set>
@@ -47,10 +49,15 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
   return flat;
 }
 
+Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
+                            const LaxOptions& lax, bool is_body);
+
 class ProgramBuilder {
  public:
-  ProgramBuilder(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries, const LaxOptions& lax)
-      : flat_(with_free_layouts(hlo::inline_calls(module), module, !options.only.empty())),
+  ProgramBuilder(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries, const LaxOptions& lax,
+                 bool is_body)
+      : is_body_(is_body),
+        flat_(with_free_layouts(hlo::inline_calls(module), module, !options.only.empty())),
         options_(options),
         libraries_(libraries),
         lax_(lax) {}
@@ -74,7 +81,8 @@ class ProgramBuilder {
       kept_ = std::move(found.kept);
       restart();
     }
-    for (const ProgramPart& part : fuse(flat_, options_.device)) STRATA_CHECK(add(part));
+    const Parameters parameters = is_body_ ? Parameters::MayBeOverwritten : Parameters::Kept;
+    for (const ProgramPart& part : fuse(flat_, options_.device, parameters)) STRATA_CHECK(add(part));
     STRATA_CHECK(add_results(flat_.entry_computation().root));
     return std::move(program_);
   }
@@ -145,6 +153,8 @@ class ProgramBuilder {
   }
 
   Result<void> add(const ProgramPart& part) {
+    STRATA_TRY(const bool is_loop, add_loop(part));
+    if (is_loop) return {};
     ProgramStep step;
     const hlo::Computation& from = part.module.entry_computation();
     const bool calls = from.root_instruction().opcode == Opcode::Call;
@@ -174,8 +184,130 @@ class ProgramBuilder {
       program_.buffers.push_back({hlo::leaf_of(shape, value.element)});
     }
     if (calls) STRATA_CHECK(add_launch(part, step));
+    find_copied(part, step);
     push(std::move(step));
     return {};
+  }
+
+  static void find_copied(const ProgramPart& part, ProgramStep& step) {
+    if (!step.fusion) return;
+    step.only_copied.assign(step.inputs.size(), false);
+    const hlo::Computation& from = part.module.entry_computation();
+    for (const Preparation& one : step.fusion->decision().preparations) {
+      if (one.kind != Preparation::Kind::Copy) continue;
+      const InstructionId parameter = from.parameters[static_cast<size_t>(one.input)];
+      int64_t uses = 0;
+      for (const hlo::Instruction& it : from.instructions) uses += std::count(it.operands.begin(), it.operands.end(), parameter);
+      step.only_copied[static_cast<size_t>(one.input)] = uses == 1;
+    }
+  }
+
+  /// The loop that a part is: a while, of whose leaves the part's root takes some.
+  static std::optional<InstructionId> loop_of(const ProgramPart& part) {
+    const hlo::Computation& from = part.module.entry_computation();
+    std::optional<InstructionId> loop;
+    for (InstructionId id = 0; id <= from.root; ++id) {
+      if (from[id].opcode == Opcode::While) loop = id;
+    }
+    return loop;
+  }
+
+  /// The body, which leaves counters as they are: their values are known.
+  static hlo::Module body_of(const hlo::Module& module, const hlo::Instruction& loop,
+                             std::optional<hlo::CountedLoop>& counted) {
+    hlo::Computation body = module[loop.called[1]];
+    if (!counted) return hlo::extract_module(module, body);
+    const bool flat = loop.shape.is_tuple() && hlo::leaf_count(loop.shape) == std::ssize(loop.shape.elements) &&
+                      body.root_instruction().opcode == Opcode::Tuple;
+    std::erase_if(counted->counters, [&](const hlo::CountedLoop::Counter& counter) {
+      for (InstructionId id = 0; flat && id < body.root; ++id) {
+        const auto [source, leaf] = hlo::source_of(body, id, 0);
+        if (body[id].opcode != Opcode::GetTupleElement || body[source].opcode != Opcode::Parameter ||
+            leaf != counter.leaf)
+          continue;
+        body.instructions[static_cast<size_t>(body.root)].operands[static_cast<size_t>(leaf)] = id;
+        return false;
+      }
+      return true;
+    });
+    return hlo::extract_module(module, body);
+  }
+
+  /// A loop, where its body has kernels. Its leaves that stay as they are need no results.
+  Result<bool> add_loop(const ProgramPart& part) {
+    const std::optional<InstructionId> id = loop_of(part);
+    if (!part.interpreted || !id || !options_.only.empty()) return false;
+    const hlo::Computation& from = part.module.entry_computation();
+    const hlo::Instruction& loop = from[*id];
+    for (int64_t leaf = 0; leaf < hlo::leaf_count(loop.shape); ++leaf) {
+      if (!hlo::leaf_of(loop.shape, leaf).is_array()) return false;
+    }
+    LoopStep made;
+    made.state = loop.shape;
+    made.counted = hlo::counted_loop(part.module, from, *id);
+    const hlo::Module body = body_of(part.module, loop, made.counted);
+    auto emitted = emit(body, options_, libraries_, {}, /*is_body=*/true);
+    if (!emitted) return false;
+    made.body = std::make_shared<const EmittedProgram>(*std::move(emitted));
+    auto condition = emit_program(hlo::extract_module(part.module, part.module[loop.called[0]]), options_, libraries_);
+    if (!condition) return false;
+    made.condition = std::make_shared<const EmittedProgram>(*std::move(condition));
+    ProgramStep step;
+    step.interpreted = std::make_shared<const hlo::Module>(part.module);
+    for (int leaf = 0; leaf < hlo::leaf_count(loop.shape); ++leaf) {
+      STRATA_TRY(const int initial, initial_value(part, loop.operands[0], leaf));
+      const ProgramBuffer& last = made.body->buffers[static_cast<size_t>(made.body->results[static_cast<size_t>(leaf)])];
+      const bool counter = made.counted && made.counted->counter(leaf) != nullptr;
+      const bool changes = counter || last.parameter < 0 || std::max(last.element, 0) != leaf;
+      made.leaves.push_back({initial, -1, changes});
+    }
+    for (const ArrayValue& value : part.outputs) {
+      LoopStep::Leaf& leaf = made.leaves[static_cast<size_t>(value.element)];
+      if (!leaf.changes) {
+        buffer_of_[value] = leaf.initial;
+        continue;
+      }
+      leaf.result = static_cast<int>(program_.buffers.size());
+      program_.buffers.push_back({hlo::leaf_of(loop.shape, value.element)});
+      step.outputs.push_back(leaf.result);
+      buffer_of_[value] = leaf.result;
+    }
+    std::set<int> inputs;
+    for (const LoopStep::Leaf& leaf : made.leaves) inputs.insert(leaf.initial);
+    step.inputs.assign(inputs.begin(), inputs.end());
+    step.loop = std::make_shared<const LoopStep>(std::move(made));
+    push(std::move(step));
+    return true;
+  }
+
+  /// The buffer of a leaf of a loop's first state: an array, a constant, or what a kernel fills.
+  Result<int> initial_value(const ProgramPart& part, InstructionId state, int64_t leaf) {
+    constexpr int64_t kMostConstantElements = 1024;
+    const hlo::Computation& from = part.module.entry_computation();
+    const auto [id, number] = hlo::source_of(from, state, leaf);
+    const hlo::Instruction& it = from[id];
+    if (it.opcode == Opcode::Parameter) {
+      const auto known = buffer_of_.find(part.inputs[static_cast<size_t>(it.as<hlo::ParameterAttributes>().number)]);
+      if (known == buffer_of_.end()) return unsupported("{} reads what no kernel writes", from.name);
+      return known->second;
+    }
+    hlo::Computation value = from;
+    value.name = from.name + "_initial";
+    value.root = id;
+    value.parameters.clear();
+    const hlo::Module alone = hlo::extract_module(part.module, value);
+    if (it.shape.element_count() <= kMostConstantElements) {
+      STRATA_TRY(Literal constant, hlo::evaluate(alone, {}));
+      program_.buffers.push_back({it.shape, -1, -1, std::move(constant)});
+      return static_cast<int>(program_.buffers.size()) - 1;
+    }
+    ProgramStep step;
+    STRATA_TRY(step.fusion, emit_fusion(alone, alone.entry, next_name(value.name), options_));
+    const auto buffer = static_cast<int>(program_.buffers.size());
+    program_.buffers.push_back({it.shape});
+    step.outputs.push_back(buffer);
+    push(std::move(step));
+    return buffer;
   }
 
   /// Of products and convolutions that stay kernels, why.
@@ -254,6 +386,7 @@ class ProgramBuilder {
     return {};
   }
 
+  const bool is_body_;  ///< of a loop
   hlo::Module flat_;
   const EmitOptions& options_;
   const LibraryUse libraries_;
@@ -266,8 +399,52 @@ class ProgramBuilder {
   std::map<std::string, LaxStep> lax_steps_;
 };
 
+Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
+                            const LaxOptions& lax, bool is_body) {
+  STRATA_CHECK(hlo::check_calls(module));
+  if (!hlo::has_batch_norms(module)) return ProgramBuilder(module, options, libraries, lax, is_body).build();
+  STRATA_TRY(const hlo::Module expanded, hlo::expand_batch_norms(module));
+  return ProgramBuilder(expanded, options, libraries, lax, is_body).build();
+}
+
+/// The arrays as one literal of the shape, nested as it is.
+Literal assemble(const hlo::Shape& shape, const std::vector<Literal>& arrays, size_t& next) {
+  if (!shape.is_tuple()) return shape.is_array() ? arrays[next++] : Literal();
+  std::vector<Literal> elements;
+  for (const hlo::Shape& element : shape.elements) elements.push_back(assemble(element, arrays, next));
+  return Literal::tuple(std::move(elements));
+}
+
+Result<void> run_loop(const LoopStep& loop, const std::vector<ProgramBuffer>& shapes, std::vector<Buffer>& buffers) {
+  std::vector<Literal> arrays;
+  for (const LoopStep::Leaf& leaf : loop.leaves) {
+    const auto initial = static_cast<size_t>(leaf.initial);
+    arrays.push_back(from_buffer(buffers[initial], shapes[initial].shape));
+  }
+  for (int64_t k = 0;; ++k) {
+    size_t next = 0;
+    const std::vector<Literal> state{assemble(loop.state, arrays, next)};
+    if (loop.counted && k == loop.counted->count) break;
+    if (!loop.counted) {
+      STRATA_TRY(const Literal goes_on, run_on_cpu(*loop.condition, state));
+      if (goes_on.get_integer(0) == 0) break;
+    }
+    STRATA_TRY(const Literal after, run_on_cpu(*loop.body, state));
+    for (size_t leaf = 0; leaf < arrays.size(); ++leaf) arrays[leaf] = hlo::leaf_of(after, static_cast<int64_t>(leaf));
+    if (!loop.counted) continue;
+    for (const auto& counter : loop.counted->counters)
+      arrays[static_cast<size_t>(counter.leaf)] = counter_value(loop, counter, k + 1);
+  }
+  for (size_t leaf = 0; leaf < arrays.size(); ++leaf) {
+    const int result = loop.leaves[leaf].result;
+    if (result >= 0) buffers[static_cast<size_t>(result)] = to_buffer(arrays[leaf], shapes[static_cast<size_t>(result)].shape);
+  }
+  return {};
+}
+
 Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>& shapes, std::vector<Buffer>& buffers) {
   const auto shape_of = [&](int buffer) -> const hlo::Shape& { return shapes[static_cast<size_t>(buffer)].shape; };
+  if (step.loop) return run_loop(*step.loop, shapes, buffers);
   if (!step.fusion) {
     std::vector<Literal> arguments;
     for (const int input : step.inputs) {
@@ -310,22 +487,11 @@ Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>&
   return {};
 }
 
-/// The results as one literal of the shape, nested as it is.
-Literal assemble(const hlo::Shape& shape, const std::vector<Literal>& arrays, size_t& next) {
-  if (!shape.is_tuple()) return shape.is_array() ? arrays[next++] : Literal();
-  std::vector<Literal> elements;
-  for (const hlo::Shape& element : shape.elements) elements.push_back(assemble(element, arrays, next));
-  return Literal::tuple(std::move(elements));
-}
-
 }  // namespace
 
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
                                     const LaxOptions& lax) {
-  STRATA_CHECK(hlo::check_calls(module));
-  if (!hlo::has_batch_norms(module)) return ProgramBuilder(module, options, libraries, lax).build();
-  STRATA_TRY(const hlo::Module expanded, hlo::expand_batch_norms(module));
-  return ProgramBuilder(expanded, options, libraries, lax).build();
+  return emit(module, options, libraries, lax, /*is_body=*/false);
 }
 
 Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {
@@ -354,10 +520,33 @@ Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Litera
   return assemble_results(program, arrays);
 }
 
+Literal counter_value(const LoopStep& loop, const hlo::CountedLoop::Counter& counter, int64_t iteration) {
+  Literal value(hlo::leaf_of(loop.state, counter.leaf));
+  const int64_t number = counter.first + iteration * counter.step;
+  std::memcpy(value.mutable_bytes(), &number, value.byte_size());
+  return value;
+}
+
 Literal assemble_results(const EmittedProgram& program, const std::vector<Literal>& arrays) {
   size_t next = 0;
   return assemble(program.result_shape, arrays, next);
 }
+
+namespace {
+
+std::string explain(const LoopStep& loop) {
+  std::string text = loop.counted ? fmt::format("  {:<16} {} iterations\n", "loop", loop.counted->count)
+                                  : fmt::format("  {:<16} until its condition is false\n", "loop");
+  std::string body = strata::emitters::explain(*loop.body);
+  for (size_t at = 0; at < body.size();) {
+    const size_t end = body.find('\n', at);
+    text += "    " + body.substr(at, end - at) + "\n";
+    at = end + 1;
+  }
+  return text;
+}
+
+}  // namespace
 
 std::string explain(const EmittedProgram& program) {
   std::string text;
@@ -377,6 +566,7 @@ std::string explain(const EmittedProgram& program) {
             : step.library ? fmt::format("  {:<16} {}: {}\n", library_of(step.library->work),
                                          describe(step.library->work), step.library->reason)
             : step.lax     ? fmt::format("  {:<16} {}\n", "superoptimizer", step.lax->reason)
+            : step.loop    ? explain(*step.loop)
                            : fmt::format("  {:<16} {}\n", "interpreter", step.why_interpreted);
     for (const std::string& note : step.notes) text += fmt::format("  {:<16} {}\n", "no library", note);
   }

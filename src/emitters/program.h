@@ -6,6 +6,7 @@
 #include "emitters/emit.h"
 #include "emitters/lax/search.h"
 #include "emitters/library/calls.h"
+#include "hlo/counted_loop.h"
 
 namespace strata::emitters {
 
@@ -24,15 +25,35 @@ struct LibraryLaunch {
   std::string reason;
 };
 
+struct EmittedProgram;
+
+/// A while loop: programs of its condition and its body. Both have one parameter, the state; arrays are its leaves
+/// (hlo::leaf_of).
+struct LoopStep {
+  /// An array of the state.
+  struct Leaf {
+    int initial = 0;      ///< buffer that holds its first value
+    int result = -1;      ///< buffer of the last one; -1 where nothing reads it
+    bool changes = true;  ///< from iteration to iteration
+  };
+  std::shared_ptr<const EmittedProgram> condition, body;
+  std::vector<Leaf> leaves;
+  hlo::Shape state;
+  std::optional<hlo::CountedLoop> counted;  ///< the body leaves its counters as they are
+};
+
 /// A fusion, or an instruction that has no kernel and that the interpreter runs; and which buffers it reads and writes.
 struct ProgramStep {
   std::optional<EmittedFusion> fusion;
   std::optional<LibraryLaunch> library;
   std::optional<LaxStep> lax;
+  std::shared_ptr<const LoopStep> loop;
   hlo::ModulePtr interpreted;  ///< without a kernel: what the step computes; of a library's step on the CPU
   std::string why_interpreted;
   std::vector<std::string> notes;  ///< for --explain
   std::vector<int> inputs, outputs, temporaries;
+  /// Of inputs, whether the step reads them only to write over a copy (Preparation): that may be the input itself.
+  std::vector<bool> only_copied;
 };
 
 struct EmittedProgram {
@@ -45,14 +66,17 @@ struct EmittedProgram {
 
 /// Cuts the entry into fusions (fusion/pass.h) and emits each; a module whose text has no ENTRY is one fusion, if an
 /// emitter takes it whole and several kernels would not be much faster. Before that, parts are given to the
-/// superoptimizer (lax/search.h), then products and convolutions to libraries. Instructions without a kernel (sort,
-/// while, …) become steps of the interpreter's. Error (Unsupported) where that has no meaning for them either.
+/// superoptimizer (lax/search.h), then products and convolutions to libraries. While loops become steps with programs of
+/// their own. Instructions without a kernel become steps of the interpreter's. Error (Unsupported) where that has no meaning for them either.
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {},
                                     LibraryUse libraries = LibraryUse::WhereFaster, const LaxOptions& lax = {});
 
 /// Runs all kernels on this machine's processor: work of libraries by HLO's interpreter, µGraphs by the reference
 /// executor. Arguments are checked against the parameters.
 Result<hlo::Literal> run_on_cpu(const EmittedProgram& program, std::span<const hlo::Literal> arguments);
+
+/// A counter before an iteration, or after the last.
+hlo::Literal counter_value(const LoopStep& loop, const hlo::CountedLoop::Counter& counter, int64_t iteration);
 
 /// The program's result of the arrays of its `results`.
 hlo::Literal assemble_results(const EmittedProgram& program, const std::vector<hlo::Literal>& arrays);

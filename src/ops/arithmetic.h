@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -29,7 +30,7 @@ T nan_of(T a, T b, T otherwise) {
 }
 
 /// IEEE arithmetic. With `round_storage` every stored element is rounded to its tensor's type; with `undefined_stays`
-/// the result of a comparison of NaN, and what NaN selects, is NaN.
+/// the result of a comparison of NaN, what NaN selects, and a quotient by 0 are NaN.
 template <std::floating_point T>
 struct RealArithmetic {
   using Value = T;
@@ -39,7 +40,9 @@ struct RealArithmetic {
   Value add(Value a, Value b) const { return a + b; }
   Value sub(Value a, Value b) const { return a - b; }
   Value mul(Value a, Value b) const { return a * b; }
-  Value div(Value a, Value b) const { return a / b; }
+  Value div(Value a, Value b) const {
+    return undefined_stays && b == 0 ? std::numeric_limits<Value>::quiet_NaN() : a / b;
+  }
   Value exp(Value a) const { return std::exp(a); }
   Value sqrt(Value a) const { return std::sqrt(a); }
   Value max(Value a, Value b) const { return std::isnan(a) || a > b ? a : b; }
@@ -67,7 +70,7 @@ struct NoisyArithmetic {
   Value add(Value a, Value b) { return noisy(a + b); }
   Value sub(Value a, Value b) { return noisy(a - b); }
   Value mul(Value a, Value b) { return noisy(a * b); }
-  Value div(Value a, Value b) { return noisy(a / b); }
+  Value div(Value a, Value b) { return b == 0 ? std::numeric_limits<double>::quiet_NaN() : noisy(a / b); }
   Value exp(Value a) { return noisy(std::exp(a)); }
   Value sqrt(Value a) { return noisy(std::sqrt(a)); }
   Value max(Value a, Value b) const { return std::isnan(a) || a > b ? a : b; }
@@ -152,7 +155,7 @@ struct FieldArithmetic {
   Maximum maximum = Maximum::ByOrder;
   std::vector<Value>* compared = nullptr;     ///< where not null, what max was taken of is added here
   std::vector<Value>* roots = nullptr;        ///< where not null, the arguments of square roots are added here
-  std::vector<uint64_t>* divisors = nullptr;  ///< where not null, those modulo p are added here
+  std::vector<Value>* divisors = nullptr;     ///< where not null, they are added here: of residues not live, 0
   /// Operators that are executed as random functions of their operands; the executor sets `free` from it for each.
   const FreeOperators* free_operators = nullptr;
   bool free = false;
@@ -166,8 +169,8 @@ struct FieldArithmetic {
   /// Rows have one denominator more often than not, so the last inverse is kept.
   Value div(Value a, Value b) {
     Value result;
+    if (divisors != nullptr) divisors->push_back({live & kResidueP ? b.p : 0, live & kResidueQ ? b.q : 0});
     if (live & kResidueP) {
-      if (divisors != nullptr) divisors->push_back(b.p);
       if (b.p == 0) divided_by_zero = true;
       if (b.p != denominator_.p) inverse_.p = fp.inverse(denominator_.p = b.p);
       result.p = fp.mul(a.p, inverse_.p);

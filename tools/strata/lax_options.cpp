@@ -14,15 +14,18 @@ void add_search_options(CLI::App& command, SearchFlags& flags) {
   command.add_flag("--no-cache", flags.no_cache, "HLO: neither read nor write the cache of results");
 }
 
+ResultCache* open_cache(const SearchFlags& flags, std::optional<ResultCache>& cache) {
+  const std::string folder = flags.cache.empty() ? default_cache_folder() : flags.cache;
+  if (flags.no_cache || folder.empty()) return nullptr;
+  if (!cache) cache.emplace(folder, [](const std::string& text) { notice("warning: {}\n", text); });
+  return &*cache;
+}
+
 emitters::LaxOptions lax_options(const SearchFlags& flags, std::optional<ResultCache>& cache) {
   emitters::LaxOptions options;
   options.seconds = flags.seconds;
   options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const std::string folder = flags.cache.empty() ? default_cache_folder() : flags.cache;
-  if (flags.seconds > 0 && !flags.no_cache && !folder.empty()) {
-    cache.emplace(folder, [](const std::string& text) { notice("warning: {}\n", text); });
-    options.cache = &*cache;
-  }
+  if (flags.seconds > 0) options.cache = open_cache(flags, cache);
   return options;
 }
 

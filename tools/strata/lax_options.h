@@ -19,6 +19,9 @@ struct SearchFlags {
 /// --search-seconds, --cache, --no-cache.
 void add_search_options(CLI::App& command, SearchFlags& flags);
 
+/// The cache of results that the flags name, opened if it is not; null where they want none.
+ResultCache* open_cache(const SearchFlags& flags, std::optional<ResultCache>& cache);
+
 /// The options, with a cache that is opened in `cache` if anything is searched.
 emitters::LaxOptions lax_options(const SearchFlags& flags, std::optional<ResultCache>& cache);
 

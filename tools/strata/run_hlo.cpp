@@ -123,6 +123,7 @@ Result<Literal> run_on_gpu(const GpuDevice& device, const hlo::Module& module, c
   STRATA_TRY(const std::unique_ptr<emitters::GpuRunner> runner,
              emitters::GpuRunner::load(device, std::move(program), emit_options));
   for (const std::string& note : runner->notes()) notice("note: {}\n", note);
+  STRATA_CHECK(runner->choose_algorithms(open_cache(options.search, cache)));
   STRATA_TRY(Literal result, runner->run(arguments));
   if (!options.profile) return result;
   STRATA_TRY(const auto times, runner->profile(kProfileRuns));

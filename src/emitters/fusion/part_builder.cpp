@@ -3,6 +3,7 @@
 #include <map>
 
 #include "hlo/compute.h"
+#include "hlo/counted_loop.h"
 #include "hlo/inline_calls.h"
 
 namespace strata::emitters {
@@ -120,7 +121,7 @@ class PartBuilder {
   InstructionId make(InstructionId id) {
     const Instruction& it = from_[id];
     if (it.opcode == Opcode::GetTupleElement) {
-      const auto [source, first] = source_of(from_, id, 0);
+      const auto [source, first] = hlo::source_of(from_, id, 0);
       if (!group_.contains(source) && !everywhere_[static_cast<size_t>(source)])
         return from_outside(source, first, it.shape);
       return element_of(clone(it.operands[0]), static_cast<size_t>(it.as<hlo::TupleIndexAttributes>().index));

@@ -15,9 +15,4 @@ using Group = std::set<hlo::InstructionId>;
 ProgramPart build_part(const hlo::Module& module, const std::vector<bool>& everywhere, const Group& group,
                        const std::vector<ArrayValue>& outputs);
 
-/// The instruction that computes a leaf (hlo::leaf_of) of a value, and its number there: through get-tuple-element and
-/// tuple.
-std::pair<hlo::InstructionId, int64_t> source_of(const hlo::Computation& computation, hlo::InstructionId id,
-                                                 int64_t leaf);
-
 }  // namespace strata::emitters

@@ -8,6 +8,8 @@
 
 #include "emitters/fusion/known_functions.h"
 #include "emitters/fusion/part_builder.h"
+#include "hlo/counted_loop.h"
+#include "hlo/inline_calls.h"
 
 namespace strata::emitters {
 namespace {
@@ -104,10 +106,12 @@ struct Pair {
 /// Joins groups.
 class Fuser {
  public:
-  Fuser(const hlo::Module& module, const Device& device, FusionWork& work, size_t most_instructions)
+  Fuser(const hlo::Module& module, const Device& device, Parameters parameters, FusionWork& work,
+        size_t most_instructions)
       : module_(module),
         computation_(module.entry_computation()),
         device_(device),
+        parameters_(parameters),
         work_(work),
         most_instructions_(most_instructions) {}
 
@@ -134,8 +138,48 @@ class Fuser {
     work_.instructions_rated += static_cast<int64_t>(group.size());
     ProgramPart result = build_part(module_, everywhere_, group, outputs_of(group));
     result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
-    result.microseconds = result.interpreted ? 0 : estimated_microseconds(result.module, device_);
+    if (result.interpreted) return result;
+    result.microseconds = estimated_microseconds(updates_in_place(result) ? only_update(result.module) : result.module,
+                                                 device_);
     return result;
+  }
+
+  /// Whether a parameter's array may be overwritten by `updates`: no result is the array itself.
+  bool may_overwrite(InstructionId update) const {
+    const Instruction& it = computation_[update];
+    if (parameters_ == Parameters::Kept || it.opcode != Opcode::DynamicUpdateSlice) return false;
+    const auto value = resolve(computation_, it.operands[0]);
+    return value && computation_[value->instruction].opcode == Opcode::Parameter &&
+           std::find(results_.begin(), results_.end(), *value) == results_.end();
+  }
+
+  /// Whether two groups as one would write a whole array, of which one of them updates some in place.
+  bool loses_update_in_place(const Group& joined) const {
+    const auto update = std::find_if(joined.begin(), joined.end(), [&](InstructionId id) { return may_overwrite(id); });
+    if (update == joined.end()) return false;
+    const std::vector<ArrayValue> outputs = outputs_of(joined);
+    return outputs.size() != 1 || outputs[0].instruction != *update;
+  }
+
+  /// Whether a part is a dynamic-update-slice of a parameter that nothing else reads, and that may be overwritten.
+  bool updates_in_place(const ProgramPart& part) const {
+    const Computation& from = part.module.entry_computation();
+    const Instruction& root = from.root_instruction();
+    if (parameters_ == Parameters::Kept || root.opcode != Opcode::DynamicUpdateSlice) return false;
+    const Instruction& operand = from[root.operands[0]];
+    if (operand.opcode != Opcode::Parameter) return false;
+    const ArrayValue& value = part.inputs[static_cast<size_t>(operand.as<hlo::ParameterAttributes>().number)];
+    if (computation_[value.instruction].opcode != Opcode::Parameter) return false;
+    const auto& users = users_[static_cast<size_t>(value.instruction)];
+    const auto reads = std::count_if(users.begin(), users.end(), [&](const auto& use) { return use.first == value; });
+    return reads == 1 && std::find(results_.begin(), results_.end(), value) == results_.end();
+  }
+
+  /// What a part computes of its root's update.
+  static hlo::Module only_update(const hlo::Module& module) {
+    Computation update = module.entry_computation();
+    update.root = update.root_instruction().operands[1];
+    return hlo::extract_module(module, update);
   }
 
   void find_uses() {
@@ -358,6 +402,7 @@ class Fuser {
     if (!may_join(from, to) || has_detour(producer, consumer) || has_detour(consumer, producer)) return 0;
     Group joined = from;
     joined.insert(to.begin(), to.end());
+    if (loses_update_in_place(joined)) return 0;
     const double together = part(joined).microseconds;
     if (!std::isfinite(together)) return 0;
     return times_[static_cast<size_t>(producer)] + times_[static_cast<size_t>(consumer)] - together;
@@ -434,6 +479,7 @@ class Fuser {
   const hlo::Module& module_;
   const Computation& computation_;
   const Device& device_;
+  const Parameters parameters_;
   FusionWork& work_;
   const size_t most_instructions_;
   std::vector<bool> known_, everywhere_;
@@ -453,35 +499,18 @@ class Fuser {
 
 }  // namespace
 
-std::pair<InstructionId, int64_t> source_of(const Computation& computation, InstructionId id, int64_t leaf) {
-  while (true) {
-    const Instruction& it = computation[id];
-    if (it.opcode == Opcode::GetTupleElement) {
-      const auto index = static_cast<size_t>(it.as<hlo::TupleIndexAttributes>().index);
-      leaf += computation.operand_shape(it, 0).elements.first_leaf(index);
-      id = it.operands[0];
-    } else if (it.opcode == Opcode::Tuple && leaf < hlo::leaf_count(it.shape)) {
-      const size_t element = hlo::element_with_leaf(it.shape, leaf);
-      leaf -= it.shape.elements.first_leaf(element);
-      id = it.operands[element];
-    } else {
-      return {id, leaf};
-    }
-  }
-}
-
 std::optional<ArrayValue> resolve(const Computation& computation, InstructionId id, int leaf) {
   if (leaf >= hlo::leaf_count(computation[id].shape)) return std::nullopt;
-  const auto [source, number] = source_of(computation, id, leaf);
+  const auto [source, number] = hlo::source_of(computation, id, leaf);
   if (!hlo::leaf_of(computation[source].shape, number).is_array()) return std::nullopt;
   return ArrayValue{source, static_cast<int>(number)};
 }
 
-std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device, FusionWork* work,
+std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device, Parameters parameters, FusionWork* work,
                               size_t most_instructions) {
   const std::optional<hlo::Module> known = with_known_functions(module, module.entry);
   FusionWork own;
-  return Fuser(known ? *known : module, device, work != nullptr ? *work : own, most_instructions).run();
+  return Fuser(known ? *known : module, device, parameters, work != nullptr ? *work : own, most_instructions).run();
 }
 
 }  // namespace strata::emitters

@@ -50,6 +50,9 @@ double estimated_microseconds(const hlo::Module& module, const Device& device);
 /// where there is no such leaf.
 std::optional<ArrayValue> resolve(const hlo::Computation& computation, hlo::InstructionId id, int leaf = 0);
 
+/// Whether what a parameter holds is still needed after the program: of a loop's body it is not, once nothing reads it.
+enum class Parameters { Kept, MayBeOverwritten };
+
 /// What fuse() has done, for tests that count it.
 struct FusionWork {
   int64_t instructions_rated = 0;  ///< of all groups whose time was estimated
@@ -60,8 +63,9 @@ struct FusionWork {
 /// that are neither written nor read, against what is computed again), the pair that saves most is joined. Constants,
 /// iota and broadcasts of constants belong to every group that uses them.
 /// No group has more than `most_instructions`, beside those constants.
+/// A dynamic-update-slice of a parameter that may be overwritten costs what it updates, as a kernel of its own.
 /// Time is nearly linear: of an array that very many instructions read, only readers near each other are joined.
-std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device, FusionWork* work = nullptr,
-                              size_t most_instructions = 400);
+std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device, Parameters parameters = Parameters::Kept,
+                              FusionWork* work = nullptr, size_t most_instructions = 400);
 
 }  // namespace strata::emitters

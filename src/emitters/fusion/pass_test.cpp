@@ -16,7 +16,7 @@ int64_t rated(const std::string& text, size_t* parts = nullptr) {
   EXPECT_TRUE(module) << (module ? "" : module.error().to_string());
   if (!module) return 0;
   FusionWork work;
-  const size_t count = fuse(**module, Device{}, &work).size();
+  const size_t count = fuse(**module, Device{}, Parameters::Kept, &work).size();
   if (parts != nullptr) *parts = count;
   return work.instructions_rated;
 }
@@ -67,7 +67,7 @@ std::string excess(const hlo::Module& module, int* kernels = nullptr) {
   constexpr double kOperationsOfALaunch = 5.6e7;  // of an H200 in 2 µs
   double alone = 0, longest_alone = kFewOperations;
   int launches_saved = 0;
-  for (const ProgramPart& part : fuse(module, device, nullptr, /*most_instructions=*/1)) {
+  for (const ProgramPart& part : fuse(module, device, Parameters::Kept, nullptr, /*most_instructions=*/1)) {
     if (part.interpreted) continue;
     const KernelWork work = kernel_work(part.module, device);
     alone += work.operations;

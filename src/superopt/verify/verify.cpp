@@ -286,12 +286,23 @@ class Verification {
     undecided("the second program divides by something that a maximum or a comparison selects, and which may be 0");
   }
 
+  /// Whether one residue of each divisor is that of a divisor of the reference. It is 0 where nothing reads it: in
+  /// arguments of exponentials only that modulo q is read, elsewhere it may be only the other.
+  static bool all_among(const std::vector<FieldArithmetic::Value>& divisors,
+                        const std::vector<FieldArithmetic::Value>& of_reference, uint64_t FieldArithmetic::Value::* residue) {
+    std::vector<uint64_t> known{0};
+    for (const auto& one : of_reference) known.push_back(one.*residue);
+    std::sort(known.begin(), known.end());
+    return std::all_of(divisors.begin(), divisors.end(),
+                       [&](const auto& one) { return std::binary_search(known.begin(), known.end(), one.*residue); });
+  }
+
   /// Both programs on one sample.
   Result<Outcome> test(const Programs& programs, FieldSample sample) {
     const auto [free_reference, free_candidate] = programs.free();
     using Maximum = FieldArithmetic::Maximum;
     std::vector<FieldArithmetic::Value> roots_of_reference, roots_of_candidate;
-    std::vector<uint64_t> divisors_of_reference, divisors_of_candidate;
+    std::vector<FieldArithmetic::Value> divisors_of_reference, divisors_of_candidate;
 
     FieldArithmetic first = sample.arithmetic;
     first.free_operators = free_reference;
@@ -333,11 +344,8 @@ class Verification {
       }
     }
     if (divides_by_selected_ && divisors_match_) {
-      std::sort(divisors_of_reference.begin(), divisors_of_reference.end());
-      outcome.divisors_match =
-          std::all_of(divisors_of_candidate.begin(), divisors_of_candidate.end(), [&](uint64_t divisor) {
-            return std::binary_search(divisors_of_reference.begin(), divisors_of_reference.end(), divisor);
-          });
+      outcome.divisors_match = all_among(divisors_of_candidate, divisors_of_reference, &FieldArithmetic::Value::p) &&
+                               all_among(divisors_of_candidate, divisors_of_reference, &FieldArithmetic::Value::q);
     }
     return outcome;
   }

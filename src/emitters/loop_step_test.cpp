@@ -1,0 +1,197 @@
+// While loops as programs of their own, against the interpreter.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "emitters/program.h"
+#include "hlo/compare.h"
+#include "hlo/evaluate.h"
+#include "hlo/text.h"
+#include "hlo/typical_arguments.h"
+
+namespace strata::emitters {
+namespace {
+
+/// The only loop of a module whose program has the interpreter's value.
+std::shared_ptr<const LoopStep> checked_loop(const std::string& text) {
+  const auto module = hlo::parse_module(text);
+  EXPECT_TRUE(module) << module.error().to_string();
+  if (!module) return nullptr;
+  const auto program = emit_program(**module);
+  EXPECT_TRUE(program) << program.error().to_string();
+  if (!program) return nullptr;
+  const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 1);
+  const auto expected = hlo::evaluate(**module, arguments);
+  const auto actual = run_on_cpu(*program, arguments);
+  EXPECT_TRUE(expected && actual);
+  if (!expected || !actual) return nullptr;
+  EXPECT_EQ(hlo::difference(*actual, *expected, 4).value_or(""), "");
+  std::shared_ptr<const LoopStep> loop;
+  for (const ProgramStep& step : program->steps) {
+    EXPECT_TRUE(step.fusion || step.loop || step.library) << "the interpreter runs a step";
+    if (step.loop) loop = step.loop;
+  }
+  EXPECT_NE(loop, nullptr);
+  return loop;
+}
+
+/// (i, x, rows) with x ← x · 0.5 + rows[i] and rows[i] ← x, `condition` of i.
+std::string scan(const std::string& condition, const std::string& first, const std::string& step) {
+  return fmt::format(R"(HloModule scan
+condition {{
+  s = (s32[], f32[4], f32[64,4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(20)
+  {}
+}}
+body {{
+  s = (s32[], f32[4], f32[64,4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[4] get-tuple-element(s), index=1
+  rows = f32[64,4] get-tuple-element(s), index=2
+  zero = s32[] constant(0)
+  row = f32[1,4] dynamic-slice(rows, i, zero), dynamic_slice_sizes={{1,4}}
+  flat = f32[4] reshape(row)
+  half = f32[] constant(0.5)
+  halves = f32[4] broadcast(half), dimensions={{}}
+  scaled = f32[4] multiply(x, halves)
+  next = f32[4] add(scaled, flat)
+  new_row = f32[1,4] reshape(next)
+  new_rows = f32[64,4] dynamic-update-slice(rows, new_row, i, zero)
+  step = s32[] constant({})
+  j = s32[] add(i, step)
+  ROOT r = (s32[], f32[4], f32[64,4]) tuple(j, next, new_rows)
+}}
+ENTRY e {{
+  x = f32[4] parameter(0)
+  rows = f32[64,4] parameter(1)
+  i = s32[] constant({})
+  s = (s32[], f32[4], f32[64,4]) tuple(i, x, rows)
+  ROOT w = (s32[], f32[4], f32[64,4]) while(s), condition=condition, body=body
+}}
+)",
+                     condition, step, first);
+}
+
+TEST(LoopStep, CountsIterations) {
+  struct Case {
+    const char *condition, *first, *step;
+    int64_t count;
+  };
+  for (const Case& one : {Case{"ROOT c = pred[] compare(i, n), direction=LT", "0", "1", 20},
+                          Case{"ROOT c = pred[] compare(i, n), direction=LE", "0", "1", 21},
+                          Case{"ROOT c = pred[] compare(n, i), direction=GT", "1", "3", 7},
+                          Case{"ROOT c = pred[] compare(i, n), direction=NE", "2", "2", 9},
+                          Case{"ROOT c = pred[] compare(i, n), direction=GE", "30", "-2", 6},
+                          Case{"ROOT c = pred[] compare(i, n), direction=GT", "20", "-1", 0}}) {
+    const auto loop = checked_loop(scan(one.condition, one.first, one.step));
+    ASSERT_TRUE(loop && loop->counted) << one.condition;
+    EXPECT_EQ(loop->counted->count, one.count) << one.condition << " from " << one.first;
+    EXPECT_EQ(loop->counted->counters.size(), 1U);
+    // Nothing computes the counter.
+    for (const ProgramStep& step : loop->body->steps) {
+      for (const int output : step.outputs)
+        EXPECT_NE(loop->body->buffers[static_cast<size_t>(output)].shape.rank(), 0U);
+    }
+  }
+}
+
+TEST(LoopStep, RowsAreUpdatedInPlace) {
+  const auto loop = checked_loop(scan("ROOT c = pred[] compare(i, n), direction=LT", "0", "1"));
+  ASSERT_NE(loop, nullptr);
+  const int rows = loop->body->results[2];
+  for (const ProgramStep& step : loop->body->steps) {
+    if (step.outputs.front() != rows) continue;
+    EXPECT_EQ(step.fusion->decision().emitter, "dynamic-update-slice");
+    // rows is read by the slice too: its copy is all that this kernel reads of it.
+    EXPECT_EQ(std::count(step.only_copied.begin(), step.only_copied.end(), true), 1);
+  }
+}
+
+TEST(LoopStep, AConditionOfTheDataIsAsked) {
+  const auto loop = checked_loop(R"(HloModule newton
+condition {
+  s = (f32[], f32[]) parameter(0)
+  x = f32[] get-tuple-element(s), index=0
+  limit = f32[] get-tuple-element(s), index=1
+  ROOT c = pred[] compare(x, limit), direction=LT
+}
+body {
+  s = (f32[], f32[]) parameter(0)
+  x = f32[] get-tuple-element(s), index=0
+  limit = f32[] get-tuple-element(s), index=1
+  one = f32[] constant(1)
+  square = f32[] multiply(x, x)
+  next = f32[] add(square, one)
+  ROOT r = (f32[], f32[]) tuple(next, limit)
+}
+ENTRY e {
+  x = f32[] parameter(0)
+  limit = f32[] constant(100)
+  s = (f32[], f32[]) tuple(x, limit)
+  w = (f32[], f32[]) while(s), condition=condition, body=body
+  last = f32[] get-tuple-element(w), index=0
+  ROOT double = f32[] add(last, last)
+}
+)");
+  ASSERT_NE(loop, nullptr);
+  EXPECT_FALSE(loop->counted);
+  EXPECT_TRUE(loop->leaves[0].changes);
+  EXPECT_FALSE(loop->leaves[1].changes);
+}
+
+TEST(LoopStep, LoopsInLoopsAndExchangedArrays) {
+  const auto loop = checked_loop(R"(HloModule nested
+inner_condition {
+  s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+inner_body {
+  s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[8] get-tuple-element(s), index=1
+  y = f32[8] negate(x)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = (s32[], f32[8]) tuple(j, y)
+}
+condition {
+  s = (f32[8], s32[], f32[8], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=1
+  n = s32[] get-tuple-element(s), index=3
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+body {
+  s = (f32[8], s32[], f32[8], s32[]) parameter(0)
+  a = f32[8] get-tuple-element(s), index=0
+  i = s32[] get-tuple-element(s), index=1
+  b = f32[8] get-tuple-element(s), index=2
+  n = s32[] get-tuple-element(s), index=3
+  zero = s32[] constant(0)
+  state = (s32[], f32[8]) tuple(zero, a)
+  w = (s32[], f32[8]) while(state), condition=inner_condition, body=inner_body
+  c = f32[8] get-tuple-element(w), index=1
+  d = f32[8] add(c, b)
+  one = s32[] constant(1)
+  j = s32[] add(one, i)
+  ROOT r = (f32[8], s32[], f32[8], s32[]) tuple(b, j, d, n)
+}
+ENTRY e {
+  a = f32[8] parameter(0)
+  b = f32[8] parameter(1)
+  i = s32[] constant(-2)
+  n = s32[] constant(5)
+  s = (f32[8], s32[], f32[8], s32[]) tuple(a, i, b, n)
+  w = (f32[8], s32[], f32[8], s32[]) while(s), condition=condition, body=body
+  x = f32[8] get-tuple-element(w), index=0
+  y = f32[8] get-tuple-element(w), index=2
+  ROOT z = f32[8] subtract(x, y)
+}
+)");
+  ASSERT_TRUE(loop && loop->counted);
+  EXPECT_EQ(loop->counted->count, 7);
+}
+
+}  // namespace
+}  // namespace strata::emitters
