@@ -24,8 +24,6 @@ bool is_interpreted(const Instruction& it) {
     case Opcode::Conditional:
     case Opcode::RngBitGenerator:
     case Opcode::Scan:
-    case Opcode::Sort:
-    case Opcode::TopK:
     case Opcode::SelectAndScatter:
       return true;
     default:
@@ -33,11 +31,11 @@ bool is_interpreted(const Instruction& it) {
   }
 }
 
-/// Instructions that run alone: by the interpreter, by a library (calls: library/calls.h), or products and convolutions
-/// that stay kernels.
+/// Instructions that run alone: by the interpreter, by a library (calls: library/calls.h), sorts, or products and
+/// convolutions that stay kernels.
 bool is_alone(const Instruction& it) {
   return is_interpreted(it) || it.opcode == Opcode::Call || it.opcode == Opcode::Dot ||
-         it.opcode == Opcode::Convolution;
+         it.opcode == Opcode::Convolution || it.opcode == Opcode::Sort || it.opcode == Opcode::TopK;
 }
 
 /// Of each instruction whether its value is known beforehand and costs nothing to have again.
