@@ -133,8 +133,8 @@ class TilesEmitter : StepEmitter {
 
   Result<void> run() {
     const int64_t elements = step_.rows_per_block * step_.span();
-    first_row_ = at(builder_, indexing::floor_div(Expr::dim(0), step_.tiles) * step_.rows_per_block,
-                    block_and_thread(), kernel_.place());
+    first_row_ = at(builder_, indexing::floor_div(Expr::dim(0), step_.tiles) * step_.rows_per_block, block_and_thread(),
+                    kernel_.place());
     const Value tile = I::of_index(
         builder_, at(builder_, indexing::mod(Expr::dim(0), step_.tiles), block_and_thread(), kernel_.place()));
     const Value begin = I::multiply(builder_, tile, step_.span());
@@ -148,7 +148,8 @@ class TilesEmitter : StepEmitter {
     for (int64_t i = 0; i < step_.items; ++i) {
       const Slot slot = slot_of(i);
       const Value place = whole ? slot.place : I::add(builder_, slot.place, begin);
-      const Value clamped = exact() && whole ? I::to_index(builder_, place) : place_index(builder_, place, step_.length);
+      const Value clamped =
+          exact() && whole ? I::to_index(builder_, place) : place_index(builder_, place, step_.length);
       read_elements.emplace_back(read(builder_, slot.row, clamped), slot.tile_place);
     }
     for (const auto& [element, place] : read_elements) tiles = TileCode::store(builder_, element, tiles, place);
@@ -244,8 +245,7 @@ class TilesEmitter : StepEmitter {
     runs.b = I::add(builder, runs.a, runs.a_count);
     runs.b_count = I::clamp(builder, I::subtract(builder, end, runs.b), run);
     const Value diagonal = I::minimum(builder, offset, I::add(builder, runs.a_count, runs.b_count));
-    const Value steps =
-        builder.create<arith::AddIOp>(number, index_constant(builder, steps_for(step_.items)));
+    const Value steps = builder.create<arith::AddIOp>(number, index_constant(builder, steps_for(step_.items)));
     const auto merge = [&](Builder& inside) {
       return TileCode::flat(code_.merged(inside, tiles, runs, diagonal, steps));
     };
@@ -313,8 +313,8 @@ class MergeEmitter : StepEmitter {
     for (int64_t i = 0; i < step_.items; ++i) {
       const Value place = I::add(builder_, thread_, i * launch_.threads);
       const Value target = I::add(builder_, begin, place);
-      const Value there = both(I::less(builder_, place, count),
-                               I::less(builder_, target, I::constant(builder_, step_.written)));
+      const Value there =
+          both(I::less(builder_, place, count), I::less(builder_, target, I::constant(builder_, step_.written)));
       write(there, TileCode::load(builder_, tiles, place), row_, place_index(builder_, target, step_.written));
     }
     return finish();
@@ -342,8 +342,8 @@ class MergeEmitter : StepEmitter {
       // The searchers' places cut [low, high] into as many parts. One of them is right before the end of what comes
       // first, or the first one is behind it.
       const Value wide = I::subtract(builder_, high, low);
-      const Value part = builder_.create<arith::ShRUIOp>(
-          I::add(builder_, wide, searchers - 1), I::constant(builder_, steps_for(searchers) - 1));
+      const Value part = builder_.create<arith::ShRUIOp>(I::add(builder_, wide, searchers - 1),
+                                                         I::constant(builder_, steps_for(searchers) - 1));
       const Value here = I::add(builder_, low, builder_.create<arith::MulIOp>(searcher, part));
       const Value next = I::add(builder_, here, part);
       const Value open = I::less(builder_, here, high);

@@ -19,8 +19,8 @@ using mlir::Value;
 constexpr int64_t kItemWords = 22;
 constexpr int64_t kMaxItems = 15;
 constexpr int64_t kMaxThreads = 1024;
-/// Of blocks that sort or merge a part of a row: several of them are on a multiprocessor, so that some work while
-/// others wait for memory or at barriers.
+/// Of blocks that merge parts of rows, or find the first elements of one: several of them are on a multiprocessor, so
+/// that some work while others wait for memory or at barriers.
 constexpr int64_t kPartThreads = 512;
 constexpr int64_t kMaxTileBytes = 96 * 1024;
 /// Of blocks that sort several rows.
@@ -48,7 +48,7 @@ class StepPlanner {
     // A row that no block can hold. Where little is kept of each tile, few elements are left after one kernel.
     const int64_t part = std::min(threads_, kPartThreads) * items_;
     while (length > threads_ * items_ && 4 * shape_.keep <= part) {
-      SortStep step = part_of_row(length);
+      SortStep step = part_of_row(length, kPartThreads);
       step.keep = shape_.keep;
       const int64_t last = length - (step.tiles - 1) * part;
       step.written = (step.tiles - 1) * step.keep + std::min(step.keep, last);
@@ -74,11 +74,11 @@ class StepPlanner {
   }
 
   /// Each block has a tile of one row.
-  SortStep part_of_row(int64_t length) const {
+  SortStep part_of_row(int64_t length, int64_t threads) const {
     SortStep step;
     step.length = length;
     step.items = items_;
-    step.group = std::min(threads_, kPartThreads);
+    step.group = std::min(threads_, threads);
     step.threads = static_cast<int>(step.group);
     step.tiles = ceil_div(length, step.span());
     return step;
@@ -100,12 +100,13 @@ class StepPlanner {
   }
 
   void merge_sort(int64_t length) {
-    SortStep step = part_of_row(length);
+    // A merge within a block costs less than one more kernel.
+    SortStep step = part_of_row(length, threads_);
     step.keep = step.span();
     step.written = length;
     add(step);
     for (int64_t run = step.span(); run < length; run *= 2) {
-      SortStep merge = part_of_row(length);
+      SortStep merge = part_of_row(length, kPartThreads);
       merge.kind = SortStep::Kind::Merge;
       merge.run = run;
       merge.written = length;
@@ -130,15 +131,25 @@ Result<mlir::func::FuncOp> top_k_order(FusionFunctions& functions, const SortSha
   hlo::Computation order;
   order.name = "comes_first";
   for (const int64_t number : {0, 1}) {
-    hlo::Instruction parameter{fmt::format("p{}", number),           hlo::Opcode::Parameter, scalar, {}, {},
-                               hlo::ParameterAttributes{number}, it.location};
+    hlo::Instruction parameter{fmt::format("p{}", number),
+                               hlo::Opcode::Parameter,
+                               scalar,
+                               {},
+                               {},
+                               hlo::ParameterAttributes{number},
+                               it.location};
     order.parameters.push_back(static_cast<hlo::InstructionId>(number));
     order.instructions.push_back(std::move(parameter));
   }
   using Direction = hlo::CompareAttributes::Direction;
   const Direction direction = it.as<hlo::TopKAttributes>().largest ? Direction::GT : Direction::LT;
-  order.instructions.push_back({"before", hlo::Opcode::Compare, hlo::array_shape(hlo::ElementType::Pred, {}), {0, 1}, {},
-                                hlo::CompareAttributes{direction, hlo::CompareAttributes::Order::Total}, it.location});
+  order.instructions.push_back({"before",
+                                hlo::Opcode::Compare,
+                                hlo::array_shape(hlo::ElementType::Pred, {}),
+                                {0, 1},
+                                {},
+                                hlo::CompareAttributes{direction, hlo::CompareAttributes::Order::Total},
+                                it.location});
   order.root = 2;
   mlir::ModuleOp target = functions.target();
   mlir::ImplicitLocOpBuilder builder(target.getLoc(), target.getContext());

@@ -14,11 +14,11 @@ namespace strata::emitters {
 /// consists of several arrays that move together. A place is an index along the sorted dimension.
 struct SortShape {
   hlo::InstructionId sort = 0;
-  bool top_k = false;                    ///< the arrays are the operand and the places of its elements, s32
-  std::vector<hlo::ElementType> types;   ///< of the arrays
-  int64_t rows = 0, length = 0;          ///< number of rows, elements of one
-  int64_t keep = 0;                      ///< so many elements at the beginning of a sorted row are written
-  bool rows_inner = false;               ///< rows that follow each other lie beside each other in memory
+  bool top_k = false;                            ///< the arrays are the operand and the places of its elements, s32
+  std::vector<hlo::ElementType> types;           ///< of the arrays
+  int64_t rows = 0, length = 0;                  ///< number of rows, elements of one
+  int64_t keep = 0;                              ///< so many elements at the beginning of a sorted row are written
+  bool rows_inner = false;                       ///< rows that follow each other lie beside each other in memory
   std::vector<indexing::Interval> place_ranges;  ///< of rows and of places
   indexing::IndexingMap index;                   ///< (row, place) → index of the operands
   /// For each output of the fusion the array that it is, and (row, place) → position in the output's memory.
