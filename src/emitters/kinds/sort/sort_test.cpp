@@ -157,6 +157,17 @@ TEST(Sort, ZerosAndNaNs) {
   }
 }
 
+/// As XLA writes it when it has optimised a comparison in the total order.
+TEST(Sort, ByBitsOfFloats) {
+  check(
+      "HloModule m\nless {\n  p0 = f32[] parameter(0)\n  p1 = f32[] parameter(1)\n  a = s32[] bitcast(p0)\n  b = s32[] "
+      "bitcast(p1)\n  ROOT r = pred[] compare(a, b), direction=LT\n}\nENTRY e {\n  x = f32[500] parameter(0)\n  ROOT s "
+      "= f32[500] sort(x), dimensions={0}, to_apply=less\n}\n");
+  check(
+      "HloModule m\nENTRY e {\n  x = f32[7,9] parameter(0)\n  y = s32[63] bitcast(x)\n  ROOT r = s32[63] add(y, "
+      "y)\n}\n");
+}
+
 /// Of which one result is used, and of what is computed before.
 TEST(Sort, BetweenOtherInstructions) {
   for (const int length : {60, 30000}) {
