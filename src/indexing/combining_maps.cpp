@@ -114,13 +114,15 @@ std::vector<Read> reduce_window(const Site& site) {
   return reads;
 }
 
-/// Every operand at the same index but along `dimension`, where all its elements are read.
+/// Every operand at the same index but along `dimension`, where all its elements are read. A scalar has no dimension.
 std::vector<Read> along(const Site& site, int64_t dimension) {
   std::vector<Read> reads;
   for (size_t i = 0; i < site.instruction.operands.size(); ++i) {
     IndexingMap map = site.map();
     map.results = dim_variables(map.dims.size());
-    map.results[static_cast<size_t>(dimension)] = add_range(map, site.operand(i).dim(dimension));
+    if (!map.results.empty()) {
+      map.results[static_cast<size_t>(dimension)] = add_range(map, site.operand(i).dim(dimension));
+    }
     reads.push_back({static_cast<int>(i), 0, false, {std::move(map)}});
   }
   return reads;

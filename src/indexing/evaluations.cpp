@@ -77,6 +77,11 @@ Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once) con
         }
         double each = 1;
         for (const Interval& range : map.ranges) each *= static_cast<double>(range.size());
+        // The elements of a row are sorted together.
+        if (it.opcode == Opcode::Sort || it.opcode == Opcode::TopK) {
+          apart[static_cast<size_t>(operand)] += there;
+          continue;
+        }
         // Of what a condition guards, only what satisfies it is evaluated: no more than there is, as often as the whole
         // instruction is.
         const double times = std::max(evaluated / std::max(elements_of(it.shape), 1.0), 1.0);

@@ -85,7 +85,10 @@ Result<Values> FunctionEmitter::compute(InstructionId id) {
     return Values{result};
   }
   switch (it.opcode) {
-    case Opcode::Bitcast:
+    case Opcode::Bitcast: {
+      STRATA_TRY(const Value operand, read(id, 0));
+      return one(emit_bitcast(builder_, computation_, it, operand));
+    }
     case Opcode::Broadcast:
     case Opcode::Copy:
     case Opcode::DynamicSlice:

@@ -228,7 +228,11 @@ Result<mlir::func::FuncOp> FusionFunctions::scalar_function(hlo::ComputationId c
       case Opcode::GetTupleElement:
         values[i] = {operand(0)[static_cast<size_t>(it.as<hlo::TupleIndexAttributes>().index)]};
         break;
-      case Opcode::Bitcast:
+      case Opcode::Bitcast: {
+        STRATA_TRY(const Value value, emit_bitcast(builder, body, it, operand(0)[0]));
+        values[i] = {value};
+        break;
+      }
       case Opcode::Broadcast:
       case Opcode::Copy:
       case Opcode::Reshape:

@@ -81,6 +81,14 @@ Result<Value> emit_scalar(ImplicitLocOpBuilder& builder, const hlo::Computation&
   return result.getType() == numbers[0].getType() ? to_held(builder, result, type) : result;
 }
 
+Result<Value> emit_bitcast(ImplicitLocOpBuilder& builder, const hlo::Computation& computation,
+                           const hlo::Instruction& instruction, Value operand) {
+  if (computation.operand_shape(instruction, 0).type == instruction.shape.type) return operand;
+  hlo::Instruction converted = instruction;
+  converted.opcode = Opcode::BitcastConvert;
+  return emit_scalar(builder, computation, converted, operand);
+}
+
 Value emit_constant(ImplicitLocOpBuilder& builder, const hlo::Literal& literal, int64_t index) {
   const ElementType type = literal.type();
   const mlir::Type held = element_type(builder.getContext(), type);

@@ -20,6 +20,11 @@ bool is_elementwise(hlo::Opcode opcode);
 Result<mlir::Value> emit_scalar(mlir::ImplicitLocOpBuilder& builder, const hlo::Computation& computation,
                                 const hlo::Instruction& instruction, mlir::ValueRange operands);
 
+/// An element of a bitcast's result: where the element type changes, its bits as one of the other type. Error as above
+/// for types of different widths.
+Result<mlir::Value> emit_bitcast(mlir::ImplicitLocOpBuilder& builder, const hlo::Computation& computation,
+                                 const hlo::Instruction& instruction, mlir::Value operand);
+
 /// A scalar constant of the literal's type: element `index`.
 mlir::Value emit_constant(mlir::ImplicitLocOpBuilder& builder, const hlo::Literal& literal, int64_t index);
 

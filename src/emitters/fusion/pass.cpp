@@ -26,8 +26,6 @@ bool is_interpreted(const Instruction& it) {
     case Opcode::Conditional:
     case Opcode::RngBitGenerator:
     case Opcode::Scan:
-    case Opcode::Sort:
-    case Opcode::TopK:
     case Opcode::SelectAndScatter:
       return true;
     default:
@@ -40,6 +38,14 @@ bool is_interpreted(const Instruction& it) {
 bool is_alone(const Instruction& it) {
   return is_interpreted(it) || it.opcode == Opcode::Call || it.opcode == Opcode::Dot ||
          it.opcode == Opcode::Convolution;
+}
+
+bool is_sort(const Instruction& it) { return it.opcode == Opcode::Sort || it.opcode == Opcode::TopK; }
+
+/// What a sort may compute while it reads its operands: their elements lie as those of the instruction's operands do.
+bool keeps_places(const Instruction& it) {
+  return hlo::is_elementwise(it.opcode) || it.opcode == Opcode::Broadcast || it.opcode == Opcode::Reshape ||
+         it.opcode == Opcode::Bitcast || it.opcode == Opcode::Iota;
 }
 
 /// Of each instruction whether its value is known beforehand and costs nothing to have again.
@@ -293,6 +299,16 @@ class Fuser {
     return false;
   }
 
+  /// A sort is the only output of its kernel, and reads each element once.
+  bool may_join_sort(const Group& producer, const Group& sort) const {
+    if (!std::all_of(producer.begin(), producer.end(),
+                     [&](InstructionId id) { return keeps_places(computation_[id]); }))
+      return false;
+    Group joined = producer;
+    joined.insert(sort.begin(), sort.end());
+    return outputs_of(joined) == outputs_of(sort);
+  }
+
   bool may_join(const Group& producer, const Group& consumer) const {
     if (producer.size() + consumer.size() > most_instructions_) return false;
     for (const Group* group : {&producer, &consumer}) {
@@ -300,6 +316,11 @@ class Fuser {
         return false;
       }
     }
+    const auto sorts = [&](const Group& group) {
+      return std::any_of(group.begin(), group.end(), [&](InstructionId id) { return is_sort(computation_[id]); });
+    };
+    if (sorts(producer)) return false;
+    if (sorts(consumer)) return may_join_sort(producer, consumer);
     // The elements that a scatter writes are known only when all of it is done, and it is the only output.
     if (std::any_of(producer.begin(), producer.end(),
                     [&](InstructionId id) { return computation_[id].opcode == Opcode::Scatter; })) {

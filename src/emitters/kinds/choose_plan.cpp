@@ -19,6 +19,7 @@ constexpr Kind kKinds[] = {
     {"transpose", plan_transpose},
     {"concatenate", plan_concatenate},
     {"input slices", plan_input_slices},
+    {"sort", plan_sort},
     {"scatter rows", plan_scatter_rows, plan_scatter_rows_at_any_cost},
     {"scatter", plan_scatter},
     {"dynamic-update-slice", plan_dynamic_update_slice},
@@ -39,6 +40,8 @@ Result<void> check_tuples(const Fusion& fusion) {
       case hlo::Opcode::Reduce:
       case hlo::Opcode::ReduceWindow:
       case hlo::Opcode::Scatter:
+      case hlo::Opcode::Sort:
+      case hlo::Opcode::TopK:
       case hlo::Opcode::Tuple:
         break;
       default:

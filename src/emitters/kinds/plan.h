@@ -33,6 +33,7 @@ Result<Plan> plan_reduction(const Fusion& fusion);
 Result<Plan> plan_scatter(const Fusion& fusion);
 Result<Plan> plan_dynamic_update_slice(const Fusion& fusion);
 Result<Plan> plan_transpose(const Fusion& fusion);
+Result<Plan> plan_sort(const Fusion& fusion);
 Result<Plan> plan_concatenate(const Fusion& fusion);
 Result<Plan> plan_input_slices(const Fusion& fusion);
 

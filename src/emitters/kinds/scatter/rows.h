@@ -2,9 +2,8 @@
 // which some updates go to. Kernels find out which, and the last one writes each row once. docs/emitters.md says how.
 #pragma once
 
-#include <mlir/Dialect/Arith/IR/Arith.h>
-
 #include "emitters/elemental/function_emitter.h"
+#include "emitters/kinds/code.h"
 #include "emitters/kinds/kernel.h"
 #include "emitters/kinds/plan.h"
 
@@ -157,14 +156,5 @@ mlir::Value load_count(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPla
                        mlir::Value row);
 mlir::Value load_total(mlir::ImplicitLocOpBuilder& builder, const ScatterRowsPlan& plan, mlir::Value records,
                        Total total);
-/// The map's result at values of its dimensions, each of which lies in its range.
-mlir::Value at(mlir::ImplicitLocOpBuilder& builder, const indexing::Expr& expr,
-               const std::vector<indexing::Interval>& ranges, mlir::ValueRange values);
-mlir::Value index_constant(mlir::ImplicitLocOpBuilder& builder, int64_t value);
-mlir::Value compare(mlir::ImplicitLocOpBuilder& builder, mlir::arith::CmpIPredicate predicate, mlir::Value a,
-                    mlir::Value b);
-/// What `then` gives where the condition holds, else `otherwise`. No condition always holds.
-using Branch = llvm::function_ref<Values(mlir::ImplicitLocOpBuilder&)>;
-Values if_holds(mlir::ImplicitLocOpBuilder& builder, mlir::Value condition, mlir::ValueRange otherwise, Branch then);
 
 }  // namespace strata::emitters
