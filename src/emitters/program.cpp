@@ -10,6 +10,7 @@
 #include "emitters/fusion/pass.h"
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
+#include "hlo/expand_scans.h"
 #include "hlo/inline_calls.h"
 
 namespace strata::emitters {
@@ -323,9 +324,14 @@ Literal assemble(const hlo::Shape& shape, const std::vector<Literal>& arrays, si
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
                                     const LaxOptions& lax) {
   STRATA_CHECK(hlo::check_calls(module));
-  if (!hlo::has_batch_norms(module)) return ProgramBuilder(module, options, libraries, lax).build();
-  STRATA_TRY(const hlo::Module expanded, hlo::expand_batch_norms(module));
-  return ProgramBuilder(expanded, options, libraries, lax).build();
+  std::optional<hlo::Module> expanded;
+  if (hlo::has_batch_norms(module)) {
+    STRATA_TRY(expanded, hlo::expand_batch_norms(module));
+  }
+  if (const hlo::Module& whole = expanded ? *expanded : module; hlo::has_plain_scans(whole)) {
+    STRATA_TRY(expanded, hlo::expand_scans(whole));
+  }
+  return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax).build();
 }
 
 Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {
