@@ -12,6 +12,7 @@
 #include "emitters/fusion/pass.h"
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
+#include "hlo/expand_scans.h"
 #include "hlo/inline_calls.h"
 
 namespace strata::emitters {
@@ -491,7 +492,19 @@ Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>&
 
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
                                     const LaxOptions& lax) {
+<<<<<<< HEAD
   return emit(module, options, libraries, lax, /*is_body=*/false);
+=======
+  STRATA_CHECK(hlo::check_calls(module));
+  std::optional<hlo::Module> expanded;
+  if (hlo::has_batch_norms(module)) {
+    STRATA_TRY(expanded, hlo::expand_batch_norms(module));
+  }
+  if (const hlo::Module& whole = expanded ? *expanded : module; hlo::has_plain_scans(whole)) {
+    STRATA_TRY(expanded, hlo::expand_scans(whole));
+  }
+  return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax).build();
+>>>>>>> 21778f1145da19cdc9d5b36e9285bf1126d51985
 }
 
 Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {

@@ -24,6 +24,8 @@ int64_t terms_of(const Computation& computation, const Instruction& it) {
     case Opcode::Dot:
       for (int64_t d : it.as<DotAttributes>().lhs_contracting) terms *= operand(0).dims[static_cast<size_t>(d)];
       return terms;
+    case Opcode::Scan:
+      return operand(0).dims[static_cast<size_t>(it.as<ScanAttributes>().dimension)];
     case Opcode::ReduceWindow:
     case Opcode::SelectAndScatter:
       return covered(it.as<WindowAttributes>().window);

@@ -16,7 +16,8 @@ namespace {
 constexpr const char* kBarrier = "strata_barrier";
 constexpr const char* kShuffleDown = "strata_shuffle_down";
 constexpr const char* kShuffleXor = "strata_shuffle_xor";
-constexpr std::array kDeviceFunctions = {kBarrier, kShuffleDown, kShuffleXor};
+constexpr const char* kShuffleIndex = "strata_shuffle_index";
+constexpr std::array kDeviceFunctions = {kBarrier, kShuffleDown, kShuffleXor, kShuffleIndex};
 
 std::string text_of(const llvm::Type& type) {
   std::string text;
@@ -110,11 +111,12 @@ void define_nvptx_device_functions(llvm::Module& module) {
       builder.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
       builder.CreateRetVoid();
     } else {
-      const bool down = name == kShuffleDown;
+      const llvm::Intrinsic::ID shuffle = name == kShuffleDown    ? llvm::Intrinsic::nvvm_shfl_sync_down_i32
+                                          : name == kShuffleIndex ? llvm::Intrinsic::nvvm_shfl_sync_idx_i32
+                                                                  : llvm::Intrinsic::nvvm_shfl_sync_bfly_i32;
       // Whole warps; a lane beyond the end gets its own value.
       builder.CreateRet(builder.CreateIntrinsic(
-          down ? llvm::Intrinsic::nvvm_shfl_sync_down_i32 : llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
-          {builder.getInt32(~0U), function->getArg(0), function->getArg(1), builder.getInt32(31)}));
+          shuffle, {}, {builder.getInt32(~0U), function->getArg(0), function->getArg(1), builder.getInt32(31)}));
     }
     function->setLinkage(llvm::GlobalValue::InternalLinkage);
     function->addFnAttr(llvm::Attribute::AlwaysInline);

@@ -12,9 +12,11 @@ namespace {
 
 constexpr int kWarp = 32;
 
-enum class State { Runs, WaitsBarrier, WaitsShuffleDown, WaitsShuffleXor, Left };
+enum class State { Runs, WaitsBarrier, WaitsShuffleDown, WaitsShuffleXor, WaitsShuffleIndex, Left };
 
-bool waits_in_shuffle(State state) { return state == State::WaitsShuffleDown || state == State::WaitsShuffleXor; }
+bool waits_in_shuffle(State state) {
+  return state == State::WaitsShuffleDown || state == State::WaitsShuffleXor || state == State::WaitsShuffleIndex;
+}
 
 const char* describe(State state) {
   switch (state) {
@@ -24,6 +26,8 @@ const char* describe(State state) {
       return "waits in a shuffle down";
     case State::WaitsShuffleXor:
       return "waits in a shuffle xor";
+    case State::WaitsShuffleIndex:
+      return "waits in a shuffle by index";
     default:
       return "has left";
   }
@@ -39,7 +43,7 @@ struct Thread {
   int index;
   State state = State::Left;
   uint32_t value = 0;    // given to a shuffle, and what comes of it
-  uint32_t operand = 0;  // its distance or mask
+  uint32_t operand = 0;  // its distance, mask or lane
   Fiber fiber;
 };
 
@@ -116,9 +120,11 @@ class Block {
     for (int lane = 0; lane < kWarp; ++lane) given[lane] = threads_[first + lane]->value;
     for (uint32_t lane = 0; lane < kWarp; ++lane) {
       Thread& thread = *threads_[first + static_cast<int>(lane)];
-      // As shfl.sync does: it takes five bits of the distance or mask.
+      // As shfl.sync does: it takes five bits of the distance, mask or lane.
       const uint32_t operand = thread.operand % kWarp;
-      const uint32_t source = thread.state == State::WaitsShuffleDown ? lane + operand : lane ^ operand;
+      const uint32_t source = thread.state == State::WaitsShuffleDown  ? lane + operand
+                              : thread.state == State::WaitsShuffleXor ? lane ^ operand
+                                                                       : operand;
       thread.value = given[source < kWarp ? source : lane];
       thread.state = State::Runs;
     }
@@ -173,6 +179,10 @@ uint32_t strata_cpu_shuffle_down(uint32_t value, uint32_t distance) {
 
 uint32_t strata_cpu_shuffle_xor(uint32_t value, uint32_t mask) {
   return this_block().wait(State::WaitsShuffleXor, value, mask);
+}
+
+uint32_t strata_cpu_shuffle_index(uint32_t value, uint32_t lane) {
+  return this_block().wait(State::WaitsShuffleIndex, value, lane);
 }
 
 }  // namespace strata::emitters

@@ -23,6 +23,7 @@ extern "C" {
 void strata_cpu_barrier();
 uint32_t strata_cpu_shuffle_down(uint32_t value, uint32_t distance);
 uint32_t strata_cpu_shuffle_xor(uint32_t value, uint32_t mask);
+uint32_t strata_cpu_shuffle_index(uint32_t value, uint32_t lane);
 }
 
 }  // namespace strata::emitters

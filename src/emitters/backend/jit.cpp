@@ -74,6 +74,7 @@ class Session {
     define("strata_barrier", &strata_cpu_barrier);
     define("strata_shuffle_down", &strata_cpu_shuffle_down);
     define("strata_shuffle_xor", &strata_cpu_shuffle_xor);
+    define("strata_shuffle_index", &strata_cpu_shuffle_index);
     define("__truncsfbf2", &strata_cpu_float_to_bf16);
     define("__truncdfbf2", &strata_cpu_double_to_bf16);
     if (llvm::Error error = library_->define(orc::absoluteSymbols(std::move(symbols))))

@@ -189,4 +189,16 @@ def ShuffleReduceOp : StrataOp<"shuffle_reduce", [Pure, DeclareOpInterfaceMethod
   let hasVerifier = 1;
 }
 
+def ShuffleIndexOp : StrataOp<"shuffle_index", [Pure, AllTypesMatch<["values", "results"]>]> {
+  let summary = "The values that another lane of the warp has";
+  let description = [{
+    `lane` is from 0 to 31; each lane may ask for another one. All lanes of the warp must come here.
+
+        %s = strata.shuffle_index(%v) from %lane : f32
+  }];
+  let arguments = (ins Variadic<AnyType>:$values, Index:$lane);
+  let results = (outs Variadic<AnyType>:$results);
+  let assemblyFormat = "`(` $values `)` `from` $lane attr-dict `:` type($values)";
+}
+
 #endif

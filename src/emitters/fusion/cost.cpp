@@ -4,6 +4,7 @@
 
 #include "emitters/fusion/pass.h"
 #include "emitters/kinds/plan.h"
+#include "hlo/scan_window.h"
 #include "indexing/evaluations.h"
 
 namespace strata::emitters {
@@ -66,6 +67,11 @@ double operations(const Instruction& it) {
   }
 }
 
+/// A reduction, or a window that grows with the index: emitters compute both by several threads together.
+bool is_combined(const hlo::Computation& computation, const Instruction& it) {
+  return it.opcode == Opcode::Reduce || hlo::scan_window(computation, it).has_value();
+}
+
 /// Whether a long reduction shares the kernel with other operators, and each of its elements is computed by one thread.
 bool has_serial_reduction(const hlo::Computation& computation, const std::vector<InstructionId>& once) {
   int operators = 0;
@@ -76,7 +82,7 @@ bool has_serial_reduction(const hlo::Computation& computation, const std::vector
                        it.opcode == Opcode::Broadcast || it.operands.empty();
     // Scalars cost nothing: initial values, what follows from a sum of all.
     if (it.opcode == Opcode::Reduce || (!moves && indexing::elements_of(it.shape) > 1)) ++operators;
-    serial |= it.opcode == Opcode::Reduce && indexing::is_long_reduction(computation, it) &&
+    serial |= is_combined(computation, it) && indexing::is_long_reduction(computation, it) &&
               std::find(once.begin(), once.end(), id) == once.end();
   }
   return serial && operators > 1;
@@ -88,16 +94,20 @@ KernelWork kernel_work(const hlo::Module& module, const Device& device) {
   const hlo::Computation& computation = module.entry_computation();
   const bool reduces = std::any_of(computation.instructions.begin(), computation.instructions.end(),
                                    [](const Instruction& it) { return it.opcode == Opcode::Reduce; });
+  const bool scans = std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                                 [&](const Instruction& it) { return hlo::scan_window(computation, it).has_value(); });
   const bool reduces_long =
       std::any_of(computation.instructions.begin(), computation.instructions.end(),
                   [&](const Instruction& it) { return indexing::is_long_reduction(computation, it); });
   // Only of reductions it matters whether an emitter computes them once: others are read as often as they are written.
   std::vector<InstructionId> once;
   double threads = 0;
-  if (reduces) {
-    if (const Result<Plan> plan = choose_plan({module, module.entry, device}, "reduction")) {
+  for (const auto& [has, emitter] : {std::pair(reduces, "reduction"), std::pair(scans, "scan")}) {
+    if (!has || !once.empty()) continue;
+    if (const Result<Plan> plan = choose_plan({module, module.entry, device}, emitter)) {
+      const Launch& launch = plan->decision.launches.back();
       once = plan->decision.heroes;
-      threads = static_cast<double>(plan->decision.launch().blocks) * plan->decision.launch().threads;
+      threads = static_cast<double>(launch.blocks) * launch.threads;
     }
   }
   const indexing::EvaluationCounts counts(module, module.entry, once);

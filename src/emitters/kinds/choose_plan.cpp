@@ -16,6 +16,7 @@ struct Kind {
 /// In the order in which they are asked. The loop emitter takes all.
 constexpr Kind kKinds[] = {
     {"reduction", plan_reduction},
+    {"scan", plan_scan},
     {"transpose", plan_transpose},
     {"concatenate", plan_concatenate},
     {"input slices", plan_input_slices},

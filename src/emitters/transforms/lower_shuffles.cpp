@@ -1,4 +1,5 @@
-// shuffle_reduce → for each distance a shuffle of every 32-bit word of the values, and a call of the combiner.
+// shuffle_reduce → for each distance a shuffle of every 32-bit word of the values, and a call of the combiner;
+// shuffle_index → a shuffle of every word.
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/Func/IR/FuncOps.h>
 
@@ -17,25 +18,26 @@ using mlir::Value;
 using mlir::func::FuncOp;
 
 constexpr unsigned kWordBits = 32;
-constexpr const char* kShuffle = "strata_shuffle_down";
+constexpr const char* kShuffleDown = "strata_shuffle_down";
+constexpr const char* kShuffleIndex = "strata_shuffle_index";
 
-FuncOp shuffle_function(mlir::ModuleOp module) {
-  if (auto known = module.lookupSymbol<FuncOp>(kShuffle)) return known;
+FuncOp shuffle_function(mlir::ModuleOp module, const char* name) {
+  if (auto known = module.lookupSymbol<FuncOp>(name)) return known;
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   const Type word = builder.getI32Type();
-  auto function = builder.create<FuncOp>(module.getLoc(), kShuffle, builder.getFunctionType({word, word}, word));
+  auto function = builder.create<FuncOp>(module.getLoc(), name, builder.getFunctionType({word, word}, word));
   function.setPrivate();
   return function;
 }
 
-/// The value that the lane `distance` further on has.
-Value shuffle(OpBuilder& builder, Location location, FuncOp function, Value value, Value distance) {
+/// The value that another lane has: the function's second operand, `lane`, says which.
+Value shuffle(OpBuilder& builder, Location location, FuncOp function, Value value, Value lane) {
   const Type word = builder.getI32Type();
   const Value bits = to_bits(builder, location, value);
   const Type whole = bits.getType();
   const unsigned width = whole.getIntOrFloatBitWidth();
   const auto one_word = [&](Value from) -> Value {
-    return builder.create<mlir::func::CallOp>(location, function, mlir::ValueRange{from, distance}).getResult(0);
+    return builder.create<mlir::func::CallOp>(location, function, mlir::ValueRange{from, lane}).getResult(0);
   };
   Value moved;
   if (width < kWordBits) {
@@ -56,9 +58,25 @@ Value shuffle(OpBuilder& builder, Location location, FuncOp function, Value valu
   return from_bits(builder, location, moved, value.getType());
 }
 
+void lower_shuffle_indices(mlir::ModuleOp module) {
+  llvm::SmallVector<ShuffleIndexOp> operations;
+  module.walk([&](ShuffleIndexOp op) { operations.push_back(op); });
+  for (ShuffleIndexOp op : operations) {
+    OpBuilder builder(op);
+    const Value lane = builder.create<arith::IndexCastOp>(op.getLoc(), builder.getI32Type(), op.getLane());
+    llvm::SmallVector<Value> values;
+    for (const Value value : op.getValues()) {
+      values.push_back(shuffle(builder, op.getLoc(), shuffle_function(module, kShuffleIndex), value, lane));
+    }
+    op.replaceAllUsesWith(values);
+    op.erase();
+  }
+}
+
 }  // namespace
 
 mlir::LogicalResult lower_shuffles(mlir::ModuleOp module, const LoweringOptions&) {
+  lower_shuffle_indices(module);
   llvm::SmallVector<ShuffleReduceOp> operations;
   module.walk([&](ShuffleReduceOp op) { operations.push_back(op); });
   for (ShuffleReduceOp op : operations) {
@@ -69,7 +87,7 @@ mlir::LogicalResult lower_shuffles(mlir::ModuleOp module, const LoweringOptions&
       const Value lanes = builder.create<arith::ConstantIntOp>(location, distance, kWordBits);
       llvm::SmallVector<Value> operands = values;
       for (const Value value : values) {
-        operands.push_back(shuffle(builder, location, shuffle_function(module), value, lanes));
+        operands.push_back(shuffle(builder, location, shuffle_function(module, kShuffleDown), value, lanes));
       }
       auto call = builder.create<PureCallOp>(location, op.getResultTypes(), op.getCombiner(), operands);
       values.assign(call.getResults().begin(), call.getResults().end());
