@@ -171,6 +171,9 @@ Decision decision_of(const ScanPlan& plan, std::vector<InstructionId> heroes) {
 }  // namespace
 
 Result<Plan> plan_scan(const Fusion& fusion) {
+  const hlo::Computation& from = fusion.computation();
+  const auto is_scan = [&](const hlo::Instruction& it) { return hlo::scan_window(from, it).has_value(); };
+  if (llvm::none_of(from.instructions, is_scan)) return unsupported("there is no scan");
   ScanPlan made;
   std::vector<InstructionId> heroes;
   STRATA_TRY(made.split, split_scans(fusion, heroes));
