@@ -18,7 +18,8 @@ std::vector<std::vector<int>> parameters_of(const EmittedProgram& program, size_
   std::vector<std::vector<int>> parameters(leaves);
   for (size_t b = 0; b < program.buffers.size(); ++b) {
     const ProgramBuffer& buffer = program.buffers[b];
-    if (buffer.parameter >= 0) parameters[static_cast<size_t>(std::max(buffer.element, 0))].push_back(static_cast<int>(b));
+    if (buffer.parameter >= 0)
+      parameters[static_cast<size_t>(std::max(buffer.element, 0))].push_back(static_cast<int>(b));
   }
   return parameters;
 }

@@ -49,7 +49,7 @@ class GpuLoop {
   std::shared_ptr<const LoopStep> loop_;
   std::unique_ptr<GpuRunner> body_, condition_;
   std::vector<std::vector<int>> body_parameters_, condition_parameters_;  ///< by leaf: the buffers that hold it
-  LoopBuffers buffers_;  ///< of a counted loop
+  LoopBuffers buffers_;                                                   ///< of a counted loop
   std::vector<GpuMemory> scratch_;
   std::map<size_t, GpuMemory> counters_;  ///< by leaf: all values
   // Of others: where the state lies that has no result, and where the next one does.

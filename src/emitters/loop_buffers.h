@@ -19,7 +19,7 @@ struct LoopFlow {
     int from = 0;
     int in_place_of = -1;  ///< Written: it may lie where the value of this leaf lies, which nothing reads any more then
     bool wanted = true;    ///< the loop has a result for it
-    bool fresh = false;    ///< of an in_place_of: its first value lies where the result is to lie, and may be written to
+    bool fresh = false;  ///< of an in_place_of: its first value lies where the result is to lie, and may be written to
     bool counter = false;  ///< its values are known beforehand, and lie one after the other
   };
   std::vector<Leaf> leaves;
@@ -41,8 +41,8 @@ struct LoopPlace {
 
 struct LoopBuffers {
   std::vector<int64_t> scratch_bytes;
-  /// By iteration, then by leaf: where the value lies that iteration k reads; states[k + 1] is where it writes those that
-  /// it writes. The last is the result: where it is not in Result of its own leaf, it is to be copied there.
+  /// By iteration, then by leaf: where the value lies that iteration k reads; states[k + 1] is where it writes those
+  /// that it writes. The last is the result: where it is not in Result of its own leaf, it is to be copied there.
   std::vector<std::vector<LoopPlace>> states;
 };
 

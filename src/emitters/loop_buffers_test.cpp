@@ -52,7 +52,8 @@ class Check {
         for (size_t other = 0; other < leaves; ++other) {
           if (places[other] != to || flow_.leaves[other].counter) continue;
           const bool may = std::any_of(flow_.leaves.begin(), flow_.leaves.end(), [&](const Leaf& same) {
-            return same.next == Leaf::Next::Written && same.from == it.from && same.in_place_of == static_cast<int>(other);
+            return same.next == Leaf::Next::Written && same.from == it.from &&
+                   same.in_place_of == static_cast<int>(other);
           });
           ASSERT_TRUE(may) << "iteration " << k << " writes over leaf " << other;
         }
@@ -145,9 +146,9 @@ TEST(LoopBuffers, RandomLoops) {
           it.next = Leaf::Next::Written;
           // Leaves may share an array that is written.
           it.from = static_cast<int>(it.bytes + static_cast<int64_t>(random.below(3)));
-          const bool first = std::none_of(flow.leaves.begin(), flow.leaves.begin() + static_cast<int64_t>(i), [&](const Leaf& l) {
-            return l.next == Leaf::Next::Written && l.from == it.from;
-          });
+          const bool first =
+              std::none_of(flow.leaves.begin(), flow.leaves.begin() + static_cast<int64_t>(i),
+                           [&](const Leaf& l) { return l.next == Leaf::Next::Written && l.from == it.from; });
           if (first && random.below(2) == 0) it.in_place_of = static_cast<int>(i);
           it.fresh = it.in_place_of >= 0 && it.wanted && random.below(2) == 0;
         }

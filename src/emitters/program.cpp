@@ -198,7 +198,8 @@ class ProgramBuilder {
       if (one.kind != Preparation::Kind::Copy) continue;
       const InstructionId parameter = from.parameters[static_cast<size_t>(one.input)];
       int64_t uses = 0;
-      for (const hlo::Instruction& it : from.instructions) uses += std::count(it.operands.begin(), it.operands.end(), parameter);
+      for (const hlo::Instruction& it : from.instructions)
+        uses += std::count(it.operands.begin(), it.operands.end(), parameter);
       step.only_copied[static_cast<size_t>(one.input)] = uses == 1;
     }
   }
@@ -257,7 +258,8 @@ class ProgramBuilder {
     step.interpreted = std::make_shared<const hlo::Module>(part.module);
     for (int leaf = 0; leaf < hlo::leaf_count(loop.shape); ++leaf) {
       STRATA_TRY(const int initial, initial_value(part, loop.operands[0], leaf));
-      const ProgramBuffer& last = made.body->buffers[static_cast<size_t>(made.body->results[static_cast<size_t>(leaf)])];
+      const ProgramBuffer& last =
+          made.body->buffers[static_cast<size_t>(made.body->results[static_cast<size_t>(leaf)])];
       const bool counter = made.counted && made.counted->counter(leaf) != nullptr;
       const bool changes = counter || last.parameter < 0 || std::max(last.element, 0) != leaf;
       made.leaves.push_back({initial, -1, changes});
@@ -403,9 +405,14 @@ class ProgramBuilder {
 Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
                             const LaxOptions& lax, bool is_body) {
   STRATA_CHECK(hlo::check_calls(module));
-  if (!hlo::has_batch_norms(module)) return ProgramBuilder(module, options, libraries, lax, is_body).build();
-  STRATA_TRY(const hlo::Module expanded, hlo::expand_batch_norms(module));
-  return ProgramBuilder(expanded, options, libraries, lax, is_body).build();
+  std::optional<hlo::Module> expanded;
+  if (hlo::has_batch_norms(module)) {
+    STRATA_TRY(expanded, hlo::expand_batch_norms(module));
+  }
+  if (const hlo::Module& whole = expanded ? *expanded : module; hlo::has_plain_scans(whole)) {
+    STRATA_TRY(expanded, hlo::expand_scans(whole));
+  }
+  return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax, is_body).build();
 }
 
 /// The arrays as one literal of the shape, nested as it is.
@@ -438,7 +445,8 @@ Result<void> run_loop(const LoopStep& loop, const std::vector<ProgramBuffer>& sh
   }
   for (size_t leaf = 0; leaf < arrays.size(); ++leaf) {
     const int result = loop.leaves[leaf].result;
-    if (result >= 0) buffers[static_cast<size_t>(result)] = to_buffer(arrays[leaf], shapes[static_cast<size_t>(result)].shape);
+    if (result >= 0)
+      buffers[static_cast<size_t>(result)] = to_buffer(arrays[leaf], shapes[static_cast<size_t>(result)].shape);
   }
   return {};
 }
@@ -492,19 +500,7 @@ Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>&
 
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
                                     const LaxOptions& lax) {
-<<<<<<< HEAD
   return emit(module, options, libraries, lax, /*is_body=*/false);
-=======
-  STRATA_CHECK(hlo::check_calls(module));
-  std::optional<hlo::Module> expanded;
-  if (hlo::has_batch_norms(module)) {
-    STRATA_TRY(expanded, hlo::expand_batch_norms(module));
-  }
-  if (const hlo::Module& whole = expanded ? *expanded : module; hlo::has_plain_scans(whole)) {
-    STRATA_TRY(expanded, hlo::expand_scans(whole));
-  }
-  return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax).build();
->>>>>>> 21778f1145da19cdc9d5b36e9285bf1126d51985
 }
 
 Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {

@@ -66,8 +66,9 @@ struct EmittedProgram {
 
 /// Cuts the entry into fusions (fusion/pass.h) and emits each; a module whose text has no ENTRY is one fusion, if an
 /// emitter takes it whole and several kernels would not be much faster. Before that, parts are given to the
-/// superoptimizer (lax/search.h), then products and convolutions to libraries. While loops become steps with programs of
-/// their own. Instructions without a kernel become steps of the interpreter's. Error (Unsupported) where that has no meaning for them either.
+/// superoptimizer (lax/search.h), then products and convolutions to libraries. While loops become steps with programs
+/// of their own. Instructions without a kernel become steps of the interpreter's. Error (Unsupported) where that has no
+/// meaning for them either.
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {},
                                     LibraryUse libraries = LibraryUse::WhereFaster, const LaxOptions& lax = {});
 

@@ -28,7 +28,8 @@ struct CountedLoop {
 /// Nothing for other loops, those that do not end, and those whose counter would overflow.
 std::optional<CountedLoop> counted_loop(const Module& module, const Computation& computation, InstructionId loop);
 
-/// The instruction that computes a leaf (leaf_of) of a value, and its number there: through get-tuple-element and tuple.
+/// The instruction that computes a leaf (leaf_of) of a value, and its number there: through get-tuple-element and
+/// tuple.
 std::pair<InstructionId, int64_t> source_of(const Computation& computation, InstructionId id, int64_t leaf);
 
 }  // namespace strata::hlo

@@ -153,9 +153,9 @@ struct FieldArithmetic {
   std::shared_ptr<const PowerTable> powers{};  ///< of omega; optional, for speed
   ExponentLog* log = nullptr;
   Maximum maximum = Maximum::ByOrder;
-  std::vector<Value>* compared = nullptr;     ///< where not null, what max was taken of is added here
-  std::vector<Value>* roots = nullptr;        ///< where not null, the arguments of square roots are added here
-  std::vector<Value>* divisors = nullptr;     ///< where not null, they are added here: of residues not live, 0
+  std::vector<Value>* compared = nullptr;  ///< where not null, what max was taken of is added here
+  std::vector<Value>* roots = nullptr;     ///< where not null, the arguments of square roots are added here
+  std::vector<Value>* divisors = nullptr;  ///< where not null, they are added here: of residues not live, 0
   /// Operators that are executed as random functions of their operands; the executor sets `free` from it for each.
   const FreeOperators* free_operators = nullptr;
   bool free = false;

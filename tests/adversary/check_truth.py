@@ -4,8 +4,8 @@
 Usage: check_truth.py [FILE...]; all files where none is named. Needs NumPy.
 
 Unequal pairs are evaluated at the points of their `# at` lines, and at three points near by, all inputs moved
-independently: they must differ at all of them, or it might be a set of measure zero. Where there is no such line, points
-are tried near the constants of both programs; one must do.
+independently: they must differ at all of them, or it might be a set of measure zero. Where there is no such line,
+points are tried near the constants of both programs; one must do.
 In `# at X = …; Y = …`, r is a normal array of the input's shape, u a uniform one in (0, 1), i holds 0, 1, 2, …
 """
 
@@ -44,7 +44,7 @@ def outputs(graph, kind, inputs):
 
 
 def differ(pair, graphs, inputs):
-    """Whether a defined entry has two values, by far more than either is rounded, or only the second is undefined."""
+    """Whether a defined entry has two values, beyond rounding, or only the second is undefined."""
     exact = pair.digits or "g"
     first, second = (outputs(g, exact, inputs) for g in graphs)
     rounded_first, rounded_second = (outputs(g, max(exact - 10, 8) if pair.digits else "f8", inputs) for g in graphs)
@@ -67,7 +67,8 @@ def differ_near(pair, graphs, point, random):
     inputs = {name: assigned(point, name, shape, random) for name, shape in graphs[0].inputs}
     for step in range(4):
         by = NEARBY if step else 0
-        if not differ(pair, graphs, {name: x * (1 + by * random.standard_normal(x.shape)) for name, x in inputs.items()}):
+        here = {name: x * (1 + by * random.standard_normal(x.shape)) for name, x in inputs.items()}
+        if not differ(pair, graphs, here):
             return "does not differ at " + point + (", moved a little" if step else "")
     return None
 

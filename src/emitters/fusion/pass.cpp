@@ -145,8 +145,8 @@ class Fuser {
     ProgramPart result = build_part(module_, everywhere_, group, outputs_of(group));
     result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
     if (result.interpreted) return result;
-    result.microseconds = estimated_microseconds(updates_in_place(result) ? only_update(result.module) : result.module,
-                                                 device_);
+    result.microseconds =
+        estimated_microseconds(updates_in_place(result) ? only_update(result.module) : result.module, device_);
     return result;
   }
 

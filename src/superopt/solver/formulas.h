@@ -101,8 +101,8 @@ class Formulas final : public SymbolicTerms {
   /// the result would be too large or have a denominator 0; `failure` is then as it was.
   std::optional<Polynomial> with_replaced(const Polynomial& f, const std::map<AtomId, Polynomial>& by);
 
-  /// Set once a limit was met (FormulaLimits: terms, all terms, time), a number did not fit 63 bits, or 0 was divided by;
-  /// results are then meaningless.
+  /// Set once a limit was met (FormulaLimits: terms, all terms, time), a number did not fit 63 bits, or 0 was divided
+  /// by; results are then meaningless.
   const std::string& failure() const { return failure_; }
   std::string take_failure() { return std::exchange(failure_, {}); }
 

@@ -65,8 +65,8 @@ class Proof {
         options_(options),
         limit_(std::min(options.time_limit, 1e6), options.stop),
         stop_(limit_.token()),
-        deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                     std::chrono::duration<double>(limit_.seconds_left()))) {}
+        deadline_(Clock::now() +
+                  std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit_.seconds_left()))) {}
 
   Result<SolverResult> run() {
     STRATA_CHECK(check_interface(reference_, candidate_));

@@ -289,7 +289,8 @@ class Verification {
   /// Whether one residue of each divisor is that of a divisor of the reference. It is 0 where nothing reads it: in
   /// arguments of exponentials only that modulo q is read, elsewhere it may be only the other.
   static bool all_among(const std::vector<FieldArithmetic::Value>& divisors,
-                        const std::vector<FieldArithmetic::Value>& of_reference, uint64_t FieldArithmetic::Value::* residue) {
+                        const std::vector<FieldArithmetic::Value>& of_reference,
+                        uint64_t FieldArithmetic::Value::*residue) {
     std::vector<uint64_t> known{0};
     for (const auto& one : of_reference) known.push_back(one.*residue);
     std::sort(known.begin(), known.end());
