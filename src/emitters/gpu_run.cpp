@@ -13,6 +13,7 @@
 #include "hlo/evaluate.h"
 #include "hlo/inline_calls.h"
 #include "ir/target.h"
+#include "runtime/launch_manifest.h"
 #include "runtime/nv_jit_link.h"
 #include "runtime/replay.h"
 #include "support/memory_plan.h"
@@ -283,7 +284,7 @@ Result<void> GpuRunner::choose_algorithms(ResultCache* cache) {
     if (loaded.loop) STRATA_CHECK(loaded.loop->choose_algorithms(cache));
     if (!loaded.work) continue;
     LibraryLaunch& launch = *program_.steps[i].library;
-    const std::string same = fmt::format("{} {}", library_of(launch.work), describe(launch.work));
+    const std::string same = identity_of(launch.work);
     if (const auto known = chosen.find(same); known != chosen.end()) {
       STRATA_TRY(loaded.work, device_.prepare(known->second));
       launch.work = known->second;

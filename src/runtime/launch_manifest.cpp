@@ -142,6 +142,11 @@ Result<LibraryWork> read_work(const Json& launch) {
   return invalid("'{}' is no library that launches can name", library);
 }
 
+std::string work_text(const LibraryWork& work) {
+  const auto* product = std::get_if<MatrixProduct>(&work);
+  return (product != nullptr ? product_json(*product) : convolution_json(std::get<Convolution>(work))).dump();
+}
+
 OrderedJson launch_json(const GpuLaunch& launch) {
   if (const MatrixProduct* product = launch.product(); product != nullptr) {
     return {{"name", launch.kernel},
@@ -230,6 +235,8 @@ int64_t LaunchManifest::bytes(BufferRole role) const {
   for (const GpuBuffer& buffer : buffers) sum += buffer.role == role ? buffer.type.bytes() : 0;
   return sum;
 }
+
+std::string identity_of(const LibraryWork& work) { return fmt::format("{} {}", library_of(work), work_text(work)); }
 
 std::string print(const LaunchManifest& manifest) {
   OrderedJson json;

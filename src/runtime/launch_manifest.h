@@ -61,6 +61,9 @@ struct LaunchManifest {
   int64_t bytes(BufferRole role) const;
 };
 
+/// All that a library's work is, where describe() leaves strides out.
+std::string identity_of(const LibraryWork& work);
+
 /// {"buffers": […], "kernels": […]}, which parse_launch_manifest reads.
 std::string print(const LaunchManifest& manifest);
 /// Error (InvalidInput) where the text is no manifest, or a launch names a buffer that is not listed.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "runtime/launch_manifest.h"
+
 namespace strata::emitters {
 namespace {
 
@@ -70,7 +72,7 @@ std::optional<int64_t> looked_up(ResultCache* cache, const std::string& key) {
 Result<PreparedLibraryWork> fastest_algorithm(const GpuDevice& device, LibraryWork work,
                                               const std::vector<int64_t>& bytes, ResultCache* cache) {
   const LibraryWork first = with_algorithm(std::move(work), 0);
-  const std::string key = fmt::format("{}\n{}\n{}", device.name(), library_of(first), describe(first));
+  const std::string key = fmt::format("{}\n{}", device.name(), identity_of(first));
   if (const auto known = looked_up(cache, key)) {
     LibraryWork chosen = with_algorithm(first, *known);
     if (auto prepared = device.prepare(chosen)) return PreparedLibraryWork{std::move(chosen), *std::move(prepared)};

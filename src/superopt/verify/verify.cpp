@@ -28,7 +28,7 @@ namespace {
 constexpr int kLostSamples = 32;
 /// Tests of programs without a reachable bound: enough to refute what is wrong.
 constexpr int kRefutations = 2;
-/// A division by zero that is rarer by the bound does not happen by chance.
+/// Of given primes, a division by zero that is rarer by the bound does not happen by chance; of drawn ones, none does.
 constexpr double kByChance = 1e-6;
 /// Primes of one verification: each test draws its own, up to so many.
 constexpr size_t kMostPrimes = 64;
@@ -140,7 +140,7 @@ class Verification {
                                                    free, options_.stop);
     const TestBound bound = test_bound(reference, candidate, bound_options(independent));
     result_.argument = bound.argument;
-    by_chance_ = bound.per_test > kByChance;
+    by_chance_ = options_.primes && bound.per_test > kByChance;
     const bool others = roots_ || (maxima_ && !free);  // tests of signs and orders have their share of δ
     const int needed = tests_needed(bound.per_test, others ? options_.delta / 2 : options_.delta, options_.max_tests);
     STRATA_CHECK(run_tests(programs_, needed > 0 ? needed : kRefutations, options_.seed));
