@@ -51,13 +51,14 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
 }
 
 Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
-                            const LaxOptions& lax, bool is_body);
+                            const LaxOptions& lax, bool is_body, const std::string& prefix);
 
 class ProgramBuilder {
  public:
   ProgramBuilder(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries, const LaxOptions& lax,
-                 bool is_body)
+                 bool is_body, std::string prefix)
       : is_body_(is_body),
+        prefix_(std::move(prefix)),
         flat_(with_free_layouts(hlo::inline_calls(module), module, !options.only.empty())),
         options_(options),
         libraries_(libraries),
@@ -111,7 +112,7 @@ class ProgramBuilder {
   }
 
   std::string next_name(const std::string& base) {
-    std::string name = base;
+    std::string name = prefix_ + base;
     for (char& c : name) {
       if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
     }
@@ -248,10 +249,12 @@ class ProgramBuilder {
     made.state = loop.shape;
     made.counted = hlo::counted_loop(part.module, from, *id);
     const hlo::Module body = body_of(part.module, loop, made.counted);
-    auto emitted = emit(body, options_, libraries_, {}, /*is_body=*/true);
+    const std::string prefix = next_name(from.name) + "_";
+    auto emitted = emit(body, options_, libraries_, {}, /*is_body=*/true, prefix);
     if (!emitted) return false;
     made.body = std::make_shared<const EmittedProgram>(*std::move(emitted));
-    auto condition = emit_program(hlo::extract_module(part.module, part.module[loop.called[0]]), options_, libraries_);
+    auto condition = emit(hlo::extract_module(part.module, part.module[loop.called[0]]), options_, libraries_, {},
+                          /*is_body=*/false, prefix + "condition_");
     if (!condition) return false;
     made.condition = std::make_shared<const EmittedProgram>(*std::move(condition));
     ProgramStep step;
@@ -389,7 +392,8 @@ class ProgramBuilder {
     return {};
   }
 
-  const bool is_body_;  ///< of a loop
+  const bool is_body_;        ///< of a loop
+  const std::string prefix_;  ///< of kernels' names
   hlo::Module flat_;
   const EmitOptions& options_;
   const LibraryUse libraries_;
@@ -403,7 +407,7 @@ class ProgramBuilder {
 };
 
 Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
-                            const LaxOptions& lax, bool is_body) {
+                            const LaxOptions& lax, bool is_body, const std::string& prefix) {
   STRATA_CHECK(hlo::check_calls(module));
   std::optional<hlo::Module> expanded;
   if (hlo::has_batch_norms(module)) {
@@ -412,7 +416,7 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
   if (const hlo::Module& whole = expanded ? *expanded : module; hlo::has_plain_scans(whole)) {
     STRATA_TRY(expanded, hlo::expand_scans(whole));
   }
-  return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax, is_body).build();
+  return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax, is_body, prefix).build();
 }
 
 /// The arrays as one literal of the shape, nested as it is.
@@ -500,7 +504,7 @@ Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>&
 
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
                                     const LaxOptions& lax) {
-  return emit(module, options, libraries, lax, /*is_body=*/false);
+  return emit(module, options, libraries, lax, /*is_body=*/false, "");
 }
 
 Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {

@@ -80,5 +80,15 @@ TEST(LaunchManifest, MistakesInWorkOfLibrariesAreErrors) {
               HasSubstr("a convolution is of f64"));
 }
 
+TEST(LibraryWork, IdentityTellsApartWhatTheDescriptionDoesNot) {
+  MatrixProduct product;
+  std::tie(product.m, product.n, product.k) = std::tuple(40, 8, 4);
+  MatrixProduct other = product;
+  other.a.leading = 64;
+  EXPECT_EQ(describe(LibraryWork(product)), describe(LibraryWork(other)));
+  EXPECT_NE(identity_of(product), identity_of(other));
+  EXPECT_NE(identity_of(product), identity_of(Convolution{}));
+}
+
 }  // namespace
 }  // namespace strata

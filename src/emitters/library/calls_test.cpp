@@ -31,8 +31,12 @@ hlo::ModulePtr parsed(const std::string& text) {
 /// The program that the fake GPU's kernels belong to: a launch runs the kernel on the CPU.
 const EmittedProgram* running = nullptr;
 
-void run_kernel(const char* kernel, void** arguments) {
-  for (const ProgramStep& step : running->steps) {
+void run_kernel_of(const EmittedProgram& program, const char* kernel, void** arguments) {
+  for (const ProgramStep& step : program.steps) {
+    if (step.loop) {
+      run_kernel_of(*step.loop->body, kernel, arguments);
+      run_kernel_of(*step.loop->condition, kernel, arguments);
+    }
     if (!step.fusion || step.fusion->kernel_names().front() != kernel) continue;
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
@@ -44,6 +48,8 @@ void run_kernel(const char* kernel, void** arguments) {
     EXPECT_TRUE(ran) << ran.error().to_string();
   }
 }
+
+void run_kernel(const char* kernel, void** arguments) { run_kernel_of(*running, kernel, arguments); }
 
 class LibraryCallsTest : public FakeDriverTest {
  protected:
