@@ -11,9 +11,6 @@ namespace {
 
 using Next = LoopFlow::Leaf::Next;
 
-/// Iterations whose places are planned one by one; of more the host reads the condition, as where they are not counted.
-constexpr int64_t kMostPlanned = 100'000;
-
 std::vector<std::vector<int>> parameters_of(const EmittedProgram& program, size_t leaves) {
   std::vector<std::vector<int>> parameters(leaves);
   for (size_t b = 0; b < program.buffers.size(); ++b) {
@@ -25,7 +22,7 @@ std::vector<std::vector<int>> parameters_of(const EmittedProgram& program, size_
 }
 
 /// The leaf over whose value a step of the body may write the array `written`: a copy of it is all that is read of it
-/// from that step on.
+/// from that step on, and the body does not hand it on.
 int in_place_of(const EmittedProgram& body, int written) {
   int leaf = -1;
   int source = -1;
@@ -38,7 +35,8 @@ int in_place_of(const EmittedProgram& body, int written) {
       const auto input = static_cast<size_t>(one.input);
       source = step.inputs[input];
       const ProgramBuffer& from = body.buffers[static_cast<size_t>(source)];
-      const bool once = std::count(step.inputs.begin(), step.inputs.end(), source) == 1;
+      const bool once = std::count(step.inputs.begin(), step.inputs.end(), source) == 1 &&
+                        std::count(body.results.begin(), body.results.end(), source) == 0;
       if (input < step.only_copied.size() && step.only_copied[input] && from.parameter >= 0 && once)
         leaf = std::max(from.element, 0);
     }
@@ -48,14 +46,13 @@ int in_place_of(const EmittedProgram& body, int written) {
 
 }  // namespace
 
-Result<std::unique_ptr<GpuLoop>> GpuLoop::load(const GpuDevice& device, const ProgramStep& step,
-                                               const std::vector<ProgramBuffer>&, const EmitOptions& options,
-                                               const KernelLoader& loader) {
-  std::unique_ptr<GpuLoop> made(new GpuLoop(device, step.loop));
-  const LoopStep& loop = *step.loop;
+Result<std::unique_ptr<GpuLoop>> GpuLoop::load(const GpuDevice& device, std::shared_ptr<const LoopStep> step,
+                                               const EmitOptions& options, const KernelLoader& loader) {
+  const LoopStep& loop = *step;
+  std::unique_ptr<GpuLoop> made(new GpuLoop(device, std::move(step)));
   STRATA_TRY(made->body_, GpuRunner::load_body(device, *loop.body, options, loader));
   made->body_parameters_ = parameters_of(*loop.body, loop.leaves.size());
-  if (loop.counted && loop.counted->count <= kMostPlanned) {
+  if (loop.counted) {
     STRATA_CHECK(made->plan_counted());
     return made;
   }
@@ -120,6 +117,11 @@ Result<void> GpuLoop::plan_open() {
     STRATA_TRY(GpuMemory memory, GpuMemory::allocate(device_, bytes));
     nexts_.emplace(leaf, std::move(memory));
   }
+  const int answer = loop_->condition->results.front();
+  const ProgramBuffer& buffer = loop_->condition->buffers[static_cast<size_t>(answer)];
+  if (buffer.constant || buffer.parameter >= 0) return {};
+  STRATA_TRY(answer_, GpuMemory::allocate(device_, 1));
+  condition_->bind(answer, answer_->pointer());
   return {};
 }
 
@@ -184,11 +186,6 @@ Result<void> GpuLoop::run_open(const Pointers& pointers) const {
     for (const int parameter : body_parameters_[leaf]) body_->bind(parameter, state.back());
     for (const int parameter : condition_parameters_[leaf]) condition_->bind(parameter, state.back());
   }
-  const int answer = loop_->condition->results.front();
-  const bool own = !loop_->condition->buffers[static_cast<size_t>(answer)].constant &&
-                   loop_->condition->buffers[static_cast<size_t>(answer)].parameter < 0;
-  STRATA_TRY(const GpuMemory goes_on, GpuMemory::allocate(device_, 1));
-  if (own) condition_->bind(answer, goes_on.pointer());
   // A value that is written for several leaves is written once.
   std::map<int, size_t> writer;
   for (size_t leaf = 0; leaf < state.size(); ++leaf) {
@@ -200,7 +197,7 @@ Result<void> GpuLoop::run_open(const Pointers& pointers) const {
   }
   while (true) {
     STRATA_CHECK(condition_->run_steps());
-    STRATA_TRY(const hlo::Literal value, condition_->download(answer));
+    STRATA_TRY(const hlo::Literal value, condition_->download(loop_->condition->results.front()));
     if (value.get_integer(0) == 0) return {};
     STRATA_CHECK(body_->run_steps());
     // Values that only move are read before anything is written over them.

@@ -18,10 +18,9 @@ class GpuLoop {
  public:
   using Pointers = std::function<CudaPointer(int buffer)>;
 
-  /// `buffers` are those of the program that the step belongs to. Errors as GpuRunner::load.
-  static Result<std::unique_ptr<GpuLoop>> load(const GpuDevice& device, const ProgramStep& step,
-                                               const std::vector<ProgramBuffer>& buffers, const EmitOptions& options,
-                                               const KernelLoader& loader);
+  /// Errors as GpuRunner::load.
+  static Result<std::unique_ptr<GpuLoop>> load(const GpuDevice& device, std::shared_ptr<const LoopStep> step,
+                                               const EmitOptions& options, const KernelLoader& loader);
 
   /// `pointers`: of the loop's initial values and results.
   Result<void> run(const Pointers& pointers) const;
@@ -54,6 +53,7 @@ class GpuLoop {
   std::map<size_t, GpuMemory> counters_;  ///< by leaf: all values
   // Of others: where the state lies that has no result, and where the next one does.
   std::map<size_t, GpuMemory> states_, nexts_;
+  std::optional<GpuMemory> answer_;  ///< of the condition, where a kernel writes it
 };
 
 }  // namespace strata::emitters

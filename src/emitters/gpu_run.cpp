@@ -199,7 +199,7 @@ Result<void> GpuRunner::load_lax(const LaxStep& step, Loaded& loaded) const {
 Result<void> GpuRunner::load_step(ProgramStep& step, const EmitOptions& options, const KernelLoader& loader,
                                   Loaded& loaded) {
   if (step.loop) {
-    STRATA_TRY(loaded.loop, GpuLoop::load(device_, step, program_.buffers, options, loader));
+    STRATA_TRY(loaded.loop, GpuLoop::load(device_, step.loop, options, loader));
     for (const std::string& note : loaded.loop->notes()) notes_.push_back(note);
     return {};
   }

@@ -95,6 +95,20 @@ TEST(LoopStep, CountsIterations) {
   }
 }
 
+TEST(LoopStep, VeryManyIterationsAreNotCounted) {
+  const auto module = hlo::parse_module(
+      scan("big = s32[] constant(200000)\n  ROOT c = pred[] compare(i, big), direction=LT", "0", "1"));
+  ASSERT_TRUE(module) << module.error().to_string();
+  const auto program = emit_program(**module);
+  ASSERT_TRUE(program) << program.error().to_string();
+  ASSERT_TRUE(program->steps.back().loop);
+  const LoopStep& loop = *program->steps.back().loop;
+  EXPECT_FALSE(loop.counted);
+  EXPECT_NE(loop.condition, nullptr);
+  // The body counts then.
+  EXPECT_LT(loop.body->buffers[static_cast<size_t>(loop.body->results[0])].parameter, 0);
+}
+
 TEST(LoopStep, RowsAreUpdatedInPlace) {
   const auto loop = checked_loop(scan("ROOT c = pred[] compare(i, n), direction=LT", "0", "1"));
   ASSERT_NE(loop, nullptr);

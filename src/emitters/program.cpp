@@ -14,6 +14,7 @@
 #include "hlo/expand_batch_norms.h"
 #include "hlo/expand_scans.h"
 #include "hlo/inline_calls.h"
+#include "hlo/source_of.h"
 
 namespace strata::emitters {
 namespace {
@@ -21,6 +22,9 @@ namespace {
 using hlo::InstructionId;
 using hlo::Literal;
 using hlo::Opcode;
+
+/// Iterations of a loop that are put on the stream one by one. Of more the condition is asked.
+constexpr int64_t kMostCounted = 100'000;
 
 /// Before layouts are assigned, those of a module's text mean nothing: only bitcasts, fusions, copies between layouts,
 /// and texts that are one fusion or have parameters in other layouts, rest on them.
@@ -248,15 +252,18 @@ class ProgramBuilder {
     LoopStep made;
     made.state = loop.shape;
     made.counted = hlo::counted_loop(part.module, from, *id);
+    if (made.counted && made.counted->count > kMostCounted) made.counted.reset();
     const hlo::Module body = body_of(part.module, loop, made.counted);
     const std::string prefix = next_name(from.name) + "_";
     auto emitted = emit(body, options_, libraries_, {}, /*is_body=*/true, prefix);
     if (!emitted) return false;
     made.body = std::make_shared<const EmittedProgram>(*std::move(emitted));
-    auto condition = emit(hlo::extract_module(part.module, part.module[loop.called[0]]), options_, libraries_, {},
-                          /*is_body=*/false, prefix + "condition_");
-    if (!condition) return false;
-    made.condition = std::make_shared<const EmittedProgram>(*std::move(condition));
+    if (!made.counted) {
+      auto condition = emit(hlo::extract_module(part.module, part.module[loop.called[0]]), options_, libraries_, {},
+                            /*is_body=*/false, prefix + "condition_");
+      if (!condition) return false;
+      made.condition = std::make_shared<const EmittedProgram>(*std::move(condition));
+    }
     ProgramStep step;
     step.interpreted = std::make_shared<const hlo::Module>(part.module);
     for (int leaf = 0; leaf < hlo::leaf_count(loop.shape); ++leaf) {

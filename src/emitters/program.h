@@ -27,8 +27,8 @@ struct LibraryLaunch {
 
 struct EmittedProgram;
 
-/// A while loop: programs of its condition and its body. Both have one parameter, the state; arrays are its leaves
-/// (hlo::leaf_of).
+/// A while loop: programs of its body and, where its iterations are not counted, its condition. Both have one
+/// parameter, the state; arrays are its leaves (hlo::leaf_of).
 struct LoopStep {
   /// An array of the state.
   struct Leaf {
@@ -36,7 +36,8 @@ struct LoopStep {
     int result = -1;      ///< buffer of the last one; -1 where nothing reads it
     bool changes = true;  ///< from iteration to iteration
   };
-  std::shared_ptr<const EmittedProgram> condition, body;
+  std::shared_ptr<const EmittedProgram> body;
+  std::shared_ptr<const EmittedProgram> condition;  ///< null where `counted`
   std::vector<Leaf> leaves;
   hlo::Shape state;
   std::optional<hlo::CountedLoop> counted;  ///< the body leaves its counters as they are

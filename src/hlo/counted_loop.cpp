@@ -1,8 +1,10 @@
 #include "hlo/counted_loop.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "hlo/literal.h"
+#include "hlo/source_of.h"
 
 namespace strata::hlo {
 namespace {
@@ -88,23 +90,6 @@ bool fits(int64_t number, ElementType type) {
 }
 
 }  // namespace
-
-std::pair<InstructionId, int64_t> source_of(const Computation& computation, InstructionId id, int64_t leaf) {
-  while (true) {
-    const Instruction& it = computation[id];
-    if (it.opcode == Opcode::GetTupleElement) {
-      const auto index = static_cast<size_t>(it.as<TupleIndexAttributes>().index);
-      leaf += computation.operand_shape(it, 0).elements.first_leaf(index);
-      id = it.operands[0];
-    } else if (it.opcode == Opcode::Tuple && leaf < leaf_count(it.shape)) {
-      const size_t element = element_with_leaf(it.shape, leaf);
-      leaf -= it.shape.elements.first_leaf(element);
-      id = it.operands[element];
-    } else {
-      return {id, leaf};
-    }
-  }
-}
 
 const CountedLoop::Counter* CountedLoop::counter(int64_t leaf) const {
   const auto found = std::find_if(counters.begin(), counters.end(), [&](const Counter& it) { return it.leaf == leaf; });

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "hlo/hlo.h"
@@ -27,9 +26,5 @@ struct CountedLoop {
 /// and to which the body adds a constant, with a constant, or with another scalar that the body leaves as it is.
 /// Nothing for other loops, those that do not end, and those whose counter would overflow.
 std::optional<CountedLoop> counted_loop(const Module& module, const Computation& computation, InstructionId loop);
-
-/// The instruction that computes a leaf (leaf_of) of a value, and its number there: through get-tuple-element and
-/// tuple.
-std::pair<InstructionId, int64_t> source_of(const Computation& computation, InstructionId id, int64_t leaf);
 
 }  // namespace strata::hlo

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "hlo/replace_instructions.h"
 #include "hlo/text.h"
 
 namespace strata::hlo {
@@ -144,20 +145,6 @@ class Expansion {
   std::string whole_, vector_, body_;
 };
 
-/// Appends the computations of `part`; the number of its entry.
-ComputationId append(Module& module, const Module& part) {
-  const auto offset = static_cast<ComputationId>(module.computations.size());
-  for (const Computation& computation : part.computations) {
-    module.computations.push_back(computation);
-    Computation& added = module.computations.back();
-    added.name += fmt::format(".expanded.{}", module.computations.size());
-    for (Instruction& instruction : added.instructions) {
-      for (ComputationId& called : instruction.called) called += offset;
-    }
-  }
-  return part.entry + offset;
-}
-
 }  // namespace
 
 bool has_batch_norms(const Module& module) {
@@ -167,25 +154,11 @@ bool has_batch_norms(const Module& module) {
 }
 
 Result<Module> expand_batch_norms(const Module& module) {
-  Module result;
-  result.name = module.name;
-  result.fusion = module.fusion;
-  std::vector<ComputationId> moved;
-  for (const Computation& source : module.computations) {
-    Computation computation = source;
-    for (Instruction& instruction : computation.instructions) {
-      for (ComputationId& called : instruction.called) called = moved[static_cast<size_t>(called)];
-      if (!is_batch_norm(instruction)) continue;
-      STRATA_TRY(const ModulePtr expansion, parse_module(Expansion(source, instruction).text()));
-      instruction.called = {append(result, *expansion)};
-      instruction.opcode = Opcode::Call;
-      instruction.attributes = NoAttributes{};
-    }
-    moved.push_back(static_cast<ComputationId>(result.computations.size()));
-    result.computations.push_back(std::move(computation));
-  }
-  result.entry = moved[static_cast<size_t>(module.entry)];
-  return result;
+  return replace_instructions(module,
+                              [](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
+                                if (!is_batch_norm(it)) return std::nullopt;
+                                return Replacement{Expansion(computation, it).text(), it.operands};
+                              });
 }
 
 }  // namespace strata::hlo

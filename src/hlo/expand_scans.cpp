@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "hlo/replace_instructions.h"
 #include "hlo/text.h"
 
 namespace strata::hlo {
@@ -93,20 +94,6 @@ std::string expansion(const Computation& computation, const Instruction& it, Opc
       fmt::join(last, ","), fmt::join(slices, ", "), to_string(it.shape.elements[1]), to_string(it.shape));
 }
 
-/// Appends the computations of `part`; the number of its entry.
-ComputationId append(Module& module, const Module& part) {
-  const auto offset = static_cast<ComputationId>(module.computations.size());
-  for (const Computation& computation : part.computations) {
-    module.computations.push_back(computation);
-    Computation& added = module.computations.back();
-    added.name += fmt::format(".scan.{}", module.computations.size());
-    for (Instruction& instruction : added.instructions) {
-      for (ComputationId& called : instruction.called) called += offset;
-    }
-  }
-  return part.entry + offset;
-}
-
 }  // namespace
 
 bool has_plain_scans(const Module& module) {
@@ -117,29 +104,12 @@ bool has_plain_scans(const Module& module) {
 }
 
 Result<Module> expand_scans(const Module& module) {
-  Module result;
-  result.name = module.name;
-  result.fusion = module.fusion;
-  std::vector<ComputationId> moved;
-  for (const Computation& source : module.computations) {
-    Computation computation = source;
-    for (size_t i = 0; i < computation.instructions.size(); ++i) {
-      Instruction& it = computation.instructions[i];
-      const Instruction& original = source.instructions[i];
-      for (ComputationId& called : it.called) called = moved[static_cast<size_t>(called)];
-      const std::optional<PlainScan> plain = plain_scan(module, source, original);
-      if (!plain) continue;
-      STRATA_TRY(const ModulePtr part, parse_module(expansion(source, original, plain->combiner)));
-      it.called = {append(result, *part)};
-      it.operands[1] = plain->initial;
-      it.opcode = Opcode::Call;
-      it.attributes = NoAttributes{};
-    }
-    moved.push_back(static_cast<ComputationId>(result.computations.size()));
-    result.computations.push_back(std::move(computation));
-  }
-  result.entry = moved[static_cast<size_t>(module.entry)];
-  return result;
+  return replace_instructions(
+      module, [&](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
+        const std::optional<PlainScan> plain = plain_scan(module, computation, it);
+        if (!plain) return std::nullopt;
+        return Replacement{expansion(computation, it, plain->combiner), {it.operands[0], plain->initial}};
+      });
 }
 
 }  // namespace strata::hlo

@@ -3,8 +3,8 @@
 #include <map>
 
 #include "hlo/compute.h"
-#include "hlo/counted_loop.h"
 #include "hlo/inline_calls.h"
+#include "hlo/source_of.h"
 
 namespace strata::emitters {
 namespace {

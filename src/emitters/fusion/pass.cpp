@@ -8,8 +8,8 @@
 
 #include "emitters/fusion/known_functions.h"
 #include "emitters/fusion/part_builder.h"
-#include "hlo/counted_loop.h"
 #include "hlo/inline_calls.h"
+#include "hlo/source_of.h"
 
 namespace strata::emitters {
 namespace {
@@ -146,39 +146,33 @@ class Fuser {
     result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
     if (result.interpreted) return result;
     result.microseconds =
-        estimated_microseconds(updates_in_place(result) ? only_update(result.module) : result.module, device_);
+        estimated_microseconds(updates_in_place(result.outputs) ? only_update(result.module) : result.module, device_);
     return result;
   }
 
-  /// Whether a parameter's array may be overwritten by `updates`: no result is the array itself.
-  bool may_overwrite(InstructionId update) const {
+  /// The parameter's array that a dynamic-update-slice may be written over: no result is the array itself.
+  std::optional<ArrayValue> overwritten_by(InstructionId update) const {
     const Instruction& it = computation_[update];
-    if (parameters_ == Parameters::Kept || it.opcode != Opcode::DynamicUpdateSlice) return false;
+    if (parameters_ == Parameters::Kept || it.opcode != Opcode::DynamicUpdateSlice) return std::nullopt;
     const auto value = resolve(computation_, it.operands[0]);
-    return value && computation_[value->instruction].opcode == Opcode::Parameter &&
-           std::find(results_.begin(), results_.end(), *value) == results_.end();
+    const bool may = value && computation_[value->instruction].opcode == Opcode::Parameter &&
+                     std::find(results_.begin(), results_.end(), *value) == results_.end();
+    return may ? value : std::nullopt;
   }
 
   /// Whether two groups as one would write a whole array, of which one of them updates some in place.
   bool loses_update_in_place(const Group& joined) const {
-    const auto update = std::find_if(joined.begin(), joined.end(), [&](InstructionId id) { return may_overwrite(id); });
-    if (update == joined.end()) return false;
-    const std::vector<ArrayValue> outputs = outputs_of(joined);
-    return outputs.size() != 1 || outputs[0].instruction != *update;
+    const auto update =
+        std::find_if(joined.begin(), joined.end(), [&](InstructionId id) { return overwritten_by(id).has_value(); });
+    return update != joined.end() && outputs_of(joined) != std::vector{ArrayValue{*update}};
   }
 
-  /// Whether a part is a dynamic-update-slice of a parameter that nothing else reads, and that may be overwritten.
-  bool updates_in_place(const ProgramPart& part) const {
-    const Computation& from = part.module.entry_computation();
-    const Instruction& root = from.root_instruction();
-    if (parameters_ == Parameters::Kept || root.opcode != Opcode::DynamicUpdateSlice) return false;
-    const Instruction& operand = from[root.operands[0]];
-    if (operand.opcode != Opcode::Parameter) return false;
-    const ArrayValue& value = part.inputs[static_cast<size_t>(operand.as<hlo::ParameterAttributes>().number)];
-    if (computation_[value.instruction].opcode != Opcode::Parameter) return false;
-    const auto& users = users_[static_cast<size_t>(value.instruction)];
-    const auto reads = std::count_if(users.begin(), users.end(), [&](const auto& use) { return use.first == value; });
-    return reads == 1 && std::find(results_.begin(), results_.end(), value) == results_.end();
+  /// Whether a group's only output is an array of a parameter, updated in place: nothing else reads it.
+  bool updates_in_place(const std::vector<ArrayValue>& outputs) const {
+    const auto value = outputs.size() == 1 ? overwritten_by(outputs[0].instruction) : std::nullopt;
+    if (!value) return false;
+    const auto& users = users_[static_cast<size_t>(value->instruction)];
+    return std::count_if(users.begin(), users.end(), [&](const auto& use) { return use.first == *value; }) == 1;
   }
 
   /// What a part computes of its root's update.

@@ -35,7 +35,7 @@ void run_kernel_of(const EmittedProgram& program, const char* kernel, void** arg
   for (const ProgramStep& step : program.steps) {
     if (step.loop) {
       run_kernel_of(*step.loop->body, kernel, arguments);
-      run_kernel_of(*step.loop->condition, kernel, arguments);
+      if (step.loop->condition) run_kernel_of(*step.loop->condition, kernel, arguments);
     }
     if (!step.fusion || step.fusion->kernel_names().front() != kernel) continue;
     std::vector<const void*> inputs;
@@ -170,6 +170,38 @@ std::string random_dot(Random& random) {
     last = "r";
   }
   return text + fmt::format("  ROOT n = {} negate({})\n}}\n", array, last);
+}
+
+TEST_F(LibraryCallsTest, ALoopHandsOnAnArrayThatItUpdates) {
+  const hlo::ModulePtr module = parsed(R"(HloModule m
+condition {
+  s = (f32[], f32[64,4], f32[64,4]) parameter(0)
+  x = f32[] get-tuple-element(s), index=0
+  limit = f32[] constant(100)
+  ROOT c = pred[] compare(x, limit), direction=LT
+}
+body {
+  s = (f32[], f32[64,4], f32[64,4]) parameter(0)
+  x = f32[] get-tuple-element(s), index=0
+  a = f32[64,4] get-tuple-element(s), index=1
+  square = f32[] multiply(x, x)
+  one = f32[] constant(1)
+  next = f32[] add(square, one)
+  row = f32[1,4] broadcast(next), dimensions={}
+  zero = s32[] constant(0)
+  updated = f32[64,4] dynamic-update-slice(a, row, zero, zero)
+  ROOT r = (f32[], f32[64,4], f32[64,4]) tuple(next, updated, a)
+}
+ENTRY e {
+  x = f32[] constant(0)
+  a = f32[64,4] parameter(0)
+  b = f32[64,4] parameter(1)
+  s = (f32[], f32[64,4], f32[64,4]) tuple(x, a, b)
+  ROOT w = (f32[], f32[64,4], f32[64,4]) while(s), condition=condition, body=body
+}
+)");
+  ASSERT_NE(module, nullptr);
+  EXPECT_EQ(checked(*module, 1), "");
 }
 
 TEST_F(LibraryCallsTest, RandomProductsAgreeWithTheInterpreter) {

@@ -1,6 +1,7 @@
 // What a sort or top-k sorts, in terms of rows and places.
 #include "emitters/elemental/types.h"
 #include "emitters/kinds/sort/sort.h"
+#include "hlo/source_of.h"
 #include "indexing/simplify.h"
 
 namespace strata::emitters {
@@ -13,37 +14,18 @@ using hlo::Opcode;
 using indexing::Expr;
 using indexing::IndexingMap;
 
-/// The sort that has the array, and its number there.
-Result<std::pair<InstructionId, int>> source_of(const Computation& computation, InstructionId id) {
-  int element = 0;
-  if (computation[id].opcode == Opcode::GetTupleElement) {
-    element = static_cast<int>(computation[id].as<hlo::TupleIndexAttributes>().index);
-    id = computation[id].operands[0];
-  }
-  const Opcode opcode = computation[id].opcode;
-  if (opcode != Opcode::Sort && opcode != Opcode::TopK) {
-    return unsupported("{} is no result of a sort", computation[id].name);
-  }
-  return std::pair{id, element};
-}
-
 /// The arrays of the root: the sort that they come from, and each one's number there.
 Result<std::pair<InstructionId, std::vector<int>>> results_of(const Computation& computation) {
-  const Instruction& root = computation.root_instruction();
   InstructionId sort = -1;
   std::vector<int> numbers;
-  if (root.opcode != Opcode::Tuple && root.shape.is_tuple()) {
-    STRATA_TRY(const auto whole, source_of(computation, computation.root));
-    sort = whole.first;
-    for (size_t i = 0; i < root.shape.elements.size(); ++i) numbers.push_back(static_cast<int>(i));
-    return std::pair{sort, numbers};
-  }
-  for (const InstructionId id :
-       root.opcode == Opcode::Tuple ? root.operands : std::vector<InstructionId>{computation.root}) {
-    STRATA_TRY(const auto one, source_of(computation, id));
-    if (sort >= 0 && one.first != sort) return unsupported("there are two sorts");
-    sort = one.first;
-    numbers.push_back(one.second);
+  for (int64_t leaf = 0; leaf < hlo::leaf_count(computation.root_instruction().shape); ++leaf) {
+    const auto [source, number] = hlo::source_of(computation, computation.root, leaf);
+    const Instruction& it = computation[source];
+    if (it.opcode != Opcode::Sort && it.opcode != Opcode::TopK)
+      return unsupported("{} is no result of a sort", it.name);
+    if (sort >= 0 && source != sort) return unsupported("there are two sorts");
+    sort = source;
+    numbers.push_back(static_cast<int>(number));
   }
   if (sort < 0) return unsupported("there is no result");
   return std::pair{sort, numbers};
