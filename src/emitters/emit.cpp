@@ -21,6 +21,7 @@
 #include "emitters/kinds/plan.h"
 #include "emitters/math/math_library.h"
 #include "emitters/transforms/pipeline.h"
+#include "ir/target.h"
 
 namespace strata::emitters {
 
@@ -77,6 +78,11 @@ std::vector<std::string> EmittedFusion::kernel_names() const {
   return names;
 }
 
+bool kernels_overlap(const Device& device) {
+  const Result<const strata::Target*> target = find_target(device.arch);
+  return target && (*target)->overlapping_kernels;
+}
+
 Result<std::string> EmittedFusion::text(Form form) const {
   if (form == Form::Mlir) return text_of(*body_->module);
   STRATA_TRY(const Lowered code, lowered(*body_, Target::Gpu));
@@ -88,6 +94,7 @@ Result<std::string> EmittedFusion::text(Form form) const {
   }
   PtxOptions options;
   options.arch = body_->options.device.arch;
+  options.overlap = kernels_overlap(body_->options.device);
   const std::vector<std::string> names = kernel_names();
   for (size_t i = 0; i < names.size(); ++i) {
     const Launch& launch = decision_.launches[i];

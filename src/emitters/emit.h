@@ -24,6 +24,9 @@ struct EmitOptions {
   std::function<void(const std::string& pass, const std::string& text)> observer;
 };
 
+/// Whether kernels for the device may be launched while the one before them runs (PtxOptions::overlap).
+bool kernels_overlap(const Device& device);
+
 /// The kernels made of a fusion: one, most often. The arguments of each are the arrays of the computation's parameters,
 /// those of its root, and the temporaries of the decision, in this order.
 class EmittedFusion {

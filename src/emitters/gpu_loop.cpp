@@ -47,16 +47,17 @@ int in_place_of(const EmittedProgram& body, int written) {
 }  // namespace
 
 Result<std::unique_ptr<GpuLoop>> GpuLoop::load(const GpuDevice& device, std::shared_ptr<const LoopStep> step,
-                                               const EmitOptions& options, const KernelLoader& loader) {
+                                               const EmitOptions& options, const KernelLoader& loader,
+                                               std::shared_ptr<StreamOrder> order) {
   const LoopStep& loop = *step;
-  std::unique_ptr<GpuLoop> made(new GpuLoop(device, std::move(step)));
-  STRATA_TRY(made->body_, GpuRunner::load_body(device, *loop.body, options, loader));
+  std::unique_ptr<GpuLoop> made(new GpuLoop(device, std::move(step), order));
+  STRATA_TRY(made->body_, GpuRunner::load_body(device, *loop.body, options, loader, order));
   made->body_parameters_ = parameters_of(*loop.body, loop.leaves.size());
   if (loop.counted) {
     STRATA_CHECK(made->plan_counted());
     return made;
   }
-  STRATA_TRY(made->condition_, GpuRunner::load_body(device, *loop.condition, options, loader));
+  STRATA_TRY(made->condition_, GpuRunner::load_body(device, *loop.condition, options, loader, order));
   made->condition_parameters_ = parameters_of(*loop.condition, loop.leaves.size());
   STRATA_CHECK(made->plan_open());
   return made;
@@ -145,6 +146,7 @@ CudaPointer GpuLoop::place(const LoopPlace& place, size_t of, const Pointers& po
 Result<void> GpuLoop::copy(CudaPointer to, CudaPointer from, size_t leaf) const {
   const auto bytes = static_cast<size_t>(bytes_of_leaf(leaf));
   if (to == from || bytes == 0) return {};
+  order_->behind_kernel = false;
   const CudaDriver& driver = device_.driver();
   return driver.check(driver.copy_on_device_later(to, from, bytes, device_.stream()), "copying a loop's state");
 }

@@ -20,7 +20,8 @@ class GpuLoop {
 
   /// Errors as GpuRunner::load.
   static Result<std::unique_ptr<GpuLoop>> load(const GpuDevice& device, std::shared_ptr<const LoopStep> step,
-                                               const EmitOptions& options, const KernelLoader& loader);
+                                               const EmitOptions& options, const KernelLoader& loader,
+                                               std::shared_ptr<StreamOrder> order);
 
   /// `pointers`: of the loop's initial values and results.
   Result<void> run(const Pointers& pointers) const;
@@ -31,7 +32,8 @@ class GpuLoop {
   const std::vector<std::string>& notes() const { return body_->notes(); }
 
  private:
-  GpuLoop(const GpuDevice& device, std::shared_ptr<const LoopStep> loop) : device_(device), loop_(std::move(loop)) {}
+  GpuLoop(const GpuDevice& device, std::shared_ptr<const LoopStep> loop, std::shared_ptr<StreamOrder> order)
+      : device_(device), loop_(std::move(loop)), order_(std::move(order)) {}
   Result<void> plan_counted();
   Result<void> plan_open();
   Result<void> run_counted(const Pointers& pointers) const;
@@ -46,6 +48,7 @@ class GpuLoop {
 
   const GpuDevice& device_;
   std::shared_ptr<const LoopStep> loop_;
+  std::shared_ptr<StreamOrder> order_;
   std::unique_ptr<GpuRunner> body_, condition_;
   std::vector<std::vector<int>> body_parameters_, condition_parameters_;  ///< by leaf: the buffers that hold it
   LoopBuffers buffers_;                                                   ///< of a counted loop

@@ -127,18 +127,21 @@ GpuRunner::~GpuRunner() = default;
 
 Result<std::unique_ptr<GpuRunner>> GpuRunner::load(const GpuDevice& device, EmittedProgram program,
                                                    const EmitOptions& options, const KernelLoader& loader) {
-  return load(device, std::move(program), options, loader, /*is_body=*/false);
+  return load(device, std::move(program), options, loader, std::make_shared<StreamOrder>(), /*is_body=*/false);
 }
 
 Result<std::unique_ptr<GpuRunner>> GpuRunner::load_body(const GpuDevice& device, EmittedProgram program,
-                                                        const EmitOptions& options, const KernelLoader& loader) {
-  return load(device, std::move(program), options, loader, /*is_body=*/true);
+                                                        const EmitOptions& options, const KernelLoader& loader,
+                                                        std::shared_ptr<StreamOrder> order) {
+  return load(device, std::move(program), options, loader, std::move(order), /*is_body=*/true);
 }
 
 Result<std::unique_ptr<GpuRunner>> GpuRunner::load(const GpuDevice& device, EmittedProgram program,
                                                    const EmitOptions& options, const KernelLoader& loader,
-                                                   bool is_body) {
+                                                   std::shared_ptr<StreamOrder> order, bool is_body) {
   std::unique_ptr<GpuRunner> made(new GpuRunner(device, std::move(program)));
+  made->order_ = std::move(order);
+  made->overlaps_ = kernels_overlap(options.device);
   made->is_body_ = is_body;
   made->modules_ = std::make_shared<Modules>(device.driver());
   std::vector<ProgramStep>& steps = made->program_.steps;
@@ -199,7 +202,7 @@ Result<void> GpuRunner::load_lax(const LaxStep& step, Loaded& loaded) const {
 Result<void> GpuRunner::load_step(ProgramStep& step, const EmitOptions& options, const KernelLoader& loader,
                                   Loaded& loaded) {
   if (step.loop) {
-    STRATA_TRY(loaded.loop, GpuLoop::load(device_, step.loop, options, loader));
+    STRATA_TRY(loaded.loop, GpuLoop::load(device_, step.loop, options, loader, order_));
     for (const std::string& note : loaded.loop->notes()) notes_.push_back(note);
     return {};
   }
@@ -336,8 +339,11 @@ Result<void> GpuRunner::prepare_outputs(const ProgramStep& step) const {
     int status = 0;
     if (one.kind == Preparation::Kind::Copy) {
       const CudaPointer from = pointer(step.inputs[static_cast<size_t>(one.input)]);
-      if (from != to) status = driver.copy_on_device_later(to, from, bytes, device_.stream());
+      if (from == to) continue;
+      order_->behind_kernel = false;
+      status = driver.copy_on_device_later(to, from, bytes, device_.stream());
     } else {
+      order_->behind_kernel = false;
       const size_t width = one.value.byte_size();
       const std::byte* value = one.value.bytes();
       const auto word = [&](auto zero, size_t at) {
@@ -378,6 +384,12 @@ Result<void> GpuRunner::launch(const ProgramStep& step, const Loaded& loaded) co
     config.block[0] = static_cast<unsigned>(launches[i].threads);
     config.shared_bytes = static_cast<unsigned>(launches[i].shared_bytes);
     config.stream = device_.stream();
+    CudaLaunchAttribute overlap;
+    overlap.id = CudaLaunchAttribute::kOverlapsPrevious;
+    overlap.value = {1};
+    config.attributes = &overlap;
+    config.attribute_count = overlaps_ && order_->behind_kernel ? 1 : 0;
+    order_->behind_kernel = true;
     STRATA_CHECK(
         device_.driver().check(device_.driver().launch(&config, loaded.functions[i], arguments.data(), nullptr),
                                fmt::format("launching a kernel of {}", step.fusion->name())));
@@ -396,7 +408,9 @@ Result<void> GpuRunner::launch_lax(const ProgramStep& step, const Loaded& loaded
     if (buffer.role == BufferRole::Counters) pointers[buffer.name] = loaded.counters.at(buffer.name).pointer();
     if (buffer.role == BufferRole::Output) pointers[buffer.name] = pointer(step.outputs.front());
   }
-  return loaded.program->launch(pointers);
+  const bool behind_kernel = order_->behind_kernel;
+  order_->behind_kernel = !step.lax->manifest.launches.empty() && !step.lax->manifest.launches.back().library;
+  return loaded.program->launch(pointers, behind_kernel);
 }
 
 Result<void> GpuRunner::interpret(const ProgramStep& step) const {
@@ -417,6 +431,7 @@ Result<void> GpuRunner::run_step(size_t number) const {
   if (step.fusion) return launch(step, loaded);
   if (loaded.program) return launch_lax(step, loaded);
   if (loaded.loop) return loaded.loop->run([&](int buffer) { return pointer(buffer); });
+  order_->behind_kernel = false;
   if (!loaded.work) return interpret(step);
   std::vector<CudaPointer> arguments;
   for (const int buffer : step.library->arguments) arguments.push_back(pointer(buffer));
@@ -448,6 +463,7 @@ Result<std::vector<GpuRunner::StepTime>> GpuRunner::profile(int repetitions) {
     for (size_t step = 0; step <= count; ++step) events.emplace_back(device_);
     for (size_t step = 0; step < count; ++step) {
       STRATA_CHECK(events[step].record());
+      order_->behind_kernel = false;
       STRATA_CHECK(run_step(step));
     }
     STRATA_CHECK(events[count].record());
@@ -492,6 +508,7 @@ std::optional<std::string> GpuRunner::step_on_host() const {
 }
 
 Result<void> GpuRunner::run_steps() const {
+  if (!is_body_) order_->behind_kernel = false;
   for (size_t i = 0; i < program_.steps.size(); ++i) STRATA_CHECK(run_step(i));
   return {};
 }

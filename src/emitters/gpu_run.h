@@ -35,6 +35,12 @@ Result<std::string> architecture_of(const GpuDevice& device);
 
 class GpuLoop;
 
+/// What was put on the stream last. A kernel of ours may start while it runs, where that is one too: each lets the next
+/// one start and waits for the one before (PtxOptions::overlap; generated code does it as well).
+struct StreamOrder {
+  bool behind_kernel = false;
+};
+
 class GpuRunner {
  public:
   ~GpuRunner();
@@ -69,9 +75,10 @@ class GpuRunner {
   Result<double> microseconds() const;
 
   // --- as the body of a loop (gpu_loop.h) ---
-  /// Parameters and results have no memory of their own: they are where bind() says.
+  /// Parameters and results have no memory of their own: they are where bind() says. Its steps come behind others.
   static Result<std::unique_ptr<GpuRunner>> load_body(const GpuDevice& device, EmittedProgram program,
-                                                      const EmitOptions& options, const KernelLoader& loader);
+                                                      const EmitOptions& options, const KernelLoader& loader,
+                                                      std::shared_ptr<StreamOrder> order);
   void bind(int buffer, CudaPointer pointer) { bound_[static_cast<size_t>(buffer)] = pointer; }
   /// Of a parameter, a result, or a constant.
   CudaPointer pointer(int buffer) const;
@@ -105,7 +112,8 @@ class GpuRunner {
   Result<void> interpret(const ProgramStep& step) const;
   Result<void> upload(int buffer, const hlo::Literal& value) const;
   static Result<std::unique_ptr<GpuRunner>> load(const GpuDevice& device, EmittedProgram program,
-                                                 const EmitOptions& options, const KernelLoader& loader, bool is_body);
+                                                 const EmitOptions& options, const KernelLoader& loader,
+                                                 std::shared_ptr<StreamOrder> order, bool is_body);
   const hlo::Shape& shape_of(int buffer) const { return program_.buffers[static_cast<size_t>(buffer)].shape; }
 
   const GpuDevice& device_;
@@ -115,6 +123,8 @@ class GpuRunner {
   std::vector<Loaded> loaded_;        ///< by step
   std::vector<std::string> notes_;
   bool is_body_ = false;
+  bool overlaps_ = false;  ///< kernels of fusions do (kernels_overlap)
+  std::shared_ptr<StreamOrder> order_;
   std::vector<CudaPointer> bound_;  ///< by buffer; 0: in this program's own memory
   std::optional<GpuMemory> constants_, working_, workspace_;
 };

@@ -214,7 +214,7 @@ Result<void> GpuProgram::launch(const GpuBuffers& buffers) const {
   return launch(pointers);
 }
 
-Result<void> GpuProgram::launch(const GpuPointers& buffers) const {
+Result<void> GpuProgram::launch(const GpuPointers& buffers, bool overlaps_first) const {
   for (size_t i = 0; i < steps_.size(); ++i) {
     const GpuLaunch& launch = manifest_.launches[i];
     std::vector<CudaPointer> pointers;
@@ -222,14 +222,15 @@ Result<void> GpuProgram::launch(const GpuPointers& buffers) const {
     if (steps_[i].work) {
       STRATA_CHECK(steps_[i].work->run(device_.stream(), pointers, workspace_ ? workspace_->pointer() : 0));
     } else {
-      STRATA_CHECK(launch_kernel(launch, steps_[i].function, pointers));
+      const bool overlaps = launch.overlaps_previous && (i > 0 || overlaps_first);
+      STRATA_CHECK(launch_kernel(launch, steps_[i].function, pointers, overlaps));
     }
   }
   return {};
 }
 
 Result<void> GpuProgram::launch_kernel(const GpuLaunch& launch, CudaFunction function,
-                                       std::vector<CudaPointer>& pointers) const {
+                                       std::vector<CudaPointer>& pointers, bool overlaps) const {
   std::vector<void*> arguments;
   for (CudaPointer& pointer : pointers) arguments.push_back(&pointer);
   std::vector<CudaTensorMap> maps;
@@ -255,7 +256,7 @@ Result<void> GpuProgram::launch_kernel(const GpuLaunch& launch, CudaFunction fun
     attribute.id = CudaLaunchAttribute::kCooperative;
     attribute.value = {1};
   }
-  if (launch.overlaps_previous) {
+  if (overlaps) {
     CudaLaunchAttribute& attribute = attributes[config.attribute_count++];
     attribute.id = CudaLaunchAttribute::kOverlapsPrevious;
     attribute.value = {1};

@@ -116,7 +116,9 @@ class GpuProgram {
   Result<GpuBuffers> allocate() const;
   /// Puts all launches on the device's stream and does not wait.
   Result<void> launch(const GpuBuffers& buffers) const;
-  Result<void> launch(const GpuPointers& buffers) const;
+  /// `overlaps_first`: whether the first launch may do what the manifest says: what is on the stream before it is a
+  /// kernel, which lets others start and waits as those of the manifest do.
+  Result<void> launch(const GpuPointers& buffers, bool overlaps_first = true) const;
   /// How many sets of buffers a cold measurement goes through: so many that their inputs exceed the L2 cache four
   /// times, 2 to 64, less where memory is short.
   Result<int64_t> cold_sets() const;
@@ -134,7 +136,8 @@ class GpuProgram {
     std::unique_ptr<PreparedWork> work;
   };
   Result<CudaFunction> find_kernel(const GpuLaunch& launch) const;
-  Result<void> launch_kernel(const GpuLaunch& launch, CudaFunction function, std::vector<CudaPointer>& pointers) const;
+  Result<void> launch_kernel(const GpuLaunch& launch, CudaFunction function, std::vector<CudaPointer>& pointers,
+                             bool overlaps) const;
 
   CudaModule module_ = nullptr;
   std::vector<Step> steps_;             ///< by launch

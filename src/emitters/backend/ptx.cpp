@@ -1,5 +1,6 @@
 #include "emitters/backend/ptx.h"
 
+#include <fmt/format.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -116,6 +117,36 @@ Result<void> check_calls(std::string_view ptx) {
   return {};
 }
 
+/// Each kernel begins by letting the next one start and waiting for the one before; and loads are none of memory that
+/// nobody writes (".nc"): what the kernel before writes may be read, and ptxas moves such loads to before the wait
+/// (seen with CUDA 13.0). In the text: LLVM moves them across an assembly statement too.
+std::string with_overlap(std::string_view ptx) {
+  constexpr std::string_view kStart = "\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;\n";
+  constexpr std::string_view kConstantLoad = "ld.global.nc";
+  std::string made;
+  bool in_header = false;  // of a kernel: its parameters, launch bounds and declarations
+  bool in_body = false;
+  while (!ptx.empty()) {
+    const size_t end = std::min(ptx.find('\n'), ptx.size() - 1) + 1;
+    const std::string_view line = ptx.substr(0, end);
+    ptx.remove_prefix(end);
+    if (line.find(".entry") != std::string_view::npos) in_header = true;
+    const size_t first = line.find_first_not_of(" \t\n");
+    if (in_body && first != std::string_view::npos && line[first] != '.' && !line.substr(first).starts_with("//")) {
+      made += kStart;
+      in_header = in_body = false;
+    }
+    const size_t load = line.find(kConstantLoad);
+    if (load == std::string_view::npos) {
+      made += line;
+    } else {
+      made += fmt::format("{}ld.global{}", line.substr(0, load), line.substr(load + kConstantLoad.size()));
+    }
+    if (in_header && first != std::string_view::npos && line[first] == '{') in_body = true;
+  }
+  return made;
+}
+
 Result<std::string> assemble(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::SmallVector<char, 0> text;
   llvm::raw_svector_ostream out(text);
@@ -149,7 +180,8 @@ Result<std::string> generate(llvm::Module& module, const PtxOptions& options) {
   break_half_casts(module, *machine);
   if (options.optimize.dump) options.optimize.dump("lowered", module);
   STRATA_CHECK(verify(module));
-  return assemble(module, *machine);
+  STRATA_TRY(std::string ptx, assemble(module, *machine));
+  return options.overlap ? with_overlap(ptx) : ptx;
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ struct PtxOptions {
   std::vector<PtxKernel> kernels;  ///< all other functions become internal
   int max_registers = 0;           ///< of a thread; 0: no limit
   int ptx_version = 85;            ///< 8.5, the newest of LLVM 19, needs CUDA 12.5; 81 serves CUDA 12.1
+  /// Kernels let the next one on the stream start at once, and wait for the one before (programmatic dependent launch):
+  /// they may be launched while it runs. Needs sm_90.
+  bool overlap = false;
   OptimizeOptions optimize{};
 };
 

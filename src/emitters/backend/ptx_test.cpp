@@ -286,6 +286,30 @@ TEST(Ptx, SeveralKernelsOfAModule) {
   EXPECT_THAT(ptx, AllOf(HasSubstr(".entry k("), HasSubstr(".entry other("), HasSubstr(".reqntid 32")));
 }
 
+TEST(Ptx, KernelsThatOverlapWaitBeforeTheyRead) {
+  PtxOptions options = options_for("sm_90a");
+  options.kernels.push_back({.name = "other", .threads = 32});
+  options.overlap = true;
+  const std::string text = block(R"(
+  %p = getelementptr inbounds float, ptr %in, i32 %i
+  %v = load float, ptr %p, !invariant.load !0
+  store float %v, ptr %out
+)") + "define void @other_block(ptr %out, i32 %b, i32 %t, ptr addrspace(3) %s) {\n"
+      "  store i32 %b, ptr %out\n  ret void\n}\n";
+  const std::string ptx = ptx_of(text, options);
+  for (const char* name : {".entry k(", ".entry other("}) {
+    const size_t entry = ptx.find(name);
+    ASSERT_NE(entry, std::string::npos);
+    const size_t wait = ptx.find("griddepcontrol.wait;", entry);
+    EXPECT_LT(ptx.find("griddepcontrol.launch_dependents;", entry), wait);
+    EXPECT_LT(wait, ptx.find("ld.", entry)) << ptx;
+    EXPECT_LT(wait, ptx.find("st.", entry)) << ptx;
+  }
+  EXPECT_THAT(ptx, AllOf(HasSubstr("ld.global.f32"), Not(HasSubstr(".nc."))));
+  options.overlap = false;
+  EXPECT_THAT(ptx_of(text, options), AllOf(HasSubstr("ld.global.nc.f32"), Not(HasSubstr("griddepcontrol"))));
+}
+
 TEST(Ptx, CubinIsAnElfFile) {
   if (!nv_jit_link_version()) GTEST_SKIP() << "no nvJitLink";
   TestModule test(block("  store i32 %i, ptr %out\n"));

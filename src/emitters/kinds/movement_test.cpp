@@ -214,8 +214,8 @@ ROOT n = bf16[6,112] negate(c)
   options.device.multiprocessors = 0;  // vectors although there is little to do
   const auto kernel = emit_fusion(**module, (*module)->entry, "fused", options);
   const std::string ptx = *kernel->text(Form::Ptx);
-  EXPECT_NE(ptx.find("ld.global.nc.v4"), std::string::npos) << ptx;
-  EXPECT_EQ(ptx.find("ld.global.nc.u16"), std::string::npos) << ptx;
+  EXPECT_NE(ptx.find("ld.global.v4"), std::string::npos) << ptx;
+  EXPECT_EQ(ptx.find("ld.global.u16"), std::string::npos) << ptx;
 }
 
 TEST(TransposeEmitter, Refusals) {

@@ -355,7 +355,7 @@ ENTRY e {
   options.only = "reduction";
   const auto kernel = emit_fusion(**module, (*module)->entry, "kernel", options);
   ASSERT_TRUE(kernel);
-  EXPECT_THAT(*kernel->text(Form::Ptx), HasSubstr("ld.global.nc.v4"));
+  EXPECT_THAT(*kernel->text(Form::Ptx), HasSubstr("ld.global.v4"));
   EXPECT_THAT(*kernel->text(Form::Ptx), HasSubstr("st.global.v4"));
 }
 

@@ -395,8 +395,8 @@ ENTRY e {{
 /// A module whose scan takes two kernels, and PTX for them.
 TEST(Scan, HasPtx) {
   const std::pair<Case, std::string> cases[] = {
-      {{combiner("f32", "add"), "f32", "0", {1 << 24}, 0, false}, "ld.global.nc.v4.f32"},
-      {{combiner("bf16", "maximum"), "bf16", "-inf", {2048, 16384}, 0, true}, "ld.global.nc.u32"}};
+      {{combiner("f32", "add"), "f32", "0", {1 << 24}, 0, false}, "ld.global.v4.f32"},
+      {{combiner("bf16", "maximum"), "bf16", "-inf", {2048, 16384}, 0, true}, "ld.global.u32"}};
   for (const auto& [one, load] : cases) {
     const auto module = hlo::parse_module(text_of(one));
     ASSERT_TRUE(module);

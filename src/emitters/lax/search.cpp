@@ -215,8 +215,6 @@ class Searcher {
     Result<LaunchManifest> manifest = parse_launch_manifest(launch_manifest(found.code));
     if (!manifest) return {std::nullopt, manifest.error().message};
     step.manifest = *std::move(manifest);
-    // What is launched before is not generated code, which says when it is done with.
-    if (!step.manifest.launches.empty()) step.manifest.launches.front().overlaps_previous = false;
     step.cubin.assign(found.cubin.begin(), found.cubin.end());
 
     double with = best.cost.seconds * 1e6;

@@ -223,7 +223,7 @@ TEST_F(LaxStepsTest, AreLaunchedOnAGpu) {
     ASSERT_TRUE(program->steps[0].lax);
     LaxStep& step = *program->steps[0].lax;
     ASSERT_EQ(step.manifest.launches.size(), 1U);
-    EXPECT_FALSE(step.manifest.launches[0].overlaps_previous);
+    EXPECT_TRUE(step.manifest.launches[0].overlaps_previous);
     step.cubin =
         fmt::format("kernel {}\ncall {:x}\n", step.manifest.launches[0].kernel, reinterpret_cast<uintptr_t>(&run_step));
     const auto runner = GpuRunner::load(**device, *std::move(program), {});
