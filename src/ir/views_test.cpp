@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/text.h"
+#include "support/random.h"
 
 namespace strata {
 namespace {
@@ -31,6 +32,84 @@ TEST(Views, TransposesThatBlocksReadAreViews) {
   EXPECT_EQ(view.memory, *graph->find_tensor("A"));
   EXPECT_EQ(view.strides, (std::vector<int64_t>{1, 48, 8}));
   EXPECT_EQ(memory_view(*graph, *graph->find_tensor("O")).memory, *graph->find_tensor("O"));
+}
+
+TEST(Views, ReshapesThatLieRowMajorAreViewsForAll) {
+  const GraphPtr graph = parsed(R"(graph g {
+  input A: f16[4, 48]
+  R = reshape(A, shape=[4, 6, 8])
+  S = slice(R, dim=1, start=0, size=3)
+  T = transpose(R, perm=[1, 0, 2])
+  U = reshape(T, shape=[6, 2, 2, 8])
+  V = reshape(T, shape=[24, 8])
+  P = sqr(V)
+  O = block(U, grid=[6]) {
+    u = in_iter(U, imap=[0])
+    s = sqr(u)
+    O = out_saver(s, omap=[0])
+  }
+  output O, P, S
+})");
+  // T lies as nothing that V could be read of, so that it is made: V and U are views of that.
+  EXPECT_EQ(view_operations(*graph), (std::vector<bool>{true, false, false, true, true, false, false}));
+  EXPECT_EQ(memory_view(*graph, *graph->find_tensor("R")).memory, *graph->find_tensor("A"));
+  EXPECT_EQ(memory_view(*graph, *graph->find_tensor("V")).memory, *graph->find_tensor("T"));
+  const MemoryView view = memory_view(*graph, *graph->find_tensor("U"));
+  EXPECT_EQ(view.memory, *graph->find_tensor("T"));
+  EXPECT_EQ(view.strides, (std::vector<int64_t>{32, 16, 8, 1}));
+}
+
+TEST(Views, ReshapesOfTransposesAreReadByBlocks) {
+  const GraphPtr graph = parsed(R"(graph g {
+  input A: f16[4, 6, 8]
+  T = transpose(A, perm=[1, 0, 2])
+  U = reshape(T, shape=[6, 2, 2, 8])
+  O = block(U, grid=[6]) {
+    u = in_iter(U, imap=[0])
+    s = sqr(u)
+    O = out_saver(s, omap=[0])
+  }
+  output O
+})");
+  EXPECT_EQ(view_operations(*graph), (std::vector<bool>{true, true, false}));
+  EXPECT_EQ(memory_view(*graph, *graph->find_tensor("U")).strides, (std::vector<int64_t>{8, 96, 48, 1}));
+}
+
+TEST(Views, RandomReshapesReadTheSameElements) {
+  Random random(7);
+  int found = 0;
+  for (int round = 0; round < 2000; ++round) {
+    // A transposed array, and another shape of as many elements.
+    Shape shape, to;
+    int64_t count = 1;
+    for (uint64_t d = random.below(5); d > 0; --d) shape.push_back(std::array{1, 2, 2, 3, 4}[random.below(5)]);
+    for (const int64_t size : shape) count *= size;
+    int64_t left = count;
+    while (left > 1 || random.below(3) == 0) {
+      int64_t size = 1 + static_cast<int64_t>(random.below(static_cast<uint64_t>(left)));
+      while (left % size != 0) --size;
+      to.push_back(size);
+      left /= size;
+    }
+    std::vector<int64_t> strides = row_major_strides(shape);
+    for (size_t i = shape.size(); i > 1; --i) {
+      const size_t other = random.below(i);
+      std::swap(shape[i - 1], shape[other]);
+      std::swap(strides[i - 1], strides[other]);
+    }
+    const auto made = reshaped_strides(shape, strides, to);
+    const auto place = [](const Shape& of, const std::vector<int64_t>& by, int64_t n) {
+      int64_t at = 0;
+      for (size_t d = of.size(); d-- > 0; n /= of[d]) at += n % of[d] * by[d];
+      return at;
+    };
+    EXPECT_TRUE(made.has_value() || !is_row_major(shape, strides));
+    if (!made) continue;
+    ++found;
+    for (int64_t n = 0; n < count; ++n) ASSERT_EQ(place(to, *made, n), place(shape, strides, n));
+  }
+  EXPECT_GT(found, 200);
+  EXPECT_LT(found, 1900);
 }
 
 TEST(Views, OutputsAndOperandsOfPredefinedOperatorsAreMade) {

@@ -243,7 +243,9 @@ Result<Superoptimized> optimize_parts(const GraphPtr& program, const Superoptimi
   Superoptimized result;
   result.program = program;
   result.program_cost = cost_as_given(program, options);
-  STRATA_TRY(result.partition, partition(program, limits));
+  PartitionLimits all_limits = limits;
+  all_limits.glue_apart = options.passes.emission && options.passes.emitter;
+  STRATA_TRY(result.partition, partition(program, all_limits));
   STRATA_CHECK(PartsOptimizer(options, deadline, least, found, result).run());
   sum_up(result, options.search.threads);
   STRATA_CHECK(put_together(options, deadline, result));
@@ -448,7 +450,9 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
 
   // Generate code and compile it; a missing compiler, or no time, leaves the source.
   working("generating code");
-  STRATA_TRY(result.code, generate_cuda(best, target, result.candidates.front().schedules, options.passes));
+  Candidate& first = result.candidates.front();
+  STRATA_TRY(result.code, generate_cuda(best, target, first.schedules, options.passes));
+  first.cost = cost_with_emitted(first.cost, best, target, result.code);
   done("codegen", best);
   if (!options.compile) return result;
   working("compiling");

@@ -145,6 +145,7 @@ Result<void> take_chosen(Superoptimized& result, Tuning& tuning, const TuneOptio
   first.cost = scheduled_cost(*first.graph, *options.target, library_part(first.schedules));
   const Deadline whole = proofs.deadline.value_or(Deadline());
   STRATA_TRY(result.code, generate_cuda(*chosen.graph, *options.target, chosen.schedules, options.passes));
+  first.cost = cost_with_emitted(first.cost, *first.graph, *options.target, result.code);
   auto cubin = options.compile ? options.compile(result.code.source)
                                : cubin_of(result.code.source, *options.target, options.cache, whole.token());
   result.cubin.clear();

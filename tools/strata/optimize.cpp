@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "commands.h"
+#include "compiler/fusion_kernels.h"
 #include "interrupt_watch.h"
 #include "ir/text.h"
 #include "ir/validate.h"
@@ -254,6 +255,7 @@ Result<int> run(Options& options) {
     const auto& names = options.disabled_passes;
     if (std::find(names.begin(), names.end(), pass.name) != names.end()) options.work.passes.*pass.on = false;
   }
+  options.work.passes.emitter = std::make_shared<compiler::FusionKernels>();
   if (!options.checkpoint.empty()) {
     STRATA_TRY(options.work.search.checkpoint, Checkpoint::open(options.checkpoint, *program, options.work.search));
   }

@@ -43,7 +43,8 @@ class Generator {
         target_(target),
         schedules_(schedules),
         passes_(passes),
-        libraries_(plan_libraries(graph, schedules)) {}
+        libraries_(plan_libraries(graph, schedules)),
+        views_(view_operations(graph, libraries_.strided)) {}
 
   Result<GeneratedProgram> run() {
     for (size_t i : libraries_.refused) {
@@ -51,6 +52,7 @@ class Generator {
           "no library computes {}: it has another kind, another type, or operands in strides of their own",
           headline(graph_.operations()[i]));
     }
+    plan_emitted();
     for (size_t i = 0; i < graph_.tensors().size(); ++i) {
       const auto id = static_cast<TensorId>(i);
       const DeviceBuffer buffer{graph_.tensor(id).name, graph_.type(id)};
@@ -58,16 +60,22 @@ class Generator {
       if (graph_.tensor(id).producer < 0) {
         program_.inputs.push_back(buffer);
       } else if (std::find(outputs.begin(), outputs.end(), id) == outputs.end() && view_of(id).memory == id &&
-                 !inside_call(id)) {
+                 !inside_call(id) && !inside_group(id)) {
         program_.intermediates.push_back(buffer);
       }
     }
     for (TensorId id : graph_.outputs()) program_.outputs.push_back({graph_.tensor(id).name, graph_.type(id)});
     std::string kernels;
-    const std::vector<bool> views = view_operations(graph_, libraries_.strided);
-    for (size_t i = 0; i < graph_.operations().size(); ++i) {
+    while (const auto next = next_operation()) {
+      const size_t i = *next;
       const Operation& op = graph_.operations()[i];
-      if (views[i] || merged_.count(i) > 0) continue;
+      if (const EmittedGroup* group = group_of(i)) {
+        kernels += emitted_kernels(*group);
+        for (const size_t n : group->operations) done_[n] = true;
+        continue;
+      }
+      done_[i] = true;
+      if (views_[i] || merged_.count(i) > 0) continue;
       if (libraries_.covered[i]) {
         if (const LibraryCall* call = libraries_.at(i); call != nullptr) library_launches(*call);
         continue;
@@ -116,6 +124,67 @@ class Generator {
     }
   }
 
+  /// The groups of operators that emitters compute.
+  void plan_emitted() {
+    const size_t count = graph_.operations().size();
+    done_.assign(count, false);
+    group_.assign(count, -1);
+    if (!passes_.emission || !passes_.emitter) return;
+    std::vector<bool> free(count);
+    for (size_t i = 0; i < count; ++i) free[i] = !graph_.operations()[i].body && !libraries_.covered[i] && !views_[i];
+    program_.emitted = passes_.emitter->emit(graph_, free, views_, target_);
+    for (size_t g = 0; g < program_.emitted.size(); ++g) {
+      for (const size_t i : program_.emitted[g].operations) group_[i] = static_cast<int>(g);
+      for (const EmittedGroup::Buffer& buffer : program_.emitted[g].buffers)
+        program_.intermediates.push_back({buffer.name, buffer.type});
+    }
+  }
+
+  const EmittedGroup* group_of(size_t operation) const {
+    return group_[operation] < 0 ? nullptr : &program_.emitted[static_cast<size_t>(group_[operation])];
+  }
+
+  /// Whether a tensor lies between operators of a group alone.
+  bool inside_group(TensorId id) const {
+    const EmittedGroup* group = group_of(static_cast<size_t>(graph_.tensor(id).producer));
+    return group != nullptr && std::find(group->results.begin(), group->results.end(), id) == group->results.end();
+  }
+
+  /// Whether all that operators read is computed, but for what they make themselves.
+  bool is_ready(const std::vector<size_t>& operations) const {
+    return std::all_of(operations.begin(), operations.end(), [&](size_t i) {
+      const auto& operands = graph_.operations()[i].operands;
+      return std::all_of(operands.begin(), operands.end(), [&](TensorId id) {
+        const int producer = graph_.tensor(view_of(id).memory).producer;
+        return producer < 0 || done_[static_cast<size_t>(producer)] ||
+               std::find(operations.begin(), operations.end(), static_cast<size_t>(producer)) != operations.end();
+      });
+    });
+  }
+
+  /// The first that is not done and can be: without groups, the next.
+  std::optional<size_t> next_operation() const {
+    for (size_t i = 0; i < done_.size(); ++i) {
+      if (done_[i]) continue;
+      const EmittedGroup* group = group_of(i);
+      if (is_ready(group != nullptr ? group->operations : std::vector<size_t>{i})) return i;
+    }
+    return std::nullopt;
+  }
+
+  std::string emitted_kernels(const EmittedGroup& group) {
+    std::string text;
+    for (const EmittedKernel& kernel : group.kernels) {
+      KernelLaunch& made = add_launch(kernel.name);
+      made.predefined = true;
+      made.threads = kernel.threads;
+      made.grid[0] = kernel.blocks;
+      made.arguments = kernel.arguments;
+      text += kernel.text;
+    }
+    return text;
+  }
+
   /// Runs of a program follow each other, so that its first launch is behind its last.
   void separate_runs() {
     if (program_.launches.empty() || !program_.launches.back().library) return;
@@ -148,12 +217,17 @@ class Generator {
     return result;
   }
 
-  KernelLaunch& launch(const Operation& op, const std::string& name) {
+  KernelLaunch& add_launch(const std::string& kernel) {
     // A kernel of a library does not let the next one start, and may end with something that is no kernel.
     const bool behind_library = !program_.launches.empty() && program_.launches.back().library;
     KernelLaunch& made = program_.launches.emplace_back();
-    made.kernel = name + "_kernel";
+    made.kernel = kernel;
     made.overlaps_previous = target_.overlapping_kernels && passes_.overlap && !behind_library;
+    return made;
+  }
+
+  KernelLaunch& launch(const Operation& op, const std::string& name) {
+    KernelLaunch& made = add_launch(name + "_kernel");
     for (TensorId id : op.operands) made.arguments.push_back(graph_.tensor(view_of(id).memory).name);
     for (TensorId id : op.results) made.arguments.push_back(graph_.tensor(id).name);
     return made;
@@ -267,6 +341,7 @@ class Generator {
     STRATA_TRY(const BlockCode code, block_code(op, name, schedule));
     if (schedule && passes_.merging) {
       auto pair = MergedPair::find(graph_, i, target_, libraries_);
+      if (pair && !is_ready({pair->next})) pair.reset();
       const bool next_given = pair && pair->next < schedules_.size() && schedules_[pair->next];
       Handover handover = schedule->handover;
       if (!given) handover = pair && !next_given ? pair->cheapest(graph_, code, *schedule, target_) : Handover::Launch;
@@ -413,6 +488,9 @@ class Generator {
   const Schedules& schedules_;
   const Passes& passes_;
   LibraryPlan libraries_;
+  const std::vector<bool> views_;  ///< by operation
+  std::vector<bool> done_;         ///< by operation
+  std::vector<int> group_;         ///< by operation: of program_.emitted, or −1
   std::set<std::string> wide_;  ///< instructions that are defined
   bool uses_registers_ = false;
   bool uses_bulk_ = false;
@@ -440,6 +518,27 @@ std::vector<std::vector<int64_t>> operand_strides(const Graph& graph, const Oper
   std::vector<std::vector<int64_t>> strides;
   for (TensorId id : op.operands) strides.push_back(memory_view(graph, id).strides);
   return strides;
+}
+
+CostEstimate cost_with_emitted(CostEstimate cost, const Graph& graph, const Target& target,
+                               const GeneratedProgram& program) {
+  for (const EmittedGroup& group : program.emitted) {
+    for (const size_t i : group.operations) {
+      const CostEstimate alone = estimate_operation(graph, graph.operations()[i], target);
+      cost.kernels -= alone.kernels;
+      cost.device_bytes -= alone.device_bytes;
+      cost.seconds -= alone.seconds;
+    }
+    for (const EmittedKernel& kernel : group.kernels) {
+      ++cost.kernels;
+      cost.seconds += kernel.seconds;
+      for (const std::string& name : kernel.arguments) {
+        const auto tensor = graph.find_tensor(name);
+        if (tensor) cost.device_bytes += graph.type(*tensor).bytes();
+      }
+    }
+  }
+  return cost;
 }
 
 Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules,

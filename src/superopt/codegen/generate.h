@@ -45,7 +45,12 @@ struct GeneratedProgram {
   std::vector<DeviceBuffer> intermediates;
   std::vector<DeviceBuffer> counters;  ///< 0 before the first run, and after each; their type only says how many bytes
   std::vector<KernelLaunch> launches;  ///< in order, each after the one before it
+  std::vector<EmittedGroup> emitted;   ///< whose kernels are among them
 };
+
+/// An estimate of a graph (scheduled_cost), as its program was generated.
+CostEstimate cost_with_emitted(CostEstimate cost, const Graph& graph, const Target& target,
+                               const GeneratedProgram& program);
 
 /// What a program needs at run time beside the driver: "cuBLASLt: f16 2048×2048×2048, algorithm 0", each library once
 /// with all its work; empty where nothing.
@@ -92,7 +97,7 @@ Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target,
 std::string launch_manifest(const GeneratedProgram& program);
 
 /// A host program of the same source: reads the inputs as raw files in the order of `inputs` from its arguments, runs
-/// all launches, none of which may be a library's, and writes the outputs to the files behind them. For tests, under a
+/// all launches, none of which may be a library's or emitted, and writes the outputs to the files behind them. For tests, under a
 /// sanitizer.
 std::string host_program(const GeneratedProgram& program);
 

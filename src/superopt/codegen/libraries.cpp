@@ -155,7 +155,7 @@ class Planner {
     if (has_channels_last(from, x.shape) && has_channels_last(filters, w.shape)) {
       c.channels_last = true;
       if (!take_channels_last_result(c, result, made)) return false;
-    } else if (from.memory != op.operands[0] || filters.memory != op.operands[1]) {
+    } else if (!is_row_major(x.shape, from.strides) || !is_row_major(w.shape, filters.strides)) {
       return false;
     }
     made.steps = {{c, {from.memory, filters.memory, result}}};

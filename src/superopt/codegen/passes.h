@@ -3,7 +3,10 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string_view>
+
+#include "superopt/codegen/emission.h"
 
 namespace strata {
 
@@ -19,6 +22,9 @@ struct Passes {
   bool libraries = true;      ///< predefined operators by cuBLASLt and cuDNN where that is faster
   bool memory_plan = true;    ///< tensors that do not live together share shared memory
   bool merging = true;        ///< a kernel and the one that combines its results in one launch
+  bool emission = true;       ///< predefined operators that no µGraph takes by the emitters, many in a kernel
+  /// Who writes those kernels; nobody where null.
+  std::shared_ptr<const KernelEmitter> emitter = nullptr;
 
   friend bool operator==(const Passes&, const Passes&) = default;
 };
@@ -29,7 +35,7 @@ struct NamedPass {
 };
 
 /// All passes by the names that `--disable-pass` takes.
-constexpr std::array<NamedPass, 11> kPasses{{{"thread-graphs", &Passes::thread_graphs},
+constexpr std::array<NamedPass, 12> kPasses{{{"thread-graphs", &Passes::thread_graphs},
                                              {"finer-loops", &Passes::finer_loops},
                                              {"registers", &Passes::registers},
                                              {"layouts", &Passes::layouts},
@@ -39,6 +45,7 @@ constexpr std::array<NamedPass, 11> kPasses{{{"thread-graphs", &Passes::thread_g
                                              {"bulk", &Passes::bulk},
                                              {"libraries", &Passes::libraries},
                                              {"memory-plan", &Passes::memory_plan},
-                                             {"merging", &Passes::merging}}};
+                                             {"merging", &Passes::merging},
+                                             {"emission", &Passes::emission}}};
 
 }  // namespace strata

@@ -247,6 +247,17 @@ int counted_operators(const Graph& program, const std::vector<int>& operations) 
   return count;
 }
 
+namespace {
+
+/// Whether a part moves elements or computes each by itself.
+bool is_glue(const Graph& part) {
+  return std::all_of(part.operations().begin(), part.operations().end(), [](const Operation& op) {
+    return op.kind == OpKind::Transpose || op_def(op.kind).traits.elementwise;
+  });
+}
+
+}  // namespace
+
 Result<Partition> partition(const GraphPtr& program, const PartitionLimits& limits) {
   for (const Operation& op : program->operations()) {
     if (op.body) {
@@ -261,10 +272,13 @@ Result<Partition> partition(const GraphPtr& program, const PartitionLimits& limi
   Partition result;
   result.program = program;
   std::map<int, int> part_of_group;
-  for (int g : groups.order()) {
+  const std::vector<int> order = groups.order();
+  for (int g : order) {
     part_of_group[g] = static_cast<int>(result.parts.size());
     Part part = make_part(*program, groups.members(g));
     part.predefined = groups.predefined(g);
+    if (limits.glue_apart && order.size() > 1 && part.searchable() && is_glue(*part.graph))
+      part.predefined = "emitters write its kernel: it has no product and no reduction";
     result.parts.push_back(std::move(part));
   }
   for (const Edge& edge : groups.edges()) {

@@ -28,6 +28,8 @@ struct PartitionLimits {
   int64_t max_repeated_bytes = int64_t{8} << 20;
   /// Whether parts may hold operators outside the fragment (maxima, relu): only the solver proves what they become.
   bool outside_lax = true;
+  /// Whether parts without a product or a reduction stay as they are, beside others: emitters write their kernels.
+  bool glue_apart = false;
   /// By operator: those that a library computes and that stay as they are; none where it is empty.
   std::vector<bool> apart = {};
   /// By operator: a number of the part that it belongs to, which is a part of the result whatever the other limits say,

@@ -1,0 +1,29 @@
+// The emitters as those who write kernels for programs (superopt/codegen/emission.h).
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "superopt/codegen/emission.h"
+#include "support/error.h"
+
+namespace strata::compiler {
+
+/// Cuts glue (glue.h) into fusions as modules of HLO are (emitters/fusion/pass.h), and puts their PTX into the
+/// program's text. Safe from several threads; what was made once is kept.
+class FusionKernels : public KernelEmitter {
+ public:
+  std::vector<EmittedGroup> emit(const Graph& graph, const std::vector<bool>& free, const std::vector<bool>& views,
+                                 const Target& target) const override;
+
+ private:
+  /// Error (Unsupported) where no emitter takes a part, or its kernel needs more than its arguments.
+  Result<EmittedGroup> make(const Graph& graph, const std::vector<size_t>& operations, const std::vector<bool>& views,
+                            const Target& target) const;
+
+  mutable std::mutex lock_;
+  mutable std::map<std::string, Result<EmittedGroup>> made_;  ///< by module, names and target
+};
+
+}  // namespace strata::compiler

@@ -1,0 +1,321 @@
+#include "compiler/glue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "ops/op_def.h"
+
+namespace strata::compiler {
+namespace {
+
+/// The text of a computation.
+class HloText {
+ public:
+  std::string add(const std::string& name, const std::string& type, const std::string& operation) {
+    lines_ += fmt::format("  {} = {} {}\n", name, type, operation);
+    return name;
+  }
+  std::string add(const std::string& type, const std::string& operation) {
+    return add(fmt::format("v{}", count_++), type, operation);
+  }
+  const std::string& lines() const { return lines_; }
+
+ private:
+  std::string lines_;
+  int count_ = 0;
+};
+
+std::string type_of(std::string_view element, const Shape& shape) {
+  return fmt::format("{}[{}]", element, fmt::join(shape, ","));
+}
+
+std::string list(const std::vector<int64_t>& numbers) { return fmt::format("{{{}}}", fmt::join(numbers, ",")); }
+
+class GlueBuilder {
+ public:
+  GlueBuilder(const Graph& graph, const std::vector<size_t>& of, const std::vector<bool>& views)
+      : graph_(graph), of_(of.begin(), of.end()), views_(views) {}
+
+  Result<Glue> run() {
+    for (const size_t i : of_) {
+      const Operation& op = graph_.operations()[i];
+      if (!is_glue(op)) return unsupported("{} is computed by kernels of its own", op.name());
+    }
+    for (const size_t i : of_) {
+      for (const TensorId id : graph_.operations()[i].operands) find_inputs(id);
+    }
+    for (const TensorId id : inputs_) {
+      const std::string type = type_of(name_of(graph_.type(id).dtype), graph_.type(id).shape);
+      text_.add(instruction_name(id), type, fmt::format("parameter({})", made_.inputs.size()));
+      stored_[id] = instruction_name(id);
+      made_.inputs.push_back(id);
+    }
+    std::vector<std::string> results, types;
+    for (const size_t i : of_) {
+      const TensorId id = graph_.operations()[i].results[0];
+      compute(graph_.operations()[i]);
+      if (!is_read_outside(id)) continue;
+      made_.outputs.push_back(id);
+      results.push_back(stored(id));
+      types.push_back(type_of(name_of(graph_.type(id).dtype), graph_.type(id).shape));
+    }
+    made_.module = fmt::format("HloModule glue\nENTRY glue {{\n{}  ROOT results = ({}) tuple({})\n}}\n", text_.lines(), fmt::join(types, ", "), fmt::join(results, ", "));
+    return std::move(made_);
+  }
+
+ private:
+  bool is_view(TensorId id) const {
+    const int producer = graph_.tensor(id).producer;
+    return producer >= 0 && views_[static_cast<size_t>(producer)];
+  }
+  bool is_ours(TensorId id) const {
+    const int producer = graph_.tensor(id).producer;
+    return producer >= 0 && of_.count(static_cast<size_t>(producer)) > 0;
+  }
+
+  /// Numbered by the module, so that equal operators of other graphs give equal modules.
+  std::string instruction_name(TensorId id) {
+    const auto known = names_.try_emplace(id, fmt::format("t{}", names_.size())).first;
+    made_.tensors[known->second] = id;
+    return known->second;
+  }
+
+  void find_inputs(TensorId id) {
+    if (is_ours(id)) return;
+    if (!is_view(id)) {
+      inputs_.insert(id);
+      return;
+    }
+    find_inputs(graph_.operations()[static_cast<size_t>(graph_.tensor(id).producer)].operands[0]);
+  }
+
+  /// Views are read by those who read what they are made of.
+  bool is_read_outside(TensorId id) const {
+    const auto& outputs = graph_.outputs();
+    if (std::find(outputs.begin(), outputs.end(), id) != outputs.end()) return true;
+    for (size_t r = 0; r < graph_.operations().size(); ++r) {
+      const Operation& reader = graph_.operations()[r];
+      if (std::find(reader.operands.begin(), reader.operands.end(), id) == reader.operands.end()) continue;
+      if (views_[r] ? is_read_outside(reader.results[0]) : of_.count(r) == 0) return true;
+    }
+    return false;
+  }
+
+  /// Of numbers while they are computed.
+  std::string_view wide_type(TensorId id) const { return graph_.type(id).dtype == DType::F64 ? "f64" : "f32"; }
+  bool is_narrow(TensorId id) const { return name_of(graph_.type(id).dtype) != wide_type(id); }
+  const Shape& shape(TensorId id) const { return graph_.type(id).shape; }
+
+  /// A value as it is: of a view, made where it is first read.
+  void need(TensorId id) {
+    if (stored_.count(id) == 0 && wide_.count(id) == 0)
+      compute(graph_.operations()[static_cast<size_t>(graph_.tensor(id).producer)]);
+  }
+
+  std::string stored(TensorId id) {
+    need(id);
+    const auto known = stored_.find(id);
+    if (known != stored_.end()) return known->second;
+    const std::string type = type_of(name_of(graph_.type(id).dtype), shape(id));
+    return stored_[id] = text_.add(instruction_name(id), type, fmt::format("convert({})", wide_.at(id)));
+  }
+
+  std::string wide(TensorId id) {
+    need(id);
+    const auto known = wide_.find(id);
+    if (known != wide_.end()) return known->second;
+    if (!is_narrow(id)) return wide_[id] = stored(id);
+    return wide_[id] = text_.add(type_of(wide_type(id), shape(id)), fmt::format("convert({})", stored_.at(id)));
+  }
+
+  /// An operand in the shape of the result, by the rules of NumPy.
+  std::string broadcast(TensorId id, TensorId to) {
+    const std::string value = wide(id);
+    if (shape(id) == shape(to)) return value;
+    std::vector<int64_t> sizes, dimensions;
+    const size_t missing = shape(to).size() - shape(id).size();
+    for (size_t d = 0; d < shape(id).size(); ++d) {
+      if (shape(id)[d] != shape(to)[missing + d]) continue;
+      sizes.push_back(shape(id)[d]);
+      dimensions.push_back(static_cast<int64_t>(missing + d));
+    }
+    const std::string_view type = wide_type(to);
+    const std::string flat =
+        sizes == shape(id) ? value : text_.add(type_of(type, sizes), fmt::format("reshape({})", value));
+    return text_.add(type_of(type, shape(to)), fmt::format("broadcast({}), dimensions={}", flat, list(dimensions)));
+  }
+
+  void compute(const Operation& op) {
+    const TensorId result = op.results[0];
+    if (op_def(op.kind).traits.elementwise) {
+      std::vector<std::string> operands;
+      for (const TensorId id : op.operands) operands.push_back(broadcast(id, result));
+      const std::string made = element(op, operands, result);
+      if (is_narrow(result)) {
+        wide_[result] = made;
+      } else {
+        stored_[result] = wide_[result] = made;
+      }
+      return;
+    }
+    // What moves elements takes them as they are.
+    const bool as_wide = std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId id) {
+      need(id);
+      return stored_.count(id) == 0;
+    });
+    std::vector<std::string> operands;
+    for (const TensorId id : op.operands) operands.push_back(as_wide ? wide(id) : stored(id));
+    const std::string_view type = as_wide ? wide_type(result) : name_of(graph_.type(result).dtype);
+    const std::string moved = movement(op, operands, type);
+    const std::string whole = type_of(type, shape(result));
+    if (as_wide) {
+      wide_[result] = text_.add(whole, moved);
+    } else {
+      stored_[result] = text_.add(instruction_name(result), whole, moved);
+    }
+  }
+
+  std::string movement(const Operation& op, const std::vector<std::string>& operands, std::string_view type) {
+    const std::string& x = operands[0];
+    const Shape& from = shape(op.operands[0]);
+    const Attributes& with = op.attributes;
+    if (op.kind == OpKind::Transpose) return fmt::format("transpose({}), dimensions={}", x, list(with.list("perm")));
+    if (op.kind == OpKind::Reshape) return fmt::format("reshape({})", x);
+    const auto dim = static_cast<size_t>(with.integer("dim"));
+    if (op.kind == OpKind::Concat)
+      return fmt::format("concatenate({}), dimensions={{{}}}", fmt::join(operands, ", "), dim);
+    if (op.kind == OpKind::Slice) {
+      std::vector<std::string> ranges;
+      for (size_t d = 0; d < from.size(); ++d) {
+        const int64_t start = d == dim ? with.integer("start") : 0;
+        ranges.push_back(fmt::format("[{}:{}]", start, start + (d == dim ? with.integer("size") : from[d])));
+      }
+      return fmt::format("slice({}), slice={{{}}}", x, fmt::join(ranges, ", "));
+    }
+    // Times in a row: along a dimension before its own.
+    Shape rows = from;
+    rows.insert(rows.begin() + static_cast<std::ptrdiff_t>(dim), with.integer("times"));
+    std::vector<int64_t> dimensions;
+    for (size_t d = 0; d < rows.size(); ++d) {
+      if (d != dim) dimensions.push_back(static_cast<int64_t>(d));
+    }
+    const std::string repeated =
+        text_.add(type_of(type, rows), fmt::format("broadcast({}), dimensions={}", x, list(dimensions)));
+    return fmt::format("reshape({})", repeated);
+  }
+
+  std::string element(const Operation& op, const std::vector<std::string>& x, TensorId result) {
+    const std::string_view element_type = wide_type(result);
+    const std::string type = type_of(element_type, shape(result));
+    const auto put = [&](const std::string& operation) {
+      return !is_narrow(result) && operation.starts_with("!")
+                 ? text_.add(instruction_name(result), type, operation.substr(1))
+                 : text_.add(type, operation.starts_with("!") ? operation.substr(1) : operation);
+    };
+    const auto constant = [&](double value) {
+      const std::string scalar = text_.add(fmt::format("{}[]", element_type), fmt::format("constant({:.17g})", value));
+      return put(fmt::format("broadcast({}), dimensions={{}}", scalar));
+    };
+    const auto two = [&](std::string_view name, const std::string& a, const std::string& b) {
+      return put(fmt::format("{}({}, {})", name, a, b));
+    };
+    const auto one = [&](std::string_view name, const std::string& a) { return put(fmt::format("{}({})", name, a)); };
+    const auto where = [&](const std::string& a, const std::string& b, const char* is) {
+      return text_.add(type_of("pred", shape(result)), fmt::format("compare({}, {}), direction={}", a, b, is));
+    };
+    const auto choose = [&](const std::string& p, const std::string& a, const std::string& b) {
+      return put(fmt::format("!select({}, {}, {})", p, a, b));
+    };
+    switch (op.kind) {
+      case OpKind::Add:
+        return two("!add", x[0], x[1]);
+      case OpKind::Sub:
+        return two("!subtract", x[0], x[1]);
+      case OpKind::Mul:
+        return two("!multiply", x[0], x[1]);
+      case OpKind::Div:
+        return two("!divide", x[0], x[1]);
+      case OpKind::Max:
+        return two("!maximum", x[0], x[1]);
+      case OpKind::Sqr:
+        return two("!multiply", x[0], x[0]);
+      case OpKind::Scale:
+        return two("!multiply", x[0], constant(op.attributes.rational("factor").to_double()));
+      case OpKind::AddConstant:
+        return two("!add", x[0], constant(op.attributes.rational("value").to_double()));
+      case OpKind::Relu:
+        return two("!maximum", x[0], constant(0));
+      case OpKind::Exp:
+        return one("!exponential", x[0]);
+      case OpKind::Sqrt:
+        return one("!sqrt", x[0]);
+      case OpKind::Rsqrt:
+        return one("!rsqrt", x[0]);
+      case OpKind::SiLU:
+        return two("!multiply", x[0], one("logistic", x[0]));
+      case OpKind::Gelu: {
+        // x · logistic(2c·(x + 0.044715·x³)), with the operator's own constants.
+        const std::string cube = two("multiply", x[0], two("multiply", x[0], x[0]));
+        const std::string sum = two("add", x[0], two("multiply", constant(8943.0 / 200000), cube));
+        return two("!multiply", x[0], one("logistic", two("multiply", constant(123637.0 / 77478), sum)));
+      }
+      case OpKind::Greater:
+        return choose(where(x[0], x[1], "GT"), constant(1), constant(0));
+      case OpKind::Select:
+        return choose(where(x[0], constant(0), "NE"), x[1], x[2]);
+      default:
+        return {};
+    }
+  }
+
+  const Graph& graph_;
+  const std::set<size_t> of_;
+  const std::vector<bool>& views_;
+  std::set<TensorId> inputs_;
+  std::map<TensorId, std::string> names_;
+  HloText text_;
+  std::map<TensorId, std::string> stored_, wide_;  ///< instructions, in the tensor's type and in that of computation
+  Glue made_;
+};
+
+}  // namespace
+
+bool is_glue(const Operation& op) {
+  if (op.body || op.results.size() != 1) return false;
+  switch (op.kind) {
+    case OpKind::Transpose:
+    case OpKind::Reshape:
+    case OpKind::Concat:
+    case OpKind::Slice:
+    case OpKind::Repeat:
+    case OpKind::Add:
+    case OpKind::Sub:
+    case OpKind::Mul:
+    case OpKind::Div:
+    case OpKind::Max:
+    case OpKind::Sqr:
+    case OpKind::Scale:
+    case OpKind::AddConstant:
+    case OpKind::Relu:
+    case OpKind::Exp:
+    case OpKind::Sqrt:
+    case OpKind::Rsqrt:
+    case OpKind::SiLU:
+    case OpKind::Gelu:
+    case OpKind::Greater:
+    case OpKind::Select:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Result<Glue> glue(const Graph& graph, const std::vector<size_t>& of, const std::vector<bool>& views) {
+  return GlueBuilder(graph, of, views).run();
+}
+
+}  // namespace strata::compiler

@@ -1,0 +1,29 @@
+// Predefined operators of a kernel graph as a module of HLO.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "support/error.h"
+
+namespace strata::compiler {
+
+/// Whether an operator moves elements, or computes each by itself: those that glue() takes.
+bool is_glue(const Operation& op);
+
+/// Operators of a graph between those that are µGraphs or products.
+struct Glue {
+  std::string module;             ///< text of HLO: its entry's parameters are `inputs`, its root a tuple of `outputs`
+  std::vector<TensorId> inputs;   ///< that they read, ascending
+  std::vector<TensorId> outputs;  ///< of theirs that others read, ascending
+  std::map<std::string, TensorId> tensors;  ///< by instruction of the module: what lies in memory in a tensor's type
+};
+
+/// The operations `of` (ascending) of a kernel graph; `views` (by operation) are computed with them where they are
+/// read, and where others read a view they read what it is made of. Numbers of 16 bits are computed in f32, as in
+/// generated kernels, and rounded where they are written. Error (Unsupported) where an operator is no glue.
+Result<Glue> glue(const Graph& graph, const std::vector<size_t>& of, const std::vector<bool>& views);
+
+}  // namespace strata::compiler

@@ -1,0 +1,47 @@
+// Kernels for what no µGraph computes: predefined operators that move elements or compute each by itself, many in one
+// kernel. Who writes them stands above code generation (compiler/fusion_kernels.h), and is handed down.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/target.h"
+
+namespace strata {
+
+/// A kernel as text of a CUDA translation unit.
+struct EmittedKernel {
+  std::string name;                    ///< extern "C"
+  std::string text;                    ///< its definition
+  std::vector<std::string> arguments;  ///< buffers, in the order of its parameters
+  int64_t blocks = 1;
+  int64_t threads = 1;
+  double seconds = 0;  ///< estimated
+};
+
+/// Kernels, in order, that together do the work of some operators of a kernel graph. No path leaves those and comes
+/// back.
+struct EmittedGroup {
+  struct Buffer {
+    std::string name;
+    TensorType type;
+  };
+  std::vector<size_t> operations;  ///< ascending
+  std::vector<EmittedKernel> kernels;
+  std::vector<Buffer> buffers;    ///< what lies between them and is no tensor of the graph
+  std::vector<TensorId> results;  ///< tensors of the operators that are written to memory
+};
+
+class KernelEmitter {
+ public:
+  virtual ~KernelEmitter() = default;
+
+  /// Groups of those operations that are `free`. Others keep their own kernels, as those do for which there is no
+  /// kernel. `views` are read where they lie (ir/views.h): they are no work.
+  virtual std::vector<EmittedGroup> emit(const Graph& graph, const std::vector<bool>& free,
+                                         const std::vector<bool>& views, const Target& target) const = 0;
+};
+
+}  // namespace strata
