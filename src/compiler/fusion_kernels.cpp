@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "compiler/glue.h"
 #include "compiler/ptx_in_cuda.h"
@@ -14,19 +15,19 @@
 namespace strata::compiler {
 namespace {
 
-/// By operation, how many operations that are neither free nor views lie before it on a path, at most. Those of equal
-/// depth can run together: no path leaves them and comes back.
-std::vector<int> depths(const Graph& graph, const std::vector<bool>& free, const std::vector<bool>& views) {
-  std::vector<int> depth(graph.operations().size(), 0);
-  for (size_t i = 0; i < depth.size(); ++i) {
+/// By operation, how many operations that are neither `ours` nor views come behind it on a path, at most. Ours of equal
+/// number can run together, as late as they can: no path leaves them and comes back.
+std::vector<int> heights(const Graph& graph, const std::vector<bool>& ours, const std::vector<bool>& views) {
+  std::vector<int> height(graph.operations().size(), 0);
+  for (size_t i = height.size(); i-- > 0;) {
     for (const TensorId id : graph.operations()[i].operands) {
       const int producer = graph.tensor(id).producer;
       if (producer < 0) continue;
-      const auto p = static_cast<size_t>(producer);
-      depth[i] = std::max(depth[i], depth[p] + (free[p] || views[p] ? 0 : 1));
+      int& of = height[static_cast<size_t>(producer)];
+      of = std::max(of, height[i] + (ours[i] || views[i] ? 0 : 1));
     }
   }
-  return depth;
+  return height;
 }
 
 std::optional<DType> element_type(hlo::ElementType type) {
@@ -34,14 +35,22 @@ std::optional<DType> element_type(hlo::ElementType type) {
   return found ? std::optional(*found) : std::nullopt;
 }
 
-/// The only kernel of a fusion that needs nothing but its arguments.
-Result<const emitters::Launch*> only_launch(const emitters::EmittedFusion& fusion) {
+/// Whether a fusion is one kernel that needs nothing but its arguments.
+bool is_alone(const emitters::EmittedFusion& fusion) {
   const emitters::Decision& decision = fusion.decision();
-  if (decision.launches.size() != 1 || decision.launch().blocks == 0 || decision.launch().shared_bytes > 0)
-    return unsupported("{} is not one kernel without shared memory", fusion.name());
-  if (!decision.preparations.empty() || !decision.temporaries.empty())
-    return unsupported("{} needs memory that is prepared", fusion.name());
-  return &decision.launch();
+  return decision.launches.size() == 1 && decision.launch().blocks > 0 && decision.launch().shared_bytes == 0 &&
+         decision.preparations.empty() && decision.temporaries.empty();
+}
+
+/// By the emitter of its kind, or else by that of loops, which needs no shared memory.
+Result<emitters::EmittedFusion> emit_alone(const hlo::Module& module, const std::string& name,
+                                           emitters::EmitOptions options) {
+  STRATA_TRY(emitters::EmittedFusion fusion, emitters::emit_fusion(module, module.entry, name, options));
+  if (is_alone(fusion)) return fusion;
+  options.only = "loop";
+  STRATA_TRY(fusion, emitters::emit_fusion(module, module.entry, name, options));
+  if (!is_alone(fusion)) return unsupported("{} needs more than one kernel and its arguments", name);
+  return fusion;
 }
 
 /// Kernels of a module, and the names of its values in the graph.
@@ -56,30 +65,88 @@ class GroupBuilder {
     const hlo::Computation& entry = module.entry_computation();
     for (const emitters::ProgramPart& part : emitters::fuse(module, options.device)) {
       if (part.interpreted) return unsupported("{} has no kernel", part.module.entry_computation().name);
-      EmittedKernel& kernel = group_.kernels.emplace_back();
-      std::vector<std::string> types;
+      Body& body = bodies_.emplace_back();
       for (const auto* values : {&part.inputs, &part.outputs}) {
         for (const emitters::ArrayValue& value : *values) {
-          STRATA_TRY(const std::string type, add_buffer(entry[value.instruction], kernel));
-          types.push_back(values == &part.inputs ? "const " + type : type);
+          STRATA_TRY(const std::string type, add_buffer(entry[value.instruction], body));
+          body.types.push_back(values == &part.inputs ? "const " + type : type);
         }
       }
-      kernel.name = fmt::format("{}_{}_emitted", graph_.name(), kernel.arguments.back());
-      STRATA_TRY(const emitters::EmittedFusion fusion,
-                 emitters::emit_fusion(part.module, part.module.entry, kernel.name, options));
-      STRATA_TRY(const emitters::Launch* launch, only_launch(fusion));
+      body.inputs = part.inputs.size();
+      body.name = fmt::format("{}_{}", graph_.name(), body.arguments.back());
+      STRATA_TRY(const emitters::EmittedFusion fusion, emit_alone(part.module, body.name + "_emitted", options));
+      const emitters::Launch& launch = fusion.decision().launch();
       STRATA_TRY(const std::string ptx, fusion.text(emitters::Form::Ptx));
-      STRATA_TRY(kernel.text, ptx_in_cuda(ptx, kernel.name, types, launch->threads));
-      kernel.blocks = launch->blocks;
-      kernel.threads = launch->threads;
-      kernel.seconds = part.microseconds * 1e-6;
+      STRATA_TRY(body.text, ptx_in_cuda(ptx, body.name, body.types));
+      body.blocks = launch.blocks;
+      body.threads = launch.threads;
+      body.seconds = part.microseconds * 1e-6;
+    }
+    for (size_t first = 0; first < bodies_.size();) {
+      size_t end = first + 1;
+      while (end < bodies_.size() && runs_beside(first, end)) ++end;
+      group_.kernels.push_back(kernel_of({bodies_.data() + first, end - first}));
+      first = end;
     }
     return std::move(group_);
   }
 
  private:
-  /// The kernel's next argument; its type in CUDA.
-  Result<std::string> add_buffer(const hlo::Instruction& value, EmittedKernel& kernel) {
+  /// The blocks of one fusion.
+  struct Body {
+    std::string name, text;
+    std::vector<std::string> arguments, types;  ///< buffers, inputs before outputs
+    size_t inputs = 0;
+    int64_t blocks = 0;
+    int64_t threads = 0;
+    double seconds = 0;
+  };
+
+  /// Whether a body can be in one launch with those from `first` to the one before it: nobody reads what another
+  /// writes.
+  bool runs_beside(size_t first, size_t body) const {
+    const Body& b = bodies_[body];
+    for (size_t i = first; i < body; ++i) {
+      const Body& a = bodies_[i];
+      if (a.threads != b.threads) return false;
+      for (size_t output = a.inputs; output < a.arguments.size(); ++output) {
+        if (std::count(b.arguments.begin(), b.arguments.end(), a.arguments[output]) > 0) return false;
+      }
+    }
+    return true;
+  }
+
+  /// One launch whose blocks are those of all bodies, one after the other.
+  static EmittedKernel kernel_of(std::span<const Body> bodies) {
+    EmittedKernel kernel;
+    kernel.name = bodies.front().name + "_emitted";
+    kernel.blocks = 0;
+    kernel.threads = bodies.front().threads;
+    std::string calls;
+    std::vector<std::string> parameters;
+    for (const Body& body : bodies) {
+      kernel.text += body.text;
+      std::vector<std::string> names;
+      for (size_t i = 0; i < body.arguments.size(); ++i) {
+        names.push_back(fmt::format("p{}", parameters.size()));
+        parameters.push_back(fmt::format("{} {}", body.types[i], names.back()));
+        kernel.arguments.push_back(body.arguments[i]);
+      }
+      names.push_back(kernel.blocks == 0 ? "blockIdx.x" : fmt::format("blockIdx.x - {}", kernel.blocks));
+      kernel.blocks += body.blocks;
+      const std::string condition = bodies.size() == 1 ? "" : fmt::format("if (blockIdx.x < {}) ", kernel.blocks);
+      calls += fmt::format("  {}{}({});\n", condition, body.name, fmt::join(names, ", "));
+      kernel.seconds = std::max(kernel.seconds, body.seconds);
+    }
+    kernel.text = fmt::format(
+        "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n{}"
+        "STRATA_KERNEL void __launch_bounds__({}) {}({}) {{\n{}}}\n#endif\n\n",
+        kernel.text, kernel.threads, kernel.name, fmt::join(parameters, ", "), calls);
+    return kernel;
+  }
+
+  /// The next argument of a body; its type in CUDA.
+  Result<std::string> add_buffer(const hlo::Instruction& value, Body& kernel) {
     const auto tensor = glue_.tensors.find(value.name);
     if (tensor != glue_.tensors.end() && is_in_memory(tensor->second)) {
       kernel.arguments.push_back(graph_.tensor(tensor->second).name);
@@ -106,6 +173,7 @@ class GroupBuilder {
   const Graph& graph_;
   const Glue& glue_;
   const Target& target_;
+  std::vector<Body> bodies_;
   EmittedGroup group_;
 };
 
@@ -113,10 +181,12 @@ class GroupBuilder {
 
 std::vector<EmittedGroup> FusionKernels::emit(const Graph& graph, const std::vector<bool>& free,
                                               const std::vector<bool>& views, const Target& target) const {
-  const std::vector<int> depth = depths(graph, free, views);
+  std::vector<bool> ours(free.size());
+  for (size_t i = 0; i < ours.size(); ++i) ours[i] = free[i] && !views[i] && is_glue(graph.operations()[i]);
+  const std::vector<int> height = heights(graph, ours, views);
   std::map<int, std::vector<size_t>> groups;
-  for (size_t i = 0; i < free.size(); ++i) {
-    if (free[i] && !views[i] && is_glue(graph.operations()[i])) groups[depth[i]].push_back(i);
+  for (size_t i = 0; i < ours.size(); ++i) {
+    if (ours[i]) groups[height[i]].push_back(i);
   }
   std::vector<EmittedGroup> made;
   for (const auto& [at, operations] : groups) {

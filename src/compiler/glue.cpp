@@ -63,7 +63,8 @@ class GlueBuilder {
       results.push_back(stored(id));
       types.push_back(type_of(name_of(graph_.type(id).dtype), graph_.type(id).shape));
     }
-    made_.module = fmt::format("HloModule glue\nENTRY glue {{\n{}  ROOT results = ({}) tuple({})\n}}\n", text_.lines(), fmt::join(types, ", "), fmt::join(results, ", "));
+    made_.module = fmt::format("HloModule glue\nENTRY glue {{\n{}  ROOT results = ({}) tuple({})\n}}\n", text_.lines(),
+                               fmt::join(types, ", "), fmt::join(results, ", "));
     return std::move(made_);
   }
 

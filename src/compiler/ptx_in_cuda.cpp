@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
+#include <set>
+
 namespace strata::compiler {
 namespace {
 
@@ -11,12 +14,21 @@ std::string_view trimmed(std::string_view line) {
   return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
 }
 
-/// For the text of an assembly statement: % begins an operand there, and $ is not for labels.
-std::string escaped(std::string_view line) {
+/// The letters that a name begins with.
+std::string_view letters(std::string_view text) {
+  size_t end = 0;
+  while (end < text.size() && std::isalpha(static_cast<unsigned char>(text[end]))) ++end;
+  return text.substr(0, end);
+}
+
+/// For the text of an assembly statement: % begins an operand there, and $ is not for labels. Registers that the text
+/// declares get names that the compiler's own, which stand for operands, do not have.
+std::string escaped(std::string_view line, const std::set<std::string, std::less<>>& registers) {
   std::string text;
-  for (const char c : line) {
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
     if (c == '%') {
-      text += "%%";
+      text += registers.count(letters(line.substr(i + 1))) > 0 ? "%%strata_" : "%%";
     } else if (c == '$') {
       text += "STRATA_";
     } else if (c == '"' || c == '\\') {
@@ -30,7 +42,7 @@ std::string escaped(std::string_view line) {
 
 /// "ld.param.u64 %rd1, [k_param_0];" as "mov.u64 %rd1, OPERAND 0": pointers are operands of the statement. Nothing
 /// where the line is another.
-std::optional<std::string> as_operand(std::string_view line) {
+std::optional<std::string> as_operand(std::string_view line, const std::set<std::string, std::less<>>& registers) {
   constexpr std::string_view kParameter = "_param_";
   if (!line.starts_with("ld.param.")) return std::nullopt;
   const size_t comma = line.find(',');
@@ -39,14 +51,16 @@ std::optional<std::string> as_operand(std::string_view line) {
   if (comma == std::string_view::npos || number == std::string_view::npos) return std::nullopt;
   const size_t first = number + kParameter.size();
   const std::string_view digits = line.substr(first, line.find(']') - first);
-  return fmt::format("mov.b64 {}, %{};", escaped(trimmed(line.substr(space, comma - space))), digits);
+  return fmt::format("mov.b64 {}, %{};", escaped(trimmed(line.substr(space, comma - space)), registers), digits);
 }
 
 }  // namespace
 
-Result<std::string> ptx_in_cuda(std::string_view ptx, std::string_view name, const std::vector<std::string>& parameters,
-                                int64_t threads) {
+Result<std::string> ptx_in_cuda(std::string_view ptx, std::string_view name,
+                                const std::vector<std::string>& parameters) {
+  constexpr std::string_view kBlock = "%%ctaid.x";
   std::string body;
+  std::set<std::string, std::less<>> registers;  // that it declares, without their numbers
   bool inside = false;
   bool found = false;
   while (!ptx.empty()) {
@@ -72,8 +86,15 @@ Result<std::string> ptx_in_cuda(std::string_view ptx, std::string_view name, con
       continue;
     }
     if (line.find("\\\"") != std::string_view::npos) return unsupported("its PTX has '{}'", line);
-    const auto operand = as_operand(line);
-    body += fmt::format("      \"{}\\n\"\n", operand ? *operand : escaped(line));
+    if (line.starts_with(".reg")) {
+      const size_t at = line.find('%');
+      if (at != std::string_view::npos) registers.emplace(letters(line.substr(at + 1)));
+    }
+    const auto operand = as_operand(line, registers);
+    std::string text = operand ? *operand : escaped(line, registers);
+    const size_t block = text.find(kBlock);
+    if (block != std::string::npos) text.replace(block, kBlock.size(), fmt::format("%{}", parameters.size()));
+    body += fmt::format("      \"{}\\n\"\n", text);
   }
   if (!found) return unsupported("its PTX has no kernel");
   std::vector<std::string> declared, operands;
@@ -81,11 +102,12 @@ Result<std::string> ptx_in_cuda(std::string_view ptx, std::string_view name, con
     declared.push_back(fmt::format("{} p{}", parameters[i], i));
     operands.push_back(fmt::format("\"l\"(p{})", i));
   }
+  declared.emplace_back("unsigned block");
+  operands.emplace_back("\"r\"(block)");
   return fmt::format(
-      "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
-      "STRATA_KERNEL void __launch_bounds__({}) {}({}) {{\n  asm volatile(\n      \"{{\\n\"\n{}      \"}}\\n\" ::{}\n"
-      "      : \"memory\");\n}}\n#endif\n\n",
-      threads, name, fmt::join(declared, ", "), body, fmt::join(operands, ", "));
+      "static STRATA_DEVICE void {}({}) {{\n  asm volatile(\n      \"{{\\n\"\n{}      \"}}\\n\" ::{}\n"
+      "      : \"memory\");\n}}\n\n",
+      name, fmt::join(declared, ", "), body, fmt::join(operands, ", "));
 }
 
 }  // namespace strata::compiler

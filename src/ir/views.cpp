@@ -62,8 +62,8 @@ class Views {
     }
   }
 
-  /// A view that a reader does not take is no candidate any more: one at a time, the last first, since others have other
-  /// strides and other readers then. Whether there was any.
+  /// A view that a reader does not take is no candidate any more: one at a time, the last first, since others have
+  /// other strides and other readers then. Whether there was any.
   bool drop() {
     for (size_t i = views_.size(); i-- > 0;) {
       if (!views_[i]) continue;

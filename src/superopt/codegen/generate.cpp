@@ -89,6 +89,8 @@ class Generator {
         kernels += predefined_kernel(op, name);
       }
     }
+    if (std::find(done_.begin(), done_.end(), false) != done_.end())
+      return invalid("groups of emitted operators of {} need each other's results", graph_.name());
     std::string graph_text = "// " + print(graph_);
     graph_text.pop_back();
     for (size_t at = 0; (at = graph_text.find('\n', at)) != std::string::npos; at += 4)
@@ -491,7 +493,7 @@ class Generator {
   const std::vector<bool> views_;  ///< by operation
   std::vector<bool> done_;         ///< by operation
   std::vector<int> group_;         ///< by operation: of program_.emitted, or −1
-  std::set<std::string> wide_;  ///< instructions that are defined
+  std::set<std::string> wide_;     ///< instructions that are defined
   bool uses_registers_ = false;
   bool uses_bulk_ = false;
   bool uses_handover_ = false;

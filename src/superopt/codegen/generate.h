@@ -97,8 +97,8 @@ Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target,
 std::string launch_manifest(const GeneratedProgram& program);
 
 /// A host program of the same source: reads the inputs as raw files in the order of `inputs` from its arguments, runs
-/// all launches, none of which may be a library's or emitted, and writes the outputs to the files behind them. For tests, under a
-/// sanitizer.
+/// all launches, none of which may be a library's or emitted, and writes the outputs to the files behind them. For
+/// tests, under a sanitizer.
 std::string host_program(const GeneratedProgram& program);
 
 }  // namespace strata

@@ -1,0 +1,130 @@
+#include "compiler/fusion_kernels.h"
+
+#include <gmock/gmock.h>
+
+#include <memory>
+
+#include "ir/text.h"
+#include "runtime/compile.h"
+#include "superopt/codegen/generate.h"
+#include "superopt/superoptimize.h"
+
+namespace strata::compiler {
+namespace {
+
+using testing::ElementsAre;
+
+GraphPtr parsed(const char* text) {
+  auto graph = parse_graph(text);
+  EXPECT_TRUE(graph) << graph.error().to_string();
+  return graph ? *graph : nullptr;
+}
+
+Passes with_emitters() {
+  Passes passes;
+  passes.emitter = std::make_shared<FusionKernels>();
+  return passes;
+}
+
+std::vector<std::string> launches(const GeneratedProgram& program) {
+  std::vector<std::string> names;
+  for (const KernelLaunch& launch : program.launches) names.push_back(launch.kernel);
+  return names;
+}
+
+/// Rotary embedding, an append to a cache, and two sums.
+constexpr const char* kRotary = R"(graph g {
+  input Q: bf16[8, 256]
+  input Cos: bf16[8, 1, 64]
+  input Sin: bf16[8, 1, 64]
+  input Past: bf16[4, 64, 120]
+  input Mask: bf16[64, 8]
+  Heads = reshape(Q, shape=[8, 4, 64])
+  Low = slice(Heads, dim=2, start=0, size=32)
+  High = slice(Heads, dim=2, start=32, size=32)
+  Minus = scale(High, factor=-1)
+  Half = concat(Minus, Low, dim=2)
+  A = mul(Heads, Cos)
+  B = mul(Half, Sin)
+  Rotated = add(A, B)
+  New = transpose(Rotated, perm=[1, 2, 0])
+  All = concat(Past, New, dim=2)
+  First = sum(All, dim=2)
+  Rows = repeat(Mask, dim=1, times=2)
+  Tail = transpose(Rows, perm=[1, 0])
+  Both = reshape(Tail, shape=[4, 4, 64])
+  Second = sum(Both, dim=1)
+  S = sqr(First)
+  output S, Second
+})";
+
+TEST(FusionKernels, OperatorsBetweenOthersShareOneLaunch) {
+  const GraphPtr graph = parsed(kRotary);
+  const Target& target = **find_target("sm_90a");
+  const auto program = generate_cuda(*graph, target, {}, with_emitters());
+  ASSERT_TRUE(program) << program.error().to_string();
+  // What the sums read, the sums, and what reads them.
+  EXPECT_THAT(launches(*program), ElementsAre("g_All_emitted", "g_10_kernel", "g_14_kernel", "g_S_emitted"));
+  EXPECT_THAT(program->launches[0].arguments,
+              testing::UnorderedElementsAre("Past", "Q", "Cos", "Sin", "All", "Mask", "Both"));
+  EXPECT_TRUE(program->launches[1].overlaps_previous);
+  const auto plain = generate_cuda(*graph, target);
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->launches.size(), 15U);
+  const CostEstimate cost = scheduled_cost(*graph, target);
+  const CostEstimate less = cost_with_emitted(cost, *graph, target, *program);
+  EXPECT_EQ(cost.kernels, 15);
+  EXPECT_EQ(less.kernels, 4);
+  EXPECT_LT(less.seconds, cost.seconds);
+}
+
+TEST(FusionKernels, BecomeCubins) {
+  if (!nvrtc_version()) GTEST_SKIP() << "no NVRTC";
+  const GraphPtr graph = parsed(kRotary);
+  for (const Target& target : targets()) {
+    const auto program = generate_cuda(*graph, target, {}, with_emitters());
+    ASSERT_TRUE(program) << program.error().to_string();
+    const auto cubin = compile_cubin(program->source, target);
+    EXPECT_TRUE(cubin) << target.name << cubin.error().to_string();
+  }
+}
+
+TEST(FusionKernels, AreMadeOnceForEqualOperators) {
+  const GraphPtr graph = parsed(kRotary);
+  const Target& target = **find_target("sm_90a");
+  const Passes passes = with_emitters();
+  const auto once = generate_cuda(*graph, target, {}, passes);
+  const auto again = generate_cuda(*graph, target, {}, passes);
+  ASSERT_TRUE(once && again);
+  EXPECT_EQ(once->source, again->source);
+}
+
+TEST(FusionKernels, PartsWithoutProductsAreNotSearched) {
+  const GraphPtr graph = parsed(R"(graph g {
+  input X: f32[8, 16]
+  input W: f32[16, 16]
+  P = matmul(X, W)
+  R = reshape(P, shape=[8, 2, 8])
+  T = transpose(R, perm=[1, 0, 2])
+  C = concat(T, T, dim=2)
+  E = exp(C)
+  F = sqr(E)
+  output F
+})");
+  SuperoptimizeOptions options;
+  options.search.target = *find_target("sm_90a");
+  options.search.time_limit = 0;
+  options.search.max_kernel_ops = 1;
+  options.search.max_block_ops = 5;
+  options.search.threads = 1;
+  options.compile = false;
+  options.passes = with_emitters();
+  const auto result = superoptimize(graph, options);
+  ASSERT_TRUE(result) << result.error().to_string();
+  ASSERT_EQ(result->code.launches.size(), 2U);
+  EXPECT_EQ(result->code.launches[1].kernel, "g_F_emitted");
+  EXPECT_EQ(result->candidates.front().cost.kernels, 2);
+}
+
+}  // namespace
+}  // namespace strata::compiler
