@@ -42,6 +42,9 @@ Result<MatrixProduct::Operand> read_operand(const Json& json) {
   operand.transposed = json.at("transposed").get<bool>();
   operand.leading = json.at("leading").get<int64_t>();
   operand.batch_stride = json.at("batch_stride").get<int64_t>();
+  if (json.contains("type")) {
+    STRATA_TRY(operand.bytes, parse_byte_type(json.at("type").get<std::string>()));
+  }
   if (operand.leading < 1 || operand.batch_stride < 0) return invalid("a product has an operand that lies nowhere");
   return operand;
 }
@@ -61,6 +64,12 @@ Result<MatrixProduct> read_product(const Json& json) {
   }
   STRATA_TRY(product.a, read_operand(json.at("a")));
   STRATA_TRY(product.b, read_operand(json.at("b")));
+  if (product.a.bytes.has_value() != product.b.bytes.has_value() ||
+      (product.a.bytes == ByteType::S8) != (product.b.bytes == ByteType::S8))
+    return invalid("a product's operands have types that do not go together");
+  product.scaled = json.value("scaled", false);
+  if (product.scaled && (!product.a.bytes || product.of_integers()))
+    return invalid("a product is scaled whose operands are not f8");
   product.bias = json.at("bias").get<bool>();
   product.accumulates = json.value("accumulates", false);
   STRATA_TRY(product.activation, parse_activation(json.at("activation").get<std::string>()));
@@ -70,8 +79,10 @@ Result<MatrixProduct> read_product(const Json& json) {
 }
 
 OrderedJson product_json(const MatrixProduct& p) {
-  const auto operand = [](const MatrixProduct::Operand& o) -> OrderedJson {
-    return {{"transposed", o.transposed}, {"leading", o.leading}, {"batch_stride", o.batch_stride}};
+  const auto operand = [](const MatrixProduct::Operand& o) {
+    OrderedJson made = {{"transposed", o.transposed}, {"leading", o.leading}, {"batch_stride", o.batch_stride}};
+    if (o.bytes) made["type"] = std::string(name_of(*o.bytes));
+    return made;
   };
   OrderedJson json = {{"type", std::string(name_of(p.type))},
                       {"batch", p.batch},
@@ -83,6 +94,7 @@ OrderedJson product_json(const MatrixProduct& p) {
                       {"bias", p.bias},
                       {"activation", std::string(name_of(p.activation))},
                       {"algorithm", p.algorithm}};
+  if (p.scaled) json["scaled"] = true;
   if (p.accumulates) json["accumulates"] = true;
   if (p.stored) json["stored"] = std::string(name_of(*p.stored));
   return json;

@@ -45,6 +45,25 @@ std::string message(const Result<T>& result) {
   return result ? "no error" : result.error().message;
 }
 
+TEST(LaunchManifest, ProductsOfBytes) {
+  LaunchManifest made = manifest();
+  MatrixProduct product = *made.launches[2].product();
+  product.a.bytes = ByteType::F8E4M3FN;
+  product.b.bytes = ByteType::F8E5M2;
+  product.scaled = true;
+  made.launches[2].library = product;
+  made.launches[2].arguments = {"Y", "W", "X", "O"};
+  const auto read = parse_launch_manifest(print(made));
+  ASSERT_TRUE(read) << message(read);
+  EXPECT_EQ(read->launches[2].library, made.launches[2].library);
+  product.b.bytes = ByteType::S8;
+  made.launches[2].library = product;
+  EXPECT_THAT(message(parse_launch_manifest(print(made))), HasSubstr("types that do not go together"));
+  product.a.bytes = ByteType::S8;
+  made.launches[2].library = product;
+  EXPECT_THAT(message(parse_launch_manifest(print(made))), HasSubstr("scaled whose operands are not f8"));
+}
+
 TEST(LaunchManifest, IsReadAsItIsPrinted) {
   LaunchManifest made = manifest();
   const auto read = parse_launch_manifest(print(made));

@@ -23,7 +23,7 @@ struct CallPlan {
   hlo::InstructionId contraction = 0;  ///< the product or convolution
   std::vector<Operand> operands;       ///< its two
   hlo::Attributes attributes;          ///< its attributes on operands that are transposed
-  std::optional<hlo::InstructionId> bias;
+  std::optional<hlo::InstructionId> scale, bias;
   hlo::InstructionId result = 0;  ///< whose value is computed: the contraction's, or of what comes behind it
   /// Where not empty, what is computed is the contraction (and what comes behind it) of this shape, and the result its
   /// transpose by this.

@@ -44,7 +44,7 @@ class CalleeBuilder {
  public:
   CalleeBuilder(const Computation& from, const CallPlan& plan) : from_(from), plan_(plan) {}
 
-  /// What its parameters are: operands of the plan by number, 2 for the bias.
+  /// What its parameters are: operands of the plan by number, 2 for the bias, 3 for the scale.
   const std::vector<int>& parameters() const { return parameters_; }
   /// Which parameter each argument of the work is.
   const std::vector<int>& arguments() const { return arguments_; }
@@ -61,6 +61,7 @@ class CalleeBuilder {
         arguments_.push_back(static_cast<int>(parameters_.size()) - 1);
       }
     }
+    if (plan_.scale) arguments_.push_back(parameter_of(*plan_.scale, 3));
     if (plan_.bias) arguments_.push_back(parameter_of(*plan_.bias, 2));
     target_.root = clone(plan_.result);
     return std::move(target_);
@@ -210,8 +211,8 @@ class Rewriter {
     call.arguments = builder.arguments();
     std::vector<InstructionId> operands;
     for (const int role : builder.parameters()) {
-      if (role == 2) {
-        operands.push_back(moved_[static_cast<size_t>(*plan.bias)]);
+      if (role >= 2) {
+        operands.push_back(moved_[static_cast<size_t>(role == 2 ? *plan.bias : *plan.scale)]);
         continue;
       }
       const CallPlan::Operand& operand = plan.operands[static_cast<size_t>(role)];

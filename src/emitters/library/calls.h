@@ -38,9 +38,10 @@ struct LibraryCalls {
 /// which the library takes are transposed by the entry before. The entry has no calls yet (hlo/inline_calls.h).
 LibraryCalls find_library_calls(const hlo::Module& module, const Device& device, LibraryUse use);
 
-/// Products of vectors and of single terms as products of elements and their sums, which fuse with what is around
-/// them; convolutions whose windows no library has (padding of two kinds, dilated or reversed operands, one dimension)
-/// with the same done before them, where a library takes them then.
-hlo::Module prepare_for_libraries(const hlo::Module& module);
+/// Products on the types that libraries multiply fastest (narrow_products.h); products of vectors and of single terms
+/// as products of elements and their sums, which fuse with what is around them; convolutions whose windows no library
+/// has (padding of two kinds, dilated or reversed operands, one dimension) with the same done before them, where a
+/// library takes them then.
+hlo::Module prepare_for_libraries(const hlo::Module& module, const Device& device, LibraryUse use);
 
 }  // namespace strata::emitters

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "emitters/library/call_plan.h"
+#include "emitters/library/narrow_products.h"
 #include "hlo/inline_calls.h"
 
 namespace strata::emitters {
@@ -322,6 +323,8 @@ class Preparer {
 
 }  // namespace
 
-hlo::Module prepare_for_libraries(const hlo::Module& module) { return Preparer(module).run(); }
+hlo::Module prepare_for_libraries(const hlo::Module& module, const Device& device, LibraryUse use) {
+  return Preparer(with_narrow_products(module, device, use)).run();
+}
 
 }  // namespace strata::emitters
