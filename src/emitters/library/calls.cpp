@@ -96,7 +96,7 @@ class CalleeBuilder {
     Instruction copy = from_[id];
     if (id == plan_.contraction) {
       copy.attributes = plan_.attributes;
-      for (size_t i = 0; i < 2; ++i) {
+      for (size_t i = 0; i < plan_.operands.size(); ++i) {
         copy.operands[i] = transposes_.contains(i) ? transposes_[i] : clone(copy.operands[i]);
       }
     } else {
@@ -148,11 +148,21 @@ class Rewriter {
  private:
   void consider(InstructionId id) {
     const Instruction& it = from_[id];
-    if (it.opcode != Opcode::Dot && it.opcode != Opcode::Convolution) return;
-    Result<CallPlan> plan =
-        it.opcode == Opcode::Dot ? plan_product(from_, users_, id) : plan_convolution(from_, users_, id);
+    const bool transforms = it.opcode == Opcode::Fft;
+    if (it.opcode != Opcode::Dot && it.opcode != Opcode::Convolution && !transforms) return;
+    Result<CallPlan> plan = transforms                 ? plan_transform(from_, users_, id)
+                            : it.opcode == Opcode::Dot ? plan_product(from_, users_, id)
+                                                       : plan_convolution(from_, users_, id);
     if (!plan) {
       result_.kept[it.name] = plan.error().message;
+      return;
+    }
+    if (transforms) {  // there are no kernels
+      LibraryCall& call = result_.calls[from_[plan->result].name];
+      call.work = plan->work;
+      call.microseconds = library_seconds(plan->work, *target_) * 1e6;
+      call.reason = fmt::format("{:.3g} µs by the model", call.microseconds);
+      plans_.emplace(plan->result, std::move(*plan));
       return;
     }
     double results = 0;

@@ -4,100 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <map>
 #include <numeric>
 
-#include "emitters/gpu_run.h"
-#include "hlo/compare.h"
-#include "hlo/evaluate.h"
+#include "emitters/library/test_library_calls.h"
 #include "hlo/inline_calls.h"
 #include "hlo/random_fusion.h"
-#include "hlo/text.h"
-#include "hlo/typical_arguments.h"
-#include "hlo/verify.h"
-#include "runtime/test_driver.h"
-#include "support/random.h"
 
 namespace strata::emitters {
 namespace {
-
-using hlo::Literal;
-
-hlo::ModulePtr parsed(const std::string& text) {
-  const Result<hlo::ModulePtr> module = hlo::parse_module(text);
-  if (!module) ADD_FAILURE() << module.error().to_string() << "\n" << text;
-  return module ? *module : nullptr;
-}
-
-/// The program that the fake GPU's kernels belong to: a launch runs the kernel on the CPU.
-const EmittedProgram* running = nullptr;
-
-void run_kernel_of(const EmittedProgram& program, const char* kernel, void** arguments) {
-  for (const ProgramStep& step : program.steps) {
-    if (step.loop) {
-      run_kernel_of(*step.loop->body, kernel, arguments);
-      if (step.loop->condition) run_kernel_of(*step.loop->condition, kernel, arguments);
-    }
-    if (!step.fusion || step.fusion->kernel_names().front() != kernel) continue;
-    std::vector<const void*> inputs;
-    std::vector<void*> outputs;
-    const size_t count = step.inputs.size();
-    for (size_t i = 0; i < count; ++i) inputs.push_back(*static_cast<void**>(arguments[i]));
-    for (size_t i = 0; i < step.outputs.size() + step.temporaries.size(); ++i)
-      outputs.push_back(*static_cast<void**>(arguments[count + i]));
-    const Result<void> ran = step.fusion->run_on_cpu(inputs, outputs);
-    EXPECT_TRUE(ran) << ran.error().to_string();
-  }
-}
-
-void run_kernel(const char* kernel, void** arguments) { run_kernel_of(*running, kernel, arguments); }
-
-class LibraryCallsTest : public FakeDriverTest {
- protected:
-  void SetUp() override {
-    FakeDriverTest::SetUp();
-    auto device = GpuDevice::open();
-    ASSERT_TRUE(device) << device.error().to_string();
-    device_ = std::move(*device);
-  }
-
-  /// How a module's steps on the fake GPU differ from the interpreter; empty if they do not.
-  std::string checked(const hlo::Module& module, uint64_t seed, double slack = 4) {
-    libraries_ = 0;
-    const auto arguments = hlo::typical_arguments(module.entry_computation(), seed);
-    const auto expected = hlo::evaluate(module, arguments);
-    if (!expected) return expected.error().to_string();
-    auto program = emit_program(module, {}, LibraryUse::WherePossible);
-    if (!program) return program.error().to_string();
-    for (const ProgramStep& step : program->steps) libraries_ += step.library ? 1 : 0;
-    explained_ = explain(*program);
-    const auto runner = GpuRunner::load(*device_, *std::move(program), {}, [](const EmittedFusion& fusion) {
-      // The first kernel of a fusion runs them all.
-      return Result<std::string>(fmt::format("kernel {}\ncall {:x}\n", fusion.kernel_names().front(),
-                                             reinterpret_cast<uintptr_t>(&run_kernel)));
-    });
-    if (!runner) return runner.error().to_string();
-    notes_ = (*runner)->notes();
-    running = &(*runner)->program();
-    const auto actual = (*runner)->run(arguments);
-    if (!actual) return actual.error().to_string();
-    return hlo::difference(*actual, *expected, slack).value_or("");
-  }
-
-  std::unique_ptr<GpuDevice> device_;
-  int libraries_ = 0;
-  std::string explained_;
-  std::vector<std::string> notes_;
-};
-
-std::string list(const std::vector<int64_t>& numbers) { return fmt::format("{{{}}}", fmt::join(numbers, ",")); }
-std::string dims(const std::vector<int64_t>& sizes) { return fmt::format("[{}]", fmt::join(sizes, ",")); }
-
-std::vector<int64_t> shuffled(std::vector<int64_t> values, Random& random) {
-  for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[static_cast<size_t>(random.below(i))]);
-  return values;
-}
 
 /// One dot of random dimension numbers, through transposes and with what may come behind it.
 std::string random_dot(Random& random) {
@@ -220,61 +134,6 @@ TEST_F(LibraryCallsTest, RandomProductsAgreeWithTheInterpreter) {
   EXPECT_GE(by_library, 20);
 }
 
-/// One dot of types that libraries take in one form only, of any dimension numbers and sizes.
-std::string random_narrow_dot(Random& random) {
-  const auto any = [&](const std::vector<const char*>& of) { return of[random.below(of.size())]; };
-  const bool integers = random.below(2) == 0;
-  const std::vector<const char*> types = integers
-                                             ? std::vector{"s8", "s8", "s4", "u4", "u8", "s2"}
-                                             : std::vector{"f8e4m3fn", "f8e4m3fn", "f8e5m2", "f8e3m4", "bf16", "s8"};
-  const std::string lhs = any(types), rhs = any(types);
-  // As they are, or converted to one type before.
-  const bool as_they_are = lhs == rhs && lhs != "bf16" && random.below(2) == 0;
-  const std::string in =
-      as_they_are ? lhs : any(integers ? std::vector{"s32", "s16"} : std::vector{"f32", "bf16", "bf16"});
-  const std::string out = integers ? any({"s32", "s8", "s64"}) : any({"f32", "f32", "bf16", "f16"});
-  const auto size = [&](std::vector<int64_t> of) { return of[random.below(of.size())]; };
-  const int64_t batch = size({1, 1, 3}), rows = size({2, 5, 40}), columns = size({3, 16, 32}),
-                terms = size({7, 16, 48});
-  // Batch, rows and terms in a random order, through a transpose behind the conversion.
-  std::string text = "HloModule m\n\nENTRY e {\n", attributes;
-  const auto operand = [&](const std::string& name, int number, const std::string& type, int64_t free) {
-    const std::vector<int64_t> roles = shuffled({0, 1, 2}, random), order = shuffled({0, 1, 2}, random);
-    std::vector<int64_t> of(3), before(3);
-    for (size_t i = 0; i < 3; ++i) of[static_cast<size_t>(roles[i])] = std::array{batch, free, terms}[i];
-    for (size_t i = 0; i < 3; ++i) before[static_cast<size_t>(order[i])] = of[i];
-    text += fmt::format("  {}0 = {}{} parameter({})\n", name, type, dims(before), number);
-    if (!as_they_are) text += fmt::format("  {0}1 = {1}{2} convert({0}0)\n", name, in, dims(before));
-    text += fmt::format("  {} = {}{} transpose({}{}), dimensions={}\n", name, in, dims(of), name, as_they_are ? 0 : 1,
-                        list(order));
-    const std::string side = name == "x" ? "lhs" : "rhs";
-    attributes += fmt::format(", {0}_batch_dims={{{1}}}, {0}_contracting_dims={{{2}}}", side, roles[0], roles[2]);
-  };
-  operand("x", 0, lhs, rows);
-  operand("y", 1, rhs, columns);
-  const std::string array = dims({batch, rows, columns});
-  text += fmt::format("  d = {}{} dot(x, y){}\n", out, array, attributes);
-  if (out != "f32") return text + fmt::format("  ROOT n = {}{} negate(d)\n}}\n", out, array);
-  text += fmt::format("  f = f32[] parameter(2)\n  ff = f32{0} broadcast(f), dimensions={{}}\n", array);
-  return text + fmt::format("  s = f32{0} multiply(d, ff)\n  ROOT c = bf16{0} convert(s)\n}}\n", array);
-}
-
-TEST_F(LibraryCallsTest, RandomNarrowProductsAgreeWithTheInterpreter) {
-  std::map<std::string, int> kinds;
-  for (uint64_t seed = 1; seed <= 100; ++seed) {
-    Random random(seed);
-    const std::string text = random_narrow_dot(random);
-    const hlo::ModulePtr module = parsed(text);
-    ASSERT_TRUE(module);
-    const std::string wrong = checked(*module, seed);
-    ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << text << explained_;
-    ASSERT_TRUE(notes_.empty()) << "seed " << seed << "\n" << text << notes_.front();
-    for (const char* kind : {" s8 to s32", " of s8 to s32", " f8e4m3fn to", " by f8e5m2 to", " bf16"})
-      kinds[kind] += explained_.find(kind) != std::string::npos ? 1 : 0;
-  }
-  for (const auto& [kind, count] : kinds) EXPECT_GE(count, 2) << kind;
-}
-
 /// One convolution of random dimension numbers and window.
 std::string random_convolution(Random& random) {
   const auto one_of = [&](std::initializer_list<int64_t> of) { return std::data(of)[random.below(of.size())]; };
@@ -360,15 +219,6 @@ TEST_F(LibraryCallsTest, RandomModulesAgreeOnTheGpu) {
   }
 }
 
-/// The only library step's work as --explain prints it.
-std::string explained_work(const std::string& text) {
-  const auto program = emit_program(*parsed(text), {}, LibraryUse::WherePossible);
-  if (!program) return program.error().to_string();
-  std::string all;
-  for (const ProgramStep& step : program->steps) all += (step.library ? describe(step.library->work) : "kernel") + "; ";
-  return all;
-}
-
 TEST(LibraryCalls, ViewsNeedNoTransposes) {
   EXPECT_EQ(explained_work(R"(ENTRY e {
   x = f32[8,32,4,16] parameter(0)
@@ -396,41 +246,6 @@ TEST(LibraryCalls, ViewsNeedNoTransposes) {
   ROOT s = bf16[4,32,64] add(bb, d)
 })"),
             "bf16 128×64×16 with bias, algorithm 0; ");
-}
-
-// As JAX prints a product of f8 with one scale.
-constexpr const char* kScaled = R"(ENTRY e {
-  x = f8e4m3fn[40,64] parameter(0)
-  w = f8e4m3fn[128,64] parameter(1)
-  s = f32[] parameter(2)
-  d = f32[40,128] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}
-  ss = f32[40,128] broadcast(s), dimensions={}
-  m = f32[40,128] multiply(d, ss)
-  ROOT c = bf16[40,128] convert(m)
-})";
-
-TEST_F(LibraryCallsTest, ProductsOfBytes) {
-  EXPECT_EQ(explained_work(kScaled), "f8e4m3fn to bf16 40×128×64 scaled, algorithm 0; ");
-  EXPECT_EQ(checked(*parsed(kScaled), 1), "");
-  EXPECT_TRUE(notes_.empty());
-  // Of what is converted to f32 before, sums stay those of f32; terms that lie apart are transposed.
-  const auto with = [](const std::string& type, const std::string& wide, const std::string& result) {
-    return fmt::format(R"(ENTRY e {{
-  x = {0}[40,64] parameter(0)
-  w = {0}[64,128] parameter(1)
-  xx = {1}[40,64] convert(x)
-  ww = {1}[64,128] convert(w)
-  ROOT d = {2}[40,128] dot(xx, ww), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
-}})",
-                       type, wide, result);
-  };
-  EXPECT_EQ(explained_work(with("f8e4m3fn", "f32", "f32")), "kernel; kernel; bf16 to f32 40×128×64, algorithm 0; ");
-  EXPECT_EQ(explained_work(with("f8e4m3fn", "bf16", "bf16")), "kernel; f8e4m3fn to bf16 40×128×64, algorithm 0; ");
-  EXPECT_EQ(explained_work(with("s4", "s8", "s32")), "kernel; kernel; s8 to s32 40×128×64, algorithm 0; ");
-  EXPECT_EQ(explained_work(with("bf16", "f32", "f32")), "bf16 to f32 40×128×64, algorithm 0; ");
-  // The sums of 64 terms of u8 are below 2^24.
-  EXPECT_EQ(explained_work(with("u8", "s32", "s32")), "kernel; kernel; bf16 to f32 40×128×64, algorithm 0; kernel; ");
-  EXPECT_EQ(explained_work(with("s16", "s32", "s32")), "kernel; kernel; kernel; ");
 }
 
 constexpr const char* kGelu = R"(ENTRY e {

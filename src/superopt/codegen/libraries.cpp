@@ -342,9 +342,17 @@ double convolution_seconds(const Convolution& c, const Target& target) {
          (reorders ? kReorderings + 2 * moved / (kBandwidthShare * target.memory_bandwidth) : 0);
 }
 
+/// Each dimension is a pass over both arrays, but those that one pass transforms together are not known.
+double fft_seconds(const Fft& fft, const Target& target) {
+  const auto bytes = static_cast<double>(fft.bytes_read() + fft.bytes_written());
+  return target.launch_seconds + kStartAndEnd +
+         static_cast<double>(fft.lengths.size()) * bytes / (kBandwidthShare * target.memory_bandwidth);
+}
+
 }  // namespace
 
 double library_seconds(const LibraryWork& work, const Target& target) {
+  if (const auto* fft = std::get_if<Fft>(&work)) return fft_seconds(*fft, target);
   if (const auto* product = std::get_if<MatrixProduct>(&work)) return product_seconds(*product, target);
   return convolution_seconds(std::get<Convolution>(work), target);
 }
