@@ -81,7 +81,8 @@ class ProgramBuilder {
       restart();
     }
     if (libraries_ != LibraryUse::Never && options_.only.empty()) {
-      LibraryCalls found = find_library_calls(prepare_for_libraries(flat_), options_.device, libraries_);
+      const hlo::Module prepared = prepare_for_libraries(flat_, options_.device, libraries_);
+      LibraryCalls found = find_library_calls(prepared, options_.device, libraries_);
       flat_ = std::move(found.module);
       calls_ = std::move(found.calls);
       kept_ = std::move(found.kept);

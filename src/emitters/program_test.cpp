@@ -131,8 +131,8 @@ ENTRY main {
   m = f64[2,4,2] abs(f)
   ROOT r = f64[2,4,2] add(m, m)
 }
-)"),
-            4);
+)"),  // the transform is a library's
+            3);
 }
 
 TEST(Program, BatchNormsAreKernels) {

@@ -33,6 +33,9 @@ int64_t terms_of(const Computation& computation, const Instruction& it) {
       const auto& attributes = it.as<ConvolutionAttributes>();
       return covered(attributes.window) * operand(1).dims[static_cast<size_t>(attributes.kernel_input_feature)];
     }
+    case Opcode::Fft:
+      for (int64_t length : it.as<FftAttributes>().lengths) terms *= std::max<int64_t>(length, 1);
+      return terms;
     default:
       return 1;
   }

@@ -13,6 +13,14 @@ namespace {
 constexpr int64_t kX = 1, kW = 2, kY = 3, kSums = 4;
 constexpr int64_t kAlignment = 16;
 using Shape4 = std::array<int64_t, 4>;
+constexpr std::array<std::string_view, 3> kParts{"result", "images", "filters"};
+
+/// The tensors that launches name, in the order of Convolution::arguments().
+std::array<int64_t, 3> tensors_of(ConvolutionPart part) {
+  if (part == ConvolutionPart::Images) return {kY, kW, kX};
+  if (part == ConvolutionPart::Filters) return {kX, kY, kW};
+  return {kX, kW, kY};
+}
 
 int element_type(DType type) {
   assert(type != DType::F64);
@@ -115,7 +123,7 @@ class PreparedConvolution final : public PreparedWork {
   Result<void> run(CudaStream stream, const std::vector<CudaPointer>& arguments, CudaPointer workspace) const override {
     assert(arguments.size() == Convolution::arguments());
     const Cudnn& cudnn = library_.functions();
-    constexpr std::array<int64_t, 3> names{kX, kW, kY};
+    const std::array<int64_t, 3> names = tensors_of(convolution_.part);
     Descriptor pack(cudnn, Cudnn::kArguments);
     pack.set(Cudnn::kArgumentNames, Cudnn::kInt64, 3, names.data())
         .set(Cudnn::kArgumentPointers, Cudnn::kPointer, 3, arguments.data())
@@ -128,7 +136,7 @@ class PreparedConvolution final : public PreparedWork {
   }
 
  private:
-  /// Y = 1 · X * W + 0 · Y, and relu behind it.
+  /// Y = 1 · X * W + 0 · Y, and relu behind it; or X or W in place of Y.
   Result<Descriptor> describe_graph() const {
     const Cudnn& cudnn = library_.functions();
     const Convolution& c = convolution_;
@@ -153,13 +161,18 @@ class PreparedConvolution final : public PreparedWork {
         .set(Cudnn::kDilations, Cudnn::kInt64, 2, dilations.data())
         .set(Cudnn::kStrides, Cudnn::kInt64, 2, strides.data())
         .finalize();
-    Descriptor operation(cudnn, Cudnn::kForwardOperation);
-    operation.set(Cudnn::kForwardX, x)
-        .set(Cudnn::kForwardW, w)
-        .set(Cudnn::kForwardY, sums ? *sums : y)
-        .set(Cudnn::kForwardConvolution, convolution)
-        .set(Cudnn::kForwardAlpha, Cudnn::kFloat, 1.0F)
-        .set(Cudnn::kForwardBeta, Cudnn::kFloat, 0.0F)
+    const auto [kind, alpha] =
+        c.part == ConvolutionPart::Images    ? std::pair(Cudnn::kImagesOperation, Cudnn::kImagesAlpha)
+        : c.part == ConvolutionPart::Filters ? std::pair(Cudnn::kFiltersOperation, Cudnn::kFiltersAlpha)
+                                             : std::pair(Cudnn::kForwardOperation, Cudnn::kForwardAlpha);
+    const int later = alpha - Cudnn::kForwardAlpha;
+    Descriptor operation(cudnn, kind);
+    operation.set(Cudnn::kForwardX + later, x)
+        .set(Cudnn::kForwardW + later, w)
+        .set(Cudnn::kForwardY + later, sums ? *sums : y)
+        .set(Cudnn::kForwardConvolution + later, convolution)
+        .set(Cudnn::kForwardAlpha + later, Cudnn::kFloat, 1.0F)
+        .set(Cudnn::kForwardBeta + later, Cudnn::kFloat, 0.0F)
         .finalize();
     Descriptor relu(cudnn, Cudnn::kPointwise);
     Descriptor relu_operation(cudnn, Cudnn::kPointwiseOperation);
@@ -226,10 +239,20 @@ class PreparedConvolution final : public PreparedWork {
 
 }  // namespace
 
+std::string_view name_of(ConvolutionPart part) { return kParts[static_cast<size_t>(part)]; }
+
+Result<ConvolutionPart> parse_convolution_part(std::string_view name) {
+  for (size_t i = 0; i < kParts.size(); ++i) {
+    if (kParts[i] == name) return static_cast<ConvolutionPart>(i);
+  }
+  return invalid("'{}' is no part of a convolution", name);
+}
+
 std::string describe(const Convolution& c) {
-  return fmt::format("{} {}×{}×{}×{} by {}×{}×{}×{}{}{}{}{}{}{}, algorithm {}", name_of(c.type), c.images, c.channels,
-                     c.height, c.width, c.filters, c.channels / c.groups, c.filter_height, c.filter_width,
-                     c.stride == 1 ? "" : fmt::format(", stride {}", c.stride),
+  return fmt::format("{}{} {}×{}×{}×{} by {}×{}×{}×{}{}{}{}{}{}{}, algorithm {}",
+                     c.part == ConvolutionPart::Result ? "" : fmt::format("{} of ", name_of(c.part)), name_of(c.type),
+                     c.images, c.channels, c.height, c.width, c.filters, c.channels / c.groups, c.filter_height,
+                     c.filter_width, c.stride == 1 ? "" : fmt::format(", stride {}", c.stride),
                      c.padding == 0 ? "" : fmt::format(", padding {}", c.padding),
                      c.dilation == 1 ? "" : fmt::format(", dilation {}", c.dilation),
                      c.groups == 1 ? "" : fmt::format(", {} groups", c.groups),

@@ -12,10 +12,19 @@
 
 namespace strata {
 
+/// Which of a convolution's three tensors is computed: its result, or what gradients of images and filters are.
+enum class ConvolutionPart : uint8_t { Result, Images, Filters };
+/// "result", "images", "filters".
+std::string_view name_of(ConvolutionPart part);
+Result<ConvolutionPart> parse_convolution_part(std::string_view name);
+
 /// conv2d of src/ops, or in groups: X[images, channels, height, width] by W[filters, channels / groups, filter_height,
 /// filter_width], of one element type: f16, bf16 or f32. Filters in the order of the groups whose channels they read.
 /// Sums are taken in float32. All three tensors are row-major, or all have their channels last in memory: X lies as
 /// [images, height, width, channels].
+///
+/// Of the parts Images and Filters the result Y is an operand, and X or W what is computed: each element is the sum of
+/// all elements of Y that it had a part in, times what it was multiplied by there.
 struct Convolution {
   DType type = DType::F16;
   int64_t images = 1, channels = 1, height = 1, width = 1;
@@ -24,7 +33,8 @@ struct Convolution {
   int64_t dilation = 1;  ///< from one element of a filter to the next, in elements of the image
   int64_t groups = 1;
   bool channels_last = false;
-  bool relu = false;      ///< max(0, Y) is stored
+  bool relu = false;  ///< max(0, Y) is stored; of the part Result
+  ConvolutionPart part = ConvolutionPart::Result;
   int64_t algorithm = 0;  ///< place among those of the library that compute it exactly, its best guess first
 
   int64_t result_height() const { return result_size(height, filter_height); }
@@ -34,7 +44,7 @@ struct Convolution {
     const int64_t room = size + 2 * padding - (filter - 1) * dilation - 1;
     return room < 0 ? 0 : room / stride + 1;
   }
-  /// X, W, the result.
+  /// X, W, Y; of the part Images Y, W, X; of Filters X, Y, W.
   static constexpr size_t arguments() { return 3; }
   friend bool operator==(const Convolution&, const Convolution&) = default;
 };

@@ -31,10 +31,12 @@ struct CublasLt {
 
   // Types of elements, of computing, and operations on matrices.
   static constexpr int kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 14;
-  static constexpr int kComputeF32 = 68, kComputeF64 = 70;  ///< without TF32
+  static constexpr int kS8 = 3, kS32 = 10, kF8E4M3 = 28, kF8E5M2 = 29;
+  static constexpr int kComputeF32 = 68, kComputeF64 = 70, kComputeS32 = 72;  ///< without TF32
   static constexpr int32_t kTransposed = 1;
   // Attributes of products, layouts and preferences.
   static constexpr int kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8;
+  static constexpr int kScaleAPointer = 17;  ///< of f8: what the library's A is multiplied by
   static constexpr int kBatchCount = 5, kBatchStride = 6;
   static constexpr int kMostWorkspace = 1, kReductions = 3;
   /// Partial sums are added in place or in the type of computing, never in the result's.

@@ -9,6 +9,7 @@
 #include "runtime/compile.h"
 #include "runtime/cublas_lt.h"
 #include "runtime/cudnn.h"
+#include "runtime/cufft.h"
 #include "runtime/nv_jit_link.h"
 #include "support/trusted_path.h"
 
@@ -172,6 +173,7 @@ std::vector<CudaLibraryProbe> probe_cuda_libraries() {
   add("nvJitLink", nv_jit_link_version());
   add("cuBLASLt", cublas_lt_version());
   add("cuDNN", cudnn_version());
+  add("cuFFT", cufft_version());
   return probes;
 }
 

@@ -19,8 +19,8 @@ struct Cudnn {
 
   // Kinds of descriptors.
   static constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kEngineHeuristic = 4,
-                       kPlan = 5, kForwardOperation = 10, kPointwiseOperation = 13, kGraph = 15, kArguments = 16,
-                       kTensor = 17;
+                       kPlan = 5, kForwardOperation = 10, kFiltersOperation = 11, kImagesOperation = 12,
+                       kPointwiseOperation = 13, kGraph = 15, kArguments = 16, kTensor = 17;
   // Types of attributes.
   static constexpr int kHandleType = 0, kDataType = 1, kBoolean = 2, kInt64 = 3, kFloat = 4, kPointer = 6,
                        kConvolutionModeType = 7, kHeuristicModeType = 8, kNumericalNoteType = 11,
@@ -34,6 +34,8 @@ struct Cudnn {
   static constexpr int kPlanHandle = 400, kPlanConfig = 401, kPlanWorkspace = 402;
   static constexpr int kForwardAlpha = 700, kForwardBeta = 701, kForwardConvolution = 702, kForwardW = 703,
                        kForwardX = 704, kForwardY = 705;
+  /// Of the operations that compute images and filters the attributes follow each other as those of the forward one do.
+  static constexpr int kImagesAlpha = 706, kFiltersAlpha = 712;
   static constexpr int kPointwiseOf = 750, kPointwiseX = 751, kPointwiseY = 753;
   static constexpr int kGraphHandle = 800, kGraphOperations = 801;
   static constexpr int kTensorAlignment = 900, kTensorType = 901, kTensorSizes = 902, kTensorStrides = 903,

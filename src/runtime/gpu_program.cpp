@@ -59,6 +59,7 @@ Result<std::unique_ptr<GpuDevice>> GpuDevice::open() {
 GpuDevice::~GpuDevice() {
   products_.reset();
   convolutions_.reset();
+  ffts_.reset();
   if (stream_ != nullptr) driver_.destroy_stream(stream_);
   if (retained_) driver_.context_release(device_);
 }
@@ -78,6 +79,12 @@ Result<std::unique_ptr<PreparedWork>> GpuDevice::prepare(const LibraryWork& work
       STRATA_TRY(products_, ProductLibrary::open());
     }
     return strata::prepare(*products_, *product);
+  }
+  if (const auto* fft = std::get_if<Fft>(&work)) {
+    if (!ffts_) {
+      STRATA_TRY(ffts_, FftLibrary::open(driver_));
+    }
+    return strata::prepare(*ffts_, *fft);
   }
   if (!convolutions_) {
     STRATA_TRY(convolutions_, ConvolutionLibrary::open());

@@ -47,6 +47,7 @@ class GpuDevice {
   int64_t l2_bytes_ = 0;
   mutable std::unique_ptr<ProductLibrary> products_;
   mutable std::unique_ptr<ConvolutionLibrary> convolutions_;
+  mutable std::unique_ptr<FftLibrary> ffts_;
 };
 
 /// A point of the device's stream; the device must outlive it.

@@ -42,6 +42,9 @@ Result<MatrixProduct::Operand> read_operand(const Json& json) {
   operand.transposed = json.at("transposed").get<bool>();
   operand.leading = json.at("leading").get<int64_t>();
   operand.batch_stride = json.at("batch_stride").get<int64_t>();
+  if (json.contains("type")) {
+    STRATA_TRY(operand.bytes, parse_byte_type(json.at("type").get<std::string>()));
+  }
   if (operand.leading < 1 || operand.batch_stride < 0) return invalid("a product has an operand that lies nowhere");
   return operand;
 }
@@ -61,6 +64,12 @@ Result<MatrixProduct> read_product(const Json& json) {
   }
   STRATA_TRY(product.a, read_operand(json.at("a")));
   STRATA_TRY(product.b, read_operand(json.at("b")));
+  if (product.a.bytes.has_value() != product.b.bytes.has_value() ||
+      (product.a.bytes == ByteType::S8) != (product.b.bytes == ByteType::S8))
+    return invalid("a product's operands have types that do not go together");
+  product.scaled = json.value("scaled", false);
+  if (product.scaled && (!product.a.bytes || product.of_integers()))
+    return invalid("a product is scaled whose operands are not f8");
   product.bias = json.at("bias").get<bool>();
   product.accumulates = json.value("accumulates", false);
   STRATA_TRY(product.activation, parse_activation(json.at("activation").get<std::string>()));
@@ -70,8 +79,10 @@ Result<MatrixProduct> read_product(const Json& json) {
 }
 
 OrderedJson product_json(const MatrixProduct& p) {
-  const auto operand = [](const MatrixProduct::Operand& o) -> OrderedJson {
-    return {{"transposed", o.transposed}, {"leading", o.leading}, {"batch_stride", o.batch_stride}};
+  const auto operand = [](const MatrixProduct::Operand& o) {
+    OrderedJson made = {{"transposed", o.transposed}, {"leading", o.leading}, {"batch_stride", o.batch_stride}};
+    if (o.bytes) made["type"] = std::string(name_of(*o.bytes));
+    return made;
   };
   OrderedJson json = {{"type", std::string(name_of(p.type))},
                       {"batch", p.batch},
@@ -83,6 +94,7 @@ OrderedJson product_json(const MatrixProduct& p) {
                       {"bias", p.bias},
                       {"activation", std::string(name_of(p.activation))},
                       {"algorithm", p.algorithm}};
+  if (p.scaled) json["scaled"] = true;
   if (p.accumulates) json["accumulates"] = true;
   if (p.stored) json["stored"] = std::string(name_of(*p.stored));
   return json;
@@ -113,6 +125,8 @@ Result<Convolution> read_convolution(const Json& json) {
   c.channels_last = json.at("channels_last").get<bool>();
   c.relu = json.at("relu").get<bool>();
   c.algorithm = json.at("algorithm").get<int64_t>();
+  STRATA_TRY(c.part, parse_convolution_part(json.value("part", std::string("result"))));
+  if (c.relu && c.part != ConvolutionPart::Result) return invalid("a gradient of a convolution has relu");
   if (c.padding < 0) return invalid("a convolution has padding={}", c.padding);
   if (c.dilation < 1) return invalid("a convolution has dilation={}", c.dilation);
   if (c.groups < 1 || c.channels % c.groups != 0 || c.filters % c.groups != 0)
@@ -131,20 +145,46 @@ OrderedJson convolution_json(const Convolution& c) {
   if (c.groups != 1) json["groups"] = c.groups;
   json["channels_last"] = c.channels_last;
   json["relu"] = c.relu;
+  if (c.part != ConvolutionPart::Result) json["part"] = std::string(name_of(c.part));
   json["algorithm"] = c.algorithm;
   return json;
+}
+
+Result<Fft> read_fft(const Json& json) {
+  Fft fft;
+  STRATA_TRY(fft.kind, parse_fft_kind(json.at("kind").get<std::string>()));
+  fft.wide = json.at("wide").get<bool>();
+  fft.lengths = json.at("lengths").get<std::vector<int64_t>>();
+  fft.batch = json.at("batch").get<int64_t>();
+  fft.overwrites = json.at("overwrites").get<bool>();
+  fft.algorithm = json.at("algorithm").get<int64_t>();
+  const bool positive = std::all_of(fft.lengths.begin(), fft.lengths.end(), [](int64_t n) { return n > 0; });
+  if (fft.lengths.empty() || fft.lengths.size() > 3 || !positive || fft.batch < 1)
+    return invalid("a Fourier transform has sizes that there are not");
+  return fft;
+}
+
+OrderedJson fft_json(const Fft& fft) {
+  return {{"kind", std::string(name_of(fft.kind))},
+          {"wide", fft.wide},
+          {"lengths", fft.lengths},
+          {"batch", fft.batch},
+          {"overwrites", fft.overwrites},
+          {"algorithm", fft.algorithm}};
 }
 
 Result<LibraryWork> read_work(const Json& launch) {
   const auto library = launch.at("library").get<std::string>();
   if (library == kProductLibrary) return read_product(launch.at("product"));
   if (library == kConvolutionLibrary) return read_convolution(launch.at("convolution"));
+  if (library == kFftLibrary) return read_fft(launch.at("transform"));
   return invalid("'{}' is no library that launches can name", library);
 }
 
 std::string work_text(const LibraryWork& work) {
-  const auto* product = std::get_if<MatrixProduct>(&work);
-  return (product != nullptr ? product_json(*product) : convolution_json(std::get<Convolution>(work))).dump();
+  if (const auto* product = std::get_if<MatrixProduct>(&work)) return product_json(*product).dump();
+  if (const auto* fft = std::get_if<Fft>(&work)) return fft_json(*fft).dump();
+  return convolution_json(std::get<Convolution>(work)).dump();
 }
 
 OrderedJson launch_json(const GpuLaunch& launch) {
@@ -160,6 +200,12 @@ OrderedJson launch_json(const GpuLaunch& launch) {
             {"library", kConvolutionLibrary},
             {"convolution", convolution_json(*convolution)},
             {"workspace_bytes", kConvolutionWorkspace},
+            {"arguments", launch.arguments}};
+  }
+  if (const Fft* fft = launch.fft(); fft != nullptr) {
+    return {{"name", launch.kernel},
+            {"library", kFftLibrary},
+            {"transform", fft_json(*fft)},
             {"arguments", launch.arguments}};
   }
   OrderedJson json = {{"name", launch.kernel},       {"grid", launch.grid},

@@ -48,6 +48,7 @@ struct GpuLaunch {
 
   /// Null where it is none.
   const MatrixProduct* product() const { return library ? std::get_if<MatrixProduct>(&*library) : nullptr; }
+  const Fft* fft() const { return library ? std::get_if<Fft>(&*library) : nullptr; }
   const Convolution* convolution() const { return library ? std::get_if<Convolution>(&*library) : nullptr; }
 };
 

@@ -45,6 +45,52 @@ std::string message(const Result<T>& result) {
   return result ? "no error" : result.error().message;
 }
 
+TEST(LaunchManifest, GradientsOfConvolutions) {
+  LaunchManifest made = manifest();
+  Convolution gradient = *made.launches[1].convolution();
+  gradient.part = ConvolutionPart::Filters;
+  gradient.relu = false;
+  made.launches[1].library = gradient;
+  const auto read = parse_launch_manifest(print(made));
+  ASSERT_TRUE(read) << message(read);
+  EXPECT_EQ(read->launches[1].library, made.launches[1].library);
+  gradient.relu = true;
+  made.launches[1].library = gradient;
+  EXPECT_THAT(message(parse_launch_manifest(print(made))), HasSubstr("a gradient of a convolution has relu"));
+}
+
+TEST(LaunchManifest, Transforms) {
+  LaunchManifest made = manifest();
+  Fft fft{FftKind::ToReal, true, {4, 6}, 3, true};
+  made.launches[2].library = fft;
+  made.launches[2].arguments = {"X", "O"};
+  const auto read = parse_launch_manifest(print(made));
+  ASSERT_TRUE(read) << message(read);
+  EXPECT_EQ(read->launches[2].library, made.launches[2].library);
+  fft.lengths = {4, 0};
+  made.launches[2].library = fft;
+  EXPECT_THAT(message(parse_launch_manifest(print(made))), HasSubstr("sizes that there are not"));
+}
+
+TEST(LaunchManifest, ProductsOfBytes) {
+  LaunchManifest made = manifest();
+  MatrixProduct product = *made.launches[2].product();
+  product.a.bytes = ByteType::F8E4M3FN;
+  product.b.bytes = ByteType::F8E5M2;
+  product.scaled = true;
+  made.launches[2].library = product;
+  made.launches[2].arguments = {"Y", "W", "X", "O"};
+  const auto read = parse_launch_manifest(print(made));
+  ASSERT_TRUE(read) << message(read);
+  EXPECT_EQ(read->launches[2].library, made.launches[2].library);
+  product.b.bytes = ByteType::S8;
+  made.launches[2].library = product;
+  EXPECT_THAT(message(parse_launch_manifest(print(made))), HasSubstr("types that do not go together"));
+  product.a.bytes = ByteType::S8;
+  made.launches[2].library = product;
+  EXPECT_THAT(message(parse_launch_manifest(print(made))), HasSubstr("scaled whose operands are not f8"));
+}
+
 TEST(LaunchManifest, IsReadAsItIsPrinted) {
   LaunchManifest made = manifest();
   const auto read = parse_launch_manifest(print(made));
@@ -69,7 +115,7 @@ TEST(LaunchManifest, MistakesInWorkOfLibrariesAreErrors) {
     EXPECT_NE(text.find(from), std::string::npos) << from;
     return message(parse_launch_manifest(text.replace(text.find(from), from.size(), to)));
   };
-  EXPECT_THAT(with("\"cudnn\"", "\"cufft\""), HasSubstr("'cufft' is no library that launches can name"));
+  EXPECT_THAT(with("\"cudnn\"", "\"cusolver\""), HasSubstr("'cusolver' is no library that launches can name"));
   EXPECT_THAT(with("\"filter_height\": 3", "\"filter_height\": 0"), HasSubstr("a convolution has filter_height=0"));
   EXPECT_THAT(with("\"filter_height\": 3", "\"filter_height\": 10"), HasSubstr("filters larger than its images"));
   EXPECT_THAT(with("\"padding\": 1", "\"padding\": -1"), HasSubstr("a convolution has padding=-1"));

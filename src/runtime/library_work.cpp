@@ -1,9 +1,12 @@
 #include "runtime/library_work.h"
 
+#include <array>
+
 namespace strata {
 
 std::string_view library_of(const LibraryWork& work) {
-  return std::holds_alternative<MatrixProduct>(work) ? "cuBLASLt" : "cuDNN";
+  constexpr std::array<std::string_view, 3> names{"cuBLASLt", "cuDNN", "cuFFT"};  // in the order of the types
+  return names[work.index()];
 }
 
 std::string describe(const LibraryWork& work) {

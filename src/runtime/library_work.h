@@ -4,13 +4,14 @@
 #include <variant>
 
 #include "runtime/convolution.h"
+#include "runtime/fft.h"
 #include "runtime/matrix_product.h"
 
 namespace strata {
 
-using LibraryWork = std::variant<MatrixProduct, Convolution>;
+using LibraryWork = std::variant<MatrixProduct, Convolution, Fft>;
 
-/// "cuBLASLt" or "cuDNN".
+/// "cuBLASLt", "cuDNN" or "cuFFT".
 std::string_view library_of(const LibraryWork& work);
 std::string describe(const LibraryWork& work);
 /// How many buffers a launch of it takes.

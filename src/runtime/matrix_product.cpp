@@ -6,6 +6,7 @@ namespace strata {
 namespace {
 
 constexpr std::array<std::string_view, 3> kActivations{"none", "relu", "gelu"};
+constexpr std::array<std::string_view, 3> kByteTypes{"f8e4m3fn", "f8e5m2", "s8"};
 
 int element_type(DType type) {
   switch (type) {
@@ -19,6 +20,25 @@ int element_type(DType type) {
       return CublasLt::kF64;
   }
   return CublasLt::kF32;
+}
+
+int element_type(ByteType type) {
+  switch (type) {
+    case ByteType::F8E4M3FN:
+      return CublasLt::kF8E4M3;
+    case ByteType::F8E5M2:
+      return CublasLt::kF8E5M2;
+    case ByteType::S8:
+      return CublasLt::kS8;
+  }
+  return CublasLt::kS8;
+}
+
+/// The type of sums and of factors, in the library's numbers.
+std::pair<int, int> computing_of(const MatrixProduct& product) {
+  if (product.of_integers()) return {CublasLt::kComputeS32, CublasLt::kS32};
+  if (product.type == DType::F64) return {CublasLt::kComputeF64, CublasLt::kF64};
+  return {CublasLt::kComputeF32, CublasLt::kF32};
 }
 
 uint32_t epilogue_of(const MatrixProduct& product) {
@@ -59,10 +79,8 @@ PreparedProduct::~PreparedProduct() {
 Result<void> PreparedProduct::describe_all() {
   const CublasLt& lt = library_.functions();
   const MatrixProduct& p = product_;
-  const bool wide = p.type == DType::F64;
-  STRATA_CHECK(lt.check(lt.create_product(&operation_, wide ? CublasLt::kComputeF64 : CublasLt::kComputeF32,
-                                          wide ? CublasLt::kF64 : CublasLt::kF32),
-                        "describing a product"));
+  const auto [sums, factors] = computing_of(p);
+  STRATA_CHECK(lt.check(lt.create_product(&operation_, sums, factors), "describing a product"));
   const auto set = [&](int attribute, const auto& value) {
     return lt.check(lt.set_product(operation_, attribute, &value, sizeof value), "describing a product");
   };
@@ -70,20 +88,24 @@ Result<void> PreparedProduct::describe_all() {
   if (p.a.transposed) STRATA_CHECK(set(CublasLt::kTransposeB, CublasLt::kTransposed));
   STRATA_CHECK(set(CublasLt::kEpilogue, epilogue_of(p)));
   const auto layout = [&](CublasLt::Layout& made, int64_t rows, int64_t columns, const MatrixProduct::Operand& operand,
-                          DType type) -> Result<void> {
+                          int type) -> Result<void> {
     // Stored rows are the library's columns.
     if (operand.transposed) std::swap(rows, columns);
-    STRATA_CHECK(lt.check(lt.create_layout(&made, element_type(type), static_cast<uint64_t>(columns),
-                                           static_cast<uint64_t>(rows), operand.leading),
-                          "describing a matrix"));
+    STRATA_CHECK(lt.check(
+        lt.create_layout(&made, type, static_cast<uint64_t>(columns), static_cast<uint64_t>(rows), operand.leading),
+        "describing a matrix"));
     const auto batch = static_cast<int32_t>(p.batch);
     STRATA_CHECK(lt.check(lt.set_layout(made, CublasLt::kBatchCount, &batch, sizeof batch), "describing a batch"));
     return lt.check(lt.set_layout(made, CublasLt::kBatchStride, &operand.batch_stride, sizeof operand.batch_stride),
                     "describing a batch");
   };
-  STRATA_CHECK(layout(a_, p.m, p.k, p.a, p.type));
-  STRATA_CHECK(layout(b_, p.k, p.n, p.b, p.type));
-  return layout(c_, p.m, p.n, {false, p.n, p.batch == 1 ? 0 : p.m * p.n}, p.result_type());
+  const auto type_of = [&](const MatrixProduct::Operand& operand) {
+    return operand.bytes ? element_type(*operand.bytes) : element_type(p.type);
+  };
+  STRATA_CHECK(layout(a_, p.m, p.k, p.a, type_of(p.a)));
+  STRATA_CHECK(layout(b_, p.k, p.n, p.b, type_of(p.b)));
+  return layout(c_, p.m, p.n, {false, p.n, p.batch == 1 ? 0 : p.m * p.n},
+                p.of_integers() ? CublasLt::kS32 : element_type(p.result_type()));
 }
 
 Result<void> PreparedProduct::choose() {
@@ -119,21 +141,23 @@ Result<void> PreparedProduct::run(CudaStream stream, const std::vector<CudaPoint
                                   CudaPointer workspace) const {
   assert(arguments.size() == product_.arguments());
   const CublasLt& lt = library_.functions();
-  if (product_.bias) {
-    STRATA_CHECK(lt.check(lt.set_product(operation_, CublasLt::kBiasPointer, &arguments[2], sizeof arguments[2]),
-                          "naming the bias"));
-  }
+  const auto name = [&](int attribute, size_t argument) {
+    return lt.check(lt.set_product(operation_, attribute, &arguments[argument], sizeof arguments[argument]),
+                    "naming what goes with a product");
+  };
+  if (product_.scaled) STRATA_CHECK(name(CublasLt::kScaleAPointer, 2));
+  if (product_.bias) STRATA_CHECK(name(CublasLt::kBiasPointer, product_.scaled ? 3 : 2));
   // Factors have the type of the sums.
-  const double one = 1;
-  const double kept = product_.accumulates ? 1 : 0;
-  const float one_f32 = 1;
-  const float kept_f32 = product_.accumulates ? 1 : 0;
-  const bool wide = product_.type == DType::F64;
-  return lt.check(
-      lt.multiply(library_.handle(), operation_, wide ? static_cast<const void*>(&one) : &one_f32, arguments[1], b_,
-                  arguments[0], a_, wide ? static_cast<const void*>(&kept) : &kept_f32, arguments.back(), c_,
-                  arguments.back(), c_, &algorithm_, workspace, static_cast<size_t>(kProductWorkspace), stream),
-      fmt::format("multiplying {}", describe(product_)));
+  const auto multiply = [&](auto one) {
+    const auto kept = product_.accumulates ? one : decltype(one){0};
+    return lt.multiply(library_.handle(), operation_, &one, arguments[1], b_, arguments[0], a_, &kept, arguments.back(),
+                       c_, arguments.back(), c_, &algorithm_, workspace, static_cast<size_t>(kProductWorkspace),
+                       stream);
+  };
+  const int status = product_.of_integers()        ? multiply(int32_t{1})
+                     : product_.type == DType::F64 ? multiply(double{1})
+                                                   : multiply(float{1});
+  return lt.check(status, fmt::format("multiplying {}", describe(product_)));
 }
 
 }  // namespace
@@ -147,12 +171,26 @@ Result<Activation> parse_activation(std::string_view name) {
   return invalid("'{}' is no activation of a product", name);
 }
 
+std::string_view name_of(ByteType type) { return kByteTypes[static_cast<size_t>(type)]; }
+
+Result<ByteType> parse_byte_type(std::string_view name) {
+  for (size_t i = 0; i < kByteTypes.size(); ++i) {
+    if (kByteTypes[i] == name) return static_cast<ByteType>(i);
+  }
+  return invalid("'{}' is no type of one byte that products have", name);
+}
+
 std::string describe(const MatrixProduct& p) {
-  return fmt::format("{}{}{} {}×{}×{}{}{}{}, algorithm {}", p.batch == 1 ? "" : fmt::format("{} of ", p.batch),
-                     name_of(p.type), p.stored ? fmt::format(" to {}", name_of(*p.stored)) : "", p.m, p.n, p.k,
-                     p.accumulates ? " added" : "", p.bias ? " with bias" : "",
-                     p.activation == Activation::None ? "" : fmt::format(" and {}", name_of(p.activation)),
-                     p.algorithm);
+  const auto type_of = [&](const MatrixProduct::Operand& of) {
+    return of.bytes ? name_of(*of.bytes) : name_of(p.type);
+  };
+  std::string types(type_of(p.a));
+  if (type_of(p.b) != types) types += fmt::format(" by {}", type_of(p.b));
+  if (p.stored || p.a.bytes) types += fmt::format(" to {}", p.of_integers() ? "s32" : name_of(p.result_type()));
+  return fmt::format(
+      "{}{} {}×{}×{}{}{}{}{}, algorithm {}", p.batch == 1 ? "" : fmt::format("{} of ", p.batch), types, p.m, p.n, p.k,
+      p.scaled ? " scaled" : "", p.accumulates ? " added" : "", p.bias ? " with bias" : "",
+      p.activation == Activation::None ? "" : fmt::format(" and {}", name_of(p.activation)), p.algorithm);
 }
 
 Result<std::unique_ptr<ProductLibrary>> ProductLibrary::open() {

@@ -12,17 +12,19 @@
 
 namespace strata {
 
-/// The fake driver, cuBLASLt and cuDNN for the time of a test, and a folder of its own.
+/// The fake driver, cuBLASLt, cuDNN and cuFFT for the time of a test, and a folder of its own.
 class FakeDriverTest : public testing::Test {
  protected:
   void SetUp() override {
     use("fake_cuda");
     setenv("STRATA_CUBLAS_LT", STRATA_BINARY_DIR "/lib/libfake_cublas_lt.so", 1);
     setenv("STRATA_CUDNN", STRATA_BINARY_DIR "/lib/libfake_cudnn.so", 1);
+    setenv("STRATA_CUFFT", STRATA_BINARY_DIR "/lib/libfake_cufft.so", 1);
   }
   void TearDown() override {
-    for (const char* variable : {"STRATA_CUDA_DRIVER", "STRATA_FAKE_CUDA_SCRIPT", "STRATA_FAKE_CUDA_DEVICES",
-                                 "STRATA_CUBLAS_LT", "STRATA_FAKE_CUBLAS_LT", "STRATA_CUDNN", "STRATA_FAKE_CUDNN"})
+    for (const char* variable :
+         {"STRATA_CUDA_DRIVER", "STRATA_FAKE_CUDA_SCRIPT", "STRATA_FAKE_CUDA_DEVICES", "STRATA_CUBLAS_LT",
+          "STRATA_FAKE_CUBLAS_LT", "STRATA_CUDNN", "STRATA_FAKE_CUDNN", "STRATA_CUFFT"})
       unsetenv(variable);
   }
   static void use(const std::string& library) {

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "host_library.h"
-#include "runtime/cublas_lt.h"
+#include "runtime/matrix_product.h"
 
 using namespace strata;
 using namespace strata::fake;
@@ -20,6 +20,7 @@ struct Product {
   bool transpose_a = false, transpose_b = false;
   uint32_t epilogue = CublasLt::kNoEpilogue;
   const char* bias = nullptr;
+  const char* scale = nullptr;
 };
 
 struct Layout {
@@ -32,6 +33,32 @@ struct Layout {
            : type == CublasLt::kBF16 ? DType::BF16
            : type == CublasLt::kF64  ? DType::F64
                                      : DType::F32;
+  }
+  bool f8() const { return type == CublasLt::kF8E4M3 || type == CublasLt::kF8E5M2; }
+  bool bytes() const { return f8() || type == CublasLt::kS8; }
+  double value(const char* memory, int64_t i) const {
+    const auto at = static_cast<size_t>(i);
+    const auto byte = static_cast<uint8_t>(memory[bytes() ? at : 0]);
+    switch (type) {
+      case CublasLt::kS8:
+        return static_cast<int8_t>(byte);
+      case CublasLt::kF8E5M2:
+        return half_to_double(static_cast<uint16_t>(byte << 8));
+      case CublasLt::kF8E4M3: {
+        const int exponent = byte >> 3 & 15, fraction = byte & 7;
+        const double magnitude = (byte & 127) == 127 ? std::nan("")
+                                 : exponent == 0     ? std::ldexp(fraction, -9)
+                                                     : std::ldexp(8 + fraction, exponent - 10);
+        return byte > 127 ? -magnitude : magnitude;
+      }
+      default:
+        return load(memory, element(), i);
+    }
+  }
+  void put(char* memory, int64_t i, double to) const {
+    if (type != CublasLt::kS32) return store(memory, element(), i, to);
+    const auto wrapped = static_cast<uint32_t>(static_cast<int64_t>(to));
+    std::memcpy(memory + 4 * i, &wrapped, sizeof wrapped);
   }
   /// Of column-major memory.
   int64_t place(int64_t b, int64_t row, int64_t column) const { return b * stride + column * leading + row; }
@@ -67,7 +94,7 @@ double activated(uint32_t epilogue, double x) {
 }
 
 void compute(const Work& w) {
-  const DType type = w.a.element();
+  const double scale = w.product.scale == nullptr ? 1 : load(w.product.scale, DType::F32, 0);
   const int64_t terms = w.product.transpose_a ? w.a.rows : w.a.columns;
   for (int64_t batch = 0; batch < w.d.batch; ++batch) {
     for (int64_t column = 0; column < w.d.columns; ++column) {
@@ -76,10 +103,11 @@ void compute(const Work& w) {
         for (int64_t k = 0; k < terms && w.us >= 0; ++k) {
           const int64_t at = w.product.transpose_a ? w.a.place(batch, k, row) : w.a.place(batch, row, k);
           const int64_t bt = w.product.transpose_b ? w.b.place(batch, column, k) : w.b.place(batch, k, column);
-          sum += load(w.from_a, type, at) * load(w.from_b, type, bt);
+          sum += w.a.value(w.from_a, at) * w.b.value(w.from_b, bt);
         }
+        sum *= scale;
         if ((w.product.epilogue & CublasLt::kBias) != 0) sum += load(w.product.bias, w.d.element(), row);
-        store(w.to, w.d.element(), w.d.place(batch, row, column), activated(w.product.epilogue, sum));
+        w.d.put(w.to, w.d.place(batch, row, column), activated(w.product.epilogue, sum));
       }
     }
   }
@@ -100,10 +128,24 @@ bool fits(const Product& p, const Layout& a, const Layout& b, const Layout& d) {
   for (const Layout& layout : {a, b, d}) {
     if (layout.leading < layout.rows || layout.batch != d.batch) return false;
   }
+  if (rows != d.rows || columns != d.columns || terms != terms_b) return false;
+  if (a.bytes()) {
+    // Terms side by side, and 16 bytes of them.
+    if (!p.transpose_a || p.transpose_b || p.epilogue != CublasLt::kNoEpilogue) return false;
+    for (const int64_t size : {a.leading, b.leading, a.stride, b.stride, rows, terms}) {
+      if (size % kByteAlignment != 0) return false;
+    }
+    if (!a.f8()) {
+      return b.type == CublasLt::kS8 && d.type == CublasLt::kS32 && p.compute == CublasLt::kComputeS32 &&
+             columns >= kFewestIntegerRows && p.scale == nullptr;
+    }
+    return b.f8() && !(a.type == CublasLt::kF8E5M2 && b.type == CublasLt::kF8E5M2) && d.type != CublasLt::kF64 &&
+           d.type != CublasLt::kS32 && p.compute == CublasLt::kComputeF32;
+  }
   const bool narrow = a.element() == DType::F16 || a.element() == DType::BF16;
   if (a.type != b.type || (d.type != a.type && !(narrow && d.element() == DType::F32))) return false;
   const bool computes = p.compute == (d.element() == DType::F64 ? CublasLt::kComputeF64 : CublasLt::kComputeF32);
-  return computes && rows == d.rows && columns == d.columns && terms == terms_b;
+  return computes && p.scale == nullptr;
 }
 
 }  // namespace
@@ -142,6 +184,8 @@ int cublasLtMatmulDescSetAttribute(Product* product, int attribute, const void* 
       return assign(product->epilogue, value, size);
     case CublasLt::kBiasPointer:
       return assign(product->bias, value, size);
+    case CublasLt::kScaleAPointer:
+      return assign(product->scale, value, size);
     default:
       return kInvalidValue;
   }
@@ -185,8 +229,14 @@ int cublasLtMatmul(void*, Product* product, const void*, const void* a, Layout* 
                    Layout* layout_b, const void* beta, const void* c, Layout*, void* d, Layout* layout_d,
                    const CublasLt::Algorithm* algorithm, void* workspace, size_t, CudaStream stream) {
   if (workspace == nullptr || c != d || !fits(*product, *layout_a, *layout_b, *layout_d)) return kNotSupported;
-  const bool wide = product->compute == CublasLt::kComputeF64;
-  const double factor = wide ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
+  double factor = 0;
+  if (product->compute == CublasLt::kComputeF64) {
+    factor = *static_cast<const double*>(beta);
+  } else if (product->compute == CublasLt::kComputeS32) {
+    factor = *static_cast<const int32_t*>(beta);
+  } else {
+    factor = *static_cast<const float*>(beta);
+  }
   if (factor != 0 && factor != 1) return kInvalidValue;
   const Work work{*product,
                   *layout_a,

@@ -1,9 +1,9 @@
 // A cuDNN without a GPU, for tests: STRATA_CUDNN names this library. It has the backend interface for one convolution
-// with or without relu and computes on the host, as work on the stream of fake_cuda. $STRATA_FAKE_CUDNN has one word an
-// algorithm: microseconds that it takes and letters for what is special about it; "3 2t" are two, and there is one that
-// takes 1 µs where it is not set. A negative number is an algorithm that stores zeros. Letters: t uses tensor cores, d
-// converts its operands, r sums in 16 bits, x does not do these sizes, w needs too much memory, f is proposed as a
-// fallback.
+// with or without relu, and for its gradients, and computes on the host, as work on the stream of fake_cuda.
+// $STRATA_FAKE_CUDNN has one word an algorithm: microseconds that it takes and letters for what is special about it; "3
+// 2t" are two, and there is one that takes 1 µs where it is not set. A negative number is an algorithm that stores
+// zeros. Letters: t uses tensor cores, d converts its operands, r sums in 16 bits, x does not do these sizes, w needs
+// too much memory, f is proposed as a fallback.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -110,11 +110,19 @@ struct Sizes {
   std::array<int64_t, 4> x, filters, y;  ///< strides
 };
 
+/// By how much the attributes of an operation are later than those of the forward one.
+int later(const Descriptor& operation) {
+  return operation.kind == Cudnn::kImagesOperation    ? Cudnn::kImagesAlpha - Cudnn::kForwardAlpha
+         : operation.kind == Cudnn::kFiltersOperation ? Cudnn::kFiltersAlpha - Cudnn::kForwardAlpha
+                                                      : 0;
+}
+
 Sizes sizes_of(const Descriptor& operation) {
-  const Descriptor& x = operation.part(Cudnn::kForwardX);
-  const Descriptor& w = operation.part(Cudnn::kForwardW);
-  const Descriptor& y = operation.part(Cudnn::kForwardY);
-  const Descriptor& convolution = operation.part(Cudnn::kForwardConvolution);
+  const int l = later(operation);
+  const Descriptor& x = operation.part(Cudnn::kForwardX + l);
+  const Descriptor& w = operation.part(Cudnn::kForwardW + l);
+  const Descriptor& y = operation.part(Cudnn::kForwardY + l);
+  const Descriptor& convolution = operation.part(Cudnn::kForwardConvolution + l);
   const auto size = [](const Descriptor& of, size_t d) { return of.number(Cudnn::kTensorSizes, d); };
   const auto strides = [](const Descriptor& of) {
     std::array<int64_t, 4> found{};
@@ -151,12 +159,13 @@ bool is_convolution(const Descriptor& d) {
 }
 
 bool is_operation(const Descriptor& d) {
+  const int l = later(d);
   for (const int attribute : {Cudnn::kForwardX, Cudnn::kForwardW, Cudnn::kForwardY, Cudnn::kForwardConvolution}) {
-    if (!d.part(attribute).finalized) return false;
+    if (!d.part(attribute + l).finalized) return false;
   }
   const Sizes s = sizes_of(d);
-  const Descriptor& y = d.part(Cudnn::kForwardY);
-  return d.factor(Cudnn::kForwardAlpha) == 1 && d.factor(Cudnn::kForwardBeta) == 0 && s.group_channels > 0 &&
+  const Descriptor& y = d.part(Cudnn::kForwardY + l);
+  return d.factor(Cudnn::kForwardAlpha + l) == 1 && d.factor(Cudnn::kForwardBeta + l) == 0 && s.group_channels > 0 &&
          s.c % s.group_channels == 0 && s.o % (s.c / s.group_channels) == 0 && y.number(Cudnn::kTensorSizes) == s.n &&
          y.number(Cudnn::kTensorSizes, 1) == s.o &&
          s.rows == (s.h + 2 * s.padding - (s.i - 1) * s.dilation - 1) / s.stride + 1 &&
@@ -175,6 +184,8 @@ bool is_complete(const Descriptor& d) {
     case Cudnn::kConvolution:
       return is_convolution(d);
     case Cudnn::kForwardOperation:
+    case Cudnn::kImagesOperation:
+    case Cudnn::kFiltersOperation:
       return is_operation(d);
     case Cudnn::kGraph:
       return d.part(Cudnn::kGraphOperations).finalized && d.values.at(Cudnn::kGraphHandle).size() == 8;
@@ -194,10 +205,32 @@ DType element_type(const Descriptor& tensor) {
   return type == Cudnn::kF16 ? DType::F16 : type == Cudnn::kBF16 ? DType::BF16 : DType::F32;
 }
 
+int64_t place(const std::array<int64_t, 4>& strides, int64_t a, int64_t b, int64_t c, int64_t d) {
+  return a * strides[0] + b * strides[1] + c * strides[2] + d * strides[3];
+}
+
+/// Images or filters from the other one and the result.
+void gradient(const Sizes& s, bool of_images, DType type, char* x, char* w, const char* y) {
+  std::vector<double> sums(static_cast<size_t>(of_images ? s.n * s.c * s.h * s.w : s.o * s.group_channels * s.i * s.j));
+  for (int64_t at = 0; at < s.n * s.o * s.rows * s.columns; ++at) {
+    const int64_t column = at % s.columns, row = at / s.columns % s.rows, filter = at / (s.columns * s.rows) % s.o;
+    const int64_t image = at / (s.columns * s.rows * s.o);
+    const int64_t first = filter / (s.o / (s.c / s.group_channels)) * s.group_channels;
+    const double value = load(y, type, place(s.y, image, filter, row, column));
+    for (int64_t term = 0; term < s.group_channels * s.i * s.j; ++term) {
+      const int64_t c = term / (s.i * s.j), i = term / s.j % s.i, j = term % s.j;
+      const int64_t at_row = row * s.stride - s.padding + i * s.dilation;
+      const int64_t at_column = column * s.stride - s.padding + j * s.dilation;
+      if (at_row < 0 || at_row >= s.h || at_column < 0 || at_column >= s.w) continue;
+      const int64_t in_x = place(s.x, image, first + c, at_row, at_column), in_w = place(s.filters, filter, c, i, j);
+      sums[static_cast<size_t>(of_images ? in_x : in_w)] +=
+          value * load(of_images ? w : x, type, of_images ? in_w : in_x);
+    }
+  }
+  for (size_t i = 0; i < sums.size(); ++i) store(of_images ? x : w, type, static_cast<int64_t>(i), sums[i]);
+}
+
 void convolve(const Sizes& s, bool relu, DType type, const char* x, const char* w, char* y) {
-  const auto place = [](const std::array<int64_t, 4>& strides, int64_t a, int64_t b, int64_t c, int64_t d) {
-    return a * strides[0] + b * strides[1] + c * strides[2] + d * strides[3];
-  };
   for (int64_t at = 0; at < s.n * s.o * s.rows * s.columns; ++at) {
     const int64_t column = at % s.columns, row = at / s.columns % s.rows, filter = at / (s.columns * s.rows) % s.o;
     const int64_t image = at / (s.columns * s.rows * s.o);
@@ -322,11 +355,19 @@ int cudnnBackendExecute(void*, void* plan_handle, void* arguments_handle) {
   for (size_t i = 0; i < arguments.values.at(Cudnn::kArgumentNames).size() / 8; ++i)
     memory[arguments.number(Cudnn::kArgumentNames, i)] =
         reinterpret_cast<char*>(arguments.number(Cudnn::kArgumentPointers, i));
-  const auto place = [&](int attribute) { return memory.at(operation.part(attribute).number(Cudnn::kTensorName)); };
+  const int l = later(operation);
+  const auto place = [&](int attribute) { return memory.at(operation.part(attribute + l).number(Cudnn::kTensorName)); };
   Sizes sizes = sizes_of(operation);
-  const DType type = element_type(operation.part(Cudnn::kForwardX));
+  const DType type = element_type(operation.part(Cudnn::kForwardX + l));
   const double us = algorithms()[config.algorithm].us;
   if (us < 0) sizes.i = 0;
+  if (l != 0) {
+    const bool of_images = operation.kind == Cudnn::kImagesOperation;
+    return enqueue(current_stream, std::abs(us),
+                   [=, x = place(Cudnn::kForwardX), w = place(Cudnn::kForwardW), y = place(Cudnn::kForwardY)] {
+                     gradient(sizes, of_images, type, x, w, y);
+                   });
+  }
   return enqueue(current_stream, std::abs(us),
                  [=, x = place(Cudnn::kForwardX), w = place(Cudnn::kForwardW),
                   y = relu ? memory.at(operations.back()->part(Cudnn::kPointwiseY).number(Cudnn::kTensorName))

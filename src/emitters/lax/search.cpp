@@ -93,7 +93,7 @@ Times times_without(const hlo::Module& part, const Device& device, LibraryUse li
   const Result<const Target*> target = find_target(device.arch);
   LibraryCalls calls{part, {}, {}};
   if (libraries != LibraryUse::Never && target)
-    calls = find_library_calls(prepare_for_libraries(part), device, libraries);
+    calls = find_library_calls(prepare_for_libraries(part, device, libraries), device, libraries);
   const hlo::InstructionId result = calls.module.entry_computation().root;
   Times times;
   for (const ProgramPart& one : fuse(calls.module, device)) {

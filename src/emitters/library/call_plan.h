@@ -20,10 +20,10 @@ struct CallPlan {
   };
 
   LibraryWork work;
-  hlo::InstructionId contraction = 0;  ///< the product or convolution
-  std::vector<Operand> operands;       ///< its two
+  hlo::InstructionId contraction = 0;  ///< the product, convolution or transform
+  std::vector<Operand> operands;       ///< its two, or one
   hlo::Attributes attributes;          ///< its attributes on operands that are transposed
-  std::optional<hlo::InstructionId> bias;
+  std::optional<hlo::InstructionId> scale, bias;
   hlo::InstructionId result = 0;  ///< whose value is computed: the contraction's, or of what comes behind it
   /// Where not empty, what is computed is the contraction (and what comes behind it) of this shape, and the result its
   /// transpose by this.
@@ -33,7 +33,7 @@ struct CallPlan {
 
 /// The only user of a value, if it has one.
 std::optional<hlo::InstructionId> only_user(const Users& users, hlo::InstructionId id);
-/// The value of a scalar constant or a broadcast of one, of a float type.
+/// The value of a scalar constant or a broadcast of one, of a float type, or complex without an imaginary part.
 std::optional<double> constant_value(const hlo::Computation& computation, hlo::InstructionId id);
 /// The type as the libraries name it.
 std::optional<DType> library_type(hlo::ElementType type);
@@ -42,6 +42,19 @@ std::optional<DType> library_type(hlo::ElementType type);
 Result<CallPlan> plan_product(const hlo::Computation& computation, const Users& users, hlo::InstructionId dot);
 Result<CallPlan> plan_convolution(const hlo::Computation& computation, const Users& users,
                                   hlo::InstructionId convolution);
+
+Result<CallPlan> plan_transform(const hlo::Computation& computation, const Users& users, hlo::InstructionId fft);
+
+/// Whether a convolution has the form of a gradient of filters: windows, which are the result's gradient, are larger
+/// than what comes out, the filters, and the images that are summed over lie outside their channels in memory.
+bool is_filter_gradient(const hlo::ConvolutionAttributes& attributes, const hlo::Shape& lhs, const hlo::Shape& result);
+/// Whether it has the form of a gradient of images where the filters moved on by more than one element: it dilates its
+/// operand, and its filters are reversed.
+bool is_image_gradient(const hlo::ConvolutionAttributes& attributes);
+/// The convolution that one of these is a gradient of, if its sizes are such that cuDNN knows them from the others; of
+/// no element type.
+std::optional<Convolution> gradient_of(const hlo::ConvolutionAttributes& attributes, const hlo::Shape& lhs,
+                                       const hlo::Shape& rhs, const hlo::Shape& result);
 
 /// If the value goes through relu and nowhere else, what relu makes of it.
 std::optional<hlo::InstructionId> relu_of(const hlo::Computation& computation, const Users& users,

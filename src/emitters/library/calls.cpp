@@ -44,7 +44,7 @@ class CalleeBuilder {
  public:
   CalleeBuilder(const Computation& from, const CallPlan& plan) : from_(from), plan_(plan) {}
 
-  /// What its parameters are: operands of the plan by number, 2 for the bias.
+  /// What its parameters are: operands of the plan by number, 2 for the bias, 3 for the scale.
   const std::vector<int>& parameters() const { return parameters_; }
   /// Which parameter each argument of the work is.
   const std::vector<int>& arguments() const { return arguments_; }
@@ -61,6 +61,7 @@ class CalleeBuilder {
         arguments_.push_back(static_cast<int>(parameters_.size()) - 1);
       }
     }
+    if (plan_.scale) arguments_.push_back(parameter_of(*plan_.scale, 3));
     if (plan_.bias) arguments_.push_back(parameter_of(*plan_.bias, 2));
     target_.root = clone(plan_.result);
     return std::move(target_);
@@ -95,7 +96,7 @@ class CalleeBuilder {
     Instruction copy = from_[id];
     if (id == plan_.contraction) {
       copy.attributes = plan_.attributes;
-      for (size_t i = 0; i < 2; ++i) {
+      for (size_t i = 0; i < plan_.operands.size(); ++i) {
         copy.operands[i] = transposes_.contains(i) ? transposes_[i] : clone(copy.operands[i]);
       }
     } else {
@@ -147,11 +148,21 @@ class Rewriter {
  private:
   void consider(InstructionId id) {
     const Instruction& it = from_[id];
-    if (it.opcode != Opcode::Dot && it.opcode != Opcode::Convolution) return;
-    Result<CallPlan> plan =
-        it.opcode == Opcode::Dot ? plan_product(from_, users_, id) : plan_convolution(from_, users_, id);
+    const bool transforms = it.opcode == Opcode::Fft;
+    if (it.opcode != Opcode::Dot && it.opcode != Opcode::Convolution && !transforms) return;
+    Result<CallPlan> plan = transforms                 ? plan_transform(from_, users_, id)
+                            : it.opcode == Opcode::Dot ? plan_product(from_, users_, id)
+                                                       : plan_convolution(from_, users_, id);
     if (!plan) {
       result_.kept[it.name] = plan.error().message;
+      return;
+    }
+    if (transforms) {  // there are no kernels
+      LibraryCall& call = result_.calls[from_[plan->result].name];
+      call.work = plan->work;
+      call.microseconds = library_seconds(plan->work, *target_) * 1e6;
+      call.reason = fmt::format("{:.3g} µs by the model", call.microseconds);
+      plans_.emplace(plan->result, std::move(*plan));
       return;
     }
     double results = 0;
@@ -210,8 +221,8 @@ class Rewriter {
     call.arguments = builder.arguments();
     std::vector<InstructionId> operands;
     for (const int role : builder.parameters()) {
-      if (role == 2) {
-        operands.push_back(moved_[static_cast<size_t>(*plan.bias)]);
+      if (role >= 2) {
+        operands.push_back(moved_[static_cast<size_t>(role == 2 ? *plan.bias : *plan.scale)]);
         continue;
       }
       const CallPlan::Operand& operand = plan.operands[static_cast<size_t>(role)];

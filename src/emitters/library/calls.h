@@ -1,4 +1,4 @@
-// Products and convolutions of a module that CUDA's libraries compute.
+// Products, convolutions and Fourier transforms of a module that CUDA's libraries compute.
 #pragma once
 
 #include <map>
@@ -35,12 +35,15 @@ struct LibraryCalls {
 /// Puts each product and convolution of the entry that a library takes, and computes sooner than a kernel of the
 /// emitters would (or any, if `use` says so), into a computation of its own that the entry calls; with it views of its
 /// operands (memory_views.h) and what the library does behind it: a bias, relu, gelu. Operands that lie in no order
-/// which the library takes are transposed by the entry before. The entry has no calls yet (hlo/inline_calls.h).
+/// which the library takes are transposed by the entry before. Of Fourier transforms there are no kernels. The entry
+/// has no calls yet (hlo/inline_calls.h).
 LibraryCalls find_library_calls(const hlo::Module& module, const Device& device, LibraryUse use);
 
-/// Products of vectors and of single terms as products of elements and their sums, which fuse with what is around
-/// them; convolutions whose windows no library has (padding of two kinds, dilated or reversed operands, one dimension)
-/// with the same done before them, where a library takes them then.
-hlo::Module prepare_for_libraries(const hlo::Module& module);
+/// Products on the types that libraries multiply fastest (narrow_products.h); products of vectors and of single terms
+/// as products of elements and their sums, which fuse with what is around them; convolutions whose windows no library
+/// has (padding of two kinds, dilated or reversed operands, one dimension) with the same done before them, where a
+/// library takes them then; Fourier transforms that divide by their lengths with that undone behind them, and those of
+/// several dimensions that stand one after the other as one.
+hlo::Module prepare_for_libraries(const hlo::Module& module, const Device& device, LibraryUse use);
 
 }  // namespace strata::emitters

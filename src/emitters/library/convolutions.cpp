@@ -43,7 +43,14 @@ class ConvolutionPlanner {
         w_(computation.operand_shape(it_, 1)) {}
 
   Result<CallPlan> plan() {
-    STRATA_CHECK(take_sizes());
+    STRATA_CHECK(take_type());
+    if (const std::optional<Convolution> gradient = gradient_of(attributes_, x_, w_, it_.shape)) {
+      const DType type = work_.type;
+      work_ = *gradient;
+      work_.type = type;
+    } else {
+      STRATA_CHECK(take_sizes());
+    }
     std::optional<int64_t> least;
     for (const bool last : {work_.type != DType::F32, work_.type == DType::F32}) {
       CallPlan plan;
@@ -56,19 +63,25 @@ class ConvolutionPlanner {
       best_ = std::move(plan);
     }
     best_.contraction = best_.result = id_;
-    take_relu();
+    if (work_.part == ConvolutionPart::Result) take_relu();
     return best_;
   }
 
  private:
-  Result<void> take_sizes() {
+  Result<void> take_type() {
     const auto type = library_type(x_.type);
     if (!type || *type == DType::F64 || w_.type != x_.type || it_.shape.type != x_.type)
       return unsupported("cuDNN is not asked for {} by {} to {}", hlo::name(x_.type), hlo::name(w_.type),
                          hlo::name(it_.shape.type));
+    if (it_.shape.element_count() == 0 || x_.element_count() == 0 || w_.element_count() == 0)
+      return unsupported("it has no elements");
+    work_.type = *type;
+    return {};
+  }
+
+  Result<void> take_sizes() {
     if (attributes_.window.size() != 2) return unsupported("it has {} spatial dimensions", attributes_.window.size());
     if (attributes_.batch_group_count != 1) return unsupported("it has groups of images");
-    if (it_.shape.element_count() == 0 || x_.element_count() == 0) return unsupported("it has no elements");
     const auto& [height, width] = std::tie(attributes_.window[0], attributes_.window[1]);
     for (const hlo::WindowDimension& each : attributes_.window) {
       if (each.reversed) return unsupported("its filters are reversed");
@@ -77,7 +90,6 @@ class ConvolutionPlanner {
     }
     if (height.stride != width.stride || height.pad_low != width.pad_low || height.rhs_dilate != width.rhs_dilate)
       return unsupported("its spatial dimensions have different strides, paddings or dilations");
-    work_.type = *type;
     work_.images = x_.dim(attributes_.input_batch);
     work_.channels = x_.dim(attributes_.input_feature);
     work_.height = x_.dim(attributes_.input_spatial[0]);
@@ -100,7 +112,10 @@ class ConvolutionPlanner {
     int64_t copied = 0;
     const Dimensions spatial = last ? Dimensions{1, 2} : Dimensions{2, 3};
     const int64_t channels = last ? 3 : 1;
-    const auto operand = [&](size_t i, const Dimensions& order) {
+    const bool of_filters = work_.part == ConvolutionPart::Filters, of_images = work_.part == ConvolutionPart::Images;
+    // The dimensions in their order, which they get where the operand is transposed.
+    const auto operand = [&](size_t i, int64_t& outer, int64_t& inner, Dimensions& places) {
+      const Dimensions order = in_order(outer, inner, places, last);
       const InstructionId id = it_.operands[i];
       const hlo::Shape& shape = computation_[id].shape;
       for (const MemoryView& view : memory_views(computation_, id)) {
@@ -108,19 +123,22 @@ class ConvolutionPlanner {
             computation_[view.memory].shape.element_count() != shape.element_count())
           continue;
         plan.operands.push_back({view.memory, {}});
-        return false;
+        return;
       }
       plan.operands.push_back({id, order});
       copied += shape.element_count() * hlo::byte_width(shape.type);
-      return true;
+      std::tie(outer, inner, places) = std::tuple(0, channels, spatial);
     };
-    if (operand(0, in_order(a.input_batch, a.input_feature, a.input_spatial, last)))
-      std::tie(a.input_batch, a.input_feature, a.input_spatial) = std::tuple(0, channels, spatial);
-    if (operand(1, in_order(a.kernel_output_feature, a.kernel_input_feature, a.kernel_spatial, last)))
-      std::tie(a.kernel_output_feature, a.kernel_input_feature, a.kernel_spatial) = std::tuple(0, channels, spatial);
-    const Dimensions order = in_order(a.output_batch, a.output_feature, a.output_spatial, last);
+    operand(0, of_filters ? a.input_feature : a.input_batch, of_filters ? a.input_batch : a.input_feature,
+            a.input_spatial);
+    const bool swapped = of_filters || of_images;
+    operand(1, swapped ? a.kernel_input_feature : a.kernel_output_feature,
+            swapped ? a.kernel_output_feature : a.kernel_input_feature, a.kernel_spatial);
+    int64_t& outer = of_filters ? a.output_feature : a.output_batch;
+    int64_t& inner = of_filters ? a.output_batch : a.output_feature;
+    const Dimensions order = in_order(outer, inner, a.output_spatial, last);
     if (!lies_in(order, it_.shape.dims, hlo::memory_strides(it_.shape))) {
-      std::tie(a.output_batch, a.output_feature, a.output_spatial) = std::tuple(0, channels, spatial);
+      std::tie(outer, inner, a.output_spatial) = std::tuple(0, channels, spatial);
       plan.result_shape = hlo::array_shape(it_.shape.type, Dimensions(4));
       plan.result_permutation.resize(4);
       for (size_t i = 0; i < 4; ++i) {

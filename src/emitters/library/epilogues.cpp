@@ -1,5 +1,6 @@
 // What comes behind a product or convolution, and the library does with it.
 #include <cmath>
+#include <complex>
 #include <set>
 
 #include "emitters/library/call_plan.h"
@@ -116,8 +117,12 @@ std::optional<double> constant_value(const Computation& computation, Instruction
   while (it->opcode == Opcode::Broadcast || it->opcode == Opcode::Reshape || it->opcode == Opcode::Convert) {
     it = &computation[it->operands[0]];
   }
-  if (it->opcode != Opcode::Constant || it->shape.element_count() != 1 || !library_type(it->shape.type))
-    return std::nullopt;
+  if (it->opcode != Opcode::Constant || it->shape.element_count() != 1) return std::nullopt;
+  if (hlo::is_complex(it->shape.type)) {
+    const auto value = hlo::load_all<std::complex<double>>(it->as<hlo::ConstantAttributes>().value)[0];
+    return value.imag() == 0 ? std::optional(value.real()) : std::nullopt;
+  }
+  if (!library_type(it->shape.type)) return std::nullopt;
   return hlo::load_all<double>(it->as<hlo::ConstantAttributes>().value)[0];
 }
 

@@ -1,8 +1,11 @@
 // What is done to products and convolutions before libraries are asked.
+#include <complex>
 #include <numeric>
 #include <set>
 
 #include "emitters/library/call_plan.h"
+#include "emitters/library/narrow_products.h"
+#include "hlo/compute.h"
 #include "hlo/inline_calls.h"
 
 namespace strata::emitters {
@@ -29,10 +32,14 @@ class Preparer {
     for (const Instruction& it : from_.instructions) {
       Instruction copy = it;
       for (InstructionId& operand : copy.operands) operand = moved_[static_cast<size_t>(operand)];
-      if (it.opcode == Opcode::Dot && is_sum_of_products(it)) {
+      if (const auto gradient = it.opcode == Opcode::Convolution ? add_gradient(it) : std::nullopt) {
+        moved_.push_back(*gradient);
+      } else if (it.opcode == Opcode::Dot && is_sum_of_products(it)) {
         moved_.push_back(add_sum(copy));
       } else if (it.opcode == Opcode::Convolution && should_change(it)) {
         moved_.push_back(add_convolution(copy));
+      } else if (is_inverse_transform(it)) {
+        moved_.push_back(add_transform(it));
       } else {
         moved_.push_back(append(std::move(copy)));
         continue;
@@ -224,24 +231,89 @@ class Preparer {
     return add(it.name + ".copy", Opcode::Copy, it.shape, {id});
   }
 
-  /// Whether a library takes the convolution only with its windows changed, and it is large.
-  bool should_change(const Instruction& it) const {
+  /// Whether a kernel would take long for a convolution whose types cuDNN has.
+  bool is_large(const Instruction& it) const {
     const auto& a = it.as<hlo::ConvolutionAttributes>();
     const auto type = library_type(it.shape.type);
     const Shape& x = from_.operand_shape(it, 0);
     const Shape& w = from_.operand_shape(it, 1);
     if (!type || *type == DType::F64 || x.type != it.shape.type || w.type != it.shape.type) return false;
-    if (a.batch_group_count != 1 || a.window.empty() || a.window.size() > 2 || it.shape.element_count() == 0 ||
-        x.element_count() == 0)
-      return false;
+    if (it.shape.element_count() == 0 || x.element_count() == 0 || w.element_count() == 0) return false;
+    auto terms = static_cast<double>(w.dim(a.kernel_input_feature));
+    for (const hlo::WindowDimension& each : a.window) terms *= static_cast<double>(each.size);
+    return loop_microseconds(static_cast<double>(it.shape.element_count()), terms, 2 * hlo::byte_width(x.type)) >=
+           kWorthACopy;
+  }
+
+  /// A convolution that is another one's gradient, with what sizes and padding need for cuDNN to take it as such.
+  std::optional<InstructionId> add_gradient(const Instruction& it) {
+    hlo::ConvolutionAttributes a = it.as<hlo::ConvolutionAttributes>();
+    if (a.window.size() != 2 || !is_large(it)) return std::nullopt;
+    Shape x = from_.operand_shape(it, 0);
+    Shape result = it.shape;
+    InstructionId filters = it.operands[1];
+    if (const Instruction& reverse = from_[filters]; reverse.opcode == Opcode::Reverse) {
+      for (size_t i = 0; i < a.window.size(); ++i) a.window[i].reversed ^= is_among(a.kernel_spatial[i], reverse);
+      const bool spatial = std::all_of(reverse.dimensions().begin(), reverse.dimensions().end(),
+                                       [&](int64_t d) { return d == a.kernel_spatial[0] || d == a.kernel_spatial[1]; });
+      if (!spatial) return std::nullopt;
+      filters = reverse.operands[0];
+    }
+    const Shape& w = from_[filters].shape;
+    InstructionId from = moved_[static_cast<size_t>(it.operands[0])];
+    if (!gradient_of(a, x, w, result)) {
+      if (is_filter_gradient(a, x, result)) {
+        for (size_t i = 0; i < a.window.size(); ++i)
+          x.dims[static_cast<size_t>(a.input_spatial[i])] += a.window[i].pad_low + a.window[i].pad_high;
+      } else if (is_image_gradient(a)) {
+        for (size_t i = 0; i < a.window.size(); ++i)
+          resize_images(a.window[i], x.dim(a.input_spatial[i]), result.dims[static_cast<size_t>(a.output_spatial[i])]);
+        result.minor_to_major = hlo::default_layout(result.dims.size());
+      } else {
+        return std::nullopt;
+      }
+      hlo::ConvolutionAttributes without = a;
+      for (hlo::WindowDimension& each : without.window) {
+        if (x.dims != from_.operand_shape(it, 0).dims) each.pad_low = each.pad_high = 0;
+      }
+      if (!gradient_of(without, x, w, result)) return std::nullopt;
+      if (x.dims != from_.operand_shape(it, 0).dims) from = padded(from, a, it.name);
+    }
+    const InstructionId made =
+        add(it.name + ".gradient", Opcode::Convolution, result, {from, moved_[static_cast<size_t>(filters)]}, a);
+    return same_dims(result, it.shape) ? made : resized(made, it.shape, it.name);
+  }
+
+  static bool is_among(int64_t dimension, const Instruction& it) {
+    return std::find(it.dimensions().begin(), it.dimensions().end(), dimension) != it.dimensions().end();
+  }
+
+  /// The nearest size of images from which a result of these rows follows: others differ in zeros at the end, or in
+  /// what is cut off.
+  static void resize_images(hlo::WindowDimension& d, int64_t rows, int64_t& size) {
+    const int64_t reach = (d.size - 1) * d.rhs_dilate, padding = reach - d.pad_low;
+    const int64_t dilated = (rows - 1) * d.lhs_dilate + 1, least = dilated + reach - 2 * padding;
+    size = std::max<int64_t>(std::clamp(size, least, least + d.lhs_dilate - 1), 1);
+    d.pad_high = size - dilated - d.pad_low + reach;
+  }
+
+  /// Longer dimensions by zeros, shorter ones cut.
+  InstructionId resized(InstructionId id, const Shape& to, const std::string& name) {
+    const size_t rank = to.dims.size();
+    const Shape made = hlo::array_shape(to.type, to.dims);
+    hlo::PadAttributes pad{Dimensions(rank, 0), Dimensions(rank, 0), Dimensions(rank, 0)};
+    for (size_t d = 0; d < rank; ++d) pad.high[d] = to.dims[d] - shape(id).dims[d];
+    id = add(name + ".resized", Opcode::Pad, made, {id, constant(to.type)}, pad);
+    return to.has_default_layout() ? id : add(name + ".copy", Opcode::Copy, to, {id});
+  }
+
+  /// Whether a library takes the convolution only with its windows changed, and it is large.
+  bool should_change(const Instruction& it) const {
+    const auto& a = it.as<hlo::ConvolutionAttributes>();
+    if (!is_large(it) || a.batch_group_count != 1 || a.window.empty() || a.window.size() > 2) return false;
     if (a.window.size() == 2 &&
         (a.window[0].stride != a.window[1].stride || a.window[0].rhs_dilate != a.window[1].rhs_dilate))
       return false;
-    auto terms = static_cast<double>(w.dim(a.kernel_input_feature));
-    for (const hlo::WindowDimension& each : a.window) terms *= static_cast<double>(each.size);
-    const double loop =
-        loop_microseconds(static_cast<double>(it.shape.element_count()), terms, 2 * hlo::byte_width(x.type));
-    if (loop < kWorthACopy) return false;
     return a.window.size() == 1 || needs_padding(a.window) ||
            std::any_of(a.window.begin(), a.window.end(), [](const hlo::WindowDimension& d) { return d.reversed; });
   }
@@ -278,6 +350,66 @@ class Preparer {
     }
     const InstructionId made = add(it.name + ".windows", Opcode::Convolution, result, {x, w}, a);
     return same_dims(result, it.shape) ? made : reshaped(made, it.shape);
+  }
+
+  static bool is_inverse_transform(const Instruction& it) {
+    if (it.opcode != Opcode::Fft || it.shape.element_count() == 0) return false;
+    const auto type = it.as<hlo::FftAttributes>().type;
+    return type == hlo::FftAttributes::Type::IFFT || type == hlo::FftAttributes::Type::IRFFT;
+  }
+
+  InstructionId times(InstructionId id, double factor, const std::string& name) {
+    const Shape to = shape(id);
+    const Shape scalar = hlo::array_shape(to.type, {});
+    const hlo::Literal value = hlo::is_complex(to.type)
+                                   ? hlo::literal_of<std::complex<double>>(scalar, {std::complex<double>(factor)})
+                                   : hlo::literal_of<double>(scalar, {factor});
+    const InstructionId one =
+        add(name + ".factor", Opcode::Constant, scalar, {}, hlo::ConstantAttributes{value, false});
+    const InstructionId all =
+        add(name + ".factors", Opcode::Broadcast, to, {one}, hlo::DimensionsAttributes{Dimensions{}});
+    return add(name, Opcode::Multiply, to, {id, all});
+  }
+
+  /// A transform that divides by its length N, as N times that of what was divided by N before: a kernel that computes
+  /// the operand does that too, and the rest is what the library does. The operand is an array of the transform's own.
+  InstructionId add_transform(const Instruction& it) {
+    hlo::FftAttributes attributes = it.as<hlo::FftAttributes>();
+    InstructionId from = it.operands[0];
+    if (const std::optional<InstructionId> outer = outer_transform(it)) {
+      const Instruction& other = from_[*outer];
+      attributes.lengths.insert(attributes.lengths.begin(), other.as<hlo::FftAttributes>().lengths.begin(),
+                                other.as<hlo::FftAttributes>().lengths.end());
+      from = from_[other.operands[0]].operands[0];
+    }
+    double all = 1;
+    for (const int64_t length : attributes.lengths) all *= static_cast<double>(length);
+    const InstructionId divided = times(moved_[static_cast<size_t>(from)], 1 / all, it.name + ".divided");
+    const InstructionId made = add(it.name + ".transform", Opcode::Fft, it.shape, {divided}, attributes);
+    return times(made, all, it.name + ".whole");
+  }
+
+  /// The transform of dimensions just outside this one's, if it stands before it between two transposes: JAX writes
+  /// inverse transforms of real numbers in several dimensions so. Both are one.
+  std::optional<InstructionId> outer_transform(const Instruction& it) const {
+    if (it.as<hlo::FftAttributes>().type != hlo::FftAttributes::Type::IRFFT) return std::nullopt;
+    const Instruction& back = from_[it.operands[0]];
+    if (back.opcode != Opcode::Transpose) return std::nullopt;
+    const Instruction& outer = from_[back.operands[0]];
+    if (outer.opcode != Opcode::Fft) return std::nullopt;
+    const Instruction& forth = from_[outer.operands[0]];
+    const auto& a = outer.as<hlo::FftAttributes>();
+    const size_t count = a.lengths.size(), rank = it.shape.dims.size();
+    const size_t own = it.as<hlo::FftAttributes>().lengths.size();
+    if (a.type != hlo::FftAttributes::Type::IFFT || forth.opcode != Opcode::Transpose || count + own > 3)
+      return std::nullopt;
+    for (size_t d = 0; d < rank; ++d) {
+      // Back is forth's inverse, and what is transformed lies just outside.
+      const auto moved = static_cast<size_t>(forth.dimensions()[d]);
+      if (static_cast<size_t>(back.dimensions()[moved]) != d) return std::nullopt;
+      if (d >= rank - count && moved != d - own) return std::nullopt;
+    }
+    return back.operands[0];
   }
 
   Shape default_shape(InstructionId id) const { return hlo::array_shape(shape(id).type, shape(id).dims); }
@@ -322,6 +454,8 @@ class Preparer {
 
 }  // namespace
 
-hlo::Module prepare_for_libraries(const hlo::Module& module) { return Preparer(module).run(); }
+hlo::Module prepare_for_libraries(const hlo::Module& module, const Device& device, LibraryUse use) {
+  return Preparer(with_narrow_products(module, device, use)).run();
+}
 
 }  // namespace strata::emitters

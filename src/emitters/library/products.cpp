@@ -47,10 +47,30 @@ std::optional<Places> places(const Roles& roles, const Dimensions& sizes, const 
 /// A matrix of these places, if the library takes it.
 std::optional<MatrixProduct::Operand> matrix(int64_t rows, int64_t columns, const Places& p) {
   if ((p.column == 1 || columns == 1) && (p.row >= columns || rows == 1))
-    return MatrixProduct::Operand{false, rows == 1 ? columns : p.row, p.batch};
+    return MatrixProduct::Operand{false, rows == 1 ? columns : p.row, p.batch, {}};
   if ((p.row == 1 || rows == 1) && (p.column >= rows || columns == 1))
-    return MatrixProduct::Operand{true, columns == 1 ? rows : p.column, p.batch};
+    return MatrixProduct::Operand{true, columns == 1 ? rows : p.column, p.batch, {}};
   return std::nullopt;
+}
+
+/// Elements of one byte as the library names them.
+std::optional<ByteType> byte_type(hlo::ElementType type) {
+  switch (type) {
+    case hlo::ElementType::F8E4M3FN:
+      return ByteType::F8E4M3FN;
+    case hlo::ElementType::F8E5M2:
+      return ByteType::F8E5M2;
+    case hlo::ElementType::S8:
+      return ByteType::S8;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Whether the terms of an operand of bytes lie side by side, and where the library takes them.
+bool lies_for_bytes(const MatrixProduct::Operand& matrix, bool terms_are_rows) {
+  return matrix.transposed == terms_are_rows && matrix.leading % kByteAlignment == 0 &&
+         matrix.batch_stride % kByteAlignment == 0;
 }
 
 /// One operand as the product reads it.
@@ -60,17 +80,23 @@ struct Side {
   int64_t copied_bytes = 0;
 };
 
-Side side_of(const Computation& computation, InstructionId id, const Roles& roles, int64_t rows, int64_t columns) {
+Side side_of(const Computation& computation, InstructionId id, const Roles& roles, int64_t rows, int64_t columns,
+             bool terms_are_rows) {
   const hlo::Shape& shape = computation[id].shape;
+  const bool bytes = byte_type(shape.type).has_value();
   for (const MemoryView& view : memory_views(computation, id)) {
     const auto found = places(roles, shape.dims, view.strides);
     if (!found) continue;
-    if (const auto made = matrix(rows, columns, *found)) return {{view.memory, {}}, *made, 0};
+    const auto made = matrix(rows, columns, *found);
+    if (made && (!bytes || lies_for_bytes(*made, terms_are_rows))) return {{view.memory, {}}, *made, 0};
   }
+  const bool turned = bytes && terms_are_rows;
   Dimensions order = roles.batch;
-  order.insert(order.end(), roles.rows.begin(), roles.rows.end());
-  order.insert(order.end(), roles.columns.begin(), roles.columns.end());
-  return {{id, order}, {false, columns, rows * columns}, shape.element_count() * hlo::byte_width(shape.type)};
+  for (const Dimensions* role : {turned ? &roles.columns : &roles.rows, turned ? &roles.rows : &roles.columns})
+    order.insert(order.end(), role->begin(), role->end());
+  return {{id, order},
+          {turned, turned ? rows : columns, rows * columns, {}},
+          shape.element_count() * hlo::byte_width(shape.type)};
 }
 
 /// Dimensions of a transposed operand, which are in order.
@@ -95,6 +121,7 @@ class ProductPlanner {
     if (it_.shape.element_count() == 0 || lhs_.element_count() == 0) return unsupported("it has no elements");
     plan_.contraction = plan_.result = dot_;
     choose_operands();
+    if (bytes_) STRATA_CHECK(take_bytes());
     place_result();
     add_epilogue();
     merge_batch();
@@ -104,6 +131,18 @@ class ProductPlanner {
 
  private:
   Result<void> take_types() {
+    if (byte_type(lhs_.type) && byte_type(rhs_.type)) {
+      bytes_ = true;
+      const bool integers = lhs_.type == hlo::ElementType::S8;
+      const auto stored = library_type(it_.shape.type);
+      if (integers != (rhs_.type == hlo::ElementType::S8) ||
+          (integers ? it_.shape.type != hlo::ElementType::S32 : !stored || *stored == DType::F64) ||
+          (lhs_.type == hlo::ElementType::F8E5M2 && rhs_.type == hlo::ElementType::F8E5M2))
+        return unsupported("cuBLASLt does not multiply {} by {} to {}", hlo::name(lhs_.type), hlo::name(rhs_.type),
+                           hlo::name(it_.shape.type));
+      product_.type = stored.value_or(DType::F32);
+      return {};
+    }
     const auto type = library_type(lhs_.type);
     const auto stored = library_type(it_.shape.type);
     if (!type || !stored || lhs_.type != rhs_.type)
@@ -114,6 +153,18 @@ class ProductPlanner {
     if (!narrow || *stored != DType::F32)
       return unsupported("cuBLASLt does not store {} of {}", hlo::name(it_.shape.type), hlo::name(lhs_.type));
     product_.stored = stored;
+    return {};
+  }
+
+  Result<void> take_bytes() {
+    product_.a.bytes = byte_type(lhs_.type);
+    product_.b.bytes = byte_type(rhs_.type);
+    const MatrixProduct& p = product_;
+    if (p.k % kByteAlignment != 0 || p.n % kByteAlignment != 0)
+      return unsupported("it has {} terms and {} columns of {}, no multiples of {}", p.k, p.n, hlo::name(lhs_.type),
+                         kByteAlignment);
+    if (p.of_integers() && p.m < kFewestIntegerRows)
+      return unsupported("it has {} rows of s8, fewer than {}", p.m, kFewestIntegerRows);
     return {};
   }
 
@@ -133,18 +184,22 @@ class ProductPlanner {
         ordered.rhs_contracting[i] = attributes_.rhs_contracting[static_cast<size_t>(order[i])];
       }
       const Side a = side_of(computation_, it_.operands[0], {ordered.lhs_batch, lhs_free, ordered.lhs_contracting},
-                             product_.m, product_.k);
+                             product_.m, product_.k, false);
       const Side b = side_of(computation_, it_.operands[1], {ordered.rhs_batch, ordered.rhs_contracting, rhs_free},
-                             product_.k, product_.n);
+                             product_.k, product_.n, true);
       if (least && a.copied_bytes + b.copied_bytes >= *least) continue;
       least = a.copied_bytes + b.copied_bytes;
       product_.a = a.matrix;
       product_.b = b.matrix;
       if (!a.operand.permutation.empty()) renumber(ordered.lhs_batch, ordered.lhs_contracting, lhs_.rank());
       if (!b.operand.permutation.empty()) {
-        // Rows are the terms here: batch, terms, free.
-        std::iota(ordered.rhs_batch.begin(), ordered.rhs_batch.end(), 0);
-        std::iota(ordered.rhs_contracting.begin(), ordered.rhs_contracting.end(), std::ssize(ordered.rhs_batch));
+        // Rows are the terms here: batch, terms, free; but of bytes, whose terms come last.
+        if (bytes_) {
+          renumber(ordered.rhs_batch, ordered.rhs_contracting, rhs_.rank());
+        } else {
+          std::iota(ordered.rhs_batch.begin(), ordered.rhs_batch.end(), 0);
+          std::iota(ordered.rhs_contracting.begin(), ordered.rhs_contracting.end(), std::ssize(ordered.rhs_batch));
+        }
       }
       plan_.attributes = ordered;
       plan_.operands = {a.operand, b.operand};
@@ -195,7 +250,8 @@ class ProductPlanner {
              (p.batch == 1 || at->batch == p.m * p.n);
     };
     if (lies(p.n, 1)) return;
-    if (lies(1, p.m)) {
+    const bool turns = !bytes_ || (p.m % kByteAlignment == 0 && p.n >= kFewestIntegerRows);
+    if (lies(1, p.m) && turns) {
       std::swap(p.m, p.n);
       std::swap(p.a, p.b);
       p.a.transposed = !p.a.transposed;
@@ -223,8 +279,32 @@ class ProductPlanner {
            computation_[id].shape.minor_to_major == it_.shape.minor_to_major;
   }
 
+  /// A factor on the device, and the result in 16 bits.
+  void add_scale() {
+    const std::optional<InstructionId> product = only_user(users_, plan_.result);
+    if (product && product_.type == DType::F32 && computation_[*product].opcode == Opcode::Multiply &&
+        continues(*product)) {
+      const Instruction& it = computation_[*product];
+      const Instruction& factor = computation_[it.operands[it.operands[0] == plan_.result ? 1 : 0]];
+      if (factor.opcode == Opcode::Broadcast && computation_.operand_shape(factor, 0).element_count() == 1) {
+        plan_.scale = factor.operands[0];
+        product_.scaled = true;
+        plan_.result = *product;
+      }
+    }
+    const std::optional<InstructionId> convert = only_user(users_, plan_.result);
+    if (!convert || product_.type != DType::F32 || computation_[*convert].opcode != Opcode::Convert ||
+        !continues(*convert))
+      return;
+    const auto type = library_type(computation_[*convert].shape.type);
+    if (type != DType::F16 && type != DType::BF16) return;
+    product_.type = *type;
+    plan_.result = *convert;
+  }
+
   void add_epilogue() {
-    if (copied_ || product_.type == DType::F64) return;  // the library has no epilogues in float64
+    if (bytes_ && !copied_ && !product_.of_integers()) add_scale();
+    if (bytes_ || copied_ || product_.type == DType::F64) return;  // the library has no epilogues in float64
     const std::optional<InstructionId> convert = only_user(users_, plan_.result);
     if (convert && product_.stored && computation_[*convert].opcode == Opcode::Convert && continues(*convert) &&
         library_type(computation_[*convert].shape.type) == product_.type) {
@@ -274,6 +354,7 @@ class ProductPlanner {
   CallPlan plan_;
   bool swapped_ = false;
   bool copied_ = false;
+  bool bytes_ = false;  ///< elements of one byte
 };
 
 }  // namespace

@@ -297,10 +297,11 @@ LibraryPlan plan_libraries(const Graph& graph, const Schedules& schedules) { ret
 
 namespace {
 
-/// Of `batch` products of m × n × k that move so many bytes, without the launch.
-double work_seconds(DType type, std::array<int64_t, 4> sizes, double bytes, const Target& target) {
+/// Of `batch` products of m × n × k, of elements of so many bytes, that move so many bytes, without the launch.
+double work_seconds(int64_t element, std::array<int64_t, 4> sizes, double bytes, const Target& target) {
   const auto [batch, m, n, k] = sizes;
-  const double rate = size_of(type) == 2 ? kMatrixShare * target.matrix_rate : kScalarShare * target.scalar_rate;
+  const double rate = element > 2 ? kScalarShare * target.scalar_rate
+                                  : kMatrixShare * target.matrix_rate * 2 / static_cast<double>(element);
   const auto tiles = static_cast<double>(batch * ceil_div(m, kTile) * ceil_div(n, kTile));
   const auto all = static_cast<double>(target.multiprocessors);
   const double busy = tiles < all ? std::min(1.0, tiles * kParts / all) : tiles / all / std::ceil(tiles / all);
@@ -314,13 +315,14 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
   const auto elements_of = [&](int64_t matrix, int64_t batch_stride) {
     return static_cast<double>(matrix * (batch_stride == 0 ? 1 : p.batch));
   };
-  const double elements = elements_of(p.m * p.k, p.a.batch_stride) + elements_of(p.k * p.n, p.b.batch_stride) +
-                          static_cast<double>(p.batch * p.m * p.n * (p.accumulates ? 2 : 1));
-  const double bytes = elements * static_cast<double>(size_of(p.type));
-  const bool aligned = (p.a.leading * size_of(p.type)) % kAligned == 0 &&
-                       (p.b.leading * size_of(p.type)) % kAligned == 0 && (p.n * size_of(p.type)) % kAligned == 0;
+  const int64_t size = p.size_of_operand(p.a);
+  const double operands = elements_of(p.m * p.k, p.a.batch_stride) + elements_of(p.k * p.n, p.b.batch_stride);
+  const auto results = static_cast<double>(p.batch * p.m * p.n * (p.accumulates ? 2 : 1));
+  const double bytes = operands * static_cast<double>(size) + results * static_cast<double>(size_of(p.type));
+  const bool aligned = (p.a.leading * size) % kAligned == 0 && (p.b.leading * size) % kAligned == 0 &&
+                       (p.n * size_of(p.type)) % kAligned == 0;
   return target.launch_seconds +
-         (aligned ? 1 : kUnaligned) * work_seconds(p.type, {p.batch, p.m, p.n, p.k}, bytes, target);
+         (aligned ? 1 : kUnaligned) * work_seconds(size, {p.batch, p.m, p.n, p.k}, bytes, target);
 }
 
 /// As a product of the filters and what they cover. Of 16-bit types images, filters and results are stored with their
@@ -334,15 +336,23 @@ double convolution_seconds(const Convolution& c, const Target& target) {
   const bool single = c.filter_height * c.filter_width * c.stride == 1;
   const bool aligned = c.channels * size_of(c.type) % kAligned == 0 && c.filters * size_of(c.type) % kAligned == 0;
   const double work = (single ? 1 : kGathered) * (aligned ? 1 : kUnaligned) *
-                      work_seconds(c.type, {1, positions, c.filters, terms}, bytes, target);
+                      work_seconds(size_of(c.type), {1, positions, c.filters, terms}, bytes, target);
   const bool reorders = size_of(c.type) == 2 && !c.channels_last && !single;
   return target.launch_seconds + work +
          (reorders ? kReorderings + 2 * moved / (kBandwidthShare * target.memory_bandwidth) : 0);
 }
 
+/// Each dimension is a pass over both arrays, but those that one pass transforms together are not known.
+double fft_seconds(const Fft& fft, const Target& target) {
+  const auto bytes = static_cast<double>(fft.bytes_read() + fft.bytes_written());
+  return target.launch_seconds + kStartAndEnd +
+         static_cast<double>(fft.lengths.size()) * bytes / (kBandwidthShare * target.memory_bandwidth);
+}
+
 }  // namespace
 
 double library_seconds(const LibraryWork& work, const Target& target) {
+  if (const auto* fft = std::get_if<Fft>(&work)) return fft_seconds(*fft, target);
   if (const auto* product = std::get_if<MatrixProduct>(&work)) return product_seconds(*product, target);
   return convolution_seconds(std::get<Convolution>(work), target);
 }

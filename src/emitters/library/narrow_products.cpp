@@ -1,0 +1,298 @@
+#include "emitters/library/narrow_products.h"
+
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "emitters/library/call_plan.h"
+#include "hlo/inline_calls.h"
+#include "hlo/small_float.h"
+#include "superopt/codegen/libraries.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Computation;
+using hlo::ElementType;
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+using hlo::Shape;
+using Dimensions = std::vector<int64_t>;
+
+/// Of s8 by s8 so many terms are below 2^31.
+constexpr int64_t kMostIntegerTerms = int64_t{1} << 17;
+/// Up to here f32 has every integer.
+constexpr double kExactInF32 = 1 << 24;
+
+bool is_f8_of_libraries(ElementType type) { return type == ElementType::F8E4M3FN || type == ElementType::F8E5M2; }
+
+/// The largest magnitude of an integer type.
+double largest_integer(ElementType type) {
+  return std::ldexp(1, hlo::bit_width(type) - (hlo::is_signed(type) ? 1 : 0));
+}
+
+/// What numbers a float type has: significands of so many bits, from the smallest bit's exponent to the largest
+/// number's.
+struct Reach {
+  int bits, least, most;
+};
+
+Reach reach_of(ElementType type) {
+  if (!hlo::is_float(type)) return {hlo::bit_width(type) - (hlo::is_signed(type) ? 1 : 0), 0, hlo::bit_width(type) - 1};
+  const hlo::FloatFormat format = hlo::format_of(type);
+  const bool all_finite = format.special != hlo::FloatFormat::Special::Ieee;
+  return {format.mantissa_bits + 1, 1 - format.bias - format.mantissa_bits,
+          (1 << format.exponent_bits) - 1 - format.bias - (all_finite ? 0 : 1)};
+}
+
+/// Whether each number of one type is one of the other, and different ones are.
+bool holds(ElementType to, ElementType from) {
+  const auto is_number = [](ElementType type) {
+    return (hlo::is_float(type) && type != ElementType::F8E8M0FNU) || hlo::is_integer(type);
+  };
+  if (to == from) return true;
+  if (!is_number(to) || !is_number(from)) return false;
+  if (hlo::is_integer(to)) {
+    if (!hlo::is_integer(from) || (hlo::is_signed(from) && !hlo::is_signed(to))) return false;
+    return largest_integer(from) <= largest_integer(to);
+  }
+  const Reach a = reach_of(from), b = reach_of(to);
+  return a.bits <= b.bits && a.least >= b.least && a.most <= b.most;
+}
+
+/// What a dot becomes: the types of its operands and result, before the result is converted.
+struct Types {
+  ElementType lhs, rhs, result;
+  bool of_bytes() const { return hlo::byte_width(lhs) == 1; }
+};
+
+int64_t sizes(const Shape& shape, const Dimensions& dimensions) {
+  return std::accumulate(dimensions.begin(), dimensions.end(), int64_t{1},
+                         [&](int64_t all, int64_t d) { return all * shape.dim(d); });
+}
+
+Dimensions free_dimensions(const Shape& shape, const Dimensions& batch, const Dimensions& contracting) {
+  Dimensions free;
+  for (int64_t d = 0; d < shape.rank(); ++d) {
+    const auto is = [&](const Dimensions& of) { return std::find(of.begin(), of.end(), d) != of.end(); };
+    if (!is(batch) && !is(contracting)) free.push_back(d);
+  }
+  return free;
+}
+
+class Narrower {
+ public:
+  Narrower(const hlo::Module& module, const Device& device, LibraryUse use)
+      : result_(module), from_(module.entry_computation()), use_(use) {
+    const Result<const Target*> target = find_target(device.arch);
+    target_ = target ? *target : *find_target("sm_90a");
+  }
+
+  hlo::Module run() {
+    entry_.name = from_.name;
+    for (const Instruction& it : from_.instructions) names_.insert(it.name);
+    bool changed = false;
+    for (const Instruction& it : from_.instructions) {
+      if (const std::optional<Types> types = it.opcode == Opcode::Dot ? choose(it) : std::nullopt) {
+        moved_.push_back(narrowed(it, *types));
+        entry_.instructions[static_cast<size_t>(moved_.back())].name = it.name;  // the last one has the name
+        changed = true;
+        continue;
+      }
+      Instruction copy = it;
+      for (InstructionId& operand : copy.operands) operand = moved_[static_cast<size_t>(operand)];
+      moved_.push_back(append(std::move(copy)));
+    }
+    if (!changed) return std::move(result_);
+    for (const InstructionId id : from_.parameters) entry_.parameters.push_back(moved_[static_cast<size_t>(id)]);
+    entry_.root = moved_[static_cast<size_t>(from_.root)];
+    return hlo::extract_module(result_, entry_);
+  }
+
+ private:
+  InstructionId append(Instruction it) {
+    entry_.instructions.push_back(std::move(it));
+    return static_cast<InstructionId>(entry_.instructions.size()) - 1;
+  }
+
+  InstructionId add(const std::string& base, Opcode opcode, Shape shape, std::vector<InstructionId> operands,
+                    hlo::Attributes attributes = hlo::NoAttributes{}) {
+    Instruction it{base, opcode, std::move(shape), std::move(operands), {}, std::move(attributes), {}};
+    for (int n = 1; !names_.insert(it.name).second; ++n) it.name = base + "." + std::to_string(n);
+    return append(std::move(it));
+  }
+
+  static bool is_view(Opcode opcode) {
+    return opcode == Opcode::Transpose || opcode == Opcode::Reshape || opcode == Opcode::Broadcast ||
+           opcode == Opcode::Copy;
+  }
+
+  bool converts_exactly(const Instruction& it) const {
+    return it.opcode == Opcode::Convert && holds(it.shape.type, from_.operand_shape(it, 0).type) &&
+           from_.operand_shape(it, 0).minor_to_major == it.shape.minor_to_major;
+  }
+
+  /// The narrowest type that a value has on its way here, through conversions that lose nothing.
+  ElementType source_type(InstructionId id) const {
+    const Instruction* it = &from_[id];
+    while (converts_exactly(*it) || is_view(it->opcode)) it = &from_[it->operands[0]];
+    return it->shape.type;
+  }
+
+  /// The value as this type, which has all numbers of its source type.
+  InstructionId as_type(InstructionId id, ElementType type) {
+    const auto known = as_type_.find({id, type});
+    if (known != as_type_.end()) return known->second;
+    return as_type_[{id, type}] = made_as_type(id, type);
+  }
+
+  InstructionId made_as_type(InstructionId id, ElementType type) {
+    const Instruction& it = from_[id];
+    if (converts_exactly(it)) return as_type(it.operands[0], type);
+    Shape shape = it.shape;
+    shape.type = type;
+    if (is_view(it.opcode) && it.shape.type != source_type(id)) {
+      const InstructionId operand = as_type(it.operands[0], type);
+      return add(it.name + ".narrow", it.opcode, shape, {operand}, it.attributes);
+    }
+    const InstructionId value = moved_[static_cast<size_t>(id)];
+    return it.shape.type == type ? value : add(it.name + ".converted", Opcode::Convert, shape, {value});
+  }
+
+  std::optional<Types> choose(const Instruction& it) const {
+    const auto& a = it.as<hlo::DotAttributes>();
+    const Shape& lhs = from_.operand_shape(it, 0);
+    const Shape& rhs = from_.operand_shape(it, 1);
+    if (lhs.element_count() == 0 || rhs.element_count() == 0) return std::nullopt;
+    const int64_t terms = sizes(lhs, a.lhs_contracting);
+    const int64_t rows = sizes(lhs, free_dimensions(lhs, a.lhs_batch, a.lhs_contracting));
+    const int64_t columns = sizes(rhs, free_dimensions(rhs, a.rhs_batch, a.rhs_contracting));
+    if (terms == 1 || rows == 1 || columns == 1) return std::nullopt;
+    const std::optional<Types> types = types_of(it, terms);
+    if (!types || (types->lhs == lhs.type && types->rhs == rhs.type && types->result == it.shape.type &&
+                   !(types->of_bytes() && is_padded(*types, rows, columns, terms))))
+      return std::nullopt;
+    if (use_ == LibraryUse::WherePossible) return types;
+    MatrixProduct product;
+    product.type = types->of_bytes() ? DType::F32 : types->lhs == ElementType::F16 ? DType::F16 : DType::BF16;
+    std::tie(product.batch, product.m, product.n, product.k) =
+        std::tuple(sizes(lhs, a.lhs_batch), rows, columns, terms);
+    product.a = {false, terms, rows * terms, {}};
+    product.b = {true, terms, columns * terms, {}};
+    if (types->of_bytes()) product.a.bytes = product.b.bytes = ByteType::S8;
+    const double loop = loop_microseconds(static_cast<double>(it.shape.element_count()), static_cast<double>(terms),
+                                          2 * hlo::byte_width(lhs.type));
+    return 1e6 * library_seconds(product, *target_) < loop ? types : std::nullopt;
+  }
+
+  std::optional<Types> types_of(const Instruction& it, int64_t terms) const {
+    const ElementType lhs = source_type(it.operands[0]), rhs = source_type(it.operands[1]);
+    const ElementType result = it.shape.type;
+    const int given =
+        std::max(hlo::bit_width(from_.operand_shape(it, 0).type), hlo::bit_width(from_.operand_shape(it, 1).type));
+    if (hlo::is_integer(lhs) && hlo::is_integer(rhs)) {
+      if (!hlo::is_integer(result) && !hlo::is_float(result)) return std::nullopt;
+      if (hlo::is_integer(result) && holds(ElementType::S8, lhs) && holds(ElementType::S8, rhs) &&
+          terms < kMostIntegerTerms)
+        return Types{ElementType::S8, ElementType::S8, ElementType::S32};
+      const double largest = largest_integer(lhs) * largest_integer(rhs) * static_cast<double>(terms);
+      if (hlo::is_integer(result) && holds(ElementType::BF16, lhs) && holds(ElementType::BF16, rhs) &&
+          largest <= kExactInF32)
+        return Types{ElementType::BF16, ElementType::BF16, ElementType::F32};
+    }
+    if (!hlo::is_float(result) || result == ElementType::F64) return std::nullopt;
+    if (is_f8_of_libraries(lhs) && is_f8_of_libraries(rhs) && target_->wide_products && given <= 16 &&
+        (lhs == ElementType::F8E4M3FN || rhs == ElementType::F8E4M3FN))
+      return Types{lhs, rhs, library_type(result) ? result : ElementType::F32};
+    for (const ElementType type : {ElementType::BF16, ElementType::F16}) {
+      if (!holds(type, lhs) || !holds(type, rhs)) continue;
+      // What is of 16 bits already is a product of the libraries as it is.
+      if (given == 16 && library_type(from_.operand_shape(it, 0).type) && library_type(from_.operand_shape(it, 1).type))
+        return std::nullopt;
+      return Types{type, type, result == type ? type : ElementType::F32};
+    }
+    return std::nullopt;
+  }
+
+  static bool is_padded(const Types& types, int64_t rows, int64_t columns, int64_t terms) {
+    return terms % kByteAlignment != 0 || columns % kByteAlignment != 0 ||
+           (hlo::is_integer(types.lhs) && rows < kFewestIntegerRows);
+  }
+
+  /// A role's last dimension, larger by so much that all its sizes together are a multiple of this.
+  static std::pair<int64_t, int64_t> grown(const Shape& shape, const Dimensions& role, int64_t multiple) {
+    const int64_t d = role.back();
+    const int64_t step = multiple / std::gcd(multiple, sizes(shape, role) / shape.dim(d));
+    return {d, (shape.dim(d) + step - 1) / step * step};
+  }
+
+  InstructionId padded(InstructionId id, const std::vector<std::pair<int64_t, int64_t>>& to) {
+    Shape shape = hlo::array_shape(entry_[id].shape.type, entry_[id].shape.dims);
+    const auto rank = shape.dims.size();
+    hlo::PadAttributes pad{Dimensions(rank, 0), Dimensions(rank, 0), Dimensions(rank, 0)};
+    for (const auto& [d, size] : to) {
+      pad.high[static_cast<size_t>(d)] = size - shape.dim(d);
+      shape.dims[static_cast<size_t>(d)] = size;
+    }
+    if (shape.dims == entry_[id].shape.dims) return id;
+    const Shape scalar = hlo::array_shape(shape.type, {});
+    const InstructionId zero =
+        add("zero", Opcode::Constant, scalar, {}, hlo::ConstantAttributes{hlo::Literal(scalar), false});
+    return add(entry_[id].name + ".padded", Opcode::Pad, shape, {id, zero}, pad);
+  }
+
+  InstructionId narrowed(const Instruction& it, const Types& types) {
+    const auto& a = it.as<hlo::DotAttributes>();
+    InstructionId lhs = as_type(it.operands[0], types.lhs);
+    InstructionId rhs = as_type(it.operands[1], types.rhs);
+    Shape shape = it.shape;
+    shape.type = types.result;
+    if (types.of_bytes()) {
+      const Shape& x = from_.operand_shape(it, 0);
+      const Shape& y = from_.operand_shape(it, 1);
+      const Dimensions rows = free_dimensions(x, a.lhs_batch, a.lhs_contracting);
+      const Dimensions columns = free_dimensions(y, a.rhs_batch, a.rhs_contracting);
+      const bool few = hlo::is_integer(types.lhs) && sizes(x, rows) < kFewestIntegerRows;
+      const auto row = few ? grown(x, rows, kFewestIntegerRows) : std::pair(rows.back(), x.dim(rows.back()));
+      const auto column = grown(y, columns, kByteAlignment);
+      // The same term of both is padded.
+      const auto term = grown(x, a.lhs_contracting, kByteAlignment);
+      lhs = padded(lhs, {row, term});
+      rhs = padded(rhs, {column, {a.rhs_contracting.back(), term.second}});
+      const auto place = static_cast<size_t>(std::ssize(a.lhs_batch));
+      const auto at = [&](const Dimensions& role) { return static_cast<size_t>(std::ssize(role)) - 1; };
+      shape.dims[place + at(rows)] = row.second;
+      shape.dims[place + rows.size() + at(columns)] = column.second;
+    }
+    InstructionId made = add(it.name + ".narrow", Opcode::Dot, shape, {lhs, rhs}, a);
+    if (shape.dims != it.shape.dims) {
+      shape.dims = it.shape.dims;
+      made = add(it.name + ".cut", Opcode::Slice, shape, {made},
+                 hlo::SliceAttributes{Dimensions(shape.dims.size(), 0), shape.dims, Dimensions(shape.dims.size(), 1)});
+    }
+    if (types.result == ElementType::F32 && hlo::is_integer(it.shape.type)) {
+      shape.type = ElementType::S32;  // floats saturate, integers wrap
+      made = add(it.name + ".whole", Opcode::Convert, shape, {made});
+    }
+    return shape.type == it.shape.type ? made : add(it.name + ".wide", Opcode::Convert, it.shape, {made});
+  }
+
+  hlo::Module result_;
+  const Computation from_;
+  const LibraryUse use_;
+  const Target* target_;
+  Computation entry_;
+  std::vector<InstructionId> moved_;
+  std::set<std::string> names_;
+  std::map<std::pair<InstructionId, ElementType>, InstructionId> as_type_;
+};
+
+}  // namespace
+
+hlo::Module with_narrow_products(const hlo::Module& module, const Device& device, LibraryUse use) {
+  return Narrower(module, device, use).run();
+}
+
+}  // namespace strata::emitters

@@ -1,0 +1,104 @@
+// For tests of what libraries compute: modules on a fake GPU, whose kernels run on the CPU and whose libraries compute
+// on the host, against the interpreter.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "emitters/gpu_run.h"
+#include "emitters/library/calls.h"
+#include "hlo/compare.h"
+#include "hlo/evaluate.h"
+#include "hlo/text.h"
+#include "hlo/typical_arguments.h"
+#include "runtime/test_driver.h"
+#include "support/random.h"
+
+namespace strata::emitters {
+
+using hlo::Literal;
+
+inline hlo::ModulePtr parsed(const std::string& text) {
+  const Result<hlo::ModulePtr> module = hlo::parse_module(text);
+  if (!module) ADD_FAILURE() << module.error().to_string() << "\n" << text;
+  return module ? *module : nullptr;
+}
+
+/// The program that the fake GPU's kernels belong to: a launch runs the kernel on the CPU.
+inline const EmittedProgram* running = nullptr;
+
+inline void run_kernel_of(const EmittedProgram& program, const char* kernel, void** arguments) {
+  for (const ProgramStep& step : program.steps) {
+    if (step.loop) {
+      run_kernel_of(*step.loop->body, kernel, arguments);
+      if (step.loop->condition) run_kernel_of(*step.loop->condition, kernel, arguments);
+    }
+    if (!step.fusion || step.fusion->kernel_names().front() != kernel) continue;
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    const size_t count = step.inputs.size();
+    for (size_t i = 0; i < count; ++i) inputs.push_back(*static_cast<void**>(arguments[i]));
+    for (size_t i = 0; i < step.outputs.size() + step.temporaries.size(); ++i)
+      outputs.push_back(*static_cast<void**>(arguments[count + i]));
+    const Result<void> ran = step.fusion->run_on_cpu(inputs, outputs);
+    EXPECT_TRUE(ran) << ran.error().to_string();
+  }
+}
+
+inline void run_kernel(const char* kernel, void** arguments) { run_kernel_of(*running, kernel, arguments); }
+
+class LibraryCallsTest : public FakeDriverTest {
+ protected:
+  void SetUp() override {
+    FakeDriverTest::SetUp();
+    auto device = GpuDevice::open();
+    ASSERT_TRUE(device) << device.error().to_string();
+    device_ = std::move(*device);
+  }
+
+  /// How a module's steps on the fake GPU differ from the interpreter; empty if they do not.
+  std::string checked(const hlo::Module& module, uint64_t seed, double slack = 4) {
+    libraries_ = 0;
+    const auto arguments = hlo::typical_arguments(module.entry_computation(), seed);
+    const auto expected = hlo::evaluate(module, arguments);
+    if (!expected) return expected.error().to_string();
+    auto program = emit_program(module, {}, LibraryUse::WherePossible);
+    if (!program) return program.error().to_string();
+    for (const ProgramStep& step : program->steps) libraries_ += step.library ? 1 : 0;
+    explained_ = explain(*program);
+    const auto runner = GpuRunner::load(*device_, *std::move(program), {}, [](const EmittedFusion& fusion) {
+      // The first kernel of a fusion runs them all.
+      return Result<std::string>(fmt::format("kernel {}\ncall {:x}\n", fusion.kernel_names().front(),
+                                             reinterpret_cast<uintptr_t>(&run_kernel)));
+    });
+    if (!runner) return runner.error().to_string();
+    notes_ = (*runner)->notes();
+    running = &(*runner)->program();
+    const auto actual = (*runner)->run(arguments);
+    if (!actual) return actual.error().to_string();
+    return hlo::difference(*actual, *expected, slack).value_or("");
+  }
+
+  std::unique_ptr<GpuDevice> device_;
+  int libraries_ = 0;
+  std::string explained_;
+  std::vector<std::string> notes_;
+};
+
+inline std::string list(const std::vector<int64_t>& numbers) { return fmt::format("{{{}}}", fmt::join(numbers, ",")); }
+inline std::string dims(const std::vector<int64_t>& sizes) { return fmt::format("[{}]", fmt::join(sizes, ",")); }
+
+inline std::vector<int64_t> shuffled(std::vector<int64_t> values, Random& random) {
+  for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[static_cast<size_t>(random.below(i))]);
+  return values;
+}
+
+/// What the steps of a module are, a library's work as --explain prints it.
+inline std::string explained_work(const std::string& text) {
+  const auto program = emit_program(*parsed(text), {}, LibraryUse::WherePossible);
+  if (!program) return program.error().to_string();
+  std::string all;
+  for (const ProgramStep& step : program->steps) all += (step.library ? describe(step.library->work) : "kernel") + "; ";
+  return all;
+}
+
+}  // namespace strata::emitters

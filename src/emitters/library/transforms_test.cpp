@@ -1,0 +1,146 @@
+// Fourier transforms and gradients of convolutions as work of libraries: random ones, by libraries that compute on the
+// host, against the interpreter.
+#include <array>
+#include <map>
+
+#include "emitters/library/test_library_calls.h"
+
+namespace strata::emitters {
+namespace {
+
+/// A gradient of a random convolution as JAX writes it, with dimensions in a random order.
+std::string random_gradient(Random& random, bool of_filters) {
+  const auto one_of = [&](std::initializer_list<int64_t> of) { return std::data(of)[random.below(of.size())]; };
+  const std::string type = std::data({"f32", "bf16", "f16"})[random.below(3)];
+  const int64_t groups = of_filters ? one_of({1, 1, 2}) : 1;
+  const int64_t images = one_of({8, 16}), channels = groups * one_of({4, 8}), filters = groups * one_of({4, 16});
+  const int64_t stride = of_filters ? one_of({1, 2}) : 2, dilation = one_of({1, 1, 2});
+  std::array<int64_t, 2> size{}, filter{}, low{}, high{}, result{};
+  const bool same = random.below(2) == 0;
+  for (size_t i = 0; i < 2; ++i) {
+    filter[i] = i == 1 && same ? filter[0] : one_of({1, 2, 3});
+    size[i] = one_of({8, 9, 11});
+    low[i] = i == 1 && same ? low[0] : std::min(one_of({0, 1, 1}), (filter[i] - 1) * dilation);
+    high[i] = one_of({low[i], low[i], 1});
+    result[i] = (size[i] + low[i] + high[i] - (filter[i] - 1) * dilation - 1) / stride + 1;
+  }
+  const auto shape = [&](const std::string& labels, const std::map<char, int64_t>& of,
+                         const std::array<int64_t, 2>& space) {
+    std::vector<int64_t> all;
+    for (const char c : labels) all.push_back(std::isdigit(c) ? space[static_cast<size_t>(c - '0')] : of.at(c));
+    return type + dims(all);
+  };
+  const auto any_order = [&](std::string labels) {
+    for (size_t i = labels.size(); i > 1; --i) std::swap(labels[i - 1], labels[random.below(i)]);
+    return labels;
+  };
+  const std::string x = any_order("bf01"), w = any_order("io01"), y = any_order("bf01");
+  std::string text = "HloModule m\n\nENTRY e {\n";
+  if (of_filters) {
+    text += fmt::format("  x = {} parameter(0)\n", shape(x, {{'b', channels}, {'f', images}}, size));
+    text += fmt::format("  g = {} parameter(1)\n", shape(w, {{'i', images}, {'o', filters}}, result));
+    // What of the images no filter reached is cut off.
+    std::array<int64_t, 2> end{};
+    for (size_t i = 0; i < 2; ++i)
+      end[i] = (result[i] - 1) * stride + (filter[i] - 1) * dilation + 1 - size[i] - low[i];
+    return text + fmt::format(
+                      "  ROOT c = {} convolution(x, g), window={{size={}x{} stride={}x{} pad={}_{}x{}_{} "
+                      "rhs_dilate={}x{}}}, dim_labels={}_{}->{}, batch_group_count={}\n}}\n",
+                      shape(y, {{'b', channels / groups}, {'f', filters}}, filter), result[0], result[1], dilation,
+                      dilation, low[0], end[0], low[1], end[1], stride, stride, x, w, y, groups);
+  }
+  text += fmt::format("  g = {} parameter(0)\n", shape(x, {{'b', images}, {'f', filters}}, result));
+  text += fmt::format("  w = {} parameter(1)\n", shape(w, {{'i', filters}, {'o', channels}}, filter));
+  std::array<int64_t, 2> before{}, behind{};
+  for (size_t i = 0; i < 2; ++i) {
+    before[i] = (filter[i] - 1) * dilation - low[i];
+    behind[i] = size[i] - ((result[i] - 1) * stride + 1) - before[i] + (filter[i] - 1) * dilation;
+  }
+  text += fmt::format("  r = {} reverse(w), dimensions={{{},{}}}\n",
+                      shape(w, {{'i', filters}, {'o', channels}}, filter), w.find('0'), w.find('1'));
+  return text + fmt::format(
+                    "  ROOT c = {} convolution(g, r), window={{size={}x{} pad={}_{}x{}_{} lhs_dilate={}x{} "
+                    "rhs_dilate={}x{}}}, dim_labels={}_{}->{}\n}}\n",
+                    shape(y, {{'b', images}, {'f', channels}}, size), filter[0], filter[1], before[0], behind[0],
+                    before[1], behind[1], stride, stride, dilation, dilation, x, w, y);
+}
+
+TEST_F(LibraryCallsTest, RandomGradientsOfConvolutionsAgreeWithTheInterpreter) {
+  int of_filters = 0, of_images = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Random random(seed);
+    const std::string text = random_gradient(random, seed % 2 == 0);
+    const hlo::ModulePtr module = parsed(text);
+    ASSERT_TRUE(module);
+    const std::string wrong = checked(*module, seed);
+    ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << text << explained_;
+    EXPECT_TRUE(notes_.empty()) << notes_.front() << "\n" << text;
+    of_filters += explained_.find(" filters of ") != std::string::npos ? 1 : 0;
+    of_images += explained_.find(" images of ") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GE(of_filters, 8);
+  EXPECT_GE(of_images, 10);
+}
+
+/// One transform between operators on complex numbers.
+std::string random_fft(Random& random) {
+  const auto one_of = [&](std::initializer_list<int64_t> of) { return std::data(of)[random.below(of.size())]; };
+  const std::string kind = std::data({"FFT", "IFFT", "RFFT", "IRFFT"})[random.below(4)];
+  const bool wide = random.below(3) == 0;
+  const std::string real = wide ? "f64" : "f32", complex = wide ? "c128" : "c64";
+  std::vector<int64_t> before(random.below(3)), lengths(1 + random.below(3));
+  for (int64_t& size : before) size = one_of({1, 2, 3});
+  for (int64_t& size : lengths) size = one_of({1, 4, 5, 6});
+  std::vector<int64_t> whole = before;
+  whole.insert(whole.end(), lengths.begin(), lengths.end());
+  std::vector<int64_t> half = whole;
+  half.back() = half.back() / 2 + 1;
+  const std::string in = (kind == "RFFT" ? real : complex) + dims(kind == "IRFFT" ? half : whole);
+  const std::string out = (kind == "IRFFT" ? real : complex) + dims(kind == "RFFT" ? half : whole);
+  std::string text = fmt::format("HloModule m\n\nENTRY e {{\n  x = {} parameter(0)\n", in);
+  // Read by something else too, or not.
+  const bool shared = random.below(2) == 0;
+  text += shared ? fmt::format("  y = {} copy(x)\n", in) : fmt::format("  y = {0} multiply(x, x)\n", in);
+  text += fmt::format("  t = {} fft(y), fft_type={}, fft_length={}\n", out, kind, list(lengths));
+  text += fmt::format("  n = {} negate(t)\n  m = {} negate(y)\n", out, in);
+  return text + fmt::format("  ROOT r = ({}, {}) tuple(n, m)\n}}\n", out, in);
+}
+
+TEST_F(LibraryCallsTest, RandomTransformsAgreeWithTheInterpreter) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Random random(seed);
+    const std::string text = random_fft(random);
+    const hlo::ModulePtr module = parsed(text);
+    ASSERT_TRUE(module);
+    const std::string wrong = checked(*module, seed);
+    ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << text << explained_;
+    EXPECT_EQ(libraries_, 1) << text;
+    EXPECT_TRUE(notes_.empty());
+  }
+}
+
+// As JAX prints irfft2 of a product.
+constexpr const char* kInverse = R"(ENTRY e {
+  x = c64[2,6,5] parameter(0)
+  y = c64[2,6,5] parameter(1)
+  m = c64[2,6,5] multiply(x, y)
+  a = c64[2,5,6] transpose(m), dimensions={0,2,1}
+  b = c64[2,5,6] fft(a), fft_type=IFFT, fft_length={6}
+  c = c64[2,6,5] transpose(b), dimensions={0,2,1}
+  ROOT d = f32[2,6,8] fft(c), fft_type=IRFFT, fft_length={8}
+})";
+
+TEST_F(LibraryCallsTest, TransformsOfSeveralDimensionsAreOne) {
+  EXPECT_EQ(explained_work(kInverse), "kernel; to real f32 2 of 6×8; ");
+  EXPECT_EQ(checked(*parsed(kInverse), 1), "");
+}
+
+TEST_F(LibraryCallsTest, TheInterpreterStandsInForATransformWithoutALibrary) {
+  setenv("STRATA_CUFFT", "/nowhere/libcufft.so", 1);
+  EXPECT_EQ(checked(*parsed(kInverse), 1), "");
+  ASSERT_EQ(notes_.size(), 1U);
+  EXPECT_NE(notes_[0].find("cannot be loaded; the interpreter in its place"), std::string::npos) << notes_[0];
+}
+
+}  // namespace
+}  // namespace strata::emitters
