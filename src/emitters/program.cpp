@@ -13,6 +13,7 @@
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
 #include "hlo/expand_scans.h"
+#include "hlo/expand_select_and_scatter.h"
 #include "hlo/inline_calls.h"
 #include "hlo/source_of.h"
 
@@ -417,11 +418,12 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
                             const LaxOptions& lax, bool is_body, const std::string& prefix) {
   STRATA_CHECK(hlo::check_calls(module));
   std::optional<hlo::Module> expanded;
-  if (hlo::has_batch_norms(module)) {
-    STRATA_TRY(expanded, hlo::expand_batch_norms(module));
-  }
-  if (const hlo::Module& whole = expanded ? *expanded : module; hlo::has_plain_scans(whole)) {
-    STRATA_TRY(expanded, hlo::expand_scans(whole));
+  for (const auto& [has, expand] : {std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),
+                                    std::pair(&hlo::has_plain_scans, &hlo::expand_scans),
+                                    std::pair(&hlo::has_select_and_scatter, &hlo::expand_select_and_scatter)}) {
+    const hlo::Module& whole = expanded ? *expanded : module;
+    if (!has(whole)) continue;
+    STRATA_TRY(expanded, expand(whole));
   }
   return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax, is_body, prefix).build();
 }

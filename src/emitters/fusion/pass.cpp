@@ -26,7 +26,6 @@ bool is_interpreted(const Instruction& it) {
     case Opcode::Conditional:
     case Opcode::RngBitGenerator:
     case Opcode::Scan:
-    case Opcode::SelectAndScatter:
       return true;
     default:
       return hlo::family(it.opcode) == hlo::Family::LinearAlgebra || hlo::family(it.opcode) == hlo::Family::Unsupported;
