@@ -9,7 +9,8 @@
 #include <set>
 
 #include "emitters/buffers.h"
-#include "emitters/fusion/pass.h"
+#include "emitters/fusion/recompute.h"
+#include "emitters/fusion/split_reductions.h"
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
 #include "hlo/expand_scans.h"
@@ -88,8 +89,17 @@ class ProgramBuilder {
       kept_ = std::move(found.kept);
       restart();
     }
+    if (options_.only.empty()) {
+      flat_ = split_reductions(flat_, options_.device);
+      restart();
+    }
     const Parameters parameters = is_body_ ? Parameters::MayBeOverwritten : Parameters::Kept;
-    for (const ProgramPart& part : fuse(flat_, options_.device, parameters)) STRATA_CHECK(add(part));
+    FusedModule fused = fuse_recomputing(flat_, options_.device, parameters);
+    if (fused.changed) {
+      flat_ = std::move(fused.module);
+      restart();
+    }
+    for (const ProgramPart& part : fused.parts) STRATA_CHECK(add(part));
     STRATA_CHECK(add_results(flat_.entry_computation().root));
     return std::move(program_);
   }
@@ -552,48 +562,6 @@ Literal counter_value(const LoopStep& loop, const hlo::CountedLoop::Counter& cou
 Literal assemble_results(const EmittedProgram& program, const std::vector<Literal>& arrays) {
   size_t next = 0;
   return assemble(program.result_shape, arrays, next);
-}
-
-namespace {
-
-std::string explain(const LoopStep& loop) {
-  std::string text = loop.counted ? fmt::format("  {:<16} {} iterations\n", "loop", loop.counted->count)
-                                  : fmt::format("  {:<16} until its condition is false\n", "loop");
-  std::string body = strata::emitters::explain(*loop.body);
-  for (size_t at = 0; at < body.size();) {
-    const size_t end = body.find('\n', at);
-    text += "    " + body.substr(at, end - at) + "\n";
-    at = end + 1;
-  }
-  return text;
-}
-
-}  // namespace
-
-std::string explain(const EmittedProgram& program) {
-  std::string text;
-  for (size_t i = 0; i < program.steps.size(); ++i) {
-    const ProgramStep& step = program.steps[i];
-    const auto list = [&](const std::vector<int>& numbers) {
-      std::vector<std::string> shapes;
-      for (const int number : numbers) {
-        shapes.push_back(
-            fmt::format("b{} {}", number, hlo::to_string(program.buffers[static_cast<size_t>(number)].shape)));
-      }
-      return fmt::format("{}", fmt::join(shapes, ", "));
-    };
-    const std::string name = step.fusion ? step.fusion->name() : step.interpreted->entry_computation().name;
-    text += fmt::format("{}: ({}) -> ({})\n", name, list(step.inputs), list(step.outputs));
-    text += step.fusion    ? to_string(step.fusion->decision())
-            : step.library ? fmt::format("  {:<16} {}: {}\n", library_of(step.library->work),
-                                         describe(step.library->work), step.library->reason)
-            : step.lax     ? fmt::format("  {:<16} {}\n", "superoptimizer", step.lax->reason)
-            : step.loop    ? explain(*step.loop)
-                           : fmt::format("  {:<16} {}\n", "interpreter", step.why_interpreted);
-    for (const std::string& note : step.notes) text += fmt::format("  {:<16} {}\n", "no library", note);
-  }
-  for (const std::string& note : program.notes) text += fmt::format("not superoptimized: {}\n", note);
-  return text;
 }
 
 }  // namespace strata::emitters
