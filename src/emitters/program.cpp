@@ -13,6 +13,7 @@
 #include "emitters/fusion/split_reductions.h"
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
+#include "hlo/expand_row_scatters.h"
 #include "hlo/expand_scans.h"
 #include "hlo/expand_select_and_scatter.h"
 #include "hlo/inline_calls.h"
@@ -430,6 +431,7 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
   std::optional<hlo::Module> expanded;
   for (const auto& [has, expand] : {std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),
                                     std::pair(&hlo::has_plain_scans, &hlo::expand_scans),
+                                    std::pair(&hlo::has_row_scatters, &hlo::expand_row_scatters),
                                     std::pair(&hlo::has_select_and_scatter, &hlo::expand_select_and_scatter)}) {
     const hlo::Module& whole = expanded ? *expanded : module;
     if (!has(whole)) continue;
