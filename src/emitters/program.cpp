@@ -9,10 +9,13 @@
 #include <set>
 
 #include "emitters/buffers.h"
-#include "emitters/fusion/pass.h"
+#include "emitters/fusion/recompute.h"
+#include "emitters/fusion/split_reductions.h"
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
+#include "hlo/expand_row_scatters.h"
 #include "hlo/expand_scans.h"
+#include "hlo/expand_select_and_scatter.h"
 #include "hlo/inline_calls.h"
 #include "hlo/source_of.h"
 
@@ -88,8 +91,17 @@ class ProgramBuilder {
       kept_ = std::move(found.kept);
       restart();
     }
+    if (options_.only.empty()) {
+      flat_ = split_reductions(flat_, options_.device);
+      restart();
+    }
     const Parameters parameters = is_body_ ? Parameters::MayBeOverwritten : Parameters::Kept;
-    for (const ProgramPart& part : fuse(flat_, options_.device, parameters)) STRATA_CHECK(add(part));
+    FusedModule fused = fuse_recomputing(flat_, options_.device, parameters);
+    if (fused.changed) {
+      flat_ = std::move(fused.module);
+      restart();
+    }
+    for (const ProgramPart& part : fused.parts) STRATA_CHECK(add(part));
     STRATA_CHECK(add_results(flat_.entry_computation().root));
     return std::move(program_);
   }
@@ -418,11 +430,13 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
                             const LaxOptions& lax, bool is_body, const std::string& prefix) {
   STRATA_CHECK(hlo::check_calls(module));
   std::optional<hlo::Module> expanded;
-  if (hlo::has_batch_norms(module)) {
-    STRATA_TRY(expanded, hlo::expand_batch_norms(module));
-  }
-  if (const hlo::Module& whole = expanded ? *expanded : module; hlo::has_plain_scans(whole)) {
-    STRATA_TRY(expanded, hlo::expand_scans(whole));
+  for (const auto& [has, expand] : {std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),
+                                    std::pair(&hlo::has_plain_scans, &hlo::expand_scans),
+                                    std::pair(&hlo::has_row_scatters, &hlo::expand_row_scatters),
+                                    std::pair(&hlo::has_select_and_scatter, &hlo::expand_select_and_scatter)}) {
+    const hlo::Module& whole = expanded ? *expanded : module;
+    if (!has(whole)) continue;
+    STRATA_TRY(expanded, expand(whole));
   }
   return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax, is_body, prefix).build();
 }
@@ -551,48 +565,6 @@ Literal counter_value(const LoopStep& loop, const hlo::CountedLoop::Counter& cou
 Literal assemble_results(const EmittedProgram& program, const std::vector<Literal>& arrays) {
   size_t next = 0;
   return assemble(program.result_shape, arrays, next);
-}
-
-namespace {
-
-std::string explain(const LoopStep& loop) {
-  std::string text = loop.counted ? fmt::format("  {:<16} {} iterations\n", "loop", loop.counted->count)
-                                  : fmt::format("  {:<16} until its condition is false\n", "loop");
-  std::string body = strata::emitters::explain(*loop.body);
-  for (size_t at = 0; at < body.size();) {
-    const size_t end = body.find('\n', at);
-    text += "    " + body.substr(at, end - at) + "\n";
-    at = end + 1;
-  }
-  return text;
-}
-
-}  // namespace
-
-std::string explain(const EmittedProgram& program) {
-  std::string text;
-  for (size_t i = 0; i < program.steps.size(); ++i) {
-    const ProgramStep& step = program.steps[i];
-    const auto list = [&](const std::vector<int>& numbers) {
-      std::vector<std::string> shapes;
-      for (const int number : numbers) {
-        shapes.push_back(
-            fmt::format("b{} {}", number, hlo::to_string(program.buffers[static_cast<size_t>(number)].shape)));
-      }
-      return fmt::format("{}", fmt::join(shapes, ", "));
-    };
-    const std::string name = step.fusion ? step.fusion->name() : step.interpreted->entry_computation().name;
-    text += fmt::format("{}: ({}) -> ({})\n", name, list(step.inputs), list(step.outputs));
-    text += step.fusion    ? to_string(step.fusion->decision())
-            : step.library ? fmt::format("  {:<16} {}: {}\n", library_of(step.library->work),
-                                         describe(step.library->work), step.library->reason)
-            : step.lax     ? fmt::format("  {:<16} {}\n", "superoptimizer", step.lax->reason)
-            : step.loop    ? explain(*step.loop)
-                           : fmt::format("  {:<16} {}\n", "interpreter", step.why_interpreted);
-    for (const std::string& note : step.notes) text += fmt::format("  {:<16} {}\n", "no library", note);
-  }
-  for (const std::string& note : program.notes) text += fmt::format("not superoptimized: {}\n", note);
-  return text;
 }
 
 }  // namespace strata::emitters

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ namespace strata::hlo {
 struct Replacement {
   std::string text;  ///< of the module
   std::vector<InstructionId> operands;
+  /// Computations of the text, by name, that stand for computations of the module itself: of the same parameters and
+  /// result, whatever they compute.
+  std::map<std::string, ComputationId> stand_ins{};
 };
 
 /// The replacement of an instruction of the module, or nothing where it stays.

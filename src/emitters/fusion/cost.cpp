@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/pass.h"
 #include "emitters/kinds/plan.h"
 #include "hlo/scan_window.h"
@@ -15,12 +16,12 @@ using hlo::InstructionId;
 using hlo::Opcode;
 
 // An H200, measured (docs/benchmarks.md) but for arithmetic: 132 multiprocessors of 128 lanes at 1.7 GHz.
-constexpr double kMemoryBytesPerMicrosecond = 4.39e6;
 constexpr double kCacheBytesPerMicrosecond = 10e6;
 constexpr double kOperationsPerMicrosecond = 28e6;
 // A thread waits four cycles for the result of an operation that it needs in the next one.
 constexpr double kOperationsPerMicrosecondOfThread = 425;
-constexpr double kLaunchMicroseconds = 2;
+/// Elements beside each other that a thread has at least, where all are wide.
+constexpr double kVector = 4;
 
 double bytes_of(const hlo::Shape& shape) {
   double bytes = 0;
@@ -88,6 +89,32 @@ bool has_serial_reduction(const hlo::Computation& computation, const std::vector
   return serial && operators > 1;
 }
 
+/// Of each instruction whether only broadcasts read it, to elements that lie beside each other in memory: what it has
+/// for a row, threads compute once for their vectors.
+std::vector<bool> same_along_rows(const hlo::Computation& computation) {
+  const size_t count = computation.instructions.size();
+  std::vector<bool> same(count, true), read(count, false);
+  for (InstructionId id = computation.root; id >= 0; --id) {
+    const Instruction& it = computation[id];
+    const auto at = static_cast<size_t>(id);
+    if (!read[at]) same[at] = false;
+    bool passes_on = same[at] && (hlo::is_elementwise(it.opcode) || it.opcode == Opcode::Reshape);
+    if (it.opcode == Opcode::Broadcast) {
+      const hlo::Shape& from = computation.operand_shape(it, 0);
+      const std::vector<int64_t>& kept = it.dimensions();
+      const int64_t innermost = it.shape.rank() == 0 ? -1 : it.shape.minor_to_major[0];
+      const auto place = std::find(kept.begin(), kept.end(), innermost);
+      const bool spread = place == kept.end() || from.dim(place - kept.begin()) == 1;
+      passes_on |= innermost >= 0 && spread && static_cast<double>(it.shape.dim(innermost)) >= kVector;
+    }
+    for (const InstructionId operand : it.operands) {
+      read[static_cast<size_t>(operand)] = true;
+      if (!passes_on) same[static_cast<size_t>(operand)] = false;
+    }
+  }
+  return same;
+}
+
 }  // namespace
 
 KernelWork kernel_work(const hlo::Module& module, const Device& device) {
@@ -101,13 +128,14 @@ KernelWork kernel_work(const hlo::Module& module, const Device& device) {
                   [&](const Instruction& it) { return indexing::is_long_reduction(computation, it); });
   // Only of reductions it matters whether an emitter computes them once: others are read as often as they are written.
   std::vector<InstructionId> once;
-  double threads = 0;
+  double threads = 0, blocks = 0;
   for (const auto& [has, emitter] : {std::pair(reduces, "reduction"), std::pair(scans, "scan")}) {
     if (!has || !once.empty()) continue;
     if (const Result<Plan> plan = choose_plan({module, module.entry, device}, emitter)) {
       const Launch& launch = plan->decision.launches.back();
       once = plan->decision.heroes;
       threads = static_cast<double>(launch.blocks) * launch.threads;
+      blocks = static_cast<double>(launch.blocks);
     }
   }
   const indexing::EvaluationCounts counts(module, module.entry, once);
@@ -116,10 +144,12 @@ KernelWork kernel_work(const hlo::Module& module, const Device& device) {
   work.repeated = indexing::repeated_reductions(computation, evaluated);
   work.serial = has_serial_reduction(computation, once);
 
+  const std::vector<bool> along_rows = same_along_rows(computation);
+  const auto share = [&](InstructionId id) { return along_rows[static_cast<size_t>(id)] ? kVector : 1; };
   const auto operations_of = [&](const indexing::Evaluations& of) {
     double sum = 0;
     for (InstructionId id = 0; id <= computation.root; ++id) {
-      sum += of[static_cast<size_t>(id)] * operations(computation[id]);
+      sum += of[static_cast<size_t>(id)] * operations(computation[id]) / share(id);
     }
     return sum;
   };
@@ -138,8 +168,9 @@ KernelWork kernel_work(const hlo::Module& module, const Device& device) {
     if (it.opcode != Opcode::Parameter || times == 0) continue;
     // Of an array that is read in part only that part moves.
     work.memory_bytes += std::min(bytes_of(it.shape), times * 32);
-    work.cache_bytes += times * (it.shape.is_array() ? hlo::byte_width(it.shape.type) : 4);
+    work.cache_bytes += times * (it.shape.is_array() ? hlo::byte_width(it.shape.type) : 4) / share(id);
   }
+  if (blocks > 0) work.blocks = blocks;
   return work;
 }
 
@@ -147,7 +178,7 @@ double estimated_microseconds(const hlo::Module& module, const Device& device) {
   const KernelWork work = kernel_work(module, device);
   if (!work.repeated.empty() || work.serial) return std::numeric_limits<double>::infinity();
   return kLaunchMicroseconds +
-         std::max({work.memory_bytes / kMemoryBytesPerMicrosecond, work.cache_bytes / kCacheBytesPerMicrosecond,
+         std::max({memory_microseconds(work.memory_bytes, work.blocks), work.cache_bytes / kCacheBytesPerMicrosecond,
                    work.operations / kOperationsPerMicrosecond,
                    work.of_longest_thread / kOperationsPerMicrosecondOfThread});
 }

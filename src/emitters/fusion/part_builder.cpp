@@ -136,7 +136,25 @@ class PartBuilder {
       copy.attributes = hlo::ConstantAttributes{std::move(size), false};
     }
     for (InstructionId& operand : copy.operands) operand = clone(operand);
-    return add(std::move(copy));
+    // Copies of one instruction (fusion/recompute.h) that have met again are one.
+    if (!has_plain_attributes(copy)) return add(std::move(copy));
+    std::vector<InstructionId>& alike = alike_[{copy.opcode, copy.operands}];
+    for (const InstructionId other : alike) {
+      if (target_[other].shape == copy.shape && dimensions_of(target_[other]) == dimensions_of(copy)) return other;
+    }
+    alike.push_back(add(std::move(copy)));
+    return alike.back();
+  }
+
+  /// Whether the operator, its operands, its shape and its dimensions are all that there is of it.
+  static bool has_plain_attributes(const Instruction& it) {
+    return !it.operands.empty() && it.called.empty() &&
+           (std::holds_alternative<hlo::NoAttributes>(it.attributes) ||
+            std::holds_alternative<hlo::DimensionsAttributes>(it.attributes));
+  }
+  static std::vector<int64_t> dimensions_of(const Instruction& it) {
+    const auto* dimensions = std::get_if<hlo::DimensionsAttributes>(&it.attributes);
+    return dimensions == nullptr ? std::vector<int64_t>() : dimensions->dimensions;
   }
 
   const hlo::Module& module_;
@@ -147,6 +165,7 @@ class PartBuilder {
   std::set<std::string> names_;
   std::map<InstructionId, InstructionId> cloned_;
   std::map<ArrayValue, InstructionId> parameters_;
+  std::map<std::pair<Opcode, std::vector<InstructionId>>, std::vector<InstructionId>> alike_;
   std::vector<ArrayValue> inputs_;
 };
 

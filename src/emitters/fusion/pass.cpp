@@ -143,6 +143,7 @@ class Fuser {
   ProgramPart part(const Group& group) const {
     work_.instructions_rated += static_cast<int64_t>(group.size());
     ProgramPart result = build_part(module_, everywhere_, group, outputs_of(group));
+    result.instructions.assign(group.begin(), group.end());
     result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
     if (result.interpreted) return result;
     result.microseconds =

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <compare>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -21,19 +22,21 @@ struct ArrayValue {
 
 /// A part of the entry as a module of its own, whose parameters are arrays.
 struct ProgramPart {
-  hlo::Module module;               ///< its entry is the fusion
-  std::vector<ArrayValue> inputs;   ///< what its parameters are, by number; of the whole module's entry
-  std::vector<ArrayValue> outputs;  ///< what the arrays of its root are
-  bool interpreted = false;         ///< one instruction that has no kernel: the interpreter runs it
-  double microseconds = 0;          ///< by the model
+  hlo::Module module;                              ///< its entry is the fusion
+  std::vector<ArrayValue> inputs;                  ///< what its parameters are, by number; of the whole module's entry
+  std::vector<ArrayValue> outputs;                 ///< what the arrays of its root are
+  std::vector<hlo::InstructionId> instructions{};  ///< of the whole module's entry, but for those of every part
+  bool interpreted = false;                        ///< one instruction that has no kernel: the interpreter runs it
+  double microseconds = 0;                         ///< by the model
 };
 
 /// What a module's entry does as one kernel. How often an instruction is evaluated follows from the indexing maps of
 /// its users; what the emitter that would take the fusion computes once (Decision::heroes) counts once.
 struct KernelWork {
-  double memory_bytes = 0;       ///< of inputs, as far as they are read, and outputs
-  double cache_bytes = 0;        ///< of inputs, as often as they are read
-  double operations = 0;         ///< of all threads
+  double memory_bytes = 0;                                  ///< of inputs, as far as they are read, and outputs
+  double cache_bytes = 0;                                   ///< of inputs, as often as they are read
+  double blocks = std::numeric_limits<double>::infinity();  ///< of reductions and scans, which may have few
+  double operations = 0;                                    ///< of all threads
   double of_longest_thread = 0;  ///< operations: its part of all, and at least what an element of a root takes
   std::vector<indexing::RepeatedReduction> repeated;
   bool serial = false;  ///< long reductions, by one thread for each element, beside other operators

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <optional>
+#include <tuple>
 
 namespace strata::emitters {
 namespace {
@@ -15,6 +17,9 @@ using indexing::kWarpSize;
 constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kThreads = 256;  ///< of a block where nothing asks for more or fewer
 constexpr int64_t kMaxThreads = 1024;
+constexpr int64_t kColumnThreads = 512;    ///< of a block that keeps columns in registers
+constexpr int64_t kColumnRows = 8;         ///< of such a thread
+constexpr int64_t kColumnRegisters = 128;  ///< that these may take
 
 int64_t power_above(int64_t x) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(x, 1))));
@@ -150,7 +155,9 @@ class Choice {
     const int64_t most = (enough_blocks(blocks()) ? kThreads : kMaxThreads) / lanes / unit * unit;
     int64_t rows = power_below(length / 4);
     if (rows < vector() || (unit > 1 && length < 2 * unit && columns >= kWarpSize)) rows = 1;
-    if (rows > 1 || columns < kWarpSize) {
+    if (const auto kept = kept_columns(length, columns)) {
+      std::tie(lanes, rows) = *kept;
+    } else if (rows > 1 || columns < kWarpSize) {
       rows = std::max(std::min(ceil_div(std::max(rows, vector()), unit) * unit, most), unit);
     } else {
       lanes = std::min(ceil_div(columns, kWarpSize) * kWarpSize, kThreads);
@@ -164,6 +171,17 @@ class Choice {
     tiling_.unroll[along] = ceil_div(each, flight);
     split();
     finish("column reduction", fmt::format("columns of {} outputs lie together in memory", groups_[last].size));
+  }
+
+  /// Of columns that are gone through again: lanes and rows of a block whose threads have all of their elements in
+  /// registers; nothing where these do not reach.
+  std::optional<std::pair<int64_t, int64_t>> kept_columns(int64_t length, int64_t columns) const {
+    const ColumnPart most = most_column_part(columns, vector(), load_.element_bytes);
+    const int64_t unit = kWarpSize / std::gcd(most.lanes, int64_t{kWarpSize});
+    const int64_t rows = ceil_div(std::max(ceil_div(length, kColumnRows), vector()), unit) * unit;
+    const bool fits = kColumnRows * vector() * load_.kept_registers <= kColumnRegisters && length <= most.rows &&
+                      most.lanes * rows <= kColumnThreads;
+    return load_.rereads && fits ? std::optional(std::pair(most.lanes, rows)) : std::nullopt;
   }
 
   /// Repetitions, as many as can be on their way together or a multiple of that.
@@ -204,6 +222,13 @@ class Choice {
 };
 
 }  // namespace
+
+ColumnPart most_column_part(int64_t columns, int64_t vector, int64_t element_bytes) {
+  constexpr int64_t kLineBytes = 128;
+  const int64_t lanes =
+      std::clamp(kLineBytes / (vector * element_bytes), int64_t{1}, std::min<int64_t>(columns, kWarpSize));
+  return {lanes, kColumnRows * std::max<int64_t>(kColumnThreads / lanes, 1)};
+}
 
 ReductionTiling choose_reduction_tiling(const ReductionHeroes& heroes, const ReductionLoad& load,
                                         const Device& device) {

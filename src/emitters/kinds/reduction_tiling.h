@@ -26,6 +26,13 @@ struct ReductionTiling {
   int min_blocks = 0;  ///< Launch::min_blocks
 };
 
+/// Of columns that are gone through twice, what a block can keep in registers.
+struct ColumnPart {
+  int64_t lanes = 1;  ///< vectors of columns: a line of memory
+  int64_t rows = 1;
+};
+ColumnPart most_column_part(int64_t columns, int64_t vector, int64_t element_bytes);
+
 /// Rows where the innermost dimension in memory is reduced: several rows a warp where a row is at most a vector a lane,
 /// else warps along a row. Columns where it is kept: lanes along it, warps along the reduced one. All accesses are as
 /// wide as 16 bytes where sizes allow it; threads of a block times elements in flight cover the latency of memory;

@@ -1,0 +1,22 @@
+// What is computed again in the kernels that read it, in place of an array in memory.
+#pragma once
+
+#include "emitters/fusion/pass.h"
+
+namespace strata::emitters {
+
+/// A module and the parts that its entry is cut into.
+struct FusedModule {
+  hlo::Module module;
+  std::vector<ProgramPart> parts;
+  bool changed = false;  ///< the module is not the one that was given: instructions have other numbers
+};
+
+/// fuse(), after which arrays between kernels are looked at: where a kernel could compute what it reads by elementwise
+/// operators of other arrays, and reading those moves fewer bytes than writing and reading the array does, the
+/// operators are copied for it (so kernels read operands of 16 bits, not what was converted from them, and rows' sums,
+/// not what was computed of them). Then all is fused anew, and kept where the model says that the whole takes less
+/// time.
+FusedModule fuse_recomputing(const hlo::Module& module, const Device& device, Parameters parameters = Parameters::Kept);
+
+}  // namespace strata::emitters

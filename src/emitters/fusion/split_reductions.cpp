@@ -1,0 +1,418 @@
+#include "emitters/fusion/split_reductions.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "emitters/fusion/bandwidth.h"
+#include "emitters/kinds/reduction_shape.h"
+#include "emitters/kinds/reduction_tiling.h"
+#include "hlo/inline_calls.h"
+#include "hlo/text.h"
+#include "indexing/interval.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Computation;
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+using hlo::Shape;
+using Dimensions = std::vector<int64_t>;
+
+constexpr int64_t kLineBytes = 128;
+constexpr int64_t kLeastPart = 32;    ///< rows: less would not make much fewer numbers of them
+constexpr int64_t kShortRow = 512;    ///< bytes that do not fill the lanes of a warp with vectors
+constexpr int64_t kMostPart = 16384;  ///< elements of a row that stay in registers
+
+/// An array that is reduced in two steps: how it is looked at, and which dimensions are reduced first, and then of what
+/// is left.
+struct Parts {
+  Dimensions view;  ///< sizes
+  Dimensions first, second;
+  int64_t terms = 1;          ///< of the first step
+  bool in_registers = false;  ///< what the first step reads can be gone through twice
+};
+
+class Splitter {
+ public:
+  Splitter(const hlo::Module& module, const Device& device)
+      : result_(module), from_(module.entry_computation()), device_(device) {}
+
+  hlo::Module run() {
+    entry_.name = from_.name;
+    for (const Instruction& it : from_.instructions) names_.insert(it.name);
+    for (size_t i = 0; i < from_.instructions.size(); ++i) {
+      const Instruction& it = from_.instructions[i];
+      Instruction copy = it;
+      for (InstructionId& operand : copy.operands) operand = moved_[static_cast<size_t>(operand)];
+      const std::optional<InstructionId> other = it.opcode == Opcode::Reduce ? replaced(it, copy) : std::nullopt;
+      moved_.push_back(other ? *other : append(std::move(copy)));
+      if (!other) continue;
+      // The last instruction has the name.
+      entry_.instructions[static_cast<size_t>(*other)].name = it.name;
+      changed_ = true;
+    }
+    if (!changed_) return std::move(result_);
+    for (const InstructionId id : from_.parameters) entry_.parameters.push_back(moved_[static_cast<size_t>(id)]);
+    entry_.root = moved_[static_cast<size_t>(from_.root)];
+    return hlo::extract_module(result_, entry_);
+  }
+
+ private:
+  InstructionId append(Instruction it) {
+    entry_.instructions.push_back(std::move(it));
+    return static_cast<InstructionId>(entry_.instructions.size()) - 1;
+  }
+  InstructionId add(const std::string& base, Opcode opcode, Shape shape, std::vector<InstructionId> operands,
+                    hlo::Attributes attributes = hlo::NoAttributes{}, std::vector<hlo::ComputationId> called = {}) {
+    Instruction it{base, opcode, std::move(shape), std::move(operands), std::move(called), std::move(attributes), {}};
+    for (int n = 1; !names_.insert(it.name).second; ++n) it.name = base + "." + std::to_string(n);
+    return append(std::move(it));
+  }
+  const Shape& shape(InstructionId id) const { return entry_[id].shape; }
+
+  // --- what may be split ---
+
+  /// The operator that a computation is, where it is one of its parameters.
+  static std::optional<Opcode> operator_of(const Computation& of) {
+    const Instruction& root = of.root_instruction();
+    const bool both = root.operands.size() == 2 && std::is_permutation(root.operands.begin(), root.operands.end(),
+                                                                       of.parameters.begin(), of.parameters.end());
+    return both ? std::optional(root.opcode) : std::nullopt;
+  }
+
+  /// Whether a reduction in two steps is the same: its initial value changes nothing, and no result of a step is
+  /// rounded to fewer bits than sums are kept in.
+  bool may_split(const Instruction& it) const {
+    if (it.operands.size() != 2 || !it.shape.is_array()) return false;
+    const Shape& operand = from_.operand_shape(it, 0);
+    const Instruction& initial = from_[it.operands[1]];
+    if (!operand.has_default_layout() || !it.shape.has_default_layout() || operand.element_count() == 0 ||
+        initial.opcode != Opcode::Constant || hlo::kind(operand.type) != hlo::TypeKind::Float)
+      return false;
+    const std::optional<Opcode> combiner = operator_of(result_[it.called[0]]);
+    const bool wide = hlo::bit_width(operand.type) >= 32;
+    const std::string value = hlo::print(initial.as<hlo::ConstantAttributes>().value);
+    return (combiner == Opcode::Add && wide && (value == "0" || value == "-0")) ||
+           (combiner == Opcode::Multiply && wide && value == "1") || (combiner == Opcode::Maximum && value == "-inf") ||
+           (combiner == Opcode::Minimum && value == "inf");
+  }
+
+  /// Bytes of an element of the narrowest array that is read for it, through elementwise operators: the same for all
+  /// reductions that one kernel could compute of it.
+  int64_t width(InstructionId of) const {
+    constexpr size_t kMost = 64;  // operators that are looked at
+    const int64_t elements = from_[of].shape.element_count();
+    int64_t least = hlo::byte_width(from_[of].shape.type);
+    std::vector<InstructionId> stack{of};
+    std::set<InstructionId> seen;
+    while (!stack.empty() && seen.size() < kMost) {
+      const Instruction& it = from_[stack.back()];
+      stack.pop_back();
+      const bool passes = hlo::is_elementwise(it.opcode) || it.opcode == Opcode::Reshape;
+      if (!passes && it.opcode != Opcode::Broadcast && it.shape.type != hlo::ElementType::Pred)
+        least = std::min<int64_t>(least, hlo::byte_width(it.shape.type));
+      for (const InstructionId operand : it.operands) {
+        const Shape& shape = from_[operand].shape;
+        if (passes && shape.is_array() && shape.element_count() == elements && seen.insert(operand).second)
+          stack.push_back(operand);
+      }
+    }
+    return least;
+  }
+
+  // --- where it is split ---
+
+  /// Rows of a part of columns: about as many as stay in registers, fewer where that makes too few blocks.
+  int64_t most_rows(int64_t columns, int64_t bytes, int64_t rows, int64_t blocks) const {
+    int64_t vector = 1;
+    while (vector * 2 * bytes <= 16 && columns % (vector * 2) == 0) vector *= 2;
+    const int64_t in_registers = most_column_part(indexing::ceil_div(columns, vector), vector, bytes).rows;
+    const int64_t wanted = 2 * int64_t{device_.multiprocessors};
+    return std::clamp(rows * blocks / wanted, kLeastPart, in_registers);
+  }
+
+  /// The largest divisor that is no more, if it is no less than a quarter of that.
+  static std::optional<int64_t> divisor(int64_t n, int64_t most) {
+    for (int64_t d = std::min(most, n); d * 4 >= most && d > 0; --d) {
+      if (n % d == 0) return d;
+    }
+    return std::nullopt;
+  }
+
+  /// `again`: what is read is gone through twice, if it is not split.
+  std::optional<Parts> parts_of(const Instruction& it, bool again) const {
+    const Shape& operand = from_.operand_shape(it, 0);
+    const std::vector<DimensionGroup> groups = dimension_groups(operand, it.dimensions());
+    if (groups.size() < 2) return std::nullopt;
+    const int64_t bytes = width(it.operands[0]);
+    int64_t kept = 1;
+    std::vector<size_t> reduced;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      if (groups[g].reduced)
+        reduced.push_back(g);
+      else
+        kept *= groups[g].size;
+    }
+    const double all = static_cast<double>(operand.element_count() * bytes);
+    const auto few = [&](int64_t blocks) {
+      return memory_microseconds(all, static_cast<double>(blocks)) >
+             memory_microseconds(all, static_cast<double>(device_.multiprocessors)) + kLaunchMicroseconds;
+    };
+    const DimensionGroup& last = groups.back();
+    const bool short_rows = last.reduced && reduced.size() > 1 && last.size * bytes < kShortRow;
+    if (last.reduced && !short_rows) {
+      // Of few results over dimensions that do not lie together, the innermost first.
+      if (reduced.size() == 1 || !(few(kept) || (again && last.size <= kMostPart))) return std::nullopt;
+      Parts parts;
+      for (size_t g = 0; g < groups.size(); ++g) {
+        parts.view.push_back(groups[g].size);
+        if (groups[g].reduced) (g + 1 < groups.size() ? parts.second : parts.first).push_back(static_cast<int64_t>(g));
+      }
+      parts.terms = last.size;
+      parts.in_registers = last.size <= kMostPart;
+      return parts;
+    }
+    // Columns: all that lies together behind the rows.
+    const size_t along = short_rows ? groups.size() - 3 : groups.size() - 2;
+    int64_t columns = 1, others = 1;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      if (g != along) (g > along ? columns : others) *= groups[g].size;
+    }
+    const int64_t rows = groups[along].size;
+    const int64_t lines = others * indexing::ceil_div(columns * bytes, kLineBytes);
+    const int64_t most = most_rows(columns, bytes, rows, lines);
+    const bool apart = reduced.size() > 1;
+    if (rows < kLeastPart || !(apart || few(lines) || (again && rows > most))) return std::nullopt;
+    // More rows than one part has, where that is for blocks or registers.
+    const bool in_parts = rows > most && (again || few(lines));
+    const std::optional<int64_t> part = in_parts ? divisor(rows, most) : std::optional(rows);
+    if (!part) return std::nullopt;
+    Parts parts;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const auto add = [&](int64_t size, bool first, bool second) {
+        if (first) parts.first.push_back(std::ssize(parts.view));
+        if (second) parts.second.push_back(std::ssize(parts.view));
+        parts.view.push_back(size);
+      };
+      if (g == along && *part < rows) add(rows / *part, false, true);
+      add(g == along ? *part : groups[g].size, g == along, g != along && groups[g].reduced);
+    }
+    if (parts.second.empty()) return std::nullopt;
+    parts.terms = *part;
+    parts.in_registers = *part <= most;
+    return parts;
+  }
+
+  // --- code ---
+
+  InstructionId viewed(InstructionId id, const Parts& parts) {
+    return add(entry_[id].name + ".parts", Opcode::Reshape, hlo::array_shape(shape(id).type, parts.view), {id});
+  }
+
+  static Dimensions without(const Dimensions& sizes, const Dimensions& left_out) {
+    Dimensions rest;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      if (std::find(left_out.begin(), left_out.end(), static_cast<int64_t>(i)) == left_out.end())
+        rest.push_back(sizes[i]);
+    }
+    return rest;
+  }
+
+  /// The first step: `like` has the initial value and the operator.
+  InstructionId first_step(const Instruction& like, InstructionId view, const Parts& parts) {
+    return add(like.name + ".of.parts", Opcode::Reduce,
+               hlo::array_shape(shape(view).type, without(parts.view, parts.first)), {view, like.operands[1]},
+               hlo::DimensionsAttributes{parts.first}, like.called);
+  }
+
+  /// The second one, in the shape of the reduction.
+  InstructionId second_step(const Instruction& like, InstructionId of_parts, const Parts& parts) {
+    Dimensions reduced, kept;
+    int64_t number = 0;
+    for (int64_t d = 0; d < std::ssize(parts.view); ++d) {
+      if (std::find(parts.first.begin(), parts.first.end(), d) != parts.first.end()) continue;
+      const bool now = std::find(parts.second.begin(), parts.second.end(), d) != parts.second.end();
+      if (now)
+        reduced.push_back(number);
+      else
+        kept.push_back(parts.view[static_cast<size_t>(d)]);
+      ++number;
+    }
+    const InstructionId whole = add(like.name + ".of.all", Opcode::Reduce, hlo::array_shape(shape(of_parts).type, kept),
+                                    {of_parts, like.operands[1]}, hlo::DimensionsAttributes{reduced}, like.called);
+    return add(like.name + ".shaped", Opcode::Reshape, like.shape, {whole});
+  }
+
+  InstructionId binary(const std::string& name, Opcode opcode, InstructionId a, InstructionId b) {
+    return add(name, opcode, shape(a), {a, b});
+  }
+  InstructionId spread(InstructionId scalar, Shape to) {
+    return add("spread", Opcode::Broadcast, to, {scalar}, hlo::DimensionsAttributes{});
+  }
+  InstructionId number(double value, Shape to) {
+    hlo::Literal literal(hlo::array_shape(to.type, {}));
+    const auto narrow = static_cast<float>(value);
+    const bool wide = to.type == hlo::ElementType::F64;
+    std::memcpy(literal.mutable_bytes(), wide ? static_cast<const void*>(&value) : &narrow, literal.byte_size());
+    return spread(add("number", Opcode::Constant, literal.shape(), {}, hlo::ConstantAttributes{literal, false}), to);
+  }
+
+  std::optional<InstructionId> replaced(const Instruction& it, const Instruction& copy) {
+    if (!may_split(it)) return std::nullopt;
+    const Shape& operand = from_.operand_shape(it, 0);
+    if (operand.element_count() == it.shape.element_count()) {
+      const InstructionId elements =
+          add(it.name + ".element", Opcode::Reshape, hlo::array_shape(operand.type, it.shape.dims), {copy.operands[0]});
+      return add(it.name, result_[it.called[0]].root_instruction().opcode, it.shape,
+                 {elements, spread(copy.operands[1], it.shape)});
+    }
+    if (const auto squares = centred_squares(it)) {
+      if (const Moments* moments = moments_of(squares->first, it.dimensions(), copy))
+        return sum_of_squares(copy, *moments, moved_[static_cast<size_t>(squares->second)]);
+    }
+    if (is_sum(it)) {
+      if (const Moments* moments = moments_of(it.operands[0], it.dimensions(), copy))
+        return second_step(copy, moments->sum, moments->parts);
+    }
+    const std::optional<Parts> parts = parts_of(it, false);
+    if (!parts) return std::nullopt;
+    return second_step(copy, first_step(copy, viewed(copy.operands[0], *parts), *parts), *parts);
+  }
+
+  // --- Σ(x - b)² ---
+
+  bool is_sum(const Instruction& it) const {
+    return it.opcode == Opcode::Reduce && may_split(it) && operator_of(result_[it.called[0]]) == Opcode::Add;
+  }
+
+  /// x and b of Σ(x - b)², where b is the same along what is reduced.
+  std::optional<std::pair<InstructionId, InstructionId>> centred_squares(const Instruction& it) const {
+    if (!is_sum(it)) return std::nullopt;
+    const Instruction& square = from_[it.operands[0]];
+    if (square.opcode != Opcode::Multiply || square.operands[0] != square.operands[1]) return std::nullopt;
+    const Instruction& centred = from_[square.operands[0]];
+    if (centred.opcode != Opcode::Subtract) return std::nullopt;
+    const InstructionId b = centred.operands[1];
+    const Instruction& spread = from_[b];
+    if (spread.opcode != Opcode::Broadcast) return std::nullopt;
+    const Dimensions& kept = spread.dimensions();
+    for (size_t i = 0; i < kept.size(); ++i) {
+      const bool reduced = std::find(it.dimensions().begin(), it.dimensions().end(), kept[i]) != it.dimensions().end();
+      if (reduced && from_.operand_shape(spread, 0).dims[i] != 1) return std::nullopt;
+    }
+    return std::pair(centred.operands[0], b);
+  }
+
+  /// What the parts of an array have come to.
+  struct Moments {
+    Parts parts;
+    InstructionId mean = 0, sum = 0, squares = 0, rest = 0;  ///< Σx/n as rounded, Σx, Σ(x - mean)², Σ(x - mean)
+  };
+  using Key = std::pair<InstructionId, Dimensions>;
+
+  /// Whether b is made of a sum of x, directly or not.
+  bool needs(InstructionId b, InstructionId sum) const {
+    std::vector<InstructionId> stack{b};
+    std::set<InstructionId> seen;
+    while (!stack.empty()) {
+      const InstructionId id = stack.back();
+      stack.pop_back();
+      if (id == sum) return true;
+      if (id < sum || !seen.insert(id).second) continue;
+      const std::vector<InstructionId>& operands = from_[id].operands;
+      stack.insert(stack.end(), operands.begin(), operands.end());
+    }
+    return false;
+  }
+
+  void find_squares() {
+    searched_ = true;
+    std::map<Key, std::vector<InstructionId>> sums;
+    for (size_t i = 0; i < from_.instructions.size(); ++i) {
+      const Instruction& it = from_.instructions[i];
+      if (!is_sum(it)) continue;
+      if (const auto squares = centred_squares(it)) {
+        const Key key{squares->first, it.dimensions()};
+        for (const InstructionId sum : sums[key]) {
+          if (needs(squares->second, sum)) twice_.insert(key);
+        }
+      }
+      sums[{it.operands[0], it.dimensions()}].push_back(static_cast<InstructionId>(i));
+    }
+  }
+
+  /// Of an array that is summed, and then the squares of its differences; nothing where it stays on the chip anyway.
+  const Moments* moments_of(InstructionId x, const Dimensions& reduced, const Instruction& copy) {
+    if (!searched_) find_squares();
+    const Key key{x, reduced};
+    if (!twice_.contains(key)) return nullptr;
+    if (const auto known = moments_.find(key); known != moments_.end())
+      return known->second ? &*known->second : nullptr;
+    std::optional<Moments>& made = moments_[key];
+    Instruction like = from_[x];
+    like.operands = {x};
+    like.attributes = hlo::DimensionsAttributes{reduced};
+    like.shape = copy.shape;
+    const std::optional<Parts> parts = parts_of(like, true);
+    if (!parts || !parts->in_registers) return nullptr;
+    made.emplace();
+    made->parts = *parts;
+    const InstructionId view = viewed(moved_[static_cast<size_t>(x)], *parts);
+    made->sum = first_step(copy, view, *parts);
+    const double share = 1.0 / static_cast<double>(parts->terms);
+    made->mean = binary("part.mean", Opcode::Multiply, made->sum, number(share, shape(made->sum)));
+    Dimensions kept;
+    for (int64_t d = 0; d < std::ssize(parts->view); ++d) {
+      if (std::find(parts->first.begin(), parts->first.end(), d) == parts->first.end()) kept.push_back(d);
+    }
+    // Not a broadcast of the mean: between the sums and their one reader nothing stands then that another kernel could
+    // take in, which would make two kernels of them.
+    const InstructionId sums =
+        add("part.sums", Opcode::Broadcast, shape(view), {made->sum}, hlo::DimensionsAttributes{kept});
+    const InstructionId means = binary("part.means", Opcode::Multiply, sums, number(share, shape(view)));
+    const InstructionId centred = binary("part.centred", Opcode::Subtract, view, means);
+    made->rest = first_step(copy, centred, *parts);
+    made->squares = first_step(copy, binary("part.squares", Opcode::Multiply, centred, centred), *parts);
+    return &*made;
+  }
+
+  InstructionId sum_of_squares(const Instruction& copy, const Moments& moments, InstructionId b) {
+    const Parts& parts = moments.parts;
+    // b is the same at all elements of a part: that at the first one.
+    const InstructionId view = viewed(b, parts);
+    Dimensions sizes = parts.view;
+    for (const int64_t d : parts.first) sizes[static_cast<size_t>(d)] = 1;
+    const InstructionId first =
+        add("part.first", Opcode::Slice, hlo::array_shape(shape(b).type, sizes), {view},
+            hlo::SliceAttributes{Dimensions(sizes.size(), 0), sizes, Dimensions(sizes.size(), 1)});
+    const Shape scalars = shape(moments.mean);  // instructions move as others are added
+    const InstructionId of_part = add("part.b", Opcode::Reshape, scalars, {first});
+    const InstructionId away = binary("part.away", Opcode::Subtract, moments.mean, of_part);
+    const InstructionId rests = binary("part.rests", Opcode::Multiply, number(2, scalars), moments.rest);
+    const InstructionId moved =
+        binary("part.moved", Opcode::Multiply, number(static_cast<double>(parts.terms), scalars), away);
+    const InstructionId more = binary("part.more", Opcode::Add, rests, moved);
+    const InstructionId product = binary("part.product", Opcode::Multiply, away, more);
+    return second_step(copy, binary("part.all", Opcode::Add, moments.squares, product), parts);
+  }
+
+  hlo::Module result_;
+  const Computation& from_;
+  const Device& device_;
+  Computation entry_;
+  std::set<std::string> names_;
+  std::vector<InstructionId> moved_;
+  bool changed_ = false, searched_ = false;
+  std::set<Key> twice_;  ///< arrays that are summed and then their differences squared, with what is reduced
+  std::map<Key, std::optional<Moments>> moments_;
+};
+
+}  // namespace
+
+hlo::Module split_reductions(const hlo::Module& module, const Device& device) { return Splitter(module, device).run(); }
+
+}  // namespace strata::emitters

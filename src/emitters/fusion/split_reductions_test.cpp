@@ -1,0 +1,175 @@
+#include "emitters/fusion/split_reductions.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "emitters/program.h"
+#include "hlo/compare.h"
+#include "hlo/evaluate.h"
+#include "hlo/text.h"
+#include "hlo/typical_arguments.h"
+#include "hlo/verify.h"
+#include "support/random.h"
+
+namespace strata::emitters {
+namespace {
+
+/// A GPU so small that few blocks fill it: arrays of a test are large on it.
+Device small_device() {
+  Device device;
+  device.multiprocessors = 4;
+  return device;
+}
+
+struct Example {
+  std::string type = "f32";
+  std::vector<int64_t> dims, reduced;
+  bool variance = false;  ///< Σ(x - mean)² and the mean, else a sum and a maximum
+};
+
+std::string text_of(const Example& of) {
+  std::vector<int64_t> kept, places;
+  int64_t terms = 1;
+  for (int64_t d = 0; d < std::ssize(of.dims); ++d) {
+    const int64_t n = of.dims[static_cast<size_t>(d)];
+    if (std::find(of.reduced.begin(), of.reduced.end(), d) != of.reduced.end()) {
+      terms *= n;
+      continue;
+    }
+    kept.push_back(n);
+    places.push_back(d);
+  }
+  const std::string head = fmt::format(
+      "HloModule m\nplus {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}\nmost {{ a = "
+      "f32[] "
+      "parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(b, a) }}\nENTRY e {{\n  p = {0}[{1}] parameter(0)\n  "
+      "x "
+      "= f32[{1}] convert(p)\n  zero = f32[] constant(0)\n  least = f32[] constant(-inf)\n  s = f32[{2}] reduce(x, "
+      "zero), dimensions={{{3}}}, to_apply=plus\n",
+      of.type, fmt::join(of.dims, ","), fmt::join(kept, ","), fmt::join(of.reduced, ","));
+  if (!of.variance)
+    return head + fmt::format(
+                      "  q = f32[{0}] multiply(x, x)\n  m = f32[{1}] reduce(q, least), dimensions={{{2}}}, "
+                      "to_apply=most\n  ROOT t = (f32[{1}], f32[{1}]) tuple(s, m)\n}}\n",
+                      fmt::join(of.dims, ","), fmt::join(kept, ","), fmt::join(of.reduced, ","));
+  return head +
+         fmt::format(
+             "  n = f32[] constant({3})\n  ns = f32[{1}] broadcast(n), dimensions={{}}\n  mean = f32[{1}] divide(s, "
+             "ns)\n  means = f32[{0}] broadcast(mean), dimensions={{{4}}}\n  c = f32[{0}] subtract(x, means)\n  q "
+             "= f32[{0}] multiply(c, c)\n  v = f32[{1}] reduce(q, zero), dimensions={{{2}}}, to_apply=plus\n  ROOT "
+             "t = (f32[{1}], f32[{1}]) tuple(mean, v)\n}}\n",
+             fmt::join(of.dims, ","), fmt::join(kept, ","), fmt::join(of.reduced, ","), terms, fmt::join(places, ","));
+}
+
+/// Of up to four dimensions, in which large ones, odd ones and those of one element take turns.
+Example random_example(Random& random) {
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(n))); };
+  Example it{below(2) == 0 ? "f32" : "bf16"};
+  it.variance = below(2) == 0;
+  int64_t elements = 1;
+  const int64_t rank = 1 + below(4);
+  for (int64_t d = 0; d < rank; ++d) {
+    const int64_t sizes[] = {1, 3, 10, 32, 64, 256, 1000, 1024, 4096};
+    int64_t size = sizes[below(std::size(sizes))];
+    if (elements * size > (1 << 18)) size = 2;
+    elements *= size;
+    it.dims.push_back(size);
+    if (below(2) == 0) it.reduced.push_back(d);
+  }
+  return it;
+}
+
+TEST(SplitReductions, ComputeTheSame) {
+  const Device device = small_device();
+  int split = 0, moments = 0;
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    Random random(seed);
+    const Example example = random_example(random);
+    SCOPED_TRACE(text_of(example));
+    const auto module = hlo::parse_module(text_of(example));
+    ASSERT_TRUE(module) << module.error().to_string();
+    const hlo::Module changed = split_reductions(**module, device);
+    const auto verified = hlo::verify(changed);
+    ASSERT_TRUE(verified) << verified.error().to_string() << hlo::print(changed);
+    const std::string text = hlo::print(changed);
+    split += text.find("of.parts") != std::string::npos ? 1 : 0;
+    moments += text.find("part.squares") != std::string::npos ? 1 : 0;
+    const auto arguments = hlo::typical_arguments((*module)->entry_computation(), seed);
+    const auto expected = hlo::evaluate(**module, arguments);
+    ASSERT_TRUE(expected) << expected.error().to_string();
+    const auto actual = hlo::evaluate(changed, arguments);
+    ASSERT_TRUE(actual) << actual.error().to_string();
+    EXPECT_EQ(hlo::difference(*actual, *expected, 16).value_or(""), "");
+    if (seed % 8 != 0) continue;
+    EmitOptions options;
+    options.device = device;
+    const auto program = emit_program(**module, options);
+    ASSERT_TRUE(program) << program.error().to_string();
+    const auto run = run_on_cpu(*program, arguments);
+    ASSERT_TRUE(run) << run.error().to_string();
+    EXPECT_EQ(hlo::difference(*run, *expected, 16).value_or(""), "");
+  }
+  EXPECT_GE(split, 50);
+  EXPECT_GE(moments, 20);
+}
+
+/// The variance of columns whose mean is thousands of times their deviation, in parts, is as good as in two passes.
+TEST(SplitReductions, VariancesLoseNothingFarFromZero) {
+  const Example example{"f32", {4096, 40}, {0}, true};
+  const auto module = hlo::parse_module(text_of(example));
+  ASSERT_TRUE(module) << module.error().to_string();
+  const hlo::Module changed = split_reductions(**module, small_device());
+  ASSERT_NE(hlo::print(changed).find("part.squares"), std::string::npos);
+  hlo::Literal x((*module)->entry_computation()[(*module)->entry_computation().parameters[0]].shape);
+  std::vector<float> values(x.byte_size() / sizeof(float));
+  Random random(1);
+  for (float& value : values) value = static_cast<float>(30000 + random.uniform(-1, 1));
+  std::memcpy(x.mutable_bytes(), values.data(), x.byte_size());
+  EmitOptions options;
+  options.device = small_device();
+  const auto program = emit_program(**module, options);
+  ASSERT_TRUE(program) << program.error().to_string();
+  const auto found = run_on_cpu(*program, std::vector{x});
+  ASSERT_TRUE(found) << found.error().to_string();
+  for (size_t column = 0; column < 40; ++column) {
+    double sum = 0, squares = 0;
+    for (size_t row = 0; row < 4096; ++row) sum += static_cast<double>(values[row * 40 + column]);
+    for (size_t row = 0; row < 4096; ++row) {
+      const double away = static_cast<double>(values[row * 40 + column]) - sum / 4096;
+      squares += away * away;
+    }
+    float variance = 0;
+    std::memcpy(&variance, found->elements()[1].bytes() + column * sizeof(float), sizeof(float));
+    EXPECT_NEAR(static_cast<double>(variance) / squares, 1, 1e-4) << column;
+  }
+}
+
+std::string programs(const std::string& text) {
+  const auto module = hlo::parse_module(text);
+  if (!module) return module.error().to_string();
+  const auto program = emit_program(**module);
+  return program ? explain(*program) : program.error().to_string();
+}
+
+/// Kernels that go through all of the array: those that have the parameter.
+int64_t passes(const std::string& text) {
+  const std::string explained = programs(text);
+  int64_t count = 0;
+  for (size_t at = 0; (at = explained.find("(b0 ", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+TEST(SplitReductions, GoThroughTheArrayOnce) {
+  // Columns, odd ones too, a channel's images, groups of channels, long rows of few channels.
+  const Example examples[] = {{"bf16", {65536, 1000}, {0}, true},
+                              {"f32", {65536, 77}, {0}, true},
+                              {"f32", {64, 56, 56, 128}, {0, 1, 2}, true},
+                              {"bf16", {16, 4096, 32, 10}, {1, 3}, true},
+                              {"f32", {64, 64, 3136}, {0, 2}, true}};
+  for (const Example& example : examples) EXPECT_EQ(passes(text_of(example)), 1) << programs(text_of(example));
+}
+
+}  // namespace
+}  // namespace strata::emitters

@@ -1,0 +1,93 @@
+#include "hlo/expand_row_scatters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hlo/replace_instructions.h"
+#include "hlo/text.h"
+
+namespace strata::hlo {
+namespace {
+
+bool is_row_scatter(const Computation& computation, const Instruction& it) {
+  if (it.opcode != Opcode::Scatter || it.operands.size() != 3 || !it.shape.is_array()) return false;
+  const auto& how = it.as<ScatterAttributes>();
+  const Shape& operand = computation.operand_shape(it, 0);
+  const Shape& updates = computation.operand_shape(it, 2);
+  const Instruction& from = computation[it.operands[0]];
+  const bool constant = from.opcode == Opcode::Broadcast && computation.operand_shape(from, 0).rank() == 0;
+  const bool one_dimension = how.update_window_dims.empty() && how.inserted_window_dims.size() == 1 &&
+                             how.scatter_dims_to_operand_dims == how.inserted_window_dims &&
+                             std::ssize(how.input_batching_dims) == operand.rank() - 1;
+  if (!constant || !one_dimension || operand.element_count() == 0) return false;
+  for (const InstructionId id : it.operands) {
+    if (!computation[id].shape.has_default_layout()) return false;
+  }
+  // The batch in the same order on both sides, so that updates are a reshape of it.
+  const bool in_order =
+      std::is_sorted(how.input_batching_dims.begin(), how.input_batching_dims.end()) &&
+      std::is_sorted(how.scatter_indices_batching_dims.begin(), how.scatter_indices_batching_dims.end());
+  const int64_t rows = operand.element_count() / operand.dim(how.inserted_window_dims[0]);
+  return in_order && it.shape.has_default_layout() && updates.element_count() == rows;
+}
+
+/// What an element `a` and an update `b` are combined to, as a call.
+std::string combination(const Computation& called) {
+  const Instruction& root = called.root_instruction();
+  if (called.root == called.parameters[1]) return "copy(b)";
+  if (root.operands.size() == 2 && root.operands == called.parameters && family(root.opcode) == Family::Binary)
+    return fmt::format("{}(a, b)", name(root.opcode));
+  return "map(a, b), to_apply=scatter";
+}
+
+Replacement replacement(const Module& module, const Computation& computation, const Instruction& it) {
+  const auto& how = it.as<ScatterAttributes>();
+  const Shape& whole = it.shape;
+  const int64_t row = how.inserted_window_dims[0];
+  const Shape& indices = computation.operand_shape(it, 1);
+  const Shape& updates = computation.operand_shape(it, 2);
+  // Wide enough for all indices, and for those of elements: an index that is too large must not become a smaller one.
+  const bool narrow = (bit_width(indices.type) < 32 || indices.type == ElementType::S32) && whole.dim(row) < 1LL << 31;
+  const std::string number = narrow ? "s32" : "s64";
+  std::vector<int64_t> batch;
+  for (const int64_t d : how.input_batching_dims) batch.push_back(whole.dim(d));
+  const std::string of_batch = fmt::format("[{}]", fmt::join(batch, ","));
+  const std::string of_all = fmt::format("[{}]", fmt::join(whole.dims, ","));
+  const std::string_view type = name(whole.type);
+  const std::string places = fmt::format("dimensions={{{}}}", fmt::join(how.input_batching_dims, ","));
+  std::string body = fmt::format("  a = {} parameter(0)\n  i = {} parameter(1)\n  u = {} parameter(2)\n",
+                                 to_string(whole), to_string(indices), to_string(updates));
+  body += fmt::format("  j = {}{} reshape(i)\n  k = {}{} convert(j)\n  v = {}{} reshape(u)\n", name(indices.type),
+                      of_batch, number, of_batch, type, of_batch);
+  body += fmt::format("  ks = {}{} broadcast(k), {}\n  b = {}{} broadcast(v), {}\n", number, of_all, places, type,
+                      of_all, places);
+  body += fmt::format("  place = {}{} iota(), iota_dimension={}\n  hit = pred{} compare(ks, place), direction=EQ\n",
+                      number, of_all, row, of_all);
+  body += fmt::format("  both = {}{} {}\n  ROOT r = {} select(hit, both, a)\n", type, of_all,
+                      combination(module[it.called[0]]), to_string(whole));
+  return {fmt::format("HloModule m\nscatter {{\n  a = {0}[] parameter(0)\n  b = {0}[] parameter(1)\n  ROOT r = {0}[] "
+                      "copy(a)\n}}\nENTRY row-scatter {{\n{1}}}\n",
+                      type, body),
+          it.operands,
+          {{"scatter", it.called[0]}}};
+}
+
+}  // namespace
+
+bool has_row_scatters(const Module& module) {
+  return std::any_of(module.computations.begin(), module.computations.end(), [](const Computation& computation) {
+    return std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                       [&](const Instruction& it) { return is_row_scatter(computation, it); });
+  });
+}
+
+Result<Module> expand_row_scatters(const Module& module) {
+  return replace_instructions(module,
+                              [&](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
+                                if (!is_row_scatter(computation, it)) return std::nullopt;
+                                return replacement(module, computation, it);
+                              });
+}
+
+}  // namespace strata::hlo

@@ -1,0 +1,90 @@
+#include "hlo/expand_row_scatters.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "hlo/compare.h"
+#include "hlo/evaluate.h"
+#include "hlo/text.h"
+#include "hlo/typical_arguments.h"
+#include "hlo/verify.h"
+#include "support/random.h"
+
+namespace strata::hlo {
+namespace {
+
+/// One update a row, in any dimension, of indices of any type that are out of range too.
+std::string random_module(Random& random) {
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(n))); };
+  const int64_t rank = 1 + below(3);
+  const int64_t row = below(rank);
+  std::vector<int64_t> dims, batch, places, numbers;
+  for (int64_t d = 0; d < rank; ++d) {
+    dims.push_back(1 + below(d == row ? 300 : 6));
+    if (d == row) continue;
+    batch.push_back(dims.back());
+    places.push_back(d);
+    numbers.push_back(std::ssize(numbers));
+  }
+  const char* types[] = {"f32", "bf16", "s32"};
+  const char* combiners[] = {"r = {0}[] add(a, b)", "r = {0}[] maximum(b, a)", "r = {0}[] subtract(a, b)",
+                             "c = {0}[] copy(b)"};
+  const char* indices[] = {"s32", "u8", "s64", "u32", "s8"};
+  const std::string type = types[below(3)];
+  const std::string combiner = fmt::format(fmt::runtime(combiners[below(4)]), type);
+  const std::string start = batch.empty() ? "" : fmt::format("{},", fmt::join(batch, ","));
+  return fmt::format(
+      "HloModule m\nf {{\n  a = {0}[] parameter(0)\n  b = {0}[] parameter(1)\n  ROOT {1}\n}}\nENTRY e {{\n  i = "
+      "{2}[{3}1,1] parameter(0)\n  u = {0}[{3}1] parameter(1)\n  z = {0}[] parameter(2)\n  o = {0}[{4}] broadcast(z), "
+      "dimensions={{}}\n  ROOT r = {0}[{4}] scatter(o, i, u), update_window_dims={{}}, inserted_window_dims={{{5}}}, "
+      "scatter_dims_to_operand_dims={{{5}}}, input_batching_dims={{{6}}}, scatter_indices_batching_dims={{{7}}}, "
+      "index_vector_dim={8}, to_apply=f\n}}\n",
+      type, combiner, indices[below(5)], start, fmt::join(dims, ","), row, fmt::join(places, ","),
+      fmt::join(numbers, ","), rank);
+}
+
+TEST(ExpandRowScatters, ComputeTheSame) {
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    Random random(seed);
+    const std::string text = random_module(random);
+    SCOPED_TRACE(text);
+    const auto module = parse_module(text);
+    ASSERT_TRUE(module) << module.error().to_string();
+    ASSERT_TRUE(has_row_scatters(**module));
+    const auto expanded = expand_row_scatters(**module);
+    ASSERT_TRUE(expanded) << expanded.error().to_string();
+    EXPECT_EQ(print(*expanded).find(" scatter("), std::string::npos);
+    const auto verified = verify(*expanded);
+    ASSERT_TRUE(verified) << verified.error().to_string() << print(*expanded);
+    const auto again = parse_module(print(*expanded));
+    ASSERT_TRUE(again) << again.error().to_string();
+    const auto arguments = typical_arguments((*module)->entry_computation(), seed);
+    const auto expected = evaluate(**module, arguments);
+    ASSERT_TRUE(expected) << expected.error().to_string();
+    const auto actual = evaluate(**again, arguments);
+    ASSERT_TRUE(actual) << actual.error().to_string();
+    EXPECT_EQ(difference(*actual, *expected, 2).value_or(""), "");
+  }
+}
+
+TEST(ExpandRowScatters, LeavesOthers) {
+  const char* head = "f { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\n";
+  // Two updates a row; an array that is not one value.
+  const std::string two =
+      "ENTRY e { i = s32[4,2,1] parameter(0) u = f32[4,2] parameter(1) z = f32[] constant(0) o = f32[4,9] "
+      "broadcast(z), dimensions={} ROOT r = f32[4,9] scatter(o, i, u), update_window_dims={}, "
+      "inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, input_batching_dims={0}, "
+      "scatter_indices_batching_dims={0}, index_vector_dim=2, to_apply=f }";
+  const std::string kept =
+      "ENTRY e { i = s32[4,1,1] parameter(0) u = f32[4,1] parameter(1) o = f32[4,9] parameter(2) ROOT r = f32[4,9] "
+      "scatter(o, i, u), update_window_dims={}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, "
+      "input_batching_dims={0}, scatter_indices_batching_dims={0}, index_vector_dim=2, to_apply=f }";
+  for (const std::string& text : {two, kept}) {
+    const auto module = parse_module(head + text);
+    ASSERT_TRUE(module) << module.error().to_string();
+    EXPECT_FALSE(has_row_scatters(**module));
+  }
+}
+
+}  // namespace
+}  // namespace strata::hlo
