@@ -237,6 +237,15 @@ class RealCheck {
     return decided;
   }
 
+  /// Whether a result of 0 may be an underflow: e^−1000, or silu(−1000). A function of one number that exponentiates
+  /// is exact at 0, where its exponent is 0 or one of the operator's constants: silu(0) and gelu(0) are 0 over the
+  /// reals.
+  static bool may_underflow(const Inputs& tensors, const Operation& op, size_t entry) {
+    if (op.body || op_def(op.kind).traits.lax.exponentiations == 0) return false;
+    if (!op_def(op.kind).traits.elementwise || op.operands.size() != 1) return true;
+    return tensors[static_cast<size_t>(op.operands[0])].data[entry] != 0;
+  }
+
   /// Whether something may have left the range of float64, or be decided by rounding.
   Result<bool> beyond_float64(const Inputs& inputs) const {
     for (const auto& input : inputs) {
@@ -252,11 +261,12 @@ class RealCheck {
       STRATA_TRY(const Inputs noisy, execute_all(*graph, noise, own, options_.stop));
       for (const Operation& op : graph->operations()) {
         if (!op.body && decided_by_rounding(tensors, noisy, op)) return true;
-        const bool exponential = !op.body && op_def(op.kind).traits.lax.exponentiations > 0;
         for (TensorId id : op.results) {
-          for (double x : tensors[static_cast<size_t>(id)].data) {
-            const double size = std::fabs(x);
-            if (std::isinf(x) || size > kLargest || (size < kSmallest && (x != 0 || exponential))) return true;
+          const std::vector<double>& values = tensors[static_cast<size_t>(id)].data;
+          for (size_t i = 0; i < values.size(); ++i) {
+            const double size = std::fabs(values[i]);
+            if (std::isinf(values[i]) || size > kLargest) return true;
+            if (size < kSmallest && (size != 0 || may_underflow(tensors, op, i))) return true;
           }
         }
       }
