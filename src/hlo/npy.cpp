@@ -66,8 +66,9 @@ Result<Literal> read_npy(const std::string& path, const Shape& shape) {
                                 {}});
   }
   if (file.shape != shape.dims) {
-    return invalid("'{}' has shape [{}]; expected {}", path, fmt::join(file.shape, ", "),
-                   to_string_without_layout(shape));
+    return with_remedy(
+        invalid("'{}' has shape [{}]; expected {}", path, fmt::join(file.shape, ", "), to_string_without_layout(shape)),
+        "save an array of the parameter's shape");
   }
   Literal read(array_shape(*type, shape.dims));
   const size_t width = static_cast<size_t>(byte_width(*type));
@@ -87,7 +88,10 @@ Result<Literal> read_npy(const std::string& path, const Shape& shape) {
   }
   Literal result = *type == shape.type ? read.with_shape(shape) : evaluate_convert(read, shape);
   const bool is_narrower = is_integer(shape.type) && !identical(evaluate_convert(result, read.shape()), read);
-  if (is_narrower) return invalid("'{}' holds numbers that do not fit {}", path, name(shape.type));
+  if (is_narrower) {
+    return with_remedy(invalid("'{}' holds numbers that do not fit {}", path, name(shape.type)),
+                       "take them modulo the type's range, or another parameter type");
+  }
   return result;
 }
 

@@ -1,6 +1,7 @@
 #include "interpret/interpret.h"
 
 #include "interpret/liveness.h"
+#include "interpret/pieces.h"
 
 namespace strata {
 namespace {
@@ -81,7 +82,31 @@ class Executor {
       frame.states.resize(graph.tensors().size());
       state = &frame.states[static_cast<size_t>(op.results[0])];
     }
+    // An operator of a large tensor takes seconds; who can stop the execution need not wait for its end.
+    if (graph.level() == Level::Kernel && stop_.stop_possible()) {
+      if (const auto pieces = pieces_of(graph, op)) return run_pieces(def, *pieces, scope, op, result);
+    }
     def.run(EvalArgs<A>{arithmetic_, scope, point, op.attributes, operands_, result, state});
+  }
+
+  /// The operands are `operands_`.
+  void run_pieces(const OpDef& def, const Pieces& pieces, const OpScope& scope, const Operation& op, T& result) {
+    const std::vector<const T*> whole = operands_;
+    std::vector<T> slices(whole.size());
+    const int64_t extent = result.shape[pieces.dim];
+    for (int64_t first = 0; first < extent && !stop_.stop_requested(); first += pieces.size) {
+      const int64_t size = std::min(pieces.size, extent - first);
+      for (size_t n = 0; n < whole.size(); ++n) {
+        if (pieces.operands[n] == Pieces::kWhole) continue;
+        slices[n] = slice_of(*whole[n], static_cast<size_t>(pieces.operands[n]), first, size);
+        operands_[n] = &slices[n];
+      }
+      Shape shape = result.shape;
+      shape[pieces.dim] = size;
+      T part(std::move(shape));
+      def.run(EvalArgs<A>{arithmetic_, scope, {}, op.attributes, operands_, part, nullptr});
+      put_slice(result, pieces.dim, first, part);
+    }
   }
 
   void run_body(const Graph& outer, const Operation& op, Frame& frame) {

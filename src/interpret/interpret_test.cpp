@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "interpret/liveness.h"
+#include "interpret/pieces.h"
 #include "interpret/work.h"
 #include "ir/text.h"
 #include "support/random.h"
@@ -140,6 +141,77 @@ TEST(Execute, RunsBlocksAsTheirFormula) {
   EXPECT_EQ(inputs[0].data, before);
   for (double x : rounded->back().data) EXPECT_EQ(x, round_to(x, DType::F16));
   EXPECT_NE(rounded->front().data, before);
+}
+
+/// Large enough for pieces: along outer and inner dimensions, with operands that broadcast, are regrouped or read
+/// whole.
+TEST(Pieces, GiveWhatTheWholeGives) {
+  for (const char* text : {
+           "graph g { input x: f32[700, 600]\n input r: f32[600]\n input c: f32[700, 1]\n a = mul(x, r)\n b = add(a, "
+           "c)\n"
+           " d = sub(c, b)\n y = max(x, d)\n output y }",
+           "graph g { input x: f32[1, 300000]\n y = scale(x, factor=3)\n output y }",
+           "graph g { input x: f32[300000]\n y = exp(x)\n z = select(x, y, x)\n output z }",
+           "graph g { input x: f32[600, 700]\n y = sum(x, dim=0)\n z = reduce_max(x, dim=1)\n w = add(y, z)\n output w "
+           "}",
+           "graph g { input x: f32[600, 700]\n y = sum(x, dim=1, every=7)\n output y }",
+           "graph g { input x: f32[300, 256]\n t = transpose(x, perm=[1, 0])\n y = matmul(t, x)\n output y }",
+           "graph g { input x: f32[6, 300, 200]\n y = reshape(x, shape=[6, 60000])\n r = repeat(y, dim=0, times=2)\n"
+           " c = concat(r, r, dim=1)\n s = slice(c, dim=1, start=5, size=70000)\n output s }",
+           "graph g { input x: f32[9, 3, 90, 90]\n input w: f32[4, 3, 3, 3]\n y = conv2d(x, w)\n output y }",
+       }) {
+    const GraphPtr graph = graph_of(text);
+    const bool cut = std::any_of(graph->operations().begin(), graph->operations().end(),
+                                 [&](const Operation& op) { return pieces_of(*graph, op).has_value(); });
+    EXPECT_TRUE(cut) << text;
+    Random random(7);
+    std::vector<Tensor<double>> inputs;
+    for (TensorId id : graph->inputs()) {
+      for (double& x : inputs.emplace_back(graph->type(id).shape).data) x = random.uniform(-1, 1);
+    }
+    Float64Arithmetic arithmetic;
+    const auto whole = execute(*graph, arithmetic, inputs);
+    std::stop_source never;
+    const auto in_pieces = execute(*graph, arithmetic, inputs, never.get_token());
+    ASSERT_TRUE(whole && in_pieces) << text;
+    for (size_t o = 0; o < whole->size(); ++o) EXPECT_EQ((*whole)[o].data, (*in_pieces)[o].data) << text;
+  }
+}
+
+TEST(Pieces, AreOfWhatIsLargeAndHasADimensionOfItsOwn) {
+  const auto pieces = [](const char* text) {
+    const GraphPtr graph = graph_of(text);
+    return pieces_of(*graph, graph->operations().back());
+  };
+  EXPECT_FALSE(pieces("graph g { input x: f32[30, 40]\n y = exp(x)\n output y }"));
+  EXPECT_FALSE(pieces("graph g { input x: f32[300000]\n y = sum(x, dim=0)\n output y }"));
+  const auto rows = pieces("graph g { input x: f32[4096, 1024]\n y = exp(x)\n output y }");
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->dim, 0);
+  EXPECT_EQ(rows->size, 128);
+  // No operand has the rows of the result.
+  const auto columns = pieces("graph g { input x: f32[8, 100000]\n y = repeat(x, dim=0, times=8)\n output y }");
+  ASSERT_TRUE(columns);
+  EXPECT_EQ(columns->dim, 1);
+}
+
+/// One operation of some seconds is stopped inside.
+TEST(Interpret, StopsInTheMiddleOfAnOperation) {
+  const GraphPtr graph = graph_of("graph g { input x: f32[2048, 4096]\n y = gelu(x)\n output y }");
+  FieldArithmetic field(PrimeField(kVerifierPrimes.p), PrimeField(kVerifierPrimes.q), 1, 1);
+  const std::vector<Tensor<FieldArithmetic::Value>> inputs{Tensor<FieldArithmetic::Value>(Shape{2048, 4096})};
+  std::stop_source source;
+  std::chrono::steady_clock::time_point asked;
+  const std::jthread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    asked = std::chrono::steady_clock::now();
+    source.request_stop();
+  });
+  const auto result = execute(*graph, field, inputs, source.get_token());
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::Interrupted);
+  // A piece is some hundredths of a second; all of it takes more than the allowed time.
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - asked).count(), 2);
 }
 
 /// Whenever the stop comes, execution ends with the outputs or says that it was stopped.

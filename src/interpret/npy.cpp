@@ -25,7 +25,8 @@ Result<Tensor<double>> read_npy(const std::string& path) {
   const char* data = file.data.data();
   STRATA_CHECK(check_npy_size(path, file, width));
   if (shape.size() > kMaxRank)
-    return invalid("'{}' has {} dimensions; at most {} are supported", path, shape.size(), kMaxRank);
+    return with_remedy(invalid("'{}' has {} dimensions; at most {} are supported", path, shape.size(), kMaxRank),
+                       "reshape it to the input's shape");
   const int64_t count = element_count(shape);
   Tensor<double> tensor;
   tensor.shape = shape;

@@ -26,32 +26,33 @@ int64_t terms_of_product(const Graph& graph, const Operation& op) {
 
 }  // namespace
 
+double operation_work(const Graph& graph, const Operation& op) {
+  if (op.body) {
+    double runs = static_cast<double>(op.body->launch().loop);
+    for (int64_t size : op.body->launch().grid) runs *= static_cast<double>(size);
+    return runs * execution_work(*op.body);
+  }
+  // Iterators and savers touch a tile of the tensor that lives one level above.
+  double most = 0;
+  const auto touch = [&](TensorId id, int64_t terms) {
+    if (graph.tensor(id).level != graph.level()) return;
+    most = std::max(most, static_cast<double>(graph.type(id).elements()) * static_cast<double>(terms));
+  };
+  touch(op.results[0], std::max<int64_t>(1, terms_of_product(graph, op)));
+  for (TensorId id : op.operands) touch(id, 1);
+  return most;
+}
+
 double execution_work(const Graph& graph) {
   double sum = 0;
-  for (const Operation& op : graph.operations()) {
-    if (op.body) {
-      double runs = static_cast<double>(op.body->launch().loop);
-      for (int64_t size : op.body->launch().grid) runs *= static_cast<double>(size);
-      sum += runs * execution_work(*op.body);
-      continue;
-    }
-    // Iterators and savers touch a tile of the tensor that lives one level above.
-    double most = 0;
-    const auto touch = [&](TensorId id, int64_t terms) {
-      if (graph.tensor(id).level != graph.level()) return;
-      most = std::max(most, static_cast<double>(graph.type(id).elements()) * static_cast<double>(terms));
-    };
-    touch(op.results[0], std::max<int64_t>(1, terms_of_product(graph, op)));
-    for (TensorId id : op.operands) touch(id, 1);
-    sum += most;
-  }
+  for (const Operation& op : graph.operations()) sum += operation_work(graph, op);
   return sum;
 }
 
-double execution_bytes(const Graph& graph) {
+double execution_bytes(const Graph& graph, double bytes_per_value) {
   double elements = 0;
   for (const TensorInfo& tensor : graph.tensors()) elements += static_cast<double>(tensor.type.elements());
-  return elements * sizeof(double);
+  return elements * bytes_per_value;
 }
 
 Result<void> check_execution_memory(const Graph& graph) {

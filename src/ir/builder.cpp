@@ -277,8 +277,8 @@ void GraphBuilder::comment(Comments of_graph, Comments of_output, std::vector<st
 
 Result<GraphPtr> GraphBuilder::finish() {
   if (graph_->outputs_.empty()) {
-    return invalid("the {} graph '{}' has no output; end it with {}", name_of(graph_->level_), graph_->name_,
-                   graph_->level_ == Level::Kernel ? "output NAME" : "out_saver");
+    return with_remedy(invalid("the {} graph '{}' has no output", name_of(graph_->level_), graph_->name_),
+                       graph_->level_ == Level::Kernel ? "end it with output NAME" : "end it with out_saver");
   }
   return GraphPtr(std::move(graph_));
 }

@@ -121,6 +121,7 @@ TEST(Text, ErrorsNamePlaceAndExpectation) {
     ASSERT_FALSE(graph) << bad.text;
     EXPECT_THAT(graph.error().to_string(), testing::HasSubstr(bad.message)) << bad.text;
     EXPECT_TRUE(graph.error().location.known()) << bad.text;
+    EXPECT_FALSE(graph.error().remedy.empty()) << bad.text;
   }
 }
 

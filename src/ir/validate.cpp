@@ -34,7 +34,9 @@ Result<void> check_uses(const Graph& graph) {
   }
   for (TensorId id : graph.inputs()) {
     if (!used[static_cast<size_t>(id)] && graph.level() != Level::Kernel) {
-      return invalid("input '{}' of the {} graph is never read", graph.tensor(id).name, name_of(graph.level()));
+      return with_remedy(
+          invalid("input '{}' of the {} graph is never read", graph.tensor(id).name, name_of(graph.level())),
+          "remove it from the graph's operands");
     }
   }
   return {};
@@ -81,17 +83,22 @@ Result<void> check_paths(const Graph& graph) {
 Result<void> check_launch(const Graph& graph) {
   const LaunchShape& launch = graph.launch();
   if (graph.level() == Level::Block) {
-    if (launch.grid.size() > 3) return invalid("grid has {} dimensions; at most 3 exist", launch.grid.size());
+    if (launch.grid.size() > 3) {
+      return with_remedy(invalid("grid has {} dimensions; at most 3 exist", launch.grid.size()),
+                         "join some of them to one");
+    }
     for (size_t i = 0; i < launch.grid.size(); ++i) {
       const int64_t limit = i == 0 ? 2147483647 : 65535;
       if (launch.grid[i] < 1 || launch.grid[i] > limit) {
-        return invalid("grid dimension {} has size {}; expected 1 … {}", i, launch.grid[i], limit);
+        return with_remedy(invalid("grid dimension {} has size {}; expected 1 … {}", i, launch.grid[i], limit),
+                           "the first of them may be the largest");
       }
     }
-    if (launch.loop < 1) return invalid("loop={} is below 1", launch.loop);
+    if (launch.loop < 1) return with_remedy(invalid("loop={} is below 1", launch.loop), "leave loop= out for none");
   }
   if (graph.level() == Level::Thread && (launch.threads < 1 || launch.threads > 1024)) {
-    return invalid("threads={} is outside 1 … 1024", launch.threads);
+    return with_remedy(invalid("threads={} is outside 1 … 1024", launch.threads),
+                       "a block has so many threads at most: make the tiles smaller");
   }
   return {};
 }
@@ -102,8 +109,9 @@ Result<void> check_registers(const Graph& graph, const Target& target) {
   for (const TensorInfo& tensor : graph.tensors()) registers += tensor.level == Level::Thread ? 1 : 0;
   const int64_t limit = std::min<int64_t>(255, target.registers / graph.launch().threads);
   if (registers > limit) {
-    return invalid("the thread graph holds {} values in registers; {} fit with {} threads", registers, limit,
-                   graph.launch().threads);
+    return with_remedy(invalid("the thread graph holds {} values in registers; {} fit with {} threads", registers,
+                               limit, graph.launch().threads),
+                       "split it in two, or take fewer threads");
   }
   return {};
 }

@@ -32,7 +32,9 @@ Result<int64_t> parse_integer(std::string_view text, std::string_view whole) {
 std::string Rational::to_string() const { return den == 1 ? std::to_string(num) : fmt::format("{}/{}", num, den); }
 
 Result<Rational> make_rational(int64_t num, int64_t den) {
-  if (den == 0) return invalid("a constant has the denominator 0");
+  if (den == 0)
+    return with_remedy(invalid("a constant has the denominator 0"),
+                       "write a fraction of two whole numbers, the second not 0: 1/64");
   const int64_t divisor = std::gcd(num, den);
   if (den < 0) num = -num, den = -den;
   return Rational{num / divisor, den / divisor};

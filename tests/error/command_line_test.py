@@ -42,6 +42,7 @@ FILES = {
     "undefined.strata": graph("B = exp(Z)", "output B"),
     "defined_twice.strata": graph("A = exp(A)", "output A"),
     "no_output.strata": graph("B = exp(A)"),
+    "no_denominator.strata": graph("B = scale(A, factor=1/0)", "output B"),
     "element_type.strata": graph("output A", inputs=("A: i8[2]",)),
     "empty_dimension.strata": graph("output A", inputs=("A: f16[0, 3]",)),
     "operand_count.strata": graph("B = exp(A, A)", "output B"),
@@ -118,7 +119,7 @@ MISTAKES = [
     ("show -", BAD_INPUT, "<stdin>:1:1: error: expected"),
     ("emit good.hlo --output out", BAD_INPUT, "--output out has nothing to hold", "add --emit=mlir"),
     ("emit good.hlo --target sm_42", BAD_INPUT, "unknown target 'sm_42'; expected sm_80 or sm_90a"),
-    ("emit good.hlo --emit=cubin", BAD_INPUT, "--emit=cubin needs a folder"),
+    ("emit good.hlo --emit=cubin", BAD_INPUT, "--emit=cubin needs a folder", "add --output DIR"),
     ("optimize .", ENVIRONMENT, "cannot read '.': it is a folder"),
     ("verify . good.strata", ENVIRONMENT, "cannot read '.': it is a folder"),
     ("run good.strata --input A=.", ENVIRONMENT, "cannot read '.': it is a folder"),
@@ -127,7 +128,7 @@ MISTAKES = [
     ("optimize good.strata --checkpoint -", BAD_INPUT, "--checkpoint - is the standard input"),
     ("merge x .", ENVIRONMENT, "checkpoint: cannot read '.': it is a folder"),
     ("merge x - -", BAD_INPUT, "'-' is named 2 times"),
-    ("merge - good.strata", BAD_INPUT, "'-' is the standard input; name a file to write"),
+    ("merge - good.strata", BAD_INPUT, "'-' is the standard input", "name a file to write"),
     ("show good.strata --format png", BAD_INPUT, "--format: png not in {text,svg,html}"),
     ("show missing.strata", ENVIRONMENT, "cannot read 'missing.strata'"),
     ("show .", ENVIRONMENT, "cannot read '.'"),
@@ -144,7 +145,12 @@ MISTAKES = [
     ("show wrong_type.strata", BAD_INPUT, "strata:3:16: error: 'B' is f16[2, 3], not f16[3, 2]"),
     ("show undefined.strata", BAD_INPUT, "strata:3:11: error: 'Z' is not defined here"),
     ("show defined_twice.strata", BAD_INPUT, "strata:3:3: error: 'A' is defined twice"),
-    ("show no_output.strata", BAD_INPUT, "'g' has no output"),
+    ("show no_output.strata", BAD_INPUT, "'g' has no output\n  end it with output NAME"),
+    ("show no_denominator.strata", BAD_INPUT, "no_denominator.strata:3:23: error: a constant has the denominator 0",
+     "the second not 0"),
+    ("optimize good.strata -o good.strata", ENVIRONMENT, "cannot make the folder 'good.strata'", "cannot be a file"),
+    ("optimize good.strata -o /proc/x/y", ENVIRONMENT, "cannot make the folder '/proc/x/y'", "name a folder"),
+    ("run good.strata --output good.strata", ENVIRONMENT, "cannot make the folder 'good.strata'", "cannot be a file"),
     ("show element_type.strata", BAD_INPUT, "strata:2:12: error: unknown element type 'i8'; expected f16"),
     ("show empty_dimension.strata", BAD_INPUT, "tensor 'A' has a dimension of size 0"),
     ("show operand_count.strata", BAD_INPUT, "expected 1 operand", "found 2"),
@@ -191,8 +197,8 @@ MISTAKES = [
     ("run good.strata --check", BAD_INPUT, "--check, --device,", "are for HLO"),
     ("run good.hlo --check --tolerance 0", BAD_INPUT, "--tolerance: 0 is outside 1e-06 to 1000000"),
     ("emit .", ENVIRONMENT, "cannot read '.': it is a folder"),
-    ("emit good.strata", BAD_INPUT, "'good.strata' is a µGraph, not HLO: strata optimize"),
-    ("optimize good.hlo", BAD_INPUT, "'good.hlo' is HLO: strata emit and strata run take it"),
+    ("emit good.strata", BAD_INPUT, "'good.strata' is a µGraph, not HLO", "strata optimize good.strata"),
+    ("optimize good.hlo", BAD_INPUT, "'good.hlo' is HLO", "strata emit and strata run take it"),
     ("optimize missing.strata", ENVIRONMENT, "cannot read 'missing.strata'"),
     ("optimize fused.strata", BAD_INPUT, "strata:3:3: error: the program has a graph-defined operator already"),
     ("optimize unused.strata --target sm_80", BAD_INPUT, "'C' is computed and never used"),
@@ -217,7 +223,7 @@ MISTAKES = [
     ("run good.hlo --device gpu", ENVIRONMENT, "the CUDA driver (/nowhere/libcuda.so.1) cannot be loaded",
      "let STRATA_CUDA_DRIVER name the library"),
     ("run good.hlo --device tpu", BAD_INPUT, "--device: tpu not in"),
-    ("run good.hlo --profile", BAD_INPUT, "--profile times kernels on a GPU: it goes with --device=gpu"),
+    ("run good.hlo --profile", BAD_INPUT, "--profile times kernels on a GPU", "with --device=gpu"),
     ("run good.hlo --interpret --device gpu", BAD_INPUT, "--interpret runs nothing on a GPU"),
     ("run good.strata --device gpu", BAD_INPUT, "--no-libraries and --search-seconds are for HLO"),
     ("measure-worker", ENVIRONMENT, "the CUDA driver (/nowhere/libcuda.so.1) cannot be loaded"),
@@ -255,6 +261,9 @@ def faults_of(arguments, result, code, parts):
     if result.returncode >= BAD_INPUT and not any(said.match(line)
                                                   for line in lines[:1]):
         wrong.append("the first line is no error")
+    # What to do about it stands below, indented.
+    if lines and re.match(r"(\S+:\d+:\d+: )?error: ", lines[0]) and not (len(lines) > 1 and lines[1].startswith("  ")):
+        wrong.append("there is no remedy")
     return [f"strata {arguments}: {fault}\n{printed}" for fault in wrong]
 
 

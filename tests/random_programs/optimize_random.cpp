@@ -11,8 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "superopt/test_optimized.h"
 
@@ -22,6 +24,10 @@ using namespace strata;
 
 constexpr int64_t kMostKibibytes = int64_t{2} << 20;
 constexpr unsigned kSecondsUntilHung = 120;
+constexpr double kMostSeconds = 100;  ///< a longer run would be called hung
+constexpr std::string_view kUsage =
+    "optimize_random [COUNT [FIRST_SEED [SECONDS]]]\n"
+    "  superoptimizes COUNT random programs (100) from FIRST_SEED (0) on, each within SECONDS (0.5, at most 100)\n";
 
 /// In the child: what is wrong, on the descriptor; nothing where nothing is.
 void optimize(uint64_t seed, double seconds, int report) {
@@ -30,6 +36,13 @@ void optimize(uint64_t seed, double seconds, int report) {
   const std::string text = result ? mistake(program, *result) : "refused: " + result.error().to_string();
   if (write(report, text.data(), text.size()) < 0) _exit(2);
   _exit(0);
+}
+
+/// The whole text as a number; false where it is none.
+template <class Number>
+bool parse(std::string_view text, Number& number) {
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return status == std::errc() && end == text.data() + text.size();
 }
 
 struct Outcome {
@@ -75,9 +88,16 @@ Outcome run(uint64_t seed, double seconds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const uint64_t count = argc > 1 ? std::stoull(argv[1]) : 100;
-  const uint64_t first = argc > 2 ? std::stoull(argv[2]) : 0;
-  const double seconds = argc > 3 ? std::stod(argv[3]) : 0.5;
+  uint64_t count = 100;
+  uint64_t first = 0;
+  double seconds = 0.5;
+  const bool read = (argc <= 1 || parse(argv[1], count)) && (argc <= 2 || parse(argv[2], first)) &&
+                    (argc <= 3 || (parse(argv[3], seconds) && seconds > 0 && seconds <= kMostSeconds)) && argc <= 4;
+  if (!read) {
+    const bool asked = argc == 2 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h");
+    fmt::print(asked ? stdout : stderr, "{}", kUsage);
+    return asked ? 0 : 2;
+  }
   uint64_t failed = 0;
   double slowest = 0;
   int64_t largest = 0;

@@ -37,10 +37,15 @@ Result<int> run_command(std::vector<std::string> words) {
   arguments.push_back(nullptr);
   pid_t child = 0;
   const int failed = posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ);
-  if (failed != 0) return environment("cannot start '{}': {}", words[0], std::strerror(failed));
+  if (failed != 0) {
+    return with_remedy(environment("cannot start '{}': {}", words[0], std::strerror(failed)),
+                       "name a program that exists; --python names the one that times the peers");
+  }
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return environment("lost '{}': {}", words[0], std::strerror(errno));
+    if (errno != EINTR) {
+      return with_remedy(environment("lost '{}': {}", words[0], std::strerror(errno)), "run it again");
+    }
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -63,8 +68,14 @@ Result<std::vector<fs::path>> programs_of(const Options& options) {
     const bool wanted = entry.path().filename().string().find(options.only) != std::string::npos;
     if (entry.path().extension() == ".strata" && wanted) programs.push_back(entry.path());
   }
-  if (failed) return environment("cannot read the folder '{}': {}", options.programs, failed.message());
-  if (programs.empty()) return invalid("no program in '{}' has '{}' in its name", options.programs, options.only);
+  if (failed) {
+    return with_remedy(environment("cannot read the folder '{}': {}", options.programs, failed.message()),
+                       "give --programs as the folder programs/bench of a source tree");
+  }
+  if (programs.empty()) {
+    return with_remedy(invalid("no program in '{}' has '{}' in its name", options.programs, options.only),
+                       "name one with --only that is there, or leave --only out");
+  }
   std::sort(programs.begin(), programs.end());
   return programs;
 }
@@ -99,7 +110,10 @@ Result<int> run(const Options& options) {
   if (!options.only.empty()) command.insert(command.end(), {"--only", options.only});
   if (options.no_compile) command.emplace_back("--no-compile");
   STRATA_TRY(const int code, run_command(command));
-  if (code != 0) return environment("{} ends with {}; it needs PyTorch with CUDA", script.string(), code);
+  if (code != 0) {
+    return with_remedy(environment("{} ends with {}; it needs PyTorch with CUDA", script.string(), code),
+                       "name a Python that has it with --python");
+  }
   return broken == 0 ? kSuccess : kEnvironment;
 }
 

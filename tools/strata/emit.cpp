@@ -52,12 +52,17 @@ Result<int> write_program(const emitters::EmittedProgram& program, const Options
                                {"parameter", buffer.parameter}});
   }
   for (const emitters::ProgramStep& step : program.steps) {
-    if (step.lax) return unsupported("a step is the superoptimizer's: --search-seconds 0 makes kernels of it");
-    if (step.library)
-      return unsupported("a step is {}'s: --no-libraries makes a kernel of it", library_of(step.library->work));
+    if (step.lax) {
+      return with_remedy(unsupported("a step is the superoptimizer's"), "add --search-seconds 0 to make kernels of it");
+    }
+    if (step.library) {
+      return with_remedy(unsupported("a step is {}'s", library_of(step.library->work)),
+                         "add --no-libraries to make a kernel of it");
+    }
     if (!step.fusion) {
-      return unsupported("step '{}' has no kernel: {}\n  strata run has the interpreter do it",
-                         step.interpreted ? step.interpreted->name : "", step.why_interpreted);
+      return with_remedy(unsupported("step '{}' has no kernel: {}", step.interpreted ? step.interpreted->name : "",
+                                     step.why_interpreted),
+                         "strata run has the interpreter do it");
     }
     const emitters::Decision& decision = step.fusion->decision();
     STRATA_TRY(const std::string ptx, step.fusion->text(emitters::Form::Ptx));
@@ -105,10 +110,14 @@ Result<int> emit(const Options& options) {
               "add --emit=mlir, --emit=llvm, --emit=ptx or --emit=cubin",
               {}});
   }
-  if (options.form == "cubin" && options.output.empty()) return invalid("--emit=cubin needs a folder: --output DIR");
+  if (options.form == "cubin" && options.output.empty()) {
+    return with_remedy(invalid("--emit=cubin needs a folder"), "add --output DIR");
+  }
   STRATA_TRY(const Source source, read_source(options.module));
-  if (std::filesystem::path(options.module).extension() == ".strata")
-    return invalid("'{}' is a µGraph, not HLO: strata optimize generates its code", options.module);
+  if (std::filesystem::path(options.module).extension() == ".strata") {
+    return with_remedy(invalid("'{}' is a µGraph, not HLO", options.module),
+                       fmt::format("strata optimize {} generates its code", options.module));
+  }
   STRATA_TRY(const hlo::ModulePtr module, source.module());
   print_warnings(hlo::order_warnings(*module));
   emitters::EmitOptions emit_options;
@@ -140,8 +149,8 @@ Result<int> emit(const Options& options) {
     STRATA_TRY(text, texts(program, form));
   }
   if (!seen) {
-    return invalid("no pass is named '{}': --dump-after=all shows all{}", options.dump_after,
-                   did_you_mean(options.dump_after, passes));
+    return with_remedy(invalid("no pass is named '{}'{}", options.dump_after, did_you_mean(options.dump_after, passes)),
+                       "--dump-after=all shows all");
   }
   if (!options.dump_after.empty()) fmt::print("{}", dump);
   if (options.form.empty()) return kSuccess;

@@ -15,7 +15,11 @@ namespace strata::cli {
 Result<void> make_folder(const std::string& path) {
   std::error_code failed;
   std::filesystem::create_directories(path, failed);
-  if (failed) return environment("cannot make the folder '{}': {}", path, failed.message());
+  if (failed) {
+    return with_remedy(
+        environment("cannot make the folder '{}': {}", path, failed.message()),
+        "name a folder, one that exists or one below a folder that you may write to; it cannot be a file");
+  }
   return {};
 }
 

@@ -16,8 +16,9 @@ void add_merge(CLI::App& app, Action& action) {
   command->add_option("IN", options->from, "checkpoints of `optimize --shard`")->required();
   command->callback([options, &action] {
     action = [options]() -> Result<int> {
-      if (options->to == kStandardInput)
-        return invalid("'{}' is the standard input; name a file to write", options->to);
+      if (options->to == kStandardInput) {
+        return with_remedy(invalid("'{}' is the standard input", options->to), "name a file to write");
+      }
       STRATA_CHECK(check_standard_input(options->from));
       STRATA_TRY(const size_t units, merge_checkpoints(options->from, options->to));
       fmt::print("{}: {} searched spaces of {} files\n", options->to, units, options->from.size());

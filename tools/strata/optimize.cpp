@@ -193,12 +193,16 @@ Result<void> choose_shard(Options& options) {
 }
 
 Result<int> run(Options& options) {
-  if (options.checkpoint == kStandardInput)
-    return invalid("--checkpoint {} is the standard input; a checkpoint is read and written", kStandardInput);
+  if (options.checkpoint == kStandardInput) {
+    return with_remedy(
+        invalid("--checkpoint {} is the standard input; a checkpoint is read and written", kStandardInput),
+        "name a file");
+  }
   STRATA_TRY(const Source source, read_source(options.program));
-  if (source.is_hlo)
-    return invalid("'{}' is HLO: strata emit and strata run take it, with --search-seconds to superoptimize its parts",
-                   shown_path(options.program));
+  if (source.is_hlo) {
+    return with_remedy(invalid("'{}' is HLO", shown_path(options.program)),
+                       "strata emit and strata run take it, with --search-seconds to superoptimize its parts");
+  }
   STRATA_TRY(const GraphPtr program, source.graph());
   std::stop_source stop;
   const InterruptWatch watch(stop);  // before the CUDA driver is opened: it starts threads of its own

@@ -28,9 +28,14 @@ Result<std::map<std::string, std::string>> input_files(const Options& options) {
   std::map<std::string, std::string> files;
   for (const std::string& input : options.inputs) {
     const size_t equals = input.find('=');
-    if (equals == std::string::npos) return invalid("--input '{}' is not of the form NAME=FILE.npy", input);
+    if (equals == std::string::npos) {
+      return with_remedy(invalid("--input '{}' is not of the form NAME=FILE.npy", input),
+                         "write the input's name and its file, for example --input X=x.npy");
+    }
     const std::string name = input.substr(0, equals);
-    if (!files.emplace(name, input.substr(equals + 1)).second) return invalid("--input names '{}' twice", name);
+    if (!files.emplace(name, input.substr(equals + 1)).second) {
+      return with_remedy(invalid("--input names '{}' twice", name), "leave one of the two out");
+    }
   }
   return files;
 }
@@ -49,8 +54,9 @@ Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, std::map<std::
     }
     STRATA_TRY(Tensor<double> read, read_npy(file->second));
     if (read.shape != info.type.shape) {
-      return invalid("'{}' has shape {}; input {} is {}", file->second, to_string(read.shape), info.name,
-                     to_string(info.type));
+      return with_remedy(invalid("'{}' has shape {}; input {} is {}", file->second, to_string(read.shape), info.name,
+                                 to_string(info.type)),
+                         "save an array of the input's shape, or change the shape in the program");
     }
     tensors.push_back(std::move(read));
     files.erase(file);
@@ -96,14 +102,20 @@ Result<int> run(const Options& options) {
   STRATA_CHECK(check_standard_input(paths));
   STRATA_TRY(const Source source, read_source(options.graph));
   if (source.is_hlo) {
-    if (options.precision_given) return invalid("--precision does not apply to HLO, whose values have their own types");
+    if (options.precision_given) {
+      return with_remedy(invalid("--precision does not apply to HLO, whose values have their own types"),
+                         "leave --precision out");
+    }
     STRATA_TRY(const hlo::ModulePtr module, source.module());
     return run_hlo({module, std::move(files), options.seed, options.output, options.with_inputs, options.interpret,
                     options.check, options.device, options.profile, options.tolerance, !options.no_libraries,
                     options.search});
   }
-  if (options.hlo_option_given)
-    return invalid("--check, --device, --profile, --tolerance, --no-libraries and --search-seconds are for HLO");
+  if (options.hlo_option_given) {
+    return with_remedy(
+        invalid("--check, --device, --profile, --tolerance, --no-libraries and --search-seconds are for HLO"),
+        "leave them out: a µGraph is run by the interpreter, and measured by strata optimize --profile");
+  }
   STRATA_TRY(const GraphPtr graph, source.graph());
   STRATA_CHECK(check_execution_memory(*graph));
   STRATA_TRY(const auto inputs, inputs_of(*graph, std::move(files), options));

@@ -29,7 +29,10 @@ Result<std::vector<Literal>> arguments_of(const hlo::Module& module, const HloRu
     const hlo::Instruction& parameter = entry[entry.parameters[i]];
     const auto file = files.find(parameter.name);
     if (file == files.end()) continue;
-    if (!parameter.shape.is_array()) return invalid("input {} is a tuple, which no file holds", parameter.name);
+    if (!parameter.shape.is_array()) {
+      return with_remedy(invalid("input {} is a tuple, which no file holds", parameter.name),
+                         "leave it out of --input: typical values are drawn for it");
+    }
     STRATA_TRY(arguments[i], hlo::read_npy(file->second, parameter.shape));
     files.erase(file);
   }
@@ -168,10 +171,13 @@ void print_warnings(const std::vector<Error>& warnings) {
 }
 
 Result<int> run_hlo(const HloRunOptions& options) {
-  if (options.profile && (options.device == "cpu" || options.interpret))
-    return invalid("--profile times kernels on a GPU: it goes with --device=gpu or auto");
-  if (options.interpret && !options.check && options.device == "gpu")
-    return invalid("--interpret runs nothing on a GPU");
+  if (options.profile && (options.device == "cpu" || options.interpret)) {
+    return with_remedy(invalid("--profile times kernels on a GPU"), "use it with --device=gpu or auto");
+  }
+  if (options.interpret && !options.check && options.device == "gpu") {
+    return with_remedy(invalid("--interpret runs nothing on a GPU"),
+                       "leave one of the two out, or add --check to compare both");
+  }
   const hlo::ModulePtr& module = options.module;
   const hlo::Computation& entry = module->entry_computation();
   if (const int count = elided_constants(*module); count > 0) {

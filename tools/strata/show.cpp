@@ -20,7 +20,9 @@ void add_show(CLI::App& app, Action& action) {
     action = [options]() -> Result<int> {
       STRATA_TRY(const Source source, read_source(options->graph));
       if (source.is_hlo) {
-        if (options->format != "text") return invalid("HLO is shown as text only, not as {}", options->format);
+        if (options->format != "text") {
+          return with_remedy(invalid("HLO is shown as text only, not as {}", options->format), "leave --format out");
+        }
         STRATA_TRY(const hlo::ModulePtr module, source.module());
         fmt::print("{}", hlo::print(*module));
         return kSuccess;

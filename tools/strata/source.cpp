@@ -26,7 +26,10 @@ Result<Source> read_source(const std::string& path) {
 
 Result<void> check_standard_input(std::span<const std::string> paths) {
   const auto count = std::count(paths.begin(), paths.end(), kStandardInput);
-  if (count > 1) return invalid("'{}' is named {} times; the standard input can be read once", kStandardInput, count);
+  if (count > 1) {
+    return with_remedy(invalid("'{}' is named {} times; the standard input can be read once", kStandardInput, count),
+                       "name files for all but one of them");
+  }
   return {};
 }
 

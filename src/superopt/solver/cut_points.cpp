@@ -8,28 +8,12 @@
 #include "superopt/verify/domains.h"
 #include "superopt/verify/inputs.h"
 #include "superopt/verify/lax.h"
+#include "superopt/verify/reductions.h"
 #include "superopt/verify/sample.h"
 #include "superopt/verify/subgraph.h"
 
 namespace strata {
 namespace {
-
-bool reduces_here(const Graph& graph, const Operation& op) {
-  if (op.body) return true;
-  if (op.kind == OpKind::Accum) return op.attributes.word("kind") != "concat" && graph.launch().loop > 1;
-  if (is_accumulator(op.kind)) return true;
-  const IndexLabels labels = op_def(op.kind).labels(graph.types(op.operands), op.attributes);
-  for (size_t n = 0; n < op.operands.size(); ++n) {
-    const Shape& shape = graph.type(op.operands[n]).shape;
-    for (size_t d = 0; d < shape.size(); ++d) {
-      const int label = labels.operands[n][d];
-      const bool kept = std::find(labels.result.begin(), labels.result.end(), label) != labels.result.end();
-      if (label != IndexLabels::kFree && !kept && shape[d] > 1) return true;
-    }
-  }
-  // Windows and groups have no label of their own.
-  return op.kind == OpKind::Conv2d || op.attributes.has("every");
-}
 
 /// What a tensor is on some samples: equal for tensors that are alike.
 using Fingerprint = std::pair<Shape, std::vector<uint64_t>>;
@@ -40,7 +24,8 @@ Result<std::array<std::vector<Fingerprint>, 2>> fingerprints(const Graph& refere
   constexpr uint64_t kSamples = 2;
   std::array<std::vector<Fingerprint>, 2> all;
   for (uint64_t n = 0; n < kSamples; ++n) {
-    FieldSample sample = Sampler(reference, draw_field_primes(mix(options.seed + n)), true).draw(mix(options.seed ^ n));
+    const Sampler sampler(reference, draw_field_primes(mix(options.seed + n)), true);
+    FieldSample sample = sampler.draw(mix(options.seed ^ n), options.stop);
     for (size_t g = 0; g < 2; ++g) {
       const Graph& graph = g == 0 ? reference : candidate;
       const auto free = free_operators(graph);
@@ -127,11 +112,6 @@ Result<GraphPtr> with_cuts(const Graph& graph, const std::map<TensorId, size_t>&
 }
 
 }  // namespace
-
-bool reduces(const Graph& graph) {
-  return std::any_of(graph.operations().begin(), graph.operations().end(),
-                     [&](const Operation& op) { return op.body ? reduces(*op.body) : reduces_here(graph, op); });
-}
 
 Result<std::optional<CutPrograms>> cut_common_reductions(const Graph& reference, const Graph& candidate,
                                                          const VerifyOptions& options) {

@@ -7,10 +7,6 @@
 
 namespace strata {
 
-/// Whether some entry of a graph combines several entries of a tensor: a sum, a product, a maximum along a dimension.
-/// Without such, an output entry is one expression at all sizes.
-bool reduces(const Graph& graph);
-
 /// Two programs in which tensors that both compute alike are inputs.
 struct CutPrograms {
   GraphPtr reference;

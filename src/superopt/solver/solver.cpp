@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
 
 #include "interpret/interpret.h"
 #include "interpret/work.h"
@@ -9,8 +10,9 @@
 #include "superopt/solver/conditions.h"
 #include "superopt/solver/cut_points.h"
 #include "superopt/verify/inputs.h"
+#include "superopt/verify/memory.h"
 #include "superopt/verify/reals.h"
-#include "superopt/verify/shrink.h"
+#include "superopt/verify/reductions.h"
 #include "support/deadline.h"
 #include "support/hash.h"
 #include "support/random.h"
@@ -23,10 +25,18 @@ using Symbols = std::vector<Tensor<SymbolicValue>>;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kExactTests = 24;
+/// A difference at one point is none on a region. At so many points around it, drawn of so many numbers for each entry,
+/// a set without volume (a kink, the zeros of a polynomial) is not met each time but by a chance of one in billions.
+constexpr int kExactPoints = 6;
+constexpr int64_t kExactStep = 4096;  ///< of one
+constexpr uint64_t kExactSteps = 2049;
 /// Programs above are not executed symbolically.
 constexpr double kMostSymbolicWork = 4e5;
 /// Programs above are not executed to find what they have in common.
 constexpr double kMostCutWork = 3e8;
+/// Programs above are tested at small shapes where no size matters, so many times.
+constexpr double kLargeWork = 1e6;
+constexpr uint64_t kSmallRounds = 16;
 
 enum class Shapes { Full, Shrunk };
 
@@ -90,16 +100,25 @@ class Proof {
   /// what both programs sum alike.
   Result<void> attempt() {
     const Programs full{reference_, candidate_, Shapes::Full};
+    if (const auto small = alike_at_small_shapes(reference_, candidate_)) {
+      const Programs shrunk{*small->first, *small->second, Shapes::Shrunk};
+      const bool large = full.work() > kLargeWork && shrunk.work() < full.work();
+      STRATA_CHECK(random_tests(large ? shrunk : full, large ? kSmallRounds : 1));
+      if (result_.verdict == Verdict::Different) return {};
+      return prove(shrunk);
+    }
     STRATA_CHECK(random_tests(full));
     if (result_.verdict == Verdict::Different) return {};
-    if (!reduces(reference_) && !reduces(candidate_)) return prove_at_any_size(reference_, candidate_);
-    if (full.work() <= kMostCutWork && !limit_.passed()) {
+    if (!reduces(reference_) && !reduces(candidate_)) return prove(full);
+    if (full.work() <= kMostCutWork && check_field_memory(reference_, candidate_) && !limit_.passed()) {
       VerifyOptions options;
       options.seed = options_.seed;
       options.stop = stop_;
       STRATA_TRY(const std::optional<CutPrograms> cut, cut_common_reductions(reference_, candidate_, options));
       if (cut && !reduces(*cut->reference) && !reduces(*cut->candidate)) {
-        STRATA_CHECK(prove_at_any_size(*cut->reference, *cut->candidate));
+        const auto small = alike_at_small_shapes(*cut->reference, *cut->candidate);
+        STRATA_CHECK(small ? prove({*small->first, *small->second, Shapes::Shrunk})
+                           : prove({*cut->reference, *cut->candidate, Shapes::Full}));
         if (result_.verdict == Verdict::Equivalent) {
           result_.error_bound = cut->error_bound;
           result_.argument += fmt::format("; {} sums that both compute alike by random tests, error bound {:.3g}",
@@ -116,13 +135,6 @@ class Proof {
     return prove(full);
   }
 
-  /// Of programs whose output entries are the same expressions at all sizes.
-  Result<void> prove_at_any_size(const Graph& reference, const Graph& candidate) {
-    const auto small = shrink(reference, candidate, Shrinking::Loose);
-    if (!small) return prove({reference, candidate, Shapes::Full});
-    return prove({*small->first, *small->second, Shapes::Shrunk});
-  }
-
   // --- float64 ---
   void different(const Programs& programs, const RealDifference& at, std::string_view how) {
     const Graph& a = programs.reference;
@@ -133,24 +145,28 @@ class Proof {
       example.inputs.emplace_back(a.tensor(a.inputs()[n]).name, at.inputs[n]);
     }
     result_.verdict = Verdict::Different;
-    result_.reason = fmt::format("'{}' differs at {} in float64, {}", example.output, to_string(example.index), how);
+    result_.reason = fmt::format("'{}' differs at {} {}", example.output, to_string(example.index), how);
     result_.counterexample = std::move(example);
   }
 
   RealCheckOptions reals() const { return {.seed = options_.seed, .stop = stop_}; }
 
-  /// They may take half of the time.
-  Result<void> random_tests(const Programs& programs) {
+  /// They may take half of the time. Small shapes have few entries, so there are several rounds of them.
+  Result<void> random_tests(const Programs& programs, uint64_t rounds = 1) {
     const Deadline half = limit_.share(0.5);
     RealCheckOptions options = reals();
     options.stop = half.token();
-    const auto at = difference_over_reals(programs.reference, programs.candidate, options);
-    if (!at && at.error().code != ErrorCode::Interrupted) return tl::unexpected(at.error());
-    if (!at || !*at) {
-      step("random float64 tests at full shape agree, as far as they were affordable");
-    } else {
-      different(programs, **at, "on random inputs");
+    for (uint64_t round = 0; round < rounds && !half.passed(); ++round) {
+      options.seed = round == 0 ? options_.seed : mix(options_.seed + round);
+      const auto at = difference_over_reals(programs.reference, programs.candidate, options);
+      if (!at && at.error().code != ErrorCode::Interrupted) return tl::unexpected(at.error());
+      if (at && *at) {
+        different(programs, **at, "in float64, on random inputs");
+        return {};
+      }
     }
+    step(fmt::format("random float64 tests at {} agree, as far as they were affordable",
+                     programs.shapes == Shapes::Full ? "full shape" : input_shapes(programs.reference)));
     return {};
   }
 
@@ -235,53 +251,96 @@ class Proof {
   }
 
   std::string argument(const Programs& programs) const {
-    const Graph& a = programs.reference;
-    std::string shapes;
-    for (TensorId id : a.inputs()) {
-      shapes += fmt::format("{}{}{}", shapes.empty() ? "" : ", ", a.tensor(id).name, to_string(a.type(id).shape));
-    }
     const char* bounded = result_.shrunk ? " (no size matters)" : "";
     const std::string by_cases = result_.by_cases == 0 ? "" : fmt::format("{} by cases, ", result_.by_cases);
     return fmt::format("{} entries by normal form, {}{} by Z3, at {}{}", result_.by_normal_form, by_cases,
-                       result_.by_z3, shapes, bounded);
+                       result_.by_z3, input_shapes(programs.reference), bounded);
+  }
+
+  using RationalInputs = std::vector<Tensor<Rational>>;
+  /// Output and entry, with what both programs have there.
+  using UnequalEntries = std::map<std::pair<size_t, int64_t>, std::pair<Number, Number>>;
+
+  static Inputs in_float64(const RationalInputs& inputs) {
+    Inputs converted;
+    for (const auto& input : inputs) {
+      Tensor<double>& values = converted.emplace_back(input.shape);
+      for (int64_t i = 0; i < values.size(); ++i) values[i] = input[i].to_double();
+    }
+    return converted;
+  }
+
+  /// The entries at which both programs are defined and have two rational values.
+  Result<UnequalEntries> unequal_entries(const Programs& programs, const RationalInputs& inputs) {
+    const std::vector<size_t> order = input_order(programs.reference, programs.candidate);
+    std::vector<size_t> same(order.size());
+    for (size_t i = 0; i < same.size(); ++i) same[i] = i;
+    Formulas numbers({deadline_, options_.stop});
+    Symbols symbols;
+    for (const auto& input : inputs) {
+      Tensor<SymbolicValue>& symbol = symbols.emplace_back(input.shape);
+      for (int64_t i = 0; i < input.size(); ++i) symbol[i] = numbers.constant(input[i]);
+    }
+    STRATA_TRY(const Symbols expected, execute_symbolically(programs.reference, numbers, symbols, same));
+    STRATA_TRY(const Symbols found, execute_symbolically(programs.candidate, numbers, symbols, order));
+    UnequalEntries entries;
+    if (!numbers.failure().empty()) return entries;
+    for (size_t o = 0; o < expected.size(); ++o) {
+      for (int64_t i = 0; i < expected[o].size(); ++i) {
+        const std::array both{expected[o][i], found[o][i]};
+        const auto x = constant_of(numbers[both[0]]);
+        const auto y = constant_of(numbers[both[1]]);
+        if (!x || !y || !x->valid() || !y->valid() || *x == *y) continue;
+        // Of numbers those conditions are left that do not hold.
+        if (numbers.conditions_of(both).empty() && numbers.failure().empty()) entries[{o, i}] = {*x, *y};
+      }
+    }
+    return entries;
+  }
+
+  /// An entry at which the programs differ at all of several points around the inputs.
+  Result<std::optional<RealDifference>> exact_difference_near(const Programs& programs, const RationalInputs& inputs,
+                                                              UnequalEntries entries, Random& random) {
+    std::optional<RealDifference> last;
+    for (int point = 0; point < kExactPoints; ++point) {
+      RationalInputs here = inputs;
+      for (auto& input : here) {
+        for (Rational& x : input.data) {
+          const int64_t steps = static_cast<int64_t>(random.below(kExactSteps)) - static_cast<int64_t>(kExactSteps / 2);
+          STRATA_TRY(x, make_rational(x.num * kExactStep + steps, kExactStep));
+        }
+      }
+      STRATA_TRY(const UnequalEntries now, unequal_entries(programs, here));
+      std::erase_if(entries, [&](const auto& entry) { return !now.contains(entry.first); });
+      if (entries.empty()) return std::nullopt;
+      const auto& [place, values] = *now.find(entries.begin()->first);
+      const auto number = [](const Number& n) { return static_cast<double>(n.num) / static_cast<double>(n.den); };
+      last = RealDifference{place.first, place.second, number(values.first), number(values.second), in_float64(here)};
+    }
+    return last;
   }
 
   /// Small integers, where comparisons meet equal numbers, in exact arithmetic.
   Result<void> exact_tests(const Programs& programs) {
     const Graph& a = programs.reference;
-    const Graph& b = programs.candidate;
     Random random(mix(options_.seed));
-    const std::vector<size_t> order = input_order(a, b);
-    std::vector<size_t> same(order.size());
-    for (size_t i = 0; i < same.size(); ++i) same[i] = i;
     for (int test = 0; test < kExactTests && !limit_.passed(); ++test) {
-      Formulas numbers({deadline_, options_.stop});
-      Inputs inputs;
-      Symbols symbols;
+      RationalInputs inputs;
       for (TensorId id : a.inputs()) {
-        Tensor<double>& input = inputs.emplace_back(a.type(id).shape);
-        Tensor<SymbolicValue>& symbol = symbols.emplace_back(a.type(id).shape);
-        for (int64_t i = 0; i < input.size(); ++i) {
-          const auto n = static_cast<int64_t>(random.below(5)) - 2;
-          input[i] = static_cast<double>(n);
-          symbol[i] = numbers.constant({n, 1});
-        }
+        for (Rational& x : inputs.emplace_back(a.type(id).shape).data)
+          x = {static_cast<int64_t>(random.below(5)) - 2, 1};
       }
-      STRATA_TRY(const Symbols expected, execute_symbolically(a, numbers, symbols, same));
-      STRATA_TRY(const Symbols found, execute_symbolically(b, numbers, symbols, order));
-      if (!numbers.failure().empty()) continue;
-      bool unequal = false;
-      for (size_t o = 0; o < expected.size(); ++o) {
-        for (int64_t i = 0; i < expected[o].size(); ++i) {
-          const auto x = constant_of(numbers[expected[o][i]]);
-          const auto y = constant_of(numbers[found[o][i]]);
-          unequal |= x && y && *x != *y;
-        }
+      STRATA_TRY(const auto entries, unequal_entries(programs, inputs));
+      if (entries.empty()) continue;
+      STRATA_TRY(const auto at, difference_near(a, programs.candidate, in_float64(inputs), reals()));
+      if (at) {
+        different(programs, *at, "in float64, near small integers");
+        return {};
       }
-      if (!unequal) continue;
-      STRATA_TRY(const auto at, difference_near(a, b, inputs, reals()));
-      if (!at) continue;
-      different(programs, *at, "near small integers");
+      // Rounding may decide what rational numbers tell apart: √x² − x is 0 for x > 0, and in float64 almost 0.
+      STRATA_TRY(const auto exact, exact_difference_near(programs, inputs, entries, random));
+      if (!exact) continue;
+      different(programs, *exact, "in exact arithmetic, near small integers");
       return {};
     }
     step(fmt::format("{} exact tests on small integers agree", kExactTests));
@@ -314,7 +373,7 @@ class Proof {
     }
     STRATA_TRY(const auto at, difference_near(programs.reference, programs.candidate, model, reals()));
     if (at) {
-      different(programs, *at, "near inputs that Z3 found");
+      different(programs, *at, "in float64, near inputs that Z3 found");
     } else {
       STRATA_CHECK(undecided("Z3 finds inputs on which float64 shows no difference"));
     }

@@ -13,7 +13,7 @@ struct SolverOptions {
   std::stop_token stop{};
 };
 
-/// An entry in which the programs differ in float64, on inputs that can be made again.
+/// An entry in which the programs differ, in float64 or in exact arithmetic, on inputs that can be made again.
 struct SolverCounterexample {
   std::string output;
   std::vector<int64_t> index;
@@ -38,8 +38,8 @@ struct SolverResult {
 };
 
 /// Equivalent: every output, at full shape, is the same function of the inputs wherever the reference's is defined.
-/// Different: float64 shows it on a region. Undecided: neither, or time is up. Error where the interfaces do not agree
-/// or (Interrupted) when stopped.
+/// Different: float64 or exact arithmetic shows it on a region. Undecided: neither, or time is up. Error where the
+/// interfaces do not agree or (Interrupted) when stopped.
 Result<SolverResult> prove_with_solver(const Graph& reference, const Graph& candidate,
                                        const SolverOptions& options = {});
 

@@ -123,6 +123,50 @@ TEST(Solver, CandidateMustBeDefinedWhereTheReferenceIs) {
   EXPECT_EQ(solved(half).verdict, Verdict::Different);
 }
 
+TEST(Solver, RationalNumbersTellApartWhatRoundingHides) {
+  // √x² − x is 0 for x > 0; float64 makes almost 0 of it.
+  const Pair root{"Root", "xy", "s = sqr(x);r = sqrt(s);d = sub(r, x);m = select(d, x, y);output m",
+                  "m = scale(x, factor=1);output m"};
+  const SolverResult result = solved(root);
+  ASSERT_EQ(result.verdict, Verdict::Different) << result.reason << steps(result);
+  EXPECT_THAT(result.reason, testing::HasSubstr("in exact arithmetic"));
+  ASSERT_TRUE(result.counterexample);
+  const auto& inputs = result.counterexample->inputs;
+  const auto at = static_cast<size_t>(result.counterexample->index[0]);
+  EXPECT_GT(inputs[0].second.data[at], 0);
+  EXPECT_EQ(result.counterexample->expected, inputs[1].second.data[at]);
+  EXPECT_EQ(result.counterexample->found, inputs[0].second.data[at]);
+  // At integers alone, and where one of them is undefined.
+  const Pair tie{"Tie", "xy", "g = greater(x, y);h = greater(y, x);s = add(g, h);m = mul(s, x);output m",
+                 "m = scale(x, factor=1);output m"};
+  EXPECT_NE(solved(tie).verdict, Verdict::Different);
+  const Pair domain{"Domain", "x",
+                    "s = sqr(x);r = sqrt(s);d = sub(r, x);n = scale(x, factor=-1);q = sqrt(n);"
+                    "p = mul(q, d);m = mul(p, d);output m",
+                    "n = scale(x, factor=-1);q = sqrt(n);c = mul(q, x);e = mul(c, x);m = scale(e, factor=4);output m"};
+  EXPECT_NE(solved(domain).verdict, Verdict::Different) << solved(domain).reason;
+}
+
+TEST(Solver, LargeProgramsKeepTheirTime) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string large = "input x: f32[8192, 4096];";
+  const auto relu = prove_with_solver(*graph_of(large + "m = relu(x);output m"),
+                                      *graph_of(large + "z = sub(x, x);m = max(x, z);output m"), {.time_limit = 3});
+  ASSERT_TRUE(relu);
+  EXPECT_EQ(relu->verdict, Verdict::Equivalent) << relu->reason;
+  const auto other = prove_with_solver(*graph_of(large + "m = relu(x);output m"),
+                                       *graph_of(large + "z = sub(x, x);m = max(z, z);output m"), {.time_limit = 3});
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->verdict, Verdict::Different) << other->reason;
+  // Sums are executed as they are, and stopped in the middle.
+  const auto sums =
+      prove_with_solver(*graph_of(large + "r = relu(x);m = sum(r, dim=1);output m"),
+                        *graph_of(large + "z = sub(x, x);r = max(x, z);m = sum(r, dim=1);output m"), {.time_limit = 1});
+  ASSERT_TRUE(sums);
+  EXPECT_NE(sums->verdict, Verdict::Different);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 15);
+}
+
 TEST(Solver, NoTimeIsNoDifference) {
   for (const Pair& pair : kEquivalent) {
     const SolverResult result = solved(pair, {.time_limit = 0});

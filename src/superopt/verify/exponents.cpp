@@ -31,7 +31,7 @@ class Pair {
       : stop_(stop),
         graphs_{&reference, &candidate},
         order_(input_order(reference, candidate)),
-        sample_(Sampler(reference, primes, free).draw(seed)) {
+        sample_(Sampler(reference, primes, free).draw(seed, stop)) {
     if (maxima_cancel) sample_.arithmetic.maximum = FieldArithmetic::Maximum::Zero;
     if (!free) return;
     sample_.arithmetic.maximum = FieldArithmetic::Maximum::Free;

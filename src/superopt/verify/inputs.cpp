@@ -45,6 +45,14 @@ Result<void> check_interface(const Graph& reference, const Graph& candidate) {
   return {};
 }
 
+std::string input_shapes(const Graph& graph) {
+  std::string shapes;
+  for (TensorId id : graph.inputs()) {
+    shapes += fmt::format("{}{}{}", shapes.empty() ? "" : ", ", graph.tensor(id).name, to_string(graph.type(id).shape));
+  }
+  return shapes;
+}
+
 std::vector<size_t> input_order(const Graph& reference, const Graph& candidate) {
   std::vector<size_t> order;
   for (TensorId id : candidate.inputs()) {

@@ -10,6 +10,8 @@ namespace strata {
 namespace {
 
 constexpr int kDraws = 4;
+/// More elements are not told from so many: their orders are too many in any case.
+constexpr size_t kManyElements = 10000;
 
 using Maximum = FieldArithmetic::Maximum;
 
@@ -33,7 +35,7 @@ Result<bool> maxima_cancel(const Graph& reference, const Graph& candidate, const
   const Sampler sampler(reference, primes);
   const std::vector<size_t> order = input_order(reference, candidate);
   for (int draw = 0; draw < kDraws; ++draw) {
-    FieldSample sample = sampler.draw(mix(seed ^ mix(static_cast<uint64_t>(draw))));
+    FieldSample sample = sampler.draw(mix(seed ^ mix(static_cast<uint64_t>(draw))), stop);
     for (const Graph* graph : {&reference, &candidate}) {
       if (graph == &candidate) sample.inputs = reordered(std::move(sample.inputs), order);
       STRATA_TRY(const auto ordered, outputs(*graph, sample.arithmetic, Maximum::ByOrder, sample.inputs, stop));
@@ -47,7 +49,7 @@ Result<bool> maxima_cancel(const Graph& reference, const Graph& candidate, const
 
 Result<size_t> compared_elements(const Graph& reference, const Graph& candidate, const FieldPrimes& primes,
                                  uint64_t seed, const std::stop_token& stop) {
-  FieldSample sample = Sampler(reference, primes).draw(seed);
+  FieldSample sample = Sampler(reference, primes).draw(seed, stop);
   std::vector<FieldArithmetic::Value> compared;
   for (const Graph* graph : {&reference, &candidate}) {
     if (graph == &candidate) sample.inputs = reordered(std::move(sample.inputs), input_order(reference, candidate));
@@ -56,7 +58,9 @@ Result<size_t> compared_elements(const Graph& reference, const Graph& candidate,
     STRATA_CHECK(execute(*graph, arithmetic, sample.inputs, stop));
   }
   std::set<std::pair<uint64_t, uint64_t>> different;
-  for (const auto& value : compared) different.emplace(value.p, value.q);
+  for (size_t i = 0; i < compared.size() && different.size() < kManyElements; ++i) {
+    different.emplace(compared[i].p, compared[i].q);
+  }
   return different.size();
 }
 

@@ -14,7 +14,8 @@ namespace strata {
 Result<bool> maxima_cancel(const Graph& reference, const Graph& candidate, const FieldPrimes& primes, uint64_t seed,
                            const std::stop_token& stop);
 
-/// How many different elements the maxima of the two programs are taken of; programs as above.
+/// How many different elements the maxima of the two programs are taken of, not counted beyond 10,000; programs as
+/// above.
 Result<size_t> compared_elements(const Graph& reference, const Graph& candidate, const FieldPrimes& primes,
                                  uint64_t seed, const std::stop_token& stop);
 

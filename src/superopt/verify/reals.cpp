@@ -6,6 +6,8 @@
 #include "interpret/interpret.h"
 #include "interpret/work.h"
 #include "superopt/verify/inputs.h"
+#include "superopt/verify/memory.h"
+#include "superopt/verify/sample.h"
 #include "support/random.h"
 
 namespace strata {
@@ -88,7 +90,9 @@ double draw(Style style, double scale, const std::vector<double>& constants, Ran
   return x;
 }
 
-Inputs draw_inputs(const Graph& graph, int test, const std::vector<double>& constants, uint64_t seed) {
+/// When stopped, some entries are left 0: what is executed with the same stop says so.
+Inputs draw_inputs(const Graph& graph, int test, const std::vector<double>& constants, uint64_t seed,
+                   const std::stop_token& stop) {
   Random random(mix(seed ^ mix(static_cast<uint64_t>(test))));
   Inputs inputs;
   const bool mixed = test >= kStyles && test % 2 == 1;  // a style of its own for each input
@@ -99,7 +103,8 @@ Inputs draw_inputs(const Graph& graph, int test, const std::vector<double>& cons
     const double scale = shape.size() > 1 ? 1 / std::sqrt(static_cast<double>(shape.back())) : 1;
     const auto style = static_cast<Style>(mixed ? static_cast<int>(random.below(kStyles)) : test % kStyles);
     const double common = draw(style, scale, constants, random);
-    for (double& x : input.data) {
+    for (size_t i = 0; i < input.data.size() && !stops_at(i, stop); ++i) {
+      double& x = input.data[i];
       x = alike ? common * (1 + kSpread * random.uniform(-1, 1)) : draw(style, scale, constants, random);
     }
   }
@@ -135,10 +140,10 @@ class RealCheck {
 
   Result<std::optional<RealDifference>> run() const {
     const double work = execution_work(reference_) + execution_work(candidate_);
-    if (2 * work > options_.work) return std::nullopt;
+    if (2 * work > options_.work || !check_real_memory(reference_, candidate_)) return std::nullopt;
     const int tests = static_cast<int>(std::clamp(options_.work / std::max(work, 1.0), 2.0, double{kMostTests}));
     for (int test = 0; test < tests; ++test) {
-      const Inputs inputs = draw_inputs(reference_, test, constants_, options_.seed);
+      const Inputs inputs = draw_inputs(reference_, test, constants_, options_.seed, options_.stop);
       STRATA_TRY(const auto values, both(kReals, inputs));
       const auto entry = suspect(values);
       if (!entry) continue;
@@ -237,6 +242,15 @@ class RealCheck {
     return decided;
   }
 
+  /// Whether a result of 0 may be an underflow: e^−1000, or silu(−1000). A function of one number that exponentiates
+  /// is exact at 0, where its exponent is 0 or one of the operator's constants: silu(0) and gelu(0) are 0 over the
+  /// reals.
+  static bool may_underflow(const Inputs& tensors, const Operation& op, size_t entry) {
+    if (op.body || op_def(op.kind).traits.lax.exponentiations == 0) return false;
+    if (!op_def(op.kind).traits.elementwise || op.operands.size() != 1) return true;
+    return tensors[static_cast<size_t>(op.operands[0])].data[entry] != 0;
+  }
+
   /// Whether something may have left the range of float64, or be decided by rounding.
   Result<bool> beyond_float64(const Inputs& inputs) const {
     for (const auto& input : inputs) {
@@ -252,11 +266,12 @@ class RealCheck {
       STRATA_TRY(const Inputs noisy, execute_all(*graph, noise, own, options_.stop));
       for (const Operation& op : graph->operations()) {
         if (!op.body && decided_by_rounding(tensors, noisy, op)) return true;
-        const bool exponential = !op.body && op_def(op.kind).traits.lax.exponentiations > 0;
         for (TensorId id : op.results) {
-          for (double x : tensors[static_cast<size_t>(id)].data) {
-            const double size = std::fabs(x);
-            if (std::isinf(x) || size > kLargest || (size < kSmallest && (x != 0 || exponential))) return true;
+          const std::vector<double>& values = tensors[static_cast<size_t>(id)].data;
+          for (size_t i = 0; i < values.size(); ++i) {
+            const double size = std::fabs(values[i]);
+            if (std::isinf(values[i]) || size > kLargest) return true;
+            if (size < kSmallest && (size != 0 || may_underflow(tensors, op, i))) return true;
           }
         }
       }

@@ -83,7 +83,7 @@ bool disjoint(const Graph& graph, TensorId tensor, const Ties& ties) {
 /// drawn again and the rest stays.
 Result<bool> residuosity_varies(const Graph& argument, size_t input, uint8_t residues, const FieldPrimes& primes,
                                 uint64_t seed, const std::stop_token& stop) {
-  FieldSample sample = draw_sample(argument, primes, seed);
+  FieldSample sample = draw_sample(argument, primes, seed, stop);
   sample.arithmetic.wanted = residues;
   Random random(mix(seed));
   std::vector<uint8_t> first, varied;
@@ -94,6 +94,8 @@ Result<bool> residuosity_varies(const Graph& argument, size_t input, uint8_t res
     const FieldTensor& entries = values.front();
     varied.resize(entries.data.size(), static_cast<uint8_t>(FieldArithmetic::kBothResidues & ~residues));
     for (size_t i = 0; i < entries.data.size(); ++i) {
+      if (stops_at(i, stop))
+        return tl::unexpected(Error{ErrorCode::Interrupted, "the verification was stopped", {}, {}});
       uint8_t is = 0;
       if (arithmetic.fp.is_residue(entries.data[i].p)) is = FieldArithmetic::kResidueP;
       if (arithmetic.fq.is_residue(entries.data[i].q)) is = static_cast<uint8_t>(is | FieldArithmetic::kResidueQ);
@@ -103,7 +105,7 @@ Result<bool> residuosity_varies(const Graph& argument, size_t input, uint8_t res
     if (std::all_of(varied.begin(), varied.end(), [](uint8_t v) { return v == FieldArithmetic::kBothResidues; })) {
       return true;
     }
-    fill_uniformly(sample.inputs[input], sample.arithmetic, random);
+    fill_uniformly(sample.inputs[input], sample.arithmetic, random, stop);
   }
   return false;
 }
@@ -176,13 +178,16 @@ RootMatch::RootMatch(const std::vector<FieldArithmetic::Value>& known, const Fie
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
     if (!values.empty() && values.front() == 0) values.erase(values.begin());
-    for (const uint64_t value : values) of->inverses.push_back(of->field.inverse(value));
+    for (size_t i = 0; i < values.size() && !stops_at(i, stop_); ++i) {
+      of->inverses.push_back(of->field.inverse(values[i]));
+    }
     most = std::max(most, values.size());
   }
   scans_ = std::max<int64_t>(kFewScans, kMostSteps / static_cast<int64_t>(most));
 }
 
 bool RootMatch::matches(const FieldArithmetic::Value& argument) {
+  if (stop_.stop_requested()) return false;
   return (argument.p == 0 || matches_in(p_, argument.p)) && (argument.q == 0 || matches_in(q_, argument.q));
 }
 

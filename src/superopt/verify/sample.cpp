@@ -26,11 +26,13 @@ uint64_t uniform(const PrimeField& field, Random& random) {
 
 }  // namespace
 
-void fill_uniformly(FieldTensor& tensor, const FieldArithmetic& field, Random& random) {
-  for (Value& value : tensor.data) value = {uniform(field.fp, random), uniform(field.fq, random)};
+void fill_uniformly(FieldTensor& tensor, const FieldArithmetic& field, Random& random, const std::stop_token& stop) {
+  for (size_t i = 0; i < tensor.data.size() && !stops_at(i, stop); ++i) {
+    tensor.data[i] = {uniform(field.fp, random), uniform(field.fq, random)};
+  }
 }
 
-FieldSample draw_sample(const Graph& program, const FieldPrimes& primes, uint64_t seed) {
+FieldSample draw_sample(const Graph& program, const FieldPrimes& primes, uint64_t seed, const std::stop_token& stop) {
   Random random(seed);
   const PrimeField fp(primes.p);
   const PrimeField fq(primes.q);
@@ -41,7 +43,7 @@ FieldSample draw_sample(const Graph& program, const FieldPrimes& primes, uint64_
   sample.arithmetic.powers = std::make_shared<PowerTable>(fp, omega);
   sample.arithmetic.wanted = FieldArithmetic::kResidueP;
   for (TensorId id : program.inputs()) {
-    fill_uniformly(sample.inputs.emplace_back(program.type(id).shape), sample.arithmetic, random);
+    fill_uniformly(sample.inputs.emplace_back(program.type(id).shape), sample.arithmetic, random, stop);
   }
   return sample;
 }
@@ -100,7 +102,7 @@ Sampler::Sampler(const Graph& reference, const FieldPrimes& primes, bool free)
 }
 
 FieldSample Sampler::draw(uint64_t seed, const std::stop_token& stop) const {
-  FieldSample sample = draw_sample(reference_, primes_, seed);
+  FieldSample sample = draw_sample(reference_, primes_, seed, stop);
   Random random(mix(seed));
   for (int round = 0; round < kRounds; ++round) {
     // The first root that is not clean: later ones may depend on what is drawn again for it.
@@ -121,6 +123,7 @@ bool Sampler::condition(const Root& root, FieldSample& sample, Random& random, c
   const FieldTensor& argument = arguments->front();
   std::vector<bool> residue(argument.data.size());
   for (size_t i = 0; i < residue.size(); ++i) {
+    if (stops_at(i, stop)) return true;
     residue[i] =
         (!(root.residues & FieldArithmetic::kResidueP) || sample.arithmetic.fp.is_residue(argument.data[i].p)) &&
         (!(root.residues & FieldArithmetic::kResidueQ) || sample.arithmetic.fq.is_residue(argument.data[i].q));

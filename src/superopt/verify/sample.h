@@ -17,10 +17,17 @@ struct FieldSample {
 };
 
 /// Uniform and independent residues in all entries of the inputs and a uniform nontrivial q-th root of unity, from
-/// `seed`.
-FieldSample draw_sample(const Graph& program, const FieldPrimes& primes, uint64_t seed);
-/// Draws all entries of a tensor again.
-void fill_uniformly(FieldTensor& tensor, const FieldArithmetic& field, Random& random);
+/// `seed`. When stopped, some are left 0: what is executed with the same stop says so.
+FieldSample draw_sample(const Graph& program, const FieldPrimes& primes, uint64_t seed,
+                        const std::stop_token& stop = {});
+/// Draws all entries of a tensor again, as many as come before it is stopped.
+void fill_uniformly(FieldTensor& tensor, const FieldArithmetic& field, Random& random,
+                    const std::stop_token& stop = {});
+/// How many entries of a tensor are worked on between two looks at the stop: some milliseconds.
+constexpr size_t kEntriesBetweenStops = 4096;
+inline bool stops_at(size_t entry, const std::stop_token& stop) {
+  return entry % kEntriesBetweenStops == 0 && stop.stop_requested();
+}
 
 /// Draws samples for one reference program. Thread-safe.
 class Sampler {

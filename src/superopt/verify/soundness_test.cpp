@@ -82,6 +82,26 @@ TEST(Reals, RefuteWhatDiffersOnARegion) {
                       "input x: f32[3];a = relu(x);b = div(a, a);y = mul(b, x);output y"));
 }
 
+TEST(Reals, RefuteWhereAnExponentialIsExactlyZero) {
+  for (const char* f : {"silu", "gelu"}) {
+    EXPECT_TRUE(refuted(fmt::format("input x: f32[3];a = relu(x);y = {}(a);output y", f),
+                        fmt::format("input x: f32[3];y = {}(x);output y", f)))
+        << f;
+    const std::string zero = fmt::format("input x: f32[3];input z: f32[3];a = sub(x, x);b = {}(a);", f);
+    EXPECT_TRUE(refuted(zero + "y = max(b, x);output y", zero + "y = max(b, z);output y")) << f;
+    EXPECT_TRUE(refuted(zero + "y = exp(b);output y", zero + "c = exp(b);y = sub(c, x);output y")) << f;
+  }
+}
+
+TEST(Reals, DoNotRefuteZerosByUnderflow) {
+  // x / x, but for 0 / 0 where float64 underflows.
+  for (const char* f : {"silu", "gelu"}) {
+    EXPECT_FALSE(refuted("input x: f32[3];a = sub(x, x);y = exp(a);output y",
+                         fmt::format("input x: f32[3];s = scale(x, factor=900);a = {}(s);y = div(a, a);output y", f)))
+        << f;
+  }
+}
+
 TEST(Reals, DoNotRefuteRoundingTiesAndOverflow) {
   const char* same = "input x: f32[3];y = scale(x, factor=1);output y";
   EXPECT_FALSE(refuted(

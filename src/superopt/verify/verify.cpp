@@ -13,8 +13,10 @@
 #include "superopt/verify/inputs.h"
 #include "superopt/verify/lax.h"
 #include "superopt/verify/maxima.h"
+#include "superopt/verify/memory.h"
 #include "superopt/verify/positive.h"
 #include "superopt/verify/reals.h"
+#include "superopt/verify/reductions.h"
 #include "superopt/verify/roots.h"
 #include "superopt/verify/sample.h"
 #include "superopt/verify/shrink.h"
@@ -37,6 +39,8 @@ constexpr size_t kMostPrimes = 64;
 constexpr double kMostSigns = 10;
 /// Of one thread, in a finite field: an execution that is sure to take too long need not begin.
 constexpr double kOperationsPerSecond = 2e9;
+/// Scalar operations of two programs above which smaller shapes are taken where no size matters.
+constexpr double kLargeWork = 1e6;
 /// Scalar operations of all tests of signs, or of orders, together.
 constexpr double kSmallTestsWork = 2e8;
 /// Maxima of more elements than this have more orders than tests can meet.
@@ -506,15 +510,21 @@ Result<VerifyResult> verify_each_output(const Graph& reference, const Graph& can
   return all;
 }
 
-}  // namespace
+double work_of(const Graph& reference, const Graph& candidate) {
+  return execution_work(reference) + execution_work(candidate);
+}
 
-Result<VerifyResult> verify(const Graph& reference, const Graph& candidate, const VerifyOptions& options) {
-  STRATA_CHECK(check_interface(reference, candidate));
+/// At the shapes that the programs have.
+Result<VerifyResult> verify_in_time(const Graph& reference, const Graph& candidate, const VerifyOptions& options) {
   const Deadline deadline(options.time_limit, options.stop);
   VerifyOptions within = options;
   within.stop = deadline.token();
   VerifyResult out_of_time;
-  const double seconds = (execution_work(reference) + execution_work(candidate)) / kOperationsPerSecond;
+  if (const auto room = check_field_memory(reference, candidate); !room) {
+    out_of_time.reason = room.error().message;
+    return out_of_time;
+  }
+  const double seconds = work_of(reference, candidate) / kOperationsPerSecond;
   out_of_time.reason = fmt::format("the random tests take more than the {:g} s that they may", options.time_limit);
   if (seconds > options.time_limit) {
     out_of_time.reason += fmt::format(": about {:.0f} s each", seconds);
@@ -525,6 +535,22 @@ Result<VerifyResult> verify(const Graph& reference, const Graph& candidate, cons
                     : verify_whole(reference, candidate, within);
   const bool interrupted = !result && result.error().code == ErrorCode::Interrupted;
   return interrupted && !options.stop.stop_requested() ? out_of_time : result;
+}
+
+}  // namespace
+
+Result<VerifyResult> verify(const Graph& reference, const Graph& candidate, const VerifyOptions& options) {
+  STRATA_CHECK(check_interface(reference, candidate));
+  if (work_of(reference, candidate) > kLargeWork) {
+    const auto small = alike_at_small_shapes(reference, candidate);
+    if (small && work_of(*small->first, *small->second) < work_of(reference, candidate)) {
+      STRATA_TRY(VerifyResult result, verify_in_time(*small->first, *small->second, options));
+      const std::string shapes = fmt::format("; at {}, as no size matters", input_shapes(*small->first));
+      (result.verdict == Verdict::Equivalent ? result.argument : result.reason) += shapes;
+      return result;
+    }
+  }
+  return verify_in_time(reference, candidate, options);
 }
 
 }  // namespace strata
