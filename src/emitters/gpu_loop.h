@@ -25,7 +25,7 @@ class GpuLoop {
 
   /// `pointers`: of the loop's initial values and results.
   Result<void> run(const Pointers& pointers) const;
-  Result<void> choose_algorithms(ResultCache* cache) { return body_->choose_algorithms(cache); }
+  Result<void> choose_algorithms_of_steps(ResultCache* cache) { return body_->choose_algorithms_of_steps(cache); }
   /// "loop of 10 iterations, 3 steps each".
   std::string description() const;
   std::optional<std::string> step_on_host() const;

@@ -281,10 +281,22 @@ Result<void> GpuRunner::allocate_workspace() {
 }
 
 Result<void> GpuRunner::choose_algorithms(ResultCache* cache) {
+  STRATA_CHECK(choose_algorithms_of_steps(cache));
+  const bool one_kernel = program_.steps.size() < 2 && !program_.steps.empty() && !program_.steps.front().loop;
+  if (!overlaps_ || one_kernel || step_on_host()) return {};
+  // What cannot be timed can still run, which says why if it cannot.
+  const Result<double> with = microseconds();
+  order_->overlaps = false;
+  const Result<double> without = microseconds();
+  order_->overlaps = !with || !without || *with <= *without;
+  return {};
+}
+
+Result<void> GpuRunner::choose_algorithms_of_steps(ResultCache* cache) {
   std::map<std::string, LibraryWork> chosen;
   for (size_t i = 0; i < program_.steps.size(); ++i) {
     Loaded& loaded = loaded_[i];
-    if (loaded.loop) STRATA_CHECK(loaded.loop->choose_algorithms(cache));
+    if (loaded.loop) STRATA_CHECK(loaded.loop->choose_algorithms_of_steps(cache));
     if (!loaded.work) continue;
     LibraryLaunch& launch = *program_.steps[i].library;
     const std::string same = identity_of(launch.work);
@@ -388,7 +400,7 @@ Result<void> GpuRunner::launch(const ProgramStep& step, const Loaded& loaded) co
     overlap.id = CudaLaunchAttribute::kOverlapsPrevious;
     overlap.value = {1};
     config.attributes = &overlap;
-    config.attribute_count = overlaps_ && order_->behind_kernel ? 1 : 0;
+    config.attribute_count = overlaps_ && order_->overlaps && order_->behind_kernel ? 1 : 0;
     order_->behind_kernel = true;
     STRATA_CHECK(
         device_.driver().check(device_.driver().launch(&config, loaded.functions[i], arguments.data(), nullptr),
@@ -408,7 +420,7 @@ Result<void> GpuRunner::launch_lax(const ProgramStep& step, const Loaded& loaded
     if (buffer.role == BufferRole::Counters) pointers[buffer.name] = loaded.counters.at(buffer.name).pointer();
     if (buffer.role == BufferRole::Output) pointers[buffer.name] = pointer(step.outputs.front());
   }
-  const bool behind_kernel = order_->behind_kernel;
+  const bool behind_kernel = order_->overlaps && order_->behind_kernel;
   order_->behind_kernel = !step.lax->manifest.launches.empty() && !step.lax->manifest.launches.back().library;
   return loaded.program->launch(pointers, behind_kernel);
 }

@@ -39,6 +39,7 @@ class GpuLoop;
 /// one start and waits for the one before (PtxOptions::overlap; generated code does it as well).
 struct StreamOrder {
   bool behind_kernel = false;
+  bool overlaps = true;  ///< whether kernels may; those of fusions do where kernels_overlap()
 };
 
 class GpuRunner {
@@ -62,7 +63,8 @@ class GpuRunner {
   const std::vector<std::string>& notes() const { return notes_; }
 
   /// Takes for each product and convolution the algorithm that is fastest on this GPU, by measurement once
-  /// (library/fastest.h). Called after load, before all else.
+  /// (library/fastest.h), and lets kernels start early only where that makes the whole faster: among libraries' kernels
+  /// it may not (seen on an H200). Called after load, before all else.
   Result<void> choose_algorithms(ResultCache* cache);
 
   /// Copies the arguments, runs all steps, and copies the results back. Arguments are checked against the parameters.
@@ -82,6 +84,8 @@ class GpuRunner {
   void bind(int buffer, CudaPointer pointer) { bound_[static_cast<size_t>(buffer)] = pointer; }
   /// Of a parameter, a result, or a constant.
   CudaPointer pointer(int buffer) const;
+  /// choose_algorithms, but for the order of kernels, which is chosen for the whole.
+  Result<void> choose_algorithms_of_steps(ResultCache* cache);
   /// Puts all steps on the stream.
   Result<void> run_steps() const;
   /// The first step that the interpreter runs, or a loop whose iterations the host counts: none in a CUDA graph.
@@ -123,7 +127,7 @@ class GpuRunner {
   std::vector<Loaded> loaded_;        ///< by step
   std::vector<std::string> notes_;
   bool is_body_ = false;
-  bool overlaps_ = false;  ///< kernels of fusions do (kernels_overlap)
+  bool overlaps_ = false;  ///< kernels_overlap()
   std::shared_ptr<StreamOrder> order_;
   std::vector<CudaPointer> bound_;  ///< by buffer; 0: in this program's own memory
   std::optional<GpuMemory> constants_, working_, workspace_;
