@@ -198,7 +198,7 @@ bool cheaper(const CostEstimate& a, const CostEstimate& b) {
 
 CostEstimate estimate_operation(const Graph& graph, const Operation& op, const Target& target) {
   CostEstimate cost;
-  if (op.kind == OpKind::Transpose && is_view(graph, op)) return cost;
+  if ((op.kind == OpKind::Transpose || op.kind == OpKind::Reshape) && is_view(graph, op)) return cost;
   cost.kernels = 1;
   std::vector<TensorId> read = op.operands;
   std::sort(read.begin(), read.end());
