@@ -15,12 +15,11 @@ namespace {
 /// The text of a computation.
 class HloText {
  public:
-  std::string add(const std::string& name, const std::string& type, const std::string& operation) {
+  /// The name of a new instruction.
+  std::string add(const std::string& type, const std::string& operation) {
+    std::string name = fmt::format("v{}", count_++);
     lines_ += fmt::format("  {} = {} {}\n", name, type, operation);
     return name;
-  }
-  std::string add(const std::string& type, const std::string& operation) {
-    return add(fmt::format("v{}", count_++), type, operation);
   }
   const std::string& lines() const { return lines_; }
 
@@ -50,8 +49,7 @@ class GlueBuilder {
     }
     for (const TensorId id : inputs_) {
       const std::string type = type_of(name_of(graph_.type(id).dtype), graph_.type(id).shape);
-      text_.add(instruction_name(id), type, fmt::format("parameter({})", made_.inputs.size()));
-      stored_[id] = instruction_name(id);
+      store(id, text_.add(type, fmt::format("parameter({})", made_.inputs.size())));
       made_.inputs.push_back(id);
     }
     std::vector<std::string> results, types;
@@ -78,11 +76,11 @@ class GlueBuilder {
     return producer >= 0 && of_.count(static_cast<size_t>(producer)) > 0;
   }
 
-  /// Numbered by the module, so that equal operators of other graphs give equal modules.
-  std::string instruction_name(TensorId id) {
-    const auto known = names_.try_emplace(id, fmt::format("t{}", names_.size())).first;
-    made_.tensors[known->second] = id;
-    return known->second;
+  /// The instruction that is a tensor in its type. Instructions are numbered by the module, so that equal operators of
+  /// other graphs give equal modules.
+  std::string store(TensorId id, std::string instruction) {
+    made_.tensors[instruction] = id;
+    return stored_[id] = std::move(instruction);
   }
 
   void find_inputs(TensorId id) {
@@ -122,7 +120,7 @@ class GlueBuilder {
     const auto known = stored_.find(id);
     if (known != stored_.end()) return known->second;
     const std::string type = type_of(name_of(graph_.type(id).dtype), shape(id));
-    return stored_[id] = text_.add(instruction_name(id), type, fmt::format("convert({})", wide_.at(id)));
+    return store(id, text_.add(type, fmt::format("convert({})", wide_.at(id))));
   }
 
   std::string wide(TensorId id) {
@@ -155,12 +153,8 @@ class GlueBuilder {
     if (op_def(op.kind).traits.elementwise) {
       std::vector<std::string> operands;
       for (const TensorId id : op.operands) operands.push_back(broadcast(id, result));
-      const std::string made = element(op, operands, result);
-      if (is_narrow(result)) {
-        wide_[result] = made;
-      } else {
-        stored_[result] = wide_[result] = made;
-      }
+      wide_[result] = element(op, operands, result);
+      if (!is_narrow(result)) store(result, wide_[result]);
       return;
     }
     // What moves elements takes them as they are.
@@ -172,11 +166,11 @@ class GlueBuilder {
     for (const TensorId id : op.operands) operands.push_back(as_wide ? wide(id) : stored(id));
     const std::string_view type = as_wide ? wide_type(result) : name_of(graph_.type(result).dtype);
     const std::string moved = movement(op, operands, type);
-    const std::string whole = type_of(type, shape(result));
+    const std::string instruction = text_.add(type_of(type, shape(result)), moved);
     if (as_wide) {
-      wide_[result] = text_.add(whole, moved);
+      wide_[result] = instruction;
     } else {
-      stored_[result] = text_.add(instruction_name(result), whole, moved);
+      store(result, instruction);
     }
   }
 
@@ -212,11 +206,7 @@ class GlueBuilder {
   std::string element(const Operation& op, const std::vector<std::string>& x, TensorId result) {
     const std::string_view element_type = wide_type(result);
     const std::string type = type_of(element_type, shape(result));
-    const auto put = [&](const std::string& operation) {
-      return !is_narrow(result) && operation.starts_with("!")
-                 ? text_.add(instruction_name(result), type, operation.substr(1))
-                 : text_.add(type, operation.starts_with("!") ? operation.substr(1) : operation);
-    };
+    const auto put = [&](const std::string& operation) { return text_.add(type, operation); };
     const auto constant = [&](double value) {
       const std::string scalar = text_.add(fmt::format("{}[]", element_type), fmt::format("constant({:.17g})", value));
       return put(fmt::format("broadcast({}), dimensions={{}}", scalar));
@@ -229,40 +219,40 @@ class GlueBuilder {
       return text_.add(type_of("pred", shape(result)), fmt::format("compare({}, {}), direction={}", a, b, is));
     };
     const auto choose = [&](const std::string& p, const std::string& a, const std::string& b) {
-      return put(fmt::format("!select({}, {}, {})", p, a, b));
+      return put(fmt::format("select({}, {}, {})", p, a, b));
     };
     switch (op.kind) {
       case OpKind::Add:
-        return two("!add", x[0], x[1]);
+        return two("add", x[0], x[1]);
       case OpKind::Sub:
-        return two("!subtract", x[0], x[1]);
+        return two("subtract", x[0], x[1]);
       case OpKind::Mul:
-        return two("!multiply", x[0], x[1]);
+        return two("multiply", x[0], x[1]);
       case OpKind::Div:
-        return two("!divide", x[0], x[1]);
+        return two("divide", x[0], x[1]);
       case OpKind::Max:
-        return two("!maximum", x[0], x[1]);
+        return two("maximum", x[0], x[1]);
       case OpKind::Sqr:
-        return two("!multiply", x[0], x[0]);
+        return two("multiply", x[0], x[0]);
       case OpKind::Scale:
-        return two("!multiply", x[0], constant(op.attributes.rational("factor").to_double()));
+        return two("multiply", x[0], constant(op.attributes.rational("factor").to_double()));
       case OpKind::AddConstant:
-        return two("!add", x[0], constant(op.attributes.rational("value").to_double()));
+        return two("add", x[0], constant(op.attributes.rational("value").to_double()));
       case OpKind::Relu:
-        return two("!maximum", x[0], constant(0));
+        return two("maximum", x[0], constant(0));
       case OpKind::Exp:
-        return one("!exponential", x[0]);
+        return one("exponential", x[0]);
       case OpKind::Sqrt:
-        return one("!sqrt", x[0]);
+        return one("sqrt", x[0]);
       case OpKind::Rsqrt:
-        return one("!rsqrt", x[0]);
+        return one("rsqrt", x[0]);
       case OpKind::SiLU:
-        return two("!multiply", x[0], one("logistic", x[0]));
+        return two("multiply", x[0], one("logistic", x[0]));
       case OpKind::Gelu: {
         // x · logistic(2c·(x + 0.044715·x³)), with the operator's own constants.
         const std::string cube = two("multiply", x[0], two("multiply", x[0], x[0]));
         const std::string sum = two("add", x[0], two("multiply", constant(8943.0 / 200000), cube));
-        return two("!multiply", x[0], one("logistic", two("multiply", constant(123637.0 / 77478), sum)));
+        return two("multiply", x[0], one("logistic", two("multiply", constant(123637.0 / 77478), sum)));
       }
       case OpKind::Greater:
         return choose(where(x[0], x[1], "GT"), constant(1), constant(0));
@@ -277,7 +267,6 @@ class GlueBuilder {
   const std::set<size_t> of_;
   const std::vector<bool>& views_;
   std::set<TensorId> inputs_;
-  std::map<TensorId, std::string> names_;
   HloText text_;
   std::map<TensorId, std::string> stored_, wide_;  ///< instructions, in the tensor's type and in that of computation
   Glue made_;
