@@ -155,7 +155,8 @@ class GroupBuilder {
     const auto type = element_type(value.shape.type);
     if (!type || !value.shape.has_default_layout())
       return unsupported("{} lies between kernels, and is no tensor", value.name);
-    std::string name = fmt::format("{}_between", value.name);
+    // Other groups number their instructions alike, and write other tensors.
+    std::string name = fmt::format("{}_{}_between", graph_.tensor(glue_.outputs.front()).name, value.name);
     while (graph_.find_tensor(name)) name += "_";
     kernel.arguments.push_back(name);
     const auto known = std::find_if(group_.buffers.begin(), group_.buffers.end(),
