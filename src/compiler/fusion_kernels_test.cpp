@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <memory>
+#include <set>
 
 #include "ir/text.h"
 #include "runtime/compile.h"
@@ -97,6 +98,33 @@ TEST(FusionKernels, AreMadeOnceForEqualOperators) {
   const auto again = generate_cuda(*graph, target, {}, passes);
   ASSERT_TRUE(once && again);
   EXPECT_EQ(once->source, again->source);
+}
+
+TEST(FusionKernels, WhatLiesBetweenKernelsIsOfOneGroup) {
+  // Values that are read very often are computed once, in f32, before and behind the sum.
+  const GraphPtr graph = parsed(R"(graph g {
+  input X: bf16[64, 512]
+  A = gelu(X)
+  B = gelu(A)
+  C = repeat(B, dim=0, times=512)
+  S = sum(C, dim=1, every=8)
+  D = gelu(S)
+  E = gelu(D)
+  F = repeat(E, dim=0, times=64)
+  output F
+})");
+  const auto program = generate_cuda(*graph, **find_target("sm_90a"), {}, with_emitters());
+  ASSERT_TRUE(program) << program.error().to_string();
+  ASSERT_EQ(program->emitted.size(), 2U);
+  std::set<std::string> names;
+  size_t count = 0;
+  for (const EmittedGroup& group : program->emitted) {
+    EXPECT_FALSE(group.buffers.empty());
+    for (const EmittedGroup::Buffer& buffer : group.buffers) names.insert(buffer.name);
+    for (const EmittedKernel& kernel : group.kernels) names.insert(kernel.name);
+    count += group.buffers.size() + group.kernels.size();
+  }
+  EXPECT_EQ(names.size(), count);
 }
 
 TEST(FusionKernels, PartsWithoutProductsAreNotSearched) {
