@@ -8,7 +8,7 @@
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/kinds/reduction_shape.h"
 #include "emitters/kinds/reduction_tiling.h"
-#include "hlo/inline_calls.h"
+#include "hlo/entry_rewriter.h"
 #include "hlo/text.h"
 #include "indexing/interval.h"
 
@@ -36,44 +36,17 @@ struct Parts {
   bool in_registers = false;  ///< what the first step reads can be gone through twice
 };
 
-class Splitter {
+class Splitter : hlo::EntryRewriter {
  public:
-  Splitter(const hlo::Module& module, const Device& device)
-      : result_(module), from_(module.entry_computation()), device_(device) {}
+  Splitter(const hlo::Module& module, const Device& device) : EntryRewriter(module), device_(device) {}
 
   hlo::Module run() {
-    entry_.name = from_.name;
-    for (const Instruction& it : from_.instructions) names_.insert(it.name);
-    for (size_t i = 0; i < from_.instructions.size(); ++i) {
-      const Instruction& it = from_.instructions[i];
-      Instruction copy = it;
-      for (InstructionId& operand : copy.operands) operand = moved_[static_cast<size_t>(operand)];
-      const std::optional<InstructionId> other = it.opcode == Opcode::Reduce ? replaced(it, copy) : std::nullopt;
-      moved_.push_back(other ? *other : append(std::move(copy)));
-      if (!other) continue;
-      // The last instruction has the name.
-      entry_.instructions[static_cast<size_t>(*other)].name = it.name;
-      changed_ = true;
-    }
-    if (!changed_) return std::move(result_);
-    for (const InstructionId id : from_.parameters) entry_.parameters.push_back(moved_[static_cast<size_t>(id)]);
-    entry_.root = moved_[static_cast<size_t>(from_.root)];
-    return hlo::extract_module(result_, entry_);
+    return rewrite([&](const Instruction& it, const Instruction& copy) {
+      return it.opcode == Opcode::Reduce ? replaced(it, copy) : std::nullopt;
+    });
   }
 
  private:
-  InstructionId append(Instruction it) {
-    entry_.instructions.push_back(std::move(it));
-    return static_cast<InstructionId>(entry_.instructions.size()) - 1;
-  }
-  InstructionId add(const std::string& base, Opcode opcode, Shape shape, std::vector<InstructionId> operands,
-                    hlo::Attributes attributes = hlo::NoAttributes{}, std::vector<hlo::ComputationId> called = {}) {
-    Instruction it{base, opcode, std::move(shape), std::move(operands), std::move(called), std::move(attributes), {}};
-    for (int n = 1; !names_.insert(it.name).second; ++n) it.name = base + "." + std::to_string(n);
-    return append(std::move(it));
-  }
-  const Shape& shape(InstructionId id) const { return entry_[id].shape; }
-
   // --- what may be split ---
 
   /// The operator that a computation is, where it is one of its parameters.
@@ -400,13 +373,8 @@ class Splitter {
     return second_step(copy, binary("part.all", Opcode::Add, moments.squares, product), parts);
   }
 
-  hlo::Module result_;
-  const Computation& from_;
   const Device& device_;
-  Computation entry_;
-  std::set<std::string> names_;
-  std::vector<InstructionId> moved_;
-  bool changed_ = false, searched_ = false;
+  bool searched_ = false;
   std::set<Key> twice_;  ///< arrays that are summed and then their differences squared, with what is reduced
   std::map<Key, std::optional<Moments>> moments_;
 };

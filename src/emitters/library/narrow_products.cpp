@@ -6,7 +6,7 @@
 #include <set>
 
 #include "emitters/library/call_plan.h"
-#include "hlo/inline_calls.h"
+#include "hlo/entry_rewriter.h"
 #include "hlo/small_float.h"
 #include "superopt/codegen/libraries.h"
 
@@ -82,48 +82,21 @@ Dimensions free_dimensions(const Shape& shape, const Dimensions& batch, const Di
   return free;
 }
 
-class Narrower {
+class Narrower : hlo::EntryRewriter {
  public:
-  Narrower(const hlo::Module& module, const Device& device, LibraryUse use)
-      : result_(module), from_(module.entry_computation()), use_(use) {
+  Narrower(const hlo::Module& module, const Device& device, LibraryUse use) : EntryRewriter(module), use_(use) {
     const Result<const Target*> target = find_target(device.arch);
     target_ = target ? *target : *find_target("sm_90a");
   }
 
   hlo::Module run() {
-    entry_.name = from_.name;
-    for (const Instruction& it : from_.instructions) names_.insert(it.name);
-    bool changed = false;
-    for (const Instruction& it : from_.instructions) {
-      if (const std::optional<Types> types = it.opcode == Opcode::Dot ? choose(it) : std::nullopt) {
-        moved_.push_back(narrowed(it, *types));
-        entry_.instructions[static_cast<size_t>(moved_.back())].name = it.name;  // the last one has the name
-        changed = true;
-        continue;
-      }
-      Instruction copy = it;
-      for (InstructionId& operand : copy.operands) operand = moved_[static_cast<size_t>(operand)];
-      moved_.push_back(append(std::move(copy)));
-    }
-    if (!changed) return std::move(result_);
-    for (const InstructionId id : from_.parameters) entry_.parameters.push_back(moved_[static_cast<size_t>(id)]);
-    entry_.root = moved_[static_cast<size_t>(from_.root)];
-    return hlo::extract_module(result_, entry_);
+    return rewrite([&](const Instruction& it, const Instruction&) -> std::optional<InstructionId> {
+      const std::optional<Types> types = it.opcode == Opcode::Dot ? choose(it) : std::nullopt;
+      return types ? std::optional(narrowed(it, *types)) : std::nullopt;
+    });
   }
 
  private:
-  InstructionId append(Instruction it) {
-    entry_.instructions.push_back(std::move(it));
-    return static_cast<InstructionId>(entry_.instructions.size()) - 1;
-  }
-
-  InstructionId add(const std::string& base, Opcode opcode, Shape shape, std::vector<InstructionId> operands,
-                    hlo::Attributes attributes = hlo::NoAttributes{}) {
-    Instruction it{base, opcode, std::move(shape), std::move(operands), {}, std::move(attributes), {}};
-    for (int n = 1; !names_.insert(it.name).second; ++n) it.name = base + "." + std::to_string(n);
-    return append(std::move(it));
-  }
-
   static bool is_view(Opcode opcode) {
     return opcode == Opcode::Transpose || opcode == Opcode::Reshape || opcode == Opcode::Broadcast ||
            opcode == Opcode::Copy;
@@ -279,13 +252,8 @@ class Narrower {
     return shape.type == it.shape.type ? made : add(it.name + ".wide", Opcode::Convert, it.shape, {made});
   }
 
-  hlo::Module result_;
-  const Computation from_;
   const LibraryUse use_;
   const Target* target_;
-  Computation entry_;
-  std::vector<InstructionId> moved_;
-  std::set<std::string> names_;
   std::map<std::pair<InstructionId, ElementType>, InstructionId> as_type_;
 };
 

@@ -6,7 +6,7 @@
 #include "emitters/library/call_plan.h"
 #include "emitters/library/narrow_products.h"
 #include "hlo/compute.h"
-#include "hlo/inline_calls.h"
+#include "hlo/entry_rewriter.h"
 
 namespace strata::emitters {
 namespace {
@@ -21,54 +21,21 @@ using Dimensions = std::vector<int64_t>;
 /// Of a convolution, what a kernel must take to be worth a copy of its operands.
 constexpr double kWorthACopy = 6;
 
-/// Copies the entry with other instructions in place of some.
-class Preparer {
+class Preparer : hlo::EntryRewriter {
  public:
-  explicit Preparer(const hlo::Module& module) : result_(module), from_(module.entry_computation()) {}
+  explicit Preparer(const hlo::Module& module) : EntryRewriter(module) {}
 
   hlo::Module run() {
-    entry_.name = from_.name;
-    for (const Instruction& it : from_.instructions) names_.insert(it.name);
-    for (const Instruction& it : from_.instructions) {
-      Instruction copy = it;
-      for (InstructionId& operand : copy.operands) operand = moved_[static_cast<size_t>(operand)];
-      if (const auto gradient = it.opcode == Opcode::Convolution ? add_gradient(it) : std::nullopt) {
-        moved_.push_back(*gradient);
-      } else if (it.opcode == Opcode::Dot && is_sum_of_products(it)) {
-        moved_.push_back(add_sum(copy));
-      } else if (it.opcode == Opcode::Convolution && should_change(it)) {
-        moved_.push_back(add_convolution(copy));
-      } else if (is_inverse_transform(it)) {
-        moved_.push_back(add_transform(it));
-      } else {
-        moved_.push_back(append(std::move(copy)));
-        continue;
-      }
-      // The last instruction has the name.
-      entry_.instructions[static_cast<size_t>(moved_.back())].name = it.name;
-      changed_ = true;
-    }
-    if (!changed_) return std::move(result_);
-    for (const InstructionId id : from_.parameters) entry_.parameters.push_back(moved_[static_cast<size_t>(id)]);
-    entry_.root = moved_[static_cast<size_t>(from_.root)];
-    return hlo::extract_module(result_, entry_);
+    return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
+      if (const auto gradient = it.opcode == Opcode::Convolution ? add_gradient(it) : std::nullopt) return gradient;
+      if (it.opcode == Opcode::Dot && is_sum_of_products(it)) return add_sum(copy);
+      if (it.opcode == Opcode::Convolution && should_change(it)) return add_convolution(copy);
+      if (is_inverse_transform(it)) return add_transform(it);
+      return std::nullopt;
+    });
   }
 
  private:
-  InstructionId append(Instruction it) {
-    entry_.instructions.push_back(std::move(it));
-    return static_cast<InstructionId>(entry_.instructions.size()) - 1;
-  }
-
-  InstructionId add(const std::string& base, Opcode opcode, Shape shape, std::vector<InstructionId> operands,
-                    hlo::Attributes attributes = hlo::NoAttributes{}, std::vector<hlo::ComputationId> called = {}) {
-    Instruction it{base, opcode, std::move(shape), std::move(operands), std::move(called), std::move(attributes), {}};
-    for (int n = 1; !names_.insert(it.name).second; ++n) it.name = base + "." + std::to_string(n);
-    return append(std::move(it));
-  }
-
-  const Shape& shape(InstructionId id) const { return entry_[id].shape; }
-
   InstructionId converted(InstructionId id, hlo::ElementType type) {
     if (shape(id).type == type) return id;
     Shape to = shape(id);
@@ -443,13 +410,6 @@ class Preparer {
     insert(spatial, others);
     return reshaped(id, larger);
   }
-
-  hlo::Module result_;
-  const Computation from_;
-  Computation entry_;
-  std::vector<InstructionId> moved_;
-  std::set<std::string> names_;
-  bool changed_ = false;
 };
 
 }  // namespace

@@ -1,0 +1,42 @@
+// A module's entry written again with other instructions in place of some.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "hlo/hlo.h"
+
+namespace strata::hlo {
+
+/// What passes that replace instructions derive from. Those that stay are copied in order, and read what became of
+/// their operands.
+class EntryRewriter {
+ protected:
+  explicit EntryRewriter(const Module& module) : result_(module), from_(module.entry_computation()) {}
+
+  /// What stands for an instruction, or nothing where it stays; `copy` is the instruction with operands of the new
+  /// entry.
+  using Replaced = std::function<std::optional<InstructionId>(const Instruction& it, const Instruction& copy)>;
+  /// The module with the new entry, or as it was where nothing is replaced. A replacement's last instruction gets the
+  /// name of what it stands for.
+  Module rewrite(const Replaced& replaced);
+
+  InstructionId append(Instruction it);
+  /// With a name that no other instruction has.
+  InstructionId add(const std::string& base, Opcode opcode, Shape shape, std::vector<InstructionId> operands,
+                    Attributes attributes = NoAttributes{}, std::vector<ComputationId> called = {});
+  const Shape& shape(InstructionId id) const { return entry_[id].shape; }
+
+  Module result_;  ///< computations that are called may be added
+  const Computation from_;
+  Computation entry_;                 ///< the new one
+  std::vector<InstructionId> moved_;  ///< by instruction of `from_`, as far as they are done
+
+ private:
+  std::set<std::string> names_;
+};
+
+}  // namespace strata::hlo
