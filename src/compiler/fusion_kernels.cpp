@@ -15,6 +15,8 @@
 namespace strata::compiler {
 namespace {
 
+constexpr int64_t kWarp = 32;
+
 /// By operation, how many operations that are neither `ours` nor views come behind it on a path, at most. Ours of equal
 /// number can run together, as late as they can: no path leaves them and comes back.
 std::vector<int> heights(const Graph& graph, const std::vector<bool>& ours, const std::vector<bool>& views) {
@@ -35,14 +37,14 @@ std::optional<DType> element_type(hlo::ElementType type) {
   return found ? std::optional(*found) : std::nullopt;
 }
 
-/// Whether a fusion is one kernel that needs nothing but its arguments.
+/// Whether a fusion is one kernel that needs nothing but its arguments and shared memory.
 bool is_alone(const emitters::EmittedFusion& fusion) {
   const emitters::Decision& decision = fusion.decision();
-  return decision.launches.size() == 1 && decision.launch().blocks > 0 && decision.launch().shared_bytes == 0 &&
-         decision.preparations.empty() && decision.temporaries.empty();
+  return decision.launches.size() == 1 && decision.launch().blocks > 0 && decision.preparations.empty() &&
+         decision.temporaries.empty();
 }
 
-/// By the emitter of its kind, or else by that of loops, which needs no shared memory.
+/// By the emitter of its kind, or else by that of loops, which makes one kernel.
 Result<emitters::EmittedFusion> emit_alone(const hlo::Module& module, const std::string& name,
                                            emitters::EmitOptions options) {
   STRATA_TRY(emitters::EmittedFusion fusion, emitters::emit_fusion(module, module.entry, name, options));
@@ -74,10 +76,10 @@ class GroupBuilder {
       }
       body.inputs = part.inputs.size();
       body.name = fmt::format("{}_{}", graph_.name(), body.arguments.back());
-      STRATA_TRY(const emitters::EmittedFusion fusion, emit_alone(part.module, body.name + "_emitted", options));
+      STRATA_TRY(const emitters::EmittedFusion fusion, emit_alone(part.module, body.name, options));
       const emitters::Launch& launch = fusion.decision().launch();
-      STRATA_TRY(const std::string ptx, fusion.text(emitters::Form::Ptx));
-      STRATA_TRY(body.text, ptx_in_cuda(ptx, body.name, body.types));
+      STRATA_TRY(body.text, block_function(fusion, body));
+      body.shared_bytes = launch.shared_bytes;
       body.blocks = launch.blocks;
       body.threads = launch.threads;
       body.seconds = part.microseconds * 1e-6;
@@ -99,8 +101,28 @@ class GroupBuilder {
     size_t inputs = 0;
     int64_t blocks = 0;
     int64_t threads = 0;
+    int64_t shared_bytes = 0;
     double seconds = 0;
   };
+
+  /// The blocks' function for a GPU and for the host.
+  static Result<std::string> block_function(const emitters::EmittedFusion& fusion, const Body& body) {
+    STRATA_TRY(const std::string ptx, fusion.block_ptx());
+    STRATA_TRY(const std::string on_gpu, ptx_in_cuda(ptx, body.name, body.types));
+    STRATA_TRY(const std::string assembly, fusion.block_assembly());
+    std::vector<std::string> declared, buffers;
+    for (size_t i = 0; i < body.types.size(); ++i) {
+      declared.push_back(fmt::format("{} p{}", body.types[i], i));
+      buffers.push_back(fmt::format("const_cast<void*>(static_cast<const void*>(p{}))", i));
+    }
+    return fmt::format(
+        "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n{0}#else\nasm(R\"strata({1})strata\");\n"
+        "extern \"C\" void {2}_thread(void* const*, int, int, void*);\n"
+        "template <class Team>\nstatic STRATA_DEVICE void {2}({3}, unsigned block, unsigned char* shared) {{\n"
+        "  void* const buffers[] = {{{4}}};\n  strata_host::team.fiber().meet = [] {{ Team::meet(); }};\n"
+        "  {2}_thread(buffers, static_cast<int>(block), static_cast<int>(Team::rank()), shared);\n}}\n#endif\n\n",
+        on_gpu, assembly, body.name, fmt::join(declared, ", "), fmt::join(buffers, ", "));
+  }
 
   /// Whether a body can be in one launch with those from `first` to the one before it: nobody reads what another
   /// writes.
@@ -108,7 +130,7 @@ class GroupBuilder {
     const Body& b = bodies_[body];
     for (size_t i = first; i < body; ++i) {
       const Body& a = bodies_[i];
-      if (a.threads != b.threads) return false;
+      if (a.threads != b.threads && (a.threads % kWarp != 0 || b.threads % kWarp != 0)) return false;
       for (size_t output = a.inputs; output < a.arguments.size(); ++output) {
         if (std::count(b.arguments.begin(), b.arguments.end(), a.arguments[output]) > 0) return false;
       }
@@ -121,27 +143,32 @@ class GroupBuilder {
     EmittedKernel kernel;
     kernel.name = bodies.front().name + "_emitted";
     kernel.blocks = 0;
-    kernel.threads = bodies.front().threads;
+    for (const Body& body : bodies) kernel.threads = std::max(kernel.threads, body.threads);
     std::string calls;
-    std::vector<std::string> parameters;
     for (const Body& body : bodies) {
       kernel.text += body.text;
       std::vector<std::string> names;
       for (size_t i = 0; i < body.arguments.size(); ++i) {
-        names.push_back(fmt::format("p{}", parameters.size()));
-        parameters.push_back(fmt::format("{} {}", body.types[i], names.back()));
+        names.push_back(fmt::format("p{}", kernel.parameters.size()));
+        kernel.parameters.push_back(fmt::format("{} {}", body.types[i], names.back()));
         kernel.arguments.push_back(body.arguments[i]);
       }
-      names.push_back(kernel.blocks == 0 ? "blockIdx.x" : fmt::format("blockIdx.x - {}", kernel.blocks));
+      names.push_back(kernel.blocks == 0 ? "block" : fmt::format("block - {}", kernel.blocks));
+      names.emplace_back("shared");
       kernel.blocks += body.blocks;
-      const std::string condition = bodies.size() == 1 ? "" : fmt::format("if (blockIdx.x < {}) ", kernel.blocks);
-      calls += fmt::format("  {}{}({});\n", condition, body.name, fmt::join(names, ", "));
+      const bool all = body.threads == kernel.threads;
+      const std::string team = all ? "Team" : fmt::format("typename Team::template First<{}>", body.threads);
+      const std::string some = all ? "" : fmt::format("if (Team::rank() < {}) ", body.threads);
+      const std::string call = fmt::format("{}{}<{}>({});\n", some, body.name, team, fmt::join(names, ", "));
+      calls += bodies.size() == 1 ? "  " + call
+                                  : fmt::format("  if (block < {}) {{\n    {}    return;\n  }}\n", kernel.blocks, call);
       kernel.seconds = std::max(kernel.seconds, body.seconds);
+      kernel.shared_bytes = std::max(kernel.shared_bytes, body.shared_bytes);
     }
-    kernel.text = fmt::format(
-        "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n{}"
-        "STRATA_KERNEL void __launch_bounds__({}) {}({}) {{\n{}}}\n#endif\n\n",
-        kernel.text, kernel.threads, kernel.name, fmt::join(parameters, ", "), calls);
+    kernel.text += fmt::format(
+        "template <class Team, class Math>\nstatic STRATA_DEVICE void {}({}, {},\n    unsigned char* shared) {{\n"
+        "  const auto block = static_cast<unsigned>(block_x);\n{}}}\n\n",
+        kernel.name, fmt::join(kernel.parameters, ", "), kBlockCoordinates, calls);
     return kernel;
   }
 

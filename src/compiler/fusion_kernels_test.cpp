@@ -7,7 +7,9 @@
 
 #include "ir/text.h"
 #include "runtime/compile.h"
+#include "runtime/storage.h"
 #include "superopt/codegen/generate.h"
+#include "superopt/codegen/test_host.h"
 #include "superopt/superoptimize.h"
 
 namespace strata::compiler {
@@ -65,7 +67,8 @@ TEST(FusionKernels, OperatorsBetweenOthersShareOneLaunch) {
   const auto program = generate_cuda(*graph, target, {}, with_emitters());
   ASSERT_TRUE(program) << program.error().to_string();
   // What the sums read, the sums, and what reads them.
-  EXPECT_THAT(launches(*program), ElementsAre("g_All_emitted", "g_10_kernel", "g_14_kernel", "g_S_emitted"));
+  EXPECT_THAT(launches(*program),
+              ElementsAre("g_All_emitted_kernel", "g_10_kernel", "g_14_kernel", "g_S_emitted_kernel"));
   EXPECT_THAT(program->launches[0].arguments,
               testing::UnorderedElementsAre("Past", "Q", "Cos", "Sin", "All", "Mask", "Both"));
   EXPECT_TRUE(program->launches[1].overlaps_previous);
@@ -77,6 +80,20 @@ TEST(FusionKernels, OperatorsBetweenOthersShareOneLaunch) {
   EXPECT_EQ(cost.kernels, 15);
   EXPECT_EQ(less.kernels, 4);
   EXPECT_LT(less.seconds, cost.seconds);
+}
+
+/// The emitters' functions on the host's threads, beside generated ones: in every order of threads, where a barrier
+/// that is missing shows.
+TEST(FusionKernels, ComputeOnTheHostWhatTheGraphMeans) {
+  const GraphPtr graph = parsed(kRotary);
+  for (const Target& target : targets()) {
+    const auto program = generate_cuda(*graph, target, {}, with_emitters());
+    ASSERT_TRUE(program) << program.error().to_string();
+    const HostOutputs outputs = host_outputs(*graph, *program, uniform_inputs(*graph, -1, 1, 7), kPlainHost);
+    for (size_t i = 0; i < outputs.expected.size(); ++i)
+      EXPECT_LT(relative_error(outputs.found[i], outputs.expected[i]), 2e-2) << target.name;
+    EXPECT_EQ(outputs.expected.size(), 2U);
+  }
 }
 
 TEST(FusionKernels, BecomeCubins) {
@@ -150,7 +167,7 @@ TEST(FusionKernels, PartsWithoutProductsAreNotSearched) {
   const auto result = superoptimize(graph, options);
   ASSERT_TRUE(result) << result.error().to_string();
   ASSERT_EQ(result->code.launches.size(), 2U);
-  EXPECT_EQ(result->code.launches[1].kernel, "g_F_emitted");
+  EXPECT_EQ(result->code.launches[1].kernel, "g_F_emitted_kernel");
   EXPECT_EQ(result->candidates.front().cost.kernels, 2);
 }
 

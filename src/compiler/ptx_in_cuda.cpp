@@ -54,15 +54,38 @@ std::optional<std::string> as_operand(std::string_view line, const std::set<std:
   return fmt::format("mov.b64 {}, %{};", escaped(trimmed(line.substr(space, comma - space)), registers), digits);
 }
 
+/// A line of the kernel's body, with what belongs to the team in place of what belongs to a block: `first` is the
+/// number of the operand that holds the block's number, and others come behind it.
+std::string of_team(std::string text, size_t first) {
+  const auto replace = [&](std::string_view from, const std::string& to) {
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+      text.replace(at, from.size(), to);
+  };
+  replace("%%ctaid.x", fmt::format("%{}", first));
+  replace("%%tid.x", fmt::format("%{}", first + 1));
+  if (text.starts_with("bar.sync") && text.ends_with("0;"))
+    return fmt::format("bar.sync %{}, %{};", first + 2, first + 3);
+  // Others of the program come behind it.
+  replace("ret;", "bra.uni STRATA_END;");
+  return text;
+}
+
+/// What the text declares for all kernels of a module.
+bool is_of_module(std::string_view line) {
+  return line.starts_with(".global") || line.starts_with(".const") || line.starts_with(".extern") ||
+         line.starts_with(".visible .global") || line.starts_with(".func") || line.starts_with(".shared") ||
+         line.find(".func ") != std::string_view::npos;
+}
+
 }  // namespace
 
 Result<std::string> ptx_in_cuda(std::string_view ptx, std::string_view name,
                                 const std::vector<std::string>& parameters) {
-  constexpr std::string_view kBlock = "%%ctaid.x";
+  constexpr std::string_view kShared = ".extern .shared .align 16 .b8 strata_shared[];";
+  const size_t first = parameters.size();
   std::string body;
   std::set<std::string, std::less<>> registers;  // that it declares, without their numbers
-  bool inside = false;
-  bool found = false;
+  bool inside = false, found = false, shares = false;
   while (!ptx.empty()) {
     const size_t end = std::min(ptx.find('\n'), ptx.size() - 1) + 1;
     std::string_view line = ptx.substr(0, end);
@@ -70,10 +93,11 @@ Result<std::string> ptx_in_cuda(std::string_view ptx, std::string_view name,
     line = trimmed(line.substr(0, std::min(line.find("//"), line.find('\n'))));
     if (line.empty()) continue;
     if (!inside) {
-      const bool of_module = line.starts_with(".global") || line.starts_with(".const") || line.starts_with(".extern") ||
-                             line.starts_with(".visible .global") || line.starts_with(".func") ||
-                             line.starts_with(".shared") || line.find(".func ") != std::string_view::npos;
-      if (of_module) return unsupported("its PTX has '{}'", line);
+      if (line == kShared) {
+        shares = true;
+        continue;
+      }
+      if (is_of_module(line)) return unsupported("its PTX has '{}'", line);
       if (line.find(".entry") != std::string_view::npos) {
         if (found) return unsupported("its PTX has several kernels");
         found = true;
@@ -86,28 +110,35 @@ Result<std::string> ptx_in_cuda(std::string_view ptx, std::string_view name,
       continue;
     }
     if (line.find("\\\"") != std::string_view::npos) return unsupported("its PTX has '{}'", line);
+    if (line.starts_with("griddepcontrol")) return unsupported("its PTX orders kernels: '{}'", line);
+    if (line.starts_with("bar") && !(line.starts_with("bar.sync") && line.ends_with("0;")) &&
+        !line.starts_with("bar.warp"))
+      return unsupported("its PTX has '{}'", line);
     if (line.starts_with(".reg")) {
       const size_t at = line.find('%');
       if (at != std::string_view::npos) registers.emplace(letters(line.substr(at + 1)));
     }
     const auto operand = as_operand(line, registers);
-    std::string text = operand ? *operand : escaped(line, registers);
-    const size_t block = text.find(kBlock);
-    if (block != std::string::npos) text.replace(block, kBlock.size(), fmt::format("%{}", parameters.size()));
-    body += fmt::format("      \"{}\\n\"\n", text);
+    body += fmt::format("      \"{}\\n\"\n", of_team(operand ? *operand : escaped(line, registers), first));
   }
   if (!found) return unsupported("its PTX has no kernel");
   std::vector<std::string> declared, operands;
-  for (size_t i = 0; i < parameters.size(); ++i) {
+  for (size_t i = 0; i < first; ++i) {
     declared.push_back(fmt::format("{} p{}", parameters[i], i));
     operands.push_back(fmt::format("\"l\"(p{})", i));
   }
-  declared.emplace_back("unsigned block");
-  operands.emplace_back("\"r\"(block)");
+  declared.insert(declared.end(), {"unsigned block", "[[maybe_unused]] unsigned char* shared"});
+  operands.insert(operands.end(), {"\"r\"(block)", "\"r\"(static_cast<unsigned>(Team::rank()))",
+                                   "\"n\"(Team::kBarrier)", "\"n\"(Team::kThreads)"});
+  if (shares) operands.emplace_back("\"l\"(__cvta_generic_to_shared(shared))");
+  const std::string memory =
+      shares
+          ? fmt::format("      \".reg .b64 strata_shared;\\n\"\n      \"mov.b64 strata_shared, %{};\\n\"\n", first + 4)
+          : "";
   return fmt::format(
-      "static STRATA_DEVICE void {}({}) {{\n  asm volatile(\n      \"{{\\n\"\n{}      \"}}\\n\" ::{}\n"
-      "      : \"memory\");\n}}\n\n",
-      name, fmt::join(declared, ", "), body, fmt::join(operands, ", "));
+      "template <class Team>\nstatic STRATA_DEVICE void {}({}) {{\n  asm volatile(\n      \"{{\\n\"\n{}{}"
+      "      \"STRATA_END:\\n\"\n      \"}}\\n\" ::{}\n      : \"memory\");\n}}\n\n",
+      name, fmt::join(declared, ", "), memory, body, fmt::join(operands, ", "));
 }
 
 }  // namespace strata::compiler

@@ -9,10 +9,11 @@
 
 namespace strata::compiler {
 
-/// The definition of device function `name`, whose body is that of the only kernel in `ptx`, as an assembly statement.
-/// `parameters`: types of its parameters, all pointers, without names; one more, unsigned, is the number of the block,
-/// of which there may be others in the launch. A thread does not come back. Error (Unsupported) where the text has more
-/// than the kernel: functions, or variables of the module.
+/// The definition of a block function, `template <class Team> NAME(parameters…, unsigned block, unsigned char* shared)`
+/// (superopt/codegen/block_code.h), whose body is that of the only kernel in `ptx`, as an assembly statement: threads
+/// are those of the team, and meet at its barrier. `parameters`: their types, all pointers, without names. Error
+/// (Unsupported) where the text has more than the kernel and its dynamic shared memory: functions, or variables of the
+/// module.
 Result<std::string> ptx_in_cuda(std::string_view ptx, std::string_view name,
                                 const std::vector<std::string>& parameters);
 

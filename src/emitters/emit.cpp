@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "emitters/backend/cpu_code.h"
 #include "emitters/backend/cpu_kernel.h"
 #include "emitters/backend/ptx.h"
 #include "emitters/fusion/known_functions.h"
@@ -85,16 +86,21 @@ bool kernels_overlap(const Device& device) {
 
 Result<std::string> EmittedFusion::text(Form form) const {
   if (form == Form::Mlir) return text_of(*body_->module);
-  STRATA_TRY(const Lowered code, lowered(*body_, Target::Gpu));
   if (form == Form::Llvm) {
+    STRATA_TRY(const Lowered code, lowered(*body_, Target::Gpu));
     std::string text;
     llvm::raw_string_ostream out(text);
     code.module->print(out, nullptr);
     return text;
   }
+  return ptx(kernels_overlap(body_->options.device));
+}
+
+Result<std::string> EmittedFusion::ptx(bool overlap) const {
+  STRATA_TRY(const Lowered code, lowered(*body_, Target::Gpu));
   PtxOptions options;
   options.arch = body_->options.device.arch;
-  options.overlap = kernels_overlap(body_->options.device);
+  options.overlap = overlap;
   const std::vector<std::string> names = kernel_names();
   for (size_t i = 0; i < names.size(); ++i) {
     const Launch& launch = decision_.launches[i];
@@ -102,6 +108,15 @@ Result<std::string> EmittedFusion::text(Form form) const {
   }
   options.optimize.math = math_bitcode(MathTarget::Nvptx);
   return to_ptx(*code.module, options);
+}
+
+Result<std::string> EmittedFusion::block_ptx() const { return ptx(false); }
+
+Result<std::string> EmittedFusion::block_assembly() const {
+  STRATA_TRY(const Lowered code, lowered(*body_, Target::Cpu));
+  OptimizeOptions options;
+  options.math = math_bitcode(MathTarget::X86);
+  return make_assembly(*code.module, kernel_names().front(), options);
 }
 
 Result<void> EmittedFusion::run_on_cpu(std::span<const void* const> inputs, std::span<void* const> outputs) const {

@@ -40,6 +40,10 @@ class EmittedFusion {
 
   /// All kernels as MLIR before any pass, LLVM IR after all of them, or PTX for the device.
   Result<std::string> text(Form form) const;
+  /// The only kernel as PTX that orders nothing: who calls its block function waits for the kernel before.
+  Result<std::string> block_ptx() const;
+  /// The same for this machine's processor: assembly text of one thread of its block function (backend/cpu_code.h).
+  Result<std::string> block_assembly() const;
 
   /// Runs them on this machine's processor: the same IR, compiled for it. All point to arrays in the order in which
   /// their shapes say that elements lie in memory (hlo::memory_strides), each aligned to 256 bytes; `outputs` are
@@ -48,6 +52,7 @@ class EmittedFusion {
 
   struct Body;  ///< the MLIR module
  private:
+  Result<std::string> ptx(bool overlap) const;
   friend Result<EmittedFusion> emit_fusion(const hlo::Module&, hlo::ComputationId, const std::string&,
                                            const EmitOptions&);
   std::string name_;

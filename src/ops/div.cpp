@@ -11,7 +11,7 @@ struct Div : Elementwise<Div, 2> {
                                    .lax = {.divides = true},
                                    .algebra = {.linear = kFirstOperand, .multiplicative = true},
                                    .abstract_expression = "div(E(X), E(Y))"};
-  static constexpr CudaLowering cuda = elementwise_cuda("strata_device::quotient({0}, {1})");
+  static constexpr CudaLowering cuda = elementwise_cuda("Math::quotient({0}, {1})");
 
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
     return b.div(e[0], e[1]);

@@ -12,7 +12,7 @@ struct Exp : Elementwise<Exp, 1> {
       .lax = {.exponentiations = 1},
       .algebra = {.increasing = true, .nonnegative = true, .positive = true, .exponential = true},
       .abstract_expression = "exp(E(X))"};
-  static constexpr CudaLowering cuda = elementwise_cuda("strata_device::exponential({0})");
+  static constexpr CudaLowering cuda = elementwise_cuda("Math::exponential({0})");
 
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
     return b.exp(e[0]);

@@ -13,7 +13,7 @@ struct Gelu : Elementwise<Gelu, 1> {
       .elementwise = true,
       .lax = {.exponentiations = 1, .divides = true},
       .abstract_expression = "gelu(E(X))"};
-  static constexpr CudaLowering cuda = elementwise_cuda("strata_device::gelu({0})");
+  static constexpr CudaLowering cuda = elementwise_cuda("strata_device::gelu<Math>({0})");
 
   template <class A>
   static auto apply(A& a, const Attributes&, typename A::Value x) {

@@ -11,7 +11,7 @@ struct Rsqrt : Elementwise<Rsqrt, 1> {
                                    .lax = {.divides = true, .root = true},
                                    .algebra = {.nonnegative = true, .positive = true, .multiplicative = true},
                                    .abstract_expression = "div(1, sqrt(E(X)))"};
-  static constexpr CudaLowering cuda = elementwise_cuda("strata_device::inverse_root({0})");
+  static constexpr CudaLowering cuda = elementwise_cuda("Math::inverse_root({0})");
 
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
     return b.div(b.constant({1, 1}), b.sqrt(e[0]));

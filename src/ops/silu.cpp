@@ -10,8 +10,7 @@ struct SiLU : Elementwise<SiLU, 1> {
                                    .elementwise = true,
                                    .lax = {.exponentiations = 1, .divides = true},
                                    .abstract_expression = "silu(E(X))"};
-  static constexpr CudaLowering cuda =
-      elementwise_cuda("strata_device::quotient({0}, 1.0f + strata_device::exponential(-({0})))");
+  static constexpr CudaLowering cuda = elementwise_cuda("Math::quotient({0}, 1.0f + Math::exponential(-({0})))");
 
   template <class A>
   static auto apply(A& a, const Attributes&, typename A::Value x) {

@@ -11,7 +11,7 @@ struct Sqrt : Elementwise<Sqrt, 1> {
                                    .lax = {.root = true},
                                    .algebra = {.increasing = true, .nonnegative = true, .multiplicative = true},
                                    .abstract_expression = "sqrt(E(X))"};
-  static constexpr CudaLowering cuda = elementwise_cuda("strata_device::square_root({0})");
+  static constexpr CudaLowering cuda = elementwise_cuda("Math::square_root({0})");
 
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
     return b.sqrt(e[0]);

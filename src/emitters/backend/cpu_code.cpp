@@ -1,5 +1,6 @@
 #include "emitters/backend/cpu_code.h"
 
+#include <fmt/format.h>
 #include <llvm/ADT/SCCIterator.h>
 #include <llvm/Analysis/CallGraph.h>
 #include <llvm/IR/IRBuilder.h>
@@ -22,8 +23,8 @@ namespace {
 // The rest is for functions of libm, and of this folder with all that sanitizers put into their frames.
 constexpr uint64_t kMaxStackBytes = Fiber::kStackBytes - 32 * 1024;
 
-/// void NAME(ptr buffers, i32 block, i32 thread or number of threads, ptr shared).
-void add_entry(const BlockFunction& block, const std::string& name) {
+/// void NAME(ptr buffers, i32 block, i32 thread or number of threads, ptr shared): of one thread or of all.
+void add_entry(const BlockFunction& block, const std::string& name, bool one_thread) {
   llvm::Function& body = *block.function;
   llvm::LLVMContext& context = body.getContext();
   llvm::Type* pointer = llvm::PointerType::get(context, 0);
@@ -39,7 +40,7 @@ void add_entry(const BlockFunction& block, const std::string& name) {
   for (unsigned i = 0; i < block.buffers; ++i)
     arguments.push_back(builder.CreateLoad(pointer, builder.CreateConstInBoundsGEP1_64(pointer, entry->getArg(0), i)));
   arguments.insert(arguments.end(), {entry->getArg(1), entry->getArg(2), entry->getArg(3)});
-  if (block.waits) {
+  if (one_thread) {
     builder.CreateCall(&body, arguments);
     builder.CreateRetVoid();
     return;
@@ -124,7 +125,7 @@ Result<Compiled> generate(llvm::Module& module, std::span<const std::string> nam
     KernelCode kernel{name, nullptr, nullptr, block.waits, {}, 0};
     for (unsigned i = 0; i < block.buffers; ++i)
       kernel.alignments.push_back(block.function->getParamAlign(i).valueOrOne().value());
-    add_entry(block, name);
+    add_entry(block, name, block.waits);
     result.kernels.push_back(std::move(kernel));
   }
   make_atomics_plain(module);
@@ -134,7 +135,56 @@ Result<Compiled> generate(llvm::Module& module, std::span<const std::string> nam
   return result;
 }
 
+Result<std::string> assembly_text(llvm::Module& module, const std::string& name, const OptimizeOptions& options) {
+  STRATA_TRY(const std::unique_ptr<llvm::TargetMachine> machine, host_machine(options.level));
+  STRATA_CHECK(verify(module));
+  STRATA_CHECK(prepare_device_functions(module));
+  const std::string entry = name + "_thread";
+  STRATA_TRY(const BlockFunction block, prepare_block_function(module, name));
+  add_entry(block, entry, true);
+  make_atomics_plain(module);
+  STRATA_CHECK(optimize(module, *machine, std::vector<std::string>{entry}, options));
+  for (llvm::GlobalObject& object : module.global_objects()) {
+    if (object.hasLocalLinkage()) object.setName(fmt::format("{}.{}", name, object.getName().str()));
+  }
+  llvm::SmallVector<char, 0> text;
+  llvm::raw_svector_ostream out(text);
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::AssemblyFile))
+    return environment("LLVM makes no assembly text for this processor");
+  passes.run(module);
+  return std::string(text.begin(), text.end());
+}
+
+/// Of a file of its own, as part of another.
+std::string as_part(std::string_view text, const std::string& name) {
+  std::string part;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    std::string line(text.substr(0, end));
+    text.remove_prefix(end);
+    const size_t first = line.find_first_not_of(" \t");
+    const auto begins = [&](std::string_view with) { return line.compare(first, with.size(), with) == 0; };
+    if (first == std::string::npos || begins(".file") || begins(".ident") || begins(".addrsig") || begins("#"))
+      continue;
+    if (begins(".section") && line.find("note.GNU-stack") != std::string::npos) continue;
+    for (size_t at = 0; (at = line.find(".L", at)) != std::string::npos; at += 2 + name.size())
+      line.insert(at + 2, name);
+    part += line;
+  }
+  return part + "\t.text\n";
+}
+
 }  // namespace
+
+Result<std::string> make_assembly(llvm::Module& module, const std::string& name, const OptimizeOptions& options) {
+  std::string text;
+  STRATA_CHECK(guard_llvm(module.getContext(), [&]() -> Result<void> {
+    STRATA_TRY(text, assembly_text(module, name, options));
+    return {};
+  }));
+  return as_part(text, name);
+}
 
 Result<std::vector<KernelCode>> make_cpu_code(llvm::Module& module, std::span<const std::string> names,
                                               const OptimizeOptions& options) {

@@ -24,4 +24,9 @@ struct KernelCode {
 Result<std::vector<KernelCode>> make_cpu_code(llvm::Module& module, std::span<const std::string> names,
                                               const OptimizeOptions& options);
 
+/// The function `void NAME_thread(void* const* buffers, int block, int thread, void* shared)` of kernel `name` as
+/// assembly text of this processor that stands in a C++ source outside functions: no other symbol is global, and local
+/// labels begin with the name. It calls strata_barrier and strata_shuffle_* where it waits for other threads.
+Result<std::string> make_assembly(llvm::Module& module, const std::string& name, const OptimizeOptions& options);
+
 }  // namespace strata::emitters

@@ -9,7 +9,7 @@
 namespace strata {
 namespace {
 
-constexpr std::string_view kBarrier = "strata_device::barrier();";
+constexpr std::string_view kBarrier = "Team::meet();";
 
 /// At every depth an operator reads elements that other threads made.
 const char* const kEveryDepthCrossesThreads = R"(graph barriers {

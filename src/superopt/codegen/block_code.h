@@ -76,30 +76,49 @@ struct LayoutSearch {
   double seconds = 0;
 };
 
-/// A block function in CUDA C++: `static STRATA_DEVICE void NAME(inputs…, outputs…, tensor maps…, long long block_x,
-/// long long block_y, long long block_z, unsigned char* shared)`, to be called by all `threads` threads of a block;
-/// before it NAME_prepare with the same arguments, if it `prepares`: that reads no tensor, and may run before they are
-/// written. With `asking_threads` the function is a bool: false in these.
+/// Shared memory of a block function whose tiles come through a ring (device/strata_bulk.h). A block that runs it alone
+/// has barriers first, then the page of tiles that stay, then the slots.
+struct RingPlan {
+  int64_t slots = 0;
+  int64_t slot_bytes = 0;
+  int64_t done = 0;  ///< arrivals that empty a slot
+  int64_t page_bytes = 0;
+  int64_t barrier_bytes = 0;
+  int64_t loading_threads = 0;    ///< of a block, behind the team's; one of them runs NAME_load
+  int64_t loading_registers = 0;  ///< of each of these and of the team's threads, once their ways part; 0: as launched
+  int64_t team_registers = 0;
+};
+
+/// A block function in CUDA C++, to be called by all threads of a team:
+///     template <class Team, class Math> NAME(inputs…, outputs…, block_x, block_y, block_z, unsigned char* shared)
+/// or, where its tiles come through a ring, by one thread more for the first:
+///     NAME_load(inputs…, outputs…, tensor maps…, block_x, block_y, block_z, Ring&, Page&)
+///     template <class Team, class Math> NAME(inputs…, outputs…, block_x, block_y, block_z, Ring&, Page&,
+///                                            unsigned char* shared)
+/// Team is a BlockTeam (device/strata_device.h), Math how functions of floats are computed (device/strata_cuda.h), and
+/// `shared` is for what groups of warps leave for each other: a block may take the page and the slots for it where
+/// nothing comes after the call.
 struct BlockCode {
   std::string text;
-  int64_t threads = 128;
+  int64_t threads = 128;     ///< of a block
+  int64_t barriers = 1;      ///< named barriers of the team
   int64_t shared_bytes = 0;  ///< dynamic shared memory
   int64_t cluster = 1;       ///< blocks of the launch for each block of the graph
   int64_t sharers = 1;       ///< blocks of the graph, neighbours along `shared_along`, in each cluster of the launch
   size_t shared_along = 0;   ///< dimension of the grid
-  bool prepares = false;
+  std::optional<RingPlan> ring;
   std::vector<GpuTensorMap> maps;  ///< arguments are numbers of the operator's operands
   int64_t registers = 0;           ///< estimate of what a thread needs; 0 where unknown
   int64_t resident_blocks = 0;     ///< blocks that share a multiprocessor's registers; 0: the compiler chooses
-  int64_t idle_threads = 0;        ///< that leave their registers to the others
-  int64_t asking_threads = 0;      ///< the last ones, which ask for tiles alone and return early
   BlockWork work;
   std::vector<WideProduct> wide;
   LayoutSearch layouts;     ///< not in the text: sources are the same in every run
   std::string description;  ///< one line: emitter, layout, why
 
-  /// Threads that share the block\'s registers.
-  int64_t computing_threads() const { return threads - idle_threads; }
+  /// Threads of the team.
+  int64_t team() const { return threads - (ring ? ring->loading_threads : 0); }
+  /// Threads that share the block's registers.
+  int64_t computing_threads() const { return ring && ring->team_registers > 0 ? team() : threads; }
 };
 
 }  // namespace strata

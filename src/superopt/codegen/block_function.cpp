@@ -24,7 +24,7 @@ class BlockFunction {
     }
     stage(LoopStage::Body);
     if (loops) {
-      text_ += "    strata_device::barrier();  // the next iteration overwrites the tiles\n  }\n";
+      text_ += "    Team::meet();  // the next iteration overwrites the tiles\n  }\n";
       indent_ = "  ";
     }
     stage(LoopStage::After);
@@ -34,7 +34,7 @@ class BlockFunction {
 
  private:
   void signature() {
-    text_ += fmt::format("static STRATA_DEVICE void {}(", name_);
+    text_ += fmt::format("{}{}(", kTeamFunction, name_);
     for (TensorId id : body_.inputs()) {
       names_[id] = scope_.add(body_.tensor(id).name);
       text_ += fmt::format("const {}* {}, ", storage_type(body_.type(id).dtype), names_[id]);
@@ -43,9 +43,7 @@ class BlockFunction {
       names_[id] = scope_.add(body_.tensor(id).name);
       text_ += fmt::format("{}* {}, ", storage_type(body_.type(id).dtype), names_[id]);
     }
-    text_ +=
-        "\n    [[maybe_unused]] long long block_x, [[maybe_unused]] long long block_y, "
-        "[[maybe_unused]] long long block_z,\n    unsigned char* shared) {\n";
+    text_ += fmt::format("\n    {},\n    unsigned char* shared) {{\n", kBlockCoordinates);
   }
 
   /// Every block tensor's place in shared memory.
@@ -86,7 +84,7 @@ class BlockFunction {
     }
     bool first = true;
     for (const auto& [level, operations] : by_depth) {
-      if (!first) text_ += indent_ + "strata_device::barrier();\n";
+      if (!first) text_ += indent_ + "Team::meet();\n";
       first = false;
       for (size_t i : operations) operation(body_.operations()[i]);
     }
@@ -129,11 +127,11 @@ class BlockFunction {
         elements.push_back({operands[n], variables.back(), body_.type(op.operands[n]).shape});
       }
       const std::string value = scope.add("value");
-      text_ += element_loop("BlockTeam", type.shape, type.dtype, elements, {{&op, variables, value}}, value, result,
-                            indent_);
+      text_ +=
+          element_loop("Team", type.shape, type.dtype, elements, {{&op, variables, value}}, value, result, indent_);
       return;
     }
-    text_ += indent_ + library_call(body_, op, "BlockTeam", operands, result);
+    text_ += indent_ + library_call(body_, op, "Team", operands, result);
   }
 
   void load(const Operation& op, const std::string& from, const std::string& to) {
@@ -142,7 +140,7 @@ class BlockFunction {
     const Shape& tile = body_.type(op.results[0]).shape;
     const int64_t fmap = op.attributes.integer_or("fmap", kReplicate);
     const bool once = fmap == kReplicate && body_.launch().loop > 1;
-    text_ += fmt::format("{}{}strata_device::load_tile<{}, {}>({}, {}, {});\n", indent_,
+    text_ += fmt::format("{}{}strata_device::load_tile<Team, {}, {}>({}, {}, {});\n", indent_,
                          once ? "if (iteration == 0) " : "", dims(tile), dims(strides), to, from,
                          tile_base(body_.launch(), strides, tile, op.attributes.list("imap"), fmap));
   }
@@ -151,8 +149,8 @@ class BlockFunction {
     const Shape& whole = body_.type(op.results[0]).shape;
     const Shape& tile = body_.type(op.operands[0]).shape;
     text_ += fmt::format(
-        "{}strata_device::store_tile<{}, {}>({}, {}, {});\n", indent_, dims(tile), dims(row_major_strides(whole)), to,
-        tile_base(body_.launch(), row_major_strides(whole), tile, op.attributes.list("omap"), kReplicate), from);
+        "{}strata_device::store_tile<Team, {}, {}>({}, {}, {});\n", indent_, dims(tile), dims(row_major_strides(whole)),
+        to, tile_base(body_.launch(), row_major_strides(whole), tile, op.attributes.list("omap"), kReplicate), from);
   }
 
   void accumulate(const Operation& op, const std::string& from, const std::string& to) {
@@ -162,15 +160,15 @@ class BlockFunction {
       const auto dim = static_cast<size_t>(op.attributes.integer("dim"));
       int64_t part = 1;
       for (size_t d = dim; d < shape.size(); ++d) part *= shape[d];
-      text_ += fmt::format("{}strata_device::place<strata_device::BlockTeam, {}, {}, {}>({}, iteration * {}, {});\n",
-                           indent_, element_count(shape), part, part * body_.launch().loop, to, part, from);
+      text_ += fmt::format("{}strata_device::place<Team, {}, {}, {}>({}, iteration * {}, {});\n", indent_,
+                           element_count(shape), part, part * body_.launch().loop, to, part, from);
       return;
     }
     const std::string value = fmt::format("strata_device::to_compute({}[i])", from);
     const std::string combined = kind == "sum" ? fmt::format("{}[i] + {}", to, value)
                                                : fmt::format("strata_device::maximum({}[i], {})", to, value);
     text_ += fmt::format(
-        "{0}for (long long i = strata_device::thread(); i < {1}; i += strata_device::threads()) {{\n"
+        "{0}for (long long i = Team::rank(); i < {1}; i += Team::size()) {{\n"
         "{0}  {2}[i] = iteration == 0 ? {3} : {4};\n{0}}}\n",
         indent_, element_count(shape), to, value, combined);
   }
@@ -179,12 +177,12 @@ class BlockFunction {
     const Shape& shape = body_.type(op.results[0]).shape;
     const Shape& reference = body_.type(op.operands[1]).shape;
     const std::vector<std::string>& state = states_.at(op.results[0]);
-    text_ += fmt::format("{}strata_device::rescale_factors<{}>({}, {}, iteration);\n", indent_,
+    text_ += fmt::format("{}strata_device::rescale_factors<Team, Math, {}>({}, {}, iteration);\n", indent_,
                          element_count(reference), fmt::join(state, ", "), operands[1]);
-    text_ += fmt::format("{}strata_device::barrier();\n", indent_);
+    text_ += fmt::format("{}Team::meet();\n", indent_);
     text_ +=
-        fmt::format("{}strata_device::accumulate_rescaled<{}, {}>({}, {}, {}, {}, iteration);\n", indent_, dims(shape),
-                    dims(broadcast_strides(reference, shape.size())), to, operands[0], state[1], state[2]);
+        fmt::format("{}strata_device::accumulate_rescaled<Team, {}, {}>({}, {}, {}, {}, iteration);\n", indent_,
+                    dims(shape), dims(broadcast_strides(reference, shape.size())), to, operands[0], state[1], state[2]);
   }
 
   /// One loop for each of its outputs, with every value that the output needs in a register.
@@ -218,7 +216,7 @@ class BlockFunction {
         steps.push_back({&inner, arguments, variables[result]});
       }
       const TensorType& type = graph.type(saver.results[0]);
-      text_ += element_loop("BlockTeam", type.shape, type.dtype, operands, steps, variables.at(saver.operands[0]),
+      text_ += element_loop("Team", type.shape, type.dtype, operands, steps, variables.at(saver.operands[0]),
                             pointer(op.results[n]), indent_);
     }
   }

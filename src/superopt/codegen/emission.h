@@ -11,13 +11,16 @@
 
 namespace strata {
 
-/// A kernel as text of a CUDA translation unit.
+/// A block function (block_code.h) as text of a translation unit, for a GPU and for the host, and the launch that runs
+/// it.
 struct EmittedKernel {
-  std::string name;                    ///< extern "C"
-  std::string text;                    ///< its definition
-  std::vector<std::string> arguments;  ///< buffers, in the order of its parameters
+  std::string name;                     ///< of the function
+  std::string text;                     ///< its definition
+  std::vector<std::string> parameters;  ///< types and names
+  std::vector<std::string> arguments;   ///< buffers, in the same order
   int64_t blocks = 1;
   int64_t threads = 1;
+  int64_t shared_bytes = 0;
   double seconds = 0;  ///< estimated
 };
 

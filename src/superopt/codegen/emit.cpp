@@ -72,6 +72,11 @@ std::string dims(const std::vector<int64_t>& sizes) {
   return fmt::format("strata_device::Dims<{}>", fmt::join(sizes, ", "));
 }
 
+std::string team_text(int64_t threads, int barrier) {
+  return barrier == 0 ? fmt::format("strata_device::BlockTeam<{}>", threads)
+                      : fmt::format("strata_device::BlockTeam<{}, 0, {}>", threads, barrier);
+}
+
 std::string elementwise_expression(const Operation& op, const std::vector<std::string>& operands, DType type) {
   const std::string_view text = op_def(op.kind).cuda.text;
   std::string result;
@@ -100,7 +105,7 @@ std::string library_call(const Graph& graph, const Operation& op, const std::str
   const Shape& shape = graph.type(op.results[0]).shape;
   const Shape& first = types[0].shape;
   const auto call = [&](std::string_view name, const std::string& arguments) {
-    return fmt::format("strata_device::{}<strata_device::{}, {}>({}, {});\n", name, team, arguments, result,
+    return fmt::format("strata_device::{}<{}, {}>({}, {});\n", name, team, arguments, result,
                        fmt::join(operands, ", "));
   };
   const std::string_view name = op_def(op.kind).cuda.text;
@@ -137,7 +142,7 @@ std::string library_call(const Graph& graph, const Operation& op, const std::str
   const auto dim = static_cast<size_t>(op.attributes.integer("dim"));
   const auto row_of = [&](const Shape& of) { return of[dim] * inner_elements(of, dim); };
   if (name == "slice") {
-    return fmt::format("strata_device::gather<strata_device::{}, {}, {}>({}, {} + {});\n", team, dims(shape),
+    return fmt::format("strata_device::gather<{}, {}, {}>({}, {} + {});\n", team, dims(shape),
                        dims(row_major_strides(first)), result, operands[0],
                        op.attributes.integer("start") * inner_elements(shape, dim));
   }
@@ -149,8 +154,8 @@ std::string library_call(const Graph& graph, const Operation& op, const std::str
   int64_t start = 0;
   for (size_t n = 0; n < operands.size(); ++n) {
     const int64_t part = row_of(types[n].shape);
-    text += fmt::format("strata_device::place<strata_device::{}, {}, {}, {}>({}, {}, {});\n", team, types[n].elements(),
-                        part, row_of(shape), result, start, operands[n]);
+    text += fmt::format("strata_device::place<{}, {}, {}, {}>({}, {}, {});\n", team, types[n].elements(), part,
+                        row_of(shape), result, start, operands[n]);
     start += part;
   }
   return text;
@@ -160,9 +165,8 @@ std::string element_loop(const std::string& team, const Shape& shape, DType type
                          const std::vector<ElementOperand>& operands, const std::vector<ElementStep>& steps,
                          const std::string& value, const std::string& result, const std::string& indent) {
   const std::string compute = compute_type(type);
-  std::string text =
-      fmt::format("{}for (long long i = strata_device::{}::rank(); i < {}; i += strata_device::{}::size()) {{\n",
-                  indent, team, element_count(shape), team);
+  std::string text = fmt::format("{}for (long long i = {}::rank(); i < {}; i += {}::size()) {{\n", indent, team,
+                                 element_count(shape), team);
   for (const ElementOperand& operand : operands) {
     const std::string index = operand.shape == shape
                                   ? "i"

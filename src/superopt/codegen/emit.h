@@ -27,11 +27,12 @@ std::string compute_type(DType type);
 /// "strata_device::Dims<16, 64>".
 std::string dims(const std::vector<int64_t>& sizes);
 
-/// The C++ expression of an elementwise operator over variables of the compute type.
+/// The C++ expression of an elementwise operator over variables of the compute type. It names the policy Math
+/// (device/strata_cuda.h).
 std::string elementwise_expression(const Operation& op, const std::vector<std::string>& operands, DType type);
 
 /// A statement that calls the device library for an operator of the table that is neither elementwise nor structural.
-/// `team` is BlockTeam or GridTeam; `operands` and `result` are pointers.
+/// `team` is a type of the device library or of the text; `operands` and `result` are pointers.
 std::string library_call(const Graph& graph, const Operation& op, const std::string& team,
                          const std::vector<std::string>& operands, const std::string& result);
 
@@ -62,7 +63,13 @@ std::string tile_position(const LaunchShape& launch, const std::vector<int64_t>&
 std::string tile_base(const LaunchShape& launch, const std::vector<int64_t>& strides, const Shape& tile,
                       const std::vector<int64_t>& map, int64_t fmap);
 
-/// A block function: `static STRATA_DEVICE void NAME(arguments, block_x, block_y, block_z, shared)`.
+/// The head of a block function's text, up to its name.
+constexpr const char* kBlockCoordinates =
+    "[[maybe_unused]] long long block_x, [[maybe_unused]] long long block_y, [[maybe_unused]] long long block_z";
+constexpr const char* kTeamFunction = "template <class Team, class Math>\nstatic STRATA_DEVICE void ";
+/// The type of a team of a block's first threads.
+std::string team_text(int64_t threads, int barrier);
+/// A block function (block_code.h).
 /// `strides` are those of the operands in device memory, `memory` is where the block's tensors lie.
 std::string emit_block_function(const Operation& op, const std::string& name,
                                 const std::vector<std::vector<int64_t>>& strides, const BlockMemory& memory);

@@ -9,6 +9,7 @@
 #include "ir/validate.h"
 #include "ir/views.h"
 #include "superopt/codegen/emit.h"
+#include "superopt/codegen/kernel_text.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/codegen/merging.h"
 #include "superopt/codegen/rows.h"
@@ -22,6 +23,7 @@ constexpr int64_t kDefaultThreads = 128;
 /// Blocks of a predefined operator's kernel: each thread strides over the elements, so any number is right.
 constexpr int64_t kMostBlocks = 4096;
 constexpr const char* kSharedMemory = "shared_memory";
+constexpr const char* kGridTeam = "strata_device::GridTeam";
 /// Every kernel may be launched while the one before it still runs, and lets the next one be launched at once: blocks
 /// are set up meanwhile, which `preparation` (a statement) is part of, and memory is touched when the kernel before has
 /// ended.
@@ -36,6 +38,19 @@ int64_t threads_of(const Graph& body) {
   return kDefaultThreads;
 }
 
+std::vector<bool> from_half_precision(const Graph& graph) {
+  std::vector<bool> half(graph.tensors().size(), true);
+  for (TensorId id : graph.inputs())
+    half[static_cast<size_t>(id)] = graph.type(id).dtype == DType::F16 || graph.type(id).dtype == DType::BF16;
+  for (const Operation& op : graph.operations()) {
+    for (TensorId result : op.results) {
+      for (TensorId id : op.operands)
+        if (!half[static_cast<size_t>(id)]) half[static_cast<size_t>(result)] = false;
+    }
+  }
+  return half;
+}
+
 class Generator {
  public:
   Generator(const Graph& graph, const Target& target, const Schedules& schedules, const Passes& passes)
@@ -44,7 +59,8 @@ class Generator {
         schedules_(schedules),
         passes_(passes),
         libraries_(plan_libraries(graph, schedules)),
-        views_(view_operations(graph, libraries_.strided)) {}
+        views_(view_operations(graph, libraries_.strided)),
+        half_(from_half_precision(graph)) {}
 
   Result<GeneratedProgram> run() {
     for (size_t i : libraries_.refused) {
@@ -95,14 +111,10 @@ class Generator {
     graph_text.pop_back();
     for (size_t at = 0; (at = graph_text.find('\n', at)) != std::string::npos; at += 4)
       graph_text.replace(at, 1, "\n// ");
-    const bool half = std::all_of(graph_.inputs().begin(), graph_.inputs().end(), [&](TensorId id) {
-      return graph_.type(id).dtype == DType::F16 || graph_.type(id).dtype == DType::BF16;
-    });
     separate_runs();
-    program_.source = half ? "#define STRATA_HALF_PRECISION 1\n" : "";
-    program_.source += fmt::format("{}\n{}{}{}\n// The program:\n//\n{}\n\n{}", device_library(),
-                                   uses_registers_ ? device_registers() : "", uses_bulk_ ? device_bulk() : "",
-                                   uses_handover_ ? device_handover() : "", graph_text, kernels);
+    program_.source = fmt::format("{}\n{}{}{}\n// The program:\n//\n{}\n\n{}", device_library(),
+                                  uses_registers_ ? device_registers() : "", uses_bulk_ ? device_bulk() : "",
+                                  uses_handover_ ? device_handover() : "", graph_text, kernels);
     return std::move(program_);
   }
 
@@ -176,13 +188,19 @@ class Generator {
 
   std::string emitted_kernels(const EmittedGroup& group) {
     std::string text;
-    for (const EmittedKernel& kernel : group.kernels) {
-      KernelLaunch& made = add_launch(kernel.name);
-      made.predefined = true;
-      made.threads = kernel.threads;
-      made.grid[0] = kernel.blocks;
-      made.arguments = kernel.arguments;
-      text += kernel.text;
+    for (const EmittedKernel& emitted : group.kernels) {
+      KernelLaunch& made = add_launch(emitted.name + "_kernel");
+      made.function = fmt::format("{}<{}, strata_device::Exact>", emitted.name, team_text(emitted.threads, 0));
+      made.threads = emitted.threads;
+      made.grid[0] = emitted.blocks;
+      const int64_t spread = passes_.spreading ? spreading_bytes(emitted.blocks, {}, target_) : 0;
+      made.shared_bytes = std::max(emitted.shared_bytes, spread);
+      made.arguments = emitted.arguments;
+      Parameters p;
+      p.declaration = fmt::format("{}", fmt::join(emitted.parameters, ", "));
+      for (const std::string& parameter : emitted.parameters)
+        p.names.push_back(parameter.substr(parameter.rfind(' ') + 1));
+      text += emitted.text + kernel(made, p);
     }
     return text;
   }
@@ -191,6 +209,13 @@ class Generator {
   void separate_runs() {
     if (program_.launches.empty() || !program_.launches.back().library) return;
     program_.launches.front().overlaps_previous = false;
+  }
+
+  /// How an operator computes functions of floats: approximately where all that it depends on has 16 bits.
+  std::string math_of(const Operation& op) const {
+    const bool half = std::all_of(op.operands.begin(), op.operands.end(),
+                                  [&](TensorId id) { return half_[static_cast<size_t>(id)]; });
+    return half ? "strata_device::Approximate" : "strata_device::Exact";
   }
 
   std::string headline(const Operation& op) const {
@@ -208,7 +233,7 @@ class Generator {
 
   Parameters parameters(const Operation& op, const std::string& function) const {
     Parameters result;
-    NameScope scope({function, function + "_kernel", kSharedMemory});
+    NameScope scope({function, function + "_block", function + "_kernel", kSharedMemory, "ring", "page", "Math"});
     const auto add = [&](TensorId id, const char* qualifier) {
       result.names.push_back(scope.add(graph_.tensor(id).name));
       result.declaration += fmt::format("{}{}{}* {}", result.declaration.empty() ? "" : ", ", qualifier,
@@ -293,7 +318,8 @@ class Generator {
     made.along_x = code.shared_along;
     std::swap(made.grid[0], made.grid[made.along_x]);
     made.grid[0] *= code.cluster;
-    made.prepares = code.prepares;
+    made.function = fmt::format("{}<{}, {}>", name, team_of(code), math_of(op));
+    made.preparation = preparation_text(code);
     made.layouts = code.layouts;
     made.tensor_maps = code.maps;
     if (code.registers > 0 && passes_.spreading) {
@@ -313,8 +339,8 @@ class Generator {
     return text + code.text;
   }
 
-  /// The kernel that calls function `name`, whose parameters begin with `p`.
-  static std::string kernel(const KernelLaunch& made, const std::string& name, const Parameters& p) {
+  /// The kernel of a launch, whose parameters begin with `p`.
+  static std::string kernel(const KernelLaunch& made, const Parameters& p) {
     std::string declaration = p.declaration;
     std::vector<std::string> arguments = p.names;
     for (size_t n = 0; n < made.tensor_maps.size(); ++n) {
@@ -323,17 +349,34 @@ class Generator {
     }
     arguments.push_back(made.coordinates({"blockIdx.x", "blockIdx.y", "blockIdx.z"}));
     arguments.emplace_back(kSharedMemory);
-    const std::string call = fmt::format("({})", fmt::join(arguments, ", "));
     return fmt::format(
         "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
         "STRATA_KERNEL void __launch_bounds__({}{}) {}({}) {{\n"
         "  extern __shared__ __align__(1024) unsigned char {}[];\n"
         "{}"
-        "  {}{};\n"
+        "  {}({});\n"
         "}}\n#endif\n\n",
         made.threads, made.resident_blocks > 0 ? fmt::format(", {}", made.resident_blocks) : "", made.kernel,
-        declaration, kSharedMemory, order(made.prepares ? fmt::format("  {}_prepare{};\n", name, call) : ""), name,
-        call);
+        declaration, kSharedMemory,
+        order(made.preparation.empty() ? "" : fmt::format("  {}({});\n", made.preparation, kSharedMemory)),
+        made.function, fmt::join(arguments, ", "));
+  }
+
+  /// A function of a block, with these statements: its parameters are `p`, the launch's tensor maps, the block's
+  /// coordinates and its shared memory.
+  static std::string block_function(const KernelLaunch& made, const Parameters& p, const std::string& statements) {
+    std::string declaration = p.declaration;
+    for (size_t n = 0; n < made.tensor_maps.size(); ++n)
+      declaration += fmt::format(", const strata_device::TensorMap* map_{}", n);
+    return fmt::format("static STRATA_DEVICE void {}({}, {}, unsigned char* shared) {{\n{}}}\n\n", made.function,
+                       declaration, kBlockCoordinates, statements);
+  }
+
+  BlockCall call_of(const Operation& op, const std::string& function, std::vector<std::string> tensors,
+                    const KernelLaunch& made) const {
+    BlockCall call{function, math_of(op), std::move(tensors), {}, "block_x, block_y, block_z", "shared"};
+    for (size_t n = 0; n < made.tensor_maps.size(); ++n) call.maps.push_back(fmt::format("map_{}", n));
+    return call;
   }
 
   Result<std::string> block_kernel(size_t i, const std::string& name) {
@@ -353,7 +396,14 @@ class Generator {
         return merged_kernel(i, *pair, code, *schedule);
       }
     }
-    return functions(code) + kernel(block_launch(op, name, code), name, parameters(op, name));
+    KernelLaunch& made = block_launch(op, name, code);
+    const Parameters p = parameters(op, name);
+    std::string text = functions(code);
+    if (code.ring) {
+      made.function = name + "_block";
+      text += block_function(made, p, block_statements(code, call_of(op, name, p.names, made)));
+    }
+    return text + kernel(made, p);
   }
 
   /// The parameters of two kernels in one, each buffer once, and where the tensors of both are among them.
@@ -365,7 +415,7 @@ class Generator {
 
   MergedParameters merged_parameters(const Operation& first, const Operation& second, const std::string& name) const {
     MergedParameters result;
-    NameScope scope({name, name + "_kernel", kSharedMemory, "rank", "counter", "n"});
+    NameScope scope({name, name + "_kernel", kSharedMemory, "ring", "page", "rank", "counter", "n"});
     const auto is_result = [&](TensorId id) {
       return std::count(first.results.begin(), first.results.end(), id) +
                  std::count(second.results.begin(), second.results.end(), id) >
@@ -414,37 +464,19 @@ class Generator {
     made.arguments.push_back(add_counters(i, pair.groups.count()));
     for (GpuTensorMap& map : made.tensor_maps) map.argument = p.first[map.argument];
 
-    std::string declaration = p.all.declaration;
+    made.function = name;
     std::vector<std::string> first_arguments, second_arguments;
     for (size_t place : p.first) first_arguments.push_back(p.all.names[place]);
     for (size_t place : p.second) second_arguments.push_back(p.all.names[place]);
-    for (size_t n = 0; n < made.tensor_maps.size(); ++n) {
-      declaration += fmt::format(", const strata_device::TensorMap* map_{}", n);
-      first_arguments.push_back(fmt::format("map_{}", n));
-    }
-    for (const char* coordinate : {"x", "y", "z"}) {
-      declaration += fmt::format(", [[maybe_unused]] long long block_{}", coordinate);
-      first_arguments.push_back(fmt::format("block_{}", coordinate));
-    }
-    declaration += ", unsigned char* shared";
-    first_arguments.emplace_back("shared");
-    const std::string call = fmt::format("({});\n", fmt::join(first_arguments, ", "));
-    std::string text = functions(code) + fmt::format("// {}\n", headline(second)) + functions(behind);
-    if (code.prepares) {
-      text += fmt::format("static STRATA_DEVICE void {}_prepare({}) {{\n  {}_prepare{}}}\n\n", name, declaration,
-                          first_name, call);
-    }
-    // What a thread returns, and not its number, lets the compiler see that a thread without its registers is done.
-    const std::string first_call = code.asking_threads == 0
-                                       ? fmt::format("  {}{}", first_name, call)
-                                       : fmt::format("  if (!{}({})) return;  // this thread asked for tiles\n",
-                                                     first_name, fmt::join(first_arguments, ", "));
-    text += fmt::format("// Both in one launch.\nstatic STRATA_DEVICE void {}({}) {{\n{}{}}}\n\n", name, declaration,
-                        first_call, pair.text(code, behind, schedule, p.all.names.back(), [&](const std::string& n) {
-                          return fmt::format("{}({}, {}, shared);\n", second_name, fmt::join(second_arguments, ", "),
-                                             pair.groups.consumer(n));
-                        }));
-    return text + kernel(made, name, p.all);
+    const std::string second_function =
+        fmt::format("{}<{}, {}>", second_name, team_text(behind.threads, 1), math_of(second));
+    const std::string statements = block_statements(code, call_of(first, first_name, first_arguments, made)) +
+                                   pair.text(code, behind, schedule, p.all.names.back(), [&](const std::string& n) {
+                                     return fmt::format("{}({}, {}, shared);\n", second_function,
+                                                        fmt::join(second_arguments, ", "), pair.groups.consumer(n));
+                                   });
+    return functions(code) + fmt::format("// {}\n", headline(second)) + functions(behind) + "// Both in one launch.\n" +
+           block_function(made, p.all, statements) + kernel(made, p.all);
   }
 
   /// A new buffer of counters, by its name.
@@ -460,6 +492,7 @@ class Generator {
     const TensorType& type = graph_.type(op.results[0]);
     KernelLaunch& made = launch(op, name);
     made.predefined = true;
+    made.function = name;
     made.threads = 256;
     made.grid[0] = std::clamp<int64_t>(ceil_div(type.elements(), made.threads), 1, kMostBlocks);
     std::string body;
@@ -473,16 +506,17 @@ class Generator {
         elements.push_back({operands[n], variables.back(), graph_.type(op.operands[n]).shape});
       }
       const std::string value = scope.add("value");
-      body = element_loop("GridTeam", type.shape, type.dtype, elements, {{&op, variables, value}}, value,
-                          p.names.back(), "  ");
+      body = element_loop(kGridTeam, type.shape, type.dtype, elements, {{&op, variables, value}}, value, p.names.back(),
+                          "  ");
     } else {
-      body = "  " + library_call(graph_, op, "GridTeam", operands, p.names.back());
+      body = "  " + library_call(graph_, op, kGridTeam, operands, p.names.back());
     }
     return fmt::format(
-        "static STRATA_DEVICE void {0}({1}) {{\n{2}}}\n\n"
+        "static STRATA_DEVICE void {0}({1}) {{\n{7}{2}}}\n\n"
         "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
         "STRATA_KERNEL void __launch_bounds__({3}) {4}({1}) {{\n{6}  {0}({5});\n}}\n#endif\n\n",
-        name, p.declaration, body, made.threads, made.kernel, fmt::join(p.names, ", "), order());
+        name, p.declaration, body, made.threads, made.kernel, fmt::join(p.names, ", "), order(),
+        fmt::format("  using Math [[maybe_unused]] = {};\n", math_of(op)));
   }
 
   const Graph& graph_;
@@ -491,6 +525,7 @@ class Generator {
   const Passes& passes_;
   LibraryPlan libraries_;
   const std::vector<bool> views_;  ///< by operation
+  const std::vector<bool> half_;   ///< by tensor: whether all inputs that it depends on have 16 bits
   std::vector<bool> done_;         ///< by operation
   std::vector<int> group_;         ///< by operation: of program_.emitted, or −1
   std::set<std::string> wide_;     ///< instructions that are defined

@@ -25,7 +25,8 @@ struct KernelLaunch : GpuLaunch {
   int64_t split = 1;            ///< blocks of a cluster that do the work of one block of the graph
   size_t along_x = 0;           ///< dimension of the graph's grid that lies along x; x lies along it
   int64_t resident_blocks = 0;  ///< BlockCode::resident_blocks
-  bool prepares = false;        ///< the function has a companion that goes first (BlockCode::prepares)
+  std::string function;         ///< what a block calls: with arguments, tensor maps, coordinates and shared memory
+  std::string preparation;      ///< what it calls first, with the shared memory; empty: nothing
   bool predefined = false;      ///< the function takes the arguments alone: no coordinates, no shared memory
   LayoutSearch layouts;         ///< of the block function
 
@@ -97,7 +98,7 @@ Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target,
 std::string launch_manifest(const GeneratedProgram& program);
 
 /// A host program of the same source: reads the inputs as raw files in the order of `inputs` from its arguments, runs
-/// all launches, none of which may be a library's or emitted, and writes the outputs to the files behind them. For
+/// all launches, none of which may be a library's, and writes the outputs to the files behind them. For
 /// tests, under a sanitizer.
 std::string host_program(const GeneratedProgram& program);
 

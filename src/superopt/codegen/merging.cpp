@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/views.h"
+#include "superopt/codegen/emit.h"
 #include "superopt/codegen/rows.h"
 #include "superopt/codegen/schedule_cost.h"
 
@@ -10,8 +11,6 @@ namespace strata {
 namespace {
 
 constexpr int64_t kWarp = 32;
-
-int64_t computing_threads(const BlockCode& code) { return code.threads - code.asking_threads; }
 
 /// Whether a GPU of the target runs all blocks at the same time, even with one on each multiprocessor.
 bool all_run(const Operation& op, const BlockSchedule& schedule, const Target& target) {
@@ -43,7 +42,7 @@ std::optional<MergedPair> MergedPair::find(const Graph& graph, size_t first, con
 
 std::optional<BlockSchedule> MergedPair::second_schedule(const BlockCode& code) const {
   const auto fits = std::find_if(schedules.begin(), schedules.end(), [&](const BlockSchedule& schedule) {
-    return schedule.row_warps * kWarp <= computing_threads(code);
+    return schedule.row_warps * kWarp <= code.team();
   });
   return fits == schedules.end() ? std::nullopt : std::optional(*fits);
 }
@@ -84,7 +83,7 @@ Result<BlockCode> MergedPair::second_code(const Graph& graph, const std::string&
                                           const BlockSchedule& schedule, const Target& target) const {
   const auto ways = offered(graph, code, schedule, target);
   const Operation& op = graph.operations()[next];
-  if (ways.empty()) return unsupported("{} threads are too few for the kernel behind", computing_threads(code));
+  if (ways.empty()) return unsupported("{} threads are too few for the kernel behind", code.team());
   if (std::find(ways.begin(), ways.end(), schedule.handover) == ways.end()) {
     return unsupported("{} blocks do not run at the same time on {}", blocks_of(graph.operations()[first], schedule),
                        target.name);
@@ -95,9 +94,9 @@ Result<BlockCode> MergedPair::second_code(const Graph& graph, const std::string&
 std::string MergedPair::text(const BlockCode& code, const BlockCode& behind, const BlockSchedule& schedule,
                              const std::string& counters,
                              const std::function<std::string(const std::string&)>& call) const {
-  const int64_t threads = computing_threads(code);
+  const int64_t threads = code.team();
   const int64_t count = arrivals(schedule);
-  const std::string sizes = fmt::format("{}, {}", count, threads);
+  const std::string sizes = fmt::format("{}, {}", team_text(code.team(), 1), count);
   std::string rank = groups.rank();
   if (schedule.cluster > 1) {
     rank = fmt::format("{} * {} + strata_device::cluster_rank() % {}", rank, schedule.cluster, schedule.cluster);
@@ -124,8 +123,8 @@ std::string MergedPair::text(const BlockCode& code, const BlockCode& behind, con
   if (behind.threads < threads) text += fmt::format("  if (strata_device::thread() >= {}) return;\n", behind.threads);
   if (groups.consumers <= step) return text + "  " + call(begin);
   text += fmt::format("  for (int n = {}; n < {}; n += {}) {{\n", begin, groups.consumers, step);
-  text += fmt::format("    if (n >= {}) strata_device::named_barrier(1, {});  // shared memory is used again\n", step,
-                      behind.threads);
+  text +=
+      fmt::format("    if (n >= {}) {}::meet();  // shared memory is used again\n", step, team_text(behind.threads, 1));
   return text + "    " + call("n") + "  }\n";
 }
 

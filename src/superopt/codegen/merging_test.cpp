@@ -199,9 +199,10 @@ TEST(MergingGroups, WhereAllNeedAllThereIsOne) {
 TEST(MergingWaits, AreNeeded) {
   const GraphPtr graph = parse(kSplitProduct);
   const std::tuple<Handover, std::string, std::string> mutants[] = {
-      {Handover::Wait, "strata_device::meet_group<2, 64>(counter, rank == 0);", "strata_device::named_barrier(1, 64);"},
+      {Handover::Wait, "strata_device::meet_group<strata_device::BlockTeam<64, 0, 1>, 2>(counter, rank == 0);",
+       "strata_device::named_barrier(1, 64);"},
       {Handover::Wait, "arrivals + (block_y) * 32", "arrivals + (rank) * 32"},
-      {Handover::Last, "if (!strata_device::arrives_last<2", "if (strata_device::arrives_last<2"}};
+      {Handover::Last, "if (!strata_device::arrives_last<", "if (strata_device::arrives_last<"}};
   for (const auto& [handover, right, wrong] : mutants) {
     GeneratedProgram program = generate(*graph, {.loop_warps = 2, .stages = 2, .handover = handover});
     const size_t at = program.source.find(right, program.source.find("// The program:"));
@@ -226,7 +227,7 @@ TEST(MergingPass, OffMeansALaunchForEachKernel) {
   const auto with = [&](const Passes& passes) { return *generate_cuda(*graph, target(), waiting, passes); };
   const GeneratedProgram merged = with({});
   EXPECT_EQ(merged.launches.size(), 1U);
-  EXPECT_THAT(merged.source, HasSubstr("strata_device::meet_group<2"));
+  EXPECT_THAT(merged.source, HasSubstr("strata_device::meet_group<strata_device::BlockTeam<"));
   EXPECT_THAT(launch_manifest(merged), HasSubstr("\"role\": \"counters\""));
   const GeneratedProgram apart = with({.merging = false});
   EXPECT_EQ(apart.launches.size(), 2U);

@@ -90,14 +90,13 @@ std::string host_program(const GeneratedProgram& program) {
       arguments.push_back(fmt::format("&map_{}", n));
     }
     if (!launch.predefined) arguments.insert(arguments.end(), {launch.coordinates({"x", "y", "z"}), "shared"});
-    const std::string call = fmt::format("({});", fmt::join(arguments, ", "));
-    const std::string function = launch.kernel.substr(0, launch.kernel.size() - std::string_view("_kernel").size());
     text += fmt::format(
         "    strata_device::launch({}, {}, {}, {}, {}, {}, {}, [&](\n"
         "        [[maybe_unused]] long long x, [[maybe_unused]] long long y, [[maybe_unused]] long long z,\n"
-        "        [[maybe_unused]] unsigned char* shared) {{\n{}      {}{}\n    }});\n  }}\n",
+        "        [[maybe_unused]] unsigned char* shared) {{\n{}      {}({});\n    }});\n  }}\n",
         launch.grid[0], launch.grid[1], launch.grid[2], launch.cluster, launch.threads, launch.shared_bytes,
-        launch.resident, launch.prepares ? "      " + function + "_prepare" + call + "\n" : "", function, call);
+        launch.resident, launch.preparation.empty() ? "" : fmt::format("      {}(shared);\n", launch.preparation),
+        launch.function, fmt::join(arguments, ", "));
   }
   for (const DeviceBuffer& output : program.outputs) transfer(variables[output.name], "wb", "std::fwrite");
   return text + "  return 0;\n}\n";

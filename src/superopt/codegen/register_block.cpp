@@ -15,10 +15,11 @@ RegisterBlock::RegisterBlock(const Operation& op, std::string name, const std::v
       target_(target),
       stages_(loop_stages(body_)),
       loop_(body_.launch().loop) {
-  scope_ = NameScope({"warp",    "team",          "group",   "part",  "ring",           "stage", "iteration", "ahead",
-                      "rank",    "shared",        "partial", "lefts", "copy_iteration", "i",     "block_x",   "block_y",
-                      "block_z", "strata_device", "scratch", "full",  "empty",          "once",  "slot",      "phase",
-                      "share",   "split",         "piece",   "first", "previous",       name_});
+  scope_ = NameScope({"warp",           "crew",  "group",   "part",     "ring",    "stage",
+                      "iteration",      "ahead", "rank",    "shared",   "partial", "lefts",
+                      "copy_iteration", "i",     "block_x", "block_y",  "block_z", "strata_device",
+                      "page",           "Team",  "Math",    "slot",     "phase",   "share",
+                      "split",          "piece", "first",   "previous", name_});
 }
 
 size_t RegisterBlock::input_number(TensorId id) const {
@@ -42,17 +43,23 @@ void RegisterBlock::name_tensors() {
   }
 }
 
-std::string RegisterBlock::head(const std::string& function, const std::string& more, const char* result) const {
-  std::string text = fmt::format("static STRATA_DEVICE {} {}(", result, function);
-  for (TensorId id : body_.inputs()) {
+std::string RegisterBlock::parameters() const {
+  std::string text;
+  for (TensorId id : body_.inputs())
     text += fmt::format("[[maybe_unused]] const {}* {}, ", storage_type(body_.type(id).dtype), names_.at(id));
-  }
-  for (TensorId id : body_.outputs()) {
+  for (TensorId id : body_.outputs())
     text += fmt::format("[[maybe_unused]] {}* {}, ", storage_type(body_.type(id).dtype), names_.at(id));
-  }
-  return text + more +
-         "\n    [[maybe_unused]] long long block_x, [[maybe_unused]] long long block_y, "
-         "[[maybe_unused]] long long block_z,\n    [[maybe_unused]] unsigned char* shared) {\n";
+  return text;
+}
+
+std::string RegisterBlock::load_head(const std::string& maps, const std::string& ring) const {
+  return fmt::format("static STRATA_DEVICE void {}_load({}{}\n    {},\n    {}) {{\n", name_, parameters(), maps,
+                     kBlockCoordinates, ring);
+}
+
+std::string RegisterBlock::team_head(const std::string& ring) const {
+  return fmt::format("{}{}({}\n    {},\n    {}[[maybe_unused]] unsigned char* shared) {{\n", kTeamFunction, name_,
+                     parameters(), kBlockCoordinates, ring);
 }
 
 void RegisterBlock::declare(const Operation& op) {
@@ -245,9 +252,9 @@ std::vector<std::string> RegisterBlock::fused_expressions(const std::vector<Step
       return step.op->kind == OpKind::Exp && other.op->kind == OpKind::Sub && other.variable == step.operands[0];
     });
     const bool fused = difference != steps.end();
-    expressions[n] = fused ? fmt::format("strata_device::exponential_of_difference({}, {})", difference->operands[0],
-                                         difference->operands[1])
-                           : elementwise_expression(*step.op, step.operands, DType::F32);
+    expressions[n] =
+        fused ? fmt::format("Math::exponential_of_difference({}, {})", difference->operands[0], difference->operands[1])
+              : elementwise_expression(*step.op, step.operands, DType::F32);
     const auto& operands = fused ? difference->operands : step.operands;
     used.insert(operands.begin(), operands.end());
   }

@@ -46,9 +46,9 @@ class RegisterBlock {
 
   /// Names for all tensors, and for states of all reference values of accum_rescale.
   void name_tensors();
-  /// The head of a function of the tensors, the block's coordinates and its shared memory; `more` are parameters that
-  /// end in ", ".
-  std::string head(const std::string& function, const std::string& more = "", const char* result = "void") const;
+  /// The heads of the functions of block_code.h; lists of parameters end in ", ".
+  std::string load_head(const std::string& maps, const std::string& ring) const;
+  std::string team_head(const std::string& ring = "") const;
   /// The variables of an accumulator.
   void declare(const Operation& op);
   /// What the loop computes of tiles that it does not cut is the same in every iteration: computed before it.
@@ -99,6 +99,7 @@ class RegisterBlock {
     std::string variable;
   };
 
+  std::string parameters() const;
   Result<void> reduction(const Operation& op);
   Result<void> accumulate(const Operation& op);
   Result<void> rescale(const Operation& op);

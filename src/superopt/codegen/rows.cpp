@@ -38,9 +38,9 @@ class RowBlock : public RegisterBlock {
 
   Result<BlockCode> run() {
     STRATA_CHECK(check());
-    choose_teams();
+    choose_crews();
     name_tensors();
-    text_ += head(name_);
+    text_ += team_head();
     STRATA_CHECK(stages());
     text_ += "}\n\n";
     BlockCode code;
@@ -52,7 +52,7 @@ class RowBlock : public RegisterBlock {
     if (loop_ > 1) code.resident_blocks = std::max<int64_t>(1, kMultiprocessorRegisters / (kMostRegisters * threads_));
     code.work = work();
     code.description =
-        fmt::format("rows: {} teams of {} threads, {} columns in a vector", threads_ / team_, team_, vector_);
+        fmt::format("rows: {} crews of {} threads, {} columns in a vector", threads_ / crew_, crew_, vector_);
     return code;
   }
 
@@ -134,7 +134,7 @@ class RowBlock : public RegisterBlock {
   }
 
   /// As wide vectors as 16 bytes and the columns allow, as many threads a row as it has vectors.
-  void choose_teams() {
+  void choose_crews() {
     threads_ = kWarp * schedule_.row_warps;
     int64_t columns = 1;
     int64_t bytes = 4;
@@ -146,19 +146,18 @@ class RowBlock : public RegisterBlock {
     vector_ = kVectorBytes / bytes;
     while (columns % vector_ != 0) vector_ /= 2;
     const auto vectors = static_cast<uint64_t>(ceil_div(columns, vector_));
-    team_ = std::min<int64_t>(threads_, static_cast<int64_t>(std::bit_ceil(vectors)));
+    crew_ = std::min<int64_t>(threads_, static_cast<int64_t>(std::bit_ceil(vectors)));
   }
 
   std::string tile_type(TensorId id, bool, bool) const override {
     const RowDims dims = row_dims(body_.type(id).shape);
-    return fmt::format("strata_device::RowTile<{}, {}, {}, {}, {}>", dims.rows, dims.columns, threads_ / team_, team_,
-                       vector_);
+    return fmt::format("strata_device::RowTile<Team, {}, {}, {}, {}>", dims.rows, dims.columns, crew_, vector_);
   }
   int64_t registers(TensorId id) const {
     const RowDims dims = row_dims(body_.type(id).shape);
-    const int64_t teams = threads_ / team_;
-    const int64_t step = team_ * vector_;
-    return ceil_div(dims.rows, teams) * (dims.columns == 1 ? 1 : ceil_div(dims.columns, step) * vector_);
+    const int64_t crews = threads_ / crew_;
+    const int64_t step = crew_ * vector_;
+    return ceil_div(dims.rows, crews) * (dims.columns == 1 ? 1 : ceil_div(dims.columns, step) * vector_);
   }
 
   Result<bool> reduces_columns(const Operation& op) const override {
@@ -174,9 +173,10 @@ class RowBlock : public RegisterBlock {
 
   std::string reduce_call(const Operation& op, bool, bool, const std::string& from) override {
     const int64_t first = scratch_floats_;
-    if (team_ > kWarp) scratch_floats_ += registers(op.results[0]) * (threads_ / kWarp);
-    return fmt::format("strata_device::reduce_rows<strata_device::{}, {}>({}, reinterpret_cast<float*>(shared) + {})",
-                       op.kind == OpKind::Sum ? "Adding" : "Taking", looping_, from, first);
+    if (crew_ > kWarp) scratch_floats_ += registers(op.results[0]) * (threads_ / kWarp);
+    return fmt::format(
+        "strata_device::reduce_rows<Team, strata_device::{}, {}>({}, reinterpret_cast<float*>(shared) + {})",
+        op.kind == OpKind::Sum ? "Adding" : "Taking", looping_, from, first);
   }
 
   std::string across_call(bool, const std::string&) const override { return {}; }
@@ -271,7 +271,7 @@ class RowBlock : public RegisterBlock {
       if (!op.body && op_def(op.kind).traits.accumulates) declare(op);
     }
     for (const auto& [reference, state] : references_) {
-      line(fmt::format("strata_device::Rescaling<{}> {};", tile_type(reference), state));
+      line(fmt::format("strata_device::Rescaling<Math, {}> {};", tile_type(reference), state));
     }
     if (loop_ > 1) {
       STRATA_CHECK(invariants());
@@ -293,7 +293,7 @@ class RowBlock : public RegisterBlock {
   }
 
   int64_t threads_ = 0;
-  int64_t team_ = 1;
+  int64_t crew_ = 1;
   int64_t vector_ = 1;
   int64_t scratch_floats_ = 0;
   int64_t registers_ = 32;

@@ -1,4 +1,4 @@
-// Block functions without matrix products, done in registers: a team of threads holds each row of a tile. Inputs come
+// Block functions without matrix products, done in registers: a crew of threads holds each row of a tile. Inputs come
 // straight from device memory by vector loads, and only reductions over more than a warp pass through shared memory.
 #pragma once
 

@@ -17,6 +17,7 @@ GeneratedProgram program_of(const std::string& body, const std::vector<TensorTyp
   GeneratedProgram program;
   KernelLaunch launch;
   launch.kernel = "probe_kernel";
+  launch.function = "probe";
   launch.threads = threads;
   launch.shared_bytes = shared_bytes;
   std::string parameters;

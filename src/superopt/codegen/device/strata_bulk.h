@@ -1,6 +1,6 @@
 // Hopper's bulk copies: the tensor memory accelerator (TMA) moves boxes of tensors to the shared memory of one block or
 // of several blocks of a cluster, and counts the bytes at a barrier in shared memory (mbarrier). From sm_90.
-// strata_host_bulk.h has the same for a host compiler.
+// strata_host_bulk.h has the same for a host compiler. Behind them, for both: rings of slots that tiles come through.
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 namespace strata_device {
 
@@ -93,3 +93,62 @@ STRATA_DEVICE void load_box(void* to, const TensorMap* map, Barrier* barrier, in
 
 }  // namespace strata_device
 #endif
+
+namespace strata_device {
+
+/// Slots of shared memory that tiles come through in order: each is filled, used, and filled again. Barriers say when a
+/// slot's tiles have come (full) and when all are done with them (empty). They are started once in a kernel; who fills
+/// the slots and who uses them have a Ring each, and a call goes on where the one before it ended.
+struct Ring {
+  unsigned char* slots;
+  Barrier* full;
+  Barrier* empty;
+  int slot;   ///< the next one
+  int phase;  ///< 0 or 1: parity of its phase
+};
+/// A place for tiles that stay as long as a call lasts. Nobody waits for `empty` where it is null.
+struct Page {
+  unsigned char* memory;
+  Barrier* full;
+  Barrier* empty;
+  int phase;
+};
+
+/// Behind `count` slots that were filled, or used.
+template <int kSlots>
+STRATA_DEVICE void advance(Ring& ring, int count) {
+  const int next = ring.slot + count;
+  ring.phase ^= next / kSlots & 1;
+  ring.slot = next % kSlots;
+}
+
+/// Starts the barriers of a ring and a page at the beginning of a block's shared memory: kDone arrivals empty a slot.
+template <int kSlots, int kDone, bool kCluster>
+STRATA_DEVICE void start_ring(unsigned char* shared) {
+  auto* const full = reinterpret_cast<Barrier*>(shared);
+  if (thread() == 0) {
+    for (int slot = 0; slot < kSlots; ++slot) {
+      start_barrier(full + slot, 1);
+      start_barrier(full + kSlots + slot, kDone);
+    }
+    start_barrier(full + 2 * kSlots, 1);
+    show_barriers();
+  }
+  if constexpr (kCluster) {
+    cluster_barrier();
+  } else {
+    barrier();
+  }
+}
+/// These, as they are before the first call; the slots lie `first` bytes in.
+template <int kSlots>
+STRATA_DEVICE Ring ring_at(unsigned char* shared, int first) {
+  auto* const full = reinterpret_cast<Barrier*>(shared);
+  return {shared + first, full, full + kSlots, 0, 0};
+}
+template <int kSlots>
+STRATA_DEVICE Page page_at(unsigned char* shared, int first) {
+  return {shared + first, reinterpret_cast<Barrier*>(shared) + 2 * kSlots, nullptr, 0};
+}
+
+}  // namespace strata_device

@@ -18,37 +18,41 @@ STRATA_DEVICE void store(f16& to, float x) { to = __float2half_rn(x); }
 STRATA_DEVICE void store(bf16& to, float x) { to = __float2bfloat16_rn(x); }
 STRATA_DEVICE unsigned bits_of(f16 x) { return __half_as_ushort(x); }
 STRATA_DEVICE unsigned bits_of(bf16 x) { return __bfloat16_as_ushort(x); }
-#if defined(STRATA_HALF_PRECISION)  // all inputs have 16 bits: a few units in the last place of float are nothing
-STRATA_DEVICE float exponential(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
-  return y;
-}
-/// exp(x − y), where y serves many x: its product with log₂ e is the same for all.
-STRATA_DEVICE float exponential_of_difference(float x, float y) {
-  constexpr float kLog2E = 1.4426950408889634f;
-  float z;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(z) : "f"(fmaf(x, kLog2E, -(y * kLog2E))));
-  return z;
-}
-STRATA_DEVICE float square_root(float x) {
-  float y;
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-STRATA_DEVICE float inverse_root(float x) { return rsqrtf(x); }
-STRATA_DEVICE float quotient(float x, float y) { return __fdividef(x, y); }
-#else
-STRATA_DEVICE float exponential(float x) { return expf(x); }
-STRATA_DEVICE float exponential_of_difference(float x, float y) { return expf(x - y); }
-STRATA_DEVICE float square_root(float x) { return sqrtf(x); }
-STRATA_DEVICE float inverse_root(float x) { return 1.0f / sqrtf(x); }
-STRATA_DEVICE float quotient(float x, float y) { return x / y; }
-#endif
-STRATA_DEVICE double exponential(double x) { return exp(x); }
-STRATA_DEVICE double square_root(double x) { return sqrt(x); }
-STRATA_DEVICE double inverse_root(double x) { return 1.0 / sqrt(x); }
-STRATA_DEVICE double quotient(double x, double y) { return x / y; }
+/// Functions of floats as CUDA has them: errors of one or two units in the last place.
+struct Exact {
+  STRATA_DEVICE static float exponential(float x) { return expf(x); }
+  STRATA_DEVICE static float exponential_of_difference(float x, float y) { return expf(x - y); }
+  STRATA_DEVICE static float square_root(float x) { return sqrtf(x); }
+  STRATA_DEVICE static float inverse_root(float x) { return 1.0f / sqrtf(x); }
+  STRATA_DEVICE static float quotient(float x, float y) { return x / y; }
+  STRATA_DEVICE static double exponential(double x) { return exp(x); }
+  STRATA_DEVICE static double square_root(double x) { return sqrt(x); }
+  STRATA_DEVICE static double inverse_root(double x) { return 1.0 / sqrt(x); }
+  STRATA_DEVICE static double quotient(double x, double y) { return x / y; }
+};
+/// Where all inputs have 16 bits a few units in the last place of float are nothing.
+struct Approximate : Exact {
+  using Exact::exponential, Exact::square_root, Exact::inverse_root, Exact::quotient;
+  STRATA_DEVICE static float exponential(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+    return y;
+  }
+  /// exp(x − y), where y serves many x: its product with log₂ e is the same for all.
+  STRATA_DEVICE static float exponential_of_difference(float x, float y) {
+    constexpr float kLog2E = 1.4426950408889634f;
+    float z;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(z) : "f"(fmaf(x, kLog2E, -(y * kLog2E))));
+    return z;
+  }
+  STRATA_DEVICE static float square_root(float x) {
+    float y;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+  STRATA_DEVICE static float inverse_root(float x) { return rsqrtf(x); }
+  STRATA_DEVICE static float quotient(float x, float y) { return __fdividef(x, y); }
+};
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 /// The larger; NaN where one is NaN.

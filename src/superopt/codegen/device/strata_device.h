@@ -1,9 +1,10 @@
 // The device library of generated CUDA: the block-wide operators that a block function is made of. It is part of every
 // generated source, behind strata_cuda.h; a host compiler reads strata_host.h instead, with one meaning.
 //
-// Conventions. An operator is called by all threads of a team: a block, or the grid where there is no block graph.
-// Element i belongs to thread i mod threads of the team, except in products on tensor cores. Shapes and strides are
-// template arguments. Values are computed in float (double for f64 programs).
+// Conventions. An operator is called by all threads of a team: of a block, or of the grid where there is no block
+// graph. Element i belongs to thread i mod threads of the team, except in products on tensor cores. Teams, shapes and
+// strides are template arguments. Values are computed in float (double for f64 programs). `Math` says how functions of
+// floats are computed: Exact, or Approximate where all that a function reads has 16 bits.
 
 namespace strata_device {
 
@@ -12,12 +13,36 @@ STRATA_DEVICE double to_compute(double x) { return x; }
 STRATA_DEVICE void store(float& to, float x) { to = x; }
 STRATA_DEVICE void store(double& to, double x) { to = x; }
 
-/// The threads that share an operator's elements.
+/// The threads of a block that run a block function: kThreads of them, from thread kFirst on, a multiple of 32. They
+/// meet at the block's barrier kBarrier; those behind it, up to 15, are theirs as well as far as the function needs
+/// any. A team that has barrier 0 is a whole block.
+template <int kThreads_, int kFirst = 0, int kBarrier_ = 0>
 struct BlockTeam {
-  STRATA_DEVICE static int64 rank() { return thread(); }
-  STRATA_DEVICE static int64 size() { return threads(); }
+  static constexpr bool kIsBlock = true;
+  static constexpr int kThreads = kThreads_;
+  static constexpr int kBarrier = kBarrier_;
+  static constexpr int kWarps = kThreads / 32;
+  /// Its first threads alone, a multiple of 32: they meet at the barrier behind.
+  template <int kCount>
+  using First = BlockTeam<kCount, kFirst, kBarrier + 1>;
+  STRATA_DEVICE static int64 rank() { return thread() - kFirst; }
+  STRATA_DEVICE static constexpr int64 size() { return kThreads; }
+  STRATA_DEVICE static int warp() { return static_cast<int>(rank()) / 32; }
+  /// All of the team meet, and see what the others wrote.
+  STRATA_DEVICE static void meet() {
+    if constexpr (kBarrier == 0) {
+      barrier();
+    } else {
+      named_barrier(kBarrier, kThreads);
+    }
+  }
+  /// So do `threads` of them, at one of the barriers behind.
+  STRATA_DEVICE static void meet(int behind, int threads) { named_barrier(kBarrier + behind, threads); }
 };
+/// All threads of a launch.
 struct GridTeam {
+  static constexpr bool kIsBlock = false;
+  static constexpr int kWarps = 0;
   STRATA_DEVICE static int64 rank() { return block() * threads() + thread(); }
   STRATA_DEVICE static int64 size() { return blocks() * threads(); }
 };
@@ -41,11 +66,11 @@ STRATA_DEVICE T maximum(T a, T b) {
 }
 
 /// x/2 · (1 + tanh(c·(x + 0.044715·x³))), c = 123637/154956, by one exponential.
-template <class T>
+template <class Math, class T>
 STRATA_DEVICE T gelu(T x) {
   constexpr T factor = T(-123637) / T(77478);
   constexpr T cubic = T(8943) / T(200000);
-  return quotient(x, T(1) + exponential(factor * (x + cubic * x * x * x)));
+  return Math::quotient(x, T(1) + Math::exponential(factor * (x + cubic * x * x * x)));
 }
 
 /// Sizes of up to 8 dimensions, outermost first.
@@ -72,43 +97,42 @@ STRATA_DEVICE int64 offset_of(int64 linear) {
 }
 
 /// tile[i] = whole[base + …]: Shape is the tile's, Strides are the whole's.
-template <class Shape, class Strides, class T>
+template <class Team, class Shape, class Strides, class T>
 STRATA_DEVICE void load_tile(T* tile, const T* whole, int64 base) {
-  for (int64 i = thread(); i < Shape::count(); i += threads()) tile[i] = whole[base + offset_of<Shape, Strides>(i)];
+  for (int64 i = Team::rank(); i < Shape::count(); i += Team::size()) {
+    tile[i] = whole[base + offset_of<Shape, Strides>(i)];
+  }
 }
 
 /// The reverse, with rounding to the stored type.
-template <class Shape, class Strides, class T, class X>
+template <class Team, class Shape, class Strides, class T, class X>
 STRATA_DEVICE void store_tile(T* whole, int64 base, const X* tile) {
-  for (int64 i = thread(); i < Shape::count(); i += threads()) {
+  for (int64 i = Team::rank(); i < Shape::count(); i += Team::size()) {
     store(whole[base + offset_of<Shape, Strides>(i)], to_compute(tile[i]));
   }
 }
 
 /// accum_rescale, first half: the largest reference value so far, and what the old and the new part are multiplied by.
-template <int64 kCount, class T, class M>
+template <class Team, class Math, int64 kCount, class T, class M>
 STRATA_DEVICE void rescale_factors(T* largest, T* before, T* now, const M* reference, int64 iteration) {
-  for (int64 i = thread(); i < kCount; i += threads()) {
+  for (int64 i = Team::rank(); i < kCount; i += Team::size()) {
     const T value = to_compute(reference[i]);
     const T next = iteration == 0 ? value : maximum(largest[i], value);
-    before[i] = iteration == 0 ? T{} : exponential(largest[i] - next);
-    now[i] = exponential(value - next);
+    before[i] = iteration == 0 ? T{} : Math::exponential(largest[i] - next);
+    now[i] = Math::exponential(value - next);
     largest[i] = next;
   }
 }
 
 /// Second half, after a barrier: Strides are the factors' in Shape.
-template <class Shape, class Strides, class T, class X>
+template <class Team, class Shape, class Strides, class T, class X>
 STRATA_DEVICE void accumulate_rescaled(T* sum, const X* part, const T* before, const T* now, int64 iteration) {
-  for (int64 i = thread(); i < Shape::count(); i += threads()) {
+  for (int64 i = Team::rank(); i < Shape::count(); i += Team::size()) {
     const int64 at = offset_of<Shape, Strides>(i);
     const T added = to_compute(part[i]) * now[at];
     sum[i] = iteration == 0 ? added : sum[i] * before[at] + added;
   }
 }
-
-STRATA_DEVICE int warp() { return static_cast<int>(thread() / 32); }
-STRATA_DEVICE int warps() { return static_cast<int>(threads() / 32); }
 
 /// Two neighbours of a 16-bit matrix, in a column or a row; zero outside it, where sizes do not fill the fragments.
 template <int kRows, int kColumns, bool kDown, class T>
@@ -134,12 +158,12 @@ STRATA_DEVICE void add_product(float (&sums)[4], const T* a, const T* b, int row
 }
 
 /// add(sums, batch, row, column) for each 16 × 8 results, one warp each; stores what lies inside.
-template <int64 kBatches, int kM, int kN, class R, class Add>
+template <class Team, int64 kBatches, int kM, int kN, class R, class Add>
 STRATA_DEVICE void on_tensor_cores(R* result, Add add) {
   constexpr int kRowTiles = (kM + 15) / 16;
   constexpr int kColumnTiles = (kN + 7) / 8;
-  if (warp() >= warps()) return;  // threads that fill no warp cannot execute the instruction
-  for (int tile = warp(); tile < kBatches * kRowTiles * kColumnTiles; tile += warps()) {
+  if (Team::warp() >= Team::kWarps) return;  // threads that fill no warp cannot execute the instruction
+  for (int tile = Team::warp(); tile < kBatches * kRowTiles * kColumnTiles; tile += Team::kWarps) {
     const int batch = tile / (kRowTiles * kColumnTiles);
     const int row = tile / kColumnTiles % kRowTiles * 16;
     const int column = tile % kColumnTiles * 8;
@@ -155,14 +179,16 @@ STRATA_DEVICE void on_tensor_cores(R* result, Add add) {
 }
 
 /// Tensor cores multiply tiles of 16 bits; a computed tensor is float and is not rounded for their sake.
-template <class Team, class A, class B>
-constexpr bool kTensorCores = false;
+template <class A, class B>
+constexpr bool kHalfPrecision = false;
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // nvcc without -arch compiles for less
 template <>
-inline constexpr bool kTensorCores<BlockTeam, f16, f16> = true;
+inline constexpr bool kHalfPrecision<f16, f16> = true;
 template <>
-inline constexpr bool kTensorCores<BlockTeam, bf16, bf16> = true;
+inline constexpr bool kHalfPrecision<bf16, bf16> = true;
 #endif
+template <class Team, class A, class B>
+constexpr bool kTensorCores = Team::kIsBlock&& Team::kWarps > 0 && kHalfPrecision<A, B>;
 
 /// Σ_k x[k] · y[k · kN]. Four sums hide the latency of shared memory.
 template <int64 kK, int64 kN, class X, class Y>
@@ -182,12 +208,10 @@ template <class Team, class Batch, class StridesA, class StridesB, int64 kM, int
           class B>
 STRATA_DEVICE void matmul(R* result, const A* a, const B* b) {
   if constexpr (kTensorCores<Team, A, B>) {
-    if (warps() > 0) {
-      return on_tensor_cores<Batch::count(), kM, kN>(result, [&](float(&sums)[4], int batch, int row, int column) {
-        add_product<kM, kN, kK>(sums, a + offset_of<Batch, StridesA>(batch), b + offset_of<Batch, StridesB>(batch), row,
-                                column);
-      });
-    }
+    return on_tensor_cores<Team, Batch::count(), kM, kN>(result, [&](float(&sums)[4], int batch, int row, int column) {
+      add_product<kM, kN, kK>(sums, a + offset_of<Batch, StridesA>(batch), b + offset_of<Batch, StridesB>(batch), row,
+                              column);
+    });
   }
   for (int64 i = Team::rank(); i < Batch::count() * kM * kN; i += Team::size()) {
     const int64 batch = i / (kN * kM);
@@ -201,14 +225,12 @@ template <class Team, class Batch, class StridesA, class StridesC, class Strides
           int64 kK, int64 kL, class R, class A, class B, class C, class D>
 STRATA_DEVICE void concat_matmul(R* result, const A* a, const B* b, const C* c, const D* d) {
   if constexpr (kTensorCores<Team, A, C> && kTensorCores<Team, B, D>) {
-    if (warps() > 0) {
-      return on_tensor_cores<Batch::count(), kM, kN>(result, [&](float(&sums)[4], int batch, int row, int column) {
-        add_product<kM, kN, kK>(sums, a + offset_of<Batch, StridesA>(batch), c + offset_of<Batch, StridesC>(batch), row,
-                                column);
-        add_product<kM, kN, kL>(sums, b + offset_of<Batch, StridesB>(batch), d + offset_of<Batch, StridesD>(batch), row,
-                                column);
-      });
-    }
+    return on_tensor_cores<Team, Batch::count(), kM, kN>(result, [&](float(&sums)[4], int batch, int row, int column) {
+      add_product<kM, kN, kK>(sums, a + offset_of<Batch, StridesA>(batch), c + offset_of<Batch, StridesC>(batch), row,
+                              column);
+      add_product<kM, kN, kL>(sums, b + offset_of<Batch, StridesB>(batch), d + offset_of<Batch, StridesD>(batch), row,
+                              column);
+    });
   }
   for (int64 i = Team::rank(); i < Batch::count() * kM * kN; i += Team::size()) {
     const int64 batch = i / (kN * kM);

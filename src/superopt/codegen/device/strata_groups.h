@@ -4,7 +4,7 @@
 namespace strata_device {
 
 /// accum_rescale: what has been added so far, and what is added now, are multiplied by before and now.
-template <class Reference>
+template <class Math, class Reference>
 struct Rescaling {
   Reference largest = filled<Reference>(Taking::neutral());
   Reference reference = filled<Reference>(Taking::neutral());  ///< of what is added, where it follows the largest
@@ -55,7 +55,7 @@ struct Rescaling {
   }
   /// exp(x − largest); 1 where they are equal, also where both are −∞.
   STRATA_DEVICE static float weight(float x, float largest) {
-    const float weight = exponential(x - largest);
+    const float weight = Math::exponential(x - largest);
     return x == largest ? 1.0f : weight;
   }
 };
@@ -133,7 +133,7 @@ STRATA_DEVICE Part gathered(const From& from, int first, Place place) {
 }
 
 /// The same for accum_rescale: each group's part counts relative to exp of its own largest reference.
-template <class Part, class Whole, class PartReference, class WholeReference, class From>
+template <class Math, class Part, class Whole, class PartReference, class WholeReference, class From>
 STRATA_DEVICE Part gathered_rescaled(const From& from, int first, Place place, int first_reference,
                                      Place place_of_reference, const PartReference& largest) {
   Part to = filled<Part>(0.0f);
@@ -142,7 +142,7 @@ STRATA_DEVICE Part gathered_rescaled(const From& from, int first, Place place, i
     const float* left = from.of(group);
     PartReference weights;
     each_left<PartReference, WholeReference>(left + first_reference, place_of_reference, [&](int i, float value) {
-      weights.v[i] = Rescaling<PartReference>::weight(value, largest.v[i]);
+      weights.v[i] = Rescaling<Math, PartReference>::weight(value, largest.v[i]);
     });
     each_left<Part, Whole>(left + first, place, [&](int i, float value) {
       to.v[i] += value * weights.v[broadcast<PartReference, Part>(i)];

@@ -40,32 +40,32 @@ STRATA_DEVICE unsigned share_of_count(bool first) {
   return first ? 0x80000000u - (kCount - 1) : 1u;
 }
 
-/// The first kThreads threads of the block, all of which call it, have stored their results.
-template <int kCount, int kThreads>
+/// The team, all of which call it, have stored their results.
+template <class Team, int kCount>
 STRATA_DEVICE void arrive_in_group(unsigned* counter, bool first) {
-  named_barrier(1, kThreads);
-  if (thread() == 0) count(counter, share_of_count<kCount>(first));
+  Team::meet();
+  if (Team::rank() == 0) count(counter, share_of_count<kCount>(first));
 }
 /// And waits for the other blocks of the group, which must all be running.
-template <int kCount, int kThreads>
+template <class Team, int kCount>
 STRATA_DEVICE void meet_group(unsigned* counter, bool first) {
-  const unsigned before = thread() == 0 ? counted(counter) : 0;
-  named_barrier(1, kThreads);
-  if (thread() == 0) {
+  const unsigned before = Team::rank() == 0 ? counted(counter) : 0;
+  Team::meet();
+  if (Team::rank() == 0) {
     count(counter, share_of_count<kCount>(first));
     wait_for_count(counter, before);
   }
-  named_barrier(1, kThreads);
+  Team::meet();
 }
 /// True in the block that is the last of its group to arrive. `shared` is memory of the block that nobody uses.
-template <int kCount, int kThreads>
+template <class Team, int kCount>
 STRATA_DEVICE bool arrives_last(unsigned* counter, unsigned char* shared) {
   unsigned* const others = reinterpret_cast<unsigned*>(shared);
-  named_barrier(1, kThreads);
-  if (thread() == 0) *others = count_around(counter, kCount - 1);
-  named_barrier(1, kThreads);
+  Team::meet();
+  if (Team::rank() == 0) *others = count_around(counter, kCount - 1);
+  Team::meet();
   const bool last = *others == kCount - 1;
-  named_barrier(1, kThreads);  // it may be overwritten
+  Team::meet();  // it may be overwritten
   return last;
 }
 

@@ -48,15 +48,18 @@ inline void store(bf16& to, float x) {
   const auto word = std::bit_cast<std::uint32_t>(x);
   to.bits = static_cast<std::uint16_t>(std::isnan(x) ? 0x7fc0u : (word + 0x7fff + ((word >> 16) & 1)) >> 16);
 }
-inline float exponential(float x) { return std::exp(x); }
-inline float exponential_of_difference(float x, float y) { return std::exp(x - y); }
-inline double exponential(double x) { return std::exp(x); }
-inline float square_root(float x) { return std::sqrt(x); }
-inline double square_root(double x) { return std::sqrt(x); }
-inline float inverse_root(float x) { return 1.0f / std::sqrt(x); }
-inline double inverse_root(double x) { return 1.0 / std::sqrt(x); }
-inline float quotient(float x, float y) { return x / y; }
-inline double quotient(double x, double y) { return x / y; }
+struct Exact {
+  static float exponential(float x) { return std::exp(x); }
+  static float exponential_of_difference(float x, float y) { return std::exp(x - y); }
+  static double exponential(double x) { return std::exp(x); }
+  static float square_root(float x) { return std::sqrt(x); }
+  static double square_root(double x) { return std::sqrt(x); }
+  static float inverse_root(float x) { return 1.0f / std::sqrt(x); }
+  static double inverse_root(double x) { return 1.0 / std::sqrt(x); }
+  static float quotient(float x, float y) { return x / y; }
+  static double quotient(double x, double y) { return x / y; }
+};
+struct Approximate : Exact {};
 
 inline float minus_infinity() { return -HUGE_VALF; }
 template <class T>
@@ -147,6 +150,20 @@ inline bool any_lane(bool condition) {
   bool any = false;
   for (int other = 0; other < strata_host::kLanes; ++other) any |= all[other] != 0;
   return any;
+}
+
+/// What emitted code asks for, whose team is that which its thread runs it in.
+extern "C" __attribute__((used)) void strata_barrier() { strata_host::team.fiber().meet(); }
+extern "C" __attribute__((used)) std::uint32_t strata_shuffle_down(std::uint32_t value, std::uint32_t distance) {
+  const std::uint32_t* all = strata_host::exchange("shuffle_down", value);
+  const auto lane = static_cast<std::uint32_t>(thread() % 32);
+  return all[lane + distance < 32 ? lane + distance : lane];
+}
+extern "C" __attribute__((used)) std::uint32_t strata_shuffle_xor(std::uint32_t value, std::uint32_t mask) {
+  return shuffle_xor(value, static_cast<int>(mask));
+}
+extern "C" __attribute__((used)) std::uint32_t strata_shuffle_index(std::uint32_t value, std::uint32_t lane) {
+  return shuffle(value, static_cast<int>(lane));
 }
 
 /// After the PTX manual's tables.

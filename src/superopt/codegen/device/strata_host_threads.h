@@ -118,6 +118,7 @@ struct Fiber {
   std::size_t stack_bytes = 0;
   std::vector<Copy> started;              ///< not yet committed
   std::vector<std::vector<Copy>> groups;  ///< oldest first
+  void (*meet)() = nullptr;               ///< of the team that runs emitted code
 };
 
 class Team {

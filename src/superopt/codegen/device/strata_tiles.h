@@ -426,15 +426,16 @@ STRATA_DEVICE void multiply_wide(D& d, const SharedOperand<Shared, kAcross, kRow
 }
 
 /// Two groups of warps, or halves of one, take turns with the tensor cores: while one computes products, the other
-/// computes with what it got from its own. Left to themselves both would want the same at the same time. `team` is 0 or
-/// 1, and kThreads are those of one of them; the second gives the first turn away before it waits for its own.
-template <int kThreads>
-STRATA_DEVICE void take_turn(int team) {
-  named_barrier(8 + team, 2 * kThreads);
+/// computes with what it got from its own. Left to themselves both would want the same at the same time. `half` is 0 or
+/// 1, and kThreads are those of one of them; the second gives the first turn away before it waits for its own. Two
+/// barriers of the team behind kBehind are theirs.
+template <class Team, int kBehind, int kThreads>
+STRATA_DEVICE void take_turn(int half) {
+  named_barrier(Team::kBarrier + kBehind + half, 2 * kThreads);
 }
-template <int kThreads>
-STRATA_DEVICE void give_turn(int team) {
-  named_barrier_arrive(8 + (team ^ 1), 2 * kThreads);
+template <class Team, int kBehind, int kThreads>
+STRATA_DEVICE void give_turn(int half) {
+  named_barrier_arrive(Team::kBarrier + kBehind + (half ^ 1), 2 * kThreads);
 }
 
 /// A part of a shared tile in registers: element (r, c) is at row first_row + r, column first_column + c of the stored

@@ -13,7 +13,7 @@ constexpr size_t kMostDimensions = 5;
 constexpr int64_t kSwizzledRows = 8;  ///< rows after which a pattern repeats
 constexpr int64_t kBarrierBytes = 8;
 constexpr int64_t kWarpsTogether = 4;
-constexpr int64_t kAskingRegisters = 24;  ///< of a thread that only asks for tiles
+constexpr int64_t kLoadingRegisters = 24;  ///< of a thread that only asks for tiles
 
 /// The boxes that make a tile: panels of one line, each cut into slices of rows.
 struct Boxes {
@@ -50,7 +50,7 @@ class BulkLoads : public TileLoads {
     return {};
   }
 
-  std::string parameters() const override {
+  std::string load_parameters() const override {
     std::string text;
     for (const Operation& op : block_.body.operations()) {
       if (op.kind == OpKind::InIter) text += fmt::format("const strata_device::TensorMap* {}, ", boxes(&op).name);
@@ -58,61 +58,47 @@ class BulkLoads : public TileLoads {
     return text;
   }
 
-  std::string prepare() const override {
-    std::string text = variables() + barriers();
-    text += "  if (strata_device::thread() == 0) {\n";
-    text += fmt::format(
-        "    for (int slot = 0; slot < {}; ++slot) {{\n      strata_device::start_barrier(full + slot, 1);\n"
-        "      strata_device::start_barrier(empty + slot, {});\n    }}\n",
-        slots(), schedule().row_warps * schedule().sharers);
-    if (!tiles(true).empty()) text += "    strata_device::start_barrier(once, 1);\n";
-    text += "    strata_device::show_barriers();\n  }\n";
-    return text + fmt::format("  strata_device::{}barrier();  // all see the barriers\n",
-                              schedule().cluster_blocks() > 1 ? "cluster_" : "");
-  }
-
-  std::string before_loop() const override {
-    const bool once = !tiles(true).empty();
-    std::string text = barriers();
-    text += fmt::format("  // The ring: {} slots of {} bytes. The last warp asks for tiles.\n", slots(), stage_bytes());
-    text += fmt::format("  unsigned char* const ring = shared + {};\n", reserved_bytes() + once_bytes());
-    text += fmt::format("  if (warp >= {0}) {{\n{1}    if (warp == {0} && strata_device::lane() == 0) {{\n",
-                        computing_warps(), moves_registers() ? registers("leave", kAskingRegisters) : "");
-    if (once) {
-      text += fmt::format("      strata_device::expect_bytes(once, {});\n", once_transfer_);
-      for (Tile tile : tiles(true)) {
-        text +=
-            transfer(tile, "      ", fmt::format("shared + {}", reserved_bytes() + offset(tile->results[0])), "once");
-      }
+  std::string load() const override {
+    std::string text = cluster_variables();
+    if (stay()) {
+      text += "  if (page.empty != nullptr) strata_device::wait(page.empty, page.phase ^ 1);\n";
+      text += fmt::format("  strata_device::expect_bytes(page.full, {});\n", once_transfer_);
+      for (Tile tile : tiles(true))
+        text += transfer(tile, "  ", fmt::format("page.memory + {}", offset(tile->results[0])), "page.full");
+      text += "  page.phase ^= 1;\n";
     }
-    text += "      int slot = 0;\n      int phase = 1;  // slots begin empty\n";
-    text += fmt::format("      for (int first = {}; first < {}; first += {}) {{\n",
+    text += fmt::format("  for (int first = {}; first < {}; first += {}) {{\n",
                         schedule().cluster > 1 ? fmt::format("split * {}", schedule().loop_warps) : "0",
                         block_.body.launch().loop, schedule().groups());
-    text += fmt::format("        for (int iteration = first; iteration < first + {}; ++iteration) {{\n",
-                        schedule().loop_warps);
-    text += "          strata_device::wait(empty + slot, phase);\n";
-    text += fmt::format("          strata_device::expect_bytes(full + slot, {});\n", stage_transfer_);
-    text += fmt::format("          unsigned char* const stage = ring + slot * {};\n", stage_bytes());
-    for (Tile tile : tiles(false)) {
-      text += transfer(tile, "          ", fmt::format("stage + {}", offset(tile->results[0])), "full + slot");
-    }
-    text += fmt::format(
-        "          if (++slot == {}) {{\n            slot = 0;\n            phase ^= 1;\n          }}\n", slots());
-    text += "        }\n      }\n    }\n    return false;\n  }\n";
-    if (moves_registers()) text += registers("take", computing_registers()).substr(2);
-    if (once) text += "  strata_device::wait(once, 0);\n";
-    return text;
+    text +=
+        fmt::format("    for (int iteration = first; iteration < first + {}; ++iteration) {{\n", schedule().loop_warps);
+    text += "      strata_device::wait(ring.empty + ring.slot, ring.phase ^ 1);  // slots begin empty\n";
+    text += fmt::format("      strata_device::expect_bytes(ring.full + ring.slot, {});\n", stage_transfer_);
+    text += fmt::format("      unsigned char* const stage = ring.slots + ring.slot * {};\n", stage_bytes());
+    for (Tile tile : tiles(false))
+      text += transfer(tile, "      ", fmt::format("stage + {}", offset(tile->results[0])), "ring.full + ring.slot");
+    return text + fmt::format(
+                      "      if (++ring.slot == {}) {{\n        ring.slot = 0;\n        ring.phase ^= 1;\n      }}\n"
+                      "    }}\n  }}\n",
+                      slots());
   }
 
+  std::string before_loop() const override { return stay() ? "  strata_device::wait(page.full, page.phase);\n" : ""; }
+
+  std::string staying_memory() const override { return "page.memory"; }
+
   std::string loop_head() const override {
-    return "  int slot = team;\n  int phase = 0;\n  [[maybe_unused]] int previous = 0;\n";
+    std::string text = fmt::format("  // The ring: {} slots of {} bytes.\n", slots(), stage_bytes());
+    text += "  int slot = ring.slot + crew;\n  int phase = ring.phase;\n  [[maybe_unused]] int previous = 0;\n";
+    if (schedule().loop_warps > 1)
+      text += fmt::format("  if (slot >= {0}) {{\n    slot -= {0};\n    phase ^= 1;\n  }}\n", slots());
+    return text;
   }
 
   std::string iteration_begin() const override {
     return fmt::format(
-        "    strata_device::wait(full + slot, phase);\n"
-        "    const unsigned char* const stage = ring + slot * {};\n",
+        "    strata_device::wait(ring.full + slot, phase);\n"
+        "    const unsigned char* const stage = ring.slots + slot * {};\n",
         stage_bytes());
   }
 
@@ -124,8 +110,13 @@ class BulkLoads : public TileLoads {
 
   std::string release_previous() const override { return release("previous", "iteration != group && "); }
 
-  std::string barrier() const override {
-    return fmt::format("strata_device::named_barrier(1, {});", kWarp * computing_warps());
+  std::string after_all() const override {
+    std::string text = fmt::format("  strata_device::advance<{}>(ring, {});\n", slots(),
+                                   block_.body.launch().loop / schedule().cluster);
+    if (!stay()) return text;
+    return text +
+           "  if (page.empty != nullptr) {\n    strata_device::warp_barrier();\n"
+           "    if (strata_device::lane() == 0) strata_device::arrive(page.empty);\n  }\n  page.phase ^= 1;\n";
   }
 
   int64_t reserved_bytes() const override {
@@ -134,9 +125,21 @@ class BulkLoads : public TileLoads {
 
   void describe(BlockCode& code) const override {
     TileLoads::describe(code);
-    code.threads += kWarp * asking_warps();
-    code.asking_threads = kWarp * asking_warps();
-    if (moves_registers()) code.idle_threads = code.asking_threads;
+    RingPlan ring;
+    ring.slots = slots();
+    ring.slot_bytes = stage_bytes();
+    ring.done = schedule().row_warps * schedule().sharers;
+    ring.page_bytes = once_bytes();
+    ring.barrier_bytes = reserved_bytes();
+    ring.loading_threads = kWarp * loading_warps();
+    if (moves_registers()) {
+      ring.loading_registers = kLoadingRegisters;
+      ring.team_registers = computing_registers();
+      // Unless a minimum of blocks is stated, ptxas ignores what sets the number of registers (C7508).
+      code.resident_blocks = 1;
+    }
+    code.threads += ring.loading_threads;
+    code.ring = ring;
     code.sharers = schedule().sharers;
     code.shared_along = neighbours_;
     code.work.shared_bytes = shared_bytes_;
@@ -149,38 +152,36 @@ class BulkLoads : public TileLoads {
   std::string release(const char* slot, const char* condition) const {
     std::string text = "    strata_device::warp_barrier();  // all lanes are done with the slot\n";
     if (schedule().sharers == 1) {
-      return text +
-             fmt::format("    if ({}strata_device::lane() == 0) strata_device::arrive(empty + {});\n", condition, slot);
+      return text + fmt::format("    if ({}strata_device::lane() == 0) strata_device::arrive(ring.empty + {});\n",
+                                condition, slot);
     }
     return text + fmt::format(
-                      "    if ({}strata_device::lane() < {}) strata_device::arrive_at(empty + {}, "
+                      "    if ({}strata_device::lane() < {}) strata_device::arrive_at(ring.empty + {}, "
                       "strata_device::lane(){});\n",
                       condition, schedule().sharers, slot,
                       schedule().cluster > 1 ? fmt::format(" * {} + split", schedule().cluster) : "");
   }
 
   const BlockSchedule& schedule() const { return block_.schedule; }
+  bool stay() const { return !tiles(true).empty(); }
   int64_t slots() const { return schedule().stages * schedule().loop_warps; }
-  /// Whether the asking warps leave registers to those that compute: where one block lies on a multiprocessor, and more
-  /// than two warps on a quarter of it, the compiler would have to do with 168. Four warps move them together.
+  /// Whether the loading warps leave registers to those that compute: where one block lies on a multiprocessor, and
+  /// more than two warps on a quarter of it, the compiler would have to do with 168. Four warps move them together.
   bool moves_registers() const {
     constexpr int64_t kLeastWarps = 8;
     const bool alone = 2 * (reserved_bytes() + bytes()) > block_.target.shared_memory;
     return alone && !block_.plan.wide.empty() && computing_warps() >= kLeastWarps && computing_registers() > 0;
   }
-  int64_t asking_warps() const { return moves_registers() ? kWarpsTogether : 1; }
-  /// Of those that a block of so many warps is launched with, what the asking warps leave; 0 where that is no gain.
+  int64_t loading_warps() const { return moves_registers() ? kWarpsTogether : 1; }
+  /// Of those that a block of so many warps is launched with, what the loading warps leave; 0 where that is no gain.
   int64_t computing_registers() const {
     constexpr int64_t kStep = 8;
     constexpr int64_t kMost = 240;
     const int64_t warps = computing_warps() + kWarpsTogether;
     const int64_t launched = block_.target.registers / (warps * kWarp) / kStep * kStep;
-    const int64_t left = launched * warps - kAskingRegisters * kWarpsTogether;
+    const int64_t left = launched * warps - kLoadingRegisters * kWarpsTogether;
     const int64_t each = std::min(kMost, left / computing_warps() / kStep * kStep);
     return each > launched ? each : 0;
-  }
-  static std::string registers(const char* what, int64_t count) {
-    return fmt::format("    strata_device::{}_registers<{}>();\n", what, count);
   }
   int64_t computing_warps() const { return schedule().row_warps * schedule().loop_warps; }
   const Boxes& boxes(Tile tile) const { return boxes_.at(tile->results[0]); }
@@ -315,17 +316,6 @@ class BulkLoads : public TileLoads {
     int64_t bits = 0;
     for (int64_t share = 0; share < schedule().sharers; ++share) bits |= int64_t{1} << share * schedule().cluster;
     return schedule().cluster > 1 ? fmt::format("{} << split", bits) : fmt::format("{}", bits);
-  }
-
-  std::string barriers() const {
-    std::string text = fmt::format(
-        "  auto* const full = reinterpret_cast<strata_device::Barrier*>(shared);  // {} slots: their tiles have come\n"
-        "  [[maybe_unused]] auto* const empty = full + {};  // and all are done with them\n",
-        slots(), slots());
-    if (!tiles(true).empty()) {
-      text += fmt::format("  auto* const once = full + {};  // tiles that stay have come\n", 2 * slots());
-    }
-    return text;
   }
 
   std::map<TensorId, Boxes> boxes_;

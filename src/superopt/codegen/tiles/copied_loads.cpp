@@ -15,13 +15,12 @@ class CopiedLoads : public TileLoads {
     const auto once = tiles(true);
     std::string text;
     for (Tile tile : once) {
-      text += copy(tile, "shared", group_threads() * schedule.loop_warps, "static_cast<int>(strata_device::thread())",
-                   "  ");
+      text += copy(tile, "shared", group_threads() * schedule.loop_warps, "static_cast<int>(Team::rank())", "  ");
     }
     if (!once.empty()) text += "  strata_device::commit_copies();\n";
     if (loops()) {
       text += fmt::format("  // Each group's ring: {} stages of {} bytes.\n", schedule.stages, stage_bytes());
-      text += fmt::format("  unsigned char* const ring = shared + {} + team * {};\n", once_bytes(),
+      text += fmt::format("  unsigned char* const ring = shared + {} + crew * {};\n", once_bytes(),
                           schedule.stages * stage_bytes());
       text += "  const auto copy_iteration = [&](int iteration) {\n";
       text += fmt::format("    unsigned char* const stage = ring + iteration / {} % {} * {};\n", schedule.groups(),
@@ -36,9 +35,14 @@ class CopiedLoads : public TileLoads {
     if (!once.empty()) {
       text += fmt::format("  strata_device::wait_copies<{}>();\n", loops() ? schedule.stages - 1 : 0);
       if (!block_.plan.wide.empty()) text += "  strata_device::fence_for_wide_products();\n";
-      text += "  strata_device::barrier();\n";
+      text += "  Team::meet();\n";
     }
     return text;
+  }
+
+  void describe(BlockCode& code) const override {
+    TileLoads::describe(code);
+    if (block_.schedule.row_warps > 1 && block_.schedule.loop_warps > 1) code.barriers += block_.schedule.loop_warps;
   }
 
   std::string iteration_begin() const override {
@@ -59,8 +63,8 @@ class CopiedLoads : public TileLoads {
 
   std::string group_barrier() const {
     if (block_.schedule.row_warps == 1) return "strata_device::warp_barrier();";
-    if (block_.schedule.loop_warps == 1) return "strata_device::barrier();";
-    return fmt::format("strata_device::named_barrier(1 + team, {});", group_threads());
+    if (block_.schedule.loop_warps == 1) return "Team::meet();";
+    return fmt::format("Team::meet(1 + crew, {});", group_threads());
   }
 
   struct Source {

@@ -56,8 +56,19 @@ int64_t TileLoads::bytes() const {
 std::string TileLoads::variables() const {
   const BlockSchedule& schedule = block_.schedule;
   const int64_t group_threads = kWarp * schedule.row_warps;
-  std::string text = "  [[maybe_unused]] const int warp = static_cast<int>(strata_device::thread()) / 32;\n";
-  text += fmt::format("  [[maybe_unused]] const int team = warp / {};  // of this block's\n", schedule.row_warps);
+  std::string text = "  [[maybe_unused]] const int warp = Team::warp();\n";
+  text += fmt::format("  [[maybe_unused]] const int crew = warp / {};  // of this block's\n", schedule.row_warps);
+  text += cluster_variables();
+  text += fmt::format("  [[maybe_unused]] const int group = {}crew;  // takes iterations group, group + {}, ...\n",
+                      schedule.cluster > 1 ? fmt::format("split * {} + ", schedule.loop_warps) : "", schedule.groups());
+  text += fmt::format("  [[maybe_unused]] const int part = warp % {};   // of the group's axis\n", schedule.row_warps);
+  text += fmt::format("  [[maybe_unused]] const int rank = static_cast<int>(Team::rank()) % {};\n", group_threads);
+  return text;
+}
+
+std::string TileLoads::cluster_variables() const {
+  const BlockSchedule& schedule = block_.schedule;
+  std::string text;
   if (schedule.cluster > 1) {
     text += fmt::format(
         "  [[maybe_unused]] const int split = strata_device::cluster_rank(){};  // of the blocks that share the loop\n",
@@ -68,16 +79,12 @@ std::string TileLoads::variables() const {
         "  [[maybe_unused]] const int share = strata_device::cluster_rank(){};  // of the blocks that share tiles\n",
         schedule.cluster > 1 ? fmt::format(" / {}", schedule.cluster) : "");
   }
-  text += fmt::format("  [[maybe_unused]] const int group = {}team;  // takes iterations group, group + {}, ...\n",
-                      schedule.cluster > 1 ? fmt::format("split * {} + ", schedule.loop_warps) : "", schedule.groups());
-  text += fmt::format("  [[maybe_unused]] const int part = warp % {};   // of the group's axis\n", schedule.row_warps);
-  text += fmt::format("  [[maybe_unused]] const int rank = static_cast<int>(strata_device::thread()) % {};\n",
-                      group_threads);
   return text;
 }
 
 void TileLoads::describe(BlockCode& code) const {
   code.threads = kWarp * block_.schedule.row_warps * block_.schedule.loop_warps;
+  code.barriers = 1;
   code.cluster = block_.schedule.cluster;
 }
 

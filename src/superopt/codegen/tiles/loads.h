@@ -33,12 +33,14 @@ class TileLoads {
   TileLoads(const TileLoads&) = delete;
   TileLoads& operator=(const TileLoads&) = delete;
 
-  /// Parameters of the block function beside its tensors: empty, or a list that ends in ", ".
-  virtual std::string parameters() const { return ""; }
-  /// Statements of NAME_prepare: what may be done while tensors are still being written; empty if there is nothing.
-  virtual std::string prepare() const { return ""; }
+  /// NAME_load's parameters beside tensors, coordinates and the ring: a list that ends in ", ".
+  virtual std::string load_parameters() const { return ""; }
+  /// Its statements, for one thread; empty where the block function brings its tiles itself.
+  virtual std::string load() const { return ""; }
   /// Statements before the loop, which start the first loads and wait for tiles that stay.
   virtual std::string before_loop() const = 0;
+  /// Where these lie.
+  virtual std::string staying_memory() const { return "shared"; }
   /// Statements right before the loop, at the begin of its body, which declare `stage`, and at its end.
   virtual std::string loop_head() const { return ""; }
   virtual std::string iteration_begin() const = 0;
@@ -46,15 +48,17 @@ class TileLoads {
   /// of the next iteration on.
   virtual std::string iteration_end([[maybe_unused]] bool done) const { return ""; }
   virtual std::string release_previous() const { return ""; }
-  /// A barrier of all threads that compute.
-  virtual std::string barrier() const { return "strata_device::barrier();"; }
-  /// Bytes of shared memory that are not for tiles, at the front.
+  /// Statements at the end of the block function.
+  virtual std::string after_all() const { return ""; }
+  /// Bytes of a block's shared memory that are not for tiles, at the front.
   virtual int64_t reserved_bytes() const { return 0; }
   /// What the launch must know.
   virtual void describe(BlockCode& code) const;
 
-  /// Variables that all statements may use: warp, team, group, part, rank, and of a cluster split and share.
+  /// Variables that all statements may use: warp, crew, group, part, rank, and of a cluster split and share.
   std::string variables() const;
+  /// Those of a cluster alone.
+  std::string cluster_variables() const;
   int64_t offset(TensorId id) const { return offsets_.at(id); }
   int64_t once_bytes() const { return once_bytes_; }
   int64_t stage_bytes() const { return stage_bytes_; }

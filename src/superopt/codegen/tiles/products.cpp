@@ -55,12 +55,12 @@ bool TileBlock::kept(const Operation& op, size_t pair) const {
 }
 
 std::string TileBlock::turn_taker() const {
-  return schedule_.loop_warps == 2 ? "team" : fmt::format("warp / {}", schedule_.row_warps / 2);
+  return schedule_.loop_warps == 2 ? "crew" : fmt::format("warp / {}", schedule_.row_warps / 2);
 }
 
 std::string TileBlock::turn(const char* what) const {
   const int64_t warps = schedule_.row_warps * schedule_.loop_warps / 2;
-  return fmt::format("strata_device::{}_turn<{}>({});", what, kWarp * warps, turn_taker());
+  return fmt::format("strata_device::{}_turn<Team, 1, {}>({});", what, kWarp * warps, turn_taker());
 }
 
 void TileBlock::end_products_behind() {

@@ -47,7 +47,7 @@ std::string TileBlock::place(TensorId id) const {
 
 void TileBlock::gather(const std::vector<const Operation*>& accumulators) {
   line("// Every group leaves what its iterations added up to, and takes its share of all groups'.");
-  line(loads_->barrier());
+  line("Team::meet();");
   int64_t floats = 0;
   std::map<std::string, int64_t> left;  // by variable
   const auto leave = [&](const std::string& variable, TensorId id) {
@@ -93,7 +93,7 @@ void TileBlock::gather(const std::vector<const Operation*>& accumulators) {
     names_[id] = scope_.add(before + "_all");
     if (op->kind == OpKind::AccumRescale) {
       const TensorId reference = op->operands[1];
-      line(fmt::format("const auto {} = strata_device::gathered_rescaled<{}, {}>(lefts, {}, {}, {}, {}, {});",
+      line(fmt::format("const auto {} = strata_device::gathered_rescaled<Math, {}, {}>(lefts, {}, {}, {}, {}, {});",
                        names_[id], types(id), types(reference), left.at(before), place(id),
                        left.at(fmt::format("{}.largest", references_.at(reference))), place(reference),
                        largest[reference]));
@@ -111,12 +111,11 @@ void TileBlock::gather(const std::vector<const Operation*>& accumulators) {
 }
 
 std::string TileBlock::every_barrier() const {
-  return schedule_.cluster > 1 ? "strata_device::cluster_barrier();" : loads_->barrier();
+  return schedule_.cluster > 1 ? "strata_device::cluster_barrier();" : "Team::meet();";
 }
 
 std::string TileBlock::partial_memory(const char* type) const {
-  return loads_->reserved_bytes() > 0 ? fmt::format("reinterpret_cast<{}>(shared + {})", type, loads_->reserved_bytes())
-                                      : fmt::format("reinterpret_cast<{}>(shared)", type);
+  return fmt::format("reinterpret_cast<{}>(shared)", type);
 }
 
 Result<void> TileBlock::save(const Operation& op) {

@@ -14,20 +14,19 @@ Result<BlockCode> TileBlock::run(TilePlan planned) {
   STRATA_CHECK(fits(loads_->reserved_bytes() + loads_->bytes()));
   name_tensors();
   BlockCode code;
-  const std::string prepare = loads_->prepare();
-  code.prepares = !prepare.empty();
-  if (code.prepares) text_ += head(name_ + "_prepare", loads_->parameters()) + prepare + "}\n\n";
-  text_ +=
-      head(name_, loads_->parameters(), schedule_.bulk ? "bool" : "void") + loads_->variables() + loads_->before_loop();
+  const char* const ring = "strata_device::Ring& ring, [[maybe_unused]] strata_device::Page& page";
+  const std::string load = loads_->load();
+  if (!load.empty()) text_ += load_head(loads_->load_parameters(), ring) + load + "}\n\n";
+  text_ += team_head(load.empty() ? "" : fmt::format("{}, ", ring)) + loads_->variables() + loads_->before_loop();
   indent_ = "  ";
   for (const Operation& op : body_.operations()) {
     if (op.kind == OpKind::InIter && plan(op.results[0]).once) {
-      pointers_[op.results[0]] = fmt::format("shared + {}", loads_->reserved_bytes() + loads_->offset(op.results[0]));
+      pointers_[op.results[0]] = fmt::format("{} + {}", loads_->staying_memory(), loads_->offset(op.results[0]));
     }
   }
   STRATA_CHECK(loop());
   STRATA_CHECK(after());
-  text_ += schedule_.bulk ? "  return true;\n}\n\n" : "}\n\n";
+  text_ += loads_->after_all() + "}\n\n";
   code.text = std::move(text_);
   code.wide = wide_;
   code.shared_bytes = loads_->reserved_bytes() + std::max(loads_->bytes(), partial_bytes_);
@@ -35,6 +34,7 @@ Result<BlockCode> TileBlock::run(TilePlan planned) {
   code.work = work();
   code.layouts = plan_.layouts;
   loads_->describe(code);
+  if (takes_turns()) code.barriers += 2;
   code.description = fmt::format(
       "tiles: {} blocks a cluster, {} groups of {} warps, {} stages of {} bytes{}; layouts: best of {}, {} products "
       "a warp",
@@ -61,7 +61,7 @@ Result<void> TileBlock::loop() {
     if (stages_[i] == LoopStage::Body && !op.body && op_def(op.kind).traits.accumulates) declare(op);
   }
   for (const auto& [reference, state] : references_) {
-    line(fmt::format("strata_device::Rescaling<{}> {};", tile_type(reference), state));
+    line(fmt::format("strata_device::Rescaling<Math, {}> {};", tile_type(reference), state));
   }
   if (loop_ == 1) return body();
   STRATA_CHECK(invariants());

@@ -1,0 +1,30 @@
+// What a block of a launch does with a block function (block_code.h). Folder-internal.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "superopt/codegen/block_code.h"
+
+namespace strata {
+
+/// A call of a block function, from expressions for what it takes.
+struct BlockCall {
+  std::string function;
+  std::string math;  ///< the numeric policy
+  std::vector<std::string> tensors;
+  std::vector<std::string> maps;
+  std::string coordinates;  ///< three, with commas
+  std::string shared;       ///< the block's shared memory
+};
+
+/// The statements that a block runs the function with: where tiles come through a ring, roles part, and threads that
+/// load return. Other statements may follow for the team. Declares `ring` and `page` where there is a ring.
+std::string block_statements(const BlockCode& code, const BlockCall& call);
+/// What starts the ring's barriers, to be called with the block's shared memory before any tensor is touched; empty
+/// where there is nothing to start.
+std::string preparation_text(const BlockCode& code);
+/// The type of the team that runs the function alone in a block.
+std::string team_of(const BlockCode& code);
+
+}  // namespace strata
