@@ -96,6 +96,46 @@ TEST(FusionKernels, ComputeOnTheHostWhatTheGraphMeans) {
   }
 }
 
+/// One kernel that calls functions of both back ends from a switch: a product with a ring, what the emitters make of a
+/// transpose through shared memory, rows.
+TEST(FusionKernels, AreTasksBesideGeneratedOnes) {
+  const GraphPtr graph = parsed(R"(graph g {
+  input X: bf16[64, 256]
+  input W: bf16[256, 128]
+  P = block(X, W, grid=[2, 4], loop=8) {
+    x = in_iter(X, imap=[0, _], fmap=1) : bf16[32, 32]
+    w = in_iter(W, imap=[_, 1], fmap=0) : bf16[32, 32]
+    p = matmul(x, w) : bf16[32, 32]
+    s = accum(p, kind=sum) : bf16[32, 32]
+    P = out_saver(s, omap=[0, 1]) : bf16[64, 128]
+  }
+  T = transpose(P, perm=[1, 0])
+  D = concat(T, T, dim=1)
+  Q = block(D, grid=[32]) {
+    q = in_iter(D, imap=[0]) : bf16[4, 128]
+    r = sqr(q) : bf16[4, 128]
+    t = sum(r, dim=1) : bf16[4, 1]
+    v = div(q, t) : bf16[4, 128]
+    Q = out_saver(v, omap=[0]) : bf16[128, 128]
+  }
+  output Q
+})");
+  Target few = **find_target("sm_90a");
+  few.multiprocessors = 3;
+  Passes passes = with_emitters();
+  passes.one_kernel = true;
+  const Schedules schedules{BlockSchedule{.loop_warps = 2, .stages = 2, .bulk = true}};
+  const auto program = generate_cuda(*graph, few, schedules, passes);
+  ASSERT_TRUE(program) << program.error().to_string();
+  ASSERT_EQ(program->launches.size(), 1U);
+  const HostOutputs outputs = host_outputs(*graph, *program, uniform_inputs(*graph, -1, 1, 7), kPlainHost);
+  ASSERT_EQ(outputs.expected.size(), 1U);
+  EXPECT_LT(relative_error(outputs.found[0], outputs.expected[0]), 2e-2);
+  if (!nvrtc_version()) return;
+  const auto cubin = compile_cubin(program->source, few);
+  EXPECT_TRUE(cubin) << cubin.error().to_string();
+}
+
 TEST(FusionKernels, BecomeCubins) {
   if (!nvrtc_version()) GTEST_SKIP() << "no NVRTC";
   const GraphPtr graph = parsed(kRotary);

@@ -100,12 +100,13 @@ struct RingPlan {
 /// nothing comes after the call.
 struct BlockCode {
   std::string text;
-  int64_t threads = 128;     ///< of a block
-  int64_t barriers = 1;      ///< named barriers of the team
-  int64_t shared_bytes = 0;  ///< dynamic shared memory
-  int64_t cluster = 1;       ///< blocks of the launch for each block of the graph
-  int64_t sharers = 1;       ///< blocks of the graph, neighbours along `shared_along`, in each cluster of the launch
-  size_t shared_along = 0;   ///< dimension of the grid
+  int64_t threads = 128;      ///< of a block
+  int64_t barriers = 1;       ///< named barriers of the team
+  int64_t shared_bytes = 0;   ///< dynamic shared memory of a block that runs it alone
+  int64_t scratch_bytes = 0;  ///< of these, what `shared` points to
+  int64_t cluster = 1;        ///< blocks of the launch for each block of the graph
+  int64_t sharers = 1;        ///< blocks of the graph, neighbours along `shared_along`, in each cluster of the launch
+  size_t shared_along = 0;    ///< dimension of the grid
   std::optional<RingPlan> ring;
   std::vector<GpuTensorMap> maps;  ///< arguments are numbers of the operator's operands
   int64_t registers = 0;           ///< estimate of what a thread needs; 0 where unknown

@@ -12,6 +12,7 @@
 #include "superopt/codegen/kernel_text.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/codegen/merging.h"
+#include "superopt/codegen/one_kernel.h"
 #include "superopt/codegen/rows.h"
 #include "superopt/codegen/schedule_cost.h"
 #include "superopt/codegen/tiles/tiles.h"
@@ -22,15 +23,7 @@ namespace {
 constexpr int64_t kDefaultThreads = 128;
 /// Blocks of a predefined operator's kernel: each thread strides over the elements, so any number is right.
 constexpr int64_t kMostBlocks = 4096;
-constexpr const char* kSharedMemory = "shared_memory";
 constexpr const char* kGridTeam = "strata_device::GridTeam";
-/// Every kernel may be launched while the one before it still runs, and lets the next one be launched at once: blocks
-/// are set up meanwhile, which `preparation` (a statement) is part of, and memory is touched when the kernel before has
-/// ended.
-std::string order(const std::string& preparation = "") {
-  return "  strata_device::let_next_kernel_start();\n" + preparation + "  strata_device::wait_for_previous_kernel();\n";
-}
-
 int64_t threads_of(const Graph& body) {
   for (const Operation& op : body.operations()) {
     if (op.body) return op.body->launch().threads;
@@ -114,7 +107,7 @@ class Generator {
     separate_runs();
     program_.source = fmt::format("{}\n{}{}{}\n// The program:\n//\n{}\n\n{}", device_library(),
                                   uses_registers_ ? device_registers() : "", uses_bulk_ ? device_bulk() : "",
-                                  uses_handover_ ? device_handover() : "", graph_text, kernels);
+                                  uses_handover_ || passes_.one_kernel ? device_handover() : "", graph_text, kernels);
     return std::move(program_);
   }
 
@@ -196,10 +189,13 @@ class Generator {
       const int64_t spread = passes_.spreading ? spreading_bytes(emitted.blocks, {}, target_) : 0;
       made.shared_bytes = std::max(emitted.shared_bytes, spread);
       made.arguments = emitted.arguments;
+      made.task = BlockTask{emitted.name, "strata_device::Exact", emitted.threads, {}, emitted.shared_bytes, {}};
       Parameters p;
       p.declaration = fmt::format("{}", fmt::join(emitted.parameters, ", "));
-      for (const std::string& parameter : emitted.parameters)
+      for (const std::string& parameter : emitted.parameters) {
         p.names.push_back(parameter.substr(parameter.rfind(' ') + 1));
+        made.task->types.push_back(parameter.substr(0, parameter.rfind(' ')));
+      }
       text += emitted.text + kernel(made, p);
     }
     return text;
@@ -267,6 +263,7 @@ class Generator {
     if (!schedule && passes_.registers && passes_.schedules) {
       for (const BlockSchedule& offered : block_schedules(op, strides, target_)) {
         if (offered.bulk && !passes_.bulk) continue;
+        if (offered.cluster_blocks() > 1 && passes_.one_kernel) continue;
         schedule = offered;
         break;
       }
@@ -286,7 +283,7 @@ class Generator {
     const BlockMemory memory = plan_block_memory(*op.body, passes_.memory_plan);
     code.text = emit_block_function(op, name, strides, memory);
     code.threads = threads_of(*op.body);
-    code.shared_bytes = memory.bytes;
+    code.shared_bytes = code.scratch_bytes = memory.bytes;
     code.description = passes_.registers ? "no registers: " + refusals(op, name, strides) : "no registers: turned off";
     if (code.shared_bytes > target_.shared_memory) {
       return unsupported("a block of {} needs {} bytes of shared memory; {} has {}", headline(op), code.shared_bytes,
@@ -339,27 +336,8 @@ class Generator {
     return text + code.text;
   }
 
-  /// The kernel of a launch, whose parameters begin with `p`.
   static std::string kernel(const KernelLaunch& made, const Parameters& p) {
-    std::string declaration = p.declaration;
-    std::vector<std::string> arguments = p.names;
-    for (size_t n = 0; n < made.tensor_maps.size(); ++n) {
-      declaration += fmt::format(", const __grid_constant__ strata_device::TensorMap map_{}", n);
-      arguments.push_back(fmt::format("&map_{}", n));
-    }
-    arguments.push_back(made.coordinates({"blockIdx.x", "blockIdx.y", "blockIdx.z"}));
-    arguments.emplace_back(kSharedMemory);
-    return fmt::format(
-        "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
-        "STRATA_KERNEL void __launch_bounds__({}{}) {}({}) {{\n"
-        "  extern __shared__ __align__(1024) unsigned char {}[];\n"
-        "{}"
-        "  {}({});\n"
-        "}}\n#endif\n\n",
-        made.threads, made.resident_blocks > 0 ? fmt::format(", {}", made.resident_blocks) : "", made.kernel,
-        declaration, kSharedMemory,
-        order(made.preparation.empty() ? "" : fmt::format("  {}({});\n", made.preparation, kSharedMemory)),
-        made.function, fmt::join(arguments, ", "));
+    return kernel_text(made, p.declaration, p.names);
   }
 
   /// A function of a block, with these statements: its parameters are `p`, the launch's tensor maps, the block's
@@ -384,7 +362,7 @@ class Generator {
     std::optional<BlockSchedule> schedule = i < schedules_.size() ? schedules_[i] : std::nullopt;
     const bool given = schedule.has_value();
     STRATA_TRY(const BlockCode code, block_code(op, name, schedule));
-    if (schedule && passes_.merging) {
+    if (schedule && passes_.merging && !passes_.one_kernel) {
       auto pair = MergedPair::find(graph_, i, target_, libraries_);
       if (pair && !is_ready({pair->next})) pair.reset();
       const bool next_given = pair && pair->next < schedules_.size() && schedules_[pair->next];
@@ -398,6 +376,10 @@ class Generator {
     }
     KernelLaunch& made = block_launch(op, name, code);
     const Parameters p = parameters(op, name);
+    made.task = BlockTask{name, math_of(op), code.team(), code.ring, code.scratch_bytes, {}};
+    for (TensorId id : op.operands)
+      made.task->types.push_back(fmt::format("const {}*", storage_type(graph_.type(id).dtype)));
+    for (TensorId id : op.results) made.task->types.push_back(storage_type(graph_.type(id).dtype) + "*");
     std::string text = functions(code);
     if (code.ring) {
       made.function = name + "_block";
@@ -515,7 +497,7 @@ class Generator {
         "static STRATA_DEVICE void {0}({1}) {{\n{7}{2}}}\n\n"
         "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
         "STRATA_KERNEL void __launch_bounds__({3}) {4}({1}) {{\n{6}  {0}({5});\n}}\n#endif\n\n",
-        name, p.declaration, body, made.threads, made.kernel, fmt::join(p.names, ", "), order(),
+        name, p.declaration, body, made.threads, made.kernel, fmt::join(p.names, ", "), kernel_order(),
         fmt::format("  using Math [[maybe_unused]] = {};\n", math_of(op)));
   }
 
@@ -581,7 +563,8 @@ CostEstimate cost_with_emitted(CostEstimate cost, const Graph& graph, const Targ
 Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules,
                                        const Passes& passes) {
   if (graph.level() != Level::Kernel) return invalid("code is generated from kernel graphs");
-  return Generator(graph, target, schedules, passes).run();
+  STRATA_TRY(GeneratedProgram program, Generator(graph, target, schedules, passes).run());
+  return passes.one_kernel ? as_one_kernel(std::move(program), target) : program;
 }
 
 }  // namespace strata

@@ -20,15 +20,26 @@
 
 namespace strata {
 
+/// A block function that others than its own kernel can call.
+struct BlockTask {
+  std::string name;
+  std::string math;  ///< its numeric policy
+  int64_t team = 0;  ///< threads
+  std::optional<RingPlan> ring;
+  int64_t scratch_bytes = 0;
+  std::vector<std::string> types;  ///< of its tensors: pointers
+};
+
 /// A launch of a generated program: what the runtime does, and how the kernel calls its function.
 struct KernelLaunch : GpuLaunch {
-  int64_t split = 1;            ///< blocks of a cluster that do the work of one block of the graph
-  size_t along_x = 0;           ///< dimension of the graph's grid that lies along x; x lies along it
-  int64_t resident_blocks = 0;  ///< BlockCode::resident_blocks
-  std::string function;         ///< what a block calls: with arguments, tensor maps, coordinates and shared memory
-  std::string preparation;      ///< what it calls first, with the shared memory; empty: nothing
-  bool predefined = false;      ///< the function takes the arguments alone: no coordinates, no shared memory
-  LayoutSearch layouts;         ///< of the block function
+  int64_t split = 1;              ///< blocks of a cluster that do the work of one block of the graph
+  size_t along_x = 0;             ///< dimension of the graph's grid that lies along x; x lies along it
+  int64_t resident_blocks = 0;    ///< BlockCode::resident_blocks
+  std::string function;           ///< what a block calls: with arguments, tensor maps, coordinates and shared memory
+  std::string preparation;        ///< what it calls first, with the shared memory; empty: nothing
+  bool predefined = false;        ///< the function takes the arguments alone: no coordinates, no shared memory
+  LayoutSearch layouts;           ///< of the block function
+  std::optional<BlockTask> task;  ///< the function that its blocks run, where it is one
 
   /// The coordinates of the graph's block, from expressions for those of the launch's.
   std::string coordinates(std::array<std::string, 3> at) const;

@@ -8,7 +8,7 @@ std::string team_of(const BlockCode& code) { return team_text(code.team(), code.
 
 std::string preparation_text(const BlockCode& code) {
   if (!code.ring) return "";
-  return fmt::format("strata_device::start_ring<{}, {}, {}>", code.ring->slots, code.ring->done,
+  return fmt::format("strata_device::prepare_ring<{}, {}, {}>", code.ring->slots, code.ring->done,
                      code.cluster * code.sharers > 1);
 }
 
@@ -37,6 +37,28 @@ std::string block_statements(const BlockCode& code, const BlockCall& call) {
   return text + fmt::format("  {}({});\n", function,
                             arguments(call.tensors, {call.coordinates, "ring", "page",
                                                      fmt::format("{} + {}", call.shared, ring.barrier_bytes)}));
+}
+
+std::string kernel_text(const KernelLaunch& launch, const std::string& declaration, std::vector<std::string> names) {
+  std::string all = declaration;
+  for (size_t n = 0; n < launch.tensor_maps.size(); ++n) {
+    all += fmt::format(", const __grid_constant__ strata_device::TensorMap map_{}", n);
+    names.push_back(fmt::format("&map_{}", n));
+  }
+  names.push_back(launch.coordinates({"blockIdx.x", "blockIdx.y", "blockIdx.z"}));
+  names.emplace_back(kSharedMemory);
+  const std::string preparation =
+      launch.preparation.empty() ? "" : fmt::format("  {}({});\n", launch.preparation, kSharedMemory);
+  return fmt::format(
+      "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
+      "STRATA_KERNEL void __launch_bounds__({}{}) {}({}) {{\n"
+      "  extern __shared__ __align__(1024) unsigned char {}[];\n{}  {}({});\n}}\n#endif\n\n",
+      launch.threads, launch.resident_blocks > 0 ? fmt::format(", {}", launch.resident_blocks) : "", launch.kernel, all,
+      kSharedMemory, kernel_order(preparation), launch.function, fmt::join(names, ", "));
+}
+
+std::string kernel_order(const std::string& preparation) {
+  return "  strata_device::let_next_kernel_start();\n" + preparation + "  strata_device::wait_for_previous_kernel();\n";
 }
 
 }  // namespace strata

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "superopt/codegen/block_code.h"
+#include "superopt/codegen/generate.h"
 
 namespace strata {
 
@@ -21,6 +21,14 @@ struct BlockCall {
 /// The statements that a block runs the function with: where tiles come through a ring, roles part, and threads that
 /// load return. Other statements may follow for the team. Declares `ring` and `page` where there is a ring.
 std::string block_statements(const BlockCode& code, const BlockCall& call);
+/// The variable of a kernel that is its shared memory.
+constexpr const char* kSharedMemory = "shared_memory";
+/// Every kernel may be launched while the one before it still runs, and lets the next one be launched at once: blocks
+/// are set up meanwhile, which `preparation` (a statement) is part of, and memory is touched when the kernel before has
+/// ended.
+std::string kernel_order(const std::string& preparation = "");
+/// The kernel of a launch: its parameters are `declaration`, by those names, and the tensor maps.
+std::string kernel_text(const KernelLaunch& launch, const std::string& declaration, std::vector<std::string> names);
 /// What starts the ring's barriers, to be called with the block's shared memory before any tensor is touched; empty
 /// where there is nothing to start.
 std::string preparation_text(const BlockCode& code);

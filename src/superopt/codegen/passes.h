@@ -23,6 +23,7 @@ struct Passes {
   bool memory_plan = true;    ///< tensors that do not live together share shared memory
   bool merging = true;        ///< a kernel and the one that combines its results in one launch
   bool emission = true;       ///< predefined operators that no µGraph takes by the emitters, many in a kernel
+  bool one_kernel = false;    ///< all launches as one persistent kernel (one_kernel.h)
   /// Who writes those kernels; nobody where null.
   std::shared_ptr<const KernelEmitter> emitter = nullptr;
 

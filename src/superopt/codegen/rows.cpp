@@ -46,7 +46,7 @@ class RowBlock : public RegisterBlock {
     BlockCode code;
     code.text = std::move(text_);
     code.threads = threads_;
-    code.shared_bytes = scratch_floats_ * static_cast<int64_t>(sizeof(float));
+    code.shared_bytes = code.scratch_bytes = scratch_floats_ * static_cast<int64_t>(sizeof(float));
     code.registers = registers_;
     // Unasked, ptxas saves registers and waits for each load before it issues the next.
     if (loop_ > 1) code.resident_blocks = std::max<int64_t>(1, kMultiprocessorRegisters / (kMostRegisters * threads_));

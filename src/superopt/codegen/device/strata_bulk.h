@@ -122,16 +122,22 @@ STRATA_DEVICE void advance(Ring& ring, int count) {
   ring.slot = next % kSlots;
 }
 
-/// Starts the barriers of a ring and a page at the beginning of a block's shared memory: kDone arrivals empty a slot.
-template <int kSlots, int kDone, bool kCluster>
+/// One thread starts the barriers of a ring and a page at `shared`: kDone arrivals empty a slot, kPageDone the page.
+template <int kSlots, int kDone, int kPageDone>
 STRATA_DEVICE void start_ring(unsigned char* shared) {
   auto* const full = reinterpret_cast<Barrier*>(shared);
+  for (int slot = 0; slot < kSlots; ++slot) {
+    start_barrier(full + slot, 1);
+    start_barrier(full + kSlots + slot, kDone);
+  }
+  start_barrier(full + 2 * kSlots, 1);
+  start_barrier(full + 2 * kSlots + 1, kPageDone);
+}
+/// The same for a block that runs one function once; all of it, or of its cluster, see the barriers from here on.
+template <int kSlots, int kDone, bool kCluster>
+STRATA_DEVICE void prepare_ring(unsigned char* shared) {
   if (thread() == 0) {
-    for (int slot = 0; slot < kSlots; ++slot) {
-      start_barrier(full + slot, 1);
-      start_barrier(full + kSlots + slot, kDone);
-    }
-    start_barrier(full + 2 * kSlots, 1);
+    start_ring<kSlots, kDone, 1>(shared);
     show_barriers();
   }
   if constexpr (kCluster) {
@@ -149,6 +155,12 @@ STRATA_DEVICE Ring ring_at(unsigned char* shared, int first) {
 template <int kSlots>
 STRATA_DEVICE Page page_at(unsigned char* shared, int first) {
   return {shared + first, reinterpret_cast<Barrier*>(shared) + 2 * kSlots, nullptr, 0};
+}
+/// A page that calls fill again and again.
+template <int kSlots>
+STRATA_DEVICE Page kept_page_at(unsigned char* shared, int first) {
+  auto* const full = reinterpret_cast<Barrier*>(shared) + 2 * kSlots;
+  return {shared + first, full, full + 1, 0};
 }
 
 }  // namespace strata_device

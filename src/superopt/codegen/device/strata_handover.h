@@ -27,11 +27,54 @@ STRATA_DEVICE void wait_for_count(const unsigned* counter, unsigned before) {
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
   } while (((now ^ before) & 0x80000000u) == 0);
 }
+/// Until the counter is `least` or more; what others stored before they counted is seen from here on.
+STRATA_DEVICE void wait_for_least(const unsigned* counter, unsigned least) {
+  unsigned now;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+  } while (now < least);
+}
+/// Between what threads store and what TMA reads of it.
+STRATA_DEVICE void fence_for_bulk_copies() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+#endif
+}
+/// As before the launch.
+STRATA_DEVICE void reset(unsigned* counter) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(counter), "r"(0u) : "memory");
+}
 
 }  // namespace strata_device
 #endif
 
 namespace strata_device {
+
+// Phases of a persistent kernel: blocks count at counters[0] that they have ended one, and at counters[16] that they,
+// and the threads that load, have ended all; the last one of these sets both to 0 for the next launch.
+
+/// For the thread that loads: all blocks have ended `phases` phases.
+template <int kBlocks>
+STRATA_DEVICE void wait_for_phase(const unsigned* counters, unsigned phases) {
+  wait_for_least(counters, phases * kBlocks);
+  fence_for_bulk_copies();
+}
+/// The team has ended its share of a phase, the `phases`-th, and goes on when all have.
+template <class Team, int kBlocks>
+STRATA_DEVICE void end_phase(unsigned* counters, unsigned phases) {
+  fence_for_bulk_copies();
+  Team::meet();
+  if (Team::rank() == 0) {
+    count(counters, 1);
+    wait_for_least(counters, phases * kBlocks);
+  }
+  Team::meet();
+}
+/// One of `kEnds` ends: of a team, or of a thread that loads.
+template <int kEnds>
+STRATA_DEVICE void end_phases(unsigned* counters) {
+  if (count_around(counters + 16, kEnds - 1) == kEnds - 1) reset(counters);
+}
 
 /// What one of kCount blocks adds to their group's counter: all together flip its highest bit and leave the others 0,
 /// so that nobody has to reset it between launches. `first` is true in one of them.

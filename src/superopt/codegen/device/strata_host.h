@@ -114,6 +114,11 @@ inline unsigned count_around(unsigned* counter, unsigned last) {
 inline void wait_for_count(const unsigned* counter, unsigned before) {
   while (((*counter ^ before) & 0x80000000u) == 0) strata_host::team.wait_at(counter);
 }
+inline void wait_for_least(const unsigned* counter, unsigned least) {
+  while (*counter < least) strata_host::team.wait_at(counter);
+}
+inline void fence_for_bulk_copies() {}
+inline void reset(unsigned* counter) { *counter = 0; }
 
 inline void fence_for_wide_products() {}
 inline void wide_products_end() {}

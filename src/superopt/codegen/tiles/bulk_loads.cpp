@@ -120,7 +120,7 @@ class BulkLoads : public TileLoads {
   }
 
   int64_t reserved_bytes() const override {
-    return ceil_div((2 * slots() + 1) * kBarrierBytes, kTileAlignment) * kTileAlignment;
+    return ceil_div((2 * slots() + 2) * kBarrierBytes, kTileAlignment) * kTileAlignment;
   }
 
   void describe(BlockCode& code) const override {

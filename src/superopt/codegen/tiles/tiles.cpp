@@ -30,6 +30,7 @@ Result<BlockCode> TileBlock::run(TilePlan planned) {
   code.text = std::move(text_);
   code.wide = wide_;
   code.shared_bytes = loads_->reserved_bytes() + std::max(loads_->bytes(), partial_bytes_);
+  code.scratch_bytes = schedule_.bulk ? partial_bytes_ : code.shared_bytes;
   code.registers = register_estimate();
   code.work = work();
   code.layouts = plan_.layouts;
