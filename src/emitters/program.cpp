@@ -77,26 +77,26 @@ class ProgramBuilder {
     program_.result_shape = root.shape;
     if ((flat_.fusion || !options_.only.empty()) && add_whole()) return std::move(program_);
     if (lax_.seconds > 0 && options_.only.empty()) {
-      LaxSearch found = search_lax_parts(flat_, options_.device, lax_, libraries_);
+      LaxSearch found = search_lax_parts(flat_, options_.target, lax_, libraries_);
       flat_ = std::move(found.module);
       lax_steps_ = std::move(found.steps);
       program_.notes = std::move(found.notes);
       restart();
     }
     if (libraries_ != LibraryUse::Never && options_.only.empty()) {
-      const hlo::Module prepared = prepare_for_libraries(flat_, options_.device, libraries_);
-      LibraryCalls found = find_library_calls(prepared, options_.device, libraries_);
+      const hlo::Module prepared = prepare_for_libraries(flat_, options_.target, libraries_);
+      LibraryCalls found = find_library_calls(prepared, options_.target, libraries_);
       flat_ = std::move(found.module);
       calls_ = std::move(found.calls);
       kept_ = std::move(found.kept);
       restart();
     }
     if (options_.only.empty()) {
-      flat_ = split_reductions(flat_, options_.device);
+      flat_ = split_reductions(flat_, options_.target);
       restart();
     }
     const Parameters parameters = is_body_ ? Parameters::MayBeOverwritten : Parameters::Kept;
-    FusedModule fused = fuse_recomputing(flat_, options_.device, parameters);
+    FusedModule fused = fuse_recomputing(flat_, options_.target, parameters);
     if (fused.changed) {
       flat_ = std::move(fused.module);
       restart();
@@ -143,9 +143,9 @@ class ProgramBuilder {
   /// which may be 2^n.
   bool is_slow_whole() const {
     constexpr double kSlow = 4;
-    const double whole = estimated_microseconds(flat_, options_.device);
+    const double whole = estimated_microseconds(flat_, options_.target);
     double parts = 0;
-    for (const ProgramPart& part : fuse(flat_, options_.device)) {
+    for (const ProgramPart& part : fuse(flat_, options_.target)) {
       if (part.interpreted) return false;
       parts += part.microseconds;
     }

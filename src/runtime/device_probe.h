@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "ir/target.h"
+#include "machine/target.h"
 
 namespace strata {
 

@@ -114,7 +114,9 @@ Result<Literal> run_on_gpu(const GpuDevice& device, const hlo::Module& module, c
                            const HloRunOptions& options) {
   emitters::EmitOptions emit_options;
   const auto libraries = options.libraries ? emitters::LibraryUse::WhereFaster : emitters::LibraryUse::Never;
-  STRATA_TRY(emit_options.device.arch, emitters::architecture_of(device));
+  STRATA_TRY(const std::string architecture, emitters::architecture_of(device));
+  STRATA_TRY(const Target* target, find_target(architecture));
+  emit_options.target = *target;
   std::optional<ResultCache> cache;
   emitters::LaxOptions lax = lax_options(options.search, cache);
   lax.measure_seconds = options.search.seconds;

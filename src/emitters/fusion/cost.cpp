@@ -117,7 +117,7 @@ std::vector<bool> same_along_rows(const hlo::Computation& computation) {
 
 }  // namespace
 
-KernelWork kernel_work(const hlo::Module& module, const Device& device) {
+KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   const hlo::Computation& computation = module.entry_computation();
   const bool reduces = std::any_of(computation.instructions.begin(), computation.instructions.end(),
                                    [](const Instruction& it) { return it.opcode == Opcode::Reduce; });
@@ -131,7 +131,7 @@ KernelWork kernel_work(const hlo::Module& module, const Device& device) {
   double threads = 0, blocks = 0;
   for (const auto& [has, emitter] : {std::pair(reduces, "reduction"), std::pair(scans, "scan")}) {
     if (!has || !once.empty()) continue;
-    if (const Result<Plan> plan = choose_plan({module, module.entry, device}, emitter)) {
+    if (const Result<Plan> plan = choose_plan({module, module.entry, target}, emitter)) {
       const Launch& launch = plan->decision.launches.back();
       once = plan->decision.heroes;
       threads = static_cast<double>(launch.blocks) * launch.threads;
@@ -174,8 +174,8 @@ KernelWork kernel_work(const hlo::Module& module, const Device& device) {
   return work;
 }
 
-double estimated_microseconds(const hlo::Module& module, const Device& device) {
-  const KernelWork work = kernel_work(module, device);
+double estimated_microseconds(const hlo::Module& module, const Target& target) {
+  const KernelWork work = kernel_work(module, target);
   if (!work.repeated.empty() || work.serial) return std::numeric_limits<double>::infinity();
   return kLaunchMicroseconds +
          std::max({memory_microseconds(work.memory_bytes, work.blocks), work.cache_bytes / kCacheBytesPerMicrosecond,

@@ -5,7 +5,7 @@
 
 #include "emitters/library/calls.h"
 #include "emitters/library/memory_views.h"
-#include "ir/target.h"
+#include "machine/target.h"
 
 namespace strata::emitters {
 

@@ -414,8 +414,8 @@ class Preparer : hlo::EntryRewriter {
 
 }  // namespace
 
-hlo::Module prepare_for_libraries(const hlo::Module& module, const Device& device, LibraryUse use) {
-  return Preparer(with_narrow_products(module, device, use)).run();
+hlo::Module prepare_for_libraries(const hlo::Module& module, const Target& target, LibraryUse use) {
+  return Preparer(with_narrow_products(module, target, use)).run();
 }
 
 }  // namespace strata::emitters

@@ -9,9 +9,6 @@
 namespace strata {
 namespace {
 
-constexpr int64_t kMostThreads = 2048;  // of a multiprocessor
-constexpr int64_t kMostBlocks = 32;
-constexpr int64_t kReserved = 1024;  // bytes of shared memory that each block has beside its own
 constexpr int64_t kUnknownRegisters = 64;
 constexpr int64_t kQuarters = 4;  // of a multiprocessor, with a tensor core each
 
@@ -30,9 +27,10 @@ double doublings(int64_t count) { return count > 1 ? std::log2(static_cast<doubl
 int64_t resident_blocks(const BlockCode& code, const Target& target) {
   const int64_t registers = code.registers > 0 ? std::min<int64_t>(255, code.registers) : kUnknownRegisters;
   return std::clamp<int64_t>(
-      std::min({(target.shared_memory + kReserved) / (code.shared_bytes + kReserved),
-                target.registers / (registers * code.computing_threads()), kMostThreads / code.threads}),
-      1, kMostBlocks);
+      std::min({target.multiprocessor_shared_memory / (code.shared_bytes + target.reserved_shared_memory),
+                target.registers / (registers * code.computing_threads()),
+                target.threads_per_multiprocessor / code.threads}),
+      1, target.blocks_per_multiprocessor);
 }
 
 /// Blocks of a multiprocessor, of those that have the most. Clusters lie within a group of multiprocessors, and do not
@@ -72,7 +70,7 @@ int64_t spreading_bytes(int64_t blocks, const BlockSchedule& schedule, const Tar
   constexpr int64_t kMostEach = 4;  // with more, an uneven share is a small one
   const int64_t each = blocks_each(blocks, schedule, target);
   if (2 * blocks < target.multiprocessors || each > kMostEach) return 0;
-  return (target.shared_memory + kReserved) / (each + 1) - kReserved + 1;
+  return target.multiprocessor_shared_memory / (each + 1) - target.reserved_shared_memory + 1;
 }
 
 double device_bytes(const Operation& op, const std::vector<std::vector<int64_t>>& strides) {

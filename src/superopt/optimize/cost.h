@@ -4,7 +4,7 @@
 #pragma once
 
 #include "ir/graph.h"
-#include "ir/target.h"
+#include "machine/target.h"
 
 namespace strata {
 
