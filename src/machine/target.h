@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "machine/rates.h"
 #include "support/error.h"
 
 namespace strata {
@@ -29,16 +31,31 @@ struct Target {
   bool overlapping_kernels;     ///< programmatic dependent launch
   bool bulk_copies;             ///< TMA
   bool vector_atomics;          ///< one instruction adds 16 bytes of floats in device memory
-  double memory_bandwidth;      ///< bytes/s, measured reading
-  double matrix_rate;           ///< half-precision multiply-adds counted as two operations, operations/s
-  double scalar_rate;           ///< single-precision operations/s
-  double launch_seconds;        ///< an empty kernel node in a CUDA graph
+  bool plan;                    ///< no code is generated for it: it can be looked at
+  Rates rates{};
+  /// Where rates are from that are not those of Rates{}.
+  struct Source {
+    double Rates::*rate;
+    std::string text;
+  };
+  std::vector<Source> sources{};
+
+  void set_rate(const RateDescription& rate, double value, std::string source);
+  std::string_view source_of(const RateDescription& rate) const;
+  /// What a kernel takes beside its bytes and operations, behind another of this compiler in a CUDA graph.
+  double kernel_seconds() const { return overlapping_kernels ? rates.overlapped_kernel : rates.kernel; }
+  /// The name, and the rates where they are not those built in: what decisions by the cost models depend on.
+  std::string identity() const;
 };
 
 /// sm_80 (A100) and sm_90a (H200): those that code is generated for.
 const std::vector<Target>& targets();
-/// Error that lists the known targets.
+/// Error that lists the known targets, or says that the target is a plan.
 Result<const Target*> find_target(std::string_view name);
+/// These and the plans: sm_100a (B200).
+const std::vector<Target>& described_targets();
+/// Error that lists them.
+Result<const Target*> find_described_target(std::string_view name);
 /// sm_90a.
 const Target& default_target();
 

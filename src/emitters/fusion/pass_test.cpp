@@ -64,7 +64,7 @@ TEST(FusionWork, EndsForLongChainsOfWhatCannotJoin) {
 std::string excess(const hlo::Module& module, int* kernels = nullptr) {
   constexpr double kFewOperations = 4096;
   const Target& target = default_target();
-  constexpr double kOperationsOfALaunch = 5.6e7;  // of an H200 in 2 µs
+  const double operations_of_a_launch = target.kernel_seconds() * target.rates.scalar_rate / 2;
   double alone = 0, longest_alone = kFewOperations;
   int launches_saved = 0;
   for (const ProgramPart& part : fuse(module, target, Parameters::Kept, nullptr, /*most_instructions=*/1)) {
@@ -88,7 +88,7 @@ std::string excess(const hlo::Module& module, int* kernels = nullptr) {
                          hlo::print(part.module));
     }
   }
-  return together > 2 * alone + launches_saved * kOperationsOfALaunch
+  return together > 2 * alone + launches_saved * operations_of_a_launch
              ? fmt::format("{} operations, alone {}", together, alone)
              : "";
 }

@@ -139,7 +139,7 @@ double microseconds_of_transpose(const LaxPart& part, const Target& target) {
   if (std::is_sorted(part.permutation.begin(), part.permutation.end())) return 0;
   const hlo::Shape& shape = part.module.entry_computation().root_instruction().shape;
   const double bytes = 2.0 * static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
-  return 1e6 * (target.launch_seconds + bytes / target.memory_bandwidth);
+  return 1e6 * (target.kernel_seconds() + bytes / target.rates.copy_bandwidth);
 }
 
 class Searcher {

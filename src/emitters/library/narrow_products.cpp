@@ -154,7 +154,7 @@ class Narrower : hlo::EntryRewriter {
     product.b = {true, terms, columns * terms, {}};
     if (types->of_bytes()) product.a.bytes = product.b.bytes = ByteType::S8;
     const double loop = loop_microseconds(static_cast<double>(it.shape.element_count()), static_cast<double>(terms),
-                                          2 * hlo::byte_width(lhs.type));
+                                          2 * hlo::byte_width(lhs.type), target_);
     return 1e6 * library_seconds(product, target_) < loop ? types : std::nullopt;
   }
 

@@ -22,17 +22,10 @@ constexpr int kTallyThreads = 512;    // of blocks that count before they add up
 constexpr int kStartsThreads = 1024;  // of blocks that add up what their rows need
 constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // temporaries are s32
 
-/// What a scatter costs, in microseconds, by a model. The rates of atomics are those of scatters in place on an H200
-/// (docs/benchmarks.md).
+/// What a scatter costs, in microseconds, by a model.
 struct Costs {
   double atomics = 0, rows = 0;
 };
-
-constexpr double kLaunch = 2;              // µs of a kernel that has little to do, or of a fill
-constexpr double kBandwidth = 4.2e6;       // bytes a µs
-constexpr double kNativeAtomics = 3.5e5;   // elements a µs
-constexpr double kVectorAtomics = 2.07e6;  // bytes a µs, of vectors of 16 bytes
-constexpr double kSlowAtomics = 2.4e4;     // loops of compare-and-swap
 
 struct Combination {
   bool replaces = false;         ///< any update takes the element's place
@@ -53,15 +46,16 @@ Result<Combination> combination_of(const Fusion& fusion, const hlo::Instruction&
   return result;
 }
 
-/// Elements a µs that atomic updates in place take.
+/// Elements a second that atomic updates in place take.
 double atomics_rate(const Target& target, const ScatterRowsPlan& plan, const Combination& combination,
                     ElementType type) {
+  const Rates& rates = target.rates;
   const int bytes = hlo::byte_width(type);
-  if (!combination.name || *combination.name == Combiner::Mul) return kSlowAtomics;
+  if (!combination.name || *combination.name == Combiner::Mul) return rates.exchange_atomics;
   const int64_t together = std::min(plan.vector, plan.chunk_vector);
   if (has_vector_sums(target, type) && *combination.name == Combiner::Add && together * bytes == 16)
-    return kVectorAtomics / bytes;
-  return bytes == 4 || bytes == 8 || hlo::is_complex(type) ? kNativeAtomics : kSlowAtomics;
+    return rates.vector_atomics / bytes;
+  return bytes == 4 || bytes == 8 || hlo::is_complex(type) ? rates.atomics : rates.exchange_atomics;
 }
 
 Costs costs_of(const Fusion& fusion, const ScatterRowsPlan& plan, const Combination& combination, size_t launches) {
@@ -78,17 +72,20 @@ Costs costs_of(const Fusion& fusion, const ScatterRowsPlan& plan, const Combinat
   const auto rows = static_cast<double>(shape.rows), count = static_cast<double>(shape.count);
   const double touched = std::min(out, updates);
   Costs costs;
-  double atomics = (updates + 2 * touched) / kBandwidth;
+  const Target& target = fusion.target;
+  // Copies and fills come before, with which no kernel overlaps.
+  const double launch = 1e6 * target.rates.kernel, bandwidth = 1e-6 * target.rates.copy_bandwidth;
+  double atomics = (updates + 2 * touched) / bandwidth;
   if (!combination.replaces && plan.index != RowIndex::Inverse) {
     const ElementType type = computation[shape.operands[0]].shape.type;
-    atomics = std::max(
-        atomics, count * static_cast<double>(shape.window) / atomics_rate(fusion.target, plan, combination, type));
+    atomics = std::max(atomics,
+                       1e6 * count * static_cast<double>(shape.window) / atomics_rate(target, plan, combination, type));
   }
-  costs.atomics = 2 * kLaunch + (operand + out) / kBandwidth + atomics;
+  costs.atomics = 2 * launch + (operand + out) / bandwidth + atomics;
   const double index_bytes = plan.index == RowIndex::Counted  ? 16 * rows + 48 * count
                              : plan.index == RowIndex::Sorted ? 16 * rows + 12 * count
                                                               : 8 * rows + 36 * count;
-  costs.rows = static_cast<double>(launches + 1) * kLaunch + (operand + out + updates + index_bytes) / kBandwidth;
+  costs.rows = static_cast<double>(launches + 1) * launch + (operand + out + updates + index_bytes) / bandwidth;
   return costs;
 }
 
