@@ -6,6 +6,7 @@
 #include "hlo/order_dependence.h"
 #include "lax_options.h"
 #include "machine/target.h"
+#include "machine_options.h"
 #include "run_hlo.h"
 #include "runtime/nv_jit_link.h"
 #include "source.h"
@@ -121,7 +122,7 @@ Result<int> emit(const Options& options) {
   STRATA_TRY(const hlo::ModulePtr module, source.module());
   print_warnings(hlo::order_warnings(*module));
   emitters::EmitOptions emit_options;
-  emit_options.target = *target;
+  emit_options.target = machine_of(*target, cache_folder(options.search.cache, options.search.no_cache));
   emit_options.only = options.only;
   const auto libraries = options.no_libraries ? emitters::LibraryUse::Never : emitters::LibraryUse::WhereFaster;
   bool seen = options.dump_after.empty();
