@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -159,6 +160,7 @@ class ProgramBuilder {
     if (!fusion || (options_.only.empty() && is_slow_whole())) return false;
     ProgramStep step;
     step.fusion = *std::move(fusion);
+    step.microseconds = estimated_microseconds(flat_, options_.target);
     for (const InstructionId id : entry.parameters) {
       if (entry[id].shape.is_array()) step.inputs.push_back(buffer_of_.at({id, 0}));
     }
@@ -182,6 +184,7 @@ class ProgramBuilder {
       Result<EmittedFusion> fusion = emit_fusion(part.module, part.module.entry, next_name(from.name), options_);
       if (fusion) {
         step.fusion = *std::move(fusion);
+        step.microseconds = part.microseconds;
       } else if (fusion.error().code != ErrorCode::Unsupported || !options_.only.empty()) {
         return tl::unexpected(fusion.error());
       } else {
@@ -363,6 +366,7 @@ class ProgramBuilder {
     }
     const LibraryCall& known = calls_.at(call.name);
     step.library = LibraryLaunch{known.work, {}, known.reason};
+    step.microseconds = known.microseconds;
     for (const int number : known.arguments) {
       STRATA_TRY(const int buffer, argument(part, step, call.operands[static_cast<size_t>(number)]));
       step.library->arguments.push_back(buffer);
@@ -527,6 +531,15 @@ Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>&
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
                                     const LaxOptions& lax) {
   return emit(module, options, libraries, lax, /*is_body=*/false, "");
+}
+
+std::optional<double> estimated_microseconds(const EmittedProgram& program) {
+  double sum = 0;
+  for (const ProgramStep& step : program.steps) {
+    if (!step.microseconds || !std::isfinite(*step.microseconds)) return std::nullopt;
+    sum += *step.microseconds;
+  }
+  return sum;
 }
 
 Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {
