@@ -12,6 +12,7 @@ import sys
 # A folder may include itself and what stands before it.
 ORDER = [
     "support",
+    "machine",
     "ops",
     "ir",
     "hlo",

@@ -1,31 +1,33 @@
 #!/usr/bin/env python3
-"""Fits the constants of the cost of schedules: fit.py FEATURES… [--hold-out].
+"""Fits the rates of the cost of schedules: fit.py --machine MACHINE.json FEATURES… [--hold-out].
 
-FEATURES is what `schedules --features REPORT…` prints. Prints the constants of ScheduleCosts
-(src/superopt/codegen/schedule_cost.h) that explain the measured times best, and for each program Spearman's rank
-correlation, the place of the fastest among the estimates, how much slower the first estimate is than the fastest, and
-the median of estimated over measured: with the compiler's constants, with these, and with those that were fitted
-without the program and its other shapes. The formula here is that of schedule_cost.cpp.
+FEATURES is what `schedules --features REPORT…` prints, MACHINE.json what `strata machine --json` does on the GPU that
+measured. Prints the rates (src/machine/rates.def) that explain the measured times best, and for each program
+Spearman's rank correlation, the place of the fastest among the estimates, how much slower the first estimate is than
+the fastest, and the median of estimated over measured: with the compiler's constants, with these, and with those that
+were fitted without the program and its other shapes. The formula here is that of schedule_cost.cpp.
 """
 import argparse
 import json
+import pathlib
 import sys
 
 import numpy
 
-MULTIPROCESSORS, IN_LARGE_CLUSTERS, SHARED, REGISTERS, BANDWIDTH = 132, 120, 227 * 1024, 65536, 4.39e12
 SHARPNESS = 3
 OF_MEANS = 0.1  # weight of a program's mean error beside the spread of its errors
+# What is fitted starts here; the other rates are the machine's. "launch" is what overlapped_kernel is beside
+# first_byte, and "wide" is kWide of schedule_cost.cpp.
 START = {
-    "launch": 1.0e-6, "first_byte": 0.95e-6, "bulk_start": 0.2e-6, "sharing_start": 0.1e-6, "latency": 0.77e-6,
-    "sharing": 0.1e-6, "block_bandwidth": 66e9, "l2_bandwidth": 8e12, "shared_bandwidth": 200e9,
-    "iteration": 0.113e-6, "bulk_iteration": 0.08e-6, "row_iteration": 0.03e-6, "product": 8.3e-9, "product_rate": 7.2e-9,
-    "wide": 0.3, "element": 0.67e-9, "element_rate": 0.37e-9, "groups": 0.1e-6, "partial_bandwidth": 0.9e12,
-    "cluster": 1.5e-6,
+    "launch": 1.0e-6, "first_byte": 0.95e-6, "bulk_start": 0.2e-6, "sharing_start": 0.1e-6, "load_latency": 0.77e-6,
+    "sharing_wait": 0.1e-6, "multiprocessor_bandwidth": 66e9, "l2_bandwidth": 8e12, "shared_bandwidth": 200e9,
+    "iteration": 0.113e-6, "bulk_iteration": 0.08e-6, "row_iteration": 0.03e-6, "product_latency": 8.3e-9,
+    "product_share": 7.2e-9, "wide": 0.3, "element_latency": 0.67e-9, "element_share": 0.37e-9,
+    "group_combination": 0.1e-6, "partial_bandwidth": 0.9e12, "cluster_combination": 1.5e-6,
 }
 # What is physically possible.
-LIMITS = {"launch": (0.2e-6, 2e-6), "first_byte": (0.5e-6, 2e-6), "block_bandwidth": (33e9, 110e9),
-          "l2_bandwidth": (4e12, 9e12), "element_rate": (0.25e-9, 1e-8), "partial_bandwidth": (1e10, 1e12),
+LIMITS = {"launch": (0.2e-6, 2e-6), "first_byte": (0.5e-6, 2e-6), "multiprocessor_bandwidth": (33e9, 110e9),
+          "l2_bandwidth": (4e12, 9e12), "element_share": (0.25e-9, 1e-8), "partial_bandwidth": (1e10, 1e12),
           "shared_bandwidth": (100e9, 240e9)}
 FIELDS = ("blocks device_bytes threads idle_threads shared_bytes registers wide row_warps loop_warps cluster bulk sharers "
           "shared_loads read_bytes overlaps iterations iteration_bytes ahead once_bytes products elements "
@@ -37,14 +39,16 @@ def together(*parts):
     return sum(part ** SHARPNESS for part in parts) ** (1 / SHARPNESS)
 
 
-def kernel_seconds(k, c):
-    """Of arrays of kernels: schedule_seconds."""
+def kernel_seconds(k, c, m):
+    """Of arrays of kernels, by rates and a machine: schedule_seconds."""
     bulk = k["bulk"] > 0
-    each = numpy.ceil(k["blocks"] / numpy.where(k["cluster"] * k["sharers"] >= 4, IN_LARGE_CLUSTERS, MULTIPROCESSORS))
+    each = numpy.ceil(k["blocks"] / numpy.where(
+        k["cluster"] * k["sharers"] >= m["large_cluster"], m["cluster_multiprocessors"], m["multiprocessors"]))
     registers = numpy.where(k["registers"] > 0, numpy.minimum(255, k["registers"]), 64)
     resident = numpy.clip(
-        numpy.minimum.reduce([(SHARED + 1024) // (k["shared_bytes"] + 1024),
-                              REGISTERS // (registers * (k["threads"] - k["idle_threads"])), 2048 // k["threads"]]), 1, 32)
+        numpy.minimum.reduce([m["multiprocessor_shared_memory"] // (k["shared_bytes"] + m["reserved_shared_memory"]),
+                              m["registers"] // (registers * (k["threads"] - k["idle_threads"])),
+                              m["threads_per_multiprocessor"] // k["threads"]]), 1, m["blocks_per_multiprocessor"])
     now = numpy.minimum(each, resident)
     rounds = numpy.ceil(each / now)
     group_warps = numpy.where(bulk, k["row_warps"], k["threads"] / 32 / k["loop_warps"])
@@ -54,11 +58,11 @@ def kernel_seconds(k, c):
     def computing(products, scalar):
         tensor = products * wide
         apart = k["overlaps"] > 0
-        alone = numpy.where(apart, together(tensor * c["product"], scalar * c["element"]),
-                            tensor * c["product"] + scalar * c["element"])
+        alone = numpy.where(apart, together(tensor * c["product_latency"], scalar * c["element_latency"]),
+                            tensor * c["product_latency"] + scalar * c["element_latency"])
         shared = numpy.maximum(1, warps) * numpy.where(
-            apart, together(tensor * c["product_rate"], scalar * c["element_rate"]),
-            tensor * c["product_rate"] + scalar * c["element_rate"])
+            apart, together(tensor * c["product_share"], scalar * c["element_share"]),
+            tensor * c["product_share"] + scalar * c["element_share"])
         return together(alone, shared)
 
     rows = k["products"] + k["products_after"] == 0  # an unrolled loop that loads to registers
@@ -70,17 +74,18 @@ def kernel_seconds(k, c):
     # Products that end in the next iteration keep their tiles half of it.
     ahead = numpy.maximum(0.5, k["ahead"] - 0.5 * k["overlaps"])
     in_flight = groups * ahead * k["iteration_bytes"]
-    latency = c["latency"] + c["sharing"] * numpy.log2(k["sharers"])
+    latency = c["load_latency"] + c["sharing_wait"] * numpy.log2(k["sharers"])
     stream = numpy.where(streamed > 0, streamed / numpy.minimum(
-        c["block_bandwidth"], numpy.maximum(1, in_flight) / latency), 0)
-    once = now * k["once_bytes"] / c["block_bandwidth"]
-    combine = (c["groups"] * numpy.log2(k["loop_warps"]) + now * k["partial_bytes"] / c["partial_bandwidth"]
-               + c["cluster"] * numpy.log2(k["cluster"]))
+        c["multiprocessor_bandwidth"], numpy.maximum(1, in_flight) / latency), 0)
+    once = now * k["once_bytes"] / c["multiprocessor_bandwidth"]
+    combine = (c["group_combination"] * numpy.log2(k["loop_warps"]) + now * k["partial_bytes"] / c["partial_bandwidth"]
+               + c["cluster_combination"] * numpy.log2(k["cluster"]))
     after = computing(k["products_after"], k["elements_after"])
     brought = k["shared_loads"] * (1 - 1 / k["sharers"])
     loop_bytes = k["loop_warps"] * k["iterations"] * (k["iteration_bytes"] - brought)
     through_l2 = k["blocks"] * (k["once_bytes"] + loop_bytes) / c["l2_bandwidth"]
-    overlapped = together(rounds * compute, rounds * stream, rounds * reading, k["device_bytes"] / BANDWIDTH, through_l2)
+    overlapped = together(rounds * compute, rounds * stream, rounds * reading,
+                          k["device_bytes"] / m["memory_bandwidth"], through_l2)
     start = (c["first_byte"] + numpy.where(bulk, c["bulk_start"], 0)
              + numpy.where(k["sharers"] > 1, c["sharing_start"], 0))
     return c["launch"] + overlapped + rounds * (start + once + combine + after)
@@ -102,7 +107,8 @@ def spearman(a, b):
 class Measured:
     """Rows of all reports: `seconds` and `program` of each, and of each kernel the row that it belongs to."""
 
-    def __init__(self, files):
+    def __init__(self, files, machine):
+        self.machine = machine
         kernels, owner, self.seconds, names, self.others = [], [], [], [], []
         for name in files:
             for line in open(name):
@@ -129,7 +135,7 @@ class Measured:
         return self.others + numpy.bincount(self.owner, of_kernels, minlength=len(self.seconds))
 
     def estimates(self, constants):
-        return self.sums(kernel_seconds(self.columns, constants))
+        return self.sums(kernel_seconds(self.columns, constants, self.machine))
 
 
 def residuals(measured, constants, kept):
@@ -192,11 +198,14 @@ def family(program):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("files", nargs="+")
+    parser.add_argument("--machine", type=pathlib.Path, required=True)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--starts", type=int, default=4)
     parser.add_argument("--hold-out", action="store_true", help="fit without each program in turn as well")
     arguments = parser.parse_args()
-    measured = Measured(arguments.files)
+    machine = json.loads(arguments.machine.read_text(encoding="utf-8"))
+    machine = {**machine["limits"], "memory_bandwidth": machine["rates"]["memory_bandwidth"]["value"]}
+    measured = Measured(arguments.files, machine)
     everything = numpy.ones(len(measured.programs), bool)
     constants, loss = best_fit(measured, everything, arguments.steps, arguments.starts)
     columns = {"built-in": measured.built_in, "fitted": measured.estimates(constants)}
@@ -208,8 +217,10 @@ def main():
             of = ~kept[measured.program]
             columns["held out"][of] = measured.estimates(without)[of]
     print(f"{len(measured.seconds)} rows of {len(measured.programs)} programs; loss {loss:.4f}")
-    for name, value in constants.items():
-        print(f"  {name:<18} {value:.3g}")
+    shown = {"overlapped_kernel": constants["launch"] + constants["first_byte"], **constants}
+    del shown["launch"]
+    for name, value in shown.items():
+        print(f"  {name:<26} {value:.3g}")
     print(f"{'':<20} {'rows':>5}" + "".join(f" | {c:^26}" for c in columns))
     print(f"{'':<20} {'':>5}" + " |  rho  place  loss  estimate" * len(columns))
     total = numpy.zeros((len(columns), 3))

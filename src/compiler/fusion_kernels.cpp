@@ -63,9 +63,9 @@ class GroupBuilder {
 
   Result<EmittedGroup> run(const hlo::Module& module) {
     emitters::EmitOptions options;
-    options.device.arch = target_.name;
+    options.target = target_;
     const hlo::Computation& entry = module.entry_computation();
-    for (const emitters::ProgramPart& part : emitters::fuse(module, options.device)) {
+    for (const emitters::ProgramPart& part : emitters::fuse(module, options.target)) {
       if (part.interpreted) return unsupported("{} has no kernel", part.module.entry_computation().name);
       Body& body = bodies_.emplace_back();
       for (const auto* values : {&part.inputs, &part.outputs}) {

@@ -10,17 +10,6 @@
 
 namespace strata::emitters {
 
-/// What kernels are planned for. The defaults are an H200.
-struct Device {
-  std::string arch = "sm_90a";
-  int multiprocessors = 132;
-  int threads_per_multiprocessor = 2048;
-  int64_t shared_bytes_per_block = 227 * 1024;
-  int64_t shared_bytes_per_multiprocessor = 228 * 1024;
-  int64_t registers_per_multiprocessor = 64 * 1024;  ///< of 32 bits
-  int64_t l2_bytes = 50 * 1024 * 1024;
-};
-
 /// What an output or a temporary must hold before the first kernel starts.
 struct Preparation {
   enum class Kind { Copy, Fill };

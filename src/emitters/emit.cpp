@@ -22,7 +22,6 @@
 #include "emitters/kinds/plan.h"
 #include "emitters/math/math_library.h"
 #include "emitters/transforms/pipeline.h"
-#include "ir/target.h"
 
 namespace strata::emitters {
 
@@ -55,7 +54,7 @@ struct Lowered {
   std::unique_ptr<llvm::Module> module;
 };
 
-Result<Lowered> lowered(EmittedFusion::Body& body, Target target) {
+Result<Lowered> lowered(EmittedFusion::Body& body, Processor processor) {
   mlir::OwningOpRef<mlir::ModuleOp> copy = body.module->clone();
   PassObserver observer;
   if (body.options.observer) {
@@ -63,7 +62,7 @@ Result<Lowered> lowered(EmittedFusion::Body& body, Target target) {
       body.options.observer(std::string(pass), text_of(module));
     };
   }
-  STRATA_CHECK(lower_to_llvm(*copy, {.target = target}, observer));
+  STRATA_CHECK(lower_to_llvm(*copy, {.processor = processor}, observer));
   Lowered result;
   STRATA_TRY(result.module, translate(*copy, *result.context));
   return result;
@@ -79,27 +78,22 @@ std::vector<std::string> EmittedFusion::kernel_names() const {
   return names;
 }
 
-bool kernels_overlap(const Device& device) {
-  const Result<const strata::Target*> target = find_target(device.arch);
-  return target && (*target)->overlapping_kernels;
-}
-
 Result<std::string> EmittedFusion::text(Form form) const {
   if (form == Form::Mlir) return text_of(*body_->module);
   if (form == Form::Llvm) {
-    STRATA_TRY(const Lowered code, lowered(*body_, Target::Gpu));
+    STRATA_TRY(const Lowered code, lowered(*body_, Processor::Gpu));
     std::string text;
     llvm::raw_string_ostream out(text);
     code.module->print(out, nullptr);
     return text;
   }
-  return ptx(kernels_overlap(body_->options.device));
+  return ptx(body_->options.target.overlapping_kernels);
 }
 
 Result<std::string> EmittedFusion::ptx(bool overlap) const {
-  STRATA_TRY(const Lowered code, lowered(*body_, Target::Gpu));
+  STRATA_TRY(const Lowered code, lowered(*body_, Processor::Gpu));
   PtxOptions options;
-  options.arch = body_->options.device.arch;
+  options.arch = body_->options.target.name;
   options.overlap = overlap;
   const std::vector<std::string> names = kernel_names();
   for (size_t i = 0; i < names.size(); ++i) {
@@ -113,7 +107,7 @@ Result<std::string> EmittedFusion::ptx(bool overlap) const {
 Result<std::string> EmittedFusion::block_ptx() const { return ptx(false); }
 
 Result<std::string> EmittedFusion::block_assembly() const {
-  STRATA_TRY(const Lowered code, lowered(*body_, Target::Cpu));
+  STRATA_TRY(const Lowered code, lowered(*body_, Processor::Cpu));
   OptimizeOptions options;
   options.math = math_bitcode(MathTarget::X86);
   return make_assembly(*code.module, kernel_names().front(), options);
@@ -124,7 +118,7 @@ Result<void> EmittedFusion::run_on_cpu(std::span<const void* const> inputs, std:
   {
     const std::lock_guard lock(body_->compiling);
     if (body_->compiled.empty()) {
-      STRATA_TRY(const Lowered code, lowered(*body_, Target::Cpu));
+      STRATA_TRY(const Lowered code, lowered(*body_, Processor::Cpu));
       OptimizeOptions options;
       options.math = math_bitcode(MathTarget::X86);
       STRATA_TRY(body_->compiled, compile_for_cpu(*code.module, kernel_names(), options));
@@ -145,7 +139,7 @@ Result<void> EmittedFusion::run_on_cpu(std::span<const void* const> inputs, std:
 Result<EmittedFusion> emit_fusion(const hlo::Module& module, hlo::ComputationId computation, const std::string& name,
                                   const EmitOptions& options) {
   const std::optional<hlo::Module> known = with_known_functions(module, computation);
-  STRATA_TRY(const Plan plan, choose_plan({known ? *known : module, computation, options.device}, options.only));
+  STRATA_TRY(const Plan plan, choose_plan({known ? *known : module, computation, options.target}, options.only));
   EmittedFusion fusion;
   fusion.name_ = name;
   fusion.decision_ = plan.decision;

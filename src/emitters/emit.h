@@ -9,6 +9,7 @@
 
 #include "emitters/decision.h"
 #include "hlo/hlo.h"
+#include "machine/target.h"
 #include "support/error.h"
 
 namespace strata::emitters {
@@ -17,15 +18,12 @@ namespace strata::emitters {
 enum class Form { Mlir, Llvm, Ptx };
 
 struct EmitOptions {
-  Device device;
+  Target target = default_target();  ///< what kernels are planned for
   /// Only the emitter of this name ("loop", "transpose", …) may take fusions; all if empty.
   std::string only;
   /// Called after each pass with its name and the module's text; for `--dump-after`.
   std::function<void(const std::string& pass, const std::string& text)> observer;
 };
-
-/// Whether kernels for the device may be launched while the one before them runs (PtxOptions::overlap).
-bool kernels_overlap(const Device& device);
 
 /// The kernels made of a fusion: one, most often. The arguments of each are the arrays of the computation's parameters,
 /// those of its root, and the temporaries of the decision, in this order.

@@ -12,7 +12,7 @@
 #include "emitters/library/fastest.h"
 #include "hlo/evaluate.h"
 #include "hlo/inline_calls.h"
-#include "ir/target.h"
+#include "machine/target.h"
 #include "runtime/launch_manifest.h"
 #include "runtime/nv_jit_link.h"
 #include "runtime/replay.h"
@@ -141,13 +141,13 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::load(const GpuDevice& device, Emit
                                                    std::shared_ptr<StreamOrder> order, bool is_body) {
   std::unique_ptr<GpuRunner> made(new GpuRunner(device, std::move(program)));
   made->order_ = std::move(order);
-  made->overlaps_ = kernels_overlap(options.device);
+  made->overlaps_ = options.target.overlapping_kernels;
   made->is_body_ = is_body;
   made->modules_ = std::make_shared<Modules>(device.driver());
   std::vector<ProgramStep>& steps = made->program_.steps;
   // Cubins take most of the time: all cores make them.
   const KernelLoader load =
-      loader ? loader : [&](const EmittedFusion& of) { return cubin_of(of, options.device.arch); };
+      loader ? loader : [&](const EmittedFusion& of) { return cubin_of(of, std::string(options.target.name)); };
   std::vector<Result<std::string>> images(steps.size());
   std::atomic<size_t> next = 0;
   {

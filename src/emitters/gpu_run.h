@@ -39,7 +39,7 @@ class GpuLoop;
 /// one start and waits for the one before (PtxOptions::overlap; generated code does it as well).
 struct StreamOrder {
   bool behind_kernel = false;
-  bool overlaps = true;  ///< whether kernels may; those of fusions do where kernels_overlap()
+  bool overlaps = true;  ///< whether kernels may; those of fusions do on targets with overlapping kernels
 };
 
 class GpuRunner {
@@ -127,7 +127,7 @@ class GpuRunner {
   std::vector<Loaded> loaded_;        ///< by step
   std::vector<std::string> notes_;
   bool is_body_ = false;
-  bool overlaps_ = false;  ///< kernels_overlap()
+  bool overlaps_ = false;  ///< Target::overlapping_kernels
   std::shared_ptr<StreamOrder> order_;
   std::vector<CudaPointer> bound_;  ///< by buffer; 0: in this program's own memory
   std::optional<GpuMemory> constants_, working_, workspace_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -77,26 +78,26 @@ class ProgramBuilder {
     program_.result_shape = root.shape;
     if ((flat_.fusion || !options_.only.empty()) && add_whole()) return std::move(program_);
     if (lax_.seconds > 0 && options_.only.empty()) {
-      LaxSearch found = search_lax_parts(flat_, options_.device, lax_, libraries_);
+      LaxSearch found = search_lax_parts(flat_, options_.target, lax_, libraries_);
       flat_ = std::move(found.module);
       lax_steps_ = std::move(found.steps);
       program_.notes = std::move(found.notes);
       restart();
     }
     if (libraries_ != LibraryUse::Never && options_.only.empty()) {
-      const hlo::Module prepared = prepare_for_libraries(flat_, options_.device, libraries_);
-      LibraryCalls found = find_library_calls(prepared, options_.device, libraries_);
+      const hlo::Module prepared = prepare_for_libraries(flat_, options_.target, libraries_);
+      LibraryCalls found = find_library_calls(prepared, options_.target, libraries_);
       flat_ = std::move(found.module);
       calls_ = std::move(found.calls);
       kept_ = std::move(found.kept);
       restart();
     }
     if (options_.only.empty()) {
-      flat_ = split_reductions(flat_, options_.device);
+      flat_ = split_reductions(flat_, options_.target);
       restart();
     }
     const Parameters parameters = is_body_ ? Parameters::MayBeOverwritten : Parameters::Kept;
-    FusedModule fused = fuse_recomputing(flat_, options_.device, parameters);
+    FusedModule fused = fuse_recomputing(flat_, options_.target, parameters);
     if (fused.changed) {
       flat_ = std::move(fused.module);
       restart();
@@ -143,9 +144,9 @@ class ProgramBuilder {
   /// which may be 2^n.
   bool is_slow_whole() const {
     constexpr double kSlow = 4;
-    const double whole = estimated_microseconds(flat_, options_.device);
+    const double whole = estimated_microseconds(flat_, options_.target);
     double parts = 0;
-    for (const ProgramPart& part : fuse(flat_, options_.device)) {
+    for (const ProgramPart& part : fuse(flat_, options_.target)) {
       if (part.interpreted) return false;
       parts += part.microseconds;
     }
@@ -159,6 +160,7 @@ class ProgramBuilder {
     if (!fusion || (options_.only.empty() && is_slow_whole())) return false;
     ProgramStep step;
     step.fusion = *std::move(fusion);
+    step.microseconds = estimated_microseconds(flat_, options_.target);
     for (const InstructionId id : entry.parameters) {
       if (entry[id].shape.is_array()) step.inputs.push_back(buffer_of_.at({id, 0}));
     }
@@ -182,6 +184,7 @@ class ProgramBuilder {
       Result<EmittedFusion> fusion = emit_fusion(part.module, part.module.entry, next_name(from.name), options_);
       if (fusion) {
         step.fusion = *std::move(fusion);
+        step.microseconds = part.microseconds;
       } else if (fusion.error().code != ErrorCode::Unsupported || !options_.only.empty()) {
         return tl::unexpected(fusion.error());
       } else {
@@ -363,6 +366,7 @@ class ProgramBuilder {
     }
     const LibraryCall& known = calls_.at(call.name);
     step.library = LibraryLaunch{known.work, {}, known.reason};
+    step.microseconds = known.microseconds;
     for (const int number : known.arguments) {
       STRATA_TRY(const int buffer, argument(part, step, call.operands[static_cast<size_t>(number)]));
       step.library->arguments.push_back(buffer);
@@ -527,6 +531,15 @@ Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>&
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
                                     const LaxOptions& lax) {
   return emit(module, options, libraries, lax, /*is_body=*/false, "");
+}
+
+std::optional<double> estimated_microseconds(const EmittedProgram& program) {
+  double sum = 0;
+  for (const ProgramStep& step : program.steps) {
+    if (!step.microseconds || !std::isfinite(*step.microseconds)) return std::nullopt;
+    sum += *step.microseconds;
+  }
+  return sum;
 }
 
 Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {

@@ -52,6 +52,8 @@ struct ProgramStep {
   hlo::ModulePtr interpreted;  ///< without a kernel: what the step computes; of a library's step on the CPU
   std::string why_interpreted;
   std::vector<std::string> notes;  ///< for --explain
+  /// By the models, of fusions and libraries' work: other steps are not estimated here.
+  std::optional<double> microseconds;
   std::vector<int> inputs, outputs, temporaries;
   /// Of inputs, whether the step reads them only to write over a copy (Preparation): that may be the input itself.
   std::vector<bool> only_copied;
@@ -72,6 +74,9 @@ struct EmittedProgram {
 /// meaning for them either.
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {},
                                     LibraryUse libraries = LibraryUse::WhereFaster, const LaxOptions& lax = {});
+
+/// The sum over the steps; none where a step is not estimated.
+std::optional<double> estimated_microseconds(const EmittedProgram& program);
 
 /// Runs all kernels on this machine's processor: work of libraries by HLO's interpreter, µGraphs by the reference
 /// executor. Arguments are checked against the parameters.

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "ir/graph.h"
-#include "ir/target.h"
+#include "machine/target.h"
 
 namespace strata {
 

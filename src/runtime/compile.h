@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/target.h"
+#include "machine/target.h"
 
 namespace strata {
 

@@ -24,7 +24,9 @@ DeviceProbe probe_device() {
   // sm_90a code runs on 9.0 alone; sm_80 code on 8.x.
   const auto found = major == 9 && minor == 0 ? find_target("sm_90a") : find_target("sm_80");
   if (major != 8 && !(major == 9 && minor == 0)) return {nullptr, finding + ", is not supported yet", {}};
-  return {*found, finding, describe(probe_cuda_libraries())};
+  int version = 0;
+  driver->driver_version(&version);
+  return {*found, finding, describe(probe_cuda_libraries()), text.data(), version};
 }
 
 }  // namespace strata

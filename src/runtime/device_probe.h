@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "ir/target.h"
+#include "machine/target.h"
 
 namespace strata {
 
@@ -12,6 +12,8 @@ struct DeviceProbe {
   const Target* target = nullptr;  ///< of the first GPU; null where there is none or it is unknown
   std::string finding;             ///< one line for the user: the device, or why there is none
   std::string libraries;           ///< one line: CUDA's libraries and those that are missing; empty without a GPU
+  std::string gpu;                 ///< its name alone
+  int driver_version = 0;          ///< 13000 for CUDA 13.0
 };
 
 DeviceProbe probe_device();

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "ir/target.h"
+#include "machine/target.h"
 #include "runtime/cuda_libraries.h"
 
 namespace strata {

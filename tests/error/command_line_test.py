@@ -83,7 +83,8 @@ FILES = {
 
 # Arguments, exit code, parts of what is printed to stderr and stdout together.
 MISTAKES = [
-    ("", BAD_INPUT, "a subcommand is required: one of optimize, verify, run, show, merge, ops, emit, bench"),
+    ("", BAD_INPUT, "a subcommand is required: one of optimize, verify, run, show, merge, ops, emit, machine, "
+     "calibrate, bench"),
     ("frobnicate", BAD_INPUT, "no subcommand is named 'frobnicate'\n", "`strata --help` lists"),
     ("optimise good.strata", BAD_INPUT, "no subcommand is named 'optimise'; did you mean 'optimize'?"),
     ("verfiy good.strata good.strata", BAD_INPUT, "no subcommand is named 'verfiy'; did you mean 'verify'?"),
@@ -119,6 +120,12 @@ MISTAKES = [
     ("show -", BAD_INPUT, "<stdin>:1:1: error: expected"),
     ("emit good.hlo --output out", BAD_INPUT, "--output out has nothing to hold", "add --emit=mlir"),
     ("emit good.hlo --target sm_42", BAD_INPUT, "unknown target 'sm_42'; expected sm_80 or sm_90a"),
+    *((f"{command} --target sm_100a", BAD_INPUT, "target sm_100a (NVIDIA B200) is a plan: no code is generated for it",
+       "write sm_80 or sm_90a; strata machine --target sm_100a prints what is planned")
+      for command in ("emit good.hlo", "optimize good.strata")),
+    ("machine --target sm_42", BAD_INPUT, "unknown target 'sm_42'; expected sm_80, sm_90a or sm_100a"),
+    ("calibrate --cache calibrations", ENVIRONMENT, "there is nothing to calibrate: no GPU", "on a machine with a GPU"),
+    ("calibrate --target sm_90a", BAD_INPUT, "calibrate has no option '--target'"),
     ("emit good.hlo --emit=cubin", BAD_INPUT, "--emit=cubin needs a folder", "add --output DIR"),
     ("optimize .", ENVIRONMENT, "cannot read '.': it is a folder"),
     ("verify . good.strata", ENVIRONMENT, "cannot read '.': it is a folder"),

@@ -24,6 +24,8 @@ void add_show(CLI::App& app, Action& action);
 void add_merge(CLI::App& app, Action& action);
 void add_ops(CLI::App& app, Action& action);
 void add_emit(CLI::App& app, Action& action);
+void add_machine(CLI::App& app, Action& action);
+void add_calibrate(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_measure_worker(CLI::App& app, Action& action);
 

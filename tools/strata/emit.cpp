@@ -4,8 +4,9 @@
 #include "commands.h"
 #include "emitters/program.h"
 #include "hlo/order_dependence.h"
-#include "ir/target.h"
 #include "lax_options.h"
+#include "machine/target.h"
+#include "machine_options.h"
 #include "run_hlo.h"
 #include "runtime/nv_jit_link.h"
 #include "source.h"
@@ -102,7 +103,7 @@ Result<int> write_program(const emitters::EmittedProgram& program, const Options
 }
 
 Result<int> emit(const Options& options) {
-  STRATA_CHECK(find_target(options.target));
+  STRATA_TRY(const Target* target, find_target(options.target));
   if (!options.output.empty() && options.form.empty()) {
     return tl::unexpected(
         Error{ErrorCode::InvalidInput,
@@ -121,7 +122,7 @@ Result<int> emit(const Options& options) {
   STRATA_TRY(const hlo::ModulePtr module, source.module());
   print_warnings(hlo::order_warnings(*module));
   emitters::EmitOptions emit_options;
-  emit_options.device.arch = options.target;
+  emit_options.target = machine_of(*target, cache_folder(options.search.cache, options.search.no_cache));
   emit_options.only = options.only;
   const auto libraries = options.no_libraries ? emitters::LibraryUse::Never : emitters::LibraryUse::WhereFaster;
   bool seen = options.dump_after.empty();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "machine_options.h"
 #include "options.h"
 
 namespace strata::cli {
@@ -15,8 +16,8 @@ void add_search_options(CLI::App& command, SearchFlags& flags) {
 }
 
 ResultCache* open_cache(const SearchFlags& flags, std::optional<ResultCache>& cache) {
-  const std::string folder = flags.cache.empty() ? default_cache_folder() : flags.cache;
-  if (flags.no_cache || folder.empty()) return nullptr;
+  const std::string folder = cache_folder(flags.cache, flags.no_cache);
+  if (folder.empty()) return nullptr;
   if (!cache) cache.emplace(folder, [](const std::string& text) { notice("warning: {}\n", text); });
   return &*cache;
 }

@@ -67,6 +67,8 @@ int run(int argc, char** argv) {
   add_merge(app, action);
   add_ops(app, action);
   add_emit(app, action);
+  add_machine(app, action);
+  add_calibrate(app, action);
   add_bench(app, action);
   add_measure_worker(app, action);
   try {

@@ -7,6 +7,7 @@
 #include "interrupt_watch.h"
 #include "ir/text.h"
 #include "ir/validate.h"
+#include "machine_options.h"
 #include "options.h"
 #include "profile.h"
 #include "progress_line.h"
@@ -139,7 +140,7 @@ void remove_old(const std::string& path) {
 /// The best µGraph compiled for `target`, which need not be the one that it was found for.
 Result<std::vector<char>> cubin_for(const Superoptimized& result, const Target& target, const Options& options,
                                     const std::stop_token& stop) {
-  if (&target == options.work.search.target) {
+  if (target.name == options.work.search.target->name) {
     if (result.compile_error) return tl::unexpected(*result.compile_error);
     return result.cubin;
   }
@@ -209,7 +210,10 @@ Result<int> run(Options& options) {
   const bool named = options.target != "auto";
   // Opened only where it is needed: the driver takes its time.
   const DeviceProbe probe = named && options.profile.mode != "on" ? DeviceProbe{} : probe_device();
-  STRATA_TRY(options.work.search.target, choose_target(options.target, probe));
+  STRATA_TRY(const Target* target, choose_target(options.target, probe));
+  const std::string folder = cache_folder(options.cache, options.no_cache);
+  const Target machine = probe.target != nullptr ? machine_of(*target, folder, probe) : machine_of(*target, folder);
+  options.work.search.target = &machine;
   Profile measured;
   STRATA_TRY(measured.skipped, why_not_profiled(options.profile, probe, *options.work.search.target, named));
   if (options.folder.empty()) options.folder = "out/" + program->name();
@@ -229,10 +233,9 @@ Result<int> run(Options& options) {
     options.work.deadline = deadline;
   }
   std::optional<ResultCache> cache;
-  if (options.cache.empty()) options.cache = default_cache_folder();
-  if (!options.no_cache && !options.cache.empty()) {
+  if (!folder.empty()) {
     const auto warn = [](const std::string& text) { notice("warning: {}\n", text); };
-    cache.emplace(options.cache, warn, static_cast<int64_t>(options.cache_limit));
+    cache.emplace(folder, warn, static_cast<int64_t>(options.cache_limit));
     options.work.cache = &*cache;
   }
   ProgressLine line;

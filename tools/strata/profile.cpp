@@ -37,7 +37,7 @@ Result<std::string> why_not_profiled(const ProfileOptions& options, const Device
                                 "run it on a machine with a GPU, or without --profile on",
                                 {}});
   }
-  if (probe.target != &target) {
+  if (probe.target->name != target.name) {
     return tl::unexpected(
         Error{ErrorCode::InvalidInput,
               fmt::format("--profile on: the machine's GPU is {} and runs no code for {}", probe.finding, target.name),

@@ -14,6 +14,7 @@
 #include "hlo/order_dependence.h"
 #include "hlo/terms.h"
 #include "hlo/typical_arguments.h"
+#include "machine_options.h"
 #include "support/host_memory.h"
 
 namespace strata::cli {
@@ -114,7 +115,9 @@ Result<Literal> run_on_gpu(const GpuDevice& device, const hlo::Module& module, c
                            const HloRunOptions& options) {
   emitters::EmitOptions emit_options;
   const auto libraries = options.libraries ? emitters::LibraryUse::WhereFaster : emitters::LibraryUse::Never;
-  STRATA_TRY(emit_options.device.arch, emitters::architecture_of(device));
+  STRATA_TRY(const std::string architecture, emitters::architecture_of(device));
+  STRATA_TRY(const Target* target, find_target(architecture));
+  emit_options.target = machine_of(*target, cache_folder(options.search.cache, options.search.no_cache));
   std::optional<ResultCache> cache;
   emitters::LaxOptions lax = lax_options(options.search, cache);
   lax.measure_seconds = options.search.seconds;
@@ -123,6 +126,7 @@ Result<Literal> run_on_gpu(const GpuDevice& device, const hlo::Module& module, c
   };
   STRATA_TRY(emitters::EmittedProgram program, emitters::emit_program(module, emit_options, libraries, lax));
   for (const std::string& note : program.notes) notice("not superoptimized: {}\n", note);
+  const std::optional<double> estimated = emitters::estimated_microseconds(program);
   STRATA_TRY(const std::unique_ptr<emitters::GpuRunner> runner,
              emitters::GpuRunner::load(device, std::move(program), emit_options));
   for (const std::string& note : runner->notes()) notice("note: {}\n", note);
@@ -132,6 +136,7 @@ Result<Literal> run_on_gpu(const GpuDevice& device, const hlo::Module& module, c
   STRATA_TRY(const auto times, runner->profile(kProfileRuns));
   for (const auto& [name, what, microseconds] : times) fmt::print("{:>10.2f} µs  {}  {}\n", microseconds, name, what);
   if (const auto replayed = runner->microseconds()) fmt::print("{:>10.2f} µs  all, as a CUDA graph\n", *replayed);
+  if (estimated) fmt::print("estimated by the model: {:.2f} µs\n", *estimated);
   const emitters::MemoryLayout& memory = runner->memory();
   fmt::print("{} bytes of parameters and constants, {} of the rest, which has {} in all\n", memory.constant_bytes,
              memory.working_bytes, memory.separate_bytes);

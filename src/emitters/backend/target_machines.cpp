@@ -6,7 +6,7 @@
 #include <llvm/Target/TargetMachine.h>
 
 #include "emitters/backend/llvm_guard.h"
-#include "ir/target.h"
+#include "machine/target.h"
 
 namespace strata::emitters {
 namespace {

@@ -1,18 +1,16 @@
-// Rates of an H200 by which the fusion pass compares kernels, measured (docs/benchmarks.md).
+// How fast a kernel's blocks move its bytes.
 #pragma once
 
 #include <algorithm>
 
+#include "machine/target.h"
+
 namespace strata::emitters {
 
-inline constexpr double kMemoryBytesPerMicrosecond = 4.39e6;
-/// What one multiprocessor reads at most: a column reduction in 32 blocks reads that, one in 4 blocks 185e3.
-inline constexpr double kMemoryBytesPerMicrosecondOfBlock = 100e3;
-inline constexpr double kLaunchMicroseconds = 2;
-
-/// Of so many bytes that so many blocks move.
-inline double memory_microseconds(double bytes, double blocks) {
-  return bytes / std::min(kMemoryBytesPerMicrosecond, blocks * kMemoryBytesPerMicrosecondOfBlock);
+/// Of so many bytes of device memory that so many blocks read and write.
+inline double memory_microseconds(double bytes, double blocks, const Target& target) {
+  const Rates& rates = target.rates;
+  return 1e6 * bytes / std::min(rates.memory_bandwidth, blocks * rates.multiprocessor_bandwidth);
 }
 
 }  // namespace strata::emitters

@@ -15,11 +15,6 @@ using hlo::Instruction;
 using hlo::InstructionId;
 using hlo::Opcode;
 
-// An H200, measured (docs/benchmarks.md) but for arithmetic: 132 multiprocessors of 128 lanes at 1.7 GHz.
-constexpr double kCacheBytesPerMicrosecond = 10e6;
-constexpr double kOperationsPerMicrosecond = 28e6;
-// A thread waits four cycles for the result of an operation that it needs in the next one.
-constexpr double kOperationsPerMicrosecondOfThread = 425;
 /// Elements beside each other that a thread has at least, where all are wide.
 constexpr double kVector = 4;
 
@@ -117,7 +112,7 @@ std::vector<bool> same_along_rows(const hlo::Computation& computation) {
 
 }  // namespace
 
-KernelWork kernel_work(const hlo::Module& module, const Device& device) {
+KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   const hlo::Computation& computation = module.entry_computation();
   const bool reduces = std::any_of(computation.instructions.begin(), computation.instructions.end(),
                                    [](const Instruction& it) { return it.opcode == Opcode::Reduce; });
@@ -131,7 +126,7 @@ KernelWork kernel_work(const hlo::Module& module, const Device& device) {
   double threads = 0, blocks = 0;
   for (const auto& [has, emitter] : {std::pair(reduces, "reduction"), std::pair(scans, "scan")}) {
     if (!has || !once.empty()) continue;
-    if (const Result<Plan> plan = choose_plan({module, module.entry, device}, emitter)) {
+    if (const Result<Plan> plan = choose_plan({module, module.entry, target}, emitter)) {
       const Launch& launch = plan->decision.launches.back();
       once = plan->decision.heroes;
       threads = static_cast<double>(launch.blocks) * launch.threads;
@@ -174,13 +169,15 @@ KernelWork kernel_work(const hlo::Module& module, const Device& device) {
   return work;
 }
 
-double estimated_microseconds(const hlo::Module& module, const Device& device) {
-  const KernelWork work = kernel_work(module, device);
+double estimated_microseconds(const hlo::Module& module, const Target& target) {
+  const KernelWork work = kernel_work(module, target);
   if (!work.repeated.empty() || work.serial) return std::numeric_limits<double>::infinity();
-  return kLaunchMicroseconds +
-         std::max({memory_microseconds(work.memory_bytes, work.blocks), work.cache_bytes / kCacheBytesPerMicrosecond,
-                   work.operations / kOperationsPerMicrosecond,
-                   work.of_longest_thread / kOperationsPerMicrosecondOfThread});
+  const Rates& rates = target.rates;
+  // Of operations one an instruction, where the rate counts two of a multiply-add.
+  return 1e6 * target.kernel_seconds() +
+         std::max({memory_microseconds(work.memory_bytes, work.blocks, target),
+                   1e6 * work.cache_bytes / rates.cached_loads, 1e6 * work.operations / (rates.scalar_rate / 2),
+                   1e6 * work.of_longest_thread * rates.dependent_operation});
 }
 
 }  // namespace strata::emitters

@@ -112,11 +112,11 @@ struct Pair {
 /// Joins groups.
 class Fuser {
  public:
-  Fuser(const hlo::Module& module, const Device& device, Parameters parameters, FusionWork& work,
+  Fuser(const hlo::Module& module, const Target& target, Parameters parameters, FusionWork& work,
         size_t most_instructions)
       : module_(module),
         computation_(module.entry_computation()),
-        device_(device),
+        target_(target),
         parameters_(parameters),
         work_(work),
         most_instructions_(most_instructions) {}
@@ -147,7 +147,7 @@ class Fuser {
     result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
     if (result.interpreted) return result;
     result.microseconds =
-        estimated_microseconds(updates_in_place(result.outputs) ? only_update(result.module) : result.module, device_);
+        estimated_microseconds(updates_in_place(result.outputs) ? only_update(result.module) : result.module, target_);
     return result;
   }
 
@@ -494,7 +494,7 @@ class Fuser {
 
   const hlo::Module& module_;
   const Computation& computation_;
-  const Device& device_;
+  const Target& target_;
   const Parameters parameters_;
   FusionWork& work_;
   const size_t most_instructions_;
@@ -522,11 +522,11 @@ std::optional<ArrayValue> resolve(const Computation& computation, InstructionId 
   return ArrayValue{source, static_cast<int>(number)};
 }
 
-std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device, Parameters parameters, FusionWork* work,
+std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters, FusionWork* work,
                               size_t most_instructions) {
   const std::optional<hlo::Module> known = with_known_functions(module, module.entry);
   FusionWork own;
-  return Fuser(known ? *known : module, device, parameters, work != nullptr ? *work : own, most_instructions).run();
+  return Fuser(known ? *known : module, target, parameters, work != nullptr ? *work : own, most_instructions).run();
 }
 
 }  // namespace strata::emitters

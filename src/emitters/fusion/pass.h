@@ -9,6 +9,7 @@
 #include "emitters/decision.h"
 #include "hlo/hlo.h"
 #include "indexing/evaluations.h"
+#include "machine/target.h"
 #include "support/error.h"
 
 namespace strata::emitters {
@@ -41,13 +42,13 @@ struct KernelWork {
   std::vector<indexing::RepeatedReduction> repeated;
   bool serial = false;  ///< long reductions, by one thread for each element, beside other operators
 };
-KernelWork kernel_work(const hlo::Module& module, const Device& device);
+KernelWork kernel_work(const hlo::Module& module, const Target& target);
 
 /// Estimated time of a module's entry as one kernel: its bytes over the bandwidths of memory and cache, or its
 /// operations over the rate of arithmetic, or those of the longest thread over the rate of one thread, whichever is
 /// most; and the launch. Infinite where long reductions are computed again, which emitters refuse, or by single
 /// threads: the reduction emitter takes them with fewer operators around them, or with none.
-double estimated_microseconds(const hlo::Module& module, const Device& device);
+double estimated_microseconds(const hlo::Module& module, const Target& target);
 
 /// The array that a leaf of an instruction's value is: through get-tuple-element and tuple. Nothing for tokens, and
 /// where there is no such leaf.
@@ -68,7 +69,7 @@ struct FusionWork {
 /// No group has more than `most_instructions`, beside those constants.
 /// A dynamic-update-slice of a parameter that may be overwritten costs what it updates, as a kernel of its own.
 /// Time is nearly linear: of an array that very many instructions read, only readers near each other are joined.
-std::vector<ProgramPart> fuse(const hlo::Module& module, const Device& device, Parameters parameters = Parameters::Kept,
+std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters = Parameters::Kept,
                               FusionWork* work = nullptr, size_t most_instructions = 400);
 
 }  // namespace strata::emitters

@@ -16,7 +16,7 @@ int64_t rated(const std::string& text, size_t* parts = nullptr) {
   EXPECT_TRUE(module) << (module ? "" : module.error().to_string());
   if (!module) return 0;
   FusionWork work;
-  const size_t count = fuse(**module, Device{}, Parameters::Kept, &work).size();
+  const size_t count = fuse(**module, default_target(), Parameters::Kept, &work).size();
   if (parts != nullptr) *parts = count;
   return work.instructions_rated;
 }
@@ -63,21 +63,21 @@ TEST(FusionWork, EndsForLongChainsOfWhatCannotJoin) {
 /// longest of those (or some thousands of operations), and none computes a long reduction again.
 std::string excess(const hlo::Module& module, int* kernels = nullptr) {
   constexpr double kFewOperations = 4096;
-  const Device device;
-  constexpr double kOperationsOfALaunch = 5.6e7;  // of an H200 in 2 µs
+  const Target& target = default_target();
+  const double operations_of_a_launch = target.kernel_seconds() * target.rates.scalar_rate / 2;
   double alone = 0, longest_alone = kFewOperations;
   int launches_saved = 0;
-  for (const ProgramPart& part : fuse(module, device, Parameters::Kept, nullptr, /*most_instructions=*/1)) {
+  for (const ProgramPart& part : fuse(module, target, Parameters::Kept, nullptr, /*most_instructions=*/1)) {
     if (part.interpreted) continue;
-    const KernelWork work = kernel_work(part.module, device);
+    const KernelWork work = kernel_work(part.module, target);
     alone += work.operations;
     ++launches_saved;
     longest_alone = std::max(longest_alone, work.of_longest_thread);
   }
   double together = 0;
-  for (const ProgramPart& part : fuse(module, device)) {
+  for (const ProgramPart& part : fuse(module, target)) {
     if (part.interpreted) continue;
-    const KernelWork work = kernel_work(part.module, device);
+    const KernelWork work = kernel_work(part.module, target);
     together += work.operations;
     --launches_saved;
     if (kernels != nullptr) ++*kernels;
@@ -88,7 +88,7 @@ std::string excess(const hlo::Module& module, int* kernels = nullptr) {
                          hlo::print(part.module));
     }
   }
-  return together > 2 * alone + launches_saved * kOperationsOfALaunch
+  return together > 2 * alone + launches_saved * operations_of_a_launch
              ? fmt::format("{} operations, alone {}", together, alone)
              : "";
 }
@@ -199,10 +199,10 @@ ENTRY e {{
                                                     n);
       const auto module = hlo::parse_module(text);
       ASSERT_TRUE(module) << module.error().to_string();
-      const Device device;
-      for (const ProgramPart& part : fuse(**module, device)) {
+      const Target& target = default_target();
+      for (const ProgramPart& part : fuse(**module, target)) {
         EXPECT_FALSE(part.interpreted);
-        EXPECT_TRUE(choose_plan({part.module, part.module.entry, device})) << n << hlo::print(part.module);
+        EXPECT_TRUE(choose_plan({part.module, part.module.entry, target})) << n << hlo::print(part.module);
       }
     }
   }
@@ -225,8 +225,8 @@ ENTRY e {
 }
 )");
   ASSERT_TRUE(module) << module.error().to_string();
-  const Device device;
-  const auto plan = choose_plan({**module, (*module)->entry, device}, "loop");
+  const Target& target = default_target();
+  const auto plan = choose_plan({**module, (*module)->entry, target}, "loop");
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().message, "y, a reduction of 4096 terms, would be computed 8 times for each element");
   EXPECT_NE(plan.error().remedy, "");

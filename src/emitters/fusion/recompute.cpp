@@ -217,12 +217,12 @@ double microseconds(const std::vector<ProgramPart>& parts) {
 
 }  // namespace
 
-FusedModule fuse_recomputing(const hlo::Module& module, const Device& device, Parameters parameters) {
-  FusedModule best{module, fuse(module, device, parameters)};
+FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Parameters parameters) {
+  FusedModule best{module, fuse(module, target, parameters)};
   double time = microseconds(best.parts);
   const auto improves = [&](const Recomputer& from, std::span<const Recomputed> which) {
     FusedModule other{from.with(which), {}, true};
-    other.parts = fuse(other.module, device, parameters);
+    other.parts = fuse(other.module, target, parameters);
     const double then = microseconds(other.parts);
     if (!(then < time)) return false;
     time = then;

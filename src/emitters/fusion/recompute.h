@@ -2,6 +2,7 @@
 #pragma once
 
 #include "emitters/fusion/pass.h"
+#include "machine/target.h"
 
 namespace strata::emitters {
 
@@ -17,6 +18,6 @@ struct FusedModule {
 /// operators are copied for it (so kernels read operands of 16 bits, not what was converted from them, and rows' sums,
 /// not what was computed of them). Then all is fused anew, and kept where the model says that the whole takes less
 /// time.
-FusedModule fuse_recomputing(const hlo::Module& module, const Device& device, Parameters parameters = Parameters::Kept);
+FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Parameters parameters = Parameters::Kept);
 
 }  // namespace strata::emitters

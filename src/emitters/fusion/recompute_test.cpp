@@ -58,8 +58,8 @@ ENTRY e {
 }
 )");
   ASSERT_TRUE(module) << module.error().to_string();
-  const Device device;
-  const FusedModule fused = fuse_recomputing(**module, device);
+  const Target& target = default_target();
+  const FusedModule fused = fuse_recomputing(**module, target);
   EXPECT_TRUE(fused.changed);
   EXPECT_LE(written_bytes(fused), 1 << 17) << hlo::print(fused.module);
   EXPECT_LE(fused.parts.size(), 3U);
@@ -103,9 +103,9 @@ TEST(Recompute, NeverTakesLongerByTheModel) {
     const auto module = hlo::parse_module(random_module(seed, 8192, 4096));
     ASSERT_TRUE(module) << module.error().to_string();
     SCOPED_TRACE(seed);
-    const Device device;
-    const double before = microseconds(fuse(**module, device));
-    const FusedModule fused = fuse_recomputing(**module, device);
+    const Target& target = default_target();
+    const double before = microseconds(fuse(**module, target));
+    const FusedModule fused = fuse_recomputing(**module, target);
     EXPECT_LE(microseconds(fused.parts), before);
     const auto verified = hlo::verify(fused.module);
     EXPECT_TRUE(verified) << verified.error().to_string() << hlo::print(fused.module);
@@ -120,7 +120,7 @@ TEST(Recompute, ComputesTheSame) {
     const auto module = hlo::parse_module(random_module(seed, 512, 512));
     ASSERT_TRUE(module) << module.error().to_string();
     SCOPED_TRACE(random_module(seed, 512, 512));
-    if (!fuse_recomputing(**module, Device{}).changed) continue;
+    if (!fuse_recomputing(**module, default_target()).changed) continue;
     ++changed;
     const auto arguments = hlo::typical_arguments((*module)->entry_computation(), seed);
     const auto expected = hlo::evaluate(**module, arguments);

@@ -38,7 +38,7 @@ struct Parts {
 
 class Splitter : hlo::EntryRewriter {
  public:
-  Splitter(const hlo::Module& module, const Device& device) : EntryRewriter(module), device_(device) {}
+  Splitter(const hlo::Module& module, const Target& target) : EntryRewriter(module), target_(target) {}
 
   hlo::Module run() {
     return rewrite([&](const Instruction& it, const Instruction& copy) {
@@ -104,7 +104,7 @@ class Splitter : hlo::EntryRewriter {
     int64_t vector = 1;
     while (vector * 2 * bytes <= 16 && columns % (vector * 2) == 0) vector *= 2;
     const int64_t in_registers = most_column_part(indexing::ceil_div(columns, vector), vector, bytes).rows;
-    const int64_t wanted = 2 * int64_t{device_.multiprocessors};
+    const int64_t wanted = 2 * int64_t{target_.multiprocessors};
     return std::clamp(rows * blocks / wanted, kLeastPart, in_registers);
   }
 
@@ -132,8 +132,8 @@ class Splitter : hlo::EntryRewriter {
     }
     const double all = static_cast<double>(operand.element_count() * bytes);
     const auto few = [&](int64_t blocks) {
-      return memory_microseconds(all, static_cast<double>(blocks)) >
-             memory_microseconds(all, static_cast<double>(device_.multiprocessors)) + kLaunchMicroseconds;
+      return memory_microseconds(all, static_cast<double>(blocks), target_) >
+             memory_microseconds(all, target_.multiprocessors, target_) + 1e6 * target_.kernel_seconds();
     };
     const DimensionGroup& last = groups.back();
     const bool short_rows = last.reduced && reduced.size() > 1 && last.size * bytes < kShortRow;
@@ -373,7 +373,7 @@ class Splitter : hlo::EntryRewriter {
     return second_step(copy, binary("part.all", Opcode::Add, moments.squares, product), parts);
   }
 
-  const Device& device_;
+  const Target& target_;
   bool searched_ = false;
   std::set<Key> twice_;  ///< arrays that are summed and then their differences squared, with what is reduced
   std::map<Key, std::optional<Moments>> moments_;
@@ -381,6 +381,6 @@ class Splitter : hlo::EntryRewriter {
 
 }  // namespace
 
-hlo::Module split_reductions(const hlo::Module& module, const Device& device) { return Splitter(module, device).run(); }
+hlo::Module split_reductions(const hlo::Module& module, const Target& target) { return Splitter(module, target).run(); }
 
 }  // namespace strata::emitters

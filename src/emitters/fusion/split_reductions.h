@@ -2,8 +2,8 @@
 // or go through its array twice.
 #pragma once
 
-#include "emitters/decision.h"
 #include "hlo/hlo.h"
+#include "machine/target.h"
 
 namespace strata::emitters {
 
@@ -21,6 +21,6 @@ namespace strata::emitters {
 ///   which holds for any m and b. Terms do not cancel: the middle one is what the rounding of m left over, and the
 ///   others are not negative. So the relative error is that of going through x twice, however far the mean lies from 0.
 /// Reductions over single elements become elementwise operators.
-hlo::Module split_reductions(const hlo::Module& module, const Device& device);
+hlo::Module split_reductions(const hlo::Module& module, const Target& target);
 
 }  // namespace strata::emitters

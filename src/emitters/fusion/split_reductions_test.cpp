@@ -17,10 +17,10 @@ namespace strata::emitters {
 namespace {
 
 /// A GPU so small that few blocks fill it: arrays of a test are large on it.
-Device small_device() {
-  Device device;
-  device.multiprocessors = 4;
-  return device;
+Target small_target() {
+  Target target = default_target();
+  target.multiprocessors = 4;
+  return target;
 }
 
 struct Example {
@@ -82,7 +82,7 @@ Example random_example(Random& random) {
 }
 
 TEST(SplitReductions, ComputeTheSame) {
-  const Device device = small_device();
+  const Target target = small_target();
   int split = 0, moments = 0;
   for (uint64_t seed = 1; seed <= 400; ++seed) {
     Random random(seed);
@@ -90,7 +90,7 @@ TEST(SplitReductions, ComputeTheSame) {
     SCOPED_TRACE(text_of(example));
     const auto module = hlo::parse_module(text_of(example));
     ASSERT_TRUE(module) << module.error().to_string();
-    const hlo::Module changed = split_reductions(**module, device);
+    const hlo::Module changed = split_reductions(**module, target);
     const auto verified = hlo::verify(changed);
     ASSERT_TRUE(verified) << verified.error().to_string() << hlo::print(changed);
     const std::string text = hlo::print(changed);
@@ -104,7 +104,7 @@ TEST(SplitReductions, ComputeTheSame) {
     EXPECT_EQ(hlo::difference(*actual, *expected, 16).value_or(""), "");
     if (seed % 8 != 0) continue;
     EmitOptions options;
-    options.device = device;
+    options.target = target;
     const auto program = emit_program(**module, options);
     ASSERT_TRUE(program) << program.error().to_string();
     const auto run = run_on_cpu(*program, arguments);
@@ -120,7 +120,7 @@ TEST(SplitReductions, VariancesLoseNothingFarFromZero) {
   const Example example{"f32", {4096, 40}, {0}, true};
   const auto module = hlo::parse_module(text_of(example));
   ASSERT_TRUE(module) << module.error().to_string();
-  const hlo::Module changed = split_reductions(**module, small_device());
+  const hlo::Module changed = split_reductions(**module, small_target());
   ASSERT_NE(hlo::print(changed).find("part.squares"), std::string::npos);
   hlo::Literal x((*module)->entry_computation()[(*module)->entry_computation().parameters[0]].shape);
   std::vector<float> values(x.byte_size() / sizeof(float));
@@ -128,7 +128,7 @@ TEST(SplitReductions, VariancesLoseNothingFarFromZero) {
   for (float& value : values) value = static_cast<float>(30000 + random.uniform(-1, 1));
   std::memcpy(x.mutable_bytes(), values.data(), x.byte_size());
   EmitOptions options;
-  options.device = small_device();
+  options.target = small_target();
   const auto program = emit_program(**module, options);
   ASSERT_TRUE(program) << program.error().to_string();
   const auto found = run_on_cpu(*program, std::vector{x});

@@ -77,7 +77,7 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
   for (const hlo::Shape& one : root.elements) consider(one, false);
   AccessWidth width;
   const auto fills = [&](int64_t elements_per_thread) {
-    return elements >= elements_per_thread * width.threads * fusion.device.multiprocessors * 2;
+    return elements >= elements_per_thread * width.threads * fusion.target.multiprocessors * 2;
   };
   const int64_t most = std::max<int64_t>(16 / widest, 1);
   while (width.vector < most && elements % (width.vector * 2) == 0 && fills(width.vector * 2)) width.vector *= 2;
@@ -94,13 +94,13 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
 int choose_min_blocks(const Fusion& fusion, int threads, int64_t shared_bytes) {
   constexpr int kThreads = 1536;
   constexpr size_t kMostArrays = 4;
-  constexpr int64_t kReserved = 1024;  // bytes of shared memory that the system takes for each block
   const hlo::Computation& computation = fusion.computation();
   const bool few = std::ranges::all_of(computation.instructions, [](const hlo::Instruction& it) {
     return is_short(it) && (it.shape.is_tuple() || hlo::byte_width(it.shape.type) <= 4);
   });
   if (!few || computation.parameters.size() > kMostArrays || !wants_more_work(computation)) return 0;
-  const int64_t fit = fusion.device.shared_bytes_per_multiprocessor / (shared_bytes + kReserved);
+  const int64_t fit =
+      fusion.target.multiprocessor_shared_memory / (shared_bytes + fusion.target.reserved_shared_memory);
   return static_cast<int>(std::min<int64_t>(fit, kThreads / threads));
 }
 

@@ -47,9 +47,9 @@ IndexingMap visits_of(const hlo::Shape& shape, const AccessWidth& width) {
                             indexing::UnusedVariables::Keep);
 }
 
-bool has_vector_sums(const Device& device, hlo::ElementType type) {
+bool has_vector_sums(const Target& target, hlo::ElementType type) {
   using hlo::ElementType;
-  return device.arch == "sm_90a" && (type == ElementType::F32 || type == ElementType::F16 || type == ElementType::BF16);
+  return target.vector_atomics && (type == ElementType::F32 || type == ElementType::F16 || type == ElementType::BF16);
 }
 
 mlir::Value index_of(mlir::ImplicitLocOpBuilder& builder, mlir::Value integer, hlo::ElementType type) {

@@ -4,6 +4,7 @@
 
 #include "emitters/elemental/function_emitter.h"
 #include "emitters/kinds/access_width.h"
+#include "machine/target.h"
 
 namespace strata::emitters {
 
@@ -16,7 +17,7 @@ Result<Preparation> preparation_in_place(const hlo::Computation& computation, hl
 indexing::IndexingMap visits_of(const hlo::Shape& shape, const AccessWidth& width);
 
 /// Whether the device adds vectors of such floats in memory by one instruction.
-bool has_vector_sums(const Device& device, hlo::ElementType type);
+bool has_vector_sums(const Target& target, hlo::ElementType type);
 
 /// A start index as an index, and the values that it may have. Unsigned ones of 64 bits that are too large for an index
 /// are negative.

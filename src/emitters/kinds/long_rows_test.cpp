@@ -75,7 +75,7 @@ std::string check(const Case& one) {
   if (!module) return {};
   EmitOptions options;
   options.only = "reduction";
-  options.device.multiprocessors = 1;  // so that few rows are enough
+  options.target.multiprocessors = 1;  // so that few rows are enough
   const auto program = emit_program(**module, options);
   EXPECT_TRUE(program) << program.error().to_string();
   if (!program) return {};

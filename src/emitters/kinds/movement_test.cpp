@@ -211,7 +211,7 @@ ROOT n = bf16[6,112] negate(c)
   const auto module = hlo::parse_module("HloModule m\nfused {\n" + body + "}\n");
   EmitOptions options;
   options.only = "loop";
-  options.device.multiprocessors = 0;  // vectors although there is little to do
+  options.target.multiprocessors = 0;  // vectors although there is little to do
   const auto kernel = emit_fusion(**module, (*module)->entry, "fused", options);
   const std::string ptx = *kernel->text(Form::Ptx);
   EXPECT_NE(ptx.find("ld.global.v4"), std::string::npos) << ptx;

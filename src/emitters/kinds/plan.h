@@ -7,6 +7,7 @@
 
 #include "emitters/decision.h"
 #include "hlo/hlo.h"
+#include "machine/target.h"
 
 namespace strata::emitters {
 
@@ -14,7 +15,7 @@ namespace strata::emitters {
 struct Fusion {
   const hlo::Module& module;
   hlo::ComputationId id;
-  const Device& device;
+  const Target& target;
 
   const hlo::Computation& computation() const { return module[id]; }
 };

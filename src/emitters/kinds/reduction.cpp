@@ -106,8 +106,7 @@ std::optional<std::pair<hlo::ModulePtr, ReductionPlan>> stage_inputs(const Fusio
     unrolled &= tiling.unroll[i] <= kMaxUnroll;
   }
   if (unrolled && points * bytes <= kRegisterBytes && plan.tiled.in_registers == 0) return std::nullopt;
-  if (plan.tiled.outputs() * plan.tiled.most_in_shared() * bytes > fusion.device.shared_bytes_per_block)
-    return std::nullopt;
+  if (plan.tiled.outputs() * plan.tiled.most_in_shared() * bytes > fusion.target.shared_memory) return std::nullopt;
   const StagedModule staged = with_copies(fusion.module, fusion.id, parameters);
   auto heroes = find_reductions((*staged.module)[fusion.id]);
   if (!heroes) return std::nullopt;
@@ -115,8 +114,7 @@ std::optional<std::pair<hlo::ModulePtr, ReductionPlan>> stage_inputs(const Fusio
   auto outputs = plan_reduction_outputs(*staged.module, fusion.id, *heroes);
   if (!outputs) return std::nullopt;
   const ReductionPlan changed{std::move(*heroes), std::move(*outputs), plan.tiled};
-  if (reduction_shared_bytes(*staged.module, fusion.id, changed) > fusion.device.shared_bytes_per_block)
-    return std::nullopt;
+  if (reduction_shared_bytes(*staged.module, fusion.id, changed) > fusion.target.shared_memory) return std::nullopt;
   return std::pair(staged.module, changed);
 }
 
@@ -146,7 +144,7 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
     load.kept_bytes += bytes;
     load.kept_registers += std::max<int64_t>(bytes / 4, 1);
   }
-  ReductionTiling chosen = choose_reduction_tiling(heroes, load, fusion.device);
+  ReductionTiling chosen = choose_reduction_tiling(heroes, load, fusion.target);
   chosen.tiled.all_want_results = load.rereads;
   const TiledReduction& tiled = chosen.tiled;
   if (!tiled.aligned_rows) STRATA_CHECK(check("reads", tiled.points(), tiled, false));
@@ -187,7 +185,7 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
     decision.details.emplace_back("rows stay in", where);
   }
   decision.launch().shared_bytes = reduction_shared_bytes(changed ? *changed : fusion.module, fusion.id, reduction);
-  if (decision.launch().shared_bytes > fusion.device.shared_bytes_per_block)
+  if (decision.launch().shared_bytes > fusion.target.shared_memory)
     return unsupported("{} bytes of shared memory are more than a block has", decision.launch().shared_bytes);
   plan.emit = [fusion, changed, reduction, decision](mlir::ModuleOp target, const std::string& name) -> Result<void> {
     indexing::PartitionOptions options;

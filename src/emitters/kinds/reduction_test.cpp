@@ -332,7 +332,7 @@ TEST(Reduction, RandomShapesAndLayouts) {
 /// Vectors begin at multiples of their length, wherever the rows do.
 TEST(Reduction, RowsThatBeginAnywhere) {
   EmitOptions options;
-  options.device.multiprocessors = 1;  // so that few rows are enough
+  options.target.multiprocessors = 1;  // so that few rows are enough
   for (const int64_t length : {1025, 1026, 1027, 1030, 1031, 2049}) {
     const std::string size = std::to_string(length);
     check(sum("f32[7," + size + "]", "f32[7]", "1"), "row reduction", 1e-5, options);
@@ -362,7 +362,7 @@ ENTRY e {
 /// What registers have no room for goes through shared memory.
 TEST(Reduction, LongRows) {
   EmitOptions options;
-  options.device.multiprocessors = 1;
+  options.target.multiprocessors = 1;
   const auto in_both = [&](const std::string& text, int64_t in_registers, double bound = 1e-5) {
     check(text, "row reduction", bound, options);
     const auto module = hlo::parse_module(text);

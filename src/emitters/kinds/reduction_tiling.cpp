@@ -30,12 +30,12 @@ int64_t power_below(int64_t x) {
 
 class Choice {
  public:
-  Choice(const ReductionHeroes& heroes, const ReductionLoad& load, const Device& device)
+  Choice(const ReductionHeroes& heroes, const ReductionLoad& load, const Target& target)
       : groups_(heroes.groups),
         rows_(heroes.rows()),
         load_(load),
-        processors_(device.multiprocessors),
-        device_(device) {
+        processors_(target.multiprocessors),
+        target_(target) {
     const size_t rank = groups_.size();
     for (const DimensionGroup& group : groups_) {
       tiling_.shape.push_back(group.size);
@@ -128,10 +128,10 @@ class Choice {
     if (groups_.size() != 2 || load_.kept_bytes == 0 || !enough_blocks(rows_)) return threads;
     for (const int blocks : {2, 1}) {
       for (const int64_t each : {kMaxThreads / blocks, kMaxThreads / blocks / 2}) {
-        const int64_t registers = device_.registers_per_multiprocessor / (blocks * each) - kOtherRegisters;
+        const int64_t registers = target_.registers / (blocks * each) - kOtherRegisters;
         const int64_t kept = std::max<int64_t>(registers, 0) / (vector() * load_.kept_registers);
         const int64_t rest = std::max<int64_t>(groups_.back().size - kept * each * vector(), 0);
-        if (blocks * (rest * load_.kept_bytes + kOtherBytes) > device_.shared_bytes_per_multiprocessor) continue;
+        if (blocks * (rest * load_.kept_bytes + kOtherBytes) > target_.multiprocessor_shared_memory) continue;
         result_.min_blocks = blocks;
         if (kept < ceil_div(vectors, each)) result_.tiled.in_registers = kept;  // else all are there
         return each;
@@ -216,7 +216,7 @@ class Choice {
   const int64_t rows_;
   const ReductionLoad& load_;
   const int64_t processors_;
-  const Device& device_;
+  const Target& target_;
   indexing::Tiling tiling_;
   ReductionTiling result_;
 };
@@ -231,8 +231,8 @@ ColumnPart most_column_part(int64_t columns, int64_t vector, int64_t element_byt
 }
 
 ReductionTiling choose_reduction_tiling(const ReductionHeroes& heroes, const ReductionLoad& load,
-                                        const Device& device) {
-  return Choice(heroes, load, device).run();
+                                        const Target& target) {
+  return Choice(heroes, load, target).run();
 }
 
 }  // namespace strata::emitters

@@ -6,6 +6,7 @@
 #include "emitters/decision.h"
 #include "emitters/kinds/reduction_shape.h"
 #include "emitters/kinds/tiled.h"
+#include "machine/target.h"
 
 namespace strata::emitters {
 
@@ -39,6 +40,6 @@ ColumnPart most_column_part(int64_t columns, int64_t vector, int64_t element_byt
 /// blocks share outputs where else too few would run. Long rows that are gone through again are kept in registers as
 /// far as these reach, the rest in shared memory: two blocks a multiprocessor where that is possible, with as many
 /// threads as then can have all of their row.
-ReductionTiling choose_reduction_tiling(const ReductionHeroes& heroes, const ReductionLoad& load, const Device& device);
+ReductionTiling choose_reduction_tiling(const ReductionHeroes& heroes, const ReductionLoad& load, const Target& target);
 
 }  // namespace strata::emitters

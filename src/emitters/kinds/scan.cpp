@@ -181,11 +181,11 @@ Result<Plan> plan_scan(const Fusion& fusion) {
   STRATA_CHECK(check_split(made.split));
   const ScanShape shape = *scan_shape((*made.split.module)[made.split.computation], made.split.heroes[0]);
   made.tiling = choose_scan_tiling(shape.outer, shape.window.length, shape.inner, element_bytes(made.split),
-                                   has_complex(made.split), fusion.device);
+                                   has_complex(made.split), fusion.target);
   made.tiling.reverse = shape.window.reverse;
   Plan plan;
   plan.decision = decision_of(made, std::move(heroes));
-  if (plan.decision.launch().shared_bytes > fusion.device.shared_bytes_per_block)
+  if (plan.decision.launch().shared_bytes > fusion.target.shared_memory)
     return unsupported("{} bytes of shared memory are more than a block has", plan.decision.launch().shared_bytes);
   plan.emit = [made, decision = plan.decision](mlir::ModuleOp target, const std::string& name) -> Result<void> {
     STRATA_TRY(FusionFunctions functions,

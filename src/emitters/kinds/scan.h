@@ -6,6 +6,7 @@
 #include "emitters/elemental/fusion_functions.h"
 #include "emitters/kinds/epilogue.h"
 #include "emitters/kinds/plan.h"
+#include "machine/target.h"
 
 namespace strata::emitters {
 
@@ -38,7 +39,7 @@ struct ScanTiling {
 
 /// Element bytes of the widest array that is read or written; the combiner must not have MLIR vectors if `scalar`.
 ScanTiling choose_scan_tiling(int64_t outer, int64_t length, int64_t inner, int64_t element_bytes, bool scalar,
-                              const Device& device);
+                              const Target& target);
 
 struct ScanPlan {
   HeroSplit split;  ///< the scans are its heroes

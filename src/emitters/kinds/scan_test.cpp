@@ -317,7 +317,7 @@ TEST(Scan, StaysApartFromWhatReadsItAgain) {
 
 /// No thread has more than its part of the work, but for what fits into a few tiles.
 TEST(Scan, ThreadsShareTheWork) {
-  const Device device;
+  const Target& target = default_target();
   struct Size {
     int64_t outer, length, inner, bytes;
   };
@@ -332,9 +332,9 @@ TEST(Scan, ThreadsShareTheWork) {
                                             {1000000, 17, 1, 4},
                                             {7, 4097, 33, 2}}) {
     for (const bool scalar : {false, true}) {
-      const ScanTiling tiling = choose_scan_tiling(size.outer, size.length, size.inner, size.bytes, scalar, device);
+      const ScanTiling tiling = choose_scan_tiling(size.outer, size.length, size.inner, size.bytes, scalar, target);
       const int64_t total = size.outer * size.length * size.inner;
-      const int64_t share = indexing::ceil_div(total, int64_t{1024} * device.multiprocessors);
+      const int64_t share = indexing::ceil_div(total, int64_t{1024} * target.multiprocessors);
       EXPECT_LE(tiling.elements_of_thread(), std::max<int64_t>(128, 8 * share))
           << size.outer << "x" << size.length << "x" << size.inner;
       EXPECT_GE(tiling.chunks * tiling.tiles * tiling.tile(), tiling.vectors());

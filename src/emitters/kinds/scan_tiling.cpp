@@ -45,7 +45,7 @@ void share_line(ScanTiling& tiling, int64_t most_lanes, int64_t most_unroll, int
 }  // namespace
 
 ScanTiling choose_scan_tiling(int64_t outer, int64_t length, int64_t inner, int64_t element_bytes, bool scalar,
-                              const Device& device) {
+                              const Target& target) {
   ScanTiling tiling;
   tiling.outer = outer, tiling.length = length, tiling.inner = inner;
   const int64_t widest = scalar ? 1 : std::max<int64_t>(kVectorBytes / element_bytes, 1);
@@ -57,7 +57,7 @@ ScanTiling choose_scan_tiling(int64_t outer, int64_t length, int64_t inner, int6
     // Narrower vectors, down to 4 bytes, where lines are few: then more blocks have some.
     tiling.columns = power_of_two_in(inner, widest);
     while (tiling.columns > 1 && tiling.columns * element_bytes > kLeastLaneBytes &&
-           tiling.lines() < 2 * kWarp * device.multiprocessors) {
+           tiling.lines() < 2 * kWarp * target.multiprocessors) {
       tiling.columns /= 2;
     }
     const int64_t side_by_side = std::min(kWarp, power_of_two_from(inner / tiling.columns));
@@ -65,7 +65,7 @@ ScanTiling choose_scan_tiling(int64_t outer, int64_t length, int64_t inner, int6
     share_line(tiling, kWarp / side_by_side, unroll, /*most_warps=*/16);
   }
   const int64_t tiles = indexing::ceil_div(tiling.vectors(), tiling.tile());
-  const int64_t wanted = kThreadsToFill * device.multiprocessors;
+  const int64_t wanted = kThreadsToFill * target.multiprocessors;
   const int64_t threads = tiling.line_blocks() * tiling.threads();
   tiling.tiles = tiles;
   if (tiles > kFewTiles && threads * 2 <= wanted) {

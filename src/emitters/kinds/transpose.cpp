@@ -275,7 +275,7 @@ Result<Plan> plan_transpose(const Fusion& fusion) {
     return unsupported("{} has not as many elements as {}", computation[id].name,
                        computation[made.split.heroes[0]].name);
   }
-  made.tile = choose_transpose_tile(permutation, traffic_of(made.split), fusion.device);
+  made.tile = choose_transpose_tile(permutation, traffic_of(made.split), fusion.target);
   made.maps = transpose_maps(made.tile);
   std::map<int64_t, SharedLayout> layouts;
   for (const InstructionId hero : made.split.heroes) {
@@ -286,7 +286,7 @@ Result<Plan> plan_transpose(const Fusion& fusion) {
   STRATA_CHECK(check_maps(made));
   Plan plan;
   plan.decision = decision_of(made);
-  if (plan.decision.launch().shared_bytes > fusion.device.shared_bytes_per_block) {
+  if (plan.decision.launch().shared_bytes > fusion.target.shared_memory) {
     return unsupported("{} tiles need {} bytes of shared memory", made.layouts.size(),
                        plan.decision.launch().shared_bytes);
   }

@@ -87,7 +87,7 @@ std::vector<int64_t> TransposeTile::grid() const {
 int64_t TransposeTile::blocks() const { return product(grid()); }
 
 TransposeTile choose_transpose_tile(const Permutation& permutation, const TransposeTraffic& traffic,
-                                    const Device& device) {
+                                    const Target& target) {
   TransposeTile tile{permutation, std::vector<int64_t>(permutation.rank(), 1)};
   const int64_t narrowest = *std::min_element(traffic.tile_bytes.begin(), traffic.tile_bytes.end());
   tile.narrowest = narrowest;
@@ -112,7 +112,7 @@ TransposeTile choose_transpose_tile(const Permutation& permutation, const Transp
       best.extents[dim] = std::min(tile.extents[dim] * 2, permutation.dims[dim]);
       best_rank = rank;
     }
-    const bool few = best.blocks() < 2 * device.multiprocessors;
+    const bool few = best.blocks() < 2 * target.multiprocessors;
     if (best.extents == tile.extents || few) break;
     tile = best;
   }

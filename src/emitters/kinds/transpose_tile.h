@@ -1,9 +1,9 @@
 // Tiles of a permutation in shared memory: which elements a block takes, who reads and writes them, and how they lie.
 #pragma once
 
-#include "emitters/decision.h"
 #include "emitters/kinds/permutation.h"
 #include "indexing/memory_access.h"
+#include "machine/target.h"
 
 namespace strata::emitters {
 
@@ -36,7 +36,7 @@ struct TransposeTile {
 /// blocks a multiprocessor that is 128 KB in flight. It is smaller where there would be fewer than two blocks a
 /// multiprocessor.
 TransposeTile choose_transpose_tile(const Permutation& permutation, const TransposeTraffic& traffic,
-                                    const Device& device);
+                                    const Target& target);
 
 /// Where threads read and write. The tile in shared memory has rows and columns.
 struct TransposeMaps {

@@ -40,7 +40,7 @@ TEST(Permutation, NormalForms) {
 
 /// The tile in shared memory of a large transpose, as chosen.
 std::string lies(const std::vector<int64_t>& dims, const std::vector<int64_t>& dimensions, int64_t bytes) {
-  const TransposeTile tile = choose_transpose_tile(permutation(dims, dimensions), traffic(bytes), Device{});
+  const TransposeTile tile = choose_transpose_tile(permutation(dims, dimensions), traffic(bytes), default_target());
   const TransposeMaps maps = transpose_maps(tile);
   return fmt::format("{} by {} threads, read {}, write {}x{}; {}", fmt::join(tile.extents, "x"), tile.threads,
                      tile.read_vector, tile.write_vector, tile.pack, choose_shared_layout(tile, maps, bytes).text());
@@ -77,7 +77,7 @@ TEST(TransposeTile, WhatIsChosenForLargeTransposes) {
 }
 
 TEST(TransposeTile, SmallOnesHaveSmallTiles) {
-  const TransposeTile tile = choose_transpose_tile(permutation({256, 256}, {1, 0}), traffic(4), Device{});
+  const TransposeTile tile = choose_transpose_tile(permutation({256, 256}, {1, 0}), traffic(4), default_target());
   EXPECT_EQ(tile.extents, (std::vector<int64_t>{32, 32}));
 }
 
@@ -99,9 +99,9 @@ RC_GTEST_PROP(TransposeTile, MapsVisitEveryElementOnce, ()) {
   const Permutation moved = random_permutation();
   if (moved.rank() == 0) return;
   const int64_t bytes = *rc::gen::element<int64_t>(1, 2, 4, 8, 16);
-  Device device;
-  device.multiprocessors = *rc::gen::element(1, 132);  // larger and smaller tiles
-  const TransposeTile tile = choose_transpose_tile(moved, traffic(bytes), device);
+  Target target = default_target();
+  target.multiprocessors = *rc::gen::element(1, 132);  // larger and smaller tiles
+  const TransposeTile tile = choose_transpose_tile(moved, traffic(bytes), target);
   const TransposeMaps maps = transpose_maps(tile);
   constexpr int64_t kPoints = 1 << 20;
   RC_ASSERT(indexing::writes_bijectively(maps.write, moved.result_dims(), kPoints).proved());

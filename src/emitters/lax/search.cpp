@@ -89,19 +89,18 @@ struct Times {
   /// Of the kernel that computes the result, if it is element by element: what reads the result could do that too.
   double last = 0;
 };
-Times times_without(const hlo::Module& part, const Device& device, LibraryUse libraries) {
-  const Result<const Target*> target = find_target(device.arch);
+Times times_without(const hlo::Module& part, const Target& target, LibraryUse libraries) {
   LibraryCalls calls{part, {}, {}};
-  if (libraries != LibraryUse::Never && target)
-    calls = find_library_calls(prepare_for_libraries(part, device, libraries), device, libraries);
+  if (libraries != LibraryUse::Never)
+    calls = find_library_calls(prepare_for_libraries(part, target, libraries), target, libraries);
   const hlo::InstructionId result = calls.module.entry_computation().root;
   Times times;
-  for (const ProgramPart& one : fuse(calls.module, device)) {
+  for (const ProgramPart& one : fuse(calls.module, target)) {
     const hlo::Computation& computation = one.module.entry_computation();
     const hlo::Instruction& root = computation.root_instruction();
     const auto call = calls.calls.find(root.name);
     if (root.opcode == hlo::Opcode::Call && call != calls.calls.end()) {
-      times.all += 1e6 * library_seconds(call->second.work, **target);
+      times.all += 1e6 * library_seconds(call->second.work, target);
       continue;
     }
     times.all += one.microseconds;
@@ -140,13 +139,13 @@ double microseconds_of_transpose(const LaxPart& part, const Target& target) {
   if (std::is_sorted(part.permutation.begin(), part.permutation.end())) return 0;
   const hlo::Shape& shape = part.module.entry_computation().root_instruction().shape;
   const double bytes = 2.0 * static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
-  return 1e6 * (target.launch_seconds + bytes / target.memory_bandwidth);
+  return 1e6 * (target.kernel_seconds() + bytes / target.rates.copy_bandwidth);
 }
 
 class Searcher {
  public:
-  Searcher(const Device& device, const LaxOptions& options, LibraryUse libraries, const Target& target)
-      : device_(device), options_(options), libraries_(libraries), target_(target) {}
+  Searcher(const Target& target, const LaxOptions& options, LibraryUse libraries)
+      : target_(target), options_(options), libraries_(libraries) {}
 
   /// `is_read`: by a kernel of the emitters.
   Outcome run(const LaxPart& part, bool is_read) const {
@@ -218,7 +217,7 @@ class Searcher {
     step.cubin.assign(found.cubin.begin(), found.cubin.end());
 
     double with = best.cost.seconds * 1e6;
-    const Times others = times_without(part.module, device_, libraries_);
+    const Times others = times_without(part.module, target_, libraries_);
     double without = others.all;
     std::string how = "by the model";
     if (options_.microseconds) {
@@ -241,10 +240,9 @@ class Searcher {
     return {std::move(step), {}};
   }
 
-  const Device& device_;
+  const Target& target_;
   const LaxOptions& options_;
   const LibraryUse libraries_;
-  const Target& target_;
 };
 
 }  // namespace
@@ -256,12 +254,10 @@ std::string objection(const Graph& graph, const LaxProgram& program) {
   return {};
 }
 
-LaxSearch search_lax_parts(const hlo::Module& module, const Device& device, const LaxOptions& options,
+LaxSearch search_lax_parts(const hlo::Module& module, const Target& target, const LaxOptions& options,
                            LibraryUse libraries) {
   LaxSearch result{module, {}, {}};
-  const Result<const Target*> target = find_target(device.arch);
-  if (!target) return result;
-  const Searcher searcher(device, options, libraries, **target);
+  const Searcher searcher(target, options, libraries);
   const hlo::Computation& entry = module.entry_computation();
   std::map<std::string, Outcome> known;
   std::vector<LaxPart> taken;

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "emitters/decision.h"
 #include "emitters/lax/parts.h"
 #include "emitters/lax/steps.h"
 #include "emitters/library/calls.h"
+#include "machine/target.h"
 #include "runtime/result_cache.h"
 
 namespace strata::emitters {
@@ -41,7 +41,7 @@ std::string objection(const Graph& graph, const LaxProgram& program);
 
 /// Searches each different part of the entry (parts.h) once. One is taken where its best proved µGraph without
 /// objections is faster than what the emitters and libraries would do.
-LaxSearch search_lax_parts(const hlo::Module& module, const Device& device, const LaxOptions& options,
+LaxSearch search_lax_parts(const hlo::Module& module, const Target& target, const LaxOptions& options,
                            LibraryUse libraries);
 
 }  // namespace strata::emitters

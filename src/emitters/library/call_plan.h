@@ -5,7 +5,7 @@
 
 #include "emitters/library/calls.h"
 #include "emitters/library/memory_views.h"
-#include "ir/target.h"
+#include "machine/target.h"
 
 namespace strata::emitters {
 
@@ -63,7 +63,7 @@ std::optional<hlo::InstructionId> relu_of(const hlo::Computation& computation, c
 std::optional<hlo::InstructionId> gelu_of(const hlo::Computation& computation, const Users& users,
                                           hlo::InstructionId id);
 
-/// Of a kernel that computes each element of `batch` products by itself, in microseconds.
-double loop_microseconds(double results, double terms, int64_t bytes_of_term);
+/// Of a kernel that computes each of so many results, sums of so many terms, by itself.
+double loop_microseconds(double results, double terms, int64_t bytes_of_term, const Target& target);
 
 }  // namespace strata::emitters

@@ -130,11 +130,8 @@ double work_of(const Computation& computation, const Instruction& it, double& re
 
 class Rewriter {
  public:
-  Rewriter(const hlo::Module& module, const Device& device, LibraryUse use)
-      : module_(module), from_(module.entry_computation()), users_(users_of(from_)), use_(use) {
-    const Result<const Target*> target = find_target(device.arch);
-    target_ = target ? *target : *find_target("sm_90a");
-  }
+  Rewriter(const hlo::Module& module, const Target& target, LibraryUse use)
+      : module_(module), from_(module.entry_computation()), users_(users_of(from_)), use_(use), target_(target) {}
 
   LibraryCalls run() {
     result_.module = module_;
@@ -160,21 +157,22 @@ class Rewriter {
     if (transforms) {  // there are no kernels
       LibraryCall& call = result_.calls[from_[plan->result].name];
       call.work = plan->work;
-      call.microseconds = library_seconds(plan->work, *target_) * 1e6;
+      call.microseconds = library_seconds(plan->work, target_) * 1e6;
       call.reason = fmt::format("{:.3g} µs by the model", call.microseconds);
       plans_.emplace(plan->result, std::move(*plan));
       return;
     }
     double results = 0;
     const double terms = work_of(from_, it, results);
-    const double loop = loop_microseconds(results, terms, 2 * hlo::byte_width(from_.operand_shape(it, 0).type));
-    double library = library_seconds(plan->work, *target_) * 1e6;
+    const double loop =
+        loop_microseconds(results, terms, 2 * hlo::byte_width(from_.operand_shape(it, 0).type), target_);
+    double library = library_seconds(plan->work, target_) * 1e6;
     // A transpose reads and writes its array, and is launched.
     for (const CallPlan::Operand& operand : plan->operands) {
       const hlo::Shape& shape = from_[operand.memory].shape;
       if (operand.permutation.empty()) continue;
-      library += target_->launch_seconds * 1e6 + 2e6 * static_cast<double>(shape.element_count()) *
-                                                     hlo::byte_width(shape.type) / target_->memory_bandwidth;
+      const double moved = 2 * static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
+      library += 1e6 * (target_.kernel_seconds() + moved / target_.rates.copy_bandwidth);
     }
     if (library >= loop && use_ == LibraryUse::WhereFaster) {
       result_.kept[it.name] =
@@ -256,7 +254,7 @@ class Rewriter {
   const Computation& from_;
   const Users users_;
   const LibraryUse use_;
-  const Target* target_;
+  const Target& target_;
   LibraryCalls result_;
   std::map<InstructionId, CallPlan> plans_;  ///< by what each computes
   Computation entry_;
@@ -266,16 +264,17 @@ class Rewriter {
 
 }  // namespace
 
-double loop_microseconds(double results, double terms, int64_t bytes_of_term) {
+double loop_microseconds(double results, double terms, int64_t bytes_of_term, const Target& target) {
   // As in fusion/cost.cpp; and a thread goes through its terms one after the other.
-  constexpr double kLaunch = 2, kCacheBytes = 10e6, kOperations = 28e6, kTermMicroseconds = 0.01;
+  const Rates& rates = target.rates;
   const double all = results * terms;
-  return kLaunch + std::max(all * static_cast<double>(bytes_of_term) / kCacheBytes, 4 * all / kOperations) +
-         kTermMicroseconds * terms;
+  const double loads = all * static_cast<double>(bytes_of_term) / rates.cached_loads;
+  return 1e6 *
+         (target.kernel_seconds() + std::max(loads, 4 * all / (rates.scalar_rate / 2)) + rates.unrolled_term * terms);
 }
 
-LibraryCalls find_library_calls(const hlo::Module& module, const Device& device, LibraryUse use) {
-  return Rewriter(module, device, use).run();
+LibraryCalls find_library_calls(const hlo::Module& module, const Target& target, LibraryUse use) {
+  return Rewriter(module, target, use).run();
 }
 
 }  // namespace strata::emitters

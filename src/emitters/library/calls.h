@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "emitters/decision.h"
 #include "hlo/hlo.h"
+#include "machine/target.h"
 #include "runtime/library_work.h"
 
 namespace strata::emitters {
@@ -37,13 +37,13 @@ struct LibraryCalls {
 /// operands (memory_views.h) and what the library does behind it: a bias, relu, gelu. Operands that lie in no order
 /// which the library takes are transposed by the entry before. Of Fourier transforms there are no kernels. The entry
 /// has no calls yet (hlo/inline_calls.h).
-LibraryCalls find_library_calls(const hlo::Module& module, const Device& device, LibraryUse use);
+LibraryCalls find_library_calls(const hlo::Module& module, const Target& target, LibraryUse use);
 
 /// Products on the types that libraries multiply fastest (narrow_products.h); products of vectors and of single terms
 /// as products of elements and their sums, which fuse with what is around them; convolutions whose windows no library
 /// has (padding of two kinds, dilated or reversed operands, one dimension) with the same done before them, where a
 /// library takes them then; Fourier transforms that divide by their lengths with that undone behind them, and those of
 /// several dimensions that stand one after the other as one.
-hlo::Module prepare_for_libraries(const hlo::Module& module, const Device& device, LibraryUse use);
+hlo::Module prepare_for_libraries(const hlo::Module& module, const Target& target, LibraryUse use);
 
 }  // namespace strata::emitters

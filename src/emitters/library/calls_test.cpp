@@ -141,7 +141,7 @@ ENTRY e {
   // Nothing of ours is before the first; a library's kernels do not let the next one start.
   for (const auto& [arch, overlaps] : {std::pair("sm_90a", "-o-"), std::pair("sm_80", "---")}) {
     EmitOptions options;
-    options.device.arch = arch;
+    options.target = **find_target(arch);
     auto program = emit_program(*module, options, LibraryUse::WherePossible);
     ASSERT_TRUE(program) << program.error().to_string();
     const std::string log = (folder_.path() / arch).string();

@@ -84,10 +84,8 @@ Dimensions free_dimensions(const Shape& shape, const Dimensions& batch, const Di
 
 class Narrower : hlo::EntryRewriter {
  public:
-  Narrower(const hlo::Module& module, const Device& device, LibraryUse use) : EntryRewriter(module), use_(use) {
-    const Result<const Target*> target = find_target(device.arch);
-    target_ = target ? *target : *find_target("sm_90a");
-  }
+  Narrower(const hlo::Module& module, const Target& target, LibraryUse use)
+      : EntryRewriter(module), use_(use), target_(target) {}
 
   hlo::Module run() {
     return rewrite([&](const Instruction& it, const Instruction&) -> std::optional<InstructionId> {
@@ -156,8 +154,8 @@ class Narrower : hlo::EntryRewriter {
     product.b = {true, terms, columns * terms, {}};
     if (types->of_bytes()) product.a.bytes = product.b.bytes = ByteType::S8;
     const double loop = loop_microseconds(static_cast<double>(it.shape.element_count()), static_cast<double>(terms),
-                                          2 * hlo::byte_width(lhs.type));
-    return 1e6 * library_seconds(product, *target_) < loop ? types : std::nullopt;
+                                          2 * hlo::byte_width(lhs.type), target_);
+    return 1e6 * library_seconds(product, target_) < loop ? types : std::nullopt;
   }
 
   std::optional<Types> types_of(const Instruction& it, int64_t terms) const {
@@ -176,7 +174,7 @@ class Narrower : hlo::EntryRewriter {
         return Types{ElementType::BF16, ElementType::BF16, ElementType::F32};
     }
     if (!hlo::is_float(result) || result == ElementType::F64) return std::nullopt;
-    if (is_f8_of_libraries(lhs) && is_f8_of_libraries(rhs) && target_->wide_products && given <= 16 &&
+    if (is_f8_of_libraries(lhs) && is_f8_of_libraries(rhs) && target_.wide_products && given <= 16 &&
         (lhs == ElementType::F8E4M3FN || rhs == ElementType::F8E4M3FN))
       return Types{lhs, rhs, library_type(result) ? result : ElementType::F32};
     for (const ElementType type : {ElementType::BF16, ElementType::F16}) {
@@ -253,14 +251,14 @@ class Narrower : hlo::EntryRewriter {
   }
 
   const LibraryUse use_;
-  const Target* target_;
+  const Target& target_;
   std::map<std::pair<InstructionId, ElementType>, InstructionId> as_type_;
 };
 
 }  // namespace
 
-hlo::Module with_narrow_products(const hlo::Module& module, const Device& device, LibraryUse use) {
-  return Narrower(module, device, use).run();
+hlo::Module with_narrow_products(const hlo::Module& module, const Target& target, LibraryUse use) {
+  return Narrower(module, target, use).run();
 }
 
 }  // namespace strata::emitters

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "emitters/library/calls.h"
+#include "machine/target.h"
 
 namespace strata::emitters {
 
@@ -18,6 +19,6 @@ namespace strata::emitters {
 /// The result is converted to the dot's type behind it. Terms and columns of operands of one byte, and rows of
 /// integers, are padded with zeros to what cuBLASLt takes (kByteAlignment), and results cut. Products of vectors, and
 /// those that a kernel computes sooner (unless `use` asks for all), stay as they are.
-hlo::Module with_narrow_products(const hlo::Module& module, const Device& device, LibraryUse use);
+hlo::Module with_narrow_products(const hlo::Module& module, const Target& target, LibraryUse use);
 
 }  // namespace strata::emitters

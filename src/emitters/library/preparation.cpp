@@ -23,7 +23,7 @@ constexpr double kWorthACopy = 6;
 
 class Preparer : hlo::EntryRewriter {
  public:
-  explicit Preparer(const hlo::Module& module) : EntryRewriter(module) {}
+  Preparer(const hlo::Module& module, const Target& target) : EntryRewriter(module), target_(target) {}
 
   hlo::Module run() {
     return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
@@ -208,8 +208,8 @@ class Preparer : hlo::EntryRewriter {
     if (it.shape.element_count() == 0 || x.element_count() == 0 || w.element_count() == 0) return false;
     auto terms = static_cast<double>(w.dim(a.kernel_input_feature));
     for (const hlo::WindowDimension& each : a.window) terms *= static_cast<double>(each.size);
-    return loop_microseconds(static_cast<double>(it.shape.element_count()), terms, 2 * hlo::byte_width(x.type)) >=
-           kWorthACopy;
+    return loop_microseconds(static_cast<double>(it.shape.element_count()), terms, 2 * hlo::byte_width(x.type),
+                             target_) >= kWorthACopy;
   }
 
   /// A convolution that is another one's gradient, with what sizes and padding need for cuDNN to take it as such.
@@ -410,12 +410,14 @@ class Preparer : hlo::EntryRewriter {
     insert(spatial, others);
     return reshaped(id, larger);
   }
+
+  const Target& target_;
 };
 
 }  // namespace
 
-hlo::Module prepare_for_libraries(const hlo::Module& module, const Device& device, LibraryUse use) {
-  return Preparer(with_narrow_products(module, device, use)).run();
+hlo::Module prepare_for_libraries(const hlo::Module& module, const Target& target, LibraryUse use) {
+  return Preparer(with_narrow_products(module, target, use), target).run();
 }
 
 }  // namespace strata::emitters

@@ -100,7 +100,7 @@ class AtomicLowering {
 
   /// By one instruction on GPUs, else one after the other.
   mlir::LogicalResult elements(mlir::VectorType type) {
-    if (options_.target == Target::Gpu &&
+    if (options_.processor == Processor::Gpu &&
         llvm::cast<LLVM::LLVMPointerType>(pointer_.getType()).getAddressSpace() == 0) {
       const mlir::func::FuncOp function = vector_sum(type);
       builder_.create<mlir::func::CallOp>(location(), function, mlir::ValueRange{pointer_, value_});
@@ -131,7 +131,7 @@ class AtomicLowering {
   bool instruction(Type type) {
     const bool replaces = op_.getCombiner() == Combiner::Replace && llvm::isa<mlir::FloatType>(type);
     // Other 16-bit sums than the GPU's are a loop in any case: ours is the same for all types.
-    const bool gpu = options_.target == Target::Gpu;
+    const bool gpu = options_.processor == Processor::Gpu;
     for (const Native& one : kNative) {
       if (one.combiner != op_.getCombiner() || !type.isIntOrFloat()) continue;
       const unsigned width = type.getIntOrFloatBitWidth();

@@ -176,7 +176,7 @@ class Expansion {
   void run() {
     llvm::SmallVector<Operation*> operations;
     module_.walk([&](Operation* op) { operations.push_back(op); });
-    if (options_.target == Target::Gpu) {
+    if (options_.processor == Processor::Gpu) {
       SharedDivisors divisors(module_);
       for (Operation*& op : operations) {
         if (auto quotient = llvm::dyn_cast<arith::DivFOp>(op); quotient && divisors.replace(quotient)) op = nullptr;
@@ -186,7 +186,7 @@ class Expansion {
     for (Operation*& op : operations) {
       if (op && expand_function(op)) op = nullptr;
     }
-    if (options_.target == Target::Gpu) {
+    if (options_.processor == Processor::Gpu) {
       for (Operation*& op : operations) {
         if (auto rounding = llvm::dyn_cast_or_null<arith::TruncFOp>(op); rounding && narrow_arithmetic(rounding)) {
           op = nullptr;
@@ -206,7 +206,7 @@ class Expansion {
       const std::string function = real_function(name, op);
       return replace(op, call(builder, op->getLoc(), function, type, op->getOperands()));
     }
-    if (llvm::isa<arith::DivFOp>(op) && options_.target == Target::Gpu) {
+    if (llvm::isa<arith::DivFOp>(op) && options_.processor == Processor::Gpu) {
       const Type type = op->getResult(0).getType();
       if (!type.isF32() || !is_rounded_to_half(op->getResult(0))) return false;
       return replace(op, call(builder, op->getLoc(), "divide_f32_half", type, op->getOperands()));
@@ -263,12 +263,12 @@ class Expansion {
     const Type f32 = builder.getF32Type();
     if (auto narrowed = llvm::dyn_cast<arith::TruncFOp>(op); narrowed && is_half(narrowed.getType())) {
       const Type from = narrowed.getIn().getType();
-      if (from.isF32() && options_.target == Target::Gpu) return;
+      if (from.isF32() && options_.processor == Processor::Gpu) return;
       const std::string name = (from.isF32() ? "f32_to_" : "f64_to_") + std::string(half_name(narrowed.getType()));
       const Value bits = call(builder, location, name, i16, narrowed.getIn());
       replace(op, builder.create<mlir::LLVM::BitcastOp>(location, narrowed.getType(), bits));
     } else if (auto widened = llvm::dyn_cast<arith::ExtFOp>(op);
-               widened && is_half(widened.getIn().getType()) && options_.target == Target::Cpu) {
+               widened && is_half(widened.getIn().getType()) && options_.processor == Processor::Cpu) {
       const Value bits = builder.create<mlir::LLVM::BitcastOp>(location, i16, widened.getIn());
       Value wide;
       if (widened.getIn().getType().isBF16()) {  // the upper half of an f32

@@ -234,7 +234,7 @@ class TensorLowering {
       ++i;
     }
     if (!function->hasAttr("strata.kernel")) return;
-    const unsigned space = options_.target == Target::Gpu ? kGpuShared : 0;
+    const unsigned space = options_.processor == Processor::Gpu ? kGpuShared : 0;
     const auto attributes =
         builder.getDictionaryAttr({builder.getNamedAttr("llvm.noalias", builder.getUnitAttr()),
                                    builder.getNamedAttr("llvm.align", builder.getI64IntegerAttr(kSharedAlignment))});
@@ -334,7 +334,7 @@ class TensorLowering {
     if (!value) return op.emitError("unsupported: a constant that is not dense");
     LLVM::GlobalOp& global = globals_[value];
     OpBuilder builder(op);
-    const bool gpu = options_.target == Target::Gpu;
+    const bool gpu = options_.processor == Processor::Gpu;
     if (!global) {
       const mlir::DenseElementsAttr stored = stored_constant(value);
       const auto type =
@@ -446,7 +446,7 @@ class TensorLowering {
     const Value place = address(builder, location, root, indices);
     Value stored = to_stored(builder, location, value);
     const auto bytes = llvm::dyn_cast<mlir::VectorType>(stored.getType());
-    const bool as_words = options_.target == Target::Gpu && bytes && bytes.getElementType().isInteger(8) &&
+    const bool as_words = options_.processor == Processor::Gpu && bytes && bytes.getElementType().isInteger(8) &&
                           bytes.getNumElements() >= 8 && bytes.getNumElements() % 4 == 0;
     if (as_words) stored = words_of(builder, location, stored, bytes.getNumElements() / 4);
     builder.create<LLVM::StoreOp>(location, stored, place, alignment(tensor, value.getType()));

@@ -35,7 +35,7 @@ class LoweringPass : public mlir::PassWrapper<LoweringPass, mlir::OperationPass<
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LoweringPass)
   LoweringPass(const PassEntry& entry, const LoweringOptions& options)
       : entry_(entry), options_(options), argument_(entry.name) {
-    if (options.target == Target::Gpu) argument_ += "-gpu";
+    if (options.processor == Processor::Gpu) argument_ += "-gpu";
   }
   // Pass has options, which have no copies; ours are plain.
   LoweringPass(const LoweringPass& other)
@@ -64,9 +64,9 @@ std::unique_ptr<mlir::Pass> create_pass(const PassEntry& entry, const LoweringOp
 
 void register_passes() {
   for (const PassEntry& entry : kPasses) {
-    for (const Target target : {Target::Cpu, Target::Gpu}) {
+    for (const Processor processor : {Processor::Cpu, Processor::Gpu}) {
       LoweringOptions options;
-      options.target = target;
+      options.processor = processor;
       mlir::registerPass([&entry, options] { return create_pass(entry, options); });
     }
   }

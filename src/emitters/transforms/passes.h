@@ -9,10 +9,10 @@
 
 namespace strata::emitters {
 
-enum class Target { Gpu, Cpu };
+enum class Processor { Gpu, Cpu };
 
 struct LoweringOptions {
-  Target target = Target::Cpu;
+  Processor processor = Processor::Cpu;
   int max_vector_bytes = 16;       ///< of one load or store
   int max_inline_operations = 12;  ///< of a function that goes into more than one caller
   int max_unroll = 8;              ///< iterations of a loop that disappears whatever its size

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "ir/target.h"
+#include "machine/target.h"
 
 namespace strata {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "ir/target.h"
+#include "machine/target.h"
 #include "runtime/launch_manifest.h"
 #include "superopt/codegen/block_code.h"
 #include "superopt/codegen/passes.h"

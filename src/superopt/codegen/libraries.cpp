@@ -11,11 +11,10 @@
 namespace strata {
 namespace {
 
-// Of the library's kernels, fitted to 32 products on an H200 (bench/gpu/products.py --prices); docs/cost-model.md.
-constexpr double kStartAndEnd = 1.4e-6;  // first tile and last tile, beside the launch
-constexpr double kTerm = 0.5e-9;         // of a sum: blocks that share one wait for each other
+// Shares and sizes of the library's kernels, fitted to 32 products on an H200 (bench/gpu/products.py --prices);
+// docs/cost-model.md.
 constexpr double kBandwidthShare = 0.9;  // of device memory's
-constexpr double kMatrixShare = 1.1;     // of the rate of tensor cores that Target has, measured on larger products
+constexpr double kMatrixShare = 1.1;     // of the rate of tensor cores that the target has, measured on larger products
 constexpr double kScalarShare = 0.85;    // of float32's rate; tensor cores compute float64 at that rate
 constexpr int64_t kTile = 128;           // rows and columns of a block
 constexpr int64_t kSmallTile = 64;       // rows and columns that a block computes at least
@@ -23,7 +22,6 @@ constexpr int64_t kParts = 8;            // of a tile, or of its sum, where ther
 constexpr int64_t kAligned = 16;         // bytes that rows should be multiples of
 constexpr double kUnaligned = 2.5;       // times as long where they are not
 constexpr double kGathered = 1.6;        // times as long where a product's rows are gathered from an image
-constexpr double kReorderings = 8e-6;    // three kernels that reorder a convolution's tensors, beside their bytes
 
 /// Of the time of generated code, what the library may take at most to be worth needing it.
 constexpr double kWorthALibrary = 0.8;
@@ -300,15 +298,15 @@ namespace {
 /// Of `batch` products of m × n × k, of elements of so many bytes, that move so many bytes, without the launch.
 double work_seconds(int64_t element, std::array<int64_t, 4> sizes, double bytes, const Target& target) {
   const auto [batch, m, n, k] = sizes;
-  const double rate = element > 2 ? kScalarShare * target.scalar_rate
-                                  : kMatrixShare * target.matrix_rate * 2 / static_cast<double>(element);
+  const double rate = element > 2 ? kScalarShare * target.rates.scalar_rate
+                                  : kMatrixShare * target.rates.matrix_rate * 2 / static_cast<double>(element);
   const auto tiles = static_cast<double>(batch * ceil_div(m, kTile) * ceil_div(n, kTile));
   const auto all = static_cast<double>(target.multiprocessors);
   const double busy = tiles < all ? std::min(1.0, tiles * kParts / all) : tiles / all / std::ceil(tiles / all);
   const double operations = 2 * static_cast<double>(batch * ceil_div(m, kSmallTile) * kSmallTile) *
                             static_cast<double>(ceil_div(n, kSmallTile) * kSmallTile) * static_cast<double>(k);
-  return kStartAndEnd + kTerm * static_cast<double>(k) +
-         std::max(operations / (rate * busy), bytes / (kBandwidthShare * target.memory_bandwidth));
+  return target.rates.library_start + target.rates.library_term * static_cast<double>(k) +
+         std::max(operations / (rate * busy), bytes / (kBandwidthShare * target.rates.memory_bandwidth));
 }
 
 double product_seconds(const MatrixProduct& p, const Target& target) {
@@ -321,8 +319,7 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
   const double bytes = operands * static_cast<double>(size) + results * static_cast<double>(size_of(p.type));
   const bool aligned = (p.a.leading * size) % kAligned == 0 && (p.b.leading * size) % kAligned == 0 &&
                        (p.n * size_of(p.type)) % kAligned == 0;
-  return target.launch_seconds +
-         (aligned ? 1 : kUnaligned) * work_seconds(size, {p.batch, p.m, p.n, p.k}, bytes, target);
+  return target.rates.launch + (aligned ? 1 : kUnaligned) * work_seconds(size, {p.batch, p.m, p.n, p.k}, bytes, target);
 }
 
 /// As a product of the filters and what they cover. Of 16-bit types images, filters and results are stored with their
@@ -338,15 +335,16 @@ double convolution_seconds(const Convolution& c, const Target& target) {
   const double work = (single ? 1 : kGathered) * (aligned ? 1 : kUnaligned) *
                       work_seconds(size_of(c.type), {1, positions, c.filters, terms}, bytes, target);
   const bool reorders = size_of(c.type) == 2 && !c.channels_last && !single;
-  return target.launch_seconds + work +
-         (reorders ? kReorderings + 2 * moved / (kBandwidthShare * target.memory_bandwidth) : 0);
+  return target.rates.launch + work +
+         (reorders ? target.rates.library_reordering + 2 * moved / (kBandwidthShare * target.rates.memory_bandwidth)
+                   : 0);
 }
 
 /// Each dimension is a pass over both arrays, but those that one pass transforms together are not known.
 double fft_seconds(const Fft& fft, const Target& target) {
   const auto bytes = static_cast<double>(fft.bytes_read() + fft.bytes_written());
-  return target.launch_seconds + kStartAndEnd +
-         static_cast<double>(fft.lengths.size()) * bytes / (kBandwidthShare * target.memory_bandwidth);
+  return target.rates.launch + target.rates.library_start +
+         static_cast<double>(fft.lengths.size()) * bytes / (kBandwidthShare * target.rates.memory_bandwidth);
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ double MergedPair::seconds(const Graph& graph, const BlockCode& code, const Bloc
   if (!behind) return 0;  // row_schedules offers none that fails
   if (handover == Handover::Launch) return schedule_seconds(op, strides, *behind, own, target);
   const int64_t blocks = handover == Handover::Wait ? arrivals(schedule) : 1;
-  return handover_seconds(*behind, ceil_div(groups.consumers, blocks), schedule.cluster_blocks() > 1);
+  return handover_seconds(*behind, ceil_div(groups.consumers, blocks), schedule.cluster_blocks() > 1, target);
 }
 
 Result<BlockCode> MergedPair::second_code(const Graph& graph, const std::string& name, const BlockCode& code,

@@ -9,13 +9,11 @@
 namespace strata {
 namespace {
 
-constexpr int64_t kMostThreads = 2048;  // of a multiprocessor
-constexpr int64_t kMostBlocks = 32;
-constexpr int64_t kReserved = 1024;  // bytes of shared memory that each block has beside its own
 constexpr int64_t kUnknownRegisters = 64;
 constexpr int64_t kQuarters = 4;  // of a multiprocessor, with a tensor core each
 
 constexpr int64_t kWarp = 32;
+constexpr double kWide = 0.539;  // of a product's latency and share, in products of four warps; fitted
 
 /// What overlaps takes as long as its longest part, and a little longer where two are as long.
 double together(std::initializer_list<double> parts) {
@@ -30,9 +28,10 @@ double doublings(int64_t count) { return count > 1 ? std::log2(static_cast<doubl
 int64_t resident_blocks(const BlockCode& code, const Target& target) {
   const int64_t registers = code.registers > 0 ? std::min<int64_t>(255, code.registers) : kUnknownRegisters;
   return std::clamp<int64_t>(
-      std::min({(target.shared_memory + kReserved) / (code.shared_bytes + kReserved),
-                target.registers / (registers * code.computing_threads()), kMostThreads / code.threads}),
-      1, kMostBlocks);
+      std::min({target.multiprocessor_shared_memory / (code.shared_bytes + target.reserved_shared_memory),
+                target.registers / (registers * code.computing_threads()),
+                target.threads_per_multiprocessor / code.threads}),
+      1, target.blocks_per_multiprocessor);
 }
 
 /// Blocks of a multiprocessor, of those that have the most. Clusters lie within a group of multiprocessors, and do not
@@ -44,10 +43,10 @@ int64_t blocks_each(int64_t blocks, const BlockSchedule& schedule, const Target&
 }
 
 /// One warp waits for its own results; many (of a quarter) wait for their quarter.
-double computing_seconds(double products, double elements, double warps, bool overlaps, const ScheduleCosts& costs) {
+double computing_seconds(double products, double elements, double warps, bool overlaps, const Rates& rates) {
   const auto both = [&](double a, double b) { return overlaps ? together({a, b}) : a + b; };
-  const double alone = both(products * costs.product, elements * costs.element);
-  const double shared = both(products * costs.product_rate, elements * costs.element_rate);
+  const double alone = both(products * rates.product_latency, elements * rates.element_latency);
+  const double shared = both(products * rates.product_share, elements * rates.element_share);
   return together({alone, std::max(1.0, warps) * shared});
 }
 
@@ -72,7 +71,7 @@ int64_t spreading_bytes(int64_t blocks, const BlockSchedule& schedule, const Tar
   constexpr int64_t kMostEach = 4;  // with more, an uneven share is a small one
   const int64_t each = blocks_each(blocks, schedule, target);
   if (2 * blocks < target.multiprocessors || each > kMostEach) return 0;
-  return (target.shared_memory + kReserved) / (each + 1) - kReserved + 1;
+  return target.multiprocessor_shared_memory / (each + 1) - target.reserved_shared_memory + 1;
 }
 
 double device_bytes(const Operation& op, const std::vector<std::vector<int64_t>>& strides) {
@@ -90,22 +89,24 @@ double device_bytes(const Operation& op, const std::vector<std::vector<int64_t>>
   return bytes;
 }
 
-double handover_seconds(const BlockCode& code, int64_t rounds, bool clusters, const ScheduleCosts& costs) {
+double handover_seconds(const BlockCode& code, int64_t rounds, bool clusters, const Target& target) {
+  const Rates& rates = target.rates;
   const BlockWork& work = code.work;
   const double warps = static_cast<double>(code.threads / kWarp) / kQuarters;
-  const double compute = computing_seconds(work.products, work.elements, warps, false, costs);
+  const double compute = computing_seconds(work.products, work.elements, warps, false, rates);
   const double bytes = static_cast<double>(work.once_bytes + work.iterations * work.iteration_bytes);
   const auto iterations = static_cast<double>(work.iterations);
   // Loads of iterations that are not in flight together come one after the other, from the L2 cache.
   const double trips = std::ceil(iterations / static_cast<double>(std::max<int64_t>(1, work.ahead))) - 1;
-  const double loop = iterations * (costs.row_iteration + compute) + trips * costs.latency / 2;
-  const double round = costs.latency + std::max(loop, bytes / costs.block_bandwidth) +
-                       computing_seconds(work.products_after, work.elements_after, warps, false, costs);
-  return costs.handover + (clusters ? costs.handover_cluster : 0) + static_cast<double>(rounds) * round;
+  const double loop = iterations * (rates.row_iteration + compute) + trips * rates.load_latency / 2;
+  const double round = rates.load_latency + std::max(loop, bytes / rates.multiprocessor_bandwidth) +
+                       computing_seconds(work.products_after, work.elements_after, warps, false, rates);
+  return rates.handover + (clusters ? rates.handover_of_clusters : 0) + static_cast<double>(rounds) * round;
 }
 
 double schedule_seconds(const Operation& op, const std::vector<std::vector<int64_t>>& strides, const BlockCode& code,
-                        const BlockSchedule& schedule, const Target& target, const ScheduleCosts& costs) {
+                        const BlockSchedule& schedule, const Target& target) {
+  const Rates& rates = target.rates;
   const int64_t blocks = blocks_of(op, schedule);
   const BlockWork& work = code.work;
   const int64_t each = blocks_each(blocks, schedule, target);
@@ -116,41 +117,42 @@ double schedule_seconds(const Operation& op, const std::vector<std::vector<int64
   const auto computing_warps =
       static_cast<double>(schedule.bulk ? schedule.row_warps * schedule.loop_warps : code.threads / kWarp);
   const double warps = blocks_now * computing_warps / kQuarters;  // of a quarter
-  const double wide = code.wide.empty() ? 1 : costs.wide;
+  const double wide = code.wide.empty() ? 1 : kWide;
 
   const auto computing = [&](double products, double elements) {
-    return computing_seconds(products * wide, elements, warps, work.overlaps, costs);
+    return computing_seconds(products * wide, elements, warps, work.overlaps, rates);
   };
   const auto iterations = static_cast<double>(work.iterations);
   const bool rows = work.products + work.products_after == 0;
-  const double waiting = rows ? costs.row_iteration : schedule.bulk ? costs.bulk_iteration : costs.iteration;
+  const double waiting = rows ? rates.row_iteration : schedule.bulk ? rates.bulk_iteration : rates.iteration;
   const double compute = iterations * (waiting + computing(work.products, work.elements));
-  const double reading = blocks_now * computing_warps * iterations * work.read_bytes / costs.shared_bandwidth;
+  const double reading = blocks_now * computing_warps * iterations * work.read_bytes / rates.shared_bandwidth;
 
   const double groups = blocks_now * static_cast<double>(schedule.loop_warps);
   const double streamed = groups * iterations * static_cast<double>(work.iteration_bytes);
   // Products that end in the next iteration keep their tiles half of it.
   const double ahead = std::max(0.5, static_cast<double>(work.ahead) - (work.overlaps ? 0.5 : 0));
   const double in_flight = groups * ahead * static_cast<double>(work.iteration_bytes);
-  const double latency = costs.latency + costs.sharing * doublings(schedule.sharers);
-  const double stream = streamed > 0 ? streamed / std::min(costs.block_bandwidth, in_flight / latency) : 0;
+  const double latency = rates.load_latency + rates.sharing_wait * doublings(schedule.sharers);
+  const double stream = streamed > 0 ? streamed / std::min(rates.multiprocessor_bandwidth, in_flight / latency) : 0;
 
-  const double device = device_bytes(op, strides) / target.memory_bandwidth;
+  const double device = device_bytes(op, strides) / rates.memory_bandwidth;
   // What neighbours bring each other leaves the L2 cache once.
   const double brought = static_cast<double>(work.shared_bytes) * (1 - 1 / static_cast<double>(schedule.sharers));
   const double through_l2 =
       static_cast<double>(blocks) *
       (static_cast<double>(work.once_bytes) +
        static_cast<double>(schedule.loop_warps) * iterations * (static_cast<double>(work.iteration_bytes) - brought)) /
-      costs.l2_bandwidth;
+      rates.l2_bandwidth;
   const double start =
-      costs.first_byte + (schedule.bulk ? costs.bulk_start : 0) + (schedule.sharers > 1 ? costs.sharing_start : 0);
-  const double once = blocks_now * static_cast<double>(work.once_bytes) / costs.block_bandwidth;
-  const double combine = costs.groups * doublings(schedule.loop_warps) +
-                         blocks_now * static_cast<double>(work.partial_bytes) / costs.partial_bandwidth +
-                         costs.cluster * doublings(schedule.cluster);
+      rates.first_byte + (schedule.bulk ? rates.bulk_start : 0) + (schedule.sharers > 1 ? rates.sharing_start : 0);
+  const double once = blocks_now * static_cast<double>(work.once_bytes) / rates.multiprocessor_bandwidth;
+  const double combine = rates.group_combination * doublings(schedule.loop_warps) +
+                         blocks_now * static_cast<double>(work.partial_bytes) / rates.partial_bandwidth +
+                         rates.cluster_combination * doublings(schedule.cluster);
   const double after = computing(work.products_after, work.elements_after);
-  return costs.launch + together({rounds * compute, rounds * stream, rounds * reading, device, through_l2}) +
+  return std::max(0.0, target.kernel_seconds() - rates.first_byte) +
+         together({rounds * compute, rounds * stream, rounds * reading, device, through_l2}) +
          rounds * (start + once + combine + after);
 }
 

@@ -52,7 +52,7 @@ TEST(ScheduleCost, OrdersSchedules) {
     ASSERT_TRUE(block);
     EXPECT_GE(block->seconds, last);
     // Never under the time of its bytes and a launch.
-    EXPECT_GT(block->seconds, 8192 * 4096 * 2 / h200().memory_bandwidth + 1e-6);
+    EXPECT_GT(block->seconds, 8192 * 4096 * 2 / h200().rates.memory_bandwidth + 1e-6);
     last = block->seconds;
   }
 }

@@ -79,7 +79,7 @@ CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Sche
           merged = behind->next;
         }
       } else if (stays_in_registers(*op.body)) {  // it needs too many
-        cost.seconds = target.launch_seconds + through_shared_memory(cost.seconds - target.launch_seconds);
+        cost.seconds = target.rates.launch + through_shared_memory(cost.seconds - target.rates.launch, target);
       }
     }
     total += cost;

@@ -9,17 +9,8 @@
 namespace strata {
 namespace {
 
-// Rates that Target does not carry, seconds and bytes/s, of a current data-centre GPU; docs/cost-model.md.
-constexpr double kL2Bandwidth = 6.5e12;
-constexpr double kMultiprocessorBandwidth = 60e9;  // one block's loads, L2 to shared memory
-constexpr double kFirstByte = 0.8e-6;              // latency of the first load of a block
-constexpr double kIteration = 0.03e-6;             // loop overhead that the pipeline does not hide
-constexpr double kDepth = 0.01e-6;                 // an operator that waits for another
-constexpr double kCluster = 1.5e-6;                // reading each other's partial results, a doubling of a cluster
-constexpr double kConcatenation = 0.2e-6;          // an iteration of an accumulator that concatenates: not in registers
-constexpr double kElementRate = 4e12;              // operations/s of predefined operators: one thread an element
-constexpr double kChainedLoad = 0.05e-6;           // a term of such a thread's sum
-constexpr double kTensorCoreShare = 0.5;           // of the matrix rate, by instructions of single warps
+// Shares and factors; rates are the target's.
+constexpr double kTensorCoreShare = 0.5;     // of the matrix rate, by instructions of single warps
 constexpr double kThroughSharedMemory = 10;  // block graphs whose values do not stay in registers, measured 3 to 30
 constexpr int kBlocksPerMultiprocessor = 8;
 
@@ -121,17 +112,18 @@ double clustered_seconds(const Graph& body, const BlockTotals& whole, double dev
   const double waves = std::ceil(blocks / (multiprocessors * resident));
   // Blocks that are resident together share the multiprocessor's units.
   const double together = std::min(resident, std::ceil(blocks / multiprocessors));
-  const double load = (work.bytes - work.streamed) * together / kMultiprocessorBandwidth;
-  const double stream = work.streamed * together / kMultiprocessorBandwidth;
+  const Rates& rates = target.rates;
+  const double load = (work.bytes - work.streamed) * together / rates.unscheduled_bandwidth;
+  const double stream = work.streamed * together / rates.unscheduled_bandwidth;
   const double compute = together * multiprocessors *
-                         (work.matrix / (kTensorCoreShare * target.matrix_rate) + work.scalar / target.scalar_rate);
+                         (work.matrix / (kTensorCoreShare * rates.matrix_rate) + work.scalar / rates.scalar_rate);
   // Loads of the next iteration overlap with this one's work; what is not streamed, and the last iteration's work, do
   // not.
   const double overlapped = std::max(stream, compute) + std::min(stream, compute) / std::max(1.0, loop);
-  const double wave =
-      kFirstByte + load + overlapped + loop * kIteration + work.depth * kDepth + kCluster * std::log2(cluster);
-  const double through_l2 = blocks * work.bytes / kL2Bandwidth;
-  return std::max({waves * wave, device_bytes * work.waste / target.memory_bandwidth, through_l2});
+  const double wave = rates.unscheduled_first_byte + load + overlapped + loop * rates.unscheduled_iteration +
+                      work.depth * rates.unscheduled_operator + rates.cluster_combination * std::log2(cluster);
+  const double through_l2 = blocks * work.bytes / rates.unscheduled_l2_bandwidth;
+  return std::max({waves * wave, device_bytes * work.waste / rates.memory_bandwidth, through_l2});
 }
 
 double block_graph_seconds(const Graph& body, double device_bytes, const Target& target) {
@@ -141,7 +133,7 @@ double block_graph_seconds(const Graph& body, double device_bytes, const Target&
     if (product(body.launch().grid) * cluster > target.multiprocessors) break;
     best = std::min(best, clustered_seconds(body, work, device_bytes, cluster, target));
   }
-  return stays_in_registers(body) ? best : through_shared_memory(best);
+  return stays_in_registers(body) ? best : through_shared_memory(best, target);
 }
 
 bool is_view(const Graph& graph, const Operation& op) {
@@ -189,7 +181,10 @@ double line_bytes(int64_t bytes, int64_t run, bool whole_run) {
   return moved * static_cast<double>(lines * kLine) / static_cast<double>(run);
 }
 
-double through_shared_memory(double seconds) { return kFirstByte + kThroughSharedMemory * (seconds - kFirstByte); }
+double through_shared_memory(double seconds, const Target& target) {
+  const double start = target.rates.unscheduled_first_byte;
+  return start + kThroughSharedMemory * (seconds - start);
+}
 
 bool cheaper(const CostEstimate& a, const CostEstimate& b) {
   const auto step = [](const CostEstimate& of) { return std::floor(std::log(of.seconds) / std::log(1.02)); };
@@ -206,15 +201,17 @@ CostEstimate estimate_operation(const Graph& graph, const Operation& op, const T
   for (TensorId id : read) cost.device_bytes += graph.type(id).bytes();
   for (TensorId id : op.results) cost.device_bytes += graph.type(id).bytes();
   const auto bytes = static_cast<double>(cost.device_bytes);
-  cost.seconds = target.launch_seconds;
+  cost.seconds = target.rates.launch;
   if (op.body) {
     cost.seconds += block_graph_seconds(*op.body, bytes, target);
   } else {
     // One thread an element: its sum is a chain of loads.
     const auto elements = static_cast<double>(graph.type(op.results[0]).elements());
     const double work = operations(op, graph.types(op.operands), graph.type(op.results[0]));
-    const double chain = work / elements * kChainedLoad;
-    cost.seconds += kFirstByte + std::max({work / kElementRate, chain, bytes / target.memory_bandwidth});
+    const Rates& rates = target.rates;
+    const double chain = work / elements * rates.chained_load;
+    cost.seconds +=
+        rates.unscheduled_first_byte + std::max({work / rates.thread_elements, chain, bytes / rates.memory_bandwidth});
   }
   return cost;
 }
@@ -229,8 +226,9 @@ double cost_lower_bound(const Graph& program, int kernels, const Target& target)
   double bytes = 0;
   for (TensorId id : program.inputs()) bytes += static_cast<double>(program.type(id).bytes());
   for (TensorId id : program.outputs()) bytes += static_cast<double>(program.type(id).bytes());
-  return kernels * (target.launch_seconds + kFirstByte) +
-         std::max(0.0, bytes / target.memory_bandwidth - kernels * kFirstByte);
+  const Rates& rates = target.rates;
+  return kernels * (rates.launch + rates.unscheduled_first_byte) +
+         std::max(0.0, bytes / rates.memory_bandwidth - kernels * rates.unscheduled_first_byte);
 }
 
 }  // namespace strata

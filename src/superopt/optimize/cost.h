@@ -1,10 +1,10 @@
 // The cost model that ranks candidates. It estimates each launch on its own: bytes from device memory and through
-// L2, operations, how well blocks fill the multiprocessors, and what iterations and barriers cost. Measured
-// constants (launch, bandwidth, matrix rate) come from Target; docs/cost-model.md lists the others.
+// L2, operations, how well blocks fill the multiprocessors, and what iterations and barriers cost. All rates
+// are the target's (machine/rates.def).
 #pragma once
 
 #include "ir/graph.h"
-#include "ir/target.h"
+#include "machine/target.h"
 
 namespace strata {
 
@@ -25,7 +25,7 @@ double line_bytes(int64_t bytes, int64_t run, bool whole_run);
 /// (docs/codegen.md). In those of others every operator passes through shared memory, with barriers between: what takes
 /// `seconds` in registers takes through_shared_memory(seconds).
 bool stays_in_registers(const Graph& body);
-double through_shared_memory(double seconds);
+double through_shared_memory(double seconds, const Target& target);
 
 /// Whether an estimate is less than another, in steps of 2 %: smaller differences mean nothing.
 bool cheaper(const CostEstimate& a, const CostEstimate& b);

@@ -76,7 +76,7 @@ TEST(Cost, CountsLaunchesAndBytes) {
   const CostEstimate cost = estimate_cost(*program, target);
   EXPECT_EQ(cost.kernels, 2);
   EXPECT_EQ(cost.device_bytes, 4 * 64 * 32 * 2);  // A, B written; B read once, C written
-  EXPECT_GT(cost.seconds, 2 * target.launch_seconds);
+  EXPECT_GT(cost.seconds, 2 * target.rates.launch);
   EXPECT_LE(cost_lower_bound(*program, 2, target), cost.seconds);
 }
 

@@ -16,7 +16,7 @@ struct Assembled {
 class Assembler {
  public:
   Assembler(const ClassGraph& kernel, const AssemblyLimits& limits, const Target& target)
-      : kernel_(kernel), limits_(limits), cheapest_launch_(target.launch_seconds) {}
+      : kernel_(kernel), limits_(limits), cheapest_launch_(target.rates.launch) {}
 
   void offer(const KernelChoice& choice) { by_result_[choice.result].push_back(&choice); }
 

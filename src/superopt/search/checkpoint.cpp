@@ -126,7 +126,7 @@ std::string search_key(const Graph& program, const SearchOptions& options) {
   const auto& [expression, maps, axes, products, sizes, cost, stability] = options.rules;
   static_cast<void>(cost);
   Hasher hasher;
-  hasher.add(print(program)).add(options.target->name).add(options.seed);
+  hasher.add(print(program)).add(options.target->identity()).add(options.seed);
   hasher.add(static_cast<uint64_t>(options.max_kernel_ops)).add(static_cast<uint64_t>(options.max_block_ops));
   hasher.add(expression).add(maps).add(axes).add(products).add(sizes).add(stability);
   hasher.add(options.keep_all);

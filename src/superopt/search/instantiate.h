@@ -1,7 +1,7 @@
 // From the model to real sizes: which numbers of blocks and iterations a block graph may run with.
 #pragma once
 
-#include "ir/target.h"
+#include "machine/target.h"
 #include "superopt/optimize/cost.h"
 #include "superopt/search/block_space.h"
 #include "superopt/search/derive.h"

@@ -22,17 +22,10 @@ constexpr int kTallyThreads = 512;    // of blocks that count before they add up
 constexpr int kStartsThreads = 1024;  // of blocks that add up what their rows need
 constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // temporaries are s32
 
-/// What a scatter costs, in microseconds, by a model. The rates of atomics are those of scatters in place on an H200
-/// (docs/benchmarks.md).
+/// What a scatter costs, in microseconds, by a model.
 struct Costs {
   double atomics = 0, rows = 0;
 };
-
-constexpr double kLaunch = 2;              // µs of a kernel that has little to do, or of a fill
-constexpr double kBandwidth = 4.2e6;       // bytes a µs
-constexpr double kNativeAtomics = 3.5e5;   // elements a µs
-constexpr double kVectorAtomics = 2.07e6;  // bytes a µs, of vectors of 16 bytes
-constexpr double kSlowAtomics = 2.4e4;     // loops of compare-and-swap
 
 struct Combination {
   bool replaces = false;         ///< any update takes the element's place
@@ -53,15 +46,16 @@ Result<Combination> combination_of(const Fusion& fusion, const hlo::Instruction&
   return result;
 }
 
-/// Elements a µs that atomic updates in place take.
-double atomics_rate(const Device& device, const ScatterRowsPlan& plan, const Combination& combination,
+/// Elements a second that atomic updates in place take.
+double atomics_rate(const Target& target, const ScatterRowsPlan& plan, const Combination& combination,
                     ElementType type) {
+  const Rates& rates = target.rates;
   const int bytes = hlo::byte_width(type);
-  if (!combination.name || *combination.name == Combiner::Mul) return kSlowAtomics;
+  if (!combination.name || *combination.name == Combiner::Mul) return rates.exchange_atomics;
   const int64_t together = std::min(plan.vector, plan.chunk_vector);
-  if (has_vector_sums(device, type) && *combination.name == Combiner::Add && together * bytes == 16)
-    return kVectorAtomics / bytes;
-  return bytes == 4 || bytes == 8 || hlo::is_complex(type) ? kNativeAtomics : kSlowAtomics;
+  if (has_vector_sums(target, type) && *combination.name == Combiner::Add && together * bytes == 16)
+    return rates.vector_atomics / bytes;
+  return bytes == 4 || bytes == 8 || hlo::is_complex(type) ? rates.atomics : rates.exchange_atomics;
 }
 
 Costs costs_of(const Fusion& fusion, const ScatterRowsPlan& plan, const Combination& combination, size_t launches) {
@@ -78,17 +72,20 @@ Costs costs_of(const Fusion& fusion, const ScatterRowsPlan& plan, const Combinat
   const auto rows = static_cast<double>(shape.rows), count = static_cast<double>(shape.count);
   const double touched = std::min(out, updates);
   Costs costs;
-  double atomics = (updates + 2 * touched) / kBandwidth;
+  const Target& target = fusion.target;
+  // Copies and fills come before, with which no kernel overlaps.
+  const double launch = 1e6 * target.rates.kernel, bandwidth = 1e-6 * target.rates.copy_bandwidth;
+  double atomics = (updates + 2 * touched) / bandwidth;
   if (!combination.replaces && plan.index != RowIndex::Inverse) {
     const ElementType type = computation[shape.operands[0]].shape.type;
-    atomics = std::max(
-        atomics, count * static_cast<double>(shape.window) / atomics_rate(fusion.device, plan, combination, type));
+    atomics = std::max(atomics,
+                       1e6 * count * static_cast<double>(shape.window) / atomics_rate(target, plan, combination, type));
   }
-  costs.atomics = 2 * kLaunch + (operand + out) / kBandwidth + atomics;
+  costs.atomics = 2 * launch + (operand + out) / bandwidth + atomics;
   const double index_bytes = plan.index == RowIndex::Counted  ? 16 * rows + 48 * count
                              : plan.index == RowIndex::Sorted ? 16 * rows + 12 * count
                                                               : 8 * rows + 36 * count;
-  costs.rows = static_cast<double>(launches + 1) * kLaunch + (operand + out + updates + index_bytes) / kBandwidth;
+  costs.rows = static_cast<double>(launches + 1) * launch + (operand + out + updates + index_bytes) / bandwidth;
   return costs;
 }
 
@@ -147,7 +144,7 @@ void choose_widths(ScatterRowsPlan& plan, const Fusion& fusion) {
   const int64_t elements = fusion.computation()[shape.operands[0]].shape.element_count();
   const auto fits = [&](int64_t unroll) {
     const int64_t tile = unroll * plan.vector * kRowsThreads;
-    return elements % tile == 0 && elements / tile >= 4 * fusion.device.multiprocessors;
+    return elements % tile == 0 && elements / tile >= 4 * fusion.target.multiprocessors;
   };
   if (fits(2)) plan.unroll = 2;
   // Registers of what few rows need must not be more than those of what all do.
@@ -176,7 +173,7 @@ void choose_chunks(ScatterRowsPlan& plan, const Fusion& fusion) {
     // Two for slots at least, and enough for all multiprocessors.
     const int64_t least = std::min<int64_t>(plan.chunk, plan.chunk_batch * plan.chunk_groups);
     const auto is_long = [&](int64_t chunk) {
-      return 2 * chunk > shape.count / shape.rows || shape.count / chunk < 4 * fusion.device.multiprocessors;
+      return 2 * chunk > shape.count / shape.rows || shape.count / chunk < 4 * fusion.target.multiprocessors;
     };
     while (crowded && plan.chunk > least && is_long(plan.chunk)) plan.chunk /= 2;
     plan.longest = crowded ? 2 * plan.chunk : std::max<int64_t>(plan.chunk / 4, 4);
@@ -184,7 +181,7 @@ void choose_chunks(ScatterRowsPlan& plan, const Fusion& fusion) {
   }
   while (plan.chunk < 512 && plan.chunk * plan.chunk * 16 < shape.count) plan.chunk *= 2;
   plan.longest = 2 * plan.chunk;
-  const int64_t threads = int64_t{1024} * fusion.device.multiprocessors;
+  const int64_t threads = int64_t{1024} * fusion.target.multiprocessors;
   while (crowded && plan.chunk > 16 && shape.count / plan.chunk * of_chunk < threads) {
     plan.chunk /= 2;
   }
@@ -219,7 +216,7 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
     if (plan.shape.count >= (1 << 16)) plan.windows_per_thread = crowded ? 8 : 4;
     // A block that has two windows a row and more spares half the atomics.
     const int64_t windows =
-        std::clamp<int64_t>(ceil_div(plan.shape.count, kTallyThreads * fusion.device.multiprocessors), 1, 16);
+        std::clamp<int64_t>(ceil_div(plan.shape.count, kTallyThreads * fusion.target.multiprocessors), 1, 16);
     if (crowded && plan.shape.rows <= 4096 && windows * kTallyThreads >= 2 * plan.shape.rows) plan.tally = windows;
   }
   return plan;
@@ -249,11 +246,11 @@ int blocks_held(const Fusion& fusion, const ScatterRowsPlan& plan, int64_t bytes
   const hlo::Instruction& it = fusion.computation()[plan.shape.scatter];
   const bool is_simple =
       fusion.module[it.called[0]].instructions.size() <= 8 && fusion.computation().instructions.size() <= 32;
-  constexpr int64_t kRegisters = 65536, kOthers = 24;  // of a multiprocessor; of addresses and the like
+  constexpr int64_t kOthers = 24;  // registers of addresses and the like
   const int64_t registers = indexing::ceil_div(kOthers + bytes / 4, int64_t{8}) * 8;
   if (!is_simple || registers > 128) return 0;
-  return std::min(static_cast<int>(kRegisters / (registers * threads)),
-                  fusion.device.threads_per_multiprocessor / threads);
+  return std::min(static_cast<int>(fusion.target.registers / (registers * threads)),
+                  fusion.target.threads_per_multiprocessor / threads);
 }
 
 Kernels kernels_of(const Fusion& fusion, const ScatterRowsPlan& plan) {

@@ -130,7 +130,7 @@ Result<void> choose_write(ScatterPlan& plan, const Fusion& fusion) {
 }
 
 /// How many updates of one vector go to places that lie together, from a multiple of their number on.
-int64_t vector_of(const ScatterPlan& plan, const hlo::Computation& computation, const Device& device) {
+int64_t vector_of(const ScatterPlan& plan, const hlo::Computation& computation, const Target& target) {
   const hlo::Instruction& it = computation[plan.scatter];
   const auto& a = it.as<hlo::ScatterAttributes>();
   const hlo::Shape& updates = computation[plan.updates].shape;
@@ -138,7 +138,7 @@ int64_t vector_of(const ScatterPlan& plan, const hlo::Computation& computation, 
   const int64_t bytes = hlo::byte_width(type);
   if (updates.rank() == 0 || it.shape.rank() == 0 || hlo::is_complex(type) || bytes > 8) return 1;
   // Other atomics are of single elements: those of a warp should lie together.
-  if (plan.write == Write::Atomic && (plan.combiner != Combiner::Add || !has_vector_sums(device, type))) return 1;
+  if (plan.write == Write::Atomic && (plan.combiner != Combiner::Add || !has_vector_sums(target, type))) return 1;
   const int64_t inner = it.shape.minor_to_major[0], update_dim = updates.minor_to_major[0];
   if (contains(a.input_batching_dims, inner) || contains(a.inserted_window_dims, inner) ||
       contains(a.scatter_dims_to_operand_dims, inner)) {
@@ -328,7 +328,7 @@ Result<Plan> plan_scatter(const Fusion& fusion) {
   const hlo::Shape& updates = computation[made.updates].shape;
   const int64_t elements = updates.element_count();
   AccessWidth width = choose_access_width(fusion, elements);
-  made.vector = vector_of(made, computation, fusion.device);
+  made.vector = vector_of(made, computation, fusion.target);
   width.unroll = std::max<int64_t>(width.unroll * width.vector / made.vector, 1);
   width.vector = made.vector;
   made.visits = visits_of(updates, width);

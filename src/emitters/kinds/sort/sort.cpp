@@ -33,11 +33,11 @@ int64_t power_of_two_from(int64_t n) { return static_cast<int64_t>(std::bit_ceil
 
 class StepPlanner {
  public:
-  StepPlanner(const SortShape& shape, const Device& device) : shape_(shape) {
+  StepPlanner(const SortShape& shape, const Target& target) : shape_(shape) {
     items_ = std::clamp<int64_t>(kItemWords / shape.words(), 1, kMaxItems);
     // Threads read elements that lie so far apart in shared memory: an odd number goes through all banks.
     if (items_ % 2 == 0) --items_;
-    const int64_t bytes = std::min(kMaxTileBytes, device.shared_bytes_per_block * 2 / 5);
+    const int64_t bytes = std::min(kMaxTileBytes, target.shared_memory * 2 / 5);
     threads_ = kMaxThreads;
     while (threads_ > 32 && threads_ * items_ * shape.element_bytes() > bytes) threads_ /= 2;
   }
@@ -237,7 +237,7 @@ Result<Plan> plan_sort(const Fusion& fusion) {
   if (shape.words() > kItemWords) {
     return unsupported("elements of all arrays together take {} registers, more than {}", shape.words(), kItemWords);
   }
-  const std::vector<SortStep> steps = StepPlanner(shape, fusion.device).run();
+  const std::vector<SortStep> steps = StepPlanner(shape, fusion.target).run();
   Plan plan;
   plan.decision = decision_of(shape, steps);
   for (const Launch& launch : plan.decision.launches) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "ir/target.h"
+#include "machine/target.h"
 #include "superopt/codegen/block_code.h"
 
 namespace strata {

@@ -1,0 +1,33 @@
+// Measures the rates of src/machine on the machine's GPU, by kernels of a few lines each.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "machine/calibration.h"
+#include "runtime/gpu_program.h"
+
+namespace strata {
+
+struct CalibrateOptions {
+  int64_t memory_bytes = int64_t{1} << 30;  ///< read and written, less where memory is short
+  int64_t product_size = 8192;              ///< rows, columns and terms of the product of 16-bit numbers
+  int repeats = 7;                          ///< of each measurement, which is a median of replays itself
+  /// Source to a cubin for the target; compile_cubin but in tests.
+  std::function<Result<std::vector<char>>(const std::string& source, const Target& target)> compile;
+  /// Called before each measurement with its name.
+  std::function<void(const std::string& name)> progress;
+};
+
+struct CalibrationRun {
+  Calibration calibration;
+  std::vector<std::string> notes;  ///< what was not measured, and why
+};
+
+/// Medians and spreads over the repeats. `date` is kept as it is. Error where a kernel does not compile or run; without
+/// cuBLASLt the rate of products is not measured, which is a note.
+Result<CalibrationRun> calibrate(const GpuDevice& device, const Target& target, const std::string& date,
+                                 const CalibrateOptions& options = {});
+
+}  // namespace strata
