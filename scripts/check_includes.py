@@ -12,9 +12,10 @@ import sys
 # A folder may include itself and what stands before it.
 ORDER = [
     "support",
+    "indexing",
     "ops",
     "ir",
-    "indexing",
+    "block",
     "hlo",
     "hlo/indexing",
     "frontend",
