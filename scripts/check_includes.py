@@ -13,10 +13,12 @@ import sys
 ORDER = [
     "support",
     "machine",
+    "indexing",
     "ops",
     "ir",
+    "block",
     "hlo",
-    "indexing",
+    "hlo/indexing",
     "frontend",
     "interpret",
     "runtime",

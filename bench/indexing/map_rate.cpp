@@ -6,8 +6,8 @@
 #include <chrono>
 #include <functional>
 
+#include "hlo/indexing/function_partition.h"
 #include "hlo/text.h"
-#include "indexing/function_partition.h"
 #include "indexing/map_checks.h"
 #include "indexing/memory_access.h"
 #include "indexing/simplify.h"

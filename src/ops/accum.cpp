@@ -31,6 +31,7 @@ struct Accum {
     return result;
   }
   static IndexLabels labels(OperandTypes operands, const Attributes&) { return elementwise_labels(operands); }
+  static OperandReads reads(OperandTypes, const Attributes&) { return no_reads(); }
   static ExprId expression(ExprBuilder& b, const OpScope& scope, std::span<const ExprId> e, OperandTypes,
                            const Attributes& attributes) {
     const std::string& kind = attributes.word("kind");

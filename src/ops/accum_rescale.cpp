@@ -27,6 +27,7 @@ struct AccumRescale {
     return result;
   }
   static IndexLabels labels(OperandTypes operands, const Attributes&) { return elementwise_labels(operands); }
+  static OperandReads reads(OperandTypes, const Attributes&) { return no_reads(); }
   /// The reference value cancels in whatever the result is good for, so it is left out.
   static ExprId expression(ExprBuilder& b, const OpScope& scope, std::span<const ExprId> e, OperandTypes,
                            const Attributes&) {

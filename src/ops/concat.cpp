@@ -1,4 +1,5 @@
 #include "ops/one_dimension.h"
+#include "ops/reads.h"
 
 namespace strata {
 
@@ -32,6 +33,20 @@ struct Concat {
   }
   static IndexLabels labels(OperandTypes operands, const Attributes& attributes) {
     return labels_but_dimension(operands, attributes);
+  }
+  static OperandReads reads(OperandTypes operands, const Attributes& attributes) {
+    const auto dim = static_cast<size_t>(attributes.integer("dim"));
+    Shape result = operands[0].shape;
+    for (const TensorType& operand : operands.subspan(1)) result[dim] += operand.shape[dim];
+    OperandReads reads;
+    int64_t start = 0;
+    for (const TensorType& operand : operands) {
+      const indexing::Expr at = indexing::Expr::dim(static_cast<int>(dim)) - start;
+      reads.push_back(moved_along(result, dim, at));
+      if (operands.size() > 1) reads.back().constraints.push_back({at, indexing::below(operand.shape[dim])});
+      start += operand.shape[dim];
+    }
+    return reads;
   }
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
     return b.function("concat", 0, e, false);

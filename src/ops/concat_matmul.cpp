@@ -1,4 +1,5 @@
 #include "ops/contraction.h"
+#include "ops/reads.h"
 
 namespace strata {
 
@@ -24,6 +25,11 @@ struct ConcatMatmul {
     const IndexLabels left = matmul_labels(operands[0].shape, operands[2].shape, rank);
     const IndexLabels right = matmul_labels(operands[1].shape, operands[3].shape, rank + 1);
     return {{left.operands[0], right.operands[0], left.operands[1], right.operands[1]}, left.result};
+  }
+  static OperandReads reads(OperandTypes operands, const Attributes&) {
+    const OperandReads left = matmul_reads(operands[0].shape, operands[2].shape);
+    const OperandReads right = matmul_reads(operands[1].shape, operands[3].shape);
+    return {left[0], right[0], left[1], right[1]};
   }
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes operands,
                            const Attributes&) {

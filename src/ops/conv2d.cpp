@@ -1,4 +1,6 @@
+#include "indexing/simplify.h"
 #include "ops/elementwise.h"
+#include "ops/reads.h"
 
 namespace strata {
 
@@ -40,6 +42,30 @@ struct Conv2d {
     constexpr int kFree = IndexLabels::kFree;
     enum { kImage, kFilter, kChannel };
     return {{{kImage, kChannel, kFree, kFree}, {kFilter, kChannel, kFree, kFree}}, {kImage, kFilter, kFree, kFree}};
+  }
+  static OperandReads reads(OperandTypes operands, const Attributes& attributes) {
+    using indexing::Expr;
+    const Shape& x = operands[0].shape;
+    const Shape& w = operands[1].shape;
+    const int64_t stride = attributes.integer_or("stride", 1);
+    const int64_t padding = attributes.integer_or("padding", 0);
+    const Shape result = infer({}, operands, attributes).value().shape;
+    OperandReads reads(2, map_from(result));
+    for (auto& map : reads) {
+      const Expr channel = add_range(map, w[1]);
+      const Expr row = add_range(map, w[2]);
+      const Expr column = add_range(map, w[3]);
+      const Expr image_row = Expr::dim(2) * stride + row - padding;
+      const Expr image_column = Expr::dim(3) * stride + column - padding;
+      if (&map == &reads[0]) {
+        map.results = {Expr::dim(0), channel, image_row, image_column};
+      } else {
+        map.results = {Expr::dim(1), channel, row, column};
+      }
+      map.constraints = {{image_row, indexing::below(x[2])}, {image_column, indexing::below(x[3])}};
+      map = simplify(map, indexing::UnusedVariables::Keep);
+    }
+    return reads;
   }
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes operands,
                            const Attributes&) {

@@ -10,6 +10,9 @@ Result<TensorType> infer_elementwise(OperandTypes operands);
 /// What tells an operator with its attributes from others where it stands for a random function.
 uint64_t function_key(std::string_view name, const Attributes& attributes);
 IndexLabels elementwise_labels(OperandTypes operands);
+OperandReads elementwise_reads(OperandTypes operands);
+/// Of operators whose reads block and iteration decide.
+OperandReads no_reads();
 
 /// CRTP base of operators of one to three operands; `apply(arithmetic, attributes, x...)` is the scalar meaning.
 template <class Op, int Arity>
@@ -20,6 +23,7 @@ struct Elementwise {
     return infer_elementwise(operands);
   }
   static IndexLabels labels(OperandTypes operands, const Attributes&) { return elementwise_labels(operands); }
+  static OperandReads reads(OperandTypes operands, const Attributes&) { return elementwise_reads(operands); }
   /// A function of which the search knows nothing else; operators of sums and products say more.
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
     return b.function(Op::traits.name, 0, e, Op::traits.commutative);

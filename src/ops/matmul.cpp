@@ -1,4 +1,5 @@
 #include "ops/contraction.h"
+#include "ops/reads.h"
 
 namespace strata {
 
@@ -19,6 +20,9 @@ struct Matmul {
     const Shape& a = operands[0].shape;
     const Shape& b = operands[1].shape;
     return matmul_labels(a, b, static_cast<int>(std::max(a.size(), b.size())));
+  }
+  static OperandReads reads(OperandTypes operands, const Attributes&) {
+    return matmul_reads(operands[0].shape, operands[1].shape);
   }
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes operands,
                            const Attributes&) {

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "indexing/indexing_map.h"
 #include "ops/arithmetic.h"
 #include "ops/attributes.h"
 #include "ops/expr_builder.h"
@@ -117,6 +118,11 @@ struct IndexLabels {
   std::vector<int> result;
 };
 
+/// For each operand a map from the index of an element of the result to those of the elements that it is computed from;
+/// range variables run over what is combined (ops/reads.h). None where block and iteration decide as well, as of
+/// in_iter, accumulators and out_saver: block/regions.h has these.
+using OperandReads = std::vector<indexing::IndexingMap>;
+
 /// Block-level CUDA. Elementwise: a C++ expression over float values {0}, {1} and attributes {name}.
 /// Library: the name of a function template of the device library. Structural: emitted by the code generator.
 struct CudaLowering {
@@ -149,6 +155,7 @@ struct OpDef {
   /// The result's type. Error (without place) where operands or attributes do not fit.
   Result<TensorType> (*infer)(const OpScope&, OperandTypes, const Attributes&);
   IndexLabels (*labels)(OperandTypes, const Attributes&);
+  OperandReads (*reads)(OperandTypes, const Attributes&);
   ExprId (*expression)(ExprBuilder&, const OpScope&, std::span<const ExprId>, OperandTypes, const Attributes&);
   CudaLowering cuda;
   ForEachArithmetic<EvalFunction> eval;
@@ -167,6 +174,7 @@ concept OperatorDefinition = requires(ExprBuilder& builder, const OpScope& scope
   {std::span<const AttributeSpec>(T::attributes)};
   { T::infer(scope, types, attributes) } -> std::same_as<Result<TensorType>>;
   { T::labels(types, attributes) } -> std::same_as<IndexLabels>;
+  { T::reads(types, attributes) } -> std::same_as<OperandReads>;
   { T::expression(builder, scope, expressions, types, attributes) } -> std::same_as<ExprId>;
   { T::cuda } -> std::convertible_to<CudaLowering>;
   {T::template eval<Float64Arithmetic>(args)};
@@ -180,6 +188,7 @@ OpDef make_op_def(OpKind kind) {
       T::attributes,
       &T::infer,
       &T::labels,
+      &T::reads,
       &T::expression,
       T::cuda,
       {&T::template eval<Float64Arithmetic>, &T::template eval<Float32Arithmetic>, &T::template eval<NoisyArithmetic>,

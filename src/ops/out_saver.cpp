@@ -39,6 +39,7 @@ struct OutSaver {
     return result;
   }
   static IndexLabels labels(OperandTypes operands, const Attributes&) { return elementwise_labels(operands); }
+  static OperandReads reads(OperandTypes, const Attributes&) { return no_reads(); }
   static ExprId expression(ExprBuilder&, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
     return e[0];
   }

@@ -1,3 +1,4 @@
+#include "ops/reads.h"
 #include "ops/reduction.h"
 
 namespace strata {
@@ -18,6 +19,9 @@ struct ReduceMax {
   }
   static IndexLabels labels(OperandTypes operands, const Attributes& attributes) {
     return reduction_labels(operands[0].shape, attributes);
+  }
+  static OperandReads reads(OperandTypes operands, const Attributes& attributes) {
+    return reduction_reads(operands[0].shape, attributes);
   }
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes operands,
                            const Attributes& attributes) {

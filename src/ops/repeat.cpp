@@ -1,4 +1,5 @@
 #include "ops/one_dimension.h"
+#include "ops/reads.h"
 
 namespace strata {
 
@@ -26,6 +27,12 @@ struct Repeat {
   }
   static IndexLabels labels(OperandTypes operands, const Attributes& attributes) {
     return labels_but_dimension(operands, attributes);
+  }
+  static OperandReads reads(OperandTypes operands, const Attributes& attributes) {
+    const auto dim = static_cast<size_t>(attributes.integer("dim"));
+    Shape result = operands[0].shape;
+    result[dim] *= attributes.integer("times");
+    return {moved_along(result, dim, mod(indexing::Expr::dim(static_cast<int>(dim)), operands[0].shape[dim]))};
   }
   static ExprId expression(ExprBuilder&, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
     return e[0];

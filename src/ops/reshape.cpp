@@ -1,4 +1,5 @@
 #include "ops/elementwise.h"
+#include "ops/reads.h"
 
 namespace strata {
 
@@ -47,6 +48,9 @@ struct Reshape {
       labels.operands[0][from.size() - i] = labels.result[to.size() - i] = static_cast<int>(to.size() - i);
     }
     return labels;
+  }
+  static OperandReads reads(OperandTypes operands, const Attributes& attributes) {
+    return {reshape_read(operands[0].shape, attributes.list("shape"))};
   }
   static ExprId expression(ExprBuilder&, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
     return e[0];

@@ -1,4 +1,5 @@
 #include "ops/one_dimension.h"
+#include "ops/reads.h"
 
 namespace strata {
 
@@ -28,6 +29,12 @@ struct Slice {
   }
   static IndexLabels labels(OperandTypes operands, const Attributes& attributes) {
     return labels_but_dimension(operands, attributes);
+  }
+  static OperandReads reads(OperandTypes operands, const Attributes& attributes) {
+    const auto dim = static_cast<size_t>(attributes.integer("dim"));
+    Shape result = operands[0].shape;
+    result[dim] = attributes.integer("size");
+    return {moved_along(result, dim, indexing::Expr::dim(static_cast<int>(dim)) + attributes.integer("start"))};
   }
   static ExprId expression(ExprBuilder& b, const OpScope&, std::span<const ExprId> e, OperandTypes,
                            const Attributes& attributes) {

@@ -1,4 +1,5 @@
 #include "ops/elementwise.h"
+#include "ops/reads.h"
 
 namespace strata {
 
@@ -39,6 +40,17 @@ struct Transpose {
     for (size_t d = 0; d < operands[0].shape.size(); ++d) labels.operands[0][d] = static_cast<int>(d);
     for (int64_t d : attributes.list("perm")) labels.result.push_back(static_cast<int>(d));
     return labels;
+  }
+  static OperandReads reads(OperandTypes operands, const Attributes& attributes) {
+    const std::vector<int64_t>& perm = attributes.list("perm");
+    Shape result(perm.size());
+    for (size_t d = 0; d < perm.size(); ++d) result[d] = operands[0].shape[static_cast<size_t>(perm[d])];
+    indexing::IndexingMap map = map_from(result);
+    map.results.resize(perm.size());
+    for (size_t d = 0; d < perm.size(); ++d) {
+      map.results[static_cast<size_t>(perm[d])] = indexing::Expr::dim(static_cast<int>(d));
+    }
+    return {map};
   }
   static ExprId expression(ExprBuilder&, const OpScope&, std::span<const ExprId> e, OperandTypes, const Attributes&) {
     return e[0];

@@ -3,7 +3,7 @@
 
 #include "emitters/elemental/fusion_functions.h"
 #include "emitters/elemental/index_code.h"
-#include "indexing/operand_maps.h"
+#include "hlo/indexing/operand_maps.h"
 
 namespace strata::emitters {
 

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "hlo/hlo.h"
-#include "indexing/function_partition.h"
+#include "hlo/indexing/function_partition.h"
 
 namespace strata::emitters {
 

@@ -5,8 +5,8 @@
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/pass.h"
 #include "emitters/kinds/plan.h"
+#include "hlo/indexing/evaluations.h"
 #include "hlo/scan_window.h"
-#include "indexing/evaluations.h"
 
 namespace strata::emitters {
 namespace {

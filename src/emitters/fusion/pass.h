@@ -8,7 +8,7 @@
 
 #include "emitters/decision.h"
 #include "hlo/hlo.h"
-#include "indexing/evaluations.h"
+#include "hlo/indexing/evaluations.h"
 #include "machine/target.h"
 #include "support/error.h"
 

@@ -1,7 +1,7 @@
 #include "emitters/dialect/dialect.h"
 #include "emitters/elemental/types.h"
 #include "emitters/kinds/scatter/rows.h"
-#include "indexing/evaluations.h"
+#include "hlo/indexing/evaluations.h"
 #include "indexing/memory_access.h"
 
 namespace strata::emitters {

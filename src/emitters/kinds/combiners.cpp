@@ -6,7 +6,7 @@
 
 #include "emitters/elemental/scalar_operators.h"
 #include "emitters/elemental/types.h"
-#include "indexing/operand_maps.h"
+#include "hlo/indexing/operand_maps.h"
 
 namespace strata::emitters {
 

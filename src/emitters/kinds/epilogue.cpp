@@ -3,7 +3,7 @@
 #include <set>
 
 #include "emitters/elemental/index_code.h"
-#include "indexing/operand_maps.h"
+#include "hlo/indexing/operand_maps.h"
 #include "indexing/simplify.h"
 
 namespace strata::emitters {

@@ -8,9 +8,9 @@
 #include "emitters/kinds/kernel.h"
 #include "emitters/kinds/place_maps.h"
 #include "emitters/kinds/plan.h"
+#include "hlo/indexing/operand_maps.h"
 #include "indexing/inverse.h"
 #include "indexing/map_checks.h"
-#include "indexing/operand_maps.h"
 #include "indexing/simplify.h"
 #include "indexing/thread_maps.h"
 

@@ -9,8 +9,8 @@
 #include "emitters/kinds/reduction_kernel.h"
 #include "emitters/kinds/reduction_staging.h"
 #include "emitters/kinds/reduction_tiling.h"
+#include "hlo/indexing/operand_maps.h"
 #include "indexing/map_checks.h"
-#include "indexing/operand_maps.h"
 
 namespace strata::emitters {
 namespace {

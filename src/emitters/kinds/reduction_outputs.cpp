@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "hlo/indexing/operator_maps.h"
 #include "indexing/inverse.h"
-#include "indexing/operator_maps.h"
 #include "indexing/simplify.h"
 
 namespace strata::emitters {

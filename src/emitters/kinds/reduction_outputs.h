@@ -3,7 +3,7 @@
 #pragma once
 
 #include "emitters/kinds/reduction_shape.h"
-#include "indexing/function_partition.h"
+#include "hlo/indexing/function_partition.h"
 
 namespace strata::emitters {
 

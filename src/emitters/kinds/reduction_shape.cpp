@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "indexing/operand_maps.h"
+#include "hlo/indexing/operand_maps.h"
 
 namespace strata::emitters {
 

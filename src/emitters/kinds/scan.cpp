@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "emitters/elemental/scalar_operators.h"
+#include "hlo/indexing/evaluations.h"
+#include "hlo/indexing/operand_maps.h"
 #include "hlo/scan_window.h"
-#include "indexing/evaluations.h"
-#include "indexing/operand_maps.h"
 
 namespace strata::emitters {
 namespace {

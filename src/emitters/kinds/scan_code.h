@@ -12,7 +12,7 @@
 #include "emitters/kinds/kernel.h"
 #include "emitters/kinds/scan.h"
 #include "emitters/kinds/scatter/rows.h"
-#include "indexing/operand_maps.h"
+#include "hlo/indexing/operand_maps.h"
 #include "indexing/simplify.h"
 
 namespace strata::emitters::scan_code {

@@ -138,19 +138,19 @@ class BlockFunction {
     const auto formal = std::find(body_.inputs().begin(), body_.inputs().end(), op.operands[0]);
     const std::vector<int64_t>& strides = operand_strides_[static_cast<size_t>(formal - body_.inputs().begin())];
     const Shape& tile = body_.type(op.results[0]).shape;
-    const int64_t fmap = op.attributes.integer_or("fmap", kReplicate);
-    const bool once = fmap == kReplicate && body_.launch().loop > 1;
+    const AccessRegion region = tile_region(body_, op);
+    const bool once = !region.iterates() && body_.launch().loop > 1;
     text_ += fmt::format("{}{}strata_device::load_tile<Team, {}, {}>({}, {}, {});\n", indent_,
                          once ? "if (iteration == 0) " : "", dims(tile), dims(strides), to, from,
-                         tile_base(body_.launch(), strides, tile, op.attributes.list("imap"), fmap));
+                         tile_base(region, strides));
   }
 
   void save(const Operation& op, const std::string& from, const std::string& to) {
     const Shape& whole = body_.type(op.results[0]).shape;
     const Shape& tile = body_.type(op.operands[0]).shape;
-    text_ += fmt::format(
-        "{}strata_device::store_tile<Team, {}, {}>({}, {}, {});\n", indent_, dims(tile), dims(row_major_strides(whole)),
-        to, tile_base(body_.launch(), row_major_strides(whole), tile, op.attributes.list("omap"), kReplicate), from);
+    text_ += fmt::format("{}strata_device::store_tile<Team, {}, {}>({}, {}, {});\n", indent_, dims(tile),
+                         dims(row_major_strides(whole)), to,
+                         tile_base(tile_region(body_, op), row_major_strides(whole)), from);
   }
 
   void accumulate(const Operation& op, const std::string& from, const std::string& to) {

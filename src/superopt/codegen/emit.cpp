@@ -1,7 +1,9 @@
 #include "superopt/codegen/emit.h"
 
 #include <algorithm>
+#include <array>
 
+#include "indexing/code_text.h"
 #include "ops/one_dimension.h"
 
 namespace strata {
@@ -182,29 +184,25 @@ std::string element_loop(const std::string& team, const Shape& shape, DType type
   return text + fmt::format("{}  strata_device::store({}[i], {});\n{}}}\n", indent, result, value, indent);
 }
 
-std::string tile_position(const LaunchShape& launch, const std::vector<int64_t>& map, int64_t fmap, size_t d) {
+namespace {
+
+/// An index over the coordinates of a block and the iteration.
+std::string index_text(const AccessRegion& region, const indexing::Expr& index) {
   constexpr std::array kCoordinates{"block_x", "block_y", "block_z"};
-  std::string position;
-  for (size_t g = 0; g < map.size(); ++g) {
-    if (map[g] != static_cast<int64_t>(d)) continue;
-    position =
-        position.empty() ? kCoordinates[g] : fmt::format("({} * {} + {})", position, launch.grid[g], kCoordinates[g]);
-  }
-  if (fmap == static_cast<int64_t>(d) && launch.loop > 1) {
-    position = position.empty() ? "iteration" : fmt::format("({} * {} + iteration)", position, launch.loop);
-  }
-  return position;
+  const auto name = [&](indexing::ExprKind, int number) {
+    return std::string(number < region.coordinates ? kCoordinates[static_cast<size_t>(number)] : "iteration");
+  };
+  return indexing::code_text(index, region.map, name).value();  // sums and multiples within a tensor
 }
 
-std::string tile_base(const LaunchShape& launch, const std::vector<int64_t>& strides, const Shape& tile,
-                      const std::vector<int64_t>& map, int64_t fmap) {
-  std::string sum;
-  for (size_t d = 0; d < tile.size(); ++d) {
-    const std::string position = tile_position(launch, map, fmap, d);
-    if (position.empty()) continue;
-    sum += fmt::format("{}{} * {}", sum.empty() ? "" : " + ", position, tile[d] * strides[d]);
-  }
-  return sum.empty() ? "0" : sum;
+}  // namespace
+
+std::string tile_start(const AccessRegion& region, size_t d) {
+  return index_text(region, first_element(region.map)[d]);
+}
+
+std::string tile_base(const AccessRegion& region, const std::vector<int64_t>& strides) {
+  return index_text(region, indexing::linearize(first_element(region.map), strides));
 }
 
 std::string statement_text(const Graph& graph, const Operation& op) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "block/regions.h"
 #include "ir/graph.h"
 #include "superopt/codegen/block_memory.h"
 
@@ -55,13 +56,11 @@ std::string element_loop(const std::string& team, const Shape& shape, DType type
 /// The statement as the text format writes it, without comments: for the generated source's comments.
 std::string statement_text(const Graph& graph, const Operation& op);
 
-/// The number of a block's tile along dimension d of a tensor, as an expression of block_x, block_y, block_z and
-/// `iteration`: the dimension is cut by the grid dimensions that `map` sends to it, then by the loop if it is `fmap`.
-/// Empty where nothing cuts it.
-std::string tile_position(const LaunchShape& launch, const std::vector<int64_t>& map, int64_t fmap, size_t d);
+/// The first index of a block's tile along dimension d of the tensor, as an expression of block_x, block_y, block_z and
+/// `iteration`.
+std::string tile_start(const AccessRegion& region, size_t d);
 /// Where the tile begins in a tensor of those strides, in elements.
-std::string tile_base(const LaunchShape& launch, const std::vector<int64_t>& strides, const Shape& tile,
-                      const std::vector<int64_t>& map, int64_t fmap);
+std::string tile_base(const AccessRegion& region, const std::vector<int64_t>& strides);
 
 /// The head of a block function's text, up to its name.
 constexpr const char* kBlockCoordinates =

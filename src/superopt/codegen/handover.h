@@ -35,7 +35,7 @@ struct HandoverGroups {
 };
 
 /// Groups of blocks of operator `from` and of the block graph `to` that reads its results, as small as boxes allow.
-/// Nothing where `to` reads none, or reads them as a view, or there are too many blocks to compare.
+/// Nothing where `to` reads none, or reads them as a view.
 std::optional<HandoverGroups> handover_groups(const Graph& graph, const Operation& from, const Operation& to);
 
 }  // namespace strata

@@ -212,11 +212,9 @@ class RowBlock : public RegisterBlock {
     const std::vector<int64_t>& strides = strides_[input_number(op.operands[0])];
     const Shape& tile = body_.type(id).shape;
     line("// " + statement_text(body_, op));
-    line(fmt::format(
-        "const auto {} = strata_device::load_rows<{}, {}>({} + {});", name, tile_type(id, false, false),
-        placement(tile, strides, body_.type(op.operands[0]).shape, size_of(body_.type(id).dtype)),
-        names_[op.operands[0]],
-        tile_base(body_.launch(), strides, tile, op.attributes.list("imap"), op.attributes.integer_or("fmap", -1))));
+    line(fmt::format("const auto {} = strata_device::load_rows<{}, {}>({} + {});", name, tile_type(id, false, false),
+                     placement(tile, strides, body_.type(op.operands[0]).shape, size_of(body_.type(id).dtype)),
+                     names_[op.operands[0]], tile_base(tile_region(body_, op), strides)));
     return name;
   }
 
@@ -229,7 +227,7 @@ class RowBlock : public RegisterBlock {
     const std::vector<int64_t> strides = row_major_strides(whole.shape);
     line(fmt::format("strata_device::save_rows<{}>({} + {}, {});",
                      placement(tile, strides, whole.shape, size_of(whole.dtype)), names_[op.results[0]],
-                     tile_base(body_.launch(), strides, tile, op.attributes.list("omap"), -1), value(id)));
+                     tile_base(tile_region(body_, op), strides), value(id)));
     return {};
   }
 

@@ -287,14 +287,13 @@ class BulkLoads : public TileLoads {
   std::string transfer(Tile tile, const std::string& indent, const std::string& place,
                        const std::string& barrier) const {
     const Boxes& b = boxes(tile);
-    const Shape& shape = block_.body.type(tile->results[0]).shape;
+    const AccessRegion region = tile_region(block_.body, *tile);
     const bool many = b.count() > 1 || b.shared;
     std::vector<std::string> at;
     for (size_t i = 0; i < b.dimensions.size(); ++i) {
       const size_t d = b.dimensions[i];
-      std::string position = tile_position(block_.body.launch(), tile->attributes.list("imap"),
-                                           tile->attributes.integer_or("fmap", -1), d);
-      if (!position.empty()) position = fmt::format("static_cast<int>({}) * {}", position, shape[d]);
+      std::string position = tile_start(region, d);
+      position = position == "0" ? "" : fmt::format("static_cast<int>({})", position);
       const auto add = [&](const std::string& more) { position += (position.empty() ? "" : " + ") + more; };
       if (i == 0 && b.panels > 1) add(fmt::format("piece / {} * {}", b.slices, b.map.box[0]));
       if (i == b.sliced && b.slices > 1) add(fmt::format("piece % {} * {}", b.slices, b.map.box[i]));

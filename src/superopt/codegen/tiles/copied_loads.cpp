@@ -80,8 +80,7 @@ class CopiedLoads : public TileLoads {
     const size_t rank = shape.size();
     const int64_t row_stride = plan_of(tile).pairs_down ? strides[rank - 1] : rank > 1 ? strides[rank - 2] : 0;
     const auto between = strata::batch_stride(shape, strides);
-    const std::string base = tile_base(block_.body.launch(), strides, shape, tile->attributes.list("imap"),
-                                       tile->attributes.integer_or("fmap", -1));
+    const std::string base = tile_base(tile_region(block_.body, *tile), strides);
     return {shared_tile_type(plan_of(tile), block_.body.type(id).dtype),
             fmt::format("{} + {}", block_.names.at(tile->operands[0]), base), row_stride, between ? *between : 0};
   }

@@ -127,7 +127,7 @@ Result<void> TileBlock::save(const Operation& op) {
   STRATA_TRY(const int64_t between, batch_stride(shape, strides));
   int64_t row_stride = rank > 1 ? strides[rank - 2] : 0;
   int64_t column_stride = rank > 0 ? strides[rank - 1] : 1;
-  std::string offset = tile_base(body_.launch(), strides, shape, op.attributes.list("omap"), -1);
+  std::string offset = tile_base(tile_region(body_, op), strides);
   const TileDims dims = local(id, after_);
   const auto position = [&](TilePosition p, int64_t size, int64_t stride) {
     const bool parts = tile.axes[p] != kNoAxis && tile.axes[p] == plan_.row_axis;

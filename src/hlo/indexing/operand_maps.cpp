@@ -1,10 +1,10 @@
-#include "indexing/operand_maps.h"
+#include "hlo/indexing/operand_maps.h"
 
 #include <algorithm>
 #include <cassert>
 
+#include "hlo/indexing/operator_maps.h"
 #include "indexing/inverse.h"
-#include "indexing/operator_maps.h"
 #include "indexing/simplify.h"
 
 namespace strata::indexing {

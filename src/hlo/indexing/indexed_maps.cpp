@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "indexing/operator_maps.h"
+#include "hlo/indexing/operator_maps.h"
 
 namespace strata::indexing {
 namespace {

@@ -1,8 +1,8 @@
 // A computation cut into functions of indices, so that code for it is linear in its size.
 #pragma once
 
+#include "hlo/indexing/operand_maps.h"
 #include "indexing/map_checks.h"
-#include "indexing/operand_maps.h"
 
 namespace strata::indexing {
 

@@ -1,11 +1,11 @@
-#include "indexing/function_partition.h"
+#include "hlo/indexing/function_partition.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cassert>
 
-#include "indexing/operator_maps.h"
+#include "hlo/indexing/operator_maps.h"
 #include "indexing/simplify.h"
 
 namespace strata::indexing {

@@ -1,4 +1,4 @@
-#include "indexing/function_partition.h"
+#include "hlo/indexing/function_partition.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "indexing/operand_maps.h"
+#include "hlo/indexing/operand_maps.h"
 
 namespace strata::indexing {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "hlo/hlo.h"
-#include "indexing/operand_maps.h"
+#include "hlo/indexing/operand_maps.h"
 
 namespace strata::indexing {
 

@@ -1,4 +1,4 @@
-#include "indexing/evaluations.h"
+#include "hlo/indexing/evaluations.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // Maps of operators that move elements to places known beforehand.
 #include <cassert>
 
-#include "indexing/operator_maps.h"
+#include "hlo/indexing/operator_maps.h"
 
 namespace strata::indexing {
 namespace {

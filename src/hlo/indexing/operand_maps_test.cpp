@@ -1,5 +1,5 @@
 // Maps of operators against the interpreter: an element of an operand is read where changing it changes the result.
-#include "indexing/operand_maps.h"
+#include "hlo/indexing/operand_maps.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <set>
 
 #include "hlo/evaluate.h"
+#include "hlo/indexing/random_operators.h"
 #include "hlo/text.h"
 #include "indexing/enumerate.h"
 #include "indexing/map_checks.h"
-#include "indexing/random_operators.h"
 #include "indexing/simplify.h"
 
 namespace strata::indexing {

@@ -5,11 +5,11 @@
 #include <set>
 
 #include "hlo/evaluate.h"
+#include "hlo/indexing/operand_maps.h"
 #include "hlo/random_fusion.h"
 #include "hlo/text.h"
 #include "hlo/typical_arguments.h"
 #include "indexing/enumerate.h"
-#include "indexing/operand_maps.h"
 
 namespace strata::indexing {
 namespace {
