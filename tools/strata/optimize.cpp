@@ -263,6 +263,7 @@ Result<int> run(Options& options) {
     if (std::find(names.begin(), names.end(), pass.name) != names.end()) options.work.passes.*pass.on = false;
   }
   options.work.passes.emitter = std::make_shared<compiler::FusionKernels>();
+  if (options.work.passes.one_kernel) options.work.passes.libraries = options.work.passes.merging = false;
   if (!options.checkpoint.empty()) {
     STRATA_TRY(options.work.search.checkpoint, Checkpoint::open(options.checkpoint, *program, options.work.search));
   }
@@ -357,6 +358,8 @@ void add_optimize(CLI::App& app, Action& action) {
                    "a pass of docs/codegen.md to do without; may be repeated")
       ->check(CLI::IsMember(passes))
       ->allow_extra_args(false);
+  command->add_flag("--one-kernel", options->work.passes.one_kernel,
+                    "write the result as one persistent kernel (docs/codegen.md)");
   add_number<int>(*command, "--candidates", options->work.candidates, {1, 1000}, "graphs to prove and report");
   add_number<uint64_t>(*command, "--seed", search.seed, {}, "of all random tests");
   command->add_option("--dump-after", options->dump_after, "print the best graph after a stage, with its time")

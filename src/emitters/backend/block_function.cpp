@@ -17,7 +17,36 @@ constexpr const char* kBarrier = "strata_barrier";
 constexpr const char* kShuffleDown = "strata_shuffle_down";
 constexpr const char* kShuffleXor = "strata_shuffle_xor";
 constexpr const char* kShuffleIndex = "strata_shuffle_index";
-constexpr std::array kDeviceFunctions = {kBarrier, kShuffleDown, kShuffleXor, kShuffleIndex};
+constexpr const char* kProductOfBf16 = "strata_warp_product_bf16";
+constexpr const char* kProductOfF16 = "strata_warp_product_f16";
+constexpr std::array kDeviceFunctions = {kBarrier,      kShuffleDown,   kShuffleXor,
+                                         kShuffleIndex, kProductOfBf16, kProductOfF16};
+
+bool is_product(const char* name) { return name == kProductOfBf16 || name == kProductOfF16; }
+
+llvm::FunctionType* device_function_type(const char* name, llvm::LLVMContext& context) {
+  llvm::Type* i32 = llvm::Type::getInt32Ty(context);
+  llvm::Type* f32 = llvm::Type::getFloatTy(context);
+  if (name == kBarrier) return llvm::FunctionType::get(llvm::Type::getVoidTy(context), false);
+  if (is_product(name)) {
+    return llvm::FunctionType::get(llvm::StructType::get(context, {f32, f32, f32, f32}),
+                                   {i32, i32, i32, i32, i32, i32, f32, f32, f32, f32}, false);
+  }
+  return llvm::FunctionType::get(i32, {i32, i32}, false);
+}
+
+/// mma.m16n8k16: the words of both matrices, and the sums.
+void define_product(llvm::Function& function, llvm::IRBuilder<>& builder, bool bf16) {
+  llvm::Type* pair = llvm::FixedVectorType::get(builder.getHalfTy(), 2);
+  llvm::SmallVector<llvm::Value*> arguments;
+  for (llvm::Argument& one : function.args()) {
+    const bool of_halves = !bf16 && one.getType()->isIntegerTy();
+    arguments.push_back(of_halves ? builder.CreateBitCast(&one, pair) : &one);
+  }
+  builder.CreateRet(builder.CreateIntrinsic(
+      bf16 ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16 : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32, {},
+      arguments));
+}
 
 std::string text_of(const llvm::Type& type) {
   std::string text;
@@ -83,14 +112,11 @@ Result<BlockFunction> prepare_block_function(llvm::Module& module, const std::st
 }
 
 Result<void> prepare_device_functions(llvm::Module& module) {
-  llvm::Type* i32 = llvm::Type::getInt32Ty(module.getContext());
   bool declared = false;
   for (const char* name : kDeviceFunctions) {
     llvm::Function* function = module.getFunction(name);
     if (!function) continue;
-    const llvm::FunctionType* expected =
-        name == kBarrier ? llvm::FunctionType::get(llvm::Type::getVoidTy(module.getContext()), false)
-                         : llvm::FunctionType::get(i32, {i32, i32}, false);
+    const llvm::FunctionType* expected = device_function_type(name, module.getContext());
     if (function->getFunctionType() != expected || !function->isDeclaration())
       return invalid("{} is not declared as {}", name, text_of(*expected));
     declared = true;
@@ -110,6 +136,8 @@ void define_nvptx_device_functions(llvm::Module& module) {
     if (name == kBarrier) {
       builder.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
       builder.CreateRetVoid();
+    } else if (is_product(name)) {
+      define_product(*function, builder, name == kProductOfBf16);
     } else {
       const llvm::Intrinsic::ID shuffle = name == kShuffleDown    ? llvm::Intrinsic::nvvm_shfl_sync_down_i32
                                           : name == kShuffleIndex ? llvm::Intrinsic::nvvm_shfl_sync_idx_i32

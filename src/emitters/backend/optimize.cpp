@@ -1,7 +1,10 @@
 #include "emitters/backend/optimize.h"
 
 #include <llvm/Bitcode/BitcodeReader.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/PassInstrumentation.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Linker/Linker.h>
 #include <llvm/Passes/PassBuilder.h>
@@ -11,6 +14,7 @@
 #include <llvm/Transforms/IPO/AlwaysInliner.h>
 #include <llvm/Transforms/IPO/Internalize.h>
 #include <llvm/Transforms/Scalar/InferAddressSpaces.h>
+#include <llvm/Transforms/Scalar/Reassociate.h>
 
 #include <algorithm>
 
@@ -41,14 +45,36 @@ llvm::OptimizationLevel level_of(int level) {
   return level == 2 ? llvm::OptimizationLevel::O2 : llvm::OptimizationLevel::O3;
 }
 
+bool rotates(const llvm::Function& function) {
+  return llvm::any_of(llvm::instructions(function), [](const llvm::Instruction& instruction) {
+    const auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&instruction);
+    return call != nullptr &&
+           (call->getIntrinsicID() == llvm::Intrinsic::fshl || call->getIntrinsicID() == llvm::Intrinsic::fshr);
+  });
+}
+
+/// The rounds of a hash function or of a random generator (Threefry) add up what both this round and the next one use.
+/// Reassociation makes each such sum one of all that it comes from, what is the same in a loop first: three additions
+/// a round instead of one.
+void keep_shared_sums(llvm::PassInstrumentationCallbacks& callbacks) {
+  callbacks.registerShouldRunOptionalPassCallback([](llvm::StringRef pass, const llvm::Any& unit) {
+    if (pass != llvm::ReassociatePass::name()) return true;
+    const auto* const* function = llvm::any_cast<const llvm::Function*>(&unit);
+    return function == nullptr || !rotates(**function);
+  });
+}
+
 void run_pipeline(llvm::Module& module, llvm::TargetMachine& machine, int level) {
-  run_passes(module, machine, [level](llvm::PassBuilder& builder, llvm::ModulePassManager& passes) {
+  llvm::PassInstrumentationCallbacks callbacks;
+  keep_shared_sums(callbacks);
+  const auto add = [level](llvm::PassBuilder& builder, llvm::ModulePassManager& passes) {
     // With block functions inside the kernels, all but the generic pointers are known: what follows sees which they
     // are.
     passes.addPass(llvm::AlwaysInlinerPass());
     passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::InferAddressSpacesPass()));
     passes.addPass(builder.buildPerModuleDefaultPipeline(level_of(level)));
-  });
+  };
+  run_passes(module, machine, add, &callbacks);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "emitters/backend/llvm_guard.h"
 #include "emitters/backend/nvptx_atomics.h"
 #include "emitters/backend/nvptx_casts.h"
+#include "emitters/backend/nvptx_small_integers.h"
 #include "emitters/backend/target_machines.h"
 #include "runtime/nv_jit_link.h"
 
@@ -175,6 +176,7 @@ Result<std::string> generate(llvm::Module& module, const PtxOptions& options) {
     names.push_back(kernel.name);
   }
   define_nvptx_device_functions(module);
+  convert_small_integers(module);  // before loads are cut and merged
   STRATA_CHECK(optimize(module, *machine, names, options.optimize));
   lower_vector_atomics(module, options.arch == "sm_90a");
   break_half_casts(module, *machine);

@@ -3,12 +3,13 @@
 namespace strata::emitters {
 
 void run_passes(llvm::Module& module, llvm::TargetMachine& machine,
-                const std::function<void(llvm::PassBuilder&, llvm::ModulePassManager&)>& add) {
+                const std::function<void(llvm::PassBuilder&, llvm::ModulePassManager&)>& add,
+                llvm::PassInstrumentationCallbacks* callbacks) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;
   llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
+  llvm::PassBuilder builder(&machine, llvm::PipelineTuningOptions(), std::nullopt, callbacks);
   builder.registerModuleAnalyses(modules);
   builder.registerCGSCCAnalyses(components);
   builder.registerFunctionAnalyses(functions);

@@ -7,8 +7,9 @@
 
 namespace strata::emitters {
 
-/// Runs the passes that `add` gives, with all analyses, for the machine.
+/// Runs the passes that `add` gives, with all analyses, for the machine. `callbacks` may keep some from running.
 void run_passes(llvm::Module& module, llvm::TargetMachine& machine,
-                const std::function<void(llvm::PassBuilder&, llvm::ModulePassManager&)>& add);
+                const std::function<void(llvm::PassBuilder&, llvm::ModulePassManager&)>& add,
+                llvm::PassInstrumentationCallbacks* callbacks = nullptr);
 
 }  // namespace strata::emitters

@@ -201,4 +201,24 @@ def ShuffleIndexOp : StrataOp<"shuffle_index", [Pure, AllTypesMatch<["values", "
   let assemblyFormat = "`(` $values `)` `from` $lane attr-dict `:` type($values)";
 }
 
+def WarpProductOp : StrataOp<"warp_product", [Pure, TypesMatchWith<"result is what it adds to", "sums", "result", "$_self">]> {
+  let summary = "Adds the product of two matrices that the lanes of a warp hold: 16 by 16 and 16 by 8, of 16-bit floats";
+  let description = [{
+    PTX's mma.m16n8k16 with sums in f32. Lane l = 4 · g + t has of the first matrix rows g and g + 8, of the second and
+    of the sums column g, or columns 2t and 2t + 1, as that instruction says:
+    left: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1), (g, 2t + 8), (g, 2t + 9), (g + 8, 2t + 8), (g + 8, 2t + 9);
+    right: (2t, g), (2t + 1, g), (2t + 8, g), (2t + 9, g);
+    sums: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+    `lane` is the thread's own. All lanes of the warp must come here.
+
+        %s = strata.warp_product %a, %b into %c lane %l : vector<8xbf16>, vector<4xbf16>, vector<4xf32>
+  }];
+  let arguments = (ins VectorOfLengthAndType<[8], [BF16, F16]>:$left, VectorOfLengthAndType<[4], [BF16, F16]>:$right,
+                       VectorOfLengthAndType<[4], [F32]>:$sums, Index:$lane);
+  let results = (outs VectorOfLengthAndType<[4], [F32]>:$result);
+  let assemblyFormat = [{
+    $left `,` $right `into` $sums `lane` $lane attr-dict `:` type($left) `,` type($right) `,` type($sums)
+  }];
+}
+
 #endif

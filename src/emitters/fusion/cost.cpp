@@ -5,6 +5,7 @@
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/pass.h"
 #include "emitters/kinds/plan.h"
+#include "emitters/kinds/product/product.h"
 #include "hlo/indexing/evaluations.h"
 #include "hlo/scan_window.h"
 
@@ -84,6 +85,33 @@ bool has_serial_reduction(const hlo::Computation& computation, const std::vector
   return serial && operators > 1;
 }
 
+/// Whether a product shares the kernel with other operators, and is not computed by threads together.
+bool has_serial_product(const hlo::Computation& computation, const std::vector<InstructionId>& once) {
+  const auto is_work = [](const Instruction& it) {
+    const bool moves = it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement ||
+                       it.opcode == Opcode::Broadcast || it.operands.empty();
+    return !moves && (it.opcode == Opcode::Dot || indexing::elements_of(it.shape) > 1);
+  };
+  int64_t operators = 0;
+  bool serial = false;
+  for (InstructionId id = 0; id <= computation.root; ++id) {
+    operators += is_work(computation[id]) ? 1 : 0;
+    serial |= computation[id].opcode == Opcode::Dot && std::find(once.begin(), once.end(), id) == once.end();
+  }
+  return serial && operators > 1;
+}
+
+/// Multiply-adds and what goes with them.
+double operations_of_products(const hlo::Computation& computation, const std::vector<InstructionId>& once,
+                              const Target& target) {
+  double sum = 0;
+  for (const InstructionId id : once) {
+    if (const auto shape = product_shape(computation, id))
+      sum += product_operations(choose_product_tiling(computation, *shape, target), *shape);
+  }
+  return sum;
+}
+
 /// Of each instruction whether only broadcasts read it, to elements that lie beside each other in memory: what it has
 /// for a row, threads compute once for their vectors.
 std::vector<bool> same_along_rows(const hlo::Computation& computation) {
@@ -114,6 +142,8 @@ std::vector<bool> same_along_rows(const hlo::Computation& computation) {
 
 KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   const hlo::Computation& computation = module.entry_computation();
+  const bool multiplies = std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                                      [](const Instruction& it) { return it.opcode == Opcode::Dot; });
   const bool reduces = std::any_of(computation.instructions.begin(), computation.instructions.end(),
                                    [](const Instruction& it) { return it.opcode == Opcode::Reduce; });
   const bool scans = std::any_of(computation.instructions.begin(), computation.instructions.end(),
@@ -124,7 +154,8 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   // Only of reductions it matters whether an emitter computes them once: others are read as often as they are written.
   std::vector<InstructionId> once;
   double threads = 0, blocks = 0;
-  for (const auto& [has, emitter] : {std::pair(reduces, "reduction"), std::pair(scans, "scan")}) {
+  for (const auto& [has, emitter] : {std::pair(multiplies, "product"), std::pair(reduces && !multiplies, "reduction"),
+                                     std::pair(scans && !multiplies, "scan")}) {
     if (!has || !once.empty()) continue;
     if (const Result<Plan> plan = choose_plan({module, module.entry, target}, emitter)) {
       const Launch& launch = plan->decision.launches.back();
@@ -133,11 +164,11 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
       blocks = static_cast<double>(launch.blocks);
     }
   }
-  const indexing::EvaluationCounts counts(module, module.entry, once);
+  const indexing::EvaluationCounts counts(module, module.entry, once, static_cast<int64_t>(blocks));
   const indexing::Evaluations evaluated = counts.whole();
   KernelWork work;
   work.repeated = indexing::repeated_reductions(computation, evaluated);
-  work.serial = has_serial_reduction(computation, once);
+  work.serial = multiplies ? has_serial_product(computation, once) : has_serial_reduction(computation, once);
 
   const std::vector<bool> along_rows = same_along_rows(computation);
   const auto share = [&](InstructionId id) { return along_rows[static_cast<size_t>(id)] ? kVector : 1; };
@@ -148,7 +179,7 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
     }
     return sum;
   };
-  work.operations = operations_of(evaluated);
+  work.operations = operations_of(evaluated) + operations_of_products(computation, once, target);
   for (const InstructionId root : counts.roots()) {
     if (once.empty()) threads = std::max(threads, indexing::elements_of(computation[root].shape));
     // Without long reductions an element takes few operations.

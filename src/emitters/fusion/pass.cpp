@@ -8,6 +8,7 @@
 
 #include "emitters/fusion/known_functions.h"
 #include "emitters/fusion/part_builder.h"
+#include "emitters/kinds/product/product.h"
 #include "hlo/inline_calls.h"
 #include "hlo/source_of.h"
 
@@ -34,10 +35,11 @@ bool is_interpreted(const Instruction& it) {
 }
 
 /// Instructions that run alone: by the interpreter, by a library (calls: library/calls.h), or products and convolutions
-/// that stay kernels.
-bool is_alone(const Instruction& it) {
-  return is_interpreted(it) || it.opcode == Opcode::Call || it.opcode == Opcode::Dot ||
-         it.opcode == Opcode::Convolution;
+/// that stay kernels, but for products of few rows.
+bool is_alone(const Computation& computation, InstructionId id) {
+  const Instruction& it = computation[id];
+  return is_interpreted(it) || it.opcode == Opcode::Call || it.opcode == Opcode::Convolution ||
+         (it.opcode == Opcode::Dot && !product_shape(computation, id));
 }
 
 bool is_sort(const Instruction& it) { return it.opcode == Opcode::Sort || it.opcode == Opcode::TopK; }
@@ -307,7 +309,7 @@ class Fuser {
   bool may_join(const Group& producer, const Group& consumer) const {
     if (producer.size() + consumer.size() > most_instructions_) return false;
     for (const Group* group : {&producer, &consumer}) {
-      if (std::any_of(group->begin(), group->end(), [&](InstructionId id) { return is_alone(computation_[id]); })) {
+      if (std::any_of(group->begin(), group->end(), [&](InstructionId id) { return is_alone(computation_, id); })) {
         return false;
       }
     }

@@ -243,6 +243,7 @@ class Splitter : hlo::EntryRewriter {
       return add(it.name, result_[it.called[0]].root_instruction().opcode, it.shape,
                  {elements, spread(copy.operands[1], it.shape)});
     }
+    if (const auto replacement = of_exponentials(it, copy)) return replacement;
     if (const auto squares = centred_squares(it)) {
       if (const Moments* moments = moments_of(squares->first, it.dimensions(), copy))
         return sum_of_squares(copy, *moments, moved_[static_cast<size_t>(squares->second)]);
@@ -267,7 +268,12 @@ class Splitter : hlo::EntryRewriter {
     if (!is_sum(it)) return std::nullopt;
     const Instruction& square = from_[it.operands[0]];
     if (square.opcode != Opcode::Multiply || square.operands[0] != square.operands[1]) return std::nullopt;
-    const Instruction& centred = from_[square.operands[0]];
+    return difference(it, square.operands[0]);
+  }
+
+  /// x and b of x - b, where b is the same along what `it` reduces.
+  std::optional<std::pair<InstructionId, InstructionId>> difference(const Instruction& it, InstructionId id) const {
+    const Instruction& centred = from_[id];
     if (centred.opcode != Opcode::Subtract) return std::nullopt;
     const InstructionId b = centred.operands[1];
     const Instruction& spread = from_[b];
@@ -353,17 +359,21 @@ class Splitter : hlo::EntryRewriter {
     return &*made;
   }
 
-  InstructionId sum_of_squares(const Instruction& copy, const Moments& moments, InstructionId b) {
-    const Parts& parts = moments.parts;
-    // b is the same at all elements of a part: that at the first one.
+  /// What is the same at all elements of a part: that at the first one.
+  InstructionId of_parts(InstructionId b, const Parts& parts, const Shape& scalars) {
     const InstructionId view = viewed(b, parts);
     Dimensions sizes = parts.view;
     for (const int64_t d : parts.first) sizes[static_cast<size_t>(d)] = 1;
     const InstructionId first =
         add("part.first", Opcode::Slice, hlo::array_shape(shape(b).type, sizes), {view},
             hlo::SliceAttributes{Dimensions(sizes.size(), 0), sizes, Dimensions(sizes.size(), 1)});
+    return add("part.b", Opcode::Reshape, scalars, {first});
+  }
+
+  InstructionId sum_of_squares(const Instruction& copy, const Moments& moments, InstructionId b) {
+    const Parts& parts = moments.parts;
     const Shape scalars = shape(moments.mean);  // instructions move as others are added
-    const InstructionId of_part = add("part.b", Opcode::Reshape, scalars, {first});
+    const InstructionId of_part = of_parts(b, parts, scalars);
     const InstructionId away = binary("part.away", Opcode::Subtract, moments.mean, of_part);
     const InstructionId rests = binary("part.rests", Opcode::Multiply, number(2, scalars), moments.rest);
     const InstructionId moved =
@@ -373,7 +383,129 @@ class Splitter : hlo::EntryRewriter {
     return second_step(copy, binary("part.all", Opcode::Add, moments.squares, product), parts);
   }
 
+  // --- Σ exp(x - b) ---
+
+  bool is_maximum(const Instruction& it) const {
+    return it.opcode == Opcode::Reduce && may_split(it) && operator_of(result_[it.called[0]]) == Opcode::Maximum;
+  }
+
+  /// x and b of Σ exp(x - b).
+  std::optional<std::pair<InstructionId, InstructionId>> exponentials(const Instruction& it) const {
+    if (!is_sum(it) || from_[it.operands[0]].opcode != Opcode::Exp) return std::nullopt;
+    return difference(it, from_[it.operands[0]].operands[0]);
+  }
+
+  /// What the parts of a row have come to.
+  struct Exponentials {
+    Parts parts;
+    InstructionId maximum = 0, shift = 0;  ///< and what is subtracted: the maximum where it is finite, else 0
+    InstructionId sum = 0;                 ///< Σ exp(x - shift)
+  };
+
+  void find_exponentials() {
+    searched_exponentials_ = true;
+    std::map<Key, std::vector<InstructionId>> maxima;
+    for (size_t i = 0; i < from_.instructions.size(); ++i) {
+      const Instruction& it = from_.instructions[i];
+      if (is_maximum(it)) maxima[{it.operands[0], it.dimensions()}].push_back(static_cast<InstructionId>(i));
+      const auto found = exponentials(it);
+      if (!found) continue;
+      const Key key{found->first, it.dimensions()};
+      for (const InstructionId maximum : maxima[key]) {
+        if (!needs(found->second, maximum)) continue;
+        exponentials_.try_emplace(key).first->second.sum = &it;
+      }
+    }
+  }
+
+  /// The parts of a row that a block cannot keep, so that it would be read for its maximum and again for the sum.
+  std::optional<Parts> parts_of_row(InstructionId x, const Dimensions& reduced) const {
+    const std::vector<DimensionGroup> groups = dimension_groups(from_[x].shape, reduced);
+    if (groups.empty() || !groups.back().reduced || groups.size() > 2) return std::nullopt;
+    const int64_t length = groups.back().size;
+    if (length * width(x) <= most_kept_row(target_)) return std::nullopt;
+    const std::optional<int64_t> part = divisor(length, kMostPart);
+    if (!part || *part == length) return std::nullopt;
+    Parts parts;
+    parts.view = {length / *part, *part};
+    if (groups.size() == 2) parts.view.insert(parts.view.begin(), groups[0].size);
+    parts.first = {std::ssize(parts.view) - 1};
+    parts.second = {std::ssize(parts.view) - 2};
+    parts.terms = *part;
+    parts.in_registers = true;
+    return parts;
+  }
+
+  /// A maximum or a sum of exponentials by way of parts of rows; nothing for other reductions.
+  std::optional<InstructionId> of_exponentials(const Instruction& it, const Instruction& copy) {
+    const auto pair = exponentials(it);
+    if (!pair && !is_maximum(it)) return std::nullopt;
+    if (!searched_exponentials_) find_exponentials();
+    const Key key{pair ? pair->first : it.operands[0], it.dimensions()};
+    const auto known = exponentials_.find(key);
+    if (known == exponentials_.end()) return std::nullopt;
+    PartsOfRows& rows = known->second;
+    if (!rows.made) {
+      const std::optional<Parts> parts = pair ? std::nullopt : parts_of_row(key.first, key.second);
+      if (!parts) {
+        exponentials_.erase(known);
+        return std::nullopt;
+      }
+      rows.made = add_exponentials(key.first, copy, *rows.sum, *parts);
+    }
+    if (!pair) return second_step(copy, rows.made->maximum, rows.made->parts);
+    return sum_of_exponentials(copy, *rows.made, moved_[static_cast<size_t>(pair->second)]);
+  }
+
+  Exponentials add_exponentials(InstructionId x, const Instruction& maximum, const Instruction& sum,
+                                const Parts& parts) {
+    Exponentials made;
+    made.parts = parts;
+    const InstructionId view = viewed(moved_[static_cast<size_t>(x)], parts);
+    made.maximum = first_step(maximum, view, parts);
+    made.shift = finite_or_zero(made.maximum);
+    // Not a broadcast of the shift: as with means.
+    Dimensions kept(parts.view.size() - 1);
+    for (size_t d = 0; d < kept.size(); ++d) kept[d] = static_cast<int64_t>(d);
+    const InstructionId maxima =
+        add("part.maxima", Opcode::Broadcast, shape(view), {made.maximum}, hlo::DimensionsAttributes{kept});
+    const InstructionId centred = binary("part.centred", Opcode::Subtract, view, finite_or_zero(maxima));
+    Instruction like = sum;
+    const hlo::Literal zero(hlo::array_shape(shape(view).type, {}));  // the sum's own may not be there yet
+    like.operands[1] = add("zero", Opcode::Constant, zero.shape(), {}, hlo::ConstantAttributes{zero, false});
+    made.sum = first_step(like, add("part.exponentials", Opcode::Exp, shape(view), {centred}), parts);
+    return made;
+  }
+
+  InstructionId finite_or_zero(InstructionId of) {
+    Shape tests = shape(of);
+    tests.type = hlo::ElementType::Pred;
+    const InstructionId finite = add("part.finite", Opcode::IsFinite, tests, {of});
+    return add("part.shift", Opcode::Select, shape(of), {finite, of, number(0, shape(of))});
+  }
+
+  /// A part without anything above -∞ adds nothing, however far b lies below 0.
+  InstructionId sum_of_exponentials(const Instruction& copy, const Exponentials& made, InstructionId b) {
+    const Shape scalars = shape(made.sum);
+    const InstructionId away = binary("part.away", Opcode::Subtract, made.shift, of_parts(b, made.parts, scalars));
+    const InstructionId factor = add("part.factor", Opcode::Exp, scalars, {away});
+    const InstructionId product = binary("part.product", Opcode::Multiply, made.sum, factor);
+    Shape tests = scalars;
+    tests.type = hlo::ElementType::Pred;
+    const InstructionId zero = number(0, scalars);
+    const InstructionId none = add("part.none", Opcode::Compare, tests, {made.sum, zero}, hlo::CompareAttributes{});
+    return second_step(copy, add("part.all", Opcode::Select, scalars, {none, zero, product}), made.parts);
+  }
+
+  /// Rows whose maximum and sum of exponentials are wanted.
+  struct PartsOfRows {
+    const Instruction* sum = nullptr;  ///< one of the sums
+    std::optional<Exponentials> made;
+  };
+
   const Target& target_;
+  bool searched_exponentials_ = false;
+  std::map<Key, PartsOfRows> exponentials_;
   bool searched_ = false;
   std::set<Key> twice_;  ///< arrays that are summed and then their differences squared, with what is reduced
   std::map<Key, std::optional<Moments>> moments_;

@@ -20,6 +20,10 @@ namespace strata::emitters {
 ///     Σ(x - b)² = Σ over parts of Σ(x - m)² + 2(m - b)Σ(x - m) + n(m - b)²,
 ///   which holds for any m and b. Terms do not cancel: the middle one is what the rounding of m left over, and the
 ///   others are not negative. So the relative error is that of going through x twice, however far the mean lies from 0.
+/// - sums Σexp(x - b) beside the maximum of x, where b is made of the latter, of rows that a block cannot keep: of
+/// parts
+///   that stay in registers, with m the maximum of a part (0 where it is not finite),
+///     Σexp(x - b) = Σ over parts of exp(m - b)·Σexp(x - m), without parts whose sum is 0.
 /// Reductions over single elements become elementwise operators.
 hlo::Module split_reductions(const hlo::Module& module, const Target& target);
 

@@ -15,6 +15,7 @@ struct Kind {
 
 /// In the order in which they are asked. The loop emitter takes all.
 constexpr Kind kKinds[] = {
+    {"product", plan_product},
     {"reduction", plan_reduction},
     {"scan", plan_scan},
     {"transpose", plan_transpose},
@@ -57,7 +58,7 @@ Result<void> check_repeats(const Fusion& fusion, const Decision& decision) {
   const hlo::Computation& computation = fusion.computation();
   const auto is_long = [&](const hlo::Instruction& it) { return indexing::is_long_reduction(computation, it); };
   if (std::none_of(computation.instructions.begin(), computation.instructions.end(), is_long)) return {};
-  const indexing::EvaluationCounts counts(fusion.module, fusion.id, decision.heroes);
+  const indexing::EvaluationCounts counts(fusion.module, fusion.id, decision.heroes, decision.launch().blocks);
   for (const indexing::RepeatedReduction& one : indexing::repeated_reductions(computation, counts.whole())) {
     return with_remedy(unsupported("{}, a reduction of {} terms, would be computed {:.0f} times for each element",
                                    computation[one.instruction].name, one.terms, one.times),

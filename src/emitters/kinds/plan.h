@@ -31,6 +31,7 @@ struct Plan {
 using Planner = Result<Plan> (*)(const Fusion& fusion);
 Result<Plan> plan_loop(const Fusion& fusion);
 Result<Plan> plan_reduction(const Fusion& fusion);
+Result<Plan> plan_product(const Fusion& fusion);
 Result<Plan> plan_scan(const Fusion& fusion);
 Result<Plan> plan_scatter(const Fusion& fusion);
 Result<Plan> plan_dynamic_update_slice(const Fusion& fusion);

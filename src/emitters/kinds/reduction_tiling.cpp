@@ -21,6 +21,10 @@ constexpr int64_t kColumnThreads = 512;    ///< of a block that keeps columns in
 constexpr int64_t kColumnRows = 8;         ///< of such a thread
 constexpr int64_t kColumnRegisters = 128;  ///< that these may take
 
+// Of blocks that keep a row.
+constexpr int64_t kOtherRegisters = 36;  ///< of a thread, for all but its elements
+constexpr int64_t kOtherBytes = 2048;    ///< of shared memory: parts of results, and what the system takes
+
 int64_t power_above(int64_t x) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(x, 1))));
 }
@@ -123,8 +127,6 @@ class Choice {
   /// The threads of a block that keeps a row in registers and shared memory, beside another one if possible; as given
   /// if it cannot.
   int64_t keep_rows(int64_t vectors, int64_t threads) {
-    constexpr int64_t kOtherRegisters = 36;  // of a thread, for all but its elements
-    constexpr int64_t kOtherBytes = 2048;    // of shared memory: parts of results, and what the system takes
     if (groups_.size() != 2 || load_.kept_bytes == 0 || !enough_blocks(rows_)) return threads;
     for (const int blocks : {2, 1}) {
       for (const int64_t each : {kMaxThreads / blocks, kMaxThreads / blocks / 2}) {
@@ -222,6 +224,11 @@ class Choice {
 };
 
 }  // namespace
+
+int64_t most_kept_row(const Target& target) {
+  const int64_t registers = std::max<int64_t>(target.registers - kOtherRegisters * kMaxThreads, 0);
+  return 4 * registers + std::max<int64_t>(target.multiprocessor_shared_memory - kOtherBytes, 0);
+}
 
 ColumnPart most_column_part(int64_t columns, int64_t vector, int64_t element_bytes) {
   constexpr int64_t kLineBytes = 128;

@@ -32,6 +32,8 @@ struct ColumnPart {
   int64_t lanes = 1;  ///< vectors of columns: a line of memory
   int64_t rows = 1;
 };
+/// Bytes of a row that is gone through twice and stays in the registers and the shared memory of a multiprocessor.
+int64_t most_kept_row(const Target& target);
 ColumnPart most_column_part(int64_t columns, int64_t vector, int64_t element_bytes);
 
 /// Rows where the innermost dimension in memory is reduced: several rows a warp where a row is at most a vector a lane,

@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "emitters/fusion/pass.h"
+#include "emitters/kinds/product/product.h"
 #include "emitters/library/call_plan.h"
 #include "hlo/inline_calls.h"
 #include "superopt/codegen/libraries.h"
@@ -128,6 +130,66 @@ double work_of(const Computation& computation, const Instruction& it, double& re
   return terms;
 }
 
+/// What an operand is computed of by operators that a product's kernel takes in, and nothing else needs.
+class Prologue {
+ public:
+  Prologue(const Computation& from, const Users& users, InstructionId operand) : from_(from), users_(users) {
+    visit(operand);
+    made_.root = moved_.at(operand);
+  }
+
+  bool computes() const { return computes_; }
+  /// It alone, with parameters for what it reads.
+  Computation take() { return std::move(made_); }
+  /// As part of another computation.
+  static InstructionId copy(const Computation& from, const Users& users, InstructionId operand, Computation& to) {
+    Prologue made(from, users, operand, std::move(to));
+    to = std::move(made.made_);
+    return made.moved_.at(operand);
+  }
+
+ private:
+  Prologue(const Computation& from, const Users& users, InstructionId operand, Computation to)
+      : from_(from), users_(users), made_(std::move(to)) {
+    visit(operand);
+  }
+
+  bool takes_in(InstructionId id) const {
+    const Instruction& it = from_[id];
+    if (it.opcode == Opcode::Constant || it.opcode == Opcode::Iota) return true;
+    const bool moves = it.opcode == Opcode::Broadcast || it.opcode == Opcode::Reshape ||
+                       it.opcode == Opcode::Transpose || it.opcode == Opcode::Slice || it.opcode == Opcode::Copy ||
+                       it.opcode == Opcode::Concatenate;
+    const bool small = it.opcode == Opcode::Broadcast && from_.operand_shape(it, 0).element_count() == 1;
+    return (moves || hlo::is_elementwise(it.opcode)) && it.shape.is_array() &&
+           (small || users_[static_cast<size_t>(id)].size() == 1);
+  }
+
+  void visit(InstructionId id) {
+    if (moved_.contains(id)) return;
+    Instruction it = from_[id];
+    if (takes_in(id)) {
+      computes_ |= hlo::is_elementwise(it.opcode);
+      for (InstructionId& operand : it.operands) {
+        visit(operand);
+        operand = moved_.at(operand);
+      }
+    } else {
+      const auto number = static_cast<int64_t>(made_.parameters.size());
+      it = {it.name, Opcode::Parameter, it.shape, {}, {}, hlo::ParameterAttributes{number}, it.location};
+      made_.parameters.push_back(static_cast<InstructionId>(made_.instructions.size()));
+    }
+    moved_[id] = static_cast<InstructionId>(made_.instructions.size());
+    made_.instructions.push_back(std::move(it));
+  }
+
+  const Computation& from_;
+  const Users& users_;
+  Computation made_;
+  std::map<InstructionId, InstructionId> moved_;
+  bool computes_ = false;
+};
+
 class Rewriter {
  public:
   Rewriter(const hlo::Module& module, const Target& target, LibraryUse use)
@@ -174,6 +236,7 @@ class Rewriter {
       const double moved = 2 * static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
       library += 1e6 * (target_.kernel_seconds() + moved / target_.rates.copy_bandwidth);
     }
+    if (use_ == LibraryUse::WhereFaster && stays_narrow(it, id, library)) return;
     if (library >= loop && use_ == LibraryUse::WhereFaster) {
       result_.kept[it.name] =
           fmt::format("{} takes {:.3g} µs by the model, a kernel {:.3g}", library_of(plan->work), library, loop);
@@ -184,6 +247,38 @@ class Rewriter {
     call.microseconds = library;
     call.reason = fmt::format("{:.3g} µs by the model; a kernel would take {:.3g}", library, loop);
     plans_.emplace(plan->result, std::move(*plan));
+  }
+
+  double microseconds_of(Computation computation, const std::string& name) const {
+    computation.name = name;
+    return estimated_microseconds(hlo::extract_module(module_, computation), target_);
+  }
+
+  /// Whether a product of few rows is faster as a kernel that computes its operands as it reads them: the library needs
+  /// them in memory.
+  bool stays_narrow(const Instruction& it, InstructionId id, double library) {
+    const auto shape = it.opcode == Opcode::Dot ? product_shape(from_, id) : std::nullopt;
+    if (!shape) return false;
+    const InstructionId weights = it.operands[static_cast<size_t>(shape->weights)];
+    Prologue before(from_, users_, weights);
+    if (before.computes()) library += microseconds_of(before.take(), "before");
+    // The other operand is small: it is computed before.
+    Computation whole;
+    Instruction product = it;
+    product.operands[static_cast<size_t>(shape->weights)] = Prologue::copy(from_, users_, weights, whole);
+    const auto number = static_cast<int64_t>(whole.parameters.size());
+    const Instruction& rows = from_[it.operands[static_cast<size_t>(1 - shape->weights)]];
+    product.operands[static_cast<size_t>(1 - shape->weights)] = static_cast<InstructionId>(whole.instructions.size());
+    whole.parameters.push_back(static_cast<InstructionId>(whole.instructions.size()));
+    whole.instructions.push_back(
+        {rows.name + ".rows", Opcode::Parameter, rows.shape, {}, {}, hlo::ParameterAttributes{number}, {}});
+    whole.root = static_cast<InstructionId>(whole.instructions.size());
+    whole.instructions.push_back(std::move(product));
+    const double kernel = microseconds_of(std::move(whole), "product");
+    if (kernel >= library) return false;
+    result_.kept[it.name] = fmt::format(
+        "a kernel that reads each weight once takes {:.3g} µs by the model, a library {:.3g}", kernel, library);
+    return true;
   }
 
   InstructionId add(Instruction it) {

@@ -23,7 +23,8 @@ constexpr double kWorthACopy = 6;
 
 class Preparer : hlo::EntryRewriter {
  public:
-  Preparer(const hlo::Module& module, const Target& target) : EntryRewriter(module), target_(target) {}
+  Preparer(const hlo::Module& module, const Target& target, LibraryUse use)
+      : EntryRewriter(module), target_(target), use_(use) {}
 
   hlo::Module run() {
     return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
@@ -67,7 +68,16 @@ class Preparer : hlo::EntryRewriter {
     return all;
   }
 
-  /// Whether a product is of vectors, or has one term.
+  /// Whether threads compute the products of so many terms of a result in less time than it takes to write it: then the
+  /// result is best not written at all, but computed where it is read.
+  bool has_few_terms(const Shape& result, int64_t terms) const {
+    constexpr double kOperationsOfTerm = 4;
+    return use_ == LibraryUse::WhereFaster &&
+           static_cast<double>(terms) * kOperationsOfTerm / (target_.rates.scalar_rate / 2) <
+               hlo::byte_width(result.type) / target_.rates.memory_bandwidth;
+  }
+
+  /// Whether a product is of vectors, or has one term, or few.
   bool is_sum_of_products(const Instruction& it) const {
     const auto& a = it.as<hlo::DotAttributes>();
     const Shape& lhs = from_.operand_shape(it, 0);
@@ -79,7 +89,7 @@ class Preparer : hlo::EntryRewriter {
       return false;
     int64_t terms = 1;
     for (const int64_t d : a.lhs_contracting) terms *= lhs.dim(d);
-    return terms == 1 || free_elements(lhs, a.lhs_batch, a.lhs_contracting) == 1 ||
+    return terms == 1 || has_few_terms(it.shape, terms) || free_elements(lhs, a.lhs_batch, a.lhs_contracting) == 1 ||
            free_elements(rhs, a.rhs_batch, a.rhs_contracting) == 1;
   }
 
@@ -126,7 +136,23 @@ class Preparer : hlo::EntryRewriter {
     return labels;
   }
 
-  /// The products as an array whose dimensions lie as the larger operand has them, and their sums.
+  /// The order of a product's dimensions in which its few terms stand before the innermost one of the result: threads
+  /// then have vectors of the result, of which they add up one term after the other.
+  static Dimensions order_of_few_terms(const Instruction& it, size_t terms) {
+    const int64_t rank = it.shape.rank();
+    Dimensions order(static_cast<size_t>(rank));
+    std::iota(order.begin(), order.end(), 0);
+    auto innermost = order.end();
+    while (innermost != order.begin() && it.shape.dim(*(innermost - 1)) == 1) --innermost;
+    if (innermost != order.begin()) --innermost;
+    Dimensions of_terms(terms);
+    std::iota(of_terms.begin(), of_terms.end(), rank);
+    order.insert(innermost, of_terms.begin(), of_terms.end());
+    return order;
+  }
+
+  /// The products as an array whose dimensions lie as the larger operand has them, and their sums. Where both operands
+  /// have dimensions of their own, they lie as the result's do.
   InstructionId add_sum(const Instruction& it) {
     const auto& a = it.as<hlo::DotAttributes>();
     const Shape lhs = shape(it.operands[0]);
@@ -143,6 +169,9 @@ class Preparer : hlo::EntryRewriter {
     }
     for (size_t i = larger_shape.dims.size(); i-- > 0;)
       order.push_back(larger[static_cast<size_t>(larger_shape.minor_to_major[i])]);
+    const bool vectors = free_elements(lhs, a.lhs_batch, a.lhs_contracting) == 1 ||
+                         free_elements(rhs, a.rhs_batch, a.rhs_contracting) == 1;
+    if (!vectors) order = order_of_few_terms(it, a.lhs_contracting.size());
     Dimensions place(order.size());
     for (size_t i = 0; i < order.size(); ++i) place[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
     const hlo::ElementType type = sum_type(it.shape.type);
@@ -412,12 +441,13 @@ class Preparer : hlo::EntryRewriter {
   }
 
   const Target& target_;
+  const LibraryUse use_;
 };
 
 }  // namespace
 
 hlo::Module prepare_for_libraries(const hlo::Module& module, const Target& target, LibraryUse use) {
-  return Preparer(with_narrow_products(module, target, use), target).run();
+  return Preparer(with_narrow_products(module, target, use), target, use).run();
 }
 
 }  // namespace strata::emitters

@@ -1,7 +1,10 @@
 // shuffle_reduce → for each distance a shuffle of every 32-bit word of the values, and a call of the combiner;
-// shuffle_index → a shuffle of every word.
+// shuffle_index → a shuffle of every word. warp_product → a call of the instruction's function on a GPU, elsewhere
+// shuffles of what other lanes hold.
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/Func/IR/FuncOps.h>
+#include <mlir/Dialect/Vector/IR/VectorOps.h>
+#include <mlir/IR/ImplicitLocOpBuilder.h>
 
 #include "emitters/dialect/dialect.h"
 #include "emitters/transforms/memory.h"
@@ -20,6 +23,8 @@ using mlir::func::FuncOp;
 constexpr unsigned kWordBits = 32;
 constexpr const char* kShuffleDown = "strata_shuffle_down";
 constexpr const char* kShuffleIndex = "strata_shuffle_index";
+constexpr const char* kProductOfBf16 = "strata_warp_product_bf16";
+constexpr const char* kProductOfF16 = "strata_warp_product_f16";
 
 FuncOp shuffle_function(mlir::ModuleOp module, const char* name) {
   if (auto known = module.lookupSymbol<FuncOp>(name)) return known;
@@ -73,9 +78,108 @@ void lower_shuffle_indices(mlir::ModuleOp module) {
   }
 }
 
+/// The words that a vector of 16-bit floats takes.
+llvm::SmallVector<Value> words(mlir::ImplicitLocOpBuilder& builder, Value halves) {
+  const int64_t count = llvm::cast<mlir::VectorType>(halves.getType()).getNumElements() / 2;
+  const Value all =
+      builder.create<mlir::vector::BitCastOp>(mlir::VectorType::get({count}, builder.getI32Type()), halves);
+  llvm::SmallVector<Value> result;
+  for (int64_t i = 0; i < count; ++i) result.push_back(builder.create<mlir::vector::ExtractOp>(all, i));
+  return result;
+}
+
+llvm::SmallVector<Value> elements(mlir::ImplicitLocOpBuilder& builder, Value vector) {
+  llvm::SmallVector<Value> result;
+  for (int64_t i = 0; i < llvm::cast<mlir::VectorType>(vector.getType()).getNumElements(); ++i)
+    result.push_back(builder.create<mlir::vector::ExtractOp>(vector, i));
+  return result;
+}
+
+llvm::SmallVector<Value> called_product(mlir::ImplicitLocOpBuilder& builder, mlir::ModuleOp module, WarpProductOp op) {
+  const Type type = llvm::cast<mlir::VectorType>(op.getLeft().getType()).getElementType();
+  const char* name = type.isBF16() ? kProductOfBf16 : kProductOfF16;
+  llvm::SmallVector<Value> operands = words(builder, op.getLeft());
+  llvm::append_range(operands, words(builder, op.getRight()));
+  llvm::append_range(operands, elements(builder, op.getSums()));
+  auto function = module.lookupSymbol<FuncOp>(name);
+  if (!function) {
+    OpBuilder declarations = OpBuilder::atBlockBegin(module.getBody());
+    const llvm::SmallVector<Type> results(4, builder.getF32Type());
+    function = declarations.create<FuncOp>(
+        module.getLoc(), name, builder.getFunctionType(mlir::TypeRange(mlir::ValueRange(operands)), results));
+    function.setPrivate();
+  }
+  return llvm::SmallVector<Value>(builder.create<mlir::func::CallOp>(function, operands).getResults());
+}
+
+/// The elements of a word, as f32.
+std::pair<Value, Value> halves(mlir::ImplicitLocOpBuilder& builder, Value word, Type type) {
+  const auto wide = [&](Value bits) -> Value {
+    const Value half = builder.create<arith::TruncIOp>(builder.getIntegerType(16), bits);
+    const Value element = builder.create<arith::BitcastOp>(type, half);
+    return builder.create<arith::ExtFOp>(Type(builder.getF32Type()), element);
+  };
+  const Value sixteen = builder.create<arith::ConstantIntOp>(16, kWordBits);
+  return {wide(word), wide(builder.create<arith::ShRUIOp>(word, sixteen))};
+}
+
+/// As the instruction does: with the words of the lanes that hold the lane's rows of the first matrix, and its columns
+/// of the second.
+llvm::SmallVector<Value> shuffled_product(mlir::ImplicitLocOpBuilder& builder, mlir::ModuleOp module,
+                                          WarpProductOp op) {
+  const Type word = builder.getI32Type();
+  const Type type = llvm::cast<mlir::VectorType>(op.getLeft().getType()).getElementType();
+  const auto constant = [&](int64_t value) -> Value { return builder.create<arith::ConstantIntOp>(value, kWordBits); };
+  const FuncOp function = shuffle_function(module, kShuffleIndex);
+  const llvm::SmallVector<Value> left = words(builder, op.getLeft()), right = words(builder, op.getRight());
+  const Value lane = builder.create<arith::IndexCastOp>(word, op.getLane());
+  const Value t = builder.create<arith::AndIOp>(lane, constant(3));
+  const Value first_of_rows = builder.create<arith::SubIOp>(lane, t);
+  const Value first_of_columns = builder.create<arith::MulIOp>(t, constant(8));  // 4 lanes for each of 2t and 2t + 1
+  llvm::SmallVector<Value> sums = elements(builder, op.getSums());
+  for (int64_t other = 0; other < 4; ++other) {
+    const auto from = [&](Value value, Value first, int64_t offset) -> Value {
+      const Value source = builder.create<arith::AddIOp>(first, constant(other + offset));
+      return shuffle(builder, builder.getLoc(), function, value, source);
+    };
+    llvm::SmallVector<Value> rows;
+    for (const Value value : left) rows.push_back(from(value, first_of_rows, 0));
+    for (size_t column = 0; column < 2; ++column) {
+      for (size_t k = 0; k < 2; ++k) {
+        const auto [low, high] =
+            halves(builder, from(right[k], first_of_columns, static_cast<int64_t>(4 * column)), type);
+        for (size_t row = 0; row < 2; ++row) {
+          const auto [a, b] = halves(builder, rows[2 * k + row], type);
+          Value& sum = sums[2 * row + column];
+          const Value first = builder.create<arith::MulFOp>(a, low), second = builder.create<arith::MulFOp>(b, high);
+          sum = builder.create<arith::AddFOp>(sum, first);
+          sum = builder.create<arith::AddFOp>(sum, second);
+        }
+      }
+    }
+  }
+  return sums;
+}
+
+void lower_warp_products(mlir::ModuleOp module, Target target) {
+  llvm::SmallVector<WarpProductOp> operations;
+  module.walk([&](WarpProductOp op) { operations.push_back(op); });
+  for (WarpProductOp op : operations) {
+    mlir::ImplicitLocOpBuilder builder(op.getLoc(), op);
+    const llvm::SmallVector<Value> sums =
+        target == Target::Gpu ? called_product(builder, module, op) : shuffled_product(builder, module, op);
+    Value result = op.getSums();
+    for (size_t i = 0; i < sums.size(); ++i)
+      result = builder.create<mlir::vector::InsertOp>(sums[i], result, static_cast<int64_t>(i));
+    op.getResult().replaceAllUsesWith(result);
+    op.erase();
+  }
+}
+
 }  // namespace
 
-mlir::LogicalResult lower_shuffles(mlir::ModuleOp module, const LoweringOptions&) {
+mlir::LogicalResult lower_shuffles(mlir::ModuleOp module, const LoweringOptions& options) {
+  lower_warp_products(module, options.target);
   lower_shuffle_indices(module);
   llvm::SmallVector<ShuffleReduceOp> operations;
   module.walk([&](ShuffleReduceOp op) { operations.push_back(op); });

@@ -24,8 +24,9 @@ constexpr double kLeastShare = 0.5;
 bool synchronizes(LoopOp loop) {
   return loop
       .walk([](mlir::Operation* op) {
-        return llvm::isa<SyncThreadsOp, ShuffleIndexOp, ShuffleReduceOp>(op) ? mlir::WalkResult::interrupt()
-                                                                             : mlir::WalkResult::advance();
+        return llvm::isa<SyncThreadsOp, ShuffleIndexOp, ShuffleReduceOp, WarpProductOp>(op)
+                   ? mlir::WalkResult::interrupt()
+                   : mlir::WalkResult::advance();
       })
       .wasInterrupted();
 }

@@ -102,7 +102,7 @@ void set_linkage(mlir::ModuleOp module) {
     if (function.isExternal()) {
       // What others must come to as well may not be moved under a condition; the rest computes from its arguments.
       const llvm::StringRef name = function.getName();
-      if (name == "strata_barrier" || name.starts_with("strata_shuffle")) {
+      if (name == "strata_barrier" || name.starts_with("strata_shuffle") || name.starts_with("strata_warp_product")) {
         attributes.push_back(builder.getStringAttr("convergent"));
       }
     } else if (!kernel) {

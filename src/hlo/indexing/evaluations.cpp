@@ -27,8 +27,8 @@ double elements_of(const hlo::Shape& shape) {
 }
 
 EvaluationCounts::EvaluationCounts(const hlo::Module& module, hlo::ComputationId computation,
-                                   const std::vector<InstructionId>& once)
-    : computation_(module[computation]) {
+                                   const std::vector<InstructionId>& once, int64_t blocks)
+    : computation_(module[computation]), blocks_(blocks) {
   once_.assign(computation_.instructions.size(), false);
   for (const InstructionId id : once) once_[static_cast<size_t>(id)] = true;
   const Instruction& root = computation_.root_instruction();
@@ -53,6 +53,16 @@ Evaluations EvaluationCounts::of_element(InstructionId root) const {
   return propagated(std::move(wanted), false);
 }
 
+std::vector<double> EvaluationCounts::evaluated_by_product(const Instruction& product) const {
+  const hlo::Shape& lhs = computation_.operand_shape(product, 0);
+  double batches = 1;
+  for (const int64_t d : product.as<hlo::DotAttributes>().lhs_batch) batches *= static_cast<double>(lhs.dim(d));
+  std::vector<double> counts{elements_of(lhs), elements_of(computation_.operand_shape(product, 1))};
+  double& smaller = counts[counts[0] < counts[1] ? 0 : 1];
+  smaller *= std::max(static_cast<double>(blocks_) / std::max(batches, 1.0), 1.0);
+  return counts;
+}
+
 Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once) const {
   // Once for all users at its own index, and for each of the others.
   Evaluations shared = std::move(wanted);
@@ -63,6 +73,11 @@ Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once) con
     if (once_[static_cast<size_t>(id)]) evaluated = with_once ? elements_of(it.shape) : 0;
     if (evaluated == 0 || it.opcode == Opcode::Tuple) continue;
     total[static_cast<size_t>(id)] = evaluated;
+    if (once_[static_cast<size_t>(id)] && it.opcode == Opcode::Dot) {
+      const std::vector<double> counts = evaluated_by_product(it);
+      for (size_t k = 0; k < counts.size(); ++k) apart[static_cast<size_t>(it.operands[k])] += counts[k];
+      continue;
+    }
     for (const Read& read : reads_[static_cast<size_t>(id)]) {
       InstructionId operand = it.operands[static_cast<size_t>(read.operand)];
       if (computation_[operand].opcode == Opcode::Tuple) {

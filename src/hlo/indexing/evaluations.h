@@ -17,9 +17,10 @@ using Evaluations = std::vector<double>;
 class EvaluationCounts {
  public:
   /// `once`: instructions whose elements are evaluated once each, whatever reads them (a reduction that the threads of
-  /// a block compute together). `module` must outlive this.
+  /// a block compute together). Of a product among them each element of the larger operand is evaluated once, and one
+  /// of the smaller operand by each of the `blocks` that has its batch. `module` must outlive this.
   EvaluationCounts(const hlo::Module& module, hlo::ComputationId computation,
-                   const std::vector<hlo::InstructionId>& once);
+                   const std::vector<hlo::InstructionId>& once, int64_t blocks = 1);
 
   /// For the whole result.
   Evaluations whole() const;
@@ -34,7 +35,11 @@ class EvaluationCounts {
   Evaluations propagated(Evaluations wanted, bool with_once) const;
 
   const hlo::Computation& computation_;
+  /// Of each operand of a product among `once`, of how many elements it is evaluated.
+  std::vector<double> evaluated_by_product(const hlo::Instruction& product) const;
+
   std::vector<bool> once_;
+  int64_t blocks_ = 1;
   std::vector<hlo::InstructionId> roots_;
   std::vector<std::vector<Read>> reads_;  ///< of each instruction; none where they are not known
 };

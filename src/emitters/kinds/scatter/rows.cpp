@@ -106,6 +106,15 @@ bool is_better_in_place(const Fusion& fusion, const ScatterRowsPlan& plan, const
 /// Whether rows take many updates on average.
 bool is_crowded(const ScatterRows& shape) { return shape.count >= 8 * shape.rows; }
 
+/// Whether the GPU has enough threads in flight where each takes the updates of one vector of a row, one after the
+/// other.
+bool rows_fill(const ScatterRows& shape, const Fusion& fusion) {
+  const ElementType type = fusion.computation()[shape.operands[0]].shape.type;
+  const int64_t vector = std::min<int64_t>(std::max(16 / hlo::byte_width(type), 1), shape.output_run);
+  const int64_t threads = int64_t{fusion.target.multiprocessors} * fusion.target.threads_per_multiprocessor;
+  return shape.rows * (shape.window / std::max<int64_t>(vector, 1)) >= threads;
+}
+
 /// How many updates a row has at most where windows go to rows at random: half a row, of all of them, is expected to
 /// have more (Poisson's distribution; its normal approximation where it is wide).
 int64_t likely_most(double share, double rows) {
@@ -195,7 +204,7 @@ ScatterRowsPlan choose(const Fusion& fusion, ScatterRows shape, const Combinatio
   const bool crowded = is_crowded(plan.shape);
   if (combination.replaces || attributes.unique_indices) {
     plan.index = RowIndex::Inverse;
-  } else if (attributes.indices_are_sorted && !crowded) {
+  } else if (attributes.indices_are_sorted && (!crowded || rows_fill(plan.shape, fusion))) {
     plan.index = RowIndex::Sorted;
   }
   choose_widths(plan, fusion);

@@ -112,6 +112,11 @@ TEST(ScatterRows, SortedIndices) {
     }
   }
   check(rows({"f32", function("f32", "add"), 150, sorted_indices(150, 17), ", indices_are_sorted=true"}), "slots of");
+  // Rows for all threads of the GPU.
+  const hlo::ModulePtr module = parsed(rows(
+      {"f32", function("f32", "add"), 45000, sorted_indices(45000, 9), ", indices_are_sorted=true", "5000,256", 256}));
+  ASSERT_TRUE(module);
+  EXPECT_EQ(wrong_results(*module, "scatter rows", {}, "runs of equal indices"), "");
 }
 
 TEST(ScatterRows, OneUpdateARow) {

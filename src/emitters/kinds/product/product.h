@@ -1,0 +1,86 @@
+// Products with few rows: the larger operand, the weights, is read once, as it is stored.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "emitters/decision.h"
+#include "emitters/kinds/epilogue.h"
+#include "indexing/indexing_map.h"
+
+namespace strata::emitters {
+
+/// One dimension of a product; -1 where an array does not have it.
+struct ProductDimension {
+  int64_t size = 1;
+  int64_t in_weights = -1, in_rows = -1, in_result = -1;
+};
+
+/// A dot of few rows by many columns.
+struct ProductShape {
+  hlo::InstructionId id = 0;
+  int weights = 1;  ///< the operand that has the columns; the other one has the rows
+  /// Those of columns and terms in the order in which the weights lie in memory, outermost first.
+  std::vector<ProductDimension> batch, rows, columns, terms;
+  bool terms_inside = false;  ///< terms lie beside each other in memory, else columns do
+  int64_t together = 1;       ///< of the innermost dimension
+  int64_t bytes = 1;          ///< of a weight as it is stored: of the widest array that has one for each
+
+  int64_t batches() const;
+  int64_t row_count() const;
+  int64_t column_count() const;
+  int64_t term_count() const;
+};
+
+/// Rows up to this are few: one more fragment of a matrix instruction than one.
+inline constexpr int64_t kMostRows = 16;
+
+/// The shape of a dot that the product emitter takes: at most kMostRows rows, more columns than rows, more terms than
+/// a loop has (indexing::kFewTerms), numbers of 8 bits and more that are not complex. Nothing of another instruction.
+std::optional<ProductShape> product_shape(const hlo::Computation& computation, hlo::InstructionId id);
+
+/// Whether its elements are computed by the matrix instructions of 16-bit floats, which sum in f32.
+bool uses_matrix_instructions(const hlo::Computation& computation, const ProductShape& shape);
+
+/// How threads share the work. A warp's lanes stand 8 along the columns and 4 along the terms; a lane has `columns` and
+/// `terms` of them in each step. Warps of a block share the terms of a column, or have columns of their own.
+struct ProductTiling {
+  bool matrix = false;     ///< uses_matrix_instructions
+  int64_t columns = 1;     ///< of a lane
+  int64_t terms = 4;       ///< of a lane, in a step
+  int64_t term_warps = 1;  ///< warps that share a column's terms
+  int64_t column_warps = 1;
+  int64_t steps = 1;       ///< that a lane reads at once
+  int64_t iterations = 1;  ///< each of so many steps
+
+  int64_t warp_columns() const { return 8 * columns; }
+  int64_t block_columns() const { return column_warps * warp_columns(); }
+  int64_t step_terms() const { return 4 * terms; }
+  int64_t covered_terms() const { return iterations * steps * term_warps * step_terms(); }
+  int threads() const { return static_cast<int>(32 * term_warps * column_warps); }
+  /// Rows that a lane has in the end, when lanes along the terms have added up what they have: a quarter of all.
+  int64_t lane_rows(int64_t rows) const { return matrix ? 2 * ((rows + 7) / 8) : (rows + 3) / 4; }
+};
+ProductTiling choose_product_tiling(const hlo::Computation& computation, const ProductShape& shape,
+                                    const Target& target);
+
+/// Instructions of all threads for the multiply-adds of a product, or its matrix instructions and what these need.
+double product_operations(const ProductTiling& tiling, const ProductShape& shape);
+
+struct ProductPlan {
+  HeroSplit split;  ///< whose one hero is the product
+  ProductShape shape;
+  ProductTiling tiling;
+
+  int64_t column_tiles() const;
+  int64_t blocks() const { return shape.batches() * column_tiles(); }
+  int64_t shared_bytes(int64_t sum_bytes) const;
+};
+/// Elements between the rows of a tile of parts, so that lanes along the terms write to banks of their own.
+int64_t product_padding(const ProductTiling& tiling);
+
+Result<void> emit_product(const ProductPlan& plan, FusionFunctions& functions, const std::string& name,
+                          const Decision& decision);
+
+}  // namespace strata::emitters

@@ -1,0 +1,232 @@
+// Which dots are products of few rows, and how threads share them.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "emitters/elemental/scalar_operators.h"
+#include "emitters/kinds/product/product.h"
+#include "hlo/indexing/evaluations.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Computation;
+using hlo::ElementType;
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+using indexing::ceil_div;
+
+using Dimensions = std::vector<int64_t>;
+
+int64_t count_of(const std::vector<ProductDimension>& dims) {
+  int64_t count = 1;
+  for (const ProductDimension& one : dims) count *= one.size;
+  return count;
+}
+
+bool is_number(ElementType type) {
+  return type != ElementType::Pred && !hlo::is_complex(type) && hlo::bit_width(type) >= 8;
+}
+
+Dimensions free_dimensions(const hlo::Shape& shape, const Dimensions& batch, const Dimensions& contracting) {
+  Dimensions found;
+  for (int64_t d = 0; d < shape.rank(); ++d) {
+    const bool taken = std::find(batch.begin(), batch.end(), d) != batch.end() ||
+                       std::find(contracting.begin(), contracting.end(), d) != contracting.end();
+    if (!taken) found.push_back(d);
+  }
+  return found;
+}
+
+/// How an array's elements lie in memory where they are read.
+struct Source {
+  Dimensions outermost_first;  ///< of the array's dimensions
+  int64_t bytes = 1;           ///< of the widest element
+};
+
+/// Follows what an array is computed of, element by element and through transposes, to the array that has one element
+/// for each of its own.
+Source source_of(const Computation& computation, InstructionId id) {
+  Dimensions place(static_cast<size_t>(computation[id].shape.rank()));  // of each dimension, in the array at hand
+  std::iota(place.begin(), place.end(), 0);
+  const auto goes_on = [&](const Instruction& it) {
+    return it.opcode == Opcode::Transpose || (hlo::is_elementwise(it.opcode) && !it.operands.empty());
+  };
+  while (goes_on(computation[id])) {
+    const Instruction& it = computation[id];
+    if (it.opcode == Opcode::Transpose) {
+      for (int64_t& d : place) d = it.dimensions()[static_cast<size_t>(d)];
+      id = it.operands[0];
+      continue;
+    }
+    // Of several operands the one that is not the same for many elements.
+    InstructionId next = -1;
+    for (const InstructionId operand : it.operands) {
+      const Opcode opcode = computation[operand].opcode;
+      const bool spread = opcode == Opcode::Broadcast || opcode == Opcode::Constant || opcode == Opcode::Iota;
+      if (!spread && computation[operand].shape.rank() == it.shape.rank()) next = next < 0 ? operand : next;
+    }
+    if (next < 0) break;
+    id = next;
+  }
+  const hlo::Shape& shape = computation[id].shape;
+  Dimensions order;
+  for (size_t i = shape.dims.size(); i-- > 0;) {
+    const int64_t d = shape.minor_to_major[i];
+    order.push_back(std::find(place.begin(), place.end(), d) - place.begin());
+  }
+  return {order, hlo::byte_width(shape.type)};
+}
+
+/// The largest power of two up to `most` that divides the number.
+int64_t vector_of(int64_t number, int64_t most) {
+  int64_t vector = 1;
+  while (vector * 2 <= most && number % (vector * 2) == 0) vector *= 2;
+  return vector;
+}
+
+int64_t power_below(double x) {
+  int64_t power = 1;
+  while (static_cast<double>(power * 2) <= x) power *= 2;
+  return power;
+}
+
+}  // namespace
+
+int64_t ProductShape::batches() const { return count_of(batch); }
+int64_t ProductShape::row_count() const { return count_of(rows); }
+int64_t ProductShape::column_count() const { return count_of(columns); }
+int64_t ProductShape::term_count() const { return count_of(terms); }
+
+std::optional<ProductShape> product_shape(const Computation& computation, InstructionId id) {
+  const Instruction& it = computation[id];
+  if (it.opcode != Opcode::Dot || !is_number(it.shape.type) || it.shape.element_count() == 0) return std::nullopt;
+  const auto& a = it.as<hlo::DotAttributes>();
+  const hlo::Shape& lhs = computation.operand_shape(it, 0);
+  const hlo::Shape& rhs = computation.operand_shape(it, 1);
+  if (!is_number(lhs.type) || !is_number(rhs.type) || !indexing::is_long_reduction(computation, it))
+    return std::nullopt;
+  const Dimensions lhs_free = free_dimensions(lhs, a.lhs_batch, a.lhs_contracting);
+  const Dimensions rhs_free = free_dimensions(rhs, a.rhs_batch, a.rhs_contracting);
+  const auto size = [](const hlo::Shape& shape, const Dimensions& dims) {
+    int64_t all = 1;
+    for (const int64_t d : dims) all *= shape.dim(d);
+    return all;
+  };
+  ProductShape made;
+  made.id = id;
+  made.weights = size(lhs, lhs_free) > size(rhs, rhs_free) ? 0 : 1;
+  const bool left = made.weights == 0;
+  const auto& [w, x] = left ? std::tie(lhs, rhs) : std::tie(rhs, lhs);
+  const Dimensions& w_free = left ? lhs_free : rhs_free;
+  const Dimensions& x_free = left ? rhs_free : lhs_free;
+  if (size(x, x_free) > kMostRows || size(w, w_free) <= size(x, x_free)) return std::nullopt;
+  int64_t next = 0;
+  for (size_t i = 0; i < a.lhs_batch.size(); ++i) {
+    const int64_t in_lhs = a.lhs_batch[i], in_rhs = a.rhs_batch[i];
+    made.batch.push_back({lhs.dim(in_lhs), left ? in_lhs : in_rhs, left ? in_rhs : in_lhs, next++});
+  }
+  for (const int64_t d : lhs_free) {
+    if (left) {
+      made.columns.push_back({lhs.dim(d), d, -1, next++});
+    } else {
+      made.rows.push_back({lhs.dim(d), -1, d, next++});
+    }
+  }
+  for (const int64_t d : rhs_free) {
+    if (left) {
+      made.rows.push_back({rhs.dim(d), -1, d, next++});
+    } else {
+      made.columns.push_back({rhs.dim(d), d, -1, next++});
+    }
+  }
+  for (size_t i = 0; i < a.lhs_contracting.size(); ++i) {
+    const int64_t in_lhs = a.lhs_contracting[i], in_rhs = a.rhs_contracting[i];
+    made.terms.push_back({lhs.dim(in_lhs), left ? in_lhs : in_rhs, left ? in_rhs : in_lhs, -1});
+  }
+  const Source source = source_of(computation, it.operands[static_cast<size_t>(made.weights)]);
+  made.bytes = source.bytes;
+  const auto depth = [&](const ProductDimension& one) {
+    return std::find(source.outermost_first.begin(), source.outermost_first.end(), one.in_weights);
+  };
+  for (auto* group : {&made.columns, &made.terms}) {
+    std::sort(group->begin(), group->end(),
+              [&](const auto& one, const auto& other) { return depth(one) < depth(other); });
+  }
+  for (size_t i = source.outermost_first.size(); i-- > 0;) {
+    const int64_t d = source.outermost_first[i];
+    if (w.dim(d) == 1) continue;
+    const auto has = [&](const std::vector<ProductDimension>& group) {
+      return std::any_of(group.begin(), group.end(), [&](const auto& one) { return one.in_weights == d; });
+    };
+    made.terms_inside = has(made.terms);
+    made.together = has(made.batch) ? 1 : w.dim(d);
+    break;
+  }
+  return made;
+}
+
+bool uses_matrix_instructions(const Computation& computation, const ProductShape& shape) {
+  const Instruction& it = computation[shape.id];
+  const ElementType type = computation.operand_shape(it, 0).type;
+  const bool half = type == ElementType::BF16 || type == ElementType::F16;
+  return half && computation.operand_shape(it, 1).type == type &&
+         (it.shape.type == type || it.shape.type == ElementType::F32);
+}
+
+ProductTiling choose_product_tiling(const Computation& computation, const ProductShape& shape, const Target& target) {
+  constexpr int64_t kVectorBytes = 16, kSectorBytes = 32;
+  constexpr int64_t kSums = 64;         // registers of a thread for what it adds up
+  constexpr int64_t kColumnsApart = 4;  // of a lane whose vectors are terms
+  constexpr double kWarps = 32;         // of a multiprocessor: half of them wait for 32 KB of vectors
+  constexpr int64_t kMostWarps = 16, kFewestWarps = 4;
+  ProductTiling made;
+  made.matrix = uses_matrix_instructions(computation, shape);
+  const int64_t rows = shape.row_count(), columns = shape.column_count(), terms = shape.term_count();
+  const int64_t vector = vector_of(shape.together, std::max<int64_t>(kVectorBytes / shape.bytes, 1));
+  const int64_t fewest = made.matrix ? 2 : 1;  // a matrix instruction has two columns of a lane
+  const int64_t most = std::max(kSums / (made.lane_rows(rows) * (made.matrix ? 1 : 4)), fewest);
+  const auto blocks = [&] { return shape.batches() * ceil_div(columns, made.warp_columns()); };
+  if (shape.terms_inside) {
+    made.terms = std::max<int64_t>(vector, 4);
+    made.columns = std::clamp(kColumnsApart, fewest, std::max(power_below(static_cast<double>(most)), fewest));
+  } else {
+    made.terms = 4;
+    made.columns = std::clamp(vector, fewest, std::max(power_below(static_cast<double>(most)), fewest));
+  }
+  const auto halves = [&] {
+    if (made.columns <= fewest) return false;
+    return shape.terms_inside || made.warp_columns() * shape.bytes > kSectorBytes;
+  };
+  while (blocks() < target.multiprocessors && halves()) made.columns /= 2;
+  const int64_t steps = ceil_div(terms, made.step_terms());
+  const double share = kWarps * target.multiprocessors / static_cast<double>(blocks());
+  made.term_warps = std::min(power_below(std::clamp<double>(share, kFewestWarps, kMostWarps)),
+                             power_below(static_cast<double>(steps)));
+  made.column_warps = std::min(std::max<int64_t>(kFewestWarps / made.term_warps, 1),
+                               power_below(static_cast<double>(ceil_div(columns, made.warp_columns()))));
+  const int64_t each = ceil_div(steps, made.term_warps);
+  made.steps = each % 2 == 0 || each > 4 ? 2 : 1;
+  made.iterations = ceil_div(each, made.steps);
+  return made;
+}
+
+double product_operations(const ProductTiling& tiling, const ProductShape& shape) {
+  const double weights =
+      static_cast<double>(shape.batches() * shape.column_count()) * static_cast<double>(tiling.covered_terms());
+  // A matrix instruction takes eight weights of a lane at once, which are packed in pairs.
+  const auto rows = static_cast<double>(shape.row_count());
+  return weights * (tiling.matrix ? 1 + std::ceil(rows / 8) / 8 : rows);
+}
+
+int64_t ProductPlan::column_tiles() const { return ceil_div(shape.column_count(), tiling.block_columns()); }
+
+int64_t product_padding(const ProductTiling& tiling) { return tiling.block_columns() % 16 == 0 ? 8 : 0; }
+
+int64_t ProductPlan::shared_bytes(int64_t sum_bytes) const {
+  const int64_t rows = 4 * tiling.lane_rows(shape.row_count());
+  return tiling.term_warps * rows * (tiling.block_columns() + product_padding(tiling)) * sum_bytes;
+}
+
+}  // namespace strata::emitters
