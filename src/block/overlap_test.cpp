@@ -259,7 +259,7 @@ class LargeGrids : public testing::Test {
  protected:
   static constexpr int64_t kSide = 10000;
   static constexpr int64_t kTile = 64;
-  static constexpr int64_t kMostSteps = 1000;
+  static constexpr int64_t kMostSteps = 100;
 
   static IndexingMap tiles(int64_t rows, int64_t columns) {
     const Shape tensor{kSide * kTile, kSide * kTile};
