@@ -85,7 +85,7 @@ def row(name, folders, compiled):
               "candidates": [], "peers": {}}
     for folder in folders:
         manifest = json.loads((folder / "best.launch.json").read_text())
-        candidate = {"name": folder.name.split("@")[1], "kernels": len(manifest["kernels"]),
+        candidate = {"name": folder.name.split("@")[1], "kernels": len(manifest.get("steps", manifest.get("kernels"))),
                      "estimate_us": manifest.get("estimated_us")}
         result["candidates"].append(candidate)
         module = Module(folder / "best.sm_90a.cubin", manifest)

@@ -3,9 +3,9 @@
 
 usage: emitters.py FOLDER [--results FILE.json] [--only SUBSTRING] [--no-jax] [--check] [--skewed]
 
-FOLDER has a folder NAME_TYPE for each program of programs/hlo, as `strata emit F --emit=cubin --output FOLDER/NAME_TYPE`
-writes it. Times are medians over CUDA-graph replays, in microseconds; calls take turns on two sets of inputs, and all
-arrays are larger than the L2 cache. JAX is timed over 20 asynchronous calls, as jax_mem.py does, dispatch included, and
+FOLDER has a folder NAME_TYPE for each program of programs/hlo, as `strata emit F --emit=cubin --no-libraries --output
+FOLDER/NAME_TYPE` writes it. Times are medians over CUDA-graph replays, in microseconds; calls take turns on two sets of
+inputs, and all arrays are larger than the L2 cache. JAX is timed over 20 asynchronous calls, as jax_mem.py does, dispatch included, and
 by what each further call adds (xla_further: from 20 calls to 100), where dispatch shows only if it is slower than the
 device; "dispatch" are these two times of a function of one element. Results are compared with the same function in
 PyTorch, in float32 or wider. The floor is the bytes of parameters and results that must move, over the bandwidth of reading that was measured
@@ -117,24 +117,33 @@ for label, name, dtype, shapes in json.loads(sys.argv[1]):
 
 
 class Launcher:
-    """A program of cubins, its buffers and launches."""
+    """A folder as `strata emit` writes it (docs/runtime.md): its modules, buffers and steps."""
 
     def __init__(self, folder):
         import torch
         self.torch, self.cuda = torch, ctypes.CDLL("libcuda.so.1")
         self.program = json.loads((folder / "program.json").read_text())
-        self.functions = []
+        self.inputs = [b for b in self.program["buffers"] if b["role"] == "input"]
+        constants = folder / "constants.bin"
+        bytes_of = bytearray(constants.read_bytes()) if constants.exists() else bytearray(1)
+        self.constants = torch.frombuffer(bytes_of, dtype=torch.uint8).to("cuda")
+        modules, self.functions = {}, []
         for step in self.program["steps"]:
-            module, functions = ctypes.c_void_p(), []
-            cubin = (folder / f"{step['fusion']}.cubin").read_bytes()
-            self.check(self.cuda.cuModuleLoadData(ctypes.byref(module), cubin))
-            for kernel in step["kernels"]:
-                function = ctypes.c_void_p()
-                self.check(self.cuda.cuModuleGetFunction(ctypes.byref(function), module, kernel["name"].encode()))
-                if kernel["shared_bytes"] > 48 * 1024:  # attribute 8 raises the limit of dynamic shared memory
-                    self.check(self.cuda.cuFuncSetAttribute(function, 8, kernel["shared_bytes"]))
-                functions.append(function)
-            self.functions.append(functions)
+            if "grid" not in step:
+                if "copy" not in step and "fill" not in step:
+                    raise RuntimeError("a step is no kernel: emit with --no-libraries")
+                self.functions.append(None)
+                continue
+            if step["module"] not in modules:
+                module = modules[step["module"]] = ctypes.c_void_p()
+                cubin = (folder / f"{step['module']}.cubin").read_bytes()
+                self.check(self.cuda.cuModuleLoadData(ctypes.byref(module), cubin))
+            function = ctypes.c_void_p()
+            self.check(self.cuda.cuModuleGetFunction(ctypes.byref(function), modules[step["module"]],
+                                                     step["name"].encode()))
+            if step["shared_bytes"] > 48 * 1024:  # attribute 8 raises the limit of dynamic shared memory
+                self.check(self.cuda.cuFuncSetAttribute(function, 8, step["shared_bytes"]))
+            self.functions.append(function)
 
     def check(self, status):
         if status != 0:
@@ -148,37 +157,46 @@ class Launcher:
                 "pred": t.uint8, "f64": t.float64}[name]
 
     def new_buffers(self, inputs, poisoned):
-        buffers = []
-        for buffer in self.program["buffers"]:
-            if buffer["parameter"] >= 0:
-                buffers.append(inputs[buffer["parameter"]])
+        """By name. Those with an offset could share bytes; memory of their own is what a caller may always give."""
+        buffers = dict(zip((b["name"] for b in self.inputs), inputs))
+        for b in self.program["buffers"]:
+            if b["role"] == "input" or "lies_in" in b:
                 continue
-            tensor = self.torch.empty(buffer["dims"], dtype=self.dtype(buffer["type"]), device="cuda")
+            dtype = self.dtype(b["type"])
+            if b["role"] == "constant":
+                size = self.torch.empty(b["shape"], dtype=dtype).nbytes
+                buffers[b["name"]] = self.constants[b["offset"]:b["offset"] + size].view(dtype).reshape(b["shape"])
+                continue
+            tensor = self.torch.empty(b["shape"], dtype=dtype, device="cuda")
             if poisoned:
                 tensor.fill_(float("nan") if tensor.is_floating_point() else 1)
-            buffers.append(tensor)
+            buffers[b["name"]] = tensor
+        waiting = [b for b in self.program["buffers"] if "lies_in" in b]
+        while waiting:
+            b = waiting.pop(0)
+            if b["lies_in"] in buffers:
+                buffers[b["name"]] = buffers[b["lies_in"]]
+            else:
+                waiting.append(b)
         return buffers
 
     def run(self, inputs, poisoned=False):
         """The results, in new buffers, which are filled with NaN before where that is asked for."""
         buffers = self.new_buffers(inputs, poisoned)
         stream = ctypes.c_void_p(self.torch.cuda.current_stream().cuda_stream)
-        for step, functions in zip(self.program["steps"], self.functions):
-            ins, outs, temporaries = ([buffers[i] for i in step[kind]]
-                                      for kind in ("inputs", "outputs", "temporaries"))
-            for before in step["before"]:
-                to = outs[before["to"]] if "to" in before else temporaries[before["to_temporary"]]
-                if "copy" in before:
-                    to.copy_(ins[before["copy"]])
-                else:
-                    to.fill_(self.torch.tensor(before["fill"], dtype=self.torch.uint8).view(to.dtype).item())
-            pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in ins + outs + temporaries]
-            arguments = (ctypes.c_void_p * len(pointers))(*[ctypes.addressof(p) for p in pointers])
-            for kernel, function in zip(step["kernels"], functions):
-                if kernel["blocks"] > 0:
-                    self.check(self.cuda.cuLaunchKernel(function, kernel["blocks"], 1, 1, kernel["threads"], 1, 1,
-                                                        kernel["shared_bytes"], stream, arguments, None))
-        return [buffers[i] for i in self.program["results"]]
+        for step, function in zip(self.program["steps"], self.functions):
+            if "copy" in step:
+                buffers[step["to"]].copy_(buffers[step["copy"]])
+            elif "fill" in step:
+                to = buffers[step["to"]]
+                value = self.torch.tensor(list(bytes.fromhex(step["fill"])), dtype=self.torch.uint8)
+                to.fill_(value.view(to.dtype).item())
+            else:
+                pointers = [ctypes.c_void_p(buffers[name].data_ptr()) for name in step["arguments"]]
+                arguments = (ctypes.c_void_p * len(pointers))(*[ctypes.addressof(p) for p in pointers])
+                self.check(self.cuda.cuLaunchKernel(function, *step["grid"], step["threads"], 1, 1,
+                                                    step["shared_bytes"], stream, arguments, None))
+        return [buffers[result["buffer"]] for result in self.program["results"]]
 
 
 def time_graph(torch, function, sets, repetitions=20):
@@ -206,22 +224,21 @@ def time_graph(torch, function, sets, repetitions=20):
     return statistics.median(times)
 
 
-def make_inputs(torch, name, buffers, skewed, seed):
-    parameters = sorted((b for b in buffers if b["parameter"] >= 0), key=lambda b: b["parameter"])
+def make_inputs(torch, name, parameters, skewed, seed):
     torch.manual_seed(seed)
     inputs = []
     for b in parameters:
         if b["type"] == "s32":
-            limit = parameters[0]["dims"][0]
-            indices = torch.randint(0, limit, b["dims"], device="cuda", dtype=torch.int32)
+            limit = parameters[0]["shape"][0]
+            indices = torch.randint(0, limit, b["shape"], device="cuda", dtype=torch.int32)
             if name == "scatter_unique":
-                indices = torch.randperm(limit, device="cuda")[:b["dims"][0]].to(torch.int32)
+                indices = torch.randperm(limit, device="cuda")[:b["shape"][0]].to(torch.int32)
             elif skewed and name.startswith("scatter"):
                 indices[::2] = limit // 2
             inputs.append(indices.sort().values if name == "scatter_sorted" else indices)
         else:
             dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[b["type"]]
-            inputs.append(torch.randn(b["dims"], device="cuda").to(dtype))
+            inputs.append(torch.randn(b["shape"], device="cuda").to(dtype))
     return inputs
 
 
@@ -236,7 +253,7 @@ def measure(folder, check_only, skewed):
     import torch
     name, dtype = folder.name.rsplit("_", 1)
     launcher = Launcher(folder)
-    sets = [make_inputs(torch, name, launcher.program["buffers"], skewed, seed) for seed in (1, 2)]
+    sets = [make_inputs(torch, name, launcher.inputs, skewed, seed) for seed in (1, 2)]
     inputs = sets[0]
     results = launcher.run(inputs, poisoned=True)
     torch.cuda.synchronize()
@@ -254,14 +271,14 @@ def measure(folder, check_only, skewed):
         return {"name": folder.name, "error": error}
     row = {"name": folder.name, "error": error,
            "us": time_graph(torch, lambda *inputs: launcher.run(inputs), sets),
-           "emitters": [step["emitter"] for step in launcher.program["steps"]],
+           "emitters": [step["what"] for step in launcher.program["steps"] if "grid" in step],
            "floor": floor_bytes(name, inputs, results) / BANDWIDTH}
     compiled = torch.compile(function, mode="max-autotune-no-cudagraphs", dynamic=False)
     try:
         row["compile"] = time_graph(torch, compiled, sets)
     except Exception as failure:  # a peer that fails is reported, not hidden
         row["compile_error"] = str(failure).splitlines()[0]
-    row["shapes"] = [[b["type"], b["dims"]] for b in launcher.program["buffers"] if b["parameter"] >= 0]
+    row["shapes"] = [[b["type"], b["shape"]] for b in launcher.inputs]
     return row
 
 

@@ -157,7 +157,7 @@ def run(name, program, arguments):
     torch.cuda.synchronize()
     rows = report["profile"].get("rows", [])
     row = {"program": name, "error": relative(memory[0]["O"], expected), "needs": report["best"]["needs"],
-           "kernels": len(manifest["kernels"]), "schedule": next((r["schedule"] for r in rows if r["chosen"]), ""),
+           "kernels": len(manifest.get("steps", manifest.get("kernels"))), "schedule": next((r["schedule"] for r in rows if r["chosen"]), ""),
            "cold_us": microseconds([lambda m=m: module.run(m) for m in memory]),
            "fastest_own_us": min((r["cold_us"] for r in rows if r["cold_us"] and "lt" not in r["schedule"]), default=None),
            "algorithms": {r["candidate"] + " " + r["schedule"]: r["cold_us"] for r in rows if "lt" in r["schedule"]},

@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <set>
 
-#include "emitters/buffers.h"
 #include "emitters/fusion/recompute.h"
 #include "emitters/fusion/split_reductions.h"
 #include "hlo/evaluate.h"
@@ -58,14 +55,15 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
   return flat;
 }
 
+/// `parameters`: what becomes of the arrays that a program is given, of a loop's body or of a module.
 Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
-                            const LaxOptions& lax, bool is_body, const std::string& prefix);
+                            const LaxOptions& lax, Parameters parameters, const std::string& prefix);
 
 class ProgramBuilder {
  public:
   ProgramBuilder(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries, const LaxOptions& lax,
-                 bool is_body, std::string prefix)
-      : is_body_(is_body),
+                 Parameters parameters, std::string prefix)
+      : parameters_(parameters),
         prefix_(std::move(prefix)),
         flat_(with_free_layouts(hlo::inline_calls(module), module, !options.only.empty())),
         options_(options),
@@ -76,6 +74,8 @@ class ProgramBuilder {
     add_parameters();
     const hlo::Instruction& root = flat_.entry_computation().root_instruction();
     program_.result_shape = root.shape;
+    program_.result_name = root.name;
+    program_.name = flat_.name;
     if ((flat_.fusion || !options_.only.empty()) && add_whole()) return std::move(program_);
     if (lax_.seconds > 0 && options_.only.empty()) {
       LaxSearch found = search_lax_parts(flat_, options_.target, lax_, libraries_);
@@ -96,8 +96,7 @@ class ProgramBuilder {
       flat_ = split_reductions(flat_, options_.target);
       restart();
     }
-    const Parameters parameters = is_body_ ? Parameters::MayBeOverwritten : Parameters::Kept;
-    FusedModule fused = fuse_recomputing(flat_, options_.target, parameters);
+    FusedModule fused = fuse_recomputing(flat_, options_.target, parameters_);
     if (fused.changed) {
       flat_ = std::move(fused.module);
       restart();
@@ -124,7 +123,9 @@ class ProgramBuilder {
       for (int k = 0; k < leaves; ++k) {
         if (!hlo::leaf_of(shape, k).is_array()) continue;
         buffer_of_[{id, k}] = static_cast<int>(program_.buffers.size());
-        program_.buffers.push_back({hlo::leaf_of(shape, k), static_cast<int>(i), shape.is_tuple() ? k : -1});
+        ProgramBuffer& buffer = program_.buffers.emplace_back();
+        buffer = {hlo::leaf_of(shape, k), static_cast<int>(i), shape.is_tuple() ? k : -1};
+        buffer.name = shape.is_tuple() ? fmt::format("{}.{}", entry[id].name, k) : entry[id].name;
       }
     }
   }
@@ -271,12 +272,12 @@ class ProgramBuilder {
     if (made.counted && made.counted->count > kMostCounted) made.counted.reset();
     const hlo::Module body = body_of(part.module, loop, made.counted);
     const std::string prefix = next_name(from.name) + "_";
-    auto emitted = emit(body, options_, libraries_, {}, /*is_body=*/true, prefix);
+    auto emitted = emit(body, options_, libraries_, {}, Parameters::MayBeOverwritten, prefix);
     if (!emitted) return false;
     made.body = std::make_shared<const EmittedProgram>(*std::move(emitted));
     if (!made.counted) {
       auto condition = emit(hlo::extract_module(part.module, part.module[loop.called[0]]), options_, libraries_, {},
-                            /*is_body=*/false, prefix + "condition_");
+                            Parameters::Kept, prefix + "condition_");
       if (!condition) return false;
       made.condition = std::make_shared<const EmittedProgram>(*std::move(condition));
     }
@@ -416,7 +417,7 @@ class ProgramBuilder {
     return {};
   }
 
-  const bool is_body_;        ///< of a loop
+  const Parameters parameters_;
   const std::string prefix_;  ///< of kernels' names
   hlo::Module flat_;
   const EmitOptions& options_;
@@ -431,7 +432,7 @@ class ProgramBuilder {
 };
 
 Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
-                            const LaxOptions& lax, bool is_body, const std::string& prefix) {
+                            const LaxOptions& lax, Parameters parameters, const std::string& prefix) {
   STRATA_CHECK(hlo::check_calls(module));
   std::optional<hlo::Module> expanded;
   for (const auto& [has, expand] : {std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),
@@ -442,142 +443,34 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
     if (!has(whole)) continue;
     STRATA_TRY(expanded, expand(whole));
   }
-  return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax, is_body, prefix).build();
+  return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax, parameters, prefix).build();
 }
 
-/// The arrays as one literal of the shape, nested as it is.
-Literal assemble(const hlo::Shape& shape, const std::vector<Literal>& arrays, size_t& next) {
-  if (!shape.is_tuple()) return shape.is_array() ? arrays[next++] : Literal();
-  std::vector<Literal> elements;
-  for (const hlo::Shape& element : shape.elements) elements.push_back(assemble(element, arrays, next));
-  return Literal::tuple(std::move(elements));
-}
-
-Result<void> run_loop(const LoopStep& loop, const std::vector<ProgramBuffer>& shapes, std::vector<Buffer>& buffers) {
-  std::vector<Literal> arrays;
-  for (const LoopStep::Leaf& leaf : loop.leaves) {
-    const auto initial = static_cast<size_t>(leaf.initial);
-    arrays.push_back(from_buffer(buffers[initial], shapes[initial].shape));
-  }
-  for (int64_t k = 0;; ++k) {
-    size_t next = 0;
-    const std::vector<Literal> state{assemble(loop.state, arrays, next)};
-    if (loop.counted && k == loop.counted->count) break;
-    if (!loop.counted) {
-      STRATA_TRY(const Literal goes_on, run_on_cpu(*loop.condition, state));
-      if (goes_on.get_integer(0) == 0) break;
-    }
-    STRATA_TRY(const Literal after, run_on_cpu(*loop.body, state));
-    for (size_t leaf = 0; leaf < arrays.size(); ++leaf) arrays[leaf] = hlo::leaf_of(after, static_cast<int64_t>(leaf));
-    if (!loop.counted) continue;
-    for (const auto& counter : loop.counted->counters)
-      arrays[static_cast<size_t>(counter.leaf)] = counter_value(loop, counter, k + 1);
-  }
-  for (size_t leaf = 0; leaf < arrays.size(); ++leaf) {
-    const int result = loop.leaves[leaf].result;
-    if (result >= 0)
-      buffers[static_cast<size_t>(result)] = to_buffer(arrays[leaf], shapes[static_cast<size_t>(result)].shape);
-  }
-  return {};
-}
-
-Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>& shapes, std::vector<Buffer>& buffers) {
-  const auto shape_of = [&](int buffer) -> const hlo::Shape& { return shapes[static_cast<size_t>(buffer)].shape; };
-  if (step.loop) return run_loop(*step.loop, shapes, buffers);
-  if (!step.fusion) {
-    std::vector<Literal> arguments;
-    for (const int input : step.inputs) {
-      arguments.push_back(from_buffer(buffers[static_cast<size_t>(input)], shape_of(input)));
-    }
-    const auto run = [&]() -> Result<Literal> {
-      if (!step.lax) return hlo::evaluate(*step.interpreted, arguments);
-      return run_on_host(*step.lax->graph, step.lax->inputs, arguments, shape_of(step.outputs.front()));
-    };
-    STRATA_TRY(const Literal result, run());
-    for (size_t i = 0; i < step.outputs.size(); ++i) {
-      const Literal& one = result.shape().is_tuple() ? result.elements()[i] : result;
-      buffers[static_cast<size_t>(step.outputs[i])] = to_buffer(one, shape_of(step.outputs[i]));
-    }
-    return {};
-  }
-  std::vector<const void*> inputs;
-  std::vector<void*> outputs;
-  for (const int input : step.inputs) inputs.push_back(buffers[static_cast<size_t>(input)].data());
-  for (const std::vector<int>* written : {&step.outputs, &step.temporaries}) {
-    for (const int output : *written) {
-      const hlo::Shape& shape = shape_of(output);
-      buffers[static_cast<size_t>(output)] =
-          Buffer(static_cast<size_t>(shape.element_count()) * static_cast<size_t>(hlo::byte_width(shape.type)));
-      outputs.push_back(buffers[static_cast<size_t>(output)].data());
-    }
-  }
-  for (const Preparation& one : step.fusion->decision().preparations) {
-    const std::vector<int>& written = one.temporary ? step.temporaries : step.outputs;
-    Buffer& output = buffers[static_cast<size_t>(written[static_cast<size_t>(one.output)])];
-    if (one.kind == Preparation::Kind::Copy) {
-      std::memcpy(output.data(), inputs[static_cast<size_t>(one.input)], output.size());
-    } else {
-      const auto width = static_cast<size_t>(hlo::byte_width(one.value.type()));
-      for (size_t at = 0; at < output.size(); at += width) std::memcpy(output.data() + at, one.value.bytes(), width);
-    }
-  }
-  STRATA_CHECK(step.fusion->run_on_cpu(inputs, outputs));
-  for (const int temporary : step.temporaries) buffers[static_cast<size_t>(temporary)] = {};
-  return {};
+ResultAlias alias_of(const hlo::Module& module, const EmittedProgram& program, const hlo::InputOutputAlias& alias) {
+  const hlo::Computation& entry = module.entry_computation();
+  const auto number = static_cast<int>(alias.parameter);
+  const hlo::Shape& shape = entry[entry.parameters[static_cast<size_t>(number)]].shape;
+  const int element = shape.is_tuple() ? static_cast<int>(*hlo::leaf_at(shape, alias.parameter_index)) : -1;
+  const auto buffer = std::find_if(program.buffers.begin(), program.buffers.end(), [&](const ProgramBuffer& one) {
+    return one.parameter == number && one.element == element;
+  });
+  // Results are the leaves that are arrays.
+  const hlo::Shape& result = entry.root_instruction().shape;
+  size_t place = 0;
+  for (int64_t leaf = 0; leaf < *hlo::leaf_at(result, alias.output); ++leaf)
+    place += hlo::leaf_of(result, leaf).is_array() ? 1 : 0;
+  return {place, static_cast<int>(buffer - program.buffers.begin()), alias.must};
 }
 
 }  // namespace
 
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
-                                    const LaxOptions& lax) {
-  return emit(module, options, libraries, lax, /*is_body=*/false, "");
-}
-
-std::optional<double> estimated_microseconds(const EmittedProgram& program) {
-  double sum = 0;
-  for (const ProgramStep& step : program.steps) {
-    if (!step.microseconds || !std::isfinite(*step.microseconds)) return std::nullopt;
-    sum += *step.microseconds;
-  }
-  return sum;
-}
-
-Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {
-  std::vector<Buffer> buffers(program.buffers.size());
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    const ProgramBuffer& buffer = program.buffers[i];
-    if (buffer.constant) buffers[i] = to_buffer(*buffer.constant, buffer.shape);
-    if (buffer.parameter < 0) continue;
-    if (static_cast<size_t>(buffer.parameter) >= arguments.size()) {
-      return invalid("there are {} arguments; the program has a parameter {}", arguments.size(), buffer.parameter);
-    }
-    const Literal& whole = arguments[static_cast<size_t>(buffer.parameter)];
-    const Literal& one = buffer.element < 0 ? whole : hlo::leaf_of(whole, buffer.element);
-    if (!hlo::same_shape(one.shape(), buffer.shape)) {
-      return invalid("argument {} is {}, not {}", buffer.parameter, hlo::to_string(one.shape()),
-                     hlo::to_string(buffer.shape));
-    }
-    if (buffer.shape.is_array()) buffers[i] = to_buffer(one, buffer.shape);
-  }
-  for (const ProgramStep& step : program.steps) STRATA_CHECK(run_step(step, program.buffers, buffers));
-  std::vector<Literal> arrays;
-  for (const int result : program.results) {
-    arrays.push_back(
-        from_buffer(buffers[static_cast<size_t>(result)], program.buffers[static_cast<size_t>(result)].shape));
-  }
-  return assemble_results(program, arrays);
-}
-
-Literal counter_value(const LoopStep& loop, const hlo::CountedLoop::Counter& counter, int64_t iteration) {
-  Literal value(hlo::leaf_of(loop.state, counter.leaf));
-  const int64_t number = counter.first + iteration * counter.step;
-  std::memcpy(value.mutable_bytes(), &number, value.byte_size());
-  return value;
-}
-
-Literal assemble_results(const EmittedProgram& program, const std::vector<Literal>& arrays) {
-  size_t next = 0;
-  return assemble(program.result_shape, arrays, next);
+                                    const LaxOptions& lax, const hlo::InputOutputAliases& aliases) {
+  // Those that are not given away are priced as if they were: an update of one stays a kernel of its own all the same.
+  const Parameters parameters = aliases.empty() ? Parameters::Kept : Parameters::MayBeOverwritten;
+  STRATA_TRY(EmittedProgram program, emit(module, options, libraries, lax, parameters, ""));
+  for (const hlo::InputOutputAlias& alias : aliases) program.aliases.push_back(alias_of(module, program, alias));
+  return program;
 }
 
 }  // namespace strata::emitters

@@ -7,6 +7,7 @@
 #include "emitters/lax/search.h"
 #include "emitters/library/calls.h"
 #include "hlo/counted_loop.h"
+#include "hlo/input_output_alias.h"
 
 namespace strata::emitters {
 
@@ -16,6 +17,7 @@ struct ProgramBuffer {
   int parameter = -1;                      ///< the entry's parameter that it holds, or none
   int element = -1;                        ///< of a parameter that is a tuple: the leaf (hlo::leaf_of)
   std::optional<hlo::Literal> constant{};  ///< what it holds from the beginning, and is never written
+  std::string name{};                      ///< of a parameter: what the module calls it, and its leaf
 };
 
 /// What a library computes on the GPU.
@@ -59,21 +61,31 @@ struct ProgramStep {
   std::vector<bool> only_copied;
 };
 
+/// A result that may, or must, lie in the array of a parameter, which the caller has given away.
+struct ResultAlias {
+  size_t result = 0;  ///< in EmittedProgram::results
+  int parameter = 0;  ///< its buffer
+  bool must = false;
+};
+
 struct EmittedProgram {
   std::vector<ProgramBuffer> buffers;
   std::vector<ProgramStep> steps;
   std::vector<int> results;  ///< the buffers of the entry's root: one, or those of its tuple
   hlo::Shape result_shape;
-  std::vector<std::string> notes;  ///< for --explain
+  std::vector<std::string> notes;     ///< for --explain
+  std::string name{}, result_name{};  ///< of the module, and of its entry's root
+  std::vector<ResultAlias> aliases{};
 };
 
 /// Cuts the entry into fusions (fusion/pass.h) and emits each; a module whose text has no ENTRY is one fusion, if an
 /// emitter takes it whole and several kernels would not be much faster. Before that, parts are given to the
 /// superoptimizer (lax/search.h), then products and convolutions to libraries. While loops become steps with programs
 /// of their own. Instructions without a kernel become steps of the interpreter's. Error (Unsupported) where that has no
-/// meaning for them either.
+/// meaning for them either. `aliases` (verified) are parameters that the caller gives away to results.
 Result<EmittedProgram> emit_program(const hlo::Module& module, const EmitOptions& options = {},
-                                    LibraryUse libraries = LibraryUse::WhereFaster, const LaxOptions& lax = {});
+                                    LibraryUse libraries = LibraryUse::WhereFaster, const LaxOptions& lax = {},
+                                    const hlo::InputOutputAliases& aliases = {});
 
 /// The sum over the steps; none where a step is not estimated.
 std::optional<double> estimated_microseconds(const EmittedProgram& program);

@@ -1,5 +1,7 @@
-// What `strata emit --explain` prints of a program.
+// What `strata emit --explain` prints of a program, and its estimated time.
 #include <fmt/format.h>
+
+#include <cmath>
 
 #include "emitters/program.h"
 
@@ -45,6 +47,15 @@ std::string explain(const EmittedProgram& program) {
   }
   for (const std::string& note : program.notes) text += fmt::format("not superoptimized: {}\n", note);
   return text;
+}
+
+std::optional<double> estimated_microseconds(const EmittedProgram& program) {
+  double sum = 0;
+  for (const ProgramStep& step : program.steps) {
+    if (!step.microseconds || !std::isfinite(*step.microseconds)) return std::nullopt;
+    sum += *step.microseconds;
+  }
+  return sum;
 }
 
 }  // namespace strata::emitters

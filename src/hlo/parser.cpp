@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "hlo/input_output_alias.h"
 #include "hlo/link.h"
 #include "hlo/parse_parts.h"
 #include "hlo/text.h"
@@ -19,7 +20,7 @@ class Parser {
  public:
   explicit Parser(Cursor cursor) : cursor_(cursor) {}
 
-  Result<ModulePtr> parse() {
+  Result<ModuleText> parse() {
     STRATA_CHECK(parse_header());
     std::optional<size_t> entry;
     while (!cursor_.done()) {
@@ -37,7 +38,9 @@ class Parser {
                link(cursor_, name_, std::move(parsed_), computations_, entry.value_or(last)));
     module->fusion = !entry;
     STRATA_CHECK(verify(*module));
-    return ModulePtr(module);
+    if (const Result<void> fits = verify(*module, aliases_); !fits)
+      return cursor_.error_at(aliases_place_, fits.error().message);
+    return ModuleText{module, std::move(aliases_)};
   }
 
  private:
@@ -46,7 +49,42 @@ class Parser {
     if (!cursor_.accept("HloModule")) return {};
     STRATA_TRY(name_, cursor_.name("the module's name"));
     // None of its attributes changes what the entry computation returns.
-    STRATA_CHECK(RawAttributeList::parse(cursor_));
+    STRATA_TRY(RawAttributeList attributes, RawAttributeList::parse(cursor_));
+    const auto* aliases = attributes.take("input_output_alias");
+    if (aliases == nullptr) return {};
+    aliases_place_ = aliases->offset;
+    return parse_aliases(cursor_.within(aliases->value));
+  }
+
+  /// { {0}: (1, {}, may-alias), {1,0}: (2, {0}) }
+  Result<void> parse_aliases(Cursor value) {
+    const auto parse_index = [&]() -> Result<std::vector<int64_t>> {
+      std::vector<int64_t> index;
+      STRATA_CHECK(value.expect("{"));
+      while (!value.accept("}")) {
+        if (!index.empty()) STRATA_CHECK(value.expect(","));
+        STRATA_TRY(const int64_t number, value.integer("a number of a tuple's element"));
+        index.push_back(number);
+      }
+      return index;
+    };
+    STRATA_CHECK(value.expect("{"));
+    while (!value.accept("}")) {
+      if (!aliases_.empty()) STRATA_CHECK(value.expect(","));
+      InputOutputAlias alias;
+      STRATA_TRY(alias.output, parse_index());
+      STRATA_CHECK(value.expect(":"));
+      STRATA_CHECK(value.expect("("));
+      STRATA_TRY(alias.parameter, value.integer("a parameter's number"));
+      STRATA_CHECK(value.expect(","));
+      STRATA_TRY(alias.parameter_index, parse_index());
+      if (value.accept(",")) {
+        alias.must = value.accept("must-alias");
+        if (!alias.must) STRATA_CHECK(value.expect("may-alias"));
+      }
+      STRATA_CHECK(value.expect(")"));
+      aliases_.push_back(std::move(alias));
+    }
     return {};
   }
 
@@ -357,6 +395,8 @@ class Parser {
 
   Cursor cursor_;
   std::string name_;
+  InputOutputAliases aliases_;
+  size_t aliases_place_ = 0;
   std::vector<ParsedComputation> parsed_;
   std::unordered_map<std::string, size_t> computations_;
   std::unordered_map<std::string, InstructionId> instructions_;  ///< of the computation at hand
@@ -365,9 +405,14 @@ class Parser {
 
 }  // namespace
 
-Result<ModulePtr> parse_module(std::string_view text, const std::string& file) {
+Result<ModuleText> parse_module_text(std::string_view text, const std::string& file) {
   const SourceText source(text, file);
   return Parser(Cursor(source)).parse();
+}
+
+Result<ModulePtr> parse_module(std::string_view text, const std::string& file) {
+  STRATA_TRY(ModuleText parsed, parse_module_text(text, file));
+  return parsed.module;
 }
 
 Result<ModulePtr> load_module(const std::string& path) {

@@ -23,14 +23,15 @@ std::string message(const Result<T>& result) {
 
 LaunchManifest manifest_of(const Convolution& c) {
   LaunchManifest manifest;
-  manifest.buffers = {{"X", BufferRole::Input, {c.type, {c.images, c.channels, c.height, c.width}}},
-                      {"W", BufferRole::Input, {c.type, {c.filters, c.channels, c.filter_height, c.filter_width}}},
-                      {"Y", BufferRole::Output, {c.type, {c.images, c.filters, c.result_height(), c.result_width()}}}};
+  manifest.buffers = {
+      {"X", BufferRole::Input, TensorType{c.type, {c.images, c.channels, c.height, c.width}}},
+      {"W", BufferRole::Input, TensorType{c.type, {c.filters, c.channels, c.filter_height, c.filter_width}}},
+      {"Y", BufferRole::Output, TensorType{c.type, {c.images, c.filters, c.result_height(), c.result_width()}}}};
   GpuLaunch launch;
   launch.kernel = "convolution";
   launch.library = c;
   launch.arguments = {"X", "W", "Y"};
-  manifest.launches = {launch};
+  manifest.steps = {launch};
   return manifest;
 }
 
@@ -79,8 +80,8 @@ class ConvolutionTest : public FakeDriverTest {
   double error() {
     Random random(7);
     const LaunchManifest manifest = manifest_of(c_);
-    const auto x = random_tensor(manifest.buffers[0].type, random);
-    const auto w = random_tensor(manifest.buffers[1].type, random);
+    const auto x = random_tensor(*manifest.buffers[0].type.tensor(), random);
+    const auto w = random_tensor(*manifest.buffers[1].type.tensor(), random);
     const auto program = GpuProgram::load(*device_, "", manifest);
     EXPECT_TRUE(program) << message(program);
     if (!program) return std::nan("");
@@ -89,7 +90,8 @@ class ConvolutionTest : public FakeDriverTest {
     EXPECT_TRUE(buffers->at("W").upload(encode(w, c_.type)));
     const auto launched = (*program)->launch(*buffers);
     EXPECT_TRUE(launched) << message(launched);
-    return relative_error(decode(*buffers->at("Y").download(), manifest.buffers[2].type), expected_of(c_, x, w));
+    return relative_error(decode(*buffers->at("Y").download(), *manifest.buffers[2].type.tensor()),
+                          expected_of(c_, x, w));
   }
   /// Microseconds of a run.
   double time() {

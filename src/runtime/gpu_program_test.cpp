@@ -70,8 +70,8 @@ TEST(LaunchManifest, MistakesAreErrors) {
   const LaunchManifest parsed = manifest();
   EXPECT_EQ(parsed.bytes(BufferRole::Input), 24);
   EXPECT_EQ(parsed.bytes(BufferRole::Intermediate), 8);
-  EXPECT_EQ(parsed.launches[0].cluster, 2);
-  EXPECT_TRUE(parsed.launches[1].overlaps_previous);
+  EXPECT_EQ(parsed.steps[0].launch()->cluster, 2);
+  EXPECT_TRUE(parsed.steps[1].launch()->overlaps_previous);
   const auto with = [](const std::string& from, const std::string& to) {
     std::string text = kManifest;
     text.replace(text.find(from), from.size(), to);
@@ -79,10 +79,10 @@ TEST(LaunchManifest, MistakesAreErrors) {
   };
   EXPECT_THAT(message(parse_launch_manifest("{")), HasSubstr("unreadable"));
   EXPECT_THAT(message(parse_launch_manifest("[1]")), HasSubstr("unreadable"));
-  EXPECT_FALSE(parsed.launches[0].resident);
+  EXPECT_FALSE(parsed.steps[0].launch()->resident);
   EXPECT_THAT(with("intermediate", "scratch"), HasSubstr("'scratch' is no role"));
   EXPECT_THAT(with("f16", "i8"), HasSubstr("unknown element type 'i8'"));
-  EXPECT_THAT(with("[4]", "[0]"), HasSubstr("buffer 'T' has a dimension of size 0"));
+  EXPECT_THAT(with("[4]", "[-1]"), HasSubstr("buffer 'T' has a dimension of size -1"));
   EXPECT_THAT(with("[\"A\", \"T\"]", "[\"A\", \"X\"]"), HasSubstr("kernel 'first' has an argument 'X'"));
   EXPECT_THAT(with("\"threads\": 128, ", ""), HasSubstr("unreadable"));
 }
@@ -94,7 +94,7 @@ TEST_F(GpuProgramTest, CountersBeginAtZeroAndBlocksThatWaitRunTogether) {
   ASSERT_TRUE(device) << message(device);
   LaunchManifest counting = manifest();
   counting.buffers[1].role = BufferRole::Counters;
-  counting.launches[0].resident = true;
+  counting.steps[0].launch()->resident = true;
   const std::string log = (folder_.path() / "log").string();
   const auto program = GpuProgram::load(**device, "log " + log + "\n", counting);
   ASSERT_TRUE(program) << message(program);
@@ -213,11 +213,11 @@ TEST_F(GpuProgramTest, FailuresSayWhatFailed) {
   ASSERT_TRUE(device);
   EXPECT_THAT(message(GpuProgram::load(**device, "not a script\n", manifest())), HasSubstr("loading the cubin"));
   LaunchManifest other = manifest();
-  other.launches[0].kernel = "missing";
+  other.steps[0].launch()->kernel = "missing";
   EXPECT_THAT(message(GpuProgram::load(**device, "", other)),
               HasSubstr("finding kernel 'missing': CUDA_ERROR_NOT_FOUND"));
   other = manifest();
-  other.launches[0].shared_bytes = 1 << 20;
+  other.steps[0].launch()->shared_bytes = 1 << 20;
   EXPECT_THAT(message(GpuProgram::load(**device, "", other)),
               HasSubstr("1048576 bytes of shared memory for kernel 'first'"));
   const auto program = GpuProgram::load(**device, "kernel second\nerror 700\n", manifest());

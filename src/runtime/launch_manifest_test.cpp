@@ -10,10 +10,10 @@ using testing::HasSubstr;
 /// A kernel with a tensor map, a product and a convolution.
 LaunchManifest manifest() {
   LaunchManifest made;
-  made.buffers = {{"X", BufferRole::Input, {DType::F16, {2, 3, 7, 5}}},
-                  {"W", BufferRole::Input, {DType::F16, {4, 3, 3, 2}}},
-                  {"Y", BufferRole::Intermediate, {DType::F16, {2, 4, 5, 4}}},
-                  {"O", BufferRole::Output, {DType::F16, {40, 4}}}};
+  made.buffers = {{"X", BufferRole::Input, TensorType{DType::F16, {2, 3, 7, 5}}},
+                  {"W", BufferRole::Input, TensorType{DType::F16, {4, 3, 3, 2}}},
+                  {"Y", BufferRole::Intermediate, TensorType{DType::F16, {2, 4, 5, 4}}},
+                  {"O", BufferRole::Output, TensorType{DType::F16, {40, 4}}}};
   GpuLaunch kernel;
   kernel.kernel = "first";
   std::tie(kernel.grid, kernel.threads, kernel.shared_bytes, kernel.cluster, kernel.overlaps_previous) =
@@ -36,7 +36,7 @@ LaunchManifest manifest() {
   p.b = {true, 4, 0};
   product.library = p;
   product.arguments = {"Y", "W", "O"};
-  made.launches = {kernel, convolution, product};
+  made.steps = {kernel, convolution, product};
   return made;
 }
 
@@ -47,71 +47,71 @@ std::string message(const Result<T>& result) {
 
 TEST(LaunchManifest, GradientsOfConvolutions) {
   LaunchManifest made = manifest();
-  Convolution gradient = *made.launches[1].convolution();
+  Convolution gradient = *made.steps[1].launch()->convolution();
   gradient.part = ConvolutionPart::Filters;
   gradient.relu = false;
-  made.launches[1].library = gradient;
-  const auto read = parse_launch_manifest(print(made));
+  made.steps[1].launch()->library = gradient;
+  const auto read = parse_launch_manifest(*print(made));
   ASSERT_TRUE(read) << message(read);
-  EXPECT_EQ(read->launches[1].library, made.launches[1].library);
+  EXPECT_EQ(read->steps[1].launch()->library, made.steps[1].launch()->library);
   gradient.relu = true;
-  made.launches[1].library = gradient;
-  EXPECT_THAT(message(parse_launch_manifest(print(made))), HasSubstr("a gradient of a convolution has relu"));
+  made.steps[1].launch()->library = gradient;
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("a gradient of a convolution has relu"));
 }
 
 TEST(LaunchManifest, Transforms) {
   LaunchManifest made = manifest();
   Fft fft{FftKind::ToReal, true, {4, 6}, 3, true};
-  made.launches[2].library = fft;
-  made.launches[2].arguments = {"X", "O"};
-  const auto read = parse_launch_manifest(print(made));
+  made.steps[2].launch()->library = fft;
+  made.steps[2].launch()->arguments = {"X", "O"};
+  const auto read = parse_launch_manifest(*print(made));
   ASSERT_TRUE(read) << message(read);
-  EXPECT_EQ(read->launches[2].library, made.launches[2].library);
+  EXPECT_EQ(read->steps[2].launch()->library, made.steps[2].launch()->library);
   fft.lengths = {4, 0};
-  made.launches[2].library = fft;
-  EXPECT_THAT(message(parse_launch_manifest(print(made))), HasSubstr("sizes that there are not"));
+  made.steps[2].launch()->library = fft;
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("sizes that there are not"));
 }
 
 TEST(LaunchManifest, ProductsOfBytes) {
   LaunchManifest made = manifest();
-  MatrixProduct product = *made.launches[2].product();
+  MatrixProduct product = *made.steps[2].launch()->product();
   product.a.bytes = ByteType::F8E4M3FN;
   product.b.bytes = ByteType::F8E5M2;
   product.scaled = true;
-  made.launches[2].library = product;
-  made.launches[2].arguments = {"Y", "W", "X", "O"};
-  const auto read = parse_launch_manifest(print(made));
+  made.steps[2].launch()->library = product;
+  made.steps[2].launch()->arguments = {"Y", "W", "X", "O"};
+  const auto read = parse_launch_manifest(*print(made));
   ASSERT_TRUE(read) << message(read);
-  EXPECT_EQ(read->launches[2].library, made.launches[2].library);
+  EXPECT_EQ(read->steps[2].launch()->library, made.steps[2].launch()->library);
   product.b.bytes = ByteType::S8;
-  made.launches[2].library = product;
-  EXPECT_THAT(message(parse_launch_manifest(print(made))), HasSubstr("types that do not go together"));
+  made.steps[2].launch()->library = product;
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("types that do not go together"));
   product.a.bytes = ByteType::S8;
-  made.launches[2].library = product;
-  EXPECT_THAT(message(parse_launch_manifest(print(made))), HasSubstr("scaled whose operands are not f8"));
+  made.steps[2].launch()->library = product;
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("scaled whose operands are not f8"));
 }
 
 TEST(LaunchManifest, IsReadAsItIsPrinted) {
   LaunchManifest made = manifest();
-  const auto read = parse_launch_manifest(print(made));
+  const auto read = parse_launch_manifest(*print(made));
   ASSERT_TRUE(read) << message(read);
-  EXPECT_EQ(print(*read), print(made));
-  ASSERT_EQ(read->launches.size(), 3U);
-  EXPECT_EQ(read->launches[1].library, made.launches[1].library);
-  EXPECT_EQ(read->launches[2].library, made.launches[2].library);
-  EXPECT_EQ(read->launches[0].tensor_maps[0].box, made.launches[0].tensor_maps[0].box);
+  EXPECT_EQ(print(*read), *print(made));
+  ASSERT_EQ(read->steps.size(), 3U);
+  EXPECT_EQ(read->steps[1].launch()->library, made.steps[1].launch()->library);
+  EXPECT_EQ(read->steps[2].launch()->library, made.steps[2].launch()->library);
+  EXPECT_EQ(read->steps[0].launch()->tensor_maps[0].box, made.steps[0].launch()->tensor_maps[0].box);
   EXPECT_TRUE(read->uses_kernels());
-  EXPECT_THAT(print(made), testing::Not(HasSubstr("accumulates")));
-  auto product = *made.launches[2].product();
+  EXPECT_THAT(*print(made), testing::Not(HasSubstr("accumulates")));
+  auto product = *made.steps[2].launch()->product();
   product.accumulates = product.bias = true;
-  made.launches[2].library = product;
-  made.launches[2].arguments = {"Y", "W", "W", "O"};
-  EXPECT_EQ(parse_launch_manifest(print(made))->launches[2].library, made.launches[2].library);
+  made.steps[2].launch()->library = product;
+  made.steps[2].launch()->arguments = {"Y", "W", "W", "O"};
+  EXPECT_EQ(parse_launch_manifest(*print(made))->steps[2].launch()->library, made.steps[2].launch()->library);
 }
 
 TEST(LaunchManifest, MistakesInWorkOfLibrariesAreErrors) {
   const auto with = [](const std::string& from, const std::string& to) {
-    std::string text = print(manifest());
+    std::string text = *print(manifest());
     EXPECT_NE(text.find(from), std::string::npos) << from;
     return message(parse_launch_manifest(text.replace(text.find(from), from.size(), to)));
   };
@@ -134,6 +134,87 @@ TEST(LibraryWork, IdentityTellsApartWhatTheDescriptionDoesNot) {
   EXPECT_EQ(describe(LibraryWork(product)), describe(LibraryWork(other)));
   EXPECT_NE(identity_of(product), identity_of(other));
   EXPECT_NE(identity_of(product), identity_of(Convolution{}));
+}
+
+/// A loop in a loop, a fill, a copy, a constant, and arrays of HLO's.
+LaunchManifest manifest_of_steps() {
+  LaunchManifest made;
+  made.name = "loops";
+  made.target = "sm_90a";
+  made.runs_overlap = false;
+  const ArrayType numbers("s32", 4, {2, 3}, {0, 1});
+  made.buffers = {{"x", BufferRole::Input, numbers},
+                  {"k", BufferRole::Constant, ArrayType("c64", 8, {0}), 256},
+                  {"current", BufferRole::Carried, numbers},
+                  {"next", BufferRole::Carried, numbers},
+                  {"y", BufferRole::Output, numbers, std::nullopt, "x"},
+                  {"t", BufferRole::Intermediate, numbers, 512}};
+  GpuLaunch kernel;
+  kernel.kernel = "step";
+  kernel.arguments = {"current", "next"};
+  kernel.module = "step.cubin";
+  GpuLoop inner;
+  inner.count = 3;
+  inner.values.push_back({.initial = "x",
+                          .result = "y",
+                          .current = {"current"},
+                          .next = "next",
+                          .over = 0,
+                          .in_place = true,
+                          .counted = "k"});
+  inner.scratch = {"t"};
+  inner.body = {GpuStep(kernel)};
+  GpuLoop outer;
+  outer.answer = "t";
+  outer.values.push_back({.initial = "x", .result = "y", .current = {"current"}, .next = "next", .spare = "t"});
+  outer.condition = {GpuStep(GpuCopy{"x", "t"}, "copied", "")};
+  outer.body = {GpuStep(inner, "inner", "loop of 3"), GpuStep(GpuFill{"t", std::string("\0\x7f", 2)}, "", "")};
+  made.steps = {GpuStep(outer, "outer", "loop")};
+  made.results = {{"r.0", "y"}, {"r.1", "x"}};
+  return made;
+}
+
+TEST(LaunchManifest, EveryKindOfStepIsReadAsItWasPrinted) {
+  const auto printed = print(manifest_of_steps());
+  ASSERT_TRUE(printed) << message(printed);
+  const auto read = parse_launch_manifest(*printed);
+  ASSERT_TRUE(read) << message(read);
+  EXPECT_EQ(*print(*read), *printed);
+  EXPECT_EQ(read->buffers[1].offset, 256);
+  EXPECT_EQ(read->buffers[4].lies_in, "x");
+  EXPECT_EQ(read->buffers[0].type, ArrayType("s32", 4, {2, 3}, {0, 1}));
+  EXPECT_EQ(read->results, manifest_of_steps().results);
+  const GpuLoop& inner = *read->steps[0].loop()->body[0].loop();
+  EXPECT_TRUE(inner.count == 3 && inner.values[0].in_place && inner.values[0].over == 0);
+  EXPECT_EQ(inner.body[0].launch()->module, "step.cubin");
+  EXPECT_TRUE(read->uses_kernels());
+}
+
+TEST(LaunchManifest, StepsOfTheHostCannotBeWritten) {
+  LaunchManifest made = manifest_of_steps();
+  made.steps[0].loop()->body.emplace_back(HostStep{"no emitter has code for it", {}, {}}, "sort", "interpreter");
+  EXPECT_EQ(message(print(made)),
+            "step 'sort' runs on the host, which no manifest can say: no emitter has code for it");
+}
+
+TEST(LaunchManifest, WhatIsReadIsChecked) {
+  const std::string text = *print(manifest_of_steps());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    EXPECT_NE(changed.find(from), std::string::npos) << from;
+    return message(parse_launch_manifest(changed.replace(changed.find(from), from.size(), to)));
+  };
+  EXPECT_THAT(with("\"offset\": 256", "\"offset\": 100"), HasSubstr("buffer 'k' has the offset 100"));
+  EXPECT_THAT(with("\"offset\": 256", "\"offset\": -256"), HasSubstr("buffer 'k' has the offset -256"));
+  EXPECT_THAT(with("\"007f\"", "\"007\""), HasSubstr("'007' is no pattern"));
+  EXPECT_THAT(with("\"007f\"", "\"0x\""), HasSubstr("'0x' is no pattern"));
+  EXPECT_THAT(with("\"copy\": \"x\"", "\"copy\": \"z\""), HasSubstr("a copy has an argument 'z'"));
+  EXPECT_THAT(with("\"buffer\": \"y\"", "\"buffer\": \"z\""), HasSubstr("result 'r.0' has an argument 'z'"));
+  EXPECT_THAT(with("\"element_bytes\": 8", "\"element_bytes\": 0"), HasSubstr("elements of 0 bytes"));
+  std::string deep = R"({"steps": [)";
+  for (int i = 0; i < 100; ++i) deep += R"({"loop": {"values": [], "body": [)";
+  for (int i = 0; i < 100; ++i) deep += "]}}";
+  EXPECT_THAT(message(parse_launch_manifest(deep + "]}")), HasSubstr("nested more than 32 deep"));
 }
 
 }  // namespace

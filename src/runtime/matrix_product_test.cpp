@@ -24,17 +24,17 @@ std::string message(const Result<T>& result) {
 /// One product as a program on buffers A, B, bias and C of these many elements.
 LaunchManifest manifest_of(const MatrixProduct& product, std::array<int64_t, 3> elements) {
   LaunchManifest manifest;
-  manifest.buffers = {{"A", BufferRole::Input, {product.type, {elements[0]}}},
-                      {"B", BufferRole::Input, {product.type, {elements[1]}}},
-                      {"bias", BufferRole::Input, {product.type, {product.n}}},
-                      {"C", BufferRole::Output, {product.type, {elements[2]}}}};
+  manifest.buffers = {{"A", BufferRole::Input, TensorType{product.type, {elements[0]}}},
+                      {"B", BufferRole::Input, TensorType{product.type, {elements[1]}}},
+                      {"bias", BufferRole::Input, TensorType{product.type, {product.n}}},
+                      {"C", BufferRole::Output, TensorType{product.type, {elements[2]}}}};
   GpuLaunch launch;
   launch.kernel = "product";
   launch.library = product;
   launch.arguments = {"A", "B"};
   if (product.bias) launch.arguments.emplace_back("bias");
   launch.arguments.emplace_back("C");
-  manifest.launches = {launch};
+  manifest.steps = {launch};
   return manifest;
 }
 

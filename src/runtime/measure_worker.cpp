@@ -75,7 +75,7 @@ class Worker {
 
   /// Tensors of earlier requests are kept: candidates of one program share them.
   Result<void> load(const Task& task, const GpuBuffer& buffer) {
-    if (buffer.role == BufferRole::Intermediate) return {};
+    if (buffer.role != BufferRole::Input && buffer.role != BufferRole::Output) return {};
     const bool input = buffer.role == BufferRole::Input;
     const Files& files = input ? task.inputs : task.expected;
     const auto file = files.find(buffer.name);
@@ -85,13 +85,14 @@ class Worker {
     }
     const std::string key = file->second + to_string(buffer.type);
     if (inputs_.count(key) + expected_.count(key) > 0) return {};
+    STRATA_TRY(const TensorType type, buffer.type.tensor());
     STRATA_TRY(Tensor<double> tensor, read_npy(file->second));
     if (tensor.shape != buffer.type.shape) {
       return invalid("'{}' has shape {}; {} is {}", file->second, to_string(tensor.shape), buffer.name,
                      to_string(buffer.type));
     }
     if (input) {
-      inputs_[key] = encode(tensor, buffer.type.dtype);
+      inputs_[key] = encode(tensor, type.dtype);
     } else {
       expected_[key] = std::move(tensor);
     }
@@ -142,13 +143,14 @@ class Worker {
     for (const GpuBuffer& buffer : task.manifest.buffers) {
       if (buffer.role != BufferRole::Output) continue;
       STRATA_TRY(const std::string bytes, buffers.at(buffer.name).download());
-      const Tensor<double> found = decode(bytes, buffer.type);
+      STRATA_TRY(const TensorType type, buffer.type.tensor());
+      const Tensor<double> found = decode(bytes, type);
       const auto file = task.expected.find(buffer.name);
       // Nothing to compare with: only NaN is wrong.
       const double error = relative_error(
           found, file == task.expected.end() ? found : expected_.at(file->second + to_string(buffer.type)));
-      report[buffer.name] = {{"error", error}, {"tolerance", tolerance(buffer.type.dtype)}};
-      right = right && error <= tolerance(buffer.type.dtype);
+      report[buffer.name] = {{"error", error}, {"tolerance", tolerance(type.dtype)}};
+      right = right && error <= tolerance(type.dtype);
     }
     return right;
   }
@@ -158,7 +160,8 @@ class Worker {
     for (const GpuBuffer& buffer : task.manifest.buffers) {
       if (buffer.name != name) continue;
       STRATA_TRY(const std::string bytes, buffers.at(name).download());
-      return write_file(path, npy_bytes(decode(bytes, buffer.type)), Sync::None);
+      STRATA_TRY(const TensorType type, buffer.type.tensor());
+      return write_file(path, npy_bytes(decode(bytes, type)), Sync::None);
     }
     return invalid("the program has no buffer '{}'", name);
   }

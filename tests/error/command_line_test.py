@@ -118,7 +118,9 @@ MISTAKES = [
     ("verify - -", BAD_INPUT, "'-' is named 2 times; the standard input can be read once"),
     ("run - --input A=-", BAD_INPUT, "'-' is named 2 times"),
     ("show -", BAD_INPUT, "<stdin>:1:1: error: expected"),
-    ("emit good.hlo --output out", BAD_INPUT, "--output out has nothing to hold", "add --emit=mlir"),
+    ("run .", BAD_INPUT, "'.' holds code for a GPU", "add --device gpu"),
+    ("run . --check", BAD_INPUT, "'.' holds code alone", "run the program's text"),
+    ("run . --precision f32", BAD_INPUT, "'.' holds code that is made already", "leave --precision"),
     ("emit good.hlo --target sm_42", BAD_INPUT, "unknown target 'sm_42'; expected sm_80 or sm_90a"),
     *((f"{command} --target sm_100a", BAD_INPUT, "target sm_100a (NVIDIA B200) is a plan: no code is generated for it",
        "write sm_80 or sm_90a; strata machine --target sm_100a prints what is planned")

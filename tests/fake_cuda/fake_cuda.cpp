@@ -5,7 +5,7 @@
 //   time US           the launch takes so long; nothing else takes any time, so that measured times are exact
 //   call ADDRESS      calls void f(const char* kernel, void** arguments) at this address of the process
 //   write ARG FILE    the file's bytes to the memory that argument ARG (0 first) points to
-//   fill ARG BYTE     that memory is filled with a byte
+//   fill ARG BYTE     that memory, to the end of its allocation, is filled with a byte
 //   log FILE          appends a line with the shape and the attributes of the launch
 //   error CODE        the launch succeeds; from the next wait on every call fails with this code, as after a fault
 //   hang              the launch succeeds; the next wait never ends
@@ -109,6 +109,12 @@ bool parse(const std::string& text, Module& module, int& refusal) {
   return true;
 }
 
+/// The bytes from here to the end of their allocation.
+size_t room(CudaPointer at) {
+  const auto& [pointer, size] = *std::prev(allocated.upper_bound(at));
+  return pointer + size - at;
+}
+
 void perform(const Launch& launch) {
   if (launch.host) launch.host();
   for (const Command& command : launch.commands) {
@@ -122,7 +128,7 @@ void perform(const Launch& launch) {
     if (command.verb == "log") std::ofstream(command.text, std::ios::app) << launch.shape << "\n";
     if (command.verb != "write" && command.verb != "fill") continue;
     char* to = launch.arguments[command.argument];
-    const size_t size = allocated.at(reinterpret_cast<CudaPointer>(to));
+    const size_t size = room(reinterpret_cast<CudaPointer>(to));
     if (command.verb == "fill") {
       std::memset(to, static_cast<int>(command.number), size);
     } else {
@@ -233,7 +239,7 @@ int cuMemcpyDtoD_v2(CudaPointer to, CudaPointer from, size_t bytes) {
   return cuMemcpyHtoD_v2(to, reinterpret_cast<const void*>(from), bytes);
 }
 int cuMemsetD8_v2(CudaPointer to, unsigned char value, size_t bytes) {
-  if (allocated.at(to) < bytes) return kInvalidValue;
+  if (!holds(to, bytes)) return kInvalidValue;
   std::memset(reinterpret_cast<void*>(to), value, bytes);
   return sticky;
 }

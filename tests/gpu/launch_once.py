@@ -38,14 +38,25 @@ def check(status, what):
 def launch(folder):
     manifest = json.loads((folder / "best.launch.json").read_text())
     module = ctypes.c_void_p()
-    own_kernels = any("library" not in kernel for kernel in manifest["kernels"])
+    steps = manifest.get("steps", manifest.get("kernels"))
+    own_kernels = any("library" not in kernel for kernel in steps)
     if own_kernels:
         check(cuda.cuModuleLoadData(ctypes.byref(module), (folder / "best.sm_90a.cubin").read_bytes()), "module")
     random = numpy.random.default_rng(1)
-    pointers = {}
+    pointers, owned = {}, []
+    working = ctypes.c_uint64()
+    bytes_of = lambda b: int(numpy.prod(b["shape"])) * SIZES[b["type"]]
+    shared = [b["offset"] + bytes_of(b) for b in manifest["buffers"] if "offset" in b]
+    if shared:
+        check(cuda.cuMemAlloc_v2(ctypes.byref(working), ctypes.c_size_t(max(shared))), "memory")
+        owned.append(working)
     for b in manifest["buffers"]:
         count = int(numpy.prod(b["shape"]))
+        if "offset" in b:
+            pointers[b["name"]] = ctypes.c_uint64(working.value + b["offset"])
+            continue
         pointer = ctypes.c_uint64()
+        owned.append(pointer)
         check(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(count * SIZES[b["type"]])), "memory")
         pointers[b["name"]] = pointer
         if b["role"] == "counters":
@@ -54,12 +65,13 @@ def launch(folder):
             values = (random.standard_normal(count, dtype=numpy.float32) / 8).astype(numpy.float16)
             check(cuda.cuMemcpyHtoD_v2(pointer, values.ctypes.data_as(ctypes.c_void_p),
                                        ctypes.c_size_t(values.nbytes)), "copy")
-    for kernel in manifest["kernels"]:
+    for kernel in steps:
         if "library" in kernel:
             workspace = pointers.setdefault("the library's workspace", ctypes.c_uint64())
             if not workspace.value:
                 size = ctypes.c_size_t(kernel["workspace_bytes"])
                 check(cuda.cuMemAlloc_v2(ctypes.byref(workspace), size), "memory")
+                owned.append(workspace)
             addresses = [pointers[name].value for name in kernel["arguments"]]
             cublas_lt.Product(kernel).run(addresses, workspace.value, None)
             continue
@@ -75,7 +87,7 @@ def launch(folder):
         config = LaunchConfig(shape, None, attributes, 2 if kernel.get("resident") else 1)
         check(cuda.cuLaunchKernelEx(ctypes.byref(config), function, arguments, None), kernel["name"])
     check(cuda.cuCtxSynchronize(), folder.name)
-    for pointer in pointers.values():
+    for pointer in owned:
         check(cuda.cuMemFree_v2(pointer), "free")
     if own_kernels:
         check(cuda.cuModuleUnload(module), "module")

@@ -12,6 +12,7 @@ import argparse
 import ctypes
 import datetime
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -98,10 +99,11 @@ class Module:
     def __init__(self, cubin, manifest):
         self.handle = ctypes.c_void_p()
         self.launches, self.workspace = [], None
-        if any("library" not in kernel for kernel in manifest["kernels"]):
+        steps = manifest.get("steps", manifest.get("kernels"))
+        if any("library" not in kernel for kernel in steps):
             image = cubin.read_bytes() + b"\0"  # PTX is a C string
             check(cuda.cuModuleLoadData(ctypes.byref(self.handle), image), f"loading {cubin.name}")
-        for kernel in manifest["kernels"]:
+        for kernel in steps:
             if "library" in kernel:
                 work = LIBRARIES[kernel["library"]](kernel)
                 self.launches.append((work, kernel))
@@ -167,9 +169,18 @@ def case(folder, cubin):
     buffers = {b["name"]: b for b in manifest["buffers"]}
     with_data = (folder / "data").is_dir()
 
+    def bytes_of(b):
+        return math.prod(b["shape"]) * TYPES[b["type"]].itemsize
+
     def fresh():
         made = {}
+        shared = [b["offset"] + bytes_of(b) for b in buffers.values() if "offset" in b]
+        working = torch.full([max(shared, default=0)], 0xff, dtype=torch.uint8, device="cuda")  # NaN in every type
         for name, b in buffers.items():
+            if "offset" in b:  # intermediates, which share bytes where they live at different times
+                part = working[b["offset"]:b["offset"] + bytes_of(b)]
+                made[name] = part.view(TYPES[b["type"]]).reshape(b["shape"])
+                continue
             if b["role"] == "input" and with_data:
                 values = torch.from_numpy(numpy.load(folder / "data" / f"{name}.npy"))
                 made[name] = values.to("cuda", TYPES[b["type"]])

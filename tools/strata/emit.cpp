@@ -1,14 +1,16 @@
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "emitters/program.h"
+#include "emitters/program_image.h"
 #include "hlo/order_dependence.h"
 #include "lax_options.h"
 #include "machine/target.h"
 #include "machine_options.h"
+#include "notice.h"
 #include "run_hlo.h"
+#include "runtime/memory_layout.h"
 #include "runtime/nv_jit_link.h"
+#include "runtime/program_folder.h"
 #include "source.h"
 #include "support/spelling.h"
 
@@ -33,84 +35,28 @@ Result<std::string> texts(const emitters::EmittedProgram& program, emitters::For
   return all;
 }
 
-nlohmann::ordered_json fill_of(const hlo::Literal& value) {
-  nlohmann::ordered_json bytes = nlohmann::ordered_json::array();
-  for (size_t i = 0; i < value.byte_size(); ++i) bytes.push_back(static_cast<int>(value.bytes()[i]));
-  return bytes;
-}
-
-/// NAME.cubin of each fusion, and program.json: the buffers (with the entry's parameter that each holds), the fusions
-/// in order with what must be copied or filled before and their kernels, and the buffers of the results. A kernel's
-/// arguments are the fusion's inputs, outputs and temporaries. Libraries of the driver are enough to run it:
-/// bench/gpu/emitters.py does.
-Result<int> write_program(const emitters::EmittedProgram& program, const Options& options) {
-  STRATA_CHECK(make_folder(options.output));
-  nlohmann::ordered_json json;
-  for (const emitters::ProgramBuffer& buffer : program.buffers) {
-    json["buffers"].push_back({{"type", std::string(hlo::name(buffer.shape.type))},
-                               {"dims", buffer.shape.dims},
-                               {"minor_to_major", buffer.shape.minor_to_major},
-                               {"parameter", buffer.parameter}});
-  }
+/// The folder that `strata run` takes (runtime/program_folder.h): cubins, or PTX where they cannot be made.
+Result<int> write_folder(const emitters::EmittedProgram& program, const emitters::EmitOptions& emit_options,
+                         const Options& options) {
   for (const emitters::ProgramStep& step : program.steps) {
-    if (step.lax) {
-      return with_remedy(unsupported("a step is the superoptimizer's"), "add --search-seconds 0 to make kernels of it");
-    }
-    if (step.library) {
-      return with_remedy(unsupported("a step is {}'s", library_of(step.library->work)),
-                         "add --no-libraries to make a kernel of it");
-    }
-    if (!step.fusion) {
-      return with_remedy(unsupported("step '{}' has no kernel: {}", step.interpreted ? step.interpreted->name : "",
-                                     step.why_interpreted),
-                         "strata run has the interpreter do it");
-    }
-    const emitters::Decision& decision = step.fusion->decision();
-    STRATA_TRY(const std::string ptx, step.fusion->text(emitters::Form::Ptx));
-    STRATA_TRY(const std::vector<char> cubin, link_ptx(ptx, options.target));
-    STRATA_CHECK(write_file(options.output + "/" + step.fusion->name() + ".cubin",
-                            std::string_view(cubin.data(), cubin.size())));
-    const std::vector<std::string> names = step.fusion->kernel_names();
-    nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
-    for (size_t i = 0; i < names.size(); ++i) {
-      const emitters::Launch& launch = decision.launches[i];
-      kernels.push_back({{"name", names[i]},
-                         {"blocks", launch.blocks},
-                         {"threads", launch.threads},
-                         {"shared_bytes", launch.shared_bytes}});
-    }
-    nlohmann::ordered_json before = nlohmann::ordered_json::array();
-    for (const emitters::Preparation& one : decision.preparations) {
-      const char* to = one.temporary ? "to_temporary" : "to";
-      if (one.kind == emitters::Preparation::Kind::Copy) {
-        before.push_back({{"copy", one.input}, {to, one.output}});
-      } else {
-        before.push_back({{"fill", fill_of(one.value)}, {to, one.output}});
-      }
-    }
-    json["steps"].push_back({{"fusion", step.fusion->name()},
-                             {"emitter", decision.emitter},
-                             {"kernels", kernels},
-                             {"inputs", step.inputs},
-                             {"outputs", step.outputs},
-                             {"temporaries", step.temporaries},
-                             {"before", before}});
+    if (step.fusion || step.library || step.lax || step.loop) continue;
+    return with_remedy(unsupported("step '{}' has no kernel: {}", step.interpreted->name, step.why_interpreted),
+                       "strata run has the interpreter do it");
   }
-  json["results"] = program.results;
-  STRATA_CHECK(write_file(options.output + "/program.json", json.dump(1) + "\n"));
-  fmt::print("{}/program.json\n", options.output);
+  emitters::KernelLoader loader;  // cubins
+  const Result<std::string> linker = nv_jit_link_version();
+  if (!linker && options.form.empty()) {
+    notice("note: PTX in place of cubins: {}\n", linker.error().message);
+    loader = [](const emitters::EmittedFusion& fusion) { return fusion.text(emitters::Form::Ptx); };
+  }
+  STRATA_TRY(const emitters::EmittedImage made, emitters::image_of(program, emit_options, loader));
+  STRATA_CHECK(write_program(made.image, options.output));
+  fmt::print("{}/program.json: {}\n", options.output, describe(layout_of(made.image.manifest)));
   return kSuccess;
 }
 
 Result<int> emit(const Options& options) {
   STRATA_TRY(const Target* target, find_target(options.target));
-  if (!options.output.empty() && options.form.empty()) {
-    return tl::unexpected(
-        Error{ErrorCode::InvalidInput,
-              fmt::format("--output {} has nothing to hold: --emit says what is written", options.output),
-              "add --emit=mlir, --emit=llvm, --emit=ptx or --emit=cubin",
-              {}});
-  }
   if (options.form == "cubin" && options.output.empty()) {
     return with_remedy(invalid("--emit=cubin needs a folder"), "add --output DIR");
   }
@@ -119,7 +65,8 @@ Result<int> emit(const Options& options) {
     return with_remedy(invalid("'{}' is a µGraph, not HLO", options.module),
                        fmt::format("strata optimize {} generates its code", options.module));
   }
-  STRATA_TRY(const hlo::ModulePtr module, source.module());
+  STRATA_TRY(const hlo::ModuleText read, source.module_text());
+  const hlo::ModulePtr& module = read.module;
   print_warnings(hlo::order_warnings(*module));
   emitters::EmitOptions emit_options;
   emit_options.target = machine_of(*target, cache_folder(options.search.cache, options.search.no_cache));
@@ -138,10 +85,12 @@ Result<int> emit(const Options& options) {
   }
   std::optional<ResultCache> cache;
   const emitters::LaxOptions lax = lax_options(options.search, cache);
-  STRATA_TRY(const emitters::EmittedProgram program, emitters::emit_program(*module, emit_options, libraries, lax));
-  const bool nothing_asked = options.form.empty() && options.dump_after.empty();
+  STRATA_TRY(const emitters::EmittedProgram program,
+             emitters::emit_program(*module, emit_options, libraries, lax, read.aliases));
+  const bool folder = options.form == "cubin" || (options.form.empty() && !options.output.empty());
+  const bool nothing_asked = options.form.empty() && options.dump_after.empty() && !folder;
   if (options.explain || nothing_asked) fmt::print("{}", emitters::explain(program));
-  if (options.form == "cubin") return write_program(program, options);
+  if (folder && options.dump_after.empty()) return write_folder(program, emit_options, options);
   std::string text;
   if (!options.form.empty() || !options.dump_after.empty()) {
     const emitters::Form form = options.form == "ptx"                                   ? emitters::Form::Ptx
@@ -171,7 +120,8 @@ void add_emit(CLI::App& app, Action& action) {
   command->add_option("MODULE", options->module, "HLO text; - is the standard input")->required();
   command->add_option("--emit", options->form, "mlir (before any pass), llvm, ptx or cubin")
       ->check(CLI::IsMember({"mlir", "llvm", "ptx", "cubin"}));
-  command->add_option("--output", options->output, "file for what --emit makes, or folder for cubins");
+  command->add_option("--output", options->output,
+                      "file for what --emit makes; of cubins, and without --emit, a folder that strata run takes");
   command->add_option("--dump-after", options->dump_after, "print the IR after this pass, or after all");
   command->add_flag(
       "--explain", options->explain,

@@ -15,6 +15,7 @@
 #include "report/summary.h"
 #include "runtime/compile.h"
 #include "runtime/device_probe.h"
+#include "runtime/memory_layout.h"
 #include "source.h"
 #include "superopt/codegen/launcher.h"
 #include "superopt/codegen/libraries.h"
@@ -310,6 +311,8 @@ Result<int> run(Options& options) {
     print_parts(result);
     print_comparison(result, measured);
     print_profile(measured);
+    if (const MemoryLayout memory = layout_of(manifest_of(result.code)); memory.separate_bytes > 0)
+      fmt::print("between kernels: {}\n", describe(memory));
     if (const std::string layouts = describe_layouts(result.code); !layouts.empty()) fmt::print("{}\n", layouts);
     if (const std::string needed = needed_libraries(result.code); !needed.empty())
       fmt::print("needs at run time {}\n", needed);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 #include "commands.h"
@@ -7,7 +8,7 @@
 #include "interpret/typical_inputs.h"
 #include "interpret/work.h"
 #include "options.h"
-#include "run_hlo.h"
+#include "run_folder.h"
 #include "source.h"
 
 namespace strata::cli {
@@ -100,16 +101,25 @@ Result<int> run(const Options& options) {
   std::vector<std::string> paths{options.graph};
   for (const auto& [name, path] : files) paths.push_back(path);
   STRATA_CHECK(check_standard_input(paths));
+  std::error_code error;
+  if (std::filesystem::is_directory(options.graph, error)) {
+    if (options.precision_given || options.search.seconds > 0 || options.no_libraries) {
+      return with_remedy(invalid("'{}' holds code that is made already", options.graph),
+                         "leave --precision, --search-seconds and --no-libraries out");
+    }
+    return run_folder(options.graph, {nullptr, std::move(files), options.seed, options.output, options.with_inputs,
+                                      options.interpret, options.check, options.device, options.profile});
+  }
   STRATA_TRY(const Source source, read_source(options.graph));
   if (source.is_hlo) {
     if (options.precision_given) {
       return with_remedy(invalid("--precision does not apply to HLO, whose values have their own types"),
                          "leave --precision out");
     }
-    STRATA_TRY(const hlo::ModulePtr module, source.module());
-    return run_hlo({module, std::move(files), options.seed, options.output, options.with_inputs, options.interpret,
+    STRATA_TRY(hlo::ModuleText read, source.module_text());
+    return run_hlo({read.module, std::move(files), options.seed, options.output, options.with_inputs, options.interpret,
                     options.check, options.device, options.profile, options.tolerance, !options.no_libraries,
-                    options.search});
+                    options.search, std::move(read.aliases)});
   }
   if (options.hlo_option_given) {
     return with_remedy(
@@ -140,8 +150,13 @@ Result<int> run(const Options& options) {
 
 void add_run(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("run", "Execute a µGraph with the interpreter, or an HLO module by its kernels");
-  command->add_option("GRAPH", options->graph, "a .strata file, or HLO text; - is the standard input")->required();
+  auto* command = app.add_subcommand(
+      "run", "Execute a µGraph with the interpreter, an HLO module by its kernels, or the code in a folder");
+  command
+      ->add_option(
+          "GRAPH", options->graph,
+          "a .strata file, or HLO text (- is the standard input), or a folder with code, as optimize and emit write it")
+      ->required();
   command->add_option("--input", options->inputs, "NAME=FILE.npy; may be repeated; other inputs are random")
       ->allow_extra_args(false);
   add_number<uint64_t>(*command, "--seed", options->seed, {}, "of random inputs");

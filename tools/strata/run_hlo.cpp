@@ -15,6 +15,7 @@
 #include "hlo/terms.h"
 #include "hlo/typical_arguments.h"
 #include "machine_options.h"
+#include "runtime/memory_layout.h"
 #include "support/host_memory.h"
 
 namespace strata::cli {
@@ -86,19 +87,6 @@ std::string summary(const Literal& literal) {
   });
 }
 
-Result<void> report(const std::string& name, const Literal& literal, const HloRunOptions& options) {
-  if (literal.shape().is_tuple()) {
-    for (size_t i = 0; i < literal.elements().size(); ++i) {
-      STRATA_CHECK(report(fmt::format("{}.{}", name, i), literal.elements()[i], options));
-    }
-    return {};
-  }
-  if (!literal.shape().is_array()) return {};
-  fmt::print("{}: {}  {}\n", name, hlo::to_string_without_layout(literal.shape()), summary(literal));
-  if (options.output.empty()) return {};
-  return write_file(options.output + "/" + name + ".npy", hlo::npy_bytes(literal));
-}
-
 int elided_constants(const hlo::Module& module) {
   int count = 0;
   for (const hlo::Computation& computation : module.computations) {
@@ -124,7 +112,8 @@ Result<Literal> run_on_gpu(const GpuDevice& device, const hlo::Module& module, c
   lax.microseconds = [&](const hlo::Module& part, const emitters::LaxStep* step) {
     return emitters::part_microseconds(device, part, step, emit_options, libraries);
   };
-  STRATA_TRY(emitters::EmittedProgram program, emitters::emit_program(module, emit_options, libraries, lax));
+  STRATA_TRY(emitters::EmittedProgram program,
+             emitters::emit_program(module, emit_options, libraries, lax, options.aliases));
   for (const std::string& note : program.notes) notice("not superoptimized: {}\n", note);
   const std::optional<double> estimated = emitters::estimated_microseconds(program);
   STRATA_TRY(const std::unique_ptr<emitters::GpuRunner> runner,
@@ -132,14 +121,8 @@ Result<Literal> run_on_gpu(const GpuDevice& device, const hlo::Module& module, c
   for (const std::string& note : runner->notes()) notice("note: {}\n", note);
   STRATA_CHECK(runner->choose_algorithms(open_cache(options.search, cache)));
   STRATA_TRY(Literal result, runner->run(arguments));
-  if (!options.profile) return result;
-  STRATA_TRY(const auto times, runner->profile(kProfileRuns));
-  for (const auto& [name, what, microseconds] : times) fmt::print("{:>10.2f} µs  {}  {}\n", microseconds, name, what);
-  if (const auto replayed = runner->microseconds()) fmt::print("{:>10.2f} µs  all, as a CUDA graph\n", *replayed);
-  if (estimated) fmt::print("estimated by the model: {:.2f} µs\n", *estimated);
-  const emitters::MemoryLayout& memory = runner->memory();
-  fmt::print("{} bytes of parameters and constants, {} of the rest, which has {} in all\n", memory.constant_bytes,
-             memory.working_bytes, memory.separate_bytes);
+  if (options.profile) STRATA_CHECK(print_profile(runner->gpu(), runner->buffers()));
+  if (options.profile && estimated) fmt::print("estimated by the model: {:.2f} µs\n", *estimated);
   return result;
 }
 
@@ -166,6 +149,30 @@ Result<Literal> run_emitted(const hlo::Module& module, const std::vector<Literal
 }
 
 }  // namespace
+
+Result<void> report(const std::string& name, const Literal& literal, const std::string& output) {
+  if (literal.shape().is_tuple()) {
+    for (size_t i = 0; i < literal.elements().size(); ++i) {
+      STRATA_CHECK(report(fmt::format("{}.{}", name, i), literal.elements()[i], output));
+    }
+    return {};
+  }
+  if (!literal.shape().is_array()) return {};
+  fmt::print("{}: {}  {}\n", name, hlo::to_string_without_layout(literal.shape()), summary(literal));
+  if (output.empty()) return {};
+  return write_file(output + "/" + name + ".npy", hlo::npy_bytes(literal));
+}
+
+Result<void> print_profile(const GpuProgram& program, const GpuBuffers& buffers) {
+  STRATA_TRY(const auto times, program.profile(buffers, kProfileRuns));
+  for (const auto& [name, what, microseconds] : times) fmt::print("{:>10.2f} µs  {}  {}\n", microseconds, name, what);
+  if (const auto replayed = program.microseconds(std::span(&buffers, 1)))
+    fmt::print("{:>10.2f} µs  all, as a CUDA graph\n", *replayed);
+  const MemoryLayout memory = layout_of(program.manifest());
+  fmt::print("{} bytes of parameters and constants, {}\n", memory.input_bytes + memory.constant_bytes,
+             describe(memory));
+  return {};
+}
 
 void print_warnings(const std::vector<Error>& warnings) {
   for (const Error& warning : warnings) {
@@ -203,7 +210,7 @@ Result<int> run_hlo(const HloRunOptions& options) {
     if (!parameter.shape.is_array()) continue;
     STRATA_CHECK(write_file(options.output + "/" + parameter.name + ".npy", hlo::npy_bytes(arguments[i])));
   }
-  STRATA_CHECK(report(entry.root_instruction().name, result, options));
+  STRATA_CHECK(report(entry.root_instruction().name, result, options.output));
   if (!options.check) return kSuccess;
   STRATA_TRY(const Literal expected, hlo::evaluate(*module, arguments));
   STRATA_TRY(const hlo::ScatterFacts facts, hlo::scatter_facts(*module, arguments));

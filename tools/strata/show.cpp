@@ -23,8 +23,8 @@ void add_show(CLI::App& app, Action& action) {
         if (options->format != "text") {
           return with_remedy(invalid("HLO is shown as text only, not as {}", options->format), "leave --format out");
         }
-        STRATA_TRY(const hlo::ModulePtr module, source.module());
-        fmt::print("{}", hlo::print(*module));
+        STRATA_TRY(const hlo::ModuleText read, source.module_text());
+        fmt::print("{}", hlo::print(*read.module, read.aliases));
         return kSuccess;
       }
       STRATA_TRY(const GraphPtr graph, source.graph());

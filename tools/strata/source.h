@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "hlo/hlo.h"
+#include "hlo/input_output_alias.h"
 #include "ir/graph.h"
 #include "support/error.h"
 
@@ -19,6 +19,8 @@ struct Source {
 
   Result<GraphPtr> graph() const;
   Result<hlo::ModulePtr> module() const;
+  /// With what its header says.
+  Result<hlo::ModuleText> module_text() const;
 };
 
 /// Error (Environment) where it cannot be read.

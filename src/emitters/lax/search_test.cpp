@@ -186,7 +186,7 @@ TEST(LaxSearch, EqualPartsAreSearchedOnce) {
 const LaxStep* running = nullptr;
 
 void run_step(const char* kernel, void** arguments) {
-  const GpuLaunch& launch = running->manifest.launches.front();
+  const GpuLaunch& launch = *running->manifest.steps.front().launch();
   ASSERT_EQ(launch.kernel, kernel);
   const auto place = [&](const std::string& name) {
     const auto at = std::find(launch.arguments.begin(), launch.arguments.end(), name) - launch.arguments.begin();
@@ -222,10 +222,10 @@ TEST_F(LaxStepsTest, AreLaunchedOnAGpu) {
     ASSERT_EQ(program->steps.size(), 1U) << explain(*program);
     ASSERT_TRUE(program->steps[0].lax);
     LaxStep& step = *program->steps[0].lax;
-    ASSERT_EQ(step.manifest.launches.size(), 1U);
-    EXPECT_TRUE(step.manifest.launches[0].overlaps_previous);
-    step.cubin =
-        fmt::format("kernel {}\ncall {:x}\n", step.manifest.launches[0].kernel, reinterpret_cast<uintptr_t>(&run_step));
+    ASSERT_EQ(step.manifest.steps.size(), 1U);
+    EXPECT_TRUE(step.manifest.steps[0].launch()->overlaps_previous);
+    step.cubin = fmt::format("kernel {}\ncall {:x}\n", step.manifest.steps[0].launch()->kernel,
+                             reinterpret_cast<uintptr_t>(&run_step));
     const auto runner = GpuRunner::load(**device, *std::move(program), {});
     ASSERT_TRUE(runner) << runner.error().to_string();
     EXPECT_TRUE((*runner)->notes().empty());

@@ -11,6 +11,7 @@
 #include "emitters/library/test_library_calls.h"
 #include "hlo/inline_calls.h"
 #include "hlo/random_fusion.h"
+#include "runtime/memory_layout.h"
 
 namespace strata::emitters {
 namespace {
@@ -344,8 +345,11 @@ TEST(GpuMemoryLayout, WhatLivesAtTheSameTimeLiesApart) {
       text + "}\n");
   const auto program = emit_program(*module);
   ASSERT_TRUE(program) << program.error().to_string();
-  const MemoryLayout layout = lay_out(*program);
-  EXPECT_EQ(layout.constant_bytes, 4096);
+  const auto image = image_of(*program, {}, [](const EmittedFusion&) { return Result<std::string>(""); });
+  ASSERT_TRUE(image) << image.error().to_string();
+  const MemoryLayout layout = layout_of(image->image.manifest);
+  EXPECT_EQ(layout.input_bytes, 4096);
+  EXPECT_EQ(layout.constant_bytes, 0);
   EXPECT_EQ(layout.separate_bytes, 8 * 4096);
   EXPECT_EQ(layout.working_bytes, 2 * 4096);
 }

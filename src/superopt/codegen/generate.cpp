@@ -263,7 +263,7 @@ class Generator {
     if (!schedule && passes_.registers && passes_.schedules) {
       for (const BlockSchedule& offered : block_schedules(op, strides, target_)) {
         if (offered.bulk && !passes_.bulk) continue;
-        if (offered.cluster_blocks() > 1 && passes_.one_kernel) continue;
+        if (passes_.one_kernel && (offered.cluster_blocks() > 1 || offered.wide)) continue;
         schedule = offered;
         break;
       }

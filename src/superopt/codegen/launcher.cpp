@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "runtime/memory_layout.h"
+
 namespace strata {
 namespace {
 
@@ -30,12 +32,14 @@ constexpr std::string_view kHead =
 enum class Role { Input, Intermediate, Counters, Output };
 
 /// Device memory that the kernels are given. You own all of it; counters must be 0 before the first launch, and are 0
-/// after each.
+/// after each. Intermediates lie in one allocation of kWorkingBytes, where those that live at different times share
+/// bytes; memory of their own does as well.
 struct Buffer {
   const char* name;
   Role role;
   const char* type;  ///< row-major
   size_t bytes;
+  long long offset;  ///< in the working memory; -1: it has memory of its own
 };
 
 /// How TMA takes boxes from a buffer: sizes and boxes in elements, the innermost dimension first; strides in bytes.
@@ -166,10 +170,16 @@ int main(int count, char** words) {
   Program program;
   check(load(cubin.data(), program), std::string("loading ") + words[1]);
 
+  CUdeviceptr working = 0;
+  if (kWorkingBytes > 0) check(cuMemAlloc(&working, kWorkingBytes), "working memory");
   std::vector<CUdeviceptr> memory;
   std::mt19937_64 random(1);
   int file = 2;
   for (const Buffer& buffer : kBuffers) {
+    if (buffer.offset >= 0) {
+      memory.push_back(working + static_cast<CUdeviceptr>(buffer.offset));
+      continue;
+    }
     CUdeviceptr at = 0;
     check(cuMemAlloc(&at, buffer.bytes), std::string("memory for ") + buffer.name);
     check(cuMemsetD8(at, 0, buffer.bytes), "clearing memory");
@@ -213,6 +223,9 @@ std::string_view role_text(BufferRole role) {
       return "Role::Counters";
     case BufferRole::Output:
       return "Role::Output";
+    case BufferRole::Constant:
+    case BufferRole::Carried:
+      break;  // a generated program has none
   }
   return "";
 }
@@ -237,11 +250,14 @@ Result<std::string> launcher_program(const GeneratedProgram& program) {
     const size_t number = numbers.size();
     numbers[buffer.name] = number;
     const bool counters = buffer.role == BufferRole::Counters;
-    text += fmt::format("    {{\"{}\", {}, \"{}\", {}}},  // {}\n", buffer.name, role_text(buffer.role),
-                        counters ? "" : to_string(buffer.type), buffer.type.bytes(), number);
+    text +=
+        fmt::format("    {{\"{}\", {}, \"{}\", {}, {}}},  // {}\n", buffer.name, role_text(buffer.role),
+                    counters ? "" : to_string(buffer.type), buffer.type.bytes(), buffer.offset.value_or(-1), number);
   }
-  text += "};\n\nstatic const std::vector<Launch> kLaunches = {\n";
-  for (const GpuLaunch& launch : manifest.launches) {
+  text += fmt::format("}};\nstatic const size_t kWorkingBytes = {};\n", layout_of(manifest).working_bytes);
+  text += "\nstatic const std::vector<Launch> kLaunches = {\n";
+  for (const GpuStep& step : manifest.steps) {
+    const GpuLaunch& launch = *step.launch();
     std::vector<size_t> arguments;
     for (const std::string& name : launch.arguments) arguments.push_back(numbers.at(name));
     std::vector<std::string> maps;

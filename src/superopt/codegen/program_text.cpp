@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "runtime/memory_layout.h"
 #include "superopt/codegen/emit.h"
 #include "superopt/codegen/generate.h"
 #include "superopt/codegen/launcher.h"
@@ -38,11 +39,12 @@ LaunchManifest manifest_of(const GeneratedProgram& program) {
   add(BufferRole::Intermediate, program.intermediates);
   add(BufferRole::Counters, program.counters);
   add(BufferRole::Output, program.outputs);
-  manifest.launches.assign(program.launches.begin(), program.launches.end());
+  manifest.steps.assign(program.launches.begin(), program.launches.end());
+  place_buffers(manifest, /*outputs=*/false);
   return manifest;
 }
 
-std::string launch_manifest(const GeneratedProgram& program) { return print(manifest_of(program)); }
+std::string launch_manifest(const GeneratedProgram& program) { return *print(manifest_of(program)); }
 
 std::string host_program(const GeneratedProgram& program) {
   std::map<std::string, std::string> variables;

@@ -1,4 +1,4 @@
-#include "emitters/loop_buffers.h"
+#include "runtime/loop_buffers.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "support/random.h"
 
-namespace strata::emitters {
+namespace strata {
 namespace {
 
 using Leaf = LoopFlow::Leaf;
@@ -160,4 +160,4 @@ TEST(LoopBuffers, RandomLoops) {
 }
 
 }  // namespace
-}  // namespace strata::emitters
+}  // namespace strata

@@ -1,10 +1,10 @@
-#include "emitters/loop_buffers.h"
+#include "runtime/loop_buffers.h"
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 
-namespace strata::emitters {
+namespace strata {
 namespace {
 
 using Leaf = LoopFlow::Leaf;
@@ -188,4 +188,4 @@ class Planner {
 
 LoopBuffers plan_loop_buffers(const LoopFlow& flow) { return Planner(flow).plan(); }
 
-}  // namespace strata::emitters
+}  // namespace strata

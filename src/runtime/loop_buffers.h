@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace strata::emitters {
+namespace strata {
 
 /// What an iteration makes of the state's arrays (its leaves, hlo::leaf_of).
 struct LoopFlow {
@@ -50,4 +50,4 @@ struct LoopBuffers {
 /// shares its place with another only where no iteration reads the one after the other was written.
 LoopBuffers plan_loop_buffers(const LoopFlow& flow);
 
-}  // namespace strata::emitters
+}  // namespace strata

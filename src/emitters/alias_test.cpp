@@ -1,0 +1,199 @@
+// Parameters that the caller gives away to results (input_output_alias), and updates in place, on a fake GPU.
+#include "emitters/library/test_library_calls.h"
+#include "hlo/input_output_alias.h"
+#include "runtime/memory_layout.h"
+
+namespace strata::emitters {
+namespace {
+
+class AliasTest : public LibraryCallsTest {
+ protected:
+  /// Runs the module twice and compares with the interpreter; counts copies of its manifest, loops' too.
+  void run(const std::string& text) {
+    const auto read = hlo::parse_module_text(text);
+    ASSERT_TRUE(read) << read.error().to_string();
+    const hlo::Module& module = *read->module;
+    auto program = emit_program(module, {}, LibraryUse::Never, {}, read->aliases);
+    ASSERT_TRUE(program) << program.error().to_string();
+    auto made = GpuRunner::load(*device_, *std::move(program), {}, [](const EmittedFusion& fusion) {
+      return Result<std::string>(fmt::format("kernel {}\ncall {:x}\n", fusion.kernel_names().front(),
+                                             reinterpret_cast<uintptr_t>(&run_kernel)));
+    });
+    ASSERT_TRUE(made) << made.error().to_string();
+    runner_ = *std::move(made);
+    running = &runner_->program();
+    copies_ = 0;
+    for_each_step(runner_->gpu().manifest().steps,
+                  [&](const GpuStep& step) { copies_ += std::holds_alternative<GpuCopy>(step.work) ? 1 : 0; });
+    for (const uint64_t seed : {1, 2}) {
+      const auto arguments = hlo::typical_arguments(module.entry_computation(), seed);
+      const auto expected = hlo::evaluate(module, arguments);
+      const auto actual = runner_->run(arguments);
+      ASSERT_TRUE(expected && actual) << actual.error().to_string();
+      EXPECT_EQ(hlo::difference(*actual, *expected, 4).value_or(""), "") << text;
+    }
+  }
+
+  /// Whether a result lies in the memory of a parameter.
+  bool lies_in(size_t result, const std::string& parameter) const {
+    const std::string& buffer = runner_->gpu().manifest().results[result].second;
+    return runner_->buffers().at(buffer).pointer() == runner_->buffers().at(parameter).pointer();
+  }
+
+  std::unique_ptr<GpuRunner> runner_;
+  int copies_ = 0;
+};
+
+constexpr const char* kUpdate = R"(
+  row = f32[1,512] parameter(1)
+  i = s32[] parameter(2)
+  zero = s32[] constant(0)
+)";
+
+std::string module_of(const std::string& alias, const std::string& entry) {
+  return fmt::format("HloModule m{}\n\nENTRY e {{\n  cache = f32[4096,512] parameter(0){}{}}}\n",
+                     alias.empty() ? "" : ", input_output_alias=" + alias, kUpdate, entry);
+}
+
+TEST_F(AliasTest, AnUpdateOfAGivenArrayIsInPlace) {
+  const std::string update = "  ROOT u = f32[4096,512] dynamic-update-slice(cache, row, i, zero)\n";
+  run(module_of("{ {}: (0, {}, may-alias) }", update));
+  EXPECT_EQ(copies_, 0);
+  EXPECT_TRUE(lies_in(0, "cache"));
+  EXPECT_EQ(layout_of(runner_->gpu().manifest()).working_bytes, 0);
+  run(module_of("", update));
+  EXPECT_EQ(copies_, 1);
+  EXPECT_FALSE(lies_in(0, "cache"));
+}
+
+TEST_F(AliasTest, AnArrayThatIsReadLaterIsCopied) {
+  run(module_of("{ {0}: (0, {}, may-alias) }",
+                "  u = f32[4096,512] dynamic-update-slice(cache, row, i, zero)\n"
+                "  both = f32[4096,512] add(cache, u)\n"
+                "  ROOT r = (f32[4096,512], f32[4096,512]) tuple(u, both)\n"));
+}
+
+TEST_F(AliasTest, UpdatesOfUpdatesAreInPlace) {
+  run(module_of("{ {0}: (0, {}, may-alias) }",
+                "  other = f32[2,256] parameter(3)\n"
+                "  u = f32[4096,512] dynamic-update-slice(cache, row, i, zero)\n"
+                "  v = f32[4096,512] dynamic-update-slice(u, other, i, zero)\n"
+                "  ROOT r = (f32[4096,512]) tuple(v)\n"));
+  EXPECT_EQ(copies_, 0);
+  EXPECT_TRUE(lies_in(0, "cache"));
+}
+
+TEST_F(AliasTest, LoopsUpdateAGivenArrayInPlace) {
+  const std::string text = R"(
+condition {
+  s = (s32[], f32[64,8], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(5)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+body {
+  s = (s32[], f32[64,8], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  a = f32[64,8] get-tuple-element(s), index=1
+  x = f32[8] get-tuple-element(s), index=2
+  zero = s32[] constant(0)
+  row = f32[1,8] reshape(x)
+  updated = f32[64,8] dynamic-update-slice(a, row, i, zero)
+  y = f32[8] negate(x)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = (s32[], f32[64,8], f32[8]) tuple(j, updated, y)
+}
+ENTRY e {
+  a = f32[64,8] parameter(0)
+  x = f32[8] parameter(1)
+  zero = s32[] constant(0)
+  s = (s32[], f32[64,8], f32[8]) tuple(zero, a, x)
+  w = (s32[], f32[64,8], f32[8]) while(s), condition=condition, body=body
+  ROOT r = f32[64,8] get-tuple-element(w), index=1
+}
+)";
+  run("HloModule m, input_output_alias={ {}: (0, {}, may-alias) }\n" + text);
+  EXPECT_TRUE(lies_in(0, "a"));
+  const GpuLoop* loop = runner_->gpu().manifest().steps[0].loop();
+  ASSERT_NE(loop, nullptr);
+  EXPECT_TRUE(loop->values[1].in_place);
+  run("HloModule m\n" + text);
+  EXPECT_FALSE(lies_in(0, "a"));
+}
+
+TEST_F(AliasTest, AResultTakesTheMemoryOfAGivenArrayThatIsFree) {
+  const std::string text = R"(
+less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}
+ENTRY e {
+  x = f32[64,64] parameter(0)
+  y = f32[64,64] parameter(1)
+  once = f32[64,64] sort(x), dimensions={1}, to_apply=less
+  ROOT twice = f32[64,64] sort(once), dimensions={0}, to_apply=less
+}
+)";
+  run("HloModule m, input_output_alias={ {}: (0, {}, may-alias) }\n" + text);
+  EXPECT_TRUE(lies_in(0, "x"));
+  run("HloModule m, input_output_alias={ {}: (1, {}, may-alias) }\n" + text);
+  EXPECT_TRUE(lies_in(0, "y"));
+}
+
+TEST_F(AliasTest, WhatMustLieInAParameterIsCopiedThere) {
+  const std::string entry =
+      "ENTRY e {\n  x = f32[64] parameter(0)\n  y = f32[64] parameter(1)\n"
+      "  n = f32[64] add(x, y)\n  ROOT r = (f32[64], f32[64]) tuple(n, y)\n}\n";
+  run("HloModule m, input_output_alias={ {0}: (0, {}, must-alias) }\n" + entry);
+  EXPECT_TRUE(lies_in(0, "x"));
+  EXPECT_EQ(copies_, 1);
+  const auto read = hlo::parse_module_text("HloModule m, input_output_alias={ {0}: (1, {}, must-alias) }\n" + entry);
+  ASSERT_TRUE(read);
+  const auto program = emit_program(*read->module, {}, LibraryUse::Never, {}, read->aliases);
+  ASSERT_TRUE(program);
+  const auto image = image_of(*program, {}, [](const EmittedFusion&) { return Result<std::string>(""); });
+  ASSERT_FALSE(image);
+  EXPECT_EQ(image.error().message, "result 0 must lie in 'y', which is another result");
+}
+
+/// Random updates of given arrays, in random order with reads between them.
+TEST_F(AliasTest, RandomUpdatesAgreeWithTheInterpreter) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    Random random(seed);
+    std::string entry =
+        "ENTRY e {\n  a = f32[16,8] parameter(0)\n  b = f32[16,8] parameter(1)\n"
+        "  row = f32[1,8] parameter(2)\n  zero = s32[] constant(0)\n  i = s32[] constant(3)\n";
+    std::vector<std::string> arrays{"a", "b"}, rows{"row"};
+    const auto any = [&](const std::vector<std::string>& of) { return of[random.below(of.size())]; };
+    for (int n = 0; n < 7; ++n) {
+      const std::string name = fmt::format("v{}", n);
+      switch (random.below(4)) {
+        case 0:
+          entry += fmt::format("  {} = f32[16,8] add({}, {})\n", name, any(arrays), any(arrays));
+          arrays.push_back(name);
+          break;
+        case 1:
+          entry += fmt::format("  {} = f32[1,8] dynamic-slice({}, i, zero), dynamic_slice_sizes={{1,8}}\n", name,
+                               any(arrays));
+          rows.push_back(name);
+          break;
+        default:
+          entry += fmt::format("  {} = f32[16,8] dynamic-update-slice({}, {}, {}, zero)\n", name, any(arrays),
+                               any(rows), random.below(2) == 0 ? "i" : "zero");
+          arrays.push_back(name);
+      }
+    }
+    const std::string first = any(arrays), second = any(arrays);
+    entry +=
+        fmt::format("  ROOT r = (f32[16,8], f32[16,8], f32[1,8]) tuple({}, {}, {})\n}}\n", first, second, any(rows));
+    const char* alias = std::data({"{ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }",
+                                   "{ {1}: (0, {}, may-alias) }", "{ {0}: (1, {}, may-alias) }"})[random.below(3)];
+    run(fmt::format("HloModule m, input_output_alias={}\n{}", alias, entry));
+    if (HasFailure()) FAIL() << "seed " << seed << "\n" << entry;
+  }
+}
+
+}  // namespace
+}  // namespace strata::emitters

@@ -1,0 +1,37 @@
+// A program of an HLO module as what the launcher runs (runtime/gpu_program.h): a manifest, its modules and constants.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "emitters/program.h"
+#include "runtime/gpu_program.h"
+
+namespace strata::emitters {
+
+/// What the driver loads for a fusion: a cubin, or PTX. Called by several threads at once.
+using KernelLoader = std::function<Result<std::string>(const EmittedFusion&)>;
+
+/// Links the fusion's PTX by nvJitLink.
+Result<std::string> cubin_of(const EmittedFusion& fusion, const std::string& arch);
+
+struct EmittedImage {
+  ProgramImage image;
+  std::vector<std::string> buffers;  ///< by buffer of the program: its name in the manifest; empty where nothing has it
+};
+
+/// `loader` makes the modules (by default cubin_of), on all cores. Steps that the interpreter runs use `device`, which
+/// must outlive the image; where it is null, they are listed and cannot run. Errors: the loader's; Unsupported where
+/// the module demands of a result that it lies in a parameter which is another result too.
+Result<EmittedImage> image_of(const EmittedProgram& program, const EmitOptions& options,
+                              const KernelLoader& loader = {}, const GpuDevice* device = nullptr);
+
+/// Of each buffer, the one over whose array the step that makes it may write, because that step copies it and it is all
+/// that is read of it from there on; -1: none.
+std::vector<int> written_over(const EmittedProgram& program);
+/// The leaf of a loop's state over whose value the body may write the next one of `leaf`; -1: none. `over` is the
+/// body's written_over.
+int leaf_written_over(const LoopStep& loop, const std::vector<int>& over, size_t leaf);
+
+}  // namespace strata::emitters

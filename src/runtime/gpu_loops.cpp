@@ -1,0 +1,134 @@
+// Loops, as the launcher runs them (gpu_steps.h).
+#include <algorithm>
+
+#include "runtime/gpu_steps.h"
+
+namespace strata {
+
+Result<LoopFlow> flow_of(const LaunchManifest& manifest, const GpuLoop& loop) {
+  std::map<std::string, int> numbers;
+  for (size_t i = 0; i < manifest.buffers.size(); ++i) numbers[manifest.buffers[i].name] = static_cast<int>(i);
+  const auto number = [&](const std::string& name) -> Result<int> {
+    const auto found = numbers.find(name);
+    if (found == numbers.end()) return invalid("a loop names '{}', which is no buffer", name);
+    return found->second;
+  };
+  std::map<std::string, int> current;
+  for (size_t i = 0; i < loop.values.size(); ++i) {
+    for (const std::string& name : loop.values[i].current) current[name] = static_cast<int>(i);
+  }
+  constexpr int64_t kMostCounted = 1'000'000;
+  LoopFlow flow;
+  flow.count = loop.count.value_or(0);
+  if (flow.count < 0 || flow.count > kMostCounted) return invalid("a loop has {} iterations", flow.count);
+  for (const GpuLoop::Value& value : loop.values) {
+    LoopFlow::Leaf& it = flow.leaves.emplace_back();
+    STRATA_TRY(const int initial, number(value.initial));
+    it.bytes = manifest.buffers[static_cast<size_t>(initial)].type.bytes();
+    it.wanted = !value.result.empty();
+    it.counter = !value.counted.empty();
+    it.fresh = value.in_place;
+    if (it.fresh && !it.wanted) return invalid("a loop writes over '{}', which has no result", value.initial);
+    const auto moved = current.find(value.next);
+    if (moved != current.end()) {
+      it.from = moved->second;
+      continue;
+    }
+    STRATA_TRY(it.from, number(value.next));
+    const bool constant = manifest.buffers[static_cast<size_t>(it.from)].role == BufferRole::Constant;
+    it.next = constant ? LoopFlow::Leaf::Next::Constant : LoopFlow::Leaf::Next::Written;
+    if (!constant) it.in_place_of = static_cast<int>(value.over);
+  }
+  return flow;
+}
+
+CudaPointer StepRunner::place(const LoadedLoop& loop, const LoopPlace& place, size_t of) const {
+  const auto number = static_cast<size_t>(place.number);
+  switch (place.kind) {
+    case LoopPlace::Kind::Initial:
+      return pointers_[loop.values[number].initial];
+    case LoopPlace::Kind::Result:
+      return pointers_[loop.values[number].result];
+    case LoopPlace::Kind::Scratch:
+      return pointers_[loop.scratch[number]];
+    case LoopPlace::Kind::Constant:
+      return pointers_[number];
+    case LoopPlace::Kind::Counter:
+      return pointers_[loop.values[of].counted] + static_cast<CudaPointer>(place.number * loop.values[of].bytes);
+  }
+  return 0;
+}
+
+void StepRunner::bind(size_t buffer, CudaPointer pointer) {
+  pointers_[buffer] = pointer;
+  const auto others = lying_in_.find(buffer);
+  if (others == lying_in_.end()) return;
+  for (const size_t other : others->second) pointers_[other] = pointer;
+}
+
+Result<void> StepRunner::run_counted(const LoadedLoop& loop, int64_t count) {
+  for (int64_t k = 0; k < count; ++k) {
+    const std::vector<LoopPlace>& state = loop.places.states[static_cast<size_t>(k)];
+    const std::vector<LoopPlace>& next = loop.places.states[static_cast<size_t>(k) + 1];
+    for (size_t i = 0; i < state.size(); ++i) {
+      const LoadedLoop::Value& value = loop.values[i];
+      for (const size_t current : value.current) bind(current, place(loop, state[i], i));
+      if (value.writes) bind(value.next, place(loop, next[i], i));
+    }
+    STRATA_CHECK(run(loop.body));
+  }
+  // Those that lie in another's result first: it is written then.
+  for (const bool in_result : {true, false}) {
+    for (size_t i = 0; i < loop.values.size(); ++i) {
+      const LoopPlace& last = loop.places.states.back()[i];
+      const LoadedLoop::Value& value = loop.values[i];
+      if (value.result == LoadedLoop::kNone || (last.kind == LoopPlace::Kind::Result) != in_result) continue;
+      STRATA_CHECK(copy(pointers_[value.result], place(loop, last, i), value.bytes));
+    }
+  }
+  return {};
+}
+
+Result<bool> StepRunner::goes_on(const LoadedLoop& loop) {
+  STRATA_CHECK(run(loop.condition));
+  behind_kernel_ = false;
+  unsigned char answer = 0;
+  STRATA_CHECK(GpuArray(device_, pointers_[loop.answer], 1).download(&answer));
+  return (answer & 1) != 0;  // a pred counts by its low bit
+}
+
+Result<void> StepRunner::run_asking(const LoadedLoop& loop) {
+  std::vector<CudaPointer> state;
+  for (const LoadedLoop::Value& value : loop.values) {
+    state.push_back(pointers_[value.changes ? value.result : value.initial]);
+    STRATA_CHECK(copy(state.back(), pointers_[value.initial], value.bytes));
+    for (const size_t current : value.current) bind(current, state.back());
+  }
+  // A value that is written for several arrays is written once.
+  std::map<size_t, size_t> writer;
+  for (size_t i = 0; i < state.size(); ++i) {
+    const LoadedLoop::Value& value = loop.values[i];
+    if (!value.writes || !writer.try_emplace(value.next, i).second) continue;
+    bind(value.next, value.over == static_cast<int64_t>(i) ? state[i] : pointers_[value.spare]);
+  }
+  while (true) {
+    STRATA_TRY(const bool more, goes_on(loop));
+    if (!more) return {};
+    STRATA_CHECK(run(loop.body));
+    // Values that only move are read before anything is written over them.
+    std::vector<CudaPointer> from(state.size());
+    for (size_t i = 0; i < state.size(); ++i) {
+      const LoadedLoop::Value& value = loop.values[i];
+      if (!value.changes) continue;
+      from[i] = pointers_[value.next];
+      if (!value.moves || from[i] == state[i]) continue;
+      STRATA_CHECK(copy(pointers_[value.spare], from[i], value.bytes));
+      from[i] = pointers_[value.spare];
+    }
+    for (size_t i = 0; i < state.size(); ++i) {
+      if (loop.values[i].changes) STRATA_CHECK(copy(state[i], from[i], loop.values[i].bytes));
+    }
+  }
+}
+
+}  // namespace strata

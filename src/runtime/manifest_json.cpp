@@ -1,0 +1,481 @@
+// Launch manifests as JSON.
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "runtime/launch_manifest.h"
+
+namespace strata {
+namespace {
+
+using Json = nlohmann::json;
+
+using OrderedJson = nlohmann::ordered_json;
+
+/// Loops in loops in a text that is read.
+constexpr int kMostNested = 32;
+
+/// In the order of BufferRole.
+constexpr std::array<const char*, 6> kRoles{"input", "intermediate", "counters", "output", "constant", "carried"};
+
+Result<BufferRole> role_of(const std::string& name) {
+  for (size_t i = 0; i < kRoles.size(); ++i) {
+    if (name == kRoles[i]) return static_cast<BufferRole>(i);
+  }
+  return invalid("'{}' is no role of a buffer", name);
+}
+
+Result<GpuTensorMap> tensor_map(const Json& json, const GpuLaunch& launch) {
+  GpuTensorMap map;
+  map.argument = json.at("argument").get<size_t>();
+  map.element_bytes = json.at("element_bytes").get<int64_t>();
+  map.sizes = json.at("sizes").get<std::vector<int64_t>>();
+  map.strides = json.at("strides").get<std::vector<int64_t>>();
+  map.box = json.at("box").get<std::vector<int64_t>>();
+  map.swizzle = json.at("swizzle").get<int64_t>();
+  constexpr size_t kMostDimensions = 5;
+  const size_t rank = map.sizes.size();
+  if (map.argument >= launch.arguments.size() || rank == 0 || rank > kMostDimensions || map.strides.size() != rank ||
+      map.box.size() != rank) {
+    return invalid("kernel '{}' has a tensor map that fits none of its arguments", launch.kernel);
+  }
+  return map;
+}
+
+Result<MatrixProduct::Operand> read_operand(const Json& json) {
+  MatrixProduct::Operand operand;
+  operand.transposed = json.at("transposed").get<bool>();
+  operand.leading = json.at("leading").get<int64_t>();
+  operand.batch_stride = json.at("batch_stride").get<int64_t>();
+  if (json.contains("type")) {
+    STRATA_TRY(operand.bytes, parse_byte_type(json.at("type").get<std::string>()));
+  }
+  if (operand.leading < 1 || operand.batch_stride < 0) return invalid("a product has an operand that lies nowhere");
+  return operand;
+}
+
+Result<MatrixProduct> read_product(const Json& json) {
+  MatrixProduct product;
+  STRATA_TRY(product.type, parse_dtype(json.at("type").get<std::string>()));
+  if (json.contains("stored")) {
+    STRATA_TRY(product.stored, parse_dtype(json.at("stored").get<std::string>()));
+  }
+  product.batch = json.at("batch").get<int64_t>();
+  product.m = json.at("m").get<int64_t>();
+  product.n = json.at("n").get<int64_t>();
+  product.k = json.at("k").get<int64_t>();
+  for (int64_t size : {product.batch, product.m, product.n, product.k}) {
+    if (size < 1) return invalid("a product has a dimension of size {}", size);
+  }
+  STRATA_TRY(product.a, read_operand(json.at("a")));
+  STRATA_TRY(product.b, read_operand(json.at("b")));
+  if (product.a.bytes.has_value() != product.b.bytes.has_value() ||
+      (product.a.bytes == ByteType::S8) != (product.b.bytes == ByteType::S8))
+    return invalid("a product's operands have types that do not go together");
+  product.scaled = json.value("scaled", false);
+  if (product.scaled && (!product.a.bytes || product.of_integers()))
+    return invalid("a product is scaled whose operands are not f8");
+  product.bias = json.at("bias").get<bool>();
+  product.accumulates = json.value("accumulates", false);
+  STRATA_TRY(product.activation, parse_activation(json.at("activation").get<std::string>()));
+  product.algorithm = json.at("algorithm").get<int64_t>();
+  if (product.algorithm < 0) return invalid("a product has algorithm {}", product.algorithm);
+  return product;
+}
+
+OrderedJson product_json(const MatrixProduct& p) {
+  const auto operand = [](const MatrixProduct::Operand& o) {
+    OrderedJson made = {{"transposed", o.transposed}, {"leading", o.leading}, {"batch_stride", o.batch_stride}};
+    if (o.bytes) made["type"] = std::string(name_of(*o.bytes));
+    return made;
+  };
+  OrderedJson json = {{"type", std::string(name_of(p.type))},
+                      {"batch", p.batch},
+                      {"m", p.m},
+                      {"n", p.n},
+                      {"k", p.k},
+                      {"a", operand(p.a)},
+                      {"b", operand(p.b)},
+                      {"bias", p.bias},
+                      {"activation", std::string(name_of(p.activation))},
+                      {"algorithm", p.algorithm}};
+  if (p.scaled) json["scaled"] = true;
+  if (p.accumulates) json["accumulates"] = true;
+  if (p.stored) json["stored"] = std::string(name_of(*p.stored));
+  return json;
+}
+
+/// Sizes of a convolution by their names in the manifest.
+constexpr std::array<std::pair<const char*, int64_t Convolution::*>, 8> kConvolutionSizes{
+    {{"images", &Convolution::images},
+     {"channels", &Convolution::channels},
+     {"height", &Convolution::height},
+     {"width", &Convolution::width},
+     {"filters", &Convolution::filters},
+     {"filter_height", &Convolution::filter_height},
+     {"filter_width", &Convolution::filter_width},
+     {"stride", &Convolution::stride}}};
+
+Result<Convolution> read_convolution(const Json& json) {
+  Convolution c;
+  STRATA_TRY(c.type, parse_dtype(json.at("type").get<std::string>()));
+  if (c.type == DType::F64) return invalid("a convolution is of f64");
+  for (const auto& [name, member] : kConvolutionSizes) {
+    c.*member = json.at(name).get<int64_t>();
+    if (c.*member < 1) return invalid("a convolution has {}={}", name, c.*member);
+  }
+  c.padding = json.at("padding").get<int64_t>();
+  c.dilation = json.value("dilation", int64_t{1});
+  c.groups = json.value("groups", int64_t{1});
+  c.channels_last = json.at("channels_last").get<bool>();
+  c.relu = json.at("relu").get<bool>();
+  c.algorithm = json.at("algorithm").get<int64_t>();
+  STRATA_TRY(c.part, parse_convolution_part(json.value("part", std::string("result"))));
+  if (c.relu && c.part != ConvolutionPart::Result) return invalid("a gradient of a convolution has relu");
+  if (c.padding < 0) return invalid("a convolution has padding={}", c.padding);
+  if (c.dilation < 1) return invalid("a convolution has dilation={}", c.dilation);
+  if (c.groups < 1 || c.channels % c.groups != 0 || c.filters % c.groups != 0)
+    return invalid("a convolution has {} groups of {} channels and {} filters", c.groups, c.channels, c.filters);
+  if (c.result_height() < 1 || c.result_width() < 1) return invalid("a convolution has filters larger than its images");
+  if (c.algorithm < 0) return invalid("a convolution has algorithm {}", c.algorithm);
+  return c;
+}
+
+OrderedJson convolution_json(const Convolution& c) {
+  OrderedJson json;
+  json["type"] = std::string(name_of(c.type));
+  for (const auto& [name, member] : kConvolutionSizes) json[name] = c.*member;
+  json["padding"] = c.padding;
+  if (c.dilation != 1) json["dilation"] = c.dilation;
+  if (c.groups != 1) json["groups"] = c.groups;
+  json["channels_last"] = c.channels_last;
+  json["relu"] = c.relu;
+  if (c.part != ConvolutionPart::Result) json["part"] = std::string(name_of(c.part));
+  json["algorithm"] = c.algorithm;
+  return json;
+}
+
+Result<Fft> read_fft(const Json& json) {
+  Fft fft;
+  STRATA_TRY(fft.kind, parse_fft_kind(json.at("kind").get<std::string>()));
+  fft.wide = json.at("wide").get<bool>();
+  fft.lengths = json.at("lengths").get<std::vector<int64_t>>();
+  fft.batch = json.at("batch").get<int64_t>();
+  fft.overwrites = json.at("overwrites").get<bool>();
+  fft.algorithm = json.at("algorithm").get<int64_t>();
+  const bool positive = std::all_of(fft.lengths.begin(), fft.lengths.end(), [](int64_t n) { return n > 0; });
+  if (fft.lengths.empty() || fft.lengths.size() > 3 || !positive || fft.batch < 1)
+    return invalid("a Fourier transform has sizes that there are not");
+  return fft;
+}
+
+OrderedJson fft_json(const Fft& fft) {
+  return {{"kind", std::string(name_of(fft.kind))},
+          {"wide", fft.wide},
+          {"lengths", fft.lengths},
+          {"batch", fft.batch},
+          {"overwrites", fft.overwrites},
+          {"algorithm", fft.algorithm}};
+}
+
+Result<LibraryWork> read_work(const Json& launch) {
+  const auto library = launch.at("library").get<std::string>();
+  if (library == kProductLibrary) return read_product(launch.at("product"));
+  if (library == kConvolutionLibrary) return read_convolution(launch.at("convolution"));
+  if (library == kFftLibrary) return read_fft(launch.at("transform"));
+  return invalid("'{}' is no library that launches can name", library);
+}
+
+std::string work_text(const LibraryWork& work) {
+  if (const auto* product = std::get_if<MatrixProduct>(&work)) return product_json(*product).dump();
+  if (const auto* fft = std::get_if<Fft>(&work)) return fft_json(*fft).dump();
+  return convolution_json(std::get<Convolution>(work)).dump();
+}
+
+OrderedJson launch_json(const GpuLaunch& launch) {
+  if (const MatrixProduct* product = launch.product(); product != nullptr) {
+    return {{"name", launch.kernel},
+            {"library", kProductLibrary},
+            {"product", product_json(*product)},
+            {"workspace_bytes", kProductWorkspace},
+            {"arguments", launch.arguments}};
+  }
+  if (const Convolution* convolution = launch.convolution(); convolution != nullptr) {
+    return {{"name", launch.kernel},
+            {"library", kConvolutionLibrary},
+            {"convolution", convolution_json(*convolution)},
+            {"workspace_bytes", kConvolutionWorkspace},
+            {"arguments", launch.arguments}};
+  }
+  if (const Fft* fft = launch.fft(); fft != nullptr) {
+    return {{"name", launch.kernel},
+            {"library", kFftLibrary},
+            {"transform", fft_json(*fft)},
+            {"arguments", launch.arguments}};
+  }
+  OrderedJson json = {{"name", launch.kernel},       {"grid", launch.grid},
+                      {"threads", launch.threads},   {"shared_bytes", launch.shared_bytes},
+                      {"cluster", launch.cluster},   {"overlaps_previous", launch.overlaps_previous},
+                      {"resident", launch.resident}, {"arguments", launch.arguments}};
+  for (const GpuTensorMap& map : launch.tensor_maps) {
+    json["tensor_maps"].push_back({{"argument", map.argument},
+                                   {"element_bytes", map.element_bytes},
+                                   {"sizes", map.sizes},
+                                   {"strides", map.strides},
+                                   {"box", map.box},
+                                   {"swizzle", map.swizzle}});
+  }
+  return json;
+}
+
+std::string hex(const std::string& bytes) {
+  std::string text;
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+Result<std::string> read_pattern(const std::string& text) {
+  constexpr size_t kMostBytes = 16;
+  std::string bytes;
+  for (size_t i = 0; i + 1 < text.size(); i += 2) {
+    int value = 0;
+    const auto [end, error] = std::from_chars(text.data() + i, text.data() + i + 2, value, 16);
+    if (error != std::errc() || end != text.data() + i + 2) return invalid("'{}' is no pattern of bytes", text);
+    bytes.push_back(static_cast<char>(value));
+  }
+  const size_t size = bytes.size();
+  if (text.size() % 2 != 0 || size == 0 || size > kMostBytes || (size > 2 && size % 4 != 0))
+    return invalid("'{}' is no pattern of 1, 2, 4, 8, 12 or 16 bytes", text);
+  return bytes;
+}
+
+OrderedJson steps_json(const std::vector<GpuStep>& steps);
+
+OrderedJson loop_json(const GpuLoop& loop) {
+  OrderedJson json;
+  if (loop.count) json["count"] = *loop.count;
+  json["values"] = OrderedJson::array();
+  for (const GpuLoop::Value& value : loop.values) {
+    OrderedJson one = {{"initial", value.initial}, {"current", value.current}, {"next", value.next}};
+    if (!value.result.empty()) one["result"] = value.result;
+    if (value.over >= 0) one["over"] = value.over;
+    if (value.in_place) one["in_place"] = true;
+    if (!value.counted.empty()) one["counted"] = value.counted;
+    if (!value.spare.empty()) one["spare"] = value.spare;
+    json["values"].push_back(std::move(one));
+  }
+  if (!loop.scratch.empty()) json["scratch"] = loop.scratch;
+  if (!loop.answer.empty()) json["answer"] = loop.answer;
+  if (!loop.condition.empty()) json["condition"] = steps_json(loop.condition);
+  json["body"] = steps_json(loop.body);
+  return json;
+}
+
+OrderedJson step_json(const GpuStep& step) {
+  OrderedJson json;
+  if (const GpuLaunch* launch = step.launch()) {
+    json = launch_json(*launch);
+    if (!launch->module.empty()) json["module"] = launch->module;
+  } else if (const auto* copy = std::get_if<GpuCopy>(&step.work)) {
+    json = {{"copy", copy->from}, {"to", copy->to}};
+  } else if (const auto* fill = std::get_if<GpuFill>(&step.work)) {
+    json = {{"fill", hex(fill->pattern)}, {"to", fill->to}};
+  } else if (const GpuLoop* loop = step.loop()) {
+    json = {{"loop", loop_json(*loop)}};
+  }
+  if (!step.part.empty()) json["part"] = step.part;
+  if (!step.what.empty()) json["what"] = step.what;
+  return json;
+}
+
+OrderedJson steps_json(const std::vector<GpuStep>& steps) {
+  OrderedJson json = OrderedJson::array();
+  for (const GpuStep& step : steps) json.push_back(step_json(step));
+  return json;
+}
+
+class Reader {
+ public:
+  Result<LaunchManifest> read(const Json& json) {
+    LaunchManifest manifest;
+    manifest.name = json.value("name", std::string());
+    manifest.target = json.value("target", std::string());
+    manifest.runs_overlap = json.value("runs_overlap", true);
+    for (const Json& one : json.value("buffers", Json::array())) {
+      STRATA_TRY(GpuBuffer buffer, read_buffer(one));
+      names_.insert(buffer.name);
+      manifest.buffers.push_back(std::move(buffer));
+    }
+    const char* steps = json.contains("steps") ? "steps" : "kernels";
+    STRATA_TRY(manifest.steps, read_steps(json.value(steps, Json::array()), 0));
+    for (const Json& one : json.value("results", Json::array())) {
+      const auto name = one.at("name").get<std::string>();
+      STRATA_TRY(std::string buffer, listed(one.at("buffer").get<std::string>(), "result '" + name + "'"));
+      manifest.results.emplace_back(name, std::move(buffer));
+    }
+    return manifest;
+  }
+
+ private:
+  static Result<GpuBuffer> read_buffer(const Json& one) {
+    GpuBuffer buffer;
+    buffer.name = one.at("name").get<std::string>();
+    STRATA_TRY(buffer.role, role_of(one.at("role").get<std::string>()));
+    ArrayType& type = buffer.type;
+    type.element = one.at("type").get<std::string>();
+    if (one.contains("element_bytes")) {
+      type.element_bytes = one.at("element_bytes").get<int64_t>();
+      constexpr int64_t kMostBytes = 16;
+      if (type.element_bytes < 1 || type.element_bytes > kMostBytes)
+        return invalid("buffer '{}' has elements of {} bytes", buffer.name, type.element_bytes);
+    } else {
+      STRATA_TRY(const DType known, parse_dtype(type.element));
+      type.element_bytes = size_of(known);
+    }
+    type.shape = one.at("shape").get<Shape>();
+    type.minor_to_major = one.value("minor_to_major", std::vector<int64_t>());
+    int64_t bytes = type.element_bytes;
+    for (const int64_t size : type.shape) {
+      if (size < 0) return invalid("buffer '{}' has a dimension of size {}", buffer.name, size);
+      STRATA_TRY(bytes, checked_product(bytes, size));
+    }
+    std::vector<int64_t> order = type.minor_to_major;
+    std::sort(order.begin(), order.end());
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (order.size() != type.shape.size() || order[i] != static_cast<int64_t>(i))
+        return invalid("buffer '{}' has a layout of other dimensions", buffer.name);
+    }
+    if (one.contains("offset")) {
+      constexpr int64_t kMost = int64_t{1} << 60;
+      buffer.offset = one.at("offset").get<int64_t>();
+      if (*buffer.offset < 0 || *buffer.offset % 256 != 0 || *buffer.offset > kMost || bytes > kMost)
+        return invalid("buffer '{}' has the offset {}", buffer.name, *buffer.offset);
+    }
+    buffer.lies_in = one.value("lies_in", std::string());
+    return buffer;
+  }
+
+  Result<std::string> listed(std::string name, const std::string& by) const {
+    if (names_.count(name) == 0) return invalid("{} has an argument '{}', which is no buffer", by, name);
+    return name;
+  }
+
+  Result<GpuLaunch> read_launch(const Json& one) const {
+    GpuLaunch launch;
+    launch.kernel = one.at("name").get<std::string>();
+    if (one.contains("library")) {
+      STRATA_TRY(launch.library, read_work(one));
+    } else {
+      launch.grid = one.at("grid").get<std::array<int64_t, 3>>();
+      launch.threads = one.at("threads").get<int64_t>();
+      launch.shared_bytes = one.at("shared_bytes").get<int64_t>();
+      launch.cluster = one.at("cluster").get<int64_t>();
+      launch.overlaps_previous = one.at("overlaps_previous").get<bool>();
+      launch.resident = one.value("resident", false);
+      launch.module = one.value("module", std::string());
+    }
+    launch.arguments = one.at("arguments").get<std::vector<std::string>>();
+    for (const std::string& name : launch.arguments)
+      STRATA_CHECK(listed(name, fmt::format("kernel '{}'", launch.kernel)));
+    for (const Json& map : one.value("tensor_maps", Json::array())) {
+      STRATA_TRY(GpuTensorMap made, tensor_map(map, launch));
+      launch.tensor_maps.push_back(std::move(made));
+    }
+    if (launch.library && launch.arguments.size() != arguments_of(*launch.library)) {
+      return invalid("launch '{}' has {} arguments in place of {}", launch.kernel, launch.arguments.size(),
+                     arguments_of(*launch.library));
+    }
+    return launch;
+  }
+
+  Result<GpuLoop> read_loop(const Json& json, int depth) const {
+    GpuLoop loop;
+    if (json.contains("count")) loop.count = json.at("count").get<int64_t>();
+    for (const Json& one : json.at("values")) {
+      GpuLoop::Value value;
+      value.initial = one.at("initial").get<std::string>();
+      value.result = one.value("result", std::string());
+      value.current = one.at("current").get<std::vector<std::string>>();
+      value.next = one.at("next").get<std::string>();
+      value.over = one.value("over", int64_t{-1});
+      value.in_place = one.value("in_place", false);
+      value.counted = one.value("counted", std::string());
+      value.spare = one.value("spare", std::string());
+      loop.values.push_back(std::move(value));
+    }
+    loop.scratch = json.value("scratch", std::vector<std::string>());
+    loop.answer = json.value("answer", std::string());
+    STRATA_TRY(loop.condition, read_steps(json.value("condition", Json::array()), depth + 1));
+    STRATA_TRY(loop.body, read_steps(json.at("body"), depth + 1));
+    return loop;
+  }
+
+  Result<std::vector<GpuStep>> read_steps(const Json& json, int depth) const {
+    if (depth > kMostNested) return invalid("loops are nested more than {} deep", kMostNested);
+    std::vector<GpuStep> steps;
+    for (const Json& one : json) {
+      GpuStep& step = steps.emplace_back();
+      if (one.contains("loop")) {
+        STRATA_TRY(step.work, read_loop(one.at("loop"), depth));
+      } else if (one.contains("copy")) {
+        GpuCopy copy;
+        STRATA_TRY(copy.from, listed(one.at("copy").get<std::string>(), "a copy"));
+        STRATA_TRY(copy.to, listed(one.at("to").get<std::string>(), "a copy"));
+        step.work = copy;
+      } else if (one.contains("fill")) {
+        GpuFill fill;
+        STRATA_TRY(fill.pattern, read_pattern(one.at("fill").get<std::string>()));
+        STRATA_TRY(fill.to, listed(one.at("to").get<std::string>(), "a fill"));
+        step.work = fill;
+      } else {
+        STRATA_TRY(step.work, read_launch(one));
+      }
+      step.part = one.value("part", std::string());
+      step.what = one.value("what", std::string());
+    }
+    return steps;
+  }
+
+  std::set<std::string> names_;
+};
+
+}  // namespace
+
+std::string identity_of(const LibraryWork& work) { return fmt::format("{} {}", library_of(work), work_text(work)); }
+
+Result<std::string> print(const LaunchManifest& manifest) {
+  OrderedJson json;
+  if (!manifest.name.empty()) json["name"] = manifest.name;
+  if (!manifest.target.empty()) json["target"] = manifest.target;
+  if (!manifest.runs_overlap) json["runs_overlap"] = false;
+  for (const GpuBuffer& buffer : manifest.buffers) {
+    OrderedJson one = {{"name", buffer.name},
+                       {"role", kRoles[static_cast<size_t>(buffer.role)]},
+                       {"type", buffer.type.element},
+                       {"shape", buffer.type.shape}};
+    if (!parse_dtype(buffer.type.element)) one["element_bytes"] = buffer.type.element_bytes;
+    if (!buffer.type.minor_to_major.empty()) one["minor_to_major"] = buffer.type.minor_to_major;
+    if (buffer.offset) one["offset"] = *buffer.offset;
+    if (!buffer.lies_in.empty()) one["lies_in"] = buffer.lies_in;
+    json["buffers"].push_back(std::move(one));
+  }
+  const GpuStep* host = nullptr;
+  for_each_step(manifest.steps, [&](const GpuStep& step) { host = step.host() != nullptr ? &step : host; });
+  if (host != nullptr)
+    return unsupported("step '{}' runs on the host, which no manifest can say: {}", name_of(*host), host->host()->why);
+  json["steps"] = steps_json(manifest.steps);
+  for (const auto& [name, buffer] : manifest.results) json["results"].push_back({{"name", name}, {"buffer", buffer}});
+  return json.dump(2) + "\n";
+}
+
+Result<LaunchManifest> parse_launch_manifest(const std::string& text) {
+  try {
+    return Reader().read(Json::parse(text));
+  } catch (const Json::exception& error) {
+    return invalid("the launch manifest is unreadable: {}", error.what());
+  }
+}
+
+}  // namespace strata
