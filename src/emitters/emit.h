@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "block/regions.h"
 #include "emitters/decision.h"
 #include "hlo/hlo.h"
 #include "support/error.h"
@@ -40,6 +41,9 @@ class EmittedFusion {
 
   /// All kernels as MLIR before any pass, LLVM IR after all of them, or PTX for the device.
   Result<std::string> text(Form form) const;
+
+  /// What the blocks of each kernel read and write (block_regions.h); arguments are inputs, outputs, temporaries.
+  Result<std::vector<std::vector<AccessRegion>>> regions() const;
 
   /// Runs them on this machine's processor: the same IR, compiled for it. All point to arrays in the order in which
   /// their shapes say that elements lie in memory (hlo::memory_strides), each aligned to 256 bytes; `outputs` are
