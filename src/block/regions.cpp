@@ -24,9 +24,9 @@ std::vector<AccessRegion> regions_of(const Graph& graph, const Operation& op, co
   std::vector<AccessRegion> regions;
   for (size_t n = 0; n < reads.size(); ++n) {
     const IndexingMap read = compose(written, reads[n]);
-    regions.push_back({static_cast<int>(n), false, coordinates, simplify(read, indexing::UnusedVariables::Keep)});
+    regions.push_back({static_cast<int>(n), false, coordinates, simplify(read, indexing::UnusedVariables::Keep), true});
   }
-  regions.push_back({0, true, coordinates, written});
+  regions.push_back({0, true, coordinates, written, true});
   return regions;
 }
 
@@ -62,7 +62,8 @@ AccessRegion tile_region(const Graph& graph, const Operation& op) {
   AccessRegion region{writes ? place(graph.outputs(), op.results[0]) : place(graph.inputs(), op.operands[0]),
                       writes,
                       static_cast<int>(launch.grid.size()),
-                      {}};
+                      {},
+                      true};
   region.map.dims = indexing::positions(launch.grid);
   region.map.ranges = indexing::positions(tile);
   const bool iterates = fmap != kReplicate && launch.loop > 1;

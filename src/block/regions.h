@@ -11,12 +11,13 @@ namespace strata {
 
 /// What a block reads or writes of one argument of its operator.
 struct AccessRegion {
-  int argument = 0;     ///< an operand of the operator, or, where it writes, a result
+  int argument = 0;     ///< an operand of the operator, or, where it writes, a result; of emitted kernels: an argument
   bool writes = false;  ///< elements of the region, each once over all blocks and iterations
   int coordinates = 0;  ///< of the block
   /// Dimensions: the coordinates of the block and, where a loop cuts the tensor, the iteration. Range variables: the
   /// elements of the tile, and what is combined. Results: the index in the tensor's own shape.
   indexing::IndexingMap map;
+  bool exact = true;  ///< else less is touched: conditions that the map does not have decide
 
   bool iterates() const { return map.dims.size() > static_cast<size_t>(coordinates); }
 };

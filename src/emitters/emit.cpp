@@ -18,6 +18,7 @@
 #include "emitters/backend/cpu_code.h"
 #include "emitters/backend/cpu_kernel.h"
 #include "emitters/backend/ptx.h"
+#include "emitters/block_regions.h"
 #include "emitters/fusion/known_functions.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/math/math_library.h"
@@ -111,6 +112,24 @@ Result<std::string> EmittedFusion::block_assembly() const {
   OptimizeOptions options;
   options.math = math_bitcode(MathTarget::X86);
   return make_assembly(*code.module, kernel_names().front(), options);
+}
+
+Result<std::vector<std::vector<AccessRegion>>> EmittedFusion::regions() const {
+  mlir::OwningOpRef<mlir::ModuleOp> copy = body_->module->clone();
+  if (mlir::failed(inline_functions(*copy, {})) || mlir::failed(simplify_indexing(*copy, {}))) {
+    return unsupported("the code of {} cannot be simplified: a fault of Strata", name_);
+  }
+  std::vector<hlo::Shape> arguments = inputs_;
+  for (const auto* shapes : {&outputs_, &decision_.temporaries}) {
+    arguments.insert(arguments.end(), shapes->begin(), shapes->end());
+  }
+  const std::vector<std::string> names = kernel_names();
+  std::vector<std::vector<AccessRegion>> regions;
+  for (size_t i = 0; i < names.size(); ++i) {
+    regions.push_back(
+        block_regions(copy->lookupSymbol<mlir::func::FuncOp>(names[i]), decision_.launches[i], arguments));
+  }
+  return regions;
 }
 
 Result<void> EmittedFusion::run_on_cpu(std::span<const void* const> inputs, std::span<void* const> outputs) const {

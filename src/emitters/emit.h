@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "block/regions.h"
 #include "emitters/decision.h"
 #include "hlo/hlo.h"
 #include "machine/target.h"
@@ -42,6 +43,9 @@ class EmittedFusion {
   Result<std::string> block_ptx() const;
   /// The same for this machine's processor: assembly text of one thread of its block function (backend/cpu_code.h).
   Result<std::string> block_assembly() const;
+
+  /// What the blocks of each kernel read and write (block_regions.h); arguments are inputs, outputs, temporaries.
+  Result<std::vector<std::vector<AccessRegion>>> regions() const;
 
   /// Runs them on this machine's processor: the same IR, compiled for it. All point to arrays in the order in which
   /// their shapes say that elements lie in memory (hlo::memory_strides), each aligned to 256 bytes; `outputs` are

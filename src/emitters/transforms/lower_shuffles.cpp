@@ -161,13 +161,13 @@ llvm::SmallVector<Value> shuffled_product(mlir::ImplicitLocOpBuilder& builder, m
   return sums;
 }
 
-void lower_warp_products(mlir::ModuleOp module, Target target) {
+void lower_warp_products(mlir::ModuleOp module, Processor processor) {
   llvm::SmallVector<WarpProductOp> operations;
   module.walk([&](WarpProductOp op) { operations.push_back(op); });
   for (WarpProductOp op : operations) {
     mlir::ImplicitLocOpBuilder builder(op.getLoc(), op);
     const llvm::SmallVector<Value> sums =
-        target == Target::Gpu ? called_product(builder, module, op) : shuffled_product(builder, module, op);
+        processor == Processor::Gpu ? called_product(builder, module, op) : shuffled_product(builder, module, op);
     Value result = op.getSums();
     for (size_t i = 0; i < sums.size(); ++i)
       result = builder.create<mlir::vector::InsertOp>(sums[i], result, static_cast<int64_t>(i));
@@ -179,7 +179,7 @@ void lower_warp_products(mlir::ModuleOp module, Target target) {
 }  // namespace
 
 mlir::LogicalResult lower_shuffles(mlir::ModuleOp module, const LoweringOptions& options) {
-  lower_warp_products(module, options.target);
+  lower_warp_products(module, options.processor);
   lower_shuffle_indices(module);
   llvm::SmallVector<ShuffleReduceOp> operations;
   module.walk([&](ShuffleReduceOp op) { operations.push_back(op); });
