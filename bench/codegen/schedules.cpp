@@ -75,7 +75,7 @@ nlohmann::ordered_json describe(const Graph& graph, const Operation& op, const S
   return {{"blocks", blocks_of(op, schedule)},
           {"device_bytes", device_bytes(op, operand_strides(graph, op))},
           {"threads", code.threads},
-          {"idle_threads", code.idle_threads},
+          {"idle_threads", code.threads - code.computing_threads()},
           {"shared_bytes", code.shared_bytes},
           {"registers", code.registers},
           {"wide", !code.wide.empty()},
