@@ -57,7 +57,7 @@ TEST_P(LaxSearchOfJax, ProgramsAgreeOnTheCpu) {
 
 INSTANTIATE_TEST_SUITE_P(Modules, LaxSearchOfJax,
                          testing::Values("attention_f16", "attention_bthd_bf16", "gqa_decode_bf16", "rmsnorm_f16",
-                                         "gated_mlp_bf16", "lora_f16"),
+                                         "gated_mlp_bf16", "gated_mlp_f16"),
                          [](const auto& instance) { return instance.param; });
 
 TEST(LaxSearch, NothingIsSearchedWhereNobodyAsks) {
@@ -245,7 +245,7 @@ TEST_F(LaxStepsTest, AreLaunchedOnAGpu) {
 TEST_F(LaxStepsTest, WithoutCodeAreKernels) {
   const auto device = GpuDevice::open();
   ASSERT_TRUE(device);
-  const hlo::ModulePtr module = load("lora_f16");
+  const hlo::ModulePtr module = load("gated_mlp_f16");
   auto program = emit_program(*module, {}, LibraryUse::WhereFaster, quick());
   ASSERT_TRUE(program);
   ASSERT_EQ(lax_steps(*program), 1);

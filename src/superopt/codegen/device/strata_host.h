@@ -157,6 +157,33 @@ inline bool any_lane(bool condition) {
   return any;
 }
 
+#if defined(__x86_64__)
+/// What emitted code calls to round a float to bf16, to the nearest even: libgcc has it from version 13 on.
+asm(R"(
+  .text
+  .weak __truncsfbf2
+  .type __truncsfbf2, @function
+__truncsfbf2:
+  movd %xmm0, %eax
+  movl %eax, %ecx
+  andl $0x7fffffff, %ecx
+  cmpl $0x7f800000, %ecx
+  ja 1f
+  movl %eax, %ecx
+  shrl $16, %ecx
+  andl $1, %ecx
+  leal 0x7fff(%rax,%rcx), %eax
+  shrl $16, %eax
+  movd %eax, %xmm0
+  ret
+1:
+  shrl $16, %eax
+  orl $0x40, %eax
+  movd %eax, %xmm0
+  ret
+)");
+#endif
+
 /// What emitted code asks for, whose team is that which its thread runs it in.
 extern "C" __attribute__((used)) void strata_barrier() { strata_host::team.fiber().meet(); }
 extern "C" __attribute__((used)) std::uint32_t strata_shuffle_down(std::uint32_t value, std::uint32_t distance) {
