@@ -122,7 +122,8 @@ def program_rows(options, folder, path):
     report = json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"))
     profile = report["profile"]
     if not profile["measured"]:
-        raise RuntimeError(f"{path}: {profile['reason']}")
+        print(f"{path.stem}: nothing was measured: {profile['reason']}", file=sys.stderr)
+        return []
     options.device = profile["device"]
     return [{"estimated_us": row["estimated_us"], "measured_us": row["cold_us"],
              "what": f"{row['candidate']} {row['schedule']}"} for row in profile["rows"] if row["cold_us"] is not None]

@@ -82,7 +82,8 @@ std::string describe(const Target& target) {
   std::string text = fmt::format("{}: {}{}\n\nlimits\n", target.name, target.gpu,
                                  target.plan ? ", a plan: no code is generated for it" : "");
   for (const Limit& limit : kLimits)
-    text += fmt::format("  {:<30}{:>14}  {}\n", limit.name, limit_text(target, limit), limit.meaning);
+    text += fmt::format("  {:<30}{:>14}{}{}\n", limit.name, limit_text(target, limit),
+                        limit.meaning.empty() ? "" : "  ", limit.meaning);
   text += "\nrates\n";
   for (const RateDescription& rate : rate_descriptions()) {
     text += fmt::format("  {:<26}{:>10.4g} {:<6}  {}; {}\n", rate.name, target.rates.*rate.member / rate.unit.scale,

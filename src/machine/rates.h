@@ -19,7 +19,7 @@ inline constexpr RateUnit kTeraOperationsPerSecond{"Top/s", 1e12};
 
 /// Those of an H200, unless a target says otherwise.
 struct Rates {
-#define RATE(name, unit, value, meaning, source) double name = (value) * (unit).scale;
+#define RATE(name, unit, value, meaning, source) double name = value;
 #include "machine/rates.def"
 #undef RATE
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kVector = 16;  // bytes of a load
 constexpr int64_t kUnrolled = 4;
+constexpr size_t kFlagBytes = 4096;  // of strata_handover
 constexpr unsigned kThreads = 1024;
 constexpr double kMemoryShare = 0.4;  // of what is free, for each of two arrays
 
@@ -67,10 +68,10 @@ class Bench {
 
   Result<MeasuredRate> measure(const Microbenchmark& one) {
     if (options_.progress) options_.progress(one.name);
-    // The flags of blocks that wait for each other are 0 at first.
-    for (auto& array : arrays_) STRATA_CHECK(array->clear());
-    CudaFunction function = nullptr;
     const CudaDriver& driver = device_.driver();
+    // The flags of blocks that wait for each other are 0 at first.
+    for (auto& array : arrays_) STRATA_CHECK(driver.check(driver.fill(array->pointer(), 0, kFlagBytes), "clearing"));
+    CudaFunction function = nullptr;
     STRATA_CHECK(driver.check(driver.get_function(&function, module_, one.kernel), one.kernel));
     return repeated(one, [&](int64_t set) -> Result<void> {
       CudaPointer from = arrays_[static_cast<size_t>(set)]->pointer();

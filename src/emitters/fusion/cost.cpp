@@ -207,8 +207,8 @@ double estimated_microseconds(const hlo::Module& module, const Target& target) {
   // Of operations one an instruction, where the rate counts two of a multiply-add.
   return 1e6 * target.kernel_seconds() +
          std::max({memory_microseconds(work.memory_bytes, work.blocks, target),
-                   1e6 * work.cache_bytes / rates.cached_loads, 1e6 * work.operations / (rates.scalar_rate / 2),
-                   1e6 * work.of_longest_thread * rates.dependent_operation});
+                   work.cache_bytes / (rates.cached_loads / 1e6), work.operations / (rates.scalar_rate / 2e6),
+                   work.of_longest_thread * (rates.dependent_operation * 1e6)});
 }
 
 }  // namespace strata::emitters
