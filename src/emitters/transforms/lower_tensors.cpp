@@ -424,10 +424,14 @@ class TensorLowering {
     return all;
   }
 
+  /// What 8 or 16 bytes of narrow elements are loaded as: LLVM splits such vectors into words, and some of them into
+  /// loads of one word each.
   static Type accessed_type(Type stored) {
     const auto vector = llvm::dyn_cast<mlir::VectorType>(stored);
-    if (!vector || !vector.getElementType().isInteger(8) || vector.getNumElements() != 16) return stored;
-    return mlir::VectorType::get({4}, mlir::IntegerType::get(stored.getContext(), 32));
+    if (!vector || !vector.getElementType().isIntOrFloat() || vector.getElementTypeBitWidth() >= 32) return stored;
+    const int64_t bits = vector.getNumElements() * vector.getElementTypeBitWidth();
+    if (bits != 64 && bits != 128) return stored;
+    return mlir::VectorType::get({bits / 32}, mlir::IntegerType::get(stored.getContext(), 32));
   }
 
   Value load(OpBuilder& builder, Location location, Value root, ValueRange indices, Type type) {

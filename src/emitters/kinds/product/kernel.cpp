@@ -154,14 +154,16 @@ class ProductEmitter {
     bool each = false;  ///< terms may end within the lane's own
   };
 
-  Step step_at(Builder& builder, Value iteration, int64_t number) {
+  Step step_at(Builder& builder, Value iteration, Value number) {
     const int64_t count = shape_.term_count(), lanes = kLanesOfTerms;
     const int64_t warps = tiling_.term_warps;
-    const Expr step = (Expr::dim(2) * tiling_.steps + number) * warps + term_warp();
+    const Expr step = (Expr::dim(2) * tiling_.steps + Expr::dim(3)) * warps + term_warp();
     std::vector<Interval> ranges = place_ranges();
     ranges.push_back(below(tiling_.iterations));
+    ranges.push_back(below(tiling_.steps));
     Values values = kernel_.place();
     values.push_back(iteration);
+    values.push_back(number);
     Step made;
     made.place.value = at(builder, step * lanes + along_terms(), ranges, values);
     made.each = count % terms() != 0;
@@ -213,52 +215,61 @@ class ProductEmitter {
     return builder.create<arith::SelectOp>(term.second, element, zero);
   }
 
-  /// Two loops that disappear, whose elements become those of a vector: number outer · inner_count + inner, or the
-  /// other way round. The inner one reads elements that lie together.
-  using Element = llvm::function_ref<Value(Builder&, Value outer, Value inner)>;
-  Value gather(Builder& builder, int64_t outer_count, int64_t inner_count, bool inner_first, Element element) {
-    const auto type = mlir::VectorType::get({outer_count * inner_count}, code_type(term_type_));
+  /// Loops that disappear, over the steps of an iteration and two numbers within, whose elements become those of a
+  /// vector: in the order of the steps, and then at outer · inner_count + inner, or the other way round. The innermost
+  /// loop reads elements that lie together. What an element is computed of has one place in the code, so that it goes
+  /// there as a whole.
+  using Element = llvm::function_ref<Value(Builder&, const Step&, Value outer, Value inner)>;
+  Value gather(Builder& builder, Value iteration, int64_t outer_count, int64_t inner_count, bool inner_first,
+               Element element) {
+    const int64_t steps = tiling_.steps, count = outer_count * inner_count;
+    const auto type = mlir::VectorType::get({steps * count}, code_type(term_type_));
     const Value empty = builder.create<arith::ConstantOp>(builder.getZeroAttr(type));
-    const auto counting = [](int64_t count) {
+    const auto count_to = [](Builder& outside, int64_t size, ValueRange before,
+                             llvm::function_ref<Value(Builder&, Value, Value)> body) {
       IndexingMap map;
-      map.ranges = {below(count)};
-      return map;
+      map.ranges = {below(size)};
+      auto loop = create_loop(outside, map, {}, before, 0,
+                              [&](Builder& inside, ValueRange ranges, ValueRange, ValueRange vectors) -> Values {
+                                return {body(inside, ranges[0], vectors[0])};
+                              });
+      return Value(loop.getResult(0));
     };
-    auto loop = create_loop(
-        builder, counting(outer_count), {}, empty, 0,
-        [&](Builder& outside, ValueRange outer, ValueRange, ValueRange before) -> Values {
-          auto row = create_loop(
-              outside, counting(inner_count), {}, before, 0,
-              [&](Builder& inside, ValueRange inner, ValueRange, ValueRange vectors) -> Values {
-                const Expr place =
-                    inner_first ? Expr::dim(1) * outer_count + Expr::dim(0) : Expr::dim(0) * inner_count + Expr::dim(1);
-                const Value number = at(inside, place, {below(outer_count), below(inner_count)}, {outer[0], inner[0]});
-                const Value value = element(inside, outer[0], inner[0]);
-                return {inside.create<vector::InsertOp>(value, vectors[0], number)};
-              });
-          return Values(row.getResults());
+    const Expr s = Expr::dim(0) * count, outer = Expr::dim(1), inner = Expr::dim(2);
+    const Expr place = inner_first ? s + inner * outer_count + outer : s + outer * inner_count + inner;
+    return count_to(builder, steps, empty, [&](Builder& in_step, Value number, Value of_steps) {
+      const Step step = step_at(in_step, iteration, number);
+      return count_to(in_step, outer_count, of_steps, [&](Builder& outside, Value row, Value of_rows) {
+        return count_to(outside, inner_count, of_rows, [&](Builder& inside, Value one, Value vectors) -> Value {
+          const Value at_place =
+              at(inside, place, {below(steps), below(outer_count), below(inner_count)}, {number, row, one});
+          const Value value = element(inside, step, row, one);
+          return inside.create<vector::InsertOp>(value, vectors, at_place);
         });
-    return loop.getResult(0);
+      });
+    });
   }
 
-  /// The lane's weights of a step: term i of column j is number i · columns + j.
-  Value read_weights(Builder& builder, const Step& step) {
-    const auto weight = [&](Builder& inside, Value of_column, Value of_term) {
+  /// The lane's weights in an iteration: term i of column j is number i · columns + j of its step's.
+  Value read_weights(Builder& builder, Value iteration) {
+    const auto weight = [&](Builder& inside, const Step& step, Value of_column, Value of_term) {
       return read(inside, weights_, true, column(inside, of_column), term(inside, step, of_term));
     };
-    if (shape_.terms_inside) {
-      return gather(builder, columns(), terms(), true,
-                    [&](Builder& inside, Value outer, Value inner) { return weight(inside, outer, inner); });
-    }
-    return gather(builder, terms(), columns(), false,
-                  [&](Builder& inside, Value outer, Value inner) { return weight(inside, inner, outer); });
+    const bool inside_out = shape_.terms_inside;
+    return gather(builder, iteration, inside_out ? columns() : terms(), inside_out ? terms() : columns(), inside_out,
+                  [&](Builder& inside, const Step& step, Value outer, Value inner) {
+                    return inside_out ? weight(inside, step, outer, inner) : weight(inside, step, inner, outer);
+                  });
   }
 
-  /// Rows at the lane's terms of a step, term i of row r at r · terms + i: all rows, or for a matrix instruction those
-  /// that have the lane's number among the columns in a fragment.
-  Value read_rows(Builder& builder, const Step& step) {
-    return gather(builder, tiling_.matrix ? fragments() : row_count(), terms(), false,
-                  [&](Builder& inside, Value outer, Value inner) {
+  /// How many rows a lane reads: all, or for a matrix instruction those that have the lane's number among the columns
+  /// in a fragment.
+  int64_t read_row_count() const { return tiling_.matrix ? fragments() : row_count(); }
+
+  /// Rows at the lane's terms in an iteration, term i of row r at r · terms + i of its step's.
+  Value read_rows(Builder& builder, Value iteration) {
+    return gather(builder, iteration, read_row_count(), terms(), false,
+                  [&](Builder& inside, const Step& step, Value outer, Value inner) {
                     Value row = outer;
                     if (tiling_.matrix) {
                       row = at(inside, Expr::dim(0) * kFragmentRows + Expr::dim(1),
@@ -286,26 +297,25 @@ class ProductEmitter {
   }
 
   Values add_steps(Builder& builder, Value iteration, Values sums) {
-    Values weights, rows;
+    const Value weights = read_weights(builder, iteration);
+    const Value rows = read_rows(builder, iteration);
     for (int64_t s = 0; s < tiling_.steps; ++s) {
-      const Step step = step_at(builder, iteration, s);
-      weights.push_back(read_weights(builder, step));
-      rows.push_back(read_rows(builder, step));
-    }
-    for (size_t s = 0; s < weights.size(); ++s) {
-      tiling_.matrix ? multiply_fragments(builder, weights[s], rows[s], sums)
-                     : multiply_elements(builder, weights[s], rows[s], sums);
+      tiling_.matrix ? multiply_fragments(builder, weights, rows, s, sums)
+                     : multiply_elements(builder, weights, rows, s, sums);
     }
     return sums;
   }
 
-  void multiply_elements(Builder& builder, Value weights, Value rows, Values& sums) const {
+  int64_t first_weight(int64_t step) const { return step * terms() * columns(); }
+  int64_t first_row(int64_t step) const { return step * read_row_count() * terms(); }
+
+  void multiply_elements(Builder& builder, Value weights, Value rows, int64_t step, Values& sums) const {
     for (int64_t i = 0; i < terms(); ++i) {
       Values of_rows;
       for (int64_t r = 0; r < row_count(); ++r)
-        of_rows.push_back(builder.create<vector::ExtractOp>(rows, r * terms() + i));
+        of_rows.push_back(builder.create<vector::ExtractOp>(rows, first_row(step) + r * terms() + i));
       for (int64_t j = 0; j < columns(); ++j) {
-        const Value weight = builder.create<vector::ExtractOp>(weights, i * columns() + j);
+        const Value weight = builder.create<vector::ExtractOp>(weights, first_weight(step) + i * columns() + j);
         for (int64_t r = 0; r < row_count(); ++r) {
           Value& sum = sums[static_cast<size_t>(j * row_count() + r)];
           sum = emit_add(builder, sum, emit_multiply(builder, weight, of_rows[static_cast<size_t>(r)]));
@@ -316,18 +326,19 @@ class ProductEmitter {
 
   /// The order of a product's terms does not matter: a lane's four terms stand for those that the instruction has at
   /// its place, and its columns for rows of the instruction's first matrix, 8 apart.
-  void multiply_fragments(Builder& builder, Value weights, Value rows, Values& sums) const {
+  void multiply_fragments(Builder& builder, Value weights, Value rows, int64_t step, Values& sums) const {
     for (int64_t q = 0; q < terms() / 4; ++q) {
       for (int64_t p = 0; p < columns() / 2; ++p) {
         llvm::SmallVector<int64_t> places;
         for (const int64_t term : {0, 2}) {
           for (const int64_t of_pair : {0, 1}) {
-            for (const int64_t half : {0, 1}) places.push_back((4 * q + term + half) * columns() + 2 * p + of_pair);
+            for (const int64_t half : {0, 1})
+              places.push_back(first_weight(step) + (4 * q + term + half) * columns() + 2 * p + of_pair);
           }
         }
         const Value a = builder.create<vector::ShuffleOp>(weights, weights, places);
         for (int64_t f = 0; f < fragments(); ++f) {
-          const int64_t first = f * terms() + 4 * q;
+          const int64_t first = first_row(step) + f * terms() + 4 * q;
           const Value b = builder.create<vector::ShuffleOp>(
               rows, rows, llvm::SmallVector<int64_t>{first, first + 1, first + 2, first + 3});
           Value& sum = sums[static_cast<size_t>(p * fragments() + f)];

@@ -11,6 +11,24 @@
 namespace strata::emitters {
 
 using hlo::InstructionId;
+using indexing::ceil_div;
+
+namespace {
+
+/// Launch::min_blocks: as many as registers allow, where that is more than one, up to those that there are. Without it
+/// ptxas takes registers for loads that need not be early, and fewer warps wait for memory at once. Where weights are
+/// computed, that needs the registers.
+int min_blocks(const ProductPlan& plan, const Launch& launch, const Target& target) {
+  if (plan.tiling.computed) return 0;
+  const int64_t registers = ceil_div(product_registers(plan.tiling, plan.shape), 8) * 8;
+  const int64_t shared = launch.shared_bytes + target.reserved_shared_memory;
+  const int64_t blocks = std::min<int64_t>(
+      {target.registers / (registers * launch.threads), target.threads_per_multiprocessor / launch.threads,
+       target.multiprocessor_shared_memory / shared, ceil_div(plan.blocks(), target.multiprocessors)});
+  return blocks > 1 ? static_cast<int>(blocks) : 0;
+}
+
+}  // namespace
 
 Result<Plan> plan_product(const Fusion& fusion) {
   const auto made = std::make_shared<ProductPlan>();
@@ -51,6 +69,7 @@ Result<Plan> plan_product(const Fusion& fusion) {
   decision.launch().shared_bytes = made->shared_bytes(hlo::byte_width(wide_type(computation[id].shape.type)));
   if (decision.launch().shared_bytes > fusion.target.shared_memory)
     return unsupported("{} bytes of shared memory are more than a block has", decision.launch().shared_bytes);
+  decision.launch().min_blocks = min_blocks(*made, decision.launch(), fusion.target);
   decision.details = {
       {"product",
        fmt::format("{} of {}x{}x{}", shape.batches(), shape.row_count(), shape.column_count(), shape.term_count())},

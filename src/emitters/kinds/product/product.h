@@ -47,6 +47,7 @@ bool uses_matrix_instructions(const hlo::Computation& computation, const Product
 /// `terms` of them in each step. Warps of a block share the terms of a column, or have columns of their own.
 struct ProductTiling {
   bool matrix = false;     ///< uses_matrix_instructions
+  bool computed = false;   ///< weights are computed of what is read, in registers
   int64_t columns = 1;     ///< of a lane
   int64_t terms = 4;       ///< of a lane, in a step
   int64_t term_warps = 1;  ///< warps that share a column's terms
@@ -64,6 +65,9 @@ struct ProductTiling {
 };
 ProductTiling choose_product_tiling(const hlo::Computation& computation, const ProductShape& shape,
                                     const Target& target);
+
+/// Registers of a thread: its sums, what it reads in an iteration, and addresses.
+int64_t product_registers(const ProductTiling& tiling, const ProductShape& shape);
 
 /// Instructions of all threads for the multiply-adds of a product, or its matrix instructions and what these need.
 double product_operations(const ProductTiling& tiling, const ProductShape& shape);

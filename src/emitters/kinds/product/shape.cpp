@@ -86,6 +86,20 @@ int64_t vector_of(int64_t number, int64_t most) {
   return vector;
 }
 
+/// Whether an array is computed of others, instead of read as it is or in another order.
+bool is_computed(const Computation& computation, InstructionId id) {
+  const auto moves = [](const Instruction& it) {
+    return it.opcode == Opcode::Transpose || it.opcode == Opcode::Bitcast || it.opcode == Opcode::Reshape;
+  };
+  while (moves(computation[id])) id = computation[id].operands[0];
+  return computation[id].opcode != Opcode::Parameter;
+}
+
+/// Bytes of a weight in registers; matrix instructions take 16 bits.
+int64_t held_bytes(const ProductTiling& tiling, const ProductShape& shape) {
+  return tiling.matrix ? std::max<int64_t>(shape.bytes, 2) : shape.bytes;
+}
+
 int64_t power_below(double x) {
   int64_t power = 1;
   while (static_cast<double>(power * 2) <= x) power *= 2;
@@ -177,12 +191,14 @@ bool uses_matrix_instructions(const Computation& computation, const ProductShape
 
 ProductTiling choose_product_tiling(const Computation& computation, const ProductShape& shape, const Target& target) {
   constexpr int64_t kVectorBytes = 16, kSectorBytes = 32;
-  constexpr int64_t kSums = 64;         // registers of a thread for what it adds up
-  constexpr int64_t kColumnsApart = 4;  // of a lane whose vectors are terms
-  constexpr double kWarps = 32;         // of a multiprocessor: half of them wait for 32 KB of vectors
+  constexpr int64_t kBytesOnTheirWay = 128;  // of a lane
+  constexpr int64_t kSums = 64;              // registers of a thread for what it adds up
+  constexpr int64_t kColumnsApart = 4;       // of a lane whose vectors are terms
+  constexpr double kWarps = 32;              // of a multiprocessor
   constexpr int64_t kMostWarps = 16, kFewestWarps = 4;
   ProductTiling made;
   made.matrix = uses_matrix_instructions(computation, shape);
+  made.computed = is_computed(computation, computation[shape.id].operands[static_cast<size_t>(shape.weights)]);
   const int64_t rows = shape.row_count(), columns = shape.column_count(), terms = shape.term_count();
   const int64_t vector = vector_of(shape.together, std::max<int64_t>(kVectorBytes / shape.bytes, 1));
   const int64_t fewest = made.matrix ? 2 : 1;  // a matrix instruction has two columns of a lane
@@ -199,17 +215,42 @@ ProductTiling choose_product_tiling(const Computation& computation, const Produc
     if (made.columns <= fewest) return false;
     return shape.terms_inside || made.warp_columns() * shape.bytes > kSectorBytes;
   };
-  while (blocks() < target.multiprocessors && halves()) made.columns /= 2;
+  // Where weights are multiplied as they are read, a multiprocessor has little to do: fewer blocks than there are of
+  // those have as many bytes on their way, unless they are less than half of them.
+  const bool simple = made.matrix && !made.computed;
+  const int64_t fewest_blocks = simple ? target.multiprocessors / 2 + 1 : int64_t{target.multiprocessors};
+  while (blocks() < fewest_blocks && halves()) made.columns /= 2;
   const int64_t steps = ceil_div(terms, made.step_terms());
   const double share = kWarps * target.multiprocessors / static_cast<double>(blocks());
   made.term_warps = std::min(power_below(std::clamp<double>(share, kFewestWarps, kMostWarps)),
                              power_below(static_cast<double>(steps)));
   made.column_warps = std::min(std::max<int64_t>(kFewestWarps / made.term_warps, 1),
                                power_below(static_cast<double>(ceil_div(columns, made.warp_columns()))));
+  // Warps beside each other read the same rows at about the same time, from L1. Smaller blocks share work more evenly.
+  while (simple && made.term_warps * made.column_warps * 2 <= kMostWarps &&
+         shape.batches() * (columns / (2 * made.block_columns())) >= target.multiprocessors) {
+    made.column_warps *= 2;
+  }
+  // As many steps at once as registers have room for, which share the iterations evenly.
   const int64_t each = ceil_div(steps, made.term_warps);
-  made.steps = each % 2 == 0 || each > 4 ? 2 : 1;
-  made.iterations = ceil_div(each, made.steps);
+  const int64_t loaded = made.terms * made.columns * held_bytes(made, shape);
+  for (int64_t at_once = std::max<int64_t>(kBytesOnTheirWay / loaded, 1);; at_once /= 2) {
+    made.iterations = ceil_div(each, at_once);
+    made.steps = ceil_div(each, made.iterations);
+    const int64_t threads = simple ? static_cast<int64_t>(32 * kWarps) : made.threads();
+    if (at_once == 1 || product_registers(made, shape) * threads <= target.registers) break;
+  }
   return made;
+}
+
+int64_t product_registers(const ProductTiling& tiling, const ProductShape& shape) {
+  constexpr int64_t kAddresses = 20;
+  const int64_t fragments = ceil_div(shape.row_count(), 8);
+  const int64_t sums = tiling.columns * (tiling.matrix ? 2 * fragments : shape.row_count());
+  const int64_t weights = tiling.steps * tiling.terms * tiling.columns * held_bytes(tiling, shape);
+  // Caches have the rows: those of a step are read when it is multiplied.
+  const int64_t rows = tiling.terms * (tiling.matrix ? fragments * 2 : shape.row_count() * 4);
+  return sums + ceil_div(weights + rows, 4) + kAddresses;
 }
 
 double product_operations(const ProductTiling& tiling, const ProductShape& shape) {
