@@ -139,6 +139,46 @@ TEST(Grouping, BlocksThatDoTheWorkOfOthersShow) {
   EXPECT_TRUE(differs);
 }
 
+/// Two kernels in one launch are one part of a group, also beside blocks of more threads.
+TEST(Grouping, TakesTwoKernelsThatHandOver) {
+  const auto graph = parse_graph(R"(graph g {
+  input X: f16[16, 256]
+  input W: f16[256, 128]
+  P = block(X, W, grid=[2, 4], loop=4) {
+    x = in_iter(X, imap=[1, _], fmap=1)
+    w = in_iter(W, imap=[0, 1], fmap=0)
+    p = matmul(x, w)
+    s = accum(p, kind=sum)
+    P = out_saver(s, omap=[0, 1], dtype=f32)
+  }
+  O = block(P, grid=[8], loop=2) {
+    q = in_iter(P, imap=[1], fmap=0)
+    t = accum(q, kind=sum)
+    O = out_saver(t, omap=[1], dtype=f16)
+  }
+  Q = block(X, W, grid=[2], loop=8) {
+    x = in_iter(X, imap=[_], fmap=1)
+    w = in_iter(W, imap=[1], fmap=0)
+    p = matmul(x, w)
+    s = accum(p, kind=sum)
+    Q = out_saver(s, omap=[1])
+  }
+  output O, Q
+})");
+  ASSERT_TRUE(graph) << graph.error().to_string();
+  for (const bool bulk : {false, true}) {
+    const BlockSchedule first{.stages = 2, .bulk = bulk, .handover = Handover::Last};
+    const auto program =
+        generate_cuda(**graph, hopper(), {first, std::nullopt, BlockSchedule{.loop_warps = 4, .stages = 2}});
+    ASSERT_TRUE(program) << program.error().to_string();
+    ASSERT_EQ(program->launches.size(), 1U);
+    const HostOutputs outputs = host_outputs(**graph, *program, uniform_inputs(**graph, -1, 1, 3), kSanitizedHost);
+    ASSERT_EQ(outputs.expected.size(), 2U);
+    for (size_t i = 0; i < outputs.expected.size(); ++i)
+      EXPECT_LT(relative_error(outputs.found[i], outputs.expected[i]), 5e-3) << bulk;
+  }
+}
+
 TEST(Grouping, BecomesACubinOfEachTarget) {
   if (!nvrtc_version()) GTEST_SKIP() << "no NVRTC";
   const GraphPtr graph = projections();
