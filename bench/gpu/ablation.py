@@ -13,7 +13,7 @@ import tempfile
 
 # The memory plan places what does not stay in registers.
 PASSES = ["thread-graphs", "finer-loops", "registers", "registers memory-plan", "layouts", "schedules", "spreading",
-          "overlap", "bulk", "merging", "libraries"]
+          "overlap", "bulk", "merging", "libraries", "grouping"]
 
 
 def main():

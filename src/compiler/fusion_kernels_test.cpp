@@ -76,7 +76,7 @@ TEST(FusionKernels, OperatorsBetweenOthersShareOneLaunch) {
   ASSERT_TRUE(plain);
   EXPECT_EQ(plain->launches.size(), 15U);
   const CostEstimate cost = scheduled_cost(*graph, target);
-  const CostEstimate less = cost_with_emitted(cost, *graph, target, *program);
+  const CostEstimate less = generated_cost(cost, *graph, target, *program);
   EXPECT_EQ(cost.kernels, 15);
   EXPECT_EQ(less.kernels, 4);
   EXPECT_LT(less.seconds, cost.seconds);

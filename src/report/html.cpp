@@ -67,7 +67,7 @@ std::string profile_table(const Profile& profile) {
   for (const TunedRow& one : tuning.rows) {
     const Measurement& m = one.measurement;
     const bool right = m.verdict == MeasureVerdict::Right;
-    body += row({candidate_name(one), label(one.schedules), fmt::format("{:.2f}", one.estimated_us),
+    body += row({candidate_name(one), row_label(one), fmt::format("{:.2f}", one.estimated_us),
                  right ? fmt::format("{:.2f}", m.cold_us) : "", right ? fmt::format("{:.2f}", m.hot_us) : "",
                  right ? fmt::format("{:.1e}", m.error) : "", describe_row(tuning, one)});
   }

@@ -28,6 +28,18 @@ Json layouts_json(const GeneratedProgram& program) {
   return json;
 }
 
+Json launches_json(const GeneratedProgram& program) {
+  Json json = Json::array();
+  for (const KernelLaunch& launch : program.launches) {
+    json.push_back({{"kernel", launch.kernel},
+                    {"parts", launch.parts},
+                    {"blocks", launch.grid[0] * launch.grid[1] * launch.grid[2]},
+                    {"estimated_seconds", launch.seconds},
+                    {"bytes", launch.device_bytes}});
+  }
+  return json;
+}
+
 std::string_view method_name(ProofMethod method) { return method == ProofMethod::Solver ? "solver" : "finite fields"; }
 
 bool counts(const Operation& op) { return op.kind != OpKind::InIter && op.kind != OpKind::OutSaver; }
@@ -101,7 +113,7 @@ Json profile_json(const Profile& profile) {
   for (const TunedRow& row : tuning.rows) {
     const bool right = row.measurement.verdict == MeasureVerdict::Right;
     json["rows"].push_back({{"candidate", candidate_name(row)},
-                            {"schedule", label(row.schedules)},
+                            {"schedule", row_label(row)},
                             {"chosen", &row == &tuning.result()},
                             {"verdict", std::string(name_of(row.measurement.verdict))},
                             {"why_not", tuning.why_not(row)},
@@ -228,6 +240,7 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
   json["best"]["block_ops"] = count_block_operators(*best.graph);
   json["best"]["grid"] = block ? Json(block->launch().grid) : Json::array();
   json["best"]["forloop"] = block ? block->launch().loop : 1;
+  json["best"]["launches"] = launches_json(result.code);
   json["best"]["layouts"] = layouts_json(result.code);
   json["best"]["graph"] = print(*best.graph);
   json["verification"] = {{"delta", options.delta},

@@ -103,6 +103,11 @@ TEST_F(Rmsnorm, ReportsCarryTheirKeys) {
   EXPECT_GE(json.at("verification").at("tests"), 1);
   EXPECT_EQ(json.at("best").at("needs"), "");  // one fused kernel is faster than a library's product
   // One kernel with a product, whose tiles are in registers.
+  const auto& launches = json.at("best").at("launches");
+  ASSERT_EQ(launches.size(), result_->code.launches.size());
+  EXPECT_EQ(launches[0].at("kernel"), result_->code.launches[0].kernel);
+  EXPECT_GT(launches[0].at("estimated_seconds"), 0);
+  EXPECT_GT(launches[0].at("bytes"), 0);
   const auto& layouts = json.at("best").at("layouts");
   ASSERT_EQ(layouts.size(), 1U);
   EXPECT_EQ(layouts[0].at("kernel"), result_->code.launches.at(0).kernel);

@@ -452,7 +452,7 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   working("generating code");
   Candidate& first = result.candidates.front();
   STRATA_TRY(result.code, generate_cuda(best, target, first.schedules, options.passes));
-  first.cost = cost_with_emitted(first.cost, best, target, result.code);
+  first.cost = generated_cost(first.cost, best, target, result.code);
   done("codegen", best);
   if (!options.compile) return result;
   working("compiling");

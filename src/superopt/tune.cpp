@@ -106,6 +106,7 @@ std::optional<Measurement> measurement_of(const std::string& text) {
 /// What compiling threads hand to the one that measures.
 struct Prepared {
   bool ready = false;
+  bool shares = false;  ///< launches
   bool taken = false;
   std::optional<Error> error;
   std::optional<Measurement> known;  ///< from the cache
@@ -127,7 +128,8 @@ class Tuner {
     STRATA_CHECK(list_rows());
     // Plain threads: a compilation is one long task that shares nothing.
     for (int t = 0; t < options_.threads; ++t) compiling_.emplace_back([this] { compile_all(); });
-    const auto measured = measure_all();
+    auto measured = measure_all();
+    if (measured) measured = measure_apart();
     quit_ = true;
     compiling_.clear();
     STRATA_CHECK(measured);
@@ -174,11 +176,14 @@ class Tuner {
   Prepared prepare(const TunedRow& row) {
     Prepared made;
     made.ready = true;
-    const auto code = generate_cuda(*row.graph, *options_.target, row.schedules, options_.passes);
+    Passes passes = options_.passes;
+    passes.grouping = passes.grouping && row.grouped;
+    const auto code = generate_cuda(*row.graph, *options_.target, row.schedules, passes);
     if (!code) {
       made.error = code.error();
       return made;
     }
+    made.shares = code->saved.kernels > 0;
     made.manifest = launch_manifest(*code);
     made.key = key_of(*code, made.manifest);
     if (options_.cache != nullptr) {
@@ -257,29 +262,52 @@ class Tuner {
   Result<void> measure_all() {
     while (const auto next = take_next()) {
       TunedRow& row = tuning_.rows[*next];
-      Prepared& prepared = prepared_[*next];
       if (!measuring_since_ && !must_measure(row)) measuring_since_ = Clock::now();
-      if (prepared.known) {
-        row.measurement = *prepared.known;
-        row.measured_at = prepared.known_since;
-      } else if (prepared.error) {
-        // A missing compiler is missing for all.
-        if (prepared.error->code == ErrorCode::Environment) return tl::unexpected(*prepared.error);
-        row.measurement.verdict = MeasureVerdict::Failed;
-        row.measurement.reason =
-            "not compiled: " + prepared.error->message.substr(0, prepared.error->message.find('\n'));
-      } else if (timeouts_[{row.graph, uses_library(row.schedules)}] == kMostTimeouts) {
-        row.measurement.reason = "other schedules of this graph gave no answer";
-      } else {
-        STRATA_TRY(const TuneReference* reference, reference_files());
-        if (!measuring_since_) measuring_since_ = Clock::now();
-        STRATA_TRY(row.measurement, measure(*reference, prepared));
-        if (row.measurement.verdict == MeasureVerdict::Timeout) ++timeouts_[{row.graph, uses_library(row.schedules)}];
-      }
-      prepared.cubin = {};
+      STRATA_CHECK(measure_row(row, prepared_[*next]));
       if (row.measurement.verdict == MeasureVerdict::Right) queue_->measured(*next, row.measurement.cold_us);
       if (options_.progress) report();
     }
+    return {};
+  }
+
+  /// The fastest with its launches apart, where independent kernels share some: in time or not, unless all must end.
+  Result<void> measure_apart() {
+    size_t fastest = tuning_.rows.size();
+    for (size_t i = 0; i < tuning_.rows.size(); ++i) {
+      const Measurement& m = tuning_.rows[i].measurement;
+      if (m.verdict != MeasureVerdict::Right) continue;
+      if (fastest == tuning_.rows.size() || m.cold_us < tuning_.rows[fastest].measurement.cold_us) fastest = i;
+    }
+    if (fastest == tuning_.rows.size() || !prepared_[fastest].shares || deadline_.passed() || lost_ >= kMostLost)
+      return {};
+    apart_ = tuning_.rows[fastest];
+    apart_->grouped = false;
+    apart_->place = static_cast<int>(tuning_.rows.size()) + 1;
+    apart_->measurement = {};
+    apart_->measured_at.clear();
+    Prepared prepared = prepare(*apart_);
+    return measure_row(*apart_, prepared);
+  }
+
+  /// Unless it is known what would come out, or that nothing would.
+  Result<void> measure_row(TunedRow& row, Prepared& prepared) {
+    if (prepared.known) {
+      row.measurement = *prepared.known;
+      row.measured_at = prepared.known_since;
+    } else if (prepared.error) {
+      // A missing compiler is missing for all.
+      if (prepared.error->code == ErrorCode::Environment) return tl::unexpected(*prepared.error);
+      row.measurement.verdict = MeasureVerdict::Failed;
+      row.measurement.reason = "not compiled: " + prepared.error->message.substr(0, prepared.error->message.find('\n'));
+    } else if (timeouts_[{row.graph, uses_library(row.schedules)}] == kMostTimeouts) {
+      row.measurement.reason = "other schedules of this graph gave no answer";
+    } else {
+      STRATA_TRY(const TuneReference* reference, reference_files());
+      if (!measuring_since_) measuring_since_ = Clock::now();
+      STRATA_TRY(row.measurement, measure(*reference, prepared));
+      if (row.measurement.verdict == MeasureVerdict::Timeout) ++timeouts_[{row.graph, uses_library(row.schedules)}];
+    }
+    prepared.cubin = {};
     return {};
   }
 
@@ -358,6 +386,13 @@ class Tuner {
 
   void rank() {
     queue_->correct(tuning_.rows);
+    if (apart_) {
+      const auto grouped = std::find_if(tuning_.rows.begin(), tuning_.rows.end(), [&](const TunedRow& row) {
+        return row.graph == apart_->graph && row.schedules == apart_->schedules;
+      });
+      apart_->corrected_us = grouped->corrected_us;
+      tuning_.rows.push_back(*apart_);
+    }
     std::vector<std::pair<double, double>> pairs;
     std::vector<std::pair<double, double>> corrected;
     for (const TunedRow& row : tuning_.rows) {
@@ -393,6 +428,7 @@ class Tuner {
   MeasureWorker worker_;
   Tuning tuning_;
   std::optional<TuneQueue> queue_;
+  std::optional<TunedRow> apart_;                      ///< the fastest row, not grouped
   std::map<std::pair<GraphPtr, bool>, int> timeouts_;  ///< by graph, and whether a library computes
   int lost_ = 0;                                       ///< measurements in a row for which no process could be started
 

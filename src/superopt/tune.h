@@ -54,6 +54,7 @@ struct TunedRow {
   int candidate = -1;  ///< of Superoptimized::candidates; −1: the program as given, where it is none of them
   bool is_program = false;
   Schedules schedules;
+  bool grouped = true;      ///< independent kernels share launches, where the passes say so
   double estimated_us = 0;  ///< the cost model's, with these schedules
   double corrected_us = 0;  ///< from it and the measurements of all other rows (measured_cost.h)
   int place = 0;            ///< in the order of promise by the model; 1 is first, and the model's choice
@@ -90,9 +91,14 @@ struct Profile {
   std::string skipped;  ///< why there is none
 };
 
-/// Error (Environment) where the GPU or NVRTC is missing; (Unsupported) where the program's own values are not finite,
-/// or cannot be computed, so that there is nothing to compare with; (Interrupted) where the deadline passes or the user
-/// interrupts before there is something to compare with. When that is later, it ends with what is known.
+/// The row's schedules (label), "apart" behind them where it is not grouped.
+std::string row_label(const TunedRow& row);
+
+/// The fastest row whose launches share independent kernels is measured without that, too: what is promised to be
+/// faster must be. Error (Environment) where the GPU or NVRTC is missing; (Unsupported) where the program's own values
+/// are not finite, or cannot be computed, so that there is nothing to compare with; (Interrupted) where the deadline
+/// passes or the user interrupts before there is something to compare with. When that is later, it ends with what is
+/// known.
 Result<Tuning> tune(const Superoptimized& result, const TuneOptions& options);
 
 /// Makes the chosen row the result: its graph becomes the first candidate, and code and cubin are those of its

@@ -31,6 +31,8 @@ std::string Tuning::why_not(const TunedRow& row) const {
   return fmt::format("{:.2f}x slower", m.cold_us / rows[chosen].measurement.cold_us);
 }
 
+std::string row_label(const TunedRow& row) { return label(row.schedules) + (row.grouped ? "" : " apart"); }
+
 std::optional<double> rank_correlation(const std::vector<std::pair<double, double>>& pairs) {
   if (pairs.size() < 3) return std::nullopt;
   const auto ranks = [&](auto value) {
@@ -144,8 +146,10 @@ Result<void> take_chosen(Superoptimized& result, Tuning& tuning, const TuneOptio
   first.schedules = chosen.schedules;
   first.cost = scheduled_cost(*first.graph, *options.target, library_part(first.schedules));
   const Deadline whole = proofs.deadline.value_or(Deadline());
-  STRATA_TRY(result.code, generate_cuda(*chosen.graph, *options.target, chosen.schedules, options.passes));
-  first.cost = cost_with_emitted(first.cost, *first.graph, *options.target, result.code);
+  Passes passes = options.passes;
+  passes.grouping = passes.grouping && chosen.grouped;
+  STRATA_TRY(result.code, generate_cuda(*chosen.graph, *options.target, chosen.schedules, passes));
+  first.cost = generated_cost(first.cost, *first.graph, *options.target, result.code);
   auto cubin = options.compile ? options.compile(result.code.source)
                                : cubin_of(result.code.source, *options.target, options.cache, whole.token());
   result.cubin.clear();

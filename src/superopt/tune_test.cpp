@@ -183,6 +183,57 @@ TEST_F(TuneTest, TheFastestThatIsRightIsChosen) {
   }
 }
 
+/// Two kernels that share a launch, and the one behind them: apart, the fastest is measured too.
+TEST_F(TuneTest, SharedLaunchesMustBeFasterThanTheirKernelsApart) {
+  const std::string text = R"(graph pair {
+  input A: f16[16, 64]
+  B = block(A, grid=[16]) {
+    a = in_iter(A, imap=[0])
+    b = exp(a)
+    B = out_saver(b, omap=[0])
+  }
+  C = block(A, grid=[16]) {
+    a = in_iter(A, imap=[0])
+    b = exp(a)
+    C = out_saver(b, omap=[0])
+  }
+  O = block(B, C, grid=[16]) {
+    b = in_iter(B, imap=[0])
+    c = in_iter(C, imap=[0])
+    o = mul(b, c)
+    O = out_saver(o, omap=[0])
+  }
+  output O
+}
+)";
+  result_.candidates.push_back(as_candidate(parse(text), *options_.target));
+  int apart = 0;  // µs; how fast it is
+  options_.compile = [&](const std::string& source) -> Result<std::vector<char>> {
+    if (source.find("graph pair {") == std::string::npos) return compile(source);
+    const bool shared = source.find("_group_kernel") != std::string::npos;
+    const std::string kernels = shared ? "kernel pair_0_group_kernel\nfill 1 0\n"
+                                       : "kernel pair_0_kernel\nfill 1 0\nkernel pair_1_kernel\nfill 1 0\n";
+    std::string write = write_;
+    write.replace(write.find('1'), 1, "2");  // O is the last argument
+    const std::string script = fmt::format("{}kernel pair_2_kernel\n{}time {}\n", kernels, write, shared ? 5 : apart);
+    return std::vector<char>(script.begin(), script.end() + 1);
+  };
+  for (const auto& [time, grouped] : {std::pair{6, true}, std::pair{4, false}}) {
+    apart = time;
+    Tuning tuning = tuned();
+    EXPECT_EQ(chosen(tuning), "pair");
+    EXPECT_EQ(tuning.result().grouped, grouped);
+    EXPECT_NEAR(tuning.rows[tuning.chosen].measurement.cold_us, std::min(5, time), 1e-3);
+    const auto rows = rows_of(tuning, "pair");
+    EXPECT_EQ(std::count_if(rows.begin(), rows.end(), [](const TunedRow& row) { return !row.grouped; }), 1);
+    Superoptimized result = result_;
+    ASSERT_TRUE(take_chosen(result, tuning, options_, proofs()));
+    EXPECT_EQ(result.code.launches.size(), grouped ? 2U : 3U);
+  }
+  options_.passes.grouping = false;
+  for (const TunedRow& row : tuned().rows) EXPECT_TRUE(row.grouped);
+}
+
 TEST_F(TuneTest, WhatDoesNotBeatTheProgramIsNotTaken) {
   add("slower", right(9.5));
   add("off", "time 1\n");

@@ -17,9 +17,8 @@ void print_row(const Tuning& tuning, const TunedRow& row) {
   const Measurement& m = row.measurement;
   const bool right = m.verdict == MeasureVerdict::Right;
   const auto cell = [&](double value) { return right ? fmt::format("{:.2f}", value) : std::string("-"); };
-  fmt::print("{:<10} {:<12} {:>12.2f} {:>9} {:>9} {:>9}  {}\n", candidate_name(row), label(row.schedules),
-             row.estimated_us, cell(m.cold_us), cell(m.hot_us), right ? fmt::format("{:.1e}", m.error) : "-",
-             describe_row(tuning, row));
+  fmt::print("{:<10} {:<12} {:>12.2f} {:>9} {:>9} {:>9}  {}\n", candidate_name(row), row_label(row), row.estimated_us,
+             cell(m.cold_us), cell(m.hot_us), right ? fmt::format("{:.1e}", m.error) : "-", describe_row(tuning, row));
 }
 
 }  // namespace

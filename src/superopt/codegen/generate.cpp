@@ -9,6 +9,7 @@
 #include "ir/validate.h"
 #include "ir/views.h"
 #include "superopt/codegen/emit.h"
+#include "superopt/codegen/grouping.h"
 #include "superopt/codegen/kernel_text.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/codegen/merging.h"
@@ -104,7 +105,11 @@ class Generator {
     graph_text.pop_back();
     for (size_t at = 0; (at = graph_text.find('\n', at)) != std::string::npos; at += 4)
       graph_text.replace(at, 1, "\n// ");
-    separate_runs();
+    if (passes_.grouping && !passes_.one_kernel) kernels += group_launches(program_, target_, passes_.spreading);
+    set_overlap();
+    for (const KernelLaunch& made : program_.launches) {
+      if (!made.library && !made.predefined && !passes_.one_kernel) kernels += kernel_text(made);
+    }
     program_.source = fmt::format("{}\n{}{}{}\n// The program:\n//\n{}\n\n{}", device_library(),
                                   uses_registers_ ? device_registers() : "", uses_bulk_ ? device_bulk() : "",
                                   uses_handover_ || passes_.one_kernel ? device_handover() : "", graph_text, kernels);
@@ -127,7 +132,11 @@ class Generator {
                                 std::holds_alternative<Convolution>(step.work) ? "convolution" : "product");
       if (&step != &call.steps.front()) made.kernel += "_added";
       made.library = step.work;
-      for (TensorId id : step.arguments) made.arguments.push_back(graph_.tensor(id).name);
+      made.seconds = library_seconds(step.work, target_);
+      for (TensorId id : step.arguments) {
+        made.arguments.push_back(graph_.tensor(id).name);
+        made.device_bytes += static_cast<double>(graph_.type(id).bytes());
+      }
     }
   }
 
@@ -184,27 +193,36 @@ class Generator {
     for (const EmittedKernel& emitted : group.kernels) {
       KernelLaunch& made = add_launch(emitted.name + "_kernel");
       made.function = fmt::format("{}<{}, strata_device::Exact>", emitted.name, team_text(emitted.threads, 0));
+      made.part_function = fmt::format("{}<{}, strata_device::Exact>", emitted.name, team_text(emitted.threads, 1));
       made.threads = emitted.threads;
       made.grid[0] = emitted.blocks;
+      made.own_shared_bytes = emitted.shared_bytes;
+      made.seconds = emitted.seconds;
       const int64_t spread = passes_.spreading ? spreading_bytes(emitted.blocks, {}, target_) : 0;
       made.shared_bytes = std::max(emitted.shared_bytes, spread);
       made.arguments = emitted.arguments;
-      made.task = BlockTask{emitted.name, "strata_device::Exact", emitted.threads, {}, emitted.shared_bytes, {}};
-      Parameters p;
-      p.declaration = fmt::format("{}", fmt::join(emitted.parameters, ", "));
-      for (const std::string& parameter : emitted.parameters) {
-        p.names.push_back(parameter.substr(parameter.rfind(' ') + 1));
-        made.task->types.push_back(parameter.substr(0, parameter.rfind(' ')));
+      made.task = BlockTask{emitted.name, "strata_device::Exact", emitted.threads, {}, emitted.shared_bytes};
+      for (size_t n = 0; n < emitted.parameters.size(); ++n) {
+        const std::string& parameter = emitted.parameters[n];
+        made.parameters.push_back(parameter.substr(parameter.rfind(' ') + 1));
+        made.types.push_back(parameter.substr(0, parameter.rfind(' ')));
+        const auto tensor = graph_.find_tensor(emitted.arguments[n]);
+        if (tensor) made.device_bytes += static_cast<double>(graph_.type(*tensor).bytes());
       }
-      text += emitted.text + kernel(made, p);
+      text += emitted.text;
     }
     return text;
   }
 
-  /// Runs of a program follow each other, so that its first launch is behind its last.
-  void separate_runs() {
-    if (program_.launches.empty() || !program_.launches.back().library) return;
-    program_.launches.front().overlaps_previous = false;
+  /// A kernel of a library does not let the next one start, and may end with something that is no kernel. Runs of a
+  /// program follow each other, so that its first launch is behind its last.
+  void set_overlap() {
+    if (program_.launches.empty()) return;
+    bool behind_library = program_.launches.back().library.has_value();
+    for (KernelLaunch& made : program_.launches) {
+      made.overlaps_previous = target_.overlapping_kernels && passes_.overlap && !made.library && !behind_library;
+      behind_library = made.library.has_value();
+    }
   }
 
   /// How an operator computes functions of floats: approximately where all that it depends on has 16 bits.
@@ -223,8 +241,8 @@ class Generator {
   }
 
   struct Parameters {
-    std::string declaration;
-    std::vector<std::string> names;
+    std::vector<std::string> types, names;
+    std::string declaration() const { return typed_names(types, names); }
   };
 
   Parameters parameters(const Operation& op, const std::string& function) const {
@@ -232,8 +250,7 @@ class Generator {
     NameScope scope({function, function + "_block", function + "_kernel", kSharedMemory, "ring", "page", "Math"});
     const auto add = [&](TensorId id, const char* qualifier) {
       result.names.push_back(scope.add(graph_.tensor(id).name));
-      result.declaration += fmt::format("{}{}{}* {}", result.declaration.empty() ? "" : ", ", qualifier,
-                                        storage_type(graph_.type(id).dtype), result.names.back());
+      result.types.push_back(fmt::format("{}{}*", qualifier, storage_type(graph_.type(id).dtype)));
     };
     for (TensorId id : op.operands) add(id, "const ");
     for (TensorId id : op.results) add(id, "");
@@ -241,11 +258,8 @@ class Generator {
   }
 
   KernelLaunch& add_launch(const std::string& kernel) {
-    // A kernel of a library does not let the next one start, and may end with something that is no kernel.
-    const bool behind_library = !program_.launches.empty() && program_.launches.back().library;
     KernelLaunch& made = program_.launches.emplace_back();
     made.kernel = kernel;
-    made.overlaps_previous = target_.overlapping_kernels && passes_.overlap && !behind_library;
     return made;
   }
 
@@ -309,13 +323,17 @@ class Generator {
     std::copy(body.launch().grid.begin(), body.launch().grid.end(), made.grid.begin());
     made.threads = code.threads;
     made.resident_blocks = code.resident_blocks;
-    made.shared_bytes = code.shared_bytes;
+    made.shared_bytes = made.own_shared_bytes = code.shared_bytes;
+    made.registers = code.registers;
     made.cluster = code.cluster * code.sharers;
     made.split = code.cluster;
     made.along_x = code.shared_along;
     std::swap(made.grid[0], made.grid[made.along_x]);
     made.grid[0] *= code.cluster;
     made.function = fmt::format("{}<{}, {}>", name, team_of(code), math_of(op));
+    const bool moves_registers = code.ring && code.ring->team_registers > 0;
+    if (!moves_registers) made.part_function = fmt::format("{}<{}, {}>", name, part_team_of(code), math_of(op));
+    made.device_bytes = device_bytes(op, operand_strides(graph_, op));
     made.preparation = preparation_text(code);
     made.layouts = code.layouts;
     made.tensor_maps = code.maps;
@@ -336,14 +354,10 @@ class Generator {
     return text + code.text;
   }
 
-  static std::string kernel(const KernelLaunch& made, const Parameters& p) {
-    return kernel_text(made, p.declaration, p.names);
-  }
-
   /// A function of a block, with these statements: its parameters are `p`, the launch's tensor maps, the block's
   /// coordinates and its shared memory.
   static std::string block_function(const KernelLaunch& made, const Parameters& p, const std::string& statements) {
-    std::string declaration = p.declaration;
+    std::string declaration = p.declaration();
     for (size_t n = 0; n < made.tensor_maps.size(); ++n)
       declaration += fmt::format(", const strata_device::TensorMap* map_{}", n);
     return fmt::format("static STRATA_DEVICE void {}({}, {}, unsigned char* shared) {{\n{}}}\n\n", made.function,
@@ -376,16 +390,18 @@ class Generator {
     }
     KernelLaunch& made = block_launch(op, name, code);
     const Parameters p = parameters(op, name);
-    made.task = BlockTask{name, math_of(op), code.team(), code.ring, code.scratch_bytes, {}};
-    for (TensorId id : op.operands)
-      made.task->types.push_back(fmt::format("const {}*", storage_type(graph_.type(id).dtype)));
-    for (TensorId id : op.results) made.task->types.push_back(storage_type(graph_.type(id).dtype) + "*");
+    made.types = p.types;
+    made.parameters = p.names;
+    made.task = BlockTask{name, math_of(op), code.team(), code.ring, code.scratch_bytes};
+    made.seconds = schedule ? schedule_seconds(op, operand_strides(graph_, op), code, *schedule, target_)
+                            : estimate_operation(graph_, op, target_).seconds;
     std::string text = functions(code);
     if (code.ring) {
       made.function = name + "_block";
-      text += block_function(made, p, block_statements(code, call_of(op, name, p.names, made)));
+      if (!made.part_function.empty()) made.part_function = made.function;
+      text += block_function(made, p, block_statements(code, call_of(op, name, p.names, made), team_of(code)));
     }
-    return text + kernel(made, p);
+    return text;
   }
 
   /// The parameters of two kernels in one, each buffer once, and where the tensors of both are among them.
@@ -410,15 +426,15 @@ class Generator {
       if (known != result.buffers.end()) return;
       result.buffers.push_back(buffer);
       result.all.names.push_back(scope.add(graph_.tensor(id).name));
-      result.all.declaration += fmt::format("{}{}* {}, ", is_result(id) ? "" : "const ",
-                                            storage_type(graph_.type(id).dtype), result.all.names.back());
+      result.all.types.push_back(
+          fmt::format("{}{}*", is_result(id) ? "" : "const ", storage_type(graph_.type(id).dtype)));
     };
     for (TensorId id : first.operands) add(id, result.first);
     for (TensorId id : first.results) add(id, result.first);
     for (TensorId id : second.operands) add(id, result.second);
     for (TensorId id : second.results) add(id, result.second);
     result.all.names.push_back(scope.add("arrivals"));
-    result.all.declaration += "unsigned* " + result.all.names.back();
+    result.all.types.emplace_back("unsigned*");
     return result;
   }
 
@@ -435,30 +451,39 @@ class Generator {
     uses_registers_ = uses_handover_ = true;
     merged_.insert(pair.next);
     KernelLaunch& made = block_launch(first, name, code);
-    made.shared_bytes = std::max(made.shared_bytes, behind.shared_bytes);
+    made.own_shared_bytes = std::max(made.own_shared_bytes, behind.shared_bytes);
     if (schedule.handover == Handover::Last)
-      made.shared_bytes = std::max(made.shared_bytes, handover_place(code, behind) + kHandoverBytes);
+      made.own_shared_bytes = std::max(made.own_shared_bytes, handover_place(code, behind) + kHandoverBytes);
+    made.shared_bytes = std::max(made.shared_bytes, made.own_shared_bytes);
     if (made.shared_bytes > target_.shared_memory)
       return unsupported("two kernels in one launch need {} bytes of shared memory", made.shared_bytes);
     made.resident = schedule.handover == Handover::Wait;
     const MergedParameters p = merged_parameters(first, second, name);
+    made.types = p.all.types;
+    made.parameters = p.all.names;
     made.arguments = p.buffers;
     made.arguments.push_back(add_counters(i, pair.groups.count()));
     for (GpuTensorMap& map : made.tensor_maps) map.argument = p.first[map.argument];
 
+    made.registers = std::max(made.registers, behind.registers);
+    made.device_bytes += device_bytes(second, operand_strides(graph_, second));
+    made.seconds = schedule_seconds(first, operand_strides(graph_, first), code, schedule, target_) +
+                   pair.seconds(graph_, code, schedule, schedule.handover, target_);
     made.function = name;
+    if (!made.part_function.empty()) made.part_function = name;
     std::vector<std::string> first_arguments, second_arguments;
     for (size_t place : p.first) first_arguments.push_back(p.all.names[place]);
     for (size_t place : p.second) second_arguments.push_back(p.all.names[place]);
     const std::string second_function =
         fmt::format("{}<{}, {}>", second_name, team_text(behind.threads, 1), math_of(second));
-    const std::string statements = block_statements(code, call_of(first, first_name, first_arguments, made)) +
-                                   pair.text(code, behind, schedule, p.all.names.back(), [&](const std::string& n) {
-                                     return fmt::format("{}({}, {}, shared);\n", second_function,
-                                                        fmt::join(second_arguments, ", "), pair.groups.consumer(n));
-                                   });
+    const std::string statements =
+        block_statements(code, call_of(first, first_name, first_arguments, made), part_team_of(code)) +
+        pair.text(code, behind, schedule, p.all.names.back(), [&](const std::string& n) {
+          return fmt::format("{}({}, {}, shared);\n", second_function, fmt::join(second_arguments, ", "),
+                             pair.groups.consumer(n));
+        });
     return functions(code) + fmt::format("// {}\n", headline(second)) + functions(behind) + "// Both in one launch.\n" +
-           block_function(made, p.all, statements) + kernel(made, p.all);
+           block_function(made, p.all, statements);
   }
 
   /// A new buffer of counters, by its name.
@@ -473,7 +498,12 @@ class Generator {
     const Parameters p = parameters(op, name);
     const TensorType& type = graph_.type(op.results[0]);
     KernelLaunch& made = launch(op, name);
+    made.types = p.types;
+    made.parameters = p.names;
     made.predefined = true;
+    const CostEstimate alone = estimate_operation(graph_, op, target_);
+    made.seconds = alone.seconds;
+    made.device_bytes = static_cast<double>(alone.device_bytes);
     made.function = name;
     made.threads = 256;
     made.grid[0] = std::clamp<int64_t>(ceil_div(type.elements(), made.threads), 1, kMostBlocks);
@@ -497,7 +527,7 @@ class Generator {
         "static STRATA_DEVICE void {0}({1}) {{\n{7}{2}}}\n\n"
         "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)\n"
         "STRATA_KERNEL void __launch_bounds__({3}) {4}({1}) {{\n{6}  {0}({5});\n}}\n#endif\n\n",
-        name, p.declaration, body, made.threads, made.kernel, fmt::join(p.names, ", "), kernel_order(),
+        name, p.declaration(), body, made.threads, made.kernel, fmt::join(p.names, ", "), kernel_order(),
         fmt::format("  using Math [[maybe_unused]] = {};\n", math_of(op)));
   }
 
@@ -537,27 +567,6 @@ std::vector<std::vector<int64_t>> operand_strides(const Graph& graph, const Oper
   std::vector<std::vector<int64_t>> strides;
   for (TensorId id : op.operands) strides.push_back(memory_view(graph, id).strides);
   return strides;
-}
-
-CostEstimate cost_with_emitted(CostEstimate cost, const Graph& graph, const Target& target,
-                               const GeneratedProgram& program) {
-  for (const EmittedGroup& group : program.emitted) {
-    for (const size_t i : group.operations) {
-      const CostEstimate alone = estimate_operation(graph, graph.operations()[i], target);
-      cost.kernels -= alone.kernels;
-      cost.device_bytes -= alone.device_bytes;
-      cost.seconds -= alone.seconds;
-    }
-    for (const EmittedKernel& kernel : group.kernels) {
-      ++cost.kernels;
-      cost.seconds += kernel.seconds;
-      for (const std::string& name : kernel.arguments) {
-        const auto tensor = graph.find_tensor(name);
-        if (tensor) cost.device_bytes += graph.type(*tensor).bytes();
-      }
-    }
-  }
-  return cost;
 }
 
 Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target, const Schedules& schedules,

@@ -27,7 +27,6 @@ struct BlockTask {
   int64_t team = 0;  ///< threads
   std::optional<RingPlan> ring;
   int64_t scratch_bytes = 0;
-  std::vector<std::string> types;  ///< of its tensors: pointers
 };
 
 /// A launch of a generated program: what the runtime does, and how the kernel calls its function.
@@ -40,6 +39,16 @@ struct KernelLaunch : GpuLaunch {
   bool predefined = false;        ///< the function takes the arguments alone: no coordinates, no shared memory
   LayoutSearch layouts;           ///< of the block function
   std::optional<BlockTask> task;  ///< the function that its blocks run, where it is one
+  /// `function` for the first `threads` threads of a larger block, which meet at barriers behind the block's own; empty
+  /// where there is no such function.
+  std::string part_function;
+  std::vector<std::string> types;       ///< of its arguments: pointers, to const where it only reads
+  std::vector<std::string> parameters;  ///< names of these in the kernel
+  int64_t own_shared_bytes = 0;         ///< of shared_bytes, those that it uses
+  int64_t registers = 0;                ///< BlockCode::registers
+  double seconds = 0;                   ///< estimated
+  int parts = 1;                        ///< independent kernels that share it
+  double device_bytes = 0;              ///< that memory moves for it
 
   /// The coordinates of the graph's block, from expressions for those of the launch's.
   std::string coordinates(std::array<std::string, 3> at) const;
@@ -58,11 +67,12 @@ struct GeneratedProgram {
   std::vector<DeviceBuffer> counters;  ///< 0 before the first run, and after each; their type only says how many bytes
   std::vector<KernelLaunch> launches;  ///< in order, each after the one before it
   std::vector<EmittedGroup> emitted;   ///< whose kernels are among them
+  CostEstimate saved;                  ///< by launches that independent kernels share (grouping.h)
 };
 
-/// An estimate of a graph (scheduled_cost), as its program was generated.
-CostEstimate cost_with_emitted(CostEstimate cost, const Graph& graph, const Target& target,
-                               const GeneratedProgram& program);
+/// An estimate of a graph (scheduled_cost), as its program was generated: with emitted kernels and shared launches.
+CostEstimate generated_cost(CostEstimate cost, const Graph& graph, const Target& target,
+                            const GeneratedProgram& program);
 
 /// What a program needs at run time beside the driver: "cuBLASLt: f16 2048×2048×2048, algorithm 0", each library once
 /// with all its work; empty where nothing.

@@ -6,18 +6,20 @@ namespace strata {
 
 std::string team_of(const BlockCode& code) { return team_text(code.team(), code.ring ? 1 : 0); }
 
+std::string part_team_of(const BlockCode& code) { return team_text(code.team(), 1); }
+
 std::string preparation_text(const BlockCode& code) {
   if (!code.ring) return "";
   return fmt::format("strata_device::prepare_ring<{}, {}, {}>", code.ring->slots, code.ring->done,
                      code.cluster * code.sharers > 1);
 }
 
-std::string block_statements(const BlockCode& code, const BlockCall& call) {
+std::string block_statements(const BlockCode& code, const BlockCall& call, const std::string& team) {
   const auto arguments = [&](std::vector<std::string> list, std::initializer_list<std::string> more) {
     list.insert(list.end(), more);
     return fmt::format("{}", fmt::join(list, ", "));
   };
-  const std::string function = fmt::format("{}<{}, {}>", call.function, team_of(code), call.math);
+  const std::string function = fmt::format("{}<{}, {}>", call.function, team, call.math);
   if (!code.ring) return fmt::format("  {}({});\n", function, arguments(call.tensors, {call.coordinates, call.shared}));
   const RingPlan& ring = *code.ring;
   std::vector<std::string> loaded = call.tensors;
@@ -39,8 +41,15 @@ std::string block_statements(const BlockCode& code, const BlockCall& call) {
                                                      fmt::format("{} + {}", call.shared, ring.barrier_bytes)}));
 }
 
-std::string kernel_text(const KernelLaunch& launch, const std::string& declaration, std::vector<std::string> names) {
-  std::string all = declaration;
+std::string typed_names(const std::vector<std::string>& types, const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) text += fmt::format("{}{} {}", i == 0 ? "" : ", ", types[i], names[i]);
+  return text;
+}
+
+std::string kernel_text(const KernelLaunch& launch) {
+  std::string all = typed_names(launch.types, launch.parameters);
+  std::vector<std::string> names = launch.parameters;
   for (size_t n = 0; n < launch.tensor_maps.size(); ++n) {
     all += fmt::format(", const __grid_constant__ strata_device::TensorMap map_{}", n);
     names.push_back(fmt::format("&map_{}", n));

@@ -19,20 +19,25 @@ struct BlockCall {
 };
 
 /// The statements that a block runs the function with: where tiles come through a ring, roles part, and threads that
-/// load return. Other statements may follow for the team. Declares `ring` and `page` where there is a ring.
-std::string block_statements(const BlockCode& code, const BlockCall& call);
+/// load return. Other statements may follow for the team. Declares `ring` and `page` where there is a ring. `team` is
+/// its type.
+std::string block_statements(const BlockCode& code, const BlockCall& call, const std::string& team);
 /// The variable of a kernel that is its shared memory.
 constexpr const char* kSharedMemory = "shared_memory";
 /// Every kernel may be launched while the one before it still runs, and lets the next one be launched at once: blocks
 /// are set up meanwhile, which `preparation` (a statement) is part of, and memory is touched when the kernel before has
 /// ended.
 std::string kernel_order(const std::string& preparation = "");
-/// The kernel of a launch: its parameters are `declaration`, by those names, and the tensor maps.
-std::string kernel_text(const KernelLaunch& launch, const std::string& declaration, std::vector<std::string> names);
+/// "float* a, const float* b".
+std::string typed_names(const std::vector<std::string>& types, const std::vector<std::string>& names);
+/// The kernel of a launch, which calls its function.
+std::string kernel_text(const KernelLaunch& launch);
 /// What starts the ring's barriers, to be called with the block's shared memory before any tensor is touched; empty
 /// where there is nothing to start.
 std::string preparation_text(const BlockCode& code);
 /// The type of the team that runs the function alone in a block.
 std::string team_of(const BlockCode& code);
+/// The same for the first threads of a block that may have others.
+std::string part_team_of(const BlockCode& code);
 
 }  // namespace strata

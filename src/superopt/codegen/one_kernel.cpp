@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "superopt/codegen/emit.h"
+#include "superopt/codegen/joined_parameters.h"
 #include "superopt/codegen/kernel_text.h"
 
 namespace strata {
@@ -42,8 +43,8 @@ class OneKernel {
     const std::string name = made.kernel.substr(0, made.kernel.size() - std::string_view("_kernel").size());
     made.function = name;
     if (rings_) made.preparation = name + "_start";
-    program_.source += start_function(name) + tasks(name, "_load") + tasks(name, "_compute") + block(name) +
-                       kernel_text(made, declaration_, names_);
+    program_.source +=
+        start_function(name) + tasks(name, "_load") + tasks(name, "_compute") + block(name) + kernel_text(made);
     program_.launches = {std::move(made)};
     return std::move(program_);
   }
@@ -74,42 +75,19 @@ class OneKernel {
   static int64_t barrier_bytes(const RingPlan& ring) { return (2 * ring.slots + 2) * 8; }
 
   void add_parameters(KernelLaunch& made) {
-    for (const KernelLaunch& launch : program_.launches) {
-      std::vector<std::string>& own = arguments_.emplace_back();
-      for (size_t i = 0; i < launch.arguments.size(); ++i) {
-        const auto known = std::find(made.arguments.begin(), made.arguments.end(), launch.arguments[i]);
-        const auto at = static_cast<size_t>(known - made.arguments.begin());
-        if (known == made.arguments.end()) {
-          made.arguments.push_back(launch.arguments[i]);
-          names_.push_back(fmt::format("b{}", at));
-          types_.push_back(launch.task->types[i]);
-        } else if (types_[at].starts_with("const ")) {
-          types_[at] = launch.task->types[i];
-        }
-        own.push_back(names_[at]);
-      }
-    }
+    std::vector<const KernelLaunch*> launches;
+    for (const KernelLaunch& launch : program_.launches) launches.push_back(&launch);
+    parameters_.emplace(launches);
     std::string counter = "phases";
-    while (std::find(made.arguments.begin(), made.arguments.end(), counter) != made.arguments.end()) counter += "_";
-    made.arguments.push_back(counter);
-    names_.emplace_back("phases");
-    types_.emplace_back("unsigned*");
+    while (std::find(parameters_->arguments.begin(), parameters_->arguments.end(), counter) !=
+           parameters_->arguments.end())
+      counter += "_";
+    parameters_->add(counter, "unsigned*", "phases");
     program_.counters.push_back({counter, {DType::F32, {kCounterBytes / 4}}});
-    for (size_t i = 0; i < names_.size(); ++i)
-      declaration_ += fmt::format("{}[[maybe_unused]] {} {}", i == 0 ? "" : ", ", types_[i], names_[i]);
-    for (size_t n = 0; n < program_.launches.size(); ++n) {
-      for (GpuTensorMap map : program_.launches[n].tensor_maps) {
-        const std::string& buffer = program_.launches[n].arguments[map.argument];
-        map.argument = static_cast<size_t>(std::find(made.arguments.begin(), made.arguments.end(), buffer) -
-                                           made.arguments.begin());
-        maps_.resize(program_.launches.size());
-        maps_[n].push_back(fmt::format("map_{}", made.tensor_maps.size()));
-        made.tensor_maps.push_back(std::move(map));
-      }
-    }
-    maps_.resize(program_.launches.size());
-    for (size_t i = 0; i < made.tensor_maps.size(); ++i)
-      map_declaration_ += fmt::format(", [[maybe_unused]] const strata_device::TensorMap* map_{}", i);
+    made.arguments = parameters_->arguments;
+    made.types = parameters_->types;
+    made.parameters = parameters_->names;
+    made.tensor_maps = parameters_->tensor_maps;
   }
 
   std::string start_function(const std::string& name) const {
@@ -145,8 +123,8 @@ class OneKernel {
   std::string tasks(const std::string& name, std::string_view what) const {
     const bool loads = what == "_load";
     if (loads && !rings_) return "";
-    std::string text = fmt::format("{}static STRATA_DEVICE void {}{}({}{}, int first, unsigned char* shared) {{\n",
-                                   loads ? "" : "template <class Team>\n", name, what, declaration_, map_declaration_);
+    std::string text = fmt::format("{}static STRATA_DEVICE void {}{}({}, int first, unsigned char* shared) {{\n",
+                                   loads ? "" : "template <class Team>\n", name, what, parameters_->declaration());
     text += ring_variables();
     if (!loads) text += fmt::format("  [[maybe_unused]] unsigned char* const scratch = shared + {};\n", scratch_);
     for (size_t n = 0; n < program_.launches.size(); ++n) {
@@ -154,15 +132,15 @@ class OneKernel {
       const BlockTask& task = *launch.task;
       const bool ring = task.ring.has_value();
       if (loads && n > 0 && ring)
-        text += fmt::format("  strata_device::wait_for_phase<{}>({}, {});\n", blocks_, names_.back(), n);
+        text += fmt::format("  strata_device::wait_for_phase<{}>({}, {});\n", blocks_, parameters_->names.back(), n);
       if (!loads || ring) {
         const int64_t count = launch.grid[0] * launch.grid[1] * launch.grid[2];
         text += fmt::format("  for (int task = first; task < {}; task += {}) {{\n", count, blocks_);
         const std::string x = fmt::format("task % {}", launch.grid[0]);
         const std::string y = fmt::format("task / {} % {}", launch.grid[0], launch.grid[1]);
         const std::string z = fmt::format("task / {}", launch.grid[0] * launch.grid[1]);
-        std::vector<std::string> arguments = arguments_[n];
-        if (loads) arguments.insert(arguments.end(), maps_[n].begin(), maps_[n].end());
+        std::vector<std::string> arguments = parameters_->tensors[n];
+        if (loads) arguments.insert(arguments.end(), parameters_->maps[n].begin(), parameters_->maps[n].end());
         arguments.push_back(launch.coordinates({x, y, z}));
         if (ring) arguments.insert(arguments.end(), {fmt::format("ring_{}", n), fmt::format("page_{}", n)});
         if (!loads) arguments.emplace_back("scratch");
@@ -176,21 +154,21 @@ class OneKernel {
         text += "  }\n";
       }
       if (!loads && n + 1 < program_.launches.size())
-        text += fmt::format("  strata_device::end_phase<Team, {}>({}, {});\n", blocks_, names_.back(), n + 1);
+        text +=
+            fmt::format("  strata_device::end_phase<Team, {}>({}, {});\n", blocks_, parameters_->names.back(), n + 1);
     }
     text += fmt::format("  {}strata_device::end_phases<{}>({});\n", loads ? "" : "if (Team::rank() == 0) ",
-                        rings_ ? 2 * blocks_ : blocks_, names_.back());
+                        rings_ ? 2 * blocks_ : blocks_, parameters_->names.back());
     return text + "}\n\n";
   }
 
   /// What a block does: roles part.
   std::string block(const std::string& name) const {
-    std::vector<std::string> arguments = names_;
-    for (const auto& maps : maps_) arguments.insert(arguments.end(), maps.begin(), maps.end());
+    std::vector<std::string> arguments = parameters_->values();
     arguments.insert(arguments.end(), {"static_cast<int>(block_x)", "shared"});
     const std::string call = fmt::format("{}", fmt::join(arguments, ", "));
-    std::string text = fmt::format("static STRATA_DEVICE void {}({}{}, {}, unsigned char* shared) {{\n", name,
-                                   declaration_, map_declaration_, kBlockCoordinates);
+    std::string text = fmt::format("static STRATA_DEVICE void {}({}, {}, unsigned char* shared) {{\n", name,
+                                   parameters_->declaration(), kBlockCoordinates);
     if (rings_) {
       text += fmt::format(
           "  if (strata_device::thread() >= {0}) {{\n    if (strata_device::thread() == {0}) {1}_load({2});\n"
@@ -208,10 +186,7 @@ class OneKernel {
   std::vector<int64_t> places_;  ///< by launch: of its ring
   int64_t scratch_ = 0;          ///< where it begins, after all rings
   int64_t scratch_bytes_ = 0;
-  std::vector<std::string> names_, types_;           ///< of the kernel's buffers
-  std::vector<std::vector<std::string>> arguments_;  ///< by launch, from these
-  std::vector<std::vector<std::string>> maps_;       ///< by launch
-  std::string declaration_, map_declaration_;
+  std::optional<JoinedParameters> parameters_;
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ struct Passes {
   bool memory_plan = true;    ///< tensors that do not live together share shared memory
   bool merging = true;        ///< a kernel and the one that combines its results in one launch
   bool emission = true;       ///< predefined operators that no µGraph takes by the emitters, many in a kernel
+  bool grouping = true;       ///< kernels that do not need each other in one launch
   bool one_kernel = false;    ///< all launches as one persistent kernel (one_kernel.h)
   /// Who writes those kernels; nobody where null.
   std::shared_ptr<const KernelEmitter> emitter = nullptr;
@@ -36,7 +37,7 @@ struct NamedPass {
 };
 
 /// All passes by the names that `--disable-pass` takes.
-constexpr std::array<NamedPass, 12> kPasses{{{"thread-graphs", &Passes::thread_graphs},
+constexpr std::array<NamedPass, 13> kPasses{{{"thread-graphs", &Passes::thread_graphs},
                                              {"finer-loops", &Passes::finer_loops},
                                              {"registers", &Passes::registers},
                                              {"layouts", &Passes::layouts},
@@ -47,6 +48,7 @@ constexpr std::array<NamedPass, 12> kPasses{{{"thread-graphs", &Passes::thread_g
                                              {"libraries", &Passes::libraries},
                                              {"memory-plan", &Passes::memory_plan},
                                              {"merging", &Passes::merging},
-                                             {"emission", &Passes::emission}}};
+                                             {"emission", &Passes::emission},
+                                             {"grouping", &Passes::grouping}}};
 
 }  // namespace strata

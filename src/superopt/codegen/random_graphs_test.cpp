@@ -340,9 +340,10 @@ TEST_P(RandomGraphs, AgreeWithTheInterpreter) {
   const GraphPtr graph = random_program(kFirstSeed + static_cast<uint64_t>(GetParam().type), GetParam().type);
   const auto valid = validate(*graph, targets().front());
   ASSERT_TRUE(valid) << valid.error().to_string() << "\n" << print(*graph);
-  // With registers, and with every value in shared memory.
-  for (const bool registers : {true, false}) {
-    const auto program = generate_cuda(*graph, targets().front(), {}, {.registers = registers});
+  // With registers, with every value in shared memory, and in as few launches as can be.
+  const Passes ways[] = {{.grouping = false}, {.registers = false, .grouping = false}, {}};
+  for (const Passes& passes : ways) {
+    const auto program = generate_cuda(*graph, targets().front(), {}, passes);
     ASSERT_TRUE(program) << program.error().to_string();
     const auto [found, expected] = host_outputs(*graph, *program, uniform_inputs(*graph, 0.5, 1.5, 3), kSanitizedHost);
     for (size_t n = 0; n < expected.size(); ++n) {

@@ -87,4 +87,27 @@ CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Sche
   return total;
 }
 
+CostEstimate generated_cost(CostEstimate cost, const Graph& graph, const Target& target,
+                            const GeneratedProgram& program) {
+  for (const EmittedGroup& group : program.emitted) {
+    for (const size_t i : group.operations) {
+      const CostEstimate alone = estimate_operation(graph, graph.operations()[i], target);
+      cost.kernels -= alone.kernels;
+      cost.device_bytes -= alone.device_bytes;
+      cost.seconds -= alone.seconds;
+    }
+    for (const EmittedKernel& kernel : group.kernels) {
+      ++cost.kernels;
+      cost.seconds += kernel.seconds;
+      for (const std::string& name : kernel.arguments) {
+        const auto tensor = graph.find_tensor(name);
+        if (tensor) cost.device_bytes += graph.type(*tensor).bytes();
+      }
+    }
+  }
+  cost.kernels -= program.saved.kernels;
+  cost.seconds -= program.saved.seconds;
+  return cost;
+}
+
 }  // namespace strata
