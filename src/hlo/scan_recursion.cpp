@@ -1,0 +1,443 @@
+#include "hlo/scan_recursion.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+namespace strata::hlo {
+namespace {
+
+constexpr InstructionId kNone = -1;
+constexpr size_t kMostNodes = 256;  ///< of a combiner: more are no combiner that a kernel should repeat
+
+/// The combiner of one array, read off the first level.
+struct Node {
+  enum class Kind : uint8_t { Earlier, Later, Constant, Operator };
+  Kind kind = Kind::Operator;
+  size_t array = 0;                 ///< of Earlier, Later
+  InstructionId id = kNone;         ///< of Constant, Operator: at the first level
+  std::vector<size_t> operands;     ///< of Operator
+};
+
+/// One of the arrays that are scanned, by level. kNone where it is not known, or not there.
+struct Scanned {
+  std::vector<InstructionId> elements;  ///< what the level scans
+  std::vector<InstructionId> results;   ///< the level's scan
+  std::vector<InstructionId> evens;     ///< the level's results 2, 4, …
+  size_t root = SIZE_MAX;               ///< the combiner's node
+  std::set<size_t> combined, scanned;   ///< levels whose elements, or even results, were compared
+};
+
+/// A slice along one dimension, of all elements of the others.
+struct AxisSlice {
+  InstructionId from = kNone;
+  int64_t start = 0, stride = 1, count = 0;
+};
+
+/// An array put together from those at even and those at odd places.
+struct Interleaved {
+  InstructionId evens = kNone, odds = kNone;
+  int64_t dimension = 0;
+};
+
+bool is_zero(const Computation& computation, InstructionId id) {
+  const Instruction& it = computation[id];
+  if (it.opcode != Opcode::Constant) return false;
+  const Literal& value = it.as<ConstantAttributes>().value;
+  return value.size() == 1 && identical(value, Literal(value.shape()));
+}
+
+std::optional<Interleaved> interleaved(const Computation& computation, InstructionId id) {
+  const Instruction& it = computation[id];
+  if (it.opcode != Opcode::Add && it.opcode != Opcode::Or) return std::nullopt;
+  Interleaved found;
+  found.dimension = -1;
+  for (const InstructionId operand : it.operands) {
+    const Instruction& padded = computation[operand];
+    if (padded.opcode != Opcode::Pad || !is_zero(computation, padded.operands[1])) return std::nullopt;
+    const auto& pad = padded.as<PadAttributes>();
+    int64_t dimension = -1;
+    for (size_t d = 0; d < pad.low.size(); ++d) {
+      // The parts' sizes say the rest: with one element, padding between elements is nothing.
+      if (pad.low[d] == 0 && pad.high[d] == 0 && pad.interior[d] == 0) continue;
+      if (dimension >= 0 || pad.interior[d] != 1) return std::nullopt;
+      dimension = static_cast<int64_t>(d);
+    }
+    if (dimension < 0) return std::nullopt;
+    if (found.dimension >= 0 && found.dimension != dimension) return std::nullopt;
+    found.dimension = dimension;
+    const auto d = static_cast<size_t>(dimension);
+    if (pad.low[d] < 0 || pad.low[d] > 1 || pad.high[d] < 0) return std::nullopt;
+    (pad.low[d] == 0 ? found.evens : found.odds) = padded.operands[0];
+  }
+  if (found.evens == kNone || found.odds == kNone) return std::nullopt;
+  const auto count = [&](InstructionId part) { return computation[part].shape.dim(found.dimension); };
+  const int64_t length = it.shape.dim(found.dimension);
+  if (count(found.odds) != length / 2 || count(found.evens) != length - length / 2) return std::nullopt;
+  return found;
+}
+
+/// A scan while it is found. Everything is compared with what the first level says; a contradiction ends it.
+class Recursion {
+ public:
+  Recursion(const Computation& computation, int64_t dimension, InstructionId elements)
+      : computation_(computation), dimension_(dimension) {
+    for (int64_t n = length_of(elements); n > 0; n /= 2) lengths_.push_back(n);
+    add(elements);
+  }
+
+  /// Also the results of an array. False where they cannot be.
+  bool take(size_t array, InstructionId results) { return unify(arrays_[array].results[0], results) && settle(); }
+
+  const std::vector<Scanned>& arrays() const { return arrays_; }
+  bool is_complete() const {
+    return std::all_of(arrays_.begin(), arrays_.end(), [](const Scanned& one) { return one.root != SIZE_MAX; });
+  }
+
+  ScanRecursion found() const {
+    ScanRecursion result;
+    result.dimension = dimension_;
+    result.length = lengths_[0];
+    for (const Scanned& one : arrays_) {
+      result.inputs.push_back(one.elements[0]);
+      result.results.push_back(one.results[0]);
+    }
+    result.combiner = combiner();
+    return result;
+  }
+
+  /// The array that the outermost level of an interleaving scans, and the results of the level below.
+  struct Level {
+    InstructionId elements = kNone, below = kNone, evens = kNone;
+  };
+  static std::optional<Level> level_of(const Computation& computation, InstructionId results) {
+    const std::optional<Interleaved> parts = interleaved(computation, results);
+    if (!parts) return std::nullopt;
+    Level level;
+    level.below = parts->odds;
+    InstructionId first = parts->evens;
+    if (computation[first].opcode == Opcode::Concatenate) {
+      const Instruction& it = computation[first];
+      if (it.operands.size() > 2 || it.dimensions()[0] != parts->dimension) return std::nullopt;
+      first = it.operands[0];
+      if (it.operands.size() == 2 && computation[it.operands[1]].shape.element_count() > 0) level.evens = it.operands[1];
+    }
+    const std::optional<AxisSlice> slice = axis_slice(computation, first, parts->dimension);
+    if (!slice || slice->start != 0 || slice->count != 1) return std::nullopt;
+    level.elements = slice->from;
+    const Shape& shape = computation[results].shape;
+    if (!same_dims(computation[level.elements].shape, shape) || computation[level.elements].shape.type != shape.type)
+      return std::nullopt;
+    if ((level.evens == kNone) != (shape.dim(parts->dimension) == 2)) return std::nullopt;
+    return level;
+  }
+
+ private:
+  static std::optional<AxisSlice> axis_slice(const Computation& computation, InstructionId id, int64_t dimension) {
+    const Instruction& it = computation[id];
+    if (it.opcode != Opcode::Slice) return std::nullopt;
+    const auto& slice = it.as<SliceAttributes>();
+    const Shape& from = computation.operand_shape(it, 0);
+    for (size_t d = 0; d < slice.starts.size(); ++d) {
+      if (static_cast<int64_t>(d) == dimension) continue;
+      if (it.shape.dims[d] != from.dims[d]) return std::nullopt;
+    }
+    const auto d = static_cast<size_t>(dimension);
+    return AxisSlice{it.operands[0], slice.starts[d], slice.strides[d], it.shape.dims[d]};
+  }
+
+  int64_t length_of(InstructionId id) const { return computation_[id].shape.dim(dimension_); }
+
+  size_t add(InstructionId elements) {
+    Scanned one;
+    one.elements.assign(lengths_.size(), kNone);
+    one.results = one.evens = one.elements;
+    one.elements[0] = elements;
+    arrays_.push_back(std::move(one));
+    return arrays_.size() - 1;
+  }
+
+  bool unify(InstructionId& slot, InstructionId id) {
+    if (slot == kNone) {
+      slot = id;
+      changed_ = true;
+    }
+    return slot == id;
+  }
+
+  /// Compares whatever is known until nothing new is. False on a contradiction.
+  bool settle() {
+    do {
+      changed_ = false;
+      for (size_t i = 0; i < arrays_.size(); ++i) {
+        for (size_t level = 0; level < lengths_.size(); ++level) {
+          if (!take_results(i, level) || !take_elements(i, level) || !take_evens(i, level)) return false;
+        }
+      }
+    } while (changed_);
+    return true;
+  }
+
+  bool take_results(size_t i, size_t level) {
+    Scanned& one = arrays_[i];
+    const InstructionId results = one.results[level];
+    if (results == kNone) return true;
+    if (level + 1 == lengths_.size()) return unify(one.elements[level], results);
+    const std::optional<Level> found = level_of(computation_, results);
+    if (!found || length_of(results) != lengths_[level]) return false;
+    if (!unify(one.elements[level], found->elements)) return false;
+    if (found->evens != kNone && !unify(one.evens[level], found->evens)) return false;
+    return unify(one.results[level + 1], found->below);
+  }
+
+  /// The elements of the level after this one are pairs combined.
+  bool take_elements(size_t i, size_t level) {
+    if (level + 1 == lengths_.size() || arrays_[i].elements[level + 1] == kNone) return true;
+    const InstructionId made = arrays_[i].elements[level + 1];
+    if (arrays_[i].root == SIZE_MAX) {
+      if (level > 0) return true;  // the first level's comes first
+      const std::optional<size_t> root = read_off(made, 0);
+      if (!root) return false;
+      arrays_[i].root = *root;
+      changed_ = true;
+    }
+    if (!arrays_[i].combined.insert(level).second) return true;
+    compared_.clear();
+    return same(arrays_[i].root, made, level, /*is_even=*/false);
+  }
+
+  bool take_evens(size_t i, size_t level) {
+    if (arrays_[i].evens[level] == kNone || arrays_[i].root == SIZE_MAX) return true;
+    if (!arrays_[i].scanned.insert(level).second) return true;
+    compared_.clear();
+    return same(arrays_[i].root, arrays_[i].evens[level], level, /*is_even=*/true);
+  }
+
+  /// Through what repeats or renames a single value.
+  InstructionId single(InstructionId id) const {
+    while (true) {
+      const Instruction& it = computation_[id];
+      const bool renames =
+          it.opcode == Opcode::Broadcast || it.opcode == Opcode::Reshape || it.opcode == Opcode::Copy;
+      if (!renames || computation_.operand_shape(it, 0).element_count() != 1) return id;
+      id = it.operands[0];
+    }
+  }
+
+  bool may_repeat(const Instruction& it) const {
+    return is_elementwise(it.opcode) && it.called.empty() && it.shape.is_array() && !it.operands.empty();
+  }
+
+  /// The combiner's node that an instruction of the first level is; adds arrays that it reads.
+  std::optional<size_t> read_off(InstructionId id, int depth) {
+    id = single(id);
+    const Instruction& it = computation_[id];
+    Node node;
+    node.id = id;
+    const std::optional<AxisSlice> slice = axis_slice(computation_, id, dimension_);
+    if (slice) {
+      const Shape& from = computation_[slice->from].shape;
+      if (!same_dims(from, computation_[arrays_[0].elements[0]].shape)) return std::nullopt;
+      if (!is_pair(*slice, slice->start, 0) || slice->start > 1) return std::nullopt;
+      node.kind = slice->start == 0 ? Node::Kind::Earlier : Node::Kind::Later;
+      while (node.array < arrays_.size() && arrays_[node.array].elements[0] != slice->from) ++node.array;
+      if (node.array == arrays_.size()) add(slice->from);
+    } else if (it.opcode == Opcode::Constant && it.shape.element_count() == 1) {
+      node.kind = Node::Kind::Constant;
+    } else if (may_repeat(it) && depth < 64) {
+      for (const InstructionId operand : it.operands) {
+        const std::optional<size_t> one = read_off(operand, depth + 1);
+        if (!one) return std::nullopt;
+        node.operands.push_back(*one);
+      }
+    } else {
+      return std::nullopt;
+    }
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      const Node& known = nodes_[n];
+      const bool leaf = node.kind == Node::Kind::Earlier || node.kind == Node::Kind::Later;
+      if (known.kind == node.kind && (leaf ? known.array == node.array : known.id == node.id)) return n;
+    }
+    if (nodes_.size() == kMostNodes) return std::nullopt;
+    nodes_.push_back(std::move(node));
+    return nodes_.size() - 1;
+  }
+
+  /// Whether a slice is of every other element from `start` on, of a level's elements.
+  bool is_pair(const AxisSlice& slice, int64_t start, size_t level) const {
+    const int64_t n = lengths_[level];
+    const int64_t count = start == 2 ? (n - 1) / 2 : n / 2;
+    return slice.start == start && slice.count == count && (slice.stride == 2 || count == 1) &&
+           length_of(slice.from) == n;
+  }
+
+  /// Whether an instruction is what the node is at a level: of pairs of elements, or (`is_even`) of the results at odd
+  /// places with the elements after them.
+  bool same(size_t number, InstructionId id, size_t level, bool is_even) {
+    id = single(id);
+    if (!compared_.insert({number, id}).second) return true;
+    const Node node = nodes_[number];
+    const Instruction& it = computation_[id];
+    if (node.kind == Node::Kind::Constant) {
+      return it.opcode == Opcode::Constant && it.shape.element_count() == 1 &&
+             it.shape.type == computation_[node.id].shape.type &&
+             std::equal(value(id).bytes(), value(id).bytes() + value(id).byte_size(), value(node.id).bytes(),
+                        value(node.id).bytes() + value(node.id).byte_size());
+    }
+    if (node.kind == Node::Kind::Operator) {
+      const Instruction& like = computation_[node.id];
+      if (it.opcode != like.opcode || it.shape.type != like.shape.type || !it.called.empty() ||
+          it.operands.size() != like.operands.size() || !same_attributes(it, like))
+        return false;
+      for (size_t k = 0; k < it.operands.size(); ++k) {
+        if (!same(node.operands[k], it.operands[k], level, is_even)) return false;
+      }
+      return true;
+    }
+    const std::optional<AxisSlice> slice = axis_slice(computation_, id, dimension_);
+    Scanned& array = arrays_[node.array];
+    if (is_even && node.kind == Node::Kind::Earlier) {
+      // Of an odd number of elements all results of the level below are there.
+      const int64_t below = lengths_[level + 1];
+      if (lengths_[level] % 2 == 1) return length_of(id) == below && unify(array.results[level + 1], id);
+      return slice && slice->start == 0 && slice->stride == 1 && slice->count == below - 1 &&
+             length_of(slice->from) == below && unify(array.results[level + 1], slice->from);
+    }
+    const int64_t start = is_even ? 2 : node.kind == Node::Kind::Earlier ? 0 : 1;
+    return slice && is_pair(*slice, start, level) && unify(array.elements[level], slice->from);
+  }
+
+  const Literal& value(InstructionId id) const { return computation_[id].as<ConstantAttributes>().value; }
+
+  static bool same_attributes(const Instruction& a, const Instruction& b) {
+    if (a.attributes.index() != b.attributes.index()) return false;
+    if (const auto* compare = std::get_if<CompareAttributes>(&a.attributes)) {
+      const auto& other = b.as<CompareAttributes>();
+      return compare->direction == other.direction && compare->order == other.order;
+    }
+    if (const auto* precision = std::get_if<ReducePrecisionAttributes>(&a.attributes)) {
+      const auto& other = b.as<ReducePrecisionAttributes>();
+      return precision->exponent_bits == other.exponent_bits && precision->mantissa_bits == other.mantissa_bits;
+    }
+    return std::holds_alternative<NoAttributes>(a.attributes);
+  }
+
+  Computation combiner() const {
+    Computation made;
+    made.name = "combine";
+    const auto append = [&](Instruction it) {
+      made.instructions.push_back(std::move(it));
+      return static_cast<InstructionId>(made.instructions.size()) - 1;
+    };
+    for (const char* side : {"a", "b"}) {
+      for (const Scanned& one : arrays_) {
+        const auto number = static_cast<int64_t>(made.parameters.size());
+        const Shape scalar = array_shape(computation_[one.elements[0]].shape.type, {});
+        made.parameters.push_back(append({side + std::to_string(number % std::ssize(arrays_)),
+                                          Opcode::Parameter,
+                                          scalar,
+                                          {},
+                                          {},
+                                          ParameterAttributes{number},
+                                          {}}));
+      }
+    }
+    // Operands have lower numbers than what reads them.
+    std::vector<InstructionId> of_node;
+    for (const Node& node : nodes_) {
+      if (node.kind == Node::Kind::Earlier || node.kind == Node::Kind::Later) {
+        of_node.push_back(
+            made.parameters[node.array + (node.kind == Node::Kind::Later ? arrays_.size() : size_t{0})]);
+        continue;
+      }
+      Instruction copy = computation_[node.id];
+      copy.name = "n" + std::to_string(made.instructions.size());
+      copy.shape = array_shape(copy.shape.type, {});
+      copy.operands.clear();
+      for (const size_t operand : node.operands) copy.operands.push_back(of_node[operand]);
+      if (node.kind == Node::Kind::Constant)
+        copy.attributes = ConstantAttributes{value(node.id).with_shape(copy.shape), false};
+      of_node.push_back(append(std::move(copy)));
+    }
+    std::vector<InstructionId> roots;
+    std::vector<Shape> shapes;
+    for (const Scanned& one : arrays_) {
+      roots.push_back(of_node[one.root]);
+      shapes.push_back(made[roots.back()].shape);
+    }
+    made.root = roots.size() == 1
+                    ? roots[0]
+                    : append({"all", Opcode::Tuple, tuple_shape(std::move(shapes)), roots, {}, NoAttributes{}, {}});
+    return made;
+  }
+
+  const Computation& computation_;
+  int64_t dimension_;
+  std::vector<int64_t> lengths_;  ///< by level, down to 1
+  std::vector<Scanned> arrays_;
+  std::vector<Node> nodes_;
+  std::set<std::pair<size_t, InstructionId>> compared_;
+  bool changed_ = false;
+};
+
+/// Where an interleaving lies that may be the results of a scan.
+struct Candidate {
+  InstructionId results = kNone, elements = kNone;
+  int64_t dimension = 0;
+};
+
+/// Copied with what is known of it, so that what contradicts leaves nothing behind.
+std::optional<ScanRecursion> scan_from(const Computation& computation, const Candidate& from,
+                                       const std::vector<Candidate>& candidates) {
+  std::optional<Recursion> scan(std::in_place, computation, from.dimension, from.elements);
+  if (!scan->take(0, from.results)) return std::nullopt;
+  for (size_t i = 0; i < scan->arrays().size(); ++i) {
+    for (const Candidate& other : candidates) {
+      const Scanned& array = scan->arrays()[i];
+      if (array.results[0] != kNone) break;
+      if (other.elements != array.elements[0] || other.dimension != from.dimension) continue;
+      Recursion with(*scan);
+      if (with.take(i, other.results) && with.arrays().size() == scan->arrays().size()) scan.emplace(std::move(with));
+    }
+  }
+  if (!scan->is_complete()) return std::nullopt;
+  ScanRecursion found = scan->found();
+  for (size_t i = 0; i < found.inputs.size(); ++i) {
+    const Shape& result = found.combiner.root_instruction().shape;
+    const ElementType type = result.is_tuple() ? result.elements[i].type : result.type;
+    if (type != computation[found.inputs[i]].shape.type) return std::nullopt;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<ScanRecursion> find_scan_recursions(const Computation& computation, int64_t least) {
+  std::vector<Candidate> candidates;
+  std::set<InstructionId> inner;
+  for (auto id = static_cast<InstructionId>(computation.instructions.size()) - 1; id >= 0; --id) {
+    const std::optional<Recursion::Level> level = Recursion::level_of(computation, id);
+    if (!level) continue;
+    // Users stand behind: the level around an inner one has been seen.
+    inner.insert(level->below);
+    const int64_t dimension = interleaved(computation, id)->dimension;
+    if (inner.contains(id) || computation[id].shape.dim(dimension) < least) continue;
+    candidates.push_back({id, level->elements, dimension});
+  }
+  std::vector<ScanRecursion> scans;
+  for (const Candidate& one : candidates) {
+    if (std::optional<ScanRecursion> scan = scan_from(computation, one, candidates)) scans.push_back(*std::move(scan));
+  }
+  std::stable_sort(scans.begin(), scans.end(),
+                   [](const auto& a, const auto& b) { return a.inputs.size() > b.inputs.size(); });
+  std::set<InstructionId> taken;
+  std::erase_if(scans, [&](const ScanRecursion& scan) {
+    bool is_new = true;
+    for (const InstructionId id : scan.results) is_new &= id == kNone || !taken.contains(id);
+    if (is_new) taken.insert(scan.results.begin(), scan.results.end());
+    return !is_new;
+  });
+  return scans;
+}
+
+}  // namespace strata::hlo
