@@ -445,7 +445,7 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
     if (!has(whole)) continue;
     STRATA_TRY(expanded, expand(whole));
   }
-  if (const hlo::Module& whole = expanded ? *expanded : module; !whole.fusion && hlo::has_scan_recursions(whole))
+  if (const hlo::Module& whole = expanded ? *expanded : module; !whole.fusion && hlo::longest_scan_recursion(whole) > 0)
     expanded = hlo::fold_associative_scans(whole, is_associative);
   return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax, parameters, prefix).build();
 }

@@ -242,16 +242,20 @@ class Folder {
 
 }  // namespace
 
-bool has_scan_recursions(const Module& module) {
+int64_t longest_scan_recursion(const Module& module) {
   const auto interleaves = [](const Instruction& it) {
     if (it.opcode != Opcode::Pad) return false;
     const std::vector<int64_t>& interior = it.as<PadAttributes>().interior;
     return std::find(interior.begin(), interior.end(), 1) != interior.end();
   };
-  const bool has = std::any_of(module.computations.begin(), module.computations.end(), [&](const Computation& one) {
+  const bool may_have = std::any_of(module.computations.begin(), module.computations.end(), [&](const auto& one) {
     return std::any_of(one.instructions.begin(), one.instructions.end(), interleaves);
   });
-  return has && !find_scan_recursions(inline_calls(module).entry_computation()).empty();
+  if (!may_have || !check_calls(module)) return 0;
+  int64_t longest = 0;
+  for (const ScanRecursion& scan : find_scan_recursions(inline_calls(module).entry_computation()))
+    longest = std::max(longest, scan.length);
+  return longest;
 }
 
 Module fold_associative_scans(const Module& module, const IsAssociative& is_associative) {

@@ -10,8 +10,9 @@ namespace strata::hlo {
 /// Whether a combiner (a₀ … aₖ₋₁, b₀ … bₖ₋₁) → c₀ … cₖ₋₁ of scalars is known to be associative, but for roundings.
 using IsAssociative = std::function<bool(const Computation& combiner)>;
 
-/// Whether the entry, with all calls written out, has a scan that fold_associative_scans might rewrite.
-bool has_scan_recursions(const Module& module);
+/// The length of the longest scan in the entry, with all calls written out, that fold_associative_scans might rewrite;
+/// 0 where there is none.
+int64_t longest_scan_recursion(const Module& module);
 
 /// The module with calls written out, and each scan of its entry that is written as a recursion (scan_recursion.h) by
 /// an associative combiner as a reduce-window that grows with the index (scan_window.h), from the end where elements

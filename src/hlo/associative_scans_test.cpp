@@ -148,7 +148,7 @@ TEST(HloAssociativeScans, HaveOneCombinerAtAllLevels) {
   const std::string text = text_of(recurrence({40}, 0));
   const std::string same = print(parsed(text));
   const std::vector<std::pair<std::string, std::string>> changes{
-      {" multiply(", " divide("}, {"_t0, ", ";"}, {"[2:", "[1:"}, {":2]", ":3]"}};
+      {" multiply(", " divide("}, {"_t0, ", ";"}, {"[2:", "[1:"}};
   for (const auto& [what, with] : changes) {
     size_t tried = 0;
     for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
@@ -166,8 +166,8 @@ TEST(HloAssociativeScans, HaveOneCombinerAtAllLevels) {
       EXPECT_TRUE(find_scan_recursions(flat.entry_computation()).empty())
           << what << " of " << other.substr(other.rfind("\n", at), 80);
     }
-    const bool is_slice = what[0] == '[' || what[0] == ':';  // of which most changes are no module
-    EXPECT_TRUE(is_slice || tried > 0) << what;
+    // Most changes of slices are no module.
+    EXPECT_TRUE(what[0] == '[' || tried > 0) << what;
   }
 }
 
