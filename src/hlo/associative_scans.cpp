@@ -201,8 +201,7 @@ class Folder {
       }
       Shape flags = first;
       flags.type = ElementType::Pred;
-      elements.insert(elements.begin(),
-                      add("there", Opcode::Broadcast, flags, {is_there}, DimensionsAttributes{}));
+      elements.insert(elements.begin(), add("there", Opcode::Broadcast, flags, {is_there}, DimensionsAttributes{}));
     }
     std::vector<Shape> shapes;
     for (const InstructionId one : elements) {

@@ -43,7 +43,8 @@ Computation optional_combiner(const Computation& combiner) {
     const InstructionId a = made.parameters[1 + i], b = made.parameters[count + 2 + i];
     const std::string name = std::to_string(i);
     shapes.push_back(made[both].shape);
-    const InstructionId then = append("with_a" + name, Opcode::Select, made[both].shape, {has_a, both, b}, NoAttributes{});
+    const InstructionId then =
+        append("with_a" + name, Opcode::Select, made[both].shape, {has_a, both, b}, NoAttributes{});
     roots.push_back(append("with" + name, Opcode::Select, made[both].shape, {has_b, then, a}, NoAttributes{}));
   }
   made.root = append("all", Opcode::Tuple, tuple_shape(std::move(shapes)), roots, NoAttributes{});

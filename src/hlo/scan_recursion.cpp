@@ -14,9 +14,9 @@ constexpr size_t kMostNodes = 256;  ///< of a combiner: more are no combiner tha
 struct Node {
   enum class Kind : uint8_t { Earlier, Later, Constant, Operator };
   Kind kind = Kind::Operator;
-  size_t array = 0;                 ///< of Earlier, Later
-  InstructionId id = kNone;         ///< of Constant, Operator: at the first level
-  std::vector<size_t> operands;     ///< of Operator
+  size_t array = 0;              ///< of Earlier, Later
+  InstructionId id = kNone;      ///< of Constant, Operator: at the first level
+  std::vector<size_t> operands;  ///< of Operator
 };
 
 /// One of the arrays that are scanned, by level. kNone where it is not known, or not there.
@@ -120,7 +120,8 @@ class Recursion {
       const Instruction& it = computation[first];
       if (it.operands.size() > 2 || it.dimensions()[0] != parts->dimension) return std::nullopt;
       first = it.operands[0];
-      if (it.operands.size() == 2 && computation[it.operands[1]].shape.element_count() > 0) level.evens = it.operands[1];
+      if (it.operands.size() == 2 && computation[it.operands[1]].shape.element_count() > 0)
+        level.evens = it.operands[1];
     }
     const std::optional<AxisSlice> slice = axis_slice(computation, first, parts->dimension);
     if (!slice || slice->start != 0 || slice->count != 1) return std::nullopt;
@@ -217,8 +218,7 @@ class Recursion {
   InstructionId single(InstructionId id) const {
     while (true) {
       const Instruction& it = computation_[id];
-      const bool renames =
-          it.opcode == Opcode::Broadcast || it.opcode == Opcode::Reshape || it.opcode == Opcode::Copy;
+      const bool renames = it.opcode == Opcode::Broadcast || it.opcode == Opcode::Reshape || it.opcode == Opcode::Copy;
       if (!renames || computation_.operand_shape(it, 0).element_count() != 1) return id;
       id = it.operands[0];
     }
@@ -346,8 +346,7 @@ class Recursion {
     std::vector<InstructionId> of_node;
     for (const Node& node : nodes_) {
       if (node.kind == Node::Kind::Earlier || node.kind == Node::Kind::Later) {
-        of_node.push_back(
-            made.parameters[node.array + (node.kind == Node::Kind::Later ? arrays_.size() : size_t{0})]);
+        of_node.push_back(made.parameters[node.array + (node.kind == Node::Kind::Later ? arrays_.size() : size_t{0})]);
         continue;
       }
       Instruction copy = computation_[node.id];

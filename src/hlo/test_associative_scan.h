@@ -131,11 +131,13 @@ class TestScanText {
     for (size_t i = 0; i < elements.size(); ++i) {
       std::string even = slice(i, elements[i], 0, 1, 1);
       if (n > 2) {
-        even = add(shape(i, n - half), fmt::format("concatenate({}, {}), dimensions={{{}}}", even, evens[i], scan_.axis));
+        even =
+            add(shape(i, n - half), fmt::format("concatenate({}, {}), dimensions={{{}}}", even, evens[i], scan_.axis));
       }
       const std::string low = padded(i, even, n, 0, n % 2 == 0 ? 1 : 0);
       const std::string high = padded(i, odds[i], n, 1, n % 2 == 0 ? 0 : 1);
-      results.push_back(add(shape(i, n), fmt::format("{}({}, {})", scan_.types[i] == "pred" ? "or" : "add", low, high)));
+      results.push_back(
+          add(shape(i, n), fmt::format("{}({}, {})", scan_.types[i] == "pred" ? "or" : "add", low, high)));
     }
     return results;
   }
@@ -144,7 +146,8 @@ class TestScanText {
     std::vector<std::string> parts;
     for (size_t d = 0; d < scan_.dims.size(); ++d)
       parts.push_back(d == scan_.axis ? fmt::format("{}_{}_1", low, high) : "0_0_0");
-    return add(shape(array, n), fmt::format("pad({}, zero_{}), padding={}", of, scan_.types[array], fmt::join(parts, "x")));
+    return add(shape(array, n),
+               fmt::format("pad({}, zero_{}), padding={}", of, scan_.types[array], fmt::join(parts, "x")));
   }
 
   const TestScan& scan_;

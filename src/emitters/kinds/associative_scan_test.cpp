@@ -69,13 +69,13 @@ TEST(AssociativeScan, Types) {
 }
 
 TEST(AssociativeScan, Segments) {
-  const TestScan scan{{"pred", "f32"},
-                      {5, 100},
-                      1,
-                      false,
-                      {1},
-                      {"r0 = pred{0} or({a0}, {b0})", "s0 = f32{0} add({a1}, {b1})",
-                       "r1 = f32{0} select({b0}, {b1}, s0)"}};
+  const TestScan scan{
+      {"pred", "f32"},
+      {5, 100},
+      1,
+      false,
+      {1},
+      {"r0 = pred{0} or({a0}, {b0})", "s0 = f32{0} add({a1}, {b1})", "r1 = f32{0} select({b0}, {b1}, s0)"}};
   EXPECT_EQ(check(text_of(scan), 16), Emitters{"row scan"});
 }
 
@@ -98,13 +98,13 @@ TEST(AssociativeScan, WithPrologueAndEpilogue) {
 
 TEST(AssociativeScan, OthersStayBitForBit) {
   const TestScan difference{{"s32"}, {3, 37}, 1, false, {}, {"r0 = s32{0} subtract({a0}, {b0})"}};
-  const TestScan mixed{{"f32", "f32"},
-                       {40},
-                       0,
-                       true,
-                       {1},
-                       {"r0 = f32{0} multiply({a0}, {b0})", "t0 = f32{0} subtract({a1}, {b0})",
-                        "r1 = f32{0} maximum(t0, {b1})"}};
+  const TestScan mixed{
+      {"f32", "f32"},
+      {40},
+      0,
+      true,
+      {1},
+      {"r0 = f32{0} multiply({a0}, {b0})", "t0 = f32{0} subtract({a1}, {b0})", "r1 = f32{0} maximum(t0, {b1})"}};
   for (const TestScan& scan : {difference, mixed}) {
     for (const std::string& emitter : check(text_of(scan), 0, /*identical=*/true)) {
       EXPECT_NE(emitter, "row scan");

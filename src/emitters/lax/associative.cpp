@@ -95,7 +95,8 @@ class Expressions {
 
   InstructionId made(InstructionId like, Ids operands) {
     const Instruction& it = combiner_[like];
-    if (it.opcode == Opcode::Constant && is_pred(it)) return truth(it.as<hlo::ConstantAttributes>().value.get_integer(0) != 0);
+    if (it.opcode == Opcode::Constant && is_pred(it))
+      return truth(it.as<hlo::ConstantAttributes>().value.get_integer(0) != 0);
     if (it.opcode == Opcode::Select) {
       if (const auto value = known(operands[0])) return operands[*value ? 1 : 2];
       if (operands[1] == operands[2]) return operands[1];
@@ -188,8 +189,8 @@ class ExpressionModule {
     entry_.name = "main";
   }
 
-  /// Parameters are those of `members`, in their order, at least one. Their sum is a result too: programs name their inputs as they
-  /// come, and both groupings' must have the same names.
+  /// Parameters are those of `members`, in their order, at least one. Their sum is a result too: programs name their
+  /// inputs as they come, and both groupings' must have the same names.
   hlo::Module make(InstructionId root, const std::set<InstructionId>& members) {
     for (const InstructionId id : members) {
       if (expressions_[id].opcode == Opcode::Parameter) moved_[id] = moved(id);
@@ -235,7 +236,13 @@ class ExpressionModule {
       });
       it.shape = scalar;
       const InstructionId constant = append(it);
-      return append({it.name + "_everywhere", Opcode::Broadcast, array_of(type), {constant}, {}, hlo::DimensionsAttributes{}, {}});
+      return append({it.name + "_everywhere",
+                     Opcode::Broadcast,
+                     array_of(type),
+                     {constant},
+                     {},
+                     hlo::DimensionsAttributes{},
+                     {}});
     }
     if (it.opcode != Opcode::Minimum) return append(it);
     // min(a, b) = -max(-a, -b).
@@ -263,7 +270,8 @@ class ExpressionModule {
 bool equal_as_programs(const Expressions& expressions, InstructionId a, InstructionId b) {
   const std::set<InstructionId> of_a = reach(expressions, a), of_b = reach(expressions, b);
   const auto is_float = [&](InstructionId id) { return hlo::is_float(expressions[id].shape.type); };
-  const bool floats = std::all_of(of_a.begin(), of_a.end(), is_float) && std::all_of(of_b.begin(), of_b.end(), is_float);
+  const bool floats =
+      std::all_of(of_a.begin(), of_a.end(), is_float) && std::all_of(of_b.begin(), of_b.end(), is_float);
   const bool polynomials = is_polynomial(expressions, of_a) && is_polynomial(expressions, of_b);
   if (!floats && !polynomials) return false;
   const auto parameters = [&](const std::set<InstructionId>& members) {
@@ -306,7 +314,8 @@ bool is_associative_operator(const Instruction& it) {
 bool is_operator_of_its_own(const Computation& combiner, size_t i) {
   const Instruction& it = combiner[results_of(combiner)[i]];
   const Ids both{combiner.parameters[i], combiner.parameters[i + combiner.parameters.size() / 2]};
-  return is_associative_operator(it) && std::is_permutation(it.operands.begin(), it.operands.end(), both.begin(), both.end());
+  return is_associative_operator(it) &&
+         std::is_permutation(it.operands.begin(), it.operands.end(), both.begin(), both.end());
 }
 
 /// With the truth values among the operands as the bits of `values`.

@@ -46,13 +46,13 @@ TEST(Associative, LinearRecurrences) {
 }
 
 TEST(Associative, TropicalRecurrences) {
-  EXPECT_TRUE(associative({"f32", "f32"}, {"r0 = f32[] add(a0, b0)", "t = f32[] add(a1, b0)",
-                                           "r1 = f32[] maximum(t, b1)"}));
-  EXPECT_TRUE(associative({"f32", "f32"}, {"r0 = f32[] add(a0, b0)", "t = f32[] add(a1, b0)",
-                                           "r1 = f32[] minimum(t, b1)"}));
+  EXPECT_TRUE(
+      associative({"f32", "f32"}, {"r0 = f32[] add(a0, b0)", "t = f32[] add(a1, b0)", "r1 = f32[] maximum(t, b1)"}));
+  EXPECT_TRUE(
+      associative({"f32", "f32"}, {"r0 = f32[] add(a0, b0)", "t = f32[] add(a1, b0)", "r1 = f32[] minimum(t, b1)"}));
   // Integers wrap round.
-  EXPECT_FALSE(associative({"s32", "s32"}, {"r0 = s32[] add(a0, b0)", "t = s32[] add(a1, b0)",
-                                            "r1 = s32[] maximum(t, b1)"}));
+  EXPECT_FALSE(
+      associative({"s32", "s32"}, {"r0 = s32[] add(a0, b0)", "t = s32[] add(a1, b0)", "r1 = s32[] maximum(t, b1)"}));
 }
 
 TEST(Associative, GatesInExponents) {
@@ -61,12 +61,12 @@ TEST(Associative, GatesInExponents) {
 }
 
 TEST(Associative, Segments) {
-  EXPECT_TRUE(associative({"pred", "f32"}, {"r0 = pred[] or(a0, b0)", "s = f32[] add(a1, b1)",
-                                            "r1 = f32[] select(b0, b1, s)"}));
-  EXPECT_FALSE(associative({"pred", "f32"}, {"r0 = pred[] and(a0, b0)", "s = f32[] add(a1, b1)",
-                                             "r1 = f32[] select(b0, b1, s)"}));
-  EXPECT_FALSE(associative({"pred", "f32"}, {"r0 = pred[] or(a0, b0)", "s = f32[] add(a1, b1)",
-                                             "r1 = f32[] select(a0, b1, s)"}));
+  EXPECT_TRUE(associative({"pred", "f32"},
+                          {"r0 = pred[] or(a0, b0)", "s = f32[] add(a1, b1)", "r1 = f32[] select(b0, b1, s)"}));
+  EXPECT_FALSE(associative({"pred", "f32"},
+                           {"r0 = pred[] and(a0, b0)", "s = f32[] add(a1, b1)", "r1 = f32[] select(b0, b1, s)"}));
+  EXPECT_FALSE(associative({"pred", "f32"},
+                           {"r0 = pred[] or(a0, b0)", "s = f32[] add(a1, b1)", "r1 = f32[] select(a0, b1, s)"}));
 }
 
 TEST(Associative, ConstantsCount) {
