@@ -109,12 +109,14 @@ class Recursion {
   /// The array that the outermost level of an interleaving scans, and the results of the level below.
   struct Level {
     InstructionId elements = kNone, below = kNone, evens = kNone;
+    int64_t dimension = 0;
   };
   static std::optional<Level> level_of(const Computation& computation, InstructionId results) {
     const std::optional<Interleaved> parts = interleaved(computation, results);
     if (!parts) return std::nullopt;
     Level level;
     level.below = parts->odds;
+    level.dimension = parts->dimension;
     InstructionId first = parts->evens;
     if (computation[first].opcode == Opcode::Concatenate) {
       const Instruction& it = computation[first];
@@ -185,7 +187,7 @@ class Recursion {
     if (results == kNone) return true;
     if (level + 1 == lengths_.size()) return unify(one.elements[level], results);
     const std::optional<Level> found = level_of(computation_, results);
-    if (!found || length_of(results) != lengths_[level]) return false;
+    if (!found || found->dimension != dimension_ || length_of(results) != lengths_[level]) return false;
     if (!unify(one.elements[level], found->elements)) return false;
     if (found->evens != kNone && !unify(one.evens[level], found->evens)) return false;
     return unify(one.results[level + 1], found->below);
@@ -385,7 +387,6 @@ struct Candidate {
   int64_t dimension = 0;
 };
 
-/// Copied with what is known of it, so that what contradicts leaves nothing behind.
 std::optional<ScanRecursion> scan_from(const Computation& computation, const Candidate& from,
                                        const std::vector<Candidate>& candidates) {
   std::optional<Recursion> scan(std::in_place, computation, from.dimension, from.elements);
@@ -395,7 +396,7 @@ std::optional<ScanRecursion> scan_from(const Computation& computation, const Can
       const Scanned& array = scan->arrays()[i];
       if (array.results[0] != kNone) break;
       if (other.elements != array.elements[0] || other.dimension != from.dimension) continue;
-      Recursion with(*scan);
+      Recursion with(*scan);  // what contradicts leaves nothing behind
       if (with.take(i, other.results) && with.arrays().size() == scan->arrays().size()) scan.emplace(std::move(with));
     }
   }
@@ -419,9 +420,8 @@ std::vector<ScanRecursion> find_scan_recursions(const Computation& computation, 
     if (!level) continue;
     // Users stand behind: the level around an inner one has been seen.
     inner.insert(level->below);
-    const int64_t dimension = interleaved(computation, id)->dimension;
-    if (inner.contains(id) || computation[id].shape.dim(dimension) < least) continue;
-    candidates.push_back({id, level->elements, dimension});
+    if (inner.contains(id) || computation[id].shape.dim(level->dimension) < least) continue;
+    candidates.push_back({id, level->elements, level->dimension});
   }
   std::vector<ScanRecursion> scans;
   for (const Candidate& one : candidates) {
