@@ -98,11 +98,14 @@ class Folder {
 
   /// Whether all arrays of a scan are reversed along it, and nothing else.
   bool is_reversed(const ScanRecursion& scan) const {
-    return std::all_of(scan.inputs.begin(), scan.inputs.end(), [&](InstructionId id) { return reverses(id, scan); });
+    for (size_t i = 0; i < scan.inputs.size(); ++i) {
+      if (!reverses(scan.inputs[i], scan.axes[i])) return false;
+    }
+    return true;
   }
-  bool reverses(InstructionId id, const ScanRecursion& scan) const {
+  bool reverses(InstructionId id, int64_t dimension) const {
     const Instruction& it = from_[id];
-    return it.opcode == Opcode::Reverse && it.dimensions() == std::vector{scan.dimension};
+    return it.opcode == Opcode::Reverse && it.dimensions() == std::vector{dimension};
   }
 
   const Part* part(InstructionId id) const {
@@ -114,7 +117,7 @@ class Folder {
   const Part* turned_part(InstructionId id) const {
     const Instruction& it = from_[id];
     const Part* of = it.opcode == Opcode::Reverse ? part(it.operands[0]) : nullptr;
-    const bool both = of != nullptr && reverses(id, scans_[of->scan]) && is_reversed(scans_[of->scan]);
+    const bool both = of != nullptr && reverses(id, scans_[of->scan].dimension) && is_reversed(scans_[of->scan]);
     return both ? of : nullptr;
   }
 
@@ -175,8 +178,9 @@ class Folder {
   InstructionId window_of(const ScanRecursion& scan) {
     const bool reverse = is_reversed(scan);
     std::vector<InstructionId> elements, initial;
-    for (const InstructionId input : scan.inputs) {
-      elements.push_back(moved_[static_cast<size_t>(reverse ? from_[input].operands[0] : input)]);
+    for (size_t i = 0; i < scan.inputs.size(); ++i) {
+      const InstructionId input = reverse ? from_[scan.inputs[i]].operands[0] : scan.inputs[i];
+      elements.push_back(repeated(moved_[static_cast<size_t>(input)], scan.places[i], from_[scan.inputs[0]].shape));
     }
     WindowAttributes attributes;
     attributes.window.resize(entry_[elements[0]].shape.dims.size());
@@ -214,6 +218,22 @@ class Folder {
     const Shape shape = shapes.size() == 1 ? shapes[0] : tuple_shape(shapes);
     elements.insert(elements.end(), initial.begin(), initial.end());
     return add("scan", Opcode::ReduceWindow, shape, elements, attributes, {called});
+  }
+
+  /// As an array of the sizes of another, along whose dimensions it lies.
+  InstructionId repeated(InstructionId id, const std::vector<int64_t>& places, const Shape& like) {
+    Shape shape = like;
+    shape.type = entry_[id].shape.type;
+    if (same_dims(entry_[id].shape, like)) return id;
+    std::vector<int64_t> dims, kept;
+    for (size_t d = 0; d < places.size(); ++d) {
+      if (entry_[id].shape.dims[d] == 1) continue;
+      dims.push_back(entry_[id].shape.dims[d]);
+      kept.push_back(places[d]);
+    }
+    const InstructionId bare =
+        dims == entry_[id].shape.dims ? id : add("bare", Opcode::Reshape, array_shape(shape.type, dims), {id}, {});
+    return add("repeated", Opcode::Broadcast, shape, {bare}, DimensionsAttributes{kept});
   }
 
   InstructionId append(Instruction it) {

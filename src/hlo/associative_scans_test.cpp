@@ -134,7 +134,29 @@ TEST(HloAssociativeScans, MayHaveConstantsAndFlags) {
                false,
                {},
                {"t0 = f32{0} broadcast(k0), dimensions={}", "s0 = f32{0} add({a0}, {b0})", "r0 = f32{0} add(s0, t0)"},
+               {},
                {"k0 = f32[] constant(2)"}});
+}
+
+TEST(HloAssociativeScans, MayRepeatArraysOfFewerDimensions) {
+  TestScan scan{{"f32", "f32"},
+                {2, 21, 3},
+                1,
+                false,
+                {1},
+                {"r0 = f32{1} multiply({a0}, {b0})", "w0 = f32{0} broadcast({b0}), dimensions={0,1}",
+                 "t0 = f32{0} multiply({a1}, w0)", "r1 = f32{0} add(t0, {b1})"},
+                {0}};
+  for (const int64_t n : {16, 21, 32, 37}) {
+    scan.dims[1] = n;
+    for (const bool reverse : {false, true}) {
+      scan.reverse = reverse;
+      scan.results = {1};
+      expect_same(scan);
+      scan.results = {0, 1};  // the first one is a scan of its own
+      expect_same(scan, 2);
+    }
+  }
 }
 
 TEST(HloAssociativeScans, StayWhereTheyAreNotKnownToBeAssociative) {

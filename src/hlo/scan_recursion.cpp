@@ -1,6 +1,7 @@
 #include "hlo/scan_recursion.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <string>
 
@@ -21,6 +22,10 @@ struct Node {
 
 /// One of the arrays that are scanned, by level. kNone where it is not known, or not there.
 struct Scanned {
+  int64_t axis = 0;  ///< that is scanned, of its own dimensions
+  /// By dimension, that of the first array along which it lies, where it is repeated along others; those of one element
+  /// may have any.
+  std::vector<int64_t> places;
   std::vector<InstructionId> elements;  ///< what the level scans
   std::vector<InstructionId> results;   ///< the level's scan
   std::vector<InstructionId> evens;     ///< the level's results 2, 4, …
@@ -82,8 +87,10 @@ class Recursion {
  public:
   Recursion(const Computation& computation, int64_t dimension, InstructionId elements)
       : computation_(computation), dimension_(dimension) {
-    for (int64_t n = length_of(elements); n > 0; n /= 2) lengths_.push_back(n);
-    add(elements);
+    for (int64_t n = computation[elements].shape.dim(dimension); n > 0; n /= 2) lengths_.push_back(n);
+    std::vector<int64_t> places(computation[elements].shape.dims.size());
+    std::iota(places.begin(), places.end(), 0);
+    add(elements, dimension, std::move(places));
   }
 
   /// Also the results of an array. False where they cannot be.
@@ -101,6 +108,8 @@ class Recursion {
     for (const Scanned& one : arrays_) {
       result.inputs.push_back(one.elements[0]);
       result.results.push_back(one.results[0]);
+      result.axes.push_back(one.axis);
+      result.places.push_back(one.places);
     }
     result.combiner = combiner();
     return result;
@@ -149,10 +158,12 @@ class Recursion {
     return AxisSlice{it.operands[0], slice.starts[d], slice.strides[d], it.shape.dims[d]};
   }
 
-  int64_t length_of(InstructionId id) const { return computation_[id].shape.dim(dimension_); }
+  int64_t length_of(InstructionId id, const Scanned& array) const { return computation_[id].shape.dim(array.axis); }
 
-  size_t add(InstructionId elements) {
+  size_t add(InstructionId elements, int64_t axis, std::vector<int64_t> places) {
     Scanned one;
+    one.axis = axis;
+    one.places = std::move(places);
     one.elements.assign(lengths_.size(), kNone);
     one.results = one.evens = one.elements;
     one.elements[0] = elements;
@@ -187,7 +198,7 @@ class Recursion {
     if (results == kNone) return true;
     if (level + 1 == lengths_.size()) return unify(one.elements[level], results);
     const std::optional<Level> found = level_of(computation_, results);
-    if (!found || found->dimension != dimension_ || length_of(results) != lengths_[level]) return false;
+    if (!found || found->dimension != one.axis || length_of(results, one) != lengths_[level]) return false;
     if (!unify(one.elements[level], found->elements)) return false;
     if (found->evens != kNone && !unify(one.evens[level], found->evens)) return false;
     return unify(one.results[level + 1], found->below);
@@ -199,56 +210,96 @@ class Recursion {
     const InstructionId made = arrays_[i].elements[level + 1];
     if (arrays_[i].root == SIZE_MAX) {
       if (level > 0) return true;  // the first level's comes first
-      const std::optional<size_t> root = read_off(made, 0);
+      const std::optional<size_t> root = read_off({made, arrays_[i].places}, 0);
       if (!root) return false;
       arrays_[i].root = *root;
       changed_ = true;
     }
     if (!arrays_[i].combined.insert(level).second) return true;
     compared_.clear();
-    return same(arrays_[i].root, made, level, /*is_even=*/false);
+    return same(arrays_[i].root, {made, arrays_[i].places}, level, /*is_even=*/false);
   }
 
   bool take_evens(size_t i, size_t level) {
     if (arrays_[i].evens[level] == kNone || arrays_[i].root == SIZE_MAX) return true;
     if (!arrays_[i].scanned.insert(level).second) return true;
     compared_.clear();
-    return same(arrays_[i].root, arrays_[i].evens[level], level, /*is_even=*/true);
+    return same(arrays_[i].root, {arrays_[i].evens[level], arrays_[i].places}, level, /*is_even=*/true);
   }
 
-  /// Through what repeats or renames a single value.
-  InstructionId single(InstructionId id) const {
+  /// A value, and by its dimension the first array's along which it lies, as places of Scanned.
+  struct Placed {
+    InstructionId id = kNone;
+    std::vector<int64_t> places;
+  };
+
+  /// Through what repeats values along other dimensions, or leaves out and adds dimensions of one element.
+  std::optional<Placed> source(Placed value) const {
     while (true) {
-      const Instruction& it = computation_[id];
-      const bool renames = it.opcode == Opcode::Broadcast || it.opcode == Opcode::Reshape || it.opcode == Opcode::Copy;
-      if (!renames || computation_.operand_shape(it, 0).element_count() != 1) return id;
-      id = it.operands[0];
+      const Instruction& it = computation_[value.id];
+      if (it.opcode != Opcode::Broadcast && it.opcode != Opcode::Reshape && it.opcode != Opcode::Copy) return value;
+      const Shape& from = computation_.operand_shape(it, 0);
+      std::vector<int64_t> places(from.dims.size(), -1);
+      size_t next = 0;
+      for (size_t d = 0; d < from.dims.size(); ++d) {
+        if (from.dims[d] == 1) continue;
+        if (it.opcode == Opcode::Reshape) {
+          while (next < it.shape.dims.size() && it.shape.dims[next] == 1) ++next;
+          if (next == it.shape.dims.size() || it.shape.dims[next] != from.dims[d]) return std::nullopt;
+          places[d] = value.places[next++];
+        } else {
+          places[d] = value.places[it.opcode == Opcode::Copy ? d : static_cast<size_t>(it.dimensions()[d])];
+        }
+      }
+      value = {it.operands[0], std::move(places)};
     }
+  }
+
+  bool agree(const Placed& value, const Scanned& array) const {
+    const Shape& shape = computation_[value.id].shape;
+    if (shape.dims.size() != array.places.size()) return false;
+    for (size_t d = 0; d < shape.dims.size(); ++d) {
+      if (shape.dims[d] != 1 && value.places[d] != array.places[d]) return false;
+    }
+    return true;
   }
 
   bool may_repeat(const Instruction& it) const {
     return is_elementwise(it.opcode) && it.called.empty() && it.shape.is_array() && !it.operands.empty();
   }
 
+  /// Of an operand of an elementwise operator: scalars have none.
+  std::vector<int64_t> places_of(InstructionId operand, const Placed& user) const {
+    const size_t rank = computation_[operand].shape.dims.size();
+    return rank == user.places.size() ? user.places : std::vector<int64_t>(rank, -1);
+  }
+
   /// The combiner's node that an instruction of the first level is; adds arrays that it reads.
-  std::optional<size_t> read_off(InstructionId id, int depth) {
-    id = single(id);
+  std::optional<size_t> read_off(Placed value, int depth) {
+    const std::optional<Placed> from = source(std::move(value));
+    if (!from) return std::nullopt;
+    const InstructionId id = from->id;
     const Instruction& it = computation_[id];
     Node node;
     node.id = id;
-    const std::optional<AxisSlice> slice = axis_slice(computation_, id, dimension_);
-    if (slice) {
-      const Shape& from = computation_[slice->from].shape;
-      if (!same_dims(from, computation_[arrays_[0].elements[0]].shape)) return std::nullopt;
-      if (!is_pair(*slice, slice->start, 0) || slice->start > 1) return std::nullopt;
+    if (it.opcode == Opcode::Slice) {
+      const InstructionId elements = it.operands[0];
+      while (node.array < arrays_.size() && arrays_[node.array].elements[0] != elements) ++node.array;
+      if (node.array == arrays_.size()) {
+        const auto along = std::find(from->places.begin(), from->places.end(), dimension_);
+        if (along == from->places.end()) return std::nullopt;
+        add(elements, along - from->places.begin(), from->places);
+      }
+      const Scanned& array = arrays_[node.array];
+      const std::optional<AxisSlice> slice = axis_slice(computation_, id, array.axis);
+      if (!slice || !agree(*from, array) || slice->start > 1 || !is_pair(*slice, slice->start, 0, array))
+        return std::nullopt;
       node.kind = slice->start == 0 ? Node::Kind::Earlier : Node::Kind::Later;
-      while (node.array < arrays_.size() && arrays_[node.array].elements[0] != slice->from) ++node.array;
-      if (node.array == arrays_.size()) add(slice->from);
     } else if (it.opcode == Opcode::Constant && it.shape.element_count() == 1) {
       node.kind = Node::Kind::Constant;
     } else if (may_repeat(it) && depth < 64) {
       for (const InstructionId operand : it.operands) {
-        const std::optional<size_t> one = read_off(operand, depth + 1);
+        const std::optional<size_t> one = read_off({operand, places_of(operand, *from)}, depth + 1);
         if (!one) return std::nullopt;
         node.operands.push_back(*one);
       }
@@ -266,17 +317,19 @@ class Recursion {
   }
 
   /// Whether a slice is of every other element from `start` on, of a level's elements.
-  bool is_pair(const AxisSlice& slice, int64_t start, size_t level) const {
+  bool is_pair(const AxisSlice& slice, int64_t start, size_t level, const Scanned& array) const {
     const int64_t n = lengths_[level];
     const int64_t count = start == 2 ? (n - 1) / 2 : n / 2;
     return slice.start == start && slice.count == count && (slice.stride == 2 || count == 1) &&
-           length_of(slice.from) == n;
+           length_of(slice.from, array) == n;
   }
 
   /// Whether an instruction is what the node is at a level: of pairs of elements, or (`is_even`) of the results at odd
   /// places with the elements after them.
-  bool same(size_t number, InstructionId id, size_t level, bool is_even) {
-    id = single(id);
+  bool same(size_t number, Placed value_there, size_t level, bool is_even) {
+    const std::optional<Placed> from = source(std::move(value_there));
+    if (!from) return false;
+    const InstructionId id = from->id;
     if (!compared_.insert({number, id}).second) return true;
     const Node node = nodes_[number];
     const Instruction& it = computation_[id];
@@ -292,21 +345,22 @@ class Recursion {
           it.operands.size() != like.operands.size() || !same_attributes(it, like))
         return false;
       for (size_t k = 0; k < it.operands.size(); ++k) {
-        if (!same(node.operands[k], it.operands[k], level, is_even)) return false;
+        if (!same(node.operands[k], {it.operands[k], places_of(it.operands[k], *from)}, level, is_even)) return false;
       }
       return true;
     }
-    const std::optional<AxisSlice> slice = axis_slice(computation_, id, dimension_);
     Scanned& array = arrays_[node.array];
+    if (!agree(*from, array)) return false;
+    const std::optional<AxisSlice> slice = axis_slice(computation_, id, array.axis);
     if (is_even && node.kind == Node::Kind::Earlier) {
       // Of an odd number of elements all results of the level below are there.
       const int64_t below = lengths_[level + 1];
-      if (lengths_[level] % 2 == 1) return length_of(id) == below && unify(array.results[level + 1], id);
+      if (lengths_[level] % 2 == 1) return length_of(id, array) == below && unify(array.results[level + 1], id);
       return slice && slice->start == 0 && slice->stride == 1 && slice->count == below - 1 &&
-             length_of(slice->from) == below && unify(array.results[level + 1], slice->from);
+             length_of(slice->from, array) == below && unify(array.results[level + 1], slice->from);
     }
     const int64_t start = is_even ? 2 : node.kind == Node::Kind::Earlier ? 0 : 1;
-    return slice && is_pair(*slice, start, level) && unify(array.elements[level], slice->from);
+    return slice && is_pair(*slice, start, level, array) && unify(array.elements[level], slice->from);
   }
 
   const Literal& value(InstructionId id) const { return computation_[id].as<ConstantAttributes>().value; }
@@ -395,7 +449,8 @@ std::optional<ScanRecursion> scan_from(const Computation& computation, const Can
     for (const Candidate& other : candidates) {
       const Scanned& array = scan->arrays()[i];
       if (array.results[0] != kNone) break;
-      if (other.elements != array.elements[0] || other.dimension != from.dimension) continue;
+      if (other.elements != array.elements[0] || other.dimension != array.axis) continue;
+      if (!same_dims(computation[other.results].shape, computation[from.results].shape)) continue;
       Recursion with(*scan);  // what contradicts leaves nothing behind
       if (with.take(i, other.results) && with.arrays().size() == scan->arrays().size()) scan.emplace(std::move(with));
     }
@@ -405,7 +460,16 @@ std::optional<ScanRecursion> scan_from(const Computation& computation, const Can
   for (size_t i = 0; i < found.inputs.size(); ++i) {
     const Shape& result = found.combiner.root_instruction().shape;
     const ElementType type = result.is_tuple() ? result.elements[i].type : result.type;
-    if (type != computation[found.inputs[i]].shape.type) return std::nullopt;
+    const Shape& input = computation[found.inputs[i]].shape;
+    if (type != input.type) return std::nullopt;
+    // A broadcast of it must give the first array's dimensions.
+    int64_t last = -1;
+    for (size_t d = 0; d < input.dims.size(); ++d) {
+      if (input.dims[d] == 1) continue;
+      if (found.places[i][d] <= last || input.dims[d] != computation[found.inputs[0]].shape.dim(found.places[i][d]))
+        return std::nullopt;
+      last = found.places[i][d];
+    }
   }
   return found;
 }

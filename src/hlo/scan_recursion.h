@@ -12,7 +12,10 @@ namespace strata::hlo {
 struct ScanRecursion {
   int64_t dimension = 0;
   int64_t length = 0;
-  std::vector<InstructionId> inputs;   ///< k arrays of the same sizes
+  std::vector<InstructionId> inputs;  ///< k arrays of the first one's sizes, or repeated to these
+  std::vector<int64_t> axes;          ///< by input: its own dimension that is scanned
+  /// By input, the first one's dimension of each of its dimensions, ascending; those of one element may have any.
+  std::vector<std::vector<int64_t>> places;
   std::vector<InstructionId> results;  ///< by input: its scanned values, or -1 where nothing reads them
   /// (a₀ … aₖ₋₁, b₀ … bₖ₋₁) → c, scalars; a tuple where k > 1. It calls nothing.
   Computation combiner;

@@ -18,6 +18,8 @@ struct TestScan {
   /// Operators of a line each: "{0}" is the shape without its type, "{a0}" … "{b0}" … the operands, as "r0 = f32{0}
   /// add({a0}, {b0})"; r0 … are the results. Other names are of one letter and a number too. Constants are scalars k0 …
   std::vector<std::string> combine;
+  /// Arrays without the last dimension, whose shape is "{1}".
+  std::vector<size_t> narrow = {};
   std::vector<std::string> constants = {};  ///< "k0 = f32[] constant(2)"
 };
 
@@ -32,7 +34,7 @@ class TestScanText {
       text_ += fmt::format("  p{} = {} parameter({})\n", i, shape(i, length()), i);
       inputs.push_back(fmt::format("p{}", i));
     }
-    for (const char* type : {"f32", "s32", "pred", "bf16", "f64", "c64"}) {
+    for (const char* type : {"f32", "s32", "pred", "bf16", "f16", "f64", "c64"}) {
       const std::string zero = std::string(type) == "pred" ? "false" : std::string(type) == "c64" ? "(0, 0)" : "0";
       text_ += fmt::format("  zero_{0} = {0}[] constant({1})\n", type, zero);
     }
@@ -57,12 +59,17 @@ class TestScanText {
 
   int64_t length() const { return scan_.dims[scan_.axis]; }
 
-  std::string dims(int64_t n) const {
+  bool is_narrow(size_t array) const {
+    return std::find(scan_.narrow.begin(), scan_.narrow.end(), array) != scan_.narrow.end();
+  }
+
+  std::string dims(int64_t n, bool narrow = false) const {
     std::vector<int64_t> of = scan_.dims;
     of[scan_.axis] = n;
+    if (narrow) of.pop_back();
     return fmt::format("[{}]", fmt::join(of, ","));
   }
-  std::string shape(size_t array, int64_t n) const { return scan_.types[array] + dims(n); }
+  std::string shape(size_t array, int64_t n) const { return scan_.types[array] + dims(n, is_narrow(array)); }
 
   std::string add(const std::string& shape, const std::string& rest) {
     std::string name = fmt::format("v{}", ++number_);
@@ -76,7 +83,7 @@ class TestScanText {
 
   std::string slice(size_t array, const std::string& of, int64_t start, int64_t limit, int64_t stride) {
     std::vector<std::string> parts;
-    for (size_t d = 0; d < scan_.dims.size(); ++d) {
+    for (size_t d = 0; d < scan_.dims.size() - (is_narrow(array) ? 1 : 0); ++d) {
       parts.push_back(d == scan_.axis ? fmt::format("[{}:{}:{}]", start, limit, stride)
                                       : fmt::format("[0:{}]", scan_.dims[d]));
     }
@@ -107,6 +114,7 @@ class TestScanText {
         replace(text, name + ")", prefix + name + ")");
       }
       replace(text, "{0}", dims(n));
+      replace(text, "{1}", dims(n, /*narrow=*/true));
       for (size_t i = 0; i < a.size(); ++i) {
         replace(text, fmt::format("{{a{}}}", i), a[i]);
         replace(text, fmt::format("{{b{}}}", i), b[i]);
@@ -144,7 +152,7 @@ class TestScanText {
 
   std::string padded(size_t array, const std::string& of, int64_t n, int low, int high) {
     std::vector<std::string> parts;
-    for (size_t d = 0; d < scan_.dims.size(); ++d)
+    for (size_t d = 0; d < scan_.dims.size() - (is_narrow(array) ? 1 : 0); ++d)
       parts.push_back(d == scan_.axis ? fmt::format("{}_{}_1", low, high) : "0_0_0");
     return add(shape(array, n),
                fmt::format("pad({}, zero_{}), padding={}", of, scan_.types[array], fmt::join(parts, "x")));
