@@ -9,6 +9,8 @@
 
 #include "emitters/fusion/recompute.h"
 #include "emitters/fusion/split_reductions.h"
+#include "emitters/lax/associative.h"
+#include "hlo/associative_scans.h"
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
 #include "hlo/expand_row_scatters.h"
@@ -443,6 +445,8 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
     if (!has(whole)) continue;
     STRATA_TRY(expanded, expand(whole));
   }
+  if (const hlo::Module& whole = expanded ? *expanded : module; !whole.fusion && hlo::longest_scan_recursion(whole) > 0)
+    expanded = hlo::fold_associative_scans(whole, is_associative);
   return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax, parameters, prefix).build();
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hlo/associative_scans.h"
+
 namespace strata::hlo {
 namespace {
 
@@ -46,7 +48,7 @@ int64_t most_terms(const Module& module) {
   for (const Computation& computation : module.computations) {
     for (const Instruction& it : computation.instructions) most = std::max(most, terms_of(computation, it));
   }
-  return most;
+  return std::max(most, longest_scan_recursion(module));
 }
 
 double slack_of_terms(int64_t terms) { return std::max(1.0, std::sqrt(static_cast<double>(terms) / 64)); }

@@ -10,7 +10,8 @@ namespace strata::hlo {
 /// The terms of one element of a reduction, product, convolution or window; 1 for all other operators.
 int64_t terms_of(const Computation& computation, const Instruction& it);
 
-/// The most terms of one element of a reduction, product, convolution or window anywhere in the module; at least 1.
+/// The most terms of one element of a reduction, product, convolution, window or scan that is written as a recursion
+/// (scan_recursion.h) anywhere in the module; at least 1.
 int64_t most_terms(const Module& module);
 
 /// By how much tolerances of single operators grow where sums have so many terms: the roundings of a chain of n

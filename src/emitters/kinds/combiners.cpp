@@ -7,6 +7,7 @@
 #include "emitters/elemental/scalar_operators.h"
 #include "emitters/elemental/types.h"
 #include "hlo/indexing/operand_maps.h"
+#include "hlo/optional_combiner.h"
 
 namespace strata::emitters {
 
@@ -135,10 +136,12 @@ Result<Accumulation> Accumulation::create(FusionFunctions& functions, Instructio
   STRATA_TRY(result.scalar_combiner_, functions.scalar_function(it.called[0], /*wide=*/true));
   const std::optional<Combiner> named = named_combiner(functions.hlo_module(), it.called[0]);
   const bool complex = hlo::is_complex(result.types_[0]);
-  result.flagged_ = count != 1 || !named || complex;
+  // Zeros say that nothing is there.
+  result.optional_ = hlo::is_optional_combiner(functions.hlo_module()[it.called[0]]);
+  result.flagged_ = !result.optional_ && (count != 1 || !named || complex);
   if (result.flagged_) {
     result.make_flagged_combiner(functions.target());
-  } else {
+  } else if (!result.optional_) {
     result.name_ = *named;
   }
   return result;
@@ -175,13 +178,14 @@ void Accumulation::make_flagged_combiner(mlir::ModuleOp target) {
 }
 
 Values Accumulation::empty(mlir::ImplicitLocOpBuilder& builder) const {
-  if (!flagged_) return {*neutral_value(builder, name_, types_[0])};
-  Values state{builder.create<mlir::arith::ConstantIntOp>(0, 1)};
+  if (!flagged_ && !optional_) return {*neutral_value(builder, name_, types_[0])};
+  Values state;
+  if (flagged_) state.push_back(builder.create<mlir::arith::ConstantIntOp>(0, 1));
   for (const mlir::Type type : mlir::func::FuncOp(scalar_combiner_).getResultTypes()) {
     const auto complex = llvm::dyn_cast<mlir::ComplexType>(type);
     const mlir::Attribute zero = builder.getZeroAttr(complex ? complex.getElementType() : type);
     if (complex) {
-      state.push_back(emit_zero(builder, types_[state.size() - 1]));
+      state.push_back(emit_zero(builder, types_[state.size() - (flagged_ ? 1 : 0)]));
     } else {
       state.push_back(builder.create<mlir::arith::ConstantOp>(llvm::cast<mlir::TypedAttr>(zero)));
     }

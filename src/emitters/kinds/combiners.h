@@ -18,7 +18,8 @@ std::optional<Combiner> named_combiner(const hlo::Module& module, hlo::Computati
 std::optional<mlir::Value> neutral_value(mlir::ImplicitLocOpBuilder& builder, Combiner combiner, hlo::ElementType type);
 
 /// How the values of one reduction are accumulated: in wide types, and, if the combiner has no neutral value, with a
-/// flag before them (i1) that says whether anything is accumulated yet. A state is [flag,] value…
+/// flag before them (i1) that says whether anything is accumulated yet. A state is [flag,] value… The first array of an
+/// optional combiner (hlo/optional_combiner.h) is such a flag itself.
 class Accumulation {
  public:
   static Result<Accumulation> create(FusionFunctions& functions, hlo::InstructionId reduce);
@@ -26,6 +27,8 @@ class Accumulation {
   /// The accumulated arrays' types.
   const std::vector<hlo::ElementType>& types() const { return types_; }
   bool flagged() const { return flagged_; }
+  /// Whether it is one commutative operator.
+  bool has_name() const { return !flagged_ && !optional_; }
   size_t state_size() const { return types_.size() + (flagged_ ? 1 : 0); }
   /// (state, state) → state.
   mlir::func::FuncOp combiner() const { return flagged_ ? flagged_combiner_ : scalar_combiner_; }
@@ -44,7 +47,7 @@ class Accumulation {
   void make_flagged_combiner(mlir::ModuleOp target);
 
   std::vector<hlo::ElementType> types_;
-  bool flagged_ = false;
+  bool flagged_ = false, optional_ = false;
   Combiner name_ = Combiner::Custom;
   mlir::func::FuncOp scalar_combiner_, flagged_combiner_;
 };

@@ -49,6 +49,13 @@ using Kept = std::vector<std::vector<bool>>;
 std::vector<bool> kept_places(const hlo::Module& module, hlo::ComputationId computation, InstructionId user) {
   const hlo::Instruction& it = module[computation][user];
   std::vector<bool> kept(it.operands.size());
+  if (it.opcode == Opcode::GetTupleElement) {
+    const hlo::Instruction& from = module[computation][it.operands[0]];
+    const auto alike = [&](const hlo::Shape& one) {
+      return hlo::same_dims(one, it.shape) && one.minor_to_major == it.shape.minor_to_major;
+    };
+    return {from.opcode == Opcode::ReduceWindow && llvm::all_of(from.shape.elements, alike)};
+  }
   if (!may_keep_places(it.opcode)) return kept;
   const Result<std::vector<indexing::Read>> reads = indexing::operand_reads(module, computation, user);
   if (!reads) return kept;

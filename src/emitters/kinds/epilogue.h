@@ -7,7 +7,8 @@
 namespace strata::emitters {
 
 /// Whether each element of an instruction is computed from the element of operand `operand` that lies at the same place
-/// in memory, and from no other: elementwise operators, and movements that only rename places.
+/// in memory, and from no other: elementwise operators, movements that only rename places, and the arrays of a
+/// reduce-window of several.
 bool keeps_places(const hlo::Module& module, hlo::ComputationId computation, hlo::InstructionId user, int operand);
 
 /// The instructions whose values a fusion returns: its root, or the operands of its root's tuple.

@@ -123,7 +123,7 @@ Result<HeroSplit> split_scans(const Fusion& fusion, std::vector<InstructionId>& 
   std::optional<ScanShape> first;
   return split_at_heroes(fusion, [&](InstructionId id) {
     const std::optional<ScanShape> shape = scan_shape(from, id);
-    if (!shape || !from[id].shape.is_array()) return false;
+    if (!shape) return false;
     if (!first) first = shape;
     if (!first->same_as(*shape)) return false;
     heroes.push_back(id);

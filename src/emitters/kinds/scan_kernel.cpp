@@ -382,7 +382,7 @@ Result<void> emit_scan(FusionFunctions& functions, const ScanPlan& plan, const s
   std::vector<ScanHero> heroes;
   for (const InstructionId id : plan.split.heroes) {
     STRATA_TRY(Accumulation accumulation, Accumulation::create(functions, id));
-    const bool begins = !plan.tiling.reverse || !accumulation.flagged();
+    const bool begins = !plan.tiling.reverse || accumulation.has_name();
     heroes.push_back({id, std::move(accumulation), begins});
   }
   for (size_t i = 0; i < decision.launches.size(); ++i) {
