@@ -5,8 +5,8 @@ usage: modules.py STRATA [--only SUBSTRING,...] [--part I/N] [--list] [--hlo FOL
                   [--search-seconds N] [--timeout SECONDS] [--tf32] [--device gpu|host] [--small]
                   [--lowered-for PLATFORM]
 
-Needs JAX, for CUDA but with --list, --hlo and --device host. The modules are those of module_families.py and
-module_operators.py. Strata's time is that of a replayed CUDA graph (strata run --profile); where the interpreter runs a
+Needs JAX, for CUDA but with --list, --hlo and --device host. The modules are those of module_families.py,
+module_operators.py, module_odd_models.py and module_odd_operators.py. Strata's time is that of a replayed CUDA graph (strata run --profile); where the interpreter runs a
 step, there is none, and a note says that it is the time of the steps. XLA's is how long streams of the GPU are busy in
 a call, by JAX's profiler, so without the pauses between kernels; the time between the ends of calls that are issued
 back to back stands beside it, in parentheses, and takes its place where the profiler shows no stream. Both keep arrays
@@ -393,6 +393,8 @@ def main():
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")   # Strata needs memory of the same GPU
     from module_families import MODULES
     import module_operators  # noqa: F401, more modules
+    import module_odd_models  # noqa: F401
+    import module_odd_operators  # noqa: F401
     part, parts = map(int, options.part.split("/"))
     chosen = {name: module for name, module in MODULES.items()
               if any(one in name or one == module.family for one in options.only.split(","))}

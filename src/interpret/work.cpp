@@ -5,26 +5,6 @@
 #include "support/host_memory.h"
 
 namespace strata {
-namespace {
-
-/// Terms of the sum that is one element of the result; 0 where an element is no sum of products.
-int64_t terms_of_product(const Graph& graph, const Operation& op) {
-  const auto last = [&](size_t operand) { return graph.type(op.operands[operand]).shape.back(); };
-  switch (op.kind) {
-    case OpKind::Matmul:
-      return last(0);
-    case OpKind::ConcatMatmul:
-      return last(0) + last(1);
-    case OpKind::Conv2d: {
-      const TensorType& filter = graph.type(op.operands[1]);
-      return filter.elements() / filter.shape[0];
-    }
-    default:
-      return 0;
-  }
-}
-
-}  // namespace
 
 double operation_work(const Graph& graph, const Operation& op) {
   if (op.body) {
@@ -38,7 +18,8 @@ double operation_work(const Graph& graph, const Operation& op) {
     if (graph.tensor(id).level != graph.level()) return;
     most = std::max(most, static_cast<double>(graph.type(id).elements()) * static_cast<double>(terms));
   };
-  touch(op.results[0], std::max<int64_t>(1, terms_of_product(graph, op)));
+  const int64_t terms = product_terms(op_def(op.kind), graph.types(op.operands), op.attributes);
+  touch(op.results[0], std::max<int64_t>(1, terms));
   for (TensorId id : op.operands) touch(id, 1);
   return most;
 }

@@ -8,6 +8,8 @@ struct ConcatMatmul {
                                    .summary = "(A ∥ B) × (C ∥ D) = A × C + B × D, operands in the order A, B, C, D",
                                    .arity = 4,
                                    .levels = kKernelAndBlock,
+                                   .products = 2,
+                                   .matrices = true,
                                    .abstract_expression = "add(sum(k1, mul(E(A), E(C))), sum(k2, mul(E(B), E(D))))"};
   static constexpr std::array<AttributeSpec, 0> attributes{};
   static constexpr CudaLowering cuda = library_cuda("concat_matmul");

@@ -11,6 +11,7 @@ struct Conv2d {
                                    .summary = "X[n, c, h, w] * W[o, c, i, j], not mirrored, borders padded with 0",
                                    .arity = 2,
                                    .levels = {.kernel = true, .block = false, .thread = false},
+                                   .products = 1,
                                    .algebra = {.linear = kFirstOperand | kSecondOperand},
                                    .abstract_expression = "sum(c·i·j, mul(E(X), E(W)))"};
   static constexpr std::array attributes{

@@ -8,6 +8,8 @@ struct Matmul {
                                    .summary = "matrix product of the innermost two dimensions, leading ones batched",
                                    .arity = 2,
                                    .levels = kKernelAndBlock,
+                                   .products = 1,
+                                   .matrices = true,
                                    .algebra = {.linear = kFirstOperand | kSecondOperand},
                                    .abstract_expression = "sum(k, mul(E(X), E(Y)))"};
   static constexpr std::array<AttributeSpec, 0> attributes{};

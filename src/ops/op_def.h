@@ -139,6 +139,8 @@ struct OpTraits {
   bool commutative = false;
   bool elementwise = false;  ///< result element i depends on (broadcast) operand elements i alone
   bool accumulates = false;  ///< combines the iterations of a block graph's loop: its result is there after the loop
+  int products = 0;          ///< the result is a sum of products: of operands i and i + products, for each i below
+  bool matrices = false;     ///< these are matrix products: of the innermost two dimensions, leading ones broadcast
   LaxProperty lax{};
   Algebra algebra{};
   std::string_view abstract_expression;  ///< for `strata ops`; `expression` below is the definition
@@ -199,6 +201,15 @@ OpDef make_op_def(OpKind kind) {
 const OpDef& op_def(OpKind kind);
 /// Whether it combines the iterations of a loop; not for graph-defined operators.
 inline bool is_accumulator(OpKind kind) { return kind != OpKind::GraphDefined && op_def(kind).traits.accumulates; }
+/// Whether the result is a sum of matrix products; not for graph-defined operators.
+inline bool multiplies_matrices(OpKind kind) { return kind != OpKind::GraphDefined && op_def(kind).traits.matrices; }
+/// Whether it is one matrix product.
+inline bool is_matrix_product(OpKind kind) { return multiplies_matrices(kind) && op_def(kind).traits.products == 1; }
+/// Of how many products of elements an element of the result is the sum, as far as it is of product `number`: the
+/// elements of the second operand for one of each dimension that the result has too.
+int64_t product_terms(const OpDef& op, OperandTypes operands, const Attributes& attributes, int number);
+/// Of all its products; 0 where it has none.
+int64_t product_terms(const OpDef& op, OperandTypes operands, const Attributes& attributes);
 /// By the name written in programs; null where there is none.
 const OpDef* find_op(std::string_view name);
 /// All rows, in the order of ops.def.

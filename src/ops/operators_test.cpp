@@ -270,6 +270,44 @@ TEST(Operators, StatedAlgebraOfTensorOperatorsHolds) {
   }
 }
 
+// With ones in a pair of operands and zeros elsewhere, each element counts the products of that pair.
+TEST(Operators, StatedProductsAreSummed) {
+  const std::vector<Instance> instances{
+      {"matmul", {{2, 3, 4}, {4, 5}}, {}},
+      {"matmul", {{3, 4}, {2, 4, 5}}, {}},
+      {"concat_matmul", {{3, 4}, {3, 6}, {4, 5}, {6, 5}}, {}},
+      {"concat_matmul", {{2, 3, 4}, {2, 3, 6}, {4, 5}, {2, 6, 5}}, {}},
+      {"conv2d", {{1, 2, 4, 4}, {3, 2, 3, 2}}, {{"stride", int64_t{2}}}},
+  };
+  std::set<std::string_view> seen;
+  for (const Instance& instance : instances) {
+    seen.insert(instance.name);
+    const OpDef& op = *find_op(instance.name);
+    Attributes attributes;
+    for (const auto& [name, value] : instance.attributes) attributes.set(name, value);
+    std::vector<TensorType> types;
+    for (const Shape& shape : instance.shapes) types.push_back({DType::F32, shape});
+    ASSERT_TRUE(op.infer({}, types, attributes)) << instance.name;
+    int64_t all = 0;
+    for (int pair = 0; pair < op.traits.products; ++pair) {
+      std::vector<Tensor<double>> tensors;
+      for (size_t n = 0; n < types.size(); ++n) {
+        const bool of_pair = static_cast<int>(n) % op.traits.products == pair;
+        for (double& x : tensors.emplace_back(instance.shapes[n]).data) x = of_pair ? 1 : 0;
+      }
+      const int64_t terms = product_terms(op, types, attributes, pair);
+      all += terms;
+      const Tensor<double> result = evaluate(instance.name, tensors, attributes);
+      for (const double x : result.data) EXPECT_EQ(x, static_cast<double>(terms)) << instance.name;
+    }
+    EXPECT_EQ(product_terms(op, types, attributes), all);
+  }
+  for (const OpDef* op : all_ops()) {
+    EXPECT_EQ(seen.count(op->traits.name) != 0, op->traits.products > 0) << op->traits.name;
+    EXPECT_TRUE(op->traits.products > 0 || !op->traits.matrices) << op->traits.name;
+  }
+}
+
 TEST(Operators, TableIsComplete) {
   std::set<std::string_view> names;
   for (const OpDef* op : all_ops()) {

@@ -84,7 +84,8 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
   // Measured on an H200 (docs/benchmarks.md): what only moves data is fastest with a vector a thread and many threads.
   const int64_t bytes_in_flight = wants_more_work(computation) ? 32 : 16;  // of a thread
   width.threads = 256;
-  while (width.unroll < 8 && width.unroll * width.vector * std::max<int64_t>(bytes_read, 1) * 2 <= bytes_in_flight &&
+  // Where nothing is read, more vectors of a thread only make blocks larger, which multiprocessors share less evenly.
+  while (bytes_read > 0 && width.unroll < 8 && width.unroll * width.vector * bytes_read * 2 <= bytes_in_flight &&
          fills(width.vector * width.unroll * 2)) {
     width.unroll *= 2;
   }

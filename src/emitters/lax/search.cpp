@@ -27,7 +27,7 @@ struct Outcome {
 /// Whether a value lies between kernels in fewer bits than f32.
 bool rounds_between_kernels(const Graph& graph) {
   return std::any_of(graph.operations().begin(), graph.operations().end(), [&](const Operation& op) {
-    if (op.kind == OpKind::ConcatMatmul) return true;  // a library may make two launches of it
+    if (!op.body && op_def(op.kind).traits.products > 1) return true;  // a library may make a launch of each
     if (op.kind == OpKind::Transpose && graph.tensor(op.operands[0]).producer < 0) return false;
     return std::any_of(op.results.begin(), op.results.end(), [&](TensorId id) {
       const bool output = std::find(graph.outputs().begin(), graph.outputs().end(), id) != graph.outputs().end();
@@ -51,7 +51,7 @@ bool exponentiates_inputs(const Graph& program) {
     const bool any =
         std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId id) { return read[static_cast<size_t>(id)]; });
     if (op.kind == OpKind::Exp && any) return true;
-    read[static_cast<size_t>(op.results[0])] = any && op.kind != OpKind::Matmul;
+    read[static_cast<size_t>(op.results[0])] = any && !multiplies_matrices(op.kind);
   }
   return false;
 }
@@ -176,7 +176,9 @@ class Searcher {
  private:
   Result<void> generate(Superoptimized& found, const SuperoptimizeOptions& work) const {
     const Candidate& best = found.candidates.front();
-    STRATA_TRY(found.code, generate_cuda(*best.graph, target_, best.schedules, work.passes));
+    Passes passes = work.passes;
+    passes.grouping = false;  // as of programs that tuning did not time
+    STRATA_TRY(found.code, generate_cuda(*best.graph, target_, best.schedules, passes));
     found.compile_error.reset();
     if (auto cubin = cubin_of(found.code.source, target_, work.cache)) {
       found.cubin = *std::move(cubin);

@@ -28,7 +28,7 @@ constexpr double kWorthALibrary = 0.8;
 
 bool is_of(OpKind kind, const AvailableLibraries& available) {
   if (kind == OpKind::Conv2d) return available.cudnn;
-  return (kind == OpKind::Matmul || kind == OpKind::ConcatMatmul) && available.cublas_lt;
+  return multiplies_matrices(kind) && available.cublas_lt;
 }
 
 /// A matrix of these rows and columns with these strides, if one of them is 1.
@@ -115,15 +115,11 @@ class Planner {
       return convolution(op, algorithm, made) ? std::optional(std::move(made)) : std::nullopt;
     }
     const TensorType& type = graph_.type(op.results[0]);
-    if (op.kind == OpKind::Matmul) {
-      if (!add(product(op.operands[0], op.operands[1], type, algorithm))) return std::nullopt;
-    } else if (op.kind == OpKind::ConcatMatmul) {
-      if (!add(product(op.operands[0], op.operands[2], type, algorithm)) ||
-          !add(product(op.operands[1], op.operands[3], type, algorithm)))
-        return std::nullopt;
-      std::get<MatrixProduct>(made.steps.back().work).accumulates = true;
-    } else {
-      return std::nullopt;
+    if (!multiplies_matrices(op.kind)) return std::nullopt;
+    const size_t products = op.operands.size() / 2;
+    for (size_t n = 0; n < products; ++n) {
+      if (!add(product(op.operands[n], op.operands[n + products], type, algorithm))) return std::nullopt;
+      std::get<MatrixProduct>(made.steps.back().work).accumulates = n > 0;
     }
     const TensorId result = add_epilogue(op.results[0], made);
     for (LibraryStep& step : made.steps) step.arguments.push_back(result);

@@ -149,12 +149,10 @@ Result<void> RegisterBlock::operation(const Operation& op) {
     elements(result, operands, steps, names_[result] + "_i");
     return {};
   }
+  if (multiplies_matrices(op.kind)) return product(op);
   switch (op.kind) {
     case OpKind::OutSaver:
       return save(op);
-    case OpKind::Matmul:
-    case OpKind::ConcatMatmul:
-      return product(op);
     case OpKind::Sum:
     case OpKind::ReduceMax:
       return reduction(op);

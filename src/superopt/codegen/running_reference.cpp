@@ -13,6 +13,7 @@ Use combine(OpKind kind, const std::vector<Use>& uses) {
   const auto count = [&](Use use) { return std::count(uses.begin(), uses.end(), use); };
   const auto total = static_cast<int64_t>(uses.size());
   if (count(Use::None) == total) return Use::None;
+  if (is_matrix_product(kind)) kind = OpKind::Mul;  // as each of its products of elements
   switch (kind) {
     case OpKind::Sub:
       if (uses[0] == Use::None && uses[1] == Use::Reference) return Use::Shifted;
@@ -23,7 +24,6 @@ Use combine(OpKind kind, const std::vector<Use>& uses) {
     case OpKind::Scale:
     case OpKind::Add:
       return count(Use::Proportional) == total ? Use::Proportional : Use::Other;
-    case OpKind::Matmul:
     case OpKind::Mul:
       return count(Use::Proportional) == 1 && count(Use::None) == 1 ? Use::Proportional : Use::Other;
     case OpKind::Div:

@@ -23,22 +23,16 @@ int64_t product(const std::vector<int64_t>& sizes) {
 /// Operations of one execution: two a multiply-add, one an element.
 double operations(const Operation& op, const std::vector<TensorType>& operands, const TensorType& result) {
   const auto elements = static_cast<double>(result.elements());
-  if (op.kind == OpKind::Matmul) return 2 * elements * static_cast<double>(operands[0].shape.back());
-  if (op.kind == OpKind::ConcatMatmul) {
-    return 2 * elements * static_cast<double>(operands[0].shape.back() + operands[1].shape.back());
-  }
-  if (op.kind == OpKind::Conv2d) {
-    const int64_t of_one_filter = operands[1].elements() / operands[1].shape[0];
-    return 2 * elements * static_cast<double>(of_one_filter);
+  if (!op.body) {
+    const int64_t terms = product_terms(op_def(op.kind), operands, op.attributes);
+    if (terms > 0) return 2 * elements * static_cast<double>(terms);
   }
   double read = elements;
   for (const TensorType& operand : operands) read = std::max(read, static_cast<double>(operand.elements()));
   return read;
 }
 
-bool is_product(OpKind kind) {
-  return kind == OpKind::Matmul || kind == OpKind::ConcatMatmul || kind == OpKind::Conv2d;
-}
+bool is_product(OpKind kind) { return kind != OpKind::GraphDefined && op_def(kind).traits.products > 0; }
 
 struct BlockTotals {
   double matrix = 0;  ///< operations on matrix units, of one block
@@ -156,15 +150,13 @@ bool stays_in_registers(const Graph& body) {
   return std::all_of(operations.begin(), operations.end(), [&](const Operation& op) {
     if (op.body || op.kind == OpKind::InIter || op.kind == OpKind::OutSaver) return true;
     const TensorType& first = body.type(op.operands[0]);
+    if (multiplies_matrices(op.kind)) return size_of(first.dtype) == 2 && first.shape.back() % 16 == 0;
     switch (op.kind) {
       case OpKind::Accum:
         return op.attributes.word("kind") != "concat";
       case OpKind::Sum:
       case OpKind::ReduceMax:
         return product || op.attributes.integer("dim") + 2 >= static_cast<int64_t>(first.shape.size());
-      case OpKind::Matmul:
-      case OpKind::ConcatMatmul:
-        return size_of(first.dtype) == 2 && first.shape.back() % 16 == 0;
       default:
         return op_def(op.kind).traits.elementwise || op_def(op.kind).traits.accumulates;
     }

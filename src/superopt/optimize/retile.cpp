@@ -12,7 +12,7 @@ int64_t loop_extent(const Graph& body) {
   int64_t longest = 0;
   bool product = false;
   for (const Operation& op : body.operations()) {
-    product |= op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul;
+    product |= multiplies_matrices(op.kind);
     if (op.kind != OpKind::InIter || body.launch().loop == 1) continue;
     const int64_t fmap = op.attributes.integer_or("fmap", -1);
     if (fmap >= 0) longest = std::max(longest, body.type(op.results[0]).shape[static_cast<size_t>(fmap)]);

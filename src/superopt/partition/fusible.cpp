@@ -36,11 +36,13 @@ int64_t matrix_bytes(const TensorType& type) {
   return shape[shape.size() - 2] * shape.back() * size_of(type.dtype);
 }
 
-/// Marks the columns of a product's second matrix, and the rows of its first, where these are large.
+/// Marks the columns of a product's second matrices, and the rows of its first, where these are large.
 void mark_product(const Graph& graph, const Operation& op, int64_t max_bytes, Columns& result) {
-  const size_t rank = result.size();
-  if (matrix_bytes(graph.type(op.operands[1])) > max_bytes) result[rank - 1] = &op;
-  if (matrix_bytes(graph.type(op.operands[0])) > max_bytes) result[rank - 2] = &op;
+  const size_t rank = result.size(), products = op.operands.size() / 2;
+  for (size_t i = 0; i < products; ++i) {
+    if (matrix_bytes(graph.type(op.operands[i + products])) > max_bytes) result[rank - 1] = &op;
+    if (matrix_bytes(graph.type(op.operands[i])) > max_bytes) result[rank - 2] = &op;
+  }
 }
 
 std::optional<std::string> repeated_product(const Graph& graph, int64_t max_bytes) {
@@ -63,7 +65,7 @@ std::optional<std::string> repeated_product(const Graph& graph, int64_t max_byte
                            graph.tensor(op.results[0]).name, graph.tensor(operand[d]->results[0]).name);
       }
     }
-    if (op.kind == OpKind::Matmul) mark_product(graph, op, max_bytes, result);
+    if (multiplies_matrices(op.kind)) mark_product(graph, op, max_bytes, result);
   }
   return std::nullopt;
 }

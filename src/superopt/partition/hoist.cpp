@@ -113,7 +113,7 @@ class Hoister {
     bool swaps_last = rank >= 2 && perm[rank - 1] == static_cast<int64_t>(rank) - 2 &&
                       perm[rank - 2] == static_cast<int64_t>(rank) - 1;
     for (size_t d = 0; d + 2 < rank; ++d) swaps_last &= perm[d] == static_cast<int64_t>(d);
-    if (alone && same_ranks && op->kind == OpKind::Matmul && swaps_last) {
+    if (alone && same_ranks && is_matrix_product(op->kind) && swaps_last) {
       STRATA_TRY(const TensorId left, transposed(op->operands[1], perm));
       STRATA_TRY(const TensorId right, transposed(op->operands[0], perm));
       return add(*op, {left, right}, op->attributes, program_.tensor(id).name);

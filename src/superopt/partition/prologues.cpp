@@ -119,7 +119,7 @@ class BlockWithPrologues {
     if (op.body) return unsupported("thread graphs are formed after prologues are put in");
     const TensorId result = op.results[0];
     if (op.kind == OpKind::InIter && prologues_.count(op.operands[0]) != 0) return add_prologue(op);
-    if (op.kind == OpKind::Matmul) {
+    if (is_matrix_product(op.kind)) {
       std::vector<TensorId> operands;
       std::vector<TensorId> divisors;
       for (TensorId id : op.operands) {
@@ -127,7 +127,8 @@ class BlockWithPrologues {
         operands.push_back(waiting == waiting_.end() ? ids_.at(id) : waiting->second.dividend);
         if (waiting != waiting_.end()) divisors.push_back(waiting->second.divisor);
       }
-      STRATA_TRY(TensorId product, builder_.add(op.kind, operands, {}, free_name(body_.tensor(result).name)));
+      STRATA_TRY(TensorId product,
+                 builder_.add(op.kind, operands, op.attributes, free_name(body_.tensor(result).name)));
       for (TensorId divisor : divisors) {
         const std::string name = free_name(body_.tensor(result).name);
         STRATA_TRY(product, builder_.add(OpKind::Div, {product, divisor}, {}, name));
@@ -199,7 +200,7 @@ class BlockWithPrologues {
     return std::all_of(body_.operations().begin(), body_.operations().end(), [&](const Operation& op) {
       const auto reads = std::count(op.operands.begin(), op.operands.end(), tile);
       if (reads == 0) return true;
-      if (op.kind != OpKind::Matmul || reads > 1) return false;
+      if (!is_matrix_product(op.kind) || reads > 1) return false;
       return divisor[rank - (op.operands[0] == tile ? 1 : 2)] == 1;
     });
   }
@@ -309,7 +310,7 @@ class GraphWithPrologues {
 std::optional<PeeledProgram> peel_prologues(const Graph& program) {
   PeeledProgram peeled;
   for (const Operation& op : program.operations()) {
-    if (op.kind != OpKind::Matmul) continue;
+    if (!is_matrix_product(op.kind)) continue;
     for (TensorId id : op.operands) {
       const bool known = std::find(peeled.values.begin(), peeled.values.end(), id) != peeled.values.end();
       if (!known && program.tensor(id).producer >= 0 && is_prologue(program, id)) peeled.values.push_back(id);

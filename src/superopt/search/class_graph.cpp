@@ -25,7 +25,7 @@ ClassGraph::ClassGraph(const FieldArithmetic& arithmetic, NormalForms& forms, Su
     if (!op->traits.levels.contains(options_.level)) continue;
     const bool algebra = std::find(kAlgebra.begin(), kAlgebra.end(), op->kind) != kAlgebra.end();
     if (options_.prune_expression && !algebra && options_.program_kinds.count(op->kind) == 0) continue;
-    if (op->traits.arity == 2 && (op->traits.elementwise || op->kind == OpKind::Matmul)) binary_ops_.push_back(op);
+    if (op->traits.arity == 2 && (op->traits.elementwise || is_matrix_product(op->kind))) binary_ops_.push_back(op);
     if (op->traits.arity == 1 && op->traits.elementwise && op->attributes.empty()) unary_ops_.push_back(op);
   }
 }
@@ -321,7 +321,7 @@ void ClassGraph::apply_binary(int a, int b) {
   const bool elementwise = broadcast(a, b, 0);
   const bool batches = elementwise || broadcast(a, b, 2);
   const auto try_order = [&](const OpDef& op, int x, int y) {
-    const bool fits = op.kind == OpKind::Matmul ? batches && contracts(x, y) : elementwise;
+    const bool fits = op.traits.matrices ? batches && contracts(x, y) : elementwise;
     if (fits) {
       apply(op.kind, {}, {x, y});
     } else {

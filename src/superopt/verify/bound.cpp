@@ -78,10 +78,17 @@ class DegreePass {
 
  private:
   Degree apply(const Graph& graph, const Operation& op, const std::vector<Degree>& operands) {
-    const auto extent = [&](size_t operand, size_t from_last) {
-      const Shape& shape = graph.type(op.operands[operand]).shape;
-      return static_cast<double>(shape[shape.size() - from_last]);
-    };
+    const OpDef& definition = op_def(op.kind);
+    if (definition.traits.products > 0) {
+      std::optional<Degree> sum;
+      for (int i = 0; i < definition.traits.products; ++i) {
+        const auto first = static_cast<size_t>(i), second = static_cast<size_t>(i + definition.traits.products);
+        const int64_t terms = product_terms(definition, graph.types(op.operands), op.attributes, i);
+        const Degree one = sum_of(arithmetic_.mul(operands[first], operands[second]), static_cast<double>(terms));
+        sum = sum ? arithmetic_.add(*sum, one) : one;
+      }
+      return *sum;
+    }
     switch (op.kind) {
       case OpKind::InIter:
       case OpKind::OutSaver:
@@ -109,16 +116,6 @@ class DegreePass {
       }
       case OpKind::Sum:
         return sum_of(operands[0], group_size(graph, op));
-      case OpKind::Matmul:
-        return sum_of(arithmetic_.mul(operands[0], operands[1]), extent(0, 1));
-      case OpKind::Conv2d: {
-        const TensorType& filter = graph.type(op.operands[1]);
-        return sum_of(arithmetic_.mul(operands[0], operands[1]),
-                      static_cast<double>(filter.elements() / filter.shape[0]));
-      }
-      case OpKind::ConcatMatmul:
-        return arithmetic_.add(sum_of(arithmetic_.mul(operands[0], operands[2]), extent(0, 1)),
-                               sum_of(arithmetic_.mul(operands[1], operands[3]), extent(1, 1)));
       default:
         return elementwise(graph, op, operands);
     }

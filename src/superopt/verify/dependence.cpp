@@ -33,8 +33,8 @@ void walk(const Graph& graph, std::vector<unsigned>& depends, SizeDependence& ma
     } else if (is_accumulator(op.kind)) {
       marked.always |= ~result & kLoopBit;
       result &= ~kLoopBit;
-    } else if (op.kind == OpKind::ConcatMatmul) {
-      marked.where_reduced |= (of(0) | of(2)) ^ (of(1) | of(3));
+    } else if (const auto products = static_cast<size_t>(op_def(op.kind).traits.products); products > 1) {
+      for (size_t i = 1; i < products; ++i) marked.where_reduced |= (of(0) | of(products)) ^ (of(i) | of(i + products));
     } else if (adds_operands(graph, op)) {
       if (op.kind == OpKind::AddConstant) marked.where_reduced |= of(0);
       for (size_t i = 1; i < op.operands.size(); ++i) marked.where_reduced |= of(0) ^ of(i);
@@ -46,9 +46,8 @@ void walk(const Graph& graph, std::vector<unsigned>& depends, SizeDependence& ma
 }  // namespace
 
 bool adds_operands(const Graph& graph, const Operation& op) {
-  const bool two = op.operands.size() >= 2 && op.kind != OpKind::Mul && op.kind != OpKind::Div &&
-                   op.kind != OpKind::Matmul && op.kind != OpKind::ConcatMatmul && op.kind != OpKind::AccumRescale &&
-                   op.kind != OpKind::Conv2d;
+  const bool two = !op.body && op.operands.size() >= 2 && op.kind != OpKind::Mul && op.kind != OpKind::Div &&
+                   op_def(op.kind).traits.products == 0 && op.kind != OpKind::AccumRescale;
   if (op.body || (!two && op.kind != OpKind::AddConstant)) return false;
   const auto reads = [&](const Operation& other) {
     return std::find(other.operands.begin(), other.operands.end(), op.results[0]) != other.operands.end();

@@ -12,7 +12,15 @@ Sign greatest(const std::vector<Sign>& signs) { return *std::max_element(signs.b
 Sign sum_of(Sign a, Sign b) { return std::min(a, b) == Sign::Unknown ? Sign::Unknown : std::max(a, b); }
 
 Sign of(const Operation& op, const std::vector<Sign>& operands) {
-  const Algebra& algebra = op_def(op.kind).traits.algebra;
+  const OpTraits& traits = op_def(op.kind).traits;
+  const Algebra& algebra = traits.algebra;
+  if (traits.products > 0) {
+    const auto products = static_cast<size_t>(traits.products);
+    Sign sign = std::min(operands[0], operands[products]);
+    for (size_t i = 1; i < products; ++i) sign = sum_of(sign, std::min(operands[i], operands[i + products]));
+    // Where others than matrices are padded with zeros, it may be 0.
+    return traits.matrices ? sign : std::min(sign, Sign::NonNegative);
+  }
   switch (op.kind) {
     case OpKind::Add:
       return sum_of(operands[0], operands[1]);
@@ -20,13 +28,8 @@ Sign of(const Operation& op, const std::vector<Sign>& operands) {
       if (op.operands[0] == op.operands[1]) return std::max(operands[0], Sign::NonNegative);
       return least(operands);
     case OpKind::Div:
-    case OpKind::Matmul:
     case OpKind::Concat:
       return least(operands);
-    case OpKind::ConcatMatmul:
-      return sum_of(std::min(operands[0], operands[2]), std::min(operands[1], operands[3]));
-    case OpKind::Conv2d:  // what is padded with zeros may be 0
-      return std::min(least(operands), Sign::NonNegative);
     case OpKind::Max:
       return greatest(operands);
     case OpKind::Select:

@@ -16,7 +16,7 @@ std::optional<LoopProducts> loop_products(const Graph& body, const std::vector<L
     if (stages[i] != LoopStage::Body || invariant(op)) continue;
     const bool needs =
         std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId id) { return from_products.count(id) != 0; });
-    const bool is_wide = (op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul) && wide(op);
+    const bool is_wide = multiplies_matrices(op.kind) && wide(op);
     if (needs || is_wide) from_products.insert(op.results.begin(), op.results.end());
     if (!is_wide) continue;
     if (needs ? !accumulated(op) : !products.behind.empty()) return std::nullopt;

@@ -32,7 +32,7 @@ class DisjointSets {
   std::vector<int> parent_;
 };
 
-bool is_product(const Operation& op) { return op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul; }
+bool is_product(const Operation& op) { return multiplies_matrices(op.kind); }
 
 bool is_elementwise(const Operation& op) { return op.body || op_def(op.kind).traits.elementwise; }
 

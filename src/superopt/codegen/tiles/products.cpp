@@ -72,7 +72,7 @@ void TileBlock::end_products_behind() {
 
 void TileBlock::keep_sides() {
   for (const Operation& op : body_.operations()) {
-    if (op.kind != OpKind::Matmul && op.kind != OpKind::ConcatMatmul) continue;
+    if (!multiplies_matrices(op.kind)) continue;
     const size_t pairs = op.operands.size() / 2;
     for (size_t n = 0; n < op.operands.size(); ++n) {
       const TensorId id = op.operands[n];

@@ -17,7 +17,7 @@ Result<void> TileBlock::check_sizes() const {
       STRATA_CHECK(batch_stride(body_.type(op.results[0]).shape, strides_[n]));
     } else if (op.kind == OpKind::OutSaver) {
       STRATA_CHECK(batch_stride(body_.type(op.operands[0]).shape, row_major_strides(body_.type(op.results[0]).shape)));
-    } else if (op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul) {
+    } else if (multiplies_matrices(op.kind)) {
       for (TensorId id : op.operands) {
         if (!plan(id).loaded && plan(id).dims.batches != plan(op.results[0]).dims.batches) {
           return unsupported("a computed operand of a product is broadcast");
@@ -44,12 +44,12 @@ BlockWork TileBlock::work() const {
     for (TensorId id : op.operands) {
       // From shared memory element by element, or rounded for a product.
       constexpr double kRead = 2;
-      const bool product = op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul;
+      const bool product = multiplies_matrices(op.kind);
       if (!after && plan(id).loaded) work.read_bytes += read_bytes(op, id);
       if (product == plan(id).loaded || (!product && !read.insert(id).second)) continue;
       (after ? work.elements_after : work.elements) += kRead * static_cast<double>(registers(id, after && after_));
     }
-    if (op.kind == OpKind::Matmul || op.kind == OpKind::ConcatMatmul) {
+    if (multiplies_matrices(op.kind)) {
       (after ? work.products_after : work.products) += static_cast<double>(instructions(op));
       continue;
     }
