@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "emitters/backend/block_function.h"
+#include "emitters/backend/delay_stores.h"
 #include "emitters/backend/llvm_guard.h"
 #include "emitters/backend/nvptx_atomics.h"
 #include "emitters/backend/nvptx_casts.h"
@@ -180,6 +181,10 @@ Result<std::string> generate(llvm::Module& module, const PtxOptions& options) {
   STRATA_CHECK(optimize(module, *machine, names, options.optimize));
   lower_vector_atomics(module, options.arch == "sm_90a");
   break_half_casts(module, *machine);
+  std::vector<std::pair<std::string, int64_t>> stores;
+  for (const PtxKernel& kernel : options.kernels)
+    stores.emplace_back(kernel.name, registers_for_stores(kernel.threads, kernel.min_blocks));
+  delay_stores(module, *machine, stores);
   if (options.optimize.dump) options.optimize.dump("lowered", module);
   STRATA_CHECK(verify(module));
   STRATA_TRY(std::string ptx, assemble(module, *machine));

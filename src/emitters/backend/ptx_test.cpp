@@ -1,6 +1,9 @@
 #include "emitters/backend/ptx.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <sstream>
 
 #include "emitters/backend/test_module.h"
 #include "runtime/nv_jit_link.h"
@@ -308,6 +311,70 @@ TEST(Ptx, KernelsThatOverlapWaitBeforeTheyRead) {
   EXPECT_THAT(ptx, AllOf(HasSubstr("ld.global.f32"), Not(HasSubstr(".nc."))));
   options.overlap = false;
   EXPECT_THAT(ptx_of(text, options), AllOf(HasSubstr("ld.global.nc.f32"), Not(HasSubstr("griddepcontrol"))));
+}
+
+/// Loads and stores of a kernel in their order: L and S for those of device memory, B for barriers.
+std::string order_of(const std::string& ptx) {
+  std::string order;
+  std::istringstream lines(ptx);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("ld.global") != std::string::npos) order += 'L';
+    if (line.find("st.global") != std::string::npos) order += 'S';
+    if (line.find("bar.sync") != std::string::npos) order += 'B';
+  }
+  return order;
+}
+
+/// Two copies of a loop's body, which read what is FROM, with BETWEEN between them.
+std::string two_copies(const std::string& between, const std::string& from) {
+  std::string text = block(R"(
+  %p = getelementptr inbounds float, ptr FROM, i32 %i
+  %v = load float, ptr %p
+  %q = getelementptr inbounds float, ptr %out, i32 %i
+  %w = fmul float %v, 2.0
+  store float %w, ptr %q
+BETWEEN
+  %j = add nsw nuw i32 %i, %block
+  %p2 = getelementptr inbounds float, ptr FROM, i32 %j
+  %v2 = load float, ptr %p2
+  %q2 = getelementptr inbounds float, ptr %out, i32 %j
+  %w2 = fmul float %v2, 3.0
+  store float %w2, ptr %q2
+)",
+                           "declare void @strata_barrier()\n");
+  for (const auto& [what, with] : {std::pair<std::string, std::string>("BETWEEN", between), {"FROM", from}})
+    for (size_t at; (at = text.find(what)) != std::string::npos;) text.replace(at, what.size(), with);
+  return text;
+}
+
+TEST(Ptx, LoadsDoNotWaitForStoresToOtherArrays) {
+  PtxOptions options = options_for("sm_90a");
+  options.overlap = true;
+  EXPECT_EQ(order_of(ptx_of(two_copies("", "%in"), options)), "LLSS");
+  // What is stored may be what is loaded then.
+  EXPECT_EQ(order_of(ptx_of(two_copies("", "%out"), options)), "LSLS");
+  // Other threads wait for it.
+  EXPECT_EQ(order_of(ptx_of(two_copies("  call void @strata_barrier()", "%in"), options)), "LSBLS");
+}
+
+TEST(Ptx, StoresWaitAsFarAsRegistersReach) {
+  std::string body;
+  for (int i = 0; i < 40; ++i) {
+    body += fmt::format(
+        "  %i{0} = mul i32 %i, {1}\n  %p{0} = getelementptr float, ptr %in, i32 %i{0}\n  %v{0} = load float, ptr "
+        "%p{0}\n"
+        "  %q{0} = getelementptr float, ptr %out, i32 %i{0}\n  store float %v{0}, ptr %q{0}\n",
+        i, 3 * i + 1);
+  }
+  const auto of = [&](int threads) {
+    PtxOptions options = options_for("sm_90a");
+    options.kernels[0].threads = threads;
+    return order_of(ptx_of(block(body), options));
+  };
+  const std::string loads(16, 'L'), stores(16, 'S');
+  // Of 64 registers, 16 for stores: 16 at a time, the 17th comes behind its own load.
+  EXPECT_EQ(of(1024).substr(0, 33), loads + 'L' + stores);
+  EXPECT_EQ(of(256), std::string(40, 'L') + std::string(40, 'S'));
 }
 
 TEST(Ptx, CubinIsAnElfFile) {

@@ -1,6 +1,7 @@
 // What a fusion costs as one kernel.
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/pass.h"
@@ -18,6 +19,8 @@ using hlo::Opcode;
 
 /// Elements beside each other that a thread has at least, where all are wide.
 constexpr double kVector = 4;
+
+constexpr double kSectorBytes = 32;  ///< that caches move at least
 
 double bytes_of(const hlo::Shape& shape) {
   double bytes = 0;
@@ -112,6 +115,53 @@ double operations_of_products(const hlo::Computation& computation, const std::ve
   return sum;
 }
 
+/// The dimension of an array whose elements lie beside each other in the memory that it is read from: through
+/// elementwise operators and transposes, to what has an element for each of its own. -1 where all have one element.
+int64_t innermost_in_memory(const hlo::Computation& computation, InstructionId id) {
+  std::vector<int64_t> dims(static_cast<size_t>(computation[id].shape.rank()));  // of the array, in the one at hand
+  std::iota(dims.begin(), dims.end(), 0);
+  for (;;) {
+    const Instruction& it = computation[id];
+    InstructionId next = -1;
+    if (it.opcode == Opcode::Transpose) {
+      next = it.operands[0];
+      for (int64_t& d : dims) d = it.dimensions()[static_cast<size_t>(d)];
+    } else if (hlo::is_elementwise(it.opcode)) {
+      // Of several operands one that is not the same for many elements.
+      for (const InstructionId operand : it.operands) {
+        const Opcode opcode = computation[operand].opcode;
+        const bool spread = opcode == Opcode::Broadcast || opcode == Opcode::Constant || opcode == Opcode::Iota;
+        if (next < 0 && !spread && computation[operand].shape.rank() == it.shape.rank()) next = operand;
+      }
+    }
+    if (next < 0) break;
+    id = next;
+  }
+  const hlo::Shape& shape = computation[id].shape;
+  for (const int64_t d : shape.minor_to_major) {
+    if (shape.dim(d) > 1) return std::find(dims.begin(), dims.end(), d) - dims.begin();
+  }
+  return -1;
+}
+
+/// What caches serve beside the elements of products' rows themselves: where rows of different batches lie beside each
+/// other, each block reads a sector for each element of its batch.
+double bytes_beside_rows(const hlo::Computation& computation, const std::vector<InstructionId>& once, double blocks) {
+  double sum = 0;
+  for (const InstructionId id : once) {
+    const auto shape = product_shape(computation, id);
+    if (!shape) continue;
+    const InstructionId rows = computation[id].operands[static_cast<size_t>(1 - shape->weights)];
+    const int64_t innermost = innermost_in_memory(computation, rows);
+    const bool apart = std::any_of(shape->batch.begin(), shape->batch.end(),
+                                   [&](const ProductDimension& one) { return one.in_rows == innermost; });
+    const double times = std::max(blocks / static_cast<double>(shape->batches()), 1.0);
+    const double beside = std::max(kSectorBytes - hlo::byte_width(computation[rows].shape.type), 0.0);
+    if (apart) sum += indexing::elements_of(computation[rows].shape) * times * beside;
+  }
+  return sum;
+}
+
 /// Of each instruction whether only broadcasts read it, to elements that lie beside each other in memory: what it has
 /// for a row, threads compute once for their vectors.
 std::vector<bool> same_along_rows(const hlo::Computation& computation) {
@@ -193,9 +243,10 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
     const double times = evaluated[static_cast<size_t>(id)];
     if (it.opcode != Opcode::Parameter || times == 0) continue;
     // Of an array that is read in part only that part moves.
-    work.memory_bytes += std::min(bytes_of(it.shape), times * 32);
+    work.memory_bytes += std::min(bytes_of(it.shape), times * kSectorBytes);
     work.cache_bytes += times * (it.shape.is_array() ? hlo::byte_width(it.shape.type) : 4) / share(id);
   }
+  work.cache_bytes += bytes_beside_rows(computation, once, blocks);
   if (blocks > 0) work.blocks = blocks;
   return work;
 }

@@ -208,6 +208,27 @@ ENTRY e {{
   }
 }
 
+/// How many kernels a text is cut into.
+size_t kernels_of(const std::string& text) {
+  const auto module = hlo::parse_module(text);
+  EXPECT_TRUE(module) << (module ? "" : module.error().to_string());
+  return module ? fuse(**module, default_target()).size() : 0;
+}
+
+TEST(Fusion, WritesRowsOfAProductInTheirOrderWhereBatchesLieBesideEachOther) {
+  const auto text = [](int batches) {
+    return fmt::format(
+        "ENTRY e {{\n  a = bf16[16,512,{0}] parameter(0)\n  w = bf16[{0},1000,512] parameter(1)\n"
+        "  t = bf16[{0},16,512] transpose(a), dimensions={{2,0,1}}\n"
+        "  ROOT d = f32[{0},16,1000] dot(t, w), lhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, "
+        "rhs_batch_dims={{0}}, rhs_contracting_dims={{2}}\n}}\n",
+        batches);
+  };
+  // Each of 32 blocks a batch would read a sector for each of 16 · 512 elements.
+  EXPECT_EQ(kernels_of(text(24)), 2u);
+  EXPECT_EQ(kernels_of(text(1)), 1u);  // they do not move
+}
+
 TEST(Fusion, IsRefusedByEmittersWhereAReductionIsComputedAgain) {
   const auto module = hlo::parse_module(R"(
 sum {

@@ -22,19 +22,19 @@ constexpr int64_t kLeastElements = 64;   ///< fewer are left to a loop
 constexpr int64_t kMaxUnroll = 8;        ///< repetitions of loops that disappear
 constexpr int64_t kRegisterBytes = 128;  ///< of a thread's elements that may stay in registers between stages
 
-/// Of the widest array that is read or written element by element: parameters and outputs.
-int64_t element_bytes(const Fusion& fusion, int64_t elements) {
+/// The arrays that are read or written element by element: parameters and outputs.
+void consider_arrays(const Fusion& fusion, int64_t elements, ReductionLoad& load) {
   const hlo::Computation& computation = fusion.computation();
-  int64_t bytes = 1;
+  load.element_bytes = 1;
   const auto consider = [&](const hlo::Shape& shape) {
     if (!shape.is_array() || shape.element_count() * 2 < elements) return;
-    bytes = std::max<int64_t>(bytes, hlo::byte_width(shape.type));
+    load.element_bytes = std::max<int64_t>(load.element_bytes, hlo::byte_width(shape.type));
+    load.all_bytes += hlo::byte_width(shape.type);
   };
   for (const InstructionId id : computation.parameters) consider(computation[id].shape);
   const hlo::Shape& root = computation.root_instruction().shape;
   consider(root);
   for (const hlo::Shape& one : root.elements) consider(one);
-  return bytes;
 }
 
 /// What each output must hold if blocks share it, or nothing if they cannot.
@@ -128,7 +128,7 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   STRATA_TRY(ReductionOutputs outputs, plan_reduction_outputs(fusion.module, fusion.id, heroes));
 
   ReductionLoad load;
-  load.element_bytes = element_bytes(fusion, elements);
+  consider_arrays(fusion, elements, load);
   std::optional<std::vector<Preparation>> preparations = atomic_preparations(fusion, heroes, outputs);
   load.may_split = preparations.has_value();
   for (const ReductionHero& hero : heroes.heroes) {

@@ -290,6 +290,34 @@ TEST(Reduction, BlocksShareOutputsAtomically) {
   EXPECT_THAT(*kernel->text(Form::Mlir), HasSubstr("atomic_rmw add"));
 }
 
+TEST(Reduction, ManyArraysHaveFewThreads) {
+  // Norms of `arrays` weights after a step, and the weights: a thread has a vector of each array.
+  const auto text = [](int arrays, int length) {
+    std::string body = kCombiners + "ENTRY e {\n  z = f32[] constant(0)\n", types, names;
+    const std::string type = fmt::format("f32[{}]", length);
+    for (int i = 0; i < arrays; ++i) {
+      body += fmt::format(
+          "  w{0} = {1} parameter({2})\n  g{0} = {1} parameter({3})\n  s{0} = {1} subtract(w{0}, g{0})\n"
+          "  q{0} = {1} multiply(s{0}, s{0})\n  n{0} = f32[] reduce(q{0}, z), dimensions={{0}}, to_apply=add\n",
+          i, type, 2 * i, 2 * i + 1);
+      types += fmt::format("{}f32[], {}", i == 0 ? "" : ", ", type);
+      names += fmt::format("{}n{}, s{}", i == 0 ? "" : ", ", i, i);
+    }
+    return body + fmt::format("  ROOT r = ({}) tuple({})\n}}\n", types, names);
+  };
+  const auto launch = [&](int arrays, int length) {
+    const auto kernel = emit(text(arrays, length));
+    EXPECT_TRUE(kernel) << kernel.error().to_string();
+    return kernel ? kernel->decision().launch().threads : 0;
+  };
+  EXPECT_EQ(launch(1, 1 << 22), 1024);
+  EXPECT_EQ(launch(5, 1 << 22), 512);  // 36 + 5 · 3 · 4 + 5 registers
+  EXPECT_EQ(launch(12, 1 << 22), 256);
+  EXPECT_EQ(launch(5, (1 << 22) + 1), 512);  // 4 elements one by one instead
+  check(text(5, 50001), "row reduction");
+  check(text(9, 50000), "row reduction");
+}
+
 TEST(Reduction, RandomShapesAndLayouts) {
   std::mt19937 random(3);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };

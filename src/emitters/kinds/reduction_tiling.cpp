@@ -21,9 +21,10 @@ constexpr int64_t kColumnThreads = 512;    ///< of a block that keeps columns in
 constexpr int64_t kColumnRows = 8;         ///< of such a thread
 constexpr int64_t kColumnRegisters = 128;  ///< that these may take
 
+constexpr int64_t kMostRegisters = 255;  ///< of a thread
+constexpr int64_t kOtherRegisters = 36;  ///< of it, for all but its elements
 // Of blocks that keep a row.
-constexpr int64_t kOtherRegisters = 36;  ///< of a thread, for all but its elements
-constexpr int64_t kOtherBytes = 2048;    ///< of shared memory: parts of results, and what the system takes
+constexpr int64_t kOtherBytes = 2048;  ///< of shared memory: parts of results, and what the system takes
 
 int64_t power_above(int64_t x) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(x, 1))));
@@ -36,6 +37,7 @@ class Choice {
  public:
   Choice(const ReductionHeroes& heroes, const ReductionLoad& load, const Target& target)
       : groups_(heroes.groups),
+        heroes_(heroes.heroes),
         rows_(heroes.rows()),
         load_(load),
         processors_(target.multiprocessors),
@@ -75,7 +77,22 @@ class Choice {
   }
 
   void choose_vector() {
-    while (vector() * 2 <= most_vector() && groups_.back().size % (vector() * 2) == 0) tiling_.vector.back() *= 2;
+    while (vector() * 2 <= most_vector() && groups_.back().size % (vector() * 2) == 0 &&
+           registers(vector() * 2) <= kMostRegisters)
+      tiling_.vector.back() *= 2;
+  }
+
+  /// Of a thread that has a vector of each array: all of them are loaded before what is computed of them is stored.
+  int64_t registers(int64_t vector) const {
+    const int64_t sums = std::ssize(heroes_) * (groups_.back().reduced ? 1 : vector);
+    return kOtherRegisters + ceil_div(vector * load_.all_bytes, 4) + sums;
+  }
+
+  /// Of a block, so that registers suffice for 16 bytes of each array, in one vector or several elements: few where a
+  /// fusion has many arrays, which may have little to do with each other.
+  int64_t most_threads() const {
+    const int64_t on_their_way = std::max(vector(), kVectorBytes / std::min(load_.element_bytes, kVectorBytes));
+    return std::clamp(power_below(target_.registers / registers(on_their_way)), kThreads, kMaxThreads);
   }
 
   /// Whether rows that begin anywhere are long enough for whole vectors and edges.
@@ -111,7 +128,7 @@ class Choice {
     if (align) tiling_.vector.back() = most_vector();
     const int64_t vectors = ceil_div(groups_[last].size, vector());
     const int64_t repeat = vector() == 1 ? 16 : load_.rereads ? 2 : 8;
-    const int64_t most = enough_blocks(rows_) ? 2 * kThreads : kMaxThreads;
+    const int64_t most = std::min(enough_blocks(rows_) ? 2 * kThreads : kMaxThreads, most_threads());
     int64_t threads = std::clamp(power_above(ceil_div(vectors, repeat)), int64_t{kWarpSize}, most);
     if (load_.rereads && ceil_div(vectors, threads) > repeat) threads = keep_rows(vectors, threads);
     tiling_.threads[last] = threads;
@@ -154,7 +171,7 @@ class Choice {
     const auto line = [&] { return lanes / 2 * vector() * load_.element_bytes >= 128; };
     while (lanes % 2 == 0 && line() && length >= 64 && blocks() * 8 < processors_ * 7) lanes /= 2;
     const int64_t unit = kWarpSize / std::gcd(lanes, int64_t{kWarpSize});  // for whole warps
-    const int64_t most = (enough_blocks(blocks()) ? kThreads : kMaxThreads) / lanes / unit * unit;
+    const int64_t most = (enough_blocks(blocks()) ? kThreads : most_threads()) / lanes / unit * unit;
     int64_t rows = power_below(length / 4);
     if (rows < vector() || (unit > 1 && length < 2 * unit && columns >= kWarpSize)) rows = 1;
     if (const auto kept = kept_columns(length, columns)) {
@@ -215,6 +232,7 @@ class Choice {
   }
 
   const std::vector<DimensionGroup>& groups_;
+  const std::vector<ReductionHero>& heroes_;
   const int64_t rows_;
   const ReductionLoad& load_;
   const int64_t processors_;

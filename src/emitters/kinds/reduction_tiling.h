@@ -13,6 +13,7 @@ namespace strata::emitters {
 /// What the choice depends on besides shapes.
 struct ReductionLoad {
   int64_t element_bytes = 4;   ///< of the widest array that is read or written element by element
+  int64_t all_bytes = 0;       ///< of all of these together, for one element
   bool rereads = false;        ///< rows are gone through several times: then they should stay in registers
   int64_t kept_bytes = 0;      ///< of one element of each parameter that lies as what is reduced does, together
   int64_t kept_registers = 0;  ///< that these take, of 32 bits
