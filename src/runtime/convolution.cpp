@@ -12,7 +12,7 @@ namespace {
 // Names of the tensors in the library's graph.
 constexpr int64_t kX = 1, kW = 2, kY = 3, kSums = 4;
 constexpr int64_t kAlignment = 16;
-using Shape4 = std::array<int64_t, 4>;
+using Sizes = std::vector<int64_t>;
 constexpr std::array<std::string_view, 3> kParts{"result", "images", "filters"};
 
 /// The tensors that launches name, in the order of Convolution::arguments().
@@ -25,6 +25,21 @@ std::array<int64_t, 3> tensors_of(ConvolutionPart part) {
 int element_type(DType type) {
   assert(type != DType::F64);
   return type == DType::F16 ? Cudnn::kF16 : type == DType::BF16 ? Cudnn::kBF16 : Cudnn::kF32;
+}
+
+Sizes of_each(const Convolution& c, int64_t ConvolutionDimension::*member) {
+  Sizes values;
+  for (const ConvolutionDimension& each : c.spatial) values.push_back(each.*member);
+  return values;
+}
+
+/// ", stride 2", or of dimensions that differ ", stride 1×2×2"; nothing where all are `usual`.
+std::string describe_each(const Convolution& c, const char* name, int64_t ConvolutionDimension::*member,
+                          int64_t usual) {
+  const Sizes values = of_each(c, member);
+  if (std::count(values.begin(), values.end(), values.front()) != std::ssize(values))
+    return fmt::format(", {} {}", name, fmt::join(values, "×"));
+  return values.front() == usual ? "" : fmt::format(", {} {}", name, values.front());
 }
 
 /// A descriptor of the library; `status` is the first error of what was done with it.
@@ -68,18 +83,23 @@ class Descriptor {
 };
 
 /// One that `is_virtual` has no memory: it goes from operation to operation.
-Descriptor tensor(const Cudnn& cudnn, int64_t name, DType type, const Shape4& sizes, bool channels_last,
+Descriptor tensor(const Cudnn& cudnn, int64_t name, DType type, const Sizes& sizes, bool channels_last,
                   bool is_virtual = false) {
-  const int64_t all = sizes[1] * sizes[2] * sizes[3];
-  const Shape4 strides =
-      channels_last ? Shape4{all, 1, sizes[3] * sizes[1], sizes[1]} : Shape4{all, sizes[2] * sizes[3], sizes[3], 1};
+  Sizes strides(sizes.size());
+  int64_t step = channels_last ? sizes[1] : 1;
+  for (size_t d = sizes.size(); d-- > 2;) {
+    strides[d] = step;
+    step *= sizes[d];
+  }
+  strides[1] = channels_last ? 1 : step;
+  strides[0] = channels_last ? step : step * sizes[1];
   Descriptor made(cudnn, Cudnn::kTensor);
   if (is_virtual) made.set(Cudnn::kTensorIsVirtual, Cudnn::kBoolean, is_virtual);
   made.set(Cudnn::kTensorName, Cudnn::kInt64, name)
       .set(Cudnn::kTensorType, Cudnn::kDataType, element_type(type))
       .set(Cudnn::kTensorAlignment, Cudnn::kInt64, kAlignment)
-      .set(Cudnn::kTensorSizes, Cudnn::kInt64, 4, sizes.data())
-      .set(Cudnn::kTensorStrides, Cudnn::kInt64, 4, strides.data())
+      .set(Cudnn::kTensorSizes, Cudnn::kInt64, std::ssize(sizes), sizes.data())
+      .set(Cudnn::kTensorStrides, Cudnn::kInt64, std::ssize(strides), strides.data())
       .finalize();
   return made;
 }
@@ -141,25 +161,24 @@ class PreparedConvolution final : public PreparedWork {
     const Cudnn& cudnn = library_.functions();
     const Convolution& c = convolution_;
     const bool last = c.channels_last;
-    const Shape4 result{c.images, c.filters, c.result_height(), c.result_width()};
-    const Descriptor x = tensor(cudnn, kX, c.type, {c.images, c.channels, c.height, c.width}, last);
-    const Descriptor w =
-        tensor(cudnn, kW, c.type, {c.filters, c.channels / c.groups, c.filter_height, c.filter_width}, last);
+    const Sizes result = c.result_shape();
+    const Descriptor x = tensor(cudnn, kX, c.type, c.images_shape(), last);
+    const Descriptor w = tensor(cudnn, kW, c.type, c.filters_shape(), last);
     const Descriptor y = tensor(cudnn, kY, c.type, result, last);
     std::optional<Descriptor> sums;
     if (c.relu) sums = tensor(cudnn, kSums, DType::F32, result, last, true);
-    constexpr int64_t spatial = 2;
-    const std::array<int64_t, 2> strides{c.stride, c.stride};
-    const std::array<int64_t, 2> padding{c.padding, c.padding};
-    const std::array<int64_t, 2> dilations{c.dilation, c.dilation};
+    const int64_t spatial = std::ssize(c.spatial);
+    const Sizes strides = of_each(c, &ConvolutionDimension::stride);
+    const Sizes padding = of_each(c, &ConvolutionDimension::padding);
+    const Sizes dilations = of_each(c, &ConvolutionDimension::dilation);
     Descriptor convolution(cudnn, Cudnn::kConvolution);
     convolution.set(Cudnn::kSpatialDimensions, Cudnn::kInt64, spatial)
         .set(Cudnn::kComputeType, Cudnn::kDataType, Cudnn::kF32)
         .set(Cudnn::kConvolutionMode, Cudnn::kConvolutionModeType, Cudnn::kCrossCorrelation)
-        .set(Cudnn::kPaddingBefore, Cudnn::kInt64, 2, padding.data())
-        .set(Cudnn::kPaddingBehind, Cudnn::kInt64, 2, padding.data())
-        .set(Cudnn::kDilations, Cudnn::kInt64, 2, dilations.data())
-        .set(Cudnn::kStrides, Cudnn::kInt64, 2, strides.data())
+        .set(Cudnn::kPaddingBefore, Cudnn::kInt64, spatial, padding.data())
+        .set(Cudnn::kPaddingBehind, Cudnn::kInt64, spatial, padding.data())
+        .set(Cudnn::kDilations, Cudnn::kInt64, spatial, dilations.data())
+        .set(Cudnn::kStrides, Cudnn::kInt64, spatial, strides.data())
         .finalize();
     const auto [kind, alpha] =
         c.part == ConvolutionPart::Images    ? std::pair(Cudnn::kImagesOperation, Cudnn::kImagesAlpha)
@@ -248,13 +267,31 @@ Result<ConvolutionPart> parse_convolution_part(std::string_view name) {
   return invalid("'{}' is no part of a convolution", name);
 }
 
+Sizes Convolution::images_shape() const {
+  Sizes shape{images, channels};
+  for (const ConvolutionDimension& each : spatial) shape.push_back(each.size);
+  return shape;
+}
+
+Sizes Convolution::filters_shape() const {
+  Sizes shape{filters, channels / groups};
+  for (const ConvolutionDimension& each : spatial) shape.push_back(each.filter);
+  return shape;
+}
+
+Sizes Convolution::result_shape() const {
+  Sizes shape{images, filters};
+  for (const ConvolutionDimension& each : spatial) shape.push_back(each.result());
+  return shape;
+}
+
 std::string describe(const Convolution& c) {
-  return fmt::format("{}{} {}×{}×{}×{} by {}×{}×{}×{}{}{}{}{}{}{}, algorithm {}",
+  return fmt::format("{}{} {} by {}{}{}{}{}{}{}, algorithm {}",
                      c.part == ConvolutionPart::Result ? "" : fmt::format("{} of ", name_of(c.part)), name_of(c.type),
-                     c.images, c.channels, c.height, c.width, c.filters, c.channels / c.groups, c.filter_height,
-                     c.filter_width, c.stride == 1 ? "" : fmt::format(", stride {}", c.stride),
-                     c.padding == 0 ? "" : fmt::format(", padding {}", c.padding),
-                     c.dilation == 1 ? "" : fmt::format(", dilation {}", c.dilation),
+                     fmt::join(c.images_shape(), "×"), fmt::join(c.filters_shape(), "×"),
+                     describe_each(c, "stride", &ConvolutionDimension::stride, 1),
+                     describe_each(c, "padding", &ConvolutionDimension::padding, 0),
+                     describe_each(c, "dilation", &ConvolutionDimension::dilation, 1),
                      c.groups == 1 ? "" : fmt::format(", {} groups", c.groups),
                      c.channels_last ? ", channels last" : "", c.relu ? ", relu" : "", c.algorithm);
 }

@@ -18,38 +18,49 @@ enum class ConvolutionPart : uint8_t { Result, Images, Filters };
 std::string_view name_of(ConvolutionPart part);
 Result<ConvolutionPart> parse_convolution_part(std::string_view name);
 
-/// conv2d of src/ops, or in groups: X[images, channels, height, width] by W[filters, channels / groups, filter_height,
-/// filter_width], of one element type: f16, bf16 or f32. Filters in the order of the groups whose channels they read.
-/// Sums are taken in float32. All three tensors are row-major, or all have their channels last in memory: X lies as
-/// [images, height, width, channels].
+/// What a convolution does along one spatial dimension, in elements.
+struct ConvolutionDimension {
+  int64_t size = 1;  ///< of the image
+  int64_t filter = 1;
+  int64_t stride = 1;
+  int64_t padding = 0;   ///< zeros at each end of the image
+  int64_t dilation = 1;  ///< from one element of a filter to the next
+
+  /// Size of the result; 0 where the filter does not fit.
+  int64_t result() const {
+    const int64_t room = size + 2 * padding - (filter - 1) * dilation - 1;
+    return room < 0 ? 0 : room / stride + 1;
+  }
+  friend bool operator==(const ConvolutionDimension&, const ConvolutionDimension&) = default;
+};
+
+/// conv2d of src/ops, or of three spatial dimensions, or in groups: X[images, channels, sizes…] by W[filters,
+/// channels / groups, filters' sizes…], of one element type: f16, bf16 or f32. Filters in the order of the groups whose
+/// channels they read. Sums are taken in float32. All three tensors are row-major, or all have their channels last in
+/// memory: X lies as [images, sizes…, channels].
 ///
 /// Of the parts Images and Filters the result Y is an operand, and X or W what is computed: each element is the sum of
 /// all elements of Y that it had a part in, times what it was multiplied by there.
 struct Convolution {
   DType type = DType::F16;
-  int64_t images = 1, channels = 1, height = 1, width = 1;
-  int64_t filters = 1, filter_height = 1, filter_width = 1;
-  int64_t stride = 1, padding = 0;
-  int64_t dilation = 1;  ///< from one element of a filter to the next, in elements of the image
-  int64_t groups = 1;
+  int64_t images = 1, channels = 1, filters = 1, groups = 1;
+  std::vector<ConvolutionDimension> spatial{2, ConvolutionDimension{}};  ///< two (height, width) or three (depth first)
   bool channels_last = false;
   bool relu = false;  ///< max(0, Y) is stored; of the part Result
   ConvolutionPart part = ConvolutionPart::Result;
   int64_t algorithm = 0;  ///< place among those of the library that compute it exactly, its best guess first
 
-  int64_t result_height() const { return result_size(height, filter_height); }
-  int64_t result_width() const { return result_size(width, filter_width); }
-  /// Along one dimension; 0 where the filter does not fit.
-  int64_t result_size(int64_t size, int64_t filter) const {
-    const int64_t room = size + 2 * padding - (filter - 1) * dilation - 1;
-    return room < 0 ? 0 : room / stride + 1;
-  }
+  /// Shapes of the tensors, channels first.
+  std::vector<int64_t> images_shape() const;
+  std::vector<int64_t> filters_shape() const;
+  std::vector<int64_t> result_shape() const;
   /// X, W, Y; of the part Images Y, W, X; of Filters X, Y, W.
   static constexpr size_t arguments() { return 3; }
   friend bool operator==(const Convolution&, const Convolution&) = default;
 };
 
-/// "f16 8×64×56×56 by 64×64×3×3, padding 1, algorithm 2" (and what else is not the default).
+/// "f16 8×64×56×56 by 64×64×3×3, padding 1, algorithm 2" (and what else is not the default; "stride 1×2×2" where
+/// dimensions differ).
 std::string describe(const Convolution& convolution);
 
 /// What a launch of the manifest says that is a convolution.

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
 
 #include "ops/arithmetic.h"
@@ -23,10 +24,9 @@ std::string message(const Result<T>& result) {
 
 LaunchManifest manifest_of(const Convolution& c) {
   LaunchManifest manifest;
-  manifest.buffers = {
-      {"X", BufferRole::Input, TensorType{c.type, {c.images, c.channels, c.height, c.width}}},
-      {"W", BufferRole::Input, TensorType{c.type, {c.filters, c.channels, c.filter_height, c.filter_width}}},
-      {"Y", BufferRole::Output, TensorType{c.type, {c.images, c.filters, c.result_height(), c.result_width()}}}};
+  manifest.buffers = {{"X", BufferRole::Input, TensorType{c.type, c.images_shape()}},
+                      {"W", BufferRole::Input, TensorType{c.type, c.filters_shape()}},
+                      {"Y", BufferRole::Output, TensorType{c.type, c.result_shape()}}};
   GpuLaunch launch;
   launch.kernel = "convolution";
   launch.library = c;
@@ -41,26 +41,42 @@ Tensor<double> random_tensor(const TensorType& type, Random& random) {
   return tensor;
 }
 
-/// What conv2d's comment says.
+/// What Convolution's comment says, of tensors that lie as it says.
 Tensor<double> expected_of(const Convolution& c, const Tensor<double>& x, const Tensor<double>& w) {
-  Tensor<double> y({c.images, c.filters, c.result_height(), c.result_width()});
-  size_t next = 0;
-  for (int64_t n = 0; n < c.images; ++n) {
-    for (int64_t o = 0; o < c.filters; ++o) {
-      for (int64_t row = 0; row < c.result_height(); ++row) {
-        for (int64_t column = 0; column < c.result_width(); ++column) {
-          double& sum = y.data[next++];
-          for (int64_t term = 0; term < c.channels * c.filter_height * c.filter_width; ++term) {
-            const int64_t at = term / c.filter_width;
-            const int64_t r = row * c.stride + at % c.filter_height - c.padding;
-            const int64_t s = column * c.stride + term % c.filter_width - c.padding;
-            if (r < 0 || r >= c.height || s < 0 || s >= c.width) continue;
-            const int64_t image = n * c.channels + at / c.filter_height;
-            sum += x.data[static_cast<size_t>((image * c.height + r) * c.width + s)] *
-                   w.data[static_cast<size_t>(o * c.channels * c.filter_height * c.filter_width + term)];
-          }
-        }
+  // With two spatial dimensions the third, the outermost, is one of one element.
+  std::vector<ConvolutionDimension> d = c.spatial;
+  if (d.size() == 2) d.insert(d.begin(), ConvolutionDimension{});
+  const auto place = [&](int64_t outer, int64_t channel, int64_t channels, std::array<int64_t, 3> at,
+                         std::array<int64_t, 3> sizes) {
+    const int64_t inner = (at[0] * sizes[1] + at[1]) * sizes[2] + at[2], all = sizes[0] * sizes[1] * sizes[2];
+    return static_cast<size_t>(c.channels_last ? (outer * all + inner) * channels + channel
+                                               : (outer * channels + channel) * all + inner);
+  };
+  const std::array<int64_t, 3> results{d[0].result(), d[1].result(), d[2].result()};
+  const std::array<int64_t, 3> sizes{d[0].size, d[1].size, d[2].size};
+  const std::array<int64_t, 3> filters{d[0].filter, d[1].filter, d[2].filter};
+  const int64_t positions = results[0] * results[1] * results[2], elements = filters[0] * filters[1] * filters[2];
+  const auto at = [](int64_t i, const std::array<int64_t, 3>& of) {
+    return std::array<int64_t, 3>{i / (of[1] * of[2]), i / of[2] % of[1], i % of[2]};
+  };
+  const int64_t group = c.channels / c.groups;
+  Tensor<double> y(c.result_shape());
+  for (int64_t result = 0; result < c.images * c.filters * positions; ++result) {
+    const int64_t n = result / (c.filters * positions), o = result / positions % c.filters;
+    const std::array<int64_t, 3> position = at(result % positions, results);
+    double& sum = y.data[place(n, o, c.filters, position, results)];
+    for (int64_t term = 0; term < group * elements; ++term) {
+      const std::array<int64_t, 3> element = at(term % elements, filters);
+      std::array<int64_t, 3> from{};
+      bool inside = true;
+      for (size_t i = 0; i < 3; ++i) {
+        from[i] = position[i] * d[i].stride + element[i] * d[i].dilation - d[i].padding;
+        inside = inside && from[i] >= 0 && from[i] < sizes[i];
       }
+      if (!inside) continue;
+      const int64_t channel = o / (c.filters / c.groups) * group + term / elements;
+      sum += x.data[place(n, channel, c.channels, from, sizes)] *
+             w.data[place(o, term / elements, group, element, filters)];
     }
   }
   return y;
@@ -73,8 +89,8 @@ class ConvolutionTest : public FakeDriverTest {
     auto device = GpuDevice::open();
     ASSERT_TRUE(device) << message(device);
     device_ = std::move(*device);
-    std::tie(c_.images, c_.channels, c_.height, c_.width) = std::tuple(2, 3, 7, 5);
-    std::tie(c_.filters, c_.filter_height, c_.filter_width) = std::tuple(4, 3, 2);
+    std::tie(c_.images, c_.channels, c_.filters) = std::tuple(2, 3, 4);
+    c_.spatial = {{.size = 7, .filter = 3}, {.size = 5, .filter = 2}};
   }
   std::string load_error() { return message(GpuProgram::load(*device_, "", manifest_of(c_))); }
   double error() {
@@ -110,12 +126,35 @@ TEST_F(ConvolutionTest, TypesStridesAndPaddings) {
   for (const DType type : {DType::F16, DType::BF16, DType::F32}) {
     for (const int64_t stride : {1, 2}) {
       for (const int64_t padding : {0, 1}) {
-        std::tie(c_.type, c_.stride, c_.padding) = std::tuple(type, stride, padding);
+        c_.type = type;
+        for (ConvolutionDimension& each : c_.spatial) std::tie(each.stride, each.padding) = std::tie(stride, padding);
         EXPECT_LT(error(), tolerance(type)) << describe(c_);
       }
     }
   }
   EXPECT_EQ(describe(c_), "f32 2×3×7×5 by 4×3×3×2, stride 2, padding 1, algorithm 0");
+}
+
+TEST_F(ConvolutionTest, DimensionsThatDiffer) {
+  c_.type = DType::F32;
+  c_.spatial = {{.size = 9, .filter = 3, .stride = 2, .padding = 1}, {.size = 8, .filter = 2, .dilation = 3}};
+  EXPECT_LT(error(), tolerance(c_.type)) << describe(c_);
+  EXPECT_EQ(describe(c_), "f32 2×3×9×8 by 4×3×3×2, stride 2×1, padding 1×0, dilation 1×3, algorithm 0");
+}
+
+TEST_F(ConvolutionTest, ThreeSpatialDimensions) {
+  c_.spatial = {
+      {.size = 5, .filter = 3, .padding = 1}, {.size = 7, .filter = 2, .stride = 2}, {.size = 6, .filter = 3}};
+  for (const DType type : {DType::F16, DType::BF16, DType::F32}) {
+    for (const bool last : {false, true}) {
+      std::tie(c_.type, c_.channels_last) = std::tie(type, last);
+      EXPECT_LT(error(), tolerance(type)) << describe(c_);
+    }
+  }
+  std::tie(c_.channels, c_.groups) = std::tuple(6, 2);
+  EXPECT_LT(error(), tolerance(c_.type)) << describe(c_);
+  EXPECT_EQ(describe(c_),
+            "f32 2×6×5×7×6 by 4×3×3×2×3, stride 1×2×1, padding 1×0×0, 2 groups, channels last, algorithm 0");
 }
 
 TEST_F(ConvolutionTest, AlgorithmsAreCountedWithoutThoseThatRoundMore) {

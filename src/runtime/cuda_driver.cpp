@@ -1,5 +1,6 @@
 #include "runtime/cuda_driver.h"
 
+#include "runtime/cuda_graph_nodes.h"
 #include "runtime/cuda_libraries.h"
 
 namespace strata {
@@ -50,6 +51,15 @@ void bind_all(FunctionBinder& r, CudaDriver& d) {
   r.bind(d.elapsed, {"cuEventElapsedTime", "cuEventElapsedTime_v2"});
 }
 
+const CudaLibraryFiles& driver_files() {
+  static const CudaLibraryFiles files{.name = "the CUDA driver",
+                                      .variable = "STRATA_CUDA_DRIVER",
+                                      .files = {"libcuda.so.1"},
+                                      .remedy = "install a driver of NVIDIA's for CUDA 12 or later",
+                                      .in_roots = false};
+  return files;
+}
+
 }  // namespace
 
 Result<void> CudaDriver::check(int status, std::string_view what) const {
@@ -63,17 +73,26 @@ Result<void> CudaDriver::check(int status, std::string_view what) const {
 }
 
 Result<CudaDriver> open_cuda_driver() {
-  static const CudaLibraryFiles files{.name = "the CUDA driver",
-                                      .variable = "STRATA_CUDA_DRIVER",
-                                      .files = {"libcuda.so.1"},
-                                      .remedy = "install a driver of NVIDIA's for CUDA 12 or later",
-                                      .in_roots = false};
-  STRATA_TRY(const CudaLibrary library, open_cuda_library(files));
+  STRATA_TRY(const CudaLibrary library, open_cuda_library(driver_files()));
   CudaDriver driver{};
   FunctionBinder binder(library.handle);
   bind_all(binder, driver);
-  STRATA_CHECK(check_complete(binder, files));
+  STRATA_CHECK(check_complete(binder, driver_files()));
   return driver;
+}
+
+Result<CudaGraphNodes> open_graph_nodes() {
+  STRATA_TRY(const CudaLibrary library, open_cuda_library(driver_files()));
+  CudaGraphNodes nodes{};
+  FunctionBinder binder(library.handle);
+  binder.bind(nodes.current_context, {"cuCtxGetCurrent"});
+  binder.bind(nodes.create_condition, {"cuGraphConditionalHandleCreate"});
+  binder.bind(nodes.add_node, {"cuGraphAddNode_v2"});
+  binder.bind(nodes.stream_state, {"cuStreamGetCaptureInfo_v3"});
+  binder.bind(nodes.set_dependencies, {"cuStreamUpdateCaptureDependencies_v2"});
+  binder.bind(nodes.begin_capture_to_graph, {"cuStreamBeginCaptureToGraph"});
+  if (!binder.missing().empty()) return unsupported("the CUDA driver has no function {}", binder.missing());
+  return nodes;
 }
 
 }  // namespace strata

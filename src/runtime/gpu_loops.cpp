@@ -1,5 +1,6 @@
 // Loops, as the launcher runs them (gpu_steps.h).
 #include <algorithm>
+#include <utility>
 
 #include "runtime/gpu_steps.h"
 
@@ -67,6 +68,7 @@ void StepRunner::bind(size_t buffer, CudaPointer pointer) {
 }
 
 Result<void> StepRunner::run_counted(const LoadedLoop& loop, int64_t count) {
+  ++counted_;
   for (int64_t k = 0; k < count; ++k) {
     const std::vector<LoopPlace>& state = loop.places.states[static_cast<size_t>(k)];
     const std::vector<LoopPlace>& next = loop.places.states[static_cast<size_t>(k) + 1];
@@ -77,6 +79,7 @@ Result<void> StepRunner::run_counted(const LoadedLoop& loop, int64_t count) {
     }
     STRATA_CHECK(run(loop.body));
   }
+  --counted_;
   // Those that lie in another's result first: it is written then.
   for (const bool in_result : {true, false}) {
     for (size_t i = 0; i < loop.values.size(); ++i) {
@@ -97,7 +100,7 @@ Result<bool> StepRunner::goes_on(const LoadedLoop& loop) {
   return (answer & 1) != 0;  // a pred counts by its low bit
 }
 
-Result<void> StepRunner::run_asking(const LoadedLoop& loop) {
+Result<std::vector<CudaPointer>> StepRunner::begin_asking(const LoadedLoop& loop) {
   std::vector<CudaPointer> state;
   for (const LoadedLoop::Value& value : loop.values) {
     state.push_back(pointers_[value.changes ? value.result : value.initial]);
@@ -111,23 +114,64 @@ Result<void> StepRunner::run_asking(const LoadedLoop& loop) {
     if (!value.writes || !writer.try_emplace(value.next, i).second) continue;
     bind(value.next, value.over == static_cast<int64_t>(i) ? state[i] : pointers_[value.spare]);
   }
+  return state;
+}
+
+Result<void> StepRunner::run_body(const LoadedLoop& loop, const std::vector<CudaPointer>& state) {
+  STRATA_CHECK(run(loop.body));
+  // Values that only move are read before anything is written over them.
+  std::vector<CudaPointer> from(state.size());
+  for (size_t i = 0; i < state.size(); ++i) {
+    const LoadedLoop::Value& value = loop.values[i];
+    if (!value.changes) continue;
+    from[i] = pointers_[value.next];
+    if (!value.moves || from[i] == state[i]) continue;
+    STRATA_CHECK(copy(pointers_[value.spare], from[i], value.bytes));
+    from[i] = pointers_[value.spare];
+  }
+  for (size_t i = 0; i < state.size(); ++i) {
+    if (loop.values[i].changes) STRATA_CHECK(copy(state[i], from[i], loop.values[i].bytes));
+  }
+  return {};
+}
+
+Result<void> StepRunner::add_asking(const LoadedLoop& loop, const std::vector<CudaPointer>& state) {
+  const bool overlap = std::exchange(overlap_, overlap_ && loops_->overlaps());
+  const auto on = [this](CudaStream stream, const auto& steps) -> Result<void> {
+    const CudaStream outer = std::exchange(stream_, stream);
+    behind_kernel_ = false;
+    const Result<void> worked = steps();
+    stream_ = outer;
+    behind_kernel_ = false;
+    return worked;
+  };
+  const Result<void> added = loops_->add_loop(
+      stream_, pointers_[loop.answer],
+      [&](CudaStream stream) { return on(stream, [&] { return run(loop.condition); }); },
+      [&](CudaStream stream) { return on(stream, [&] { return run_body(loop, state); }); });
+  overlap_ = overlap;
+  return added;
+}
+
+Result<void> StepRunner::run_asking(const LoadedLoop& loop) {
+  STRATA_TRY(const std::vector<CudaPointer> state, begin_asking(loop));
+  if (loops_ != nullptr && !loop.host_takes_part) {
+    STRATA_TRY(const bool recorded, loops_->is_recorded(stream_));
+    if (recorded) return add_asking(loop, state);
+    // Where values lie elsewhere each time, recording takes longer than asking.
+    if (counted_ == 0 && loops_->refusal().empty()) {
+      LoopGraphs::Key key{&loop, pointers_};
+      key.second.insert(key.second.end(), {workspace_, CudaPointer{overlap_}});
+      const Result<void> launched = loops_->launch(std::move(key), [&](CudaStream) { return add_asking(loop, state); });
+      behind_kernel_ = false;
+      if (launched) return {};
+      if (loops_->refusal().empty()) return launched;  // the loop may have begun
+    }
+  }
   while (true) {
     STRATA_TRY(const bool more, goes_on(loop));
     if (!more) return {};
-    STRATA_CHECK(run(loop.body));
-    // Values that only move are read before anything is written over them.
-    std::vector<CudaPointer> from(state.size());
-    for (size_t i = 0; i < state.size(); ++i) {
-      const LoadedLoop::Value& value = loop.values[i];
-      if (!value.changes) continue;
-      from[i] = pointers_[value.next];
-      if (!value.moves || from[i] == state[i]) continue;
-      STRATA_CHECK(copy(pointers_[value.spare], from[i], value.bytes));
-      from[i] = pointers_[value.spare];
-    }
-    for (size_t i = 0; i < state.size(); ++i) {
-      if (loop.values[i].changes) STRATA_CHECK(copy(state[i], from[i], loop.values[i].bytes));
-    }
+    STRATA_CHECK(run_body(loop, state));
   }
 }
 

@@ -88,6 +88,10 @@ Result<void> GpuProgram::load(ProgramImage image) {
   }
   STRATA_TRY(steps_, StepLoader(device_, manifest_, modules_, image.prepared).load(manifest_.steps));
   STRATA_CHECK(check_carried(manifest_, roots_));
+  if (const int depth = asking_depth(manifest_.steps); depth > 0) {
+    // Without it the host asks, and step_on_host() says so.
+    if (auto loops = LoopGraphs::open(device_, depth)) loops_ = *std::move(loops);
+  }
   return allocate_workspace();
 }
 
@@ -108,6 +112,7 @@ void for_each(std::vector<LoadedStep>& steps, const std::function<void(LoadedSte
 }  // namespace
 
 Result<void> GpuProgram::allocate_workspace() {
+  if (loops_) loops_->forget();  // what they do may have changed
   int64_t bytes = 0;
   for_each(steps_, [&](const LoadedStep& step) {
     if (step.work) bytes = std::max(bytes, step.work->workspace_bytes());
@@ -156,8 +161,8 @@ Result<GpuBuffers> GpuProgram::allocate() const {
 }
 
 StepRunner GpuProgram::runner(const GpuBuffers& buffers) const {
-  return {device_,  buffers.pointers(),    roots_, workspace_ ? workspace_->pointer() : 0,
-          overlap_, manifest_.runs_overlap};
+  return {device_,  buffers.pointers(),     roots_,      workspace_ ? workspace_->pointer() : 0,
+          overlap_, manifest_.runs_overlap, loops_.get()};
 }
 
 Result<void> GpuProgram::launch(const GpuBuffers& buffers) const { return runner(buffers).run(steps_); }
@@ -178,12 +183,20 @@ Result<int64_t> GpuProgram::cold_sets() const {
   return std::max<int64_t>(1, static_cast<int64_t>(std::min(std::clamp<double>(wanted, 2, kMostSets), fitting)));
 }
 
-std::optional<std::string> GpuProgram::step_on_host() const { return strata::step_on_host(manifest_.steps); }
+std::optional<std::string> GpuProgram::step_on_host() const {
+  const bool refused = loops_ != nullptr && !loops_->refusal().empty();
+  const auto found = strata::step_on_host(manifest_.steps, loops_ != nullptr && !refused);
+  return found && refused ? fmt::format("{} ({})", *found, loops_->refusal()) : found;
+}
 
 Result<double> GpuProgram::microseconds(std::span<const GpuBuffers> sets) const {
   if (const auto host = step_on_host()) return unsupported("{}", *host);
-  return replayed_microseconds(device_, std::ssize(sets),
-                               [&](int64_t set) { return launch(sets[static_cast<size_t>(set)]); });
+  return replayed_microseconds(device_, std::ssize(sets), [&](int64_t set) -> Result<void> {
+    STRATA_CHECK(launch(sets[static_cast<size_t>(set)]));
+    // The first run, which is not recorded yet, shows whether the driver takes the loops.
+    if (loops_ && !loops_->refusal().empty()) return unsupported("{}", step_on_host().value_or(loops_->refusal()));
+    return {};
+  });
 }
 
 Result<std::vector<GpuProgram::PartTime>> GpuProgram::profile(const GpuBuffers& buffers, int repetitions) const {

@@ -64,7 +64,8 @@ class GpuProgram {
   /// Microseconds of one run of all steps, with each set in turn, as a CUDA graph that is replayed (replay.h). Error
   /// (Unsupported) where the host takes part.
   Result<double> microseconds(std::span<const GpuBuffers> sets) const;
-  /// Why no CUDA graph can hold the program: a step is the host's, or a loop's condition is read there.
+  /// Why no CUDA graph can hold the program: a step is the host's, or a loop's condition is read there, because the
+  /// driver is too old or did not take the loop.
   std::optional<std::string> step_on_host() const;
 
   struct PartTime {
@@ -100,6 +101,7 @@ class GpuProgram {
   LoadedModules modules_;
   std::vector<LoadedStep> steps_;       ///< of manifest_
   std::optional<GpuMemory> workspace_;  ///< of all libraries' work: it is done one after the other
+  std::unique_ptr<LoopGraphs> loops_;   ///< null where no loop asks, or the driver has no loops in graphs
 };
 
 }  // namespace strata

@@ -192,6 +192,11 @@ Result<void> StepLoader::load_loop(GpuLoop& loop, LoadedLoop& made) {
     STRATA_TRY(made.condition, load(loop.condition));
   }
   STRATA_TRY(made.body, load(loop.body));
+  for (const std::vector<LoadedStep>* part : {&made.body, &made.condition}) {
+    for (const LoadedStep& step : *part) {
+      if (step.step->host() != nullptr || (step.loop && step.loop->host_takes_part)) made.host_takes_part = true;
+    }
+  }
   return {};
 }
 
@@ -211,12 +216,14 @@ Result<void> StepLoader::plan_counted(const GpuLoop& loop, LoadedLoop& made) con
 }
 
 StepRunner::StepRunner(const GpuDevice& device, std::vector<CudaPointer> pointers, const std::vector<size_t>& roots,
-                       CudaPointer workspace, bool overlap, bool behind_kernel)
+                       CudaPointer workspace, bool overlap, bool behind_kernel, LoopGraphs* loops)
     : device_(device),
       pointers_(std::move(pointers)),
       workspace_(workspace),
       overlap_(overlap),
-      behind_kernel_(behind_kernel) {
+      behind_kernel_(behind_kernel),
+      loops_(loops),
+      stream_(device.stream()) {
   for (size_t i = 0; i < roots.size(); ++i) {
     if (roots[i] != i && pointers_[roots[i]] == 0) lying_in_[roots[i]].push_back(i);
   }
@@ -248,7 +255,7 @@ Result<void> StepRunner::launch(const GpuLaunch& launch, const LoadedStep& step)
   for (const size_t argument : step.arguments) pointers.push_back(pointers_[argument]);
   if (step.work) {
     behind_kernel_ = false;
-    return step.work->run(device_.stream(), pointers, workspace_);
+    return step.work->run(stream_, pointers, workspace_);
   }
   std::vector<void*> arguments;
   for (CudaPointer& pointer : pointers) arguments.push_back(&pointer);
@@ -263,7 +270,7 @@ Result<void> StepRunner::launch(const GpuLaunch& launch, const LoadedStep& step)
   for (size_t d = 0; d < 3; ++d) config.grid[d] = static_cast<unsigned>(launch.grid[d]);
   config.block[0] = static_cast<unsigned>(launch.threads);
   config.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
-  config.stream = device_.stream();
+  config.stream = stream_;
   config.attributes = attributes.data();
   if (launch.cluster > 1) {  // GPUs without clusters refuse the attribute
     CudaLaunchAttribute& attribute = attributes[config.attribute_count++];
@@ -297,15 +304,14 @@ Result<void> StepRunner::fill(const GpuFill& fill, CudaPointer to, int64_t count
     same_words = word_at<unsigned>(pattern, at) == word_at<unsigned>(pattern, 0);
   int status = 0;
   if (width == 1) {
-    status = driver.fill_bytes_later(to, word_at<unsigned char>(pattern, 0), bytes, device_.stream());
+    status = driver.fill_bytes_later(to, word_at<unsigned char>(pattern, 0), bytes, stream_);
   } else if (width == 2) {
-    status = driver.fill_halves_later(to, word_at<unsigned short>(pattern, 0), bytes / 2, device_.stream());
+    status = driver.fill_halves_later(to, word_at<unsigned short>(pattern, 0), bytes / 2, stream_);
   } else if (same_words) {
-    status = driver.fill_words_later(to, word_at<unsigned>(pattern, 0), bytes / 4, device_.stream());
+    status = driver.fill_words_later(to, word_at<unsigned>(pattern, 0), bytes / 4, stream_);
   } else {
     for (size_t at = 0; at < width && status == 0; at += 4)
-      status =
-          driver.fill_rows_later(to + at, width, word_at<unsigned>(pattern, at), 1, bytes / width, device_.stream());
+      status = driver.fill_rows_later(to + at, width, word_at<unsigned>(pattern, at), 1, bytes / width, stream_);
   }
   return driver.check(status, fmt::format("filling '{}'", fill.to));
 }
@@ -314,17 +320,29 @@ Result<void> StepRunner::copy(CudaPointer to, CudaPointer from, int64_t bytes) {
   if (to == from || bytes == 0) return {};
   behind_kernel_ = false;
   const CudaDriver& driver = device_.driver();
-  return driver.check(driver.copy_on_device_later(to, from, static_cast<size_t>(bytes), device_.stream()), "copying");
+  return driver.check(driver.copy_on_device_later(to, from, static_cast<size_t>(bytes), stream_), "copying");
 }
 
-std::optional<std::string> step_on_host(const std::vector<GpuStep>& steps) {
+std::optional<std::string> step_on_host(const std::vector<GpuStep>& steps, bool device_asks) {
   std::optional<std::string> found;
   for_each_step(steps, [&](const GpuStep& step) {
     if (found) return;
     if (step.host() != nullptr) found = fmt::format("{} runs on the host", name_of(step));
-    if (step.loop() != nullptr && !step.loop()->count) found = "the condition of a loop is read on the host";
+    if (!device_asks && step.loop() != nullptr && !step.loop()->count)
+      found = "the condition of a loop is read on the host";
   });
   return found;
+}
+
+int asking_depth(const std::vector<GpuStep>& steps) {
+  int deepest = 0;
+  for (const GpuStep& step : steps) {
+    const GpuLoop* loop = step.loop();
+    if (loop == nullptr) continue;
+    const int inner = std::max(asking_depth(loop->body), asking_depth(loop->condition));
+    deepest = std::max(deepest, inner + (loop->count ? 0 : 1));
+  }
+  return deepest;
 }
 
 }  // namespace strata

@@ -10,6 +10,7 @@
 #include "runtime/gpu_device.h"
 #include "runtime/launch_manifest.h"
 #include "runtime/loop_buffers.h"
+#include "runtime/loop_graphs.h"
 
 namespace strata {
 
@@ -63,6 +64,7 @@ struct LoadedLoop {
   size_t answer = kNone;
   LoopBuffers places;  ///< where the number of iterations is known
   std::vector<LoadedStep> body, condition;
+  bool host_takes_part = false;  ///< a step is the host's
 };
 
 class StepLoader {
@@ -93,9 +95,10 @@ class StepLoader {
 /// Puts steps on the stream. One run is one object: it holds where carried buffers lie.
 class StepRunner {
  public:
-  /// `pointers` and `roots` by buffer of the manifest; `overlap`: whether launches that may overlap the one before do.
+  /// `pointers` and `roots` by buffer of the manifest; `overlap`: whether launches that may overlap the one before do;
+  /// `loops`: what has the device decide whether loops go on, null where the host asks.
   StepRunner(const GpuDevice& device, std::vector<CudaPointer> pointers, const std::vector<size_t>& roots,
-             CudaPointer workspace, bool overlap, bool behind_kernel);
+             CudaPointer workspace, bool overlap, bool behind_kernel, LoopGraphs* loops = nullptr);
 
   Result<void> run(const std::vector<LoadedStep>& steps);
   Result<void> run(const LoadedStep& step);
@@ -108,7 +111,13 @@ class StepRunner {
   Result<void> copy(CudaPointer to, CudaPointer from, int64_t bytes);
   Result<void> run_counted(const LoadedLoop& loop, int64_t count);
   Result<void> run_asking(const LoadedLoop& loop);
+  /// Where the values lie; the first ones are copied there.
+  Result<std::vector<CudaPointer>> begin_asking(const LoadedLoop& loop);
   Result<bool> goes_on(const LoadedLoop& loop);
+  /// The body, and what it made becomes the state.
+  Result<void> run_body(const LoadedLoop& loop, const std::vector<CudaPointer>& state);
+  /// Adds the loop to the graph that is recorded on the stream.
+  Result<void> add_asking(const LoadedLoop& loop, const std::vector<CudaPointer>& state);
   /// Of value `of` of the loop.
   CudaPointer place(const LoadedLoop& loop, const LoopPlace& place, size_t of) const;
   /// A carried buffer, and all that lies in it.
@@ -120,13 +129,19 @@ class StepRunner {
   CudaPointer workspace_;
   bool overlap_;
   bool behind_kernel_;  ///< what is on the stream last is a kernel that lets others start
+  LoopGraphs* loops_;
+  CudaStream stream_;
+  int counted_ = 0;  ///< loops around the step whose values lie elsewhere in each iteration
 };
 
 /// The values of a loop whose iterations are counted; its arrays are numbers in the manifest. Error (InvalidInput)
 /// where it names a buffer that is not there.
 Result<LoopFlow> flow_of(const LaunchManifest& manifest, const GpuLoop& loop);
 
-/// The first step that runs on the host, or a loop whose iterations it counts: none in a CUDA graph.
-std::optional<std::string> step_on_host(const std::vector<GpuStep>& steps);
+/// The first step that runs on the host, or, unless the device asks, a loop whose condition is read there: none in a
+/// CUDA graph.
+std::optional<std::string> step_on_host(const std::vector<GpuStep>& steps, bool device_asks);
+/// So many loops whose conditions depend on data lie in each other.
+int asking_depth(const std::vector<GpuStep>& steps);
 
 }  // namespace strata

@@ -31,7 +31,7 @@ void kernel(const char* name, void** arguments) {
   }
 }
 
-std::string cubin() { return fmt::format("call {:x}\n", reinterpret_cast<uintptr_t>(&kernel)); }
+std::string cubin() { return fmt::format("call {:x} 3\n", reinterpret_cast<uintptr_t>(&kernel)); }
 
 GpuStep launch(const std::string& name, const std::vector<std::string>& arguments) {
   GpuLaunch made;
@@ -128,14 +128,110 @@ TEST_F(GpuStepsTest, LoopsAreCountedOrAsked) {
       EXPECT_EQ(number_in(*buffers, "r"), x + 10);
       EXPECT_EQ(number_in(*buffers, "x"), x);
     }
-    EXPECT_EQ((*program)->step_on_host().value_or("none"),
-              counted ? "none" : "the condition of a loop is read on the host");
-    EXPECT_EQ((*program)->microseconds(std::span(&*buffers, 1)).has_value(), counted);
+    EXPECT_EQ((*program)->step_on_host().value_or("none"), "none");
+    const auto replayed = (*program)->microseconds(std::span(&*buffers, 1));
+    EXPECT_TRUE(replayed) << message(replayed);
+    EXPECT_EQ(number_in(*buffers, "r"), 3);
     const auto times = (*program)->profile(*buffers, 2);
     ASSERT_TRUE(times);
     ASSERT_EQ(times->size(), 2U);
     EXPECT_EQ((*times)[0].name + ", " + (*times)[0].what, "loop, a loop");
     EXPECT_EQ((*times)[1].name, "all");
+  }
+}
+
+TEST_F(GpuStepsTest, WhereNoGraphHasLoopsTheHostAsks) {
+  const auto check = [&](const char* loops, const std::string& driver, const std::string& why) {
+    SCOPED_TRACE(driver + " " + loops);
+    device_.reset();
+    use(driver);
+    setenv("STRATA_FAKE_CUDA_LOOPS", loops, 1);
+    device_ = *GpuDevice::open();
+    const auto program = GpuProgram::load(*device_, image_of(sum(/*counted=*/false)));
+    ASSERT_TRUE(program) << message(program);
+    const auto buffers = (*program)->allocate();
+    for (const int32_t x : {100, -7}) {
+      ASSERT_TRUE(buffers->at("x").upload(bytes_of({x})));
+      const auto launched = (*program)->launch(*buffers);
+      ASSERT_TRUE(launched) << message(launched);
+      EXPECT_EQ(number_in(*buffers, "r"), x + 10);
+    }
+    EXPECT_EQ((*program)->step_on_host().value_or("none"), why);
+    EXPECT_EQ((*program)->microseconds(std::span(&*buffers, 1)).has_value(), why == "none");
+  };
+  check("serial", "fake_cuda", "none");
+  check("0", "fake_cuda", "the condition of a loop is read on the host (instantiating a loop's graph: CUDA error 1)");
+  check("old", "fake_cuda", "the condition of a loop is read on the host");
+}
+
+TEST_F(GpuStepsTest, TheFirstTimedRunShowsThatTheHostAsks) {
+  setenv("STRATA_FAKE_CUDA_LOOPS", "0", 1);
+  const auto program = GpuProgram::load(*device_, image_of(sum(/*counted=*/false)));
+  const auto buffers = (*program)->allocate();
+  ASSERT_TRUE(buffers->at("x").upload(bytes_of({1})));
+  EXPECT_THAT(message((*program)->microseconds(std::span(&*buffers, 1))),
+              HasSubstr("the condition of a loop is read on the host (instantiating"));
+  EXPECT_EQ(number_in(*buffers, "r"), 11);
+}
+
+/// x + 4 · (0 + 1 + … + 4): the loop of sum() in one of four iterations, or in one that asks.
+LaunchManifest nested(bool counted) {
+  LaunchManifest made = sum(/*counted=*/false);
+  GpuLoop inner = *made.steps[0].loop();
+  inner.values[1].initial = "outer.x";
+  inner.values[1].result = "outer.next";
+  for (const char* name : {"outer.x", "outer.next", "outer.i"})
+    made.buffers.push_back({name, BufferRole::Carried, kNumber});
+  GpuLoop outer;
+  outer.values.push_back({.initial = "first", .current = {"outer.i"}, .next = counted ? "outer.i" : "outer.j"});
+  outer.values.push_back({.initial = "x", .result = "r", .current = {"outer.x"}, .next = "outer.next"});
+  outer.body = {GpuStep(std::move(inner), "inner", "a loop")};
+  if (counted) {
+    outer.count = 4;
+    outer.values[0].counted = "counters";
+    made.buffers.push_back({"counters", BufferRole::Constant, ArrayType("u8", 1, {5 * 4})});
+    made.buffers.push_back({"outer.scratch", BufferRole::Intermediate, kNumber});
+    outer.scratch = {"outer.scratch"};
+  } else {
+    for (const char* name : {"outer.r", "outer.spare.i", "outer.spare.x", "outer.answer"})
+      made.buffers.push_back({name, BufferRole::Intermediate, kNumber});
+    made.buffers.back().type = ArrayType("pred", 1, {});
+    made.buffers.push_back({"most", BufferRole::Constant, kNumber});
+    made.buffers.push_back({"outer.j", BufferRole::Carried, kNumber});
+    outer.values[0].result = "outer.r";
+    outer.values[0].spare = "outer.spare.i";
+    outer.values[1].spare = "outer.spare.x";
+    outer.body.push_back(launch("add", {"outer.i", "one", "outer.j"}));
+    outer.condition = {launch("less", {"outer.i", "most", "outer.answer"})};
+    outer.answer = "outer.answer";
+  }
+  made.steps = {GpuStep(std::move(outer), "outer", "a loop")};
+  for (GpuBuffer& buffer : made.buffers) buffer.offset.reset();
+  place_buffers(made, /*outputs=*/true);
+  return made;
+}
+
+TEST_F(GpuStepsTest, LoopsThatAskLieInEachOther) {
+  for (const bool counted : {true, false}) {
+    for (const char* loops : {"all", "0"}) {
+      SCOPED_TRACE(std::string(counted ? "counted " : "asked ") + loops);
+      setenv("STRATA_FAKE_CUDA_LOOPS", loops, 1);
+      ProgramImage image = image_of(nested(counted));
+      const std::string numbers = counted ? bytes_of({0, 1, 2, 3, 4}) : bytes_of({4});
+      std::memcpy(image.constants.data() + *image.manifest.find(counted ? "counters" : "most")->offset, numbers.data(),
+                  numbers.size());
+      const auto program = GpuProgram::load(*device_, std::move(image));
+      ASSERT_TRUE(program) << message(program);
+      const auto buffers = (*program)->allocate();
+      ASSERT_TRUE(buffers->at("x").upload(bytes_of({100})));
+      const auto launched = (*program)->launch(*buffers);
+      ASSERT_TRUE(launched) << message(launched);
+      EXPECT_EQ(number_in(*buffers, "r"), 140);
+      if (std::string(loops) == "0") continue;
+      const auto replayed = (*program)->microseconds(std::span(&*buffers, 1));
+      EXPECT_TRUE(replayed) << message(replayed);
+      EXPECT_EQ(number_in(*buffers, "r"), 140);
+    }
   }
 }
 

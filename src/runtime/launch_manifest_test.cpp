@@ -23,8 +23,9 @@ LaunchManifest manifest() {
   GpuLaunch convolution;
   convolution.kernel = "second";
   Convolution c;
-  std::tie(c.images, c.channels, c.height, c.width) = std::tuple(2, 3, 7, 5);
-  std::tie(c.filters, c.filter_height, c.filter_width, c.stride, c.padding, c.algorithm) = std::tuple(4, 3, 2, 2, 1, 5);
+  std::tie(c.images, c.channels, c.filters, c.algorithm) = std::tuple(2, 3, 4, 5);
+  c.spatial = {{.size = 7, .filter = 3, .stride = 2, .padding = 1},
+               {.size = 5, .filter = 2, .stride = 2, .padding = 1}};
   c.channels_last = c.relu = true;
   convolution.library = c;
   convolution.arguments = {"X", "W", "Y"};
@@ -43,6 +44,28 @@ LaunchManifest manifest() {
 template <class T>
 std::string message(const Result<T>& result) {
   return result ? "no error" : result.error().message;
+}
+
+TEST(LaunchManifest, ConvolutionsWhoseDimensionsDiffer) {
+  LaunchManifest made = manifest();
+  Convolution c = *made.steps[1].launch()->convolution();
+  const std::string plain = *print(made);
+  EXPECT_THAT(plain, HasSubstr("\"filter_width\": 2"));
+  EXPECT_THAT(plain, testing::Not(HasSubstr("spatial")));
+  c.spatial[1].stride = 1;
+  made.steps[1].launch()->library = c;
+  EXPECT_EQ(parse_launch_manifest(*print(made))->steps[1].launch()->library, made.steps[1].launch()->library);
+  c.spatial.insert(c.spatial.begin(), {.size = 9, .filter = 3, .dilation = 2});
+  made.steps[1].launch()->library = c;
+  const std::string text = *print(made);
+  EXPECT_EQ(parse_launch_manifest(text)->steps[1].launch()->library, made.steps[1].launch()->library);
+  c.spatial[0].dilation = 0;
+  made.steps[1].launch()->library = c;
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("a convolution has dilation=0"));
+  c.spatial[0].dilation = 1;
+  c.spatial.push_back({});
+  made.steps[1].launch()->library = c;
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("a convolution has 4 spatial dimensions"));
 }
 
 TEST(LaunchManifest, GradientsOfConvolutions) {

@@ -107,38 +107,73 @@ OrderedJson product_json(const MatrixProduct& p) {
   return json;
 }
 
-/// Sizes of a convolution by their names in the manifest.
-constexpr std::array<std::pair<const char*, int64_t Convolution::*>, 8> kConvolutionSizes{
-    {{"images", &Convolution::images},
-     {"channels", &Convolution::channels},
-     {"height", &Convolution::height},
-     {"width", &Convolution::width},
-     {"filters", &Convolution::filters},
-     {"filter_height", &Convolution::filter_height},
-     {"filter_width", &Convolution::filter_width},
-     {"stride", &Convolution::stride}}};
+/// Numbers of a convolution's dimension by their names in the manifest, and the least of each.
+struct DimensionNumber {
+  const char* name;
+  int64_t ConvolutionDimension::*member;
+  int64_t least;
+};
+constexpr std::array<DimensionNumber, 5> kDimensionNumbers{{{"size", &ConvolutionDimension::size, 1},
+                                                            {"filter", &ConvolutionDimension::filter, 1},
+                                                            {"stride", &ConvolutionDimension::stride, 1},
+                                                            {"padding", &ConvolutionDimension::padding, 0},
+                                                            {"dilation", &ConvolutionDimension::dilation, 1}}};
+
+/// Whether the manifest has the convolution's height, width and one stride, padding and dilation for both.
+bool is_plain(const Convolution& c) {
+  const ConvolutionDimension& first = c.spatial.front();
+  return c.spatial.size() == 2 && c.spatial[1].stride == first.stride && c.spatial[1].padding == first.padding &&
+         c.spatial[1].dilation == first.dilation;
+}
+
+/// From numbers of these names; a missing dilation is 1.
+Result<void> read_dimension(const Json& json, const std::array<std::string, 5>& names, ConvolutionDimension& made) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto& [name, member, least] = kDimensionNumbers[i];
+    if (member != &ConvolutionDimension::dilation || json.contains(names[i]))
+      made.*member = json.at(names[i]).get<int64_t>();
+    if (made.*member < least) return invalid("a convolution has {}={}", names[i], made.*member);
+  }
+  return {};
+}
+
+Result<void> read_dimensions(const Json& json, Convolution& made) {
+  if (!json.contains("spatial")) {
+    STRATA_CHECK(
+        read_dimension(json, {"height", "filter_height", "stride", "padding", "dilation"}, made.spatial.front()));
+    return read_dimension(json, {"width", "filter_width", "stride", "padding", "dilation"}, made.spatial.back());
+  }
+  made.spatial.clear();
+  for (const Json& each : json.at("spatial"))
+    STRATA_CHECK(
+        read_dimension(each, {"size", "filter", "stride", "padding", "dilation"}, made.spatial.emplace_back()));
+  if (made.spatial.size() < 2 || made.spatial.size() > 3)
+    return invalid("a convolution has {} spatial dimensions", made.spatial.size());
+  return {};
+}
 
 Result<Convolution> read_convolution(const Json& json) {
   Convolution c;
   STRATA_TRY(c.type, parse_dtype(json.at("type").get<std::string>()));
   if (c.type == DType::F64) return invalid("a convolution is of f64");
-  for (const auto& [name, member] : kConvolutionSizes) {
+  for (const auto& [name, member] : {std::pair("images", &Convolution::images),
+                                     {"channels", &Convolution::channels},
+                                     {"filters", &Convolution::filters}}) {
     c.*member = json.at(name).get<int64_t>();
     if (c.*member < 1) return invalid("a convolution has {}={}", name, c.*member);
   }
-  c.padding = json.at("padding").get<int64_t>();
-  c.dilation = json.value("dilation", int64_t{1});
+  STRATA_CHECK(read_dimensions(json, c));
   c.groups = json.value("groups", int64_t{1});
   c.channels_last = json.at("channels_last").get<bool>();
   c.relu = json.at("relu").get<bool>();
   c.algorithm = json.at("algorithm").get<int64_t>();
   STRATA_TRY(c.part, parse_convolution_part(json.value("part", std::string("result"))));
   if (c.relu && c.part != ConvolutionPart::Result) return invalid("a gradient of a convolution has relu");
-  if (c.padding < 0) return invalid("a convolution has padding={}", c.padding);
-  if (c.dilation < 1) return invalid("a convolution has dilation={}", c.dilation);
   if (c.groups < 1 || c.channels % c.groups != 0 || c.filters % c.groups != 0)
     return invalid("a convolution has {} groups of {} channels and {} filters", c.groups, c.channels, c.filters);
-  if (c.result_height() < 1 || c.result_width() < 1) return invalid("a convolution has filters larger than its images");
+  for (const ConvolutionDimension& each : c.spatial) {
+    if (each.result() < 1) return invalid("a convolution has filters larger than its images");
+  }
   if (c.algorithm < 0) return invalid("a convolution has algorithm {}", c.algorithm);
   return c;
 }
@@ -146,9 +181,27 @@ Result<Convolution> read_convolution(const Json& json) {
 OrderedJson convolution_json(const Convolution& c) {
   OrderedJson json;
   json["type"] = std::string(name_of(c.type));
-  for (const auto& [name, member] : kConvolutionSizes) json[name] = c.*member;
-  json["padding"] = c.padding;
-  if (c.dilation != 1) json["dilation"] = c.dilation;
+  json["images"] = c.images;
+  json["channels"] = c.channels;
+  const ConvolutionDimension& height = c.spatial[0];
+  const ConvolutionDimension& width = c.spatial[1];
+  if (is_plain(c)) {
+    json["height"] = height.size;
+    json["width"] = width.size;
+  }
+  json["filters"] = c.filters;
+  if (is_plain(c)) {
+    json["filter_height"] = height.filter;
+    json["filter_width"] = width.filter;
+    json["stride"] = height.stride;
+    json["padding"] = height.padding;
+    if (height.dilation != 1) json["dilation"] = height.dilation;
+  } else {
+    for (const ConvolutionDimension& each : c.spatial) {
+      OrderedJson& made = json["spatial"].emplace_back(OrderedJson::object());
+      for (const DimensionNumber& number : kDimensionNumbers) made[number.name] = each.*number.member;
+    }
+  }
   if (c.groups != 1) json["groups"] = c.groups;
   json["channels_last"] = c.channels_last;
   json["relu"] = c.relu;

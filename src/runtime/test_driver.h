@@ -23,8 +23,8 @@ class FakeDriverTest : public testing::Test {
   }
   void TearDown() override {
     for (const char* variable :
-         {"STRATA_CUDA_DRIVER", "STRATA_FAKE_CUDA_SCRIPT", "STRATA_FAKE_CUDA_DEVICES", "STRATA_CUBLAS_LT",
-          "STRATA_FAKE_CUBLAS_LT", "STRATA_CUDNN", "STRATA_FAKE_CUDNN", "STRATA_CUFFT"})
+         {"STRATA_CUDA_DRIVER", "STRATA_FAKE_CUDA_SCRIPT", "STRATA_FAKE_CUDA_DEVICES", "STRATA_FAKE_CUDA_LOOPS",
+          "STRATA_CUBLAS_LT", "STRATA_FAKE_CUBLAS_LT", "STRATA_CUDNN", "STRATA_FAKE_CUDNN", "STRATA_CUFFT"})
       unsetenv(variable);
   }
   static void use(const std::string& library) {

@@ -12,7 +12,12 @@
 //   abort             the process dies
 //   refuse CODE       the module is not loaded
 //
-// $STRATA_FAKE_CUDA_SCRIPT is the script of cubins that are real; $STRATA_FAKE_CUDA_DEVICES how many GPUs there are.
+// Kernels in graphs that "call" get copies of what their arguments point to: `call ADDRESS COUNT` says how many there
+// are, each of 8 bytes.
+//
+// $STRATA_FAKE_CUDA_LOOPS=0 is a driver that takes no loops in graphs; =old one of a time before them; =serial one
+// whose loops have no kernels that overlap. $STRATA_FAKE_CUDA_SCRIPT is the script of cubins that are real;
+// $STRATA_FAKE_CUDA_DEVICES how many GPUs there are.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -27,6 +32,7 @@
 #include <vector>
 
 #include "runtime/cuda_driver.h"
+#include "runtime/cuda_graph_nodes.h"
 
 using namespace strata;
 
@@ -57,6 +63,7 @@ struct Launch {
   std::function<void()> host;  // what a library put on the stream
   std::vector<Command> commands;
   std::vector<char*> arguments;  // as many as the commands need
+  std::vector<void*> values;     // of all arguments, in a graph
   void** raw = nullptr;          // of a launch that runs at once
   std::string shape;
   std::string name;
@@ -64,6 +71,15 @@ struct Launch {
 
 struct Graph {
   std::vector<Launch> launches;
+  std::vector<std::shared_ptr<Graph>> bodies;  // of loops
+};
+
+/// The graph may be destroyed before.
+using Executable = std::vector<Launch>;
+
+/// A node's place does not matter: what is recorded is done in order.
+struct Stream {
+  Graph* recorded = nullptr;
 };
 
 // One context, one thread: what a driver keeps for the process.
@@ -71,7 +87,7 @@ double clock_us = 0;
 int sticky = 0;
 int pending = 0;
 bool hanging = false;
-Graph* capturing = nullptr;
+std::map<uint64_t, unsigned> conditions;  // of loops in graphs
 std::map<CudaPointer, size_t> allocated;
 
 size_t allocated_bytes() {
@@ -94,6 +110,7 @@ bool parse(const std::string& text, Module& module, int& refusal) {
     if (!(words >> command.verb)) continue;
     if (command.verb == "write" || command.verb == "fill") words >> command.argument;
     words >> command.text;
+    if (command.verb == "call") words >> command.argument;
     command.number = std::atof(command.text.c_str());
     if (command.verb == "kernel") {
       kernel = command.text;
@@ -117,10 +134,15 @@ size_t room(CudaPointer at) {
 
 void perform(const Launch& launch) {
   if (launch.host) launch.host();
+  if (!launch.commands.empty() && launch.commands.front().verb == "tell")
+    conditions[reinterpret_cast<uint64_t>(launch.values[1])] = *static_cast<const unsigned char*>(launch.values[0]) & 1;
   for (const Command& command : launch.commands) {
-    if (command.verb == "call" && launch.raw != nullptr)
-      reinterpret_cast<void (*)(const char*, void**)>(std::stoull(command.text, nullptr, 16))(launch.name.c_str(),
-                                                                                              launch.raw);
+    std::vector<void*> copies = launch.values;
+    std::vector<void*> places;
+    for (void*& copy : copies) places.push_back(&copy);
+    if (command.verb == "call" && (launch.raw != nullptr || !places.empty()))
+      reinterpret_cast<void (*)(const char*, void**)>(std::stoull(command.text, nullptr, 16))(
+          launch.name.c_str(), places.empty() ? launch.raw : places.data());
     if (command.verb == "time") clock_us += command.number;
     if (command.verb == "hang") hanging = true;
     if (command.verb == "abort") std::abort();
@@ -153,11 +175,38 @@ bool holds(CudaPointer at, size_t bytes) {
   return at + bytes <= pointer + size;
 }
 
+Graph*& capturing(CudaStream stream) { return reinterpret_cast<Stream*>(stream)->recorded; }
+
+/// Now, or whenever the graph is launched that is recorded on the stream.
+int put_on(CudaStream stream, Launch launch) {
+  if (sticky != 0) return sticky;
+  if (capturing(stream) != nullptr) {
+    capturing(stream)->launches.push_back(std::move(launch));
+  } else {
+    perform(launch);
+  }
+  return 0;
+}
+
+int put_on(CudaStream stream, std::function<void()> work) {
+  Launch launch;
+  launch.host = std::move(work);
+  return put_on(stream, std::move(launch));
+}
+
 template <class Value>
-int fill_with(CudaPointer to, Value value, size_t count) {
+int fill_with(CudaPointer to, Value value, size_t count, CudaStream stream) {
   if (!holds(to, count * sizeof value)) return kInvalidValue;
-  for (size_t i = 0; i < count; ++i) std::memcpy(reinterpret_cast<char*>(to) + i * sizeof value, &value, sizeof value);
-  return sticky;
+  return put_on(stream, [=] {
+    for (size_t i = 0; i < count; ++i)
+      std::memcpy(reinterpret_cast<char*>(to) + i * sizeof value, &value, sizeof value);
+  });
+}
+
+/// What a driver's loops in graphs are: all, none (0), or without kernels that overlap (serial).
+std::string loops() {
+  const char* text = std::getenv("STRATA_FAKE_CUDA_LOOPS");
+  return text == nullptr ? "all" : text;
 }
 
 template <class Tag>
@@ -171,7 +220,8 @@ extern "C" {
 
 int cuInit(unsigned) { return 0; }
 int cuDriverGetVersion(int* version) {
-  *version = 13000;
+  const char* loops = std::getenv("STRATA_FAKE_CUDA_LOOPS");
+  *version = loops != nullptr && std::string(loops) == "old" ? 12030 : 13000;
   return 0;
 }
 int cuGetErrorName(int status, const char** name) {
@@ -244,26 +294,28 @@ int cuMemsetD8_v2(CudaPointer to, unsigned char value, size_t bytes) {
   return sticky;
 }
 // On a stream, all of which run at once: memory within an allocation.
-int cuMemcpyDtoDAsync_v2(CudaPointer to, CudaPointer from, size_t bytes, CudaStream) {
+int cuMemcpyDtoDAsync_v2(CudaPointer to, CudaPointer from, size_t bytes, CudaStream stream) {
   if (!holds(to, bytes) || !holds(from, bytes)) return kInvalidValue;
-  std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
-  return sticky;
+  return put_on(stream, [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
 }
-int cuMemsetD2D32Async(CudaPointer to, size_t pitch, unsigned value, size_t words, size_t rows, CudaStream) {
+int cuMemsetD2D32Async(CudaPointer to, size_t pitch, unsigned value, size_t words, size_t rows, CudaStream stream) {
   if (rows == 0 || !holds(to, (rows - 1) * pitch + words * sizeof value)) return kInvalidValue;
-  for (size_t row = 0; row < rows; ++row) {
-    for (size_t i = 0; i < words; ++i)
-      std::memcpy(reinterpret_cast<char*>(to) + row * pitch + i * sizeof value, &value, sizeof value);
-  }
-  return sticky;
+  return put_on(stream, [=] {
+    for (size_t row = 0; row < rows; ++row) {
+      for (size_t i = 0; i < words; ++i)
+        std::memcpy(reinterpret_cast<char*>(to) + row * pitch + i * sizeof value, &value, sizeof value);
+    }
+  });
 }
-int cuMemsetD8Async(CudaPointer to, unsigned char value, size_t count, CudaStream) {
-  return fill_with(to, value, count);
+int cuMemsetD8Async(CudaPointer to, unsigned char value, size_t count, CudaStream stream) {
+  return fill_with(to, value, count, stream);
 }
-int cuMemsetD16Async(CudaPointer to, unsigned short value, size_t count, CudaStream) {
-  return fill_with(to, value, count);
+int cuMemsetD16Async(CudaPointer to, unsigned short value, size_t count, CudaStream stream) {
+  return fill_with(to, value, count, stream);
 }
-int cuMemsetD32Async(CudaPointer to, unsigned value, size_t count, CudaStream) { return fill_with(to, value, count); }
+int cuMemsetD32Async(CudaPointer to, unsigned value, size_t count, CudaStream stream) {
+  return fill_with(to, value, count, stream);
+}
 int cuModuleLoadData(CudaModule* made, const void* image) {
   if (sticky != 0) return sticky;
   std::string text = static_cast<const char*>(image);
@@ -275,7 +327,10 @@ int cuModuleLoadData(CudaModule* made, const void* image) {
   }
   auto module = std::make_unique<Module>();
   int refusal = 0;
-  if (!parse(text, *module, refusal)) return kInvalidImage;
+  if (text.find("call.uni cudaGraphSetConditional") != std::string::npos) {
+    module->script[""].push_back({.verb = "tell"});
+  } else if (!parse(text, *module, refusal))
+    return kInvalidImage;
   if (refusal != 0) return refusal;
   *made = handle<CudaModuleTag>(module.release());
   return 0;
@@ -320,7 +375,12 @@ int cuLaunchKernelEx(const CudaLaunchConfig* config, CudaFunction of, void** arg
     }
   }
   launch.name = name;
-  launch.raw = capturing == nullptr ? arguments : nullptr;
+  const bool recorded = capturing(config->stream) != nullptr;
+  launch.raw = recorded ? nullptr : arguments;
+  for (const Command& command : launch.commands) {
+    const size_t count = command.verb == "tell" ? 2 : command.verb == "call" && recorded ? command.argument : 0;
+    while (launch.values.size() < count) launch.values.push_back(*static_cast<void**>(arguments[launch.values.size()]));
+  }
   launch.shape = fmt::format("{} grid {}x{}x{} threads {} shared {}", name, config->grid[0], config->grid[1],
                              config->grid[2], config->block[0], config->shared_bytes);
   for (unsigned i = 0; i < config->attribute_count; ++i) {
@@ -330,49 +390,87 @@ int cuLaunchKernelEx(const CudaLaunchConfig* config, CudaFunction of, void** arg
     if (attribute.id == CudaLaunchAttribute::kCooperative) launch.shape += " resident";
     if (attribute.id == CudaLaunchAttribute::kOverlapsPrevious) launch.shape += " overlaps";
   }
-  if (capturing != nullptr) {
-    capturing->launches.push_back(std::move(launch));
-  } else {
-    perform(launch);
-  }
-  return 0;
+  return put_on(config->stream, std::move(launch));
 }
-int cuLaunchHostFunc(CudaStream, void (*function)(void*), void* argument) {
-  if (sticky != 0) return sticky;
-  Launch launch;
-  launch.host = [function, argument] { function(argument); };
-  if (capturing != nullptr) {
-    capturing->launches.push_back(std::move(launch));
-  } else {
-    perform(launch);
-  }
-  return 0;
+int cuLaunchHostFunc(CudaStream stream, void (*function)(void*), void* argument) {
+  return put_on(stream, [function, argument] { function(argument); });
 }
 // For fake_cublas_lt: what it computes takes so long.
 void fakeCudaSpend(double us) { clock_us += us; }
 int cuStreamCreate(CudaStream* stream, unsigned) {
-  *stream = handle<CudaStreamTag>(&clock_us);
+  *stream = handle<CudaStreamTag>(new Stream);
   return sticky;
 }
-int cuStreamDestroy_v2(CudaStream) { return sticky; }
-int cuStreamBeginCapture_v2(CudaStream, int) {
+int cuStreamDestroy_v2(CudaStream stream) {
+  delete reinterpret_cast<Stream*>(stream);
+  return sticky;
+}
+int cuStreamBeginCapture_v2(CudaStream stream, int) {
   if (sticky != 0) return sticky;
-  capturing = new Graph;
+  capturing(stream) = new Graph;
   return 0;
 }
-int cuStreamEndCapture(CudaStream, CudaGraph* graph) {
-  *graph = handle<CudaGraphTag>(capturing);
-  capturing = nullptr;
+int cuStreamEndCapture(CudaStream stream, CudaGraph* graph) {
+  *graph = handle<CudaGraphTag>(capturing(stream));
+  capturing(stream) = nullptr;
   return sticky;
 }
 int cuGraphInstantiateWithFlags(CudaGraphExec* exec, CudaGraph graph, unsigned long long) {
-  *exec = handle<CudaGraphExecTag>(graph);
+  const auto* of = reinterpret_cast<const Graph*>(graph);
+  for (const auto& body : of->bodies) {
+    if (loops() == "0") return kInvalidValue;
+    for (const Launch& launch : body->launches) {
+      if (loops() == "serial" && launch.shape.ends_with(" overlaps")) return kInvalidValue;
+    }
+  }
+  *exec = handle<CudaGraphExecTag>(new Executable(of->launches));
+  return sticky;
+}
+// Loops in graphs.
+int cuCtxGetCurrent(CudaContext* context) {
+  *context = handle<CudaContextTag>(&clock_us);
+  return 0;
+}
+int cuGraphConditionalHandleCreate(uint64_t* made, CudaGraph, CudaContext, unsigned, unsigned) {
+  static uint64_t next = 1;
+  *made = next++;
+  return sticky;
+}
+int cuStreamGetCaptureInfo_v3(CudaStream stream, int* state, uint64_t*, CudaGraph* graph, const CudaGraphNode**,
+                              const void**, size_t* count) {
+  *state = capturing(stream) == nullptr ? 0 : CudaGraphNodes::kRecorded;
+  *graph = handle<CudaGraphTag>(capturing(stream));
+  *count = 0;
+  return sticky;
+}
+int cuStreamUpdateCaptureDependencies_v2(CudaStream stream, CudaGraphNode*, const void*, size_t, unsigned) {
+  return capturing(stream) == nullptr ? kInvalidValue : sticky;
+}
+int cuGraphAddNode_v2(CudaGraphNode*, CudaGraph graph, const CudaGraphNode*, const void*, size_t,
+                      CudaConditionalNode* node) {
+  if (node->kind != CudaConditionalNode::kConditional || node->condition != CudaConditionalNode::kWhile)
+    return kInvalidValue;
+  auto* of = reinterpret_cast<Graph*>(graph);
+  of->bodies.push_back(std::make_shared<Graph>());
+  Launch loop;
+  loop.host = [handle = node->handle, body = of->bodies.back()] {
+    while (conditions[handle] != 0) {
+      for (const Launch& launch : body->launches) perform(launch);
+    }
+  };
+  of->launches.push_back(std::move(loop));
+  static std::map<Graph*, CudaGraph> arrays;  // as long as the driver
+  node->graphs = &(arrays[of->bodies.back().get()] = handle<CudaGraphTag>(of->bodies.back().get()));
+  return sticky;
+}
+int cuStreamBeginCaptureToGraph(CudaStream stream, CudaGraph graph, const CudaGraphNode*, const void*, size_t, int) {
+  capturing(stream) = reinterpret_cast<Graph*>(graph);
   return sticky;
 }
 #ifndef FAKE_CUDA_WITHOUT_GRAPHS
 int cuGraphLaunch(CudaGraphExec exec, CudaStream) {
   if (sticky != 0) return sticky;
-  for (const Launch& launch : reinterpret_cast<Graph*>(exec)->launches) perform(launch);
+  for (const Launch& launch : *reinterpret_cast<Executable*>(exec)) perform(launch);
   return 0;
 }
 #endif
@@ -380,7 +478,10 @@ int cuGraphDestroy(CudaGraph graph) {
   delete reinterpret_cast<Graph*>(graph);
   return sticky;
 }
-int cuGraphExecDestroy(CudaGraphExec) { return sticky; }
+int cuGraphExecDestroy(CudaGraphExec exec) {
+  delete reinterpret_cast<Executable*>(exec);
+  return sticky;
+}
 int cuEventCreate(CudaEvent* event, unsigned) {
   *event = handle<CudaEventTag>(new double(0));
   return sticky;

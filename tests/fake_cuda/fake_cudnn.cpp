@@ -5,7 +5,6 @@
 // zeros. Letters: t uses tensor cores, d converts its operands, r sums in 16 bits, x does not do these sizes, w needs
 // too much memory, f is proposed as a fallback.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <sstream>
@@ -89,10 +88,22 @@ size_t size_of_type(int type) {
   }
 }
 
-/// Whether dimensions lie in this order, the last without gaps.
-bool is_packed(const Descriptor& tensor, const std::array<size_t, 4>& order) {
+size_t count_of(const Descriptor& d, int attribute) { return d.values.at(attribute).size() / sizeof(int64_t); }
+
+std::vector<int64_t> numbers(const Descriptor& d, int attribute) {
+  std::vector<int64_t> all;
+  for (size_t i = 0; i < count_of(d, attribute); ++i) all.push_back(d.number(attribute, i));
+  return all;
+}
+
+/// Whether dimensions lie without gaps, channels first or last.
+bool is_packed(const Descriptor& tensor, bool channels_last) {
+  std::vector<size_t> order{0};
+  if (!channels_last) order.push_back(1);
+  for (size_t d = 2; d < count_of(tensor, Cudnn::kTensorSizes); ++d) order.push_back(d);
+  if (channels_last) order.push_back(1);
   int64_t stride = 1;
-  for (size_t place = 4; place-- > 0;) {
+  for (size_t place = order.size(); place-- > 0;) {
     const size_t d = order[place];
     if (tensor.number(Cudnn::kTensorSizes, d) < 1 || tensor.number(Cudnn::kTensorStrides, d) != stride) return false;
     stride *= tensor.number(Cudnn::kTensorSizes, d);
@@ -101,14 +112,23 @@ bool is_packed(const Descriptor& tensor, const std::array<size_t, 4>& order) {
 }
 
 bool is_tensor(const Descriptor& tensor) {
-  return (is_packed(tensor, {0, 1, 2, 3}) || is_packed(tensor, {0, 2, 3, 1})) &&
-         tensor.number(Cudnn::kTensorAlignment) % 16 == 0 && tensor.number(Cudnn::kTensorName) > 0;
+  const size_t rank = count_of(tensor, Cudnn::kTensorSizes);
+  return (rank == 4 || rank == 5) && count_of(tensor, Cudnn::kTensorStrides) == rank &&
+         (is_packed(tensor, false) || is_packed(tensor, true)) && tensor.number(Cudnn::kTensorAlignment) % 16 == 0 &&
+         tensor.number(Cudnn::kTensorName) > 0;
 }
 
 struct Sizes {
-  int64_t n, c, h, w, o, i, j, rows, columns, stride, padding, dilation, group_channels;
-  std::array<int64_t, 4> x, filters, y;  ///< strides
+  int64_t n, c, o, group_channels;
+  std::vector<int64_t> image, filter, result, stride, padding, dilation;  ///< by spatial dimension
+  std::vector<int64_t> x, filters, y;                                     ///< strides
 };
+
+int64_t product(const std::vector<int64_t>& of) {
+  int64_t all = 1;
+  for (const int64_t one : of) all *= one;
+  return all;
+}
 
 /// By how much the attributes of an operation are later than those of the forward one.
 int later(const Descriptor& operation) {
@@ -123,39 +143,33 @@ Sizes sizes_of(const Descriptor& operation) {
   const Descriptor& w = operation.part(Cudnn::kForwardW + l);
   const Descriptor& y = operation.part(Cudnn::kForwardY + l);
   const Descriptor& convolution = operation.part(Cudnn::kForwardConvolution + l);
-  const auto size = [](const Descriptor& of, size_t d) { return of.number(Cudnn::kTensorSizes, d); };
-  const auto strides = [](const Descriptor& of) {
-    std::array<int64_t, 4> found{};
-    for (size_t d = 0; d < 4; ++d) found[d] = of.number(Cudnn::kTensorStrides, d);
-    return found;
+  const auto sizes = [](const Descriptor& of) { return numbers(of, Cudnn::kTensorSizes); };
+  const auto spatial = [&](const Descriptor& of) {
+    const std::vector<int64_t> all = sizes(of);
+    return std::vector<int64_t>(all.begin() + 2, all.end());
   };
-  return {size(x, 0),
-          size(x, 1),
-          size(x, 2),
-          size(x, 3),
-          size(w, 0),
-          size(w, 2),
-          size(w, 3),
-          size(y, 2),
-          size(y, 3),
-          convolution.number(Cudnn::kStrides),
-          convolution.number(Cudnn::kPaddingBefore),
-          convolution.number(Cudnn::kDilations),
-          size(w, 1),
-          strides(x),
-          strides(w),
-          strides(y)};
+  return {sizes(x)[0],
+          sizes(x)[1],
+          sizes(w)[0],
+          sizes(w)[1],
+          spatial(x),
+          spatial(w),
+          spatial(y),
+          numbers(convolution, Cudnn::kStrides),
+          numbers(convolution, Cudnn::kPaddingBefore),
+          numbers(convolution, Cudnn::kDilations),
+          numbers(x, Cudnn::kTensorStrides),
+          numbers(w, Cudnn::kTensorStrides),
+          numbers(y, Cudnn::kTensorStrides)};
 }
 
 bool is_convolution(const Descriptor& d) {
-  for (size_t at : {0, 1}) {
-    if (d.number(Cudnn::kDilations, at) != d.number(Cudnn::kDilations) ||
-        d.number(Cudnn::kStrides, at) != d.number(Cudnn::kStrides) ||
-        d.number(Cudnn::kPaddingBefore, at) != d.number(Cudnn::kPaddingBehind, at))
-      return false;
+  const auto spatial = static_cast<size_t>(d.number(Cudnn::kSpatialDimensions));
+  for (const int attribute : {Cudnn::kDilations, Cudnn::kStrides, Cudnn::kPaddingBefore, Cudnn::kPaddingBehind}) {
+    if (count_of(d, attribute) != spatial) return false;
   }
-  return d.number(Cudnn::kSpatialDimensions) == 2 && d.word(Cudnn::kComputeType) == Cudnn::kF32 &&
-         d.word(Cudnn::kConvolutionMode) == Cudnn::kCrossCorrelation;
+  return (spatial == 2 || spatial == 3) && numbers(d, Cudnn::kPaddingBefore) == numbers(d, Cudnn::kPaddingBehind) &&
+         d.word(Cudnn::kComputeType) == Cudnn::kF32 && d.word(Cudnn::kConvolutionMode) == Cudnn::kCrossCorrelation;
 }
 
 bool is_operation(const Descriptor& d) {
@@ -164,12 +178,16 @@ bool is_operation(const Descriptor& d) {
     if (!d.part(attribute + l).finalized) return false;
   }
   const Sizes s = sizes_of(d);
+  const size_t spatial = s.stride.size();
+  if (s.image.size() != spatial || s.filter.size() != spatial || s.result.size() != spatial) return false;
+  for (size_t i = 0; i < spatial; ++i) {
+    const int64_t room = s.image[i] + 2 * s.padding[i] - (s.filter[i] - 1) * s.dilation[i] - 1;
+    if (s.result[i] != room / s.stride[i] + 1) return false;
+  }
   const Descriptor& y = d.part(Cudnn::kForwardY + l);
   return d.factor(Cudnn::kForwardAlpha + l) == 1 && d.factor(Cudnn::kForwardBeta + l) == 0 && s.group_channels > 0 &&
          s.c % s.group_channels == 0 && s.o % (s.c / s.group_channels) == 0 && y.number(Cudnn::kTensorSizes) == s.n &&
-         y.number(Cudnn::kTensorSizes, 1) == s.o &&
-         s.rows == (s.h + 2 * s.padding - (s.i - 1) * s.dilation - 1) / s.stride + 1 &&
-         s.columns == (s.w + 2 * s.padding - (s.j - 1) * s.dilation - 1) / s.stride + 1;
+         y.number(Cudnn::kTensorSizes, 1) == s.o;
 }
 
 bool is_complete(const Descriptor& d) {
@@ -205,48 +223,60 @@ DType element_type(const Descriptor& tensor) {
   return type == Cudnn::kF16 ? DType::F16 : type == Cudnn::kBF16 ? DType::BF16 : DType::F32;
 }
 
-int64_t place(const std::array<int64_t, 4>& strides, int64_t a, int64_t b, int64_t c, int64_t d) {
-  return a * strides[0] + b * strides[1] + c * strides[2] + d * strides[3];
+/// The coordinates of an element of these sizes, the last dimension first to move on.
+std::vector<int64_t> coordinates(int64_t element, const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> all(sizes.size());
+  for (size_t d = sizes.size(); d-- > 0; element /= sizes[d]) all[d] = element % sizes[d];
+  return all;
 }
 
-/// Images or filters from the other one and the result.
-void gradient(const Sizes& s, bool of_images, DType type, char* x, char* w, const char* y) {
-  std::vector<double> sums(static_cast<size_t>(of_images ? s.n * s.c * s.h * s.w : s.o * s.group_channels * s.i * s.j));
-  for (int64_t at = 0; at < s.n * s.o * s.rows * s.columns; ++at) {
-    const int64_t column = at % s.columns, row = at / s.columns % s.rows, filter = at / (s.columns * s.rows) % s.o;
-    const int64_t image = at / (s.columns * s.rows * s.o);
-    const int64_t first = filter / (s.o / (s.c / s.group_channels)) * s.group_channels;
-    const double value = load(y, type, place(s.y, image, filter, row, column));
-    for (int64_t term = 0; term < s.group_channels * s.i * s.j; ++term) {
-      const int64_t c = term / (s.i * s.j), i = term / s.j % s.i, j = term % s.j;
-      const int64_t at_row = row * s.stride - s.padding + i * s.dilation;
-      const int64_t at_column = column * s.stride - s.padding + j * s.dilation;
-      if (at_row < 0 || at_row >= s.h || at_column < 0 || at_column >= s.w) continue;
-      const int64_t in_x = place(s.x, image, first + c, at_row, at_column), in_w = place(s.filters, filter, c, i, j);
-      sums[static_cast<size_t>(of_images ? in_x : in_w)] +=
-          value * load(of_images ? w : x, type, of_images ? in_w : in_x);
-    }
-  }
-  for (size_t i = 0; i < sums.size(); ++i) store(of_images ? x : w, type, static_cast<int64_t>(i), sums[i]);
+int64_t place(const std::vector<int64_t>& strides, int64_t outer, int64_t channel,
+              const std::vector<int64_t>& spatial) {
+  int64_t at = outer * strides[0] + channel * strides[1];
+  for (size_t d = 0; d < spatial.size(); ++d) at += spatial[d] * strides[d + 2];
+  return at;
 }
 
-void convolve(const Sizes& s, bool relu, DType type, const char* x, const char* w, char* y) {
-  for (int64_t at = 0; at < s.n * s.o * s.rows * s.columns; ++at) {
-    const int64_t column = at % s.columns, row = at / s.columns % s.rows, filter = at / (s.columns * s.rows) % s.o;
-    const int64_t image = at / (s.columns * s.rows * s.o);
-    double sum = 0;
+/// Calls `visit` with the places in x, w and y of each product and of what it is a term of.
+template <class Visit>
+void for_each_term(const Sizes& s, Visit visit) {
+  const int64_t positions = product(s.result), elements = product(s.filter);
+  for (int64_t at = 0; at < s.n * s.o * positions; ++at) {
+    const std::vector<int64_t> position = coordinates(at % positions, s.result);
+    const int64_t filter = at / positions % s.o, image = at / (positions * s.o);
     const int64_t first = filter / (s.o / (s.c / s.group_channels)) * s.group_channels;
-    for (int64_t term = 0; term < s.group_channels * s.i * s.j; ++term) {
-      const int64_t c = term / (s.i * s.j);
-      const int64_t i = term / s.j % s.i, j = term % s.j;
-      const int64_t from_row = row * s.stride - s.padding + i * s.dilation;
-      const int64_t from_column = column * s.stride - s.padding + j * s.dilation;
-      if (from_row < 0 || from_row >= s.h || from_column < 0 || from_column >= s.w) continue;
-      sum += load(x, type, place(s.x, image, first + c, from_row, from_column)) *
-             load(w, type, place(s.filters, filter, c, i, j));
+    const int64_t in_y = place(s.y, image, filter, position);
+    for (int64_t term = 0; term < s.group_channels * elements; ++term) {
+      const std::vector<int64_t> element = coordinates(term % elements, s.filter);
+      std::vector<int64_t> from(element.size());
+      bool inside = true;
+      for (size_t d = 0; d < from.size(); ++d) {
+        from[d] = position[d] * s.stride[d] - s.padding[d] + element[d] * s.dilation[d];
+        inside = inside && from[d] >= 0 && from[d] < s.image[d];
+      }
+      if (!inside) continue;
+      const int64_t c = term / elements;
+      visit(place(s.x, image, first + c, from), place(s.filters, filter, c, element), in_y);
     }
-    store(y, type, place(s.y, image, filter, row, column), relu ? std::max(sum, 0.0) : sum);
   }
+}
+
+/// The result, or images or filters from the other one and the result.
+void compute(const Sizes& s, int kind, bool zeros, bool relu, DType type, char* x, char* w, char* y) {
+  const bool of_images = kind == Cudnn::kImagesOperation, of_filters = kind == Cudnn::kFiltersOperation;
+  const int64_t count = of_images    ? s.n * s.c * product(s.image)
+                        : of_filters ? s.o * s.group_channels * product(s.filter)
+                                     : s.n * s.o * product(s.result);
+  std::vector<double> sums(static_cast<size_t>(count));
+  const auto add = [&](int64_t in_x, int64_t in_w, int64_t in_y) {
+    sums[static_cast<size_t>(of_images    ? in_x
+                             : of_filters ? in_w
+                                          : in_y)] += (of_images ? load(y, type, in_y) : load(x, type, in_x)) *
+                                                      (of_filters ? load(y, type, in_y) : load(w, type, in_w));
+  };
+  if (!zeros) for_each_term(s, add);
+  for (size_t i = 0; i < sums.size(); ++i)
+    store(of_images ? x : of_filters ? w : y, type, static_cast<int64_t>(i), relu ? std::max(sums[i], 0.0) : sums[i]);
 }
 
 CudaStream current_stream = nullptr;
@@ -357,21 +387,13 @@ int cudnnBackendExecute(void*, void* plan_handle, void* arguments_handle) {
         reinterpret_cast<char*>(arguments.number(Cudnn::kArgumentPointers, i));
   const int l = later(operation);
   const auto place = [&](int attribute) { return memory.at(operation.part(attribute + l).number(Cudnn::kTensorName)); };
-  Sizes sizes = sizes_of(operation);
+  const Sizes sizes = sizes_of(operation);
   const DType type = element_type(operation.part(Cudnn::kForwardX + l));
   const double us = algorithms()[config.algorithm].us;
-  if (us < 0) sizes.i = 0;
-  if (l != 0) {
-    const bool of_images = operation.kind == Cudnn::kImagesOperation;
-    return enqueue(current_stream, std::abs(us),
-                   [=, x = place(Cudnn::kForwardX), w = place(Cudnn::kForwardW), y = place(Cudnn::kForwardY)] {
-                     gradient(sizes, of_images, type, x, w, y);
-                   });
-  }
   return enqueue(current_stream, std::abs(us),
-                 [=, x = place(Cudnn::kForwardX), w = place(Cudnn::kForwardW),
+                 [=, kind = operation.kind, x = place(Cudnn::kForwardX), w = place(Cudnn::kForwardW),
                   y = relu ? memory.at(operations.back()->part(Cudnn::kPointwiseY).number(Cudnn::kTensorName))
-                           : place(Cudnn::kForwardY)] { convolve(sizes, relu, type, x, w, y); });
+                           : place(Cudnn::kForwardY)] { compute(sizes, kind, us < 0, relu, type, x, w, y); });
 }
 
 }  // extern "C"

@@ -1,5 +1,6 @@
-// Convolutions of HLO as cuDNN takes them: two spatial dimensions, tensors in one of two orders.
+// Convolutions of HLO as cuDNN takes them: two or three spatial dimensions, tensors in one of two orders.
 #include <algorithm>
+#include <numeric>
 
 #include "emitters/library/call_plan.h"
 
@@ -80,29 +81,28 @@ class ConvolutionPlanner {
   }
 
   Result<void> take_sizes() {
-    if (attributes_.window.size() != 2) return unsupported("it has {} spatial dimensions", attributes_.window.size());
+    const size_t rank = attributes_.window.size();
+    if (rank != 2 && rank != 3) return unsupported("it has {} spatial dimensions", rank);
     if (attributes_.batch_group_count != 1) return unsupported("it has groups of images");
-    const auto& [height, width] = std::tie(attributes_.window[0], attributes_.window[1]);
     for (const hlo::WindowDimension& each : attributes_.window) {
       if (each.reversed) return unsupported("its filters are reversed");
       if (each.lhs_dilate != 1) return unsupported("its images are dilated");
       if (each.pad_low != each.pad_high || each.pad_low < 0) return unsupported("its padding differs at both ends");
     }
-    if (height.stride != width.stride || height.pad_low != width.pad_low || height.rhs_dilate != width.rhs_dilate)
-      return unsupported("its spatial dimensions have different strides, paddings or dilations");
     work_.images = x_.dim(attributes_.input_batch);
     work_.channels = x_.dim(attributes_.input_feature);
-    work_.height = x_.dim(attributes_.input_spatial[0]);
-    work_.width = x_.dim(attributes_.input_spatial[1]);
     work_.filters = w_.dim(attributes_.kernel_output_feature);
-    work_.filter_height = height.size;
-    work_.filter_width = width.size;
-    work_.stride = height.stride;
-    work_.padding = height.pad_low;
-    work_.dilation = height.rhs_dilate;
     work_.groups = attributes_.feature_group_count;
-    const int64_t least = std::min(work_.filter_height, work_.filter_width);
-    if (work_.padding > (least - 1) * work_.dilation) return unsupported("its padding is wider than its filters");
+    work_.spatial.clear();
+    for (size_t i = 0; i < rank; ++i) {
+      const hlo::WindowDimension& each = attributes_.window[i];
+      work_.spatial.push_back({.size = x_.dim(attributes_.input_spatial[i]),
+                               .filter = each.size,
+                               .stride = each.stride,
+                               .padding = each.pad_low,
+                               .dilation = each.rhs_dilate});
+      if (each.pad_low > (each.size - 1) * each.rhs_dilate) return unsupported("its padding is wider than its filters");
+    }
     return {};
   }
 
@@ -110,8 +110,9 @@ class ConvolutionPlanner {
   int64_t choose(CallPlan& plan, bool last) const {
     hlo::ConvolutionAttributes a = attributes_;
     int64_t copied = 0;
-    const Dimensions spatial = last ? Dimensions{1, 2} : Dimensions{2, 3};
-    const int64_t channels = last ? 3 : 1;
+    Dimensions spatial(attributes_.window.size());
+    std::iota(spatial.begin(), spatial.end(), last ? 1 : 2);
+    const int64_t channels = last ? std::ssize(spatial) + 1 : 1;
     const bool of_filters = work_.part == ConvolutionPart::Filters, of_images = work_.part == ConvolutionPart::Images;
     // The dimensions in their order, which they get where the operand is transposed.
     const auto operand = [&](size_t i, int64_t& outer, int64_t& inner, Dimensions& places) {
@@ -139,9 +140,9 @@ class ConvolutionPlanner {
     const Dimensions order = in_order(outer, inner, a.output_spatial, last);
     if (!lies_in(order, it_.shape.dims, hlo::memory_strides(it_.shape))) {
       std::tie(outer, inner, a.output_spatial) = std::tuple(0, channels, spatial);
-      plan.result_shape = hlo::array_shape(it_.shape.type, Dimensions(4));
-      plan.result_permutation.resize(4);
-      for (size_t i = 0; i < 4; ++i) {
+      plan.result_shape = hlo::array_shape(it_.shape.type, Dimensions(order.size()));
+      plan.result_permutation.resize(order.size());
+      for (size_t i = 0; i < order.size(); ++i) {
         plan.result_shape.dims[i] = it_.shape.dim(order[i]);
         plan.result_permutation[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
       }
@@ -153,9 +154,11 @@ class ConvolutionPlanner {
 
   void take_relu() {
     const auto relu = relu_of(computation_, users_, id_);
-    // With channels first the library has no algorithm that does both (tests/gpu/check_convolutions.py).
+    // With channels first the library has no algorithm that does both (tests/gpu/check_convolutions.py); of three
+    // spatial dimensions it was not asked.
     auto& work = std::get<Convolution>(best_.work);
-    if (!relu || !work.channels_last || computation_[*relu].shape != it_.shape || !best_.result_permutation.empty())
+    if (!relu || !work.channels_last || work.spatial.size() != 2 || computation_[*relu].shape != it_.shape ||
+        !best_.result_permutation.empty())
       return;
     work.relu = true;
     best_.result = *relu;

@@ -244,14 +244,15 @@ class Preparer : hlo::EntryRewriter {
   /// A convolution that is another one's gradient, with what sizes and padding need for cuDNN to take it as such.
   std::optional<InstructionId> add_gradient(const Instruction& it) {
     hlo::ConvolutionAttributes a = it.as<hlo::ConvolutionAttributes>();
-    if (a.window.size() != 2 || !is_large(it)) return std::nullopt;
+    if (a.window.size() < 2 || a.window.size() > 3 || !is_large(it)) return std::nullopt;
     Shape x = from_.operand_shape(it, 0);
     Shape result = it.shape;
     InstructionId filters = it.operands[1];
     if (const Instruction& reverse = from_[filters]; reverse.opcode == Opcode::Reverse) {
       for (size_t i = 0; i < a.window.size(); ++i) a.window[i].reversed ^= is_among(a.kernel_spatial[i], reverse);
-      const bool spatial = std::all_of(reverse.dimensions().begin(), reverse.dimensions().end(),
-                                       [&](int64_t d) { return d == a.kernel_spatial[0] || d == a.kernel_spatial[1]; });
+      const bool spatial = std::all_of(reverse.dimensions().begin(), reverse.dimensions().end(), [&](int64_t d) {
+        return std::count(a.kernel_spatial.begin(), a.kernel_spatial.end(), d) > 0;
+      });
       if (!spatial) return std::nullopt;
       filters = reverse.operands[0];
     }
@@ -306,18 +307,14 @@ class Preparer : hlo::EntryRewriter {
   /// Whether a library takes the convolution only with its windows changed, and it is large.
   bool should_change(const Instruction& it) const {
     const auto& a = it.as<hlo::ConvolutionAttributes>();
-    if (!is_large(it) || a.batch_group_count != 1 || a.window.empty() || a.window.size() > 2) return false;
-    if (a.window.size() == 2 &&
-        (a.window[0].stride != a.window[1].stride || a.window[0].rhs_dilate != a.window[1].rhs_dilate))
-      return false;
+    if (!is_large(it) || a.batch_group_count != 1 || a.window.empty() || a.window.size() > 3) return false;
     return a.window.size() == 1 || needs_padding(a.window) ||
            std::any_of(a.window.begin(), a.window.end(), [](const hlo::WindowDimension& d) { return d.reversed; });
   }
 
   static bool needs_padding(const std::vector<hlo::WindowDimension>& window) {
-    return std::any_of(window.begin(), window.end(), [&](const hlo::WindowDimension& d) {
-      return d.pad_low != d.pad_high || d.pad_low < 0 || d.lhs_dilate != 1 || d.pad_low != window[0].pad_low ||
-             d.pad_low > (d.size - 1) * d.rhs_dilate || (window.size() == 1 && d.pad_low != 0);
+    return std::any_of(window.begin(), window.end(), [](const hlo::WindowDimension& d) {
+      return d.pad_low != d.pad_high || d.pad_low < 0 || d.lhs_dilate != 1 || d.pad_low > (d.size - 1) * d.rhs_dilate;
     });
   }
 
@@ -340,9 +337,7 @@ class Preparer : hlo::EntryRewriter {
       result.dims.insert(result.dims.begin() + a.output_spatial[0], 1);
       result.minor_to_major = hlo::default_layout(result.dims.size());
       insert(a.output_spatial, {&a.output_batch, &a.output_feature});
-      hlo::WindowDimension height = a.window[0];
-      height.size = 1;
-      a.window.insert(a.window.begin(), height);
+      a.window.insert(a.window.begin(), hlo::WindowDimension{});
     }
     const InstructionId made = add(it.name + ".windows", Opcode::Convolution, result, {x, w}, a);
     return same_dims(result, it.shape) ? made : reshaped(made, it.shape);

@@ -79,8 +79,9 @@ class LibraryCallsTest : public FakeDriverTest {
     explained_ = explain(*program);
     const auto runner = GpuRunner::load(*device_, *std::move(program), {}, [](const EmittedFusion& fusion) {
       // The first kernel of a fusion runs them all.
-      return Result<std::string>(fmt::format("kernel {}\ncall {:x}\n", fusion.kernel_names().front(),
-                                             reinterpret_cast<uintptr_t>(&run_kernel)));
+      const size_t count = fusion.inputs().size() + fusion.outputs().size() + fusion.decision().temporaries.size();
+      return Result<std::string>(fmt::format("kernel {}\ncall {:x} {}\n", fusion.kernel_names().front(),
+                                             reinterpret_cast<uintptr_t>(&run_kernel), count));
     });
     if (!runner) return runner.error().to_string();
     notes_ = (*runner)->notes();

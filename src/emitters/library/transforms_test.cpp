@@ -1,6 +1,5 @@
 // Fourier transforms and gradients of convolutions as work of libraries: random ones, by libraries that compute on the
 // host, against the interpreter.
-#include <array>
 #include <map>
 
 #include "emitters/library/test_library_calls.h"
@@ -14,55 +13,66 @@ std::string random_gradient(Random& random, bool of_filters) {
   const std::string type = std::data({"f32", "bf16", "f16"})[random.below(3)];
   const int64_t groups = of_filters ? one_of({1, 1, 2}) : 1;
   const int64_t images = one_of({8, 16}), channels = groups * one_of({4, 8}), filters = groups * one_of({4, 16});
-  const int64_t stride = of_filters ? one_of({1, 2}) : 2, dilation = one_of({1, 1, 2});
-  std::array<int64_t, 2> size{}, filter{}, low{}, high{}, result{};
+  const size_t spatial = 2 + random.below(2);
+  std::vector<int64_t> size, filter, low, high, result, stride, dilation;
   const bool same = random.below(2) == 0;
-  for (size_t i = 0; i < 2; ++i) {
-    filter[i] = i == 1 && same ? filter[0] : one_of({1, 2, 3});
-    size[i] = one_of({8, 9, 11});
-    low[i] = i == 1 && same ? low[0] : std::min(one_of({0, 1, 1}), (filter[i] - 1) * dilation);
-    high[i] = one_of({low[i], low[i], 1});
-    result[i] = (size[i] + low[i] + high[i] - (filter[i] - 1) * dilation - 1) / stride + 1;
+  for (size_t i = 0; i < spatial; ++i) {
+    const bool as_first = i > 0 && same;
+    stride.push_back(as_first ? stride[0] : of_filters || i > 0 ? one_of({1, 2}) : 2);
+    dilation.push_back(as_first ? dilation[0] : one_of({1, 1, 2}));
+    filter.push_back(as_first ? filter[0] : one_of({1, 2, 3}));
+    size.push_back(spatial == 3 ? one_of({5, 6, 7}) : one_of({8, 9, 11}));
+    low.push_back(as_first ? low[0] : std::min(one_of({0, 1, 1}), (filter[i] - 1) * dilation[i]));
+    high.push_back(one_of({low[i], low[i], 1}));
+    result.push_back((size[i] + low[i] + high[i] - (filter[i] - 1) * dilation[i] - 1) / stride[i] + 1);
   }
   const auto shape = [&](const std::string& labels, const std::map<char, int64_t>& of,
-                         const std::array<int64_t, 2>& space) {
+                         const std::vector<int64_t>& space) {
     std::vector<int64_t> all;
     for (const char c : labels) all.push_back(std::isdigit(c) ? space[static_cast<size_t>(c - '0')] : of.at(c));
     return type + dims(all);
   };
   const auto any_order = [&](std::string labels) {
+    labels += std::string("012").substr(0, spatial);
     for (size_t i = labels.size(); i > 1; --i) std::swap(labels[i - 1], labels[random.below(i)]);
     return labels;
   };
-  const std::string x = any_order("bf01"), w = any_order("io01"), y = any_order("bf01");
+  const auto join = [](const std::vector<int64_t>& of) { return fmt::format("{}", fmt::join(of, "x")); };
+  const auto pads = [&](const std::vector<int64_t>& before, const std::vector<int64_t>& behind) {
+    std::string all;
+    for (size_t i = 0; i < spatial; ++i) all += fmt::format("{}{}_{}", i == 0 ? "" : "x", before[i], behind[i]);
+    return all;
+  };
+  const std::string x = any_order("bf"), w = any_order("io"), y = any_order("bf");
   std::string text = "HloModule m\n\nENTRY e {\n";
   if (of_filters) {
     text += fmt::format("  x = {} parameter(0)\n", shape(x, {{'b', channels}, {'f', images}}, size));
     text += fmt::format("  g = {} parameter(1)\n", shape(w, {{'i', images}, {'o', filters}}, result));
     // What of the images no filter reached is cut off.
-    std::array<int64_t, 2> end{};
-    for (size_t i = 0; i < 2; ++i)
-      end[i] = (result[i] - 1) * stride + (filter[i] - 1) * dilation + 1 - size[i] - low[i];
+    std::vector<int64_t> end;
+    for (size_t i = 0; i < spatial; ++i)
+      end.push_back((result[i] - 1) * stride[i] + (filter[i] - 1) * dilation[i] + 1 - size[i] - low[i]);
     return text + fmt::format(
-                      "  ROOT c = {} convolution(x, g), window={{size={}x{} stride={}x{} pad={}_{}x{}_{} "
-                      "rhs_dilate={}x{}}}, dim_labels={}_{}->{}, batch_group_count={}\n}}\n",
-                      shape(y, {{'b', channels / groups}, {'f', filters}}, filter), result[0], result[1], dilation,
-                      dilation, low[0], end[0], low[1], end[1], stride, stride, x, w, y, groups);
+                      "  ROOT c = {} convolution(x, g), window={{size={} stride={} pad={} rhs_dilate={}}}, "
+                      "dim_labels={}_{}->{}, batch_group_count={}\n}}\n",
+                      shape(y, {{'b', channels / groups}, {'f', filters}}, filter), join(result), join(dilation),
+                      pads(low, end), join(stride), x, w, y, groups);
   }
   text += fmt::format("  g = {} parameter(0)\n", shape(x, {{'b', images}, {'f', filters}}, result));
   text += fmt::format("  w = {} parameter(1)\n", shape(w, {{'i', filters}, {'o', channels}}, filter));
-  std::array<int64_t, 2> before{}, behind{};
-  for (size_t i = 0; i < 2; ++i) {
-    before[i] = (filter[i] - 1) * dilation - low[i];
-    behind[i] = size[i] - ((result[i] - 1) * stride + 1) - before[i] + (filter[i] - 1) * dilation;
+  std::vector<int64_t> before, behind, reversed;
+  for (size_t i = 0; i < spatial; ++i) {
+    before.push_back((filter[i] - 1) * dilation[i] - low[i]);
+    behind.push_back(size[i] - ((result[i] - 1) * stride[i] + 1) - before[i] + (filter[i] - 1) * dilation[i]);
+    reversed.push_back(static_cast<int64_t>(w.find(static_cast<char>('0' + i))));
   }
-  text += fmt::format("  r = {} reverse(w), dimensions={{{},{}}}\n",
-                      shape(w, {{'i', filters}, {'o', channels}}, filter), w.find('0'), w.find('1'));
+  text += fmt::format("  r = {} reverse(w), dimensions={}\n", shape(w, {{'i', filters}, {'o', channels}}, filter),
+                      list(reversed));
   return text + fmt::format(
-                    "  ROOT c = {} convolution(g, r), window={{size={}x{} pad={}_{}x{}_{} lhs_dilate={}x{} "
-                    "rhs_dilate={}x{}}}, dim_labels={}_{}->{}\n}}\n",
-                    shape(y, {{'b', images}, {'f', channels}}, size), filter[0], filter[1], before[0], behind[0],
-                    before[1], behind[1], stride, stride, dilation, dilation, x, w, y);
+                    "  ROOT c = {} convolution(g, r), window={{size={} pad={} lhs_dilate={} rhs_dilate={}}}, "
+                    "dim_labels={}_{}->{}\n}}\n",
+                    shape(y, {{'b', images}, {'f', channels}}, size), join(filter), pads(before, behind), join(stride),
+                    join(dilation), x, w, y);
 }
 
 TEST_F(LibraryCallsTest, RandomGradientsOfConvolutionsAgreeWithTheInterpreter) {

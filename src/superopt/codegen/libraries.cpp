@@ -134,12 +134,16 @@ class Planner {
     const TensorType& w = graph_.type(op.operands[1]);
     Convolution c;
     c.type = x.dtype;
-    std::tie(c.images, c.channels, c.height, c.width) = std::tie(x.shape[0], x.shape[1], x.shape[2], x.shape[3]);
-    std::tie(c.filters, c.filter_height, c.filter_width) = std::tie(w.shape[0], w.shape[2], w.shape[3]);
-    c.stride = op.attributes.integer_or("stride", 1);
-    c.padding = op.attributes.integer_or("padding", 0);
+    std::tie(c.images, c.channels, c.filters) = std::tie(x.shape[0], x.shape[1], w.shape[0]);
     c.algorithm = algorithm;
-    if (c.type == DType::F64 || c.padding >= std::min(c.filter_height, c.filter_width)) return false;
+    if (c.type == DType::F64) return false;
+    for (size_t d = 0; d < c.spatial.size(); ++d) {
+      c.spatial[d] = {.size = x.shape[d + 2],
+                      .filter = w.shape[d + 2],
+                      .stride = op.attributes.integer_or("stride", 1),
+                      .padding = op.attributes.integer_or("padding", 0)};
+      if (c.spatial[d].padding >= c.spatial[d].filter) return false;
+    }
     for (TensorId id : {op.operands[0], op.operands[1], op.results[0]}) {
       if (graph_.type(id).elements() > std::numeric_limits<int32_t>::max()) return false;
     }
@@ -321,12 +325,17 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
 /// As a product of the filters and what they cover. Of 16-bit types images, filters and results are stored with their
 /// channels last before and behind it, by kernels of the library's own, but for filters of one element.
 double convolution_seconds(const Convolution& c, const Target& target) {
-  const int64_t positions = c.images * c.result_height() * c.result_width();
-  const int64_t terms = c.channels / c.groups * c.filter_height * c.filter_width;
+  int64_t elements = c.images * c.channels, positions = c.images, terms = c.channels / c.groups;
+  bool single = true;
+  for (const ConvolutionDimension& each : c.spatial) {
+    elements *= each.size;
+    positions *= each.result();
+    terms *= each.filter;
+    single = single && each.filter == 1 && each.stride == 1;
+  }
   const auto size = static_cast<double>(size_of(c.type));
-  const double moved = size * static_cast<double>(c.images * c.channels * c.height * c.width + positions * c.filters);
+  const double moved = size * static_cast<double>(elements + positions * c.filters);
   const double bytes = moved + size * static_cast<double>(c.filters * terms);
-  const bool single = c.filter_height * c.filter_width * c.stride == 1;
   const bool aligned = c.channels * size_of(c.type) % kAligned == 0 && c.filters * size_of(c.type) % kAligned == 0;
   const double work = (single ? 1 : kGathered) * (aligned ? 1 : kUnaligned) *
                       work_seconds(size_of(c.type), {1, positions, c.filters, terms}, bytes, target);

@@ -1,0 +1,162 @@
+#include "runtime/loop_graphs.h"
+
+#include <cassert>
+
+namespace strata {
+namespace {
+
+/// Sets of buffers with which loops are kept.
+constexpr size_t kMostGraphs = 64;
+
+/// A pred counts by its low bit. The driver has the function that is called.
+constexpr const char* kTell = R"(.version 7.0
+.target sm_80
+.address_size 64
+.extern .func cudaGraphSetConditional(.param .b64 condition, .param .b32 value);
+.visible .entry strata_tell_condition(.param .u64 answer, .param .u64 handle)
+{
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [answer];
+  ld.param.u64 %rd2, [handle];
+  cvta.to.global.u64 %rd3, %rd1;
+  ld.global.u8 %r1, [%rd3];
+  and.b32 %r2, %r1, 1;
+  {
+    .param .b64 param0;
+    st.param.b64 [param0], %rd2;
+    .param .b32 param1;
+    st.param.b32 [param1], %r2;
+    call.uni cudaGraphSetConditional, (param0, param1);
+  }
+  ret;
+}
+)";
+
+}  // namespace
+
+Result<std::unique_ptr<LoopGraphs>> LoopGraphs::open(const GpuDevice& device, int depth) {
+  std::unique_ptr<LoopGraphs> made(new LoopGraphs(device));
+  STRATA_CHECK(made->start(depth));
+  return made;
+}
+
+Result<void> LoopGraphs::start(int depth) {
+  const CudaDriver& driver = device_.driver();
+  if (device_.driver_version() < CudaGraphNodes::kLeastVersion)
+    return unsupported("a driver for CUDA {}.{} has no loops in graphs", device_.driver_version() / 1000,
+                       device_.driver_version() / 10 % 100);
+  STRATA_TRY(nodes_, open_graph_nodes());
+  STRATA_CHECK(driver.check(nodes_.current_context(&context_), "the context"));
+  STRATA_CHECK(driver.check(driver.load_module(&module_, kTell), "loading the kernel of conditions"));
+  STRATA_CHECK(
+      driver.check(driver.get_function(&tell_, module_, "strata_tell_condition"), "finding the kernel of conditions"));
+  for (int i = 0; i < depth; ++i) {
+    CudaStream stream = nullptr;
+    STRATA_CHECK(driver.check(driver.create_stream(&stream, CudaDriver::kNonBlocking), "making a stream"));
+    streams_.push_back(stream);
+  }
+  return {};
+}
+
+LoopGraphs::~LoopGraphs() {
+  forget();
+  for (CudaStream stream : streams_) device_.driver().destroy_stream(stream);
+  if (module_ != nullptr) device_.driver().unload_module(module_);
+}
+
+void LoopGraphs::forget() {
+  if (!graphs_.empty()) device_.driver().synchronize();  // none is running
+  for (const auto& [key, graph] : graphs_) device_.driver().destroy_graph_exec(graph);
+  graphs_.clear();
+}
+
+Result<LoopGraphs::Recording> LoopGraphs::recording(CudaStream stream) const {
+  Recording made;
+  uint64_t number = 0;
+  STRATA_CHECK(device_.driver().check(
+      nodes_.stream_state(stream, &made.state, &number, &made.graph, &made.dependencies, &made.kinds, &made.count),
+      "the state of a stream"));
+  return made;
+}
+
+Result<bool> LoopGraphs::is_recorded(CudaStream stream) const {
+  STRATA_TRY(const Recording made, recording(stream));
+  return made.state == CudaGraphNodes::kRecorded;
+}
+
+Result<void> LoopGraphs::tell(CudaStream stream, CudaPointer answer, uint64_t handle) const {
+  CudaLaunchConfig config;
+  config.stream = stream;
+  std::array<void*, 2> arguments{&answer, &handle};
+  return device_.driver().check(device_.driver().launch(&config, tell_, arguments.data(), nullptr),
+                                "launching the kernel of conditions");
+}
+
+Result<void> LoopGraphs::add_loop(CudaStream stream, CudaPointer answer, const Steps& condition, const Steps& body) {
+  assert(depth_ < streams_.size());
+  const CudaDriver& driver = device_.driver();
+  STRATA_TRY(Recording at, recording(stream));
+  CudaConditionalNode loop;
+  loop.context = context_;
+  STRATA_CHECK(driver.check(nodes_.create_condition(&loop.handle, at.graph, context_, 0, 0), "a loop's condition"));
+  STRATA_CHECK(condition(stream));
+  STRATA_CHECK(tell(stream, answer, loop.handle));
+  STRATA_TRY(at, recording(stream));
+  CudaGraphNode node = nullptr;
+  STRATA_CHECK(
+      driver.check(nodes_.add_node(&node, at.graph, at.dependencies, at.kinds, at.count, &loop), "adding a loop"));
+  STRATA_CHECK(driver.check(nodes_.set_dependencies(stream, &node, nullptr, 1, CudaGraphNodes::kInPlaceOfOthers),
+                            "going on behind a loop"));
+  CudaStream inner = streams_[depth_];
+  STRATA_CHECK(driver.check(
+      nodes_.begin_capture_to_graph(inner, loop.graphs[0], nullptr, nullptr, 0, CudaDriver::kCaptureThreadLocal),
+      "recording a loop's body"));
+  ++depth_;
+  const Result<void> worked = [&]() -> Result<void> {
+    STRATA_CHECK(body(inner));
+    STRATA_CHECK(condition(inner));
+    return tell(inner, answer, loop.handle);
+  }();
+  --depth_;
+  // The stream is left in order even where the work failed.
+  CudaGraph same = nullptr;
+  const int ended = driver.end_capture(inner, &same);
+  STRATA_CHECK(worked);
+  return driver.check(ended, "recording a loop's body");
+}
+
+Result<CudaGraphExec> LoopGraphs::record(const Steps& steps) const {
+  const CudaDriver& driver = device_.driver();
+  STRATA_CHECK(driver.check(driver.begin_capture(device_.stream(), CudaDriver::kCaptureThreadLocal), "recording"));
+  const Result<void> worked = steps(device_.stream());
+  CudaGraph graph = nullptr;
+  CudaGraphExec exec = nullptr;
+  int status = driver.end_capture(device_.stream(), &graph);
+  if (worked && status == 0) status = driver.instantiate_graph(&exec, graph, 0);
+  if (graph != nullptr) driver.destroy_graph(graph);
+  STRATA_CHECK(worked);
+  STRATA_CHECK(driver.check(status, "instantiating a loop's graph"));
+  return exec;
+}
+
+Result<void> LoopGraphs::launch(Key key, const Steps& steps) {
+  if (!refusal_.empty()) return unsupported("{}", refusal_);
+  auto found = graphs_.find(key);
+  if (found == graphs_.end()) {
+    if (graphs_.size() >= kMostGraphs) forget();
+    Result<CudaGraphExec> made = record(steps);
+    if (!made && overlaps_) {  // drivers may take loops without overlap alone
+      overlaps_ = false;
+      made = record(steps);
+    }
+    if (!made) {
+      refusal_ = made.error().message;
+      return tl::unexpected(made.error());
+    }
+    found = graphs_.emplace(std::move(key), *made).first;
+  }
+  return device_.driver().check(device_.driver().launch_graph(found->second, device_.stream()), "launching a loop");
+}
+
+}  // namespace strata
