@@ -175,7 +175,10 @@ bool holds(CudaPointer at, size_t bytes) {
   return at + bytes <= pointer + size;
 }
 
-Graph*& capturing(CudaStream stream) { return reinterpret_cast<Stream*>(stream)->recorded; }
+Graph*& capturing(CudaStream stream) {
+  static Stream without_name;  // the one that launchers take that make none
+  return stream == nullptr ? without_name.recorded : reinterpret_cast<Stream*>(stream)->recorded;
+}
 
 /// Now, or whenever the graph is launched that is recorded on the stream.
 int put_on(CudaStream stream, Launch launch) {
