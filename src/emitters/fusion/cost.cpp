@@ -145,8 +145,9 @@ int64_t innermost_in_memory(const hlo::Computation& computation, InstructionId i
 }
 
 /// What caches serve beside the elements of products' rows themselves: where rows of different batches lie beside each
-/// other, each block reads a sector for each element of its batch.
-double bytes_beside_rows(const hlo::Computation& computation, const std::vector<InstructionId>& once, double blocks) {
+/// other, each warp along the columns of a block reads a sector for each element of its batch.
+double bytes_beside_rows(const hlo::Computation& computation, const std::vector<InstructionId>& once, double blocks,
+                         const Target& target) {
   double sum = 0;
   for (const InstructionId id : once) {
     const auto shape = product_shape(computation, id);
@@ -155,7 +156,8 @@ double bytes_beside_rows(const hlo::Computation& computation, const std::vector<
     const int64_t innermost = innermost_in_memory(computation, rows);
     const bool apart = std::any_of(shape->batch.begin(), shape->batch.end(),
                                    [&](const ProductDimension& one) { return one.in_rows == innermost; });
-    const double times = std::max(blocks / static_cast<double>(shape->batches()), 1.0);
+    const auto warps = static_cast<double>(choose_product_tiling(computation, *shape, target).column_warps);
+    const double times = std::max(blocks / static_cast<double>(shape->batches()), 1.0) * warps;
     const double beside = std::max(kSectorBytes - hlo::byte_width(computation[rows].shape.type), 0.0);
     if (apart) sum += indexing::elements_of(computation[rows].shape) * times * beside;
   }
@@ -246,7 +248,7 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
     work.memory_bytes += std::min(bytes_of(it.shape), times * kSectorBytes);
     work.cache_bytes += times * (it.shape.is_array() ? hlo::byte_width(it.shape.type) : 4) / share(id);
   }
-  work.cache_bytes += bytes_beside_rows(computation, once, blocks);
+  work.cache_bytes += bytes_beside_rows(computation, once, blocks, target);
   if (blocks > 0) work.blocks = blocks;
   return work;
 }

@@ -224,7 +224,7 @@ TEST(Fusion, WritesRowsOfAProductInTheirOrderWhereBatchesLieBesideEachOther) {
         "rhs_batch_dims={{0}}, rhs_contracting_dims={{2}}\n}}\n",
         batches);
   };
-  // Each of 32 blocks a batch would read a sector for each of 16 · 512 elements.
+  // Each of 32 warps along the columns of a batch would read a sector for each of 16 · 512 elements.
   EXPECT_EQ(kernels_of(text(24)), 2u);
   EXPECT_EQ(kernels_of(text(1)), 1u);  // they do not move
 }
