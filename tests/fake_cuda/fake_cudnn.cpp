@@ -240,23 +240,24 @@ int64_t place(const std::vector<int64_t>& strides, int64_t outer, int64_t channe
 /// Calls `visit` with the places in x, w and y of each product and of what it is a term of.
 template <class Visit>
 void for_each_term(const Sizes& s, Visit visit) {
-  const int64_t positions = product(s.result), elements = product(s.filter);
+  const int64_t positions = product(s.result);
+  std::vector<std::vector<int64_t>> elements;
+  for (int64_t i = 0; i < product(s.filter); ++i) elements.push_back(coordinates(i, s.filter));
+  std::vector<int64_t> from(s.stride.size());
   for (int64_t at = 0; at < s.n * s.o * positions; ++at) {
     const std::vector<int64_t> position = coordinates(at % positions, s.result);
     const int64_t filter = at / positions % s.o, image = at / (positions * s.o);
     const int64_t first = filter / (s.o / (s.c / s.group_channels)) * s.group_channels;
     const int64_t in_y = place(s.y, image, filter, position);
-    for (int64_t term = 0; term < s.group_channels * elements; ++term) {
-      const std::vector<int64_t> element = coordinates(term % elements, s.filter);
-      std::vector<int64_t> from(element.size());
+    for (const std::vector<int64_t>& element : elements) {
       bool inside = true;
       for (size_t d = 0; d < from.size(); ++d) {
         from[d] = position[d] * s.stride[d] - s.padding[d] + element[d] * s.dilation[d];
         inside = inside && from[d] >= 0 && from[d] < s.image[d];
       }
       if (!inside) continue;
-      const int64_t c = term / elements;
-      visit(place(s.x, image, first + c, from), place(s.filters, filter, c, element), in_y);
+      const int64_t in_x = place(s.x, image, first, from), in_w = place(s.filters, filter, 0, element);
+      for (int64_t c = 0; c < s.group_channels; ++c) visit(in_x + c * s.x[1], in_w + c * s.filters[1], in_y);
     }
   }
 }
