@@ -29,7 +29,7 @@ func.func @copy(%in: tensor<1024xf32>, %out: tensor<1024xf32>, %t: index {strata
 // CHECK: vector.shuffle
 // CHECK: vector.transfer_read %arg1{{.*}} vector<8xi1>
 // MEMORY-LABEL: func.func @widths
-// MEMORY: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr -> vector<8xi8>
+// MEMORY: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr -> vector<2xi32>
 // MEMORY: arith.cmpi ne, {{.*}} : vector<8xi8>
 func.func @widths(%in: tensor<2048xf32>, %if: tensor<2048xi1>, %t: index {strata.range = [0, 255]}) {
   %c0 = arith.constant 0 : index
