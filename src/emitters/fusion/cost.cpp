@@ -1,7 +1,6 @@
 // What a fusion costs as one kernel.
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "emitters/fusion/bandwidth.h"
 #include "emitters/fusion/pass.h"
@@ -113,35 +112,6 @@ double operations_of_products(const hlo::Computation& computation, const std::ve
       sum += product_operations(choose_product_tiling(computation, *shape, target), *shape);
   }
   return sum;
-}
-
-/// The dimension of an array whose elements lie beside each other in the memory that it is read from: through
-/// elementwise operators and transposes, to what has an element for each of its own. -1 where all have one element.
-int64_t innermost_in_memory(const hlo::Computation& computation, InstructionId id) {
-  std::vector<int64_t> dims(static_cast<size_t>(computation[id].shape.rank()));  // of the array, in the one at hand
-  std::iota(dims.begin(), dims.end(), 0);
-  for (;;) {
-    const Instruction& it = computation[id];
-    InstructionId next = -1;
-    if (it.opcode == Opcode::Transpose) {
-      next = it.operands[0];
-      for (int64_t& d : dims) d = it.dimensions()[static_cast<size_t>(d)];
-    } else if (hlo::is_elementwise(it.opcode)) {
-      // Of several operands one that is not the same for many elements.
-      for (const InstructionId operand : it.operands) {
-        const Opcode opcode = computation[operand].opcode;
-        const bool spread = opcode == Opcode::Broadcast || opcode == Opcode::Constant || opcode == Opcode::Iota;
-        if (next < 0 && !spread && computation[operand].shape.rank() == it.shape.rank()) next = operand;
-      }
-    }
-    if (next < 0) break;
-    id = next;
-  }
-  const hlo::Shape& shape = computation[id].shape;
-  for (const int64_t d : shape.minor_to_major) {
-    if (shape.dim(d) > 1) return std::find(dims.begin(), dims.end(), d) - dims.begin();
-  }
-  return -1;
 }
 
 /// What caches serve beside the elements of products' rows themselves: where rows of different batches lie beside each

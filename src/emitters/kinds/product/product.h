@@ -40,6 +40,10 @@ inline constexpr int64_t kMostRows = 16;
 /// a loop has (indexing::kFewTerms), numbers of 8 bits and more that are not complex. Nothing of another instruction.
 std::optional<ProductShape> product_shape(const hlo::Computation& computation, hlo::InstructionId id);
 
+/// The dimension of an array whose elements lie beside each other in the memory that it is read from: through
+/// elementwise operators and transposes, to what has an element for each of its own. -1 where all have one element.
+int64_t innermost_in_memory(const hlo::Computation& computation, hlo::InstructionId id);
+
 /// Whether its elements are computed by the matrix instructions of 16-bit floats, which sum in f32.
 bool uses_matrix_instructions(const hlo::Computation& computation, const ProductShape& shape);
 

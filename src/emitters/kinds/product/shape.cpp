@@ -79,6 +79,14 @@ Source source_of(const Computation& computation, InstructionId id) {
   return {order, hlo::byte_width(shape.type)};
 }
 
+/// The dimension that lies innermost, of those with more than one element; -1 where none has.
+int64_t innermost(const Source& source, const hlo::Shape& shape) {
+  for (size_t i = source.outermost_first.size(); i-- > 0;) {
+    if (shape.dim(source.outermost_first[i]) > 1) return source.outermost_first[i];
+  }
+  return -1;
+}
+
 /// The largest power of two up to `most` that divides the number.
 int64_t vector_of(int64_t number, int64_t most) {
   int64_t vector = 1;
@@ -112,6 +120,10 @@ int64_t ProductShape::batches() const { return count_of(batch); }
 int64_t ProductShape::row_count() const { return count_of(rows); }
 int64_t ProductShape::column_count() const { return count_of(columns); }
 int64_t ProductShape::term_count() const { return count_of(terms); }
+
+int64_t innermost_in_memory(const Computation& computation, InstructionId id) {
+  return innermost(source_of(computation, id), computation[id].shape);
+}
 
 std::optional<ProductShape> product_shape(const Computation& computation, InstructionId id) {
   const Instruction& it = computation[id];
@@ -168,15 +180,12 @@ std::optional<ProductShape> product_shape(const Computation& computation, Instru
     std::sort(group->begin(), group->end(),
               [&](const auto& one, const auto& other) { return depth(one) < depth(other); });
   }
-  for (size_t i = source.outermost_first.size(); i-- > 0;) {
-    const int64_t d = source.outermost_first[i];
-    if (w.dim(d) == 1) continue;
+  if (const int64_t d = innermost(source, w); d >= 0) {
     const auto has = [&](const std::vector<ProductDimension>& group) {
       return std::any_of(group.begin(), group.end(), [&](const auto& one) { return one.in_weights == d; });
     };
     made.terms_inside = has(made.terms);
     made.together = has(made.batch) ? 1 : w.dim(d);
-    break;
   }
   return made;
 }
