@@ -1,0 +1,77 @@
+// What a mega-kernel executes: tasks in a linear order, the events between them, and a queue for each worker. The
+// compiler (tgraph) makes it, the runtime reads it, and both check it. docs/megakernel.md explains the terms.
+//
+// All of it holds for one step (one token for each sequence of a batch); steps are numbered by epochs, and nothing is
+// reset between them: an event's counter has reached `triggers` · epoch when it is active in that epoch, the first of
+// which is 1.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/error.h"
+
+namespace strata::megakernel {
+
+/// How what a task makes comes to those that wait for it.
+enum class HandOff : uint8_t {
+  Counter,  ///< through device memory; a counter there says that all who trigger the event have written
+  Tagged,   ///< through device memory, in words that carry the epoch of their data: no event is signalled or waited for
+  Worker,   ///< all are tasks of one worker, and stay in order: through its shared memory
+};
+
+/// When a task comes into a worker's queue.
+enum class LaunchMode : uint8_t {
+  AheadOfTime,  ///< before the kernel starts: into the queue of a worker that the plan names
+  JustInTime,   ///< when its events are active: a scheduler gives it to a worker
+};
+
+/// A block function as the tasks of an image call it.
+struct TaskFunction {
+  std::string name;
+  int64_t slots = 0;  ///< of the ring, that a task's loads fill, one after the other; 0: it loads no constants
+  int64_t pages = 0;  ///< of shared memory, that a task's activations take while it runs
+};
+
+struct Event {
+  int64_t triggers = 0;  ///< tasks that signal it, in each epoch
+  int64_t first = 0;     ///< tasks [first, end) wait for it
+  int64_t end = 0;
+  HandOff hand_off = HandOff::Counter;
+  bool operator==(const Event&) const = default;
+};
+
+constexpr int kMaxWaits = 4;
+
+struct Task {
+  int function = -1;  ///< of Plan::functions; −1: an empty task, which only waits and signals
+  int op = -1;        ///< of Plan::operators, for reports; −1: an empty task
+  std::array<int64_t, 3> coordinates{};
+  std::vector<int> waits;  ///< events, at most kMaxWaits
+  int signal = -1;         ///< the event that it triggers; −1: none
+  LaunchMode mode = LaunchMode::AheadOfTime;
+  /// Ahead of time, but some task that it waits for, directly or not, is just in time: it may only be begun, its loads
+  /// included, when its events are active, lest it keep the worker from what it waits for.
+  bool after_just_in_time = false;
+  bool operator==(const Task&) const = default;
+};
+
+struct Plan {
+  static constexpr int kVersion = 1;
+  std::string name;
+  int workers = 0;
+  int schedulers = 0;  ///< 0 where no task is just in time
+  std::vector<TaskFunction> functions;
+  std::vector<std::string> operators;
+  std::vector<Event> events;
+  std::vector<Task> tasks;                ///< linear order: those of an event are neighbours (paper, Algorithm 1)
+  std::vector<std::vector<int>> queues;   ///< by worker: its tasks ahead of time, in the order in which it runs them
+};
+
+/// One JSON object, with a version; parse_plan reads it. Errors (InvalidInput) name the place.
+std::string print_plan(const Plan& plan);
+Result<Plan> parse_plan(const std::string& text);
+
+}  // namespace strata::megakernel
