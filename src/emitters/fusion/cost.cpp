@@ -19,6 +19,10 @@ using hlo::Opcode;
 /// Elements beside each other that a thread has at least, where all are wide.
 constexpr double kVector = 4;
 
+/// Operations of an element whose code is there again: for vectors of four, of 16 bytes each, half of what an
+/// instruction cache of 128 KB holds.
+constexpr double kMostRepeatedCode = 1024;
+
 constexpr double kSectorBytes = 32;  ///< that caches move at least
 
 double bytes_of(const hlo::Shape& shape) {
@@ -170,9 +174,6 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
                                    [](const Instruction& it) { return it.opcode == Opcode::Reduce; });
   const bool scans = std::any_of(computation.instructions.begin(), computation.instructions.end(),
                                  [&](const Instruction& it) { return hlo::scan_window(computation, it).has_value(); });
-  const bool reduces_long =
-      std::any_of(computation.instructions.begin(), computation.instructions.end(),
-                  [&](const Instruction& it) { return indexing::is_long_reduction(computation, it); });
   // Only of reductions it matters whether an emitter computes them once: others are read as often as they are written.
   std::vector<InstructionId> once;
   double threads = 0, blocks = 0;
@@ -201,11 +202,14 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
     }
     return sum;
   };
-  work.operations = operations_of(evaluated) + operations_of_products(computation, once, target);
+  const std::vector<double> copies = counts.code_copies();
+  for (InstructionId id = 0; id <= computation.root; ++id) {
+    work.repeated_code += std::max(copies[static_cast<size_t>(id)] - 1, 0.0) * operations(computation[id]);
+  }
+  work.operations = operations_of(counts.of_warps()) + operations_of_products(computation, once, target);
   for (const InstructionId root : counts.roots()) {
     if (once.empty()) threads = std::max(threads, indexing::elements_of(computation[root].shape));
-    // Without long reductions an element takes few operations.
-    if (reduces_long) work.of_longest_thread = std::max(work.of_longest_thread, operations_of(counts.of_element(root)));
+    work.of_longest_thread = std::max(work.of_longest_thread, operations_of(counts.of_element(root)));
   }
   work.of_longest_thread = std::max(work.of_longest_thread, work.operations / std::max(threads, 1.0));
 
@@ -225,7 +229,8 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
 
 double estimated_microseconds(const hlo::Module& module, const Target& target) {
   const KernelWork work = kernel_work(module, target);
-  if (!work.repeated.empty() || work.serial) return std::numeric_limits<double>::infinity();
+  if (!work.repeated.empty() || work.serial || work.repeated_code > kMostRepeatedCode)
+    return std::numeric_limits<double>::infinity();
   const Rates& rates = target.rates;
   // Of operations one an instruction, where the rate counts two of a multiply-add.
   return 1e6 * target.kernel_seconds() +

@@ -39,6 +39,7 @@ struct KernelWork {
   double blocks = std::numeric_limits<double>::infinity();  ///< of reductions and scans, which may have few
   double operations = 0;                                    ///< of all threads
   double of_longest_thread = 0;  ///< operations: its part of all, and at least what an element of a root takes
+  double repeated_code = 0;      ///< operations in the kernel's code beyond once for each instruction
   std::vector<indexing::RepeatedReduction> repeated;
   bool serial = false;  ///< long reductions, by one thread for each element, beside other operators
 };
@@ -47,7 +48,8 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target);
 /// Estimated time of a module's entry as one kernel: its bytes over the bandwidths of memory and cache, or its
 /// operations over the rate of arithmetic, or those of the longest thread over the rate of one thread, whichever is
 /// most; and the launch. Infinite where long reductions are computed again, which emitters refuse, or by single
-/// threads: the reduction emitter takes them with fewer operators around them, or with none.
+/// threads: the reduction emitter takes them with fewer operators around them, or with none. Infinite too where so much
+/// code stands there again that warps wait for instructions.
 double estimated_microseconds(const hlo::Module& module, const Target& target);
 
 /// The array that a leaf of an instruction's value is: through get-tuple-element and tuple. Nothing for tokens, and

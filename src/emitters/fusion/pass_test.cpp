@@ -155,6 +155,61 @@ TEST(Fusion, DoesNotComputeAgainNorMakeLongThreadsOfChainsOfReductions) {
 }
 
 /// Of lengths around what the reduction emitter takes, with what is copied into every part and with tuples.
+/// Levels of x[i / 2] · 3 where i is even, and x[i / 2] + x[(i / 2 + 1) mod n] where it is odd, as gradients of scans
+/// have them: each level reads the one before at two places.
+std::string interleaved_levels(int levels, int64_t elements) {
+  std::string text = "HloModule m\nENTRY e {\n  zero = f32[] constant(0)\n  three = f32[] constant(3)\n";
+  text += fmt::format("  x0 = f32[4096,{}] parameter(0)\n", elements);
+  for (int level = 1; level <= levels; ++level, elements *= 2) {
+    const int before = level - 1;
+    text += fmt::format(
+        "  threes{0} = f32[4096,{2}] broadcast(three), dimensions={{}}\n"
+        "  even{0} = f32[4096,{2}] multiply(x{1}, threes{0})\n"
+        "  first{0} = f32[4096,1] slice(x{1}), slice={{[0:4096], [0:1]}}\n"
+        "  rest{0} = f32[4096,{3}] slice(x{1}), slice={{[0:4096], [1:{2}]}}\n"
+        "  turned{0} = f32[4096,{2}] concatenate(rest{0}, first{0}), dimensions={{1}}\n"
+        "  odd{0} = f32[4096,{2}] add(x{1}, turned{0})\n"
+        "  evens{0} = f32[4096,{4}] pad(even{0}, zero), padding=0_0x0_1_1\n"
+        "  odds{0} = f32[4096,{4}] pad(odd{0}, zero), padding=0_0x1_0_1\n"
+        "  {5}x{0} = f32[4096,{4}] add(evens{0}, odds{0})\n",
+        level, before, elements, elements - 1, 2 * elements, level == levels ? "ROOT " : "");
+  }
+  return text + "}\n";
+}
+
+TEST(Fusion, CutsWhatWouldRepeatItsCodeInEveryLevel) {
+  const auto module = hlo::parse_module(interleaved_levels(7, 2));
+  ASSERT_TRUE(module) << module.error().message;
+  const Target& target = default_target();
+  size_t kernels = 0;
+  for (const ProgramPart& part : fuse(**module, target)) {
+    EXPECT_LE(kernel_work(part.module, target).repeated_code, 1024) << hlo::print(part.module);
+    ++kernels;
+  }
+  EXPECT_GE(kernels, 2u);
+  // Two levels of it are one kernel, as before.
+  const auto two = hlo::parse_module(interleaved_levels(2, 48));
+  ASSERT_TRUE(two) << two.error().message;
+  EXPECT_EQ(fuse(**two, target).size(), 1u);
+}
+
+TEST(FusionWork, CountsThreadsThatWaitForTheirNeighbours) {
+  const auto operations = [](std::string_view pad) {
+    const auto module = hlo::parse_module(
+        fmt::format("HloModule m\nENTRY e {{\n  x = f32[1024,512] parameter(0)\n  zero = f32[] constant(0)\n"
+                    "  y = f32[1024,512] exponential(x)\n  ROOT p = {}\n}}\n",
+                    pad));
+    EXPECT_TRUE(module) << module.error().message;
+    return kernel_work(**module, default_target()).operations;
+  };
+  // Every second element of a row, or of the rows.
+  const double parted = operations("f32[1024,1024] pad(y, zero), padding=0_0x0_1_1");
+  const double whole = operations("f32[2048,512] pad(y, zero), padding=0_1_1x0_0");
+  const double alone = 1024 * 512 * 12.0;
+  EXPECT_GE(parted - whole, 0.9 * alone);
+  EXPECT_LE(parted - whole, 1.2 * alone);
+}
+
 TEST(Fusion, KeepsShortReductionsOnTheGpu) {
   for (const int n : {31, 33, 40, 63, 64, 65, 100}) {
     for (const bool argmax : {false, true}) {

@@ -1,6 +1,7 @@
 #include "hlo/indexing/evaluations.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "hlo/terms.h"
 
@@ -17,6 +18,39 @@ bool is_identity(const IndexingMap& map) {
     if (!(map.results[i] == Expr::dim(static_cast<int>(i))) && map.dims[i].size() > 1) return false;
   }
   return true;
+}
+
+/// Elements beside each other in memory that go the same way through an instruction, if its conditions part neighbours;
+/// more than there are if not.
+int64_t run_of_one_way(const hlo::Computation& computation, const Instruction& it) {
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+  const auto inside = [&](const hlo::Shape& shape, int64_t dimension) {
+    int64_t elements = 1;
+    for (const int64_t d : shape.minor_to_major) {
+      if (d == dimension) break;
+      elements *= std::max<int64_t>(shape.dim(d), 1);
+    }
+    return elements;
+  };
+  int64_t run = kAll;
+  if (it.opcode == Opcode::Pad) {
+    const std::vector<int64_t>& interior = it.as<hlo::PadAttributes>().interior;
+    for (size_t d = 0; d < interior.size(); ++d) {
+      if (interior[d] > 0) run = std::min(run, inside(it.shape, static_cast<int64_t>(d)));
+    }
+  } else if (it.opcode == Opcode::Concatenate) {
+    const int64_t along = it.dimensions().front();
+    for (size_t k = 0; k < it.operands.size(); ++k) {
+      run = std::min(run, inside(it.shape, along) * computation.operand_shape(it, k).dim(along));
+    }
+  }
+  return run;
+}
+
+/// Whether threads of a warp part at an instruction, with vectors of a few elements each.
+bool parts_warps(const hlo::Computation& computation, const Instruction& it) {
+  constexpr int64_t kElementsOfWarp = 128;
+  return run_of_one_way(computation, it) < kElementsOfWarp;
 }
 
 }  // namespace
@@ -41,16 +75,43 @@ EvaluationCounts::EvaluationCounts(const hlo::Module& module, hlo::ComputationId
   }
 }
 
-Evaluations EvaluationCounts::whole() const {
+Evaluations EvaluationCounts::of_results(bool of_warps) const {
   Evaluations wanted(computation_.instructions.size(), 0);
   for (const InstructionId id : roots_) wanted[static_cast<size_t>(id)] = elements_of(computation_[id].shape);
-  return propagated(std::move(wanted), true);
+  return propagated(std::move(wanted), true, of_warps);
 }
+
+Evaluations EvaluationCounts::whole() const { return of_results(false); }
+
+Evaluations EvaluationCounts::of_warps() const { return of_results(true); }
 
 Evaluations EvaluationCounts::of_element(InstructionId root) const {
   Evaluations wanted(computation_.instructions.size(), 0);
   wanted[static_cast<size_t>(root)] = std::min(1.0, elements_of(computation_[root].shape));
   return propagated(std::move(wanted), false);
+}
+
+std::vector<double> EvaluationCounts::code_copies() const {
+  std::vector<double> shared(computation_.instructions.size(), 0), apart = shared, total = shared;
+  for (const InstructionId id : roots_) shared[static_cast<size_t>(id)] = 1;
+  for (InstructionId id = computation_.root; id >= 0; --id) {
+    const auto at = static_cast<size_t>(id);
+    total[at] = once_[at] ? std::min(shared[at] + apart[at], 1.0) : shared[at] + apart[at];
+    for (const Read& read : reads_[at]) {
+      const InstructionId operand = operand_of(computation_[id], read);
+      for (const IndexingMap& map : read.maps) {
+        double& copies = (is_identity(map) ? shared : apart)[static_cast<size_t>(operand)];
+        copies = is_identity(map) ? std::max(copies, total[at]) : copies + total[at];
+      }
+    }
+  }
+  return total;
+}
+
+InstructionId EvaluationCounts::operand_of(const Instruction& it, const Read& read) const {
+  const InstructionId operand = it.operands[static_cast<size_t>(read.operand)];
+  if (computation_[operand].opcode != Opcode::Tuple) return operand;
+  return computation_[operand].operands[static_cast<size_t>(read.tuple_element)];
 }
 
 std::vector<double> EvaluationCounts::evaluated_by_product(const Instruction& product) const {
@@ -63,7 +124,7 @@ std::vector<double> EvaluationCounts::evaluated_by_product(const Instruction& pr
   return counts;
 }
 
-Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once) const {
+Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once, bool of_warps) const {
   // Once for all users at its own index, and for each of the others.
   Evaluations shared = std::move(wanted);
   Evaluations apart(shared.size(), 0), total(shared.size(), 0);
@@ -78,11 +139,9 @@ Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once) con
       for (size_t k = 0; k < counts.size(); ++k) apart[static_cast<size_t>(it.operands[k])] += counts[k];
       continue;
     }
+    const bool all_take_part = of_warps && parts_warps(computation_, it);
     for (const Read& read : reads_[static_cast<size_t>(id)]) {
-      InstructionId operand = it.operands[static_cast<size_t>(read.operand)];
-      if (computation_[operand].opcode == Opcode::Tuple) {
-        operand = computation_[operand].operands[static_cast<size_t>(read.tuple_element)];
-      }
+      const InstructionId operand = operand_of(it, read);
       const double there = elements_of(computation_[operand].shape);
       if (read.unknown) apart[static_cast<size_t>(operand)] += evaluated * there;
       for (const IndexingMap& map : read.maps) {
@@ -100,7 +159,7 @@ Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once) con
         // Of what a condition guards, only what satisfies it is evaluated: no more than there is, as often as the whole
         // instruction is.
         const double times = std::max(evaluated / std::max(elements_of(it.shape), 1.0), 1.0);
-        const double most = map.constraints.empty() || it.opcode == Opcode::Scatter
+        const double most = map.constraints.empty() || it.opcode == Opcode::Scatter || all_take_part
                                 ? evaluated * each
                                 : std::min(evaluated * each, times * there);
         apart[static_cast<size_t>(operand)] += it.opcode == Opcode::Scatter ? there : most;

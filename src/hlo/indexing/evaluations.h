@@ -24,6 +24,12 @@ class EvaluationCounts {
 
   /// For the whole result.
   Evaluations whole() const;
+  /// The same, counted as threads of a warp take part in it: where a condition holds for one element and not for its
+  /// neighbours, threads whose element does not satisfy it wait for those whose does.
+  Evaluations of_warps() const;
+  /// How often each instruction's code stands in a kernel's: once for all users that read at their own index, and once
+  /// more for each place of the others' code that reads it.
+  std::vector<double> code_copies() const;
   /// By a thread that computes one element of a root, but for what is evaluated `once`.
   Evaluations of_element(hlo::InstructionId root) const;
 
@@ -32,7 +38,10 @@ class EvaluationCounts {
 
  private:
   /// From so many elements of each instruction.
-  Evaluations propagated(Evaluations wanted, bool with_once) const;
+  Evaluations propagated(Evaluations wanted, bool with_once, bool of_warps = false) const;
+  Evaluations of_results(bool of_warps) const;
+  /// The array that a read is of: where the operand is a tuple, one of its elements.
+  hlo::InstructionId operand_of(const hlo::Instruction& it, const Read& read) const;
 
   const hlo::Computation& computation_;
   /// Of each operand of a product among `once`, of how many elements it is evaluated.
