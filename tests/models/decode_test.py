@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Decoders of src/megakernel/models against NumPy. Usage: ... DECODE_REFERENCE
 
-The models here are written from their published equations (RMSNorm, rotary embedding, grouped-query attention, SwiGLU,
-Llama 3.1's scaling of angles, Qwen3's norms of queries and keys), in float64 and over the whole sequence at once, without a
-cache. Weights go to the decoder in a safetensors file that is written here, and random weights of the decoder come back in one
-that is read here."""
+The models here are written from their published equations (RMSNorm, rotary embedding, grouped-query attention,
+SwiGLU, Llama 3.1's scaling of angles, Qwen3's norms of queries and keys), in float64 and over the whole sequence at
+once, without a cache. Weights go to the decoder in a safetensors file that is written here, and random weights of the
+decoder come back in one that is read here."""
 import itertools
 import json
 import pathlib
@@ -89,7 +89,9 @@ def read_safetensors(path):
 
 
 def angles(config, positions):
-    rope = config.get("rope_parameters") or {"rope_theta": config.get("rope_theta")} | (config.get("rope_scaling") or {})
+    rope = config.get("rope_parameters")
+    if rope is None:
+        rope = {"rope_theta": config["rope_theta"]} | (config.get("rope_scaling") or {})
     d = config["head_dim"]
     frequencies = rope["rope_theta"] ** (-np.arange(0, d, 2) / d)
     if rope.get("rope_type") == "llama3":

@@ -14,6 +14,9 @@
 //   Down               Hidden, Gated, Wdown[E, F]                                   Y[B, E]
 //   Head               X, FinalNorm[E], Whead[V, E]                                 Logits[B, V]
 //
+// Cos and Sin are rope.h's numbers, rounded to the type of the graph as transformers does; Mask is 1 at the positions
+// that a sequence has, this step's included, and 0 at the others, where the caches hold finite numbers.
+//
 // Matrices are [out, in] as Hugging Face stores them: the graphs transpose them, which is a view. So are the shapes by
 // head; the query heads of a key-value head are rows of one matrix, and keys and values are not repeated.
 #pragma once
