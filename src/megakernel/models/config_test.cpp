@@ -1,0 +1,216 @@
+#include "megakernel/models/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/random.h"
+#include "support/read_file.h"
+#include "support/temporary_folder.h"
+#include "support/write_file.h"
+#include "test_paths.h"
+
+namespace strata::megakernel {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+Json published(const char* name) {
+  const auto text = read_file(std::string(STRATA_SOURCE_DIR) + "/examples/models/" + name + ".json");
+  if (!text) ADD_FAILURE() << text.error().to_string();
+  return Json::parse(*text);
+}
+
+ModelConfig config_of(const Json& json) {
+  auto config = parse_config(json.dump());
+  if (!config) ADD_FAILURE() << config.error().to_string();
+  return config.value_or(ModelConfig{});
+}
+
+std::string error_of(const Json& json) {
+  const auto config = parse_config(json.dump());
+  return config ? "none" : config.error().to_string();
+}
+
+TEST(Config, PresetsHaveThePublishedSizes) {
+  EXPECT_THAT(preset_names(),
+              testing::ElementsAre("qwen3-0.6b", "qwen3-1.7b", "qwen3-8b", "llama-3.2-1b", "llama-3-8b"));
+  for (const std::string& name : preset_names()) {
+    const auto config = preset_config(name);
+    ASSERT_TRUE(config) << config.error().to_string();
+    EXPECT_EQ(*config, config_of(published(name.c_str()))) << name;
+    EXPECT_EQ(config->num_key_value_heads, 8);
+    EXPECT_EQ(config->family, name.starts_with("qwen3") ? ModelFamily::Qwen3 : ModelFamily::Llama);
+    EXPECT_EQ(config->rope_scaling.has_value(), name == "llama-3.2-1b");
+    EXPECT_EQ(config->rms_norm_eps, name.starts_with("qwen3") ? 1e-6 : 1e-5);
+    EXPECT_EQ(config->rope_theta, name.starts_with("qwen3") ? 1e6 : 5e5);
+  }
+  const ModelConfig small = *preset_config("llama-3.2-1b");
+  EXPECT_EQ(small.rope_scaling, (RopeScaling{32, 1, 4, 8192}));
+  EXPECT_EQ(small.head_dim, 64);
+  EXPECT_TRUE(small.tie_word_embeddings);
+  const ModelConfig large = *preset_config("qwen3-8b");
+  EXPECT_EQ(large.group(), 4);
+  EXPECT_EQ(large.query_columns(), 4096);
+  EXPECT_EQ(large.key_columns(), 1024);
+  EXPECT_FALSE(large.tie_word_embeddings);
+  EXPECT_EQ(preset_config("llama-3-8b")->head_dim, 128);  // not in the file: hidden_size / heads
+  const auto unknown = preset_config("qwen3-0.6");
+  ASSERT_FALSE(unknown);
+  EXPECT_THAT(unknown.error().to_string(),
+              testing::AllOf(HasSubstr("did you mean 'qwen3-0.6b'"), HasSubstr("llama-3-8b")));
+}
+
+TEST(Config, FormsOfOldAndNewTransformersMeanTheSame) {
+  for (const char* name : {"llama-3.2-1b", "llama-3-8b", "qwen3-1.7b"}) {
+    const Json old = published(name);
+    Json now = old;
+    now["rope_parameters"] = old["rope_scaling"].is_null() ? Json{{"rope_type", "default"}} : old["rope_scaling"];
+    now["rope_parameters"]["rope_theta"] = old["rope_theta"];
+    now["dtype"] = old["torch_dtype"];
+    Json both = now;
+    for (const char* key : {"rope_scaling", "rope_theta", "torch_dtype"}) now.erase(key);
+    EXPECT_EQ(config_of(now), config_of(old));
+    EXPECT_EQ(config_of(both), config_of(old));
+    both["rope_theta"] = 10000;
+    EXPECT_THAT(error_of(both), HasSubstr("'rope_parameters' differs"));
+  }
+  Json older = published("llama-3.2-1b");
+  older["rope_scaling"]["type"] = older["rope_scaling"]["rope_type"];
+  older["rope_scaling"].erase("rope_type");
+  EXPECT_EQ(config_of(older), config_of(published("llama-3.2-1b")));
+}
+
+TEST(Config, MissingKeysHaveTheDefaultsOfTransformers) {
+  Json json = published("llama-3-8b");
+  for (const char* key : {"num_key_value_heads", "tie_word_embeddings", "eos_token_id", "attention_bias", "torch_dtype",
+                          "hidden_act", "architectures", "rope_scaling"})
+    json.erase(key);
+  const ModelConfig config = config_of(json);
+  EXPECT_EQ(config.num_key_value_heads, 32);
+  EXPECT_FALSE(config.tie_word_embeddings);
+  EXPECT_TRUE(config.eos_token_ids.empty());
+  for (const char* key : {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+                          "vocab_size", "max_position_embeddings", "rms_norm_eps", "rope_theta"}) {
+    Json without = json;
+    without.erase(key);
+    EXPECT_THAT(error_of(without), HasSubstr(fmt::format("has no '{}'", key)));
+  }
+}
+
+TEST(Config, EndsOfTextAreANumberOrAList) {
+  Json json = published("llama-3.2-1b");
+  EXPECT_THAT(config_of(json).eos_token_ids, testing::ElementsAre(128001));
+  json["eos_token_id"] = {128001, 128008, 128009};
+  EXPECT_THAT(config_of(json).eos_token_ids, testing::ElementsAre(128001, 128008, 128009));
+  for (const Json& wrong : {Json(128256), Json(-1), Json("x"), Json({1, nullptr}), Json(1.5)}) {
+    json["eos_token_id"] = wrong;
+    EXPECT_THAT(error_of(json), HasSubstr("'eos_token_id'"));
+  }
+}
+
+TEST(Config, WhatIsNotSupportedIsNamedWithWhatIs) {
+  struct Case {
+    const char* base;
+    const char* key;
+    Json value;
+    const char* supported;
+  };
+  const Case cases[] = {
+      {"qwen3-8b", "model_type", "qwen3_moe", "\"qwen3\", \"llama\""},
+      {"qwen3-8b", "architectures", {"Qwen3ForSequenceClassification"}, "Qwen3ForCausalLM"},
+      {"qwen3-8b", "use_sliding_window", true, "false"},
+      {"llama-3-8b", "sliding_window", 4096, "null"},
+      {"qwen3-8b", "layer_types", {"full_attention", "sliding_attention"}, "full_attention"},
+      {"qwen3-8b", "attention_bias", true, "false"},
+      {"llama-3.2-1b", "mlp_bias", true, "false"},
+      {"llama-3-8b", "hidden_act", "gelu", "silu"},
+      {"llama-3-8b", "torch_dtype", "float16", "bfloat16"},
+      {"llama-3-8b", "dtype", "float32", "bfloat16"},
+      {"llama-3-8b", "quantization_config", {{"quant_method", "fp8"}}, "bfloat16"},
+      {"llama-3-8b", "partial_rotary_factor", 0.5, "1"},
+      {"llama-3-8b", "rope_type", "yarn", "\"llama3\""},
+  };
+  for (const Case& c : cases) {
+    Json json = published(c.base);
+    if (std::string_view(c.key) == "rope_type") {
+      json["rope_scaling"] = {{"rope_type", c.value}, {"factor", 4.0}};
+    } else {
+      json[c.key] = c.value;
+    }
+    const auto config = parse_config(json.dump());
+    ASSERT_FALSE(config) << c.key;
+    EXPECT_EQ(config.error().code, ErrorCode::Unsupported);
+    EXPECT_THAT(config.error().message, HasSubstr(fmt::format("'{}'", c.key)));
+    EXPECT_THAT(config.error().remedy, HasSubstr(c.supported));
+  }
+  Json json = published("qwen3-8b");
+  json["sliding_window"] = 4096;  // use_sliding_window is false
+  EXPECT_EQ(config_of(json), config_of(published("qwen3-8b")));
+  json = published("llama-3.2-1b");
+  json["rope_scaling"]["attention_factor"] = 2;
+  EXPECT_THAT(error_of(json), HasSubstr("'rope_scaling' has the key 'attention_factor'"));
+}
+
+TEST(Config, WhatMakesNoSenseIsNamed) {
+  const auto with = [](const char* key, Json value) {
+    Json json = published("llama-3.2-1b");
+    json[key] = std::move(value);
+    return error_of(json);
+  };
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "head_dim", "intermediate_size",
+                          "vocab_size", "max_position_embeddings"}) {
+    for (const Json& wrong : {Json(0), Json(-4), Json(1.5), Json("8"), Json(int64_t{1} << 60), Json::array()})
+      EXPECT_THAT(with(key, wrong), HasSubstr(fmt::format("'{}' is {}", key, wrong.dump())));
+  }
+  EXPECT_THAT(with("num_key_value_heads", 5), HasSubstr("does not divide"));
+  EXPECT_THAT(with("head_dim", 63), HasSubstr("even"));
+  EXPECT_THAT(with("rms_norm_eps", -1), HasSubstr("'rms_norm_eps' is -1"));
+  EXPECT_THAT(with("rope_theta", "big"), HasSubstr("'rope_theta'"));
+  EXPECT_THAT(with("tie_word_embeddings", 1), HasSubstr("true or false"));
+  EXPECT_THAT(with("rope_scaling", 8), HasSubstr("'rope_scaling' is 8"));
+  EXPECT_THAT(with("rope_scaling", {{"factor", 8}}), HasSubstr("no 'rope_type'"));
+  EXPECT_THAT(with("rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}}), HasSubstr("has no 'low_freq_factor'"));
+  Json json = published("llama-3.2-1b");
+  json["rope_scaling"]["high_freq_factor"] = 1;
+  EXPECT_THAT(error_of(json), HasSubstr("'high_freq_factor' is 1"));
+  EXPECT_FALSE(parse_config("[]"));
+  EXPECT_FALSE(parse_config("{"));
+}
+
+TEST(Config, IsReadFromAFolderOrAFile) {
+  const TemporaryFolder folder("strata-config");
+  const std::string path = (folder.path() / "config.json").string();
+  ASSERT_TRUE(write_file(path, published("qwen3-0.6b").dump(), Sync::None));
+  for (const std::string& given : {path, folder.path().string()}) {
+    const auto config = load_config(given);
+    ASSERT_TRUE(config) << config.error().to_string();
+    EXPECT_EQ(*config, *preset_config("qwen3-0.6b"));
+  }
+  ASSERT_TRUE(write_file(path, "{}", Sync::None));
+  EXPECT_THAT(load_config(path).error().message, testing::StartsWith(path));
+  EXPECT_EQ(load_config("/nowhere").error().code, ErrorCode::Environment);
+}
+
+TEST(Config, ChangedBytesAreAnErrorOrAConfiguration) {
+  Random random(1);
+  const std::string text = published("llama-3.2-1b").dump();
+  int accepted = 0;
+  for (int test = 0; test < 3000; ++test) {
+    std::string changed = text;
+    for (uint64_t n = 1 + random.below(3); n > 0; --n)
+      changed[random.below(changed.size())] = static_cast<char>(random.below(256));
+    const auto config = parse_config(changed);
+    if (!config) continue;
+    ++accepted;
+    EXPECT_EQ(config->num_attention_heads % config->num_key_value_heads, 0);
+    EXPECT_EQ(config->head_dim % 2, 0);
+    EXPECT_GT(config->hidden_size, 0);
+  }
+  EXPECT_GT(accepted, 0);
+}
+
+}  // namespace
+}  // namespace strata::megakernel
