@@ -1,0 +1,47 @@
+#include "megakernel/tgraph/compile.h"
+
+#include "megakernel/tgraph/check.h"
+#include "megakernel/tgraph/linearise.h"
+
+namespace strata::megakernel {
+namespace {
+
+Result<Compiled> compile_with(const Stages& stages, int max_waits, const OperatorGraph& operators,
+                              const Machine& machine, const CompileOptions& options) {
+  Compiled made{stages, {}, {}};
+  STRATA_TRY(made.stages.normalised, normalise(stages.fused, max_waits, machine));
+  STRATA_TRY(Plan plan, linearise(made.stages.normalised.graph, operators));
+  STRATA_TRY(plan, label(plan, operators, machine));
+  STRATA_TRY(Scheduled scheduled, schedule(plan, operators, machine, options.policy));
+  made.plan = std::move(scheduled.plan);
+  made.estimate = scheduled.estimate;
+  if (options.choose_hand_offs) {
+    STRATA_TRY(made.plan, choose_hand_offs(made.plan, operators, machine));
+    STRATA_TRY(made.estimate, simulate(made.plan, operators, machine));
+  }
+  return made;
+}
+
+}  // namespace
+
+Result<Compiled> compile(const OperatorGraph& operators, const Machine& machine, const CompileOptions& options) {
+  STRATA_CHECK(validate(operators));
+  Stages stages;
+  STRATA_TRY(TaskGraph graph, task_graph(operators));
+  stages.dependences = with_step_end(std::move(graph));
+  STRATA_TRY(stages.dropped, drop_implied(stages.dependences));
+  stages.fused = fuse_events(stages.dropped);
+
+  std::optional<Compiled> best;
+  for (int max_waits : {kMaxWaits, 1}) {
+    if (options.max_waits != 0) max_waits = options.max_waits;
+    STRATA_TRY(Compiled made, compile_with(stages, max_waits, operators, machine, options));
+    if (!best || made.estimate.seconds < best->estimate.seconds) best = std::move(made);
+    if (options.max_waits != 0) break;
+  }
+  if (auto checked = check(best->plan, operators, machine); !checked)
+    return tl::unexpected(checked.error().within("the plan made of '" + operators.name + "' is wrong"));
+  return *std::move(best);
+}
+
+}  // namespace strata::megakernel
