@@ -165,7 +165,7 @@ class PlanCheck {
       for (int event : task(t).waits) {
         after = after || event_late[static_cast<size_t>(event)];
         if ((just_in_time || task(t).after_just_in_time) &&
-            plan_.events[static_cast<size_t>(event)].hand_off == HandOff::Tagged)
+            plan_.events[static_cast<size_t>(event)].hand_off != HandOff::Counter)
           return invalid("task {} is begun when event {} is active, which has no counter", t, event);
       }
       if (just_in_time && task(t).waits.empty()) return invalid("task {} is just in time, but no event starts it", t);

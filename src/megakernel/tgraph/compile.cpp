@@ -6,13 +6,12 @@
 namespace strata::megakernel {
 namespace {
 
-Result<Compiled> compile_with(const Stages& stages, int max_waits, const OperatorGraph& operators,
+Result<Compiled> compile_with(const Stages& stages, Policy policy, const OperatorGraph& operators,
                               const Machine& machine, const CompileOptions& options) {
   Compiled made{stages, {}, {}};
-  STRATA_TRY(made.stages.normalised, normalise(stages.fused, max_waits, machine));
   STRATA_TRY(Plan plan, linearise(made.stages.normalised.graph, operators));
   STRATA_TRY(plan, label(plan, operators, machine));
-  STRATA_TRY(Scheduled scheduled, schedule(plan, operators, machine, options.policy));
+  STRATA_TRY(Scheduled scheduled, schedule(plan, operators, machine, policy));
   made.plan = std::move(scheduled.plan);
   made.estimate = scheduled.estimate;
   if (options.choose_hand_offs) {
@@ -35,8 +34,14 @@ Result<Compiled> compile(const OperatorGraph& operators, const Machine& machine,
   std::optional<Compiled> best;
   for (int max_waits : {kMaxWaits, 1}) {
     if (options.max_waits != 0) max_waits = options.max_waits;
-    STRATA_TRY(Compiled made, compile_with(stages, max_waits, operators, machine, options));
-    if (!best || made.estimate.seconds < best->estimate.seconds) best = std::move(made);
+    STRATA_TRY(Normalised normalised, normalise(stages.fused, max_waits, machine));
+    if (best && normalised.graph == stages.normalised.graph) break;
+    stages.normalised = std::move(normalised);
+    for (const Policy policy : {Policy::LongestPath, Policy::RoundRobin}) {
+      if (options.policy && *options.policy != policy) continue;
+      STRATA_TRY(Compiled made, compile_with(stages, policy, operators, machine, options));
+      if (!best || made.estimate.seconds < best->estimate.seconds) best = std::move(made);
+    }
     if (options.max_waits != 0) break;
   }
   if (auto checked = check(best->plan, operators, machine); !checked)

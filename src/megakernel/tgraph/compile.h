@@ -1,6 +1,8 @@
 // The compiler of plans, from an operator graph to a plan that is checked.
 #pragma once
 
+#include <optional>
+
 #include "megakernel/tgraph/passes.h"
 #include "megakernel/tgraph/schedule.h"
 
@@ -21,8 +23,8 @@ struct Compiled {
 };
 
 struct CompileOptions {
-  int max_waits = 0;  ///< of a task; 0: 1 or kMaxWaits, by the plan's estimate
-  Policy policy = Policy::LongestPath;
+  int max_waits = 0;             ///< of a task; 0: 1 or kMaxWaits, by the plan's estimate
+  std::optional<Policy> policy;  ///< nothing: by the plan's estimate
   /// Tagged words and shared memory where they may be; else counters everywhere.
   bool choose_hand_offs = true;
 };

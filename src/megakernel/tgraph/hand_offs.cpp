@@ -183,16 +183,21 @@ void agree(std::vector<bool>& tagged, const OperatorGraph& operators, const std:
   }
 }
 
-/// Whether tasks of an operator may hand over in tagged words, as far as their events go.
-std::vector<bool> may_be_tagged(const Plan& plan, const OperatorGraph& operators,
-                                const std::vector<Dependence>& dependences, const std::vector<EventTasks>& events,
-                                const Machine& machine) {
-  std::vector<bool> allowed(operators.operators.size(), true);
+/// Events that must have counters: a scheduler, or who begins tasks after those just in time, looks at them.
+std::vector<bool> needs_counter(const Plan& plan) {
   std::vector<bool> by_counter(plan.events.size(), false);
   for (const Task& task : plan.tasks) {
     if (task.mode == LaunchMode::AheadOfTime && !task.after_just_in_time) continue;
     for (int event : task.waits) by_counter[static_cast<size_t>(event)] = true;
   }
+  return by_counter;
+}
+
+/// Whether tasks of an operator may hand over in tagged words, as far as their events go.
+std::vector<bool> may_be_tagged(const OperatorGraph& operators, const std::vector<Dependence>& dependences,
+                                const std::vector<EventTasks>& events, const std::vector<bool>& by_counter,
+                                const Machine& machine) {
+  std::vector<bool> allowed(operators.operators.size(), true);
   // By tensor: readers read all of it in one form.
   for (const Dependence& one : dependences) {
     if (one.kind == DependenceKind::ReadAfterWrite &&
@@ -218,8 +223,10 @@ Result<Plan> choose_hand_offs(const Plan& plan, const OperatorGraph& operators, 
   STRATA_TRY(const std::vector<Dependence> found, dependences(operators));
   Plan result = plan;
   const std::vector<EventTasks> events = tasks_of_events(plan, operators);
-  std::vector<bool> tagged = may_be_tagged(plan, operators, found, events, machine);
-  const std::vector<bool> one_worker = of_one_worker(plan);
+  const std::vector<bool> by_counter = needs_counter(plan);
+  std::vector<bool> tagged = may_be_tagged(operators, found, events, by_counter, machine);
+  std::vector<bool> one_worker = of_one_worker(plan);
+  for (size_t e = 0; e < one_worker.size(); ++e) one_worker[e] = one_worker[e] && !by_counter[e];
   const std::vector<bool> stays = stays_with_worker(plan, operators, found);
   // Shared memory is nearer than tagged words.
   std::vector<bool> leaves(tagged.size(), false);

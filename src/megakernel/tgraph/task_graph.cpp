@@ -27,9 +27,18 @@ using Pairs = std::vector<std::pair<GridSet, GridSet>>;
 class Classes {
  public:
   explicit Classes(const GridRegions& regions) : digits_(regions.grid, firsts(regions)), within_(inside(regions)) {
+    // What is no multiple of a digit depends on whole coordinates.
+    std::vector<bool> whole(regions.grid.size(), false);
+    for (size_t axis = 0; axis < regions.axes.size(); ++axis) {
+      for (size_t g = 0; g < whole.size(); ++g) {
+        if (!digits_.form(axis).exact())
+          whole[g] = whole[g] || regions.axes[axis].first.uses(indexing::ExprKind::Dimension, static_cast<int>(g));
+      }
+    }
     const std::vector<size_t> unused = digits_.unused();
     for (size_t i = 0; i < digits_.digits().size(); ++i) {
-      if (std::find(unused.begin(), unused.end(), i) == unused.end()) used_.push_back(i);
+      if (whole[digits_.digits()[i].coordinate] || std::find(unused.begin(), unused.end(), i) == unused.end())
+        used_.push_back(i);
     }
   }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "megakernel/tgraph/passes.h"
+#include "megakernel/tgraph/print.h"
 #include "megakernel/tgraph/test_graphs.h"
 
 namespace strata::megakernel {
@@ -32,7 +33,12 @@ TEST(TaskGraph, PassesKeepTheOrderThatElementsAskFor) {
     exact += all_exact;
     const TaskGraph graph = *task_graph(operators);
     const Relation base = order_of(graph, count);
-    for (size_t i = 0; i < count; ++i) EXPECT_TRUE((required[i] & ~base[i]).none()) << "test " << test;
+    for (size_t i = 0; i < count; ++i) {
+      const auto missing = required[i] & ~base[i];
+      EXPECT_TRUE(missing.none()) << "test " << test << ": " << i << " before " << missing._Find_first() << "\n"
+                                  << to_text(operators) << to_text(graph);
+      if (HasFailure()) return;
+    }
     if (all_exact) {
       EXPECT_EQ(base, required) << "test " << test;
     }
