@@ -66,8 +66,8 @@ struct Plan {
   std::vector<TaskFunction> functions;
   std::vector<std::string> operators;
   std::vector<Event> events;
-  std::vector<Task> tasks;                ///< linear order: those of an event are neighbours (paper, Algorithm 1)
-  std::vector<std::vector<int>> queues;   ///< by worker: its tasks ahead of time, in the order in which it runs them
+  std::vector<Task> tasks;               ///< linear order: those of an event are neighbours (paper, Algorithm 1)
+  std::vector<std::vector<int>> queues;  ///< by worker: its tasks ahead of time, in the order in which it runs them
 };
 
 /// One JSON object, with a version; parse_plan reads it. Errors (InvalidInput) name the place.

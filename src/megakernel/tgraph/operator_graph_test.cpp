@@ -55,7 +55,7 @@ TEST(OperatorGraph, ErrorsNameOperatorAndTensor) {
   EXPECT_EQ(with([](OperatorGraph& g) {
               g.tensors[0].shape = {7, 4};
             }).substr(0, 54),
-            "operator 'a' writes tensor 'x' outside of its shape: (");
+            "operator 'a' writes tensor 'x' outside of its shape: t");
   EXPECT_EQ(with([](OperatorGraph& g) { g.operators[0].writes[0].tensor = 2; }),
             "operator 'a' writes 'w', which is a constant");
   // Tiles of two rows that lie one row apart.
