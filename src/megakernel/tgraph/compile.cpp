@@ -49,4 +49,22 @@ Result<Compiled> compile(const OperatorGraph& operators, const Machine& machine,
   return *std::move(best);
 }
 
+Result<PlanFile> compile_batches(const std::string& name, int64_t most_sequences,
+                                 const std::function<Result<OperatorGraph>(int64_t batch)>& operators,
+                                 const Machine& machine, const CompileOptions& options) {
+  constexpr int64_t kMostSequences = 1 << 16;
+  if (most_sequences < 1 || most_sequences > kMostSequences)
+    return invalid("a plan is for 1 to {} sequences, not {}", kMostSequences, most_sequences);
+  PlanFile file{name, {}};
+  for (int64_t batch = 1; file.find(most_sequences) == nullptr; batch *= 2) {
+    const auto within = [&](const Error& error) { return error.within(fmt::format("batch {}", batch)); };
+    auto graph = operators(batch);
+    if (!graph) return tl::unexpected(within(graph.error()));
+    auto compiled = compile(*graph, machine, options);
+    if (!compiled) return tl::unexpected(within(compiled.error()));
+    file.by_batch.emplace(batch, std::move(compiled->plan));
+  }
+  return file;
+}
+
 }  // namespace strata::megakernel

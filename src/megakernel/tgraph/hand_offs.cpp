@@ -135,20 +135,26 @@ Result<std::optional<size_t>> unseen_dependence(const Plan& plan, const Operator
       const Dependence& one = dependences[d];
       const auto from = static_cast<size_t>(one.from), to = static_cast<size_t>(one.to);
       for (const auto& [in, out] : one.pairs) {
-        std::vector<int> sources;
+        std::vector<std::pair<int, int>> sources;  // intervals of tasks of the plan
         in.for_each_run(operators.operators[from].grid, [&](int64_t lo, int64_t hi) {
           for (int64_t n = lo; n <= hi; ++n) {
             const int task = tasks[from][static_cast<size_t>(n)];
             const int signal = plan.tasks[static_cast<size_t>(task)].signal;
             const bool tagged = signal >= 0 && plan.events[static_cast<size_t>(signal)].hand_off == HandOff::Tagged;
-            if (one.kind != DependenceKind::ReadAfterWrite || !tagged) sources.push_back(task);
+            if (one.kind != DependenceKind::ReadAfterWrite || !tagged) {
+              if (!sources.empty() && sources.back().second + 1 == task) {
+                sources.back().second = task;
+              } else {
+                sources.emplace_back(task, task);
+              }
+            }
           }
         });
         out.for_each_run(operators.operators[to].grid, [&](int64_t lo, int64_t hi) {
           for (int64_t n = lo; n <= hi && !found; ++n) {
             const uint64_t* row = ancestors.before_task(tasks[to][static_cast<size_t>(n)]);
-            for (int task : sources) {
-              if (!ancestors.has_all(row, task, task)) found = d;
+            for (const auto& [a, b] : sources) {
+              if (!ancestors.has_all(row, a, b)) found = d;
             }
           }
         });
