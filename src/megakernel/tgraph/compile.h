@@ -1,0 +1,45 @@
+// The compiler of plans, from an operator graph to a plan that is checked.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "megakernel/plan_file.h"
+#include "megakernel/tgraph/passes.h"
+#include "megakernel/tgraph/schedule.h"
+
+namespace strata::megakernel {
+
+/// What came out of each pass, for reports and tests.
+struct Stages {
+  TaskGraph dependences;  ///< an event for each set of producers, and the end of the step
+  TaskGraph dropped;
+  TaskGraph fused;
+  Normalised normalised;
+};
+
+struct Compiled {
+  Stages stages;
+  Plan plan;
+  Estimate estimate;  ///< of the plan, with its hand-offs
+};
+
+struct CompileOptions {
+  int max_waits = 0;             ///< of a task; 0: 1 or kMaxWaits, by the plan's estimate
+  std::optional<Policy> policy;  ///< nothing: by the plan's estimate
+  /// Tagged words and shared memory where they may be; else counters everywhere.
+  bool choose_hand_offs = true;
+};
+
+/// The plan for one batch size. Errors: those of validate and of the passes; that the plan does not pass check() would
+/// be ours, and is one too.
+Result<Compiled> compile(const OperatorGraph& operators, const Machine& machine, const CompileOptions& options = {});
+
+/// Plans for batches of 1, 2, 4, … up to the first that holds `most_sequences`, each of the operator graph that
+/// `operators` gives for that batch (Mirage Persistent Kernel, section 5). Errors: those of `operators` and of compile,
+/// with the batch; InvalidInput where most_sequences is less than 1.
+Result<PlanFile> compile_batches(const std::string& name, int64_t most_sequences,
+                                 const std::function<Result<OperatorGraph>(int64_t batch)>& operators,
+                                 const Machine& machine, const CompileOptions& options = {});
+
+}  // namespace strata::megakernel

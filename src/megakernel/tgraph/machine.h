@@ -1,0 +1,40 @@
+// What the compiler of plans knows of a machine: workers, what they load, and how long an event takes. The default
+// values are those of an H200, measured by small kernels (docs/megakernel.md).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace strata::megakernel {
+
+/// How long it takes from the last signal of an event until a task that waits for it may compute.
+struct EventLatency {
+  double least = 0;           ///< seconds, of an event that one task triggers
+  double per_doubling = 0;    ///< seconds more, where twice as many tasks trigger it
+  double at_full_memory = 0;  ///< so many times more beside a saturating stream; with the square of its share
+
+  /// `memory_share`: of device memory's bandwidth that is in use, from 0 to 1.
+  double seconds(int64_t triggers, double memory_share) const {
+    const double doublings = std::log2(static_cast<double>(triggers < 1 ? 1 : triggers));
+    return (least + per_doubling * doublings) * (1 + at_full_memory * memory_share * memory_share);
+  }
+};
+
+struct Machine {
+  int workers = 128;
+  int schedulers = 16;               ///< warps, of the multiprocessors that are no workers
+  double bandwidth = 4.69e12;        ///< of device memory, bytes per second
+  double worker_bandwidth = 0.1e12;  ///< the most that one worker gets of it
+  int64_t ring_slots = 22;
+  int64_t slot_bytes = 8192;
+  int64_t pages = 5;
+  int64_t page_bytes = 8192;
+  double activation_bandwidth = 6.5e12;  ///< of the second-level cache, for what all workers gather together
+  EventLatency counter{0.725e-6, 0.125e-6, 2.3};
+  EventLatency tagged{0.28e-6, 0.06e-6, 4.9};
+  double worker_hand_off = 0.05e-6;  ///< seconds, through shared memory of one worker
+  double dispatch = 0.8e-6;          ///< seconds, from a scheduler that sees an event to a worker that has the task
+  int64_t tagged_bytes = 32768;      ///< more activations for one consumer are not handed over in tagged words
+};
+
+}  // namespace strata::megakernel
