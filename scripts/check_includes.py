@@ -35,6 +35,9 @@ ORDER = [
     "emitters/backend",
     "emitters",
     "megakernel",
+    "megakernel/tgraph",
+    "megakernel/runtime",
+    "megakernel/models",
     "compiler",
 ]
 
