@@ -133,6 +133,32 @@ Result<void> check_end(const Plan& plan, const Relations& r) {
                      "let the last task wait for all that ends a path");
 }
 
+/// What a task stores other than in tagged words is visible in the next step if there is a path of releases and
+/// acquires from it to the end: events by counters or in order, and the order of a queue.
+Result<void> check_visible(const Plan& plan, const Relations& r) {
+  std::vector<bool> seen(plan.tasks.size(), false);
+  std::vector<int> left{static_cast<int>(plan.tasks.size()) - 1};
+  seen[left[0]] = true;
+  const auto visit = [&](int t) {
+    if (seen[t]) return;
+    seen[t] = true;
+    left.push_back(t);
+  };
+  while (!left.empty()) {
+    const int t = left.back();
+    left.pop_back();
+    for (const int event : plan.tasks[t].waits)
+      if (plan.events[event].hand_off != HandOff::Tagged)
+        std::for_each(r.producers[event].begin(), r.producers[event].end(), visit);
+    if (r.place[t] > 0) visit(plan.queues[r.worker[t]][r.place[t] - 1]);
+  }
+  const auto missing = std::find(seen.begin(), seen.end(), false);
+  if (missing == seen.end()) return {};
+  return with_remedy(invalid("what task {} stores is not visible in the next step: tagged words order nothing else",
+                             missing - seen.begin()),
+                     "let it, or a later task of its worker, signal an event by a counter");
+}
+
 }  // namespace
 
 Result<Image> make_image(const Plan& plan, const Shape& shape) {
@@ -140,6 +166,7 @@ Result<Image> make_image(const Plan& plan, const Shape& shape) {
   STRATA_CHECK(check_numbers(plan, shape));
   STRATA_TRY(const Relations r, relate(plan));
   STRATA_CHECK(check_end(plan, r));
+  STRATA_CHECK(check_visible(plan, r));
 
   // Whether a task can only end after some task just in time: one that it waits for, or that is before it in its queue.
   std::vector<bool> late(plan.tasks.size(), false);

@@ -40,8 +40,8 @@ struct Image {
 ///
 /// Errors (InvalidInput) name the task or event: numbers out of range; triggers that are not the number of tasks that
 /// signal; a task ahead of time that is not in exactly one queue; a cycle of events and queues; a task that the last
-/// one does not wait for, directly or not; tasks just in time without a scheduler; a hand-off that the mode of the
-/// tasks forbids; more pages than there are.
+/// one does not wait for, directly or not; one whose stores the next step would not see; tasks just in time without a
+/// scheduler; a hand-off that the mode of the tasks forbids; more pages than there are.
 Result<Image> make_image(const Plan& plan, const Shape& shape);
 
 }  // namespace strata::megakernel

@@ -38,7 +38,8 @@ class Control {
       const bool queued = next < end;
       if (queued) entry.record = program.tasks[program.queue_tasks[next]];
       c_.task = queued ? entry.record.task : -1;
-      unsigned just_in_time = 0;
+      Tagged just_in_time{};
+      entry.epoch = epoch;
       switch (choose(entry.record, queued, epoch, just_in_time)) {
         case Next::Unknown:
           return c_.left;
@@ -48,11 +49,11 @@ class Control {
           ++next;
           break;
         case Next::JustInTime:
-          entry.record = program.tasks[just_in_time];
-          c_.task = entry.record.task;
+          // It may be one of the next step, which has begun without this worker's having seen it.
+          entry.record = program.tasks[just_in_time.data[0]];
+          entry.epoch = just_in_time.data[1];
           break;
       }
-      entry.epoch = epoch;
       c_.platform.arrive(memory_.listed[at_.place]);
       at_.advance(program.listed);
       ++listed_;
@@ -76,7 +77,7 @@ class Control {
   }
 
   /// What comes into the list now. `record`: the head of the queue ahead of time, if there is one.
-  STRATA_DEVICE Next choose(const TaskRecord& record, bool queued, unsigned epoch, unsigned& just_in_time) {
+  STRATA_DEVICE Next choose(const TaskRecord& record, bool queued, unsigned epoch, Tagged& just_in_time) {
     Waited waited{Activity::NextTask, -1, 0, 0};
     Next next = Next::Unknown;
     if (!c_.program.just_in_time) return queued ? Next::AheadOfTime : Next::NextStep;
@@ -96,13 +97,12 @@ class Control {
     return next;
   }
 
-  STRATA_DEVICE bool take_just_in_time(unsigned& task) {
+  STRATA_DEVICE bool take_just_in_time(Tagged& word) {
     const Program<Platform>& program = c_.program;
     const unsigned place = taken_ & (program.queue_capacity - 1);
-    const Tagged word = c_.platform.load_tagged(
+    word = c_.platform.load_tagged(
         program.queue[static_cast<unsigned long long>(c_.index) * program.queue_capacity + place]);
     if (word.tag != taken_ + 1) return false;
-    task = word.data[0];
     ++taken_;
     c_.platform.store_release(program.taken[c_.index * Platform::kCounterStride], taken_);
     return true;

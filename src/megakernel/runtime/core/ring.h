@@ -66,6 +66,7 @@ class LoadSide {
     history_ = c_.epoch;
   }
 
+  STRATA_DEVICE unsigned epoch() const { return c_.epoch; }
   STRATA_DEVICE bool left() const { return c_.left != Verdict::Ready; }
 
   /// Slots filled since the last call.
@@ -126,6 +127,7 @@ class GatherSide {
   }
 
   STRATA_DEVICE Platform& platform() { return c_.platform; }
+  STRATA_DEVICE unsigned epoch() const { return c_.epoch; }
   STRATA_DEVICE bool left() const { return c_.left != Verdict::Ready; }
 
  private:
@@ -193,6 +195,7 @@ class ComputeSide {
   STRATA_DEVICE bool finished() const { return finished_; }
 
   STRATA_DEVICE Platform& platform() { return c_.platform; }
+  STRATA_DEVICE unsigned epoch() const { return c_.epoch; }
   STRATA_DEVICE bool left() const { return c_.left != Verdict::Ready; }
   /// Slots used since the last call.
   STRATA_DEVICE unsigned used() {
