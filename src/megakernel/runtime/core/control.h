@@ -71,6 +71,7 @@ class Control {
     taken_entry_ = true;
     if (at_.round > 0 && entry.used != entry.filled) {
       c_.task = entry.record.task;
+      c_.epoch = entry.epoch;
       raise(c_, {Activity::Slots, at_.place, entry.used, entry.filled});
     }
     return c_.left;
