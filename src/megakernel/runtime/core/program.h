@@ -103,7 +103,7 @@ struct Program {
   unsigned first_epoch;
   unsigned last_epoch;
 
-  unsigned long long limit;        ///< ns that a wait may last
+  unsigned long long limit;        ///< ns that a wait may last: more than a step takes, and than start_limit
   unsigned long long start_limit;  ///< ns that workers wait for each other at the start
   ProfileRecord* profile;          ///< by worker and role (load, gather, compute), profile_capacity each; or null
   unsigned* profiled;              ///< how many there were, kept or not
