@@ -1,0 +1,127 @@
+#include "megakernel/runtime/host_platform.h"
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+
+namespace strata::megakernel {
+namespace {
+
+constexpr uint64_t kPhase = uint64_t{1} << 32;
+constexpr uint64_t kArrival = uint64_t{1} << 24;
+constexpr uint64_t kBytes = kArrival - 1;
+
+void nap(Random& random) {
+  const uint64_t kind = random.below(64);
+  if (kind == 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random.below(50)));
+  } else if (kind < 8) {
+    for (uint64_t i = random.below(6); i > 0; --i) std::this_thread::yield();
+  }
+}
+
+}  // namespace
+
+void HostBarrier::start(uint32_t arrivals) {
+  arrivals_ = arrivals;
+  word_.store(arrivals * kArrival, std::memory_order_relaxed);
+}
+
+void HostBarrier::change(uint32_t arrivals, uint32_t expected, uint32_t landed) {
+  uint64_t old = word_.load(std::memory_order_relaxed);
+  for (;;) {
+    uint64_t next = old - arrivals * kArrival + expected - landed;
+    assert((old & (kPhase - 1)) / kArrival >= arrivals && (old & kBytes) + expected >= landed);
+    if ((next & (kPhase - 1)) == 0) next += kPhase + arrivals_ * kArrival;
+    if (word_.compare_exchange_weak(old, next, std::memory_order_acq_rel, std::memory_order_relaxed)) return;
+  }
+}
+void HostBarrier::arrive(uint32_t expected_bytes) { change(1, expected_bytes, 0); }
+void HostBarrier::complete(uint32_t bytes) { change(0, 0, bytes); }
+
+LateStores::LateStores(uint64_t seed) : random_(seed), thread_([this] { work(); }) {}
+
+LateStores::~LateStores() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void LateStores::copy(void* to, const void* from, size_t bytes, HostBarrier& barrier) {
+  add({to, from, bytes, &barrier, {}});
+}
+void LateStores::store(HostTaggedWord& to, const Tagged& word) { add({&to, nullptr, 0, nullptr, word}); }
+
+void LateStores::add(const Job& job) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(job);
+  }
+  changed_.notify_one();
+}
+
+void LateStores::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return ended_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    auto at = jobs_.begin() + static_cast<std::ptrdiff_t>(random_.below(jobs_.size()));
+    at = std::find_if(jobs_.begin(), at, [&](const Job& job) { return job.to == at->to; });
+    const Job job = *at;
+    jobs_.erase(at);
+    lock.unlock();
+    nap(random_);
+    if (job.barrier != nullptr) {
+      std::memcpy(job.to, job.from, job.bytes);
+      job.barrier->complete(static_cast<uint32_t>(job.bytes));
+    } else {
+      static_cast<HostTaggedWord*>(job.to)->value.store(job.word, std::memory_order_relaxed);
+    }
+    lock.lock();
+  }
+}
+
+void HostPlatform::add_release(Counter& c, unsigned amount) {
+  delay();
+  if (&c == machine_.lost && machine_.signals_to_lose.fetch_sub(1) == 1) return;
+  c.value.fetch_add(amount, std::memory_order_release);
+}
+
+void HostPlatform::store_tagged(TaggedWord& w, const Tagged& value) {
+  if (machine_.late != nullptr) {
+    machine_.late->store(w, value);
+  } else {
+    w.value.store(value, std::memory_order_relaxed);
+  }
+}
+
+bool HostPlatform::passed(Barrier& b, unsigned phase) {
+  const uint32_t phases = b.phases();
+  if (phases == phase) return false;
+  if (phases != phase + 1) machine_.phase_error.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+void HostPlatform::copy(void* to, const void* from, unsigned bytes, Barrier& b) {
+  if (machine_.late != nullptr) {
+    machine_.late->copy(to, from, bytes, b);
+  } else {
+    std::memcpy(to, from, bytes);
+    b.complete(bytes);
+  }
+}
+
+unsigned long long HostPlatform::clock() {
+  return static_cast<unsigned long long>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
+}
+
+void HostPlatform::delay() {
+  if (machine_.delays) nap(random_);
+}
+
+}  // namespace strata::megakernel

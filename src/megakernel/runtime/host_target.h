@@ -1,0 +1,110 @@
+// The mega-kernel on the host: the core (core/*.h) with a thread for each role of each worker and for each scheduler,
+// on block functions that are given as functions. It is launched, read and stopped as one on a GPU is.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "megakernel/runtime/core/scheduler.h"
+#include "megakernel/runtime/core/worker.h"
+#include "megakernel/runtime/host_platform.h"
+#include "megakernel/runtime/image.h"
+#include "megakernel/runtime/report.h"
+#include "megakernel/runtime/trace.h"
+
+namespace strata::megakernel {
+
+using HostLoad = LoadSide<HostPlatform>;
+using HostGather = GatherSide<HostPlatform>;
+using HostCompute = ComputeSide<HostPlatform>;
+
+/// The roles of a block function; a role that is left out has nothing to do. After an abort (left()) what they read
+/// means nothing, and they should return.
+struct HostFunction {
+  std::function<void(const TaskRecord&, HostLoad&)> load;
+  std::function<void(const TaskRecord&, HostGather&)> gather;
+  std::function<void(const TaskRecord&, HostCompute&)> compute;
+};
+
+struct HostOptions {
+  Shape shape;
+  Placement placement = Placement::RoundRobin;
+  int tokens_per_step = 1;
+  std::chrono::milliseconds limit{2000};       ///< of each wait
+  std::chrono::milliseconds start_limit{100};  ///< until all workers and schedulers have started
+  bool profile = false;                        ///< at most profile_capacity tasks for each worker and role
+  uint32_t profile_capacity = 4096;
+
+  bool delays = false;       ///< at each synchronisation, sometimes
+  bool late_stores = false;  ///< bulk copies and tagged words arrive late, in any order
+  uint64_t seed = 0;         ///< of both
+
+  // Faults, for tests.
+  int absent_worker = -1;  ///< which never starts
+  int lost_event = -1;     ///< of whose signals, in one launch,
+  int lost_signal = 0;     ///< this one is lost, from 1
+};
+
+/// One kernel at a time; a second launch goes on where the one before stopped. Tokens of a launch stay readable until
+/// the next one: there is a place for each step of a launch, so the kernel never waits for the host.
+class HostKernel {
+ public:
+  /// Errors (InvalidInput): those of make_image; functions that are not as many as the plan's.
+  static Result<std::unique_ptr<HostKernel>> make(const Plan& plan, std::vector<HostFunction> functions,
+                                                  const HostOptions& options);
+  ~HostKernel();
+  HostKernel(const HostKernel&) = delete;
+  HostKernel& operator=(const HostKernel&) = delete;
+
+  /// Starts the kernel for at most so many steps. Errors (InvalidInput): no steps; a launch that has not been waited
+  /// for; a launch after one that failed; epochs beyond 2³⁰.
+  Result<void> launch(uint32_t steps);
+  /// Ends the launch after the step that runs now, or after the next one.
+  void request_stop();
+  /// Steps of this launch whose tokens can be read.
+  uint32_t steps_done() const;
+  /// Those of a step, counted from 0, of this launch.
+  std::span<const int> tokens(uint32_t step) const;
+  /// Threads that have not ended.
+  int running() const { return running_.load(std::memory_order_acquire); }
+  bool aborted() const;
+  /// If it was aborted; while threads run, what they wait for now.
+  AbortReport report() const;
+  /// Joins all threads. The number of steps done; errors: Environment, with the report, if the kernel was aborted.
+  Result<uint32_t> wait();
+  /// What the last launch recorded, if `profile`. Errors (InvalidInput): tasks beyond profile_capacity.
+  Result<std::vector<TracedTask>> trace() const;
+
+ private:
+  struct Worker;
+  HostKernel(const Plan& plan, Image image, std::vector<HostFunction> functions, const HostOptions& options);
+  template <bool kProfile>
+  void start_threads();
+
+  Plan plan_;
+  Image image_;
+  std::vector<HostFunction> functions_;
+  HostOptions options_;
+  HostMachine machine_;
+  std::unique_ptr<LateStores> late_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<HostCounter> events_;
+  std::vector<HostCounter> words_;  ///< see Word in host_target.cpp
+  std::vector<HostCounter> reports_;
+  std::vector<HostCounter> appended_;
+  std::vector<HostCounter> taken_;
+  std::vector<HostTaggedWord> queue_;
+  std::vector<unsigned> launched_;
+  std::vector<int> tokens_;
+  std::vector<ProfileRecord> profile_;
+  std::vector<unsigned> profiled_;
+  Program<HostPlatform> program_{};
+  std::vector<std::thread> threads_;
+  std::atomic<int> running_{0};
+  uint32_t next_epoch_ = 1;
+  bool failed_ = false;
+};
+
+}  // namespace strata::megakernel

@@ -1,0 +1,263 @@
+#include "megakernel/runtime/image.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+namespace strata::megakernel {
+namespace {
+
+static_assert(kMaxWaits == kMostWaits);
+
+Result<void> check_shape(const Shape& shape) {
+  const auto positive = [](int64_t value) { return value > 0 && value <= std::numeric_limits<int>::max(); };
+  if (!positive(shape.slots) || !positive(shape.pages) || !positive(shape.window_bytes))
+    return invalid("a worker needs slots, pages and a window; got {}, {} and {} bytes", shape.slots, shape.pages,
+                   shape.window_bytes);
+  if (!positive(shape.slot_bytes) || shape.slot_bytes % 16 != 0 || !positive(shape.page_bytes) ||
+      shape.page_bytes % 16 != 0)
+    return invalid("slots of {} and pages of {} bytes; both must be multiples of 16", shape.slot_bytes,
+                   shape.page_bytes);
+  if (!positive(shape.listed)) return invalid("a list of {} tasks; it needs one entry at least", shape.listed);
+  if (!positive(shape.queue_capacity) || (shape.queue_capacity & (shape.queue_capacity - 1)) != 0)
+    return invalid("a queue of {} tasks; its capacity must be a power of two", shape.queue_capacity);
+  return {};
+}
+
+/// What a plan says in the other direction.
+struct Relations {
+  std::vector<std::vector<int>> producers;  ///< by event
+  std::vector<int> worker;                  ///< by task; −1: just in time
+  std::vector<int> place;                   ///< by task, in its queue
+  std::vector<int> order;                   ///< tasks, after what they wait for and what is before them in a queue
+};
+
+Result<void> check_numbers(const Plan& plan, const Shape& shape) {
+  if (plan.workers < 1) return invalid("plan {}: {} workers; it needs one at least", plan.name, plan.workers);
+  if (plan.schedulers < 0) return invalid("plan {}: {} schedulers", plan.name, plan.schedulers);
+  if (plan.tasks.empty()) return invalid("plan {} has no tasks", plan.name);
+  if (plan.queues.size() != static_cast<size_t>(plan.workers))
+    return invalid("plan {}: {} queues for {} workers", plan.name, plan.queues.size(), plan.workers);
+  const auto below = [](int index, size_t count) { return index >= -1 && index < static_cast<int>(count); };
+  for (size_t t = 0; t < plan.tasks.size(); ++t) {
+    const Task& task = plan.tasks[t];
+    if (!below(task.function, plan.functions.size()) || !below(task.op, plan.operators.size()))
+      return invalid("task {}: function {} or operator {} does not exist", t, task.function, task.op);
+    if (task.waits.size() > kMaxWaits)
+      return invalid("task {} waits for {} events, more than {}", t, task.waits.size(), kMaxWaits);
+    if (!below(task.signal, plan.events.size())) return invalid("task {}: event {} does not exist", t, task.signal);
+    for (const int event : task.waits)
+      if (event < 0 || event >= static_cast<int>(plan.events.size()))
+        return invalid("task {}: event {} does not exist", t, event);
+    if (task.mode == LaunchMode::JustInTime && plan.schedulers == 0)
+      return with_remedy(invalid("task {} is just in time, and the plan has no scheduler", t), "give it one");
+    if (task.function >= 0) {
+      const TaskFunction& function = plan.functions[task.function];
+      if (function.pages < 0 || function.pages > shape.pages)
+        return invalid("task {}: function {} takes {} pages; a worker has {}", t, function.name, function.pages,
+                       shape.pages);
+    }
+  }
+  return {};
+}
+
+Result<Relations> relate(const Plan& plan) {
+  const size_t tasks = plan.tasks.size();
+  Relations r{
+      std::vector<std::vector<int>>(plan.events.size()), std::vector<int>(tasks, -1), std::vector<int>(tasks, -1), {}};
+  for (size_t t = 0; t < tasks; ++t)
+    if (plan.tasks[t].signal >= 0) r.producers[plan.tasks[t].signal].push_back(static_cast<int>(t));
+  for (size_t e = 0; e < plan.events.size(); ++e) {
+    if (plan.events[e].triggers != static_cast<int64_t>(r.producers[e].size()) || r.producers[e].empty())
+      return invalid("event {}: {} triggers, and {} tasks signal it", e, plan.events[e].triggers,
+                     r.producers[e].size());
+  }
+  for (size_t w = 0; w < plan.queues.size(); ++w) {
+    for (size_t i = 0; i < plan.queues[w].size(); ++i) {
+      const int t = plan.queues[w][i];
+      if (t < 0 || t >= static_cast<int>(tasks)) return invalid("queue {}: task {} does not exist", w, t);
+      if (plan.tasks[t].mode == LaunchMode::JustInTime)
+        return invalid("queue {}: task {} is just in time; a scheduler gives it to a worker", w, t);
+      if (r.worker[t] >= 0) return invalid("task {} is in queue {} and in queue {}", t, r.worker[t], w);
+      r.worker[t] = static_cast<int>(w);
+      r.place[t] = static_cast<int>(i);
+    }
+  }
+  for (size_t t = 0; t < tasks; ++t)
+    if (plan.tasks[t].mode == LaunchMode::AheadOfTime && r.worker[t] < 0)
+      return invalid("task {} is ahead of time, and in no queue", t);
+
+  std::vector<std::vector<int>> next(tasks);
+  std::vector<int> open(tasks, 0);
+  const auto after = [&](int before, int t) {
+    next[before].push_back(t);
+    ++open[t];
+  };
+  for (size_t t = 0; t < tasks; ++t)
+    for (const int event : plan.tasks[t].waits)
+      for (const int producer : r.producers[event]) after(producer, static_cast<int>(t));
+  for (const auto& queue : plan.queues)
+    for (size_t i = 1; i < queue.size(); ++i) after(queue[i - 1], queue[i]);
+  for (size_t t = 0; t < tasks; ++t)
+    if (open[t] == 0) r.order.push_back(static_cast<int>(t));
+  for (size_t i = 0; i < r.order.size(); ++i)
+    for (const int t : next[r.order[i]])
+      if (--open[t] == 0) r.order.push_back(t);
+  if (r.order.size() != tasks) {
+    const auto stuck = std::find_if(open.begin(), open.end(), [](int count) { return count > 0; }) - open.begin();
+    return with_remedy(invalid("task {} waits for itself, by events and the order of queues", stuck),
+                       "order each queue as the plan orders its tasks");
+  }
+  return r;
+}
+
+/// The last task is the one that ends the step: nothing may still run when it has ended.
+Result<void> check_end(const Plan& plan, const Relations& r) {
+  std::vector<bool> seen(plan.tasks.size(), false);
+  std::vector<int> left{static_cast<int>(plan.tasks.size()) - 1};
+  seen[left[0]] = true;
+  while (!left.empty()) {
+    const int t = left.back();
+    left.pop_back();
+    for (const int event : plan.tasks[t].waits)
+      for (const int producer : r.producers[event])
+        if (!seen[producer]) {
+          seen[producer] = true;
+          left.push_back(producer);
+        }
+  }
+  const auto missing = std::find(seen.begin(), seen.end(), false);
+  if (missing == seen.end()) return {};
+  return with_remedy(invalid("the last task, {}, ends the step, and does not wait for task {}, directly or not",
+                             plan.tasks.size() - 1, missing - seen.begin()),
+                     "let the last task wait for all that ends a path");
+}
+
+/// What a task stores other than in tagged words is visible in the next step if there is a path of releases and
+/// acquires from it to the end: events by counters or in order, and the order of a queue.
+Result<void> check_visible(const Plan& plan, const Relations& r) {
+  std::vector<bool> seen(plan.tasks.size(), false);
+  std::vector<int> left{static_cast<int>(plan.tasks.size()) - 1};
+  seen[left[0]] = true;
+  const auto visit = [&](int t) {
+    if (seen[t]) return;
+    seen[t] = true;
+    left.push_back(t);
+  };
+  while (!left.empty()) {
+    const int t = left.back();
+    left.pop_back();
+    for (const int event : plan.tasks[t].waits)
+      if (plan.events[event].hand_off != HandOff::Tagged)
+        std::for_each(r.producers[event].begin(), r.producers[event].end(), visit);
+    if (r.place[t] > 0) visit(plan.queues[r.worker[t]][r.place[t] - 1]);
+  }
+  const auto missing = std::find(seen.begin(), seen.end(), false);
+  if (missing == seen.end()) return {};
+  return with_remedy(invalid("what task {} stores is not visible in the next step: tagged words order nothing else",
+                             missing - seen.begin()),
+                     "let it, or a later task of its worker, signal an event by a counter");
+}
+
+}  // namespace
+
+Result<Image> make_image(const Plan& plan, const Shape& shape) {
+  STRATA_CHECK(check_shape(shape));
+  STRATA_CHECK(check_numbers(plan, shape));
+  STRATA_TRY(const Relations r, relate(plan));
+  STRATA_CHECK(check_end(plan, r));
+  STRATA_CHECK(check_visible(plan, r));
+
+  // Whether a task can only end after some task just in time: one that it waits for, or that is before it in its queue.
+  std::vector<bool> late(plan.tasks.size(), false);
+  std::vector<bool> waits_for_late(plan.tasks.size(), false);
+  for (const int t : r.order) {
+    for (const int event : plan.tasks[t].waits)
+      for (const int producer : r.producers[event]) waits_for_late[t] = waits_for_late[t] || late[producer];
+    const bool behind = r.place[t] > 0 && late[plan.queues[r.worker[t]][r.place[t] - 1]];
+    late[t] = plan.tasks[t].mode == LaunchMode::JustInTime || waits_for_late[t] || behind;
+  }
+
+  Image image;
+  image.workers = plan.workers;
+  image.schedulers = plan.schedulers;
+  for (const Event& event : plan.events) image.triggers.push_back(static_cast<int>(event.triggers));
+  for (size_t t = 0; t < plan.tasks.size(); ++t) {
+    const Task& task = plan.tasks[t];
+    TaskRecord record{};
+    std::copy(task.coordinates.begin(), task.coordinates.end(), record.coordinates);
+    record.task = static_cast<int>(t);
+    record.function = task.function;
+    record.op = task.op;
+    record.signal = task.signal >= 0 && plan.events[task.signal].hand_off == HandOff::Counter ? task.signal : -1;
+    record.pages = task.function >= 0 ? static_cast<int>(plan.functions[task.function].pages) : 0;
+    int flags = t + 1 == plan.tasks.size() ? kEndsStep : 0;
+    if (task.mode == LaunchMode::AheadOfTime && (task.after_just_in_time || waits_for_late[t]))
+      flags |= kAfterJustInTime;
+    for (const int event : task.waits) {
+      switch (plan.events[event].hand_off) {
+        case HandOff::Counter:
+          record.waits[record.wait_count++] = event;
+          break;
+        case HandOff::Tagged:
+          // Nobody but gather sees that tagged words have come, so nobody else can wait for it.
+          if (task.mode == LaunchMode::JustInTime ||
+              std::any_of(r.producers[event].begin(), r.producers[event].end(), [&](int p) { return late[p]; }))
+            return with_remedy(invalid("task {} waits for event {} by tagged words, just in time or for a task that is "
+                                       "or waits for one",
+                                       t, event),
+                               "hand over by a counter there");
+          break;
+        case HandOff::Worker:
+          flags |= kWaitsInOrder;
+          for (const int producer : r.producers[event])
+            if (r.worker[t] < 0 || r.worker[producer] != r.worker[t] || r.place[producer] > r.place[t])
+              return with_remedy(
+                  invalid("task {} waits for task {} in the memory of a worker, and is not after it in one queue", t,
+                          producer),
+                  "put both in one queue, ahead of time, or hand over by a counter");
+          break;
+      }
+    }
+    record.flags = static_cast<short>(flags);
+    image.tasks.push_back(record);
+  }
+
+  image.queue_first.push_back(0);
+  for (const auto& queue : plan.queues) {
+    image.queue_tasks.insert(image.queue_tasks.end(), queue.begin(), queue.end());
+    image.queue_first.push_back(static_cast<int>(image.queue_tasks.size()));
+  }
+
+  // Tasks just in time by what they wait for, and these in the order of their first tasks.
+  std::map<std::vector<int>, std::vector<int>> groups;
+  for (size_t t = 0; t < plan.tasks.size(); ++t)
+    if (plan.tasks[t].mode == LaunchMode::JustInTime) groups[plan.tasks[t].waits].push_back(static_cast<int>(t));
+  std::vector<const std::pair<const std::vector<int>, std::vector<int>>*> sorted;
+  for (const auto& group : groups) sorted.push_back(&group);
+  // By the order of dependencies, not by number: the first launch must never wait for a later one.
+  std::vector<int> rank(plan.tasks.size());
+  for (size_t i = 0; i < r.order.size(); ++i) rank[r.order[i]] = static_cast<int>(i);
+  const auto first_of = [&](const auto* group) {
+    int first = std::numeric_limits<int>::max();
+    for (const int t : group->second) first = std::min(first, rank[t]);
+    return first;
+  };
+  std::sort(sorted.begin(), sorted.end(), [&](auto* a, auto* b) { return first_of(a) < first_of(b); });
+  image.just_in_time = !sorted.empty();
+  image.launch_first.push_back(0);
+  for (int s = 0; s < plan.schedulers; ++s) {
+    for (size_t g = s; g < sorted.size(); g += plan.schedulers) {
+      LaunchRecord launch{};
+      for (const int event : sorted[g]->first) launch.waits[launch.wait_count++] = event;
+      launch.first = static_cast<int>(image.launch_tasks.size());
+      image.launch_tasks.insert(image.launch_tasks.end(), sorted[g]->second.begin(), sorted[g]->second.end());
+      launch.end = static_cast<int>(image.launch_tasks.size());
+      image.launches.push_back(launch);
+    }
+    image.launch_first.push_back(static_cast<int>(image.launches.size()));
+  }
+  return image;
+}
+
+}  // namespace strata::megakernel

@@ -1,0 +1,141 @@
+// Plans that cannot run are refused, with the place.
+#include "megakernel/runtime/image.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace strata::megakernel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr LaunchMode kJit = LaunchMode::JustInTime;
+
+/// 0 → 1 → 2 on two workers.
+Plan chain() {
+  Plan plan;
+  plan.name = "chain";
+  plan.workers = 2;
+  plan.functions = {{"f", 1, 1}};
+  plan.operators = {"f"};
+  plan.events = {{1, 1, 2}, {1, 2, 3}};
+  plan.tasks = {{0, 0, {}, {}, 0}, {0, 0, {}, {0}, 1}, {0, 0, {}, {1}, -1}};
+  plan.queues = {{0, 2}, {1}};
+  return plan;
+}
+
+std::string refusal(const Plan& plan, const Shape& shape = {}) {
+  const auto image = make_image(plan, shape);
+  return image ? "accepted" : image.error().to_string();
+}
+
+TEST(Image, OfAChain) {
+  const auto image = make_image(chain(), {});
+  ASSERT_TRUE(image) << image.error().to_string();
+  EXPECT_THAT(image->queue_first, ElementsAre(0, 2, 3));
+  EXPECT_THAT(image->queue_tasks, ElementsAre(0, 2, 1));
+  EXPECT_FALSE(image->just_in_time);
+  EXPECT_EQ(image->tasks[1].waits[0], 0);
+  EXPECT_EQ(image->tasks[1].signal, 1);
+  EXPECT_EQ(image->tasks[1].flags, 0);
+  EXPECT_EQ(image->tasks[2].flags, kEndsStep);
+}
+
+TEST(Image, RefusesWhatCannotRun) {
+  const auto mutated = [](auto change) {
+    Plan plan = chain();
+    change(plan);
+    return refusal(plan);
+  };
+  EXPECT_EQ(mutated([](Plan&) {}), "accepted");
+  EXPECT_THAT(mutated([](Plan& p) { p.workers = 0; }), HasSubstr("0 workers"));
+  EXPECT_THAT(mutated([](Plan& p) { p.queues.pop_back(); }), HasSubstr("1 queues for 2 workers"));
+  EXPECT_THAT(mutated([](Plan& p) { p.tasks[1].function = 1; }), HasSubstr("task 1: function 1"));
+  EXPECT_THAT(mutated([](Plan& p) { p.tasks[1].waits = {2}; }), HasSubstr("task 1: event 2 does not exist"));
+  EXPECT_THAT(mutated([](Plan& p) { p.tasks[1].waits = {0, 0, 0, 0, 0}; }), HasSubstr("waits for 5 events"));
+  EXPECT_THAT(mutated([](Plan& p) { p.tasks[1].signal = 2; }), HasSubstr("event 2 does not exist"));
+  EXPECT_THAT(mutated([](Plan& p) { p.events[0].triggers = 2; }), HasSubstr("event 0: 2 triggers, and 1 tasks"));
+  EXPECT_THAT(mutated([](Plan& p) { p.queues[1] = {}; }), HasSubstr("task 1 is ahead of time, and in no queue"));
+  EXPECT_THAT(mutated([](Plan& p) { p.queues[0] = {0, 1, 2}; }), HasSubstr("task 1 is in queue 0 and in queue 1"));
+  EXPECT_THAT(mutated([](Plan& p) { p.queues[0] = {2, 0}; }), HasSubstr("waits for itself"));
+  EXPECT_THAT(mutated([](Plan& p) {
+                p.tasks[0].waits = {1}, p.tasks[2].waits = {0}, p.queues = {{0, 2}, {1}};
+              }),
+              HasSubstr("waits for itself"));
+  EXPECT_THAT(mutated([](Plan& p) { p.tasks[2].waits = {0}; }), HasSubstr("does not wait for task 1"));
+  EXPECT_THAT(mutated([](Plan& p) { p.tasks[1].mode = kJit; }), HasSubstr("no scheduler"));
+  EXPECT_THAT(mutated([](Plan& p) { p.tasks[1].mode = kJit, p.schedulers = 1; }),
+              HasSubstr("task 1 is just in time; a scheduler"));
+  EXPECT_THAT(mutated([](Plan& p) { p.functions[0].pages = 3; }), HasSubstr("takes 3 pages"));
+  EXPECT_THAT(mutated([](Plan& p) { p.events[0].hand_off = HandOff::Worker; }), HasSubstr("in the memory of a worker"));
+  EXPECT_THAT(mutated([](Plan& p) { p.tasks.clear(), p.queues = {{}, {}}; }), HasSubstr("no tasks"));
+}
+
+TEST(Image, RefusesShapesThatCannotBe) {
+  const auto refused = [](auto change) {
+    Shape shape;
+    change(shape);
+    return refusal(chain(), shape);
+  };
+  EXPECT_THAT(refused([](Shape& s) { s.slots = 0; }), HasSubstr("needs slots"));
+  EXPECT_THAT(refused([](Shape& s) { s.slot_bytes = 24; }), HasSubstr("multiples of 16"));
+  EXPECT_THAT(refused([](Shape& s) { s.queue_capacity = 3; }), HasSubstr("power of two"));
+  EXPECT_THAT(refused([](Shape& s) { s.listed = 0; }), HasSubstr("one entry"));
+}
+
+/// Tagged words order nothing but themselves.
+TEST(Image, WhatAStepLeavesMustBeReleased) {
+  Plan plan = chain();
+  plan.events[1].hand_off = HandOff::Tagged;
+  EXPECT_THAT(refusal(plan), HasSubstr("task 1 stores is not visible in the next step"));
+  // Where a later task of the worker signals a counter, that releases it.
+  plan.tasks.insert(plan.tasks.begin() + 2, Task{0, 0, {}, {}, 2});
+  plan.events.push_back({1, 3, 4});
+  plan.tasks[3].waits = {1, 2};
+  plan.queues = {{0, 3}, {1, 2}};
+  EXPECT_EQ(refusal(plan), "accepted");
+}
+
+/// The chain with a task just in time in its middle.
+TEST(Image, TasksAfterOneJustInTimeAreMarked) {
+  Plan plan = chain();
+  plan.schedulers = 1;
+  plan.tasks[1].mode = kJit;
+  plan.queues = {{0, 2}, {}};
+  const auto image = make_image(plan, {});
+  ASSERT_TRUE(image) << image.error().to_string();
+  EXPECT_TRUE(image->just_in_time);
+  EXPECT_EQ(image->tasks[0].flags, 0);
+  EXPECT_EQ(image->tasks[2].flags, kEndsStep | kAfterJustInTime);
+  ASSERT_EQ(image->launches.size(), 1u);
+  EXPECT_EQ(image->launches[0].waits[0], 0);
+  EXPECT_THAT(image->launch_tasks, ElementsAre(1));
+
+  plan.events[1].hand_off = HandOff::Tagged;
+  EXPECT_THAT(refusal(plan), HasSubstr("task 1 stores is not visible"));
+  plan.events[1].hand_off = HandOff::Counter;
+  plan.events[0].hand_off = HandOff::Tagged;
+  EXPECT_THAT(refusal(plan), HasSubstr("by tagged words, just in time"));
+}
+
+/// A task that waits for none just in time may still be kept from its end by one: through its queue.
+TEST(Image, TheOrderOfAQueueCountsToo) {
+  Plan plan;
+  plan.workers = 2;
+  plan.schedulers = 1;
+  plan.functions = {{"f", 0, 0}};
+  plan.operators = {"f"};
+  // 0 (just in time) → 1; 2 after 1 in its queue → 3 in another queue; 4 ends.
+  plan.events = {{1, 1, 2}, {1, 3, 4}, {2, 4, 5}};
+  plan.tasks = {
+      {0, 0, {}, {}, 0, kJit}, {0, 0, {}, {0}, 2}, {0, 0, {}, {}, 1}, {0, 0, {}, {1}, 2}, {0, 0, {}, {2}, -1}};
+  plan.queues = {{1, 2}, {3, 4}};
+  const auto image = make_image(plan, {});
+  ASSERT_TRUE(image) << image.error().to_string();
+  EXPECT_EQ(image->tasks[2].flags, 0);
+  EXPECT_EQ(image->tasks[3].flags, kAfterJustInTime);
+}
+
+}  // namespace
+}  // namespace strata::megakernel

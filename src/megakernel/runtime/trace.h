@@ -1,0 +1,22 @@
+// What the profiler recorded, as a trace that Chrome and Perfetto show.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "megakernel/plan.h"
+#include "megakernel/runtime/core/program.h"
+
+namespace strata::megakernel {
+
+struct TracedTask {
+  int worker = 0;
+  Role role = Role::Compute;
+  ProfileRecord record{};
+};
+
+/// Trace Event Format (JSON): a process for each worker, a thread for each role, a complete event ("X") for each task,
+/// with microseconds from the first one's begin.
+std::string chrome_trace(const Plan& plan, std::span<const TracedTask> tasks);
+
+}  // namespace strata::megakernel
