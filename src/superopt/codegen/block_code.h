@@ -30,12 +30,15 @@ struct BlockSchedule {
   bool wide = false;       ///< products of four warps together (wgmma) where they can be
   int64_t cluster = 1;     ///< blocks that do the work of one block of the graph: they share its loop's iterations
   bool bulk = false;       ///< tiles come by TMA, asked by a warp of its own; else by cp.async of all threads
-  int64_t sharers = 1;     ///< neighbours in the grid, in one cluster, that bring each other the tiles they share
-  bool turns = false;      ///< two groups, or halves of one, use tensor cores in turn, where products need products
+  int64_t packed = 0;   ///< operands, a bit each, whose tiles are constants and lie packed (packed_loads.cpp); 0: none
+  int64_t sharers = 1;  ///< neighbours in the grid, in one cluster, that bring each other the tiles they share
+  bool turns = false;   ///< two groups, or halves of one, use tensor cores in turn, where products need products
   Handover handover = Handover::Launch;
   bool best_layout = true;  ///< of register tiles; else the first that is legal
   int64_t algorithm = -1;   ///< predefined operators: place in a library's list (libraries.h); −1: generated code
 
+  /// Whether tiles come through a ring that a thread beside the team fills.
+  bool has_ring() const { return bulk || packed != 0; }
   /// Groups of warps that take iterations in turn, in all blocks of a cluster.
   int64_t groups() const { return loop_warps * cluster; }
   /// Blocks of a cluster of the launch.
@@ -89,6 +92,14 @@ struct RingPlan {
   int64_t team_registers = 0;
 };
 
+/// Constants that a block function reads packed: NAME_pack, a function of all blocks like NAME itself but for a pointer
+/// to so many bytes after the tensors, is run once before the first call.
+struct Packing {
+  int64_t bytes = 0;  ///< of all blocks
+};
+/// The pointer's name: a parameter of NAME_pack and NAME_load after the tensors.
+inline constexpr const char* kPackedConstants = "packed";
+
 /// A block function in CUDA C++, to be called by all threads of a team:
 ///     template <class Team, class Math> NAME(inputs…, outputs…, block_x, block_y, block_z, unsigned char* shared)
 /// or, where its tiles come through a ring, by one thread more for the first:
@@ -108,6 +119,7 @@ struct BlockCode {
   int64_t sharers = 1;        ///< blocks of the graph, neighbours along `shared_along`, in each cluster of the launch
   size_t shared_along = 0;    ///< dimension of the grid
   std::optional<RingPlan> ring;
+  std::optional<Packing> packing;
   std::vector<GpuTensorMap> maps;  ///< arguments are numbers of the operator's operands
   int64_t registers = 0;           ///< estimate of what a thread needs; 0 where unknown
   int64_t resident_blocks = 0;     ///< blocks that share a multiprocessor's registers; 0: the compiler chooses

@@ -205,6 +205,19 @@ std::string tile_base(const AccessRegion& region, const std::vector<int64_t>& st
   return index_text(region, indexing::linearize(first_element(region.map), strides));
 }
 
+std::vector<bool> from_half_precision(const Graph& graph) {
+  std::vector<bool> half(graph.tensors().size(), true);
+  for (TensorId id : graph.inputs())
+    half[static_cast<size_t>(id)] = graph.type(id).dtype == DType::F16 || graph.type(id).dtype == DType::BF16;
+  for (const Operation& op : graph.operations()) {
+    for (TensorId result : op.results) {
+      for (TensorId id : op.operands)
+        if (!half[static_cast<size_t>(id)]) half[static_cast<size_t>(result)] = false;
+    }
+  }
+  return half;
+}
+
 std::string statement_text(const Graph& graph, const Operation& op) {
   std::string text;
   for (TensorId id : op.results) text += (text.empty() ? "" : ", ") + graph.tensor(id).name;

@@ -22,6 +22,7 @@ namespace strata {
 namespace {
 
 constexpr int64_t kDefaultThreads = 128;
+constexpr int64_t kPackingThreads = 256;
 /// Blocks of a predefined operator's kernel: each thread strides over the elements, so any number is right.
 constexpr int64_t kMostBlocks = 4096;
 constexpr const char* kGridTeam = "strata_device::GridTeam";
@@ -30,19 +31,6 @@ int64_t threads_of(const Graph& body) {
     if (op.body) return op.body->launch().threads;
   }
   return kDefaultThreads;
-}
-
-std::vector<bool> from_half_precision(const Graph& graph) {
-  std::vector<bool> half(graph.tensors().size(), true);
-  for (TensorId id : graph.inputs())
-    half[static_cast<size_t>(id)] = graph.type(id).dtype == DType::F16 || graph.type(id).dtype == DType::BF16;
-  for (const Operation& op : graph.operations()) {
-    for (TensorId result : op.results) {
-      for (TensorId id : op.operands)
-        if (!half[static_cast<size_t>(id)]) half[static_cast<size_t>(result)] = false;
-    }
-  }
-  return half;
 }
 
 class Generator {
@@ -247,7 +235,8 @@ class Generator {
 
   Parameters parameters(const Operation& op, const std::string& function) const {
     Parameters result;
-    NameScope scope({function, function + "_block", function + "_kernel", kSharedMemory, "ring", "page", "Math"});
+    NameScope scope(
+        {function, function + "_block", function + "_kernel", kSharedMemory, "ring", "page", "Math", kPackedConstants});
     const auto add = [&](TensorId id, const char* qualifier) {
       result.names.push_back(scope.add(graph_.tensor(id).name));
       result.types.push_back(fmt::format("{}{}*", qualifier, storage_type(graph_.type(id).dtype)));
@@ -346,7 +335,7 @@ class Generator {
 
   /// The text of an emitter's functions, with what it is about and instructions that it uses in front.
   std::string functions(const BlockCode& code) {
-    uses_bulk_ |= !code.maps.empty();
+    uses_bulk_ |= code.ring.has_value();
     std::string text = code.description.empty() ? "" : "// " + code.description + "\n";
     for (const WideProduct& product : code.wide) {
       if (wide_.insert(product.name()).second) text = product.text() + text;
@@ -371,6 +360,25 @@ class Generator {
     return call;
   }
 
+  static std::string packed_buffer(const std::string& name) { return name + "_packed"; }
+
+  /// The launch that packs the constants of the next one.
+  void pack_launch(const Operation& op, const std::string& name, const Packing& packing) {
+    program_.intermediates.push_back({packed_buffer(name), {DType::F32, {ceil_div(packing.bytes, 4)}}});
+    KernelLaunch& made = launch(op, name + "_pack");
+    std::copy(op.body->launch().grid.begin(), op.body->launch().grid.end(), made.grid.begin());
+    made.threads = kPackingThreads;
+    made.function = fmt::format("{}_pack<{}, strata_device::Exact>", name, team_text(kPackingThreads, 0));
+    made.arguments.push_back(packed_buffer(name));
+    const Parameters p = parameters(op, name + "_pack");
+    made.types = p.types;
+    made.types.emplace_back("unsigned char*");
+    made.parameters = p.names;
+    made.parameters.push_back(kPackedConstants);
+    made.device_bytes = 2 * static_cast<double>(packing.bytes);
+    made.seconds = target_.kernel_seconds() + made.device_bytes / target_.rates.copy_bandwidth;
+  }
+
   Result<std::string> block_kernel(size_t i, const std::string& name) {
     const Operation& op = graph_.operations()[i];
     std::optional<BlockSchedule> schedule = i < schedules_.size() ? schedules_[i] : std::nullopt;
@@ -388,18 +396,27 @@ class Generator {
         return merged_kernel(i, *pair, code, *schedule);
       }
     }
+    if (code.packing) pack_launch(op, name, *code.packing);
     KernelLaunch& made = block_launch(op, name, code);
-    const Parameters p = parameters(op, name);
+    Parameters p = parameters(op, name);
+    BlockCall call = call_of(op, name, p.names, made);
+    if (code.packing) {
+      made.arguments.push_back(packed_buffer(name));
+      made.part_function.clear();
+      p.types.emplace_back("const unsigned char*");
+      p.names.push_back(kPackedConstants);
+      call.maps.push_back(kPackedConstants);
+    }
     made.types = p.types;
     made.parameters = p.names;
-    made.task = BlockTask{name, math_of(op), code.team(), code.ring, code.scratch_bytes};
+    if (!code.packing) made.task = BlockTask{name, math_of(op), code.team(), code.ring, code.scratch_bytes};
     made.seconds = schedule ? schedule_seconds(op, operand_strides(graph_, op), code, *schedule, target_)
                             : estimate_operation(graph_, op, target_).seconds;
     std::string text = functions(code);
     if (code.ring) {
       made.function = name + "_block";
       if (!made.part_function.empty()) made.part_function = made.function;
-      text += block_function(made, p, block_statements(code, call_of(op, name, p.names, made), team_of(code)));
+      text += block_function(made, p, block_statements(code, call, team_of(code)));
     }
     return text;
   }

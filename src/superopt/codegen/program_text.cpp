@@ -81,6 +81,11 @@ std::string host_program(const GeneratedProgram& program) {
     assert(!launch.library);
     std::vector<std::string> arguments;
     for (const std::string& name : launch.arguments) arguments.push_back(variables[name] + ".data()");
+    // What is packed has no type.
+    for (size_t n = 0; n < launch.types.size(); ++n) {
+      if (launch.types[n].ends_with("unsigned char*"))
+        arguments[n] = fmt::format("reinterpret_cast<{}>({})", launch.types[n], arguments[n]);
+    }
     text += "  {\n";
     for (size_t n = 0; n < launch.tensor_maps.size(); ++n) {
       const GpuTensorMap& map = launch.tensor_maps[n];

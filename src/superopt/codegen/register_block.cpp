@@ -62,6 +62,11 @@ std::string RegisterBlock::team_head(const std::string& ring) const {
                      parameters(), kBlockCoordinates, ring);
 }
 
+std::string RegisterBlock::pack_head() const {
+  return fmt::format("{}{}_pack({}unsigned char* {},\n    {},\n    [[maybe_unused]] unsigned char* shared) {{\n",
+                     kTeamFunction, name_, parameters(), kPackedConstants, kBlockCoordinates);
+}
+
 void RegisterBlock::declare(const Operation& op) {
   const TensorId id = op.results[0];
   if (op.kind == OpKind::Accum && op.attributes.word("kind") == "max") {

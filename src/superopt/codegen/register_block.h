@@ -49,6 +49,7 @@ class RegisterBlock {
   /// The heads of the functions of block_code.h; lists of parameters end in ", ".
   std::string load_head(const std::string& maps, const std::string& ring) const;
   std::string team_head(const std::string& ring = "") const;
+  std::string pack_head() const;
   /// The variables of an accumulator.
   void declare(const Operation& op);
   /// What the loop computes of tiles that it does not cut is the same in every iteration: computed before it.

@@ -115,7 +115,7 @@ double schedule_seconds(const Operation& op, const std::vector<std::vector<int64
   const auto blocks_now = static_cast<double>(resident);
   // A warp that asks TMA for tiles computes nothing.
   const auto computing_warps =
-      static_cast<double>(schedule.bulk ? schedule.row_warps * schedule.loop_warps : code.threads / kWarp);
+      static_cast<double>(schedule.has_ring() ? schedule.row_warps * schedule.loop_warps : code.threads / kWarp);
   const double warps = blocks_now * computing_warps / kQuarters;  // of a quarter
   const double wide = code.wide.empty() ? 1 : kWide;
 
@@ -124,7 +124,7 @@ double schedule_seconds(const Operation& op, const std::vector<std::vector<int64
   };
   const auto iterations = static_cast<double>(work.iterations);
   const bool rows = work.products + work.products_after == 0;
-  const double waiting = rows ? rates.row_iteration : schedule.bulk ? rates.bulk_iteration : rates.iteration;
+  const double waiting = rows ? rates.row_iteration : schedule.has_ring() ? rates.bulk_iteration : rates.iteration;
   const double compute = iterations * (waiting + computing(work.products, work.elements));
   const double reading = blocks_now * computing_warps * iterations * work.read_bytes / rates.shared_bandwidth;
 
@@ -144,8 +144,8 @@ double schedule_seconds(const Operation& op, const std::vector<std::vector<int64
       (static_cast<double>(work.once_bytes) +
        static_cast<double>(schedule.loop_warps) * iterations * (static_cast<double>(work.iteration_bytes) - brought)) /
       rates.l2_bandwidth;
-  const double start =
-      rates.first_byte + (schedule.bulk ? rates.bulk_start : 0) + (schedule.sharers > 1 ? rates.sharing_start : 0);
+  const double start = rates.first_byte + (schedule.has_ring() ? rates.bulk_start : 0) +
+                       (schedule.sharers > 1 ? rates.sharing_start : 0);
   const double once = blocks_now * static_cast<double>(work.once_bytes) / rates.multiprocessor_bandwidth;
   const double combine = rates.group_combination * doublings(schedule.loop_warps) +
                          blocks_now * static_cast<double>(work.partial_bytes) / rates.partial_bandwidth +

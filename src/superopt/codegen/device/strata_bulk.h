@@ -59,6 +59,14 @@ STRATA_DEVICE void wait(Barrier* barrier, int parity) {
       : "memory");
 }
 
+/// Starts the copy of so many bytes, a multiple of 16; they count at `barrier`.
+STRATA_DEVICE void load_bytes(void* to, const void* from, int bytes, Barrier* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(to)),
+               "l"(from), "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
+}
+
 #define STRATA_BOX(rank, places, ...)                                                                           \
   if constexpr (kShared) {                                                                                      \
     asm volatile("cp.async.bulk.tensor." rank                                                                   \

@@ -20,17 +20,25 @@ void take_registers() {}
 
 using Barrier = unsigned long long;
 
+/// A box of a tensor, or, without a map, `plain` bytes.
 struct BoxCopy {
   unsigned char* to;
   const TensorMap* map;
   std::array<int, 5> at;
+  const unsigned char* from = nullptr;
+  int plain = 0;
   int bytes() const {
+    if (map == nullptr) return plain;
     int bytes = map->element;
     for (int d = 0; d < map->rank; ++d) bytes *= map->box[d];
     return bytes;
   }
   template <class Each>
   void each_chunk(Each each) const {
+    if (map == nullptr) {
+      for (int byte = 0; byte < plain; byte += 16) each(to + byte, from + byte);
+      return;
+    }
     const int row = map->box[0] * map->element;
     const int rows = bytes() / row;
     for (int r = 0; r < rows; ++r) {
@@ -105,6 +113,16 @@ inline void wait(Barrier* barrier, int parity) {
   }
 }
 
+inline void load_bytes(void* to, const void* from, int bytes, Barrier* barrier) {
+  if (bytes % 16 != 0) strata_host::fail("a bulk copy of " + std::to_string(bytes) + " bytes");
+  if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0 || reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
+    strata_host::fail("a bulk copy at a misaligned place");
+  const BoxCopy copy{static_cast<unsigned char*>(to), nullptr, {}, static_cast<const unsigned char*>(from), bytes};
+  copy.each_chunk([](unsigned char* chunk, const unsigned char*) { std::memset(chunk, 0xff, 16); });
+  state_of(barrier).copies.push_back(copy);
+  end_phase(barrier, state_of(barrier), strata_host::team.somebody_waits(barrier));
+}
+
 template <bool kShared, int kRank>
 void load_box(void* to, const TensorMap* map, Barrier* barrier, int blocks, const int (&at)[kRank]) {
   if (map->rank != kRank) strata_host::fail("a tensor map of rank " + std::to_string(map->rank));
@@ -121,7 +139,7 @@ void load_box(void* to, const TensorMap* map, Barrier* barrier, int blocks, cons
     const auto there = [&](void* place) {
       return cluster_memory(block) + (static_cast<unsigned char*>(place) - cluster_memory(mine));
     };
-    BoxCopy copy{there(to), map, {}};
+    BoxCopy copy{there(to), map, {}, nullptr, 0};
     std::copy(at, at + kRank, copy.at.begin());
     const auto alignment = static_cast<std::uintptr_t>(map->swizzle == 0 ? 128 : map->swizzle * 8);
     if (reinterpret_cast<std::uintptr_t>(copy.to) % alignment != 0) strata_host::fail("a box at a misaligned place");

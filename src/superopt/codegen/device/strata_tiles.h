@@ -146,6 +146,18 @@ STRATA_DEVICE void copy_piece(unsigned char* to, int row, int piece, const typen
   }
 }
 
+/// A tile of device memory to `to`, also in device memory, as it is to lie in shared memory. Strides are in elements.
+template <class Team, class Shared, int64 kRowStride, int64 kBatchStride>
+STRATA_DEVICE void pack_tile(unsigned char* to, const typename Shared::T* from) {
+  for (int64 at = Team::rank(); at < int64{Shared::kBatches} * Shared::kRows * Shared::kColumns; at += Team::size()) {
+    const int row = static_cast<int>(at / Shared::kColumns);
+    const int column = static_cast<int>(at % Shared::kColumns);
+    unsigned char* const chunk = to + Shared::offset(row, column / Shared::kPerChunk);
+    reinterpret_cast<typename Shared::T*>(chunk)[column % Shared::kPerChunk] =
+        from[row / Shared::kRows * kBatchStride + row % Shared::kRows * kRowStride + column];
+  }
+}
+
 /// Starts copies of a tile from device memory, kBytes at a time, by kThreads threads of which this one is `rank`. The
 /// row stride and the batch stride are in elements. Each thread steps from piece to piece without divisions: what a
 /// copy costs beside the memory's time is its address.

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "superopt/codegen/tiles/load_kinds.h"
+#include "superopt/codegen/tiles/ring_loads.h"
 
 namespace strata {
 namespace {
@@ -11,7 +12,6 @@ constexpr int64_t kChunk = 16;     ///< bytes that swizzling keeps together
 constexpr int64_t kMostBox = 256;  ///< elements of a box along one dimension
 constexpr size_t kMostDimensions = 5;
 constexpr int64_t kSwizzledRows = 8;  ///< rows after which a pattern repeats
-constexpr int64_t kBarrierBytes = 8;
 constexpr int64_t kWarpsTogether = 4;
 constexpr int64_t kLoadingRegisters = 24;  ///< of a thread that only asks for tiles
 
@@ -29,9 +29,9 @@ struct Boxes {
   int64_t count() const { return panels * slices; }
 };
 
-class BulkLoads : public TileLoads {
+class BulkLoads : public RingLoads {
  public:
-  using TileLoads::TileLoads;
+  using RingLoads::RingLoads;
 
   Result<void> plan(NameScope& scope) {
     if (!loops()) return unsupported("no loop whose tiles TMA could bring ahead");
@@ -67,70 +67,27 @@ class BulkLoads : public TileLoads {
         text += transfer(tile, "  ", fmt::format("page.memory + {}", offset(tile->results[0])), "page.full");
       text += "  page.phase ^= 1;\n";
     }
-    text += fmt::format("  for (int first = {}; first < {}; first += {}) {{\n",
-                        schedule().cluster > 1 ? fmt::format("split * {}", schedule().loop_warps) : "0",
-                        block_.body.launch().loop, schedule().groups());
-    text +=
-        fmt::format("    for (int iteration = first; iteration < first + {}; ++iteration) {{\n", schedule().loop_warps);
-    text += "      strata_device::wait(ring.empty + ring.slot, ring.phase ^ 1);  // slots begin empty\n";
-    text += fmt::format("      strata_device::expect_bytes(ring.full + ring.slot, {});\n", stage_transfer_);
-    text += fmt::format("      unsigned char* const stage = ring.slots + ring.slot * {};\n", stage_bytes());
+    std::string requests;
     for (Tile tile : tiles(false))
-      text += transfer(tile, "      ", fmt::format("stage + {}", offset(tile->results[0])), "ring.full + ring.slot");
-    return text + fmt::format(
-                      "      if (++ring.slot == {}) {{\n        ring.slot = 0;\n        ring.phase ^= 1;\n      }}\n"
-                      "    }}\n  }}\n",
-                      slots());
+      requests +=
+          transfer(tile, "      ", fmt::format("stage + {}", offset(tile->results[0])), "ring.full + ring.slot");
+    return text + fill_slots(requests, stage_transfer_);
   }
 
   std::string before_loop() const override { return stay() ? "  strata_device::wait(page.full, page.phase);\n" : ""; }
 
   std::string staying_memory() const override { return "page.memory"; }
 
-  std::string loop_head() const override {
-    std::string text = fmt::format("  // The ring: {} slots of {} bytes.\n", slots(), stage_bytes());
-    text += "  int slot = ring.slot + crew;\n  int phase = ring.phase;\n  [[maybe_unused]] int previous = 0;\n";
-    if (schedule().loop_warps > 1)
-      text += fmt::format("  if (slot >= {0}) {{\n    slot -= {0};\n    phase ^= 1;\n  }}\n", slots());
-    return text;
-  }
-
-  std::string iteration_begin() const override {
-    return fmt::format(
-        "    strata_device::wait(ring.full + slot, phase);\n"
-        "    const unsigned char* const stage = ring.slots + slot * {};\n",
-        stage_bytes());
-  }
-
-  std::string iteration_end(bool done) const override {
-    return (done ? release("slot", "") : "    previous = slot;\n") +
-           fmt::format("    slot += {};\n    if (slot >= {}) {{\n      slot -= {};\n      phase ^= 1;\n    }}\n",
-                       schedule().loop_warps, slots(), slots());
-  }
-
-  std::string release_previous() const override { return release("previous", "iteration != group && "); }
-
   std::string after_all() const override {
-    std::string text = fmt::format("  strata_device::advance<{}>(ring, {});\n", slots(),
-                                   block_.body.launch().loop / schedule().cluster);
-    if (!stay()) return text;
-    return text +
+    if (!stay()) return RingLoads::after_all();
+    return RingLoads::after_all() +
            "  if (page.empty != nullptr) {\n    strata_device::warp_barrier();\n"
            "    if (strata_device::lane() == 0) strata_device::arrive(page.empty);\n  }\n  page.phase ^= 1;\n";
   }
 
-  int64_t reserved_bytes() const override {
-    return ceil_div((2 * slots() + 2) * kBarrierBytes, kTileAlignment) * kTileAlignment;
-  }
-
   void describe(BlockCode& code) const override {
-    TileLoads::describe(code);
-    RingPlan ring;
-    ring.slots = slots();
-    ring.slot_bytes = stage_bytes();
-    ring.done = schedule().row_warps * schedule().sharers;
-    ring.page_bytes = once_bytes();
-    ring.barrier_bytes = reserved_bytes();
+    RingLoads::describe(code);
+    RingPlan& ring = *code.ring;
     ring.loading_threads = kWarp * loading_warps();
     if (moves_registers()) {
       ring.loading_registers = kLoadingRegisters;
@@ -139,7 +96,6 @@ class BulkLoads : public TileLoads {
       code.resident_blocks = 1;
     }
     code.threads += ring.loading_threads;
-    code.ring = ring;
     code.sharers = schedule().sharers;
     code.shared_along = neighbours_;
     code.work.shared_bytes = shared_bytes_;
@@ -149,22 +105,7 @@ class BulkLoads : public TileLoads {
   }
 
  private:
-  std::string release(const char* slot, const char* condition) const {
-    std::string text = "    strata_device::warp_barrier();  // all lanes are done with the slot\n";
-    if (schedule().sharers == 1) {
-      return text + fmt::format("    if ({}strata_device::lane() == 0) strata_device::arrive(ring.empty + {});\n",
-                                condition, slot);
-    }
-    return text + fmt::format(
-                      "    if ({}strata_device::lane() < {}) strata_device::arrive_at(ring.empty + {}, "
-                      "strata_device::lane(){});\n",
-                      condition, schedule().sharers, slot,
-                      schedule().cluster > 1 ? fmt::format(" * {} + split", schedule().cluster) : "");
-  }
-
-  const BlockSchedule& schedule() const { return block_.schedule; }
   bool stay() const { return !tiles(true).empty(); }
-  int64_t slots() const { return schedule().stages * schedule().loop_warps; }
   /// Whether the loading warps leave registers to those that compute: where one block lies on a multiprocessor, and
   /// more than two warps on a quarter of it, the compiler would have to do with 168. Four warps move them together.
   bool moves_registers() const {

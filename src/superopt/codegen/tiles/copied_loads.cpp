@@ -15,7 +15,7 @@ class CopiedLoads : public TileLoads {
     const auto once = tiles(true);
     std::string text;
     for (Tile tile : once) {
-      text += copy(tile, "shared", group_threads() * schedule.loop_warps, "static_cast<int>(Team::rank())", "  ");
+      text += copy(tile, "shared", team_threads(), "static_cast<int>(Team::rank())", "  ");
     }
     if (!once.empty()) text += "  strata_device::commit_copies();\n";
     if (loops()) {
@@ -59,39 +59,10 @@ class CopiedLoads : public TileLoads {
   }
 
  private:
-  int64_t group_threads() const { return kWarp * block_.schedule.row_warps; }
-
   std::string group_barrier() const {
     if (block_.schedule.row_warps == 1) return "strata_device::warp_barrier();";
     if (block_.schedule.loop_warps == 1) return "Team::meet();";
     return fmt::format("Team::meet(1 + crew, {});", group_threads());
-  }
-
-  struct Source {
-    std::string type;  ///< of the tile in shared memory
-    std::string pointer;
-    int64_t row_stride;
-    int64_t batch_stride;
-  };
-  Source source(Tile tile) const {
-    const TensorId id = tile->results[0];
-    const Shape& shape = block_.body.type(id).shape;
-    const std::vector<int64_t>& strides = strides_of(tile);
-    const size_t rank = shape.size();
-    const int64_t row_stride = plan_of(tile).pairs_down ? strides[rank - 1] : rank > 1 ? strides[rank - 2] : 0;
-    const auto between = strata::batch_stride(shape, strides);
-    const std::string base = tile_base(tile_region(block_.body, *tile), strides);
-    return {shared_tile_type(plan_of(tile), block_.body.type(id).dtype),
-            fmt::format("{} + {}", block_.names.at(tile->operands[0]), base), row_stride, between ? *between : 0};
-  }
-
-  std::string copy(Tile tile, const std::string& place, int64_t threads, const std::string& rank,
-                   const std::string& indent) const {
-    const Source from = source(tile);
-    return fmt::format("{0}// {1}\n{0}strata_device::copy_tile<{2}, {3}, {4}, {5}, {6}>({7} + {8}, {9}, {10});\n",
-                       indent, statement_text(block_.body, *tile), from.type,
-                       copy_bytes(block_.body, *tile, plan_of(tile), strides_of(tile)), threads, from.row_stride,
-                       from.batch_stride, place, offset(tile->results[0]), from.pointer, rank);
   }
 };
 

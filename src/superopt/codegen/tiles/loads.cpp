@@ -7,6 +7,7 @@
 namespace strata {
 
 Result<std::unique_ptr<TileLoads>> TileLoads::plan(const Block& block, NameScope& scope) {
+  if (block.schedule.packed != 0) return packed_loads(block, scope);
   if (block.schedule.bulk) return bulk_loads(block, scope);
   if (block.schedule.sharers > 1) return unsupported("neighbours share tiles that TMA brings alone");
   return copied_loads(block);
@@ -32,11 +33,32 @@ const std::vector<int64_t>& TileLoads::strides_of(Tile tile) const {
       .strides[static_cast<size_t>(std::find(inputs.begin(), inputs.end(), tile->operands[0]) - inputs.begin())];
 }
 
+TileLoads::Source TileLoads::source(Tile tile) const {
+  const TensorId id = tile->results[0];
+  const Shape& shape = block_.body.type(id).shape;
+  const std::vector<int64_t>& strides = strides_of(tile);
+  const size_t rank = shape.size();
+  const int64_t row_stride = plan_of(tile).pairs_down ? strides[rank - 1] : rank > 1 ? strides[rank - 2] : 0;
+  const auto between = strata::batch_stride(shape, strides);
+  const std::string base = tile_base(tile_region(block_.body, *tile), strides);
+  return {shared_tile_type(plan_of(tile), block_.body.type(id).dtype),
+          fmt::format("{} + {}", block_.names.at(tile->operands[0]), base), row_stride, between ? *between : 0};
+}
+
+std::string TileLoads::copy(Tile tile, const std::string& place, int64_t threads, const std::string& rank,
+                            const std::string& indent) const {
+  const Source from = source(tile);
+  return fmt::format("{0}// {1}\n{0}strata_device::copy_tile<{2}, {3}, {4}, {5}, {6}>({7} + {8}, {9}, {10});\n", indent,
+                     statement_text(block_.body, *tile), from.type,
+                     copy_bytes(block_.body, *tile, plan_of(tile), strides_of(tile)), threads, from.row_stride,
+                     from.batch_stride, place, offset(tile->results[0]), from.pointer, rank);
+}
+
 void TileLoads::place(int64_t alignment) {
   for (const Operation& op : block_.body.operations()) {
     if (op.kind != OpKind::InIter) continue;
     const TensorId id = op.results[0];
-    int64_t& bytes = plan_of(&op).once ? once_bytes_ : stage_bytes_;
+    int64_t& bytes = plan_of(&op).once ? once_bytes_ : is_gathered(&op) ? gathered_bytes_ : stage_bytes_;
     const int64_t size = shared_tile_bytes(plan_of(&op), block_.body.type(id).dtype);
     bytes = ceil_div(bytes, alignment) * alignment;
     if (size >= kTileAlignment) bytes = ceil_div(bytes, kTileAlignment) * kTileAlignment;
@@ -47,10 +69,12 @@ void TileLoads::place(int64_t alignment) {
   once_bytes_ = ceil_div(aligned_tile(once_bytes_), alignment) * alignment;
   if (once_bytes_ > 0 && once_bytes_ < kTileAlignment && stage_bytes_ >= kTileAlignment) once_bytes_ = kTileAlignment;
   stage_bytes_ = ceil_div(aligned_tile(stage_bytes_), alignment) * alignment;
+  gathered_bytes_ = ceil_div(aligned_tile(gathered_bytes_), alignment) * alignment;
 }
 
 int64_t TileLoads::bytes() const {
-  return once_bytes_ + block_.schedule.loop_warps * block_.schedule.stages * stage_bytes_;
+  return once_bytes_ +
+         block_.schedule.loop_warps * (block_.schedule.stages * stage_bytes_ + iterations_of_group() * gathered_bytes_);
 }
 
 std::string TileLoads::variables() const {

@@ -1,5 +1,6 @@
 // How the tiles of a block graph come from device memory to shared memory, and when warps may read and overwrite them:
-// by cp.async of all threads (copied_loads.cpp), or by TMA, which a warp of its own asks for them (bulk_loads.cpp).
+// by cp.async of all threads (copied_loads.cpp), by TMA, which a warp of its own asks for them (bulk_loads.cpp), or by
+// such a warp from where they were packed before (packed_loads.cpp).
 // Both make the text around a loop whose body reads tiles at `stage` and tiles that stay at `shared`.
 #pragma once
 
@@ -37,10 +38,14 @@ class TileLoads {
   virtual std::string load_parameters() const { return ""; }
   /// Its statements, for one thread; empty where the block function brings its tiles itself.
   virtual std::string load() const { return ""; }
+  /// Statements of NAME_pack, which packs a block's constants for NAME_load; empty where nothing is packed.
+  virtual std::string pack() const { return ""; }
   /// Statements before the loop, which start the first loads and wait for tiles that stay.
   virtual std::string before_loop() const = 0;
   /// Where these lie.
   virtual std::string staying_memory() const { return "shared"; }
+  /// Where a tile lies that comes with its iteration.
+  virtual std::string place_of(TensorId id) const { return fmt::format("stage + {}", offset(id)); }
   /// Statements right before the loop, at the begin of its body, which declare `stage`, and at its end.
   virtual std::string loop_head() const { return ""; }
   virtual std::string iteration_begin() const = 0;
@@ -62,7 +67,7 @@ class TileLoads {
   int64_t offset(TensorId id) const { return offsets_.at(id); }
   int64_t once_bytes() const { return once_bytes_; }
   int64_t stage_bytes() const { return stage_bytes_; }
-  /// All tiles: those that stay, and the rings.
+  /// All tiles: those that stay, those that are gathered, and the rings.
   int64_t bytes() const;
 
  protected:
@@ -71,8 +76,26 @@ class TileLoads {
   const TensorPlan& plan_of(Tile tile) const;
   const std::vector<int64_t>& strides_of(Tile tile) const;
   bool loops() const { return block_.body.launch().loop > 1; }
-  /// Places: tiles that stay, then those of a stage; all at least so aligned.
+  /// Whether a group brings a tile for all of its iterations before the first.
+  virtual bool is_gathered([[maybe_unused]] Tile tile) const { return false; }
+  int64_t gathered_bytes() const { return gathered_bytes_; }  ///< of an iteration
+  int64_t iterations_of_group() const { return ceil_div(block_.body.launch().loop, block_.schedule.groups()); }
+  int64_t group_threads() const { return kWarp * block_.schedule.row_warps; }
+  int64_t team_threads() const { return group_threads() * block_.schedule.loop_warps; }
+  /// Places: tiles that stay, then those of a stage, and those that are gathered; all at least so aligned.
   void place(int64_t alignment);
+
+  /// Where a tile is read from.
+  struct Source {
+    std::string type;  ///< of the tile in shared memory
+    std::string pointer;
+    int64_t row_stride;
+    int64_t batch_stride;
+  };
+  Source source(Tile tile) const;
+  /// A statement that starts its copy by threads, of which each has a `rank`.
+  std::string copy(Tile tile, const std::string& place, int64_t threads, const std::string& rank,
+                   const std::string& indent) const;
 
   Block block_;
 
@@ -80,6 +103,7 @@ class TileLoads {
   std::map<TensorId, int64_t> offsets_;  ///< in their stage, or after what is reserved at the front
   int64_t once_bytes_ = 0;
   int64_t stage_bytes_ = 0;
+  int64_t gathered_bytes_ = 0;
 };
 
 }  // namespace strata

@@ -11,7 +11,7 @@ constexpr int64_t kMostKept = 64;
 }  // namespace
 
 void TileBlock::find_loop_products() {
-  if (!schedule_.bulk) return;  // others copy over a tile as soon as the iteration has ended
+  if (!schedule_.has_ring()) return;  // others copy over a tile as soon as the iteration has ended
   ahead_ = loop_products(
       body_, stages_, [&](const Operation& op) { return is_invariant(op); },
       [&](const Operation& op) { return is_wide(op); },

@@ -17,6 +17,7 @@ Result<BlockCode> TileBlock::run(TilePlan planned) {
   const char* const ring = "strata_device::Ring& ring, [[maybe_unused]] strata_device::Page& page";
   const std::string load = loads_->load();
   if (!load.empty()) text_ += load_head(loads_->load_parameters(), ring) + load + "}\n\n";
+  if (const std::string pack = loads_->pack(); !pack.empty()) text_ += pack_head() + pack + "}\n\n";
   text_ += team_head(load.empty() ? "" : fmt::format("{}, ", ring)) + loads_->variables() + loads_->before_loop();
   indent_ = "  ";
   for (const Operation& op : body_.operations()) {
@@ -30,7 +31,7 @@ Result<BlockCode> TileBlock::run(TilePlan planned) {
   code.text = std::move(text_);
   code.wide = wide_;
   code.shared_bytes = loads_->reserved_bytes() + std::max(loads_->bytes(), partial_bytes_);
-  code.scratch_bytes = schedule_.bulk ? partial_bytes_ : code.shared_bytes;
+  code.scratch_bytes = schedule_.has_ring() ? partial_bytes_ : code.shared_bytes;
   code.registers = register_estimate();
   code.work = work();
   code.layouts = plan_.layouts;
@@ -40,7 +41,10 @@ Result<BlockCode> TileBlock::run(TilePlan planned) {
       "tiles: {} blocks a cluster, {} groups of {} warps, {} stages of {} bytes{}; layouts: best of {}, {} products "
       "a warp",
       schedule_.cluster_blocks(), schedule_.loop_warps, schedule_.row_warps, schedule_.stages, loads_->stage_bytes(),
-      schedule_.bulk ? " by TMA" : "", plan_.layouts.choices, plan_.layout_cost);
+      schedule_.packed != 0 ? " packed"
+      : schedule_.bulk      ? " by TMA"
+                            : "",
+      plan_.layouts.choices, plan_.layout_cost);
   STRATA_CHECK(fits(code.shared_bytes));
   return code;
 }
@@ -90,7 +94,7 @@ Result<void> TileBlock::loop() {
 
 std::string TileBlock::pointer(TensorId id) {
   const auto at = pointers_.find(id);
-  return at != pointers_.end() ? at->second : fmt::format("stage + {}", loads_->offset(id));
+  return at != pointers_.end() ? at->second : loads_->place_of(id);
 }
 
 std::string TileBlock::value(TensorId id, bool down) {
