@@ -18,8 +18,10 @@ namespace strata::megakernel {
 /// How what a task makes comes to those that wait for it.
 enum class HandOff : uint8_t {
   Counter,  ///< through device memory; a counter there says that all who trigger the event have written
-  Tagged,   ///< through device memory, in words that carry the epoch of their data: no event is signalled or waited for
-  Worker,   ///< all are tasks of one worker, and stay in order: through its shared memory
+  /// Through device memory, in words that carry the epoch of their data: no event is signalled or waited for. All that
+  /// the tasks store that trigger it are such words, each of them written once a step.
+  Tagged,
+  Worker,  ///< all are tasks of one worker, and stay in order: through its shared memory
 };
 
 /// When a task comes into a worker's queue.

@@ -133,8 +133,8 @@ Result<void> check_end(const Plan& plan, const Relations& r) {
                      "let the last task wait for all that ends a path");
 }
 
-/// What a task stores other than in tagged words is visible in the next step if there is a path of releases and
-/// acquires from it to the end: events by counters or in order, and the order of a queue.
+/// What a task stores is visible in the next step if there is a path of releases and acquires from it to the end:
+/// events by counters or in order, and the order of a queue. Tagged words need none.
 Result<void> check_visible(const Plan& plan, const Relations& r) {
   std::vector<bool> seen(plan.tasks.size(), false);
   std::vector<int> left{static_cast<int>(plan.tasks.size()) - 1};
@@ -151,6 +151,10 @@ Result<void> check_visible(const Plan& plan, const Relations& r) {
       if (plan.events[event].hand_off != HandOff::Tagged)
         std::for_each(r.producers[event].begin(), r.producers[event].end(), visit);
     if (r.place[t] > 0) visit(plan.queues[r.worker[t]][r.place[t] - 1]);
+  }
+  for (size_t t = 0; t < seen.size(); ++t) {
+    const int signal = plan.tasks[t].signal;
+    if (signal >= 0 && plan.events[signal].hand_off == HandOff::Tagged) seen[t] = true;
   }
   const auto missing = std::find(seen.begin(), seen.end(), false);
   if (missing == seen.end()) return {};

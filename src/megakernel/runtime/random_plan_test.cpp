@@ -80,6 +80,12 @@ void attempt(const TestCase& test, Change change, Undo undo) {
   if (!make_image(test.plan, test.options.shape)) undo();
 }
 
+/// Whether all that a task stores are tagged words.
+bool writes_tagged(const Plan& plan, int t) {
+  const int signal = plan.tasks[t].signal;
+  return signal >= 0 && plan.events[signal].hand_off == HandOff::Tagged;
+}
+
 TestTask random_task(Random& random, const Plan& plan, int t) {
   TestTask task;
   task.words = between(random, 1, kMostWords);
@@ -89,7 +95,7 @@ TestTask random_task(Random& random, const Plan& plan, int t) {
   }
   for (int i = between(random, 0, 2); i > 0; --i) {
     const int from = static_cast<int>(random.below(plan.tasks.size()));
-    if (plan.tasks[from].function >= 0) task.history.push_back(from);
+    if (plan.tasks[from].function >= 0 && !writes_tagged(plan, from)) task.history.push_back(from);
   }
   for (const int event : plan.tasks[t].waits)
     for (size_t p = 0; p < plan.tasks.size(); ++p)
@@ -248,11 +254,12 @@ HostFunction test_function(const TestCase& test, TestMemory& memory, int t, cons
     if (task.gives_early && task.pages > 0) side.give_page();
     memory.seen[t][epoch] = hash;
     write_output(task, hash, memory.output[t].data());
-    write_output(task, hash, memory.row[t][epoch].data());
-    const int signal = test.plan.tasks[t].signal;
-    if (signal >= 0 && test.plan.events[signal].hand_off == HandOff::Tagged)
+    if (writes_tagged(test.plan, t)) {
       side.write(memory.tagged[t].get(), reinterpret_cast<const unsigned char*>(memory.output[t].data()),
                  task.words * 4);
+    } else {
+      write_output(task, hash, memory.row[t][epoch].data());
+    }
     if (t + 1 == static_cast<int>(test.tasks.size())) {
       side.put_token(0, static_cast<int>(hash & 0xffffff));
       if (epoch == test.finish) side.finish();

@@ -221,6 +221,16 @@ class PlanCheck {
         known = form;
       }
     }
+    for (const Dependence& one : dependences_) {
+      if (one.kind != DependenceKind::WriteAfterWrite) continue;
+      for (int op : {one.from, one.to}) {
+        for (const Access& write : operators_.operators[static_cast<size_t>(op)].writes) {
+          if (forms[static_cast<size_t>(write.tensor)] == Tagged)
+            return invalid("'{}' and '{}' write the same memory in a step, and tagged words do not say which was last",
+                           name_of(one.from), name_of(one.to));
+        }
+      }
+    }
     STRATA_TRY(const std::optional<size_t> unseen, unseen_dependence(plan_, operators_, dependences_));
     if (!unseen) return {};
     return invalid("tasks of '{}' and '{}' are ordered only through tagged words that carry other data",
@@ -299,6 +309,10 @@ class PlanCheck {
       if (!followed[t])
         return invalid("task {} does not come before the last task, so it may run into the next step", t);
     }
+    if (const std::optional<int> unseen = unseen_at_end(plan_))
+      return invalid(
+          "only tagged words lead from task {} to the end of the step: the next one may not see what it stores",
+          *unseen);
     return {};
   }
 

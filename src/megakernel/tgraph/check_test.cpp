@@ -440,6 +440,31 @@ class CheckByHand : public testing::Test {
   Plan plan_;
 };
 
+/// a writes x, b reads it and adds to it in place: words that carry the step's epoch are there after a already.
+TEST(Check, RefusesTaggedWordsThatAreWrittenTwice) {
+  OperatorGraph graph;
+  graph.name = "two";
+  graph.tensors = {{"x", {4}}, {"y", {4}}};
+  Operator a{"a", "f", {4}, {}, {tile(0, true, {4}, {4}, {0})}};
+  Operator b{"b", "f", {4}, {tile(0, false, {4}, {4}, {0})}, {tile(0, true, {4}, {4}, {0})}};
+  Operator c{"c", "f", {2}, {tile(0, false, {4}, {2}, {-1})}, {tile(1, true, {4}, {2}, {0})}};
+  graph.operators = {a, b, c};
+  Machine machine;
+  machine.workers = 3;
+  const auto compiled = compile(graph, machine);
+  ASSERT_TRUE(compiled) << compiled.error().to_string();
+  Plan plan = compiled->plan;
+  for (const Event& event : plan.events) EXPECT_NE(event.hand_off, HandOff::Tagged);
+  for (const Task& task : plan.tasks) {
+    if (task.op >= 0 && task.op < 2 && task.signal >= 0)
+      plan.events[static_cast<size_t>(task.signal)].hand_off = HandOff::Tagged;
+  }
+  const auto checked = check(plan, graph, machine);
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().message,
+            "'a' and 'b' write the same memory in a step, and tagged words do not say which was last");
+}
+
 TEST_F(CheckByHand, SaysWhatIsWrong) {
   EXPECT_EQ(complaint(), "");
   const Plan good = plan_;

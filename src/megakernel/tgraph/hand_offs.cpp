@@ -164,6 +164,40 @@ Result<std::optional<size_t>> unseen_dependence(const Plan& plan, const Operator
   return found;
 }
 
+std::optional<int> unseen_at_end(const Plan& plan) {
+  std::vector<std::vector<int>> producers(plan.events.size());
+  std::vector<bool> seen(plan.tasks.size(), false);
+  std::vector<int> left;
+  for (size_t t = 0; t < plan.tasks.size(); ++t) {
+    const int signal = plan.tasks[t].signal;
+    if (signal < 0) continue;
+    if (plan.events[static_cast<size_t>(signal)].hand_off != HandOff::Tagged) {
+      producers[static_cast<size_t>(signal)].push_back(static_cast<int>(t));
+    }
+  }
+  const std::vector<QueuePlace> places = queue_places(plan);
+  const auto visit = [&](int t) {
+    if (seen[static_cast<size_t>(t)]) return;
+    seen[static_cast<size_t>(t)] = true;
+    left.push_back(t);
+  };
+  visit(static_cast<int>(plan.tasks.size()) - 1);
+  while (!left.empty()) {
+    const auto t = static_cast<size_t>(left.back());
+    left.pop_back();
+    for (int event : plan.tasks[t].waits)
+      std::for_each(producers[static_cast<size_t>(event)].begin(), producers[static_cast<size_t>(event)].end(), visit);
+    if (places[t].worker >= 0 && places[t].place > 0)
+      visit(plan.queues[static_cast<size_t>(places[t].worker)][static_cast<size_t>(places[t].place) - 1]);
+  }
+  for (size_t t = 0; t < seen.size(); ++t) {
+    const int signal = plan.tasks[t].signal;
+    const bool tagged = signal >= 0 && plan.events[static_cast<size_t>(signal)].hand_off == HandOff::Tagged;
+    if (!seen[t] && !tagged) return static_cast<int>(t);
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 /// What several operators write, as one tensor or before one event, is tagged by all of them or by none.
@@ -209,6 +243,9 @@ std::vector<bool> may_be_tagged(const OperatorGraph& operators, const std::vecto
     if (one.kind == DependenceKind::ReadAfterWrite &&
         activation_bytes(operators, one.from, one.to) > machine.tagged_bytes)
       allowed[static_cast<size_t>(one.from)] = false;
+    // A tag says in which step a word was written, not by which of two operators.
+    if (one.kind == DependenceKind::WriteAfterWrite)
+      allowed[static_cast<size_t>(one.from)] = allowed[static_cast<size_t>(one.to)] = false;
   }
   for (size_t o = 0; o < allowed.size(); ++o) {
     for (const Access& write : operators.operators[o].writes) {
@@ -257,7 +294,17 @@ Result<Plan> choose_hand_offs(const Plan& plan, const OperatorGraph& operators, 
       }
     }
     STRATA_TRY(const std::optional<size_t> unseen, unseen_dependence(result, operators, found));
-    if (!unseen) return result;
+    if (!unseen) {
+      const std::optional<int> last = unseen_at_end(result);
+      if (!last) return result;
+      // Counters from its operator on: what it stores is to reach the end.
+      const size_t from = static_cast<size_t>(std::max(result.tasks[static_cast<size_t>(*last)].op, 0));
+      if (std::none_of(tagged.begin() + static_cast<std::ptrdiff_t>(from), tagged.end(), [](bool one) { return one; }))
+        return invalid("task {} does not come before the end of the step", *last);
+      std::fill(tagged.begin() + static_cast<std::ptrdiff_t>(from), tagged.end(), false);
+      agree(tagged, operators, events);
+      continue;
+    }
     // Counters on the whole way from one operator to the other, and of the first where its order is what is needed.
     bool changed = false;
     for (int op = found[*unseen].from; op < found[*unseen].to; ++op) {

@@ -1,5 +1,6 @@
 #include "megakernel/tgraph/operator_graph.h"
 
+#include <map>
 #include <set>
 
 #include "block/overlap.h"
@@ -110,6 +111,7 @@ class Checker {
       STRATA_CHECK(check_accesses(op));
       for (const Access& write : op.writes) STRATA_CHECK(check_write(op, write));
       for (const Access& read : op.reads) STRATA_CHECK(check_read(op, read));
+      STRATA_CHECK(check_buffers(op));
       for (const Access& write : op.writes)
         writers_[static_cast<size_t>(write.tensor)].push_back(of_all_iterations(write.region));
     }
@@ -159,6 +161,33 @@ class Checker {
           return with_remedy(wrong("where it cannot be shown to stay in its shape"),
                              "constrain the results of the map to the shape");
       }
+    }
+    return {};
+  }
+
+  /// Of tensors that share memory, the one that was written last is there, until an operator that does not read it
+  /// writes another: tasks of one operator run at the same time.
+  Result<void> check_buffers(const Operator& op) {
+    for (const Access& read : op.reads) {
+      const auto held = held_.find(tensor(read).buffer);
+      if (held == held_.end() || held->second == read.tensor) continue;
+      return with_remedy(invalid("operator '{}' reads tensor '{}', over which '{}' was written", op.name,
+                                 tensor(read).name, graph_.tensors[static_cast<size_t>(held->second)].name),
+                         "give the tensors memory of their own");
+    }
+    for (const Access& write : op.writes) {
+      const int buffer = tensor(write).buffer;
+      if (buffer < 0) continue;
+      for (const auto* accesses : {&op.reads, &op.writes}) {
+        for (const Access& other : *accesses) {
+          if (tensor(other).buffer != buffer || other.tensor == write.tensor) continue;
+          return with_remedy(
+              invalid("operator '{}' writes tensor '{}' over '{}', which it {}", op.name, tensor(write).name,
+                      tensor(other).name, accesses == &op.reads ? "reads" : "writes too"),
+              "give the tensors memory of their own");
+        }
+      }
+      held_[buffer] = write.tensor;
     }
     return {};
   }
@@ -260,6 +289,7 @@ class Checker {
 
   const OperatorGraph& graph_;
   std::vector<std::vector<IndexingMap>> writers_;  ///< of each tensor, by the operators so far
+  std::map<int, int> held_;                        ///< by buffer: the tensor that was written last
 };
 
 }  // namespace

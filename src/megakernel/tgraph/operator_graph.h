@@ -62,8 +62,9 @@ struct OperatorGraph {
 /// - names are there and differ, shapes and grids are positive, maps fit grids and shapes and stay inside;
 /// - tasks of an operator write disjoint elements, and none reads what another of the same operator writes;
 /// - activations that are read have been written by operators before, every element of them;
-/// - constants are never written, and history is not read after what is read was written.
-/// Program order is an order of execution, so there is no cycle.
+/// - constants are never written, and history is not read after what is read was written,
+/// - of tensors that share memory only the one is read that was written last, and not by an operator that writes
+/// another. Program order is an order of execution, so there is no cycle.
 Result<void> validate(const OperatorGraph& graph);
 
 }  // namespace strata::megakernel

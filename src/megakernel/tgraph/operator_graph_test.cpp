@@ -117,6 +117,32 @@ TEST(OperatorGraph, RowsOfHistoryAreFoundAtRunTime) {
   EXPECT_EQ(message_of(graph), "");
 }
 
+/// a writes x, b reads x; c writes z, and d reads x again.
+TEST(OperatorGraph, SharedMemoryHoldsOneTensorAtATime) {
+  const auto written_over = [](bool by_reader, bool read_again) {
+    OperatorGraph graph = good();
+    const Operator b = graph.operators[1];
+    const int x = b.reads[0].tensor;
+    graph.tensors[static_cast<size_t>(x)].buffer = 0;
+    Tensor z = graph.tensors[static_cast<size_t>(x)];
+    z.name = "z";
+    graph.tensors.push_back(z);
+    Operator c = graph.operators[0];
+    c.name = "c";
+    c.writes[0].tensor = static_cast<int>(graph.tensors.size()) - 1;
+    if (by_reader) c.reads.push_back(tile(x, false, z.shape, c.grid, std::vector<int>(z.shape.size(), -1)));
+    graph.operators.push_back(c);
+    Operator d = b;
+    d.name = "d";
+    d.writes.clear();
+    if (read_again) graph.operators.push_back(d);
+    return message_of(graph);
+  };
+  EXPECT_EQ(written_over(false, false), "");
+  EXPECT_EQ(written_over(true, false), "operator 'c' writes tensor 'z' over 'x', which it reads");
+  EXPECT_EQ(written_over(false, true), "operator 'd' reads tensor 'x', over which 'z' was written");
+}
+
 TEST(OperatorGraph, RandomGraphsAndDecodeLayersAreValid) {
   Random random(4);
   for (int test = 0; test < 100; ++test) EXPECT_EQ(message_of(random_operator_graph(random)), "");

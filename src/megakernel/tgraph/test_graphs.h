@@ -137,7 +137,16 @@ inline OperatorGraph random_operator_graph(Random& random, const RandomGraphOpti
       by.push_back(-1);
     }
     const int made = tensor(TensorClass::Activation, shape);
-    if (options.updates && random.below(4) == 0) graph.tensors.back().buffer = static_cast<int>(random.below(2));
+    if (options.updates && random.below(4) == 0) {
+      // Over a tensor that this operator does not read, and that nobody reads from here on.
+      const int buffer = static_cast<int>(random.below(2));
+      const auto shares = [&](int t) { return graph.tensors[static_cast<size_t>(t)].buffer == buffer; };
+      if (std::none_of(op.reads.begin(), op.reads.end(), [&](const Access& read) { return shares(read.tensor); })) {
+        std::erase_if(readable, shares);
+        std::erase_if(updatable, shares);
+        graph.tensors.back().buffer = buffer;
+      }
+    }
     op.writes.push_back(tile(made, true, shape, op.grid, by));
     readable.push_back(made);
     if (*indexing::element_count(shape) <= 32) updatable.push_back(made);

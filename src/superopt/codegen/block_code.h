@@ -30,12 +30,12 @@ struct BlockSchedule {
   bool wide = false;       ///< products of four warps together (wgmma) where they can be
   int64_t cluster = 1;     ///< blocks that do the work of one block of the graph: they share its loop's iterations
   bool bulk = false;       ///< tiles come by TMA, asked by a warp of its own; else by cp.async of all threads
-  int64_t packed = 0;   ///< operands, a bit each, whose tiles are constants and lie packed (packed_loads.cpp); 0: none
-  int64_t sharers = 1;  ///< neighbours in the grid, in one cluster, that bring each other the tiles they share
-  bool turns = false;   ///< two groups, or halves of one, use tensor cores in turn, where products need products
+  int64_t sharers = 1;     ///< neighbours in the grid, in one cluster, that bring each other the tiles they share
+  bool turns = false;      ///< two groups, or halves of one, use tensor cores in turn, where products need products
   Handover handover = Handover::Launch;
   bool best_layout = true;  ///< of register tiles; else the first that is legal
   int64_t algorithm = -1;   ///< predefined operators: place in a library's list (libraries.h); −1: generated code
+  int64_t packed = 0;       ///< operands, a bit each, whose tiles are constants that lie packed (packed_loads.cpp)
 
   /// Whether tiles come through a ring that a thread beside the team fills.
   bool has_ring() const { return bulk || packed != 0; }

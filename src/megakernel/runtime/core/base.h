@@ -9,23 +9,28 @@
 //            kCounterStride   Counters from one event's to the next one's, so that they share no cache line
 //
 //   device memory
-//     unsigned load(const Counter&)               relaxed; so is store(Counter&, unsigned)
-//     void acquire(const Counter&)                orders after a load: what its writers released is visible from here
-//     on void acquire_for_copies(const Counter&)     the same, for bulk copies that start later as well void
-//     add_release(Counter&, unsigned)        what the thread, and those that it met, wrote before is visible to void
-//     store_release(Counter&, unsigned)        who acquires; the host too, where it can see the counter unsigned
-//     add(Counter&, unsigned)            acquire and release; what it was before unsigned compare_exchange(Counter&,
-//     unsigned expected, unsigned desired)   the same Tagged load_tagged(const TaggedWord&)       relaxed; so is
-//     store_tagged(TaggedWord&, const Tagged&) void store_token(int* place, int token)     plain, to memory that the
-//     host reads
+//     unsigned load(const Counter&)           relaxed
+//     void store(Counter&, unsigned)          relaxed
+//     void acquire(const Counter&)            after a load: what its writers released is visible from here on
+//     void acquire_for_copies(const Counter&) the same, for bulk copies that start later as well
+//     void add_release(Counter&, unsigned)    what the thread wrote, and those that it met, is visible to who acquires
+//     void store_release(Counter&, unsigned)  the same; to the host too, where it can see the counter
+//     unsigned add(Counter&, unsigned)        acquire and release; what it was before
+//     unsigned compare_exchange(Counter&, unsigned expected, unsigned desired)     the same
+//     Tagged load_tagged(const TaggedWord&)   relaxed
+//     void store_tagged(TaggedWord&, const Tagged&)     relaxed
+//     void store_token(int* place, int token) plain, to memory that the host reads
+//
 //   shared memory of a worker
 //     void start(Barrier&, unsigned arrivals)
-//     void arrive(Barrier&)                       releases
+//     void arrive(Barrier&)                   releases
 //     void arrive_and_expect(Barrier&, unsigned bytes)
-//     bool passed(Barrier&, unsigned phase)       phase `phase`, counted from 0, is over; acquires. An mbarrier has its
-//                                                   parity alone, so a caller is at most one phase away
-//     void copy(void* to, const void* from, unsigned bytes, Barrier&)   starts a bulk copy that counts at the barrier
-//     unsigned peek(const Counter&)               acquires; void post(Counter&, unsigned) releases
+//     bool passed(Barrier&, unsigned phase)   phase `phase`, counted from 0, is over; acquires. An mbarrier has its
+//                                             parity alone, so a caller is at most one phase away
+//     void copy(void* to, const void* from, unsigned bytes, Barrier&)    starts a bulk copy that counts at the barrier
+//     unsigned peek(const Counter&)           acquires
+//     void post(Counter&, unsigned)           releases
+//
 //   the team of threads that executes a role
 //     int rank(); int size(); bool leads(); bool leads_warp(); void meet_warp(); void meet()
 //     bool any(bool)                              all meet, and learn whether it is true in one of them

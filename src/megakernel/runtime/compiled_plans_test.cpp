@@ -1,0 +1,285 @@
+// Plans that the compiler makes of random operator graphs, on the host target: each task sees what a serial run of the
+// operators in program order sees, in every epoch, bit for bit. So compiler and runtime mean the same by a plan.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "indexing/enumerate.h"
+#include "megakernel/runtime/host_target.h"
+#include "megakernel/runtime/test_random_plan.h"
+#include "megakernel/tgraph/compile.h"
+#include "megakernel/tgraph/test_graphs.h"
+
+namespace strata::megakernel::testing {
+namespace {
+
+constexpr uint32_t kEpochs = 3;
+
+/// Elements of a tensor, as places in its memory.
+struct Touched {
+  int tensor = 0;
+  std::vector<std::vector<int64_t>> of_block;
+};
+
+Touched touched(const Access& access, const OperatorGraph& graph, const std::vector<int64_t>& grid) {
+  const auto& shape = graph.tensors[static_cast<size_t>(access.tensor)].shape;
+  std::vector<std::set<int64_t>> places(static_cast<size_t>(*indexing::element_count(grid)));
+  for_each_point(access.region.map, [&](const indexing::Point& point) {
+    const int64_t block = number_of({point.dims.begin(), point.dims.end()}, grid);
+    places[static_cast<size_t>(block)].insert(number_of(*evaluate(access.region.map, point), shape));
+    return true;
+  });
+  Touched made{access.tensor, {}};
+  for (const auto& of_block : places) made.of_block.emplace_back(of_block.begin(), of_block.end());
+  return made;
+}
+
+/// What the tasks of a graph do: a task's results are a function of all that it reads, of its place and of the epoch.
+class Model {
+ public:
+  explicit Model(const OperatorGraph& graph) : graph_(graph) {
+    for (const Operator& op : graph.operators) {
+      Tasks tasks;
+      for (const Access& read : op.reads) tasks.reads.push_back(touched(read, graph, op.grid));
+      for (const Access& write : op.writes) tasks.writes.push_back(touched(write, graph, op.grid));
+      tasks_.push_back(std::move(tasks));
+    }
+  }
+
+  struct Tasks {
+    std::vector<Touched> reads, writes;
+  };
+  const Tasks& tasks(int op) const { return tasks_[static_cast<size_t>(op)]; }
+  const OperatorGraph& graph() const { return graph_; }
+
+  static uint64_t combined(int op, int64_t block, uint32_t epoch, const std::vector<uint32_t>& read) {
+    const uint64_t start = mix(static_cast<uint64_t>(op) << 40 | static_cast<uint64_t>(block) << 20 | epoch);
+    return mix_words(start, read.data(), static_cast<int>(read.size()));
+  }
+  static uint32_t result(uint64_t combined, size_t write, size_t n) {
+    return static_cast<uint32_t>(mix(combined + 31 * write + n));
+  }
+
+ private:
+  const OperatorGraph& graph_;
+  std::vector<Tasks> tasks_;
+};
+
+/// Plain memory: tensors of one buffer share it.
+class Memory {
+ public:
+  explicit Memory(const OperatorGraph& graph) {
+    std::map<int, size_t> buffers;
+    for (const Tensor& tensor : graph.tensors) {
+      const auto count = static_cast<size_t>(*indexing::element_count(tensor.shape));
+      const bool shared = tensor.buffer >= 0;
+      const auto found = shared ? buffers.find(tensor.buffer) : buffers.end();
+      const size_t place = found != buffers.end() ? found->second : memory_.size();
+      if (place == memory_.size()) memory_.emplace_back();
+      if (shared) buffers[tensor.buffer] = place;
+      if (memory_[place].size() < count) memory_[place].resize(count, 7);
+      place_.push_back(place);
+    }
+  }
+  std::vector<uint32_t>& of(int tensor) { return memory_[place_[static_cast<size_t>(tensor)]]; }
+
+ private:
+  std::vector<std::vector<uint32_t>> memory_;
+  std::vector<size_t> place_;
+};
+
+/// What each task saw, by operator, block and epoch.
+using Seen = std::map<std::tuple<int, int64_t, uint32_t>, uint64_t>;
+
+Seen run_serially(const Model& model) {
+  Memory memory(model.graph());
+  Seen seen;
+  for (uint32_t epoch = 1; epoch <= kEpochs; ++epoch) {
+    for (size_t o = 0; o < model.graph().operators.size(); ++o) {
+      const int op = static_cast<int>(o);
+      const int64_t blocks = *indexing::element_count(model.graph().operators[o].grid);
+      for (int64_t block = 0; block < blocks; ++block) {
+        std::vector<uint32_t> read;
+        for (const Touched& from : model.tasks(op).reads)
+          for (const int64_t at : from.of_block[static_cast<size_t>(block)])
+            read.push_back(memory.of(from.tensor)[static_cast<size_t>(at)]);
+        const uint64_t combined = Model::combined(op, block, epoch, read);
+        seen[{op, block, epoch}] = combined;
+        const auto& writes = model.tasks(op).writes;
+        for (size_t w = 0; w < writes.size(); ++w) {
+          const auto& places = writes[w].of_block[static_cast<size_t>(block)];
+          for (size_t n = 0; n < places.size(); ++n)
+            memory.of(writes[w].tensor)[static_cast<size_t>(places[n])] = Model::result(combined, w, n);
+        }
+      }
+    }
+  }
+  return seen;
+}
+
+/// The tensors that go from task to task in tagged words: all that an operator writes whose tasks signal such events.
+std::set<int> tagged_tensors(const Plan& plan, const OperatorGraph& graph) {
+  std::set<int> tensors;
+  for (const Task& task : plan.tasks) {
+    if (task.signal < 0 || task.op < 0) continue;
+    if (plan.events[static_cast<size_t>(task.signal)].hand_off != HandOff::Tagged) continue;
+    for (const Access& write : graph.operators[static_cast<size_t>(task.op)].writes) tensors.insert(write.tensor);
+  }
+  return tensors;
+}
+
+/// A graph's functions for a plan of it.
+class Run {
+ public:
+  Run(const Model& model, const Plan& plan)
+      : model_(model), plan_(plan), memory_(model.graph()), tagged_(tagged_tensors(plan, model.graph())) {
+    for (const Tensor& tensor : model.graph().tensors) {
+      // Two sets that take turns: a fast task of the next epoch must not overwrite what a slow one still reads.
+      const auto count = static_cast<size_t>(*indexing::element_count(tensor.shape));
+      words_.push_back(std::make_unique<HostTaggedWord[]>(2 * count));
+    }
+    read_.resize(plan.tasks.size());
+    for (std::vector<uint64_t>& of_task : seen_) of_task.resize(plan.tasks.size());
+  }
+
+  std::vector<HostFunction> functions() {
+    HostFunction function;
+    function.load = [this](const TaskRecord& task, HostLoad& side) {
+      for (int64_t n = 0; n < slots_of(task); ++n) side.push(kConstants, sizeof kConstants);
+    };
+    function.gather = [this](const TaskRecord& task, HostGather& side) { gather(task, side); };
+    function.compute = [this](const TaskRecord& task, HostCompute& side) { compute(task, side); };
+    return std::vector<HostFunction>(plan_.functions.size(), function);
+  }
+
+  uint64_t seen(size_t task, uint32_t epoch) const { return seen_[epoch][task]; }
+
+ private:
+  static constexpr uint32_t kConstants[4] = {1, 2, 3, 4};
+
+  int64_t slots_of(const TaskRecord& task) const { return plan_.functions[static_cast<size_t>(task.function)].slots; }
+  int64_t block_of(const TaskRecord& task) const {
+    const auto& grid = model_.graph().operators[static_cast<size_t>(task.op)].grid;
+    return number_of({task.coordinates, task.coordinates + grid.size()}, grid);
+  }
+  HostTaggedWord& word(int tensor, int64_t place, uint32_t epoch) {
+    const int64_t count = *indexing::element_count(model_.graph().tensors[static_cast<size_t>(tensor)].shape);
+    return words_[static_cast<size_t>(tensor)][static_cast<size_t>(epoch % 2 * count + place)];
+  }
+
+  void gather(const TaskRecord& task, HostGather& side) {
+    std::vector<uint32_t>& read = read_[static_cast<size_t>(task.task)];
+    read.clear();
+    for (const Touched& from : model_.tasks(task.op).reads) {
+      for (const int64_t at : from.of_block[static_cast<size_t>(block_of(task))]) {
+        uint32_t value = 0;
+        if (tagged_.contains(from.tensor)) {
+          side.read(&word(from.tensor, at, side.epoch()), reinterpret_cast<unsigned char*>(&value), sizeof value);
+          if (side.left()) return;
+        } else {
+          value = memory_.of(from.tensor)[static_cast<size_t>(at)];
+        }
+        read.push_back(value);
+      }
+    }
+  }
+
+  void compute(const TaskRecord& task, HostCompute& side) {
+    for (int64_t n = 0; n < slots_of(task); ++n) {
+      side.front();
+      if (side.left()) return;
+      side.pop();
+    }
+    const uint64_t combined =
+        Model::combined(task.op, block_of(task), side.epoch(), read_[static_cast<size_t>(task.task)]);
+    seen_[side.epoch()][static_cast<size_t>(task.task)] = combined;
+    const auto& writes = model_.tasks(task.op).writes;
+    for (size_t w = 0; w < writes.size(); ++w) {
+      const auto& places = writes[w].of_block[static_cast<size_t>(block_of(task))];
+      for (size_t n = 0; n < places.size(); ++n) {
+        const uint32_t value = Model::result(combined, w, n);
+        if (tagged_.contains(writes[w].tensor)) {
+          side.write(&word(writes[w].tensor, places[n], side.epoch()), reinterpret_cast<const unsigned char*>(&value),
+                     sizeof value);
+        } else {
+          memory_.of(writes[w].tensor)[static_cast<size_t>(places[n])] = value;
+        }
+      }
+    }
+  }
+
+  const Model& model_;
+  const Plan& plan_;
+  Memory memory_;
+  std::set<int> tagged_;
+  std::vector<std::unique_ptr<HostTaggedWord[]>> words_;
+  std::vector<std::vector<uint32_t>> read_;  ///< by task, from gather to compute
+  std::vector<uint64_t> seen_[kEpochs + 1];
+};
+
+/// Counts of what the plans had, so that the test is seen to look at it.
+struct Had {
+  int tagged = 0, counters = 0, just_in_time = 0;
+};
+
+void run_and_compare(uint64_t seed, Had& had) {
+  Random random(seed);
+  const OperatorGraph graph = random_operator_graph(random);
+  ASSERT_TRUE(validate(graph)) << validate(graph).error().to_string();
+  Machine machine;
+  machine.workers = 1 + static_cast<int>(random.below(4));
+  machine.schedulers = 1 + static_cast<int>(random.below(2));
+  machine.ring_slots = 4;
+  machine.pages = 4;
+  CompileOptions options;
+  options.choose_hand_offs = random.below(4) != 0;
+  const auto compiled = compile(graph, machine, options);
+  ASSERT_TRUE(compiled) << compiled.error().to_string();
+  const Plan& plan = compiled->plan;
+  for (const Event& event : plan.events) ++(event.hand_off == HandOff::Tagged ? had.tagged : had.counters);
+  for (const Task& task : plan.tasks) had.just_in_time += task.mode == LaunchMode::JustInTime;
+
+  const Model model(graph);
+  const Seen expected = run_serially(model);
+  Run run(model, plan);
+  HostOptions host;
+  host.shape.slots = static_cast<int>(machine.ring_slots);
+  host.shape.pages = static_cast<int>(machine.pages);
+  host.delays = random.below(4) != 0;
+  host.late_stores = random.below(4) != 0;
+  host.seed = random();
+  host.limit = std::chrono::seconds(60);
+  host.start_limit = std::chrono::seconds(60);
+  auto kernel = HostKernel::make(plan, run.functions(), host);
+  ASSERT_TRUE(kernel) << kernel.error().to_string() << "\n" << print_plan(plan);
+  const auto launched = (*kernel)->launch(kEpochs);
+  ASSERT_TRUE(launched) << launched.error().to_string();
+  const auto done = (*kernel)->wait();
+  ASSERT_TRUE(done) << done.error().to_string();
+  ASSERT_EQ(*done, kEpochs);
+  for (uint32_t epoch = 1; epoch <= kEpochs; ++epoch) {
+    for (size_t t = 0; t < plan.tasks.size(); ++t) {
+      const Task& task = plan.tasks[t];
+      if (task.op < 0) continue;
+      const auto& grid = graph.operators[static_cast<size_t>(task.op)].grid;
+      const int64_t block = number_of({task.coordinates.begin(), task.coordinates.begin() + grid.size()}, grid);
+      ASSERT_EQ(run.seen(t, epoch), expected.at({task.op, block, epoch}))
+          << graph.operators[static_cast<size_t>(task.op)].name << ", block " << block << ", epoch " << epoch;
+    }
+  }
+}
+
+TEST(CompiledPlans, RunAsTheirOperatorsDoInProgramOrder) {
+  Had had;
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    SCOPED_TRACE(seed);
+    run_and_compare(seed, had);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(had.tagged, 20);
+  EXPECT_GE(had.counters, 20);
+  EXPECT_GE(had.just_in_time, 20);
+}
+
+}  // namespace
+}  // namespace strata::megakernel::testing
