@@ -2,6 +2,7 @@
 
 #include "report/layout.h"
 #include "report/report.h"
+#include "support/markup.h"
 
 namespace strata {
 namespace {
@@ -39,29 +40,6 @@ std::string path_of(const DrawnEdge& edge) {
 }
 
 }  // namespace
-
-std::string escape_markup(std::string_view text) {
-  std::string result;
-  for (char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += c;
-    }
-  }
-  return result;
-}
 
 std::string_view style_sheet() {
   return R"(

@@ -1,4 +1,4 @@
-// SVG of a layout, and the escaping that all of the report's markup needs.
+// SVG of a layout.
 #pragma once
 
 #include <string>
@@ -7,9 +7,6 @@
 #include "ir/graph.h"
 
 namespace strata {
-
-/// & < > " replaced by entities.
-std::string escape_markup(std::string_view text);
 
 /// The <svg> element, with its style; `inline_style` false leaves the style to the page.
 std::string svg_element(const Graph& graph, bool inline_style);

@@ -4,6 +4,7 @@
 #include "report/report.h"
 #include "report/summary.h"
 #include "superopt/codegen/launcher.h"
+#include "support/markup.h"
 
 namespace strata {
 namespace {

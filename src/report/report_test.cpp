@@ -9,6 +9,7 @@
 #include "report/shipped_graphs.h"
 #include "report/summary.h"
 #include "superopt/codegen/libraries.h"
+#include "support/markup.h"
 #include "test_paths.h"
 
 namespace strata {

@@ -3,6 +3,7 @@
 
 #include "megakernel/tgraph/precedence.h"
 #include "megakernel/tgraph/print.h"
+#include "support/markup.h"
 
 namespace strata::megakernel {
 namespace {
@@ -16,29 +17,6 @@ constexpr double kLeft = 20;
 constexpr double kRadius = 9;
 /// More nodes of a group than this are drawn as the first ones and one for the others.
 constexpr size_t kMostNodes = 12;
-
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += c;
-    }
-  }
-  return result;
-}
 
 /// Tasks of a group that trigger the same events and wait for the same.
 struct Node {
@@ -183,8 +161,8 @@ class Drawing {
       const std::string name =
           group.name.size() > kMostLetters ? group.name.substr(0, kMostLetters - 1) + "…" : group.name;
       svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{} × {}<title>{}: {} tasks, {} kinds</title></text>\n",
-                         node.x + kWidth / 2, node.y + kHeight / 2 + 4, escaped(name), node.tasks, escaped(group.name),
-                         node.tasks, node.classes);
+                         node.x + kWidth / 2, node.y + kHeight / 2 + 4, escape_markup(name), node.tasks,
+                         escape_markup(group.name), node.tasks, node.classes);
     }
     for (const Circle& circle : circles_) {
       svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.0f}\"/>\n", circle.x, circle.y, kRadius);
