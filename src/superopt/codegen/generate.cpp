@@ -406,6 +406,7 @@ class Generator {
       p.types.emplace_back("const unsigned char*");
       p.names.push_back(kPackedConstants);
       call.maps.push_back(kPackedConstants);
+      call.coordinates += fmt::format(", {}", op.body->launch().loop);
     }
     made.types = p.types;
     made.parameters = p.names;

@@ -27,8 +27,11 @@ std::string block_statements(const BlockCode& code, const BlockCall& call, const
   const auto registers = [&](const char* what, int64_t count) {
     return ring.team_registers == 0 ? std::string() : fmt::format("strata_device::{}_registers<{}>();\n", what, count);
   };
-  std::string text = fmt::format("  strata_device::Ring ring = strata_device::ring_at<{}>({}, {});\n", ring.slots,
-                                 call.shared, ring.barrier_bytes + ring.page_bytes);
+  std::string text = "  strata_device::Ring ring = ";
+  // What is packed comes through a ring such as a mega-kernel has.
+  if (code.packing) text = fmt::format("  strata_device::SlotRing<{}, {}> ring{{", ring.slots, ring.slot_bytes);
+  text += fmt::format("strata_device::ring_at<{}>({}, {}){};\n", ring.slots, call.shared,
+                      ring.barrier_bytes + ring.page_bytes, code.packing ? "}" : "");
   text += fmt::format("  strata_device::Page page = strata_device::page_at<{}>({}, {});\n", ring.slots, call.shared,
                       ring.barrier_bytes);
   text += fmt::format("  if (strata_device::thread() >= {}) {{\n", code.team());

@@ -15,11 +15,11 @@ RegisterBlock::RegisterBlock(const Operation& op, std::string name, const std::v
       target_(target),
       stages_(loop_stages(body_)),
       loop_(body_.launch().loop) {
-  scope_ = NameScope({"warp",           "crew",  "group",   "part",     "ring",    "stage",
-                      "iteration",      "ahead", "rank",    "shared",   "partial", "lefts",
-                      "copy_iteration", "i",     "block_x", "block_y",  "block_z", "strata_device",
-                      "page",           "Team",  "Math",    "slot",     "phase",   "share",
-                      "split",          "piece", "first",   "previous", name_});
+  scope_ = NameScope({"warp",       "crew",     "group",        "part",          "ring",  "stage",          "iteration",
+                      "ahead",      "rank",     "shared",       "partial",       "lefts", "copy_iteration", "i",
+                      "block_x",    "block_y",  "block_z",      "strata_device", "page",  "Team",           "Math",
+                      "slot",       "phase",    "share",        "split",         "piece", "first",          "previous",
+                      "iterations", "gathered", "gathered_now", "Ring",          name_});
 }
 
 size_t RegisterBlock::input_number(TensorId id) const {
@@ -43,23 +43,35 @@ void RegisterBlock::name_tensors() {
   }
 }
 
-std::string RegisterBlock::parameters() const {
+std::string RegisterBlock::parameters(bool typed) const {
   std::string text;
-  for (TensorId id : body_.inputs())
-    text += fmt::format("[[maybe_unused]] const {}* {}, ", storage_type(body_.type(id).dtype), names_.at(id));
-  for (TensorId id : body_.outputs())
-    text += fmt::format("[[maybe_unused]] {}* {}, ", storage_type(body_.type(id).dtype), names_.at(id));
+  size_t number = 0;
+  const auto add = [&](TensorId id, const char* qualifier) {
+    const std::string type =
+        typed ? fmt::format("{}{}*", qualifier, storage_type(body_.type(id).dtype)) : fmt::format("T{}", number++);
+    text += fmt::format("[[maybe_unused]] {} {}, ", type, names_.at(id));
+  };
+  for (TensorId id : body_.inputs()) add(id, "const ");
+  for (TensorId id : body_.outputs()) add(id, "");
   return text;
 }
 
+std::string RegisterBlock::template_head(bool team) const {
+  constexpr const char* kFunction = "static STRATA_DEVICE void ";
+  if (!is_template_) return team ? kTeamFunction : kFunction;
+  std::string text = team ? "template <class Team, class Math, class Ring" : "template <class Ring";
+  for (size_t n = 0; n < body_.inputs().size() + body_.outputs().size(); ++n) text += fmt::format(", class T{}", n);
+  return text + ">\n" + kFunction;
+}
+
 std::string RegisterBlock::load_head(const std::string& maps, const std::string& ring) const {
-  return fmt::format("static STRATA_DEVICE void {}_load({}{}\n    {},\n    {}) {{\n", name_, parameters(), maps,
-                     kBlockCoordinates, ring);
+  return fmt::format("{}{}_load({}{}\n    {},\n    {}) {{\n", template_head(false), name_, parameters(!is_template_),
+                     maps, kBlockCoordinates, ring);
 }
 
 std::string RegisterBlock::team_head(const std::string& ring) const {
-  return fmt::format("{}{}({}\n    {},\n    {}[[maybe_unused]] unsigned char* shared) {{\n", kTeamFunction, name_,
-                     parameters(), kBlockCoordinates, ring);
+  return fmt::format("{}{}({}\n    {},\n    {}[[maybe_unused]] unsigned char* shared) {{\n", template_head(true), name_,
+                     parameters(!is_template_), kBlockCoordinates, ring);
 }
 
 std::string RegisterBlock::pack_head() const {

@@ -90,6 +90,7 @@ class RegisterBlock {
   std::set<TensorId> invariant_;         ///< computed before the loop
   std::set<TensorId> direct_;            ///< accumulators that products are added to directly
   bool after_ = false;                   ///< whether groups hold shares
+  bool is_template_ = false;             ///< whether the functions do not know what their tensors and ring are
   std::string text_;
   std::string indent_ = "  ";
 
@@ -100,7 +101,9 @@ class RegisterBlock {
     std::string variable;
   };
 
-  std::string parameters() const;
+  std::string parameters(bool typed = true) const;
+  /// "template <class Team, …>", with the types that `parameters` names where it does not know them.
+  std::string template_head(bool team) const;
   Result<void> reduction(const Operation& op);
   Result<void> accumulate(const Operation& op);
   Result<void> rescale(const Operation& op);

@@ -130,6 +130,58 @@ STRATA_DEVICE void advance(Ring& ring, int count) {
   ring.slot = next % kSlots;
 }
 
+/// The same as block functions see it that do not know what their ring is: packed constants come through it. A
+/// mega-kernel's ring (megakernel/runtime/core/ring.h) has these members too.
+template <int kSlots, int kSlotBytes>
+struct SlotRing : Ring {
+  static constexpr bool kSharesMemory = true;  ///< with what groups leave for each other after the loop
+  /// One thread fills the next slot, when it is empty.
+  STRATA_DEVICE void push(const unsigned char* from, int bytes) {
+    wait(empty + slot, phase ^ 1);  // slots begin empty
+    expect_bytes(full + slot, bytes);
+    load_bytes(slots + slot * kSlotBytes, from, bytes, full + slot);
+    advance(1, bytes);
+  }
+  /// The n-th slot from here on, filled. The calling warp waits.
+  STRATA_DEVICE const unsigned char* stage(int n, int) {
+    wait(full + (slot + n) % kSlots, phase ^ ((slot + n) / kSlots & 1));
+    return slots + (slot + n) % kSlots * kSlotBytes;
+  }
+  /// The calling warp, one of `warps`, is done with it.
+  STRATA_DEVICE void release(int n, int) {
+    warp_barrier();  // all lanes are
+    if (lane() == 0) arrive(empty + (slot + n) % kSlots);
+  }
+  /// Behind `count` slots.
+  STRATA_DEVICE void advance(int count, int) { strata_device::advance<kSlots>(*this, count); }
+};
+
+/// How tiles are brought from what a tensor is; a mega-kernel has others than pointers.
+template <class Shared, int64 kRowStride, int64 kBatchStride, class From>
+struct Brought {
+  static constexpr bool kOneByOne = true;
+};
+
+/// Brings a tile of device memory, as copy_tile does; what other threads brought is there after wait_copies and a
+/// meeting.
+template <class Shared, int kBytes, int kThreads, int64 kRowStride, int64 kBatchStride, class T>
+STRATA_DEVICE void bring_tile(unsigned char* to, const T* from, int rank) {
+  copy_tile<Shared, kBytes, kThreads, kRowStride, kBatchStride>(to, from, rank);
+}
+/// The tiles of iterations first, first + kGroups, … of `iterations`, at most kCount; each lies kStride bytes after the
+/// one before. from(iteration) is where one begins.
+template <class Shared, int kBytes, int kThreads, int64 kRowStride, int64 kBatchStride, int kGroups, int kStride,
+          int kCount, class From>
+STRATA_DEVICE void bring_tiles(unsigned char* to, const From& from, int first, int iterations, int rank) {
+  using Source = Brought<Shared, kRowStride, kBatchStride, decltype(from(0))>;
+  if constexpr (Source::kOneByOne) {
+    for (int iteration = first; iteration < iterations; iteration += kGroups, to += kStride)
+      bring_tile<Shared, kBytes, kThreads, kRowStride, kBatchStride>(to, from(iteration), rank);
+  } else {
+    Source::template bring<kThreads, kGroups, kStride, kCount>(to, from, first, iterations, rank);
+  }
+}
+
 /// One thread starts the barriers of a ring and a page at `shared`: kDone arrivals empty a slot, kPageDone the page.
 template <int kSlots, int kDone, int kPageDone>
 STRATA_DEVICE void start_ring(unsigned char* shared) {

@@ -34,6 +34,14 @@ class TileLoads {
   TileLoads(const TileLoads&) = delete;
   TileLoads& operator=(const TileLoads&) = delete;
 
+  /// Whether the functions are templates over the types of their tensors and of the ring.
+  virtual bool is_template() const { return false; }
+  /// The last parameters of both functions, after the coordinates, where tiles come through a ring.
+  virtual std::string ring_parameters() const {
+    return "strata_device::Ring& ring, [[maybe_unused]] strata_device::Page& page";
+  }
+  /// How often a block runs its loop, all groups together.
+  virtual std::string iterations() const { return fmt::format("{}", block_.body.launch().loop); }
   /// NAME_load's parameters beside tensors, coordinates and the ring: a list that ends in ", ".
   virtual std::string load_parameters() const { return ""; }
   /// Its statements, for one thread; empty where the block function brings its tiles itself.

@@ -2,6 +2,11 @@
 // memory, stages in the order in which a block uses them. So a stage is one bulk copy without a tensor map. What the
 // loop cuts and is no constant, each group of warps brings for all of its iterations before the first: the form of a
 // task of a mega-kernel, whose constants come long before its activations.
+//
+// The text is a template over what its tensors are and over the ring, so that one function serves a kernel of its own
+// (pointers, slots of one size) and a mega-kernel (tagged words, stages of any size): see device/strata_bulk.h,
+// SlotRing, for what a ring is. The number of iterations is an argument: a task may know only at run time how many of
+// the loop's tiles hold anything, and leaves out the rest.
 #include "superopt/codegen/tiles/load_kinds.h"
 #include "superopt/codegen/tiles/ring_loads.h"
 
@@ -24,42 +29,51 @@ class PackedLoads : public RingLoads {
 
   std::string load_parameters() const override { return fmt::format("const unsigned char* {}, ", kPackedConstants); }
 
+  bool is_template() const override { return true; }
+  std::string ring_parameters() const override {
+    return "[[maybe_unused]] int iterations, Ring& ring, [[maybe_unused]] strata_device::Page& page";
+  }
+  std::string iterations() const override { return "iterations"; }
+
   std::string load() const override {
-    return fmt::format("  const unsigned char* from = {} + {};\n", kPackedConstants, block_offset()) +
-           fill_slots(fmt::format("      strata_device::load_bytes(stage, from, {0}, ring.full + ring.slot);\n"
-                                  "      from += {0};\n",
-                                  stage_bytes()),
-                      stage_bytes());
+    return fmt::format(
+        "  const unsigned char* from = {0} + {1};\n"
+        "  for (int iteration = 0; iteration < iterations; ++iteration, from += {2}) ring.push(from, {2});\n",
+        kPackedConstants, block_offset(), stage_bytes());
   }
 
   std::string before_loop() const override {
     std::string text;
-    for (Tile tile : tiles(true))
-      text += copy(tile, "page.memory", team_threads(), "static_cast<int>(Team::rank())", "  ");
-    const int64_t bytes = gathered_bytes();
-    if (bytes > 0) {
+    if (gathered_bytes() > 0) {
       text += fmt::format("  unsigned char* const gathered = page.memory + {} + crew * {};\n", once_bytes(),
-                          iterations_of_group() * bytes);
-      text += fmt::format("  for (int iteration = group; iteration < {}; iteration += {}) {{\n",
-                          block_.body.launch().loop, schedule().groups());
-      text +=
-          fmt::format("    unsigned char* const stage = gathered + iteration / {} * {};\n", schedule().groups(), bytes);
-      for (Tile tile : tiles(false)) {
-        if (is_gathered(tile)) text += copy(tile, "stage", group_threads(), "rank", "    ");
-      }
-      text += "  }\n";
+                          iterations_of_group() * gathered_bytes());
     }
-    return text + "  strata_device::commit_copies();\n  strata_device::wait_copies<0>();\n  Team::meet();\n";
+    // In the order of the block: what waits for nothing should come first there. What stays was mostly made long ago,
+    // and is brought while the rest is still awaited.
+    for (Tile tile : tiles(true)) text += bring(tile, "page.memory", team_threads(), "Team::rank()");
+    for (Tile tile : tiles(false)) {
+      if (is_gathered(tile)) text += bring(tile, "gathered", group_threads(), "rank");
+    }
+    text += "  strata_device::commit_copies();\n  strata_device::wait_copies<0>();\n";
+    return text + (warps_are_alone() ? "  strata_device::warp_barrier();\n" : "  Team::meet();\n");
   }
 
   std::string staying_memory() const override { return "page.memory"; }
 
+  std::string loop_head() const override { return ""; }
   std::string iteration_begin() const override {
-    if (gathered_bytes() == 0) return RingLoads::iteration_begin();
-    return RingLoads::iteration_begin() +
-           fmt::format("    const unsigned char* const gathered_now = gathered + iteration / {} * {};\n",
-                       schedule().groups(), gathered_bytes());
+    std::string text =
+        fmt::format("    const unsigned char* const stage = ring.stage(iteration, {});\n", stage_bytes());
+    if (gathered_bytes() == 0) return text;
+    return text + fmt::format("    const unsigned char* const gathered_now = gathered + iteration / {} * {};\n",
+                              schedule().groups(), gathered_bytes());
   }
+  std::string iteration_end(bool done) const override { return done ? release("    ", "iteration") : ""; }
+  std::string release_previous() const override {
+    return fmt::format("    if (iteration != group) {{\n{}    }}\n",
+                       release("      ", fmt::format("iteration - {}", schedule().groups())));
+  }
+  std::string after_all() const override { return fmt::format("  ring.advance(iterations, {});\n", stage_bytes()); }
 
   std::string place_of(TensorId id) const override {
     const Operation& tile = block_.body.operations()[static_cast<size_t>(block_.body.tensor(id).producer)];
@@ -91,15 +105,56 @@ class PackedLoads : public RingLoads {
 
  protected:
   bool is_gathered(Tile tile) const override {
-    const auto& inputs = block_.body.inputs();
-    const auto number = std::find(inputs.begin(), inputs.end(), tile->operands[0]) - inputs.begin();
-    return !plan_of(tile).once && (schedule().packed >> number & 1) == 0;
+    return !plan_of(tile).once && (schedule().packed >> number_of(tile) & 1) == 0;
   }
   int64_t page_bytes() const override {
     return once_bytes() + schedule().loop_warps * iterations_of_group() * gathered_bytes();
   }
 
  private:
+  std::string release(const char* indent, const std::string& iteration) const {
+    return fmt::format("{}ring.release({}, {});\n", indent, iteration, schedule().row_warps);
+  }
+
+  std::ptrdiff_t number_of(Tile tile) const {
+    const auto& inputs = block_.body.inputs();
+    return std::find(inputs.begin(), inputs.end(), tile->operands[0]) - inputs.begin();
+  }
+
+  /// Whether each warp reads in the loop only what it brought itself. Tiles that stay and are used after the loop are
+  /// waited for there.
+  bool warps_are_alone() const {
+    if (schedule().row_warps > 1 || schedule().groups() == 1) return false;
+    const auto stages = loop_stages(block_.body);
+    for (Tile tile : tiles(true)) {
+      for (size_t i = 0; i < block_.body.operations().size(); ++i) {
+        const Operation& op = block_.body.operations()[i];
+        const bool reads = std::find(op.operands.begin(), op.operands.end(), tile->results[0]) != op.operands.end();
+        if (reads && stages[i] != LoopStage::After) return false;
+      }
+    }
+    return true;
+  }
+
+  /// A tile that stays, or, of those that are gathered, the tiles of all iterations of a group.
+  std::string bring(Tile tile, const std::string& place, int64_t threads, const std::string& rank) const {
+    const Source from = source(tile);
+    const TensorId id = tile->results[0];
+    const int64_t bytes = copy_bytes(block_.body, *tile, plan_of(tile), strides_of(tile));
+    std::string text = fmt::format("  // {}\n", statement_text(block_.body, *tile));
+    if (!is_gathered(tile)) {
+      return text + fmt::format("  strata_device::bring_tile<{}, {}, {}, {}, {}>({} + {}, {}, static_cast<int>({}));\n",
+                                from.type, bytes, threads, from.row_stride, from.batch_stride, place, offset(id),
+                                from.pointer, rank);
+    }
+    return text +
+           fmt::format(
+               "  strata_device::bring_tiles<{}, {}, {}, {}, {}, {}, {}, {}>({} + {}, [&](int iteration) {{ return "
+               "{}; }}, group, iterations, {});\n",
+               from.type, bytes, threads, from.row_stride, from.batch_stride, schedule().groups(), gathered_bytes(),
+               iterations_of_group(), place, offset(id), from.pointer, rank);
+  }
+
   int64_t bytes_of_block() const { return block_.body.launch().loop * stage_bytes(); }
   std::string block_offset() const {
     const auto& grid = block_.body.launch().grid;

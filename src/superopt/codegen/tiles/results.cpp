@@ -47,7 +47,7 @@ std::string TileBlock::place(TensorId id) const {
 
 void TileBlock::gather(const std::vector<const Operation*>& accumulators) {
   line("// Every group leaves what its iterations added up to, and takes its share of all groups'.");
-  line("Team::meet();");
+  line(is_template_ ? "if constexpr (Ring::kSharesMemory) Team::meet();  // tiles lay there" : "Team::meet();");
   int64_t floats = 0;
   std::map<std::string, int64_t> left;  // by variable
   const auto leave = [&](const std::string& variable, TensorId id) {

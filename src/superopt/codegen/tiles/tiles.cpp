@@ -14,7 +14,8 @@ Result<BlockCode> TileBlock::run(TilePlan planned) {
   STRATA_CHECK(fits(loads_->reserved_bytes() + loads_->bytes()));
   name_tensors();
   BlockCode code;
-  const char* const ring = "strata_device::Ring& ring, [[maybe_unused]] strata_device::Page& page";
+  is_template_ = loads_->is_template();
+  const std::string ring = loads_->ring_parameters();
   const std::string load = loads_->load();
   if (!load.empty()) text_ += load_head(loads_->load_parameters(), ring) + load + "}\n\n";
   if (const std::string pack = loads_->pack(); !pack.empty()) text_ += pack_head() + pack + "}\n\n";
@@ -76,7 +77,8 @@ Result<void> TileBlock::loop() {
   find_loop_products();
   if (schedule_.turns && !takes_turns()) return unsupported("there are no products to take turns with");
   line("#pragma unroll 1");
-  line(fmt::format("for (int iteration = group; iteration < {}; iteration += {}) {{", loop_, schedule_.groups()));
+  line(fmt::format("for (int iteration = group; iteration < {}; iteration += {}) {{", loads_->iterations(),
+                   schedule_.groups()));
   text_ += loads_->iteration_begin();
   indent_ = "    ";
   STRATA_CHECK(body());
