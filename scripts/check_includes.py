@@ -38,6 +38,8 @@ ORDER = [
     "megakernel/tgraph",
     "megakernel/runtime",
     "megakernel/models",
+    "megakernel/tasks",
+    "megakernel/decode",
     "compiler",
 ]
 

@@ -95,7 +95,14 @@ struct RingPlan {
 /// Constants that a block function reads packed: NAME_pack, a function of all blocks like NAME itself but for a pointer
 /// to so many bytes after the tensors, is run once before the first call.
 struct Packing {
+  /// A packed tile as it lies in each stage.
+  struct Tile {
+    int64_t operand = 0;  ///< number of it
+    std::string type;     ///< the device library's SharedTile
+    int64_t offset = 0;   ///< bytes, from the stage's beginning
+  };
   int64_t bytes = 0;  ///< of all blocks
+  std::vector<Tile> tiles;
 };
 /// The pointer's name: a parameter of NAME_pack and NAME_load after the tensors.
 inline constexpr const char* kPackedConstants = "packed";

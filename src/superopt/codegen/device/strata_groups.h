@@ -66,18 +66,27 @@ struct alignas(4 * kCount) Registers {
   float v[kCount];
 };
 
+/// Lanes whose registers differ: a tile of one row is the same in all rows of a block.
+template <class TileType>
+constexpr int kDifferentLanes = TileType::kRows == 1 ? 4 : 32;
+
 /// Where register i of a lane lies in what leave() wrote: four of a lane's registers side by side.
-STRATA_DEVICE int left_at(int i) { return i / 4 * 128 + lane() * 4 + i % 4; }
+template <class TileType>
+STRATA_DEVICE int left_at(int i) {
+  constexpr int kLanes = kDifferentLanes<TileType>;
+  return i / 4 * (4 * kLanes) + lane() % kLanes * 4 + i % 4;
+}
 
 /// Leaves a tile in shared memory for other warps.
 template <class TileType>
 STRATA_DEVICE void leave(float* to, const TileType& tile) {
+  if (kDifferentLanes<TileType> < 32 && lane() >= kDifferentLanes<TileType>) return;
 #pragma unroll
   for (int i = 0; i + 4 <= TileType::kRegisters; i += 4) {
-    *reinterpret_cast<Registers<4>*>(to + left_at(i)) = {tile.v[i], tile.v[i + 1], tile.v[i + 2], tile.v[i + 3]};
+    *reinterpret_cast<Registers<4>*>(to + left_at<TileType>(i)) = {tile.v[i], tile.v[i + 1], tile.v[i + 2], tile.v[i + 3]};
   }
 #pragma unroll
-  for (int i = TileType::kRegisters / 4 * 4; i < TileType::kRegisters; ++i) to[left_at(i)] = tile.v[i];
+  for (int i = TileType::kRegisters / 4 * 4; i < TileType::kRegisters; ++i) to[left_at<TileType>(i)] = tile.v[i];
 }
 
 /// Where a part of a tile begins: in parts, along batches, rows and columns.
@@ -102,7 +111,7 @@ STRATA_DEVICE void each_left(const float* left, const Place& place, Each each) {
   constexpr int kCount = kFour ? 4 : Part::kPair;
 #pragma unroll
   for (int i = 0; i < Part::kRegisters; i += kCount) {
-    const auto values = *reinterpret_cast<const Registers<kCount>*>(left + left_at(register_of<Part, Whole>(i, place)));
+    const auto values = *reinterpret_cast<const Registers<kCount>*>(left + left_at<Whole>(register_of<Part, Whole>(i, place)));
 #pragma unroll
     for (int e = 0; e < kCount; ++e) each(i + e, values.v[e]);
   }

@@ -100,7 +100,10 @@ class PackedLoads : public RingLoads {
     const auto& grid = block_.body.launch().grid;
     int64_t blocks = 1;
     for (const int64_t size : grid) blocks *= size;
-    code.packing = Packing{blocks * bytes_of_block()};
+    code.packing = Packing{blocks * bytes_of_block(), {}};
+    for (Tile tile : tiles(false)) {
+      if (!is_gathered(tile)) code.packing->tiles.push_back({number_of(tile), source(tile).type, offset(tile->results[0])});
+    }
   }
 
  protected:

@@ -4,6 +4,12 @@
 
 namespace strata {
 
+namespace {
+
+constexpr int64_t kLanesOfRow = 4;  // of an 8 × 8 block in registers
+
+}  // namespace
+
 Result<void> TileBlock::after() {
   std::vector<const Operation*> accumulators;
   for (size_t i = 0; i < body_.operations().size(); ++i) {
@@ -54,7 +60,9 @@ void TileBlock::gather(const std::vector<const Operation*>& accumulators) {
     if (left.count(variable) != 0) return;
     left[variable] = floats;
     line(fmt::format("strata_device::leave(partial + {}, {});", floats, variable));
-    floats += ceil_div(registers(id, false), 4) * 4 * kWarp;
+    const TileDims dims = local(id, false);
+    const bool one_row = (plan(id).transposed ? dims.columns : dims.rows) == 1;
+    floats += ceil_div(registers(id, false), 4) * 4 * (one_row ? kLanesOfRow : kWarp);
   };
   const size_t declaration = text_.size();
   for (const auto& [reference, state] : references_) leave(fmt::format("{}.largest", state), reference);

@@ -1,0 +1,416 @@
+#include "megakernel/decode/decode_image.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <numeric>
+
+#include "megakernel/tgraph/decompose.h"
+#include "superopt/codegen/emit.h"
+
+namespace strata::megakernel {
+namespace {
+
+constexpr int64_t kWordBytes = 16;   // a tagged word, with
+constexpr int64_t kDataBytes = 8;    // of data
+constexpr int64_t kElementBytes = 2; // bfloat16
+constexpr int64_t kTeam = 256;       // threads that compute
+constexpr const char* kTeamType = "BlockTeam<256, 0, 1>";
+
+int64_t product(const std::vector<int64_t>& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+class DecodeImageBuilder {
+ public:
+  DecodeImageBuilder(const ModelConfig& config, const DecoderShape& shape, const Machine& machine,
+                     const Target& target)
+      : c_(config), shape_(shape), machine_(machine), target_(target) {}
+
+  Result<DecodeImage> run() {
+    STRATA_CHECK(check());
+    made_.operators.name = "decode";
+    tokens_ = buffer({"tokens", DecodeBuffer::Kind::Tokens, shape_.batch * 4, ""});
+    cosines_ = buffer({"cosines", DecodeBuffer::Kind::Cosines, shape_.capacity * c_.head_dim * kElementBytes, ""});
+    sines_ = buffer({"sines", DecodeBuffer::Kind::Sines, shape_.capacity * c_.head_dim * kElementBytes, ""});
+    embed();
+    for (layer_ = 0; layer_ < c_.num_hidden_layers; ++layer_) {
+      STRATA_CHECK(generated(DecoderPart::NormQkv));
+      STRATA_CHECK(attention());
+      STRATA_CHECK(generated(DecoderPart::OutputProjection));
+      STRATA_CHECK(generated(DecoderPart::GatedUp));
+      STRATA_CHECK(generated(DecoderPart::Down));
+      names_["X"] = names_.at("Y");
+    }
+    layer_ = -1;
+    STRATA_CHECK(generated(DecoderPart::Head));
+    sample();
+    return std::move(made_);
+  }
+
+ private:
+  Result<void> check() const {
+    if (shape_.dtype != DType::BF16) return unsupported("tasks of a decode step compute in bf16");
+    if (c_.head_dim != 32 && c_.head_dim != 64 && c_.head_dim != 128)
+      return unsupported("heads of {} elements; tasks take 32, 64 or 128", c_.head_dim);
+    return {};
+  }
+
+  // ---- Tensors and memory
+
+  int buffer(DecodeBuffer made) {
+    made_.buffers.push_back(std::move(made));
+    return static_cast<int>(made_.buffers.size()) - 1;
+  }
+  int weight_buffer(const std::string& name, int64_t elements) {
+    const auto [at, added] = weights_.try_emplace(name, 0);
+    if (added) at->second = buffer({name, DecodeBuffer::Kind::Weight, elements * kElementBytes, name});
+    return at->second;
+  }
+  std::string in_layer(const std::string& name) const {
+    return layer_ < 0 ? name : fmt::format("{}.{}", name, layer_);
+  }
+  std::string weight_name(const std::string& name) const {
+    return layer_ < 0 || name.starts_with("model.") ? name : layer_weight(layer_, name);
+  }
+
+  int tensor(const std::string& name, std::vector<int64_t> shape, TensorClass kind, int64_t element_bytes) {
+    Tensor& made = made_.operators.tensors.emplace_back();
+    made.name = name;
+    made.shape = std::move(shape);
+    made.kind = kind;
+    made.element_bytes = element_bytes;
+    return static_cast<int>(made_.operators.tensors.size()) - 1;
+  }
+  /// An activation and its words, under the name that it has in parts; `per_word` elements in each.
+  void activation(const std::string& name, const std::vector<int64_t>& shape, int64_t element_bytes,
+                  int64_t per_word) {
+    const std::string own = in_layer(name);
+    names_[name] = tensor(own, shape, TensorClass::Activation, element_bytes);
+    const int64_t rows = product(shape) / shape.back();
+    words_[names_[name]] = buffer(
+        {own, DecodeBuffer::Kind::Words, rows * ceil_div(shape.back(), per_word) * kWordBytes, ""});
+  }
+  int words_of(const std::string& name) const { return words_.at(names_.at(name)); }
+
+  const std::vector<int64_t>& shape_of(int t) const {
+    return made_.operators.tensors[static_cast<size_t>(t)].shape;
+  }
+
+  // ---- Operators written by hand
+
+  /// What tasks touch of a tensor, by dimension: as much as coordinate `by` of the grid divides it into, or all (−1).
+  Access tile(int t, bool writes, const std::vector<int64_t>& grid, const std::vector<int>& by) const {
+    Access access;
+    access.tensor = t;
+    access.region.writes = writes;
+    access.region.coordinates = static_cast<int>(grid.size());
+    access.region.map.dims = indexing::positions(grid);
+    for (size_t d = 0; d < by.size(); ++d) {
+      const int64_t size = shape_of(t)[d];
+      const int64_t parts = by[d] < 0 ? 1 : grid[static_cast<size_t>(by[d])];
+      const auto range = indexing::Expr::range(static_cast<int>(d));
+      const int64_t each = ceil_div(size, parts);
+      access.region.map.ranges.push_back(indexing::below(each));
+      access.region.map.results.push_back(by[d] < 0 ? range : indexing::Expr::dim(by[d]) * each + range);
+      if (each * parts != size) access.region.map.constraints.push_back({access.region.map.results.back(), indexing::below(size)});
+    }
+    return access;
+  }
+  Operator& hand_written(const std::string& function, std::vector<int64_t> grid, std::vector<int> arguments) {
+    Operator& op = made_.operators.operators.emplace_back();
+    op.name = in_layer(function);
+    op.function = function;
+    op.grid = std::move(grid);
+    made_.arguments.push_back(std::move(arguments));
+    return op;
+  }
+
+  void embed() {
+    const int table = tensor("embeddings", {c_.vocab_size, c_.hidden_size}, TensorClass::History, kElementBytes);
+    layer_ = -1;
+    activation("X", {shape_.batch, c_.hidden_size}, kElementBytes, kDataBytes / kElementBytes);
+    const std::string name = "model.embed_tokens.weight";
+    Operator& op = hand_written(
+        "embed", {shape_.batch},
+        {tokens_, weight_buffer(name, c_.vocab_size * c_.hidden_size), words_of("X")});
+    op.reads = {tile(table, false, op.grid, {-1, -1})};
+    op.writes = {tile(names_.at("X"), true, op.grid, {0, -1})};
+    made_.bodies["embed"] = {
+        "embed", "",
+        fmt::format("      const int b = static_cast<int>(d.record.coordinates[0]);\n"
+                    "      embed<{}, {}>(argument<const bf16>(d, 1), argument<const int>(d, 0)[b],\n"
+                    "          words_out<bf16>(d, side, 2) + b * {});\n",
+                    kTeamType, c_.hidden_size, c_.hidden_size)};
+  }
+
+  void sample() {
+    const int64_t parts = machine_.workers, row = c_.vocab_size / 4;
+    activation("Best", {shape_.batch, parts, 2}, 4, 2);
+    Operator& first =
+        hand_written("best_of_part", {parts, shape_.batch}, {words_of("Logits"), words_of("Best")});
+    first.reads = {tile(names_.at("Logits"), false, first.grid, {1, 0})};
+    first.writes = {tile(names_.at("Best"), true, first.grid, {1, 0, -1})};
+    // Parts are those of the region: as many logits each, in whole words.
+    const int64_t each = ceil_div(c_.vocab_size, parts);
+    made_.bodies["best_of_part"] = {
+        "the largest logit of a part", "",
+        fmt::format("      const int part = static_cast<int>(d.record.coordinates[0]);\n"
+                    "      const int b = static_cast<int>(d.record.coordinates[1]);\n"
+                    "      const int first = part * {0} / 4, end = (part + 1) * {0} / 4;\n"
+                    "      best_of_part<{1}>(words<bf16>(d, side, 0) + static_cast<int64>(b) * {2}, first < {3} ? first : {3},\n"
+                    "          end < {3} ? end : {3}, words_out<float>(d, side, 1), 2 * (b * {4} + part), side.scratch());\n",
+                    each, kTeamType, c_.vocab_size, row, parts)};
+    Operator& last = hand_written("best", {1}, {words_of("Best"), tokens_});
+    last.reads = {tile(names_.at("Best"), false, last.grid, {-1, -1, -1})};
+    const int next = tensor("next", {shape_.batch}, TensorClass::Activation, 4);
+    last.writes = {tile(next, true, last.grid, {-1})};
+    made_.bodies["best"] = {
+        "the next tokens", "",
+        fmt::format("      for (int b = {0}::warp(); b < {1}; b += {0}::kWarps) {{\n"
+                    "        const int token = best_of<{2}>(words<float>(d, side, 0), b * {2});\n"
+                    "        if (lane() == 0) {{\n          argument<int>(d, 1)[b] = token;\n"
+                    "          side.put_token(b, token);\n        }}\n      }}\n",
+                    kTeamType, shape_.batch, parts)};
+  }
+
+  // ---- Generated operators
+
+  /// The operator of a graph in the step's: its tensors are those of the layer.
+  Result<Operator*> add_operator(const DecodeOperator& op, const std::set<std::string>& history) {
+    STRATA_TRY(const OperatorGraph one, decompose(*op.graph, machine_, {history, {}, {}}));
+    Operator made = one.operators.back();
+    for (std::vector<Access>* accesses : {&made.reads, &made.writes}) {
+      for (Access& access : *accesses) {
+        const Tensor& from = one.tensors[static_cast<size_t>(access.tensor)];
+        const auto known = names_.find(from.name);
+        access.tensor = known != names_.end() ? known->second
+                                              : tensor(in_layer(from.name), from.shape,
+                                                       history.contains(from.name) ? TensorClass::History
+                                                                                   : TensorClass::Constant,
+                                                       from.element_bytes);
+      }
+    }
+    made.name = in_layer(op.name);
+    made.function = op.name;
+    made_.operators.operators.push_back(std::move(made));
+    return &made_.operators.operators.back();
+  }
+
+  /// Code of an operator, the same in all layers.
+  Result<const TaskCode*> code_of(const DecodeOperator& op) {
+    const auto [at, added] = made_.codes.try_emplace(op.name);
+    if (added) {
+      STRATA_TRY(at->second, task_code(*op.graph, op.operation(), op.schedule, op.name, target_));
+      made_.functions += at->second.text + pack_kernel(at->second, op.operation());
+    }
+    return &at->second;
+  }
+
+  /// The input of the graph whose memory an operand is.
+  static size_t input_of(const DecodeOperator& op, TensorId operand) {
+    const auto& inputs = op.graph->inputs();
+    const TensorId memory = memory_view(*op.graph, operand).memory;
+    return static_cast<size_t>(std::find(inputs.begin(), inputs.end(), memory) - inputs.begin());
+  }
+
+  void declare_results(const DecodeOperator& op) {
+    for (TensorId id : op.operation().results) {
+      const TensorInfo& info = op.graph->tensor(id);
+      const int64_t bytes = size_of(info.type.dtype);
+      const bool alone = info.type.shape.back() == 1;  // neighbours may be other tasks'
+      activation(info.name, info.type.shape, bytes, alone ? 1 : kDataBytes / bytes);
+    }
+  }
+  static std::string out_text(const DecodeOperator& op, TensorId id, size_t number) {
+    const TensorType& type = op.graph->type(id);
+    const std::string element = type.dtype == DType::F32 ? "float" : "bf16";
+    return fmt::format("words_out<{}{}>(d, side, {})", element, type.shape.back() == 1 ? ", 1" : "", number);
+  }
+
+  int packed_buffer(const DecodeOperator& op, const TaskCode& code, DecodeBuffer::Kind kind) {
+    return buffer({in_layer(op.name) + ".packed", kind, code.packing.bytes, ""});
+  }
+
+  /// A part that is one product: activations in words, gains as they are, matrices packed.
+  Result<void> generated(DecoderPart part) {
+    STRATA_TRY(const DecodeOperators operators, decode_operators(c_, shape_, part, {.workers = machine_.workers}));
+    const DecodeOperator& op = operators.operators.front();
+    STRATA_TRY(const TaskCode* code, code_of(op));
+    declare_results(op);
+    STRATA_CHECK(add_operator(op, {}));
+    TaskCall call;
+    std::vector<int> arguments;
+    PackJob job{op.name + "_pack_kernel", op.operation().body->launch().grid, {}, 0};
+    const auto add = [&](int of, const std::string& text) {
+      call.tensors.push_back(text);
+      arguments.push_back(of);
+    };
+    for (size_t n = 0; n < op.operation().operands.size(); ++n) {
+      const TensorId operand = op.operation().operands[n];
+      const size_t input = input_of(op, operand);
+      const TensorInfo& info = op.graph->tensor(op.graph->inputs()[input]);
+      const DecoderInput& role = op.inputs[input];
+      const size_t number = arguments.size();
+      job.weights.emplace_back();
+      if ((op.schedule.packed >> n & 1) != 0) {
+        job.weights.back() = weight_name(role.weight);
+        made_.floor_bytes += info.type.bytes();
+        call.tensors.push_back("static_cast<const bf16*>(nullptr)");
+      } else if (role.role == InputRole::Weight) {
+        add(weight_buffer(weight_name(role.weight), info.type.elements()), fmt::format("argument<const bf16>(d, {})", number));
+      } else {
+        add(words_of(info.name), fmt::format("words<bf16>(d, side, {})", number));
+      }
+    }
+    for (TensorId id : op.operation().results) {
+      add(words_of(op.graph->tensor(id).name), out_text(op, id, arguments.size()));
+      job.weights.emplace_back();
+    }
+    job.buffer = packed_buffer(op, *code, DecodeBuffer::Kind::Packed);
+    call.packed = fmt::format("argument<const unsigned char>(d, {})", arguments.size());
+    call.iterations = fmt::format("{}", code->iterations);
+    arguments.push_back(job.buffer);
+    made_.arguments.push_back(std::move(arguments));
+    made_.packing.push_back(std::move(job));
+    if (!made_.bodies.contains(op.name)) {
+      TaskCall load = call;
+      for (std::string& text : load.tensors) text = "0";
+      made_.bodies[op.name] = {op.name, load_call(*code, load), compute_call(*code, call)};
+    }
+    return {};
+  }
+
+  Result<void> attention() {
+    STRATA_TRY(const DecodeOperators operators,
+               decode_operators(c_, shape_, DecoderPart::Attention, {.workers = machine_.workers}));
+    const DecodeOperator& op = operators.operators.front();
+    STRATA_TRY(const TaskCode* code, code_of(op));
+    const bool splits = operators.operators.size() > 1;
+    declare_results(op);
+    const std::vector<int64_t>& grid = op.operation().body->launch().grid;
+    const int cache = tensor(in_layer("cache"), {grid[0], grid[1], grid[2], code->iterations}, TensorClass::History,
+                             code->stage_bytes);
+    const std::string norm = c_.family == ModelFamily::Qwen3 ? "true" : "false";
+    std::vector<int> arguments{words_of("Q"), words_of("K"), words_of("V"), cosines_, sines_};
+    for (const char* name : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"})
+      arguments.push_back(norm == "true" ? weight_buffer(weight_name(name), c_.head_dim) : cosines_);
+    const int packed = packed_buffer(op, *code, DecodeBuffer::Kind::Cache);
+    arguments.push_back(packed);
+    std::vector<std::string> outs;
+    for (TensorId id : op.operation().results) {
+      outs.push_back(out_text(op, id, arguments.size()));
+      arguments.push_back(words_of(op.graph->tensor(id).name));
+    }
+    Operator& made = hand_written("attention", grid, std::move(arguments));
+    made.reads = {tile(names_.at("Q"), false, grid, {2, 1}), tile(names_.at("K"), false, grid, {2, 1}),
+                  tile(names_.at("V"), false, grid, {2, 1}), tile(cache, false, grid, {0, 1, 2, -1})};
+    for (TensorId id : op.operation().results) {
+      const int t = names_.at(op.graph->tensor(id).name);
+      made.writes.push_back(tile(t, true, grid, {2, 1, splits ? 0 : -1, -1}));
+    }
+    made.writes.push_back(tile(cache, true, grid, {0, 1, 2, -1}));
+    if (!made_.bodies.contains("attention")) made_.bodies["attention"] = attention_body(op, *code, grid, norm, outs);
+    if (splits) STRATA_CHECK(combine(operators.operators.back(), grid));
+    return {};
+  }
+
+  TaskBody attention_body(const DecodeOperator& op, const TaskCode& code, const std::vector<int64_t>& grid,
+                          const std::string& norm, const std::vector<std::string>& outs) const {
+    const int64_t keys = op.graph->type(op.graph->inputs()[1]).shape[1] / grid[0] / code.iterations;
+    const std::string part = fmt::format(
+        "      const int split = static_cast<int>(d.record.coordinates[0]);\n"
+        "      const int g = static_cast<int>(d.record.coordinates[1]);\n"
+        "      const int b = static_cast<int>(d.record.coordinates[2]);\n"
+        "      const HistoryPart part = HistoryPart::of<{0}, {1}>({2}.position(b), split);\n",
+        keys, grid[0], "{}");
+    const std::string tiles = fmt::format("static_cast<int64>(split + {} * (g + {} * b)) * {}", grid[0], grid[1],
+                                          code.iterations * code.stage_bytes);
+    TaskBody body;
+    body.comment = "attention";
+    body.load = fmt::format(fmt::runtime(part), "ring") +
+                fmt::format("      ring.wait_for_history();\n"
+                            "      load_history(argument<const unsigned char>(d, 7) + {}, part, {}, ring);\n",
+                            tiles, code.stage_bytes);
+    const Packing::Tile& key = code.packing.tiles[0];
+    const Packing::Tile& value = code.packing.tiles[1];
+    const std::string rows = fmt::format("HeadRows<bf16, Side, {}, {}>", c_.head_dim, norm);
+    const auto head_rows = [&](int number, int gain) {
+      return fmt::format("{0}{{words<bf16>(d, side, {1}), argument<const bf16>(d, {2}), cos, sin, {3}f}}", rows, number,
+                         gain, fmt::format("{:.9e}", c_.rms_norm_eps));
+    };
+    TaskCall call;
+    call.tensors = {head_rows(0, 5), "static_cast<const bf16*>(nullptr)", "static_cast<const bf16*>(nullptr)",
+                    fmt::format("KeyMask<bf16, {}, {}, {}>{{part.left, 0, {}}}", keys, code.iterations, grid[0],
+                                shape_.capacity)};
+    call.tensors.insert(call.tensors.end(), outs.begin(), outs.end());
+    call.packed = "";
+    call.iterations = "part.iterations";
+    call.ring = "history";
+    const int64_t own = ceil_div(code.scratch_bytes(), 1024) * 1024;
+    body.compute = fmt::format(fmt::runtime(part), "side") +
+                   fmt::format(
+                       "      const int position = side.position(b);\n"
+                       "      const bf16* const cos = argument<const bf16>(d, 3) + static_cast<int64>(position) * {0};\n"
+                       "      const bf16* const sin = argument<const bf16>(d, 4) + static_cast<int64>(position) * {0};\n"
+                       "      unsigned char* const own = side.scratch() + {1};\n"
+                       "      if (part.own >= 0) {{\n"
+                       "        append_to_history<{2}, {3}, {4}, {5}, {6}>(\n"
+                       "            own, argument<unsigned char>(d, 7) + {7} + part.own * {6},\n"
+                       "            {8} + (b * {9} + g) * {0}, words<bf16>(d, side, 2) + (b * {9} + g) * {0}, part.row);\n"
+                       "      }}\n"
+                       "      HistoryRing<TaskRing<Side>> history{{ring, part.own, own}};\n",
+                       c_.head_dim, own, kTeamType, key.type, value.type, value.offset, code.stage_bytes, tiles,
+                       head_rows(1, 6), c_.num_key_value_heads) +
+                   compute_call(code, call);
+    return body;
+  }
+
+  Result<void> combine(const DecodeOperator& op, const std::vector<int64_t>& grid) {
+    declare_results(op);
+    STRATA_CHECK(add_operator(op, {}));
+    made_.operators.operators.back().cost.seconds = 0.3e-6;
+    made_.arguments.push_back({words_of("PartMax"), words_of("PartSum"), words_of("PartMixed"), words_of("Mixed")});
+    const int64_t parts = op.operation().body->launch().grid[0];
+    // A task has the same columns of all query heads of a key-value head.
+    const int64_t columns = c_.head_dim / parts;
+    made_.bodies["combine"] = {
+        "combine", "",
+        fmt::format("      merge_splits<{}, {}, {}, {}, {}, bf16>(words<float, 1>(d, side, 0), words<float, 1>(d, side, 1),\n"
+                    "          words<float>(d, side, 2), words_out<bf16>(d, side, 3),\n"
+                    "          static_cast<int>(d.record.coordinates[1] + {} * d.record.coordinates[2]),\n"
+                    "          static_cast<int>(d.record.coordinates[0]));\n",
+                    kTeamType, grid[0], c_.group(), c_.head_dim, columns, c_.num_key_value_heads)};
+    return {};
+  }
+
+  const ModelConfig& c_;
+  const DecoderShape& shape_;
+  const Machine& machine_;
+  const Target& target_;
+  DecodeImage made_;
+  int64_t layer_ = -1;
+  int tokens_ = 0, cosines_ = 0, sines_ = 0;
+  std::map<std::string, int> names_;    ///< tensors of the layer, by their names in parts
+  std::map<std::string, int> weights_;  ///< buffers
+  std::map<int, int> words_;            ///< buffers, by tensor
+};
+
+}  // namespace
+
+std::string DecodeImage::text(const std::vector<std::string>& names) const {
+  std::vector<TaskBody> ordered;
+  for (const std::string& name : names) ordered.push_back(bodies.at(name));
+  std::string all;
+  for (const std::string_view library : {device_library(), device_registers(), device_bulk(), task_library(),
+                                         attention_library(), sampling_library()})
+    all += library;
+  return all + functions + task_switch(ordered);
+}
+
+Result<DecodeImage> decode_image(const ModelConfig& config, const DecoderShape& shape, const Machine& machine,
+                                 const Target& target) {
+  return DecodeImageBuilder(config, shape, machine, target).run();
+}
+
+}  // namespace strata::megakernel

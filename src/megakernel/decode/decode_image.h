@@ -1,0 +1,69 @@
+// A model's decode step as what a mega-kernel is made of: the operators of a step with their regions, for the compiler of
+// plans; the device text of their tasks; and the memory that these read and write. docs/megakernel.md has the design.
+//
+//   embed → per layer: norm_qkv → attention (→ combine) → output_projection → gated_up → down; → head → best_of_part
+//   → best, which writes the next token and ends the step
+//
+// All but embed, combine, best_of_part and best are generated from block graphs that are proved equal to the model's
+// parts (models/decode_operators.h). Attention's task also normalises and rotates the heads that it reads, and writes
+// this step's rows of the cache (tasks/device/strata_attention.h).
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "machine/target.h"
+#include "megakernel/models/decode_operators.h"
+#include "megakernel/tasks/task_code.h"
+#include "megakernel/tgraph/machine.h"
+#include "megakernel/tgraph/operator_graph.h"
+
+namespace strata::megakernel {
+
+/// Memory that tasks read or write.
+struct DecodeBuffer {
+  enum class Kind : uint8_t {
+    Words,   ///< tagged words; 0 at the beginning
+    Weight,  ///< as it lies in the file
+    Packed,  ///< weights, by a PackJob
+    Cache,   ///< keys and values of a layer, packed; 0 at the beginning
+    Cosines, ///< [capacity, head_dim] (rope.h), rounded to bfloat16
+    Sines,
+    Tokens,  ///< int[batch]: the last token of each sequence
+  };
+  std::string name;
+  Kind kind = Kind::Words;
+  int64_t bytes = 0;
+  std::string weight;  ///< of Weight: its name (models/weights.h)
+};
+
+/// A launch that packs constants before the first step: of kernel NAME_pack_kernel, whose parameters are the weights,
+/// null where there is no name, and the buffer.
+struct PackJob {
+  std::string kernel;
+  std::vector<int64_t> grid;
+  std::vector<std::string> weights;
+  int buffer = 0;
+};
+
+struct DecodeImage {
+  OperatorGraph operators;
+  std::vector<DecodeBuffer> buffers;
+  std::vector<std::vector<int>> arguments;  ///< by operator: buffers
+  std::vector<PackJob> packing;
+  std::map<std::string, TaskBody> bodies;  ///< by block function
+  std::map<std::string, TaskCode> codes;   ///< of these, those that were generated
+  std::string functions;                   ///< device text of the block functions and of the packing kernels
+  int64_t floor_bytes = 0;                 ///< weights that every step reads, without the cache
+
+  /// The device text of an image whose functions have these names, in the order of their numbers: block functions and
+  /// task_switch. Behind the runtime's core.
+  std::string text(const std::vector<std::string>& names) const;
+};
+
+/// Errors: those of decode_operators and of task_code; Unsupported, with the remedy, for sizes that tasks do not take.
+Result<DecodeImage> decode_image(const ModelConfig& config, const DecoderShape& shape, const Machine& machine,
+                                 const Target& target);
+
+}  // namespace strata::megakernel

@@ -1,0 +1,234 @@
+// The parts of a decode step that no block graph describes, since they depend on positions: rotary embedding of heads as
+// they are brought, the order of keys in the cache, this step's rows of it, and the merge of splits. Written by hand
+// (docs/megakernel.md says why); attention itself is a generated block function, which reads through these.
+//
+// Keys of a head lie in tiles of kKeys positions, dealt to the splits of the head in turn: tile t is iteration t / splits
+// of split t mod splits. Attention does not care for the order of keys, as long as mask and values have the same.
+
+namespace strata_device {
+
+/// Rows of heads that other tasks computed, to be normalised (Qwen3) and rotated: rope.h, with the angles of one position.
+template <class T, class Side, int kHeadDim, bool kNorm>
+struct HeadRows {
+  Words<T, Side> words;
+  const T* gain;  ///< [kHeadDim], where kNorm
+  const T* cos;   ///< [kHeadDim], of the position
+  const T* sin;
+  float epsilon;
+
+  STRATA_DEVICE HeadRows operator+(int64 elements) const { return {words + elements, gain, cos, sin, epsilon}; }
+};
+
+constexpr int kOfLane = 4;  ///< elements of a row in a lane: one word
+
+/// A lane's part of a row: its four elements after norm and rotation, as two words of T. All lanes of a warp call it;
+/// kHeadDim / 4 lanes, neighbours, have a row.
+template <class T, class Side, int kHeadDim, bool kNorm>
+STRATA_DEVICE void rotate(const HeadRows<T, Side, kHeadDim, kNorm>& from, unsigned (&data)[2]) {
+  constexpr int kLanes = kHeadDim / kOfLane;
+  const int first = lane() % kLanes * kOfLane;
+  float x[kOfLane];
+  unpack_pair(data[0], T{}, x[0], x[1]);
+  unpack_pair(data[1], T{}, x[2], x[3]);
+  if constexpr (kNorm) {
+    float squares = x[0] * x[0] + x[1] * x[1] + x[2] * x[2] + x[3] * x[3];
+#pragma unroll
+    for (int mask = 1; mask < kLanes; mask *= 2) squares += shuffle_xor(squares, mask);
+    const float scale = Approximate::inverse_root(squares / kHeadDim + from.epsilon);
+#pragma unroll
+    for (int e = 0; e < kOfLane; ++e) x[e] *= scale * to_compute(from.gain[first + e]);
+  }
+  float rotated[kOfLane];
+#pragma unroll
+  for (int e = 0; e < kOfLane; ++e) {
+    const float other = shuffle_xor(x[e], kLanes / 2);
+    const float turned = first < kHeadDim / 2 ? -other : other;
+    rotated[e] = x[e] * to_compute(from.cos[first + e]) + turned * to_compute(from.sin[first + e]);
+  }
+  data[0] = pack_pair(rotated[0], rotated[1], T{});
+  data[1] = pack_pair(rotated[2], rotated[3], T{});
+}
+
+/// Rows of a tile: a warp takes as many at once as its lanes hold. `ready` takes each lane's word, after the rotation.
+template <int kRows, int kThreads, class T, class Side, int kHeadDim, bool kNorm, class Ready>
+STRATA_DEVICE void each_head_row(const HeadRows<T, Side, kHeadDim, kNorm>& from, int row_stride, int rank,
+                                 const Ready& ready) {
+  constexpr int kLanes = kHeadDim / kOfLane;
+  constexpr int kOfWarp = 32 / kLanes;  // rows
+  static_assert(32 % kLanes == 0, "heads of 32, 64 or 128 elements");
+  for (int first = rank / 32 * kOfWarp; first < kRows; first += kThreads / 32 * kOfWarp) {
+    const int rows = kRows - first < kOfWarp ? kRows - first : kOfWarp;
+    unsigned data[2] = {0, 0};
+    gather_words(
+        *from.words.side, rows * kLanes, lane(), 32,
+        [&](int n) -> auto& { return from.words.at((first + n / kLanes) * row_stride + n % kLanes * kOfLane); },
+        [&](int, const unsigned(&word)[2]) {
+          data[0] = word[0];
+          data[1] = word[1];
+        });
+    rotate(from, data);
+    if (lane() / kLanes < rows) ready(first + lane() / kLanes, lane() % kLanes, data);
+  }
+}
+
+template <class Shared, int kBytes, int kThreads, int64 kRowStride, int64 kBatchStride, class T, class Side,
+          int kHeadDim, bool kNorm>
+STRATA_DEVICE void bring_tile(unsigned char* to, const HeadRows<T, Side, kHeadDim, kNorm>& from, int rank) {
+  static_assert(Shared::kColumns == kHeadDim && Shared::kBatches == 1, "whole heads");
+  each_head_row<Shared::kRows, kThreads>(
+      from, static_cast<int>(kRowStride), rank,
+      [&](int row, int word, const unsigned(&data)[2]) { put_word<Shared>(to, row, word, data); });
+}
+
+/// Which tiles of a head's cache a split has in a step, this step's position included.
+struct HistoryPart {
+  int iterations;  ///< tiles of the split
+  int own;         ///< of these, the one with this step's position; −1: another split has it
+  int row;         ///< in that tile
+  int left;        ///< positions of the cache that hold keys
+
+  template <int kKeys, int kSplits>
+  STRATA_DEVICE static HistoryPart of(int position, int split) {
+    const int last = position / kKeys;  // tile
+    HistoryPart part;
+    part.iterations = last < split ? 0 : (last - split) / kSplits + 1;
+    part.own = last % kSplits == split ? last / kSplits : -1;
+    part.row = position % kKeys;
+    part.left = position + 1;
+    return part;
+  }
+};
+
+/// The 0/1 mask of keys, computed: element κ of a row is key κ mod kKeys of iteration κ / kKeys mod kIterations of split
+/// κ / (kKeys · kIterations).
+template <class T, int kKeys, int kIterations, int kSplits>
+struct KeyMask {
+  int left;  ///< positions that hold keys
+  int offset;
+  int capacity;  ///< positions of a row
+
+  STRATA_DEVICE KeyMask operator+(int64 elements) const {
+    return {left, offset + static_cast<int>(elements), capacity};
+  }
+  STRATA_DEVICE float at(int element) const {
+    const int key = (offset + element) % capacity;
+    const int tile = key / kKeys % kIterations * kSplits + key / (kKeys * kIterations);
+    return tile * kKeys + key % kKeys < left ? 1.0f : 0.0f;
+  }
+};
+
+template <class Shared, int kBytes, int kThreads, int64 kRowStride, int64 kBatchStride, class T, int kKeys,
+          int kIterations, int kSplits>
+STRATA_DEVICE void bring_tile(unsigned char* to, const KeyMask<T, kKeys, kIterations, kSplits>& from, int rank) {
+  for (int n = rank; n < Shared::kBatches * Shared::kRows * Shared::kColumns; n += kThreads) {
+    unsigned char* const chunk = to + Shared::offset(n / Shared::kColumns, n % Shared::kColumns / Shared::kPerChunk);
+    store(reinterpret_cast<T*>(chunk)[n % Shared::kColumns % Shared::kPerChunk], from.at(n % Shared::kColumns));
+  }
+}
+
+/// A worker's ring where the tile with this step's position does not come through it, but lies beside it.
+template <class Ring>
+struct HistoryRing {
+  static constexpr bool kSharesMemory = Ring::kSharesMemory;
+  Ring& ring;
+  int own;
+  const unsigned char* tile;
+
+  STRATA_DEVICE const unsigned char* stage(int n, int bytes) { return n == own ? tile : ring.stage(n, bytes); }
+  STRATA_DEVICE void release(int n, int warps) {
+    if (n != own) ring.release(n, warps);
+  }
+  STRATA_DEVICE void advance(int count, int bytes) { ring.advance(own >= 0 ? count - 1 : count, bytes); }
+};
+
+/// One thread loads a split's tiles, but for the one with this step's position.
+template <class Ring>
+STRATA_DEVICE void load_history(const unsigned char* tiles, const HistoryPart& part, int bytes, Ring& ring) {
+  for (int n = 0; n < part.iterations; ++n, tiles += bytes) {
+    if (n != part.own) ring.push(tiles, bytes);
+  }
+}
+
+/// The tile with this step's position: its other rows from the cache, this step's key and value from the tasks that made
+/// them. The rows go to the cache as well. All of the team call it, and meet in it.
+template <class Team, class Keys, class Values, int kValuesAt, int kBytes, class T, class Side, int kHeadDim,
+          bool kNorm>
+STRATA_DEVICE void append_to_history(unsigned char* tile, unsigned char* cached,
+                                     const HeadRows<T, Side, kHeadDim, kNorm>& key, const Words<T, Side>& value,
+                                     int row) {
+  for (int at = static_cast<int>(Team::rank()) * 16; at < kBytes; at += Team::kThreads * 16)
+    copy_async<16>(tile + at, cached + at);
+  commit_copies();
+  wait_copies<0>();
+  Team::meet();
+  constexpr int kLanes = kHeadDim / kOfLane;
+  if (Team::warp() == 0) {
+    each_head_row<1, 32>(key, 0, lane(), [&](int, int word, const unsigned(&data)[2]) {
+      put_word<Keys>(tile, row, word, data);
+      put_word<Keys>(cached, row, word, data);
+    });
+  } else if (Team::warp() == 1) {
+    gather_words(
+        *value.side, kLanes, lane(), 32, [&](int n) -> auto& { return value.at(n * kOfLane); },
+        [&](int n, const unsigned(&data)[2]) {
+          put_word<Values>(tile + kValuesAt, row, n, data);
+          put_word<Values>(cached + kValuesAt, row, n, data);
+        });
+  }
+  Team::meet();
+}
+
+/// Merges what the splits of attention left: Σ_s w_s · o_s / Σ_s w_s · l_s with w_s = exp(m_s − max m). The task has
+/// columns [part, part + 1) · kColumns of the kGroup query heads of key-value head `head`, counted through all
+/// sequences. Four results are made by a warp, whose lanes have two columns of a split each. References m and sums l are
+/// [heads, kSplits, kGroup], one a word; weighted values are [heads, kSplits, kGroup, kHeadDim], two a word. Splits are
+/// added in their order.
+template <class Team, int kSplits, int kGroup, int kHeadDim, int kColumns, class T, class Side>
+STRATA_DEVICE void merge_splits(const Words<float, Side, 1>& references, const Words<float, Side, 1>& sums,
+                                const Words<float, Side>& values, const WordsOut<T, Side>& out, int head, int part) {
+  static_assert(kColumns % kOfWord<T> == 0, "whole words");
+  constexpr int kHalf = 16;  // lanes, a split each
+  constexpr int kWords = kColumns / kOfWord<T>;  // of a query head
+  for (int word = Team::warp(); word < kGroup * kWords; word += Team::kWarps) {
+    const int of_group = word / kWords;
+    const int first = part * kColumns + word % kWords * kOfWord<T>;
+    const int column = first + lane() / kHalf * 2;
+    float largest = minus_infinity(), total = 0, low = 0, high = 0;
+    for (int base = 0; base < kSplits; base += kHalf) {
+      const int split = base + lane() % kHalf;
+      const bool is_split = split < kSplits;
+      const int row = (head * kSplits + (is_split ? split : kSplits - 1)) * kGroup + of_group;
+      float found[3][2];
+      gather_words(
+          *values.side, 3 * 32, lane(), 32,
+          [&](int n) -> auto& {
+            if (n < 32) return values.at(row * kHeadDim + column);
+            return n < 64 ? references.at(row) : sums.at(row);
+          },
+          [&](int n, const unsigned(&data)[2]) { memcpy(found[n / 32], data, sizeof data); });
+      const float m = is_split ? found[1][0] : minus_infinity();
+      float next = m;
+#pragma unroll
+      for (int mask = 1; mask < kHalf; mask *= 2) next = maximum(next, shuffle_xor(next, mask));
+      next = maximum(next, largest);
+      const float before = largest == next ? 1.0f : Approximate::exponential(largest - next);
+      const float weight = !is_split ? 0.0f : m == next ? 1.0f : Approximate::exponential(m - next);
+      float l = weight * found[2][0], x = weight * found[0][0], y = weight * found[0][1];
+#pragma unroll
+      for (int mask = 1; mask < kHalf; mask *= 2) {
+        l += shuffle_xor(l, mask);
+        x += shuffle_xor(x, mask);
+        y += shuffle_xor(y, mask);
+      }
+      largest = next;
+      total = total * before + l;
+      low = low * before + x;
+      high = high * before + y;
+    }
+    const unsigned pair = pack_pair(low / total, high / total, T{});
+    const unsigned next = shuffle_xor(pair, kHalf);
+    if (lane() == 0) out.put((head * kGroup + of_group) * kHeadDim + first, pair, next);
+  }
+}
+
+}  // namespace strata_device
