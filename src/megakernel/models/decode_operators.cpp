@@ -1,0 +1,399 @@
+#include "megakernel/models/decode_operators.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "ir/text.h"
+
+namespace strata::megakernel {
+namespace {
+
+constexpr int64_t kKeysOfIteration = 16;
+constexpr int64_t kProductDepth = 16;  // of a tensor core instruction
+constexpr int64_t kElementBytes = 2;
+/// Of an iteration, where what is multiplied is computed and so lies in registers: 256 take more than a thread has.
+constexpr int64_t kMostComputedTerms = 128;
+constexpr int64_t kWordColumns = 4;  // of a tagged word: tasks write whole words of a row
+
+/// An input of an operator, or what one hands to the next.
+struct Argument {
+  std::string name;
+  TensorType type;
+  DecoderInput what{};
+};
+
+/// An operator before it is a graph: statements in the text format. Formal names in the block are those of `operands`.
+struct OperatorText {
+  std::string name;
+  std::vector<Argument> inputs;
+  std::string views;  ///< statements before the block, a line each
+  std::vector<std::string> operands;
+  std::vector<std::string> packed;  ///< of these, whose tiles are packed
+  std::vector<int64_t> grid;
+  int64_t loop = 1;
+  std::string body;  ///< statements of the block
+  std::vector<Argument> results;
+
+  std::string statements() const {
+    std::vector<std::string> names;
+    for (const Argument& result : results) names.push_back(result.name);
+    return fmt::format("{}  {} = block({}, grid=[{}], loop={}) {{\n{}  }}\n", views, fmt::join(names, ", "),
+                       fmt::join(operands, ", "), fmt::join(grid, ", "), loop, body);
+  }
+};
+
+std::string graph_text(std::string_view name, const std::vector<Argument>& inputs, const std::string& statements,
+                       const std::vector<Argument>& outputs) {
+  std::string text = fmt::format("graph {} {{\n", name);
+  for (const Argument& input : inputs) text += fmt::format("  input {}: {}\n", input.name, to_string(input.type));
+  std::vector<std::string> names;
+  for (const Argument& output : outputs) names.push_back(output.name);
+  return text + statements + fmt::format("  output {}\n}}\n", fmt::join(names, ", "));
+}
+
+/// Lines of the text format, indented: "a; b" is two.
+std::string lines(std::string_view statements, std::string_view indent) {
+  std::string text;
+  while (!statements.empty()) {
+    const size_t end = std::min(statements.find(';'), statements.size());
+    const size_t start = std::min(statements.find_first_not_of(' '), end);
+    text += fmt::format("{}{}\n", indent, statements.substr(start, end - start));
+    statements.remove_prefix(std::min(end + 1, statements.size()));
+  }
+  return text;
+}
+
+/// The greatest divisor of `count` that is at most `most`.
+int64_t greatest_divisor(int64_t count, int64_t most) {
+  int64_t divisor = std::min(count, most);
+  while (count % divisor != 0) --divisor;
+  return divisor;
+}
+
+/// Into how many splits, at most `most`, tiles are dealt: so that a warp has the fewest one after the other, and of
+/// these the greatest number.
+int64_t splits_of_tiles(int64_t tiles, int64_t most, int64_t warps) {
+  int64_t best = 1, fewest = tiles;
+  for (int64_t splits = 1; splits <= most; ++splits) {
+    if (tiles % splits != 0) continue;
+    const int64_t of_warp = tiles / splits / std::gcd(tiles / splits, warps);
+    if (of_warp > fewest) continue;
+    best = splits;
+    fewest = of_warp;
+  }
+  return best;
+}
+
+/// A matrix of a product, [columns, terms] as it lies in memory, and the name of its weight.
+struct Matrix {
+  std::string name;
+  int64_t columns;
+  const char* weight;
+};
+
+class OperatorWriter {
+ public:
+  OperatorWriter(const ModelConfig& config, const DecoderShape& shape, const DecodeTasks& tasks)
+      : c_(config), b_(shape.batch), capacity_(shape.capacity), dtype_(shape.dtype), tasks_(tasks) {}
+
+  Result<std::vector<OperatorText>> write(DecoderPart part) const {
+    switch (part) {
+      case DecoderPart::NormQkv:
+        return one(normed("norm_qkv", "X", {"InputNorm", "input_layernorm.weight"},
+                          {{"Wq", c_.query_columns(), "self_attn.q_proj.weight"},
+                           {"Wk", c_.key_columns(), "self_attn.k_proj.weight"},
+                           {"Wv", c_.key_columns(), "self_attn.v_proj.weight"}},
+                          "q = mul(sum_Wq, inverse); k = mul(sum_Wk, inverse); v = mul(sum_Wv, inverse)",
+                          {{"q", "Q"}, {"k", "K"}, {"v", "V"}}));
+      case DecoderPart::RotaryQk:
+        return unsupported("rotary_qk moves elements, so it is no operator of tasks");
+      case DecoderPart::Attention:
+        return attention();
+      case DecoderPart::OutputProjection:
+        return one(added("output_projection", "X",
+                         {"Mixed", {dtype_, {b_, c_.num_key_value_heads, c_.group(), c_.head_dim}}},
+                         {"Wo", c_.hidden_size, "self_attn.o_proj.weight"}, "Hidden"));
+      case DecoderPart::GatedUp:
+        return one(normed("gated_up", "Hidden", {"PostNorm", "post_attention_layernorm.weight"},
+                          {{"Wgate", c_.intermediate_size, "mlp.gate_proj.weight"},
+                           {"Wup", c_.intermediate_size, "mlp.up_proj.weight"}},
+                          "gate = mul(sum_Wgate, inverse); up = mul(sum_Wup, inverse);"
+                          "active = silu(gate); gated = mul(active, up)",
+                          {{"gated", "Gated"}}));
+      case DecoderPart::Down:
+        return one(added("down", "Hidden", {"Gated", {dtype_, {b_, c_.intermediate_size}}},
+                         {"Wdown", c_.hidden_size, "mlp.down_proj.weight"}, "Y"));
+      case DecoderPart::Head:
+        return one(normed("head", "X", {"FinalNorm", "model.norm.weight"}, {{"Whead", c_.vocab_size, "lm_head.weight"}},
+                          "logits = mul(sum_Whead, inverse)", {{"logits", "Logits"}}));
+    }
+    return unsupported("no part of a decoder");
+  }
+
+ private:
+  struct Gain {
+    const char* name;
+    const char* weight;
+  };
+  /// A tile after the loop, and the tensor in which tasks lay it side by side.
+  struct Saved {
+    const char* tile;
+    const char* result;
+  };
+
+  static Result<std::vector<OperatorText>> one(Result<OperatorText> text) {
+    STRATA_CHECK(text);
+    return std::vector<OperatorText>{std::move(*text)};
+  }
+
+  /// Products of activations[B, terms] in tasks of columns; `term` is the tile that is multiplied. The accumulator of
+  /// matrix W is sum_W.
+  Result<OperatorText> products(const char* name, const std::string& activations, int64_t terms, const char* term,
+                                std::string before, const std::vector<Matrix>& matrices, int64_t most_terms) const {
+    OperatorText text;
+    text.name = name;
+    text.operands = {activations};
+    std::vector<int64_t> sizes;
+    for (const Matrix& matrix : matrices) sizes.push_back(matrix.columns);
+    const int64_t tasks = tasks_of_columns(sizes, tasks_.workers);
+    const int64_t columns = std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) / tasks;
+    const int64_t cut = terms_of_iteration(terms, columns, tasks_.warps,
+                                           std::min(tasks_.stage_bytes, columns * kElementBytes * most_terms));
+    if (cut == 0) {
+      return unsupported("{}: {} terms of {} columns cannot be cut into iterations of at most {} bytes", name, terms,
+                         columns, tasks_.stage_bytes);
+    }
+    text.grid = {tasks};
+    text.loop = terms / cut;
+    text.body = std::move(before);
+    for (const Matrix& matrix : matrices) {
+      const std::string view = matrix.name + "T";
+      text.views += lines(fmt::format("{} = transpose({}, perm=[1, 0])", view, matrix.name), "  ");
+      text.operands.push_back(view);
+      text.packed.push_back(view);
+      text.body += lines(fmt::format("tile_{0} = in_iter({1}, imap=[1], fmap=0);"
+                                     "product_{0} = matmul({2}, tile_{0}); sum_{0} = accum(product_{0}, kind=sum)",
+                                     matrix.name, view, term),
+                         "    ");
+    }
+    return text;
+  }
+
+  Argument weight_of(const Matrix& matrix, int64_t terms) const {
+    return {matrix.name, {dtype_, {matrix.columns, terms}}, {InputRole::Weight, matrix.weight}};
+  }
+  void save(OperatorText& text, const char* tile, const Argument& result) const {
+    text.body += lines(fmt::format("{} = out_saver({}, omap=[1])", result.name, tile), "    ");
+    text.results.push_back(result);
+  }
+
+  /// (x ∘ gain) · W / √(mean(x²) + ε) for each matrix. `after` makes what is saved of the sums and of `inverse`, the
+  /// root's. What is saved i-th has as many columns as the i-th matrix.
+  Result<OperatorText> normed(const char* name, const char* x, const Gain& gain, const std::vector<Matrix>& matrices,
+                              const char* after, const std::vector<Saved>& saved) const {
+    const int64_t terms = c_.hidden_size;
+    STRATA_TRY(const Rational epsilon, parse_rational(fmt::format("{}", c_.rms_norm_eps)));
+    const std::string before =
+        lines(fmt::format("x = in_iter({}, imap=[_], fmap=1); gain = in_iter({}, imap=[_], fmap=0);"
+                          "scaled = mul(x, gain); squares = sqr(x); square = sum(squares, dim=1);"
+                          "sum_square = accum(square, kind=sum)",
+                          x, gain.name),
+              "    ");
+    STRATA_TRY(OperatorText text, products(name, x, terms, "scaled", before, matrices, kMostComputedTerms));
+    text.operands.insert(text.operands.begin() + 1, gain.name);
+    text.inputs = {{x, {dtype_, {b_, terms}}, {InputRole::Activation, {}}},
+                   {gain.name, {dtype_, {terms}}, {InputRole::Weight, gain.weight}}};
+    for (const Matrix& matrix : matrices) text.inputs.push_back(weight_of(matrix, terms));
+    text.body += lines(fmt::format("mean = scale(sum_square, factor=1/{});"
+                                   "above = add_constant(mean, value={}); inverse = rsqrt(above); {}",
+                                   terms, epsilon.to_string(), after),
+                       "    ");
+    for (size_t i = 0; i < saved.size(); ++i)
+      save(text, saved[i].tile, {saved[i].result, {dtype_, {b_, matrices[i].columns}}});
+    return text;
+  }
+
+  /// residual + x · W. The residual's tile is the same in every iteration; it passes the loop as its maximum, since
+  /// every path passes one accumulator (ir/validate.h).
+  Result<OperatorText> added(const char* name, const char* residual, const Argument& x, const Matrix& matrix,
+                             const char* result) const {
+    const Shape& shape = x.type.shape;
+    const int64_t terms = std::accumulate(shape.begin() + 1, shape.end(), int64_t{1}, std::multiplies<>());
+    const bool flat = shape.size() == 2;
+    const std::string rows = flat ? x.name : x.name + "Columns";
+    const std::string before = lines(fmt::format("x = in_iter({}, imap=[_], fmap=1); residual = in_iter({}, imap=[1]);"
+                                                 "same = accum(residual, kind=max)",
+                                                 rows, residual),
+                                     "    ");
+    STRATA_TRY(OperatorText text, products(name, rows, terms, "x", before, {matrix}, terms));
+    if (!flat) text.views += lines(fmt::format("{} = reshape({}, shape=[{}, {}])", rows, x.name, b_, terms), "  ");
+    text.operands.insert(text.operands.begin(), residual);
+    const TensorType hidden{dtype_, {b_, matrix.columns}};
+    text.inputs = {{residual, hidden, {InputRole::Activation, {}}}, x, weight_of(matrix, terms)};
+    text.body += lines(fmt::format("added = add(same, sum_{})", matrix.name), "    ");
+    save(text, "added", {result, hidden});
+    return text;
+  }
+
+  /// Online softmax over tiles of keys, and one task more for each split of them (FlashDecoding).
+  Result<std::vector<OperatorText>> attention() const {
+    const int64_t heads = c_.num_key_value_heads, group = c_.group(), d = c_.head_dim;
+    const int64_t tiles = capacity_ / kKeysOfIteration;
+    if (capacity_ % (2 * kKeysOfIteration) != 0) {
+      return with_remedy(unsupported("attention over {} positions", capacity_),
+                         fmt::format("take a multiple of {}", 2 * kKeysOfIteration));
+    }
+    const int64_t of_head = std::max<int64_t>(tasks_.workers / (b_ * heads), 1);  // tasks
+    const int64_t splits = splits_of_tiles(tiles, std::min(of_head, tiles / 2), tasks_.warps);
+    OperatorText partial;
+    partial.name = "attention";
+    partial.inputs = {{"Qrot", {dtype_, {b_, c_.num_attention_heads, d}}, {InputRole::Activation, {}}},
+                      {"KCache", {dtype_, {b_ * heads, capacity_, d}}, {InputRole::Cache, {}}},
+                      {"VCache", {dtype_, {b_ * heads, capacity_, d}}, {InputRole::Cache, {}}},
+                      {"Mask", {dtype_, {b_, capacity_}}, {InputRole::Position, {}}}};
+    partial.views =
+        lines(fmt::format(
+                  "Queries = reshape(Qrot, shape=[{0}, {1}, {2}, {3}]);"
+                  "Keys = reshape(KCache, shape=[{0}, {1}, {4}, {3}]); KeysT = transpose(Keys, perm=[0, 1, 3, 2]);"
+                  "Values = reshape(VCache, shape=[{0}, {1}, {4}, {3}]); Seen = reshape(Mask, shape=[{0}, 1, 1, {4}])",
+                  b_, heads, group, d, capacity_),
+              "  ");
+    partial.operands = {"Queries", "KeysT", "Values", "Seen"};
+    partial.packed = {"KeysT", "Values"};
+    partial.grid = {splits, heads, b_};
+    partial.loop = tiles / splits;
+    partial.body =
+        lines(fmt::format("q = in_iter(Queries, imap=[_, 1, 0]); k = in_iter(KeysT, imap=[3, 1, 0], fmap=3);"
+                          "v = in_iter(Values, imap=[2, 1, 0], fmap=2); seen = in_iter(Seen, imap=[3, _, 0], fmap=3);"
+                          "products = matmul(q, k); scores = scale(products, factor={});"
+                          "largest = reduce_max(scores, dim=3); below = sub(scores, largest); powers = exp(below);"
+                          "weights = mul(powers, seen); weight = sum(weights, dim=3); mixed = matmul(weights, v);"
+                          "sum = accum_rescale(weight, largest); all = accum_rescale(mixed, largest)",
+                          inverse_square_root(d).to_string()),
+              "    ");
+    const Argument result{"Mixed", {dtype_, {b_, heads, group, d}}};
+    if (splits == 1) {
+      partial.body += lines("mean = div(all, sum); Mixed = out_saver(mean, omap=[2, 1, 0])", "    ");
+      partial.results = {result};
+      return std::vector<OperatorText>{std::move(partial)};
+    }
+    partial.body += lines(
+        "max = accum(largest, kind=max); PartMax = out_saver(max, omap=[2, 1, 0], dtype=f32);"
+        "PartSum = out_saver(sum, omap=[2, 1, 0], dtype=f32); PartMixed = out_saver(all, omap=[2, 1, 0], dtype=f32)",
+        "    ");
+    const TensorType rows{DType::F32, {b_, heads, splits * group, 1}};
+    partial.results = {
+        {"PartMax", rows}, {"PartSum", rows}, {"PartMixed", {DType::F32, {b_, heads, splits * group, d}}}};
+    OperatorText combine;
+    combine.name = "combine";
+    combine.inputs = partial.results;
+    combine.operands = {"PartMax", "PartSum", "PartMixed"};
+    combine.grid = {greatest_divisor(d, of_head), heads, b_};
+    combine.loop = splits;
+    combine.body = lines(fmt::format("largest = in_iter(PartMax, imap=[_, 1, 0], fmap=2);"
+                                     "weight = in_iter(PartSum, imap=[_, 1, 0], fmap=2);"
+                                     "mixed = in_iter(PartMixed, imap=[3, 1, 0], fmap=2);"
+                                     "sum = accum_rescale(weight, largest); all = accum_rescale(mixed, largest);"
+                                     "mean = div(all, sum); Mixed = out_saver(mean, omap=[3, 1, 0], dtype={})",
+                                     name_of(dtype_)),
+                         "    ");
+    combine.results = {result};
+    return std::vector<OperatorText>{std::move(partial), std::move(combine)};
+  }
+
+  const ModelConfig& c_;
+  int64_t b_;
+  int64_t capacity_;
+  DType dtype_;
+  DecodeTasks tasks_;
+};
+
+Result<DecodeOperator> operator_of(const OperatorText& text, int64_t warps) {
+  DecodeOperator made;
+  made.name = text.name;
+  STRATA_TRY(made.graph, parse_graph(graph_text(text.name, text.inputs, text.statements(), text.results), text.name));
+  for (const Argument& input : text.inputs) made.inputs.push_back(input.what);
+  if (text.packed.empty()) return made;  // read where it lies, by all threads
+  made.schedule.loop_warps = std::gcd(text.loop, warps);
+  for (const std::string& name : text.packed) {
+    const auto at = std::find(text.operands.begin(), text.operands.end(), name);
+    made.schedule.packed |= int64_t{1} << (at - text.operands.begin());
+  }
+  return made;
+}
+
+}  // namespace
+
+int64_t DecodeOperator::tasks() const {
+  const std::vector<int64_t>& grid = operation().body->launch().grid;
+  return std::accumulate(grid.begin(), grid.end(), int64_t{1}, std::multiplies<>());
+}
+
+int64_t DecodeOperator::stage_bytes() const {
+  const Graph& body = *operation().body;
+  int64_t bytes = 0;
+  for (const Operation& op : body.operations()) {
+    if (op.kind != OpKind::InIter) continue;
+    const auto number = std::find(body.inputs().begin(), body.inputs().end(), op.operands[0]) - body.inputs().begin();
+    if ((schedule.packed >> number & 1) != 0) bytes += body.type(op.results[0]).bytes();
+  }
+  return bytes;
+}
+
+Result<DecodeOperators> decode_operators(const ModelConfig& config, const DecoderShape& shape, DecoderPart part,
+                                         const DecodeTasks& tasks) {
+  STRATA_CHECK(decoder_part(config, shape, part));  // which checks the shape
+  if (tasks.workers < 1 || tasks.warps < 1)
+    return invalid("tasks for {} workers of {} warps: both are 1 at least", tasks.workers, tasks.warps);
+  STRATA_TRY(const std::vector<OperatorText> texts, OperatorWriter(config, shape, tasks).write(part));
+  DecodeOperators made;
+  std::string statements;
+  for (const OperatorText& text : texts) {
+    STRATA_TRY(DecodeOperator op, operator_of(text, tasks.warps));
+    made.operators.push_back(std::move(op));
+    statements += text.statements();
+  }
+  STRATA_TRY(made.graph,
+             parse_graph(graph_text(name_of(part), texts.front().inputs, statements, texts.back().results)));
+  return made;
+}
+
+int64_t tasks_of_columns(const std::vector<int64_t>& sizes, int64_t workers) {
+  constexpr int64_t kLeastColumns = 16;  // of a task that is one of several of a worker,
+  constexpr int64_t kMostColumns = 64;   // so that accumulators stay small
+  constexpr int64_t kTaskColumns = 1;    // in whose time a task begins and ends
+  int64_t common = 0, all = 0;
+  for (const int64_t size : sizes) {
+    common = std::gcd(common, size);
+    all += size;
+  }
+  std::array<int64_t, 3> best{};
+  int64_t chosen = 0;
+  for (int64_t tasks = 1; tasks <= common; ++tasks) {
+    if (common % tasks != 0) continue;
+    const int64_t columns = all / tasks, each = common / tasks, rounds = (tasks + workers - 1) / workers;
+    if (rounds > 1 && (columns < kLeastColumns || columns > kMostColumns)) continue;
+    const std::array cost{int64_t{each % kWordColumns != 0}, rounds * (columns + kTaskColumns), rounds};
+    if (chosen != 0 && cost >= best) continue;
+    best = cost;
+    chosen = tasks;
+  }
+  return chosen;
+}
+
+int64_t terms_of_iteration(int64_t terms, int64_t columns, int64_t warps, int64_t stage_bytes) {
+  int64_t any = 0;
+  const int64_t most = std::min(stage_bytes / (kElementBytes * columns), terms / 2);
+  for (int64_t cut = most / kProductDepth * kProductDepth; cut > 0; cut -= kProductDepth) {
+    if (terms % cut != 0) continue;
+    if (terms / cut % warps == 0) return cut;
+    any = std::max(any, cut);
+  }
+  return any;
+}
+
+}  // namespace strata::megakernel

@@ -1,0 +1,86 @@
+// The parts of a decode step as operators of tasks: kernel graphs whose one operator is a block graph (µGraph), with a
+// grid of tasks for the workers of a mega-kernel, and the schedule with which its code is generated. Together the
+// operators of a part compute what the part's graph does (decoder_program.h); the verifier proves it.
+//
+// With B sequences, H query heads, G key-value heads of d columns, hidden size E and F columns of the MLP:
+//
+//   operator           grid         what a task makes                           the loop cuts
+//   norm_qkv           [T]          columns of Q, of K and of V, 1/T of each    E
+//   attention          [S, G, B]    partial results of 1/S of the positions     positions, 16 an iteration
+//   combine            [T, G, B]    d/T columns of a key-value head's queries   the S partial results
+//   output_projection  [T]          columns of Hidden                           H·d
+//   gated_up           [T]          columns of Gated                            E
+//   down               [T]          columns of Y                                F
+//   head               [T]          columns of Logits                           E
+//
+// Where S is 1, attention makes Mixed itself and there is no combine. Weights, keys and values are packed: a stage is
+// what one iteration reads of them, one warp takes it, and the warps of a task take iterations in turn. In which order
+// the positions of a cache lie is the runtime's business: attention is the same where keys, values and mask are
+// permuted alike.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "megakernel/models/decoder_program.h"
+#include "superopt/codegen/block_code.h"
+
+namespace strata::megakernel {
+
+/// What operators of tasks are made for.
+struct DecodeTasks {
+  int64_t workers = 128;
+  int64_t warps = 8;  ///< of a task; each takes iterations in turn
+  /// Of the packed tiles of one iteration, at most. Iterations are as large as that allows and few enough that each
+  /// warp has as many as the others.
+  int64_t stage_bytes = 16384;
+};
+
+/// One block graph. A tensor has one name in all operators and parts. What attention hands to combine is in f32, the
+/// rows of a split beside each other: PartMax[B, G, S·H/G, 1], the largest score; PartSum of the same shape, the sum of
+/// exp(score − largest) · mask; and PartMixed[B, G, S·H/G, d], the sum of values weighted so. The largest score is one
+/// of all positions, hidden ones too, whose keys must be finite; rows of 0 have the score 0.
+struct DecodeOperator {
+  std::string name;
+  GraphPtr graph;  ///< views of its inputs, then the block graph, whose results are its outputs
+  BlockSchedule schedule;
+  std::vector<DecoderInput> inputs;  ///< of graph->inputs(); partial results are activations
+
+  /// The block graph's operation, the last of the graph.
+  const Operation& operation() const { return graph->operations().back(); }
+  /// Blocks of the grid.
+  int64_t tasks() const;
+  /// Iterations of a task, which are its stages, and bytes of the packed tiles of each, without the padding of
+  /// an emitter; 0 bytes where nothing is packed.
+  int64_t stages() const { return operation().body->launch().loop; }
+  int64_t stage_bytes() const;
+};
+
+/// A part's operators, in their order, and the graph of all of them: equal to decoder_part's.
+struct DecodeOperators {
+  std::vector<DecodeOperator> operators;
+  GraphPtr graph;
+};
+
+/// Attention is one operator or two (FlashDecoding), other parts are one. RMSNorm is fused as in Mirage (OSDI'25): Σ x²
+/// is added up beside the products, and the division by the root follows the loop, as SiLU and residuals do. The gain
+/// multiplies x, as it varies along what is summed over.
+///
+/// Error (Unsupported) for RotaryQk, which moves elements; where attention's capacity is no multiple of 32, two
+/// iterations; and where what a product sums over cannot be cut into iterations. (InvalidInput) without workers or
+/// warps, and as decoder_part.
+Result<DecodeOperators> decode_operators(const ModelConfig& config, const DecoderShape& shape, DecoderPart part,
+                                         const DecodeTasks& tasks = {});
+
+/// Into how many tasks the columns of matrices, `sizes` of each, are cut, which divides all sizes. First those whose
+/// tasks have multiples of 4 columns of each matrix, a tagged word; of these the one with the fewest columns for the
+/// busiest worker, where a task counts as a column more; then the fewest rounds. Tasks in several rounds have 16 to 64
+/// columns.
+int64_t tasks_of_columns(const std::vector<int64_t>& sizes, int64_t workers);
+
+/// Terms of an iteration of a product over `terms`: a multiple of 16 that divides it, so that a stage of `columns` of
+/// 16-bit elements has at most `stage_bytes` and there are two iterations at least; of these the largest of which all
+/// warps have as many. Where there is none, the largest of all, and 0 where there is none at all.
+int64_t terms_of_iteration(int64_t terms, int64_t columns, int64_t warps, int64_t stage_bytes);
+
+}  // namespace strata::megakernel

@@ -1,0 +1,358 @@
+#include "megakernel/models/decode_operators.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+
+#include "ir/validate.h"
+#include "megakernel/models/test_models.h"
+#include "runtime/storage.h"
+#include "superopt/codegen/generate.h"
+#include "superopt/codegen/test_host.h"
+#include "superopt/codegen/tiles/tiles.h"
+#include "superopt/verify/shrink.h"
+#include "superopt/verify/verify.h"
+
+namespace strata::megakernel {
+namespace {
+
+constexpr std::array kParts{DecoderPart::NormQkv, DecoderPart::Attention, DecoderPart::OutputProjection,
+                            DecoderPart::GatedUp, DecoderPart::Down,      DecoderPart::Head};
+
+template <class T>
+T value_of(Result<T> made) {
+  if (!made) {
+    ADD_FAILURE() << made.error().to_string();
+    std::abort();
+  }
+  return std::move(*made);
+}
+
+/// The same program of masks that are positive: 1 + r². No other difference is made to it.
+GraphPtr with_positive_mask(const Graph& graph) {
+  std::string text = print(graph);
+  const std::string input = "  input Mask: ";
+  const size_t at = text.find(input);
+  if (at == std::string::npos) return value_of(parse_graph(text));
+  text.replace(at, input.size(), "  input MaskRoot: ");
+  const size_t after_inputs = text.find('\n', text.rfind("\n  input") + 1) + 1;
+  text.insert(after_inputs, "  MaskSquare = sqr(MaskRoot)\n  Mask = add_constant(MaskSquare, value=1)\n");
+  return value_of(parse_graph(text));
+}
+
+VerifyResult verified(const ModelConfig& config, const DecoderShape& shape, DecoderPart part, const DecodeTasks& tasks,
+                      bool shrunk) {
+  const DecodeOperators operators = value_of(decode_operators(config, shape, part, tasks));
+  const DecoderProgram program = value_of(decoder_part(config, shape, part));
+  std::pair pair{with_positive_mask(*program.graph), with_positive_mask(*operators.graph)};
+  if (shrunk) pair = value_of(shrink(*pair.first, *pair.second));
+  return value_of(verify(*pair.first, *pair.second));
+}
+
+/// Attention divides by Σ exp · mask, which the verifier cannot see to be other than 0 where masks are any numbers. It
+/// is positive where they are, and what is equal for all positive masks is equal for all masks for which it is defined:
+/// both programs are quotients of linear functions of the mask.
+TEST(DecodeOperators, ComputeWhatThePartsDo) {
+  for (const auto& [family, batch] : {std::pair{ModelFamily::Qwen3, 1}, std::pair{ModelFamily::Llama, 3}}) {
+    for (const int64_t workers : {2, 4, 8}) {
+      for (const DecoderPart part : kParts) {
+        const auto result = verified(tiny_config(family), {batch, 64}, part, {workers, 8, 4096}, false);
+        EXPECT_EQ(result.verdict, Verdict::Equivalent) << name_of(part) << " " << workers << result.reason;
+        EXPECT_LE(result.error_bound, 1e-12);
+      }
+    }
+  }
+}
+
+/// At small shapes, which the verifier of searches uses too (shrink.h). Attention with one key-value head: more
+/// have more exponentials than the bound allows.
+TEST(DecodeOperators, ComputeWhatThePartsOfKnownModelsDo) {
+  for (const std::string& name : preset_names()) {
+    for (const int64_t batch : {1, 16}) {
+      for (const DecoderPart part : kParts) {
+        ModelConfig config = *preset_config(name);
+        DecoderShape shape{batch, 1024};
+        if (part == DecoderPart::Attention) {
+          config.num_attention_heads = config.group();
+          config.num_key_value_heads = 1;
+          shape = {batch == 1 ? 1 : 2, 64};
+        }
+        const auto result = verified(config, shape, part, {}, true);
+        EXPECT_EQ(result.verdict, Verdict::Equivalent) << name << " " << name_of(part) << " " << result.reason;
+        EXPECT_LE(result.error_bound, 1e-12);
+      }
+    }
+  }
+}
+
+/// A mistake in a part of the graph is found: the maximum of a residual that differs by iteration, a sum that is not
+/// rescaled.
+TEST(DecodeOperators, WithMistakesAreRefuted) {
+  const auto refuted = [](DecoderPart part, const std::string& from, const std::string& to) {
+    const ModelConfig config = tiny_config(ModelFamily::Qwen3);
+    const DecodeOperators operators = value_of(decode_operators(config, {2, 64}, part, {8, 8, 4096}));
+    std::string text = print(*operators.graph);
+    const size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << text;
+    text.replace(at, from.size(), to);
+    const GraphPtr wrong = value_of(parse_graph(text));
+    const DecoderProgram program = value_of(decoder_part(config, {2, 64}, part));
+    const auto result = value_of(verify(*with_positive_mask(*program.graph), *with_positive_mask(*wrong)));
+    EXPECT_EQ(result.verdict, Verdict::Different) << text;
+  };
+  refuted(DecoderPart::Attention, "accum_rescale(mixed, largest)", "accum(mixed, kind=sum)");
+  refuted(DecoderPart::Attention, "mul(powers, seen)", "mul(powers, powers)");
+  refuted(DecoderPart::NormQkv, "factor=1/64", "factor=1/32");
+  refuted(DecoderPart::Down, "accum(residual, kind=max)", "accum(residual, kind=sum)");
+  refuted(DecoderPart::GatedUp, "mul(active, up)", "mul(gate, up)");
+}
+
+/// Inputs of a program: a mask of 1 at the first positions of each sequence, as many as differ by sequence, and 0
+/// elsewhere; others uniform.
+std::vector<Tensor<double>> inputs_of(const Graph& graph, uint64_t seed) {
+  auto inputs = uniform_inputs(graph, -1, 1, seed);
+  Random random(seed);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorInfo& input = graph.tensor(graph.inputs()[i]);
+    if (input.name != "Mask") continue;
+    const int64_t capacity = input.type.shape[1];
+    for (int64_t b = 0; b < input.type.shape[0]; ++b) {
+      const auto length = 1 + static_cast<int64_t>(random.below(static_cast<uint64_t>(capacity)));
+      for (int64_t c = 0; c < capacity; ++c) inputs[i].data[static_cast<size_t>(b * capacity + c)] = c < length ? 1 : 0;
+    }
+  }
+  return inputs;
+}
+
+std::vector<Tensor<double>> interpreted(const Graph& graph, const std::vector<Tensor<double>>& inputs) {
+  Float64Arithmetic exact;
+  return value_of(execute(graph, exact, inputs));
+}
+
+TEST(DecodeOperators, AreInterpretedAsThePartsAre) {
+  for (const ModelFamily family : {ModelFamily::Qwen3, ModelFamily::Llama}) {
+    for (const int64_t batch : {1, 2, 3, 16}) {
+      for (const DecoderPart part : kParts) {
+        const ModelConfig config = tiny_config(family);
+        const DecoderShape shape{batch, 160};
+        const DecoderProgram program = value_of(decoder_part(config, shape, part));
+        const DecodeOperators operators = value_of(decode_operators(config, shape, part, {8, 8, 4096}));
+        const auto inputs = inputs_of(*program.graph, static_cast<uint64_t>(batch));
+        const auto expected = interpreted(*program.graph, inputs);
+        const auto found = interpreted(*operators.graph, inputs);
+        ASSERT_EQ(found.size(), expected.size());
+        for (size_t n = 0; n < found.size(); ++n) EXPECT_LT(relative_error(found[n], expected[n]), 1e-12);
+        // The operators one by one, by the names of their tensors.
+        std::map<std::string, Tensor<double>> made;
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          made[program.graph->tensor(program.graph->inputs()[i]).name] = inputs[i];
+        }
+        for (const DecodeOperator& op : operators.operators) {
+          std::vector<Tensor<double>> given;
+          for (const TensorId id : op.graph->inputs()) given.push_back(made.at(op.graph->tensor(id).name));
+          const auto results = interpreted(*op.graph, given);
+          for (size_t n = 0; n < results.size(); ++n) {
+            made[op.graph->tensor(op.graph->outputs()[n]).name] = results[n];
+          }
+        }
+        for (size_t n = 0; n < expected.size(); ++n) {
+          const std::string& name = program.graph->tensor(program.graph->outputs()[n]).name;
+          EXPECT_LT(relative_error(made.at(name), expected[n]), 1e-12) << name;
+        }
+      }
+    }
+  }
+}
+
+/// Rows of caches may lie in any order, alike in keys, values and mask.
+TEST(DecodeOperators, AttendToKeysInAnyOrder) {
+  const ModelConfig config = tiny_config(ModelFamily::Qwen3);
+  constexpr int64_t kCapacity = 96, kBatch = 2;
+  const DecodeOperators operators =
+      value_of(decode_operators(config, {kBatch, kCapacity}, DecoderPart::Attention, {8, 8, 4096}));
+  auto inputs = inputs_of(*operators.graph, 5);
+  const auto before = interpreted(*operators.graph, inputs);
+  std::vector<size_t> order(kCapacity);
+  std::iota(order.begin(), order.end(), 0);
+  Random random(7);
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  for (const size_t n : {1, 2, 3}) {  // KCache, VCache, Mask
+    const Tensor<double> old = inputs[n];
+    const size_t row = n == 3 ? 1 : static_cast<size_t>(config.head_dim);
+    const size_t all = old.data.size() / row / kCapacity;
+    for (size_t b = 0; b < all; ++b) {
+      for (size_t c = 0; c < kCapacity; ++c) {
+        for (size_t d = 0; d < row; ++d)
+          inputs[n].data[(b * kCapacity + c) * row + d] = old.data[(b * kCapacity + order[c]) * row + d];
+      }
+    }
+  }
+  const auto after = interpreted(*operators.graph, inputs);
+  EXPECT_LT(relative_error(after[0], before[0]), 1e-12);
+}
+
+Schedules schedules_of(const DecodeOperators& operators) {
+  Schedules schedules(operators.graph->operations().size());
+  size_t next = 0;
+  for (size_t i = 0; i < schedules.size(); ++i) {
+    if (operators.graph->operations()[i].body) schedules[i] = operators.operators[next++].schedule;
+  }
+  return schedules;
+}
+
+/// What each of 128 workers streams: rounds of columns, and stages of at most 16 KB of which all warps have as many.
+TEST(DecodeOperators, AreEqualSharesOfKnownModels) {
+  struct Form {
+    const char* model;
+    DecoderPart part;
+    int64_t tasks, stages, stage_bytes;
+  };
+  const Form forms[] = {
+      {"qwen3-8b", DecoderPart::NormQkv, 128, 32, 12288},
+      {"qwen3-8b", DecoderPart::OutputProjection, 128, 16, 16384},
+      {"qwen3-8b", DecoderPart::GatedUp, 128, 128, 12288},
+      {"qwen3-8b", DecoderPart::Down, 128, 48, 16384},
+      {"qwen3-8b", DecoderPart::Attention, 128, 4, 8192},
+      {"qwen3-8b", DecoderPart::Head, 2374, 32, 16384},
+      {"qwen3-0.6b", DecoderPart::NormQkv, 128, 8, 8192},
+      {"qwen3-0.6b", DecoderPart::OutputProjection, 128, 8, 4096},
+      {"qwen3-0.6b", DecoderPart::GatedUp, 128, 8, 12288},
+      {"qwen3-0.6b", DecoderPart::Down, 128, 8, 6144},
+      {"llama-3.2-1b", DecoderPart::NormQkv, 128, 16, 6144},
+      {"llama-3.2-1b", DecoderPart::Head, 2672, 16, 12288},
+      {"llama-3-8b", DecoderPart::GatedUp, 128, 128, 14336},
+  };
+  for (const Form& form : forms) {
+    const auto made = value_of(decode_operators(*preset_config(form.model), {1, 1024}, form.part));
+    const DecodeOperator& op = made.operators.front();
+    SCOPED_TRACE(fmt::format("{} {}", form.model, op.name));
+    EXPECT_EQ(op.tasks(), form.tasks);
+    EXPECT_EQ(op.stages(), form.stages);
+    EXPECT_EQ(op.stage_bytes(), form.stage_bytes);
+    EXPECT_EQ(op.stages() % op.schedule.loop_warps, 0);
+  }
+}
+
+/// Against all divisors: none of whole words has less for the busiest worker.
+TEST(DecodeOperators, DivideColumnsBest) {
+  Random random(3);
+  for (int tries = 0; tries < 200; ++tries) {
+    const auto workers = 1 + static_cast<int64_t>(random.below(200));
+    const int64_t unit = 4 * (1 + static_cast<int64_t>(random.below(60)));
+    std::vector<int64_t> sizes;
+    for (uint64_t n = 0; n <= random.below(3); ++n)
+      sizes.push_back(unit * (1 + static_cast<int64_t>(random.below(40))));
+    const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+    const auto divides = [&](int64_t tasks) {
+      return std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size % (4 * tasks) == 0; });
+    };
+    const auto busiest = [&](int64_t tasks) { return (tasks + workers - 1) / workers * (all / tasks + 1); };
+    const int64_t tasks = tasks_of_columns(sizes, workers);
+    ASSERT_TRUE(divides(tasks));
+    for (int64_t other = 1; other <= unit * 40; ++other) {
+      const int64_t columns = all / other;
+      if (!divides(other) || (other > workers && (columns < 16 || columns > 64))) continue;
+      EXPECT_LE(busiest(tasks), busiest(other)) << workers << " " << all << " " << other;
+    }
+  }
+  EXPECT_EQ(tasks_of_columns({101}, 8), 1);
+}
+
+TEST(DecodeOperators, CutTermsIntoEqualIterations) {
+  EXPECT_EQ(terms_of_iteration(4096, 48, 8, 16384), 128);
+  EXPECT_EQ(terms_of_iteration(12288, 32, 8, 16384), 256);
+  EXPECT_EQ(terms_of_iteration(3072, 8, 8, 16384), 384);
+  EXPECT_EQ(terms_of_iteration(96, 8, 8, 16384), 48);  // no eight iterations: as few as there can be
+  EXPECT_EQ(terms_of_iteration(16, 8, 8, 16384), 0);
+  EXPECT_EQ(terms_of_iteration(4096, 1024, 8, 16384), 0);
+}
+
+TEST(DecodeOperators, SayWhatTheyDoNotTake) {
+  const ModelConfig config = tiny_config(ModelFamily::Qwen3);
+  const auto error = [&](const DecoderShape& shape, DecoderPart part, const DecodeTasks& tasks) {
+    const auto made = decode_operators(config, shape, part, tasks);
+    EXPECT_FALSE(made);
+    return made ? "" : made.error().to_string();
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(error({1, 64}, DecoderPart::RotaryQk, {}), HasSubstr("moves elements"));
+  EXPECT_THAT(error({1, 48}, DecoderPart::Attention, {}), HasSubstr("take a multiple of 32"));
+  EXPECT_THAT(error({1, 64}, DecoderPart::Down, {.workers = 1, .stage_bytes = 1024}), HasSubstr("at most 1024 bytes"));
+  EXPECT_THAT(error({0, 64}, DecoderPart::Down, {}), HasSubstr("a batch of 0"));
+  EXPECT_THAT(error({1, 64}, DecoderPart::Down, {.workers = 0}), HasSubstr("0 workers"));
+}
+
+struct HostCase {
+  ModelFamily family;
+  int64_t batch;
+  DecoderPart part;
+};
+
+class GeneratedDecodeOperators : public testing::TestWithParam<HostCase> {};
+
+/// On the host, packed as the schedule says.
+TEST_P(GeneratedDecodeOperators, ComputeWhatTheInterpreterSays) {
+  const auto& [family, batch, part] = GetParam();
+  const DecodeOperators operators = value_of(decode_operators(tiny_config(family), {batch, 128}, part, {8, 8, 4096}));
+  const GeneratedProgram program = value_of(generate_cuda(*operators.graph, targets().back(), schedules_of(operators)));
+  EXPECT_THAT(program.source, testing::HasSubstr("load_bytes("));
+  const HostOutputs outputs = host_outputs(*operators.graph, program, inputs_of(*operators.graph, 3), kPlainHost);
+  ASSERT_EQ(outputs.found.size(), operators.graph->outputs().size());
+  for (size_t n = 0; n < outputs.found.size(); ++n) {
+    EXPECT_LT(relative_error(outputs.found[n], outputs.expected[n]), 1.5e-2);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(TinyModels, GeneratedDecodeOperators,
+                         testing::Values(HostCase{ModelFamily::Qwen3, 1, DecoderPart::NormQkv},
+                                         HostCase{ModelFamily::Qwen3, 1, DecoderPart::Attention},
+                                         HostCase{ModelFamily::Qwen3, 1, DecoderPart::OutputProjection},
+                                         HostCase{ModelFamily::Qwen3, 1, DecoderPart::Head},
+                                         HostCase{ModelFamily::Llama, 3, DecoderPart::NormQkv},
+                                         HostCase{ModelFamily::Llama, 3, DecoderPart::Attention},
+                                         HostCase{ModelFamily::Llama, 3, DecoderPart::GatedUp},
+                                         HostCase{ModelFamily::Llama, 3, DecoderPart::Down}),
+                         [](const auto& test) {
+                           return fmt::format("{}{}_{}", test.param.family == ModelFamily::Qwen3 ? "qwen3" : "llama",
+                                              test.param.batch, name_of(test.param.part));
+                         });
+
+/// With all schedules, batches and forms. Only shared memory keeps code from being generated: the emitter brings a
+/// task's activations there whole.
+TEST(DecodeOperators, AreGeneratedForKnownModels) {
+  const Target& target = targets().back();
+  Target roomy = target;
+  roomy.shared_memory = int64_t{1} << 20;
+  for (const std::string& name : preset_names()) {
+    for (const int64_t batch : {1, 2, 4, 8, 16}) {
+      for (const DecoderPart part : kParts) {
+        const DecodeOperators operators = value_of(decode_operators(*preset_config(name), {batch, 1024}, part));
+        for (const DecodeOperator& op : operators.operators) {
+          SCOPED_TRACE(fmt::format("{} {} {}", name, op.name, batch));
+          const auto legal = validate(*op.graph, target);
+          EXPECT_TRUE(legal) << legal.error().to_string();
+          const auto strides = operand_strides(*op.graph, op.operation());
+          if (op.schedule.packed != 0) {
+            const auto here = emit_tiles(op.operation(), "task", strides, op.schedule, target);
+            if (!here) {
+              EXPECT_THAT(here.error().message, testing::HasSubstr("bytes of shared memory"));
+            }
+          }
+          const auto code = emit_in_registers(op.operation(), "task", strides, op.schedule, roomy);
+          ASSERT_TRUE(code) << code.error().to_string();
+          EXPECT_EQ(code->ring.has_value(), op.schedule.packed != 0);
+          EXPECT_LT(code->registers, 256);
+          if (code->ring) {
+            EXPECT_EQ(code->packing->bytes, op.tasks() * op.stages() * code->ring->slot_bytes);
+            EXPECT_GE(code->ring->slot_bytes, op.stage_bytes());
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::megakernel
