@@ -292,7 +292,8 @@ class OperatorWriter {
     combine.name = "combine";
     combine.inputs = partial.results;
     combine.operands = {"PartMax", "PartSum", "PartMixed"};
-    combine.grid = {greatest_divisor(d, of_head), heads, b_};
+    const int64_t words = d % kWordColumns == 0 ? d / kWordColumns : 1;  // of a row
+    combine.grid = {greatest_divisor(words, of_head), heads, b_};
     combine.loop = splits;
     combine.body = lines(fmt::format("largest = in_iter(PartMax, imap=[_, 1, 0], fmap=2);"
                                      "weight = in_iter(PartSum, imap=[_, 1, 0], fmap=2);"
