@@ -145,22 +145,28 @@ class DecodeImageBuilder {
   }
 
   void sample() {
-    const int64_t parts = machine_.workers, row = c_.vocab_size / 4;
+    // A part is what some of the head's tasks make, so that each of them has one reader.
+    const Operator& head = made_.operators.operators.back();
+    const int64_t tasks = product(head.grid), columns = c_.vocab_size / tasks;
+    const int64_t each = std::max<int64_t>(tasks / machine_.workers, 1), parts = ceil_div(tasks, each);
     activation("Best", {shape_.batch, parts, 2}, 4, 2);
     Operator& first =
         hand_written("best_of_part", {parts, shape_.batch}, {words_of("Logits"), words_of("Best")});
-    first.reads = {tile(names_.at("Logits"), false, first.grid, {1, 0})};
+    Access logits = tile(names_.at("Logits"), false, first.grid, {1, -1});
+    indexing::IndexingMap& map = logits.region.map;
+    map.ranges[1] = indexing::below(each * columns);
+    map.results[1] = indexing::Expr::dim(0) * (each * columns) + indexing::Expr::range(1);
+    if (parts * each != tasks) map.constraints = {{map.results[1], indexing::below(c_.vocab_size)}};
+    first.reads = {logits};
     first.writes = {tile(names_.at("Best"), true, first.grid, {1, 0, -1})};
-    // Parts are those of the region: as many logits each, in whole words.
-    const int64_t each = ceil_div(c_.vocab_size, parts);
     made_.bodies["best_of_part"] = {
         "the largest logit of a part", "",
         fmt::format("      const int part = static_cast<int>(d.record.coordinates[0]);\n"
                     "      const int b = static_cast<int>(d.record.coordinates[1]);\n"
-                    "      const int first = part * {0} / 4, end = (part + 1) * {0} / 4;\n"
-                    "      best_of_part<{1}>(words<bf16>(d, side, 0) + static_cast<int64>(b) * {2}, first < {3} ? first : {3},\n"
-                    "          end < {3} ? end : {3}, words_out<float>(d, side, 1), 2 * (b * {4} + part), side.scratch());\n",
-                    each, kTeamType, c_.vocab_size, row, parts)};
+                    "      best_of_part<{0}>(words<bf16>(d, side, 0) + static_cast<int64>(b) * {1},\n"
+                    "          part * {2}, part + 1 < {3} ? (part + 1) * {2} : {4}, words_out<float>(d, side, 1),\n"
+                    "          2 * (b * {3} + part), side.scratch());\n",
+                    kTeamType, c_.vocab_size, each * columns / 4, parts, c_.vocab_size / 4)};
     Operator& last = hand_written("best", {1}, {words_of("Best"), tokens_});
     last.reads = {tile(names_.at("Best"), false, last.grid, {-1, -1, -1})};
     const int next = tensor("next", {shape_.batch}, TensorClass::Activation, 4);
@@ -232,13 +238,20 @@ class DecodeImageBuilder {
     return buffer({in_layer(op.name) + ".packed", kind, code.packing.bytes, ""});
   }
 
+  static void set_cost(Operator& op, const TaskCode& code) {
+    op.cost.stages = code.iterations;
+    op.cost.stage_bytes = code.stage_bytes;
+    op.cost.scratch_bytes = code.scratch_bytes();
+  }
+
   /// A part that is one product: activations in words, gains as they are, matrices packed.
   Result<void> generated(DecoderPart part) {
     STRATA_TRY(const DecodeOperators operators, decode_operators(c_, shape_, part, {.workers = machine_.workers}));
     const DecodeOperator& op = operators.operators.front();
     STRATA_TRY(const TaskCode* code, code_of(op));
     declare_results(op);
-    STRATA_CHECK(add_operator(op, {}));
+    STRATA_TRY(Operator* const made, add_operator(op, {}));
+    set_cost(*made, *code);
     TaskCall call;
     std::vector<int> arguments;
     PackJob job{op.name + "_pack_kernel", op.operation().body->launch().grid, {}, 0};
@@ -303,6 +316,9 @@ class DecodeImageBuilder {
       arguments.push_back(words_of(op.graph->tensor(id).name));
     }
     Operator& made = hand_written("attention", grid, std::move(arguments));
+    set_cost(made, *code);
+    made.cost.constant_bytes = code->iterations * code->stage_bytes;
+    made.cost.scratch_bytes += ceil_div(code->scratch_bytes(), 1024) * 1024 - code->scratch_bytes() + code->stage_bytes;
     made.reads = {tile(names_.at("Q"), false, grid, {2, 1}), tile(names_.at("K"), false, grid, {2, 1}),
                   tile(names_.at("V"), false, grid, {2, 1}), tile(cache, false, grid, {0, 1, 2, -1})};
     for (TensorId id : op.operation().results) {
@@ -369,7 +385,8 @@ class DecodeImageBuilder {
   Result<void> combine(const DecodeOperator& op, const std::vector<int64_t>& grid) {
     declare_results(op);
     STRATA_CHECK(add_operator(op, {}));
-    made_.operators.operators.back().cost.seconds = 0.3e-6;
+    Operator& made = made_.operators.operators.back();
+    made.cost = {.seconds = 0.3e-6};
     made_.arguments.push_back({words_of("PartMax"), words_of("PartSum"), words_of("PartMixed"), words_of("Mixed")});
     const int64_t parts = op.operation().body->launch().grid[0];
     // A task has the same columns of all query heads of a key-value head.

@@ -15,6 +15,7 @@
 
 #include "machine/target.h"
 #include "megakernel/models/decode_operators.h"
+#include "megakernel/models/weights.h"
 #include "megakernel/tasks/task_code.h"
 #include "megakernel/tgraph/machine.h"
 #include "megakernel/tgraph/operator_graph.h"

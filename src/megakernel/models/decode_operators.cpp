@@ -15,8 +15,6 @@ namespace {
 constexpr int64_t kKeysOfIteration = 16;
 constexpr int64_t kProductDepth = 16;  // of a tensor core instruction
 constexpr int64_t kElementBytes = 2;
-/// Of an iteration, where what is multiplied is computed and so lies in registers: 256 take more than a thread has.
-constexpr int64_t kMostComputedTerms = 128;
 constexpr int64_t kWordColumns = 4;  // of a tagged word: tasks write whole words of a row
 
 /// An input of an operator, or what one hands to the next.
@@ -153,7 +151,7 @@ class OperatorWriter {
   /// Products of activations[B, terms] in tasks of columns; `term` is the tile that is multiplied. The accumulator of
   /// matrix W is sum_W.
   Result<OperatorText> products(const char* name, const std::string& activations, int64_t terms, const char* term,
-                                std::string before, const std::vector<Matrix>& matrices, int64_t most_terms) const {
+                                std::string before, const std::vector<Matrix>& matrices) const {
     OperatorText text;
     text.name = name;
     text.operands = {activations};
@@ -161,8 +159,7 @@ class OperatorWriter {
     for (const Matrix& matrix : matrices) sizes.push_back(matrix.columns);
     const int64_t tasks = tasks_of_columns(sizes, tasks_.workers);
     const int64_t columns = std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) / tasks;
-    const int64_t cut = terms_of_iteration(terms, columns, tasks_.warps,
-                                           std::min(tasks_.stage_bytes, columns * kElementBytes * most_terms));
+    const int64_t cut = terms_of_iteration(terms, columns, tasks_.warps, tasks_.stage_bytes);
     if (cut == 0) {
       return unsupported("{}: {} terms of {} columns cannot be cut into iterations of at most {} bytes", name, terms,
                          columns, tasks_.stage_bytes);
@@ -203,7 +200,7 @@ class OperatorWriter {
                           "sum_square = accum(square, kind=sum)",
                           x, gain.name),
               "    ");
-    STRATA_TRY(OperatorText text, products(name, x, terms, "scaled", before, matrices, kMostComputedTerms));
+    STRATA_TRY(OperatorText text, products(name, x, terms, "scaled", before, matrices));
     text.operands.insert(text.operands.begin() + 1, gain.name);
     text.inputs = {{x, {dtype_, {b_, terms}}, {InputRole::Activation, {}}},
                    {gain.name, {dtype_, {terms}}, {InputRole::Weight, gain.weight}}};
@@ -229,7 +226,7 @@ class OperatorWriter {
                                                  "same = accum(residual, kind=max)",
                                                  rows, residual),
                                      "    ");
-    STRATA_TRY(OperatorText text, products(name, rows, terms, "x", before, {matrix}, terms));
+    STRATA_TRY(OperatorText text, products(name, rows, terms, "x", before, {matrix}));
     if (!flat) text.views += lines(fmt::format("{} = reshape({}, shape=[{}, {}])", rows, x.name, b_, terms), "  ");
     text.operands.insert(text.operands.begin(), residual);
     const TensorType hidden{dtype_, {b_, matrix.columns}};
@@ -292,7 +289,8 @@ class OperatorWriter {
     combine.name = "combine";
     combine.inputs = partial.results;
     combine.operands = {"PartMax", "PartSum", "PartMixed"};
-    combine.grid = {greatest_divisor(d, of_head), heads, b_};
+    const int64_t words = d % kWordColumns == 0 ? d / kWordColumns : 1;  // of a row
+    combine.grid = {greatest_divisor(words, of_head), heads, b_};
     combine.loop = splits;
     combine.body = lines(fmt::format("largest = in_iter(PartMax, imap=[_, 1, 0], fmap=2);"
                                      "weight = in_iter(PartSum, imap=[_, 1, 0], fmap=2);"

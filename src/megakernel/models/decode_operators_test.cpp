@@ -3,32 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
-#include "ir/validate.h"
-#include "megakernel/models/test_models.h"
-#include "runtime/storage.h"
-#include "superopt/codegen/generate.h"
-#include "superopt/codegen/test_host.h"
-#include "superopt/codegen/tiles/tiles.h"
+#include "ir/text.h"
+#include "megakernel/models/test_operators.h"
 #include "superopt/verify/shrink.h"
 #include "superopt/verify/verify.h"
 
 namespace strata::megakernel {
 namespace {
-
-constexpr std::array kParts{DecoderPart::NormQkv, DecoderPart::Attention, DecoderPart::OutputProjection,
-                            DecoderPart::GatedUp, DecoderPart::Down,      DecoderPart::Head};
-
-template <class T>
-T value_of(Result<T> made) {
-  if (!made) {
-    ADD_FAILURE() << made.error().to_string();
-    std::abort();
-  }
-  return std::move(*made);
-}
 
 /// The same program of masks that are positive: 1 + r². No other difference is made to it.
 GraphPtr with_positive_mask(const Graph& graph) {
@@ -57,7 +43,7 @@ VerifyResult verified(const ModelConfig& config, const DecoderShape& shape, Deco
 TEST(DecodeOperators, ComputeWhatThePartsDo) {
   for (const auto& [family, batch] : {std::pair{ModelFamily::Qwen3, 1}, std::pair{ModelFamily::Llama, 3}}) {
     for (const int64_t workers : {2, 4, 8}) {
-      for (const DecoderPart part : kParts) {
+      for (const DecoderPart part : kOperatorParts) {
         const auto result = verified(tiny_config(family), {batch, 64}, part, {workers, 8, 4096}, false);
         EXPECT_EQ(result.verdict, Verdict::Equivalent) << name_of(part) << " " << workers << result.reason;
         EXPECT_LE(result.error_bound, 1e-12);
@@ -71,7 +57,7 @@ TEST(DecodeOperators, ComputeWhatThePartsDo) {
 TEST(DecodeOperators, ComputeWhatThePartsOfKnownModelsDo) {
   for (const std::string& name : preset_names()) {
     for (const int64_t batch : {1, 16}) {
-      for (const DecoderPart part : kParts) {
+      for (const DecoderPart part : kOperatorParts) {
         ModelConfig config = *preset_config(name);
         DecoderShape shape{batch, 1024};
         if (part == DecoderPart::Attention) {
@@ -87,8 +73,8 @@ TEST(DecodeOperators, ComputeWhatThePartsOfKnownModelsDo) {
   }
 }
 
-/// A mistake in a part of the graph is found: the maximum of a residual that differs by iteration, a sum that is not
-/// rescaled.
+/// Sums that are not rescaled, a mask that is left out, a wrong mean, a residual added in each iteration, a missing
+/// SiLU.
 TEST(DecodeOperators, WithMistakesAreRefuted) {
   const auto refuted = [](DecoderPart part, const std::string& from, const std::string& to) {
     const ModelConfig config = tiny_config(ModelFamily::Qwen3);
@@ -109,32 +95,27 @@ TEST(DecodeOperators, WithMistakesAreRefuted) {
   refuted(DecoderPart::GatedUp, "mul(active, up)", "mul(gate, up)");
 }
 
-/// Inputs of a program: a mask of 1 at the first positions of each sequence, as many as differ by sequence, and 0
-/// elsewhere; others uniform.
-std::vector<Tensor<double>> inputs_of(const Graph& graph, uint64_t seed) {
-  auto inputs = uniform_inputs(graph, -1, 1, seed);
-  Random random(seed);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const TensorInfo& input = graph.tensor(graph.inputs()[i]);
-    if (input.name != "Mask") continue;
-    const int64_t capacity = input.type.shape[1];
-    for (int64_t b = 0; b < input.type.shape[0]; ++b) {
-      const auto length = 1 + static_cast<int64_t>(random.below(static_cast<uint64_t>(capacity)));
-      for (int64_t c = 0; c < capacity; ++c) inputs[i].data[static_cast<size_t>(b * capacity + c)] = c < length ? 1 : 0;
-    }
-  }
-  return inputs;
-}
-
 std::vector<Tensor<double>> interpreted(const Graph& graph, const std::vector<Tensor<double>>& inputs) {
   Float64Arithmetic exact;
   return value_of(execute(graph, exact, inputs));
 }
 
+/// The largest difference, relative to the largest entry that is expected.
+double difference(const Tensor<double>& found, const Tensor<double>& expected) {
+  EXPECT_EQ(found.shape, expected.shape);
+  double largest = 0, most = 0;
+  for (size_t i = 0; i < expected.data.size(); ++i) {
+    largest = std::max(largest, std::abs(expected.data[i]));
+    EXPECT_TRUE(std::isfinite(found.data.at(i)));
+    most = std::max(most, std::abs(found.data.at(i) - expected.data[i]));
+  }
+  return most / largest;
+}
+
 TEST(DecodeOperators, AreInterpretedAsThePartsAre) {
   for (const ModelFamily family : {ModelFamily::Qwen3, ModelFamily::Llama}) {
     for (const int64_t batch : {1, 2, 3, 16}) {
-      for (const DecoderPart part : kParts) {
+      for (const DecoderPart part : kOperatorParts) {
         const ModelConfig config = tiny_config(family);
         const DecoderShape shape{batch, 160};
         const DecoderProgram program = value_of(decoder_part(config, shape, part));
@@ -143,7 +124,7 @@ TEST(DecodeOperators, AreInterpretedAsThePartsAre) {
         const auto expected = interpreted(*program.graph, inputs);
         const auto found = interpreted(*operators.graph, inputs);
         ASSERT_EQ(found.size(), expected.size());
-        for (size_t n = 0; n < found.size(); ++n) EXPECT_LT(relative_error(found[n], expected[n]), 1e-12);
+        for (size_t n = 0; n < found.size(); ++n) EXPECT_LT(difference(found[n], expected[n]), 1e-12);
         // The operators one by one, by the names of their tensors.
         std::map<std::string, Tensor<double>> made;
         for (size_t i = 0; i < inputs.size(); ++i) {
@@ -159,7 +140,7 @@ TEST(DecodeOperators, AreInterpretedAsThePartsAre) {
         }
         for (size_t n = 0; n < expected.size(); ++n) {
           const std::string& name = program.graph->tensor(program.graph->outputs()[n]).name;
-          EXPECT_LT(relative_error(made.at(name), expected[n]), 1e-12) << name;
+          EXPECT_LT(difference(made.at(name), expected[n]), 1e-12) << name;
         }
       }
     }
@@ -190,16 +171,7 @@ TEST(DecodeOperators, AttendToKeysInAnyOrder) {
     }
   }
   const auto after = interpreted(*operators.graph, inputs);
-  EXPECT_LT(relative_error(after[0], before[0]), 1e-12);
-}
-
-Schedules schedules_of(const DecodeOperators& operators) {
-  Schedules schedules(operators.graph->operations().size());
-  size_t next = 0;
-  for (size_t i = 0; i < schedules.size(); ++i) {
-    if (operators.graph->operations()[i].body) schedules[i] = operators.operators[next++].schedule;
-  }
-  return schedules;
+  EXPECT_LT(difference(after[0], before[0]), 1e-12);
 }
 
 /// What each of 128 workers streams: rounds of columns, and stages of at most 16 KB of which all warps have as many.
@@ -220,7 +192,7 @@ TEST(DecodeOperators, AreEqualSharesOfKnownModels) {
       {"qwen3-0.6b", DecoderPart::OutputProjection, 128, 8, 4096},
       {"qwen3-0.6b", DecoderPart::GatedUp, 128, 8, 12288},
       {"qwen3-0.6b", DecoderPart::Down, 128, 8, 6144},
-      {"llama-3.2-1b", DecoderPart::NormQkv, 128, 16, 6144},
+      {"llama-3.2-1b", DecoderPart::NormQkv, 128, 8, 12288},
       {"llama-3.2-1b", DecoderPart::Head, 2672, 16, 12288},
       {"llama-3-8b", DecoderPart::GatedUp, 128, 128, 14336},
   };
@@ -282,76 +254,6 @@ TEST(DecodeOperators, SayWhatTheyDoNotTake) {
   EXPECT_THAT(error({1, 64}, DecoderPart::Down, {.workers = 1, .stage_bytes = 1024}), HasSubstr("at most 1024 bytes"));
   EXPECT_THAT(error({0, 64}, DecoderPart::Down, {}), HasSubstr("a batch of 0"));
   EXPECT_THAT(error({1, 64}, DecoderPart::Down, {.workers = 0}), HasSubstr("0 workers"));
-}
-
-struct HostCase {
-  ModelFamily family;
-  int64_t batch;
-  DecoderPart part;
-};
-
-class GeneratedDecodeOperators : public testing::TestWithParam<HostCase> {};
-
-/// On the host, packed as the schedule says.
-TEST_P(GeneratedDecodeOperators, ComputeWhatTheInterpreterSays) {
-  const auto& [family, batch, part] = GetParam();
-  const DecodeOperators operators = value_of(decode_operators(tiny_config(family), {batch, 128}, part, {8, 8, 4096}));
-  const GeneratedProgram program = value_of(generate_cuda(*operators.graph, targets().back(), schedules_of(operators)));
-  EXPECT_THAT(program.source, testing::HasSubstr("load_bytes("));
-  const HostOutputs outputs = host_outputs(*operators.graph, program, inputs_of(*operators.graph, 3), kPlainHost);
-  ASSERT_EQ(outputs.found.size(), operators.graph->outputs().size());
-  for (size_t n = 0; n < outputs.found.size(); ++n) {
-    EXPECT_LT(relative_error(outputs.found[n], outputs.expected[n]), 1.5e-2);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(TinyModels, GeneratedDecodeOperators,
-                         testing::Values(HostCase{ModelFamily::Qwen3, 1, DecoderPart::NormQkv},
-                                         HostCase{ModelFamily::Qwen3, 1, DecoderPart::Attention},
-                                         HostCase{ModelFamily::Qwen3, 1, DecoderPart::OutputProjection},
-                                         HostCase{ModelFamily::Qwen3, 1, DecoderPart::Head},
-                                         HostCase{ModelFamily::Llama, 3, DecoderPart::NormQkv},
-                                         HostCase{ModelFamily::Llama, 3, DecoderPart::Attention},
-                                         HostCase{ModelFamily::Llama, 3, DecoderPart::GatedUp},
-                                         HostCase{ModelFamily::Llama, 3, DecoderPart::Down}),
-                         [](const auto& test) {
-                           return fmt::format("{}{}_{}", test.param.family == ModelFamily::Qwen3 ? "qwen3" : "llama",
-                                              test.param.batch, name_of(test.param.part));
-                         });
-
-/// With all schedules, batches and forms. Only shared memory keeps code from being generated: the emitter brings a
-/// task's activations there whole.
-TEST(DecodeOperators, AreGeneratedForKnownModels) {
-  const Target& target = targets().back();
-  Target roomy = target;
-  roomy.shared_memory = int64_t{1} << 20;
-  for (const std::string& name : preset_names()) {
-    for (const int64_t batch : {1, 2, 4, 8, 16}) {
-      for (const DecoderPart part : kParts) {
-        const DecodeOperators operators = value_of(decode_operators(*preset_config(name), {batch, 1024}, part));
-        for (const DecodeOperator& op : operators.operators) {
-          SCOPED_TRACE(fmt::format("{} {} {}", name, op.name, batch));
-          const auto legal = validate(*op.graph, target);
-          EXPECT_TRUE(legal) << legal.error().to_string();
-          const auto strides = operand_strides(*op.graph, op.operation());
-          if (op.schedule.packed != 0) {
-            const auto here = emit_tiles(op.operation(), "task", strides, op.schedule, target);
-            if (!here) {
-              EXPECT_THAT(here.error().message, testing::HasSubstr("bytes of shared memory"));
-            }
-          }
-          const auto code = emit_in_registers(op.operation(), "task", strides, op.schedule, roomy);
-          ASSERT_TRUE(code) << code.error().to_string();
-          EXPECT_EQ(code->ring.has_value(), op.schedule.packed != 0);
-          EXPECT_LT(code->registers, 256);
-          if (code->ring) {
-            EXPECT_EQ(code->packing->bytes, op.tasks() * op.stages() * code->ring->slot_bytes);
-            EXPECT_GE(code->ring->slot_bytes, op.stage_bytes());
-          }
-        }
-      }
-    }
-  }
 }
 
 }  // namespace

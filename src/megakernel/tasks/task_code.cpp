@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "superopt/codegen/emit.h"
+#include "superopt/codegen/tiles/tiles.h"
 
 namespace strata::megakernel {
 namespace {
@@ -16,7 +17,9 @@ constexpr const char* kCoordinates = "d.record.coordinates[0], d.record.coordina
 
 Result<TaskCode> task_code(const Graph& graph, const Operation& op, const BlockSchedule& schedule,
                            const std::string& name, const Target& target) {
-  STRATA_TRY(const BlockCode code, emit_in_registers(op, name, operand_strides(graph, op), schedule, target));
+  auto emitted = emit_tiles(op, name, operand_strides(graph, op), schedule, target);
+  if (!emitted) return unsupported("{}: {}", name, emitted.error().message);
+  const BlockCode& code = *emitted;
   if (!code.packing || !code.ring) return unsupported("{}: tasks bring constants packed, and it packs none", name);
   if (code.ring->team_registers > 0) return unsupported("{}: tasks cannot pass registers on", name);
   if (code.cluster * code.sharers > 1) return unsupported("{}: a task is one block, not a cluster's", name);

@@ -35,7 +35,7 @@ struct TaskCode {
   int64_t scratch_bytes() const { return page_bytes + partial_bytes; }
 };
 
-/// That of a graph-defined operator, with a schedule that packs constants. Errors: those of emit_in_registers;
+/// That of a graph-defined operator, with a schedule that packs constants. Errors: those of emit_tiles;
 /// Unsupported, with the reason, where tasks cannot run such a function: it packs nothing, or moves registers.
 Result<TaskCode> task_code(const Graph& graph, const Operation& op, const BlockSchedule& schedule,
                            const std::string& name, const Target& target);

@@ -168,12 +168,19 @@ Result<std::optional<size_t>> unseen_dependence(const Plan& plan, const Operator
 
 namespace {
 
+/// History is not handed over in a step: whoever writes it may hand over in tagged words what else it writes, as long as
+/// a counter follows before the step's end (running_at_end).
+bool is_handed_over(const OperatorGraph& operators, const Access& write) {
+  return operators.tensors[static_cast<size_t>(write.tensor)].kind == TensorClass::Activation;
+}
+
 /// What several operators write, as one tensor or before one event, is tagged by all of them or by none.
 void agree(std::vector<bool>& tagged, const OperatorGraph& operators, const std::vector<EventTasks>& events) {
   std::vector<std::vector<int>> together(operators.tensors.size());
   for (size_t o = 0; o < operators.operators.size(); ++o) {
-    for (const Access& write : operators.operators[o].writes)
-      together[static_cast<size_t>(write.tensor)].push_back(static_cast<int>(o));
+    for (const Access& write : operators.operators[o].writes) {
+      if (is_handed_over(operators, write)) together[static_cast<size_t>(write.tensor)].push_back(static_cast<int>(o));
+    }
   }
   for (const EventTasks& event : events) {
     std::vector<int>& of_event = together.emplace_back();
@@ -214,11 +221,6 @@ std::vector<bool> may_be_tagged(const OperatorGraph& operators, const std::vecto
     // A tag says in which step a word was written, not by which of two operators.
     if (one.kind == DependenceKind::WriteAfterWrite)
       allowed[static_cast<size_t>(one.from)] = allowed[static_cast<size_t>(one.to)] = false;
-  }
-  for (size_t o = 0; o < allowed.size(); ++o) {
-    for (const Access& write : operators.operators[o].writes) {
-      if (operators.tensors[static_cast<size_t>(write.tensor)].kind != TensorClass::Activation) allowed[o] = false;
-    }
   }
   for (size_t e = 0; e < events.size(); ++e) {
     if (!by_counter[e] && reads_of_all(events[e], dependences)) continue;

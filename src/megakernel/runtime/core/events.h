@@ -78,17 +78,16 @@ STRATA_DEVICE void write_tagged(Platform& platform, typename Platform::TaggedWor
 /// Loads of tagged words that a lane has on their way.
 constexpr int kTaggedAtOnce = 8;
 
-/// By the lanes of a warp together: take(i, word) for words [0, count) as soon as they have been written in this epoch,
-/// each by one lane; `count` is the same in all lanes. One lane looks for the first word until it is there: many lanes
+/// By the lanes of a warp together: take(i, word) for the words place(0) … place(count − 1) as soon as they have been
+/// written in this epoch, each by one lane; `count` is the same in all lanes. One lane looks for the first word until it is there: many lanes
 /// that look slow the whole chip down. Then all look for theirs, and again for what is missing.
-template <class Platform, class Take>
-STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const typename Platform::TaggedWord* words, int count,
-                                  unsigned epoch, Take take) {
+template <class Platform, class Place, class Take>
+STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const Place& place, int count, unsigned epoch, Take take) {
   Platform& platform = c.platform;
   Waited waited{Activity::Tags, 0, 0, epoch};
   if (count <= 0) return c.left;
   const auto first_is_there = [&] {
-    if (platform.leads_warp()) waited.have = platform.load_tagged(words[0]).tag;
+    if (platform.leads_warp()) waited.have = platform.load_tagged(place(0)).tag;
     return platform.first_lane(platform.leads_warp() && reached(waited.have, epoch)) == 0;
   };
   if (spin<Scope::Warp>(c, waited, first_is_there) != Verdict::Ready) return c.left;
@@ -102,7 +101,7 @@ STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const typename Platform:
     const auto all_are_there = [&] {
       STRATA_UNROLL
       for (int n = 0; n < kTaggedAtOnce; ++n)
-        if ((missing >> n & 1u) != 0) word[n] = platform.load_tagged(words[mine + lanes * n]);
+        if ((missing >> n & 1u) != 0) word[n] = platform.load_tagged(place(mine + lanes * n));
       unsigned object = 0;
       unsigned have = 0;
       STRATA_UNROLL

@@ -171,10 +171,16 @@ class ComputeSide {
   /// Of the worker, for the team alone. What a task leaves in it the next one finds.
   STRATA_DEVICE unsigned char* scratch() { return memory_.scratch; }
 
+  using TaggedWord = typename Platform::TaggedWord;
   /// Tagged words of this step, by a warp together; see read_tagged.
+  template <class Place, class Take>
+  STRATA_DEVICE void read_at(const Place& place, int count, const Take& take) {
+    read_tagged(c_, place, count, c_.epoch, take);
+  }
+  /// The same for words that lie one after the other.
   template <class Take>
-  STRATA_DEVICE void read(const typename Platform::TaggedWord* words, int count, Take take) {
-    read_tagged(c_, words, count, c_.epoch, take);
+  STRATA_DEVICE void read(const TaggedWord* words, int count, const Take& take) {
+    read_at([&](int i) -> const TaggedWord& { return words[i]; }, count, take);
   }
   /// A tagged word of this step, by one thread; nothing after an abort.
   STRATA_DEVICE void write(typename Platform::TaggedWord& word, unsigned first, unsigned second) {

@@ -44,8 +44,8 @@ STRATA_DEVICE void gather_words(Side& side, int count, int rank, int threads, co
   const int mine = (rows - warp + warps - 1) / warps;
   const int all = (mine - 1) * 32 + (((mine - 1) * warps + warp) == rows - 1 ? count - (rows - 1) * 32 : 32);
   const auto number = [&](int n) { return (n / 32 * warps + warp) * 32 + n % 32; };
-  side.read(
-      mine > 0 ? all : 0, [&](int n) -> auto& { return place(number(n)); },
+  side.read_at(
+      [&](int n) -> auto& { return place(number(n)); }, mine > 0 ? all : 0,
       [&](int n, const auto& word) { take(number(n), word.data); });
 }
 

@@ -1,10 +1,16 @@
 #include "superopt/codegen/tiles/loads.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "superopt/codegen/tiles/load_kinds.h"
 
 namespace strata {
+namespace {
+
+constexpr int64_t kLine = 128;  // bytes in which each bank of shared memory comes once
+
+}  // namespace
 
 Result<std::unique_ptr<TileLoads>> TileLoads::plan(const Block& block, NameScope& scope) {
   if (block.schedule.packed != 0) return packed_loads(block, scope);
@@ -54,22 +60,26 @@ std::string TileLoads::copy(Tile tile, const std::string& place, int64_t threads
                      from.batch_stride, place, offset(tile->results[0]), from.pointer, rank);
 }
 
-void TileLoads::place(int64_t alignment) {
+void TileLoads::place(int64_t least, bool by_size) {
+  int64_t alignment = least;
   for (const Operation& op : block_.body.operations()) {
     if (op.kind != OpKind::InIter) continue;
     const TensorId id = op.results[0];
     int64_t& bytes = plan_of(&op).once ? once_bytes_ : is_gathered(&op) ? gathered_bytes_ : stage_bytes_;
     const int64_t size = shared_tile_bytes(plan_of(&op), block_.body.type(id).dtype);
+    // Lines of shared memory are as long; what has less than a line lies in one.
+    if (by_size) alignment = std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(size))), least, kLine);
     bytes = ceil_div(bytes, alignment) * alignment;
     if (size >= kTileAlignment) bytes = ceil_div(bytes, kTileAlignment) * kTileAlignment;
     offsets_[id] = bytes;
     bytes += size;
   }
+  if (by_size) alignment = least;
   // Rings and stages begin where their tiles may.
   once_bytes_ = ceil_div(aligned_tile(once_bytes_), alignment) * alignment;
   if (once_bytes_ > 0 && once_bytes_ < kTileAlignment && stage_bytes_ >= kTileAlignment) once_bytes_ = kTileAlignment;
   stage_bytes_ = ceil_div(aligned_tile(stage_bytes_), alignment) * alignment;
-  gathered_bytes_ = ceil_div(aligned_tile(gathered_bytes_), alignment) * alignment;
+  gathered_bytes_ = ceil_div(by_size ? gathered_bytes_ : aligned_tile(gathered_bytes_), alignment) * alignment;
 }
 
 int64_t TileLoads::bytes() const {

@@ -13,6 +13,8 @@
 namespace strata {
 namespace {
 
+constexpr int64_t kCopyAlignment = 16;  // of bulk copies, in bytes
+
 class PackedLoads : public RingLoads {
  public:
   using RingLoads::RingLoads;
@@ -21,7 +23,7 @@ class PackedLoads : public RingLoads {
     if (!loops()) return unsupported("no loop whose tiles could be packed");
     if (schedule().cluster_blocks() > 1) return unsupported("packed tiles are a block's own, not a cluster's");
     if (!block_.plan.wide.empty()) return unsupported("wide products read no tiles that threads copied");
-    place(kTileAlignment);
+    place(kCopyAlignment, true);
     if (stage_bytes() == 0) return unsupported("the loop cuts no constant");
     scope.add(kPackedConstants);
     return {};
