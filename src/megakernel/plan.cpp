@@ -115,12 +115,20 @@ Json task_json(const Task& task) {
   return json.is_null() ? Json::object() : json;
 }
 
+Json function_json(const TaskFunction& function) {
+  Json json = {{"name", function.name},
+               {"stages", function.stages},
+               {"stage_bytes", function.stage_bytes},
+               {"scratch_bytes", function.scratch_bytes}};
+  if (function.stores_for_copies) json["stores_for_copies"] = true;
+  return json;
+}
+
 Json plan_json(const Plan& plan) {
   Json json = {{"version", Plan::kVersion},     {"name", plan.name},          {"workers", plan.workers},
                {"schedulers", plan.schedulers}, {"functions", Json::array()}, {"operators", plan.operators},
                {"events", Json::array()},       {"tasks", Json::array()},     {"queues", plan.queues}};
-  for (const TaskFunction& function : plan.functions)
-    json["functions"].push_back({{"name", function.name}, {"slots", function.slots}, {"pages", function.pages}});
+  for (const TaskFunction& function : plan.functions) json["functions"].push_back(function_json(function));
   for (const Event& event : plan.events) {
     Json one = {{"triggers", event.triggers}, {"first", event.first}, {"end", event.end}};
     if (event.hand_off != HandOff::Counter) one["hand_off"] = kHandOffs[static_cast<size_t>(event.hand_off)];
@@ -200,11 +208,16 @@ Result<Plan> read_plan(const Place& place) {
   STRATA_TRY(plan.schedulers, integer_member<int>(place, "schedulers", 0, kMostNumbers));
   STRATA_TRY(const std::vector<Place> functions, array_member(place, "functions"));
   for (const Place& each : functions) {
-    STRATA_CHECK(each.only({"name", "slots", "pages"}));
+    STRATA_CHECK(each.only({"name", "stages", "stage_bytes", "scratch_bytes", "stores_for_copies"}));
     TaskFunction& function = plan.functions.emplace_back();
     STRATA_TRY(function.name, text_member(each, "name"));
-    STRATA_TRY(function.slots, integer_member<int64_t>(each, "slots", 0, kMost));
-    STRATA_TRY(function.pages, integer_member<int64_t>(each, "pages", 0, kMost));
+    STRATA_TRY(function.stages, integer_member<int64_t>(each, "stages", 0, kMost));
+    STRATA_TRY(function.stage_bytes, integer_member<int64_t>(each, "stage_bytes", 0, kMost));
+    STRATA_TRY(function.scratch_bytes, integer_member<int64_t>(each, "scratch_bytes", 0, kMost));
+    if (each.has("stores_for_copies")) {
+      STRATA_TRY(const Place mark, each.member("stores_for_copies"));
+      STRATA_TRY(function.stores_for_copies, mark.truth());
+    }
   }
   STRATA_TRY(const std::vector<Place> operators, array_member(place, "operators"));
   for (const Place& each : operators) {

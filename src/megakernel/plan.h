@@ -21,7 +21,9 @@ enum class HandOff : uint8_t {
   /// Through device memory, in words that carry the epoch of their data: no event is signalled or waited for. All that
   /// the tasks store that trigger it are such words, each of them written once a step.
   Tagged,
-  Worker,  ///< all are tasks of one worker, and stay in order: through its shared memory
+  /// All are tasks of one worker, in order: nothing is signalled or waited for. Their data lie in device memory as any
+  /// other's, or in scratch memory, which only that worker's compute team touches.
+  Worker,
 };
 
 /// When a task comes into a worker's queue.
@@ -33,8 +35,13 @@ enum class LaunchMode : uint8_t {
 /// A block function as the tasks of an image call it.
 struct TaskFunction {
   std::string name;
-  int64_t slots = 0;  ///< of the ring, that a task's loads fill, one after the other; 0: it loads no constants
-  int64_t pages = 0;  ///< of shared memory, that a task's activations take while it runs
+  /// Of the ring, that a task's loads fill, one after the other, of stage_bytes each: at most so many and so large ones
+  /// where a length is known at run time alone. 0: it loads no constants.
+  int64_t stages = 0;
+  int64_t stage_bytes = 0;         ///< a multiple of 16
+  int64_t scratch_bytes = 0;       ///< of the worker's scratch memory
+  bool stores_for_copies = false;  ///< loads of later steps read what it stores, such as a row of a cache
+  bool operator==(const TaskFunction&) const = default;
 };
 
 struct Event {

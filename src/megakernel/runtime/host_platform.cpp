@@ -36,7 +36,7 @@ void HostBarrier::change(uint32_t arrivals, uint32_t expected, uint32_t landed) 
     if (word_.compare_exchange_weak(old, next, std::memory_order_acq_rel, std::memory_order_relaxed)) return;
   }
 }
-void HostBarrier::arrive(uint32_t expected_bytes) { change(1, expected_bytes, 0); }
+void HostBarrier::arrive(uint32_t count, uint32_t expected_bytes) { change(count, expected_bytes, 0); }
 void HostBarrier::complete(uint32_t bytes) { change(0, 0, bytes); }
 
 LateStores::LateStores(uint64_t seed) : random_(seed), thread_([this] { work(); }) {}
@@ -82,6 +82,80 @@ void LateStores::work() {
     }
     lock.lock();
   }
+}
+
+void HostGroup::wait(HostMachine& machine, uint32_t generation) {
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    generation_.store(generation + 1, std::memory_order_release);
+    return;
+  }
+  const auto end = std::chrono::steady_clock::now() + machine.meet_limit;
+  for (unsigned polls = 1; generation_.load(std::memory_order_acquire) == generation; ++polls) {
+    if (machine.team_error.load(std::memory_order_relaxed)) return;
+    if (polls % 64 == 0 && std::chrono::steady_clock::now() > end)
+      machine.team_error.store(true, std::memory_order_relaxed);
+    std::this_thread::yield();
+  }
+}
+
+namespace {
+/// What a group meets for.
+enum Meeting : uint32_t { kMeet, kFirstLane, kShare, kAny };
+}  // namespace
+
+void HostPlatform::meet_warp() {
+  delay();
+  if (lanes() > 1) team_->of_warp[static_cast<size_t>(warp())]->meet(machine_, lane(), kMeet, 0, [](int, uint32_t) {});
+}
+
+int HostPlatform::first_lane(bool condition) {
+  if (lanes() == 1) return condition ? 0 : -1;
+  int first = -1;
+  team_->of_warp[static_cast<size_t>(warp())]->meet(machine_, lane(), kFirstLane, condition ? 1 : 0,
+                                                    [&](int lane, uint32_t value) {
+                                                      if (first < 0 && value != 0) first = lane;
+                                                    });
+  return first;
+}
+
+unsigned HostPlatform::share(unsigned value, int lane) {
+  if (lanes() == 1) return value;
+  unsigned shared = 0;
+  team_->of_warp[static_cast<size_t>(warp())]->meet(machine_, this->lane(), kShare, value,
+                                                    [&](int other, uint32_t said) {
+                                                      if (other == lane) shared = said;
+                                                    });
+  return shared;
+}
+
+void HostPlatform::meet() {
+  delay();
+  if (size() > 1) team_->all.meet(machine_, rank_, kMeet, 0, [](int, uint32_t) {});
+}
+
+bool HostPlatform::any(bool condition) {
+  delay();
+  bool found = condition;
+  if (size() > 1)
+    team_->all.meet(machine_, rank_, kAny, condition ? 1 : 0,
+                    [&](int, uint32_t value) { found = found || value != 0; });
+  return found;
+}
+
+/// What acquire() acquires later: so a load without one orders nothing here either.
+unsigned HostPlatform::load(const Counter& c) {
+  const auto end = loaded_.begin() + static_cast<std::ptrdiff_t>(loads_);
+  if (std::find(loaded_.begin(), end, &c) == end) {
+    if (loads_ == loaded_.size()) loads_ = 0;
+    loaded_[loads_++] = &c;
+  }
+  return c.value.load(std::memory_order_relaxed);
+}
+
+void HostPlatform::acquire() {
+  for (size_t i = 0; i < loads_; ++i) static_cast<void>(loaded_[i]->value.load(std::memory_order_acquire));
+  loads_ = 0;
 }
 
 void HostPlatform::add_release(Counter& c, unsigned amount) {

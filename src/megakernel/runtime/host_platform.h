@@ -1,12 +1,15 @@
 // The platform of the host (core/base.h): threads for roles, atomics for barriers, counters and tagged words. It can be
 // made as late as a GPU may be: bulk copies and tagged words arrive later and in another order, and each
 // synchronisation can be delayed at random. It also sees what a GPU would not: a barrier's waiter more than one phase
-// away.
+// away, and threads of a team that do not meet.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -25,7 +28,7 @@ struct HostCounter {
 class HostBarrier {
  public:
   void start(uint32_t arrivals);
-  void arrive(uint32_t expected_bytes = 0);
+  void arrive(uint32_t count = 1, uint32_t expected_bytes = 0);
   void complete(uint32_t bytes);
   /// Phases that are over; acquires.
   uint32_t phases() const { return static_cast<uint32_t>(word_.load(std::memory_order_acquire) >> 32); }
@@ -75,9 +78,50 @@ struct HostMachine {
   const HostCounter* lost = nullptr;     ///< a fault: of this counter's signals,
   std::atomic<int> signals_to_lose{0};   ///< the one after so many; 0: none
   std::atomic<bool> phase_error{false};  ///< some waiter was more than one phase away from its barrier
+  std::chrono::nanoseconds meet_limit{std::chrono::seconds(30)};
+  std::atomic<bool> team_error{false};  ///< some did not meet within the limit, or met for different things
+  std::atomic<int> releases_for_copies{0};
 };
 
-/// One for each thread: all teams have one thread.
+/// Threads that meet, again and again.
+class HostGroup {
+ public:
+  explicit HostGroup(int size) : size_(size), said_(static_cast<size_t>(2 * size)) {}
+  /// Until all call it: what each of them says, by rank. `kind` is the same in all. After a team_error it waits for
+  /// nobody.
+  template <class Use>
+  void meet(HostMachine& machine, int rank, uint32_t kind, uint32_t value, Use use) {
+    const uint32_t generation = generation_.load(std::memory_order_acquire);
+    auto* const said = &said_[(generation & 1u) * static_cast<size_t>(size_)];
+    said[rank].store(uint64_t{kind} << 32 | value, std::memory_order_relaxed);
+    wait(machine, generation);
+    for (int other = 0; other < size_; ++other) {
+      const uint64_t word = said[other].load(std::memory_order_relaxed);
+      if (word >> 32 != kind) machine.team_error.store(true, std::memory_order_relaxed);
+      use(other, static_cast<uint32_t>(word));
+    }
+  }
+
+ private:
+  void wait(HostMachine& machine, uint32_t generation);
+  int size_;
+  std::atomic<int> arrived_{0};
+  std::atomic<uint32_t> generation_{0};
+  std::vector<std::atomic<uint64_t>> said_;  ///< by turn and rank
+};
+
+/// The team of a worker's compute: `warps` of `lanes` threads each.
+struct HostTeam {
+  HostTeam(int warp_count, int lane_count) : warps(warp_count), lanes(lane_count), all(warps * lanes) {
+    for (int w = 0; w < warps; ++w) of_warp.push_back(std::make_unique<HostGroup>(lanes));
+  }
+  int warps;
+  int lanes;
+  HostGroup all;
+  std::vector<std::unique_ptr<HostGroup>> of_warp;
+};
+
+/// One for each thread.
 class HostPlatform {
  public:
   using Counter = HostCounter;
@@ -85,14 +129,17 @@ class HostPlatform {
   using TaggedWord = HostTaggedWord;
   static constexpr unsigned kCheckInterval =
       64;  // a poll gives the processor away, so it takes as long as 1024 on a GPU
-  static constexpr int kCounterStride = 1;
+  static constexpr int kCounterStride = 2;
 
-  HostPlatform(HostMachine& machine, uint64_t seed) : machine_(machine), random_(seed) {}
+  /// `team`: null for a thread alone.
+  HostPlatform(HostMachine& machine, uint64_t seed, HostTeam* team = nullptr, int rank = 0)
+      : machine_(machine), random_(seed), team_(team), rank_(rank) {}
 
-  unsigned load(const Counter& c) { return c.value.load(std::memory_order_relaxed); }
+  unsigned load(const Counter& c);
   void store(Counter& c, unsigned value) { c.value.store(value, std::memory_order_relaxed); }
-  void acquire(const Counter& c) { static_cast<void>(c.value.load(std::memory_order_acquire)); }
-  void acquire_for_copies(const Counter& c) { acquire(c); }
+  void acquire();
+  void acquire_for_copies() { acquire(); }
+  void release_for_copies() { machine_.releases_for_copies.fetch_add(1, std::memory_order_relaxed); }
   void add_release(Counter& c, unsigned amount);
   void store_release(Counter& c, unsigned value) {
     delay();
@@ -111,15 +158,17 @@ class HostPlatform {
   void store_token(int* place, int token) { *place = token; }
 
   void start(Barrier& b, unsigned arrivals) { b.start(arrivals); }
-  void arrive(Barrier& b) {
+  void arrive(Barrier& b, unsigned count) {
     delay();
-    b.arrive();
+    b.arrive(count);
   }
   void arrive_and_expect(Barrier& b, unsigned bytes) {
     delay();
-    b.arrive(bytes);
+    b.arrive(1, bytes);
   }
   bool passed(Barrier& b, unsigned phase);
+  /// The first lane looks.
+  bool passed_together(Barrier& b, unsigned phase) { return share(lane() == 0 && passed(b, phase) ? 1 : 0, 0) != 0; }
   void copy(void* to, const void* from, unsigned bytes, Barrier& b);
   unsigned peek(const Counter& c) { return c.value.load(std::memory_order_acquire); }
   void post(Counter& c, unsigned value) {
@@ -127,13 +176,19 @@ class HostPlatform {
     c.value.store(value, std::memory_order_release);
   }
 
-  int rank() const { return 0; }
-  int size() const { return 1; }
-  bool leads() const { return true; }
-  bool leads_warp() const { return true; }
-  void meet_warp() {}
-  void meet() {}
-  bool any(bool condition) { return condition; }
+  int rank() const { return rank_; }
+  int size() const { return warps() * lanes(); }
+  int warp() const { return rank_ / lanes(); }
+  int warps() const { return team_ == nullptr ? 1 : team_->warps; }
+  int lane() const { return rank_ % lanes(); }
+  int lanes() const { return team_ == nullptr ? 1 : team_->lanes; }
+  bool leads() const { return rank_ == 0; }
+  bool leads_warp() const { return lane() == 0; }
+  void meet_warp();
+  int first_lane(bool condition);
+  unsigned share(unsigned value, int lane);
+  void meet();
+  bool any(bool condition);
 
   unsigned long long clock();
   void pause() { std::this_thread::yield(); }
@@ -143,6 +198,10 @@ class HostPlatform {
 
   HostMachine& machine_;
   Random random_;
+  HostTeam* team_;
+  int rank_;
+  std::array<const Counter*, 16> loaded_{};  ///< since the last acquire
+  size_t loads_ = 0;
 };
 
 }  // namespace strata::megakernel

@@ -1,5 +1,7 @@
 #include "megakernel/runtime/host_target.h"
 
+#include <bit>
+
 namespace strata::megakernel {
 namespace {
 
@@ -16,51 +18,52 @@ std::vector<T> words(size_t count) {
 struct FunctionTable {
   const std::vector<HostFunction>& functions;
 
-  void load(const TaskRecord& task, HostLoad& side) const {
-    if (const auto& f = functions[task.function].load) f(task, side);
+  void load(const Descriptor& task, HostLoad& side) const {
+    if (const auto& f = functions[task.record.function].load) f(task, side);
   }
-  void gather(const TaskRecord& task, HostGather& side) const {
-    if (const auto& f = functions[task.function].gather) f(task, side);
-  }
-  void compute(const TaskRecord& task, HostCompute& side) const {
-    if (const auto& f = functions[task.function].compute) f(task, side);
+  void compute(const Descriptor& task, HostCompute& side) const {
+    if (const auto& f = functions[task.record.function].compute) f(task, side);
   }
 };
 
 }  // namespace
 
-/// A worker's shared memory.
+/// A worker's shared memory, and its team.
 struct HostKernel::Worker {
-  explicit Worker(const Shape& shape)
-      : full(shape.slots),
-        empty(shape.slots),
-        page_empty(shape.pages),
+  Worker(const WorkerShape& shape, int lanes)
+      : full(shape.ring_stages),
+        empty(shape.ring_stages),
         listed(shape.listed),
-        gathered(shape.listed),
         unlisted(shape.listed),
         list(shape.listed),
-        in_flight(shape.slots),
-        slots(shape.slots * shape.slot_bytes),
-        pages(shape.pages * shape.page_bytes),
-        scratch(shape.scratch_bytes) {}
+        stages(shape.ring_stages),
+        ring(shape.ring_bytes),
+        scratch(shape.scratch_bytes),
+        team(shape.warps, lanes) {}
 
   WorkerMemory<HostPlatform> memory() {
-    return {full.data(), empty.data(), page_empty.data(), listed.data(), gathered.data(), unlisted.data(), list.data(),
-            &loaded,     &completed,   in_flight.data(),  slots.data(),  pages.data(),    scratch.data()};
+    return {full.data(), empty.data(), listed.data(), unlisted.data(), list.data(),   &loaded,
+            &ended,      running,      stages.data(), ring.data(),     scratch.data()};
   }
 
-  std::vector<HostBarrier> full, empty, page_empty, listed, gathered, unlisted;
+  std::vector<HostBarrier> full, empty, listed, unlisted;
   std::vector<Descriptor> list;
-  HostCounter loaded, completed;
-  std::vector<unsigned> in_flight;
-  std::vector<unsigned char> slots, pages, scratch;
+  HostCounter loaded, ended, running[2];
+  std::vector<StageRecord> stages;
+  std::vector<unsigned char> ring, scratch;
+  HostTeam team;
 };
 
 Result<std::unique_ptr<HostKernel>> HostKernel::make(const Plan& plan, std::vector<HostFunction> functions,
                                                      const HostOptions& options) {
+  STRATA_CHECK(check_limits(options.limit, options.start_limit));
+  if (options.lanes < 1) return invalid("warps of {} threads", options.lanes);
   STRATA_TRY(Image image, make_image(plan, options.shape));
   if (functions.size() != plan.functions.size())
     return invalid("plan {} has {} block functions; {} were given", plan.name, plan.functions.size(), functions.size());
+  if (!options.operators.empty() && options.operators.size() != plan.operators.size())
+    return invalid("plan {} has {} operators; arguments of {} were given", plan.name, plan.operators.size(),
+                   options.operators.size());
   return std::unique_ptr<HostKernel>(new HostKernel(plan, std::move(image), std::move(functions), options));
 }
 
@@ -69,7 +72,10 @@ HostKernel::HostKernel(const Plan& plan, Image image, std::vector<HostFunction> 
       image_(std::move(image)),
       functions_(std::move(functions)),
       options_(options),
-      events_(plan.events.size()) {}
+      events_(plan.events.size() * HostPlatform::kCounterStride),
+      lengths_(options.lengths) {
+  if (options_.operators.empty()) options_.operators.resize(plan.operators.size());
+}
 
 HostKernel::~HostKernel() {
   if (!threads_.empty()) {
@@ -83,7 +89,7 @@ Result<void> HostKernel::launch(uint32_t steps) {
   if (failed_) return with_remedy(invalid("the launch before failed, and its counters mean nothing"), "make a kernel");
   if (steps == 0 || steps >= kMostEpochs - next_epoch_)
     return invalid("a launch of {} steps after {}", steps, next_epoch_ - 1);
-  const Shape& shape = options_.shape;
+  const WorkerShape& shape = options_.shape;
   const int roles = image_.workers * kWorkerRoles + image_.schedulers;
   const int profiles = image_.workers * (kWorkerRoles - 1);
 
@@ -92,8 +98,8 @@ Result<void> HostKernel::launch(uint32_t steps) {
   words_[kStep].value = next_epoch_ * 2;
   words_[kStepsDone].value = next_epoch_ - 1;
   reports_ = words<HostCounter>(static_cast<size_t>(roles) * kReportWords);
-  appended_ = words<HostCounter>(image_.workers);
-  taken_ = words<HostCounter>(image_.workers);
+  appended_ = words<HostCounter>(static_cast<size_t>(image_.workers) * HostPlatform::kCounterStride);
+  taken_ = words<HostCounter>(static_cast<size_t>(image_.workers) * HostPlatform::kCounterStride);
   queue_ = words<HostTaggedWord>(static_cast<size_t>(image_.workers) * shape.queue_capacity);
   launched_.assign(image_.launches.size(), 0);
   tokens_.assign(static_cast<size_t>(steps) * options_.tokens_per_step, 0);
@@ -104,6 +110,8 @@ Result<void> HostKernel::launch(uint32_t steps) {
   program_.schedulers = image_.schedulers;
   program_.just_in_time = image_.just_in_time;
   program_.tasks = image_.tasks.data();
+  program_.operators = options_.operators.data();
+  program_.lengths = lengths_.data();
   program_.triggers = image_.triggers.data();
   program_.queue_first = image_.queue_first.data();
   program_.queue_tasks = image_.queue_tasks.data();
@@ -111,11 +119,10 @@ Result<void> HostKernel::launch(uint32_t steps) {
   program_.launch_first = image_.launch_first.data();
   program_.launch_tasks = image_.launch_tasks.data();
   program_.placement = options_.placement;
-  program_.slots = shape.slots;
-  program_.slot_bytes = static_cast<unsigned>(shape.slot_bytes);
+  program_.ring_bytes = static_cast<unsigned>(shape.ring_bytes);
+  program_.ring_stages = static_cast<unsigned>(shape.ring_stages);
+  program_.ring_shift = static_cast<unsigned>(std::countr_zero(program_.ring_stages));
   program_.window_bytes = static_cast<unsigned>(shape.window_bytes);
-  program_.pages = shape.pages;
-  program_.page_bytes = static_cast<unsigned>(shape.page_bytes);
   program_.listed = shape.listed;
   program_.events = events_.data();
   program_.step = &words_[kStep];
@@ -142,13 +149,14 @@ Result<void> HostKernel::launch(uint32_t steps) {
   if (options_.late_stores) late_ = std::make_unique<LateStores>(options_.seed);
   machine_.late = late_.get();
   machine_.delays = options_.delays;
-  machine_.lost = options_.lost_event >= 0 ? &events_[options_.lost_event] : nullptr;
+  machine_.lost = options_.lost_event >= 0 ? &events_[options_.lost_event * HostPlatform::kCounterStride] : nullptr;
   machine_.signals_to_lose = options_.lost_signal;
+  machine_.meet_limit = options_.meet_limit;
   workers_.clear();
   for (int w = 0; w < image_.workers; ++w) {
-    workers_.push_back(std::make_unique<Worker>(shape));
+    workers_.push_back(std::make_unique<Worker>(shape, options_.lanes));
     HostPlatform platform(machine_, 0);
-    start_memory(platform, program_, workers_.back()->memory(), 1);
+    start_memory(platform, program_, workers_.back()->memory(), static_cast<unsigned>(shape.warps));
   }
   if (options_.profile) {
     start_threads<true>();
@@ -161,10 +169,10 @@ Result<void> HostKernel::launch(uint32_t steps) {
 template <bool kProfile>
 void HostKernel::start_threads() {
   uint64_t seed = options_.seed;
-  const auto start = [&](auto role) {
+  const auto start = [&](auto role, HostTeam* team = nullptr, int rank = 0) {
     running_.fetch_add(1, std::memory_order_relaxed);
-    threads_.emplace_back([this, role, seed = ++seed] {
-      HostPlatform platform(machine_, seed);
+    threads_.emplace_back([this, role, team, rank, seed = ++seed] {
+      HostPlatform platform(machine_, seed, team, rank);
       FunctionTable table{functions_};
       role(platform, table);
       running_.fetch_sub(1, std::memory_order_release);
@@ -179,12 +187,12 @@ void HostKernel::start_threads() {
     start([=, this](HostPlatform& platform, FunctionTable& table) {
       run_load<kProfile>(platform, program_, memory, w, table);
     });
-    start([=, this](HostPlatform& platform, FunctionTable& table) {
-      run_gather<kProfile>(platform, program_, memory, w, table);
-    });
-    start([=, this](HostPlatform& platform, FunctionTable& table) {
-      run_compute<kProfile>(platform, program_, memory, w, table);
-    });
+    HostTeam& team = workers_[w]->team;
+    for (int rank = 0; rank < team.warps * team.lanes; ++rank) {
+      start([=, this](HostPlatform& platform,
+                      FunctionTable& table) { run_compute<kProfile>(platform, program_, memory, w, table); },
+            &team, rank);
+    }
   }
 }
 
@@ -217,6 +225,10 @@ Result<uint32_t> HostKernel::wait() {
   threads_.clear();
   late_.reset();
   machine_.late = nullptr;
+  if (machine_.team_error) {
+    failed_ = true;
+    return environment("threads of a team of {} did not meet", plan_.name);
+  }
   if (aborted()) {
     failed_ = true;
     return environment("the mega-kernel {} was aborted: {}", plan_.name, describe(report(), plan_));
@@ -227,6 +239,7 @@ Result<uint32_t> HostKernel::wait() {
   }
   const uint32_t done = steps_done();
   next_epoch_ += done;
+  for (int& length : lengths_) length += static_cast<int>(done);
   return done;
 }
 

@@ -1,5 +1,6 @@
-// The mega-kernel on the host: the core (core/*.h) with a thread for each role of each worker and for each scheduler,
-// on block functions that are given as functions. It is launched, read and stopped as one on a GPU is.
+// The mega-kernel on the host: the core (core/*.h) with threads for each role of each worker, several for compute, and
+// one for each scheduler, on block functions that are given as functions. It is launched, read and stopped as one on a
+// GPU is.
 #pragma once
 
 #include <chrono>
@@ -17,29 +18,32 @@
 namespace strata::megakernel {
 
 using HostLoad = LoadSide<HostPlatform>;
-using HostGather = GatherSide<HostPlatform>;
 using HostCompute = ComputeSide<HostPlatform>;
 
-/// The roles of a block function; a role that is left out has nothing to do. After an abort (left()) what they read
-/// means nothing, and they should return.
+/// The roles of a block function; a role that is left out has nothing to do. All threads of a worker's team call
+/// compute, at the same time, and those of different workers too. After an abort (left()) what they read means nothing,
+/// and they should return, all of a team at the same place.
 struct HostFunction {
-  std::function<void(const TaskRecord&, HostLoad&)> load;
-  std::function<void(const TaskRecord&, HostGather&)> gather;
-  std::function<void(const TaskRecord&, HostCompute&)> compute;
+  std::function<void(const Descriptor&, HostLoad&)> load;
+  std::function<void(const Descriptor&, HostCompute&)> compute;
 };
 
 struct HostOptions {
-  Shape shape;
+  WorkerShape shape;
+  int lanes = 2;                          ///< threads of each warp of compute
+  std::vector<OperatorRecord> operators;  ///< of the plan's operators; none: all arguments are null
+  std::vector<int> lengths;               ///< by sequence: filled positions of its cache before the first launch
   Placement placement = Placement::RoundRobin;
   int tokens_per_step = 1;
-  std::chrono::milliseconds limit{2000};       ///< of each wait
+  std::chrono::milliseconds limit{2000};       ///< of each wait within a step
   std::chrono::milliseconds start_limit{100};  ///< until all workers and schedulers have started
   bool profile = false;                        ///< at most profile_capacity tasks for each worker and role
   uint32_t profile_capacity = 4096;
 
-  bool delays = false;       ///< at each synchronisation, sometimes
-  bool late_stores = false;  ///< bulk copies and tagged words arrive late, in any order
-  uint64_t seed = 0;         ///< of both
+  bool delays = false;                          ///< at each synchronisation, sometimes
+  bool late_stores = false;                     ///< bulk copies and tagged words arrive late, in any order
+  uint64_t seed = 0;                            ///< of both
+  std::chrono::milliseconds meet_limit{30000};  ///< for threads of a team to meet
 
   // Faults, for tests.
   int absent_worker = -1;  ///< which never starts
@@ -51,7 +55,8 @@ struct HostOptions {
 /// the next one: there is a place for each step of a launch, so the kernel never waits for the host.
 class HostKernel {
  public:
-  /// Errors (InvalidInput): those of make_image; functions that are not as many as the plan's.
+  /// Errors (InvalidInput): those of make_image and of check_limits; functions or operators that are not as many as the
+  /// plan's.
   static Result<std::unique_ptr<HostKernel>> make(const Plan& plan, std::vector<HostFunction> functions,
                                                   const HostOptions& options);
   ~HostKernel();
@@ -72,8 +77,11 @@ class HostKernel {
   bool aborted() const;
   /// If it was aborted; while threads run, what they wait for now.
   AbortReport report() const;
-  /// Joins all threads. The number of steps done; errors: Environment, with the report, if the kernel was aborted.
+  /// Joins all threads. The number of steps done; errors: Environment, with the report, if the kernel was aborted, or
+  /// if some threads of a team did not meet.
   Result<uint32_t> wait();
+  /// Calls of Platform::release_for_copies, by all threads of all launches.
+  int releases_for_copies() const { return machine_.releases_for_copies.load(std::memory_order_relaxed); }
   /// What the last launch recorded, if `profile`. Errors (InvalidInput): tasks beyond profile_capacity.
   Result<std::vector<TracedTask>> trace() const;
 
@@ -96,6 +104,7 @@ class HostKernel {
   std::vector<HostCounter> appended_;
   std::vector<HostCounter> taken_;
   std::vector<HostTaggedWord> queue_;
+  std::vector<int> lengths_;
   std::vector<unsigned> launched_;
   std::vector<int> tokens_;
   std::vector<ProfileRecord> profile_;

@@ -1,26 +1,45 @@
 #include "megakernel/runtime/image.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <map>
+
+#include "megakernel/plan_end.h"
 
 namespace strata::megakernel {
 namespace {
 
 static_assert(kMaxWaits == kMostWaits);
 
-Result<void> check_shape(const Shape& shape) {
+Result<void> check_shape(const WorkerShape& shape) {
   const auto positive = [](int64_t value) { return value > 0 && value <= std::numeric_limits<int>::max(); };
-  if (!positive(shape.slots) || !positive(shape.pages) || !positive(shape.window_bytes))
-    return invalid("a worker needs slots, pages and a window; got {}, {} and {} bytes", shape.slots, shape.pages,
-                   shape.window_bytes);
-  if (!positive(shape.slot_bytes) || shape.slot_bytes % 16 != 0 || !positive(shape.page_bytes) ||
-      shape.page_bytes % 16 != 0)
-    return invalid("slots of {} and pages of {} bytes; both must be multiples of 16", shape.slot_bytes,
-                   shape.page_bytes);
+  const auto power_of_two = [](int value) { return value > 0 && std::has_single_bit(static_cast<unsigned>(value)); };
+  if (!positive(shape.ring_bytes) || shape.ring_bytes % kStageUnit != 0)
+    return invalid("a ring of {} bytes; it must be a multiple of {}", shape.ring_bytes, kStageUnit);
+  if (!positive(shape.window_bytes)) return invalid("a window of {} bytes", shape.window_bytes);
+  if (!power_of_two(shape.warps)) return invalid("{} warps of compute; expected a power of two", shape.warps);
+  if (!power_of_two(shape.ring_stages) || shape.ring_stages / 4 < shape.warps)
+    return invalid("barriers for {} stages with {} warps; expected a power of two, and at least 4 for each warp",
+                   shape.ring_stages, shape.warps);
+  if (shape.scratch_bytes < 0) return invalid("scratch memory of {} bytes", shape.scratch_bytes);
   if (!positive(shape.listed)) return invalid("a list of {} tasks; it needs one entry at least", shape.listed);
-  if (!positive(shape.queue_capacity) || (shape.queue_capacity & (shape.queue_capacity - 1)) != 0)
+  if (!power_of_two(shape.queue_capacity))
     return invalid("a queue of {} tasks; its capacity must be a power of two", shape.queue_capacity);
+  return {};
+}
+
+Result<void> check_function(const TaskFunction& function, const WorkerShape& shape) {
+  if (function.stages < 0 || function.stage_bytes < 0 || function.stage_bytes % 16 != 0 ||
+      (function.stages > 0 && function.stage_bytes == 0))
+    return invalid("function {} has {} stages of {} bytes; expected a multiple of 16", function.name, function.stages,
+                   function.stage_bytes);
+  if (function.stage_bytes > shape.ring_bytes)
+    return invalid("function {} has stages of {} bytes; the ring has {}", function.name, function.stage_bytes,
+                   shape.ring_bytes);
+  if (function.scratch_bytes < 0 || function.scratch_bytes > shape.scratch_bytes)
+    return invalid("function {} takes {} bytes of scratch memory; a worker has {}", function.name,
+                   function.scratch_bytes, shape.scratch_bytes);
   return {};
 }
 
@@ -32,12 +51,13 @@ struct Relations {
   std::vector<int> order;                   ///< tasks, after what they wait for and what is before them in a queue
 };
 
-Result<void> check_numbers(const Plan& plan, const Shape& shape) {
+Result<void> check_numbers(const Plan& plan, const WorkerShape& shape) {
   if (plan.workers < 1) return invalid("plan {}: {} workers; it needs one at least", plan.name, plan.workers);
   if (plan.schedulers < 0) return invalid("plan {}: {} schedulers", plan.name, plan.schedulers);
   if (plan.tasks.empty()) return invalid("plan {} has no tasks", plan.name);
   if (plan.queues.size() != static_cast<size_t>(plan.workers))
     return invalid("plan {}: {} queues for {} workers", plan.name, plan.queues.size(), plan.workers);
+  for (const TaskFunction& function : plan.functions) STRATA_CHECK(check_function(function, shape));
   const auto below = [](int index, size_t count) { return index >= -1 && index < static_cast<int>(count); };
   for (size_t t = 0; t < plan.tasks.size(); ++t) {
     const Task& task = plan.tasks[t];
@@ -51,12 +71,6 @@ Result<void> check_numbers(const Plan& plan, const Shape& shape) {
         return invalid("task {}: event {} does not exist", t, event);
     if (task.mode == LaunchMode::JustInTime && plan.schedulers == 0)
       return with_remedy(invalid("task {} is just in time, and the plan has no scheduler", t), "give it one");
-    if (task.function >= 0) {
-      const TaskFunction& function = plan.functions[task.function];
-      if (function.pages < 0 || function.pages > shape.pages)
-        return invalid("task {}: function {} takes {} pages; a worker has {}", t, function.name, function.pages,
-                       shape.pages);
-    }
   }
   return {};
 }
@@ -111,66 +125,23 @@ Result<Relations> relate(const Plan& plan) {
   return r;
 }
 
-/// The last task is the one that ends the step: nothing may still run when it has ended.
-Result<void> check_end(const Plan& plan, const Relations& r) {
-  std::vector<bool> seen(plan.tasks.size(), false);
-  std::vector<int> left{static_cast<int>(plan.tasks.size()) - 1};
-  seen[left[0]] = true;
-  while (!left.empty()) {
-    const int t = left.back();
-    left.pop_back();
-    for (const int event : plan.tasks[t].waits)
-      for (const int producer : r.producers[event])
-        if (!seen[producer]) {
-          seen[producer] = true;
-          left.push_back(producer);
-        }
-  }
-  const auto missing = std::find(seen.begin(), seen.end(), false);
-  if (missing == seen.end()) return {};
-  return with_remedy(invalid("the last task, {}, ends the step, and does not wait for task {}, directly or not",
-                             plan.tasks.size() - 1, missing - seen.begin()),
-                     "let the last task wait for all that ends a path");
-}
-
-/// What a task stores is visible in the next step if there is a path of releases and acquires from it to the end:
-/// events by counters or in order, and the order of a queue. Tagged words need none.
-Result<void> check_visible(const Plan& plan, const Relations& r) {
-  std::vector<bool> seen(plan.tasks.size(), false);
-  std::vector<int> left{static_cast<int>(plan.tasks.size()) - 1};
-  seen[left[0]] = true;
-  const auto visit = [&](int t) {
-    if (seen[t]) return;
-    seen[t] = true;
-    left.push_back(t);
-  };
-  while (!left.empty()) {
-    const int t = left.back();
-    left.pop_back();
-    for (const int event : plan.tasks[t].waits)
-      if (plan.events[event].hand_off != HandOff::Tagged)
-        std::for_each(r.producers[event].begin(), r.producers[event].end(), visit);
-    if (r.place[t] > 0) visit(plan.queues[r.worker[t]][r.place[t] - 1]);
-  }
-  for (size_t t = 0; t < seen.size(); ++t) {
-    const int signal = plan.tasks[t].signal;
-    if (signal >= 0 && plan.events[signal].hand_off == HandOff::Tagged) seen[t] = true;
-  }
-  const auto missing = std::find(seen.begin(), seen.end(), false);
-  if (missing == seen.end()) return {};
-  return with_remedy(invalid("what task {} stores is not visible in the next step: tagged words order nothing else",
-                             missing - seen.begin()),
-                     "let it, or a later task of its worker, signal an event by a counter");
+Result<void> check_end(const Plan& plan) {
+  const std::vector<int> running = running_at_end(plan);
+  if (running.empty()) return {};
+  return with_remedy(invalid("task {} may still run when the last one, {}, ends the step: no counters and queues lead "
+                             "from it to there",
+                             running[0], plan.tasks.size() - 1),
+                     "let it, or a later task of its worker, signal a counter that the last task waits for, directly "
+                     "or not");
 }
 
 }  // namespace
 
-Result<Image> make_image(const Plan& plan, const Shape& shape) {
+Result<Image> make_image(const Plan& plan, const WorkerShape& shape) {
   STRATA_CHECK(check_shape(shape));
   STRATA_CHECK(check_numbers(plan, shape));
   STRATA_TRY(const Relations r, relate(plan));
-  STRATA_CHECK(check_end(plan, r));
-  STRATA_CHECK(check_visible(plan, r));
+  STRATA_CHECK(check_end(plan));
 
   // Whether a task can only end after some task just in time: one that it waits for, or that is before it in its queue.
   std::vector<bool> late(plan.tasks.size(), false);
@@ -194,8 +165,8 @@ Result<Image> make_image(const Plan& plan, const Shape& shape) {
     record.function = task.function;
     record.op = task.op;
     record.signal = task.signal >= 0 && plan.events[task.signal].hand_off == HandOff::Counter ? task.signal : -1;
-    record.pages = task.function >= 0 ? static_cast<int>(plan.functions[task.function].pages) : 0;
-    int flags = t + 1 == plan.tasks.size() ? kEndsStep : 0;
+    unsigned flags = t + 1 == plan.tasks.size() ? kEndsStep : 0;
+    if (task.function >= 0 && plan.functions[task.function].stores_for_copies) flags |= kStoresForCopies;
     if (task.mode == LaunchMode::AheadOfTime && (task.after_just_in_time || waits_for_late[t]))
       flags |= kAfterJustInTime;
     for (const int event : task.waits) {
@@ -204,7 +175,7 @@ Result<Image> make_image(const Plan& plan, const Shape& shape) {
           record.waits[record.wait_count++] = event;
           break;
         case HandOff::Tagged:
-          // Nobody but gather sees that tagged words have come, so nobody else can wait for it.
+          // Nobody but compute sees that tagged words have come, so nobody else can wait for it.
           if (task.mode == LaunchMode::JustInTime ||
               std::any_of(r.producers[event].begin(), r.producers[event].end(), [&](int p) { return late[p]; }))
             return with_remedy(invalid("task {} waits for event {} by tagged words, just in time or for a task that is "
@@ -213,11 +184,10 @@ Result<Image> make_image(const Plan& plan, const Shape& shape) {
                                "hand over by a counter there");
           break;
         case HandOff::Worker:
-          flags |= kWaitsInOrder;
           for (const int producer : r.producers[event])
             if (r.worker[t] < 0 || r.worker[producer] != r.worker[t] || r.place[producer] > r.place[t])
               return with_remedy(
-                  invalid("task {} waits for task {} in the memory of a worker, and is not after it in one queue", t,
+                  invalid("task {} waits for task {} as a task of one worker, and is not after it in one queue", t,
                           producer),
                   "put both in one queue, ahead of time, or hand over by a counter");
           break;
@@ -262,6 +232,14 @@ Result<Image> make_image(const Plan& plan, const Shape& shape) {
     image.launch_first.push_back(static_cast<int>(image.launches.size()));
   }
   return image;
+}
+
+Result<void> check_limits(std::chrono::nanoseconds limit, std::chrono::nanoseconds start_limit) {
+  if (start_limit.count() <= 0 || limit <= start_limit)
+    return with_remedy(
+        invalid("a limit of {} ns for waits and of {} ns for the start", limit.count(), start_limit.count()),
+        "let both be positive, and the one for waits the longer one");
+  return {};
 }
 
 }  // namespace strata::megakernel

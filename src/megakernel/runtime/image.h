@@ -2,6 +2,7 @@
 // that the plan can run to its end on a worker's FIFOs.
 #pragma once
 
+#include <chrono>
 #include <vector>
 
 #include "megakernel/plan.h"
@@ -9,14 +10,14 @@
 
 namespace strata::megakernel {
 
-/// A worker's shared memory and queue.
-struct Shape {
-  int slots = 4;
-  int64_t slot_bytes = 256;
-  int64_t window_bytes = 1024;  ///< of bulk copies in flight; less than the ring holds, so that events hide in the rest
-  int pages = 2;
-  int64_t page_bytes = 256;
+/// A worker: its shared memory, queue and team.
+struct WorkerShape {
+  int64_t ring_bytes = 8 * kStageUnit;  ///< a multiple of kStageUnit
+  int ring_stages = 8;                  ///< pairs of barriers: a power of two, at least 4 for each warp
+  int64_t window_bytes =
+      4 * kStageUnit;  ///< of bulk copies in flight; less than the ring, so that events hide in the rest
   int64_t scratch_bytes = 256;
+  int warps = 2;           ///< of compute
   int listed = 4;          ///< tasks that control is ahead of compute by, at most
   int queue_capacity = 8;  ///< of tasks just in time, a power of two
 };
@@ -39,9 +40,12 @@ struct Image {
 /// events are active, whether the plan says so or not.
 ///
 /// Errors (InvalidInput) name the task or event: numbers out of range; triggers that are not the number of tasks that
-/// signal; a task ahead of time that is not in exactly one queue; a cycle of events and queues; a task that the last
-/// one does not wait for, directly or not; one whose stores the next step would not see; tasks just in time without a
-/// scheduler; a hand-off that the mode of the tasks forbids; more pages than there are.
-Result<Image> make_image(const Plan& plan, const Shape& shape);
+/// signal; a task ahead of time that is not in exactly one queue; a cycle of events and queues; a task that may still
+/// run when the step has ended (running_at_end); tasks just in time without a scheduler; a hand-off that the mode of
+/// the tasks forbids; stages or scratch memory that do not fit the worker.
+Result<Image> make_image(const Plan& plan, const WorkerShape& shape);
+
+/// Errors (InvalidInput): a limit that is not positive, and one of waits that is not longer than the one of the start.
+Result<void> check_limits(std::chrono::nanoseconds limit, std::chrono::nanoseconds start_limit);
 
 }  // namespace strata::megakernel

@@ -11,8 +11,6 @@ std::string role_name(const RoleReport& report) {
       return fmt::format("worker {} control", report.index);
     case Role::Load:
       return fmt::format("worker {} load", report.index);
-    case Role::Gather:
-      return fmt::format("worker {} gather", report.index);
     case Role::Compute:
       return fmt::format("worker {} compute", report.index);
     case Role::Schedule:
@@ -39,28 +37,26 @@ std::string activity_text(const RoleReport& r) {
       if (r.object < 0) return "waits for the loader or a task just in time";
       return fmt::format("waits for event {}, counter {} of {}, to list a task after tasks just in time", r.object,
                          r.have, r.want);
-    case Activity::SlotEmpty:
-      return fmt::format("waits for slot {} to be empty", r.object);
-    case Activity::SlotFull:
-      return fmt::format("waits for the copy to slot {}", r.object);
+    case Activity::Room:
+      return fmt::format("waits for compute to be done with stage {}", static_cast<unsigned>(r.object));
+    case Activity::StageFull:
+      return fmt::format("waits for the copy to stage {}", static_cast<unsigned>(r.object));
     case Activity::Window:
-      return fmt::format("waits for the copy to slot {} to leave the window", r.object);
+      return fmt::format("waits for the copy to stage {} to leave the window", static_cast<unsigned>(r.object));
     case Activity::Event:
       return fmt::format("waits for event {}, counter {} of {}", r.object, r.have, r.want);
-    case Activity::InOrder:
-      return fmt::format("waits for the worker's tasks before it, {} of {}", r.have, r.want);
     case Activity::Step:
       return fmt::format("waits for step {}, now {}", r.want, r.have);
-    case Activity::Page:
-      return fmt::format("waits for page {} to be empty", r.object);
-    case Activity::Gathered:
-      return "waits for gather";
     case Activity::Tags:
       return fmt::format("waits for tagged word {}, epoch {} of {}", r.object, r.have, r.want);
     case Activity::Queue:
       return fmt::format("waits for a place in the queue of worker {}", r.object);
-    case Activity::Slots:
-      return fmt::format("compute used {} slots, and load filled {}", r.have, r.want);
+    case Activity::Stages:
+      if (r.object == 0) return fmt::format("compute used {} stages, and load filled {}", r.have, r.want);
+      return fmt::format("compute used stages of other sizes than load filled: it ends at {} of the ring, not {}",
+                         r.have, r.want);
+    case Activity::Leaving:
+      return "waits for load and compute to leave";
   }
   return "?";
 }
@@ -73,11 +69,22 @@ AbortReport read_report(uint32_t abort, std::span<const uint32_t> words, int wor
     const auto* w = &words[i * kReportWords];
     const int role = static_cast<int>(i);
     const bool scheduler = role >= workers * kWorkerRoles;
-    report.roles.push_back({scheduler ? Role::Schedule : static_cast<Role>(role % kWorkerRoles),
-                            scheduler ? role - workers * kWorkerRoles : role / kWorkerRoles,
-                            static_cast<Activity>(w[0]), static_cast<int>(w[1]), w[2], static_cast<int>(w[3]), w[4],
-                            w[5]});
-    if (w[0] == 0) report.roles.back().task = -1;
+    RoleReport& role_report = report.roles.emplace_back();
+    role_report.role = scheduler ? Role::Schedule : static_cast<Role>(role % kWorkerRoles);
+    role_report.index = scheduler ? role - workers * kWorkerRoles : role / kWorkerRoles;
+    if (w[0] != 0) {
+      role_report.activity = static_cast<Activity>(w[0]);
+      role_report.task = static_cast<int>(w[1]);
+      role_report.epoch = w[2];
+      role_report.object = static_cast<int>(w[3]);
+      role_report.have = w[4];
+      role_report.want = w[5];
+    } else if (w[6] != 0) {
+      // It has not left, so control says what it was in.
+      role_report.activity = Activity::Running;
+      role_report.task = static_cast<int>(w[6]) - 1;
+      role_report.epoch = w[7];
+    }
   }
   if (abort > 0 && abort <= report.roles.size()) report.cause = report.roles[abort - 1];
   return report;

@@ -30,7 +30,7 @@ struct AbortReport {
 /// `abort` is not 0; `words` are those of Program::reports.
 AbortReport read_report(uint32_t abort, std::span<const uint32_t> words, int workers);
 
-/// "worker 2 gather, task 7 (O projection), epoch 3: waits for event 4, counter 11 of 12".
+/// "worker 2 compute, task 7 (O projection), epoch 3: waits for event 4, counter 11 of 12".
 std::string describe(const RoleReport& report, const Plan& plan);
 /// The cause, and a line for each role that has not left.
 std::string describe(const AbortReport& report, const Plan& plan);

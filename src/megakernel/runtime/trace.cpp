@@ -7,7 +7,7 @@ namespace strata::megakernel {
 
 std::string chrome_trace(const Plan& plan, std::span<const TracedTask> tasks) {
   using Json = nlohmann::ordered_json;
-  static constexpr const char* kRoles[] = {"control", "load", "gather", "compute"};
+  static constexpr const char* kRoles[] = {"control", "load", "compute"};
   Json events = Json::array();
   for (int worker = 0; worker < plan.workers; ++worker) {
     events.push_back({{"name", "process_name"},

@@ -1,10 +1,17 @@
 #include "megakernel/tgraph/check.h"
 
+#include "megakernel/plan_end.h"
 #include "megakernel/tgraph/hand_offs.h"
 #include "megakernel/tgraph/replay.h"
 
 namespace strata::megakernel {
 namespace {
+
+std::string to_text(const TaskFunction& function) {
+  return fmt::format("'{}' of {} stages of {} bytes and {} bytes of scratch memory{}", function.name, function.stages,
+                     function.stage_bytes, function.scratch_bytes,
+                     function.stores_for_copies ? ", which stores for copies" : "");
+}
 
 class PlanCheck {
  public:
@@ -76,12 +83,16 @@ class PlanCheck {
       const Operator& op = operators_.operators[o];
       if (task(t).function < 0) return invalid("task {} of '{}' has no function", t, op.name);
       const TaskFunction& function = plan_.functions[static_cast<size_t>(task(t).function)];
-      if (function.name != op.function || function.slots != op.cost.slots || function.pages != op.cost.pages)
-        return invalid("task {} of '{}' has function '{}' of {} slots and {} pages; expected '{}', {} and {}", t,
-                       op.name, function.name, function.slots, function.pages, op.function, op.cost.slots,
-                       op.cost.pages);
-      if (function.pages > machine_.pages)
-        return invalid("a task of '{}' takes {} pages; a worker has {}", op.name, function.pages, machine_.pages);
+      const TaskFunction expected = function_of(operators_, op);
+      if (function != expected)
+        return invalid("task {} of '{}' has function {}; expected {}", t, op.name, to_text(function),
+                       to_text(expected));
+      if (function.stage_bytes > machine_.ring_bytes)
+        return invalid("a task of '{}' has stages of {} bytes; the ring has {}", op.name, function.stage_bytes,
+                       machine_.ring_bytes);
+      if (function.scratch_bytes > machine_.scratch_bytes)
+        return invalid("a task of '{}' takes {} bytes of scratch memory; a worker has {}", op.name,
+                       function.scratch_bytes, machine_.scratch_bytes);
       Coordinates block(task(t).coordinates.begin(), task(t).coordinates.end());
       for (size_t g = 0; g < block.size(); ++g) {
         const int64_t size = g < op.grid.size() ? op.grid[g] : 1;
@@ -295,25 +306,11 @@ class PlanCheck {
     return {};
   }
 
-  /// In a graph without cycles all tasks come before the last where it is the only one with nothing after it.
   Result<void> check_end() const {
-    std::vector<bool> waited(plan_.events.size(), false), followed(plan_.tasks.size(), false);
-    for (const Task& one : plan_.tasks) {
-      for (int event : one.waits) waited[static_cast<size_t>(event)] = true;
-    }
-    for (size_t t = 0; t < plan_.tasks.size(); ++t) {
-      if (precedence_.previous[t] >= 0) followed[static_cast<size_t>(precedence_.previous[t])] = true;
-      if (task(t).signal >= 0 && waited[static_cast<size_t>(task(t).signal)]) followed[t] = true;
-    }
-    for (size_t t = 0; t + 1 < plan_.tasks.size(); ++t) {
-      if (!followed[t])
-        return invalid("task {} does not come before the last task, so it may run into the next step", t);
-    }
-    if (const std::optional<int> unseen = unseen_at_end(plan_))
-      return invalid(
-          "only tagged words lead from task {} to the end of the step: the next one may not see what it stores",
-          *unseen);
-    return {};
+    const std::vector<int> running = running_at_end(plan_);
+    if (running.empty()) return {};
+    return invalid("task {} may run into the next step: no counters and queues lead from it to the last task",
+                   running[0]);
   }
 
   const Plan& plan_;

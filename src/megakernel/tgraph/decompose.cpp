@@ -11,6 +11,8 @@ using indexing::IndexingMap;
 namespace {
 
 constexpr size_t kMostGridDimensions = 3;
+/// Stages have at most so many bytes: four fill the window.
+constexpr int64_t kStageBytes = 12288;
 /// A number of tasks is near a multiple of the workers if so much of the last round of tasks is busy.
 constexpr double kNearMultiple = 0.9;
 /// Divisions into more rounds of tasks than this are not looked at: each task costs events.
@@ -142,9 +144,12 @@ class Decomposer {
       int64_t& sum = tensor.kind == TensorClass::Activation ? activations : op.cost.constant_bytes;
       sum = indexing::saturating_add(sum, bytes);
     }
-    op.cost.slots = indexing::ceil_div(op.cost.constant_bytes, machine_.slot_bytes);
-    // More activations than a worker has pages for are brought in turns.
-    op.cost.pages = std::min(machine_.pages, indexing::ceil_div(activations, machine_.page_bytes));
+    op.cost.stages = indexing::ceil_div(op.cost.constant_bytes, kStageBytes);
+    // All stages of a task have equally many bytes.
+    if (op.cost.stages > 0)
+      op.cost.stage_bytes = indexing::ceil_div(indexing::ceil_div(op.cost.constant_bytes, op.cost.stages), 16) * 16;
+    // More activations than a worker has scratch memory for are brought in turns.
+    op.cost.scratch_bytes = std::min(machine_.scratch_bytes, activations);
     op.cost.seconds = static_cast<double>(activations) * machine_.workers / machine_.activation_bandwidth;
   }
 

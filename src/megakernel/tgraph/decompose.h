@@ -25,9 +25,9 @@ struct DecomposeOptions {
 ///   number of tasks is nearly a multiple of the workers, it is the one whose tasks load the fewest bytes in all; of
 ///   equals, the one of fewer tasks. If no division is near a multiple, those nearest to one are.
 /// - Views (ir/views.h) are no tasks: who reads them reads the memory they lie in.
-/// The cost of a task: bytes of constants and history of its regions, slots and pages for them and for its activations,
-/// and seconds for bringing these. Errors: InvalidInput where an option names nothing or parts do not fit; Unsupported
-/// for grids of more than three dimensions.
+/// The cost of a task: bytes of constants and history of its regions, stages for them, scratch memory for its
+/// activations, and seconds for bringing these. Errors: InvalidInput where an option names nothing or parts do not fit;
+/// Unsupported for grids of more than three dimensions.
 Result<OperatorGraph> decompose(const Graph& graph, const Machine& machine, const DecomposeOptions& options = {});
 
 }  // namespace strata::megakernel

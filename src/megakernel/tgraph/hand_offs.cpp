@@ -1,5 +1,7 @@
 #include "megakernel/tgraph/hand_offs.h"
 
+#include "megakernel/plan_end.h"
+
 namespace strata::megakernel {
 
 std::vector<EventTasks> tasks_of_events(const Plan& plan, const OperatorGraph& operators) {
@@ -164,40 +166,6 @@ Result<std::optional<size_t>> unseen_dependence(const Plan& plan, const Operator
   return found;
 }
 
-std::optional<int> unseen_at_end(const Plan& plan) {
-  std::vector<std::vector<int>> producers(plan.events.size());
-  std::vector<bool> seen(plan.tasks.size(), false);
-  std::vector<int> left;
-  for (size_t t = 0; t < plan.tasks.size(); ++t) {
-    const int signal = plan.tasks[t].signal;
-    if (signal < 0) continue;
-    if (plan.events[static_cast<size_t>(signal)].hand_off != HandOff::Tagged) {
-      producers[static_cast<size_t>(signal)].push_back(static_cast<int>(t));
-    }
-  }
-  const std::vector<QueuePlace> places = queue_places(plan);
-  const auto visit = [&](int t) {
-    if (seen[static_cast<size_t>(t)]) return;
-    seen[static_cast<size_t>(t)] = true;
-    left.push_back(t);
-  };
-  visit(static_cast<int>(plan.tasks.size()) - 1);
-  while (!left.empty()) {
-    const auto t = static_cast<size_t>(left.back());
-    left.pop_back();
-    for (int event : plan.tasks[t].waits)
-      std::for_each(producers[static_cast<size_t>(event)].begin(), producers[static_cast<size_t>(event)].end(), visit);
-    if (places[t].worker >= 0 && places[t].place > 0)
-      visit(plan.queues[static_cast<size_t>(places[t].worker)][static_cast<size_t>(places[t].place) - 1]);
-  }
-  for (size_t t = 0; t < seen.size(); ++t) {
-    const int signal = plan.tasks[t].signal;
-    const bool tagged = signal >= 0 && plan.events[static_cast<size_t>(signal)].hand_off == HandOff::Tagged;
-    if (!seen[t] && !tagged) return static_cast<int>(t);
-  }
-  return std::nullopt;
-}
-
 namespace {
 
 /// What several operators write, as one tensor or before one event, is tagged by all of them or by none.
@@ -295,13 +263,13 @@ Result<Plan> choose_hand_offs(const Plan& plan, const OperatorGraph& operators, 
     }
     STRATA_TRY(const std::optional<size_t> unseen, unseen_dependence(result, operators, found));
     if (!unseen) {
-      const std::optional<int> last = unseen_at_end(result);
-      if (!last) return result;
-      // Counters from its operator on: what it stores is to reach the end.
-      const size_t from = static_cast<size_t>(std::max(result.tasks[static_cast<size_t>(*last)].op, 0));
-      if (std::none_of(tagged.begin() + static_cast<std::ptrdiff_t>(from), tagged.end(), [](bool one) { return one; }))
-        return invalid("task {} does not come before the end of the step", *last);
-      std::fill(tagged.begin() + static_cast<std::ptrdiff_t>(from), tagged.end(), false);
+      const std::vector<int> running = running_at_end(result);
+      if (running.empty()) return result;
+      // All that comes after the last of them ends in time, so a counter of its own is enough.
+      const int op = result.tasks[static_cast<size_t>(running.back())].op;
+      if (op < 0 || !tagged[static_cast<size_t>(op)])
+        return invalid("task {} does not come before the end of the step", running.back());
+      tagged[static_cast<size_t>(op)] = false;
       agree(tagged, operators, events);
       continue;
     }

@@ -33,8 +33,4 @@ std::vector<bool> of_one_worker(const Plan& plan);
 Result<std::optional<size_t>> unseen_dependence(const Plan& plan, const OperatorGraph& operators,
                                                 const std::vector<Dependence>& dependences);
 
-/// The first task whose stores the next step may not see, because only tagged words lead from it to the end of the step
-/// (the runtime's make_image refuses such plans); nothing where there is none. Tagged words themselves need no order.
-std::optional<int> unseen_at_end(const Plan& plan);
-
 }  // namespace strata::megakernel

@@ -7,17 +7,24 @@
 namespace strata::megakernel {
 namespace {
 
-/// The number of a function in a plan, added where it is new.
-int function_number(Plan& plan, const Operator& op) {
-  const auto found = std::find_if(plan.functions.begin(), plan.functions.end(), [&](const TaskFunction& one) {
-    return one.name == op.function && one.slots == op.cost.slots && one.pages == op.cost.pages;
-  });
+/// The number of an operator's function in a plan, added where it is new.
+int function_number(Plan& plan, const OperatorGraph& operators, const Operator& op) {
+  const TaskFunction function = function_of(operators, op);
+  const auto found = std::find(plan.functions.begin(), plan.functions.end(), function);
   if (found != plan.functions.end()) return static_cast<int>(found - plan.functions.begin());
-  plan.functions.push_back({op.function, op.cost.slots, op.cost.pages});
+  plan.functions.push_back(function);
   return static_cast<int>(plan.functions.size()) - 1;
 }
 
 }  // namespace
+
+TaskFunction function_of(const OperatorGraph& operators, const Operator& op) {
+  // Loads of later steps read history by bulk copies.
+  const bool stores = std::any_of(op.writes.begin(), op.writes.end(), [&](const Access& write) {
+    return operators.tensors[static_cast<size_t>(write.tensor)].kind == TensorClass::History;
+  });
+  return {op.function, op.cost.stages, op.cost.stage_bytes, op.cost.scratch_bytes, stores};
+}
 
 Result<Plan> linearise(const TaskGraph& graph, const OperatorGraph& operators) {
   STRATA_CHECK(check_size(graph));
@@ -44,7 +51,8 @@ Result<Plan> linearise(const TaskGraph& graph, const OperatorGraph& operators) {
   for (const Operator& op : operators.operators) plan.operators.push_back(op.name);
   std::vector<int> functions;
   for (const TaskGroup& group : graph.groups)
-    functions.push_back(group.op < 0 ? -1 : function_number(plan, operators.operators[static_cast<size_t>(group.op)]));
+    functions.push_back(
+        group.op < 0 ? -1 : function_number(plan, operators, operators.operators[static_cast<size_t>(group.op)]));
   const auto append = [&](size_t t) {
     const int number = static_cast<int>(t);
     const auto group = static_cast<size_t>(numbers.group_of(number));

@@ -16,6 +16,9 @@ namespace strata::megakernel {
 /// there are more than kMostTasks tasks.
 Result<Plan> linearise(const TaskGraph& graph, const OperatorGraph& operators);
 
+/// The block function of an operator's tasks, with what they cost. It stores for copies where it writes history.
+TaskFunction function_of(const OperatorGraph& operators, const Operator& op);
+
 /// Labels by operator (section 5.2): just in time are operators whose time depends on data and all that follows them up
 /// to the next global barrier, that is, up to operators each of whose tasks comes after all tasks of those before it
 /// that are just in time. An empty task is labelled like an operator of its own. Tasks that wait for nothing are ahead

@@ -22,14 +22,14 @@ struct EventLatency {
 
 struct Machine {
   int workers = 128;
-  int schedulers = 16;               ///< warps, of the multiprocessors that are no workers
-  double bandwidth = 4.69e12;        ///< of device memory, bytes per second
-  double worker_bandwidth = 0.1e12;  ///< the most that one worker gets of it
-  int64_t ring_slots = 22;
-  int64_t slot_bytes = 8192;
-  int64_t pages = 5;
-  int64_t page_bytes = 8192;
-  double activation_bandwidth = 6.5e12;  ///< of the second-level cache, for what all workers gather together
+  int schedulers = 16;                   ///< warps, of the multiprocessors that are no workers
+  double bandwidth = 4.69e12;            ///< of device memory, bytes per second
+  double worker_bandwidth = 0.1e12;      ///< the most that one worker gets of it
+  int64_t ring_bytes = 184320;           ///< of a worker's shared memory, that constants come through in stages
+  int64_t ring_stages = 32;              ///< pairs of barriers; half as many stages are in flight at most
+  int64_t window_bytes = 49152;          ///< in flight at most; a larger stage is in flight alone
+  int64_t scratch_bytes = 36864;         ///< of a worker's shared memory, for its compute team
+  double activation_bandwidth = 6.5e12;  ///< of the second-level cache, for what all workers read together
   EventLatency counter{0.725e-6, 0.125e-6, 2.3};
   EventLatency tagged{0.28e-6, 0.06e-6, 4.9};
   double worker_hand_off = 0.05e-6;  ///< seconds, through shared memory of one worker

@@ -106,8 +106,12 @@ class Checker {
         return invalid("operator '{}' has grid [{}]; expected one to three positive sizes", op.name,
                        fmt::join(op.grid, ", "));
       const TaskCost& cost = op.cost;
-      if (cost.constant_bytes < 0 || !(cost.seconds >= 0) || cost.slots < 0 || cost.pages < 0)
+      if (cost.constant_bytes < 0 || !(cost.seconds >= 0) || cost.stages < 0 || cost.stage_bytes < 0 ||
+          cost.scratch_bytes < 0)
         return invalid("operator '{}' has a negative cost", op.name);
+      if (cost.stage_bytes % 16 != 0 || (cost.stages > 0 && cost.stage_bytes == 0))
+        return invalid("operator '{}' has {} stages of {} bytes; expected a multiple of 16", op.name, cost.stages,
+                       cost.stage_bytes);
       STRATA_CHECK(check_accesses(op));
       for (const Access& write : op.writes) STRATA_CHECK(check_write(op, write));
       for (const Access& read : op.reads) STRATA_CHECK(check_read(op, read));

@@ -38,8 +38,9 @@ struct Access {
 struct TaskCost {
   int64_t constant_bytes = 0;  ///< that it streams from device memory: constants and history
   double seconds = 0;          ///< of computing, from active events to the signal, if all constants are there already
-  int64_t slots = 0;           ///< of the ring that its constants fill, one after the other
-  int64_t pages = 0;           ///< for its activations
+  int64_t stages = 0;          ///< of the ring that its constants fill, one after the other
+  int64_t stage_bytes = 0;     ///< of each, a multiple of 16
+  int64_t scratch_bytes = 0;   ///< of the worker's scratch memory
 };
 
 struct Operator {

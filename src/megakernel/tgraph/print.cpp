@@ -31,9 +31,10 @@ std::string to_text(const OperatorGraph& graph) {
   };
   for (const Operator& op : graph.operators) {
     text +=
-        fmt::format("{}: {} [{}]{}, {} B constants, {:.2f} us, {} slots, {} pages: {} -> {}\n", op.name, op.function,
-                    fmt::join(op.grid, ", "), op.data_dependent ? ", time depends on data" : "", op.cost.constant_bytes,
-                    op.cost.seconds * 1e6, op.cost.slots, op.cost.pages, names(op.reads), names(op.writes));
+        fmt::format("{}: {} [{}]{}, {} B constants, {:.2f} us, {} stages of {} B, {} B scratch: {} -> {}\n", op.name,
+                    op.function, fmt::join(op.grid, ", "), op.data_dependent ? ", time depends on data" : "",
+                    op.cost.constant_bytes, op.cost.seconds * 1e6, op.cost.stages, op.cost.stage_bytes,
+                    op.cost.scratch_bytes, names(op.reads), names(op.writes));
   }
   return text;
 }

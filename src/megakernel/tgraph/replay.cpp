@@ -3,18 +3,48 @@
 #include <algorithm>
 #include <deque>
 
+#include "indexing/interval.h"
+
 namespace strata::megakernel {
 namespace {
 
+/// The ring's bytes, as the runtime's loader counts them (runtime/core/ring.h).
+class Ring {
+ public:
+  explicit Ring(const Machine& machine) : bytes_(machine.ring_bytes), most_(machine.ring_stages) {}
+
+  bool push(int64_t stage_bytes) {
+    const int64_t room = indexing::ceil_div(stage_bytes, kStageUnit) * kStageUnit;
+    const int64_t begin = at_ + room <= bytes_ ? at_ : 0;
+    const int64_t taken = begin == at_ || used_ == 0 ? room : room + bytes_ - at_;
+    if (static_cast<int64_t>(taken_.size()) == most_ || used_ + taken > bytes_) return false;
+    taken_.push_back(taken);
+    used_ += taken;
+    at_ = begin + room;
+    return true;
+  }
+  void pop() {
+    used_ -= taken_.front();
+    taken_.pop_front();
+  }
+
+ private:
+  static constexpr int64_t kStageUnit = 1024;
+  int64_t bytes_, most_;
+  int64_t at_ = 0, used_ = 0;
+  std::deque<int64_t> taken_;  ///< by stage
+};
+
 struct Worker {
+  explicit Worker(const Machine& machine) : ring(machine) {}
   std::vector<int> order;
   size_t queue_at = 0;
   std::deque<int> just_in_time;
   size_t load_at = 0;
   size_t run_at = 0;
-  int64_t slots_left = 0;  ///< of the task at load_at, to be filled
-  int64_t slots_used = 0;  ///< of the ring, by tasks that have not ended
-  std::vector<int64_t> held;
+  int64_t stages_left = 0;  ///< of the task at load_at, to be filled
+  Ring ring;
+  std::vector<int64_t> held;  ///< stages of each task of the order
 };
 
 class Replay {
@@ -22,7 +52,7 @@ class Replay {
   Replay(const Plan& plan, const Machine& machine)
       : plan_(plan),
         machine_(machine),
-        workers_(plan.queues.size()),
+        workers_(plan.queues.size(), Worker(machine)),
         counters_(plan.events.size(), 0),
         given_(plan.tasks.size(), false) {}
 
@@ -82,17 +112,16 @@ class Replay {
       const int function = plan_.tasks[static_cast<size_t>(task)].function;
       worker.order.push_back(task);
       worker.held.push_back(0);
-      worker.slots_left = function < 0 ? 0 : plan_.functions[static_cast<size_t>(function)].slots;
+      worker.stages_left = function < 0 ? 0 : plan_.functions[static_cast<size_t>(function)].stages;
       any = true;
     }
-    const int64_t room = std::min(worker.slots_left, machine_.ring_slots - worker.slots_used);
-    if (room > 0) {
-      worker.slots_left -= room;
-      worker.slots_used += room;
-      worker.held[worker.load_at] += room;
+    const int number = plan_.tasks[static_cast<size_t>(worker.order[worker.load_at])].function;
+    while (worker.stages_left > 0 && worker.ring.push(plan_.functions[static_cast<size_t>(number)].stage_bytes)) {
+      --worker.stages_left;
+      ++worker.held[worker.load_at];
       any = true;
     }
-    if (worker.slots_left > 0) return any;
+    if (worker.stages_left > 0) return any;
     ++worker.load_at;
     return true;
   }
@@ -103,8 +132,7 @@ class Replay {
     // What it holds is read; then there is room for the rest.
     int64_t& held = worker.held[worker.run_at];
     const bool read = held > 0;
-    worker.slots_used -= held;
-    held = 0;
+    for (; held > 0; --held) worker.ring.pop();
     if (worker.load_at <= worker.run_at) return read;
     const int signal = plan_.tasks[static_cast<size_t>(worker.order[worker.run_at])].signal;
     if (signal >= 0) ++counters_[static_cast<size_t>(signal)];
@@ -125,8 +153,8 @@ class Replay {
                          event, counters_[static_cast<size_t>(event)],
                          plan_.events[static_cast<size_t>(event)].triggers);
       }
-      return invalid("worker {} waits for ever: task {} for {} slots of a ring of {}", w, number, worker.slots_left,
-                     machine_.ring_slots);
+      return invalid("worker {} waits for ever: task {} for {} stages of a ring of {} bytes", w, number,
+                     worker.stages_left, machine_.ring_bytes);
     }
     return invalid("tasks just in time are given to no worker");
   }

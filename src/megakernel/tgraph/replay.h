@@ -6,11 +6,11 @@
 
 namespace strata::megakernel {
 
-/// Runs all tasks, with loaders as far ahead as the ring's slots let them: a loader takes tasks in its worker's order
-/// and fills slots, first in, first out, of tasks that may not have begun; a task gives its slots back while it
-/// computes. A task just in time enters its worker's order after what is being loaded there; of those for which events
-/// are active, each goes to the next worker in turn. Error (InvalidInput) that says who waits for what where nobody can
-/// go on. The numbers in the plan are right (check.h, 1 and 2).
+/// Runs all tasks, with loaders as far ahead as the ring lets them: a loader takes tasks in its worker's order and
+/// fills stages, first in, first out, of tasks that may not have begun; a task gives its stages back while it computes.
+/// A task just in time enters its worker's order after what is being loaded there; of those for which events are
+/// active, each goes to the next worker in turn. Error (InvalidInput) that says who waits for what where nobody can go
+/// on. The numbers in the plan are right (check.h, 1 and 2).
 Result<void> replay(const Plan& plan, const Machine& machine);
 
 }  // namespace strata::megakernel

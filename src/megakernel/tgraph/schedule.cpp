@@ -114,7 +114,7 @@ class ListSchedule {
 
   Placement on(const Timeline& timeline, const Task& task, double ready) const {
     const double seconds = seconds_of(task), bytes = bytes_of(task);
-    const double ring = static_cast<double>(machine_.ring_slots * machine_.slot_bytes);
+    const double ring = static_cast<double>(machine_.ring_bytes);
     Placement placed;
     placed.begin = std::max(timeline.compute, ready);
     const double start = std::max(timeline.loader, timeline.last_begin);

@@ -40,7 +40,7 @@ class Simulation {
       : plan_(plan),
         operators_(operators),
         machine_(machine),
-        ring_(static_cast<double>(machine.ring_slots * machine.slot_bytes)),
+        ring_(static_cast<double>(machine.ring_bytes)),
         workers_(plan.queues.size()),
         worker_of_(plan.tasks.size(), -1),
         out_(plan.events.size()) {
@@ -107,7 +107,7 @@ class Simulation {
   double seconds_of(const Task& task) const { return task.op < 0 ? 0 : cost_of(task)->seconds; }
   /// The part of a task's time that its last load must be there for.
   double tail_of(const Task& task) const {
-    return bytes_of(task) > 0 ? seconds_of(task) / static_cast<double>(std::max<int64_t>(cost_of(task)->slots, 1)) : 0;
+    return bytes_of(task) > 0 ? seconds_of(task) / static_cast<double>(std::max<int64_t>(cost_of(task)->stages, 1)) : 0;
   }
   const Task& task_at(const Worker& worker, size_t at) const {
     return plan_.tasks[static_cast<size_t>(worker.sequence[at])];

@@ -11,8 +11,11 @@
 //   device memory
 //     unsigned load(const Counter&)           relaxed
 //     void store(Counter&, unsigned)          relaxed
-//     void acquire(const Counter&)            after a load: what its writers released is visible from here on
-//     void acquire_for_copies(const Counter&) the same, for bulk copies that start later as well
+//     void acquire()                          one fence, after loads: what the writers of what this thread has loaded
+//                                             released is visible from here on, to it and to those that meet it
+//     void acquire_for_copies()               the same, for bulk copies that start later as well
+//     void release_for_copies()               what this thread stored may be read by bulk copies of who acquires for
+//                                             them, after the next release of this thread or of one that it meets
 //     void add_release(Counter&, unsigned)    what the thread wrote, and those that it met, is visible to who acquires
 //     void store_release(Counter&, unsigned)  the same; to the host too, where it can see the counter
 //     unsigned add(Counter&, unsigned)        acquire and release; what it was before
@@ -23,26 +26,37 @@
 //
 //   shared memory of a worker
 //     void start(Barrier&, unsigned arrivals)
-//     void arrive(Barrier&)                   releases
-//     void arrive_and_expect(Barrier&, unsigned bytes)
+//     void arrive(Barrier&, unsigned count)   count arrivals; releases
+//     void arrive_and_expect(Barrier&, unsigned bytes)    one arrival
 //     bool passed(Barrier&, unsigned phase)   phase `phase`, counted from 0, is over; acquires. An mbarrier has its
-//                                             parity alone, so a caller is at most one phase away
+//                                             parity alone, so a caller is at most one phase away. It may take a while
+//     bool passed_together(Barrier&, unsigned phase)    the same by all lanes of a warp, with one answer for all;
+//                                             whether one of them looks or all is the platform's business
 //     void copy(void* to, const void* from, unsigned bytes, Barrier&)    starts a bulk copy that counts at the barrier
 //     unsigned peek(const Counter&)           acquires
 //     void post(Counter&, unsigned)           releases
 //
-//   the team of threads that executes a role
-//     int rank(); int size(); bool leads(); bool leads_warp(); void meet_warp(); void meet()
-//     bool any(bool)                              all meet, and learn whether it is true in one of them
-//   unsigned long long clock()                    nanoseconds
-//   void pause()                                  between two polls
+//   the team that executes compute: warps of equally many lanes. All threads of a warp call what has "warp" or
+//   "together" in its line, all of the team what has "team", in the same order
+//     int rank(); int size()                  of a thread in the team
+//     int warp(); int warps(); int lane(); int lanes()
+//     bool leads(); bool leads_warp()         the first thread of the team, of each warp
+//     void meet_warp()                        warp: what each wrote before is visible to all after
+//     int first_lane(bool)                    warp: the first lane in which it is true; −1: none
+//     unsigned share(unsigned, int lane)      warp: what that lane has
+//     void meet()                             team
+//     bool any(bool)                          team: all meet, and learn whether it is true in one of them
+//   unsigned long long clock()                nanoseconds
+//   void pause()                              between two polls
 #pragma once
 
 #ifndef STRATA_DEVICE
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define STRATA_DEVICE __device__ __forceinline__
+#define STRATA_UNROLL _Pragma("unroll")
 #else
 #define STRATA_DEVICE inline
+#define STRATA_UNROLL
 #endif
 #endif
 
@@ -51,8 +65,8 @@ namespace strata::megakernel {
 /// What a wait ended with. Stop: the last step is over. Abort: some wait has lasted too long, and the kernel ends.
 enum class Verdict : unsigned { Ready, Stop, Abort };
 
-enum class Role : unsigned { Control, Load, Gather, Compute, Schedule };
-constexpr int kWorkerRoles = 4;
+enum class Role : unsigned { Control, Load, Compute, Schedule };
+constexpr int kWorkerRoles = 3;
 
 /// What a role does or waits for, as reports name it.
 enum class Activity : unsigned {
@@ -61,28 +75,36 @@ enum class Activity : unsigned {
   Left,       ///< has ended
   Start,      ///< waits until all workers and schedulers have started; object: −
   Listed,     ///< for control to list the next task; object: entry of the list
-  Unlisted,   ///< control, for all roles to be done with an entry; object: entry of the list
+  Unlisted,   ///< control, for load and compute to be done with an entry; object: entry of the list
   NextTask,   ///< control, for a task to be ready or for the loader; object: an event of the next task ahead of time
-  SlotEmpty,  ///< loader; object: slot
-  SlotFull,   ///< compute, for a bulk copy; object: slot
-  Window,     ///< loader, for bytes to land; object: slot
+  Room,       ///< loader, for compute to be done with a stage of the ring; object: stage
+  StageFull,  ///< compute, for a bulk copy; object: stage
+  Window,     ///< loader, for bytes to land; object: stage
   Event,      ///< object: event; have and want: values of its counter
-  InOrder,    ///< for the worker's tasks before this one; have and want: tasks
   Step,       ///< for the step before to end; have and want: epochs
-  Page,       ///< gather; object: page
-  Gathered,   ///< compute, for gather; object: entry of the list
-  Tags,       ///< gather; object: word; have and want: epochs
+  Tags,       ///< compute; object: word; have and want: epochs
   Queue,      ///< scheduler, for a place in a queue; object: worker
-  Slots,      ///< compute used other slots than load filled; have: used, want: filled
+  Stages,     ///< compute used other stages than load filled; have: used, want: filled; object: 0: their number, 1: the
+              ///< place in the ring after them
+  Leaving,    ///< control, at the end of a launch, for load and compute to leave
 };
 
 /// What is so far away in a cycle of 2³² that it has not come yet lies in its second half.
 STRATA_DEVICE bool reached(unsigned have, unsigned want) { return static_cast<int>(have - want) >= 0; }
 
-/// A tagged word: 12 bytes of data and the epoch in which they were written.
-struct Tagged {
-  unsigned data[3];
+/// A tagged word: 8 bytes of data (4 elements of 16 bits, or 2 floats) and the epoch in which they were written. Word i
+/// of a row holds its elements 4 i … 4 i + 3, so a tensor [rows, columns] of 16-bit elements has rows · ceil(columns /
+/// 4) words, row after row, whatever tiles wrote it.
+struct alignas(16) Tagged {
+  unsigned data[2];
   unsigned tag;
+  unsigned unused;
 };
+
+/// Stages of the ring begin at multiples of it.
+constexpr unsigned kStageUnit = 1024;
+
+/// What a stage of so many bytes takes of the ring.
+STRATA_DEVICE constexpr unsigned stage_room(unsigned bytes) { return (bytes + kStageUnit - 1) & ~(kStageUnit - 1); }
 
 }  // namespace strata::megakernel

@@ -27,37 +27,35 @@ STRATA_DEVICE bool active(Context<Platform>& c, const int* events, int count, un
   return true;
 }
 
-/// Until the events are active; what the tasks that trigger them wrote is visible to this thread, and to those that
-/// meet it later. One thread of a team calls it.
+/// Until the step of this epoch may run: the one before has ended, and its memory may be written. Orders nothing.
 template <class Platform>
-STRATA_DEVICE Verdict wait_for_events(Context<Platform>& c, const int* events, int count, unsigned epoch) {
-  for (int i = 0; i < count; ++i) {
-    Waited waited{Activity::Event, events[i], 0, wanted(c.program, events[i], epoch)};
-    auto& counter = counter_of(c.program, events[i]);
-    const Verdict verdict = spin(c, waited, [&] {
-      waited.have = c.platform.load(counter);
-      return reached(waited.have, waited.want);
-    });
-    if (verdict != Verdict::Ready) return verdict;
-  }
-  for (int i = 0; i < count; ++i) c.platform.acquire(counter_of(c.program, events[i]));
-  return Verdict::Ready;
-}
-
-/// Until the step of this epoch may run: the one before has ended, and its memory may be written.
-template <class Platform>
-STRATA_DEVICE Verdict wait_for_step(Context<Platform>& c, unsigned epoch) {
+STRATA_DEVICE Verdict poll_step(Context<Platform>& c, unsigned epoch) {
   Waited waited{Activity::Step, -1, 0, epoch};
   unsigned word = 0;
-  Verdict verdict = spin(c, waited, [&] {
+  const Verdict verdict = spin(c, waited, [&] {
     word = c.platform.load(*c.program.step);
     waited.have = word >> 1;
     return (word & 1u) != 0 || reached(waited.have, epoch);
   });
-  if (verdict != Verdict::Ready) return verdict;
-  if ((word & 1u) != 0) return c.left = Verdict::Stop;
-  c.platform.acquire(*c.program.step);
-  return Verdict::Ready;
+  if (verdict == Verdict::Ready && !reached(waited.have, epoch)) c.left = Verdict::Stop;
+  return c.left;
+}
+
+/// The same, and what the step before wrote is visible.
+template <class Platform>
+STRATA_DEVICE Verdict wait_for_step(Context<Platform>& c, unsigned epoch) {
+  if (poll_step(c, epoch) == Verdict::Ready) c.platform.acquire();
+  return c.left;
+}
+
+/// Until a task may begin: its step where `first` (the worker's first task of it), and its events. What the tasks that
+/// trigger them wrote is visible to this thread, and to those that meet it later. One thread of a team calls it.
+template <class Platform>
+STRATA_DEVICE Verdict wait_for_inputs(Context<Platform>& c, bool first, const int* events, int count, unsigned epoch) {
+  if (first && poll_step(c, epoch) != Verdict::Ready) return c.left;
+  Waited waited{Activity::Event, -1, 0, 0};
+  if (spin(c, waited, [&] { return active(c, events, count, epoch, waited); }) == Verdict::Ready) c.platform.acquire();
+  return c.left;
 }
 
 /// One thread of the team whose task ends a step calls it: publishes tokens to the host, and decides for all workers
@@ -70,38 +68,63 @@ STRATA_DEVICE void end_step(Context<Platform>& c, unsigned epoch, bool finished)
   c.platform.store_release(*program.step, stop ? epoch * 2 + 1 : (epoch + 1) * 2);
 }
 
-/// 12 bytes of data for each word, from the threads of a team together; `bytes` may end within the last word.
+/// By one thread: a word with the data of this epoch.
 template <class Platform>
-STRATA_DEVICE void write_tagged(Platform& platform, typename Platform::TaggedWord* words, const unsigned char* data,
-                                int bytes, unsigned epoch) {
-  const int count = (bytes + 11) / 12;
-  for (int i = platform.rank(); i < count; i += platform.size()) {
-    Tagged word{{0, 0, 0}, epoch};
-    auto* const to = reinterpret_cast<unsigned char*>(word.data);
-    const int here = bytes - 12 * i < 12 ? bytes - 12 * i : 12;
-    for (int b = 0; b < here; ++b) to[b] = data[12 * i + b];
-    platform.store_tagged(words[i], word);
-  }
+STRATA_DEVICE void write_tagged(Platform& platform, typename Platform::TaggedWord& word, unsigned first,
+                                unsigned second, unsigned epoch) {
+  platform.store_tagged(word, {{first, second}, epoch, 0});
 }
 
-/// The same data, by the threads of a team together, as soon as all of it has been written in this epoch. Each thread
-/// sees what it read; the team sees all after it has met.
-template <class Platform>
-STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const typename Platform::TaggedWord* words, unsigned char* data,
-                                  int bytes, unsigned epoch) {
-  const int count = (bytes + 11) / 12;
-  for (int i = c.platform.rank(); i < count; i += c.platform.size()) {
-    Waited waited{Activity::Tags, i, 0, epoch};
-    Tagged word{};
-    const Verdict verdict = spin(c, waited, [&] {
-      word = c.platform.load_tagged(words[i]);
-      waited.have = word.tag;
-      return reached(word.tag, epoch);
-    });
-    if (verdict != Verdict::Ready) return verdict;
-    const auto* const from = reinterpret_cast<const unsigned char*>(word.data);
-    const int here = bytes - 12 * i < 12 ? bytes - 12 * i : 12;
-    for (int b = 0; b < here; ++b) data[12 * i + b] = from[b];
+/// Loads of tagged words that a lane has on their way.
+constexpr int kTaggedAtOnce = 8;
+
+/// By the lanes of a warp together: take(i, word) for words [0, count) as soon as they have been written in this epoch,
+/// each by one lane; `count` is the same in all lanes. One lane looks for the first word until it is there: many lanes
+/// that look slow the whole chip down. Then all look for theirs, and again for what is missing.
+template <class Platform, class Take>
+STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const typename Platform::TaggedWord* words, int count,
+                                  unsigned epoch, Take take) {
+  Platform& platform = c.platform;
+  Waited waited{Activity::Tags, 0, 0, epoch};
+  if (count <= 0) return c.left;
+  const auto first_is_there = [&] {
+    if (platform.leads_warp()) waited.have = platform.load_tagged(words[0]).tag;
+    return platform.first_lane(platform.leads_warp() && reached(waited.have, epoch)) == 0;
+  };
+  if (spin<Scope::Warp>(c, waited, first_is_there) != Verdict::Ready) return c.left;
+  const int lanes = platform.lanes();
+  for (int base = 0; base < count; base += lanes * kTaggedAtOnce) {
+    const int mine = base + platform.lane();
+    Tagged word[kTaggedAtOnce];
+    unsigned missing = 0;
+    STRATA_UNROLL
+    for (int n = 0; n < kTaggedAtOnce; ++n) missing |= mine + lanes * n < count ? 1u << n : 0u;
+    const auto all_are_there = [&] {
+      STRATA_UNROLL
+      for (int n = 0; n < kTaggedAtOnce; ++n)
+        if ((missing >> n & 1u) != 0) word[n] = platform.load_tagged(words[mine + lanes * n]);
+      unsigned object = 0;
+      unsigned have = 0;
+      STRATA_UNROLL
+      for (int n = 0; n < kTaggedAtOnce; ++n) {
+        if ((missing >> n & 1u) == 0) continue;
+        if (reached(word[n].tag, epoch)) {
+          missing &= ~(1u << n);
+        } else {
+          object = static_cast<unsigned>(mine + lanes * n);
+          have = word[n].tag;
+        }
+      }
+      const int late = platform.first_lane(missing != 0);
+      if (late < 0) return true;
+      waited.object = static_cast<int>(platform.share(object, late));
+      waited.have = platform.share(have, late);
+      return false;
+    };
+    if (spin<Scope::Warp>(c, waited, all_are_there) != Verdict::Ready) return c.left;
+    STRATA_UNROLL
+    for (int n = 0; n < kTaggedAtOnce; ++n)
+      if (mine + lanes * n < count) take(mine + lanes * n, word[n]);
   }
   return Verdict::Ready;
 }

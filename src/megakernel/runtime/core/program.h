@@ -8,31 +8,37 @@
 namespace strata::megakernel {
 
 constexpr int kMostWaits = 4;
-constexpr unsigned kWaitsInOrder = 1;     ///< what the worker's tasks before this one left in its shared memory
-constexpr unsigned kAfterJustInTime = 2;  ///< may be listed only when its events are active
-constexpr unsigned kEndsStep = 4;         ///< all others of the step come before it
+constexpr int kMostArguments = 16;
+constexpr unsigned kAfterJustInTime = 1;  ///< may be listed only when its events are active
+constexpr unsigned kEndsStep = 2;         ///< all others of the step come before it
+constexpr unsigned kStoresForCopies = 4;  ///< what it stores is read by bulk copies of later steps
 
 /// 64 bytes. Waits and signal name events with a counter alone; −1: none.
-struct TaskRecord {
+struct alignas(16) TaskRecord {
   long long coordinates[3];
   int task;
   int function;  ///< −1: an empty task
-  int op;
+  int op;        ///< of Program::operators; −1: an empty task
+  int signal;
   int waits[kMostWaits];  ///< the first wait_count
   short wait_count;
   short flags;
-  int signal;
-  int pages;  ///< that its activations take, from gather to the end of compute
+  int unused;
 };
 static_assert(sizeof(TaskRecord) == 64, "records are copied word by word");
 
-/// A task in a worker's list, in shared memory.
+/// What all tasks of an operator share: the tensors that its block function reads and writes.
+struct alignas(16) OperatorRecord {
+  void* arguments[kMostArguments];
+};
+
+/// A task in a worker's list, in shared memory. Block functions read record, arguments and epoch.
 struct Descriptor {
   TaskRecord record;
+  void* arguments[kMostArguments];  ///< of its operator; an empty task has none
   unsigned epoch;
-  unsigned filled;  ///< slots that load filled
-  unsigned used;    ///< slots that compute used
-  unsigned unused;
+  unsigned filled[2];  ///< stages that load filled, and where the next one could begin in the ring
+  unsigned used[2];    ///< the same of compute
 };
 
 /// Tasks just in time that wait for the same events.
@@ -54,7 +60,8 @@ struct ProfileRecord {
   unsigned long long end;
 };
 
-/// Words of a report on what one role waits for: Activity, task, epoch, object, have, want.
+/// Words of a report on a role. What it waits for, by the role itself: Activity, task, epoch, object, have, want. What
+/// it was seen in by control, when control left after an abort: 1 + the task whose block function it was in, epoch.
 constexpr int kReportWords = 8;
 
 /// One launch of a kernel. Epochs are below 2³⁰; the counters of events keep their values from one launch to the next.
@@ -67,6 +74,7 @@ struct Program {
   int schedulers;
   bool just_in_time;  ///< some task is
   const TaskRecord* tasks;
+  const OperatorRecord* operators;
   const int* triggers;     ///< by event
   const int* queue_first;  ///< by worker, and one more: of queue_tasks
   const int* queue_tasks;
@@ -74,14 +82,14 @@ struct Program {
   const int* launch_first;       ///< by scheduler, and one more: of launches
   const int* launch_tasks;
   Placement placement;
+  const int* lengths;  ///< by sequence: positions of its cache that are filled before first_epoch
 
   // The worker's shared memory.
-  int slots;
-  unsigned slot_bytes;
+  unsigned ring_bytes;   ///< a multiple of kStageUnit
+  unsigned ring_stages;  ///< pairs of barriers, 2 to the power of ring_shift; at least 4 for each warp of compute
+  unsigned ring_shift;
   unsigned window_bytes;  ///< of bulk copies in flight; a larger copy is in flight alone
-  int pages;
-  unsigned page_bytes;
-  int listed;  ///< entries of the list
+  int listed;             ///< entries of the list
 
   // Words that threads meet at.
   Counter* events;    ///< by event, kCounterStride apart
@@ -103,12 +111,28 @@ struct Program {
   unsigned first_epoch;
   unsigned last_epoch;
 
-  unsigned long long limit;        ///< ns that a wait may last: more than a step takes, and than start_limit
+  unsigned long long limit;        ///< ns that a wait may last within a step: more than a step takes
   unsigned long long start_limit;  ///< ns that workers wait for each other at the start
-  ProfileRecord* profile;          ///< by worker and role (load, gather, compute), profile_capacity each; or null
+  ProfileRecord* profile;          ///< by worker and role (load, compute), profile_capacity each; or null
   unsigned* profiled;              ///< how many there were, kept or not
   unsigned profile_capacity;
 };
+
+/// The cache of a sequence has so many positions before the step of this epoch.
+template <class Platform>
+STRATA_DEVICE int position_of(const Program<Platform>& program, int sequence, unsigned epoch) {
+  return program.lengths[sequence] + static_cast<int>(epoch - program.first_epoch);
+}
+
+/// Of the loader: what a stage has and takes.
+struct StageRecord {
+  unsigned bytes;
+  unsigned taken;  ///< of the ring, with what it left free at the end where it begins at 0
+};
+
+/// What WorkerMemory::running says of a role in no block function, and at its end.
+constexpr unsigned kBetweenTasks = 0;
+constexpr unsigned kHasLeft = ~0u;
 
 /// A worker's shared memory.
 template <class Platform>
@@ -116,37 +140,35 @@ struct WorkerMemory {
   using Barrier = typename Platform::Barrier;
   using Counter = typename Platform::Counter;
 
-  Barrier* full;        ///< by slot: bytes have landed; 1 arrival
-  Barrier* empty;       ///< by slot: compute is done with it; an arrival of each warp of compute
-  Barrier* page_empty;  ///< by page; 1 arrival
-  Barrier* listed;      ///< by entry of the list: control has written it; 1 arrival
-  Barrier* gathered;    ///< by entry: its activations are in pages; 1 arrival
-  Barrier* unlisted;    ///< by entry: load, gather and compute are done with it; 3 arrivals
+  Barrier* full;      ///< ring_stages: bytes have landed; 1 arrival
+  Barrier* empty;     ///< ring_stages: compute is done with it; an arrival of each warp of compute
+  Barrier* listed;    ///< by entry of the list: control has written it; 1 arrival
+  Barrier* unlisted;  ///< by entry: load and compute are done with it; 2 arrivals
   Descriptor* list;
   Counter* loaded;      ///< tasks whose loads are all issued
-  Counter* completed;   ///< tasks that compute has ended
-  unsigned* in_flight;  ///< by slot, of the loader alone: bytes of its last copy
-  unsigned char* slots;
-  unsigned char* pages;
-  unsigned char* scratch;
+  Counter* ended;       ///< 0; or 1 + the tasks that control has listed: there will be no more
+  Counter* running;     ///< [0] load, [1] compute: 1 + the entry of the task whose block function it is in
+  StageRecord* stages;  ///< ring_stages, of the loader alone
+  unsigned char* ring;
+  unsigned char* scratch;  ///< of compute alone, of one task after the other
 };
 
 /// One thread calls it, once a kernel, before any role begins. `consumers`: warps of compute.
 template <class Platform>
 STRATA_DEVICE void start_memory(Platform& platform, const Program<Platform>& program,
                                 const WorkerMemory<Platform>& memory, unsigned consumers) {
-  for (int slot = 0; slot < program.slots; ++slot) {
-    platform.start(memory.full[slot], 1);
-    platform.start(memory.empty[slot], consumers);
+  for (unsigned stage = 0; stage < program.ring_stages; ++stage) {
+    platform.start(memory.full[stage], 1);
+    platform.start(memory.empty[stage], consumers);
   }
-  for (int page = 0; page < program.pages; ++page) platform.start(memory.page_empty[page], 1);
   for (int entry = 0; entry < program.listed; ++entry) {
     platform.start(memory.listed[entry], 1);
-    platform.start(memory.gathered[entry], 1);
-    platform.start(memory.unlisted[entry], 3);
+    platform.start(memory.unlisted[entry], 2);
   }
   platform.post(*memory.loaded, 0);
-  platform.post(*memory.completed, 0);
+  platform.post(*memory.ended, 0);
+  platform.post(memory.running[0], kBetweenTasks);
+  platform.post(memory.running[1], kBetweenTasks);
 }
 
 }  // namespace strata::megakernel

@@ -1,18 +1,26 @@
-// The FIFOs of a worker's shared memory as its roles see them: the ring of slots that constants come through, the pages
-// of activations, and the list of tasks. Each role keeps its place, a slot and the phase of its barriers, in registers,
-// and goes on where its last task ended. Barriers are started once a kernel (start_memory).
+// The FIFOs of a worker's shared memory as its roles see them: the list of tasks, and the ring of stages that constants
+// come through. Each role keeps its place and the phase of its barriers in registers, and goes on where its last task
+// ended. Barriers are started once a kernel (start_memory).
+//
+// A stage has any multiple of 16 bytes and takes stage_room of them, from where the one before ended; where the ring
+// ends before that it begins at 0. Stage k, counted since the kernel's start, uses barriers k % ring_stages in phase
+// k / ring_stages. A barrier has the parity of its phase alone, so a warp that waits for stage k must know that stage
+// k − ring_stages has landed. It does: at most half of ring_stages are in flight, and the last stage that the warp saw
+// land is at most half of ring_stages before k (ComputeSide::stage).
 #pragma once
 
 #include "megakernel/runtime/core/events.h"
 
 namespace strata::megakernel {
 
-/// A place in a FIFO: all roles go through the same places in the same order.
+/// A place in the list: all roles go through the same places in the same order.
 struct Cursor {
   int place = 0;
   unsigned round = 0;  ///< how often all places were gone through: the phase of their barriers
+  unsigned count = 0;  ///< of places, since the kernel's start
 
   STRATA_DEVICE void advance(int places) {
+    ++count;
     if (++place == places) {
       place = 0;
       ++round;
@@ -20,10 +28,18 @@ struct Cursor {
   }
 };
 
-/// Page `i`, counted around.
 template <class Platform>
-STRATA_DEVICE unsigned char* page_at(const Program<Platform>& program, const WorkerMemory<Platform>& memory, int i) {
-  return memory.pages + static_cast<unsigned long long>(i < program.pages ? i : i - program.pages) * program.page_bytes;
+STRATA_DEVICE unsigned pair_of(const Program<Platform>& program, unsigned stage) {
+  return stage & (program.ring_stages - 1);
+}
+template <class Platform>
+STRATA_DEVICE unsigned phase_of(const Program<Platform>& program, unsigned stage) {
+  return stage >> program.ring_shift;
+}
+/// Where a stage begins that takes `room` and comes after one that ended at `at`.
+template <class Platform>
+STRATA_DEVICE unsigned begin_of(const Program<Platform>& program, unsigned at, unsigned room) {
+  return at + room <= program.ring_bytes ? at : 0;
 }
 
 /// What a block function's load sees: one thread.
@@ -32,157 +48,137 @@ class LoadSide {
  public:
   STRATA_DEVICE LoadSide(Context<Platform>& c, const WorkerMemory<Platform>& memory) : c_(c), memory_(memory) {}
 
-  /// Fills the next slot: waits until it is empty and the window has room, and starts the copy. `bytes`: a multiple of
-  /// 16, at most slot_bytes. After an abort or a stop nothing is copied.
+  /// Fills the next stage: waits until the window has room, and the ring, and starts the copy. `bytes`: a multiple of
+  /// 16, at most ring_bytes. After an abort or a stop nothing is copied.
   STRATA_DEVICE void push(const void* from, unsigned bytes) {
     const Program<Platform>& program = c_.program;
-    // A phase of empty[] that has ended says that the copy before has landed: its place in the window is given back
-    // here too, before its bytes are overwritten.
-    while (flying_ > 0 && (flying_ == program.slots || bytes_ + bytes > program.window_bytes)) {
-      if (wait_for_phase(c_, Activity::Window, oldest_.place, memory_.full[oldest_.place], oldest_.round) !=
-          Verdict::Ready) {
-        return;
-      }
+    ++pushed_;
+    while (flying() > 0 && (2 * flying() >= program.ring_stages || flying_bytes_ + bytes > program.window_bytes)) {
+      if (wait(Activity::Window, memory_.full, landed_) != Verdict::Ready) return;
       land();
     }
-    const int slot = next_.place;
-    if (wait_for_phase(c_, Activity::SlotEmpty, slot, memory_.empty[slot], next_.round - 1) != Verdict::Ready) return;
-    memory_.in_flight[slot] = bytes;
-    bytes_ += bytes;
-    ++flying_;
-    ++filled_;
-    c_.platform.arrive_and_expect(memory_.full[slot], bytes);
-    c_.platform.copy(memory_.slots + static_cast<unsigned long long>(slot) * program.slot_bytes, from, bytes,
-                     memory_.full[slot]);
-    next_.advance(program.slots);
+    const unsigned room = stage_room(bytes);
+    const unsigned begin = begin_of(program, at_, room);
+    unsigned taken = room;
+    for (;;) {
+      // What is left free before the ring's end is taken too, unless all of the ring is free.
+      taken = begin == at_ || used_ == 0 ? room : room + program.ring_bytes - at_;
+      if (next_ - released_ < program.ring_stages && used_ + taken <= program.ring_bytes) break;
+      if (wait(Activity::Room, memory_.empty, released_) != Verdict::Ready) return;
+      release();
+    }
+    const unsigned pair = pair_of(program, next_);
+    memory_.stages[pair] = {bytes, taken};
+    flying_bytes_ += bytes;
+    used_ += taken;
+    ++next_;
+    at_ = begin + room;
+    c_.platform.arrive_and_expect(memory_.full[pair], bytes);
+    c_.platform.copy(memory_.ring + begin, from, bytes, memory_.full[pair]);
   }
 
   /// Before the first load of what earlier steps wrote (history): waits until the step before has ended. Constants need
   /// no such wait.
   STRATA_DEVICE void wait_for_history() {
-    if (history_ == c_.epoch) return;
-    if (wait_for_step(c_, c_.epoch) != Verdict::Ready) return;
-    c_.platform.acquire_for_copies(*c_.program.step);
+    if (history_ == c_.epoch || poll_step(c_, c_.epoch) != Verdict::Ready) return;
+    c_.platform.acquire_for_copies();
     history_ = c_.epoch;
   }
 
+  /// Positions of a sequence's cache that earlier steps have filled.
+  STRATA_DEVICE int position(int sequence) const { return position_of(c_.program, sequence, c_.epoch); }
   STRATA_DEVICE unsigned epoch() const { return c_.epoch; }
   STRATA_DEVICE bool left() const { return c_.left != Verdict::Ready; }
 
-  /// Slots filled since the last call.
-  STRATA_DEVICE unsigned filled() {
-    const unsigned filled = filled_;
-    filled_ = 0;
-    return filled;
+  /// Around a task's loads.
+  STRATA_DEVICE void begin_task() { pushed_ = 0; }
+  STRATA_DEVICE void end_task(Descriptor& entry) const {
+    entry.filled[0] = pushed_;
+    entry.filled[1] = at_;
   }
-
   /// Until all copies have landed, whatever else happens: the shared memory that they write must outlast them.
   STRATA_DEVICE void drain() {
-    while (flying_ > 0) {
-      while (!c_.platform.passed(memory_.full[oldest_.place], oldest_.round)) c_.platform.pause();
+    while (flying() > 0) {
+      while (!c_.platform.passed(memory_.full[pair_of(c_.program, landed_)], phase_of(c_.program, landed_)))
+        c_.platform.pause();
       land();
     }
   }
 
  private:
+  STRATA_DEVICE unsigned flying() const { return next_ - landed_; }
+  STRATA_DEVICE Verdict wait(Activity activity, typename Platform::Barrier* barriers, unsigned stage) {
+    return wait_for_phase(c_, activity, static_cast<int>(stage), barriers[pair_of(c_.program, stage)],
+                          phase_of(c_.program, stage));
+  }
   STRATA_DEVICE void land() {
-    bytes_ -= memory_.in_flight[oldest_.place];
-    --flying_;
-    oldest_.advance(c_.program.slots);
+    flying_bytes_ -= memory_.stages[pair_of(c_.program, landed_)].bytes;
+    ++landed_;
+  }
+  /// Compute is done with the oldest stage. So it has landed, and is no longer in the window.
+  STRATA_DEVICE void release() {
+    if (landed_ == released_) land();
+    used_ -= memory_.stages[pair_of(c_.program, released_)].taken;
+    ++released_;
   }
 
   Context<Platform>& c_;
   const WorkerMemory<Platform>& memory_;
-  Cursor next_;    ///< the slot to fill
-  Cursor oldest_;  ///< the first whose copy counts in the window
-  unsigned bytes_ = 0;
-  int flying_ = 0;
-  unsigned filled_ = 0;
-  unsigned history_ = 0;
+  unsigned next_ = 0;          ///< the stage to fill
+  unsigned landed_ = 0;        ///< the first whose copy counts in the window
+  unsigned released_ = 0;      ///< the first that compute is not known to be done with
+  unsigned at_ = 0;            ///< where the last one ended
+  unsigned used_ = 0;          ///< bytes of the ring
+  unsigned flying_bytes_ = 0;  ///< of the window
+  unsigned pushed_ = 0;        ///< of the task, after a stop too
+  unsigned history_ = 0;       ///< the epoch whose history may be read
 };
 
-/// What a block function's gather sees: a team.
-template <class Platform>
-class GatherSide {
- public:
-  STRATA_DEVICE GatherSide(Context<Platform>& c, const WorkerMemory<Platform>& memory) : c_(c), memory_(memory) {}
-
-  /// Takes the pages of the next task, before its gather; all threads of the team call it, and the leader waits until
-  /// they are empty. A task takes all its pages here and gives them back in compute: it takes none after it has given
-  /// one back, so that tasks cannot wait for each other's pages.
-  STRATA_DEVICE void take_pages(int count) {
-    first_ = next_.place;
-    for (int i = 0; i < count; ++i) {
-      if (c_.platform.leads())
-        wait_for_phase(c_, Activity::Page, next_.place, memory_.page_empty[next_.place], next_.round - 1);
-      next_.advance(c_.program.pages);
-    }
-  }
-  /// The task's i-th page.
-  STRATA_DEVICE unsigned char* page(int i) { return page_at(c_.program, memory_, first_ + i); }
-
-  /// Reads tagged words of this step; see read_tagged.
-  STRATA_DEVICE void read(const typename Platform::TaggedWord* words, unsigned char* data, int bytes) {
-    read_tagged(c_, words, data, bytes, c_.epoch);
-  }
-
-  STRATA_DEVICE Platform& platform() { return c_.platform; }
-  STRATA_DEVICE unsigned epoch() const { return c_.epoch; }
-  STRATA_DEVICE bool left() const { return c_.left != Verdict::Ready; }
-
- private:
-  Context<Platform>& c_;
-  const WorkerMemory<Platform>& memory_;
-  Cursor next_;
-  int first_ = 0;
-};
-
-/// What a block function's compute sees: a team. After an abort its waits return at once and what it reads means
+/// What a block function's compute sees: a team; each thread has its own. A task's stages are runs, one after the
+/// other, of stages of equally many bytes each. After an abort its waits return at once and what it reads means
 /// nothing: it goes on to its end, so that its threads go on meeting each other, or returns early in all of them.
 template <class Platform>
 class ComputeSide {
  public:
   STRATA_DEVICE ComputeSide(Context<Platform>& c, const WorkerMemory<Platform>& memory) : c_(c), memory_(memory) {}
 
-  /// The slot that load filled next, as soon as its bytes have landed.
-  STRATA_DEVICE const unsigned char* front() {
-    const int slot = slot_.place;
-    wait_for_phase(c_, Activity::SlotFull, slot, memory_.full[slot], slot_.round);
-    return memory_.slots + static_cast<unsigned long long>(slot) * c_.program.slot_bytes;
+  /// Stage n, from 0, of a run whose stages all have `bytes`: waits until it has landed. All lanes of a warp call it.
+  /// Warps may take different ones; each takes its own in rising order, the next at most half of ring_stages after its
+  /// last one (or after the task's first stage). After an abort: a place in the ring.
+  STRATA_DEVICE const unsigned char* stage(int n, unsigned bytes) {
+    go_to(n, bytes);
+    const unsigned number = first_ + static_cast<unsigned>(n);
+    const unsigned pair = pair_of(c_.program, number);
+    wait_for_phase<Scope::Warp>(c_, Activity::StageFull, static_cast<int>(number), memory_.full[pair],
+                                phase_of(c_.program, number));
+    return memory_.ring + begin_of(c_.program, at_, stage_room(bytes));
   }
-  /// The team is done with it.
-  STRATA_DEVICE void pop() {
-    if (left()) return;
+  /// The warp is done with stage n of the run. All its lanes call it. `warps`: how many of the team's warps use each
+  /// stage of this run, a power of two that divides their number.
+  STRATA_DEVICE void release(int n, int warps) {
     c_.platform.meet_warp();
-    if (c_.platform.leads_warp()) c_.platform.arrive(memory_.empty[slot_.place]);
-    slot_.advance(c_.program.slots);
-    ++used_;
+    if (left() || !c_.platform.leads_warp()) return;
+    c_.platform.arrive(memory_.empty[pair_of(c_.program, first_ + static_cast<unsigned>(n))],
+                       static_cast<unsigned>(c_.platform.warps()) / static_cast<unsigned>(warps));
+  }
+  /// After a run of `count` stages, by all threads of the team; nobody waits. The next run's stages count from 0.
+  STRATA_DEVICE void advance(int count, unsigned bytes) {
+    go_to(count, bytes);
+    first_ += static_cast<unsigned>(count);
+    n_ = 0;
   }
 
-  /// The task's i-th page.
-  STRATA_DEVICE unsigned char* page(int i) { return page_at(c_.program, memory_, first_ + i); }
-  /// The team is done with the first of the task's pages that it has not given back; what it does not give back is
-  /// given back at the end of the task.
-  STRATA_DEVICE void give_page() {
-    c_.platform.meet();
-    if (!left() && c_.platform.leads()) c_.platform.arrive(memory_.page_empty[page_.place]);
-    page_.advance(c_.program.pages);
-    ++given_;
-  }
-  /// Around a task's compute.
-  STRATA_DEVICE void begin_pages() {
-    first_ = page_.place;
-    given_ = 0;
-  }
-  STRATA_DEVICE void give_pages(int count) {
-    while (given_ < count) give_page();
-  }
-
+  /// Of the worker, for the team alone. What a task leaves in it the next one finds.
   STRATA_DEVICE unsigned char* scratch() { return memory_.scratch; }
 
-  /// Writes tagged words of this step; see write_tagged.
-  STRATA_DEVICE void write(typename Platform::TaggedWord* words, const unsigned char* data, int bytes) {
-    if (!left()) write_tagged(c_.platform, words, data, bytes, c_.epoch);
+  /// Tagged words of this step, by a warp together; see read_tagged.
+  template <class Take>
+  STRATA_DEVICE void read(const typename Platform::TaggedWord* words, int count, Take take) {
+    read_tagged(c_, words, count, c_.epoch, take);
+  }
+  /// A tagged word of this step, by one thread; nothing after an abort.
+  STRATA_DEVICE void write(typename Platform::TaggedWord& word, unsigned first, unsigned second) {
+    if (!left()) write_tagged(c_.platform, word, first, second, c_.epoch);
   }
 
   /// Of the task that ends a step: a token for the host, and that no step comes after this one. By the team's leader.
@@ -194,24 +190,37 @@ class ComputeSide {
   STRATA_DEVICE void finish() { finished_ = true; }
   STRATA_DEVICE bool finished() const { return finished_; }
 
+  /// Positions of a sequence's cache that earlier steps have filled.
+  STRATA_DEVICE int position(int sequence) const { return position_of(c_.program, sequence, c_.epoch); }
   STRATA_DEVICE Platform& platform() { return c_.platform; }
   STRATA_DEVICE unsigned epoch() const { return c_.epoch; }
   STRATA_DEVICE bool left() const { return c_.left != Verdict::Ready; }
-  /// Slots used since the last call.
-  STRATA_DEVICE unsigned used() {
-    const unsigned used = used_;
-    used_ = 0;
-    return used;
+
+  /// Around a task's compute.
+  STRATA_DEVICE void begin_task() { task_ = first_; }
+  STRATA_DEVICE void end_task(Descriptor& entry) const {
+    entry.used[0] = first_ - task_;
+    entry.used[1] = at_;
   }
 
  private:
+  /// Makes `at_` that of stage n. Without a wrap, which is rare, it is a product.
+  STRATA_DEVICE void go_to(int n, unsigned bytes) {
+    const unsigned room = stage_room(bytes);
+    const unsigned straight = at_ + static_cast<unsigned>(n - n_) * room;
+    if (straight <= c_.program.ring_bytes) {
+      at_ = straight;
+      n_ = n;
+    }
+    for (; n_ < n; ++n_) at_ = begin_of(c_.program, at_, room) + room;
+  }
+
   Context<Platform>& c_;
   const WorkerMemory<Platform>& memory_;
-  Cursor slot_;
-  Cursor page_;
-  int first_ = 0;
-  int given_ = 0;
-  unsigned used_ = 0;
+  unsigned first_ = 0;  ///< stage of the run, since the kernel's start
+  int n_ = 0;           ///< of the run
+  unsigned at_ = 0;     ///< where the stage before it ended
+  unsigned task_ = 0;   ///< stage of the task
   bool finished_ = false;
 };
 

@@ -20,7 +20,7 @@ class Scheduler {
     if (start_together(c_) != Verdict::Ready) return;
     for (unsigned epoch = c_.program.first_epoch; run_step(epoch) == Verdict::Ready; ++epoch) {
     }
-    report_left(c_);
+    end_role(c_, {Activity::Left, -1, 0, 0});
   }
 
  private:
@@ -74,10 +74,10 @@ class Scheduler {
       return reached(waited.have, waited.want);
     });
     if (verdict != Verdict::Ready) return verdict;
-    c_.platform.acquire(taken);
+    c_.platform.acquire();
     c_.platform.store_tagged(program.queue[static_cast<unsigned long long>(worker) * program.queue_capacity +
                                            (ticket & (program.queue_capacity - 1))],
-                             {{static_cast<unsigned>(task), epoch, 0}, ticket + 1});
+                             {{static_cast<unsigned>(task), epoch}, ticket + 1, 0});
     return Verdict::Ready;
   }
 

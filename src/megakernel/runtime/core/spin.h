@@ -16,11 +16,16 @@ struct Context {
   int task = -1;
   unsigned epoch = 0;
   Verdict left = Verdict::Ready;  ///< why it leaves its role; all waits return it at once from then on
+  bool reported = false;          ///< this thread has written its role's report
 
   STRATA_DEVICE int report() const {
     return role == Role::Schedule ? program.workers * kWorkerRoles + index
                                   : index * kWorkerRoles + static_cast<int>(role);
   }
+  /// Value of the abort word where this role is the cause.
+  STRATA_DEVICE unsigned own_cause() const { return static_cast<unsigned>(report()) + 1; }
+  /// Compute is a team; the other roles are one thread each.
+  STRATA_DEVICE bool leads() const { return role != Role::Compute || platform.leads(); }
 };
 
 /// What a wait is for: have and want are counts of some kind.
@@ -31,8 +36,10 @@ struct Waited {
   unsigned want;
 };
 
+/// One thread of a role writes its report: the one that set the abort word or, where another role is the cause, the
+/// leader.
 template <class Platform>
-STRATA_DEVICE void write_report(const Context<Platform>& c, const Waited& waited) {
+STRATA_DEVICE void write_report(Context<Platform>& c, const Waited& waited) {
   auto* const words = c.program.reports + c.report() * kReportWords;
   c.platform.store(words[1], static_cast<unsigned>(c.task));
   c.platform.store(words[2], c.epoch);
@@ -40,72 +47,101 @@ STRATA_DEVICE void write_report(const Context<Platform>& c, const Waited& waited
   c.platform.store(words[4], waited.have);
   c.platform.store(words[5], waited.want);
   c.platform.store_release(words[0], static_cast<unsigned>(waited.activity));
+  c.reported = true;
 }
 
-/// Before a block function, which may never return.
+/// This thread has seen the abort word, whose value is `cause`.
 template <class Platform>
-STRATA_DEVICE void report_running(const Context<Platform>& c) {
-  auto* const words = c.program.reports + c.report() * kReportWords;
-  c.platform.store(words[1], static_cast<unsigned>(c.task));
-  c.platform.store(words[2], c.epoch);
-  c.platform.store_release(words[0], static_cast<unsigned>(Activity::Running));
+STRATA_DEVICE void leave(Context<Platform>& c, const Waited& waited, unsigned cause) {
+  c.left = Verdict::Abort;
+  if (!c.reported && cause != c.own_cause() && c.leads()) write_report(c, waited);
 }
 
-/// At the end of a role that waits for nothing any more; after an abort, the report on the wait stays.
+/// Ends the kernel: this thread's report is its cause, unless another thread was first.
 template <class Platform>
-STRATA_DEVICE void report_left(const Context<Platform>& c) {
-  if (c.left == Verdict::Abort) return;
+STRATA_DEVICE void raise(Context<Platform>& c, const Waited& waited) {
+  const unsigned before = c.platform.compare_exchange(*c.program.abort, 0, c.own_cause());
+  if (before != 0) return leave(c, waited, before);
+  c.left = Verdict::Abort;
+  write_report(c, waited);
+}
+
+/// The leader calls it at the end of its role. `last`: what it did, for the report after an abort.
+template <class Platform>
+STRATA_DEVICE void end_role(Context<Platform>& c, const Waited& last) {
+  const unsigned cause = c.platform.load(*c.program.abort);
+  if (cause != 0) return leave(c, last, cause);
   c.platform.store_release(c.program.reports[c.report() * kReportWords], static_cast<unsigned>(Activity::Left));
 }
 
-/// Ends the kernel: this role's report is its cause, unless another one was first.
-template <class Platform>
-STRATA_DEVICE void raise(Context<Platform>& c, const Waited& waited) {
-  write_report(c, waited);
-  c.platform.compare_exchange(*c.program.abort, 0, static_cast<unsigned>(c.report()) + 1);
-  c.left = Verdict::Abort;
-}
+/// How long a wait has lasted. A step that ends is progress, and the time counts from there.
+struct Watch {
+  unsigned long long began = 0;  ///< 0: at the first look
+  unsigned step = 0;
+};
 
-/// The slow part of a poll: abort, stop, clock. `began` is 0 at the first one.
+/// The slow part of a poll: abort, stop, clock.
 template <class Platform>
-STRATA_DEVICE void check(Context<Platform>& c, const Waited& waited, unsigned long long& began) {
-  if (c.platform.load(*c.program.abort) != 0) {
-    write_report(c, waited);
-    c.left = Verdict::Abort;
-    return;
-  }
+STRATA_DEVICE void check(Context<Platform>& c, const Waited& waited, Watch& watch) {
+  const unsigned cause = c.platform.load(*c.program.abort);
+  if (cause != 0) return leave(c, waited, cause);
+  const unsigned step = c.platform.load(*c.program.step);
   // All tasks of the last step have ended, so what is still waited for never comes.
-  if ((c.platform.load(*c.program.step) & 1u) != 0) {
+  if ((step & 1u) != 0) {
     c.left = Verdict::Stop;
     return;
   }
   const unsigned long long now = c.platform.clock();
-  if (began == 0) {
-    began = now;
-  } else if (now - began > c.program.limit) {
+  if (watch.began == 0 || watch.step != step) {
+    watch = {now, step};
+  } else if (now - watch.began > c.program.limit) {
     raise(c, waited);
   }
 }
 
-/// Until poll() is true; it may write `waited`, for the report.
-template <class Platform, class Poll>
+/// Who waits: one thread, or the lanes of a warp together. Of a warp all lanes come with the same Context::left and go
+/// with the same, so they never part.
+enum class Scope { Thread, Warp };
+
+template <Scope kScope, class Platform>
+STRATA_DEVICE bool true_for_one(Platform& platform, bool condition) {
+  if constexpr (kScope == Scope::Warp) return platform.first_lane(condition) >= 0;
+  return condition;
+}
+
+/// Until poll() is true; it may write `waited`, for the report. With Scope::Warp it is called by all lanes, and has one
+/// answer for all.
+template <Scope kScope = Scope::Thread, class Platform, class Poll>
 STRATA_DEVICE Verdict spin(Context<Platform>& c, Waited& waited, Poll poll) {
   if (c.left != Verdict::Ready) return c.left;
-  unsigned long long began = 0;
+  Watch watch;
   for (unsigned polls = 1; !poll(); ++polls) {
-    if (polls % Platform::kCheckInterval == 0) check(c, waited, began);
-    if (c.left != Verdict::Ready) return c.left;
+    if (polls % Platform::kCheckInterval == 0) {
+      if constexpr (kScope == Scope::Warp) {
+        if (c.platform.leads_warp()) check(c, waited, watch);
+        c.left = static_cast<Verdict>(c.platform.share(static_cast<unsigned>(c.left), 0));
+      } else {
+        check(c, waited, watch);
+      }
+      if (c.left != Verdict::Ready) return c.left;
+    }
     c.platform.pause();
   }
   return Verdict::Ready;
 }
 
+template <Scope kScope, class Platform>
+STRATA_DEVICE bool passed(Platform& platform, typename Platform::Barrier& barrier, unsigned phase) {
+  if constexpr (kScope == Scope::Warp) return platform.passed_together(barrier, phase);
+  return platform.passed(barrier, phase);
+}
+
 /// Until the phase of a barrier is over. `object` says in reports which barrier it is.
-template <class Platform>
+template <Scope kScope = Scope::Thread, class Platform>
 STRATA_DEVICE Verdict wait_for_phase(Context<Platform>& c, Activity activity, int object,
                                      typename Platform::Barrier& barrier, unsigned phase) {
   Waited waited{activity, object, phase, phase + 1};
-  return spin(c, waited, [&] { return c.platform.passed(barrier, phase); });
+  return spin<kScope>(c, waited, [&] { return passed<kScope>(c.platform, barrier, phase); });
 }
 
 /// The start of a launch: all workers and schedulers count themselves, and go on when all are there. Where one is not
@@ -124,7 +160,7 @@ STRATA_DEVICE Verdict start_together(Context<Platform>& c) {
       platform.compare_exchange(decision, 0, 2);
     platform.pause();
   }
-  platform.acquire(decision);
+  platform.acquire();
   if (platform.load(decision) != 1) raise(c, {Activity::Start, -1, platform.load(counted), all});
   return c.left;
 }

@@ -1,7 +1,11 @@
-// The roles of a worker: control makes a list of tasks; load, gather and compute follow it, each at its own pace. Each
-// function is called by the threads of its role and returns when the kernel ends. Functions is the target's table of
-// block functions: load(record, LoadSide&), gather(record, GatherSide&) and compute(record, ComputeSide&), which call
-// what record.function names.
+// The roles of a worker: control makes a list of tasks; load and compute follow it, each at its own pace. Each function
+// is called by the threads of its role and returns when the kernel ends. Functions is the target's table of block
+// functions: load(descriptor, LoadSide&) and compute(descriptor, ComputeSide&), which call what
+// descriptor.record.function names.
+//
+// Control alone decides when its worker's roles leave between two tasks, and says so by the number of tasks that it has
+// listed. So all warps of compute come to the same end of the list, though they do not meet there; inside a task their
+// waits end at the abort word, and they meet at its end.
 #pragma once
 
 #include "megakernel/runtime/core/control.h"
@@ -17,6 +21,30 @@ STRATA_DEVICE void run_control(Platform& platform, const Program<Platform>& prog
   Control<Platform>(c, memory).run();
 }
 
+/// Until control has listed the next task, and takes it into the context; false: it has left, and there is none. It has
+/// no limit: control's own waits have one.
+template <Scope kScope, class Platform>
+STRATA_DEVICE bool next_task(Context<Platform>& c, const WorkerMemory<Platform>& memory, const Cursor& at) {
+  while (!passed<kScope>(c.platform, memory.listed[at.place], at.round)) {
+    // Written after the last task was listed.
+    if (true_for_one<kScope>(c.platform, c.platform.peek(*memory.ended) == at.count + 1)) {
+      c.task = -1;
+      return false;
+    }
+    c.platform.pause();
+  }
+  c.task = memory.list[at.place].record.task;
+  c.epoch = memory.list[at.place].epoch;
+  return true;
+}
+
+/// At the end of load and compute, by the leader.
+template <class Platform>
+STRATA_DEVICE void end_worker_role(Context<Platform>& c, const WorkerMemory<Platform>& memory, const Cursor& at) {
+  end_role(c, {c.task < 0 ? Activity::Listed : Activity::Running, at.place, 0, 0});
+  c.platform.post(memory.running[static_cast<int>(c.role) - 1], kHasLeft);
+}
+
 /// By one thread: starts the bulk copies of one task after the other, ahead of everything, bounded by the ring and the
 /// window. The next task's loads begin when this one's are all issued.
 template <bool kProfile, class Platform, class Functions>
@@ -25,106 +53,65 @@ STRATA_DEVICE void run_load(Platform& platform, const Program<Platform>& program
   Context<Platform> c{platform, program, Role::Load, worker};
   LoadSide<Platform> side(c, memory);
   Profile<kProfile, Platform> profile(c);
-  unsigned loaded = 0;
-  for (Cursor at;; at.advance(program.listed)) {
-    if (wait_for_phase(c, Activity::Listed, at.place, memory.listed[at.place], at.round) != Verdict::Ready) break;
+  Cursor at;
+  for (; next_task<Scope::Thread>(c, memory, at); at.advance(program.listed)) {
     Descriptor& entry = memory.list[at.place];
-    c.task = entry.record.task;
-    c.epoch = entry.epoch;
-    report_running(c);
     profile.begin();
-    if (entry.record.function >= 0) functions.load(entry.record, side);
+    side.begin_task();
+    if (entry.record.function >= 0) {
+      platform.post(memory.running[0], static_cast<unsigned>(at.place) + 1);
+      functions.load(static_cast<const Descriptor&>(entry), side);
+      platform.post(memory.running[0], kBetweenTasks);
+    }
+    side.end_task(entry);
     if (c.left != Verdict::Ready) break;
     profile.end();
-    entry.filled = side.filled();
-    platform.post(*memory.loaded, ++loaded);
-    platform.arrive(memory.unlisted[at.place]);
+    platform.post(*memory.loaded, at.count + 1);
+    platform.arrive(memory.unlisted[at.place], 1);
   }
   side.drain();
-  report_left(c);
+  end_worker_role(c, memory, at);
 }
 
-/// By a team: waits until a task's activations can be read, and brings them to pages.
-template <bool kProfile, class Platform, class Functions>
-STRATA_DEVICE void run_gather(Platform& platform, const Program<Platform>& program,
-                              const WorkerMemory<Platform>& memory, int worker, Functions& functions) {
-  Context<Platform> c{platform, program, Role::Gather, worker};
-  GatherSide<Platform> side(c, memory);
-  Profile<kProfile, Platform> profile(c);
-  unsigned running = program.first_epoch - 1;  // the step that this worker has seen begin
-  unsigned position = 0;                       // of the task among the worker's
-  for (Cursor at;; at.advance(program.listed), ++position) {
-    const Descriptor& entry = memory.list[at.place];
-    if (platform.leads()) wait_for_phase(c, Activity::Listed, at.place, memory.listed[at.place], at.round);
-    if (platform.any(c.left != Verdict::Ready)) break;
-    const TaskRecord& record = entry.record;
-    c.task = record.task;
-    c.epoch = entry.epoch;
-    if (platform.leads()) {
-      if (running != c.epoch) wait_for_step(c, c.epoch);
-      running = c.epoch;
-      wait_for_events(c, record.waits, record.wait_count, c.epoch);
-      if ((record.flags & kWaitsInOrder) != 0) {
-        Waited waited{Activity::InOrder, -1, 0, position};
-        spin(c, waited, [&] {
-          waited.have = platform.peek(*memory.completed);
-          return reached(waited.have, position);
-        });
-      }
-    }
-    side.take_pages(record.pages);
-    if (platform.any(c.left != Verdict::Ready)) break;
-    if (platform.leads()) {
-      report_running(c);
-      profile.begin();
-    }
-    if (record.function >= 0) functions.gather(record, side);
-    if (platform.any(c.left != Verdict::Ready)) break;
-    if (platform.leads()) {
-      profile.end();
-      platform.arrive(memory.gathered[at.place]);
-      platform.arrive(memory.unlisted[at.place]);
-    }
-  }
-  if (platform.leads()) report_left(c);
-}
-
-/// By a team: computes, stores, signals.
+/// By a team: waits for events, computes, stores, signals. A task that waits for no counter meets nobody before its
+/// function begins.
 template <bool kProfile, class Platform, class Functions>
 STRATA_DEVICE void run_compute(Platform& platform, const Program<Platform>& program,
                                const WorkerMemory<Platform>& memory, int worker, Functions& functions) {
   Context<Platform> c{platform, program, Role::Compute, worker};
   ComputeSide<Platform> side(c, memory);
   Profile<kProfile, Platform> profile(c);
-  unsigned completed = 0;
-  for (Cursor at;; at.advance(program.listed)) {
+  unsigned step = program.first_epoch - 1;  // the one that this worker has seen begin
+  Cursor at;
+  for (; next_task<Scope::Warp>(c, memory, at); at.advance(program.listed)) {
     Descriptor& entry = memory.list[at.place];
-    if (platform.leads()) wait_for_phase(c, Activity::Gathered, at.place, memory.gathered[at.place], at.round);
-    if (platform.any(c.left != Verdict::Ready)) break;
     const TaskRecord& record = entry.record;
-    c.task = record.task;
-    c.epoch = entry.epoch;
-    if (platform.leads()) {
-      report_running(c);
-      profile.begin();
+    const bool first = step != c.epoch;
+    step = c.epoch;
+    if (first || record.wait_count > 0) {
+      if (platform.leads()) wait_for_inputs(c, first, record.waits, record.wait_count, c.epoch);
+      if (platform.any(c.left != Verdict::Ready)) break;
     }
-    side.begin_pages();
-    if (record.function >= 0) functions.compute(record, side);
-    side.give_pages(record.pages);
+    if (platform.leads()) profile.begin();
+    side.begin_task();
+    if (record.function >= 0) {
+      if (platform.leads()) platform.post(memory.running[1], static_cast<unsigned>(at.place) + 1);
+      functions.compute(static_cast<const Descriptor&>(entry), side);
+    }
+    const auto flags = static_cast<unsigned>(record.flags);
+    if ((flags & kStoresForCopies) != 0) platform.release_for_copies();
     // All have stored. After an abort nothing is signalled: what was computed may mean nothing.
     if (platform.any(c.left != Verdict::Ready)) break;
-    const unsigned used = side.used();
     if (platform.leads()) {
-      profile.end();
       if (record.signal >= 0) platform.add_release(counter_of(program, record.signal), 1);
-      platform.post(*memory.completed, ++completed);
-      entry.used = used;
-      const bool ends_step = (record.flags & kEndsStep) != 0;
-      platform.arrive(memory.unlisted[at.place]);  // nobody reads the entry from here on
-      if (ends_step) end_step(c, c.epoch, side.finished());
+      profile.end();
+      side.end_task(entry);
+      platform.post(memory.running[1], kBetweenTasks);
+      platform.arrive(memory.unlisted[at.place], 1);  // nobody reads the entry from here on
+      if ((flags & kEndsStep) != 0) end_step(c, c.epoch, side.finished());
     }
   }
-  if (platform.leads()) report_left(c);
+  if (platform.leads()) end_worker_role(c, memory, at);
 }
 
 }  // namespace strata::megakernel
