@@ -1,6 +1,8 @@
 #include "runtime/compile.h"
 
+#include <algorithm>
 #include <memory>
+#include <regex>
 
 #include "runtime/cuda_libraries.h"
 #include "support/trusted_path.h"
@@ -69,6 +71,28 @@ Result<Nvrtc> open_nvrtc() {
   return nvrtc;
 }
 
+std::string log_of(const Nvrtc& nvrtc, Nvrtc::Program program) {
+  size_t size = 0;
+  nvrtc.log_size(program, &size);
+  std::string log(size, '\0');
+  if (size > 0) nvrtc.log(program, log.data());
+  return log.c_str();
+}
+
+/// From ptxas's notes: "64 bytes stack frame, 0 bytes spill stores", "Used 72 registers".
+RegisterUse use_in(const std::string& notes) {
+  RegisterUse use;
+  const auto raise_to = [&](int& most, const char* pattern) {
+    const std::regex numbers(pattern);
+    for (std::sregex_iterator at(notes.begin(), notes.end(), numbers), end; at != end; ++at)
+      most = std::max(most, std::stoi((*at)[1].str()));
+  };
+  raise_to(use.registers, "Used ([0-9]{1,6}) registers");
+  raise_to(use.stack_bytes, "([0-9]{1,8}) bytes stack frame");
+  raise_to(use.spilled_bytes, "([0-9]{1,8}) bytes spill stores");
+  return use;
+}
+
 /// Opened once; never closed, because its threads may outlive any owner.
 const Result<Nvrtc>& opened_nvrtc() {
   static const Result<Nvrtc> nvrtc = open_nvrtc();
@@ -77,7 +101,8 @@ const Result<Nvrtc>& opened_nvrtc() {
 
 }  // namespace
 
-Result<std::vector<char>> compile_cubin(const std::string& source, const Target& target, const std::stop_token& stop) {
+Result<std::vector<char>> compile_cubin(const std::string& source, const Target& target, const std::stop_token& stop,
+                                        RegisterUse* use) {
   const auto stopped = [&] {
     return tl::unexpected(Error{ErrorCode::Interrupted,
                                 fmt::format("there was no time to compile the source for {}", target.name),
@@ -94,6 +119,7 @@ Result<std::vector<char>> compile_cubin(const std::string& source, const Target&
   const auto destroy = [&](Nvrtc::Program* p) { nvrtc->destroy(p); };
   const std::unique_ptr<Nvrtc::Program, decltype(destroy)> owner(&program, destroy);
   std::vector<std::string> options{fmt::format("-arch={}", target.name), "-std=c++20", "-default-device"};
+  if (use != nullptr) options.emplace_back("--ptxas-options=-v");
   for (const std::string& folder : nvrtc->include_directories) options.push_back("-I" + folder);
   std::vector<const char*> pointers;
   for (const std::string& option : options) pointers.push_back(option.c_str());
@@ -104,14 +130,10 @@ Result<std::vector<char>> compile_cubin(const std::string& source, const Target&
   if (nvrtc->set_flow_callback != nullptr && stop.stop_possible()) nvrtc->set_flow_callback(program, is_over, &token);
   const int status = nvrtc->compile(program, static_cast<int>(pointers.size()), pointers.data());
   if (status != 0 && stop.stop_requested()) return stopped();
-  if (status != 0) {
-    size_t size = 0;
-    nvrtc->log_size(program, &size);
-    std::string log(size, '\0');
-    if (size > 0) nvrtc->log(program, log.data());
+  if (status != 0)
     return unsupported("NVRTC did not compile the generated source for {}: {}\n{}", target.name,
-                       nvrtc->error_text(status), log.c_str());
-  }
+                       nvrtc->error_text(status), log_of(*nvrtc, program));
+  if (use != nullptr) *use = use_in(log_of(*nvrtc, program));
   size_t size = 0;
   nvrtc->cubin_size(program, &size);
   std::vector<char> cubin(size);

@@ -9,11 +9,19 @@
 
 namespace strata {
 
+/// What ptxas says of a cubin's kernels, the most of all of them.
+struct RegisterUse {
+  int registers = 0;      ///< of a thread
+  int stack_bytes = 0;    ///< of a thread: arrays that are no registers, and registers for which there was no room
+  int spilled_bytes = 0;  ///< stores of the latter
+};
+
 /// A cubin for `target`. Error (Environment, with a remedy) where NVRTC or the CUDA headers are missing; Error
 /// (Unsupported) with the compiler's log where the source does not compile; Error (Interrupted) when `stop` is
-/// requested: NVRTC asks between its passes, those before CUDA 12.8 only at the start.
+/// requested: NVRTC asks between its passes, those before CUDA 12.8 only at the start. `use`: where not null, what the
+/// cubin's kernels take.
 Result<std::vector<char>> compile_cubin(const std::string& source, const Target& target,
-                                        const std::stop_token& stop = {});
+                                        const std::stop_token& stop = {}, RegisterUse* use = nullptr);
 
 /// "13.0". Error (Environment) where NVRTC or the CUDA headers are missing.
 Result<std::string> nvrtc_version();

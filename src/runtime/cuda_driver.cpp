@@ -23,6 +23,10 @@ void bind_all(FunctionBinder& r, CudaDriver& d) {
   r.bind(d.copy_to_device, {"cuMemcpyHtoD_v2"});
   r.bind(d.copy_to_host, {"cuMemcpyDtoH_v2"});
   r.bind(d.copy_on_device, {"cuMemcpyDtoD_v2"});
+  r.bind(d.allocate_host, {"cuMemHostAlloc"});
+  r.bind(d.release_host, {"cuMemFreeHost"});
+  r.bind(d.copy_to_device_later, {"cuMemcpyHtoDAsync_v2"});
+  r.bind(d.copy_to_host_later, {"cuMemcpyDtoHAsync_v2"});
   r.bind(d.fill, {"cuMemsetD8_v2"});
   r.bind(d.copy_on_device_later, {"cuMemcpyDtoDAsync_v2"});
   r.bind(d.fill_bytes_later, {"cuMemsetD8Async"});
@@ -33,11 +37,15 @@ void bind_all(FunctionBinder& r, CudaDriver& d) {
   r.bind(d.unload_module, {"cuModuleUnload"});
   r.bind(d.get_function, {"cuModuleGetFunction"});
   r.bind(d.set_function_attribute, {"cuFuncSetAttribute"});
+  r.bind(d.function_attribute, {"cuFuncGetAttribute"});
+  r.bind(d.blocks_per_multiprocessor, {"cuOccupancyMaxActiveBlocksPerMultiprocessor"});
   r.bind(d.launch, {"cuLaunchKernelEx"});
   r.bind(d.encode_tensor_map, {"cuTensorMapEncodeTiled"});
   r.bind(d.synchronize, {"cuCtxSynchronize"});
   r.bind(d.create_stream, {"cuStreamCreate"});
   r.bind(d.destroy_stream, {"cuStreamDestroy_v2"});
+  r.bind(d.query_stream, {"cuStreamQuery"});
+  r.bind(d.synchronize_stream, {"cuStreamSynchronize"});
   r.bind(d.begin_capture, {"cuStreamBeginCapture_v2"});
   r.bind(d.end_capture, {"cuStreamEndCapture"});
   r.bind(d.instantiate_graph, {"cuGraphInstantiateWithFlags"});

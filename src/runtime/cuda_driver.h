@@ -51,10 +51,20 @@ struct alignas(64) CudaTensorMap {
 /// Functions return 0, or an error that check() names.
 struct CudaDriver {
   // Of cuDeviceGetAttribute and cuFuncSetAttribute.
+  static constexpr int kMultiprocessors = 16;
   static constexpr int kL2CacheBytes = 38;
   static constexpr int kCapabilityMajor = 75;
   static constexpr int kCapabilityMinor = 76;
+  static constexpr int kCooperativeLaunch = 95;
+  static constexpr int kMostSharedBytes = 97;  ///< that a block may use
   static constexpr int kMostDynamicSharedBytes = 8;
+  // Of cuFuncGetAttribute: of a thread.
+  static constexpr int kLocalBytes = 3;
+  static constexpr int kRegisters = 4;
+  // Of cuMemHostAlloc.
+  static constexpr unsigned kMapped = 2;
+  // What cuStreamQuery returns while something runs.
+  static constexpr int kNotReady = 600;
   // Of cuTensorMapEncodeTiled: elements of 2 and of 4 bytes; lines of 256 bytes are brought to the L2 cache.
   static constexpr int kElements16 = 1;
   static constexpr int kElements32 = 2;
@@ -79,6 +89,10 @@ struct CudaDriver {
   int (*copy_to_device)(CudaPointer, const void*, size_t);
   int (*copy_to_host)(void*, CudaPointer, size_t);
   int (*copy_on_device)(CudaPointer, CudaPointer, size_t);
+  int (*allocate_host)(void**, size_t, unsigned);  ///< pinned; the device has it at the same address
+  int (*release_host)(void*);
+  int (*copy_to_device_later)(CudaPointer, const void*, size_t, CudaStream);
+  int (*copy_to_host_later)(void*, CudaPointer, size_t, CudaStream);
   int (*fill)(CudaPointer, unsigned char, size_t);
   int (*copy_on_device_later)(CudaPointer, CudaPointer, size_t, CudaStream);
   int (*fill_bytes_later)(CudaPointer, unsigned char, size_t, CudaStream);
@@ -90,6 +104,9 @@ struct CudaDriver {
   int (*unload_module)(CudaModule);
   int (*get_function)(CudaFunction*, CudaModule, const char*);
   int (*set_function_attribute)(CudaFunction, int, int);
+  int (*function_attribute)(int*, int, CudaFunction);
+  /// (blocks, function, threads of a block, bytes of dynamic shared memory)
+  int (*blocks_per_multiprocessor)(int*, CudaFunction, int, size_t);
   int (*launch)(const CudaLaunchConfig*, CudaFunction, void**, void**);
   /// (map, type, rank, base, sizes, strides from the second dimension on in bytes, box, steps, interleaving, swizzle,
   /// promotion, filling)
@@ -98,6 +115,8 @@ struct CudaDriver {
   int (*synchronize)();
   int (*create_stream)(CudaStream*, unsigned);
   int (*destroy_stream)(CudaStream);
+  int (*query_stream)(CudaStream);
+  int (*synchronize_stream)(CudaStream);
   int (*begin_capture)(CudaStream, int);
   int (*end_capture)(CudaStream, CudaGraph*);
   int (*instantiate_graph)(CudaGraphExec*, CudaGraph, unsigned long long);

@@ -1,6 +1,7 @@
 #include "runtime/gpu_device.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace strata {
@@ -39,6 +40,12 @@ Result<int64_t> GpuDevice::free_bytes() const {
   size_t all = 0;
   STRATA_CHECK(driver_.check(driver_.memory_info(&free, &all), "free memory"));
   return static_cast<int64_t>(free);
+}
+
+Result<int> GpuDevice::attribute(int number, std::string_view what) const {
+  int value = 0;
+  STRATA_CHECK(driver_.check(driver_.device_attribute(&value, number, device_), what));
+  return value;
 }
 
 Result<void> GpuDevice::synchronize() const { return driver_.check(driver_.synchronize(), "running the kernels"); }
@@ -141,6 +148,29 @@ GpuMemory& GpuMemory::operator=(GpuMemory&& other) noexcept {
 
 GpuMemory::~GpuMemory() {
   if (pointer_ != 0) device_->driver().release(pointer_);
+}
+
+Result<PinnedMemory> PinnedMemory::allocate(const GpuDevice& device, size_t bytes) {
+  void* data = nullptr;
+  const CudaDriver& driver = device.driver();
+  STRATA_CHECK(driver.check(driver.allocate_host(&data, std::max<size_t>(bytes, 1), CudaDriver::kMapped),
+                            fmt::format("allocating {} bytes of pinned memory", bytes)));
+  std::memset(data, 0, bytes);
+  return PinnedMemory(device, static_cast<unsigned char*>(data), bytes);
+}
+
+PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
+    : device_(other.device_), data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+
+PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (data_ != nullptr) device_->driver().release_host(data_);
 }
 
 }  // namespace strata

@@ -27,6 +27,8 @@ class GpuDevice {
   int driver_version() const { return version_; }  ///< 13000 for CUDA 13.0
   int64_t l2_bytes() const { return l2_bytes_; }
   Result<int64_t> free_bytes() const;
+  /// Of CudaDriver's numbers of attributes.
+  Result<int> attribute(int number, std::string_view what) const;
   /// Waits for all work; the errors of kernels come out here.
   Result<void> synchronize() const;
   /// Work on this device by the library that does it, which is opened when it is first asked for. Error (Environment)
@@ -104,6 +106,27 @@ class GpuMemory : public GpuArray {
 
  private:
   using GpuArray::GpuArray;
+};
+
+/// Pinned memory of the host, all 0 at first, which kernels read and write at the same address; the device must outlive
+/// it.
+class PinnedMemory {
+ public:
+  static Result<PinnedMemory> allocate(const GpuDevice& device, size_t bytes);
+  PinnedMemory(PinnedMemory&& other) noexcept;
+  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
+  ~PinnedMemory();
+
+  unsigned char* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  PinnedMemory(const GpuDevice& device, unsigned char* data, size_t bytes)
+      : device_(&device), data_(data), bytes_(bytes) {}
+
+  const GpuDevice* device_;
+  unsigned char* data_;
+  size_t bytes_;
 };
 
 }  // namespace strata

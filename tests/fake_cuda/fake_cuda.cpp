@@ -15,6 +15,8 @@
 // Kernels in graphs that "call" get copies of what their arguments point to: `call ADDRESS COUNT` says how many there
 // are, each of 8 bytes.
 //
+// A multiprocessor takes one block of a kernel.
+//
 // $STRATA_FAKE_CUDA_LOOPS=0 is a driver that takes no loops in graphs; =old one of a time before them; =serial one
 // whose loops have no kernels that overlap. $STRATA_FAKE_CUDA_SCRIPT is the script of cubins that are real;
 // $STRATA_FAKE_CUDA_DEVICES how many GPUs there are.
@@ -245,7 +247,13 @@ int cuDeviceGetName(char* name, int size, CudaDevice) {
   return 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, CudaDevice) {
-  *value = attribute == CudaDriver::kCapabilityMajor ? 9 : attribute == CudaDriver::kL2CacheBytes ? 1 << 20 : 0;
+  static const std::map<int, int> attributes{{CudaDriver::kCapabilityMajor, 9},
+                                             {CudaDriver::kL2CacheBytes, 1 << 20},
+                                             {CudaDriver::kMultiprocessors, 8},
+                                             {CudaDriver::kCooperativeLaunch, 1},
+                                             {CudaDriver::kMostSharedBytes, 227 << 10}};
+  const auto found = attributes.find(attribute);
+  *value = found == attributes.end() ? 0 : found->second;
   return 0;
 }
 int cuDevicePrimaryCtxRetain(CudaContext* context, CudaDevice) {
@@ -291,6 +299,14 @@ int cuMemcpyDtoH_v2(void* to, CudaPointer from, size_t bytes) {
 int cuMemcpyDtoD_v2(CudaPointer to, CudaPointer from, size_t bytes) {
   return cuMemcpyHtoD_v2(to, reinterpret_cast<const void*>(from), bytes);
 }
+int cuMemHostAlloc(void** made, size_t bytes, unsigned) {
+  *made = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  return sticky;
+}
+int cuMemFreeHost(void* memory) {
+  std::free(memory);
+  return sticky;
+}
 int cuMemsetD8_v2(CudaPointer to, unsigned char value, size_t bytes) {
   if (!holds(to, bytes)) return kInvalidValue;
   std::memset(reinterpret_cast<void*>(to), value, bytes);
@@ -300,6 +316,14 @@ int cuMemsetD8_v2(CudaPointer to, unsigned char value, size_t bytes) {
 int cuMemcpyDtoDAsync_v2(CudaPointer to, CudaPointer from, size_t bytes, CudaStream stream) {
   if (!holds(to, bytes) || !holds(from, bytes)) return kInvalidValue;
   return put_on(stream, [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
+}
+int cuMemcpyHtoDAsync_v2(CudaPointer to, const void* from, size_t bytes, CudaStream stream) {
+  if (!holds(to, bytes)) return kInvalidValue;
+  return put_on(stream, [=] { std::memmove(reinterpret_cast<void*>(to), from, bytes); });
+}
+int cuMemcpyDtoHAsync_v2(void* to, CudaPointer from, size_t bytes, CudaStream stream) {
+  if (!holds(from, bytes)) return kInvalidValue;
+  return put_on(stream, [=] { std::memmove(to, reinterpret_cast<const void*>(from), bytes); });
 }
 int cuMemsetD2D32Async(CudaPointer to, size_t pitch, unsigned value, size_t words, size_t rows, CudaStream stream) {
   if (rows == 0 || !holds(to, (rows - 1) * pitch + words * sizeof value)) return kInvalidValue;
@@ -352,6 +376,14 @@ int cuModuleGetFunction(CudaFunction* function, CudaModule of, const char* name)
 }
 int cuFuncSetAttribute(CudaFunction, int attribute, int value) {
   return attribute == CudaDriver::kMostDynamicSharedBytes && value <= 227 << 10 ? 0 : kInvalidValue;
+}
+int cuFuncGetAttribute(int* value, int attribute, CudaFunction) {
+  *value = attribute == CudaDriver::kRegisters ? 128 : 0;
+  return sticky;
+}
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CudaFunction, int, size_t) {
+  *blocks = 1;
+  return sticky;
 }
 /// The first word of a map is the tensor's address, the second its rank.
 int cuTensorMapEncodeTiled(CudaTensorMap* map, int, unsigned rank, void* base, const uint64_t*, const uint64_t* strides,
@@ -408,6 +440,12 @@ int cuStreamDestroy_v2(CudaStream stream) {
   delete reinterpret_cast<Stream*>(stream);
   return sticky;
 }
+int cuStreamQuery(CudaStream) {
+  if (hanging) return CudaDriver::kNotReady;
+  if (pending != 0) sticky = pending;
+  return sticky;
+}
+int cuStreamSynchronize(CudaStream) { return wait(); }
 int cuStreamBeginCapture_v2(CudaStream stream, int) {
   if (sticky != 0) return sticky;
   capturing(stream) = new Graph;

@@ -1,0 +1,34 @@
+// The mega-kernel's device code: the runtime's core, the platform of a GPU, the block functions of an image, and the
+// kernel, as one text that NVRTC compiles.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "machine/target.h"
+#include "runtime/compile.h"
+
+namespace strata::megakernel {
+
+struct CudaCode {
+  std::string target;       ///< "sm_90a"
+  bool profile = false;     ///< it records begin and end of tasks
+  std::vector<char> cubin;  ///< with the kernel `strata_megakernel`
+  RegisterUse use;
+};
+
+/// `functions`: CUDA C++ that defines, in namespace strata::megakernel,
+///
+///   STRATA_DEVICE void load_task(const Descriptor& task, CudaLoad& side);        by one thread
+///   STRATA_DEVICE void compute_task(const Descriptor& task, CudaCompute& side);  by kComputeThreads threads
+///
+/// for any task.record.function; core/ring.h says what the sides can do, and device/platform.h what side.platform() can.
+/// It may include headers of CUDA.
+std::string cuda_source(std::string_view functions, bool profile);
+
+/// Compiles cuda_source(functions, profile). Errors (Unsupported): a target without bulk copies; text that does not
+/// compile, with the compiler's log; registers that do not fit a thread and are spilled. (Environment): no NVRTC.
+Result<CudaCode> compile_cuda_code(std::string_view functions, const Target& target, bool profile);
+
+}  // namespace strata::megakernel
