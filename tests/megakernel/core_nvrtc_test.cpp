@@ -1,116 +1,69 @@
-// The runtime's core (src/megakernel/runtime/core) is what NVRTC compiles, on a platform of the plainest CUDA.
+// The mega-kernel's device code (src/megakernel/runtime) is what NVRTC compiles, with the block functions of the tests
+// on a GPU.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
-
-#include "machine/target.h"
-#include "runtime/compile.h"
-#include "test_paths.h"
+#include "megakernel/runtime/cuda/source.h"
 
 namespace strata {
+
+std::string_view megakernel_test_text();  // the GPU tests' block functions, which CMake embeds
+
 namespace {
 
-constexpr const char* kPlatform = R"(
+using ::testing::HasSubstr;
+
+/// A worker's block has 320 threads, and so 200 of a multiprocessor's 65,536 registers each.
+TEST(Core, CompilesUnderNvrtcWithoutSpills) {
+  for (const bool profile : {false, true}) {
+    const auto code = megakernel::compile_cuda_code(megakernel_test_text(), default_target(), profile);
+    ASSERT_TRUE(code) << code.error().to_string();
+    EXPECT_EQ(code->profile, profile);
+    EXPECT_GT(code->cubin.size(), 1000u);
+    EXPECT_GT(code->use.registers, 16);
+    EXPECT_LE(code->use.registers, 200);
+    EXPECT_EQ(code->use.stack_bytes, 0);
+    EXPECT_EQ(code->use.spilled_bytes, 0);
+  }
+}
+
+constexpr const char* kNoLoads =
+    "namespace strata::megakernel { STRATA_DEVICE void load_task(const Descriptor&, CudaLoad&) {} }\n";
+
+TEST(Core, BlockFunctionsThatDoNotCompileAreRefusedWithTheirErrors) {
+  const auto code = megakernel::compile_cuda_code(
+      std::string(kNoLoads) +
+          "namespace strata::megakernel { STRATA_DEVICE void compute_task(const Descriptor&, CudaCompute& side) "
+          "{ side.unheard_of(); } }\n",
+      default_target(), false);
+  ASSERT_FALSE(code);
+  EXPECT_EQ(code.error().code, ErrorCode::Unsupported);
+  EXPECT_THAT(code.error().message, HasSubstr("unheard_of"));
+}
+
+TEST(Core, BlockFunctionsThatSpillAreRefused) {
+  const auto code = megakernel::compile_cuda_code(std::string(kNoLoads) + R"(
 namespace strata::megakernel {
-struct CudaCounter { unsigned value; };
-struct CudaBarrier { unsigned long long word; };
-struct alignas(16) CudaWord { Tagged value; };
-struct Platform {
-  using Counter = CudaCounter;
-  using Barrier = CudaBarrier;
-  using TaggedWord = CudaWord;
-  static constexpr unsigned kCheckInterval = 1024;
-  static constexpr int kCounterStride = 32;
-  STRATA_DEVICE unsigned load(const Counter& c) { return *(const volatile unsigned*)&c.value; }
-  STRATA_DEVICE void store(Counter& c, unsigned v) { *(volatile unsigned*)&c.value = v; }
-  STRATA_DEVICE void acquire(const Counter&) { __threadfence(); }
-  STRATA_DEVICE void acquire_for_copies(const Counter&) { __threadfence(); }
-  STRATA_DEVICE void add_release(Counter& c, unsigned v) { __threadfence(); atomicAdd(&c.value, v); }
-  STRATA_DEVICE void store_release(Counter& c, unsigned v) { __threadfence_system(); store(c, v); }
-  STRATA_DEVICE unsigned add(Counter& c, unsigned v) { __threadfence(); return atomicAdd(&c.value, v); }
-  STRATA_DEVICE unsigned compare_exchange(Counter& c, unsigned e, unsigned d) { return atomicCAS(&c.value, e, d); }
-  STRATA_DEVICE Tagged load_tagged(const TaggedWord& w) { return w.value; }
-  STRATA_DEVICE void store_tagged(TaggedWord& w, const Tagged& v) { w.value = v; }
-  STRATA_DEVICE void store_token(int* place, int token) { *place = token; }
-  STRATA_DEVICE void start(Barrier& b, unsigned arrivals) { b.word = arrivals; }
-  STRATA_DEVICE void arrive(Barrier& b) { atomicAdd(&b.word, 1ull); }
-  STRATA_DEVICE void arrive_and_expect(Barrier& b, unsigned bytes) { atomicAdd(&b.word, bytes); }
-  STRATA_DEVICE bool passed(Barrier& b, unsigned phase) { return (b.word & 1) != (phase & 1); }
-  STRATA_DEVICE void copy(void* to, const void* from, unsigned bytes, Barrier&) { memcpy(to, from, bytes); }
-  STRATA_DEVICE unsigned peek(const Counter& c) { return load(c); }
-  STRATA_DEVICE void post(Counter& c, unsigned v) { store(c, v); }
-  STRATA_DEVICE int rank() { return threadIdx.x; }
-  STRATA_DEVICE int size() { return blockDim.x; }
-  STRATA_DEVICE bool leads() { return threadIdx.x == 0; }
-  STRATA_DEVICE bool leads_warp() { return threadIdx.x % 32 == 0; }
-  STRATA_DEVICE void meet_warp() { __syncwarp(); }
-  STRATA_DEVICE void meet() { __syncthreads(); }
-  STRATA_DEVICE bool any(bool x) { return __syncthreads_or(x) != 0; }
-  STRATA_DEVICE unsigned long long clock() { return clock64(); }
-  STRATA_DEVICE void pause() {}
-};
-struct Functions {
-  STRATA_DEVICE void load(const TaskRecord& t, LoadSide<Platform>& side) {
-    side.wait_for_history();
-    side.push((const void*)t.coordinates[0], 16);
-  }
-  STRATA_DEVICE void gather(const TaskRecord&, GatherSide<Platform>& side) { side.read(nullptr, side.page(0), 12); }
-  STRATA_DEVICE void compute(const TaskRecord&, ComputeSide<Platform>& side) {
-    side.page(0)[0] = side.front()[0];
-    side.pop();
-    side.give_page();
-    side.write(nullptr, side.scratch(), 12);
-    side.put_token(0, 1);
-    side.finish();
-  }
-};
-}  // namespace strata::megakernel
-using namespace strata::megakernel;
-extern "C" __global__ void kernel(const Program<Platform> program, const WorkerMemory<Platform> memory, int role) {
-  Platform platform;
-  Functions functions;
-  const int index = blockIdx.x;
-  if (role == 0) {
-    start_memory(platform, program, memory, 8);
-    run_control(platform, program, memory, index);
-  } else if (role == 1) {
-    run_load<true>(platform, program, memory, index, functions);
-  } else if (role == 2) {
-    run_gather<false>(platform, program, memory, index, functions);
-  } else if (role == 3) {
-    run_compute<true>(platform, program, memory, index, functions);
-  } else {
-    run_schedule(platform, program, index);
-  }
+STRATA_DEVICE void compute_task(const Descriptor& task, CudaCompute& side) {
+  volatile float* memory = static_cast<volatile float*>(task.arguments[0]);
+  float values[400];
+  STRATA_UNROLL
+  for (int i = 0; i < 400; ++i) values[i] = memory[i];
+  STRATA_UNROLL
+  for (int i = 0; i < 400; ++i) memory[i] = values[399 - i] * values[i];
 }
-)";
-
-/// The core as one text, in the order of its includes; nothing else is included.
-std::string core() {
-  std::string text;
-  for (const char* name : {"base", "program", "spin", "events", "ring", "control", "profile", "worker", "scheduler"}) {
-    std::ifstream file(std::string(STRATA_SOURCE_DIR) + "/src/megakernel/runtime/core/" + name + ".h");
-    if (!file) ADD_FAILURE() << name << ".h cannot be read";
-    for (std::string line; std::getline(file, line);) {
-      if (line.starts_with("#include")) {
-        EXPECT_TRUE(line.starts_with("#include \"megakernel/runtime/core/")) << line;
-      } else if (line != "#pragma once") {
-        text += line + "\n";
-      }
-    }
-  }
-  return text;
+})",
+                                                  default_target(), false);
+  ASSERT_FALSE(code);
+  EXPECT_THAT(code.error().to_string(), HasSubstr("bytes are spilled"));
 }
 
-TEST(Core, CompilesUnderNvrtc) {
-  for (const char* name : {"sm_80", "sm_90a"}) {
-    const auto target = find_target(name);
-    ASSERT_TRUE(target) << target.error().to_string();
-    const auto cubin = compile_cubin(core() + kPlatform, **target);
-    ASSERT_TRUE(cubin) << cubin.error().to_string();
-    EXPECT_GT(cubin->size(), 1000u);
-  }
+TEST(Core, ATargetWithoutBulkCopiesIsRefused) {
+  const auto ampere = find_target("sm_80");
+  ASSERT_TRUE(ampere) << ampere.error().to_string();
+  const auto code = megakernel::compile_cuda_code(megakernel_test_text(), **ampere, false);
+  ASSERT_FALSE(code);
+  EXPECT_THAT(code.error().to_string(), HasSubstr("no bulk copies"));
 }
 
 }  // namespace

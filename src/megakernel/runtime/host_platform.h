@@ -155,6 +155,8 @@ class HostPlatform {
   }
   Tagged load_tagged(const TaggedWord& w) { return w.value.load(std::memory_order_relaxed); }
   void store_tagged(TaggedWord& w, const Tagged& value);
+  unsigned load_from_host(const Counter& c) { return c.value.load(std::memory_order_relaxed); }
+  void release_to_host(Counter& c, unsigned value) { store_release(c, value); }
   void store_token(int* place, int token) { *place = token; }
 
   void start(Barrier& b, unsigned arrivals) { b.start(arrivals); }

@@ -17,12 +17,16 @@
 //     void release_for_copies()               what this thread stored may be read by bulk copies of who acquires for
 //                                             them, after the next release of this thread or of one that it meets
 //     void add_release(Counter&, unsigned)    what the thread wrote, and those that it met, is visible to who acquires
-//     void store_release(Counter&, unsigned)  the same; to the host too, where it can see the counter
+//     void store_release(Counter&, unsigned)  the same
 //     unsigned add(Counter&, unsigned)        acquire and release; what it was before
 //     unsigned compare_exchange(Counter&, unsigned expected, unsigned desired)     the same
 //     Tagged load_tagged(const TaggedWord&)   relaxed
 //     void store_tagged(TaggedWord&, const Tagged&)     relaxed
-//     void store_token(int* place, int token) plain, to memory that the host reads
+//
+//   memory of the host
+//     unsigned load_from_host(const Counter&) relaxed
+//     void release_to_host(Counter&, unsigned)    what the thread wrote is visible to the host when it acquires this
+//     void store_token(int* place, int token) plain
 //
 //   shared memory of a worker
 //     void start(Barrier&, unsigned arrivals)

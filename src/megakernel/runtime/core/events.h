@@ -63,8 +63,8 @@ STRATA_DEVICE Verdict wait_for_inputs(Context<Platform>& c, bool first, const in
 template <class Platform>
 STRATA_DEVICE void end_step(Context<Platform>& c, unsigned epoch, bool finished) {
   const Program<Platform>& program = c.program;
-  c.platform.store_release(*program.steps_done, epoch);
-  const bool stop = finished || epoch == program.last_epoch || c.platform.load(*program.stop_requested) != 0;
+  c.platform.release_to_host(*program.steps_done, epoch);
+  const bool stop = finished || epoch == program.last_epoch || c.platform.load_from_host(*program.stop_requested) != 0;
   c.platform.store_release(*program.step, stop ? epoch * 2 + 1 : (epoch + 1) * 2);
 }
 

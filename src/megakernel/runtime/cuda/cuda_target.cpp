@@ -87,10 +87,9 @@ CudaKernel::CudaKernel(const GpuDevice& device, const Plan& plan, Image image, c
       image_(std::move(image)),
       options_(options),
       blocks_(image_.workers + (image_.schedulers + kBlockSchedulers - 1) / kBlockSchedulers),
-      layout_(shared_layout(static_cast<unsigned>(options.shape.ring_bytes),
-                            static_cast<unsigned>(options.shape.ring_stages),
-                            static_cast<unsigned>(options.shape.listed),
-                            static_cast<unsigned>(options.shape.scratch_bytes))),
+      layout_(shared_layout(
+          static_cast<unsigned>(options.shape.ring_bytes), static_cast<unsigned>(options.shape.ring_stages),
+          static_cast<unsigned>(options.shape.listed), static_cast<unsigned>(options.shape.scratch_bytes))),
       memory_(std::make_unique<Memory>(device.driver())) {
   if (options_.operators.empty()) options_.operators.resize(plan.operators.size());
 }
@@ -124,9 +123,11 @@ Result<void> CudaKernel::load(const CudaCode& code) {
   const CudaDriver& driver = device_->driver();
   Memory& m = *memory_;
   profile_ = code.profile;
-  STRATA_CHECK(driver.check(driver.load_module(&m.module, code.cubin.data()),
-                            fmt::format("loading the mega-kernel's code, for {}, on {}", code.target, device_->name())));
-  STRATA_CHECK(driver.check(driver.get_function(&m.function, m.module, "strata_megakernel"), "the mega-kernel's entry"));
+  STRATA_CHECK(
+      driver.check(driver.load_module(&m.module, code.cubin.data()),
+                   fmt::format("loading the mega-kernel's code, for {}, on {}", code.target, device_->name())));
+  STRATA_CHECK(
+      driver.check(driver.get_function(&m.function, m.module, "strata_megakernel"), "the mega-kernel's entry"));
   STRATA_CHECK(driver.check(driver.create_stream(&m.stream, CudaDriver::kNonBlocking), "making a stream"));
   STRATA_CHECK(driver.check(driver.create_stream(&m.copies, CudaDriver::kNonBlocking), "making a stream"));
   return {};
@@ -142,23 +143,23 @@ Result<void> CudaKernel::check_fits() const {
                        device_->name());
   STRATA_TRY(const int most, device_->attribute(CudaDriver::kMostSharedBytes, "shared memory"));
   if (layout_.bytes > static_cast<unsigned>(most))
-    return with_remedy(invalid("a worker needs {} bytes of shared memory ({} of the ring, {} of scratch); a block of {} "
-                               "has {}",
-                               layout_.bytes, shape.ring_bytes, shape.scratch_bytes, device_->name(), most),
-                       "make the ring smaller");
-  STRATA_CHECK(driver.check(driver.set_function_attribute(function, CudaDriver::kMostDynamicSharedBytes,
-                                                          static_cast<int>(layout_.bytes)),
-                            "taking shared memory"));
+    return with_remedy(
+        invalid("a worker needs {} bytes of shared memory ({} of the ring, {} of scratch); a block of {} "
+                "has {}",
+                layout_.bytes, shape.ring_bytes, shape.scratch_bytes, device_->name(), most),
+        "make the ring smaller");
+  STRATA_CHECK(driver.check(
+      driver.set_function_attribute(function, CudaDriver::kMostDynamicSharedBytes, static_cast<int>(layout_.bytes)),
+      "taking shared memory"));
   int of_one = 0;
   STRATA_CHECK(driver.check(driver.blocks_per_multiprocessor(&of_one, function, kBlockThreads, layout_.bytes),
                             "asking for occupancy"));
   STRATA_TRY(const int multiprocessors, device_->attribute(CudaDriver::kMultiprocessors, "multiprocessors"));
   if (blocks_ > of_one * multiprocessors)
-    return with_remedy(invalid("plan {} has {} workers and {} schedulers, {} blocks; {} runs {} at the same time",
-                               plan_.name, image_.workers, image_.schedulers, blocks_, device_->name(),
-                               of_one * multiprocessors),
-                       fmt::format("compile the plan for at most {} workers",
-                                   of_one * multiprocessors - (blocks_ - image_.workers)));
+    return with_remedy(
+        invalid("plan {} has {} workers and {} schedulers, {} blocks; {} runs {} at the same time", plan_.name,
+                image_.workers, image_.schedulers, blocks_, device_->name(), of_one * multiprocessors),
+        fmt::format("compile the plan for at most {} workers", of_one * multiprocessors - (blocks_ - image_.workers)));
   return {};
 }
 
@@ -277,10 +278,10 @@ Result<void> CudaKernel::start(uint32_t steps) {
   STRATA_CHECK(fill(at<void>(state.pointer(), 0), 0, static_cast<size_t>(state.bytes()) / sizeof(unsigned)));
   STRATA_CHECK(fill(p.step, next_epoch_ * 2, 1));
   if (!options_.lengths.empty())
-    STRATA_CHECK(driver.check(
-        driver.copy_to_device_later(reinterpret_cast<CudaPointer>(p.lengths), options_.lengths.data(),
-                                    options_.lengths.size() * sizeof(int), m.stream),
-        "copying lengths"));
+    STRATA_CHECK(
+        driver.check(driver.copy_to_device_later(reinterpret_cast<CudaPointer>(p.lengths), options_.lengths.data(),
+                                                 options_.lengths.size() * sizeof(int), m.stream),
+                     "copying lengths"));
   if (options_.lost_event >= 0 && next_epoch_ == 1)
     STRATA_CHECK(fill(p.events + options_.lost_event * CudaWords::kCounterStride, ~0u, 1));
 
@@ -297,7 +298,8 @@ Result<void> CudaKernel::start(uint32_t steps) {
 }
 
 void CudaKernel::request_stop() {
-  std::atomic_ref(*pinned_word(memory_->pinned[Memory::kHostWords], kStopRequested)).store(1, std::memory_order_release);
+  std::atomic_ref(*pinned_word(memory_->pinned[Memory::kHostWords], kStopRequested))
+      .store(1, std::memory_order_release);
 }
 
 uint32_t CudaKernel::steps_done() const {
@@ -347,15 +349,14 @@ Result<uint32_t> CudaKernel::wait() {
   constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
   auto next_look = Clock::now() + kBetweenLooks;
   auto aborted_at = Clock::time_point::max();
+  launched_ = false;
+  failed_ = true;  // unless it ends as it should
   bool ended = false;
   while (!ended) {
     const int status = driver.query_stream(memory_->stream);
     ended = status == 0;
-    if (status != 0 && status != CudaDriver::kNotReady) {
-      launched_ = false;
-      failed_ = true;
+    if (status != CudaDriver::kNotReady)
       STRATA_CHECK(driver.check(status, fmt::format("running the mega-kernel {}", plan_.name)));
-    }
     if (ended || Clock::now() < next_look) {
       std::this_thread::sleep_for(std::chrono::microseconds(20));
       continue;
@@ -366,14 +367,13 @@ Result<uint32_t> CudaKernel::wait() {
     // All waits have ended by then.
     if (is_aborted && Clock::now() - aborted_at > options_.limit + std::chrono::seconds(1)) break;
   }
-  launched_ = false;
   STRATA_TRY(const bool is_aborted, aborted());
   if (is_aborted) {
-    failed_ = true;
     STRATA_TRY(const AbortReport why, report());
     auto error = environment("the mega-kernel {} was aborted: {}", plan_.name, describe(why, plan_));
     return ended ? error : with_remedy(error, "a block function does not return: end the process, to free the GPU");
   }
+  failed_ = false;
   const uint32_t done = steps_done();
   next_epoch_ += done;
   for (int& length : options_.lengths) length += static_cast<int>(done);
@@ -403,8 +403,8 @@ Result<std::vector<TracedTask>> CudaKernel::trace() const {
                             counts[buffer] * sizeof(ProfileRecord)),
         "reading the profile"));
     for (unsigned i = 0; i < counts[buffer]; ++i)
-      tasks.push_back({static_cast<int>(buffer) / kRoles, static_cast<Role>(static_cast<int>(buffer) % kRoles + 1),
-                       records[i]});
+      tasks.push_back(
+          {static_cast<int>(buffer) / kRoles, static_cast<Role>(static_cast<int>(buffer) % kRoles + 1), records[i]});
   }
   return tasks;
 }

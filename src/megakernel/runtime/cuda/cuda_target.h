@@ -1,6 +1,6 @@
-// The mega-kernel on a GPU: a plan's records and the words that threads meet at in device memory, one cooperative launch
-// for many steps, tokens in memory of the host that can be read while the kernel runs. Launched, read and stopped as
-// the one on the host is (host_target.h).
+// The mega-kernel on a GPU: a plan's records and the words that threads meet at in device memory, one cooperative
+// launch for many steps, tokens in memory of the host that can be read while the kernel runs. Launched, read and
+// stopped as the one on the host is (host_target.h).
 #pragma once
 
 #include <chrono>
@@ -48,8 +48,8 @@ class CudaKernel {
  public:
   /// The device must outlive the kernel, and runs no other. Errors (InvalidInput): those of make_image and of
   /// check_limits; a team that has not kComputeWarps; operators that are not as many as the plan's; a worker's shared
-  /// memory that a block does not have; more workers and schedulers than the GPU runs at the same time. (Environment): a
-  /// GPU that does not take the code, or has no cooperative launches; too little memory.
+  /// memory that a block does not have; more workers and schedulers than the GPU runs at the same time. (Environment):
+  /// a GPU that does not take the code, or has no cooperative launches; too little memory.
   static Result<std::unique_ptr<CudaKernel>> make(const GpuDevice& device, const Plan& plan, const CudaCode& code,
                                                   const CudaOptions& options);
   /// Stops a launch that runs. One that does not end keeps its memory until the process ends.
@@ -57,8 +57,8 @@ class CudaKernel {
   CudaKernel(const CudaKernel&) = delete;
   CudaKernel& operator=(const CudaKernel&) = delete;
 
-  /// Starts the kernel for at most so many steps. Errors (InvalidInput): no steps; a launch that has not been waited for;
-  /// a launch after one that failed; epochs beyond 2³⁰. (Environment): the driver refuses.
+  /// Starts the kernel for at most so many steps. Errors (InvalidInput): no steps; a launch that has not been waited
+  /// for; a launch after one that failed; epochs beyond 2³⁰. (Environment): the driver refuses.
   Result<void> launch(uint32_t steps);
   /// Ends the launch after the step that runs now, or after the next one.
   void request_stop();
@@ -71,8 +71,9 @@ class CudaKernel {
   Result<bool> aborted() const;
   /// If it was aborted; while it runs, what has been reported so far. Error (Environment): the GPU does not answer.
   Result<AbortReport> report() const;
-  /// Until the kernel has ended. The number of steps done; errors (Environment): the kernel was aborted, with the report,
-  /// which comes too where a block function does not return; it failed otherwise, with the driver's word for it.
+  /// Until the kernel has ended. The number of steps done; errors (Environment): the kernel was aborted, with the
+  /// report, which comes too where a block function does not return; it failed otherwise, with the driver's word for
+  /// it.
   Result<uint32_t> wait();
   /// What the last launch recorded, if the code does. Errors (InvalidInput): tasks beyond profile_capacity.
   Result<std::vector<TracedTask>> trace() const;

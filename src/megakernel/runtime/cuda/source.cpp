@@ -12,13 +12,13 @@ std::string_view megakernel_kernel_text();
 namespace megakernel {
 namespace {
 
-/// The headers follow each other in the order of their includes.
+/// Headers follow each other in the order of their includes.
 void append(std::string& text, std::string_view headers) {
   while (!headers.empty()) {
     const size_t end = std::min(headers.find('\n'), headers.size() - 1) + 1;
     const std::string_view line = headers.substr(0, end);
     headers.remove_prefix(end);
-    if (!line.starts_with("#include \"megakernel/") && !line.starts_with("#pragma once")) text += line;
+    if (!line.starts_with("#include \"") && !line.starts_with("#pragma once")) text += line;
   }
 }
 
@@ -35,7 +35,7 @@ std::string cuda_source(std::string_view functions, bool profile) {
       "static_assert(sizeof(Program<CudaPlatform>) == {} && sizeof(Descriptor) == {});\n"
       "}}  // namespace strata::megakernel\n",
       profile, sizeof(Program<CudaWords>), sizeof(Descriptor));
-  text += functions;
+  append(text, functions);
   text += "\n";
   append(text, megakernel_kernel_text());
   return text;

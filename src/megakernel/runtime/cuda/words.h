@@ -1,5 +1,5 @@
-// What host and device agree on where the mega-kernel runs on a GPU: the words of device and shared memory, the warps of
-// a block, and the layout of a worker's shared memory. Part of the device code as text, so it is as the core is:
+// What host and device agree on where the mega-kernel runs on a GPU: the words of device and shared memory, the warps
+// of a block, and the layout of a worker's shared memory. Part of the device code as text, so it is as the core is:
 // freestanding C++17.
 #pragma once
 

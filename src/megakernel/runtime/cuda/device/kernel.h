@@ -45,9 +45,9 @@ extern "C" __global__ void __launch_bounds__(strata::megakernel::kBlockThreads, 
     run_schedule(platform, program, scheduler);
     return;
   }
-  const WorkerMemory<CudaPlatform> worker =
-      worker_memory(memory, shared_layout(program.ring_bytes, program.ring_stages,
-                                          static_cast<unsigned>(program.listed), scratch_bytes));
+  const WorkerMemory<CudaPlatform> worker = worker_memory(
+      memory,
+      shared_layout(program.ring_bytes, program.ring_stages, static_cast<unsigned>(program.listed), scratch_bytes));
   if (thread == 0) {
     CudaPlatform platform(false);
     start_memory(platform, program, worker, kComputeWarps);

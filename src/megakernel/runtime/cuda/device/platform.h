@@ -1,6 +1,6 @@
 // The platform of a GPU (core/base.h) from Hopper on: mbarriers and bulk copies in shared memory, and device memory in
-// which an order holds among the threads of the GPU (gpu scope), or for the host too (sys scope). Each instruction is as
-// the PTX ISA has it; part of the device code as text.
+// which an order holds among the threads of the GPU (gpu scope), or for the host too (sys scope). Each instruction is
+// as the PTX ISA has it; part of the device code as text.
 #pragma once
 
 #include "megakernel/runtime/core/scheduler.h"
@@ -33,7 +33,9 @@ class CudaPlatform : public CudaWords {
     asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(&c.value), "r"(value) : "memory");
   }
   STRATA_DEVICE void acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
-  STRATA_DEVICE void acquire_for_copies() { asm volatile("fence.acq_rel.gpu;\nfence.proxy.async.global;" ::: "memory"); }
+  STRATA_DEVICE void acquire_for_copies() {
+    asm volatile("fence.acq_rel.gpu;\nfence.proxy.async.global;" ::: "memory");
+  }
   STRATA_DEVICE void release_for_copies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
   STRATA_DEVICE void add_release(Counter& c, unsigned amount) {
     asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(&c.value), "r"(amount) : "memory");
