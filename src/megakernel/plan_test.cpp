@@ -9,11 +9,8 @@ namespace strata::megakernel {
 namespace {
 
 bool same(const Plan& a, const Plan& b) {
-  const auto function = [](const TaskFunction& f, const TaskFunction& g) {
-    return f.name == g.name && f.slots == g.slots && f.pages == g.pages;
-  };
   return a.name == b.name && a.workers == b.workers && a.schedulers == b.schedulers &&
-         std::equal(a.functions.begin(), a.functions.end(), b.functions.begin(), b.functions.end(), function) &&
+         a.functions == b.functions &&
          a.operators == b.operators && a.events == b.events && a.tasks == b.tasks && a.queues == b.queues;
 }
 
@@ -24,7 +21,8 @@ Plan random_plan(Random& random) {
   plan.name = "plan \"" + std::to_string(random.below(100)) + "\"\n";
   plan.workers = 1 + below(4);
   plan.schedulers = below(3);
-  for (int i = below(3); i >= 0; --i) plan.functions.push_back({"f" + std::to_string(i), below(9), below(9)});
+  for (int i = below(3); i >= 0; --i) 
+    plan.functions.push_back({"f" + std::to_string(i), below(9), 16 * below(9), below(9), below(2) == 0});
   for (int i = below(3); i >= 0; --i) plan.operators.push_back("op" + std::to_string(i));
   const int tasks = below(20);
   for (int i = below(4); i >= 0; --i) {
@@ -79,7 +77,7 @@ struct BadText {
 };
 
 constexpr const char* kGood =
-    R"({"version":1,"name":"p","workers":1,"schedulers":0,"functions":[{"name":"f","slots":2,"pages":1}],)"
+    R"({"version":1,"name":"p","workers":1,"schedulers":0,"functions":[{"name":"f","stages":2,"stage_bytes":16,"scratch_bytes":1}],)"
     R"("operators":["o"],"events":[{"triggers":1,"first":1,"end":2}],)"
     R"("tasks":[{"op":0,"function":0,"at":[0,0,0],"signal":0},{"waits":[0]}],"queues":[[0,1]]})";
 
@@ -91,9 +89,11 @@ TEST(PlanText, ErrorsNameThePlace) {
       {"\"name\":\"p\"", "\"name\":1", "plan.name: expected a string, found number"},
       {"\"workers\":1", "\"workers\":0", "plan.workers: expected an integer from 1 to 2147483647, found 0"},
       {"\"workers\":1", "\"workers\":2", "plan: has 1 queues for 2 workers"},
-      {"\"slots\":2", "\"slots\":-2", "plan.functions[0].slots: expected an integer from 0 to 9223372036854775807"},
-      {"\"slots\":2", "\"slots\":18446744073709551615", "plan.functions[0].slots: expected an integer from 0"},
-      {"\"slots\":2", "\"slots\":2.5", "plan.functions[0].slots: expected an integer, found 2.5"},
+      {"\"stages\":2", "\"stages\":-2", "plan.functions[0].stages: expected an integer from 0 to 9223372036854775807"},
+      {"\"stages\":2", "\"stages\":18446744073709551615", "plan.functions[0].stages: expected an integer from 0"},
+      {"\"stages\":2", "\"stages\":2.5", "plan.functions[0].stages: expected an integer, found 2.5"},
+      {"\"scratch_bytes\":1", "\"scratch_bytes\":1,\"stores_for_copies\":1",
+       "plan.functions[0].stores_for_copies: expected true or false, found number"},
       {"\"operators\":[\"o\"]", "\"operators\":{}", "plan.operators: expected an array, found object"},
       {"\"end\":2", "\"end\":3", "plan.events[0].end: expected an integer from 1 to 2, found 3"},
       {"\"end\":2", "\"end\":2,\"hand_off\":\"mail\"",

@@ -128,81 +128,96 @@ std::set<int> tagged_tensors(const Plan& plan, const OperatorGraph& graph) {
   return tensors;
 }
 
-/// A graph's functions for a plan of it.
+/// A graph's functions for a plan of it. What tasks of one worker hand each other lies in memory as all else does.
 class Run {
  public:
   Run(const Model& model, const Plan& plan)
       : model_(model), plan_(plan), memory_(model.graph()), tagged_(tagged_tensors(plan, model.graph())) {
-    for (const Tensor& tensor : model.graph().tensors) {
-      // Two sets that take turns: a fast task of the next epoch must not overwrite what a slow one still reads.
-      const auto count = static_cast<size_t>(*indexing::element_count(tensor.shape));
-      words_.push_back(std::make_unique<HostTaggedWord[]>(2 * count));
-    }
+    for (const Tensor& tensor : model.graph().tensors)
+      words_.push_back(
+          std::make_unique<HostTaggedWord[]>(static_cast<size_t>(*indexing::element_count(tensor.shape))));
     read_.resize(plan.tasks.size());
+    for (size_t t = 0; t < plan.tasks.size(); ++t) {
+      size_t count = 0;
+      if (plan.tasks[t].op >= 0)
+        for (const Touched& from : model.tasks(plan.tasks[t].op).reads)
+          count += from.of_block[static_cast<size_t>(block_of(plan.tasks[t].op, plan.tasks[t].coordinates.data()))].size();
+      read_[t].resize(count);
+    }
     for (std::vector<uint64_t>& of_task : seen_) of_task.resize(plan.tasks.size());
   }
 
   std::vector<HostFunction> functions() {
     HostFunction function;
-    function.load = [this](const TaskRecord& task, HostLoad& side) {
-      for (int64_t n = 0; n < slots_of(task); ++n) side.push(kConstants, sizeof kConstants);
+    function.load = [this](const Descriptor& task, HostLoad& side) {
+      const TaskFunction& one = function_of(task.record);
+      for (int64_t n = 0; n < one.stages; ++n) side.push(constants_.data(), static_cast<unsigned>(one.stage_bytes));
     };
-    function.gather = [this](const TaskRecord& task, HostGather& side) { gather(task, side); };
-    function.compute = [this](const TaskRecord& task, HostCompute& side) { compute(task, side); };
+    function.compute = [this](const Descriptor& task, HostCompute& side) { compute(task.record, side); };
     return std::vector<HostFunction>(plan_.functions.size(), function);
   }
 
   uint64_t seen(size_t task, uint32_t epoch) const { return seen_[epoch][task]; }
 
  private:
-  static constexpr uint32_t kConstants[4] = {1, 2, 3, 4};
-
-  int64_t slots_of(const TaskRecord& task) const { return plan_.functions[static_cast<size_t>(task.function)].slots; }
-  int64_t block_of(const TaskRecord& task) const {
-    const auto& grid = model_.graph().operators[static_cast<size_t>(task.op)].grid;
-    return number_of({task.coordinates, task.coordinates + grid.size()}, grid);
+  const TaskFunction& function_of(const TaskRecord& task) const {
+    return plan_.functions[static_cast<size_t>(task.function)];
   }
-  HostTaggedWord& word(int tensor, int64_t place, uint32_t epoch) {
-    const int64_t count = *indexing::element_count(model_.graph().tensors[static_cast<size_t>(tensor)].shape);
-    return words_[static_cast<size_t>(tensor)][static_cast<size_t>(epoch % 2 * count + place)];
+  size_t block_of(int op, const long long* coordinates) const {
+    const auto& grid = model_.graph().operators[static_cast<size_t>(op)].grid;
+    return static_cast<size_t>(number_of({coordinates, coordinates + grid.size()}, grid));
+  }
+  size_t block_of(int op, const int64_t* coordinates) const {
+    const auto& grid = model_.graph().operators[static_cast<size_t>(op)].grid;
+    return static_cast<size_t>(number_of({coordinates, coordinates + grid.size()}, grid));
   }
 
-  void gather(const TaskRecord& task, HostGather& side) {
+  /// Warps take turns; the first lane of each has what it read.
+  void read(const TaskRecord& task, HostCompute& side) {
+    HostPlatform& platform = side.platform();
     std::vector<uint32_t>& read = read_[static_cast<size_t>(task.task)];
-    read.clear();
+    size_t n = 0;
     for (const Touched& from : model_.tasks(task.op).reads) {
-      for (const int64_t at : from.of_block[static_cast<size_t>(block_of(task))]) {
-        uint32_t value = 0;
+      for (const int64_t at : from.of_block[block_of(task.op, task.coordinates)]) {
+        uint32_t& value = read[n++];
+        if (static_cast<int>(n % static_cast<size_t>(platform.warps())) != platform.warp()) continue;
         if (tagged_.contains(from.tensor)) {
-          side.read(&word(from.tensor, at, side.epoch()), reinterpret_cast<unsigned char*>(&value), sizeof value);
-          if (side.left()) return;
-        } else {
+          side.read(&words_[static_cast<size_t>(from.tensor)][static_cast<size_t>(at)], 1,
+                    [&](int, const Tagged& word) { value = word.data[0]; });
+        } else if (platform.leads_warp()) {
           value = memory_.of(from.tensor)[static_cast<size_t>(at)];
         }
-        read.push_back(value);
       }
     }
   }
 
   void compute(const TaskRecord& task, HostCompute& side) {
-    for (int64_t n = 0; n < slots_of(task); ++n) {
-      side.front();
-      if (side.left()) return;
-      side.pop();
+    HostPlatform& platform = side.platform();
+    read(task, side);
+    const TaskFunction& function = function_of(task);
+    const auto bytes = static_cast<unsigned>(function.stage_bytes);
+    for (int n = 0; n < function.stages; ++n) {
+      side.stage(n, bytes);
+      side.release(n, platform.warps());
     }
-    const uint64_t combined =
-        Model::combined(task.op, block_of(task), side.epoch(), read_[static_cast<size_t>(task.task)]);
-    seen_[side.epoch()][static_cast<size_t>(task.task)] = combined;
+    side.advance(static_cast<int>(function.stages), bytes);
+    platform.meet();
+    if (side.left()) return;
+    const auto t = static_cast<size_t>(task.task);
+    const uint64_t combined = Model::combined(task.op, static_cast<int64_t>(block_of(task.op, task.coordinates)),
+                                              side.epoch(), read_[t]);
+    if (platform.leads()) seen_[side.epoch()][t] = combined;
     const auto& writes = model_.tasks(task.op).writes;
     for (size_t w = 0; w < writes.size(); ++w) {
-      const auto& places = writes[w].of_block[static_cast<size_t>(block_of(task))];
-      for (size_t n = 0; n < places.size(); ++n) {
+      const auto& places = writes[w].of_block[block_of(task.op, task.coordinates)];
+      for (size_t n = static_cast<size_t>(platform.rank()); n < places.size();
+           n += static_cast<size_t>(platform.size())) {
         const uint32_t value = Model::result(combined, w, n);
+        const auto at = static_cast<size_t>(places[n]);
         if (tagged_.contains(writes[w].tensor)) {
-          side.write(&word(writes[w].tensor, places[n], side.epoch()), reinterpret_cast<const unsigned char*>(&value),
-                     sizeof value);
+          side.write(words_[static_cast<size_t>(writes[w].tensor)][at], value, 0);
         } else {
-          memory_.of(writes[w].tensor)[static_cast<size_t>(places[n])] = value;
+          memory_.of(writes[w].tensor)[at] = value;
         }
       }
     }
@@ -210,16 +225,17 @@ class Run {
 
   const Model& model_;
   const Plan& plan_;
+  std::vector<uint32_t> constants_ = std::vector<uint32_t>(kTestStageBytes / 4, 7);
   Memory memory_;
   std::set<int> tagged_;
   std::vector<std::unique_ptr<HostTaggedWord[]>> words_;
-  std::vector<std::vector<uint32_t>> read_;  ///< by task, from gather to compute
+  std::vector<std::vector<uint32_t>> read_;  ///< by task
   std::vector<uint64_t> seen_[kEpochs + 1];
 };
 
 /// Counts of what the plans had, so that the test is seen to look at it.
 struct Had {
-  int tagged = 0, counters = 0, just_in_time = 0;
+  int tagged = 0, counters = 0, of_worker = 0, just_in_time = 0;
 };
 
 void run_and_compare(uint64_t seed, Had& had) {
@@ -229,27 +245,28 @@ void run_and_compare(uint64_t seed, Had& had) {
   Machine machine;
   machine.workers = 1 + static_cast<int>(random.below(4));
   machine.schedulers = 1 + static_cast<int>(random.below(2));
-  machine.ring_slots = 4;
-  machine.pages = 4;
+  machine.ring_bytes = kTestStageBytes * (1 + static_cast<int64_t>(random.below(4)));
   CompileOptions options;
   options.choose_hand_offs = random.below(4) != 0;
   const auto compiled = compile(graph, machine, options);
   ASSERT_TRUE(compiled) << compiled.error().to_string();
   const Plan& plan = compiled->plan;
-  for (const Event& event : plan.events) ++(event.hand_off == HandOff::Tagged ? had.tagged : had.counters);
+  for (const Event& event : plan.events) ++(event.hand_off == HandOff::Tagged ? had.tagged : event.hand_off == HandOff::Worker ? had.of_worker : had.counters);
   for (const Task& task : plan.tasks) had.just_in_time += task.mode == LaunchMode::JustInTime;
 
   const Model model(graph);
   const Seen expected = run_serially(model);
   Run run(model, plan);
   HostOptions host;
-  host.shape.slots = static_cast<int>(machine.ring_slots);
-  host.shape.pages = static_cast<int>(machine.pages);
+  host.shape.ring_bytes = machine.ring_bytes;
+  host.shape.scratch_bytes = machine.scratch_bytes;
+  host.shape.warps = 1 << random.below(2);
+  host.lanes = 1 + static_cast<int>(random.below(2));
   host.delays = random.below(4) != 0;
   host.late_stores = random.below(4) != 0;
   host.seed = random();
   host.limit = std::chrono::seconds(60);
-  host.start_limit = std::chrono::seconds(60);
+  host.start_limit = std::chrono::seconds(50);
   auto kernel = HostKernel::make(plan, run.functions(), host);
   ASSERT_TRUE(kernel) << kernel.error().to_string() << "\n" << print_plan(plan);
   const auto launched = (*kernel)->launch(kEpochs);
@@ -278,6 +295,7 @@ TEST(CompiledPlans, RunAsTheirOperatorsDoInProgramOrder) {
   }
   EXPECT_GE(had.tagged, 20);
   EXPECT_GE(had.counters, 20);
+  EXPECT_GE(had.of_worker, 20);
   EXPECT_GE(had.just_in_time, 20);
 }
 

@@ -110,7 +110,7 @@ void HostPlatform::meet_warp() {
 }
 
 int HostPlatform::first_lane(bool condition) {
-  if (lanes() == 1) return condition ? 0 : -1;
+  if (lanes() == 1 || is_broken()) return condition ? 0 : -1;
   int first = -1;
   team_->of_warp[static_cast<size_t>(warp())]->meet(machine_, lane(), kFirstLane, condition ? 1 : 0,
                                                     [&](int lane, uint32_t value) {
@@ -120,7 +120,7 @@ int HostPlatform::first_lane(bool condition) {
 }
 
 unsigned HostPlatform::share(unsigned value, int lane) {
-  if (lanes() == 1) return value;
+  if (lanes() == 1 || is_broken()) return value;
   unsigned shared = 0;
   team_->of_warp[static_cast<size_t>(warp())]->meet(machine_, this->lane(), kShare, value,
                                                     [&](int other, uint32_t said) {

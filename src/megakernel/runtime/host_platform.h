@@ -121,7 +121,8 @@ struct HostTeam {
   std::vector<std::unique_ptr<HostGroup>> of_warp;
 };
 
-/// One for each thread.
+/// One for each thread. After a team_error each thread of a team goes on alone and arrives nowhere, so that the kernel
+/// ends at the limit of some wait.
 class HostPlatform {
  public:
   using Counter = HostCounter;
@@ -162,7 +163,7 @@ class HostPlatform {
   void start(Barrier& b, unsigned arrivals) { b.start(arrivals); }
   void arrive(Barrier& b, unsigned count) {
     delay();
-    b.arrive(count);
+    if (!is_broken()) b.arrive(count);
   }
   void arrive_and_expect(Barrier& b, unsigned bytes) {
     delay();
@@ -170,7 +171,9 @@ class HostPlatform {
   }
   bool passed(Barrier& b, unsigned phase);
   /// The first lane looks.
-  bool passed_together(Barrier& b, unsigned phase) { return share(lane() == 0 && passed(b, phase) ? 1 : 0, 0) != 0; }
+  bool passed_together(Barrier& b, unsigned phase) {
+    return share(leads_warp() && passed(b, phase) ? 1 : 0, 0) != 0;
+  }
   void copy(void* to, const void* from, unsigned bytes, Barrier& b);
   unsigned peek(const Counter& c) { return c.value.load(std::memory_order_acquire); }
   void post(Counter& c, unsigned value) {
@@ -185,7 +188,7 @@ class HostPlatform {
   int lane() const { return rank_ % lanes(); }
   int lanes() const { return team_ == nullptr ? 1 : team_->lanes; }
   bool leads() const { return rank_ == 0; }
-  bool leads_warp() const { return lane() == 0; }
+  bool leads_warp() const { return lane() == 0 || is_broken(); }
   void meet_warp();
   int first_lane(bool condition);
   unsigned share(unsigned value, int lane);
@@ -197,6 +200,7 @@ class HostPlatform {
 
  private:
   void delay();
+  bool is_broken() const { return team_ != nullptr && machine_.team_error.load(std::memory_order_relaxed); }
 
   HostMachine& machine_;
   Random random_;

@@ -141,7 +141,6 @@ Result<Image> make_image(const Plan& plan, const WorkerShape& shape) {
   STRATA_CHECK(check_shape(shape));
   STRATA_CHECK(check_numbers(plan, shape));
   STRATA_TRY(const Relations r, relate(plan));
-  STRATA_CHECK(check_end(plan));
 
   // Whether a task can only end after some task just in time: one that it waits for, or that is before it in its queue.
   std::vector<bool> late(plan.tasks.size(), false);
@@ -197,6 +196,7 @@ Result<Image> make_image(const Plan& plan, const WorkerShape& shape) {
     image.tasks.push_back(record);
   }
 
+  STRATA_CHECK(check_end(plan));
   image.queue_first.push_back(0);
   for (const auto& queue : plan.queues) {
     image.queue_tasks.insert(image.queue_tasks.end(), queue.begin(), queue.end());

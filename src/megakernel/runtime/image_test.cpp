@@ -17,7 +17,7 @@ Plan chain() {
   Plan plan;
   plan.name = "chain";
   plan.workers = 2;
-  plan.functions = {{"f", 1, 1}};
+  plan.functions = {{"f", 1, 1024, 16}};
   plan.operators = {"f"};
   plan.events = {{1, 1, 2}, {1, 2, 3}};
   plan.tasks = {{0, 0, {}, {}, 0}, {0, 0, {}, {0}, 1}, {0, 0, {}, {1}, -1}};
@@ -25,7 +25,7 @@ Plan chain() {
   return plan;
 }
 
-std::string refusal(const Plan& plan, const Shape& shape = {}) {
+std::string refusal(const Plan& plan, const WorkerShape& shape = {}) {
   const auto image = make_image(plan, shape);
   return image ? "accepted" : image.error().to_string();
 }
@@ -63,35 +63,64 @@ TEST(Image, RefusesWhatCannotRun) {
                 p.tasks[0].waits = {1}, p.tasks[2].waits = {0}, p.queues = {{0, 2}, {1}};
               }),
               HasSubstr("waits for itself"));
-  EXPECT_THAT(mutated([](Plan& p) { p.tasks[2].waits = {0}; }), HasSubstr("does not wait for task 1"));
+  EXPECT_THAT(mutated([](Plan& p) { p.tasks[2].waits = {0}; }), HasSubstr("task 1 may still run"));
   EXPECT_THAT(mutated([](Plan& p) { p.tasks[1].mode = kJit; }), HasSubstr("no scheduler"));
   EXPECT_THAT(mutated([](Plan& p) { p.tasks[1].mode = kJit, p.schedulers = 1; }),
               HasSubstr("task 1 is just in time; a scheduler"));
-  EXPECT_THAT(mutated([](Plan& p) { p.functions[0].pages = 3; }), HasSubstr("takes 3 pages"));
-  EXPECT_THAT(mutated([](Plan& p) { p.events[0].hand_off = HandOff::Worker; }), HasSubstr("in the memory of a worker"));
+  EXPECT_THAT(mutated([](Plan& p) { p.functions[0].scratch_bytes = 300; }), HasSubstr("takes 300 bytes of scratch"));
+  EXPECT_THAT(mutated([](Plan& p) { p.functions[0].stage_bytes = 24; }), HasSubstr("expected a multiple of 16"));
+  EXPECT_THAT(mutated([](Plan& p) { p.functions[0].stage_bytes = 0; }), HasSubstr("expected a multiple of 16"));
+  EXPECT_THAT(mutated([](Plan& p) { p.functions[0].stage_bytes = 16384; }), HasSubstr("the ring has 8192"));
+  EXPECT_THAT(mutated([](Plan& p) { p.events[0].hand_off = HandOff::Worker; }), HasSubstr("as a task of one worker"));
   EXPECT_THAT(mutated([](Plan& p) { p.tasks.clear(), p.queues = {{}, {}}; }), HasSubstr("no tasks"));
 }
 
 TEST(Image, RefusesShapesThatCannotBe) {
   const auto refused = [](auto change) {
-    Shape shape;
+    WorkerShape shape;
     change(shape);
     return refusal(chain(), shape);
   };
-  EXPECT_THAT(refused([](Shape& s) { s.slots = 0; }), HasSubstr("needs slots"));
-  EXPECT_THAT(refused([](Shape& s) { s.slot_bytes = 24; }), HasSubstr("multiples of 16"));
-  EXPECT_THAT(refused([](Shape& s) { s.queue_capacity = 3; }), HasSubstr("power of two"));
-  EXPECT_THAT(refused([](Shape& s) { s.listed = 0; }), HasSubstr("one entry"));
+  EXPECT_THAT(refused([](WorkerShape& s) { s.ring_bytes = 1000; }), HasSubstr("multiple of 1024"));
+  EXPECT_THAT(refused([](WorkerShape& s) { s.ring_stages = 12; }), HasSubstr("power of two"));
+  EXPECT_THAT(refused([](WorkerShape& s) { s.ring_stages = 4; }), HasSubstr("at least 4 for each warp"));
+  EXPECT_THAT(refused([](WorkerShape& s) { s.warps = 3; }), HasSubstr("3 warps"));
+  EXPECT_THAT(refused([](WorkerShape& s) { s.window_bytes = 0; }), HasSubstr("a window of 0"));
+  EXPECT_THAT(refused([](WorkerShape& s) { s.scratch_bytes = -1; }), HasSubstr("scratch memory of -1"));
+  EXPECT_THAT(refused([](WorkerShape& s) { s.queue_capacity = 3; }), HasSubstr("power of two"));
+  EXPECT_THAT(refused([](WorkerShape& s) { s.listed = 0; }), HasSubstr("one entry"));
 }
 
-/// Tagged words order nothing but themselves.
-TEST(Image, WhatAStepLeavesMustBeReleased) {
+TEST(Image, LimitsMustLeaveTimeForTheStart) {
+  using std::chrono::seconds;
+  EXPECT_TRUE(check_limits(seconds(2), seconds(1)));
+  for (const auto& [limit, start] : {std::pair{1, 1}, {1, 2}, {1, 0}, {0, -1}}) {
+    const auto checked = check_limits(seconds(limit), seconds(start));
+    ASSERT_FALSE(checked);
+    EXPECT_EQ(checked.error().code, ErrorCode::InvalidInput);
+  }
+}
+
+TEST(Image, WhatIsStoredForCopiesIsMarked) {
+  Plan plan = chain();
+  plan.functions.push_back({"stores", 0, 0, 0, true});
+  plan.tasks[1].function = 1;
+  const auto image = make_image(plan, {});
+  ASSERT_TRUE(image) << image.error().to_string();
+  EXPECT_EQ(image->tasks[0].flags, 0);
+  EXPECT_EQ(image->tasks[1].flags, kStoresForCopies);
+}
+
+/// Tagged words do not say that a task has ended.
+TEST(Image, WhatRunsAtTheEndOfAStepIsRefused) {
   Plan plan = chain();
   plan.events[1].hand_off = HandOff::Tagged;
-  EXPECT_EQ(refusal(plan), "accepted");  // task 1 stores tagged words alone, and task 0 is before 2 in its queue
+  EXPECT_THAT(refusal(plan), HasSubstr("task 1 may still run when the last one, 2, ends the step"));
+  plan.queues = {{}, {0, 1, 2}};
+  EXPECT_EQ(refusal(plan), "accepted");
   plan.queues = {{2}, {0, 1}};
-  EXPECT_THAT(refusal(plan), HasSubstr("task 0 stores is not visible in the next step"));
-  // Where a later task of the worker signals a counter, that releases it.
+  EXPECT_THAT(refusal(plan), HasSubstr("task 0 may still run"));
+  // Where a later task of the worker signals a counter, both have ended before.
   plan.tasks.insert(plan.tasks.begin() + 2, Task{0, 0, {}, {}, 2});
   plan.events.push_back({1, 3, 4});
   plan.tasks[3].waits = {1, 2};
@@ -126,7 +155,7 @@ TEST(Image, TheOrderOfAQueueCountsToo) {
   Plan plan;
   plan.workers = 2;
   plan.schedulers = 1;
-  plan.functions = {{"f", 0, 0}};
+  plan.functions = {{"f"}};
   plan.operators = {"f"};
   // 0 (just in time) → 1; 2 after 1 in its queue → 3 in another queue; 4 ends.
   plan.events = {{1, 1, 2}, {1, 3, 4}, {2, 4, 5}};

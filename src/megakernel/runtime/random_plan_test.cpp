@@ -8,8 +8,6 @@
 namespace strata::megakernel::testing {
 namespace {
 
-constexpr int kPageWords = 32;
-
 bool chance(Random& random, int one_in) { return random.below(one_in) == 0; }
 int between(Random& random, int low, int high) { return low + static_cast<int>(random.below(high - low + 1)); }
 
@@ -34,7 +32,7 @@ void add_tasks(Random& random, Plan& plan) {
   };
   const auto add_function = [&] {
     const auto number = static_cast<int>(plan.functions.size());
-    plan.functions.push_back({fmt::format("f{}", number), 0, 0});
+    plan.functions.push_back({fmt::format("f{}", number)});
     plan.operators.push_back(fmt::format("operator {}", number));
     return number;
   };
@@ -86,12 +84,19 @@ bool writes_tagged(const Plan& plan, int t) {
   return signal >= 0 && plan.events[signal].hand_off == HandOff::Tagged;
 }
 
-TestTask random_task(Random& random, const Plan& plan, int t) {
+TestTask random_task(Random& random, const TestCase& test, int t) {
+  const Plan& plan = test.plan;
   TestTask task;
   task.words = between(random, 1, kMostWords);
-  for (int i = between(random, 0, 4); i > 0; --i) {
-    task.constants.emplace_back(4 * between(random, 1, kTestSlotBytes / 16));
-    for (uint32_t& word : task.constants.back()) word = static_cast<uint32_t>(random());
+  const int most = static_cast<int>(std::min<int64_t>(test.options.shape.ring_bytes, 3 * kStageUnit)) / 16;
+  for (int runs = between(random, 0, 2); runs > 0; --runs) {
+    TestRun& run = task.runs.emplace_back();
+    run.shared = chance(random, 2);
+    const int words = 4 * between(random, 1, chance(random, 2) ? most : 8);
+    for (int i = between(random, 1, 6); i > 0; --i) {
+      run.stages.emplace_back(words);
+      for (uint32_t& word : run.stages.back()) word = static_cast<uint32_t>(random());
+    }
   }
   for (int i = between(random, 0, 2); i > 0; --i) {
     const int from = static_cast<int>(random.below(plan.tasks.size()));
@@ -101,8 +106,12 @@ TestTask random_task(Random& random, const Plan& plan, int t) {
     for (size_t p = 0; p < plan.tasks.size(); ++p)
       if (plan.tasks[p].signal == event && plan.tasks[p].function >= 0)
         (plan.events[event].hand_off == HandOff::Tagged ? task.tagged : task.counted).push_back(static_cast<int>(p));
-  task.gives_early = chance(random, 3);
   return task;
+}
+
+/// Rows of history that a task loads where the sequence has `position` positions.
+size_t rows_of(const TestTask& task, int position) {
+  return static_cast<size_t>(position) % (task.history.size() + 1);
 }
 
 }  // namespace
@@ -115,11 +124,13 @@ TestCase random_case(uint64_t seed, Modes modes) {
   add_tasks(random, plan);
   assign(random, plan, modes);
 
-  Shape& shape = test.options.shape;
-  shape.slots = between(random, 2, 5);
-  shape.slot_bytes = kTestSlotBytes;
-  shape.window_bytes = between(random, 1, 4 * kTestSlotBytes);
-  shape.page_bytes = kPageWords * 4;
+  WorkerShape& shape = test.options.shape;
+  shape.warps = 1 << random.below(2);
+  test.options.lanes = between(random, 1, shape.warps == 1 ? 3 : 2);
+  shape.ring_stages = shape.warps << between(random, 2, 3);
+  shape.ring_bytes = static_cast<int64_t>(kStageUnit) * between(random, 1, 7);
+  shape.window_bytes = between(random, 1, 4 * static_cast<int>(kStageUnit));
+  shape.scratch_bytes = 8 * shape.warps * test.options.lanes;
   shape.listed = between(random, 1, 5);
   shape.queue_capacity = 1 << random.below(4);
 
@@ -137,9 +148,8 @@ TestCase random_case(uint64_t seed, Modes modes) {
         test, [&] { event.hand_off = hand_offs[random.below(3)]; }, [&] { event.hand_off = HandOff::Counter; });
   }
 
-  int most_pages = 1;
   for (size_t t = 0; t < plan.tasks.size(); ++t) {
-    test.tasks.push_back(random_task(random, plan, static_cast<int>(t)));
+    test.tasks.push_back(random_task(random, test, static_cast<int>(t)));
     if (plan.tasks[t].function >= 0) continue;
     const int words = test.tasks[t].words;
     test.tasks[t] = {};
@@ -147,17 +157,16 @@ TestCase random_case(uint64_t seed, Modes modes) {
   }
   for (size_t t = 0; t < plan.tasks.size(); ++t) {
     if (plan.tasks[t].function < 0) continue;
-    TestTask& task = test.tasks[t];
-    int words = 0;
-    for (const int p : task.counted) words += test.tasks[p].words;
-    for (const int p : task.tagged) words += test.tasks[p].words;
-    task.pages = (words + kPageWords - 1) / kPageWords;
-    most_pages = std::max(most_pages, task.pages);
     TaskFunction& function = plan.functions[plan.tasks[t].function];
-    function.pages = task.pages;
-    function.slots = static_cast<int64_t>(task.constants.size() + task.history.size());
+    function.scratch_bytes = shape.scratch_bytes;
+    function.stages = static_cast<int64_t>(test.tasks[t].history.size());
+    function.stage_bytes = function.stages > 0 ? 4 * kMostWords : 0;
+    for (const TestRun& run : test.tasks[t].runs) {
+      function.stages += static_cast<int64_t>(run.stages.size());
+      function.stage_bytes = std::max(function.stage_bytes, static_cast<int64_t>(4 * run.stages[0].size()));
+    }
+    for (const int from : test.tasks[t].history) plan.functions[plan.tasks[from].function].stores_for_copies = true;
   }
-  shape.pages = most_pages + between(random, 0, 2);
 
   test.options.placement = chance(random, 2) ? Placement::RoundRobin : Placement::LeastLoaded;
   test.options.delays = !chance(random, 4);
@@ -165,7 +174,9 @@ TestCase random_case(uint64_t seed, Modes modes) {
   test.options.seed = random();
   // A hang is an error of this test and not of the machine's speed.
   test.options.limit = std::chrono::seconds(60);
-  test.options.start_limit = std::chrono::seconds(60);
+  test.options.start_limit = std::chrono::seconds(50);
+  test.length = static_cast<int>(random.below(5));
+  test.options.lengths = {test.length};
   for (int launch = between(random, 1, 2); launch > 0; --launch) test.launches.push_back(between(random, 1, 4));
   if (chance(random, 4)) test.finish = test.epochs() - static_cast<uint32_t>(random.below(test.launches.back()));
   return test;
@@ -175,7 +186,7 @@ TestMemory::TestMemory(const TestCase& test) {
   const uint32_t epochs = test.epochs();
   for (const TestTask& task : test.tasks) {
     output.emplace_back(task.words);
-    tagged.push_back(std::make_unique<HostTaggedWord[]>((task.words + 2) / 3));
+    tagged.push_back(std::make_unique<HostTaggedWord[]>((task.words + 1) / 2));
     row.emplace_back(epochs + 1);
     seen.emplace_back(epochs + 1);
     runs.push_back(std::make_unique<std::atomic<int>[]>(epochs + 1));
@@ -185,96 +196,129 @@ TestMemory::TestMemory(const TestCase& test) {
 namespace {
 
 /// What a task makes of what it has seen.
-void write_output(const TestTask& task, uint64_t hash, uint32_t* output) {
-  for (int i = 0; i < task.words; ++i) output[i] = static_cast<uint32_t>(mix(hash + i));
-}
+uint32_t output_word(uint64_t hash, int i) { return static_cast<uint32_t>(mix(hash + i)); }
 
-/// Places of `from`'s outputs in the pages of a task, in words.
-template <class Visit>
-void each_input(const TestCase& test, const TestTask& task, Visit visit) {
-  int at = 0;
-  for (const int from : task.counted) {
-    visit(from, at, false);
-    at += test.tasks[from].words;
-  }
-  for (const int from : task.tagged) {
-    visit(from, at, true);
-    at += test.tasks[from].words;
-  }
-}
+/// Compute of one task, by one thread of a team.
+class TestCompute {
+ public:
+  TestCompute(const TestCase& test, TestMemory& memory, int t, HostCompute& side)
+      : test_(test), task_(test.tasks[t]), memory_(memory), t_(t), side_(side), platform_(side.platform()) {}
 
-HostFunction test_function(const TestCase& test, TestMemory& memory, int t, const TestHook& hook) {
+  void run() {
+    if (platform_.leads()) ++memory_.runs[t_][side_.epoch()];
+    for (const TestRun& run : task_.runs) use(run.stages.size(), run.stages[0].size(), run.shared);
+    use(rows_of(task_, side_.position(0)), kMostWords, true);
+    source_ = 1000;
+    for (const int from : task_.counted) {
+      for (size_t i = platform_.rank(); i < memory_.output[from].size(); i += platform_.size())
+        sum_ += mixed(source_, i, memory_.output[from][i]);
+      ++source_;
+    }
+    for (const int from : task_.tagged) read(from);
+    write(total());
+  }
+
+ private:
+  void use(size_t count, size_t words, bool shared) {
+    const auto bytes = static_cast<unsigned>(4 * words);
+    const auto warps = static_cast<size_t>(platform_.warps());
+    for (size_t n = 0; n < count; ++n, ++source_) {
+      if (!shared && source_ % warps != static_cast<size_t>(platform_.warp())) continue;
+      const unsigned char* const stage = side_.stage(static_cast<int>(n), bytes);
+      const auto first = static_cast<size_t>(shared ? platform_.rank() : platform_.lane());
+      const auto step = static_cast<size_t>(shared ? platform_.size() : platform_.lanes());
+      for (size_t i = first; i < words && !side_.left(); i += step) {
+        uint32_t word = 0;
+        std::memcpy(&word, stage + 4 * i, 4);
+        sum_ += mixed(source_, i, word);
+      }
+      side_.release(static_cast<int>(n), shared ? platform_.warps() : 1);
+    }
+    side_.advance(static_cast<int>(count), bytes);
+  }
+
+  /// Each warp has a part of the words.
+  void read(int from) {
+    const auto words = static_cast<int>(memory_.output[from].size());
+    const int count = (words + 1) / 2;
+    const int begin = count * platform_.warp() / platform_.warps();
+    const int end = count * (platform_.warp() + 1) / platform_.warps();
+    side_.read(memory_.tagged[from].get() + begin, end - begin, [&](int i, const Tagged& word) {
+      for (int n = 0; n < 2 && 2 * (begin + i) + n < words; ++n)
+        sum_ += mixed(source_, 2 * (begin + i) + n, word.data[n]);
+    });
+    ++source_;
+  }
+
+  /// Of all threads, through scratch memory.
+  uint64_t total() {
+    auto* const sums = side_.scratch();
+    std::memcpy(sums + 8 * platform_.rank(), &sum_, 8);
+    platform_.meet();
+    uint64_t hash = mix(static_cast<uint64_t>(t_) << 32 | side_.epoch());
+    for (int rank = 0; rank < platform_.size(); ++rank) {
+      uint64_t sum = 0;
+      std::memcpy(&sum, sums + 8 * rank, 8);
+      hash += sum;
+    }
+    return hash;
+  }
+
+  void write(uint64_t hash) {
+    if (side_.left()) return;
+    const bool tagged = writes_tagged(test_.plan, t_);
+    for (int i = platform_.rank(); i < task_.words; i += platform_.size()) {
+      memory_.output[t_][i] = output_word(hash, i);
+      if (!tagged) memory_.row[t_][side_.epoch()][i] = output_word(hash, i);
+    }
+    for (int i = platform_.rank(); tagged && 2 * i < task_.words; i += platform_.size())
+      side_.write(memory_.tagged[t_][i], output_word(hash, 2 * i), output_word(hash, 2 * i + 1));
+    if (!platform_.leads()) return;
+    memory_.seen[t_][side_.epoch()] = hash;
+    if (t_ + 1 == static_cast<int>(test_.tasks.size())) {
+      side_.put_token(0, static_cast<int>(hash & 0xffffff));
+      if (side_.epoch() == test_.finish) side_.finish();
+    }
+  }
+
+  const TestCase& test_;
+  const TestTask& task_;
+  TestMemory& memory_;
+  int t_;
+  HostCompute& side_;
+  HostPlatform& platform_;
+  uint64_t sum_ = 0;
+  size_t source_ = 0;
+};
+
+HostFunction test_function(const TestCase& test, TestMemory& memory, int t) {
   const TestTask& task = test.tasks[t];
   HostFunction function;
-  function.load = [&task, &memory](const TaskRecord&, HostLoad& side) {
-    for (const auto& constant : task.constants) side.push(constant.data(), static_cast<unsigned>(constant.size() * 4));
-    for (const int from : task.history) {
+  function.load = [&task, &memory](const Descriptor&, HostLoad& side) {
+    for (const TestRun& run : task.runs)
+      for (const auto& stage : run.stages) side.push(stage.data(), static_cast<unsigned>(stage.size() * 4));
+    for (size_t n = 0; n < rows_of(task, side.position(0)); ++n) {
       side.wait_for_history();
       if (side.left()) return;
-      side.push(memory.row[from][side.epoch() - 1].data(), kMostWords * 4);
+      side.push(memory.row[task.history[n]][side.epoch() - 1].data(), kMostWords * 4);
     }
   };
-  function.gather = [&test, &task, &memory](const TaskRecord&, HostGather& side) {
-    each_input(test, task, [&](int from, int at, bool tagged) {
-      const int words = test.tasks[from].words;
-      std::vector<uint32_t> data(words);
-      auto* const bytes = reinterpret_cast<unsigned char*>(data.data());
-      if (tagged) {
-        side.read(memory.tagged[from].get(), bytes, words * 4);
-      } else {
-        data = memory.output[from];
-      }
-      for (int i = 0; i < words; ++i)
-        std::memcpy(side.page((at + i) / kPageWords) + (at + i) % kPageWords * 4, &data[i], 4);
-    });
-  };
-  function.compute = [&test, &task, &memory, t, hook](const TaskRecord&, HostCompute& side) {
-    if (hook) hook(t, side);
-    const uint32_t epoch = side.epoch();
-    ++memory.runs[t][epoch];
-    uint64_t hash = mix(static_cast<uint64_t>(t) << 32 | epoch);
-    std::vector<uint32_t> words(kMostWords);
-    const auto use = [&](size_t count) {
-      const unsigned char* const slot = side.front();
-      if (side.left()) return;
-      std::memcpy(words.data(), slot, count * 4);
-      side.pop();
-      hash = mix_words(hash, words.data(), static_cast<int>(count));
-    };
-    for (const auto& constant : task.constants) use(constant.size());
-    for (size_t i = 0; i < task.history.size(); ++i) use(kMostWords);
-    if (side.left()) return;
-    each_input(test, task, [&](int from, int at, bool) {
-      for (int i = 0; i < test.tasks[from].words; ++i) {
-        uint32_t word = 0;
-        std::memcpy(&word, side.page((at + i) / kPageWords) + (at + i) % kPageWords * 4, 4);
-        hash = mix_word(hash, word);
-      }
-    });
-    if (task.gives_early && task.pages > 0) side.give_page();
-    memory.seen[t][epoch] = hash;
-    write_output(task, hash, memory.output[t].data());
-    if (writes_tagged(test.plan, t)) {
-      side.write(memory.tagged[t].get(), reinterpret_cast<const unsigned char*>(memory.output[t].data()),
-                 task.words * 4);
-    } else {
-      write_output(task, hash, memory.row[t][epoch].data());
-    }
-    if (t + 1 == static_cast<int>(test.tasks.size())) {
-      side.put_token(0, static_cast<int>(hash & 0xffffff));
-      if (epoch == test.finish) side.finish();
-    }
+  function.compute = [&test, &memory, t](const Descriptor& descriptor, HostCompute& side) {
+    if (descriptor.arguments[1] != memory.output[t].data() || descriptor.epoch != side.epoch() ||
+        side.position(0) + 1 != test.length + static_cast<int>(side.epoch()))
+      ++memory.wrong;
+    TestCompute(test, memory, t, side).run();
   };
   return function;
 }
 
 }  // namespace
 
-std::vector<HostFunction> test_functions(const TestCase& test, TestMemory& memory, TestHook hook) {
+std::vector<HostFunction> test_functions(const TestCase& test, TestMemory& memory) {
   std::vector<HostFunction> functions(test.plan.functions.size());
   for (size_t t = 0; t < test.tasks.size(); ++t)
     if (const int f = test.plan.tasks[t].function; f >= 0)
-      functions[f] = test_function(test, memory, static_cast<int>(t), hook);
+      functions[f] = test_function(test, memory, static_cast<int>(t));
   return functions;
 }
 
@@ -285,15 +329,20 @@ std::vector<int> run_serially(const TestCase& test, TestMemory& memory) {
       const TestTask& task = test.tasks[t];
       if (test.plan.tasks[t].function < 0) continue;
       uint64_t hash = mix(static_cast<uint64_t>(t) << 32 | epoch);
-      for (const auto& constant : task.constants)
-        hash = mix_words(hash, constant.data(), static_cast<int>(constant.size()));
-      for (const int from : task.history) hash = mix_words(hash, memory.row[from][epoch - 1].data(), kMostWords);
-      each_input(test, task, [&](int from, int, bool) {
-        hash = mix_words(hash, memory.output[from].data(), test.tasks[from].words);
-      });
+      size_t source = 0;
+      const auto add = [&](const uint32_t* words, size_t count) {
+        for (size_t i = 0; i < count; ++i) hash += mixed(source, i, words[i]);
+        ++source;
+      };
+      for (const TestRun& run : task.runs)
+        for (const auto& stage : run.stages) add(stage.data(), stage.size());
+      for (size_t n = 0; n < rows_of(task, test.length + static_cast<int>(epoch) - 1); ++n)
+        add(memory.row[task.history[n]][epoch - 1].data(), kMostWords);
+      source = 1000;
+      for (const auto* inputs : {&task.counted, &task.tagged})
+        for (const int from : *inputs) add(memory.output[from].data(), memory.output[from].size());
       memory.seen[t][epoch] = hash;
-      write_output(task, hash, memory.output[t].data());
-      write_output(task, hash, memory.row[t][epoch].data());
+      for (int i = 0; i < task.words; ++i) memory.output[t][i] = memory.row[t][epoch][i] = output_word(hash, i);
       if (t + 1 == test.tasks.size()) tokens.push_back(static_cast<int>(hash & 0xffffff));
     }
   }
@@ -304,7 +353,11 @@ std::string run_and_compare(const TestCase& test) {
   TestMemory memory(test);
   TestMemory expected(test);
   const std::vector<int> expected_tokens = run_serially(test, expected);
-  auto kernel = HostKernel::make(test.plan, test_functions(test, memory), test.options);
+  HostOptions options = test.options;
+  options.operators.resize(test.plan.operators.size());
+  for (size_t t = 0; t < test.tasks.size(); ++t)
+    if (const int op = test.plan.tasks[t].op; op >= 0) options.operators[op].arguments[1] = memory.output[t].data();
+  auto kernel = HostKernel::make(test.plan, test_functions(test, memory), options);
   if (!kernel) return kernel.error().to_string();
   std::vector<int> tokens;
   for (const uint32_t steps : test.launches) {
@@ -313,6 +366,7 @@ std::string run_and_compare(const TestCase& test) {
     if (!done) return done.error().to_string();
     for (uint32_t step = 0; step < *done; ++step) tokens.push_back((*kernel)->tokens(step)[0]);
   }
+  if (memory.wrong != 0) return "wrong arguments, epochs or positions";
   for (size_t t = 0; t < test.tasks.size(); ++t) {
     if (test.plan.tasks[t].function < 0) continue;
     for (uint32_t epoch = 1; epoch <= test.epochs(); ++epoch) {

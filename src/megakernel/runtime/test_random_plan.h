@@ -13,19 +13,22 @@ namespace strata::megakernel::testing {
 
 enum class Modes { AheadOfTime, JustInTime, Mixed };
 
-constexpr int kMostWords = 16;      ///< of a task's output
-constexpr int kTestSlotBytes = 64;  ///< 16 words
+constexpr int kMostWords = 16;  ///< of a task's output
 
-/// What one task does: its output is a hash of its number, the epoch, what it loads (constants, then the rows that
-/// others wrote in the epoch before) and the outputs of all that trigger the events it waits for.
+/// Stages of equally many words each.
+struct TestRun {
+  std::vector<std::vector<uint32_t>> stages;
+  bool shared = false;  ///< all warps use each stage; else one warp each
+};
+
+/// What one task does: its output is a hash of its number, the epoch, what it loads (constants, then rows that others
+/// wrote in the epoch before) and the outputs of all that trigger the events it waits for.
 struct TestTask {
-  std::vector<std::vector<uint32_t>> constants;  ///< a slot each
-  std::vector<int> history;                      ///< tasks
-  std::vector<int> counted;                      ///< producers whose outputs are read in memory, in this order
-  std::vector<int> tagged;                       ///< then those that are read in tagged words
+  std::vector<TestRun> runs;
+  std::vector<int> history;  ///< tasks; so many of their rows are loaded as the length says that is known at run time
+  std::vector<int> counted;  ///< producers whose outputs are read in memory, in this order
+  std::vector<int> tagged;   ///< then those that are read in tagged words
   int words = 1;
-  int pages = 0;
-  bool gives_early = false;  ///< its first page, before it writes
 };
 
 struct TestCase {
@@ -34,6 +37,7 @@ struct TestCase {
   std::vector<TestTask> tasks;
   std::vector<uint32_t> launches;  ///< steps of each
   uint32_t finish = 0;             ///< the epoch that ends the last launch early; 0: none
+  int length = 0;                  ///< of the one sequence, before the first launch
   uint32_t epochs() const {
     uint32_t sum = 0;
     for (const uint32_t steps : launches) sum += steps;
@@ -41,6 +45,10 @@ struct TestCase {
   }
 };
 
+/// What an element adds to a hash that does not depend on the order of its elements.
+inline uint64_t mixed(size_t source, size_t i, uint32_t value) {
+  return mix(static_cast<uint64_t>(source * 4096 + i) << 32 | value);
+}
 inline uint64_t mix_word(uint64_t hash, uint32_t word) { return mix(hash * 0x9e3779b97f4a7c15ull + word); }
 inline uint64_t mix_words(uint64_t hash, const uint32_t* words, int count) {
   for (int i = 0; i < count; ++i) hash = mix_word(hash, words[i]);
@@ -58,13 +66,11 @@ struct TestMemory {
   std::vector<std::vector<std::array<uint32_t, kMostWords>>> row;  ///< by task and epoch
   std::vector<std::vector<uint64_t>> seen;                         ///< by task and epoch: the hash
   std::vector<std::unique_ptr<std::atomic<int>[]>> runs;           ///< by task and epoch
+  std::atomic<int> wrong{0};  ///< arguments or positions that a block function was not to see
 };
 
-/// Called at the begin of each compute, if given.
-using TestHook = std::function<void(int task, HostCompute& side)>;
-
 /// The block functions, one for each task, and none for empty ones. `memory` outlives them.
-std::vector<HostFunction> test_functions(const TestCase& test, TestMemory& memory, TestHook hook = {});
+std::vector<HostFunction> test_functions(const TestCase& test, TestMemory& memory);
 
 /// Tasks one after the other; the token of each epoch.
 std::vector<int> run_serially(const TestCase& test, TestMemory& memory);

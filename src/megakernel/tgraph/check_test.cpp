@@ -375,7 +375,7 @@ TEST(Check, RefusesChangedPlansThatAreWrong) {
     Machine machine;
     machine.workers = 1 + static_cast<int>(random.below(4));
     machine.schedulers = 1;
-    machine.ring_slots = 1 + static_cast<int64_t>(random.below(4));
+    machine.ring_bytes = kTestStageBytes * (1 + static_cast<int64_t>(random.below(4)));
     CompileOptions options;
     options.policy = random.below(3) == 0 ? Policy::RoundRobin : Policy::LongestPath;
     options.max_waits = random.below(3) == 0 ? 1 : kMaxWaits;

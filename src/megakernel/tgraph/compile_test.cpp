@@ -17,7 +17,7 @@ Machine small_machine(Random& random) {
   Machine machine;
   machine.workers = 1 + static_cast<int>(random.below(6));
   machine.schedulers = 1;
-  machine.ring_slots = 1 + static_cast<int64_t>(random.below(4));
+  machine.ring_bytes = kTestStageBytes * (1 + static_cast<int64_t>(random.below(4)));
   return machine;
 }
 

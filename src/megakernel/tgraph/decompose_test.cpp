@@ -53,7 +53,8 @@ TEST(Decompose, AGraphOfAllKindsOfOperators) {
   // All rows in each task: then no weight is loaded twice.
   EXPECT_EQ(product.grid, (std::vector<int64_t>{64}));
   EXPECT_EQ(product.cost.constant_bytes, (16 * 1024 + 1024 * 32) * 2);
-  EXPECT_EQ(product.cost.slots, 12);
+  EXPECT_EQ(product.cost.stages, 8);
+  EXPECT_EQ(product.cost.stage_bytes, 12288);
   const Operator& square = made->operators[1];
   EXPECT_EQ(square.grid, (std::vector<int64_t>{16, 4}));
   EXPECT_EQ(square.cost.constant_bytes, 0);

@@ -43,7 +43,9 @@ TEST(OperatorGraph, ErrorsNameOperatorAndTensor) {
   EXPECT_EQ(with([](OperatorGraph& g) { g.operators[0].grid = {0}; }),
             "operator 'a' has grid [0]; expected one to three positive sizes");
   EXPECT_EQ(with([](OperatorGraph& g) { g.operators[0].function = ""; }), "operator 'a' has no function");
-  EXPECT_EQ(with([](OperatorGraph& g) { g.operators[0].cost.slots = -1; }), "operator 'a' has a negative cost");
+  EXPECT_EQ(with([](OperatorGraph& g) { g.operators[0].cost.stages = -1; }), "operator 'a' has a negative cost");
+  EXPECT_EQ(with([](OperatorGraph& g) { g.operators[0].cost.stages = 1; }),
+            "operator 'a' has 1 stages of 0 bytes; expected a multiple of 16");
   EXPECT_EQ(with([](OperatorGraph& g) { g.operators[1].reads[0].tensor = 9; }),
             "operator 'b' reads tensor 9, which is none of 4");
   EXPECT_EQ(with([](OperatorGraph& g) { g.operators[0].grid = {8}; }).substr(0, 90),

@@ -102,8 +102,9 @@ inline OperatorGraph random_operator_graph(Random& random, const RandomGraphOpti
     op.grid = {size()};
     if (random.below(2) == 0) op.grid.push_back(1 + static_cast<int64_t>(random.below(3)));
     op.data_dependent = options.data_dependent && random.below(6) == 0;
-    const auto slots = static_cast<int64_t>(random.below(4));
-    op.cost = {slots * 4096, 1e-6 * static_cast<double>(random.below(4)), slots, static_cast<int64_t>(random.below(3))};
+    const auto stages = static_cast<int64_t>(random.below(4));
+    op.cost = {stages * kTestStageBytes, 1e-6 * static_cast<double>(random.below(4)), stages,
+               stages > 0 ? kTestStageBytes : 0, 64 * static_cast<int64_t>(random.below(3))};
     for (uint64_t n = 1 + random.below(3); n > 0; --n) {
       // Rather what was written last, so that chains are long.
       const size_t back = std::min<size_t>(random.below(4), readable.size() - 1);

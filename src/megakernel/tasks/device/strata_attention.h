@@ -198,22 +198,26 @@ STRATA_DEVICE void merge_splits(const Words<float, Side, 1>& references, const W
       const int split = base + lane() % kHalf;
       const bool is_split = split < kSplits;
       const int row = (head * kSplits + (is_split ? split : kSplits - 1)) * kGroup + of_group;
-      float found[3][2];
+      unsigned mixed[2], reference = 0, weighed = 0;  // no array: registers have no numbers
       gather_words(
           *values.side, 3 * 32, lane(), 32,
           [&](int n) -> auto& {
             if (n < 32) return values.at(row * kHeadDim + column);
             return n < 64 ? references.at(row) : sums.at(row);
           },
-          [&](int n, const unsigned(&data)[2]) { memcpy(found[n / 32], data, sizeof data); });
-      const float m = is_split ? found[1][0] : minus_infinity();
+          [&](int n, const unsigned(&data)[2]) {
+            if (n < 32) mixed[0] = data[0], mixed[1] = data[1];
+            if (n >= 32 && n < 64) reference = data[0];
+            if (n >= 64) weighed = data[0];
+          });
+      const float m = is_split ? float_of(reference) : minus_infinity();
       float next = m;
 #pragma unroll
       for (int mask = 1; mask < kHalf; mask *= 2) next = maximum(next, shuffle_xor(next, mask));
       next = maximum(next, largest);
       const float before = largest == next ? 1.0f : Approximate::exponential(largest - next);
       const float weight = !is_split ? 0.0f : m == next ? 1.0f : Approximate::exponential(m - next);
-      float l = weight * found[2][0], x = weight * found[0][0], y = weight * found[0][1];
+      float l = weight * float_of(weighed), x = weight * float_of(mixed[0]), y = weight * float_of(mixed[1]);
 #pragma unroll
       for (int mask = 1; mask < kHalf; mask *= 2) {
         l += shuffle_xor(l, mask);

@@ -121,6 +121,12 @@ STRATA_DEVICE unsigned bits_of(float x) {
   return bits;
 }
 
+STRATA_DEVICE float float_of(unsigned bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
 template <int64 kBatchStride, int64 kRowStride, int64 kColumnStride, class T, class Side, int kPerWord, class TileType>
 STRATA_DEVICE void save(const WordsOut<T, Side, kPerWord>& to, const TileType& tile) {
   static_assert(kPerWord == 1 || (kColumnStride == 1 && TileType::kColumns % kPerWord == 0), "words are whole");
