@@ -76,7 +76,7 @@ STRATA_DEVICE void write_tagged(Platform& platform, typename Platform::TaggedWor
 }
 
 /// Loads of tagged words that a lane has on their way.
-constexpr int kTaggedAtOnce = 8;
+constexpr int kTaggedAtOnce = 4;
 
 /// By the lanes of a warp together: take(i, word) for the words place(0) … place(count − 1) as soon as they have been
 /// written in this epoch, each by one lane; `count` is the same in all lanes. One lane looks for the first word until it is there: many lanes

@@ -303,7 +303,7 @@ void CudaKernel::request_stop() {
 }
 
 uint32_t CudaKernel::steps_done() const {
-  if (next_epoch_ == 1 && !launched_ && !failed_) return 0;
+  if (program_.first_epoch == 0) return 0;  // nothing was launched yet
   const auto done = std::atomic_ref(*pinned_word(memory_->pinned[Memory::kHostWords], kStepsDone));
   return done.load(std::memory_order_acquire) + 1 - program_.first_epoch;
 }

@@ -60,6 +60,8 @@ class CudaKernel {
   /// Starts the kernel for at most so many steps. Errors (InvalidInput): no steps; a launch that has not been waited
   /// for; a launch after one that failed; epochs beyond 2³⁰. (Environment): the driver refuses.
   Result<void> launch(uint32_t steps);
+  /// Filled positions of the sequences' caches before the next launch. Between launches.
+  void set_lengths(std::vector<int> lengths) { options_.lengths = std::move(lengths); }
   /// Ends the launch after the step that runs now, or after the next one.
   void request_stop();
   /// Steps of this launch whose tokens can be read.

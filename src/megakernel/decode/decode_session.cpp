@@ -1,0 +1,250 @@
+#include "megakernel/decode/decode_session.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "megakernel/models/bf16.h"
+#include "megakernel/models/rope.h"
+#include "megakernel/tgraph/compile.h"
+
+namespace strata::megakernel {
+namespace {
+
+constexpr int64_t kSharedBytes = 232'448;  // of a block, on Hopper
+constexpr int64_t kOther = 6'144;          // of these, for barriers and the list of tasks
+constexpr int64_t kWordBytes = 16;
+constexpr unsigned kPackingThreads = 256;
+
+using Clock = std::chrono::steady_clock;
+
+int tensor_index(const std::vector<DecodeBuffer>& buffers, DecodeBuffer::Kind kind) {
+  const auto at = std::find_if(buffers.begin(), buffers.end(), [&](const auto& one) { return one.kind == kind; });
+  return static_cast<int>(at - buffers.begin());
+}
+
+std::string_view bytes_of(std::span<const uint16_t> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
+
+}  // namespace
+
+DecodeSession::~DecodeSession() = default;
+
+Result<std::unique_ptr<DecodeSession>> DecodeSession::make(const GpuDevice& device, const ModelConfig& config,
+                                                           const ModelWeights& weights, const DecodeOptions& options) {
+  std::unique_ptr<DecodeSession> session(new DecodeSession(device, config, options));
+  STRATA_CHECK(session->compile_step());
+  STRATA_CHECK(session->fill_memory(weights));
+  STRATA_CHECK(session->pack(weights));
+  STRATA_CHECK(session->make_kernel());
+  return session;
+}
+
+Result<void> DecodeSession::compile_step() {
+  Machine& machine = options_.machine;
+  const Target& target = targets().back();
+  STRATA_TRY(image_, decode_image(config_, {options_.batch, options_.capacity, DType::BF16}, machine, target));
+  machine.scratch_bytes = 0;
+  for (const Operator& op : image_.operators.operators)
+    machine.scratch_bytes = std::max(machine.scratch_bytes, ceil_div(op.cost.scratch_bytes, 1024) * 1024);
+  machine.ring_bytes = (kSharedBytes - kOther - machine.scratch_bytes) / 1024 * 1024;
+  STRATA_TRY(Compiled compiled, compile(image_.operators, machine));
+  plan_ = std::move(compiled.plan);
+  std::vector<std::string> names;
+  for (TaskFunction& function : plan_.functions) {
+    names.push_back(function.name);
+    function.stores_for_copies = function.name == "attention";
+  }
+  STRATA_TRY(code_, compile_cuda_code(image_.text(names), target, options_.profile));
+  shape_ = cuda_shape();
+  shape_.ring_bytes = machine.ring_bytes;
+  shape_.window_bytes = machine.window_bytes;
+  shape_.scratch_bytes = machine.scratch_bytes;
+  return {};
+}
+
+Result<void> DecodeSession::fill_memory(const ModelWeights& weights) {
+  for (const DecodeBuffer& buffer : image_.buffers) {
+    STRATA_TRY(GpuMemory memory, GpuMemory::allocate(*device_, buffer.bytes));
+    switch (buffer.kind) {
+      case DecodeBuffer::Kind::Weight: {
+        STRATA_TRY(const WeightView view, weights.at(buffer.weight));
+        STRATA_CHECK(memory.upload(bytes_of(view.values)));
+        break;
+      }
+      case DecodeBuffer::Kind::Cosines:
+      case DecodeBuffer::Kind::Sines: {
+        const std::vector<float> frequencies = rope_frequencies(config_);
+        std::vector<uint16_t> table;
+        for (int64_t position = 0; position < options_.capacity; ++position) {
+          const RopeRow row = rope_row(frequencies, position);
+          for (const float x : buffer.kind == DecodeBuffer::Kind::Cosines ? row.cos : row.sin)
+            table.push_back(to_bf16(x));
+        }
+        STRATA_CHECK(memory.upload(bytes_of(table)));
+        break;
+      }
+      case DecodeBuffer::Kind::Packed: break;  // see pack
+      default: STRATA_CHECK(memory.clear());
+    }
+    buffers_.push_back(std::move(memory));
+  }
+  return {};
+}
+
+Result<void> DecodeSession::pack(const ModelWeights& weights) {
+  const CudaDriver& driver = device_->driver();
+  CudaModule module = nullptr;
+  STRATA_CHECK(driver.check(driver.load_module(&module, code_.cubin.data()), "loading the packing kernels"));
+  Result<void> result;
+  for (const PackJob& job : image_.packing) {
+    result = [&]() -> Result<void> {
+      CudaFunction function = nullptr;
+      STRATA_CHECK(driver.check(driver.get_function(&function, module, job.kernel.c_str()), job.kernel));
+      std::vector<GpuMemory> raw;
+      std::vector<CudaPointer> pointers;
+      for (const std::string& name : job.weights) {
+        if (name.empty()) {
+          pointers.push_back(0);
+          continue;
+        }
+        STRATA_TRY(const WeightView view, weights.at(name));
+        STRATA_TRY(GpuMemory memory,
+                   GpuMemory::allocate(*device_, static_cast<int64_t>(view.values.size_bytes())));
+        STRATA_CHECK(memory.upload(bytes_of(view.values)));
+        pointers.push_back(memory.pointer());
+        raw.push_back(std::move(memory));
+      }
+      pointers.push_back(buffers_[static_cast<size_t>(job.buffer)].pointer());
+      std::vector<void*> arguments;
+      for (CudaPointer& one : pointers) arguments.push_back(&one);
+      CudaLaunchConfig config;
+      for (size_t d = 0; d < job.grid.size(); ++d) config.grid[d] = static_cast<unsigned>(job.grid[d]);
+      config.block = {kPackingThreads, 1, 1};
+      config.stream = device_->stream();
+      STRATA_CHECK(driver.check(driver.launch(&config, function, arguments.data(), nullptr), job.kernel));
+      return device_->synchronize();  // the raw weights go
+    }();
+    if (!result) break;
+  }
+  driver.unload_module(module);
+  return result;
+}
+
+Result<void> DecodeSession::make_kernel() {
+  std::map<std::string, const std::vector<int>*> arguments;
+  for (size_t n = 0; n < image_.operators.operators.size(); ++n)
+    arguments[image_.operators.operators[n].name] = &image_.arguments[n];
+  CudaOptions options;
+  options.shape = shape_;
+  options.limit = options_.limit;
+  options.tokens_per_step = static_cast<int>(options_.batch);
+  options.lengths.assign(static_cast<size_t>(options_.batch), static_cast<int>(position_));
+  for (const std::string& name : plan_.operators) {
+    OperatorRecord record{};
+    const auto at = arguments.find(name);
+    if (at != arguments.end()) {
+      if (at->second->size() > std::size(record.arguments))
+        return unsupported("operator '{}' has {} arguments, more than {}", name, at->second->size(),
+                           std::size(record.arguments));
+      for (size_t n = 0; n < at->second->size(); ++n)
+        record.arguments[n] =
+            reinterpret_cast<void*>(buffers_[static_cast<size_t>((*at->second)[n])].pointer());
+    }
+    options.operators.push_back(record);
+  }
+  STRATA_TRY(kernel_, CudaKernel::make(*device_, plan_, code_, options));
+  return {};
+}
+
+Result<void> DecodeSession::put_tokens(std::span<const int> tokens) {
+  const int at = tensor_index(image_.buffers, DecodeBuffer::Kind::Tokens);
+  return buffers_[static_cast<size_t>(at)].upload(
+      {reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()});
+}
+
+Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<std::vector<int>>& prompts,
+                                                              int64_t tokens, const OnToken& on_token) {
+  const auto batch = static_cast<size_t>(options_.batch);
+  if (prompts.size() != batch) return invalid("{} prompts for a batch of {}", prompts.size(), batch);
+  if (tokens < 1) return invalid("{} tokens to decode; there must be one at least", tokens);
+  size_t longest = 0;
+  for (const std::vector<int>& prompt : prompts) {
+    if (prompt.empty()) return invalid("a prompt is empty");
+    for (const int token : prompt) {
+      if (token < 0 || token >= config_.vocab_size)
+        return invalid("token {} of a prompt is not in the vocabulary of {}", token, config_.vocab_size);
+    }
+    longest = std::max(longest, prompt.size());
+  }
+  const int64_t steps = static_cast<int64_t>(longest) + tokens - 1;
+  if (position_ + steps > options_.capacity)
+    return with_remedy(invalid("{} positions after {} do not fit a cache of {}", steps, position_, options_.capacity),
+                       "raise the capacity");
+  std::vector<std::vector<int>> made(batch);
+  const auto take = [&](std::span<const int> found, size_t fed) {
+    for (size_t s = 0; s < batch; ++s) {
+      if (fed + 1 < prompts[s].size() || static_cast<int64_t>(made[s].size()) >= tokens) continue;
+      made[s].push_back(found[s]);
+      if (on_token) on_token(static_cast<int64_t>(s), found[s]);
+    }
+  };
+  // While a sequence is in its prompt, the host says what comes next.
+  std::vector<int> next(batch);
+  for (size_t s = 0; s < batch; ++s) next[s] = prompts[s][0];
+  for (size_t fed = 0; fed + 1 < longest; ++fed) {
+    STRATA_CHECK(put_tokens(next));
+    STRATA_CHECK(run(1));
+    const std::span<const int> found = kernel_->tokens(0);
+    take(found, fed);
+    for (size_t s = 0; s < batch; ++s) next[s] = fed + 1 < prompts[s].size() ? prompts[s][fed + 1] : found[s];
+  }
+  STRATA_CHECK(put_tokens(next));
+  const auto left = static_cast<uint32_t>(tokens);
+  STRATA_CHECK(kernel_->launch(left));
+  uint32_t told = 0;
+  const auto tell = [&] {
+    for (const uint32_t done = kernel_->steps_done(); told < done; ++told)
+      take(kernel_->tokens(told), longest - 1 + told);
+  };
+  while (kernel_->running()) tell();
+  STRATA_TRY(const uint32_t done, kernel_->wait());
+  tell();
+  position_ += done;
+  return made;
+}
+
+Result<double> DecodeSession::run(uint32_t steps) {
+  const auto begin = Clock::now();
+  STRATA_CHECK(kernel_->launch(steps));
+  STRATA_TRY(const uint32_t done, kernel_->wait());
+  position_ += done;
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+Result<std::vector<float>> DecodeSession::logits(int64_t sequence) const {
+  const auto at = std::find_if(image_.buffers.begin(), image_.buffers.end(),
+                               [](const DecodeBuffer& one) { return one.name == "Logits"; });
+  STRATA_TRY(const std::string words, buffers_[static_cast<size_t>(at - image_.buffers.begin())].download());
+  std::vector<float> found;
+  const int64_t row = ceil_div(config_.vocab_size, 4);
+  for (int64_t n = 0; n < config_.vocab_size; ++n) {
+    uint16_t value = 0;
+    std::memcpy(&value, words.data() + (sequence * row + n / 4) * kWordBytes + n % 4 * 2, sizeof value);
+    found.push_back(from_bf16(value));
+  }
+  return found;
+}
+
+void DecodeSession::set_position(int64_t position) {
+  position_ = position;
+  kernel_->set_lengths(std::vector<int>(static_cast<size_t>(options_.batch), static_cast<int>(position)));
+}
+
+int64_t DecodeSession::floor_bytes(int64_t position) const {
+  return image_.floor_bytes +
+         options_.batch * config_.num_hidden_layers * 2 * config_.key_columns() * position * 2;
+}
+
+}  // namespace strata::megakernel

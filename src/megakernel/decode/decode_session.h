@@ -1,0 +1,77 @@
+// A model that decodes on a GPU as one persistent kernel: its weights packed in device memory, its caches, and the
+// mega-kernel of its step. One session serves a batch of sequences, which advance together.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "megakernel/decode/decode_image.h"
+#include "megakernel/runtime/cuda/cuda_target.h"
+
+namespace strata::megakernel {
+
+struct DecodeOptions {
+  int64_t batch = 1;
+  int64_t capacity = 1024;  ///< positions of a sequence's cache
+  Machine machine;          ///< workers and window; ring and scratch are what the functions leave of shared memory
+  std::chrono::milliseconds limit{2000};  ///< of each wait within a step
+  bool profile = false;     ///< record begin and end of tasks
+};
+
+class DecodeSession {
+ public:
+  /// Compiles the step, uploads and packs the weights. The device must outlive the session. Errors: those of
+  /// decode_image, compile, compile_cuda_code and CudaKernel::make; Environment where they do not fit the GPU's memory.
+  static Result<std::unique_ptr<DecodeSession>> make(const GpuDevice& device, const ModelConfig& config,
+                                                     const ModelWeights& weights, const DecodeOptions& options);
+  ~DecodeSession();
+
+  /// What a sequence has made so far is told as soon as the host sees it: its number, and the token.
+  using OnToken = std::function<void(int64_t sequence, int token)>;
+  /// Feeds the prompts, one token a step, and decodes greedily until each sequence has `tokens` new ones. Sequences with
+  /// shorter prompts begin earlier. Errors (InvalidInput): as many prompts as sequences, none empty, tokens of the
+  /// vocabulary, positions of the cache; (Environment): the kernel's.
+  Result<std::vector<std::vector<int>>> generate(const std::vector<std::vector<int>>& prompts, int64_t tokens,
+                                                 const OnToken& on_token = {});
+  /// Steps that follow what was decoded, in one launch; seconds of the whole launch.
+  Result<double> run(uint32_t steps);
+
+  /// Of a sequence's last step, [vocab_size].
+  Result<std::vector<float>> logits(int64_t sequence) const;
+  /// Positions of every sequence's cache that are filled.
+  int64_t position() const { return position_; }
+  /// Continues as if so many positions were filled, with what lies in the cache: for measurements.
+  void set_position(int64_t position);
+  /// Bytes that a step at that position must read: weights, and keys and values of earlier positions.
+  int64_t floor_bytes(int64_t position) const;
+  /// What the last launch recorded, if the session profiles.
+  Result<std::vector<TracedTask>> trace() const { return kernel_->trace(); }
+
+  const DecodeImage& image() const { return image_; }
+  const Plan& plan() const { return plan_; }
+  const RegisterUse& registers() const { return code_.use; }
+  const WorkerShape& shape() const { return shape_; }
+
+ private:
+  DecodeSession(const GpuDevice& device, const ModelConfig& config, const DecodeOptions& options)
+      : device_(&device), config_(config), options_(options) {}
+  Result<void> compile_step();
+  Result<void> fill_memory(const ModelWeights& weights);
+  Result<void> pack(const ModelWeights& weights);
+  Result<void> make_kernel();
+  Result<void> put_tokens(std::span<const int> tokens);
+
+  const GpuDevice* device_;
+  ModelConfig config_;
+  DecodeOptions options_;
+  DecodeImage image_;
+  Plan plan_;
+  CudaCode code_;
+  WorkerShape shape_;
+  std::vector<GpuMemory> buffers_;  ///< of image_.buffers
+  std::unique_ptr<CudaKernel> kernel_;
+  int64_t position_ = 0;
+};
+
+}  // namespace strata::megakernel
