@@ -104,7 +104,7 @@ TEST(PlanText, ErrorsNameThePlace) {
       {"\"waits\":[0]", "\"waits\":[0,0,0,0,0]", "plan.tasks[1]: waits for 5 events, more than 4"},
       {"\"waits\":[0]", "\"wait\":[0]", "plan.tasks[1]: unknown member 'wait'"},
       {"[[0,1]]", "[[0,2]]", "plan.queues[0][1]: expected an integer from 0 to 1, found 2"},
-      {"\"queues\"", "queues", "plan:1:231: this is no JSON"},
+      {"\"queues\"", "queues", "plan:1:257: this is no JSON"},
   };
   for (const BadText& bad : texts) {
     std::string text = kGood;

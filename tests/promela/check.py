@@ -19,7 +19,6 @@ MEGABYTES = 3500
 PROTOCOL = [
     "-DPLAN=0 -DLAST=2",
     "-DPLAN=1 -DLAST=2",
-    "-DPLAN=0 -DLAST=2 -DPAGES=1",
     "-DPLAN=0 -DLAST=1 -DABORT",
     "-DPLAN=1 -DLAST=1 -DABORT",
     "-DPLAN=0 -DLAST=1 -DHANG",
@@ -32,16 +31,17 @@ WRONG = "assertion violated"
 # What is changed, where, and what Spin must say of it.
 MUTANTS = [
     ("DROPPED_RELEASE", "-DPLAN=0", STUCK),
-    ("WRONG_PARITY", "-DPLAN=0", STUCK),
+    ("WRONG_PARITY", "-DPLAN=0", WRONG),
     ("SIGNAL_BEFORE_STORE", "-DPLAN=0", WRONG),
     ("SIGNAL_BEFORE_STORE", "-DPLAN=1", WRONG),
     ("EARLY_RELEASE", "-DPLAN=0", WRONG),
-    ("PAGE_NOT_WAITED", "-DPLAN=0 -DPAGES=1", WRONG),
     ("TAG_NOT_WAITED", "-DPLAN=0", WRONG),
     ("STEP_NOT_WAITED", "-DPLAN=0", WRONG),
     ("JIT_AFTER_NEXT", "-DPLAN=1", STUCK),
     ("DROPPED_ABORT", "-DPLAN=0 -DLAST=1 -DABORT", STUCK),
     ("DROPPED_SIGNAL", "-DPLAN=0", STUCK),
+    ("ABORT_IN_LIST", "-DPLAN=0 -DLAST=1 -DABORT", STUCK),
+    ("NOT_MET", "-DPLAN=0", WRONG),
 ]
 
 

@@ -7,8 +7,10 @@
 #include "indexing/enumerate.h"
 #include "megakernel/runtime/host_target.h"
 #include "megakernel/runtime/test_random_plan.h"
+#include "megakernel/tgraph/check.h"
 #include "megakernel/tgraph/compile.h"
 #include "megakernel/tgraph/test_graphs.h"
+#include "megakernel/tgraph/test_mutations.h"
 
 namespace strata::megakernel::testing {
 namespace {
@@ -297,6 +299,39 @@ TEST(CompiledPlans, RunAsTheirOperatorsDoInProgramOrder) {
   EXPECT_GE(had.counters, 20);
   EXPECT_GE(had.of_worker, 20);
   EXPECT_GE(had.just_in_time, 20);
+}
+
+/// What the compiler's check accepts, the runtime does.
+TEST(CompiledPlans, TheRuntimeAcceptsWhatTheCheckAccepts) {
+  Random random(17);
+  int accepted = 0;
+  int refused = 0;
+  while (accepted < 600) {
+    RandomGraphOptions graph;
+    graph.operators = 5;
+    const OperatorGraph operators = random_operator_graph(random, graph);
+    Machine machine;
+    machine.workers = 1 + static_cast<int>(random.below(4));
+    machine.schedulers = 1;
+    const auto compiled = compile(operators, machine, {});
+    ASSERT_TRUE(compiled) << compiled.error().to_string();
+    if (compiled->plan.tasks.size() > 150) continue;
+    WorkerShape shape;
+    shape.ring_bytes = machine.ring_bytes;
+    shape.scratch_bytes = machine.scratch_bytes;
+    for (int mutant = 0; mutant < 60; ++mutant) {
+      Plan plan = compiled->plan;
+      const std::string what = Mutation(plan, random).apply(random.below(Mutation::kKinds));
+      if (!check(plan, operators, machine)) {
+        ++refused;
+        continue;
+      }
+      ++accepted;
+      const auto image = make_image(plan, shape);
+      ASSERT_TRUE(image) << what << ": " << image.error().to_string() << "\n" << print_plan(plan);
+    }
+  }
+  EXPECT_GT(refused, 600);
 }
 
 }  // namespace

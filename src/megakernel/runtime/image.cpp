@@ -130,7 +130,7 @@ Result<void> check_end(const Plan& plan) {
   if (running.empty()) return {};
   return with_remedy(invalid("task {} may still run when the last one, {}, ends the step: no counters and queues lead "
                              "from it to there",
-                             running[0], plan.tasks.size() - 1),
+                             running.back(), plan.tasks.size() - 1),
                      "let it, or a later task of its worker, signal a counter that the last task waits for, directly "
                      "or not");
 }

@@ -119,7 +119,7 @@ TEST(Image, WhatRunsAtTheEndOfAStepIsRefused) {
   plan.queues = {{}, {0, 1, 2}};
   EXPECT_EQ(refusal(plan), "accepted");
   plan.queues = {{2}, {0, 1}};
-  EXPECT_THAT(refusal(plan), HasSubstr("task 0 may still run"));
+  EXPECT_THAT(refusal(plan), HasSubstr("task 1 may still run"));
   // Where a later task of the worker signals a counter, both have ended before.
   plan.tasks.insert(plan.tasks.begin() + 2, Task{0, 0, {}, {}, 2});
   plan.events.push_back({1, 3, 4});

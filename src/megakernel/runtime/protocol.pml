@@ -1,7 +1,9 @@
-/* The protocol of the runtime (core/*.h) for Spin: control, load, gather and compute of two workers, a scheduler, the
- * engine that lands bulk copies late, and a memory that shows plain stores and tagged words late. Two slots, two pages
- * and two entries of the list for each worker; barriers are the parities that an mbarrier has. tests/promela/check.py
- * runs it for every PLAN, and with every MUTANT, which must fail.
+/* The protocol of the runtime (core/*.h) for Spin: control, load and a team of WARPS compute warps of two workers, a
+ * scheduler, the engine that lands bulk copies late, and a memory that shows plain stores and tagged words late. Each
+ * worker has a ring of two places, four pairs of barriers, numbered by stage, and two entries of the list; barriers are
+ * the parities that an mbarrier has. Warps take the stages in turn and meet at the end of each task, and before it where
+ * it waits for a counter or is the first of its step. tests/promela/check.py runs it for every PLAN, and with every
+ * MUTANT, which must fail.
  *
  * Every wait of the core is a poll, so here it is a guard: a wake-up that is lost is an invalid end state.
  *
@@ -13,8 +15,8 @@
  *            and the tagged word, ends the step); worker 1: task 1 (writes the tagged word); just in time: task 2 (waits
  *            for counter 0, reads x, stores y, counter 1)
  *   LAST     the last epoch
- *   ABORT    somebody aborts at any moment, or never, and each role sees it at its next wait; all must end
- *   HANG     task 0 never ends, and somebody aborts: all others must end
+ *   ABORT    somebody aborts at any moment, or never, and each role sees it at some later wait; all must end
+ *   HANG     a warp never ends task 0, and somebody aborts: all but its team must end
  */
 #ifndef PLAN
 #define PLAN 0
@@ -22,24 +24,24 @@
 #ifndef LAST
 #define LAST 2
 #endif
+#ifndef WARPS
+#define WARPS 2
+#endif
 #ifndef MUTANT
 #define MUTANT 0
 #endif
-#define DROPPED_RELEASE 1     /* compute does not release slots */
-#define WRONG_PARITY 2        /* the loader waits for the other parity of an empty slot */
+#define DROPPED_RELEASE 1     /* compute does not release stages */
+#define WRONG_PARITY 2        /* the loader waits for the other parity of an empty stage */
 #define SIGNAL_BEFORE_STORE 3 /* compute signals, then stores */
-#define EARLY_RELEASE 4       /* compute releases a slot before it has read it */
-#define PAGE_NOT_WAITED 5     /* gather fills a page that compute may still read */
-#define TAG_NOT_WAITED 6      /* gather reads the tagged word without looking at its epoch */
-#define STEP_NOT_WAITED 7     /* gather of the next step does not wait for the end of this one */
-#define JIT_AFTER_NEXT 8      /* control lists a task that waits for tasks just in time before its events are active */
-#define DROPPED_ABORT 9       /* gather does not look at the abort word */
-#define DROPPED_SIGNAL 10     /* task 0 does not signal */
+#define EARLY_RELEASE 4       /* compute releases a stage before it has read it */
+#define TAG_NOT_WAITED 5      /* compute reads the tagged word without looking at its epoch */
+#define STEP_NOT_WAITED 6     /* compute of the next step does not wait for the end of this one */
+#define JIT_AFTER_NEXT 7      /* control lists a task that waits for tasks just in time before its events are active */
+#define DROPPED_ABORT 8       /* compute does not look at the abort word where it waits for the tagged word */
+#define DROPPED_SIGNAL 9      /* task 0 does not signal */
+#define ABORT_IN_LIST 10      /* a warp that waits for the next task leaves when it sees the abort word */
+#define NOT_MET 11            /* the leader ends a task before the other warps have */
 
-#define SLOTS 2
-#ifndef PAGES
-#define PAGES 2
-#endif
 #define LISTED 2
 #define NONE 9
 
@@ -70,7 +72,7 @@
 #define SIGNALS(t) (t == 0 -> 0 : (t == 2 -> 1 : NONE))
 #define ENDS_STEP(t) (t == 3)
 
-/* What a slot holds: task, epoch, which load; a page: task, epoch. 0: nothing. */
+/* What a stage holds: task, epoch, which load. 0: nothing. */
 #define CONTENT(t, e, k) (1 + t + 4 * k + 8 * e)
 
 /* Device memory. What is stored is pending until `memory` shows it. */
@@ -86,13 +88,22 @@ byte appended[2], taken[2];
 byte queue_tag[2], queue_epoch[2];
 byte pending_queue[2];
 
-/* Shared memory, worker w's i-th at 2 * w + i. A barrier is the parity of its phase, which is not over. */
-bit slot_full[4], slot_empty[4], page_empty[4], listed[4], gathered[4], unlisted[4];
-byte arrivals[4]; /* of unlisted */
-byte flying[4];   /* the copy to a slot that has not landed */
-byte slot[4], page[4];
+/* Shared memory. A barrier is the parity of its phase, which is not over. Stage n, counted around from 0 to 7, lies at
+ * place n % 2 and uses barriers n % 4 in phase n / 4. */
+bit stage_full[8], stage_empty[8]; /* worker w's at 4 * w */
+byte flying[4];                    /* worker w's at 2 * w: the copy to a place that has not landed */
+byte flying_stage[4];
+byte place[4];
+bit listed[4], unlisted[4]; /* worker w's at 2 * w */
+byte arrivals[4];           /* of unlisted */
 byte list_task[4], list_epoch[4];
 byte loaded[2];
+byte ended[2]; /* 0, or 1 + the tasks that control has listed: there will be no more */
+
+/* A team that meets: how many have come, whether one of them leaves, and what they all learnt the last time. */
+byte met[2];
+bit meeting[2];
+bool says_leave[2], leaves[2];
 
 byte ran[4]; /* the last epoch in which a task ran */
 
@@ -100,6 +111,9 @@ byte ran[4]; /* the last epoch in which a task ran */
 #define OVER(barrier, r) (barrier != r)
 #define BEFORE_IS_OVER(barrier, r) (barrier == r)
 #define FLIP(barrier) barrier = 1 - barrier
+#define PAIR(n) (4 * w + (n) % 4)
+#define PARITY(n) ((n) / 4)
+#define PLACE(n) (2 * w + (n) % 2)
 #define ADVANCE(place, round, places) \
   place = place + 1;                  \
   if                                  \
@@ -107,72 +121,68 @@ byte ran[4]; /* the last epoch in which a task ran */
   :: else            \
   fi
 #if defined(ABORT) || defined(HANG)
-/* A role that sees the abort leaves, and changes nothing that others see. So all orders in which roles leave are equal,
- * and one will do: by number, that of the role that hangs last. */
-int gone;
-#define LEAVES(i) (stop || (aborted && (gone & ((1 << (i)) - 1)) == (1 << (i)) - 1))
-#define HAS_LEFT(i) gone = gone | (1 << (i))
+/* Control goes on or leaves, as its waits happen to look. What load, compute and the scheduler do after it, others do not
+ * see, so one order will do: they go on until the abort, and leave when control has. */
+#define CONTROL_LEAVES (stop || aborted)
+#define LEAVES (stop || (aborted && ended[w] != 0))
+#define SCHEDULER_LEAVES (stop || (aborted && ended[0] != 0 && ended[1] != 0))
 #define GO(condition) (!aborted && (condition))
 #else
-#define LEAVES(i) stop
-#define HAS_LEFT(i) skip
+#define CONTROL_LEAVES stop
+#define LEAVES stop
+#define SCHEDULER_LEAVES stop
 #define GO(condition) (condition)
 #endif
-#define CONTROL (w)
-#define LOAD (2 + w)
-#define GATHER (4 + w)
-#define SCHEDULER 6
-#define COMPUTE (6 + (PLAN == 1) - w + 1)
 #define DONE_WITH_ENTRY(i)      \
   arrivals[i] = arrivals[i] + 1; \
   if                            \
-  :: arrivals[i] == 3 -> arrivals[i] = 0; FLIP(unlisted[i]) \
+  :: arrivals[i] == 2 -> arrivals[i] = 0; FLIP(unlisted[i]) \
   :: else                       \
   fi
 
 proctype control(byte w) {
-  byte epoch = 1, next, at, count, t;
+  byte epoch = 1, next, at, count;
   bit round;
   d_step { started = started + 1; }
   if
-  :: GO(started == STARTED)
-  :: LEAVES(CONTROL) -> goto left
+  :: started == STARTED
+  :: CONTROL_LEAVES -> goto left
   fi;
 step_begins:
   /* Loads run into the next step, but not into one that does not come, and not where tasks are just in time. */
   if
-  :: GO(!stop && (LISTED_AHEAD && epoch <= LAST -> step + 1 >= epoch : step >= epoch))
-  :: LEAVES(CONTROL) -> goto left
+  :: !stop && (LISTED_AHEAD && epoch <= LAST -> step + 1 >= epoch : step >= epoch)
+  :: CONTROL_LEAVES -> goto left
   fi;
   next = 0;
 entry:
   if
-  :: GO(BEFORE_IS_OVER(unlisted[2 * w + at], round))
-  :: LEAVES(CONTROL) -> goto left
+  :: BEFORE_IS_OVER(unlisted[2 * w + at], round)
+  :: CONTROL_LEAVES -> goto left
   fi;
 choose:
   if
 #if PLAN == 1
-  :: atomic { GO(loaded[w] == count && queue_tag[w] == taken[w] + 1) ->
+  :: atomic { (loaded[w] == count && queue_tag[w] == taken[w] + 1) ->
        list_task[2 * w + at] = 2;
        list_epoch[2 * w + at] = queue_epoch[w];
        taken[w] = taken[w] + 1;
      }
-  :: atomic { GO(loaded[w] == count && queue_tag[w] != taken[w] + 1 && QUEUED(w, next) != NONE &&
+  :: atomic { (loaded[w] == count && queue_tag[w] != taken[w] + 1 && QUEUED(w, next) != NONE &&
           (!AFTER_JIT(QUEUED(w, next)) || counter[1] >= epoch || MUTANT == JIT_AFTER_NEXT)) ->
 #else
-  :: atomic { GO(QUEUED(w, next) != NONE) ->
+  :: atomic { (QUEUED(w, next) != NONE) ->
 #endif
        list_task[2 * w + at] = QUEUED(w, next);
        list_epoch[2 * w + at] = epoch;
        next = next + 1;
      }
 #if PLAN == 1
-  :: atomic { GO(QUEUED(w, next) == NONE && step >= epoch + 1) -> epoch = epoch + 1; goto step_begins }
+  :: atomic { (QUEUED(w, next) == NONE && step >= epoch + 1) -> epoch = epoch + 1; goto step_begins }
 #else
-  :: atomic { GO(QUEUED(w, next) == NONE) -> epoch = epoch + 1; goto step_begins }
+  :: atomic { (QUEUED(w, next) == NONE) -> epoch = epoch + 1; goto step_begins }
 #endif
-  :: LEAVES(CONTROL) -> goto left
+  :: CONTROL_LEAVES -> goto left
   fi;
   d_step {
     FLIP(listed[2 * w + at]);
@@ -181,60 +191,58 @@ choose:
   }
   goto entry;
 left:
-  HAS_LEFT(CONTROL)
+  ended[w] = count + 1
 }
 
 proctype load(byte w) {
-  byte at, t, e, k, s;
-  bit round, slot_round;
+  byte at, t, e, k, n, count;
+  bit round;
+  bool filled; /* both places have been filled */
 next:
   if
-  :: d_step { GO(OVER(listed[2 * w + at], round)) -> t = list_task[2 * w + at]; e = list_epoch[2 * w + at]; k = 0 }
-  :: LEAVES(LOAD) -> goto left
+  :: d_step { OVER(listed[2 * w + at], round) -> t = list_task[2 * w + at]; e = list_epoch[2 * w + at]; k = 0 }
+  :: ended[w] == count + 1 -> goto left
   fi;
-  /* Of one task after the other: the next one's begin when this one's are issued and a slot is free. */
+  /* Of one task after the other: the next one's begin when this one's are issued and there is room. */
   do
   :: k < LOADS(t) ->
      if
 #if MUTANT == WRONG_PARITY
-     :: d_step { GO(OVER(slot_empty[2 * w + s], slot_round)) ->
+     :: d_step { GO(!filled || !OVER(stage_empty[PAIR((n + 6) % 8)], PARITY((n + 6) % 8))) ->
 #else
-     :: d_step { GO(BEFORE_IS_OVER(slot_empty[2 * w + s], slot_round)) ->
+     :: d_step { GO(!filled || OVER(stage_empty[PAIR((n + 6) % 8)], PARITY((n + 6) % 8))) ->
 #endif
-          assert(flying[2 * w + s] == 0 && slot[2 * w + s] == 0); /* it was released */
-          flying[2 * w + s] = CONTENT(t, e, k);
+          assert(flying[PLACE(n)] == 0 && place[PLACE(n)] == 0); /* it was released */
+          flying[PLACE(n)] = CONTENT(t, e, k);
+          flying_stage[PLACE(n)] = n;
           k = k + 1;
-          ADVANCE(s, slot_round, SLOTS);
+          filled = filled || n == 1;
+          n = (n + 1) % 8;
           if
           :: k == LOADS(t) ->
              loaded[w] = loaded[w] + 1;
+             count = count + 1;
              DONE_WITH_ENTRY(2 * w + at);
              ADVANCE(at, round, LISTED);
              t = 0; e = 0; k = NONE
           :: else
           fi;
         }
-     :: LEAVES(LOAD) -> goto left
+     :: LEAVES -> goto left
      fi
   :: k == NONE -> k = 0; break
   od;
   goto next;
 left:
   /* What has been started lands in memory that is still there. */
-  flying[2 * w] == 0 && flying[2 * w + 1] == 0;
-  HAS_LEFT(LOAD)
+  flying[2 * w] == 0 && flying[2 * w + 1] == 0
 }
 
-/* What gather waits for, one after the other, stays true until it goes on: so here it is one guard. */
+/* What a task waits for by counters, one after the other, stays true until it goes on: so here it is one guard. */
 #if MUTANT == STEP_NOT_WAITED
 #define STEP_RUNS(e) true
 #else
-#define STEP_RUNS(e) (!stop && step >= e)
-#endif
-#if MUTANT == PAGE_NOT_WAITED
-#define PAGE_IS_EMPTY(i, r) true
-#else
-#define PAGE_IS_EMPTY(i, r) BEFORE_IS_OVER(page_empty[i], r)
+#define STEP_RUNS(e) (step >= e)
 #endif
 #if MUTANT == TAG_NOT_WAITED
 #define TAG_HAS_COME(t, e) true
@@ -242,40 +250,10 @@ left:
 #define TAG_HAS_COME(t, e) (!READS_TAG(t) || tag >= e)
 #endif
 #if MUTANT == DROPPED_ABORT
-#define GATHER_LEAVES stop
+#define TAG_WAIT_LEAVES stop
 #else
-#define GATHER_LEAVES LEAVES(GATHER)
+#define TAG_WAIT_LEAVES LEAVES
 #endif
-
-proctype gather(byte w) {
-  byte at, t, e, p;
-  bit round, page_round;
-next:
-  if
-  :: d_step { GO(OVER(listed[2 * w + at], round)) -> t = list_task[2 * w + at]; e = list_epoch[2 * w + at] }
-  :: GATHER_LEAVES -> goto left
-  fi;
-  if
-  :: d_step { GO(STEP_RUNS(e) && (WAITS(t) == NONE || counter[(WAITS(t) == 1 -> 1 : 0)] >= e) &&
-              PAGE_IS_EMPTY(2 * w + p, page_round) && TAG_HAS_COME(t, e)) ->
-       assert(!READS_X(t) || x == e);
-       assert(!READS_Y(t) || y == e);
-       assert(!READS_TAG(t) || tag == e);
-       assert(page[2 * w + p] == 0); /* it was released */
-       page[2 * w + p] = CONTENT(t, e, 0);
-       ADVANCE(p, page_round, PAGES);
-       FLIP(gathered[2 * w + at]);
-       DONE_WITH_ENTRY(2 * w + at);
-       ADVANCE(at, round, LISTED);
-       t = 0;
-       e = 0;
-     }
-  :: GATHER_LEAVES -> goto left
-  fi;
-  goto next;
-left:
-  HAS_LEFT(GATHER)
-}
 
 /* `store` and what makes it visible are two steps: others see the data between them, or later. */
 #define STORE(t, e)                   \
@@ -293,82 +271,150 @@ left:
   :: STORES_Y(t) && pending_y == 0 -> counter[1] = counter[1] + 1                               \
   :: SIGNALS(t) == NONE                                                                         \
   fi
+#if defined(HANG)
+#define MEET_LABEL(name) end_##name:
+#else
+#define MEET_LABEL(name)
+#endif
+/* All warps of the team come, and learn whether one of them leaves. */
+#define COME(leaving)                              \
+  d_step {                                         \
+    says_leave[w] = says_leave[w] || leaving;      \
+    met[w] = met[w] + 1;                           \
+    mine = 1 - mine;                               \
+    if                                             \
+    :: met[w] == WARPS ->                          \
+       met[w] = 0; leaves[w] = says_leave[w]; says_leave[w] = false; meeting[w] = mine \
+    :: else                                        \
+    fi                                             \
+  }
 
-proctype compute(byte w) {
-  byte at, t, e, k, s, p;
-  bit round, slot_round;
+proctype compute(byte w; byte warp) {
+  byte at, t, e, k, n, count, seen;
+  bit round, mine;
+  bool leaving;
 next:
   if
-  :: d_step { GO(OVER(gathered[2 * w + at], round)) -> t = list_task[2 * w + at]; e = list_epoch[2 * w + at]; k = 0 }
-  :: LEAVES(COMPUTE) -> goto left
+  :: d_step { OVER(listed[2 * w + at], round) -> t = list_task[2 * w + at]; e = list_epoch[2 * w + at]; k = 0 }
+  :: ended[w] == count + 1 -> goto left
+#if MUTANT == ABORT_IN_LIST
+  :: aborted -> goto left
+#endif
+  fi;
+  if
+  :: seen != e || WAITS(t) != NONE ->
+     seen = e;
+     if
+     :: warp == 0 ->
+        if
+        :: GO(STEP_RUNS(e) && (WAITS(t) == NONE || counter[(WAITS(t) == 1 -> 1 : 0)] >= e))
+        :: LEAVES -> leaving = true
+        fi
+     :: else
+     fi;
+     COME(leaving);
+MEET_LABEL(begin)
+     meeting[w] == mine;
+     if
+     :: leaves[w] -> goto left
+     :: else
+     fi
+  :: else
   fi;
 #ifdef HANG
   if
-  :: t == 0 -> end_hang: false
+  :: t == 0 && warp == WARPS - 1 -> end_hang: false
   :: else
   fi;
 #endif
+  if
+  :: d_step { GO(TAG_HAS_COME(t, e)) ->
+       assert(aborted || !READS_TAG(t) || tag == e);
+       assert(aborted || !READS_X(t) || x == e);
+       assert(aborted || !READS_Y(t) || y == e);
+     }
+  :: TAG_WAIT_LEAVES -> leaving = true
+  fi;
   do
-  :: k < LOADS(t) ->
+  :: k < LOADS(t) && (n % WARPS != warp) -> d_step { k = k + 1; n = (n + 1) % 8 }
+  :: k < LOADS(t) && (n % WARPS == warp) && leaving -> d_step { k = k + 1; n = (n + 1) % 8 }
+  :: k < LOADS(t) && (n % WARPS == warp) && !leaving ->
      if
-     :: d_step { GO(OVER(slot_full[2 * w + s], slot_round)) -> assert(slot[2 * w + s] == CONTENT(t, e, k)) }
-     :: LEAVES(COMPUTE) -> goto left
-     fi;
+     :: d_step { GO(OVER(stage_full[PAIR(n)], PARITY(n))) -> assert(place[PLACE(n)] == CONTENT(t, e, k)) }
 #if MUTANT == EARLY_RELEASE
-     d_step { slot[2 * w + s] = 0; FLIP(slot_empty[2 * w + s]) }
-     d_step {
-       assert(slot[2 * w + s] == 0 || slot[2 * w + s] == CONTENT(t, e, k));
-       k = k + 1;
-       ADVANCE(s, slot_round, SLOTS);
-     }
+        d_step { place[PLACE(n)] = 0; FLIP(stage_empty[PAIR(n)]) }
+        d_step { assert(place[PLACE(n)] == 0 || place[PLACE(n)] == CONTENT(t, e, k)) }
 #else
-     d_step {
-       assert(slot[2 * w + s] == CONTENT(t, e, k) && flying[2 * w + s] == 0);
-       slot[2 * w + s] = 0;
+        d_step {
+          assert(place[PLACE(n)] == CONTENT(t, e, k) && flying[PLACE(n)] == 0);
+          place[PLACE(n)] = 0;
 #if MUTANT != DROPPED_RELEASE
-       FLIP(slot_empty[2 * w + s]);
+          FLIP(stage_empty[PAIR(n)])
 #endif
-       k = k + 1;
-       ADVANCE(s, slot_round, SLOTS);
-     }
+        }
 #endif
+     :: LEAVES -> leaving = true
+     fi;
+     d_step { k = k + 1; n = (n + 1) % 8 }
   :: else -> break
   od;
-  atomic {
-    assert(page[2 * w + p] == CONTENT(t, e, 0));
-    assert(ran[t] == e - 1); /* once in each epoch */
-    ran[t] = e;
+  /* This warp is done with what it reads. */
+  if
+  :: warp == 0 && !leaving ->
+     atomic {
+       assert(aborted || ran[t] == e - 1); /* once in each epoch */
 #if MUTANT != SIGNAL_BEFORE_STORE
-    STORE(t, e)
+       STORE(t, e)
 #endif
-  }
-  SIGNAL(t);
+     }
+  :: else
+  fi;
+#if MUTANT == NOT_MET
+  if
+  :: warp == 0 -> skip
+  :: else -> goto done
+  fi;
+#else
+  COME(leaving);
+MEET_LABEL(end)
+  meeting[w] == mine;
+  if
+  :: leaves[w] -> goto left
+  :: else
+  fi;
+#endif
+  if
+  :: warp == 0 ->
+     ran[t] = e;
+     SIGNAL(t);
 #if MUTANT == SIGNAL_BEFORE_STORE
-  STORE(t, e);
+     STORE(t, e);
 #endif
-  atomic {
-    assert(page[2 * w + p] == CONTENT(t, e, 0));
-    page[2 * w + p] = 0;
-    FLIP(page_empty[2 * w + p]);
-    p = (p + 1) % PAGES;
-    DONE_WITH_ENTRY(2 * w + at);
-    ADVANCE(at, round, LISTED);
-    if
-    :: ENDS_STEP(t) ->
-       assert(ran[0] == e && ran[1] == e && ran[2] == e);
+     atomic {
+       DONE_WITH_ENTRY(2 * w + at);
        if
-       :: e == LAST -> stop = true
-       :: else -> step = e + 1
+       :: ENDS_STEP(t) ->
+          assert(aborted || (ran[0] == e && ran[1] == e && ran[2] == e));
+          if
+          :: e == LAST -> stop = true
+          :: else -> step = e + 1
+          fi
+       :: else
        fi
-    :: else
-    fi;
+     }
+  :: else
+  fi;
+done:
+  d_step {
+    count = count + 1;
+    ADVANCE(at, round, LISTED);
     t = 0;
     e = 0;
     k = 0
   }
   goto next;
 left:
-  HAS_LEFT(COMPUTE)
+  skip
 }
 
 #if PLAN == 1
@@ -378,16 +424,16 @@ proctype scheduler() {
   d_step { started = started + 1; }
   if
   :: GO(started == STARTED)
-  :: LEAVES(SCHEDULER) -> goto left
+  :: SCHEDULER_LEAVES -> goto left
   fi;
 next:
   if
   :: GO(!stop && step >= e)
-  :: LEAVES(SCHEDULER) -> goto left
+  :: SCHEDULER_LEAVES -> goto left
   fi;
   if
   :: GO(counter[0] >= e)
-  :: LEAVES(SCHEDULER) -> goto left
+  :: SCHEDULER_LEAVES -> goto left
   fi;
   if
   :: w = 0
@@ -396,20 +442,20 @@ next:
   appended[w] = appended[w] + 1;
   if
   :: GO(taken[w] + 1 == appended[w])
-  :: LEAVES(SCHEDULER) -> goto left
+  :: SCHEDULER_LEAVES -> goto left
   fi;
   d_step { assert(pending_queue[w] == 0); pending_queue[w] = e; e = e + 1; w = 0 }
   goto next;
 left:
-  HAS_LEFT(SCHEDULER)
+  skip
 }
 #endif
 
 /* Lands copies at any time after they were started, in any order. */
-#define LAND(i)                                       \
-  d_step { flying[i] != 0 ->                          \
-    assert(slot[i] == 0); /* nobody reads it */       \
-    slot[i] = flying[i]; flying[i] = 0; FLIP(slot_full[i]) }
+#define LAND(i)                                     \
+  d_step { flying[i] != 0 ->                        \
+    assert(place[i] == 0 || aborted); /* nobody reads it */    \
+    place[i] = flying[i]; flying[i] = 0; FLIP(stage_full[4 * (i / 2) + flying_stage[i] % 4]); flying_stage[i] = 0 }
 proctype copies() {
 end_copies:
   do
@@ -455,12 +501,16 @@ init {
     run memory();
     run control(0);
     run load(0);
-    run gather(0);
-    run compute(0);
+    run compute(0, 0);
+#if WARPS == 2
+    run compute(0, 1);
+#endif
     run control(1);
     run load(1);
-    run gather(1);
-    run compute(1);
+    run compute(1, 0);
+#if WARPS == 2
+    run compute(1, 1);
+#endif
 #if PLAN == 1
     run scheduler();
 #endif

@@ -309,7 +309,7 @@ class PlanCheck {
     const std::vector<int> running = running_at_end(plan_);
     if (running.empty()) return {};
     return invalid("task {} may run into the next step: no counters and queues lead from it to the last task",
-                   running[0]);
+                   running.back());
   }
 
   const Plan& plan_;

@@ -8,8 +8,10 @@
 #include <iostream>
 
 #include "megakernel/tgraph/compile.h"
+#include "megakernel/tgraph/linearise.h"
 #include "megakernel/tgraph/print.h"
 #include "megakernel/tgraph/test_graphs.h"
+#include "megakernel/tgraph/test_mutations.h"
 
 namespace strata::megakernel {
 namespace {
@@ -154,12 +156,13 @@ class RandomRun {
             worker.order.push_back(next);
             worker.held.push_back(0);
             const int function = plan_.tasks[static_cast<size_t>(next)].function;
-            worker.left = function < 0 ? 0 : plan_.functions[static_cast<size_t>(function)].slots;
+            worker.left = function < 0 ? 0 : plan_.functions[static_cast<size_t>(function)].stages;
             progress = true;
           }
         }
         if (worker.load_at < worker.order.size()) {
-          const int64_t room = std::min(worker.left, machine_.ring_slots - worker.used);
+          // All stages have equally many bytes, and the ring a multiple of them.
+          const int64_t room = std::min(worker.left, machine_.ring_bytes / kTestStageBytes - worker.used);
           worker.left -= room;
           worker.used += room;
           worker.held[worker.load_at] += room;
@@ -236,126 +239,6 @@ std::optional<std::string> second_opinion(const Plan& plan, const OperatorGraph&
   }
   return std::nullopt;
 }
-
-/// Changes something, and says what; nothing where there is nothing of the kind.
-class Mutation {
- public:
-  Mutation(Plan& plan, Random& random) : plan_(plan), random_(random) {}
-  static constexpr uint64_t kKinds = 24;
-
-  std::string apply(uint64_t kind) {
-    if (plan_.events.empty()) return {};
-    Task& task = any(plan_.tasks);
-    Event& event = any(plan_.events);
-    std::vector<int>& queue = any(plan_.queues);
-    std::vector<int>& other = any(plan_.queues);
-    const auto place = [&](const std::vector<int>& of) {
-      return static_cast<std::ptrdiff_t>(random_.below(of.size()));
-    };
-    const int sign = random_.below(2) == 0 ? 1 : -1;
-    switch (kind) {
-      case 0:
-        if (task.waits.empty()) return {};
-        task.waits.erase(task.waits.begin() + place(task.waits));
-        return "a wait less";
-      case 1:
-        task.waits.push_back(number(plan_.events));
-        return "a wait more";
-      case 2:
-        if (task.waits.empty()) return {};
-        any(task.waits) = number(plan_.events);
-        return "another wait";
-      case 3:
-        if (queue.empty()) return {};
-        std::swap(any(queue), any(queue));
-        return "two tasks of a queue swapped";
-      case 4: {
-        if (queue.size() < 2) return {};
-        const size_t at = random_.below(queue.size() - 1);
-        std::swap(queue[at], queue[at + 1]);
-        return "two neighbours of a queue swapped";
-      }
-      case 5: {
-        if (queue.empty()) return {};
-        const auto from = queue.begin() + place(queue);
-        const int moved = *from;
-        queue.erase(from);
-        other.insert(other.begin() + static_cast<std::ptrdiff_t>(random_.below(other.size() + 1)), moved);
-        return "a task moved to another queue";
-      }
-      case 6:
-        if (queue.empty() || other.empty()) return {};
-        std::swap(any(queue), any(other));
-        return "tasks of two queues swapped";
-      case 7:
-        event.triggers += sign;
-        return "another number of triggers";
-      case 8:
-        event.first += sign;
-        return "another first task";
-      case 9:
-        event.end += sign;
-        return "another end";
-      case 10:
-        std::swap(event, any(plan_.events));
-        return "two events swapped";
-      case 11:
-        task.signal = number(plan_.events);
-        return "another signal";
-      case 12:
-        task.signal = -1;
-        return "no signal";
-      case 13:
-        task.after_just_in_time = !task.after_just_in_time;
-        return "another mark";
-      case 14:
-        if (queue.empty()) return {};
-        other.push_back(any(queue));
-        return "a task twice in queues";
-      case 15:
-        if (queue.empty()) return {};
-        queue.erase(queue.begin() + place(queue));
-        return "a task in no queue";
-      case 16:
-        plan_.tasks.push_back(task);
-        return "a task more";
-      case 17:
-        plan_.tasks.pop_back();
-        return "a task less";
-      case 18:
-        event.hand_off = static_cast<HandOff>(random_.below(3));
-        return "another hand-off";
-      case 19:
-        task.mode = task.mode == LaunchMode::JustInTime ? LaunchMode::AheadOfTime : LaunchMode::JustInTime;
-        return "another launch mode";
-      case 20:
-        task.coordinates[random_.below(3)] += sign;
-        return "another block";
-      case 21:
-        if (plan_.functions.empty()) return {};
-        task.function = number(plan_.functions);
-        return "another function";
-      case 22:
-        std::swap(task, any(plan_.tasks));
-        return "two tasks swapped";
-      default:
-        plan_.schedulers = plan_.schedulers == 0 ? 1 : 0;
-        return "schedulers";
-    }
-  }
-
- private:
-  template <class T>
-  T& any(std::vector<T>& of) {
-    return of[random_.below(of.size())];
-  }
-  template <class T>
-  int number(const std::vector<T>& of) {
-    return static_cast<int>(random_.below(of.size()));
-  }
-  Plan& plan_;
-  Random& random_;
-};
 
 TEST(Check, RefusesChangedPlansThatAreWrong) {
   Random random(1);
@@ -491,14 +374,26 @@ TEST_F(CheckByHand, SaysWhatIsWrong) {
   EXPECT_EQ(complaint(), "");
   plan_.tasks.back().waits.clear();
   plan_.events.back() = {4, 0, 0};
-  EXPECT_EQ(complaint(), "task 7 does not come before the last task, so it may run into the next step");
+  EXPECT_EQ(complaint(), "task 7 may run into the next step: no counters and queues lead from it to the last task");
   plan_ = good;
-  machine_.pages = 0;
+  machine_.ring_bytes = 1024;
+  machine_.scratch_bytes = 16;
   EXPECT_EQ(complaint(), "");
-  graph_.operators[0].cost.pages = 1;
-  EXPECT_EQ(complaint(), "task 0 of 'a' has function 'f' of 0 slots and 0 pages; expected 'f', 0 and 1");
-  plan_.functions[0].pages = 1;
-  EXPECT_EQ(complaint(), "a task of 'a' takes 1 pages; a worker has 0");
+  graph_.operators[0].cost = {2048, 0, 1, 2048, 32};
+  EXPECT_EQ(complaint(),
+            "task 0 of 'a' has function 'f' of 0 stages of 0 bytes and 0 bytes of scratch memory; expected 'f' of 1 "
+            "stages of 2048 bytes and 32 bytes of scratch memory");
+  plan_.functions[0] = function_of(graph_, graph_.operators[0]);
+  EXPECT_EQ(complaint(), "a task of 'a' has stages of 2048 bytes; the ring has 1024");
+  machine_.ring_bytes = 2048;
+  EXPECT_EQ(complaint(), "a task of 'a' takes 32 bytes of scratch memory; a worker has 16");
+  machine_.scratch_bytes = 32;
+  EXPECT_EQ(complaint(), "");
+  // Later steps load history by bulk copies.
+  graph_.tensors[1].kind = TensorClass::History;
+  EXPECT_EQ(complaint(),
+            "task 4 of 'b' has function 'g' of 0 stages of 0 bytes and 0 bytes of scratch memory; expected 'g' of 0 "
+            "stages of 0 bytes and 0 bytes of scratch memory, which stores for copies");
 }
 
 /// A model of many layers: the check takes as long as bit sets, not as pairs.

@@ -254,9 +254,9 @@ TEST(Simulate, IsWhatOneCanReckon) {
   graph.name = "one";
   graph.tensors = {{"w", {4, 1000000}, 1, TensorClass::Constant}, {"y", {4}}, {"z", {1}}};
   Operator first{"first", "f", {4}, {tile(0, false, {4, 1000000}, {4}, {0, -1})}, {tile(1, true, {4}, {4}, {0})}};
-  first.cost = {1000000, 2e-6, 100, 1};
+  first.cost = {1000000, 2e-6, 100, 10000};
   Operator second{"second", "g", {1}, {tile(1, false, {4}, {1}, {-1})}, {tile(2, true, {1}, {1}, {0})}};
-  second.cost = {0, 3e-6, 0, 1};
+  second.cost = {0, 3e-6};
   graph.operators = {first, second};
   Machine machine;
   machine.workers = 4;

@@ -12,6 +12,9 @@
 
 namespace strata::megakernel {
 
+/// Of each stage of a random operator's tasks.
+inline constexpr int64_t kTestStageBytes = 4096;
+
 inline Access access(int tensor, bool writes, indexing::IndexingMap map) {
   Access made;
   made.tensor = tensor;
@@ -283,7 +286,9 @@ inline OperatorGraph decode_layers(const DecodeLayers& model) {
   const auto write = [&](Operator& op, int t, const std::vector<int>& by) {
     op.writes.push_back(tile(t, true, graph.tensors[static_cast<size_t>(t)].shape, op.grid, by));
   };
-  const auto cost = [](int64_t bytes, double seconds) { return TaskCost{bytes, seconds, (bytes + 8191) / 8192, 2}; };
+  const auto cost = [](int64_t bytes, double seconds) { 
+    return TaskCost{bytes, seconds, (bytes + 8191) / 8192, bytes > 0 ? 8192 : 0, 16384};
+  };
   const int64_t batch = model.batch, heads = model.kv_heads, tasks = model.tasks;
   const int64_t per_head = (model.group + 2) * model.head;
   constexpr double kFixed = 0.9e-6;
