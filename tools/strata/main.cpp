@@ -69,6 +69,7 @@ int run(int argc, char** argv) {
   add_emit(app, action);
   add_machine(app, action);
   add_calibrate(app, action);
+  add_decode(app, action);
   add_bench(app, action);
   add_measure_worker(app, action);
   try {

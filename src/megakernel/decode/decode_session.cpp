@@ -80,7 +80,7 @@ Result<void> DecodeSession::fill_memory(const ModelWeights& weights) {
         for (int64_t position = 0; position < options_.capacity; ++position) {
           const RopeRow row = rope_row(frequencies, position);
           for (const float x : buffer.kind == DecodeBuffer::Kind::Cosines ? row.cos : row.sin)
-            table.push_back(to_bf16(x));
+            table.push_back(float_to_bf16(x));
         }
         STRATA_CHECK(memory.upload(bytes_of(table)));
         break;
@@ -232,7 +232,7 @@ Result<std::vector<float>> DecodeSession::logits(int64_t sequence) const {
   for (int64_t n = 0; n < config_.vocab_size; ++n) {
     uint16_t value = 0;
     std::memcpy(&value, words.data() + (sequence * row + n / 4) * kWordBytes + n % 4 * 2, sizeof value);
-    found.push_back(from_bf16(value));
+    found.push_back(bf16_to_float(value));
   }
   return found;
 }

@@ -1,0 +1,188 @@
+// strata decode: a language model's next tokens, as one persistent kernel on the machine's GPU, or by the interpreter.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "commands.h"
+#include "decode_host.h"
+#include "megakernel/decode/decode_session.h"
+
+namespace strata::cli {
+namespace {
+
+using namespace megakernel;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kReadBandwidth = 4.39e12;  // bytes a second that ordinary loads reach on an H200 (docs/megakernel.md)
+
+struct Options {
+  std::string config;
+  std::string weights;
+  uint64_t seed = 1;
+  std::vector<std::string> prompts;
+  std::string prompts_file;
+  int64_t tokens = 16;
+  int64_t capacity = 0;
+  std::string device = "gpu";
+  std::string trace;
+  int64_t window = 0;
+  int64_t measure = 0;
+  int64_t position = -1;
+  bool json = false;
+};
+
+Result<std::vector<int>> parse_ids(const std::string& text) {
+  std::vector<int> ids;
+  std::string words = text;
+  std::replace(words.begin(), words.end(), ',', ' ');
+  std::istringstream stream(words);
+  for (std::string word; stream >> word;) {
+    int id = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size())
+      return with_remedy(invalid("'{}' is no token id", word), "write numbers, with commas or spaces between them");
+    ids.push_back(id);
+  }
+  if (ids.empty()) return with_remedy(invalid("a prompt has no token ids"), "write one at least");
+  return ids;
+}
+
+Result<std::vector<std::vector<int>>> read_prompts(const Options& options) {
+  std::vector<std::string> texts = options.prompts;
+  if (!options.prompts_file.empty()) {
+    std::ifstream file(options.prompts_file);
+    if (!file) return environment("{} cannot be read", options.prompts_file);
+    for (std::string line; std::getline(file, line);) {
+      if (line.find_first_not_of(" \t\r") != std::string::npos) texts.push_back(line);
+    }
+  }
+  if (texts.empty())
+    return with_remedy(invalid("there is no prompt"), "give --prompt-ids or --prompt-ids-file, one prompt a sequence");
+  std::vector<std::vector<int>> prompts;
+  for (const std::string& text : texts) {
+    STRATA_TRY(std::vector<int> ids, parse_ids(text));
+    prompts.push_back(std::move(ids));
+  }
+  return prompts;
+}
+
+Result<ModelConfig> read_config(const std::string& name) {
+  const auto presets = preset_names();
+  if (std::find(presets.begin(), presets.end(), name) != presets.end()) return preset_config(name);
+  return load_config(name);
+}
+
+int64_t capacity_for(const Options& options, const std::vector<std::vector<int>>& prompts) {
+  constexpr int64_t kUnit = 256;  // as many splits of attention as workers take
+  if (options.capacity > 0) return options.capacity;
+  size_t longest = 0;
+  for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
+  const int64_t needed =
+      std::max(static_cast<int64_t>(longest) + options.tokens, options.position + options.measure + 1);
+  return std::max<int64_t>(ceil_div(needed, kUnit) * kUnit, 2 * kUnit);
+}
+
+Result<void> write_trace(const DecodeSession& session, const std::string& path) {
+  STRATA_TRY(const std::vector<TracedTask> tasks, session.trace());
+  return write_file(path, chrome_trace(session.plan(), tasks));
+}
+
+/// ms a step after `position` positions, the median of several launches.
+Result<double> measured_step(DecodeSession& session, const Options& options) {
+  std::vector<double> seconds;
+  constexpr int kLaunches = 7;
+  const auto steps = static_cast<uint32_t>(options.measure);
+  const int64_t position = options.position >= 0 ? options.position : session.position();
+  for (int n = 0; n < kLaunches; ++n) {
+    session.set_position(position);
+    STRATA_TRY(const double one, session.run(steps));
+    seconds.push_back(one / steps);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[kLaunches / 2] * 1e3;
+}
+
+Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, const ModelWeights& weights,
+                          const std::vector<std::vector<int>>& prompts) {
+  STRATA_TRY(const std::unique_ptr<GpuDevice> device, GpuDevice::open());
+  DecodeOptions session_options;
+  session_options.batch = static_cast<int64_t>(prompts.size());
+  session_options.capacity = capacity_for(options, prompts);
+  session_options.profile = !options.trace.empty();
+  if (options.window > 0) session_options.machine.window_bytes = options.window;
+  const auto begin = Clock::now();
+  STRATA_TRY(const auto session, DecodeSession::make(*device, config, weights, session_options));
+  const double start = std::chrono::duration<double>(Clock::now() - begin).count();
+  notice("ready after {:.1f} s: {} tasks a step, {} registers, {} bytes spilled, ring {} KB, scratch {} KB\n", start,
+         session->plan().tasks.size(), session->registers().registers, session->registers().spilled_bytes,
+         session->shape().ring_bytes / 1024, session->shape().scratch_bytes / 1024);
+  const auto decoding = Clock::now();
+  STRATA_TRY(const auto made, session->generate(prompts, options.tokens));
+  const double seconds = std::chrono::duration<double>(Clock::now() - decoding).count();
+  if (!options.trace.empty()) STRATA_CHECK(write_trace(*session, options.trace));
+  const double floor = static_cast<double>(session->floor_bytes(session->position())) / kReadBandwidth * 1e3;
+  if (!options.json) {
+    for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
+    notice("{:.3f} ms a step with the prompt; floor {:.3f} ms\n",
+           seconds * 1e3 / static_cast<double>(session->position()), floor);
+  }
+  nlohmann::json report{{"device", device->name()}, {"tokens", made}, {"start_seconds", start}};
+  if (options.measure > 0) {
+    STRATA_TRY(const double ms, measured_step(*session, options));
+    const int64_t position = options.position >= 0 ? options.position : session->position();
+    const double least = static_cast<double>(session->floor_bytes(position)) / kReadBandwidth * 1e3;
+    report.update({{"position", position}, {"ms", ms}, {"floor_ms", least}, {"ratio", ms / least}});
+    if (!options.json)
+      fmt::print("position {}: {:.4f} ms a token, floor {:.4f} ms, ratio {:.3f}\n", position, ms, least, ms / least);
+  }
+  if (options.json) fmt::print("{}\n", report.dump());
+  return kSuccess;
+}
+
+Result<int> decode(const Options& options) {
+  STRATA_TRY(const ModelConfig config, read_config(options.config));
+  STRATA_TRY(const auto prompts, read_prompts(options));
+  if (options.tokens < 1) return invalid("--tokens {}: there must be one at least", options.tokens);
+  STRATA_TRY(const ModelWeights weights, options.weights.empty() ? ModelWeights::random(config, options.seed)
+                                                                 : ModelWeights::open(options.weights, config));
+  if (options.device == "host") {
+    STRATA_TRY(const auto made,
+               decode_on_host(config, weights, prompts, options.tokens, capacity_for(options, prompts)));
+    for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
+    return kSuccess;
+  }
+  return decode_on_gpu(options, config, weights, prompts);
+}
+
+}  // namespace
+
+void add_decode(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("decode", "Decode tokens of a Qwen3 or Llama model by one persistent kernel");
+  command->add_option("--config", options->config, "a config.json of Hugging Face, its folder, or a built-in name such as qwen3-0.6b")
+      ->required();
+  command->add_option("--weights", options->weights, "safetensors, or a folder with them; default: random weights");
+  command->add_option("--seed", options->seed, "of random weights")->capture_default_str();
+  command->add_option("--prompt-ids", options->prompts, "token ids, with commas between them; once for each sequence")
+      ->take_all()
+      ->delimiter(';');
+  command->add_option("--prompt-ids-file", options->prompts_file, "a file with a prompt in each line");
+  command->add_option("--tokens", options->tokens, "to decode for each sequence")->capture_default_str();
+  command->add_option("--capacity", options->capacity, "positions of the caches; default: what is needed");
+  command->add_option("--device", options->device, "gpu, or host: the interpreter, for small models")
+      ->check(CLI::IsMember({"gpu", "host"}))
+      ->capture_default_str();
+  command->add_option("--trace", options->trace, "write begin and end of each task of the last launch, for Perfetto");
+  command->add_option("--window", options->window, "bytes of weights on their way to a multiprocessor");
+  command->add_option("--measure", options->measure, "time launches of so many steps, after decoding");
+  command->add_option("--position", options->position, "of the measurement; default: where decoding ended");
+  command->add_flag("--json", options->json, "print one JSON object");
+  command->callback([options, &action] { action = [options] { return decode(*options); }; });
+}
+
+}  // namespace strata::cli
