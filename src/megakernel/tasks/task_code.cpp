@@ -9,7 +9,10 @@
 namespace strata::megakernel {
 namespace {
 
+// Named barriers: one of the whole compute team, which the runtime meets at too, and one of a part of it.
 constexpr int64_t kTeamBarrier = 1;
+constexpr int64_t kPartBarrier = 2;
+constexpr int64_t kTeamThreads = 256;
 constexpr int64_t kPackingThreads = 256;
 constexpr const char* kCoordinates = "d.record.coordinates[0], d.record.coordinates[1], d.record.coordinates[2]";
 
@@ -47,7 +50,7 @@ std::string compute_call(const TaskCode& code, const TaskCall& call) {
       "      if (side.platform().rank() < {0}) {{\n"
       "        {1}<{2}, {3}>({4}, {5},\n            {6}, {7}, page, side.scratch() + {8});\n"
       "      }} else {{\n        {7}.advance({6}, {9});\n      }}\n",
-      code.threads, code.name, team_text(code.threads, kTeamBarrier), code.math, fmt::join(call.tensors, ", "),
+      code.threads, code.name, team_text(code.threads, code.threads == kTeamThreads ? kTeamBarrier : kPartBarrier), code.math, fmt::join(call.tensors, ", "),
       kCoordinates, call.iterations, call.ring, code.page_bytes, code.stage_bytes);
 }
 
