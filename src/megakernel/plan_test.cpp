@@ -9,8 +9,7 @@ namespace strata::megakernel {
 namespace {
 
 bool same(const Plan& a, const Plan& b) {
-  return a.name == b.name && a.workers == b.workers && a.schedulers == b.schedulers &&
-         a.functions == b.functions &&
+  return a.name == b.name && a.workers == b.workers && a.schedulers == b.schedulers && a.functions == b.functions &&
          a.operators == b.operators && a.events == b.events && a.tasks == b.tasks && a.queues == b.queues;
 }
 
@@ -21,7 +20,7 @@ Plan random_plan(Random& random) {
   plan.name = "plan \"" + std::to_string(random.below(100)) + "\"\n";
   plan.workers = 1 + below(4);
   plan.schedulers = below(3);
-  for (int i = below(3); i >= 0; --i) 
+  for (int i = below(3); i >= 0; --i)
     plan.functions.push_back({"f" + std::to_string(i), below(9), 16 * below(9), below(9), below(2) == 0});
   for (int i = below(3); i >= 0; --i) plan.operators.push_back("op" + std::to_string(i));
   const int tasks = below(20);
@@ -77,7 +76,8 @@ struct BadText {
 };
 
 constexpr const char* kGood =
-    R"({"version":1,"name":"p","workers":1,"schedulers":0,"functions":[{"name":"f","stages":2,"stage_bytes":16,"scratch_bytes":1}],)"
+    R"({"version":1,"name":"p","workers":1,"schedulers":0,"functions":)"
+    R"([{"name":"f","stages":2,"stage_bytes":16,"scratch_bytes":1}],)"
     R"("operators":["o"],"events":[{"triggers":1,"first":1,"end":2}],)"
     R"("tasks":[{"op":0,"function":0,"at":[0,0,0],"signal":0},{"waits":[0]}],"queues":[[0,1]]})";
 

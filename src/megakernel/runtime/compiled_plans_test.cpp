@@ -136,14 +136,14 @@ class Run {
   Run(const Model& model, const Plan& plan)
       : model_(model), plan_(plan), memory_(model.graph()), tagged_(tagged_tensors(plan, model.graph())) {
     for (const Tensor& tensor : model.graph().tensors)
-      words_.push_back(
-          std::make_unique<HostTaggedWord[]>(static_cast<size_t>(*indexing::element_count(tensor.shape))));
+      words_.push_back(std::make_unique<HostTaggedWord[]>(static_cast<size_t>(*indexing::element_count(tensor.shape))));
     read_.resize(plan.tasks.size());
     for (size_t t = 0; t < plan.tasks.size(); ++t) {
       size_t count = 0;
       if (plan.tasks[t].op >= 0)
         for (const Touched& from : model.tasks(plan.tasks[t].op).reads)
-          count += from.of_block[static_cast<size_t>(block_of(plan.tasks[t].op, plan.tasks[t].coordinates.data()))].size();
+          count +=
+              from.of_block[static_cast<size_t>(block_of(plan.tasks[t].op, plan.tasks[t].coordinates.data()))].size();
       read_[t].resize(count);
     }
     for (std::vector<uint64_t>& of_task : seen_) of_task.resize(plan.tasks.size());
@@ -206,8 +206,8 @@ class Run {
     platform.meet();
     if (side.left()) return;
     const auto t = static_cast<size_t>(task.task);
-    const uint64_t combined = Model::combined(task.op, static_cast<int64_t>(block_of(task.op, task.coordinates)),
-                                              side.epoch(), read_[t]);
+    const uint64_t combined =
+        Model::combined(task.op, static_cast<int64_t>(block_of(task.op, task.coordinates)), side.epoch(), read_[t]);
     if (platform.leads()) seen_[side.epoch()][t] = combined;
     const auto& writes = model_.tasks(task.op).writes;
     for (size_t w = 0; w < writes.size(); ++w) {
@@ -253,7 +253,10 @@ void run_and_compare(uint64_t seed, Had& had) {
   const auto compiled = compile(graph, machine, options);
   ASSERT_TRUE(compiled) << compiled.error().to_string();
   const Plan& plan = compiled->plan;
-  for (const Event& event : plan.events) ++(event.hand_off == HandOff::Tagged ? had.tagged : event.hand_off == HandOff::Worker ? had.of_worker : had.counters);
+  for (const Event& event : plan.events)
+    ++(event.hand_off == HandOff::Tagged   ? had.tagged
+       : event.hand_off == HandOff::Worker ? had.of_worker
+                                           : had.counters);
   for (const Task& task : plan.tasks) had.just_in_time += task.mode == LaunchMode::JustInTime;
 
   const Model model(graph);

@@ -149,21 +149,30 @@ TEST(Waits, OneThatLastsTooLongReportsWhatItWaitedFor) {
             (std::vector<unsigned>{static_cast<unsigned>(Activity::Event), 17, 4, 3, 19, 20}));
 }
 
-/// A wait may last over several steps, each shorter than the limit.
+/// A wait may last over several steps, each shorter than the limit. Each look at the clock takes 30 ms, and each tenth
+/// ends a step.
 TEST(Waits, TheLimitCountsWithinAStep) {
-  Bench<HostPlatform> bench(kStageUnit);
-  bench.program.limit = 400'000'000;
-  auto c = context(bench, Role::Load);
-  std::thread steps([&] {
-    for (unsigned epoch = 1; epoch <= 8; ++epoch) {
-      bench.step.value = epoch * 2;
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  struct Clocked : HostPlatform {
+    using HostPlatform::HostPlatform;
+    HostCounter* step = nullptr;
+    HostCounter* event = nullptr;
+    unsigned long long looks = 0;
+    unsigned long long clock() {
+      ++looks;
+      if (step != nullptr && looks % 10 == 0) step->value += 2;
+      if (looks == 100) event->value = 1;
+      return looks * 30'000'000;
     }
-    bench.event(1).value = 1;
-  });
-  const int waits[] = {1};
-  EXPECT_EQ(wait_for_inputs(c, false, waits, 1, 1), Verdict::Ready);
-  steps.join();
+  };
+  for (const bool steps_end : {true, false}) {
+    Bench<Clocked> bench(kStageUnit);
+    bench.program.limit = 400'000'000;
+    bench.platform.step = steps_end ? &bench.step : nullptr;
+    bench.platform.event = &bench.event(1);
+    Context<Clocked> c{bench.platform, bench.program, Role::Load, 0};
+    const int waits[] = {1};
+    EXPECT_EQ(wait_for_inputs(c, false, waits, 1, 1), steps_end ? Verdict::Ready : Verdict::Abort);
+  }
 }
 
 /// One thread of a role writes its report, whichever it is that gives up.

@@ -186,16 +186,16 @@ TEST(Faults, AWorkerWithoutTasksIsNotHung) {
   Small small;
   small.plan.workers = 4;
   small.plan.queues.push_back({});
-  small.options.limit = std::chrono::milliseconds(400);
-  small.options.start_limit = std::chrono::milliseconds(390);
+  small.options.limit = std::chrono::milliseconds(2000);
+  small.options.start_limit = std::chrono::milliseconds(1900);
   small.functions[0].compute = [](const Descriptor&, HostCompute& side) {
     if (side.platform().leads()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   };
   const auto kernel = small.make();
-  ASSERT_TRUE(kernel->launch(20));
+  ASSERT_TRUE(kernel->launch(50));
   const auto done = kernel->wait();
   ASSERT_TRUE(done) << done.error().to_string();
-  EXPECT_EQ(*done, 20u);
+  EXPECT_EQ(*done, 50u);
 }
 
 /// All threads that store call it, and nobody else.
@@ -225,8 +225,8 @@ TEST(Faults, ALostSignalEndsAnyPlan) {
     const int event = counted[random.below(counted.size())];
     test.options.lost_event = event;
     test.options.lost_signal = 1 + static_cast<int>(random.below(test.plan.events[event].triggers));
-    test.options.limit = std::chrono::milliseconds(500);
-    test.options.start_limit = std::chrono::milliseconds(490);
+    test.options.limit = std::chrono::milliseconds(1000);
+    test.options.start_limit = std::chrono::milliseconds(990);
     test.options.delays = false;
     test.finish = 0;
     TestMemory memory(test);

@@ -1,4 +1,4 @@
-/* The protocol of the runtime (core/*.h) for Spin: control, load and a team of WARPS compute warps of two workers, a
+/* The protocol of the runtime (core/*.h) for Spin: control, load and compute of two workers, a team of WARPS warps in the first, a
  * scheduler, the engine that lands bulk copies late, and a memory that shows plain stores and tagged words late. Each
  * worker has a ring of two places, four pairs of barriers, numbered by stage, and two entries of the list; barriers are
  * the parities that an mbarrier has. Warps take the stages in turn and meet at the end of each task, and before it where
@@ -12,8 +12,8 @@
  *            worker 1: task 1 (waits for counter 0, reads x, writes the tagged word), task 3 (waits for counter 1, reads
  *            y, ends the step)
  *   PLAN 1   worker 0: task 0 (two loads, stores x, counter 0), task 3 (after just in time: waits for counter 1, reads y
- *            and the tagged word, ends the step); worker 1: task 1 (writes the tagged word); just in time: task 2 (waits
- *            for counter 0, reads x, stores y, counter 1)
+ *            and the tagged word, ends the step); worker 1: task 1 (writes the tagged word, counter 1: a tagged word does
+ *            not say that its writer has ended); just in time: task 2 (waits for counter 0, reads x, stores y, counter 1)
  *   LAST     the last epoch
  *   ABORT    somebody aborts at any moment, or never, and each role sees it at some later wait; all must end
  *   HANG     a warp never ends task 0, and somebody aborts: all but its team must end
@@ -44,6 +44,7 @@
 
 #define LISTED 2
 #define NONE 9
+#define TEAM(w) (w == 0 -> WARPS : 1)
 
 #if PLAN == 0
 #define STARTED 2
@@ -69,7 +70,9 @@
 #define STORES_X(t) (t == 0)
 #define STORES_Y(t) (t == 2)
 #define WRITES_TAG(t) (t == 1)
-#define SIGNALS(t) (t == 0 -> 0 : (t == 2 -> 1 : NONE))
+#define SIGNALS(t) (t == 0 -> 0 : (t == 2 || (PLAN == 1 && t == 1) -> 1 : NONE))
+#define TRIGGERS(event) (PLAN == 1 && event == 1 -> 2 : 1)
+#define ACTIVE(event, e) (counter[event] >= TRIGGERS(event) * e)
 #define ENDS_STEP(t) (t == 3)
 
 /* What a stage holds: task, epoch, which load. 0: nothing. */
@@ -169,7 +172,7 @@ choose:
        taken[w] = taken[w] + 1;
      }
   :: atomic { (loaded[w] == count && queue_tag[w] != taken[w] + 1 && QUEUED(w, next) != NONE &&
-          (!AFTER_JIT(QUEUED(w, next)) || counter[1] >= epoch || MUTANT == JIT_AFTER_NEXT)) ->
+          (!AFTER_JIT(QUEUED(w, next)) || ACTIVE(1, epoch) || MUTANT == JIT_AFTER_NEXT)) ->
 #else
   :: atomic { (QUEUED(w, next) != NONE) ->
 #endif
@@ -269,6 +272,7 @@ left:
   :: STORES_X(t) && MUTANT == DROPPED_SIGNAL                                                    \
   :: STORES_X(t) && MUTANT != DROPPED_SIGNAL && pending_x == 0 -> counter[0] = counter[0] + 1   \
   :: STORES_Y(t) && pending_y == 0 -> counter[1] = counter[1] + 1                               \
+  :: WRITES_TAG(t) && SIGNALS(t) == 1 -> counter[1] = counter[1] + 1                            \
   :: SIGNALS(t) == NONE                                                                         \
   fi
 #if defined(HANG)
@@ -283,7 +287,7 @@ left:
     met[w] = met[w] + 1;                           \
     mine = 1 - mine;                               \
     if                                             \
-    :: met[w] == WARPS ->                          \
+    :: met[w] == TEAM(w) ->                          \
        met[w] = 0; leaves[w] = says_leave[w]; says_leave[w] = false; meeting[w] = mine \
     :: else                                        \
     fi                                             \
@@ -301,13 +305,14 @@ next:
   :: aborted -> goto left
 #endif
   fi;
+  atomic {
   if
   :: seen != e || WAITS(t) != NONE ->
      seen = e;
      if
      :: warp == 0 ->
         if
-        :: GO(STEP_RUNS(e) && (WAITS(t) == NONE || counter[(WAITS(t) == 1 -> 1 : 0)] >= e))
+        :: GO(STEP_RUNS(e) && (WAITS(t) == NONE || ACTIVE((WAITS(t) == 1 -> 1 : 0), e)))
         :: LEAVES -> leaving = true
         fi
      :: else
@@ -320,7 +325,8 @@ MEET_LABEL(begin)
      :: else
      fi
   :: else
-  fi;
+  fi
+  }
 #ifdef HANG
   if
   :: t == 0 && warp == WARPS - 1 -> end_hang: false
@@ -336,9 +342,9 @@ MEET_LABEL(begin)
   :: TAG_WAIT_LEAVES -> leaving = true
   fi;
   do
-  :: k < LOADS(t) && (n % WARPS != warp) -> d_step { k = k + 1; n = (n + 1) % 8 }
-  :: k < LOADS(t) && (n % WARPS == warp) && leaving -> d_step { k = k + 1; n = (n + 1) % 8 }
-  :: k < LOADS(t) && (n % WARPS == warp) && !leaving ->
+  :: k < LOADS(t) && (n % TEAM(w) != warp) -> d_step { k = k + 1; n = (n + 1) % 8 }
+  :: k < LOADS(t) && (n % TEAM(w) == warp) && leaving -> d_step { k = k + 1; n = (n + 1) % 8 }
+  :: k < LOADS(t) && (n % TEAM(w) == warp) && !leaving ->
      if
      :: d_step { GO(OVER(stage_full[PAIR(n)], PARITY(n))) -> assert(place[PLACE(n)] == CONTENT(t, e, k)) }
 #if MUTANT == EARLY_RELEASE
@@ -359,38 +365,39 @@ MEET_LABEL(begin)
   :: else -> break
   od;
   /* This warp is done with what it reads. */
-  if
-  :: warp == 0 && !leaving ->
-     atomic {
+  atomic {
+    if
+    :: warp == 0 && !leaving ->
        assert(aborted || ran[t] == e - 1); /* once in each epoch */
 #if MUTANT != SIGNAL_BEFORE_STORE
        STORE(t, e)
 #endif
-     }
-  :: else
-  fi;
+    :: else
+    fi
+  }
 #if MUTANT == NOT_MET
   if
   :: warp == 0 -> skip
   :: else -> goto done
   fi;
 #else
-  COME(leaving);
+  atomic {
+    COME(leaving);
 MEET_LABEL(end)
-  meeting[w] == mine;
-  if
-  :: leaves[w] -> goto left
-  :: else
-  fi;
+    meeting[w] == mine;
+    if
+    :: leaves[w] -> goto left
+    :: else
+    fi
+  }
 #endif
   if
   :: warp == 0 ->
-     ran[t] = e;
-     SIGNAL(t);
-#if MUTANT == SIGNAL_BEFORE_STORE
-     STORE(t, e);
-#endif
+     atomic { ran[t] = e; SIGNAL(t) }
      atomic {
+#if MUTANT == SIGNAL_BEFORE_STORE
+       STORE(t, e);
+#endif
        DONE_WITH_ENTRY(2 * w + at);
        if
        :: ENDS_STEP(t) ->
@@ -405,6 +412,7 @@ MEET_LABEL(end)
   :: else
   fi;
 done:
+  skip;
   d_step {
     count = count + 1;
     ADVANCE(at, round, LISTED);
@@ -432,7 +440,7 @@ next:
   :: SCHEDULER_LEAVES -> goto left
   fi;
   if
-  :: GO(counter[0] >= e)
+  :: GO(ACTIVE(0, e))
   :: SCHEDULER_LEAVES -> goto left
   fi;
   if
@@ -508,9 +516,6 @@ init {
     run control(1);
     run load(1);
     run compute(1, 0);
-#if WARPS == 2
-    run compute(1, 1);
-#endif
 #if PLAN == 1
     run scheduler();
 #endif

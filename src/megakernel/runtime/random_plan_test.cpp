@@ -110,9 +110,7 @@ TestTask random_task(Random& random, const TestCase& test, int t) {
 }
 
 /// Rows of history that a task loads where the sequence has `position` positions.
-size_t rows_of(const TestTask& task, int position) {
-  return static_cast<size_t>(position) % (task.history.size() + 1);
-}
+size_t rows_of(const TestTask& task, int position) { return static_cast<size_t>(position) % (task.history.size() + 1); }
 
 }  // namespace
 

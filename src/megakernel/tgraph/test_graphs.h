@@ -286,7 +286,7 @@ inline OperatorGraph decode_layers(const DecodeLayers& model) {
   const auto write = [&](Operator& op, int t, const std::vector<int>& by) {
     op.writes.push_back(tile(t, true, graph.tensors[static_cast<size_t>(t)].shape, op.grid, by));
   };
-  const auto cost = [](int64_t bytes, double seconds) { 
+  const auto cost = [](int64_t bytes, double seconds) {
     return TaskCost{bytes, seconds, (bytes + 8191) / 8192, bytes > 0 ? 8192 : 0, 16384};
   };
   const int64_t batch = model.batch, heads = model.kv_heads, tasks = model.tasks;
