@@ -115,6 +115,8 @@ Result<void> HostKernel::launch(uint32_t steps) {
   program_.triggers = image_.triggers.data();
   program_.queue_first = image_.queue_first.data();
   program_.queue_tasks = image_.queue_tasks.data();
+  queued_ = queued_tasks(image_, options_.operators);
+  program_.queued = queued_.data();
   program_.launches = image_.launches.data();
   program_.launch_first = image_.launch_first.data();
   program_.launch_tasks = image_.launch_tasks.data();

@@ -93,6 +93,7 @@ class HostKernel {
 
   Plan plan_;
   Image image_;
+  std::vector<QueuedTask> queued_;
   std::vector<HostFunction> functions_;
   HostOptions options_;
   HostMachine machine_;

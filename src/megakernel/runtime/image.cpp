@@ -242,4 +242,16 @@ Result<void> check_limits(std::chrono::nanoseconds limit, std::chrono::nanosecon
   return {};
 }
 
+std::vector<QueuedTask> queued_tasks(const Image& image, std::span<const OperatorRecord> operators) {
+  std::vector<QueuedTask> queued;
+  if (image.just_in_time) return queued;
+  for (const int task : image.queue_tasks) {
+    QueuedTask& made = queued.emplace_back();
+    made.record = image.tasks[task];
+    if (made.record.op >= 0)
+      std::copy_n(operators[static_cast<size_t>(made.record.op)].arguments, kMostArguments, made.arguments);
+  }
+  return queued;
+}
+
 }  // namespace strata::megakernel

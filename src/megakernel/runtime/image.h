@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <span>
 #include <vector>
 
 #include "megakernel/plan.h"
@@ -47,5 +48,8 @@ Result<Image> make_image(const Plan& plan, const WorkerShape& shape);
 
 /// Errors (InvalidInput): a limit that is not positive, and one of waits that is not longer than the one of the start.
 Result<void> check_limits(std::chrono::nanoseconds limit, std::chrono::nanoseconds start_limit);
+
+/// The image's queues with the operators' arguments beside the tasks; nothing where tasks are just in time.
+std::vector<QueuedTask> queued_tasks(const Image& image, std::span<const OperatorRecord> operators);
 
 }  // namespace strata::megakernel

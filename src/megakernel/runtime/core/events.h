@@ -98,21 +98,16 @@ STRATA_DEVICE void write_tagged(Platform& platform, typename Platform::TaggedWor
 }
 
 /// Loads of tagged words that a lane has on their way.
-constexpr int kTaggedAtOnce = 4;
+constexpr int kTaggedAtOnce = 8;
 
 /// By the lanes of a warp together: take(i, word) for the words place(0) … place(count − 1) as soon as they have been
-/// written in this epoch, each by one lane; `count` is the same in all lanes. One lane looks for the first word until it is there: many lanes
-/// that look slow the whole chip down. Then all look for theirs, and again for what is missing.
+/// written in this epoch, each by one lane; `count` is the same in all lanes. All look for theirs once, since they may
+/// all be there. Then one lane looks for a missing one until it is there, and all look again for theirs: many lanes that
+/// look slow the whole chip down.
 template <class Platform, class Place, class Take>
 STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const Place& place, int count, unsigned epoch, Take take) {
   Platform& platform = c.platform;
   Waited waited{Activity::Tags, 0, 0, epoch};
-  if (count <= 0) return c.left;
-  const auto first_is_there = [&] {
-    if (platform.leads_warp()) waited.have = platform.load_tagged(place(0)).tag;
-    return platform.first_lane(platform.leads_warp() && reached(waited.have, epoch)) == 0;
-  };
-  if (spin<Scope::Warp>(c, waited, first_is_there) != Verdict::Ready) return c.left;
   const int lanes = platform.lanes();
   for (int base = 0; base < count; base += lanes * kTaggedAtOnce) {
     const int mine = base + platform.lane();
@@ -120,12 +115,11 @@ STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const Place& place, int 
     unsigned missing = 0;
     STRATA_UNROLL
     for (int n = 0; n < kTaggedAtOnce; ++n) missing |= mine + lanes * n < count ? 1u << n : 0u;
-    const auto all_are_there = [&] {
+    for (;;) {
       STRATA_UNROLL
       for (int n = 0; n < kTaggedAtOnce; ++n)
         if ((missing >> n & 1u) != 0) word[n] = platform.load_tagged(place(mine + lanes * n));
       unsigned object = 0;
-      unsigned have = 0;
       STRATA_UNROLL
       for (int n = 0; n < kTaggedAtOnce; ++n) {
         if ((missing >> n & 1u) == 0) continue;
@@ -133,21 +127,23 @@ STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const Place& place, int 
           missing &= ~(1u << n);
         } else {
           object = static_cast<unsigned>(mine + lanes * n);
-          have = word[n].tag;
         }
       }
       const int late = platform.first_lane(missing != 0);
-      if (late < 0) return true;
+      if (late < 0) break;
       waited.object = static_cast<int>(platform.share(object, late));
-      waited.have = platform.share(have, late);
-      return false;
-    };
-    if (spin<Scope::Warp>(c, waited, all_are_there) != Verdict::Ready) return c.left;
+      const auto is_there = [&] {
+        const bool mine_looks = platform.leads_warp();
+        if (mine_looks) waited.have = platform.load_tagged(place(waited.object)).tag;
+        return platform.first_lane(mine_looks && reached(waited.have, epoch)) == 0;
+      };
+      if (spin<Scope::Warp>(c, waited, is_there) != Verdict::Ready) return c.left;
+    }
     STRATA_UNROLL
     for (int n = 0; n < kTaggedAtOnce; ++n)
       if (mine + lanes * n < count) take(mine + lanes * n, word[n]);
   }
-  return Verdict::Ready;
+  return c.left;
 }
 
 }  // namespace strata::megakernel

@@ -32,10 +32,14 @@ struct alignas(16) OperatorRecord {
   void* arguments[kMostArguments];
 };
 
-/// A task in a worker's list, in shared memory. Block functions read record, arguments and epoch.
-struct Descriptor {
+/// A task as it lies in a queue, with its operator's arguments beside it, so that one bulk copy brings all of it.
+struct alignas(16) QueuedTask {
   TaskRecord record;
   void* arguments[kMostArguments];  ///< of its operator; an empty task has none
+};
+
+/// A task in a worker's list, in shared memory. Block functions read record, arguments and epoch.
+struct Descriptor : QueuedTask {
   unsigned epoch;
   unsigned filled[2];  ///< stages that load filled, and where the next one could begin in the ring
   unsigned used[2];    ///< the same of compute
@@ -78,6 +82,7 @@ struct Program {
   const int* triggers;     ///< by event
   const int* queue_first;  ///< by worker, and one more: of queue_tasks
   const int* queue_tasks;
+  const QueuedTask* queued;  ///< the same tasks, where none is just in time
   const LaunchRecord* launches;  ///< of each scheduler in the order of their tasks
   const int* launch_first;       ///< by scheduler, and one more: of launches
   const int* launch_tasks;

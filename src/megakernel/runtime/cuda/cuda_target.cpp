@@ -167,7 +167,7 @@ Result<void> CudaKernel::allocate() {
   Places places;
   std::vector<char> bytes;
   const auto add = [&](const auto& values) {
-    const size_t place = places.add(values.size() * sizeof(values[0]));
+    const size_t place = places.add(values.size() * sizeof(values[0]));  // aligned to kLine
     bytes.resize(places.size());
     if (!values.empty()) std::memcpy(bytes.data() + place, values.data(), values.size() * sizeof(values[0]));
     return place;
@@ -177,6 +177,7 @@ Result<void> CudaKernel::allocate() {
   const size_t triggers = add(image_.triggers);
   const size_t queue_first = add(image_.queue_first);
   const size_t queue_tasks = add(image_.queue_tasks);
+  const size_t queued = add(queued_tasks(image_, options_.operators));
   const size_t launches = add(image_.launches);
   const size_t launch_first = add(image_.launch_first);
   const size_t launch_tasks = add(image_.launch_tasks);
@@ -210,6 +211,7 @@ Result<void> CudaKernel::allocate() {
   p.triggers = at<int>(image, triggers);
   p.queue_first = at<int>(image, queue_first);
   p.queue_tasks = at<int>(image, queue_tasks);
+  p.queued = at<QueuedTask>(image, queued);
   p.launches = at<LaunchRecord>(image, launches);
   p.launch_first = at<int>(image, launch_first);
   p.launch_tasks = at<int>(image, launch_tasks);

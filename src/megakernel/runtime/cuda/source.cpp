@@ -13,7 +13,7 @@ namespace megakernel {
 namespace {
 
 /// Of a thread: what lives from one task to the next may lie in memory while a task runs.
-constexpr int kMostSpilledBytes = 1024;
+constexpr int kMostSpilledBytes = 2048;
 
 /// Headers follow each other in the order of their includes.
 void append(std::string& text, std::string_view headers) {

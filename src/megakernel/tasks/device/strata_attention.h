@@ -21,33 +21,48 @@ struct HeadRows {
 
 constexpr int kOfLane = 4;  ///< elements of a row in a lane: one word
 
-/// A lane's part of a row: its four elements after norm and rotation, as two words of T. All lanes of a warp call it;
-/// kHeadDim / 4 lanes, neighbours, have a row.
-template <class T, class Side, int kHeadDim, bool kNorm>
-STRATA_DEVICE void rotate(const HeadRows<T, Side, kHeadDim, kNorm>& from, unsigned (&data)[2]) {
-  constexpr int kLanes = kHeadDim / kOfLane;
-  const int first = lane() % kLanes * kOfLane;
-  float x[kOfLane];
-  unpack_pair(data[0], T{}, x[0], x[1]);
-  unpack_pair(data[1], T{}, x[2], x[3]);
-  if constexpr (kNorm) {
-    float squares = x[0] * x[0] + x[1] * x[1] + x[2] * x[2] + x[3] * x[3];
+/// What a lane multiplies its elements with, all rows alike. Read before the rows are there.
+template <int kHeadDim, bool kNorm>
+struct Rotation {
+  static constexpr int kLanes = kHeadDim / kOfLane;
+  float cos[kOfLane], sin[kOfLane], gain[kOfLane];
+
+  template <class T, class Side>
+  STRATA_DEVICE explicit Rotation(const HeadRows<T, Side, kHeadDim, kNorm>& from) {
+    const int first = lane() % kLanes * kOfLane;
 #pragma unroll
-    for (int mask = 1; mask < kLanes; mask *= 2) squares += shuffle_xor(squares, mask);
-    const float scale = Approximate::inverse_root(squares / kHeadDim + from.epsilon);
+    for (int e = 0; e < kOfLane; ++e) {
+      cos[e] = to_compute(from.cos[first + e]);
+      sin[e] = to_compute(from.sin[first + e]);
+      gain[e] = kNorm ? to_compute(from.gain[first + e]) : 1.0f;
+    }
+    // Elements of the first half get the second half's with the other sign.
 #pragma unroll
-    for (int e = 0; e < kOfLane; ++e) x[e] *= scale * to_compute(from.gain[first + e]);
+    for (int e = 0; e < kOfLane; ++e) sin[e] = first < kHeadDim / 2 ? -sin[e] : sin[e];
   }
-  float rotated[kOfLane];
+
+  /// A lane's part of a row: its four elements after norm and rotation, as two words of T. All lanes of a warp call it;
+  /// kLanes lanes, neighbours, have a row.
+  template <class T>
+  STRATA_DEVICE void apply(T, float epsilon, unsigned (&data)[2]) const {
+    float x[kOfLane];
+    unpack_pair(data[0], T{}, x[0], x[1]);
+    unpack_pair(data[1], T{}, x[2], x[3]);
+    if constexpr (kNorm) {
+      float squares = x[0] * x[0] + x[1] * x[1] + x[2] * x[2] + x[3] * x[3];
 #pragma unroll
-  for (int e = 0; e < kOfLane; ++e) {
-    const float other = shuffle_xor(x[e], kLanes / 2);
-    const float turned = first < kHeadDim / 2 ? -other : other;
-    rotated[e] = x[e] * to_compute(from.cos[first + e]) + turned * to_compute(from.sin[first + e]);
+      for (int mask = 1; mask < kLanes; mask *= 2) squares += shuffle_xor(squares, mask);
+      const float scale = Approximate::inverse_root(squares / kHeadDim + epsilon);
+#pragma unroll
+      for (int e = 0; e < kOfLane; ++e) x[e] *= scale * gain[e];
+    }
+    float rotated[kOfLane];
+#pragma unroll
+    for (int e = 0; e < kOfLane; ++e) rotated[e] = x[e] * cos[e] + shuffle_xor(x[e], kLanes / 2) * sin[e];
+    data[0] = pack_pair(rotated[0], rotated[1], T{});
+    data[1] = pack_pair(rotated[2], rotated[3], T{});
   }
-  data[0] = pack_pair(rotated[0], rotated[1], T{});
-  data[1] = pack_pair(rotated[2], rotated[3], T{});
-}
+};
 
 /// Rows of a tile: a warp takes as many at once as its lanes hold. `ready` takes each lane's word, after the rotation.
 template <int kRows, int kThreads, class T, class Side, int kHeadDim, bool kNorm, class Ready>
@@ -56,6 +71,8 @@ STRATA_DEVICE void each_head_row(const HeadRows<T, Side, kHeadDim, kNorm>& from,
   constexpr int kLanes = kHeadDim / kOfLane;
   constexpr int kOfWarp = 32 / kLanes;  // rows
   static_assert(32 % kLanes == 0, "heads of 32, 64 or 128 elements");
+  if (rank / 32 * kOfWarp >= kRows) return;
+  const Rotation<kHeadDim, kNorm> rotation(from);
   for (int first = rank / 32 * kOfWarp; first < kRows; first += kThreads / 32 * kOfWarp) {
     const int rows = kRows - first < kOfWarp ? kRows - first : kOfWarp;
     unsigned data[2] = {0, 0};
@@ -66,7 +83,7 @@ STRATA_DEVICE void each_head_row(const HeadRows<T, Side, kHeadDim, kNorm>& from,
           data[0] = word[0];
           data[1] = word[1];
         });
-    rotate(from, data);
+    rotation.apply(T{}, from.epsilon, data);
     if (lane() / kLanes < rows) ready(first + lane() / kLanes, lane() % kLanes, data);
   }
 }
@@ -149,33 +166,45 @@ STRATA_DEVICE void load_history(const unsigned char* tiles, const HistoryPart& p
   }
 }
 
+/// Starts copies of all rows of a stored tile but one.
+template <class Shared, int kThreads>
+STRATA_DEVICE void copy_but_row(unsigned char* to, const unsigned char* from, int row, int thread) {
+  for (int n = thread; n < Shared::kRows * Shared::kChunks; n += kThreads) {
+    const int of = n / Shared::kChunks;
+    const int at = Shared::offset(of, n % Shared::kChunks);
+    if (of != row) copy_async<16>(to + at, from + at);
+  }
+}
+
 /// The tile with this step's position: its other rows from the cache, this step's key and value from the tasks that made
-/// them. The rows go to the cache as well. All of the team call it, and meet in it.
+/// them. The rows go to the cache as well. All of the team call it; the tile is there when its copies have landed and
+/// all have met, as the block function does before its loop. The last warps bring it, while the first ones bring the
+/// queries.
 template <class Team, class Keys, class Values, int kValuesAt, int kBytes, class T, class Side, int kHeadDim,
           bool kNorm>
 STRATA_DEVICE void append_to_history(unsigned char* tile, unsigned char* cached,
                                      const HeadRows<T, Side, kHeadDim, kNorm>& key, const Words<T, Side>& value,
                                      int row) {
-  for (int at = static_cast<int>(Team::rank()) * 16; at < kBytes; at += Team::kThreads * 16)
-    copy_async<16>(tile + at, cached + at);
-  commit_copies();
-  wait_copies<0>();
-  Team::meet();
   constexpr int kLanes = kHeadDim / kOfLane;
-  if (Team::warp() == 0) {
+  constexpr int kCopying = 2;  // warps
+  const int from_last = Team::kWarps - 1 - Team::warp();
+  if (from_last == 0) {
     each_head_row<1, 32>(key, 0, lane(), [&](int, int word, const unsigned(&data)[2]) {
       put_word<Keys>(tile, row, word, data);
       put_word<Keys>(cached, row, word, data);
     });
-  } else if (Team::warp() == 1) {
+  } else if (from_last == 1) {
     gather_words(
         *value.side, kLanes, lane(), 32, [&](int n) -> auto& { return value.at(n * kOfLane); },
         [&](int n, const unsigned(&data)[2]) {
           put_word<Values>(tile + kValuesAt, row, n, data);
           put_word<Values>(cached + kValuesAt, row, n, data);
         });
+  } else if (from_last < 2 + kCopying) {
+    const int thread = (from_last - 2) * 32 + lane();
+    copy_but_row<Keys, kCopying * 32>(tile, cached, row, thread);
+    copy_but_row<Values, kCopying * 32>(tile + kValuesAt, cached + kValuesAt, row, thread);
   }
-  Team::meet();
 }
 
 /// Merges what the splits of attention left: Σ_s w_s · o_s / Σ_s w_s · l_s with w_s = exp(m_s − max m). The task has
