@@ -364,6 +364,10 @@ class DecodeImageBuilder {
     call.iterations = "part.iterations";
     call.ring = "history";
     const int64_t own = ceil_div(code.scratch_bytes(), 1024) * 1024;
+    // Where all warps compute, the block function waits for copies and meets before its loop.
+    const std::string meets = fmt::format(
+        "      if (part.own >= 0) {{\n        commit_copies();\n        wait_copies<0>();\n        {}::meet();\n      }}\n",
+        kTeamType);
     body.compute = fmt::format(fmt::runtime(part), "side") +
                    fmt::format(
                        "      const int position = side.position(b);\n"
@@ -375,9 +379,9 @@ class DecodeImageBuilder {
                        "            own, argument<unsigned char>(d, 7) + {7} + part.own * {6},\n"
                        "            {8} + (b * {9} + g) * {0}, words<bf16>(d, side, 2) + (b * {9} + g) * {0}, part.row);\n"
                        "      }}\n"
-                       "      HistoryRing<TaskRing<Side>> history{{ring, part.own, own}};\n",
+                       "{10}      HistoryRing<TaskRing<Side>> history{{ring, part.own, own}};\n",
                        c_.head_dim, own, kTeamType, key.type, value.type, value.offset, code.stage_bytes, tiles,
-                       head_rows(1, 6), c_.num_key_value_heads) +
+                       head_rows(1, 6), c_.num_key_value_heads, code.threads < kTeam ? meets : "") +
                    compute_call(code, call);
     return body;
   }

@@ -125,6 +125,9 @@ struct HostTeam {
 /// ends at the limit of some wait.
 class HostPlatform {
  public:
+  using Handle = HostPlatform&;
+  Handle handle() { return *this; }
+
   using Counter = HostCounter;
   using Barrier = HostBarrier;
   using TaggedWord = HostTaggedWord;

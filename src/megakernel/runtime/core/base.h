@@ -50,6 +50,8 @@
 //     unsigned share(unsigned, int lane)      warp: what that lane has
 //     void meet()                             team
 //     bool any(bool)                          team: all meet, and learn whether it is true in one of them
+//   Handle, and Handle handle()               what a function that is not inlined has the platform by: on a GPU the
+//                                             platform itself, since what has an address is no register
 //   unsigned long long clock()                nanoseconds
 //   void pause()                              between two polls
 #pragma once
@@ -62,6 +64,13 @@
 #define STRATA_DEVICE inline
 #define STRATA_UNROLL
 #endif
+#endif
+
+/// What seldom runs: called, not inlined, so that what often runs stays in the instruction cache.
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define STRATA_COLD __device__ __noinline__
+#else
+#define STRATA_COLD inline
 #endif
 
 namespace strata::megakernel {

@@ -98,30 +98,30 @@ STRATA_DEVICE void write_tagged(Platform& platform, typename Platform::TaggedWor
 }
 
 /// Loads of tagged words that a lane has on their way.
-constexpr int kTaggedAtOnce = 8;
+constexpr int kTaggedAtOnce = 4;
 
 /// By the lanes of a warp together: take(i, word) for the words place(0) … place(count − 1) as soon as they have been
 /// written in this epoch, each by one lane; `count` is the same in all lanes. All look for theirs once, since they may
 /// all be there. Then one lane looks for a missing one until it is there, and all look again for theirs: many lanes that
 /// look slow the whole chip down.
-template <class Platform, class Place, class Take>
+template <int kAtOnce = kTaggedAtOnce, class Platform, class Place, class Take>
 STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const Place& place, int count, unsigned epoch, Take take) {
   Platform& platform = c.platform;
   Waited waited{Activity::Tags, 0, 0, epoch};
   const int lanes = platform.lanes();
-  for (int base = 0; base < count; base += lanes * kTaggedAtOnce) {
+  for (int base = 0; base < count; base += lanes * kAtOnce) {
     const int mine = base + platform.lane();
-    Tagged word[kTaggedAtOnce];
+    Tagged word[kAtOnce];
     unsigned missing = 0;
     STRATA_UNROLL
-    for (int n = 0; n < kTaggedAtOnce; ++n) missing |= mine + lanes * n < count ? 1u << n : 0u;
+    for (int n = 0; n < kAtOnce; ++n) missing |= mine + lanes * n < count ? 1u << n : 0u;
     for (;;) {
       STRATA_UNROLL
-      for (int n = 0; n < kTaggedAtOnce; ++n)
+      for (int n = 0; n < kAtOnce; ++n)
         if ((missing >> n & 1u) != 0) word[n] = platform.load_tagged(place(mine + lanes * n));
       unsigned object = 0;
       STRATA_UNROLL
-      for (int n = 0; n < kTaggedAtOnce; ++n) {
+      for (int n = 0; n < kAtOnce; ++n) {
         if ((missing >> n & 1u) == 0) continue;
         if (reached(word[n].tag, epoch)) {
           missing &= ~(1u << n);
@@ -140,7 +140,7 @@ STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const Place& place, int 
       if (spin<Scope::Warp>(c, waited, is_there) != Verdict::Ready) return c.left;
     }
     STRATA_UNROLL
-    for (int n = 0; n < kTaggedAtOnce; ++n)
+    for (int n = 0; n < kAtOnce; ++n)
       if (mine + lanes * n < count) take(mine + lanes * n, word[n]);
   }
   return c.left;

@@ -173,9 +173,9 @@ class ComputeSide {
 
   using TaggedWord = typename Platform::TaggedWord;
   /// Tagged words of this step, by a warp together; see read_tagged.
-  template <class Place, class Take>
+  template <int kAtOnce = kTaggedAtOnce, class Place, class Take>
   STRATA_DEVICE void read_at(const Place& place, int count, const Take& take) {
-    read_tagged(c_, place, count, c_.epoch, take);
+    read_tagged<kAtOnce>(c_, place, count, c_.epoch, take);
   }
   /// The same for words that lie one after the other.
   template <class Take>

@@ -99,6 +99,24 @@ STRATA_DEVICE void check(Context<Platform>& c, const Waited& waited, Watch& watc
   }
 }
 
+/// What a look leaves in the context and in the wait.
+struct Looked {
+  Verdict left;
+  bool reported;
+  Watch watch;
+};
+
+/// check() for a context in parts.
+template <class Platform>
+STRATA_COLD Looked look(typename Platform::Handle handle, const Program<Platform>& program, Role role, int index,
+                        int task, unsigned epoch, bool reported, const Waited waited, const Watch before) {
+  auto&& platform = handle;
+  Context<Platform> c{platform, program, role, index, task, epoch, Verdict::Ready, reported};
+  Watch watch = before;
+  check(c, waited, watch);
+  return {c.left, c.reported, watch};
+}
+
 /// Who waits: one thread, or the lanes of a warp together. Of a warp all lanes come with the same Context::left and go
 /// with the same, so they never part.
 enum class Scope { Thread, Warp };
@@ -117,12 +135,15 @@ STRATA_DEVICE Verdict spin(Context<Platform>& c, Waited& waited, Poll poll) {
   Watch watch;
   for (unsigned polls = 1; !poll(); ++polls) {
     if (polls % Platform::kCheckInterval == 0) {
-      if constexpr (kScope == Scope::Warp) {
-        if (c.platform.leads_warp()) check(c, waited, watch);
-        c.left = static_cast<Verdict>(c.platform.share(static_cast<unsigned>(c.left), 0));
-      } else {
-        check(c, waited, watch);
+      if (kScope == Scope::Thread || c.platform.leads_warp()) {
+        const Looked looked = look<Platform>(c.platform.handle(), c.program, c.role, c.index, c.task, c.epoch,
+                                             c.reported, waited, watch);
+        c.left = looked.left;
+        c.reported = looked.reported;
+        watch = looked.watch;
       }
+      if constexpr (kScope == Scope::Warp)
+        c.left = static_cast<Verdict>(c.platform.share(static_cast<unsigned>(c.left), 0));
       if (c.left != Verdict::Ready) return c.left;
     }
     c.platform.pause();

@@ -76,7 +76,7 @@ STRATA_DEVICE void each_head_row(const HeadRows<T, Side, kHeadDim, kNorm>& from,
   for (int first = rank / 32 * kOfWarp; first < kRows; first += kThreads / 32 * kOfWarp) {
     const int rows = kRows - first < kOfWarp ? kRows - first : kOfWarp;
     unsigned data[2] = {0, 0};
-    gather_words(
+    gather_words<1>(
         *from.words.side, rows * kLanes, lane(), 32,
         [&](int n) -> auto& { return from.words.at((first + n / kLanes) * row_stride + n % kLanes * kOfLane); },
         [&](int, const unsigned(&word)[2]) {
@@ -194,7 +194,7 @@ STRATA_DEVICE void append_to_history(unsigned char* tile, unsigned char* cached,
       put_word<Keys>(cached, row, word, data);
     });
   } else if (from_last == 1) {
-    gather_words(
+    gather_words<1>(
         *value.side, kLanes, lane(), 32, [&](int n) -> auto& { return value.at(n * kOfLane); },
         [&](int n, const unsigned(&data)[2]) {
           put_word<Values>(tile + kValuesAt, row, n, data);
@@ -228,7 +228,7 @@ STRATA_DEVICE void merge_splits(const Words<float, Side, 1>& references, const W
       const bool is_split = split < kSplits;
       const int row = (head * kSplits + (is_split ? split : kSplits - 1)) * kGroup + of_group;
       unsigned mixed[2], reference = 0, weighed = 0;  // no array: registers have no numbers
-      gather_words(
+      gather_words<3>(
           *values.side, 3 * 32, lane(), 32,
           [&](int n) -> auto& {
             if (n < 32) return values.at(row * kHeadDim + column);

@@ -35,8 +35,9 @@ struct TaskRing {
 };
 
 /// Words place(0) … place(count − 1), dealt to `threads` threads, whole warps, a warp's width at a time: take(n, data)
-/// for each, as soon as it has been written in this step (runtime/core/events.h, read_tagged).
-template <class Side, class Place, class Take>
+/// for each, as soon as it has been written in this step (runtime/core/events.h, read_tagged). kAtOnce: words that a lane
+/// asks for before the first has come.
+template <int kAtOnce = 4, class Side, class Place, class Take>
 STRATA_DEVICE void gather_words(Side& side, int count, int rank, int threads, const Place& place, const Take& take) {
   const int warps = threads / 32;
   const int warp = rank / 32;
@@ -44,7 +45,7 @@ STRATA_DEVICE void gather_words(Side& side, int count, int rank, int threads, co
   const int mine = (rows - warp + warps - 1) / warps;
   const int all = (mine - 1) * 32 + (((mine - 1) * warps + warp) == rows - 1 ? count - (rows - 1) * 32 : 32);
   const auto number = [&](int n) { return (n / 32 * warps + warp) * 32 + n % 32; };
-  side.read_at(
+  side.template read_at<kAtOnce>(
       [&](int n) -> auto& { return place(number(n)); }, mine > 0 ? all : 0,
       [&](int n, const auto& word) { take(number(n), word.data); });
 }

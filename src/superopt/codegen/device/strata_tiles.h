@@ -290,12 +290,25 @@ STRATA_DEVICE auto keep(const Operand& operand) {
   return to;
 }
 
+/// Whether a side of a product lies in registers, whose numbers must be known: loops over k are unrolled.
+template <class Operand>
+struct InRegisters {
+  static constexpr bool value = true;
+};
+template <class Shared, bool kAcross, int kRows, bool kBroadcast>
+struct InRegisters<SharedOperand<Shared, kAcross, kRows, kBroadcast>> {
+  static constexpr bool value = false;
+};
+
 /// D += A × Bᵀ for D[kRows, kColumns], A[kRows, kK], B[kColumns, kK], rounded products added in float.
 template <class T, int kK, class D, class A, class B>
 STRATA_DEVICE void multiply(D& d, const A& a, const B& b) {
 #pragma unroll
   for (int batch = 0; batch < D::kBatches; ++batch) {
-#pragma unroll
+    // Long sums are a loop, so that their code stays in the instruction cache.
+    constexpr int kSteps = kK / 16;
+    constexpr bool kLong = kSteps > 8 && !InRegisters<A>::value && !InRegisters<B>::value;
+#pragma unroll kLong ? 4 : kSteps
     for (int k = 0; k < kK / 8; k += 2) {
       unsigned rows[A::kRowBlocks][2];
       unsigned columns[B::kRowBlocks][2];
@@ -456,8 +469,20 @@ template <class TileType, class Shared, bool kAcross>
 STRATA_DEVICE TileType load(const unsigned char* tile, int first_row, int first_column) {
   constexpr bool kBlocks = sizeof(typename Shared::T) == 2 && TileType::kColumns % 8 == 0 && TileType::kRows > 1 &&
                            (!kAcross || TileType::kRows % 8 == 0);
+  // One row lies in chunks at places that are known: a lane reads its pair of each block of columns.
+  constexpr bool kPairs = sizeof(typename Shared::T) == 2 && TileType::kColumns % 8 == 0 && TileType::kRows == 1 &&
+                          !kAcross;
   if constexpr (kBlocks) {
     return load_blocks<TileType, Shared, kAcross>(tile, first_row, first_column);
+  } else if constexpr (kPairs) {
+    TileType to;
+#pragma unroll
+    for (int i = 0; i < TileType::kRegisters; i += 2) {
+      const int row = TileType::batch_of(i) * Shared::kRows + first_row;
+      const int at = Shared::offset(row, first_column / 8 + TileType::column_block_of(i)) + lane() % 4 * 4;
+      unpack_pair(*reinterpret_cast<const unsigned*>(tile + at), typename Shared::T{}, to.v[i], to.v[i + 1]);
+    }
+    return to;
   } else {
     TileType to;
 #pragma unroll

@@ -22,6 +22,9 @@ class CudaPlatform : public CudaWords {
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
   }
 
+  using Handle = CudaPlatform;
+  STRATA_DEVICE Handle handle() const { return *this; }
+
   // ---- Device memory
 
   STRATA_DEVICE unsigned load(const Counter& c) {
