@@ -224,7 +224,7 @@ class PlanCheck {
       const Form form = hand_off != nullptr && *hand_off == HandOff::Tagged ? Tagged : Other;
       for (const Access& write : operators_.operators[static_cast<size_t>(task(t).op)].writes) {
         Form& known = forms[static_cast<size_t>(write.tensor)];
-        const Tensor& tensor = operators_.tensors[static_cast<size_t>(write.tensor)];
+        const StepTensor& tensor = operators_.tensors[static_cast<size_t>(write.tensor)];
         if (tensor.kind != TensorClass::Activation) continue;  // which is seen in the next step: check_end
         if (known != None && known != form)
           return invalid("tensor '{}' is written in tagged words by some tasks, and not by others", tensor.name);

@@ -55,7 +55,7 @@ int64_t activation_bytes(const OperatorGraph& operators, int from, int to) {
     const auto& writes = operators.operators[static_cast<size_t>(from)].writes;
     const bool written =
         std::any_of(writes.begin(), writes.end(), [&](const Access& write) { return write.tensor == read.tensor; });
-    const Tensor& tensor = operators.tensors[static_cast<size_t>(read.tensor)];
+    const StepTensor& tensor = operators.tensors[static_cast<size_t>(read.tensor)];
     if (written && tensor.kind == TensorClass::Activation)
       bytes = indexing::saturating_add(bytes, access_bytes(read, tensor));
   }
