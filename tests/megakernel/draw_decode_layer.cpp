@@ -17,7 +17,8 @@ Result<void> run(const std::string& file, bool only_check) {
   if (!only_check) return write_file(file, drawing);
   STRATA_TRY(const std::string known, read_file(file));
   if (known == drawing) return {};
-  return with_remedy(invalid("{} is not what is drawn now", file), "make it again: cmake --build FOLDER -t docs_drawings");
+  return with_remedy(invalid("{} is not what is drawn now", file),
+                     "make it again: cmake --build FOLDER -t docs_drawings");
 }
 
 }  // namespace
