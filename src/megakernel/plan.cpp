@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megakernel/plan_file.h"
+#include "support/json_text.h"
 
 namespace strata::megakernel {
 namespace {
@@ -63,11 +64,11 @@ class Place {
   /// An integer from `least` to `most`.
   template <class Integer>
   Result<Integer> integer(int64_t least, int64_t most) const {
-    if (!json_->is_number_integer()) return wrong("expected an integer, found {}", json_->dump());
+    if (!json_->is_number_integer()) return wrong("expected an integer, found {}", shown_json(*json_));
     const bool huge = json_->is_number_unsigned() && json_->get<uint64_t>() > uint64_t{INT64_MAX};
     if (const int64_t value = huge ? 0 : json_->get<int64_t>(); !huge && value >= least && value <= most)
       return static_cast<Integer>(value);
-    return wrong("expected an integer from {} to {}, found {}", least, most, json_->dump());
+    return wrong("expected an integer from {} to {}, found {}", least, most, shown_json(*json_));
   }
   template <size_t N>
   Result<size_t> word(const std::array<const char*, N>& words) const {
@@ -246,19 +247,11 @@ Result<Plan> read_plan(const Place& place) {
   return plan;
 }
 
-Result<Json> parse_json(const std::string& text, const char* what) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    // `byte` counts from 1 and is one past the end where the text ends too early.
-    const size_t at = std::min(text.size(), error.byte == 0 ? 0 : error.byte - 1);
-    const auto begin = text.begin();
-    const auto place = begin + static_cast<std::ptrdiff_t>(at);
-    const auto line = std::count(begin, place, '\n') + 1;
-    const size_t start = at == 0 ? std::string::npos : text.rfind('\n', at - 1);
-    const size_t column = at - (start == std::string::npos ? 0 : start + 1) + 1;
-    return invalid("{}:{}:{}: this is no JSON", what, line, column);
-  }
+/// Messages begin with "WHAT:LINE:COLUMN".
+Result<Json> parse(const std::string& text, const char* what) {
+  auto json = parse_json<Json>(text);
+  if (!json) return invalid("{}:{}", what, json.error().message);
+  return *std::move(json);
 }
 
 }  // namespace
@@ -266,7 +259,7 @@ Result<Json> parse_json(const std::string& text, const char* what) {
 std::string print_plan(const Plan& plan) { return plan_json(plan).dump() + "\n"; }
 
 Result<Plan> parse_plan(const std::string& text) {
-  STRATA_TRY(const Json json, parse_json(text, "plan"));
+  STRATA_TRY(const Json json, parse(text, "plan"));
   return read_plan(Place(json, "plan"));
 }
 
@@ -282,7 +275,7 @@ std::string print_plan_file(const PlanFile& file) {
 }
 
 Result<PlanFile> parse_plan_file(const std::string& text) {
-  STRATA_TRY(const Json json, parse_json(text, "file"));
+  STRATA_TRY(const Json json, parse(text, "file"));
   const Place place(json, "file");
   STRATA_CHECK(check_version(place, PlanFile::kVersion));
   STRATA_CHECK(place.only({"version", "name", "plans"}));

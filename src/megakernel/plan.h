@@ -61,9 +61,9 @@ struct Task {
   std::vector<int> waits;  ///< events, at most kMaxWaits
   int signal = -1;         ///< the event that it triggers; −1: none
   LaunchMode mode = LaunchMode::AheadOfTime;
-  /// Ahead of time, but some task that it comes after, by events or by the order of queues, is just in time: it may
-  /// only be begun, its loads included, when its events are active, lest it keep the worker from what it waits for.
-  /// It and tasks just in time wait for counters alone.
+  /// Ahead of time, but some task that it waits for may only end after one just in time: it is one, comes after one by
+  /// events, or stands after such a one in a queue. It may only be begun, its loads included, when its events are
+  /// active, lest it keep the worker from what it waits for. It and tasks just in time wait for counters alone.
   bool after_just_in_time = false;
   bool operator==(const Task&) const = default;
 };

@@ -104,6 +104,8 @@ TEST(PlanText, ErrorsNameThePlace) {
       {"\"waits\":[0]", "\"waits\":[0,0,0,0,0]", "plan.tasks[1]: waits for 5 events, more than 4"},
       {"\"waits\":[0]", "\"wait\":[0]", "plan.tasks[1]: unknown member 'wait'"},
       {"[[0,1]]", "[[0,2]]", "plan.queues[0][1]: expected an integer from 0 to 1, found 2"},
+      {"\"stages\":2", "\"stages\":1e999", "plan:1:86: the number 1e999 is too large"},
+      {"\"stages\":2", "\"stages\":2,\"stages\":2", "plan:1:95: the object has the key \"stages\" twice"},
       {"\"queues\"", "queues", "plan:1:257: this is no JSON"},
   };
   for (const BadText& bad : texts) {
@@ -116,6 +118,17 @@ TEST(PlanText, ErrorsNameThePlace) {
     EXPECT_NE(parsed.error().message.find(bad.message), std::string::npos) << parsed.error().message;
   }
   EXPECT_EQ(parse_plan("{\n \"a\": \n").error().message, "plan:3:1: this is no JSON");
+  EXPECT_EQ(parse_plan("{\"tasks\":" + std::string(100000, '[')).error().message,
+            "plan:1:41: nested more than 32 deep");
+  EXPECT_EQ(parse_plan_file("{\"plans\":{\"1\":{},\n\"1\":{}}}").error().message,
+            "file:2:3: the object has the key \"1\" twice");
+  // What is shown of a long value is short.
+  const std::string text = "{\"version\":[" + std::string(100000, '1') + "]}";
+  EXPECT_LT(parse_plan(text).error().message.size(), 200U);
+  EXPECT_LT(parse_plan("{\"version\":[1" + std::string(100000, ' ') + ",1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}")
+                .error()
+                .message.size(),
+            140U);
   EXPECT_EQ(parse_plan("[]").error().message, "plan: expected an object, found array");
   EXPECT_EQ(parse_plan_file(R"({"version":1,"name":"f","plans":{"two":{}}})").error().message,
             "file.plans: 'two' is no batch size");

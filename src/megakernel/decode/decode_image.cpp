@@ -75,7 +75,7 @@ class DecodeImageBuilder {
   }
 
   int tensor(const std::string& name, std::vector<int64_t> shape, TensorClass kind, int64_t element_bytes) {
-    Tensor& made = made_.operators.tensors.emplace_back();
+    StepTensor& made = made_.operators.tensors.emplace_back();
     made.name = name;
     made.shape = std::move(shape);
     made.kind = kind;
@@ -188,7 +188,7 @@ class DecodeImageBuilder {
     Operator made = one.operators.back();
     for (std::vector<Access>* accesses : {&made.reads, &made.writes}) {
       for (Access& access : *accesses) {
-        const Tensor& from = one.tensors[static_cast<size_t>(access.tensor)];
+        const StepTensor& from = one.tensors[static_cast<size_t>(access.tensor)];
         const auto known = names_.find(from.name);
         access.tensor = known != names_.end() ? known->second
                                               : tensor(in_layer(from.name), from.shape,

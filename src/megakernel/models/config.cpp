@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "support/json_text.h"
 #include "support/read_file.h"
 #include "support/spelling.h"
 
@@ -24,6 +25,8 @@ using Json = nlohmann::json;
 /// Larger than any model's, and so small that products of three sizes fit 63 bits.
 constexpr int64_t kMostSize = int64_t{1} << 20;
 
+constexpr const char* kGiveTheirs = "give the config.json that the model came with";
+
 /// The value of a key, or null where it is missing: transformers treats both alike.
 const Json& value_of(const Json& object, const char* key) {
   static const Json missing;
@@ -32,15 +35,10 @@ const Json& value_of(const Json& object, const char* key) {
 }
 
 /// "'key' is VALUE", with long values cut.
-std::string shown(const char* key, const Json& value) {
-  constexpr size_t kMostShown = 60;
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > kMostShown) text = text.substr(0, kMostShown) + "…";
-  return fmt::format("'{}' is {}", key, text);
-}
+std::string shown(const char* key, const Json& value) { return fmt::format("'{}' is {}", key, shown_json(value)); }
 
 tl::unexpected<Error> missing(const char* key) {
-  return with_remedy(invalid("the configuration has no '{}'", key), "give the config.json that the model came with");
+  return with_remedy(invalid("the configuration has no '{}'", key), kGiveTheirs);
 }
 
 tl::unexpected<Error> only(const char* key, const Json& value, std::string_view supported) {
@@ -196,9 +194,10 @@ constexpr std::array<Preset, 5> kPresets{{{"qwen3-0.6b", &qwen3_0_6b_config},
 }  // namespace
 
 Result<ModelConfig> parse_config(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object())
-    return with_remedy(invalid("the configuration is no JSON object"), "give the config.json that the model came with");
+  const auto parsed = parse_json<Json>(text);
+  if (!parsed) return with_remedy(invalid("the configuration:{}", parsed.error().message), kGiveTheirs);
+  const Json& json = *parsed;
+  if (!json.is_object()) return with_remedy(invalid("the configuration is no JSON object"), kGiveTheirs);
   ModelConfig config;
   const Json& type = value_of(json, "model_type");
   if (type.is_null()) return missing("model_type");
@@ -208,6 +207,17 @@ Result<ModelConfig> parse_config(std::string_view text) {
   STRATA_TRY(config.hidden_size, size(json, "hidden_size"));
   STRATA_TRY(config.num_hidden_layers, size(json, "num_hidden_layers"));
   STRATA_TRY(config.num_attention_heads, size(json, "num_attention_heads"));
+  // transformers takes 32 heads of keys and values, of 128 columns, for a Qwen3 that does not say, whatever else it
+  // says.
+  if (config.family == ModelFamily::Qwen3) {
+    for (const auto& [key, otherwise] : {std::pair{"num_key_value_heads", 32}, std::pair{"head_dim", 128}}) {
+      if (value_of(json, key).is_null())
+        return with_remedy(invalid("the configuration of a qwen3 has no '{}'", key),
+                           fmt::format("add it as the model was trained; transformers takes \"{}\": {} where it is "
+                                       "missing",
+                                       key, otherwise));
+    }
+  }
   STRATA_TRY(config.num_key_value_heads, size(json, "num_key_value_heads", config.num_attention_heads));
   if (config.num_attention_heads % config.num_key_value_heads != 0) {
     return with_remedy(invalid("'num_key_value_heads' is {}, which does not divide 'num_attention_heads', {}",

@@ -53,9 +53,10 @@ struct ModelConfig {
 };
 
 /// Reads the text of a config.json. Both forms of transformers are understood: rope_theta and rope_scaling, or
-/// rope_parameters; torch_dtype, or dtype. Defaults are those of transformers; rope_theta has none here.
-/// Errors name the key: InvalidInput where a value makes no sense, Unsupported, with what is supported, where it asks
-/// for another model_type, biases, a sliding window, another rope_type, activation or dtype, or quantisation.
+/// rope_parameters; torch_dtype, or dtype. Defaults are those of transformers; rope_theta has none here, nor have a
+/// Qwen3's head_dim and num_key_value_heads: those of transformers are one model's, whatever the other sizes. Errors
+/// name the key: InvalidInput where a value makes no sense, Unsupported, with what is supported, where it asks for
+/// another model_type, biases, a sliding window, another rope_type, activation or dtype, or quantisation.
 Result<ModelConfig> parse_config(std::string_view text);
 
 /// Reads a config.json, or the one in a folder. Error (Environment) where it cannot be read.

@@ -100,6 +100,35 @@ TEST(Config, MissingKeysHaveTheDefaultsOfTransformers) {
   }
 }
 
+/// Qwen3's defaults in transformers, 128 and 32, do not depend on its other sizes.
+TEST(Config, AQwen3SaysItsHeads) {
+  for (const auto& [key, added] :
+       {std::pair{"head_dim", "\"head_dim\": 128"}, std::pair{"num_key_value_heads", "\"num_key_value_heads\": 32"}}) {
+    Json json = published("qwen3-0.6b");
+    json[key] = nullptr;
+    EXPECT_THAT(error_of(json), testing::AllOf(HasSubstr(fmt::format("a qwen3 has no '{}'", key)), HasSubstr(added)));
+    json.erase(key);
+    EXPECT_THAT(error_of(json), testing::AllOf(HasSubstr(fmt::format("a qwen3 has no '{}'", key)), HasSubstr(added)));
+    Json llama = published("llama-3.2-1b");
+    llama.erase(key);
+    EXPECT_EQ(error_of(llama), "none");
+  }
+}
+
+TEST(Config, TextIsStrictJsonOfAFewLevels) {
+  const auto message = [](const std::string& text) {
+    const auto config = parse_config(text);
+    if (config) return std::string("none");
+    EXPECT_EQ(config.error().code, ErrorCode::InvalidInput);
+    return config.error().message;
+  };
+  EXPECT_EQ(message("{\"rope_theta\": 1e999}"), "the configuration:1:16: the number 1e999 is too large");
+  EXPECT_EQ(message("{\"head_dim\": 64,\n \"head_dim\": 128}"),
+            "the configuration:2:11: the object has the key \"head_dim\" twice");
+  EXPECT_EQ(message("{\"head_dim\": " + std::string(100000, '[')), "the configuration:1:45: nested more than 32 deep");
+  EXPECT_EQ(message("{"), "the configuration:1:2: this is no JSON");
+}
+
 TEST(Config, EndsOfTextAreANumberOrAList) {
   Json json = published("llama-3.2-1b");
   EXPECT_THAT(config_of(json).eos_token_ids, testing::ElementsAre(128001));

@@ -3,8 +3,8 @@
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
 
+#include "support/json_text.h"
 #include "support/write_file.h"
 
 static_assert(std::endian::native == std::endian::little, "tensors are used as they lie in the file");
@@ -64,27 +64,11 @@ Result<int64_t> tensor_bytes(const SafeTensor& tensor) {
   return bytes;
 }
 
-/// Parses the header. What nlohmann's parser lets pass, keys that come twice and deep nesting, is an error.
 Result<Json> parse_header(std::string_view text) {
-  std::vector<std::set<std::string>> keys(1);  // of the objects that are open
-  std::string twice;
-  bool deep = false;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    deep = deep || depth > kMostNested;
-    if (deep) return false;
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys.back().insert(key).second) twice = key;
-    }
-    return true;
-  };
-  Json json = Json::parse(text, watch, /*allow_exceptions=*/false);
-  if (deep) return damaged(invalid("the header is nested too deeply"));
-  if (!json.is_object() || !text.starts_with('{')) return damaged(invalid("the header is no JSON object"));
-  if (!twice.empty()) return damaged(invalid("the header has the key '{}' twice", twice));
-  return json;
+  auto json = parse_json<Json>(text, kMostNested);
+  if (!json) return damaged(invalid("the header:{}", json.error().message));
+  if (!json->is_object() || !text.starts_with('{')) return damaged(invalid("the header is no JSON object"));
+  return *std::move(json);
 }
 
 /// The entry of a list of integers that are not negative; nothing where the value is no such list.

@@ -9,6 +9,7 @@
 #include "megakernel/models/bf16.h"
 #include "support/hash.h"
 #include "support/host_memory.h"
+#include "support/json_text.h"
 #include "support/parallel.h"
 #include "support/read_file.h"
 
@@ -33,8 +34,10 @@ std::string some_of(const std::vector<std::string>& names) {
 /// The file of each tensor, as an index says.
 Result<std::map<std::string, std::string>> read_index(const std::string& path) {
   STRATA_TRY(const std::string text, read_file(path));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   const char* const remedy = "give the index that the model came with";
+  const auto parsed = parse_json<Json>(text);
+  if (!parsed) return with_remedy(invalid("{}:{}", path, parsed.error().message), remedy);
+  const Json& json = *parsed;
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
     return with_remedy(invalid("{}: no JSON object with a 'weight_map'", path), remedy);
   std::map<std::string, std::string> files;

@@ -196,6 +196,9 @@ TEST_F(WeightFiles, ShardsComeBack) {
   EXPECT_THAT(error_of(config), HasSubstr("cannot read"));
   ASSERT_TRUE(write_file(path("model.safetensors.index.json"), "{}", Sync::None));
   EXPECT_THAT(error_of(config), HasSubstr("no JSON object with a 'weight_map'"));
+  const std::string twice = "{\"weight_map\": {\"a\": \"x.safetensors\", \"a\": \"y.safetensors\"}}";
+  ASSERT_TRUE(write_file(path("model.safetensors.index.json"), twice, Sync::None));
+  EXPECT_THAT(error_of(config), HasSubstr("index.json:1:41: the object has the key \"a\" twice"));
 }
 
 TEST_F(WeightFiles, WhatIsMissingOrUnexpectedIsNamed) {

@@ -72,7 +72,7 @@ class Memory {
  public:
   explicit Memory(const OperatorGraph& graph) {
     std::map<int, size_t> buffers;
-    for (const Tensor& tensor : graph.tensors) {
+    for (const StepTensor& tensor : graph.tensors) {
       const auto count = static_cast<size_t>(*indexing::element_count(tensor.shape));
       const bool shared = tensor.buffer >= 0;
       const auto found = shared ? buffers.find(tensor.buffer) : buffers.end();
@@ -135,7 +135,7 @@ class Run {
  public:
   Run(const Model& model, const Plan& plan)
       : model_(model), plan_(plan), memory_(model.graph()), tagged_(tagged_tensors(plan, model.graph())) {
-    for (const Tensor& tensor : model.graph().tensors)
+    for (const StepTensor& tensor : model.graph().tensors)
       words_.push_back(std::make_unique<HostTaggedWord[]>(static_cast<size_t>(*indexing::element_count(tensor.shape))));
     read_.resize(plan.tasks.size());
     for (size_t t = 0; t < plan.tasks.size(); ++t) {

@@ -23,7 +23,7 @@ int64_t elements_of_block(const IndexingMap& map, const std::vector<int64_t>& sh
   return elements;
 }
 
-int64_t access_bytes(const Access& access, const Tensor& tensor) {
+int64_t access_bytes(const Access& access, const StepTensor& tensor) {
   return indexing::saturating_mul(elements_of_block(of_all_iterations(access.region), tensor.shape),
                                   tensor.element_bytes);
 }

@@ -10,6 +10,6 @@ namespace strata::megakernel {
 int64_t elements_of_block(const indexing::IndexingMap& map, const std::vector<int64_t>& shape);
 
 /// The bytes of the tensor that a task's access touches.
-int64_t access_bytes(const Access& access, const Tensor& tensor);
+int64_t access_bytes(const Access& access, const StepTensor& tensor);
 
 }  // namespace strata::megakernel

@@ -1,6 +1,7 @@
 #include "megakernel/tgraph/check.h"
 
 #include "megakernel/plan_end.h"
+#include "megakernel/plan_relations.h"
 #include "megakernel/tgraph/hand_offs.h"
 #include "megakernel/tgraph/replay.h"
 
@@ -19,7 +20,8 @@ class PlanCheck {
       : plan_(plan), operators_(operators), machine_(machine) {}
 
   Result<void> run() {
-    STRATA_CHECK(check_numbers());
+    STRATA_CHECK(check_numbers(plan_));
+    STRATA_CHECK(check_names());
     STRATA_CHECK(check_blocks());
     STRATA_CHECK(check_queues());
     STRATA_CHECK(check_events());
@@ -38,15 +40,9 @@ class PlanCheck {
  private:
   const Task& task(size_t number) const { return plan_.tasks[number]; }
 
-  Result<void> check_numbers() const {
-    const auto within = [](int64_t number, size_t count) {
-      return number >= -1 && number < static_cast<int64_t>(count);
-    };
-    if (plan_.tasks.empty()) return invalid("the plan has no tasks");
+  Result<void> check_names() const {
     if (static_cast<int64_t>(plan_.tasks.size()) > kMostTasks)
       return unsupported("the plan has {} tasks; at most {} are checked", plan_.tasks.size(), kMostTasks);
-    if (plan_.workers < 1 || plan_.queues.size() != static_cast<size_t>(plan_.workers))
-      return invalid("the plan has {} queues for {} workers", plan_.queues.size(), plan_.workers);
     if (plan_.operators.size() != operators_.operators.size())
       return invalid("the plan has {} operators, not {}", plan_.operators.size(), operators_.operators.size());
     for (size_t o = 0; o < plan_.operators.size(); ++o) {
@@ -55,14 +51,7 @@ class PlanCheck {
                        operators_.operators[o].name);
     }
     for (size_t t = 0; t < plan_.tasks.size(); ++t) {
-      if (!within(task(t).function, plan_.functions.size()) || !within(task(t).op, plan_.operators.size()) ||
-          !within(task(t).signal, plan_.events.size()))
-        return invalid("task {} has a function, operator or event that there is not", t);
-      if (task(t).waits.size() > kMaxWaits)
-        return invalid("task {} waits for {} events, more than {}", t, task(t).waits.size(), kMaxWaits);
       for (int event : task(t).waits) {
-        if (event < 0 || !within(event, plan_.events.size()))
-          return invalid("task {} waits for event {}, which there is not", t, event);
         if (std::count(task(t).waits.begin(), task(t).waits.end(), event) > 1)
           return invalid("task {} waits twice for event {}", t, event);
       }
@@ -116,12 +105,8 @@ class PlanCheck {
 
   Result<void> check_queues() const {
     std::vector<int> times(plan_.tasks.size(), 0);
-    for (size_t w = 0; w < plan_.queues.size(); ++w) {
-      for (int number : plan_.queues[w]) {
-        if (number < 0 || static_cast<size_t>(number) >= plan_.tasks.size())
-          return invalid("worker {} runs task {}, which there is not", w, number);
-        ++times[static_cast<size_t>(number)];
-      }
+    for (const std::vector<int>& queue : plan_.queues) {
+      for (int number : queue) ++times[static_cast<size_t>(number)];
     }
     bool just_in_time = false;
     for (size_t t = 0; t < times.size(); ++t) {
@@ -167,14 +152,10 @@ class PlanCheck {
   }
 
   Result<void> check_launch() const {
-    std::vector<bool> event_late(plan_.events.size(), false), late(plan_.tasks.size(), false);
-    for (int number : order_) {
-      const auto t = static_cast<size_t>(number);
+    const std::vector<bool> waits = waits_for_late(plan_, precedence_, order_);
+    for (size_t t = 0; t < plan_.tasks.size(); ++t) {
       const bool just_in_time = task(t).mode == LaunchMode::JustInTime;
-      const int previous = precedence_.previous[t];
-      bool after = previous >= 0 && late[static_cast<size_t>(previous)];
       for (int event : task(t).waits) {
-        after = after || event_late[static_cast<size_t>(event)];
         if ((just_in_time || task(t).after_just_in_time) &&
             plan_.events[static_cast<size_t>(event)].hand_off != HandOff::Counter)
           return invalid("task {} is begun when event {} is active, which has no counter", t, event);
@@ -182,13 +163,11 @@ class PlanCheck {
       if (just_in_time && task(t).waits.empty()) return invalid("task {} is just in time, but no event starts it", t);
       if (just_in_time && task(t).after_just_in_time)
         return invalid("task {} is just in time, and marked as ahead of time", t);
-      if (after && !just_in_time && !task(t).after_just_in_time)
+      if (waits[t] && !just_in_time && !task(t).after_just_in_time)
         return invalid(
-            "task {} comes after a task just in time, and is not marked: its loads may keep the other from "
-            "running",
+            "task {} waits for what comes after a task just in time, and is not marked: its loads may keep the other "
+            "from running",
             t);
-      late[t] = after || just_in_time;
-      if (late[t] && task(t).signal >= 0) event_late[static_cast<size_t>(task(t).signal)] = true;
     }
     return {};
   }
@@ -224,7 +203,7 @@ class PlanCheck {
       const Form form = hand_off != nullptr && *hand_off == HandOff::Tagged ? Tagged : Other;
       for (const Access& write : operators_.operators[static_cast<size_t>(task(t).op)].writes) {
         Form& known = forms[static_cast<size_t>(write.tensor)];
-        const Tensor& tensor = operators_.tensors[static_cast<size_t>(write.tensor)];
+        const StepTensor& tensor = operators_.tensors[static_cast<size_t>(write.tensor)];
         if (tensor.kind != TensorClass::Activation) continue;  // which is seen in the next step: check_end
         if (known != None && known != form)
           return invalid("tensor '{}' is written in tagged words by some tasks, and not by others", tensor.name);

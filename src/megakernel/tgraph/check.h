@@ -13,8 +13,8 @@ namespace strata::megakernel {
 /// 2. A task waits for kMaxWaits different events at most. Each event has as many triggers as tasks signal it. The
 ///    tasks [first, end) of an event wait for it, and each task that waits stands in the range of one of its events.
 /// 3. Events and the order of queues make no cycle.
-/// 4. A task just in time waits for something, by counters. Tasks ahead of time that come after one, by events or
-///    queues, are marked, and wait by counters.
+/// 4. A task just in time waits for something, by counters. Tasks ahead of time that wait for what comes after one, by
+///    events or queues, are marked, and wait by counters.
 /// 5. Hand-offs are what HandOff says: of one worker; or in tagged words that every waiting task reads of every
 ///    triggering one, and by all that an operator writes.
 /// 6. Every dependence of the operator graph is an order of the plan, by events and queues. If data or memory are not

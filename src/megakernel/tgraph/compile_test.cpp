@@ -216,6 +216,108 @@ TEST(Compile, APlanForEachBatch) {
   EXPECT_EQ(compile_batches("layer", 4, none, {}).error().message, "batch 1: no model");
 }
 
+/// A task that waits for one that is held up must be marked; one that only stands after it must not lose its prefetch.
+TEST(Marks, TasksThatOnlyStandAfterALateOneLoadAhead) {
+  Plan plan;
+  plan.workers = 2;
+  plan.schedulers = 1;
+  plan.events = {{1, 1, 2}, {1, 2, 3}, {1, 4, 5}};
+  const auto task = [&](std::vector<int> waits, int signal) { plan.tasks.push_back({-1, -1, {}, waits, signal}); };
+  task({}, 0);
+  task({0}, 1);   // just in time
+  task({1}, -1);  // waits for it
+  task({0}, 2);
+  task({2}, -1);  // waits for the one before
+  plan.tasks[1].mode = LaunchMode::JustInTime;
+  const auto marks = [&](std::vector<int> queue) {
+    plan.queues = {std::move(queue), {4}};
+    const auto marked = mark_after_just_in_time(plan);
+    EXPECT_TRUE(marked) << marked.error().to_string();
+    std::vector<int> numbers;
+    for (size_t t = 0; t < marked->tasks.size(); ++t) {
+      if (marked->tasks[t].after_just_in_time) numbers.push_back(static_cast<int>(t));
+    }
+    return numbers;
+  };
+  EXPECT_EQ(marks({0, 2, 3}), (std::vector<int>{2, 4})) << "3 stands after 2, and 4 waits for 3";
+  EXPECT_EQ(marks({0, 3, 2}), (std::vector<int>{2}));
+}
+
+/// The plan's tasks in other queues: in any order in which they may run.
+Plan with_random_queues(Plan plan, Random& random) {
+  std::vector<bool> placed(plan.tasks.size(), false);
+  std::vector<int64_t> left;
+  for (const Event& event : plan.events) left.push_back(event.triggers);
+  for (std::vector<int>& queue : plan.queues) queue.clear();
+  for (;;) {
+    std::vector<size_t> ready;
+    for (size_t t = 0; t < plan.tasks.size(); ++t) {
+      const std::vector<int>& waits = plan.tasks[t].waits;
+      if (!placed[t] &&
+          std::all_of(waits.begin(), waits.end(), [&](int e) { return left[static_cast<size_t>(e)] == 0; }))
+        ready.push_back(t);
+    }
+    if (ready.empty()) return plan;
+    const size_t t = ready[random.below(ready.size())];
+    placed[t] = true;
+    if (plan.tasks[t].signal >= 0) --left[static_cast<size_t>(plan.tasks[t].signal)];
+    if (plan.tasks[t].mode == LaunchMode::AheadOfTime)
+      plan.queues[random.below(plan.queues.size())].push_back(static_cast<int>(t));
+  }
+}
+
+/// Marked are tasks ahead of time of which some event needs a task just in time, by events or queues.
+TEST(Marks, AreThoseOfAllPairsOfTasks) {
+  Random random(21);
+  int marked = 0, only_after = 0;
+  for (int test = 0; test < 1500; ++test) {
+    const OperatorGraph operators = random_operator_graph(random);
+    const Machine machine = small_machine(random);
+    CompileOptions options;
+    options.choose_hand_offs = false;
+    const auto compiled = compile(operators, machine, options);
+    ASSERT_TRUE(compiled) << compiled.error().to_string();
+    const auto made = mark_after_just_in_time(with_random_queues(compiled->plan, random));
+    ASSERT_TRUE(made) << made.error().to_string();
+    const Plan& plan = *made;
+    const auto checked = check(plan, operators, machine);
+    EXPECT_TRUE(checked) << checked.error().to_string();
+    const auto just_in_time = [&](size_t t) { return plan.tasks[t].mode == LaunchMode::JustInTime; };
+    const auto waits_for = [&](size_t t, size_t p) {
+      const std::vector<int>& waits = plan.tasks[t].waits;
+      return std::find(waits.begin(), waits.end(), plan.tasks[p].signal) != waits.end();
+    };
+    Relation before(plan.tasks.size());
+    for (size_t t = 0; t < plan.tasks.size(); ++t) {
+      for (size_t p = 0; p < plan.tasks.size(); ++p) before[p][t] = waits_for(t, p);
+    }
+    for (const auto& queue : plan.queues) {
+      for (size_t i = 1; i < queue.size(); ++i)
+        before[static_cast<size_t>(queue[i - 1])][static_cast<size_t>(queue[i])] = true;
+    }
+    close(before);
+    const auto late = [&](size_t t) {
+      bool any = just_in_time(t);
+      for (size_t p = 0; p < plan.tasks.size(); ++p) any = any || (just_in_time(p) && before[p][t]);
+      return any;
+    };
+    for (size_t t = 0; t < plan.tasks.size(); ++t) {
+      bool expected = false;
+      for (size_t p = 0; p < plan.tasks.size(); ++p) expected = expected || (waits_for(t, p) && late(p));
+      expected = expected && !just_in_time(t);
+      EXPECT_EQ(plan.tasks[t].after_just_in_time, expected) << "task " << t;
+      marked += expected;
+      only_after += !expected && !just_in_time(t) && late(t);
+      if (!expected) continue;
+      Plan without = plan;
+      without.tasks[t].after_just_in_time = false;
+      EXPECT_FALSE(check(without, operators, machine)) << "task " << t;
+    }
+  }
+  EXPECT_GT(marked, 100);
+  EXPECT_GT(only_after, 10);
+}
+
 /// Where experts take tokens, tasks are just in time up to the next barrier.
 TEST(Compile, DataDependentOperatorsAreJustInTimeUpToABarrier) {
   OperatorGraph graph;

@@ -67,14 +67,15 @@ class Decomposer {
     const auto& inputs = graph_.inputs();
     for (TensorId id = 0; id < static_cast<TensorId>(graph_.tensors().size()); ++id) {
       const TensorInfo& info = graph_.tensor(id);
-      Tensor& tensor = made_.tensors.emplace_back();
+      StepTensor& tensor = made_.tensors.emplace_back();
       tensor.name = info.name;
       tensor.shape = info.type.shape.empty() ? Shape{1} : info.type.shape;
       tensor.element_bytes = size_of(info.type.dtype);
       const bool is_input = std::find(inputs.begin(), inputs.end(), id) != inputs.end();
-      tensor.kind = !is_input                              ? TensorClass::Activation
-                    : options_.history.contains(info.name) ? TensorClass::History
-                                                           : TensorClass::Constant;
+      tensor.kind = !is_input                                  ? TensorClass::Activation
+                    : options_.history.contains(info.name)     ? TensorClass::History
+                    : options_.step_inputs.contains(info.name) ? TensorClass::StepInput
+                                                               : TensorClass::Constant;
     }
     for (size_t i = 0; i < graph_.operations().size(); ++i) {
       if (views_[i]) continue;
@@ -88,11 +89,21 @@ class Decomposer {
   const std::string& name_of(const Operation& op) const { return graph_.tensor(op.results[0]).name; }
 
   Result<void> check_options() const {
-    for (const std::string& name : options_.history) {
-      const auto id = graph_.find_tensor(name);
-      const auto& inputs = graph_.inputs();
-      if (!id || std::find(inputs.begin(), inputs.end(), *id) == inputs.end())
-        return invalid("'{}', which is said to be history, is no input of '{}'", name, graph_.name());
+    const auto check_inputs = [&](const std::set<std::string>& names, const char* what) -> Result<void> {
+      for (const std::string& name : names) {
+        const auto id = graph_.find_tensor(name);
+        const auto& inputs = graph_.inputs();
+        if (!id || std::find(inputs.begin(), inputs.end(), *id) == inputs.end())
+          return invalid("'{}', which is said to be {}, is no input of '{}'", name, what, graph_.name());
+      }
+      return {};
+    };
+    STRATA_CHECK(check_inputs(options_.history, "history"));
+    STRATA_CHECK(check_inputs(options_.step_inputs, "an input of the step"));
+    for (const std::string& name : options_.step_inputs) {
+      if (options_.history.contains(name))
+        return with_remedy(invalid("'{}' is said to be history and an input of the step", name),
+                           "history are rows that earlier steps wrote and this one finds as they are");
     }
     std::set<std::string> predefined, all;
     for (size_t i = 0; i < graph_.operations().size(); ++i) {
@@ -139,9 +150,10 @@ class Decomposer {
   void set_cost(Operator& op) const {
     int64_t activations = 0;
     for (const Access& read : op.reads) {
-      const Tensor& tensor = made_.tensors[static_cast<size_t>(read.tensor)];
+      const StepTensor& tensor = made_.tensors[static_cast<size_t>(read.tensor)];
       const int64_t bytes = access_bytes(read, tensor);
-      int64_t& sum = tensor.kind == TensorClass::Activation ? activations : op.cost.constant_bytes;
+      const bool is_constant = tensor.kind == TensorClass::Constant || tensor.kind == TensorClass::History;
+      int64_t& sum = is_constant ? op.cost.constant_bytes : activations;
       sum = indexing::saturating_add(sum, bytes);
     }
     op.cost.stages = indexing::ceil_div(op.cost.constant_bytes, kStageBytes);

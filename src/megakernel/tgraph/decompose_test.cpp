@@ -62,7 +62,7 @@ TEST(Decompose, AGraphOfAllKindsOfOperators) {
   EXPECT_EQ(made->tensors[static_cast<size_t>(block.reads[0].tensor)].name, "A") << "through the view";
   EXPECT_EQ(block.cost.constant_bytes, 2048 * 8 * 2);
   EXPECT_EQ(made->operators[3].grid, (std::vector<int64_t>{16}));
-  for (const Tensor& tensor : made->tensors) {
+  for (const StepTensor& tensor : made->tensors) {
     const bool is_input = tensor.name == "X" || tensor.name == "W" || tensor.name == "V";
     EXPECT_EQ(tensor.kind == TensorClass::Constant, is_input) << tensor.name;
   }
@@ -130,6 +130,43 @@ TEST(Decompose, ChoosesTheDivisionThatLoadsLeast) {
   EXPECT_GT(divided, 20);
 }
 
+/// What each step changes is no constant: no loader may bring it, for it would run ahead of the step.
+TEST(Decompose, InputsOfTheStepAreNotLoadedAhead) {
+  const GraphPtr graph = parsed(kLayer);
+  ASSERT_TRUE(graph);
+  DecomposeOptions options;
+  options.step_inputs = {"X", "V"};
+  const auto made = decompose(*graph, {}, options);
+  ASSERT_TRUE(made) << made.error().to_string();
+  for (const StepTensor& tensor : made->tensors) {
+    const bool changes = tensor.name == "X" || tensor.name == "V";
+    EXPECT_EQ(tensor.kind == TensorClass::StepInput, changes) << tensor.name;
+  }
+  const auto valid = validate(*made);
+  ASSERT_TRUE(valid) << valid.error().to_string();
+  const OperatorGraph without = *decompose(*graph, {});
+  const Operator& product = made->operators[0];
+  const int64_t rows = 16 * 1024 * 2;
+  EXPECT_EQ(product.grid, without.operators[0].grid);
+  EXPECT_EQ(product.cost.constant_bytes, without.operators[0].cost.constant_bytes - rows) << "W alone";
+  EXPECT_GT(product.cost.seconds, without.operators[0].cost.seconds) << "X is brought when the step has begun";
+  EXPECT_GT(product.cost.scratch_bytes, 0);
+  const Operator& block = made->operators[2];
+  EXPECT_EQ(block.cost.constant_bytes, 0);
+  EXPECT_EQ(block.cost.stages, 0) << "nothing for a loader";
+  const auto compiled = compile(*made, {});
+  ASSERT_TRUE(compiled) << compiled.error().to_string();
+
+  OperatorGraph writes = *made;
+  writes.operators[3].writes[0].tensor = 0;
+  writes.operators[3].writes[0].region.map = writes.operators[0].reads[0].region.map;
+  writes.operators[3].grid = writes.operators[0].grid;
+  writes.operators[3].reads.clear();
+  const auto wrong = validate(writes);
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().message, "'layer': operator 'Z' writes 'X', which is an input of the step");
+}
+
 TEST(Decompose, OptionsNameWhatThereIs) {
   const GraphPtr graph = parsed(kLayer);
   ASSERT_TRUE(graph);
@@ -155,7 +192,13 @@ TEST(Decompose, OptionsNameWhatThereIs) {
   options.parts.clear();
   options.history = {"Y"};
   EXPECT_EQ(message(options), "'Y', which is said to be history, is no input of 'layer'");
+  options.history = {"V"};
+  options.step_inputs = {"X", "V"};
+  EXPECT_EQ(message(options), "'V' is said to be history and an input of the step");
   options.history.clear();
+  options.step_inputs = {"H"};
+  EXPECT_EQ(message(options), "'H', which is said to be an input of the step, is no input of 'layer'");
+  options.step_inputs.clear();
   options.data_dependent = {"T"};
   EXPECT_EQ(message(options), "'T', whose time is said to depend on data, is the result of no operator of 'layer'");
 }

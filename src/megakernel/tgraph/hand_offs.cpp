@@ -1,6 +1,7 @@
 #include "megakernel/tgraph/hand_offs.h"
 
 #include "megakernel/plan_end.h"
+#include "megakernel/plan_relations.h"
 
 namespace strata::megakernel {
 
@@ -66,7 +67,7 @@ bool reads_of_all(const EventTasks& event, const std::vector<Dependence>& depend
 
 std::vector<bool> stays_with_worker(const Plan& plan, const OperatorGraph& operators,
                                     const std::vector<Dependence>& dependences) {
-  const std::vector<QueuePlace> places = queue_places(plan);
+  const std::vector<int> worker_of = PlanRelations(plan).worker;
   const std::vector<std::vector<int>> tasks = tasks_of_operators(plan, operators);
   std::vector<bool> stays(plan.tasks.size(), true);
   std::vector<bool> is_read(operators.tensors.size(), false);
@@ -87,14 +88,14 @@ std::vector<bool> stays_with_worker(const Plan& plan, const OperatorGraph& opera
       int worker = -2;  // of all consumers; −1: they have none, or several
       out.for_each_run(operators.operators[to].grid, [&](int64_t first, int64_t last) {
         for (int64_t n = first; n <= last; ++n) {
-          const int mine = places[static_cast<size_t>(tasks[to][static_cast<size_t>(n)])].worker;
+          const int mine = worker_of[static_cast<size_t>(tasks[to][static_cast<size_t>(n)])];
           worker = worker == -2 || worker == mine ? mine : -1;
         }
       });
       in.for_each_run(operators.operators[from].grid, [&](int64_t first, int64_t last) {
         for (int64_t n = first; n <= last; ++n) {
           const auto task = static_cast<size_t>(tasks[from][static_cast<size_t>(n)]);
-          stays[task] = stays[task] && worker >= 0 && places[task].worker == worker;
+          stays[task] = stays[task] && worker >= 0 && worker_of[task] == worker;
         }
       });
     }
@@ -103,12 +104,12 @@ std::vector<bool> stays_with_worker(const Plan& plan, const OperatorGraph& opera
 }
 
 std::vector<bool> of_one_worker(const Plan& plan) {
-  const std::vector<QueuePlace> places = queue_places(plan);
+  const std::vector<int> worker_of = PlanRelations(plan).worker;
   std::vector<int> worker(plan.events.size(), -2);
   for (size_t t = 0; t < plan.tasks.size(); ++t) {
     const auto visit = [&](int event) {
       int& known = worker[static_cast<size_t>(event)];
-      known = known == -2 || known == places[t].worker ? places[t].worker : -1;
+      known = known == -2 || known == worker_of[t] ? worker_of[t] : -1;
     };
     if (plan.tasks[t].signal >= 0) visit(plan.tasks[t].signal);
     std::for_each(plan.tasks[t].waits.begin(), plan.tasks[t].waits.end(), visit);
@@ -168,8 +169,8 @@ Result<std::optional<size_t>> unseen_dependence(const Plan& plan, const Operator
 
 namespace {
 
-/// History is not handed over in a step: whoever writes it may hand over in tagged words what else it writes, as long as
-/// a counter follows before the step's end (running_at_end).
+/// History is not handed over in a step: whoever writes it may hand over in tagged words what else it writes, as long
+/// as a counter follows before the step's end (running_at_end).
 bool is_handed_over(const OperatorGraph& operators, const Access& write) {
   return operators.tensors[static_cast<size_t>(write.tensor)].kind == TensorClass::Activation;
 }

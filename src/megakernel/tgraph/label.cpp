@@ -87,17 +87,9 @@ Result<Plan> mark_after_just_in_time(const Plan& plan) {
   const Precedence precedence = precedence_of(plan, /*queues=*/true);
   const auto order = precedence.order();
   if (!order) return invalid("the queues' order and the events make a cycle");
-  std::vector<bool> event_late(plan.events.size(), false), late(plan.tasks.size(), false);
-  for (int number : *order) {
-    const auto t = static_cast<size_t>(number);
-    Task& task = result.tasks[t];
-    const int previous = precedence.previous[t];
-    bool after = previous >= 0 && late[static_cast<size_t>(previous)];
-    for (int event : task.waits) after = after || event_late[static_cast<size_t>(event)];
-    task.after_just_in_time = after && task.mode == LaunchMode::AheadOfTime;
-    late[t] = after || task.mode == LaunchMode::JustInTime;
-    if (late[t] && task.signal >= 0) event_late[static_cast<size_t>(task.signal)] = true;
-  }
+  const std::vector<bool> waits = waits_for_late(plan, precedence, *order);
+  for (size_t t = 0; t < result.tasks.size(); ++t)
+    result.tasks[t].after_just_in_time = waits[t] && result.tasks[t].mode == LaunchMode::AheadOfTime;
   return result;
 }
 

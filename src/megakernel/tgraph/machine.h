@@ -1,5 +1,5 @@
 // What the compiler of plans knows of a machine: workers, what they load, and how long an event takes. The default
-// values are those of an H200, measured by small kernels (docs/megakernel.md).
+// rates are those of one H200; docs/megakernel.md (Rates) says which were measured, when and how.
 #pragma once
 
 #include <cmath>
@@ -29,12 +29,12 @@ struct Machine {
   int64_t ring_stages = 32;              ///< pairs of barriers; half as many stages are in flight at most
   int64_t window_bytes = 49152;          ///< in flight at most; a larger stage is in flight alone
   int64_t scratch_bytes = 36864;         ///< of a worker's shared memory, for its compute team
-  double activation_bandwidth = 6.5e12;  ///< of the second-level cache, for what all workers read together
+  double activation_bandwidth = 6.5e12;  ///< of the second-level cache, for what all workers read together; assumed
   EventLatency counter{0.725e-6, 0.125e-6, 2.3};
   EventLatency tagged{0.28e-6, 0.06e-6, 4.9};
-  double worker_hand_off = 0.05e-6;  ///< seconds, through shared memory of one worker
-  double dispatch = 0.8e-6;          ///< seconds, from a scheduler that sees an event to a worker that has the task
-  int64_t tagged_bytes = 32768;      ///< more activations for one consumer are not handed over in tagged words
+  double worker_hand_off = 0.05e-6;  ///< seconds, through shared memory of one worker; assumed
+  double dispatch = 0.8e-6;      ///< seconds, from a scheduler that sees an event to a worker with the task; assumed
+  int64_t tagged_bytes = 32768;  ///< more activations for one consumer are not handed over in tagged words
 };
 
 }  // namespace strata::megakernel

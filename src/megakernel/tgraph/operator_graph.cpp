@@ -123,11 +123,11 @@ class Checker {
   }
 
  private:
-  const Tensor& tensor(const Access& access) const { return graph_.tensors[static_cast<size_t>(access.tensor)]; }
+  const StepTensor& tensor(const Access& access) const { return graph_.tensors[static_cast<size_t>(access.tensor)]; }
 
   Result<void> check_tensors() const {
     std::set<std::string> names;
-    for (const Tensor& tensor : graph_.tensors) {
+    for (const StepTensor& tensor : graph_.tensors) {
       if (tensor.name.empty()) return invalid("a tensor has no name");
       if (!names.insert(tensor.name).second) return invalid("two tensors are named '{}'", tensor.name);
       const auto count = indexing::element_count(tensor.shape);
@@ -200,6 +200,10 @@ class Checker {
     if (tensor(write).kind == TensorClass::Constant)
       return with_remedy(invalid("operator '{}' writes '{}', which is a constant", op.name, tensor(write).name),
                          "make the tensor an activation, or history if earlier steps wrote it");
+    if (tensor(write).kind == TensorClass::StepInput)
+      return with_remedy(
+          invalid("operator '{}' writes '{}', which is an input of the step", op.name, tensor(write).name),
+          "make the tensor an activation, or write another one");
     for (const Access& other : op.writes) {
       if (other.tensor != write.tensor) continue;
       const bool same = &other == &write;
@@ -227,7 +231,7 @@ class Checker {
   }
 
   Result<void> check_read(const Operator& op, const Access& read) const {
-    const Tensor& read_tensor = tensor(read);
+    const StepTensor& read_tensor = tensor(read);
     const IndexingMap map = of_all_iterations(read.region);
     const auto& writers = writers_[static_cast<size_t>(read.tensor)];
     if (read_tensor.kind == TensorClass::History) {

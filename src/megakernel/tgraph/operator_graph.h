@@ -15,9 +15,13 @@ enum class TensorClass : uint8_t {
   Constant,    ///< written by no task
   History,     ///< what is read of it was written by earlier steps; tasks may write other rows, or update it after
   Activation,  ///< written by tasks of this step
+  /// Filled anew for each step before it begins, by no task: embeddings of the tokens, cosines and sines of the
+  /// positions, the mask. Brought like activations, in the step: loads that run ahead would find the step before's.
+  StepInput,
 };
 
-struct Tensor {
+/// A tensor as tasks of one step read and write it. (strata::Tensor holds values.)
+struct StepTensor {
   std::string name;
   std::vector<int64_t> shape;
   int64_t element_bytes = 2;
@@ -55,7 +59,7 @@ struct Operator {
 
 struct OperatorGraph {
   std::string name;
-  std::vector<Tensor> tensors;
+  std::vector<StepTensor> tensors;
   std::vector<Operator> operators;  ///< in program order: what is read was written by the operators before
 };
 
@@ -63,7 +67,7 @@ struct OperatorGraph {
 /// - names are there and differ, shapes and grids are positive, maps fit grids and shapes and stay inside;
 /// - tasks of an operator write disjoint elements, and none reads what another of the same operator writes;
 /// - activations that are read have been written by operators before, every element of them;
-/// - constants are never written, and history is not read after what is read was written,
+/// - constants and inputs of the step are never written, and history is not read after what is read was written,
 /// - of tensors that share memory only the one is read that was written last, and not by an operator that writes
 /// another. Program order is an order of execution, so there is no cycle.
 Result<void> validate(const OperatorGraph& graph);

@@ -126,7 +126,7 @@ TEST(OperatorGraph, SharedMemoryHoldsOneTensorAtATime) {
     const Operator b = graph.operators[1];
     const int x = b.reads[0].tensor;
     graph.tensors[static_cast<size_t>(x)].buffer = 0;
-    Tensor z = graph.tensors[static_cast<size_t>(x)];
+    StepTensor z = graph.tensors[static_cast<size_t>(x)];
     z.name = "z";
     graph.tensors.push_back(z);
     Operator c = graph.operators[0];

@@ -1,36 +1,36 @@
 #include "megakernel/tgraph/plan_precedence.h"
 
+#include "megakernel/plan_relations.h"
 #include "megakernel/tgraph/access_size.h"
 
 namespace strata::megakernel {
 
 Precedence precedence_of(const Plan& plan, bool queues, const std::function<bool(const Event&)>& counts) {
+  PlanRelations relations(plan);
   Precedence precedence;
-  precedence.triggers.resize(plan.events.size());
-  precedence.waits.resize(plan.tasks.size());
-  const auto orders = [&](int event) { return !counts || counts(plan.events[static_cast<size_t>(event)]); };
-  for (size_t t = 0; t < plan.tasks.size(); ++t) {
-    const Task& task = plan.tasks[t];
+  precedence.triggers = std::move(relations.triggers);
+  if (queues) precedence.previous = std::move(relations.previous);
+  for (const Task& task : plan.tasks) {
+    std::vector<int>& waits = precedence.waits.emplace_back();
     for (int event : task.waits) {
-      if (orders(event)) precedence.waits[t].push_back(event);
+      if (!counts || counts(plan.events[static_cast<size_t>(event)])) waits.push_back(event);
     }
-    if (task.signal >= 0) precedence.triggers[static_cast<size_t>(task.signal)].push_back(static_cast<int>(t));
-  }
-  if (!queues) return precedence;
-  precedence.previous.assign(plan.tasks.size(), -1);
-  for (const std::vector<int>& queue : plan.queues) {
-    for (size_t i = 1; i < queue.size(); ++i) precedence.previous[static_cast<size_t>(queue[i])] = queue[i - 1];
   }
   return precedence;
 }
 
-std::vector<QueuePlace> queue_places(const Plan& plan) {
-  std::vector<QueuePlace> places(plan.tasks.size());
-  for (size_t w = 0; w < plan.queues.size(); ++w) {
-    for (size_t i = 0; i < plan.queues[w].size(); ++i)
-      places[static_cast<size_t>(plan.queues[w][i])] = {static_cast<int>(w), static_cast<int>(i)};
+std::vector<bool> waits_for_late(const Plan& plan, const Precedence& precedence, const std::vector<int>& order) {
+  std::vector<bool> waits(plan.tasks.size(), false), late(plan.tasks.size(), false);
+  std::vector<bool> event_late(plan.events.size(), false);
+  for (int number : order) {
+    const auto t = static_cast<size_t>(number);
+    const Task& task = plan.tasks[t];
+    for (int event : task.waits) waits[t] = waits[t] || event_late[static_cast<size_t>(event)];
+    const int previous = precedence.previous[t];
+    late[t] = waits[t] || task.mode == LaunchMode::JustInTime || (previous >= 0 && late[static_cast<size_t>(previous)]);
+    if (late[t] && task.signal >= 0) event_late[static_cast<size_t>(task.signal)] = true;
   }
-  return places;
+  return waits;
 }
 
 std::vector<std::vector<int>> tasks_of_operators(const Plan& plan, const OperatorGraph& operators) {
@@ -55,7 +55,7 @@ int64_t activation_bytes(const OperatorGraph& operators, int from, int to) {
     const auto& writes = operators.operators[static_cast<size_t>(from)].writes;
     const bool written =
         std::any_of(writes.begin(), writes.end(), [&](const Access& write) { return write.tensor == read.tensor; });
-    const Tensor& tensor = operators.tensors[static_cast<size_t>(read.tensor)];
+    const StepTensor& tensor = operators.tensors[static_cast<size_t>(read.tensor)];
     if (written && tensor.kind == TensorClass::Activation)
       bytes = indexing::saturating_add(bytes, access_bytes(read, tensor));
   }

@@ -25,8 +25,8 @@ struct Estimate {
 /// - A task ends TaskCost::seconds after its begin, or the time of one slot after its last load, whichever is later.
 /// - An event is active some time after its last trigger (EventLatency), by its hand-off and the memory's load then.
 /// - Tasks just in time go to the worker with the least to do, Machine::dispatch after their events are active, and run
-///   before those ahead of time. Tasks after these (Task::after_just_in_time) load nothing before their events are
-///   active.
+///   before those ahead of time. Tasks that wait for these (Task::after_just_in_time) load nothing before their events
+///   are active.
 /// Error (InvalidInput) where tasks never run.
 Result<Estimate> simulate(const Plan& plan, const OperatorGraph& operators, const Machine& machine);
 

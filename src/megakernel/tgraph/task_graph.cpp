@@ -173,7 +173,7 @@ class DependenceAnalysis {
       }
       // Where every element is written anew, what comes later follows what came before through this.
       for (const Access& write : op.writes) {
-        const Tensor& tensor = graph_.tensors[static_cast<size_t>(write.tensor)];
+        const StepTensor& tensor = graph_.tensors[static_cast<size_t>(write.tensor)];
         if (!writes_bijectively(of_all_iterations(write.region), tensor.shape).proved()) continue;
         readers[static_cast<size_t>(write.tensor)].clear();
         writers[static_cast<size_t>(write.tensor)].clear();
@@ -188,8 +188,8 @@ class DependenceAnalysis {
   Result<void> add(DependenceKind kind, const Touch& from, const Touch& to) {
     const Operator& before = graph_.operators[static_cast<size_t>(from.op)];
     const Operator& after = graph_.operators[static_cast<size_t>(to.op)];
-    const Tensor& first = graph_.tensors[static_cast<size_t>(from.access->tensor)];
-    const Tensor& second = graph_.tensors[static_cast<size_t>(to.access->tensor)];
+    const StepTensor& first = graph_.tensors[static_cast<size_t>(from.access->tensor)];
+    const StepTensor& second = graph_.tensors[static_cast<size_t>(to.access->tensor)];
     Dependence made{kind, from.op, to.op, to.access->tensor, {}, true};
     if (from.access->tensor != to.access->tensor &&
         (first.shape != second.shape || first.element_bytes != second.element_bytes)) {

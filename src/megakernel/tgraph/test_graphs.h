@@ -87,7 +87,7 @@ inline OperatorGraph random_operator_graph(Random& random, const RandomGraphOpti
   const auto size = [&] { return kSizes[random.below(std::size(kSizes))]; };
   const auto tensor = [&](TensorClass kind, const std::vector<int64_t>& shape) {
     const int number = static_cast<int>(graph.tensors.size());
-    Tensor& made = graph.tensors.emplace_back();
+    StepTensor& made = graph.tensors.emplace_back();
     made.name = "t" + std::to_string(number);
     made.shape = shape;
     made.kind = kind;
@@ -212,8 +212,8 @@ inline Required required_order(const OperatorGraph& graph) {
       const auto compare = [&](const std::vector<Touched>& before, const std::vector<Touched>& after, bool data) {
         for (const Touched& first : before) {
           for (const Touched& second : after) {
-            const Tensor& s = graph.tensors[static_cast<size_t>(first.tensor)];
-            const Tensor& t = graph.tensors[static_cast<size_t>(second.tensor)];
+            const StepTensor& s = graph.tensors[static_cast<size_t>(first.tensor)];
+            const StepTensor& t = graph.tensors[static_cast<size_t>(second.tensor)];
             const bool same = first.tensor == second.tensor;
             if (!same && (data || s.buffer < 0 || s.buffer != t.buffer)) continue;
             for (size_t i = 0; i < first.by_block.size(); ++i) {
@@ -274,7 +274,7 @@ inline OperatorGraph decode_layers(const DecodeLayers& model) {
   OperatorGraph graph;
   graph.name = "decode";
   const auto tensor = [&](const std::string& name, const std::vector<int64_t>& shape, TensorClass kind) {
-    Tensor& made = graph.tensors.emplace_back();
+    StepTensor& made = graph.tensors.emplace_back();
     made.name = name;
     made.shape = shape;
     made.kind = kind;
