@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "megakernel/max_waits.h"
 #include "support/error.h"
 
 namespace strata::megakernel {
@@ -51,8 +52,6 @@ struct Event {
   HandOff hand_off = HandOff::Counter;
   bool operator==(const Event&) const = default;
 };
-
-constexpr int kMaxWaits = 4;
 
 struct Task {
   int function = -1;  ///< of Plan::functions; −1: an empty task, which only waits and signals

@@ -6,11 +6,10 @@
 #include <map>
 
 #include "megakernel/plan_end.h"
+#include "megakernel/plan_relations.h"
 
 namespace strata::megakernel {
 namespace {
-
-static_assert(kMaxWaits == kMostWaits);
 
 Result<void> check_shape(const WorkerShape& shape) {
   const auto positive = [](int64_t value) { return value > 0 && value <= std::numeric_limits<int>::max(); };
@@ -43,58 +42,38 @@ Result<void> check_function(const TaskFunction& function, const WorkerShape& sha
   return {};
 }
 
-/// What a plan says in the other direction.
-struct Relations {
-  std::vector<std::vector<int>> producers;  ///< by event
-  std::vector<int> worker;                  ///< by task; −1: just in time
-  std::vector<int> place;                   ///< by task, in its queue
-  std::vector<int> order;                   ///< tasks, after what they wait for and what is before them in a queue
+/// What a plan says the other way round, and an order of its tasks.
+struct Relations : PlanRelations {
+  explicit Relations(const Plan& plan) : PlanRelations(plan) {}
+  std::vector<int> order;  ///< tasks, after what they wait for and what is before them in a queue
 };
 
-Result<void> check_numbers(const Plan& plan, const WorkerShape& shape) {
-  if (plan.workers < 1) return invalid("plan {}: {} workers; it needs one at least", plan.name, plan.workers);
-  if (plan.schedulers < 0) return invalid("plan {}: {} schedulers", plan.name, plan.schedulers);
-  if (plan.tasks.empty()) return invalid("plan {} has no tasks", plan.name);
-  if (plan.queues.size() != static_cast<size_t>(plan.workers))
-    return invalid("plan {}: {} queues for {} workers", plan.name, plan.queues.size(), plan.workers);
+Result<void> check_functions(const Plan& plan, const WorkerShape& shape) {
+  if (plan.schedulers < 0) return invalid("plan '{}' has {} schedulers", plan.name, plan.schedulers);
   for (const TaskFunction& function : plan.functions) STRATA_CHECK(check_function(function, shape));
-  const auto below = [](int index, size_t count) { return index >= -1 && index < static_cast<int>(count); };
-  for (size_t t = 0; t < plan.tasks.size(); ++t) {
-    const Task& task = plan.tasks[t];
-    if (!below(task.function, plan.functions.size()) || !below(task.op, plan.operators.size()))
-      return invalid("task {}: function {} or operator {} does not exist", t, task.function, task.op);
-    if (task.waits.size() > kMaxWaits)
-      return invalid("task {} waits for {} events, more than {}", t, task.waits.size(), kMaxWaits);
-    if (!below(task.signal, plan.events.size())) return invalid("task {}: event {} does not exist", t, task.signal);
-    for (const int event : task.waits)
-      if (event < 0 || event >= static_cast<int>(plan.events.size()))
-        return invalid("task {}: event {} does not exist", t, event);
-    if (task.mode == LaunchMode::JustInTime && plan.schedulers == 0)
+  if (plan.schedulers > 0) return {};
+  for (size_t t = 0; t < plan.tasks.size(); ++t)
+    if (plan.tasks[t].mode == LaunchMode::JustInTime)
       return with_remedy(invalid("task {} is just in time, and the plan has no scheduler", t), "give it one");
-  }
   return {};
 }
 
 Result<Relations> relate(const Plan& plan) {
   const size_t tasks = plan.tasks.size();
-  Relations r{
-      std::vector<std::vector<int>>(plan.events.size()), std::vector<int>(tasks, -1), std::vector<int>(tasks, -1), {}};
-  for (size_t t = 0; t < tasks; ++t)
-    if (plan.tasks[t].signal >= 0) r.producers[plan.tasks[t].signal].push_back(static_cast<int>(t));
+  Relations r(plan);
   for (size_t e = 0; e < plan.events.size(); ++e) {
-    if (plan.events[e].triggers != static_cast<int64_t>(r.producers[e].size()) || r.producers[e].empty())
+    if (plan.events[e].triggers != static_cast<int64_t>(r.triggers[e].size()) || r.triggers[e].empty())
       return invalid("event {}: {} triggers, and {} tasks signal it", e, plan.events[e].triggers,
-                     r.producers[e].size());
+                     r.triggers[e].size());
   }
   for (size_t w = 0; w < plan.queues.size(); ++w) {
     for (size_t i = 0; i < plan.queues[w].size(); ++i) {
       const int t = plan.queues[w][i];
-      if (t < 0 || t >= static_cast<int>(tasks)) return invalid("queue {}: task {} does not exist", w, t);
       if (plan.tasks[t].mode == LaunchMode::JustInTime)
         return invalid("queue {}: task {} is just in time; a scheduler gives it to a worker", w, t);
-      if (r.worker[t] >= 0) return invalid("task {} is in queue {} and in queue {}", t, r.worker[t], w);
-      r.worker[t] = static_cast<int>(w);
-      r.place[t] = static_cast<int>(i);
+      // The relations have the last of its places.
+      if (r.worker[t] != static_cast<int>(w) || r.place[t] != static_cast<int>(i))
+        return invalid("task {} is in queue {} and in queue {}", t, w, r.worker[t]);
     }
   }
   for (size_t t = 0; t < tasks; ++t)
@@ -109,7 +88,7 @@ Result<Relations> relate(const Plan& plan) {
   };
   for (size_t t = 0; t < tasks; ++t)
     for (const int event : plan.tasks[t].waits)
-      for (const int producer : r.producers[event]) after(producer, static_cast<int>(t));
+      for (const int producer : r.triggers[event]) after(producer, static_cast<int>(t));
   for (const auto& queue : plan.queues)
     for (size_t i = 1; i < queue.size(); ++i) after(queue[i - 1], queue[i]);
   for (size_t t = 0; t < tasks; ++t)
@@ -139,7 +118,8 @@ Result<void> check_end(const Plan& plan) {
 
 Result<Image> make_image(const Plan& plan, const WorkerShape& shape) {
   STRATA_CHECK(check_shape(shape));
-  STRATA_CHECK(check_numbers(plan, shape));
+  STRATA_CHECK(check_numbers(plan));
+  STRATA_CHECK(check_functions(plan, shape));
   STRATA_TRY(const Relations r, relate(plan));
 
   // Whether a task can only end after some task just in time: one that it waits for, or that is before it in its queue.
@@ -147,8 +127,8 @@ Result<Image> make_image(const Plan& plan, const WorkerShape& shape) {
   std::vector<bool> waits_for_late(plan.tasks.size(), false);
   for (const int t : r.order) {
     for (const int event : plan.tasks[t].waits)
-      for (const int producer : r.producers[event]) waits_for_late[t] = waits_for_late[t] || late[producer];
-    const bool behind = r.place[t] > 0 && late[plan.queues[r.worker[t]][r.place[t] - 1]];
+      for (const int producer : r.triggers[event]) waits_for_late[t] = waits_for_late[t] || late[producer];
+    const bool behind = r.previous[t] >= 0 && late[r.previous[t]];
     late[t] = plan.tasks[t].mode == LaunchMode::JustInTime || waits_for_late[t] || behind;
   }
 
@@ -176,14 +156,14 @@ Result<Image> make_image(const Plan& plan, const WorkerShape& shape) {
         case HandOff::Tagged:
           // Nobody but compute sees that tagged words have come, so nobody else can wait for it.
           if (task.mode == LaunchMode::JustInTime ||
-              std::any_of(r.producers[event].begin(), r.producers[event].end(), [&](int p) { return late[p]; }))
+              std::any_of(r.triggers[event].begin(), r.triggers[event].end(), [&](int p) { return late[p]; }))
             return with_remedy(invalid("task {} waits for event {} by tagged words, just in time or for a task that is "
                                        "or waits for one",
                                        t, event),
                                "hand over by a counter there");
           break;
         case HandOff::Worker:
-          for (const int producer : r.producers[event])
+          for (const int producer : r.triggers[event])
             if (r.worker[t] < 0 || r.worker[producer] != r.worker[t] || r.place[producer] > r.place[t])
               return with_remedy(
                   invalid("task {} waits for task {} as a task of one worker, and is not after it in one queue", t,

@@ -54,19 +54,19 @@ template <class Platform>
 STRATA_DEVICE Verdict wait_for_inputs(Context<Platform>& c, bool first, const int* events, int count, unsigned epoch) {
   if (first && poll_step(c, epoch) != Verdict::Ready) return c.left;
   // Loads of all counters that are missing are on their way together, so the last one costs one trip, whichever it is.
-  unsigned want[kMostWaits] = {};
-  unsigned have[kMostWaits] = {};
+  unsigned want[kMaxWaits] = {};
+  unsigned have[kMaxWaits] = {};
   unsigned missing = (1u << count) - 1;
   STRATA_UNROLL
-  for (int i = 0; i < kMostWaits; ++i)
+  for (int i = 0; i < kMaxWaits; ++i)
     if (i < count) want[i] = wanted(c.program, events[i], epoch);
   Waited waited{Activity::Event, -1, 0, 0};
   const auto all_are_active = [&] {
     STRATA_UNROLL
-    for (int i = 0; i < kMostWaits; ++i)
+    for (int i = 0; i < kMaxWaits; ++i)
       if ((missing >> i & 1u) != 0) have[i] = c.platform.load(counter_of(c.program, events[i]));
     STRATA_UNROLL
-    for (int i = 0; i < kMostWaits; ++i) {
+    for (int i = 0; i < kMaxWaits; ++i) {
       if ((missing >> i & 1u) == 0) continue;
       if (reached(have[i], want[i])) {
         missing &= ~(1u << i);

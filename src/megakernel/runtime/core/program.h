@@ -3,11 +3,11 @@
 // it.
 #pragma once
 
+#include "megakernel/max_waits.h"
 #include "megakernel/runtime/core/base.h"
 
 namespace strata::megakernel {
 
-constexpr int kMostWaits = 4;
 constexpr int kMostArguments = 16;
 constexpr unsigned kAfterJustInTime = 1;  ///< may be listed only when its events are active
 constexpr unsigned kEndsStep = 2;         ///< all others of the step come before it
@@ -20,7 +20,7 @@ struct alignas(16) TaskRecord {
   int function;  ///< −1: an empty task
   int op;        ///< of Program::operators; −1: an empty task
   int signal;
-  int waits[kMostWaits];  ///< the first wait_count
+  int waits[kMaxWaits];  ///< the first wait_count
   short wait_count;
   short flags;
   int unused;
@@ -47,7 +47,7 @@ struct Descriptor : QueuedTask {
 
 /// Tasks just in time that wait for the same events.
 struct LaunchRecord {
-  int waits[kMostWaits];
+  int waits[kMaxWaits];
   int wait_count;
   int first;  ///< of Program::launch_tasks
   int end;
