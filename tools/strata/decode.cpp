@@ -164,7 +164,9 @@ Result<int> decode(const Options& options) {
 void add_decode(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("decode", "Decode tokens of a Qwen3 or Llama model by one persistent kernel");
-  command->add_option("--config", options->config, "a config.json of Hugging Face, its folder, or a built-in name such as qwen3-0.6b")
+  command
+      ->add_option("--config", options->config,
+                   "a config.json of Hugging Face, its folder, or a built-in name such as qwen3-0.6b")
       ->required();
   command->add_option("--weights", options->weights, "safetensors, or a folder with them; default: random weights");
   command->add_option("--seed", options->seed, "of random weights")->capture_default_str();

@@ -13,8 +13,7 @@ Result<std::vector<std::vector<int>>> decode_on_host(const ModelConfig& config, 
                                                      const std::vector<std::vector<int>>& prompts, int64_t tokens,
                                                      int64_t capacity) {
   const auto batch = static_cast<int64_t>(prompts.size());
-  STRATA_TRY(auto decoder,
-             ReferenceDecoder<float>::create(config, weights, {.batch = batch, .capacity = capacity}));
+  STRATA_TRY(auto decoder, ReferenceDecoder<float>::create(config, weights, {.batch = batch, .capacity = capacity}));
   std::vector<std::vector<int>> made(prompts.size());
   std::vector<int64_t> next;
   for (const auto& prompt : prompts) next.push_back(prompt[0]);

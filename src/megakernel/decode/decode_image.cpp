@@ -11,10 +11,10 @@
 namespace strata::megakernel {
 namespace {
 
-constexpr int64_t kWordBytes = 16;   // a tagged word, with
-constexpr int64_t kDataBytes = 8;    // of data
-constexpr int64_t kElementBytes = 2; // bfloat16
-constexpr int64_t kTeam = 256;       // threads that compute
+constexpr int64_t kWordBytes = 16;    // a tagged word, with
+constexpr int64_t kDataBytes = 8;     // of data
+constexpr int64_t kElementBytes = 2;  // bfloat16
+constexpr int64_t kTeam = 256;        // threads that compute
 constexpr const char* kTeamType = "BlockTeam<256, 0, 1>";
 
 int64_t product(const std::vector<int64_t>& sizes) {
@@ -23,8 +23,7 @@ int64_t product(const std::vector<int64_t>& sizes) {
 
 class DecodeImageBuilder {
  public:
-  DecodeImageBuilder(const ModelConfig& config, const DecoderShape& shape, const Machine& machine,
-                     const Target& target)
+  DecodeImageBuilder(const ModelConfig& config, const DecoderShape& shape, const Machine& machine, const Target& target)
       : c_(config), shape_(shape), machine_(machine), target_(target) {}
 
   Result<DecodeImage> run() {
@@ -67,9 +66,7 @@ class DecodeImageBuilder {
     if (added) at->second = buffer({name, DecodeBuffer::Kind::Weight, elements * kElementBytes, name});
     return at->second;
   }
-  std::string in_layer(const std::string& name) const {
-    return layer_ < 0 ? name : fmt::format("{}.{}", name, layer_);
-  }
+  std::string in_layer(const std::string& name) const { return layer_ < 0 ? name : fmt::format("{}.{}", name, layer_); }
   std::string weight_name(const std::string& name) const {
     return layer_ < 0 || name.starts_with("model.") ? name : layer_weight(layer_, name);
   }
@@ -83,19 +80,16 @@ class DecodeImageBuilder {
     return static_cast<int>(made_.operators.tensors.size()) - 1;
   }
   /// An activation and its words, under the name that it has in parts; `per_word` elements in each.
-  void activation(const std::string& name, const std::vector<int64_t>& shape, int64_t element_bytes,
-                  int64_t per_word) {
+  void activation(const std::string& name, const std::vector<int64_t>& shape, int64_t element_bytes, int64_t per_word) {
     const std::string own = in_layer(name);
     names_[name] = tensor(own, shape, TensorClass::Activation, element_bytes);
     const int64_t rows = product(shape) / shape.back();
-    words_[names_[name]] = buffer(
-        {own, DecodeBuffer::Kind::Words, rows * ceil_div(shape.back(), per_word) * kWordBytes, ""});
+    words_[names_[name]] =
+        buffer({own, DecodeBuffer::Kind::Words, rows * ceil_div(shape.back(), per_word) * kWordBytes, ""});
   }
   int words_of(const std::string& name) const { return words_.at(names_.at(name)); }
 
-  const std::vector<int64_t>& shape_of(int t) const {
-    return made_.operators.tensors[static_cast<size_t>(t)].shape;
-  }
+  const std::vector<int64_t>& shape_of(int t) const { return made_.operators.tensors[static_cast<size_t>(t)].shape; }
 
   // ---- Operators written by hand
 
@@ -113,7 +107,8 @@ class DecodeImageBuilder {
       const int64_t each = ceil_div(size, parts);
       access.region.map.ranges.push_back(indexing::below(each));
       access.region.map.results.push_back(by[d] < 0 ? range : indexing::Expr::dim(by[d]) * each + range);
-      if (each * parts != size) access.region.map.constraints.push_back({access.region.map.results.back(), indexing::below(size)});
+      if (each * parts != size)
+        access.region.map.constraints.push_back({access.region.map.results.back(), indexing::below(size)});
     }
     return access;
   }
@@ -131,9 +126,8 @@ class DecodeImageBuilder {
     layer_ = -1;
     activation("X", {shape_.batch, c_.hidden_size}, kElementBytes, kDataBytes / kElementBytes);
     const std::string name = "model.embed_tokens.weight";
-    Operator& op = hand_written(
-        "embed", {shape_.batch},
-        {tokens_, weight_buffer(name, c_.vocab_size * c_.hidden_size), words_of("X")});
+    Operator& op = hand_written("embed", {shape_.batch},
+                                {tokens_, weight_buffer(name, c_.vocab_size * c_.hidden_size), words_of("X")});
     op.reads = {tile(table, false, op.grid, {-1, -1})};
     op.writes = {tile(names_.at("X"), true, op.grid, {0, -1})};
     made_.bodies["embed"] = {
@@ -150,8 +144,7 @@ class DecodeImageBuilder {
     const int64_t tasks = product(head.grid), columns = c_.vocab_size / tasks;
     const int64_t each = std::max<int64_t>(tasks / machine_.workers, 1), parts = ceil_div(tasks, each);
     activation("Best", {shape_.batch, parts, 2}, 4, 2);
-    Operator& first =
-        hand_written("best_of_part", {parts, shape_.batch}, {words_of("Logits"), words_of("Best")});
+    Operator& first = hand_written("best_of_part", {parts, shape_.batch}, {words_of("Logits"), words_of("Best")});
     Access logits = tile(names_.at("Logits"), false, first.grid, {1, -1});
     indexing::IndexingMap& map = logits.region.map;
     map.ranges[1] = indexing::below(each * columns);
@@ -171,13 +164,12 @@ class DecodeImageBuilder {
     last.reads = {tile(names_.at("Best"), false, last.grid, {-1, -1, -1})};
     const int next = tensor("next", {shape_.batch}, TensorClass::Activation, 4);
     last.writes = {tile(next, true, last.grid, {-1})};
-    made_.bodies["best"] = {
-        "the next tokens", "",
-        fmt::format("      for (int b = {0}::warp(); b < {1}; b += {0}::kWarps) {{\n"
-                    "        const int token = best_of<{2}>(words<float>(d, side, 0), b * {2});\n"
-                    "        if (lane() == 0) {{\n          argument<int>(d, 1)[b] = token;\n"
-                    "          side.put_token(b, token);\n        }}\n      }}\n",
-                    kTeamType, shape_.batch, parts)};
+    made_.bodies["best"] = {"the next tokens", "",
+                            fmt::format("      for (int b = {0}::warp(); b < {1}; b += {0}::kWarps) {{\n"
+                                        "        const int token = best_of<{2}>(words<float>(d, side, 0), b * {2});\n"
+                                        "        if (lane() == 0) {{\n          argument<int>(d, 1)[b] = token;\n"
+                                        "          side.put_token(b, token);\n        }}\n      }}\n",
+                                        kTeamType, shape_.batch, parts)};
   }
 
   // ---- Generated operators
@@ -190,11 +182,11 @@ class DecodeImageBuilder {
       for (Access& access : *accesses) {
         const StepTensor& from = one.tensors[static_cast<size_t>(access.tensor)];
         const auto known = names_.find(from.name);
-        access.tensor = known != names_.end() ? known->second
-                                              : tensor(in_layer(from.name), from.shape,
-                                                       history.contains(from.name) ? TensorClass::History
-                                                                                   : TensorClass::Constant,
-                                                       from.element_bytes);
+        access.tensor = known != names_.end()
+                            ? known->second
+                            : tensor(in_layer(from.name), from.shape,
+                                     history.contains(from.name) ? TensorClass::History : TensorClass::Constant,
+                                     from.element_bytes);
       }
     }
     made.name = in_layer(op.name);
@@ -271,7 +263,8 @@ class DecodeImageBuilder {
         made_.floor_bytes += info.type.bytes();
         call.tensors.push_back("static_cast<const bf16*>(nullptr)");
       } else if (role.role == InputRole::Weight) {
-        add(weight_buffer(weight_name(role.weight), info.type.elements()), fmt::format("argument<const bf16>(d, {})", number));
+        add(weight_buffer(weight_name(role.weight), info.type.elements()),
+            fmt::format("argument<const bf16>(d, {})", number));
       } else {
         add(words_of(info.name), fmt::format("words<bf16>(d, side, {})", number));
       }
@@ -345,9 +338,10 @@ class DecodeImageBuilder {
     TaskBody body;
     body.comment = "attention";
     body.load = fmt::format(fmt::runtime(part), "ring") +
-                fmt::format("      ring.wait_for_history();\n"
-                            "      load_history(argument<const unsigned char>(d, 7) + {}, part, {}, ring);\n",
-                            tiles, code.stage_bytes);
+                fmt::format(
+                    "      ring.wait_for_history();\n"
+                    "      load_history(argument<const unsigned char>(d, 7) + {}, part, {}, ring);\n",
+                    tiles, code.stage_bytes);
     const Packing::Tile& key = code.packing.tiles[0];
     const Packing::Tile& value = code.packing.tiles[1];
     const std::string rows = fmt::format("HeadRows<bf16, Side, {}, {}>", c_.head_dim, norm);
@@ -356,9 +350,9 @@ class DecodeImageBuilder {
                          gain, fmt::format("{:.9e}", c_.rms_norm_eps));
     };
     TaskCall call;
-    call.tensors = {head_rows(0, 5), "static_cast<const bf16*>(nullptr)", "static_cast<const bf16*>(nullptr)",
-                    fmt::format("KeyMask<bf16, {}, {}, {}>{{part.left, 0, {}}}", keys, code.iterations, grid[0],
-                                shape_.capacity)};
+    call.tensors = {
+        head_rows(0, 5), "static_cast<const bf16*>(nullptr)", "static_cast<const bf16*>(nullptr)",
+        fmt::format("KeyMask<bf16, {}, {}, {}>{{part.left, 0, {}}}", keys, code.iterations, grid[0], shape_.capacity)};
     call.tensors.insert(call.tensors.end(), outs.begin(), outs.end());
     call.packed = "";
     call.iterations = "part.iterations";
@@ -366,23 +360,25 @@ class DecodeImageBuilder {
     const int64_t own = ceil_div(code.scratch_bytes(), 1024) * 1024;
     // Where all warps compute, the block function waits for copies and meets before its loop.
     const std::string meets = fmt::format(
-        "      if (part.own >= 0) {{\n        commit_copies();\n        wait_copies<0>();\n        {}::meet();\n      }}\n",
+        "      if (part.own >= 0) {{\n        commit_copies();\n        wait_copies<0>();\n        {}::meet();\n      "
+        "}}\n",
         kTeamType);
-    body.compute = fmt::format(fmt::runtime(part), "side") +
-                   fmt::format(
-                       "      const int position = side.position(b);\n"
-                       "      const bf16* const cos = argument<const bf16>(d, 3) + static_cast<int64>(position) * {0};\n"
-                       "      const bf16* const sin = argument<const bf16>(d, 4) + static_cast<int64>(position) * {0};\n"
-                       "      unsigned char* const own = side.scratch() + {1};\n"
-                       "      if (part.own >= 0) {{\n"
-                       "        append_to_history<{2}, {3}, {4}, {5}, {6}>(\n"
-                       "            own, argument<unsigned char>(d, 7) + {7} + part.own * {6},\n"
-                       "            {8} + (b * {9} + g) * {0}, words<bf16>(d, side, 2) + (b * {9} + g) * {0}, part.row);\n"
-                       "      }}\n"
-                       "{10}      HistoryRing<TaskRing<Side>> history{{ring, part.own, own}};\n",
-                       c_.head_dim, own, kTeamType, key.type, value.type, value.offset, code.stage_bytes, tiles,
-                       head_rows(1, 6), c_.num_key_value_heads, code.threads < kTeam ? meets : "") +
-                   compute_call(code, call);
+    body.compute =
+        fmt::format(fmt::runtime(part), "side") +
+        fmt::format(
+            "      const int position = side.position(b);\n"
+            "      const bf16* const cos = argument<const bf16>(d, 3) + static_cast<int64>(position) * {0};\n"
+            "      const bf16* const sin = argument<const bf16>(d, 4) + static_cast<int64>(position) * {0};\n"
+            "      unsigned char* const own = side.scratch() + {1};\n"
+            "      if (part.own >= 0) {{\n"
+            "        append_to_history<{2}, {3}, {4}, {5}, {6}>(\n"
+            "            own, argument<unsigned char>(d, 7) + {7} + part.own * {6},\n"
+            "            {8} + (b * {9} + g) * {0}, words<bf16>(d, side, 2) + (b * {9} + g) * {0}, part.row);\n"
+            "      }}\n"
+            "{10}      HistoryRing<TaskRing<Side>> history{{ring, part.own, own}};\n",
+            c_.head_dim, own, kTeamType, key.type, value.type, value.offset, code.stage_bytes, tiles, head_rows(1, 6),
+            c_.num_key_value_heads, code.threads < kTeam ? meets : "") +
+        compute_call(code, call);
     return body;
   }
 
@@ -397,11 +393,12 @@ class DecodeImageBuilder {
     const int64_t columns = c_.head_dim / parts;
     made_.bodies["combine"] = {
         "combine", "",
-        fmt::format("      merge_splits<{}, {}, {}, {}, {}, bf16>(words<float, 1>(d, side, 0), words<float, 1>(d, side, 1),\n"
-                    "          words<float>(d, side, 2), words_out<bf16>(d, side, 3),\n"
-                    "          static_cast<int>(d.record.coordinates[1] + {} * d.record.coordinates[2]),\n"
-                    "          static_cast<int>(d.record.coordinates[0]));\n",
-                    kTeamType, grid[0], c_.group(), c_.head_dim, columns, c_.num_key_value_heads)};
+        fmt::format(
+            "      merge_splits<{}, {}, {}, {}, {}, bf16>(words<float, 1>(d, side, 0), words<float, 1>(d, side, 1),\n"
+            "          words<float>(d, side, 2), words_out<bf16>(d, side, 3),\n"
+            "          static_cast<int>(d.record.coordinates[1] + {} * d.record.coordinates[2]),\n"
+            "          static_cast<int>(d.record.coordinates[0]));\n",
+            kTeamType, grid[0], c_.group(), c_.head_dim, columns, c_.num_key_value_heads)};
     return {};
   }
 
@@ -423,8 +420,8 @@ std::string DecodeImage::text(const std::vector<std::string>& names) const {
   std::vector<TaskBody> ordered;
   for (const std::string& name : names) ordered.push_back(bodies.at(name));
   std::string all;
-  for (const std::string_view library : {device_library(), device_registers(), device_bulk(), task_library(),
-                                         attention_library(), sampling_library()})
+  for (const std::string_view library :
+       {device_library(), device_registers(), device_bulk(), task_library(), attention_library(), sampling_library()})
     all += library;
   return all + functions + task_switch(ordered);
 }

@@ -1,5 +1,6 @@
-// A model's decode step as what a mega-kernel is made of: the operators of a step with their regions, for the compiler of
-// plans; the device text of their tasks; and the memory that these read and write. docs/megakernel.md has the design.
+// A model's decode step as what a mega-kernel is made of: the operators of a step with their regions, for the compiler
+// of plans; the device text of their tasks; and the memory that these read and write. docs/megakernel.md has the
+// design.
 //
 //   embed → per layer: norm_qkv → attention (→ combine) → output_projection → gated_up → down; → head → best_of_part
 //   → best, which writes the next token and ends the step
@@ -25,11 +26,11 @@ namespace strata::megakernel {
 /// Memory that tasks read or write.
 struct DecodeBuffer {
   enum class Kind : uint8_t {
-    Words,   ///< tagged words; 0 at the beginning
-    Weight,  ///< as it lies in the file
-    Packed,  ///< weights, by a PackJob
-    Cache,   ///< keys and values of a layer, packed; 0 at the beginning
-    Cosines, ///< [capacity, head_dim] (rope.h), rounded to bfloat16
+    Words,    ///< tagged words; 0 at the beginning
+    Weight,   ///< as it lies in the file
+    Packed,   ///< weights, by a PackJob
+    Cache,    ///< keys and values of a layer, packed; 0 at the beginning
+    Cosines,  ///< [capacity, head_dim] (rope.h), rounded to bfloat16
     Sines,
     Tokens,  ///< int[batch]: the last token of each sequence
   };

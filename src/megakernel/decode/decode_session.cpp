@@ -15,6 +15,9 @@ constexpr int64_t kSharedBytes = 232'448;  // of a block, on Hopper
 constexpr int64_t kOther = 6'144;          // of these, for barriers and the list of tasks
 constexpr int64_t kWordBytes = 16;
 constexpr unsigned kPackingThreads = 256;
+/// What lives from one task to the next is in memory while a function runs that needs all registers. Loops spill
+/// nothing.
+constexpr int kMostSpilledBytes = 2048;
 
 using Clock = std::chrono::steady_clock;
 
@@ -56,7 +59,7 @@ Result<void> DecodeSession::compile_step() {
     names.push_back(function.name);
     function.stores_for_copies = function.name == "attention";
   }
-  STRATA_TRY(code_, compile_cuda_code(image_.text(names), target, options_.profile));
+  STRATA_TRY(code_, compile_cuda_code(image_.text(names), target, options_.profile, kMostSpilledBytes));
   shape_ = cuda_shape();
   shape_.ring_bytes = machine.ring_bytes;
   shape_.window_bytes = machine.window_bytes;
@@ -85,8 +88,10 @@ Result<void> DecodeSession::fill_memory(const ModelWeights& weights) {
         STRATA_CHECK(memory.upload(bytes_of(table)));
         break;
       }
-      case DecodeBuffer::Kind::Packed: break;  // see pack
-      default: STRATA_CHECK(memory.clear());
+      case DecodeBuffer::Kind::Packed:
+        break;  // see pack
+      default:
+        STRATA_CHECK(memory.clear());
     }
     buffers_.push_back(std::move(memory));
   }
@@ -110,8 +115,7 @@ Result<void> DecodeSession::pack(const ModelWeights& weights) {
           continue;
         }
         STRATA_TRY(const WeightView view, weights.at(name));
-        STRATA_TRY(GpuMemory memory,
-                   GpuMemory::allocate(*device_, static_cast<int64_t>(view.values.size_bytes())));
+        STRATA_TRY(GpuMemory memory, GpuMemory::allocate(*device_, static_cast<int64_t>(view.values.size_bytes())));
         STRATA_CHECK(memory.upload(bytes_of(view.values)));
         pointers.push_back(memory.pointer());
         raw.push_back(std::move(memory));
@@ -149,8 +153,7 @@ Result<void> DecodeSession::make_kernel() {
         return unsupported("operator '{}' has {} arguments, more than {}", name, at->second->size(),
                            std::size(record.arguments));
       for (size_t n = 0; n < at->second->size(); ++n)
-        record.arguments[n] =
-            reinterpret_cast<void*>(buffers_[static_cast<size_t>((*at->second)[n])].pointer());
+        record.arguments[n] = reinterpret_cast<void*>(buffers_[static_cast<size_t>((*at->second)[n])].pointer());
     }
     options.operators.push_back(record);
   }
@@ -160,8 +163,7 @@ Result<void> DecodeSession::make_kernel() {
 
 Result<void> DecodeSession::put_tokens(std::span<const int> tokens) {
   const int at = tensor_index(image_.buffers, DecodeBuffer::Kind::Tokens);
-  return buffers_[static_cast<size_t>(at)].upload(
-      {reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()});
+  return buffers_[static_cast<size_t>(at)].upload({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()});
 }
 
 Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<std::vector<int>>& prompts,
@@ -243,8 +245,7 @@ void DecodeSession::set_position(int64_t position) {
 }
 
 int64_t DecodeSession::floor_bytes(int64_t position) const {
-  return image_.floor_bytes +
-         options_.batch * config_.num_hidden_layers * 2 * config_.key_columns() * position * 2;
+  return image_.floor_bytes + options_.batch * config_.num_hidden_layers * 2 * config_.key_columns() * position * 2;
 }
 
 }  // namespace strata::megakernel

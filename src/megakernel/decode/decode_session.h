@@ -16,7 +16,7 @@ struct DecodeOptions {
   int64_t capacity = 1024;  ///< positions of a sequence's cache
   Machine machine;          ///< workers and window; ring and scratch are what the functions leave of shared memory
   std::chrono::milliseconds limit{2000};  ///< of each wait within a step
-  bool profile = false;     ///< record begin and end of tasks
+  bool profile = false;                   ///< record begin and end of tasks
 };
 
 class DecodeSession {
@@ -29,8 +29,8 @@ class DecodeSession {
 
   /// What a sequence has made so far is told as soon as the host sees it: its number, and the token.
   using OnToken = std::function<void(int64_t sequence, int token)>;
-  /// Feeds the prompts, one token a step, and decodes greedily until each sequence has `tokens` new ones. Sequences with
-  /// shorter prompts begin earlier. Errors (InvalidInput): as many prompts as sequences, none empty, tokens of the
+  /// Feeds the prompts, one token a step, and decodes greedily until each sequence has `tokens` new ones. Sequences
+  /// with shorter prompts begin earlier. Errors (InvalidInput): as many prompts as sequences, none empty, tokens of the
   /// vocabulary, positions of the cache; (Environment): the kernel's.
   Result<std::vector<std::vector<int>>> generate(const std::vector<std::vector<int>>& prompts, int64_t tokens,
                                                  const OnToken& on_token = {});

@@ -273,12 +273,14 @@ TEST(Tagged, AWarpReadsARange) {
       });
       bench.as_team([&](HostPlatform& platform) {
         Context<HostPlatform> c{platform, bench.program, Role::Compute, 0};
-        const Verdict verdict = read_tagged(c, [&](int i) -> const auto& { return words[static_cast<size_t>(i)]; }, count, 6, [&](int i, const Tagged& word) {
-          ++seen[static_cast<size_t>(i)];
-          EXPECT_EQ(i % lanes, platform.lane());
-          EXPECT_EQ(word.data[0], 100u + static_cast<unsigned>(i));
-          EXPECT_EQ(word.data[1], 7u);
-        });
+        const Verdict verdict = read_tagged(
+            c, [&](int i) -> const auto& { return words[static_cast<size_t>(i)]; }, count, 6,
+            [&](int i, const Tagged& word) {
+              ++seen[static_cast<size_t>(i)];
+              EXPECT_EQ(i % lanes, platform.lane());
+              EXPECT_EQ(word.data[0], 100u + static_cast<unsigned>(i));
+              EXPECT_EQ(word.data[1], 7u);
+            });
         EXPECT_EQ(verdict, Verdict::Ready);
       });
       late.join();
@@ -296,7 +298,9 @@ TEST(Tagged, AMissingWordIsReported) {
     bench.as_team([&](HostPlatform& platform) {
       Context<HostPlatform> c{platform, bench.program, Role::Compute, 0};
       const auto take = [&](int i, const Tagged&) { EXPECT_LT(i, 16) << "of a batch that is not complete"; };
-      EXPECT_EQ(read_tagged(c, [&](int i) -> const auto& { return words[static_cast<size_t>(i)]; }, 20, 2, take), Verdict::Abort);
+      EXPECT_EQ(read_tagged(
+                    c, [&](int i) -> const auto& { return words[static_cast<size_t>(i)]; }, 20, 2, take),
+                Verdict::Abort);
     });
     EXPECT_FALSE(bench.machine.team_error);
     const std::vector<unsigned> words_of_report = report_of(bench, Role::Compute);

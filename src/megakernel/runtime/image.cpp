@@ -63,8 +63,7 @@ Result<Relations> relate(const Plan& plan) {
   Relations r(plan);
   for (size_t e = 0; e < plan.events.size(); ++e) {
     if (plan.events[e].triggers != static_cast<int64_t>(r.triggers[e].size()) || r.triggers[e].empty())
-      return invalid("event {}: {} triggers, and {} tasks signal it", e, plan.events[e].triggers,
-                     r.triggers[e].size());
+      return invalid("event {}: {} triggers, and {} tasks signal it", e, plan.events[e].triggers, r.triggers[e].size());
   }
   for (size_t w = 0; w < plan.queues.size(); ++w) {
     for (size_t i = 0; i < plan.queues[w].size(); ++i) {

@@ -41,8 +41,8 @@ Result<TaskCode> task_code(const Graph& graph, const Operation& op, const BlockS
 }
 
 std::string load_call(const TaskCode& code, const TaskCall& call) {
-  return fmt::format("      {}_load({}, {}, {}, {}, {}, page);\n", code.name, fmt::join(call.tensors, ", "), call.packed,
-                     kCoordinates, call.iterations, call.ring);
+  return fmt::format("      {}_load({}, {}, {}, {}, {}, page);\n", code.name, fmt::join(call.tensors, ", "),
+                     call.packed, kCoordinates, call.iterations, call.ring);
 }
 
 std::string compute_call(const TaskCode& code, const TaskCall& call) {
@@ -50,8 +50,9 @@ std::string compute_call(const TaskCode& code, const TaskCall& call) {
       "      if (side.platform().rank() < {0}) {{\n"
       "        {1}<{2}, {3}>({4}, {5},\n            {6}, {7}, page, side.scratch() + {8});\n"
       "      }} else {{\n        {7}.advance({6}, {9});\n      }}\n",
-      code.threads, code.name, team_text(code.threads, code.threads == kTeamThreads ? kTeamBarrier : kPartBarrier), code.math, fmt::join(call.tensors, ", "),
-      kCoordinates, call.iterations, call.ring, code.page_bytes, code.stage_bytes);
+      code.threads, code.name, team_text(code.threads, code.threads == kTeamThreads ? kTeamBarrier : kPartBarrier),
+      code.math, fmt::join(call.tensors, ", "), kCoordinates, call.iterations, call.ring, code.page_bytes,
+      code.stage_bytes);
 }
 
 std::string task_switch(const std::vector<TaskBody>& bodies) {
@@ -76,7 +77,8 @@ std::string task_switch(const std::vector<TaskBody>& bodies) {
       "  [[maybe_unused]] Page page{{side.scratch(), nullptr, nullptr, 0}};\n"
       "  switch (d.record.function) {{\n{}    default: break;\n  }}\n}}\n\n}}  // namespace strata_device\n\n"
       "namespace strata::megakernel {{\n\n"
-      "STRATA_DEVICE void load_task(const Descriptor& task, CudaLoad& side) {{ strata_device::load_of_task(task, side); "
+      "STRATA_DEVICE void load_task(const Descriptor& task, CudaLoad& side) {{ strata_device::load_of_task(task, "
+      "side); "
       "}}\n"
       "STRATA_DEVICE void compute_task(const Descriptor& task, CudaCompute& side) {{\n"
       "  strata_device::compute_of_task(task, side);\n}}\n\n}}  // namespace strata::megakernel\n",

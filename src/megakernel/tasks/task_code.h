@@ -9,8 +9,8 @@
 
 namespace strata {
 
-/// Device text behind the device library and the runtime's core: what tensors are to tasks (strata_task.h); behind that,
-/// what attention over a cache is made of beside its block function; and the ends of a decode step.
+/// Device text behind the device library and the runtime's core: what tensors are to tasks (strata_task.h); behind
+/// that, what attention over a cache is made of beside its block function; and the ends of a decode step.
 std::string_view task_library();
 std::string_view attention_library();
 std::string_view sampling_library();

@@ -102,8 +102,8 @@ constexpr int kTaggedAtOnce = 4;
 
 /// By the lanes of a warp together: take(i, word) for the words place(0) … place(count − 1) as soon as they have been
 /// written in this epoch, each by one lane; `count` is the same in all lanes. All look for theirs once, since they may
-/// all be there. Then one lane looks for a missing one until it is there, and all look again for theirs: many lanes that
-/// look slow the whole chip down.
+/// all be there. Then one lane looks for a missing one until it is there, and all look again for theirs: many lanes
+/// that look slow the whole chip down.
 template <int kAtOnce = kTaggedAtOnce, class Platform, class Place, class Take>
 STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const Place& place, int count, unsigned epoch, Take take) {
   Platform& platform = c.platform;

@@ -82,7 +82,7 @@ struct Program {
   const int* triggers;     ///< by event
   const int* queue_first;  ///< by worker, and one more: of queue_tasks
   const int* queue_tasks;
-  const QueuedTask* queued;  ///< the same tasks, where none is just in time
+  const QueuedTask* queued;      ///< the same tasks, where none is just in time
   const LaunchRecord* launches;  ///< of each scheduler in the order of their tasks
   const int* launch_first;       ///< by scheduler, and one more: of launches
   const int* launch_tasks;

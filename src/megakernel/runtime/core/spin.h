@@ -136,8 +136,8 @@ STRATA_DEVICE Verdict spin(Context<Platform>& c, Waited& waited, Poll poll) {
   for (unsigned polls = 1; !poll(); ++polls) {
     if (polls % Platform::kCheckInterval == 0) {
       if (kScope == Scope::Thread || c.platform.leads_warp()) {
-        const Looked looked = look<Platform>(c.platform.handle(), c.program, c.role, c.index, c.task, c.epoch,
-                                             c.reported, waited, watch);
+        const Looked looked =
+            look<Platform>(c.platform.handle(), c.program, c.role, c.index, c.task, c.epoch, c.reported, waited, watch);
         c.left = looked.left;
         c.reported = looked.reported;
         watch = looked.watch;

@@ -12,9 +12,6 @@ std::string_view megakernel_kernel_text();
 namespace megakernel {
 namespace {
 
-/// Of a thread: what lives from one task to the next may lie in memory while a task runs.
-constexpr int kMostSpilledBytes = 2048;
-
 /// Headers follow each other in the order of their includes.
 void append(std::string& text, std::string_view headers) {
   while (!headers.empty()) {
@@ -44,13 +41,13 @@ std::string cuda_source(std::string_view functions, bool profile) {
   return text;
 }
 
-Result<CudaCode> compile_cuda_code(std::string_view functions, const Target& target, bool profile) {
+Result<CudaCode> compile_cuda_code(std::string_view functions, const Target& target, bool profile, int most_spilled) {
   if (!target.bulk_copies)
     return with_remedy(unsupported("a mega-kernel for {}, which has no bulk copies", target.name),
                        "choose a target from sm_90a on");
   CudaCode code{.target = std::string(target.name), .profile = profile, .cubin = {}, .use = {}};
   STRATA_TRY(code.cubin, compile_cubin(cuda_source(functions, profile), target, {}, &code.use));
-  if (code.use.spilled_bytes > kMostSpilledBytes)
+  if (code.use.spilled_bytes > most_spilled)
     return with_remedy(unsupported("the mega-kernel's block functions take more than the {} registers that a thread "
                                    "has: {} bytes are spilled",
                                    code.use.registers, code.use.spilled_bytes),

@@ -28,7 +28,9 @@ struct CudaCode {
 std::string cuda_source(std::string_view functions, bool profile);
 
 /// Compiles cuda_source(functions, profile). Errors (Unsupported): a target without bulk copies; text that does not
-/// compile, with the compiler's log; registers that do not fit a thread and are spilled. (Environment): no NVRTC.
-Result<CudaCode> compile_cuda_code(std::string_view functions, const Target& target, bool profile);
+/// compile, with the compiler's log; more than `most_spilled` bytes of registers that do not fit a thread and are
+/// spilled. (Environment): no NVRTC.
+Result<CudaCode> compile_cuda_code(std::string_view functions, const Target& target, bool profile,
+                                   int most_spilled = 0);
 
 }  // namespace strata::megakernel

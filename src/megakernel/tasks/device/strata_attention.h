@@ -1,13 +1,15 @@
-// The parts of a decode step that no block graph describes, since they depend on positions: rotary embedding of heads as
-// they are brought, the order of keys in the cache, this step's rows of it, and the merge of splits. Written by hand
+// The parts of a decode step that no block graph describes, since they depend on positions: rotary embedding of heads
+// as they are brought, the order of keys in the cache, this step's rows of it, and the merge of splits. Written by hand
 // (docs/megakernel.md says why); attention itself is a generated block function, which reads through these.
 //
-// Keys of a head lie in tiles of kKeys positions, dealt to the splits of the head in turn: tile t is iteration t / splits
-// of split t mod splits. Attention does not care for the order of keys, as long as mask and values have the same.
+// Keys of a head lie in tiles of kKeys positions, dealt to the splits of the head in turn: tile t is iteration t /
+// splits of split t mod splits. Attention does not care for the order of keys, as long as mask and values have the
+// same.
 
 namespace strata_device {
 
-/// Rows of heads that other tasks computed, to be normalised (Qwen3) and rotated: rope.h, with the angles of one position.
+/// Rows of heads that other tasks computed, to be normalised (Qwen3) and rotated: rope.h, with the angles of one
+/// position.
 template <class T, class Side, int kHeadDim, bool kNorm>
 struct HeadRows {
   Words<T, Side> words;
@@ -77,8 +79,8 @@ STRATA_DEVICE void each_head_row(const HeadRows<T, Side, kHeadDim, kNorm>& from,
     const int rows = kRows - first < kOfWarp ? kRows - first : kOfWarp;
     unsigned data[2] = {0, 0};
     gather_words<1>(
-        *from.words.side, rows * kLanes, lane(), 32,
-        [&](int n) -> auto& { return from.words.at((first + n / kLanes) * row_stride + n % kLanes * kOfLane); },
+        *from.words.side, rows * kLanes, lane(),
+        32, [&](int n) -> auto& { return from.words.at((first + n / kLanes) * row_stride + n % kLanes * kOfLane); },
         [&](int, const unsigned(&word)[2]) {
           data[0] = word[0];
           data[1] = word[1];
@@ -116,8 +118,8 @@ struct HistoryPart {
   }
 };
 
-/// The 0/1 mask of keys, computed: element κ of a row is key κ mod kKeys of iteration κ / kKeys mod kIterations of split
-/// κ / (kKeys · kIterations).
+/// The 0/1 mask of keys, computed: element κ of a row is key κ mod kKeys of iteration κ / kKeys mod kIterations of
+/// split κ / (kKeys · kIterations).
 template <class T, int kKeys, int kIterations, int kSplits>
 struct KeyMask {
   int left;  ///< positions that hold keys
@@ -176,10 +178,10 @@ STRATA_DEVICE void copy_but_row(unsigned char* to, const unsigned char* from, in
   }
 }
 
-/// The tile with this step's position: its other rows from the cache, this step's key and value from the tasks that made
-/// them. The rows go to the cache as well. All of the team call it; the tile is there when its copies have landed and
-/// all have met, as the block function does before its loop. The last warps bring it, while the first ones bring the
-/// queries.
+/// The tile with this step's position: its other rows from the cache, this step's key and value from the tasks that
+/// made them. The rows go to the cache as well. All of the team call it; the tile is there when its copies have landed
+/// and all have met, as the block function does before its loop. The last warps bring it, while the first ones bring
+/// the queries.
 template <class Team, class Keys, class Values, int kValuesAt, int kBytes, class T, class Side, int kHeadDim,
           bool kNorm>
 STRATA_DEVICE void append_to_history(unsigned char* tile, unsigned char* cached,
@@ -209,14 +211,14 @@ STRATA_DEVICE void append_to_history(unsigned char* tile, unsigned char* cached,
 
 /// Merges what the splits of attention left: Σ_s w_s · o_s / Σ_s w_s · l_s with w_s = exp(m_s − max m). The task has
 /// columns [part, part + 1) · kColumns of the kGroup query heads of key-value head `head`, counted through all
-/// sequences. Four results are made by a warp, whose lanes have two columns of a split each. References m and sums l are
-/// [heads, kSplits, kGroup], one a word; weighted values are [heads, kSplits, kGroup, kHeadDim], two a word. Splits are
-/// added in their order.
+/// sequences. Four results are made by a warp, whose lanes have two columns of a split each. References m and sums l
+/// are [heads, kSplits, kGroup], one a word; weighted values are [heads, kSplits, kGroup, kHeadDim], two a word. Splits
+/// are added in their order.
 template <class Team, int kSplits, int kGroup, int kHeadDim, int kColumns, class T, class Side>
 STRATA_DEVICE void merge_splits(const Words<float, Side, 1>& references, const Words<float, Side, 1>& sums,
                                 const Words<float, Side>& values, const WordsOut<T, Side>& out, int head, int part) {
   static_assert(kColumns % kOfWord<T> == 0, "whole words");
-  constexpr int kHalf = 16;  // lanes, a split each
+  constexpr int kHalf = 16;                      // lanes, a split each
   constexpr int kWords = kColumns / kOfWord<T>;  // of a query head
   for (int word = Team::warp(); word < kGroup * kWords; word += Team::kWarps) {
     const int of_group = word / kWords;

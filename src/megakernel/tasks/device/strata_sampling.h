@@ -32,15 +32,15 @@ struct Candidate {
   }
 };
 
-/// The best of the words from `first` to `end` of a row of logits, as one word: the logit and its place. `scratch` holds
-/// two words for each warp.
+/// The best of the words from `first` to `end` of a row of logits, as one word: the logit and its place. `scratch`
+/// holds two words for each warp.
 template <class Team, class T, class Side>
 STRATA_DEVICE void best_of_part(const Words<T, Side>& logits, int first, int end, const WordsOut<float, Side>& out,
                                 int at, unsigned char* scratch) {
   Candidate best;
   gather_words(
-      *logits.side, end - first, static_cast<int>(Team::rank()), Team::kThreads,
-      [&](int n) -> auto& { return logits.at((first + n) * kOfWord<T>); },
+      *logits.side, end - first, static_cast<int>(Team::rank()),
+      Team::kThreads, [&](int n) -> auto& { return logits.at((first + n) * kOfWord<T>); },
       [&](int n, const unsigned(&data)[2]) {
         T values[kOfWord<T>];
         memcpy(values, data, sizeof data);

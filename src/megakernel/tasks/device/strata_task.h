@@ -1,6 +1,6 @@
-// Tensors as the tasks of a mega-kernel see them, where block functions (superopt/codegen) expect pointers: tagged words
-// of other tasks, what is computed while it is brought, and results that go out as tagged words. Stands behind the
-// device library and the runtime's core in an image's source. `Side` is the core's ComputeSide.
+// Tensors as the tasks of a mega-kernel see them, where block functions (superopt/codegen) expect pointers: tagged
+// words of other tasks, what is computed while it is brought, and results that go out as tagged words. Stands behind
+// the device library and the runtime's core in an image's source. `Side` is the core's ComputeSide.
 //
 // A tensor in tagged words: 8 bytes of data to a word, row after row, so that word i of a row holds elements
 // i · kOfWord<T> … of it, whatever tiles they were computed in. Rows are whole words.
@@ -35,8 +35,8 @@ struct TaskRing {
 };
 
 /// Words place(0) … place(count − 1), dealt to `threads` threads, whole warps, a warp's width at a time: take(n, data)
-/// for each, as soon as it has been written in this step (runtime/core/events.h, read_tagged). kAtOnce: words that a lane
-/// asks for before the first has come.
+/// for each, as soon as it has been written in this step (runtime/core/events.h, read_tagged). kAtOnce: words that a
+/// lane asks for before the first has come.
 template <int kAtOnce = 4, class Side, class Place, class Take>
 STRATA_DEVICE void gather_words(Side& side, int count, int rank, int threads, const Place& place, const Take& take) {
   const int warps = threads / 32;
@@ -145,8 +145,8 @@ STRATA_DEVICE void save(const WordsOut<T, Side, kPerWord>& to, const TileType& t
   for (int i = 0; i < TileType::kRegisters; i += TileType::kPair) {
     const int row = TileType::row(i);
     const int column = TileType::column(i);
-    const bool mine = (TileType::kRows == 1 ? lane() / 4 == 0 : row < TileType::kRows) &&
-                      (TileType::kColumns > 1 || lane() % 4 == 0);
+    const bool mine =
+        (TileType::kRows == 1 ? lane() / 4 == 0 : row < TileType::kRows) && (TileType::kColumns > 1 || lane() % 4 == 0);
     const auto at = static_cast<int>(TileType::batch_of(i) * kBatchStride + row * kRowStride + column * kColumnStride);
     if constexpr (kPerWord == 1) {
 #pragma unroll

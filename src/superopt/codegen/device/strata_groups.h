@@ -83,7 +83,8 @@ STRATA_DEVICE void leave(float* to, const TileType& tile) {
   if (kDifferentLanes<TileType> < 32 && lane() >= kDifferentLanes<TileType>) return;
 #pragma unroll
   for (int i = 0; i + 4 <= TileType::kRegisters; i += 4) {
-    *reinterpret_cast<Registers<4>*>(to + left_at<TileType>(i)) = {tile.v[i], tile.v[i + 1], tile.v[i + 2], tile.v[i + 3]};
+    *reinterpret_cast<Registers<4>*>(to + left_at<TileType>(i)) = {tile.v[i], tile.v[i + 1], tile.v[i + 2],
+                                                                   tile.v[i + 3]};
   }
 #pragma unroll
   for (int i = TileType::kRegisters / 4 * 4; i < TileType::kRegisters; ++i) to[left_at<TileType>(i)] = tile.v[i];
@@ -111,7 +112,8 @@ STRATA_DEVICE void each_left(const float* left, const Place& place, Each each) {
   constexpr int kCount = kFour ? 4 : Part::kPair;
 #pragma unroll
   for (int i = 0; i < Part::kRegisters; i += kCount) {
-    const auto values = *reinterpret_cast<const Registers<kCount>*>(left + left_at<Whole>(register_of<Part, Whole>(i, place)));
+    const auto values =
+        *reinterpret_cast<const Registers<kCount>*>(left + left_at<Whole>(register_of<Part, Whole>(i, place)));
 #pragma unroll
     for (int e = 0; e < kCount; ++e) each(i + e, values.v[e]);
   }

@@ -470,8 +470,8 @@ STRATA_DEVICE TileType load(const unsigned char* tile, int first_row, int first_
   constexpr bool kBlocks = sizeof(typename Shared::T) == 2 && TileType::kColumns % 8 == 0 && TileType::kRows > 1 &&
                            (!kAcross || TileType::kRows % 8 == 0);
   // One row lies in chunks at places that are known: a lane reads its pair of each block of columns.
-  constexpr bool kPairs = sizeof(typename Shared::T) == 2 && TileType::kColumns % 8 == 0 && TileType::kRows == 1 &&
-                          !kAcross;
+  constexpr bool kPairs =
+      sizeof(typename Shared::T) == 2 && TileType::kColumns % 8 == 0 && TileType::kRows == 1 && !kAcross;
   if constexpr (kBlocks) {
     return load_blocks<TileType, Shared, kAcross>(tile, first_row, first_column);
   } else if constexpr (kPairs) {

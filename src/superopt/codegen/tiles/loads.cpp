@@ -68,7 +68,8 @@ void TileLoads::place(int64_t least, bool by_size) {
     int64_t& bytes = plan_of(&op).once ? once_bytes_ : is_gathered(&op) ? gathered_bytes_ : stage_bytes_;
     const int64_t size = shared_tile_bytes(plan_of(&op), block_.body.type(id).dtype);
     // Lines of shared memory are as long; what has less than a line lies in one.
-    if (by_size) alignment = std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(size))), least, kLine);
+    if (by_size)
+      alignment = std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(size))), least, kLine);
     bytes = ceil_div(bytes, alignment) * alignment;
     if (size >= kTileAlignment) bytes = ceil_div(bytes, kTileAlignment) * kTileAlignment;
     offsets_[id] = bytes;

@@ -90,8 +90,8 @@ class TileLoads {
   int64_t iterations_of_group() const { return ceil_div(block_.body.launch().loop, block_.schedule.groups()); }
   int64_t group_threads() const { return kWarp * block_.schedule.row_warps; }
   int64_t team_threads() const { return group_threads() * block_.schedule.loop_warps; }
-  /// Places: tiles that stay, then those of a stage, and those that are gathered; all aligned to `least` bytes at least,
-  /// and, `by_size`, so that small ones lie in one line and do not take more than they need.
+  /// Places: tiles that stay, then those of a stage, and those that are gathered; all aligned to `least` bytes at
+  /// least, and, `by_size`, so that small ones lie in one line and do not take more than they need.
   void place(int64_t least, bool by_size = false);
 
   /// Where a tile is read from.

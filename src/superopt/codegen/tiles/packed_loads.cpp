@@ -104,7 +104,8 @@ class PackedLoads : public RingLoads {
     for (const int64_t size : grid) blocks *= size;
     code.packing = Packing{blocks * bytes_of_block(), {}};
     for (Tile tile : tiles(false)) {
-      if (!is_gathered(tile)) code.packing->tiles.push_back({number_of(tile), source(tile).type, offset(tile->results[0])});
+      if (!is_gathered(tile))
+        code.packing->tiles.push_back({number_of(tile), source(tile).type, offset(tile->results[0])});
     }
   }
 
