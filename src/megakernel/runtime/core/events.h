@@ -146,22 +146,4 @@ STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const Place& place, int 
   return c.left;
 }
 
-/// Words of a vector in tiles: tile t has `words_of_tile` of them, which lie together, `step` words after those of the
-/// tile before; their data go to `to` + t · `stride`, without gaps. By a warp together. It is called, not inlined: one
-/// copy serves all products of an image.
-template <class Platform>
-STRATA_COLD Looked read_vector(typename Platform::Handle handle, const Program<Platform>& program, Role role, int index,
-                               int task, unsigned epoch, bool reported, const typename Platform::TaggedWord* words,
-                               int step, int tiles, int words_of_tile, unsigned char* to, int stride) {
-  auto&& platform = handle;
-  Context<Platform> c{platform, program, role, index, task, epoch, Verdict::Ready, reported};
-  const auto place = [&](int i) -> const auto& { return words[i / words_of_tile * step + i % words_of_tile]; };
-  read_tagged(c, place, tiles * words_of_tile, epoch, [&](int i, const Tagged& word) {
-    auto* const data = reinterpret_cast<unsigned*>(to + i / words_of_tile * stride + i % words_of_tile * 8);
-    data[0] = word.data[0];
-    data[1] = word.data[1];
-  });
-  return {c.left, c.reported, {}};
-}
-
 }  // namespace strata::megakernel

@@ -177,15 +177,6 @@ class ComputeSide {
   STRATA_DEVICE void read_at(const Place& place, int count, const Take& take) {
     read_tagged<kAtOnce>(c_, place, count, c_.epoch, take);
   }
-  /// Tiles of a vector, by a warp together; see read_vector.
-  STRATA_DEVICE void read_tiles(const TaggedWord* words, int step, int tiles, int words_of_tile, unsigned char* to,
-                                int stride) {
-    if (left()) return;
-    const Looked looked = read_vector<Platform>(c_.platform.handle(), c_.program, c_.role, c_.index, c_.task, c_.epoch,
-                                                c_.reported, words, step, tiles, words_of_tile, to, stride);
-    c_.left = looked.left;
-    c_.reported = looked.reported;
-  }
   /// The same for words that lie one after the other.
   template <class Take>
   STRATA_DEVICE void read(const TaggedWord* words, int count, const Take& take) {

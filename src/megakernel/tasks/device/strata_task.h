@@ -69,15 +69,6 @@ struct Brought<Shared, kRowStride, kBatchStride, Words<T, Side>> {
   template <int kThreads, int kGroups, int kStride, int kCount, class From>
   STRATA_DEVICE static void bring(unsigned char* to, const From& from, int first, int iterations, int rank) {
     if (first >= iterations) return;
-    if constexpr (kRows == 1) {
-      // A row has no pattern: its words lie in their order. What is not a group's own is brought by the first warp.
-      static_assert(kThreads == 32 || kCount == 1, "a group is a warp");
-      if (rank >= 32) return;
-      const Words<T, Side> begin = from(first);
-      const int step = kCount == 1 ? 0 : (from(first + kGroups).offset - begin.offset) / kOfWord<T>;
-      begin.side->read_tiles(&begin.at(0), step, (iterations - first + kGroups - 1) / kGroups, kWords, to, kStride);
-      return;
-    }
     const int count = (iterations - first + kGroups - 1) / kGroups * kRows * kWords;
     gather_words(
         *from(0).side, count, rank, kThreads,
