@@ -24,8 +24,8 @@ struct Context {
   }
   /// Value of the abort word where this role is the cause.
   STRATA_DEVICE unsigned own_cause() const { return static_cast<unsigned>(report()) + 1; }
-  /// Compute is a team; the other roles are one thread each.
-  STRATA_DEVICE bool leads() const { return role != Role::Compute || platform.leads(); }
+  /// Whether this thread speaks for those that wait with it: compute is a team of warps, other roles are one thread.
+  STRATA_DEVICE bool speaks() const { return role != Role::Compute || platform.leads_warp(); }
 };
 
 /// What a wait is for: have and want are counts of some kind.
@@ -37,7 +37,7 @@ struct Waited {
 };
 
 /// One thread of a role writes its report: the one that set the abort word or, where another role is the cause, the
-/// leader.
+/// first that leaves a wait.
 template <class Platform>
 STRATA_DEVICE void write_report(Context<Platform>& c, const Waited& waited) {
   auto* const words = c.program.reports + c.report() * kReportWords;
@@ -54,7 +54,11 @@ STRATA_DEVICE void write_report(Context<Platform>& c, const Waited& waited) {
 template <class Platform>
 STRATA_DEVICE void leave(Context<Platform>& c, const Waited& waited, unsigned cause) {
   c.left = Verdict::Abort;
-  if (!c.reported && cause != c.own_cause() && c.leads()) write_report(c, waited);
+  if (c.reported || cause == c.own_cause() || !c.speaks()) return;
+  // The state of a report that nobody has begun.
+  auto& state = c.program.reports[c.report() * kReportWords];
+  const auto none = static_cast<unsigned>(Activity::None), running = static_cast<unsigned>(Activity::Running);
+  if (c.platform.compare_exchange(state, none, running) == none) write_report(c, waited);
 }
 
 /// Ends the kernel: this thread's report is its cause, unless another thread was first.

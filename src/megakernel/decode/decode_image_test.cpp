@@ -1,0 +1,117 @@
+// Images of decode steps of small models: their plans, their memory, and their device code.
+#include "megakernel/decode/decode_image.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "megakernel/runtime/core/program.h"
+#include "megakernel/runtime/cuda/source.h"
+#include "megakernel/tgraph/compile.h"
+
+namespace strata::megakernel {
+namespace {
+
+ModelConfig small_config(ModelFamily family) {
+  ModelConfig config;
+  config.family = family;
+  config.hidden_size = 256;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 8;
+  config.num_key_value_heads = 2;
+  config.head_dim = family == ModelFamily::Qwen3 ? 64 : 32;
+  config.intermediate_size = 512;
+  config.vocab_size = 512;
+  config.max_position_embeddings = 2048;
+  config.rms_norm_eps = 1e-6;
+  config.rope_theta = 1e6;
+  return config;
+}
+
+Result<DecodeImage> image_of(const ModelConfig& config, int64_t batch = 1) {
+  return decode_image(config, {batch, 512, DType::BF16}, Machine{}, targets().back());
+}
+
+class DecodeImages : public testing::TestWithParam<ModelFamily> {};
+
+TEST_P(DecodeImages, HaveAPlanWhoseTasksHandOverInTaggedWords) {
+  const ModelConfig config = small_config(GetParam());
+  for (const int64_t batch : {1, 2}) {
+    const auto image = image_of(config, batch);
+    ASSERT_TRUE(image) << image.error().to_string();
+    const auto compiled = compile(image->operators, Machine{});
+    ASSERT_TRUE(compiled) << compiled.error().to_string();
+    const Plan& plan = compiled->plan;
+    // What is read of a row of the cache in the next step is released by a counter, before the step ends.
+    const Task& last = plan.tasks.back();
+    ASSERT_GE(last.op, 0);
+    EXPECT_EQ(plan.operators[static_cast<size_t>(last.op)], "best");
+    std::set<std::string> waiting;
+    for (const Task& task : plan.tasks) {
+      for (const int event : task.waits) {
+        if (plan.events[static_cast<size_t>(event)].hand_off == HandOff::Counter)
+          waiting.insert(task.op < 0 ? "empty" : plan.operators[static_cast<size_t>(task.op)]);
+      }
+    }
+    EXPECT_THAT(waiting, testing::Contains("best"));
+    for (const char* hot : {"norm_qkv.1", "attention.0", "output_projection.0", "gated_up.1", "down.0", "head"})
+      EXPECT_THAT(waiting, testing::Not(testing::Contains(hot)));
+  }
+}
+
+TEST_P(DecodeImages, NameMemoryForAllThatTasksTouch) {
+  const ModelConfig config = small_config(GetParam());
+  const auto image = image_of(config);
+  ASSERT_TRUE(image) << image.error().to_string();
+  ASSERT_EQ(image->arguments.size(), image->operators.operators.size());
+  std::set<int> used;
+  for (const std::vector<int>& arguments : image->arguments) {
+    EXPECT_LE(arguments.size(), static_cast<size_t>(kMostArguments));
+    used.insert(arguments.begin(), arguments.end());
+  }
+  EXPECT_EQ(used.size(), image->buffers.size());
+  // Every weight is packed, or read as it is.
+  std::set<std::string> weights;
+  int64_t packed = 0;
+  for (const PackJob& job : image->packing) {
+    weights.insert(job.weights.begin(), job.weights.end());
+    packed += image->buffers[static_cast<size_t>(job.buffer)].bytes;
+  }
+  for (const DecodeBuffer& buffer : image->buffers) weights.insert(buffer.weight);
+  int64_t matrices = 0;
+  for (const WeightSpec& spec : weight_specs(config)) {
+    EXPECT_TRUE(weights.contains(spec.name)) << spec.name;
+    if (spec.shape.size() == 2 && spec.name != "model.embed_tokens.weight") matrices += spec.elements() * 2;
+  }
+  EXPECT_EQ(image->floor_bytes, matrices);
+  EXPECT_GE(packed, matrices);
+}
+
+TEST_P(DecodeImages, CompileForTheirTarget) {
+  const auto image = image_of(small_config(GetParam()));
+  ASSERT_TRUE(image) << image.error().to_string();
+  std::vector<std::string> names;
+  for (const auto& [name, body] : image->bodies) names.push_back(name);
+  constexpr int kSpilled = 2048;  // bytes
+  const auto code = compile_cuda_code(image->text(names), targets().back(), false, kSpilled);
+  ASSERT_TRUE(code) << code.error().to_string();
+  EXPECT_LE(code->use.registers, 168);  // of 320 threads
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, DecodeImages, testing::Values(ModelFamily::Qwen3, ModelFamily::Llama),
+                         [](const auto& test) { return test.param == ModelFamily::Qwen3 ? "qwen3" : "llama"; });
+
+TEST(DecodeImage, SaysWhatItDoesNotTake) {
+  ModelConfig config = small_config(ModelFamily::Llama);
+  config.head_dim = 16;
+  const auto narrow = image_of(config);
+  ASSERT_FALSE(narrow);
+  EXPECT_THAT(narrow.error().to_string(), testing::HasSubstr("heads of 16 elements; tasks take 32, 64 or 128"));
+  const auto floats = decode_image(small_config(ModelFamily::Llama), {1, 512, DType::F32}, Machine{}, targets().back());
+  ASSERT_FALSE(floats);
+  EXPECT_THAT(floats.error().to_string(), testing::HasSubstr("bf16"));
+}
+
+}  // namespace
+}  // namespace strata::megakernel
