@@ -1,8 +1,9 @@
 #include "runtime/compile.h"
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <memory>
-#include <regex>
 
 #include "runtime/cuda_libraries.h"
 #include "support/trusted_path.h"
@@ -82,14 +83,20 @@ std::string log_of(const Nvrtc& nvrtc, Nvrtc::Program program) {
 /// From ptxas's notes: "64 bytes stack frame, 0 bytes spill stores", "Used 72 registers".
 RegisterUse use_in(const std::string& notes) {
   RegisterUse use;
-  const auto raise_to = [&](int& most, const char* pattern) {
-    const std::regex numbers(pattern);
-    for (std::sregex_iterator at(notes.begin(), notes.end(), numbers), end; at != end; ++at)
-      most = std::max(most, std::stoi((*at)[1].str()));
+  // The largest number that stands before `what`.
+  const auto raise_to = [&](int& most, std::string_view what) {
+    const std::string_view text = notes;
+    for (size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, at + 1)) {
+      size_t first = at;
+      while (first > 0 && std::isdigit(static_cast<unsigned char>(text[first - 1])) != 0) --first;
+      int number = 0;
+      if (std::from_chars(text.data() + first, text.data() + at, number).ec == std::errc())
+        most = std::max(most, number);
+    }
   };
-  raise_to(use.registers, "Used ([0-9]{1,6}) registers");
-  raise_to(use.stack_bytes, "([0-9]{1,8}) bytes stack frame");
-  raise_to(use.spilled_bytes, "([0-9]{1,8}) bytes spill stores");
+  raise_to(use.registers, " registers");
+  raise_to(use.stack_bytes, " bytes stack frame");
+  raise_to(use.spilled_bytes, " bytes spill stores");
   return use;
 }
 
