@@ -175,8 +175,8 @@ class DecodeImageBuilder {
   // ---- Generated operators
 
   /// The operator of a graph in the step's: its tensors are those of the layer.
-  Result<Operator*> add_operator(const DecodeOperator& op, const std::set<std::string>& history) {
-    STRATA_TRY(const OperatorGraph one, decompose(*op.graph, machine_, {history, {}, {}}));
+  Result<Operator*> add_operator(const DecodeOperator& op) {
+    STRATA_TRY(const OperatorGraph one, decompose(*op.graph, machine_));
     Operator made = one.operators.back();
     for (std::vector<Access>* accesses : {&made.reads, &made.writes}) {
       for (Access& access : *accesses) {
@@ -184,15 +184,22 @@ class DecodeImageBuilder {
         const auto known = names_.find(from.name);
         access.tensor = known != names_.end()
                             ? known->second
-                            : tensor(in_layer(from.name), from.shape,
-                                     history.contains(from.name) ? TensorClass::History : TensorClass::Constant,
-                                     from.element_bytes);
+                            : tensor(in_layer(from.name), from.shape, TensorClass::Constant, from.element_bytes);
       }
     }
     made.name = in_layer(op.name);
     made.function = op.name;
     made_.operators.operators.push_back(std::move(made));
     return &made_.operators.operators.back();
+  }
+
+  /// Those of a part, the same in all layers.
+  Result<const DecodeOperators*> operators_of(DecoderPart part) {
+    const auto [at, added] = operators_.try_emplace(part);
+    if (added) {
+      STRATA_TRY(at->second, decode_operators(c_, shape_, part, {.workers = machine_.workers}));
+    }
+    return &at->second;
   }
 
   /// Code of an operator, the same in all layers.
@@ -238,11 +245,11 @@ class DecodeImageBuilder {
 
   /// A part that is one product: activations in words, gains as they are, matrices packed.
   Result<void> generated(DecoderPart part) {
-    STRATA_TRY(const DecodeOperators operators, decode_operators(c_, shape_, part, {.workers = machine_.workers}));
-    const DecodeOperator& op = operators.operators.front();
+    STRATA_TRY(const DecodeOperators* operators, operators_of(part));
+    const DecodeOperator& op = operators->operators.front();
     STRATA_TRY(const TaskCode* code, code_of(op));
     declare_results(op);
-    STRATA_TRY(Operator* const made, add_operator(op, {}));
+    STRATA_TRY(Operator* const made, add_operator(op));
     set_cost(*made, *code);
     TaskCall call;
     std::vector<int> arguments;
@@ -288,11 +295,10 @@ class DecodeImageBuilder {
   }
 
   Result<void> attention() {
-    STRATA_TRY(const DecodeOperators operators,
-               decode_operators(c_, shape_, DecoderPart::Attention, {.workers = machine_.workers}));
-    const DecodeOperator& op = operators.operators.front();
+    STRATA_TRY(const DecodeOperators* operators, operators_of(DecoderPart::Attention));
+    const DecodeOperator& op = operators->operators.front();
     STRATA_TRY(const TaskCode* code, code_of(op));
-    const bool splits = operators.operators.size() > 1;
+    const bool splits = operators->operators.size() > 1;
     declare_results(op);
     const std::vector<int64_t>& grid = op.operation().body->launch().grid;
     const int cache = tensor(in_layer("cache"), {grid[0], grid[1], grid[2], code->iterations}, TensorClass::History,
@@ -320,7 +326,7 @@ class DecodeImageBuilder {
     }
     made.writes.push_back(tile(cache, true, grid, {0, 1, 2, -1}));
     if (!made_.bodies.contains("attention")) made_.bodies["attention"] = attention_body(op, *code, grid, norm, outs);
-    if (splits) STRATA_CHECK(combine(operators.operators.back(), grid));
+    if (splits) STRATA_CHECK(combine(operators->operators.back(), grid));
     return {};
   }
 
@@ -384,7 +390,7 @@ class DecodeImageBuilder {
 
   Result<void> combine(const DecodeOperator& op, const std::vector<int64_t>& grid) {
     declare_results(op);
-    STRATA_CHECK(add_operator(op, {}));
+    STRATA_CHECK(add_operator(op));
     Operator& made = made_.operators.operators.back();
     made.cost = {.seconds = 0.3e-6};
     made_.arguments.push_back({words_of("PartMax"), words_of("PartSum"), words_of("PartMixed"), words_of("Mixed")});
@@ -409,6 +415,7 @@ class DecodeImageBuilder {
   DecodeImage made_;
   int64_t layer_ = -1;
   int tokens_ = 0, cosines_ = 0, sines_ = 0;
+  std::map<DecoderPart, DecodeOperators> operators_;
   std::map<std::string, int> names_;    ///< tensors of the layer, by their names in parts
   std::map<std::string, int> weights_;  ///< buffers
   std::map<int, int> words_;            ///< buffers, by tensor

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "megakernel/models/test_models.h"
 #include "megakernel/runtime/core/program.h"
 #include "megakernel/runtime/cuda/source.h"
 #include "megakernel/tgraph/compile.h"
@@ -14,18 +15,12 @@ namespace strata::megakernel {
 namespace {
 
 ModelConfig small_config(ModelFamily family) {
-  ModelConfig config;
-  config.family = family;
+  ModelConfig config = tiny_config(family);
   config.hidden_size = 256;
-  config.num_hidden_layers = 2;
   config.num_attention_heads = 8;
-  config.num_key_value_heads = 2;
   config.head_dim = family == ModelFamily::Qwen3 ? 64 : 32;
   config.intermediate_size = 512;
   config.vocab_size = 512;
-  config.max_position_embeddings = 2048;
-  config.rms_norm_eps = 1e-6;
-  config.rope_theta = 1e6;
   return config;
 }
 

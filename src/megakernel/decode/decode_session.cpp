@@ -55,10 +55,7 @@ Result<void> DecodeSession::compile_step() {
   STRATA_TRY(Compiled compiled, compile(image_.operators, machine));
   plan_ = std::move(compiled.plan);
   std::vector<std::string> names;
-  for (TaskFunction& function : plan_.functions) {
-    names.push_back(function.name);
-    function.stores_for_copies = function.name == "attention";
-  }
+  for (const TaskFunction& function : plan_.functions) names.push_back(function.name);
   STRATA_TRY(code_, compile_cuda_code(image_.text(names), target, options_.profile, kMostSpilledBytes));
   shape_ = cuda_shape();
   shape_.ring_bytes = machine.ring_bytes;
