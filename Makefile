@@ -42,6 +42,7 @@ test: build build/asan/build.ninja ## build, then every test but the slow ones: 
 	@failed=0; \
 	JOBS=$(JOBS) scripts/test.sh release -LE 'slow|sanitized' || failed=1; \
 	JOBS=$(JOBS) scripts/test.sh asan -L sanitized || failed=1; \
+	if [[ $$failed -ne 0 ]]; then scripts/failed_tests.sh release asan; fi; \
 	exit $$failed
 
 .PHONY: sanitized
