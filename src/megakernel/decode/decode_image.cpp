@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "megakernel/tasks/device/strata_sequence.h"
 #include "megakernel/tgraph/decompose.h"
 #include "superopt/codegen/emit.h"
 
@@ -15,6 +16,8 @@ constexpr int64_t kWordBytes = 16;    // a tagged word, with
 constexpr int64_t kDataBytes = 8;     // of data
 constexpr int64_t kElementBytes = 2;  // bfloat16
 constexpr int64_t kTeam = 256;        // threads that compute
+constexpr int64_t kDrawScratchBytes = 8192;
+constexpr int64_t kLogitRanks = int64_t{1} << 16;  // kRanks of tasks/device/strata_draw.h
 constexpr const char* kTeamType = "BlockTeam<256, 0, 1>";
 
 int64_t product(const std::vector<int64_t>& sizes) {
@@ -138,38 +141,91 @@ class DecodeImageBuilder {
                     kTeamType, c_.hidden_size, c_.hidden_size)};
   }
 
+  /// The next tokens: the largest logit of each part of a row, what follows from these for each sequence, and the end
+  /// of the step. One sequence's token ends the step itself.
   void sample() {
     // A part is what some of the head's tasks make, so that each of them has one reader.
     const Operator& head = made_.operators.operators.back();
     const int64_t tasks = product(head.grid), columns = c_.vocab_size / tasks;
     const int64_t each = std::max<int64_t>(tasks / machine_.workers, 1), parts = ceil_div(tasks, each);
+    const int sequences = buffer({"sequences", DecodeBuffer::Kind::Sequences,
+                                  shape_.batch * static_cast<int64_t>(sizeof(strata_device::SequenceOptions)), ""});
+    const int counts = buffer(
+        {"counts", DecodeBuffer::Kind::Counts, shape_.batch * kLogitRanks * static_cast<int64_t>(sizeof(int)), ""});
     activation("Best", {shape_.batch, parts, 2}, 4, 2);
-    Operator& first = hand_written("best_of_part", {parts, shape_.batch}, {words_of("Logits"), words_of("Best")});
+    // A part adds to any of the counts. To the plan it writes a share of them, which has the same dependences.
+    const int shares =
+        tensor("counts", {shape_.batch, parts, ceil_div(kLogitRanks, parts)}, TensorClass::Activation, 4);
+    Operator& first =
+        hand_written("best_of_part", {parts, shape_.batch}, {words_of("Logits"), words_of("Best"), sequences, counts});
     Access logits = tile(names_.at("Logits"), false, first.grid, {1, -1});
     indexing::IndexingMap& map = logits.region.map;
     map.ranges[1] = indexing::below(each * columns);
     map.results[1] = indexing::Expr::dim(0) * (each * columns) + indexing::Expr::range(1);
     if (parts * each != tasks) map.constraints = {{map.results[1], indexing::below(c_.vocab_size)}};
     first.reads = {logits};
-    first.writes = {tile(names_.at("Best"), true, first.grid, {1, 0, -1})};
+    first.writes = {tile(names_.at("Best"), true, first.grid, {1, 0, -1}), tile(shares, true, first.grid, {1, 0, -1})};
     made_.bodies["best_of_part"] = {
         "the largest logit of a part", "",
         fmt::format("      const int part = static_cast<int>(d.record.coordinates[0]);\n"
                     "      const int b = static_cast<int>(d.record.coordinates[1]);\n"
+                    "      const bool counts = has_limits(argument<const SequenceOptions>(d, 2)[b]);\n"
+                    "      unsigned* const of_rank = argument<unsigned>(d, 3) + b * kRanks;\n"
                     "      best_of_part<{0}>(words<bf16>(d, side, 0) + static_cast<int64>(b) * {1},\n"
                     "          part * {2}, part + 1 < {3} ? (part + 1) * {2} : {4}, words_out<float>(d, side, 1),\n"
-                    "          2 * (b * {3} + part), side.scratch());\n",
+                    "          2 * (b * {3} + part), side.scratch(), [&](bf16 logit) {{\n"
+                    "            if (counts) add_relaxed(of_rank[rank_of(logit)], 1);\n          }});\n",
                     kTeamType, c_.vocab_size, each * columns / 4, parts, c_.vocab_size / 4)};
-    Operator& last = hand_written("best", {1}, {words_of("Best"), tokens_});
-    last.reads = {tile(names_.at("Best"), false, last.grid, {-1, -1, -1})};
+
+    const bool alone = shape_.batch == 1;
+    const int stop = buffer({"stop", DecodeBuffer::Kind::Stop, sizeof(strata_device::StopTokens), ""});
     const int next = tensor("next", {shape_.batch}, TensorClass::Activation, 4);
+    if (!alone) activation("Token", {shape_.batch, 1}, 4, 1);
+    Operator& each_row =
+        hand_written("sample", {shape_.batch}, {words_of("Best"), sequences, words_of("Logits"), counts});
+    each_row.reads = {tile(names_.at("Best"), false, each_row.grid, {0, -1, -1}),
+                      tile(shares, false, each_row.grid, {0, -1, -1})};
+    each_row.writes = {alone ? tile(next, true, each_row.grid, {-1})
+                             : tile(names_.at("Token"), true, each_row.grid, {0, -1})};
+    each_row.cost.scratch_bytes = kDrawScratchBytes;
+    std::vector<int>& arguments = made_.arguments.back();
+    const auto end = [&](std::vector<int>& of, const std::string& token) {
+      const size_t at = of.size();
+      of.insert(of.end(), {sequences, stop, tokens_});
+      return fmt::format(
+          "      if ({0}::warp() == 0) {{\n"
+          "        end_of_step<{1}>(side, {2}, argument<int>(d, {5}),\n"
+          "            argument<SequenceOptions>(d, {3}), *argument<const StopTokens>(d, {4}));\n      }}\n",
+          kTeamType, shape_.batch, token, at, at + 1, at + 2);
+    };
+    std::string text = fmt::format(
+        "      const int b = static_cast<int>(d.record.coordinates[0]);\n"
+        "      const SequenceOptions& options = argument<const SequenceOptions>(d, 1)[b];\n"
+        "      const Candidate best = best_of<{1}>(words<float>(d, side, 0), b * {1});\n"
+        "      int token = best.index;\n"
+        "      if (options.inverse_temperature != 0 && best.is_finite()) {{\n"
+        "        static_assert(sizeof(DrawScratch<{0}>) <= {2}, \"scratch memory of a draw\");\n"
+        "        token = drawn_token<{0}>(words<bf16>(d, side, 2) + static_cast<int64>(b) * {3}, {4}, best, options,\n"
+        "            static_cast<unsigned>(side.position(b) + 1), static_cast<unsigned>(b),\n"
+        "            argument<unsigned>(d, 3) + b * kRanks, *reinterpret_cast<DrawScratch<{0}>*>(side.scratch()));\n"
+        "      }}\n",
+        kTeamType, parts, kDrawScratchBytes, c_.vocab_size, c_.vocab_size / 4);
+    if (alone) {
+      text += end(arguments, "token");
+    } else {
+      text += fmt::format("      if ({0}::rank() == 0) words_out<float, 1>(d, side, {1}).put(b, token, 0);\n",
+                          kTeamType, arguments.size());
+      arguments.push_back(words_of("Token"));
+    }
+    made_.bodies["sample"] = {"a sequence's next token", "", text};
+    if (alone) return;
+
+    Operator& last = hand_written("end", {1}, {words_of("Token")});
+    last.reads = {tile(names_.at("Token"), false, last.grid, {-1, -1})};
     last.writes = {tile(next, true, last.grid, {-1})};
-    made_.bodies["best"] = {"the next tokens", "",
-                            fmt::format("      for (int b = {0}::warp(); b < {1}; b += {0}::kWarps) {{\n"
-                                        "        const int token = best_of<{2}>(words<float>(d, side, 0), b * {2});\n"
-                                        "        if (lane() == 0) {{\n          argument<int>(d, 1)[b] = token;\n"
-                                        "          side.put_token(b, token);\n        }}\n      }}\n",
-                                        kTeamType, shape_.batch, parts)};
+    std::vector<int>& of_last = made_.arguments.back();
+    made_.bodies["end"] = {"the end of the step", "",
+                           end(of_last, fmt::format("token_of_lane<{}>(words<float, 1>(d, side, 0))", shape_.batch))};
   }
 
   // ---- Generated operators

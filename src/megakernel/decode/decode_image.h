@@ -3,11 +3,11 @@
 // design.
 //
 //   embed → per layer: norm_qkv → attention (→ combine) → output_projection → gated_up → down; → head → best_of_part
-//   → best, which writes the next token and ends the step
+//   → sample (→ end), which writes the next tokens and ends the step
 //
-// All but embed, combine, best_of_part and best are generated from block graphs that are proved equal to the model's
-// parts (models/decode_operators.h). Attention's task also normalises and rotates the heads that it reads, and writes
-// this step's rows of the cache (tasks/device/strata_attention.h).
+// All but embed, combine, best_of_part, sample and end are generated from block graphs that are proved equal to the
+// model's parts (models/decode_operators.h). Attention's task also normalises and rotates the heads that it reads, and
+// writes this step's rows of the cache (tasks/device/strata_attention.h).
 #pragma once
 
 #include <map>
@@ -32,7 +32,10 @@ struct DecodeBuffer {
     Cache,    ///< keys and values of a layer, packed; 0 at the beginning
     Cosines,  ///< [capacity, head_dim] (rope.h), rounded to bfloat16
     Sines,
-    Tokens,  ///< int[batch]: the last token of each sequence
+    Tokens,     ///< int[batch]: the last token of each sequence
+    Sequences,  ///< SequenceOptions[batch] (tasks/device/strata_sequence.h); 0 at the beginning
+    Stop,       ///< StopTokens; 0 at the beginning
+    Counts,     ///< unsigned[batch, 2^16]: how often each logit occurs; 0 between steps
   };
   std::string name;
   Kind kind = Kind::Words;

@@ -187,7 +187,8 @@ class ComputeSide {
     if (!left()) write_tagged(c_.platform, word, first, second, c_.epoch);
   }
 
-  /// Of the task that ends a step: a token for the host, and that no step comes after this one. By the team's leader.
+  /// Of the task that ends a step: a token for the host, by any thread; and that no step comes after this one, by the
+  /// team's leader.
   STRATA_DEVICE void put_token(int index, int token) {
     const auto step = static_cast<unsigned long long>(c_.epoch - c_.program.first_epoch);
     c_.platform.store_token(c_.program.tokens + step * static_cast<unsigned>(c_.program.tokens_per_step) + index,

@@ -26,17 +26,18 @@ struct Candidate {
       index = at;
     }
   }
+  STRATA_DEVICE bool is_finite() const { return value > minus_infinity() && value < -minus_infinity(); }
   STRATA_DEVICE void take_of_warp() {
 #pragma unroll
     for (int mask = 1; mask < 32; mask *= 2) take(shuffle_xor(value, mask), shuffle_xor(index, mask));
   }
 };
 
-/// The best of the words from `first` to `end` of a row of logits, as one word: the logit and its place. `scratch`
-/// holds two words for each warp.
-template <class Team, class T, class Side>
+/// The best of the words from `first` to `end` of a row of logits, as one word: the logit and its place. `visit` sees
+/// each logit. `scratch` holds two words for each warp.
+template <class Team, class T, class Side, class Visit>
 STRATA_DEVICE void best_of_part(const Words<T, Side>& logits, int first, int end, const WordsOut<float, Side>& out,
-                                int at, unsigned char* scratch) {
+                                int at, unsigned char* scratch, const Visit& visit) {
   Candidate best;
   gather_words(
       *logits.side, end - first, static_cast<int>(Team::rank()),
@@ -45,7 +46,10 @@ STRATA_DEVICE void best_of_part(const Words<T, Side>& logits, int first, int end
         T values[kOfWord<T>];
         memcpy(values, data, sizeof data);
 #pragma unroll
-        for (int e = 0; e < kOfWord<T>; ++e) best.take(to_compute(values[e]), (first + n) * kOfWord<T> + e);
+        for (int e = 0; e < kOfWord<T>; ++e) {
+          best.take(to_compute(values[e]), (first + n) * kOfWord<T> + e);
+          visit(values[e]);
+        }
       });
   best.take_of_warp();
   auto* const of_warps = reinterpret_cast<Candidate*>(scratch);
@@ -58,19 +62,17 @@ STRATA_DEVICE void best_of_part(const Words<T, Side>& logits, int first, int end
   if (lane() == 0) out.put(at, bits_of(best.value), static_cast<unsigned>(best.index));
 }
 
-/// The best of kParts candidates that best_of_part left from `first` on: by one warp, all lanes have it.
+/// The best of kParts candidates that best_of_part left from `first` on: by one warp, all lanes have it. Where all
+/// logits are NaN or −∞, its index is 0.
 template <int kParts, class Side>
-STRATA_DEVICE int best_of(const Words<float, Side>& candidates, int first) {
+STRATA_DEVICE Candidate best_of(const Words<float, Side>& candidates, int first) {
   Candidate best;
   gather_words(
       *candidates.side, kParts, lane(), 32, [&](int n) -> auto& { return candidates.at((first + n) * 2); },
-      [&](int, const unsigned(&data)[2]) {
-        float value;
-        memcpy(&value, data, sizeof value);
-        best.take(value, static_cast<int>(data[1]));
-      });
+      [&](int, const unsigned(&data)[2]) { best.take(float_of(data[0]), static_cast<int>(data[1])); });
   best.take_of_warp();
-  return best.index == 0x7fffffff ? 0 : best.index;
+  if (best.index == Candidate{}.index) best.index = 0;
+  return best;
 }
 
 }  // namespace strata_device

@@ -177,6 +177,9 @@ STRATA_DEVICE T shuffle_xor(T value, int mask) {
   return value;
 }
 
+/// Adds to a word of device memory, in no order with anything else.
+STRATA_DEVICE void add_relaxed(unsigned& to, unsigned amount) { atomicAdd(&to, amount); }
+
 /// Whether the condition holds in any lane of the warp.
 STRATA_DEVICE bool any_lane(bool condition) { return __any_sync(0xffffffffu, condition); }
 

@@ -1,6 +1,7 @@
 // What strata_cuda.h is for a GPU, for a host compiler: the types of 16 bits by their bits, and what threads do
 // together on the threads of strata_host_threads.h. In front of a generated source when it runs on the host.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #define STRATA_DEVICE inline
@@ -149,6 +150,9 @@ template <class T>
 T shuffle_xor(T value, int mask) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   return strata_host::exchange("shuffle_xor", value)[(thread() % 32 ^ mask) & 31];
+}
+inline void add_relaxed(unsigned& to, unsigned amount) {
+  std::atomic_ref<unsigned>(to).fetch_add(amount, std::memory_order_relaxed);
 }
 inline bool any_lane(bool condition) {
   const int* all = strata_host::exchange("any_lane", static_cast<int>(condition));

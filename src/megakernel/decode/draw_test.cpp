@@ -1,0 +1,156 @@
+// The next token as tasks find it (tasks/device/strata_sampling.h, strata_draw.h), on the host's stand-in for a block's
+// threads, beside models/sampling.h: the same token for random rows of logits.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "megakernel/decode/test_device_text.h"
+#include "megakernel/models/bf16.h"
+#include "megakernel/models/sampling.h"
+#include "support/random.h"
+
+namespace strata::megakernel {
+namespace {
+
+using namespace strata_device;
+using Block = BlockTeam<256, 0, 1>;
+
+struct Word {
+  unsigned data[2];
+};
+
+/// All words have been written.
+struct Side {
+  using TaggedWord = Word;
+  template <int kAtOnce = 4, class Place, class Take>
+  void read_at(const Place& place, int count, const Take& take) const {
+    for (int n = lane(); n < count; n += 32) take(n, place(n));
+  }
+  void write(Word& word, unsigned low, unsigned high) const { word = {{low, high}}; }
+};
+
+struct Row {
+  std::vector<float> logits;  // bf16
+  std::vector<Word> words;
+
+  explicit Row(std::vector<float> values) : logits(std::move(values)) {
+    for (float& logit : logits) logit = bf16_to_float(float_to_bf16(logit));
+    for (size_t n = 0; n < logits.size(); n += 4) {
+      const auto pair = [&](size_t at) {
+        return static_cast<unsigned>(float_to_bf16(logits[at])) | static_cast<unsigned>(float_to_bf16(logits[at + 1]))
+                                                                      << 16;
+      };
+      words.push_back({{pair(n), pair(n + 2)}});
+    }
+  }
+};
+
+/// The tasks of a step's end for one sequence, one after the other in one block.
+int token_of_tasks(Row& row, const SequenceOptions& options, uint64_t step, unsigned sequence,
+                   std::vector<unsigned>& counts) {
+  constexpr int kParts = 5;
+  Side side;
+  const auto words = static_cast<int>(row.words.size());
+  std::vector<Word> best(kParts);
+  DrawScratch<Block> scratch;
+  std::array<int, Block::kThreads> tokens{};
+  const auto body = [&] {
+    const Words<bf16, Side> logits{row.words.data(), &side, 0};
+    const int each = (words + kParts - 1) / kParts;
+    for (int part = 0; part < kParts; ++part) {
+      const int end = std::min((part + 1) * each, words);
+      best_of_part<Block>(logits, std::min(part * each, end), end, WordsOut<float, Side>{best.data(), &side, 0},
+                          2 * part, reinterpret_cast<unsigned char*>(&scratch), [&](bf16 logit) {
+                            if (has_limits(options)) add_relaxed(counts[static_cast<size_t>(rank_of(logit))], 1);
+                          });
+      Block::meet();
+    }
+    const Candidate largest = best_of<kParts>(Words<float, Side>{best.data(), &side, 0}, 0);
+    int token = largest.index;
+    if (options.inverse_temperature != 0 && largest.is_finite())
+      token = drawn_token<Block>(logits, words, largest, options, step, sequence, counts.data(), scratch);
+    tokens[static_cast<size_t>(Block::rank())] = token;
+  };
+  strata_host::team.run(1, 1, Block::kThreads, body);
+  for (const int token : tokens) EXPECT_EQ(token, tokens[0]) << "threads have different tokens";
+  return tokens[0];
+}
+
+SequenceOptions options_of(const SamplingOptions& options) {
+  SequenceOptions made;
+  made.inverse_temperature = options.temperature == 0 ? 0 : 1.0F / options.temperature;
+  made.top_k = static_cast<unsigned>(options.top_k);
+  made.share = static_cast<unsigned>(options.top_p * 0x1p24F);
+  made.seed[0] = static_cast<unsigned>(options.seed);
+  made.seed[1] = static_cast<unsigned>(options.seed >> 32);
+  return made;
+}
+
+std::vector<float> random_logits(Random& random, size_t size) {
+  std::vector<float> logits(size);
+  const int kind = static_cast<int>(random.below(5));
+  const double scale = random.uniform(0.01, 20);
+  for (float& logit : logits) {
+    const double spread = random.uniform(-1, 1) + random.uniform(-1, 1) + random.uniform(-1, 1);
+    logit = static_cast<float>(kind == 0 ? scale : kind == 1 ? std::floor(spread * 2) * scale : spread * scale);
+    if (kind == 3 && random.below(4) == 0) logit = random.below(2) == 0 ? NAN : -INFINITY;
+    if (kind == 4 && random.below(3) == 0) logit = random.below(2) == 0 ? 0.0F : -0.0F;
+  }
+  return logits;
+}
+
+TEST(Draws, AreThoseOfTheHost) {
+  Random random(18);
+  std::vector<unsigned> counts(kRanks);
+  std::set<int64_t> different;
+  for (int round = 0; round < 150; ++round) {
+    const size_t size = 4 * (random.below(4) == 0 ? 1 + random.below(40) : 100 + random.below(3000));
+    Row row(random_logits(random, size));
+    SamplingOptions options;
+    options.temperature = random.below(10) == 0 ? 0.0F : static_cast<float>(random.uniform(0.05, 4));
+    if (random.below(2) == 0)
+      options.top_k = 1 + static_cast<int64_t>(random.below(random.below(2) == 0 ? 8 : 2 * size));
+    if (random.below(2) == 0) options.top_p = static_cast<float>(random.uniform(1e-4, 1));
+    options.seed = random();
+    ASSERT_TRUE(check_sampling(options));
+    const uint64_t step = random.below(100'000);
+    const auto sequence = static_cast<unsigned>(random.below(16));
+    const int64_t expected = sample(row.logits, options, step, sequence);
+    ASSERT_EQ(token_of_tasks(row, options_of(options), step, sequence, counts), expected)
+        << "round " << round << ": " << size << " logits, temperature " << options.temperature << ", top_k "
+        << options.top_k << ", top_p " << options.top_p;
+    different.insert(expected);
+    for (const unsigned count : counts) ASSERT_EQ(count, 0U) << "the histogram is not 0 again";
+  }
+  EXPECT_GT(different.size(), 75U);  // not always the largest or the first
+}
+
+TEST(Draws, HaveNoLargestLogitAmongNothingButNaN) {
+  std::vector<unsigned> counts(kRanks);
+  Row row(std::vector<float>(64, NAN));
+  EXPECT_EQ(token_of_tasks(row, options_of({.temperature = 1, .top_k = 3}), 0, 0, counts), 0);
+}
+
+TEST(Draws, WeighAsTheHostDoes) {
+  Random random(19);
+  for (int n = 0; n < 200'000; ++n) {
+    const auto x = static_cast<float>(-random.uniform(0, n % 3 == 0 ? 1e-3 : 30));
+    ASSERT_EQ(strata_device::exponential_weight(x), megakernel::exponential_weight(x)) << x;
+  }
+}
+
+TEST(Ranks, OrderLogits) {
+  for (unsigned bits = 0; bits < 1U << 16; ++bits) {
+    const float logit = to_compute(bf16{static_cast<uint16_t>(bits)});
+    const int rank = rank_of(bf16{static_cast<uint16_t>(bits)});
+    ASSERT_GE(rank, 0);
+    ASSERT_LT(rank, kRanks);
+    ASSERT_EQ(logit_of(rank, bf16{}), std::isnan(logit) ? -INFINITY : logit);
+    const float other = to_compute(bf16{static_cast<uint16_t>(bits * 40'503U)});
+    if (std::isnan(logit) || std::isnan(other)) continue;
+    ASSERT_EQ(rank < rank_of(bf16{static_cast<uint16_t>(bits * 40'503U)}), logit < other) << logit << ' ' << other;
+  }
+}
+
+}  // namespace
+}  // namespace strata::megakernel
