@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstring>
 #include <memory>
 
 #include "runtime/cuda_libraries.h"
+#include "runtime/result_cache.h"
 #include "support/trusted_path.h"
 
 namespace strata {
@@ -146,6 +148,29 @@ Result<std::vector<char>> compile_cubin(const std::string& source, const Target&
   std::vector<char> cubin(size);
   if (size == 0 || nvrtc->cubin(program, cubin.data()) != 0)
     return environment("NVRTC made no cubin for {}", target.name);
+  return cubin;
+}
+
+std::string cubin_key(std::string_view source, const Target& target, std::string_view nvrtc) {
+  return fmt::format("{}\nNVRTC {}\n{}", target.name, nvrtc, source);
+}
+
+Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache,
+                                   const std::stop_token& stop, RegisterUse* use) {
+  if (cache == nullptr) return compile_cubin(source, target, stop, use);
+  STRATA_TRY(const std::string version, nvrtc_version());
+  const std::string key = cubin_key(source, target, version);
+  // Where they are asked for, ptxas's notes stand before the cubin.
+  const char* const kind = use == nullptr ? "cubin" : "cubin with notes";
+  const size_t notes = use == nullptr ? 0 : sizeof *use;
+  if (const auto known = cache->find(kind, key); known && known->value.size() > notes) {
+    if (use != nullptr) std::memcpy(use, known->value.data(), notes);
+    return std::vector<char>(known->value.begin() + static_cast<std::ptrdiff_t>(notes), known->value.end());
+  }
+  STRATA_TRY(std::vector<char> cubin, compile_cubin(source, target, stop, use));
+  std::string value(reinterpret_cast<const char*>(use), notes);
+  value.append(cubin.begin(), cubin.end());
+  cache->store(kind, key, value, 0, ResultCache::Keep::WhileThereIsRoom);
   return cubin;
 }
 

@@ -3,11 +3,14 @@
 
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "machine/target.h"
 
 namespace strata {
+
+class ResultCache;
 
 /// What ptxas says of a cubin's kernels, the most of all of them.
 struct RegisterUse {
@@ -22,6 +25,14 @@ struct RegisterUse {
 /// cubin's kernels take.
 Result<std::vector<char>> compile_cubin(const std::string& source, const Target& target,
                                         const std::stop_token& stop = {}, RegisterUse* use = nullptr);
+
+/// The same, or what an earlier call left in the cache for this source and target and the same NVRTC. Without NVRTC
+/// nothing is taken from the cache either: what it would make is not known. `cache` may be null.
+Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache,
+                                   const std::stop_token& stop = {}, RegisterUse* use = nullptr);
+
+/// The cache's key of a source's cubin, of the kind "cubin".
+std::string cubin_key(std::string_view source, const Target& target, std::string_view nvrtc);
 
 /// "13.0". Error (Environment) where NVRTC or the CUDA headers are missing.
 Result<std::string> nvrtc_version();

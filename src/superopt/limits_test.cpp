@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "ir/text.h"
+#include "runtime/compile.h"
 #include "superopt/prove.h"
 #include "superopt/superoptimize.h"
 #include "superopt/variants.h"

@@ -375,22 +375,6 @@ void take_first_proved(Superoptimized& result, const SuperoptimizeOptions& optio
   }
 }
 
-std::string cubin_key(std::string_view source, const Target& target, std::string_view nvrtc) {
-  return fmt::format("{}\nNVRTC {}\n{}", target.name, nvrtc, source);
-}
-
-Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache,
-                                   const std::stop_token& stop) {
-  if (cache == nullptr) return compile_cubin(source, target, stop);
-  // Without a compiler nothing is taken from the cache either: what it would make is not known.
-  STRATA_TRY(const std::string version, nvrtc_version());
-  const std::string key = cubin_key(source, target, version);
-  if (auto known = cache->find("cubin", key)) return std::vector<char>(known->value.begin(), known->value.end());
-  auto cubin = compile_cubin(source, target, stop);
-  if (cubin) cache->store("cubin", key, {cubin->data(), cubin->size()}, 0, ResultCache::Keep::WhileThereIsRoom);
-  return cubin;
-}
-
 Result<Superoptimized> superoptimize(const GraphPtr& program, const SuperoptimizeOptions& options) {
   const Target& target = *options.search.target;
   auto last = Clock::now();

@@ -40,12 +40,6 @@ struct Superoptimized {
   std::optional<Error> compile_error;
 };
 
-/// Under what the cache keeps a cubin: everything that it depends on.
-std::string cubin_key(std::string_view source, const Target& target, std::string_view nvrtc);
-/// A cubin from the cache, or compiled and kept there. Error (Interrupted) when `stop` is requested.
-Result<std::vector<char>> cubin_of(const std::string& source, const Target& target, ResultCache* cache,
-                                   const std::stop_token& stop = {});
-
 /// The end of everything, from the options' limit and stop. A stop leaves a second or so to put together what is known;
 /// compiling may begin just before the limit, and ends a little behind it.
 Deadline deadline_of(const SearchOptions& options);

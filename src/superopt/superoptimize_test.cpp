@@ -506,6 +506,26 @@ TEST_F(WithCache, CubinsOfAnotherCompilerAreNotTaken) {
                                "ELF"));
 }
 
+TEST_F(WithCache, NotesOfACubinAreKeptWithIt) {
+  const std::string source = "extern \"C\" __global__ void copy(float* to, const float* from) { *to = *from; }\n";
+  const Target& target = *options_.search.target;
+  ResultCache cache(folder_.string(), [](const std::string& text) { ADD_FAILURE() << text; });
+  RegisterUse made, kept;
+  const auto first = cubin_of(source, target, &cache, {}, &made);
+  ASSERT_TRUE(first) << first.error().to_string();
+  EXPECT_GT(made.registers, 0);
+  // It is the cache's: a compiler would make the same of it, so it is changed first.
+  const std::string key = cubin_key(source, target, nvrtc_version().value());
+  std::string value = cache.find("cubin with notes", key).value().value;
+  value.back() = static_cast<char>(value.back() + 1);
+  cache.store("cubin with notes", key, value, 1);
+  const auto second = cubin_of(source, target, &cache, {}, &kept);
+  ASSERT_TRUE(second);
+  EXPECT_NE(*first, *second);
+  EXPECT_EQ(first->size(), second->size());
+  EXPECT_EQ(kept.registers, made.registers);
+}
+
 TEST_F(WithCache, AGraphThatDiffersIsNotTaken) {
   const Superoptimized first = optimize(kProgram);
   const GraphPtr canonical = canonicalize(*partition(parse(kProgram)).value().parts[0].graph).graph;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "interpret/work.h"
+#include "runtime/compile.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/in_parallel.h"
 #include "superopt/tune_queue.h"

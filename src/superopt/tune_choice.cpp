@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/compile.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/prove.h"
 #include "superopt/tune.h"

@@ -7,6 +7,7 @@
 
 #include "emitters/fusion/pass.h"
 #include "ir/text.h"
+#include "runtime/compile.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/superoptimize.h"
 #include "superopt/tune.h"

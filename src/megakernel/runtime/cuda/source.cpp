@@ -41,12 +41,13 @@ std::string cuda_source(std::string_view functions, bool profile) {
   return text;
 }
 
-Result<CudaCode> compile_cuda_code(std::string_view functions, const Target& target, bool profile, int most_spilled) {
+Result<CudaCode> compile_cuda_code(std::string_view functions, const Target& target, bool profile, int most_spilled,
+                                   ResultCache* cache) {
   if (!target.bulk_copies)
     return with_remedy(unsupported("a mega-kernel for {}, which has no bulk copies", target.name),
                        "choose a target from sm_90a on");
   CudaCode code{.target = std::string(target.name), .profile = profile, .cubin = {}, .use = {}};
-  STRATA_TRY(code.cubin, compile_cubin(cuda_source(functions, profile), target, {}, &code.use));
+  STRATA_TRY(code.cubin, cubin_of(cuda_source(functions, profile), target, cache, {}, &code.use));
   if (code.use.spilled_bytes > most_spilled)
     return with_remedy(unsupported("the mega-kernel's block functions take more than the {} registers that a thread "
                                    "has: {} bytes are spilled",

@@ -27,10 +27,10 @@ struct CudaCode {
 /// can. It may include headers of CUDA, as <…>; includes of "…" are left out.
 std::string cuda_source(std::string_view functions, bool profile);
 
-/// Compiles cuda_source(functions, profile). Errors (Unsupported): a target without bulk copies; text that does not
-/// compile, with the compiler's log; more than `most_spilled` bytes of registers that do not fit a thread and are
-/// spilled. (Environment): no NVRTC.
-Result<CudaCode> compile_cuda_code(std::string_view functions, const Target& target, bool profile,
-                                   int most_spilled = 0);
+/// Compiles cuda_source(functions, profile), or takes what an earlier call left in the cache, if there is one. Errors
+/// (Unsupported): a target without bulk copies; text that does not compile, with the compiler's log; more than
+/// `most_spilled` bytes of registers that do not fit a thread and are spilled. (Environment): no NVRTC.
+Result<CudaCode> compile_cuda_code(std::string_view functions, const Target& target, bool profile, int most_spilled = 0,
+                                   ResultCache* cache = nullptr);
 
 }  // namespace strata::megakernel
