@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "decode_host.h"
+#include "megakernel/decode/cuda_decode.h"
 #include "megakernel/decode/decode_session.h"
 
 namespace strata::cli {
@@ -116,10 +117,11 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   session_options.profile = !options.trace.empty();
   if (options.window > 0) session_options.machine.window_bytes = options.window;
   const auto begin = Clock::now();
-  STRATA_TRY(const auto session, DecodeSession::make(*device, config, weights, session_options));
+  CudaDecodeTarget target(*device);
+  STRATA_TRY(const auto session, DecodeSession::make(target, config, weights, session_options));
   const double start = std::chrono::duration<double>(Clock::now() - begin).count();
   notice("ready after {:.1f} s: {} tasks a step, {} registers, {} bytes spilled, ring {} KB, scratch {} KB\n", start,
-         session->plan().tasks.size(), session->registers().registers, session->registers().spilled_bytes,
+         session->plan().tasks.size(), target.registers().registers, target.registers().spilled_bytes,
          session->shape().ring_bytes / 1024, session->shape().scratch_bytes / 1024);
   const auto decoding = Clock::now();
   STRATA_TRY(const auto made, session->generate(prompts, options.tokens));

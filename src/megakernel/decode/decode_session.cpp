@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <set>
 
 #include "megakernel/models/bf16.h"
 #include "megakernel/models/rope.h"
@@ -14,10 +15,6 @@ namespace {
 constexpr int64_t kSharedBytes = 232'448;  // of a block, on Hopper
 constexpr int64_t kOther = 6'144;          // of these, for barriers and the list of tasks
 constexpr int64_t kWordBytes = 16;
-constexpr unsigned kPackingThreads = 256;
-/// What lives from one task to the next is in memory while a function runs that needs all registers. Loops spill
-/// nothing.
-constexpr int kMostSpilledBytes = 2048;
 
 using Clock = std::chrono::steady_clock;
 
@@ -32,11 +29,9 @@ std::string_view bytes_of(std::span<const uint16_t> values) {
 
 }  // namespace
 
-DecodeSession::~DecodeSession() = default;
-
-Result<std::unique_ptr<DecodeSession>> DecodeSession::make(const GpuDevice& device, const ModelConfig& config,
+Result<std::unique_ptr<DecodeSession>> DecodeSession::make(DecodeTarget& target, const ModelConfig& config,
                                                            const ModelWeights& weights, const DecodeOptions& options) {
-  std::unique_ptr<DecodeSession> session(new DecodeSession(device, config, options));
+  std::unique_ptr<DecodeSession> session(new DecodeSession(target, config, options));
   STRATA_CHECK(session->compile_step());
   STRATA_CHECK(session->fill_memory(weights));
   STRATA_CHECK(session->pack(weights));
@@ -56,7 +51,10 @@ Result<void> DecodeSession::compile_step() {
   plan_ = std::move(compiled.plan);
   std::vector<std::string> names;
   for (const TaskFunction& function : plan_.functions) names.push_back(function.name);
-  STRATA_TRY(code_, compile_cuda_code(image_.text(names), target, options_.profile, kMostSpilledBytes));
+  std::set<std::string> kernels;
+  for (const PackJob& job : image_.packing) kernels.insert(job.kernel);
+  STRATA_CHECK(target_->compile(image_.text(names), std::vector<std::string>(kernels.begin(), kernels.end()),
+                                options_.profile));
   shape_ = cuda_shape();
   shape_.ring_bytes = machine.ring_bytes;
   shape_.window_bytes = machine.window_bytes;
@@ -66,11 +64,11 @@ Result<void> DecodeSession::compile_step() {
 
 Result<void> DecodeSession::fill_memory(const ModelWeights& weights) {
   for (const DecodeBuffer& buffer : image_.buffers) {
-    STRATA_TRY(GpuMemory memory, GpuMemory::allocate(*device_, buffer.bytes));
+    STRATA_TRY(std::unique_ptr<DecodeMemory> memory, target_->allocate(buffer.bytes));
     switch (buffer.kind) {
       case DecodeBuffer::Kind::Weight: {
         STRATA_TRY(const WeightView view, weights.at(buffer.weight));
-        STRATA_CHECK(memory.upload(bytes_of(view.values)));
+        STRATA_CHECK(memory->upload(bytes_of(view.values)));
         break;
       }
       case DecodeBuffer::Kind::Cosines:
@@ -82,13 +80,13 @@ Result<void> DecodeSession::fill_memory(const ModelWeights& weights) {
           for (const float x : buffer.kind == DecodeBuffer::Kind::Cosines ? row.cos : row.sin)
             table.push_back(float_to_bf16(x));
         }
-        STRATA_CHECK(memory.upload(bytes_of(table)));
+        STRATA_CHECK(memory->upload(bytes_of(table)));
         break;
       }
       case DecodeBuffer::Kind::Packed:
         break;  // see pack
       default:
-        STRATA_CHECK(memory.clear());
+        STRATA_CHECK(memory->clear());
     }
     buffers_.push_back(std::move(memory));
   }
@@ -96,48 +94,32 @@ Result<void> DecodeSession::fill_memory(const ModelWeights& weights) {
 }
 
 Result<void> DecodeSession::pack(const ModelWeights& weights) {
-  const CudaDriver& driver = device_->driver();
-  CudaModule module = nullptr;
-  STRATA_CHECK(driver.check(driver.load_module(&module, code_.cubin.data()), "loading the packing kernels"));
-  Result<void> result;
   for (const PackJob& job : image_.packing) {
-    result = [&]() -> Result<void> {
-      CudaFunction function = nullptr;
-      STRATA_CHECK(driver.check(driver.get_function(&function, module, job.kernel.c_str()), job.kernel));
-      std::vector<GpuMemory> raw;
-      std::vector<CudaPointer> pointers;
-      for (const std::string& name : job.weights) {
-        if (name.empty()) {
-          pointers.push_back(0);
-          continue;
-        }
-        STRATA_TRY(const WeightView view, weights.at(name));
-        STRATA_TRY(GpuMemory memory, GpuMemory::allocate(*device_, static_cast<int64_t>(view.values.size_bytes())));
-        STRATA_CHECK(memory.upload(bytes_of(view.values)));
-        pointers.push_back(memory.pointer());
-        raw.push_back(std::move(memory));
+    std::vector<std::unique_ptr<DecodeMemory>> raw;  // for as long as it is packed
+    std::vector<uint64_t> arguments;
+    for (const std::string& name : job.weights) {
+      if (name.empty()) {
+        arguments.push_back(0);
+        continue;
       }
-      pointers.push_back(buffers_[static_cast<size_t>(job.buffer)].pointer());
-      std::vector<void*> arguments;
-      for (CudaPointer& one : pointers) arguments.push_back(&one);
-      CudaLaunchConfig config;
-      for (size_t d = 0; d < job.grid.size(); ++d) config.grid[d] = static_cast<unsigned>(job.grid[d]);
-      config.block = {kPackingThreads, 1, 1};
-      config.stream = device_->stream();
-      STRATA_CHECK(driver.check(driver.launch(&config, function, arguments.data(), nullptr), job.kernel));
-      return device_->synchronize();  // the raw weights go
-    }();
-    if (!result) break;
+      STRATA_TRY(const WeightView view, weights.at(name));
+      STRATA_TRY(std::unique_ptr<DecodeMemory> memory,
+                 target_->allocate(static_cast<int64_t>(view.values.size_bytes())));
+      STRATA_CHECK(memory->upload(bytes_of(view.values)));
+      arguments.push_back(memory->address());
+      raw.push_back(std::move(memory));
+    }
+    arguments.push_back(buffers_[static_cast<size_t>(job.buffer)]->address());
+    STRATA_CHECK(target_->pack(job.kernel, job.grid, arguments));
   }
-  driver.unload_module(module);
-  return result;
+  return {};
 }
 
 Result<void> DecodeSession::make_kernel() {
   std::map<std::string, const std::vector<int>*> arguments;
   for (size_t n = 0; n < image_.operators.operators.size(); ++n)
     arguments[image_.operators.operators[n].name] = &image_.arguments[n];
-  CudaOptions options;
+  KernelOptions options;
   options.shape = shape_;
   options.limit = options_.limit;
   options.tokens_per_step = static_cast<int>(options_.batch);
@@ -150,17 +132,17 @@ Result<void> DecodeSession::make_kernel() {
         return unsupported("operator '{}' has {} arguments, more than {}", name, at->second->size(),
                            std::size(record.arguments));
       for (size_t n = 0; n < at->second->size(); ++n)
-        record.arguments[n] = reinterpret_cast<void*>(buffers_[static_cast<size_t>((*at->second)[n])].pointer());
+        record.arguments[n] = reinterpret_cast<void*>(buffers_[static_cast<size_t>((*at->second)[n])]->address());
     }
     options.operators.push_back(record);
   }
-  STRATA_TRY(kernel_, CudaKernel::make(*device_, plan_, code_, options));
+  STRATA_TRY(kernel_, target_->step_kernel(plan_, options));
   return {};
 }
 
 Result<void> DecodeSession::put_tokens(std::span<const int> tokens) {
   const int at = tensor_index(image_.buffers, DecodeBuffer::Kind::Tokens);
-  return buffers_[static_cast<size_t>(at)].upload({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()});
+  return buffers_[static_cast<size_t>(at)]->upload({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()});
 }
 
 Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<std::vector<int>>& prompts,
@@ -225,7 +207,7 @@ Result<double> DecodeSession::run(uint32_t steps) {
 Result<std::vector<float>> DecodeSession::logits(int64_t sequence) const {
   const auto at = std::find_if(image_.buffers.begin(), image_.buffers.end(),
                                [](const DecodeBuffer& one) { return one.name == "Logits"; });
-  STRATA_TRY(const std::string words, buffers_[static_cast<size_t>(at - image_.buffers.begin())].download());
+  STRATA_TRY(const std::string words, buffers_[static_cast<size_t>(at - image_.buffers.begin())]->download());
   std::vector<float> found;
   const int64_t row = ceil_div(config_.vocab_size, 4);
   for (int64_t n = 0; n < config_.vocab_size; ++n) {

@@ -1,5 +1,6 @@
-// A model that decodes on a GPU as one persistent kernel: its weights packed in device memory, its caches, and the
-// mega-kernel of its step. One session serves a batch of sequences, which advance together.
+// A model that decodes as one persistent kernel, on a GPU or on the host (decode_target.h): its weights packed in the
+// target's memory, its caches, and the mega-kernel of its step. One session serves a batch of sequences, which advance
+// together.
 #pragma once
 
 #include <functional>
@@ -7,7 +8,7 @@
 #include <span>
 
 #include "megakernel/decode/decode_image.h"
-#include "megakernel/runtime/cuda/cuda_target.h"
+#include "megakernel/decode/decode_target.h"
 
 namespace strata::megakernel {
 
@@ -21,11 +22,10 @@ struct DecodeOptions {
 
 class DecodeSession {
  public:
-  /// Compiles the step, uploads and packs the weights. The device must outlive the session. Errors: those of
-  /// decode_image, compile, compile_cuda_code and CudaKernel::make; Environment where they do not fit the GPU's memory.
-  static Result<std::unique_ptr<DecodeSession>> make(const GpuDevice& device, const ModelConfig& config,
+  /// Compiles the step, uploads and packs the weights. The target must outlive the session, and serves no other.
+  /// Errors: those of decode_image, compile and the target; Environment where the weights do not fit its memory.
+  static Result<std::unique_ptr<DecodeSession>> make(DecodeTarget& target, const ModelConfig& config,
                                                      const ModelWeights& weights, const DecodeOptions& options);
-  ~DecodeSession();
 
   /// What a sequence has made so far is told as soon as the host sees it: its number, and the token.
   using OnToken = std::function<void(int64_t sequence, int token)>;
@@ -50,27 +50,25 @@ class DecodeSession {
 
   const DecodeImage& image() const { return image_; }
   const Plan& plan() const { return plan_; }
-  const RegisterUse& registers() const { return code_.use; }
   const WorkerShape& shape() const { return shape_; }
 
  private:
-  DecodeSession(const GpuDevice& device, const ModelConfig& config, const DecodeOptions& options)
-      : device_(&device), config_(config), options_(options) {}
+  DecodeSession(DecodeTarget& target, const ModelConfig& config, const DecodeOptions& options)
+      : target_(&target), config_(config), options_(options) {}
   Result<void> compile_step();
   Result<void> fill_memory(const ModelWeights& weights);
   Result<void> pack(const ModelWeights& weights);
   Result<void> make_kernel();
   Result<void> put_tokens(std::span<const int> tokens);
 
-  const GpuDevice* device_;
+  DecodeTarget* target_;
   ModelConfig config_;
   DecodeOptions options_;
   DecodeImage image_;
   Plan plan_;
-  CudaCode code_;
   WorkerShape shape_;
-  std::vector<GpuMemory> buffers_;  ///< of image_.buffers
-  std::unique_ptr<CudaKernel> kernel_;
+  std::vector<std::unique_ptr<DecodeMemory>> buffers_;  ///< of image_.buffers
+  std::unique_ptr<StepKernel> kernel_;
   int64_t position_ = 0;
 };
 

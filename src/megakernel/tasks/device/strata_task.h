@@ -35,7 +35,8 @@ struct TaskRing {
 };
 
 /// Words place(0) … place(count − 1), dealt to `threads` threads, whole warps, a warp's width at a time: take(n, data)
-/// for each, as soon as it has been written in this step (runtime/core/events.h, read_tagged). kAtOnce: words that a
+/// for each, as soon as it has been written in this step (runtime/core/events.h, read_tagged). place(n) is the same in
+/// all lanes: one looks for another's. kAtOnce: words that a
 /// lane asks for before the first has come.
 template <int kAtOnce = 4, class Side, class Place, class Take>
 STRATA_DEVICE void gather_words(Side& side, int count, int rank, int threads, const Place& place, const Take& take) {
