@@ -39,6 +39,7 @@ ORDER = [
     "megakernel/runtime",
     "megakernel/models",
     "megakernel/tasks",
+    "megakernel/fibers",
     "megakernel/decode",
     "compiler",
 ]

@@ -6,11 +6,15 @@
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "commands.h"
 #include "decode_host.h"
+#include "machine_options.h"
+#include "megakernel/decode/cuda_decode.h"
 #include "megakernel/decode/decode_session.h"
+#include "runtime/result_cache.h"
 
 namespace strata::cli {
 namespace {
@@ -26,7 +30,12 @@ struct Options {
   uint64_t seed = 1;
   std::vector<std::string> prompts;
   std::string prompts_file;
-  int64_t tokens = 16;
+  GenerateOptions generate;
+  SamplingOptions sampling;
+  std::vector<int> stop;
+  bool ignore_eos = false;
+  std::string cache;
+  bool no_cache = false;
   int64_t capacity = 0;
   std::string device = "gpu";
   std::string trace;
@@ -83,7 +92,7 @@ int64_t capacity_for(const Options& options, const std::vector<std::vector<int>>
   size_t longest = 0;
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   const int64_t needed =
-      std::max(static_cast<int64_t>(longest) + options.tokens, options.position + options.measure + 1);
+      std::max(static_cast<int64_t>(longest) + options.generate.tokens, options.position + options.measure + 1);
   return std::max<int64_t>(ceil_div(needed, kUnit) * kUnit, 2 * kUnit);
 }
 
@@ -116,13 +125,17 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   session_options.profile = !options.trace.empty();
   if (options.window > 0) session_options.machine.window_bytes = options.window;
   const auto begin = Clock::now();
-  STRATA_TRY(const auto session, DecodeSession::make(*device, config, weights, session_options));
+  std::optional<ResultCache> cache;
+  if (const std::string folder = cache_folder(options.cache, options.no_cache); !folder.empty())
+    cache.emplace(folder, [](const std::string& text) { notice("warning: {}\n", text); });
+  CudaDecodeTarget target(*device, cache ? &*cache : nullptr);
+  STRATA_TRY(const auto session, DecodeSession::make(target, config, weights, session_options));
   const double start = std::chrono::duration<double>(Clock::now() - begin).count();
   notice("ready after {:.1f} s: {} tasks a step, {} registers, {} bytes spilled, ring {} KB, scratch {} KB\n", start,
-         session->plan().tasks.size(), session->registers().registers, session->registers().spilled_bytes,
+         session->plan().tasks.size(), target.registers().registers, target.registers().spilled_bytes,
          session->shape().ring_bytes / 1024, session->shape().scratch_bytes / 1024);
   const auto decoding = Clock::now();
-  STRATA_TRY(const auto made, session->generate(prompts, options.tokens));
+  STRATA_TRY(const auto made, session->generate(prompts, options.generate));
   const double seconds = std::chrono::duration<double>(Clock::now() - decoding).count();
   if (!options.trace.empty()) STRATA_CHECK(write_trace(*session, options.trace));
   const double floor = static_cast<double>(session->floor_bytes(session->position())) / kReadBandwidth * 1e3;
@@ -144,15 +157,19 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   return kSuccess;
 }
 
-Result<int> decode(const Options& options) {
+Result<int> decode(Options options) {
   STRATA_TRY(const ModelConfig config, read_config(options.config));
   STRATA_TRY(const auto prompts, read_prompts(options));
-  if (options.tokens < 1) return invalid("--tokens {}: there must be one at least", options.tokens);
+  options.generate.sampling = {options.sampling};
+  options.generate.stop_tokens = options.stop;
+  if (options.stop.empty() && !options.ignore_eos)
+    options.generate.stop_tokens.assign(config.eos_token_ids.begin(), config.eos_token_ids.end());
+  STRATA_CHECK(check_generate(config, static_cast<int64_t>(prompts.size()), prompts, options.generate));
   STRATA_TRY(const ModelWeights weights, options.weights.empty() ? ModelWeights::random(config, options.seed)
                                                                  : ModelWeights::open(options.weights, config));
   if (options.device == "host") {
     STRATA_TRY(const auto made,
-               decode_on_host(config, weights, prompts, options.tokens, capacity_for(options, prompts)));
+               decode_on_host(config, weights, prompts, options.generate, capacity_for(options, prompts)));
     for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
     return kSuccess;
   }
@@ -174,7 +191,20 @@ void add_decode(CLI::App& app, Action& action) {
       ->take_all()
       ->delimiter(';');
   command->add_option("--prompt-ids-file", options->prompts_file, "a file with a prompt in each line");
-  command->add_option("--tokens", options->tokens, "to decode for each sequence")->capture_default_str();
+  command->add_option("--tokens", options->generate.tokens, "to decode for each sequence, at most")
+      ->capture_default_str();
+  command->add_option("--temperature", options->sampling.temperature, "of sampling; 0: the likeliest token")
+      ->capture_default_str();
+  command->add_option("--top-k", options->sampling.top_k, "sample from so many of the likeliest tokens; 0: from all")
+      ->capture_default_str();
+  command->add_option("--top-p", options->sampling.top_p, "and from the likeliest with this probability together")
+      ->capture_default_str();
+  command->add_option("--sampling-seed", options->sampling.seed, "of the tokens drawn")->capture_default_str();
+  command->add_option("--stop-ids", options->stop, "token ids that end a sequence; default: the configuration's")
+      ->delimiter(',');
+  command->add_flag("--ignore-eos", options->ignore_eos, "do not end at the configuration's end-of-sequence tokens");
+  command->add_option("--cache", options->cache, "folder of the cache of compiled code; default ~/.cache/strata");
+  command->add_flag("--no-cache", options->no_cache, "neither read nor write the cache");
   command->add_option("--capacity", options->capacity, "positions of the caches; default: what is needed");
   command->add_option("--device", options->device, "gpu, or host: the interpreter, for small models")
       ->check(CLI::IsMember({"gpu", "host"}))

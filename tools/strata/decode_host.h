@@ -3,15 +3,15 @@
 
 #include <vector>
 
-#include "megakernel/models/weights.h"
+#include "megakernel/decode/decode_session.h"
 
 namespace strata::cli {
 
-/// Tokens of greedy decoding by the interpreter, in float32: `tokens` of them for each prompt. Errors: those of
+/// What DecodeSession::generate does, by the interpreter, in float32. Errors: those of check_generate and of
 /// ReferenceDecoder.
 Result<std::vector<std::vector<int>>> decode_on_host(const megakernel::ModelConfig& config,
                                                      const megakernel::ModelWeights& weights,
-                                                     const std::vector<std::vector<int>>& prompts, int64_t tokens,
-                                                     int64_t capacity);
+                                                     const std::vector<std::vector<int>>& prompts,
+                                                     const megakernel::GenerateOptions& options, int64_t capacity);
 
 }  // namespace strata::cli

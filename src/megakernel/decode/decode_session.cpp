@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "megakernel/models/bf16.h"
 #include "megakernel/models/rope.h"
+#include "megakernel/tasks/device/strata_sequence.h"
 #include "megakernel/tgraph/compile.h"
 
 namespace strata::megakernel {
@@ -14,10 +17,6 @@ namespace {
 constexpr int64_t kSharedBytes = 232'448;  // of a block, on Hopper
 constexpr int64_t kOther = 6'144;          // of these, for barriers and the list of tasks
 constexpr int64_t kWordBytes = 16;
-constexpr unsigned kPackingThreads = 256;
-/// What lives from one task to the next is in memory while a function runs that needs all registers. Loops spill
-/// nothing.
-constexpr int kMostSpilledBytes = 2048;
 
 using Clock = std::chrono::steady_clock;
 
@@ -32,11 +31,9 @@ std::string_view bytes_of(std::span<const uint16_t> values) {
 
 }  // namespace
 
-DecodeSession::~DecodeSession() = default;
-
-Result<std::unique_ptr<DecodeSession>> DecodeSession::make(const GpuDevice& device, const ModelConfig& config,
+Result<std::unique_ptr<DecodeSession>> DecodeSession::make(DecodeTarget& target, const ModelConfig& config,
                                                            const ModelWeights& weights, const DecodeOptions& options) {
-  std::unique_ptr<DecodeSession> session(new DecodeSession(device, config, options));
+  std::unique_ptr<DecodeSession> session(new DecodeSession(target, config, options));
   STRATA_CHECK(session->compile_step());
   STRATA_CHECK(session->fill_memory(weights));
   STRATA_CHECK(session->pack(weights));
@@ -56,7 +53,10 @@ Result<void> DecodeSession::compile_step() {
   plan_ = std::move(compiled.plan);
   std::vector<std::string> names;
   for (const TaskFunction& function : plan_.functions) names.push_back(function.name);
-  STRATA_TRY(code_, compile_cuda_code(image_.text(names), target, options_.profile, kMostSpilledBytes));
+  std::set<std::string> kernels;
+  for (const PackJob& job : image_.packing) kernels.insert(job.kernel);
+  STRATA_CHECK(
+      target_->compile(image_.text(names), std::vector<std::string>(kernels.begin(), kernels.end()), options_.profile));
   shape_ = cuda_shape();
   shape_.ring_bytes = machine.ring_bytes;
   shape_.window_bytes = machine.window_bytes;
@@ -66,11 +66,11 @@ Result<void> DecodeSession::compile_step() {
 
 Result<void> DecodeSession::fill_memory(const ModelWeights& weights) {
   for (const DecodeBuffer& buffer : image_.buffers) {
-    STRATA_TRY(GpuMemory memory, GpuMemory::allocate(*device_, buffer.bytes));
+    STRATA_TRY(std::unique_ptr<DecodeMemory> memory, target_->allocate(buffer.bytes));
     switch (buffer.kind) {
       case DecodeBuffer::Kind::Weight: {
         STRATA_TRY(const WeightView view, weights.at(buffer.weight));
-        STRATA_CHECK(memory.upload(bytes_of(view.values)));
+        STRATA_CHECK(memory->upload(bytes_of(view.values)));
         break;
       }
       case DecodeBuffer::Kind::Cosines:
@@ -82,13 +82,13 @@ Result<void> DecodeSession::fill_memory(const ModelWeights& weights) {
           for (const float x : buffer.kind == DecodeBuffer::Kind::Cosines ? row.cos : row.sin)
             table.push_back(float_to_bf16(x));
         }
-        STRATA_CHECK(memory.upload(bytes_of(table)));
+        STRATA_CHECK(memory->upload(bytes_of(table)));
         break;
       }
       case DecodeBuffer::Kind::Packed:
         break;  // see pack
       default:
-        STRATA_CHECK(memory.clear());
+        STRATA_CHECK(memory->clear());
     }
     buffers_.push_back(std::move(memory));
   }
@@ -96,48 +96,32 @@ Result<void> DecodeSession::fill_memory(const ModelWeights& weights) {
 }
 
 Result<void> DecodeSession::pack(const ModelWeights& weights) {
-  const CudaDriver& driver = device_->driver();
-  CudaModule module = nullptr;
-  STRATA_CHECK(driver.check(driver.load_module(&module, code_.cubin.data()), "loading the packing kernels"));
-  Result<void> result;
   for (const PackJob& job : image_.packing) {
-    result = [&]() -> Result<void> {
-      CudaFunction function = nullptr;
-      STRATA_CHECK(driver.check(driver.get_function(&function, module, job.kernel.c_str()), job.kernel));
-      std::vector<GpuMemory> raw;
-      std::vector<CudaPointer> pointers;
-      for (const std::string& name : job.weights) {
-        if (name.empty()) {
-          pointers.push_back(0);
-          continue;
-        }
-        STRATA_TRY(const WeightView view, weights.at(name));
-        STRATA_TRY(GpuMemory memory, GpuMemory::allocate(*device_, static_cast<int64_t>(view.values.size_bytes())));
-        STRATA_CHECK(memory.upload(bytes_of(view.values)));
-        pointers.push_back(memory.pointer());
-        raw.push_back(std::move(memory));
+    std::vector<std::unique_ptr<DecodeMemory>> raw;  // for as long as it is packed
+    std::vector<uint64_t> arguments;
+    for (const std::string& name : job.weights) {
+      if (name.empty()) {
+        arguments.push_back(0);
+        continue;
       }
-      pointers.push_back(buffers_[static_cast<size_t>(job.buffer)].pointer());
-      std::vector<void*> arguments;
-      for (CudaPointer& one : pointers) arguments.push_back(&one);
-      CudaLaunchConfig config;
-      for (size_t d = 0; d < job.grid.size(); ++d) config.grid[d] = static_cast<unsigned>(job.grid[d]);
-      config.block = {kPackingThreads, 1, 1};
-      config.stream = device_->stream();
-      STRATA_CHECK(driver.check(driver.launch(&config, function, arguments.data(), nullptr), job.kernel));
-      return device_->synchronize();  // the raw weights go
-    }();
-    if (!result) break;
+      STRATA_TRY(const WeightView view, weights.at(name));
+      STRATA_TRY(std::unique_ptr<DecodeMemory> memory,
+                 target_->allocate(static_cast<int64_t>(view.values.size_bytes())));
+      STRATA_CHECK(memory->upload(bytes_of(view.values)));
+      arguments.push_back(memory->address());
+      raw.push_back(std::move(memory));
+    }
+    arguments.push_back(buffers_[static_cast<size_t>(job.buffer)]->address());
+    STRATA_CHECK(target_->pack(job.kernel, job.grid, arguments));
   }
-  driver.unload_module(module);
-  return result;
+  return {};
 }
 
 Result<void> DecodeSession::make_kernel() {
   std::map<std::string, const std::vector<int>*> arguments;
   for (size_t n = 0; n < image_.operators.operators.size(); ++n)
     arguments[image_.operators.operators[n].name] = &image_.arguments[n];
-  CudaOptions options;
+  KernelOptions options;
   options.shape = shape_;
   options.limit = options_.limit;
   options.tokens_per_step = static_cast<int>(options_.batch);
@@ -150,58 +134,106 @@ Result<void> DecodeSession::make_kernel() {
         return unsupported("operator '{}' has {} arguments, more than {}", name, at->second->size(),
                            std::size(record.arguments));
       for (size_t n = 0; n < at->second->size(); ++n)
-        record.arguments[n] = reinterpret_cast<void*>(buffers_[static_cast<size_t>((*at->second)[n])].pointer());
+        record.arguments[n] = reinterpret_cast<void*>(buffers_[static_cast<size_t>((*at->second)[n])]->address());
     }
     options.operators.push_back(record);
   }
-  STRATA_TRY(kernel_, CudaKernel::make(*device_, plan_, code_, options));
+  STRATA_TRY(kernel_, target_->step_kernel(plan_, options));
   return {};
 }
 
-Result<void> DecodeSession::put_tokens(std::span<const int> tokens) {
-  const int at = tensor_index(image_.buffers, DecodeBuffer::Kind::Tokens);
-  return buffers_[static_cast<size_t>(at)].upload({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()});
+template <class Record>
+Result<void> DecodeSession::put(DecodeBuffer::Kind kind, std::span<const Record> records) {
+  const int at = tensor_index(image_.buffers, kind);
+  return buffers_[static_cast<size_t>(at)]->upload(
+      {reinterpret_cast<const char*>(records.data()), records.size_bytes()});
 }
 
-Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<std::vector<int>>& prompts,
-                                                              int64_t tokens, const OnToken& on_token) {
-  const auto batch = static_cast<size_t>(options_.batch);
-  if (prompts.size() != batch) return invalid("{} prompts for a batch of {}", prompts.size(), batch);
-  if (tokens < 1) return invalid("{} tokens to decode; there must be one at least", tokens);
-  size_t longest = 0;
+Result<void> DecodeSession::put_sequences(const GenerateOptions& options, const std::vector<bool>& ended) {
+  constexpr auto low = [](uint64_t word) { return static_cast<unsigned>(word); };
+  std::vector<strata_device::SequenceOptions> sequences(static_cast<size_t>(options_.batch));
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    const SamplingOptions of = sampling_of(options, s);
+    sequences[s].inverse_temperature = of.temperature == 0 ? 0 : 1.0F / of.temperature;
+    sequences[s].top_k = low(static_cast<uint64_t>(std::min(of.top_k, config_.vocab_size)));
+    sequences[s].share = static_cast<unsigned>(of.top_p * 0x1p24F);
+    sequences[s].seed[0] = low(of.seed);
+    sequences[s].seed[1] = low(of.seed >> 32);
+    sequences[s].ended = ended[s] ? 1 : 0;
+  }
+  strata_device::StopTokens stop;
+  for (const int token : options.stop_tokens) stop.tokens[stop.count++] = token;
+  STRATA_CHECK(put<strata_device::SequenceOptions>(DecodeBuffer::Kind::Sequences, sequences));
+  return put<strata_device::StopTokens>(DecodeBuffer::Kind::Stop, {&stop, 1});
+}
+
+SamplingOptions sampling_of(const GenerateOptions& options, size_t sequence) {
+  if (options.sampling.empty()) return {};
+  return options.sampling[options.sampling.size() == 1 ? 0 : sequence];
+}
+
+Result<void> check_generate(const ModelConfig& config, int64_t batch, const std::vector<std::vector<int>>& prompts,
+                            const GenerateOptions& options) {
+  if (static_cast<int64_t>(prompts.size()) != batch)
+    return invalid("{} prompts for a batch of {}", prompts.size(), batch);
+  if (options.tokens < 1) return invalid("{} tokens to decode; there must be one at least", options.tokens);
+  const auto is_token = [&](int token) { return token >= 0 && token < config.vocab_size; };
   for (const std::vector<int>& prompt : prompts) {
     if (prompt.empty()) return invalid("a prompt is empty");
     for (const int token : prompt) {
-      if (token < 0 || token >= config_.vocab_size)
-        return invalid("token {} of a prompt is not in the vocabulary of {}", token, config_.vocab_size);
+      if (!is_token(token))
+        return invalid("token {} of a prompt is not in the vocabulary of {}", token, config.vocab_size);
     }
-    longest = std::max(longest, prompt.size());
   }
-  const int64_t steps = static_cast<int64_t>(longest) + tokens - 1;
-  if (position_ + steps > options_.capacity)
-    return with_remedy(invalid("{} positions after {} do not fit a cache of {}", steps, position_, options_.capacity),
+  if (options.stop_tokens.size() > strata_device::kMostStopTokens)
+    return invalid("{} tokens to stop at; there may be {}", options.stop_tokens.size(), strata_device::kMostStopTokens);
+  for (const int token : options.stop_tokens) {
+    if (!is_token(token))
+      return invalid("token {}, to stop at, is not in the vocabulary of {}", token, config.vocab_size);
+  }
+  if (options.sampling.size() > 1 && static_cast<int64_t>(options.sampling.size()) != batch)
+    return invalid("sampling options of {} sequences for a batch of {}", options.sampling.size(), batch);
+  for (const SamplingOptions& one : options.sampling) STRATA_CHECK(check_sampling(one));
+  return {};
+}
+
+Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<std::vector<int>>& prompts,
+                                                              const GenerateOptions& options, const OnToken& on_token) {
+  STRATA_CHECK(check_generate(config_, options_.batch, prompts, options));
+  const size_t batch = prompts.size();
+  size_t longest = 0;
+  for (const std::vector<int>& prompt : prompts) longest = std::max(longest, prompt.size());
+  const int64_t most = static_cast<int64_t>(longest) + options.tokens - 1;
+  if (position_ + most > options_.capacity)
+    return with_remedy(invalid("{} positions after {} do not fit a cache of {}", most, position_, options_.capacity),
                        "raise the capacity");
   std::vector<std::vector<int>> made(batch);
+  std::vector<bool> ended(batch);
   const auto take = [&](std::span<const int> found, size_t fed) {
     for (size_t s = 0; s < batch; ++s) {
-      if (fed + 1 < prompts[s].size() || static_cast<int64_t>(made[s].size()) >= tokens) continue;
+      if (fed + 1 < prompts[s].size() || ended[s]) continue;
       made[s].push_back(found[s]);
+      ended[s] =
+          static_cast<int64_t>(made[s].size()) == options.tokens ||
+          std::find(options.stop_tokens.begin(), options.stop_tokens.end(), found[s]) != options.stop_tokens.end();
       if (on_token) on_token(static_cast<int64_t>(s), found[s]);
     }
   };
   // While a sequence is in its prompt, the host says what comes next.
   std::vector<int> next(batch);
   for (size_t s = 0; s < batch; ++s) next[s] = prompts[s][0];
+  STRATA_CHECK(put_sequences(options, ended));
   for (size_t fed = 0; fed + 1 < longest; ++fed) {
-    STRATA_CHECK(put_tokens(next));
-    STRATA_CHECK(run(1));
+    STRATA_CHECK(put<int>(DecodeBuffer::Kind::Tokens, next));
+    STRATA_CHECK(steps(1));
     const std::span<const int> found = kernel_->tokens(0);
     take(found, fed);
     for (size_t s = 0; s < batch; ++s) next[s] = fed + 1 < prompts[s].size() ? prompts[s][fed + 1] : found[s];
   }
-  STRATA_CHECK(put_tokens(next));
-  const auto left = static_cast<uint32_t>(tokens);
-  STRATA_CHECK(kernel_->launch(left));
+  // What was found within a prompt has ended nothing.
+  STRATA_CHECK(put_sequences(options, ended));
+  STRATA_CHECK(put<int>(DecodeBuffer::Kind::Tokens, next));
+  STRATA_CHECK(kernel_->launch(static_cast<uint32_t>(options.tokens)));
   uint32_t told = 0;
   const auto tell = [&] {
     for (const uint32_t done = kernel_->steps_done(); told < done; ++told)
@@ -214,18 +246,24 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
   return made;
 }
 
-Result<double> DecodeSession::run(uint32_t steps) {
-  const auto begin = Clock::now();
-  STRATA_CHECK(kernel_->launch(steps));
+Result<void> DecodeSession::steps(uint32_t count) {
+  STRATA_CHECK(kernel_->launch(count));
   STRATA_TRY(const uint32_t done, kernel_->wait());
   position_ += done;
+  return {};
+}
+
+Result<double> DecodeSession::run(uint32_t count) {
+  STRATA_CHECK(put_sequences({}, std::vector<bool>(static_cast<size_t>(options_.batch))));
+  const auto begin = Clock::now();
+  STRATA_CHECK(steps(count));
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 Result<std::vector<float>> DecodeSession::logits(int64_t sequence) const {
   const auto at = std::find_if(image_.buffers.begin(), image_.buffers.end(),
                                [](const DecodeBuffer& one) { return one.name == "Logits"; });
-  STRATA_TRY(const std::string words, buffers_[static_cast<size_t>(at - image_.buffers.begin())].download());
+  STRATA_TRY(const std::string words, buffers_[static_cast<size_t>(at - image_.buffers.begin())]->download());
   std::vector<float> found;
   const int64_t row = ceil_div(config_.vocab_size, 4);
   for (int64_t n = 0; n < config_.vocab_size; ++n) {

@@ -1,5 +1,6 @@
-// A model that decodes on a GPU as one persistent kernel: its weights packed in device memory, its caches, and the
-// mega-kernel of its step. One session serves a batch of sequences, which advance together.
+// A model that decodes as one persistent kernel, on a GPU or on the host (decode_target.h): its weights packed in the
+// target's memory, its caches, and the mega-kernel of its step. One session serves a batch of sequences, which advance
+// together.
 #pragma once
 
 #include <functional>
@@ -7,7 +8,8 @@
 #include <span>
 
 #include "megakernel/decode/decode_image.h"
-#include "megakernel/runtime/cuda/cuda_target.h"
+#include "megakernel/decode/decode_target.h"
+#include "megakernel/models/sampling.h"
 
 namespace strata::megakernel {
 
@@ -19,22 +21,35 @@ struct DecodeOptions {
   bool profile = false;                   ///< record begin and end of tasks
 };
 
+struct GenerateOptions {
+  int64_t tokens = 16;                    ///< of each sequence, at most
+  std::vector<SamplingOptions> sampling;  ///< of each sequence; one for all; or none: argmax
+  std::vector<int> stop_tokens;           ///< with which a sequence ends; it has them as its last
+};
+
+/// Errors (InvalidInput): as many prompts as the batch has sequences, none empty; tokens, of prompts and to stop at, of
+/// the vocabulary; sampling options as sampling.h and this file say.
+Result<void> check_generate(const ModelConfig& config, int64_t batch, const std::vector<std::vector<int>>& prompts,
+                            const GenerateOptions& options);
+/// Those of a sequence.
+SamplingOptions sampling_of(const GenerateOptions& options, size_t sequence);
+
 class DecodeSession {
  public:
-  /// Compiles the step, uploads and packs the weights. The device must outlive the session. Errors: those of
-  /// decode_image, compile, compile_cuda_code and CudaKernel::make; Environment where they do not fit the GPU's memory.
-  static Result<std::unique_ptr<DecodeSession>> make(const GpuDevice& device, const ModelConfig& config,
+  /// Compiles the step, uploads and packs the weights. The target must outlive the session, and serves no other.
+  /// Errors: those of decode_image, compile and the target; Environment where the weights do not fit its memory.
+  static Result<std::unique_ptr<DecodeSession>> make(DecodeTarget& target, const ModelConfig& config,
                                                      const ModelWeights& weights, const DecodeOptions& options);
-  ~DecodeSession();
 
   /// What a sequence has made so far is told as soon as the host sees it: its number, and the token.
   using OnToken = std::function<void(int64_t sequence, int token)>;
-  /// Feeds the prompts, one token a step, and decodes greedily until each sequence has `tokens` new ones. Sequences
-  /// with shorter prompts begin earlier. Errors (InvalidInput): as many prompts as sequences, none empty, tokens of the
-  /// vocabulary, positions of the cache; (Environment): the kernel's.
-  Result<std::vector<std::vector<int>>> generate(const std::vector<std::vector<int>>& prompts, int64_t tokens,
-                                                 const OnToken& on_token = {});
-  /// Steps that follow what was decoded, in one launch; seconds of the whole launch.
+  /// Feeds the prompts, one token a step, and decodes until each sequence has ended, by a stop token or by the number
+  /// of its tokens. Sequences with shorter prompts begin earlier. Tokens are those of sampling.h, of the token's
+  /// position and the sequence's number. Errors: those of check_generate; (InvalidInput): positions beyond the cache;
+  /// (Environment): the kernel's.
+  Result<std::vector<std::vector<int>>> generate(const std::vector<std::vector<int>>& prompts,
+                                                 const GenerateOptions& options, const OnToken& on_token = {});
+  /// Steps that follow what was decoded, in one launch, greedily; seconds of the whole launch.
   Result<double> run(uint32_t steps);
 
   /// Of a sequence's last step, [vocab_size].
@@ -50,27 +65,28 @@ class DecodeSession {
 
   const DecodeImage& image() const { return image_; }
   const Plan& plan() const { return plan_; }
-  const RegisterUse& registers() const { return code_.use; }
   const WorkerShape& shape() const { return shape_; }
 
  private:
-  DecodeSession(const GpuDevice& device, const ModelConfig& config, const DecodeOptions& options)
-      : device_(&device), config_(config), options_(options) {}
+  DecodeSession(DecodeTarget& target, const ModelConfig& config, const DecodeOptions& options)
+      : target_(&target), config_(config), options_(options) {}
   Result<void> compile_step();
   Result<void> fill_memory(const ModelWeights& weights);
   Result<void> pack(const ModelWeights& weights);
   Result<void> make_kernel();
-  Result<void> put_tokens(std::span<const int> tokens);
+  template <class Record>
+  Result<void> put(DecodeBuffer::Kind kind, std::span<const Record> records);
+  Result<void> put_sequences(const GenerateOptions& options, const std::vector<bool>& ended);
+  Result<void> steps(uint32_t count);
 
-  const GpuDevice* device_;
+  DecodeTarget* target_;
   ModelConfig config_;
   DecodeOptions options_;
   DecodeImage image_;
   Plan plan_;
-  CudaCode code_;
   WorkerShape shape_;
-  std::vector<GpuMemory> buffers_;  ///< of image_.buffers
-  std::unique_ptr<CudaKernel> kernel_;
+  std::vector<std::unique_ptr<DecodeMemory>> buffers_;  ///< of image_.buffers
+  std::unique_ptr<StepKernel> kernel_;
   int64_t position_ = 0;
 };
 

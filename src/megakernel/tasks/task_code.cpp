@@ -77,10 +77,11 @@ std::string task_switch(const std::vector<TaskBody>& bodies) {
       "  [[maybe_unused]] Page page{{side.scratch(), nullptr, nullptr, 0}};\n"
       "  switch (d.record.function) {{\n{}    default: break;\n  }}\n}}\n\n}}  // namespace strata_device\n\n"
       "namespace strata::megakernel {{\n\n"
-      "STRATA_DEVICE void load_task(const Descriptor& task, CudaLoad& side) {{ strata_device::load_of_task(task, "
-      "side); "
-      "}}\n"
-      "STRATA_DEVICE void compute_task(const Descriptor& task, CudaCompute& side) {{\n"
+      "template <class Load>\n"
+      "STRATA_DEVICE void load_task(const Descriptor& task, Load& side) {{\n"
+      "  strata_device::load_of_task(task, side);\n}}\n"
+      "template <class Compute>\n"
+      "STRATA_DEVICE void compute_task(const Descriptor& task, Compute& side) {{\n"
       "  strata_device::compute_of_task(task, side);\n}}\n\n}}  // namespace strata::megakernel\n",
       cases(true), cases(false));
 }

@@ -379,7 +379,7 @@ Result<CaseMemory> CaseMemory::make(const GpuDevice& device, const Case& test) {
   copy(sources_at, made.sources);
   copy(inputs_at, made.inputs);
   STRATA_CHECK(records.upload({bytes.data(), bytes.size()}));
-  CudaOptions options = test.options;
+  KernelOptions options = test.options;
   options.operators = operators_of(test, records.pointer());
   return CaseMemory(std::move(constants), std::move(state), std::move(records), std::move(options));
 }

@@ -41,7 +41,7 @@ struct CaseTask {
 
 struct Case {
   Plan plan;
-  CudaOptions options;
+  KernelOptions options;
   std::vector<CaseTask> tasks;
   std::vector<uint32_t> constants;
   size_t state_bytes = 0;
@@ -81,11 +81,11 @@ class CaseMemory {
  public:
   static Result<CaseMemory> make(const GpuDevice& device, const Case& test);
   /// The case's options with the arguments of its operators.
-  const CudaOptions& options() const { return options_; }
+  const KernelOptions& options() const { return options_; }
   Result<std::vector<unsigned char>> state() const;
 
  private:
-  CaseMemory(GpuMemory constants, GpuMemory state, GpuMemory records, CudaOptions options)
+  CaseMemory(GpuMemory constants, GpuMemory state, GpuMemory records, KernelOptions options)
       : constants_(std::move(constants)),
         state_(std::move(state)),
         records_(std::move(records)),
@@ -93,7 +93,7 @@ class CaseMemory {
   GpuMemory constants_;
   GpuMemory state_;
   GpuMemory records_;
-  CudaOptions options_;
+  KernelOptions options_;
 };
 
 /// All launches of the case. `elapsed`: where not null, seconds of them.

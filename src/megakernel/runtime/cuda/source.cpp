@@ -6,14 +6,14 @@ namespace strata {
 
 // The texts, which CMake embeds.
 std::string_view megakernel_core_text();
-std::string_view megakernel_cuda_text();
+std::string_view megakernel_words_text();
+std::string_view megakernel_platform_text();
+std::string_view megakernel_block_text();
 std::string_view megakernel_kernel_text();
 
 namespace megakernel {
-namespace {
 
-/// Headers follow each other in the order of their includes.
-void append(std::string& text, std::string_view headers) {
+void append_headers(std::string& text, std::string_view headers) {
   while (!headers.empty()) {
     const size_t end = std::min(headers.find('\n'), headers.size() - 1) + 1;
     const std::string_view line = headers.substr(0, end);
@@ -22,22 +22,35 @@ void append(std::string& text, std::string_view headers) {
   }
 }
 
-}  // namespace
-
-std::string cuda_source(std::string_view functions, bool profile) {
+std::string core_source() {
   std::string text;
-  append(text, megakernel_core_text());
-  append(text, megakernel_cuda_text());
-  // Host and device pass these to each other as bytes.
-  text += fmt::format(
+  append_headers(text, megakernel_core_text());
+  append_headers(text, megakernel_words_text());
+  return text;
+}
+
+std::string block_source() {
+  std::string text;
+  append_headers(text, megakernel_block_text());
+  return text;
+}
+
+std::string agreement_source(std::string_view platform, bool profile) {
+  return fmt::format(
       "namespace strata::megakernel {{\n"
       "constexpr bool kProfile = {};\n"
-      "static_assert(sizeof(Program<CudaPlatform>) == {} && sizeof(Descriptor) == {});\n"
+      "static_assert(sizeof(Program<{}>) == {} && sizeof(Descriptor) == {});\n"
       "}}  // namespace strata::megakernel\n",
-      profile, sizeof(Program<CudaWords>), sizeof(Descriptor));
-  append(text, functions);
-  text += "\n";
-  append(text, megakernel_kernel_text());
+      profile, platform, sizeof(Program<CudaWords>), sizeof(Descriptor));
+}
+
+std::string cuda_source(std::string_view functions, bool profile) {
+  std::string text = core_source();
+  append_headers(text, megakernel_platform_text());
+  text += agreement_source("CudaPlatform", profile);
+  append_headers(text, functions);
+  text += "\n" + block_source();
+  append_headers(text, megakernel_kernel_text());
   return text;
 }
 

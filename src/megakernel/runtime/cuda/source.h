@@ -23,9 +23,20 @@ struct CudaCode {
 ///   STRATA_DEVICE void load_task(const Descriptor& task, CudaLoad& side);        by one thread
 ///   STRATA_DEVICE void compute_task(const Descriptor& task, CudaCompute& side);  by kComputeThreads threads
 ///
-/// for any task.record.function; core/ring.h says what the sides can do, and device/platform.h what side.platform()
-/// can. It may include headers of CUDA, as <…>; includes of "…" are left out.
+/// or templates over what a side is, for any task.record.function; core/ring.h says what the sides can do, and
+/// device/platform.h what side.platform() can. It may include headers of CUDA, as <…>; includes of "…" are left out.
 std::string cuda_source(std::string_view functions, bool profile);
+
+// Parts of it that the program of another target has as well (megakernel/fibers).
+
+/// What comes before a platform: the runtime's core, and the words that it shares with the host.
+std::string core_source();
+/// What comes after the block functions: a block's shared memory and the roles of its threads.
+std::string block_source();
+/// Appends headers, whose order is that of their includes: includes of "…" are left out.
+void append_headers(std::string& text, std::string_view headers);
+/// Of what host and device pass to each other as bytes; and kProfile.
+std::string agreement_source(std::string_view platform, bool profile);
 
 /// Compiles cuda_source(functions, profile), or takes what an earlier call left in the cache, if there is one. Errors
 /// (Unsupported): a target without bulk copies; text that does not compile, with the compiler's log; more than

@@ -223,18 +223,21 @@ STRATA_DEVICE void merge_splits(const Words<float, Side, 1>& references, const W
   for (int word = Team::warp(); word < kGroup * kWords; word += Team::kWarps) {
     const int of_group = word / kWords;
     const int first = part * kColumns + word % kWords * kOfWord<T>;
-    const int column = first + lane() / kHalf * 2;
     float largest = minus_infinity(), total = 0, low = 0, high = 0;
     for (int base = 0; base < kSplits; base += kHalf) {
       const int split = base + lane() % kHalf;
       const bool is_split = split < kSplits;
-      const int row = (head * kSplits + (is_split ? split : kSplits - 1)) * kGroup + of_group;
+      // Of word n, whichever lane looks for it: lanes that have no split read the last one's.
+      const auto row_of = [&](int n) {
+        const int of = base + n % kHalf;
+        return (head * kSplits + (of < kSplits ? of : kSplits - 1)) * kGroup + of_group;
+      };
       unsigned mixed[2], reference = 0, weighed = 0;  // no array: registers have no numbers
       gather_words<3>(
           *values.side, 3 * 32, lane(), 32,
           [&](int n) -> auto& {
-            if (n < 32) return values.at(row * kHeadDim + column);
-            return n < 64 ? references.at(row) : sums.at(row);
+            if (n < 32) return values.at(row_of(n) * kHeadDim + first + n / kHalf * 2);
+            return n < 64 ? references.at(row_of(n)) : sums.at(row_of(n));
           },
           [&](int n, const unsigned(&data)[2]) {
             if (n < 32) mixed[0] = data[0], mixed[1] = data[1];

@@ -35,7 +35,8 @@ struct TaskRing {
 };
 
 /// Words place(0) … place(count − 1), dealt to `threads` threads, whole warps, a warp's width at a time: take(n, data)
-/// for each, as soon as it has been written in this step (runtime/core/events.h, read_tagged). kAtOnce: words that a
+/// for each, as soon as it has been written in this step (runtime/core/events.h, read_tagged). place(n) is the same in
+/// all lanes: one looks for another's. kAtOnce: words that a
 /// lane asks for before the first has come.
 template <int kAtOnce = 4, class Side, class Place, class Take>
 STRATA_DEVICE void gather_words(Side& side, int count, int rank, int threads, const Place& place, const Take& take) {
@@ -130,7 +131,10 @@ STRATA_DEVICE float float_of(unsigned bits) {
 
 template <int64 kBatchStride, int64 kRowStride, int64 kColumnStride, class T, class Side, int kPerWord, class TileType>
 STRATA_DEVICE void save(const WordsOut<T, Side, kPerWord>& to, const TileType& tile) {
-  static_assert(kPerWord == 1 || (kColumnStride == 1 && TileType::kColumns % kPerWord == 0), "words are whole");
+  // Where products have a batch's sequences as columns, the elements of a word are below each other.
+  constexpr bool kDown = kPerWord > 1 && kRowStride == 1 && kColumnStride != 1;
+  static_assert(kPerWord == 1 || (kDown ? TileType::kRows : TileType::kColumns) % kPerWord == 0, "words are whole");
+  static_assert(kPerWord == 1 || kDown || kColumnStride == 1, "words lie along rows or columns");
   static_assert(kPerWord > 1 || sizeof(T) == 4, "one float a word");
 #pragma unroll
   for (int i = 0; i < TileType::kRegisters; i += TileType::kPair) {
@@ -143,6 +147,19 @@ STRATA_DEVICE void save(const WordsOut<T, Side, kPerWord>& to, const TileType& t
 #pragma unroll
       for (int e = 0; e < TileType::kPair; ++e) {
         if (mine && column + e < TileType::kColumns) to.put(at + e * kColumnStride, bits_of(tile.v[i + e]), 0);
+      }
+    } else if constexpr (kDown) {
+#pragma unroll
+      for (int e = 0; e < TileType::kPair; ++e) {
+        const bool begins = mine && row % kPerWord == 0 && column + e < TileType::kColumns;
+        const float below = shuffle_xor(tile.v[i + e], 4);  // of the row after this one, where this one is even
+        if constexpr (kPerWord == 2) {
+          if (begins) to.put(at + e * kColumnStride, bits_of(tile.v[i + e]), bits_of(below));
+        } else {
+          const unsigned pair = pack_pair(tile.v[i + e], below, T{});
+          const unsigned next = shuffle_xor(pair, 8);
+          if (begins) to.put(at + e * kColumnStride, pair, next);
+        }
       }
     } else if constexpr (kPerWord == 2) {
       if (mine && column < TileType::kColumns) to.put(at, bits_of(tile.v[i]), bits_of(tile.v[i + 1]));

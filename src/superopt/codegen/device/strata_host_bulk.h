@@ -61,6 +61,7 @@ struct BarrierState {
   int pending = 0;
   int bytes = 0;  ///< that must still come; less than 0 where they came before they were expected
   int parity = 0;
+  unsigned phases = 0;          ///< that are over
   std::vector<BoxCopy> copies;  ///< on their way
 };
 inline std::map<const Barrier*, BarrierState> barrier_states;
@@ -83,19 +84,22 @@ inline void end_phase(const Barrier* barrier, BarrierState& state, bool awaited)
   }
   if (!state.copies.empty() || state.bytes != 0) return;
   state.parity ^= 1;
+  ++state.phases;
   state.pending = state.expected;
+  strata_host::team.changed();
   strata_host::team.wake(barrier);
 }
 
 inline void start_barrier(Barrier* barrier, int arrivals) {
   if (reinterpret_cast<std::uintptr_t>(barrier) % 8 != 0) strata_host::fail("a misaligned barrier");
   *barrier = 0;  // in bounds, says AddressSanitizer
-  barrier_states[barrier] = {arrivals, arrivals, 0, 0, {}};
+  barrier_states[barrier] = {arrivals, arrivals, 0, 0, 0, {}};
 }
 inline void show_barriers() {}
-inline void arrive(Barrier* barrier) {
+inline void arrive(Barrier* barrier, int count = 1) {
   BarrierState& state = state_of(barrier);
-  if (--state.pending < 0) strata_host::fail("more arrivals at a barrier than it expects");
+  state.pending -= count;
+  if (state.pending < 0) strata_host::fail("more arrivals at a barrier than it expects");
   end_phase(barrier, state, strata_host::team.somebody_waits(barrier));
 }
 inline void expect_bytes(Barrier* barrier, int bytes) {
@@ -111,6 +115,13 @@ inline void wait(Barrier* barrier, int parity) {
     end_phase(barrier, state_of(barrier), true);
     if (state_of(barrier).parity == parity) strata_host::team.wait_at(barrier);
   }
+}
+/// Whether a phase, counted from 0, is over: a look, which does not wait. What is on its way may come at any look.
+inline bool passed(Barrier* barrier, unsigned phase) {
+  BarrierState& state = state_of(barrier);
+  if (state.phases == phase) end_phase(barrier, state, strata_host::team.comes_now());
+  if (state.phases - phase > 1) strata_host::fail("a barrier is asked for a phase that its parity does not tell");
+  return state.phases != phase;
 }
 
 inline void load_bytes(void* to, const void* from, int bytes, Barrier* barrier) {

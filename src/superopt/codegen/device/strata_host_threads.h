@@ -5,7 +5,8 @@
 //   backward  the last one
 //   a number  any of them, drawn from this seed
 // So a thread is as far ahead of the others as barriers let it, and where one is missing the result depends on the
-// order. What no GPU would survive ends the program with a message.
+// order. A thread that spins on memory pauses between two looks: it goes on when all others have paused or wait, so
+// time is counted in rounds of such looks. What no GPU would survive ends the program with a message.
 #include <ucontext.h>
 
 #include <algorithm>
@@ -37,8 +38,8 @@ namespace strata_host {
 
 constexpr int kMostBlockThreads = 1024;
 constexpr int kMostClusterBlocks = 8;
-constexpr int kMostThreads = kMostClusterBlocks * kMostBlockThreads;  // that run together
-constexpr int kBarriers = 16;                                         // of a block
+constexpr int kMostThreads = 1 << 16;  // that run together
+constexpr int kBarriers = 16;          // of a block
 constexpr int kLanes = 32;
 constexpr std::size_t kStackBytes = 256 << 10;
 
@@ -47,51 +48,70 @@ constexpr std::size_t kStackBytes = 256 << 10;
   std::_Exit(3);
 }
 
-/// A set of threads of a block.
+/// A set of the threads that run together: a bit for each, and one for each word that has any.
 class ThreadSet {
  public:
-  void insert(int t) { words_[t / 64] |= std::uint64_t{1} << t % 64; }
-  void erase(int t) { words_[t / 64] &= ~(std::uint64_t{1} << t % 64); }
-  bool contains(int t) const { return (words_[t / 64] >> t % 64 & 1) != 0; }
-  void insert_all(const ThreadSet& other) {
-    for (std::size_t w = 0; w < words_.size(); ++w) words_[w] |= other.words_[w];
+  /// Empty, for numbers below `threads`.
+  void reset(int threads) {
+    words_.assign(static_cast<std::size_t>(threads + 63) / 64, 0);
+    any_.assign((words_.size() + 63) / 64, 0);
+  }
+  void insert(int t) {
+    words_[static_cast<std::size_t>(t) / 64] |= std::uint64_t{1} << t % 64;
+    any_[static_cast<std::size_t>(t) / 4096] |= std::uint64_t{1} << t / 64 % 64;
+  }
+  void erase(int t) {
+    if ((words_[static_cast<std::size_t>(t) / 64] &= ~(std::uint64_t{1} << t % 64)) == 0)
+      any_[static_cast<std::size_t>(t) / 4096] &= ~(std::uint64_t{1} << t / 64 % 64);
   }
   /// The first from `begin` on; -1 if there is none.
   int first(int begin = 0) const {
-    std::uint64_t mask = ~std::uint64_t{0} << begin % 64;
-    for (std::size_t w = begin / 64; w < words_.size(); ++w, mask = ~std::uint64_t{0}) {
-      if ((words_[w] & mask) != 0) return static_cast<int>(w * 64) + std::countr_zero(words_[w] & mask);
+    auto w = static_cast<std::size_t>(begin) / 64;
+    if (w >= words_.size()) return -1;
+    const std::uint64_t rest = words_[w] & ~std::uint64_t{0} << begin % 64;
+    if (rest != 0) return static_cast<int>(w * 64) + std::countr_zero(rest);
+    ++w;
+    std::uint64_t mask = ~std::uint64_t{0} << w % 64;
+    for (std::size_t a = w / 64; a < any_.size(); ++a, mask = ~std::uint64_t{0}) {
+      if ((any_[a] & mask) == 0) continue;
+      w = a * 64 + static_cast<std::size_t>(std::countr_zero(any_[a] & mask));
+      return static_cast<int>(w * 64) + std::countr_zero(words_[w]);
     }
     return -1;
   }
   int last() const {
-    for (std::size_t w = words_.size(); w-- > 0;) {
-      if (words_[w] != 0) return static_cast<int>(w * 64) + 63 - std::countl_zero(words_[w]);
+    for (std::size_t a = any_.size(); a-- > 0;) {
+      if (any_[a] == 0) continue;
+      const std::size_t w = a * 64 + 63 - static_cast<std::size_t>(std::countl_zero(any_[a]));
+      return static_cast<int>(w * 64) + 63 - std::countl_zero(words_[w]);
     }
     return -1;
   }
-  /// "0-31, 64".
-  std::string text() const {
-    std::string result;
-    for (int t = first(); t >= 0; t = t + 1 < kMostThreads ? first(t + 1) : -1) {
-      const int begin = t;
-      while (t + 1 < kMostThreads && contains(t + 1)) ++t;
-      result += (result.empty() ? "" : ", ") + std::to_string(begin);
-      if (t > begin) result += "-" + std::to_string(t);
-    }
-    return result;
-  }
 
  private:
-  std::array<std::uint64_t, kMostThreads / 64> words_{};
+  std::vector<std::uint64_t> words_;
+  std::vector<std::uint64_t> any_;
 };
+
+/// "0-31, 64".
+inline std::string text_of(std::vector<int> threads) {
+  std::sort(threads.begin(), threads.end());
+  std::string result;
+  for (std::size_t n = 0; n < threads.size(); ++n) {
+    const std::size_t begin = n;
+    while (n + 1 < threads.size() && threads[n + 1] == threads[n] + 1) ++n;
+    result += (result.empty() ? "" : ", ") + std::to_string(threads[begin]);
+    if (n > begin) result += "-" + std::to_string(threads[n]);
+  }
+  return result;
+}
 
 /// Where threads wait until `expected` have come.
 struct Meeting {
   const char* what = "";  ///< what they execute
   int expected = 0;
   int arrived = 0;
-  ThreadSet waiting;
+  std::vector<int> waiting;
 };
 
 /// What the lanes of a warp show each other. Two buffers in turn: a lane that is ahead by one exchange must not
@@ -112,7 +132,9 @@ struct Copy {
 
 /// A thread of a block; it outlives the block, to be the same thread of the next one.
 struct Fiber {
-  ucontext_t context;
+  ucontext_t context;   ///< at its begin; with AddressSanitizer, at the place where it waits
+  void* place[5] = {};  ///< of __builtin_setjmp: where it waits
+  bool begun = false;
   std::unique_ptr<std::byte[]> memory;
   const void* stack = nullptr;  ///< for AddressSanitizer, with its bytes
   std::size_t stack_bytes = 0;
@@ -125,16 +147,16 @@ class Team {
  public:
   /// Number of the block of those that run together, and in its cluster, of the thread in its block, and of a block's
   /// threads.
-  int block() const { return thread_ / threads_; }
+  int block() const { return block_; }
   int rank() const { return block() % cluster_; }
   int cluster_blocks() const { return cluster_; }
-  int thread() const { return thread_ % threads_; }
+  int thread() const { return thread_of_block_; }
   int threads() const { return threads_; }
   Fiber& fiber() { return *fibers_[static_cast<std::size_t>(thread_)]; }
   Meeting& barrier(int id) { return barriers_[static_cast<std::size_t>(block() * kBarriers + id)]; }
   Warp& warp() {
     const int warps = (threads_ + kLanes - 1) / kLanes;
-    return warps_[static_cast<std::size_t>(block() * warps + thread() / kLanes)];
+    return *warps_[static_cast<std::size_t>(block() * warps + thread() / kLanes)];
   }
   int lanes() const { return std::min(kLanes, threads_ - thread() / kLanes * kLanes); }
   /// How often one thread went on in another's place.
@@ -146,6 +168,7 @@ class Team {
     if (cluster < 1 || cluster > kMostClusterBlocks) fail("a cluster of " + std::to_string(cluster) + " blocks");
     const int warps = blocks * ((threads + kLanes - 1) / kLanes);
     if (warps > kMostThreads / kLanes) fail(std::to_string(blocks) + " blocks are too many to run together");
+    while (static_cast<int>(warps_.size()) < warps) warps_.push_back(std::make_unique<Warp>());
     threads_ = threads;
     cluster_ = cluster;
     barriers_.resize(static_cast<std::size_t>(blocks * kBarriers));
@@ -153,11 +176,14 @@ class Team {
     for (Cluster& each : clusters_) each.running = cluster * threads;
     all_ = running_ = blocks * threads;
     body_ = std::move(body);
-    ready_ = finished_ = {};
+    ready_.reset(all_);
+    finished_.clear();
     waiting_.clear();
+    paused_.clear();
     while (static_cast<int>(fibers_.size()) < all_) fibers_.push_back(new_fiber());
     for (int t = 0; t < all_; ++t) ready_.insert(t);
-    thread_ = next();
+    main_.begun = true;
+    take(next());
     swap(main_, fiber());
   }
 
@@ -165,7 +191,7 @@ class Team {
   void meet_all(const char* what) {
     Meeting& meeting = clusters_[cluster()].meeting;
     meeting.what = what;
-    meeting.waiting.insert(thread_);
+    meeting.waiting.push_back(thread_);
     ++meeting.arrived;
     release_cluster();
     give_way();
@@ -173,22 +199,39 @@ class Team {
 
   /// Waits until another thread wakes those that wait at a place.
   void wait_at(const void* place) {
-    waiting_[place].insert(thread_);
+    waiting_[place].push_back(thread_);
     give_way();
   }
   bool somebody_waits(const void* place) const { return waiting_.count(place) != 0; }
   void wake(const void* place) {
     const auto found = waiting_.find(place);
     if (found == waiting_.end()) return;
-    ready_.insert_all(found->second);
+    for (const int t : found->second) ready_.insert(t);
     waiting_.erase(found);
+  }
+
+  /// Between two looks at memory that another thread writes.
+  void pause() {
+    paused_.push_back(thread_);
+    give_way();
+  }
+  /// What others may look for has been written.
+  void changed() { ++changes_; }
+  /// Rounds of looks in which nothing had been written since the last one: the time that has passed for those who wait.
+  std::uint64_t idle_rounds() const { return idle_rounds_; }
+  bool is_idle() const { return idle_; }
+  /// Whether what may come late comes now: at the first look where threads run forward, as late as it may where they
+  /// run backward, else at one of a few looks, drawn.
+  bool comes_now() {
+    if (order_ == Order::Random) return draw() % 4 == 0 || idle_;
+    return order_ == Order::Forward || idle_;
   }
 
   /// Waits until `expected` threads are here. The last one calls `together`, and all can run again.
   template <class Together>
   void meet(Meeting& meeting, const char* what, int expected, Together together) {
     open(meeting, what, expected);
-    meeting.waiting.insert(thread_);
+    meeting.waiting.push_back(thread_);
     if (++meeting.arrived == meeting.expected) {
       together();
       close(meeting);
@@ -213,15 +256,15 @@ class Team {
     }
   }
   void close(Meeting& meeting) {
-    ready_.insert_all(meeting.waiting);
+    for (const int t : meeting.waiting) ready_.insert(t);
     meeting.arrived = 0;
-    meeting.waiting = {};
+    meeting.waiting.clear();
   }
 
   /// Another thread goes on, or this one where it can.
   void give_way() {
     Fiber& from = fiber();
-    thread_ = next();
+    take(next());
     if (&fiber() == &from) return;
     ++switches_;
     swap(from, fiber());
@@ -240,31 +283,43 @@ class Team {
   }
 
   static std::string describe(const Meeting& meeting) {
-    return " threads " + meeting.waiting.text() + " wait at " + meeting.what + ", " + std::to_string(meeting.arrived) +
-           " of " + std::to_string(meeting.expected) + ".";
+    return " threads " + text_of(meeting.waiting) + " wait at " + meeting.what + ", " +
+           std::to_string(meeting.arrived) + " of " + std::to_string(meeting.expected) + ".";
   }
 
-  /// Takes the next thread from those that can run.
+  /// All that have paused look again.
+  void begin_round() {
+    idle_ = changes_ == seen_changes_;
+    if (idle_) ++idle_rounds_;
+    seen_changes_ = changes_;
+    for (const int t : paused_) ready_.insert(t);
+    paused_.clear();
+  }
+
+  std::uint64_t draw() {
+    random_ ^= random_ << 13;
+    random_ ^= random_ >> 7;
+    return random_ ^= random_ << 17;
+  }
+
+  /// The next thread of those that can run.
   int next() {
-    int t = -1;
-    switch (order_) {
-      case Order::Forward:
-        t = ready_.first();
-        break;
-      case Order::Backward:
-        t = ready_.last();
-        break;
-      case Order::Random:
-        random_ ^= random_ << 13;
-        random_ ^= random_ >> 7;
-        random_ ^= random_ << 17;
-        t = ready_.first(static_cast<int>(random_ % static_cast<unsigned>(all_)));
-        if (t < 0) t = ready_.first();
-        break;
+    int t = ready_.first();
+    if (t < 0) {
+      begin_round();
+      t = ready_.first();
     }
     if (t < 0) deadlock();
+    if (order_ == Order::Backward) return ready_.last();
+    if (order_ == Order::Forward) return t;
+    const int drawn = ready_.first(static_cast<int>(draw() % static_cast<unsigned>(all_)));
+    return drawn < 0 ? t : drawn;
+  }
+  void take(int t) {
     ready_.erase(t);
-    return t;
+    thread_ = t;
+    block_ = t / threads_;
+    thread_of_block_ = t % threads_;
   }
 
   [[noreturn]] void deadlock() const {
@@ -276,24 +331,33 @@ class Team {
       if (each.meeting.arrived > 0) text += describe(each.meeting);
     }
     for (const auto& [place, threads] : waiting_)
-      text += " threads " + threads.text() + " wait for a barrier's phase or a count.";
-    for (const Warp& warp : warps_) {
-      if (warp.meeting.arrived > 0) text += describe(warp.meeting);
+      text += " threads " + text_of(threads) + " wait for a barrier's phase or a count.";
+    for (const auto& warp : warps_) {
+      if (warp->meeting.arrived > 0) text += describe(warp->meeting);
     }
-    const std::string finished = finished_.text();
+    const std::string finished = text_of(finished_);
     fail(text + (finished.empty() ? "" : " Threads " + finished + " have returned."));
   }
 
-  static void swap(Fiber& from, Fiber& to) {
 #if defined(STRATA_HOST_ASAN)
+  static void swap(Fiber& from, Fiber& to) {
     void* fake_stack = nullptr;
     __sanitizer_start_switch_fiber(&fake_stack, to.stack, to.stack_bytes);
-#endif
     swapcontext(&from.context, &to.context);
-#if defined(STRATA_HOST_ASAN)
     __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
-#endif
   }
+#else
+  /// swapcontext saves the signal mask as well, by a system call; so it is for the first time alone.
+  [[gnu::noinline]] static void swap(Fiber& from, Fiber& to) {
+    if (__builtin_setjmp(from.place) == 0) go_on(to);
+  }
+  [[gnu::noinline, noreturn]] static void go_on(Fiber& to) {
+    if (to.begun) __builtin_longjmp(to.place, 1);
+    to.begun = true;
+    setcontext(&to.context);
+    fail("setcontext");
+  }
+#endif
 
   static void enter();
 
@@ -319,11 +383,11 @@ class Team {
       Fiber& done = fiber();
       done.started.clear();
       done.groups.clear();
-      finished_.insert(thread_);
+      finished_.push_back(thread_);
       --running_;
       --clusters_[cluster()].running;
       release_cluster();
-      if (running_ > 0) thread_ = next();
+      if (running_ > 0) take(next());
       swap(done, running_ > 0 ? fiber() : main_);
     }
   }
@@ -348,13 +412,20 @@ class Team {
   int all_ = 0;      ///< of all blocks
   int running_ = 0;
   int thread_ = 0;
+  int block_ = 0;
+  int thread_of_block_ = 0;
   std::int64_t switches_ = 0;
   ThreadSet ready_;
-  ThreadSet finished_;
+  std::vector<int> finished_;
+  std::vector<int> paused_;
+  std::uint64_t changes_ = 0;
+  std::uint64_t seen_changes_ = 0;  ///< at the begin of the last round
+  std::uint64_t idle_rounds_ = 0;
+  bool idle_ = false;  ///< nothing was written in the round before this one
   std::vector<Cluster> clusters_;
-  std::map<const void*, ThreadSet> waiting_;  ///< by place in shared memory
+  std::map<const void*, std::vector<int>> waiting_;  ///< by place in shared memory
   std::vector<Meeting> barriers_;
-  std::array<Warp, kMostThreads / kLanes> warps_;
+  std::vector<std::unique_ptr<Warp>> warps_;
   Fiber main_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
 };

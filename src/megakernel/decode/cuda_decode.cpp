@@ -1,0 +1,62 @@
+#include "megakernel/decode/cuda_decode.h"
+
+namespace strata::megakernel {
+namespace {
+
+constexpr unsigned kPackingThreads = 256;
+/// What lives from one task to the next is in memory while a function runs that needs all registers. Loops spill
+/// nothing.
+constexpr int kMostSpilledBytes = 2048;
+
+class CudaDecodeMemory : public DecodeMemory {
+ public:
+  explicit CudaDecodeMemory(GpuMemory memory) : memory_(std::move(memory)) {}
+  uint64_t address() const override { return memory_.pointer(); }
+  Result<void> upload(std::string_view bytes) override { return memory_.upload(bytes); }
+  Result<std::string> download() const override { return memory_.download(); }
+  Result<void> clear() override { return memory_.clear(); }
+
+ private:
+  GpuMemory memory_;
+};
+
+}  // namespace
+
+CudaDecodeTarget::~CudaDecodeTarget() {
+  if (packing_ != nullptr) device_->driver().unload_module(packing_);
+}
+
+Result<void> CudaDecodeTarget::compile(const std::string& functions, std::span<const std::string> /*kernels*/,
+                                       bool profile) {
+  STRATA_TRY(code_, compile_cuda_code(functions, targets().back(), profile, kMostSpilledBytes, cache_));
+  const CudaDriver& driver = device_->driver();
+  if (packing_ != nullptr) driver.unload_module(std::exchange(packing_, nullptr));
+  return driver.check(driver.load_module(&packing_, code_.cubin.data()), "loading the packing kernels");
+}
+
+Result<std::unique_ptr<DecodeMemory>> CudaDecodeTarget::allocate(int64_t bytes) {
+  STRATA_TRY(GpuMemory memory, GpuMemory::allocate(*device_, bytes));
+  return std::make_unique<CudaDecodeMemory>(std::move(memory));
+}
+
+Result<void> CudaDecodeTarget::pack(const std::string& kernel, const std::vector<int64_t>& grid,
+                                    std::span<const uint64_t> arguments) {
+  const CudaDriver& driver = device_->driver();
+  CudaFunction function = nullptr;
+  STRATA_CHECK(driver.check(driver.get_function(&function, packing_, kernel.c_str()), kernel));
+  std::vector<CudaPointer> pointers(arguments.begin(), arguments.end());
+  std::vector<void*> places;
+  for (CudaPointer& one : pointers) places.push_back(&one);
+  CudaLaunchConfig config;
+  for (size_t d = 0; d < grid.size(); ++d) config.grid[d] = static_cast<unsigned>(grid[d]);
+  config.block = {kPackingThreads, 1, 1};
+  config.stream = device_->stream();
+  STRATA_CHECK(driver.check(driver.launch(&config, function, places.data(), nullptr), kernel));
+  return device_->synchronize();
+}
+
+Result<std::unique_ptr<StepKernel>> CudaDecodeTarget::step_kernel(const Plan& plan, const KernelOptions& options) {
+  return CudaKernel::make(*device_, plan, code_, options);
+}
+
+}  // namespace strata::megakernel

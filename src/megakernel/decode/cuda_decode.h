@@ -1,0 +1,31 @@
+// Decode steps on a GPU.
+#pragma once
+
+#include "megakernel/decode/decode_target.h"
+#include "megakernel/runtime/cuda/cuda_target.h"
+
+namespace strata::megakernel {
+
+class CudaDecodeTarget : public DecodeTarget {
+ public:
+  /// The device must outlive the target, and so must the cache of compiled code, if there is one.
+  explicit CudaDecodeTarget(const GpuDevice& device, ResultCache* cache = nullptr) : device_(&device), cache_(cache) {}
+  ~CudaDecodeTarget() override;
+
+  Result<void> compile(const std::string& functions, std::span<const std::string> kernels, bool profile) override;
+  Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) override;
+  Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
+                    std::span<const uint64_t> arguments) override;
+  Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options) override;
+
+  /// Of the code that was compiled last.
+  const RegisterUse& registers() const { return code_.use; }
+
+ private:
+  const GpuDevice* device_;
+  ResultCache* cache_;
+  CudaCode code_;
+  CudaModule packing_ = nullptr;
+};
+
+}  // namespace strata::megakernel

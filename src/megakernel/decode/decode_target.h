@@ -1,0 +1,42 @@
+// What a decode step runs on: memory, the image's code, launches of its packing kernels, and the mega-kernel of its
+// plan. A GPU is one (cuda_decode.h), the host another (fiber_decode.h); DecodeSession knows no more of them than this.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megakernel/runtime/step_kernel.h"
+
+namespace strata::megakernel {
+
+/// Memory of a target with an owner; the target must outlive it.
+class DecodeMemory {
+ public:
+  virtual ~DecodeMemory() = default;
+  /// As kernels know it.
+  virtual uint64_t address() const = 0;
+  /// `bytes` must be as long as the memory.
+  virtual Result<void> upload(std::string_view bytes) = 0;
+  virtual Result<std::string> download() const = 0;
+  virtual Result<void> clear() = 0;
+};
+
+class DecodeTarget {
+ public:
+  virtual ~DecodeTarget() = default;
+
+  /// Compiles an image's functions (DecodeImage::text), among them the packing kernels of those names, before anything
+  /// of them is run. Errors: Unsupported where they do not fit a thread, Environment where the compiler is missing or
+  /// fails.
+  virtual Result<void> compile(const std::string& functions, std::span<const std::string> kernels, bool profile) = 0;
+  virtual Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) = 0;
+  /// Runs a packing kernel to its end, with addresses as arguments, 0 for null.
+  virtual Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
+                            std::span<const uint64_t> arguments) = 0;
+  virtual Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options) = 0;
+};
+
+}  // namespace strata::megakernel

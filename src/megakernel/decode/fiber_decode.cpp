@@ -1,0 +1,65 @@
+#include "megakernel/decode/fiber_decode.h"
+
+#include <algorithm>
+
+namespace strata::megakernel {
+namespace {
+
+constexpr int64_t kPackingThreads = 256;
+
+class FiberDecodeMemory : public DecodeMemory {
+ public:
+  explicit FiberDecodeMemory(FiberMemory memory) : memory_(std::move(memory)) {}
+  uint64_t address() const override { return memory_.address(); }
+  Result<void> upload(std::string_view bytes) override {
+    const std::span<unsigned char> to = memory_.bytes();
+    if (bytes.size() != to.size()) return invalid("{} bytes for memory of {}", bytes.size(), to.size());
+    std::copy(bytes.begin(), bytes.end(), to.begin());
+    return {};
+  }
+  Result<std::string> download() const override {
+    const std::span<unsigned char> bytes = memory_.bytes();
+    return std::string(bytes.begin(), bytes.end());
+  }
+  Result<void> clear() override {
+    std::ranges::fill(memory_.bytes(), static_cast<unsigned char>(0));
+    return {};
+  }
+
+ private:
+  FiberMemory memory_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<FiberDecodeTarget>> FiberDecodeTarget::open(const HostCompiler& compiler) {
+  STRATA_TRY(std::unique_ptr<FiberDevice> device, FiberDevice::open());
+  return std::unique_ptr<FiberDecodeTarget>(new FiberDecodeTarget(std::move(device), compiler));
+}
+
+Result<void> FiberDecodeTarget::compile(const std::string& functions, std::span<const std::string> kernels,
+                                        bool profile) {
+  STRATA_TRY(code_, FiberCode::compile(functions, kernels, profile, compiler_));
+  return {};
+}
+
+Result<std::unique_ptr<DecodeMemory>> FiberDecodeTarget::allocate(int64_t bytes) {
+  STRATA_TRY(FiberMemory memory, device_->allocate(bytes));
+  return std::make_unique<FiberDecodeMemory>(std::move(memory));
+}
+
+Result<void> FiberDecodeTarget::pack(const std::string& kernel, const std::vector<int64_t>& grid,
+                                     std::span<const uint64_t> arguments) {
+  std::array<int64_t, 3> blocks{1, 1, 1};
+  std::copy(grid.begin(), grid.end(), blocks.begin());
+  STRATA_TRY(Process process, device_->start(*code_, kernel, blocks, kPackingThreads, 0, arguments));
+  STRATA_TRY(const Process::End end, process.wait());
+  if (!end.succeeded()) return environment("{} on the host: {}", kernel, end.text);
+  return {};
+}
+
+Result<std::unique_ptr<StepKernel>> FiberDecodeTarget::step_kernel(const Plan& plan, const KernelOptions& options) {
+  return FiberKernel::make(*device_, plan, *code_, options);
+}
+
+}  // namespace strata::megakernel

@@ -1,0 +1,32 @@
+// Decode steps on the host, by the device code that a GPU would run (megakernel/fibers).
+#pragma once
+
+#include "megakernel/decode/decode_target.h"
+#include "megakernel/fibers/fiber_kernel.h"
+
+namespace strata::megakernel {
+
+class FiberDecodeTarget : public DecodeTarget {
+ public:
+  /// Error (Environment): that of FiberDevice::open.
+  static Result<std::unique_ptr<FiberDecodeTarget>> open(const HostCompiler& compiler = {.options = {"-O1"}});
+
+  Result<void> compile(const std::string& functions, std::span<const std::string> kernels, bool profile) override;
+  Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) override;
+  Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
+                    std::span<const uint64_t> arguments) override;
+  Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options) override;
+
+  /// Of the threads of launches from now on (FiberDevice::set_order).
+  void set_order(std::string order) { device_->set_order(std::move(order)); }
+
+ private:
+  FiberDecodeTarget(std::unique_ptr<FiberDevice> device, HostCompiler compiler)
+      : device_(std::move(device)), compiler_(std::move(compiler)) {}
+
+  std::unique_ptr<FiberDevice> device_;
+  HostCompiler compiler_;
+  std::unique_ptr<FiberCode> code_;
+};
+
+}  // namespace strata::megakernel

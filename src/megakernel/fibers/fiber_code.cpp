@@ -1,0 +1,50 @@
+#include "megakernel/fibers/fiber_code.h"
+
+#include "megakernel/fibers/process.h"
+#include "megakernel/runtime/cuda/source.h"
+#include "superopt/codegen/emit.h"
+#include "support/write_file.h"
+
+namespace strata {
+
+// The texts, which CMake embeds.
+std::string_view fiber_platform_text();
+std::string_view fiber_kernel_text();
+
+namespace megakernel {
+
+std::string fiber_source(std::string_view functions, std::span<const std::string> kernels, bool profile) {
+  std::string text = "#include <sys/mman.h>\n#include <utility>\n";
+  text += core_source();  // which says what STRATA_DEVICE is
+  text += host_library();
+  append_headers(text, fiber_platform_text());
+  text += agreement_source("FiberPlatform", profile);
+  text += functions;
+  text += "\nnamespace strata::megakernel {\ninline std::vector<PackingKernel> kernels() {\n  return {\n";
+  for (const std::string& name : kernels)
+    text += fmt::format("      {{\"{0}\", [](void* const* arguments) {{ call_with(&::{0}, arguments); }}}},\n", name);
+  text += "  };\n}\n}  // namespace strata::megakernel\n" + block_source();
+  append_headers(text, fiber_kernel_text());
+  return text;
+}
+
+Result<std::unique_ptr<FiberCode>> FiberCode::compile(std::string_view functions, std::span<const std::string> kernels,
+                                                      bool profile, const HostCompiler& compiler) {
+  std::unique_ptr<FiberCode> code(new FiberCode);
+  if (code->folder_.path().empty()) return environment("cannot make a temporary folder");
+  code->program_ = (code->folder_.path() / "program").string();
+  code->profile_ = profile;
+  STRATA_CHECK(write_file(code->program_ + ".cpp", fiber_source(functions, kernels, profile), Sync::None));
+  std::vector<std::string> command{compiler.command, "-std=c++20"};
+  command.insert(command.end(), compiler.options.begin(), compiler.options.end());
+  command.insert(command.end(), {code->program_ + ".cpp", "-o", code->program_});
+  STRATA_TRY(Process process, Process::start(command, {}));
+  STRATA_TRY(const Process::End end, process.wait());
+  if (!end.succeeded())
+    return with_remedy(environment("compiling the mega-kernel for the host: {}", end.text),
+                       "install a C++20 compiler, as c++");
+  return code;
+}
+
+}  // namespace megakernel
+}  // namespace strata

@@ -1,0 +1,36 @@
+// The mega-kernel's device code as a program of the host: the same core, block functions and roles as on a GPU
+// (runtime/cuda/source.h), with a platform of fibers, behind the device library for a host compiler.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "superopt/codegen/host_run.h"
+#include "support/temporary_folder.h"
+
+namespace strata::megakernel {
+
+/// `functions`: as of cuda_source. `kernels`: names of those that pack constants, which the functions define.
+std::string fiber_source(std::string_view functions, std::span<const std::string> kernels, bool profile);
+
+/// A compiled program, in a temporary folder of its own.
+class FiberCode {
+ public:
+  /// Compiles fiber_source. Errors (Environment): no temporary folder; the compiler, with what it says.
+  static Result<std::unique_ptr<FiberCode>> compile(std::string_view functions, std::span<const std::string> kernels,
+                                                    bool profile, const HostCompiler& compiler);
+
+  const std::string& program() const { return program_; }
+  bool profile() const { return profile_; }
+
+ private:
+  FiberCode() : folder_("strata-fibers") {}
+
+  TemporaryFolder folder_;
+  std::string program_;
+  bool profile_ = false;
+};
+
+}  // namespace strata::megakernel

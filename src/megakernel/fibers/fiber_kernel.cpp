@@ -1,0 +1,78 @@
+#include "megakernel/fibers/fiber_kernel.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace strata::megakernel {
+namespace {
+
+constexpr int64_t kHostWords = 2;
+
+}  // namespace
+
+Result<std::unique_ptr<FiberKernel>> FiberKernel::make(FiberDevice& device, const Plan& plan, const FiberCode& code,
+                                                       const KernelOptions& options) {
+  STRATA_TRY(Image image, checked_image(plan, options));
+  std::unique_ptr<FiberKernel> kernel(new FiberKernel(device, plan, std::move(image), code, options));
+  STRATA_CHECK(kernel->allocate());
+  return kernel;
+}
+
+FiberKernel::~FiberKernel() { end_launch(); }
+
+Result<void> FiberKernel::allocate() {
+  for (const size_t bytes : {parts_.constants().size(), parts_.event_bytes, parts_.launch_bytes, parts_.profile_bytes,
+                             kHostWords * sizeof(uint32_t), sizeof(Program<CudaWords>)}) {
+    STRATA_TRY(FiberMemory memory, device_->allocate(static_cast<int64_t>(bytes)));
+    parts_memory_.push_back(std::move(memory));
+  }
+  std::copy(parts_.constants().begin(), parts_.constants().end(), parts_memory_[kConstants].bytes().begin());
+  const uint64_t words = parts_memory_[kWords].address();
+  program_ = parts_.program({.constants = parts_memory_[kConstants].address(),
+                             .events = parts_memory_[kEvents].address(),
+                             .launch = parts_memory_[kLaunch].address(),
+                             .profile = parts_memory_[kProfile].address(),
+                             .stop_requested = words,
+                             .steps_done = words + sizeof(uint32_t)});
+  return {};
+}
+
+uint32_t* FiberKernel::host_word(HostWord word) const {
+  return reinterpret_cast<uint32_t*>(parts_memory_[kWords].bytes().data()) + static_cast<int>(word);
+}
+const int* FiberKernel::host_tokens() const { return reinterpret_cast<const int*>(tokens_->bytes().data()); }
+
+Result<void> FiberKernel::start(uint32_t steps) {
+  tokens_.reset();
+  STRATA_TRY(tokens_, device_->allocate(static_cast<int64_t>(steps) * options_.tokens_per_step *
+                                        static_cast<int64_t>(sizeof(int))));
+  begin_steps(steps, reinterpret_cast<int*>(tokens_->address()));
+  std::ranges::fill(parts_memory_[kLaunch].bytes(), static_cast<unsigned char>(0));
+  for (const auto& [place, value] : first_words()) std::memcpy(here(place), &value, sizeof value);
+  std::memcpy(parts_memory_[kProgram].bytes().data(), &program_, sizeof program_);
+  const int blocks =
+      image_.workers + (image_.schedulers + kBlockSchedulers - 1) / kBlockSchedulers - options_.absent_blocks;
+  const auto scratch = static_cast<unsigned>(options_.shape.scratch_bytes);
+  const SharedLayout layout =
+      shared_layout(program_.ring_bytes, program_.ring_stages, static_cast<unsigned>(program_.listed), scratch);
+  process_.reset();
+  STRATA_TRY(Process process, device_->start(*code_, "strata_megakernel", {blocks, 1, 1}, kBlockThreads, layout.bytes,
+                                             std::array<uint64_t, 2>{parts_memory_[kProgram].address(), scratch}));
+  process_.emplace(std::move(process));
+  return {};
+}
+
+bool FiberKernel::running() const { return process_ && process_->running(); }
+
+Result<bool> FiberKernel::await_end() {
+  STRATA_TRY(const Process::End end, process_->wait());
+  if (!end.succeeded()) return environment("running the mega-kernel {} on the host: {}", plan_.name, end.text);
+  return true;
+}
+
+Result<void> FiberKernel::peek(const void* from, std::span<uint32_t> to) const {
+  std::memcpy(to.data(), here(from), to.size_bytes());
+  return {};
+}
+
+}  // namespace strata::megakernel
