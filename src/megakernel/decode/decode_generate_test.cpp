@@ -1,0 +1,141 @@
+// How sequences go on and end: tokens that the kernel draws beside sampling.h's from its logits, stop tokens, and what
+// is refused. The kernel runs on the host.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "megakernel/decode/decode_session.h"
+#include "megakernel/decode/fiber_decode.h"
+#include "megakernel/models/test_models.h"
+#include "superopt/codegen/test_host.h"
+
+namespace strata::megakernel {
+namespace {
+
+ModelConfig small_config() {
+  ModelConfig config = tiny_config(ModelFamily::Llama);
+  config.hidden_size = 128;
+  config.num_attention_heads = 4;
+  config.head_dim = 32;
+  config.intermediate_size = 256;
+  config.vocab_size = 512;
+  return config;
+}
+
+struct Decode {
+  std::unique_ptr<FiberDecodeTarget> target;
+  std::unique_ptr<DecodeSession> session;
+};
+
+Decode decode_of(int64_t batch) {
+  Decode made;
+  const ModelConfig config = small_config();
+  const auto weights = ModelWeights::random(config, 7);
+  auto target = FiberDecodeTarget::open(kPlainHost);
+  if (!weights || !target) {
+    ADD_FAILURE() << (target ? weights.error() : target.error()).to_string();
+    return made;
+  }
+  made.target = std::move(*target);
+  auto session =
+      DecodeSession::make(*made.target, config, *weights, {.batch = batch, .capacity = 64, .machine = {.workers = 3}});
+  if (!session) {
+    ADD_FAILURE() << session.error().to_string();
+    return made;
+  }
+  made.session = std::move(*session);
+  return made;
+}
+
+class Generates : public testing::TestWithParam<int64_t> {};
+
+TEST_P(Generates, TokensThatTheHostWouldDraw) {
+  const int64_t batch = GetParam();
+  const Decode decode = decode_of(batch);
+  ASSERT_TRUE(decode.session);
+  const std::vector<SamplingOptions> all{{.temperature = 0.8F, .top_k = 20, .top_p = 0.9F, .seed = 5},
+                                         {.temperature = 2, .seed = uint64_t{1} << 40},
+                                         {},
+                                         {.temperature = 1, .top_p = 0.4F, .seed = 9},
+                                         {.temperature = 0.5F, .top_k = 3, .seed = 1}};
+  int drawn = 0;
+  std::vector<std::vector<int>> next(static_cast<size_t>(batch), {11});
+  for (int64_t step = 0; step < 10; ++step) {
+    GenerateOptions options{.tokens = 1};
+    for (size_t s = 0; s < next.size(); ++s)
+      options.sampling.push_back(all[(s + static_cast<size_t>(step)) % all.size()]);
+    const auto made = decode.session->generate(next, options);
+    ASSERT_TRUE(made) << made.error().to_string();
+    for (size_t s = 0; s < next.size(); ++s) {
+      const auto logits = decode.session->logits(static_cast<int64_t>(s));
+      ASSERT_TRUE(logits) << logits.error().to_string();
+      EXPECT_EQ((*made)[s],
+                std::vector<int>{static_cast<int>(
+                    sample(*logits, options.sampling[s], static_cast<uint64_t>(step) + 1, static_cast<uint32_t>(s)))})
+          << "step " << step << ", sequence " << s;
+      drawn += (*made)[s][0] != argmax(std::span<const float>(*logits)) ? 1 : 0;
+      next[s] = (*made)[s];
+    }
+  }
+  EXPECT_GT(drawn, 0) << "every token was the likeliest";
+}
+
+TEST_P(Generates, SequencesUntilTheyStop) {
+  const int64_t batch = GetParam();
+  const Decode decode = decode_of(batch);
+  ASSERT_TRUE(decode.session);
+  DecodeSession& session = *decode.session;
+  std::vector<std::vector<int>> prompts{{3, 4, 5}, {100}};
+  prompts.resize(static_cast<size_t>(batch));
+  const int64_t before = static_cast<int64_t>(prompts[0].size()) - 1;
+  const std::vector<SamplingOptions> sampling{{.temperature = 3, .seed = 21}};  // so that tokens differ
+  constexpr int64_t kTokens = 14;
+  const auto all = session.generate(prompts, {.tokens = kTokens, .sampling = sampling});
+  ASSERT_TRUE(all) << all.error().to_string();
+  EXPECT_EQ(session.position(), before + kTokens);
+  for (const auto& sequence : *all) EXPECT_EQ(sequence.size(), static_cast<size_t>(kTokens));
+
+  // The same again, with a token of each to stop at.
+  std::vector<int> stop;
+  for (size_t s = 0; s < prompts.size(); ++s) stop.push_back((*all)[s][3 + 2 * s]);
+  session.set_position(0);
+  std::vector<std::vector<int>> told(prompts.size());
+  const auto some = session.generate(prompts, {.tokens = kTokens, .sampling = sampling, .stop_tokens = stop},
+                                     [&](int64_t s, int token) { told[static_cast<size_t>(s)].push_back(token); });
+  ASSERT_TRUE(some) << some.error().to_string();
+  int64_t last = 0;
+  for (size_t s = 0; s < prompts.size(); ++s) {
+    const auto end = std::find_first_of((*all)[s].begin(), (*all)[s].end(), stop.begin(), stop.end());
+    EXPECT_EQ((*some)[s], std::vector<int>((*all)[s].begin(), end + 1)) << "sequence " << s;
+    last = std::max(last, static_cast<int64_t>(prompts[s].size() + (*some)[s].size()) - 1);
+  }
+  EXPECT_EQ(told, *some);
+  EXPECT_EQ(session.position(), last) << "the launch did not end with its last sequence";
+
+  // Steps that are measured go on whatever ended before.
+  ASSERT_TRUE(session.run(4));
+  EXPECT_EQ(session.position(), last + 4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Batches, Generates, testing::Values(1, 2));
+
+TEST(GenerateOptions, AreChecked) {
+  const ModelConfig config = small_config();
+  const auto why = [&](const std::vector<std::vector<int>>& prompts, const GenerateOptions& options) {
+    const auto checked = check_generate(config, 2, prompts, options);
+    return checked ? std::string("nothing") : checked.error().message;
+  };
+  const std::vector<std::vector<int>> good{{1}, {2, 511}};
+  EXPECT_EQ(why(good, {.stop_tokens = {0, 511}}), "nothing");
+  EXPECT_EQ(why({{1}}, {}), "1 prompts for a batch of 2");
+  EXPECT_EQ(why({{1}, {}}, {}), "a prompt is empty");
+  EXPECT_EQ(why({{1}, {512}}, {}), "token 512 of a prompt is not in the vocabulary of 512");
+  EXPECT_EQ(why(good, {.tokens = 0}), "0 tokens to decode; there must be one at least");
+  EXPECT_EQ(why(good, {.stop_tokens = {-1}}), "token -1, to stop at, is not in the vocabulary of 512");
+  EXPECT_EQ(why(good, {.stop_tokens = std::vector<int>(17, 1)}), "17 tokens to stop at; there may be 16");
+  EXPECT_EQ(why(good, {.sampling = std::vector<SamplingOptions>(3)}),
+            "sampling options of 3 sequences for a batch of 2");
+  EXPECT_EQ(why(good, {.sampling = {{.temperature = -1}}}), "a temperature of -1");
+}
+
+}  // namespace
+}  // namespace strata::megakernel
