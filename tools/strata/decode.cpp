@@ -14,6 +14,7 @@
 #include "machine_options.h"
 #include "megakernel/decode/cuda_decode.h"
 #include "megakernel/decode/decode_session.h"
+#include "megakernel/runtime/timeline.h"
 #include "runtime/result_cache.h"
 
 namespace strata::cli {
@@ -98,7 +99,9 @@ int64_t capacity_for(const Options& options, const std::vector<std::vector<int>>
 
 Result<void> write_trace(const DecodeSession& session, const std::string& path) {
   STRATA_TRY(const std::vector<TracedTask> tasks, session.trace());
-  return write_file(path, chrome_trace(session.plan(), tasks));
+  if (!path.ends_with(".html")) return write_file(path, chrome_trace(session.plan(), tasks));
+  STRATA_TRY(const StepTimeline timeline, step_timeline(session.plan(), tasks));
+  return write_file(path, timeline_html(session.plan(), timeline));
 }
 
 /// ms a step after `position` positions, the median of several launches.
@@ -209,7 +212,10 @@ void add_decode(CLI::App& app, Action& action) {
   command->add_option("--device", options->device, "gpu, or host: the interpreter, for small models")
       ->check(CLI::IsMember({"gpu", "host"}))
       ->capture_default_str();
-  command->add_option("--trace", options->trace, "write begin and end of each task of the last launch, for Perfetto");
+  command->add_option(
+      "--trace", options->trace,
+      "write begin and end of each task of the last launch: for Perfetto, or of its last step, as a page, "
+      "where the file ends in .html");
   command->add_option("--window", options->window, "bytes of weights on their way to a multiprocessor");
   command->add_option("--measure", options->measure, "time launches of so many steps, after decoding");
   command->add_option("--position", options->position, "of the measurement; default: where decoding ended");
