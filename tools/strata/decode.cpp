@@ -1,4 +1,5 @@
-// strata decode: a language model's next tokens, as one persistent kernel on the machine's GPU, or by the interpreter.
+// strata decode: a language model's next tokens, as one persistent kernel on the machine's GPU or on the
+// host, or by the interpreter.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "decode_host.h"
 #include "megakernel/decode/cuda_decode.h"
 #include "megakernel/decode/decode_session.h"
+#include "megakernel/decode/fiber_decode.h"
 
 namespace strata::cli {
 namespace {
@@ -146,6 +148,22 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   return kSuccess;
 }
 
+/// By the device code that a GPU would run, with few workers: each has 258 threads, which run in turn.
+Result<int> decode_by_host_kernel(const Options& options, const ModelConfig& config, const ModelWeights& weights,
+                                  const std::vector<std::vector<int>>& prompts) {
+  if (!options.trace.empty() || options.measure > 0)
+    return with_remedy(invalid("the host has no times to measure or to trace"), "leave --trace and --measure out");
+  STRATA_TRY(const auto target, FiberDecodeTarget::open());
+  DecodeOptions session_options;
+  session_options.batch = static_cast<int64_t>(prompts.size());
+  session_options.capacity = capacity_for(options, prompts);
+  session_options.machine.workers = 4;
+  STRATA_TRY(const auto session, DecodeSession::make(*target, config, weights, session_options));
+  STRATA_TRY(const auto made, session->generate(prompts, options.tokens));
+  for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
+  return kSuccess;
+}
+
 Result<int> decode(const Options& options) {
   STRATA_TRY(const ModelConfig config, read_config(options.config));
   STRATA_TRY(const auto prompts, read_prompts(options));
@@ -158,6 +176,7 @@ Result<int> decode(const Options& options) {
     for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
     return kSuccess;
   }
+  if (options.device == "host-kernel") return decode_by_host_kernel(options, config, weights, prompts);
   return decode_on_gpu(options, config, weights, prompts);
 }
 
@@ -178,8 +197,11 @@ void add_decode(CLI::App& app, Action& action) {
   command->add_option("--prompt-ids-file", options->prompts_file, "a file with a prompt in each line");
   command->add_option("--tokens", options->tokens, "to decode for each sequence")->capture_default_str();
   command->add_option("--capacity", options->capacity, "positions of the caches; default: what is needed");
-  command->add_option("--device", options->device, "gpu, or host: the interpreter, for small models")
-      ->check(CLI::IsMember({"gpu", "host"}))
+  command
+      ->add_option("--device", options->device,
+                   "gpu; host: the interpreter; host-kernel: the GPU's code, compiled for the host by c++; both for "
+                   "small models")
+      ->check(CLI::IsMember({"gpu", "host", "host-kernel"}))
       ->capture_default_str();
   command->add_option("--trace", options->trace, "write begin and end of each task of the last launch, for Perfetto");
   command->add_option("--window", options->window, "bytes of weights on their way to a multiprocessor");

@@ -53,8 +53,8 @@ Result<void> DecodeSession::compile_step() {
   for (const TaskFunction& function : plan_.functions) names.push_back(function.name);
   std::set<std::string> kernels;
   for (const PackJob& job : image_.packing) kernels.insert(job.kernel);
-  STRATA_CHECK(target_->compile(image_.text(names), std::vector<std::string>(kernels.begin(), kernels.end()),
-                                options_.profile));
+  STRATA_CHECK(
+      target_->compile(image_.text(names), std::vector<std::string>(kernels.begin(), kernels.end()), options_.profile));
   shape_ = cuda_shape();
   shape_.ring_bytes = machine.ring_bytes;
   shape_.window_bytes = machine.window_bytes;

@@ -21,9 +21,8 @@ Result<std::unique_ptr<FiberKernel>> FiberKernel::make(FiberDevice& device, cons
 FiberKernel::~FiberKernel() { end_launch(); }
 
 Result<void> FiberKernel::allocate() {
-  for (const size_t bytes :
-       {parts_.constants().size(), parts_.event_bytes, parts_.launch_bytes, parts_.profile_bytes,
-        kHostWords * sizeof(uint32_t), sizeof(Program<CudaWords>)}) {
+  for (const size_t bytes : {parts_.constants().size(), parts_.event_bytes, parts_.launch_bytes, parts_.profile_bytes,
+                             kHostWords * sizeof(uint32_t), sizeof(Program<CudaWords>)}) {
     STRATA_TRY(FiberMemory memory, device_->allocate(static_cast<int64_t>(bytes)));
     parts_memory_.push_back(std::move(memory));
   }
@@ -54,8 +53,8 @@ Result<void> FiberKernel::start(uint32_t steps) {
   const int blocks =
       image_.workers + (image_.schedulers + kBlockSchedulers - 1) / kBlockSchedulers - options_.absent_blocks;
   const auto scratch = static_cast<unsigned>(options_.shape.scratch_bytes);
-  const SharedLayout layout = shared_layout(program_.ring_bytes, program_.ring_stages,
-                                            static_cast<unsigned>(program_.listed), scratch);
+  const SharedLayout layout =
+      shared_layout(program_.ring_bytes, program_.ring_stages, static_cast<unsigned>(program_.listed), scratch);
   process_.reset();
   STRATA_TRY(Process process, device_->start(*code_, "strata_megakernel", {blocks, 1, 1}, kBlockThreads, layout.bytes,
                                              std::array<uint64_t, 2>{parts_memory_[kProgram].address(), scratch}));

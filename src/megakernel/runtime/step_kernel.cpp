@@ -32,8 +32,7 @@ void move_by(T*& pointer, uint64_t base) {
 
 }  // namespace
 
-KernelMemory::KernelMemory(const Plan& plan, const Image& image, const KernelOptions& options,
-                           bool profile) {
+KernelMemory::KernelMemory(const Plan& plan, const Image& image, const KernelOptions& options, bool profile) {
   Program<CudaWords>& p = offsets_;
   Arrays constants;
   const auto add = [&](auto*& pointer, const auto& values) {
@@ -225,8 +224,8 @@ Result<std::vector<TracedTask>> StepKernel::trace() const {
     for (unsigned i = 0; i < counts[buffer]; ++i) {
       ProfileRecord record;
       std::memcpy(&record, words.data() + i * (sizeof record / sizeof(uint32_t)), sizeof record);
-      tasks.push_back({static_cast<int>(buffer) / kRoles, static_cast<Role>(static_cast<int>(buffer) % kRoles + 1),
-                       record});
+      tasks.push_back(
+          {static_cast<int>(buffer) / kRoles, static_cast<Role>(static_cast<int>(buffer) % kRoles + 1), record});
     }
   }
   return tasks;

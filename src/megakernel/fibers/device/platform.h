@@ -1,7 +1,7 @@
 // The platform of the mega-kernel on the host (core/base.h): its threads are fibers of one thread of the host
-// (superopt/codegen/device/strata_host_threads.h), 32 lanes to a warp as on a GPU, so memory is as it is and no order has
-// to be asked for. What comes late on a GPU comes late here: bulk copies, at a look drawn from the order's seed. Part of
-// the device code as text, after strata_host_bulk.h.
+// (superopt/codegen/device/strata_host_threads.h), 32 lanes to a warp as on a GPU, so memory is as it is and no order
+// has to be asked for. What comes late on a GPU comes late here: bulk copies, at a look drawn from the order's seed.
+// Part of the device code as text, after strata_host_bulk.h.
 #pragma once
 
 #include "megakernel/runtime/core/scheduler.h"

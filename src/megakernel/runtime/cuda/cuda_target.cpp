@@ -109,8 +109,7 @@ Result<void> CudaKernel::check_fits() const {
 
 Result<void> CudaKernel::allocate() {
   Memory& m = *memory_;
-  for (const size_t size :
-       {parts_.constants().size(), parts_.event_bytes, parts_.launch_bytes, parts_.profile_bytes}) {
+  for (const size_t size : {parts_.constants().size(), parts_.event_bytes, parts_.launch_bytes, parts_.profile_bytes}) {
     STRATA_TRY(GpuMemory part, GpuMemory::allocate(*device_, static_cast<int64_t>(size)));
     m.parts.push_back(std::move(part));
   }

@@ -23,8 +23,8 @@ struct CudaCode {
 ///   STRATA_DEVICE void load_task(const Descriptor& task, CudaLoad& side);        by one thread
 ///   STRATA_DEVICE void compute_task(const Descriptor& task, CudaCompute& side);  by kComputeThreads threads
 ///
-/// or templates over what a side is, for any task.record.function; core/ring.h says what the sides can do, and device/platform.h what side.platform()
-/// can. It may include headers of CUDA, as <…>; includes of "…" are left out.
+/// or templates over what a side is, for any task.record.function; core/ring.h says what the sides can do, and
+/// device/platform.h what side.platform() can. It may include headers of CUDA, as <…>; includes of "…" are left out.
 std::string cuda_source(std::string_view functions, bool profile);
 
 // Parts of it that the program of another target has as well (megakernel/fibers).

@@ -132,8 +132,8 @@ struct Copy {
 
 /// A thread of a block; it outlives the block, to be the same thread of the next one.
 struct Fiber {
-  ucontext_t context;            ///< at its begin; with AddressSanitizer, at the place where it waits
-  void* place[5] = {};           ///< of __builtin_setjmp: where it waits
+  ucontext_t context;   ///< at its begin; with AddressSanitizer, at the place where it waits
+  void* place[5] = {};  ///< of __builtin_setjmp: where it waits
   bool begun = false;
   std::unique_ptr<std::byte[]> memory;
   const void* stack = nullptr;  ///< for AddressSanitizer, with its bytes
@@ -220,8 +220,8 @@ class Team {
   /// Rounds of looks in which nothing had been written since the last one: the time that has passed for those who wait.
   std::uint64_t idle_rounds() const { return idle_rounds_; }
   bool is_idle() const { return idle_; }
-  /// Whether what may come late comes now: at the first look where threads run forward, as late as it may where they run
-  /// backward, else at one of a few looks, drawn.
+  /// Whether what may come late comes now: at the first look where threads run forward, as late as it may where they
+  /// run backward, else at one of a few looks, drawn.
   bool comes_now() {
     if (order_ == Order::Random) return draw() % 4 == 0 || idle_;
     return order_ == Order::Forward || idle_;
@@ -283,8 +283,8 @@ class Team {
   }
 
   static std::string describe(const Meeting& meeting) {
-    return " threads " + text_of(meeting.waiting) + " wait at " + meeting.what + ", " + std::to_string(meeting.arrived) +
-           " of " + std::to_string(meeting.expected) + ".";
+    return " threads " + text_of(meeting.waiting) + " wait at " + meeting.what + ", " +
+           std::to_string(meeting.arrived) + " of " + std::to_string(meeting.expected) + ".";
   }
 
   /// All that have paused look again.
