@@ -1,4 +1,5 @@
-// strata decode: a language model's next tokens, as one persistent kernel on the machine's GPU, or by the interpreter.
+// strata decode: a language model's next tokens, as one persistent kernel on the machine's GPU or on the
+// host, or by the interpreter.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "machine_options.h"
 #include "megakernel/decode/cuda_decode.h"
 #include "megakernel/decode/decode_session.h"
+#include "megakernel/decode/fiber_decode.h"
 #include "megakernel/runtime/timeline.h"
 #include "runtime/result_cache.h"
 
@@ -160,6 +162,22 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   return kSuccess;
 }
 
+/// By the device code that a GPU would run, with few workers: each has 258 threads, which run in turn.
+Result<int> decode_by_host_kernel(const Options& options, const ModelConfig& config, const ModelWeights& weights,
+                                  const std::vector<std::vector<int>>& prompts) {
+  if (!options.trace.empty() || options.measure > 0)
+    return with_remedy(invalid("the host has no times to measure or to trace"), "leave --trace and --measure out");
+  STRATA_TRY(const auto target, FiberDecodeTarget::open());
+  DecodeOptions session_options;
+  session_options.batch = static_cast<int64_t>(prompts.size());
+  session_options.capacity = capacity_for(options, prompts);
+  session_options.machine.workers = 4;
+  STRATA_TRY(const auto session, DecodeSession::make(*target, config, weights, session_options));
+  STRATA_TRY(const auto made, session->generate(prompts, options.generate));
+  for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
+  return kSuccess;
+}
+
 Result<int> decode(Options options) {
   STRATA_TRY(const ModelConfig config, read_config(options.config));
   STRATA_TRY(const auto prompts, read_prompts(options));
@@ -176,6 +194,7 @@ Result<int> decode(Options options) {
     for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
     return kSuccess;
   }
+  if (options.device == "host-kernel") return decode_by_host_kernel(options, config, weights, prompts);
   return decode_on_gpu(options, config, weights, prompts);
 }
 
@@ -209,8 +228,11 @@ void add_decode(CLI::App& app, Action& action) {
   command->add_option("--cache", options->cache, "folder of the cache of compiled code; default ~/.cache/strata");
   command->add_flag("--no-cache", options->no_cache, "neither read nor write the cache");
   command->add_option("--capacity", options->capacity, "positions of the caches; default: what is needed");
-  command->add_option("--device", options->device, "gpu, or host: the interpreter, for small models")
-      ->check(CLI::IsMember({"gpu", "host"}))
+  command
+      ->add_option("--device", options->device,
+                   "gpu; host: the interpreter; host-kernel: the GPU's code, compiled for the host by c++; both for "
+                   "small models")
+      ->check(CLI::IsMember({"gpu", "host", "host-kernel"}))
       ->capture_default_str();
   command->add_option(
       "--trace", options->trace,

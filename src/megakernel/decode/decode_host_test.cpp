@@ -1,4 +1,4 @@
-// Decode steps on the host: the device code of the mega-kernel, run as fibers, beside the interpreter.
+// Decode steps on the host: the mega-kernel's device code, run as fibers, beside the interpreter's logits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,87 +14,159 @@
 namespace strata::megakernel {
 namespace {
 
+constexpr int kSteps = 24;
+const std::vector<std::vector<int>> kPrompts{{3, 17, 200}, {131, 9, 64}};
+
+/// The smallest that has what large ones have: several tasks of each operator for a worker, heads that share keys.
+ModelConfig decoded_config(ModelFamily family) {
+  ModelConfig config = tiny_config(family);
+  config.hidden_size = 128;
+  config.num_attention_heads = 4;
+  config.head_dim = family == ModelFamily::Qwen3 ? 64 : 32;
+  config.intermediate_size = 128;
+  config.vocab_size = 256;
+  return config;
+}
+
 struct HostDecode {
   ModelFamily family;
   int64_t batch;
   int64_t capacity;
-  int64_t workers;
+  int workers;
+  int64_t splits;  ///< of attention, which follow from these
 
   std::string name() const {
-    return fmt::format("{}_batch{}_capacity{}_workers{}", family == ModelFamily::Qwen3 ? "qwen3" : "llama", batch,
-                       capacity, workers);
+    return fmt::format("{}_batch{}_splits{}", family == ModelFamily::Qwen3 ? "qwen3" : "llama", batch, splits);
   }
   friend std::ostream& operator<<(std::ostream& out, const HostDecode& one) { return out << one.name(); }
 };
 
-class HostDecodes : public testing::TestWithParam<HostDecode> {};
-
-TEST_P(HostDecodes, Measure) {
-  const auto& [family, batch, capacity, workers] = GetParam();
-  ModelConfig config;
-  if (std::getenv("CONF"))
-    config = *load_config(std::getenv("CONF"));
-  else {
-    config = tiny_config(family);
-    config.hidden_size = 256;
-    config.num_attention_heads = 8;
-    config.head_dim = family == ModelFamily::Qwen3 ? 64 : 32;
-    config.intermediate_size = 512;
-    config.vocab_size = 512;
-  }
-  const auto weights = ModelWeights::random(config, 1);
-  ASSERT_TRUE(weights);
-  auto target = FiberDecodeTarget::open(kPlainHost);
-  ASSERT_TRUE(target);
-  DecodeOptions options;
-  options.batch = batch;
-  options.capacity = capacity;
-  options.machine.workers = static_cast<int>(workers);
-  auto session = DecodeSession::make(**target, config, *weights, options);
-  ASSERT_TRUE(session) << session.error().to_string();
-  if (std::getenv("ORD")) (*target)->set_order(std::getenv("ORD"));
-  auto exact = ReferenceDecoder<double>::create(config, *weights, {.batch = batch, .capacity = capacity});
-  auto rounded =
-      ReferenceDecoder<double>::create(config, *weights, {.batch = batch, .capacity = capacity, .round_storage = true});
-  std::vector<int> prompt{3, 17, 200, 5};
-  std::vector<int64_t> next(batch, prompt[0]);
-  for (size_t b = 0; b < next.size(); ++b) next[b] = prompt[b];
-  for (int step = 0; step < 27; ++step) {
-    std::vector<std::vector<int>> prompts;
-    for (auto t : next) prompts.push_back({static_cast<int>(t)});
-    const auto made = (*session)->generate(prompts, {.tokens = 1});
-    ASSERT_TRUE(made) << made.error().to_string();
-    auto a = exact->step(next), b = rounded->step(next);
-    ASSERT_TRUE(a && b);
-    for (int64_t s = 0; s < batch; ++s) {
-      const auto logits = *(*session)->logits(s);
-      double err = 0, rerr = 0, big = 0, sq = 0, rsq = 0;
-      std::vector<double> row(a->data.begin() + s * config.vocab_size, a->data.begin() + (s + 1) * config.vocab_size);
-      for (int64_t n = 0; n < config.vocab_size; ++n) {
-        err = std::max(err, std::fabs(logits[n] - row[n]));
-        rerr = std::max(rerr, std::fabs(b->data[s * config.vocab_size + n] - row[n]));
-        sq += std::pow(logits[n] - row[n], 2);
-        rsq += std::pow(b->data[s * config.vocab_size + n] - row[n], 2);
-        big = std::max(big, std::fabs(row[n]));
+/// A model, and sessions of its device code.
+class HostDecodes : public testing::TestWithParam<HostDecode> {
+ protected:
+  void SetUp() override {
+    const auto& [family, batch, capacity, workers, splits] = GetParam();
+    config_ = decoded_config(family);
+    auto weights = ModelWeights::random(config_, 1);
+    ASSERT_TRUE(weights) << weights.error().to_string();
+    weights_.emplace(std::move(*weights));
+    auto target = FiberDecodeTarget::open(kPlainHost);
+    ASSERT_TRUE(target) << target.error().to_string();
+    target_ = std::move(*target);
+    DecodeOptions options;
+    options.batch = batch;
+    options.capacity = capacity;
+    options.machine.workers = workers;
+    auto session = DecodeSession::make(*target_, config_, *weights_, options);
+    ASSERT_TRUE(session) << session.error().to_string();
+    session_ = std::move(*session);
+    for (const Operator& op : session_->image().operators.operators) {
+      if (op.name == "attention.0") {
+        EXPECT_EQ(op.grid[0], splits);
       }
-      auto sorted = row;
-      std::sort(sorted.rbegin(), sorted.rend());
-      const int best = static_cast<int>(std::max_element(row.begin(), row.end()) - row.begin());
-      fmt::print(
-          "step {} seq {}: error {:.5f} rms {:.5f} rounded {:.5f} rms {:.5f} largest {:.4f} gap {:.5f} ref {} kernel "
-          "{}\n",
-          step, s, err, std::sqrt(sq / 512), rerr, std::sqrt(rsq / 512), big, sorted[0] - sorted[1], best,
-          (*made)[s][0]);
-      next[s] = step + 1 < static_cast<int>(prompt.size()) ? prompt[(step + 1 + s) % 4] : best;
     }
+  }
+
+  /// Tokens by sequence, and the logits after the last, of all in one launch behind the prompts.
+  std::pair<std::vector<std::vector<int>>, std::vector<float>> decode_again(const std::string& order) {
+    target_->set_order(order);
+    session_->set_position(0);
+    const auto batch = static_cast<size_t>(GetParam().batch);
+    const auto made =
+        session_->generate({kPrompts.begin(), kPrompts.begin() + static_cast<int64_t>(batch)}, {.tokens = kSteps});
+    EXPECT_TRUE(made) << made.error().to_string();
+    std::vector<float> logits;
+    for (size_t s = 0; s < batch; ++s) {
+      const auto row = session_->logits(static_cast<int64_t>(s));
+      EXPECT_TRUE(row) << row.error().to_string();
+      logits.insert(logits.end(), row->begin(), row->end());
+    }
+    return {*made, logits};
+  }
+
+  ModelConfig config_;
+  std::optional<ModelWeights> weights_;
+  std::unique_ptr<FiberDecodeTarget> target_;
+  std::unique_ptr<DecodeSession> session_;
+};
+
+double root_mean_square(std::span<const double> values) {
+  double squares = 0;
+  for (const double x : values) squares += x * x;
+  return std::sqrt(squares / static_cast<double>(values.size()));
+}
+
+/// Each step's logits against the interpreter's in float64, both fed the interpreter's tokens. The error is measured
+/// against the interpreter's own where it rounds to bfloat16 what parts store: that rounds more often than tasks do,
+/// which keep sums and norms in float, so a step's root mean square error is no larger by more than chance. Measured on
+/// these models: 0.4 to 1.0 of it. Tokens are equal but where the two best logits are nearer than both errors.
+TEST_P(HostDecodes, HaveTheInterpretersLogitsInAnyOrderOfThreads) {
+  const auto batch = GetParam().batch;
+  const ReferenceOptions options{.batch = batch, .capacity = GetParam().capacity};
+  ReferenceOptions rounding = options;
+  rounding.round_storage = true;
+  auto exact = ReferenceDecoder<double>::create(config_, *weights_, options);
+  auto rounded = ReferenceDecoder<double>::create(config_, *weights_, rounding);
+  ASSERT_TRUE(exact && rounded);
+  std::vector<int64_t> next;
+  for (int64_t s = 0; s < batch; ++s) next.push_back(kPrompts[static_cast<size_t>(s)][0]);
+  double least = HUGE_VAL, most = 0;
+  const auto columns = static_cast<size_t>(config_.vocab_size);
+  for (size_t step = 0; step < kSteps + kPrompts[0].size() - 1; ++step) {
+    SCOPED_TRACE(fmt::format("step {}", step));
+    target_->set_order(fmt::format("{}", step));
+    std::vector<std::vector<int>> fed;
+    for (const int64_t token : next) fed.push_back({static_cast<int>(token)});
+    const auto made = session_->generate(fed, {.tokens = 1});
+    ASSERT_TRUE(made) << made.error().to_string();
+    const auto expected = exact->step(next);
+    const auto with_rounding = rounded->step(next);
+    ASSERT_TRUE(expected && with_rounding);
+    for (size_t s = 0; s < static_cast<size_t>(batch); ++s) {
+      const auto logits = session_->logits(static_cast<int64_t>(s));
+      ASSERT_TRUE(logits) << logits.error().to_string();
+      const std::span<const double> row(expected->data.data() + s * columns, columns);
+      std::vector<double> error, error_of_rounding;
+      double largest = 0;
+      for (size_t n = 0; n < columns; ++n) {
+        error.push_back((*logits)[n] - row[n]);
+        error_of_rounding.push_back(with_rounding->data[s * columns + n] - row[n]);
+        largest = std::max(largest, std::fabs(error.back()));
+      }
+      const double ratio = root_mean_square(error) / root_mean_square(error_of_rounding);
+      EXPECT_LT(ratio, 1.5);
+      least = std::min(least, ratio);
+      most = std::max(most, ratio);
+      const auto best = argmax(row);
+      const auto found = (*made)[s][0];
+      // What the kernel takes is the largest of its own logits.
+      EXPECT_EQ(found, argmax(std::span<const float>(*logits)));
+      const double gap = row[static_cast<size_t>(best)] - row[static_cast<size_t>(found)];
+      if (found != best) fmt::print("step {}: token {}, not {}, gap {:.4f}\n", step, found, best, gap);
+      EXPECT_LE(gap, 2 * largest);
+      const auto& prompt = kPrompts[s];
+      next[s] = step + 1 < prompt.size() ? prompt[step + 1] : best;
+    }
+  }
+  fmt::print("error, as a part of that of rounding: {:.2f} to {:.2f}\n", least, most);
+
+  // A barrier that is missing, or a copy that is read too early, shows in some order. What lies in the cache behind a
+  // sequence's last position has a say in the softmax's reference, and so in rounding: all find the same there.
+  const auto forward = decode_again("forward");
+  for (const std::vector<int>& tokens : forward.first) EXPECT_EQ(tokens.size(), static_cast<size_t>(kSteps));
+  for (const char* order : {"backward", "7"}) {
+    SCOPED_TRACE(order);
+    const auto again = decode_again(order);
+    EXPECT_EQ(again.first, forward.first);
+    EXPECT_EQ(again.second, forward.second);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HostDecodes,
-                         testing::Values(HostDecode{ModelFamily::Qwen3, 1, 512, 4},
-                                         HostDecode{ModelFamily::Llama, 2, 512, 4},
-                                         HostDecode{ModelFamily::Qwen3, 2, 64, 4},
-                                         HostDecode{ModelFamily::Qwen3, 1, 512, 128}),
+INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,
+                         testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2},
+                                         HostDecode{ModelFamily::Qwen3, 2, 64, 2, 1},
+                                         HostDecode{ModelFamily::Llama, 1, 32, 2, 1},
+                                         HostDecode{ModelFamily::Llama, 2, 128, 8, 2}),
                          [](const auto& test) { return test.param.name(); });
 
 }  // namespace
