@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kWordBytes = 16;    // a tagged word, with
 constexpr int64_t kDataBytes = 8;     // of data
 constexpr int64_t kElementBytes = 2;  // bfloat16
+constexpr int64_t kPlace = 1024;      // what tiles in scratch memory are aligned to
 constexpr int64_t kTeam = 256;        // threads that compute
 constexpr int64_t kDrawScratchBytes = 8192;
 constexpr int64_t kLogitRanks = int64_t{1} << 16;  // kRanks of tasks/device/strata_draw.h
@@ -27,7 +28,7 @@ int64_t product(const std::vector<int64_t>& sizes) {
 class DecodeImageBuilder {
  public:
   DecodeImageBuilder(const ModelConfig& config, const DecoderShape& shape, const Machine& machine, const Target& target)
-      : c_(config), shape_(shape), machine_(machine), target_(target) {}
+      : c_(config), shape_(shape), machine_(machine), target_(target), tasks_{.workers = machine.workers} {}
 
   Result<DecodeImage> run() {
     STRATA_CHECK(check());
@@ -253,16 +254,17 @@ class DecodeImageBuilder {
   Result<const DecodeOperators*> operators_of(DecoderPart part) {
     const auto [at, added] = operators_.try_emplace(part);
     if (added) {
-      STRATA_TRY(at->second, decode_operators(c_, shape_, part, {.workers = machine_.workers}));
+      STRATA_TRY(at->second, decode_operators(c_, shape_, part, tasks_));
     }
     return &at->second;
   }
 
-  /// Code of an operator, the same in all layers.
-  Result<const TaskCode*> code_of(const DecodeOperator& op) {
+  /// Code of an operator, the same in all layers. `beside`: bytes of scratch memory that it leaves.
+  Result<const TaskCode*> code_of(const DecodeOperator& op, int64_t beside = 0) {
     const auto [at, added] = made_.codes.try_emplace(op.name);
     if (added) {
-      STRATA_TRY(at->second, task_code(*op.graph, op.operation(), op.schedule, op.name, target_));
+      STRATA_TRY(at->second, fitting_task_code(*op.graph, op.operation(), op.schedule, op.name, target_,
+                                               tasks_.scratch_bytes - beside));
       made_.functions += at->second.text + pack_kernel(at->second, op.operation());
     }
     return &at->second;
@@ -353,7 +355,7 @@ class DecodeImageBuilder {
   Result<void> attention() {
     STRATA_TRY(const DecodeOperators* operators, operators_of(DecoderPart::Attention));
     const DecodeOperator& op = operators->operators.front();
-    STRATA_TRY(const TaskCode* code, code_of(op));
+    STRATA_TRY(const TaskCode* code, code_of(op, ceil_div(op.stage_bytes(), kPlace) * kPlace));
     const bool splits = operators->operators.size() > 1;
     declare_results(op);
     const std::vector<int64_t>& grid = op.operation().body->launch().grid;
@@ -373,7 +375,7 @@ class DecodeImageBuilder {
     Operator& made = hand_written("attention", grid, std::move(arguments));
     set_cost(made, *code);
     made.cost.constant_bytes = code->iterations * code->stage_bytes;
-    made.cost.scratch_bytes += ceil_div(code->scratch_bytes(), 1024) * 1024 - code->scratch_bytes() + code->stage_bytes;
+    made.cost.scratch_bytes = own_tile(*code) + code->stage_bytes;
     made.reads = {tile(names_.at("Q"), false, grid, {2, 1}), tile(names_.at("K"), false, grid, {2, 1}),
                   tile(names_.at("V"), false, grid, {2, 1}), tile(cache, false, grid, {0, 1, 2, -1})};
     for (TensorId id : op.operation().results) {
@@ -385,6 +387,9 @@ class DecodeImageBuilder {
     if (splits) STRATA_CHECK(combine(operators->operators.back(), grid));
     return {};
   }
+
+  /// Where attention's tile with this step's position lies in scratch memory.
+  static int64_t own_tile(const TaskCode& code) { return ceil_div(code.scratch_bytes(), kPlace) * kPlace; }
 
   TaskBody attention_body(const DecodeOperator& op, const TaskCode& code, const std::vector<int64_t>& grid,
                           const std::string& norm, const std::vector<std::string>& outs) const {
@@ -419,7 +424,7 @@ class DecodeImageBuilder {
     call.packed = "";
     call.iterations = "part.iterations";
     call.ring = "history";
-    const int64_t own = ceil_div(code.scratch_bytes(), 1024) * 1024;
+    const int64_t own = own_tile(code);
     // Where all warps compute, the block function waits for copies and meets before its loop.
     const std::string meets = fmt::format(
         "      if (part.own >= 0) {{\n        commit_copies();\n        wait_copies<0>();\n        {}::meet();\n      "
@@ -468,6 +473,7 @@ class DecodeImageBuilder {
   const DecoderShape& shape_;
   const Machine& machine_;
   const Target& target_;
+  const DecodeTasks tasks_;
   DecodeImage made_;
   int64_t layer_ = -1;
   int tokens_ = 0, cosines_ = 0, sines_ = 0;

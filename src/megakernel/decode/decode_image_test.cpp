@@ -84,18 +84,54 @@ TEST_P(DecodeImages, NameMemoryForAllThatTasksTouch) {
 }
 
 TEST_P(DecodeImages, CompileForTheirTarget) {
-  const auto image = image_of(small_config(GetParam()));
-  ASSERT_TRUE(image) << image.error().to_string();
-  std::vector<std::string> names;
-  for (const auto& [name, body] : image->bodies) names.push_back(name);
-  constexpr int kSpilled = 2048;  // bytes
-  const auto code = compile_cuda_code(image->text(names), targets().back(), false, kSpilled);
-  ASSERT_TRUE(code) << code.error().to_string();
-  EXPECT_LE(code->use.registers, 168);  // of 320 threads
+  // Results of eight sequences lie the other way in registers.
+  const int64_t most = GetParam() == ModelFamily::Llama ? 8 : 1;
+  for (int64_t batch = 1; batch <= most; batch += 7) {
+    SCOPED_TRACE(fmt::format("batch {}", batch));
+    const auto image = image_of(small_config(GetParam()), batch);
+    ASSERT_TRUE(image) << image.error().to_string();
+    std::vector<std::string> names;
+    for (const auto& [name, body] : image->bodies) names.push_back(name);
+    constexpr int kSpilled = 2048;  // bytes
+    const auto code = compile_cuda_code(image->text(names), targets().back(), false, kSpilled);
+    ASSERT_TRUE(code) << code.error().to_string();
+    EXPECT_LE(code->use.registers, 168);  // of 320 threads
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, DecodeImages, testing::Values(ModelFamily::Qwen3, ModelFamily::Llama),
                          [](const auto& test) { return test.param == ModelFamily::Qwen3 ? "qwen3" : "llama"; });
+
+/// What a session does with shared memory: scratch for the largest function, the rest for the ring.
+TEST(DecodeImage, OfKnownModelsFitsSharedMemoryWithBatches) {
+  constexpr int64_t kRing = 131'072;  // two windows, and stages that eight warps have
+  for (const std::string& name : preset_names()) {
+    ModelConfig config = *preset_config(name);
+    config.num_hidden_layers = 1;
+    for (const int64_t batch : {1, 2, 4, 8, 16}) {
+      SCOPED_TRACE(fmt::format("{}, batch {}", name, batch));
+      const auto image = decode_image(config, {batch, 1024, DType::BF16}, Machine{}, targets().back());
+      ASSERT_TRUE(image) << image.error().to_string();
+      Machine machine;
+      machine.scratch_bytes = 0;
+      for (const Operator& op : image->operators.operators) {
+        EXPECT_LE(op.cost.scratch_bytes, DecodeTasks{}.scratch_bytes) << op.name;
+        EXPECT_LE(op.cost.stage_bytes, machine.window_bytes) << op.name;
+        machine.scratch_bytes = std::max(machine.scratch_bytes, op.cost.scratch_bytes);
+      }
+      const int64_t others = 6144;  // of a worker's shared memory: barriers and lists
+      machine.ring_bytes = targets().back().shared_memory - others - machine.scratch_bytes;
+      EXPECT_GE(machine.ring_bytes, kRing);
+      // Tasks of the largest batch bring activations in pieces, those of one sequence do not.
+      const bool in_pieces = image->codes.at("down").text.find("bring_piece") != std::string::npos;
+      EXPECT_TRUE(batch == 16 ? in_pieces : batch > 1 || !in_pieces);
+      if (batch != 16) continue;
+      machine.ring_bytes = machine.ring_bytes / 1024 * 1024;
+      const auto compiled = compile(image->operators, machine, {.policy = Policy::RoundRobin});
+      EXPECT_TRUE(compiled) << compiled.error().to_string();
+    }
+  }
+}
 
 TEST(DecodeImage, SaysWhatItDoesNotTake) {
   ModelConfig config = small_config(ModelFamily::Llama);

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kKeysOfIteration = 16;
 constexpr int64_t kProductDepth = 16;  // of a tensor core instruction
+constexpr int64_t kTileRows = 8;       // tiles in shared memory have one row or multiples of so many
 constexpr int64_t kElementBytes = 2;
 constexpr int64_t kWordColumns = 4;  // of a tagged word: tasks write whole words of a row
 
@@ -159,10 +160,11 @@ class OperatorWriter {
     for (const Matrix& matrix : matrices) sizes.push_back(matrix.columns);
     const int64_t tasks = tasks_of_columns(sizes, tasks_.workers);
     const int64_t columns = std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) / tasks;
-    const int64_t cut = terms_of_iteration(terms, columns, tasks_.warps, tasks_.stage_bytes);
+    const int64_t most = std::min(tasks_.stage_bytes, kElementBytes * columns * most_terms());
+    const int64_t cut = terms_of_iteration(terms, columns, tasks_.warps, most);
     if (cut == 0) {
       return unsupported("{}: {} terms of {} columns cannot be cut into iterations of at most {} bytes", name, terms,
-                         columns, tasks_.stage_bytes);
+                         columns, most);
     }
     text.grid = {tasks};
     text.loop = terms / cut;
@@ -178,6 +180,12 @@ class OperatorWriter {
                          "    ");
     }
     return text;
+  }
+
+  /// Terms of an iteration whose activations, of all warps, take three quarters of the scratch memory.
+  int64_t most_terms() const {
+    const int64_t rows = b_ == 1 ? 1 : (b_ + kTileRows - 1) / kTileRows * kTileRows;
+    return tasks_.scratch_bytes * 3 / 4 / (tasks_.warps * rows * kElementBytes);
   }
 
   Argument weight_of(const Matrix& matrix, int64_t terms) const {

@@ -34,6 +34,8 @@ struct DecodeTasks {
   /// Of the packed tiles of one iteration, at most. Iterations are as large as that allows and few enough that each
   /// warp has as many as the others.
   int64_t stage_bytes = 16384;
+  /// Of a worker's scratch memory, at most. An iteration's activations of all warps take up to three quarters of it.
+  int64_t scratch_bytes = 65536;
 };
 
 /// One block graph. A tensor has one name in all operators and parts. What attention hands to combine is in f32, the

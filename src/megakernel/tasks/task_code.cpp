@@ -25,6 +25,7 @@ Result<TaskCode> task_code(const Graph& graph, const Operation& op, const BlockS
   const BlockCode& code = *emitted;
   if (!code.packing || !code.ring) return unsupported("{}: tasks bring constants packed, and it packs none", name);
   if (code.ring->team_registers > 0) return unsupported("{}: tasks cannot pass registers on", name);
+  if (code.barriers > 1) return unsupported("{}: the groups of warps of a task have no barriers of their own", name);
   if (code.cluster * code.sharers > 1) return unsupported("{}: a task is one block, not a cluster's", name);
   TaskCode made;
   made.name = name;
@@ -38,6 +39,35 @@ Result<TaskCode> task_code(const Graph& graph, const Operation& op, const BlockS
   made.registers = code.registers;
   made.packing = *code.packing;
   return made;
+}
+
+Result<TaskCode> fitting_task_code(const Graph& graph, const Operation& op, BlockSchedule schedule,
+                                   const std::string& name, const Target& target, int64_t scratch_bytes) {
+  const int64_t groups = schedule.loop_warps;
+  const int64_t iterations = ceil_div(op.body->launch().loop, groups);  // of a group
+  Result<TaskCode> last;
+  for (int64_t turns = 1; turns <= groups; turns *= 2) {
+    if (groups % turns != 0) break;
+    schedule.leaving = turns == 1 ? 0 : groups / turns;
+    int64_t tried = 0;
+    for (int64_t pieces = 1; pieces <= iterations; ++pieces) {
+      const int64_t piece = ceil_div(iterations, pieces);
+      if (piece == tried) continue;
+      tried = piece;
+      schedule.piece = pieces == 1 ? 0 : piece;
+      auto code = task_code(graph, op, schedule, name, target);
+      if (code && code->scratch_bytes() <= scratch_bytes) return code;
+      if (code) {
+        last = with_remedy(unsupported("{}: {} bytes of scratch memory, more than {}, with one iteration's activations "
+                                       "of each warp",
+                                       name, code->scratch_bytes(), scratch_bytes),
+                           "choose a smaller batch");
+      } else if (turns == 1) {  // else sums that cannot be left in turns may be the reason
+        last = std::move(code);
+      }
+    }
+  }
+  return last;
 }
 
 std::string load_call(const TaskCode& code, const TaskCall& call) {

@@ -40,6 +40,12 @@ struct TaskCode {
 Result<TaskCode> task_code(const Graph& graph, const Operation& op, const BlockSchedule& schedule,
                            const std::string& name, const Target& target);
 
+/// The same, laid out so that its scratch memory is at most `scratch_bytes`: of the ways that fit, the one whose groups
+/// of warps leave their sums in the fewest turns, then the one with the fewest pieces of activations
+/// (BlockSchedule::leaving, piece). Errors: those of task_code; Unsupported where nothing fits.
+Result<TaskCode> fitting_task_code(const Graph& graph, const Operation& op, BlockSchedule schedule,
+                                   const std::string& name, const Target& target, int64_t scratch_bytes);
+
 /// A function of an image: statements of its load and its compute, in which `d` is the task's descriptor, and `ring` or
 /// `side` the core's LoadSide or ComputeSide.
 struct TaskBody {

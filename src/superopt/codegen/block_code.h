@@ -36,6 +36,8 @@ struct BlockSchedule {
   bool best_layout = true;  ///< of register tiles; else the first that is legal
   int64_t algorithm = -1;   ///< predefined operators: place in a library's list (libraries.h); −1: generated code
   int64_t packed = 0;       ///< operands, a bit each, whose tiles are constants that lie packed (packed_loads.cpp)
+  int64_t piece = 0;        ///< beside these: iterations of a group whose other tiles are brought at once; 0: all
+  int64_t leaving = 0;      ///< groups that leave at once, after the loop, what they added up; 0: all
 
   /// Whether tiles come through a ring that a thread beside the team fills.
   bool has_ring() const { return bulk || packed != 0; }

@@ -129,12 +129,38 @@ STRATA_DEVICE float float_of(unsigned bits) {
   return x;
 }
 
+/// A tile whose rows lie side by side in memory: a word's elements are in lanes that hold neighbouring rows of the same
+/// two columns. Of two such lanes each takes one column's elements of both.
+template <int64 kBatchStride, int64 kColumnStride, class T, class Side, int kPerWord, class TileType>
+STRATA_DEVICE void save_columns(const WordsOut<T, Side, kPerWord>& to, const TileType& tile) {
+  static_assert(TileType::kPair == 2 && TileType::kRows % kPerWord == 0, "words are whole");
+  const bool odd = lane() / 4 % 2 == 1;  // row
+#pragma unroll
+  for (int i = 0; i < TileType::kRegisters; i += 2) {
+    const int row = TileType::row(i);
+    const int column = TileType::column(i) + (odd ? 1 : 0);
+    const bool inside = row < TileType::kRows && column < TileType::kColumns;
+    const float other = shuffle_xor(odd ? tile.v[i] : tile.v[i + 1], 4);
+    const float low = odd ? other : tile.v[i];
+    const float high = odd ? tile.v[i + 1] : other;
+    const auto at =
+        static_cast<int>(TileType::batch_of(i) * kBatchStride + row / kPerWord * kPerWord + column * kColumnStride);
+    if constexpr (kPerWord == 2) {
+      if (inside) to.put(at, bits_of(low), bits_of(high));
+    } else {
+      const unsigned pair = pack_pair(low, high, T{});
+      const unsigned next = shuffle_xor(pair, 8);
+      if (inside && row % 4 < 2) to.put(at, pair, next);
+    }
+  }
+}
+
 template <int64 kBatchStride, int64 kRowStride, int64 kColumnStride, class T, class Side, int kPerWord, class TileType>
 STRATA_DEVICE void save(const WordsOut<T, Side, kPerWord>& to, const TileType& tile) {
-  // Where products have a batch's sequences as columns, the elements of a word are below each other.
-  constexpr bool kDown = kPerWord > 1 && kRowStride == 1 && kColumnStride != 1;
-  static_assert(kPerWord == 1 || (kDown ? TileType::kRows : TileType::kColumns) % kPerWord == 0, "words are whole");
-  static_assert(kPerWord == 1 || kDown || kColumnStride == 1, "words lie along rows or columns");
+  constexpr bool kColumns = kPerWord > 1 && kColumnStride != 1 && kRowStride == 1;
+  if constexpr (kColumns) return save_columns<kBatchStride, kColumnStride>(to, tile);
+  static_assert(kPerWord == 1 || kColumns || (kColumnStride == 1 && TileType::kColumns % kPerWord == 0),
+                "words are whole");
   static_assert(kPerWord > 1 || sizeof(T) == 4, "one float a word");
 #pragma unroll
   for (int i = 0; i < TileType::kRegisters; i += TileType::kPair) {
@@ -147,19 +173,6 @@ STRATA_DEVICE void save(const WordsOut<T, Side, kPerWord>& to, const TileType& t
 #pragma unroll
       for (int e = 0; e < TileType::kPair; ++e) {
         if (mine && column + e < TileType::kColumns) to.put(at + e * kColumnStride, bits_of(tile.v[i + e]), 0);
-      }
-    } else if constexpr (kDown) {
-#pragma unroll
-      for (int e = 0; e < TileType::kPair; ++e) {
-        const bool begins = mine && row % kPerWord == 0 && column + e < TileType::kColumns;
-        const float below = shuffle_xor(tile.v[i + e], 4);  // of the row after this one, where this one is even
-        if constexpr (kPerWord == 2) {
-          if (begins) to.put(at + e * kColumnStride, bits_of(tile.v[i + e]), bits_of(below));
-        } else {
-          const unsigned pair = pack_pair(tile.v[i + e], below, T{});
-          const unsigned next = shuffle_xor(pair, 8);
-          if (begins) to.put(at + e * kColumnStride, pair, next);
-        }
       }
     } else if constexpr (kPerWord == 2) {
       if (mine && column < TileType::kColumns) to.put(at, bits_of(tile.v[i]), bits_of(tile.v[i + 1]));

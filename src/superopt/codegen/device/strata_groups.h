@@ -90,6 +90,19 @@ STRATA_DEVICE void leave(float* to, const TileType& tile) {
   for (int i = TileType::kRegisters / 4 * 4; i < TileType::kRegisters; ++i) to[left_at<TileType>(i)] = tile.v[i];
 }
 
+/// Combines with a tile what another warp's leave() of the same tile wrote. Before this warp leaves its own there, its
+/// lanes must meet.
+template <class Combine, class TileType>
+STRATA_DEVICE void take_left(TileType& tile, const float* left) {
+#pragma unroll
+  for (int i = 0; i < TileType::kRegisters; i += TileType::kRegisters % 4 == 0 ? 4 : 1) {
+    constexpr int kCount = TileType::kRegisters % 4 == 0 ? 4 : 1;
+    const auto values = *reinterpret_cast<const Registers<kCount>*>(left + left_at<TileType>(i));
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) tile.v[i + e] = Combine::combine(tile.v[i + e], values.v[e]);
+  }
+}
+
 /// Where a part of a tile begins: in parts, along batches, rows and columns.
 struct Place {
   int batch;

@@ -94,7 +94,11 @@ class TileBlock : public RegisterBlock {
   std::string share_of(TensorId id, TilePosition position) const;
   /// Where this group's part of a tensor begins, in parts along the tile's batches, rows and columns.
   std::string place(TensorId id) const;
-  void gather(const std::vector<const Operation*>& accumulators);
+  Result<void> gather(const std::vector<const Operation*>& accumulators);
+  /// Groups that leave at once what they added up; the others do so in turns before them.
+  int64_t leaving_groups() const;
+  /// How the device library names the way in which groups' parts of an accumulator are combined.
+  static const char* combination(const Operation& accumulator);
   std::string every_barrier() const;
   /// Where groups leave what they added up, over tiles that are done with.
   std::string partial_memory(const char* type) const;

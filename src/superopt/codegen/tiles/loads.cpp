@@ -14,6 +14,7 @@ constexpr int64_t kLine = 128;  // bytes in which each bank of shared memory com
 
 Result<std::unique_ptr<TileLoads>> TileLoads::plan(const Block& block, NameScope& scope) {
   if (block.schedule.packed != 0) return packed_loads(block, scope);
+  if (block.schedule.piece != 0) return unsupported("only what is read beside packed constants comes in pieces");
   if (block.schedule.bulk) return bulk_loads(block, scope);
   if (block.schedule.sharers > 1) return unsupported("neighbours share tiles that TMA brings alone");
   return copied_loads(block);
@@ -85,7 +86,7 @@ void TileLoads::place(int64_t least, bool by_size) {
 
 int64_t TileLoads::bytes() const {
   return once_bytes_ +
-         block_.schedule.loop_warps * (block_.schedule.stages * stage_bytes_ + iterations_of_group() * gathered_bytes_);
+         block_.schedule.loop_warps * (block_.schedule.stages * stage_bytes_ + iterations_of_piece() * gathered_bytes_);
 }
 
 std::string TileLoads::variables() const {

@@ -4,6 +4,7 @@
 // Both make the text around a loop whose body reads tiles at `stage` and tiles that stay at `shared`.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -84,10 +85,15 @@ class TileLoads {
   const TensorPlan& plan_of(Tile tile) const;
   const std::vector<int64_t>& strides_of(Tile tile) const;
   bool loops() const { return block_.body.launch().loop > 1; }
-  /// Whether a group brings a tile for all of its iterations before the first.
+  /// Whether a group brings a tile for several of its iterations, a piece, before the first of these.
   virtual bool is_gathered([[maybe_unused]] Tile tile) const { return false; }
   int64_t gathered_bytes() const { return gathered_bytes_; }  ///< of an iteration
   int64_t iterations_of_group() const { return ceil_div(block_.body.launch().loop, block_.schedule.groups()); }
+  /// Iterations of a group for which it brings gathered tiles at once.
+  int64_t iterations_of_piece() const {
+    const int64_t piece = block_.schedule.piece;
+    return piece == 0 ? iterations_of_group() : std::min(piece, iterations_of_group());
+  }
   int64_t group_threads() const { return kWarp * block_.schedule.row_warps; }
   int64_t team_threads() const { return group_threads() * block_.schedule.loop_warps; }
   /// Places: tiles that stay, then those of a stage, and those that are gathered; all aligned to `least` bytes at

@@ -1,7 +1,8 @@
 // Tiles of constants that lie packed in device memory: a stage's bytes beside each other, as warps want them in shared
 // memory, stages in the order in which a block uses them. So a stage is one bulk copy without a tensor map. What the
 // loop cuts and is no constant, each group of warps brings for all of its iterations before the first: the form of a
-// task of a mega-kernel, whose constants come long before its activations.
+// task of a mega-kernel, whose constants come long before its activations. What is too large for that comes in pieces:
+// a group brings its next one when it is done with the one before, and waits for no other group.
 //
 // The text is a template over what its tensors are and over the ring, so that one function serves a kernel of its own
 // (pointers, slots of one size) and a mega-kernel (tagged words, stages of any size): see device/strata_bulk.h,
@@ -25,7 +26,8 @@ class PackedLoads : public RingLoads {
     if (!block_.plan.wide.empty()) return unsupported("wide products read no tiles that threads copied");
     place(kCopyAlignment, true);
     if (stage_bytes() == 0) return unsupported("the loop cuts no constant");
-    scope.add(kPackedConstants);
+    if (schedule().piece < 0) return unsupported("pieces of {} iterations", schedule().piece);
+    for (const char* name : {kPackedConstants, "gathered", "gathered_now", "of_piece", "bring_piece"}) scope.add(name);
     return {};
   }
 
@@ -48,27 +50,36 @@ class PackedLoads : public RingLoads {
     std::string text;
     if (gathered_bytes() > 0) {
       text += fmt::format("  unsigned char* const gathered = page.memory + {} + crew * {};\n", once_bytes(),
-                          iterations_of_group() * gathered_bytes());
+                          iterations_of_piece() * gathered_bytes());
     }
     // In the order of the block: what waits for nothing should come first there. What stays was mostly made long ago,
     // and is brought while the rest is still awaited.
     for (Tile tile : tiles(true)) text += bring(tile, "page.memory", team_threads(), "Team::rank()");
+    if (in_pieces()) return text + (warps_are_alone() ? "" : copies_landed("Team::meet();")) + piece_lambda();
     for (Tile tile : tiles(false)) {
-      if (is_gathered(tile)) text += bring(tile, "gathered", group_threads(), "rank");
+      if (is_gathered(tile)) text += bring(tile, "group", "iterations");
     }
-    text += "  strata_device::commit_copies();\n  strata_device::wait_copies<0>();\n";
-    return text + (warps_are_alone() ? "  strata_device::warp_barrier();\n" : "  Team::meet();\n");
+    return text + copies_landed(warps_are_alone() ? "strata_device::warp_barrier();" : "Team::meet();");
   }
 
   std::string staying_memory() const override { return "page.memory"; }
 
   std::string loop_head() const override { return ""; }
   std::string iteration_begin() const override {
-    std::string text =
-        fmt::format("    const unsigned char* const stage = ring.stage(iteration, {});\n", stage_bytes());
+    std::string text;
+    if (in_pieces()) {
+      // While the stage is on its way.
+      text +=
+          fmt::format("    const int of_piece = iteration / {} % {};\n", schedule().groups(), iterations_of_piece());
+      text += fmt::format("    if (of_piece == 0) bring_piece(iteration, iterations < iteration + {0} ? iterations : ",
+                          iterations_of_piece() * schedule().groups());
+      text += fmt::format("iteration + {});\n", iterations_of_piece() * schedule().groups());
+    }
+    text += fmt::format("    const unsigned char* const stage = ring.stage(iteration, {});\n", stage_bytes());
     if (gathered_bytes() == 0) return text;
-    return text + fmt::format("    const unsigned char* const gathered_now = gathered + iteration / {} * {};\n",
-                              schedule().groups(), gathered_bytes());
+    return text + fmt::format("    const unsigned char* const gathered_now = gathered + {} * {};\n",
+                              in_pieces() ? "of_piece" : fmt::format("iteration / {}", schedule().groups()),
+                              gathered_bytes());
   }
   std::string iteration_end(bool done) const override { return done ? release("    ", "iteration") : ""; }
   std::string release_previous() const override {
@@ -99,6 +110,7 @@ class PackedLoads : public RingLoads {
   void describe(BlockCode& code) const override {
     RingLoads::describe(code);
     code.threads += kWarp;
+    if (in_pieces() && schedule().row_warps > 1 && schedule().loop_warps > 1) code.barriers += schedule().loop_warps;
     const auto& grid = block_.body.launch().grid;
     int64_t blocks = 1;
     for (const int64_t size : grid) blocks *= size;
@@ -114,7 +126,7 @@ class PackedLoads : public RingLoads {
     return !plan_of(tile).once && (schedule().packed >> number_of(tile) & 1) == 0;
   }
   int64_t page_bytes() const override {
-    return once_bytes() + schedule().loop_warps * iterations_of_group() * gathered_bytes();
+    return once_bytes() + schedule().loop_warps * iterations_of_piece() * gathered_bytes();
   }
 
  private:
@@ -142,23 +154,47 @@ class PackedLoads : public RingLoads {
     return true;
   }
 
-  /// A tile that stays, or, of those that are gathered, the tiles of all iterations of a group.
+  bool in_pieces() const { return gathered_bytes() > 0 && iterations_of_piece() < iterations_of_group(); }
+
+  static std::string copies_landed(const std::string& barrier) {
+    return fmt::format("  strata_device::commit_copies();\n  strata_device::wait_copies<0>();\n  {}\n", barrier);
+  }
+
+  /// A group's threads meet.
+  std::string group_barrier() const {
+    if (schedule().row_warps == 1) return "strata_device::warp_barrier();";
+    if (schedule().loop_warps == 1) return "Team::meet();";
+    return fmt::format("Team::meet(1 + crew, {});", group_threads());
+  }
+
+  /// A variable that brings the gathered tiles of a group's iterations first … last − 1.
+  std::string piece_lambda() const {
+    std::string text = "  const auto bring_piece = [&](int first, int last) {\n  ";
+    text += group_barrier() + "  // all are done with the piece before\n";
+    for (Tile tile : tiles(false)) {
+      if (is_gathered(tile)) text += bring(tile, "first", "last");
+    }
+    return text + copies_landed(group_barrier()) + "  };\n";
+  }
+
+  /// A tile that stays.
   std::string bring(Tile tile, const std::string& place, int64_t threads, const std::string& rank) const {
     const Source from = source(tile);
-    const TensorId id = tile->results[0];
-    const int64_t bytes = copy_bytes(block_.body, *tile, plan_of(tile), strides_of(tile));
-    std::string text = fmt::format("  // {}\n", statement_text(block_.body, *tile));
-    if (!is_gathered(tile)) {
-      return text + fmt::format("  strata_device::bring_tile<{}, {}, {}, {}, {}>({} + {}, {}, static_cast<int>({}));\n",
-                                from.type, bytes, threads, from.row_stride, from.batch_stride, place, offset(id),
-                                from.pointer, rank);
-    }
-    return text +
-           fmt::format(
-               "  strata_device::bring_tiles<{}, {}, {}, {}, {}, {}, {}, {}>({} + {}, [&](int iteration) {{ return "
-               "{}; }}, group, iterations, {});\n",
-               from.type, bytes, threads, from.row_stride, from.batch_stride, schedule().groups(), gathered_bytes(),
-               iterations_of_group(), place, offset(id), from.pointer, rank);
+    return fmt::format("  // {}\n  strata_device::bring_tile<{}, {}, {}, {}, {}>({} + {}, {}, static_cast<int>({}));\n",
+                       statement_text(block_.body, *tile), from.type,
+                       copy_bytes(block_.body, *tile, plan_of(tile), strides_of(tile)), threads, from.row_stride,
+                       from.batch_stride, place, offset(tile->results[0]), from.pointer, rank);
+  }
+
+  /// Of those that are gathered, the tiles of a group's iterations from `first` on, before `last`.
+  std::string bring(Tile tile, const char* first, const char* last) const {
+    const Source from = source(tile);
+    return fmt::format(
+        "  // {}\n  strata_device::bring_tiles<{}, {}, {}, {}, {}, {}, {}, {}>(gathered + {}, [&](int iteration) {{ "
+        "return {}; }}, {}, {}, rank);\n",
+        statement_text(block_.body, *tile), from.type, copy_bytes(block_.body, *tile, plan_of(tile), strides_of(tile)),
+        group_threads(), from.row_stride, from.batch_stride, schedule().groups(), gathered_bytes(),
+        iterations_of_piece(), offset(tile->results[0]), from.pointer, first, last);
   }
 
   int64_t bytes_of_block() const { return block_.body.launch().loop * stage_bytes(); }

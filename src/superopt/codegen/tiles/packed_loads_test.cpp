@@ -1,5 +1,6 @@
-// Packed constants, on the host's stand-in for bulk copies: random shapes of tiles and schedules. What is packed
-// wrongly, read before it came or overwritten too early differs from the interpreter.
+// Packed constants, on the host's stand-in for bulk copies: random shapes of tiles and schedules, with what is read
+// beside them in pieces of random sizes, and sums that groups leave in turns. What is packed wrongly, read before it
+// came or overwritten too early differs from the interpreter.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,9 +34,13 @@ TEST_P(PackedLoads, BringWhatTheInterpreterReads) {
     schedule.loop_warps = std::min<int64_t>(one_of(random, {1, 2, 4}), op.body->launch().loop);
     schedule.stages = one_of(random, {1, 2, 3});
     schedule.packed = random_constants(random);
+    schedule.piece = one_of(random, {0, 1, 1, 2, 3});
+    schedule.leaving = one_of(random, {0, 1, 2});
+    if (schedule.leaving > 0 && schedule.loop_warps % schedule.leaving != 0) schedule.leaving = 1;
     Schedules schedules(number + 1);
     schedules[number] = schedule;
-    SCOPED_TRACE(text + label(schedules));
+    SCOPED_TRACE(
+        fmt::format("{}{}, pieces of {}, {} leaving", text, label(schedules), schedule.piece, schedule.leaving));
     const auto program = generate_cuda(**graph, target, schedules);
     if (!program) continue;  // too few rows for so many warps, or too much memory
     ASSERT_EQ(program->launches.size(), 2U);
@@ -48,7 +53,63 @@ TEST_P(PackedLoads, BringWhatTheInterpreterReads) {
   EXPECT_EQ(checked, 1U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, PackedLoads, testing::Range(1, 5));
+INSTANTIATE_TEST_SUITE_P(Seeds, PackedLoads, testing::Range(1, 7));
+
+/// A down-projection of 16 sequences, made small: 8 groups of one warp, 6 iterations each. All activations take six
+/// times the memory of pieces of one iteration, and sums left two at a time a quarter of all.
+TEST(PackedLoads, BringActivationsInPieces) {
+  const auto graph = parse_graph(R"(graph down {
+  input R: bf16[16, 32]
+  input X: bf16[16, 1536]
+  input G: bf16[1536]
+  input W: bf16[32, 1536]
+  Wt = transpose(W, perm=[1, 0])
+  Y = block(R, X, G, Wt, grid=[2], loop=48) {
+    r = in_iter(R, imap=[1])
+    same = accum(r, kind=max)
+    x = in_iter(X, imap=[_], fmap=1)
+    g = in_iter(G, imap=[_], fmap=0)
+    w = in_iter(Wt, imap=[1], fmap=0)
+    scaled = mul(x, g)
+    squares = sqr(x)
+    square = sum(squares, dim=1)
+    squared = accum(square, kind=sum)
+    p = matmul(scaled, w)
+    a = accum(p, kind=sum)
+    mean = scale(squared, factor=1/1536)
+    above = add_constant(mean, value=1/100)
+    inverse = rsqrt(above)
+    normed = mul(a, inverse)
+    y = add(same, normed)
+    Y = out_saver(y, omap=[1])
+  }
+  output Y
+})");
+  ASSERT_TRUE(graph) << graph.error().to_string();
+  const size_t number = (*graph)->operations().size() - 1;
+  const Operation& op = (*graph)->operations()[number];
+  const auto inputs = uniform_inputs(**graph, -1, 1, 7);
+  BlockSchedule schedule{.loop_warps = 8, .packed = 0b1000};
+  const auto code_of = [&] { return emit_tiles(op, "down", operand_strides(**graph, op), schedule, targets().back()); };
+  const auto all = code_of();
+  ASSERT_TRUE(all) << all.error().to_string();
+  EXPECT_THAT(all->text, testing::Not(testing::HasSubstr("bring_piece")));
+  for (const int64_t piece : {1, 4}) {
+    schedule.piece = piece;
+    schedule.leaving = piece == 1 ? 2 : 4;
+    const auto code = code_of();
+    ASSERT_TRUE(code) << code.error().to_string();
+    EXPECT_LT(code->ring->page_bytes, all->ring->page_bytes * piece / 6 + 2048);
+    EXPECT_EQ(code->scratch_bytes * 8, all->scratch_bytes * schedule.leaving);
+    Schedules schedules(number + 1);
+    schedules[number] = schedule;
+    const auto program = generate_cuda(**graph, targets().back(), schedules);
+    ASSERT_TRUE(program) << program.error().to_string();
+    ASSERT_THAT(program->source, testing::HasSubstr("bring_piece(iteration"));
+    const HostOutputs outputs = host_outputs(**graph, *program, inputs, kSanitizedHost);
+    EXPECT_LT(relative_error(outputs.found[0], outputs.expected[0]), 1.5e-2);
+  }
+}
 
 TEST(PackedLoads, SaysWhyItTakesNoBlock) {
   const auto graph = parse_graph(R"(graph product {
@@ -72,6 +133,10 @@ TEST(PackedLoads, SaysWhyItTakesNoBlock) {
   };
   EXPECT_EQ(refusal({.stages = 2, .cluster = 2, .packed = 0b10}), "packed tiles are a block's own, not a cluster's");
   EXPECT_EQ(refusal({.stages = 2, .packed = 0b100}), "the loop cuts no constant");
+  EXPECT_EQ(refusal({.stages = 2, .packed = 0b10, .piece = -1}), "pieces of -1 iterations");
+  EXPECT_EQ(refusal({.stages = 2, .piece = 1}), "only what is read beside packed constants comes in pieces");
+  EXPECT_EQ(refusal({.loop_warps = 2, .stages = 2, .packed = 0b10, .leaving = -1}),
+            "2 groups do not leave their sums -1 at a time");
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ Result<void> TileBlock::after() {
   finish_reductions();
   const bool shared = schedule_.groups() > 1;
   if (shared) {
-    gather(accumulators);
+    STRATA_CHECK(gather(accumulators));
   } else {
     name_largest_references();
   }
@@ -51,11 +51,23 @@ std::string TileBlock::place(TensorId id) const {
                      share_of(id, transposed ? kRowPosition : kColumnPosition));
 }
 
-void TileBlock::gather(const std::vector<const Operation*>& accumulators) {
+int64_t TileBlock::leaving_groups() const {
+  return schedule_.leaving == 0 ? schedule_.loop_warps : std::min(schedule_.leaving, schedule_.loop_warps);
+}
+
+Result<void> TileBlock::gather(const std::vector<const Operation*>& accumulators) {
+  const int64_t leaving = leaving_groups();
+  const bool in_turns = leaving < schedule_.loop_warps;
+  if (in_turns && schedule_.cluster > 1) return unsupported("groups of a cluster leave their sums at once");
+  if (in_turns && !references_.empty()) return unsupported("rescaled sums are left by all groups at once");
+  if (in_turns && (leaving < 1 || schedule_.loop_warps % leaving != 0))
+    return unsupported("{} groups do not leave their sums {} at a time", schedule_.loop_warps, leaving);
   line("// Every group leaves what its iterations added up to, and takes its share of all groups'.");
   line(is_template_ ? "if constexpr (Ring::kSharesMemory) Team::meet();  // tiles lay there" : "Team::meet();");
   int64_t floats = 0;
   std::map<std::string, int64_t> left;  // by variable
+  std::string takes;                    // of what other groups left
+  if (in_turns) indent_ = "      ";
   const auto leave = [&](const std::string& variable, TensorId id) {
     if (left.count(variable) != 0) return;
     left[variable] = floats;
@@ -67,12 +79,24 @@ void TileBlock::gather(const std::vector<const Operation*>& accumulators) {
   const size_t declaration = text_.size();
   for (const auto& [reference, state] : references_) leave(fmt::format("{}.largest", state), reference);
   for (const Operation* op : accumulators) {
-    if (!is_largest_reference(*op)) leave(names_[op->results[0]], op->results[0]);
+    if (is_largest_reference(*op)) continue;
+    takes += fmt::format("        strata_device::take_left<strata_device::{}>({}, partial + {});\n", combination(*op),
+                         names_[op->results[0]], floats);
+    leave(names_[op->results[0]], op->results[0]);
   }
-  text_.insert(declaration,
-               fmt::format("  float* const partial = {} + warp * {};\n", partial_memory("float*"), floats));
-  partial_bytes_ = floats * static_cast<int64_t>(sizeof(float)) * schedule_.row_warps * schedule_.loop_warps;
-  line(every_barrier());
+  indent_ = "  ";
+  std::string first = fmt::format("  float* const partial = {} + {} * {};\n", partial_memory("float*"),
+                                  in_turns ? fmt::format("warp % {}", leaving * schedule_.row_warps) : "warp", floats);
+  if (in_turns) {
+    const int64_t turns = schedule_.loop_warps / leaving;
+    first += fmt::format("#pragma unroll 1\n  for (int turn = {}; turn >= 0; --turn) {{\n", turns - 1);
+    first += fmt::format("    if (crew / {} == turn) {{\n      if (turn < {}) {{\n{}", leaving, turns - 1, takes);
+    first += "        strata_device::warp_barrier();\n      }\n";
+    text_ += "    }\n    Team::meet();\n  }\n";
+  }
+  text_.insert(declaration, first);
+  partial_bytes_ = floats * static_cast<int64_t>(sizeof(float)) * schedule_.row_warps * leaving;
+  if (!in_turns) line(every_barrier());
   if (plan_.sharers < schedule_.groups()) {
     line(fmt::format("if (group < {}) {{", plan_.sharers));
     indent_ = "    ";
@@ -82,8 +106,8 @@ void TileBlock::gather(const std::vector<const Operation*>& accumulators) {
                      plan_.shares[n].parts));
   }
   line(
-      fmt::format("const strata_device::Lefts<{}, {}, {}> lefts{{{} + part * {}, {}}};", schedule_.cluster,
-                  schedule_.loop_warps, floats * schedule_.row_warps, partial_memory("const float*"), floats,
+      fmt::format("const strata_device::Lefts<{}, {}, {}> lefts{{{} + part * {}, {}}};", schedule_.cluster, leaving,
+                  floats * schedule_.row_warps, partial_memory("const float*"), floats,
                   schedule_.sharers > 1 && schedule_.cluster > 1 ? fmt::format("share * {}", schedule_.cluster) : "0"));
   const auto types = [&](TensorId id) {
     return fmt::format("{}, {}", tile_type(id, plan(id).transposed, true), tile_type(id, plan(id).transposed, false));
@@ -111,11 +135,15 @@ void TileBlock::gather(const std::vector<const Operation*>& accumulators) {
       line(fmt::format("const auto& {} = {};", names_[id], largest[op->operands[0]]));
       continue;
     }
-    const bool maximum = op->attributes.word("kind") == "max";
     line(fmt::format("const auto {} = strata_device::gathered<strata_device::{}, {}>(lefts, {}, {});", names_[id],
-                     maximum ? "Taking" : "Adding", types(id), left.at(before), place(id)));
+                     combination(*op), types(id), left.at(before), place(id)));
   }
   after_ = true;
+  return {};
+}
+
+const char* TileBlock::combination(const Operation& accumulator) {
+  return accumulator.kind != OpKind::AccumRescale && accumulator.attributes.word("kind") == "max" ? "Taking" : "Adding";
 }
 
 std::string TileBlock::every_barrier() const {
