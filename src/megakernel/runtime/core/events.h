@@ -101,9 +101,9 @@ STRATA_DEVICE void write_tagged(Platform& platform, typename Platform::TaggedWor
 constexpr int kTaggedAtOnce = 4;
 
 /// By the lanes of a warp together: take(i, word) for the words place(0) … place(count − 1) as soon as they have been
-/// written in this epoch, each by one lane; `count` and place(i) are the same in all lanes. All look for theirs once, since they may
-/// all be there. Then one lane looks for a missing one until it is there, and all look again for theirs: many lanes
-/// that look slow the whole chip down.
+/// written in this epoch, each by one lane; `count` and place(i) are the same in all lanes. All look for theirs once,
+/// since they may all be there. Then one lane looks for a missing one until it is there, and all look again for theirs:
+/// many lanes that look slow the whole chip down.
 template <int kAtOnce = kTaggedAtOnce, class Platform, class Place, class Take>
 STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const Place& place, int count, unsigned epoch, Take take) {
   Platform& platform = c.platform;
