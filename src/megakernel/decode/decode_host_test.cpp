@@ -22,6 +22,7 @@ ModelConfig decoded_config(ModelFamily family) {
   ModelConfig config = tiny_config(family);
   config.hidden_size = 128;
   config.num_attention_heads = 4;
+  config.num_key_value_heads = family == ModelFamily::Qwen3 ? 2 : 1;
   config.head_dim = family == ModelFamily::Qwen3 ? 64 : 32;
   config.intermediate_size = 128;
   config.vocab_size = 256;
@@ -99,7 +100,7 @@ double root_mean_square(std::span<const double> values) {
 /// Each step's logits against the interpreter's in float64, both fed the interpreter's tokens. The error is measured
 /// against the interpreter's own where it rounds to bfloat16 what parts store: that rounds more often than tasks do,
 /// which keep sums and norms in float, so a step's root mean square error is no larger by more than chance. Measured on
-/// these models: 0.4 to 1.0 of it. Tokens are equal but where the two best logits are nearer than both errors.
+/// these models: 0.4 to 1.1 of it. Tokens are equal but where the two best logits are nearer than both errors.
 TEST_P(HostDecodes, HaveTheInterpretersLogitsInAnyOrderOfThreads) {
   const auto batch = GetParam().batch;
   const ReferenceOptions options{.batch = batch, .capacity = GetParam().capacity};
@@ -166,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,
                          testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2},
                                          HostDecode{ModelFamily::Qwen3, 2, 64, 2, 1},
                                          HostDecode{ModelFamily::Llama, 1, 32, 2, 1},
-                                         HostDecode{ModelFamily::Llama, 2, 128, 8, 2}),
+                                         HostDecode{ModelFamily::Llama, 2, 128, 4, 2}),
                          [](const auto& test) { return test.param.name(); });
 
 }  // namespace

@@ -52,7 +52,7 @@ int main(int count, char** words) {
                           [&](long long, long long, long long, unsigned char* memory) {
                             run_megakernel(memory, program, scratch_bytes);
                           });
-    return 0;
+    std::_Exit(0);  // the system frees the fibers' stacks faster
   }
   for (const PackingKernel& kernel : kernels()) {
     if (name != kernel.name) continue;
@@ -61,7 +61,7 @@ int main(int count, char** words) {
                             blockIdx = {x, y, z};
                             kernel.run(arguments.data());
                           });
-    return 0;
+    std::_Exit(0);
   }
   strata_host::fail("no kernel " + name);
 }
