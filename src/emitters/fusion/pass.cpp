@@ -114,11 +114,10 @@ struct Pair {
 /// Joins groups.
 class Fuser {
  public:
-  Fuser(const hlo::Module& module, const Target& target, Parameters parameters, FusionWork& work,
-        size_t most_instructions)
+  Fuser(const hlo::Module& module, Ratings& ratings, Parameters parameters, FusionWork& work, size_t most_instructions)
       : module_(module),
         computation_(module.entry_computation()),
-        target_(target),
+        ratings_(ratings),
         parameters_(parameters),
         work_(work),
         most_instructions_(most_instructions) {}
@@ -149,7 +148,7 @@ class Fuser {
     result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
     if (result.interpreted) return result;
     result.microseconds =
-        estimated_microseconds(updates_in_place(result.outputs) ? only_update(result.module) : result.module, target_);
+        ratings_.microseconds(updates_in_place(result.outputs) ? only_update(result.module) : result.module);
     return result;
   }
 
@@ -496,7 +495,7 @@ class Fuser {
 
   const hlo::Module& module_;
   const Computation& computation_;
-  const Target& target_;
+  Ratings& ratings_;
   const Parameters parameters_;
   FusionWork& work_;
   const size_t most_instructions_;
@@ -524,11 +523,19 @@ std::optional<ArrayValue> resolve(const Computation& computation, InstructionId 
   return ArrayValue{source, static_cast<int>(number)};
 }
 
-std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters, FusionWork* work,
+std::vector<ProgramPart> fuse(const hlo::Module& module, Ratings& ratings, Parameters parameters, FusionWork* work,
                               size_t most_instructions) {
   const std::optional<hlo::Module> known = with_known_functions(module, module.entry);
   FusionWork own;
-  return Fuser(known ? *known : module, target, parameters, work != nullptr ? *work : own, most_instructions).run();
+  return Fuser(known ? *known : module, ratings, parameters, work != nullptr ? *work : own, most_instructions).run();
+}
+
+std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters, FusionWork* work,
+                              size_t most_instructions) {
+  Ratings ratings(target);
+  std::vector<ProgramPart> parts = fuse(module, ratings, parameters, work, most_instructions);
+  if (work != nullptr) work->kernels_rated += ratings.computed();
+  return parts;
 }
 
 }  // namespace strata::emitters
