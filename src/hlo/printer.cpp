@@ -273,8 +273,7 @@ std::string print(const Module& module, const Computation& computation, const In
       inside += (inside.empty() ? "%" : ", %") + computation[operand].name;
   }
   return fmt::format("%{} = {} {}({}){}{}", instruction.name, to_string(instruction.shape), name(instruction.opcode),
-                     inside, print_attributes(module, instruction),
-                     calls_text(module, computation, instruction));
+                     inside, print_attributes(module, instruction), calls_text(module, computation, instruction));
 }
 
 std::string print(const Module& module) {

@@ -1,5 +1,7 @@
 #include "hlo/structure_key.h"
 
+#include <map>
+
 #include "hlo/text.h"
 
 namespace strata::hlo {
@@ -43,11 +45,34 @@ class KeyWriter {
     add(std::string_view(reinterpret_cast<const char*>(literal.bytes()), literal.byte_size()));
   }
 
+  void add_with_called(const Module& module, const Instruction& it) {
+    add_alone(module, it);
+    add(std::ssize(it.called));
+    for (const ComputationId id : it.called) {
+      // Each once: what calls the one before twice would double with each level.
+      const auto [known, is_new] = written_.try_emplace(id, std::ssize(written_));
+      add(known->second);
+      if (!is_new) continue;
+      const Computation& computation = module[id];
+      add(static_cast<int64_t>(computation.root));
+      add(std::ssize(computation.instructions));
+      for (const Instruction& one : computation.instructions) {
+        add_all(one.operands);
+        add_with_called(module, one);
+      }
+    }
+  }
+
   void add(const Module& module, const Instruction& it) {
-    add(static_cast<int64_t>(it.opcode));
-    add(it.shape);
     add_all(it.operands);
     add_all(it.called);
+    add_alone(module, it);
+  }
+
+ private:
+  void add_alone(const Module& module, const Instruction& it) {
+    add(static_cast<int64_t>(it.opcode));
+    add(it.shape);
     add(static_cast<int64_t>(it.attributes.index()));
     if (const auto* parameter = std::get_if<ParameterAttributes>(&it.attributes)) {
       add(parameter->number);
@@ -59,11 +84,17 @@ class KeyWriter {
     }
   }
 
- private:
   std::string key_;
+  std::map<ComputationId, int64_t> written_;  ///< computations, in order
 };
 
 }  // namespace
+
+std::string structure_key(const Module& module, const Instruction& instruction) {
+  KeyWriter key;
+  key.add_with_called(module, instruction);
+  return key.take();
+}
 
 std::string structure_key(const Module& module) {
   KeyWriter key;

@@ -13,4 +13,7 @@ namespace strata::hlo {
 /// only.
 std::string structure_key(const Module& module);
 
+/// The same of an instruction with all that it calls, without its operands.
+std::string structure_key(const Module& module, const Instruction& instruction);
+
 }  // namespace strata::hlo
