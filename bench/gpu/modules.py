@@ -13,6 +13,10 @@ back to back stands beside it, in parentheses, and takes its place where the pro
 in the caches that hold them. Strata never computes products of f32 in TF32; modules whose floats are all f32 get the
 precision "highest" from XLA too, unless --tf32.
 
+Cold compile times stand beside them: `strata emit` to cubins, its start included, without a search and with no cache,
+and XLA's compile() of the lowered module without a persistent cache. With --device host the latter is XLA:CPU's, which
+is another back end.
+
 Both get the same random arguments. What results may differ by is relative to the largest magnitude of an output, and,
 for the whole of it, to its norm. Where JAX's lowering for GPUs calls what HLO does not define, Strata gets the module
 as lowered for CPUs, which a note says.
@@ -181,6 +185,15 @@ class OfXla:
         assert "{...}" not in text, f"{self.name} has constants that the text leaves out"
         return text
 
+    def compile_seconds(self):
+        """Of the lowered module, without the caches of earlier runs."""
+        self.jax.config.update("jax_enable_compilation_cache", False)
+        lowered = self.jitted.lower(*self.jax.tree.map(lambda a: self.jax.ShapeDtypeStruct(a.shape, a.dtype),
+                                                       self.shapes))
+        started = time.perf_counter()
+        lowered.compile()
+        return time.perf_counter() - started
+
     def arguments(self, arrays):
         return self.jax.tree.unflatten(self.jax.tree.structure(self.shapes), [self.jax.device_put(a) for a in arrays])
 
@@ -214,6 +227,22 @@ class OfXla:
             except Exception as error:
                 self.note = "; ".join(filter(None, [self.note, f"no profile: {error}"]))
                 return None, wall
+
+
+def strata_compile_seconds(options, folder, text):
+    """Of `strata emit` to cubins, its start included, without a search and without caches; None and why where not."""
+    path = folder / "compiled.hlo"
+    path.write_text(text, encoding="utf-8")
+    command = [options.strata, "emit", str(path), "--no-cache", "--output", str(folder / "compiled")]
+    started = time.perf_counter()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return None, f"not compiled in {options.timeout:g} s"
+    seconds = time.perf_counter() - started
+    if done.returncode != 0 or "PTX in place of cubins" in done.stderr:
+        return None, "no cold compile time: " + (done.stderr.strip().splitlines() or ["nothing said"])[0][:200]
+    return seconds, None
 
 
 def run_strata(options, folder, text, arrays):
@@ -265,6 +294,7 @@ def measure(name, module, options):
         try:
             xla = OfXla(name, module, options)
             text = xla.text()
+            xla_compile = xla.compile_seconds()
             arrays = [random_array(of, random) for of in xla.leaves()]
             # Donated arrays are gone after a call, so that each use puts them on the device anew.
             expected = xla.values(arrays)
@@ -272,10 +302,13 @@ def measure(name, module, options):
         except Exception as error:
             return {"family": module.family, "status": f"JAX failed: {str(error).splitlines()[0][:300]}"}
         gc.collect()
+        strata_compile, why_not = strata_compile_seconds(options, folder, text)
         one, files = run_strata(options, folder, text, arrays)
         one = {"family": module.family, "tf32": xla.tf32, "xla_us": busy or wall, "xla_busy_us": busy,
-               "xla_wall_us": wall, **one}
+               "xla_wall_us": wall, "strata_compile_s": strata_compile, "xla_compile_s": xla_compile, **one}
         one.setdefault("notes", [])
+        if why_not:
+            one["notes"].append(why_not)
         if xla.note:
             one["notes"].append(xla.note)
         if one["status"] != "ok":
@@ -306,8 +339,9 @@ def line_of(name, one):
     wall = f"({one['xla_wall_us']:.1f})" if one.get("xla_wall_us") is not None else "-"
     notes = "; ".join(one.get("notes", []))
     strata, xla = (cell(one.get(of), ".1f") for of in ("strata_us", "xla_busy_us"))
+    compiled = " ".join(f"{cell(one.get(of), '.2f'):>9}" for of in ("strata_compile_s", "xla_compile_s"))
     return (f"{name:30} {one['family']:13} {strata:>9} {xla:>9} {wall:>11} {cell(one.get('ratio'), '.3f'):>7} "
-            f"{cell(error, '.1e'):>8}  {one['status']}" + (f"  [{notes}]" if notes else ""))
+            f"{cell(error, '.1e'):>8} {compiled}  {one['status']}" + (f"  [{notes}]" if notes else ""))
 
 
 def geometric_mean(ratios):
@@ -410,7 +444,7 @@ def main():
     if options.merge and options.results and options.results.exists():
         results = json.loads(options.results.read_text(encoding="utf-8"))["modules"]
     print(f"{'module':30} {'family':13} {'strata µs':>9} {'XLA µs':>9} {'(wall)':>11} {'ratio':>7} "
-          f"{'error':>8}  status")
+          f"{'error':>8} {'compile s':>9} {'XLA s':>9}  status")
     for name, module in chosen.items():
         try:
             results[name] = measure(name, module, options)

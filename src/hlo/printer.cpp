@@ -257,6 +257,10 @@ std::string print(const Literal& literal) {
   return text;
 }
 
+std::string print_attributes(const Module& module, const Instruction& instruction) {
+  return std::visit(AttributePrinter{module, instruction}, instruction.attributes);
+}
+
 std::string print(const Module& module, const Computation& computation, const Instruction& instruction) {
   std::string inside;
   if (instruction.opcode == Opcode::Parameter) {
@@ -269,8 +273,7 @@ std::string print(const Module& module, const Computation& computation, const In
       inside += (inside.empty() ? "%" : ", %") + computation[operand].name;
   }
   return fmt::format("%{} = {} {}({}){}{}", instruction.name, to_string(instruction.shape), name(instruction.opcode),
-                     inside, std::visit(AttributePrinter{module, instruction}, instruction.attributes),
-                     calls_text(module, computation, instruction));
+                     inside, print_attributes(module, instruction), calls_text(module, computation, instruction));
 }
 
 std::string print(const Module& module) {

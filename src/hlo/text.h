@@ -25,5 +25,8 @@ std::string print(const Literal& literal);
 Result<Literal> parse_value(std::string_view text, const std::string& file = "<input>");
 /// One instruction, as in the text of its module.
 std::string print(const Module& module, const Computation& computation, const Instruction& instruction);
+/// What stands after its operands, but for the computations that it calls: ", dimensions={0}". A parameter's number and
+/// a constant's value are not among them.
+std::string print_attributes(const Module& module, const Instruction& instruction);
 
 }  // namespace strata::hlo

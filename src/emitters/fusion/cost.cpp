@@ -180,7 +180,7 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   for (const auto& [has, emitter] : {std::pair(multiplies, "product"), std::pair(reduces && !multiplies, "reduction"),
                                      std::pair(scans && !multiplies, "scan")}) {
     if (!has || !once.empty()) continue;
-    if (const Result<Plan> plan = choose_plan({module, module.entry, target}, emitter)) {
+    if (const Result<Plan> plan = choose_plan({module, module.entry, target, /*explained=*/false}, emitter)) {
       const Launch& launch = plan->decision.launches.back();
       once = plan->decision.heroes;
       threads = static_cast<double>(launch.blocks) * launch.threads;

@@ -114,11 +114,10 @@ struct Pair {
 /// Joins groups.
 class Fuser {
  public:
-  Fuser(const hlo::Module& module, const Target& target, Parameters parameters, FusionWork& work,
-        size_t most_instructions)
+  Fuser(const hlo::Module& module, Ratings& ratings, Parameters parameters, FusionWork& work, size_t most_instructions)
       : module_(module),
         computation_(module.entry_computation()),
-        target_(target),
+        ratings_(ratings),
         parameters_(parameters),
         work_(work),
         most_instructions_(most_instructions) {}
@@ -142,14 +141,54 @@ class Fuser {
   }
 
  private:
-  ProgramPart part(const Group& group) const {
+  /// part().microseconds, without the part where a group like it has been rated.
+  double time_of(const Group& group) const {
     work_.instructions_rated += static_cast<int64_t>(group.size());
+    const std::vector<ArrayValue> outputs = outputs_of(group);
+    return ratings_.of_group(description_of(group, outputs), [&] { return part(group).microseconds; });
+  }
+
+  /// Numbers that say all that a group's part and its time depend on: its outputs, whether it updates in place, and of
+  /// each instruction that its outputs need, up to those of other groups, what it is and which are its operands.
+  std::vector<int64_t> description_of(const Group& group, const std::vector<ArrayValue>& outputs) const {
+    std::vector<int64_t> numbers{updates_in_place(outputs) ? 1 : 0, std::ssize(outputs)};
+    std::vector<int64_t> results;
+    std::vector<InstructionId> seen;
+    for (const ArrayValue& output : outputs) {
+      results.push_back(described(group, output.instruction, seen, numbers));
+      results.push_back(output.element);
+    }
+    numbers.insert(numbers.end(), results.begin(), results.end());
+    for (const InstructionId id : seen) numbers_[static_cast<size_t>(id)] = -1;
+    return numbers;
+  }
+
+  /// The number of an instruction in the description; operands come before their users.
+  int64_t described(const Group& group, InstructionId id, std::vector<InstructionId>& seen,
+                    std::vector<int64_t>& numbers) const {
+    int64_t& number = numbers_[static_cast<size_t>(id)];
+    if (number >= 0) return number;
+    const Instruction& it = computation_[id];
+    const bool inside = group.contains(id) || everywhere_[static_cast<size_t>(id)];
+    std::vector<int64_t> operands;
+    if (inside) {
+      for (const InstructionId operand : it.operands) operands.push_back(described(group, operand, seen, numbers));
+    }
+    numbers.push_back(inside ? kinds_[static_cast<size_t>(id)] : -1 - shapes_[static_cast<size_t>(id)]);
+    numbers.push_back(std::ssize(operands));
+    numbers.insert(numbers.end(), operands.begin(), operands.end());
+    number = std::ssize(seen);
+    seen.push_back(id);
+    return number;
+  }
+
+  ProgramPart part(const Group& group) const {
     ProgramPart result = build_part(module_, everywhere_, group, outputs_of(group));
     result.instructions.assign(group.begin(), group.end());
     result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
     if (result.interpreted) return result;
     result.microseconds =
-        estimated_microseconds(updates_in_place(result.outputs) ? only_update(result.module) : result.module, target_);
+        ratings_.microseconds(updates_in_place(result.outputs) ? only_update(result.module) : result.module);
     return result;
   }
 
@@ -197,6 +236,12 @@ class Fuser {
       if (!used_[static_cast<size_t>(id)]) continue;
       for (const InstructionId operand : computation_[id].operands) used_[static_cast<size_t>(operand)] = true;
     }
+    numbers_.assign(computation_.instructions.size(), -1);
+    for (size_t i = 0; i < used_.size(); ++i) {
+      const Instruction& it = computation_.instructions[i];
+      kinds_.push_back(used_[i] ? ratings_.kind_of(module_, it) : -1);
+      shapes_.push_back(used_[i] ? ratings_.kind_of(module_, {"", Opcode::Parameter, it.shape, {}, {}, {}, {}}) : -1);
+    }
     users_.resize(computation_.instructions.size());
     reads_.resize(computation_.instructions.size());
     for (size_t i = 0; i < computation_.instructions.size(); ++i) {
@@ -230,7 +275,7 @@ class Fuser {
       const InstructionId id = result.instruction;
       if (known_[static_cast<size_t>(id)]) groups_.push_back({id});
     }
-    for (const Group& group : groups_) times_.push_back(part(group).microseconds);
+    for (const Group& group : groups_) times_.push_back(time_of(group));
     versions_.assign(groups_.size(), 0);
     for (size_t i = 0; i < groups_.size(); ++i) {
       sequence_.push_back(static_cast<int>(i));
@@ -421,7 +466,7 @@ class Fuser {
     Group joined = from;
     joined.insert(to.begin(), to.end());
     if (loses_update_in_place(joined)) return 0;
-    const double together = part(joined).microseconds;
+    const double together = time_of(joined);
     if (!std::isfinite(together)) return 0;
     return times_[static_cast<size_t>(producer)] + times_[static_cast<size_t>(consumer)] - together;
   }
@@ -433,7 +478,7 @@ class Fuser {
     for (const InstructionId id : from) group_of_[static_cast<size_t>(id)] = consumer;
     to.insert(from.begin(), from.end());
     from.clear();
-    times_[static_cast<size_t>(consumer)] = part(to).microseconds;
+    times_[static_cast<size_t>(consumer)] = time_of(to);
     // Gains of other pairs hardly change.
     ++versions_[static_cast<size_t>(producer)];
     ++versions_[static_cast<size_t>(consumer)];
@@ -496,11 +541,13 @@ class Fuser {
 
   const hlo::Module& module_;
   const Computation& computation_;
-  const Target& target_;
+  Ratings& ratings_;
   const Parameters parameters_;
   FusionWork& work_;
   const size_t most_instructions_;
   std::vector<bool> known_, everywhere_;
+  std::vector<int64_t> kinds_, shapes_;   ///< of instructions: Ratings::kind_of it, and of a parameter of its shape
+  mutable std::vector<int64_t> numbers_;  ///< of instructions in the description that is being written, else -1
   std::vector<std::vector<ArrayValue>> reads_;  ///< of each instruction that is in a group
   std::vector<std::vector<std::pair<ArrayValue, InstructionId>>> users_;
   std::vector<ArrayValue> results_;
@@ -524,11 +571,19 @@ std::optional<ArrayValue> resolve(const Computation& computation, InstructionId 
   return ArrayValue{source, static_cast<int>(number)};
 }
 
-std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters, FusionWork* work,
+std::vector<ProgramPart> fuse(const hlo::Module& module, Ratings& ratings, Parameters parameters, FusionWork* work,
                               size_t most_instructions) {
   const std::optional<hlo::Module> known = with_known_functions(module, module.entry);
   FusionWork own;
-  return Fuser(known ? *known : module, target, parameters, work != nullptr ? *work : own, most_instructions).run();
+  return Fuser(known ? *known : module, ratings, parameters, work != nullptr ? *work : own, most_instructions).run();
+}
+
+std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters, FusionWork* work,
+                              size_t most_instructions) {
+  Ratings ratings(target);
+  std::vector<ProgramPart> parts = fuse(module, ratings, parameters, work, most_instructions);
+  if (work != nullptr) work->kernels_rated += ratings.computed();
+  return parts;
 }
 
 }  // namespace strata::emitters

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emitters/decision.h"
+#include "emitters/fusion/ratings.h"
 #include "hlo/hlo.h"
 #include "hlo/indexing/evaluations.h"
 #include "machine/target.h"
@@ -61,7 +62,8 @@ enum class Parameters { Kept, MayBeOverwritten };
 
 /// What fuse() has done, for tests that count it.
 struct FusionWork {
-  int64_t instructions_rated = 0;  ///< of all groups whose time was estimated
+  int64_t instructions_rated = 0;  ///< of all groups whose time was asked for
+  int64_t kernels_rated = 0;       ///< of different structure, whose time was estimated (Ratings::computed)
 };
 
 /// Cuts the entry of a module without calls (hlo/inline_calls.h) into parts in an order in which they can run.
@@ -72,6 +74,9 @@ struct FusionWork {
 /// A dynamic-update-slice of a parameter that may be overwritten costs what it updates, as a kernel of its own.
 /// Time is nearly linear: of an array that very many instructions read, only readers near each other are joined.
 std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters = Parameters::Kept,
+                              FusionWork* work = nullptr, size_t most_instructions = 400);
+/// The same, with times that passes before it have estimated; `work` counts none of them.
+std::vector<ProgramPart> fuse(const hlo::Module& module, Ratings& ratings, Parameters parameters = Parameters::Kept,
                               FusionWork* work = nullptr, size_t most_instructions = 400);
 
 }  // namespace strata::emitters

@@ -218,11 +218,13 @@ double microseconds(const std::vector<ProgramPart>& parts) {
 }  // namespace
 
 FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Parameters parameters) {
-  FusedModule best{module, fuse(module, target, parameters)};
+  // Most groups of a module are those of the module before it.
+  Ratings ratings(target);
+  FusedModule best{module, fuse(module, ratings, parameters)};
   double time = microseconds(best.parts);
   const auto improves = [&](const Recomputer& from, std::span<const Recomputed> which) {
     FusedModule other{from.with(which), {}, true};
-    other.parts = fuse(other.module, target, parameters);
+    other.parts = fuse(other.module, ratings, parameters);
     const double then = microseconds(other.parts);
     if (!(then < time)) return false;
     time = then;

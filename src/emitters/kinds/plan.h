@@ -16,6 +16,8 @@ struct Fusion {
   const hlo::Module& module;
   hlo::ComputationId id;
   const Target& target;
+  /// Whether the decision is to be explained: what is only told to users may take longer to find than the plan.
+  bool explained = true;
 
   const hlo::Computation& computation() const { return module[id]; }
 };

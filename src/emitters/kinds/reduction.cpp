@@ -168,7 +168,7 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   if (tiled.aligned_rows) decision.details.emplace_back("rows", "vectors at multiples in memory, the rest one by one");
   decision.details.emplace_back("combined by",
                                 fmt::format("{} lanes, then {} parts in shared memory", tiled.lanes(), tiled.parts()));
-  if (tiled.parts() > 1) decision.details.emplace_back("banks", bank_conflicts(tiled));
+  if (fusion.explained && tiled.parts() > 1) decision.details.emplace_back("banks", bank_conflicts(tiled));
   if (split) {
     decision.details.emplace_back("shared outputs", fmt::format("{} blocks each, atomically", tiled.splits()));
     decision.preparations = *preparations;

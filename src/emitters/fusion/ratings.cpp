@@ -1,0 +1,21 @@
+#include "emitters/fusion/ratings.h"
+
+#include "emitters/fusion/pass.h"
+#include "hlo/structure_key.h"
+
+namespace strata::emitters {
+
+double Ratings::microseconds(const hlo::Module& module) {
+  std::string key = hlo::structure_key(module);
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  const double time = estimated_microseconds(module, target_);
+  known_.emplace(std::move(key), time);
+  return time;
+}
+
+int64_t Ratings::kind_of(const hlo::Module& module, const hlo::Instruction& instruction) {
+  const auto next = static_cast<int64_t>(kinds_.size());
+  return kinds_.try_emplace(hlo::structure_key(module, instruction), next).first->second;
+}
+
+}  // namespace strata::emitters
