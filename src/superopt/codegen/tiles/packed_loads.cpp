@@ -55,11 +55,12 @@ class PackedLoads : public RingLoads {
     // In the order of the block: what waits for nothing should come first there. What stays was mostly made long ago,
     // and is brought while the rest is still awaited.
     for (Tile tile : tiles(true)) text += bring(tile, "page.memory", team_threads(), "Team::rank()");
-    if (in_pieces()) return text + (warps_are_alone() ? "" : copies_landed("Team::meet();")) + piece_lambda();
+    const char* const barrier = warps_are_alone() ? "strata_device::warp_barrier();" : "Team::meet();";
+    if (in_pieces()) return text + (once_bytes() == 0 ? "" : copies_landed(barrier)) + piece_lambda();
     for (Tile tile : tiles(false)) {
       if (is_gathered(tile)) text += bring(tile, "group", "iterations");
     }
-    return text + copies_landed(warps_are_alone() ? "strata_device::warp_barrier();" : "Team::meet();");
+    return text + copies_landed(barrier);
   }
 
   std::string staying_memory() const override { return "page.memory"; }
