@@ -46,6 +46,51 @@ TEST(FusionWork, IsNearlyLinearForManyReadersOfOneArray) {
   EXPECT_LE(rated(text + fmt::format("  ROOT t = tuple({})\n}}\n", names)), 500 * kCount);
 }
 
+/// Updates of `count` parameters of one shape, which share nothing.
+std::string independent_updates(int count) {
+  std::string text = "ENTRY e {\n";
+  std::string names;
+  for (int i = 0; i < count; ++i) {
+    text += fmt::format("  p{0} = f32[4096] parameter({1})\n  g{0} = f32[4096] parameter({2})\n", i, 2 * i, 2 * i + 1);
+    text += fmt::format("  s{0} = f32[4096] multiply(g{0}, g{0})\n  r{0} = f32[4096] sqrt(s{0})\n", i);
+    text += fmt::format("  d{0} = f32[4096] divide(g{0}, r{0})\n  n{0} = f32[4096] subtract(p{0}, d{0})\n", i);
+    names += fmt::format("{}n{}", i == 0 ? "" : ", ", i);
+  }
+  return text + fmt::format("  ROOT t = tuple({})\n}}\n", names);
+}
+
+TEST(FusionWork, EstimatesNoMoreKernelsForMoreParametersOfOneShape) {
+  const auto work_of = [](int count) {
+    FusionWork work;
+    fuse(**hlo::parse_module(independent_updates(count)), default_target(), Parameters::Kept, &work);
+    return work;
+  };
+  const FusionWork few = work_of(2), many = work_of(200);
+  EXPECT_GT(few.kernels_rated, 1);
+  EXPECT_EQ(many.kernels_rated, few.kernels_rated);
+  EXPECT_LE(many.instructions_rated, 101 * few.instructions_rated);
+}
+
+TEST(Ratings, AreThoseOfModulesRatedAlone) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const hlo::ModulePtr module = hlo::random_fusion(seed);
+    Ratings shared(default_target());
+    const std::vector<ProgramPart> first = fuse(*module, shared);
+    const int64_t computed = shared.computed();
+    const std::vector<ProgramPart> again = fuse(*module, shared);
+    EXPECT_EQ(shared.computed(), computed) << "seed " << seed;
+    const std::vector<ProgramPart> alone = fuse(*module, default_target());
+    ASSERT_EQ(first.size(), alone.size());
+    ASSERT_EQ(again.size(), alone.size());
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_EQ(hlo::print(first[i].module), hlo::print(alone[i].module));
+      EXPECT_EQ(hlo::print(again[i].module), hlo::print(alone[i].module));
+      if (alone[i].interpreted) continue;
+      EXPECT_EQ(first[i].microseconds, estimated_microseconds(first[i].module, default_target())) << "seed " << seed;
+    }
+  }
+}
+
 TEST(FusionWork, EndsForLongChainsOfWhatCannotJoin) {
   constexpr int kCount = 20000;
   // Products stay kernels of their own.
