@@ -176,20 +176,23 @@ Result<void> check_generate(const ModelConfig& config, int64_t batch, const std:
                             const GenerateOptions& options) {
   if (static_cast<int64_t>(prompts.size()) != batch)
     return invalid("{} prompts for a batch of {}", prompts.size(), batch);
-  if (options.tokens < 1) return invalid("{} tokens to decode; there must be one at least", options.tokens);
+  if (options.tokens < 1) return with_remedy(invalid("{} tokens to decode", options.tokens), "ask for one at least");
+  constexpr const char* kTokens = "use the ids of the model's own tokenizer";
   const auto is_token = [&](int token) { return token >= 0 && token < config.vocab_size; };
   for (const std::vector<int>& prompt : prompts) {
     if (prompt.empty()) return invalid("a prompt is empty");
     for (const int token : prompt) {
       if (!is_token(token))
-        return invalid("token {} of a prompt is not in the vocabulary of {}", token, config.vocab_size);
+        return with_remedy(invalid("token {} of a prompt is not in the vocabulary of {}", token, config.vocab_size),
+                           kTokens);
     }
   }
   if (options.stop_tokens.size() > strata_device::kMostStopTokens)
     return invalid("{} tokens to stop at; there may be {}", options.stop_tokens.size(), strata_device::kMostStopTokens);
   for (const int token : options.stop_tokens) {
     if (!is_token(token))
-      return invalid("token {}, to stop at, is not in the vocabulary of {}", token, config.vocab_size);
+      return with_remedy(invalid("token {}, to stop at, is not in the vocabulary of {}", token, config.vocab_size),
+                         kTokens);
   }
   if (options.sampling.size() > 1 && static_cast<int64_t>(options.sampling.size()) != batch)
     return invalid("sampling options of {} sequences for a batch of {}", options.sampling.size(), batch);

@@ -53,7 +53,7 @@ TEST_P(PackedLoads, BringWhatTheInterpreterReads) {
   EXPECT_EQ(checked, 1U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, PackedLoads, testing::Range(1, 7));
+INSTANTIATE_TEST_SUITE_P(Seeds, PackedLoads, testing::Range(1, 4));
 
 /// A down-projection of 16 sequences, made small: 8 groups of one warp, 6 iterations each. All activations take six
 /// times the memory of pieces of one iteration, and sums left two at a time a quarter of all.
