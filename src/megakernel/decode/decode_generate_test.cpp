@@ -94,7 +94,14 @@ TEST_P(Generates, SequencesUntilTheyStop) {
   EXPECT_EQ(session.position(), before + kTokens);
   for (const auto& sequence : *all) EXPECT_EQ(sequence.size(), static_cast<size_t>(kTokens));
 
-  // The same again, with a token of each to stop at.
+  // The same again, bit for bit, though the cache is not empty.
+  const auto logits = session.logits(batch - 1);
+  ASSERT_TRUE(logits);
+  session.set_position(0);
+  EXPECT_EQ(session.generate(prompts, {.tokens = kTokens, .sampling = sampling}).value(), *all);
+  EXPECT_EQ(session.logits(batch - 1).value(), *logits);
+
+  // And with a token of each to stop at.
   std::vector<int> stop;
   for (size_t s = 0; s < prompts.size(); ++s) stop.push_back((*all)[s][3 + 2 * s]);
   session.set_position(0);

@@ -168,20 +168,20 @@ STRATA_DEVICE void load_history(const unsigned char* tiles, const HistoryPart& p
   }
 }
 
-/// Starts copies of all rows of a stored tile but one.
+/// Starts copies of the first rows of a stored tile.
 template <class Shared, int kThreads>
-STRATA_DEVICE void copy_but_row(unsigned char* to, const unsigned char* from, int row, int thread) {
-  for (int n = thread; n < Shared::kRows * Shared::kChunks; n += kThreads) {
-    const int of = n / Shared::kChunks;
-    const int at = Shared::offset(of, n % Shared::kChunks);
-    if (of != row) copy_async<16>(to + at, from + at);
+STRATA_DEVICE void copy_rows(unsigned char* to, const unsigned char* from, int rows, int thread) {
+  for (int n = thread; n < rows * Shared::kChunks; n += kThreads) {
+    const int at = Shared::offset(n / Shared::kChunks, n % Shared::kChunks);
+    copy_async<16>(to + at, from + at);
   }
 }
 
-/// The tile with this step's position: its other rows from the cache, this step's key and value from the tasks that
-/// made them. The rows go to the cache as well. All of the team call it; the tile is there when its copies have landed
-/// and all have met, as the block function does before its loop. The last warps bring it, while the first ones bring
-/// the queries.
+/// The tile with this step's position: the rows before it from the cache, this step's key and value from the tasks that
+/// made them, which go to the cache as well. The rows after it are hidden, and hold the same key and value: so no score
+/// is larger than one that counts, whatever an earlier sequence left in the cache. All of the team call it; the tile is
+/// there when its copies have landed and all have met, as the block function does before its loop. The last warps bring
+/// it, while the first ones bring the queries.
 template <class Team, class Keys, class Values, int kValuesAt, int kBytes, class T, class Side, int kHeadDim,
           bool kNorm>
 STRATA_DEVICE void append_to_history(unsigned char* tile, unsigned char* cached,
@@ -192,20 +192,20 @@ STRATA_DEVICE void append_to_history(unsigned char* tile, unsigned char* cached,
   const int from_last = Team::kWarps - 1 - Team::warp();
   if (from_last == 0) {
     each_head_row<1, 32>(key, 0, lane(), [&](int, int word, const unsigned(&data)[2]) {
-      put_word<Keys>(tile, row, word, data);
+      for (int hidden = row; hidden < Keys::kRows; ++hidden) put_word<Keys>(tile, hidden, word, data);
       put_word<Keys>(cached, row, word, data);
     });
   } else if (from_last == 1) {
     gather_words<1>(
         *value.side, kLanes, lane(), 32, [&](int n) -> auto& { return value.at(n * kOfLane); },
         [&](int n, const unsigned(&data)[2]) {
-          put_word<Values>(tile + kValuesAt, row, n, data);
+          for (int hidden = row; hidden < Values::kRows; ++hidden) put_word<Values>(tile + kValuesAt, hidden, n, data);
           put_word<Values>(cached + kValuesAt, row, n, data);
         });
   } else if (from_last < 2 + kCopying) {
     const int thread = (from_last - 2) * 32 + lane();
-    copy_but_row<Keys, kCopying * 32>(tile, cached, row, thread);
-    copy_but_row<Values, kCopying * 32>(tile + kValuesAt, cached + kValuesAt, row, thread);
+    copy_rows<Keys, kCopying * 32>(tile, cached, row, thread);
+    copy_rows<Values, kCopying * 32>(tile + kValuesAt, cached + kValuesAt, row, thread);
   }
 }
 
