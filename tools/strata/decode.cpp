@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -140,7 +142,13 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
          session->plan().tasks.size(), target.registers().registers, target.registers().spilled_bytes,
          session->shape().ring_bytes / 1024, session->shape().scratch_bytes / 1024);
   const auto decoding = Clock::now();
-  STRATA_TRY(const auto made, session->generate(prompts, options.generate));
+  const auto generated = session->generate(prompts, options.generate);
+  if (!generated && session->hangs()) {
+    // What would free the device's memory now waits for a kernel that does not end.
+    std::fprintf(stderr, "%s\n", generated.error().to_string().c_str());
+    std::_Exit(kEnvironment);
+  }
+  STRATA_TRY(const auto made, generated);
   const double seconds = std::chrono::duration<double>(Clock::now() - decoding).count();
   if (!options.trace.empty()) STRATA_CHECK(write_trace(*session, options.trace));
   const double floor = static_cast<double>(session->floor_bytes(session->position())) / kReadBandwidth * 1e3;

@@ -204,7 +204,7 @@ class DecodeImageBuilder {
         "      const SequenceOptions& options = argument<const SequenceOptions>(d, 1)[b];\n"
         "      const Candidate best = best_of<{1}>(words<float>(d, side, 0), b * {1});\n"
         "      int token = best.index;\n"
-        "      if (options.inverse_temperature != 0 && best.is_finite()) {{\n"
+        "      if (options.inverse_temperature != 0) {{\n"
         "        static_assert(sizeof(DrawScratch<{0}>) <= {2}, \"scratch memory of a draw\");\n"
         "        token = drawn_token<{0}>(words<bf16>(d, side, 2) + static_cast<int64>(b) * {3}, {4}, best, options,\n"
         "            static_cast<unsigned>(side.position(b) + 1), static_cast<unsigned>(b),\n"

@@ -17,6 +17,9 @@ namespace {
 constexpr int64_t kSharedBytes = 232'448;  // of a block, on Hopper
 constexpr int64_t kOther = 6'144;          // of these, for barriers and the list of tasks
 constexpr int64_t kWordBytes = 16;
+constexpr const char* kHangs = "a block function does not return; end the process, to free the device";
+
+constexpr std::chrono::milliseconds kBetweenLooks{20};  // at whether a launch goes on for good reason
 
 using Clock = std::chrono::steady_clock;
 
@@ -39,6 +42,12 @@ Result<std::unique_ptr<DecodeSession>> DecodeSession::make(DecodeTarget& target,
   STRATA_CHECK(session->pack(weights));
   STRATA_CHECK(session->make_kernel());
   return session;
+}
+
+DecodeSession::~DecodeSession() {
+  if (kernel_ == nullptr || !hangs()) return;
+  // To free memory a device waits for what runs.
+  for (std::unique_ptr<DecodeMemory>& buffer : buffers_) static_cast<void>(buffer.release());
 }
 
 Result<void> DecodeSession::compile_step() {
@@ -203,6 +212,7 @@ Result<void> check_generate(const ModelConfig& config, int64_t batch, const std:
 Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<std::vector<int>>& prompts,
                                                               const GenerateOptions& options, const OnToken& on_token) {
   STRATA_CHECK(check_generate(config_, options_.batch, prompts, options));
+  if (hangs()) return environment("the launch before has not ended: {}", kHangs);
   const size_t batch = prompts.size();
   size_t longest = 0;
   for (const std::vector<int>& prompt : prompts) longest = std::max(longest, prompt.size());
@@ -242,7 +252,17 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
     for (const uint32_t done = kernel_->steps_done(); told < done; ++told)
       take(kernel_->tokens(told), longest - 1 + told);
   };
-  while (kernel_->running()) tell();
+  // After an abort a block function may never return, so running() alone would not end this; nor is a step that no
+  // sequence needs worth waiting for.
+  auto looked = Clock::now();
+  while (kernel_->running()) {
+    tell();
+    if (Clock::now() - looked < kBetweenLooks) continue;
+    looked = Clock::now();
+    if (std::find(ended.begin(), ended.end(), false) == ended.end()) kernel_->request_stop();
+    STRATA_TRY(const bool aborted, kernel_->aborted());
+    if (aborted) break;
+  }
   STRATA_TRY(const uint32_t done, kernel_->wait());
   tell();
   position_ += done;
@@ -257,6 +277,7 @@ Result<void> DecodeSession::steps(uint32_t count) {
 }
 
 Result<double> DecodeSession::run(uint32_t count) {
+  if (hangs()) return environment("the launch before has not ended: {}", kHangs);
   STRATA_CHECK(put_sequences({}, std::vector<bool>(static_cast<size_t>(options_.batch))));
   const auto begin = Clock::now();
   STRATA_CHECK(steps(count));

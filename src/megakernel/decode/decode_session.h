@@ -41,6 +41,10 @@ class DecodeSession {
   static Result<std::unique_ptr<DecodeSession>> make(DecodeTarget& target, const ModelConfig& config,
                                                      const ModelWeights& weights, const DecodeOptions& options);
 
+  ~DecodeSession();
+  DecodeSession(const DecodeSession&) = delete;
+  DecodeSession& operator=(const DecodeSession&) = delete;
+
   /// What a sequence has made so far is told as soon as the host sees it: its number, and the token.
   using OnToken = std::function<void(int64_t sequence, int token)>;
   /// Feeds the prompts, one token a step, and decodes until each sequence has ended, by a stop token or by the number
@@ -51,6 +55,9 @@ class DecodeSession {
                                                  const GenerateOptions& options, const OnToken& on_token = {});
   /// Steps that follow what was decoded, in one launch, greedily; seconds of the whole launch.
   Result<double> run(uint32_t steps);
+
+  /// After an error: a block function did not return, and the launch goes on. Nothing else can be done with the device.
+  bool hangs() const { return kernel_->running(); }
 
   /// Of a sequence's last step, [vocab_size].
   Result<std::vector<float>> logits(int64_t sequence) const;

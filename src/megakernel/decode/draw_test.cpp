@@ -67,7 +67,7 @@ int token_of_tasks(Row& row, const SequenceOptions& options, uint64_t step, unsi
     }
     const Candidate largest = best_of<kParts>(Words<float, Side>{best.data(), &side, 0}, 0);
     int token = largest.index;
-    if (options.inverse_temperature != 0 && largest.is_finite())
+    if (options.inverse_temperature != 0)
       token = drawn_token<Block>(logits, words, largest, options, step, sequence, counts.data(), scratch);
     tokens[static_cast<size_t>(Block::rank())] = token;
   };
@@ -96,6 +96,7 @@ std::vector<float> random_logits(Random& random, size_t size) {
     if (kind == 3 && random.below(4) == 0) logit = random.below(2) == 0 ? NAN : -INFINITY;
     if (kind == 4 && random.below(3) == 0) logit = random.below(2) == 0 ? 0.0F : -0.0F;
   }
+  if (random.below(10) == 0) logits[random.below(size)] = INFINITY;
   return logits;
 }
 
@@ -129,6 +130,7 @@ TEST(Draws, HaveNoLargestLogitAmongNothingButNaN) {
   std::vector<unsigned> counts(kRanks);
   Row row(std::vector<float>(64, NAN));
   EXPECT_EQ(token_of_tasks(row, options_of({.temperature = 1, .top_k = 3}), 0, 0, counts), 0);
+  EXPECT_EQ(counts, std::vector<unsigned>(kRanks)) << "the histogram is not 0 again";
 }
 
 TEST(Draws, WeighAsTheHostDoes) {

@@ -331,8 +331,8 @@ struct DrawScratch {
   Part parts[2 * Team::kWarps];
 };
 
-/// A sequence's next token: `best` is its largest logit. By the team, each warp of which has the result. The row's
-/// histogram `counts` is 0 again after it.
+/// A sequence's next token: `best` is its largest logit, which is the token where it is not finite. By the team, each
+/// warp of which has the result. The row's histogram `counts` is 0 again after it.
 template <class Team, class T, class Side>
 STRATA_DEVICE int drawn_token(const Words<T, Side>& logits, int words, const Candidate& best,
                               const SequenceOptions& options, uint64 step, unsigned sequence, unsigned* counts,
@@ -343,13 +343,14 @@ STRATA_DEVICE int drawn_token(const Words<T, Side>& logits, int words, const Can
     const Histogram<T> histogram{counts, scratch.blocks, weight};
     sum_blocks<Team>(histogram, scratch.blocks);
     Team::meet();
-    kept = kept_of(histogram, options, static_cast<unsigned>(words) * kOfWord<T>);
+    if (best.is_finite()) kept = kept_of(histogram, options, static_cast<unsigned>(words) * kOfWord<T>);
     Team::meet();  // all have read the histogram
     for (int block = Team::warp(); block < kRankBlocks; block += Team::kWarps) {
       if (scratch.blocks[block].count == 0) continue;
       for (int n = lane(); n < kRankBlock; n += 32) counts[kRanks - 1 - (block * kRankBlock + n)] = 0;
     }
   }
+  if (!best.is_finite()) return best.index;
   return token_at<Team>(logits, words, philox_word(step, sequence, options.seed), kept, weight, scratch.parts);
 }
 
