@@ -173,6 +173,7 @@ class HostPlatform {
     b.arrive(1, bytes);
   }
   bool passed(Barrier& b, unsigned phase);
+  bool passed_yet(Barrier& b, unsigned phase) { return passed(b, phase); }
   /// The first lane looks.
   bool passed_together(Barrier& b, unsigned phase) { return share(leads_warp() && passed(b, phase) ? 1 : 0, 0) != 0; }
   void copy(void* to, const void* from, unsigned bytes, Barrier& b);

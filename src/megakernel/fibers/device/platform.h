@@ -80,6 +80,7 @@ class FiberPlatform : public CudaWords {
   void arrive(Barrier& b, unsigned count) { strata_device::arrive(&b.word, static_cast<int>(count)); }
   void arrive_and_expect(Barrier& b, unsigned bytes) { strata_device::expect_bytes(&b.word, static_cast<int>(bytes)); }
   bool passed(Barrier& b, unsigned phase) { return strata_device::passed(&b.word, phase); }
+  bool passed_yet(Barrier& b, unsigned phase) { return passed(b, phase); }
   /// One lane looks: all see the same memory.
   bool passed_together(Barrier& b, unsigned phase) {
     return share(leads_warp() ? static_cast<unsigned>(passed(b, phase)) : 0, 0) != 0;

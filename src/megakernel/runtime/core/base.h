@@ -34,6 +34,7 @@
 //     void arrive_and_expect(Barrier&, unsigned bytes)    one arrival
 //     bool passed(Barrier&, unsigned phase)   phase `phase`, counted from 0, is over; acquires. An mbarrier has its
 //                                             parity alone, so a caller is at most one phase away. It may take a while
+//     bool passed_yet(Barrier&, unsigned phase)         the same, at once
 //     bool passed_together(Barrier&, unsigned phase)    the same by all lanes of a warp, with one answer for all;
 //                                             whether one of them looks or all is the platform's business
 //     void copy(void* to, const void* from, unsigned bytes, Barrier&)    starts a bulk copy that counts at the barrier

@@ -50,24 +50,20 @@ class LoadSide {
 
   /// Fills the next stage: waits until the window has room, and the ring, and starts the copy. `bytes`: a multiple of
   /// 16, at most ring_bytes. After an abort or a stop nothing is copied.
+  ///
+  /// One thread fills the ring at the rate of the memory: 12 KB every 350 ns on an H200, where a step of this thread
+  /// takes 5 ns and a branch 15. So what has become free is found by looks without branches, and only what does not fit
+  /// then waits.
   STRATA_DEVICE void push(const void* from, unsigned bytes) {
     const Program<Platform>& program = c_.program;
     ++pushed_;
-    while (flying() > 0 && (2 * flying() >= program.ring_stages || flying_bytes_ + bytes > program.window_bytes)) {
-      if (wait(Activity::Window, memory_.full, landed_) != Verdict::Ready) return;
-      land();
-    }
+    if (left()) return;
+    look();
     const unsigned room = stage_room(bytes);
     const unsigned begin = begin_of(program, at_, room);
-    unsigned taken = room;
-    for (;;) {
-      // What is left free before the ring's end is taken too, unless all of the ring is free.
-      taken = begin == at_ || used_ == 0 ? room : room + program.ring_bytes - at_;
-      if (next_ - released_ < program.ring_stages && used_ + taken <= program.ring_bytes) break;
-      if (wait(Activity::Room, memory_.empty, released_) != Verdict::Ready) return;
-      release();
-    }
+    if ((!window_has(bytes) || !ring_has(begin, room)) && !wait_for_room(begin, bytes)) return;
     const unsigned pair = pair_of(program, next_);
+    const unsigned taken = taken_by(begin, room);
     memory_.stages[pair] = {bytes, taken};
     flying_bytes_ += bytes;
     used_ += taken;
@@ -107,6 +103,43 @@ class LoadSide {
 
  private:
   STRATA_DEVICE unsigned flying() const { return next_ - landed_; }
+  STRATA_DEVICE bool window_has(unsigned bytes) const {
+    return flying() == 0 || (2 * flying() < c_.program.ring_stages && flying_bytes_ + bytes <= c_.program.window_bytes);
+  }
+  /// What is left free before the ring's end is taken too, unless all of the ring is free.
+  STRATA_DEVICE unsigned taken_by(unsigned begin, unsigned room) const {
+    return begin == at_ || used_ == 0 ? room : room + c_.program.ring_bytes - at_;
+  }
+  STRATA_DEVICE bool ring_has(unsigned begin, unsigned room) const {
+    return next_ - released_ < c_.program.ring_stages && used_ + taken_by(begin, room) <= c_.program.ring_bytes;
+  }
+
+  /// Whether the oldest copy has landed, and compute is done with the oldest stage: one of each at most, without a
+  /// wait. Of a stage that is not filled yet neither phase can be over.
+  STRATA_DEVICE void look() {
+    const unsigned landed = pair_of(c_.program, landed_);
+    const unsigned released = pair_of(c_.program, released_);
+    bool lands = c_.platform.passed_yet(memory_.full[landed], phase_of(c_.program, landed_));
+    const bool frees = c_.platform.passed_yet(memory_.empty[released], phase_of(c_.program, released_));
+    const unsigned bytes = memory_.stages[landed].bytes;
+    const unsigned taken = memory_.stages[released].taken;
+    lands = lands || (frees && landed_ == released_);
+    landed_ += lands ? 1 : 0;
+    flying_bytes_ -= lands ? bytes : 0;
+    released_ += frees ? 1 : 0;
+    used_ -= frees ? taken : 0;
+  }
+  STRATA_DEVICE bool wait_for_room(unsigned begin, unsigned bytes) {
+    while (!window_has(bytes)) {
+      if (wait(Activity::Window, memory_.full, landed_) != Verdict::Ready) return false;
+      land();
+    }
+    while (!ring_has(begin, stage_room(bytes))) {
+      if (wait(Activity::Room, memory_.empty, released_) != Verdict::Ready) return false;
+      release();
+    }
+    return true;
+  }
   STRATA_DEVICE Verdict wait(Activity activity, typename Platform::Barrier* barriers, unsigned stage) {
     return wait_for_phase(c_, activity, static_cast<int>(stage), barriers[pair_of(c_.program, stage)],
                           phase_of(c_.program, stage));

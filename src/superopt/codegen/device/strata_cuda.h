@@ -88,12 +88,24 @@ STRATA_DEVICE void store_pair(float* to, float low, float high) {
   *reinterpret_cast<float2*>(to) = make_float2(low, high);
 }
 
-STRATA_DEVICE int64 thread() { return threadIdx.x; }
+#ifdef STRATA_TASKS
+/// In a kernel that runs one task after the other. What depends on the thread alone would be computed before their
+/// loop, for all functions together, and be kept in local memory, which a task then reads from the second-level cache:
+/// 250 cycles for what takes ten to compute. So it seems to be another thread wherever it is asked for.
+STRATA_DEVICE int thread_now() {
+  unsigned thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return static_cast<int>(thread % 1024);  // so its range is known
+}
+#else
+STRATA_DEVICE int thread_now() { return static_cast<int>(threadIdx.x); }
+#endif
+STRATA_DEVICE int64 thread() { return thread_now(); }
 STRATA_DEVICE int64 threads() { return blockDim.x; }
 STRATA_DEVICE int64 block() { return blockIdx.x; }
 STRATA_DEVICE int64 blocks() { return gridDim.x; }
 
-STRATA_DEVICE int lane() { return static_cast<int>(threadIdx.x % 32); }
+STRATA_DEVICE int lane() { return thread_now() % 32; }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 /// Programmatic dependent launch: the next kernel's blocks may be set up from now on; and the memory of the kernels

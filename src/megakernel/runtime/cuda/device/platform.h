@@ -62,19 +62,21 @@ class CudaPlatform : public CudaWords {
                  : "memory");
     return before;
   }
+  /// ptxas splits a load of which only some words are used, though it is relaxed: the data would be read before the
+  /// tag. So each word is made to depend on all, by the last, which is 0.
   STRATA_DEVICE Tagged load_tagged(const TaggedWord& word) {
     unsigned long long low, high;
     asm volatile("{\n.reg .b128 v;\nld.relaxed.gpu.global.b128 v, [%2];\nmov.b128 {%0, %1}, v;\n}"
                  : "=l"(low), "=l"(high)
                  : "l"(&word)
                  : "memory");
-    return {{static_cast<unsigned>(low), static_cast<unsigned>(low >> 32)},
-            static_cast<unsigned>(high),
-            static_cast<unsigned>(high >> 32)};
+    const auto first = static_cast<unsigned>(low), second = static_cast<unsigned>(low >> 32);
+    const auto tag = static_cast<unsigned>(high), zero = static_cast<unsigned>(high >> 32);
+    return {{first ^ (second & zero), second ^ (first & zero)}, tag + zero, zero};
   }
   STRATA_DEVICE void store_tagged(TaggedWord& word, const Tagged& value) {
     const unsigned long long low = value.data[0] | static_cast<unsigned long long>(value.data[1]) << 32;
-    const unsigned long long high = value.tag | static_cast<unsigned long long>(value.unused) << 32;
+    const unsigned long long high = value.tag;  // unused: 0
     asm volatile("{\n.reg .b128 v;\nmov.b128 v, {%1, %2};\nst.relaxed.gpu.global.b128 [%0], v;\n}" ::"l"(&word),
                  "l"(low), "l"(high)
                  : "memory");
@@ -114,6 +116,15 @@ class CudaPlatform : public CudaWords {
     return over != 0;
   }
   /// Each lane looks, and so each has acquired when all have seen it.
+  STRATA_DEVICE bool passed_yet(Barrier& b, unsigned phase) {
+    unsigned over;
+    asm volatile(
+        "{\n.reg .pred over;\nmbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
+        : "=r"(over)
+        : "r"(shared_address(&b)), "r"(phase & 1)
+        : "memory");
+    return over != 0;
+  }
   STRATA_DEVICE bool passed_together(Barrier& b, unsigned phase) { return __all_sync(~0u, passed(b, phase)) != 0; }
   STRATA_DEVICE void copy(void* to, const void* from, unsigned bytes, Barrier& b) {
     asm volatile(
@@ -133,7 +144,12 @@ class CudaPlatform : public CudaWords {
 
   // ---- The team
 
-  STRATA_DEVICE int rank() const { return team_ ? static_cast<int>(threadIdx.x) : 0; }
+  /// Read anew each time: strata_cuda.h, thread_now.
+  STRATA_DEVICE int rank() const {
+    unsigned thread = 0;
+    if (team_) asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return static_cast<int>(thread % 1024);
+  }
   STRATA_DEVICE int size() const { return team_ ? kComputeThreads : 1; }
   STRATA_DEVICE int warp() const { return rank() / 32; }
   STRATA_DEVICE int warps() const { return team_ ? kComputeWarps : 1; }
