@@ -155,11 +155,33 @@ STRATA_DEVICE void save_columns(const WordsOut<T, Side, kPerWord>& to, const Til
   }
 }
 
+/// The same of a tile of one column: all four lanes of a row have its element.
+template <int64 kBatchStride, class T, class Side, int kPerWord, class TileType>
+STRATA_DEVICE void save_column(const WordsOut<T, Side, kPerWord>& to, const TileType& tile) {
+  static_assert(TileType::kColumns == 1 && TileType::kRows % kPerWord == 0, "words are whole");
+#pragma unroll
+  for (int i = 0; i < TileType::kRegisters; ++i) {
+    const int row = TileType::row(i);
+    const bool mine = row < TileType::kRows && row % kPerWord == 0 && lane() % 4 == 0;
+    const float next = shuffle_xor(tile.v[i], 4);
+    const auto at = static_cast<int>(TileType::batch_of(i) * kBatchStride + row);
+    if constexpr (kPerWord == 2) {
+      if (mine) to.put(at, bits_of(tile.v[i]), bits_of(next));
+    } else {
+      const unsigned pair = pack_pair(tile.v[i], next, T{});
+      const unsigned next_pair = shuffle_xor(pair, 8);
+      if (mine) to.put(at, pair, next_pair);
+    }
+  }
+}
+
 template <int64 kBatchStride, int64 kRowStride, int64 kColumnStride, class T, class Side, int kPerWord, class TileType>
 STRATA_DEVICE void save(const WordsOut<T, Side, kPerWord>& to, const TileType& tile) {
-  constexpr bool kColumns = kPerWord > 1 && kColumnStride != 1 && kRowStride == 1;
+  constexpr bool kColumn = kPerWord > 1 && TileType::kColumns == 1 && TileType::kRows > 1 && kRowStride == 1;
+  constexpr bool kColumns = !kColumn && kPerWord > 1 && kColumnStride != 1 && kRowStride == 1;
+  if constexpr (kColumn) return save_column<kBatchStride>(to, tile);
   if constexpr (kColumns) return save_columns<kBatchStride, kColumnStride>(to, tile);
-  static_assert(kPerWord == 1 || kColumns || (kColumnStride == 1 && TileType::kColumns % kPerWord == 0),
+  static_assert(kPerWord == 1 || kColumn || kColumns || (kColumnStride == 1 && TileType::kColumns % kPerWord == 0),
                 "words are whole");
   static_assert(kPerWord > 1 || sizeof(T) == 4, "one float a word");
 #pragma unroll

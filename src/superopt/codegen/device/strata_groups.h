@@ -66,21 +66,25 @@ struct alignas(4 * kCount) Registers {
   float v[kCount];
 };
 
-/// Lanes whose registers differ: a tile of one row is the same in all rows of a block.
+/// Lanes whose registers differ: a tile of one row is the same in all rows of a block, and one of one column in all
+/// columns.
 template <class TileType>
-constexpr int kDifferentLanes = TileType::kRows == 1 ? 4 : 32;
+constexpr int kDifferentLanes = TileType::kRows == 1      ? 4
+                                : TileType::kColumns == 1 ? 8
+                                                          : 32;
 
 /// Where register i of a lane lies in what leave() wrote: four of a lane's registers side by side.
 template <class TileType>
 STRATA_DEVICE int left_at(int i) {
   constexpr int kLanes = kDifferentLanes<TileType>;
-  return i / 4 * (4 * kLanes) + lane() % kLanes * 4 + i % 4;
+  return i / 4 * (4 * kLanes) + (kLanes == 8 ? lane() / 4 : lane() % kLanes) * 4 + i % 4;
 }
 
 /// Leaves a tile in shared memory for other warps.
 template <class TileType>
 STRATA_DEVICE void leave(float* to, const TileType& tile) {
-  if (kDifferentLanes<TileType> < 32 && lane() >= kDifferentLanes<TileType>) return;
+  if (kDifferentLanes<TileType> == 4 && lane() >= 4) return;
+  if (kDifferentLanes<TileType> == 8 && lane() % 4 != 0) return;
 #pragma unroll
   for (int i = 0; i + 4 <= TileType::kRegisters; i += 4) {
     *reinterpret_cast<Registers<4>*>(to + left_at<TileType>(i)) = {tile.v[i], tile.v[i + 1], tile.v[i + 2],

@@ -48,6 +48,17 @@ STRATA_DEVICE TileType filled(float value) {
   return tile;
 }
 
+/// A product with one column from what multiply() added up, a tile of two columns: an instruction has eight, and they
+/// are all the same, since a side with one row is the same in all rows of a block.
+template <class To, class From>
+STRATA_DEVICE To first_column(const From& from) {
+  static_assert(To::kColumns == 1 && From::kColumns == 2 && 2 * To::kRegisters == From::kRegisters);
+  To to;
+#pragma unroll
+  for (int i = 0; i < To::kRegisters; ++i) to.v[i] = from.v[2 * i];
+  return to;
+}
+
 /// The register of From that belongs to register i of To, where From broadcasts to To.
 template <class From, class To>
 STRATA_DEVICE constexpr int broadcast(int i) {

@@ -84,6 +84,12 @@ class TileBlock : public RegisterBlock {
   std::string across_call(bool columns, const std::string& from) const override;
 
   Result<void> product(const Operation& op) override;
+  /// Products with one column: the instructions of tensor cores have eight, of which the accumulators keep a pair while
+  /// they add up. declare_sum declares an accumulator, and narrow_sums takes the column after the loop.
+  bool has_one_column(TensorId id) const;
+  std::string two_columns(TensorId id) const;
+  void declare_sum(const Operation& accumulator);
+  void narrow_sums();
   static bool contains(const std::vector<const Operation*>& operations, const Operation& op);
   /// The instruction of a pair of a wide product, by name.
   std::string wide_product(const Operation& op, size_t pair);
@@ -107,6 +113,7 @@ class TileBlock : public RegisterBlock {
   TilePlan plan_;
   std::unique_ptr<TileLoads> loads_;
   std::map<TensorId, std::string> pointers_;               ///< of tiles that stay
+  std::map<TensorId, std::string> wide_sums_;              ///< sums of products with one column: what is added up
   std::map<std::pair<TensorId, bool>, std::string> kept_;  ///< sides of products, by tile and left
   std::vector<WideProduct> wide_;                          ///< instructions that the text uses
   int64_t kept_registers_ = 0;

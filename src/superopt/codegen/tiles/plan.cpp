@@ -247,8 +247,15 @@ class Planner {
     }
     return std::all_of(products_.begin(), products_.end(), [&](const Product& product) {
       const TensorPlan& result = of(product.result);
-      return (result.transposed ? result.dims.rows : result.dims.columns) > 1;
+      // One column of eight is kept where nothing is done to the sum while it is added up.
+      return (result.transposed ? result.dims.rows : result.dims.columns) > 1 ||
+             ((result.transposed ? result.dims.columns : result.dims.rows) > 1 && !is_rescaled(product.result));
     });
+  }
+
+  bool is_rescaled(TensorId id) const {
+    return std::any_of(body_.operations().begin(), body_.operations().end(),
+                       [&](const Operation& op) { return op.kind == OpKind::AccumRescale && op.operands[0] == id; });
   }
 
   /// Whether four warps with 16 rows each can compute a product together: the columns' side lies whole in shared

@@ -132,9 +132,13 @@ Result<void> TileBlock::product(const Operation& op) {
   const Operation* accumulator = only_accumulator(result);
   std::string target = names_[result];
   if (accumulator != nullptr) {
-    target = names_[accumulator->results[0]];
+    const TensorId sum = accumulator->results[0];
+    target = wide_sums_.count(sum) != 0 ? wide_sums_[sum] : names_[sum];
     if (accumulator->kind == OpKind::AccumRescale) scale_before(*accumulator, rescales_seldom());
-    direct_.insert(accumulator->results[0]);
+    direct_.insert(sum);
+  } else if (has_one_column(result)) {
+    target = scope_.add(names_[result] + "_columns");
+    line(fmt::format("auto {} = strata_device::filled<{}>(0.0f);", target, two_columns(result)));
   } else {
     line(is_wide(op) ? fmt::format("{} {};", tile_type(result), target)
                      : fmt::format("auto {} = strata_device::filled<{}>(0.0f);", target, tile_type(result)));
@@ -171,6 +175,10 @@ Result<void> TileBlock::product(const Operation& op) {
       line(fmt::format("strata_device::hold_all({});", target));
     }
   }
+  if (accumulator == nullptr && has_one_column(result)) {
+    line(
+        fmt::format("const auto {} = strata_device::first_column<{}>({});", names_[result], tile_type(result), target));
+  }
   if (front) {
     if (&op == ahead_->front.front()) {
       end_products_behind();
@@ -178,6 +186,31 @@ Result<void> TileBlock::product(const Operation& op) {
     }
   }
   return {};
+}
+
+bool TileBlock::has_one_column(TensorId id) const {
+  const TileDims dims = local(id, false);
+  return (plan(id).transposed ? dims.rows : dims.columns) == 1;
+}
+
+std::string TileBlock::two_columns(TensorId id) const {
+  const TileDims dims = local(id, false);
+  return fmt::format("strata_device::Tile<{}, {}, 2>", dims.batches, plan(id).transposed ? dims.columns : dims.rows);
+}
+
+void TileBlock::declare_sum(const Operation& accumulator) {
+  const TensorId sum = accumulator.results[0];
+  const bool adds_product = std::any_of(body_.operations().begin(), body_.operations().end(), [&](const Operation& op) {
+    return multiplies_matrices(op.kind) && only_accumulator(op.results[0]) == &accumulator;
+  });
+  if (!adds_product || !has_one_column(sum)) return declare(accumulator);
+  wide_sums_[sum] = scope_.add(names_[sum] + "_columns");
+  line(fmt::format("auto {} = strata_device::filled<{}>(0.0f);", wide_sums_[sum], two_columns(sum)));
+}
+
+void TileBlock::narrow_sums() {
+  for (const auto& [sum, columns] : wide_sums_)
+    line(fmt::format("auto {} = strata_device::first_column<{}>({});", names_[sum], tile_type(sum), columns));
 }
 
 bool TileBlock::contains(const std::vector<const Operation*>& operations, const Operation& op) {

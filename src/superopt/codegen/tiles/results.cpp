@@ -7,6 +7,7 @@ namespace strata {
 namespace {
 
 constexpr int64_t kLanesOfRow = 4;  // of an 8 × 8 block in registers
+constexpr int64_t kLanesOfColumn = 8;
 
 }  // namespace
 
@@ -16,6 +17,7 @@ Result<void> TileBlock::after() {
     const Operation& op = body_.operations()[i];
     if (!op.body && op_def(op.kind).traits.accumulates) accumulators.push_back(&op);
   }
+  narrow_sums();
   finish_reductions();
   const bool shared = schedule_.groups() > 1;
   if (shared) {
@@ -74,7 +76,8 @@ Result<void> TileBlock::gather(const std::vector<const Operation*>& accumulators
     line(fmt::format("strata_device::leave(partial + {}, {});", floats, variable));
     const TileDims dims = local(id, false);
     const bool one_row = (plan(id).transposed ? dims.columns : dims.rows) == 1;
-    floats += ceil_div(registers(id, false), 4) * 4 * (one_row ? kLanesOfRow : kWarp);
+    const bool one_column = (plan(id).transposed ? dims.rows : dims.columns) == 1;
+    floats += ceil_div(registers(id, false), 4) * 4 * (one_row ? kLanesOfRow : one_column ? kLanesOfColumn : kWarp);
   };
   const size_t declaration = text_.size();
   for (const auto& [reference, state] : references_) leave(fmt::format("{}.largest", state), reference);

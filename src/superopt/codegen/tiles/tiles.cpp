@@ -64,7 +64,7 @@ std::string TileBlock::tile_type(TensorId id, bool transposed, bool after) const
 Result<void> TileBlock::loop() {
   for (size_t i = 0; i < body_.operations().size(); ++i) {
     const Operation& op = body_.operations()[i];
-    if (stages_[i] == LoopStage::Body && !op.body && op_def(op.kind).traits.accumulates) declare(op);
+    if (stages_[i] == LoopStage::Body && !op.body && op_def(op.kind).traits.accumulates) declare_sum(op);
   }
   for (const auto& [reference, state] : references_) {
     line(fmt::format("strata_device::Rescaling<Math, {}> {};", tile_type(reference), state));
