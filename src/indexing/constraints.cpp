@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <numeric>
 #include <set>
 
 #include "indexing/simplify.h"
@@ -96,9 +95,12 @@ class Constraints {
   static bool primitive(Constraint& constraint) {
     std::vector<Term> terms = constraint.expr.terms();
     int64_t g = 0;
-    for (const Term& term : terms) g = std::gcd(g, term.coefficient);
+    for (const Term& term : terms) g = common_divisor(g, term.coefficient);
     if (terms.front().coefficient < 0) g = -g;
     if (g == 1) return false;
+    // -2⁶³ has no negative.
+    if (g == -1 && std::any_of(terms.begin(), terms.end(), [](const Term& t) { return t.coefficient == kLeast; }))
+      return false;
     for (Term& term : terms) term.coefficient /= g;
     constraint = {Expr::sum(0, std::move(terms)), divided(constraint.bounds, g)};
     return true;

@@ -1,7 +1,5 @@
 #include "indexing/expr_range.h"
 
-#include <numeric>
-
 namespace strata::indexing {
 namespace {
 
@@ -16,7 +14,7 @@ int64_t moved(int64_t bound, int64_t offset) {
 /// All values of an expression are offset + a multiple of this: the gcd of the coefficients; 0 for a constant.
 int64_t step_of(const Expr& expr) {
   int64_t step = 0;
-  for (const Term& term : expr.terms()) step = std::gcd(step, term.coefficient);
+  for (const Term& term : expr.terms()) step = common_divisor(step, term.coefficient);
   return step;
 }
 
@@ -95,7 +93,7 @@ Interval ExprRange::compute(const Expr& expr) {
     case ExprKind::Mod: {
       const Interval divisor = (*this)(expr.rhs());
       const Interval range = mod((*this)(expr.lhs()), divisor);
-      const int64_t step = divisor.is_point() ? std::gcd(step_of(expr.lhs()), divisor.lo) : 1;
+      const int64_t step = divisor.is_point() ? common_divisor(step_of(expr.lhs()), divisor.lo) : 1;
       if (step <= 1 || range.empty() || divisor.lo <= 0) return range;
       // Remainders lie on the grid of the terms: of 4 * x + 1 by 8 they are 1 and 5.
       const int64_t first = floor_mod(expr.lhs().offset(), step);

@@ -136,6 +136,22 @@ TEST(MapText, PrecedenceIsThatOfPython) {
   EXPECT_EQ(to_string(result("d0 - 9223372036854775808")), "d0 - 9223372036854775808");
 }
 
+TEST(Integers, CommonDivisorsOfTheLeastNumberFit) {
+  EXPECT_EQ(common_divisor(-12, 18), 6);
+  EXPECT_EQ(common_divisor(0, 0), 0);
+  EXPECT_EQ(common_divisor(kLeast, 24), 8);
+  EXPECT_EQ(common_divisor(kLeast, 0), int64_t{1} << 62);
+  // Found by MutatedTextsParseOrFailWithAPlace.
+  for (const char* text : {"(d0) -> ((d0 * -9223372036854775808) mod 12), domain: d0 in [0, 9]",
+                           "(d0, d1) -> (d0), domain: d0 in [0, 9], d1 in [0, 9], "
+                           "d0 * -1 + d1 * -9223372036854775808 in [-5, 0]"}) {
+    const auto map = parse_indexing_map(text);
+    ASSERT_TRUE(map) << map.error().to_string();
+    const IndexingMap simple = simplify(*map);
+    EXPECT_EQ(simplify(simple), simple) << to_string(simple);
+  }
+}
+
 TEST(Guards, AreConstraintsAndNarrowedRanges) {
   const auto map = parse_indexing_map(
       "(d0, d1)[s0] -> (d0 * 4 + s0), domain: d0 in [0, 127], d1 in [0, 1], s0 in [0, 3], d0 * 4 + s0 in [0, 402], "

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
 namespace strata::indexing {
 namespace {
@@ -91,6 +92,12 @@ int64_t ceil_div(int64_t a, int64_t b) {
 
 int64_t saturating_add(int64_t a, int64_t b) { return saturated(Wide{a} + b); }
 int64_t saturating_mul(int64_t a, int64_t b) { return saturated(Wide{a} * b); }
+
+int64_t common_divisor(int64_t a, int64_t b) {
+  const auto magnitude = [](int64_t x) { return x < 0 ? -static_cast<uint64_t>(x) : static_cast<uint64_t>(x); };
+  const uint64_t divisor = std::gcd(magnitude(a), magnitude(b));
+  return static_cast<int64_t>(divisor > static_cast<uint64_t>(kGreatest) ? divisor / 2 : divisor);
+}
 
 std::optional<int64_t> element_count(const std::vector<int64_t>& shape) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;

@@ -49,6 +49,8 @@ int64_t floor_div(int64_t a, int64_t b);
 int64_t floor_mod(int64_t a, int64_t b);
 /// ceil(a / b) for b > 0.
 int64_t ceil_div(int64_t a, int64_t b);
+/// The greatest common divisor, positive, or 0 of zeros; half of it where that is 2⁶³, which is no int64_t.
+int64_t common_divisor(int64_t a, int64_t b);
 /// The nearest int64_t to the sum and to the product.
 int64_t saturating_add(int64_t a, int64_t b);
 int64_t saturating_mul(int64_t a, int64_t b);

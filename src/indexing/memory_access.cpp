@@ -5,7 +5,6 @@
 #include <cassert>
 #include <cstdlib>
 #include <functional>
-#include <numeric>
 #include <set>
 
 #include "indexing/thread_maps.h"
@@ -156,7 +155,8 @@ int64_t divisor_of(const std::vector<Digits>& sum) {
   for (const Digits& one : sum) {
     Expr atom = floor_div(one.base, one.first);
     if (one.end > 0) atom = mod(atom, one.end / one.first);
-    separate = std::gcd(separate, saturating_mul(std::abs(one.coefficient), divisor_of(atom)));
+    // Where the product is no int64_t, the coefficient alone divides too.
+    separate = common_divisor(separate, checked_mul(one.coefficient, divisor_of(atom)).value_or(one.coefficient));
     places.insert(one.first);
     if (one.end > 0) places.insert(one.end);
   }
@@ -172,7 +172,7 @@ int64_t divisor_of(const std::vector<Digits>& sum) {
       if (!total || *total == kLeast) return separate;
       coefficient = *total;
     }
-    together = std::gcd(together, coefficient);
+    together = common_divisor(together, coefficient);
   }
   // Multiples of both are what the values are; the greater one is the stronger fact for powers of two.
   return std::max(separate, together);
@@ -196,11 +196,11 @@ int64_t divisor_of(const Expr& expr) {
           known->push_back(digits);
         }
       }
-      for (const std::vector<Digits>& sum : sums) divisor = std::gcd(divisor, divisor_of(sum));
+      for (const std::vector<Digits>& sum : sums) divisor = common_divisor(divisor, divisor_of(sum));
       return divisor;
     }
     case ExprKind::Mod:
-      return std::gcd(divisor_of(expr.lhs()), divisor_of(expr.rhs()));
+      return common_divisor(divisor_of(expr.lhs()), divisor_of(expr.rhs()));
     case ExprKind::Product: {
       int64_t divisor = 1;
       for (const Expr& factor : expr.factors()) divisor = saturating_mul(divisor, divisor_of(factor));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <numeric>
 #include <set>
 
 namespace strata::indexing {
@@ -45,7 +44,7 @@ std::optional<int64_t> block_of(const Interval& range, int64_t size) {
 std::set<int64_t, std::greater<>> divisors(const std::vector<Term>& terms, int64_t c) {
   std::set<int64_t, std::greater<>> result;
   for (const Term& term : terms) {
-    if (const int64_t g = std::gcd(term.coefficient, c); g > 1) result.insert(g);
+    if (const int64_t g = common_divisor(term.coefficient, c); g > 1) result.insert(g);
   }
   return result;
 }
@@ -196,7 +195,7 @@ Expr ExprSimplifier::join(const Expr& expr) {
     } else if (constant_division(atom, ExprKind::FloorDiv)) {
       // a * z - a * c * (z / c) = a * (z mod c), where z = y / f and the term is a multiple of y / (f * c).
       const int64_t e = atom.rhs().value();
-      const int64_t c = std::gcd(term.coefficient, e);
+      const int64_t c = common_divisor(term.coefficient, e);
       if (c == 1) continue;
       const Expr z = (*this)(floor_div(atom.lhs(), e / c));
       const Expr joined = expr - atom * term.coefficient + (z - (*this)(mod(z, c))) * (term.coefficient / c);
