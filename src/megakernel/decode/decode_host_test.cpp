@@ -189,6 +189,20 @@ INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,
                                          HostDecode{ModelFamily::Llama, 2, 128, 4, 2}),
                          [](const auto& test) { return test.param.name(); });
 
+/// What is measured leaves nothing behind.
+TEST_P(GraphDecodes, GoOnInTheFasterFormWithTheSameBits) {
+  const auto expected = decode_again("forward");
+  make_session(DecodeMode::Auto);
+  ASSERT_NE(session_, nullptr);
+  const auto& times = session_->measured();
+  ASSERT_TRUE(times);
+  EXPECT_EQ(times->no_graph, "");
+  EXPECT_GT(times->megakernel, 0);
+  EXPECT_GT(times->graph, 0);
+  EXPECT_EQ(session_->form(), times->graph < times->megakernel ? StepForm::Graph : StepForm::Megakernel);
+  EXPECT_EQ(decode_again("forward"), expected);
+}
+
 INSTANTIATE_TEST_SUITE_P(TinyModels, GraphDecodes,
                          testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2},
                                          HostDecode{ModelFamily::Llama, 2, 128, 4, 2}),
