@@ -190,7 +190,8 @@ INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,
                          [](const auto& test) { return test.param.name(); });
 
 /// What is measured leaves nothing behind.
-TEST_P(GraphDecodes, GoOnInTheFasterFormWithTheSameBits) {
+class ChosenForms : public HostDecodes {};
+TEST_P(ChosenForms, GoOnInTheFasterFormWithTheSameBits) {
   const auto expected = decode_again("forward");
   make_session(DecodeMode::Auto);
   ASSERT_NE(session_, nullptr);
@@ -206,6 +207,9 @@ TEST_P(GraphDecodes, GoOnInTheFasterFormWithTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(TinyModels, GraphDecodes,
                          testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2},
                                          HostDecode{ModelFamily::Llama, 2, 128, 4, 2}),
+                         [](const auto& test) { return test.param.name(); });
+
+INSTANTIATE_TEST_SUITE_P(TinyModels, ChosenForms, testing::Values(HostDecode{ModelFamily::Llama, 1, 32, 2, 1}),
                          [](const auto& test) { return test.param.name(); });
 
 }  // namespace
