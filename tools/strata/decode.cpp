@@ -1,5 +1,5 @@
-// strata decode: a language model's next tokens, as one persistent kernel on the machine's GPU or on the
-// host, or by the interpreter.
+// strata decode: a language model's next tokens, as one persistent kernel or a graph of kernels on the machine's GPU or
+// on the host, or by the interpreter.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,6 +43,7 @@ struct Options {
   bool no_cache = false;
   int64_t capacity = 0;
   std::string device = "gpu";
+  std::string mode = "auto";
   std::string trace;
   int64_t window = 0;
   int64_t measure = 0;
@@ -123,6 +124,26 @@ Result<double> measured_step(DecodeSession& session, const Options& options) {
   return seconds[kLaunches / 2] * 1e3;
 }
 
+/// A trace is the mega-kernel's.
+Result<DecodeMode> mode_of(const Options& options) {
+  if (options.mode == "megakernel") return DecodeMode::Megakernel;
+  const bool traces = !options.trace.empty();
+  if (options.mode == "auto") return traces ? DecodeMode::Megakernel : DecodeMode::Auto;
+  if (traces)
+    return with_remedy(invalid("--trace records tasks of the mega-kernel, and --mode graph has none"),
+                       "choose --mode megakernel");
+  return DecodeMode::Graph;
+}
+
+std::string_view name_of(StepForm form) { return form == StepForm::Graph ? "graph" : "megakernel"; }
+
+std::string describe_choice(const DecodeSession& session) {
+  const FormTimes& times = *session.measured();
+  if (!times.no_graph.empty()) return fmt::format("{}: no graph: {}", name_of(session.form()), times.no_graph);
+  return fmt::format("{}: mega-kernel {:.4f} ms a step, graph {:.4f} ms", name_of(session.form()),
+                     times.megakernel * 1e3, times.graph * 1e3);
+}
+
 Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, const ModelWeights& weights,
                           const std::vector<std::vector<int>>& prompts) {
   STRATA_TRY(const std::unique_ptr<GpuDevice> device, GpuDevice::open());
@@ -130,6 +151,7 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   session_options.batch = static_cast<int64_t>(prompts.size());
   session_options.capacity = capacity_for(options, prompts);
   session_options.profile = !options.trace.empty();
+  STRATA_TRY(session_options.mode, mode_of(options));
   if (options.window > 0) session_options.machine.window_bytes = options.window;
   const auto begin = Clock::now();
   std::optional<ResultCache> cache;
@@ -139,8 +161,10 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   STRATA_TRY(const auto session, DecodeSession::make(target, config, weights, session_options));
   const double start = std::chrono::duration<double>(Clock::now() - begin).count();
   notice("ready after {:.1f} s: {} tasks a step, {} registers, {} bytes spilled, ring {} KB, scratch {} KB\n", start,
-         session->plan().tasks.size(), target.registers().registers, target.registers().spilled_bytes,
-         session->shape().ring_bytes / 1024, session->shape().scratch_bytes / 1024);
+         session->plan().tasks.size(), target.registers(session->form()).registers,
+         target.registers(session->form()).spilled_bytes, session->shape().ring_bytes / 1024,
+         session->shape().scratch_bytes / 1024);
+  if (session->measured()) notice("{}\n", describe_choice(*session));
   const auto decoding = Clock::now();
   const auto generated = session->generate(prompts, options.generate);
   if (!generated && session->hangs()) {
@@ -157,7 +181,10 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
     notice("{:.3f} ms a step with the prompt; floor {:.3f} ms\n",
            seconds * 1e3 / static_cast<double>(session->position()), floor);
   }
-  nlohmann::json report{{"device", device->name()}, {"tokens", made}, {"start_seconds", start}};
+  nlohmann::json report{
+      {"device", device->name()}, {"tokens", made}, {"start_seconds", start}, {"mode", name_of(session->form())}};
+  if (const auto& times = session->measured(); times && times->no_graph.empty())
+    report.update({{"megakernel_ms", times->megakernel * 1e3}, {"graph_ms", times->graph * 1e3}});
   if (options.measure > 0) {
     STRATA_TRY(const double ms, measured_step(*session, options));
     const int64_t position = options.position >= 0 ? options.position : session->position();
@@ -180,6 +207,7 @@ Result<int> decode_by_host_kernel(const Options& options, const ModelConfig& con
   session_options.batch = static_cast<int64_t>(prompts.size());
   session_options.capacity = capacity_for(options, prompts);
   session_options.machine.workers = 4;
+  if (options.mode == "graph") session_options.mode = DecodeMode::Graph;  // there are no times to choose by
   STRATA_TRY(const auto session, DecodeSession::make(*target, config, weights, session_options));
   STRATA_TRY(const auto made, session->generate(prompts, options.generate));
   for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
@@ -210,7 +238,8 @@ Result<int> decode(Options options) {
 
 void add_decode(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("decode", "Decode tokens of a Qwen3 or Llama model by one persistent kernel");
+  auto* command =
+      app.add_subcommand("decode", "Decode tokens of a Qwen3 or Llama model by one persistent kernel, or a CUDA graph");
   command
       ->add_option("--config", options->config,
                    "a config.json of Hugging Face, its folder, or a built-in name such as qwen3-0.6b")
@@ -241,6 +270,12 @@ void add_decode(CLI::App& app, Action& action) {
                    "gpu; host: the interpreter; host-kernel: the GPU's code, compiled for the host by c++; both for "
                    "small models")
       ->check(CLI::IsMember({"gpu", "host", "host-kernel"}))
+      ->capture_default_str();
+  command
+      ->add_option("--mode", options->mode,
+                   "megakernel: one persistent kernel; graph: a kernel for each operator, in a CUDA graph; auto: the "
+                   "faster of both, measured at the start (with --trace or on the host: megakernel)")
+      ->check(CLI::IsMember({"auto", "megakernel", "graph"}))
       ->capture_default_str();
   command->add_option(
       "--trace", options->trace,

@@ -26,12 +26,15 @@ CudaDecodeTarget::~CudaDecodeTarget() {
   if (packing_ != nullptr) device_->driver().unload_module(packing_);
 }
 
-Result<void> CudaDecodeTarget::compile(const std::string& functions, std::span<const std::string> /*kernels*/,
-                                       bool profile) {
-  STRATA_TRY(code_, compile_cuda_code(functions, targets().back(), profile, kMostSpilledBytes, cache_));
+Result<void> CudaDecodeTarget::compile(const std::string& functions, int count,
+                                       std::span<const std::string> /*kernels*/, StepForm form, bool profile) {
+  const bool graph = form == StepForm::Graph;
+  CudaCode& code = graph ? graph_ : code_;
+  STRATA_TRY(code,
+             compile_cuda_code(functions, targets().back(), profile, kMostSpilledBytes, cache_, graph ? count : 0));
   const CudaDriver& driver = device_->driver();
   if (packing_ != nullptr) driver.unload_module(std::exchange(packing_, nullptr));
-  return driver.check(driver.load_module(&packing_, code_.cubin.data()), "loading the packing kernels");
+  return driver.check(driver.load_module(&packing_, code.cubin.data()), "loading the packing kernels");
 }
 
 Result<std::unique_ptr<DecodeMemory>> CudaDecodeTarget::allocate(int64_t bytes) {
@@ -55,7 +58,9 @@ Result<void> CudaDecodeTarget::pack(const std::string& kernel, const std::vector
   return device_->synchronize();
 }
 
-Result<std::unique_ptr<StepKernel>> CudaDecodeTarget::step_kernel(const Plan& plan, const KernelOptions& options) {
+Result<std::unique_ptr<StepKernel>> CudaDecodeTarget::step_kernel(const Plan& plan, const KernelOptions& options,
+                                                                  StepForm form) {
+  if (form == StepForm::Graph) return CudaGraphKernel::make(*device_, plan, graph_, options);
   return CudaKernel::make(*device_, plan, code_, options);
 }
 

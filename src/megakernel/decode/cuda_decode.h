@@ -2,7 +2,7 @@
 #pragma once
 
 #include "megakernel/decode/decode_target.h"
-#include "megakernel/runtime/cuda/cuda_target.h"
+#include "megakernel/runtime/cuda/cuda_graph.h"
 
 namespace strata::megakernel {
 
@@ -12,19 +12,22 @@ class CudaDecodeTarget : public DecodeTarget {
   explicit CudaDecodeTarget(const GpuDevice& device, ResultCache* cache = nullptr) : device_(&device), cache_(cache) {}
   ~CudaDecodeTarget() override;
 
-  Result<void> compile(const std::string& functions, std::span<const std::string> kernels, bool profile) override;
+  Result<void> compile(const std::string& functions, int count, std::span<const std::string> kernels, StepForm form,
+                       bool profile) override;
   Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) override;
   Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
                     std::span<const uint64_t> arguments) override;
-  Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options) override;
+  Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options,
+                                                  StepForm form) override;
 
-  /// Of the code that was compiled last.
-  const RegisterUse& registers() const { return code_.use; }
+  /// Of the code of a form.
+  const RegisterUse& registers(StepForm form) const { return (form == StepForm::Graph ? graph_ : code_).use; }
 
  private:
   const GpuDevice* device_;
   ResultCache* cache_;
-  CudaCode code_;
+  CudaCode code_;   ///< of the mega-kernel
+  CudaCode graph_;  ///< of the graph's kernels
   CudaModule packing_ = nullptr;
 };
 

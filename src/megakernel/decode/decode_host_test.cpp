@@ -45,7 +45,9 @@ struct HostDecode {
 /// A model, and sessions of its device code.
 class HostDecodes : public testing::TestWithParam<HostDecode> {
  protected:
-  void SetUp() override {
+  void SetUp() override { make_session(DecodeMode::Megakernel); }
+  void make_session(DecodeMode mode) {
+    session_.reset();
     const auto& [family, batch, capacity, workers, splits] = GetParam();
     config_ = decoded_config(family);
     auto weights = ModelWeights::random(config_, 1);
@@ -58,6 +60,7 @@ class HostDecodes : public testing::TestWithParam<HostDecode> {
     options.batch = batch;
     options.capacity = capacity;
     options.machine.workers = workers;
+    options.mode = mode;
     auto session = DecodeSession::make(*target_, config_, *weights_, options);
     ASSERT_TRUE(session) << session.error().to_string();
     session_ = std::move(*session);
@@ -163,11 +166,50 @@ TEST_P(HostDecodes, HaveTheInterpretersLogitsInAnyOrderOfThreads) {
   }
 }
 
+/// The same tokens and logits, bit for bit, from one launch to the next, whose epochs go on.
+class GraphDecodes : public HostDecodes {};
+TEST_P(GraphDecodes, HaveTheMegakernelsBits) {
+  const auto expected = decode_again("forward");
+  EXPECT_EQ(session_->form(), StepForm::Megakernel);
+  make_session(DecodeMode::Graph);
+  ASSERT_NE(session_, nullptr);
+  EXPECT_EQ(session_->form(), StepForm::Graph);
+  for (const char* order : {"backward", "5"}) {
+    SCOPED_TRACE(order);
+    const auto found = decode_again(order);
+    EXPECT_EQ(found.first, expected.first);
+    EXPECT_EQ(found.second, expected.second);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,
                          testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2},
                                          HostDecode{ModelFamily::Qwen3, 2, 64, 2, 1},
                                          HostDecode{ModelFamily::Llama, 1, 32, 2, 1},
                                          HostDecode{ModelFamily::Llama, 2, 128, 4, 2}),
+                         [](const auto& test) { return test.param.name(); });
+
+/// What is measured leaves nothing behind.
+class ChosenForms : public HostDecodes {};
+TEST_P(ChosenForms, GoOnInTheFasterFormWithTheSameBits) {
+  const auto expected = decode_again("forward");
+  make_session(DecodeMode::Auto);
+  ASSERT_NE(session_, nullptr);
+  const auto& times = session_->measured();
+  ASSERT_TRUE(times);
+  EXPECT_EQ(times->no_graph, "");
+  EXPECT_GT(times->megakernel, 0);
+  EXPECT_GT(times->graph, 0);
+  EXPECT_EQ(session_->form(), times->graph < times->megakernel ? StepForm::Graph : StepForm::Megakernel);
+  EXPECT_EQ(decode_again("forward"), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(TinyModels, GraphDecodes,
+                         testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2},
+                                         HostDecode{ModelFamily::Llama, 2, 128, 4, 2}),
+                         [](const auto& test) { return test.param.name(); });
+
+INSTANTIATE_TEST_SUITE_P(TinyModels, ChosenForms, testing::Values(HostDecode{ModelFamily::Llama, 1, 32, 2, 1}),
                          [](const auto& test) { return test.param.name(); });
 
 }  // namespace

@@ -96,6 +96,13 @@ TEST_P(DecodeImages, CompileForTheirTarget) {
     const auto code = compile_cuda_code(image->text(names), targets().back(), false, kSpilled);
     ASSERT_TRUE(code) << code.error().to_string();
     EXPECT_LE(code->use.registers, 168);  // of 320 threads
+    if (batch > 1) continue;
+    // The same as a graph of kernels, two blocks of 288 threads to a multiprocessor.
+    const auto graph = compile_cuda_code(image->text(names), targets().back(), false, kSpilled, nullptr,
+                                         static_cast<int>(names.size()));
+    ASSERT_TRUE(graph) << graph.error().to_string();
+    EXPECT_LE(graph->use.registers, 112);
+    EXPECT_EQ(graph->use.spilled_bytes, 0);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -40,7 +41,7 @@ Result<std::unique_ptr<DecodeSession>> DecodeSession::make(DecodeTarget& target,
   STRATA_CHECK(session->compile_step());
   STRATA_CHECK(session->fill_memory(weights));
   STRATA_CHECK(session->pack(weights));
-  STRATA_CHECK(session->make_kernel());
+  STRATA_CHECK(session->choose_form());
   return session;
 }
 
@@ -64,8 +65,19 @@ Result<void> DecodeSession::compile_step() {
   for (const TaskFunction& function : plan_.functions) names.push_back(function.name);
   std::set<std::string> kernels;
   for (const PackJob& job : image_.packing) kernels.insert(job.kernel);
-  STRATA_CHECK(
-      target_->compile(image_.text(names), std::vector<std::string>(kernels.begin(), kernels.end()), options_.profile));
+  const auto compile_form = [&](StepForm form) {
+    return target_->compile(image_.text(names), static_cast<int>(names.size()),
+                            std::vector<std::string>(kernels.begin(), kernels.end()), form, options_.profile);
+  };
+  if (options_.mode == DecodeMode::Auto) {
+    measured_.emplace();
+    if (const auto graph = compile_form(StepForm::Graph); !graph) {
+      if (graph.error().code != ErrorCode::Unsupported) return graph;
+      measured_->no_graph = graph.error().message;
+    }
+  }
+  form_ = options_.mode == DecodeMode::Graph ? StepForm::Graph : StepForm::Megakernel;
+  STRATA_CHECK(compile_form(form_));
   shape_ = cuda_shape();
   shape_.ring_bytes = machine.ring_bytes;
   shape_.window_bytes = machine.window_bytes;
@@ -126,7 +138,41 @@ Result<void> DecodeSession::pack(const ModelWeights& weights) {
   return {};
 }
 
-Result<void> DecodeSession::make_kernel() {
+/// At the middle of the cache, where nothing is read that was not written before it: what lies there then, later steps
+/// write again.
+Result<double> DecodeSession::measured_step() {
+  constexpr int kLaunches = 4;  // of which the first one is slower
+  const auto steps = static_cast<uint32_t>(std::min<int64_t>(16, options_.capacity));
+  double least = HUGE_VAL;
+  for (int n = 0; n < kLaunches; ++n) {
+    set_position(std::min(options_.capacity / 2, options_.capacity - steps));
+    STRATA_TRY(const double seconds, run(steps));
+    least = std::min(least, seconds / steps);
+  }
+  set_position(0);
+  return least;
+}
+
+Result<void> DecodeSession::choose_form() {
+  if (options_.profile && options_.mode != DecodeMode::Megakernel)
+    return with_remedy(invalid("tasks are recorded in the mega-kernel alone"), "choose it as the form");
+  STRATA_CHECK(make_kernel(form_));
+  if (options_.mode != DecodeMode::Auto || !measured_->no_graph.empty()) return {};
+  STRATA_TRY(measured_->megakernel, measured_step());
+  if (const auto made = make_kernel(StepForm::Graph); !made) {
+    if (made.error().code != ErrorCode::Unsupported) return made;
+    measured_->no_graph = made.error().message;
+  } else {
+    STRATA_TRY(measured_->graph, measured_step());
+  }
+  const bool graph = measured_->no_graph.empty() && measured_->graph < measured_->megakernel;
+  return make_kernel(graph ? StepForm::Graph : StepForm::Megakernel);
+}
+
+Result<void> DecodeSession::make_kernel(StepForm form) {
+  for (size_t n = 0; n < buffers_.size(); ++n)
+    if (image_.buffers[n].kind == DecodeBuffer::Kind::Words) STRATA_CHECK(buffers_[n]->clear());
+  kernel_.reset();
   std::map<std::string, const std::vector<int>*> arguments;
   for (size_t n = 0; n < image_.operators.operators.size(); ++n)
     arguments[image_.operators.operators[n].name] = &image_.arguments[n];
@@ -147,7 +193,8 @@ Result<void> DecodeSession::make_kernel() {
     }
     options.operators.push_back(record);
   }
-  STRATA_TRY(kernel_, target_->step_kernel(plan_, options));
+  STRATA_TRY(kernel_, target_->step_kernel(plan_, options, form));
+  form_ = form;
   return {};
 }
 

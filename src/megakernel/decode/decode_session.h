@@ -1,10 +1,11 @@
-// A model that decodes as one persistent kernel, on a GPU or on the host (decode_target.h): its weights packed in the
-// target's memory, its caches, and the mega-kernel of its step. One session serves a batch of sequences, which advance
-// together.
+// A model that decodes as one persistent kernel, or by the same tasks as a graph of kernels, on a GPU or on the host
+// (decode_target.h): its weights packed in the target's memory, its caches, and the mega-kernel of its step. One
+// session serves a batch of sequences, which advance together.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "megakernel/decode/decode_image.h"
@@ -13,12 +14,27 @@
 
 namespace strata::megakernel {
 
+/// In which form a session's steps run.
+enum class DecodeMode : uint8_t {
+  Megakernel,
+  Graph,
+  Auto,  ///< the faster one, measured when the session begins
+};
+
+/// What Auto has measured, in seconds a step.
+struct FormTimes {
+  double megakernel = 0;
+  double graph = 0;      ///< 0: there is no graph
+  std::string no_graph;  ///< why
+};
+
 struct DecodeOptions {
   int64_t batch = 1;
   int64_t capacity = 1024;  ///< positions of a sequence's cache
   Machine machine;          ///< workers and window; ring and scratch are what the functions leave of shared memory
   std::chrono::milliseconds limit{2000};  ///< of each wait within a step
-  bool profile = false;                   ///< record begin and end of tasks
+  bool profile = false;                   ///< record begin and end of tasks; of the mega-kernel alone
+  DecodeMode mode = DecodeMode::Megakernel;
 };
 
 struct GenerateOptions {
@@ -37,7 +53,8 @@ SamplingOptions sampling_of(const GenerateOptions& options, size_t sequence);
 class DecodeSession {
  public:
   /// Compiles the step, uploads and packs the weights. The target must outlive the session, and serves no other.
-  /// Errors: those of decode_image, compile and the target; Environment where the weights do not fit its memory.
+  /// Errors: those of decode_image, compile and the target; InvalidInput where a graph of kernels shall record tasks;
+  /// Environment where the weights do not fit its memory.
   static Result<std::unique_ptr<DecodeSession>> make(DecodeTarget& target, const ModelConfig& config,
                                                      const ModelWeights& weights, const DecodeOptions& options);
 
@@ -70,6 +87,10 @@ class DecodeSession {
   /// What the last launch recorded, if the session profiles.
   Result<std::vector<TracedTask>> trace() const { return kernel_->trace(); }
 
+  StepForm form() const { return form_; }
+  /// Where the mode is Auto.
+  const std::optional<FormTimes>& measured() const { return measured_; }
+
   const DecodeImage& image() const { return image_; }
   const Plan& plan() const { return plan_; }
   const WorkerShape& shape() const { return shape_; }
@@ -80,7 +101,10 @@ class DecodeSession {
   Result<void> compile_step();
   Result<void> fill_memory(const ModelWeights& weights);
   Result<void> pack(const ModelWeights& weights);
-  Result<void> make_kernel();
+  /// Continues with steps of that form, from the same position. Epochs begin again, so tagged words are cleared.
+  Result<void> make_kernel(StepForm form);
+  Result<void> choose_form();
+  Result<double> measured_step();
   template <class Record>
   Result<void> put(DecodeBuffer::Kind kind, std::span<const Record> records);
   Result<void> put_sequences(const GenerateOptions& options, const std::vector<bool>& ended);
@@ -94,6 +118,8 @@ class DecodeSession {
   WorkerShape shape_;
   std::vector<std::unique_ptr<DecodeMemory>> buffers_;  ///< of image_.buffers
   std::unique_ptr<StepKernel> kernel_;
+  StepForm form_ = StepForm::Megakernel;
+  std::optional<FormTimes> measured_;
   int64_t position_ = 0;
 };
 

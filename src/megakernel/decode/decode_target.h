@@ -1,4 +1,4 @@
-// What a decode step runs on: memory, the image's code, launches of its packing kernels, and the mega-kernel of its
+// What a decode step runs on: memory, the image's code, launches of its packing kernels, and the steps of its
 // plan. A GPU is one (cuda_decode.h), the host another (fiber_decode.h); DecodeSession knows no more of them than this.
 #pragma once
 
@@ -28,15 +28,18 @@ class DecodeTarget {
  public:
   virtual ~DecodeTarget() = default;
 
-  /// Compiles an image's functions (DecodeImage::text), among them the packing kernels of those names, before anything
-  /// of them is run. Errors: Unsupported where they do not fit a thread, Environment where the compiler is missing or
-  /// fails.
-  virtual Result<void> compile(const std::string& functions, std::span<const std::string> kernels, bool profile) = 0;
+  /// Compiles an image's functions (DecodeImage::text), as many block functions as `count` says and the packing kernels
+  /// of those names, for steps of that form; before anything of them is run. Once for each form. Errors: Unsupported
+  /// where they do not fit a thread, Environment where the compiler is missing or fails.
+  virtual Result<void> compile(const std::string& functions, int count, std::span<const std::string> kernels,
+                               StepForm form, bool profile) = 0;
   virtual Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) = 0;
   /// Runs a packing kernel to its end, with addresses as arguments, 0 for null.
   virtual Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
                             std::span<const uint64_t> arguments) = 0;
-  virtual Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options) = 0;
+  /// Of a form that was compiled.
+  virtual Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options,
+                                                          StepForm form) = 0;
 };
 
 }  // namespace strata::megakernel

@@ -37,9 +37,12 @@ Result<std::unique_ptr<FiberDecodeTarget>> FiberDecodeTarget::open(const HostCom
   return std::unique_ptr<FiberDecodeTarget>(new FiberDecodeTarget(std::move(device), compiler));
 }
 
-Result<void> FiberDecodeTarget::compile(const std::string& functions, std::span<const std::string> kernels,
-                                        bool profile) {
-  STRATA_TRY(code_, FiberCode::compile(functions, kernels, profile, compiler_));
+Result<void> FiberDecodeTarget::compile(const std::string& functions, int count, std::span<const std::string> kernels,
+                                        StepForm form, bool profile) {
+  const bool graph = form == StepForm::Graph;
+  STRATA_TRY(std::unique_ptr<FiberCode> code,
+             FiberCode::compile(functions, kernels, profile, compiler_, graph ? count : 0));
+  (graph ? graph_ : code_) = std::move(code);
   return {};
 }
 
@@ -52,13 +55,16 @@ Result<void> FiberDecodeTarget::pack(const std::string& kernel, const std::vecto
                                      std::span<const uint64_t> arguments) {
   std::array<int64_t, 3> blocks{1, 1, 1};
   std::copy(grid.begin(), grid.end(), blocks.begin());
-  STRATA_TRY(Process process, device_->start(*code_, kernel, blocks, kPackingThreads, 0, arguments));
+  STRATA_TRY(Process process,
+             device_->start(code_ != nullptr ? *code_ : *graph_, kernel, blocks, kPackingThreads, 0, arguments));
   STRATA_TRY(const Process::End end, process.wait());
   if (!end.succeeded()) return environment("{} on the host: {}", kernel, end.text);
   return {};
 }
 
-Result<std::unique_ptr<StepKernel>> FiberDecodeTarget::step_kernel(const Plan& plan, const KernelOptions& options) {
+Result<std::unique_ptr<StepKernel>> FiberDecodeTarget::step_kernel(const Plan& plan, const KernelOptions& options,
+                                                                   StepForm form) {
+  if (form == StepForm::Graph) return FiberGraphKernel::make(*device_, plan, *graph_, options);
   return FiberKernel::make(*device_, plan, *code_, options);
 }
 

@@ -11,11 +11,13 @@ class FiberDecodeTarget : public DecodeTarget {
   /// Error (Environment): that of FiberDevice::open.
   static Result<std::unique_ptr<FiberDecodeTarget>> open(const HostCompiler& compiler = {.options = {"-O1"}});
 
-  Result<void> compile(const std::string& functions, std::span<const std::string> kernels, bool profile) override;
+  Result<void> compile(const std::string& functions, int count, std::span<const std::string> kernels, StepForm form,
+                       bool profile) override;
   Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) override;
   Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
                     std::span<const uint64_t> arguments) override;
-  Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options) override;
+  Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options,
+                                                  StepForm form) override;
 
   /// Of the threads of launches from now on (FiberDevice::set_order).
   void set_order(std::string order) { device_->set_order(std::move(order)); }
@@ -26,7 +28,8 @@ class FiberDecodeTarget : public DecodeTarget {
 
   std::unique_ptr<FiberDevice> device_;
   HostCompiler compiler_;
-  std::unique_ptr<FiberCode> code_;
+  std::unique_ptr<FiberCode> code_;   ///< of the mega-kernel
+  std::unique_ptr<FiberCode> graph_;  ///< of the graph's kernels
 };
 
 }  // namespace strata::megakernel

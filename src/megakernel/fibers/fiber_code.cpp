@@ -10,10 +10,13 @@ namespace strata {
 // The texts, which CMake embeds.
 std::string_view fiber_platform_text();
 std::string_view fiber_kernel_text();
+std::string_view fiber_graph_text();
+std::string_view fiber_main_text();
 
 namespace megakernel {
 
-std::string fiber_source(std::string_view functions, std::span<const std::string> kernels, bool profile) {
+std::string fiber_source(std::string_view functions, std::span<const std::string> kernels, bool profile,
+                         int graph_functions) {
   std::string text = "#include <sys/mman.h>\n#include <utility>\n";
   text += core_source();  // which says what STRATA_DEVICE is
   text += host_library();
@@ -24,17 +27,24 @@ std::string fiber_source(std::string_view functions, std::span<const std::string
   for (const std::string& name : kernels)
     text += fmt::format("      {{\"{0}\", [](void* const* arguments) {{ call_with(&::{0}, arguments); }}}},\n", name);
   text += "  };\n}\n}  // namespace strata::megakernel\n" + block_source();
-  append_headers(text, fiber_kernel_text());
+  if (graph_functions == 0) {
+    append_headers(text, fiber_kernel_text());
+  } else {
+    text += fmt::format("constexpr int kGraphFunctions = {};\n", graph_functions) + graph_source();
+    append_headers(text, fiber_graph_text());
+  }
+  append_headers(text, fiber_main_text());
   return text;
 }
 
 Result<std::unique_ptr<FiberCode>> FiberCode::compile(std::string_view functions, std::span<const std::string> kernels,
-                                                      bool profile, const HostCompiler& compiler) {
+                                                      bool profile, const HostCompiler& compiler, int graph_functions) {
   std::unique_ptr<FiberCode> code(new FiberCode);
   if (code->folder_.path().empty()) return environment("cannot make a temporary folder");
   code->program_ = (code->folder_.path() / "program").string();
   code->profile_ = profile;
-  STRATA_CHECK(write_file(code->program_ + ".cpp", fiber_source(functions, kernels, profile), Sync::None));
+  STRATA_CHECK(
+      write_file(code->program_ + ".cpp", fiber_source(functions, kernels, profile, graph_functions), Sync::None));
   std::vector<std::string> command{compiler.command, "-std=c++20"};
   command.insert(command.end(), compiler.options.begin(), compiler.options.end());
   command.insert(command.end(), {code->program_ + ".cpp", "-o", code->program_});

@@ -13,14 +13,17 @@
 namespace strata::megakernel {
 
 /// `functions`: as of cuda_source. `kernels`: names of those that pack constants, which the functions define.
-std::string fiber_source(std::string_view functions, std::span<const std::string> kernels, bool profile);
+/// `graph_functions`: as of cuda_source.
+std::string fiber_source(std::string_view functions, std::span<const std::string> kernels, bool profile,
+                         int graph_functions = 0);
 
 /// A compiled program, in a temporary folder of its own.
 class FiberCode {
  public:
   /// Compiles fiber_source. Errors (Environment): no temporary folder; the compiler, with what it says.
   static Result<std::unique_ptr<FiberCode>> compile(std::string_view functions, std::span<const std::string> kernels,
-                                                    bool profile, const HostCompiler& compiler);
+                                                    bool profile, const HostCompiler& compiler,
+                                                    int graph_functions = 0);
 
   const std::string& program() const { return program_; }
   bool profile() const { return profile_; }

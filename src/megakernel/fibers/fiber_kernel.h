@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "megakernel/fibers/fiber_device.h"
+#include "megakernel/runtime/graph_launches.h"
 #include "megakernel/runtime/step_kernel.h"
 
 namespace strata::megakernel {
@@ -20,13 +21,15 @@ class FiberKernel : public StepKernel {
 
   bool running() const override;
 
- private:
+ protected:
   FiberKernel(FiberDevice& device, const Plan& plan, Image image, const FiberCode& code, const KernelOptions& options)
       : StepKernel(plan, std::move(image), options, code.profile()), device_(&device), code_(&code) {}
   Result<void> allocate();
   uint32_t* host_word(HostWord word) const override;
   const int* host_tokens() const override;
   Result<void> start(uint32_t steps) override;
+  /// Of a launch that begins: its words and tokens, and the program, whose epochs count from `first_epoch`.
+  Result<void> begin_launch(uint32_t steps, uint32_t first_epoch);
   Result<bool> await_end() override;
   Result<void> peek(const void* from, std::span<uint32_t> to) const override;
   unsigned char* here(const void* place) const { return device_->here(reinterpret_cast<uint64_t>(place)); }
@@ -37,6 +40,25 @@ class FiberKernel : public StepKernel {
   std::vector<FiberMemory> parts_memory_;
   std::optional<FiberMemory> tokens_;
   mutable std::optional<Process> process_;
+};
+
+/// The same steps as a graph of kernels, whose code is FiberCode's with graph_functions: a launch runs one kernel after
+/// the other.
+class FiberGraphKernel : public FiberKernel {
+ public:
+  /// Errors: those of FiberKernel::make and of graph_launches.
+  static Result<std::unique_ptr<FiberGraphKernel>> make(FiberDevice& device, const Plan& plan, const FiberCode& code,
+                                                        const KernelOptions& options);
+
+ private:
+  FiberGraphKernel(FiberDevice& device, const Plan& plan, Image image, const FiberCode& code,
+                   const KernelOptions& options, std::vector<GraphLaunch> launches)
+      : FiberKernel(device, plan, std::move(image), code, options), launches_(std::move(launches)) {}
+  Result<void> start(uint32_t steps) override;
+
+  std::vector<GraphLaunch> launches_;
+  std::optional<FiberMemory> launch_memory_;
+  std::optional<FiberMemory> state_;
 };
 
 }  // namespace strata::megakernel

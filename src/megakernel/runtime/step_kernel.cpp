@@ -141,10 +141,10 @@ void StepKernel::begin_steps(uint32_t steps, int* device_tokens) {
   program_.last_epoch = next_epoch_ + steps - 1;
 }
 
-std::vector<std::pair<const void*, uint32_t>> StepKernel::first_words() const {
+std::vector<std::pair<const void*, uint32_t>> StepKernel::first_words(uint32_t first_epoch) const {
   std::vector<std::pair<const void*, uint32_t>> words{{program_.step, next_epoch_ * 2}};
   for (size_t n = 0; n < options_.lengths.size(); ++n)
-    words.emplace_back(program_.lengths + n, static_cast<uint32_t>(options_.lengths[n]));
+    words.emplace_back(program_.lengths + n, static_cast<uint32_t>(options_.lengths[n]) - (next_epoch_ - first_epoch));
   if (options_.lost_event >= 0 && next_epoch_ == 1)
     words.emplace_back(program_.events + options_.lost_event * CudaWords::kCounterStride, ~0u);
   return words;

@@ -1,6 +1,6 @@
-// A plan's mega-kernel from the host's side, whatever device it runs on: launched for many steps, read while it runs,
-// stopped, and asked why it ended before its time. A GPU (cuda/cuda_target.h) and the host's fibers
-// (megakernel/fibers) are such devices.
+// A plan's steps from the host's side, whatever device they run on: launched, read while they run, stopped, and asked
+// why they ended before their time. A GPU (cuda/cuda_target.h) and the host's fibers (megakernel/fibers) are such
+// devices. On each, a step runs as the mega-kernel or as a graph of kernels.
 #pragma once
 
 #include <chrono>
@@ -12,6 +12,9 @@
 #include "megakernel/runtime/trace.h"
 
 namespace strata::megakernel {
+
+/// How a plan's step runs: as one kernel for many steps, or as a kernel for each operator, in a graph for each step.
+enum class StepForm : uint8_t { Megakernel, Graph };
 
 /// A worker's shape on a GPU from Hopper on; others may have less.
 inline WorkerShape cuda_shape() {
@@ -111,8 +114,9 @@ class StepKernel {
   virtual Result<void> peek(const void* from, std::span<uint32_t> to) const = 0;
   /// Words of the host and epochs of a launch; `device_tokens`: host_tokens() as kernels see them.
   void begin_steps(uint32_t steps, int* device_tokens);
-  /// What is not 0 of a launch's memory at its begin, and a counter with a lost signal: words of device memory.
-  std::vector<std::pair<const void*, uint32_t>> first_words() const;
+  /// What is not 0 of a launch's memory at its begin, and a counter with a lost signal: words of device memory. Lengths
+  /// are those before the step of epoch `first_epoch`, as Program has it.
+  std::vector<std::pair<const void*, uint32_t>> first_words(uint32_t first_epoch) const;
   void end_launch();  ///< of a destructor: stops it and waits
 
   Plan plan_;

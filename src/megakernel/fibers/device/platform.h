@@ -16,6 +16,11 @@ struct FiberIndex {
 };
 inline FiberIndex blockIdx;  ///< blocks that do not wait for each other run one after the other
 
+namespace strata_device {
+/// Kernels run one after the other.
+inline void wait_for_previous_kernel() {}
+}  // namespace strata_device
+
 namespace strata::megakernel {
 
 /// A kernel of the image, called with its arguments.
@@ -31,6 +36,12 @@ template <class... Arguments>
 void call_with(void (*kernel)(Arguments...), void* const* arguments) {
   call_with(kernel, arguments, std::index_sequence_for<Arguments...>());
 }
+
+/// Numbers as the launch is told them: the memory's file, place and size; shared memory of a block, threads, blocks.
+struct FiberLaunch {
+  long long file, place, bytes, shared_bytes, threads, grid[3];
+};
+constexpr int kFiberLaunchNumbers = sizeof(FiberLaunch) / sizeof(long long);
 
 /// One for each thread. `team`: the thread is one of compute's; else it is a role alone.
 class FiberPlatform : public CudaWords {

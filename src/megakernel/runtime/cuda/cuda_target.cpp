@@ -3,40 +3,15 @@
 #include <cstring>
 #include <thread>
 
+#include "megakernel/runtime/cuda/kernel_memory.h"
+
 namespace strata::megakernel {
 namespace {
 
 constexpr size_t kLine = 128;  // bytes; what host and device poll lies on different lines
 constexpr size_t kHostWords = 2;
 
-template <class T>
-CudaPointer pointer_of(T* place) {
-  return reinterpret_cast<CudaPointer>(place);
-}
-
 }  // namespace
-
-struct CudaKernel::Memory {
-  explicit Memory(const CudaDriver& of) : driver(&of) {}
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  ~Memory() {
-    if (stream != nullptr) driver->destroy_stream(stream);
-    if (copies != nullptr) driver->destroy_stream(copies);
-    if (module != nullptr) driver->unload_module(module);
-  }
-
-  const CudaDriver* driver;
-  CudaModule module = nullptr;
-  CudaFunction function = nullptr;
-  CudaStream stream = nullptr;   ///< of the kernel
-  CudaStream copies = nullptr;   ///< beside it
-  std::vector<GpuMemory> parts;  ///< see Part
-  std::vector<PinnedMemory> pinned;
-
-  enum Part { kConstants, kEvents, kLaunch, kProfile };
-  enum PinnedPart { kWords, kMirror, kTokens };
-};
 
 CudaKernel::CudaKernel(const GpuDevice& device, const Plan& plan, Image image, const CudaCode& code,
                        const KernelOptions& options)
@@ -53,6 +28,7 @@ Result<std::unique_ptr<CudaKernel>> CudaKernel::make(const GpuDevice& device, co
   STRATA_TRY(Image image, checked_image(plan, options));
   std::unique_ptr<CudaKernel> kernel(new CudaKernel(device, plan, std::move(image), code, options));
   STRATA_CHECK(kernel->load(code));
+  STRATA_CHECK(kernel->find_kernel());
   STRATA_CHECK(kernel->check_fits());
   STRATA_CHECK(kernel->allocate());
   return kernel;
@@ -70,11 +46,15 @@ Result<void> CudaKernel::load(const CudaCode& code) {
   STRATA_CHECK(
       driver.check(driver.load_module(&m.module, code.cubin.data()),
                    fmt::format("loading the mega-kernel's code, for {}, on {}", code.target, device_->name())));
-  STRATA_CHECK(
-      driver.check(driver.get_function(&m.function, m.module, "strata_megakernel"), "the mega-kernel's entry"));
   STRATA_CHECK(driver.check(driver.create_stream(&m.stream, CudaDriver::kNonBlocking), "making a stream"));
   STRATA_CHECK(driver.check(driver.create_stream(&m.copies, CudaDriver::kNonBlocking), "making a stream"));
   return {};
+}
+
+Result<void> CudaKernel::find_kernel() {
+  const CudaDriver& driver = device_->driver();
+  return driver.check(driver.get_function(&memory_->function, memory_->module, "strata_megakernel"),
+                      "the mega-kernel's entry");
 }
 
 Result<void> CudaKernel::check_fits() const {
@@ -135,7 +115,7 @@ const int* CudaKernel::host_tokens() const {
   return reinterpret_cast<const int*>(memory_->pinned[Memory::kTokens].data());
 }
 
-Result<void> CudaKernel::start(uint32_t steps) {
+Result<void> CudaKernel::begin_launch(uint32_t steps, uint32_t first_epoch) {
   const CudaDriver& driver = device_->driver();
   Memory& m = *memory_;
   const size_t tokens = static_cast<size_t>(steps) * static_cast<size_t>(options_.tokens_per_step) * sizeof(int);
@@ -151,8 +131,14 @@ Result<void> CudaKernel::start(uint32_t steps) {
   };
   const GpuMemory& state = m.parts[Memory::kLaunch];
   STRATA_CHECK(fill(state.pointer(), 0, static_cast<size_t>(state.bytes()) / sizeof(unsigned)));
-  for (const auto& [place, value] : first_words()) STRATA_CHECK(fill(pointer_of(place), value, 1));
+  for (const auto& [place, value] : first_words(first_epoch)) STRATA_CHECK(fill(pointer_of(place), value, 1));
+  return {};
+}
 
+Result<void> CudaKernel::start(uint32_t steps) {
+  STRATA_CHECK(begin_launch(steps, next_epoch_));
+  const CudaDriver& driver = device_->driver();
+  Memory& m = *memory_;
   CudaLaunchAttribute cooperative{.id = CudaLaunchAttribute::kCooperative, .padding = 0, .value = {1}};
   const CudaLaunchConfig config{.grid = {static_cast<unsigned>(blocks_ - options_.absent_blocks), 1, 1},
                                 .block = {kBlockThreads, 1, 1},
@@ -196,7 +182,8 @@ Result<bool> CudaKernel::await_end() {
     const int status = driver.query_stream(memory_->stream);
     if (status != CudaDriver::kNotReady)
       STRATA_CHECK(driver.check(status, fmt::format("running the mega-kernel {}", plan_.name)));
-    if (status == 0) return true;
+    STRATA_TRY(const bool goes_on, start_more());
+    if (status == 0 && !goes_on) return true;
     if (Clock::now() < next_look) {
       std::this_thread::sleep_for(std::chrono::microseconds(20));
       continue;

@@ -26,17 +26,23 @@ class CudaKernel : public StepKernel {
   const SharedLayout& layout() const { return layout_; }
   int blocks() const { return blocks_; }
 
- private:
+ protected:
   struct Memory;
   CudaKernel(const GpuDevice& device, const Plan& plan, Image image, const CudaCode& code,
              const KernelOptions& options);
   Result<void> load(const CudaCode& code);
+  Result<void> find_kernel();
   Result<void> check_fits() const;
   Result<void> allocate();
   uint32_t* host_word(HostWord word) const override;
   const int* host_tokens() const override;
   Result<void> start(uint32_t steps) override;
   Result<bool> await_end() override;
+  /// Of a launch that begins: memory and words of the host, with lengths from `first_epoch` on.
+  Result<void> begin_launch(uint32_t steps, uint32_t first_epoch);
+  /// When nothing runs, or while it does: starts what of the launch has not been started yet and may be. True where
+  /// something runs then.
+  virtual Result<bool> start_more() const { return false; }
   Result<void> peek(const void* from, std::span<uint32_t> to) const override;
 
   const GpuDevice* device_;

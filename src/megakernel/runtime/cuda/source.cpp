@@ -1,6 +1,6 @@
 #include "megakernel/runtime/cuda/source.h"
 
-#include "megakernel/runtime/cuda/words.h"
+#include "megakernel/runtime/cuda/graph_words.h"
 
 namespace strata {
 
@@ -10,6 +10,8 @@ std::string_view megakernel_words_text();
 std::string_view megakernel_platform_text();
 std::string_view megakernel_block_text();
 std::string_view megakernel_kernel_text();
+std::string_view megakernel_graph_text();
+std::string_view megakernel_graph_kernel_text();
 
 namespace megakernel {
 
@@ -35,6 +37,12 @@ std::string block_source() {
   return text;
 }
 
+std::string graph_source() {
+  std::string text;
+  append_headers(text, megakernel_graph_text());
+  return text + fmt::format("static_assert(sizeof(strata::megakernel::GraphLaunch) == {});\n", sizeof(GraphLaunch));
+}
+
 std::string agreement_source(std::string_view platform, bool profile) {
   return fmt::format(
       "namespace strata::megakernel {{\n"
@@ -44,23 +52,37 @@ std::string agreement_source(std::string_view platform, bool profile) {
       profile, platform, sizeof(Program<CudaWords>), sizeof(Descriptor));
 }
 
-std::string cuda_source(std::string_view functions, bool profile) {
+std::string cuda_source(std::string_view functions, bool profile, int graph_functions) {
   std::string text = core_source();
   append_headers(text, megakernel_platform_text());
   text += agreement_source("CudaPlatform", profile);
   append_headers(text, functions);
   text += "\n" + block_source();
-  append_headers(text, megakernel_kernel_text());
+  if (graph_functions == 0) {
+    append_headers(text, megakernel_kernel_text());
+    return text;
+  }
+  text += graph_source();
+  append_headers(text, megakernel_graph_kernel_text());
+  for (int n = 0; n < graph_functions; ++n) {
+    text += fmt::format(
+        "extern \"C\" __global__ void __launch_bounds__(strata::megakernel::kGraphThreads, "
+        "strata::megakernel::kGraphBlocks)\n"
+        "    strata_graph_{0}(const __grid_constant__ strata::megakernel::Program<strata::megakernel::CudaPlatform> "
+        "program,\n                   const __grid_constant__ strata::megakernel::GraphLaunch launch) {{\n"
+        "  strata::megakernel::run_graph<{0}>(program, launch);\n}}\n",
+        n);
+  }
   return text;
 }
 
 Result<CudaCode> compile_cuda_code(std::string_view functions, const Target& target, bool profile, int most_spilled,
-                                   ResultCache* cache) {
+                                   ResultCache* cache, int graph_functions) {
   if (!target.bulk_copies)
     return with_remedy(unsupported("a mega-kernel for {}, which has no bulk copies", target.name),
                        "choose a target from sm_90a on");
   CudaCode code{.target = std::string(target.name), .profile = profile, .cubin = {}, .use = {}};
-  STRATA_TRY(code.cubin, cubin_of(cuda_source(functions, profile), target, cache, {}, &code.use));
+  STRATA_TRY(code.cubin, cubin_of(cuda_source(functions, profile, graph_functions), target, cache, {}, &code.use));
   if (code.use.spilled_bytes > most_spilled)
     return with_remedy(unsupported("the mega-kernel's block functions take more than the {} registers that a thread "
                                    "has: {} bytes are spilled",

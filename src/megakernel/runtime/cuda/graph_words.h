@@ -1,0 +1,38 @@
+// What host and device agree on where a step is a graph of kernels, one for each operator. Part of the device code as
+// text, after words.h.
+#pragma once
+
+#include "megakernel/runtime/cuda/words.h"
+
+namespace strata::megakernel {
+
+/// A block has the warps of compute and the one of which a lane loads; nobody controls.
+constexpr int kGraphThreads = kComputeThreads + 32;
+/// Blocks of a multiprocessor: those of a kernel load their first stages beside those of the kernel before.
+constexpr int kGraphBlocks = 2;
+
+/// What changes from one launch to the next, while the graph stays as it is.
+struct GraphState {
+  unsigned first_epoch;
+  unsigned last_epoch;
+};
+
+/// A kernel: all tasks of an operator, dealt to its blocks in turn.
+struct GraphLaunch {
+  void* arguments[kMostArguments];
+  const GraphState* state;
+  int grid[3];  ///< of the operator; its product is `tasks`
+  int tasks;
+  int first_task;  ///< a task of the operator in the plan, for reports
+  int function;
+  int blocks;
+  unsigned flags;          ///< kEndsStep, kStoresForCopies
+  unsigned ring_bytes;     ///< of shared memory
+  unsigned scratch_bytes;  ///< the same
+};
+
+STRATA_DEVICE constexpr SharedLayout graph_layout(const GraphLaunch& launch, unsigned ring_stages) {
+  return shared_layout(launch.ring_bytes, ring_stages, 0, launch.scratch_bytes);
+}
+
+}  // namespace strata::megakernel

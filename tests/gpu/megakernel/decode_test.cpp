@@ -1,0 +1,97 @@
+// Decode steps on a GPU in both forms, the mega-kernel and the graph of kernels: the same tokens and logits, bit for
+// bit. It needs a GPU from Hopper on, the driver and NVRTC; see tests/gpu/README.md.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "megakernel/decode/cuda_decode.h"
+#include "megakernel/decode/decode_session.h"
+#include "megakernel/models/test_models.h"
+
+namespace strata::megakernel {
+namespace {
+
+/// As in decode_host_test.cpp: several tasks of each operator for a worker, heads that share keys.
+ModelConfig decoded_config(ModelFamily family) {
+  ModelConfig config = tiny_config(family);
+  config.hidden_size = 128;
+  config.num_attention_heads = 4;
+  config.num_key_value_heads = family == ModelFamily::Qwen3 ? 2 : 1;
+  config.head_dim = family == ModelFamily::Qwen3 ? 64 : 32;
+  config.intermediate_size = 128;
+  config.vocab_size = 256;
+  return config;
+}
+
+struct GpuDecode {
+  ModelFamily family;
+  int64_t batch;
+  int64_t capacity;
+  int workers;
+};
+
+class GpuDecodes : public testing::TestWithParam<GpuDecode> {};
+
+TEST_P(GpuDecodes, HaveTheSameBitsInBothForms) {
+  const auto& [family, batch, capacity, workers] = GetParam();
+  const auto device = GpuDevice::open();
+  ASSERT_TRUE(device) << device.error().to_string();
+  const ModelConfig config = decoded_config(family);
+  const auto weights = ModelWeights::random(config, 1);
+  ASSERT_TRUE(weights) << weights.error().to_string();
+  const std::vector<std::vector<int>> all{{3, 17, 200}, {131, 9, 64}};
+  const std::vector<std::vector<int>> prompts(all.begin(), all.begin() + batch);
+  const std::vector<SamplingOptions> sampling{{.temperature = 2, .top_k = 50, .seed = 5}};
+  constexpr int64_t kTokens = 24;
+
+  std::vector<std::vector<int>> expected;
+  std::vector<float> logits;
+  for (const DecodeMode mode : {DecodeMode::Megakernel, DecodeMode::Graph, DecodeMode::Auto}) {
+    SCOPED_TRACE(static_cast<int>(mode));
+    CudaDecodeTarget target(**device);
+    DecodeOptions options;
+    options.batch = batch;
+    options.capacity = capacity;
+    options.machine.workers = workers;
+    options.mode = mode;
+    const auto session = DecodeSession::make(target, config, *weights, options);
+    ASSERT_TRUE(session) << session.error().to_string();
+    if (const auto& times = (*session)->measured()) {
+      EXPECT_EQ(times->no_graph, "");
+      fmt::print("mega-kernel {:.1f} us a step, graph {:.1f} us\n", times->megakernel * 1e6, times->graph * 1e6);
+    }
+    // Again and again, so that epochs go on and the graph is started anew.
+    for (int repetition = 0; repetition < 20; ++repetition) {
+      (*session)->set_position(0);
+      const auto made = (*session)->generate(prompts, {.tokens = kTokens, .sampling = sampling});
+      ASSERT_TRUE(made) << made.error().to_string();
+      const auto found = (*session)->logits(batch - 1);
+      ASSERT_TRUE(found) << found.error().to_string();
+      if (expected.empty()) {
+        expected = *made;
+        logits = *found;
+      }
+      EXPECT_EQ(*made, expected);
+      EXPECT_EQ(*found, logits);
+    }
+    // Sequences that end early, with steps that were started and do nothing.
+    std::vector<int> stop;
+    for (const auto& sequence : expected) stop.push_back(sequence[5]);
+    (*session)->set_position(0);
+    const auto some = (*session)->generate(prompts, {.tokens = kTokens, .sampling = sampling, .stop_tokens = stop});
+    ASSERT_TRUE(some) << some.error().to_string();
+    for (size_t s = 0; s < some->size(); ++s) {
+      const std::vector<int>& made = (*some)[s];
+      EXPECT_LE(made.size(), 6U);
+      EXPECT_TRUE(std::equal(made.begin(), made.end(), expected[s].begin()));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(TinyModels, GpuDecodes,
+                         testing::Values(GpuDecode{ModelFamily::Qwen3, 1, 128, 4},
+                                         GpuDecode{ModelFamily::Qwen3, 2, 64, 2},
+                                         GpuDecode{ModelFamily::Llama, 1, 64, 2},
+                                         GpuDecode{ModelFamily::Llama, 2, 128, 128}));
+
+}  // namespace
+}  // namespace strata::megakernel
