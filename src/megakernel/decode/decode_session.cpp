@@ -159,11 +159,15 @@ Result<void> DecodeSession::choose_form() {
   STRATA_CHECK(make_kernel(form_));
   if (options_.mode != DecodeMode::Auto || !measured_->no_graph.empty()) return {};
   STRATA_TRY(measured_->megakernel, measured_step());
-  if (const auto made = make_kernel(StepForm::Graph); !made) {
-    if (made.error().code != ErrorCode::Unsupported) return made;
-    measured_->no_graph = made.error().message;
+  // What fails in the graph does not take the other form from the user, who reads why.
+  const auto step = make_kernel(StepForm::Graph).and_then([&] { return measured_step(); });
+  if (!step) {
+    if (kernel_ != nullptr && hangs()) return tl::unexpected(step.error());
+    const std::string& why = step.error().message;
+    measured_->no_graph = why.substr(0, why.find('\n'));  // an abort's report has a line for each worker
+    set_position(0);
   } else {
-    STRATA_TRY(measured_->graph, measured_step());
+    measured_->graph = *step;
   }
   const bool graph = measured_->no_graph.empty() && measured_->graph < measured_->megakernel;
   return make_kernel(graph ? StepForm::Graph : StepForm::Megakernel);

@@ -32,13 +32,13 @@ constexpr const char* kStepsName = "strata_graph";
 
 /// All steps of a launch. Its arguments: the program; the graph's launches, and how many there are.
 inline void run_steps(const std::vector<void*>& arguments, const FiberLaunch& steps) {
-  auto program = *static_cast<const Program<FiberPlatform>*>(arguments.at(0));
+  const auto& of_steps = *static_cast<const Program<FiberPlatform>*>(arguments.at(0));
   const auto* const launches = static_cast<const GraphLaunch*>(arguments.at(1));
   const auto count = reinterpret_cast<std::uintptr_t>(arguments.at(2));
-  while ((program.step->value & 1u) == 0 && program.abort->value == 0) {
+  while ((of_steps.step->value & 1u) == 0 && of_steps.abort->value == 0) {
     for (std::uintptr_t n = 0; n < count; ++n) {
       const GraphLaunch& launch = launches[n];
-      program.ring_bytes = launch.ring_bytes;
+      const Program<FiberPlatform> program = graph_program(of_steps, launch);
       strata_device::launch(launch.blocks, 1, 1, 1, steps.threads, graph_layout(launch, program.ring_stages).bytes,
                             false, [&](long long block, long long, long long, unsigned char* memory) {
                               run_graph_of(launch.function, memory, program, launch, static_cast<int>(block),

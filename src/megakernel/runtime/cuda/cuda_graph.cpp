@@ -87,10 +87,9 @@ Result<void> CudaGraphKernel::record() {
   const Result<void> launched = [&]() -> Result<void> {
     for (size_t n = 0; n < launches_.size(); ++n) {
       GraphLaunch& launch = launches_[n];
-      Program<CudaWords> program = program_;
+      Program<CudaWords> program = graph_program(program_, launch);
       program.first_epoch = 0;
       program.last_epoch = 0;
-      program.ring_bytes = launch.ring_bytes;
       CudaLaunchAttribute overlaps{.id = CudaLaunchAttribute::kOverlapsPrevious, .padding = 0, .value = {1}};
       const CudaLaunchConfig config{.grid = {static_cast<unsigned>(launch.blocks), 1, 1},
                                     .block = {kGraphThreads, 1, 1},

@@ -31,6 +31,14 @@ struct GraphLaunch {
   unsigned scratch_bytes;  ///< the same
 };
 
+/// The step's program as a kernel has it: a ring of its own, and no list of tasks. Its shared memory is graph_layout.
+template <class Words>
+Program<Words> graph_program(Program<Words> program, const GraphLaunch& launch) {
+  program.ring_bytes = launch.ring_bytes;
+  program.listed = 0;
+  return program;
+}
+
 STRATA_DEVICE constexpr SharedLayout graph_layout(const GraphLaunch& launch, unsigned ring_stages) {
   return shared_layout(launch.ring_bytes, ring_stages, 0, launch.scratch_bytes);
 }
