@@ -47,7 +47,7 @@ struct Options {
   std::string trace;
   int64_t window = 0;
   int64_t measure = 0;
-  int64_t position = -1;
+  std::vector<int64_t> positions;  ///< of measurements
   bool json = false;
 };
 
@@ -97,8 +97,8 @@ int64_t capacity_for(const Options& options, const std::vector<std::vector<int>>
   if (options.capacity > 0) return options.capacity;
   size_t longest = 0;
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
-  const int64_t needed =
-      std::max(static_cast<int64_t>(longest) + options.generate.tokens, options.position + options.measure + 1);
+  int64_t needed = static_cast<int64_t>(longest) + options.generate.tokens;
+  for (const int64_t position : options.positions) needed = std::max(needed, position + options.measure + 1);
   return std::max<int64_t>(ceil_div(needed, kUnit) * kUnit, 2 * kUnit);
 }
 
@@ -110,11 +110,9 @@ Result<void> write_trace(const DecodeSession& session, const std::string& path) 
 }
 
 /// ms a step after `position` positions, the median of several launches.
-Result<double> measured_step(DecodeSession& session, const Options& options) {
+Result<double> measured_step(DecodeSession& session, int64_t position, uint32_t steps) {
   std::vector<double> seconds;
   constexpr int kLaunches = 7;
-  const auto steps = static_cast<uint32_t>(options.measure);
-  const int64_t position = options.position >= 0 ? options.position : session.position();
   for (int n = 0; n < kLaunches; ++n) {
     session.set_position(position);
     STRATA_TRY(const double one, session.run(steps));
@@ -186,12 +184,15 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   if (const auto& times = session->measured(); times && times->no_graph.empty())
     report.update({{"megakernel_ms", times->megakernel * 1e3}, {"graph_ms", times->graph * 1e3}});
   if (options.measure > 0) {
-    STRATA_TRY(const double ms, measured_step(*session, options));
-    const int64_t position = options.position >= 0 ? options.position : session->position();
-    const double least = static_cast<double>(session->floor_bytes(position)) / kReadBandwidth * 1e3;
-    report.update({{"position", position}, {"ms", ms}, {"floor_ms", least}, {"ratio", ms / least}});
-    if (!options.json)
-      fmt::print("position {}: {:.4f} ms a token, floor {:.4f} ms, ratio {:.3f}\n", position, ms, least, ms / least);
+    std::vector<int64_t> positions = options.positions;
+    if (positions.empty()) positions.push_back(session->position());
+    for (const int64_t position : positions) {
+      STRATA_TRY(const double ms, measured_step(*session, position, static_cast<uint32_t>(options.measure)));
+      const double least = static_cast<double>(session->floor_bytes(position)) / kReadBandwidth * 1e3;
+      report["measured"].push_back({{"position", position}, {"ms", ms}, {"floor_ms", least}, {"ratio", ms / least}});
+      if (!options.json)
+        fmt::print("position {}: {:.4f} ms a token, floor {:.4f} ms, ratio {:.3f}\n", position, ms, least, ms / least);
+    }
   }
   if (options.json) fmt::print("{}\n", report.dump());
   return kSuccess;
@@ -283,7 +284,11 @@ void add_decode(CLI::App& app, Action& action) {
       "where the file ends in .html");
   command->add_option("--window", options->window, "bytes of weights on their way to a multiprocessor");
   command->add_option("--measure", options->measure, "time launches of so many steps, after decoding");
-  command->add_option("--position", options->position, "of the measurement; default: where decoding ended");
+  command
+      ->add_option("--position", options->positions,
+                   "of the measurement, or several with commas between them; default: where decoding ended")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--json", options->json, "print one JSON object");
   command->callback([options, &action] { action = [options] { return decode(*options); }; });
 }

@@ -363,6 +363,7 @@ TEST(Simulate, IsWhatOneCanReckon) {
   Machine machine;
   machine.workers = 4;
   machine.counter = {1e-6, 0.5e-6, 0};
+  machine.task_seconds = 1e-6;
   CompileOptions options;
   options.choose_hand_offs = false;
   options.max_waits = 1;
@@ -378,6 +379,25 @@ TEST(Simulate, IsWhatOneCanReckon) {
   // Two workers run two tasks each: the ring holds what the second computes while the first ends.
   machine.workers = 2;
   EXPECT_NEAR(compile(graph, machine, options)->estimate.seconds, alone + 10e-6, 1e-12);
+}
+
+// One worker is free early, but not for so long that it could begin all tasks after the products.
+TEST(Schedule, TasksThatComputeNothingAreSpread) {
+  OperatorGraph graph;
+  graph.name = "spread";
+  graph.tensors = {{"w", {7, 2000000}, 1, TensorClass::Constant}, {"y", {7}}, {"z", {64}}};
+  Operator products{"products", "f", {7}, {tile(0, false, {7, 2000000}, {7}, {0, -1})}, {tile(1, true, {7}, {7}, {0})}};
+  products.cost = {2000000, 1e-6, 200, 10000};
+  const Operator best{"best", "g", {64}, {tile(1, false, {7}, {64}, {-1})}, {tile(2, true, {64}, {64}, {0})}};
+  graph.operators = {products, best};
+  Machine machine;
+  machine.workers = 4;
+  const auto compiled = compile(graph, machine);
+  ASSERT_TRUE(compiled);
+  for (const std::vector<int>& queue : compiled->plan.queues) {
+    const auto of_best = [&](int task) { return compiled->plan.tasks[static_cast<size_t>(task)].op == 1; };
+    EXPECT_LE(std::count_if(queue.begin(), queue.end(), of_best), 64 / 4 + 8);
+  }
 }
 
 TEST(Print, TextAndDrawingAreShort) {

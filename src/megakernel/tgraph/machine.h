@@ -32,6 +32,7 @@ struct Machine {
   double activation_bandwidth = 6.5e12;  ///< of the second-level cache, for what all workers read together; assumed
   EventLatency counter{0.725e-6, 0.125e-6, 2.3};
   EventLatency tagged{0.28e-6, 0.06e-6, 4.9};
+  double task_seconds = 3.3e-6;      ///< between two tasks that begin on a worker, however little they compute
   double worker_hand_off = 0.05e-6;  ///< seconds, through shared memory of one worker; assumed
   double dispatch = 0.8e-6;      ///< seconds, from a scheduler that sees an event to a worker with the task; assumed
   int64_t tagged_bytes = 32768;  ///< more activations for one consumer are not handed over in tagged words

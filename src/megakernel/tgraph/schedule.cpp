@@ -75,7 +75,8 @@ class ListSchedule {
 
  private:
   double seconds_of(const Task& task) const {
-    return task.op < 0 ? 0 : operators_.operators[static_cast<size_t>(task.op)].cost.seconds;
+    if (task.op < 0) return 0;
+    return std::max(operators_.operators[static_cast<size_t>(task.op)].cost.seconds, machine_.task_seconds);
   }
   double bytes_of(const Task& task) const {
     return task.op < 0 ? 0

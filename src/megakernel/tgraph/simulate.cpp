@@ -104,7 +104,9 @@ class Simulation {
     const TaskCost* cost = cost_of(task);
     return cost == nullptr ? 0 : static_cast<double>(cost->constant_bytes);
   }
-  double seconds_of(const Task& task) const { return task.op < 0 ? 0 : cost_of(task)->seconds; }
+  double seconds_of(const Task& task) const {
+    return task.op < 0 ? 0 : std::max(cost_of(task)->seconds, machine_.task_seconds);
+  }
   /// The part of a task's time that its last load must be there for.
   double tail_of(const Task& task) const {
     return bytes_of(task) > 0 ? seconds_of(task) / static_cast<double>(std::max<int64_t>(cost_of(task)->stages, 1)) : 0;
