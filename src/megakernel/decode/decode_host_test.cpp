@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "megakernel/decode/decode_session.h"
@@ -42,6 +43,8 @@ struct HostDecode {
   friend std::ostream& operator<<(std::ostream& out, const HostDecode& one) { return out << one.name(); }
 };
 
+constexpr std::array<int64_t, 2> kWindows{16'384, 49'152};
+
 /// A model, and sessions of its device code.
 class HostDecodes : public testing::TestWithParam<HostDecode> {
  protected:
@@ -61,6 +64,7 @@ class HostDecodes : public testing::TestWithParam<HostDecode> {
     options.capacity = capacity;
     options.machine.workers = workers;
     options.mode = mode;
+    if (mode == DecodeMode::Auto) options.windows = {kWindows.begin(), kWindows.end()};
     auto session = DecodeSession::make(*target_, config_, *weights_, options);
     ASSERT_TRUE(session) << session.error().to_string();
     session_ = std::move(*session);
@@ -189,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,
                                          HostDecode{ModelFamily::Llama, 2, 128, 4, 2}),
                          [](const auto& test) { return test.param.name(); });
 
-/// What is measured leaves nothing behind.
+/// What is measured leaves nothing behind. The fastest of several windows is one of them.
 class ChosenForms : public HostDecodes {};
 TEST_P(ChosenForms, GoOnInTheFasterFormWithTheSameBits) {
   const auto expected = decode_again("forward");
@@ -200,6 +204,7 @@ TEST_P(ChosenForms, GoOnInTheFasterFormWithTheSameBits) {
   EXPECT_EQ(times->no_graph, "");
   EXPECT_GT(times->megakernel, 0);
   EXPECT_GT(times->graph, 0);
+  EXPECT_THAT(kWindows, testing::Contains(session_->shape().window_bytes));
   EXPECT_EQ(session_->form(), times->graph < times->megakernel ? StepForm::Graph : StepForm::Megakernel);
   EXPECT_EQ(decode_again("forward"), expected);
 }

@@ -153,12 +153,30 @@ Result<double> DecodeSession::measured_step() {
   return least;
 }
 
+/// Seconds of a step in the fastest of the windows; 0 where none is to be measured.
+Result<double> DecodeSession::choose_window() {
+  std::vector<int64_t> windows = options_.windows;
+  if (windows.empty() && options_.mode == DecodeMode::Auto) windows.push_back(shape_.window_bytes);
+  double least = 0;
+  int64_t fastest = shape_.window_bytes;
+  for (const int64_t window : windows) {
+    shape_.window_bytes = window;
+    STRATA_CHECK(make_kernel(form_));
+    STRATA_TRY(const double seconds, measured_step());
+    if (least > 0 && seconds >= least) continue;
+    least = seconds;
+    fastest = window;
+  }
+  shape_.window_bytes = fastest;
+  return least;
+}
+
 Result<void> DecodeSession::choose_form() {
   if (options_.profile && options_.mode != DecodeMode::Megakernel)
     return with_remedy(invalid("tasks are recorded in the mega-kernel alone"), "choose it as the form");
-  STRATA_CHECK(make_kernel(form_));
-  if (options_.mode != DecodeMode::Auto || !measured_->no_graph.empty()) return {};
-  STRATA_TRY(measured_->megakernel, measured_step());
+  STRATA_TRY(const double first, choose_window());
+  if (measured_) measured_->megakernel = first;
+  if (!measured_ || !measured_->no_graph.empty()) return make_kernel(form_);
   // What fails in the graph does not take the other form from the user, who reads why.
   const auto step = make_kernel(StepForm::Graph).and_then([&] { return measured_step(); });
   if (!step) {

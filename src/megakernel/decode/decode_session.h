@@ -35,6 +35,7 @@ struct DecodeOptions {
   std::chrono::milliseconds limit{2000};  ///< of each wait within a step
   bool profile = false;                   ///< record begin and end of tasks; of the mega-kernel alone
   DecodeMode mode = DecodeMode::Megakernel;
+  std::vector<int64_t> windows;  ///< bytes; the fastest is measured when the session begins. None: the machine's
 };
 
 struct GenerateOptions {
@@ -103,6 +104,7 @@ class DecodeSession {
   Result<void> pack(const ModelWeights& weights);
   /// Continues with steps of that form, from the same position. Epochs begin again, so tagged words are cleared.
   Result<void> make_kernel(StepForm form);
+  Result<double> choose_window();
   Result<void> choose_form();
   Result<double> measured_step();
   template <class Record>
