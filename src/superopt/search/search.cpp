@@ -247,6 +247,21 @@ class Search {
     return groups;
   }
 
+  /// Whether one block, which leaves a device empty, moves a group's tensors in the time of the kernels that it may
+  /// replace. So rows without a dimension that a grid could cut, as of RMSNorm([1, n]), are one kernel.
+  bool one_block_may_pay(const Group& group) const {
+    double bytes = 0;
+    for (const auto* classes : {&group.inputs, &group.targets}) {
+      for (const int c : *classes) {
+        const auto& type = context_.value(c).type;
+        if (type) bytes += static_cast<double>(type->bytes());
+      }
+    }
+    const Target& target = *options_.target;
+    return bytes / target.rates.multiprocessor_bandwidth <
+           static_cast<double>(context_.steps.size()) * target.kernel_seconds();
+  }
+
   /// Adds a stage with the units of these groups.
   void plan(int kernels, const std::vector<Group>& wanted) {
     if (kernels > options_.max_kernel_ops) return;
@@ -272,8 +287,7 @@ class Search {
       for (int c : group.inputs) axes.push_back(context_.kernel->at(c).axes);
       const auto& spaces = spaces_.emplace_back(block_spaces(axes, kMaxGridRank, options_.rules.maps));
       for (size_t s = 0; s < spaces.size(); ++s) {
-        // One block on a whole device is never wanted where a grid can be had.
-        if (options_.rules.sizes && !spaces[s].cuts_grid && spaces.size() > 1) continue;
+        if (options_.rules.sizes && !spaces[s].cuts_grid && spaces.size() > 1 && !one_block_may_pay(group)) continue;
         if (group.split && !options_.rules.maps) continue;  // which axis is split is known by axes alone
         const bool fits = std::any_of(group.targets.begin(), group.targets.end(), [&](int t) {
           return !options_.rules.maps || space_fits(spaces[s], context_.kernel->at(t).axes, group.split);
