@@ -50,6 +50,7 @@ struct Options {
   std::string mode = "auto";
   std::string trace;
   int64_t window = 0;
+  int workers = 0;
   int64_t measure = 0;
   std::vector<int64_t> positions;  ///< of measurements
   bool json = false;
@@ -154,6 +155,7 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   session_options.capacity = capacity_for(options, prompts);
   session_options.profile = !options.trace.empty();
   STRATA_TRY(session_options.mode, mode_of(options));
+  if (options.workers > 0) session_options.machine.workers = options.workers;
   if (options.window > 0) session_options.machine.window_bytes = options.window;
   if (options.window == 0 && options.trace.empty()) session_options.windows = {kWindows.begin(), kWindows.end()};
   const auto begin = Clock::now();
@@ -217,7 +219,7 @@ Result<int> decode_by_host_kernel(const Options& options, const ModelConfig& con
   DecodeOptions session_options;
   session_options.batch = static_cast<int64_t>(prompts.size());
   session_options.capacity = capacity_for(options, prompts);
-  session_options.machine.workers = 4;
+  session_options.machine.workers = options.workers > 0 ? options.workers : 4;
   if (options.mode == "graph") session_options.mode = DecodeMode::Graph;  // there are no times to choose by
   STRATA_TRY(const auto session, DecodeSession::make(*target, config, weights, session_options));
   STRATA_TRY(const auto made, session->generate(prompts, options.generate));
@@ -295,6 +297,10 @@ void add_decode(CLI::App& app, Action& action) {
   command->add_option("--window", options->window,
                       "bytes of weights on their way to a multiprocessor; default: the faster of 49152 and 65536, "
                       "measured at the start");
+  command
+      ->add_option("--workers", options->workers,
+                   "blocks that compute, one to a multiprocessor; default: 128, with --device host-kernel 4")
+      ->check(CLI::Range(1, 1024));
   command->add_option("--measure", options->measure, "time launches of so many steps, after decoding");
   command
       ->add_option("--position", options->positions,
