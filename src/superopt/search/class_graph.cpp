@@ -128,7 +128,8 @@ std::vector<FieldTensor> ClassGraph::everywhere(int i) {
 const std::vector<FieldTensor>& ClassGraph::everywhere(int i,
                                                        std::unordered_map<int, std::vector<FieldTensor>>& known) {
   const ValueClass& value = at(i);
-  if (!options_.one_block || value.derivations.empty()) return value.values;
+  // An input has all blocks; what is derived for it, since an operator gave the same, may come from itself.
+  if (!options_.one_block || value.kernel_tensor >= 0 || value.derivations.empty()) return value.values;
   if (const auto it = known.find(i); it != known.end()) return it->second;
   // The first derivation is the one that made the class, from older classes.
   const Derivation& derivation = value.derivations.front();
