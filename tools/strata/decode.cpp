@@ -102,7 +102,7 @@ int64_t capacity_for(const Options& options, const std::vector<std::vector<int>>
   if (options.capacity > 0) return options.capacity;
   size_t longest = 0;
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
-  int64_t needed = static_cast<int64_t>(longest) + options.generate.tokens;
+  int64_t needed = static_cast<int64_t>(longest) + options.generate.tokens + options.measure;
   for (const int64_t position : options.positions) needed = std::max(needed, position + options.measure + 1);
   return std::max<int64_t>(ceil_div(needed, kUnit) * kUnit, 2 * kUnit);
 }

@@ -183,7 +183,7 @@ Result<void> DecodeSession::choose_form() {
     if (kernel_ != nullptr && hangs()) return tl::unexpected(step.error());
     const std::string& why = step.error().message;
     measured_->no_graph = why.substr(0, why.find('\n'));  // an abort's report has a line for each worker
-    set_position(0);
+    position_ = 0;                                        // the kernel that comes next begins there
   } else {
     measured_->graph = *step;
   }
@@ -347,6 +347,9 @@ Result<void> DecodeSession::steps(uint32_t count) {
 
 Result<double> DecodeSession::run(uint32_t count) {
   if (hangs()) return environment("the launch before has not ended: {}", kHangs);
+  if (position_ + count > options_.capacity)
+    return with_remedy(invalid("{} positions after {} do not fit a cache of {}", count, position_, options_.capacity),
+                       "raise the capacity");
   STRATA_CHECK(put_sequences({}, std::vector<bool>(static_cast<size_t>(options_.batch))));
   const auto begin = Clock::now();
   STRATA_CHECK(steps(count));
