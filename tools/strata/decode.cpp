@@ -51,6 +51,9 @@ struct Options {
   std::string trace;
   int64_t window = 0;
   int workers = 0;
+  std::optional<int64_t> tagged_bytes;
+  std::vector<std::string> without;
+  std::vector<std::string> just_in_time;
   int64_t measure = 0;
   std::vector<int64_t> positions;  ///< of measurements
   bool json = false;
@@ -147,6 +150,16 @@ std::string describe_choice(const DecodeSession& session) {
                      times.megakernel * 1e3, times.graph * 1e3);
 }
 
+constexpr std::array kParts{"tasks-ahead", "descriptors-ahead", "weights-ahead", "events-of-tasks", "tagged-words"};
+
+DecodeAblation ablation_of(const Options& options) {
+  const auto is_without = [&](const char* part) {
+    return std::find(options.without.begin(), options.without.end(), part) != options.without.end();
+  };
+  return {is_without(kParts[0]), is_without(kParts[1]), is_without(kParts[2]),
+          is_without(kParts[3]), is_without(kParts[4]), options.just_in_time};
+}
+
 Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, const ModelWeights& weights,
                           const std::vector<std::vector<int>>& prompts) {
   STRATA_TRY(const std::unique_ptr<GpuDevice> device, GpuDevice::open());
@@ -156,6 +169,8 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   session_options.profile = !options.trace.empty();
   STRATA_TRY(session_options.mode, mode_of(options));
   if (options.workers > 0) session_options.machine.workers = options.workers;
+  if (options.tagged_bytes) session_options.machine.tagged_bytes = *options.tagged_bytes;
+  session_options.without = ablation_of(options);
   if (options.window > 0) session_options.machine.window_bytes = options.window;
   if (options.window == 0 && options.trace.empty()) session_options.windows = {kWindows.begin(), kWindows.end()};
   const auto begin = Clock::now();
@@ -220,6 +235,8 @@ Result<int> decode_by_host_kernel(const Options& options, const ModelConfig& con
   session_options.batch = static_cast<int64_t>(prompts.size());
   session_options.capacity = capacity_for(options, prompts);
   session_options.machine.workers = options.workers > 0 ? options.workers : 4;
+  if (options.tagged_bytes) session_options.machine.tagged_bytes = *options.tagged_bytes;
+  session_options.without = ablation_of(options);
   if (options.mode == "graph") session_options.mode = DecodeMode::Graph;  // there are no times to choose by
   STRATA_TRY(const auto session, DecodeSession::make(*target, config, weights, session_options));
   STRATA_TRY(const auto made, session->generate(prompts, options.generate));
@@ -301,6 +318,20 @@ void add_decode(CLI::App& app, Action& action) {
       ->add_option("--workers", options->workers,
                    "blocks that compute, one to a multiprocessor; default: 128, with --device host-kernel 4")
       ->check(CLI::Range(1, 1024));
+  command
+      ->add_option("--tagged-bytes", options->tagged_bytes,
+                   "activations of up to so many bytes are handed over in tagged words, larger ones by counters; "
+                   "default: 32768")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--without", options->without,
+                   "leave out what makes the mega-kernel fast, to measure what it brings; several with commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember(std::vector<std::string>(kParts.begin(), kParts.end())));
+  command
+      ->add_option("--just-in-time", options->just_in_time,
+                   "functions whose tasks schedulers launch in the kernel, such as attention, or all; default: none")
+      ->delimiter(',');
   command->add_option("--measure", options->measure, "time launches of so many steps, after decoding");
   command
       ->add_option("--position", options->positions,

@@ -35,10 +35,12 @@ struct HostDecode {
   int64_t batch;
   int64_t capacity;
   int workers;
-  int64_t splits;  ///< of attention, which follow from these
+  int64_t splits;         ///< of attention, which follow from these
+  bool untagged = false;  ///< activations that products read have no tags, as in large batches
 
   std::string name() const {
-    return fmt::format("{}_batch{}_splits{}", family == ModelFamily::Qwen3 ? "qwen3" : "llama", batch, splits);
+    return fmt::format("{}_batch{}_splits{}{}", family == ModelFamily::Qwen3 ? "qwen3" : "llama", batch, splits,
+                       untagged ? "_untagged" : "");
   }
   friend std::ostream& operator<<(std::ostream& out, const HostDecode& one) { return out << one.name(); }
 };
@@ -49,9 +51,9 @@ constexpr std::array<int64_t, 2> kWindows{16'384, 49'152};
 class HostDecodes : public testing::TestWithParam<HostDecode> {
  protected:
   void SetUp() override { make_session(DecodeMode::Megakernel); }
-  void make_session(DecodeMode mode) {
+  void make_session(DecodeMode mode, const DecodeAblation& without = {}) {
     session_.reset();
-    const auto& [family, batch, capacity, workers, splits] = GetParam();
+    const auto& [family, batch, capacity, workers, splits, untagged] = GetParam();
     config_ = decoded_config(family);
     auto weights = ModelWeights::random(config_, 1);
     ASSERT_TRUE(weights) << weights.error().to_string();
@@ -63,11 +65,16 @@ class HostDecodes : public testing::TestWithParam<HostDecode> {
     options.batch = batch;
     options.capacity = capacity;
     options.machine.workers = workers;
+    if (untagged) options.machine.tagged_bytes = 64;
     options.mode = mode;
+    options.without = without;
     if (mode == DecodeMode::Auto) options.windows = {kWindows.begin(), kWindows.end()};
     auto session = DecodeSession::make(*target_, config_, *weights_, options);
     ASSERT_TRUE(session) << session.error().to_string();
     session_ = std::move(*session);
+    const auto& tensors = session_->image().operators.tensors;
+    EXPECT_EQ(std::any_of(tensors.begin(), tensors.end(), [](const StepTensor& one) { return one.untagged; }),
+              untagged);
     for (const Operator& op : session_->image().operators.operators) {
       if (op.name == "attention.0") {
         EXPECT_EQ(op.grid[0], splits);
@@ -190,7 +197,9 @@ INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,
                          testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2},
                                          HostDecode{ModelFamily::Qwen3, 2, 64, 2, 1},
                                          HostDecode{ModelFamily::Llama, 1, 32, 2, 1},
-                                         HostDecode{ModelFamily::Llama, 2, 128, 4, 2}),
+                                         HostDecode{ModelFamily::Llama, 2, 128, 4, 2},
+                                         HostDecode{ModelFamily::Qwen3, 2, 128, 4, 1, true},
+                                         HostDecode{ModelFamily::Llama, 1, 128, 4, 4, true}),
                          [](const auto& test) { return test.param.name(); });
 
 /// What is measured leaves nothing behind. The fastest of several windows is one of them.
@@ -209,9 +218,58 @@ TEST_P(ChosenForms, GoOnInTheFasterFormWithTheSameBits) {
   EXPECT_EQ(decode_again("forward"), expected);
 }
 
+/// What measurements leave out changes times alone.
+class AblatedDecodes : public HostDecodes {};
+TEST_P(AblatedDecodes, HaveTheSameBits) {
+  const auto expected = decode_again("forward");
+  const size_t events = session_->plan().events.size();
+  const auto is_late = [&](const Task& task) { return task.mode == LaunchMode::JustInTime; };
+  const auto late_tasks = [&] {
+    return std::count_if(session_->plan().tasks.begin(), session_->plan().tasks.end(), is_late);
+  };
+  EXPECT_EQ(late_tasks(), 0);
+  int64_t late_attention = 0;
+  for (const DecodeAblation& without :
+       {DecodeAblation{.tasks_ahead = true}, DecodeAblation{.descriptors_ahead = true},
+        DecodeAblation{.constants_ahead = true}, DecodeAblation{.events_of_tasks = true},
+        DecodeAblation{.tagged_words = true}, DecodeAblation{.ahead_of_time = {"attention"}},
+        DecodeAblation{.ahead_of_time = {"all"}}}) {
+    make_session(DecodeMode::Megakernel, without);
+    ASSERT_NE(session_, nullptr);
+    EXPECT_EQ(decode_again("3"), expected);
+    EXPECT_EQ(session_->shape().listed == 1, without.tasks_ahead);
+    if (without.events_of_tasks) {
+      EXPECT_LT(session_->plan().events.size(), events);
+    }
+    if (without.tagged_words || without.constants_ahead) {
+      for (const Event& event : session_->plan().events) EXPECT_EQ(event.hand_off, HandOff::Counter);
+    }
+    if (without.ahead_of_time.empty()) {
+      EXPECT_EQ(late_tasks(), 0);
+    }
+    if (without.ahead_of_time == std::vector<std::string>{"attention"}) late_attention = late_tasks();
+    if (without.ahead_of_time == std::vector<std::string>{"all"}) {
+      EXPECT_GT(late_tasks(), late_attention);
+    }
+  }
+  EXPECT_GT(late_attention, 0);
+}
+
+TEST_P(AblatedDecodes, NamesFunctionsThatThereAre) {
+  DecodeOptions options;
+  options.without.ahead_of_time = {"attentive"};
+  const auto made = DecodeSession::make(*target_, config_, *weights_, options);
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().to_string(), testing::HasSubstr("the functions are all, attention"));
+}
+
+INSTANTIATE_TEST_SUITE_P(TinyModels, AblatedDecodes, testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2}),
+                         [](const auto& test) { return test.param.name(); });
+
 INSTANTIATE_TEST_SUITE_P(TinyModels, GraphDecodes,
                          testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2},
-                                         HostDecode{ModelFamily::Llama, 2, 128, 4, 2}),
+                                         HostDecode{ModelFamily::Llama, 2, 128, 4, 2},
+                                         HostDecode{ModelFamily::Llama, 1, 128, 4, 4, true}),
                          [](const auto& test) { return test.param.name(); });
 
 INSTANTIATE_TEST_SUITE_P(TinyModels, ChosenForms, testing::Values(HostDecode{ModelFamily::Llama, 1, 32, 2, 1}),

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "megakernel/tasks/device/strata_sequence.h"
@@ -83,15 +85,36 @@ class DecodeImageBuilder {
     made.element_bytes = element_bytes;
     return static_cast<int>(made_.operators.tensors.size()) - 1;
   }
-  /// An activation and its words, under the name that it has in parts; `per_word` elements in each.
+  /// Whether an activation lies in memory as it is, without tags. So do those that a task reads all of, where that is
+  /// much: tags double the bytes, and each word goes through a register on its way, so few are on their way at once.
+  bool is_untagged(const std::string& name, const std::vector<int64_t>& shape) const {
+    constexpr std::array<std::string_view, 5> kMultiplied{"X", "Y", "Hidden", "Mixed", "Gated"};
+    return std::find(kMultiplied.begin(), kMultiplied.end(), name) != kMultiplied.end() &&
+           product(shape) * kElementBytes > machine_.tagged_bytes;
+  }
+  /// An activation and its memory, under the name that it has in parts; `per_word` elements in each tagged word.
   void activation(const std::string& name, const std::vector<int64_t>& shape, int64_t element_bytes, int64_t per_word) {
     const std::string own = in_layer(name);
     names_[name] = tensor(own, shape, TensorClass::Activation, element_bytes);
+    if (is_untagged(name, shape)) {
+      made_.operators.tensors.back().untagged = true;
+      words_[names_[name]] = buffer({own, DecodeBuffer::Kind::Memory, product(shape) * element_bytes, ""});
+      return;
+    }
     const int64_t rows = product(shape) / shape.back();
     words_[names_[name]] =
         buffer({own, DecodeBuffer::Kind::Words, rows * ceil_div(shape.back(), per_word) * kWordBytes, ""});
   }
   int words_of(const std::string& name) const { return words_.at(names_.at(name)); }
+  /// An activation of 16 bits, argument `number` of an operator, where tasks read it and where they write it.
+  std::string read_text(const std::string& name, size_t number) const {
+    const bool untagged = made_.operators.tensors[static_cast<size_t>(names_.at(name))].untagged;
+    return fmt::format(fmt::runtime(untagged ? "argument<const bf16>(d, {})" : "words<bf16>(d, side, {})"), number);
+  }
+  std::string written_text(const std::string& name, size_t number) const {
+    const bool untagged = made_.operators.tensors[static_cast<size_t>(names_.at(name))].untagged;
+    return fmt::format(fmt::runtime(untagged ? "memory_out<bf16>(d, {})" : "words_out<bf16>(d, side, {})"), number);
+  }
 
   const std::vector<int64_t>& shape_of(int t) const { return made_.operators.tensors[static_cast<size_t>(t)].shape; }
 
@@ -138,8 +161,8 @@ class DecodeImageBuilder {
         "embed", "",
         fmt::format("      const int b = static_cast<int>(d.record.coordinates[0]);\n"
                     "      embed<{}, {}>(argument<const bf16>(d, 1), argument<const int>(d, 0)[b],\n"
-                    "          words_out<bf16>(d, side, 2) + b * {});\n",
-                    kTeamType, c_.hidden_size, c_.hidden_size)};
+                    "          {} + b * {});\n",
+                    kTeamType, c_.hidden_size, written_text("X", 2), c_.hidden_size)};
   }
 
   /// The next tokens: the largest logit of each part of a row, what follows from these for each sequence, and the end
@@ -285,10 +308,10 @@ class DecodeImageBuilder {
       activation(info.name, info.type.shape, bytes, alone ? 1 : kDataBytes / bytes);
     }
   }
-  static std::string out_text(const DecodeOperator& op, TensorId id, size_t number) {
+  std::string out_text(const DecodeOperator& op, TensorId id, size_t number) const {
     const TensorType& type = op.graph->type(id);
-    const std::string element = type.dtype == DType::F32 ? "float" : "bf16";
-    return fmt::format("words_out<{}{}>(d, side, {})", element, type.shape.back() == 1 ? ", 1" : "", number);
+    if (type.dtype != DType::F32) return written_text(op.graph->tensor(id).name, number);
+    return fmt::format("words_out<float{}>(d, side, {})", type.shape.back() == 1 ? ", 1" : "", number);
   }
 
   int packed_buffer(const DecodeOperator& op, const TaskCode& code, DecodeBuffer::Kind kind) {
@@ -301,7 +324,7 @@ class DecodeImageBuilder {
     op.cost.scratch_bytes = code.scratch_bytes();
   }
 
-  /// A part that is one product: activations in words, gains as they are, matrices packed.
+  /// A part that is one product: activations from other tasks, gains as they are, matrices packed.
   Result<void> generated(DecoderPart part) {
     STRATA_TRY(const DecodeOperators* operators, operators_of(part));
     const DecodeOperator& op = operators->operators.front();
@@ -331,7 +354,7 @@ class DecodeImageBuilder {
         add(weight_buffer(weight_name(role.weight), info.type.elements()),
             fmt::format("argument<const bf16>(d, {})", number));
       } else {
-        add(words_of(info.name), fmt::format("words<bf16>(d, side, {})", number));
+        add(words_of(info.name), read_text(info.name, number));
       }
     }
     for (TensorId id : op.operation().results) {
@@ -462,10 +485,10 @@ class DecodeImageBuilder {
         "combine", "",
         fmt::format(
             "      merge_splits<{}, {}, {}, {}, {}, bf16>(words<float, 1>(d, side, 0), words<float, 1>(d, side, 1),\n"
-            "          words<float>(d, side, 2), words_out<bf16>(d, side, 3),\n"
+            "          words<float>(d, side, 2), {},\n"
             "          static_cast<int>(d.record.coordinates[1] + {} * d.record.coordinates[2]),\n"
             "          static_cast<int>(d.record.coordinates[0]));\n",
-            kTeamType, grid[0], c_.group(), c_.head_dim, columns, c_.num_key_value_heads)};
+            kTeamType, grid[0], c_.group(), c_.head_dim, columns, written_text("Mixed", 3), c_.num_key_value_heads)};
     return {};
   }
 
@@ -480,7 +503,7 @@ class DecodeImageBuilder {
   std::map<DecoderPart, DecodeOperators> operators_;
   std::map<std::string, int> names_;    ///< tensors of the layer, by their names in parts
   std::map<std::string, int> weights_;  ///< buffers
-  std::map<int, int> words_;            ///< buffers, by tensor
+  std::map<int, int> words_;            ///< buffers of activations, by tensor
 };
 
 }  // namespace

@@ -27,6 +27,7 @@ namespace strata::megakernel {
 struct DecodeBuffer {
   enum class Kind : uint8_t {
     Words,    ///< tagged words; 0 at the beginning
+    Memory,   ///< activations without tags; 0 at the beginning
     Weight,   ///< as it lies in the file
     Packed,   ///< weights, by a PackJob
     Cache,    ///< keys and values of a layer, packed; 0 at the beginning

@@ -59,7 +59,11 @@ Result<void> DecodeSession::compile_step() {
   for (const Operator& op : image_.operators.operators)
     machine.scratch_bytes = std::max(machine.scratch_bytes, ceil_div(op.cost.scratch_bytes, 1024) * 1024);
   machine.ring_bytes = (kSharedBytes - kOther - machine.scratch_bytes) / 1024 * 1024;
-  STRATA_TRY(Compiled compiled, compile(image_.operators, machine));
+  STRATA_CHECK(label_operators());
+  CompileOptions plans;
+  plans.events_of_tasks = !options_.without.events_of_tasks;
+  plans.choose_hand_offs = !options_.without.tagged_words && !options_.without.constants_ahead;
+  STRATA_TRY(Compiled compiled, compile(image_.operators, machine, plans));
   plan_ = std::move(compiled.plan);
   std::vector<std::string> names;
   for (const TaskFunction& function : plan_.functions) names.push_back(function.name);
@@ -82,6 +86,26 @@ Result<void> DecodeSession::compile_step() {
   shape_.ring_bytes = machine.ring_bytes;
   shape_.window_bytes = machine.window_bytes;
   shape_.scratch_bytes = machine.scratch_bytes;
+  if (options_.without.tasks_ahead) shape_.listed = 1;
+  return {};
+}
+
+/// Marks the operators whose tasks come just in time.
+Result<void> DecodeSession::label_operators() {
+  const std::vector<std::string>& named = options_.without.ahead_of_time;
+  const auto is_named = [&](const std::string& name) {
+    return std::find(named.begin(), named.end(), name) != named.end();
+  };
+  std::set<std::string> functions{"all"};
+  for (Operator& op : image_.operators.operators) {
+    op.data_dependent = is_named("all") || is_named(op.function);
+    functions.insert(op.function);
+  }
+  for (const std::string& name : named) {
+    if (!functions.contains(name))
+      return with_remedy(invalid("there is no function '{}' in a step", name),
+                         fmt::format("the functions are {}", fmt::join(functions, ", ")));
+  }
   return {};
 }
 
@@ -201,6 +225,8 @@ Result<void> DecodeSession::make_kernel(StepForm form) {
   KernelOptions options;
   options.shape = shape_;
   options.limit = options_.limit;
+  if (options_.without.descriptors_ahead) options.without |= kDescriptorsAhead;
+  if (options_.without.constants_ahead) options.without |= kConstantsAhead;
   options.tokens_per_step = static_cast<int>(options_.batch);
   options.lengths.assign(static_cast<size_t>(options_.batch), static_cast<int>(position_));
   for (const std::string& name : plan_.operators) {

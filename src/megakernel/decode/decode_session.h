@@ -28,6 +28,16 @@ struct FormTimes {
   std::string no_graph;  ///< why
 };
 
+/// What a step does without, to measure what it brings. (Mirage Persistent Kernel, section 6, has such figures.)
+struct DecodeAblation {
+  bool tasks_ahead = false;        ///< a worker's roles are in one task at a time
+  bool descriptors_ahead = false;  ///< a task's descriptor is fetched when the loads before it are issued
+  bool constants_ahead = false;    ///< a task's weights are loaded when its events are active; without tagged words
+  bool events_of_tasks = false;    ///< operators wait for whole operators
+  bool tagged_words = false;       ///< counters hand over all activations, though these lie in tagged words
+  std::vector<std::string> ahead_of_time;  ///< functions whose tasks schedulers launch; "all": those of all functions
+};
+
 struct DecodeOptions {
   int64_t batch = 1;
   int64_t capacity = 1024;  ///< positions of a sequence's cache
@@ -35,6 +45,7 @@ struct DecodeOptions {
   std::chrono::milliseconds limit{2000};  ///< of each wait within a step
   bool profile = false;                   ///< record begin and end of tasks; of the mega-kernel alone
   DecodeMode mode = DecodeMode::Megakernel;
+  DecodeAblation without;
   std::vector<int64_t> windows;  ///< bytes; the fastest is measured when the session begins. None: the machine's
 };
 
@@ -100,6 +111,7 @@ class DecodeSession {
   DecodeSession(DecodeTarget& target, const ModelConfig& config, const DecodeOptions& options)
       : target_(&target), config_(config), options_(options) {}
   Result<void> compile_step();
+  Result<void> label_operators();
   Result<void> fill_memory(const ModelWeights& weights);
   Result<void> pack(const ModelWeights& weights);
   /// Continues with steps of that form, from the same position. Epochs begin again, so tagged words are cleared.

@@ -126,6 +126,7 @@ Result<void> HostKernel::launch(uint32_t steps) {
   program_.ring_shift = static_cast<unsigned>(std::countr_zero(program_.ring_stages));
   program_.window_bytes = static_cast<unsigned>(shape.window_bytes);
   program_.listed = shape.listed;
+  program_.without = options_.without;
   program_.events = events_.data();
   program_.step = &words_[kStep];
   program_.abort = &words_[kAbort];

@@ -33,6 +33,7 @@ struct HostOptions {
   int lanes = 2;                          ///< threads of each warp of compute
   std::vector<OperatorRecord> operators;  ///< of the plan's operators; none: all arguments are null
   std::vector<int> lengths;               ///< by sequence: filled positions of its cache before the first launch
+  unsigned without = 0;                   ///< Program::without
   Placement placement = Placement::RoundRobin;
   int tokens_per_step = 1;
   std::chrono::milliseconds limit{2000};       ///< of each wait within a step

@@ -130,6 +130,7 @@ TestCase random_case(uint64_t seed, Modes modes) {
   shape.window_bytes = between(random, 1, 4 * static_cast<int>(kStageUnit));
   shape.scratch_bytes = 8 * shape.warps * test.options.lanes;
   shape.listed = between(random, 1, 5);
+  if (random.below(4) == 0) test.options.without = static_cast<unsigned>(random.below(4));
   shape.queue_capacity = 1 << random.below(4);
 
   for (int i = between(random, 0, 4); i > 0; --i) {

@@ -80,6 +80,7 @@ KernelMemory::KernelMemory(const Plan& plan, const Image& image, const KernelOpt
   p.ring_shift = static_cast<unsigned>(std::countr_zero(p.ring_stages));
   p.window_bytes = static_cast<unsigned>(shape.window_bytes);
   p.listed = shape.listed;
+  p.without = options.without;
   p.queue_capacity = static_cast<unsigned>(shape.queue_capacity);
   p.tokens_per_step = options.tokens_per_step;
   p.limit = static_cast<unsigned long long>(std::chrono::nanoseconds(options.limit).count());

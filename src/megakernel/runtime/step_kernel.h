@@ -32,6 +32,7 @@ struct KernelOptions {
   std::vector<OperatorRecord> operators;  ///< of the plan's operators, in device memory; none: all arguments are null
   std::vector<int> lengths;               ///< by sequence: filled positions of its cache before the first launch
   Placement placement = Placement::RoundRobin;
+  unsigned without = 0;  ///< Program::without
   int tokens_per_step = 1;
   std::chrono::milliseconds limit{2000};       ///< of each wait within a step; more than a step takes
   std::chrono::milliseconds start_limit{100};  ///< until all workers and schedulers have started

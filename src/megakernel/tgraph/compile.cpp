@@ -27,6 +27,7 @@ Result<Compiled> compile(const OperatorGraph& operators, const Machine& machine,
   STRATA_CHECK(validate(operators));
   Stages stages;
   STRATA_TRY(TaskGraph graph, task_graph(operators));
+  if (!options.events_of_tasks) graph = one_event_a_pair(graph);
   stages.dependences = with_step_end(std::move(graph));
   STRATA_TRY(stages.dropped, drop_implied(stages.dependences));
   stages.fused = fuse_events(stages.dropped);

@@ -29,6 +29,7 @@ struct CompileOptions {
   std::optional<Policy> policy;  ///< nothing: by the plan's estimate
   /// Tagged words and shared memory where they may be; else counters everywhere.
   bool choose_hand_offs = true;
+  bool events_of_tasks = true;  ///< else one event where an operator needs another (one_event_a_pair)
 };
 
 /// The plan for one batch size. Errors: those of validate and of the passes; that the plan does not pass check() would

@@ -1,3 +1,4 @@
+#include <set>
 #include <unordered_map>
 
 #include "megakernel/tgraph/passes.h"
@@ -27,6 +28,22 @@ bool fuse(std::vector<TaskEvent>& events, TaskSet TaskEvent::*key, TaskSet TaskE
 }
 
 }  // namespace
+
+TaskGraph one_event_a_pair(const TaskGraph& graph) {
+  TaskGraph result{graph.groups, {}};
+  const auto whole = [&](int group) {
+    TaskSet set;
+    set.add(group, GridSet::all(graph.groups[static_cast<size_t>(group)].grid));
+    return set;
+  };
+  std::set<std::pair<int, int>> pairs;
+  for (const TaskEvent& event : graph.events) {
+    for (const auto& [from, triggering] : event.in.groups)
+      for (const auto& [to, waiting] : event.out.groups) pairs.emplace(from, to);
+  }
+  for (const auto& [from, to] : pairs) result.events.push_back({whole(from), whole(to)});
+  return result;
+}
 
 TaskGraph fuse_events(const TaskGraph& graph) {
   TaskGraph result = graph;

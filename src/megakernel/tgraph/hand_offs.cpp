@@ -223,6 +223,10 @@ std::vector<bool> may_be_tagged(const OperatorGraph& operators, const std::vecto
     if (one.kind == DependenceKind::WriteAfterWrite)
       allowed[static_cast<size_t>(one.from)] = allowed[static_cast<size_t>(one.to)] = false;
   }
+  for (size_t o = 0; o < operators.operators.size(); ++o) {
+    for (const Access& write : operators.operators[o].writes)
+      if (operators.tensors[static_cast<size_t>(write.tensor)].untagged) allowed[o] = false;
+  }
   for (size_t e = 0; e < events.size(); ++e) {
     if (!by_counter[e] && reads_of_all(events[e], dependences)) continue;
     for (const auto& [op, blocks] : events[e].in) allowed[static_cast<size_t>(op)] = false;

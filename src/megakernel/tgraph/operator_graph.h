@@ -26,6 +26,7 @@ struct StepTensor {
   std::vector<int64_t> shape;
   int64_t element_bytes = 2;
   TensorClass kind = TensorClass::Activation;
+  bool untagged = false;  ///< an activation that lies in memory as it is: counters hand it over, never tagged words
   /// Tensors of one buffer share memory, from its beginning: a later one may only be written when the earlier one has
   /// been read. −1: memory of its own.
   int buffer = -1;

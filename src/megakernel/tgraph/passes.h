@@ -12,6 +12,11 @@ namespace strata::megakernel {
 /// Unsupported (more than kMostTasks tasks), InvalidInput (a cycle).
 Result<TaskGraph> drop_implied(const TaskGraph& graph);
 
+/// One event for each pair of groups of which a task waits for another: all tasks of the first trigger it, all of the
+/// second wait for it. The baseline that events between tasks are measured against. No task of the graph waits for one
+/// of its own group, as is so in what task_graph makes.
+TaskGraph one_event_a_pair(const TaskGraph& graph);
+
 /// Successor-set fusion (Definition 4.1: events that the same tasks wait for become one) and predecessor-set fusion
 /// (Definition 4.2: events that the same tasks trigger become one), until neither changes anything.
 TaskGraph fuse_events(const TaskGraph& graph);

@@ -43,6 +43,20 @@ TEST(TaskGraph, PassesKeepTheOrderThatElementsAskFor) {
       EXPECT_EQ(base, required) << "test " << test;
     }
 
+    // Groups that depend on each other, and no others, do so with all their tasks.
+    const TaskGraph coarse = one_event_a_pair(graph);
+    const Relation coarse_order = order_of(coarse, count);
+    for (size_t i = 0; i < count; ++i) EXPECT_TRUE((base[i] & ~coarse_order[i]).none()) << "test " << test;
+    std::set<std::pair<int, int>> pairs;
+    for (const TaskEvent& event : coarse.events) {
+      ASSERT_EQ(event.in.groups.size() + event.out.groups.size(), 2U);
+      EXPECT_TRUE(pairs.emplace(event.in.groups.begin()->first, event.out.groups.begin()->first).second);
+      EXPECT_TRUE(std::any_of(graph.events.begin(), graph.events.end(), [&](const TaskEvent& fine) {
+        return fine.in.groups.contains(event.in.groups.begin()->first) &&
+               fine.out.groups.contains(event.out.groups.begin()->first);
+      }));
+    }
+
     const TaskGraph ended = with_step_end(graph);
     EXPECT_EQ(order_of(ended, count), base);
     const Relation with_end = order_of(ended, static_cast<size_t>(ended.task_count()));

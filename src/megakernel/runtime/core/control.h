@@ -73,6 +73,7 @@ class Control {
     for (; next < end; ++next) {
       Descriptor& entry = memory_.list[at_.place];
       if (take_entry(entry) != Verdict::Ready) return c_.left;
+      if ((c_.program.without & kDescriptorsAhead) != 0 && wait_for_loads() != Verdict::Ready) return c_.left;
       entry.epoch = epoch;
       c_.platform.arrive_and_expect(memory_.listed[at_.place], sizeof(QueuedTask));
       c_.platform.copy(static_cast<QueuedTask*>(&entry), c_.program.queued + next, sizeof(QueuedTask),
@@ -81,6 +82,12 @@ class Control {
       taken_entry_ = false;
     }
     return Verdict::Ready;
+  }
+
+  /// Until the loads of all tasks that are listed have been issued.
+  STRATA_DEVICE Verdict wait_for_loads() {
+    Waited waited{Activity::NextTask, -1, 0, 0};
+    return spin(c_, waited, [&] { return reached(c_.platform.peek(*memory_.loaded), at_.count); });
   }
 
   /// The next entry of the list, when all roles are done with the task that it held.

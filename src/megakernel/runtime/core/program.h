@@ -53,6 +53,10 @@ struct LaunchRecord {
   int end;
 };
 
+/// Bits of Program::without: what a launch does without, to measure what it brings.
+constexpr unsigned kDescriptorsAhead = 1;  ///< descriptors come while the loads of the task before are issued
+constexpr unsigned kConstantsAhead = 2;    ///< constants are loaded before the task's events are active
+
 /// To which worker a scheduler gives a task.
 enum class Placement : unsigned { RoundRobin, LeastLoaded };
 
@@ -95,6 +99,7 @@ struct Program {
   unsigned ring_shift;
   unsigned window_bytes;  ///< of bulk copies in flight; a larger copy is in flight alone
   int listed;             ///< entries of the list
+  unsigned without;       ///< 0, or kDescriptorsAhead and others
 
   // Words that threads meet at.
   Counter* events;    ///< by event, kCounterStride apart

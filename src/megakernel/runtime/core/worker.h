@@ -56,6 +56,10 @@ STRATA_DEVICE void run_load(Platform& platform, const Program<Platform>& program
   Cursor at;
   for (; next_task<Scope::Thread>(c, memory, at); at.advance(program.listed)) {
     Descriptor& entry = memory.list[at.place];
+    if ((program.without & kConstantsAhead) != 0 &&
+        wait_for_inputs(c, false, entry.record.waits, entry.record.wait_count, c.epoch) != Verdict::Ready) {
+      break;
+    }
     profile.begin();
     side.begin_task();
     if (entry.record.function >= 0) {

@@ -214,9 +214,9 @@ STRATA_DEVICE void append_to_history(unsigned char* tile, unsigned char* cached,
 /// sequences. Four results are made by a warp, whose lanes have two columns of a split each. References m and sums l
 /// are [heads, kSplits, kGroup], one a word; weighted values are [heads, kSplits, kGroup, kHeadDim], two a word. Splits
 /// are added in their order.
-template <class Team, int kSplits, int kGroup, int kHeadDim, int kColumns, class T, class Side>
+template <class Team, int kSplits, int kGroup, int kHeadDim, int kColumns, class T, class Side, class SideOut>
 STRATA_DEVICE void merge_splits(const Words<float, Side, 1>& references, const Words<float, Side, 1>& sums,
-                                const Words<float, Side>& values, const WordsOut<T, Side>& out, int head, int part) {
+                                const Words<float, Side>& values, const WordsOut<T, SideOut>& out, int head, int part) {
   static_assert(kColumns % kOfWord<T> == 0, "whole words");
   constexpr int kHalf = 16;                      // lanes, a split each
   constexpr int kWords = kColumns / kOfWord<T>;  // of a query head

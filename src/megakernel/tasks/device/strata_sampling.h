@@ -4,7 +4,7 @@
 
 namespace strata_device {
 
-/// Row `token` of the table [words, kHidden] as tagged words.
+/// Row `token` of the table [words, kHidden].
 template <class Team, int kHidden, class T, class Side>
 STRATA_DEVICE void embed(const T* table, int token, const WordsOut<T, Side>& out) {
   const T* const row = table + static_cast<int64>(token) * kHidden;

@@ -1,6 +1,7 @@
 // Tensors as the tasks of a mega-kernel see them, where block functions (superopt/codegen) expect pointers: tagged
-// words of other tasks, what is computed while it is brought, and results that go out as tagged words. Stands behind
-// the device library and the runtime's core in an image's source. `Side` is the core's ComputeSide.
+// words of other tasks, what is computed while it is brought, and results that go out as tagged words, or as they lie
+// in memory where a counter tells of them. Stands behind the device library and the runtime's core in an image's
+// source. `Side` is the core's ComputeSide.
 //
 // A tensor in tagged words: 8 bytes of data to a word, row after row, so that word i of a row holds elements
 // i · kOfWord<T> … of it, whatever tiles they were computed in. Rows are whole words.
@@ -103,7 +104,21 @@ struct WordsOut {
   }
 };
 
-/// The n-th argument of a task's operator: memory, tagged words that are read, or that are written.
+/// A result without tags: its readers wait for a counter.
+struct Untagged {};
+template <class T, int kPerWord>
+struct WordsOut<T, Untagged, kPerWord> {
+  static_assert(kPerWord == kOfWord<T>, "words are 8 bytes of memory");
+  T* memory;
+
+  STRATA_DEVICE WordsOut operator+(int64 elements) const { return {memory + elements}; }
+  STRATA_DEVICE void put(int element, unsigned low, unsigned high) const {
+    *reinterpret_cast<unsigned long long*>(memory + element) = low | static_cast<unsigned long long>(high) << 32;
+  }
+};
+
+/// The n-th argument of a task's operator: memory, tagged words that are read, or that are written, or memory that is
+/// written.
 template <class T, class Descriptor>
 STRATA_DEVICE T* argument(const Descriptor& d, int n) {
   return static_cast<T*>(d.arguments[n]);
@@ -115,6 +130,11 @@ STRATA_DEVICE Words<T, Side, kPerWord> words(const Descriptor& d, Side& side, in
 template <class T, int kPerWord = kOfWord<T>, class Descriptor, class Side>
 STRATA_DEVICE WordsOut<T, Side, kPerWord> words_out(const Descriptor& d, Side& side, int n) {
   return {argument<typename Side::TaggedWord>(d, n), &side, 0};
+}
+
+template <class T, class Descriptor>
+STRATA_DEVICE WordsOut<T, Untagged> memory_out(const Descriptor& d, int n) {
+  return {argument<T>(d, n)};
 }
 
 STRATA_DEVICE unsigned bits_of(float x) {
