@@ -28,8 +28,6 @@ namespace {
 using namespace megakernel;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kReadBandwidth = 4.39e12;  // bytes a second that ordinary loads reach on an H200 (docs/megakernel.md)
-
 /// Bytes on their way to a multiprocessor. Which is faster depends on the model, by 1 to 3 % (docs/megakernel.md).
 constexpr std::array<int64_t, 2> kWindows{49'152, 65'536};
 
@@ -52,6 +50,7 @@ struct Options {
   int64_t window = 0;
   int workers = 0;
   std::optional<int64_t> tagged_bytes;
+  std::optional<int64_t> ahead_bytes;
   std::vector<std::string> without;
   std::vector<std::string> just_in_time;
   int64_t measure = 0;
@@ -170,13 +169,14 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   STRATA_TRY(session_options.mode, mode_of(options));
   if (options.workers > 0) session_options.machine.workers = options.workers;
   if (options.tagged_bytes) session_options.machine.tagged_bytes = *options.tagged_bytes;
+  session_options.ahead_bytes = options.ahead_bytes;
   session_options.without = ablation_of(options);
   if (options.window > 0) session_options.machine.window_bytes = options.window;
   if (options.window == 0 && options.trace.empty()) session_options.windows = {kWindows.begin(), kWindows.end()};
   const auto begin = Clock::now();
   std::optional<ResultCache> cache;
-  if (const std::string folder = cache_folder(options.cache, options.no_cache); !folder.empty())
-    cache.emplace(folder, [](const std::string& text) { notice("warning: {}\n", text); });
+  const std::string folder = cache_folder(options.cache, options.no_cache);
+  if (!folder.empty()) cache.emplace(folder, [](const std::string& text) { notice("warning: {}\n", text); });
   CudaDecodeTarget target(*device, cache ? &*cache : nullptr);
   STRATA_TRY(const auto session, DecodeSession::make(target, config, weights, session_options));
   const double start = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -197,17 +197,20 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   STRATA_TRY(const auto made, generated);
   const double seconds = std::chrono::duration<double>(Clock::now() - decoding).count();
   if (!options.trace.empty()) STRATA_CHECK(write_trace(*session, options.trace));
-  const double floor = static_cast<double>(session->floor_bytes(session->position())) / kReadBandwidth * 1e3;
+  // What ordinary loads reach: measured on this GPU by `strata calibrate`, else on an H200.
+  const double bandwidth = machine_of(targets().back(), folder).rates.memory_bandwidth;
+  const auto floor_ms = [&](int64_t position) {
+    return static_cast<double>(session->floor_bytes(position)) / bandwidth * 1e3;
+  };
+  const double floor = floor_ms(session->position());
   if (!options.json) {
     for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
     notice("{:.3f} ms a step with the prompt; floor {:.3f} ms\n",
            seconds * 1e3 / static_cast<double>(session->position()), floor);
   }
-  nlohmann::json report{{"device", device->name()},
-                        {"tokens", made},
-                        {"start_seconds", start},
-                        {"mode", name_of(session->form())},
-                        {"window", session->shape().window_bytes}};
+  nlohmann::json report{{"device", device->name()},    {"tokens", made},
+                        {"start_seconds", start},      {"mode", name_of(session->form())},
+                        {"read_bandwidth", bandwidth}, {"window", session->shape().window_bytes}};
   if (const auto& times = session->measured(); times && times->no_graph.empty())
     report.update({{"megakernel_ms", times->megakernel * 1e3}, {"graph_ms", times->graph * 1e3}});
   if (options.measure > 0) {
@@ -215,7 +218,7 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
     if (positions.empty()) positions.push_back(session->position());
     for (const int64_t position : positions) {
       STRATA_TRY(const double ms, measured_step(*session, position, static_cast<uint32_t>(options.measure)));
-      const double least = static_cast<double>(session->floor_bytes(position)) / kReadBandwidth * 1e3;
+      const double least = floor_ms(position);
       report["measured"].push_back({{"position", position}, {"ms", ms}, {"floor_ms", least}, {"ratio", ms / least}});
       if (!options.json)
         fmt::print("position {}: {:.4f} ms a token, floor {:.4f} ms, ratio {:.3f}\n", position, ms, least, ms / least);
@@ -318,6 +321,12 @@ void add_decode(CLI::App& app, Action& action) {
       ->add_option("--workers", options->workers,
                    "blocks that compute, one to a multiprocessor; default: 128, with --device host-kernel 4")
       ->check(CLI::Range(1, 1024));
+  command
+      ->add_option(
+          "--ahead-bytes", options->ahead_bytes,
+          "bytes of a task's weights that come to the second-level cache while a multiprocessor's ring is full; "
+          "default: 131072")
+      ->check(CLI::Range(0, 1 << 24));
   command
       ->add_option("--tagged-bytes", options->tagged_bytes,
                    "activations of up to so many bytes are handed over in tagged words, larger ones by counters; "

@@ -85,6 +85,7 @@ Result<void> DecodeSession::compile_step() {
   shape_ = cuda_shape();
   shape_.ring_bytes = machine.ring_bytes;
   shape_.window_bytes = machine.window_bytes;
+  if (options_.ahead_bytes) shape_.ahead_bytes = *options_.ahead_bytes;
   shape_.scratch_bytes = machine.scratch_bytes;
   if (options_.without.tasks_ahead) shape_.listed = 1;
   return {};

@@ -46,7 +46,8 @@ struct DecodeOptions {
   bool profile = false;                   ///< record begin and end of tasks; of the mega-kernel alone
   DecodeMode mode = DecodeMode::Megakernel;
   DecodeAblation without;
-  std::vector<int64_t> windows;  ///< bytes; the fastest is measured when the session begins. None: the machine's
+  std::optional<int64_t> ahead_bytes;  ///< WorkerShape::ahead_bytes, else cuda_shape()'s
+  std::vector<int64_t> windows;        ///< bytes; the fastest is measured when the session begins. None: the machine's
 };
 
 struct GenerateOptions {

@@ -177,6 +177,7 @@ class HostPlatform {
   /// The first lane looks.
   bool passed_together(Barrier& b, unsigned phase) { return share(leads_warp() && passed(b, phase) ? 1 : 0, 0) != 0; }
   void copy(void* to, const void* from, unsigned bytes, Barrier& b);
+  void prefetch(const void*, unsigned) {}  // there is no cache to ask
   unsigned peek(const Counter& c) { return c.value.load(std::memory_order_acquire); }
   void post(Counter& c, unsigned value) {
     delay();

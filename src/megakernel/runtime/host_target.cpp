@@ -125,6 +125,7 @@ Result<void> HostKernel::launch(uint32_t steps) {
   program_.ring_stages = static_cast<unsigned>(shape.ring_stages);
   program_.ring_shift = static_cast<unsigned>(std::countr_zero(program_.ring_stages));
   program_.window_bytes = static_cast<unsigned>(shape.window_bytes);
+  program_.ahead_bytes = static_cast<unsigned>(shape.ahead_bytes);
   program_.listed = shape.listed;
   program_.without = options_.without;
   program_.events = events_.data();

@@ -128,6 +128,7 @@ TestCase random_case(uint64_t seed, Modes modes) {
   shape.ring_stages = shape.warps << between(random, 2, 3);
   shape.ring_bytes = static_cast<int64_t>(kStageUnit) * between(random, 1, 7);
   shape.window_bytes = between(random, 1, 4 * static_cast<int>(kStageUnit));
+  shape.ahead_bytes = 1024 * between(random, 0, 4);
   shape.scratch_bytes = 8 * shape.warps * test.options.lanes;
   shape.listed = between(random, 1, 5);
   if (random.below(4) == 0) test.options.without = static_cast<unsigned>(random.below(4));

@@ -79,6 +79,7 @@ KernelMemory::KernelMemory(const Plan& plan, const Image& image, const KernelOpt
   p.ring_stages = static_cast<unsigned>(shape.ring_stages);
   p.ring_shift = static_cast<unsigned>(std::countr_zero(p.ring_stages));
   p.window_bytes = static_cast<unsigned>(shape.window_bytes);
+  p.ahead_bytes = static_cast<unsigned>(shape.ahead_bytes);
   p.listed = shape.listed;
   p.without = options.without;
   p.queue_capacity = static_cast<unsigned>(shape.queue_capacity);

@@ -21,6 +21,7 @@ inline WorkerShape cuda_shape() {
   return {.ring_bytes = 184'320,
           .ring_stages = 32,
           .window_bytes = 49'152,
+          .ahead_bytes = 131'072,
           .scratch_bytes = 36'864,
           .warps = kComputeWarps,
           .listed = 4,

@@ -99,6 +99,7 @@ class FiberPlatform : public CudaWords {
   void copy(void* to, const void* from, unsigned bytes, Barrier& b) {
     strata_device::load_bytes(to, from, static_cast<int>(bytes), &b.word);
   }
+  void prefetch(const void*, unsigned) {}  // there is no cache
   unsigned peek(const Counter& c) { return c.value; }
   void post(Counter& c, unsigned value) { store(c, value); }
 

@@ -38,6 +38,7 @@
 //     bool passed_together(Barrier&, unsigned phase)    the same by all lanes of a warp, with one answer for all;
 //                                             whether one of them looks or all is the platform's business
 //     void copy(void* to, const void* from, unsigned bytes, Barrier&)    starts a bulk copy that counts at the barrier
+//     void prefetch(const void* from, unsigned bytes)   asks the second-level cache for what a copy will read
 //     unsigned peek(const Counter&)           acquires
 //     void post(Counter&, unsigned)           releases
 //

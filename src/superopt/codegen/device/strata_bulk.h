@@ -135,8 +135,8 @@ STRATA_DEVICE void advance(Ring& ring, int count) {
 template <int kSlots, int kSlotBytes>
 struct SlotRing : Ring {
   static constexpr bool kSharesMemory = true;  ///< with what groups leave for each other after the loop
-  /// One thread fills the next slot, when it is empty.
-  STRATA_DEVICE void push(const unsigned char* from, int bytes) {
+  /// One thread fills the next slot, when it is empty. Third: what the caller will fill slots with from `from` on.
+  STRATA_DEVICE void push(const unsigned char* from, int bytes, int /*in_all*/) {
     wait(empty + slot, phase ^ 1);  // slots begin empty
     expect_bytes(full + slot, bytes);
     load_bytes(slots + slot * kSlotBytes, from, bytes, full + slot);

@@ -42,7 +42,8 @@ class PackedLoads : public RingLoads {
   std::string load() const override {
     return fmt::format(
         "  const unsigned char* from = {0} + {1};\n"
-        "  for (int iteration = 0; iteration < iterations; ++iteration, from += {2}) ring.push(from, {2});\n",
+        "  for (int iteration = 0; iteration < iterations; ++iteration, from += {2})\n"
+        "    ring.push(from, {2}, (iterations - iteration) * {2});\n",
         kPackedConstants, block_offset(), stage_bytes());
   }
 

@@ -133,6 +133,10 @@ class CudaPlatform : public CudaWords {
         "l"(from), "r"(bytes), "r"(shared_address(&b)), "l"(policy_)
         : "memory");
   }
+  STRATA_DEVICE void prefetch(const void* from, unsigned bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(from), "r"(bytes), "l"(policy_)
+                 : "memory");
+  }
   STRATA_DEVICE unsigned peek(const Counter& c) {
     unsigned value;
     asm volatile("ld.acquire.cta.shared::cta.u32 %0, [%1];" : "=r"(value) : "r"(shared_address(&c)) : "memory");
