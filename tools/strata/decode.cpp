@@ -182,10 +182,10 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   const double start = std::chrono::duration<double>(Clock::now() - begin).count();
   notice(
       "ready after {:.1f} s: {} tasks a step, {} registers, {} bytes spilled, ring {} KB, scratch {} KB, window {} "
-      "KB\n",
+      "KB, ahead {} KB\n",
       start, session->plan().tasks.size(), target.registers(session->form()).registers,
       target.registers(session->form()).spilled_bytes, session->shape().ring_bytes / 1024,
-      session->shape().scratch_bytes / 1024, session->shape().window_bytes / 1024);
+      session->shape().scratch_bytes / 1024, session->shape().window_bytes / 1024, session->shape().ahead_bytes / 1024);
   if (session->measured()) notice("{}\n", describe_choice(*session));
   const auto decoding = Clock::now();
   const auto generated = session->generate(prompts, options.generate);
@@ -208,9 +208,13 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
     notice("{:.3f} ms a step with the prompt; floor {:.3f} ms\n",
            seconds * 1e3 / static_cast<double>(session->position()), floor);
   }
-  nlohmann::json report{{"device", device->name()},    {"tokens", made},
-                        {"start_seconds", start},      {"mode", name_of(session->form())},
-                        {"read_bandwidth", bandwidth}, {"window", session->shape().window_bytes}};
+  nlohmann::json report{{"device", device->name()},
+                        {"tokens", made},
+                        {"start_seconds", start},
+                        {"mode", name_of(session->form())},
+                        {"read_bandwidth", bandwidth},
+                        {"window", session->shape().window_bytes},
+                        {"ahead", session->shape().ahead_bytes}};
   if (const auto& times = session->measured(); times && times->no_graph.empty())
     report.update({{"megakernel_ms", times->megakernel * 1e3}, {"graph_ms", times->graph * 1e3}});
   if (options.measure > 0) {
@@ -325,12 +329,12 @@ void add_decode(CLI::App& app, Action& action) {
       ->add_option(
           "--ahead-bytes", options->ahead_bytes,
           "bytes of a task's weights that come to the second-level cache while a multiprocessor's ring is full; "
-          "default: 131072")
+          "default: 131072 or none, whichever is faster at the start")
       ->check(CLI::Range(0, 1 << 24));
   command
       ->add_option("--tagged-bytes", options->tagged_bytes,
                    "activations of up to so many bytes are handed over in tagged words, larger ones by counters; "
-                   "default: 32768")
+                   "default: 114688")
       ->check(CLI::NonNegativeNumber);
   command
       ->add_option("--without", options->without,

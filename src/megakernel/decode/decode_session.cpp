@@ -178,28 +178,34 @@ Result<double> DecodeSession::measured_step() {
   return least;
 }
 
-/// Seconds of a step in the fastest of the windows; 0 where none is to be measured.
-Result<double> DecodeSession::choose_window() {
+/// Seconds of a step in the fastest of the windows, with and without loads ahead of the ring; 0 where none is to be
+/// measured.
+Result<double> DecodeSession::choose_loads() {
   std::vector<int64_t> windows = options_.windows;
   if (windows.empty() && options_.mode == DecodeMode::Auto) windows.push_back(shape_.window_bytes);
+  std::vector<int64_t> aheads{shape_.ahead_bytes};
+  if (!options_.ahead_bytes && shape_.ahead_bytes != 0) aheads.push_back(0);
   double least = 0;
-  int64_t fastest = shape_.window_bytes;
+  WorkerShape fastest = shape_;
   for (const int64_t window : windows) {
-    shape_.window_bytes = window;
-    STRATA_CHECK(make_kernel(form_));
-    STRATA_TRY(const double seconds, measured_step());
-    if (least > 0 && seconds >= least) continue;
-    least = seconds;
-    fastest = window;
+    for (const int64_t ahead : aheads) {
+      shape_.window_bytes = window;
+      shape_.ahead_bytes = ahead;
+      STRATA_CHECK(make_kernel(form_));
+      STRATA_TRY(const double seconds, measured_step());
+      if (least > 0 && seconds >= least) continue;
+      least = seconds;
+      fastest = shape_;
+    }
   }
-  shape_.window_bytes = fastest;
+  shape_ = fastest;
   return least;
 }
 
 Result<void> DecodeSession::choose_form() {
   if (options_.profile && options_.mode != DecodeMode::Megakernel)
     return with_remedy(invalid("tasks are recorded in the mega-kernel alone"), "choose it as the form");
-  STRATA_TRY(const double first, choose_window());
+  STRATA_TRY(const double first, choose_loads());
   if (measured_) measured_->megakernel = first;
   if (!measured_ || !measured_->no_graph.empty()) return make_kernel(form_);
   // What fails in the graph does not take the other form from the user, who reads why.

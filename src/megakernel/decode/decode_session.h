@@ -117,7 +117,7 @@ class DecodeSession {
   Result<void> pack(const ModelWeights& weights);
   /// Continues with steps of that form, from the same position. Epochs begin again, so tagged words are cleared.
   Result<void> make_kernel(StepForm form);
-  Result<double> choose_window();
+  Result<double> choose_loads();
   Result<void> choose_form();
   Result<double> measured_step();
   template <class Record>

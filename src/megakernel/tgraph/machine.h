@@ -34,8 +34,10 @@ struct Machine {
   EventLatency tagged{0.28e-6, 0.06e-6, 4.9};
   double task_seconds = 3.3e-6;      ///< between two tasks that begin on a worker, however little they compute
   double worker_hand_off = 0.05e-6;  ///< seconds, through shared memory of one worker; assumed
-  double dispatch = 0.8e-6;      ///< seconds, from a scheduler that sees an event to a worker with the task; assumed
-  int64_t tagged_bytes = 32768;  ///< more activations for one consumer are not handed over in tagged words
+  double dispatch = 0.8e-6;  ///< seconds, from a scheduler that sees an event to a worker with the task; assumed
+  /// More activations for one consumer are not handed over in tagged words, which double their bytes. Where that costs
+  /// more than a counter and its fence: between 96 and 128 KB (docs/megakernel.md, Batches).
+  int64_t tagged_bytes = 114'688;
 };
 
 }  // namespace strata::megakernel

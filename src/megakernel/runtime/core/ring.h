@@ -57,6 +57,7 @@ class LoadSide {
   /// then waits.
   STRATA_DEVICE void push(const void* from, unsigned bytes, unsigned in_all = 0) {
     const Program<Platform>& program = c_.program;
+    if (notes_) return note(from, in_all);
     ++pushed_;
     if (left()) return;
     look();
@@ -77,7 +78,7 @@ class LoadSide {
   /// Before the first load of what earlier steps wrote (history): waits until the step before has ended. Constants need
   /// no such wait.
   STRATA_DEVICE void wait_for_history() {
-    if (history_ == c_.epoch || poll_step(c_, c_.epoch) != Verdict::Ready) return;
+    if (notes_ || history_ == c_.epoch || poll_step(c_, c_.epoch) != Verdict::Ready) return;
     c_.platform.acquire_for_copies();
     history_ = c_.epoch;
   }
@@ -87,8 +88,22 @@ class LoadSide {
   STRATA_DEVICE unsigned epoch() const { return c_.epoch; }
   STRATA_DEVICE bool left() const { return c_.left != Verdict::Ready; }
 
-  /// Around a task's loads.
-  STRATA_DEVICE void begin_task() { pushed_ = 0; }
+  /// Around a task's loads. `next`: calls the load of the task after it, if that is listed: where its first run lies
+  /// is noted, and nothing is copied.
+  template <class Next>
+  STRATA_DEVICE void begin_task(const Next& next) {
+    pushed_ = 0;
+    if (next_asked_ > 0) asked_ = next_run_.from + next_asked_;
+    next_run_ = {nullptr, 0};
+    next_asked_ = 0;
+    if (c_.program.ahead_bytes == 0) return;
+    notes_ = true;
+    next();
+    notes_ = false;
+  }
+  STRATA_DEVICE void begin_task() {
+    begin_task([] {});
+  }
   STRATA_DEVICE void end_task(Descriptor& entry) const {
     entry.filled[0] = pushed_;
     entry.filled[1] = at_;
@@ -142,10 +157,12 @@ class LoadSide {
     return true;
   }
   /// Until compute is done with the oldest stage. Device memory would rest meanwhile, as far as this worker is
-  /// concerned: what the task loads next comes to the second-level cache, at no more than the worker's share of the
-  /// memory, so that it delays what others wait for by little.
+  /// concerned: what comes after in this task, then in the next one, comes to the second-level cache, at about the
+  /// worker's share of the memory, so that it delays what others wait for by little.
   STRATA_DEVICE Verdict wait_while_full(const unsigned char* from, unsigned in_all) {
-    const unsigned char* const end = from + (in_all < c_.program.ahead_bytes ? in_all : c_.program.ahead_bytes);
+    const unsigned ahead = c_.program.ahead_bytes;
+    const unsigned own = in_all < ahead ? in_all : ahead;
+    const unsigned of_next = next_run_.bytes < ahead - own ? next_run_.bytes : ahead - own;
     if (asked_ < from || asked_ > from + in_all) asked_ = from;
     const unsigned pair = pair_of(c_.program, released_);
     const unsigned phase = phase_of(c_.program, released_);
@@ -153,14 +170,23 @@ class LoadSide {
     unsigned polls = 0;
     return spin(c_, waited, [&] {
       if (c_.platform.passed_yet(memory_.empty[pair], phase)) return true;
-      if (++polls % kPollsOfAsk == 0 && asked_ < end) {
-        const auto left = static_cast<unsigned>(end - asked_);
-        const unsigned bytes = left < kAsk ? left : kAsk;
-        c_.platform.prefetch(asked_, bytes);
-        asked_ += bytes;
+      if (++polls % kPollsOfAsk != 0) return false;
+      const auto asked = static_cast<unsigned>(asked_ - from);
+      if (asked < own) {
+        asked_ += ask(asked_, own - asked);
+      } else if (next_asked_ < of_next) {
+        next_asked_ += ask(next_run_.from + next_asked_, of_next - next_asked_);
       }
       return false;
     });
+  }
+  STRATA_DEVICE unsigned ask(const unsigned char* from, unsigned left) {
+    const unsigned bytes = left < kAsk ? left : kAsk;
+    c_.platform.prefetch(from, bytes);
+    return bytes;
+  }
+  STRATA_DEVICE void note(const void* from, unsigned in_all) {
+    if (next_run_.from == nullptr) next_run_ = {static_cast<const unsigned char*>(from), in_all};
   }
   STRATA_DEVICE Verdict wait(Activity activity, typename Platform::Barrier* barriers, unsigned stage) {
     return wait_for_phase(c_, activity, static_cast<int>(stage), barriers[pair_of(c_.program, stage)],
@@ -180,9 +206,18 @@ class LoadSide {
   static constexpr unsigned kAsk = 4096;      ///< bytes that are asked for at once
   static constexpr unsigned kPollsOfAsk = 4;  ///< polls between two of these
 
+  /// What a task's first pushes copy, one after the other.
+  struct Run {
+    const unsigned char* from;
+    unsigned bytes;
+  };
+
   Context<Platform>& c_;
   const WorkerMemory<Platform>& memory_;
-  const unsigned char* asked_ = nullptr;  ///< up to where the second-level cache was asked for what the task loads
+  const unsigned char* asked_ = nullptr;  ///< the second-level cache was asked for what the task loads, up to here
+  Run next_run_{nullptr, 0};              ///< of the next task
+  unsigned next_asked_ = 0;               ///< bytes of it that the cache was asked for
+  bool notes_ = false;                    ///< push notes the run, and copies nothing
   unsigned next_ = 0;                     ///< the stage to fill
   unsigned landed_ = 0;                   ///< the first whose copy counts in the window
   unsigned released_ = 0;                 ///< the first that compute is not known to be done with

@@ -61,7 +61,14 @@ STRATA_DEVICE void run_load(Platform& platform, const Program<Platform>& program
       break;
     }
     profile.begin();
-    side.begin_task();
+    Cursor after = at;
+    after.advance(program.listed);
+    side.begin_task([&] {
+      // An entry that control has written stays until this role has left it.
+      const Descriptor& next = memory.list[after.place];
+      if (platform.passed_yet(memory.listed[after.place], after.round) && next.record.function >= 0)
+        functions.load(next, side);
+    });
     if (entry.record.function >= 0) {
       platform.post(memory.running[0], static_cast<unsigned>(at.place) + 1);
       functions.load(static_cast<const Descriptor&>(entry), side);
