@@ -4,22 +4,26 @@
 
 For each model and batch: `strata decode` in each mode, then the same step in PyTorch (decode_peer.py: compiled layers,
 one CUDA graph, the fastest backend of attention), in one run on one GPU, with random weights in bfloat16. Times are ms a
-step, each the median of 7 launches of 50 steps; the floor is weights and cache over 4.39 TB/s. Rows go to FILE.json as
-they are there; a later run adds rows, and replaces those that it takes anew. Exit status: 1 where a row failed, else 2
-where --limit-seconds left rows out, which are named.
+step, each the median of 7 launches of 50 steps; the floor is weights and cache over what ordinary loads reach on this
+GPU, which `strata calibrate` measures first. Each row says its date, command, devices and versions. Rows go to FILE.json
+as they are there; a later run adds rows and modes, and replaces those that it takes anew. Exit status: 1 where a row
+failed, else 2 where --limit-seconds left rows out, which are named.
 """
 import argparse
 import datetime
 import json
 import pathlib
+import select
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 MODELS = ["qwen3-8b", "qwen3-0.6b", "llama-3.2-1b", "qwen3-1.7b", "llama-3-8b"]
 STEPS = 50
 UNIT = 256  # positions that a cache is a multiple of
+LONGEST = 300  # seconds that one process may be silent
 
 
 def strata_rows(options, model, batch, mode, capacity):
@@ -27,11 +31,14 @@ def strata_rows(options, model, batch, mode, capacity):
     command = [options.strata, "decode", "--config", model, "--mode", mode, *prompts, "--tokens", "8", "--ignore-eos",
                "--capacity", str(capacity), "--measure", str(STEPS), "--position",
                ",".join(map(str, options.positions)), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        return {}, {"failed": f"no end after {LONGEST} s"}
     if done.returncode != 0:
         return {}, {"failed": " ".join(done.stderr.split())[-400:]}
     found = json.loads(done.stdout)
-    general = {"device": found["device"], "start_seconds": found["start_seconds"], "window": found["window"]}
+    general = {key: found[key] for key in ("device", "start_seconds", "window", "ahead", "read_bandwidth")}
     return {m["position"]: m | general for m in found["measured"]}, general
 
 
@@ -39,15 +46,22 @@ class Peer:
     """decode_peer.py, which keeps a model's weights while its batches are measured."""
 
     def __init__(self, model, capacity, compile_mode):
+        self.complaints = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             [sys.executable, HERE / "decode_peer.py", HERE.parents[1] / "examples" / "models" / f"{model}.json",
              "--capacity", str(capacity), "--compile-mode", compile_mode, "--steps", str(STEPS)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.complaints, text=True)
         self.about = self.answer()
 
     def answer(self):
+        if not select.select([self.process.stdout], [], [], LONGEST)[0]:
+            self.process.kill()
+            return {"failed": f"the peer has not answered in {LONGEST} s"}
         line = self.process.stdout.readline()
-        return json.loads(line) if line else {"failed": "the peer's process ended"}
+        if line:
+            return json.loads(line)
+        self.complaints.seek(0)
+        return {"failed": "the peer's process ended: " + " ".join(self.complaints.read().split())[-400:]}
 
     def row(self, batch, position):
         try:
@@ -71,7 +85,7 @@ class Results:
         same = [n for n, old in enumerate(self.data["rows"])
                 if all(old[key] == row[key] for key in ("model", "batch", "position"))]
         if same:
-            self.data["rows"][same[0]] = row
+            self.data["rows"][same[0]] |= row
         else:
             self.data["rows"].append(row)
         if self.path:
@@ -94,17 +108,16 @@ def line_of(row):
 
 def measure(options, model, batch, capacity, peer, results):
     """One model and batch at all positions; whether something failed."""
-    rows = {position: {"model": model, "batch": batch, "position": position, "date": options.date}
-            for position in options.positions}
+    general = {"model": model, "batch": batch, "date": options.date, "command": options.command}
+    rows = {position: general | {"position": position} for position in options.positions}
     for mode in options.modes:
         found, general = strata_rows(options, model, batch, mode, capacity)
-        results.data["device"] = general.get("device", results.data.get("device"))
         for position, row in rows.items():
             row[mode] = found.get(position, general)
             row["floor_ms"] = row[mode].get("floor_ms", row.get("floor_ms", float("nan")))
     for position, row in rows.items():
         if peer:
-            row["torch"] = peer.row(batch, position)
+            row["torch"] = peer.row(batch, position) | {"version": peer.about.get("torch"), "device": peer.about.get("ready")}
         results.add(row)
         print(line_of(row), flush=True)
     return any("failed" in value for row in rows.values() for value in row.values() if isinstance(value, dict))
@@ -126,8 +139,10 @@ def main():
     begin = time.monotonic()
     capacity = (max(options.positions) + STEPS + UNIT) // UNIT * UNIT
     results = Results(options.results)
-    results.data |= {"command": " ".join(["decode.py", "STRATA", *sys.argv[2:]]), "date": options.date,
-                     "what": "ms a step: medians of 7 launches of 50 steps; floor: weights and cache over 4.39 TB/s; random weights"}
+    options.command = " ".join(["decode.py", "STRATA", *sys.argv[2:]])
+    results.data["what"] = ("ms a step: medians of 7 launches of 50 steps; floor: weights and cache over read_bandwidth; "
+                            "random weights")
+    subprocess.run([options.strata, "calibrate"], check=True, timeout=LONGEST, stdout=subprocess.DEVNULL)
     failed, left_out = False, []
     for model in options.models:
         peer = None
@@ -137,7 +152,6 @@ def main():
                 continue
             if peer is None and not options.no_peer:
                 peer = Peer(model, capacity, options.compile_mode)
-                results.data["torch"] = peer.about.get("torch", peer.about)
             failed |= measure(options, model, batch, capacity, peer, results)
         if peer:
             peer.end()
