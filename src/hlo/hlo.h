@@ -66,7 +66,7 @@ struct DynamicSliceAttributes {
   std::vector<int64_t> sizes;
 };
 
-/// Elements added before, behind and between those of each dimension; low and high may be negative (elements are taken
+/// Elements added before, after and between those of each dimension; low and high may be negative (elements are taken
 /// away after the interior ones are added).
 struct PadAttributes {
   std::vector<int64_t> low, high, interior;

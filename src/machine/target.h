@@ -42,7 +42,7 @@ struct Target {
 
   void set_rate(const RateDescription& rate, double value, std::string source);
   std::string_view source_of(const RateDescription& rate) const;
-  /// What a kernel takes beside its bytes and operations, behind another of this compiler in a CUDA graph.
+  /// What a kernel takes beside its bytes and operations, after another of this compiler in a CUDA graph.
   double kernel_seconds() const { return overlapping_kernels ? rates.overlapped_kernel : rates.kernel; }
   /// The name, and the rates where they are not those built in: what decisions by the cost models depend on.
   std::string identity() const;

@@ -385,7 +385,7 @@ struct SymbolicValue {
   uint32_t id = 0;
 };
 
-/// What builds terms, behind an interface so that operators know nothing of them.
+/// What builds terms. It is an interface, so that operators know nothing of terms.
 class SymbolicTerms {
  public:
   virtual ~SymbolicTerms() = default;

@@ -58,7 +58,7 @@ class GpuEvent {
   GpuEvent(GpuEvent&& other) noexcept;
   GpuEvent& operator=(GpuEvent&&) = delete;
 
-  /// Puts it behind what is on the stream.
+  /// Puts it on the stream, after what is there.
   Result<void> record();
   /// Waits for `end`; the errors of kernels come out here. Both have been recorded.
   Result<double> microseconds_until(const GpuEvent& end) const;

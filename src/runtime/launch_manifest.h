@@ -67,7 +67,7 @@ struct GpuTensorMap {
 };
 
 /// One launch: a kernel of a cubin, or what a library computes. Arguments are device pointers, in order, and tensor
-/// maps behind them.
+/// maps after them.
 struct GpuLaunch {
   std::string kernel;                  ///< extern "C" name in the source
   std::optional<LibraryWork> library;  ///< where set, no cubin has such a kernel, and there is no shape

@@ -26,18 +26,18 @@ constexpr double kGrace = 1.2;
 constexpr double kOvertime = 1.05;
 constexpr double kCompileSeconds = 1;
 
-// Each stage may take a share of the time that is left, and what it leaves goes to those behind it.
+// Each stage may take a share of the time that is left, and what it leaves goes to those after it.
 
 /// What parts leave to proofs at full shape and to code: seconds, and the most of the time limit.
 constexpr double kEndSeconds = 6;
 constexpr double kEndShare = 0.2;
 /// For the proof that the program may be prepared.
 constexpr double kPrepareShare = 0.1;
-/// For the first partition, where pieces or a library may come behind it; for the second; for pieces.
+/// For the first partition, where pieces or a library may come after it; for the second; for pieces.
 constexpr double kFirstShare = 0.85;
 constexpr double kInsideShare = 0.5;
 constexpr double kPiecesShare = 0.7;
-/// Of the time behind the parts: the whole in float64, proofs at full shape; the rest compiles.
+/// Of the time after the parts: the whole in float64, proofs at full shape; the rest compiles.
 constexpr double kWholeShare = 0.3;
 constexpr double kFullShare = 0.6;
 
@@ -56,7 +56,7 @@ constexpr double kPartsGrace = 0.5;
 constexpr int kPiece = 6;
 /// How many of the results with a library's products are kept beside the others.
 constexpr size_t kMostWithLibrary = 4;
-/// The library's products alone may be estimated so much slower than all that is known, and are tried.
+/// A cut at the library's products is tried where these alone are estimated at no more than this times the best known.
 constexpr double kLibraryDoubt = 1.2;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 

@@ -27,7 +27,7 @@ void for_pieces(size_t count, const Body& body) {
 #define STRATA_UNORDERED __attribute__((no_sanitize("thread")))
 
 /// Says with atomics of its own what oneTBB guarantees: what comes before a parallel loop is seen in its tasks, and
-/// what these do behind it. Debian's oneTBB is not built with ThreadSanitizer, which sees neither otherwise. Nothing is
+/// what these do after it. Debian's oneTBB is not built with ThreadSanitizer, which sees neither otherwise. Nothing is
 /// said between tasks, whose races are still found.
 class TaskOrder {
  public:

@@ -78,11 +78,11 @@ std::string emit_block_function(const Operation& op, const std::string& name,
 
 /// The device library's text.
 std::string_view device_library();
-/// What block functions in registers use, behind that: tiles, then rows.
+/// What block functions in registers use, after that: tiles, then rows.
 std::string_view device_registers();
-/// What block functions use whose tiles TMA brings, behind that.
+/// What block functions use whose tiles TMA brings, after that.
 std::string_view device_bulk();
-/// What kernels use in whose launch the next one runs as well, behind that.
+/// What kernels use in whose launch the next one runs as well, after that.
 std::string_view device_handover();
 /// What runs kernels on the host, to stand in front of a generated source.
 std::string_view host_library();

@@ -323,7 +323,7 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
 }
 
 /// As a product of the filters and what they cover. Of 16-bit types images, filters and results are stored with their
-/// channels last before and behind it, by kernels of the library's own, but for filters of one element.
+/// channels last before and after it, by kernels of the library's own, but for filters of one element.
 double convolution_seconds(const Convolution& c, const Target& target) {
   int64_t elements = c.images * c.channels, positions = c.images, terms = c.channels / c.groups;
   bool single = true;
