@@ -25,7 +25,7 @@ struct Target {
   int64_t l2_bytes;
   int64_t device_memory;        ///< bytes
   int cluster;                  ///< blocks that a cluster may have; 1 where there are none
-  int large_cluster;            ///< clusters of so many blocks or more run on cluster_multiprocessors alone
+  int large_cluster;            ///< clusters of this many blocks or more run on cluster_multiprocessors alone
   int cluster_multiprocessors;  ///< (cuOccupancyMaxActiveClusters)
   bool wide_products;           ///< wgmma
   bool overlapping_kernels;     ///< programmatic dependent launch

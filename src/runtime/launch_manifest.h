@@ -21,7 +21,7 @@ enum class BufferRole : uint8_t {
   Counters,      ///< 0 before the first run, and after each
   Output,        ///< the caller's after a run
   Constant,      ///< has its bytes from the beginning, and is never written
-  Carried,       ///< of a loop: lies where the loop says, in each iteration anew
+  Carried,       ///< of a loop: in each iteration it lies where the loop says
 };
 
 /// The elements of an array by the name of their type, as HLO and the IR write it ("f32", "pred"), and its sizes.
@@ -169,7 +169,7 @@ struct LaunchManifest {
 
   /// Whether anything of a cubin is launched.
   bool uses_kernels() const;
-  /// Of all buffers of a role.
+  /// All buffers of a role.
   int64_t bytes(BufferRole role) const;
   const GpuBuffer* find(const std::string& buffer) const;
 };

@@ -1,4 +1,4 @@
-// Tasks that share nothing, on so many threads.
+// Tasks that share nothing, on this many threads.
 #pragma once
 
 #include <tbb/parallel_for.h>

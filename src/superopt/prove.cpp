@@ -28,7 +28,7 @@ std::string why_not_affordable(const Graph& program, const SuperoptimizeOptions&
                      options.largest_full_proof);
 }
 
-/// Notes that so many graphs were not looked at.
+/// Notes that this many graphs were not looked at.
 void leave_out(OptimizedPart& result, size_t graphs) {
   result.cut = true;
   result.left_out +=

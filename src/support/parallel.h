@@ -23,7 +23,7 @@ void for_pieces(size_t count, const Body& body) {
     running.emplace_back([&body, begin = count * t / threads, end = count * (t + 1) / threads] { body(begin, end); });
 }
 
-/// Of a task that does nothing but call TaskOrder::run: it reads its captures before that can say anything.
+/// For a task that does nothing but call TaskOrder::run: it reads its captures before that can say anything.
 #define STRATA_UNORDERED __attribute__((no_sanitize("thread")))
 
 /// Says with atomics of its own what oneTBB guarantees: what comes before a parallel loop is seen in its tasks, and

@@ -48,7 +48,7 @@ struct BlockSchedule {
   friend bool operator==(const BlockSchedule&, const BlockSchedule&) = default;
 };
 
-/// A tensor core instruction of four warps: 64 rows and so many columns, whose side of the product lies across the
+/// A tensor core instruction of four warps: 64 rows and this many columns, whose side of the product lies across the
 /// stored rows or along them.
 struct WideProduct {
   int64_t columns;
@@ -95,7 +95,7 @@ struct RingPlan {
 };
 
 /// Constants that a block function reads packed: NAME_pack, a function of all blocks like NAME itself but for a pointer
-/// to so many bytes after the tensors, is run once before the first call.
+/// to this many bytes after the tensors, is run once before the first call.
 struct Packing {
   /// A packed tile as it lies in each stage.
   struct Tile {

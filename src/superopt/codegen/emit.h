@@ -62,7 +62,7 @@ std::string tile_start(const AccessRegion& region, size_t d);
 /// Where the tile begins in a tensor of those strides, in elements.
 std::string tile_base(const AccessRegion& region, const std::vector<int64_t>& strides);
 
-/// Of each tensor of a kernel graph, whether all inputs that it depends on have 16 bits.
+/// For each tensor of a kernel graph, whether all inputs that it depends on have 16 bits.
 std::vector<bool> from_half_precision(const Graph& graph);
 
 /// The head of a block function's text, up to its name.

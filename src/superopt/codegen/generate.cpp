@@ -154,7 +154,7 @@ class Generator {
     return group != nullptr && std::find(group->results.begin(), group->results.end(), id) == group->results.end();
   }
 
-  /// Whether all that operators read is computed, but for what they make themselves.
+  /// Whether all that operators read is computed, except for what they make themselves.
   bool is_ready(const std::vector<size_t>& operations) const {
     return std::all_of(operations.begin(), operations.end(), [&](size_t i) {
       const auto& operands = graph_.operations()[i].operands;
