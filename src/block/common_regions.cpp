@@ -195,7 +195,7 @@ class Regions {
 
 using Cut = std::pair<std::vector<Expr>, std::vector<Expr>>;
 
-/// Cuts an index of so many elements where all that lies below the cut is an interval in both maps.
+/// Cuts an index of this many elements where all that lies below the cut is an interval in both maps.
 class Cutter {
  public:
   Cutter(const Regions& write, const Regions& read) : write_(write), read_(read) {}

@@ -57,7 +57,7 @@ class BlockOverlap {
   bool is_all_to_all() const;
 
   /// Whether blocks overlap only if their coordinates `producer` and `consumer` lie in parts of the same number, where
-  /// these are cut into parts of so many neighbours. False also where it is not known.
+  /// these are cut into parts of this many neighbours. False also where it is not known.
   bool keeps_parts(size_t producer, int64_t producer_part, size_t consumer, int64_t consumer_part) const;
 
   const GridRegions& producer() const { return producer_.regions; }

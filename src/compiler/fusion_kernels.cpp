@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kWarp = 32;
 
-/// By operation, how many operations that are neither `ours` nor views come behind it on a path, at most. Ours of equal
+/// By operation, how many operations that are neither `ours` nor views come after it on a path, at most. Ours of equal
 /// number can run together, as late as they can: no path leaves them and comes back.
 std::vector<int> heights(const Graph& graph, const std::vector<bool>& ours, const std::vector<bool>& views) {
   std::vector<int> height(graph.operations().size(), 0);

@@ -158,7 +158,7 @@ TEST(FusionKernels, AreMadeOnceForEqualOperators) {
 }
 
 TEST(FusionKernels, WhatLiesBetweenKernelsIsOfOneGroup) {
-  // Values that are read very often are computed once, in f32, before and behind the sum.
+  // Values that are read very often are computed once, in f32, before and after the sum.
   const GraphPtr graph = parsed(R"(graph g {
   input X: bf16[64, 512]
   A = gelu(X)

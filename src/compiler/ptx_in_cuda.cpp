@@ -55,7 +55,7 @@ std::optional<std::string> as_operand(std::string_view line, const std::set<std:
 }
 
 /// A line of the kernel's body, with what belongs to the team in place of what belongs to a block: `first` is the
-/// number of the operand that holds the block's number, and others come behind it.
+/// number of the operand that holds the block's number, and others come after it.
 std::string of_team(std::string text, size_t first) {
   const auto replace = [&](std::string_view from, const std::string& to) {
     for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
@@ -65,7 +65,7 @@ std::string of_team(std::string text, size_t first) {
   replace("%%tid.x", fmt::format("%{}", first + 1));
   if (text.starts_with("bar.sync") && text.ends_with("0;"))
     return fmt::format("bar.sync %{}, %{};", first + 2, first + 3);
-  // Others of the program come behind it.
+  // Other code of the program comes after it.
   replace("ret;", "bra.uni STRATA_END;");
   return text;
 }

@@ -80,7 +80,7 @@ class Folder {
     for (const Instruction& it : from_.instructions) asked_[it.name] = 0;
   }
 
-  /// Instructions come in an order of their own: a window stands behind all arrays that it scans.
+  /// Instructions come in an order of their own: a window comes after all arrays that it scans.
   Module run() {
     entry_.name = from_.name;
     for (const InstructionId id : from_.parameters) {

@@ -7,7 +7,7 @@
 
 namespace strata::hlo {
 
-/// Whether a combiner (a₀ … aₖ₋₁, b₀ … bₖ₋₁) → c₀ … cₖ₋₁ of scalars is known to be associative, but for roundings.
+/// Whether a combiner (a₀ … aₖ₋₁, b₀ … bₖ₋₁) → c₀ … cₖ₋₁ of scalars is known to be associative, except for roundings.
 using IsAssociative = std::function<bool(const Computation& combiner)>;
 
 /// The length of the longest scan in the entry, with all calls written out, that fold_associative_scans might rewrite;

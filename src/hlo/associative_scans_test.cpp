@@ -120,7 +120,7 @@ TEST(HloAssociativeScans, MayReadAllArraysForEachResult) {
 }
 
 TEST(HloAssociativeScans, MayHaveConstantsAndFlags) {
-  // Sums that begin anew where a flag is.
+  // Sums that begin again where a flag is.
   expect_same({{"pred", "f32"},
                {4, 33},
                1,

@@ -8,7 +8,7 @@
 
 namespace strata::hlo {
 
-/// Nothing if the literals agree: equal shapes but for layouts, equal integers, and floats within a few units in the
+/// Nothing if the literals agree: equal shapes except for layouts, equal integers, and floats within a few units in the
 /// last place of their type, measured at the element and, up to 4, at the array's largest; NaN only with NaN. Else
 /// where and how they differ first. `slack` multiplies what floats may differ by.
 std::optional<std::string> difference(const Literal& actual, const Literal& expected, double slack = 1);

@@ -37,7 +37,7 @@ class Cursor {
   size_t offset();
   /// Whether the text goes on so, without reading it.
   bool ahead(std::string_view what);
-  /// The same without skipping anything: whether `c` stands right behind what was read.
+  /// The same without skipping anything: whether `c` stands right after what was read.
   bool adjacent(char c) const { return at(at_) == c; }
   /// Reads `what` if it is next; a word only as a whole.
   bool accept(std::string_view what);

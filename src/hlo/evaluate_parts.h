@@ -68,7 +68,7 @@ Result<Literal> evaluate_sort(const Instruction& instruction, const std::vector<
 
 /// Ten rounds of Philox on four words of 32 bits.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
-/// Bits of the counter state[1], state[2] and those behind it under the key state[0], and the state after them.
+/// Bits of the counter state[1], state[2] and those after it under the key state[0], and the state after them.
 Literal evaluate_random_bits(const Instruction& instruction, const Literal& state);
 
 /// Calls the computation step by step on the slices of its inputs and what it handed on.

@@ -61,7 +61,7 @@ Result<Integers> sorted_places(const std::vector<Literal>& operands, const Scala
   return order;
 }
 
-/// The offsets of all elements, those along dimension `d` one behind the other.
+/// The offsets of all elements, those along dimension `d` one after the other.
 Integers offsets_along(const Integers& dims, size_t d) {
   Integers outer_dims = dims;
   Integers outer_strides = row_major_strides(dims);

@@ -50,7 +50,7 @@ class FusionBuilder {
   ComputationId combiner(Opcode opcode, ElementType type);
   /// f(a, b) = b.
   ComputationId second(ElementType type);
-  /// f(a, b) of several operators, still commutative and associative but for rounding.
+  /// f(a, b) of several operators, still commutative and associative except for rounding.
   ComputationId composed_combiner(ElementType type);
   /// f(a0, i0, a1, i1) = whichever a is larger, with its index; the smaller index where they are equal.
   ComputationId larger_with_index(ElementType type);

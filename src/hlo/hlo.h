@@ -42,7 +42,7 @@ struct DimensionsAttributes {
   std::vector<int64_t> dimensions;
 };
 
-/// The order that floats are compared in. Partial: IEEE's, where a comparison with NaN is false but for NE. Weak:
+/// The order that floats are compared in. Partial: IEEE's, where a comparison with NaN is false except for NE. Weak:
 /// -inf < … < -0 = +0 < … < inf < NaN, all NaN being equal. Total: -NaN < -inf < … < -0 < +0 < … < inf < NaN.
 /// Other types have one order, and Partial here.
 struct CompareAttributes {
@@ -66,7 +66,7 @@ struct DynamicSliceAttributes {
   std::vector<int64_t> sizes;
 };
 
-/// Elements added before, behind and between those of each dimension; low and high may be negative (elements are taken
+/// Elements added before, after and between those of each dimension; low and high may be negative (elements are taken
 /// away after the interior ones are added).
 struct PadAttributes {
   std::vector<int64_t> low, high, interior;
@@ -136,13 +136,13 @@ struct ScanAttributes {
   std::optional<bool> is_associative;
 };
 
-/// By which generator bits are made of a state. Default leaves it to who runs it.
+/// The generator that makes bits of a state. Default leaves the choice to the code that runs it.
 struct RandomAttributes {
   enum class Algorithm : uint8_t { Default, ThreeFry, Philox };
   Algorithm algorithm = Algorithm::Default;
 };
 
-/// Of which triangle of the operand the elements are read, and the factor's are written.
+/// The triangle of the operand whose elements are read, and in which the factor's are written.
 struct CholeskyAttributes {
   bool lower = false;
 };

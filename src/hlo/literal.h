@@ -55,7 +55,7 @@ class Literal {
 /// The leaf of a literal (leaf_of of shape.h).
 const Literal& leaf_of(const Literal& literal, int64_t leaf);
 
-/// Equal shapes but for layouts, and bit-identical elements.
+/// Equal shapes except for layouts, and bit-identical elements.
 bool identical(const Literal& a, const Literal& b);
 
 }  // namespace strata::hlo

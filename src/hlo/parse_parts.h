@@ -64,7 +64,7 @@ class AttributeValues {
   Result<size_t> one_of(std::string_view name, std::initializer_list<std::string_view> words);
 
   tl::unexpected<Error> missing(std::string_view name) const;
-  /// At the attribute, or behind the instruction where it is not given.
+  /// At the attribute, or after the instruction where it is not given.
   tl::unexpected<Error> error(std::string_view name, std::string message);
 
  protected:

@@ -34,7 +34,7 @@ Result<void> parse_dimensions(Cursor& cursor, Shape& shape) {
 /// {1,0:T(8,128)S(1)}: what follows the colon says where and how elements lie, not what they are.
 Result<bool> parse_layout(Cursor& cursor, Shape& shape) {
   shape.minor_to_major = default_layout(shape.dims.size());
-  // A brace behind a space opens the computation whose result the shape is.
+  // A brace after a space opens the computation whose result the shape is.
   if (!cursor.adjacent('{')) return false;
   const size_t place = cursor.offset();
   STRATA_CHECK(cursor.expect("{"));

@@ -199,7 +199,7 @@ class Parser {
       STRATA_TRY(operand_shapes, parse_operands(parsed, instruction, depth));
     }
     STRATA_CHECK(check_tiles(instruction, tiled));
-    // A comma behind a nested instruction goes on with the next operand.
+    // A comma after a nested instruction goes on with the next operand.
     RawAttributeList list;
     if (depth == 0) {
       STRATA_TRY(list, RawAttributeList::parse(cursor_));

@@ -482,7 +482,7 @@ std::vector<ScanRecursion> find_scan_recursions(const Computation& computation, 
   for (auto id = static_cast<InstructionId>(computation.instructions.size()) - 1; id >= 0; --id) {
     const std::optional<Recursion::Level> level = Recursion::level_of(computation, id);
     if (!level) continue;
-    // Users stand behind: the level around an inner one has been seen.
+    // Users come later: the level around an inner one has been seen.
     inner.insert(level->below);
     if (inner.contains(id) || computation[id].shape.dim(level->dimension) < least) continue;
     candidates.push_back({id, level->elements, level->dimension});

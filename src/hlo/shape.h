@@ -87,7 +87,7 @@ const Shape& leaf_of(const Shape& shape, int64_t leaf);
 /// The element of a tuple that has the leaf.
 size_t element_with_leaf(const Shape& shape, int64_t leaf);
 
-/// Equal but for layouts.
+/// Equal except for layouts.
 bool same_shape(const Shape& a, const Shape& b);
 /// Arrays of the same sizes, of whatever types and layouts.
 bool same_dims(const Shape& a, const Shape& b);

@@ -17,7 +17,7 @@ struct Strided {
 void copy_strided(const std::vector<int64_t>& dims, std::byte* to, const Strided& to_place, const std::byte* from,
                   const Strided& from_place, size_t width);
 
-/// Steps to the next index in row-major order; false behind the last one.
+/// Steps to the next index in row-major order; false after the last one.
 bool next_index(std::vector<int64_t>& index, const std::vector<int64_t>& dims);
 /// Σ index · strides.
 int64_t dot_product(const std::vector<int64_t>& index, const std::vector<int64_t>& strides);

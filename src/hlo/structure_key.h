@@ -1,4 +1,4 @@
-// What a module computes, without names: equal keys are equal modules but for the names in them.
+// What a module computes, without names: equal keys are equal modules except for the names in them.
 #pragma once
 
 #include <string>

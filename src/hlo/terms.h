@@ -14,7 +14,7 @@ int64_t terms_of(const Computation& computation, const Instruction& it);
 /// (scan_recursion.h) anywhere in the module; at least 1.
 int64_t most_terms(const Module& module);
 
-/// By how much tolerances of single operators grow where sums have so many terms: the roundings of a chain of n
+/// By how much tolerances of single operators grow where sums have this many terms: the roundings of a chain of n
 /// additions add up to about √n of one. 1 up to 64 terms.
 double slack_of_terms(int64_t terms);
 

@@ -281,7 +281,7 @@ TEST(HloText, KnowsItsOwnFiles) {
 }
 
 struct Mistake {
-  std::string text;   ///< the instructions behind x and s, or a whole module
+  std::string text;   ///< the instructions after x and s, or a whole module
   std::string error;  ///< a part of the message, with its place
 };
 

@@ -22,7 +22,7 @@ std::vector<Literal> typical_arguments(const Module& module, uint64_t seed);
 struct ScatterFacts {
   /// The most updates that are added, one by one and each rounded, to an element of 16 bits or fewer; 0 without such.
   int64_t most_narrow_updates = 0;
-  /// Of each scatter or gather whose indices are not what it promises: what is wrong, with its place.
+  /// For each scatter or gather whose indices are not what it promises: what is wrong, with its place.
   std::vector<Error> broken_promises;
 };
 /// Computes the indices by the interpreter; error where it cannot. Scatters within called computations are left out.

@@ -5,7 +5,7 @@
 namespace strata {
 namespace {
 
-/// Of one tensor: more than any device holds, and few enough that counts of bytes and operations fit 63 bits.
+/// Elements of one tensor: more than any device holds, and few enough that counts of bytes and operations fit 63 bits.
 constexpr int64_t kMostElements = int64_t{1} << 40;
 
 std::string_view kind_name(AttributeKind kind) {

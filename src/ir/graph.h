@@ -41,7 +41,7 @@ using GraphPtr = std::shared_ptr<const Graph>;
 /// Index of a tensor within its graph.
 using TensorId = int;
 
-/// Comments of a statement, kept by the text format: lines before it ("" is a blank line) and one behind it.
+/// Comments of a statement, kept by the text format: lines before it ("" is a blank line) and one after it.
 struct Comments {
   std::vector<std::string> before;
   std::string behind;

@@ -84,7 +84,7 @@ class Parser {
     }
     return comments;
   }
-  /// Comments inside a statement, or the opening of a graph, of several lines move behind its end; blank lines there
+  /// Comments inside a statement, or the opening of a graph, of several lines move after its end; blank lines there
   /// go, since beside one that follows they would print as two and be read as one.
   void merge_behind(Comments& comments) {
     while (comment_ < stream_.comments.size() && stream_.comments[comment_].line <= stream_.tokens[next_ - 1].line) {

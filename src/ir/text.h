@@ -15,7 +15,7 @@ Result<GraphPtr> parse_graph(std::string_view text, const std::string& file = "<
 /// Reads and parses a file. Error (Environment) where it cannot be read.
 Result<GraphPtr> load_graph(const std::string& path);
 
-/// The canonical text, ending in a newline: two spaces a level, types behind every statement, comments kept.
+/// The canonical text, ending in a newline: two spaces a level, types after every statement, comments kept.
 std::string print(const Graph& graph);
 
 }  // namespace strata

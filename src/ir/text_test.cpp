@@ -41,7 +41,7 @@ TEST(Text, RoundTripsByteForByte) {
   EXPECT_TRUE(validate(**graph, targets().back()));
 }
 
-// Found by the fuzzer: blank lines of an opening stood beside the one behind it, and two are read as one.
+// Found by the fuzzer: blank lines of an opening stood beside the one after it, and two are read as one.
 TEST(Text, BlankLinesInOpeningsAreDropped) {
   const auto graph = parse_graph(
       "graph\n\ng # name\n\n{ # brace\n\n  input A: f16[4]\n  B\n\n= block(A,\n\ngrid=[2]) # inner\n\n{\n\n"

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kAlignment = 128;  // so that bulk copies can fill any tile
 constexpr int64_t kRegisterBytes = 4;
-/// Sums of so many bytes saturate: a tile may have nearly 2^63.
+/// Sums of this many bytes saturate: a tile may have nearly 2^63.
 constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max() / 32;
 
 tl::unexpected<Error> fail(const Graph& graph, const Operation& op, std::string message, std::string remedy = {}) {

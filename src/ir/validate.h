@@ -46,7 +46,7 @@ int64_t shared_memory_bytes(const Graph& block_graph, const std::function<const 
 /// Bytes of one block tensor in shared memory, as above.
 int64_t shared_memory_bytes(const Graph& block_graph, TensorId id);
 
-/// What an accumulator keeps beside its result: accum_rescale has kAccumulatorStates tensors of so many bytes (the
+/// What an accumulator keeps beside its result: accum_rescale has kAccumulatorStates tensors of this many bytes (the
 /// largest reference value, and the factors of the old and the new part), others none.
 int64_t accumulator_state_bytes(const Graph& block_graph, const Operation& op);
 constexpr int kAccumulatorStates = 3;

@@ -18,7 +18,7 @@ auto damaged(std::string_view why) {
   return with_remedy(invalid("the calibration is not read: {}", why), "run strata calibrate again");
 }
 
-/// Of all but itself: a file that was cut or changed is not believed.
+/// A checksum of all but itself: a file that was cut or changed is not believed.
 std::string checksum_of(const Json& body) { return fmt::format("{:016x}", Hasher().add(body.dump()).value()); }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct Target {
   int64_t l2_bytes;
   int64_t device_memory;        ///< bytes
   int cluster;                  ///< blocks that a cluster may have; 1 where there are none
-  int large_cluster;            ///< clusters of so many blocks or more run on cluster_multiprocessors alone
+  int large_cluster;            ///< clusters of this many blocks or more run on cluster_multiprocessors alone
   int cluster_multiprocessors;  ///< (cuOccupancyMaxActiveClusters)
   bool wide_products;           ///< wgmma
   bool overlapping_kernels;     ///< programmatic dependent launch
@@ -42,7 +42,7 @@ struct Target {
 
   void set_rate(const RateDescription& rate, double value, std::string source);
   std::string_view source_of(const RateDescription& rate) const;
-  /// What a kernel takes beside its bytes and operations, behind another of this compiler in a CUDA graph.
+  /// What a kernel takes beside its bytes and operations, after another of this compiler in a CUDA graph.
   double kernel_seconds() const { return overlapping_kernels ? rates.overlapped_kernel : rates.kernel; }
   /// The name, and the rates where they are not those built in: what decisions by the cost models depend on.
   std::string identity() const;

@@ -223,7 +223,7 @@ struct FieldArithmetic {
   Value round(Value a, DType) const { return a; }
 
  private:
-  /// Uniform but for 2^-60, from a uniform word.
+  /// Uniform except for 2^-60, from a uniform word.
   Value element(uint64_t word) const { return {fp.from_integer(mix(word)), fq.from_integer(mix(~word))}; }
   /// The image of a sum over the multiset of what was compared: values that max did not make stand for themselves.
   Value free_maximum(Value a, Value b) {
@@ -385,7 +385,7 @@ struct SymbolicValue {
   uint32_t id = 0;
 };
 
-/// What builds terms, behind an interface so that operators know nothing of them.
+/// What builds terms. It is an interface, so that operators know nothing of terms.
 class SymbolicTerms {
  public:
   virtual ~SymbolicTerms() = default;

@@ -69,7 +69,7 @@ void multiply_row(const PrimeField& field, const FieldArithmetic::Value* row, co
 void multiply_matrix(const FieldArithmetic& arithmetic, const FieldArithmetic::Value* a,
                      const FieldArithmetic::Value* b, FieldArithmetic::Value* out, const std::array<int64_t, 3>& mnk,
                      bool accumulate) {
-  constexpr int64_t kColumns = 512;  // sums of so many columns stay in the first-level cache
+  constexpr int64_t kColumns = 512;  // sums of this many columns stay in the first-level cache
   std::array<PrimeField::Wide, kColumns> sums;
   const auto [m, n, k] = mnk;
   for (int64_t row = 0; row < m; ++row) {

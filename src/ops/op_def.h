@@ -205,7 +205,7 @@ inline bool is_accumulator(OpKind kind) { return kind != OpKind::GraphDefined &&
 inline bool multiplies_matrices(OpKind kind) { return kind != OpKind::GraphDefined && op_def(kind).traits.matrices; }
 /// Whether it is one matrix product.
 inline bool is_matrix_product(OpKind kind) { return multiplies_matrices(kind) && op_def(kind).traits.products == 1; }
-/// Of how many products of elements an element of the result is the sum, as far as it is of product `number`: the
+/// How many products of elements an element of the result is the sum of, as far as product `number` goes: the
 /// elements of the second operand for one of each dimension that the result has too.
 int64_t product_terms(const OpDef& op, OperandTypes operands, const Attributes& attributes, int number);
 /// Of all its products; 0 where it has none.

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kOrderSweeps = 8;
 constexpr int kPlaceSweeps = 12;
-/// Of a place beside others: edges that pass layers shall be straight before boxes are in the middle of their readers.
+/// A place's weight. Edges that pass layers should be straight before boxes are in the middle of their readers.
 constexpr double kPassingWeight = 4;
 
 /// A node, or the place where an edge passes a layer.

@@ -58,7 +58,7 @@ class Bench {
     return {};
   }
 
-  /// Vectors of as much memory as `share` says, all of which are read: whole rounds of so many threads.
+  /// Vectors of as much memory as `share` says, all of which are read: whole rounds of this many threads.
   int64_t vectors(double share, int64_t threads) const {
     const auto all = static_cast<int64_t>(share * static_cast<double>(bytes_) / kVector);
     const int64_t round = kUnrolled * threads;

@@ -107,7 +107,7 @@ STRATA_BENCHMARK strata_barrier(STRATA_ARGUMENTS) {
   for (int64 i = 0; i < count; ++i) __syncthreads();
 }
 
-// Two blocks hand 4 KiB to each other: stores, a flag behind them, and what the other loads once it has seen the flag.
+// Two blocks hand 4 KiB to each other: stores, a flag after them, and what the other loads once it has seen the flag.
 // `to` holds the two flags, which are 0 before and after, and from 4 KiB on what is handed over.
 STRATA_BENCHMARK strata_handover(STRATA_ARGUMENTS) {
   unsigned* mine = (unsigned*)to + 32 * blockIdx.x;

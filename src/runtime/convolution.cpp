@@ -156,7 +156,7 @@ class PreparedConvolution final : public PreparedWork {
   }
 
  private:
-  /// Y = 1 · X * W + 0 · Y, and relu behind it; or X or W in place of Y.
+  /// Y = 1 · X * W + 0 · Y, and relu after it; or X or W in place of Y.
   Result<Descriptor> describe_graph() const {
     const Cudnn& cudnn = library_.functions();
     const Convolution& c = convolution_;

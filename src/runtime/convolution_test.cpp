@@ -158,7 +158,7 @@ TEST_F(ConvolutionTest, ThreeSpatialDimensions) {
 }
 
 TEST_F(ConvolutionTest, AlgorithmsAreCountedWithoutThoseThatRoundMore) {
-  // In the order of the heuristic, fallbacks behind it.
+  // In the order of the heuristic, fallbacks after it.
   setenv("STRATA_FAKE_CUDNN", "9f 5d 4r 3x 2w 6 7t", 1);
   EXPECT_NEAR(time(), 6, 1e-3);
   c_.algorithm = 1;

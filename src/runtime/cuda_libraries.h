@@ -76,7 +76,7 @@ Result<CudaLibrary> open_cuda_library(const CudaLibraryFiles& files);
 /// Error (Environment) where the binder misses a function.
 Result<void> check_complete(const FunctionBinder& binder, const CudaLibraryFiles& files);
 
-/// Of a library that is there, its version; of one that is not, why.
+/// The version of a library that is there; for one that is not, the reason.
 struct CudaLibraryProbe {
   std::string name;
   std::string version;

@@ -24,7 +24,7 @@ struct Cufft {
   int (*create)(Plan*);
   int (*destroy)(Plan);
   int (*allocate_work)(Plan, int whether);
-  /// Lengths are outermost first. Null for how arrays lie: one behind the other, without gaps.
+  /// Lengths are outermost first. Null for how arrays lie: one after the other, without gaps.
   int (*make_plan)(Plan, int rank, long long* lengths, long long* in, long long in_stride, long long in_distance,
                    long long* out, long long out_stride, long long out_distance, int type, long long batch,
                    size_t* work_bytes);

@@ -16,7 +16,7 @@ std::string_view name_of(FftKind kind);
 Result<FftKind> parse_fft_kind(std::string_view name);
 
 /// `batch` transforms of complex numbers of f32, or f64 where `wide`, along 1 to 3 dimensions. Arrays are row-major,
-/// one behind the other. Of FromReal's results and of ToReal's operands the innermost dimension has length / 2 + 1
+/// one after the other. Of FromReal's results and of ToReal's operands the innermost dimension has length / 2 + 1
 /// numbers. Nothing is divided: Inverse and ToReal give the inverse times the product of the lengths.
 struct Fft {
   FftKind kind = FftKind::Forward;

@@ -58,7 +58,7 @@ class GpuEvent {
   GpuEvent(GpuEvent&& other) noexcept;
   GpuEvent& operator=(GpuEvent&&) = delete;
 
-  /// Puts it behind what is on the stream.
+  /// Puts it on the stream, after what is there.
   Result<void> record();
   /// Waits for `end`; the errors of kernels come out here. Both have been recorded.
   Result<double> microseconds_until(const GpuEvent& end) const;
@@ -79,7 +79,7 @@ class GpuArray {
   /// `bytes` must be as long as the array.
   Result<void> upload(std::string_view bytes) const;
   Result<std::string> download() const;
-  /// The same into host memory of so many bytes.
+  /// The same into host memory of this many bytes.
   Result<void> download(void* to) const;
   Result<void> copy_from(const GpuArray& other) const;
   /// Fills it with 0xFF, which is NaN in every type: what no kernel writes shows.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMostSets = 64;
 constexpr double kTimesL2 = 4;
-/// Of the free memory, what buffers may take.
+/// The share of the free memory that buffers may take.
 constexpr double kMemoryShare = 0.8;
 
 /// Those of equal names next to each other are one part.

@@ -21,7 +21,7 @@ enum class BufferRole : uint8_t {
   Counters,      ///< 0 before the first run, and after each
   Output,        ///< the caller's after a run
   Constant,      ///< has its bytes from the beginning, and is never written
-  Carried,       ///< of a loop: lies where the loop says, in each iteration anew
+  Carried,       ///< of a loop: in each iteration it lies where the loop says
 };
 
 /// The elements of an array by the name of their type, as HLO and the IR write it ("f32", "pred"), and its sizes.
@@ -67,7 +67,7 @@ struct GpuTensorMap {
 };
 
 /// One launch: a kernel of a cubin, or what a library computes. Arguments are device pointers, in order, and tensor
-/// maps behind them.
+/// maps after them.
 struct GpuLaunch {
   std::string kernel;                  ///< extern "C" name in the source
   std::optional<LibraryWork> library;  ///< where set, no cubin has such a kernel, and there is no shape
@@ -169,7 +169,7 @@ struct LaunchManifest {
 
   /// Whether anything of a cubin is launched.
   bool uses_kernels() const;
-  /// Of all buffers of a role.
+  /// All buffers of a role.
   int64_t bytes(BufferRole role) const;
   const GpuBuffer* find(const std::string& buffer) const;
 };

@@ -48,7 +48,7 @@ class Check {
         const LoopPlace to = buffers_.states[static_cast<size_t>(k) + 1][i];
         if (it.next != Leaf::Next::Written || it.counter) continue;
         ASSERT_TRUE(to.kind == Kind::Result || to.kind == Kind::Scratch);
-        // What is read in this iteration stays, but for the leaf that it may be written over.
+        // What is read in this iteration stays, except for the leaf that it may be written over.
         for (size_t other = 0; other < leaves; ++other) {
           if (places[other] != to || flow_.leaves[other].counter) continue;
           const bool may = std::any_of(flow_.leaves.begin(), flow_.leaves.end(), [&](const Leaf& same) {

@@ -20,7 +20,7 @@ class LoopGraphs {
   /// What a recorded loop depends on: the loop, and where all buffers lie.
   using Key = std::pair<const void*, std::vector<CudaPointer>>;
 
-  /// For loops of which so many lie in each other. Error (Unsupported, Environment) where the driver has no conditional
+  /// For loops nested up to this depth. Error (Unsupported, Environment) where the driver has no conditional
   /// nodes.
   static Result<std::unique_ptr<LoopGraphs>> open(const GpuDevice& device, int depth);
   ~LoopGraphs();

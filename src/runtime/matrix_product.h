@@ -26,7 +26,7 @@ Result<ByteType> parse_byte_type(std::string_view name);
 
 /// C = activation(scale·A·B + bias) for each of `batch` products: A is m × k, B k × n, C m × n, of one element type,
 /// but that C and the bias may be f32 where A and B are of 16 bits. Sums are taken in float32, of f64 in float64. C is
-/// row-major, one matrix behind the other; the bias has n elements. One that `accumulates` adds what C holds before the
+/// row-major, one matrix after the other; the bias has n elements. One that `accumulates` adds what C holds before the
 /// activation.
 ///
 /// Operands may be of one byte: both f8 (not both f8e5m2), C of any type but f64, without bias and activation; or both

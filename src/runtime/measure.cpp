@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-/// Of waits, so that a request to stop is seen soon.
+/// The length of a wait, so that a request to stop is seen soon.
 constexpr int kSliceMilliseconds = 50;
 /// Seconds to wait for a killed process; one that the kernel does not let go is left behind.
 constexpr double kPatience = 60;
@@ -62,7 +62,7 @@ Measurement read_answer(const Json& json) {
   return measurement;
 }
 
-/// Whether the process ended within so many seconds.
+/// Whether the process ended within this many seconds.
 bool wait_for(pid_t child, double seconds, int& status) {
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (waitpid(child, &status, WNOHANG) == 0) {

@@ -85,7 +85,7 @@ class MeasureWorker {
   MeasureDevice device_;
   pid_t child_ = -1;
   int socket_ = -1;
-  std::string received_;  ///< what came behind the last line
+  std::string received_;  ///< what came after the last line
   int starts_ = 0;
 };
 

@@ -88,7 +88,7 @@ TEST_F(MeasureTest, WrongOutputsAreWrong) {
 TEST_F(MeasureTest, WhatIsNotWrittenIsNaN) {
   MeasureWorker worker(options());
   const std::string half = file("half.raw", encode(Tensor<double>({2}, {2, 4}), DType::F16));
-  // Also behind a run that left right values in the same process's memory.
+  // Also after a run that left right values in the same process's memory.
   for (const std::string& script : {std::string("time 1\n"), right_ + "time 1\n", "write 1 " + half + "\n"}) {
     const Measurement m = measure(worker, script);
     if (script.starts_with(right_)) continue;

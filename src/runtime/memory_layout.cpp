@@ -15,7 +15,7 @@ constexpr int64_t kNever = -1;
 int64_t aligned(int64_t bytes) { return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment; }
 
 /// The times at which buffers are used: steps are numbered in order, a loop having one number before its steps and one
-/// behind them.
+/// after them.
 class Lifetimes {
  public:
   Lifetimes(const LaunchManifest& manifest, std::vector<size_t> roots)

@@ -25,7 +25,7 @@ MemoryLayout layout_of(const LaunchManifest& manifest);
 /// "4096 bytes of working memory, 8192 in buffers of their own".
 std::string describe(const MemoryLayout& layout);
 
-/// Of each buffer, the one in whose memory it lies after all (lies_in of lies_in …), as numbers. Error (InvalidInput)
+/// For each buffer, the one in whose memory it lies after all (lies_in of lies_in …), as numbers. Error (InvalidInput)
 /// where it lies in none that there is, in a smaller one, or in itself.
 Result<std::vector<size_t>> memory_roots(const LaunchManifest& manifest);
 

@@ -16,7 +16,7 @@
 namespace strata {
 namespace {
 
-/// Of the tables below; a database of a later one is left alone.
+/// The version of the tables below. A database of a later version is left alone.
 constexpr int kFormat = 2;
 /// Milliseconds to wait for another process that writes.
 constexpr int kPatience = 5000;
@@ -25,7 +25,7 @@ constexpr const char* kTables =
     "CREATE TABLE IF NOT EXISTS results (kind TEXT NOT NULL, hash INTEGER NOT NULL, key BLOB NOT NULL,"
     " value BLOB NOT NULL, checksum INTEGER NOT NULL, effort REAL NOT NULL, created TEXT NOT NULL,"
     " PRIMARY KEY (kind, hash, key)) WITHOUT ROWID;"
-    // Of entries that may be dropped, when they were used: apart, since to change a row is to write all of it anew.
+    // Of entries that may be dropped, when they were used: apart, since to change a row is to write all of it again.
     "CREATE TABLE IF NOT EXISTS uses (id INTEGER PRIMARY KEY, kind BLOB NOT NULL, hash INTEGER NOT NULL,"
     " used INTEGER NOT NULL, UNIQUE (kind, hash));"
     "CREATE INDEX IF NOT EXISTS by_use ON uses (used, id);";

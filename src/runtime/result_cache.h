@@ -18,7 +18,7 @@ class ResultCache {
   /// Bytes, of values and keys as the database stores them.
   static constexpr int64_t kDefaultLimit = int64_t{2} << 30;
 
-  /// Whether an entry may be dropped when the limit is reached: what is large, and quickly made anew.
+  /// Whether an entry may be dropped when the limit is reached: what is large, and quickly made again.
   enum class Keep { Always, WhileThereIsRoom };
 
   struct Entry {

@@ -1,4 +1,4 @@
-// Tasks that share nothing, on so many threads.
+// Tasks that share nothing, on this many threads.
 #pragma once
 
 #include <tbb/parallel_for.h>
@@ -11,7 +11,7 @@
 
 namespace strata {
 
-/// task(i) for each i < count, on at most `threads` threads, begun in their order; what the tasks did is seen behind
+/// task(i) for each i < count, on at most `threads` threads, begun in their order; what the tasks did is seen after
 /// the call.
 template <class Task>
 void in_parallel(int threads, size_t count, const Task& task) {

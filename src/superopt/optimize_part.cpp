@@ -11,10 +11,10 @@
 namespace strata {
 namespace {
 
-/// What the search of a part leaves to variants and proofs: seconds, and the most of the part's time.
+/// What the search of a part leaves to variants and proofs: seconds, and the largest share of the part's time.
 constexpr double kProofSeconds = 10;
 constexpr double kProofShare = 0.35;
-/// Of that, for variants.
+/// The share of that for variants.
 constexpr double kVariantsShare = 0.4;
 
 Result<SearchResult> search_until(const GraphPtr& program, const SuperoptimizeOptions& options,
@@ -49,7 +49,7 @@ Result<SearchResult> search_stable(const GraphPtr& program, const SuperoptimizeO
 
 /// Programs of more operators are searched from their normalised operands on, if that leads anywhere.
 constexpr size_t kMostWhole = 12;
-/// Of the time, for the core of such a program.
+/// The share of the time for the core of such a program.
 constexpr double kCoreShare = 0.6;
 
 /// What search_stable finds; of large programs the graphs of their core with the prologues put back.

@@ -15,14 +15,14 @@ namespace strata {
 /// The effort of a result that no time limit had a part in: no limit asks for more.
 inline constexpr double kExhaustive = std::numeric_limits<double>::max();
 
-/// The effort of a part that is granted so many seconds in a run with this time limit (kNever: none), where it has at
+/// The effort of a part that is granted this many seconds in a run with this time limit (kNever: none), where it has at
 /// least `share` of any limit.
 double effort_of(double granted, double limit, double share);
 
 /// Everything that a part's result depends on but the time: the canonical program, the target, the options, the build.
 std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options);
 
-/// The part's result, where one of at least this effort is known: its graphs, each proved anew. What does not read as
+/// The part's result, where one of at least this effort is known: its graphs, each proved again. What does not read as
 /// it should, or holds a graph that cannot be proved, is none and is dropped; graphs that there is no time to prove are
 /// left out.
 std::optional<OptimizedPart> find_part(ResultCache& cache, const std::string& key, double effort,

@@ -28,7 +28,7 @@ std::string why_not_affordable(const Graph& program, const SuperoptimizeOptions&
                      options.largest_full_proof);
 }
 
-/// Notes that so many graphs were not looked at.
+/// Notes that this many graphs were not looked at.
 void leave_out(OptimizedPart& result, size_t graphs) {
   result.cut = true;
   result.left_out +=
@@ -143,7 +143,7 @@ class FullProofs {
 
   const std::vector<std::shared_ptr<ProofStep>>& steps(size_t rank) const { return candidates_[order_[rank]].steps; }
 
-  /// Proves the candidates of these ranks, side by side; the first that holds. Those behind it are let go, and what was
+  /// Proves the candidates of these ranks, side by side; the first that holds. Those after it are let go, and what was
   /// shown of them is forgotten: how far they came is a matter of luck.
   std::optional<size_t> prove_round(size_t first, size_t end, const std::stop_token& token) {
     std::vector<Task> tasks;

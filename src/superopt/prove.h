@@ -28,7 +28,7 @@ tl::expected<Candidate, Refusal> prove(const GraphPtr& program, const GraphPtr& 
 std::optional<size_t> first_proved(std::vector<Candidate>& candidates, const std::vector<size_t>& order,
                                    const SuperoptimizeOptions& options, const Deadline& deadline);
 
-/// Sets the candidate's proof and errors anew from its steps. Composition is exact, so that error bounds add up.
+/// Sets the candidate's proof and errors again from its steps. Composition is exact, so that error bounds add up.
 void combine_steps(Candidate& candidate);
 
 /// What the proof at full shape says against a candidate; empty where nothing.

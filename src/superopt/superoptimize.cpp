@@ -22,41 +22,41 @@ using Clock = std::chrono::steady_clock;
 
 /// Seconds that a run has to put together the best so far when the user asks it to stop.
 constexpr double kGrace = 1.2;
-/// By which the end of compiling may be later than the limit.
+/// How much later than the limit compiling may end.
 constexpr double kOvertime = 1.05;
 constexpr double kCompileSeconds = 1;
 
-// Each stage may take a share of the time that is left, and what it leaves goes to those behind it.
+// Each stage may take a share of the time that is left, and what it leaves goes to those after it.
 
-/// What parts leave to proofs at full shape and to code: seconds, and the most of the time limit.
+/// What parts leave to proofs at full shape and to code: seconds, and the largest share of the time limit.
 constexpr double kEndSeconds = 6;
 constexpr double kEndShare = 0.2;
-/// For the proof that the program may be prepared.
+/// The share for the proof that lets the program be prepared.
 constexpr double kPrepareShare = 0.1;
-/// For the first partition, where pieces or a library may come behind it; for the second; for pieces.
+/// The shares for the first partition, where pieces or a library may come after it; for the second; for pieces.
 constexpr double kFirstShare = 0.85;
 constexpr double kInsideShare = 0.5;
 constexpr double kPiecesShare = 0.7;
-/// Of the time behind the parts: the whole in float64, proofs at full shape; the rest compiles.
+/// Shares of the time after the parts: the whole in float64, proofs at full shape; the rest compiles.
 constexpr double kWholeShare = 0.3;
 constexpr double kFullShare = 0.6;
 
-/// Of the time limit, what the parts of each partition have together at least, whatever those before them take: by this
-/// the cache counts effort. Half of what the shares above say, because work ends a little late.
+/// The share of the time limit that the parts of each partition have together at least, whatever those before take. The
+/// cache counts effort by it. It is half of what the shares above say, because work ends a little late.
 constexpr double kLeast = 0.5 * (1 - kEndShare) * (1 - kPrepareShare);
 constexpr double kLeastOfFirst = kLeast * kFirstShare;
 constexpr double kLeastOfInside = kLeast * (1 - kFirstShare) * kInsideShare;
 constexpr double kLeastOfPieces = kLeast * (1 - kFirstShare) * (1 - kInsideShare) * kPiecesShare;
 constexpr double kLeastOfRest = kLeast * (1 - kFirstShare) * (1 - kInsideShare) * (1 - kPiecesShare);
 
-/// Of the grace, for proofs of parts.
+/// The share of the grace for proofs of parts.
 constexpr double kPartsGrace = 0.5;
 
 /// Operators of a piece of a part for which nothing was found.
 constexpr int kPiece = 6;
 /// How many of the results with a library's products are kept beside the others.
 constexpr size_t kMostWithLibrary = 4;
-/// The library's products alone may be estimated so much slower than all that is known, and are tried.
+/// A cut at the library's products is tried where these alone are estimated at no more than this times the best known.
 constexpr double kLibraryDoubt = 1.2;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 

@@ -41,7 +41,7 @@ struct Superoptimized {
 };
 
 /// The end of everything, from the options' limit and stop. A stop leaves a second or so to put together what is known;
-/// compiling may begin just before the limit, and ends a little behind it.
+/// compiling may begin just before the limit, and ends a little after it.
 Deadline deadline_of(const SearchOptions& options);
 
 /// Moves the first candidate that holds at full shape (first_proved) to the front; those that do not are dropped and

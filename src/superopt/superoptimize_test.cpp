@@ -298,7 +298,7 @@ class WithCache : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  /// The program, with the cache opened anew; sets `searched`.
+  /// The program, with the cache opened again; sets `searched`.
   Superoptimized optimize(const std::string& program) {
     ResultCache cache(folder_.string(), [](const std::string& text) { ADD_FAILURE() << text; });
     SuperoptimizeOptions options = options_;

@@ -91,7 +91,7 @@ struct Profile {
   std::string skipped;  ///< why there is none
 };
 
-/// The row's schedules (label), "apart" behind them where it is not grouped.
+/// The row's schedules (label), "apart" after them where it is not grouped.
 std::string row_label(const TunedRow& row);
 
 /// The fastest row whose launches share independent kernels is measured without that, too: what is promised to be

@@ -63,7 +63,7 @@ std::optional<double> rank_correlation(const std::vector<std::pair<double, doubl
 
 namespace {
 
-/// Of the time that is left, for proofs; the rest compiles.
+/// The share of the time that is left for proofs; the rest compiles.
 constexpr double kProofShare = 0.6;
 
 /// The rows in the order in which they are taken, should those before be turned down: the fastest that are right; where

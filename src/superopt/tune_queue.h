@@ -15,7 +15,7 @@ namespace strata {
 /// is no time left.
 bool must_measure(const TunedRow& row);
 
-/// Rows in the order in which they are worth measuring, anew after every few measurements. Threads may share it.
+/// Rows in the order in which they are worth measuring, sorted again after every few measurements. Thread-safe.
 class TuneQueue {
  public:
   TuneQueue(const std::vector<TunedRow>& rows, TuneOrder order, uint64_t seed);
@@ -34,7 +34,7 @@ class TuneQueue {
   void learn();
 
   TuneOrder kind_;
-  size_t must_ = 0;    ///< so many at the beginning of order_ stay there
+  size_t must_ = 0;    ///< this many at the beginning of order_ stay there
   MeasuredCost cost_;  ///< of the thread that learns
 
   mutable std::mutex mutex_;  ///< of what follows

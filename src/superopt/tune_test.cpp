@@ -183,7 +183,7 @@ TEST_F(TuneTest, TheFastestThatIsRightIsChosen) {
   }
 }
 
-/// Two kernels that share a launch, and the one behind them: apart, the fastest is measured too.
+/// Two kernels that share a launch, and the one after them: apart, the fastest is measured too.
 TEST_F(TuneTest, SharedLaunchesMustBeFasterThanTheirKernelsApart) {
   const std::string text = R"(graph pair {
   input A: f16[16, 64]

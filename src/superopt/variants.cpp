@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kThreadsPerBlock = 128;
 /// Elements of a tile along the loop: what fits the registers of a warp beside a product's results.
 constexpr std::array<int64_t, 4> kLoopExtents{64, 32, 16, 128};
-/// Of the search's graphs, cheapest first, that are looked at.
+/// How many of the search's graphs are looked at, cheapest first.
 constexpr size_t kMostFound = 256;
 /// Variants of one kind before others' turn.
 constexpr int kOfOneKind = 2;

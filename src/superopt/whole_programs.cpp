@@ -16,7 +16,7 @@ namespace {
 /// Different parts for which the other of library and generated code is tried.
 constexpr int kMostFlips = 6;
 
-/// Of each part, which of its candidates.
+/// For each part, which of its candidates.
 using Choice = std::vector<size_t>;
 
 /// The whole program with every part's candidate of that rank, or its last.

@@ -13,7 +13,7 @@ struct LiveTensor {
   int64_t bytes = 0;
   int64_t first = 0;      ///< depth
   int64_t last = 0;       ///< depth, inclusive
-  int64_t alignment = 1;  ///< the offset is a multiple of so many bytes
+  int64_t alignment = 1;  ///< the offset is a multiple of this many bytes
 };
 
 struct MemoryPlan {

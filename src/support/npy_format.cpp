@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kMagic{"\x93NUMPY", 6};
 
-/// The text behind 'key': in the header's dictionary, up to the next comma outside parentheses.
+/// The text after 'key': in the header's dictionary, up to the next comma outside parentheses.
 std::string_view field(std::string_view header, std::string_view key) {
   const size_t at = header.find(key);
   if (at == std::string_view::npos) return {};

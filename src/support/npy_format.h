@@ -22,7 +22,7 @@ struct NpyFile {
 Result<NpyFile> read_npy_file(const std::string& path);
 /// What stands before the data of an array in C order; `descr` without quotes.
 std::string npy_header(std::string_view descr, const std::vector<int64_t>& shape);
-/// Error unless the file has just the data of its shape, in elements of so many bytes.
+/// Error unless the file has just the data of its shape, in elements of this many bytes.
 Result<void> check_npy_size(const std::string& path, const NpyFile& file, size_t element_bytes);
 /// The error of a file that is damaged.
 tl::unexpected<Error> damaged_npy(const std::string& path, std::string_view what);

@@ -23,11 +23,11 @@ void for_pieces(size_t count, const Body& body) {
     running.emplace_back([&body, begin = count * t / threads, end = count * (t + 1) / threads] { body(begin, end); });
 }
 
-/// Of a task that does nothing but call TaskOrder::run: it reads its captures before that can say anything.
+/// For a task that does nothing but call TaskOrder::run: it reads its captures before that can say anything.
 #define STRATA_UNORDERED __attribute__((no_sanitize("thread")))
 
 /// Says with atomics of its own what oneTBB guarantees: what comes before a parallel loop is seen in its tasks, and
-/// what these do behind it. Debian's oneTBB is not built with ThreadSanitizer, which sees neither otherwise. Nothing is
+/// what these do after it. Debian's oneTBB is not built with ThreadSanitizer, which sees neither otherwise. Nothing is
 /// said between tasks, whose races are still found.
 class TaskOrder {
  public:

@@ -19,7 +19,7 @@ class Random {
     state_ += 0x9e3779b97f4a7c15ULL;
     return mix(state_);
   }
-  /// As if it had been called so many times.
+  /// As if it had been called this many times.
   void skip(uint64_t times) { state_ += times * 0x9e3779b97f4a7c15ULL; }
   /// Uniform in [0, bound), bound > 0; by rejection, so without bias.
   uint64_t below(uint64_t bound) {

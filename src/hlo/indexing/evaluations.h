@@ -30,21 +30,21 @@ class EvaluationCounts {
   /// How often each instruction's code stands in a kernel's: once for all users that read at their own index, and once
   /// more for each place of the others' code that reads it.
   std::vector<double> code_copies() const;
-  /// By a thread that computes one element of a root, but for what is evaluated `once`.
+  /// By a thread that computes one element of a root, except for what is evaluated `once`.
   Evaluations of_element(hlo::InstructionId root) const;
 
   /// The arrays of the result: the operands of a root that is a tuple.
   const std::vector<hlo::InstructionId>& roots() const { return roots_; }
 
  private:
-  /// From so many elements of each instruction.
+  /// From this many elements of each instruction.
   Evaluations propagated(Evaluations wanted, bool with_once, bool of_warps = false) const;
   Evaluations of_results(bool of_warps) const;
   /// The array that a read is of: where the operand is a tuple, one of its elements.
   hlo::InstructionId operand_of(const hlo::Instruction& it, const Read& read) const;
 
   const hlo::Computation& computation_;
-  /// Of each operand of a product among `once`, of how many elements it is evaluated.
+  /// For each operand of a product among `once`, how many elements of it are evaluated.
   std::vector<double> evaluated_by_product(const hlo::Instruction& product) const;
 
   std::vector<bool> once_;
@@ -67,7 +67,7 @@ bool is_long_reduction(const hlo::Computation& computation, const hlo::Instructi
 /// readers. Such a kernel is slower than two by any factor: it is never made.
 std::vector<RepeatedReduction> repeated_reductions(const hlo::Computation& computation, const Evaluations& whole);
 
-/// Reductions up to this length may be computed again, or by one thread: reading so many elements costs no more than
+/// Reductions up to this length may be computed again, or by one thread: reading this many elements costs no more than
 /// writing and reading one result does. The reduction emitter takes whatever is longer.
 inline constexpr int64_t kFewTerms = 63;
 

@@ -33,7 +33,7 @@ Expr add_range(IndexingMap& map, int64_t extent);
 Expr add_runtime(IndexingMap& map, const Site& site, int operand, std::vector<Expr> element, int64_t last);
 
 // Each returns the maps of all operands that are read, not simplified.
-std::vector<Read> movement_reads(const Site& site);     ///< broadcast … transpose, but for those below
+std::vector<Read> movement_reads(const Site& site);     ///< broadcast … transpose, except for those below
 std::vector<Read> indexed_reads(const Site& site);      ///< dynamic-slice, dynamic-update-slice, gather, scatter
 std::vector<Read> contraction_reads(const Site& site);  ///< dot, convolution
 std::vector<Read> combining_reads(const Site& site);    ///< reduce, reduce-window, map, sort, topk

@@ -14,7 +14,7 @@ namespace strata {
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// How the kernel behind a block graph that reads its results follows it.
+/// How the kernel that reads the results of a block graph follows it.
 enum class Handover : uint8_t {
   Launch,  ///< in a launch of its own
   Last,    ///< in the same one: the last block of a group to end makes what the group's results are needed for
@@ -48,7 +48,7 @@ struct BlockSchedule {
   friend bool operator==(const BlockSchedule&, const BlockSchedule&) = default;
 };
 
-/// A tensor core instruction of four warps: 64 rows and so many columns, whose side of the product lies across the
+/// A tensor core instruction of four warps: 64 rows and this many columns, whose side of the product lies across the
 /// stored rows or along them.
 struct WideProduct {
   int64_t columns;
@@ -67,7 +67,7 @@ struct BlockWork {
   int64_t once_bytes = 0;       ///< tiles that come before the loop
   double products = 0;          ///< tensor core instructions of an iteration
   double elements = 0;          ///< results of operators other than products, of an iteration
-  double products_after = 0;    ///< both, behind the loop
+  double products_after = 0;    ///< both, after the loop
   double elements_after = 0;
   int64_t partial_bytes = 0;  ///< what groups leave for each other
   int64_t shared_bytes = 0;   ///< of an iteration's tiles, those that neighbours bring each other
@@ -89,13 +89,13 @@ struct RingPlan {
   int64_t done = 0;  ///< arrivals that empty a slot
   int64_t page_bytes = 0;
   int64_t barrier_bytes = 0;
-  int64_t loading_threads = 0;    ///< of a block, behind the team's; one of them runs NAME_load
+  int64_t loading_threads = 0;    ///< of a block, after the team's; one of them runs NAME_load
   int64_t loading_registers = 0;  ///< of each of these and of the team's threads, once their ways part; 0: as launched
   int64_t team_registers = 0;
 };
 
 /// Constants that a block function reads packed: NAME_pack, a function of all blocks like NAME itself but for a pointer
-/// to so many bytes after the tensors, is run once before the first call.
+/// to this many bytes after the tensors, is run once before the first call.
 struct Packing {
   /// A packed tile as it lies in each stage.
   struct Tile {

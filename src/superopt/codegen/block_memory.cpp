@@ -9,7 +9,7 @@ namespace strata {
 namespace {
 
 constexpr int64_t kAlignment = 128;
-/// Of the plan's search: some milliseconds.
+/// A limit of the plan's search: some milliseconds.
 constexpr int64_t kNodes = 20'000;
 
 struct Depths {

@@ -62,7 +62,7 @@ std::string tile_start(const AccessRegion& region, size_t d);
 /// Where the tile begins in a tensor of those strides, in elements.
 std::string tile_base(const AccessRegion& region, const std::vector<int64_t>& strides);
 
-/// Of each tensor of a kernel graph, whether all inputs that it depends on have 16 bits.
+/// For each tensor of a kernel graph, whether all inputs that it depends on have 16 bits.
 std::vector<bool> from_half_precision(const Graph& graph);
 
 /// The head of a block function's text, up to its name.
@@ -78,11 +78,11 @@ std::string emit_block_function(const Operation& op, const std::string& name,
 
 /// The device library's text.
 std::string_view device_library();
-/// What block functions in registers use, behind that: tiles, then rows.
+/// What block functions in registers use, after that: tiles, then rows.
 std::string_view device_registers();
-/// What block functions use whose tiles TMA brings, behind that.
+/// What block functions use whose tiles TMA brings, after that.
 std::string_view device_bulk();
-/// What kernels use in whose launch the next one runs as well, behind that.
+/// What kernels use in whose launch the next one runs as well, after that.
 std::string_view device_handover();
 /// What runs kernels on the host, to stand in front of a generated source.
 std::string_view host_library();

@@ -154,7 +154,7 @@ class Generator {
     return group != nullptr && std::find(group->results.begin(), group->results.end(), id) == group->results.end();
   }
 
-  /// Whether all that operators read is computed, but for what they make themselves.
+  /// Whether all that operators read is computed, except for what they make themselves.
   bool is_ready(const std::vector<size_t>& operations) const {
     return std::all_of(operations.begin(), operations.end(), [&](size_t i) {
       const auto& operands = graph_.operations()[i].operands;
@@ -203,7 +203,7 @@ class Generator {
   }
 
   /// A kernel of a library does not let the next one start, and may end with something that is no kernel. Runs of a
-  /// program follow each other, so that its first launch is behind its last.
+  /// program follow each other, so that its first launch comes after its last.
   void set_overlap() {
     if (program_.launches.empty()) return;
     bool behind_library = program_.launches.back().library.has_value();
@@ -456,7 +456,7 @@ class Generator {
     return result;
   }
 
-  /// Operator i and the one behind it in one launch: blocks of the first run blocks of the second when what these need
+  /// Operator i and the one after it in one launch: blocks of the first run blocks of the second when what these need
   /// is there (handover.h).
   Result<std::string> merged_kernel(size_t i, const MergedPair& pair, const BlockCode& code,
                                     const BlockSchedule& schedule) {

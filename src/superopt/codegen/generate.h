@@ -39,7 +39,7 @@ struct KernelLaunch : GpuLaunch {
   bool predefined = false;        ///< the function takes the arguments alone: no coordinates, no shared memory
   LayoutSearch layouts;           ///< of the block function
   std::optional<BlockTask> task;  ///< the function that its blocks run, where it is one
-  /// `function` for the first `threads` threads of a larger block, which meet at barriers behind the block's own; empty
+  /// `function` for the first `threads` threads of a larger block, which meet at barriers after the block's own; empty
   /// where there is no such function.
   std::string part_function;
   std::vector<std::string> types;       ///< of its arguments: pointers, to const where it only reads
@@ -119,7 +119,7 @@ Result<GeneratedProgram> generate_cuda(const Graph& graph, const Target& target,
 std::string launch_manifest(const GeneratedProgram& program);
 
 /// A host program of the same source: reads the inputs as raw files in the order of `inputs` from its arguments, runs
-/// all launches, none of which may be a library's, and writes the outputs to the files behind them. For
+/// all launches, none of which may be a library's, and writes the outputs to the files named after them. For
 /// tests, under a sanitizer.
 std::string host_program(const GeneratedProgram& program);
 

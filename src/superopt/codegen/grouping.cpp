@@ -52,7 +52,7 @@ class GroupPlan {
         behind_(launches.size(), std::vector<bool>(launches.size())) {
     const size_t count = launches.size();
     for (size_t i = 0; i < count; ++i) groups_[i] = {i};
-    // All that is behind a launch, from the last one on.
+    // All that comes after a launch, from the last one on.
     for (size_t i = count; i-- > 0;) {
       for (size_t j = i + 1; j < count; ++j) {
         if (behind_[i][j] || !ordered(launches[i], launches[j])) continue;
@@ -104,7 +104,7 @@ class GroupPlan {
     return true;
   }
 
-  /// What was behind one of two groups, or before it, is so of both. A group is the number of any of its launches.
+  /// What came after one of two groups, or before it, does so for both. A group is the number of any of its launches.
   void join(size_t a, size_t b) {
     const size_t count = groups_.size();
     std::vector<bool> all(count);

@@ -1,5 +1,5 @@
-// Launches that do not need each other as one: its blocks choose by their number whose work they do. What stands before
-// and behind such a group does not know of it. docs/codegen.md, "Independent kernels in one launch".
+// Launches that do not need each other as one: its blocks choose by their number whose work they do. What comes before
+// and after such a group does not know of it. docs/codegen.md, "Independent kernels in one launch".
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ double seconds_together(const std::vector<const KernelLaunch*>& launches, const 
 /// model; none is made that saves nothing.
 std::vector<std::vector<size_t>> plan_groups(const std::vector<KernelLaunch>& launches, const Target& target);
 
-/// Makes the program's launches those groups. Returns the functions of the new ones, to stand behind all others.
+/// Makes the program's launches those groups. Returns the functions of the new ones, to stand after all others.
 /// `spreading`: a multiprocessor takes no more than its share of their blocks (spreading_bytes).
 std::string group_launches(GeneratedProgram& program, const Target& target, bool spreading);
 

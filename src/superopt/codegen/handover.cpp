@@ -107,7 +107,7 @@ std::string HandoverGroups::rank() const {
 
 std::string HandoverGroups::consumer(const std::string& n) const {
   std::array<std::string, 3> at{"0", "0", "0"};
-  int64_t behind = 1;  // of the dimensions behind this one
+  int64_t behind = 1;  // of the dimensions after this one
   for (size_t h = to.size(); h-- > 0;) {
     std::string inside;
     if (to[h].chunk > 1) {

@@ -1,4 +1,4 @@
-// Two kernels in one launch: a block graph and the one behind it that reads its results (a split reduction and what
+// Two kernels in one launch: a block graph and the one after it that reads its results (a split reduction and what
 // combines its parts). The program's graph stays as it is; blocks of the first count their arrivals, and run blocks of
 // the second when what these read is there.
 #pragma once

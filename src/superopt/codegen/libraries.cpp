@@ -23,7 +23,7 @@ constexpr int64_t kAligned = 16;         // bytes that rows should be multiples 
 constexpr double kUnaligned = 2.5;       // times as long where they are not
 constexpr double kGathered = 1.6;        // times as long where a product's rows are gathered from an image
 
-/// Of the time of generated code, what the library may take at most to be worth needing it.
+/// The largest share of the time of generated code that a library may take to be worth needing it.
 constexpr double kWorthALibrary = 0.8;
 
 bool is_of(OpKind kind, const AvailableLibraries& available) {
@@ -295,7 +295,7 @@ LibraryPlan plan_libraries(const Graph& graph, const Schedules& schedules) { ret
 
 namespace {
 
-/// Of `batch` products of m × n × k, of elements of so many bytes, that move so many bytes, without the launch.
+/// Of `batch` products of m × n × k, of elements of this many bytes, that move this many bytes, without the launch.
 double work_seconds(int64_t element, std::array<int64_t, 4> sizes, double bytes, const Target& target) {
   const auto [batch, m, n, k] = sizes;
   const double rate = element > 2 ? kScalarShare * target.rates.scalar_rate
@@ -323,7 +323,7 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
 }
 
 /// As a product of the filters and what they cover. Of 16-bit types images, filters and results are stored with their
-/// channels last before and behind it, by kernels of the library's own, but for filters of one element.
+/// channels last before and after it, by kernels of the library's own, except for filters of one element.
 double convolution_seconds(const Convolution& c, const Target& target) {
   int64_t elements = c.images * c.channels, positions = c.images, terms = c.channels / c.groups;
   bool single = true;

@@ -1,5 +1,5 @@
 // Products that cuBLASLt and convolutions that cuDNN compute in place of generated code: which ones they can, what they
-// cost, and what of the operators behind products is done in the same launch. The libraries are not asked: that needs a
+// cost, and what of the operators after products is done in the same launch. The libraries are not asked: that needs a
 // GPU.
 #pragma once
 
@@ -16,7 +16,7 @@ struct LibraryStep {
   std::vector<TensorId> arguments;  ///< whose memory its arguments are
 };
 
-/// What libraries do for one operator: a convolution; a product, with a bias and an activation behind it if the graph
+/// What libraries do for one operator: a convolution; a product, with a bias and an activation after it if the graph
 /// has them and nothing else reads what lies between; of concat_matmul two products, the second added to the first.
 struct LibraryCall {
   std::vector<LibraryStep> steps;

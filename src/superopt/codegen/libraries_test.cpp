@@ -256,7 +256,7 @@ TEST_F(LibrariesTest, ConvolutionsThatTheLibraryDoesNotTake) {
   EXPECT_TRUE(refused("f32", 2));  // results of padding alone
 }
 
-/// A kernel behind a library's waits for it: that does not say when the next kernel may start.
+/// A kernel after a library's waits for it: that does not say when the next kernel may start.
 TEST_F(LibrariesTest, KernelsOverlapKernelsAlone) {
   const auto overlaps = [](const std::string& statements) {
     const GraphPtr graph = parse("graph g {\n input X: f16[64, 64]\n input W: f16[64, 64]\n" + statements + "}\n");

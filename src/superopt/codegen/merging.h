@@ -12,19 +12,19 @@ namespace strata {
 
 /// From one group's counter to the next, in counters: each has a line of its own.
 constexpr int64_t kCounterStride = 32;
-/// Shared memory that handing over needs, behind what both kernels use: a late signal of a neighbour to a barrier must
+/// Shared memory that handing over needs, after what both kernels use: a late signal of a neighbour to a barrier must
 /// not change it.
 constexpr int64_t kHandoverBytes = 16;
 int64_t handover_place(const BlockCode& code, const BlockCode& behind);
 
-/// A block graph, and the one whose kernel comes right behind it and reads its results.
+/// A block graph, and the one whose kernel comes right after it and reads its results.
 struct MergedPair {
   size_t first = 0;
   size_t next = 0;  ///< both are numbers of operations
   HandoverGroups groups;
   std::vector<BlockSchedule> schedules;  ///< of the second, in rows, the best guess first
 
-  /// Nothing where another kernel or none comes behind operator `first`, or rows do not take the second.
+  /// Nothing where another kernel or none comes after operator `first`, or rows do not take the second.
   static std::optional<MergedPair> find(const Graph& graph, size_t first, const Target& target,
                                         const LibraryPlan& libraries);
 
@@ -43,7 +43,7 @@ struct MergedPair {
   /// schedule's handover is not offered.
   Result<BlockCode> second_code(const Graph& graph, const std::string& name, const BlockCode& code,
                                 const BlockSchedule& schedule, const Target& target) const;
-  /// Statements behind the call of the first function: `call` makes the call of the second for block n of its group.
+  /// Statements after the call of the first function: `call` makes the call of the second for block n of its group.
   std::string text(const BlockCode& code, const BlockCode& behind, const BlockSchedule& schedule,
                    const std::string& counters, const std::function<std::string(const std::string& n)>& call) const;
 

@@ -74,7 +74,7 @@ constexpr const char* kSplitAttention = R"(graph attention {
   output O
 })";
 
-/// More blocks behind than in front, which reduce rows of several warps in shared memory.
+/// More blocks in the second kernel than in the first, which reduce rows of several warps in shared memory.
 constexpr const char* kManyBehind = R"(graph many {
   input X: f32[16, 256]
   Y = block(X, grid=[2]) {

@@ -86,7 +86,7 @@ TEST(OneKernel, BecomesACubinOfEachTarget) {
   }
 }
 
-/// Blocks that do not wait for a phase read what is not there yet; rings that start anew get out of step.
+/// Blocks that do not wait for a phase read what is not there yet; rings that start again get out of step.
 TEST(OneKernel, WaitsAndRingsAreNeeded) {
   const GraphPtr graph = chain();
   const Target target = small_target();

@@ -99,7 +99,7 @@ class RowBlock : public RegisterBlock {
     }
     return unrolled(each);
   }
-  /// Of iterations that load so many registers each.
+  /// Of iterations that load this many registers each.
   int64_t unrolled(int64_t loaded) const {
     const int64_t most = std::min(kLoadRegisters, kMultiprocessorRegisters / threads_ - kOtherRegisters);
     const int64_t fit = std::clamp(most / std::max<int64_t>(1, loaded), kFewestAhead, kMostAhead);

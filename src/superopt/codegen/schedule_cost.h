@@ -11,7 +11,7 @@ namespace strata {
 double schedule_seconds(const Operation& op, const std::vector<std::vector<int64_t>>& strides, const BlockCode& code,
                         const BlockSchedule& schedule, const Target& target);
 
-/// Seconds that a kernel takes behind another one in the same launch, where each block computes `rounds` of its blocks.
+/// Seconds that a kernel takes after another one in the same launch, where each block computes `rounds` of its blocks.
 /// `clusters`: its blocks form some.
 double handover_seconds(const BlockCode& code, int64_t rounds, bool clusters, const Target& target);
 

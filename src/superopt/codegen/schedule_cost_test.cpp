@@ -11,7 +11,7 @@ namespace {
 
 const Target& h200() { return **find_target("sm_90a"); }
 
-/// A product of 16 rows, its columns in so many blocks.
+/// A product of 16 rows, its columns in this many blocks.
 GraphPtr product(int64_t blocks, int64_t loop, int64_t columns = 8192) {
   return *parse_graph(
       fmt::format("graph g {{\n input A: f16[16, 4096]\n input B: f16[4096, {}]\n"

@@ -206,7 +206,7 @@ const Case kCases[] = {
   output O
 })",
      40},
-    // Two products behind that read the same rows.
+    // Two `behind` products that read the same rows.
     {"WideAttentionOfTwoValues", R"(graph two_values {
   input Q: f16[1, 64, 64]
   input Kt: f16[1, 256, 64]

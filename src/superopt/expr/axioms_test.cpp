@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxTree = 60;
 
-/// One RapidCheck case runs so many expressions: its default of 100 cases is few for trees this small.
+/// One RapidCheck case runs this many expressions: its default of 100 cases is few for trees this small.
 constexpr int kBatch = 40;
 
 Palette palette_of(int i) { return i % 2 == 0 ? Palette::Everything : Palette::Algebra; }

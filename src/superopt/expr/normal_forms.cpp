@@ -197,7 +197,7 @@ ExprId NormalForms::compute_add(ExprId a, ExprId b) {
 ExprId NormalForms::compute_mul(ExprId a, ExprId b) {
   const auto x = terms(a);
   const auto y = terms(b);
-  // An order that multiplication respects keeps at least so many products apart.
+  // An order that multiplication respects keeps at least this many products apart.
   if (x.size() + y.size() - 1 > kMaxTerms) return kOversized;
   Sum products;
   products.reserve(x.size() * y.size());

@@ -21,7 +21,7 @@ struct PartitionLimits {
   /// Operators of a part, a normalisation X / √(factor · Σ X²) counted as one. Up to here the search ends, or comes
   /// far, within a minute.
   int max_operators = 16;
-  /// Values that a part reads: more than so many block inputs are not searched.
+  /// Values that a part reads: more than this many block inputs are not searched.
   int max_inputs = 7;
   /// A reduction over the columns of a product makes every block of a fused kernel read the product's whole matrix.
   /// Up to this size (a head's keys in attention) that pays; beyond (a layer's weights) the two are cut apart.

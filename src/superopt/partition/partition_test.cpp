@@ -267,7 +267,7 @@ TEST(Partition, RandomProgramsAreCoveredByPartsThatComposeToThem) {
     check(program, {.max_operators = 1 + static_cast<int>(seed % 5),
                     .max_inputs = 2 + static_cast<int>(seed % 3),
                     .outside_lax = false});
-    // Some parts stay, the others are cut anew.
+    // Some parts stay, the others are cut again.
     PartitionLimits pieces{.max_operators = 2, .given = std::vector<int>(program->operations().size(), -1)};
     const Partition whole = parts_of(program);
     for (size_t p = seed % 2; p < whole.parts.size(); p += 2) {

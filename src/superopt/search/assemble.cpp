@@ -40,7 +40,7 @@ class Assembler {
  private:
   bool is_input(int c) const { return kernel_.at(c).kernel_tensor >= 0; }
 
-  /// Nothing dearer of at least so many kernels is kept any more.
+  /// Nothing dearer of at least this many kernels is kept any more.
   double limit(int kernels) const {
     double most = 0;
     for (size_t n = static_cast<size_t>(kernels); n < found_.size(); ++n) {

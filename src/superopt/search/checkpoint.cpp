@@ -58,7 +58,7 @@ std::optional<Checkpoint::Entry> read_entry(const Json& json) {
   return entry;
 }
 
-/// Error, in a few words, where the text behind the checksum is not what a checkpoint holds.
+/// Error, in a few words, where the text after the checksum is not what a checkpoint holds.
 tl::expected<Contents, std::string> read_body(std::string_view body) {
   const auto wrong = [](std::string why) { return tl::unexpected(std::move(why)); };
   const Json json = Json::parse(body, nullptr, false);

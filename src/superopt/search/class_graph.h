@@ -117,7 +117,7 @@ class ClassGraph {
  private:
   bool is_stable(ExprId exponent) const;
   bool fits_axes(const ValueClass& value, const AxisTracker& tracker) const;
-  /// Whether the shapes broadcast, but for so many innermost dimensions.
+  /// Whether the shapes broadcast, except for this many innermost dimensions.
   bool broadcast(int a, int b, size_t from_last) const;
   /// Whether a matrix product has equal lengths to contract.
   bool contracts(int a, int b) const;
@@ -125,7 +125,7 @@ class ClassGraph {
   void apply_unary(int c);
   void apply_binary(int a, int b);
   void apply_fused_products(int sum);
-  /// `operands` at so many blocks.
+  /// `operands` at this many blocks.
   std::vector<FieldTensor> evaluate(const OpDef& op, const Attributes& attributes, LoopStage stage,
                                     const std::vector<const std::vector<FieldTensor>*>& operands, const Shape& shape,
                                     ExprId expression, int64_t blocks);

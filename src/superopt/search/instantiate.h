@@ -36,7 +36,7 @@ struct SizeRules {
 };
 
 /// Every launch shape under which `body` fits its inputs and the target's shared memory, as real block graphs; with
-/// `wanted_loop`, only those of so many iterations.
+/// `wanted_loop`, only those of this many iterations.
 std::vector<GraphPtr> instantiate(const Graph& body, const std::vector<TensorType>& inputs, const Target& target,
                                   const SizeRules& rules, SharedCounters& counters,
                                   std::optional<int64_t> wanted_loop = std::nullopt);

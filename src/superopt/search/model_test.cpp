@@ -130,7 +130,7 @@ TEST(Model, SlicesKeepTheRealSize) {
 }
 
 TEST(Model, KeepsTheIdsOfTheProgram) {
-  // An input behind a statement.
+  // An input after a statement.
   GraphBuilder builder(Level::Kernel, "g");
   const TensorId x = *builder.input("X", {DType::F32, {8, 16}});
   const TensorId e = *builder.add(OpKind::Exp, {x}, {}, "E");

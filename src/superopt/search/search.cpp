@@ -101,7 +101,7 @@ class Search {
     std::string name;
   };
 
-  /// Spaces whose graphs have at least so many kernels.
+  /// Spaces whose graphs have at least this many kernels.
   struct Stage {
     int kernels;
     std::vector<Unit> units;

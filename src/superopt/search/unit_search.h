@@ -24,7 +24,7 @@ struct Unit {
 UnitResult search_unit(const Unit& unit, SearchContext& context);
 
 /// A choice of the unit from outside, checked for all that the search relies on: classes of the unit, a legal graph of
-/// blocks over their tensors. Its cost is estimated anew. The error in a few words.
+/// blocks over their tensors. Its cost is estimated again. The error in a few words.
 tl::expected<KernelChoice, std::string> restored_choice(int result, const std::vector<int>& inputs,
                                                         const std::string& graph, const Unit& unit,
                                                         const SearchContext& context);

@@ -7,7 +7,7 @@
 namespace strata {
 namespace {
 
-/// Of one formula.
+/// The limit for one formula.
 constexpr int kMostCases = 2000;
 /// For Z3, of one case.
 constexpr double kMostSeconds = 2;

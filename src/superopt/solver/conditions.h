@@ -13,7 +13,7 @@ std::vector<Condition> together(const Formulas& formulas, std::vector<Condition>
 /// The conditions that read an input of f. Without the others a proof is one as well, and sooner found.
 std::vector<Condition> about(const Formulas& formulas, const std::vector<Condition>& conditions, const Polynomial& f);
 
-/// The first of `needed` that is not shown to hold wherever all of `assumed` do, but for a set without volume.
+/// The first of `needed` that is not shown to hold wherever all of `assumed` do, except for a set without volume.
 std::optional<Condition> not_implied(Formulas& formulas, const std::vector<Condition>& assumed,
                                      const std::vector<Condition>& needed, const TimeLimit& limit);
 

@@ -157,7 +157,7 @@ class Formulas final : public SymbolicTerms {
   /// f = φ(a) − φ(b) for a function φ that the operator table calls increasing.
   struct Increase {
     AtomKind kind;
-    Number scale;  ///< φ is so many times the atom's function
+    Number scale;  ///< φ is this many times the atom's function
     Polynomial a, b, of_a, of_b;
   };
   std::optional<Increase> increase(const Polynomial& f);

@@ -18,7 +18,7 @@ Polynomial Formulas::replaced(const Polynomial& f, Replaced& by) {
   for (const Term& term : f) {
     Polynomial product_of{{{}, term.coefficient}};
     Monomial same;
-    // Steps first: where one is 0, what stands behind it need not be defined.
+    // Steps first: where one is 0, what comes after it need not be defined.
     for (const bool steps : {true, false}) {
       for (const Factor& factor : term.monomial) {
         if ((atoms_[factor.atom].kind == AtomKind::Positive) != steps || product_of.empty()) continue;

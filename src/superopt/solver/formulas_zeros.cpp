@@ -26,7 +26,7 @@ namespace strata {
 namespace {
 
 constexpr int kPoints = 64;
-/// A value counts as not 0 if it is so many times its error.
+/// A value counts as not 0 if it is this many times its error.
 constexpr double kCertain = 64;
 
 class Analysis {

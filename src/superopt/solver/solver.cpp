@@ -25,8 +25,8 @@ using Symbols = std::vector<Tensor<SymbolicValue>>;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kExactTests = 24;
-/// A difference at one point is none on a region. At so many points around it, drawn of so many numbers for each entry,
-/// a set without volume (a kink, the zeros of a polynomial) is not met each time but by a chance of one in billions.
+/// A difference at one point need not be one on a region. At kExactPoints around it, each entry drawn of kExactSteps
+/// numbers, a set without volume (a kink, the zeros of a polynomial) is met each time by a chance of one in billions.
 constexpr int kExactPoints = 6;
 constexpr int64_t kExactStep = 4096;  ///< of one
 constexpr uint64_t kExactSteps = 2049;
@@ -34,7 +34,7 @@ constexpr uint64_t kExactSteps = 2049;
 constexpr double kMostSymbolicWork = 4e5;
 /// Programs above are not executed to find what they have in common.
 constexpr double kMostCutWork = 3e8;
-/// Programs above are tested at small shapes where no size matters, so many times.
+/// Programs above are tested at small shapes where no size matters, this many times.
 constexpr double kLargeWork = 1e6;
 constexpr uint64_t kSmallRounds = 16;
 

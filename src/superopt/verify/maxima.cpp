@@ -10,7 +10,7 @@ namespace strata {
 namespace {
 
 constexpr int kDraws = 4;
-/// More elements are not told from so many: their orders are too many in any case.
+/// More elements are not told from this many: their orders are too many in any case.
 constexpr size_t kManyElements = 10000;
 
 using Maximum = FieldArithmetic::Maximum;

@@ -15,7 +15,7 @@ constexpr double kBytesOfListed = 3 * sizeof(FieldArithmetic::Value);
 /// Both programs' tensors are there at a time where intermediates are looked at, exact and with noise.
 constexpr double kRealCopies = 2;
 
-/// Of what a test remembers beside the tensors.
+/// Bytes of what a test remembers beside the tensors.
 double bytes_of_lists(const Graph& graph) {
   double bytes = 0;
   for (const Operation& op : graph.operations()) {

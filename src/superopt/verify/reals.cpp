@@ -17,7 +17,7 @@ using Inputs = std::vector<Tensor<double>>;
 
 /// Differences below, relative to the largest entry of an output, are not looked into.
 constexpr double kRounding = 1e-7;
-/// A difference must be so many times what errors of rounding, enlarged by NoisyArithmetic, make.
+/// A difference must be this many times what errors of rounding, enlarged by NoisyArithmetic, make.
 constexpr double kAboveNoise = 20;
 /// So many runs, fewer of large programs: after a kink, noise may be hidden in some.
 constexpr double kMostNoisyRuns = 24;

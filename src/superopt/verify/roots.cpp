@@ -14,7 +14,7 @@ namespace {
 
 /// A sample leaves each argument's residuosity as it was with probability 1/2.
 constexpr int kRounds = 64;
-/// Products of pairs are only formed of so many arguments.
+/// Products of pairs are only formed of this many arguments.
 constexpr size_t kMostPairs = 64;
 /// Comparisons of one argument with one that is known, for one sample; and scans of all that are allowed anyway.
 constexpr int64_t kMostSteps = 1'000'000;

@@ -94,7 +94,7 @@ TEST(Reals, RefuteWhereAnExponentialIsExactlyZero) {
 }
 
 TEST(Reals, DoNotRefuteZerosByUnderflow) {
-  // x / x, but for 0 / 0 where float64 underflows.
+  // x / x, except for 0 / 0 where float64 underflows.
   for (const char* f : {"silu", "gelu"}) {
     EXPECT_FALSE(refuted("input x: f32[3];a = sub(x, x);y = exp(a);output y",
                          fmt::format("input x: f32[3];s = scale(x, factor=900);a = {}(s);y = div(a, a);output y", f)))

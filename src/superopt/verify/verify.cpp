@@ -32,7 +32,7 @@ constexpr int kLostSamples = 32;
 constexpr int kRefutations = 2;
 /// Of given primes, a division by zero that is rarer by the bound does not happen by chance; of drawn ones, none does.
 constexpr double kByChance = 1e-6;
-/// Primes of one verification: each test draws its own, up to so many.
+/// Primes of one verification: each test draws its own, up to this many.
 constexpr size_t kMostPrimes = 64;
 
 /// Square roots that one entry depends on and that may be of squares: each doubles the tests.

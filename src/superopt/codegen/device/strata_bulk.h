@@ -12,7 +12,7 @@ struct alignas(64) TensorMap {
 /// Counts arrivals and bytes; its phase ends when all that were expected have come, and the next one begins.
 using Barrier = unsigned long long;
 
-/// Four warps together leave registers to others, and take them: each thread has so many from here on.
+/// Four warps together leave registers to others, and take them: each thread has this many from here on.
 template <int kRegisters>
 STRATA_DEVICE void leave_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -33,7 +33,7 @@ STRATA_DEVICE void start_barrier(Barrier* barrier, int arrivals) {
 STRATA_DEVICE void show_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
 }
-/// Arrives, and lets the phase last until so many bytes have come.
+/// Arrives, and lets the phase last until this many bytes have come.
 STRATA_DEVICE void expect_bytes(Barrier* barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");
@@ -59,7 +59,7 @@ STRATA_DEVICE void wait(Barrier* barrier, int parity) {
       : "memory");
 }
 
-/// Starts the copy of so many bytes, a multiple of 16; they count at `barrier`.
+/// Starts the copy of this many bytes, a multiple of 16; they count at `barrier`.
 STRATA_DEVICE void load_bytes(void* to, const void* from, int bytes, Barrier* barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    shared_address(to)),

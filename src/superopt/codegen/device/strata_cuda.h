@@ -234,7 +234,7 @@ STRATA_DEVICE void ldmatrix(unsigned (&r)[kCount], const void* row) {
 }
 
 /// Starts a copy of kBytes (4, 8, 16) to shared memory; both places are aligned to as much. It has arrived for this
-/// thread after commit_copies and wait_copies, and for others after a barrier behind these. From sm_80.
+/// thread after commit_copies and wait_copies, and for others after a barrier after these. From sm_80.
 template <int kBytes>
 STRATA_DEVICE void copy_async(void* shared, const void* global) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);

@@ -1,5 +1,5 @@
 // The device library of generated CUDA: the block-wide operators that a block function is made of. It is part of every
-// generated source, behind strata_cuda.h; a host compiler reads strata_host.h instead, with one meaning.
+// generated source, after strata_cuda.h; a host compiler reads strata_host.h instead, with one meaning.
 //
 // Conventions. An operator is called by all threads of a team: of a block, or of the grid where there is no block
 // graph. Element i belongs to thread i mod threads of the team, except in products on tensor cores. Teams, shapes and
@@ -14,7 +14,7 @@ STRATA_DEVICE void store(float& to, float x) { to = x; }
 STRATA_DEVICE void store(double& to, double x) { to = x; }
 
 /// The threads of a block that run a block function: kThreads of them, from thread kFirst on, a multiple of 32. They
-/// meet at the block's barrier kBarrier; those behind it, up to 15, are theirs as well as far as the function needs
+/// meet at the block's barrier kBarrier; those after it, up to 15, are theirs as well as far as the function needs
 /// any. A team that has barrier 0 is a whole block.
 template <int kThreads_, int kFirst = 0, int kBarrier_ = 0>
 struct BlockTeam {
@@ -22,7 +22,7 @@ struct BlockTeam {
   static constexpr int kThreads = kThreads_;
   static constexpr int kBarrier = kBarrier_;
   static constexpr int kWarps = kThreads / 32;
-  /// Its first threads alone, a multiple of 32: they meet at the barrier behind.
+  /// Its first threads alone, a multiple of 32: they meet at the next barrier.
   template <int kCount>
   using First = BlockTeam<kCount, kFirst, kBarrier + 1>;
   STRATA_DEVICE static int64 rank() { return thread() - kFirst; }
@@ -36,7 +36,7 @@ struct BlockTeam {
       named_barrier(kBarrier, kThreads);
     }
   }
-  /// So do `threads` of them, at one of the barriers behind.
+  /// So do `threads` of them, at one of the barriers after it.
   STRATA_DEVICE static void meet(int behind, int threads) { named_barrier(kBarrier + behind, threads); }
 };
 /// All threads of a launch.

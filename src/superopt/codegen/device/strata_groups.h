@@ -1,5 +1,5 @@
 // What groups of warps, in one block or in the blocks of a cluster, have added up each for itself, brought together.
-// Stands behind strata_tiles.h.
+// Comes after strata_tiles.h.
 
 namespace strata_device {
 

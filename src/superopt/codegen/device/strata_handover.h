@@ -10,7 +10,7 @@ STRATA_DEVICE unsigned counted(const unsigned* counter) {
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
   return value;
 }
-/// Adds to a counter, behind what this thread and those that it met at a barrier have stored.
+/// Adds to a counter, after what this thread and those that it met at a barrier have stored.
 STRATA_DEVICE void count(unsigned* counter, unsigned amount) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter), "r"(amount) : "memory");
 }

@@ -162,7 +162,7 @@ class Team {
   /// How often one thread went on in another's place.
   std::int64_t switches() const { return switches_; }
 
-  /// Calls `body` for every thread of blocks in clusters of so many, which all run together.
+  /// Calls `body` for every thread of blocks in clusters of this many, which all run together.
   void run(int blocks, int cluster, int threads, std::function<void()> body) {
     if (threads < 1 || threads > kMostBlockThreads) fail("a block of " + std::to_string(threads) + " threads");
     if (cluster < 1 || cluster > kMostClusterBlocks) fail("a cluster of " + std::to_string(cluster) + " blocks");

@@ -1,4 +1,4 @@
-// Rows in registers: what block functions without matrix products are made of. Appended behind strata_tiles.h where a
+// Rows in registers: what block functions without matrix products are made of. Appended after strata_tiles.h where a
 // kernel needs it.
 //
 // A tile is rows × columns. A crew of kCrew neighbouring threads of the team holds a row: thread t of it the columns

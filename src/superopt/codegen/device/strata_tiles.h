@@ -464,7 +464,7 @@ STRATA_DEVICE void multiply_wide(D& d, const SharedOperand<Shared, kAcross, kRow
 /// Two groups of warps, or halves of one, take turns with the tensor cores: while one computes products, the other
 /// computes with what it got from its own. Left to themselves both would want the same at the same time. `half` is 0 or
 /// 1, and kThreads are those of one of them; the second gives the first turn away before it waits for its own. Two
-/// barriers of the team behind kBehind are theirs.
+/// barriers of the team after kBehind are theirs.
 template <class Team, int kBehind, int kThreads>
 STRATA_DEVICE void take_turn(int half) {
   named_barrier(Team::kBarrier + kBehind + half, 2 * kThreads);

@@ -63,7 +63,7 @@ class TileBlock : public RegisterBlock {
   std::string turn(const char* what) const;
   /// Which of the two that take turns a warp belongs to: a group, or one half of the only group's rows.
   std::string turn_taker() const;
-  /// The products behind of the iteration before have ended as well, and so has its use of its tiles.
+  /// The `behind` products of the iteration before have ended as well, and so has its use of its tiles.
   void end_products_behind();
 
   /// Sides of products that do not change are read once, where registers allow.

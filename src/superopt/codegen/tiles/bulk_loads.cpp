@@ -114,7 +114,7 @@ class BulkLoads : public RingLoads {
     return alone && !block_.plan.wide.empty() && computing_warps() >= kLeastWarps && computing_registers() > 0;
   }
   int64_t loading_warps() const { return moves_registers() ? kWarpsTogether : 1; }
-  /// Of those that a block of so many warps is launched with, what the loading warps leave; 0 where that is no gain.
+  /// Of those that a block of this many warps is launched with, what the loading warps leave; 0 where that is no gain.
   int64_t computing_registers() const {
     constexpr int64_t kStep = 8;
     constexpr int64_t kMost = 240;

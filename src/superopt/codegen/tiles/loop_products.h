@@ -10,15 +10,15 @@
 
 namespace strata {
 
-/// The wide products of a loop's body: those in front need no other product of the iteration, and those behind need one
-/// of theirs, but nothing of the iteration needs them. So these may end in the next iteration, while other groups of
+/// The wide products of a loop's body. `front` ones need no other product of the iteration. `behind` ones need one of
+/// these, but nothing of the iteration needs them. So these may end in the next iteration, while other groups of
 /// warps compute: S = QKᵀ and O += PV of attention (FlashAttention-3, section 3).
 struct LoopProducts {
   std::vector<const Operation*> front;
   std::vector<const Operation*> behind;
 };
 
-/// Nothing where there are none of one kind, or a product behind is not just added up. `stages` are the operators', and
+/// Nothing where one kind is missing, or a `behind` product is not just added up. `stages` are the operators', and
 /// `wide`, `accumulated` say of an operator whether four warps compute it together, and whether an accumulator alone
 /// uses its result, in place. Invariant operators are no part of the body.
 std::optional<LoopProducts> loop_products(const Graph& body, const std::vector<LoopStage>& stages,

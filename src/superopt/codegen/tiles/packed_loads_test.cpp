@@ -42,7 +42,7 @@ TEST_P(PackedLoads, BringWhatTheInterpreterReads) {
     SCOPED_TRACE(
         fmt::format("{}{}, pieces of {}, {} leaving", text, label(schedules), schedule.piece, schedule.leaving));
     const auto program = generate_cuda(**graph, target, schedules);
-    if (!program) continue;  // too few rows for so many warps, or too much memory
+    if (!program) continue;  // too few rows for this many warps, or too much memory
     ASSERT_EQ(program->launches.size(), 2U);
     ASSERT_THAT(program->source, testing::HasSubstr("load_bytes("));
     const HostOutputs outputs =

@@ -433,7 +433,7 @@ class Planner {
   std::vector<int> fixed_;  ///< by group: 1 transposed, 0 not, −1 free
   std::vector<Product> products_;
   std::vector<Axis> reduced_;        ///< by operators of the loop
-  std::vector<Axis> reduced_after_;  ///< by those behind it
+  std::vector<Axis> reduced_after_;  ///< by those after it
   TilePlan plan_;
 };
 

@@ -148,7 +148,7 @@ Result<void> TileBlock::product(const Operation& op) {
   const bool behind = ahead_ && wide && contains(ahead_->behind, op);
   if (behind) {
     for (TensorId id : row_sides(op)) {
-      // Another product behind may read the same rows, and may be under way.
+      // Another `behind` product may read the same rows, and may be under way.
       if (rows_.count(id) == 0 || !packed_.insert(id).second) continue;
       line(fmt::format("{} = strata_device::pack<{}>({});", rows_[id], storage_type(plan_.operand), names_[id]));
     }
