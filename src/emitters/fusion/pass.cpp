@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "emitters/fusion/known_functions.h"
+#include "emitters/elemental/known_functions.h"
 #include "emitters/fusion/part_builder.h"
 #include "emitters/kinds/product/product.h"
 #include "hlo/inline_calls.h"

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "emitters/decision.h"
 #include "emitters/fusion/ratings.h"
+#include "emitters/kinds/decision.h"
 #include "hlo/hlo.h"
 #include "hlo/indexing/evaluations.h"
 #include "machine/target.h"
