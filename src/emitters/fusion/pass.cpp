@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "emitters/elemental/known_functions.h"
+#include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
-#include "emitters/kinds/product/product.h"
 #include "hlo/inline_calls.h"
 #include "hlo/source_of.h"
 
@@ -19,73 +19,6 @@ using hlo::Computation;
 using hlo::Instruction;
 using hlo::InstructionId;
 using hlo::Opcode;
-
-/// Instructions that have no kernel: they run alone, by the interpreter.
-bool is_interpreted(const Instruction& it) {
-  switch (it.opcode) {
-    case Opcode::While:
-    case Opcode::Conditional:
-    case Opcode::RngBitGenerator:
-    case Opcode::Scan:
-    case Opcode::SelectAndScatter:
-      return true;
-    default:
-      return hlo::family(it.opcode) == hlo::Family::LinearAlgebra || hlo::family(it.opcode) == hlo::Family::Unsupported;
-  }
-}
-
-/// Instructions that run alone: by the interpreter, by a library (calls: library/calls.h), or products and convolutions
-/// that stay kernels, but for products of few rows.
-bool is_alone(const Computation& computation, InstructionId id) {
-  const Instruction& it = computation[id];
-  return is_interpreted(it) || it.opcode == Opcode::Call || it.opcode == Opcode::Convolution ||
-         (it.opcode == Opcode::Dot && !product_shape(computation, id));
-}
-
-bool is_sort(const Instruction& it) { return it.opcode == Opcode::Sort || it.opcode == Opcode::TopK; }
-
-/// What a sort may compute while it reads its operands: their elements lie as those of the instruction's operands do.
-bool keeps_places(const Instruction& it) {
-  return hlo::is_elementwise(it.opcode) || it.opcode == Opcode::Broadcast || it.opcode == Opcode::Reshape ||
-         it.opcode == Opcode::Bitcast || it.opcode == Opcode::Iota;
-}
-
-/// Of each instruction whether its value is known beforehand and costs nothing to have again.
-std::vector<bool> known_values(const Computation& computation) {
-  // A longer chain of such operators is code like any other: every group has all of it.
-  constexpr int kLongest = 16;
-  std::vector<int> depths;  // of the operators on a constant, -1 where it is none
-  for (const Instruction& it : computation.instructions) {
-    const auto of_operand = [&] { return depths[static_cast<size_t>(it.operands[0])]; };
-    int depth = -1;
-    switch (it.opcode) {
-      case Opcode::Constant:
-      case Opcode::Iota:
-      case Opcode::GetDimensionSize:
-      case Opcode::PartitionId:
-      case Opcode::ReplicaId:
-        depth = 0;
-        break;
-      case Opcode::Broadcast:
-      case Opcode::Convert:
-      case Opcode::Reshape:
-        if (computation.operand_shape(it, 0).element_count() == 1 && of_operand() >= 0 && of_operand() < kLongest)
-          depth = of_operand() + 1;
-        break;
-      default:
-        break;
-    }
-    depths.push_back(depth);
-  }
-  std::vector<bool> known;
-  for (const int depth : depths) known.push_back(depth >= 0);
-  return known;
-}
-
-/// What only names values.
-bool is_name(Opcode opcode) {
-  return opcode == Opcode::Tuple || opcode == Opcode::GetTupleElement || opcode == Opcode::AfterAll;
-}
 
 /// The arrays of a value of any shape: through tuples.
 void collect_arrays(const Computation& computation, InstructionId id, std::vector<ArrayValue>& arrays) {
