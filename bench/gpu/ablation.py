@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 
 # The memory plan places what does not stay in registers.
-PASSES = ["thread-graphs", "finer-loops", "registers", "registers memory-plan", "layouts", "schedules", "spreading",
+PASSES = ["thread-graphs", "finer-loops", "epilogues", "registers", "registers memory-plan", "layouts", "schedules", "spreading",
           "overlap", "bulk", "merging", "libraries", "grouping"]
 
 

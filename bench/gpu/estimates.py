@@ -106,7 +106,8 @@ def run(command, timeout):
 def module_row(options, folder, text):
     path = folder / "module.hlo"
     path.write_text(text, encoding="utf-8")
-    printed = run([options.strata, "run", str(path), "--device", "gpu", "--profile", "--no-libraries", "--output",
+    printed = run([options.strata, "run", str(path), "--device", "gpu", "--profile", "--no-libraries",
+                   "--search-seconds", "0", "--output",
                    str(folder / "out"), *options.cache_flags], options.timeout)
     measured = re.search(r"([0-9.]+) µs  all, as a CUDA graph", printed)
     estimated = re.search(r"estimated by the model: ([0-9.]+) µs", printed)

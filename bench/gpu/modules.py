@@ -254,8 +254,7 @@ def run_strata(options, folder, text, arrays):
     command = [options.strata, "run", str(path), "--output", str(folder / "out")]
     if options.device == "gpu":
         command += ["--device", "gpu", "--profile"]
-    if options.search_seconds:
-        command += ["--search-seconds", str(options.search_seconds)]
+    command += ["--search-seconds", str(options.search_seconds)]
     for i, (name, array) in enumerate(zip(names, arrays)):
         save(folder / f"{i}.npy", array)
         command += ["--input", f"{name}={folder}/{i}.npy"]

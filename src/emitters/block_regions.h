@@ -5,7 +5,7 @@
 #include <mlir/Dialect/Func/IR/FuncOps.h>
 
 #include "block/regions.h"
-#include "emitters/decision.h"
+#include "emitters/kinds/decision.h"
 
 namespace strata::emitters {
 

@@ -19,7 +19,7 @@
 #include "emitters/backend/cpu_kernel.h"
 #include "emitters/backend/ptx.h"
 #include "emitters/block_regions.h"
-#include "emitters/fusion/known_functions.h"
+#include "emitters/elemental/known_functions.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/math/math_library.h"
 #include "emitters/transforms/pipeline.h"

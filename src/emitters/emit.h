@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "block/regions.h"
-#include "emitters/decision.h"
+#include "emitters/kinds/decision.h"
 #include "hlo/hlo.h"
 #include "machine/target.h"
 #include "support/error.h"

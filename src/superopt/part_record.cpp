@@ -52,11 +52,11 @@ std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options
   return fmt::format(
       "{}\n{} kernel_ops={} block_ops={} seed={} all={} rules={}{}{}{}{}{}{} unstable={} delta={} solver={} "
       "candidates={} "
-      "full={} passes={}{}\n{}",
+      "full={} passes={}{}{}\n{}",
       build_identity(), search.target->identity(), search.max_kernel_ops, search.max_block_ops, search.seed,
       search.keep_all, expression, maps, axes, products, sizes, cost, stability, options.allow_unstable, options.delta,
       options.solver_time_limit, options.candidates, full, options.passes.thread_graphs, options.passes.finer_loops,
-      print(canonical));
+      options.passes.epilogues, print(canonical));
 }
 
 double effort_of(double granted, double limit, double share) { return std::min({granted, share * limit, kExhaustive}); }

@@ -7,6 +7,7 @@
 #include "superopt/codegen/block_memory.h"
 #include "superopt/codegen/generate.h"
 #include "superopt/in_parallel.h"
+#include "superopt/optimize/epilogue.h"
 #include "superopt/optimize/retile.h"
 #include "superopt/optimize/thread_graphs.h"
 
@@ -63,6 +64,15 @@ std::vector<GraphPtr> retiled(const GraphPtr& graph, const Passes& passes) {
   return variants;
 }
 
+/// Of the graph, and with kernels at the ends of blocks.
+std::vector<GraphPtr> retiled_and_joined(const GraphPtr& graph, const Passes& passes) {
+  std::vector<GraphPtr> variants = retiled(graph, passes);
+  const auto joined = passes.epilogues ? join_epilogues(graph) : graph;
+  if (!joined || *joined == graph) return variants;
+  for (GraphPtr& variant : retiled(*joined, passes)) variants.push_back(std::move(variant));
+  return variants;
+}
+
 }  // namespace
 
 Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, const SuperoptimizeOptions& options,
@@ -71,7 +81,7 @@ Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, 
   std::vector<Result<std::vector<Variant>>> of_graph(count);
   const auto variants_of = [&](const GraphPtr& found_one) -> Result<std::vector<Variant>> {
     std::vector<Variant> variants;
-    for (const GraphPtr& one : retiled(found_one, options.passes)) {
+    for (const GraphPtr& one : retiled_and_joined(found_one, options.passes)) {
       if (deadline.passed() || (deadline.interrupted() && !variants.empty())) break;
       GraphPtr graph = one;
       if (options.passes.thread_graphs) {

@@ -18,6 +18,15 @@ CLEAN = {
     "src/superopt/optimize/plan.h": '#include "superopt/verify/verify.h"\n',
     "src/superopt/codegen/emit.h": '#include "superopt/optimize/plan.h"\n',
     "src/superopt/superoptimize.h": '#include "superopt/search/search.h"\n',
+    "src/emitters/program.h": '#include "emitters/fusion/pass.h"\n',
+    "src/emitters/fusion/pass.h": '#include "emitters/kinds/sort/sort.h"\n',
+    "src/emitters/fusion/pass_test.cpp": '#include "emitters/fusion/pass.h"\n#include "emitters/program.h"\n',
+    "src/emitters/kinds/plan.h": '#include "emitters/kinds/sort/sort.h"\n#include "emitters/elemental/types.h"\n',
+    "src/emitters/kinds/sort/sort.h": '#include "emitters/kinds/kernel.h"\n',
+    "src/emitters/kinds/kernel.h": "\n",
+    "src/emitters/kinds/testing.h": '#include "emitters/program.h"\n',
+    "src/emitters/elemental/types.h": '#include "emitters/dialect/dialect.h"\n',
+    "src/emitters/dialect/dialect.h": "\n",
     "tools/strata/main.cpp": '#include "superopt/superoptimize.h"\n',
     "include/strata/strata.h": "#include <memory>\n",
 }
@@ -67,6 +76,22 @@ class CheckIncludes(unittest.TestCase):
     def test_stage_includes_the_pipeline_over_it(self):
         planted = {"src/superopt/search/bad.h": '#include "superopt/superoptimize.h"\n'}
         self.assertEqual(self.check(planted), ["src/superopt/search/bad.h:1"])
+
+    def test_rooms_of_the_emitters_make_no_cycle(self):
+        upwards = {"elemental": "fusion/pass.h", "kinds": "fusion/pass.h", "kinds/sort": "program.h",
+                   "dialect": "elemental/types.h", "transforms": "elemental/types.h", "fusion": "program.h"}
+        for room, header in upwards.items():
+            planted = {f"src/emitters/{room}/bad.cpp": f'#include "emitters/{header}"\n'}
+            self.assertEqual(self.check(planted), [f"src/emitters/{room}/bad.cpp:1"])
+
+    def test_tests_of_other_libraries_keep_the_order(self):
+        planted = {"src/superopt/search/a_test.cpp": '#include "superopt/superoptimize.h"\n',
+                   "src/support/a_test.cpp": '#include "emitters/program.h"\n'}
+        self.assertEqual(self.check(planted), ["src/superopt/search/a_test.cpp:1", "src/support/a_test.cpp:1"])
+
+    def test_code_includes_a_test(self):
+        planted = {"src/emitters/bad.cpp": '#include "emitters/kinds/testing.h"\n'}
+        self.assertEqual(self.check(planted), ["src/emitters/bad.cpp:1"])
 
     def test_other_spellings(self):
         planted = {"src/support/bad.h": '#include <ir/graph.h>\n#include "../ir/graph.h"\n'}

@@ -1,6 +1,7 @@
 #include <filesystem>
 
 #include "commands.h"
+#include "emitters/gpu_run.h"
 #include "emitters/program_image.h"
 #include "hlo/order_dependence.h"
 #include "lax_options.h"
@@ -8,6 +9,7 @@
 #include "machine_options.h"
 #include "notice.h"
 #include "run_hlo.h"
+#include "runtime/gpu_device.h"
 #include "runtime/memory_layout.h"
 #include "runtime/nv_jit_link.h"
 #include "runtime/program_folder.h"
@@ -18,7 +20,8 @@ namespace strata::cli {
 namespace {
 
 struct Options {
-  std::string module, form, output, dump_after, only, target = "sm_90a";
+  std::string module, form, output, dump_after, only, target = "sm_90a", device = "none";
+  bool target_given = false;
   bool explain = false, no_libraries = false;
   SearchFlags search;
 };
@@ -57,6 +60,16 @@ Result<int> write_folder(const emitters::EmittedProgram& program, const emitters
 
 Result<int> emit(const Options& options) {
   STRATA_TRY(const Target* target, find_target(options.target));
+  std::unique_ptr<GpuDevice> device;
+  if (options.device == "gpu") {
+    STRATA_TRY(device, GpuDevice::open());
+    STRATA_TRY(const std::string architecture, emitters::architecture_of(*device));
+    if (options.target_given && architecture != target->name) {
+      return with_remedy(invalid("this machine's {} is of {}, not {}", device->name(), architecture, options.target),
+                         "leave --target or --device out");
+    }
+    STRATA_TRY(target, find_target(architecture));
+  }
   if (options.form == "cubin" && options.output.empty()) {
     return with_remedy(invalid("--emit=cubin needs a folder"), "add --output DIR");
   }
@@ -84,7 +97,9 @@ Result<int> emit(const Options& options) {
     };
   }
   std::optional<ResultCache> cache;
-  const emitters::LaxOptions lax = lax_options(options.search, cache);
+  const emitters::LaxOptions lax = device
+                                       ? measured_lax_options(options.search, cache, *device, emit_options, libraries)
+                                       : lax_options(options.search, cache);
   STRATA_TRY(const emitters::EmittedProgram program,
              emitters::emit_program(*module, emit_options, libraries, lax, read.aliases));
   const bool folder = options.form == "cubin" || (options.form.empty() && !options.output.empty());
@@ -129,8 +144,16 @@ void add_emit(CLI::App& app, Action& action) {
   command->add_flag("--no-libraries", options->no_libraries, "make kernels of products and convolutions too");
   command->add_option("--only", options->only, "use this emitter alone, on the module as one fusion");
   command->add_option("--target", options->target, "architecture: sm_80 or sm_90a")->capture_default_str();
+  command
+      ->add_option("--device", options->device,
+                   "gpu: choose by measurement on this machine's, for which it is then; none: by the models")
+      ->check(CLI::IsMember({"gpu", "none"}))
+      ->capture_default_str();
   add_search_options(*command, options->search);
-  command->callback([options, &action] { action = [options] { return emit(*options); }; });
+  command->callback([options, command, &action] {
+    options->target_given = command->count("--target") > 0;
+    action = [options] { return emit(*options); };
+  });
 }
 
 }  // namespace strata::cli

@@ -5,11 +5,11 @@
 
 #include "emitters/dialect/dialect.h"
 #include "emitters/elemental/function_emitter.h"
+#include "emitters/elemental/known_functions.h"
+#include "emitters/elemental/rounded_values.h"
 #include "emitters/elemental/scalar_operators.h"
 #include "emitters/elemental/scalar_parts.h"
 #include "emitters/elemental/types.h"
-#include "emitters/fusion/known_functions.h"
-#include "emitters/fusion/rounded_values.h"
 
 namespace strata::emitters {
 

@@ -227,16 +227,25 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   return work;
 }
 
-double estimated_microseconds(const hlo::Module& module, const Target& target) {
+KernelTime kernel_time(const hlo::Module& module, const Target& target) {
   const KernelWork work = kernel_work(module, target);
-  if (!work.repeated.empty() || work.serial || work.repeated_code > kMostRepeatedCode)
-    return std::numeric_limits<double>::infinity();
   const Rates& rates = target.rates;
+  KernelTime time;
+  time.launch = 1e6 * target.kernel_seconds();
+  time.memory = memory_microseconds(work.memory_bytes, work.blocks, target);
+  time.all_memory = work.memory_bytes / (rates.memory_bandwidth / 1e6);
+  time.cache = work.cache_bytes / (rates.cached_loads / 1e6);
   // Of operations one an instruction, where the rate counts two of a multiply-add.
-  return 1e6 * target.kernel_seconds() +
-         std::max({memory_microseconds(work.memory_bytes, work.blocks, target),
-                   work.cache_bytes / (rates.cached_loads / 1e6), work.operations / (rates.scalar_rate / 2e6),
-                   work.of_longest_thread * (rates.dependent_operation * 1e6)});
+  time.operations = work.operations / (rates.scalar_rate / 2e6);
+  time.thread = work.of_longest_thread * (rates.dependent_operation * 1e6);
+  const bool refused = !work.repeated.empty() || work.serial || work.repeated_code > kMostRepeatedCode;
+  time.all = refused ? std::numeric_limits<double>::infinity()
+                     : time.launch + std::max({time.memory, time.cache, time.operations, time.thread});
+  return time;
+}
+
+double estimated_microseconds(const hlo::Module& module, const Target& target) {
+  return kernel_time(module, target).all;
 }
 
 }  // namespace strata::emitters

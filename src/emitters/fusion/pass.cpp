@@ -6,9 +6,9 @@
 #include <set>
 #include <tuple>
 
-#include "emitters/fusion/known_functions.h"
+#include "emitters/elemental/known_functions.h"
+#include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
-#include "emitters/kinds/product/product.h"
 #include "hlo/inline_calls.h"
 #include "hlo/source_of.h"
 
@@ -19,73 +19,6 @@ using hlo::Computation;
 using hlo::Instruction;
 using hlo::InstructionId;
 using hlo::Opcode;
-
-/// Instructions that have no kernel: they run alone, by the interpreter.
-bool is_interpreted(const Instruction& it) {
-  switch (it.opcode) {
-    case Opcode::While:
-    case Opcode::Conditional:
-    case Opcode::RngBitGenerator:
-    case Opcode::Scan:
-    case Opcode::SelectAndScatter:
-      return true;
-    default:
-      return hlo::family(it.opcode) == hlo::Family::LinearAlgebra || hlo::family(it.opcode) == hlo::Family::Unsupported;
-  }
-}
-
-/// Instructions that run alone: by the interpreter, by a library (calls: library/calls.h), or products and convolutions
-/// that stay kernels, but for products of few rows.
-bool is_alone(const Computation& computation, InstructionId id) {
-  const Instruction& it = computation[id];
-  return is_interpreted(it) || it.opcode == Opcode::Call || it.opcode == Opcode::Convolution ||
-         (it.opcode == Opcode::Dot && !product_shape(computation, id));
-}
-
-bool is_sort(const Instruction& it) { return it.opcode == Opcode::Sort || it.opcode == Opcode::TopK; }
-
-/// What a sort may compute while it reads its operands: their elements lie as those of the instruction's operands do.
-bool keeps_places(const Instruction& it) {
-  return hlo::is_elementwise(it.opcode) || it.opcode == Opcode::Broadcast || it.opcode == Opcode::Reshape ||
-         it.opcode == Opcode::Bitcast || it.opcode == Opcode::Iota;
-}
-
-/// Of each instruction whether its value is known beforehand and costs nothing to have again.
-std::vector<bool> known_values(const Computation& computation) {
-  // A longer chain of such operators is code like any other: every group has all of it.
-  constexpr int kLongest = 16;
-  std::vector<int> depths;  // of the operators on a constant, -1 where it is none
-  for (const Instruction& it : computation.instructions) {
-    const auto of_operand = [&] { return depths[static_cast<size_t>(it.operands[0])]; };
-    int depth = -1;
-    switch (it.opcode) {
-      case Opcode::Constant:
-      case Opcode::Iota:
-      case Opcode::GetDimensionSize:
-      case Opcode::PartitionId:
-      case Opcode::ReplicaId:
-        depth = 0;
-        break;
-      case Opcode::Broadcast:
-      case Opcode::Convert:
-      case Opcode::Reshape:
-        if (computation.operand_shape(it, 0).element_count() == 1 && of_operand() >= 0 && of_operand() < kLongest)
-          depth = of_operand() + 1;
-        break;
-      default:
-        break;
-    }
-    depths.push_back(depth);
-  }
-  std::vector<bool> known;
-  for (const int depth : depths) known.push_back(depth >= 0);
-  return known;
-}
-
-/// What only names values.
-bool is_name(Opcode opcode) {
-  return opcode == Opcode::Tuple || opcode == Opcode::GetTupleElement || opcode == Opcode::AfterAll;
-}
 
 /// The arrays of a value of any shape: through tuples.
 void collect_arrays(const Computation& computation, InstructionId id, std::vector<ArrayValue>& arrays) {
@@ -103,10 +36,13 @@ struct Pair {
   bool siblings = false;
   int producer = 0;
   int producer_version = 0, consumer_version = 0;
+  bool rated = true;  ///< else the gain is at most that
 
-  /// The pair to be joined first is the largest.
+  /// The pair to be joined first is the largest; of equal ones what is to be rated.
   bool operator<(const Pair& other) const {
-    const auto key = [](const Pair& p) { return std::tuple(-p.gain, p.size, p.consumer, p.siblings, p.producer); };
+    const auto key = [](const Pair& p) {
+      return std::tuple(-p.gain, p.rated, p.size, p.consumer, p.siblings, p.producer);
+    };
     return key(other) < key(*this);
   }
 };
@@ -129,6 +65,10 @@ class Fuser {
       const Pair best = pairs_.top();
       pairs_.pop();
       if (best.producer_version != version(best.producer) || best.consumer_version != version(best.consumer)) continue;
+      if (!best.rated) {
+        add_pair(best.producer, best.consumer, best.siblings, gain_of(best.producer, best.consumer));
+        continue;
+      }
       // Others may have been joined since the gain was computed.
       if (has_detour(best.producer, best.consumer) || has_detour(best.consumer, best.producer)) continue;
       join(best.producer, best.consumer);
@@ -136,16 +76,16 @@ class Fuser {
       add_pairs_with(best.consumer);
     }
     std::vector<ProgramPart> parts;
-    for (const int number : order()) parts.push_back(part(groups_[static_cast<size_t>(number)]));
+    for (const int number : order()) parts.push_back(part(groups_[static_cast<size_t>(number)]).first);
     return parts;
   }
 
  private:
-  /// part().microseconds, without the part where a group like it has been rated.
-  double time_of(const Group& group) const {
+  /// What part() takes, without the part where a group like it has been rated.
+  KernelTime time_of(const Group& group) const {
     work_.instructions_rated += static_cast<int64_t>(group.size());
     const std::vector<ArrayValue> outputs = outputs_of(group);
-    return ratings_.of_group(description_of(group, outputs), [&] { return part(group).microseconds; });
+    return ratings_.of_group(description_of(group, outputs), [&] { return part(group).second; });
   }
 
   /// Numbers that say all that a group's part and its time depend on: its outputs, whether it updates in place, and of
@@ -182,14 +122,15 @@ class Fuser {
     return number;
   }
 
-  ProgramPart part(const Group& group) const {
+  std::pair<ProgramPart, KernelTime> part(const Group& group) const {
     ProgramPart result = build_part(module_, everywhere_, group, outputs_of(group));
     result.instructions.assign(group.begin(), group.end());
     result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
-    if (result.interpreted) return result;
-    result.microseconds =
-        ratings_.microseconds(updates_in_place(result.outputs) ? only_update(result.module) : result.module);
-    return result;
+    if (result.interpreted) return {std::move(result), {}};
+    const KernelTime time =
+        ratings_.time(updates_in_place(result.outputs) ? only_update(result.module) : result.module);
+    result.microseconds = time.all;
+    return {std::move(result), time};
   }
 
   /// The parameter's array that a dynamic-update-slice may be written over: no result is the array itself.
@@ -275,7 +216,10 @@ class Fuser {
       const InstructionId id = result.instruction;
       if (known_[static_cast<size_t>(id)]) groups_.push_back({id});
     }
-    for (const Group& group : groups_) times_.push_back(time_of(group));
+    for (const Group& group : groups_) {
+      times_.push_back(time_of(group));
+      inputs_.push_back(inputs_of(group));
+    }
     versions_.assign(groups_.size(), 0);
     for (size_t i = 0; i < groups_.size(); ++i) {
       sequence_.push_back(static_cast<int>(i));
@@ -305,6 +249,17 @@ class Fuser {
       if (outputs.empty() && users.empty()) outputs.insert({id, 0});
     }
     return {outputs.begin(), outputs.end()};
+  }
+
+  /// The arrays of others, and of parameters, that a group reads, in order.
+  std::vector<ArrayValue> inputs_of(const Group& group) const {
+    std::set<ArrayValue> inputs;
+    for (const InstructionId id : group) {
+      for (const ArrayValue& value : reads_[static_cast<size_t>(id)]) {
+        if (!group.contains(value.instruction)) inputs.insert(value);
+      }
+    }
+    return {inputs.begin(), inputs.end()};
   }
 
   std::set<int> producers(int group) const {
@@ -430,33 +385,55 @@ class Fuser {
   /// With this group as the consumer, or the second of two readers.
   void add_pairs_of(int consumer) {
     const std::set<int> from = producers(consumer);
-    for (const int producer : from) add_pair(producer, consumer, false);
+    for (const int producer : from) add_pair(producer, consumer, false, gain_of(producer, consumer));
     for (const int sibling : siblings(consumer)) {
-      if (sibling < consumer && !from.contains(sibling)) add_pair(sibling, consumer, true);
+      if (sibling < consumer && !from.contains(sibling)) add_siblings(sibling, consumer);
     }
   }
 
   /// With it as the producer, or the first of two readers.
   void add_pairs_with(int group) {
     const std::set<int> to = consumers(group);
-    for (const int consumer : to) add_pair(group, consumer, false);
+    for (const int consumer : to) add_pair(group, consumer, false, gain_of(group, consumer));
     for (const int sibling : siblings(group)) {
-      if (sibling > group && !to.contains(sibling)) add_pair(group, sibling, true);
+      if (sibling > group && !to.contains(sibling)) add_siblings(group, sibling);
     }
   }
 
-  void add_pair(int producer, int consumer, bool of_one_array) {
+  /// To be rated in its turn: of an array with many readers most pairs never are.
+  void add_siblings(int first, int second) { add_pair(first, second, true, most_gain_of(first, second), false); }
+
+  void add_pair(int producer, int consumer, bool of_one_array, double gain, bool rated = true) {
     // In large modules pairs that save the same, but for rounding, grow evenly: each instruction is then rated a few
     // times, not once for each instruction that joins its group.
     constexpr size_t kManyGroups = 2000;
-    const double gain = gain_of(producer, consumer);
     if (!(gain > 0)) return;
-    Pair pair{gain, 0, consumer, of_one_array, producer, version(producer), version(consumer)};
+    Pair pair{gain, 0, consumer, of_one_array, producer, version(producer), version(consumer), rated};
     if (groups_.size() > kManyGroups) {
       pair.gain = static_cast<double>(static_cast<float>(gain));
       pair.size = groups_[static_cast<size_t>(producer)].size() + groups_[static_cast<size_t>(consumer)].size();
     }
     pairs_.push(pair);
+  }
+
+  /// What two groups, neither of which reads the other, can save at most: a launch, and the time of arrays that both
+  /// read. All else that one of them does it also does beside the other.
+  double most_gain_of(int first, int second) const {
+    constexpr double kRounding = 1e-9;
+    const KernelTime& a = times_[static_cast<size_t>(first)];
+    const KernelTime& b = times_[static_cast<size_t>(second)];
+    const std::vector<ArrayValue>& inputs = inputs_[static_cast<size_t>(first)];
+    const std::vector<ArrayValue>& others = inputs_[static_cast<size_t>(second)];
+    std::vector<ArrayValue> shared;
+    std::set_intersection(inputs.begin(), inputs.end(), others.begin(), others.end(), std::back_inserter(shared));
+    double bytes = 0;
+    for (const ArrayValue& value : shared) {
+      const hlo::Shape& shape = hlo::leaf_of(computation_[value.instruction].shape, value.element);
+      bytes += static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
+    }
+    const double least = std::max({a.all_memory + b.all_memory - ratings_.microseconds_of(bytes), a.cache + b.cache,
+                                   a.operations + b.operations, a.thread, b.thread});
+    return (a.all + b.all) * (1 + kRounding) - (a.launch + least);
   }
 
   double gain_of(int producer, int consumer) const {
@@ -466,9 +443,9 @@ class Fuser {
     Group joined = from;
     joined.insert(to.begin(), to.end());
     if (loses_update_in_place(joined)) return 0;
-    const double together = time_of(joined);
+    const double together = time_of(joined).all;
     if (!std::isfinite(together)) return 0;
-    return times_[static_cast<size_t>(producer)] + times_[static_cast<size_t>(consumer)] - together;
+    return times_[static_cast<size_t>(producer)].all + times_[static_cast<size_t>(consumer)].all - together;
   }
 
   void join(int producer, int consumer) {
@@ -479,6 +456,7 @@ class Fuser {
     to.insert(from.begin(), from.end());
     from.clear();
     times_[static_cast<size_t>(consumer)] = time_of(to);
+    inputs_[static_cast<size_t>(consumer)] = inputs_of(to);
     // Gains of other pairs hardly change.
     ++versions_[static_cast<size_t>(producer)];
     ++versions_[static_cast<size_t>(consumer)];
@@ -555,11 +533,12 @@ class Fuser {
   std::vector<bool> used_;  ///< by the root; not what stood for a function that is known
   std::vector<Group> groups_;
   std::vector<int> group_of_;
-  std::vector<double> times_;
-  std::vector<int> versions_;        ///< how often a group has changed
-  std::priority_queue<Pair> pairs_;  ///< that save time, with the versions that they were rated at
-  std::vector<int> sequence_;        ///< all groups, each behind those that it reads
-  std::vector<size_t> places_;       ///< of each group in it
+  std::vector<KernelTime> times_;
+  std::vector<std::vector<ArrayValue>> inputs_;  ///< of each group
+  std::vector<int> versions_;                    ///< how often a group has changed
+  std::priority_queue<Pair> pairs_;              ///< that save time, with the versions that they were rated at
+  std::vector<int> sequence_;                    ///< all groups, each behind those that it reads
+  std::vector<size_t> places_;                   ///< of each group in it
 };
 
 }  // namespace

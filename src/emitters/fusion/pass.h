@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "emitters/decision.h"
 #include "emitters/fusion/ratings.h"
+#include "emitters/kinds/decision.h"
 #include "hlo/hlo.h"
 #include "hlo/indexing/evaluations.h"
 #include "machine/target.h"
@@ -52,6 +52,8 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target);
 /// threads: the reduction emitter takes them with fewer operators around them, or with none. Infinite too where so much
 /// code stands there again that warps wait for instructions.
 double estimated_microseconds(const hlo::Module& module, const Target& target);
+/// The same with what it is made of.
+KernelTime kernel_time(const hlo::Module& module, const Target& target);
 
 /// The array that a leaf of an instruction's value is: through get-tuple-element and tuple. Nothing for tokens, and
 /// where there is no such leaf.
@@ -70,6 +72,8 @@ struct FusionWork {
 /// Groups begin as single instructions; while some pair of a producer and a consumer saves time as one kernel (bytes
 /// that are neither written nor read, against what is computed again), the pair that saves most is joined. Constants,
 /// iota and broadcasts of constants belong to every group that uses them.
+/// Two readers of one array are rated as one kernel only when it is their turn by what they could save at most; most
+/// have been joined with others by then.
 /// No group has more than `most_instructions`, beside those constants.
 /// A dynamic-update-slice of a parameter that may be overwritten costs what it updates, as a kernel of its own.
 /// Time is nearly linear: of an array that very many instructions read, only readers near each other are joined.

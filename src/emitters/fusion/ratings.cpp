@@ -5,10 +5,10 @@
 
 namespace strata::emitters {
 
-double Ratings::microseconds(const hlo::Module& module) {
+KernelTime Ratings::time(const hlo::Module& module) {
   std::string key = hlo::structure_key(module);
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
-  const double time = estimated_microseconds(module, target_);
+  const KernelTime time = kernel_time(module, target_);
   known_.emplace(std::move(key), time);
   return time;
 }

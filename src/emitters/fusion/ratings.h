@@ -12,7 +12,19 @@
 
 namespace strata::emitters {
 
-/// estimated_microseconds (pass.h), remembered by structure (hlo/structure_key.h): kernels that differ in names alone
+/// What a kernel is estimated to take (kernel_time in pass.h): the launch and the longest of four, each of which is all
+/// that something has to do. Microseconds.
+struct KernelTime {
+  double all = 0;
+  double launch = 0;
+  double memory = 0;      ///< bytes between caches and memory, by all of its blocks
+  double all_memory = 0;  ///< the same bytes at memory's full rate
+  double cache = 0;       ///< bytes that caches serve
+  double operations = 0;  ///< of all threads
+  double thread = 0;      ///< the longest one
+};
+
+/// kernel_time (pass.h), remembered by structure (hlo/structure_key.h): kernels that differ in names alone
 /// take the same time. Layers of a model and the updates of its parameters are alike, and a fusion pass over a changed
 /// module forms most groups again that the pass before it has formed. Not for several threads at once.
 class Ratings {
@@ -20,7 +32,10 @@ class Ratings {
   explicit Ratings(const Target& target) : target_(target) {}
 
   /// Of the module's entry as one kernel.
-  double microseconds(const hlo::Module& module);
+  KernelTime time(const hlo::Module& module);
+
+  /// Of so many bytes that all blocks of a GPU read or write.
+  double microseconds_of(double bytes) const { return bytes / (target_.rates.memory_bandwidth / 1e6); }
 
   /// A number for an instruction and all that it calls, but for its operands: equal where hlo::structure_key is.
   int64_t kind_of(const hlo::Module& module, const hlo::Instruction& instruction);
@@ -28,9 +43,9 @@ class Ratings {
   /// Of a group of instructions, described by numbers that determine the kernel's module; `rate` is called where no
   /// group with these numbers has been asked for before.
   template <class Rate>
-  double of_group(std::vector<int64_t> numbers, const Rate& rate) {
+  KernelTime of_group(std::vector<int64_t> numbers, const Rate& rate) {
     ++asked_;
-    const auto [place, is_new] = groups_.try_emplace(std::move(numbers), 0.0);
+    const auto [place, is_new] = groups_.try_emplace(std::move(numbers));
     if (is_new) place->second = rate();
     return place->second;
   }
@@ -45,9 +60,9 @@ class Ratings {
   struct NumbersHash {
     size_t operator()(const std::vector<int64_t>& numbers) const { return Hasher().add_all(numbers).value(); }
   };
-  std::unordered_map<std::string, double> known_;
+  std::unordered_map<std::string, KernelTime> known_;
   std::unordered_map<std::string, int64_t> kinds_;
-  std::unordered_map<std::vector<int64_t>, double, NumbersHash> groups_;
+  std::unordered_map<std::vector<int64_t>, KernelTime, NumbersHash> groups_;
   int64_t asked_ = 0;
 };
 

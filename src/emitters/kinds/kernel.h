@@ -1,8 +1,8 @@
 // The function that is a kernel, while an emitter writes it.
 #pragma once
 
-#include "emitters/decision.h"
 #include "emitters/elemental/function_emitter.h"
+#include "emitters/kinds/decision.h"
 
 namespace strata::emitters {
 

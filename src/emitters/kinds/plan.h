@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "emitters/decision.h"
+#include "emitters/kinds/decision.h"
 #include "hlo/hlo.h"
 #include "machine/target.h"
 

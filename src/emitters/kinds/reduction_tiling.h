@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "emitters/decision.h"
+#include "emitters/kinds/decision.h"
 #include "emitters/kinds/reduction_shape.h"
 #include "emitters/kinds/tiled.h"
 #include "machine/target.h"

@@ -6,24 +6,30 @@
 #include <optional>
 
 #include "emitters/fusion/pass.h"
+#include "emitters/lax/decisions.h"
 #include "ir/text.h"
 #include "runtime/compile.h"
 #include "superopt/codegen/libraries.h"
+#include "superopt/prove.h"
 #include "superopt/superoptimize.h"
 #include "superopt/tune.h"
 
 namespace strata::emitters {
 namespace {
 
-/// Times the time for a part, for each proof by the solver; and how many graphs of a part are proved.
-constexpr double kSolverShare = 2;
+/// How many graphs of a part are proved.
 constexpr int kCandidates = 4;
-
-/// What became of a part: a step, or why there is none.
-struct Outcome {
-  std::optional<LaxStep> step;
-  std::string why_not;
-};
+/// Of a part's time: the search with its proofs where nothing is measured behind it, and where something is; of what is
+/// then left, other proofs and measuring candidates. The rest is for the part both ways.
+constexpr double kSearchAlone = 0.9;
+constexpr double kSearchBeforeMeasuring = 0.5;
+constexpr double kLateProofs = 0.3;
+constexpr double kMeasuring = 0.7;
+/// Work of the interpreter that makes what candidates are compared with, for a second of measuring: where the program
+/// is more, its own kernels make it.
+constexpr double kInterpretedPerSecond = 1e8;
+/// A proof of a graph of the cache that the solver must find.
+constexpr double kSecondsOfKnownProof = 10;
 
 /// Whether a value lies between kernels in fewer bits than f32.
 bool rounds_between_kernels(const Graph& graph) {
@@ -122,19 +128,6 @@ bool is_read_by_kernel(const hlo::Computation& entry, hlo::InstructionId value) 
   });
 }
 
-/// By input of a graph that computes the program, which of the part's inputs it is.
-std::optional<std::vector<int>> inputs_of(const Graph& graph, const LaxProgram& program) {
-  const std::vector<TensorId>& given = program.graph->inputs();
-  std::vector<int> result;
-  for (const TensorId id : graph.inputs()) {
-    const std::optional<TensorId> same = program.graph->find_tensor(graph.tensor(id).name);
-    const auto at = same ? std::find(given.begin(), given.end(), *same) : given.end();
-    if (at == given.end()) return std::nullopt;
-    result.push_back(program.inputs[static_cast<size_t>(at - given.begin())]);
-  }
-  return result;
-}
-
 /// Of the transpose behind a part whose result lies otherwise, by the model.
 double microseconds_of_transpose(const LaxPart& part, const Target& target) {
   if (std::is_sorted(part.permutation.begin(), part.permutation.end())) return 0;
@@ -148,33 +141,72 @@ class Searcher {
   Searcher(const Target& target, const LaxOptions& options, LibraryUse libraries)
       : target_(target), options_(options), libraries_(libraries) {}
 
-  /// `is_read`: by a kernel of the emitters.
-  Outcome run(const LaxPart& part, bool is_read) const {
-    SuperoptimizeOptions work;
-    work.search.target = &target_;
-    work.search.threads = options_.threads;
-    work.search.time_limit = options_.seconds;
-    work.solver_time_limit = std::min(work.solver_time_limit, kSolverShare * options_.seconds);
-    work.candidates = kCandidates;
-    work.passes.libraries = libraries_ != LibraryUse::Never;
-    work.cache = options_.cache;
-    Result<Superoptimized> found = superoptimize(part.program.graph, work);
-    if (!found) return {std::nullopt, found.error().message};
-    const GraphPtr first = found->candidates.front().graph;
-    const std::string against = objection(*first, part.program);
-    std::erase_if(found->candidates, [&](const Candidate& c) { return !objection(*c.graph, part.program).empty(); });
-    if (found->candidates.empty()) return {std::nullopt, "nothing else was found, and " + against};
-    if (found->candidates.front().graph != first) {
-      take_first_proved(*found, work, Deadline());
-      if (const auto made = generate(*found, work); !made) return {std::nullopt, made.error().message};
-    }
-    const std::string measured = measure(*found, work);
-    const std::string against_fastest = objection(*found->candidates.front().graph, part.program);
-    if (!against_fastest.empty()) return {std::nullopt, "the fastest that was measured: " + against_fastest};
-    return decide(part, is_read, *found, measured);
+  /// `is_read`: by a kernel of the emitters. Ends with the deadline, but for what is being compiled or timed then.
+  LaxDecision run(const LaxPart& part, bool is_read, const Deadline& deadline) const {
+    const std::string key = key_of(part, is_read);
+    if (std::optional<LaxDecision> known = known_decision(part, key)) return *std::move(known);
+    if (deadline.passed()) return {std::nullopt, spent(), false};
+    LaxDecision decision = search(part, is_read, deadline);
+    if (options_.cache != nullptr) store_decision(*options_.cache, key, options_.seconds, decision);
+    return decision;
+  }
+
+  /// All that a decision depends on, but the time that it had.
+  std::string key_of(const LaxPart& part, bool is_read) const {
+    return fmt::format("{}\n{} {} libraries={} read={} wide={} order={}\n{}", build_identity(), target_.identity(),
+                       options_.microseconds ? options_.device : "by the model", libraries_ != LibraryUse::Never,
+                       is_read, part.program.wide_values, fmt::join(part.permutation, ","), print(*part.program.graph));
   }
 
  private:
+  std::string spent() const { return fmt::format("the {:.3g} s for all parts were over", options_.seconds); }
+
+  SuperoptimizeOptions options_within(const Deadline& deadline) const {
+    SuperoptimizeOptions work;
+    work.search.target = &target_;
+    work.search.threads = options_.threads;
+    work.search.time_limit = deadline.seconds_left();
+    work.deadline = deadline;
+    work.candidates = kCandidates;
+    work.passes.libraries = libraries_ != LibraryUse::Never;
+    work.cache = options_.cache;
+    return work;
+  }
+
+  /// From the cache, its graph proved.
+  std::optional<LaxDecision> known_decision(const LaxPart& part, const std::string& key) const {
+    if (options_.cache == nullptr) return std::nullopt;
+    std::optional<LaxDecision> known = find_decision(*options_.cache, key, options_.seconds, part, target_);
+    if (!known || !known->step) return known;
+    const Deadline deadline(kSecondsOfKnownProof);
+    const bool proved = prove(part.program.graph, known->step->graph, options_within(deadline), deadline) &&
+                        objection(*known->step->graph, part.program).empty();
+    if (!proved) return std::nullopt;
+    known->step->reason += "; from the cache";
+    return known;
+  }
+
+  LaxDecision search(const LaxPart& part, bool is_read, const Deadline& deadline) const {
+    const bool measures = options_.measures || options_.microseconds;
+    SuperoptimizeOptions work = options_within(deadline.share(measures ? kSearchBeforeMeasuring : kSearchAlone));
+    Result<Superoptimized> found = superoptimize(part.program.graph, work);
+    if (!found) return {std::nullopt, found.error().message, true};
+    work.deadline = deadline;
+    const GraphPtr first = found->candidates.front().graph;
+    const std::string against = objection(*first, part.program);
+    std::erase_if(found->candidates, [&](const Candidate& c) { return !objection(*c.graph, part.program).empty(); });
+    if (found->candidates.empty()) return {std::nullopt, "nothing else was found, and " + against, true};
+    if (found->candidates.front().graph != first) {
+      take_first_proved(*found, work, deadline.share(kLateProofs));
+      if (const auto made = generate(*found, work); !made) return {std::nullopt, made.error().message, true};
+    }
+    const std::string measured = measure(*found, work, deadline);
+    const std::string against_fastest = objection(*found->candidates.front().graph, part.program);
+    if (!against_fastest.empty()) return {std::nullopt, "the fastest that was measured: " + against_fastest, true};
+    if (options_.microseconds && deadline.passed()) return {std::nullopt, spent(), false};
+    return decide(part, is_read, *found, measured);
+  }
+
   Result<void> generate(Superoptimized& found, const SuperoptimizeOptions& work) const {
     const Candidate& best = found.candidates.front();
     Passes passes = work.passes;
@@ -190,11 +222,13 @@ class Searcher {
   }
 
   /// Makes the fastest the result; says how many were measured, or why none.
-  std::string measure(Superoptimized& found, const SuperoptimizeOptions& work) const {
-    if (options_.measure_seconds <= 0) return {};
+  std::string measure(Superoptimized& found, const SuperoptimizeOptions& work, const Deadline& deadline) const {
+    if (!options_.measures) return {};
     TuneOptions tuning;
     tuning.target = &target_;
-    tuning.seconds = options_.measure_seconds;
+    tuning.deadline = deadline.share(kMeasuring);
+    tuning.seconds = tuning.deadline.seconds_left();
+    tuning.largest_interpreted = std::min(tuning.largest_interpreted, kInterpretedPerSecond * tuning.seconds);
     tuning.threads = options_.threads;
     tuning.passes = work.passes;
     tuning.cache = work.cache;
@@ -207,15 +241,16 @@ class Searcher {
     return ", not measured: " + made.error().message;
   }
 
-  Outcome decide(const LaxPart& part, bool is_read, const Superoptimized& found, const std::string& measured) const {
+  LaxDecision decide(const LaxPart& part, bool is_read, const Superoptimized& found,
+                     const std::string& measured) const {
     const Candidate& best = found.candidates.front();
     LaxStep step;
     step.graph = best.graph;
     std::optional<std::vector<int>> inputs = inputs_of(*best.graph, part.program);
-    if (!inputs) return {std::nullopt, "its µGraph has inputs that the part has not"};
+    if (!inputs) return {std::nullopt, "its µGraph has inputs that the part has not", true};
     step.inputs = *std::move(inputs);
     Result<LaunchManifest> manifest = parse_launch_manifest(launch_manifest(found.code));
-    if (!manifest) return {std::nullopt, manifest.error().message};
+    if (!manifest) return {std::nullopt, manifest.error().message, true};
     step.manifest = *std::move(manifest);
     step.cubin.assign(found.cubin.begin(), found.cubin.end());
 
@@ -224,10 +259,10 @@ class Searcher {
     double without = others.all;
     std::string how = "by the model";
     if (options_.microseconds) {
-      if (found.compile_error) return {std::nullopt, found.compile_error->message};
+      if (found.compile_error) return {std::nullopt, found.compile_error->message, false};
       const Result<double> mine = options_.microseconds(part.permuted, &step);
       const Result<double> theirs = options_.microseconds(part.module, nullptr);
-      if (!mine || !theirs) return {std::nullopt, (mine ? theirs : mine).error().message};
+      if (!mine || !theirs) return {std::nullopt, (mine ? theirs : mine).error().message, false};
       with = *mine;
       without = *theirs;
       how = "measured";
@@ -236,11 +271,12 @@ class Searcher {
     if (is_read) without -= others.last;
     const std::string times = fmt::format("{:.3g} µs {}; kernels and libraries take {:.3g}", with, how, without);
     const std::string what = fmt::format("{}{}", describe(*best.graph), measured);
-    if (with >= without) return {std::nullopt, fmt::format("{} ({})", times, what)};
+    if (with >= without) return {std::nullopt, fmt::format("{} ({})", times, what), true};
     step.reason =
         fmt::format("{}; {}; proof: {}", times, what,
                     best.verification.method == ProofMethod::Solver ? "by the solver" : best.verification.argument);
-    return {std::move(step), {}};
+    // Without its code a step is a kernel of the emitters in the end.
+    return {std::move(step), {}, !found.compile_error};
   }
 
   const Target& target_;
@@ -262,27 +298,51 @@ LaxSearch search_lax_parts(const hlo::Module& module, const Target& target, cons
   LaxSearch result{module, {}, {}};
   const Searcher searcher(target, options, libraries);
   const hlo::Computation& entry = module.entry_computation();
-  std::map<std::string, Outcome> known;
+  std::vector<LaxPart> parts = find_lax_parts(module);
+  // Equal parts are searched once, and those first that take longest by the models.
+  struct Different {
+    std::vector<size_t> parts;
+    double microseconds = 0;
+  };
+  std::map<std::string, Different> by_key;
+  std::vector<std::string> keys;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    keys.push_back(searcher.key_of(parts[i], is_read_by_kernel(entry, parts[i].result)));
+    Different& same = by_key[keys.back()];
+    same.microseconds += same.parts.empty() ? times_without(parts[i].module, target, libraries).all
+                                            : same.microseconds / static_cast<double>(same.parts.size());
+    same.parts.push_back(i);
+  }
+  std::vector<const Different*> order;
+  for (const auto& [key, same] : by_key) order.push_back(&same);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Different* a, const Different* b) { return a->microseconds > b->microseconds; });
+  const Deadline whole = options.deadline.value_or(Deadline(options.seconds));
+  std::map<std::string, LaxDecision> known;
   std::vector<LaxPart> taken;
-  for (LaxPart& largest : find_lax_parts(module)) {
-    for (LaxPart* part = &largest; part != nullptr; part = part->smaller.empty() ? nullptr : &part->smaller.front()) {
-      const bool is_read = is_read_by_kernel(entry, part->result);
-      const std::string key = fmt::format("{}{}{}", is_read, part->program.wide_values, print(*part->program.graph));
-      const auto [outcome, fresh] = known.try_emplace(key);
-      if (fresh) outcome->second = searcher.run(*part, is_read);
-      const std::string& name = entry[part->result].name;
-      if (!outcome->second.step) {
-        result.notes.push_back(fmt::format("{} with {} instructions before it: {}", name, part->members.size() - 1,
-                                           outcome->second.why_not));
-        continue;
+  for (size_t next = 0; next < order.size(); ++next) {
+    const Deadline deadline = whole.share(1.0 / static_cast<double>(order.size() - next));
+    for (const size_t i : order[next]->parts) {
+      for (LaxPart* part = &parts[i]; part != nullptr;
+           part = part->smaller.empty() ? nullptr : &part->smaller.front()) {
+        const bool is_read = is_read_by_kernel(entry, part->result);
+        const auto [decision, fresh] = known.try_emplace(searcher.key_of(*part, is_read));
+        if (fresh) decision->second = searcher.run(*part, is_read, deadline);
+        const std::string& name = entry[part->result].name;
+        if (!decision->second.step) {
+          result.notes.push_back(fmt::format("{} with {} instructions before it: {}", name, part->members.size() - 1,
+                                             decision->second.why_not));
+          continue;
+        }
+        LaxStep& step = result.steps[name] = *decision->second.step;
+        step.inputs = *inputs_of(*step.graph, part->program);
+        LaxPart one = std::move(*part);
+        taken.push_back(std::move(one));
+        break;
       }
-      LaxStep& step = result.steps[name] = *outcome->second.step;
-      step.inputs = *inputs_of(*step.graph, part->program);
-      LaxPart one = std::move(*part);
-      taken.push_back(std::move(one));
-      break;
     }
   }
+  std::sort(taken.begin(), taken.end(), [](const LaxPart& a, const LaxPart& b) { return a.result < b.result; });
   if (!taken.empty()) result.module = with_lax_calls(module, taken);
   return result;
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,19 +12,25 @@
 #include "emitters/library/calls.h"
 #include "machine/target.h"
 #include "runtime/result_cache.h"
+#include "support/deadline.h"
 
 namespace strata::emitters {
 
 struct LaxOptions {
-  double seconds = 0;            ///< to search each different part; 0: no module has parts
+  /// To search, prove, compile and measure all parts of a module, loops' bodies included; 0: no module has parts. Code
+  /// of the last part may end a second or two later.
+  double seconds = 0;
   int threads = 1;               ///< of searches and proofs
-  ResultCache* cache = nullptr;  ///< of results and cubins; none where null. Not owned.
-  /// Where above 0, candidates of each different part are measured on the machine's GPU for so many seconds, and the
-  /// fastest is taken (superopt/tune.h).
-  double measure_seconds = 0;
+  ResultCache* cache = nullptr;  ///< of decisions, results and cubins; none where null. Not owned.
+  /// Whether candidates of each different part are measured on the machine's GPU, and the fastest is taken
+  /// (superopt/tune.h), in half of its time.
+  bool measures = false;
   /// Microseconds of a part on the machine's GPU: as a step, or, where that is null, as kernels and libraries' work.
   /// Where set, it decides in place of the models which of the two is taken.
   std::function<Result<double>(const hlo::Module& part, const LaxStep* step)> microseconds;
+  std::string device;  ///< what `microseconds` measures, name and driver; part of the cache's keys
+  /// The end of `seconds`. Made at the first part where it is empty.
+  std::optional<Deadline> deadline = {};
 };
 
 struct LaxSearch {
@@ -39,8 +46,10 @@ struct LaxSearch {
 ///     another: such a program may read −∞ where nothing counts (masks), and a tile of that alone has no maximum.
 std::string objection(const Graph& graph, const LaxProgram& program);
 
-/// Searches each different part of the entry (parts.h) once. One is taken where its best proved µGraph without
-/// objections is faster than what the emitters and libraries would do.
+/// Searches each different part of the entry (parts.h) once: first those that take longest, all their copies together,
+/// each with its share of the time that is left. One is taken where its best proved µGraph without objections is faster
+/// than what the emitters and libraries would do. What was decided in as much time before comes from the cache, and
+/// only its graph is proved anew.
 LaxSearch search_lax_parts(const hlo::Module& module, const Target& target, const LaxOptions& options,
                            LibraryUse libraries);
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "emitters/gpu_run.h"
-#include "emitters/lax/measure.h"
+#include "emitters/measure_parts.h"
 #include "hlo/compare.h"
 #include "hlo/compute.h"
 #include "hlo/evaluate.h"

@@ -13,6 +13,7 @@ namespace strata {
 struct Passes {
   bool thread_graphs = true;  ///< elementwise chains as one loop in registers
   bool finer_loops = true;    ///< tiles of other extents along the loop
+  bool epilogues = true;      ///< elementwise kernels behind a sum, by the blocks that make it
   bool registers = true;      ///< values in registers; off: every operator passes through shared memory, with barriers
   bool layouts = true;        ///< the best layout of register tiles; off: the first that is legal
   bool schedules = true;      ///< warps, groups, stages, clusters; off: one warp and two stages
@@ -37,8 +38,9 @@ struct NamedPass {
 };
 
 /// All passes by the names that `--disable-pass` takes.
-constexpr std::array<NamedPass, 13> kPasses{{{"thread-graphs", &Passes::thread_graphs},
+constexpr std::array<NamedPass, 14> kPasses{{{"thread-graphs", &Passes::thread_graphs},
                                              {"finer-loops", &Passes::finer_loops},
+                                             {"epilogues", &Passes::epilogues},
                                              {"registers", &Passes::registers},
                                              {"layouts", &Passes::layouts},
                                              {"schedules", &Passes::schedules},

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "emitters/decision.h"
+#include "emitters/kinds/decision.h"
 #include "emitters/kinds/epilogue.h"
 #include "indexing/indexing_map.h"
 

@@ -1,4 +1,4 @@
-#include "emitters/decision.h"
+#include "emitters/kinds/decision.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "emitters/lax/measure.h"
+#include "emitters/measure_parts.h"
 
 #include "emitters/gpu_run.h"
 

@@ -1,4 +1,4 @@
-#include "emitters/fusion/rounded_values.h"
+#include "emitters/elemental/rounded_values.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "emitters/fusion/known_functions.h"
+#include "emitters/elemental/known_functions.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,28 @@
+// What the fusion pass asks of instructions before it looks at costs.
+#pragma once
+
+#include <vector>
+
+#include "hlo/hlo.h"
+
+namespace strata::emitters {
+
+/// Instructions that have no kernel: they run alone, by the interpreter.
+bool is_interpreted(const hlo::Instruction& it);
+
+/// Instructions that run alone: by the interpreter, by a library (calls: library/calls.h), or products and convolutions
+/// that stay kernels, but for products of few rows.
+bool is_alone(const hlo::Computation& computation, hlo::InstructionId id);
+
+bool is_sort(const hlo::Instruction& it);
+
+/// What a sort may compute while it reads its operands: their elements lie as those of the instruction's operands do.
+bool keeps_places(const hlo::Instruction& it);
+
+/// Of each instruction whether its value is known beforehand and costs nothing to have again.
+std::vector<bool> known_values(const hlo::Computation& computation);
+
+/// What only names values.
+bool is_name(hlo::Opcode opcode);
+
+}  // namespace strata::emitters
