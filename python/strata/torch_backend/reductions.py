@@ -1,0 +1,354 @@
+"""Lowerings of reductions, cumulative operators, sorting, softmax and normalisation."""
+
+from __future__ import annotations
+
+import math
+
+from .hlo_builder import FLOATS, Value, Window, highest, lowest
+from .lowering import Lowering, dimensions
+from .registry import Unsupported, lowers
+from .types import hlo_type, wide
+
+
+@lowers("aten.sum.dim_IntList", "aten.sum.default", "prims.sum.default")
+def sum_dims(c, x, dim=None, keepdim=False, dtype=None, output_dtype=None):
+    return c.cast(c.reduce("add", c.cast(x, wide(c.dtype)), dimensions(x.rank, dim), keepdim), c.dtype)
+
+
+@lowers("aten.mean.dim", "aten.mean.default")
+def mean(c, x, dim=None, keepdim=False, dtype=None):
+    return c.cast(c.mean(c.cast(x, wide(c.dtype)), dimensions(x.rank, dim), keepdim), c.dtype)
+
+
+@lowers("aten.prod.default", "aten.prod.dim_int")
+def prod(c, x, dim=None, keepdim=False, dtype=None):
+    return c.cast(c.reduce("multiply", c.cast(x, wide(c.dtype)), dimensions(x.rank, dim), keepdim), c.dtype)
+
+
+@lowers("aten.amax.default")
+def amax(c, x, dim=(), keepdim=False):
+    return c.reduce("maximum", x, dimensions(x.rank, dim), keepdim)
+
+
+@lowers("aten.amin.default")
+def amin(c, x, dim=(), keepdim=False):
+    return c.reduce("minimum", x, dimensions(x.rank, dim), keepdim)
+
+
+@lowers("aten.max.default")
+def max_all(c, x):
+    return c.reduce("maximum", x, range(x.rank))
+
+
+@lowers("aten.min.default")
+def min_all(c, x):
+    return c.reduce("minimum", x, range(x.rank))
+
+
+@lowers("aten.any.default", "aten.any.dim", "aten.any.dims")
+def any_dims(c, x, dim=None, keepdim=False):
+    found = c.compare(x, 0, "NE") if x.dtype != "pred" else x
+    return c.cast(c.reduce("or", found, dimensions(x.rank, dim, empty_is_all=False), keepdim), c.dtype)
+
+
+@lowers("aten.all.default", "aten.all.dim", "aten.all.dims")
+def all_dims(c, x, dim=None, keepdim=False):
+    found = c.compare(x, 0, "NE") if x.dtype != "pred" else x
+    return c.cast(c.reduce("and", found, dimensions(x.rank, dim, empty_is_all=False), keepdim), c.dtype)
+
+
+def _variance(c: Lowering, x: Value, dims: list[int], correction, keep: bool) -> Value:
+    """In f32 or f64, from the deviations, as torch does."""
+    count = math.prod(x.shape[d] for d in dims)
+    deviation = c.sub(c.widen(x), c.mean(x, dims))
+    return c.div(c.reduce("add", c.mul(deviation, deviation), dims, keep), max(0.0, float(count) - float(correction)))
+
+
+@lowers("aten.var.correction")
+def var(c, x, dim=None, correction=1, keepdim=False):
+    correction = 1 if correction is None else correction
+    return c.cast(_variance(c, x, dimensions(x.rank, dim), correction, keepdim), c.dtype)
+
+
+@lowers("aten.var_mean.correction")
+def var_mean(c, x, dim=None, correction=1, keepdim=False):
+    correction = 1 if correction is None else correction
+    dims = dimensions(x.rank, dim)
+    return [c.cast(_variance(c, x, dims, correction, keepdim), c.dtype), c.cast(c.mean(x, dims, keepdim), c.dtype)]
+
+
+# The place of an extreme value: the first one, NaN before all others, as in torch.
+
+def arg_extreme(c: Lowering, x: Value, dim: int, direction: str) -> tuple[Value, Value]:
+    """(values, s32 places) of the largest ("GT") or smallest ("LT") elements along dim, without dim."""
+    if x.dtype == "pred":
+        value, place = arg_extreme(c, c.cast(x, "s32"), dim, direction)
+        return c.cast(value, "pred"), place
+    best = {"GT": "maximum", "LT": "minimum"}[direction]
+    scalar = f"{x.dtype}[]"
+    nan = "NE" if x.dtype in FLOATS else None
+    lines = [f"v = {scalar} parameter(0)", "i = s32[] parameter(1)", f"w = {scalar} parameter(2)",
+             "j = s32[] parameter(3)", f"beyond = pred[] compare(v, w), direction={direction}"]
+    if nan:
+        lines += ["nan = pred[] compare(v, v), direction=NE", "first = pred[] or(beyond, nan)"]
+    first = "first" if nan else "beyond"
+    lines += ["same = pred[] compare(v, w), direction=EQ", "below = pred[] compare(i, j), direction=LT",
+              "tie = pred[] and(same, below)", f"keep = pred[] or({first}, tie)"]
+    if nan:
+        lines += ["other_nan = pred[] compare(w, w), direction=NE", "both = pred[] and(nan, other_nan)",
+                  "keep_place = pred[] select(both, below, keep)"]
+    keep = "keep_place" if nan else "keep"
+    lines += [f"value = {scalar} select({first}, v, w)", f"place = s32[] select({keep}, i, j)",
+              f"ROOT r = ({scalar}, s32[]) tuple(value, place)"]
+    shape = [n for d, n in enumerate(x.shape) if d != dim]
+    start = c.b.constant(lowest(x.dtype) if best == "maximum" else highest(x.dtype), x.dtype)
+    places = c.b.iota("s32", x.shape, dim)
+    results = c.b.tuple_op("reduce", [x, places, start, c.b.constant(2**31 - 1, "s32")],
+                           [(x.dtype, shape), ("s32", shape)], f"dimensions={{{dim}}}",
+                           f"to_apply={c.b.computation(f'place_{best}.{x.dtype}', lines)}")
+    return results[0], results[1]
+
+
+def _arg(c: Lowering, x: Value, dim, direction: str) -> Value:
+    if x.size == 0:
+        raise Unsupported("the place of an extreme value among none")
+    if dim is None:
+        x, dim = c.b.reshape(x, (x.size,)), 0
+    if x.rank == 0:
+        return c.b.full(0, c.dtype, c.shape)
+    return c.b.reshape(c.cast(arg_extreme(c, x, dim % x.rank, direction)[1], c.dtype), c.shape)
+
+
+@lowers("aten.argmax.default")
+def argmax(c, x, dim=None, keepdim=False):
+    return _arg(c, x, dim, "GT")
+
+
+@lowers("aten.argmin.default")
+def argmin(c, x, dim=None, keepdim=False):
+    return _arg(c, x, dim, "LT")
+
+
+def _extreme_dim(c: Lowering, x: Value, dim: int, direction: str) -> list[Value]:
+    if x.rank == 0:
+        return [x, c.b.full(0, "s64", ())]
+    value, place = arg_extreme(c, x, dim % x.rank, direction)
+    return [c.b.reshape(value, c.shape), c.b.reshape(c.cast(place, "s64"), c.shape)]
+
+
+@lowers("aten.max.dim")
+def max_dim(c, x, dim, keepdim=False):
+    return _extreme_dim(c, x, dim, "GT")
+
+
+@lowers("aten.min.dim")
+def min_dim(c, x, dim, keepdim=False):
+    return _extreme_dim(c, x, dim, "LT")
+
+
+# Cumulative
+
+def cumulate(c: Lowering, opcode: str, x: Value, dim: int) -> Value:
+    if x.rank == 0 or x.size == 0:
+        return x
+    dim, n = dim % x.rank, x.shape[dim % x.rank]
+    window = Window([n if d == dim else 1 for d in range(x.rank)],
+                    pad=[(n - 1, 0) if d == dim else (0, 0) for d in range(x.rank)])
+    return c.b.reduce_window(opcode, x, window)
+
+
+@lowers("aten.cumsum.default")
+def cumsum(c, x, dim, dtype=None):
+    return c.cast(cumulate(c, "add", c.cast(x, wide(c.dtype)), dim), c.dtype)
+
+
+@lowers("aten.cumprod.default")
+def cumprod(c, x, dim, dtype=None):
+    return c.cast(cumulate(c, "multiply", c.cast(x, wide(c.dtype)), dim), c.dtype)
+
+
+# Sorting
+
+def _sort(c: Lowering, x: Value, dim: int, descending: bool) -> list[Value]:
+    """(values, s32 places), stable; NaN is the largest."""
+    scalar = f"{x.dtype}[]"
+    places = c.b.iota("s32", x.shape, dim)
+    lines = [f"v = {scalar} parameter(0)", f"w = {scalar} parameter(1)", "i = s32[] parameter(2)",
+             "j = s32[] parameter(3)"]
+    first, second = ("w", "v") if descending else ("v", "w")
+    lines += [f"below = pred[] compare({first}, {second}), direction=LT"]
+    if x.dtype in FLOATS:
+        lines += [f"nan = pred[] compare({second}, {second}), direction=NE",
+                  f"number = pred[] compare({first}, {first}), direction=EQ",
+                  "before_nan = pred[] and(nan, number)", "ROOT r = pred[] or(below, before_nan)"]
+    else:
+        lines[-1] = "ROOT " + lines[-1]
+    order = c.b.computation(f"{'descending' if descending else 'ascending'}.{x.dtype}", lines)
+    return c.b.tuple_op("sort", [x, places], [(x.dtype, x.shape), ("s32", x.shape)], f"dimensions={{{dim}}}",
+                        "is_stable=true", f"to_apply={order}")
+
+
+@lowers("aten.sort.default", "aten.sort.stable")
+def sort(c, x, dim=-1, descending=False, stable=None):
+    if not isinstance(dim, int) or isinstance(dim, bool):
+        raise Unsupported("a sort with its arguments in this order is not taken")
+    if x.rank == 0:
+        return [x, c.b.full(0, "s64", ())]
+    values, places = _sort(c, x, dim % x.rank, descending)
+    return [values, c.cast(places, "s64")]
+
+
+@lowers("aten.topk.default")
+def topk(c, x, k, dim=-1, largest=True, sorted=True):
+    if x.rank == 0:
+        return [x, c.b.full(0, "s64", ())]
+    values, places = _sort(c, x, dim % x.rank, largest)
+    limits = [k if d == dim % x.rank else n for d, n in enumerate(x.shape)]
+    starts = [0] * x.rank
+    return [c.b.slice(values, starts, limits), c.cast(c.b.slice(places, starts, limits), "s64")]
+
+
+# Softmax: in f32 or f64, rounded once
+
+def _exponentials(c: Lowering, x: Value, dim: int) -> tuple[Value, Value, Value]:
+    """(x - max, its exponential, their sum)"""
+    dims = [dim % x.rank] if x.rank else []
+    shifted = c.sub(x, c.reduce("maximum", x, dims, keep=True))
+    exponentials = c.unary("exponential", shifted)
+    return shifted, exponentials, c.reduce("add", exponentials, dims, keep=True)
+
+
+@lowers("aten._softmax.default")
+def softmax(c, x, dim, half_to_float=False):
+    _, exponentials, total = _exponentials(c, c.widen(x), dim)
+    return c.cast(c.div(exponentials, total), c.dtype)
+
+
+@lowers("aten._log_softmax.default")
+def log_softmax(c, x, dim, half_to_float=False):
+    shifted, _, total = _exponentials(c, c.widen(x), dim)
+    return c.cast(c.sub(shifted, c.unary("log", total)), c.dtype)
+
+
+@lowers("aten._softmax_backward_data.default")
+def softmax_backward(c, grad, y, dim, input_dtype):
+    dims = [dim % y.rank] if y.rank else []
+    grad, y = c.widen(grad), c.widen(y)
+    product = c.mul(grad, y)
+    total = c.reduce("add", product, dims, keep=True)
+    return c.cast(c.sub(product, c.mul(y, total)), hlo_type(input_dtype))
+
+
+@lowers("aten._log_softmax_backward_data.default")
+def log_softmax_backward(c, grad, y, dim, input_dtype):
+    dims = [dim % y.rank] if y.rank else []
+    grad, y = c.widen(grad), c.widen(y)
+    total = c.reduce("add", grad, dims, keep=True)
+    return c.cast(c.sub(grad, c.mul(c.unary("exponential", y), total)), hlo_type(input_dtype))
+
+
+# Normalisation: statistics in f32 or f64
+
+def _normalise(c: Lowering, x: Value, dims: list[int], eps: float) -> tuple[Value, Value, Value]:
+    """(normalised, mean, 1 / deviation), the latter two with sizes of 1 along dims."""
+    x = c.widen(x)
+    mean = c.mean(x, dims)
+    centred = c.sub(x, mean)
+    rstd = c.unary("rsqrt", c.add(c.mean(c.mul(centred, centred), dims), float(eps)))
+    return c.mul(centred, rstd), mean, rstd
+
+
+def _scale_shift(c: Lowering, x: Value, weight: Value | None, bias: Value | None, place) -> Value:
+    if weight is not None:
+        x = c.mul(x, place(c.cast(weight, x.dtype)))
+    return x if bias is None else c.add(x, place(c.cast(bias, x.dtype)))
+
+
+@lowers("aten.native_layer_norm.default")
+def layer_norm(c, x, shape, weight, bias, eps):
+    dims = list(range(x.rank - len(shape), x.rank))
+    y, mean, rstd = _normalise(c, x, dims, eps)
+    y = _scale_shift(c, y, weight, bias, lambda v: v)
+    kinds = [hlo_type(r.dtype) for r in c.results]
+    return [c.cast(v, kind) for v, kind in zip((y, mean, rstd), kinds)]
+
+
+@lowers("aten.native_group_norm.default")
+def group_norm(c, x, weight, bias, n, channels, inner, groups, eps):
+    grouped = c.b.reshape(x, (n, groups, channels // groups, inner))
+    y, mean, rstd = _normalise(c, grouped, [2, 3], eps)
+    y = c.b.reshape(y, x.shape)
+    y = _scale_shift(c, y, weight, bias, lambda v: c.b.reshape(v, (channels, *[1] * (x.rank - 2))))
+    kinds = [hlo_type(r.dtype) for r in c.results]
+    return [c.cast(y, kinds[0]), *(c.cast(c.b.reshape(v, (n, groups)), k) for v, k in zip((mean, rstd), kinds[1:]))]
+
+
+def batch_norm(c: Lowering, x: Value, weight, bias, running_mean, running_var, training: bool, momentum: float,
+               eps: float) -> dict[str, Value | None]:
+    """Along dimension 1. Also gives the statistics and the next running ones (None where not training)."""
+    dims = [d for d in range(x.rank) if d != 1]
+
+    def place(v: Value) -> Value:
+        return c.b.reshape(v, (v.shape[0], *[1] * (x.rank - 2)))
+
+    def channel(v: Value) -> Value:
+        return c.b.reshape(v, (x.shape[1],))
+
+    wide_x = c.widen(x)
+    found: dict[str, Value | None] = {"running_mean": running_mean, "running_var": running_var}
+    if not training:
+        rstd = c.unary("rsqrt", c.add(c.widen(running_var), float(eps)))
+        y = c.mul(c.sub(wide_x, place(c.widen(running_mean))), place(rstd))
+        found |= {"mean": None, "rstd": None}
+    else:
+        y, mean, rstd = _normalise(c, wide_x, dims, eps)
+        found |= {"mean": channel(mean), "rstd": channel(rstd)}
+        if running_mean is not None:
+            count = math.prod(x.shape[d] for d in dims)
+            variance = channel(_variance(c, wide_x, dims, 1, False))
+            if count == 1:
+                raise Unsupported("batch normalisation of one element a channel while training")
+            for name, old, new in (("running_mean", running_mean, channel(mean)), ("running_var", running_var, variance)):
+                old = c.widen(old)
+                mixed = c.add(c.mul(old, 1.0 - momentum), c.mul(c.cast(new, old.dtype), momentum))
+                found[name] = c.cast(mixed, found[name].dtype)
+    found["y"] = c.cast(_scale_shift(c, y, weight, bias, place), x.dtype)
+    return found
+
+
+def _statistics(c: Lowering, found: dict, first: int) -> list[Value]:
+    """Mean and 1/deviation as results `first` and `first + 1`: empty where they were not computed."""
+    kinds = [(hlo_type(r.dtype), tuple(r.shape)) for r in c.results[first:first + 2]]
+    return [c.b.full(0, *kind) if found[name] is None else c.cast(found[name], kind[0])
+            for name, kind in zip(("mean", "rstd"), kinds)]
+
+
+@lowers("aten._native_batch_norm_legit_functional.default")
+def batch_norm_functional(c, x, weight, bias, running_mean, running_var, training, momentum, eps):
+    found = batch_norm(c, x, weight, bias, running_mean, running_var, training, momentum, eps)
+    return [found["y"], *_statistics(c, found, 1), found["running_mean"], found["running_var"]]
+
+
+@lowers("aten._native_batch_norm_legit_no_training.default")
+def batch_norm_no_training(c, x, weight, bias, running_mean, running_var, momentum, eps):
+    found = batch_norm(c, x, weight, bias, running_mean, running_var, False, momentum, eps)
+    return [found["y"], *_statistics(c, found, 1)]
+
+
+@lowers("aten._native_batch_norm_legit.no_stats")
+def batch_norm_no_stats(c, x, weight, bias, training, momentum, eps):
+    found = batch_norm(c, x, weight, bias, None, None, training, momentum, eps)
+    return [found["y"], *_statistics(c, found, 1)]
+
+
+@lowers("aten._batch_norm_with_update_functional.default")
+def batch_norm_update(c, x, weight, bias, running_mean, running_var, momentum, eps):
+    found = batch_norm(c, x, weight, bias, running_mean, running_var, True, momentum, eps)
+    reserve = c.results[3]
+    return [found["y"], *_statistics(c, found, 1), c.b.full(0, hlo_type(reserve.dtype), tuple(reserve.shape)),
+            found["running_mean"], found["running_var"]]
+
+
+@lowers("aten._cdist_forward.default", "aten._pdist_forward.default")
+def distances(c, *_):
+    raise Unsupported("pairwise distances are not taken")
