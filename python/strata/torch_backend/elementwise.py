@@ -355,7 +355,8 @@ def hypot(c, x, y):
     big, small = c.binary("maximum", x, y), c.binary("minimum", x, y)
     ratio = c.select(c.compare(big, 0.0, "EQ"), 0.0, c.div(small, big), big.dtype)
     length = c.mul(big, c.unary("sqrt", c.add(c.mul(ratio, ratio), 1.0)))
-    return c.cast(c.select(c.compare(big, math.inf, "EQ"), big, length), c.dtype)
+    infinite = c.binary("or", c.compare(x, math.inf, "EQ"), c.compare(y, math.inf, "EQ"))
+    return c.cast(c.select(infinite, math.inf, length), c.dtype)
 
 
 # Three operands
