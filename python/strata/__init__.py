@@ -8,7 +8,13 @@ docs/python.md of the sources is the guide.
 """
 
 from strata._core import Error
-from strata.module import ArraySpec, Module, compile_hlo
+from strata.arrays import ArraySpec
+from strata.graph import Graph, Value
+from strata.kernel import Kernel, Proof, Report, load
+from strata.module import Module, compile_hlo
+from strata.optimize import optimize
 
-__all__ = ["ArraySpec", "Error", "Module", "compile_hlo"]
+__all__ = [
+    "ArraySpec", "Error", "Graph", "Kernel", "Module", "Proof", "Report", "Value", "compile_hlo", "load", "optimize",
+]  # fmt: skip
 __version__ = "0.1.0"

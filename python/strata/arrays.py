@@ -65,7 +65,7 @@ class TorchArrays:
         import torch
 
         self._torch, self._on_gpu, self._alignment = torch, on_gpu, alignment
-        self._specs = inputs
+        self.inputs = self._specs = inputs
         self._device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
         self._inputs = [(self._dtype(one), torch.Size(one.shape), one.is_row_major) for one in inputs]
         self._results = [(self._dtype(one), one.shape, one.strides, one.is_row_major) for one in results]
@@ -147,7 +147,7 @@ class NumpyArrays:
             )
         import numpy
 
-        self._numpy, self._alignment = numpy, alignment
+        self.inputs, self._numpy, self._alignment = inputs, numpy, alignment
         self._inputs = [(one, self._dtype(one)) for one in inputs]
         self._results = [(one, self._dtype(one)) for one in results]
 
@@ -236,7 +236,7 @@ class CupyArrays:
             raise Error("the module is compiled for the processor, and CuPy's arrays lie on a GPU\n  compile with gpu")
         import cupy
 
-        self._cupy, self._alignment = cupy, alignment
+        self.inputs, self._cupy, self._alignment = inputs, cupy, alignment
         self._inputs = [(one, self._dtype(one)) for one in inputs]
         self._results = [(one, self._dtype(one)) for one in results]
 

@@ -26,8 +26,7 @@ class Module:
     def __init__(self, function: _core.Function):
         self._function = function
         self._adapters: dict[str, Any] = {}
-        self.inputs = [_spec(one) for one in function.inputs]
-        self.outputs = [_spec(one) for one in function.results]
+        self.inputs, self.outputs = specs_of(function)
 
     @property
     def device(self) -> str:
@@ -107,6 +106,11 @@ def device_for(target: str) -> _core.Device | None:
 @functools.cache
 def _open_device() -> _core.Device:
     return _core.Device.open()
+
+
+def specs_of(function: _core.Function) -> tuple[list[ArraySpec], list[ArraySpec]]:
+    """What a function takes and gives."""
+    return [_spec(one) for one in function.inputs], [_spec(one) for one in function.results]
 
 
 def _spec(of: tuple) -> ArraySpec:

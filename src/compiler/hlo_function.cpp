@@ -4,10 +4,10 @@
 #include <cstring>
 #include <thread>
 
+#include "emitters/gpu_run.h"
 #include "emitters/lax/measure.h"
 #include "hlo/text.h"
 #include "machine/target.h"
-#include "support/host_memory.h"
 
 namespace strata::compiler {
 namespace {
@@ -114,48 +114,25 @@ Result<void> HloFunction::load_on_cpu(const hlo::Module& module, const HloOption
   return {};
 }
 
-Result<void> HloFunction::call(std::span<const uintptr_t> inputs, std::span<const uintptr_t> results,
-                               CudaStream stream) {
-  if (!on_gpu()) return call_on_cpu(inputs, results);
-  const std::vector<CudaPointer> from(inputs.begin(), inputs.end());
-  const std::vector<CudaPointer> to(results.begin(), results.end());
-  return gpu_->call(from, to, stream);
-}
-
-Result<void> HloFunction::call_on_cpu(std::span<const uintptr_t> inputs, std::span<const uintptr_t> results) const {
-  const auto check = [&](std::span<const uintptr_t> given, const std::vector<hlo::Shape>& shapes,
-                         const char* what) -> Result<void> {
-    if (given.size() != shapes.size()) return invalid("there are {} {}s, not {}", shapes.size(), what, given.size());
-    for (size_t i = 0; i < given.size(); ++i) {
-      if (given[i] % emitters::kHostAlignment != 0 || (given[i] == 0 && shapes[i].element_count() > 0))
-        return invalid("{} {} does not begin at a multiple of {} bytes", what, i, emitters::kHostAlignment);
-    }
-    return {};
-  };
-  STRATA_CHECK(check(inputs, inputs_, "input"));
-  STRATA_CHECK(check(results, results_, "result"));
-  alignas(emitters::kHostAlignment) std::byte nothing[emitters::kHostAlignment] = {};  // arrays without elements
-  const auto at = [&](uintptr_t address) { return address == 0 ? nothing : reinterpret_cast<std::byte*>(address); };
+Result<void> HloFunction::call_on_cpu(std::span<std::byte* const> inputs, std::span<std::byte* const> results) const {
   std::vector<std::byte*> given(program_->buffers.size(), nullptr);
   for (size_t i = 0; i < given.size(); ++i) {
     if (constants_[i].data() != nullptr) given[i] = const_cast<std::byte*>(constants_[i].data());
   }
-  for (size_t i = 0; i < inputs.size(); ++i) given[static_cast<size_t>(input_buffers_[i])] = at(inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) given[static_cast<size_t>(input_buffers_[i])] = inputs[i];
   // A result that is a parameter, a constant or another result has its array already.
   std::vector<size_t> copies;
   for (size_t i = 0; i < results.size(); ++i) {
     std::byte*& place = given[static_cast<size_t>(program_->results[i])];
     if (place == nullptr) {
-      place = at(results[i]);
+      place = results[i];
     } else {
       copies.push_back(i);
     }
   }
   STRATA_CHECK(emitters::run_on_cpu(*program_, given));
-  for (const size_t i : copies) {
-    const size_t bytes = emitters::byte_count(results_[i]);
-    if (bytes > 0) std::memcpy(at(results[i]), given[static_cast<size_t>(program_->results[i])], bytes);
-  }
+  for (const size_t i : copies)
+    std::memcpy(results[i], given[static_cast<size_t>(program_->results[i])], emitters::byte_count(results_[i]));
   return {};
 }
 

@@ -35,5 +35,8 @@ T value_of(Result<T> result) {
 
 void bind_device(nb::module_& module);
 void bind_function(nb::module_& module);
+void bind_graph(nb::module_& module);
+void bind_optimize(nb::module_& module);
+void bind_doctor(nb::module_& module);
 
 }  // namespace strata::python

@@ -4,7 +4,10 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include "compiler/graph_function.h"
 #include "compiler/hlo_function.h"
+#include "ir/text.h"
+#include "ir/validate.h"
 #include "python/bindings.h"
 #include "runtime/result_cache.h"
 
@@ -14,7 +17,7 @@ namespace {
 /// With what must outlive it. Its device memory is freed when Python drops it.
 struct Function {
   std::shared_ptr<GpuDevice> device;  ///< null on the processor
-  std::unique_ptr<compiler::HloFunction> function;
+  std::unique_ptr<compiler::ArrayFunction> function;
   std::vector<std::string> notes;
 };
 
@@ -30,6 +33,23 @@ std::unique_ptr<Function> compile(const std::string& text, std::shared_ptr<GpuDe
   made->function = value_of(compiler::HloFunction::compile(text, made->device.get(), options));
   const auto& notes = made->function->notes();
   made->notes.insert(made->notes.end(), notes.begin(), notes.end());
+  return made;
+}
+
+/// On the GPU the kernels of a folder that `strata optimize` wrote, on the processor the reference executor.
+std::unique_ptr<Function> load_graph(const std::string& text, std::shared_ptr<GpuDevice> device, const nb::bytes& cubin,
+                                     const std::string& manifest) {
+  const std::string code(cubin.c_str(), cubin.size());
+  nb::gil_scoped_release unlocked;
+  auto made = std::make_unique<Function>();
+  made->device = std::move(device);
+  const GraphPtr graph = value_of(parse_graph(text, "best.strata"));
+  if (made->device == nullptr) {
+    value_of(validate_paths(*graph));
+    made->function = compiler::GraphFunction::interpret(graph);
+  } else {
+    made->function = value_of(compiler::GraphFunction::load(graph, *made->device, code, manifest));
+  }
   return made;
 }
 
@@ -62,9 +82,11 @@ void call(const Function& of, const std::vector<uintptr_t>& inputs, const std::v
 
 void bind_function(nb::module_& module) {
   using namespace nb::literals;
-  nb::class_<Function>(module, "Function", "A compiled HLO module that takes addresses of arrays.")
+  nb::class_<Function>(module, "Function", "A compiled program that takes addresses of arrays.")
       .def_static("compile", &compile, "text"_a, "device"_a.none(), "search_seconds"_a, "cache_folder"_a, "file"_a,
                   "For the device, or this machine's processor where it is None. An empty cache_folder: no cache.")
+      .def_static("load_graph", &load_graph, "text"_a, "device"_a.none(), "cubin"_a, "manifest"_a,
+                  "A µGraph's kernels on the device; where it is None, the reference executor on the processor.")
       .def_prop_ro("on_gpu", [](const Function& of) { return of.function->on_gpu(); })
       .def_prop_ro("inputs",
                    [](const Function& of) { return describe(of.function->inputs(), of.function->input_names()); })
