@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,6 +25,9 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 import strata
+
+
+_state = threading.local()
 
 
 def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] = (),
@@ -139,6 +144,8 @@ class _Program:
 
     def tree_call(self, leaves: list[Any]) -> Any:
         """The function's own result for its leaves, under any transformation."""
+        if getattr(_state, "compiling", False):
+            return self._function(*leaves)
         specs = tuple(map(_spec, leaves))
         _, tree = self.results(specs)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
@@ -167,7 +174,7 @@ class _Program:
     def run(self, specs: tuple, leaves: list[Any]) -> list[Any]:
         """On arrays that are there."""
         module = self.module(specs, self._options["target"])
-        return module(*map(_array, leaves, specs)) if leaves or module.outputs else []
+        return [jax.numpy.asarray(found) for found in module(*map(_array, leaves, specs))]
 
     def call(self, specs: tuple, leaves) -> list[Any]:
         """Under vmap and jit, without derivatives."""
@@ -253,16 +260,29 @@ def _array(leaf: Any, spec: Any) -> jax.Array:
 
 
 def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
-    """The module of a function. Where JAX lowers to library calls that Strata does not take, the lowering for TPUs,
-    which has none of LAPACK or cuSOLVER, is tried."""
-    traced = jax.jit(function, keep_unused=True).trace(*specs)
-    text = traced.lower().as_text("hlo")
+    """The module of a function. Where JAX lowers to calls of LAPACK or cuSOLVER, the lowering for TPUs, which has
+    none of them, is taken."""
+    _state.compiling = True  # calls of other functions of Strata become part of this one
     try:
-        return strata.compile_hlo(text, **options)
-    except strata.Error:
-        if "custom-call" not in text:
-            raise
+        traced = jax.jit(function, keep_unused=True).trace(*specs)
+    finally:
+        _state.compiling = False
+    text = traced.lower().as_text("hlo")
+    if _library_calls(text):
         portable = traced.lower(lowering_platforms=("tpu",)).as_text("hlo")
-        if "custom-call" in portable:
-            raise
-        return strata.compile_hlo(portable, **options)
+        if not _library_calls(portable):
+            text = portable
+    if calls := _library_calls(text):
+        raise strata.Error(f"strata.jax.jit: JAX lowers a part to {calls[0]}, which Strata does not take; "
+                           "compute it outside of the function")
+    return strata.compile_hlo(_row_major(text), **options)
+
+
+def _library_calls(text: str) -> list[str]:
+    """Targets of custom calls but those that Strata has."""
+    return [target for target in re.findall(r'custom_call_target="([^"]+)"', text) if target != "TopK"]
+
+
+def _row_major(text: str) -> str:
+    """Without layouts: results lie as JAX's arrays do. (In text as lowered no operator's meaning depends on them.)"""
+    return re.sub(r"(\b(?:pred|bf16|[a-z]\d\w*)\[[\d,]*\])\{[\d,]*\}", r"\1", text)

@@ -27,9 +27,9 @@ def array(*shape, dtype=torch.float32, low=-3.0, high=3.0):
 def assert_same(got, expected, units=None, strides=True):
     """Types, shapes, strides and values."""
     assert type(got) is type(expected) or isinstance(got, torch.Tensor)
-    if isinstance(expected, (list, tuple)):
+    if isinstance(expected, (list, tuple, dict)):
         assert len(got) == len(expected)
-        for one, other in zip(got, expected):
+        for one, other in zip(*map(torch.utils._pytree.tree_leaves, (got, expected)), strict=True):
             assert_same(one, other, units, strides)
         return
     if not isinstance(expected, torch.Tensor):

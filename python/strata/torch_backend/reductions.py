@@ -310,8 +310,7 @@ def batch_norm(c: Lowering, x: Value, weight, bias, running_mean, running_var, t
                 raise Unsupported("batch normalisation of one element a channel while training")
             for name, old, new in (("running_mean", running_mean, channel(mean)), ("running_var", running_var, variance)):
                 old = c.widen(old)
-                mixed = c.add(c.mul(old, 1.0 - momentum), c.mul(c.cast(new, old.dtype), momentum))
-                found[name] = c.cast(mixed, found[name].dtype)
+                found[name] = c.add(c.mul(old, 1.0 - momentum), c.mul(c.cast(new, old.dtype), momentum))
     found["y"] = c.cast(_scale_shift(c, y, weight, bias, place), x.dtype)
     return found
 
@@ -323,10 +322,16 @@ def _statistics(c: Lowering, found: dict, first: int) -> list[Value]:
             for name, kind in zip(("mean", "rstd"), kinds)]
 
 
+def _next_statistics(c: Lowering, found: dict, first: int) -> list[Value]:
+    """The running mean and variance, in the types that torch states (f32 for buffers of 16 bits while tracing)."""
+    kinds = [hlo_type(r.dtype) for r in c.results[first:first + 2]]
+    return [c.cast(found[name], kind) for name, kind in zip(("running_mean", "running_var"), kinds)]
+
+
 @lowers("aten._native_batch_norm_legit_functional.default")
 def batch_norm_functional(c, x, weight, bias, running_mean, running_var, training, momentum, eps):
     found = batch_norm(c, x, weight, bias, running_mean, running_var, training, momentum, eps)
-    return [found["y"], *_statistics(c, found, 1), found["running_mean"], found["running_var"]]
+    return [found["y"], *_statistics(c, found, 1), *_next_statistics(c, found, 3)]
 
 
 @lowers("aten._native_batch_norm_legit_no_training.default")
@@ -346,7 +351,7 @@ def batch_norm_update(c, x, weight, bias, running_mean, running_var, momentum, e
     found = batch_norm(c, x, weight, bias, running_mean, running_var, True, momentum, eps)
     reserve = c.results[3]
     return [found["y"], *_statistics(c, found, 1), c.b.full(0, hlo_type(reserve.dtype), tuple(reserve.shape)),
-            found["running_mean"], found["running_var"]]
+            *_next_statistics(c, found, 4)]
 
 
 @lowers("aten._cdist_forward.default", "aten._pdist_forward.default")

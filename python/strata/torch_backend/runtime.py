@@ -201,13 +201,29 @@ def _program(gm: torch.fx.GraphModule, steps: list[Part | Node], compiled: list[
         else:
             args, kwargs = map_arg(step.args, argument), map_arg(step.kwargs, argument)
             args, kwargs = _plain(args), _plain(kwargs)
-            add(lambda s, t=step.target, a=args, k=kwargs: [t(*_fill(a, s), **_fill(k, s))], step.all_input_nodes,
-                [step])
+            add(_torch_call(step, args, kwargs), step.all_input_nodes, [step])
     output = next(n for n in gm.graph.nodes if n.op == "output")
     results = output.args[0]
     results = list(results) if isinstance(results, (list, tuple)) else [results]
     program.finish(reads, [argument(r) if isinstance(r, Node) else r for r in results])
     return program
+
+
+def _torch_call(node: Node, args: Any, kwargs: Any) -> Callable[[list[Any]], list[Any]]:
+    """An operator of torch. Some give other types than torch's fake tensors state (statistics of norms of 16-bit
+    floats): results are converted to the stated ones, which the parts that read them expect."""
+    target = node.target
+    dtypes = [v.dtype if is_tensor(v) else None for v in pytree.tree_leaves(node.meta.get("val"))]
+
+    def run(slots: list[Any]) -> list[Any]:
+        result = target(*_fill(args, slots), **_fill(kwargs, slots))
+        if is_tensor(result):
+            return [result if result.dtype == dtypes[0] else result.to(dtypes[0])]
+        if isinstance(result, (list, tuple)):
+            return [[r.to(d) if is_tensor(r) and d not in (None, r.dtype) else r for r, d in zip(result, dtypes)]]
+        return [result]
+
+    return run
 
 
 def _plain(arguments: Any) -> Any:
