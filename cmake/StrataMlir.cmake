@@ -12,9 +12,16 @@ list(APPEND CMAKE_MODULE_PATH ${LLVM_CMAKE_DIR} ${MLIR_CMAKE_DIR})
 
 if(STRATA_STATIC_LLVM)
   # MLIR's libraries ask for the imported target LLVM: it becomes the static ones that are needed.
-  llvm_map_components_to_libnames(COMPONENTS x86 nvptx orcjit jitlink runtimedyld executionengine passes linker irreader
+  llvm_map_components_to_libnames(COMPONENTS X86CodeGen X86Desc X86Info X86AsmParser NVPTXCodeGen NVPTXDesc
+    NVPTXInfo orcjit jitlink runtimedyld executionengine passes linker irreader
     asmparser bitreader bitwriter target support core analysis mc)
   list(REMOVE_ITEM COMPONENTS LLVM)
+  if(NOT TARGET zstd::libzstd_shared)
+    # Of what LLVM compresses with, the library is enough: libzstd-dev need not be there.
+    find_library(ZSTD_LIBRARY NAMES zstd libzstd.so.1 REQUIRED)
+    add_library(zstd::libzstd_shared SHARED IMPORTED)
+    set_target_properties(zstd::libzstd_shared PROPERTIES IMPORTED_LOCATION ${ZSTD_LIBRARY})
+  endif()
   set_target_properties(LLVM PROPERTIES IMPORTED_LOCATION_RELWITHDEBINFO ${LLVM_LIBRARY_DIR}/libLLVMSupport.a
     IMPORTED_SONAME_RELWITHDEBINFO "" INTERFACE_LINK_LIBRARIES "${COMPONENTS}")
 endif()
