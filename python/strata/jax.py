@@ -218,7 +218,7 @@ class _Program:
             return self.call(specs, leaves)
 
         def forward(*leaves):
-            return self.call(specs, leaves), leaves
+            return function(*leaves), leaves  # so that it can be differentiated again
 
         def backward(leaves, cotangents):
             key = tuple(map(_key, specs))

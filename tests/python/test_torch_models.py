@@ -144,13 +144,16 @@ def test_encoder_layer_of_torch():
 _STEPS = [
     lambda r, x: x + 1.5, lambda r, x: x * x, lambda r, x: torch.tanh(x), lambda r, x: x.sin() - x,
     lambda r, x: F.gelu(x), lambda r, x: x.clamp(-1, 2), lambda r, x: torch.where(x > 0, x, -x / 2),
-    lambda r, x: x.flip(r.randrange(x.dim())), lambda r, x: x.transpose(0, -1), lambda r, x: x.unsqueeze(r.randrange(3)),
+    lambda r, x: x.flip(r.randrange(x.dim())), lambda r, x: x.transpose(0, -1),
+    lambda r, x: x.unsqueeze(r.randrange(3)),
     lambda r, x: x.reshape(-1, x.shape[-1]), lambda r, x: torch.cat([x, x * 2], r.randrange(x.dim())),
     lambda r, x: x.softmax(r.randrange(x.dim())), lambda r, x: x - x.mean(r.randrange(x.dim()), keepdim=True),
     lambda r, x: x.amax(r.randrange(x.dim()), keepdim=True) + x, lambda r, x: x.cumsum(r.randrange(x.dim())) / 4,
-    lambda r, x: F.layer_norm(x, x.shape[-1:]), lambda r, x: F.pad(x, (1, 0)), lambda r, x: x[..., :-1] if x.shape[-1] > 1 else x,
+    lambda r, x: F.layer_norm(x, x.shape[-1:]), lambda r, x: F.pad(x, (1, 0)),
+    lambda r, x: x[..., :-1] if x.shape[-1] > 1 else x,
     lambda r, x: torch.tanh(x @ torch.linspace(-1, 1, x.shape[-1] * 3, dtype=x.dtype).view(x.shape[-1], 3)),
-    lambda r, x: x.index_select(0, torch.arange(x.shape[0]).flip(0)), lambda r, x: x.roll(1, 0), lambda r, x: x.tril() + x,
+    lambda r, x: x.index_select(0, torch.arange(x.shape[0]).flip(0)), lambda r, x: x.roll(1, 0),
+    lambda r, x: x.tril() + x,
     lambda r, x: x.sum(r.randrange(x.dim()), keepdim=True) * 0.1 + x, lambda r, x: x.sort(dim=-1, stable=True)[0],
 ]
 

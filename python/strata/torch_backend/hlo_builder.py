@@ -223,7 +223,8 @@ class HloBuilder:
         return self.op("transpose", [x], x.dtype, [x.shape[p] for p in permutation],
                        f"dimensions={braces(permutation)}")
 
-    def slice(self, x: Value, starts: Sequence[int], limits: Sequence[int], steps: Sequence[int] | None = None) -> Value:
+    def slice(self, x: Value, starts: Sequence[int], limits: Sequence[int],
+              steps: Sequence[int] | None = None) -> Value:
         steps = steps or [1] * x.rank
         if list(starts) == [0] * x.rank and tuple(limits) == x.shape and list(steps) == [1] * x.rank:
             return x

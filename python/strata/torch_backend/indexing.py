@@ -216,7 +216,7 @@ def search_sorted(c, sorted_values, values, *, out_int32=False, right=False, sid
         raise Unsupported("searchsorted with other rows than its sorted values has is not taken")
     dtype = values.dtype if values.dtype in FLOATS else sorted_values.dtype
     right = right or side == "right"
-    rows = c.b.reshape(sorted_values, (*sorted_values.shape[:-1], *[1] * (values.rank if sorted_values.rank == 1 else 1),
-                                       sorted_values.shape[-1]))
+    ones = [1] * (values.rank if sorted_values.rank == 1 else 1)
+    rows = c.b.reshape(sorted_values, (*sorted_values.shape[:-1], *ones, sorted_values.shape[-1]))
     below = c.compare(rows, c.b.reshape(values, (*values.shape, 1)), "LE" if right else "LT", dtype)
     return c.cast(c.reduce("add", c.cast(below, "s32"), [below.rank - 1]), c.dtype)

@@ -65,6 +65,11 @@ class Lowering:
         """16-bit floats as f32: formulas of several operators round once, as torch's do."""
         return self.cast(x, wide(x.dtype))
 
+    def accumulator(self, x: Value) -> Value:
+        """For sums that torch takes in f64 on CPUs (cumulative ones, statistics of batches): f32 and 16-bit floats as
+        f64 there, 16-bit floats as f32 on GPUs."""
+        return self.cast(x, "f64") if x.dtype in FLOATS and self.result.device.type == "cpu" else self.widen(x)
+
     # Elementwise operators with broadcasting; both operands have one type
 
     def binary(self, opcode: str, x: Operand, y: Operand, dtype: str | None = None) -> Value:

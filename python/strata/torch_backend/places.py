@@ -20,7 +20,8 @@ def place(node: torch.fx.Node) -> str:
         return ""
     frame = frames[-1]
     code = frame["code"].strip()
-    return f"{os.path.basename(frame['file'])}:{frame['line']}, in {frame['function']}" + (f": `{code}`" if code else "")
+    where = f"{os.path.basename(frame['file'])}:{frame['line']}, in {frame['function']}"
+    return where + (f": `{code}`" if code else "")
 
 
 def report_fallbacks(reasons: dict[torch.fx.Node, str]) -> None:
