@@ -32,6 +32,8 @@ def test_results_of_every_form():
     agree(lambda x: (lambda y: (y, y, y.view(12)))(x + 1), x)
     got = agree(lambda x: (x, x.t(), x + 0), x)
     assert got[0].data_ptr() == x.data_ptr() and got[1].data_ptr() == x.data_ptr()
+    got = agree(lambda x: (x.clone(), x.t().contiguous(), x[:, :2].clone()), x)
+    assert all(g.untyped_storage().data_ptr() != x.untyped_storage().data_ptr() for g in got)
     y, view = compiled(lambda x: (lambda y: (y, y[1:]))(x * 2))(x)
     assert view.data_ptr() == y[1:].data_ptr()
 
@@ -53,6 +55,17 @@ def test_arguments_of_every_form():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.bool])
 def test_types(dtype):
     agree(lambda x: (x + x, x.flip(0), x > 0), array(3, 4, dtype=dtype))
+
+
+def test_autocast():
+    layer, x = torch.nn.Linear(4, 3), array(5, 4)
+
+    def f(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return layer(x).softmax(-1)
+
+    with torch.no_grad():
+        agree(f, x)
 
 
 def test_changed_arguments():

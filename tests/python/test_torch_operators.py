@@ -138,6 +138,12 @@ def test_reductions(dim):
         check(lambda x: x.cumsum(dim), array(3, 4, 5, dtype=torch.bool))
 
 
+@pytest.mark.parametrize("order", [0, 1, 2, 3, float("inf"), -float("inf")])
+def test_vector_norms(order):
+    check(lambda x: (torch.linalg.vector_norm(x, order), torch.linalg.vector_norm(x, order, 1, True)), array(3, 4))
+    check(lambda x: torch.linalg.vector_norm(x, order, 0), array(3, 4, dtype=torch.bfloat16))
+
+
 def test_sorting():
     x = array(4, 9, dtype=torch.int64, high=5).float()
     x[0, 3] = torch.nan

@@ -27,6 +27,11 @@ class Part:
     inputs: list[Node]
     outputs: list[Node]
 
+    @property
+    def key(self) -> tuple:
+        """What makes one part another's equal."""
+        return tuple(self.nodes), tuple(self.inputs), tuple(self.outputs)
+
 
 @dataclass
 class Plan:

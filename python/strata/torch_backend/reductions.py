@@ -77,6 +77,22 @@ def var_mean(c, x, dim=None, correction=1, keepdim=False):
     return [c.cast(variance_of(c, x, dims, correction, keepdim), c.dtype), c.cast(c.mean(x, dims, keepdim), c.dtype)]
 
 
+@lowers("aten.linalg_vector_norm.default")
+def vector_norm(c, x, ord=2, dim=None, keepdim=False, dtype=None):
+    size = c.unary("abs", c.cast(x, wide(c.dtype)))
+    dims = dimensions(x.rank, dim)
+    if ord in (math.inf, -math.inf):
+        return c.cast(c.reduce("maximum" if ord > 0 else "minimum", size, dims, keepdim), c.dtype)
+    if ord == 0:
+        return c.cast(c.reduce("add", c.cast(c.compare(size, 0.0, "NE"), size.dtype), dims, keepdim), c.dtype)
+    if ord == 1:
+        return c.cast(c.reduce("add", size, dims, keepdim), c.dtype)
+    if ord == 2:
+        return c.cast(c.unary("sqrt", c.reduce("add", c.mul(size, size), dims, keepdim)), c.dtype)
+    total = c.reduce("add", c.binary("power", size, float(ord)), dims, keepdim)
+    return c.cast(c.binary("power", total, 1.0 / ord), c.dtype)
+
+
 # The place of an extreme value: the first one, NaN before all others, as in torch.
 
 def arg_extreme(c: Lowering, x: Value, dim: int, direction: str) -> tuple[Value, Value]:

@@ -71,7 +71,7 @@ class Program:
 
     def __init__(self, inputs: int):
         self._count = inputs
-        self._steps: list[tuple[Callable, Any, list[int], list[int]]] = []
+        self._steps: list[tuple[Callable, list[int], list[int]]] = []  # what runs, its results, slots dead after it
         self._results: Any = ()
         self._constants: dict[int, Any] = {}
 
@@ -86,18 +86,18 @@ class Program:
 
     def step(self, run: Callable, results: list[int]) -> None:
         """Adds run(slots), which gives a list of as many results."""
-        self._steps.append((run, None, results, []))
+        self._steps.append((run, results, []))
 
     def finish(self, reads: list[set[int]], results: list[Any]) -> None:
         """Ends with the slots (or plain values) that are returned; `reads` are those that each step reads."""
         kept = {r.number for r in results if isinstance(r, Slot)} | set(self._constants)
         last: dict[int, int] = {}
         for i, (read, step) in enumerate(zip(reads, self._steps, strict=True)):
-            for slot in [*read, *step[2]]:
+            for slot in [*read, *step[1]]:
                 last[slot] = i
         for slot, i in last.items():
             if slot not in kept:
-                self._steps[i][3].append(slot)
+                self._steps[i][2].append(slot)
         self._results = results
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
@@ -105,7 +105,7 @@ class Program:
         arguments.clear()
         for slot, value in self._constants.items():
             slots[slot] = value
-        for run, _, results, dead in self._steps:
+        for run, results, dead in self._steps:
             for slot, value in zip(results, run(slots), strict=True):
                 slots[slot] = value
             for slot in dead:
@@ -133,29 +133,21 @@ def _fill(template: Any, slots: list[Any]) -> Any:
 def compile_graph(gm: torch.fx.GraphModule, options: Options, name: str) -> Program:
     """The program of a graph whose sizes are known (each node's meta["val"] says them)."""
     refused: dict[Node, str] = {}
-    plan = partition(gm.graph, refused)
-    compiled: dict[int, CompiledPart] = {}
+    compiled: dict[Any, CompiledPart] = {}
     while True:
-        failed = None
-        for part in (step for step in plan.steps if isinstance(step, Part)):
-            key = hash(tuple(part.outputs)) ^ hash(tuple(part.inputs))
-            if key in compiled:
-                continue
-            try:
-                compiled[key] = _compile_part(part, options, f"{name}_{len(compiled)}")
-            except strata.Error as error:
-                log.warning("Strata's compiler refuses a part of %d operators, which run in torch: %s",
-                            len(part.nodes), str(error).strip().splitlines()[-1])
-                log.debug("%s", error)
-                failed = part
-                break
-        if failed is None:
-            break
-        refused |= {node: "the compiler refuses the part that it is in" for node in failed.nodes}
         plan = partition(gm.graph, refused)
+        parts = {part.key: part for part in plan.steps if isinstance(part, Part)}
+        try:
+            for key, part in parts.items():
+                if key not in compiled:
+                    compiled[key] = _compile_part(part, options, f"{name}_{len(compiled)}")
+            break
+        except strata.Error as error:
+            log.warning("Strata's compiler refuses a part of %d operators, which run in torch: %s", len(part.nodes),
+                        " ".join(str(error).split()))
+            refused |= {node: "the compiler refuses the part that it is in" for node in part.nodes}
     report_fallbacks({n: r for n, r in plan.reasons.items() if n not in refused and not _expected(n)})
-    return _program(gm, plan.steps, [compiled[hash(tuple(s.outputs)) ^ hash(tuple(s.inputs))]
-                                     for s in plan.steps if isinstance(s, Part)])
+    return _program(gm, plan.steps, [compiled[key] for key in parts])
 
 
 def _expected(node: Node) -> bool:
