@@ -57,6 +57,12 @@ def test_types(dtype):
     agree(lambda x: (x + x, x.flip(0), x > 0), array(3, 4, dtype=dtype))
 
 
+def test_without_arguments():
+    agree(lambda: (torch.arange(6).view(2, 3).t() * 2.0, torch.ones(2, dtype=torch.bfloat16), torch.eye(3).sum()))
+    agree(lambda x: torch.special.bessel_j0(torch.linspace(0, 1, 4)) * x, array(4),
+          fallbacks=["aten.special_bessel_j0.default"])
+
+
 def test_autocast():
     layer, x = torch.nn.Linear(4, 3), array(5, 4)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +29,10 @@ class CompiledPart:
         self.module = module
         self._inputs = [None if layout.plain else layout.order for layout in inputs]
         self._outputs = [None if layout.plain else layout.inverse for layout in outputs]
+        # Without arguments nothing says whose arrays the results are.
+        self._empty = [] if inputs else [
+            functools.partial(torch.empty, [fake.shape[d] for d in layout.order], dtype=fake.dtype, device=fake.device)
+            for layout, fake in zip(outputs, fakes, strict=True)]
         self._strides = [None if _has_strides(layout, fake) else (tuple(fake.shape), fake.stride())
                          for layout, fake in zip(outputs, fakes, strict=True)]
 
@@ -37,7 +42,7 @@ class CompiledPart:
             tensor = tensor.detach() if order is None else tensor.detach().permute(order)
             tensor = tensor.resolve_conj().resolve_neg()
             arrays.append(tensor if tensor.is_contiguous() else tensor.contiguous())
-        results = list(self.module(*arrays))
+        results = list(self.module(*arrays) if arrays else self.module(out=[e() for e in self._empty]))
         for i, (inverse, strides) in enumerate(zip(self._outputs, self._strides, strict=True)):
             if inverse is not None:
                 results[i] = results[i].permute(inverse)
