@@ -68,7 +68,7 @@ def test_arrays_with_gaps_are_copied(softmax, x):
 
 
 def test_results_into_given_arrays(softmax, x):
-    out = [np.empty((8, 64), np.float32), np.empty((8, 64), bool), np.empty((8, 64), np.float32), np.empty((), np.float32)]
+    out = [np.empty((8, 64), dtype) for dtype in (np.float32, bool, np.float32)] + [np.empty((), np.float32)]
     assert softmax(x, out=out) is out
     np.testing.assert_allclose(out[0], expected(x), rtol=1e-5)
 

@@ -72,7 +72,7 @@ def test_configuration_makes_it_again(kernel):
 @pytest.mark.parametrize(
     "change, reason",
     [
-        (lambda text: text.replace("configuration 1", "configuration 2"), "it is of format 2, and this version reads 1"),
+        (lambda text: text.replace("configuration 1", "configuration 2"), "of format 2, and this version reads 1"),
         (lambda text: "graph " + text, "its first line is not"),
         (lambda text: text.replace("# program ", "# program 0"), "it is of another program than 'small'"),
         (lambda text: text.replace("# schedule -", "# schedule r9g9s9"), "has no schedule 'r9g9s9'"),
