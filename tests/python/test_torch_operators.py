@@ -237,6 +237,9 @@ def test_pooling():
     check(lambda x: (F.avg_pool2d(x, 3, 2, ceil_mode=True), F.avg_pool2d(x, 2, divisor_override=3)), x)
     check(lambda x: (F.avg_pool1d(x[0], 2), F.max_pool1d(x[0], 2), F.avg_pool3d(x, 2)), x)
     check(lambda x: (F.adaptive_avg_pool2d(x, (3, 4)), F.adaptive_avg_pool2d(x, 1)), x)
+    check(lambda x: (F.adaptive_avg_pool2d(x, (4, 3)), F.adaptive_avg_pool3d(x, (2, 4, 3))), x)
+    for size in ((3, 4), (4, 3)):
+        check(aten._adaptive_avg_pool2d_backward, array(2, 3, *size), x)
     check(lambda x: (F.interpolate(x, scale_factor=2), F.interpolate(x, (5, 6), mode="bilinear")), x)
     grad = array(2, 3, 5, 4)
     for more, columns in (((False, True, None), 4), ((False, False, None), 4), ((True, True, 5), 5)):

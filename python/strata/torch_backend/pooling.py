@@ -117,13 +117,34 @@ def avg_pool_backward(c, grad, x, kernel_size, stride, padding, ceil_mode, count
     return c.cast(c.b.reduce_window("add", spread, Window(window.size)), c.dtype)
 
 
+def _shares(c: Lowering, size: int, out: int, dtype: str) -> Value:
+    """The matrix (out, size) by which adaptive pooling averages along one dimension: result i has the elements from
+    ⌊i size / out⌋ to ⌈(i + 1) size / out⌉."""
+    if size * out > 4096:
+        raise Unsupported(f"adaptive pooling from {size} to {out}, which does not divide it, is not taken")
+    rows = []
+    for i in range(out):
+        start, end = i * size // out, -(-(i + 1) * size // out)
+        rows += [1 / (end - start) if start <= j < end else 0.0 for j in range(size)]
+    return c.b.array(rows, dtype, (out, size))
+
+
+def _along(c: Lowering, x: Value, dim: int, matrix: Value, of: int) -> Value:
+    """x multiplied along dim by a matrix whose dimension `of` is summed."""
+    y = c.b.dot(x, matrix, ((), ()), ((dim,), (of,)), x.dtype)
+    order = list(range(x.rank - 1))
+    order.insert(dim, x.rank - 1)
+    return c.b.transpose(y, order)
+
+
 @lowers("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default")
 def adaptive_avg_pool(c, x, output_size):
     n = len(output_size)
-    sizes = x.shape[-n:]
+    sizes, wide_x = x.shape[-n:], c.widen(x)
     if any(size % out for size, out in zip(sizes, output_size)):
-        raise Unsupported(f"adaptive pooling from {sizes} to {tuple(output_size)}, which does not divide it, is not "
-                          "taken")
+        for d, size, out in zip(range(x.rank - n, x.rank), sizes, output_size):
+            wide_x = _along(c, wide_x, d, _shares(c, size, out, wide_x.dtype), 1)
+        return c.cast(wide_x, c.dtype)
     split = [m for size, out in zip(sizes, output_size) for m in (out, size // out)]
     x = c.b.reshape(x, (*x.shape[:-n], *split))
     first = x.rank - 2 * n
@@ -133,11 +154,13 @@ def adaptive_avg_pool(c, x, output_size):
 @lowers("aten._adaptive_avg_pool2d_backward.default", "aten._adaptive_avg_pool3d_backward.default")
 def adaptive_avg_pool_backward(c, grad, x):
     n = 3 if "3d" in c.node.target._opname else 2
-    outs, sizes = grad.shape[-n:], x.shape[-n:]
+    outs, sizes, lead = grad.shape[-n:], x.shape[-n:], x.rank - n
+    grad = c.widen(grad)
     if any(size % out for size, out in zip(sizes, outs)):
-        raise Unsupported(f"adaptive pooling from {sizes} to {outs}, which does not divide it, is not taken")
-    share = c.div(c.widen(grad), float(math.prod(sizes) // math.prod(outs)))
-    lead = x.rank - n
+        for d, size, out in zip(range(lead, x.rank), sizes, outs):
+            grad = _along(c, grad, d, _shares(c, size, out, grad.dtype), 0)
+        return c.cast(grad, c.dtype)
+    share = c.div(grad, float(math.prod(sizes) // math.prod(outs)))
     split = [m for size, out in zip(sizes, outs) for m in (out, size // out)]
     spread = c.b.broadcast(share, (*x.shape[:-n], *split), [*range(lead), *(lead + 2 * i for i in range(n))])
     return c.cast(c.b.reshape(spread, x.shape), c.dtype)
