@@ -15,7 +15,8 @@ def test_examples_of_the_guide(capsys, monkeypatch, tmp_path):
     for example in examples:
         exec(compile(example, "guide.py", "exec"), names)  # noqa: S102: the point of the test
     printed = capsys.readouterr().out
-    for wanted in ("graph normed {", "guide.py:2:5: matmul", "1 kernel in place of 8", "random tests", "(16, 4096) float16"):
+    told = ("graph normed {", "guide.py:2:5: matmul", "1 kernel in place of 8", "random tests", "(16, 4096) float16")
+    for wanted in told:
         assert wanted in printed, wanted
     assert names["again"].mugraph == names["same"].mugraph == names["kernel"].mugraph
     assert names["same"].source == names["kernel"].source
