@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
+import jax.dlpack
 import numpy as np
 from jax.custom_batching import custom_vmap
 
@@ -44,7 +45,8 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] = (),
     Not possible: forward mode (jax.jvp, jax.jacfwd, jax.hessian's outer half: JAX's custom_vjp has none); donated
     arguments; typed random keys (pass jax.random.key_data(key)); side effects; arrays sharded over several devices.
     Under jax.jit, scan and the like, the call is jax.pure_callback: it runs on the processor, and on a GPU its
-    arrays go through the host's memory. Call it outside of jit there.
+    arrays go through the host's memory. Call it outside of jit there. On a GPU torch must be installed: arrays are
+    handed over by it, without copies.
 
     Raises strata.Error for operators that Strata does not take, with their name.
     """
@@ -172,9 +174,15 @@ class _Program:
         return self._modules[key]
 
     def run(self, specs: tuple, leaves: list[Any]) -> list[Any]:
-        """On arrays that are there."""
-        module = self.module(specs, self._options["target"])
-        return [jax.numpy.asarray(found) for found in module(*map(_array, leaves, specs))]
+        """On arrays that are there, where they lie."""
+        arrays = list(map(_array, leaves, specs))
+        target = self._options["target"]
+        if target == "auto":
+            target = "gpu" if _platform(arrays) in ("gpu", "cuda") else "cpu"
+        module = self.module(specs, target)
+        if target == "gpu":
+            return call_through_torch(module, arrays, "cuda")
+        return [jax.numpy.asarray(found) for found in module(*map(_on_processor, arrays))]
 
     def call(self, specs: tuple, leaves) -> list[Any]:
         """Under vmap and jit, without derivatives."""
@@ -257,6 +265,38 @@ def _array(leaf: Any, spec: Any) -> jax.Array:
     if isinstance(leaf, jax.Array):
         return leaf
     return jax.numpy.asarray(leaf, dtype=getattr(spec, "dtype", None))
+
+
+def _platform(arrays: list[jax.Array]) -> str:
+    """Where the arrays lie; JAX's default device where there are none."""
+    return (next(iter(arrays[0].devices())) if arrays else jax.devices()[0]).platform
+
+
+def _on_processor(array: jax.Array) -> jax.Array:
+    return array if _platform([array]) == "cpu" else jax.device_put(array, jax.devices("cpu")[0])
+
+
+def call_through_torch(module, arrays: list[jax.Array], device: str) -> list[jax.Array]:
+    """Calls a module with JAX's arrays as torch's tensors on `device`, by DLPack and without copies where they lie
+    there. JAX does not tell its stream: the call waits until the arguments are computed, and until the results are.
+
+    Raises strata.Error where torch is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise strata.Error("strata.jax: arrays on a GPU are handed over by torch, which is not installed; "
+                           "pip install torch, or use target='cpu'") from error
+    tensors = [torch.from_dlpack(array).to(device) for array in jax.block_until_ready(arrays)]
+    if tensors:
+        results = module(*tensors)
+    else:
+        kinds = {"pred": torch.bool, "bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32,
+                 "f64": torch.float64, "s32": torch.int32, "s64": torch.int64, "u8": torch.uint8, "s8": torch.int8}
+        results = module(out=[torch.empty(o.shape, dtype=kinds[o.dtype], device=device) for o in module.outputs])
+    if device == "cuda":
+        torch.cuda.current_stream().synchronize()
+    return [jax.dlpack.from_dlpack(result.contiguous()) for result in results]
 
 
 def _compile(function: Callable, specs: tuple, options: dict[str, Any]):

@@ -113,6 +113,17 @@ def test_control_flow_and_linear_algebra():
     same(strata.jax.jit(draw)(key), draw(key), 1e-4)
 
 
+def test_arrays_are_handed_over_by_torch():
+    """As on a GPU, here with tensors on the processor."""
+    pytest.importorskip("torch", reason="torch is not installed: handing arrays over is not tested")
+    for dtype in (jnp.float32, jnp.bfloat16, jnp.int32, jnp.bool_, jnp.uint8):
+        x = array(3, 4).astype(dtype)
+        text = jax.jit(lambda x: (x, x[1:])).lower(x).as_text("hlo")
+        same(strata.jax.call_through_torch(strata.compile_hlo(text, target="cpu"), [x], "cpu"), [x, x[1:]])
+    text = jax.jit(lambda: jnp.arange(3)).lower().as_text("hlo")
+    same(strata.jax.call_through_torch(strata.compile_hlo(text, target="cpu"), [], "cpu"), [jnp.arange(3)])
+
+
 def test_what_is_refused():
     with pytest.raises(TypeError, match="key_data"):
         strata.jax.jit(lambda k: jax.random.normal(k))(jax.random.key(0))
