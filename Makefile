@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 NAME = $(basename $(notdir $(PROGRAM)))
 STRATA = build/release/bin/strata
 
-.PHONY: all help install build run test test-all asan tsan tidy format format-check fuzz clean
+.PHONY: all help install frameworks build run test wheel test-all asan tsan tidy format format-check fuzz clean
 
 all: build
 
@@ -37,7 +37,10 @@ run: build/release/build.ninja ## superoptimise PROGRAM for sm_90a and sm_80
 	@echo
 	@echo "Reports: out/$(NAME)/report.html (default target), out/$(NAME)-sm_80/report.html (sm_80)"
 
-test: build build/asan/build.ninja ## build, then every test but the slow ones: the core with sanitizers, the rest without
+frameworks: install
+	@scripts/install_frameworks.sh
+
+test: build build/asan/build.ninja frameworks ## build, then every test but the slow ones: the core with sanitizers, the rest without
 	cmake --build --preset sanitized -j $(JOBS)
 	@failed=0; \
 	JOBS=$(JOBS) scripts/test.sh release -LE 'slow|sanitized' || failed=1; \
@@ -50,7 +53,7 @@ sanitized: build/asan/build.ninja ## build the core with sanitizers and run its 
 	cmake --build --preset sanitized -j $(JOBS)
 	@JOBS=$(JOBS) scripts/test.sh asan -L sanitized
 
-test-all: build asan tsan ## every test, and all of them again with each sanitizer
+test-all: build asan tsan frameworks ## every test, and all of them again with each sanitizer
 	@JOBS=$(JOBS) scripts/test.sh release
 
 asan tsan: %: build/%/build.ninja ## build with sanitizers and run every test
@@ -69,6 +72,9 @@ format-check: install ## fail on sources that are not formatted
 fuzz: build/fuzz/build.ninja ## run each fuzz target for FUZZ_SECONDS
 	cmake --build --preset fuzz -j $(JOBS)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz.sh
+
+wheel: install ## the Python package as a wheel for other systems, in dist/
+	@JOBS=$(JOBS) scripts/build_wheel.sh
 
 clean: ## remove what was built and written
 	rm -rf build out

@@ -1,7 +1,30 @@
 # LLVM and MLIR 19, and what is generated with them. LLVM is the shared library, MLIR the static ones that Debian has.
 
-find_package(MLIR 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/mlir)
+option(STRATA_STATIC_LLVM "Link LLVM's static libraries: for what has to run where LLVM is not installed" OFF)
+
+find_package(MLIR 19.1 QUIET CONFIG HINTS /usr/lib/llvm-19/lib/cmake/mlir)
+if(NOT MLIR_FOUND)
+  message(FATAL_ERROR "LLVM and MLIR 19 are not installed.\n"
+    "On Debian 12 run scripts/install.sh, which installs them with everything else that a build needs. "
+    "Elsewhere take the wheel.")
+endif()
 list(APPEND CMAKE_MODULE_PATH ${LLVM_CMAKE_DIR} ${MLIR_CMAKE_DIR})
+
+if(STRATA_STATIC_LLVM)
+  # MLIR's libraries ask for the imported target LLVM: it becomes the static ones that are needed.
+  llvm_map_components_to_libnames(COMPONENTS X86CodeGen X86Desc X86Info X86AsmParser NVPTXCodeGen NVPTXDesc
+    NVPTXInfo orcjit jitlink runtimedyld executionengine passes linker irreader
+    asmparser bitreader bitwriter target support core analysis mc)
+  list(REMOVE_ITEM COMPONENTS LLVM)
+  if(NOT TARGET zstd::libzstd_shared)
+    # Of what LLVM compresses with, the library is enough: libzstd-dev need not be there.
+    find_library(ZSTD_LIBRARY NAMES zstd libzstd.so.1 REQUIRED)
+    add_library(zstd::libzstd_shared SHARED IMPORTED)
+    set_target_properties(zstd::libzstd_shared PROPERTIES IMPORTED_LOCATION ${ZSTD_LIBRARY})
+  endif()
+  set_target_properties(LLVM PROPERTIES IMPORTED_LOCATION_RELWITHDEBINFO ${LLVM_LIBRARY_DIR}/libLLVMSupport.a
+    IMPORTED_SONAME_RELWITHDEBINFO "" INTERFACE_LINK_LIBRARIES "${COMPONENTS}")
+endif()
 
 # What code that includes headers of LLVM or MLIR links; their headers are not held to our warnings.
 add_library(strata_llvm INTERFACE)

@@ -49,6 +49,7 @@ ORDER = [
     "megakernel/fibers",
     "megakernel/decode",
     "compiler",
+    "python",
 ]
 
 # A pair that the order would allow: code generation works on any proved graph, however it was found.

@@ -8,7 +8,10 @@ shift
 
 python=0
 if [[ $preset == release ]] && compgen -G 'tests/python/test_*.py' >/dev/null; then
-  .venv/bin/python -m pytest -q -rs tests/python </dev/null || python=$?
+  # With PyTorch and JAX where they are installed: `make test` does that.
+  interpreter=.venv-frameworks/bin/python
+  [[ -x $interpreter ]] || interpreter=.venv/bin/python
+  "$interpreter" -m pytest -q -rs tests/python </dev/null || python=$?
 fi
 
 if [[ $preset == tsan ]]; then

@@ -1,5 +1,6 @@
 #include "emitters/buffers.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -7,33 +8,55 @@
 #include "hlo/strided.h"
 
 namespace strata::emitters {
+namespace {
 
-Buffer::Buffer(size_t bytes) : size_(bytes) {
-  const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
+size_t rounded(size_t bytes) {
+  return (std::max<size_t>(bytes, 1) + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
+}
+
+}  // namespace
+
+Buffer::Buffer(size_t bytes) {
+  *this = unfilled(bytes);
+  std::memset(bytes_.get(), 0xff, rounded(bytes));
+}
+
+Buffer Buffer::unfilled(size_t bytes) {
+  Buffer made;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded(bytes)));
   if (memory == nullptr) throw std::bad_alloc();
-  bytes_.reset(memory);
-  std::memset(memory, 0xff, rounded);
+  made.bytes_.reset(memory);
+  made.size_ = bytes;
+  return made;
 }
 
 void Buffer::Free::operator()(std::byte* bytes) const { std::free(bytes); }
 
+size_t byte_count(const hlo::Shape& shape) {
+  return static_cast<size_t>(shape.element_count()) * static_cast<size_t>(hlo::byte_width(shape.type));
+}
+
 Buffer to_buffer(const hlo::Literal& literal, const hlo::Shape& shape) {
-  const auto width = static_cast<size_t>(hlo::byte_width(shape.type));
-  Buffer buffer(static_cast<size_t>(shape.element_count()) * width);
-  if (shape.element_count() == 0) return buffer;
-  hlo::copy_strided(shape.dims, buffer.data(), {0, hlo::memory_strides(shape)}, literal.bytes(),
-                    {0, hlo::row_major_strides(shape.dims)}, width);
+  Buffer buffer(byte_count(shape));
+  to_memory(literal, shape, buffer.data());
   return buffer;
 }
 
-hlo::Literal from_buffer(const Buffer& buffer, const hlo::Shape& shape) {
+hlo::Literal from_buffer(const Buffer& buffer, const hlo::Shape& shape) { return from_memory(buffer.data(), shape); }
+
+void to_memory(const hlo::Literal& literal, const hlo::Shape& shape, std::byte* to) {
+  if (shape.element_count() == 0) return;
+  hlo::copy_strided(shape.dims, to, {0, hlo::memory_strides(shape)}, literal.bytes(),
+                    {0, hlo::row_major_strides(shape.dims)}, static_cast<size_t>(hlo::byte_width(shape.type)));
+}
+
+hlo::Literal from_memory(const std::byte* from, const hlo::Shape& shape) {
   hlo::Literal literal(shape);
   if (shape.element_count() == 0) return literal;
   const auto width = static_cast<size_t>(hlo::byte_width(shape.type));
   std::byte* bytes = literal.mutable_bytes();
-  hlo::copy_strided(shape.dims, bytes, {0, hlo::row_major_strides(shape.dims)}, buffer.data(),
-                    {0, hlo::memory_strides(shape)}, width);
+  hlo::copy_strided(shape.dims, bytes, {0, hlo::row_major_strides(shape.dims)}, from, {0, hlo::memory_strides(shape)},
+                    width);
   const int bits = hlo::bit_width(shape.type);
   if (bits < 8) {
     for (int64_t i = 0; i < literal.size(); ++i) {

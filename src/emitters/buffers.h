@@ -16,6 +16,8 @@ class Buffer {
   Buffer() = default;
   /// Filled with bytes 0xff, NaN in every float: what no kernel has written shows.
   explicit Buffer(size_t bytes);
+  /// Holds whatever was in memory: for what is written before it is read.
+  static Buffer unfilled(size_t bytes);
 
   std::byte* data() { return bytes_.get(); }
   const std::byte* data() const { return bytes_.get(); }
@@ -33,5 +35,11 @@ class Buffer {
 Buffer to_buffer(const hlo::Literal& literal, const hlo::Shape& shape);
 /// And back. Integers narrower than a byte and pred count by their low bits.
 hlo::Literal from_buffer(const Buffer& buffer, const hlo::Shape& shape);
+
+/// Bytes of an array's elements in memory.
+size_t byte_count(const hlo::Shape& shape);
+/// The same as both above for memory of so many bytes that somebody else owns.
+void to_memory(const hlo::Literal& literal, const hlo::Shape& shape, std::byte* to);
+hlo::Literal from_memory(const std::byte* from, const hlo::Shape& shape);
 
 }  // namespace strata::emitters

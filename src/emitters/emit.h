@@ -48,7 +48,7 @@ class EmittedFusion {
   Result<std::vector<std::vector<AccessRegion>>> regions() const;
 
   /// Runs them on this machine's processor: the same IR, compiled for it. All point to arrays in the order in which
-  /// their shapes say that elements lie in memory (hlo::memory_strides), each aligned to 256 bytes; `outputs` are
+  /// their shapes say that elements lie in memory (hlo::memory_strides), each aligned to 16 bytes; `outputs` are
   /// outputs, then temporaries, as the decision's preparations have left them. Compiles at the first call.
   Result<void> run_on_cpu(std::span<const void* const> inputs, std::span<void* const> outputs) const;
 

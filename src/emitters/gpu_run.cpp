@@ -44,10 +44,11 @@ Result<std::string> architecture_of(const GpuDevice& device) {
 }
 
 Result<std::unique_ptr<GpuRunner>> GpuRunner::load(const GpuDevice& device, EmittedProgram program,
-                                                   const EmitOptions& options, const KernelLoader& loader) {
+                                                   const EmitOptions& options, const KernelLoader& loader,
+                                                   ResultMemory results) {
   std::unique_ptr<GpuRunner> made(new GpuRunner(device, std::move(program)));
   STRATA_CHECK(made->settle(made->program_, options));
-  STRATA_TRY(EmittedImage image, image_of(made->program_, options, loader, &device));
+  STRATA_TRY(EmittedImage image, image_of(made->program_, options, loader, &device, results));
   made->names_ = std::move(image.buffers);
   image.image.prepared = std::move(made->prepared_);
   STRATA_TRY(made->gpu_, GpuProgram::load(device, std::move(image.image)));
@@ -127,6 +128,13 @@ Result<void> GpuRunner::choose_algorithms(ResultCache* cache) {
   const Result<double> without = microseconds();
   gpu_->let_overlap(!with || !without || *with <= *without);
   return {};
+}
+
+Result<std::unique_ptr<GpuFunction>> GpuRunner::into_function(const std::vector<int>& inputs) {
+  std::vector<std::string> names;
+  for (const int input : inputs) names.push_back(names_[static_cast<size_t>(input)]);
+  buffers_.reset();
+  return GpuFunction::make(std::move(gpu_), names);
 }
 
 Result<hlo::Literal> GpuRunner::download(const std::string& buffer, const hlo::Shape& shape) const {

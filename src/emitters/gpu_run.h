@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emitters/program_image.h"
+#include "runtime/gpu_function.h"
 #include "runtime/result_cache.h"
 
 namespace strata::emitters {
@@ -23,7 +24,8 @@ class GpuRunner {
   /// code the driver does not take, is replaced by a kernel; notes() says so. The device must outlive it. Errors:
   /// Environment where what is needed is missing or there is too little memory; those of the emitters.
   static Result<std::unique_ptr<GpuRunner>> load(const GpuDevice& device, EmittedProgram program,
-                                                 const EmitOptions& options, const KernelLoader& loader = {});
+                                                 const EmitOptions& options, const KernelLoader& loader = {},
+                                                 ResultMemory results = ResultMemory::Shared);
 
   const EmittedProgram& program() const { return program_; }
   /// What it runs, and on which memory.
@@ -35,6 +37,11 @@ class GpuRunner {
   /// (library/fastest.h), and lets kernels start early only where that makes the whole faster: among libraries' kernels
   /// it may not (seen on an H200). Called after load, before all else.
   Result<void> choose_algorithms(ResultCache* cache);
+
+  /// The program as a function of arrays in the caller's memory: `inputs` are parameters' buffers of program(), in the
+  /// order of the function's arguments. Of a runner that was loaded with ResultMemory::Own; it can do nothing else
+  /// afterwards, and its memory is free.
+  Result<std::unique_ptr<GpuFunction>> into_function(const std::vector<int>& inputs);
 
   /// Copies the arguments, runs all steps, and copies the results back. Arguments are checked against the parameters.
   Result<hlo::Literal> run(std::span<const hlo::Literal> arguments);

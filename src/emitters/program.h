@@ -94,6 +94,12 @@ std::optional<double> estimated_microseconds(const EmittedProgram& program);
 /// executor. Arguments are checked against the parameters.
 Result<hlo::Literal> run_on_cpu(const EmittedProgram& program, std::span<const hlo::Literal> arguments);
 
+/// The same on arrays in memory. `given`, by buffer of the program: the caller's memory of each parameter, constant and
+/// result, in the layout of its shape and aligned to kHostAlignment; null where the program takes memory of its own,
+/// which it has to of all others. May be called by several threads at once.
+Result<void> run_on_cpu(const EmittedProgram& program, std::span<std::byte* const> given);
+constexpr size_t kHostAlignment = 16;
+
 /// A counter before an iteration, or after the last.
 hlo::Literal counter_value(const LoopStep& loop, const hlo::CountedLoop::Counter& counter, int64_t iteration);
 

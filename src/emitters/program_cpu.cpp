@@ -19,12 +19,69 @@ Literal assemble(const hlo::Shape& shape, const std::vector<Literal>& arrays, si
   return Literal::tuple(std::move(elements));
 }
 
-Result<void> run_loop(const LoopStep& loop, const std::vector<ProgramBuffer>& shapes, std::vector<Buffer>& buffers) {
-  std::vector<Literal> arrays;
-  for (const LoopStep::Leaf& leaf : loop.leaves) {
-    const auto initial = static_cast<size_t>(leaf.initial);
-    arrays.push_back(from_buffer(buffers[initial], shapes[initial].shape));
+/// One run: where each array lies. What the caller has not given is the run's own, from the step that writes it to the
+/// last one that reads it.
+class HostRun {
+ public:
+  /// `given`: by buffer, the caller's memory; null: none. `poison`: whether own arrays are NaN before they are written.
+  HostRun(const EmittedProgram& program, std::vector<std::byte*> given, bool poison)
+      : program_(program), at_(std::move(given)), own_(at_.size()), poison_(poison), last_(at_.size(), -1) {
+    for (size_t i = 0; i < program.steps.size(); ++i) {
+      const ProgramStep& step = program.steps[i];
+      for (const std::vector<int>* list : {&step.inputs, &step.outputs, &step.temporaries}) use(*list, i);
+      if (!step.loop) continue;
+      for (const LoopStep::Leaf& leaf : step.loop->leaves) use({leaf.initial}, i);
+    }
+    use(program.results, program.steps.size());
   }
+
+  Result<void> run() {
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+      STRATA_CHECK(run(program_.steps[i]));
+      for (size_t buffer = 0; buffer < own_.size(); ++buffer) {
+        if (last_[buffer] == static_cast<int64_t>(i)) own_[buffer] = {};
+      }
+    }
+    return {};
+  }
+
+  Literal literal(int buffer) const { return from_memory(at_[static_cast<size_t>(buffer)], shape(buffer)); }
+
+ private:
+  void use(const std::vector<int>& buffers, size_t step) {
+    for (const int buffer : buffers) {
+      if (buffer >= 0) last_[static_cast<size_t>(buffer)] = static_cast<int64_t>(step);
+    }
+  }
+
+  const hlo::Shape& shape(int buffer) const { return program_.buffers[static_cast<size_t>(buffer)].shape; }
+
+  /// Where a step writes.
+  std::byte* place(int buffer) {
+    const auto number = static_cast<size_t>(buffer);
+    if (at_[number] == nullptr || own_[number].data() != nullptr) {
+      const size_t bytes = byte_count(shape(buffer));
+      own_[number] = poison_ ? Buffer(bytes) : Buffer::unfilled(bytes);
+      at_[number] = own_[number].data();
+    }
+    return at_[number];
+  }
+
+  Result<void> run_loop(const LoopStep& loop);
+  Result<void> run_interpreted(const ProgramStep& step);
+  void prepare(const ProgramStep& step);
+  Result<void> run(const ProgramStep& step);
+
+  const EmittedProgram& program_;
+  std::vector<std::byte*> at_;
+  std::vector<Buffer> own_;
+  bool poison_;
+  std::vector<int64_t> last_;  ///< the step after which nothing reads it
+};
+
+Result<void> HostRun::run_loop(const LoopStep& loop) {
+  std::vector<Literal> arrays;
+  for (const LoopStep::Leaf& leaf : loop.leaves) arrays.push_back(literal(leaf.initial));
   for (int64_t k = 0;; ++k) {
     size_t next = 0;
     const std::vector<Literal> state{assemble(loop.state, arrays, next)};
@@ -41,82 +98,87 @@ Result<void> run_loop(const LoopStep& loop, const std::vector<ProgramBuffer>& sh
   }
   for (size_t leaf = 0; leaf < arrays.size(); ++leaf) {
     const int result = loop.leaves[leaf].result;
-    if (result >= 0)
-      buffers[static_cast<size_t>(result)] = to_buffer(arrays[leaf], shapes[static_cast<size_t>(result)].shape);
+    if (result >= 0) to_memory(arrays[leaf], shape(result), place(result));
   }
   return {};
 }
 
-Result<void> run_step(const ProgramStep& step, const std::vector<ProgramBuffer>& shapes, std::vector<Buffer>& buffers) {
-  const auto shape_of = [&](int buffer) -> const hlo::Shape& { return shapes[static_cast<size_t>(buffer)].shape; };
-  if (step.loop) return run_loop(*step.loop, shapes, buffers);
-  if (!step.fusion) {
-    std::vector<Literal> arguments;
-    for (const int input : step.inputs) {
-      arguments.push_back(from_buffer(buffers[static_cast<size_t>(input)], shape_of(input)));
-    }
-    const auto run = [&]() -> Result<Literal> {
-      if (!step.lax) return hlo::evaluate(*step.interpreted, arguments);
-      return run_on_host(*step.lax->graph, step.lax->inputs, arguments, shape_of(step.outputs.front()));
-    };
-    STRATA_TRY(const Literal result, run());
-    for (size_t i = 0; i < step.outputs.size(); ++i) {
-      const Literal& one = result.shape().is_tuple() ? result.elements()[i] : result;
-      buffers[static_cast<size_t>(step.outputs[i])] = to_buffer(one, shape_of(step.outputs[i]));
-    }
-    return {};
+Result<void> HostRun::run_interpreted(const ProgramStep& step) {
+  std::vector<Literal> arguments;
+  for (const int input : step.inputs) arguments.push_back(literal(input));
+  const auto evaluated = [&]() -> Result<Literal> {
+    if (!step.lax) return hlo::evaluate(*step.interpreted, arguments);
+    return run_on_host(*step.lax->graph, step.lax->inputs, arguments, shape(step.outputs.front()));
+  };
+  STRATA_TRY(const Literal result, evaluated());
+  for (size_t i = 0; i < step.outputs.size(); ++i) {
+    const Literal& one = result.shape().is_tuple() ? result.elements()[i] : result;
+    to_memory(one, shape(step.outputs[i]), place(step.outputs[i]));
   }
-  std::vector<const void*> inputs;
-  std::vector<void*> outputs;
-  for (const int input : step.inputs) inputs.push_back(buffers[static_cast<size_t>(input)].data());
-  for (const std::vector<int>* written : {&step.outputs, &step.temporaries}) {
-    for (const int output : *written) {
-      const hlo::Shape& shape = shape_of(output);
-      buffers[static_cast<size_t>(output)] =
-          Buffer(static_cast<size_t>(shape.element_count()) * static_cast<size_t>(hlo::byte_width(shape.type)));
-      outputs.push_back(buffers[static_cast<size_t>(output)].data());
-    }
-  }
+  return {};
+}
+
+/// Copies and fills what kernels of the step expect in their outputs and temporaries.
+void HostRun::prepare(const ProgramStep& step) {
   for (const Preparation& one : step.fusion->decision().preparations) {
-    const std::vector<int>& written = one.temporary ? step.temporaries : step.outputs;
-    Buffer& output = buffers[static_cast<size_t>(written[static_cast<size_t>(one.output)])];
+    const int output = (one.temporary ? step.temporaries : step.outputs)[static_cast<size_t>(one.output)];
+    std::byte* to = at_[static_cast<size_t>(output)];
+    const size_t bytes = byte_count(shape(output));
     if (one.kind == Preparation::Kind::Copy) {
-      std::memcpy(output.data(), inputs[static_cast<size_t>(one.input)], output.size());
+      std::memcpy(to, at_[static_cast<size_t>(step.inputs[static_cast<size_t>(one.input)])], bytes);
     } else {
       const auto width = static_cast<size_t>(hlo::byte_width(one.value.type()));
-      for (size_t at = 0; at < output.size(); at += width) std::memcpy(output.data() + at, one.value.bytes(), width);
+      for (size_t at = 0; at < bytes; at += width) std::memcpy(to + at, one.value.bytes(), width);
     }
   }
-  STRATA_CHECK(step.fusion->run_on_cpu(inputs, outputs));
-  for (const int temporary : step.temporaries) buffers[static_cast<size_t>(temporary)] = {};
-  return {};
+}
+
+Result<void> HostRun::run(const ProgramStep& step) {
+  if (step.loop) return run_loop(*step.loop);
+  if (!step.fusion) return run_interpreted(step);
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  for (const int input : step.inputs) inputs.push_back(at_[static_cast<size_t>(input)]);
+  for (const std::vector<int>* written : {&step.outputs, &step.temporaries}) {
+    for (const int output : *written) outputs.push_back(place(output));
+  }
+  prepare(step);
+  return step.fusion->run_on_cpu(inputs, outputs);
+}
+
+/// The value of a parameter's buffer among the arguments.
+Result<Literal> argument_of(const ProgramBuffer& buffer, std::span<const Literal> arguments) {
+  if (static_cast<size_t>(buffer.parameter) >= arguments.size())
+    return invalid("there are {} arguments; the program has a parameter {}", arguments.size(), buffer.parameter);
+  const Literal& whole = arguments[static_cast<size_t>(buffer.parameter)];
+  const Literal& one = buffer.element < 0 ? whole : hlo::leaf_of(whole, buffer.element);
+  if (hlo::same_shape(one.shape(), buffer.shape)) return one;
+  return invalid("argument {} is {}, not {}", buffer.parameter, hlo::to_string(one.shape()),
+                 hlo::to_string(buffer.shape));
 }
 
 }  // namespace
 
+Result<void> run_on_cpu(const EmittedProgram& program, std::span<std::byte* const> given) {
+  return HostRun(program, {given.begin(), given.end()}, /*poison=*/false).run();
+}
+
 Result<Literal> run_on_cpu(const EmittedProgram& program, std::span<const Literal> arguments) {
-  std::vector<Buffer> buffers(program.buffers.size());
-  for (size_t i = 0; i < buffers.size(); ++i) {
+  std::vector<Buffer> kept(program.buffers.size());
+  std::vector<std::byte*> given(program.buffers.size(), nullptr);
+  for (size_t i = 0; i < given.size(); ++i) {
     const ProgramBuffer& buffer = program.buffers[i];
-    if (buffer.constant) buffers[i] = to_buffer(*buffer.constant, buffer.shape);
-    if (buffer.parameter < 0) continue;
-    if (static_cast<size_t>(buffer.parameter) >= arguments.size()) {
-      return invalid("there are {} arguments; the program has a parameter {}", arguments.size(), buffer.parameter);
+    if (buffer.constant) kept[i] = to_buffer(*buffer.constant, buffer.shape);
+    if (buffer.parameter >= 0) {
+      STRATA_TRY(const Literal value, argument_of(buffer, arguments));
+      if (buffer.shape.is_array()) kept[i] = to_buffer(value, buffer.shape);
     }
-    const Literal& whole = arguments[static_cast<size_t>(buffer.parameter)];
-    const Literal& one = buffer.element < 0 ? whole : hlo::leaf_of(whole, buffer.element);
-    if (!hlo::same_shape(one.shape(), buffer.shape)) {
-      return invalid("argument {} is {}, not {}", buffer.parameter, hlo::to_string(one.shape()),
-                     hlo::to_string(buffer.shape));
-    }
-    if (buffer.shape.is_array()) buffers[i] = to_buffer(one, buffer.shape);
+    given[i] = kept[i].data();
   }
-  for (const ProgramStep& step : program.steps) STRATA_CHECK(run_step(step, program.buffers, buffers));
+  HostRun run(program, std::move(given), /*poison=*/true);
+  STRATA_CHECK(run.run());
   std::vector<Literal> arrays;
-  for (const int result : program.results) {
-    arrays.push_back(
-        from_buffer(buffers[static_cast<size_t>(result)], program.buffers[static_cast<size_t>(result)].shape));
-  }
+  for (const int result : program.results) arrays.push_back(run.literal(result));
   return assemble_results(program, arrays);
 }
 

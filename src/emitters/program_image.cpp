@@ -39,8 +39,8 @@ enum class Place : uint8_t { Entry, Body, Condition };
 
 class ImageBuilder {
  public:
-  ImageBuilder(const EmitOptions& options, const GpuDevice* device)
-      : device_(device), overlaps_(options.target.overlapping_kernels) {}
+  ImageBuilder(const EmitOptions& options, const GpuDevice* device, ResultMemory results)
+      : device_(device), overlaps_(options.target.overlapping_kernels), results_(results) {}
 
   Result<EmittedImage> build(const EmittedProgram& program) {
     EmittedImage made;
@@ -49,7 +49,7 @@ class ImageBuilder {
     made.buffers = add_buffers(program, Place::Entry, "");
     STRATA_TRY(manifest().steps, steps_of(program, made.buffers));
     STRATA_CHECK(add_results(program, made.buffers));
-    place_buffers(manifest(), /*outputs=*/true);
+    place_buffers(manifest(), /*outputs=*/results_ == ResultMemory::Shared);
     image_.constants.assign(static_cast<size_t>(layout_of(manifest()).constant_bytes), '\0');
     for (const GpuBuffer& buffer : manifest().buffers) {
       if (buffer.role != BufferRole::Constant) continue;
@@ -410,6 +410,7 @@ class ImageBuilder {
 
   const GpuDevice* device_;
   const bool overlaps_;
+  const ResultMemory results_;
   ProgramImage image_;
   std::map<std::string, std::string> constants_;  ///< bytes by name
   std::map<std::string, size_t> numbers_;         ///< of buffers in the manifest
@@ -426,8 +427,8 @@ Result<std::string> cubin_of(const EmittedFusion& fusion, const std::string& arc
 }
 
 Result<EmittedImage> image_of(const EmittedProgram& program, const EmitOptions& options, const KernelLoader& loader,
-                              const GpuDevice* device) {
-  STRATA_TRY(EmittedImage made, ImageBuilder(options, device).build(program));
+                              const GpuDevice* device, ResultMemory results) {
+  STRATA_TRY(EmittedImage made, ImageBuilder(options, device, results).build(program));
   made.image.manifest.target = options.target.name;
   const KernelLoader load =
       loader ? loader : [&](const EmittedFusion& of) { return cubin_of(of, std::string(options.target.name)); };

@@ -22,10 +22,13 @@ struct EmittedImage {
 };
 
 /// `loader` makes the modules (by default cubin_of), on all cores. Steps that the interpreter runs use `device`, which
-/// must outlive the image; where it is null, they are listed and cannot run. Errors: the loader's; Unsupported where
-/// the module demands of a result that it lies in a parameter which is another result too.
+/// must outlive the image; where it is null, they are listed and cannot run. Results share memory with what is between
+/// steps, or have memory of their own (`results`). Errors: the loader's; Unsupported where the module demands of a
+/// result that it lies in a parameter which is another result too.
+enum class ResultMemory : uint8_t { Shared, Own };
 Result<EmittedImage> image_of(const EmittedProgram& program, const EmitOptions& options,
-                              const KernelLoader& loader = {}, const GpuDevice* device = nullptr);
+                              const KernelLoader& loader = {}, const GpuDevice* device = nullptr,
+                              ResultMemory results = ResultMemory::Shared);
 
 /// Of each buffer, the one over whose array the step that makes it may write, because that step copies it and it is all
 /// that is read of it from there on; -1: none.

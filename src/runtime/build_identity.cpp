@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "runtime/own_file.h"
 #include "runtime/result_cache.h"
 
 namespace strata {
@@ -29,8 +30,8 @@ std::string find_in(const char* notes, size_t size) {
   return {};
 }
 
-/// The program itself comes first.
 int visit(dl_phdr_info* object, size_t, void* result) {
+  if (!is_own(*object)) return 0;
   for (int i = 0; i < object->dlpi_phnum; ++i) {
     const auto& segment = object->dlpi_phdr[i];
     if (segment.p_type != PT_NOTE) continue;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "runtime/cuda_libraries.h"
+#include "runtime/own_file.h"
 #include "runtime/result_cache.h"
 #include "support/trusted_path.h"
 
@@ -37,7 +38,7 @@ Result<std::vector<std::string>> headers_for(const CudaLibrary& library, const C
   std::vector<CudaRoot> roots = cuda_roots();
   roots.push_back({"/usr"});
   for (const CudaRoot& root : roots) {
-    const bool out_of_reach = !root.own || why_not_trusted(root.folder, owner_of("/proc/self/exe")).empty();
+    const bool out_of_reach = !root.own || why_not_trusted(root.folder, owner_of(own_file())).empty();
     if (out_of_reach && has_header(root.folder, kHeader)) return include_folders(root.folder);
   }
   return tl::unexpected(Error{ErrorCode::Environment,

@@ -2,6 +2,7 @@
 
 #include "runtime/cuda_graph_nodes.h"
 #include "runtime/cuda_libraries.h"
+#include "runtime/cuda_streams.h"
 
 namespace strata {
 namespace {
@@ -101,6 +102,19 @@ Result<CudaGraphNodes> open_graph_nodes() {
   binder.bind(nodes.begin_capture_to_graph, {"cuStreamBeginCaptureToGraph"});
   if (!binder.missing().empty()) return unsupported("the CUDA driver has no function {}", binder.missing());
   return nodes;
+}
+
+Result<CudaStreams> open_cuda_streams() {
+  STRATA_TRY(const CudaLibrary library, open_cuda_library(driver_files()));
+  CudaStreams streams{};
+  FunctionBinder binder(library.handle);
+  binder.bind(streams.push_context, {"cuCtxPushCurrent_v2"});
+  binder.bind(streams.pop_context, {"cuCtxPopCurrent_v2"});
+  binder.bind(streams.current_context, {"cuCtxGetCurrent"});
+  binder.bind(streams.wait_event, {"cuStreamWaitEvent"});
+  binder.bind(streams.recording, {"cuStreamIsCapturing"});
+  STRATA_CHECK(check_complete(binder, driver_files()));
+  return streams;
 }
 
 }  // namespace strata

@@ -11,6 +11,7 @@
 #include "runtime/cudnn.h"
 #include "runtime/cufft.h"
 #include "runtime/nv_jit_link.h"
+#include "runtime/own_file.h"
 #include "support/trusted_path.h"
 
 namespace strata {
@@ -40,23 +41,22 @@ fs::path python_environment() {
   return {};
 }
 
-/// CUDA's libraries among an environment's packages.
+/// CUDA's libraries among the packages of a folder.
+void add_wheels(const fs::path& packages, bool own, std::vector<CudaRoot>& roots) {
+  std::error_code ignored;
+  for (const char* wheel : {"cu13", "cudnn"}) {
+    const fs::path root = packages / "nvidia" / wheel;
+    if (fs::exists(root, ignored)) roots.push_back({root, own});
+  }
+}
+
+/// The same of an environment.
 void add_packages(const fs::path& environment, bool own, std::vector<CudaRoot>& roots) {
   std::error_code ignored;
   std::vector<fs::path> pythons;
   for (const auto& entry : fs::directory_iterator(environment / "lib", ignored)) pythons.push_back(entry.path());
   std::sort(pythons.begin(), pythons.end());
-  for (const fs::path& python : pythons) {
-    for (const char* wheel : {"cu13", "cudnn"}) {
-      const fs::path root = python / "site-packages" / "nvidia" / wheel;
-      if (fs::exists(root, ignored)) roots.push_back({root, own});
-    }
-  }
-}
-
-fs::path own_executable() {
-  std::error_code ignored;
-  return fs::read_symlink("/proc/self/exe", ignored);
+  for (const fs::path& python : pythons) add_wheels(python / "site-packages", own, roots);
 }
 
 /// Where a root may keep its libraries.
@@ -73,13 +73,21 @@ std::string last_error(const std::string& path) {
 
 void* FunctionBinder::find(const char* name) const { return dlsym(library_, name); }
 
-std::vector<CudaRoot> roots_of_executable(const fs::path& executable) {
+std::vector<CudaRoot> roots_of_own_file(const fs::path& file) {
   std::vector<CudaRoot> roots;
-  if (!executable.is_absolute()) return roots;
-  const fs::path prefix = executable.parent_path().parent_path();
-  add_packages(prefix, true, roots);
-  const bool build_tree = executable.parent_path().filename() == "bin" && prefix.parent_path().filename() == "build";
-  if (build_tree) add_packages(prefix.parent_path().parent_path() / ".venv", true, roots);
+  if (!file.is_absolute()) return roots;
+  const fs::path folder = file.parent_path();
+  const fs::path above = folder.parent_path();
+  const std::string packages = above.filename().string();
+  if (packages == "site-packages" || packages == "dist-packages") {
+    add_wheels(above, true, roots);
+    return roots;
+  }
+  const bool extension = folder.filename() == "strata" && packages == "python";
+  if (!extension) add_packages(above, true, roots);
+  const fs::path preset = extension ? above.parent_path() : above;
+  const bool build_tree = (extension || folder.filename() == "bin") && preset.parent_path().filename() == "build";
+  if (build_tree) add_packages(preset.parent_path().parent_path() / ".venv", true, roots);
   return roots;
 }
 
@@ -89,7 +97,7 @@ std::vector<CudaRoot> cuda_roots() {
     if (fs::path folder = folder_in(variable); !folder.empty()) roots.push_back({std::move(folder)});
   }
   roots.push_back({"/usr/local/cuda"});
-  for (CudaRoot& root : roots_of_executable(own_executable())) roots.push_back(std::move(root));
+  for (CudaRoot& root : roots_of_own_file(own_file())) roots.push_back(std::move(root));
   if (const fs::path python = python_environment(); !python.empty()) add_packages(python, false, roots);
   return roots;
 }
@@ -130,7 +138,7 @@ Result<CudaLibrary> open_cuda_library(const CudaLibraryFiles& files) {
   const auto refuse = [&](const std::string& why) {
     if (refusal.empty()) refusal = why;
   };
-  const uid_t owner = owner_of("/proc/self/exe");
+  const uid_t owner = owner_of(own_file());
   for (const CudaRoot& root : files.in_roots ? cuda_roots() : std::vector<CudaRoot>{}) {
     if (!files.header.empty() && !has_header(root.folder, files.header)) continue;
     for (const fs::path& folder : library_folders(root.folder)) {

@@ -42,9 +42,9 @@ struct CudaRoot {
   bool own = false;
 };
 
-/// The packages of the executable's own prefix, PREFIX/bin/NAME; where that is CHECKOUT/build/PRESET, those of
-/// CHECKOUT/.venv too.
-std::vector<CudaRoot> roots_of_executable(const std::filesystem::path& executable);
+/// The packages beside this code's own file (own_file.h): those of the prefix of PREFIX/bin/NAME, or the neighbours of
+/// site-packages/strata/NAME; where it lies in CHECKOUT/build/PRESET, those of CHECKOUT/.venv too.
+std::vector<CudaRoot> roots_of_own_file(const std::filesystem::path& file);
 /// Best first: $STRATA_CUDA_ROOT, $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, the executable's own prefix, the Python
 /// environment ($VIRTUAL_ENV, else that of the first python3 on $PATH). Where the process stands does not matter:
 /// relative paths in these variables are left out.

@@ -153,15 +153,15 @@ TEST(CudaLibraries, OfTheExecutableItsPrefixAndTheBuildTree) {
   const fs::path& base = folder.path();
   const fs::path in_prefix = plant_packages(base / "build" / "release");
   const fs::path in_checkout = plant_packages(base / ".venv");
-  EXPECT_THAT(folders(roots_of_executable(base / "build" / "release" / "bin" / "strata")),
+  EXPECT_THAT(folders(roots_of_own_file(base / "build" / "release" / "bin" / "strata")),
               testing::ElementsAre(in_prefix, in_checkout));
-  for (const CudaRoot& root : roots_of_executable(base / "build" / "release" / "bin" / "strata")) EXPECT_TRUE(root.own);
+  for (const CudaRoot& root : roots_of_own_file(base / "build" / "release" / "bin" / "strata")) EXPECT_TRUE(root.own);
   // An installed program looks in no folder above its prefix.
   plant_packages(base / "usr" / ".venv");
   plant_packages(base / "usr" / "bin" / ".venv");
-  EXPECT_THAT(folders(roots_of_executable(base / "usr" / "bin" / "strata")), testing::IsEmpty());
-  EXPECT_THAT(folders(roots_of_executable(base / "other" / "release" / "bin" / "strata")), testing::IsEmpty());
-  EXPECT_THAT(folders(roots_of_executable("build/release/bin/strata")), testing::IsEmpty());
+  EXPECT_THAT(folders(roots_of_own_file(base / "usr" / "bin" / "strata")), testing::IsEmpty());
+  EXPECT_THAT(folders(roots_of_own_file(base / "other" / "release" / "bin" / "strata")), testing::IsEmpty());
+  EXPECT_THAT(folders(roots_of_own_file("build/release/bin/strata")), testing::IsEmpty());
 }
 
 TEST(CudaLibraries, ARelativePathInAVariableIsNotOpened) {

@@ -162,7 +162,8 @@ Result<void> StepRunner::run_asking(const LoadedLoop& loop) {
     if (counted_ == 0 && loops_->refusal().empty()) {
       LoopGraphs::Key key{&loop, pointers_};
       key.second.insert(key.second.end(), {workspace_, CudaPointer{overlap_}});
-      const Result<void> launched = loops_->launch(std::move(key), [&](CudaStream) { return add_asking(loop, state); });
+      const Result<void> launched =
+          loops_->launch(stream_, std::move(key), [&](CudaStream) { return add_asking(loop, state); });
       behind_kernel_ = false;
       if (launched) return {};
       if (loops_->refusal().empty()) return launched;  // the loop may have begun

@@ -123,7 +123,7 @@ Result<void> GpuProgram::allocate_workspace() {
   return workspace_->poison();
 }
 
-Result<GpuBuffers> GpuProgram::allocate() const {
+Result<GpuBuffers> GpuProgram::allocate(const std::set<size_t>& without) const {
   GpuBuffers made;
   made.program_ = this;
   made.pointers_.assign(manifest_.buffers.size(), 0);
@@ -146,7 +146,7 @@ Result<GpuBuffers> GpuProgram::allocate() const {
   }
   for (size_t i = 0; i < manifest_.buffers.size(); ++i) {
     const GpuBuffer& buffer = manifest_.buffers[i];
-    if (roots_[i] != i || buffer.role == BufferRole::Carried) continue;
+    if (roots_[i] != i || buffer.role == BufferRole::Carried || without.count(i) > 0) continue;
     if (buffer.offset) {
       const CudaPointer region = buffer.role == BufferRole::Constant ? constants : working;
       made.pointers_[i] = region + static_cast<CudaPointer>(*buffer.offset);
@@ -160,12 +160,26 @@ Result<GpuBuffers> GpuProgram::allocate() const {
   return made;
 }
 
-StepRunner GpuProgram::runner(const GpuBuffers& buffers) const {
-  return {device_,  buffers.pointers(),     roots_,      workspace_ ? workspace_->pointer() : 0,
-          overlap_, manifest_.runs_overlap, loops_.get()};
+StepRunner GpuProgram::runner(std::vector<CudaPointer> pointers, CudaStream stream) const {
+  return {device_,
+          stream,
+          std::move(pointers),
+          roots_,
+          workspace_ ? workspace_->pointer() : 0,
+          overlap_,
+          manifest_.runs_overlap,
+          loops_.get()};
 }
 
-Result<void> GpuProgram::launch(const GpuBuffers& buffers) const { return runner(buffers).run(steps_); }
+Result<void> GpuProgram::launch(const GpuBuffers& buffers) const {
+  return runner(buffers.pointers(), device_.stream()).run(steps_);
+}
+
+Result<void> GpuProgram::launch(std::vector<CudaPointer> pointers, CudaStream stream) const {
+  StepRunner run = runner(std::move(pointers), stream);
+  run.stand_alone();  // what is on the caller's stream before is unknown
+  return run.run(steps_);
+}
 
 Result<int64_t> GpuProgram::cold_sets() const {
   const MemoryLayout layout = layout_of(manifest_);
@@ -206,7 +220,7 @@ Result<std::vector<GpuProgram::PartTime>> GpuProgram::profile(const GpuBuffers& 
   for (int i = 0; i < repetitions; ++i) {
     std::vector<GpuEvent> events;
     for (size_t part = 0; part <= count; ++part) events.emplace_back(device_);
-    StepRunner run = runner(buffers);
+    StepRunner run = runner(buffers.pointers(), device_.stream());
     for (size_t part = 0; part < count; ++part) {
       STRATA_CHECK(events[part].record());
       run.stand_alone();

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,10 +55,18 @@ class GpuProgram {
   GpuProgram& operator=(const GpuProgram&) = delete;
 
   const LaunchManifest& manifest() const { return manifest_; }
-  /// All buffers: counters cleared, constants with their bytes, the others poisoned.
-  Result<GpuBuffers> allocate() const;
+  /// All buffers: counters cleared, constants with their bytes, the others poisoned. Those that lie in one of `without`
+  /// (by number in the manifest, none with an offset) get no memory: pointers() has 0.
+  Result<GpuBuffers> allocate(const std::set<size_t>& without = {}) const;
   /// Puts all steps on the device's stream and does not wait, where no step is the host's.
   Result<void> launch(const GpuBuffers& buffers) const;
+  /// The same on another stream of the device's context, with buffers where `pointers` says, by number in the manifest.
+  /// What lies in another buffer has that one's pointer. Nothing of a program runs beside another run of it: they share
+  /// a workspace, and what `pointers` has in common.
+  Result<void> launch(std::vector<CudaPointer> pointers, CudaStream stream) const;
+  /// By number: the buffer in whose memory each lies (memory_roots).
+  const std::vector<size_t>& roots() const { return roots_; }
+  const GpuDevice& device() const { return device_; }
   /// How many sets of buffers a cold measurement goes through: so many that their inputs exceed the L2 cache four
   /// times, 2 to 64, less where memory is short.
   Result<int64_t> cold_sets() const;
@@ -91,7 +100,7 @@ class GpuProgram {
       : device_(device), manifest_(std::move(manifest)), modules_(device.driver()) {}
   Result<void> load(ProgramImage image);
   Result<void> allocate_workspace();
-  StepRunner runner(const GpuBuffers& buffers) const;
+  StepRunner runner(std::vector<CudaPointer> pointers, CudaStream stream) const;
 
   const GpuDevice& device_;
   LaunchManifest manifest_;

@@ -215,15 +215,16 @@ Result<void> StepLoader::plan_counted(const GpuLoop& loop, LoadedLoop& made) con
   return {};
 }
 
-StepRunner::StepRunner(const GpuDevice& device, std::vector<CudaPointer> pointers, const std::vector<size_t>& roots,
-                       CudaPointer workspace, bool overlap, bool behind_kernel, LoopGraphs* loops)
+StepRunner::StepRunner(const GpuDevice& device, CudaStream stream, std::vector<CudaPointer> pointers,
+                       const std::vector<size_t>& roots, CudaPointer workspace, bool overlap, bool behind_kernel,
+                       LoopGraphs* loops)
     : device_(device),
       pointers_(std::move(pointers)),
       workspace_(workspace),
       overlap_(overlap),
       behind_kernel_(behind_kernel),
       loops_(loops),
-      stream_(device.stream()) {
+      stream_(stream) {
   for (size_t i = 0; i < roots.size(); ++i) {
     if (roots[i] != i && pointers_[roots[i]] == 0) lying_in_[roots[i]].push_back(i);
   }

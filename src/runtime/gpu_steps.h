@@ -97,8 +97,9 @@ class StepRunner {
  public:
   /// `pointers` and `roots` by buffer of the manifest; `overlap`: whether launches that may overlap the one before do;
   /// `loops`: what has the device decide whether loops go on, null where the host asks.
-  StepRunner(const GpuDevice& device, std::vector<CudaPointer> pointers, const std::vector<size_t>& roots,
-             CudaPointer workspace, bool overlap, bool behind_kernel, LoopGraphs* loops = nullptr);
+  StepRunner(const GpuDevice& device, CudaStream stream, std::vector<CudaPointer> pointers,
+             const std::vector<size_t>& roots, CudaPointer workspace, bool overlap, bool behind_kernel,
+             LoopGraphs* loops = nullptr);
 
   Result<void> run(const std::vector<LoadedStep>& steps);
   Result<void> run(const LoadedStep& step);

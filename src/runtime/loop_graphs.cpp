@@ -140,7 +140,7 @@ Result<CudaGraphExec> LoopGraphs::record(const Steps& steps) const {
   return exec;
 }
 
-Result<void> LoopGraphs::launch(Key key, const Steps& steps) {
+Result<void> LoopGraphs::launch(CudaStream stream, Key key, const Steps& steps) {
   if (!refusal_.empty()) return unsupported("{}", refusal_);
   auto found = graphs_.find(key);
   if (found == graphs_.end()) {
@@ -156,7 +156,7 @@ Result<void> LoopGraphs::launch(Key key, const Steps& steps) {
     }
     found = graphs_.emplace(std::move(key), *made).first;
   }
-  return device_.driver().check(device_.driver().launch_graph(found->second, device_.stream()), "launching a loop");
+  return device_.driver().check(device_.driver().launch_graph(found->second, stream), "launching a loop");
 }
 
 }  // namespace strata

@@ -33,9 +33,9 @@ class LoopGraphs {
   /// `body` is run. Both are called with the streams on which their steps are recorded.
   Result<void> add_loop(CudaStream stream, CudaPointer answer, const Steps& condition, const Steps& body);
 
-  /// Puts the graph of a loop on the device's stream. What has no graph yet is recorded by `record`. Error where the
-  /// driver does not take it: then, and from then on, the host has to ask.
-  Result<void> launch(Key key, const Steps& record);
+  /// Puts the graph of a loop on the stream. What has no graph yet is recorded by `record`. Error where the driver does
+  /// not take it: then, and from then on, the host has to ask.
+  Result<void> launch(CudaStream stream, Key key, const Steps& record);
   /// Why the driver did not take a loop; empty if it took all.
   const std::string& refusal() const { return refusal_; }
   /// Whether kernels in loops may start while those before them run.

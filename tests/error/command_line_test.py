@@ -84,7 +84,7 @@ FILES = {
 # Arguments, exit code, parts of what is printed to stderr and stdout together.
 MISTAKES = [
     ("", BAD_INPUT, "a subcommand is required: one of optimize, verify, run, show, merge, ops, emit, machine, "
-     "calibrate, decode, bench"),
+     "calibrate, decode, doctor, bench"),
     ("frobnicate", BAD_INPUT, "no subcommand is named 'frobnicate'\n", "`strata --help` lists"),
     ("optimise good.strata", BAD_INPUT, "no subcommand is named 'optimise'; did you mean 'optimize'?"),
     ("verfiy good.strata good.strata", BAD_INPUT, "no subcommand is named 'verfiy'; did you mean 'verify'?"),

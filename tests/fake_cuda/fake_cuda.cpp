@@ -472,6 +472,13 @@ int cuCtxGetCurrent(CudaContext* context) {
   *context = handle<CudaContextTag>(&clock_us);
   return 0;
 }
+int cuCtxPushCurrent_v2(CudaContext) { return 0; }
+int cuCtxPopCurrent_v2(CudaContext* context) { return cuCtxGetCurrent(context); }
+int cuStreamIsCapturing(CudaStream stream, int* state) {
+  *state = capturing(stream) == nullptr ? 0 : CudaGraphNodes::kRecorded;
+  return sticky;
+}
+int cuStreamWaitEvent(CudaStream, CudaEvent, unsigned) { return sticky; }
 int cuGraphConditionalHandleCreate(uint64_t* made, CudaGraph, CudaContext, unsigned, unsigned) {
   static uint64_t next = 1;
   *made = next++;

@@ -6,9 +6,9 @@
 
 // Tensors vanish from loops and results; what inputs hold never changes, unless an output is the same memory.
 // CHECK-LABEL: func.func @kernel
-// CHECK-SAME: (%[[IN:.*]]: !llvm.ptr {llvm.align = 256 : i64, llvm.dereferenceable = 4096 : i64, llvm.noalias, llvm.nocapture, llvm.readonly}
-// CHECK-SAME: %[[OLD:[^:]*]]: !llvm.ptr {llvm.align = 256 : i64, llvm.dereferenceable = 4096 : i64, llvm.nocapture, llvm.readonly}
-// CHECK-SAME: %[[OUT:[^:]*]]: !llvm.ptr {llvm.align = 256 : i64, llvm.dereferenceable = 4096 : i64, llvm.nocapture}
+// CHECK-SAME: (%[[IN:.*]]: !llvm.ptr {llvm.align = 16 : i64, llvm.dereferenceable = 4096 : i64, llvm.noalias, llvm.nocapture, llvm.readonly}
+// CHECK-SAME: %[[OLD:[^:]*]]: !llvm.ptr {llvm.align = 16 : i64, llvm.dereferenceable = 4096 : i64, llvm.nocapture, llvm.readonly}
+// CHECK-SAME: %[[OUT:[^:]*]]: !llvm.ptr {llvm.align = 16 : i64, llvm.dereferenceable = 4096 : i64, llvm.nocapture}
 // CHECK-SAME: %[[SHARED:[^:]*]]: !llvm.ptr {llvm.align = 16 : i64, llvm.noalias})
 // CHECK-SAME: strata.shared_bytes = 0
 // GPU-LABEL: func.func @kernel

@@ -28,6 +28,7 @@ void add_machine(CLI::App& app, Action& action);
 void add_calibrate(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_decode(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
 void add_measure_worker(CLI::App& app, Action& action);
 
 /// Makes a folder and those above it.

@@ -70,6 +70,7 @@ int run(int argc, char** argv) {
   add_machine(app, action);
   add_calibrate(app, action);
   add_decode(app, action);
+  add_doctor(app, action);
   add_bench(app, action);
   add_measure_worker(app, action);
   try {

@@ -31,8 +31,9 @@ using mlir::ValueRange;
 using mlir::func::FuncOp;
 
 constexpr int64_t kSharedAlignment = 16;
-constexpr int64_t kBufferAlignment = 256;  ///< of whole arrays in device memory
-constexpr unsigned kGpuShared = 3;         ///< NVPTX's address spaces
+constexpr int64_t kBufferAlignment = 256;    ///< of whole arrays in device memory
+constexpr int64_t kHostArrayAlignment = 16;  ///< of the host's: what malloc gives, and no vector is longer
+constexpr unsigned kGpuShared = 3;           ///< NVPTX's address spaces
 constexpr unsigned kGpuGlobal = 1;
 
 bool is_tensor(Value value) { return llvm::isa<RankedTensorType>(value.getType()); }
@@ -225,7 +226,8 @@ class TensorLowering {
         add("llvm.readonly", builder.getUnitAttr());
       }
       add("llvm.nocapture", builder.getUnitAttr());
-      add("llvm.align", builder.getI64IntegerAttr(kBufferAlignment));
+      const bool gpu = options_.processor == Processor::Gpu;
+      add("llvm.align", builder.getI64IntegerAttr(gpu ? kBufferAlignment : kHostArrayAlignment));
       if (const int64_t bytes = tensor.getNumElements() * stored_bytes(tensor.getElementType()); bytes > 0) {
         add("llvm.dereferenceable", builder.getI64IntegerAttr(bytes));
       }
@@ -391,7 +393,7 @@ class TensorLowering {
   }
 
   /// Vectors begin at multiples of their length; in tiles of shared memory only if rows do.
-  static unsigned alignment(RankedTensorType tensor, Type accessed) {
+  unsigned alignment(RankedTensorType tensor, Type accessed) const {
     const int64_t bytes = stored_bytes(tensor.getElementType());
     const auto vector = llvm::dyn_cast<mlir::VectorType>(accessed);
     if (!vector) return static_cast<unsigned>(bytes);
@@ -400,7 +402,8 @@ class TensorLowering {
       elements = std::gcd(elements, tensor.getShape().back() + layout.getPadding());
     }
     const int64_t whole = elements * bytes;
-    return static_cast<unsigned>(whole & -whole);
+    const int64_t most = options_.processor == Processor::Gpu ? kBufferAlignment : kHostArrayAlignment;
+    return static_cast<unsigned>(std::min(whole & -whole, most));
   }
 
   /// Vectors of bytes as vectors of words. There are instructions that access 16 bytes, but none for 16 elements; and

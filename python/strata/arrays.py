@@ -1,0 +1,304 @@
+"""Arrays of torch, NumPy, JAX and CuPy as addresses, and back, without importing what the caller does not use."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Sequence
+
+from strata._core import Error
+
+#: NumPy's names of HLO's element types; those after it are ml_dtypes' (pip install ml_dtypes).
+_NUMPY = {
+    "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64", "u8": "uint8", "u16": "uint16",
+    "u32": "uint32", "u64": "uint64", "f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64",
+    "c128": "complex128",
+}
+_ML_DTYPES = {
+    "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2", "f8e4m3b11fnuz": "float8_e4m3b11fnuz",
+    "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2fnuz": "float8_e5m2fnuz", "f8e4m3": "float8_e4m3", "f8e3m4": "float8_e3m4",
+    "f8e8m0fnu": "float8_e8m0fnu",
+}
+_TORCH = {
+    **_NUMPY, "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
+    "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2fnuz": "float8_e5m2fnuz", "f8e8m0fnu": "float8_e8m0fnu",
+}
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """What a module takes or gives: an array's element type as HLO writes it ("f32", "bf16", "s64", "pred"), its sizes
+    from the outermost on, and its strides in elements (row-major unless the module's text has a layout)."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def is_row_major(self) -> bool:
+        return self.strides == row_major(self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides, in elements, of an array without gaps whose last dimension is the innermost."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def _same_strides(shape, strides, wanted) -> bool:
+    """Whether these address the same elements: those of sizes 1 do not count."""
+    return all(size < 2 or a == b for size, a, b in zip(shape, strides, wanted)) or 0 in shape
+
+
+def _wrong(index: int, spec: ArraySpec, found: str) -> Error:
+    name = f" ('{spec.name}')" if spec.name else ""
+    return Error(f"input {index}{name} is {spec}; got {found}")
+
+
+class TorchArrays:
+    """Tensors of torch, on the processor or the first GPU."""
+
+    def __init__(self, inputs: list[ArraySpec], results: list[ArraySpec], on_gpu: bool, alignment: int):
+        import torch
+
+        self._torch, self._on_gpu, self._alignment = torch, on_gpu, alignment
+        self.inputs = self._specs = inputs
+        self._device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
+        self._inputs = [(self._dtype(one), torch.Size(one.shape), one.is_row_major) for one in inputs]
+        self._results = [(self._dtype(one), one.shape, one.strides, one.is_row_major) for one in results]
+
+    def _dtype(self, spec: ArraySpec):
+        found = getattr(self._torch, _TORCH.get(spec.dtype, "-"), None)
+        if found is None:
+            raise Error(f"torch has no type for {spec}")
+        return found
+
+    def addresses(self, arrays) -> tuple[list[int], list[Any]]:
+        """Where the arrays lie, and what has to be kept until the call has been made."""
+        places, kept = [], []
+        device = 0 if self._on_gpu else -1
+        for index, (array, (dtype, shape, row_major_wanted)) in enumerate(zip(arrays, self._inputs)):
+            if array.dtype is not dtype or array.shape != shape or array.get_device() != device:
+                self._refuse(index, array)
+            if not (array.is_contiguous() if row_major_wanted else self._fits(array, index)):
+                array = self._laid_out(array, index)
+                kept.append(array)
+            place = array.data_ptr()
+            if place % self._alignment:
+                array = array.clone()  # a view that begins within another tensor
+                kept.append(array)
+                place = array.data_ptr()
+            places.append(place)
+        return places, kept
+
+    def _fits(self, array, index: int) -> bool:
+        return _same_strides(array.shape, array.stride(), self._specs[index].strides)
+
+    def _laid_out(self, array, index: int):
+        spec = self._specs[index]
+        made = self._torch.empty_strided(spec.shape, spec.strides, dtype=array.dtype, device=array.device)
+        return made.copy_(array)
+
+    def _refuse(self, index: int, array):
+        if not isinstance(array, self._torch.Tensor):
+            raise Error(f"input {index} is {type(array).__name__}; the others are torch's tensors")
+        names = {value: key for key, value in _TORCH.items()}
+        element = names.get(str(array.dtype).removeprefix("torch."), str(array.dtype))
+        found = f"{element}[{','.join(map(str, array.shape))}] on {array.device}"
+        hint = ""
+        if array.device.type == "cuda" and array.get_device() != 0 and self._on_gpu:
+            hint = "\n  Strata uses the first GPU alone: move the tensors to cuda:0, or set CUDA_VISIBLE_DEVICES"
+        elif array.device != self._device:
+            hint = f"\n  the module is compiled for {self._device}: move the tensor there, or compile with target="
+        raise Error(str(_wrong(index, self._specs[index], found)) + hint)
+
+    def empty_results(self) -> list[Any]:
+        made = []
+        for dtype, shape, strides, is_row_major in self._results:
+            if is_row_major:
+                made.append(self._torch.empty(shape, dtype=dtype, device=self._device))
+            else:
+                made.append(self._torch.empty_strided(shape, strides, dtype=dtype, device=self._device))
+        return made
+
+    def result_address(self, array) -> int:
+        return array.data_ptr()
+
+    def stream(self) -> int:
+        return self._torch.cuda.current_stream(0).cuda_stream if self._on_gpu else 0
+
+    def finished(self, results: list[Any]) -> list[Any]:
+        return results
+
+
+class NumpyArrays:
+    """Arrays of NumPy, on the processor."""
+
+    package = "NumPy"
+
+    def __init__(self, inputs: list[ArraySpec], results: list[ArraySpec], on_gpu: bool, alignment: int):
+        if on_gpu:
+            raise Error(
+                f"the module is compiled for the GPU, and {self.package}'s arrays lie in the host's memory\n"
+                "  pass torch's or CuPy's arrays on the GPU, or compile with target='cpu'"
+            )
+        import numpy
+
+        self.inputs, self._numpy, self._alignment = inputs, numpy, alignment
+        self._inputs = [(one, self._dtype(one)) for one in inputs]
+        self._results = [(one, self._dtype(one)) for one in results]
+
+    def _dtype(self, spec: ArraySpec):
+        if spec.dtype in _NUMPY:
+            return self._numpy.dtype(_NUMPY[spec.dtype])
+        try:
+            import ml_dtypes
+
+            return self._numpy.dtype(getattr(ml_dtypes, _ML_DTYPES[spec.dtype]))
+        except (ImportError, KeyError, AttributeError):
+            raise Error(f"NumPy has no type for {spec}\n  pip install ml_dtypes has bf16 and those of 8 bits") from None
+
+    def _array(self, index: int, array):
+        if not isinstance(array, self._numpy.ndarray) and not isinstance(array, self._numpy.generic):
+            raise Error(f"input {index} is {type(array).__name__}; the others are NumPy's arrays")
+        return self._numpy.asarray(array)
+
+    def addresses(self, arrays) -> tuple[list[int], list[Any]]:
+        places, kept = [], []
+        for index, (given, (spec, dtype)) in enumerate(zip(arrays, self._inputs)):
+            array = self._array(index, given)
+            if array.dtype != dtype or array.shape != spec.shape:
+                names = {value: key for key, value in {**_NUMPY, **_ML_DTYPES}.items()}
+                sizes = ",".join(map(str, array.shape))
+                raise _wrong(index, spec, f"{names.get(array.dtype.name, array.dtype.name)}[{sizes}]")
+            strides = tuple(stride // dtype.itemsize for stride in array.strides)
+            place = array.__array_interface__["data"][0]
+            if not _same_strides(array.shape, strides, spec.strides) or place % self._alignment:
+                made = self._empty(spec, dtype)
+                self._numpy.copyto(made, array)
+                array, place = made, made.__array_interface__["data"][0]
+            places.append(place)
+            kept.append(array)
+        return places, kept
+
+    def _empty(self, spec: ArraySpec, dtype):
+        """Aligned to 64 bytes, so that JAX takes it as it is."""
+        size = math.prod(spec.shape) * dtype.itemsize
+        raw = self._numpy.empty(size + 64, self._numpy.uint8)
+        start = -raw.__array_interface__["data"][0] % 64
+        flat = raw[start : start + size].view(dtype)
+        strides = tuple(stride * dtype.itemsize for stride in spec.strides)
+        return self._numpy.lib.stride_tricks.as_strided(flat, spec.shape, strides)
+
+    def empty_results(self) -> list[Any]:
+        return [self._empty(spec, dtype) for spec, dtype in self._results]
+
+    def result_address(self, array) -> int:
+        return array.__array_interface__["data"][0]
+
+    def stream(self) -> int:
+        return 0
+
+    def finished(self, results: list[Any]) -> list[Any]:
+        return results
+
+
+class JaxArrays(NumpyArrays):
+    """Arrays of JAX on the processor. Under jit, vmap and grad use strata.jax.jit."""
+
+    package = "JAX"
+
+    def __init__(self, inputs: list[ArraySpec], results: list[ArraySpec], on_gpu: bool, alignment: int):
+        super().__init__(inputs, results, on_gpu, alignment)
+        import jax
+
+        self._jax = jax
+
+    def _array(self, index: int, array):
+        if isinstance(array, self._jax.core.Tracer):
+            raise Error(f"input {index} is a tracer of JAX: it has no elements yet\n  use strata.jax.jit under jit")
+        if not isinstance(array, self._jax.Array):
+            raise Error(f"input {index} is {type(array).__name__}; the others are JAX's arrays")
+        return self._numpy.asarray(array)  # waits until it is computed, and shares its memory
+
+    def finished(self, results: list[Any]) -> list[Any]:
+        return [self._jax.device_put(one, self._jax.devices("cpu")[0], may_alias=True) for one in results]
+
+
+class CupyArrays:
+    """Arrays of CuPy on the first GPU."""
+
+    def __init__(self, inputs: list[ArraySpec], results: list[ArraySpec], on_gpu: bool, alignment: int):
+        if not on_gpu:
+            raise Error("the module is compiled for the processor, and CuPy's arrays lie on a GPU\n  compile with gpu")
+        import cupy
+
+        self.inputs, self._cupy, self._alignment = inputs, cupy, alignment
+        self._inputs = [(one, self._dtype(one)) for one in inputs]
+        self._results = [(one, self._dtype(one)) for one in results]
+
+    def _dtype(self, spec: ArraySpec):
+        if spec.dtype not in _NUMPY:
+            raise Error(f"CuPy has no type for {spec}")
+        return self._cupy.dtype(_NUMPY[spec.dtype])
+
+    def addresses(self, arrays) -> tuple[list[int], list[Any]]:
+        places, kept = [], []
+        for index, (array, (spec, dtype)) in enumerate(zip(arrays, self._inputs)):
+            if not isinstance(array, self._cupy.ndarray):
+                raise Error(f"input {index} is {type(array).__name__}; the others are CuPy's arrays")
+            if array.dtype != dtype or array.shape != spec.shape or array.device.id != 0:
+                sizes = ",".join(map(str, array.shape))
+                raise _wrong(index, spec, f"{array.dtype.name}[{sizes}] on GPU {array.device.id}")
+            strides = tuple(stride // dtype.itemsize for stride in array.strides)
+            if not _same_strides(array.shape, strides, spec.strides) or array.data.ptr % self._alignment:
+                made = self._empty(spec, dtype)
+                made[...] = array
+                array = made
+            places.append(array.data.ptr)
+            kept.append(array)
+        return places, kept
+
+    def _empty(self, spec: ArraySpec, dtype):
+        size = math.prod(spec.shape) * dtype.itemsize
+        strides = tuple(stride * dtype.itemsize for stride in spec.strides)
+        memory = self._cupy.cuda.alloc(max(size, 1))
+        return self._cupy.ndarray(spec.shape, dtype, memptr=memory, strides=strides)
+
+    def empty_results(self) -> list[Any]:
+        return [self._empty(spec, dtype) for spec, dtype in self._results]
+
+    def result_address(self, array) -> int:
+        return array.data.ptr
+
+    def stream(self) -> int:
+        return self._cupy.cuda.get_current_stream().ptr
+
+    def finished(self, results: list[Any]) -> list[Any]:
+        return results
+
+
+_FRAMEWORKS = {"torch": TorchArrays, "numpy": NumpyArrays, "jax": JaxArrays, "jaxlib": JaxArrays, "cupy": CupyArrays}
+
+
+def framework_of(arrays: Sequence[Any]) -> str:
+    """The package whose arrays these are: a key of adapter(). Of none: NumPy's."""
+    for array in arrays:
+        for base in type(array).__mro__:
+            package = base.__module__.partition(".")[0]
+            if package in _FRAMEWORKS:
+                return "jax" if package == "jaxlib" else package
+    if arrays:
+        raise Error(
+            f"input 0 is {type(arrays[0]).__name__}, which is no array that Strata takes\n"
+            "  pass arrays of torch, NumPy, JAX or CuPy"
+        )
+    return "numpy"
+
+
+def adapter(framework: str, inputs: list[ArraySpec], results: list[ArraySpec], on_gpu: bool, alignment: int):
+    """What makes addresses of a framework's arrays, for one module."""
+    return _FRAMEWORKS[framework](inputs, results, on_gpu, alignment)

@@ -1,0 +1,373 @@
+"""Programs for the superoptimizer, written in Python."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import math
+import os
+import sys
+from fractions import Fraction
+from typing import Any, Callable, Sequence, Union
+
+from strata import _core
+from strata._core import Error
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_DTYPES = {"float16": "f16", "half": "f16", "bfloat16": "bf16", "float32": "f32", "float": "f32", "float64": "f64",
+           "double": "f64"}  # fmt: skip
+
+Number = Union[int, float, Fraction]
+
+
+def _place() -> _core.Place:
+    """The innermost statement that is not this package's."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    column = 0
+    if hasattr(frame.f_code, "co_positions") and frame.f_lasti >= 0:
+        at = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
+        column = 0 if at is None or at[2] is None else at[2]
+    return _core.Place(frame.f_code.co_filename, frame.f_lineno, column + 1)
+
+
+def _error(message: str) -> Error:
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return Error(f"{frame.f_code.co_filename}:{frame.f_lineno}: {message}")
+
+
+def _dtype_name(dtype: Any) -> str:
+    """ "f16" of "f16", "float16", torch.float16 or numpy.float16."""
+    name = getattr(dtype, "__name__", None) or str(dtype)
+    name = name.removeprefix("torch.")
+    return _DTYPES.get(name, name)
+
+
+def _number(value: Number) -> str:
+    """Exactly, as programs write it: a float is the decimal number that Python prints for it."""
+    if isinstance(value, Fraction):
+        return f"{value.numerator}/{value.denominator}"
+    return repr(int(value)) if isinstance(value, int) else repr(float(value))
+
+
+@functools.cache
+def _operators() -> dict[str, tuple[int, list[tuple[str, bool, str]], str]]:
+    return {name: (arity, attributes, meaning) for name, arity, attributes, meaning in _core.operators()}
+
+
+class Value:
+    """A tensor of a Graph. +, -, *, /, @, >, ** 2, ** 0.5, ** -0.5 and slices make new ones; so do the graph's methods.
+    Shapes broadcast as NumPy's do."""
+
+    __slots__ = ("graph", "id", "name", "dtype", "shape")
+    __array_ufunc__ = None  # numbers of NumPy leave the operators to this class
+
+    def __init__(self, graph: "Graph", number: int):
+        self.graph, self.id = graph, number
+        self.name, self.dtype, self.shape = graph._builder.tensor(number)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]>"
+
+    def __add__(self, other):
+        return self.graph.add(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other):
+        return self.graph.sub(self, other)
+
+    def __rsub__(self, other):
+        return self.graph.add(self.graph.scale(self, factor=-1), other)
+
+    def __mul__(self, other):
+        return self.graph.mul(self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other):
+        return self.graph.div(self, other)
+
+    def __neg__(self):
+        return self.graph.scale(self, factor=-1)
+
+    def __matmul__(self, other):
+        return self.graph.matmul(self, other)
+
+    def __gt__(self, other):
+        return self.graph.greater(self, other)
+
+    def __lt__(self, other):
+        return self.graph.greater(other, self)
+
+    def __pow__(self, exponent):
+        powers = {2: self.graph.sqr, 0.5: self.graph.sqrt, -0.5: self.graph.rsqrt}
+        if exponent not in powers:
+            raise _error(f"** {exponent} is no operator of programs; ** takes 2, 0.5 and -0.5")
+        return powers[exponent](self)
+
+    def __bool__(self):
+        raise _error(f"'{self.name}' has no value while the program is written; use select(condition, x, y)")
+
+    @property
+    def T(self) -> "Value":
+        """With the last two dimensions swapped."""
+        if self.ndim < 2:
+            raise _error(f"'{self.name}' of shape {self.shape} has no two dimensions to swap")
+        order = list(range(self.ndim))
+        order[-2:] = order[:-3:-1]
+        return self.graph.transpose(self, perm=order)
+
+    def reshape(self, *shape: int | Sequence[int]) -> "Value":
+        """The same elements in row-major order under another shape, of which one size may be -1."""
+        sizes = list(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+        if sizes.count(-1) == 1:
+            rest = math.prod(size for size in sizes if size != -1)
+            sizes[sizes.index(-1)] = math.prod(self.shape) // max(rest, 1)
+        return self.graph.reshape(self, shape=sizes)
+
+    def __getitem__(self, index) -> "Value":
+        """Numbers and slices of step 1: x[0], x[:, 4:8], x[..., -1]."""
+        parts = list(index if isinstance(index, tuple) else (index,))
+        if parts.count(Ellipsis) == 1:
+            at = parts.index(Ellipsis)
+            parts[at : at + 1] = [slice(None)] * (self.ndim - len(parts) + 1)
+        if len(parts) > self.ndim:
+            raise _error(f"{len(parts)} indices for '{self.name}', which has {self.ndim} dimensions")
+        value, shape = self, []
+        for dim, size in enumerate(self.shape):
+            part = parts[dim] if dim < len(parts) else slice(None)
+            if isinstance(part, slice):
+                start, stop, step = part.indices(size)
+                if step != 1:
+                    raise _error(f"slices have step 1; got {step}")
+                shape.append(stop - start)
+            else:
+                start = part + size if part < 0 else part
+                stop = start + 1
+            if (start, stop) != (0, size):
+                value = self.graph.slice(value, dim=dim, start=start, size=stop - start)
+        return value if len(shape) == self.ndim else value.reshape(shape)
+
+
+class Graph:
+    """A program: tensors and operators on them, checked as they are added.
+
+        g = strata.Graph("normed")
+        x = g.input("X", (16, 1024), "f16")
+        w = g.input("W", (1024, 4096), "f16")
+        g.output(g.matmul(g.rms_norm(x, eps=1e-6), w))
+
+    Each operator of `strata ops` is a method: operands come first, attributes by name, `name=` names the result. Beside
+    them are those that are made of several. str(g) is the program's text, Graph.from_text reads one. What is wrong
+    raises Error with the line in the user's file."""
+
+    def __init__(self, name: str = "program"):
+        self._builder = _core.Builder(name)
+        self._values: dict[int, Value] = {}
+
+    @classmethod
+    def from_text(cls, text: str, file: str = "<text>") -> "Graph":
+        """The program or µGraph that a text holds, to go on from or to optimize. `file` is what errors call it."""
+        made = cls.__new__(cls)
+        made._builder = _core.Builder.read(text, file)
+        made._values = {}
+        return made
+
+    @property
+    def name(self) -> str:
+        return self._builder.name
+
+    @property
+    def inputs(self) -> list[Value]:
+        return [self._value(one) for one in self._builder.inputs]
+
+    @property
+    def outputs(self) -> list[Value]:
+        return [self._value(one) for one in self._builder.outputs]
+
+    def __getitem__(self, name: str) -> Value:
+        """A tensor by its name."""
+        for number in range(self._builder.tensor_count):
+            if self._builder.tensor(number)[0] == name:
+                return self._value(number)
+        raise _error(f"the program has no tensor '{name}'")
+
+    def __str__(self) -> str:
+        return self._builder.text()
+
+    def __repr__(self) -> str:
+        return f"<strata.Graph {self.name}: {len(self.inputs)} inputs, {len(self.outputs)} outputs>"
+
+    def input(self, name: str, shape: Sequence[int], dtype: Any = "f16") -> Value:
+        """A new input: its sizes from the outermost on, and "f16", "bf16", "f32", "f64" or torch's or NumPy's type."""
+        return self._value(self._builder.input(name, _dtype_name(dtype), list(shape), _place()))
+
+    def output(self, *values: Value) -> None:
+        """Makes these outputs, in this order and behind those there are."""
+        for value in values:
+            self._builder.output(self._operand(value), _place())
+
+    # Operators of the table whose other operand may be a number.
+
+    def add(self, x: Value | Number, y: Value | Number, *, name: str = "") -> Value:
+        """x + y."""
+        x, y = (y, x) if isinstance(y, Value) and not isinstance(x, Value) else (x, y)
+        if isinstance(y, Value):
+            return self._apply("add", (x, y), {}, name)
+        return self._apply("add_constant", (x,), {"value": y}, name)
+
+    def sub(self, x: Value, y: Value | Number, *, name: str = "") -> Value:
+        """x − y."""
+        if isinstance(y, Value):
+            return self._apply("sub", (x, y), {}, name)
+        return self._apply("add_constant", (x,), {"value": -y}, name)
+
+    def mul(self, x: Value | Number, y: Value | Number, *, name: str = "") -> Value:
+        """x · y."""
+        x, y = (y, x) if isinstance(y, Value) and not isinstance(x, Value) else (x, y)
+        if isinstance(y, Value):
+            return self._apply("mul", (x, y), {}, name)
+        return self._apply("scale", (x,), {"factor": y}, name)
+
+    def div(self, x: Value, y: Value | Number, *, name: str = "") -> Value:
+        """x / y."""
+        if isinstance(y, Value):
+            return self._apply("div", (x, y), {}, name)
+        factor = 1 / Fraction(_number(y)) if y else 0
+        if not factor:
+            raise _error(f"division of '{x.name}' by 0")
+        return self._apply("scale", (x,), {"factor": factor}, name)
+
+    # Operators of several of the table's.
+
+    def sum(self, x: Value, dim: int = -1, *, keepdim: bool = True, every: int | None = None, name: str = "") -> Value:
+        """Sums along one dimension, which stays with size 1 unless keepdim is False; `every`: of groups of so many
+        elements each."""
+        return self._reduced("sum", x, dim, keepdim, every, name)
+
+    def reduce_max(self, x: Value, dim: int = -1, *, keepdim: bool = True, every: int | None = None,
+                   name: str = "") -> Value:  # fmt: skip
+        """The largest along one dimension, as sum."""
+        return self._reduced("reduce_max", x, dim, keepdim, every, name)
+
+    def mean(self, x: Value, dim: int = -1, *, keepdim: bool = True, name: str = "") -> Value:
+        """The mean along one dimension, as sum."""
+        total = self.sum(x, dim)
+        mean = self.scale(total, factor=Fraction(1, x.shape[dim]), name=name if keepdim else "")
+        return mean if keepdim else self._without(mean, dim, name)
+
+    def softmax(self, x: Value, dim: int = -1, *, name: str = "") -> Value:
+        """exp(x − m) / Σ exp(x − m) along one dimension, m the largest there."""
+        e = self.exp(self.sub(x, self.reduce_max(x, dim)))
+        return self.div(e, self.sum(e, dim), name=name)
+
+    def rms_norm(self, x: Value, *, weight: Value | None = None, eps: float = 0, dim: int = -1,
+                 name: str = "") -> Value:  # fmt: skip
+        """x · weight / √(mean(x²) + eps) along one dimension; `weight` broadcasts to x."""
+        mean = self.mean(self.sqr(x), dim)
+        root = self.sqrt(self.add(mean, eps) if eps else mean)
+        return self.div(x if weight is None else self.mul(x, weight), root, name=name)
+
+    def layer_norm(self, x: Value, *, weight: Value | None = None, bias: Value | None = None, eps: float = 0,
+                   dim: int = -1, name: str = "") -> Value:  # fmt: skip
+        """(x − mean) / √(variance + eps) · weight + bias along one dimension."""
+        centred = self.sub(x, self.mean(x, dim))
+        variance = self.mean(self.sqr(centred), dim)
+        root = self.sqrt(self.add(variance, eps) if eps else variance)
+        last = "" if bias is not None else name
+        scaled = centred if weight is None else self.mul(centred, weight)
+        normed = self.div(scaled, root, name=last)
+        return normed if bias is None else self.add(normed, bias, name=name)
+
+    def linear(self, x: Value, weight: Value, bias: Value | None = None, *, name: str = "") -> Value:
+        """x · weightᵀ + bias, as torch.nn.functional.linear: weight is (outputs, inputs)."""
+        product = self.matmul(x, weight.T, name="" if bias is not None else name)
+        return product if bias is None else self.add(product, bias, name=name)
+
+    def swiglu(self, gate: Value, up: Value, *, name: str = "") -> Value:
+        """silu(gate) · up."""
+        return self.mul(self.silu(gate), up, name=name)
+
+    def attention(self, q: Value, k: Value, v: Value, *, mask: Value | None = None, scale: float | None = None,
+                  name: str = "") -> Value:  # fmt: skip
+        """softmax(scale · q · kᵀ + mask) · v. q is (…, queries, size), k and v are (…, keys, size); scale is 1/√size
+        unless it is given; mask is added to the scores and broadcasts to them."""
+        scores = self.matmul(q, k.T)
+        scores = self.scale(scores, factor=1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+        if mask is not None:
+            scores = self.add(scores, mask)
+        return self.matmul(self.softmax(scores), v, name=name)
+
+    # The rest of the table.
+
+    def __getattr__(self, name: str) -> Callable[..., Value]:
+        if name.startswith("_") or name not in _operators():
+            raise AttributeError(f"Graph has no operator '{name}'; `python -m strata ops` lists all")
+        arity, attributes, meaning = _operators()[name]
+
+        def operator(*operands: Value, name: str = "", **given: Any) -> Value:
+            return self._apply(operator.__name__, operands, given, name)
+
+        operator.__name__ = name
+        operator.__doc__ = meaning + "".join(f"\n\n{a}: {text}" for a, _, text in attributes)
+        operator.__signature__ = _signature(arity, attributes)
+        return operator
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *_operators()})
+
+    def _apply(self, operator: str, operands: Sequence[Any], attributes: dict[str, Any], name: str) -> Value:
+        numbers = [self._operand(one) for one in operands]
+        given = {
+            key: _number(value) if isinstance(value, (float, Fraction)) else value
+            for key, value in attributes.items()
+            if value is not None
+        }
+        for key in ("dim",):
+            if isinstance(given.get(key), int) and given[key] < 0 and operands:
+                given[key] += operands[0].ndim
+        return self._value(self._builder.add(operator, numbers, given, name, _place()))
+
+    def _reduced(self, operator: str, x: Value, dim: int, keepdim: bool, every: int | None, name: str) -> Value:
+        result = self._apply(operator, (x,), {"dim": dim, "every": every}, name if keepdim else "")
+        return result if keepdim else self._without(result, dim, name)
+
+    def _without(self, x: Value, dim: int, name: str) -> Value:
+        sizes = list(x.shape)
+        if sizes[dim] != 1:
+            raise _error(f"keepdim=False drops a dimension of size 1; this one has {sizes[dim]}")
+        del sizes[dim]
+        return self.reshape(x, shape=sizes, name=name)
+
+    def _operand(self, value: Any) -> int:
+        if not isinstance(value, Value):
+            raise _error(f"an operand is a {type(value).__name__}, not a tensor of the program")
+        if value.graph is not self:
+            raise _error(f"'{value.name}' is a tensor of another Graph, '{value.graph.name}'")
+        return value.id
+
+    def _value(self, number: int) -> Value:
+        if number not in self._values:
+            self._values[number] = Value(self, number)
+        return self._values[number]
+
+
+def _signature(arity: int, attributes: list[tuple[str, bool, str]]) -> inspect.Signature:
+    kinds = inspect.Parameter
+    names = ["x", "y", "z", "w"][: max(arity, 0)]
+    parameters = [kinds(one, kinds.POSITIONAL_ONLY) for one in names]
+    if arity < 0:
+        parameters = [kinds("tensors", kinds.VAR_POSITIONAL)]
+    for name, required, _ in attributes:
+        parameters.append(kinds(name, kinds.KEYWORD_ONLY, default=kinds.empty if required else None))
+    parameters.append(kinds("name", kinds.KEYWORD_ONLY, default=""))
+    return inspect.Signature(parameters)

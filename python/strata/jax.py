@@ -1,0 +1,328 @@
+"""JAX functions compiled by Strata.
+
+    import strata.jax
+
+    @strata.jax.jit
+    def f(x, w): return jax.nn.relu(x @ w)
+
+    f(x, w)                                      # by Strata
+    jax.grad(lambda w: f(x, w).sum())(w)         # backward by Strata, too
+    jax.vmap(f, (0, None))(xs, w)                # as one module for the whole batch
+    jax.jit(lambda x: f(x, w) + 1)(x)            # inside another jit: a call back to the host
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.dlpack
+import numpy as np
+from jax.custom_batching import custom_vmap
+
+import strata
+
+
+_state = threading.local()
+
+
+def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] = (),
+        static_argnames: str | Iterable[str] = (), target: str = "auto", search_seconds: float = 0) -> Callable:
+    """f as a function that Strata compiles: once for each combination of shapes, types and static arguments.
+
+    f: as for jax.jit: pure, of pytrees of arrays and numbers. Without f, a decorator.
+    static_argnums, static_argnames: arguments that are hashable constants, as jax.jit has them.
+    target, search_seconds: as for strata.compile_hlo.
+
+    Gradients in reverse mode (of any order) and vmap give functions that are compiled by Strata, too. Called on plain
+    arrays, f runs at once, on them, without a copy.
+
+    Not possible: forward mode (jax.jvp, jax.jacfwd, jax.hessian's outer half: JAX's custom_vjp has none); donated
+    arguments; typed random keys (pass jax.random.key_data(key)); side effects; arrays sharded over several devices.
+    Under jax.jit, scan and the like, the call is jax.pure_callback: it runs on the processor, and on a GPU its
+    arrays go through the host's memory. Call it outside of jit there. On a GPU torch must be installed: arrays are
+    handed over by it, without copies.
+
+    Raises strata.Error for operators that Strata does not take, with their name.
+    """
+    if f is None:
+        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames, target=target,
+                                 search_seconds=search_seconds)
+    fixed_places, fixed_names = _static_arguments(f, static_argnums, static_argnames)
+    options = {"target": target, "search_seconds": search_seconds}
+    programs: dict[Any, _Program] = {}
+
+    @functools.wraps(f)
+    def call(*arguments, **named):
+        count = len(arguments)
+        places = {p % count if p < 0 else p for p in fixed_places if -count <= p < count}
+        constants = tuple((i, arguments[i]) for i in sorted(places))
+        constant_names = tuple((name, named[name]) for name in sorted(fixed_names & named.keys()))
+        free = [a for i, a in enumerate(arguments) if i not in places]
+        free_names = {name: a for name, a in named.items() if name not in fixed_names}
+        leaves, tree = jax.tree.flatten((free, free_names))
+        for leaf in leaves:
+            _check_leaf(leaf)
+        key = (constants, constant_names, tree)
+        try:
+            program = programs.get(key)
+        except TypeError as error:
+            raise ValueError(f"strata.jax.jit: static arguments must be hashable: {error}") from error
+        if program is None:
+            program = programs[key] = _Program(_flat(f, constants, constant_names, tree), options)
+        return program.tree_call(leaves)
+
+    return call
+
+
+def _static_arguments(f: Callable, numbers, names) -> tuple[set[int], set[str]]:
+    """Places and names of static arguments; either one gives the other where f has a signature, as in jax.jit."""
+    numbers = {numbers} if isinstance(numbers, int) else set(numbers)
+    names = {names} if isinstance(names, str) else set(names)
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return numbers, names
+    plain = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    unknown = names - {p.name for p in parameters}
+    if unknown and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        raise ValueError(f"strata.jax.jit: {f.__name__} has no argument {sorted(unknown)[0]!r}")
+    by_number = {plain[n] for n in numbers if -len(plain) <= n < len(plain)}
+    return numbers | {plain.index(name) for name in names if name in plain}, names | by_number
+
+
+def _check_leaf(leaf: Any) -> None:
+    if not isinstance(leaf, (int, float, complex, bool)) and not hasattr(leaf, "dtype"):
+        raise TypeError(f"strata.jax.jit: an argument of type {type(leaf).__name__} is neither an array nor static")
+    if hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        raise TypeError("strata.jax.jit: typed random keys are not taken; pass jax.random.key_data(key) and wrap it "
+                        "inside by jax.random.wrap_key_data")
+
+
+def _flat(f: Callable, constants, constant_names, tree) -> Callable:
+    """f as a function of its free leaves."""
+    def flat(*leaves):
+        free, named = jax.tree.unflatten(tree, leaves)
+        arguments = list(free)
+        for place, value in constants:
+            arguments.insert(place, value)
+        return f(*arguments, **named, **dict(constant_names))
+    return flat
+
+
+def _spec(leaf: Any) -> Any:
+    """What a leaf is to tracing: its shape and type; numbers stay numbers, so that they stay weak."""
+    if isinstance(leaf, (bool, int, float, complex)) and not isinstance(leaf, np.generic):
+        return type(leaf)(0)
+    weak = bool(getattr(getattr(leaf, "aval", None), "weak_type", False))
+    return jax.ShapeDtypeStruct(np.shape(leaf), jax.dtypes.canonicalize_dtype(leaf.dtype), weak_type=weak)
+
+
+def _key(spec: Any) -> Any:
+    if isinstance(spec, jax.ShapeDtypeStruct):
+        return spec.shape, str(spec.dtype), spec.weak_type
+    return type(spec)
+
+
+def _is_float(dtype) -> bool:
+    return jax.dtypes.issubdtype(dtype, np.inexact)
+
+
+class _Program:
+    """A function of arrays whose results are flattened, its modules by shapes, and its derivatives."""
+
+    def __init__(self, function: Callable, options: dict[str, Any]):
+        self._function, self._options = function, options
+        self._modules: dict[Any, Any] = {}
+        self._results: dict[Any, Any] = {}
+        self._derivatives: dict[Any, _Program] = {}
+        self._batched: dict[Any, _Program] = {}
+        self._traced: dict[Any, Callable] = {}
+
+    def tree_call(self, leaves: list[Any]) -> Any:
+        """The function's own result for its leaves, under any transformation."""
+        if getattr(_state, "compiling", False):
+            return self._function(*leaves)
+        specs = tuple(map(_spec, leaves))
+        _, tree = self.results(specs)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            leaves = [leaf if isinstance(leaf, jax.core.Tracer) else _array(leaf, spec)
+                      for leaf, spec in zip(leaves, specs)]
+            found = self.differentiable(specs)(*leaves)
+        else:
+            found = self.run(specs, leaves)
+        return jax.tree.unflatten(tree, found)
+
+    def results(self, specs: tuple) -> tuple[list[jax.ShapeDtypeStruct], Any]:
+        """Shapes and types of the results, and their tree."""
+        key = tuple(map(_key, specs))
+        if key not in self._results:
+            shapes, tree = jax.tree.flatten(jax.eval_shape(self._function, *specs))
+            self._results[key] = ([jax.ShapeDtypeStruct(s.shape, s.dtype) for s in shapes], tree)
+        return self._results[key]
+
+    def module(self, specs: tuple, target: str):
+        key = (*map(_key, specs), target)
+        if key not in self._modules:
+            options = {**self._options, "target": target}
+            self._modules[key] = _compile(lambda *leaves: jax.tree.leaves(self._function(*leaves)), specs, options)
+        return self._modules[key]
+
+    def run(self, specs: tuple, leaves: list[Any]) -> list[Any]:
+        """On arrays that are there, where they lie."""
+        arrays = list(map(_array, leaves, specs))
+        target = self._options["target"]
+        if target == "auto":
+            target = "gpu" if _platform(arrays) in ("gpu", "cuda") else "cpu"
+        module = self.module(specs, target)
+        if target == "gpu":
+            return call_through_torch(module, arrays, "cuda")
+        return [jax.numpy.asarray(found) for found in module(*map(_on_processor, arrays))]
+
+    def call(self, specs: tuple, leaves) -> list[Any]:
+        """Under vmap and jit, without derivatives."""
+        if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            return self.run(specs, list(leaves))
+        key = tuple(map(_key, specs))
+        if key not in self._traced:
+            self._traced[key] = self._make_traced(specs)
+        return self._traced[key](*leaves)
+
+    def _make_traced(self, specs: tuple) -> Callable:
+        shapes, _ = self.results(specs)
+
+        def host(*leaves):
+            module = self.module(specs, "cpu")
+            arrays = [np.ascontiguousarray(leaf).reshape(np.shape(leaf)) for leaf in leaves]
+            return [np.asarray(r) for r in module(*arrays)]
+
+        @custom_vmap
+        def traced(*leaves):
+            return list(jax.pure_callback(host, shapes, *leaves))
+
+        @traced.def_vmap
+        def batched(size, is_batched, *leaves):
+            axes = tuple(0 if b else None for b in is_batched)
+            if axes not in self._batched:
+                self._batched[axes] = _Program(jax.vmap(self._function, axes), self._options)
+            program = self._batched[axes]
+            return program.call(tuple(map(_spec, leaves)), leaves), [True] * len(shapes)
+
+        return traced
+
+    def differentiable(self, specs: tuple) -> Callable:
+        """As a function that JAX can differentiate backwards."""
+        shapes, _ = self.results(specs)
+        moving = [i for i, s in enumerate(specs) if _is_float(getattr(s, "dtype", np.result_type(s)))]
+        given = [i for i, s in enumerate(shapes) if _is_float(s.dtype)]
+
+        @jax.custom_vjp
+        def function(*leaves):
+            return self.call(specs, leaves)
+
+        def forward(*leaves):
+            return function(*leaves), leaves  # so that it can be differentiated again
+
+        def backward(leaves, cotangents):
+            key = tuple(map(_key, specs))
+            if key not in self._derivatives:
+                self._derivatives[key] = _Program(_pullback(self._function, len(leaves), moving, given, shapes),
+                                                  self._options)
+            arguments = [*leaves, *(cotangents[i] for i in given)]
+            found = self._derivatives[key].tree_call(arguments)
+            gradients = [None] * len(leaves)
+            for i, gradient in zip(moving, found):
+                gradients[i] = gradient
+            return tuple(gradients)
+
+        function.defvjp(forward, backward)
+        return function
+
+
+def _pullback(function: Callable, count: int, moving: list[int], given: list[int], shapes: list) -> Callable:
+    """(leaves, cotangents of float results) → gradients of float leaves."""
+    def pullback(*arguments):
+        leaves, floats = list(arguments[:count]), dict(zip(given, arguments[count:]))
+
+        def of_moving(*values):
+            whole = list(leaves)
+            for i, value in zip(moving, values):
+                whole[i] = value
+            return jax.tree.leaves(function(*whole))
+
+        cotangents = [floats[i] if i in floats else np.zeros(s.shape, jax.dtypes.float0) for i, s in enumerate(shapes)]
+        return list(jax.vjp(of_moving, *(leaves[i] for i in moving))[1](cotangents))
+    return pullback
+
+
+def _array(leaf: Any, spec: Any) -> jax.Array:
+    """A leaf as an array of the type that it was traced with."""
+    if isinstance(leaf, jax.Array):
+        return leaf
+    return jax.numpy.asarray(leaf, dtype=getattr(spec, "dtype", None))
+
+
+def _platform(arrays: list[jax.Array]) -> str:
+    """Where the arrays lie; JAX's default device where there are none."""
+    return (next(iter(arrays[0].devices())) if arrays else jax.devices()[0]).platform
+
+
+def _on_processor(array: jax.Array) -> jax.Array:
+    return array if _platform([array]) == "cpu" else jax.device_put(array, jax.devices("cpu")[0])
+
+
+def call_through_torch(module, arrays: list[jax.Array], device: str) -> list[jax.Array]:
+    """Calls a module with JAX's arrays as torch's tensors on `device`, by DLPack and without copies where they lie
+    there. JAX does not tell its stream: the call waits until the arguments are computed, and until the results are.
+
+    Raises strata.Error where torch is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise strata.Error("strata.jax: arrays on a GPU are handed over by torch, which is not installed; "
+                           "pip install torch, or use target='cpu'") from error
+    tensors = [torch.from_dlpack(array).to(device) for array in jax.block_until_ready(arrays)]
+    if tensors:
+        results = module(*tensors)
+    else:
+        kinds = {"pred": torch.bool, "bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32,
+                 "f64": torch.float64, "s32": torch.int32, "s64": torch.int64, "u8": torch.uint8, "s8": torch.int8}
+        results = module(out=[torch.empty(o.shape, dtype=kinds[o.dtype], device=device) for o in module.outputs])
+    if device == "cuda":
+        torch.cuda.current_stream().synchronize()
+    return [jax.dlpack.from_dlpack(result.contiguous()) for result in results]
+
+
+def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
+    """The module of a function. Where JAX lowers to calls of LAPACK or cuSOLVER, the lowering for TPUs, which has
+    none of them, is taken."""
+    _state.compiling = True  # calls of other functions of Strata become part of this one
+    try:
+        traced = jax.jit(function, keep_unused=True).trace(*specs)
+    finally:
+        _state.compiling = False
+    text = traced.lower().as_text("hlo")
+    if _library_calls(text):
+        portable = traced.lower(lowering_platforms=("tpu",)).as_text("hlo")
+        if not _library_calls(portable):
+            text = portable
+    if calls := _library_calls(text):
+        raise strata.Error(f"strata.jax.jit: JAX lowers a part to {calls[0]}, which Strata does not take; "
+                           "compute it outside of the function")
+    return strata.compile_hlo(_row_major(text), **options)
+
+
+def _library_calls(text: str) -> list[str]:
+    """Targets of custom calls but those that Strata has."""
+    return [target for target in re.findall(r'custom_call_target="([^"]+)"', text) if target != "TopK"]
+
+
+def _row_major(text: str) -> str:
+    """Without layouts: results lie as JAX's arrays do. (In text as lowered no operator's meaning depends on them.)"""
+    return re.sub(r"(\b(?:pred|bf16|[a-z]\d\w*)\[[\d,]*\])\{[\d,]*\}", r"\1", text)

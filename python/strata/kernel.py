@@ -1,0 +1,182 @@
+"""Results of the superoptimizer: what was found, why it is right, and how to call it."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from strata import _core, arrays
+from strata._core import Error
+from strata.module import device_for, specs_of
+
+#: What a folder holds beside the files of `strata optimize -o`.
+_SUMMARY = "strata.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Why the µGraph computes the program."""
+
+    words: str  #: the argument, in a sentence
+    tests: int  #: random tests that were evaluated
+    error_bound: float  #: the probability that another program would pass them
+    method: str  #: "finite fields" or "solver"
+
+    def __str__(self) -> str:
+        return self.words
+
+
+class Report:
+    """The report of a search as a page: it shows itself in a notebook; `html` is its text, `data` report.json."""
+
+    def __init__(self, page: str, data: dict[str, Any]):
+        self.html, self.data = page, data
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{html.escape(self.html)}" style="width:100%;height:640px;border:0"></iframe>'
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the page, which needs no other file."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.html)
+
+
+class Kernel:
+    """An optimised program. Call it with one array for each input of the program, in its order: on the first GPU, whose
+    architecture must be `target`, the found kernels run on the caller's current stream, as a Module's do. Arrays in the
+    host's memory are computed by the reference executor: slowly, in single precision with storage rounded to the
+    tensors' types, to try a result on a laptop. The result is a list with one array for each output."""
+
+    def __init__(self, files: dict[str, bytes], summary: dict[str, Any]):
+        self._files, self._summary = files, summary
+        self._functions: dict[bool, _core.Function] = {}
+        self._adapters: dict[str, Any] = {}
+
+    @property
+    def target(self) -> str:
+        """The architecture of its code: "sm_90a"."""
+        return self._summary["target"]
+
+    @property
+    def headline(self) -> str:
+        """What was gained, in a sentence."""
+        return self._summary["headline"]
+
+    @property
+    def notes(self) -> list[str]:
+        """What was done otherwise than planned, one line each: no compiler for cubins, nothing measured."""
+        return self._summary["notes"]
+
+    @property
+    def program(self) -> str:
+        """The program as it was given, as text."""
+        return self._text("program.strata")
+
+    @property
+    def mugraph(self) -> str:
+        """The best µGraph, as text."""
+        return self._text("best.strata")
+
+    @property
+    def source(self) -> str:
+        """Its CUDA C++."""
+        return self._text("best.cu")
+
+    @property
+    def proof(self) -> Proof:
+        found = self.report.data.get("verification", {})
+        tests, bound = found.get("tests", 0), found.get("error_bound", 0.0)
+        return Proof(self._summary["proof"], tests, bound, found.get("method", "finite fields"))
+
+    @property
+    def report(self) -> Report:
+        return Report(self._text("report.html"), json.loads(self._text("report.json")))
+
+    def config(self) -> str:
+        """The choice as text: `strata.optimize(program, config=text)` proves and compiles it again without a search."""
+        return self._summary["config"]
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes what `strata optimize -o` writes; strata.load reads it, and `strata run FOLDER` takes it."""
+        os.makedirs(folder, exist_ok=True)
+        summary = json.dumps(self._summary, indent=1, ensure_ascii=False).encode()
+        for name, data in {**self._files, _SUMMARY: summary}.items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(data)
+
+    def __call__(self, *given: Any, out: list[Any] | None = None) -> list[Any]:
+        """Runs it. `out`: arrays for the results, in place of new ones. Raises Error where the arrays are not those of
+        the program, or there is no code for the GPU."""
+        framework = arrays.framework_of(given)
+        on_gpu = framework == "cupy" or framework == "torch" and any(one.is_cuda for one in given)
+        adapter = self._adapter(framework, on_gpu)
+        if len(given) != len(adapter.inputs):
+            raise Error(f"the program takes {len(adapter.inputs)} inputs; got {len(given)}")
+        places, kept = adapter.addresses(given)
+        results = adapter.empty_results() if out is None else out
+        function = self._function(on_gpu)
+        function.call(places, [adapter.result_address(one) for one in results], adapter.stream())
+        del kept
+        return adapter.finished(results) if out is None else results
+
+    def __repr__(self) -> str:
+        return f"<strata.Kernel for {self.target}: {self.headline}>"
+
+    def _text(self, name: str) -> str:
+        return self._files[name].decode()
+
+    def _function(self, on_gpu: bool) -> _core.Function:
+        if on_gpu not in self._functions:
+            cubin = self._files.get(f"best.{self.target}.cubin", b"")
+            device = device_for("gpu") if on_gpu else None
+            if device is not None and device.architecture != self.target:
+                raise Error(
+                    f"the code is for {self.target}, and {device.name} is {device.architecture}\n"
+                    "  optimize the program on this machine, or with target="
+                )
+            if device is not None and not cubin and "best.launch.json" in self._files:
+                missing = [note for note in self.notes if note.startswith("no cubin")]
+                if missing:
+                    raise Error(missing[0])
+            self._functions[on_gpu] = _core.Function.load_graph(
+                self.mugraph, device, cubin, self._text("best.launch.json")
+            )
+        return self._functions[on_gpu]
+
+    def _adapter(self, framework: str, on_gpu: bool):
+        key = f"{framework} {on_gpu}"
+        if key not in self._adapters:
+            function = self._function(on_gpu)
+            inputs, results = specs_of(function)
+            self._adapters[key] = arrays.adapter(framework, inputs, results, on_gpu, function.alignment)
+        return self._adapters[key]
+
+
+def load(folder: str | os.PathLike) -> Kernel:
+    """The Kernel that Kernel.save wrote to a folder. Raises Error where it holds none, or one of another format."""
+    try:
+        with open(os.path.join(folder, _SUMMARY), encoding="utf-8") as file:
+            summary = json.load(file)
+        if summary.get("format") != _FORMAT:
+            raise Error(f"'{folder}' is of format {summary.get('format')}; this version reads {_FORMAT}")
+        files = {}
+        for name in summary["files"]:
+            if os.path.basename(name) != name:
+                raise Error(f"'{folder}' names the file '{name}', which is not its own")
+            with open(os.path.join(folder, name), "rb") as file:
+                files[name] = file.read()
+    except (OSError, ValueError, KeyError) as why:
+        raise Error(f"'{folder}' holds no kernel that was saved: {why}\n  Kernel.save writes one") from None
+    return Kernel(files, summary)
+
+
+def summary_of(job: _core.OptimizeJob, more_notes: list[str]) -> dict[str, Any]:
+    """What load reads beside the files."""
+    return {
+        "format": _FORMAT, "strata": _core.build_identity(), "target": job.target, "headline": job.headline,
+        "proof": job.proof, "config": job.config, "notes": [*job.notes, *more_notes], "files": sorted(job.files),
+    }  # fmt: skip

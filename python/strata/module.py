@@ -1,0 +1,118 @@
+"""HLO modules as functions of arrays."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from strata import _core, arrays
+from strata._core import Error
+from strata.arrays import ArraySpec
+
+TARGETS = ("auto", "cpu", "gpu")
+
+
+class Module:
+    """A compiled HLO module. Call it with one array for each of `inputs`; it returns a list with one for each of
+    `outputs`, in the framework of the inputs: torch, NumPy, JAX or CuPy.
+
+    Nothing is copied, but arrays with gaps, in another layout or not aligned (to 16 bytes on the processor, 256 on a
+    GPU). On a GPU the work goes to the caller's current stream and the host does not wait, unless a step of the module
+    runs on the host (`notes` says so); it can be recorded to a CUDA graph then, too. A call may come from any thread:
+    on the processor calls run side by side, without the GIL; on a GPU one after the other, since they share memory.
+    That memory is freed with the module. A recorded graph uses it too: it must not run after the module is dropped, nor
+    beside other calls of it."""
+
+    def __init__(self, function: _core.Function):
+        self._function = function
+        self._adapters: dict[str, Any] = {}
+        self.inputs, self.outputs = specs_of(function)
+
+    @property
+    def device(self) -> str:
+        """ "gpu" or "cpu"."""
+        return "gpu" if self._function.on_gpu else "cpu"
+
+    @property
+    def notes(self) -> list[str]:
+        """What was done otherwise than planned, one line each: a library that is missing, a part not superoptimized."""
+        return list(self._function.notes)
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes of device memory that the module holds; 0 on the processor."""
+        return self._function.held_bytes
+
+    def explain(self) -> str:
+        """Each step, what makes it, and why it was cut so."""
+        return self._function.explanation
+
+    def __call__(self, *given: Any, out: list[Any] | None = None) -> list[Any]:
+        """Runs the module. `out`: arrays for the results, contiguous and aligned, in place of new ones.
+
+        Raises Error where the arrays' number, types, sizes or devices are not those of `inputs`."""
+        if len(given) != len(self.inputs):
+            raise Error(f"the module takes {len(self.inputs)} inputs; got {len(given)}")
+        adapter = self._adapter(arrays.framework_of(given or out or ()))
+        places, kept = adapter.addresses(given)
+        results = adapter.empty_results() if out is None else out
+        self._function.call(places, [adapter.result_address(one) for one in results], adapter.stream())
+        del kept
+        return adapter.finished(results) if out is None else results
+
+    def _adapter(self, framework: str):
+        adapter = self._adapters.get(framework)
+        if adapter is None:
+            function = self._function
+            adapter = arrays.adapter(framework, self.inputs, self.outputs, function.on_gpu, function.alignment)
+            self._adapters[framework] = adapter
+        return adapter
+
+    def __repr__(self) -> str:
+        of = ", ".join(map(str, self.inputs))
+        return f"<strata.Module ({of}) -> ({', '.join(map(str, self.outputs))}) on {self.device}>"
+
+
+def compile_hlo(text: str, *, target: str = "auto", search_seconds: float = 0, cache: str | None = None) -> Module:
+    """Compiles HLO text, as XLA prints it and as jax.jit(f).lower(…).as_text("hlo") does, to a Module.
+
+    target: "gpu", the machine's first; "cpu", by LLVM's just-in-time compiler; "auto", the GPU where there is a driver
+        and one that kernels are made for, else "cpu".
+    search_seconds: time to superoptimize each different product with what is around it; 0: not at all.
+    cache: the folder of the cache of results; None: ~/.cache/strata; "": none.
+
+    Raises Error with the place in the text and what to do about it."""
+    device = device_for(target)
+    folder = _core.default_cache_folder() if cache is None else cache
+    return Module(_core.Function.compile(text, device, float(search_seconds), folder, "<hlo>"))
+
+
+def device_for(target: str) -> _core.Device | None:
+    """The GPU that a target of compile_hlo means; None: the processor. Raises Error where "gpu" finds none."""
+    if target not in TARGETS:
+        raise Error(f"target {target!r} is none of {', '.join(map(repr, TARGETS))}")
+    if target == "cpu":
+        return None
+    if target == "gpu":
+        return _open_device()
+    try:
+        device = _open_device()
+        device.architecture
+    except Error:
+        return None
+    return device
+
+
+@functools.cache
+def _open_device() -> _core.Device:
+    return _core.Device.open()
+
+
+def specs_of(function: _core.Function) -> tuple[list[ArraySpec], list[ArraySpec]]:
+    """What a function takes and gives."""
+    return [_spec(one) for one in function.inputs], [_spec(one) for one in function.results]
+
+
+def _spec(of: tuple) -> ArraySpec:
+    name, dtype, shape, strides = of
+    return ArraySpec(name, dtype, shape, arrays.row_major(shape) if strides is None else strides)

@@ -1,0 +1,107 @@
+"""The superoptimizer."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Callable, Union
+
+from strata import _core
+from strata._core import Error
+from strata.graph import Graph
+from strata.kernel import Kernel, summary_of
+
+#: Seconds of the search and of measuring by effort.
+_EFFORTS = {"none": (0.0, 0.0), "quick": (10.0, 10.0), "full": (60.0, 60.0)}
+
+Progress = Union[bool, Callable[[str], None]]
+
+
+def optimize(
+    program: Graph | str,
+    *,
+    target: str = "auto",
+    effort: str = "quick",
+    search_seconds: float | None = None,
+    progress: Progress = False,
+    config: str | None = None,
+    cache: str | None = None,
+) -> Kernel:
+    """Searches the fastest kernels that are proved to compute a program.
+
+    program: a Graph, or a program's text.
+    target: "sm_90a", "sm_80", or "auto": the architecture of the machine's GPU, sm_90a where there is none.
+    effort: "none" compiles the program as it is; "quick" searches for at most 10 s, "full" for 60 s. Where the machine
+        has a GPU of the target, candidates are measured for as long again.
+    search_seconds: replaces the effort's time for both.
+    progress: True prints a line to stderr that says what is being done; a function is called with each such line.
+    config: what Kernel.config returned: nothing is searched, and that choice is proved and compiled again. Refused, by
+        an Error that says why, where it is of another program or this version cannot read or make it.
+    cache: the folder of the cache of results; None: ~/.cache/strata; "": none. A program that was searched before, for
+        as long, comes from there in no time.
+
+    Ctrl-C ends the search with the best so far, within about two seconds; a second one raises KeyboardInterrupt. Raises
+    Error where the program is wrong, with operator, tensor and place."""
+    if effort not in _EFFORTS:
+        raise Error(f"effort {effort!r} is none of {', '.join(map(repr, _EFFORTS))}")
+    seconds, measuring = _EFFORTS[effort]
+    if search_seconds is not None:
+        seconds = measuring = float(search_seconds)
+    search = seconds > 0
+    text = str(program)
+    folder = _core.default_cache_folder() if cache is None else cache
+    job = _core.OptimizeJob(text, "<program>", target, search, seconds if search else 60.0, measuring, config or "",
+                            folder, _measure_worker())  # fmt: skip
+    interrupted = _watch(job, _printer(progress))
+    return Kernel(dict(job.files), summary_of(job, ["interrupted: the best so far"] if interrupted else []))
+
+
+def _measure_worker() -> list[str]:
+    """What measures kernels in a process of its own, which a faulty one may take down."""
+    above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    code = f"import sys; sys.path.insert(0, {above!r}); from strata import _core; sys.exit(_core.run_measure_worker(0, 1))"
+    return [sys.executable, "-c", code]
+
+
+def _watch(job: _core.OptimizeJob, show: Callable[[str, bool], None]) -> bool:
+    """Waits for the end; whether Ctrl-C brought it about."""
+    interrupted = False
+    while True:
+        try:
+            ended = job.wait(0.1)
+            show(job.progress, ended)
+            if ended:
+                return interrupted
+        except KeyboardInterrupt:
+            if interrupted:
+                raise
+            interrupted = True
+            job.stop()
+            show("interrupted: finishing with the best so far", False)
+
+
+def _printer(progress: Progress) -> Callable[[str, bool], None]:
+    if callable(progress):
+        last = [""]
+
+        def call(line: str, ended: bool) -> None:
+            if line and line != last[0]:
+                last[0] = line
+                progress(line)
+
+        return call
+    if not progress:
+        return lambda line, ended: None
+    start, terminal, next_line = time.monotonic(), sys.stderr.isatty(), [0.0]
+
+    def show(line: str, ended: bool) -> None:
+        now = time.monotonic() - start
+        if terminal:
+            end = "\n" if ended else ""
+            print(f"\r{now:5.1f} s  {line}\x1b[K", end=end, file=sys.stderr, flush=True)
+        elif line and (ended or now >= next_line[0]):
+            next_line[0] = now + 5
+            print(f"{now:5.1f} s  {line}", file=sys.stderr, flush=True)
+
+    return show

@@ -1,0 +1,142 @@
+"""What is taken apart before operators are lowered: torch's own decompositions, attention and dropout."""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import torch
+import torch.nn.functional as F
+from torch._decomp import core_aten_decompositions, get_decompositions
+
+from .registry import RULES, find_operator
+
+# Operators beyond the core set that torch can take apart.
+_MORE = (
+    "upsample_bilinear2d", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_bicubic2d",
+    "grid_sampler_2d", "native_batch_norm", "_native_batch_norm_legit", "log_sigmoid_forward", "nan_to_num",
+    "im2col", "col2im", "linalg_cross", "logaddexp", "logcumsumexp", "std", "std_mean", "trace", "index_add",
+    "index_copy", "rrelu_with_noise", "_to_copy", "sgn", "cudnn_batch_norm", "triu_indices", "tril_indices",
+    "take", "aminmax", "count_nonzero", "replication_pad1d", "replication_pad2d", "pixel_shuffle", "glu", "celu",
+    "mish", "softplus", "unfold_backward", "bernoulli", "floor_divide", "linspace", "logspace", "isin", "bucketize",
+)
+
+
+def decomposition_table() -> dict:
+    """Operators that have a rule of their own are not taken apart."""
+    table = dict(core_aten_decompositions())
+    more = [getattr(torch.ops.aten, name) for name in _MORE if hasattr(torch.ops.aten, name)]
+    table.update(get_decompositions(more))
+    for name in ("aten.bernoulli.default", "aten.native_dropout.default", "aten._to_copy.default"):
+        table.pop(find_operator(name), None)
+    return {op: function for op, function in table.items() if op not in RULES}
+
+
+# Attention, in the types of torch's fused kernels: scores and softmax in f32, products of the inputs' type.
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+class _Attention(torch.autograd.Function):
+    """softmax(q kᵀ scale + bias) v for q (…, m, e), k (…, n, e), v (…, n, f). 16-bit inputs: products are of 16 bits
+    with f32 sums, probabilities and their gradients are rounded before a product, as fused kernels do."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, bias, scale):
+        scores = torch.matmul(_wide(q), _wide(k).transpose(-1, -2)) * scale
+        if bias is not None:
+            scores = scores + _wide(bias)
+        top = scores.amax(-1, keepdim=True)
+        # Rows in which nothing is allowed give 0, as torch's kernels do.
+        exponentials = torch.exp(scores - torch.where(top == -math.inf, 0.0, top))
+        total = exponentials.sum(-1, keepdim=True)
+        probabilities = exponentials / torch.where(total == 0, 1.0, total)
+        out = torch.matmul(probabilities.to(v.dtype), v)
+        ctx.save_for_backward(q, k, v, probabilities)
+        ctx.scale, ctx.bias = scale, None if bias is None else (bias.shape, bias.dtype)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, probabilities = ctx.saved_tensors
+        of_v = torch.matmul(probabilities.to(v.dtype).transpose(-1, -2), grad)
+        of_p = torch.matmul(_wide(grad), _wide(v).transpose(-1, -2))
+        product = of_p * probabilities
+        of_scores = product - probabilities * product.sum(-1, keepdim=True)
+        of_bias = None
+        if ctx.bias is not None and ctx.needs_input_grad[3]:
+            of_bias = of_scores.sum_to_size(ctx.bias[0]).to(ctx.bias[1])
+        of_products = (of_scores * ctx.scale).to(q.dtype)
+        return (torch.matmul(of_products, k), torch.matmul(of_products.transpose(-1, -2), q), of_v, of_bias, None)
+
+
+def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """torch.nn.functional.scaled_dot_product_attention from operators that have rules."""
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    rows, columns = query.shape[-2], key.shape[-2]
+    bias = attn_mask
+    if is_causal:
+        if attn_mask is not None:
+            raise RuntimeError("scaled_dot_product_attention: attn_mask and is_causal exclude each other")
+        bias = torch.ones(rows, columns, dtype=torch.bool, device=query.device).tril()
+    if bias is not None and bias.dtype == torch.bool:
+        kind = torch.float32 if query.dtype in (torch.float16, torch.bfloat16) else query.dtype
+        zero = torch.zeros((), dtype=kind, device=query.device)
+        bias = torch.where(bias, zero, torch.full((), -math.inf, dtype=kind, device=query.device))
+    group = query.shape[-3] // key.shape[-3] if enable_gqa and query.dim() > 2 else 1
+    if group > 1:
+        key, value = key.repeat_interleave(group, -3), value.repeat_interleave(group, -3)
+    lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    query, key, value = (x.expand(*lead, *x.shape[-2:]) for x in (query, key, value))
+    if dropout_p:
+        scores = torch.matmul(_wide(query), _wide(key).transpose(-1, -2)) * scale
+        probabilities = torch.softmax(scores if bias is None else scores + _wide(bias), -1)
+        return torch.matmul(F.dropout(probabilities, dropout_p).to(value.dtype), value)
+    return _Attention.apply(query, key, value, bias, scale)
+
+
+def replace_attention(gm: torch.fx.GraphModule) -> None:
+    """In a graph of dynamo: attention as operators, before autograd sees it."""
+    for module in gm.modules():
+        if not isinstance(module, torch.fx.GraphModule):
+            continue
+        for node in module.graph.nodes:
+            if node.op == "call_function" and node.target is F.scaled_dot_product_attention:
+                node.target = attention
+        module.recompile()
+
+
+# Dropout
+
+def separate_dropout(gm: torch.fx.GraphModule) -> None:
+    """x → dropout as x · mask · scale, where torch draws the mask (the same one as in eager mode) from an array of
+    x's shape: so the graph is not cut where x is computed."""
+    dropout = torch.ops.aten.native_dropout.default
+    for node in list(gm.graph.nodes):
+        if node.target is not dropout or not isinstance(node.meta["val"][0], torch.Tensor):
+            continue
+        x, p, train = node.args
+        fake = node.meta["val"][0]
+        if not train or p in (0, 1) or any(not isinstance(n, int) for n in fake.shape):
+            continue
+        graph = gm.graph
+
+        def call(target, *args, value, node=node, **kwargs):
+            made = node.graph.call_function(target, args, kwargs)
+            made.meta = {**node.meta, "val": value}
+            return made
+
+        with graph.inserting_before(node), fake.fake_mode:
+            like = call(torch.ops.aten.ones.default, list(fake.shape), dtype=fake.dtype, device=fake.device,
+                        pin_memory=False, value=fake.new_ones(fake.shape))
+            drawn = call(dropout, like, p, train, value=node.meta["val"])
+            mask = call(operator.getitem, drawn, 1, value=node.meta["val"][1])
+            scaled = call(torch.ops.aten.mul.Tensor, x, 1 / (1 - p), value=fake)
+            dropped = call(torch.ops.aten.mul.Tensor, scaled, mask, value=fake)
+        for user in list(node.users):
+            user.replace_all_uses_with(dropped if user.args[1] == 0 else mask)
+            graph.erase_node(user)
+        graph.erase_node(node)
+    gm.recompile()
+

@@ -1,0 +1,149 @@
+"""What rules work with: the builder, what torch says of the results, and operators with NumPy's broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .hlo_builder import FLOATS, HALVES, HloBuilder, Value
+from .registry import Unsupported
+from .types import hlo_type, wide
+
+Operand = Value | int | float | bool
+
+
+def results_of(node: torch.fx.Node) -> Any:
+    """What the fake run of the graph gave for a node: a tensor, a number, or a list or tuple of them."""
+    return node.meta.get("val")
+
+
+class Lowering:
+    """The lowering of one node. `dtype` and `shape` are the result's; of the first where there are several."""
+
+    def __init__(self, b: HloBuilder, node: torch.fx.Node):
+        self.b = b
+        self.node = node
+        value = results_of(node)
+        self.result = value[0] if isinstance(value, (list, tuple)) else value
+        self.results = list(value) if isinstance(value, (list, tuple)) else [value]
+
+    @property
+    def dtype(self) -> str:
+        return hlo_type(self.result.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.result.shape)
+
+    # Operands
+
+    def cast(self, x: Value, dtype: str) -> Value:
+        """Converts as torch does: to pred by comparing with 0."""
+        return self.b.convert(x, dtype)
+
+    def operand(self, x: Operand, dtype: str, shape: Sequence[int] | None = None) -> Value:
+        """A value or number in a type, broadcast to a shape (default: the result's)."""
+        shape = self.shape if shape is None else tuple(shape)
+        if isinstance(x, Value):
+            return self.expand(self.cast(x, dtype), shape)
+        if not isinstance(x, (int, float)):
+            raise Unsupported(f"an argument of type {type(x).__name__} is not taken")
+        return self.b.full(x, dtype, shape)
+
+    def expand(self, x: Value, shape: Sequence[int]) -> Value:
+        """NumPy's broadcasting: sizes of 1 repeat, missing leading dimensions are added."""
+        shape = tuple(shape)
+        if x.shape == shape:
+            return x
+        first = len(shape) - x.rank
+        kept = [d for d in range(x.rank) if x.shape[d] != 1 or shape[first + d] == 1]
+        return self.b.broadcast(self.b.reshape(x, [x.shape[d] for d in kept]), shape, [first + d for d in kept])
+
+    def widen(self, x: Value) -> Value:
+        """16-bit floats as f32: formulas of several operators round once, as torch's do."""
+        return self.cast(x, wide(x.dtype))
+
+    def accumulator(self, x: Value) -> Value:
+        """For sums that torch takes in f64 on CPUs (cumulative ones, statistics of batches): f32 and 16-bit floats as
+        f64 there, 16-bit floats as f32 on GPUs."""
+        return self.cast(x, "f64") if x.dtype in FLOATS and self.result.device.type == "cpu" else self.widen(x)
+
+    # Elementwise operators with broadcasting; both operands have one type
+
+    def binary(self, opcode: str, x: Operand, y: Operand, dtype: str | None = None) -> Value:
+        """By opcode in `dtype` (default: that of the first operand that is a Value), shapes broadcast."""
+        x, y = self._pair(x, y, dtype)
+        return self.b.binary(opcode, x, y)
+
+    def compare(self, x: Operand, y: Operand, direction: str, dtype: str | None = None) -> Value:
+        x, y = self._pair(x, y, dtype)
+        return self.b.compare(x, y, direction)
+
+    def select(self, condition: Value, x: Operand, y: Operand, dtype: str | None = None) -> Value:
+        dtype = dtype or (x if isinstance(x, Value) else y).dtype
+        shapes = [v.shape for v in (condition, x, y) if isinstance(v, Value)]
+        shape = torch.broadcast_shapes(*shapes)
+        return self.b.select(self.expand(condition, shape), self.operand(x, dtype, shape),
+                             self.operand(y, dtype, shape))
+
+    def add(self, x: Operand, y: Operand) -> Value:
+        return self.binary("add", x, y)
+
+    def sub(self, x: Operand, y: Operand) -> Value:
+        return self.binary("subtract", x, y)
+
+    def mul(self, x: Operand, y: Operand) -> Value:
+        return self.binary("multiply", x, y)
+
+    def div(self, x: Operand, y: Operand) -> Value:
+        return self.binary("divide", x, y)
+
+    def unary(self, opcode: str, x: Value) -> Value:
+        return self.b.unary(opcode, x)
+
+    def _pair(self, x: Operand, y: Operand, dtype: str | None) -> tuple[Value, Value]:
+        if dtype is None:
+            dtype = next(v.dtype for v in (x, y) if isinstance(v, Value))
+        shape = torch.broadcast_shapes(*(v.shape for v in (x, y) if isinstance(v, Value)))
+        return self.operand(x, dtype, shape), self.operand(y, dtype, shape)
+
+    # Reductions
+
+    def reduce(self, opcode: str, x: Value, dimensions: Sequence[int], keep: bool = False) -> Value:
+        """Along dimensions (all where there are none of them given by torch: see `dimensions`). Sums and products of
+        16-bit floats are computed in f32 and are of type f32."""
+        if opcode in ("add", "multiply"):
+            x = self.widen(x)
+        y = self.b.reduce(opcode, x, dimensions) if dimensions else x
+        return self.b.reshape(y, [1 if d in dimensions else n for d, n in enumerate(x.shape)]) if keep else y
+
+    def mean(self, x: Value, dimensions: Sequence[int], keep: bool = True) -> Value:
+        """The mean in f32 (f64 of f64)."""
+        count = 1
+        for d in dimensions:
+            count *= x.shape[d]
+        total = self.reduce("add", x, dimensions, keep)
+        return self.div(total, float(count) if total.dtype in FLOATS else count)
+
+
+def dimensions(rank: int, dims: int | Sequence[int] | None, empty_is_all: bool = True) -> list[int]:
+    """Dimensions as torch gives them (one, several, None; negative from the end) as sorted numbers."""
+    if dims is None or (not isinstance(dims, int) and not dims and empty_is_all):
+        return list(range(rank))
+    dims = [dims] if isinstance(dims, int) else dims
+    return sorted({d % rank if rank else 0 for d in dims}) if rank else []
+
+
+def is_half(x: Value) -> bool:
+    return x.dtype in HALVES
+
+
+def row_major(x: Value) -> list[int]:
+    """The strides of a contiguous array."""
+    strides, step = [], 1
+    for n in reversed(x.shape):
+        strides.insert(0, step)
+        step *= max(n, 1)
+    return strides

@@ -1,0 +1,51 @@
+"""Options of the backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+MODES = ("auto", "kernels", "megakernel")
+EFFORTS = ("none", "quick", "full")
+# Seconds of search for each module where search_budget is not given.
+SECONDS = {"none": 0.0, "quick": 10.0, "full": 120.0}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of torch.compile(model, backend="strata", options={...}).
+
+    mode           "auto" or "kernels": kernels for each graph. "megakernel" is refused here, with what to use.
+    effort         "none": no search; "quick": 10 s of search on a GPU for each graph; "full": 120 s.
+    search_budget  seconds of search for each graph, in place of effort's.
+    """
+
+    mode: str = "auto"
+    effort: str = "none"
+    search_budget: float | None = None
+
+    @property
+    def search_seconds(self) -> float:
+        return SECONDS[self.effort] if self.search_budget is None else float(self.search_budget)
+
+
+def read_options(given: dict[str, Any] | None, mode: str | None = None) -> Options:
+    """Options from what torch.compile hands on. Raises ValueError for what is not known."""
+    given = dict(given or {})
+    if mode is not None:
+        given.setdefault("mode", mode)
+    known = [field.name for field in fields(Options)]
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ValueError(f"backend 'strata' has no option {unknown[0]!r}; it has {', '.join(known)}")
+    options = Options(**given)
+    if options.mode == "megakernel":
+        raise ValueError("backend 'strata': mode='megakernel' decodes whole models and is not a torch.compile mode; "
+                         "use the command `strata decode`, or mode='kernels' here")
+    for name, value, choices in (("mode", options.mode, MODES), ("effort", options.effort, EFFORTS)):
+        if value not in choices:
+            raise ValueError(f"backend 'strata': {name}={value!r} is not one of {', '.join(map(repr, choices))}")
+    budget = options.search_budget
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 <= budget):
+        raise ValueError(f"backend 'strata': search_budget={budget!r} is not a number of seconds")
+    return options

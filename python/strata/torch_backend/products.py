@@ -1,0 +1,149 @@
+"""Lowerings of matrix products and convolutions."""
+
+from __future__ import annotations
+
+from .hlo_builder import Value, Window
+from .lowering import Lowering
+from .registry import Unsupported, lowers
+from .types import wide
+
+
+def _product(c: Lowering, x: Value, y: Value, dtype: str) -> Value:
+    """x @ y of matrices, or of batches of them, with the result in dtype."""
+    batch = tuple(range(x.rank - 2))
+    return c.b.dot(x, y, (batch, batch), ((x.rank - 1,), (y.rank - 2,)), dtype)
+
+
+@lowers("aten.mm.default", "aten.bmm.default", "aten.mm.dtype", "aten.bmm.dtype")
+def mm(c, x, y, out_dtype=None):
+    return _product(c, x, y, c.dtype)
+
+
+@lowers("aten.mv.default")
+def mv(c, x, y):
+    return c.b.dot(x, y, ((), ()), ((1,), (0,)), c.dtype)
+
+
+@lowers("aten.dot.default", "aten.vdot.default")
+def dot(c, x, y):
+    return c.b.dot(x, y, ((), ()), ((0,), (0,)), c.dtype)
+
+
+@lowers("aten.addmm.default", "aten.baddbmm.default")
+def addmm(c, bias, x, y, beta=1, alpha=1):
+    # On CPUs 16-bit floats are added in f32 and rounded once. On GPUs the library's product adds a bias before it
+    # rounds, and looks for the sum in the operands' type.
+    sum_type = c.dtype if c.result.device.type == "cuda" and alpha == beta == 1 else wide(c.dtype)
+    product = _product(c, x, y, sum_type)
+    if alpha != 1:
+        product = c.mul(product, alpha)
+    if beta == 0:
+        return c.cast(product, c.dtype)
+    bias = c.cast(bias, sum_type)
+    return c.cast(c.add(product, c.mul(bias, beta) if beta != 1 else bias), c.dtype)
+
+
+@lowers("aten._int_mm.default")
+def int_mm(c, x, y):
+    return c.b.dot(c.cast(x, "s32"), c.cast(y, "s32"), ((), ()), ((1,), (0,)), "s32")
+
+
+# Convolutions. Spatial dimensions are 0, 1, 2 … in the labels.
+
+def _labels(lhs: str, rhs: str, out: str, spatial: int) -> str:
+    """dim_labels from the order of batch and feature (b, f, i, o) before the spatial dimensions."""
+    places = "".join(map(str, range(spatial)))
+    return f"{lhs}{places}_{rhs}{places}->{out}{places}"
+
+
+def sizes_of(numbers, spatial: int) -> list[int]:
+    numbers = list(numbers)
+    return numbers * spatial if len(numbers) == 1 else numbers
+
+
+def _forward(c: Lowering, x: Value, w: Value, stride, padding, dilation, groups: int) -> Value:
+    n = x.rank - 2
+    window = Window(w.shape[2:], stride, [(p, p) for p in padding], rhs_dilate=dilation)
+    shape = (x.shape[0], w.shape[0], *window.results(x.shape[2:]))
+    return c.b.convolution(x, w, window, _labels("bf", "oi", "bf", n), shape, feature_groups=groups)
+
+
+def _transposed(c: Lowering, x: Value, w: Value, stride, padding, dilation, groups: int, spatial: tuple) -> Value:
+    """The gradient of a convolution's input, of sizes `spatial`: w is (features of x, results / groups, …)."""
+    n = x.rank - 2
+    results = w.shape[1] * groups
+    w = c.b.reverse(w, list(range(2, w.rank)))
+    # From (groups, in / groups, out / groups, …) to (out, in / groups, …).
+    grouped = c.b.reshape(w, (groups, w.shape[0] // groups, *w.shape[1:]))
+    order = [0, 2, 1, *range(3, grouped.rank)]
+    w = c.b.reshape(c.b.transpose(grouped, order), (results, w.shape[0] // groups, *w.shape[2:]))
+    pad = []
+    for i in range(n):
+        low = dilation[i] * (w.shape[2 + i] - 1) - padding[i]
+        spread = (x.shape[2 + i] - 1) * stride[i] + 1
+        pad.append((low, spatial[i] + dilation[i] * (w.shape[2 + i] - 1) - spread - low))
+    window = Window(w.shape[2:], None, pad, lhs_dilate=stride, rhs_dilate=dilation)
+    shape = (x.shape[0], results, *spatial)
+    return c.b.convolution(x, w, window, _labels("bf", "oi", "bf", n), shape, feature_groups=groups)
+
+
+def _weight_gradient(c: Lowering, x: Value, grad: Value, shape: tuple, stride, padding, dilation, groups: int) -> Value:
+    """The gradient of weights of `shape` (results, features / groups, …): images take part as features."""
+    n = x.rank - 2
+    pad = []
+    for i in range(n):
+        span = dilation[i] * (shape[2 + i] - 1) + (grad.shape[2 + i] - 1) * stride[i] + 1
+        pad.append((padding[i], span - x.shape[2 + i] - padding[i]))
+    window = Window(grad.shape[2:], dilation, pad, rhs_dilate=stride)
+    return c.b.convolution(x, grad, window, _labels("fb", "io", "fb", n), shape, batch_groups=groups)
+
+
+def _empty(*values: Value) -> bool:
+    return any(v.size == 0 for v in values)
+
+
+@lowers("aten.convolution.default")
+def convolution(c, x, w, bias, stride, padding, dilation, transposed, output_padding, groups):
+    n = x.rank - 2
+    if n not in (1, 2, 3) or _empty(x, w):
+        raise Unsupported(f"a convolution of {x.shape} is not taken: it has one to three spatial dimensions")
+    stride, padding, dilation = (sizes_of(v, n) for v in (stride, padding, dilation))
+    dtype = wide(c.dtype) if bias is not None and c.result.device.type != "cuda" else c.dtype
+    if dtype != x.dtype:
+        x, w = c.cast(x, dtype), c.cast(w, dtype)
+    if transposed:
+        y = _transposed(c, x, w, stride, padding, dilation, groups, c.shape[2:])
+    else:
+        y = _forward(c, x, w, stride, padding, dilation, groups)
+    if bias is not None:
+        y = c.add(y, c.b.reshape(c.cast(bias, dtype), (bias.shape[0], *[1] * n)))
+    return c.cast(y, c.dtype)
+
+
+@lowers("aten.convolution_backward.default")
+def convolution_backward(c, grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,
+                         mask):
+    n = x.rank - 2
+    if n not in (1, 2, 3) or _empty(grad, x, w):
+        raise Unsupported(f"gradients of a convolution of {x.shape} are not taken")
+    stride, padding, dilation = (sizes_of(v, n) for v in (stride, padding, dilation))
+    of_x = of_w = of_bias = None
+    if transposed:
+        if mask[0]:
+            of_x = _forward(c, grad, w, stride, padding, dilation, groups)
+            of_x = c.b.slice(of_x, [0] * x.rank, x.shape)
+        if mask[1]:
+            of_w = _weight_gradient(c, grad, x, w.shape, stride, padding, dilation, groups)
+    else:
+        if mask[0]:
+            of_x = _transposed(c, grad, w, stride, padding, dilation, groups, x.shape[2:])
+        if mask[1]:
+            of_w = _weight_gradient(c, x, grad, w.shape, stride, padding, dilation, groups)
+    if mask[2]:
+        of_bias = c.cast(c.reduce("add", grad, [0, *range(2, grad.rank)]), grad.dtype)
+    return [of_x, of_w, of_bias]
+
+
+@lowers("aten._fft_r2c.default", "aten._fft_c2c.default", "aten._fft_c2r.default")
+def fft(c, *_):
+    raise Unsupported("Fourier transforms are not taken")

@@ -1,0 +1,53 @@
+"""The table of lowerings: which ATen operator becomes HLO by which rule.
+
+A rule takes a `Lowering` and the arguments of the ATen call, tensors as `Value`s, and returns a `Value`, or a list of
+them where the operator has several results (None for a result that is not there). A rule raises `Unsupported` with a
+reason for what it does not take; the operator then runs in torch.
+
+    @lowers("aten.add.Tensor", "aten.add.Scalar")
+    def add(c, x, y, alpha=1): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+
+class Unsupported(Exception):
+    """An operator, or its arguments, that Strata does not take. The text says why, without the operator's name."""
+
+
+RULES: dict[torch._ops.OpOverload, Callable] = {}
+# Operators that torch runs without work: they only look at memory in another way.
+VIEWS: set[torch._ops.OpOverload] = set()
+# Names in the table that the installed version of torch does not have.
+MISSING: list[str] = []
+
+
+def find_operator(name: str) -> torch._ops.OpOverload | None:
+    """The operator "namespace.name.overload", or None where this version of torch lacks it."""
+    space, packet, overload = name.split(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, space), packet), overload)
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def lowers(*names: str, view: bool = False) -> Callable:
+    """Puts the function that follows in the table, for each name ("aten.add.Tensor")."""
+    def register(rule: Callable) -> Callable:
+        for name in names:
+            operator = find_operator(name)
+            if operator is None:
+                MISSING.append(name)
+                continue
+            if operator in RULES:
+                raise ValueError(f"two rules for {name}")
+            RULES[operator] = rule
+            if view:
+                VIEWS.add(operator)
+        return rule
+
+    return register

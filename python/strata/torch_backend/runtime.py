@@ -1,0 +1,293 @@
+"""Compiles FX graphs of ATen operators and runs them: parts by Strata's modules, the rest by torch."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx.node import map_arg
+from torch.utils import _pytree as pytree
+
+import strata
+
+from .options import Options
+from .partition import Part, partition
+from .places import log, report_fallbacks
+from .writer import Layout, is_tensor, write_module
+
+Node = torch.fx.Node
+
+
+class CompiledPart:
+    """A module called with torch's tensors, whatever their strides. The results have the strides that the graph
+    states."""
+
+    def __init__(self, module, inputs: Sequence[Layout], outputs: Sequence[Layout], fakes: Sequence[torch.Tensor]):
+        self.module = module
+        self._inputs = [None if layout.plain else layout.order for layout in inputs]
+        self._outputs = [None if layout.plain else layout.inverse for layout in outputs]
+        # Without arguments nothing says whose arrays the results are.
+        self._empty = [] if inputs else [
+            functools.partial(torch.empty, [fake.shape[d] for d in layout.order], dtype=fake.dtype, device=fake.device)
+            for layout, fake in zip(outputs, fakes, strict=True)]
+        self._strides = [None if _has_strides(layout, fake) else (tuple(fake.shape), fake.stride())
+                         for layout, fake in zip(outputs, fakes, strict=True)]
+
+    def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        arrays = []
+        for tensor, order in zip(tensors, self._inputs, strict=True):
+            tensor = tensor.detach() if order is None else tensor.detach().permute(order)
+            tensor = tensor.resolve_conj().resolve_neg()
+            arrays.append(tensor if tensor.is_contiguous() else tensor.contiguous())
+        results = list(self.module(*arrays) if arrays else self.module(out=[e() for e in self._empty]))
+        for i, (inverse, strides) in enumerate(zip(self._outputs, self._strides, strict=True)):
+            if inverse is not None:
+                results[i] = results[i].permute(inverse)
+            if strides is not None:
+                results[i] = with_strides(results[i], *strides)
+        return results
+
+
+def _has_strides(layout: Layout, fake: torch.Tensor) -> bool:
+    """Whether a dense array of this layout has the tensor's strides, but for dimensions of size 1."""
+    step = 1
+    for d in reversed(layout.order):
+        if fake.shape[d] > 1 and fake.stride(d) != step:
+            return fake.numel() == 0
+        step *= fake.shape[d]
+    return True
+
+
+def with_strides(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
+    """The same elements lying with other strides; those of 0 repeat elements, which must be equal."""
+    repeated = [d for d, (n, s) in enumerate(zip(shape, strides)) if s == 0 and n > 1]
+    for d in repeated:
+        tensor = tensor.narrow(d, 0, 1)
+    lying = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+    return lying.copy_(tensor).expand(shape)
+
+
+class Program:
+    """Steps over numbered slots. Slots are emptied after their last use, so that memory is free as early as in
+    eager mode."""
+
+    def __init__(self, inputs: int):
+        self._count = inputs
+        self._steps: list[tuple[Callable, list[int], list[int]]] = []  # what runs, its results, slots dead after it
+        self._results: Any = ()
+        self._constants: dict[int, Any] = {}
+
+    def slot(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+    def constant(self, value: Any) -> int:
+        slot = self.slot()
+        self._constants[slot] = value
+        return slot
+
+    def step(self, run: Callable, results: list[int]) -> None:
+        """Adds run(slots), which gives a list of as many results."""
+        self._steps.append((run, results, []))
+
+    def finish(self, reads: list[set[int]], results: list[Any]) -> None:
+        """Ends with the slots (or plain values) that are returned; `reads` are those that each step reads."""
+        kept = {r.number for r in results if isinstance(r, Slot)} | set(self._constants)
+        last: dict[int, int] = {}
+        for i, (read, step) in enumerate(zip(reads, self._steps, strict=True)):
+            for slot in [*read, *step[1]]:
+                last[slot] = i
+        for slot, i in last.items():
+            if slot not in kept:
+                self._steps[i][2].append(slot)
+        self._results = results
+
+    def __call__(self, arguments: list[Any]) -> list[Any]:
+        slots = [*arguments, *[None] * (self._count - len(arguments))]
+        arguments.clear()
+        for slot, value in self._constants.items():
+            slots[slot] = value
+        for run, results, dead in self._steps:
+            for slot, value in zip(results, run(slots), strict=True):
+                slots[slot] = value
+            for slot in dead:
+                slots[slot] = None
+        return [slots[r.number] if isinstance(r, Slot) else r for r in self._results]
+
+
+class Slot:
+    """A place of a program's values among arguments."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+
+def _fill(template: Any, slots: list[Any]) -> Any:
+    if isinstance(template, Slot):
+        return slots[template.number]
+    if isinstance(template, (list, tuple)):
+        return type(template)(_fill(t, slots) for t in template)
+    if isinstance(template, dict):
+        return {k: _fill(t, slots) for k, t in template.items()}
+    return template
+
+
+def compile_graph(gm: torch.fx.GraphModule, options: Options, name: str) -> Program:
+    """The program of a graph whose sizes are known (each node's meta["val"] says them)."""
+    refused: dict[Node, str] = {}
+    compiled: dict[Any, CompiledPart] = {}
+    while True:
+        plan = partition(gm.graph, refused)
+        parts = {part.key: part for part in plan.steps if isinstance(part, Part)}
+        try:
+            for key, part in parts.items():
+                if key not in compiled:
+                    compiled[key] = _compile_part(part, options, f"{name}_{len(compiled)}")
+            break
+        except strata.Error as error:
+            log.warning("Strata's compiler refuses a part of %d operators, which run in torch: %s", len(part.nodes),
+                        " ".join(str(error).split()))
+            refused |= {node: "the compiler refuses the part that it is in" for node in part.nodes}
+    report_fallbacks({n: r for n, r in plan.reasons.items() if n not in refused and not _expected(n)})
+    return _program(gm, plan.steps, [compiled[key] for key in parts])
+
+
+def _expected(node: Node) -> bool:
+    """Operators of torch that say nothing about Strata: copies to arguments, and results of other operators."""
+    return getattr(node.target, "__name__", "") in ("getitem", "copy_.default")
+
+
+def _compile_part(part: Part, options: Options, name: str) -> CompiledPart:
+    text = write_module(name, part.nodes, part.inputs, part.outputs)
+    fakes = [n.meta["val"] for n in part.outputs]
+    device = fakes[0].device.type
+    module = strata.compile_hlo(text.text, target="gpu" if device == "cuda" else "cpu",
+                                search_seconds=options.search_seconds if device == "cuda" else 0)
+    return CompiledPart(module, text.inputs, text.outputs, fakes)
+
+
+def _program(gm: torch.fx.GraphModule, steps: list[Part | Node], compiled: list[CompiledPart]) -> Program:
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    program = Program(len(placeholders))
+    slots = {node: i for i, node in enumerate(placeholders)}
+    reads: list[set[int]] = []
+
+    def argument(node: Node):
+        value = node.meta.get("val")
+        if node.op != "placeholder" and isinstance(value, (int, float, bool)):
+            return value
+        if node.op == "get_attr" and node not in slots:
+            slots[node] = program.constant(_attribute(gm, node.target))
+        return Slot(slots[node])
+
+    def add(run, nodes: list[Node], results: list[Node]) -> None:
+        for node in results:
+            slots[node] = program.slot()
+        reads.append({slots[n] for n in nodes if n in slots})
+        program.step(run, [slots[n] for n in results])
+
+    parts = iter(compiled)
+    for step in steps:
+        if isinstance(step, Part):
+            numbers = [argument(n).number for n in step.inputs]
+            part = next(parts)
+            add(lambda s, part=part, numbers=numbers: part(*[s[i] for i in numbers]), step.inputs, step.outputs)
+        else:
+            args, kwargs = map_arg(step.args, argument), map_arg(step.kwargs, argument)
+            args, kwargs = _plain(args), _plain(kwargs)
+            add(_torch_call(step, args, kwargs), step.all_input_nodes, [step])
+    output = next(n for n in gm.graph.nodes if n.op == "output")
+    results = output.args[0]
+    results = list(results) if isinstance(results, (list, tuple)) else [results]
+    program.finish(reads, [argument(r) if isinstance(r, Node) else r for r in results])
+    return program
+
+
+def _torch_call(node: Node, args: Any, kwargs: Any) -> Callable[[list[Any]], list[Any]]:
+    """An operator of torch. Some give other types than torch's fake tensors state (statistics of norms of 16-bit
+    floats): results are converted to the stated ones, which the parts that read them expect."""
+    target = node.target
+    dtypes = [v.dtype if is_tensor(v) else None for v in pytree.tree_leaves(node.meta.get("val"))]
+
+    def run(slots: list[Any]) -> list[Any]:
+        result = target(*_fill(args, slots), **_fill(kwargs, slots))
+        if is_tensor(result):
+            return [result if result.dtype == dtypes[0] else result.to(dtypes[0])]
+        if isinstance(result, (list, tuple)):
+            return [[r.to(d) if is_tensor(r) and d not in (None, r.dtype) else r for r, d in zip(result, dtypes)]]
+        return [result]
+
+    return run
+
+
+def _plain(arguments: Any) -> Any:
+    """FX's own lists as Python's."""
+    if isinstance(arguments, (list, tuple)):
+        return (list if isinstance(arguments, list) else tuple)(_plain(a) for a in arguments)
+    if isinstance(arguments, dict):
+        return {k: _plain(a) for k, a in arguments.items()}
+    return arguments
+
+
+def _attribute(gm: torch.fx.GraphModule, target: str) -> Any:
+    value = gm
+    for part in target.split("."):
+        value = getattr(value, part)
+    return value
+
+
+# Sizes that are symbols
+
+class _Fakes(torch.fx.Interpreter):
+    """Runs a graph with fake tensors and keeps each node's result in its meta data."""
+
+    def run_node(self, node: Node) -> Any:
+        result = super().run_node(node)
+        node.meta["val"] = result
+        return result
+
+
+def _with_sizes(gm: torch.fx.GraphModule, arguments: Sequence[Any]) -> torch.fx.GraphModule:
+    """A copy of a graph whose nodes know their sizes for these arguments."""
+    known = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
+    mode = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [mode.from_tensor(a, static_shapes=True) if is_tensor(a) else a for a in arguments]
+    with mode, torch.no_grad():
+        _Fakes(known).run(*fakes)
+    return known
+
+
+def has_symbols(gm: torch.fx.GraphModule) -> bool:
+    for node in gm.graph.nodes:
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(value, torch.SymInt) or is_tensor(value) and any(
+                    isinstance(n, torch.SymInt) for n in value.shape):
+                return True
+    return False
+
+
+class GraphProgram:
+    """A graph as a function of a list of arguments, which it empties. Graphs with symbolic sizes are compiled for
+    each combination of sizes when it is met first."""
+
+    def __init__(self, gm: torch.fx.GraphModule, options: Options, name: str):
+        self._gm, self._options, self._name = gm, options, name
+        self._symbolic = has_symbols(gm)
+        self._programs: dict[Any, Any] = {}
+        if not self._symbolic:
+            self._programs[None] = compile_graph(gm, options, name)
+
+    def __call__(self, arguments: list[Any]) -> list[Any]:
+        key = None
+        if self._symbolic:
+            key = tuple((tuple(a.shape), a.stride()) if is_tensor(a) else a for a in arguments)
+            if key not in self._programs:
+                self._programs[key] = self._compile(arguments)
+        return self._programs[key](arguments)
+
+    def _compile(self, arguments: list[Any]) -> Any:
+        name = f"{self._name}_{len(self._programs)}"
+        return compile_graph(_with_sizes(self._gm, arguments), self._options, name)

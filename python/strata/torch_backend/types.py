@@ -1,0 +1,26 @@
+"""torch's types as HLO's, and back."""
+
+from __future__ import annotations
+
+import torch
+
+from .hlo_builder import HALVES
+from .registry import Unsupported
+
+HLO_NAMES = {
+    torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64", torch.bool: "pred",
+    torch.int8: "s8", torch.int16: "s16", torch.int32: "s32", torch.int64: "s64", torch.uint8: "u8",
+}
+TORCH_TYPES = {name: dtype for dtype, name in HLO_NAMES.items()}
+
+
+def hlo_type(dtype: torch.dtype) -> str:
+    """HLO's name of a type of torch. Raises Unsupported for complex, quantised and other types."""
+    if dtype not in HLO_NAMES:
+        raise Unsupported(f"arrays of {str(dtype).removeprefix('torch.')} are not taken")
+    return HLO_NAMES[dtype]
+
+
+def wide(dtype: str) -> str:
+    """The type in which formulas of several operators are computed, as torch does: f32 for 16-bit floats."""
+    return "f32" if dtype in HALVES else dtype

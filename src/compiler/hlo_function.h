@@ -1,0 +1,47 @@
+// An HLO module as a function of arrays in memory: on the machine's GPU, or on its processor by LLVM's just-in-time
+// compiler.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "compiler/array_function.h"
+#include "emitters/buffers.h"
+#include "emitters/program.h"
+
+namespace strata::compiler {
+
+struct HloOptions {
+  /// Seconds to superoptimize each different product with what is around it (emitters/lax/search.h); 0: not at all.
+  double search_seconds = 0;
+  ResultCache* cache = nullptr;  ///< of results, cubins and measurements; none where null. Not owned.
+  std::string file = "<hlo>";    ///< what errors call the text
+};
+
+class HloFunction : public ArrayFunction {
+ public:
+  /// Compiles the text for the GPU, or for this machine's processor where `device` is null; the device must outlive the
+  /// function. Its inputs and results are the arrays of the entry's parameters and of its root, those of tuples in
+  /// order. Errors: of the text, with its place; Unsupported where something has no meaning; Environment where memory
+  /// or a library without a substitute is missing.
+  static Result<std::unique_ptr<HloFunction>> compile(std::string_view text, const GpuDevice* device,
+                                                      const HloOptions& options = {});
+
+ private:
+  HloFunction() = default;
+  void list_arrays(const hlo::Computation& entry);
+  Result<void> load_on_gpu(const GpuDevice& device, const hlo::Module& module, const HloOptions& options);
+  Result<void> load_on_cpu(const hlo::Module& module, const HloOptions& options);
+  Result<void> call_on_cpu(std::span<std::byte* const> inputs, std::span<std::byte* const> results) const override;
+  Result<std::vector<int>> input_buffers(const emitters::EmittedProgram& program) const;
+
+  std::vector<std::pair<int, int>> input_places_;  ///< the parameter, and its leaf where it is a tuple (else −1)
+  // On the processor:
+  std::optional<emitters::EmittedProgram> program_;
+  std::vector<int> input_buffers_;           ///< of program_
+  std::vector<emitters::Buffer> constants_;  ///< by buffer of program_
+};
+
+}  // namespace strata::compiler

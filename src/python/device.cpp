@@ -1,0 +1,26 @@
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include "emitters/gpu_run.h"
+#include "python/bindings.h"
+
+namespace strata::python {
+
+void bind_device(nb::module_& module) {
+  using namespace nb::literals;
+  nb::class_<GpuDevice>(module, "Device", "The machine's first GPU.")
+      .def_static(
+          "open",
+          [] {
+            nb::gil_scoped_release unlocked;
+            return std::shared_ptr<GpuDevice>(value_of(GpuDevice::open()));
+          },
+          "Opens it. Error where there is no driver or no GPU.")
+      .def_prop_ro("name", &GpuDevice::name)
+      .def_prop_ro("driver_version", &GpuDevice::driver_version, "13000 for CUDA 13.0")
+      .def_prop_ro(
+          "architecture", [](const GpuDevice& device) { return value_of(emitters::architecture_of(device)); },
+          "'sm_90a' or 'sm_80'. Error where kernels are not made for it.");
+}
+
+}  // namespace strata::python

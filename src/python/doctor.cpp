@@ -1,0 +1,21 @@
+#include "compiler/doctor.h"
+
+#include <nanobind/stl/string.h>
+
+#include "python/bindings.h"
+
+namespace strata::python {
+
+void bind_doctor(nb::module_& module) {
+  module.def(
+      "examine_machine",
+      [] {
+        nb::list list;
+        for (const compiler::Finding& one : compiler::examine_machine())
+          list.append(nb::make_tuple(one.name, one.version, one.path, one.missing, one.enables));
+        return list;
+      },
+      "(name, version, path, why it is missing, what it is for) of what Strata can use.");
+}
+
+}  // namespace strata::python

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""The torch front end on a GPU, beside eager mode: results, gradients, streams, CUDA graphs, times.
+
+usage: check_torch.py    needs a GPU, PyTorch with CUDA, and the package strata; the exit code is the number of failures
+"""
+
+import copy
+import logging
+import pathlib
+import sys
+import time
+import traceback
+
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+from test_torch_models import Block, Images  # noqa: E402
+from torch_helpers import array  # noqa: E402
+
+from strata import debug, torch_backend  # noqa: E402
+
+logging.basicConfig(format="%(message)s")
+
+
+def compiled(model):
+    torch._dynamo.reset()
+    return torch.compile(model, backend=torch_backend.backend)
+
+
+def cases(dtype):
+    return {"block": (Block(64, 8, 2).to("cuda", dtype), torch.randint(1, 11, (4, 32), device="cuda")),
+            "images": (Images().to("cuda", dtype), array(4, 3, 32, 32, dtype=dtype).cuda())}
+
+
+def check_results(name, dtype):
+    model, x = cases(dtype)[name]
+    found = debug.compare(model, [x], show=False)
+    assert found.agrees, f"\n{found}"
+    return f"error {found.rows[0].ratio:.2f} × eager's"
+
+
+def check_gradients(name, dtype):
+    model, x = cases(dtype)[name]
+    exact, eager = copy.deepcopy(model).double(), copy.deepcopy(model)
+    errors = []
+    for run, owner in ((exact, exact), (eager, eager), (compiled(model), model)):
+        run(x.double() if run is exact and x.is_floating_point() else x).double().square().mean().backward()
+        errors.append([p.grad for p in owner.parameters()])
+    ours, theirs = (sum(map(debug.error, errors[i], errors[0])) / len(errors[0]) for i in (2, 1))
+    assert ours <= max(2 * theirs, torch.finfo(dtype).eps), (ours, theirs)
+    return f"error {ours / theirs:.2f} × eager's"
+
+
+def check_stream(name, dtype):
+    model, x = cases(dtype)[name]
+    run = compiled(model.eval())
+    with torch.no_grad():
+        expected = run(x)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            got = run(x)
+        stream.synchronize()
+        torch.testing.assert_close(got, expected)
+
+
+def check_graph(name, dtype):
+    model, x = cases(dtype)[name]
+    run = compiled(model.eval())
+    with torch.no_grad():
+        for _ in range(3):
+            expected = run(x)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            got = run(x)
+        got.zero_()
+        graph.replay()
+        torch.cuda.synchronize()
+        torch.testing.assert_close(got, expected)
+
+
+def milliseconds(run, x):
+    for _ in range(5):
+        run(x)
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(50):
+        run(x)
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) * 20
+
+
+def check_times(name, dtype):
+    model, x = cases(dtype)[name]
+    model.eval()
+    with torch.no_grad():
+        ours, eager = milliseconds(compiled(model), x), milliseconds(model, x)
+    return f"{ours:.3f} ms, eager {eager:.3f} ms"
+
+
+def main():
+    failed = 0
+    for dtype in (torch.float32, torch.bfloat16):
+        for name in ("block", "images"):
+            for check in (check_results, check_gradients, check_stream, check_graph, check_times):
+                torch.manual_seed(0)
+                torch_backend.FALLBACKS.clear()
+                label = f"{check.__name__} {name} {str(dtype).removeprefix('torch.')}"
+                try:
+                    said = check(name, dtype)
+                except Exception:  # the other checks still run
+                    failed += 1
+                    said = "FAILED\n" + traceback.format_exc(limit=-4)
+                fell = {operator for operator, _, _ in torch_backend.FALLBACKS}
+                print(label, said or "ok", f"in torch: {fell}" if fell else "", flush=True)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""strata.Graph: programs written in Python."""
+
+import pathlib
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import strata
+from strata import _core
+
+PROGRAMS = pathlib.Path(__file__).parents[2] / "programs"
+
+
+@pytest.fixture
+def g():
+    return strata.Graph("test")
+
+
+def run(g, *arrays):
+    return strata.optimize(g, effort="none", cache="")(*arrays)
+
+
+def test_prints_as_programs_do():
+    g = strata.Graph("rmsnorm")
+    x, weight, w = g.input("X", (16, 1024)), g.input("G", (1024,)), g.input("W", (1024, 4096), np.float16)
+    scaled = g.mul(x, weight, name="XG")
+    root = g.sqrt(g.scale(g.sum(g.sqr(x, name="X2"), 1, name="S"), factor=Fraction(1, 1024), name="M"), name="R")
+    g.output(g.matmul(g.div(scaled, root, name="Y"), w, name="O"))
+    written = (PROGRAMS / "rmsnorm.strata").read_text()
+    statements = lambda text: sorted(line.strip() for line in text.splitlines() if not line.startswith("#"))
+    assert statements(str(g)) == statements(written)
+
+
+@pytest.mark.parametrize("path", sorted(PROGRAMS.glob("*.strata")), ids=lambda path: path.stem)
+def test_reads_what_it_prints(path):
+    g = strata.Graph.from_text(path.read_text())
+    assert str(strata.Graph.from_text(str(g))) == str(g)
+    assert g.outputs and all(g[value.name] is value for value in g.inputs)
+
+
+def test_every_operator_of_the_table_is_a_method(g):
+    for name, arity, attributes, meaning in _core.operators():
+        method = getattr(g, name)
+        assert method.__doc__ and name in dir(g)
+    with pytest.raises(AttributeError, match="no operator 'cholesky'"):
+        g.cholesky
+
+
+def test_operators_of_python(g):
+    x, y = g.input("x", (4, 8), "f32"), g.input("y", (4, 8), "f32")
+    results = [x + y, x - y, x * y, x / y, -x, x + 2, 3 - x, 2 * x, x / 4, x**2, x**0.5, x**-0.5, x > y, x < y, x @ y.T]
+    results += [x[1:3], x[0], x[:, -1], x[..., 2:4], x.reshape(2, -1), x.T]
+    g.output(*results)
+    a = np.random.default_rng(1).uniform(1, 2, (4, 8)).astype(np.float32)
+    b = np.random.default_rng(2).uniform(1, 2, (4, 8)).astype(np.float32)
+    wanted = [a + b, a - b, a * b, a / b, -a, a + 2, 3 - a, 2 * a, a / 4, a**2, a**0.5, a**-0.5, a > b, a < b, a @ b.T]
+    wanted += [a[1:3], a[0], a[:, -1], a[..., 2:4], a.reshape(2, -1), a.T]
+    for found, expected in zip(run(g, a, b), wanted, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_operators_of_several(g):
+    x, w, b = g.input("x", (4, 8), "f32"), g.input("w", (8,), "f32"), g.input("b", (8,), "f32")
+    q, k = g.input("q", (2, 4, 8), "f32"), g.input("k", (2, 6, 8), "f32")
+    mask, m = g.input("mask", (4, 6), "f32"), g.input("m", (5, 8), "f32")
+    g.output(g.rms_norm(x, weight=w, eps=1e-3), g.layer_norm(x, weight=w, bias=b, eps=1e-3), g.softmax(x, 0))
+    g.output(g.linear(x, m), g.swiglu(x, x), g.attention(q, k, k, mask=mask), g.mean(x, keepdim=False))
+    random = np.random.default_rng(3)
+    given = [random.standard_normal(one.shape).astype(np.float32) for one in g.inputs]
+    a, c, d, u, v, n, f = given
+
+    def softmax(z, axis):
+        e = np.exp(z - z.max(axis, keepdims=True))
+        return e / e.sum(axis, keepdims=True)
+
+    centred = a - a.mean(1, keepdims=True)
+    wanted = [
+        a * c / np.sqrt((a * a).mean(1, keepdims=True) + 1e-3),
+        centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-3) * c + d,
+        softmax(a, 0),
+        a @ f.T,
+        a / (1 + np.exp(-a)) * a,
+        softmax(u @ v.transpose(0, 2, 1) / np.sqrt(8) + n, -1) @ v,
+        a.mean(1),
+    ]
+    for found, expected in zip(run(g, *given), wanted, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)
+
+
+def here():
+    """The line that calls it, as errors write it."""
+    import inspect
+
+    return f"{__file__}:{inspect.currentframe().f_back.f_lineno}"
+
+
+def test_errors_name_the_users_line(g):
+    x = g.input("x", (4, 8))
+    y = g.input("y", (3, 5))
+    with pytest.raises(strata.Error) as raised:
+        line = here(); g.matmul(x, y)  # fmt: skip
+    assert str(raised.value).startswith(f"{line}:") and "matmul(x: f16[4, 8], y: f16[3, 5])" in str(raised.value)
+    with pytest.raises(strata.Error) as raised:
+        line = here(); x + y  # fmt: skip
+    assert str(raised.value).startswith(f"{line}:")
+    with pytest.raises(strata.Error) as raised:
+        line = here(); g.attention(x, y, y)  # fmt: skip
+    assert str(raised.value).startswith(f"{line}:")
+    with pytest.raises(strata.Error, match="'x' is defined twice"):
+        g.input("x", (1,))
+    with pytest.raises(strata.Error, match="f8e3"):
+        g.input("z", (1,), "f8e3")
+    with pytest.raises(strata.Error, match="a tensor of another Graph, 'other'"):
+        g.add(x, strata.Graph("other").input("o", (4, 8)))
+    with pytest.raises(strata.Error, match="transpose needs perm="):
+        g.transpose(x)
+    with pytest.raises(strata.Error, match="has no value while the program is written"):
+        bool(x)
+    with pytest.raises(strata.Error, match="<text>:1:"):
+        strata.Graph.from_text("graph {")

@@ -1,0 +1,137 @@
+"""strata.jax.jit beside jax.jit."""
+
+import os
+
+import pytest
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+jax = pytest.importorskip("jax", reason="jax is not installed: its front end is not tested")
+
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+
+import strata  # noqa: E402
+import strata.jax  # noqa: E402
+
+R = np.random.default_rng(3)
+
+
+def array(*shape):
+    return jnp.asarray(R.standard_normal(shape).astype(np.float32))
+
+
+def same(got, expected, tolerance=2e-5):
+    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(expected)):
+        assert isinstance(one, jax.Array)
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        np.testing.assert_allclose(np.asarray(one, np.float64), np.asarray(other, np.float64), tolerance, tolerance)
+
+
+def mlp(params, x):
+    for w, b in params[:-1]:
+        x = jax.nn.gelu(x @ w + b)
+    w, b = params[-1]
+    return {"logits": x @ w + b, "norm": jnp.sum(x**2)}
+
+
+PARAMS = [(array(4, 8), array(8)), (array(8, 3), array(3))]
+
+
+def test_trees_and_static_arguments():
+    x = array(5, 4)
+    same(strata.jax.jit(mlp)(PARAMS, x), mlp(PARAMS, x))
+
+    def f(x, n, *, kind="sum", scale=1.0):
+        return getattr(jnp, kind)(x, axis=0) * n * scale
+
+    for kind in ("sum", "mean"):
+        ours = strata.jax.jit(f, static_argnums=1, static_argnames="kind")
+        same(ours(x, 3, kind=kind), f(x, 3, kind=kind))
+        same(ours(x, n=2, kind=kind, scale=0.5), f(x, 2, kind=kind, scale=0.5))
+
+    @strata.jax.jit
+    def decorated(x):
+        """Doc."""
+        return x * 2
+
+    assert decorated.__doc__ == "Doc." and decorated.__name__ == "decorated"
+    same(decorated(x), x * 2)
+
+
+def test_numbers_stay_weak():
+    x = array(3).astype(jnp.bfloat16)
+    same(strata.jax.jit(lambda x, s: x * s)(x, 2.0), x * 2.0)
+    same(strata.jax.jit(lambda x, s: x * s)(np.arange(3, dtype=np.int32), 2), jnp.arange(3, dtype=jnp.int32) * 2)
+    same(strata.jax.jit(lambda: jnp.arange(4))(), jnp.arange(4))
+    same(strata.jax.jit(lambda x, y: x)(x, 1), x)
+
+
+def test_gradients():
+    x = array(5, 4)
+    ours = strata.jax.jit(mlp)
+
+    def loss(f):
+        return lambda p, x: jnp.mean(f(p, x)["logits"] ** 2) + f(p, x)["norm"]
+
+    for transform in (jax.grad, lambda f: jax.grad(f, argnums=(0, 1)), jax.value_and_grad,
+                      lambda f: jax.jit(jax.grad(f)), lambda f: strata.jax.jit(jax.grad(f))):
+        same(transform(loss(ours))(PARAMS, x), transform(loss(mlp))(PARAMS, x), 1e-4)
+    take = strata.jax.jit(lambda x, i: x[i] * 2)
+    i = jnp.array([0, 2, 2])
+    same(jax.grad(lambda x: take(x, i).sum())(x), jax.grad(lambda x: (x[i] * 2).sum())(x))
+    cube = strata.jax.jit(lambda x: jnp.sum(x**3))
+    second = jax.grad(lambda x: jax.grad(cube)(x).sum())
+    same(second(x), 6 * x)
+
+
+def test_vmap_and_jit():
+    f = strata.jax.jit(lambda x, w: jnp.tanh(x @ w))
+    xs, w = array(6, 4), array(4, 3)
+    same(jax.vmap(f, (0, None))(xs, w), jnp.tanh(xs @ w))
+    same(jax.jit(lambda x: f(x, w) + 1)(xs), jnp.tanh(xs @ w) + 1)
+    same(jax.jit(jax.vmap(f, (0, None)))(xs, w), jnp.tanh(xs @ w))
+    same(jax.vmap(jax.grad(lambda x: f(x, w).sum()))(xs), jax.vmap(jax.grad(lambda x: jnp.tanh(x @ w).sum()))(xs), 1e-4)
+    same(jax.grad(lambda w: jax.vmap(f, (0, None))(xs, w).sum())(w),
+         jax.grad(lambda w: jnp.tanh(xs @ w).sum())(w), 1e-4)
+    both = jax.vmap(jax.vmap(f, (0, None)), (0, None))
+    same(both(xs[None], w), jnp.tanh(xs @ w)[None])
+    same(jax.lax.scan(lambda c, x: (c + f(x, w).sum(), None), 0.0, xs)[0], jnp.tanh(xs @ w).sum(), 1e-4)
+
+
+def test_control_flow_and_linear_algebra():
+    def f(x):
+        y = jax.lax.fori_loop(0, 3, lambda i, y: y + jnp.sin(y) * i, x)
+        return jax.lax.cond(y.sum() > 0, lambda y: y, lambda y: -y, y)
+
+    same(strata.jax.jit(f)(x := array(4)), f(x))
+    a = array(4, 4)
+    spd = a @ a.T + 4 * jnp.eye(4)
+    same(strata.jax.jit(jnp.linalg.cholesky)(spd), jnp.linalg.cholesky(spd), 1e-4)
+    key = jax.random.key_data(jax.random.key(3))
+    draw = lambda k: jax.random.normal(jax.random.wrap_key_data(k), (3,))  # noqa: E731
+    same(strata.jax.jit(draw)(key), draw(key), 1e-4)
+
+
+def test_arrays_are_handed_over_by_torch():
+    """As on a GPU, here with tensors on the processor."""
+    pytest.importorskip("torch", reason="torch is not installed: handing arrays over is not tested")
+    for dtype in (jnp.float32, jnp.bfloat16, jnp.int32, jnp.bool_, jnp.uint8):
+        x = array(3, 4).astype(dtype)
+        text = jax.jit(lambda x: (x, x[1:])).lower(x).as_text("hlo")
+        same(strata.jax.call_through_torch(strata.compile_hlo(text, target="cpu"), [x], "cpu"), [x, x[1:]])
+    text = jax.jit(lambda: jnp.arange(3)).lower().as_text("hlo")
+    same(strata.jax.call_through_torch(strata.compile_hlo(text, target="cpu"), [], "cpu"), [jnp.arange(3)])
+
+
+def test_what_is_refused():
+    with pytest.raises(TypeError, match="key_data"):
+        strata.jax.jit(lambda k: jax.random.normal(k))(jax.random.key(0))
+    with pytest.raises(TypeError, match="neither an array nor static"):
+        strata.jax.jit(lambda x, s: x)(1.0, "s")
+    with pytest.raises(ValueError, match="hashable"):
+        strata.jax.jit(lambda x, s: x, static_argnums=1)(1.0, [])
+    with pytest.raises(ValueError, match="no argument 'nothing'"):
+        strata.jax.jit(lambda x: x, static_argnames="nothing")
+    with pytest.raises(strata.Error):
+        strata.jax.jit(lambda x: jnp.linalg.eigh(x))(array(3, 3))

@@ -1,0 +1,153 @@
+"""strata.compile_hlo: modules as functions of arrays."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import strata
+
+SOFTMAX = """
+HloModule softmax
+largest { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT m = f32[] maximum(a, b) }
+total { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
+ENTRY main {
+  x = f32[8,64] parameter(0)
+  low = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  m = f32[8] reduce(x, low), dimensions={1}, to_apply=largest
+  mb = f32[8,64] broadcast(m), dimensions={0}
+  d = f32[8,64] subtract(x, mb)
+  e = f32[8,64] exponential(d)
+  s = f32[8] reduce(e, zero), dimensions={1}, to_apply=total
+  sb = f32[8,64] broadcast(s), dimensions={0}
+  y = f32[8,64] divide(e, sb)
+  positive = pred[8,64] compare(x, mb), direction=GE
+  ROOT results = (f32[8,64], pred[8,64], f32[8,64], f32[]) tuple(y, positive, x, zero)
+}
+"""
+
+
+def expected(x):
+    e = np.exp(x - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def softmax():
+    return strata.compile_hlo(SOFTMAX, target="cpu", cache="")
+
+
+@pytest.fixture
+def x():
+    return np.random.default_rng(1).standard_normal((8, 64)).astype(np.float32)
+
+
+def test_says_what_it_takes(softmax):
+    assert [str(one) for one in softmax.inputs] == ["f32[8,64]"]
+    assert softmax.inputs[0].name == "x" and softmax.inputs[0].strides == (64, 1)
+    assert [str(one) for one in softmax.outputs] == ["f32[8,64]", "pred[8,64]", "f32[8,64]", "f32[]"]
+    assert softmax.device == "cpu" and softmax.device_bytes == 0 and "reduction" in softmax.explain()
+
+
+def test_numpy(softmax, x):
+    y, largest, same, zero = softmax(x)
+    np.testing.assert_allclose(y, expected(x), rtol=1e-5)
+    assert largest.dtype == bool and largest.sum() == 8
+    assert np.array_equal(same, x) and not np.shares_memory(same, x)
+    assert zero.shape == () and zero == 0
+
+
+def test_arrays_with_gaps_are_copied(softmax, x):
+    wide = np.zeros((8, 128), np.float32)
+    wide[:, ::2] = x
+    np.testing.assert_allclose(softmax(wide[:, ::2])[0], expected(x), rtol=1e-5)
+    shifted = np.zeros(8 * 64 * 4 + 4, np.uint8)[4:].view(np.float32).reshape(8, 64)
+    shifted[...] = x
+    np.testing.assert_allclose(softmax(shifted)[0], expected(x), rtol=1e-5)
+
+
+def test_results_into_given_arrays(softmax, x):
+    out = [np.empty((8, 64), dtype) for dtype in (np.float32, bool, np.float32)] + [np.empty((), np.float32)]
+    assert softmax(x, out=out) is out
+    np.testing.assert_allclose(out[0], expected(x), rtol=1e-5)
+
+
+def test_layouts_of_the_text():
+    text = "HloModule m\nENTRY e { x = f32[3,5]{0,1} parameter(0)  ROOT y = f32[3,5]{0,1} add(x, x) }"
+    module = strata.compile_hlo(text, target="cpu", cache="")
+    assert module.inputs[0].strides == (1, 3) and not module.inputs[0].is_row_major
+    x = np.arange(15, dtype=np.float32).reshape(3, 5)
+    for given in (x, np.asfortranarray(x)):
+        (y,) = module(given)
+        assert np.array_equal(y, 2 * x) and y.strides == (4, 12)
+
+
+def test_no_inputs_and_no_elements():
+    text = "HloModule m\nENTRY e { ROOT y = s32[3] constant({1, 2, 3}) }"
+    assert strata.compile_hlo(text, target="cpu", cache="")()[0].tolist() == [1, 2, 3]
+    text = "HloModule m\nENTRY e { x = f32[0,4] parameter(0)  ROOT y = f32[0,4] add(x, x) }"
+    assert strata.compile_hlo(text, target="cpu", cache="")(np.empty((0, 4), np.float32))[0].shape == (0, 4)
+
+
+def test_threads_side_by_side(softmax):
+    wrong = []
+
+    def work(seed):
+        x = np.random.default_rng(seed).standard_normal((8, 64)).astype(np.float32)
+        for _ in range(50):
+            if not np.allclose(softmax(x)[0], expected(x), rtol=1e-5):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ((), "takes 1 inputs; got 0"),
+        ((np.zeros((8, 32), np.float32),), r"input 0 \('x'\) is f32\[8,64\]; got f32\[8,32\]"),
+        ((np.zeros((8, 64)),), r"got f64\[8,64\]"),
+        (([[1.0]],), "is list, which is no array that Strata takes"),
+    ],
+)
+def test_arrays_that_do_not_fit(softmax, given, message):
+    with pytest.raises(strata.Error, match=message):
+        softmax(*given)
+
+
+def test_errors_have_place_and_remedy():
+    with pytest.raises(strata.Error, match=r"^<hlo>:\d+:\d+: unknown operator 'divde'\n  docs/hlo.md lists"):
+        strata.compile_hlo(SOFTMAX.replace("divide", "divde"), target="cpu")
+    with pytest.raises(strata.Error, match="target 'tpu' is none of 'auto', 'cpu', 'gpu'"):
+        strata.compile_hlo(SOFTMAX, target="tpu")
+
+
+def test_torch_and_jax(softmax, x):
+    torch = pytest.importorskip("torch")
+    y, largest, _, _ = softmax(torch.from_numpy(x))
+    assert y.dtype == torch.float32 and largest.dtype == torch.bool
+    torch.testing.assert_close(y, torch.softmax(torch.from_numpy(x), 1))
+    view = torch.zeros(8 * 64 + 1)[1:].view(8, 64).copy_(torch.from_numpy(x))  # begins 4 bytes behind a multiple of 16
+    torch.testing.assert_close(softmax(view)[0], y)
+    with pytest.raises(strata.Error, match=r"got f64\[8,64\] on cpu"):
+        softmax(torch.from_numpy(x).double())
+    jax = pytest.importorskip("jax")
+    y, *_ = softmax(jax.numpy.asarray(x))
+    assert isinstance(y, jax.Array)
+    np.testing.assert_allclose(y, expected(x), rtol=1e-5)
+    with pytest.raises(strata.Error, match="use strata.jax.jit under jit"):
+        jax.jit(lambda a: softmax(a)[0])(x)
+
+
+def test_bf16():
+    torch = pytest.importorskip("torch")
+    text = "HloModule m\nENTRY e { x = bf16[16] parameter(0)  ROOT y = bf16[16] multiply(x, x) }"
+    module = strata.compile_hlo(text, target="cpu", cache="")
+    x = torch.randn(16, dtype=torch.bfloat16)
+    assert torch.equal(module(x)[0], x * x)

@@ -1,0 +1,128 @@
+"""strata.optimize: the superoptimizer and what it returns."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import strata
+
+SMALL = """graph small {
+  input X: f16[16, 64]
+  input W: f16[64, 128]
+  S = sqr(X)
+  M = sum(S, dim=1)
+  R = sqrt(M)
+  Y = div(X, R)
+  O = matmul(Y, W)
+  output O
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return strata.optimize(SMALL, target="sm_90a", search_seconds=20, cache="")
+
+
+def arrays():
+    random = np.random.default_rng(1)
+    return random.standard_normal((16, 64)).astype(np.float16), random.standard_normal((64, 128)).astype(np.float16)
+
+
+def check(kernel):
+    x, w = arrays()
+    wide = x.astype(np.float64)
+    wanted = wide / np.sqrt((wide**2).sum(1, keepdims=True)) @ w.astype(np.float64)
+    (found,) = kernel(x, w)
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, wanted, rtol=5e-3, atol=5e-3)
+
+
+def test_result(kernel):
+    assert kernel.target == "sm_90a" and "block(" in kernel.mugraph and "graph small" in kernel.program
+    assert "__global__" in kernel.source and "1 kernel in place of 5" in kernel.headline
+    assert kernel.proof.tests >= 1 and kernel.proof.error_bound <= 1e-12 and "random test" in str(kernel.proof)
+    assert "<iframe srcdoc=" in kernel.report._repr_html_() and kernel.report.data["program"] == "small"
+    check(kernel)
+
+
+def test_save_and_load(kernel, tmp_path):
+    kernel.save(tmp_path / "k")
+    again = strata.load(tmp_path / "k")
+    assert (again.mugraph, again.source, again.config()) == (kernel.mugraph, kernel.source, kernel.config())
+    check(again)
+    kernel.report.save(tmp_path / "report.html")
+    assert "<svg" in (tmp_path / "report.html").read_text()
+    with pytest.raises(strata.Error, match="holds no kernel that was saved"):
+        strata.load(tmp_path)
+
+
+def test_configuration_makes_it_again(kernel):
+    again = strata.optimize(SMALL, config=kernel.config(), cache="")
+    assert (again.mugraph, again.source) == (kernel.mugraph, kernel.source)
+    assert again.proof.tests >= 1
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        (lambda text: text.replace("configuration 1", "configuration 2"), "of format 2, and this version reads 1"),
+        (lambda text: "graph " + text, "its first line is not"),
+        (lambda text: text.replace("# program ", "# program 0"), "it is of another program than 'small'"),
+        (lambda text: text.replace("# schedule -", "# schedule r9g9s9"), "has no schedule 'r9g9s9'"),
+        (lambda text: text.replace("rsqrt", "sqrt"), "is not proved to compute the program"),
+    ],
+)
+def test_configurations_that_are_refused(kernel, change, reason):
+    with pytest.raises(strata.Error, match=reason):
+        strata.optimize(SMALL, config=change(kernel.config()), cache="")
+
+
+def test_without_search_and_progress():
+    lines = []
+    kernel = strata.optimize(SMALL, effort="none", progress=lines.append, cache="")
+    assert "block(" not in kernel.mugraph
+    check(kernel)
+    strata.optimize(SMALL, target="sm_80", search_seconds=5, progress=lines.append, cache="")
+    assert lines and all("\n" not in line for line in lines)
+
+
+def test_cache(tmp_path):
+    first = strata.optimize(SMALL, search_seconds=20, cache=str(tmp_path))
+    second = strata.optimize(SMALL, search_seconds=20, cache=str(tmp_path))
+    assert second.mugraph == first.mugraph
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"effort": "some"}, "effort 'some' is none of 'none', 'quick', 'full'"),
+        ({"target": "sm_12"}, "sm_12"),
+        ({"program": "graph small {"}, "<program>:1"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(strata.Error, match=message):
+        strata.optimize(**{"program": SMALL, "cache": "", **arguments})
+
+
+def test_interrupt_gives_the_best_so_far():
+    program = (pathlib.Path(__file__).parents[2] / "programs" / "qknorm.strata").read_text()
+    timer = threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    kernel = strata.optimize(program, search_seconds=300, cache="")
+    assert "interrupted: the best so far" in kernel.notes and kernel.mugraph
+
+
+def test_doctor():
+    package = pathlib.Path(strata.__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(package), "STRATA_CUDA_DRIVER": "/nowhere/libcuda.so"}
+    told = subprocess.run([sys.executable, "-m", "strata", "doctor"], env=environment, capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    assert "GPU        missing" in told.stdout and "LLVM       19." in told.stdout and "numpy" in told.stdout

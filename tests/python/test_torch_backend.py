@@ -1,0 +1,205 @@
+"""torch.compile(…, backend="strata"): arguments, results, side effects, sizes, options, fall-backs."""
+
+import logging
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: its front end is not tested")
+
+import torch.nn.functional as F  # noqa: E402
+from torch_helpers import array, assert_same, compiled  # noqa: E402
+
+from strata import debug, torch_backend  # noqa: E402
+from strata.torch_backend import registry  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(5)
+
+
+def agree(function, *inputs, fallbacks=(), **options):
+    expected = function(*(i.clone() if isinstance(i, torch.Tensor) else i for i in inputs))
+    got = compiled(function, **options)(*inputs)
+    assert_same(got, expected)
+    assert sorted({name for name, _, _ in torch_backend.FALLBACKS}) == sorted(fallbacks)
+    return got
+
+
+def test_results_of_every_form():
+    x = array(3, 4)
+    agree(lambda x: (x + 1, None, 3, "text", [x * 2], {"k": x.sum()}), x)
+    agree(lambda x: (lambda y: (y, y, y.view(12)))(x + 1), x)
+    got = agree(lambda x: (x, x.t(), x + 0), x)
+    assert got[0].data_ptr() == x.data_ptr() and got[1].data_ptr() == x.data_ptr()
+    got = agree(lambda x: (x.clone(), x.t().contiguous(), x[:, :2].clone()), x)
+    assert all(g.untyped_storage().data_ptr() != x.untyped_storage().data_ptr() for g in got)
+    y, view = compiled(lambda x: (lambda y: (y, y[1:]))(x * 2))(x)
+    assert view.data_ptr() == y[1:].data_ptr()
+
+
+def test_arguments_of_every_form():
+    x = array(3, 4)
+    agree(lambda x, n, flag, nothing: x * n if flag and nothing is None else x, x, 2.5, True, None)
+    agree(lambda x: x * 2 + x.sum(), array(4, 6).t())
+    agree(lambda x: x * 2, array(4, 6)[:, ::2])
+    agree(lambda x: x * 2, array(4, 1).expand(4, 3))
+    agree(lambda x: x * 2, array(2, 3, 4, 5).to(memory_format=torch.channels_last))
+    agree(lambda x, y: x * y, torch.tensor(2.0), array(3))
+    agree(lambda x: x.exp().sum(), torch.tensor(2.0))
+    agree(lambda x: (x * 2, x.sum(), torch.cat([x, x])), array(0, 4))
+    agree(lambda x: x @ x.new_zeros(0, 5), array(4, 0))
+    agree(lambda x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.bool])
+def test_types(dtype):
+    agree(lambda x: (x + x, x.flip(0), x > 0), array(3, 4, dtype=dtype))
+
+
+def test_without_arguments():
+    agree(lambda: (torch.arange(6).view(2, 3).t() * 2.0, torch.ones(2, dtype=torch.bfloat16), torch.eye(3).sum()))
+    agree(lambda x: torch.special.bessel_j0(torch.linspace(0, 1, 4)) * x, array(4),
+          fallbacks=["aten.special_bessel_j0.default"])
+
+
+def test_autocast():
+    layer, x = torch.nn.Linear(4, 3), array(5, 4)
+
+    def f(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return layer(x).softmax(-1)
+
+    with torch.no_grad():
+        agree(f, x)
+
+
+def test_changed_arguments():
+    def change(x, y):
+        x.add_(y)
+        y[0] = 7
+        return x * 2
+
+    runs = []
+    x, y = array(3, 4), array(3, 4)
+    for run in (change, compiled(change)):
+        a, b = x.clone(), y.clone()
+        runs.append([run(a, b), a, b])
+    assert_same(*runs)
+
+
+def test_buffers():
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+            self.norm = torch.nn.BatchNorm1d(4)
+
+        def forward(self, x):
+            self.steps += 1
+            return self.norm(x) * self.steps
+
+    eager, ours = Counter(), Counter()
+    run = compiled(ours)
+    for _ in range(3):
+        x = array(6, 4)
+        with torch.no_grad():
+            assert_same(run(x), eager(x))
+    assert_same(list(ours.buffers()), list(eager.buffers()))
+
+
+def test_dynamic_sizes():
+    def f(x):
+        return torch.softmax(x @ x.t(), -1).sum(0) * x.shape[0] + torch.arange(x.shape[0])
+
+    torch._dynamo.reset()
+    run = torch.compile(f, backend=torch_backend.backend, dynamic=True)
+    for n in (3, 5, 8, 5, 13):
+        x = array(n, 4)
+        assert_same(run(x), f(x))
+    layer = torch.nn.Linear(4, 3)
+    run = torch.compile(layer, backend=torch_backend.backend, dynamic=True)
+    for n in (3, 7):
+        x = array(n, 4)
+        ours, = torch.autograd.grad(run(x).square().sum(), [layer.weight])
+        eager, = torch.autograd.grad(layer(x).square().sum(), [layer.weight])
+        assert_same(ours, eager)
+
+
+def test_fallback_says_which_where_and_why(caplog):
+    def f(x):
+        y = torch.special.bessel_j0(x * 2)  # the line
+        return y + 1, x.exp()
+
+    with caplog.at_level(logging.WARNING, "strata"):
+        agree(f, array(3, 4), fallbacks=["aten.special_bessel_j0.default"])
+    lines = [r.getMessage() for r in caplog.records if r.name == "strata"]
+    assert len(lines) == 1
+    assert "aten.special_bessel_j0.default runs in torch: there is no rule for it (test_torch_backend.py:" in lines[0]
+    assert "y = torch.special.bessel_j0(x * 2)" in lines[0]
+
+
+def test_fallbacks_in_a_chain():
+    def f(x):
+        a = torch.fft.fft(x).abs()
+        b = torch.special.bessel_j0(a.mean(-1, keepdim=True) + x)
+        return (b * a).softmax(-1), a.t()
+
+    expected = f(x := array(3, 4))
+    assert_same(compiled(f)(x), expected)
+    assert {name for name, _, _ in torch_backend.FALLBACKS} >= {"aten.special_bessel_j0.default"}
+
+
+def test_sizes_that_depend_on_elements():
+    agree(lambda x: x[x > 0] * 2 + 1, array(3, 4))
+
+
+def test_random_numbers_are_eagers():
+    def f(x):
+        return F.dropout(x * 2, 0.4, True) + torch.rand_like(x) + F.dropout(x.exp(), 0.2, True)
+
+    x = array(30, 40)
+    torch.manual_seed(1)
+    expected = f(x)
+    torch.manual_seed(1)
+    assert_same(compiled(f)(x), expected)
+
+
+def test_options():
+    x = array(3)
+    agree(lambda x: x + 1, x, options={"mode": "kernels", "effort": "quick", "search_budget": 0})
+    for options, said in (({"modes": 1}, "no option 'modes'; it has mode, effort, search_budget"),
+                          ({"mode": "megakernel"}, "strata decode"), ({"effort": "much"}, "'quick'"),
+                          ({"search_budget": -1}, "search_budget=-1")):
+        with pytest.raises(Exception, match=said):
+            compiled(lambda x: x + 1, options=options)(x)
+
+
+def test_the_compiler_may_refuse(monkeypatch, caplog):
+    import strata
+
+    def refuse(*_, **__):
+        raise strata.Error("t.hlo:1:1: error: refused for the test")
+
+    monkeypatch.setattr(strata, "compile_hlo", refuse)
+    with caplog.at_level(logging.WARNING, "strata"):
+        assert_same(compiled(lambda x: (x + 1).exp())(x := array(3)), (x + 1).exp())
+    assert "refused for the test" in caplog.text
+
+
+def test_every_name_of_the_table_is_an_operator():
+    assert set(registry.MISSING) <= {"prims._convert_element_type.default", "aten.mm.dtype", "aten.bmm.dtype",
+                                     "aten._batch_norm_with_update_functional.default"}
+    assert len(registry.RULES) > 250
+
+
+def test_compare(capsys, monkeypatch):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))
+    found = debug.compare(model, [array(3, 4)])
+    assert found.agrees and "ratio" in capsys.readouterr().out
+    gelu = torch.ops.aten.gelu.default
+    right = registry.RULES[gelu]
+    monkeypatch.setitem(registry.RULES, gelu, lambda c, x, **k: c.mul(right(c, x, **k), 1.01))
+    found = debug.compare(model, [array(3, 4)])
+    assert not found.agrees and found.culprit.startswith("aten.gelu.default")
+    assert "differs" in capsys.readouterr().out
