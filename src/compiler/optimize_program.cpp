@@ -179,7 +179,7 @@ class Optimization {
       const std::string best = p.best_us > 0 ? fmt::format("{:.2f} µs", p.best_us) : "none yet";
       say(fmt::format("measured {} of {}, best {}", p.measured, p.rows, best));
     };
-    say("measuring: preparing inputs and what is right");
+    say("measuring: preparing inputs and expected results");
     auto made = tune(result, tuning);
     if (!made) return skipped("nothing was measured: ", made.error());
     SuperoptimizeOptions proofs = work_;

@@ -364,7 +364,7 @@ Result<Literal> Evaluator::run_control(const Instruction& instruction, std::vect
     }
     case Opcode::RngBitGenerator:
       if (instruction.as<RandomAttributes>().algorithm != RandomAttributes::Algorithm::Default)
-        return unsupported("the interpreter has rng_default only: of the others XLA's bits are expected");
+        return unsupported("the interpreter has only rng_default: the other generators would need XLA's bits");
       return evaluate_random_bits(instruction, operands[0]);
     case Opcode::Scan:
       return evaluate_scan(*this, called(0), instruction, operands);

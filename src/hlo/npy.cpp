@@ -60,7 +60,7 @@ Result<Literal> read_npy(const std::string& path, const Shape& shape) {
   const bool kinds_fit = type && (kind(*type) == kind(shape.type) || (is_integer(*type) && is_integer(shape.type)));
   if (!kinds_fit) {
     return tl::unexpected(Error{ErrorCode::InvalidInput,
-                                fmt::format("'{}' holds elements of type {}, which are no {}", path,
+                                fmt::format("'{}' holds elements of type {}, not {}", path,
                                             file.descr.empty() ? "unknown" : file.descr, name(shape.type)),
                                 fmt::format("convert it with astype; {} suits", descr_of(numpy_type(shape.type))),
                                 {}});

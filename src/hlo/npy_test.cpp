@@ -35,7 +35,7 @@ TEST(HloNpy, NamesWhatDoesNotFit) {
     return read ? "none" : read.error().message;
   };
   EXPECT_THAT(error(array_shape(ElementType::S8, {2})), testing::HasSubstr("do not fit s8"));
-  EXPECT_THAT(error(array_shape(ElementType::F32, {2})), testing::HasSubstr("of type '<i4', which are no f32"));
+  EXPECT_THAT(error(array_shape(ElementType::F32, {2})), testing::HasSubstr("of type '<i4', not f32"));
   EXPECT_THAT(error(array_shape(ElementType::S32, {3})), testing::HasSubstr("has shape [2]; expected s32[3]"));
   EXPECT_EQ(error(array_shape(ElementType::U16, {2})), "none");
 }

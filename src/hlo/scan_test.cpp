@@ -165,7 +165,7 @@ TEST(HloRandomBits, GoOnWhereTheStateLeftOff) {
   const std::string head =
       "ENTRY e { s = u64[2] parameter(0) ROOT r = (u64[2], u32[2]) rng-bit-generator(s), algorithm=";
   EXPECT_THAT(error_of(head + "rng_mersenne }"), HasSubstr("algorithm is one of"));
-  EXPECT_THAT(value_of(head + "rng_three_fry }", {*parse_value("u64[2] {1, 2}")}), HasSubstr("rng_default only"));
+  EXPECT_THAT(value_of(head + "rng_three_fry }", {*parse_value("u64[2] {1, 2}")}), HasSubstr("only rng_default"));
 }
 
 }  // namespace

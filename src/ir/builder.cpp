@@ -187,7 +187,7 @@ Result<TensorId> GraphBuilder::add(OpKind kind, std::vector<TensorId> operands, 
     const bool is_input = graph_->tensor(operand).producer < 0;
     const Level lives = graph_->tensor(operand).level;
     if (kind == OpKind::InIter && !(is_input && own != Level::Kernel)) {
-      return fail(fmt::format("in_iter reads inputs of the graph; '{}' is none", graph_->tensor(operand).name));
+      return fail(fmt::format("in_iter reads inputs of the graph, and '{}' is not one", graph_->tensor(operand).name));
     }
     if (kind != OpKind::InIter && lives != own) {
       return fail(fmt::format("'{}' lives at {} level; bring it in with in_iter", graph_->tensor(operand).name,

@@ -48,8 +48,9 @@ class Bench {
     STRATA_TRY(const int64_t free, device_.free_bytes());
     bytes_ = std::min(options_.memory_bytes, static_cast<int64_t>(kMemoryShare * static_cast<double>(free)));
     if (const int64_t least = kVector * kUnrolled * 2 * target.multiprocessors * kThreads; bytes_ < least) {
-      return with_remedy(environment("{} has {} bytes of free memory", device_.name(), free),
-                         fmt::format("end what uses it; twice {} bytes are needed, and some more", least));
+      return with_remedy(
+          environment("{} has {} bytes of free memory", device_.name(), free),
+          fmt::format("end the programs that use it; a little more than twice {} bytes are needed", least));
     }
     for (auto& array : arrays_) {
       STRATA_TRY(GpuMemory memory, GpuMemory::allocate(device_, bytes_));

@@ -65,7 +65,7 @@ Result<void> LoadedModules::load(const std::string& name, const std::string& ima
 Result<CudaFunction> LoadedModules::find(const GpuLaunch& launch) const {
   const auto module = modules_.find(launch.module);
   if (module == modules_.end())
-    return invalid("kernel '{}' is of a module '{}', which is not there", launch.kernel, launch.module);
+    return invalid("kernel '{}' needs the module '{}', which is missing", launch.kernel, launch.module);
   CudaFunction function = nullptr;
   STRATA_CHECK(driver_.check(driver_.get_function(&function, module->second, launch.kernel.c_str()),
                              fmt::format("finding kernel '{}'", launch.kernel)));
@@ -168,7 +168,7 @@ Result<void> StepLoader::load_values(const GpuLoop& loop, LoadedLoop& made) cons
         value.counted != LoadedLoop::kNone || std::count(value.current.begin(), value.current.end(), value.next) == 0;
     const bool fixed = !is_carried(value.next) && manifest_.buffers[value.next].role != BufferRole::Constant;
     if (fixed)
-      return invalid("a loop's next value '{}' lies where it does not say", manifest_.buffers[value.next].name);
+      return invalid("a loop's next value '{}' does not lie where the loop says", manifest_.buffers[value.next].name);
   }
   return {};
 }

@@ -298,7 +298,8 @@ TEST_F(GpuStepsTest, WhatDoesNotFitTogetherIsRefused) {
             "a loop's 'x' and 'numbers' are of different sizes");
   EXPECT_EQ(with([&](auto& m) { loop(m).values[1].current = {"x"}; }),
             "a loop hands on 'x', which has a place of its own");
-  EXPECT_EQ(with([&](auto& m) { loop(m).values[1].next = "x"; }), "a loop's next value 'x' lies where it does not say");
+  EXPECT_EQ(with([&](auto& m) { loop(m).values[1].next = "x"; }),
+            "a loop's next value 'x' does not lie where the loop says");
   EXPECT_EQ(with([&](auto& m) { loop(m).values[1].over = 2; }), "a loop has no value 2");
   EXPECT_EQ(with([&](auto& m) { loop(m).count = 6; }), "a loop of 6 iterations has other counters");
   EXPECT_EQ(with([&](auto& m) { loop(m).count = -1; }), "a loop has -1 iterations");
@@ -312,7 +313,7 @@ TEST_F(GpuStepsTest, WhatDoesNotFitTogetherIsRefused) {
             "no loop says where 'c' lies");
   EXPECT_THAT(with([&](auto& m) { m.buffers[5].offset = 1 << 20; }), HasSubstr("'numbers' lies beyond the"));
   EXPECT_EQ(with([&](auto& m) { loop(m).body[0].launch()->module = "other"; }),
-            "kernel 'add' is of a module 'other', which is not there");
+            "kernel 'add' needs the module 'other', which is missing");
   EXPECT_EQ(with([&](auto& m) {
               m.steps.push_back(GpuStep(GpuCopy{"x", "numbers"}, "", ""));
             }),

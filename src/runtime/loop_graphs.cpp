@@ -107,7 +107,7 @@ Result<void> LoopGraphs::add_loop(CudaStream stream, CudaPointer answer, const S
   STRATA_CHECK(
       driver.check(nodes_.add_node(&node, at.graph, at.dependencies, at.kinds, at.count, &loop), "adding a loop"));
   STRATA_CHECK(driver.check(nodes_.set_dependencies(stream, &node, nullptr, 1, CudaGraphNodes::kInPlaceOfOthers),
-                            "going on behind a loop"));
+                            "going on after a loop"));
   CudaStream inner = streams_[depth_];
   STRATA_CHECK(driver.check(
       nodes_.begin_capture_to_graph(inner, loop.graphs[0], nullptr, nullptr, 0, CudaDriver::kCaptureThreadLocal),

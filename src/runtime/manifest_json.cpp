@@ -76,7 +76,7 @@ Result<MatrixProduct> read_product(const Json& json) {
     return invalid("a product's operands have types that do not go together");
   product.scaled = json.value("scaled", false);
   if (product.scaled && (!product.a.bytes || product.of_integers()))
-    return invalid("a product is scaled whose operands are not f8");
+    return invalid("a scaled product has operands that are not f8");
   product.bias = json.at("bias").get<bool>();
   product.accumulates = json.value("accumulates", false);
   STRATA_TRY(product.activation, parse_activation(json.at("activation").get<std::string>()));
@@ -220,7 +220,7 @@ Result<Fft> read_fft(const Json& json) {
   fft.algorithm = json.at("algorithm").get<int64_t>();
   const bool positive = std::all_of(fft.lengths.begin(), fft.lengths.end(), [](int64_t n) { return n > 0; });
   if (fft.lengths.empty() || fft.lengths.size() > 3 || !positive || fft.batch < 1)
-    return invalid("a Fourier transform has sizes that there are not");
+    return invalid("a Fourier transform has impossible sizes");
   return fft;
 }
 
@@ -295,12 +295,12 @@ Result<std::string> read_pattern(const std::string& text) {
   for (size_t i = 0; i + 1 < text.size(); i += 2) {
     int value = 0;
     const auto [end, error] = std::from_chars(text.data() + i, text.data() + i + 2, value, 16);
-    if (error != std::errc() || end != text.data() + i + 2) return invalid("'{}' is no pattern of bytes", text);
+    if (error != std::errc() || end != text.data() + i + 2) return invalid("'{}' is not a pattern of bytes", text);
     bytes.push_back(static_cast<char>(value));
   }
   const size_t size = bytes.size();
   if (text.size() % 2 != 0 || size == 0 || size > kMostBytes || (size > 2 && size % 4 != 0))
-    return invalid("'{}' is no pattern of 1, 2, 4, 8, 12 or 16 bytes", text);
+    return invalid("'{}' is not a pattern of 1, 2, 4, 8, 12 or 16 bytes", text);
   return bytes;
 }
 

@@ -75,7 +75,7 @@ Result<std::vector<char>> link_ptx(const std::string& ptx, std::string_view arch
     link->log_size(handle, &size);
     std::string log(size, '\0');
     if (size > 0) link->log(handle, log.data());
-    return unsupported("nvJitLink makes no cubin for {} of the PTX: error {}\n{}", arch, status, log.c_str());
+    return unsupported("nvJitLink cannot make a cubin for {} from the PTX: error {}\n{}", arch, status, log.c_str());
   };
   // The text ends with its zero.
   int status = link->add(handle, NvJitLink::kPtx, ptx.c_str(), ptx.size() + 1, "program.ptx");

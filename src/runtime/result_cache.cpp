@@ -166,7 +166,7 @@ void ResultCache::open() {
     format = sqlite3_column_int(version.statement, 0);
   }
   if (format > kFormat) {
-    give_up(fmt::format("it is of format {}, of a newer Strata; this one knows {}", format, kFormat),
+    give_up(fmt::format("its format {} is from a newer Strata; this one knows {}", format, kFormat),
             "name another folder with --cache, or use the newer program");
     return;
   }

@@ -82,7 +82,7 @@ Result<void> check_npy_size(const std::string& path, const NpyFile& file, size_t
   if (file.data.size() > wanted) {
     return tl::unexpected(
         Error{ErrorCode::InvalidInput,
-              fmt::format("'{}' has {} more bytes behind its {}", path, file.data.size() - wanted, array),
+              fmt::format("'{}' has {} more bytes after its {}", path, file.data.size() - wanted, array),
               "write one array to a file, with numpy.save",
               {}});
   }

@@ -291,7 +291,7 @@ void add_decode(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--temperature", options->sampling.temperature, "of sampling; 0: the likeliest token")
       ->capture_default_str();
-  command->add_option("--top-k", options->sampling.top_k, "sample from so many of the likeliest tokens; 0: from all")
+  command->add_option("--top-k", options->sampling.top_k, "sample from this many of the likeliest tokens; 0: from all")
       ->capture_default_str();
   command->add_option("--top-p", options->sampling.top_p, "and from the likeliest with this probability together")
       ->capture_default_str();
@@ -345,10 +345,10 @@ void add_decode(CLI::App& app, Action& action) {
       ->add_option("--just-in-time", options->just_in_time,
                    "functions whose tasks schedulers launch in the kernel, such as attention, or all; default: none")
       ->delimiter(',');
-  command->add_option("--measure", options->measure, "time launches of so many steps, after decoding");
+  command->add_option("--measure", options->measure, "time launches of this many steps, after decoding");
   command
       ->add_option("--position", options->positions,
-                   "of the measurement, or several with commas between them; default: where decoding ended")
+                   "position of the measurement, or several with commas between them; default: where decoding ended")
       ->delimiter(',')
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--json", options->json, "print one JSON object");

@@ -58,7 +58,7 @@ int finish(int code) {
 int run(int argc, char** argv) {
   CLI::App app("Strata: finds fast GPU kernels for tensor programs, and proves them equivalent.", "strata");
   app.require_subcommand(1);
-  app.set_version_flag("--version", build_identity, "print the version and the build, and end");
+  app.set_version_flag("--version", build_identity, "print the version and the build, and exit");
   Action action;
   add_optimize(app, action);
   add_verify(app, action);

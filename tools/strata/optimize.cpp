@@ -342,9 +342,9 @@ void add_optimize(CLI::App& app, Action& action) {
   add_seconds(*command, "--solver-time-limit", options->work.solver_time_limit, 1e6,
               "seconds to prove a graph that the finite fields leave undecided");
   command->add_flag("--allow-unstable", options->work.allow_unstable,
-                    "return graphs too that overflow for large inputs where the exact result does not");
+                    "also return graphs that overflow for large inputs where the exact result does not");
   add_seconds(*command, "--time-limit", search.time_limit, 1e9,
-              "seconds after which all ends with the best so far, measuring included; default 60, and "
+              "seconds after which everything ends with the best result so far, measuring included; default 60, and "
               "--profile-seconds more where candidates are measured; 0: none")
       ->default_str("");
   command->add_option("--checkpoint", options->checkpoint, "file to resume the search from and to keep its work in");

@@ -65,7 +65,7 @@ Profile profile(Superoptimized& result, const SuperoptimizeOptions& work, const 
     const std::string best = p.best_us > 0 ? fmt::format("{:.2f} µs", p.best_us) : std::string("none yet");
     line.show(fmt::format("measured {} of {}  best {}", p.measured, p.rows, best));
   };
-  line.show("measuring: preparing inputs and what is right");
+  line.show("measuring: preparing inputs and expected results");
   auto made = tune(result, tuning);
   if (!made) {
     line.end();

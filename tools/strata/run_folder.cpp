@@ -75,7 +75,7 @@ Result<void> report_results(const LaunchManifest& manifest, const GpuBuffers& bu
 
 Result<int> run_folder(const std::string& folder, const HloRunOptions& options) {
   if (options.interpret || options.check || options.with_inputs) {
-    return with_remedy(invalid("'{}' holds code alone: there is no program that the interpreter could run", folder),
+    return with_remedy(invalid("'{}' holds only code: there is no program that the interpreter could run", folder),
                        "leave --interpret, --check and --with-inputs out, or run the program's text");
   }
   if (options.device == "cpu") {

@@ -154,7 +154,8 @@ Result<Emitted> run_emitted(const hlo::Module& module, const std::vector<Literal
   const auto own = std::count_if(program.steps.begin(), program.steps.end(),
                                  [](const emitters::ProgramStep& step) { return step.interpreted && !step.lax; });
   if (options.check && own > 0)
-    notice("note: {} of {} steps are the interpreter's own: --check says nothing of them\n", own, program.steps.size());
+    notice("note: {} of {} steps are the interpreter's own: --check says nothing about them\n", own,
+           program.steps.size());
   STRATA_TRY(Literal result, emitters::run_on_cpu(program, arguments));
   return Emitted{std::move(result), is_superoptimized(program)};
 }

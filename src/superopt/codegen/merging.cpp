@@ -83,7 +83,7 @@ Result<BlockCode> MergedPair::second_code(const Graph& graph, const std::string&
                                           const BlockSchedule& schedule, const Target& target) const {
   const auto ways = offered(graph, code, schedule, target);
   const Operation& op = graph.operations()[next];
-  if (ways.empty()) return unsupported("{} threads are too few for the kernel behind", code.team());
+  if (ways.empty()) return unsupported("{} threads are too few for the next kernel", code.team());
   if (std::find(ways.begin(), ways.end(), schedule.handover) == ways.end()) {
     return unsupported("{} blocks do not run at the same time on {}", blocks_of(graph.operations()[first], schedule),
                        target.name);
