@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "emitters/gpu_run.h"
-#include "emitters/lax/measure.h"
+#include "emitters/measure_parts.h"
 #include "hlo/text.h"
 #include "machine/target.h"
 

@@ -417,7 +417,8 @@ class Fuser {
   }
 
   /// What two groups, neither of which reads the other, can save at most: a launch, and the time of arrays that both
-  /// read. All else that one of them does it also does beside the other.
+  /// read. All else that one of them does it also does beside the other; reading such an array is work, too, which the
+  /// two may share.
   double most_gain_of(int first, int second) const {
     constexpr double kRounding = 1e-9;
     const KernelTime& a = times_[static_cast<size_t>(first)];
@@ -431,8 +432,8 @@ class Fuser {
       const hlo::Shape& shape = hlo::leaf_of(computation_[value.instruction].shape, value.element);
       bytes += static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
     }
-    const double least = std::max({a.all_memory + b.all_memory - ratings_.microseconds_of(bytes), a.cache + b.cache,
-                                   a.operations + b.operations, a.thread, b.thread});
+    const double least = std::max({a.all_memory + b.all_memory - ratings_.microseconds_of(bytes), a.cache, b.cache,
+                                   a.operations, b.operations, a.thread, b.thread});
     return (a.all + b.all) * (1 + kRounding) - (a.launch + least);
   }
 
