@@ -41,6 +41,8 @@ Result<std::unique_ptr<HloFunction>> HloFunction::compile(std::string_view text,
   std::unique_ptr<HloFunction> made(new HloFunction);
   made->list_arrays(module->entry_computation());
   if (device != nullptr) {
+    STRATA_TRY(const CudaStreams streams, open_cuda_streams());
+    STRATA_TRY(const ContextScope scope, ContextScope::enter(device->driver(), streams, device->context()));
     STRATA_CHECK(made->load_on_gpu(*device, *module, options));
   } else {
     STRATA_CHECK(made->load_on_cpu(*module, options));
