@@ -32,6 +32,8 @@ Result<std::unique_ptr<GraphFunction>> GraphFunction::load(const GraphPtr& graph
     const std::string& name = graph->tensor(id).name;
     launches.results.emplace_back(name, name);
   }
+  STRATA_TRY(const CudaStreams streams, open_cuda_streams());
+  STRATA_TRY(const ContextScope scope, ContextScope::enter(device.driver(), streams, device.context()));
   STRATA_TRY(std::unique_ptr<GpuProgram> program, GpuProgram::load(device, cubin, std::move(launches)));
   STRATA_TRY(made->gpu_, GpuFunction::make(std::move(program), made->input_names_));
   return made;

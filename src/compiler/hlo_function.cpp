@@ -41,6 +41,8 @@ Result<std::unique_ptr<HloFunction>> HloFunction::compile(std::string_view text,
   std::unique_ptr<HloFunction> made(new HloFunction);
   made->list_arrays(module->entry_computation());
   if (device != nullptr) {
+    STRATA_TRY(const CudaStreams streams, open_cuda_streams());
+    STRATA_TRY(const ContextScope scope, ContextScope::enter(device->driver(), streams, device->context()));
     STRATA_CHECK(made->load_on_gpu(*device, *module, options));
   } else {
     STRATA_CHECK(made->load_on_cpu(*module, options));
@@ -84,7 +86,8 @@ Result<void> HloFunction::load_on_gpu(const GpuDevice& device, const hlo::Module
   emit.target = *target;
   const auto libraries = emitters::LibraryUse::WhereFaster;
   emitters::LaxOptions lax = lax_options(options);
-  lax.measure_seconds = options.search_seconds;
+  lax.measures = options.search_seconds > 0;
+  lax.device = fmt::format("{}, driver {}", device.name(), device.driver_version());
   lax.microseconds = [&](const hlo::Module& part, const emitters::LaxStep* step) {
     return emitters::part_microseconds(device, part, step, emit, libraries);
   };

@@ -3,6 +3,7 @@
 
 #include "emitters/gpu_run.h"
 #include "python/bindings.h"
+#include "runtime/cuda_streams.h"
 
 namespace strata::python {
 
@@ -13,7 +14,13 @@ void bind_device(nb::module_& module) {
           "open",
           [] {
             nb::gil_scoped_release unlocked;
-            return std::shared_ptr<GpuDevice>(value_of(GpuDevice::open()));
+            // Opening makes the device current: another one that the caller works on is made so again.
+            CudaContext before = nullptr;
+            const auto streams = open_cuda_streams();
+            if (streams) streams->current_context(&before);
+            std::shared_ptr<GpuDevice> device = value_of(GpuDevice::open());
+            if (before != nullptr) device->driver().context_use(before);
+            return device;
           },
           "Opens it. Error where there is no driver or no GPU.")
       .def_prop_ro("name", &GpuDevice::name)

@@ -1,6 +1,7 @@
 #include "python/bindings.h"
 
 NB_MODULE(_core, module) {
+  nanobind::set_leak_warnings(false);  // modules that live to the end of the process are no mistake
   module.doc() = "Strata's compiler. Use the package strata; this module changes without notice.";
   nanobind::exception<strata::python::Raised>(module, "Error", PyExc_RuntimeError);
   strata::python::bind_device(module);

@@ -117,4 +117,14 @@ Result<CudaStreams> open_cuda_streams() {
   return streams;
 }
 
+Result<ContextScope> ContextScope::enter(const CudaDriver& driver, const CudaStreams& streams, CudaContext context) {
+  STRATA_CHECK(driver.check(streams.push_context(context), "using the context"));
+  return ContextScope(streams);
+}
+
+ContextScope::~ContextScope() {
+  CudaContext left = nullptr;
+  if (pop_ != nullptr) pop_(&left);
+}
+
 }  // namespace strata

@@ -2,6 +2,8 @@
 // streams, and graphs that they record.
 #pragma once
 
+#include <utility>
+
 #include "runtime/cuda_driver.h"
 
 namespace strata {
@@ -20,5 +22,18 @@ struct CudaStreams {
 
 /// Of the library that open_cuda_driver() opens. Error (Environment) where it is missing or lacks a function.
 Result<CudaStreams> open_cuda_streams();
+
+/// Makes a context current on this thread, and the one before afterwards: the caller may be at work on another GPU.
+class ContextScope {
+ public:
+  static Result<ContextScope> enter(const CudaDriver& driver, const CudaStreams& streams, CudaContext context);
+  ~ContextScope();
+  ContextScope(ContextScope&& other) noexcept : pop_(std::exchange(other.pop_, nullptr)) {}
+  ContextScope& operator=(ContextScope&&) = delete;
+
+ private:
+  explicit ContextScope(const CudaStreams& streams) : pop_(streams.pop_context) {}
+  int (*pop_)(CudaContext*);
+};
 
 }  // namespace strata

@@ -19,10 +19,8 @@ Result<std::unique_ptr<GpuDevice>> GpuDevice::open() {
   int l2 = 0;
   STRATA_CHECK(d.driver_.check(d.driver_.device_attribute(&l2, CudaDriver::kL2CacheBytes, d.device_), "L2 cache"));
   d.l2_bytes_ = l2;
-  CudaContext context = nullptr;
-  STRATA_CHECK(d.driver_.check(d.driver_.context_retain(&context, d.device_), "making a context"));
-  d.retained_ = true;
-  STRATA_CHECK(d.driver_.check(d.driver_.context_use(context), "using the context"));
+  STRATA_CHECK(d.driver_.check(d.driver_.context_retain(&d.context_, d.device_), "making a context"));
+  STRATA_CHECK(d.driver_.check(d.driver_.context_use(d.context_), "using the context"));
   STRATA_CHECK(d.driver_.check(d.driver_.create_stream(&d.stream_, CudaDriver::kNonBlocking), "making a stream"));
   return made;
 }
@@ -32,7 +30,7 @@ GpuDevice::~GpuDevice() {
   convolutions_.reset();
   ffts_.reset();
   if (stream_ != nullptr) driver_.destroy_stream(stream_);
-  if (retained_) driver_.context_release(device_);
+  if (context_ != nullptr) driver_.context_release(device_);
 }
 
 Result<int64_t> GpuDevice::free_bytes() const {

@@ -23,6 +23,7 @@ class GpuDevice {
 
   const CudaDriver& driver() const { return driver_; }
   CudaStream stream() const { return stream_; }
+  CudaContext context() const { return context_; }
   const std::string& name() const { return name_; }
   int driver_version() const { return version_; }  ///< 13000 for CUDA 13.0
   int64_t l2_bytes() const { return l2_bytes_; }
@@ -40,7 +41,7 @@ class GpuDevice {
 
   CudaDriver driver_{};
   CudaDevice device_ = 0;
-  bool retained_ = false;
+  CudaContext context_ = nullptr;  ///< null until it is retained
   CudaStream stream_ = nullptr;
   std::string name_;
   int version_ = 0;

@@ -2,32 +2,12 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 namespace strata {
 namespace {
 
 /// Where an array without elements lies: nothing is read there, but 0 would mean "not given".
 constexpr CudaPointer kNowhere = kBufferAlignment;
-
-/// Makes a context current on this thread, and the one before afterwards: the caller may be at work on another GPU.
-class ContextScope {
- public:
-  static Result<ContextScope> enter(const CudaDriver& driver, const CudaStreams& streams, CudaContext context) {
-    STRATA_CHECK(driver.check(streams.push_context(context), "using the context"));
-    return ContextScope(streams);
-  }
-  ~ContextScope() {
-    CudaContext left = nullptr;
-    if (streams_ != nullptr) streams_->pop_context(&left);
-  }
-  ContextScope(ContextScope&& other) noexcept : streams_(std::exchange(other.streams_, nullptr)) {}
-  ContextScope& operator=(ContextScope&&) = delete;
-
- private:
-  explicit ContextScope(const CudaStreams& streams) : streams_(&streams) {}
-  const CudaStreams* streams_;
-};
 
 }  // namespace
 
@@ -39,9 +19,10 @@ Result<std::unique_ptr<GpuFunction>> GpuFunction::make(std::unique_ptr<GpuProgra
 }
 
 GpuFunction::~GpuFunction() {
-  if (context_ == nullptr) return;
-  const CudaDriver& driver = program_->device().driver();
-  const auto scope = ContextScope::enter(driver, streams_, context_);
+  if (streams_.push_context == nullptr) return;
+  const GpuDevice& device = program_->device();
+  const CudaDriver& driver = device.driver();
+  const auto scope = ContextScope::enter(driver, streams_, device.context());
   if (last_call_ != nullptr) driver.destroy_event(last_call_);
   buffers_.reset();  // the driver waits for what still uses the memory
   program_.reset();
@@ -66,7 +47,6 @@ Result<void> GpuFunction::prepare(const std::vector<std::string>& inputs) {
   const LaunchManifest& manifest = program_->manifest();
   const CudaDriver& driver = program_->device().driver();
   STRATA_TRY(streams_, open_cuda_streams());
-  STRATA_CHECK(driver.check(streams_.current_context(&context_), "the context"));
   // A loop whose condition depends on data is a graph of its own, made for the places of all buffers: they stay.
   const bool stays = asking_depth(manifest.steps) > 0;
   std::set<size_t> given;
@@ -152,7 +132,7 @@ Result<void> GpuFunction::call(std::span<const CudaPointer> inputs, std::span<co
   STRATA_CHECK(check(results, results_, "result"));
   const CudaDriver& driver = program_->device().driver();
   const std::lock_guard lock(calling_);
-  STRATA_TRY(const ContextScope scope, ContextScope::enter(driver, streams_, context_));
+  STRATA_TRY(const ContextScope scope, ContextScope::enter(driver, streams_, program_->device().context()));
   int state = CudaStreams::kNotRecorded;
   STRATA_CHECK(driver.check(streams_.recording(stream, &state), "the state of the stream"));
   const bool recorded = state != CudaStreams::kNotRecorded;

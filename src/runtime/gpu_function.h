@@ -21,8 +21,8 @@ class GpuFunction {
   static constexpr CudaPointer kAlignment = kBufferAlignment;
 
   /// `inputs`: the names of the input buffers in the order of the arguments. Takes memory for what is neither input nor
-  /// result. The device must outlive it. Errors: Environment where there is too little memory; InvalidInput where an
-  /// input is no buffer of that role.
+  /// result, in the device's context, which is current. The device must outlive it. Errors: Environment where there is
+  /// too little memory; InvalidInput where an input is no buffer of that role.
   static Result<std::unique_ptr<GpuFunction>> make(std::unique_ptr<GpuProgram> program,
                                                    const std::vector<std::string>& inputs);
   ~GpuFunction();
@@ -58,7 +58,6 @@ class GpuFunction {
 
   std::unique_ptr<GpuProgram> program_;
   CudaStreams streams_{};
-  CudaContext context_ = nullptr;
   std::optional<GpuBuffers> buffers_;
   std::vector<Array> inputs_, results_;
   int64_t held_bytes_ = 0;

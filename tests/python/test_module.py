@@ -1,5 +1,9 @@
 """strata.compile_hlo: modules as functions of arrays."""
 
+import os
+import pathlib
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -151,3 +155,56 @@ def test_bf16():
     module = strata.compile_hlo(text, target="cpu", cache="")
     x = torch.randn(16, dtype=torch.bfloat16)
     assert torch.equal(module(x)[0], x * x)
+
+
+ON_THE_FAKE_DRIVER = """
+import ctypes, os, sys
+import numpy as np
+import strata
+
+module = strata.compile_hlo(sys.stdin.read(), target="gpu", cache="")
+assert module.device == "gpu", module.device
+driver = ctypes.CDLL(os.environ["STRATA_CUDA_DRIVER"])
+size = 8 * 64 * 4
+
+# The fake driver's device memory is the process's own, and its kernels do nothing.
+def allocate():
+    place = ctypes.c_uint64()
+    assert driver.cuMemAlloc_v2(ctypes.byref(place), ctypes.c_size_t(size)) == 0
+    return place.value
+
+def values(place):
+    return np.ctypeslib.as_array((ctypes.c_float * (8 * 64)).from_address(place))
+
+places = [allocate() for _ in range(5)]
+values(places[0])[:] = 7
+module._function.call(places[:1], places[1:], 0)
+assert (values(places[3]) == 7).all()  # the result that is the parameter is copied
+for call in (lambda: module._function.call([places[0] + 16], places[1:], 0), lambda: module(np.zeros((8, 64), "f"))):
+    try:
+        call()
+    except strata.Error as error:
+        print(error)
+print(module.device_bytes)
+del module
+for place in places:
+    driver.cuMemFree_v2(ctypes.c_uint64(place))
+"""
+
+
+def test_on_the_fake_driver(tmp_path):
+    """Loading and calling on a GPU, without one: a driver that runs nothing (tests/fake_cuda)."""
+    package = pathlib.Path(strata.__file__).parents[1]
+    (tmp_path / "script").write_text("log /dev/null\n")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(package),
+        "STRATA_CUDA_DRIVER": str(package.parent / "lib" / "libfake_cuda.so"),
+        "STRATA_FAKE_CUDA_SCRIPT": str(tmp_path / "script"),
+    }
+    ran = subprocess.run([sys.executable, "-c", ON_THE_FAKE_DRIVER], env=environment, input=SOFTMAX, text=True,
+                         capture_output=True)  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("input 0 does not begin at a multiple of 256 bytes\n  copy it\n")
+    assert "the module is compiled for the GPU, and NumPy's arrays lie in the host's memory" in ran.stdout
+    assert ran.stdout.splitlines()[-1] == "0"  # one kernel: nothing lies between
