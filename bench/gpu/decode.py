@@ -3,11 +3,11 @@
 [--no-peer] [--compile-mode M] [--limit-seconds S] [--results FILE.json]
 
 For each model and batch: `strata decode` in each mode, then the same step in PyTorch (decode_peer.py: compiled layers,
-one CUDA graph, the fastest backend of attention), in one run on one GPU, with random weights in bfloat16. Times are ms a
-step, each the median of 7 launches of 50 steps; the floor is weights and cache over what ordinary loads reach on this
-GPU, which `strata calibrate` measures first. Each row says its date, command, devices and versions. Rows go to FILE.json
-as they are there; a later run adds rows and modes, and replaces those that it takes anew. Exit status: 1 where a row
-failed, else 2 where --limit-seconds left rows out, which are named.
+one CUDA graph, the fastest backend of attention), in one run on one GPU, with random weights in bfloat16. Times are ms
+a step, each the median of 7 launches of 50 steps; the floor is weights and cache over what ordinary loads reach on this
+GPU, which `strata calibrate` measures first. Each figure says its date, command, device and version. Rows go to
+FILE.json as they are there; a later run adds rows and modes, and replaces those that it takes anew. Exit status: 1
+where a row failed, else 2 where --limit-seconds left rows out, which are named.
 """
 import argparse
 import datetime
@@ -108,16 +108,17 @@ def line_of(row):
 
 def measure(options, model, batch, capacity, peer, results):
     """One model and batch at all positions; whether something failed."""
-    general = {"model": model, "batch": batch, "date": options.date, "command": options.command}
-    rows = {position: general | {"position": position} for position in options.positions}
+    of_run = {"date": options.date, "command": options.command}
+    rows = {position: {"model": model, "batch": batch, "position": position} for position in options.positions}
     for mode in options.modes:
         found, general = strata_rows(options, model, batch, mode, capacity)
         for position, row in rows.items():
-            row[mode] = found.get(position, general)
+            row[mode] = found.get(position, general) | of_run | {"version": options.version}
             row["floor_ms"] = row[mode].get("floor_ms", row.get("floor_ms", float("nan")))
     for position, row in rows.items():
         if peer:
-            row["torch"] = peer.row(batch, position) | {"version": peer.about.get("torch"), "device": peer.about.get("ready")}
+            about = {"version": peer.about.get("torch"), "device": peer.about.get("ready")}
+            row["torch"] = peer.row(batch, position) | about | of_run
         results.add(row)
         print(line_of(row), flush=True)
     return any("failed" in value for row in rows.values() for value in row.values() if isinstance(value, dict))
@@ -139,9 +140,11 @@ def main():
     begin = time.monotonic()
     capacity = (max(options.positions) + STEPS + UNIT) // UNIT * UNIT
     results = Results(options.results)
+    version = subprocess.run([options.strata, "--version"], capture_output=True, text=True, check=True)
+    options.version = version.stdout.strip()
     options.command = " ".join(["decode.py", "STRATA", *sys.argv[2:]])
-    results.data["what"] = ("ms a step: medians of 7 launches of 50 steps; floor: weights and cache over read_bandwidth; "
-                            "random weights")
+    results.data["what"] = ("ms a step: medians of 7 launches of 50 steps; floor: weights and cache over "
+                            "read_bandwidth; random weights")
     subprocess.run([options.strata, "calibrate"], check=True, timeout=LONGEST, stdout=subprocess.DEVNULL)
     failed, left_out = False, []
     for model in options.models:

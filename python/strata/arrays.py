@@ -58,17 +58,42 @@ def _wrong(index: int, spec: ArraySpec, found: str) -> Error:
     return Error(f"input {index}{name} is {spec}; got {found}")
 
 
+def given_results(adapter, out: Sequence[Any]) -> list[int]:
+    """Where the caller's arrays for the results lie. Raises Error where one is not what the module writes: results are
+    written in place, so nothing is converted."""
+    if len(out) != len(adapter.results):
+        raise Error(f"there are {len(adapter.results)} results; out has {len(out)} arrays")
+    places = []
+    for index, (array, (spec, dtype)) in enumerate(zip(out, adapter.results)):
+        element, shape, strides, place = adapter.facts(index, array)
+        if element != dtype or tuple(shape) != spec.shape:
+            raise Error(f"out[{index}] must be {spec}; it is {element}[{','.join(map(str, shape))}]")
+        if not _same_strides(shape, strides, spec.strides):
+            raise Error(
+                f"out[{index}] has strides {tuple(strides)}, in elements, and {spec.strides} are written\n"
+                "  give an array with these strides, or leave out= away and copy the result"
+            )
+        if place % adapter.alignment:
+            raise Error(
+                f"out[{index}] does not begin at a multiple of {adapter.alignment} bytes\n"
+                "  give an array of its own, not a view into another"
+            )
+        places.append(place)
+    return places
+
+
 class TorchArrays:
     """Tensors of torch, on the processor or the first GPU."""
 
     def __init__(self, inputs: list[ArraySpec], results: list[ArraySpec], on_gpu: bool, alignment: int):
         import torch
 
-        self._torch, self._on_gpu, self._alignment = torch, on_gpu, alignment
+        self._torch, self._on_gpu, self.alignment = torch, on_gpu, alignment
         self.inputs = self._specs = inputs
         self._device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
         self._inputs = [(self._dtype(one), torch.Size(one.shape), one.is_row_major) for one in inputs]
         self._results = [(self._dtype(one), one.shape, one.strides, one.is_row_major) for one in results]
+        self.results = [(one, self._dtype(one)) for one in results]
 
     def _dtype(self, spec: ArraySpec):
         found = getattr(self._torch, _TORCH.get(spec.dtype, "-"), None)
@@ -87,7 +112,7 @@ class TorchArrays:
                 array = self._laid_out(array, index)
                 kept.append(array)
             place = array.data_ptr()
-            if place % self._alignment:
+            if place % self.alignment:
                 array = array.clone()  # a view that begins within another tensor
                 kept.append(array)
                 place = array.data_ptr()
@@ -127,6 +152,14 @@ class TorchArrays:
     def result_address(self, array) -> int:
         return array.data_ptr()
 
+    def facts(self, index: int, array):
+        """Element type, sizes, strides in elements and address of an array for a result."""
+        if not isinstance(array, self._torch.Tensor):
+            raise Error(f"out[{index}] is {type(array).__name__}; the others are torch's tensors")
+        if array.get_device() != (0 if self._on_gpu else -1):
+            raise Error(f"out[{index}] lies on {array.device}, and results are written on {self._device}")
+        return array.dtype, array.shape, array.stride(), array.data_ptr()
+
     def stream(self) -> int:
         return self._torch.cuda.current_stream(0).cuda_stream if self._on_gpu else 0
 
@@ -147,9 +180,9 @@ class NumpyArrays:
             )
         import numpy
 
-        self.inputs, self._numpy, self._alignment = inputs, numpy, alignment
+        self.inputs, self._numpy, self.alignment = inputs, numpy, alignment
         self._inputs = [(one, self._dtype(one)) for one in inputs]
-        self._results = [(one, self._dtype(one)) for one in results]
+        self.results = [(one, self._dtype(one)) for one in results]
 
     def _dtype(self, spec: ArraySpec):
         if spec.dtype in _NUMPY:
@@ -176,7 +209,7 @@ class NumpyArrays:
                 raise _wrong(index, spec, f"{names.get(array.dtype.name, array.dtype.name)}[{sizes}]")
             strides = tuple(stride // dtype.itemsize for stride in array.strides)
             place = array.__array_interface__["data"][0]
-            if not _same_strides(array.shape, strides, spec.strides) or place % self._alignment:
+            if not _same_strides(array.shape, strides, spec.strides) or place % self.alignment:
                 made = self._empty(spec, dtype)
                 self._numpy.copyto(made, array)
                 array, place = made, made.__array_interface__["data"][0]
@@ -194,10 +227,18 @@ class NumpyArrays:
         return self._numpy.lib.stride_tricks.as_strided(flat, spec.shape, strides)
 
     def empty_results(self) -> list[Any]:
-        return [self._empty(spec, dtype) for spec, dtype in self._results]
+        return [self._empty(spec, dtype) for spec, dtype in self.results]
 
     def result_address(self, array) -> int:
         return array.__array_interface__["data"][0]
+
+    def facts(self, index: int, array):
+        if not isinstance(array, self._numpy.ndarray):
+            raise Error(f"out[{index}] is {type(array).__name__}; results are written into NumPy's arrays")
+        if not array.flags.writeable:
+            raise Error(f"out[{index}] cannot be written")
+        strides = tuple(stride // array.itemsize for stride in array.strides)
+        return array.dtype, array.shape, strides, self.result_address(array)
 
     def stream(self) -> int:
         return 0
@@ -224,6 +265,11 @@ class JaxArrays(NumpyArrays):
             raise Error(f"input {index} is {type(array).__name__}; the others are JAX's arrays")
         return self._numpy.asarray(array)  # waits until it is computed, and shares its memory
 
+    def facts(self, index: int, array):
+        if isinstance(array, self._jax.Array):
+            raise Error(f"out[{index}] is an array of JAX, which nobody may write\n  leave out= away")
+        return super().facts(index, array)
+
     def finished(self, results: list[Any]) -> list[Any]:
         return [self._jax.device_put(one, self._jax.devices("cpu")[0], may_alias=True) for one in results]
 
@@ -236,9 +282,9 @@ class CupyArrays:
             raise Error("the module is compiled for the processor, and CuPy's arrays lie on a GPU\n  compile with gpu")
         import cupy
 
-        self.inputs, self._cupy, self._alignment = inputs, cupy, alignment
+        self.inputs, self._cupy, self.alignment = inputs, cupy, alignment
         self._inputs = [(one, self._dtype(one)) for one in inputs]
-        self._results = [(one, self._dtype(one)) for one in results]
+        self.results = [(one, self._dtype(one)) for one in results]
 
     def _dtype(self, spec: ArraySpec):
         if spec.dtype not in _NUMPY:
@@ -254,7 +300,7 @@ class CupyArrays:
                 sizes = ",".join(map(str, array.shape))
                 raise _wrong(index, spec, f"{array.dtype.name}[{sizes}] on GPU {array.device.id}")
             strides = tuple(stride // dtype.itemsize for stride in array.strides)
-            if not _same_strides(array.shape, strides, spec.strides) or array.data.ptr % self._alignment:
+            if not _same_strides(array.shape, strides, spec.strides) or array.data.ptr % self.alignment:
                 made = self._empty(spec, dtype)
                 made[...] = array
                 array = made
@@ -269,10 +315,18 @@ class CupyArrays:
         return self._cupy.ndarray(spec.shape, dtype, memptr=memory, strides=strides)
 
     def empty_results(self) -> list[Any]:
-        return [self._empty(spec, dtype) for spec, dtype in self._results]
+        return [self._empty(spec, dtype) for spec, dtype in self.results]
 
     def result_address(self, array) -> int:
         return array.data.ptr
+
+    def facts(self, index: int, array):
+        if not isinstance(array, self._cupy.ndarray):
+            raise Error(f"out[{index}] is {type(array).__name__}; the others are CuPy's arrays")
+        if array.device.id != 0:
+            raise Error(f"out[{index}] lies on GPU {array.device.id}, and results are written on the first")
+        strides = tuple(stride // array.itemsize for stride in array.strides)
+        return array.dtype, array.shape, strides, array.data.ptr
 
     def stream(self) -> int:
         return self._cupy.cuda.get_current_stream().ptr

@@ -119,7 +119,8 @@ class Kernel:
         places, kept = adapter.addresses(given)
         results = adapter.empty_results() if out is None else out
         function = self._function(on_gpu)
-        function.call(places, [adapter.result_address(one) for one in results], adapter.stream())
+        to = [adapter.result_address(one) for one in results] if out is None else arrays.given_results(adapter, out)
+        function.call(places, to, adapter.stream())
         del kept
         return adapter.finished(results) if out is None else results
 

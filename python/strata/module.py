@@ -48,15 +48,17 @@ class Module:
         return self._function.explanation
 
     def __call__(self, *given: Any, out: list[Any] | None = None) -> list[Any]:
-        """Runs the module. `out`: arrays for the results, contiguous and aligned, in place of new ones.
+        """Runs the module. `out`: arrays for the results in place of new ones, of the strides of `outputs` and aligned
+        (to 16 bytes on the processor, 256 on a GPU).
 
-        Raises Error where the arrays' number, types, sizes or devices are not those of `inputs`."""
+        Raises Error where the arrays' number, types, sizes or devices are not those of `inputs` and `outputs`."""
         if len(given) != len(self.inputs):
             raise Error(f"the module takes {len(self.inputs)} inputs; got {len(given)}")
         adapter = self._adapter(arrays.framework_of(given or out or ()))
         places, kept = adapter.addresses(given)
         results = adapter.empty_results() if out is None else out
-        self._function.call(places, [adapter.result_address(one) for one in results], adapter.stream())
+        to = [adapter.result_address(one) for one in results] if out is None else arrays.given_results(adapter, out)
+        self._function.call(places, to, adapter.stream())
         del kept
         return adapter.finished(results) if out is None else results
 

@@ -79,6 +79,12 @@ Result<std::vector<int>> HloFunction::input_buffers(const emitters::EmittedProgr
   return numbers;
 }
 
+void HloFunction::take_layouts(const emitters::EmittedProgram& program, const std::vector<int>& inputs) {
+  const auto shape_of = [&](int buffer) { return program.buffers[static_cast<size_t>(buffer)].shape; };
+  std::transform(inputs.begin(), inputs.end(), inputs_.begin(), shape_of);
+  std::transform(program.results.begin(), program.results.end(), results_.begin(), shape_of);
+}
+
 Result<void> HloFunction::load_on_gpu(const GpuDevice& device, const hlo::Module& module, const HloOptions& options) {
   emitters::EmitOptions emit;
   STRATA_TRY(const std::string architecture, emitters::architecture_of(device));
@@ -100,6 +106,7 @@ Result<void> HloFunction::load_on_gpu(const GpuDevice& device, const hlo::Module
   STRATA_CHECK(runner->choose_algorithms(options.cache));
   explanation_ = emitters::explain(runner->program());
   STRATA_TRY(const std::vector<int> buffers, input_buffers(runner->program()));
+  take_layouts(runner->program(), buffers);
   STRATA_TRY(gpu_, runner->into_function(buffers));
   return {};
 }
@@ -113,6 +120,7 @@ Result<void> HloFunction::load_on_cpu(const hlo::Module& module, const HloOption
   }
   explanation_ = emitters::explain(program);
   STRATA_TRY(input_buffers_, input_buffers(program));
+  take_layouts(program, input_buffers_);
   program_ = std::move(program);
   return {};
 }

@@ -36,6 +36,8 @@ class HloFunction : public ArrayFunction {
   Result<void> load_on_cpu(const hlo::Module& module, const HloOptions& options);
   Result<void> call_on_cpu(std::span<std::byte* const> inputs, std::span<std::byte* const> results) const override;
   Result<std::vector<int>> input_buffers(const emitters::EmittedProgram& program) const;
+  /// Arrays lie as the program has them, which is row-major where nobody has chosen the text's layouts (program.h).
+  void take_layouts(const emitters::EmittedProgram& program, const std::vector<int>& inputs);
 
   std::vector<std::pair<int, int>> input_places_;  ///< the parameter, and its leaf where it is a tuple (else −1)
   // On the processor:

@@ -87,6 +87,33 @@ def test_layouts_of_the_text():
         assert np.array_equal(y, 2 * x) and y.strides == (4, 12)
 
 
+def test_a_result_in_another_layout_has_its_elements():
+    """As JAX prints a transpose before XLA has chosen layouts: the program writes rows."""
+    text = """HloModule m
+ENTRY e { x = f32[2,3]{1,0} parameter(0)  ROOT y = f32[3,2]{0,1} transpose(x), dimensions={1,0} }"""
+    module = strata.compile_hlo(text, target="cpu", cache="")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert np.array_equal(module(x)[0], x.T)
+    with pytest.raises(strata.Error, match="strides"):
+        module(x, out=[np.empty((3, 2), np.float32, order="F")])
+
+
+@pytest.mark.parametrize("out, message", [
+    ([], "1 results; out has 0"),
+    ([np.empty(3, np.float64)], "must be f32"),
+    ([np.empty(2, np.float32)], "must be f32"),
+    ([np.empty(6, np.float32)[::2]], "strides"),
+    ([np.empty(32, np.uint8)[1:13].view(np.float32)], "multiple of"),
+    ([[0.0, 0.0, 0.0]], "is list"),
+    ([np.frombuffer(bytes(12), np.float32)], "cannot be written"),
+])
+def test_results_are_written_only_where_they_fit(out, message):
+    text = "HloModule m\nENTRY e { x = f32[3] parameter(0)  ROOT y = f32[3] add(x, x) }"
+    module = strata.compile_hlo(text, target="cpu", cache="")
+    with pytest.raises(strata.Error, match=message):
+        module(np.ones(3, np.float32), out=out)
+
+
 def test_no_inputs_and_no_elements():
     text = "HloModule m\nENTRY e { ROOT y = s32[3] constant({1, 2, 3}) }"
     assert strata.compile_hlo(text, target="cpu", cache="")()[0].tolist() == [1, 2, 3]

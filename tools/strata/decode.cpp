@@ -129,14 +129,16 @@ Result<double> measured_step(DecodeSession& session, int64_t position, uint32_t 
   return seconds[kLaunches / 2] * 1e3;
 }
 
-/// A trace is the mega-kernel's.
+/// A trace is the mega-kernel's, as is what can be left out.
 Result<DecodeMode> mode_of(const Options& options) {
   if (options.mode == "megakernel") return DecodeMode::Megakernel;
-  const bool traces = !options.trace.empty();
-  if (options.mode == "auto") return traces ? DecodeMode::Megakernel : DecodeMode::Auto;
-  if (traces)
-    return with_remedy(invalid("--trace records tasks of the mega-kernel, and --mode graph has none"),
-                       "choose --mode megakernel");
+  const char* const own = !options.trace.empty()          ? "--trace records tasks"
+                          : !options.without.empty()      ? "--without leaves out parts"
+                          : !options.just_in_time.empty() ? "--just-in-time names functions"
+                                                          : nullptr;
+  if (options.mode == "auto") return own != nullptr ? DecodeMode::Megakernel : DecodeMode::Auto;
+  if (own != nullptr)
+    return with_remedy(invalid("{} of the mega-kernel, and --mode graph has none", own), "choose --mode megakernel");
   return DecodeMode::Graph;
 }
 
@@ -242,9 +244,11 @@ Result<int> decode_by_host_kernel(const Options& options, const ModelConfig& con
   session_options.batch = static_cast<int64_t>(prompts.size());
   session_options.capacity = capacity_for(options, prompts);
   session_options.machine.workers = options.workers > 0 ? options.workers : 4;
+  session_options.ahead_bytes = options.ahead_bytes;
   if (options.tagged_bytes) session_options.machine.tagged_bytes = *options.tagged_bytes;
   session_options.without = ablation_of(options);
-  if (options.mode == "graph") session_options.mode = DecodeMode::Graph;  // there are no times to choose by
+  STRATA_TRY(session_options.mode, mode_of(options));
+  if (session_options.mode == DecodeMode::Auto) session_options.mode = DecodeMode::Megakernel;  // no times to choose by
   STRATA_TRY(const auto session, DecodeSession::make(*target, config, weights, session_options));
   STRATA_TRY(const auto made, session->generate(prompts, options.generate));
   for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
@@ -326,14 +330,14 @@ void add_decode(CLI::App& app, Action& action) {
                    "blocks that compute, one to a multiprocessor; default: 128, with --device host-kernel 4")
       ->check(CLI::Range(1, 1024));
   command
-      ->add_option(
-          "--ahead-bytes", options->ahead_bytes,
-          "bytes of a task's weights that come to the second-level cache while a multiprocessor's ring is full; "
-          "default: 131072 or none, whichever is faster at the start")
+      ->add_option("--ahead-bytes", options->ahead_bytes,
+                   "bytes of weights that come to the second-level cache while a multiprocessor's ring is full, a "
+                   "multiple of 16; "
+                   "default: 131072 or, where windows are measured and it is faster so, 0")
       ->check(CLI::Range(0, 1 << 24));
   command
       ->add_option("--tagged-bytes", options->tagged_bytes,
-                   "activations of up to so many bytes are handed over in tagged words, larger ones by counters; "
+                   "activations of up to this many bytes are handed over in tagged words, larger ones by counters; "
                    "default: 114688")
       ->check(CLI::NonNegativeNumber);
   command

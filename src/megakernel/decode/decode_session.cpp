@@ -88,6 +88,7 @@ Result<void> DecodeSession::compile_step() {
   if (options_.ahead_bytes) shape_.ahead_bytes = *options_.ahead_bytes;
   shape_.scratch_bytes = machine.scratch_bytes;
   if (options_.without.tasks_ahead) shape_.listed = 1;
+  if (options_.without.constants_ahead) shape_.ahead_bytes = 0;
   return {};
 }
 
@@ -183,7 +184,7 @@ Result<double> DecodeSession::measured_step() {
 Result<double> DecodeSession::choose_loads() {
   std::vector<int64_t> windows = options_.windows;
   if (windows.empty() && options_.mode == DecodeMode::Auto) windows.push_back(shape_.window_bytes);
-  std::vector<int64_t> aheads{shape_.ahead_bytes};
+  std::vector<int64_t> aheads{shape_.ahead_bytes};  // none of which is measured where it is named, or left out
   if (!options_.ahead_bytes && shape_.ahead_bytes != 0) aheads.push_back(0);
   double least = 0;
   WorkerShape fastest = shape_;

@@ -46,8 +46,9 @@ struct DecodeOptions {
   bool profile = false;                   ///< record begin and end of tasks; of the mega-kernel alone
   DecodeMode mode = DecodeMode::Megakernel;
   DecodeAblation without;
-  std::optional<int64_t> ahead_bytes;  ///< WorkerShape::ahead_bytes, else cuda_shape()'s
-  std::vector<int64_t> windows;        ///< bytes; the fastest is measured when the session begins. None: the machine's
+  /// WorkerShape::ahead_bytes. Else cuda_shape()'s or, where windows are measured and it is faster so, 0.
+  std::optional<int64_t> ahead_bytes;
+  std::vector<int64_t> windows;  ///< bytes; the fastest is measured when the session begins. None: the machine's
 };
 
 struct GenerateOptions {

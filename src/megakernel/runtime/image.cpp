@@ -21,6 +21,9 @@ Result<void> check_shape(const WorkerShape& shape) {
   if (!power_of_two(shape.ring_stages) || shape.ring_stages / 4 < shape.warps)
     return invalid("barriers for {} stages with {} warps; expected a power of two, and at least 4 for each warp",
                    shape.ring_stages, shape.warps);
+  if (shape.ahead_bytes < 0 || shape.ahead_bytes > std::numeric_limits<int>::max() || shape.ahead_bytes % 16 != 0)
+    return with_remedy(invalid("{} bytes ahead of the ring", shape.ahead_bytes),
+                       "give a multiple of 16, or 0 for none");
   if (shape.scratch_bytes < 0) return invalid("scratch memory of {} bytes", shape.scratch_bytes);
   if (!positive(shape.listed)) return invalid("a list of {} tasks; it needs one entry at least", shape.listed);
   if (!power_of_two(shape.queue_capacity))

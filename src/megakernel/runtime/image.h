@@ -17,7 +17,7 @@ struct WorkerShape {
   int ring_stages = 8;                  ///< pairs of barriers: a power of two, at least 4 for each warp
   int64_t window_bytes =
       4 * kStageUnit;       ///< of bulk copies in flight; less than the ring, so that events hide in the rest
-  int64_t ahead_bytes = 0;  ///< of a task, asked of the second-level cache while the ring is full
+  int64_t ahead_bytes = 0;  ///< asked of the second-level cache while the ring is full; a multiple of 16
   int64_t scratch_bytes = 256;
   int warps = 2;           ///< of compute
   int listed = 4;          ///< tasks that control is ahead of compute by, at most

@@ -89,6 +89,8 @@ TEST(Image, RefusesShapesThatCannotBe) {
   EXPECT_THAT(refused([](WorkerShape& s) { s.scratch_bytes = -1; }), HasSubstr("scratch memory of -1"));
   EXPECT_THAT(refused([](WorkerShape& s) { s.queue_capacity = 3; }), HasSubstr("power of two"));
   EXPECT_THAT(refused([](WorkerShape& s) { s.listed = 0; }), HasSubstr("one entry"));
+  EXPECT_THAT(refused([](WorkerShape& s) { s.ahead_bytes = 1000; }), HasSubstr("1000 bytes ahead"));
+  EXPECT_THAT(refused([](WorkerShape& s) { s.ahead_bytes = -16; }), HasSubstr("-16 bytes ahead"));
 }
 
 TEST(Image, LimitsMustLeaveTimeForTheStart) {

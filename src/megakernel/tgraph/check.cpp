@@ -205,6 +205,8 @@ class PlanCheck {
         Form& known = forms[static_cast<size_t>(write.tensor)];
         const StepTensor& tensor = operators_.tensors[static_cast<size_t>(write.tensor)];
         if (tensor.kind != TensorClass::Activation) continue;  // which is seen in the next step: check_end
+        if (tensor.untagged && form == Tagged)
+          return invalid("tensor '{}' lies in memory without tags, and is handed over by them", tensor.name);
         if (known != None && known != form)
           return invalid("tensor '{}' is written in tagged words by some tasks, and not by others", tensor.name);
         known = form;

@@ -348,6 +348,28 @@ TEST(Check, RefusesTaggedWordsThatAreWrittenTwice) {
             "'a' and 'b' write the same memory in a step, and tagged words do not say which was last");
 }
 
+/// What lies in memory as it is has no tags: counters hand it over, and a plan in which tags do is refused.
+TEST(Check, RefusesTagsOfWhatHasNone) {
+  OperatorGraph graph;
+  graph.name = "untagged";
+  graph.tensors = {{"x", {4}}, {"y", {4}}};
+  graph.operators = {{"a", "f", {4}, {}, {tile(0, true, {4}, {4}, {0})}},
+                     {"b", "f", {2}, {tile(0, false, {4}, {2}, {-1})}, {tile(1, true, {4}, {2}, {0})}}};
+  Machine machine;
+  machine.workers = 3;
+  const auto tagged = compile(graph, machine);
+  ASSERT_TRUE(tagged) << tagged.error().to_string();
+  const auto is_tagged = [](const Event& event) { return event.hand_off == HandOff::Tagged; };
+  ASSERT_TRUE(std::any_of(tagged->plan.events.begin(), tagged->plan.events.end(), is_tagged));
+  graph.tensors[0].untagged = true;
+  const auto checked = check(tagged->plan, graph, machine);
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().message, "tensor 'x' lies in memory without tags, and is handed over by them");
+  const auto counted = compile(graph, machine);
+  ASSERT_TRUE(counted) << counted.error().to_string();
+  EXPECT_FALSE(std::any_of(counted->plan.events.begin(), counted->plan.events.end(), is_tagged));
+}
+
 TEST_F(CheckByHand, SaysWhatIsWrong) {
   EXPECT_EQ(complaint(), "");
   const Plan good = plan_;

@@ -98,7 +98,7 @@ struct Program {
   unsigned ring_stages;  ///< pairs of barriers, 2 to the power of ring_shift; at least 4 for each warp of compute
   unsigned ring_shift;
   unsigned window_bytes;  ///< of bulk copies in flight; a larger copy is in flight alone
-  unsigned ahead_bytes;   ///< of a task, that the second-level cache is asked for while the ring is full
+  unsigned ahead_bytes;   ///< that the second-level cache is asked for while the ring is full
   int listed;             ///< entries of the list
   unsigned without;       ///< 0, or kDescriptorsAhead and others
 
