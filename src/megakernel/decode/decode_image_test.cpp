@@ -146,6 +146,12 @@ TEST(DecodeImage, SaysWhatItDoesNotTake) {
   const auto narrow = image_of(config);
   ASSERT_FALSE(narrow);
   EXPECT_THAT(narrow.error().to_string(), testing::HasSubstr("heads of 16 elements; tasks take 32, 64 or 128"));
+  config = small_config(ModelFamily::Llama);
+  config.vocab_size = 331;
+  const auto odd = image_of(config);
+  ASSERT_FALSE(odd);
+  EXPECT_THAT(odd.error().to_string(), testing::HasSubstr("vocab_size is 331; tasks compute columns in fours"));
+  EXPECT_THAT(odd.error().to_string(), testing::HasSubstr("332 would do"));
   const auto floats = decode_image(small_config(ModelFamily::Llama), {1, 512, DType::F32}, Machine{}, targets().back());
   ASSERT_FALSE(floats);
   EXPECT_THAT(floats.error().to_string(), testing::HasSubstr("bf16"));
