@@ -1,8 +1,5 @@
 // What follows a product element by element is computed by the product's kernel.
-#include <gtest/gtest.h>
-
-#include "superopt/codegen/test_host.h"
-#include "superopt/superoptimize.h"
+#include "superopt/test_one_kernel.h"
 
 namespace strata {
 namespace {
@@ -27,26 +24,7 @@ graph bias {
   Y = silu(S)
   output Y
 })";
-  for (const char* text : {kResidual, kBias}) {
-    const auto program = parse_graph(text);
-    ASSERT_TRUE(program) << program.error().to_string();
-    SuperoptimizeOptions options;
-    options.search.target = &targets().back();
-    options.search.threads = 2;
-    options.search.time_limit = 0;  // what bounds the search is its number of operators
-    options.candidates = 2;
-    options.passes.libraries = false;
-    const auto result = superoptimize(*program, options);
-    ASSERT_TRUE(result) << result.error().to_string();
-    const Candidate& best = result->candidates.front();
-    EXPECT_EQ(best.cost.kernels, 1) << print(*best.graph);
-    EXPECT_GT(best.verification.tests, 0);
-    const auto [found, expected] =
-        host_outputs(**program, result->code, uniform_inputs(**program, -1, 1, 5), kPlainHost);
-    ASSERT_EQ(found.size(), 1U);
-    for (size_t i = 0; i < expected[0].data.size(); ++i)
-      ASSERT_NEAR(found[0].data[i], expected[0].data[i], 0.01 * (1 + std::abs(expected[0].data[i]))) << i;
-  }
+  for (const char* text : {kResidual, kBias}) testing_one_kernel::expect_one_kernel(text, 1, /*libraries=*/false);
 }
 
 }  // namespace

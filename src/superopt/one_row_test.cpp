@@ -1,8 +1,5 @@
 // Programs of one row, whose reductions leave a grid nothing to cut.
-#include <gtest/gtest.h>
-
-#include "superopt/codegen/test_host.h"
-#include "superopt/superoptimize.h"
+#include "superopt/test_one_kernel.h"
 
 namespace strata {
 namespace {
@@ -31,25 +28,7 @@ graph softmax {
   Y = div(E, T)
   output Y
 })";
-  for (const char* text : {kNorm, kSoftmax}) {
-    const auto program = parse_graph(text);
-    ASSERT_TRUE(program) << program.error().to_string();
-    SuperoptimizeOptions options;
-    options.search.target = &targets().back();
-    options.search.threads = 2;
-    options.search.time_limit = 0;  // what bounds the search is its number of operators
-    options.candidates = 2;
-    const auto result = superoptimize(*program, options);
-    ASSERT_TRUE(result) << result.error().to_string();
-    const Candidate& best = result->candidates.front();
-    EXPECT_EQ(best.cost.kernels, 1) << print(*best.graph);
-    EXPECT_GT(best.verification.tests, 0);
-    const auto [found, expected] =
-        host_outputs(**program, result->code, uniform_inputs(**program, -2, 2, 5), kPlainHost);
-    ASSERT_EQ(found.size(), 1U);
-    for (size_t i = 0; i < expected[0].data.size(); ++i)
-      ASSERT_NEAR(found[0].data[i], expected[0].data[i], 0.01 * (1 + std::abs(expected[0].data[i]))) << i;
-  }
+  for (const char* text : {kNorm, kSoftmax}) testing_one_kernel::expect_one_kernel(text, 2, /*libraries=*/true);
 }
 
 }  // namespace
