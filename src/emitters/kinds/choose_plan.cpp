@@ -102,7 +102,7 @@ Result<Plan> choose_plan(const Fusion& fusion, const std::string& only) {
     refused.emplace_back(kind.name, plan.error().message);
   }
   if (refused.empty()) return invalid("there is no emitter '{}': they are {}", only, names);
-  // What an emitter left to others for its cost, and no other takes.
+  // Fusions that an emitter leaves to others because of its cost, and that no other emitter takes.
   for (const Kind& kind : kKinds) {
     if (!kind.if_asked_for) continue;
     if (Result<Plan> plan = kind.if_asked_for(fusion)) {
