@@ -99,7 +99,11 @@ class FiberPlatform : public CudaWords {
   void copy(void* to, const void* from, unsigned bytes, Barrier& b) {
     strata_device::load_bytes(to, from, static_cast<int>(bytes), &b.word);
   }
-  void prefetch(const void*, unsigned) {}  // there is no cache
+  /// There is no cache; what a GPU would refuse is found.
+  void prefetch(const void* from, unsigned bytes) {
+    if (bytes == 0 || bytes % 16 != 0 || reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
+      strata_host::fail("the cache is asked for " + std::to_string(bytes) + " bytes, or at a misaligned place");
+  }
   unsigned peek(const Counter& c) { return c.value; }
   void post(Counter& c, unsigned value) { store(c, value); }
 

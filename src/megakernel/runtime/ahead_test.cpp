@@ -1,0 +1,103 @@
+// What the loader asks the second-level cache for while the ring is full.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "megakernel/runtime/core/worker.h"
+#include "megakernel/runtime/test_bench.h"
+
+namespace strata::megakernel {
+namespace {
+
+using Ask = std::pair<const unsigned char*, unsigned>;
+
+/// Copies land at once. After so many looks at barriers in a row the test is called: compute gives a stage back.
+struct AskingPlatform : HostPlatform {
+  using Handle = AskingPlatform&;
+  Handle handle() { return *this; }
+  using HostPlatform::HostPlatform;
+
+  void copy(void*, const void*, unsigned bytes, Barrier& barrier) { barrier.complete(bytes); }
+  void prefetch(const void* from, unsigned bytes) {
+    EXPECT_EQ(bytes % 16, 0U);
+    asks.emplace_back(static_cast<const unsigned char*>(from), bytes);
+  }
+  bool passed_yet(Barrier& barrier, unsigned phase) {
+    constexpr int kPatience = 60;
+    if (++looks > kPatience) {
+      looks = 0;
+      after_looks();
+    }
+    return passed(barrier, phase);
+  }
+
+  std::vector<Ask> asks;
+  int looks = 0;
+  std::function<void()> after_looks;
+};
+
+/// Two tasks of stages of 1 KB in a ring of four; the second is listed while the first one loads.
+class Ahead : public testing::Test {
+ protected:
+  static constexpr unsigned kStage = kStageUnit, kOfFirst = 12, kOfNext = 6;
+
+  /// What was asked for, with so many bytes ahead of the ring.
+  std::vector<Ask> asked(unsigned ahead_bytes) {
+    Bench<AskingPlatform> bench(4 * kStage);
+    bench.program.ahead_bytes = ahead_bytes;
+    Context<AskingPlatform> l{bench.platform, bench.program, Role::Load, 0};
+    Context<AskingPlatform> c{bench.platform, bench.program, Role::Compute, 0};
+    LoadSide<AskingPlatform> load(l, bench.memory);
+    ComputeSide<AskingPlatform> compute(c, bench.memory);
+    int given_back = 0;
+    bench.platform.after_looks = [&] { compute.release(given_back++, 1); };
+    const auto push_all = [&](const std::vector<unsigned char>& of) {
+      for (size_t at = 0; at < of.size(); at += kStage) {
+        bench.platform.looks = 0;
+        load.push(of.data() + at, kStage, static_cast<unsigned>(of.size() - at));
+      }
+    };
+    Descriptor entry{};
+    load.begin_task([&] { push_all(next); });
+    push_all(first);
+    load.end_task(entry);
+    EXPECT_EQ(entry.filled[0], kOfFirst) << "what was noted of the next task is no stage of this one";
+    load.begin_task();
+    push_all(next);
+    load.end_task(entry);
+    EXPECT_EQ(entry.filled[0], kOfNext);
+    EXPECT_EQ(l.left, Verdict::Ready);
+    return bench.platform.asks;
+  }
+
+  std::vector<unsigned char> first = std::vector<unsigned char>(kOfFirst * kStage);
+  std::vector<unsigned char> next = std::vector<unsigned char>(kOfNext * kStage);
+};
+
+/// Of the first task all that the ring has no room for, then the next one's, each once.
+TEST_F(Ahead, TheRestOfTheTaskThenTheNextOne) {
+  EXPECT_EQ(asked(16 * kStage), (std::vector<Ask>{{first.data() + 4 * kStage, 4096},
+                                                  {first.data() + 8 * kStage, 4096},
+                                                  {next.data(), 4096},
+                                                  {next.data() + 4 * kStage, 2048}}));
+}
+
+/// No more than that from the stage on for which there is no room; as stages come, so does what is asked for.
+TEST_F(Ahead, NoFurtherThanAllowed) {
+  const std::vector<Ask> asks = asked(2 * kStage);
+  ASSERT_FALSE(asks.empty());
+  EXPECT_EQ(asks.front(), (Ask{first.data() + 4 * kStage, 2048}));
+  unsigned in_all = 0;
+  for (const auto& [from, bytes] : asks) {
+    EXPECT_LE(bytes, 2 * kStage);
+    const bool of_first = from >= first.data() && from + bytes <= first.data() + first.size();
+    EXPECT_TRUE(of_first || (from >= next.data() && from + bytes <= next.data() + next.size()));
+    in_all += bytes;
+  }
+  EXPECT_LE(in_all, (kOfFirst + kOfNext) * kStage) << "nothing is asked for twice";
+}
+
+TEST_F(Ahead, NothingWhereNothingMayBeAhead) { EXPECT_TRUE(asked(0).empty()); }
+
+}  // namespace
+}  // namespace strata::megakernel
