@@ -96,6 +96,12 @@ class Value:
     def __truediv__(self, other):
         return self.graph.div(self, other)
 
+    def __rtruediv__(self, other):
+        raise _error("a number divided by a tensor is no operator\n  divide an input that holds the number")
+
+    def __iter__(self):
+        raise _error(f"'{self.name}' is not a sequence\n  its parts are slices, such as x[0] or x[:, 4:8]")
+
     def __neg__(self):
         return self.graph.scale(self, factor=-1)
 

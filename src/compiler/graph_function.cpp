@@ -43,22 +43,35 @@ std::unique_ptr<GraphFunction> GraphFunction::interpret(const GraphPtr& graph) {
   return std::unique_ptr<GraphFunction>(new GraphFunction(graph));
 }
 
-Result<void> GraphFunction::call_on_cpu(std::span<std::byte* const> inputs, std::span<std::byte* const> results) const {
-  std::vector<Tensor<float>> values;
+namespace {
+
+template <class Real>
+Result<void> run_on_host(const Graph& graph, std::span<std::byte* const> inputs, std::span<std::byte* const> results) {
+  std::vector<Tensor<Real>> values;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const TensorType& type = graph_->type(graph_->inputs()[i]);
+    const TensorType& type = graph.type(graph.inputs()[i]);
     const std::string bytes(reinterpret_cast<const char*>(inputs[i]), static_cast<size_t>(type.bytes()));
     const Tensor<double> read = decode(bytes, type);
-    values.emplace_back(read.shape, std::vector<float>(read.data.begin(), read.data.end()));
+    values.emplace_back(read.shape, std::vector<Real>(read.data.begin(), read.data.end()));
   }
-  RealArithmetic<float> arithmetic{true};
-  STRATA_TRY(const std::vector<Tensor<float>> found, execute(*graph_, arithmetic, values));
+  RealArithmetic<Real> arithmetic{true};
+  STRATA_TRY(const std::vector<Tensor<Real>> found, execute(graph, arithmetic, values));
   for (size_t i = 0; i < results.size(); ++i) {
     const Tensor<double> wide(found[i].shape, std::vector<double>(found[i].data.begin(), found[i].data.end()));
-    const std::string bytes = encode(wide, graph_->type(graph_->outputs()[i]).dtype);
+    const std::string bytes = encode(wide, graph.type(graph.outputs()[i]).dtype);
     std::memcpy(results[i], bytes.data(), bytes.size());
   }
   return {};
+}
+
+}  // namespace
+
+/// In float32, as kernels compute; in float64 where a tensor of the program has that type.
+Result<void> GraphFunction::call_on_cpu(std::span<std::byte* const> inputs, std::span<std::byte* const> results) const {
+  const auto is_double = [&](const TensorInfo& info) { return info.type.dtype == DType::F64; };
+  const auto& tensors = graph_->tensors();
+  if (std::any_of(tensors.begin(), tensors.end(), is_double)) return run_on_host<double>(*graph_, inputs, results);
+  return run_on_host<float>(*graph_, inputs, results);
 }
 
 }  // namespace strata::compiler

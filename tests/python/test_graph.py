@@ -119,3 +119,11 @@ def test_errors_name_the_users_line(g):
         bool(x)
     with pytest.raises(strata.Error, match="<text>:1:"):
         strata.Graph.from_text("graph {")
+
+
+def test_what_a_value_is_not():
+    x = strata.Graph("p").input("X", (4,), "f32")
+    with pytest.raises(strata.Error, match="no operator"):
+        3 / x
+    with pytest.raises(strata.Error, match="not a sequence"):
+        list(x)

@@ -126,3 +126,11 @@ def test_doctor():
     told = subprocess.run([sys.executable, "-m", "strata", "doctor"], env=environment, capture_output=True, text=True)
     assert told.returncode == 0, told.stderr
     assert "GPU        missing" in told.stdout and "LLVM       19." in told.stdout and "numpy" in told.stdout
+
+
+def test_programs_of_f64_are_computed_in_it():
+    g = strata.Graph("p")
+    g.output(g.input("X", (2,), "f64") + 1)
+    kernel = strata.optimize(g, effort="none", cache="")
+    x = np.array([1e300, 1e-9])
+    assert np.array_equal(kernel(x)[0], x + 1)

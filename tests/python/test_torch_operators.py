@@ -97,6 +97,13 @@ def test_remainders():
         check(torch.remainder, x, y)
         check(torch.fmod, x, y)
         check(torch.floor_divide, x, y)
+    inf = float("inf")
+    check(torch.floor_divide, torch.tensor([6.0, -6.0, 6.0, inf, 0.0]), torch.tensor([-inf, inf, inf, 2.0, -inf]))
+
+
+def test_attention_without_keys():
+    check(torch.nn.functional.scaled_dot_product_attention, torch.ones(1, 2, 3, 4), torch.ones(1, 2, 0, 4),
+          torch.ones(1, 2, 0, 5))
 
 
 def test_bits():

@@ -88,6 +88,8 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     if group > 1:
         key, value = key.repeat_interleave(group, -3), value.repeat_interleave(group, -3)
     lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    if columns == 0:  # no key: torch's attention is 0
+        return torch.zeros(*lead, rows, value.shape[-1], dtype=query.dtype, device=query.device)
     query, key, value = (x.expand(*lead, *x.shape[-2:]) for x in (query, key, value))
     if dropout_p:
         scores = torch.matmul(_wide(query), _wide(key).transpose(-1, -2)) * scale

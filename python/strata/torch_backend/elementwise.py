@@ -75,11 +75,15 @@ def _truncating_divide(c: Lowering, x: Operand, y: Operand) -> Value:
 def _floor_divide(c: Lowering, x: Operand, y: Operand) -> Value:
     dtype = wide(c.dtype)
     x, y = c.operand(x, dtype), c.operand(y, dtype)
-    rest = _modulo(c, x, y)
     if c.dtype not in FLOATS:
-        return c.div(x, y) if c.dtype in UNSIGNED else c.div(c.sub(x, rest), y)
-    # As Python's floor division: the quotient of what the remainder leaves, rounded to the nearest whole number.
+        return c.div(x, y) if c.dtype in UNSIGNED else c.div(c.sub(x, _modulo(c, x, y)), y)
+    # As Python's floor division: the quotient of what the remainder leaves, rounded to the nearest whole number. One is
+    # taken from the quotient, and not y added to the remainder, since y may be infinite.
+    rest = c.binary("remainder", x, y)
     quotient = c.div(c.sub(x, rest), y)
+    other_sign = c.compare(c.cast(c.compare(rest, 0.0, "LT"), "s8"), c.cast(c.compare(y, 0.0, "LT"), "s8"), "NE")
+    less = c.binary("and", other_sign, c.compare(rest, 0.0, "NE"))
+    quotient = c.select(less, c.sub(quotient, 1.0), quotient)
     floor = c.unary("floor", quotient)
     floor = c.select(c.compare(c.sub(quotient, floor), 0.5, "GT"), c.add(floor, 1.0), floor)
     exact = c.div(x, y)
