@@ -11,7 +11,7 @@ import sys
 from fractions import Fraction
 from typing import Any, Callable, Sequence, Union
 
-from strata import _core
+from strata import _core, arguments
 from strata._core import Error
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -31,6 +31,14 @@ def _place() -> _core.Place:
         at = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
         column = 0 if at is None or at[2] is None else at[2]
     return _core.Place(frame.f_code.co_filename, frame.f_lineno, column + 1)
+
+
+def _checked(check: Callable, what: str, value: Any):
+    """check(what, value), whose error gets the line in the user's file."""
+    try:
+        return check(what, value)
+    except Error as error:
+        raise _error(str(error)) from None
 
 
 def _error(message: str) -> Error:
@@ -177,14 +185,14 @@ class Graph:
     raises Error with the line in the user's file."""
 
     def __init__(self, name: str = "program"):
-        self._builder = _core.Builder(name)
+        self._builder = _core.Builder(_checked(arguments.name, "the program's name", name))
         self._values: dict[int, Value] = {}
 
     @classmethod
     def from_text(cls, text: str, file: str = "<text>") -> "Graph":
         """The program or µGraph that a text holds, to go on from or to optimize. `file` is what errors call it."""
         made = cls.__new__(cls)
-        made._builder = _core.Builder.read(text, file)
+        made._builder = _core.Builder.read(_checked(arguments.text, "the program", text), file)
         made._values = {}
         return made
 
@@ -215,7 +223,9 @@ class Graph:
 
     def input(self, name: str, shape: Sequence[int], dtype: Any = "f16") -> Value:
         """A new input: its sizes from the outermost on, and "f16", "bf16", "f32", "f64" or torch's or NumPy's type."""
-        return self._value(self._builder.input(name, _dtype_name(dtype), list(shape), _place()))
+        _checked(arguments.name, "an input's name", name)
+        shape = _checked(arguments.sizes, "the shape", shape)
+        return self._value(self._builder.input(name, _dtype_name(dtype), shape, _place()))
 
     def output(self, *values: Value) -> None:
         """Makes these outputs, in this order and behind those there are."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from strata import _core, arrays
+from strata import _core, arguments, arrays
 from strata._core import Error
 from strata.arrays import ArraySpec
 
@@ -84,9 +84,10 @@ def compile_hlo(text: str, *, target: str = "auto", search_seconds: float = 0, c
     cache: the folder of the cache of results; None: ~/.cache/strata; "": none.
 
     Raises Error with the place in the text and what to do about it."""
+    arguments.text("the module", text)
+    seconds = arguments.seconds("search_seconds", search_seconds)
     device = device_for(target)
-    folder = _core.default_cache_folder() if cache is None else cache
-    return Module(_core.Function.compile(text, device, float(search_seconds), folder, "<hlo>"))
+    return Module(_core.Function.compile(text, device, seconds, arguments.cache_folder(cache), "<hlo>"))
 
 
 def device_for(target: str) -> _core.Device | None:

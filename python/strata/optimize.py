@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Callable, Union
 
-from strata import _core
+from strata import _core, arguments
 from strata._core import Error
 from strata.graph import Graph
 from strata.kernel import Kernel, summary_of
@@ -47,10 +47,15 @@ def optimize(
         raise Error(f"effort {effort!r} is none of {', '.join(map(repr, _EFFORTS))}")
     seconds, measuring = _EFFORTS[effort]
     if search_seconds is not None:
-        seconds = measuring = float(search_seconds)
+        seconds = measuring = arguments.seconds("search_seconds", search_seconds)
     search = seconds > 0
-    text = str(program)
-    folder = _core.default_cache_folder() if cache is None else cache
+    text = str(program) if isinstance(program, Graph) else arguments.text("the program", program)
+    if isinstance(program, Graph) and not program.outputs:
+        raise Error("the program has no output\n  name one by Graph.output")
+    arguments.text("target", target)
+    if config is not None:
+        arguments.text("config", config)
+    folder = arguments.cache_folder(cache)
     job = _core.OptimizeJob(text, "<program>", target, search, seconds if search else 60.0, measuring, config or "",
                             folder, _measure_worker())  # fmt: skip
     interrupted = _watch(job, _printer(progress))

@@ -127,3 +127,25 @@ def test_what_a_value_is_not():
         3 / x
     with pytest.raises(strata.Error, match="not a sequence"):
         list(x)
+
+
+@pytest.mark.parametrize("make, message", [
+    (lambda: strata.Graph(None), "name is NoneType, not a str"),
+    (lambda: strata.Graph("a b"), "'a b' is no name"),
+    (lambda: strata.Graph("p").input("X Y", (4,)), "'X Y' is no name"),
+    (lambda: strata.Graph("p").input("X", (2.0, 3)), "no sequence of whole numbers"),
+    (lambda: strata.Graph("p").input("X", 5), "no sequence of whole numbers"),
+    (lambda: strata.Graph("p").input("X", (2**70,)), "no tensor can have"),
+    (lambda: strata.Graph.from_text(None), "the program is NoneType"),
+    (lambda: strata.optimize(strata.Graph("p")), "the program has no output"),
+    (lambda: strata.optimize(None), "the program is NoneType"),
+    (lambda: strata.optimize("graph g { }", search_seconds=-1), "search_seconds is -1"),
+    (lambda: strata.optimize("graph g { }", search_seconds="5"), "search_seconds is str"),
+    (lambda: strata.optimize("graph g { }", cache=5), "cache is int"),
+    (lambda: strata.optimize("graph g { }", config=b"x"), "config is bytes"),
+    (lambda: strata.compile_hlo(None), "the module is NoneType"),
+    (lambda: strata.compile_hlo("HloModule m", search_seconds=float("nan")), "search_seconds is nan"),
+])
+def test_wrong_arguments(make, message):
+    with pytest.raises(strata.Error, match=message):
+        make()

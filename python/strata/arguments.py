@@ -1,0 +1,58 @@
+"""Checks of arguments whose mistakes would otherwise be the extension's to explain."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import re
+from typing import Any
+
+from strata import _core
+from strata._core import Error
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def text(what: str, value: Any) -> str:
+    """A str. Raises Error that names the argument."""
+    if not isinstance(value, str):
+        raise Error(f"{what} is {type(value).__name__}, not a str")
+    return value
+
+
+def name(what: str, value: Any) -> str:
+    """A name of the text format: letters, digits and underscores. Raises Error."""
+    if not _NAME.fullmatch(text(what, value)):
+        raise Error(f"{what} {value!r} is no name\n  use letters, digits and underscores, and begin with no digit")
+    return value
+
+
+def sizes(what: str, value: Any) -> list[int]:
+    """The sizes of a shape, whole numbers below 2**63. Raises Error."""
+    try:
+        found = [operator.index(one) for one in value]
+    except TypeError:
+        raise Error(f"{what} {value!r} is no sequence of whole numbers") from None
+    if any(not 0 <= one < 2**63 for one in found):
+        raise Error(f"{what} {value!r} has a size that no tensor can have")
+    return found
+
+
+def seconds(what: str, value: Any) -> float:
+    """A time from 0 on. Raises Error."""
+    if isinstance(value, str) or not isinstance(value, (int, float)) and not hasattr(value, "__float__"):
+        raise Error(f"{what} is {type(value).__name__}, not a number of seconds")
+    found = float(value)
+    if not 0 <= found < math.inf:
+        raise Error(f"{what} is {found}\n  give seconds from 0 on; 0 searches nothing")
+    return found
+
+
+def cache_folder(value: Any) -> str:
+    """The folder of the cache: the default one where it is None. Raises Error."""
+    if value is None:
+        return _core.default_cache_folder()
+    if not isinstance(value, (str, os.PathLike)):
+        raise Error(f'cache is {type(value).__name__}\n  give a folder, "" for none, or None for the default one')
+    return os.fspath(value)
