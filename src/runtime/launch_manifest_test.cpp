@@ -111,7 +111,7 @@ TEST(LaunchManifest, ProductsOfBytes) {
   EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("types that do not go together"));
   product.a.bytes = ByteType::S8;
   made.steps[2].launch()->library = product;
-  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("scaled whose operands are not f8"));
+  EXPECT_THAT(message(parse_launch_manifest(*print(made))), HasSubstr("scaled product has operands that are not f8"));
 }
 
 TEST(LaunchManifest, IsReadAsItIsPrinted) {
@@ -229,8 +229,8 @@ TEST(LaunchManifest, WhatIsReadIsChecked) {
   };
   EXPECT_THAT(with("\"offset\": 256", "\"offset\": 100"), HasSubstr("buffer 'k' has the offset 100"));
   EXPECT_THAT(with("\"offset\": 256", "\"offset\": -256"), HasSubstr("buffer 'k' has the offset -256"));
-  EXPECT_THAT(with("\"007f\"", "\"007\""), HasSubstr("'007' is no pattern"));
-  EXPECT_THAT(with("\"007f\"", "\"0x\""), HasSubstr("'0x' is no pattern"));
+  EXPECT_THAT(with("\"007f\"", "\"007\""), HasSubstr("'007' is not a pattern"));
+  EXPECT_THAT(with("\"007f\"", "\"0x\""), HasSubstr("'0x' is not a pattern"));
   EXPECT_THAT(with("\"copy\": \"x\"", "\"copy\": \"z\""), HasSubstr("a copy has an argument 'z'"));
   EXPECT_THAT(with("\"buffer\": \"y\"", "\"buffer\": \"z\""), HasSubstr("result 'r.0' has an argument 'z'"));
   EXPECT_THAT(with("\"element_bytes\": 8", "\"element_bytes\": 0"), HasSubstr("elements of 0 bytes"));

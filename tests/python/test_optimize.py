@@ -5,7 +5,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -114,9 +113,15 @@ def test_errors(arguments, message):
 
 def test_interrupt_gives_the_best_so_far():
     program = (pathlib.Path(__file__).parents[2] / "programs" / "qknorm.strata").read_text()
-    timer = threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    kernel = strata.optimize(program, search_seconds=300, cache="")
+    sent = []
+
+    def interrupt_once(line):
+        if not sent:
+            sent.append(line)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    kernel = strata.optimize(program, search_seconds=300, cache="", progress=interrupt_once)
+    assert sent
     assert "interrupted: the best so far" in kernel.notes and kernel.mugraph
 
 

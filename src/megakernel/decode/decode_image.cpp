@@ -58,12 +58,21 @@ class DecodeImageBuilder {
     if (shape_.dtype != DType::BF16) return unsupported("tasks of a decode step compute in bf16");
     if (c_.head_dim != 32 && c_.head_dim != 64 && c_.head_dim != 128)
       return unsupported("heads of {} elements; tasks take 32, 64 or 128", c_.head_dim);
+    constexpr int64_t kMostSequences = 32;  // a lane of the warp that ends a step has one
+    if (shape_.batch > kMostSequences)
+      return with_remedy(unsupported("{} sequences; a step takes {}", shape_.batch, kMostSequences),
+                         "give fewer prompts, or use --device host");
     constexpr int64_t kWhole = kDataBytes / kElementBytes;  // elements of a word, which no two tasks share
-    for (const auto& [name, size] : {std::pair{"vocab_size", c_.vocab_size}, std::pair{"hidden_size", c_.hidden_size},
-                                     std::pair{"intermediate_size", c_.intermediate_size}}) {
-      if (size % kWhole != 0)
-        return with_remedy(unsupported("{} is {}; tasks compute columns in fours", name, size),
-                           fmt::format("{} would do, or --device host", ceil_div(size, kWhole) * kWhole));
+    if (c_.vocab_size % kWhole != 0)
+      return with_remedy(unsupported("vocab_size is {}; tasks compute columns in fours", c_.vocab_size),
+                         fmt::format("{} would do, or --device host", ceil_div(c_.vocab_size, kWhole) * kWhole));
+    constexpr int64_t kTerms = 16;  // of a tensor core's instruction; a loop has two iterations at least
+    for (const auto& [name, size] :
+         {std::pair{"hidden_size", c_.hidden_size}, std::pair{"intermediate_size", c_.intermediate_size}}) {
+      if (size % kTerms != 0 || size < 2 * kTerms)
+        return with_remedy(
+            unsupported("{} is {}; tasks take multiples of {} from {} on", name, size, kTerms, 2 * kTerms),
+            "use --device host");
     }
     return {};
   }

@@ -152,6 +152,15 @@ TEST(DecodeImage, SaysWhatItDoesNotTake) {
   ASSERT_FALSE(odd);
   EXPECT_THAT(odd.error().to_string(), testing::HasSubstr("vocab_size is 331; tasks compute columns in fours"));
   EXPECT_THAT(odd.error().to_string(), testing::HasSubstr("332 would do"));
+  config = small_config(ModelFamily::Llama);
+  config.intermediate_size = 20;
+  const auto short_terms = image_of(config);
+  ASSERT_FALSE(short_terms);
+  EXPECT_THAT(short_terms.error().to_string(),
+              testing::HasSubstr("intermediate_size is 20; tasks take multiples of 16"));
+  const auto many = decode_image(small_config(ModelFamily::Llama), {33, 512, DType::BF16}, Machine{}, targets().back());
+  ASSERT_FALSE(many);
+  EXPECT_THAT(many.error().to_string(), testing::HasSubstr("33 sequences; a step takes 32"));
   const auto floats = decode_image(small_config(ModelFamily::Llama), {1, 512, DType::F32}, Machine{}, targets().back());
   ASSERT_FALSE(floats);
   EXPECT_THAT(floats.error().to_string(), testing::HasSubstr("bf16"));
