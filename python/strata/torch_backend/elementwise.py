@@ -81,9 +81,7 @@ def _floor_divide(c: Lowering, x: Operand, y: Operand) -> Value:
     # taken from the quotient, and not y added to the remainder, since y may be infinite.
     rest = c.binary("remainder", x, y)
     quotient = c.div(c.sub(x, rest), y)
-    other_sign = c.compare(c.cast(c.compare(rest, 0.0, "LT"), "s8"), c.cast(c.compare(y, 0.0, "LT"), "s8"), "NE")
-    less = c.binary("and", other_sign, c.compare(rest, 0.0, "NE"))
-    quotient = c.select(less, c.sub(quotient, 1.0), quotient)
+    quotient = c.select(_has_other_sign(c, rest, y), c.sub(quotient, 1.0), quotient)
     floor = c.unary("floor", quotient)
     floor = c.select(c.compare(c.sub(quotient, floor), 0.5, "GT"), c.add(floor, 1.0), floor)
     exact = c.div(x, y)
@@ -96,8 +94,13 @@ def _modulo(c: Lowering, x: Value, y: Value) -> Value:
     rest = c.binary("remainder", x, y)
     if x.dtype in UNSIGNED:
         return rest
-    other_sign = c.compare(c.cast(c.compare(rest, 0, "LT"), "s8"), c.cast(c.compare(y, 0, "LT"), "s8"), "NE")
-    return c.select(c.binary("and", other_sign, c.compare(rest, 0, "NE")), c.add(rest, y), rest)
+    return c.select(_has_other_sign(c, rest, y), c.add(rest, y), rest)
+
+
+def _has_other_sign(c: Lowering, rest: Value, y: Value) -> Value:
+    """Whether a remainder is not 0 and has not the sign of y."""
+    differs = c.compare(c.cast(c.compare(rest, 0, "LT"), "s8"), c.cast(c.compare(y, 0, "LT"), "s8"), "NE")
+    return c.binary("and", differs, c.compare(rest, 0, "NE"))
 
 
 @lowers("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
