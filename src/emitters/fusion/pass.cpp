@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <queue>
 #include <set>
 #include <tuple>
@@ -9,6 +10,7 @@
 #include "emitters/elemental/known_functions.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
+#include "hlo/indexing/evaluations.h"
 #include "hlo/inline_calls.h"
 #include "hlo/source_of.h"
 
@@ -127,8 +129,11 @@ class Fuser {
     result.instructions.assign(group.begin(), group.end());
     result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
     if (result.interpreted) return {std::move(result), {}};
-    const KernelTime time =
-        ratings_.time(updates_in_place(result.outputs) ? only_update(result.module) : result.module);
+    const bool in_place = updates_in_place(result.outputs);
+    const hlo::Module priced = in_place ? only_update(result.module) : result.module;
+    KernelTime time = ratings_.time(priced);
+    // Threads of the kernel that updates in place have an element each, so that one would sum all terms of it.
+    if (in_place && sums_many_terms(priced.entry_computation())) time.all = std::numeric_limits<double>::infinity();
     result.microseconds = time.all;
     return {std::move(result), time};
   }
@@ -163,6 +168,11 @@ class Fuser {
     Computation update = module.entry_computation();
     update.root = update.root_instruction().operands[1];
     return hlo::extract_module(module, update);
+  }
+
+  static bool sums_many_terms(const Computation& computation) {
+    return std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                       [&](const Instruction& it) { return indexing::is_long_reduction(computation, it); });
   }
 
   void find_uses() {

@@ -1,5 +1,7 @@
 #include "emitters/library/memory_views.h"
 
+#include <algorithm>
+
 namespace strata::emitters {
 namespace {
 
@@ -69,7 +71,41 @@ std::optional<std::vector<int64_t>> through(const hlo::Computation& computation,
   }
 }
 
+/// Strides in the array farthest up, which may be of another type.
+std::vector<int64_t> source_strides(const hlo::Computation& computation, InstructionId id) {
+  const Instruction& it = computation[id];
+  if (it.opcode == Opcode::Convert) return source_strides(computation, it.operands[0]);
+  if (it.operands.size() == 1 && it.shape.is_array() && computation.operand_shape(it, 0).is_array()) {
+    if (auto strides = through(computation, it, source_strides(computation, it.operands[0]))) return *strides;
+  }
+  return hlo::memory_strides(it.shape);
+}
+
 }  // namespace
+
+std::vector<int64_t> order_in_memory(const hlo::Computation& computation, InstructionId id) {
+  const hlo::Shape& shape = computation[id].shape;
+  const std::vector<int64_t> own = hlo::memory_strides(shape);
+  const std::vector<int64_t> strides = source_strides(computation, id);
+  std::vector<int64_t> order;
+  for (int64_t d = 0; d < shape.rank(); ++d) {
+    if (shape.dim(d) != 1) order.push_back(d);
+  }
+  const auto descending_by = [&](const std::vector<int64_t>& keys) {
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return keys[static_cast<size_t>(a)] > keys[static_cast<size_t>(b)]; });
+  };
+  descending_by(own);
+  std::vector<int64_t> keys = strides;
+  int64_t within = 0;
+  for (size_t i = order.size(); i-- > 0;) {
+    int64_t& key = keys[static_cast<size_t>(order[i])];
+    if (key == 0) key = within;
+    within = std::max(within, key);
+  }
+  descending_by(keys);
+  return order;
+}
 
 std::optional<int64_t> merged_stride(std::span<const int64_t> dimensions, const std::vector<int64_t>& sizes,
                                      const std::vector<int64_t>& strides) {

@@ -20,6 +20,11 @@ struct MemoryView {
 /// that is farthest up first; the last is the value itself.
 std::vector<MemoryView> memory_views(const hlo::Computation& computation, hlo::InstructionId id);
 
+/// The value's dimensions of more than one element, from the one whose neighbours lie farthest apart in memory to the
+/// one whose neighbours are next to each other, in the array farthest up that has its elements; conversions keep their
+/// places. A dimension of repeated elements stands outside of the dimensions that stand within it here.
+std::vector<int64_t> order_in_memory(const hlo::Computation& computation, hlo::InstructionId id);
+
 /// The stride of these dimensions as one, in this order, if they lie as one would; 0 where there is one element.
 std::optional<int64_t> merged_stride(std::span<const int64_t> dimensions, const std::vector<int64_t>& sizes,
                                      const std::vector<int64_t>& strides);

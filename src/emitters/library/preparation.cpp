@@ -4,6 +4,7 @@
 #include <set>
 
 #include "emitters/library/call_plan.h"
+#include "emitters/library/memory_views.h"
 #include "emitters/library/narrow_products.h"
 #include "hlo/compute.h"
 #include "hlo/entry_rewriter.h"
@@ -151,8 +152,9 @@ class Preparer : hlo::EntryRewriter {
     return order;
   }
 
-  /// The products as an array whose dimensions lie as the larger operand has them, and their sums. Where both operands
-  /// have dimensions of their own, they lie as the result's do.
+  /// The products as an array whose dimensions lie as the larger operand has them in memory, seen through transposes
+  /// and conversions too, and their sums. Where both operands have dimensions of their own, they lie as the result's
+  /// do.
   InstructionId add_sum(const Instruction& it) {
     const auto& a = it.as<hlo::DotAttributes>();
     const Shape lhs = shape(it.operands[0]);
@@ -167,8 +169,12 @@ class Preparer : hlo::EntryRewriter {
     for (const int64_t label : left ? labels.rhs : labels.lhs) {
       if (std::find(larger.begin(), larger.end(), label) == larger.end()) order.push_back(label);
     }
-    for (size_t i = larger_shape.dims.size(); i-- > 0;)
-      order.push_back(larger[static_cast<size_t>(larger_shape.minor_to_major[i])]);
+    // Dimensions of one element lie anywhere: first.
+    for (size_t d = 0; d < larger.size(); ++d) {
+      if (larger_shape.dims[d] == 1) order.push_back(larger[d]);
+    }
+    for (const int64_t d : order_in_memory(entry_, it.operands[left ? 0 : 1]))
+      order.push_back(larger[static_cast<size_t>(d)]);
     const bool vectors = free_elements(lhs, a.lhs_batch, a.lhs_contracting) == 1 ||
                          free_elements(rhs, a.rhs_batch, a.rhs_contracting) == 1;
     if (!vectors) order = order_of_few_terms(it, a.lhs_contracting.size());

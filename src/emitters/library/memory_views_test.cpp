@@ -1,0 +1,101 @@
+#include "emitters/library/memory_views.h"
+
+#include <gtest/gtest.h>
+
+#include "emitters/program.h"
+#include "hlo/input_output_alias.h"
+#include "hlo/text.h"
+
+namespace strata::emitters {
+namespace {
+
+using Order = std::vector<int64_t>;
+
+Order order_of(const std::string& entry) {
+  const auto module = hlo::parse_module("HloModule m\nENTRY e {\n" + entry + "}\n");
+  EXPECT_TRUE(module) << module.error().to_string();
+  const hlo::Computation& computation = (*module)->entry_computation();
+  return order_in_memory(computation, computation.root);
+}
+
+TEST(OrderInMemory, IsTheSourcesThroughTransposesAndConversions) {
+  EXPECT_EQ(order_of("  ROOT x = f32[6,8] parameter(0)\n"), (Order{0, 1}));
+  EXPECT_EQ(order_of("  x = f32[6,8] parameter(0)\n  ROOT t = f32[8,6] transpose(x), dimensions={1,0}\n"),
+            (Order{1, 0}));
+  EXPECT_EQ(order_of("  x = bf16[6,8] parameter(0)\n  c = f32[6,8] convert(x)\n"
+                     "  t = f32[8,6] transpose(c), dimensions={1,0}\n  ROOT r = f32[1,8,2,3] reshape(t)\n"),
+            (Order{2, 3, 1}));
+  EXPECT_EQ(order_of("  x = f32[6,8]{0,1} parameter(0)\n  ROOT t = f32[8,6] transpose(x), dimensions={1,0}\n"),
+            (Order{0, 1}));
+}
+
+TEST(OrderInMemory, EndsAtOperatorsThatComputeAndAtViewsWithoutStrides) {
+  EXPECT_EQ(order_of("  x = f32[6,8] parameter(0)\n  t = f32[8,6] transpose(x), dimensions={1,0}\n"
+                     "  ROOT n = f32[8,6] negate(t)\n"),
+            (Order{0, 1}));
+  EXPECT_EQ(order_of("  x = f32[6,8] parameter(0)\n  t = f32[8,6] transpose(x), dimensions={1,0}\n"
+                     "  f = f32[48] reshape(t)\n  ROOT r = f32[8,6] reshape(f)\n"),
+            (Order{0, 1}));
+}
+
+TEST(OrderInMemory, RepeatedElementsStandOutsideOfWhatTheyRepeat) {
+  EXPECT_EQ(order_of("  x = f32[5,7] parameter(0)\n  b = f32[5,3,7] broadcast(x), dimensions={0,2}\n"
+                     "  ROOT t = f32[3,7,5] transpose(b), dimensions={1,2,0}\n"),
+            (Order{0, 2, 1}));
+}
+
+/// Which emitters a module's kernels come from.
+std::string emitters_of(const std::string& text, const char* name) {
+  const auto read = hlo::parse_module_text(text, name);
+  EXPECT_TRUE(read) << read.error().to_string();
+  const auto program = emit_program(*read->module, {}, LibraryUse::WhereFaster, {}, read->aliases);
+  EXPECT_TRUE(program) << program.error().to_string();
+  return explain(*program);
+}
+
+/// PyTorch's linear layers keep a row for each output, JAX's a column: a vector times either reads along what lies
+/// together.
+TEST(VectorTimesMatrix, ReadsAlongMemoryHoweverTheWeightsLie) {
+  for (const int64_t inputs : {4096, 1000, 72}) {
+    for (const int64_t outputs : {4096, 520, 1032}) {
+      const auto text = [&](const std::string& weights) {
+        return fmt::format(
+            "HloModule m\nENTRY e {{\n  x = bf16[1,{0}] parameter(0)\n{2}  ROOT y = bf16[1,{1}] dot(x, w), "
+            "lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n}}\n",
+            inputs, outputs, weights);
+      };
+      const std::string rows = emitters_of(
+          text(fmt::format("  p = bf16[{1},{0}] parameter(1)\n  w = bf16[{0},{1}] transpose(p), dimensions={{1,0}}\n",
+                           inputs, outputs)),
+          "rows");
+      EXPECT_NE(rows.find("row reduction"), std::string::npos) << rows;
+      EXPECT_EQ(rows.find("column reduction"), std::string::npos) << rows;
+      const std::string columns =
+          emitters_of(text(fmt::format("  w = bf16[{},{}] parameter(1)\n", inputs, outputs)), "columns");
+      EXPECT_NE(columns.find("column reduction"), std::string::npos) << columns;
+    }
+  }
+}
+
+/// Of an update in place each thread has an element: sums of many terms are computed before it.
+TEST(UpdatesInPlace, DoNotSumProductsInOneThread) {
+  for (const int64_t rows : {1, 8}) {
+    const std::string explained = emitters_of(
+        fmt::format("HloModule m, input_output_alias={{ {{}}: (0, {{}}, must-alias) }}\nENTRY e {{\n"
+                    "  cache = bf16[{0},512,1024] parameter(0)\n  x = bf16[{0},4096] parameter(1)\n"
+                    "  w = bf16[4096,1024] parameter(2)\n  zero = s32[] constant(0)\n  last = s32[] constant(511)\n"
+                    "  y = bf16[{0},1024] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+                    "  r = bf16[{0},1,1024] reshape(y)\n"
+                    "  ROOT u = bf16[{0},512,1024] dynamic-update-slice(cache, r, zero, last, zero)\n}}\n",
+                    rows),
+        "cache");
+    const size_t update = explained.find("emitter          dynamic-update-slice");
+    ASSERT_NE(update, std::string::npos) << explained;
+    const size_t before = explained.rfind("\nfused", update);
+    EXPECT_EQ(explained.substr(before, update - before).find("bf16[4096,1024]"), std::string::npos) << explained;
+    EXPECT_NE(explained.find(rows == 1 ? "column reduction" : "product"), std::string::npos) << explained;
+  }
+}
+
+}  // namespace
+}  // namespace strata::emitters
