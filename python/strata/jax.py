@@ -32,7 +32,7 @@ _state = threading.local()
 
 
 def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] = (),
-        static_argnames: str | Iterable[str] = (), target: str = "auto", search_seconds: float = 0) -> Callable:
+        static_argnames: str | Iterable[str] = (), target: str = "auto", search_seconds: float | None = None) -> Callable:
     """f as a function that Strata compiles: once for each combination of shapes, types and static arguments.
 
     f: as for jax.jit: pure, of pytrees of arrays and numbers. Without f, a decorator.

@@ -10,6 +10,8 @@ from strata._core import Error
 from strata.arrays import ArraySpec
 
 TARGETS = ("auto", "cpu", "gpu")
+# Of a module on a GPU where the caller names none.
+SEARCH_SECONDS = 20.0
 
 
 class Module:
@@ -37,6 +39,11 @@ class Module:
     def notes(self) -> list[str]:
         """What was done otherwise than planned, one line each: a library that is missing, a part not superoptimized."""
         return list(self._function.notes)
+
+    @property
+    def alignment(self) -> int:
+        """Bytes that the addresses of out= are multiples of: 16 on the processor, 256 on a GPU."""
+        return self._function.alignment
 
     @property
     def device_bytes(self) -> int:
@@ -75,19 +82,26 @@ class Module:
         return f"<strata.Module ({of}) -> ({', '.join(map(str, self.outputs))}) on {self.device}>"
 
 
-def compile_hlo(text: str, *, target: str = "auto", search_seconds: float = 0, cache: str | None = None) -> Module:
+def compile_hlo(text: str, *, target: str = "auto", search_seconds: float | None = None, cache: str | None = None,
+                gives_parameters: bool = False) -> Module:
     """Compiles HLO text, as XLA prints it and as jax.jit(f).lower(…).as_text("hlo") does, to a Module.
 
     target: "gpu", the machine's first; "cpu", by LLVM's just-in-time compiler; "auto", the GPU where there is a driver
         and one that kernels are made for, else "cpu".
-    search_seconds: time to superoptimize each different product with what is around it; 0: not at all.
+    search_seconds: time to superoptimize products with what is around them, for the whole module; 0: not at all; None:
+        20 on a GPU, else 0, as `strata run` has it. What was found is kept in the cache.
     cache: the folder of the cache of results; None: ~/.cache/strata; "": none.
+    gives_parameters: on a GPU, whether calls give away the parameters that the text's input_output_alias names. They are
+        written over; with must-alias the result lies there, and out= takes the parameter's own array for it.
 
     Raises Error with the place in the text and what to do about it."""
     arguments.text("the module", text)
-    seconds = arguments.seconds("search_seconds", search_seconds)
     device = device_for(target)
-    return Module(_core.Function.compile(text, device, seconds, arguments.cache_folder(cache), "<hlo>"))
+    if search_seconds is None:
+        search_seconds = 0 if device is None else SEARCH_SECONDS
+    seconds = arguments.seconds("search_seconds", search_seconds)
+    return Module(_core.Function.compile(text, device, seconds, arguments.cache_folder(cache), "<hlo>",
+                                          gives_parameters))
 
 
 def device_for(target: str) -> _core.Device | None:

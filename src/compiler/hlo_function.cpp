@@ -37,15 +37,15 @@ Result<std::string> module_of(const emitters::EmittedFusion& fusion, const std::
 
 Result<std::unique_ptr<HloFunction>> HloFunction::compile(std::string_view text, const GpuDevice* device,
                                                           const HloOptions& options) {
-  STRATA_TRY(const hlo::ModulePtr module, hlo::parse_module(text, options.file));
+  STRATA_TRY(const hlo::ModuleText module, hlo::parse_module_text(text, options.file));
   std::unique_ptr<HloFunction> made(new HloFunction);
-  made->list_arrays(module->entry_computation());
+  made->list_arrays(module.module->entry_computation());
   if (device != nullptr) {
     STRATA_TRY(const CudaStreams streams, open_cuda_streams());
     STRATA_TRY(const ContextScope scope, ContextScope::enter(device->driver(), streams, device->context()));
-    STRATA_CHECK(made->load_on_gpu(*device, *module, options));
+    STRATA_CHECK(made->load_on_gpu(*device, module, options));
   } else {
-    STRATA_CHECK(made->load_on_cpu(*module, options));
+    STRATA_CHECK(made->load_on_cpu(*module.module, options));
   }
   return made;
 }
@@ -85,7 +85,7 @@ void HloFunction::take_layouts(const emitters::EmittedProgram& program, const st
   std::transform(program.results.begin(), program.results.end(), results_.begin(), shape_of);
 }
 
-Result<void> HloFunction::load_on_gpu(const GpuDevice& device, const hlo::Module& module, const HloOptions& options) {
+Result<void> HloFunction::load_on_gpu(const GpuDevice& device, const hlo::ModuleText& text, const HloOptions& options) {
   emitters::EmitOptions emit;
   STRATA_TRY(const std::string architecture, emitters::architecture_of(device));
   STRATA_TRY(const Target* target, find_target(architecture));
@@ -97,7 +97,9 @@ Result<void> HloFunction::load_on_gpu(const GpuDevice& device, const hlo::Module
   lax.microseconds = [&](const hlo::Module& part, const emitters::LaxStep* step) {
     return emitters::part_microseconds(device, part, step, emit, libraries);
   };
-  STRATA_TRY(emitters::EmittedProgram program, emitters::emit_program(module, emit, libraries, lax));
+  STRATA_TRY(emitters::EmittedProgram program,
+             emitters::emit_program(*text.module, emit, libraries, lax,
+                                    options.gives_parameters ? text.aliases : hlo::InputOutputAliases()));
   notes_ = program.notes;
   const auto loader = [&](const emitters::EmittedFusion& fusion) { return module_of(fusion, architecture); };
   STRATA_TRY(const auto runner,

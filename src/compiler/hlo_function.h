@@ -10,6 +10,7 @@
 #include "compiler/array_function.h"
 #include "emitters/buffers.h"
 #include "emitters/program.h"
+#include "hlo/input_output_alias.h"
 
 namespace strata::compiler {
 
@@ -18,6 +19,9 @@ struct HloOptions {
   double search_seconds = 0;
   ResultCache* cache = nullptr;  ///< of results, cubins and measurements; none where null. Not owned.
   std::string file = "<hlo>";    ///< what errors call the text
+  /// On a GPU, whether calls give away the parameters that the text's input_output_alias names: they are written over,
+  /// and the results lie there. Else, and on the processor, such attributes mean nothing.
+  bool gives_parameters = false;
 };
 
 class HloFunction : public ArrayFunction {
@@ -32,7 +36,7 @@ class HloFunction : public ArrayFunction {
  private:
   HloFunction() = default;
   void list_arrays(const hlo::Computation& entry);
-  Result<void> load_on_gpu(const GpuDevice& device, const hlo::Module& module, const HloOptions& options);
+  Result<void> load_on_gpu(const GpuDevice& device, const hlo::ModuleText& text, const HloOptions& options);
   Result<void> load_on_cpu(const hlo::Module& module, const HloOptions& options);
   Result<void> call_on_cpu(std::span<std::byte* const> inputs, std::span<std::byte* const> results) const override;
   Result<std::vector<int>> input_buffers(const emitters::EmittedProgram& program) const;

@@ -22,13 +22,13 @@ struct Function {
 };
 
 std::unique_ptr<Function> compile(const std::string& text, std::shared_ptr<GpuDevice> device, double search_seconds,
-                                  const std::string& cache_folder, const std::string& file) {
+                                  const std::string& cache_folder, const std::string& file, bool gives_parameters) {
   nb::gil_scoped_release unlocked;
   auto made = std::make_unique<Function>();
   std::optional<ResultCache> cache;
   if (!cache_folder.empty())
     cache.emplace(cache_folder, [&](const std::string& warning) { made->notes.push_back(warning); });
-  compiler::HloOptions options{search_seconds, cache ? &*cache : nullptr, file};
+  compiler::HloOptions options{search_seconds, cache ? &*cache : nullptr, file, gives_parameters};
   made->device = std::move(device);
   made->function = value_of(compiler::HloFunction::compile(text, made->device.get(), options));
   const auto& notes = made->function->notes();
@@ -84,7 +84,9 @@ void bind_function(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<Function>(module, "Function", "A compiled program that takes addresses of arrays.")
       .def_static("compile", &compile, "text"_a, "device"_a.none(), "search_seconds"_a, "cache_folder"_a, "file"_a,
-                  "For the device, or this machine's processor where it is None. An empty cache_folder: no cache.")
+                  "gives_parameters"_a = false,
+                  "For the device, or this machine's processor where it is None. An empty cache_folder: no cache. "
+                  "gives_parameters: on a GPU, calls give away the parameters of the text's input_output_alias.")
       .def_static("load_graph", &load_graph, "text"_a, "device"_a.none(), "cubin"_a, "manifest"_a,
                   "A µGraph's kernels on the device; where it is None, the reference executor on the processor.")
       .def_prop_ro("on_gpu", [](const Function& of) { return of.function->on_gpu(); })

@@ -103,7 +103,7 @@ Result<void> GpuFunction::launch(std::span<const CudaPointer> inputs, std::span<
   const CudaDriver& driver = program_->device().driver();
   std::vector<CudaPointer> pointers = buffers_->pointers();
   const auto copy = [&](CudaPointer to, CudaPointer from, int64_t bytes) -> Result<void> {
-    if (bytes == 0) return {};
+    if (bytes == 0 || to == from) return {};
     return driver.check(driver.copy_on_device_later(to, from, static_cast<size_t>(bytes), stream), "copying");
   };
   const auto bind = [&](const Array& array, CudaPointer pointer) {

@@ -30,10 +30,11 @@ class GpuFunction {
   GpuFunction& operator=(const GpuFunction&) = delete;
 
   /// Puts all steps on `stream`. `inputs` and `results` are multiples of kAlignment, and no result overlaps an input or
-  /// another result. Calls from several threads and on several streams are done one after the other on the device,
-  /// because they share memory; while the stream is being recorded to a graph, it is the caller's to see that
-  /// the graph does not run beside other calls. Errors: InvalidInput for wrong pointers; Unsupported where the stream
-  /// is being recorded and a step is the host's; the driver's.
+  /// another result, but for a result that the program keeps in an input's memory, which may be that input. Calls from
+  /// several threads and on several streams are done one after the other on the device, because they share memory;
+  /// while the stream is being recorded to a graph, it is the caller's to see that the graph does not run beside other
+  /// calls. Errors: InvalidInput for wrong pointers; Unsupported where the stream is being recorded and a step is the
+  /// host's; the driver's.
   Result<void> call(std::span<const CudaPointer> inputs, std::span<const CudaPointer> results, CudaStream stream);
 
   const GpuProgram& program() const { return *program_; }

@@ -80,6 +80,71 @@ def check_graph(name, dtype):
         torch.testing.assert_close(got, expected)
 
 
+def attend(keys, query, row):
+    """A step of decoding: a row is added to a cache, and all rows are read."""
+    keys[:, :, -1:] = row
+    scores = torch.softmax(query.float() @ keys.float().transpose(-1, -2), -1)
+    return (scores @ keys.float()).to(keys.dtype)
+
+
+def moved(keys, query, row):
+    """Rows that are read where others are written."""
+    keys[:, :, 1:] = keys[:, :, :-1].clone()
+    return keys.float().sum(2) + query.float().sum(2) + row.float().sum(2)
+
+
+def scaled(keys, query, row):
+    keys.mul_(0.5).add_(row)
+    return keys + query
+
+
+CACHES = {
+    "dense": lambda dtype: array(2, 4, 96, 64, dtype=dtype).cuda(),
+    "transposed": lambda dtype: array(2, 96, 4, 64, dtype=dtype).cuda().transpose(1, 2),
+    "with gaps": lambda dtype: array(2, 4, 96, 128, dtype=dtype).cuda()[..., :64],
+    "within another": lambda dtype: array(1 + 2 * 4 * 96 * 64, dtype=dtype).cuda()[1:].view(2, 4, 96, 64),
+}
+
+
+def check_cache(name, dtype):
+    """Arguments that a function changes have what eager mode leaves in them, after several calls."""
+    function = {"attend": attend, "moved": moved, "scaled": scaled}[name]
+    for make in CACHES.values():
+        cache = make(dtype)
+        theirs, run = cache.clone(), compiled(function)
+        place = cache.data_ptr()
+        for _ in range(3):
+            query, row = array(2, 4, 1, 64, dtype=dtype).cuda(), array(2, 4, 1, 64, dtype=dtype).cuda()
+            expected, got = function(theirs, query, row), run(cache, query, row)
+            tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-4
+            torch.testing.assert_close(got, expected, atol=tolerance, rtol=tolerance)
+            torch.testing.assert_close(cache, theirs, atol=tolerance, rtol=tolerance)
+        assert cache.data_ptr() == place
+
+
+def check_cache_in_place():
+    """What a step writes to a cache is its row: the time does not grow with the cache."""
+    times = {}
+    for rows in (1024, 65536):
+        cache, row = torch.randn(8, rows, 128, device="cuda"), torch.randn(8, 1, 128, device="cuda")
+
+        def write(cache, row):
+            cache[:, -1:] = row
+            return row * 2
+
+        run = compiled(write)
+        for _ in range(3):
+            run(cache, row)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(20):
+                run(cache, row)
+        times[rows] = milliseconds(lambda _, g=graph: g.replay(), None)
+    assert times[65536] < 4 * times[1024], times
+    return f"{times[1024] * 50:.1f} and {times[65536] * 50:.1f} µs for 1,024 and 65,536 rows"
+
+
 def milliseconds(run, x):
     for _ in range(5):
         run(x)
@@ -114,7 +179,25 @@ def main():
                     said = "FAILED\n" + traceback.format_exc(limit=-4)
                 fell = {operator for operator, _, _ in torch_backend.FALLBACKS}
                 print(label, said or "ok", f"in torch: {fell}" if fell else "", flush=True)
+        failed += tried("check_cache_in_place", check_cache_in_place) if dtype == torch.float32 else 0
+        for name in ("attend", "moved", "scaled"):
+            failed += tried(f"check_cache {name} {dtype}", lambda name=name, dtype=dtype: check_cache(name, dtype))
     sys.exit(failed)
+
+
+def tried(label, check):
+    """Runs a check and prints what it says; 1 where it fails."""
+    torch.manual_seed(0)
+    torch_backend.FALLBACKS.clear()
+    try:
+        with torch.no_grad():
+            said = check() or "ok"
+    except Exception:  # the other checks still run
+        print(label, "FAILED\n" + traceback.format_exc(limit=-4), flush=True)
+        return 1
+    fell = {operator for operator, _, _ in torch_backend.FALLBACKS}
+    print(label, said, f"in torch: {fell}" if fell else "", flush=True)
+    return 0
 
 
 if __name__ == "__main__":

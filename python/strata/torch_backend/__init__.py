@@ -62,4 +62,5 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
         return aot_autograd(
             fw_compiler=compiler("forward"), bw_compiler=compiler("backward"), inference_compiler=compiler("inference"),
             decompositions=decomposition_table(), partition_fn=min_cut_rematerialization_partition,
+            keep_inference_input_mutations=True,  # the graph changes its arguments itself: in_place.py
         )(gm, example_inputs)

@@ -323,12 +323,13 @@ class HloBuilder:
 
     # Output
 
-    def text(self, results: Sequence[Value]) -> str:
-        """The module, which returns `results` as a tuple."""
+    def text(self, results: Sequence[Value], aliases: str = "") -> str:
+        """The module, which returns `results` as a tuple. `aliases`: which of them lie in parameters."""
         shapes = ", ".join(shape_text(r.dtype, r.shape) for r in results)
         root = f"ROOT results = ({shapes}) tuple({', '.join(r.name for r in results)})"
         entry = "ENTRY main {\n" + "".join(f"  {line}\n" for line in [*self._lines, root]) + "}\n"
-        return "\n".join([f"HloModule {self.name}\n", *self._computations.values(), entry])
+        header = f", input_output_alias={{ {aliases} }}" if aliases else ""
+        return "\n".join([f"HloModule {self.name}{header}\n", *self._computations.values(), entry])
 
     def _emit(self, opcode: str, text: str) -> str:
         self._count += 1

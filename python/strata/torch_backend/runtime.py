@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 import strata
 
+from .in_place import alias_text, arguments_written_over
 from .options import Options
 from .partition import Part, partition
 from .places import log, report_fallbacks
@@ -23,14 +24,16 @@ Node = torch.fx.Node
 
 class CompiledPart:
     """A module called with torch's tensors, whatever their strides. The results have the strides that the graph
-    states."""
+    states. `written_over`: results that lie in the memory of inputs, by numbers."""
 
-    def __init__(self, module, inputs: Sequence[Layout], outputs: Sequence[Layout], fakes: Sequence[torch.Tensor]):
+    def __init__(self, module, inputs: Sequence[Layout], outputs: Sequence[Layout], fakes: Sequence[torch.Tensor],
+                 written_over: dict[int, int]):
         self.module = module
+        self._written_over = written_over
         self._inputs = [None if layout.plain else layout.order for layout in inputs]
         self._outputs = [None if layout.plain else layout.inverse for layout in outputs]
         # Without arguments nothing says whose arrays the results are.
-        self._empty = [] if inputs else [
+        self._empty = [] if inputs and not written_over else [
             functools.partial(torch.empty, [fake.shape[d] for d in layout.order], dtype=fake.dtype, device=fake.device)
             for layout, fake in zip(outputs, fakes, strict=True)]
         self._strides = [None if _has_strides(layout, fake) else (tuple(fake.shape), fake.stride())
@@ -42,12 +45,23 @@ class CompiledPart:
             tensor = tensor.detach() if order is None else tensor.detach().permute(order)
             tensor = tensor.resolve_conj().resolve_neg()
             arrays.append(tensor if tensor.is_contiguous() else tensor.contiguous())
-        results = list(self.module(*arrays) if arrays else self.module(out=[e() for e in self._empty]))
+        for argument in self._written_over.values():
+            if arrays[argument].data_ptr() % self.module.alignment:
+                arrays[argument] = arrays[argument].clone()
+        if self._empty:
+            results = [arrays[self._written_over[i]] if i in self._written_over else empty()
+                       for i, empty in enumerate(self._empty)]
+            self.module(*arrays, out=results)
+        else:
+            results = list(self.module(*arrays))
         for i, (inverse, strides) in enumerate(zip(self._outputs, self._strides, strict=True)):
             if inverse is not None:
                 results[i] = results[i].permute(inverse)
             if strides is not None:
                 results[i] = with_strides(results[i], *strides)
+        for result, argument in self._written_over.items():
+            if results[result].data_ptr() != tensors[argument].data_ptr():
+                tensors[argument].detach().copy_(results[result])
         return results
 
 
@@ -142,17 +156,20 @@ def compile_graph(gm: torch.fx.GraphModule, options: Options, name: str) -> Prog
     while True:
         plan = partition(gm.graph, refused)
         parts = {part.key: part for part in plan.steps if isinstance(part, Part)}
+        written_over, copies = arguments_written_over(gm.graph, plan)
         try:
             for key, part in parts.items():
-                if key not in compiled:
-                    compiled[key] = _compile_part(part, options, f"{name}_{len(compiled)}")
+                over = written_over.get(key, {})
+                if (key, *over.items()) not in compiled:
+                    compiled[(key, *over.items())] = _compile_part(part, options, f"{name}_{len(compiled)}", over)
             break
         except strata.Error as error:
             log.warning("Strata's compiler refuses a part of %d operators, which run in torch: %s", len(part.nodes),
                         " ".join(str(error).split()))
             refused |= {node: "the compiler refuses the part that it is in" for node in part.nodes}
     report_fallbacks({n: r for n, r in plan.reasons.items() if n not in refused and not _expected(n)})
-    return _program(gm, plan.steps, [compiled[key] for key in parts])
+    steps = [step for step in plan.steps if isinstance(step, Part) or step not in copies]
+    return _program(gm, steps, [compiled[(key, *written_over.get(key, {}).items())] for key in parts])
 
 
 def _expected(node: Node) -> bool:
@@ -160,13 +177,14 @@ def _expected(node: Node) -> bool:
     return getattr(node.target, "__name__", "") in ("getitem", "copy_.default")
 
 
-def _compile_part(part: Part, options: Options, name: str) -> CompiledPart:
-    text = write_module(name, part.nodes, part.inputs, part.outputs)
+def _compile_part(part: Part, options: Options, name: str, written_over: dict[int, int]) -> CompiledPart:
+    text = write_module(name, part.nodes, part.inputs, part.outputs, alias_text(written_over))
     fakes = [n.meta["val"] for n in part.outputs]
     device = fakes[0].device.type
     module = strata.compile_hlo(text.text, target="gpu" if device == "cuda" else "cpu",
-                                search_seconds=options.search_seconds if device == "cuda" else 0)
-    return CompiledPart(module, text.inputs, text.outputs, fakes)
+                                search_seconds=options.search_seconds if device == "cuda" else 0,
+                                gives_parameters=bool(written_over))
+    return CompiledPart(module, text.inputs, text.outputs, fakes, written_over)
 
 
 def _program(gm: torch.fx.GraphModule, steps: list[Part | Node], compiled: list[CompiledPart]) -> Program:

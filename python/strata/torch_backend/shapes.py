@@ -202,6 +202,10 @@ def slice_scatter(c, x, source, dim=0, start=None, end=None, step=1):
     n = x.shape[dim]
     start, end = slice_bounds(n, start, end)
     source = c.cast(source, x.dtype)
+    if step == 1 and 0 < 2 * source.shape[dim] <= n:
+        # Where the array may be written over (in_place.py), only the slice is; else one copy of it is as fast.
+        starts = [c.b.constant(start if d == dim else 0, "s32") for d in range(x.rank)]
+        return c.b.op("dynamic-update-slice", [x, source, *starts], x.dtype, x.shape)
     if step == 1:
         parts = [slice_(c, x, dim, 0, start), source, slice_(c, x, dim, end, n)]
         return c.b.concatenate([p for p in parts if p.shape[dim]] or [x], dim)

@@ -152,9 +152,9 @@ class ModuleText:
 
 
 def write_module(name: str, nodes: Sequence[torch.fx.Node], inputs: Sequence[torch.fx.Node],
-                 outputs: Sequence[torch.fx.Node]) -> ModuleText:
+                 outputs: Sequence[torch.fx.Node], aliases: str = "") -> ModuleText:
     """The module of `nodes`, in the graph's order, with `inputs` as parameters and `outputs` as results. Dense
-    transposed arrays are read and written as they lie."""
+    transposed arrays are read and written as they lie. `aliases`: results that lie in parameters (in_place.py)."""
     b = HloBuilder(name)
     values: dict[torch.fx.Node, Any] = {}
     input_layouts = []
@@ -180,6 +180,6 @@ def write_module(name: str, nodes: Sequence[torch.fx.Node], inputs: Sequence[tor
         layout = layout_of(fake) or plain_layout(fake)
         results.append(b.transpose(values[node], layout.order))
         output_layouts.append(layout)
-    return ModuleText(b.text(results), input_layouts, output_layouts)
+    return ModuleText(b.text(results, aliases), input_layouts, output_layouts)
 
 
