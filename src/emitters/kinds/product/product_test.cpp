@@ -25,6 +25,48 @@ struct Example {
   int64_t group = 0;           ///< so many terms of a column have a scale of their own; 0: none
 };
 
+std::string text_of(const Example& of);
+
+ProductTiling tiling_of(const Example& of) {
+  const auto module = hlo::parse_module(text_of(of));
+  EXPECT_TRUE(module) << module.error().to_string();
+  const hlo::Computation& computation = (*module)->entry_computation();
+  const auto shape = product_shape(computation, computation.root);
+  EXPECT_TRUE(shape.has_value());
+  return choose_product_tiling(computation, *shape, default_target());
+}
+
+TEST(ProductTiling, LanesAlongTheTermsReadWholeLines) {
+  for (const int64_t rows : {2, 8, 16}) {
+    for (const int64_t columns : {1024, 4096, 14336}) {
+      const ProductTiling tiling =
+          tiling_of({.rows = rows, .columns = columns, .terms = 4096, .columns_inside = false});
+      EXPECT_EQ(4 * tiling.terms * 2, 128) << rows << " " << columns;
+    }
+  }
+  // A vector of 8 where more do not share the terms evenly.
+  EXPECT_EQ(tiling_of({.rows = 8, .columns = 4096, .terms = 72, .columns_inside = false}).terms, 8);
+}
+
+/// One wave and a bit more takes as long as two: smaller blocks are there all at once.
+TEST(ProductTiling, BlocksAreThereAtOnceWhereThatKeepsMemoryBusy) {
+  const Target& target = default_target();
+  for (const int64_t columns : {9216, 11008, 12288}) {
+    const auto module = hlo::parse_module(
+        fmt::format("HloModule m\nENTRY e {{\n  x = bf16[16,4096] parameter(0)\n  w = bf16[4096,{0}] parameter(1)\n"
+                    "  ROOT y = bf16[16,{0}] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n}}\n",
+                    columns));
+    ASSERT_TRUE(module) << module.error().to_string();
+    const hlo::Computation& computation = (*module)->entry_computation();
+    const auto shape = product_shape(computation, computation.root);
+    ASSERT_TRUE(shape.has_value());
+    const ProductTiling tiling = choose_product_tiling(computation, *shape, target);
+    const int64_t blocks = indexing::ceil_div(columns, tiling.block_columns());
+    const int64_t resident = target.registers / (product_registers(tiling, *shape) * tiling.threads());
+    EXPECT_LE(blocks, resident * target.multiprocessors) << columns;
+  }
+}
+
 std::string text_of(const Example& of) {
   const auto array = [&](const std::string& type, std::vector<int64_t> dims) {
     if (of.batch > 1) dims.insert(dims.begin(), of.batch);

@@ -198,8 +198,25 @@ bool uses_matrix_instructions(const Computation& computation, const ProductShape
          (it.shape.type == type || it.shape.type == ElementType::F32);
 }
 
+/// The part of the memory's bandwidth that the bytes on their way use: all of it needs as many as come in the time that
+/// one takes. Where not all blocks are there at once, the last ones leave multiprocessors idle.
+double busy_memory(const ProductTiling& tiling, const ProductShape& shape, const Target& target) {
+  constexpr double kSecondsOnTheWay = 1.35e-6;  // of a byte while memory is busy: docs/megakernel.md
+  const int64_t blocks = shape.batches() * ceil_div(shape.column_count(), tiling.block_columns());
+  const int64_t registers = ceil_div(product_registers(tiling, shape), 8) * 8;
+  const int64_t resident = std::max<int64_t>(std::min<int64_t>(target.registers / (registers * tiling.threads()),
+                                                               target.threads_per_multiprocessor / tiling.threads()),
+                                             1);
+  const int64_t slots = resident * target.multiprocessors;
+  const auto bytes = static_cast<double>(tiling.threads() * tiling.steps * tiling.terms * tiling.columns * shape.bytes);
+  const double together = static_cast<double>(std::min(blocks, slots)) * bytes;
+  const double even =
+      blocks <= slots ? 1 : static_cast<double>(blocks) / static_cast<double>(ceil_div(blocks, slots) * slots);
+  return even * std::min(together / (target.rates.memory_bandwidth * kSecondsOnTheWay), 1.0);
+}
+
 ProductTiling choose_product_tiling(const Computation& computation, const ProductShape& shape, const Target& target) {
-  constexpr int64_t kVectorBytes = 16, kSectorBytes = 32;
+  constexpr int64_t kVectorBytes = 16, kSectorBytes = 32, kLineBytes = 128;
   constexpr int64_t kBytesOnTheirWay = 128;  // of a lane
   constexpr int64_t kSums = 64;              // registers of a thread for what it adds up
   constexpr int64_t kColumnsApart = 4;       // of a lane whose vectors are terms
@@ -214,8 +231,11 @@ ProductTiling choose_product_tiling(const Computation& computation, const Produc
   const int64_t most = std::max(kSums / (made.lane_rows(rows) * (made.matrix ? 1 : 4)), fewest);
   const auto blocks = [&] { return shape.batches() * ceil_div(columns, made.warp_columns()); };
   if (shape.terms_inside) {
-    made.terms = std::max<int64_t>(vector, 4);
-    made.columns = std::clamp(kColumnsApart, fewest, std::max(power_below(static_cast<double>(most)), fewest));
+    // The four lanes along the terms read whole lines: of half lines memory gave a fifth less (docs/emitters.md).
+    made.terms = std::max<int64_t>(vector_of(shape.together, std::max<int64_t>(kLineBytes / 4 / shape.bytes, 1)), 4);
+    const int64_t room = kBytesOnTheirWay / (made.terms * held_bytes(made, shape));
+    made.columns =
+        std::clamp(std::min(kColumnsApart, room), fewest, std::max(power_below(static_cast<double>(most)), fewest));
   } else {
     made.terms = 4;
     made.columns = std::clamp(vector, fewest, std::max(power_below(static_cast<double>(most)), fewest));
@@ -231,25 +251,38 @@ ProductTiling choose_product_tiling(const Computation& computation, const Produc
   while (blocks() < fewest_blocks && halves()) made.columns /= 2;
   const int64_t steps = ceil_div(terms, made.step_terms());
   const double share = kWarps * target.multiprocessors / static_cast<double>(blocks());
-  made.term_warps = std::min(power_below(std::clamp<double>(share, kFewestWarps, kMostWarps)),
-                             power_below(static_cast<double>(steps)));
-  made.column_warps = std::min(std::max<int64_t>(kFewestWarps / made.term_warps, 1),
-                               power_below(static_cast<double>(ceil_div(columns, made.warp_columns()))));
-  // Warps beside each other read the same rows at about the same time, from L1. Smaller blocks share work more evenly.
-  while (simple && made.term_warps * made.column_warps * 2 <= kMostWarps &&
-         shape.batches() * (columns / (2 * made.block_columns())) >= target.multiprocessors) {
-    made.column_warps *= 2;
+  const int64_t most_warps = std::min(power_below(std::clamp<double>(share, kFewestWarps, kMostWarps)),
+                                      power_below(static_cast<double>(steps)));
+  // Of the numbers of warps, the one that keeps most of the memory's bandwidth busy; more where that is equal.
+  ProductTiling best;
+  double busiest = 0;
+  for (made.term_warps = most_warps; made.term_warps >= std::min(most_warps, kFewestWarps); made.term_warps /= 2) {
+    made.column_warps = std::min(std::max<int64_t>(kFewestWarps / made.term_warps, 1),
+                                 power_below(static_cast<double>(ceil_div(columns, made.warp_columns()))));
+    // Warps beside each other read the same rows at about the same time, from L1. Smaller blocks share work more
+    // evenly.
+    while (simple && made.term_warps * made.column_warps * 2 <= kMostWarps &&
+           shape.batches() * (columns / (2 * made.block_columns())) >= target.multiprocessors) {
+      made.column_warps *= 2;
+    }
+    // As many steps at once as registers have room for, which share the iterations evenly. A multiprocessor has the
+    // threads of as many blocks as there are for each.
+    const int64_t here = ceil_div(shape.batches() * ceil_div(columns, made.block_columns()), target.multiprocessors);
+    const int64_t each = ceil_div(steps, made.term_warps);
+    const int64_t loaded = made.terms * made.columns * held_bytes(made, shape);
+    for (int64_t at_once = std::max<int64_t>(kBytesOnTheirWay / loaded, 1);; at_once /= 2) {
+      made.iterations = ceil_div(each, at_once);
+      made.steps = ceil_div(each, made.iterations);
+      const int64_t threads =
+          simple ? std::min<int64_t>(static_cast<int64_t>(32 * kWarps), here * made.threads()) : made.threads();
+      if (at_once == 1 || product_registers(made, shape) * threads <= target.registers) break;
+    }
+    if (const double busy = simple ? busy_memory(made, shape, target) : 1; busy > 1.02 * busiest) {
+      busiest = busy;
+      best = made;
+    }
   }
-  // As many steps at once as registers have room for, which share the iterations evenly.
-  const int64_t each = ceil_div(steps, made.term_warps);
-  const int64_t loaded = made.terms * made.columns * held_bytes(made, shape);
-  for (int64_t at_once = std::max<int64_t>(kBytesOnTheirWay / loaded, 1);; at_once /= 2) {
-    made.iterations = ceil_div(each, at_once);
-    made.steps = ceil_div(each, made.iterations);
-    const int64_t threads = simple ? static_cast<int64_t>(32 * kWarps) : made.threads();
-    if (at_once == 1 || product_registers(made, shape) * threads <= target.registers) break;
-  }
-  return made;
+  return best;
 }
 
 int64_t product_registers(const ProductTiling& tiling, const ProductShape& shape) {
