@@ -187,3 +187,13 @@ def test_guides_name_what_there_is(document, sources):
             assert (ROOT / name).exists() or (ROOT / "src" / name).exists(), f"{document.name}: {name}"
         elif re.fullmatch(r"\w+(::\w+)*", name):
             assert set(name.split("::")) <= sources, f"{document.name}: {name}"
+
+
+def test_the_drawn_mugraph_is_the_one_that_is_found():
+    """docs/rmsnorm-mugraph.svg has the texts that a drawing has today; where lines lie may change."""
+    graph = ROOT / "tests/data/rmsnorm_fused.strata"
+    drawn = subprocess.run([BINARIES / "strata", "show", "--format=svg", graph], check=True, capture_output=True,
+                           text=True, timeout=60).stdout
+    texts = [sorted(re.findall(r"<text[^>]*>([^<]*)</text>", svg)) for svg in
+             (drawn, (ROOT / "docs/rmsnorm-mugraph.svg").read_text(encoding="utf-8"))]
+    assert len(texts[0]) > 20 and texts[0] == texts[1], f"strata show --format=svg {graph} >docs/rmsnorm-mugraph.svg"
