@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 NAME = $(basename $(notdir $(PROGRAM)))
 STRATA = build/release/bin/strata
 
-.PHONY: all help install frameworks build run test wheel test-all asan tsan tidy format format-check fuzz clean
+.PHONY: all help install frameworks build run test site wheel wheels test-all asan tsan tidy format format-check fuzz clean
 
 all: build
 
@@ -73,8 +73,18 @@ fuzz: build/fuzz/build.ninja ## run each fuzz target for FUZZ_SECONDS
 	cmake --build --preset fuzz -j $(JOBS)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz.sh
 
+site: build/release/build.ninja ## the documents and a reference as a site, build/site/html/index.html
+	cmake --build --preset release -j $(JOBS) --target strata strata_python
+	@scripts/install_site.sh
+	.venv/bin/python scripts/site_pages.py build/release build/site
+	.venv-site/bin/python -m mkdocs build --strict -q -f build/site/mkdocs.yml
+	@echo "build/site/html/index.html"
+
 wheel: install ## the Python package as a wheel for other systems, in dist/
 	@JOBS=$(JOBS) scripts/build_wheel.sh
+
+wheels: install ## a wheel for each Python from 3.10 on that is installed here
+	@for python in $$(scripts/find_pythons.sh); do JOBS=$(JOBS) scripts/build_wheel.sh "$$python" || exit; done
 
 clean: ## remove what was built and written
 	rm -rf build out

@@ -26,10 +26,10 @@ if(STRATA_STATIC_LLVM)
     IMPORTED_SONAME_RELWITHDEBINFO "" INTERFACE_LINK_LIBRARIES "${COMPONENTS}")
 endif()
 
-# What code that includes headers of LLVM or MLIR links; their headers are not held to our warnings.
+# What code that includes headers of LLVM or MLIR links; their headers are not held to our warnings. LLVM_DEFINITIONS is
+# left out: in C++20 all of it is defined anyway or has no meaning, and GCC takes no precompiled header with it.
 add_library(strata_llvm INTERFACE)
 target_include_directories(strata_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
-target_compile_definitions(strata_llvm INTERFACE ${LLVM_DEFINITIONS})
 target_link_libraries(strata_llvm INTERFACE LLVM)
 
 add_library(strata_mlir INTERFACE)

@@ -49,6 +49,7 @@ ORDER = [
     "megakernel/fibers",
     "megakernel/decode",
     "compiler",
+    "api",
     "python",
 ]
 

@@ -8,7 +8,7 @@ mode=(--dry-run -Werror)
 
 # Expected outputs in tests/golden are compared byte by byte, so they are nobody's to format.
 folders=()
-for folder in include src tools tests bench; do
+for folder in include src tools tests bench examples; do
   [[ ! -d $folder ]] || folders+=("$folder")
 done
 find "${folders[@]}" -path tests/golden -prune -o \

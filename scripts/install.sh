@@ -13,6 +13,9 @@ fail() {
   exit 1
 }
 
+elsewhere="this is not Debian 12, whose packages Strata is built with. Elsewhere take the wheel, which needs none of them:
+  pip install strata-*.whl (docs/python.md says how it is made). Or build in a container of Debian 12."
+
 # 4:12.2.0-3 -> 12.2.0: without epoch and Debian revision.
 upstream() {
   local version=${1#*:}
@@ -31,9 +34,30 @@ apt_get() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@" </dev/null
 }
 
+# The system as "debian 12".
+system() {
+  # shellcheck disable=SC1090
+  (. "${OS_RELEASE:-/etc/os-release}" 2>/dev/null && echo "${ID:-unknown} ${VERSION_ID:-}")
+}
+
+# What to install, name=version a line. Of Ubuntu 24.04 the versions are not pinned, and one has another name.
+wanted_packages() {
+  local pins
+  pins=$(grep -v '^#' scripts/debian-packages.txt)
+  if [[ $(system) == "ubuntu 24.04" ]]; then
+    sed -e 's/=.*/=/' -e 's/^libboost-context1\.81-dev=/libboost-context1.83-dev=/' <<<"$pins"
+  else
+    echo "$pins"
+  fi
+}
+
 # Prints name=version for apt: the pin while the archive has it, else what replaced it in a point release.
 choose_version() {
   local name=$1 pinned=$2 candidate
+  if [[ -z $pinned ]]; then
+    echo "$name"
+    return
+  fi
   if apt-cache madison "$name" | awk -F' *[|] *' '{print $2}' | grep -qxF -- "$pinned"; then
     echo "$name=$pinned"
     return
@@ -50,15 +74,22 @@ choose_version() {
 }
 
 install_debian_packages() {
-  command -v dpkg-query >/dev/null || fail "this is no Debian system; install the packages of scripts/debian-packages.txt"
   local pins pin spec present missing=() chosen=()
-  mapfile -t pins < <(grep -v '^#' scripts/debian-packages.txt)
+  command -v dpkg-query >/dev/null || fail "$elsewhere"
+  mapfile -t pins < <(wanted_packages)
   present=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${pins[@]%%=*}" 2>/dev/null || true)
   for pin in "${pins[@]}"; do
     grep -qxF "installed ${pin%%=*}" <<<"$present" || missing+=("$pin")
   done
   [[ ${#missing[@]} -gt 0 ]] || return 0
 
+  case $(system) in
+    "debian 12") ;;
+    "ubuntu 24.04")
+      echo "install: WARNING: Ubuntu 24.04 has the packages, but Strata was never built on it; Debian 12 is what is tested" >&2
+      ;;
+    *) fail "packages are missing (${missing[*]%%=*}), and $elsewhere" ;;
+  esac
   echo "install: Debian packages: ${missing[*]%%=*}"
   if [[ $(id -u) -ne 0 ]] && ! command -v sudo >/dev/null; then
     fail "packages are missing and this is neither root nor is there sudo; as root: apt-get install ${missing[*]%%=*}"

@@ -81,7 +81,8 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
   };
   const int64_t most = std::max<int64_t>(16 / widest, 1);
   while (width.vector < most && elements % (width.vector * 2) == 0 && fills(width.vector * 2)) width.vector *= 2;
-  // Measured on an H200 (docs/benchmarks.md): what only moves data is fastest with a vector a thread and many threads.
+  // Measured on an H200 (docs/benchmarks-emitters.md): what only moves data is fastest with a vector a thread and many
+  // threads.
   const int64_t bytes_in_flight = wants_more_work(computation) ? 32 : 16;  // of a thread
   width.threads = 256;
   // Where nothing is read, more vectors of a thread only make blocks larger, which multiprocessors share less evenly.

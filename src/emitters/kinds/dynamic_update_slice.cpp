@@ -71,7 +71,7 @@ Result<Plan> plan_dynamic_update_slice(const Fusion& fusion) {
   if (root.opcode != hlo::Opcode::DynamicUpdateSlice) return unsupported("the root is no dynamic-update-slice");
   const hlo::Shape& update = computation.operand_shape(root, 1);
   const int64_t elements = update.element_count();
-  // A loop over the result moves as much as the copy alone: measured, docs/benchmarks.md.
+  // A loop over the result moves as much as the copy alone: measured, docs/benchmarks-emitters.md.
   if (8 * elements > root.shape.element_count()) {
     return unsupported("{} of {} elements are updated: a copy of all of them first costs more", elements,
                        root.shape.element_count());

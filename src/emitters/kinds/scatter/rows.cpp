@@ -17,7 +17,7 @@ using hlo::ElementType;
 using indexing::ceil_div;
 
 constexpr int kThreads = 256;
-constexpr int kRowsThreads = 128;     // of the last kernel: measured on an H200 (docs/benchmarks.md)
+constexpr int kRowsThreads = 128;     // of the last kernel: measured on an H200 (docs/benchmarks-emitters.md)
 constexpr int kTallyThreads = 512;    // of blocks that count before they add up
 constexpr int kStartsThreads = 1024;  // of blocks that add up what their rows need
 constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // temporaries are s32
