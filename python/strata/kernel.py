@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import json
 import os
@@ -10,6 +11,7 @@ from typing import Any
 
 from strata import _core, arrays
 from strata._core import Error
+from strata.arrays import ArraySpec
 from strata.module import device_for, specs_of
 
 #: What a folder holds beside the files of `strata optimize -o`.
@@ -96,6 +98,20 @@ class Kernel:
     def report(self) -> Report:
         return Report(self._text("report.html"), json.loads(self._text("report.json")))
 
+    @property
+    def inputs(self) -> list[ArraySpec]:
+        """What it takes, in the program's order."""
+        return self._specs[0]
+
+    @property
+    def outputs(self) -> list[ArraySpec]:
+        """What it gives."""
+        return self._specs[1]
+
+    @functools.cached_property
+    def _specs(self) -> tuple[list[ArraySpec], list[ArraySpec]]:
+        return specs_of(self._function(False))
+
     def config(self) -> str:
         """The choice as text: `strata.optimize(program, config=text)` proves and compiles it again without a search."""
         return self._summary["config"]
@@ -107,6 +123,23 @@ class Kernel:
         for name, data in {**self._files, _SUMMARY: summary}.items():
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(data)
+
+    def torch_operator(self, name: str | None = None, *, backward: Any = None) -> Any:
+        """The kernel as an operator of torch, which is called with tensors on the processor or the first GPU and gives
+        one tensor, or a tuple. torch.compile, with any backend, and torch.export keep it as one call; so a graph that
+        it is in has no break.
+
+        name: "namespace::name"; None: one in the namespace strata, made of the program's name and a digest. It is the
+            same in each process, so that an exported program finds it there after strata.load(…).torch_operator().
+        backward: what computes gradients: a Kernel, or a function of tensors. It takes the inputs, then a gradient for
+            each output, and gives one for each floating-point input. Without it, asking for a gradient is an error.
+
+        The operator, and with it the kernel and its memory, lives as long as the process. Raises Error where the name
+        is none or another's, or backward takes or gives other types."""
+        from strata import torch_operator
+
+        identity = "\n".join((self.target, self.program, self.mugraph, self.source))
+        return torch_operator.register(self, identity, self.report.data.get("program", "kernel"), name, backward, ("CPU", "CUDA"))
 
     def __call__(self, *given: Any, out: list[Any] | None = None) -> list[Any]:
         """Runs it. `out`: arrays for the results, in place of new ones. Raises Error where the arrays are not those of

@@ -23,8 +23,8 @@ class Module:
     That memory is freed with the module. A recorded graph uses it too: it must not run after the module is dropped, nor
     beside other calls of it."""
 
-    def __init__(self, function: _core.Function):
-        self._function = function
+    def __init__(self, function: _core.Function, text: str):
+        self._function, self._text = function, text
         self._adapters: dict[str, Any] = {}
         self.inputs, self.outputs = specs_of(function)
 
@@ -42,6 +42,13 @@ class Module:
     def device_bytes(self) -> int:
         """Bytes of device memory that the module holds; 0 on the processor."""
         return self._function.held_bytes
+
+    def torch_operator(self, name: str | None = None, *, backward: Any = None) -> Any:
+        """The module as an operator of torch, on its device; see Kernel.torch_operator."""
+        from strata import torch_operator
+
+        devices = ("CUDA" if self.device == "gpu" else "CPU",)
+        return torch_operator.register(self, self._text, "module", name, backward, devices)
 
     def explain(self) -> str:
         """Each step, what makes it, and why it was cut so."""
@@ -87,7 +94,7 @@ def compile_hlo(text: str, *, target: str = "auto", search_seconds: float = 0, c
     arguments.text("the module", text)
     seconds = arguments.seconds("search_seconds", search_seconds)
     device = device_for(target)
-    return Module(_core.Function.compile(text, device, seconds, arguments.cache_folder(cache), "<hlo>"))
+    return Module(_core.Function.compile(text, device, seconds, arguments.cache_folder(cache), "<hlo>"), text)
 
 
 def device_for(target: str) -> _core.Device | None:
