@@ -111,7 +111,13 @@ class TorchArrays:
             if not (array.is_contiguous() if row_major_wanted else self._fits(array, index)):
                 array = self._laid_out(array, index)
                 kept.append(array)
-            place = array.data_ptr()
+            try:
+                place = array.data_ptr()
+            except RuntimeError:
+                raise Error(
+                    f"input {index} is {type(array).__name__}: it has no elements\n"
+                    "  under torch.compile and torch.export call what torch_operator() returns"
+                ) from None
             if place % self.alignment:
                 array = array.clone()  # a view that begins within another tensor
                 kept.append(array)

@@ -97,15 +97,35 @@ def _define(function, name: str, namespace: str, plain: str, gradient, dtypes, d
 
     torch.library.register_fake(name, fake, lib=library)
 
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
+    operator = getattr(getattr(torch.ops, namespace), plain).default
 
-    def backward(ctx, *gradients):
-        return gradient(ctx.saved_tensors, gradients)
+    class Differentiable(torch.autograd.Function):
+        @staticmethod
+        def forward(*tensors):
+            with torch._C._AutoDispatchBelowAutograd():
+                return operator(*tensors)
 
-    torch.library.register_autograd(name, backward, setup_context=setup_context, lib=library)
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, *gradients):
+            return gradient(ctx.saved_tensors, gradients)
+
+        @staticmethod
+        def jvp(ctx, *tangents):
+            raise Error(f"the operator {name} has no derivative in forward mode\n  use reverse mode: backward(), grad")
+
+    def differentiable(*tensors):
+        if torch._C._are_functorch_transforms_active():
+            raise Error(f"the operator {name} is not differentiated by torch.func\n  use backward() or torch.autograd.grad")
+        return Differentiable.apply(*tensors)
+
+    # Not torch.library.register_autograd: in forward mode its derivatives are zeros, without a word.
+    library.impl(plain, differentiable, "Autograd")
     _libraries.append(library)
-    return getattr(getattr(torch.ops, namespace), plain).default
+    return operator
 
 
 def _parameter_names(specs: list[ArraySpec]) -> list[str]:

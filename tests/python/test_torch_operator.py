@@ -100,8 +100,8 @@ def test_compile(kernel, backend):
     torch._dynamo.reset()
     x = tensors()[0]
     if backend == "inductor":  # beside the operator alone: what is compiled by a C++ compiler takes long
-        op = kernel.torch_operator()
-        torch.testing.assert_close(torch.compile(lambda *of: op(*of), fullgraph=True)(*tensors()), tensors()[0] @ tensors()[1])
+        op, (x, w) = kernel.torch_operator(), tensors()
+        torch.testing.assert_close(torch.compile(lambda *of: op(*of), fullgraph=True)(x, w), x @ w)
         return
     run = torch.compile(Model(kernel.torch_operator()), backend=backend, fullgraph=True)
     torch.testing.assert_close(run(x), wanted(x), rtol=1e-4, atol=1e-4)
@@ -161,6 +161,29 @@ def test_no_gradient(kernel, how):
     torch.testing.assert_close(result, x @ w)
     with pytest.raises(strata.Error, match=r"strata::scaled_sum_\w+ has no gradient\n.*backward="):
         result.sum().backward()
+
+
+def test_transformations(kernel):
+    op, (x, w) = kernel.torch_operator("strata_tests::differentiable", backward=optimized(BACKWARD)), tensors(grad=True)
+    several = torch.randn(3, 6, 8, requires_grad=True)
+    with pytest.warns(UserWarning, match="batching rule"):
+        found = torch.vmap(op, (0, None))(several, w)
+    found.sum().backward()
+    torch.testing.assert_close(found, several @ w)
+    torch.testing.assert_close(several.grad, torch.ones(3, 6, 4) @ w.T)
+    # What a formula alone does here is zeros.
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(strata.Error, match="no derivative in forward mode"):
+        op(torch.autograd.forward_ad.make_dual(x, x), w)
+    with pytest.raises(strata.Error, match="not differentiated by torch.func"):
+        torch.func.jvp(op, (x, w), (x, w))
+
+
+def test_call_without_the_operator(kernel):
+    x, w = tensors()
+    run = torch.compile(lambda x: kernel(x.sin(), w)[0].cos(), backend="aot_eager")  # with a break in the graph
+    torch.testing.assert_close(run(x), wanted(x), rtol=1e-4, atol=1e-4)
+    with torch._subclasses.FakeTensorMode(), pytest.raises(strata.Error, match="has no elements.*\n.*torch_operator"):
+        kernel(torch.empty(6, 8), torch.empty(8, 4))
 
 
 def test_module():
