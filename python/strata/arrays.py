@@ -89,6 +89,7 @@ class TorchArrays:
         import torch
 
         self._torch, self._on_gpu, self.alignment = torch, on_gpu, alignment
+        self._fake = torch._subclasses.FakeTensor
         self.inputs = self._specs = inputs
         self._device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
         self._inputs = [(self._dtype(one), torch.Size(one.shape), one.is_row_major) for one in inputs]
@@ -112,6 +113,8 @@ class TorchArrays:
                 array = self._laid_out(array, index)
                 kept.append(array)
             try:
+                if isinstance(array, self._fake):  # outside of torch.export it has an address, of nothing
+                    raise RuntimeError
                 place = array.data_ptr()
             except RuntimeError:
                 raise Error(
