@@ -344,6 +344,47 @@ class CupyArrays:
         return results
 
 
+class TvmArrays:
+    """Tensors of tvm-ffi, on the processor or the first GPU. tvm-ffi makes no arrays, so nothing can be copied: tensors
+    must lie as they are read."""
+
+    def __init__(self, inputs: list[ArraySpec], results: list[ArraySpec], on_gpu: bool, alignment: int):
+        import tvm_ffi
+
+        self._package, self._on_gpu, self.inputs, self.alignment = tvm_ffi, on_gpu, inputs, alignment
+        self._device = tvm_ffi.device("cuda" if on_gpu else "cpu", 0)
+        self.results = [(one, self._dtype(one)) for one in results]
+        self._inputs = [(one, self._dtype(one)) for one in inputs]
+
+    def _dtype(self, spec: ArraySpec) -> str:
+        if spec.dtype not in _TORCH:
+            raise Error(f"tvm-ffi has no type for {spec}")
+        return _TORCH[spec.dtype]
+
+    def addresses(self, arrays) -> list[int]:
+        places = []
+        for index, (array, (spec, dtype)) in enumerate(zip(arrays, self._inputs)):
+            element, shape, strides, place = self.facts(index, array, "input ")
+            if element != dtype or shape != spec.shape:
+                raise _wrong(index, spec, f"{element}[{','.join(map(str, shape))}]")
+            if not _same_strides(shape, strides, spec.strides) or place % self.alignment:
+                raise Error(
+                    f"input {index} has strides {strides}, in elements, and begins at {place:#x}; it is read with "
+                    f"strides {spec.strides}, from a multiple of {self.alignment} bytes on\n  pass a contiguous copy"
+                )
+            places.append(place)
+        return places
+
+    def facts(self, index: int, array, what: str = "result "):
+        device = array.device
+        if device.type != self._device.type or device.index != 0:
+            raise Error(f"{what}{index} lies on {device.type}:{device.index}; others lie on {self._device.type}:0")
+        return str(array.dtype), tuple(array.shape), tuple(array.strides), array.data_ptr()
+
+    def stream(self) -> int:
+        return self._package.get_raw_stream(self._device) if self._on_gpu else 0
+
+
 _FRAMEWORKS = {"torch": TorchArrays, "numpy": NumpyArrays, "jax": JaxArrays, "jaxlib": JaxArrays, "cupy": CupyArrays}
 
 

@@ -110,7 +110,7 @@ class Kernel:
 
     @functools.cached_property
     def _specs(self) -> tuple[list[ArraySpec], list[ArraySpec]]:
-        return specs_of(self._function(False))
+        return specs_of(self.function_on(False))
 
     def config(self) -> str:
         """The choice as text: `strata.optimize(program, config=text)` proves and compiles it again without a search."""
@@ -139,7 +139,16 @@ class Kernel:
         from strata import torch_operator
 
         identity = "\n".join((self.target, self.program, self.mugraph, self.source))
-        return torch_operator.register(self, identity, self.report.data.get("program", "kernel"), name, backward, ("CPU", "CUDA"))
+        stem = self.report.data.get("program", "kernel")
+        return torch_operator.register(self, identity, stem, name, backward, ("CPU", "CUDA"))
+
+    def tvm_ffi_function(self) -> Any:
+        """The kernel as a function of tvm-ffi (pip install apache-tvm-ffi). It takes the inputs, then an array for each
+        output, and returns nothing; arrays lie on the processor or the first GPU. Raises Error where the package is
+        missing."""
+        from strata import tvm_function
+
+        return tvm_function.convert(self)
 
     def __call__(self, *given: Any, out: list[Any] | None = None) -> list[Any]:
         """Runs it. `out`: arrays for the results, in place of new ones. Raises Error where the arrays are not those of
@@ -151,7 +160,7 @@ class Kernel:
             raise Error(f"the program takes {len(adapter.inputs)} inputs; got {len(given)}")
         places, kept = adapter.addresses(given)
         results = adapter.empty_results() if out is None else out
-        function = self._function(on_gpu)
+        function = self.function_on(on_gpu)
         to = [adapter.result_address(one) for one in results] if out is None else arrays.given_results(adapter, out)
         function.call(places, to, adapter.stream())
         del kept
@@ -163,7 +172,9 @@ class Kernel:
     def _text(self, name: str) -> str:
         return self._files[name].decode()
 
-    def _function(self, on_gpu: bool) -> _core.Function:
+    def function_on(self, on_gpu: bool) -> _core.Function:
+        """What is called with addresses: the kernels on the first GPU, or the reference executor on the processor.
+        Raises Error where there is no code for the GPU."""
         if on_gpu not in self._functions:
             cubin = self._files.get(f"best.{self.target}.cubin", b"")
             device = device_for("gpu") if on_gpu else None
@@ -184,7 +195,7 @@ class Kernel:
     def _adapter(self, framework: str, on_gpu: bool):
         key = f"{framework} {on_gpu}"
         if key not in self._adapters:
-            function = self._function(on_gpu)
+            function = self.function_on(on_gpu)
             inputs, results = specs_of(function)
             self._adapters[key] = arrays.adapter(framework, inputs, results, on_gpu, function.alignment)
         return self._adapters[key]
