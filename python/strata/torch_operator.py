@@ -119,7 +119,9 @@ def _define(function, name: str, namespace: str, plain: str, gradient, dtypes, d
 
     def differentiable(*tensors):
         if torch._C._are_functorch_transforms_active():
-            raise Error(f"the operator {name} is not differentiated by torch.func\n  use backward() or torch.autograd.grad")
+            raise Error(
+                f"the operator {name} is not differentiated by torch.func\n  use backward() or torch.autograd.grad"
+            )
         return Differentiable.apply(*tensors)
 
     # Not torch.library.register_autograd: in forward mode its derivatives are zeros, without a word.
@@ -176,7 +178,8 @@ def _check_backward(function, backward, floating: list[int]) -> None:
         raise Error(
             f"backward takes ({', '.join(map(str, backward.inputs))}) and gives "
             f"({', '.join(map(str, backward.outputs))})\n  it must take the inputs, then a gradient for each output, "
-            f"({', '.join(map(str, takes))}), and give one for each floating-point input, ({', '.join(map(str, gives))})"
+            f"({', '.join(map(str, takes))}), and give one for each floating-point input, "
+            f"({', '.join(map(str, gives))})"
         )
 
 
@@ -187,7 +190,8 @@ def _no_gradient() -> Any:
     with _lock:
         if not hasattr(torch.ops.strata_internal, "no_gradient"):
             library = torch.library.Library("strata_internal", "FRAGMENT")
-            library.define("no_gradient(Tensor of, Tensor gradient, str name) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+            schema = "no_gradient(Tensor of, Tensor gradient, str name) -> Tensor"
+            library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
 
             def run(of, gradient, name):
                 raise Error(
