@@ -43,12 +43,34 @@ class Module:
         """Bytes of device memory that the module holds; 0 on the processor."""
         return self._function.held_bytes
 
+    @property
+    def text(self) -> str:
+        """The HLO text that it was compiled from."""
+        return self._text
+
+    def publish(self, number: int) -> None:
+        """Lets programs of XLA call it by a number, to the end of the process: for strata.jax."""
+        self._function.publish(number)
+
     def torch_operator(self, name: str | None = None, *, backward: Any = None) -> Any:
         """The module as an operator of torch, on its device; see Kernel.torch_operator."""
         from strata import torch_operator
 
         devices = ("CUDA" if self.device == "gpu" else "CPU",)
         return torch_operator.register(self, self._text, "module", name, backward, devices)
+
+    def tvm_ffi_function(self) -> Any:
+        """The module as a function of tvm-ffi (pip install apache-tvm-ffi). It takes the inputs, then an array for each
+        output, and returns nothing; arrays lie on its device. Raises Error where the package is missing."""
+        from strata import tvm_function
+
+        return tvm_function.convert(self)
+
+    def function_on(self, on_gpu: bool) -> _core.Function:
+        """What is called with addresses. Raises Error for the device that it is not compiled for."""
+        if on_gpu != self._function.on_gpu:
+            raise Error(f"the module is compiled for the {self.device}\n  pass arrays there, or compile with target=")
+        return self._function
 
     def explain(self) -> str:
         """Each step, what makes it, and why it was cut so."""
