@@ -45,10 +45,10 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] = (),
 
     Not possible: forward mode (jax.jvp, jax.jacfwd, jax.hessian's outer half: JAX's custom_vjp has none); donated
     arguments; typed random keys (pass jax.random.key_data(key)); side effects; arrays sharded over several devices.
-    Under jax.jit, scan and the like, the call is a custom call of XLA, on JAX's default device. Its module stays in
-    memory as long as the process. For other devices than the default one, and where target names another, the call is
-    jax.pure_callback: it runs on the processor, and its arrays go through the host's memory. For calls outside of
-    jax.jit on a GPU, torch must be installed: arrays are handed over by it, without copies.
+    Under jax.jit, scan and the like, the call is a custom call of XLA where JAX's default device is the processor. Its
+    module stays in memory as long as the process. Where the default device is a GPU, the call is jax.pure_callback: it
+    runs on the processor, and its arrays go through the host's memory. Call it outside of jit there, with torch
+    installed: arrays are handed over by it, without copies.
 
     Raises strata.Error for operators that Strata does not take, with their name.
     """
@@ -223,16 +223,12 @@ class _Program:
         return traced
 
     def _custom_call(self, specs: tuple, call_back: Callable) -> Callable:
-        """A call of the module for JAX's default backend; where there is none, one back to the host."""
-        platform, target = xla.platform(), self._options["target"]
+        """A call of the module as XLA makes it where JAX's default backend is the processor; else one back to the host:
+        on a GPU XLA's buffers begin at multiples of 128 bytes, and a module's arrays at multiples of 256."""
         shapes, _ = self.results(specs)
-        if platform not in ("cpu", "gpu") or target not in ("auto", platform) or not specs or not shapes:
+        if jax.default_backend() != "cpu" or self._options["target"] == "gpu" or not specs or not shapes:
             return call_back
-        call = xla.call_of(self.module(specs, platform), shapes)
-        if platform == "cpu":
-            return call
-        # A part of the program may be for the processor.
-        return lambda *leaves: jax.lax.platform_dependent(*leaves, cuda=call, default=call_back)
+        return xla.call_of(self.module(specs, "cpu"), shapes)
 
     def differentiable(self, specs: tuple) -> Callable:
         """As a function that JAX can differentiate backwards."""

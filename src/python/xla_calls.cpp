@@ -43,7 +43,7 @@ const int64_t* number_of(const xla::Attributes& attributes, std::string_view nam
   return nullptr;
 }
 
-/// Addresses of buffers. Those on the host that are not aligned as the function wants get others.
+/// Addresses of buffers. Those that are not aligned as the function wants get others.
 class Places {
  public:
   Places(const xla::Buffers& buffers, const std::vector<hlo::Shape>& shapes, const ArrayFunction& function)
@@ -53,7 +53,7 @@ class Places {
       addresses_.push_back(place);
       const hlo::Shape& shape = shapes[static_cast<size_t>(n)];
       const auto bytes = static_cast<size_t>(shape.element_count() * hlo::byte_width(shape.type));
-      if (function.on_gpu() || place % function.alignment() == 0 || bytes == 0) continue;
+      if (place % function.alignment() == 0 || bytes == 0) continue;
       Copy& copy = copies_.emplace_back(Copy{n, bytes, std::make_unique<Unit[]>(bytes / sizeof(Unit) + 1)});
       addresses_.back() = reinterpret_cast<uintptr_t>(copy.data.get());
     }
@@ -110,14 +110,10 @@ xla::Error* call_function(const xla::Call& call) {
   std::string wrong = mismatch(call.arguments, function->inputs(), "argument");
   if (wrong.empty()) wrong = mismatch(call.results, function->results(), "result");
   if (!wrong.empty()) return failed(call, xla::kInvalidArgument, "strata: " + wrong);
-  xla::StreamArguments stream{sizeof(xla::StreamArguments), nullptr, call.context, nullptr};
-  if (function->on_gpu()) {
-    if (xla::Error* error = call.api->get_stream(&stream)) return error;
-  }
   const Places inputs(call.arguments, function->inputs(), *function);
   const Places results(call.results, function->results(), *function);
   inputs.read();
-  const auto done = function->call(inputs.addresses(), results.addresses(), static_cast<CudaStream>(stream.stream));
+  const auto done = function->call(inputs.addresses(), results.addresses(), nullptr);
   if (!done) return failed(call, xla::kInternal, "strata: " + done.error().to_string());
   results.write();
   return nullptr;

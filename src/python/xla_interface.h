@@ -37,22 +37,12 @@ struct ErrorArguments {
   int code;
 };
 
-struct StreamArguments {
-  size_t struct_size;
-  Extension* extension_start;
-  Context* context;
-  void* stream;
-};
-
 struct Api {
   size_t struct_size;
   Extension* extension_start;
   Version version;
   const void* internal;
   Error* (*make_error)(ErrorArguments*);
-  void* of_errors[2];
-  void* register_handler;
-  Error* (*get_stream)(StreamArguments*);
 };
 
 struct Buffer {

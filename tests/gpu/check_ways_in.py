@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The decoder, custom calls of XLA and functions of tvm-ffi, on a GPU.
+"""The decoder, calls under jax.jit and functions of tvm-ffi, on a GPU.
 
 usage: check_ways_in.py [--config NAME] [--strata PROGRAM]
 
@@ -82,7 +82,6 @@ def check_jax(_):
     x, y = (jax.random.normal(jax.random.key(n), (128, 128)) for n in (1, 2))
     expected = jax.numpy.tanh(x @ y) + 1
     run = jax.jit(lambda x, y: function(x * 2, y / 2))
-    assert "strata_call" in run.lower(x, y).as_text()
     for _ in range(20):
         assert jax.numpy.allclose(run(x, y), expected, rtol=1e-2, atol=1e-2)
     cpu = jax.devices("cpu")[0]  # a program for the processor, where the GPU is the default
@@ -90,7 +89,7 @@ def check_jax(_):
     assert jax.numpy.allclose(found, jax.device_put(expected, cpu), rtol=1e-2, atol=1e-2)
     gradient = jax.jit(jax.grad(lambda x: function(x, y).sum()))(x)
     assert jax.numpy.allclose(gradient, jax.grad(lambda x: (jax.numpy.tanh(x @ y) + 1).sum())(x), rtol=1e-2, atol=1e-2)
-    return "custom calls of XLA"
+    return "calls back to the host"
 
 
 def check_tvm_ffi(_):
