@@ -3,18 +3,21 @@
     module = strata.compile_hlo(text)           # any HLO module, as a function of arrays
     kernel = strata.optimize(graph)             # the superoptimizer, for a strata.Graph or a program's text
     model = torch.compile(model, backend="strata")
+    decoder = strata.Decoder(model)             # tokens of a language model, by one persistent kernel
 
 docs/python.md of the sources is the guide.
 """
 
 from strata._core import Error
 from strata.arrays import ArraySpec
+from strata.decoder import Decoder, Generation
 from strata.graph import Graph, Value
 from strata.kernel import Kernel, Proof, Report, load
 from strata.module import Module, compile_hlo
 from strata.optimize import optimize
 
 __all__ = [
-    "ArraySpec", "Error", "Graph", "Kernel", "Module", "Proof", "Report", "Value", "compile_hlo", "load", "optimize",
+    "ArraySpec", "Decoder", "Error", "Generation", "Graph", "Kernel", "Module", "Proof", "Report", "Value",
+    "compile_hlo", "load", "optimize",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -89,6 +89,7 @@ class TorchArrays:
         import torch
 
         self._torch, self._on_gpu, self.alignment = torch, on_gpu, alignment
+        self._fake = torch._subclasses.FakeTensor
         self.inputs = self._specs = inputs
         self._device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
         self._inputs = [(self._dtype(one), torch.Size(one.shape), one.is_row_major) for one in inputs]
@@ -111,7 +112,15 @@ class TorchArrays:
             if not (array.is_contiguous() if row_major_wanted else self._fits(array, index)):
                 array = self._laid_out(array, index)
                 kept.append(array)
-            place = array.data_ptr()
+            try:
+                if isinstance(array, self._fake):  # outside of torch.export it has an address, of nothing
+                    raise RuntimeError
+                place = array.data_ptr()
+            except RuntimeError:
+                raise Error(
+                    f"input {index} is {type(array).__name__}: it has no elements\n"
+                    "  under torch.compile and torch.export call what torch_operator() returns"
+                ) from None
             if place % self.alignment:
                 array = array.clone()  # a view that begins within another tensor
                 kept.append(array)
@@ -333,6 +342,47 @@ class CupyArrays:
 
     def finished(self, results: list[Any]) -> list[Any]:
         return results
+
+
+class TvmArrays:
+    """Tensors of tvm-ffi, on the processor or the first GPU. tvm-ffi makes no arrays, so nothing can be copied: tensors
+    must lie as they are read."""
+
+    def __init__(self, inputs: list[ArraySpec], results: list[ArraySpec], on_gpu: bool, alignment: int):
+        import tvm_ffi
+
+        self._package, self._on_gpu, self.inputs, self.alignment = tvm_ffi, on_gpu, inputs, alignment
+        self._device = tvm_ffi.device("cuda" if on_gpu else "cpu", 0)
+        self.results = [(one, self._dtype(one)) for one in results]
+        self._inputs = [(one, self._dtype(one)) for one in inputs]
+
+    def _dtype(self, spec: ArraySpec) -> str:
+        if spec.dtype not in _TORCH:
+            raise Error(f"tvm-ffi has no type for {spec}")
+        return _TORCH[spec.dtype]
+
+    def addresses(self, arrays) -> list[int]:
+        places = []
+        for index, (array, (spec, dtype)) in enumerate(zip(arrays, self._inputs)):
+            element, shape, strides, place = self.facts(index, array, "input ")
+            if element != dtype or shape != spec.shape:
+                raise _wrong(index, spec, f"{element}[{','.join(map(str, shape))}]")
+            if not _same_strides(shape, strides, spec.strides) or place % self.alignment:
+                raise Error(
+                    f"input {index} has strides {strides}, in elements, and begins at {place:#x}; it is read with "
+                    f"strides {spec.strides}, from a multiple of {self.alignment} bytes on\n  pass a contiguous copy"
+                )
+            places.append(place)
+        return places
+
+    def facts(self, index: int, array, what: str = "result "):
+        device = array.device
+        if device.type != self._device.type or device.index != 0:
+            raise Error(f"{what}{index} lies on {device.type}:{device.index}; others lie on {self._device.type}:0")
+        return str(array.dtype), tuple(array.shape), tuple(array.strides), array.data_ptr()
+
+    def stream(self) -> int:
+        return self._package.get_raw_stream(self._device) if self._on_gpu else 0
 
 
 _FRAMEWORKS = {"torch": TorchArrays, "numpy": NumpyArrays, "jax": JaxArrays, "jaxlib": JaxArrays, "cupy": CupyArrays}

@@ -8,7 +8,7 @@
     f(x, w)                                      # by Strata
     jax.grad(lambda w: f(x, w).sum())(w)         # backward by Strata, too
     jax.vmap(f, (0, None))(xs, w)                # as one module for the whole batch
-    jax.jit(lambda x: f(x, w) + 1)(x)            # inside another jit: a call back to the host
+    jax.jit(lambda x: f(x, w) + 1)(x)            # inside another jit: a custom call of XLA
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import Any
 
 import jax
 import jax.dlpack
+import jax.extend.source_info_util
 import numpy as np
 from jax.custom_batching import custom_vmap
 
 import strata
-
+from strata import xla
 
 _state = threading.local()
 
@@ -44,9 +45,10 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] = (),
 
     Not possible: forward mode (jax.jvp, jax.jacfwd, jax.hessian's outer half: JAX's custom_vjp has none); donated
     arguments; typed random keys (pass jax.random.key_data(key)); side effects; arrays sharded over several devices.
-    Under jax.jit, scan and the like, the call is jax.pure_callback: it runs on the processor, and on a GPU its
-    arrays go through the host's memory. Call it outside of jit there. On a GPU torch must be installed: arrays are
-    handed over by it, without copies.
+    Under jax.jit, scan and the like, the call is a custom call of XLA where JAX's default device is the processor. Its
+    module stays in memory as long as the process. Where the default device is a GPU, the call is jax.pure_callback: it
+    runs on the processor, and its arrays go through the host's memory. Call it outside of jit there, with torch
+    installed: arrays are handed over by it, without copies.
 
     Raises strata.Error for operators that Strata does not take, with their name.
     """
@@ -201,9 +203,14 @@ class _Program:
             arrays = [np.ascontiguousarray(leaf).reshape(np.shape(leaf)) for leaf in leaves]
             return [np.asarray(r) for r in module(*arrays)]
 
+        def call_back(*leaves):
+            return list(jax.pure_callback(host, shapes, *leaves))
+
+        call = self._custom_call(specs, call_back)
+
         @custom_vmap
         def traced(*leaves):
-            return list(jax.pure_callback(host, shapes, *leaves))
+            return call(*leaves)
 
         @traced.def_vmap
         def batched(size, is_batched, *leaves):
@@ -214,6 +221,14 @@ class _Program:
             return program.call(tuple(map(_spec, leaves)), leaves), [True] * len(shapes)
 
         return traced
+
+    def _custom_call(self, specs: tuple, call_back: Callable) -> Callable:
+        """A call of the module as XLA makes it where JAX's default backend is the processor; else one back to the host:
+        on a GPU XLA's buffers begin at multiples of 128 bytes, and a module's arrays at multiples of 256."""
+        shapes, _ = self.results(specs)
+        if jax.default_backend() != "cpu" or self._options["target"] == "gpu" or not specs or not shapes:
+            return call_back
+        return xla.call_of(self.module(specs, "cpu"), shapes)
 
     def differentiable(self, specs: tuple) -> Callable:
         """As a function that JAX can differentiate backwards."""
@@ -307,15 +322,36 @@ def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
         traced = jax.jit(function, keep_unused=True).trace(*specs)
     finally:
         _state.compiling = False
+    _check_callbacks(traced.jaxpr)
     text = traced.lower().as_text("hlo")
     if _library_calls(text):
-        portable = traced.lower(lowering_platforms=("tpu",)).as_text("hlo")
+        try:
+            portable = traced.lower(lowering_platforms=("tpu",)).as_text("hlo")
+        except Exception:  # JAX has none: what is called is said below
+            portable = text
         if not _library_calls(portable):
             text = portable
     if calls := _library_calls(text):
         raise strata.Error(f"strata.jax.jit: JAX lowers a part to {calls[0]}, which Strata does not take; "
                            "compute it outside of the function")
     return strata.compile_hlo(_row_major(text), **options)
+
+
+def _check_callbacks(program: Any) -> None:
+    """Raises strata.Error that names the first call back to Python."""
+    for equation in getattr(program, "jaxpr", program).eqns:
+        kind = equation.primitive.name
+        if "callback" in kind or kind == "debug_print":
+            function = equation.params.get("callback")
+            function = getattr(function, "callback_func", function)
+            name = f" of {function.__name__}" if hasattr(function, "__name__") else ""
+            place = jax.extend.source_info_util.summarize(equation.source_info)
+            raise strata.Error(f"strata.jax.jit: {kind}{name} at {place} calls back to Python, which Strata does not "
+                               "compile\n  call it outside of the function, or leave it out")
+        for value in equation.params.values():
+            for one in value if isinstance(value, (tuple, list)) else (value,):
+                if hasattr(one, "eqns") or hasattr(one, "jaxpr"):
+                    _check_callbacks(one)
 
 
 def _library_calls(text: str) -> list[str]:

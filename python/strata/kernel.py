@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import json
 import os
@@ -10,6 +11,7 @@ from typing import Any
 
 from strata import _core, arrays
 from strata._core import Error
+from strata.arrays import ArraySpec
 from strata.module import device_for, specs_of
 
 #: What a folder holds beside the files of `strata optimize -o`.
@@ -96,6 +98,20 @@ class Kernel:
     def report(self) -> Report:
         return Report(self._text("report.html"), json.loads(self._text("report.json")))
 
+    @property
+    def inputs(self) -> list[ArraySpec]:
+        """What it takes, in the program's order."""
+        return self._specs[0]
+
+    @property
+    def outputs(self) -> list[ArraySpec]:
+        """What it gives."""
+        return self._specs[1]
+
+    @functools.cached_property
+    def _specs(self) -> tuple[list[ArraySpec], list[ArraySpec]]:
+        return specs_of(self.function_on(False))
+
     def config(self) -> str:
         """The choice as text: `strata.optimize(program, config=text)` proves and compiles it again without a search."""
         return self._summary["config"]
@@ -108,6 +124,32 @@ class Kernel:
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(data)
 
+    def torch_operator(self, name: str | None = None, *, backward: Any = None) -> Any:
+        """The kernel as an operator of torch, which is called with tensors on the processor or the first GPU and gives
+        one tensor, or a tuple. torch.compile, with any backend, and torch.export keep it as one call; so a graph that
+        it is in has no break.
+
+        name: "namespace::name"; None: one in the namespace strata, made of the program's name and a digest. It is the
+            same in each process, so that an exported program finds it there after strata.load(…).torch_operator().
+        backward: what computes gradients: a Kernel, or a function of tensors. It takes the inputs, then a gradient for
+            each output, and gives one for each floating-point input. Without it, asking for a gradient is an error.
+
+        The operator, and with it the kernel and its memory, lives as long as the process. Raises Error where the name
+        is none or another's, or backward takes or gives other types."""
+        from strata import torch_operator
+
+        identity = "\n".join((self.target, self.program, self.mugraph, self.source))
+        stem = self.report.data.get("program", "kernel")
+        return torch_operator.register(self, identity, stem, name, backward, ("CPU", "CUDA"))
+
+    def tvm_ffi_function(self) -> Any:
+        """The kernel as a function of tvm-ffi (pip install apache-tvm-ffi). It takes the inputs, then an array for each
+        output, and returns nothing; arrays lie on the processor or the first GPU. Raises Error where the package is
+        missing."""
+        from strata import tvm_function
+
+        return tvm_function.convert(self)
+
     def __call__(self, *given: Any, out: list[Any] | None = None) -> list[Any]:
         """Runs it. `out`: arrays for the results, in place of new ones. Raises Error where the arrays are not those of
         the program, or there is no code for the GPU."""
@@ -118,7 +160,7 @@ class Kernel:
             raise Error(f"the program takes {len(adapter.inputs)} inputs; got {len(given)}")
         places, kept = adapter.addresses(given)
         results = adapter.empty_results() if out is None else out
-        function = self._function(on_gpu)
+        function = self.function_on(on_gpu)
         to = [adapter.result_address(one) for one in results] if out is None else arrays.given_results(adapter, out)
         function.call(places, to, adapter.stream())
         del kept
@@ -130,7 +172,9 @@ class Kernel:
     def _text(self, name: str) -> str:
         return self._files[name].decode()
 
-    def _function(self, on_gpu: bool) -> _core.Function:
+    def function_on(self, on_gpu: bool) -> _core.Function:
+        """What is called with addresses: the kernels on the first GPU, or the reference executor on the processor.
+        Raises Error where there is no code for the GPU."""
         if on_gpu not in self._functions:
             cubin = self._files.get(f"best.{self.target}.cubin", b"")
             device = device_for("gpu") if on_gpu else None
@@ -151,7 +195,7 @@ class Kernel:
     def _adapter(self, framework: str, on_gpu: bool):
         key = f"{framework} {on_gpu}"
         if key not in self._adapters:
-            function = self._function(on_gpu)
+            function = self.function_on(on_gpu)
             inputs, results = specs_of(function)
             self._adapters[key] = arrays.adapter(framework, inputs, results, on_gpu, function.alignment)
         return self._adapters[key]

@@ -25,8 +25,8 @@ class Module:
     That memory is freed with the module. A recorded graph uses it too: it must not run after the module is dropped, nor
     beside other calls of it."""
 
-    def __init__(self, function: _core.Function):
-        self._function = function
+    def __init__(self, function: _core.Function, text: str, gives_parameters: bool = False):
+        self._function, self._text, self._gives_parameters = function, text, gives_parameters
         self._adapters: dict[str, Any] = {}
         self.inputs, self.outputs = specs_of(function)
 
@@ -49,6 +49,38 @@ class Module:
     def device_bytes(self) -> int:
         """Bytes of device memory that the module holds; 0 on the processor."""
         return self._function.held_bytes
+
+    @property
+    def text(self) -> str:
+        """The HLO text that it was compiled from."""
+        return self._text
+
+    def publish(self, number: int) -> None:
+        """Lets programs of XLA call it by a number, to the end of the process: for strata.jax."""
+        self._function.publish(number)
+
+    def torch_operator(self, name: str | None = None, *, backward: Any = None) -> Any:
+        """The module as an operator of torch, on its device; see Kernel.torch_operator."""
+        from strata import torch_operator
+
+        if self._gives_parameters:
+            raise Error("the module writes over its parameters, and operators of torch keep their arguments\n"
+                        "  compile it without gives_parameters=True")
+        devices = ("CUDA" if self.device == "gpu" else "CPU",)
+        return torch_operator.register(self, self._text, "module", name, backward, devices)
+
+    def tvm_ffi_function(self) -> Any:
+        """The module as a function of tvm-ffi (pip install apache-tvm-ffi). It takes the inputs, then an array for each
+        output, and returns nothing; arrays lie on its device. Raises Error where the package is missing."""
+        from strata import tvm_function
+
+        return tvm_function.convert(self)
+
+    def function_on(self, on_gpu: bool) -> _core.Function:
+        """What is called with addresses. Raises Error for the device that it is not compiled for."""
+        if on_gpu != self._function.on_gpu:
+            raise Error(f"the module is compiled for the {self.device}\n  pass arrays there, or compile with target=")
+        return self._function
 
     def explain(self) -> str:
         """Each step, what makes it, and why it was cut so."""
@@ -101,7 +133,7 @@ def compile_hlo(text: str, *, target: str = "auto", search_seconds: float | None
         search_seconds = 0 if device is None else SEARCH_SECONDS
     seconds = arguments.seconds("search_seconds", search_seconds)
     return Module(_core.Function.compile(text, device, seconds, arguments.cache_folder(cache), "<hlo>",
-                                          gives_parameters))
+                                          gives_parameters), text, gives_parameters)
 
 
 def device_for(target: str) -> _core.Device | None:

@@ -9,6 +9,7 @@
 #include "ir/text.h"
 #include "ir/validate.h"
 #include "python/bindings.h"
+#include "python/xla_calls.h"
 #include "runtime/result_cache.h"
 
 namespace strata::python {
@@ -17,7 +18,7 @@ namespace {
 /// With what must outlive it. Its device memory is freed when Python drops it.
 struct Function {
   std::shared_ptr<GpuDevice> device;  ///< null on the processor
-  std::unique_ptr<compiler::ArrayFunction> function;
+  std::shared_ptr<compiler::ArrayFunction> function;
   std::vector<std::string> notes;
 };
 
@@ -78,6 +79,12 @@ void call(const Function& of, const std::vector<uintptr_t>& inputs, const std::v
   value_of(of.function->call(inputs, results, reinterpret_cast<CudaStream>(stream)));
 }
 
+/// Calls of XLA's programs with this number, from now to the end of the process.
+void publish(const Function& of, int64_t number) {
+  const auto keep = [function = of.function, device = of.device](compiler::ArrayFunction*) {};
+  publish_to_xla(number, std::shared_ptr<compiler::ArrayFunction>(of.function.get(), keep));
+}
+
 }  // namespace
 
 void bind_function(nb::module_& module) {
@@ -98,7 +105,11 @@ void bind_function(nb::module_& module) {
       .def_prop_ro("explanation", [](const Function& of) { return of.function->explanation(); })
       .def_ro("notes", &Function::notes)
       .def("call", &call, "inputs"_a, "results"_a, "stream"_a,
-           "Addresses of arrays, and the CUDA stream as a number. The GIL is released.");
+           "Addresses of arrays, and the CUDA stream as a number. The GIL is released.")
+      .def("publish", &publish, "number"_a, "Takes the calls of XLA's programs with this number, for good.");
+  module.def(
+      "xla_handler", [] { return nb::capsule(xla_handler(), "xla._CUSTOM_CALL_TARGET"); },
+      "What serves the calls, as jax.ffi.register_ffi_target takes it.");
   module.def("default_cache_folder", &default_cache_folder, "'' where no home is known.");
   module.def("build_identity", &build_identity, "Tells builds of Strata apart.");
 }

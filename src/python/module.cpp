@@ -8,5 +8,6 @@ NB_MODULE(_core, module) {
   strata::python::bind_function(module);
   strata::python::bind_graph(module);
   strata::python::bind_optimize(module);
+  strata::python::bind_decoder(module);
   strata::python::bind_doctor(module);
 }

@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: its front end is not tested")
 
 import torch.nn.functional as F  # noqa: E402
-from torch_helpers import array, check  # noqa: E402
+from torch_helpers import array, check, compiled  # noqa: E402
 
 aten = torch.ops.aten
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -78,6 +78,16 @@ def test_arithmetic_of_numbers():
     check(lambda x, y: torch.atan2(x, y), array(9), array(9))
     check(lambda x, y: torch.addcmul(x, x, y, value=2) + torch.addcdiv(x, x, y, value=0.5), array(5), array(5, low=1))
     check(lambda x, y: torch.lerp(x, y, 0.3), array(5), array(5))
+
+
+def test_extreme_of_no_elements():
+    """An error, as in eager mode, whatever reduces; along other dimensions the result is empty."""
+    for dtype in (torch.float32, torch.int64):
+        for function, shape in ((torch.max, (0,)), (torch.min, (3, 0)), (lambda x: x.max(0), (0, 3)),
+                                (lambda x: x.min(0).values, (0, 3))):
+            with pytest.raises((RuntimeError, IndexError), match="to be specified|non-zero size"):
+                compiled(function)(torch.empty(shape, dtype=dtype))
+        check(lambda x: (x.max(1).values, x.amin(1)), torch.empty(0, 3, dtype=dtype))
 
 
 @pytest.mark.parametrize("mode", [None, "floor", "trunc"])

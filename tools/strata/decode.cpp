@@ -17,7 +17,7 @@
 #include "decode_host.h"
 #include "machine_options.h"
 #include "megakernel/decode/cuda_decode.h"
-#include "megakernel/decode/decode_session.h"
+#include "megakernel/decode/decoder.h"
 #include "megakernel/decode/fiber_decode.h"
 #include "megakernel/runtime/timeline.h"
 #include "runtime/result_cache.h"
@@ -27,9 +27,6 @@ namespace {
 
 using namespace megakernel;
 using Clock = std::chrono::steady_clock;
-
-/// Bytes on their way to a multiprocessor. Which is faster depends on the model, by 1 to 3 % (docs/megakernel.md).
-constexpr std::array<int64_t, 2> kWindows{49'152, 65'536};
 
 struct Options {
   std::string config;
@@ -174,7 +171,8 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   session_options.ahead_bytes = options.ahead_bytes;
   session_options.without = ablation_of(options);
   if (options.window > 0) session_options.machine.window_bytes = options.window;
-  if (options.window == 0 && options.trace.empty()) session_options.windows = {kWindows.begin(), kWindows.end()};
+  if (options.window == 0 && options.trace.empty())
+    session_options.windows = {kDecodeWindows.begin(), kDecodeWindows.end()};
   const auto begin = Clock::now();
   std::optional<ResultCache> cache;
   const std::string folder = cache_folder(options.cache, options.no_cache);

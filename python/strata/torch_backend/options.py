@@ -15,7 +15,7 @@ SECONDS = {"none": 0.0, "quick": 10.0, "full": 120.0}
 class Options:
     """Options of torch.compile(model, backend="strata", options={...}).
 
-    mode           "auto" or "kernels": kernels for each graph. "megakernel" is refused here, with what to use.
+    mode           "auto" or "kernels": kernels for each graph. "megakernel" is refused here: strata.Decoder is for it.
     effort         "none": no search; "quick": 10 s of search on a GPU for each graph; "full": 120 s.
     search_budget  seconds of search for each graph, in place of effort's.
     """
@@ -40,8 +40,9 @@ def read_options(given: dict[str, Any] | None, mode: str | None = None) -> Optio
         raise ValueError(f"backend 'strata' has no option {unknown[0]!r}; it has {', '.join(known)}")
     options = Options(**given)
     if options.mode == "megakernel":
-        raise ValueError("backend 'strata': mode='megakernel' decodes whole models and is not a torch.compile mode; "
-                         "use the command `strata decode`, or mode='kernels' here")
+        raise ValueError("backend 'strata': mode='megakernel' decodes tokens, step after step in one kernel, and "
+                         "torch.compile hands over the graph of a single step; use strata.Decoder(model).generate(ids), "
+                         "or mode='kernels' here")
     for name, value, choices in (("mode", options.mode, MODES), ("effort", options.effort, EFFORTS)):
         if value not in choices:
             raise ValueError(f"backend 'strata': {name}={value!r} is not one of {', '.join(map(repr, choices))}")

@@ -25,24 +25,31 @@ def prod(c, x, dim=None, keepdim=False, dtype=None):
     return c.cast(c.reduce("multiply", c.cast(x, wide(c.dtype)), dimensions(x.rank, dim), keepdim), c.dtype)
 
 
+def extreme(c: Lowering, opcode: str, x: Value, dims: list[int], keep: bool = False) -> Value:
+    """The largest or smallest elements along dims. Among none there is none: torch says so."""
+    if any(x.shape[d] == 0 for d in dims):
+        raise Unsupported("the extreme value of no elements")
+    return c.reduce(opcode, x, dims, keep)
+
+
 @lowers("aten.amax.default")
 def amax(c, x, dim=(), keepdim=False):
-    return c.reduce("maximum", x, dimensions(x.rank, dim), keepdim)
+    return extreme(c, "maximum", x, dimensions(x.rank, dim), keepdim)
 
 
 @lowers("aten.amin.default")
 def amin(c, x, dim=(), keepdim=False):
-    return c.reduce("minimum", x, dimensions(x.rank, dim), keepdim)
+    return extreme(c, "minimum", x, dimensions(x.rank, dim), keepdim)
 
 
 @lowers("aten.max.default")
 def max_all(c, x):
-    return c.reduce("maximum", x, range(x.rank))
+    return extreme(c, "maximum", x, list(range(x.rank)))
 
 
 @lowers("aten.min.default")
 def min_all(c, x):
-    return c.reduce("minimum", x, range(x.rank))
+    return extreme(c, "minimum", x, list(range(x.rank)))
 
 
 @lowers("aten.any.default", "aten.any.dim", "aten.any.dims")
@@ -82,7 +89,7 @@ def vector_norm(c, x, ord=2, dim=None, keepdim=False, dtype=None):
     size = c.unary("abs", c.cast(x, wide(c.dtype)))
     dims = dimensions(x.rank, dim)
     if ord in (math.inf, -math.inf):
-        return c.cast(c.reduce("maximum" if ord > 0 else "minimum", size, dims, keepdim), c.dtype)
+        return c.cast(extreme(c, "maximum" if ord > 0 else "minimum", size, dims, keepdim), c.dtype)
     if ord == 0:
         return c.cast(c.reduce("add", c.cast(c.compare(size, 0.0, "NE"), size.dtype), dims, keepdim), c.dtype)
     if ord == 1:
@@ -148,6 +155,8 @@ def argmin(c, x, dim=None, keepdim=False):
 def _extreme_dim(c: Lowering, x: Value, dim: int, direction: str) -> list[Value]:
     if x.rank == 0:
         return [x, c.b.full(0, "s64", ())]
+    if x.shape[dim % x.rank] == 0:
+        raise Unsupported("the extreme value of no elements")
     value, place = arg_extreme(c, x, dim % x.rank, direction)
     return [c.b.reshape(value, c.shape), c.b.reshape(c.cast(place, "s64"), c.shape)]
 

@@ -123,6 +123,24 @@ TEST_P(Generates, SequencesUntilTheyStop) {
   EXPECT_EQ(session.position(), last + 4);
 }
 
+TEST(GeneratesInPart, EndsWhereItIsAskedTo) {
+  const Decode decode = decode_of(1);
+  ASSERT_TRUE(decode.session);
+  std::stop_source stop;
+  stop.request_stop();
+  const auto none = decode.session->generate({{3, 4, 5}}, {.tokens = 4, .stop = stop.get_token()});
+  ASSERT_TRUE(none) << none.error().to_string();
+  EXPECT_TRUE(none->front().empty()) << "before the prompt's end";
+  EXPECT_EQ(decode.session->position(), 0);
+  // Within a launch, the kernel ends it after the step that runs.
+  std::stop_source later;
+  const auto some = decode.session->generate({{3}}, {.tokens = 60, .stop = later.get_token()},
+                                             [&](int64_t, int) { later.request_stop(); });
+  ASSERT_TRUE(some) << some.error().to_string();
+  EXPECT_GE(some->front().size(), 1U);
+  EXPECT_EQ(decode.session->position(), static_cast<int64_t>(some->front().size()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Batches, Generates, testing::Values(1, 2));
 
 TEST(GenerateOptions, AreChecked) {

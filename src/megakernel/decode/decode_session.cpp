@@ -340,6 +340,7 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
   for (size_t s = 0; s < batch; ++s) next[s] = prompts[s][0];
   STRATA_CHECK(put_sequences(options, ended));
   for (size_t fed = 0; fed + 1 < longest; ++fed) {
+    if (options.stop.stop_requested()) return made;
     STRATA_CHECK(put<int>(DecodeBuffer::Kind::Tokens, next));
     STRATA_CHECK(steps(1));
     const std::span<const int> found = kernel_->tokens(0);
@@ -362,7 +363,8 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
     tell();
     if (Clock::now() - looked < kBetweenLooks) continue;
     looked = Clock::now();
-    if (std::find(ended.begin(), ended.end(), false) == ended.end()) kernel_->request_stop();
+    if (options.stop.stop_requested() || std::find(ended.begin(), ended.end(), false) == ended.end())
+      kernel_->request_stop();
     STRATA_TRY(const bool aborted, kernel_->aborted());
     if (aborted) break;
   }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 
 #include "megakernel/decode/decode_image.h"
 #include "megakernel/decode/decode_target.h"
@@ -55,6 +56,7 @@ struct GenerateOptions {
   int64_t tokens = 16;                    ///< of each sequence, at most
   std::vector<SamplingOptions> sampling;  ///< of each sequence; one for all; or none: argmax
   std::vector<int> stop_tokens;           ///< with which a sequence ends; it has them as its last
+  std::stop_token stop;                   ///< asks for an early end, with the tokens so far
 };
 
 /// Errors (InvalidInput): as many prompts as the batch has sequences, none empty; tokens, of prompts and to stop at, of

@@ -107,6 +107,8 @@ Result<WeightView> view_of(const SafeTensor& tensor, const WeightSpec& spec, con
                                fmt::join(tensor.shape, ", "), fmt::join(spec.shape, ", ")),
                        "give the config.json and the weights of one model");
   }
+  if (tensor.bytes.size() != static_cast<size_t>(spec.elements()) * sizeof(uint16_t))
+    return invalid("{}: tensor '{}' has {} bytes", file, tensor.name, tensor.bytes.size());
   if (reinterpret_cast<uintptr_t>(tensor.bytes.data()) % alignof(uint16_t) != 0) {
     return with_remedy(unsupported("{}: tensor '{}' begins at an odd place", file, tensor.name),
                        "save it with a current version of safetensors");
@@ -174,38 +176,48 @@ void draw_weight(const WeightSpec& spec, uint64_t seed, int64_t first, std::span
 Result<ModelWeights> ModelWeights::open(const std::string& path, const ModelConfig& config) {
   ModelWeights weights;
   STRATA_TRY(weights.files_, open_files(path));
-  weights.specs_ = weight_specs(config);
+  std::map<std::string, Given, std::less<>> given;
+  for (const SafetensorsFile& file : weights.files_) {
+    for (const auto& [name, tensor] : file.tensors()) given[name] = {&tensor, file.path()};
+  }
+  STRATA_CHECK(weights.take(given, config, fmt::format("'{}'", path)));
+  return weights;
+}
+
+Result<ModelWeights> ModelWeights::of(const std::vector<SafeTensor>& tensors, const ModelConfig& config) {
+  constexpr const char* kFrom = "the given model";
+  ModelWeights weights;
+  std::map<std::string, Given, std::less<>> given;
+  for (const SafeTensor& tensor : tensors) given[tensor.name] = {&tensor, kFrom};
+  STRATA_CHECK(weights.take(given, config, kFrom));
+  return weights;
+}
+
+Result<void> ModelWeights::take(const std::map<std::string, Given, std::less<>>& given, const ModelConfig& config,
+                                const std::string& where) {
+  specs_ = weight_specs(config);
   std::vector<std::string> missing;
   std::set<std::string_view> expected;
-  for (const WeightSpec& spec : weights.specs_) {
+  for (const WeightSpec& spec : specs_) {
     expected.insert(spec.name);
-    const SafeTensor* tensor = nullptr;
-    const SafetensorsFile* owner = nullptr;
-    for (const SafetensorsFile& file : weights.files_) {
-      if (const SafeTensor* found = file.find(spec.name)) {
-        tensor = found;
-        owner = &file;
-      }
-    }
-    if (tensor == nullptr) {
+    const auto found = given.find(spec.name);
+    if (found == given.end()) {
       missing.push_back(spec.name);
       continue;
     }
-    STRATA_TRY(weights.views_[spec.name], view_of(*tensor, spec, owner->path()));
+    STRATA_TRY(views_[spec.name], view_of(*found->second.tensor, spec, found->second.from));
   }
   // transformers ties the two whatever the file says.
   if (config.tie_word_embeddings) expected.insert(kHead);
   std::vector<std::string> unexpected;
-  for (const SafetensorsFile& file : weights.files_) {
-    for (const auto& [name, tensor] : file.tensors())
-      if (!expected.contains(name)) unexpected.push_back(name);
-  }
+  for (const auto& [name, one] : given)
+    if (!expected.contains(name)) unexpected.push_back(name);
   if (!missing.empty() || !unexpected.empty()) {
     std::string text = missing.empty() ? "" : fmt::format("without {}", some_of(missing));
     if (!unexpected.empty()) text += fmt::format("{}with unexpected {}", text.empty() ? "" : ", ", some_of(unexpected));
-    return with_remedy(invalid("'{}' is {}", path, text), "give the config.json and the weights of one model");
+    return with_remedy(invalid("{} is {}", where, text), "give the config.json and the weights of one model");
   }
-  return weights;
+  return {};
 }
 
 Result<ModelWeights> ModelWeights::random(const ModelConfig& config, uint64_t seed) {

@@ -66,6 +66,9 @@ class ModelWeights {
   /// a tensor is not BF16 or not aligned to 2 bytes. A tied model may have an lm_head.weight, which is not used.
   static Result<ModelWeights> open(const std::string& path, const ModelConfig& config);
 
+  /// Of tensors in memory, which must outlive it. Errors as those of open.
+  static Result<ModelWeights> of(const std::vector<SafeTensor>& tensors, const ModelConfig& config);
+
   /// As draw_weight says, on all cores. Error (Environment) where they do not fit the memory.
   static Result<ModelWeights> random(const ModelConfig& config, uint64_t seed);
 
@@ -77,7 +80,16 @@ class ModelWeights {
   std::vector<SafeTensor> tensors() const;
 
  private:
+  /// A tensor, and the file it is of, or another word for where it comes from.
+  struct Given {
+    const SafeTensor* tensor;
+    std::string from;
+  };
+
   ModelWeights() = default;
+  /// Views of all that the configuration asks for; `where` is for errors.
+  Result<void> take(const std::map<std::string, Given, std::less<>>& given, const ModelConfig& config,
+                    const std::string& where);
 
   std::vector<SafetensorsFile> files_;
   std::vector<std::unique_ptr<uint16_t[]>> drawn_;

@@ -237,6 +237,28 @@ TEST_F(WeightFiles, WhatIsMissingOrUnexpectedIsNamed) {
   EXPECT_THAT(none.error().message, HasSubstr("no weight 'model.layers.2.input_layernorm.weight'"));
 }
 
+TEST(WeightsInMemory, AreReadWhereTheyLie) {
+  const ModelConfig config = tiny_config(ModelFamily::Llama);
+  const auto drawn = ModelWeights::random(config, 3);
+  ASSERT_TRUE(drawn);
+  std::vector<SafeTensor> tensors = drawn->tensors();
+  const auto same = ModelWeights::of(tensors, config);
+  ASSERT_TRUE(same) << same.error().to_string();
+  for (const WeightSpec& spec : weight_specs(config))
+    EXPECT_EQ(same->at(spec.name)->values.data(), drawn->at(spec.name)->values.data()) << spec.name;
+
+  const auto error = [&] {
+    const auto made = ModelWeights::of(tensors, config);
+    return made ? std::string("none") : made.error().message;
+  };
+  tensors[1].bytes = tensors[1].bytes.first(2);
+  EXPECT_EQ(error(), "the given model: tensor 'model.layers.0.input_layernorm.weight' has 2 bytes");
+  tensors[1].dtype = "F32";
+  EXPECT_EQ(error(), "the given model: tensor 'model.layers.0.input_layernorm.weight' is F32");
+  tensors.erase(tensors.begin() + 1);
+  EXPECT_EQ(error(), "the given model is without model.layers.0.input_layernorm.weight");
+}
+
 TEST_F(WeightFiles, OddPlacesAreRefused) {
   const ModelConfig config = tiny_config(ModelFamily::Llama);
   const auto drawn = ModelWeights::random(config, 3);

@@ -1,0 +1,161 @@
+"""Modules of strata.jax as custom calls of XLA: under jit, in loops and threads, and XLA's interface."""
+
+import os
+import pathlib
+import re
+import subprocess
+import threading
+
+import pytest
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+jax = pytest.importorskip("jax", reason="jax is not installed: its front end is not tested")
+
+import jax.experimental  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+
+import strata  # noqa: E402
+import strata.jax  # noqa: E402
+from strata import _core, xla  # noqa: E402
+
+SOURCE = pathlib.Path(__file__).parents[2] / "src" / "python"
+
+
+@strata.jax.jit
+def polynomial(x, y):
+    return {"sum": x * 2 + y, "any": (x > y).any(), "count": jnp.sum(x > 0, dtype=jnp.int32)}
+
+
+def wanted(x, y):
+    return {"sum": x * 2 + y, "any": (x > y).any(), "count": jnp.sum(x > 0, dtype=jnp.int32)}
+
+
+def arrays(shape=(5, 7)):
+    x = np.random.default_rng(2).standard_normal((2, *shape)).astype(np.float32)
+    return jnp.asarray(x[0]), jnp.asarray(x[1])
+
+
+def same(got, expected):
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_the_call_is_xlas():
+    x, y = arrays()
+    lowered = jax.jit(polynomial).lower(x, y).as_text()
+    assert "strata_call" in lowered and "callback" not in lowered
+    same(jax.jit(polynomial)(x, y), wanted(x, y))
+    # Arrays that begin anywhere: XLA gives parts of others.
+    same(jax.jit(lambda x, y: polynomial(x[1:, :3], y[1:, :3]))(x, y), wanted(x[1:, :3], y[1:, :3]))
+    same(jax.jit(lambda x, y: polynomial(x.T, y.T))(x, y), wanted(x.T, y.T))
+    empty = jnp.zeros((0, 3))
+    same(jax.jit(polynomial)(empty, empty), wanted(empty, empty))
+
+
+def test_loops_and_transformations():
+    x, y = arrays()
+    same(jax.lax.fori_loop(0, 4, lambda _, v: polynomial(v, y)["sum"], x), x * 16 + y * 15)
+    same(jax.jit(jax.vmap(polynomial))(x, y), jax.vmap(wanted)(x, y))
+    gradient = jax.jit(jax.grad(lambda x: (polynomial(x, y)["sum"] ** 2).sum()))(x)
+    same(gradient, 4 * (2 * x + y))
+
+
+def test_threads():
+    x, y = arrays((64, 64))
+    run, failed = jax.jit(polynomial), []
+
+    def work():
+        try:
+            for _ in range(20):
+                same(run(x, y), wanted(x, y))
+        except Exception as error:  # noqa: BLE001: it is told to the test
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not failed
+
+
+def test_what_a_call_refuses():
+    """A program that names no function of this process, and one with other arrays: errors, not crashes."""
+    x, y = arrays()
+    jax.jit(polynomial)(x, y)
+    result = jax.ShapeDtypeStruct((5, 7), jnp.float32)
+    for attributes, why in (({}, "names no function"), ({"function": np.int64(1)}, "compiled in another process"),
+                            ({"function": np.float32(1)}, "names no function")):
+        call = jax.ffi.ffi_call(xla._TARGET, result)
+        with pytest.raises(Exception, match=why):
+            jax.block_until_ready(jax.jit(lambda x: call(x, **attributes))(x))  # noqa: B023
+    module = strata.compile_hlo("HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n  ROOT y = f32[2] add(x, x)\n}\n",
+                                target="cpu")
+    module.publish(77)
+    for given, results, why in ((x, result, r"argument 0 is not f32\[2\]"), (jnp.ones(2), result, "result 0 is not"),
+                                (jnp.ones(2), [result, result], "2 results, and the function has 1")):
+        call = jax.ffi.ffi_call(xla._TARGET, results)
+        with pytest.raises(Exception, match=why):
+            jax.block_until_ready(jax.jit(lambda x: call(x, function=np.int64(77)))(given))  # noqa: B023
+
+
+def test_callbacks_are_named():
+    def host(x):
+        return np.sin(x)
+
+    def result(x):
+        return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+    for function, kind in ((lambda x: jax.pure_callback(host, result(x), x), "pure_callback of host at .*test_jax_ffi"),
+                           (lambda x: jax.experimental.io_callback(host, result(x), x), "io_callback of host at"),
+                           (lambda x: (jax.debug.print("{}", x), x)[1], r"debug_\w+.* at"),
+                           (lambda x: jax.lax.fori_loop(0, 2, lambda _, v: jax.pure_callback(host, result(v), v), x),
+                            "pure_callback of host at")):
+        with pytest.raises(strata.Error, match=f"{kind}[\\s\\S]*calls back to Python[\\s\\S]*outside of the function"):
+            strata.jax.jit(function)(jnp.ones(3))
+
+
+#: Structs of src/python/xla_interface.h and of jaxlib's header, and fields of both.
+STRUCTS = {
+    "Extension": ("XLA_FFI_Extension_Base", "XLA_FFI_InternalExtension",
+                  {"struct_size": "struct_size", "type": "type", "next": "next"}),
+    "Version": ("XLA_FFI_Api_Version", {"major_version": "major_version", "minor_version": "minor_version"}),
+    "ErrorArguments": ("XLA_FFI_Error_Create_Args", {"message": "message", "code": "errc"}),
+    "Api": ("XLA_FFI_Api", {"version": "api_version", "make_error": "XLA_FFI_Error_Create"}),
+    "Buffer": ("XLA_FFI_Buffer", {"type": "dtype", "data": "data", "rank": "rank", "sizes": "dims"}),
+    "Buffers": ("XLA_FFI_Args", {"count": "size", "types": "types", "buffers": "args"}),
+    "Bytes": ("XLA_FFI_ByteSpan", {"data": "ptr", "size": "len"}),
+    "Scalar": ("XLA_FFI_Scalar", {"type": "dtype", "value": "value"}),
+    "Attributes": ("XLA_FFI_Attrs", {"count": "size", "types": "types", "names": "names", "values": "attrs"}),
+    "Call": ("XLA_FFI_CallFrame", {"extension_start": "extension_start", "api": "api", "context": "ctx",
+                                   "stage": "stage", "arguments": "args", "results": "rets", "attributes": "attrs"}),
+    "Metadata": ("XLA_FFI_Metadata", {"version": "api_version", "traits": "traits"}),
+    "MetadataExtension": ("XLA_FFI_Metadata_Extension", {"metadata": "metadata"}),
+}
+CONSTANTS = {"kExecute": "XLA_FFI_ExecutionStage_EXECUTE", "kMetadata": "XLA_FFI_Extension_Metadata",
+             "kScalar": "XLA_FFI_AttrType_SCALAR", "kInvalidArgument": "XLA_FFI_Error_Code_INVALID_ARGUMENT",
+             "kFailedPrecondition": "XLA_FFI_Error_Code_FAILED_PRECONDITION", "kS64": "XLA_FFI_DataType_S64",
+             "kInternal": "XLA_FFI_Error_Code_INTERNAL", "0": "XLA_FFI_API_MAJOR"}  # fmt: skip
+
+
+def test_interface_is_that_of_jaxlib(tmp_path):
+    ours = (SOURCE / "xla_interface.h").read_text(encoding="utf-8")
+    header = pathlib.Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h"
+    theirs = header.read_text(encoding="utf-8")
+    declared = set(re.findall(r"^struct (\w+) \{", ours, re.MULTILINE))
+    assert declared == set(STRUCTS)
+    lines = ["#include <cstddef>", f'#include "{header}"', f'#include "{SOURCE / "xla_interface.h"}"',
+             "using namespace strata::python::xla;"]
+    for name, (*others, fields) in STRUCTS.items():
+        (other,) = [one for one in others if re.search(rf"\b{one}\b", theirs)]
+        for field, of_other in fields.items():
+            lines.append(f"static_assert(offsetof({name}, {field}) == offsetof({other}, {of_other}));")
+    lines += [f"static_assert(static_cast<int>({name}) == static_cast<int>({other}));"
+              for name, other in CONSTANTS.items()]
+    (tmp_path / "same.cpp").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    done = subprocess.run(["c++", "-std=c++20", "-fsyntax-only", "-Wno-invalid-offsetof", tmp_path / "same.cpp"],
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(lines) > 40 and _core.xla_handler() is not None
