@@ -53,12 +53,13 @@ Attributes renumbered(const Attributes& attributes, const NewNumbers& numbers) {
 }
 
 /// A block graph whose operators stand in it, and none in thread graphs.
-Result<GraphPtr> without_threads(const Graph& body, const NewNumbers& numbers,
-                                 const std::vector<TensorType>& inputs, const LaunchShape& launch) {
+Result<GraphPtr> without_threads(const Graph& body, const NewNumbers& numbers, const std::vector<TensorType>& inputs,
+                                 const LaunchShape& launch) {
   GraphBuilder builder(Level::Block, body.name(), launch);
   std::vector<TensorId> ids(body.tensors().size(), -1);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    STRATA_TRY(ids[static_cast<size_t>(body.inputs()[i])], builder.input(body.tensor(body.inputs()[i]).name, inputs[i]));
+    STRATA_TRY(ids[static_cast<size_t>(body.inputs()[i])],
+               builder.input(body.tensor(body.inputs()[i]).name, inputs[i]));
   }
   for (const Operation& op : body.operations()) {
     std::vector<TensorId> operands;
@@ -109,8 +110,7 @@ int64_t cut_extent(const Graph& body, const std::vector<TensorType>& inputs, siz
     const auto input = std::find(body.inputs().begin(), body.inputs().end(), op.operands[0]) - body.inputs().begin();
     const bool loop = grid_dimension == body.launch().grid.size();
     const int64_t d = loop ? op.attributes.integer_or("fmap", kReplicate) : op.attributes.list("imap")[grid_dimension];
-    if (d != kReplicate)
-      common = std::gcd(common, inputs[static_cast<size_t>(input)].shape[static_cast<size_t>(d)]);
+    if (d != kReplicate) common = std::gcd(common, inputs[static_cast<size_t>(input)].shape[static_cast<size_t>(d)]);
   }
   return common;
 }
@@ -218,8 +218,7 @@ GraphPtr with_grid_axis(const Graph& body, BlockAxes& axes, int axis) {
       map.push_back(*d);
       attributes.set(in ? "imap" : "omap", map);
     }
-    const auto made =
-        builder.add(op.kind, std::move(operands), std::move(attributes), body.tensor(op.results[0]).name);
+    const auto made = builder.add(op.kind, std::move(operands), std::move(attributes), body.tensor(op.results[0]).name);
     if (!made) return nullptr;
     ids[static_cast<size_t>(op.results[0])] = *made;
   }
@@ -254,7 +253,8 @@ struct Rated {
 double seconds_of(const GraphPtr& body, const Target& target) {
   GraphBuilder builder(Level::Kernel, "kernel");
   std::vector<TensorId> operands;
-  for (const TensorId id : body->inputs()) operands.push_back(builder.input(body->tensor(id).name, body->type(id)).value());
+  for (const TensorId id : body->inputs())
+    operands.push_back(builder.input(body->tensor(id).name, body->type(id)).value());
   // Its names may be those of its inputs.
   const auto results = builder.add(body, operands);
   if (!results) return -1;
