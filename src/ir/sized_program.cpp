@@ -243,62 +243,71 @@ Result<GraphPtr> SizedProgram::at(const DimSizes& given) const {
   return builder.finish();
 }
 
-Result<DimSizes> SizedProgram::sizes_of(std::span<const Shape> inputs) const {
+Result<DimSizes> SizedProgram::told_by(std::span<const std::optional<Shape>> inputs, const DimSizes& given) const {
   if (inputs.size() != graph->inputs().size())
     return invalid("'{}' takes {} inputs; got {}", graph->name(), graph->inputs().size(), inputs.size());
   const auto name_of_input = [&](size_t i) { return graph->tensor(graph->inputs()[i]).name; };
   const auto sizes_at = [&](size_t i) -> const Sizes& { return shapes[static_cast<size_t>(graph->inputs()[i])]; };
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].size() != sizes_at(i).size()) {
-      return with_remedy(
-          invalid("input '{}' is {}; got {}", name_of_input(i), shape_text(sizes_at(i)), to_string(inputs[i])),
-          "give an array of as many dimensions");
-    }
-  }
-  DimSizes found;
-  std::map<std::string, std::string> from;  // by dim, the input that told it
+  DimSizes found = given;
+  std::map<std::string, std::string> from;  // by dim, what told it
+  for (const auto& [name, size] : given) from[name] = "as given";
   for (bool more = true; more;) {
     more = false;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      for (size_t d = 0; d < inputs[i].size(); ++d) {
-        const SizeExpr& expr = sizes_at(i)[d];
-        for (const std::string& dim : expr.dims()) {
+      if (!inputs[i]) continue;
+      if (inputs[i]->size() != sizes_at(i).size()) {
+        return with_remedy(
+            invalid("input '{}' is {}; got {}", name_of_input(i), shape_text(sizes_at(i)), to_string(*inputs[i])),
+            "give an array of as many dimensions");
+      }
+      for (size_t d = 0; d < inputs[i]->size(); ++d) {
+        for (const std::string& dim : sizes_at(i)[d].dims()) {
           if (found.count(dim) > 0) continue;
-          const auto size = expr.solve(dim, inputs[i][d], found);
+          const auto size = sizes_at(i)[d].solve(dim, (*inputs[i])[d], found);
           if (!size || *size < 1) continue;
           found[dim] = *size;
-          from[dim] = name_of_input(i);
+          from[dim] = fmt::format("by input '{}'", name_of_input(i));
           more = true;
         }
       }
     }
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    for (size_t d = 0; d < inputs[i].size(); ++d) {
+    for (size_t d = 0; inputs[i] && d < inputs[i]->size(); ++d) {
       const SizeExpr& expr = sizes_at(i)[d];
+      const int64_t got = (*inputs[i])[d];
+      std::string why;
       for (const std::string& dim : expr.dims()) {
-        if (found.count(dim) > 0) continue;
-        return with_remedy(invalid("dimension {} of input '{}' is {}; no {} makes it {}", d, name_of_input(i),
-                                   expr.to_string(), dim, inputs[i][d]),
-                           fmt::format("give arrays whose shapes fit {}", shape_text(sizes_at(i))));
+        if (found.count(dim) == 0) {
+          return with_remedy(invalid("dimension {} of input '{}' is {}; no {} makes it {}", d, name_of_input(i),
+                                     expr.to_string(), dim, got),
+                             fmt::format("give arrays whose shapes fit {}", shape_text(sizes_at(i))));
+        }
+        why += fmt::format("{}{}={} {}", why.empty() ? ", and " : ", ", dim, found[dim], from[dim]);
       }
       const auto size = expr.size(found);
-      if (size && *size == inputs[i][d]) continue;
-      std::string why;
-      for (const std::string& dim : expr.dims())
-        why += fmt::format("{}{}={} by input '{}'", why.empty() ? "" : ", ", dim, found[dim], from[dim]);
-      return with_remedy(invalid("dimension {} of input '{}' is {}; got {}{}", d, name_of_input(i), expr.to_string(),
-                                 inputs[i][d], why.empty() ? "" : ", and " + why),
-                         "give arrays of sizes that do not contradict each other");
-    }
-  }
-  for (const Dim& dim : dims) {
-    if (found.count(dim.name) == 0) {
-      return with_remedy(invalid("no input tells the size of '{}'", dim.name),
-                         "name the size in the shape of an input");
+      if (size && *size == got) continue;
+      return with_remedy(
+          invalid("dimension {} of input '{}' is {}; got {}{}", d, name_of_input(i), expr.to_string(), got, why),
+          "give arrays of sizes that do not contradict each other");
     }
   }
   return found;
+}
+
+Result<DimSizes> SizedProgram::sizes_of(std::span<const Shape> inputs) const {
+  STRATA_TRY(DimSizes found, told_by(std::vector<std::optional<Shape>>(inputs.begin(), inputs.end()), {}));
+  for (const Dim& dim : dims) {
+    if (found.count(dim.name) > 0) continue;
+    return with_remedy(invalid("no input tells the size of '{}'", dim.name), "name the size in the shape of an input");
+  }
+  return found;
+}
+
+Result<DimSizes> SizedProgram::sizes_of(std::span<const std::optional<Shape>> inputs, const DimSizes& given) const {
+  STRATA_CHECK(with(given));
+  STRATA_TRY(const DimSizes found, told_by(inputs, given));
+  return with(found);
 }
 
 }  // namespace strata

@@ -35,6 +35,12 @@ struct SizedProgram {
   /// The sizes for which the inputs have these shapes. Error, naming inputs, where none do, two inputs contradict each
   /// other, or the shapes leave a size open.
   Result<DimSizes> sizes_of(std::span<const Shape> inputs) const;
+  /// The same of the inputs whose shapes are known, which must not contradict the sizes that are given; what they leave
+  /// open is as declared.
+  Result<DimSizes> sizes_of(std::span<const std::optional<Shape>> inputs, const DimSizes& given) const;
+
+ private:
+  Result<DimSizes> told_by(std::span<const std::optional<Shape>> inputs, const DimSizes& given) const;
 };
 
 /// The sizes of an operator's result. Error where what must be equal is so for some sizes only, or the operator is none
