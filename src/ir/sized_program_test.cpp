@@ -98,10 +98,10 @@ struct BadProgram {
 };
 
 const BadProgram kBadPrograms[] = {
-    {"dim n = 0\n input A: f16[n]", "2:9: error: n=0 is below 1"},
+    {"dim n = 0\n input A: f16[n]", "2:10: error: n=0 is below 1"},
     {"dim n = 4\n dim n = 5\n input A: f16[n]", "3:6: error: the dim 'n' is named twice"},
     {"input A: f16[4]\n dim n = 4", "3:6: error: the dim 'n' comes after an input"},
-    {"input A: f16[n]", "2:14: error: expected a dimension's size, found 'n'"},
+    {"input A: f16[n]", "2:15: error: expected a dimension's size, found 'n'"},
     {"dim tokens = 4\n input A: f16[token]", "3:15: error: 'token' is no dim; did you mean 'tokens'?"},
     {"dim n = 5\n input A: f16[n/2]", "3:15: error: n/2 is 5/2, no whole number, where n=5"},
     {"dim n = 5\n input A: f16[1/(n + 1)]", "a size is divided by n + 1"},
