@@ -11,10 +11,13 @@ from strata._core import Error
 from strata.arrays import ArraySpec
 from strata.graph import Graph, Value
 from strata.kernel import Kernel, Proof, Report, load
+from strata.kernel_table import KernelTable
 from strata.module import Module, compile_hlo
 from strata.optimize import optimize
+from strata.sizes import Size
 
 __all__ = [
-    "ArraySpec", "Error", "Graph", "Kernel", "Module", "Proof", "Report", "Value", "compile_hlo", "load", "optimize",
+    "ArraySpec", "Error", "Graph", "Kernel", "KernelTable", "Module", "Proof", "Report", "Size", "Value", "compile_hlo",
+    "load", "optimize",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -157,8 +157,17 @@ class Kernel:
         return self._adapters[key]
 
 
-def load(folder: str | os.PathLike) -> Kernel:
-    """The Kernel that Kernel.save wrote to a folder. Raises Error where it holds none, or one of another format."""
+def load(folder: str | os.PathLike) -> Any:
+    """The Kernel, or the KernelTable, that its save wrote to a folder. Raises Error where it holds none, or one of another
+    format."""
+    from strata.kernel_table import TABLE, load_table
+
+    if os.path.isfile(os.path.join(folder, TABLE)):
+        return load_table(folder, _load_kernel)
+    return _load_kernel(folder)
+
+
+def _load_kernel(folder: str | os.PathLike) -> Kernel:
     try:
         with open(os.path.join(folder, _SUMMARY), encoding="utf-8") as file:
             summary = json.load(file)

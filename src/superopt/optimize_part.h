@@ -84,6 +84,7 @@ struct OptimizedPart {
   bool cut = false;  ///< variants or proofs were left out for want of time, of which the search may have had enough
   std::string left_out;
   std::string cached_at;     ///< when it was computed, if it comes from the cache
+  double made_seconds = 0;   ///< what that took without proofs
   std::string made_of;       ///< the sizes at which it was searched, where these are others
   std::string why_searched;  ///< of a program with dims: why it was not made of what is known at other sizes
 };

@@ -1,5 +1,6 @@
 #include "superopt/sized_parts.h"
 
+#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -134,9 +135,10 @@ std::string structure_of(const Graph& graph) {
 
 Result<OptimizedPart> part_of_other_sizes(const Graph& part, const CanonicalProgram& form, double effort,
                                           const SuperoptimizeOptions& options, const Deadline& deadline) {
-  if (options.cache == nullptr) return unsupported("there is no cache");
-  const std::vector<Relative> relatives = relatives_of(part, effort, options);
-  if (relatives.empty()) return unsupported("it was not searched at other sizes");
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<Relative> relatives =
+      options.cache == nullptr ? std::vector<Relative>{} : relatives_of(part, effort, options);
+  if (relatives.empty()) return unsupported("");
   const Relative& known = relatives.front();
   const Target& target = *options.search.target;
   const std::string where = to_string(known.sizes);
@@ -165,6 +167,7 @@ Result<OptimizedPart> part_of_other_sizes(const Graph& part, const CanonicalProg
   SuperoptimizeOptions proofs = options;
   proofs.candidates = std::min(options.candidates, kMostProved);
   result.candidates.clear();
+  result.made_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   prove_cheapest(form.graph, graphs, proofs, deadline, result);
   if (result.candidates.empty()) {
     return unsupported("what is known at {} is not proved at this size: {}", where,

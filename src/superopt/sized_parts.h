@@ -9,8 +9,9 @@ namespace strata {
 /// A graph without its sizes: the same for one structure at all sizes.
 std::string structure_of(const Graph& graph);
 
-/// What is known of a part at other sizes, made for these. Error with the reason where nothing is known, no graph can
-/// be made, or none is proved and estimated faster than the part as it is. Results of less effort are not taken.
+/// What is known of a part at other sizes, made for these. Error with the reason, which is empty where nothing is
+/// known, where no graph can be made, or none is proved and estimated faster than the part as it is. Results of less
+/// effort are not taken.
 Result<OptimizedPart> part_of_other_sizes(const Graph& part, const CanonicalProgram& form, double effort,
                                           const SuperoptimizeOptions& options, const Deadline& deadline);
 

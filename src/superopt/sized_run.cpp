@@ -76,17 +76,20 @@ void keep_choice(const Superoptimized& result, const SuperoptimizeOptions& optio
 std::string describe_origin(const Superoptimized& result, const SuperoptimizeOptions& options) {
   std::set<std::string> from;
   std::string searched;
+  double seconds = 0;
   for (size_t p = 0; p < result.parts.size(); ++p) {
     if (!is_searched(result, p)) continue;
     const OptimizedPart& part = result.parts[p].optimized;
     if (!part.made_of.empty()) from.insert(part.made_of);
+    seconds += part.made_seconds;
     if (part.why_searched.empty()) continue;
     const Graph& graph = *result.partition.parts[p].graph;
     searched += fmt::format("; the part of '{}' was searched: {}", graph.tensor(graph.outputs().back()).name,
                             part.why_searched);
   }
   if (from.empty()) return "searched at " + to_string(options.sized->sizes) + searched;
-  return fmt::format("made of what was searched at {}{}", fmt::join(from, "; "), searched);
+  return fmt::format("made of what was searched at {} in {:.2f} s and its proof{}", fmt::join(from, "; "), seconds,
+                     searched);
 }
 
 std::string describe_measured(const SuperoptimizeOptions& options) {
