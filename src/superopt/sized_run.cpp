@@ -13,6 +13,17 @@ bool is_searched(const Superoptimized& result, size_t p) {
   return result.partition.parts[p].searchable() && result.parts[p].equal_to < 0;
 }
 
+/// Where nothing was measured the model chooses.
+void prefer_measured(const std::vector<SizedChoice>& choices, SizedRun& run) {
+  std::vector<SizedChoice> measured;
+  std::copy_if(choices.begin(), choices.end(), std::back_inserter(measured),
+               [](const SizedChoice& choice) { return !choice.device.empty(); });
+  const SizedChoice* choice = nearest(measured, run.sizes);
+  if (choice == nullptr) return;
+  run.preferred = choice->structure;
+  run.preferred_schedule = choice->schedule;
+}
+
 }  // namespace
 
 Result<SizePlan> plan_size(const std::shared_ptr<const SizedProgram>& program, const DimSizes& wanted,
@@ -23,6 +34,7 @@ Result<SizePlan> plan_size(const std::shared_ptr<const SizedProgram>& program, c
   plan.made = plan.wanted;
   options.sized = SizedRun{program, plan.wanted};
   const std::vector<SizedChoice> choices = known_choices(options);
+  prefer_measured(choices, *options.sized);
   const SizedChoice* known = nearest(choices, plan.wanted);
   if (known == nullptr || known->sizes == plan.wanted) return plan;
   const auto note = [&](const std::string& text) { plan.note += (plan.note.empty() ? "" : "; ") + text; };
@@ -44,14 +56,6 @@ Result<SizePlan> plan_size(const std::shared_ptr<const SizedProgram>& program, c
                      padded, to_string(known->sizes), unit));
   }
   options.sized->sizes = plan.made;
-  // Where nothing was measured the model chooses.
-  std::vector<SizedChoice> measured;
-  std::copy_if(choices.begin(), choices.end(), std::back_inserter(measured),
-               [](const SizedChoice& choice) { return !choice.device.empty(); });
-  if (const SizedChoice* choice = nearest(measured, plan.made)) {
-    options.sized->preferred = choice->structure;
-    options.sized->preferred_schedule = choice->schedule;
-  }
   return plan;
 }
 
