@@ -7,10 +7,7 @@ from typing import Any, Sequence
 
 from strata import _core, arrays
 from strata._core import Error
-from strata.kernel import Kernel
-
-#: The file of a table in its folder; `strata run FOLDER` reads it too.
-TABLE = "sizes.json"
+from strata.kernel import TABLE, Kernel
 
 
 class KernelTable:

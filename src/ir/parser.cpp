@@ -103,8 +103,13 @@ class Parser {
   Result<SizeExpr> size_factor(std::string_view what) {
     const Token token = peek();
     if (at("(")) {
+      constexpr int kDeepest = 32;
+      if (parentheses_ == kDeepest)
+        return error(token, "parentheses are nested too deeply", "write the size without them");
       take();
+      ++parentheses_;
       STRATA_TRY(SizeExpr inner, size_sum(what));
+      --parentheses_;
       STRATA_CHECK(expect(")"));
       return inner;
     }
@@ -505,6 +510,7 @@ class Parser {
   SizedProgram program_;
   DimSizes declared_;                              ///< of the dims so far
   int statements_ = 0;                             ///< inputs and operators
+  int parentheses_ = 0;                            ///< that are open in the size that is being read
   SizedProgram::AttributeSizes named_attributes_;  ///< of the operator that is being read
 };
 

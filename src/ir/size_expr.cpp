@@ -10,6 +10,9 @@ namespace {
 
 using Wide = __int128;
 
+/// More than any program needs: products of sums multiply them.
+constexpr size_t kMostTerms = 128;
+
 /// num/den in lowest terms, where that fits.
 Result<Rational> reduced(Wide num, Wide den) {
   if (den == 0) return with_remedy(invalid("a size is divided by 0"), "divide by a number or a name that is not 0");
@@ -58,6 +61,8 @@ Result<void> SizeExpr::add(const Powers& powers, const Rational& factor) {
   Rational& known = terms_[powers];
   STRATA_TRY(known, sum(known, factor));
   if (known.num == 0) terms_.erase(powers);
+  if (terms_.size() > kMostTerms)
+    return with_remedy(invalid("a size has more than {} terms", kMostTerms), "give a part of it a name");
   return {};
 }
 

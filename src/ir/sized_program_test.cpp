@@ -112,6 +112,10 @@ const BadProgram kBadPrograms[] = {
     {"dim n = 4\n input A: f16[n]\n B = exp(A) : f16[4]", "4:15: error: 'B' is [n], not [4]"},
     {"dim n = 4\n input A: f16[n, 2]\n B = reshape(A, shape=[8])", "equal for some sizes only"},
     {"dim n = 4\n input A: f16[n]\n B = block(A, grid=[2]) {", "a program with dims has operators only"},
+    {"dim n = 4\n input A: f16[((((((((((((((((((((((((((((((((((((((((n", "nested too deeply"},
+    {"dim a = 1\n dim b = 1\n dim c = 1\n input A: f16[(a+b+c)*(a+b+c)*(a+b+c)*(a+b+c)*(a+b+c)*(a+b+c)*(a+b+c)*"
+     "(a+b+c)*(a+b+c)*(a+b+c)*(a+b+c)*(a+b+c)*(a+b+c)*(a+b+c)*(a+b+c)*(a+b+c)]",
+     "a size has more than 128 terms"},
     {"dim n = 4\n input A: f16[9223372036854775807*n*n]", "a size does not fit 63 bits"},
 };
 

@@ -29,6 +29,16 @@ std::optional<std::vector<std::string>> larger_dims(const DimSizes& entry, const
   return dims;
 }
 
+/// Of two entries that serve, the faster, or the one with less padding.
+bool preferable(const SizeTable::Entry& a, const SizeTable::Entry& b) {
+  const auto size = [](const SizeTable::Entry& of) {
+    double product = 1;
+    for (const auto& [name, one] : of.sizes) product *= static_cast<double>(one);
+    return product;
+  };
+  return std::pair(a.seconds, size(a)) < std::pair(b.seconds, size(b));
+}
+
 /// The elements that both shapes have stay; what `to` has more is filled.
 Tensor<double> refitted(const Tensor<double>& tensor, const Shape& to, Fill fill) {
   Tensor<double> result(to);
@@ -94,7 +104,7 @@ Result<SizeDispatch> dispatch(const SizeTable& table, const DimSizes& sizes) {
     const auto dims = larger_dims(entry.sizes, sizes);
     if (!dims) continue;
     if (dims->empty()) return SizeDispatch{e, sizes, {}};
-    if (best.entry < table.entries.size() && entry.seconds >= table.entries[best.entry].seconds) continue;
+    if (best.entry < table.entries.size() && !preferable(entry, table.entries[best.entry])) continue;
     SizeDispatch made{e, sizes, {}};
     for (const std::string& dim : *dims) {
       const auto fill = padding_of(table.program, dim);

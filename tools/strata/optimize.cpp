@@ -417,6 +417,7 @@ Result<int> run(Options& options) {
   }
   choose_rules(options);
   if (program.dims.empty()) {
+    remove_old(options.folder + "/" + kSizeTable);
     STRATA_CHECK(optimize_one(program.graph, options, setting));
   } else {
     STRATA_CHECK(make_folder(options.folder));
