@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kParts = "sizes";
 constexpr const char* kChoices = "size choices";
-/// Graphs of other sizes that are made for new ones, and of these the ones that are proved.
+/// Graphs of a part that are kept for other sizes, and of what is made of them the ones that are proved.
 constexpr size_t kMostKnown = 4;
 constexpr int kMostProved = 2;
 
@@ -124,6 +124,22 @@ GraphPtr canonical_graph(const Graph& graph, const CanonicalProgram& form) {
   return rename(graph, names, form.graph->name(), order);
 }
 
+/// The forms of a known graph at the sizes of `part`, of which code can be made, with the names of the canonical form.
+/// Error where the best known graph has none.
+Result<std::vector<GraphPtr>> forms_of(const Graph& graph, const Relative& known, const Graph& part,
+                                       const CanonicalProgram& form, const SuperoptimizeOptions& options,
+                                       const Deadline& deadline) {
+  const auto made = resized(graph, *known.part, part, *options.search.target);
+  if (!made) {
+    if (&graph != known.graphs.front().get()) return std::vector<GraphPtr>{};
+    return unsupported("what is known at {} cannot be made at this size: {}", to_string(known.sizes),
+                       made.error().message);
+  }
+  std::vector<GraphPtr> canonical;
+  for (const GraphPtr& one : *made) canonical.push_back(canonical_graph(*one, form));
+  return best_variants(canonical, options, deadline);
+}
+
 }  // namespace
 
 std::string structure_of(const Graph& graph) {
@@ -146,22 +162,20 @@ Result<OptimizedPart> part_of_other_sizes(const Graph& part, const CanonicalProg
   result.made_of = where;
   result.candidates = {as_candidate(form.graph, target)};
   if (known.graphs.empty()) return result;  // nothing better is known there either
-  std::vector<GraphPtr> graphs;
-  std::string why;
-  for (const GraphPtr& graph : known.graphs) {
-    if (deadline.passed() || graphs.size() >= kMostKnown * kMostKnown) break;
-    auto made = resized(*graph, *known.part, part, target);
-    if (!made) {
-      if (why.empty()) why = made.error().message;
-      continue;
-    }
-    for (const GraphPtr& one : *made) graphs.push_back(canonical_graph(*one, form));
-  }
-  if (graphs.empty()) return unsupported("what is known at {} cannot be made at this size: {}", where, why);
-  STRATA_TRY(graphs, best_variants(graphs, options, deadline));
   const CostEstimate as_given = scheduled_cost(*form.graph, target);
-  std::erase_if(graphs,
-                [&](const GraphPtr& graph) { return scheduled_cost(*graph, target).seconds >= as_given.seconds; });
+  std::vector<std::pair<double, GraphPtr>> rated;
+  for (const GraphPtr& graph : known.graphs) {
+    if (deadline.passed()) break;
+    STRATA_TRY(const std::vector<GraphPtr> graphs, forms_of(*graph, known, part, form, options, deadline));
+    for (const GraphPtr& one : graphs) rated.emplace_back(scheduled_cost(*one, target).seconds, one);
+    // The others are there because they are near it: without it they say little.
+    if (rated.empty()) return unsupported("code cannot be made of what is known at {} at this size", where);
+  }
+  std::stable_sort(rated.begin(), rated.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<GraphPtr> graphs;
+  for (const auto& [seconds, graph] : rated) {
+    if (seconds < as_given.seconds) graphs.push_back(graph);
+  }
   if (graphs.empty())
     return unsupported("what is known at {} is estimated to be no faster at this size than the program", where);
   SuperoptimizeOptions proofs = options;
