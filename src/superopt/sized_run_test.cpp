@@ -164,9 +164,11 @@ TEST_F(SizedRunTest, SizesThatTilesDoNotDivideArePadded) {
 TEST_F(SizedRunTest, MeasuredChoicesArePreferredAndNamed) {
   read(kNorm);
   const Superoptimized first = make({});
-  ASSERT_GE(first.candidates.size(), 2U);
-  const std::string second = structure_of(*first.candidates[1].graph);
-  ASSERT_NE(second, structure_of(*first.candidates[0].graph));
+  const std::string model = structure_of(*first.candidates.front().graph);
+  const auto other_one = std::find_if(first.candidates.begin(), first.candidates.end(),
+                                      [&](const Candidate& c) { return structure_of(*c.graph) != model; });
+  ASSERT_NE(other_one, first.candidates.end());
+  const std::string second = structure_of(*other_one->graph);
   options_.sized->sizes = {{"tokens", 16}};
   store_choice({{{"tokens", 16}}, second, "", "a GPU", {}}, options_);
   // One that was not measured does not replace it.
@@ -214,9 +216,9 @@ std::string random_program(Random& random) {
 
 TEST_F(SizedRunTest, RandomProgramsAtRandomSizes) {
   Random random(11);
-  options_.search.time_limit = 4;
+  options_.search.time_limit = 3;
   int made = 0;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 3; ++i) {
     read(random_program(random));
     make({});
     for (int s = 0; s < 2; ++s) {
@@ -225,7 +227,7 @@ TEST_F(SizedRunTest, RandomProgramsAtRandomSizes) {
       made += is_made_of_known(make({{"n", n}, {"k", k}})) ? 1 : 0;
     }
   }
-  EXPECT_GE(made, 4);
+  EXPECT_GE(made, 3);
 }
 
 }  // namespace
