@@ -13,11 +13,13 @@ from strata.arrays import ArraySpec
 from strata.decoder import Decoder, Generation
 from strata.graph import Graph, Value
 from strata.kernel import Kernel, Proof, Report, load
+from strata.kernel_table import KernelTable
 from strata.module import Module, compile_hlo
 from strata.optimize import optimize
+from strata.sizes import Size
 
 __all__ = [
-    "ArraySpec", "Decoder", "Error", "Generation", "Graph", "Kernel", "Module", "Proof", "Report", "Value",
-    "compile_hlo", "load", "optimize",
+    "ArraySpec", "Decoder", "Error", "Generation", "Graph", "Kernel", "KernelTable", "Module", "Proof", "Report", "Size",
+    "Value", "compile_hlo", "load", "optimize",
 ]  # fmt: skip
 __version__ = "0.1.0"

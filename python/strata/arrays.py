@@ -82,6 +82,29 @@ def given_results(adapter, out: Sequence[Any]) -> list[int]:
     return places
 
 
+def padded(framework: str, array: Any, shape: tuple[int, ...], fill: str) -> Any:
+    """The array at a larger shape: behind its elements the last slice again ("last") or zeros ("zeros")."""
+    widths = [(0, to - size) for size, to in zip(array.shape, shape)]
+    if not any(more for _, more in widths):
+        return array
+    if framework == "torch":
+        import torch
+
+        for dim, (_, more) in enumerate(widths):
+            if more:
+                last = array.narrow(dim, array.shape[dim] - 1, 1)
+                last = last if fill == "last" else torch.zeros_like(last)
+                array = torch.cat([array, last.expand(*(more if d == dim else -1 for d in range(array.dim())))], dim)
+        return array
+    if framework == "jax":
+        import jax.numpy as package
+    elif framework == "cupy":
+        import cupy as package
+    else:
+        import numpy as package
+    return package.pad(array, widths, mode="edge" if fill == "last" else "constant")
+
+
 class TorchArrays:
     """Tensors of torch, on the processor or the first GPU."""
 

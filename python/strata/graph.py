@@ -13,6 +13,7 @@ from typing import Any, Callable, Sequence, Union
 
 from strata import _core, arguments
 from strata._core import Error
+from strata.sizes import Ratio, Size, plain, same, sized
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _DTYPES = {"float16": "f16", "half": "f16", "bfloat16": "bf16", "float32": "f32", "float": "f32", "float64": "f64",
@@ -76,7 +77,8 @@ class Value:
 
     def __init__(self, graph: "Graph", number: int):
         self.graph, self.id = graph, number
-        self.name, self.dtype, self.shape = graph._builder.tensor(number)
+        self.name, self.dtype, shape, named = graph._builder.tensor(number)
+        self.shape = tuple(map(sized, shape, named)) if named else shape
 
     @property
     def ndim(self) -> int:
@@ -160,16 +162,26 @@ class Value:
         for dim, size in enumerate(self.shape):
             part = parts[dim] if dim < len(parts) else slice(None)
             if isinstance(part, slice):
-                start, stop, step = part.indices(size)
-                if step != 1:
-                    raise _error(f"slices have step 1; got {step}")
+                start, stop = _bounds(part, size)
                 shape.append(stop - start)
             else:
                 start = part + size if part < 0 else part
                 stop = start + 1
-            if (start, stop) != (0, size):
+            if not (start == 0 and same(stop, size)):
                 value = self.graph.slice(value, dim=dim, start=start, size=stop - start)
         return value if len(shape) == self.ndim else value.reshape(shape)
+
+
+def _bounds(part: slice, size: int) -> tuple[int, int]:
+    """Where a slice begins and ends."""
+    if part.step not in (None, 1):
+        raise _error(f"slices have step 1; got {part.step}")
+    if not any(isinstance(one, Size) for one in (part.start, part.stop, size)):
+        return part.indices(size)[:2]
+    # Of sizes with names: nothing is cut off at the end, which may lie elsewhere at other sizes.
+    start = 0 if part.start is None else part.start + size if part.start < 0 else part.start
+    stop = size if part.stop is None else part.stop + size if part.stop < 0 else part.stop
+    return start, stop
 
 
 class Graph:
@@ -221,11 +233,25 @@ class Graph:
     def __repr__(self) -> str:
         return f"<strata.Graph {self.name}: {len(self.inputs)} inputs, {len(self.outputs)} outputs>"
 
+    def dim(self, name: str, size: int) -> Size:
+        """A name for a size, before inputs and operators: shapes and attributes may have it, and what is computed of it
+        (2 * tokens, tokens * heads, 1 / tokens). The program is written, and searched, for `size`; `optimize` makes
+        kernels for others of what it found."""
+        _checked(arguments.name, "a dim's name", name)
+        number = _checked(arguments.sizes, "the size", [size])[0]
+        return Size(number, self._builder.dim(name, number, _place()))
+
+    @property
+    def dims(self) -> dict[str, int]:
+        """The names of sizes, and the sizes for which the program is written."""
+        return dict(self._builder.dims)
+
     def input(self, name: str, shape: Sequence[int], dtype: Any = "f16") -> Value:
         """A new input: its sizes from the outermost on, and "f16", "bf16", "f32", "f64" or torch's or NumPy's type."""
         _checked(arguments.name, "an input's name", name)
-        shape = _checked(arguments.sizes, "the shape", shape)
-        return self._value(self._builder.input(name, _dtype_name(dtype), shape, _place()))
+        numbers = _checked(arguments.sizes, "the shape", shape)
+        sizes = [plain(one) if isinstance(one, Size) else number for one, number in zip(shape, numbers)]
+        return self._value(self._builder.input(name, _dtype_name(dtype), sizes, _place()))
 
     def output(self, *values: Value) -> None:
         """Makes these outputs, in this order and behind those there are."""
@@ -278,7 +304,9 @@ class Graph:
     def mean(self, x: Value, dim: int = -1, *, keepdim: bool = True, name: str = "") -> Value:
         """The mean along one dimension, as sum."""
         total = self.sum(x, dim)
-        mean = self.scale(total, factor=Fraction(1, x.shape[dim]), name=name if keepdim else "")
+        size = x.shape[dim]
+        factor = 1 / size if isinstance(size, Size) else Fraction(1, size)
+        mean = self.scale(total, factor=factor, name=name if keepdim else "")
         return mean if keepdim else self._without(mean, dim, name)
 
     def softmax(self, x: Value, dim: int = -1, *, name: str = "") -> Value:
@@ -317,6 +345,8 @@ class Graph:
                   name: str = "") -> Value:  # fmt: skip
         """softmax(scale · q · kᵀ + mask) · v. q is (…, queries, size), k and v are (…, keys, size); scale is 1/√size
         unless it is given; mask is added to the scores and broadcasts to them."""
+        if scale is None and isinstance(q.shape[-1], Size):
+            raise _error(f"1/√size is no constant where the size is {q.shape[-1]!r}\n  give scale=")
         scores = self.matmul(q, k.T)
         scores = self.scale(scores, factor=1 / math.sqrt(q.shape[-1]) if scale is None else scale)
         if mask is not None:
@@ -344,7 +374,7 @@ class Graph:
     def _apply(self, operator: str, operands: Sequence[Any], attributes: dict[str, Any], name: str) -> Value:
         numbers = [self._operand(one) for one in operands]
         given = {
-            key: _number(value) if isinstance(value, (float, Fraction)) else value
+            key: _number(value) if isinstance(value, (float, Fraction)) and not isinstance(value, Ratio) else plain(value)
             for key, value in attributes.items()
             if value is not None
         }

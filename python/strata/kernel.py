@@ -16,6 +16,8 @@ from strata.module import device_for, specs_of
 
 #: What a folder holds beside the files of `strata optimize -o`.
 _SUMMARY = "strata.json"
+#: The file of a table of sizes (kernel_table.py); `strata run FOLDER` reads it too.
+TABLE = "sizes.json"
 _FORMAT = 1
 
 
@@ -119,6 +121,8 @@ class Kernel:
     def save(self, folder: str | os.PathLike) -> None:
         """Writes what `strata optimize -o` writes; strata.load reads it, and `strata run FOLDER` takes it."""
         os.makedirs(folder, exist_ok=True)
+        if os.path.isfile(os.path.join(folder, TABLE)):
+            os.remove(os.path.join(folder, TABLE))  # of a table that was there before
         summary = json.dumps(self._summary, indent=1, ensure_ascii=False).encode()
         for name, data in {**self._files, _SUMMARY: summary}.items():
             with open(os.path.join(folder, name), "wb") as file:
@@ -201,8 +205,17 @@ class Kernel:
         return self._adapters[key]
 
 
-def load(folder: str | os.PathLike) -> Kernel:
-    """The Kernel that Kernel.save wrote to a folder. Raises Error where it holds none, or one of another format."""
+def load(folder: str | os.PathLike) -> Any:
+    """The Kernel, or the KernelTable, that its save wrote to a folder. Raises Error where it holds none, or one of another
+    format."""
+    from strata.kernel_table import load_table
+
+    if os.path.isfile(os.path.join(folder, TABLE)):
+        return load_table(folder, _load_kernel)
+    return _load_kernel(folder)
+
+
+def _load_kernel(folder: str | os.PathLike) -> Kernel:
     try:
         with open(os.path.join(folder, _SUMMARY), encoding="utf-8") as file:
             summary = json.load(file)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import sys
 import time
-from typing import Callable, Union
+from typing import Callable, Mapping, Sequence, Union
 
 from strata import _core, arguments
 from strata._core import Error
 from strata.graph import Graph
 from strata.kernel import Kernel, summary_of
+from strata.kernel_table import KernelTable, entry_name
 
 #: Seconds of the search and of measuring by effort.
 _EFFORTS = {"none": (0.0, 0.0), "quick": (10.0, 10.0), "full": (60.0, 60.0)}
@@ -27,7 +30,8 @@ def optimize(
     progress: Progress = False,
     config: str | None = None,
     cache: str | None = None,
-) -> Kernel:
+    sizes: Mapping[str, int | Sequence[int]] | None = None,
+) -> Kernel | KernelTable:
     """Searches the fastest kernels that are proved to compute a program.
 
     program: a Graph, or a program's text.
@@ -40,6 +44,10 @@ def optimize(
         an Error that says why, where it is of another program or this version cannot read or make it.
     cache: the folder of the cache of results; None: ~/.cache/strata; "": none. A program that was searched before, for
         as long, comes from there in no time.
+
+    sizes: of a program with dims, the sizes for which kernels are made, {"tokens": [1, 2, 4]}; of several dims all
+        combinations, of others the declared size. One size is searched, and the others are made of its result, as
+        far as that fits them. The result is a KernelTable, which dispatches.
 
     Ctrl-C ends the search with the best so far, within about two seconds; a second one raises KeyboardInterrupt. Raises
     Error where the program is wrong, with operator, tensor and place."""
@@ -56,10 +64,46 @@ def optimize(
     if config is not None:
         arguments.text("config", config)
     folder = arguments.cache_folder(cache)
-    job = _core.OptimizeJob(text, "<program>", target, search, seconds if search else 60.0, measuring, config or "",
-                            folder, _measure_worker())  # fmt: skip
-    interrupted = _watch(job, _printer(progress))
-    return Kernel(dict(job.files), summary_of(job, ["interrupted: the best so far"] if interrupted else []))
+    builder = program._builder if isinstance(program, Graph) else _core.Builder.read(text, "<program>")
+    show = _printer(progress)
+
+    def made(of: dict[str, int]) -> tuple[_core.OptimizeJob, Kernel, bool]:
+        job = _core.OptimizeJob(text, "<program>", target, search, seconds if search else 60.0, measuring, config or "",
+                                folder, _measure_worker(), of)  # fmt: skip
+        interrupted = _watch(job, show)
+        kernel = Kernel(dict(job.files), summary_of(job, ["interrupted: the best so far"] if interrupted else []))
+        return job, kernel, interrupted
+
+    if not builder.dims:
+        if sizes:
+            raise Error(f"sizes= names {', '.join(map(repr, sizes))}, and the program has no dims\n"
+                        "  name sizes by Graph.dim, or by dim NAME = N in the text")  # fmt: skip
+        return made({})[1]
+    entries, kernels = [], []
+    for of in _combinations(dict(builder.dims), sizes or {}):
+        job, kernel, interrupted = made(of)
+        if all(dict(job.sizes) != known[0] for known in entries):
+            entries.append((dict(job.sizes), entry_name(job.sizes), job.seconds, job.origin))
+            kernels.append(kernel)
+        if interrupted:
+            break
+    return KernelTable(_core.size_table_text(text, entries), kernels)
+
+
+def _combinations(declared: dict[str, int], sizes: Mapping[str, int | Sequence[int]]) -> list[dict[str, int]]:
+    """All sizes of a table; those near the declared ones, which are searched first, before others."""
+    for name in sizes:
+        if name not in declared:
+            raise Error(f"sizes= names '{name}', which is no dim of the program\n  its dims are {', '.join(declared)}")
+    choices = []
+    for name, size in declared.items():
+        given = sizes.get(name, size)
+        found = arguments.sizes(f"the sizes of '{name}'", [given] if isinstance(given, int) else given)
+        if not found or min(found) < 1:
+            raise Error(f"the sizes of '{name}' are {given}\n  give one or more, each at least 1")
+        choices.append(sorted(set(found)))
+    table = [dict(zip(declared, one)) for one in itertools.product(*choices)]
+    return sorted(table, key=lambda of: sum(abs(math.log(of[name] / declared[name])) for name in declared))
 
 
 def _measure_worker() -> list[str]:

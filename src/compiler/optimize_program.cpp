@@ -14,6 +14,7 @@
 #include "superopt/codegen/all_schedules.h"
 #include "superopt/codegen/launcher.h"
 #include "superopt/known_graph.h"
+#include "superopt/sized_run.h"
 
 namespace strata::compiler {
 namespace {
@@ -81,19 +82,27 @@ Result<Config> read_config(const std::string& text, const Graph& program) {
 
 class Optimization {
  public:
-  Optimization(const GraphPtr& program, const OptimizeRequest& request) : program_(program), request_(request) {}
+  Optimization(const SizedProgram& program, const OptimizeRequest& request)
+      : sized_(program), program_(program.graph), request_(request) {}
 
   Result<OptimizedProgram> run() {
     std::optional<Config> config;
     if (!request_.config.empty()) {
+      if (!sized_.dims.empty()) {
+        return with_remedy(invalid("a configuration is of one size, and '{}' has dims", program_->name()),
+                           "leave config= out: results are kept in the cache");
+      }
       STRATA_TRY(config, read_config(request_.config, *program_));
     }
     STRATA_CHECK(choose_machine(config ? config->target : request_.target));
     set_options();
+    STRATA_CHECK(choose_sizes());
     Profile profile;
     STRATA_TRY(Superoptimized result, found(config));
     if (config || !request_.search) {
       profile.skipped = config ? "the configuration says what to take" : "nothing was searched";
+    } else if (work_.sized && is_made_of_known(result)) {
+      profile.skipped = describe_measured(work_);
     } else {
       profile = measured(result);
     }
@@ -105,6 +114,7 @@ class Optimization {
       grouped = row.grouped;
     }
     keep(result, profile);
+    keep_sizes(result, profile);
     made_.config = describe_config(result, machine_, schedule, grouped);
     return std::move(made_);
   }
@@ -152,6 +162,26 @@ class Optimization {
     work_.stage_progress = [this](std::string_view stage, size_t done, size_t count) {
       say(count > 1 ? fmt::format("{}: {} of {}", stage, done, count) : std::string(stage));
     };
+  }
+
+  /// Of a program with dims, the sizes that kernels are made for.
+  Result<void> choose_sizes() {
+    STRATA_CHECK(sized_.with(request_.sizes));
+    if (sized_.dims.empty()) return {};
+    STRATA_TRY(const SizePlan plan, plan_size(std::make_shared<const SizedProgram>(sized_), request_.sizes, work_));
+    if (!plan.note.empty()) note(plan.note);
+    made_.sizes = plan.made;
+    STRATA_TRY(program_, sized_.at(plan.made));
+    return {};
+  }
+
+  void keep_sizes(const Superoptimized& result, const Profile& profile) {
+    made_.seconds = result.candidates.front().cost.seconds;
+    if (!work_.sized || !request_.search) return;
+    const bool chosen = profile.tuning && profile.tuning->result().measurement.verdict == MeasureVerdict::Right;
+    keep_choice(result, work_, chosen ? profile.tuning->device.name : "",
+                chosen ? label(profile.tuning->result().schedules) : "");
+    made_.origin = fmt::format("{}; {}", describe_origin(result, work_), describe_measured(work_));
   }
 
   Result<Superoptimized> found(const std::optional<Config>& config) {
@@ -214,7 +244,8 @@ class Optimization {
     made_.proof = describe_proof(result.candidates.front().verification);
   }
 
-  const GraphPtr program_;
+  const SizedProgram& sized_;
+  GraphPtr program_;
   const OptimizeRequest& request_;
   DeviceProbe probe_;
   Target machine_ = default_target();
@@ -226,7 +257,7 @@ class Optimization {
 
 }  // namespace
 
-Result<OptimizedProgram> optimize_program(const GraphPtr& program, const OptimizeRequest& request) {
+Result<OptimizedProgram> optimize_program(const SizedProgram& program, const OptimizeRequest& request) {
   return Optimization(program, request).run();
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/graph.h"
+#include "ir/sized_program.h"
 #include "support/error.h"
 
 namespace strata::compiler {
@@ -22,6 +22,7 @@ struct OptimizeRequest {
   /// What describe_config wrote: nothing is searched, and its µGraph is proved and compiled again. Empty: a search.
   std::string config = {};
   std::string cache_folder = {};            ///< of results; empty: none
+  DimSizes sizes = {};                      ///< of the program's dims; others are as declared
   std::vector<std::string> measure_worker;  ///< the program that calls run_measure_worker, with its arguments
   std::stop_token stop{};                   ///< ends it with the best so far
   /// One line: what is being done and how far it is. Called from any thread.
@@ -34,13 +35,19 @@ struct OptimizedProgram {
   std::string proof;     ///< what the result rests on, in words
   std::string config;    ///< describe_config
   std::vector<std::string> notes;
+  /// Of programs with dims: what the kernels are made for, which may be more than was asked for (superopt/sized_run.h),
+  /// and in words where they come from.
+  DimSizes sizes;
+  std::string origin;
+  double seconds = 0;  ///< estimated
   /// The files of `strata optimize -o`, cubins included, and program.strata, the program as given.
   std::map<std::string, std::string> files;
 };
 
-/// Errors: of the program, with operator, tensor and place; of a configuration, why it is refused (InvalidInput,
+/// Where nothing is asked for but another size of a program, the choice that was measured is taken and not measured
+/// again. Errors: of the program, with operator, tensor and place; of a configuration, why it is refused (InvalidInput,
 /// Unsupported). What is missing to compile or to measure is a note, and no error.
-Result<OptimizedProgram> optimize_program(const GraphPtr& program, const OptimizeRequest& request);
+Result<OptimizedProgram> optimize_program(const SizedProgram& program, const OptimizeRequest& request);
 
 /// The first line of a configuration's text, without the number of its format.
 constexpr const char* kConfigTitle = "strata configuration";

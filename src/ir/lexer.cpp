@@ -8,11 +8,12 @@ namespace {
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// End of a number that starts at `i`: -12, 0.5, 1e-3, 1/64.
+/// End of a number that starts at `i`: -12, 0.5, 1e-3, 1/64. A slash before anything else divides: 1/tokens.
 size_t number_end(std::string_view text, size_t i) {
   ++i;
   while (i < text.size()) {
     const char c = text[i];
+    if (c == '/' && (i + 1 == text.size() || !is_digit(text[i + 1]))) break;
     const bool sign_of_exponent = (c == '-' || c == '+') && (text[i - 1] == 'e' || text[i - 1] == 'E');
     if (!is_digit(c) && c != '.' && c != 'e' && c != 'E' && c != '/' && !sign_of_exponent) break;
     ++i;
@@ -65,7 +66,7 @@ Result<TokenStream> tokenize(std::string_view text, std::shared_ptr<const std::s
       } else if (is_digit(c) || (c == '-' && i + 1 < text.size() && is_digit(text[i + 1]))) {
         kind = Token::Kind::Number;
         end = number_end(text, i);
-      } else if (std::string_view("(){}[],=:").find(c) == std::string_view::npos) {
+      } else if (std::string_view("(){}[],=:+-*/").find(c) == std::string_view::npos) {
         const bool printable = c > ' ' && c < 127;
         return tl::unexpected(Error{ErrorCode::InvalidInput,
                                     printable ? fmt::format("unexpected character '{}'", c)

@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "ir/lexer.h"
+#include "ir/sized_program.h"
 #include "ir/text.h"
 #include "support/read_file.h"
 #include "support/spelling.h"
@@ -26,7 +27,7 @@ class Parser {
   Parser(TokenStream stream, std::shared_ptr<const std::string> file)
       : stream_(std::move(stream)), file_(std::move(file)) {}
 
-  Result<GraphPtr> parse() {
+  Result<SizedProgram> parse() {
     Comments comments = take_comments();
     STRATA_CHECK(expect("graph", "a program starts with: graph NAME {"));
     STRATA_TRY(const Token name, word("the program's name"));
@@ -35,7 +36,8 @@ class Parser {
     merge_behind(comments);
     STRATA_TRY(GraphPtr graph, body(builder, std::move(comments)));
     if (peek().kind != Token::Kind::End) return unexpected("the end of the file");
-    return graph;
+    program_.graph = std::move(graph);
+    return std::move(program_);
   }
 
  private:
@@ -94,18 +96,119 @@ class Parser {
     }
   }
 
+  // --- sizes ---
+  bool has_dims() const { return !program_.dims.empty(); }
+
+  /// NUMBER, DIM, or an expression in parentheses.
+  Result<SizeExpr> size_factor(std::string_view what) {
+    const Token token = peek();
+    if (at("(")) {
+      constexpr int kDeepest = 32;
+      if (parentheses_ == kDeepest)
+        return error(token, "parentheses are nested too deeply", "write the size without them");
+      take();
+      ++parentheses_;
+      STRATA_TRY(SizeExpr inner, size_sum(what));
+      --parentheses_;
+      STRATA_CHECK(expect(")"));
+      return inner;
+    }
+    if (token.kind == Token::Kind::Number) {
+      const auto number = parse_rational(token.text);
+      if (!number) return tl::unexpected(number.error().at(place(token)));
+      take();
+      return SizeExpr(*number);
+    }
+    if (token.kind != Token::Kind::Word || at("_")) return unexpected(what);
+    if (program_.find_dim(token.text) == nullptr) {
+      std::vector<std::string> names;
+      for (const SizedProgram::Dim& dim : program_.dims) names.push_back(dim.name);
+      return error(token, fmt::format("'{}' is no dim{}", token.text, did_you_mean(token.text, names)),
+                   fmt::format("name the size above: dim {} = 16", token.text));
+    }
+    take();
+    return SizeExpr::dim(std::string(token.text));
+  }
+
+  Result<SizeExpr> size_product(std::string_view what) {
+    STRATA_TRY(SizeExpr product, size_factor(what));
+    while (at("*") || at("/")) {
+      const Token op = take();
+      const Token operand = peek();
+      STRATA_TRY(SizeExpr factor, size_factor(what));
+      // Of a/2/4 the lexer makes a / (2/4).
+      if (const size_t slash = operand.text.find('/'); op.text == "/" && slash != std::string_view::npos) {
+        STRATA_TRY(const Rational parts, parse_rational(operand.text));
+        STRATA_TRY(const Rational first, parse_rational(operand.text.substr(0, slash)));
+        STRATA_TRY(const SizeExpr by, SizeExpr(first).times(SizeExpr(first)));
+        STRATA_TRY(factor, by.divided_by(SizeExpr(parts)));
+      }
+      auto made = op.text == "*" ? product.times(factor) : product.divided_by(factor);
+      if (!made) return tl::unexpected(made.error().at(place(operand)));
+      product = std::move(*made);
+    }
+    return product;
+  }
+
+  Result<SizeExpr> size_sum(std::string_view what) {
+    STRATA_TRY(SizeExpr sum, size_product(what));
+    // "tokens -1" holds the number -1, which is added.
+    const auto negative = [&] { return peek().kind == Token::Kind::Number && peek().text.front() == '-'; };
+    while (at("+") || at("-") || negative()) {
+      const bool minus = at("-");
+      const Token operand = peek();
+      if (!negative()) take();
+      STRATA_TRY(const SizeExpr next, size_product(what));
+      auto made = minus ? sum.minus(next) : sum.plus(next);
+      if (!made) return tl::unexpected(made.error().at(place(operand)));
+      sum = std::move(*made);
+    }
+    return sum;
+  }
+
+  /// A whole number, or in programs with dims an expression, which goes to `named` too.
+  Result<int64_t> size(std::string_view what, std::vector<SizeExpr>& named) {
+    if (!has_dims()) {
+      if (peek().kind == Token::Kind::Word && !at("_"))
+        return unexpected(what, fmt::format("write a number, or name a size above: dim {} = 16", peek().text));
+      return integer(what);
+    }
+    const Token token = peek();
+    STRATA_TRY(SizeExpr expression, size_sum(what));
+    const auto number = expression.size(declared_);
+    if (!number) return tl::unexpected(number.error().at(place(token)));
+    named.push_back(std::move(expression));
+    return *number;
+  }
+
   // --- values ---
   Result<AttributeValue> value(const AttributeSpec& spec) {
+    std::vector<SizeExpr> named;
+    STRATA_TRY(AttributeValue made, value(spec, named));
+    const auto is_named = [](const SizeExpr& size) { return !size.is_constant(); };
+    if (std::any_of(named.begin(), named.end(), is_named)) named_attributes_[std::string(spec.name)] = std::move(named);
+    return made;
+  }
+
+  Result<AttributeValue> value(const AttributeSpec& spec, std::vector<SizeExpr>& named) {
     switch (spec.kind) {
       case AttributeKind::Int: {
         if (at("_")) {
           take();
           return kReplicate;
         }
-        STRATA_TRY(const int64_t number, integer(fmt::format("an integer or _ for {}: {}", spec.name, spec.help)));
+        STRATA_TRY(const int64_t number, size(fmt::format("an integer or _ for {}: {}", spec.name, spec.help), named));
         return number;
       }
       case AttributeKind::Rational: {
+        if (has_dims()) {
+          const Token token = peek();
+          STRATA_TRY(SizeExpr expression, size_sum(fmt::format("a number for {}: {}", spec.name, spec.help)));
+          const auto number = expression.evaluate(declared_);
+          if (!number) return tl::unexpected(number.error().at(place(token)));
+          named.push_back(std::move(expression));
+          return *number;
+        }
         if (peek().kind != Token::Kind::Number)
           return unexpected(fmt::format("a number for {}: {}", spec.name, spec.help));
         auto number = parse_rational(peek().text);
@@ -122,7 +225,7 @@ class Parser {
             take();
             list.push_back(kReplicate);
           } else {
-            STRATA_TRY(const int64_t number, integer(fmt::format("an integer or _ in {}", spec.name)));
+            STRATA_TRY(const int64_t number, size(fmt::format("an integer or _ in {}", spec.name), named));
             list.push_back(number);
           }
         }
@@ -137,7 +240,8 @@ class Parser {
     return unexpected("a value");
   }
 
-  Result<TensorType> type() {
+  /// `named` gets an expression for each size where the program has dims.
+  Result<TensorType> type(std::vector<SizeExpr>& named) {
     const Token name = peek();
     STRATA_TRY(const Token dtype_name, word("a type such as f16[16, 1024]"));
     auto dtype = parse_dtype(dtype_name.text);
@@ -146,8 +250,7 @@ class Parser {
     Shape shape;
     while (!at("]")) {
       if (!shape.empty()) STRATA_CHECK(expect(","));
-      STRATA_TRY(const int64_t size, integer("a dimension's size"));
-      shape.push_back(size);
+      STRATA_TRY(shape.emplace_back(), size("a dimension's size", named));
     }
     take();
     return TensorType{*dtype, shape};
@@ -165,6 +268,9 @@ class Parser {
       if (kernel && at("input") && peek(1).kind == Token::Kind::Word) {
         form_ = "input NAME: f16[16, 1024]";
         STRATA_CHECK(input(builder, std::move(comments)));
+      } else if (kernel && at("dim") && peek(1).kind == Token::Kind::Word) {
+        form_ = "dim NAME = 16";
+        STRATA_CHECK(dim(std::move(comments)));
       } else if (kernel && at("output") && peek(1).kind == Token::Kind::Word) {
         form_ = "output NAME, NAME, …";
         STRATA_CHECK(outputs(builder));
@@ -185,13 +291,41 @@ class Parser {
     return graph;
   }
 
-  Result<void> input(GraphBuilder& builder, Comments comments) {
+  Result<void> dim(Comments comments) {
     take();
     STRATA_TRY(const Token name, word("a name"));
-    STRATA_CHECK(expect(":"));
-    STRATA_TRY(TensorType of, type());
+    STRATA_CHECK(expect("="));
+    const Token number = peek();
+    STRATA_TRY(const int64_t size, integer("the size for which the program is searched"));
+    if (size < 1) return error(number, fmt::format("{}={} is below 1", name.text, size), "every size is at least 1");
+    if (program_.find_dim(name.text) != nullptr)
+      return error(name, fmt::format("the dim '{}' is named twice", name.text), "keep one");
+    if (statements_ > 0)
+      return error(name, fmt::format("the dim '{}' comes after an input or an operator", name.text),
+                   "name sizes first");
     merge_behind(comments);
-    STRATA_CHECK(builder.input(std::string(name.text), std::move(of), place(name), std::move(comments)));
+    program_.dims.push_back({std::string(name.text), size, place(name), std::move(comments)});
+    declared_ = program_.declared();
+    return {};
+  }
+
+  /// Of a tensor of a program with dims.
+  void keep_sizes(TensorId id, std::vector<SizeExpr> sizes) {
+    program_.shapes.resize(static_cast<size_t>(id) + 1);
+    program_.shapes.back() = std::move(sizes);
+  }
+
+  Result<void> input(GraphBuilder& builder, Comments comments) {
+    take();
+    ++statements_;
+    STRATA_TRY(const Token name, word("a name"));
+    STRATA_CHECK(expect(":"));
+    std::vector<SizeExpr> named;
+    STRATA_TRY(TensorType of, type(named));
+    merge_behind(comments);
+    STRATA_TRY(const TensorId id,
+               builder.input(std::string(name.text), std::move(of), place(name), std::move(comments)));
+    if (has_dims()) keep_sizes(id, std::move(named));
     return {};
   }
 
@@ -218,6 +352,7 @@ class Parser {
   }
 
   Result<void> operation(GraphBuilder& builder, Comments comments) {
+    ++statements_;
     std::vector<Token> results;
     for (;;) {
       STRATA_TRY(const Token name, word("a statement: NAME = operator(…), input, or output"));
@@ -239,12 +374,15 @@ class Parser {
       return error(results[1], fmt::format("{} has one result", op.text), "name one tensor before the =");
     std::vector<TensorId> operands;
     Attributes attributes;
+    named_attributes_.clear();
     STRATA_CHECK(arguments(builder, def->attributes, def->traits.name, operands, nullptr, attributes));
+    SizedProgram::AttributeSizes named_attributes = std::move(named_attributes_);
     std::optional<TensorType> annotation;
+    std::vector<SizeExpr> named;
     const Token annotated = peek(1);
     if (at(":")) {
       take();
-      STRATA_TRY(annotation, type());
+      STRATA_TRY(annotation, type(named));
     }
     merge_behind(comments);
     STRATA_TRY(const TensorId id, builder.add(def->kind, operands, attributes, std::string(results[0].text),
@@ -255,6 +393,25 @@ class Parser {
           fmt::format("'{}' is {}, not {}", results[0].text, to_string(builder.type(id)), to_string(*annotation)),
           "correct the type, or leave it out");
     }
+    if (!has_dims()) return {};
+    std::vector<std::vector<SizeExpr>> of_operands;
+    for (const TensorId operand : operands) of_operands.push_back(program_.shapes[static_cast<size_t>(operand)]);
+    const Operation& added = builder.peek().operations().back();
+    auto sizes = result_sizes(builder.peek(), added, of_operands, named_attributes);
+    if (!sizes)
+      return tl::unexpected(
+          sizes.error().within(fmt::format("{} = {}", results[0].text, op.text)).at(place(results[0])));
+    if (annotation && named != *sizes) {
+      const auto shape = [](const std::vector<SizeExpr>& of) {
+        std::string text;
+        for (const SizeExpr& one : of) text += (text.empty() ? "" : ", ") + one.to_string();
+        return "[" + text + "]";
+      };
+      return error(annotated, fmt::format("'{}' is {}, not {}", results[0].text, shape(*sizes), shape(named)),
+                   "correct the type, or leave it out");
+    }
+    keep_sizes(id, std::move(*sizes));
+    program_.attributes.push_back(std::move(named_attributes));
     return {};
   }
 
@@ -305,6 +462,9 @@ class Parser {
       return error(op, fmt::format("{}(…) {{ }} stands in a {} graph only", op.text, block ? "kernel" : "block"),
                    "kernel graphs hold block graphs, which hold thread graphs");
     }
+    if (has_dims())
+      return error(op, "a program with dims has operators only: a block graph is made for each size",
+                   "write numbers for the sizes, and leave the dims out");
     std::vector<TensorId> operands;
     std::vector<Token> formals;
     Attributes attributes;
@@ -347,14 +507,24 @@ class Parser {
   size_t next_ = 0;
   size_t comment_ = 0;
   std::string_view form_ = "graph NAME { statements }";  ///< of what is being read
+  SizedProgram program_;
+  DimSizes declared_;                              ///< of the dims so far
+  int statements_ = 0;                             ///< inputs and operators
+  int parentheses_ = 0;                            ///< that are open in the size that is being read
+  SizedProgram::AttributeSizes named_attributes_;  ///< of the operator that is being read
 };
 
 }  // namespace
 
-Result<GraphPtr> parse_graph(std::string_view text, const std::string& file) {
+Result<SizedProgram> parse_program(std::string_view text, const std::string& file) {
   auto name = std::make_shared<const std::string>(file);
   STRATA_TRY(TokenStream stream, tokenize(text, name));
   return Parser(std::move(stream), name).parse();
+}
+
+Result<GraphPtr> parse_graph(std::string_view text, const std::string& file) {
+  STRATA_TRY(SizedProgram program, parse_program(text, file));
+  return program.graph;
 }
 
 Result<GraphPtr> load_graph(const std::string& path) {

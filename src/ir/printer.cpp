@@ -1,3 +1,4 @@
+#include "ir/sized_program.h"
 #include "ir/text.h"
 
 namespace strata {
@@ -5,9 +6,13 @@ namespace {
 
 class Printer {
  public:
+  /// With names for sizes where `sized`, whose graph this is, has some.
+  explicit Printer(const SizedProgram* sized = nullptr) : sized_(sized) {}
+
   std::string run(const Graph& graph) {
     before(graph.comments().before);
     line(fmt::format("graph {} {{", graph.name()), graph.comments().behind);
+    if (sized_ != nullptr) dims();
     body(graph);
     line("}", "");
     return std::move(text_);
@@ -30,13 +35,43 @@ class Printer {
     }
   }
 
+  void dims() {
+    ++depth_;
+    for (const SizedProgram::Dim& dim : sized_->dims) {
+      before(dim.comments.before);
+      line(fmt::format("dim {} = {}", dim.name, dim.size), dim.comments.behind);
+    }
+    --depth_;
+  }
+
+  static std::string joined(const std::vector<SizeExpr>& sizes) {
+    std::string text;
+    for (const SizeExpr& size : sizes) text += (text.empty() ? "" : ", ") + size.to_string();
+    return text;
+  }
+  bool is_named(const Graph& graph) const { return sized_ != nullptr && sized_->graph.get() == &graph; }
+  std::string type(const Graph& graph, TensorId id) const {
+    if (!is_named(graph)) return to_string(graph.type(id));
+    return fmt::format("{}[{}]", name_of(graph.type(id).dtype), joined(sized_->shapes[static_cast<size_t>(id)]));
+  }
+  std::string value(const Graph& graph, const Operation& op, const std::string& name,
+                    const AttributeValue& value) const {
+    if (!is_named(graph)) return to_string(value);
+    const auto& named = sized_->attributes[static_cast<size_t>(&op - graph.operations().data())];
+    const auto found = named.find(name);
+    if (found == named.end()) return to_string(value);
+    const std::string text = joined(found->second);
+    return std::holds_alternative<std::vector<int64_t>>(value) ? "[" + text + "]" : text;
+  }
+
   void body(const Graph& graph) {
     ++depth_;
     if (graph.level() == Level::Kernel) {
       for (size_t i = 0; i < graph.inputs().size(); ++i) {
         const TensorInfo& tensor = graph.tensor(graph.inputs()[i]);
         before(graph.input_comments()[i].before);
-        line(fmt::format("input {}: {}", tensor.name, to_string(tensor.type)), graph.input_comments()[i].behind);
+        line(fmt::format("input {}: {}", tensor.name, type(graph, graph.inputs()[i])),
+             graph.input_comments()[i].behind);
       }
     }
     for (const Operation& op : graph.operations()) operation(graph, op);
@@ -68,8 +103,8 @@ class Printer {
       argument(formal == name ? name : formal + "=" + name);
     }
     if (!op.body) {
-      for (const auto& [name, value] : op.attributes.entries()) argument(name + "=" + to_string(value));
-      line(code + ") : " + to_string(graph.type(op.results[0])), op.comments.behind);
+      for (const auto& [name, given] : op.attributes.entries()) argument(name + "=" + value(graph, op, name, given));
+      line(code + ") : " + type(graph, op.results[0]), op.comments.behind);
       return;
     }
     const LaunchShape& launch = op.body->launch();
@@ -84,6 +119,7 @@ class Printer {
     line("}", op.comments.behind);
   }
 
+  const SizedProgram* sized_;
   std::string text_;
   int depth_ = 0;
 };
@@ -91,5 +127,9 @@ class Printer {
 }  // namespace
 
 std::string print(const Graph& graph) { return Printer().run(graph); }
+
+std::string print(const SizedProgram& program) {
+  return Printer(program.dims.empty() ? nullptr : &program).run(*program.graph);
+}
 
 }  // namespace strata

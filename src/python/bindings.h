@@ -38,6 +38,7 @@ void bind_function(nb::module_& module);
 void bind_graph(nb::module_& module);
 void bind_optimize(nb::module_& module);
 void bind_decoder(nb::module_& module);
+void bind_sizes(nb::module_& module);
 void bind_doctor(nb::module_& module);
 
 }  // namespace strata::python

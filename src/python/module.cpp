@@ -6,6 +6,7 @@ NB_MODULE(_core, module) {
   nanobind::exception<strata::python::Raised>(module, "Error", PyExc_RuntimeError);
   strata::python::bind_device(module);
   strata::python::bind_function(module);
+  strata::python::bind_sizes(module);
   strata::python::bind_graph(module);
   strata::python::bind_optimize(module);
   strata::python::bind_decoder(module);

@@ -24,8 +24,8 @@ using compiler::OptimizeRequest;
 class OptimizeJob {
  public:
   OptimizeJob(const std::string& text, const std::string& file, OptimizeRequest request)
-      : program_(value_of(parse_graph(text, file))), request_(std::move(request)) {
-    value_of(validate_paths(*program_));
+      : program_(value_of(parse_program(text, file))), request_(std::move(request)) {
+    value_of(validate_paths(*program_.graph));
     request_.stop = stop_.get_token();
     request_.progress = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
@@ -66,7 +66,7 @@ class OptimizeJob {
   }
 
  private:
-  GraphPtr program_;
+  SizedProgram program_;
   OptimizeRequest request_;
   std::stop_source stop_;
   std::mutex mutex_;
@@ -91,7 +91,7 @@ void bind_optimize(nb::module_& module) {
           "__init__",
           [](OptimizeJob* job, const std::string& text, const std::string& file, const std::string& target, bool search,
              double seconds, double measure_seconds, const std::string& config, const std::string& cache_folder,
-             const std::vector<std::string>& measure_worker) {
+             const std::vector<std::string>& measure_worker, const DimSizes& sizes) {
             OptimizeRequest request;
             request.target = target;
             request.search = search;
@@ -100,10 +100,11 @@ void bind_optimize(nb::module_& module) {
             request.config = config;
             request.cache_folder = cache_folder;
             request.measure_worker = measure_worker;
+            request.sizes = sizes;
             new (job) OptimizeJob(text, file, std::move(request));
           },
           "text"_a, "file"_a, "target"_a, "search"_a, "seconds"_a, "measure_seconds"_a, "config"_a, "cache_folder"_a,
-          "measure_worker"_a)
+          "measure_worker"_a, "sizes"_a)
       .def("wait", &OptimizeJob::wait, "seconds"_a, "Whether it has ended, after so many seconds at most.")
       .def_prop_ro("progress", &OptimizeJob::progress, "One line: what is being done, and how far it is.")
       .def("stop", &OptimizeJob::stop, "Ends it with the best so far, within about two seconds.")
@@ -112,6 +113,9 @@ void bind_optimize(nb::module_& module) {
       .def_prop_ro("proof", [](OptimizeJob& job) { return job.result().proof; })
       .def_prop_ro("config", [](OptimizeJob& job) { return job.result().config; })
       .def_prop_ro("notes", [](OptimizeJob& job) { return job.result().notes; })
+      .def_prop_ro("sizes", [](OptimizeJob& job) { return job.result().sizes; })
+      .def_prop_ro("origin", [](OptimizeJob& job) { return job.result().origin; })
+      .def_prop_ro("seconds", [](OptimizeJob& job) { return job.result().seconds; })
       .def_prop_ro("files", [](OptimizeJob& job) { return files_of(job.result()); });
   module.def("run_measure_worker", &run_measure_worker, "input"_a, "output"_a,
              "Measures programs as a search asks for it on these file descriptors.");

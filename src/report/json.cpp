@@ -65,6 +65,8 @@ Json part_json(const Superoptimized& result, size_t p) {
   json["stop_reason"] = std::string(name_of(outcome.optimized.stop_reason));
   json["seconds"] = outcome.optimized.statistics.seconds;
   json["cached_at"] = outcome.optimized.cached_at;
+  json["made_of"] = outcome.optimized.made_of;
+  json["why_searched"] = outcome.optimized.why_searched;
   return json;
 }
 
@@ -203,7 +205,11 @@ std::string describe_part(const Superoptimized& result, size_t p) {
   const OptimizedPart& optimized = outcome.optimized;
   if (!part.searchable()) return "as given: " + part.predefined;
   std::string text = outcome.equal_to >= 0 ? fmt::format("equal to part {}; ", outcome.equal_to) : "";
-  text += fmt::format("{} after {:.1f} s", name_of(optimized.stop_reason), optimized.statistics.seconds);
+  if (optimized.made_of.empty()) {
+    text += fmt::format("{} after {:.1f} s", name_of(optimized.stop_reason), optimized.statistics.seconds);
+  } else {
+    text += fmt::format("made of what was searched at {}", optimized.made_of);
+  }
   if (!optimized.cached_at.empty()) text += fmt::format(" (from the cache; run of {})", optimized.cached_at);
   const Candidate& best = optimized.candidates.front();
   text += best.graph != part.graph       ? "; " + best.verification.argument
@@ -231,6 +237,7 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
   Json json;
   json["program"] = result.program->name();
   json["target"] = std::string(options.search.target->name);
+  json["sizes"] = options.sized ? Json(options.sized->sizes) : Json::object();
   json["seed"] = options.search.seed;
   json["search"] = search_json(result);
   json["headline"] = headline(result, profile);

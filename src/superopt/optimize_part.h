@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "ir/sized_program.h"
 #include "runtime/result_cache.h"
 #include "superopt/codegen/generate.h"
 #include "superopt/optimize/cost.h"
@@ -12,6 +13,16 @@
 #include "support/deadline.h"
 
 namespace strata {
+
+/// A program whose sizes have names, at some of them (docs/sizes.md).
+struct SizedRun {
+  std::shared_ptr<const SizedProgram> program;
+  DimSizes sizes;
+  /// The structure that was the fastest where it was measured at the nearest sizes (structure_of), and its schedule;
+  /// empty: the model chooses.
+  std::string preferred = {};
+  std::string preferred_schedule = {};
+};
 
 struct SuperoptimizeOptions {
   /// Its time limit is for everything: partition, search, proofs, code.
@@ -30,6 +41,8 @@ struct SuperoptimizeOptions {
   bool compile = true;  ///< code to a cubin; not where only graphs and code are wanted
   /// Where results are kept and looked up; none where null. Not owned.
   ResultCache* cache = nullptr;
+  /// Set where the program has dims: parts that were searched at other sizes are made of what was found there.
+  std::optional<SizedRun> sized = {};
   /// Called when a stage begins and ends: --dump-after and timing hang on it. `graph` is the best so far.
   std::function<void(std::string_view stage, double seconds, const Graph& graph)> stage_done;
   std::function<void(const SearchProgress&)> progress;
@@ -70,7 +83,10 @@ struct OptimizedPart {
   StopReason stop_reason = StopReason::Exhausted;
   bool cut = false;  ///< variants or proofs were left out for want of time, of which the search may have had enough
   std::string left_out;
-  std::string cached_at;  ///< when it was computed, if it comes from the cache
+  std::string cached_at;     ///< when it was computed, if it comes from the cache
+  double made_seconds = 0;   ///< what that took without proofs
+  std::string made_of;       ///< the sizes at which it was searched, where these are others
+  std::string why_searched;  ///< of a program with dims: why it was not made of what is known at other sizes
 };
 
 /// The input program as a candidate: its own proof needs no test.

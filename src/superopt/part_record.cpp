@@ -43,20 +43,23 @@ SearchStatistics statistics_of(const Json& json) {
 
 }  // namespace
 
-std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options) {
+std::string search_key(const SuperoptimizeOptions& options) {
   const SearchOptions& search = options.search;
   const PruningRules& rules = search.rules;
-  const bool full = execution_work(canonical) <= options.largest_full_proof;
   // With every member by name: one that is added does not compile before it is here.
   const auto& [expression, maps, axes, products, sizes, cost, stability] = rules;
   return fmt::format(
       "{}\n{} kernel_ops={} block_ops={} seed={} all={} rules={}{}{}{}{}{}{} unstable={} delta={} solver={} "
-      "candidates={} "
-      "full={} passes={}{}{}\n{}",
+      "candidates={} passes={}{}{}",
       build_identity(), search.target->identity(), search.max_kernel_ops, search.max_block_ops, search.seed,
       search.keep_all, expression, maps, axes, products, sizes, cost, stability, options.allow_unstable, options.delta,
-      options.solver_time_limit, options.candidates, full, options.passes.thread_graphs, options.passes.finer_loops,
-      options.passes.epilogues, print(canonical));
+      options.solver_time_limit, options.candidates, options.passes.thread_graphs, options.passes.finer_loops,
+      options.passes.epilogues);
+}
+
+std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options) {
+  const bool full = execution_work(canonical) <= options.largest_full_proof;
+  return fmt::format("{} full={}\n{}", search_key(options), full, print(canonical));
 }
 
 double effort_of(double granted, double limit, double share) { return std::min({granted, share * limit, kExhaustive}); }

@@ -19,6 +19,9 @@ inline constexpr double kExhaustive = std::numeric_limits<double>::max();
 /// least `share` of any limit.
 double effort_of(double granted, double limit, double share);
 
+/// Everything but the program and the time that a result depends on: the target, the options, the build.
+std::string search_key(const SuperoptimizeOptions& options);
+
 /// Everything that a part's result depends on but the time: the canonical program, the target, the options, the build.
 std::string part_key(const Graph& canonical, const SuperoptimizeOptions& options);
 

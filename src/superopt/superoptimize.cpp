@@ -6,6 +6,7 @@
 #include "ir/text.h"
 #include "ir/validate.h"
 #include "runtime/compile.h"
+#include "superopt/codegen/all_schedules.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/part_record.h"
 #include "superopt/partition/canonical.h"
@@ -13,6 +14,7 @@
 #include "superopt/partition/hoist.h"
 #include "superopt/partition/identities.h"
 #include "superopt/prove.h"
+#include "superopt/sized_parts.h"
 #include "superopt/whole_programs.h"
 
 namespace strata {
@@ -142,8 +144,18 @@ class PartsOptimizer {
     if (options.cache != nullptr) {
       if (auto known = find_part(*options.cache, key, effort, form.graph, options, deadline)) {
         keep(p, std::move(*known));
+        keep_for_other_sizes(p, effort, options, deadline);
         return {};
       }
+    }
+    std::string why_searched;
+    if (options.sized) {
+      auto made = part_of_other_sizes(*part(p).graph, form, effort, options, deadline);
+      if (made) {
+        keep(p, *std::move(made));
+        return {};
+      }
+      why_searched = made.error().message;
     }
     if (options_.stage_done) {
       options.stage_done = [&](std::string_view stage, double seconds, const Graph& graph) {
@@ -158,8 +170,17 @@ class PartsOptimizer {
     if (options.cache != nullptr) {
       store_part(*options.cache, key, effort, optimized, form.graph, deadline.interrupted());
     }
+    optimized.why_searched = why_searched;
     keep(p, std::move(optimized));
+    keep_for_other_sizes(p, effort, options, deadline);
     return {};
+  }
+
+  /// Of programs with dims: what was found for a part, by its place in the program.
+  void keep_for_other_sizes(int p, double effort, const SuperoptimizeOptions& options, const Deadline& deadline) const {
+    if (!options.sized) return;
+    const OptimizedPart with_names = named(found_.at(texts_.at(p)), forms_[static_cast<size_t>(p)], part(p));
+    store_part_of_size(*part(p).graph, with_names, effort, options, deadline.interrupted());
   }
 
   OptimizedPart not_searched(const GraphPtr& graph, const Deadline& deadline) const {
@@ -344,6 +365,22 @@ void prefer_program(Superoptimized& result) {
                         [&](const Candidate& c) { return c.cost.seconds <= seconds; });
 }
 
+/// What was the fastest where it was measured comes first, as far as there are candidates of its structure.
+void prefer_measured(Superoptimized& result, const SizedRun& run) {
+  if (run.preferred.empty()) return;
+  std::stable_partition(result.candidates.begin(), result.candidates.end(),
+                        [&](const Candidate& c) { return structure_of(*c.graph) == run.preferred; });
+}
+
+/// The schedule with which it was the fastest, where the first candidate has one of this name.
+void take_measured_schedule(Superoptimized& result, const SuperoptimizeOptions& options) {
+  Candidate& first = result.candidates.front();
+  if (options.sized->preferred_schedule.empty() || structure_of(*first.graph) != options.sized->preferred) return;
+  for (const Schedules& schedules : all_schedules(*first.graph, *options.search.target, options.passes)) {
+    if (label(schedules) == options.sized->preferred_schedule) first.schedules = schedules;
+  }
+}
+
 }  // namespace
 
 Deadline deadline_of(const SearchOptions& options) {
@@ -420,8 +457,10 @@ Result<Superoptimized> superoptimize(const GraphPtr& program, const Superoptimiz
   if (preparing) relate_to(program, preparing, options, result);
   result.program_cost = cost_as_given(program, options);
   prefer_program(result);
+  if (options.sized) prefer_measured(result, *options.sized);
   last = Clock::now();
   take_first_proved(result, options, proofs.share(kFullShare));
+  if (options.sized) take_measured_schedule(result, options);
   working("the whole program in float64");
   result.whole_check = checked_whole(result, options, proofs.share(kWholeShare));
   if (result.whole_check.starts_with("DIFFERENT")) {

@@ -56,6 +56,11 @@ FILES = {
                           "  B = out_saver(b, omap=[0])", "}", "output B"),
     "no_accumulator.strata": graph("B = block(A, grid=[2], loop=3) {", "  a = in_iter(A, imap=[0], fmap=1)",
                                    "  B = out_saver(a, omap=[0])", "}", "output B"),
+    "sized.strata": "graph s {\n  dim n = 4\n  input A: f16[n, 3]\n  input B: f16[n, 3]\n  C = add(A, B)\n"
+                    "  output C\n}\n",
+    "unknown_size.strata": graph("output A", inputs=("A: f16[n]",)),
+    "two_sizes.strata": "graph s {\n  dim n = 4\n  input A: f16[n]\n  input B: f16[4]\n  C = add(A, B)\n"
+                        "  output C\n}\n",
     "huge.strata": graph("B = exp(A)", "output B", inputs=("A: f16[2147483647, 2147483647]",)),
     "large.strata": graph("B = exp(A)", "output B", inputs=("A: f16[1048576, 524288]",)),
     "grows.strata": graph("B = repeat(A, dim=0, times=1048576)", "output B", inputs=("A: f16[1048576, 1048576]",)),
@@ -79,6 +84,7 @@ FILES = {
     "marked.hlo": "\ufeffHloModule m\nENTRY f {\n  x = f32[2,3] parameter(0)\n  ROOT y = f32[2,3] negate(x)\n}\n",
     "strings.npy": npy((2, 3), "<U4"),
     "other_shape.npy": npy((3, 3)),
+    "two_rows.npy": npy((2, 3)),
 }
 
 # Arguments, exit code, parts of what is printed to stderr and stdout together.
@@ -104,6 +110,23 @@ MISTAKES = [
       for command in ("show", "run", "optimize", "verify good.strata")),
     ("show huge.strata", BAD_INPUT, "huge.strata:2:9: error: tensor 'A' is f16[2147483647, 2147483647], which has more "
      "than 2^40 elements", "make its shape smaller"),
+    ("show unknown_size.strata", BAD_INPUT, "unknown_size.strata:2:16: error: expected a dimension's size, found 'n'",
+     "name a size above: dim n = 16"),
+    ("show two_sizes.strata", BAD_INPUT, "two_sizes.strata:5:3: error: C = add: the sizes n and 4 are equal for some",
+     "give both the same name"),
+    ("run sized.strata --dim m=4", BAD_INPUT, "'s' has no dim 'm'", "its dims are n"),
+    ("run sized.strata --dim n=0", BAD_INPUT, "--dim 'n=0': a size is below 1"),
+    ("run sized.strata --dim n", BAD_INPUT, "--dim 'n' is not of the form tokens=64"),
+    ("run sized.strata --dim n=2 --dim n=3", BAD_INPUT, "--dim names 'n' twice"),
+    ("run sized.strata --dim n=2 --input A=other_shape.npy", BAD_INPUT,
+     "dimension 0 of input 'A' is n; got 3, and n=2 as given"),
+    ("run sized.strata --input A=other_shape.npy --input B=two_rows.npy", BAD_INPUT,
+     "dimension 0 of input 'B' is n; got 2, and n=3 by input 'A'"),
+    ("run good.strata --dim n=2", BAD_INPUT, "'g' has no dim 'n'", "name a size in the program: dim n = 2"),
+    ("run good.hlo --dim n=2", BAD_INPUT, "'good.hlo' has no dims"),
+    ("optimize sized.strata --sizes n=1,x", BAD_INPUT, "--sizes 'n=1,x' is not of the form tokens=1,2,4"),
+    ("optimize sized.strata --sizes n=1 --dim n=2", BAD_INPUT, "'n' gets sizes twice"),
+    ("optimize sized.strata --sizes n=1,2 --checkpoint c", BAD_INPUT, "--checkpoint keeps one search"),
     ("run huge.strata", BAD_INPUT, "more than 2^40 elements"),
     ("optimize huge.strata", BAD_INPUT, "more than 2^40 elements"),
     ("verify huge.strata huge.strata", BAD_INPUT, "more than 2^40 elements"),

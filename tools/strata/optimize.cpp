@@ -16,10 +16,14 @@
 #include "runtime/compile.h"
 #include "runtime/device_probe.h"
 #include "runtime/memory_layout.h"
+#include "runtime/size_table.h"
+#include "size_options.h"
 #include "source.h"
+#include "superopt/codegen/all_schedules.h"
 #include "superopt/codegen/launcher.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/search/checkpoint.h"
+#include "superopt/sized_run.h"
 #include "support/read_file.h"
 
 namespace strata::cli {
@@ -35,6 +39,7 @@ struct Options {
   uint64_t cache_limit = ResultCache::kDefaultLimit;
   std::string shard;
   std::vector<std::string> disabled, disabled_passes;
+  std::vector<std::string> dims, sizes;  ///< as the user wrote them
 };
 
 /// Of a run without --time-limit; measuring comes on top.
@@ -194,62 +199,23 @@ Result<void> choose_shard(Options& options) {
   return {};
 }
 
-Result<int> run(Options& options) {
-  if (options.checkpoint == kStandardInput) {
-    return with_remedy(
-        invalid("--checkpoint {} is the standard input; a checkpoint is read and written", kStandardInput),
-        "name a file");
-  }
-  STRATA_TRY(const Source source, read_source(options.program));
-  if (source.is_hlo) {
-    return with_remedy(invalid("'{}' is HLO", shown_path(options.program)),
-                       "strata emit and strata run take it, with --search-seconds to superoptimize its parts");
-  }
-  STRATA_TRY(const GraphPtr program, source.graph());
-  std::stop_source stop;
-  const InterruptWatch watch(stop);  // before the CUDA driver is opened: it starts threads of its own
-  const bool named = options.target != "auto";
-  // Opened only where it is needed: the driver takes its time.
-  const DeviceProbe probe = named && options.profile.mode != "on" ? DeviceProbe{} : probe_device();
-  STRATA_TRY(const Target* target, choose_target(options.target, probe));
-  const std::string folder = cache_folder(options.cache, options.no_cache);
-  const Target machine = probe.target != nullptr ? machine_of(*target, folder, probe) : machine_of(*target, folder);
-  options.work.search.target = &machine;
-  Profile measured;
-  STRATA_TRY(measured.skipped, why_not_profiled(options.profile, probe, *options.work.search.target, named));
-  if (options.folder.empty()) options.folder = "out/" + program->name();
-  STRATA_CHECK(check_places(options));
+/// The machine and what is the same for all sizes of a program.
+struct Setting {
+  DeviceProbe probe;
+  Target machine;
+  Profile not_measured;  ///< its `skipped` says why nothing is measured; empty: candidates are
+  const InterruptWatch& watch;
+  std::stop_token stop;
+};
 
-  // One deadline for all that follows. Where there is something to measure, it has a share of what is asked for, and
-  // time of its own by default.
-  const bool measuring = measured.skipped.empty();
-  SearchOptions& search = options.work.search;
-  search.stop = stop.get_token();
-  if (!options.time_limit_given) search.time_limit = kDefaultSeconds + (measuring ? options.profile.seconds : 0);
-  const Deadline deadline = deadline_of(search);
-  if (measuring && search.time_limit > 0) {
-    search.time_limit -= std::min(options.profile.seconds, kMeasuringShare * search.time_limit);
-    options.work.deadline = deadline.within(search.time_limit);
-  } else {
-    options.work.deadline = deadline;
-  }
-  std::optional<ResultCache> cache;
-  if (!folder.empty()) {
-    const auto warn = [](const std::string& text) { notice("warning: {}\n", text); };
-    cache.emplace(folder, warn, static_cast<int64_t>(options.cache_limit));
-    options.work.cache = &*cache;
-  }
-  ProgressLine line;
-  options.work.progress = [&](const SearchProgress& progress) { line.show(progress_text(progress)); };
-  options.work.stage_progress = [&](std::string_view stage, size_t done, size_t count) {
-    line.show(count > 1 ? fmt::format("{}: {} of {}", stage, done, count) : std::string(stage));
-  };
-  options.work.stage_done = [&](std::string_view stage, double seconds, const Graph& graph) {
-    if (options.dump_after != "all" && options.dump_after != stage) return;
-    line.end();
-    notice("# after {} ({:.3f} s)\n{}", stage, seconds, print(graph));
-  };
-  if (!options.shard.empty()) STRATA_CHECK(choose_shard(options));
+/// What a table says of an entry.
+struct Made {
+  double seconds = 0;
+  std::string origin, measured;  ///< of programs with dims, in words
+};
+
+/// Sets the search's rules and the passes.
+void choose_rules(Options& options) {
   PruningRules& rules = options.work.search.rules;
   for (const std::string& rule : options.disabled) {
     (rule == "expression" ? rules.expression
@@ -265,25 +231,11 @@ Result<int> run(Options& options) {
   }
   options.work.passes.emitter = std::make_shared<compiler::FusionKernels>();
   if (options.work.passes.one_kernel) options.work.passes.libraries = options.work.passes.merging = false;
-  if (!options.checkpoint.empty()) {
-    STRATA_TRY(options.work.search.checkpoint, Checkpoint::open(options.checkpoint, *program, options.work.search));
-  }
-  auto found = superoptimize(program, options.work);
-  line.end();
-  if (!found) return tl::unexpected(found.error());
-  Superoptimized result = std::move(*found);
-  if (!options.shard.empty()) {
-    const SearchStatistics& s = result.statistics;
-    if (options.json) {
-      fmt::print("{}", shard_json(result, options.work));
-      return watch.exit_code(kSuccess);
-    }
-    fmt::print("shard {}: {} of its {} spaces after {:.2f} s; written: {}\n", options.shard, s.spaces_searched,
-               s.spaces_total, s.seconds, options.checkpoint);
-    return watch.exit_code(kSuccess);
-  }
+}
 
-  if (measuring) measured = profile(result, options.work, options.profile, deadline);
+/// The files of a result, and what the user is told.
+Result<void> write_result(const Superoptimized& result, const Options& options, const Profile& measured,
+                          const Deadline& deadline) {
   const std::string report = report_json(result, options.work, measured);
   // A file that cannot be written costs that file and the exit code; the others are written.
   Result<void> all_written;
@@ -307,17 +259,169 @@ Result<int> run(Options& options) {
   STRATA_CHECK(all_written);
   if (options.json) {
     fmt::print("{}", report);
+    return {};
+  }
+  print_parts(result);
+  print_comparison(result, measured);
+  print_profile(measured);
+  if (const MemoryLayout memory = layout_of(manifest_of(result.code)); memory.separate_bytes > 0)
+    fmt::print("between kernels: {}\n", describe(memory));
+  if (const std::string layouts = describe_layouts(result.code); !layouts.empty()) fmt::print("{}\n", layouts);
+  if (const std::string needed = needed_libraries(result.code); !needed.empty())
+    fmt::print("needs at run time {}\n", needed);
+  fmt::print("written: {}/best.strata, best.cu, best.launch.json, {}report.json, report.html{}{}\n", options.folder,
+             launcher ? fmt::format("{}, ", kLauncher) : "", cubins.empty() ? "" : ", ", fmt::join(cubins, ", "));
+  return {};
+}
+
+/// Of a program with dims: what was measured is kept for other sizes, and `made` gets what is said of this one.
+void conclude_sizes(const Superoptimized& result, const Options& options, const Profile& measured, Made& made) {
+  if (!options.work.sized) return;
+  const bool chosen = measured.tuning && measured.tuning->result().measurement.verdict == MeasureVerdict::Right;
+  keep_choice(result, options.work, chosen ? measured.tuning->device.name : "",
+              chosen ? label(measured.tuning->result().schedules) : "");
+  made.origin = describe_origin(result, options.work);
+  made.measured = describe_measured(options.work);
+}
+
+/// The whole of one program, at one of its sizes where these have names.
+Result<Made> optimize_one(const GraphPtr& program, Options options, const Setting& setting) {
+  STRATA_CHECK(check_places(options));
+  options.work.search.target = &setting.machine;
+  Profile measured = setting.not_measured;
+  // One deadline for all that follows. Where there is something to measure, it has a share of what is asked for, and
+  // time of its own by default.
+  const bool measuring = measured.skipped.empty();
+  SearchOptions& search = options.work.search;
+  search.stop = setting.stop;
+  if (!options.time_limit_given) search.time_limit = kDefaultSeconds + (measuring ? options.profile.seconds : 0);
+  const Deadline deadline = deadline_of(search);
+  if (measuring && search.time_limit > 0) {
+    search.time_limit -= std::min(options.profile.seconds, kMeasuringShare * search.time_limit);
+    options.work.deadline = deadline.within(search.time_limit);
   } else {
-    print_parts(result);
-    print_comparison(result, measured);
-    print_profile(measured);
-    if (const MemoryLayout memory = layout_of(manifest_of(result.code)); memory.separate_bytes > 0)
-      fmt::print("between kernels: {}\n", describe(memory));
-    if (const std::string layouts = describe_layouts(result.code); !layouts.empty()) fmt::print("{}\n", layouts);
-    if (const std::string needed = needed_libraries(result.code); !needed.empty())
-      fmt::print("needs at run time {}\n", needed);
-    fmt::print("written: {}/best.strata, best.cu, best.launch.json, {}report.json, report.html{}{}\n", options.folder,
-               launcher ? fmt::format("{}, ", kLauncher) : "", cubins.empty() ? "" : ", ", fmt::join(cubins, ", "));
+    options.work.deadline = deadline;
+  }
+  ProgressLine line;
+  options.work.progress = [&](const SearchProgress& progress) { line.show(progress_text(progress)); };
+  options.work.stage_progress = [&](std::string_view stage, size_t done, size_t count) {
+    line.show(count > 1 ? fmt::format("{}: {} of {}", stage, done, count) : std::string(stage));
+  };
+  options.work.stage_done = [&](std::string_view stage, double seconds, const Graph& graph) {
+    if (options.dump_after != "all" && options.dump_after != stage) return;
+    line.end();
+    notice("# after {} ({:.3f} s)\n{}", stage, seconds, print(graph));
+  };
+  if (!options.shard.empty()) STRATA_CHECK(choose_shard(options));
+  if (!options.checkpoint.empty()) {
+    STRATA_TRY(options.work.search.checkpoint, Checkpoint::open(options.checkpoint, *program, options.work.search));
+  }
+  auto found = superoptimize(program, options.work);
+  line.end();
+  if (!found) return tl::unexpected(found.error());
+  Superoptimized result = std::move(*found);
+  Made made{result.candidates.front().cost.seconds, {}, {}};
+  if (!options.shard.empty()) {
+    const SearchStatistics& s = result.statistics;
+    if (options.json) {
+      fmt::print("{}", shard_json(result, options.work));
+      return made;
+    }
+    fmt::print("shard {}: {} of its {} spaces after {:.2f} s; written: {}\n", options.shard, s.spaces_searched,
+               s.spaces_total, s.seconds, options.checkpoint);
+    return made;
+  }
+  // What is made of a measured choice is not measured again, unless that is asked for.
+  const bool known = options.work.sized && is_made_of_known(result) && options.profile.mode != "on";
+  if (measuring && known) measured.skipped = describe_measured(options.work);
+  if (measuring && !known) measured = profile(result, options.work, options.profile, deadline);
+  conclude_sizes(result, options, measured, made);
+  made.seconds = result.candidates.front().cost.seconds;
+  STRATA_CHECK(write_result(result, options, measured, deadline));
+  return made;
+}
+
+/// A program with dims: an entry of the table for each size, one folder each where there are several.
+Result<void> optimize_sizes(const SizedProgram& program, const std::vector<DimSizes>& table, const Options& options,
+                            const Setting& setting) {
+  const auto shared = std::make_shared<const SizedProgram>(program);
+  SizeTable written{program, {}};
+  const bool several = table.size() > 1;
+  const std::string folder = options.folder;
+  for (const DimSizes& wanted : table) {
+    if (setting.watch.exit_code(kSuccess) != kSuccess) break;
+    Options of_size = options;
+    of_size.work.search.target = &setting.machine;
+    of_size.json = options.json && !several;
+    STRATA_TRY(const SizePlan plan, plan_size(shared, wanted, of_size.work));
+    const auto same = [&](const SizeTable::Entry& entry) { return entry.sizes == plan.made; };
+    if (several && !options.json) fmt::print("\n{}\n", to_string(plan.wanted));
+    if (!plan.note.empty() && !options.json) fmt::print("{}\n", plan.note);
+    if (std::any_of(written.entries.begin(), written.entries.end(), same)) continue;
+    if (several) of_size.folder = folder + "/" + folder_of(plan.made);
+    STRATA_TRY(const GraphPtr graph, program.at(plan.made));
+    STRATA_TRY(const Made made, optimize_one(graph, of_size, setting));
+    if (!options.json) fmt::print("sizes: {}, {}; {}\n", to_string(plan.made), made.origin, made.measured);
+    written.entries.push_back({plan.made, several ? folder_of(plan.made) : ".", made.seconds,
+                               fmt::format("{}; {}", made.origin, made.measured)});
+  }
+  const std::string text = print(written);
+  STRATA_CHECK(write_file(folder + "/" + kSizeTable, text));
+  if (several && options.json) fmt::print("{}", text);
+  if (!options.json)
+    fmt::print("written: {}/{}, {} size{}\n", folder, kSizeTable, written.entries.size(), several ? "s" : "");
+  return {};
+}
+
+/// The sizes that are asked for: one, or those of a table. Error where the program has no dims.
+Result<std::vector<DimSizes>> wanted_sizes(const SizedProgram& program, const Options& options) {
+  STRATA_TRY(const DimSizes fixed, read_dims(options.dims));
+  STRATA_TRY(std::vector<DimSizes> table, read_size_table(options.sizes, fixed, program));
+  if (table.size() > 1 && !options.checkpoint.empty()) {
+    return with_remedy(invalid("--checkpoint keeps one search, and --sizes asks for {} sizes", table.size()),
+                       "name one size by --dim");
+  }
+  return table;
+}
+
+Result<int> run(Options& options) {
+  if (options.checkpoint == kStandardInput) {
+    return with_remedy(
+        invalid("--checkpoint {} is the standard input; a checkpoint is read and written", kStandardInput),
+        "name a file");
+  }
+  STRATA_TRY(const Source source, read_source(options.program));
+  if (source.is_hlo) {
+    return with_remedy(invalid("'{}' is HLO", shown_path(options.program)),
+                       "strata emit and strata run take it, with --search-seconds to superoptimize its parts");
+  }
+  STRATA_TRY(const SizedProgram program, source.program());
+  STRATA_TRY(const std::vector<DimSizes> table, wanted_sizes(program, options));
+  std::stop_source stop;
+  const InterruptWatch watch(stop);  // before the CUDA driver is opened: it starts threads of its own
+  const bool named = options.target != "auto";
+  // Opened only where it is needed: the driver takes its time.
+  DeviceProbe probe = named && options.profile.mode != "on" ? DeviceProbe{} : probe_device();
+  STRATA_TRY(const Target* target, choose_target(options.target, probe));
+  const std::string folder = cache_folder(options.cache, options.no_cache);
+  Target machine = probe.target != nullptr ? machine_of(*target, folder, probe) : machine_of(*target, folder);
+  Profile not_measured;
+  STRATA_TRY(not_measured.skipped, why_not_profiled(options.profile, probe, machine, named));
+  if (options.folder.empty()) options.folder = "out/" + program.graph->name();
+  const Setting setting{std::move(probe), std::move(machine), std::move(not_measured), watch, stop.get_token()};
+  std::optional<ResultCache> cache;
+  if (!folder.empty()) {
+    const auto warn = [](const std::string& text) { notice("warning: {}\n", text); };
+    cache.emplace(folder, warn, static_cast<int64_t>(options.cache_limit));
+    options.work.cache = &*cache;
+  }
+  choose_rules(options);
+  if (program.dims.empty()) {
+    remove_old(options.folder + "/" + kSizeTable);
+    STRATA_CHECK(optimize_one(program.graph, options, setting));
+  } else {
+    STRATA_CHECK(make_folder(options.folder));
+    STRATA_CHECK(optimize_sizes(program, table, options, setting));
   }
   return watch.exit_code(kSuccess);
 }
@@ -332,6 +436,11 @@ void add_optimize(CLI::App& app, Action& action) {
   command->add_option("PROGRAM", options->program, "a .strata file of predefined operators; - is the standard input")
       ->required();
   command->add_option("-o", options->folder, "folder for the results; default out/NAME");
+  add_dim_option(*command, options->dims, "NAME=N: the size of a dim of the program; may be repeated");
+  command
+      ->add_option("--sizes", options->sizes,
+                   "NAME=N,N,…: one artifact for these sizes of a dim; may be repeated, for all combinations")
+      ->allow_extra_args(false);
   command->add_option("--target", options->target, "sm_80, sm_90a, or auto: the machine's GPU, else sm_90a")
       ->capture_default_str();
   add_number<int>(*command, "--threads", search.threads, {1, 1024}, "threads of the search and the proofs");

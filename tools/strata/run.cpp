@@ -9,6 +9,8 @@
 #include "interpret/work.h"
 #include "options.h"
 #include "run_folder.h"
+#include "run_sizes.h"
+#include "size_options.h"
 #include "source.h"
 
 namespace strata::cli {
@@ -18,7 +20,7 @@ struct Options {
   std::string graph, output, precision = "f64", device = "cpu";
   bool profile = false, no_libraries = false, hlo_option_given = false;
   bool with_inputs = false, precision_given = false, interpret = false, check = false;
-  std::vector<std::string> inputs;
+  std::vector<std::string> inputs, dims;
   uint64_t seed = 1;
   double tolerance = 1;
   SearchFlags search;
@@ -41,32 +43,24 @@ Result<std::map<std::string, std::string>> input_files(const Options& options) {
   return files;
 }
 
-Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, std::map<std::string, std::string> files,
-                                              const Options& options) {
+Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, std::map<std::string, Tensor<double>> arrays,
+                                              const std::map<std::string, std::string>& files, const Options& options) {
   std::vector<Tensor<double>> tensors;
   Random random(options.seed);
   for (TensorId id : graph.inputs()) {
     const TensorInfo& info = graph.tensor(id);
     Tensor<double> drawn = typical_tensor(info.type, random);
-    const auto file = files.find(info.name);
-    if (file == files.end()) {
+    const auto array = arrays.find(info.name);
+    if (array == arrays.end()) {
       tensors.push_back(std::move(drawn));
       continue;
     }
-    STRATA_TRY(Tensor<double> read, read_npy(file->second));
-    if (read.shape != info.type.shape) {
-      return with_remedy(invalid("'{}' has shape {}; input {} is {}", file->second, to_string(read.shape), info.name,
-                                 to_string(info.type)),
+    if (array->second.shape != info.type.shape) {
+      return with_remedy(invalid("'{}' has shape {}; input {} is {}", files.at(info.name),
+                                 to_string(array->second.shape), info.name, to_string(info.type)),
                          "save an array of the input's shape, or change the shape in the program");
     }
-    tensors.push_back(std::move(read));
-    files.erase(file);
-  }
-  if (!files.empty()) {
-    std::vector<std::string_view> names;
-    for (TensorId id : graph.inputs()) names.push_back(graph.tensor(id).name);
-    return with_remedy(invalid("'{}' has no input '{}'", graph.name(), files.begin()->first),
-                       fmt::format("its inputs are {}", fmt::join(names, ", ")));
+    tensors.push_back(std::move(array->second));
   }
   return tensors;
 }
@@ -87,31 +81,35 @@ Result<std::vector<Tensor<double>>> execute_in(const Graph& graph, const std::ve
   return outputs;
 }
 
-void summarise(const TensorInfo& info, const Tensor<double>& tensor) {
-  double sum = 0;
-  for (double value : tensor.data) sum += value;
-  const auto [low, high] = std::minmax_element(tensor.data.begin(), tensor.data.end());
-  const std::vector<double> first(tensor.data.begin(), tensor.data.begin() + std::min<int64_t>(6, tensor.size()));
-  fmt::print("{}: {}  min {:.6g}  max {:.6g}  mean {:.6g}  first {:.6g}\n", info.name, to_string(info.type), *low,
-             *high, sum / static_cast<double>(tensor.size()), fmt::join(first, " "));
-}
-
 Result<int> run(const Options& options) {
   STRATA_TRY(auto files, input_files(options));
   std::vector<std::string> paths{options.graph};
   for (const auto& [name, path] : files) paths.push_back(path);
   STRATA_CHECK(check_standard_input(paths));
+  STRATA_TRY(const DimSizes dims, read_dims(options.dims));
+  const auto no_dims = [&] {
+    return with_remedy(invalid("'{}' has no dims", options.graph), "leave --dim out: its sizes are numbers");
+  };
   std::error_code error;
   if (std::filesystem::is_directory(options.graph, error)) {
     if (options.precision_given || options.search.seconds > 0 || options.no_libraries) {
       return with_remedy(invalid("'{}' holds code that is made already", options.graph),
                          "leave --precision, --search-seconds and --no-libraries out");
     }
+    if (has_size_table(options.graph)) {
+      if (options.check || options.with_inputs)
+        return with_remedy(invalid("'{}' holds code for several sizes", options.graph),
+                           "leave --check and --with-inputs out, or run the program's text");
+      return run_sizes(options.graph, {std::move(files), dims, options.seed, options.output, options.interpret,
+                                       options.device, options.profile});
+    }
+    if (!dims.empty()) return no_dims();
     return run_folder(options.graph, {nullptr, std::move(files), options.seed, options.output, options.with_inputs,
                                       options.interpret, options.check, options.device, options.profile});
   }
   STRATA_TRY(const Source source, read_source(options.graph));
   if (source.is_hlo) {
+    if (!dims.empty()) return no_dims();
     if (options.precision_given) {
       return with_remedy(invalid("--precision does not apply to HLO, whose values have their own types"),
                          "leave --precision out");
@@ -126,9 +124,12 @@ Result<int> run(const Options& options) {
         invalid("--check, --device, --profile, --tolerance, --no-libraries and --search-seconds are for HLO"),
         "leave them out: a µGraph is run by the interpreter, and measured by strata optimize --profile");
   }
-  STRATA_TRY(const GraphPtr graph, source.graph());
+  STRATA_TRY(const SizedProgram program, source.program());
+  STRATA_TRY(auto arrays, read_arrays(*program.graph, files));
+  STRATA_TRY(const DimSizes sizes, program.dims.empty() ? program.with(dims) : sizes_of_run(program, arrays, dims));
+  STRATA_TRY(const GraphPtr graph, program.at(sizes));
   STRATA_CHECK(check_execution_memory(*graph));
-  STRATA_TRY(const auto inputs, inputs_of(*graph, std::move(files), options));
+  STRATA_TRY(const auto inputs, inputs_of(*graph, std::move(arrays), files, options));
   STRATA_TRY(const auto outputs, options.precision == "f64"   ? execute_in<double>(*graph, inputs, false)
                                  : options.precision == "f32" ? execute_in<float>(*graph, inputs, false)
                                                               : execute_in<float>(*graph, inputs, true));
@@ -139,7 +140,7 @@ Result<int> run(const Options& options) {
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     const TensorInfo& info = graph->tensor(graph->outputs()[i]);
-    summarise(info, outputs[i]);
+    summarise(info.name, info.type, outputs[i]);
     if (options.output.empty()) continue;
     STRATA_CHECK(write_file(options.output + "/" + info.name + ".npy", npy_bytes(outputs[i])));
   }
@@ -159,10 +160,13 @@ void add_run(CLI::App& app, Action& action) {
       ->required();
   command->add_option("--input", options->inputs, "NAME=FILE.npy; may be repeated; other inputs are random")
       ->allow_extra_args(false);
+  add_dim_option(*command, options->dims,
+                 "NAME=N: the size of a dim, where no input of --input tells it; may be repeated");
   add_number<uint64_t>(*command, "--seed", options->seed, {}, "of random inputs");
   command->add_option("--output", options->output, "folder for the outputs, NAME.npy (µGraphs: in float64)");
   command->add_flag("--with-inputs", options->with_inputs, "write the inputs beside the outputs");
-  command->add_flag("--interpret", options->interpret, "HLO: by the interpreter, as µGraphs always are");
+  command->add_flag("--interpret", options->interpret,
+                    "HLO, and folders with a table of sizes: by the interpreter, as µGraphs always are");
   command->add_flag("--check", options->check, "HLO: by kernels and the interpreter; exit code 1 if they differ");
   command->add_option("--precision", options->precision, "f64, f32, or own: f32 with tensors rounded to their types")
       ->check(CLI::IsMember({"f64", "f32", "own"}))

@@ -1,6 +1,5 @@
 #include "commands.h"
 #include "hlo/text.h"
-#include "ir/text.h"
 #include "report/report.h"
 #include "source.h"
 
@@ -27,10 +26,10 @@ void add_show(CLI::App& app, Action& action) {
         fmt::print("{}", hlo::print(*read.module, read.aliases));
         return kSuccess;
       }
-      STRATA_TRY(const GraphPtr graph, source.graph());
-      fmt::print("{}", options->format == "svg"    ? draw_svg(*graph)
-                       : options->format == "html" ? draw_html(*graph)
-                                                   : print(*graph));
+      STRATA_TRY(const SizedProgram program, source.program());
+      fmt::print("{}", options->format == "svg"    ? draw_svg(*program.graph)
+                       : options->format == "html" ? draw_html(*program.graph)
+                                                   : print(program));
       return kSuccess;
     };
   });

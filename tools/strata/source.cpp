@@ -4,16 +4,20 @@
 #include <filesystem>
 
 #include "hlo/text.h"
-#include "ir/text.h"
 #include "ir/validate.h"
 #include "support/read_file.h"
 
 namespace strata::cli {
 
 Result<GraphPtr> Source::graph() const {
-  STRATA_TRY(GraphPtr graph, parse_graph(text, shown_path(path)));
-  STRATA_CHECK(validate_paths(*graph));
-  return graph;
+  STRATA_TRY(const SizedProgram made, program());
+  return made.graph;
+}
+
+Result<SizedProgram> Source::program() const {
+  STRATA_TRY(SizedProgram made, parse_program(text, shown_path(path)));
+  STRATA_CHECK(validate_paths(*made.graph));
+  return made;
 }
 
 Result<hlo::ModulePtr> Source::module() const { return hlo::parse_module(text, shown_path(path)); }

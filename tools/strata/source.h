@@ -5,7 +5,7 @@
 #include <string>
 
 #include "hlo/input_output_alias.h"
-#include "ir/graph.h"
+#include "ir/sized_program.h"
 #include "support/error.h"
 
 namespace strata::cli {
@@ -17,7 +17,9 @@ struct Source {
   std::string text;
   bool is_hlo = false;  ///< by its name (.hlo), or by how it begins
 
+  /// At its declared sizes, where these have names.
   Result<GraphPtr> graph() const;
+  Result<SizedProgram> program() const;
   Result<hlo::ModulePtr> module() const;
   /// With what its header says.
   Result<hlo::ModuleText> module_text() const;
