@@ -211,7 +211,7 @@ class DecodeImageBuilder {
                     "      const int b = static_cast<int>(d.record.coordinates[1]);\n"
                     "      const bool counts = has_limits(argument<const SequenceOptions>(d, 2)[b]);\n"
                     "      unsigned* const of_rank = argument<unsigned>(d, 3) + b * kRanks;\n"
-                    "      best_of_part<{0}>(words<bf16>(d, side, 0) + static_cast<int64>(b) * {1},\n"
+                    "      best_of_part<{0}>(words<bf16>(d, side, 0) + static_cast<int64>(b) * {1}, b,\n"
                     "          part * {2}, part + 1 < {3} ? (part + 1) * {2} : {4}, words_out<float>(d, side, 1),\n"
                     "          2 * (b * {3} + part), side.scratch(), [&](bf16 logit) {{\n"
                     "            if (counts) add_relaxed(of_rank[rank_of(logit)], 1);\n          }});\n",

@@ -366,7 +366,7 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
     STRATA_TRY(const bool aborted, kernel_->aborted());
     if (aborted) break;
   }
-  STRATA_TRY(const uint32_t done, kernel_->wait());
+  STRATA_TRY(const uint32_t done, end_launch());
   tell();
   position_ += done;
   return made;
@@ -374,9 +374,17 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
 
 Result<void> DecodeSession::steps(uint32_t count) {
   STRATA_CHECK(kernel_->launch(count));
-  STRATA_TRY(const uint32_t done, kernel_->wait());
+  STRATA_TRY(const uint32_t done, end_launch());
   position_ += done;
   return {};
+}
+
+Result<uint32_t> DecodeSession::end_launch() {
+  Result<uint32_t> done = kernel_->wait();
+  if (done) return done;
+  const Result<AbortReport> report = kernel_->report();
+  if (!report || report->cause.activity != Activity::NotFinite) return done;
+  return not_finite_logits(position_ + kernel_->steps_done(), report->cause.have);
 }
 
 Result<double> DecodeSession::run(uint32_t count) {

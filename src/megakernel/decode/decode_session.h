@@ -81,7 +81,7 @@ class DecodeSession {
   /// Feeds the prompts, one token a step, and decodes until each sequence has ended, by a stop token or by the number
   /// of its tokens. Sequences with shorter prompts begin earlier. Tokens are those of sampling.h, of the token's
   /// position and the sequence's number. Errors: those of check_generate; (InvalidInput): positions beyond the cache;
-  /// (Environment): the kernel's.
+  /// (Unsupported): logits that are not finite, of any sequence; (Environment): the kernel's.
   Result<std::vector<std::vector<int>>> generate(const std::vector<std::vector<int>>& prompts,
                                                  const GenerateOptions& options, const OnToken& on_token = {});
   /// Steps that follow what was decoded, in one launch, greedily; seconds of the whole launch.
@@ -125,6 +125,9 @@ class DecodeSession {
   Result<void> put(DecodeBuffer::Kind kind, std::span<const Record> records);
   Result<void> put_sequences(const GenerateOptions& options, const std::vector<bool>& ended);
   Result<void> steps(uint32_t count);
+  /// Until the launch has ended: how many steps it had. Errors: the kernel's; (Unsupported): logits that are not
+  /// finite, with step and sequence.
+  Result<uint32_t> end_launch();
 
   DecodeTarget* target_;
   ModelConfig config_;

@@ -5,6 +5,7 @@
 #include "interpret/interpret.h"
 #include "megakernel/models/bf16.h"
 #include "megakernel/models/rope.h"
+#include "megakernel/models/sampling.h"
 #include "support/host_memory.h"
 
 namespace strata::megakernel {
@@ -150,9 +151,13 @@ Result<Tensor<T>> ReferenceDecoder<T>::step(std::span<const int64_t> tokens) {
   STRATA_CHECK(execute_part(head_.front()));
   for (int64_t& length : lengths_) ++length;
   Tensor<T> logits = activations_.at("Logits");
-  if (!std::all_of(logits.data.begin(), logits.data.end(), [](T value) { return std::isfinite(value); })) {
-    return with_remedy(unsupported("logits are not finite: an exponential overflowed, or weights are not finite"),
-                       "decode in float64, whose exponentials overflow later");
+  const auto wrong = std::find_if(logits.data.begin(), logits.data.end(), [](T value) { return !std::isfinite(value); });
+  if (wrong != logits.data.end()) {
+    const int64_t sequence = (wrong - logits.data.begin()) / config_.vocab_size;
+    return with_remedy(
+        not_finite_logits(lengths_[static_cast<size_t>(sequence)] - 1, sequence),
+        "look for NaN, infinities and very large numbers in the weights; exponentials of large scores overflow here, "
+        "and not in the tasks of a GPU or of --device host-kernel");
   }
   return logits;
 }
