@@ -39,8 +39,8 @@ Decode decode_of(int64_t batch, Result<ModelWeights> weights = ModelWeights::ran
     return made;
   }
   made.target = std::move(*target);
-  auto session =
-      DecodeSession::make(*made.target, config, *weights, {.batch = batch, .capacity = 64, .machine = {.workers = 3}, .mode = mode});
+  auto session = DecodeSession::make(*made.target, config, *weights,
+                                     {.batch = batch, .capacity = 64, .machine = {.workers = 3}, .mode = mode});
   if (!session) {
     ADD_FAILURE() << session.error().to_string();
     return made;

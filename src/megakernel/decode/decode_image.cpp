@@ -55,9 +55,10 @@ class DecodeImageBuilder {
 
  private:
   Result<void> check() const {
-    if (shape_.dtype != DType::BF16) return unsupported("tasks of a decode step compute in bf16");
+    if (shape_.dtype != DType::BF16)
+      return with_remedy(unsupported("tasks of a decode step compute in bf16"), "give a model in bfloat16");
     if (c_.head_dim != 32 && c_.head_dim != 64 && c_.head_dim != 128)
-      return unsupported("heads of {} elements; tasks take 32, 64 or 128", c_.head_dim);
+      return with_remedy(unsupported("head_dim is {}; tasks take 32, 64 or 128", c_.head_dim), "use --device host");
     constexpr int64_t kMostSequences = 32;  // a lane of the warp that ends a step has one
     if (shape_.batch > kMostSequences)
       return with_remedy(unsupported("{} sequences; a step takes {}", shape_.batch, kMostSequences),
@@ -523,6 +524,12 @@ class DecodeImageBuilder {
 };
 
 }  // namespace
+
+int64_t DecodeImage::bytes() const {
+  int64_t all = 0;
+  for (const DecodeBuffer& buffer : buffers) all += buffer.bytes;
+  return all;
+}
 
 std::string DecodeImage::text(const std::vector<std::string>& names) const {
   std::vector<TaskBody> ordered;

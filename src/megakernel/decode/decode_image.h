@@ -61,7 +61,9 @@ struct DecodeImage {
   std::map<std::string, TaskBody> bodies;  ///< by block function
   std::map<std::string, TaskCode> codes;   ///< of these, those that were generated
   std::string functions;                   ///< device text of the block functions and of the packing kernels
-  int64_t floor_bytes = 0;                 ///< weights that every step reads, without the cache
+  /// Of all buffers.
+  int64_t bytes() const;
+  int64_t floor_bytes = 0;  ///< weights that every step reads, without the cache
 
   /// The device text of an image whose functions have these names, in the order of their numbers: block functions and
   /// task_switch. Behind the runtime's core.

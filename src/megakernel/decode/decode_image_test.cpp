@@ -145,7 +145,7 @@ TEST(DecodeImage, SaysWhatItDoesNotTake) {
   config.head_dim = 16;
   const auto narrow = image_of(config);
   ASSERT_FALSE(narrow);
-  EXPECT_THAT(narrow.error().to_string(), testing::HasSubstr("heads of 16 elements; tasks take 32, 64 or 128"));
+  EXPECT_THAT(narrow.error().to_string(), testing::HasSubstr("head_dim is 16; tasks take 32, 64 or 128"));
   config = small_config(ModelFamily::Llama);
   config.vocab_size = 331;
   const auto odd = image_of(config);

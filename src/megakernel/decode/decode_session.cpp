@@ -37,10 +37,18 @@ std::string_view bytes_of(std::span<const uint16_t> values) {
 
 Result<std::unique_ptr<DecodeSession>> DecodeSession::make(DecodeTarget& target, const ModelConfig& config,
                                                            const ModelWeights& weights, const DecodeOptions& options) {
+  return make(
+      target, config, [&]() -> Result<const ModelWeights*> { return &weights; }, options);
+}
+
+Result<std::unique_ptr<DecodeSession>> DecodeSession::make(DecodeTarget& target, const ModelConfig& config,
+                                                           const WeightSource& source, const DecodeOptions& options) {
   std::unique_ptr<DecodeSession> session(new DecodeSession(target, config, options));
   STRATA_CHECK(session->compile_step());
-  STRATA_CHECK(session->fill_memory(weights));
-  STRATA_CHECK(session->pack(weights));
+  STRATA_CHECK(target.check_room(session->image_.bytes()));
+  STRATA_TRY(const ModelWeights* const weights, source());
+  STRATA_CHECK(session->fill_memory(*weights));
+  STRATA_CHECK(session->pack(*weights));
   STRATA_CHECK(session->choose_form());
   return session;
 }
@@ -52,6 +60,8 @@ DecodeSession::~DecodeSession() {
 }
 
 Result<void> DecodeSession::compile_step() {
+  if (options_.profile && options_.mode != DecodeMode::Megakernel)
+    return with_remedy(invalid("tasks are recorded in the mega-kernel alone"), "choose it as the form");
   Machine& machine = options_.machine;
   const Target& target = targets().back();
   STRATA_TRY(image_, decode_image(config_, {options_.batch, options_.capacity, DType::BF16}, machine, target));
@@ -204,8 +214,6 @@ Result<double> DecodeSession::choose_loads() {
 }
 
 Result<void> DecodeSession::choose_form() {
-  if (options_.profile && options_.mode != DecodeMode::Megakernel)
-    return with_remedy(invalid("tasks are recorded in the mega-kernel alone"), "choose it as the form");
   STRATA_TRY(const double first, choose_loads());
   if (measured_) measured_->megakernel = first;
   if (!measured_ || !measured_->no_graph.empty()) return make_kernel(form_);
@@ -287,29 +295,51 @@ SamplingOptions sampling_of(const GenerateOptions& options, size_t sequence) {
 Result<void> check_generate(const ModelConfig& config, int64_t batch, const std::vector<std::vector<int>>& prompts,
                             const GenerateOptions& options) {
   if (static_cast<int64_t>(prompts.size()) != batch)
-    return invalid("{} prompts for a batch of {}", prompts.size(), batch);
+    return with_remedy(invalid("{} prompts for a batch of {}", prompts.size(), batch), "give one for each sequence");
   if (options.tokens < 1) return with_remedy(invalid("{} tokens to decode", options.tokens), "ask for one at least");
   constexpr const char* kTokens = "use the ids of the model's own tokenizer";
   const auto is_token = [&](int token) { return token >= 0 && token < config.vocab_size; };
+  size_t longest = 0;
   for (const std::vector<int>& prompt : prompts) {
-    if (prompt.empty()) return invalid("a prompt is empty");
+    if (prompt.empty()) return with_remedy(invalid("a prompt is empty"), "give it one token at least");
+    longest = std::max(longest, prompt.size());
     for (const int token : prompt) {
       if (!is_token(token))
         return with_remedy(invalid("token {} of a prompt is not in the vocabulary of {}", token, config.vocab_size),
                            kTokens);
     }
   }
+  // The last token is not fed.
+  if (static_cast<int64_t>(longest) > config.max_position_embeddings - options.tokens + 1) {
+    return with_remedy(invalid("{} tokens after a prompt of {}, and the model's max_position_embeddings is {}",
+                               options.tokens, longest, config.max_position_embeddings),
+                       "decode fewer tokens, or shorten the prompt");
+  }
   if (options.stop_tokens.size() > strata_device::kMostStopTokens)
-    return invalid("{} tokens to stop at; there may be {}", options.stop_tokens.size(), strata_device::kMostStopTokens);
+    return with_remedy(invalid("{} tokens to stop at; there may be {}", options.stop_tokens.size(),
+                               strata_device::kMostStopTokens),
+                       "give fewer");
   for (const int token : options.stop_tokens) {
     if (!is_token(token))
       return with_remedy(invalid("token {}, to stop at, is not in the vocabulary of {}", token, config.vocab_size),
                          kTokens);
   }
   if (options.sampling.size() > 1 && static_cast<int64_t>(options.sampling.size()) != batch)
-    return invalid("sampling options of {} sequences for a batch of {}", options.sampling.size(), batch);
+    return with_remedy(invalid("sampling options of {} sequences for a batch of {}", options.sampling.size(), batch),
+                       "give those of each sequence, or one for all");
   for (const SamplingOptions& one : options.sampling) STRATA_CHECK(check_sampling(one));
   return {};
+}
+
+/// Positions that a launch fills lie in the cache and among the model's.
+Result<void> DecodeSession::check_positions(int64_t more) const {
+  const int64_t most = std::min(options_.capacity, config_.max_position_embeddings);
+  if (position_ + more <= most) return {};
+  return with_remedy(
+      invalid("{} positions after {}: the cache has {}, the model's max_position_embeddings is {}", more, position_,
+              options_.capacity, config_.max_position_embeddings),
+      most == options_.capacity ? "make the session with a larger capacity, or decode fewer tokens"
+                                : "decode fewer tokens");
 }
 
 Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<std::vector<int>>& prompts,
@@ -319,10 +349,7 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
   const size_t batch = prompts.size();
   size_t longest = 0;
   for (const std::vector<int>& prompt : prompts) longest = std::max(longest, prompt.size());
-  const int64_t most = static_cast<int64_t>(longest) + options.tokens - 1;
-  if (position_ + most > options_.capacity)
-    return with_remedy(invalid("{} positions after {} do not fit a cache of {}", most, position_, options_.capacity),
-                       "raise the capacity");
+  STRATA_CHECK(check_positions(static_cast<int64_t>(longest) + options.tokens - 1));
   std::vector<std::vector<int>> made(batch);
   std::vector<bool> ended(batch);
   const auto take = [&](std::span<const int> found, size_t fed) {
@@ -391,7 +418,7 @@ Result<double> DecodeSession::run(uint32_t count) {
   if (hangs()) return environment("the launch before has not ended: {}", kHangs);
   if (position_ + count > options_.capacity)
     return with_remedy(invalid("{} positions after {} do not fit a cache of {}", count, position_, options_.capacity),
-                       "raise the capacity");
+                       "make the session with a larger capacity, or run fewer steps");
   STRATA_CHECK(put_sequences({}, std::vector<bool>(static_cast<size_t>(options_.batch))));
   const auto begin = Clock::now();
   STRATA_CHECK(steps(count));

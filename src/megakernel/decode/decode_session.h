@@ -58,7 +58,7 @@ struct GenerateOptions {
 };
 
 /// Errors (InvalidInput): as many prompts as the batch has sequences, none empty; tokens, of prompts and to stop at, of
-/// the vocabulary; sampling options as sampling.h and this file say.
+/// the vocabulary; positions below max_position_embeddings; sampling options as sampling.h and this file say.
 Result<void> check_generate(const ModelConfig& config, int64_t batch, const std::vector<std::vector<int>>& prompts,
                             const GenerateOptions& options);
 /// Those of a sequence.
@@ -66,9 +66,13 @@ SamplingOptions sampling_of(const GenerateOptions& options, size_t sequence);
 
 class DecodeSession {
  public:
+  /// The weights, when all has been refused that configuration and options do not allow. They must outlive make.
+  using WeightSource = std::function<Result<const ModelWeights*>()>;
   /// Compiles the step, uploads and packs the weights. The target must outlive the session, and serves no other.
-  /// Errors: those of decode_image, compile and the target; InvalidInput where a graph of kernels shall record tasks;
-  /// Environment where the weights do not fit its memory.
+  /// Errors: those of decode_image, compile, the target and the source; InvalidInput where a graph of kernels shall
+  /// record tasks; Environment where the step does not fit the target's memory.
+  static Result<std::unique_ptr<DecodeSession>> make(DecodeTarget& target, const ModelConfig& config,
+                                                     const WeightSource& weights, const DecodeOptions& options);
   static Result<std::unique_ptr<DecodeSession>> make(DecodeTarget& target, const ModelConfig& config,
                                                      const ModelWeights& weights, const DecodeOptions& options);
 
@@ -118,6 +122,7 @@ class DecodeSession {
   Result<void> pack(const ModelWeights& weights);
   /// Continues with steps of that form, from the same position. Epochs begin again, so tagged words are cleared.
   Result<void> make_kernel(StepForm form);
+  Result<void> check_positions(int64_t more) const;
   Result<double> choose_loads();
   Result<void> choose_form();
   Result<double> measured_step();

@@ -33,6 +33,8 @@ class DecodeTarget {
   /// where they do not fit a thread, Environment where the compiler is missing or fails.
   virtual Result<void> compile(const std::string& functions, int count, std::span<const std::string> kernels,
                                StepForm form, bool profile) = 0;
+  /// Error (Environment) where so much memory is not there to allocate.
+  virtual Result<void> check_room(int64_t bytes) const = 0;
   virtual Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) = 0;
   /// Runs a packing kernel to its end, with addresses as arguments, 0 for null.
   virtual Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,

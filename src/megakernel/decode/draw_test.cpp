@@ -75,8 +75,9 @@ int token_of_tasks(Row& row, const SequenceOptions& options, uint64_t step, unsi
     const int each = (words + kParts - 1) / kParts;
     for (int part = 0; part < kParts; ++part) {
       const int end = std::min((part + 1) * each, words);
-      best_of_part<Block>(logits, static_cast<int>(sequence), std::min(part * each, end), end, WordsOut<float, Side>{best.data(), &side, 0},
-                          2 * part, reinterpret_cast<unsigned char*>(&scratch), [&](bf16 logit) {
+      best_of_part<Block>(logits, static_cast<int>(sequence), std::min(part * each, end), end,
+                          WordsOut<float, Side>{best.data(), &side, 0}, 2 * part,
+                          reinterpret_cast<unsigned char*>(&scratch), [&](bf16 logit) {
                             if (has_limits(options)) add_relaxed(counts[static_cast<size_t>(rank_of(logit))], 1);
                           });
       Block::meet();

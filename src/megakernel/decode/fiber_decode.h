@@ -13,6 +13,7 @@ class FiberDecodeTarget : public DecodeTarget {
 
   Result<void> compile(const std::string& functions, int count, std::span<const std::string> kernels, StepForm form,
                        bool profile) override;
+  Result<void> check_room(int64_t bytes) const override;
   Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) override;
   Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
                     std::span<const uint64_t> arguments) override;

@@ -43,8 +43,9 @@ Result<void> check_sampling(const SamplingOptions& options) {
 }
 
 tl::unexpected<Error> not_finite_logits(int64_t positions, int64_t sequence) {
-  return with_remedy(unsupported("step {} of sequence {} has NaN or infinities among its logits", positions + 1, sequence),
-                     "look for NaN, infinities and very large numbers in the weights");
+  return with_remedy(
+      unsupported("step {} of sequence {} has NaN or infinities among its logits", positions + 1, sequence),
+      "look for NaN, infinities and very large numbers in the weights");
 }
 
 uint64_t exponential_weight(float x) {

@@ -285,8 +285,9 @@ class ComputeSide {
   /// the task's last wait: the others learn of it where they meet at the task's end.
   STRATA_DEVICE void refuse(int row, int element) {
     if (left()) return;
-    const Looked raised = raise_apart<Platform>(c_.platform.handle(), c_.program, c_.role, c_.index, c_.task, c_.epoch,
-                                                c_.reported, {Activity::NotFinite, element, static_cast<unsigned>(row), 0});
+    const Looked raised =
+        raise_apart<Platform>(c_.platform.handle(), c_.program, c_.role, c_.index, c_.task, c_.epoch, c_.reported,
+                              {Activity::NotFinite, element, static_cast<unsigned>(row), 0});
     c_.left = raised.left;
     c_.reported = raised.reported;
   }
