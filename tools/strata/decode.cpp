@@ -99,14 +99,14 @@ Result<double> measured_step(DecodeSession& session, int64_t position, uint32_t 
   return seconds[kLaunches / 2] * 1e3;
 }
 
-/// A trace is the mega-kernel's, as is what can be left out.
+/// What can be left out is the mega-kernel's. A trace is of one form, the mega-kernel where none is named.
 Result<DecodeMode> mode_of(const DecodeCommand& options) {
   if (options.mode == "megakernel") return DecodeMode::Megakernel;
-  const char* const own = !options.trace.empty()          ? "--trace records tasks"
-                          : !options.without.empty()      ? "--without leaves out parts"
+  const char* const own = !options.without.empty()        ? "--without leaves out parts"
                           : !options.just_in_time.empty() ? "--just-in-time names functions"
                                                           : nullptr;
-  if (options.mode == "auto") return own != nullptr ? DecodeMode::Megakernel : DecodeMode::Auto;
+  if (options.mode == "auto")
+    return own != nullptr || !options.trace.empty() ? DecodeMode::Megakernel : DecodeMode::Auto;
   if (own != nullptr)
     return with_remedy(invalid("{} of the mega-kernel, and --mode graph has none", own), "choose --mode megakernel");
   return DecodeMode::Graph;

@@ -192,6 +192,10 @@ TEST(GenerateOptions, AreChecked) {
   EXPECT_EQ(why({{1}, {}}, {}), "a prompt is empty");
   EXPECT_EQ(why({{1}, {512}}, {}), "token 512 of a prompt is not in the vocabulary of 512");
   EXPECT_EQ(why(good, {.tokens = 0}), "0 tokens to decode");
+  const int64_t most = config.max_position_embeddings;
+  EXPECT_EQ(why(good, {.tokens = most - 1}), "nothing");
+  EXPECT_EQ(why(good, {.tokens = most}),
+            "256 tokens after a prompt of 2, and the model's max_position_embeddings is 256");
   EXPECT_EQ(why(good, {.stop_tokens = {-1}}), "token -1, to stop at, is not in the vocabulary of 512");
   EXPECT_EQ(why(good, {.stop_tokens = std::vector<int>(17, 1)}), "17 tokens to stop at; there may be 16");
   EXPECT_EQ(why(good, {.sampling = std::vector<SamplingOptions>(3)}),

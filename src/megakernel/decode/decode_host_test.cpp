@@ -4,12 +4,14 @@
 
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "megakernel/decode/decode_session.h"
 #include "megakernel/decode/fiber_decode.h"
 #include "megakernel/models/reference_decode.h"
 #include "megakernel/models/sampling.h"
 #include "megakernel/models/test_models.h"
+#include "megakernel/runtime/timeline.h"
 #include "superopt/codegen/test_host.h"
 
 namespace strata::megakernel {
@@ -191,6 +193,38 @@ TEST_P(GraphDecodes, HaveTheMegakernelsBits) {
     EXPECT_EQ(found.first, expected.first);
     EXPECT_EQ(found.second, expected.second);
   }
+}
+
+/// Each task of the last launch's steps once, in the order of kernels.
+TEST(GraphTraces, HaveAllTasksOfAStep) {
+  const ModelConfig config = decoded_config(ModelFamily::Llama);
+  const auto weights = ModelWeights::random(config, 1);
+  const auto target = FiberDecodeTarget::open(kPlainHost);
+  ASSERT_TRUE(weights && target);
+  DecodeOptions options{.capacity = 32, .machine = {.workers = 2}, .profile = true, .mode = DecodeMode::Graph};
+  const auto session = DecodeSession::make(**target, config, *weights, options);
+  ASSERT_TRUE(session) << session.error().to_string();
+  ASSERT_TRUE((*session)->generate({{3, 4}}, {.tokens = 3}));
+  const auto traced = (*session)->trace();
+  ASSERT_TRUE(traced) << traced.error().to_string();
+  const Plan& plan = (*session)->plan();
+  std::map<std::tuple<unsigned, int, Role>, int> found;
+  for (const TracedTask& task : *traced) {
+    ++found[{task.record.epoch, task.record.task, task.role}];
+    EXPECT_LT(task.worker, plan.workers);
+    EXPECT_EQ(task.multiprocessor, task.worker);
+    EXPECT_LE(task.record.begin, task.record.end);
+  }
+  for (unsigned epoch = 2; epoch <= 4; ++epoch) {  // the first step was the prompt's, of another launch
+    for (size_t t = 0; t < plan.tasks.size(); ++t) {
+      if (plan.tasks[t].function < 0) continue;
+      for (const Role role : {Role::Load, Role::Compute}) EXPECT_EQ((found[{epoch, static_cast<int>(t), role}]), 1);
+    }
+  }
+  EXPECT_THAT(found, testing::Each(testing::Pair(testing::_, 1)));
+  const auto timeline = step_timeline(plan, *traced);
+  ASSERT_TRUE(timeline) << timeline.error().to_string();
+  EXPECT_EQ(timeline->epoch, 4U);
 }
 
 INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,

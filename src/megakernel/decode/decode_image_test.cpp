@@ -140,6 +140,25 @@ TEST(DecodeImage, OfKnownModelsFitsSharedMemoryWithBatches) {
   }
 }
 
+/// As few as a host has, or a user names: tasks are then as narrow as stages and scratch memory need.
+TEST(DecodeImage, OfKnownModelsIsMadeForFewWorkers) {
+  for (const std::string& name : preset_names()) {
+    ModelConfig config = *preset_config(name);
+    config.num_hidden_layers = 1;
+    for (const int64_t batch : {1, 16}) {
+      for (const int workers : {1, 4, 24}) {
+        SCOPED_TRACE(fmt::format("{}, batch {}, {} workers", name, batch, workers));
+        Machine machine;
+        machine.workers = workers;
+        const auto image = decode_image(config, {batch, 512, DType::BF16}, machine, targets().back());
+        ASSERT_TRUE(image) << image.error().to_string();
+        for (const Operator& op : image->operators.operators)
+          EXPECT_LE(op.cost.scratch_bytes, DecodeTasks{}.scratch_bytes) << op.name;
+      }
+    }
+  }
+}
+
 TEST(DecodeImage, SaysWhatItDoesNotTake) {
   ModelConfig config = small_config(ModelFamily::Llama);
   config.head_dim = 16;

@@ -60,8 +60,8 @@ DecodeSession::~DecodeSession() {
 }
 
 Result<void> DecodeSession::compile_step() {
-  if (options_.profile && options_.mode != DecodeMode::Megakernel)
-    return with_remedy(invalid("tasks are recorded in the mega-kernel alone"), "choose it as the form");
+  if (options_.profile && options_.mode == DecodeMode::Auto)
+    return with_remedy(invalid("recording tasks takes time, so no form is chosen by time"), "choose a form");
   Machine& machine = options_.machine;
   const Target& target = targets().back();
   STRATA_TRY(image_, decode_image(config_, {options_.batch, options_.capacity, DType::BF16}, machine, target));
@@ -316,9 +316,9 @@ Result<void> check_generate(const ModelConfig& config, int64_t batch, const std:
                        "decode fewer tokens, or shorten the prompt");
   }
   if (options.stop_tokens.size() > strata_device::kMostStopTokens)
-    return with_remedy(invalid("{} tokens to stop at; there may be {}", options.stop_tokens.size(),
-                               strata_device::kMostStopTokens),
-                       "give fewer");
+    return with_remedy(
+        invalid("{} tokens to stop at; there may be {}", options.stop_tokens.size(), strata_device::kMostStopTokens),
+        "give fewer");
   for (const int token : options.stop_tokens) {
     if (!is_token(token))
       return with_remedy(invalid("token {}, to stop at, is not in the vocabulary of {}", token, config.vocab_size),
@@ -335,11 +335,10 @@ Result<void> check_generate(const ModelConfig& config, int64_t batch, const std:
 Result<void> DecodeSession::check_positions(int64_t more) const {
   const int64_t most = std::min(options_.capacity, config_.max_position_embeddings);
   if (position_ + more <= most) return {};
-  return with_remedy(
-      invalid("{} positions after {}: the cache has {}, the model's max_position_embeddings is {}", more, position_,
-              options_.capacity, config_.max_position_embeddings),
-      most == options_.capacity ? "make the session with a larger capacity, or decode fewer tokens"
-                                : "decode fewer tokens");
+  return with_remedy(invalid("{} positions after {}: the cache has {}, the model's max_position_embeddings is {}", more,
+                             position_, options_.capacity, config_.max_position_embeddings),
+                     most == options_.capacity ? "make the session with a larger capacity, or decode fewer tokens"
+                                               : "decode fewer tokens");
 }
 
 Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<std::vector<int>>& prompts,

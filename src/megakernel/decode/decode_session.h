@@ -43,7 +43,7 @@ struct DecodeOptions {
   int64_t capacity = 1024;  ///< positions of a sequence's cache
   Machine machine;          ///< workers and window; ring and scratch are what the functions leave of shared memory
   std::chrono::milliseconds limit{2000};  ///< of each wait within a step
-  bool profile = false;                   ///< record begin and end of tasks; of the mega-kernel alone
+  bool profile = false;                   ///< record begin and end of tasks; not with DecodeMode::Auto
   DecodeMode mode = DecodeMode::Megakernel;
   DecodeAblation without;
   /// WorkerShape::ahead_bytes. Else cuda_shape()'s or, where windows are measured and it is faster so, 0.
@@ -69,8 +69,8 @@ class DecodeSession {
   /// The weights, when all has been refused that configuration and options do not allow. They must outlive make.
   using WeightSource = std::function<Result<const ModelWeights*>()>;
   /// Compiles the step, uploads and packs the weights. The target must outlive the session, and serves no other.
-  /// Errors: those of decode_image, compile, the target and the source; InvalidInput where a graph of kernels shall
-  /// record tasks; Environment where the step does not fit the target's memory.
+  /// Errors: those of decode_image, compile, the target and the source; InvalidInput where tasks shall be
+  /// recorded and the form chosen; Environment where the step does not fit the target's memory.
   static Result<std::unique_ptr<DecodeSession>> make(DecodeTarget& target, const ModelConfig& config,
                                                      const WeightSource& weights, const DecodeOptions& options);
   static Result<std::unique_ptr<DecodeSession>> make(DecodeTarget& target, const ModelConfig& config,
