@@ -258,7 +258,8 @@ NUMBERS = {
         "--seed": ["1.5", "18446744073709551616"], "--tokens": ["0", "1073741825"], "--temperature": ["2e6"],
         "--top-k": ["1073741825", "1.5"], "--top-p": ["1.5"], "--sampling-seed": ["1.5"], "--capacity": ["0", "1.5"],
         "--window": ["0", "2MiB"], "--workers": ["0", "1025"], "--ahead-bytes": ["16777217", "1.5"],
-        "--tagged-bytes": ["2TiB"], "--measure": ["0"]},
+        "--tagged-bytes": ["2TiB"], "--measure": ["0"],
+        "--prompt-rows": ["0", "17"]},
     "bench": {"--time-limit": ["2e9"], "--profile-seconds": ["2000000"]},
 }
 NO_NUMBERS = ["", "x", "-1", "nan", "inf", "-inf", "1e400", "99999999999999999999999", "1 2", "--", "1e", "١"]

@@ -33,6 +33,9 @@ using Tokens = std::vector<std::vector<int>>;
 /// Bytes on their way to a multiprocessor. Which is faster depends on the model, by 1 to 3 % (docs/megakernel.md).
 constexpr std::array<int64_t, 2> kWindows{49'152, 65'536};
 constexpr const char* kSmaller = "take a smaller model, or decode on a GPU";
+constexpr int64_t kPromptRows = 16;
+/// Tokens of a prompt that pays for a step of its own, which is planned and compiled first.
+constexpr int64_t kLongPrompt = 512;
 constexpr int kHostWorkers = 4;  // each has 258 threads, which run in turn
 
 /// The weights of a command. Files are opened at once, and their headers checked; random weights, of which a large
@@ -121,6 +124,10 @@ std::string describe_choice(const DecodeSession& session) {
                      times.megakernel * 1e3, times.graph * 1e3);
 }
 
+void note_prompts(const DecodeSession& session) {
+  if (!session.no_prompt_step().empty()) notice("note: prompts went token by token: {}\n", session.no_prompt_step());
+}
+
 /// What all forms of tasks are made with.
 Result<DecodeOptions> session_options_of(const DecodeCommand& command, const DecodeRequest& request) {
   DecodeOptions options;
@@ -131,6 +138,12 @@ Result<DecodeOptions> session_options_of(const DecodeCommand& command, const Dec
   if (command.has("--tagged-bytes")) options.machine.tagged_bytes = command.tagged_bytes;
   if (command.has("--ahead-bytes")) options.ahead_bytes = command.ahead_bytes;
   if (command.window > 0) options.machine.window_bytes = command.window;
+  if (command.prompt_rows > 0) {
+    options.prompt_rows = command.prompt_rows;
+  } else if (command.device == "gpu") {
+    options.prompt_rows = kPromptRows;
+    options.least_prompt = kLongPrompt;
+  }
   const auto is_without = [&](const char* part) {
     return std::find(command.without.begin(), command.without.end(), part) != command.without.end();
   };
@@ -169,6 +182,7 @@ Result<int> decode_on_gpu(const DecodeCommand& options, const DecodeRequest& req
   }
   STRATA_TRY(const auto made, generated);
   const double seconds = std::chrono::duration<double>(Clock::now() - decoding).count();
+  note_prompts(*session);
   if (!options.trace.empty()) STRATA_CHECK(write_trace(*session, options.trace));
   // What ordinary loads reach: measured on this GPU by `strata calibrate`, else on an H200.
   const Target machine = machine_of(targets().back(), folder);
@@ -185,7 +199,7 @@ Result<int> decode_on_gpu(const DecodeCommand& options, const DecodeRequest& req
   const double floor = floor_ms(session->position());
   if (!options.json) {
     print(made);
-    notice("{:.3f} ms a step with the prompt; floor {:.3f} ms\n",
+    notice("{:.3f} ms a position with the prompt; floor {:.3f} ms\n",
            seconds * 1e3 / static_cast<double>(session->position()), floor);
   }
   nlohmann::json report{{"device", device->name()},
@@ -195,7 +209,8 @@ Result<int> decode_on_gpu(const DecodeCommand& options, const DecodeRequest& req
                         {"read_bandwidth", bandwidth},
                         {"calibrated", is_calibrated},
                         {"window", session->shape().window_bytes},
-                        {"ahead", session->shape().ahead_bytes}};
+                        {"ahead", session->shape().ahead_bytes},
+                        {"prompt_positions", session->prompt_positions()}};
   if (const auto& times = session->measured(); times && times->no_graph.empty())
     report.update({{"megakernel_ms", times->megakernel * 1e3}, {"graph_ms", times->graph * 1e3}});
   if (options.measure > 0) {
@@ -233,6 +248,7 @@ Result<int> decode_by_host_kernel(const DecodeCommand& command, const DecodeRequ
   STRATA_TRY(const auto session, DecodeSession::make(
                                      *target, request.config, [&] { return weights.get(); }, session_options));
   STRATA_TRY(const auto made, session->generate(request.prompts, request.generate));
+  note_prompts(*session);
   return report_host(command, made, name_of(session->form()));
 }
 

@@ -32,12 +32,13 @@ struct DeviceOption {
 constexpr const char* kNoTimes = "the host has no times";
 constexpr const char* kNoTasks = "the interpreter has no tasks";
 constexpr const char* kNoCode = "nothing compiled is kept";
-constexpr std::array<DeviceOption, 12> kDeviceOptions{{{"--trace", false, kNoTimes},
+constexpr std::array<DeviceOption, 13> kDeviceOptions{{{"--trace", false, kNoTimes},
                                                        {"--measure", false, kNoTimes},
                                                        {"--position", false, kNoTimes},
                                                        {"--cache", false, kNoCode},
                                                        {"--no-cache", false, kNoCode},
                                                        {"--mode", true, kNoTasks},
+                                                       {"--prompt-rows", true, kNoTasks},
                                                        {"--window", true, kNoTasks},
                                                        {"--workers", true, kNoTasks},
                                                        {"--ahead-bytes", true, kNoTasks},
@@ -277,6 +278,9 @@ void add_decode_options(CLI::App& app, DecodeCommand& command) {
                  "functions whose tasks schedulers launch in the kernel, such as attention, or all; default: none")
       ->delimiter(',')
       ->allow_extra_args(false);
+  add_optional(app, "--prompt-rows", command.prompt_rows, {1, 16},
+               "positions of prompts, of all sequences together, that a step takes at most; default: 16 for prompts "
+               "of 512 tokens or more, 1 for others and on the host");
   add_optional(app, "--measure", command.measure, {1, kMostPositions},
                "time launches of this many steps, after decoding");
   app.add_option("--position", command.position_words,

@@ -39,7 +39,8 @@ struct DecodeCommand {
   int64_t tagged_bytes = 0;
   std::vector<std::string> without;
   std::vector<std::string> just_in_time;
-  int64_t measure = 0;  ///< 0: nothing
+  int64_t prompt_rows = 0;  ///< 0: by the prompts' lengths
+  int64_t measure = 0;      ///< 0: nothing
   std::string position_words;
   bool json = false;
 

@@ -18,6 +18,7 @@ class CudaDecodeTarget : public DecodeTarget {
   Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) override;
   Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
                     std::span<const uint64_t> arguments) override;
+  std::unique_ptr<DecodeTarget> beside() const override { return std::make_unique<CudaDecodeTarget>(*device_, cache_); }
   Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options,
                                                   StepForm form) override;
 

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "megakernel/decode/step_parts.h"
 #include "megakernel/models/test_models.h"
 #include "megakernel/runtime/core/program.h"
 #include "megakernel/runtime/cuda/source.h"
@@ -154,6 +155,29 @@ TEST(DecodeImage, OfKnownModelsIsMadeForFewWorkers) {
         ASSERT_TRUE(image) << image.error().to_string();
         for (const Operator& op : image->operators.operators)
           EXPECT_LE(op.cost.scratch_bytes, DecodeTasks{}.scratch_bytes) << op.name;
+      }
+    }
+  }
+}
+
+TEST(DecodeImage, OfPromptsHasThePackingOfTheStep) {
+  for (const std::string& name : preset_names()) {
+    ModelConfig config = *preset_config(name);
+    config.num_hidden_layers = 1;
+    for (const int64_t batch : {1, 2, 4}) {
+      const auto step = decode_image(config, {batch, 1024}, Machine{}, targets().back());
+      ASSERT_TRUE(step) << step.error().to_string();
+      int64_t splits = 0;
+      for (const Operator& op : step->operators.operators)
+        if (op.function == "attention") splits = op.grid[0];
+      for (const int64_t rows : {8, 16}) {
+        const auto image = decode_image(config, {rows, 1024}, Machine{}, targets().back(), {rows / batch, splits});
+        ASSERT_TRUE(image) << image.error().to_string();
+        fmt::print("{} batch {} rows {}: {}\n", name, batch, rows, have_one_packing(*step, *image));
+        Machine machine;
+        divide_shared_memory(image->operators, machine);
+        const auto compiled = compile(image->operators, machine);
+        ASSERT_TRUE(compiled) << compiled.error().to_string();
       }
     }
   }

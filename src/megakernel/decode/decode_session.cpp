@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "megakernel/decode/step_parts.h"
 #include "megakernel/models/bf16.h"
 #include "megakernel/models/rope.h"
 #include "megakernel/tasks/device/strata_sequence.h"
@@ -15,8 +16,6 @@
 namespace strata::megakernel {
 namespace {
 
-constexpr int64_t kSharedBytes = 232'448;  // of a block, on Hopper
-constexpr int64_t kOther = 6'144;          // of these, for barriers and the list of tasks
 constexpr int64_t kWordBytes = 16;
 constexpr const char* kHangs = "a block function does not return; end the process, to free the device";
 
@@ -57,6 +56,7 @@ DecodeSession::~DecodeSession() {
   if (kernel_ == nullptr || !hangs()) return;
   // To free memory a device waits for what runs.
   for (std::unique_ptr<DecodeMemory>& buffer : buffers_) static_cast<void>(buffer.release());
+  if (prompt_step_ != nullptr && prompt_step_->hangs()) static_cast<void>(prompt_step_.release());
 }
 
 Result<void> DecodeSession::compile_step() {
@@ -65,23 +65,15 @@ Result<void> DecodeSession::compile_step() {
   Machine& machine = options_.machine;
   const Target& target = targets().back();
   STRATA_TRY(image_, decode_image(config_, {options_.batch, options_.capacity, DType::BF16}, machine, target));
-  machine.scratch_bytes = 0;
-  for (const Operator& op : image_.operators.operators)
-    machine.scratch_bytes = std::max(machine.scratch_bytes, ceil_div(op.cost.scratch_bytes, 1024) * 1024);
-  machine.ring_bytes = (kSharedBytes - kOther - machine.scratch_bytes) / 1024 * 1024;
+  divide_shared_memory(image_.operators, machine);
   STRATA_CHECK(label_operators());
   CompileOptions plans;
   plans.events_of_tasks = !options_.without.events_of_tasks;
   plans.choose_hand_offs = !options_.without.tagged_words && !options_.without.constants_ahead;
   STRATA_TRY(Compiled compiled, compile(image_.operators, machine, plans));
   plan_ = std::move(compiled.plan);
-  std::vector<std::string> names;
-  for (const TaskFunction& function : plan_.functions) names.push_back(function.name);
-  std::set<std::string> kernels;
-  for (const PackJob& job : image_.packing) kernels.insert(job.kernel);
   const auto compile_form = [&](StepForm form) {
-    return target_->compile(image_.text(names), static_cast<int>(names.size()),
-                            std::vector<std::string>(kernels.begin(), kernels.end()), form, options_.profile);
+    return compile_step_code(*target_, image_, plan_, form, options_.profile);
   };
   if (options_.mode == DecodeMode::Auto) {
     measured_.emplace();
@@ -196,21 +188,17 @@ Result<double> DecodeSession::choose_loads() {
   if (windows.empty() && options_.mode == DecodeMode::Auto) windows.push_back(shape_.window_bytes);
   std::vector<int64_t> aheads{shape_.ahead_bytes};  // none of which is measured where it is named, or left out
   if (!options_.ahead_bytes && shape_.ahead_bytes != 0) aheads.push_back(0);
-  double least = 0;
-  WorkerShape fastest = shape_;
-  for (const int64_t window : windows) {
-    for (const int64_t ahead : aheads) {
-      shape_.window_bytes = window;
-      shape_.ahead_bytes = ahead;
-      STRATA_CHECK(make_kernel(form_));
-      STRATA_TRY(const double seconds, measured_step());
-      if (least > 0 && seconds >= least) continue;
-      least = seconds;
-      fastest = shape_;
-    }
-  }
-  shape_ = fastest;
-  return least;
+  if (windows.empty()) return 0;
+  const auto use = [&](const Loads& loads) {
+    shape_.window_bytes = loads.window;
+    shape_.ahead_bytes = loads.ahead;
+  };
+  STRATA_TRY(const auto fastest, fastest_loads(windows, aheads, [&](const Loads& loads) {
+               use(loads);
+               return make_kernel(form_).and_then([&] { return measured_step(); });
+             }));
+  use(fastest.first);
+  return fastest.second;
 }
 
 Result<void> DecodeSession::choose_form() {
@@ -235,9 +223,8 @@ Result<void> DecodeSession::make_kernel(StepForm form) {
   for (size_t n = 0; n < buffers_.size(); ++n)
     if (image_.buffers[n].kind == DecodeBuffer::Kind::Words) STRATA_CHECK(buffers_[n]->clear());
   kernel_.reset();
-  std::map<std::string, const std::vector<int>*> arguments;
-  for (size_t n = 0; n < image_.operators.operators.size(); ++n)
-    arguments[image_.operators.operators[n].name] = &image_.arguments[n];
+  std::vector<uint64_t> addresses;
+  for (const std::unique_ptr<DecodeMemory>& buffer : buffers_) addresses.push_back(buffer->address());
   KernelOptions options;
   options.shape = shape_;
   options.limit = options_.limit;
@@ -245,18 +232,7 @@ Result<void> DecodeSession::make_kernel(StepForm form) {
   if (options_.without.constants_ahead) options.without |= kConstantsAhead;
   options.tokens_per_step = static_cast<int>(options_.batch);
   options.lengths.assign(static_cast<size_t>(options_.batch), static_cast<int>(position_));
-  for (const std::string& name : plan_.operators) {
-    OperatorRecord record{};
-    const auto at = arguments.find(name);
-    if (at != arguments.end()) {
-      if (at->second->size() > std::size(record.arguments))
-        return unsupported("operator '{}' has {} arguments, more than {}", name, at->second->size(),
-                           std::size(record.arguments));
-      for (size_t n = 0; n < at->second->size(); ++n)
-        record.arguments[n] = reinterpret_cast<void*>(buffers_[static_cast<size_t>((*at->second)[n])]->address());
-    }
-    options.operators.push_back(record);
-  }
+  STRATA_TRY(options.operators, operator_records(image_, plan_, addresses));
   STRATA_TRY(kernel_, target_->step_kernel(plan_, options, form));
   form_ = form;
   return {};
@@ -341,6 +317,41 @@ Result<void> DecodeSession::check_positions(int64_t more) const {
                                                : "decode fewer tokens");
 }
 
+/// Feeds what all prompts have before their last tokens, several positions at once; how many there were, which is none
+/// where that does not pay or cannot be.
+Result<size_t> DecodeSession::feed_prompts(const std::vector<std::vector<int>>& prompts) {
+  size_t shortest = prompts[0].size();
+  for (const std::vector<int>& prompt : prompts) shortest = std::min(shortest, prompt.size());
+  if (options_.prompt_rows <= options_.batch || static_cast<int64_t>(shortest) < options_.least_prompt) return 0;
+  if (!no_prompt_step_.empty()) return 0;
+  if (prompt_step_ == nullptr) {
+    auto made = PromptStep::make(*target_, config_, image_, buffers_,
+                                 {.batch = options_.batch,
+                                  .capacity = options_.capacity,
+                                  .rows = options_.prompt_rows,
+                                  .machine = options_.machine,
+                                  .shape = shape_,
+                                  .form = form_,
+                                  .limit = options_.limit});
+    if (!made) {
+      // Prompts go token by token then, and who asks reads why.
+      no_prompt_step_ = made.error().message;
+      return 0;
+    }
+    prompt_step_ = std::move(*made);
+  }
+  const int64_t each = prompt_step_->each();
+  if (position_ % each != 0) return 0;
+  const size_t all = shortest - 1;  // a token follows from the last one
+  for (size_t fed = 0; fed < all; fed += static_cast<size_t>(each)) {
+    std::vector<std::span<const int>> tokens;
+    for (const std::vector<int>& prompt : prompts) tokens.push_back(std::span(prompt).subspan(fed, all - fed));
+    STRATA_CHECK(prompt_step_->run(tokens, position_ + static_cast<int64_t>(fed)));
+  }
+  set_position(position_ + static_cast<int64_t>(all));
+  return all;
+}
+
 Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<std::vector<int>>& prompts,
                                                               const GenerateOptions& options, const OnToken& on_token) {
   STRATA_CHECK(check_generate(config_, options_.batch, prompts, options));
@@ -361,11 +372,12 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
       if (on_token) on_token(static_cast<int64_t>(s), found[s]);
     }
   };
+  STRATA_TRY(size_t fed, feed_prompts(prompts));
   // While a sequence is in its prompt, the host says what comes next.
   std::vector<int> next(batch);
-  for (size_t s = 0; s < batch; ++s) next[s] = prompts[s][0];
+  for (size_t s = 0; s < batch; ++s) next[s] = prompts[s][fed];
   STRATA_CHECK(put_sequences(options, ended));
-  for (size_t fed = 0; fed + 1 < longest; ++fed) {
+  for (; fed + 1 < longest; ++fed) {
     STRATA_CHECK(put<int>(DecodeBuffer::Kind::Tokens, next));
     STRATA_CHECK(steps(1));
     const std::span<const int> found = kernel_->tokens(0);

@@ -10,6 +10,7 @@
 
 #include "megakernel/decode/decode_image.h"
 #include "megakernel/decode/decode_target.h"
+#include "megakernel/decode/prompt_step.h"
 #include "megakernel/models/sampling.h"
 
 namespace strata::megakernel {
@@ -48,6 +49,11 @@ struct DecodeOptions {
   DecodeAblation without;
   /// WorkerShape::ahead_bytes. Else cuda_shape()'s or, where windows are measured and it is faster so, 0.
   std::optional<int64_t> ahead_bytes;
+  /// Prompts of at least so many tokens are taken several positions at once, up to `prompt_rows` of all sequences
+  /// together, by a step of its own (prompt_step.h), which is planned and compiled when the first comes: that takes
+  /// seconds. prompt_rows 1: token by token.
+  int64_t prompt_rows = 1;
+  int64_t least_prompt = 2;
   std::vector<int64_t> windows;  ///< bytes; the fastest is measured when the session begins. None: the machine's
 };
 
@@ -82,17 +88,17 @@ class DecodeSession {
 
   /// What a sequence has made so far is told as soon as the host sees it: its number, and the token.
   using OnToken = std::function<void(int64_t sequence, int token)>;
-  /// Feeds the prompts, one token a step, and decodes until each sequence has ended, by a stop token or by the number
-  /// of its tokens. Sequences with shorter prompts begin earlier. Tokens are those of sampling.h, of the token's
-  /// position and the sequence's number. Errors: those of check_generate; (InvalidInput): positions beyond the cache;
-  /// (Unsupported): logits that are not finite, of any sequence; (Environment): the kernel's.
+  /// Feeds the prompts (DecodeOptions::prompt_rows) and decodes until each sequence has ended, by a stop token or by
+  /// the number of its tokens. Sequences with shorter prompts begin earlier. Tokens are those of sampling.h, of the
+  /// token's position and the sequence's number. Errors: those of check_generate; (InvalidInput): positions beyond the
+  /// cache; (Unsupported): logits that are not finite, of any sequence; (Environment): the kernel's.
   Result<std::vector<std::vector<int>>> generate(const std::vector<std::vector<int>>& prompts,
                                                  const GenerateOptions& options, const OnToken& on_token = {});
   /// Steps that follow what was decoded, in one launch, greedily; seconds of the whole launch.
   Result<double> run(uint32_t steps);
 
   /// After an error: a block function did not return, and the launch goes on. Nothing else can be done with the device.
-  bool hangs() const { return kernel_->running(); }
+  bool hangs() const { return kernel_->running() || (prompt_step_ != nullptr && prompt_step_->hangs()); }
 
   /// Of a sequence's last step, [vocab_size].
   Result<std::vector<float>> logits(int64_t sequence) const;
@@ -104,6 +110,10 @@ class DecodeSession {
   int64_t floor_bytes(int64_t position) const;
   /// What the last launch recorded, if the session profiles.
   Result<std::vector<TracedTask>> trace() const { return kernel_->trace(); }
+
+  /// Positions of a sequence that a step of prompts takes; 1: no prompt was taken so yet. And why, where none can be.
+  int64_t prompt_positions() const { return prompt_step_ == nullptr ? 1 : prompt_step_->each(); }
+  const std::string& no_prompt_step() const { return no_prompt_step_; }
 
   StepForm form() const { return form_; }
   /// Where the mode is Auto.
@@ -123,6 +133,7 @@ class DecodeSession {
   /// Continues with steps of that form, from the same position. Epochs begin again, so tagged words are cleared.
   Result<void> make_kernel(StepForm form);
   Result<void> check_positions(int64_t more) const;
+  Result<size_t> feed_prompts(const std::vector<std::vector<int>>& prompts);
   Result<double> choose_loads();
   Result<void> choose_form();
   Result<double> measured_step();
@@ -142,6 +153,8 @@ class DecodeSession {
   WorkerShape shape_;
   std::vector<std::unique_ptr<DecodeMemory>> buffers_;  ///< of image_.buffers
   std::unique_ptr<StepKernel> kernel_;
+  std::unique_ptr<PromptStep> prompt_step_;
+  std::string no_prompt_step_;
   StepForm form_ = StepForm::Megakernel;
   std::optional<FormTimes> measured_;
   int64_t position_ = 0;

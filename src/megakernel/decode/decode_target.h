@@ -40,6 +40,8 @@ class DecodeTarget {
   virtual Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
                             std::span<const uint64_t> arguments) = 0;
   /// Of a form that was compiled.
+  /// Another one of the same device and memory, for other code. It must not outlive this one.
+  virtual std::unique_ptr<DecodeTarget> beside() const = 0;
   virtual Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options,
                                                           StepForm form) = 0;
 };

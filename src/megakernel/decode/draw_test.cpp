@@ -164,6 +164,30 @@ TEST(Draws, RefuseWhatIsNotFinite) {
   }
 }
 
+TEST(Draws, SumBlocksOfRanks) {
+  Random random(20);
+  for (int round = 0; round < 10; ++round) {
+    std::vector<unsigned> counts(kRanks);
+    for (int n = 0; n < 3000; ++n)
+      ++counts[random.below(2) == 0 ? random.below(kRanks) : static_cast<size_t>(rank_of(bf16{0x3f80}))];
+    const Weight weight{static_cast<float>(random.uniform(0, 3)), static_cast<float>(random.uniform(0.1, 2))};
+    std::vector<Mass> blocks(kRankBlocks);
+    const Histogram<bf16> histogram{counts.data(), blocks.data(), weight};
+    strata_host::team.run(1, 1, Block::kThreads, [&] { sum_blocks<Block>(histogram, blocks.data()); });
+    for (int block = 0; block < kRankBlocks; ++block) {
+      uint64_t logits = 0, sum = 0;
+      for (int place = block * kRankBlock; place < (block + 1) * kRankBlock; ++place) {  // the highest rank first
+        const int rank = kRanks - 1 - place;
+        const uint64_t count = counts[static_cast<size_t>(rank)];
+        logits += count;
+        if (count > 0) sum += count * weight(logit_of(rank, bf16{}));
+      }
+      ASSERT_EQ(blocks[static_cast<size_t>(block)].count, logits) << "block " << block;
+      ASSERT_EQ(blocks[static_cast<size_t>(block)].weight, sum) << "block " << block;
+    }
+  }
+}
+
 TEST(Draws, WeighAsTheHostDoes) {
   Random random(19);
   for (int n = 0; n < 200'000; ++n) {

@@ -159,7 +159,7 @@ class OperatorWriter {
     std::vector<int64_t> sizes;
     for (const Matrix& matrix : matrices) sizes.push_back(matrix.columns);
     const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-    const int64_t tasks = tasks_of_columns(sizes, tasks_.workers, tasks_.stage_bytes / (kElementBytes * kProductDepth));
+    const int64_t tasks = tasks_of_columns(sizes, tasks_.workers, most_columns());
     const int64_t columns = tasks == 0 ? all : all / tasks;
     const int64_t most = std::min(tasks_.stage_bytes, kElementBytes * columns * most_terms());
     const int64_t cut = terms_of_iteration(terms, columns, tasks_.warps, most);
@@ -184,10 +184,15 @@ class OperatorWriter {
     return text;
   }
 
+  int64_t rows() const { return b_ == 1 ? 1 : (b_ + kTileRows - 1) / kTileRows * kTileRows; }
   /// Terms of an iteration whose activations, of all warps, take three quarters of the scratch memory.
-  int64_t most_terms() const {
-    const int64_t rows = b_ == 1 ? 1 : (b_ + kTileRows - 1) / kTileRows * kTileRows;
-    return tasks_.scratch_bytes * 3 / 4 / (tasks_.warps * rows * kElementBytes);
+  int64_t most_terms() const { return tasks_.scratch_bytes * 3 / 4 / (tasks_.warps * rows() * kElementBytes); }
+  /// Columns of a task with which an iteration of a warp fits a stage, and sums of a warp the last quarter of the
+  /// scratch memory.
+  int64_t most_columns() const {
+    constexpr int64_t kSumBytes = 4;
+    return std::min(tasks_.stage_bytes / (kElementBytes * kProductDepth),
+                    tasks_.scratch_bytes / 4 / (rows() * kSumBytes));
   }
 
   Argument weight_of(const Matrix& matrix, int64_t terms) const {
@@ -255,7 +260,10 @@ class OperatorWriter {
                          fmt::format("take a multiple of {}", 2 * kKeysOfIteration));
     }
     const int64_t of_head = std::max<int64_t>(tasks_.workers / (b_ * heads), 1);  // tasks
-    const int64_t splits = splits_of_tiles(tiles, std::min(of_head, tiles / 2), tasks_.warps);
+    const int64_t splits =
+        tasks_.splits > 0 ? tasks_.splits : splits_of_tiles(tiles, std::min(of_head, tiles / 2), tasks_.warps);
+    if (tiles % splits != 0)
+      return with_remedy(invalid("{} splits of {} tiles of attention", splits, tiles), "name a divisor");
     OperatorText partial;
     partial.name = "attention";
     partial.inputs = {{"Qrot", {dtype_, {b_, c_.num_attention_heads, d}}, {InputRole::Activation, {}}},

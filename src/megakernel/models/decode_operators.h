@@ -36,6 +36,7 @@ struct DecodeTasks {
   int64_t stage_bytes = 16384;
   /// Of a worker's scratch memory, at most. An iteration's activations of all warps take up to three quarters of it.
   int64_t scratch_bytes = 65536;
+  int64_t splits = 0;  ///< of attention; 0: as many as the workers take
 };
 
 /// One block graph. A tensor has one name in all operators and parts. What attention hands to combine is in f32, the
