@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <utility>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "support/read_file.h"
 

@@ -42,9 +42,8 @@ std::string closest_name(std::string_view word, std::span<const std::string> nam
 
 std::vector<std::string> nearest_first(std::string_view word, std::vector<std::string> names) {
   if (word.size() > kLongest) return names;
-  std::stable_sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
-    return distance(word, a) < distance(word, b);
-  });
+  std::stable_sort(names.begin(), names.end(),
+                   [&](const std::string& a, const std::string& b) { return distance(word, a) < distance(word, b); });
   return names;
 }
 

@@ -9,7 +9,6 @@
 
 #include "megakernel/tasks/device/strata_sequence.h"
 #include "megakernel/tgraph/decompose.h"
-#include "superopt/codegen/emit.h"
 
 namespace strata::megakernel {
 namespace {
@@ -586,50 +585,9 @@ class DecodeImageBuilder {
 
 }  // namespace
 
-int64_t DecodeImage::bytes() const {
-  int64_t all = 0;
-  for (const DecodeBuffer& buffer : buffers) all += buffer.bytes;
-  return all;
-}
-
-std::string DecodeImage::text(const std::vector<std::string>& names) const {
-  std::vector<TaskBody> ordered;
-  for (const std::string& name : names) ordered.push_back(bodies.at(name));
-  std::string all = "#define STRATA_TASKS\n";  // strata_cuda.h, thread_now
-  for (const std::string_view library :
-       {device_library(), device_registers(), device_bulk(), task_library(), attention_library(), sampling_library()})
-    all += library;
-  return all + functions + task_switch(ordered);
-}
-
 Result<DecodeImage> decode_image(const ModelConfig& config, const DecoderShape& shape, const Machine& machine,
                                  const Target& target, const PromptRows& rows) {
   return DecodeImageBuilder(config, shape, machine, target, rows).run();
-}
-
-bool have_one_packing(const DecodeImage& a, const DecodeImage& b) {
-  std::map<std::string, const Operator*> operators;
-  for (const Operator& op : a.operators.operators) operators[op.name] = &op;
-  for (const Operator& op : b.operators.operators) {
-    const auto code = b.codes.find(op.function);
-    if (code == b.codes.end()) continue;
-    const auto other = a.codes.find(op.function);
-    const auto at = operators.find(op.name);
-    if (other == a.codes.end() || at == operators.end()) return false;
-    const TaskCode &x = code->second, &y = other->second;
-    const auto is_same = [](const Packing::Tile& s, const Packing::Tile& t) {
-      return s.operand == t.operand && s.type == t.type && s.offset == t.offset;
-    };
-    // A cache is packed by sequence, so its batch is not the caches'.
-    const bool batches = op.function == "attention";
-    if (x.iterations != y.iterations || x.stage_bytes != y.stage_bytes ||
-        (!batches && (x.packing.bytes != y.packing.bytes || op.grid != at->second->grid)) ||
-        (batches && !std::equal(op.grid.begin(), op.grid.begin() + 2, at->second->grid.begin())) ||
-        !std::equal(x.packing.tiles.begin(), x.packing.tiles.end(), y.packing.tiles.begin(), y.packing.tiles.end(),
-                    is_same))
-      return false;
-  }
-  return true;
 }
 
 }  // namespace strata::megakernel

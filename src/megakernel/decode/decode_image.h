@@ -84,7 +84,4 @@ struct PromptRows {
 Result<DecodeImage> decode_image(const ModelConfig& config, const DecoderShape& shape, const Machine& machine,
                                  const Target& target, const PromptRows& rows = {});
 
-/// Whether packed constants and caches of the one are those of the other.
-bool have_one_packing(const DecodeImage& a, const DecodeImage& b);
-
 }  // namespace strata::megakernel

@@ -29,6 +29,31 @@ Result<void> compile_step_code(DecodeTarget& target, const DecodeImage& image, c
                         std::vector<std::string>(kernels.begin(), kernels.end()), form, profile);
 }
 
+bool have_one_packing(const DecodeImage& a, const DecodeImage& b) {
+  std::map<std::string, const Operator*> operators;
+  for (const Operator& op : a.operators.operators) operators[op.name] = &op;
+  for (const Operator& op : b.operators.operators) {
+    const auto code = b.codes.find(op.function);
+    if (code == b.codes.end()) continue;
+    const auto other = a.codes.find(op.function);
+    const auto at = operators.find(op.name);
+    if (other == a.codes.end() || at == operators.end()) return false;
+    const TaskCode &x = code->second, &y = other->second;
+    const auto is_same = [](const Packing::Tile& s, const Packing::Tile& t) {
+      return s.operand == t.operand && s.type == t.type && s.offset == t.offset;
+    };
+    // A cache is packed by sequence, so its batch is not the caches'.
+    const bool batches = op.function == "attention";
+    if (x.iterations != y.iterations || x.stage_bytes != y.stage_bytes ||
+        (!batches && (x.packing.bytes != y.packing.bytes || op.grid != at->second->grid)) ||
+        (batches && !std::equal(op.grid.begin(), op.grid.begin() + 2, at->second->grid.begin())) ||
+        !std::equal(x.packing.tiles.begin(), x.packing.tiles.end(), y.packing.tiles.begin(), y.packing.tiles.end(),
+                    is_same))
+      return false;
+  }
+  return true;
+}
+
 Result<std::pair<Loads, double>> fastest_loads(std::span<const int64_t> windows, std::span<const int64_t> aheads,
                                                const std::function<Result<double>(const Loads&)>& measure) {
   std::pair<Loads, double> fastest{{}, HUGE_VAL};

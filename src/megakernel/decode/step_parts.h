@@ -19,6 +19,9 @@ void divide_shared_memory(const OperatorGraph& operators, Machine& machine);
 Result<void> compile_step_code(DecodeTarget& target, const DecodeImage& image, const Plan& plan, StepForm form,
                                bool profile);
 
+/// Whether packed constants and caches of the one image are those of the other, which may have another batch.
+bool have_one_packing(const DecodeImage& a, const DecodeImage& b);
+
 /// How weights come ahead of what needs them: WorkerShape's two numbers of bytes.
 struct Loads {
   int64_t window = 0;
