@@ -68,8 +68,8 @@ LARGE = [
     *((f"--prompt-ids 1 --device host {option}", BAD_INPUT, f"--device host does not take {option.split()[0]}: ",
        "leave it out, or use --device gpu")
       for option in ("--mode graph", "--prompt-rows 8", "--window 49152", "--workers 2", "--ahead-bytes 0",
-                     "--tagged-bytes 0", "--without tagged-words", "--just-in-time all", "--trace t.html", "--measure 2",
-                     "--measure 2 --position 3", "--cache here", "--no-cache")),
+                     "--tagged-bytes 0", "--without tagged-words", "--just-in-time all", "--trace t.html",
+                     "--measure 2", "--measure 2 --position 3", "--cache here", "--no-cache")),
     *((f"--prompt-ids 1 --device host-kernel {option}", BAD_INPUT,
        f"--device host-kernel does not take {option.split()[0]}: ", "leave it out, or use --device gpu")
       for option in ("--trace t.html", "--measure 2", "--cache here", "--no-cache")),

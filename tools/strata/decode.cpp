@@ -210,7 +210,8 @@ Result<int> decode_on_gpu(const DecodeCommand& options, const DecodeRequest& req
                         {"calibrated", is_calibrated},
                         {"window", session->shape().window_bytes},
                         {"ahead", session->shape().ahead_bytes},
-                        {"prompt_positions", session->prompt_positions()}};
+                        {"prompt_positions", session->prompt_positions()},
+                        {"prompt_seconds", session->prompt_seconds()}};
   if (const auto& times = session->measured(); times && times->no_graph.empty())
     report.update({{"megakernel_ms", times->megakernel * 1e3}, {"graph_ms", times->graph * 1e3}});
   if (options.measure > 0) {

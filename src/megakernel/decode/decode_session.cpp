@@ -317,13 +317,11 @@ Result<void> DecodeSession::check_positions(int64_t more) const {
                                                : "decode fewer tokens");
 }
 
-/// Feeds what all prompts have before their last tokens, several positions at once; how many there were, which is none
-/// where that does not pay or cannot be.
-Result<size_t> DecodeSession::feed_prompts(const std::vector<std::vector<int>>& prompts) {
-  size_t shortest = prompts[0].size();
-  for (const std::vector<int>& prompt : prompts) shortest = std::min(shortest, prompt.size());
-  if (options_.prompt_rows <= options_.batch || static_cast<int64_t>(shortest) < options_.least_prompt) return 0;
-  if (!no_prompt_step_.empty()) return 0;
+/// Whether the prompts, of which the shortest has so many tokens, go several positions at a time: where that pays and
+/// can be.
+bool DecodeSession::takes_prompts(size_t shortest) {
+  if (options_.prompt_rows <= options_.batch || static_cast<int64_t>(shortest) < options_.least_prompt) return false;
+  if (!no_prompt_step_.empty()) return false;
   if (prompt_step_ == nullptr) {
     auto made = PromptStep::make(*target_, config_, image_, buffers_,
                                  {.batch = options_.batch,
@@ -336,20 +334,22 @@ Result<size_t> DecodeSession::feed_prompts(const std::vector<std::vector<int>>& 
     if (!made) {
       // Prompts go token by token then, and who asks reads why.
       no_prompt_step_ = made.error().message;
-      return 0;
+      return false;
     }
     prompt_step_ = std::move(*made);
   }
-  const int64_t each = prompt_step_->each();
-  if (position_ % each != 0) return 0;
-  const size_t all = shortest - 1;  // a token follows from the last one
-  for (size_t fed = 0; fed < all; fed += static_cast<size_t>(each)) {
+  return position_ % prompt_step_->each() == 0;
+}
+
+/// Feeds what all prompts have before their last tokens, of which a token follows.
+Result<void> DecodeSession::feed_prompts(const std::vector<std::vector<int>>& prompts, size_t count) {
+  for (size_t fed = 0; fed < count; fed += static_cast<size_t>(prompt_step_->each())) {
     std::vector<std::span<const int>> tokens;
-    for (const std::vector<int>& prompt : prompts) tokens.push_back(std::span(prompt).subspan(fed, all - fed));
+    for (const std::vector<int>& prompt : prompts) tokens.push_back(std::span(prompt).subspan(fed, count - fed));
     STRATA_CHECK(prompt_step_->run(tokens, position_ + static_cast<int64_t>(fed)));
   }
-  set_position(position_ + static_cast<int64_t>(all));
-  return all;
+  set_position(position_ + static_cast<int64_t>(count));
+  return {};
 }
 
 Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<std::vector<int>>& prompts,
@@ -372,7 +372,11 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
       if (on_token) on_token(static_cast<int64_t>(s), found[s]);
     }
   };
-  STRATA_TRY(size_t fed, feed_prompts(prompts));
+  const auto shorter = [](const auto& a, const auto& b) { return a.size() < b.size(); };
+  const size_t shortest = std::min_element(prompts.begin(), prompts.end(), shorter)->size();
+  size_t fed = takes_prompts(shortest) ? shortest - 1 : 0;
+  const auto begin = Clock::now();
+  if (fed > 0) STRATA_CHECK(feed_prompts(prompts, fed));
   // While a sequence is in its prompt, the host says what comes next.
   std::vector<int> next(batch);
   for (size_t s = 0; s < batch; ++s) next[s] = prompts[s][fed];
@@ -384,6 +388,7 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
     take(found, fed);
     for (size_t s = 0; s < batch; ++s) next[s] = fed + 1 < prompts[s].size() ? prompts[s][fed + 1] : found[s];
   }
+  prompt_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
   // What was found within a prompt has ended nothing.
   STRATA_CHECK(put_sequences(options, ended));
   STRATA_CHECK(put<int>(DecodeBuffer::Kind::Tokens, next));

@@ -114,6 +114,8 @@ class DecodeSession {
   /// Positions of a sequence that a step of prompts takes; 1: no prompt was taken so yet. And why, where none can be.
   int64_t prompt_positions() const { return prompt_step_ == nullptr ? 1 : prompt_step_->each(); }
   const std::string& no_prompt_step() const { return no_prompt_step_; }
+  /// That the last prompts took, but for their last tokens and for what is made for the first of them.
+  double prompt_seconds() const { return prompt_seconds_; }
 
   StepForm form() const { return form_; }
   /// Where the mode is Auto.
@@ -133,7 +135,8 @@ class DecodeSession {
   /// Continues with steps of that form, from the same position. Epochs begin again, so tagged words are cleared.
   Result<void> make_kernel(StepForm form);
   Result<void> check_positions(int64_t more) const;
-  Result<size_t> feed_prompts(const std::vector<std::vector<int>>& prompts);
+  bool takes_prompts(size_t shortest);
+  Result<void> feed_prompts(const std::vector<std::vector<int>>& prompts, size_t count);
   Result<double> choose_loads();
   Result<void> choose_form();
   Result<double> measured_step();
@@ -155,6 +158,7 @@ class DecodeSession {
   std::unique_ptr<StepKernel> kernel_;
   std::unique_ptr<PromptStep> prompt_step_;
   std::string no_prompt_step_;
+  double prompt_seconds_ = 0;
   StepForm form_ = StepForm::Megakernel;
   std::optional<FormTimes> measured_;
   int64_t position_ = 0;
