@@ -160,25 +160,28 @@ TEST(DecodeImage, OfKnownModelsIsMadeForFewWorkers) {
   }
 }
 
+/// With eight rows, whose iterations are as long as one sequence's: but where one has 512 terms, as Llama-3.2-1B's
+/// down.
 TEST(DecodeImage, OfPromptsHasThePackingOfTheStep) {
   for (const std::string& name : preset_names()) {
     ModelConfig config = *preset_config(name);
     config.num_hidden_layers = 1;
-    for (const int64_t batch : {1, 2, 4}) {
+    for (const int64_t batch : {1, 4}) {
+      SCOPED_TRACE(fmt::format("{}, batch {}", name, batch));
       const auto step = decode_image(config, {batch, 1024}, Machine{}, targets().back());
       ASSERT_TRUE(step) << step.error().to_string();
       int64_t splits = 0;
       for (const Operator& op : step->operators.operators)
         if (op.function == "attention") splits = op.grid[0];
-      for (const int64_t rows : {8, 16}) {
-        const auto image = decode_image(config, {rows, 1024}, Machine{}, targets().back(), {rows / batch, splits});
-        ASSERT_TRUE(image) << image.error().to_string();
-        fmt::print("{} batch {} rows {}: {}\n", name, batch, rows, have_one_packing(*step, *image));
-        Machine machine;
-        divide_shared_memory(image->operators, machine);
-        const auto compiled = compile(image->operators, machine);
-        ASSERT_TRUE(compiled) << compiled.error().to_string();
-      }
+      const auto image = decode_image(config, {8, 1024}, Machine{}, targets().back(), {8 / batch, splits});
+      ASSERT_TRUE(image) << image.error().to_string();
+      EXPECT_EQ(have_one_packing(*step, *image), batch > 1 || name != "llama-3.2-1b");
+      EXPECT_EQ(image->operators.operators.back().function, "end_of_rows");
+      if (batch > 1) continue;
+      Machine machine;
+      divide_shared_memory(image->operators, machine);
+      const auto compiled = compile(image->operators, machine);
+      ASSERT_TRUE(compiled) << compiled.error().to_string();
     }
   }
 }
