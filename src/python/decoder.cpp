@@ -100,6 +100,8 @@ Result<void> open_decoder(Decoder& made, const DecoderRequest& request) {
   } else {
     if (request.mode == "auto") options.mode = DecodeMode::Auto;
     options.windows = {megakernel::kDecodeWindows.begin(), megakernel::kDecodeWindows.end()};
+    options.prompt_rows = megakernel::kDecodePromptRows;
+    options.least_prompt = megakernel::kDecodeLongPrompt;
     if (!request.cache_folder.empty())
       made.cache.emplace(request.cache_folder, [&](const std::string& warning) { made.notes.push_back(warning); });
     STRATA_TRY(made.decoder, megakernel::Decoder::on_gpu(*made.device, config, *made.weights, options,

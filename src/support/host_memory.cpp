@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "support/read_file.h"
 
@@ -28,14 +29,14 @@ int64_t host_memory_bytes() {
       {all, limit_in("/sys/fs/cgroup/memory.max"), limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes")});
 }
 
-Result<void> check_host_memory(double bytes, const std::string& what) {
+Result<void> check_host_memory(double bytes, const std::string& what, std::string remedy) {
   constexpr double kGiB = 0x1p30;
   const auto there = static_cast<double>(host_memory_bytes());
   if (bytes <= there) return {};
   return tl::unexpected(Error{
       ErrorCode::Environment,
       fmt::format("{} takes {:.1f} GiB of memory and this machine has {:.1f} GiB", what, bytes / kGiB, there / kGiB),
-      "make the shapes smaller",
+      std::move(remedy),
       {}});
 }
 

@@ -6,6 +6,9 @@
 namespace strata {
 namespace {
 
+/// What is far longer than any name is none of them, and comparing it would take long.
+constexpr size_t kLongest = 64;
+
 /// Damerau and Levenshtein's distance, without substrings that are edited twice.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
@@ -24,8 +27,6 @@ size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string closest_name(std::string_view word, std::span<const std::string> names) {
-  // What is far longer than any name is none of them, and comparing it would take long.
-  constexpr size_t kLongest = 64;
   if (word.size() > kLongest) return {};
   size_t best = word.size() / 3 + 2;
   std::string_view found;
@@ -37,6 +38,13 @@ std::string closest_name(std::string_view word, std::span<const std::string> nam
     best = far;
   }
   return std::string(found);
+}
+
+std::vector<std::string> nearest_first(std::string_view word, std::vector<std::string> names) {
+  if (word.size() > kLongest) return names;
+  std::stable_sort(names.begin(), names.end(),
+                   [&](const std::string& a, const std::string& b) { return distance(word, a) < distance(word, b); });
+  return names;
 }
 
 std::string did_you_mean(std::string_view word, std::span<const std::string> names) {

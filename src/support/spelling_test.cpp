@@ -11,6 +11,7 @@ const std::vector<std::string> kNames{"optimize", "verify", "run", "show", "merg
 
 TEST(Spelling, FindsWhatWasMeant) {
   EXPECT_EQ(closest_name("optimise", kNames), "optimize");
+  EXPECT_EQ(nearest_first("bb", {"aaaa", "bc", "bb", "b"}), (std::vector<std::string>{"bb", "bc", "b", "aaaa"}));
   EXPECT_EQ(closest_name("optmize", kNames), "optimize");
   EXPECT_EQ(closest_name("verfiy", kNames), "verify");
   EXPECT_EQ(closest_name("sohw", kNames), "show");

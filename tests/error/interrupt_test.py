@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Results of `strata optimize` that signals, full disks and closed streams must not cost. Usage: ... STRATA"""
+"""Results of `strata optimize` that signals, full disks and closed streams must not cost, and what an interrupted
+`strata decode` must not leave. Usage: ... STRATA"""
+import json
 import os
 import pathlib
 import signal
@@ -99,13 +101,48 @@ def signals(strata, folder):
     return faults
 
 
+TINY = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "head_dim": 32, "intermediate_size": 64, "vocab_size": 128, "rms_norm_eps": 1e-6,
+        "rope_theta": 1e6, "max_position_embeddings": 100000}
+
+
+def decoding(strata, folder):
+    """An interrupt leaves no temporary file, whether it comes while the device code is compiled or after that."""
+    faults = []
+    (folder / "tiny.json").write_text(json.dumps(TINY))
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    command = [strata, "decode", "--config", str(folder / "tiny.json"), "--device", "host-kernel", "--prompt-ids", "1",
+               "--tokens", "90000"]
+    for moment in ("while it compiles", "while it decodes"):
+        with subprocess.Popen(command, env=os.environ | {"TMPDIR": str(temporary)}, start_new_session=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            begun, compiled = time.monotonic(), False
+            while process.poll() is None and time.monotonic() - begun < GUARD:
+                names = list(temporary.glob("strata-fibers-*/program.cpp"))
+                if names and moment == "while it compiles" or compiled and not names:
+                    break
+                compiled = compiled or bool(names)
+                time.sleep(0.01)
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+            try:
+                printed = process.communicate(timeout=GUARD)[0]
+            except subprocess.TimeoutExpired:
+                process.kill()
+                printed = process.communicate()[0] + "\n(killed)"
+        left = [path.name for path in temporary.iterdir() if path.name.startswith("strata-")]
+        if process.returncode != -signal.SIGINT or left:
+            faults.append(f"decode, {moment}: exit code {process.returncode}, left {left}\n{printed}")
+    return faults
+
+
 def main():
     strata = str(pathlib.Path(sys.argv[1]).resolve())
     os.chdir(pathlib.Path(__file__).resolve().parents[2])
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "small.strata").write_text(PROGRAM)
-        faults = places(strata, folder) + streams(strata, folder) + signals(strata, folder)
+        faults = places(strata, folder) + streams(strata, folder) + signals(strata, folder) + decoding(strata, folder)
     print("\n".join(faults))
     sys.exit(1 if faults else 0)
 

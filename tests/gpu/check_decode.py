@@ -86,9 +86,11 @@ class Strata:
         self.mode, self.device = None, options.device
 
     def command(self, config, prompts, tokens, *more):
+        device = self.options.device
         found = [self.options.strata, "decode", "--config", config, "--tokens", tokens, "--ignore-eos", "--device",
-                 self.options.device, "--mode", self.mode, "--cache", self.cache, *more]
-        found += ["--json"] if self.options.device == "gpu" else []
+                 device, "--json", *more]
+        found += ["--cache", self.cache] if device == "gpu" else []
+        found += ["--mode", self.mode] if device != "host" else []
         for prompt in prompts:
             found += ["--prompt-ids", ",".join(map(str, prompt))]
         return list(map(str, found))
@@ -96,8 +98,8 @@ class Strata:
     def result(self, done, count, seconds):
         if done.returncode != 0:
             raise Failed(f"exit status {done.returncode}: {' '.join(done.stderr.split())[-400:]}")
-        report = json.loads(done.stdout) if self.options.device == "gpu" else {}
-        tokens = report.pop("tokens", None) or [[int(t) for t in line.split()] for line in done.stdout.splitlines()]
+        report = json.loads(done.stdout)
+        tokens = report.pop("tokens")
         self.device = report.get("device", self.device)
         if len(tokens) != count:
             raise Failed(f"{len(tokens)} sequences instead of {count}")

@@ -32,11 +32,15 @@ if arguments == ["--version"]:
 state = pathlib.Path({state!r})
 run = int(state.read_text()) if state.exists() else 0
 state.write_text(str(run + 1))
-arguments = ["host" if a == "gpu" else a for a in arguments if a != "--json"]
+for option in ("--mode", "--cache"):  # the interpreter has neither
+    if option in arguments:
+        at = arguments.index(option)
+        del arguments[at:at + 2]
+arguments = ["host" if a == "gpu" else a for a in arguments]
 done = subprocess.run([{strata!r}, *arguments], capture_output=True, text=True)
 if done.returncode != 0:
     sys.exit(done.stderr)
-tokens = [[int(t) for t in line.split()] for line in done.stdout.splitlines()]
+tokens = json.loads(done.stdout)["tokens"]
 {change}
 print(json.dumps({{"device": "a GPU of a test", "tokens": tokens}}))
 """

@@ -49,7 +49,7 @@ std::string describe(const Range<Number>& range) {
 template <class Number>
 bool scale(Number& value, double factor) {
   if constexpr (std::is_floating_point_v<Number>) {
-    value *= factor;
+    value = static_cast<Number>(value * factor);
     return true;
   } else {
     return !__builtin_mul_overflow(value, static_cast<Number>(factor), &value);
@@ -114,10 +114,15 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, Number& valu
 
 template std::string read_number(std::string_view, const Range<int>&, Unit, int&);
 template std::string read_number(std::string_view, const Range<uint64_t>&, Unit, uint64_t&);
+template std::string read_number(std::string_view, const Range<int64_t>&, Unit, int64_t&);
 template std::string read_number(std::string_view, const Range<double>&, Unit, double&);
+template std::string read_number(std::string_view, const Range<float>&, Unit, float&);
 template CLI::Option* add_number(CLI::App&, const std::string&, int&, const Range<int>&, const std::string&, Unit);
 template CLI::Option* add_number(CLI::App&, const std::string&, uint64_t&, const Range<uint64_t>&, const std::string&,
                                  Unit);
+template CLI::Option* add_number(CLI::App&, const std::string&, int64_t&, const Range<int64_t>&, const std::string&,
+                                 Unit);
+template CLI::Option* add_number(CLI::App&, const std::string&, float&, const Range<float>&, const std::string&, Unit);
 template CLI::Option* add_number(CLI::App&, const std::string&, double&, const Range<double>&, const std::string&,
                                  Unit);
 

@@ -37,6 +37,14 @@ Result<void> CudaDecodeTarget::compile(const std::string& functions, int count,
   return driver.check(driver.load_module(&packing_, code.cubin.data()), "loading the packing kernels");
 }
 
+Result<void> CudaDecodeTarget::check_room(int64_t bytes) const {
+  STRATA_TRY(const int64_t free, device_->free_bytes());
+  if (bytes <= free) return {};
+  return with_remedy(environment("weights, caches and activations take {:.2f} GB; the GPU has {:.2f} GB free",
+                                 static_cast<double>(bytes) * 1e-9, static_cast<double>(free) * 1e-9),
+                     "take a smaller model, fewer sequences or a smaller cache, or end what else uses the GPU");
+}
+
 Result<std::unique_ptr<DecodeMemory>> CudaDecodeTarget::allocate(int64_t bytes) {
   STRATA_TRY(GpuMemory memory, GpuMemory::allocate(*device_, bytes));
   return std::make_unique<CudaDecodeMemory>(std::move(memory));

@@ -14,9 +14,11 @@ class CudaDecodeTarget : public DecodeTarget {
 
   Result<void> compile(const std::string& functions, int count, std::span<const std::string> kernels, StepForm form,
                        bool profile) override;
+  Result<void> check_room(int64_t bytes) const override;
   Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) override;
   Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
                     std::span<const uint64_t> arguments) override;
+  std::unique_ptr<DecodeTarget> beside() const override { return std::make_unique<CudaDecodeTarget>(*device_, cache_); }
   Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options,
                                                   StepForm form) override;
 

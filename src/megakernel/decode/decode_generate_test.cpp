@@ -5,8 +5,11 @@
 
 #include "megakernel/decode/decode_session.h"
 #include "megakernel/decode/fiber_decode.h"
+#include "megakernel/models/bf16.h"
+#include "megakernel/models/reference_decode.h"
 #include "megakernel/models/test_models.h"
 #include "superopt/codegen/test_host.h"
+#include "support/temporary_folder.h"
 
 namespace strata::megakernel {
 namespace {
@@ -26,18 +29,18 @@ struct Decode {
   std::unique_ptr<DecodeSession> session;
 };
 
-Decode decode_of(int64_t batch) {
+Decode decode_of(int64_t batch, Result<ModelWeights> weights = ModelWeights::random(small_config(), 7),
+                 DecodeMode mode = DecodeMode::Megakernel) {
   Decode made;
   const ModelConfig config = small_config();
-  const auto weights = ModelWeights::random(config, 7);
   auto target = FiberDecodeTarget::open(kPlainHost);
   if (!weights || !target) {
     ADD_FAILURE() << (target ? weights.error() : target.error()).to_string();
     return made;
   }
   made.target = std::move(*target);
-  auto session =
-      DecodeSession::make(*made.target, config, *weights, {.batch = batch, .capacity = 64, .machine = {.workers = 3}});
+  auto session = DecodeSession::make(*made.target, config, *weights,
+                                     {.batch = batch, .capacity = 64, .machine = {.workers = 3}, .mode = mode});
   if (!session) {
     ADD_FAILURE() << session.error().to_string();
     return made;
@@ -143,6 +146,58 @@ TEST(GeneratesInPart, EndsWhereItIsAskedTo) {
 
 INSTANTIATE_TEST_SUITE_P(Batches, Generates, testing::Values(1, 2));
 
+/// Weights whose embedding of a token is NaN, or which have an infinity in the head's row of another.
+Result<ModelWeights> wrong_weights(const TemporaryFolder& folder, int nan_token, int infinite_logit) {
+  const ModelConfig config = small_config();
+  STRATA_TRY(const ModelWeights drawn, ModelWeights::random(config, 7));
+  std::map<std::string, std::vector<uint16_t>> changed;
+  std::vector<SafeTensor> tensors = drawn.tensors();
+  for (SafeTensor& tensor : tensors) {
+    const bool embeddings = tensor.name == "model.embed_tokens.weight";
+    if (!embeddings && tensor.name != "lm_head.weight") continue;
+    const int row = embeddings ? nan_token : infinite_logit;
+    if (row < 0) continue;
+    STRATA_TRY(const WeightView view, drawn.at(tensor.name));
+    std::vector<uint16_t>& values = changed[tensor.name];
+    values.assign(view.values.begin(), view.values.end());
+    values[static_cast<size_t>(row * config.hidden_size + 7)] = float_to_bf16(embeddings ? NAN : INFINITY);
+    tensor.bytes = std::as_bytes(std::span(values));
+  }
+  const std::string path = (folder.path() / "model.safetensors").string();
+  STRATA_CHECK(write_safetensors(path, tensors));
+  return ModelWeights::open(path, config);
+}
+
+std::string error_of(const auto& made) { return made ? "none" : made.error().message; }
+
+/// In all forms, with the step and the sequence; what is finite goes on before it.
+TEST(NotFinite, IsAnErrorOfItsStep) {
+  const TemporaryFolder folder("strata-not-finite");
+  const auto weights = wrong_weights(folder, 5, -1);
+  ASSERT_TRUE(weights) << weights.error().to_string();
+  const std::string third = "step 3 of sequence 1 has NaN or infinities among its logits";
+  auto decoder = ReferenceDecoder<float>::create(small_config(), *weights, {.batch = 2});
+  ASSERT_TRUE(decoder);
+  ASSERT_TRUE(decoder->step(std::vector<int64_t>{3, 7}) && decoder->step(std::vector<int64_t>{4, 8}));
+  EXPECT_EQ(error_of(decoder->step(std::vector<int64_t>{6, 5})), third);
+
+  const Decode decode = decode_of(2, wrong_weights(folder, 5, -1));
+  ASSERT_TRUE(decode.session);
+  EXPECT_TRUE(decode.session->generate({{3, 4, 6}, {7, 8, 9}}, {.tokens = 2}));
+  decode.session->set_position(0);
+  EXPECT_EQ(error_of(decode.session->generate({{3, 4, 6}, {7, 8, 5}}, {.tokens = 2})), third);
+  EXPECT_FALSE(decode.session->hangs());
+  EXPECT_FALSE(decode.session->generate({{3}, {7}}, {.tokens = 1})) << "a kernel that failed went on";
+}
+
+TEST(NotFinite, IsAnErrorOfGraphsAndOfDraws) {
+  const TemporaryFolder folder("strata-not-finite");
+  const Decode decode = decode_of(1, wrong_weights(folder, -1, 300), DecodeMode::Graph);
+  ASSERT_TRUE(decode.session);
+  EXPECT_EQ(error_of(decode.session->generate({{3}}, {.tokens = 2, .sampling = {{.temperature = 1, .top_k = 2}}})),
+            "step 1 of sequence 0 has NaN or infinities among its logits");
+}
+
 TEST(GenerateOptions, AreChecked) {
   const ModelConfig config = small_config();
   const auto why = [&](const std::vector<std::vector<int>>& prompts, const GenerateOptions& options) {
@@ -155,6 +210,10 @@ TEST(GenerateOptions, AreChecked) {
   EXPECT_EQ(why({{1}, {}}, {}), "a prompt is empty");
   EXPECT_EQ(why({{1}, {512}}, {}), "token 512 of a prompt is not in the vocabulary of 512");
   EXPECT_EQ(why(good, {.tokens = 0}), "0 tokens to decode");
+  const int64_t most = config.max_position_embeddings;
+  EXPECT_EQ(why(good, {.tokens = most - 1}), "nothing");
+  EXPECT_EQ(why(good, {.tokens = most}),
+            "256 tokens after a prompt of 2, and the model's max_position_embeddings is 256");
   EXPECT_EQ(why(good, {.stop_tokens = {-1}}), "token -1, to stop at, is not in the vocabulary of 512");
   EXPECT_EQ(why(good, {.stop_tokens = std::vector<int>(17, 1)}), "17 tokens to stop at; there may be 16");
   EXPECT_EQ(why(good, {.sampling = std::vector<SamplingOptions>(3)}),

@@ -4,12 +4,15 @@
 
 #include <array>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "megakernel/decode/decode_session.h"
 #include "megakernel/decode/fiber_decode.h"
 #include "megakernel/models/reference_decode.h"
 #include "megakernel/models/sampling.h"
 #include "megakernel/models/test_models.h"
+#include "megakernel/runtime/timeline.h"
 #include "superopt/codegen/test_host.h"
 
 namespace strata::megakernel {
@@ -193,6 +196,118 @@ TEST_P(GraphDecodes, HaveTheMegakernelsBits) {
   }
 }
 
+/// Prompts of several tokens at once leave what token by token leaves: the same tokens follow, and logits that differ
+/// by no more than roundings. Prompts end within a tile of the cache and after it, and at different lengths.
+class PromptDecodes : public testing::TestWithParam<std::tuple<HostDecode, StepForm>> {
+ protected:
+  static constexpr size_t kMade = 6;
+
+  /// The tokens that follow when each is fed by itself.
+  static std::vector<std::vector<int>> one_by_one(DecodeSession& session,
+                                                  const std::vector<std::vector<int>>& prompts) {
+    std::vector<std::vector<int>> made(prompts.size()), next;
+    for (const auto& prompt : prompts) next.push_back({prompt[0]});
+    const auto goes_on = [](const auto& tokens) { return tokens.size() < kMade; };
+    for (size_t fed = 1; std::any_of(made.begin(), made.end(), goes_on); ++fed) {
+      const auto found = session.generate(next, {.tokens = 1});
+      EXPECT_TRUE(found) << found.error().to_string();
+      if (!found) break;
+      for (size_t s = 0; s < prompts.size(); ++s) {
+        const bool in_prompt = fed < prompts[s].size();
+        next[s] = {in_prompt ? prompts[s][fed] : (*found)[s][0]};
+        if (!in_prompt && goes_on(made[s])) made[s].push_back((*found)[s][0]);
+      }
+    }
+    return made;
+  }
+};
+TEST_P(PromptDecodes, HaveTheTokensOfOneByOne) {
+  const auto& [decode, form] = GetParam();
+  const ModelConfig config = decoded_config(decode.family);
+  const auto weights = ModelWeights::random(config, 1);
+  const auto target = FiberDecodeTarget::open(kPlainHost);
+  ASSERT_TRUE(weights && target);
+  DecodeOptions options{.batch = decode.batch,
+                        .capacity = decode.capacity,
+                        .machine = {.workers = decode.workers},
+                        .mode = form == StepForm::Graph ? DecodeMode::Graph : DecodeMode::Megakernel,
+                        .prompt_rows = 16};
+  const auto made = DecodeSession::make(**target, config, *weights, options);
+  ASSERT_TRUE(made) << made.error().to_string();
+  DecodeSession& session = **made;
+  std::vector<std::vector<int>> prompts(static_cast<size_t>(decode.batch));
+  for (size_t s = 0; s < prompts.size(); ++s)
+    for (size_t n = 0; n < 21 + 3 * s; ++n) prompts[s].push_back(static_cast<int>((n * 31 + s * 57 + 3) % 256));
+  const auto expected = one_by_one(session, prompts);
+  const int64_t end = session.position();
+  EXPECT_EQ(session.prompt_positions(), 1);
+  const auto logits = session.logits(decode.batch - 1).value();
+  // Again, over what lies in the cache, and from it.
+  for (const char* order : {"forward", "7"}) {
+    (*target)->set_order(order);
+    session.set_position(0);
+    const auto found = session.generate(prompts, {.tokens = kMade});
+    ASSERT_TRUE(found) << found.error().to_string();
+    EXPECT_EQ(session.no_prompt_step(), "");
+    EXPECT_EQ(session.prompt_positions(), 16 / decode.batch);
+    EXPECT_EQ(*found, expected);
+    EXPECT_EQ(session.position(), end);
+  }
+  const auto again = session.logits(decode.batch - 1).value();
+  double most = 0, largest = 0;
+  for (size_t n = 0; n < logits.size(); ++n) {
+    most = std::max<double>(most, std::fabs(logits[n] - again[n]));
+    largest = std::max<double>(largest, std::fabs(logits[n]));
+  }
+  EXPECT_LE(most, largest / 64) << "more than roundings to bfloat16";
+  // From a position that is no multiple, they go one by one.
+  session.set_position(5);
+  EXPECT_TRUE(session.generate(prompts, {.tokens = 1}));
+}
+
+INSTANTIATE_TEST_SUITE_P(TinyModels, PromptDecodes,
+                         testing::Values(std::tuple{HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2}, StepForm::Megakernel},
+                                         std::tuple{HostDecode{ModelFamily::Llama, 2, 128, 4, 2}, StepForm::Graph}),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).name() +
+                                  (std::get<1>(test.param) == StepForm::Graph ? "_graph" : "_megakernel");
+                         });
+
+/// Each task of the last launch's steps once, in the order of kernels.
+TEST(GraphTraces, HaveAllTasksOfAStep) {
+  const ModelConfig config = decoded_config(ModelFamily::Llama);
+  const auto weights = ModelWeights::random(config, 1);
+  const auto target = FiberDecodeTarget::open(kPlainHost);
+  ASSERT_TRUE(weights && target);
+  DecodeOptions options{.capacity = 32, .machine = {.workers = 2}, .profile = true, .mode = DecodeMode::Graph};
+  const auto session = DecodeSession::make(**target, config, *weights, options);
+  ASSERT_TRUE(session) << session.error().to_string();
+  ASSERT_TRUE((*session)->generate({{3, 4}}, {.tokens = 3}));
+  const auto traced = (*session)->trace();
+  ASSERT_TRUE(traced) << traced.error().to_string();
+  const Plan& plan = (*session)->plan();
+  std::map<std::tuple<unsigned, int, Role>, int> found;
+  for (const TracedTask& task : *traced) {
+    ++found[{task.record.epoch, task.record.task, task.role}];
+    EXPECT_LT(task.worker, plan.workers);
+    EXPECT_EQ(task.multiprocessor, task.worker);
+    EXPECT_LE(task.record.begin, task.record.end);
+  }
+  for (unsigned epoch = 2; epoch <= 4; ++epoch) {  // the first step was the prompt's, of another launch
+    for (size_t t = 0; t < plan.tasks.size(); ++t) {
+      if (plan.tasks[t].function < 0) continue;
+      EXPECT_EQ((found[{epoch, static_cast<int>(t), Role::Compute}]), 1);
+      if (t + 1 < plan.tasks.size()) {
+        EXPECT_EQ((found[{epoch, static_cast<int>(t), Role::Load}]), 1);
+      }
+    }
+  }
+  EXPECT_THAT(found, testing::Each(testing::Pair(testing::_, 1)));
+  const auto timeline = step_timeline(plan, *traced);
+  ASSERT_TRUE(timeline) << timeline.error().to_string();
+  EXPECT_EQ(timeline->epoch, 4U);
+}
+
 INSTANTIATE_TEST_SUITE_P(TinyModels, HostDecodes,
                          testing::Values(HostDecode{ModelFamily::Qwen3, 1, 128, 4, 2},
                                          HostDecode{ModelFamily::Qwen3, 2, 64, 2, 1},
@@ -214,6 +329,7 @@ TEST_P(ChosenForms, GoOnInTheFasterFormWithTheSameBits) {
   EXPECT_GT(times->megakernel, 0);
   EXPECT_GT(times->graph, 0);
   EXPECT_THAT(kWindows, testing::Contains(session_->shape().window_bytes));
+  EXPECT_THAT((std::array<int64_t, 2>{cuda_shape().ahead_bytes, 0}), testing::Contains(session_->shape().ahead_bytes));
   EXPECT_EQ(session_->form(), times->graph < times->megakernel ? StepForm::Graph : StepForm::Megakernel);
   EXPECT_EQ(decode_again("forward"), expected);
 }

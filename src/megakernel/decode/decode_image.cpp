@@ -9,7 +9,6 @@
 
 #include "megakernel/tasks/device/strata_sequence.h"
 #include "megakernel/tgraph/decompose.h"
-#include "superopt/codegen/emit.h"
 
 namespace strata::megakernel {
 namespace {
@@ -17,6 +16,7 @@ namespace {
 constexpr int64_t kWordBytes = 16;    // a tagged word, with
 constexpr int64_t kDataBytes = 8;     // of data
 constexpr int64_t kElementBytes = 2;  // bfloat16
+constexpr int64_t kTileKeys = 16;     // positions of a tile of the cache
 constexpr int64_t kPlace = 1024;      // what tiles in scratch memory are aligned to
 constexpr int64_t kTeam = 256;        // threads that compute
 constexpr int64_t kDrawScratchBytes = 8192;
@@ -29,8 +29,14 @@ int64_t product(const std::vector<int64_t>& sizes) {
 
 class DecodeImageBuilder {
  public:
-  DecodeImageBuilder(const ModelConfig& config, const DecoderShape& shape, const Machine& machine, const Target& target)
-      : c_(config), shape_(shape), machine_(machine), target_(target), tasks_{.workers = machine.workers} {}
+  DecodeImageBuilder(const ModelConfig& config, const DecoderShape& shape, const Machine& machine, const Target& target,
+                     const PromptRows& rows)
+      : c_(config),
+        shape_(shape),
+        machine_(machine),
+        target_(target),
+        rows_(rows),
+        tasks_{.workers = machine.workers, .splits = rows.splits} {}
 
   Result<DecodeImage> run() {
     STRATA_CHECK(check());
@@ -48,16 +54,26 @@ class DecodeImageBuilder {
       names_["X"] = names_.at("Y");
     }
     layer_ = -1;
+    if (is_prompt()) {
+      end_of_rows();
+      return std::move(made_);
+    }
     STRATA_CHECK(generated(DecoderPart::Head));
     sample();
     return std::move(made_);
   }
 
  private:
+  bool is_prompt() const { return rows_.each > 1; }
+
   Result<void> check() const {
-    if (shape_.dtype != DType::BF16) return unsupported("tasks of a decode step compute in bf16");
+    if (rows_.each < 1 || kTileKeys % rows_.each != 0 || shape_.batch % rows_.each != 0)
+      return with_remedy(invalid("{} rows of a batch, {} of each sequence", shape_.batch, rows_.each),
+                         fmt::format("give a divisor of {} and of the batch", kTileKeys));
+    if (shape_.dtype != DType::BF16)
+      return with_remedy(unsupported("tasks of a decode step compute in bf16"), "give a model in bfloat16");
     if (c_.head_dim != 32 && c_.head_dim != 64 && c_.head_dim != 128)
-      return unsupported("heads of {} elements; tasks take 32, 64 or 128", c_.head_dim);
+      return with_remedy(unsupported("head_dim is {}; tasks take 32, 64 or 128", c_.head_dim), "use --device host");
     constexpr int64_t kMostSequences = 32;  // a lane of the warp that ends a step has one
     if (shape_.batch > kMostSequences)
       return with_remedy(unsupported("{} sequences; a step takes {}", shape_.batch, kMostSequences),
@@ -155,6 +171,15 @@ class DecodeImageBuilder {
     }
     return access;
   }
+  /// What a task of attention reads of keys or values [rows, columns]: of its head, all rows of its sequence.
+  Access of_sequence(int t, const std::vector<int64_t>& grid) const {
+    Access access = tile(t, false, grid, {2, 1});
+    if (!is_prompt()) return access;
+    access.region.map.ranges[0] = indexing::below(rows_.each);
+    access.region.map.results[0] =
+        floor_div(indexing::Expr::dim(2), rows_.each) * rows_.each + indexing::Expr::range(0);
+    return access;
+  }
   Operator& hand_written(const std::string& function, std::vector<int64_t> grid, std::vector<int> arguments) {
     Operator& op = made_.operators.operators.emplace_back();
     op.name = in_layer(function);
@@ -211,7 +236,7 @@ class DecodeImageBuilder {
                     "      const int b = static_cast<int>(d.record.coordinates[1]);\n"
                     "      const bool counts = has_limits(argument<const SequenceOptions>(d, 2)[b]);\n"
                     "      unsigned* const of_rank = argument<unsigned>(d, 3) + b * kRanks;\n"
-                    "      best_of_part<{0}>(words<bf16>(d, side, 0) + static_cast<int64>(b) * {1},\n"
+                    "      best_of_part<{0}>(words<bf16>(d, side, 0) + static_cast<int64>(b) * {1}, b,\n"
                     "          part * {2}, part + 1 < {3} ? (part + 1) * {2} : {4}, words_out<float>(d, side, 1),\n"
                     "          2 * (b * {3} + part), side.scratch(), [&](bf16 logit) {{\n"
                     "            if (counts) add_relaxed(of_rank[rank_of(logit)], 1);\n          }});\n",
@@ -266,6 +291,25 @@ class DecodeImageBuilder {
     std::vector<int>& of_last = made_.arguments.back();
     made_.bodies["end"] = {"the end of the step", "",
                            end(of_last, fmt::format("token_of_lane<{}>(words<float, 1>(d, side, 0))", shape_.batch))};
+  }
+
+  /// The end of a step that makes no token: when the last layer's results are there.
+  void end_of_rows() {
+    const int next = tensor("next", {1}, TensorClass::Activation, 4);
+    Operator& last = hand_written("end_of_rows", {1}, {words_of("X")});
+    last.reads = {tile(names_.at("X"), false, last.grid, {-1, -1})};
+    last.writes = {tile(next, true, last.grid, {-1})};
+    // Words must be looked for: a task that a counter does not hold back waits for nothing else.
+    const int64_t words = shape_.batch * c_.hidden_size / (kDataBytes / kElementBytes);
+    const bool untagged = made_.operators.tensors[static_cast<size_t>(names_.at("X"))].untagged;
+    made_.bodies["end_of_rows"] = {
+        "the end of a step of prompts", "",
+        untagged ? ""
+                 : fmt::format("      const auto x = words<bf16>(d, side, 0);\n"
+                               "      gather_words(side, {}, static_cast<int>({}::rank()), {},\n"
+                               "          [&](int n) -> auto& {{ return x.at(n * {}); }}, [](int, const "
+                               "unsigned(&)[2]) {{}});\n",
+                               words, kTeamType, kTeam, kDataBytes / kElementBytes)};
   }
 
   // ---- Generated operators
@@ -415,8 +459,8 @@ class DecodeImageBuilder {
     set_cost(made, *code);
     made.cost.constant_bytes = code->iterations * code->stage_bytes;
     made.cost.scratch_bytes = own_tile(*code) + code->stage_bytes;
-    made.reads = {tile(names_.at("Q"), false, grid, {2, 1}), tile(names_.at("K"), false, grid, {2, 1}),
-                  tile(names_.at("V"), false, grid, {2, 1}), tile(cache, false, grid, {0, 1, 2, -1})};
+    made.reads = {tile(names_.at("Q"), false, grid, {2, 1}), of_sequence(names_.at("K"), grid),
+                  of_sequence(names_.at("V"), grid), tile(cache, false, grid, {0, 1, 2, -1})};
     for (TensorId id : op.operation().results) {
       const int t = names_.at(op.graph->tensor(id).name);
       made.writes.push_back(tile(t, true, grid, {2, 1, splits ? 0 : -1, -1}));
@@ -439,8 +483,9 @@ class DecodeImageBuilder {
         "      const int b = static_cast<int>(d.record.coordinates[2]);\n"
         "      const HistoryPart part = HistoryPart::of<{0}, {1}>({2}.position(b), split);\n",
         keys, grid[0], "{}");
-    const std::string tiles = fmt::format("static_cast<int64>(split + {} * (g + {} * b)) * {}", grid[0], grid[1],
-                                          code.iterations * code.stage_bytes);
+    const std::string tiles =
+        fmt::format("static_cast<int64>(split + {} * (g + {} * {})) * {}", grid[0], grid[1],
+                    is_prompt() ? fmt::format("(b / {})", rows_.each) : "b", code.iterations * code.stage_bytes);
     TaskBody body;
     body.comment = "attention";
     body.load = fmt::format(fmt::runtime(part), "ring") +
@@ -451,9 +496,9 @@ class DecodeImageBuilder {
     const Packing::Tile& key = code.packing.tiles[0];
     const Packing::Tile& value = code.packing.tiles[1];
     const std::string rows = fmt::format("HeadRows<bf16, Side, {}, {}>", c_.head_dim, norm);
-    const auto head_rows = [&](int number, int gain) {
-      return fmt::format("{0}{{words<bf16>(d, side, {1}), argument<const bf16>(d, {2}), cos, sin, {3}f}}", rows, number,
-                         gain, fmt::format("{:.9e}", c_.rms_norm_eps));
+    const auto head_rows = [&](int number, int gain, const std::string& back = "") {
+      return fmt::format("{0}{{words<bf16>(d, side, {1}), argument<const bf16>(d, {2}), cos{4}, sin{4}, {3}f}}", rows,
+                         number, gain, fmt::format("{:.9e}", c_.rms_norm_eps), back);
     };
     TaskCall call;
     call.tensors = {
@@ -469,6 +514,27 @@ class DecodeImageBuilder {
         "      if (part.own >= 0) {{\n        commit_copies();\n        wait_copies<0>();\n        {}::meet();\n      "
         "}}\n",
         kTeamType);
+    const std::string cached =
+        fmt::format("argument<unsigned char>(d, 7) + {} + part.own * {}", tiles, code.stage_bytes);
+    const std::string append =
+        is_prompt() ? fmt::format(
+                          "      if (part.own >= 0) {{\n"
+                          "        append_rows_to_history<{0}, {1}, {2}, {3}>(\n"
+                          "            own, {4}, part.row, b % {5} + 1, bf16{{}},\n"
+                          "            [&](int n) {{ return {6} + ((b - n) * {7} + g) * {8}; }},\n"
+                          "            [&](int n) {{ return words<bf16>(d, side, 2) + ((b - n) * {7} + g) * {8}; }});\n"
+                          "      }}\n",
+                          kTeamType, key.type, value.type, value.offset, cached, rows_.each,
+                          head_rows(1, 6, fmt::format(" - n * {}", c_.head_dim)), c_.num_key_value_heads, c_.head_dim)
+                    : fmt::format(
+                          "      if (part.own >= 0) {{\n"
+                          "        append_to_history<{0}, {1}, {2}, {3}, {4}>(\n"
+                          "            own, {5},\n"
+                          "            {6} + (b * {7} + g) * {8}, words<bf16>(d, side, 2) + (b * {7} + g) * {8}, "
+                          "part.row);\n"
+                          "      }}\n",
+                          kTeamType, key.type, value.type, value.offset, code.stage_bytes, cached, head_rows(1, 6),
+                          c_.num_key_value_heads, c_.head_dim);
     body.compute =
         fmt::format(fmt::runtime(part), "side") +
         fmt::format(
@@ -476,14 +542,8 @@ class DecodeImageBuilder {
             "      const bf16* const cos = argument<const bf16>(d, 3) + static_cast<int64>(position) * {0};\n"
             "      const bf16* const sin = argument<const bf16>(d, 4) + static_cast<int64>(position) * {0};\n"
             "      unsigned char* const own = side.scratch() + {1};\n"
-            "      if (part.own >= 0) {{\n"
-            "        append_to_history<{2}, {3}, {4}, {5}, {6}>(\n"
-            "            own, argument<unsigned char>(d, 7) + {7} + part.own * {6},\n"
-            "            {8} + (b * {9} + g) * {0}, words<bf16>(d, side, 2) + (b * {9} + g) * {0}, part.row);\n"
-            "      }}\n"
-            "{10}      HistoryRing<TaskRing<Side>> history{{ring, part.own, own}};\n",
-            c_.head_dim, own, kTeamType, key.type, value.type, value.offset, code.stage_bytes, tiles, head_rows(1, 6),
-            c_.num_key_value_heads, code.threads < kTeam ? meets : "") +
+            "{2}{3}      HistoryRing<TaskRing<Side>> history{{ring, part.own, own}};\n",
+            c_.head_dim, own, append, code.threads < kTeam ? meets : "") +
         compute_call(code, call);
     return body;
   }
@@ -512,6 +572,7 @@ class DecodeImageBuilder {
   const DecoderShape& shape_;
   const Machine& machine_;
   const Target& target_;
+  const PromptRows rows_;
   const DecodeTasks tasks_;
   DecodeImage made_;
   int64_t layer_ = -1;
@@ -524,19 +585,9 @@ class DecodeImageBuilder {
 
 }  // namespace
 
-std::string DecodeImage::text(const std::vector<std::string>& names) const {
-  std::vector<TaskBody> ordered;
-  for (const std::string& name : names) ordered.push_back(bodies.at(name));
-  std::string all = "#define STRATA_TASKS\n";  // strata_cuda.h, thread_now
-  for (const std::string_view library :
-       {device_library(), device_registers(), device_bulk(), task_library(), attention_library(), sampling_library()})
-    all += library;
-  return all + functions + task_switch(ordered);
-}
-
 Result<DecodeImage> decode_image(const ModelConfig& config, const DecoderShape& shape, const Machine& machine,
-                                 const Target& target) {
-  return DecodeImageBuilder(config, shape, machine, target).run();
+                                 const Target& target, const PromptRows& rows) {
+  return DecodeImageBuilder(config, shape, machine, target, rows).run();
 }
 
 }  // namespace strata::megakernel

@@ -2,6 +2,8 @@
 // of plans; the device text of their tasks; and the memory that these read and write. docs/megakernel.md has the
 // design.
 //
+// A step of prompts (PromptRows) has no head: the last layer is followed by the end.
+//
 //   embed → per layer: norm_qkv → attention (→ combine) → output_projection → gated_up → down; → head → best_of_part
 //   → sample (→ end), which writes the next tokens and ends the step
 //
@@ -61,15 +63,25 @@ struct DecodeImage {
   std::map<std::string, TaskBody> bodies;  ///< by block function
   std::map<std::string, TaskCode> codes;   ///< of these, those that were generated
   std::string functions;                   ///< device text of the block functions and of the packing kernels
-  int64_t floor_bytes = 0;                 ///< weights that every step reads, without the cache
+  /// Of all buffers.
+  int64_t bytes() const;
+  int64_t floor_bytes = 0;  ///< weights that every step reads, without the cache
 
   /// The device text of an image whose functions have these names, in the order of their numbers: block functions and
   /// task_switch. Behind the runtime's core.
   std::string text(const std::vector<std::string>& names) const;
 };
 
+/// A step that takes several positions of each sequence's prompt. Row r of its batch is position r mod `each` of
+/// sequence r / each; all positions of a sequence lie in one tile of its cache. It ends with the last layer, since no
+/// token follows from it.
+struct PromptRows {
+  int64_t each = 1;    ///< positions of a sequence: a divisor of 16; 1: it is no such step
+  int64_t splits = 0;  ///< of attention: those of the steps that make tokens, with which it shares caches
+};
+
 /// Errors: those of decode_operators and of task_code; Unsupported, with the remedy, for sizes that tasks do not take.
 Result<DecodeImage> decode_image(const ModelConfig& config, const DecoderShape& shape, const Machine& machine,
-                                 const Target& target);
+                                 const Target& target, const PromptRows& rows = {});
 
 }  // namespace strata::megakernel

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "megakernel/decode/step_parts.h"
 #include "megakernel/models/test_models.h"
 #include "megakernel/runtime/core/program.h"
 #include "megakernel/runtime/cuda/source.h"
@@ -140,12 +141,57 @@ TEST(DecodeImage, OfKnownModelsFitsSharedMemoryWithBatches) {
   }
 }
 
+/// As few as a host has, or a user names: tasks are then as narrow as stages and scratch memory need.
+TEST(DecodeImage, OfKnownModelsIsMadeForFewWorkers) {
+  for (const std::string& name : preset_names()) {
+    ModelConfig config = *preset_config(name);
+    config.num_hidden_layers = 1;
+    for (const int64_t batch : {1, 16}) {
+      for (const int workers : {1, 4, 24}) {
+        SCOPED_TRACE(fmt::format("{}, batch {}, {} workers", name, batch, workers));
+        Machine machine;
+        machine.workers = workers;
+        const auto image = decode_image(config, {batch, 512, DType::BF16}, machine, targets().back());
+        ASSERT_TRUE(image) << image.error().to_string();
+        for (const Operator& op : image->operators.operators)
+          EXPECT_LE(op.cost.scratch_bytes, DecodeTasks{}.scratch_bytes) << op.name;
+      }
+    }
+  }
+}
+
+/// With eight rows, whose iterations are as long as one sequence's: but where one has 512 terms, as Llama-3.2-1B's
+/// down.
+TEST(DecodeImage, OfPromptsHasThePackingOfTheStep) {
+  for (const std::string& name : preset_names()) {
+    ModelConfig config = *preset_config(name);
+    config.num_hidden_layers = 1;
+    for (const int64_t batch : {1, 4}) {
+      SCOPED_TRACE(fmt::format("{}, batch {}", name, batch));
+      const auto step = decode_image(config, {batch, 1024}, Machine{}, targets().back());
+      ASSERT_TRUE(step) << step.error().to_string();
+      int64_t splits = 0;
+      for (const Operator& op : step->operators.operators)
+        if (op.function == "attention") splits = op.grid[0];
+      const auto image = decode_image(config, {8, 1024}, Machine{}, targets().back(), {8 / batch, splits});
+      ASSERT_TRUE(image) << image.error().to_string();
+      EXPECT_EQ(have_one_packing(*step, *image), batch > 1 || name != "llama-3.2-1b");
+      EXPECT_EQ(image->operators.operators.back().function, "end_of_rows");
+      if (batch > 1) continue;
+      Machine machine;
+      divide_shared_memory(image->operators, machine);
+      const auto compiled = compile(image->operators, machine);
+      ASSERT_TRUE(compiled) << compiled.error().to_string();
+    }
+  }
+}
+
 TEST(DecodeImage, SaysWhatItDoesNotTake) {
   ModelConfig config = small_config(ModelFamily::Llama);
   config.head_dim = 16;
   const auto narrow = image_of(config);
   ASSERT_FALSE(narrow);
-  EXPECT_THAT(narrow.error().to_string(), testing::HasSubstr("heads of 16 elements; tasks take 32, 64 or 128"));
+  EXPECT_THAT(narrow.error().to_string(), testing::HasSubstr("head_dim is 16; tasks take 32, 64 or 128"));
   config = small_config(ModelFamily::Llama);
   config.vocab_size = 331;
   const auto odd = image_of(config);

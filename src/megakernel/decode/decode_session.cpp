@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "megakernel/decode/step_parts.h"
 #include "megakernel/models/bf16.h"
 #include "megakernel/models/rope.h"
 #include "megakernel/tasks/device/strata_sequence.h"
@@ -15,8 +16,6 @@
 namespace strata::megakernel {
 namespace {
 
-constexpr int64_t kSharedBytes = 232'448;  // of a block, on Hopper
-constexpr int64_t kOther = 6'144;          // of these, for barriers and the list of tasks
 constexpr int64_t kWordBytes = 16;
 constexpr const char* kHangs = "a block function does not return; end the process, to free the device";
 
@@ -37,10 +36,18 @@ std::string_view bytes_of(std::span<const uint16_t> values) {
 
 Result<std::unique_ptr<DecodeSession>> DecodeSession::make(DecodeTarget& target, const ModelConfig& config,
                                                            const ModelWeights& weights, const DecodeOptions& options) {
+  return make(
+      target, config, [&]() -> Result<const ModelWeights*> { return &weights; }, options);
+}
+
+Result<std::unique_ptr<DecodeSession>> DecodeSession::make(DecodeTarget& target, const ModelConfig& config,
+                                                           const WeightSource& source, const DecodeOptions& options) {
   std::unique_ptr<DecodeSession> session(new DecodeSession(target, config, options));
   STRATA_CHECK(session->compile_step());
-  STRATA_CHECK(session->fill_memory(weights));
-  STRATA_CHECK(session->pack(weights));
+  STRATA_CHECK(target.check_room(session->image_.bytes()));
+  STRATA_TRY(const ModelWeights* const weights, source());
+  STRATA_CHECK(session->fill_memory(*weights));
+  STRATA_CHECK(session->pack(*weights));
   STRATA_CHECK(session->choose_form());
   return session;
 }
@@ -49,29 +56,24 @@ DecodeSession::~DecodeSession() {
   if (kernel_ == nullptr || !hangs()) return;
   // To free memory a device waits for what runs.
   for (std::unique_ptr<DecodeMemory>& buffer : buffers_) static_cast<void>(buffer.release());
+  if (prompt_step_ != nullptr && prompt_step_->hangs()) static_cast<void>(prompt_step_.release());
 }
 
 Result<void> DecodeSession::compile_step() {
+  if (options_.profile && options_.mode == DecodeMode::Auto)
+    return with_remedy(invalid("recording tasks takes time, so no form is chosen by time"), "choose a form");
   Machine& machine = options_.machine;
   const Target& target = targets().back();
   STRATA_TRY(image_, decode_image(config_, {options_.batch, options_.capacity, DType::BF16}, machine, target));
-  machine.scratch_bytes = 0;
-  for (const Operator& op : image_.operators.operators)
-    machine.scratch_bytes = std::max(machine.scratch_bytes, ceil_div(op.cost.scratch_bytes, 1024) * 1024);
-  machine.ring_bytes = (kSharedBytes - kOther - machine.scratch_bytes) / 1024 * 1024;
+  divide_shared_memory(image_.operators, machine);
   STRATA_CHECK(label_operators());
   CompileOptions plans;
   plans.events_of_tasks = !options_.without.events_of_tasks;
   plans.choose_hand_offs = !options_.without.tagged_words && !options_.without.constants_ahead;
   STRATA_TRY(Compiled compiled, compile(image_.operators, machine, plans));
   plan_ = std::move(compiled.plan);
-  std::vector<std::string> names;
-  for (const TaskFunction& function : plan_.functions) names.push_back(function.name);
-  std::set<std::string> kernels;
-  for (const PackJob& job : image_.packing) kernels.insert(job.kernel);
   const auto compile_form = [&](StepForm form) {
-    return target_->compile(image_.text(names), static_cast<int>(names.size()),
-                            std::vector<std::string>(kernels.begin(), kernels.end()), form, options_.profile);
+    return compile_step_code(*target_, image_, plan_, form, options_.profile);
   };
   if (options_.mode == DecodeMode::Auto) {
     measured_.emplace();
@@ -172,8 +174,9 @@ Result<double> DecodeSession::measured_step() {
   double least = HUGE_VAL;
   for (int n = 0; n < kLaunches; ++n) {
     set_position(std::min(options_.capacity / 2, options_.capacity - steps));
-    STRATA_TRY(const double seconds, run(steps));
-    least = std::min(least, seconds / steps);
+    const Result<double> seconds = run(steps);
+    if (!seconds) return tl::unexpected(seconds.error().within("timing the step in the middle of the cache"));
+    least = std::min(least, *seconds / steps);
   }
   set_position(0);
   return least;
@@ -186,26 +189,20 @@ Result<double> DecodeSession::choose_loads() {
   if (windows.empty() && options_.mode == DecodeMode::Auto) windows.push_back(shape_.window_bytes);
   std::vector<int64_t> aheads{shape_.ahead_bytes};  // none of which is measured where it is named, or left out
   if (!options_.ahead_bytes && shape_.ahead_bytes != 0) aheads.push_back(0);
-  double least = 0;
-  WorkerShape fastest = shape_;
-  for (const int64_t window : windows) {
-    for (const int64_t ahead : aheads) {
-      shape_.window_bytes = window;
-      shape_.ahead_bytes = ahead;
-      STRATA_CHECK(make_kernel(form_));
-      STRATA_TRY(const double seconds, measured_step());
-      if (least > 0 && seconds >= least) continue;
-      least = seconds;
-      fastest = shape_;
-    }
-  }
-  shape_ = fastest;
-  return least;
+  if (windows.empty()) return 0;
+  const auto use = [&](const Loads& loads) {
+    shape_.window_bytes = loads.window;
+    shape_.ahead_bytes = loads.ahead;
+  };
+  STRATA_TRY(const auto fastest, fastest_loads(windows, aheads, [&](const Loads& loads) {
+               use(loads);
+               return make_kernel(form_).and_then([&] { return measured_step(); });
+             }));
+  use(fastest.first);
+  return fastest.second;
 }
 
 Result<void> DecodeSession::choose_form() {
-  if (options_.profile && options_.mode != DecodeMode::Megakernel)
-    return with_remedy(invalid("tasks are recorded in the mega-kernel alone"), "choose it as the form");
   STRATA_TRY(const double first, choose_loads());
   if (measured_) measured_->megakernel = first;
   if (!measured_ || !measured_->no_graph.empty()) return make_kernel(form_);
@@ -227,9 +224,8 @@ Result<void> DecodeSession::make_kernel(StepForm form) {
   for (size_t n = 0; n < buffers_.size(); ++n)
     if (image_.buffers[n].kind == DecodeBuffer::Kind::Words) STRATA_CHECK(buffers_[n]->clear());
   kernel_.reset();
-  std::map<std::string, const std::vector<int>*> arguments;
-  for (size_t n = 0; n < image_.operators.operators.size(); ++n)
-    arguments[image_.operators.operators[n].name] = &image_.arguments[n];
+  std::vector<uint64_t> addresses;
+  for (const std::unique_ptr<DecodeMemory>& buffer : buffers_) addresses.push_back(buffer->address());
   KernelOptions options;
   options.shape = shape_;
   options.limit = options_.limit;
@@ -237,18 +233,7 @@ Result<void> DecodeSession::make_kernel(StepForm form) {
   if (options_.without.constants_ahead) options.without |= kConstantsAhead;
   options.tokens_per_step = static_cast<int>(options_.batch);
   options.lengths.assign(static_cast<size_t>(options_.batch), static_cast<int>(position_));
-  for (const std::string& name : plan_.operators) {
-    OperatorRecord record{};
-    const auto at = arguments.find(name);
-    if (at != arguments.end()) {
-      if (at->second->size() > std::size(record.arguments))
-        return unsupported("operator '{}' has {} arguments, more than {}", name, at->second->size(),
-                           std::size(record.arguments));
-      for (size_t n = 0; n < at->second->size(); ++n)
-        record.arguments[n] = reinterpret_cast<void*>(buffers_[static_cast<size_t>((*at->second)[n])]->address());
-    }
-    options.operators.push_back(record);
-  }
+  STRATA_TRY(options.operators, operator_records(image_, plan_, addresses));
   STRATA_TRY(kernel_, target_->step_kernel(plan_, options, form));
   form_ = form;
   return {};
@@ -287,28 +272,84 @@ SamplingOptions sampling_of(const GenerateOptions& options, size_t sequence) {
 Result<void> check_generate(const ModelConfig& config, int64_t batch, const std::vector<std::vector<int>>& prompts,
                             const GenerateOptions& options) {
   if (static_cast<int64_t>(prompts.size()) != batch)
-    return invalid("{} prompts for a batch of {}", prompts.size(), batch);
+    return with_remedy(invalid("{} prompts for a batch of {}", prompts.size(), batch), "give one for each sequence");
   if (options.tokens < 1) return with_remedy(invalid("{} tokens to decode", options.tokens), "ask for one at least");
   constexpr const char* kTokens = "use the ids of the model's own tokenizer";
   const auto is_token = [&](int token) { return token >= 0 && token < config.vocab_size; };
+  size_t longest = 0;
   for (const std::vector<int>& prompt : prompts) {
-    if (prompt.empty()) return invalid("a prompt is empty");
+    if (prompt.empty()) return with_remedy(invalid("a prompt is empty"), "give it one token at least");
+    longest = std::max(longest, prompt.size());
     for (const int token : prompt) {
       if (!is_token(token))
         return with_remedy(invalid("token {} of a prompt is not in the vocabulary of {}", token, config.vocab_size),
                            kTokens);
     }
   }
+  // The last token is not fed.
+  if (static_cast<int64_t>(longest) > config.max_position_embeddings - options.tokens + 1) {
+    return with_remedy(invalid("{} tokens after a prompt of {}, and the model's max_position_embeddings is {}",
+                               options.tokens, longest, config.max_position_embeddings),
+                       "decode fewer tokens, or shorten the prompt");
+  }
   if (options.stop_tokens.size() > strata_device::kMostStopTokens)
-    return invalid("{} tokens to stop at; there may be {}", options.stop_tokens.size(), strata_device::kMostStopTokens);
+    return with_remedy(
+        invalid("{} tokens to stop at; there may be {}", options.stop_tokens.size(), strata_device::kMostStopTokens),
+        "give fewer");
   for (const int token : options.stop_tokens) {
     if (!is_token(token))
       return with_remedy(invalid("token {}, to stop at, is not in the vocabulary of {}", token, config.vocab_size),
                          kTokens);
   }
   if (options.sampling.size() > 1 && static_cast<int64_t>(options.sampling.size()) != batch)
-    return invalid("sampling options of {} sequences for a batch of {}", options.sampling.size(), batch);
+    return with_remedy(invalid("sampling options of {} sequences for a batch of {}", options.sampling.size(), batch),
+                       "give those of each sequence, or one for all");
   for (const SamplingOptions& one : options.sampling) STRATA_CHECK(check_sampling(one));
+  return {};
+}
+
+/// Positions that a launch fills lie in the cache and among the model's.
+Result<void> DecodeSession::check_positions(int64_t more) const {
+  const int64_t most = std::min(options_.capacity, config_.max_position_embeddings);
+  if (position_ + more <= most) return {};
+  return with_remedy(invalid("{} positions after {}: the cache has {}, the model's max_position_embeddings is {}", more,
+                             position_, options_.capacity, config_.max_position_embeddings),
+                     most == options_.capacity ? "make the session with a larger capacity, or decode fewer tokens"
+                                               : "decode fewer tokens");
+}
+
+/// Whether the prompts, of which the shortest has so many tokens, go several positions at a time: where that pays and
+/// can be.
+bool DecodeSession::takes_prompts(size_t shortest) {
+  if (options_.prompt_rows <= options_.batch || static_cast<int64_t>(shortest) < options_.least_prompt) return false;
+  if (!no_prompt_step_.empty()) return false;
+  if (prompt_step_ == nullptr) {
+    auto made = PromptStep::make(*target_, config_, image_, buffers_,
+                                 {.batch = options_.batch,
+                                  .capacity = options_.capacity,
+                                  .rows = options_.prompt_rows,
+                                  .machine = options_.machine,
+                                  .shape = shape_,
+                                  .form = form_,
+                                  .limit = options_.limit});
+    if (!made) {
+      // Prompts go token by token then, and who asks reads why.
+      no_prompt_step_ = made.error().message;
+      return false;
+    }
+    prompt_step_ = std::move(*made);
+  }
+  return position_ % prompt_step_->each() == 0;
+}
+
+/// Feeds what all prompts have before their last tokens, of which a token follows.
+Result<void> DecodeSession::feed_prompts(const std::vector<std::vector<int>>& prompts, size_t count) {
+  for (size_t fed = 0; fed < count; fed += static_cast<size_t>(prompt_step_->each())) {
+    std::vector<std::span<const int>> tokens;
+    for (const std::vector<int>& prompt : prompts) tokens.push_back(std::span(prompt).subspan(fed, count - fed));
+    STRATA_CHECK(prompt_step_->run(tokens, position_ + static_cast<int64_t>(fed)));
+  }
+  set_position(position_ + static_cast<int64_t>(count));
   return {};
 }
 
@@ -319,10 +360,7 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
   const size_t batch = prompts.size();
   size_t longest = 0;
   for (const std::vector<int>& prompt : prompts) longest = std::max(longest, prompt.size());
-  const int64_t most = static_cast<int64_t>(longest) + options.tokens - 1;
-  if (position_ + most > options_.capacity)
-    return with_remedy(invalid("{} positions after {} do not fit a cache of {}", most, position_, options_.capacity),
-                       "raise the capacity");
+  STRATA_CHECK(check_positions(static_cast<int64_t>(longest) + options.tokens - 1));
   std::vector<std::vector<int>> made(batch);
   std::vector<bool> ended(batch);
   const auto take = [&](std::span<const int> found, size_t fed) {
@@ -335,11 +373,16 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
       if (on_token) on_token(static_cast<int64_t>(s), found[s]);
     }
   };
+  const auto shorter = [](const auto& a, const auto& b) { return a.size() < b.size(); };
+  const size_t shortest = std::min_element(prompts.begin(), prompts.end(), shorter)->size();
+  size_t fed = takes_prompts(shortest) ? shortest - 1 : 0;
+  const auto begin = Clock::now();
+  if (fed > 0) STRATA_CHECK(feed_prompts(prompts, fed));
   // While a sequence is in its prompt, the host says what comes next.
   std::vector<int> next(batch);
-  for (size_t s = 0; s < batch; ++s) next[s] = prompts[s][0];
+  for (size_t s = 0; s < batch; ++s) next[s] = prompts[s][fed];
   STRATA_CHECK(put_sequences(options, ended));
-  for (size_t fed = 0; fed + 1 < longest; ++fed) {
+  for (; fed + 1 < longest; ++fed) {
     if (options.stop.stop_requested()) return made;
     STRATA_CHECK(put<int>(DecodeBuffer::Kind::Tokens, next));
     STRATA_CHECK(steps(1));
@@ -347,6 +390,7 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
     take(found, fed);
     for (size_t s = 0; s < batch; ++s) next[s] = fed + 1 < prompts[s].size() ? prompts[s][fed + 1] : found[s];
   }
+  prompt_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
   // What was found within a prompt has ended nothing.
   STRATA_CHECK(put_sequences(options, ended));
   STRATA_CHECK(put<int>(DecodeBuffer::Kind::Tokens, next));
@@ -368,7 +412,7 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
     STRATA_TRY(const bool aborted, kernel_->aborted());
     if (aborted) break;
   }
-  STRATA_TRY(const uint32_t done, kernel_->wait());
+  STRATA_TRY(const uint32_t done, end_launch());
   tell();
   position_ += done;
   return made;
@@ -376,16 +420,24 @@ Result<std::vector<std::vector<int>>> DecodeSession::generate(const std::vector<
 
 Result<void> DecodeSession::steps(uint32_t count) {
   STRATA_CHECK(kernel_->launch(count));
-  STRATA_TRY(const uint32_t done, kernel_->wait());
+  STRATA_TRY(const uint32_t done, end_launch());
   position_ += done;
   return {};
+}
+
+Result<uint32_t> DecodeSession::end_launch() {
+  Result<uint32_t> done = kernel_->wait();
+  if (done) return done;
+  const Result<AbortReport> report = kernel_->report();
+  if (!report || report->cause.activity != Activity::NotFinite) return done;
+  return not_finite_logits(position_ + kernel_->steps_done(), report->cause.have);
 }
 
 Result<double> DecodeSession::run(uint32_t count) {
   if (hangs()) return environment("the launch before has not ended: {}", kHangs);
   if (position_ + count > options_.capacity)
     return with_remedy(invalid("{} positions after {} do not fit a cache of {}", count, position_, options_.capacity),
-                       "raise the capacity");
+                       "make the session with a larger capacity, or run fewer steps");
   STRATA_CHECK(put_sequences({}, std::vector<bool>(static_cast<size_t>(options_.batch))));
   const auto begin = Clock::now();
   STRATA_CHECK(steps(count));

@@ -11,6 +11,7 @@
 
 #include "megakernel/decode/decode_image.h"
 #include "megakernel/decode/decode_target.h"
+#include "megakernel/decode/prompt_step.h"
 #include "megakernel/models/sampling.h"
 
 namespace strata::megakernel {
@@ -44,11 +45,16 @@ struct DecodeOptions {
   int64_t capacity = 1024;  ///< positions of a sequence's cache
   Machine machine;          ///< workers and window; ring and scratch are what the functions leave of shared memory
   std::chrono::milliseconds limit{2000};  ///< of each wait within a step
-  bool profile = false;                   ///< record begin and end of tasks; of the mega-kernel alone
+  bool profile = false;                   ///< record begin and end of tasks; not with DecodeMode::Auto
   DecodeMode mode = DecodeMode::Megakernel;
   DecodeAblation without;
   /// WorkerShape::ahead_bytes. Else cuda_shape()'s or, where windows are measured and it is faster so, 0.
   std::optional<int64_t> ahead_bytes;
+  /// Prompts of at least so many tokens are taken several positions at once, up to `prompt_rows` of all sequences
+  /// together, by a step of its own (prompt_step.h), which is planned and compiled when the first comes: that takes
+  /// seconds. prompt_rows 1: token by token.
+  int64_t prompt_rows = 1;
+  int64_t least_prompt = 2;
   std::vector<int64_t> windows;  ///< bytes; the fastest is measured when the session begins. None: the machine's
 };
 
@@ -60,7 +66,7 @@ struct GenerateOptions {
 };
 
 /// Errors (InvalidInput): as many prompts as the batch has sequences, none empty; tokens, of prompts and to stop at, of
-/// the vocabulary; sampling options as sampling.h and this file say.
+/// the vocabulary; positions below max_position_embeddings; sampling options as sampling.h and this file say.
 Result<void> check_generate(const ModelConfig& config, int64_t batch, const std::vector<std::vector<int>>& prompts,
                             const GenerateOptions& options);
 /// Those of a sequence.
@@ -68,9 +74,13 @@ SamplingOptions sampling_of(const GenerateOptions& options, size_t sequence);
 
 class DecodeSession {
  public:
+  /// The weights, when all has been refused that configuration and options do not allow. They must outlive make.
+  using WeightSource = std::function<Result<const ModelWeights*>()>;
   /// Compiles the step, uploads and packs the weights. The target must outlive the session, and serves no other.
-  /// Errors: those of decode_image, compile and the target; InvalidInput where a graph of kernels shall record tasks;
-  /// Environment where the weights do not fit its memory.
+  /// Errors: those of decode_image, compile, the target and the source; InvalidInput where tasks shall be
+  /// recorded and the form chosen; Environment where the step does not fit the target's memory.
+  static Result<std::unique_ptr<DecodeSession>> make(DecodeTarget& target, const ModelConfig& config,
+                                                     const WeightSource& weights, const DecodeOptions& options);
   static Result<std::unique_ptr<DecodeSession>> make(DecodeTarget& target, const ModelConfig& config,
                                                      const ModelWeights& weights, const DecodeOptions& options);
 
@@ -80,17 +90,17 @@ class DecodeSession {
 
   /// What a sequence has made so far is told as soon as the host sees it: its number, and the token.
   using OnToken = std::function<void(int64_t sequence, int token)>;
-  /// Feeds the prompts, one token a step, and decodes until each sequence has ended, by a stop token or by the number
-  /// of its tokens. Sequences with shorter prompts begin earlier. Tokens are those of sampling.h, of the token's
-  /// position and the sequence's number. Errors: those of check_generate; (InvalidInput): positions beyond the cache;
-  /// (Environment): the kernel's.
+  /// Feeds the prompts (DecodeOptions::prompt_rows) and decodes until each sequence has ended, by a stop token or by
+  /// the number of its tokens. Sequences with shorter prompts begin earlier. Tokens are those of sampling.h, of the
+  /// token's position and the sequence's number. Errors: those of check_generate; (InvalidInput): positions beyond the
+  /// cache; (Unsupported): logits that are not finite, of any sequence; (Environment): the kernel's.
   Result<std::vector<std::vector<int>>> generate(const std::vector<std::vector<int>>& prompts,
                                                  const GenerateOptions& options, const OnToken& on_token = {});
   /// Steps that follow what was decoded, in one launch, greedily; seconds of the whole launch.
   Result<double> run(uint32_t steps);
 
   /// After an error: a block function did not return, and the launch goes on. Nothing else can be done with the device.
-  bool hangs() const { return kernel_->running(); }
+  bool hangs() const { return kernel_->running() || (prompt_step_ != nullptr && prompt_step_->hangs()); }
 
   /// Of a sequence's last step, [vocab_size].
   Result<std::vector<float>> logits(int64_t sequence) const;
@@ -102,6 +112,12 @@ class DecodeSession {
   int64_t floor_bytes(int64_t position) const;
   /// What the last launch recorded, if the session profiles.
   Result<std::vector<TracedTask>> trace() const { return kernel_->trace(); }
+
+  /// Positions of a sequence that a step of prompts takes; 1: no prompt was taken so yet. And why, where none can be.
+  int64_t prompt_positions() const { return prompt_step_ == nullptr ? 1 : prompt_step_->each(); }
+  const std::string& no_prompt_step() const { return no_prompt_step_; }
+  /// That the last prompts took, but for their last tokens and for what is made for the first of them.
+  double prompt_seconds() const { return prompt_seconds_; }
 
   StepForm form() const { return form_; }
   /// Where the mode is Auto.
@@ -120,6 +136,9 @@ class DecodeSession {
   Result<void> pack(const ModelWeights& weights);
   /// Continues with steps of that form, from the same position. Epochs begin again, so tagged words are cleared.
   Result<void> make_kernel(StepForm form);
+  Result<void> check_positions(int64_t more) const;
+  bool takes_prompts(size_t shortest);
+  Result<void> feed_prompts(const std::vector<std::vector<int>>& prompts, size_t count);
   Result<double> choose_loads();
   Result<void> choose_form();
   Result<double> measured_step();
@@ -127,6 +146,9 @@ class DecodeSession {
   Result<void> put(DecodeBuffer::Kind kind, std::span<const Record> records);
   Result<void> put_sequences(const GenerateOptions& options, const std::vector<bool>& ended);
   Result<void> steps(uint32_t count);
+  /// Until the launch has ended: how many steps it had. Errors: the kernel's; (Unsupported): logits that are not
+  /// finite, with step and sequence.
+  Result<uint32_t> end_launch();
 
   DecodeTarget* target_;
   ModelConfig config_;
@@ -136,6 +158,9 @@ class DecodeSession {
   WorkerShape shape_;
   std::vector<std::unique_ptr<DecodeMemory>> buffers_;  ///< of image_.buffers
   std::unique_ptr<StepKernel> kernel_;
+  std::unique_ptr<PromptStep> prompt_step_;
+  std::string no_prompt_step_;
+  double prompt_seconds_ = 0;
   StepForm form_ = StepForm::Megakernel;
   std::optional<FormTimes> measured_;
   int64_t position_ = 0;

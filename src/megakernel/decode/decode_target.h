@@ -33,11 +33,15 @@ class DecodeTarget {
   /// where they do not fit a thread, Environment where the compiler is missing or fails.
   virtual Result<void> compile(const std::string& functions, int count, std::span<const std::string> kernels,
                                StepForm form, bool profile) = 0;
+  /// Error (Environment) where so much memory is not there to allocate.
+  virtual Result<void> check_room(int64_t bytes) const = 0;
   virtual Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) = 0;
   /// Runs a packing kernel to its end, with addresses as arguments, 0 for null.
   virtual Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
                             std::span<const uint64_t> arguments) = 0;
   /// Of a form that was compiled.
+  /// Another one of the same device and memory, for other code. It must not outlive this one.
+  virtual std::unique_ptr<DecodeTarget> beside() const = 0;
   virtual Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options,
                                                           StepForm form) = 0;
 };

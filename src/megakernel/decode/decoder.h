@@ -18,6 +18,11 @@ namespace strata::megakernel {
 /// Bytes on their way to a multiprocessor. Which is faster depends on the model, by 1 to 3 % (docs/megakernel.md).
 inline constexpr std::array<int64_t, 2> kDecodeWindows{49'152, 65'536};
 
+/// Positions of a prompt that a step takes, of prompts that pay for a step of their own, which is planned and compiled
+/// first.
+inline constexpr int64_t kDecodePromptRows = 16;
+inline constexpr int64_t kDecodeLongPrompt = 512;
+
 class Decoder {
  public:
   using Tokens = std::vector<std::vector<int>>;  ///< by sequence

@@ -27,6 +27,9 @@ struct Side {
     for (int n = lane(); n < count; n += 32) take(n, place(n));
   }
   void write(Word& word, unsigned low, unsigned high) const { word = {{low, high}}; }
+  void refuse(int row, int element) { refused.emplace_back(row, element); }
+
+  std::vector<std::pair<int, int>> refused;  ///< rows and elements
 };
 
 struct Row {
@@ -45,6 +48,19 @@ struct Row {
   }
 };
 
+/// What tasks must refuse: of each part of a row the first element that is not finite.
+std::vector<std::pair<int, int>> not_finite(const Row& row, unsigned sequence, size_t parts) {
+  std::vector<std::pair<int, int>> found;
+  const size_t each = (row.words.size() + parts - 1) / parts * 4;
+  for (size_t begin = 0; begin < row.logits.size(); begin += each) {
+    const auto first = row.logits.begin() + static_cast<int64_t>(begin);
+    const auto end = row.logits.begin() + static_cast<int64_t>(std::min(begin + each, row.logits.size()));
+    const auto at = std::find_if(first, end, [](float logit) { return !std::isfinite(logit); });
+    if (at != end) found.emplace_back(sequence, at - row.logits.begin());
+  }
+  return found;
+}
+
 /// The tasks of a step's end for one sequence, one after the other in one block.
 int token_of_tasks(Row& row, const SequenceOptions& options, uint64_t step, unsigned sequence,
                    std::vector<unsigned>& counts) {
@@ -59,8 +75,9 @@ int token_of_tasks(Row& row, const SequenceOptions& options, uint64_t step, unsi
     const int each = (words + kParts - 1) / kParts;
     for (int part = 0; part < kParts; ++part) {
       const int end = std::min((part + 1) * each, words);
-      best_of_part<Block>(logits, std::min(part * each, end), end, WordsOut<float, Side>{best.data(), &side, 0},
-                          2 * part, reinterpret_cast<unsigned char*>(&scratch), [&](bf16 logit) {
+      best_of_part<Block>(logits, static_cast<int>(sequence), std::min(part * each, end), end,
+                          WordsOut<float, Side>{best.data(), &side, 0}, 2 * part,
+                          reinterpret_cast<unsigned char*>(&scratch), [&](bf16 logit) {
                             if (has_limits(options)) add_relaxed(counts[static_cast<size_t>(rank_of(logit))], 1);
                           });
       Block::meet();
@@ -72,6 +89,7 @@ int token_of_tasks(Row& row, const SequenceOptions& options, uint64_t step, unsi
     tokens[static_cast<size_t>(Block::rank())] = token;
   };
   strata_host::team.run(1, 1, Block::kThreads, body);
+  EXPECT_EQ(side.refused, not_finite(row, sequence, kParts));
   for (const int token : tokens) EXPECT_EQ(token, tokens[0]) << "threads have different tokens";
   return tokens[0];
 }
@@ -131,6 +149,43 @@ TEST(Draws, HaveNoLargestLogitAmongNothingButNaN) {
   Row row(std::vector<float>(64, NAN));
   EXPECT_EQ(token_of_tasks(row, options_of({.temperature = 1, .top_k = 3}), 0, 0, counts), 0);
   EXPECT_EQ(counts, std::vector<unsigned>(kRanks)) << "the histogram is not 0 again";
+}
+
+TEST(Draws, RefuseWhatIsNotFinite) {
+  std::vector<unsigned> counts(kRanks);
+  for (const float wrong : {NAN, -NAN, INFINITY, -INFINITY}) {
+    for (const size_t place : {size_t{0}, size_t{517}, size_t{1023}}) {
+      std::vector<float> logits(1024, 1.5F);
+      logits[place] = wrong;
+      Row row(std::move(logits));
+      ASSERT_EQ(not_finite(row, 3, 5), (std::vector<std::pair<int, int>>{{3, static_cast<int>(place)}}));
+      token_of_tasks(row, {}, 0, 3, counts);  // which compares
+    }
+  }
+}
+
+TEST(Draws, SumBlocksOfRanks) {
+  Random random(20);
+  for (int round = 0; round < 10; ++round) {
+    std::vector<unsigned> counts(kRanks);
+    for (int n = 0; n < 3000; ++n)
+      ++counts[random.below(2) == 0 ? random.below(kRanks) : static_cast<size_t>(rank_of(bf16{0x3f80}))];
+    const Weight weight{static_cast<float>(random.uniform(0, 3)), static_cast<float>(random.uniform(0.1, 2))};
+    std::vector<Mass> blocks(kRankBlocks);
+    const Histogram<bf16> histogram{counts.data(), blocks.data(), weight};
+    strata_host::team.run(1, 1, Block::kThreads, [&] { sum_blocks<Block>(histogram, blocks.data()); });
+    for (int block = 0; block < kRankBlocks; ++block) {
+      uint64_t logits = 0, sum = 0;
+      for (int place = block * kRankBlock; place < (block + 1) * kRankBlock; ++place) {  // the highest rank first
+        const int rank = kRanks - 1 - place;
+        const uint64_t count = counts[static_cast<size_t>(rank)];
+        logits += count;
+        if (count > 0) sum += count * weight(logit_of(rank, bf16{}));
+      }
+      ASSERT_EQ(blocks[static_cast<size_t>(block)].count, logits) << "block " << block;
+      ASSERT_EQ(blocks[static_cast<size_t>(block)].weight, sum) << "block " << block;
+    }
+  }
 }
 
 TEST(Draws, WeighAsTheHostDoes) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "support/host_memory.h"
+
 namespace strata::megakernel {
 namespace {
 
@@ -44,6 +46,11 @@ Result<void> FiberDecodeTarget::compile(const std::string& functions, int count,
              FiberCode::compile(functions, kernels, profile, compiler_, graph ? count : 0));
   (graph ? graph_ : code_) = std::move(code);
   return {};
+}
+
+Result<void> FiberDecodeTarget::check_room(int64_t bytes) const {
+  return check_host_memory(static_cast<double>(bytes), "the mega-kernel on the host",
+                           "take a smaller model, fewer sequences or a smaller cache, or decode on a GPU");
 }
 
 Result<std::unique_ptr<DecodeMemory>> FiberDecodeTarget::allocate(int64_t bytes) {

@@ -13,9 +13,13 @@ class FiberDecodeTarget : public DecodeTarget {
 
   Result<void> compile(const std::string& functions, int count, std::span<const std::string> kernels, StepForm form,
                        bool profile) override;
+  Result<void> check_room(int64_t bytes) const override;
   Result<std::unique_ptr<DecodeMemory>> allocate(int64_t bytes) override;
   Result<void> pack(const std::string& kernel, const std::vector<int64_t>& grid,
                     std::span<const uint64_t> arguments) override;
+  std::unique_ptr<DecodeTarget> beside() const override {
+    return std::unique_ptr<FiberDecodeTarget>(new FiberDecodeTarget(device_, compiler_));
+  }
   Result<std::unique_ptr<StepKernel>> step_kernel(const Plan& plan, const KernelOptions& options,
                                                   StepForm form) override;
 
@@ -23,10 +27,10 @@ class FiberDecodeTarget : public DecodeTarget {
   void set_order(std::string order) { device_->set_order(std::move(order)); }
 
  private:
-  FiberDecodeTarget(std::unique_ptr<FiberDevice> device, HostCompiler compiler)
+  FiberDecodeTarget(std::shared_ptr<FiberDevice> device, HostCompiler compiler)
       : device_(std::move(device)), compiler_(std::move(compiler)) {}
 
-  std::unique_ptr<FiberDevice> device_;
+  std::shared_ptr<FiberDevice> device_;
   HostCompiler compiler_;
   std::unique_ptr<FiberCode> code_;   ///< of the mega-kernel
   std::unique_ptr<FiberCode> graph_;  ///< of the graph's kernels

@@ -1,8 +1,13 @@
 #include "megakernel/fibers/fiber_code.h"
 
-#include "megakernel/fibers/process.h"
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstring>
+
 #include "megakernel/runtime/cuda/source.h"
 #include "superopt/codegen/emit.h"
+#include "support/temporary_folder.h"
 #include "support/write_file.h"
 
 namespace strata {
@@ -39,20 +44,26 @@ std::string fiber_source(std::string_view functions, std::span<const std::string
 
 Result<std::unique_ptr<FiberCode>> FiberCode::compile(std::string_view functions, std::span<const std::string> kernels,
                                                       bool profile, const HostCompiler& compiler, int graph_functions) {
-  std::unique_ptr<FiberCode> code(new FiberCode);
-  if (code->folder_.path().empty()) return environment("cannot make a temporary folder");
-  code->program_ = (code->folder_.path() / "program").string();
-  code->profile_ = profile;
-  STRATA_CHECK(
-      write_file(code->program_ + ".cpp", fiber_source(functions, kernels, profile, graph_functions), Sync::None));
+  const HeldSignals held;  // until the folder is gone
+  const TemporaryFolder folder("strata-fibers");
+  if (folder.path().empty())
+    return with_remedy(environment("cannot make a temporary folder"), "set TMPDIR to a folder that can be written to");
+  const std::string program = (folder.path() / "program").string();
+  STRATA_CHECK(write_file(program + ".cpp", fiber_source(functions, kernels, profile, graph_functions), Sync::None));
   std::vector<std::string> command{compiler.command, "-std=c++20"};
   command.insert(command.end(), compiler.options.begin(), compiler.options.end());
-  command.insert(command.end(), {code->program_ + ".cpp", "-o", code->program_});
+  command.insert(command.end(), {program + ".cpp", "-o", program});
   STRATA_TRY(Process process, Process::start(command, {}));
   STRATA_TRY(const Process::End end, process.wait());
   if (!end.succeeded())
     return with_remedy(environment("compiling the mega-kernel for the host: {}", end.text),
                        "install a C++20 compiler, as c++");
+  // The open file is the program from here on: launches inherit it, and it has no name that anyone would remove.
+  OpenFile file(open(program.c_str(), O_RDONLY));
+  if (file.number() < 0)
+    return with_remedy(environment("the compiled mega-kernel cannot be opened: {}", std::strerror(errno)),
+                       "raise the limit of open files (ulimit -n)");
+  std::unique_ptr<FiberCode> code(new FiberCode(std::move(file), profile));
   return code;
 }
 

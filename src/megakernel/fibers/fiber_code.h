@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "megakernel/fibers/process.h"
 #include "superopt/codegen/host_run.h"
-#include "support/temporary_folder.h"
 
 namespace strata::megakernel {
 
@@ -17,7 +17,7 @@ namespace strata::megakernel {
 std::string fiber_source(std::string_view functions, std::span<const std::string> kernels, bool profile,
                          int graph_functions = 0);
 
-/// A compiled program, in a temporary folder of its own.
+/// A compiled program: an open file that no folder has.
 class FiberCode {
  public:
   /// Compiles fiber_source. Errors (Environment): no temporary folder; the compiler, with what it says.
@@ -25,15 +25,15 @@ class FiberCode {
                                                     bool profile, const HostCompiler& compiler,
                                                     int graph_functions = 0);
 
-  const std::string& program() const { return program_; }
+  /// Its path, for this process and those that it starts.
+  std::string program() const { return "/proc/self/fd/" + std::to_string(file_.number()); }
   bool profile() const { return profile_; }
 
  private:
-  FiberCode() : folder_("strata-fibers") {}
+  FiberCode(OpenFile file, bool profile) : file_(std::move(file)), profile_(profile) {}
 
-  TemporaryFolder folder_;
-  std::string program_;
-  bool profile_ = false;
+  OpenFile file_;
+  bool profile_;
 };
 
 }  // namespace strata::megakernel

@@ -75,6 +75,7 @@ Result<std::unique_ptr<FiberGraphKernel>> FiberGraphKernel::make(FiberDevice& de
   STRATA_TRY(std::vector<GraphLaunch> launches, graph_launches(plan, options.operators, options.shape));
   std::unique_ptr<FiberGraphKernel> kernel(
       new FiberGraphKernel(device, plan, std::move(image), code, options, std::move(launches)));
+  STRATA_CHECK(kernel->make_room(kernel->launches_));
   STRATA_CHECK(kernel->allocate());
   STRATA_TRY(kernel->state_, device.allocate(sizeof(GraphState)));
   for (GraphLaunch& launch : kernel->launches_)

@@ -49,6 +49,7 @@ class FiberGraphKernel : public FiberKernel {
   /// Errors: those of FiberKernel::make and of graph_launches.
   static Result<std::unique_ptr<FiberGraphKernel>> make(FiberDevice& device, const Plan& plan, const FiberCode& code,
                                                         const KernelOptions& options);
+  Result<std::vector<TracedTask>> trace() const override { return graph_trace(launches_); }
 
  private:
   FiberGraphKernel(FiberDevice& device, const Plan& plan, Image image, const FiberCode& code,

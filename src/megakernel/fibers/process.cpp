@@ -1,6 +1,7 @@
 #include "megakernel/fibers/process.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -27,6 +28,15 @@ OpenFile::~OpenFile() {
   if (number_ >= 0) close(number_);
 }
 
+HeldSignals::HeldSignals() {
+  sigset_t held;
+  sigemptyset(&held);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&held, signal);
+  pthread_sigmask(SIG_BLOCK, &held, &before_);
+}
+
+HeldSignals::~HeldSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
 Result<Process> Process::start(const std::vector<std::string>& command, const std::vector<std::string>& settings) {
   OpenFile output(memfd_create("output", MFD_CLOEXEC));
   if (output.number() < 0) return environment("a file in memory: {}", std::strerror(errno));
@@ -39,8 +49,15 @@ Result<Process> Process::start(const std::vector<std::string>& command, const st
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, output.number(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output.number(), STDERR_FILENO);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t id = -1;
-  const int error = posix_spawnp(&id, arguments[0], &actions, nullptr, arguments.data(), variables.data());
+  const int error = posix_spawnp(&id, arguments[0], &actions, &attributes, arguments.data(), variables.data());
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return environment("cannot start {}: {}", command[0], std::strerror(error));
   return Process(id, std::move(output));

@@ -1,6 +1,7 @@
 // A program that runs beside this one: a launch of the mega-kernel on the host, or its compiler.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <string>
@@ -28,6 +29,19 @@ class OpenFile {
   int number_;
 };
 
+/// While it lives, signals that end this process wait, and those of the terminal reach the programs that it started
+/// alone: what it made by then can be removed before it ends.
+class HeldSignals {
+ public:
+  HeldSignals();
+  ~HeldSignals();
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 class Process {
  public:
   /// How it ended.
@@ -38,8 +52,8 @@ class Process {
   };
 
   /// Starts command[0], which is searched for as a shell does, with those arguments, and `settings` ("NAME=value") in
-  /// front of this process's environment. It inherits open files that are not closed on exec. Error (Environment) where
-  /// it cannot be started.
+  /// front of this process's environment. It inherits open files that are not closed on exec, and no signal is blocked
+  /// in it. Error (Environment) where it cannot be started.
   static Result<Process> start(const std::vector<std::string>& command, const std::vector<std::string>& settings);
   /// Ends it where it runs.
   ~Process();

@@ -259,8 +259,9 @@ Result<ModelConfig> preset_config(std::string_view name) {
   for (const Preset& preset : kPresets)
     if (preset.name == name) return parse_config(preset.text());
   const std::vector<std::string> names = preset_names();
-  return with_remedy(invalid("there is no configuration '{}'{}", name, did_you_mean(name, names)),
-                     fmt::format("built in are {}", fmt::join(names, ", ")));
+  return with_remedy(invalid("there is no built-in configuration '{}'{}", name, did_you_mean(name, names)),
+                     fmt::format("built in are {}; others are files: give the path of a config.json or of its folder",
+                                 fmt::join(nearest_first(name, names), ", ")));
 }
 
 }  // namespace megakernel

@@ -158,13 +158,15 @@ class OperatorWriter {
     text.operands = {activations};
     std::vector<int64_t> sizes;
     for (const Matrix& matrix : matrices) sizes.push_back(matrix.columns);
-    const int64_t tasks = tasks_of_columns(sizes, tasks_.workers);
-    const int64_t columns = std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) / tasks;
+    const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+    const int64_t tasks = tasks_of_columns(sizes, tasks_.workers, most_columns());
+    const int64_t columns = tasks == 0 ? all : all / tasks;
     const int64_t most = std::min(tasks_.stage_bytes, kElementBytes * columns * most_terms());
     const int64_t cut = terms_of_iteration(terms, columns, tasks_.warps, most);
     if (cut == 0) {
-      return unsupported("{}: {} terms of {} columns cannot be cut into iterations of at most {} bytes", name, terms,
-                         columns, most);
+      return with_remedy(unsupported("{}: {} terms of {} columns cannot be cut into iterations of at most {} bytes",
+                                     name, terms, columns, most),
+                         "no number of workers changes that: use --device host, or a model of other sizes");
     }
     text.grid = {tasks};
     text.loop = terms / cut;
@@ -182,10 +184,15 @@ class OperatorWriter {
     return text;
   }
 
+  int64_t rows() const { return b_ == 1 ? 1 : (b_ + kTileRows - 1) / kTileRows * kTileRows; }
   /// Terms of an iteration whose activations, of all warps, take three quarters of the scratch memory.
-  int64_t most_terms() const {
-    const int64_t rows = b_ == 1 ? 1 : (b_ + kTileRows - 1) / kTileRows * kTileRows;
-    return tasks_.scratch_bytes * 3 / 4 / (tasks_.warps * rows * kElementBytes);
+  int64_t most_terms() const { return tasks_.scratch_bytes * 3 / 4 / (tasks_.warps * rows() * kElementBytes); }
+  /// Columns of a task with which an iteration of a warp fits a stage, and sums of a warp the last quarter of the
+  /// scratch memory.
+  int64_t most_columns() const {
+    constexpr int64_t kSumBytes = 4;
+    return std::min(tasks_.stage_bytes / (kElementBytes * kProductDepth),
+                    tasks_.scratch_bytes / 4 / (rows() * kSumBytes));
   }
 
   Argument weight_of(const Matrix& matrix, int64_t terms) const {
@@ -253,7 +260,10 @@ class OperatorWriter {
                          fmt::format("take a multiple of {}", 2 * kKeysOfIteration));
     }
     const int64_t of_head = std::max<int64_t>(tasks_.workers / (b_ * heads), 1);  // tasks
-    const int64_t splits = splits_of_tiles(tiles, std::min(of_head, tiles / 2), tasks_.warps);
+    const int64_t splits =
+        tasks_.splits > 0 ? tasks_.splits : splits_of_tiles(tiles, std::min(of_head, tiles / 2), tasks_.warps);
+    if (tiles % splits != 0)
+      return with_remedy(invalid("{} splits of {} tiles of attention", splits, tiles), "name a divisor");
     OperatorText partial;
     partial.name = "attention";
     partial.inputs = {{"Qrot", {dtype_, {b_, c_.num_attention_heads, d}}, {InputRole::Activation, {}}},
@@ -368,7 +378,7 @@ Result<DecodeOperators> decode_operators(const ModelConfig& config, const Decode
   return made;
 }
 
-int64_t tasks_of_columns(const std::vector<int64_t>& sizes, int64_t workers) {
+int64_t tasks_of_columns(const std::vector<int64_t>& sizes, int64_t workers, int64_t most_columns) {
   constexpr int64_t kLeastColumns = 16;  // of a task that is one of several of a worker,
   constexpr int64_t kMostColumns = 64;   // so that accumulators stay small
   constexpr int64_t kTaskColumns = 1;    // in whose time a task begins and ends
@@ -377,13 +387,15 @@ int64_t tasks_of_columns(const std::vector<int64_t>& sizes, int64_t workers) {
     common = std::gcd(common, size);
     all += size;
   }
-  std::array<int64_t, 3> best{};
+  std::array<int64_t, 4> best{};
   int64_t chosen = 0;
   for (int64_t tasks = 1; tasks <= common; ++tasks) {
     if (common % tasks != 0) continue;
     const int64_t columns = all / tasks, each = common / tasks, rounds = (tasks + workers - 1) / workers;
-    if (rounds > 1 && (columns < kLeastColumns || columns > kMostColumns)) continue;
-    const std::array cost{int64_t{each % kWordColumns != 0}, rounds * (columns + kTaskColumns), rounds};
+    if (columns > most_columns) continue;
+    const bool is_odd = rounds > 1 && (columns < kLeastColumns || columns > kMostColumns);
+    const std::array cost{int64_t{each % kWordColumns != 0}, int64_t{is_odd}, rounds * (columns + kTaskColumns),
+                          rounds};
     if (chosen != 0 && cost >= best) continue;
     best = cost;
     chosen = tasks;

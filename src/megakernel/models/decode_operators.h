@@ -36,6 +36,7 @@ struct DecodeTasks {
   int64_t stage_bytes = 16384;
   /// Of a worker's scratch memory, at most. An iteration's activations of all warps take up to three quarters of it.
   int64_t scratch_bytes = 65536;
+  int64_t splits = 0;  ///< of attention; 0: as many as the workers take
 };
 
 /// One block graph. A tensor has one name in all operators and parts. What attention hands to combine is in f32, the
@@ -74,11 +75,11 @@ struct DecodeOperators {
 Result<DecodeOperators> decode_operators(const ModelConfig& config, const DecoderShape& shape, DecoderPart part,
                                          const DecodeTasks& tasks = {});
 
-/// Into how many tasks the columns of matrices, `sizes` of each, are cut, which divides all sizes. First those whose
-/// tasks have multiples of 4 columns of each matrix, a tagged word; of these the one with the fewest columns for the
-/// busiest worker, where a task counts as a column more; then the fewest rounds. Tasks in several rounds have 16 to 64
-/// columns.
-int64_t tasks_of_columns(const std::vector<int64_t>& sizes, int64_t workers);
+/// Into how many tasks the columns of matrices, `sizes` of each, are cut, which divides all sizes and leaves a task at
+/// most `most_columns`; 0: nothing does. First those whose tasks have multiples of 4 columns of each matrix, a tagged
+/// word; of these the ones whose tasks, where they come in several rounds, have 16 to 64 columns; then the one with the
+/// fewest columns for the busiest worker, where a task counts as a column more; then the fewest rounds.
+int64_t tasks_of_columns(const std::vector<int64_t>& sizes, int64_t workers, int64_t most_columns);
 
 /// Terms of an iteration of a product over `terms`: a multiple of 16 that divides it, so that a stage of `columns` of
 /// 16-bit elements has at most `stage_bytes` and there are two iterations at least; of these the largest of which all

@@ -221,15 +221,37 @@ TEST(DecodeOperators, DivideColumnsBest) {
       return std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size % (4 * tasks) == 0; });
     };
     const auto busiest = [&](int64_t tasks) { return (tasks + workers - 1) / workers * (all / tasks + 1); };
-    const int64_t tasks = tasks_of_columns(sizes, workers);
+    const int64_t tasks = tasks_of_columns(sizes, workers, 512);
     ASSERT_TRUE(divides(tasks));
+    EXPECT_LE(all / tasks, 512);
     for (int64_t other = 1; other <= unit * 40; ++other) {
       const int64_t columns = all / other;
-      if (!divides(other) || (other > workers && (columns < 16 || columns > 64))) continue;
+      if (!divides(other) || columns > 512 || (other > workers && (columns < 16 || columns > 64))) continue;
       EXPECT_LE(busiest(tasks), busiest(other)) << workers << " " << all << " " << other;
     }
   }
-  EXPECT_EQ(tasks_of_columns({101}, 8), 1);
+  EXPECT_EQ(tasks_of_columns({101}, 8, 512), 1);
+  EXPECT_EQ(tasks_of_columns({101}, 8, 100), 101);
+  EXPECT_EQ(tasks_of_columns({4 * 101}, 8, 512), 1);
+  EXPECT_EQ(tasks_of_columns({4 * 101}, 8, 400), 101);  // whole words, if narrow
+  EXPECT_EQ(tasks_of_columns({4}, 8, 0), 0);
+}
+
+/// Also few workers take any model: a task is as narrow as its stages need, and a worker has several.
+TEST(DecodeOperators, AreCutForAnyNumberOfWorkers) {
+  for (const std::string& name : preset_names()) {
+    const auto config = preset_config(name);
+    ASSERT_TRUE(config);
+    for (const DecoderPart part : {DecoderPart::NormQkv, DecoderPart::Attention, DecoderPart::OutputProjection,
+                                   DecoderPart::GatedUp, DecoderPart::Down, DecoderPart::Head}) {
+      for (const int64_t workers : {1, 2, 3, 4, 7, 31}) {
+        for (const int64_t batch : {1, 32}) {
+          const auto made = decode_operators(*config, {batch, 512}, part, {.workers = workers});
+          EXPECT_TRUE(made) << name << ", " << workers << " workers: " << made.error().to_string();
+        }
+      }
+    }
+  }
 }
 
 TEST(DecodeOperators, CutTermsIntoEqualIterations) {
@@ -251,7 +273,7 @@ TEST(DecodeOperators, SayWhatTheyDoNotTake) {
   using testing::HasSubstr;
   EXPECT_THAT(error({1, 64}, DecoderPart::RotaryQk, {}), HasSubstr("moves elements"));
   EXPECT_THAT(error({1, 48}, DecoderPart::Attention, {}), HasSubstr("take a multiple of 32"));
-  EXPECT_THAT(error({1, 64}, DecoderPart::Down, {.workers = 1, .stage_bytes = 1024}), HasSubstr("at most 1024 bytes"));
+  EXPECT_THAT(error({1, 64}, DecoderPart::Down, {.workers = 1, .stage_bytes = 16}), HasSubstr("at most 16 bytes"));
   EXPECT_THAT(error({0, 64}, DecoderPart::Down, {}), HasSubstr("a batch of 0"));
   EXPECT_THAT(error({1, 64}, DecoderPart::Down, {.workers = 0}), HasSubstr("0 workers"));
 }

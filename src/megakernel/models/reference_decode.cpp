@@ -5,6 +5,7 @@
 #include "interpret/interpret.h"
 #include "megakernel/models/bf16.h"
 #include "megakernel/models/rope.h"
+#include "megakernel/models/sampling.h"
 #include "support/host_memory.h"
 
 namespace strata::megakernel {
@@ -31,8 +32,19 @@ Result<typename ReferenceDecoder<T>::Run> ReferenceDecoder<T>::prepare(const Dec
 }
 
 template <std::floating_point T>
+Result<void> ReferenceDecoder<T>::check(const ModelConfig& config, const ReferenceOptions& options) {
+  STRATA_CHECK(decoder_part(config, {options.batch, options.capacity, DType::BF16}, DecoderPart::Attention));
+  double values = 2.0 * static_cast<double>(config.num_hidden_layers * options.batch) *
+                  static_cast<double>(config.key_columns()) * static_cast<double>(options.capacity);
+  for (const WeightSpec& spec : weight_specs(config)) values += static_cast<double>(spec.elements());
+  return check_host_memory(values * sizeof(T), "the reference decoder",
+                           "take a smaller model, fewer sequences or a smaller cache, or decode on a GPU");
+}
+
+template <std::floating_point T>
 Result<ReferenceDecoder<T>> ReferenceDecoder<T>::create(const ModelConfig& config, const ModelWeights& weights,
                                                         const ReferenceOptions& options) {
+  STRATA_CHECK(check(config, options));
   ReferenceDecoder decoder(config, options);
   const DecoderShape shape{options.batch, options.capacity, DType::BF16};
   for (const DecoderPart part : kLayerParts) {
@@ -41,11 +53,6 @@ Result<ReferenceDecoder<T>> ReferenceDecoder<T>::create(const ModelConfig& confi
   }
   STRATA_TRY(DecoderProgram head, decoder_part(config, shape, DecoderPart::Head));
   decoder.programs_.push_back(std::make_unique<DecoderProgram>(std::move(head)));
-
-  double values = 2.0 * static_cast<double>(config.num_hidden_layers * options.batch) *
-                  static_cast<double>(config.key_columns()) * static_cast<double>(options.capacity);
-  for (const WeightSpec& spec : weight_specs(config)) values += static_cast<double>(spec.elements());
-  STRATA_CHECK(check_host_memory(values * sizeof(T), "the reference decoder"));
 
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     std::vector<Run>& runs = decoder.layers_.emplace_back();
@@ -150,9 +157,14 @@ Result<Tensor<T>> ReferenceDecoder<T>::step(std::span<const int64_t> tokens) {
   STRATA_CHECK(execute_part(head_.front()));
   for (int64_t& length : lengths_) ++length;
   Tensor<T> logits = activations_.at("Logits");
-  if (!std::all_of(logits.data.begin(), logits.data.end(), [](T value) { return std::isfinite(value); })) {
-    return with_remedy(unsupported("logits are not finite: an exponential overflowed, or weights are not finite"),
-                       "decode in float64, whose exponentials overflow later");
+  const auto wrong =
+      std::find_if(logits.data.begin(), logits.data.end(), [](T value) { return !std::isfinite(value); });
+  if (wrong != logits.data.end()) {
+    const int64_t sequence = (wrong - logits.data.begin()) / config_.vocab_size;
+    return with_remedy(
+        not_finite_logits(lengths_[static_cast<size_t>(sequence)] - 1, sequence),
+        "look for NaN, infinities and very large numbers in the weights; exponentials of large scores overflow here, "
+        "and not in the tasks of a GPU or of --device host-kernel");
   }
   return logits;
 }

@@ -26,6 +26,9 @@ struct ReferenceOptions {
 template <std::floating_point T>
 class ReferenceDecoder {
  public:
+  /// What create refuses without looking at weights: errors as of decoder_part, and (Environment) where the machine's
+  /// memory does not do.
+  static Result<void> check(const ModelConfig& config, const ReferenceOptions& options);
   /// The weights, which belong to a model of this configuration, must outlive the decoder. Error as of decoder_part and
   /// ModelWeights::at, and (Environment) where the machine's memory does not do.
   static Result<ReferenceDecoder> create(const ModelConfig& config, const ModelWeights& weights,

@@ -42,6 +42,12 @@ Result<void> check_sampling(const SamplingOptions& options) {
   return {};
 }
 
+tl::unexpected<Error> not_finite_logits(int64_t positions, int64_t sequence) {
+  return with_remedy(
+      unsupported("step {} of sequence {} has NaN or infinities among its logits", positions + 1, sequence),
+      "look for NaN, infinities and very large numbers in the weights");
+}
+
 uint64_t exponential_weight(float x) {
   constexpr float kLog2e = 0x1.715476p+0F;
   const float y = x * kLog2e;

@@ -33,6 +33,10 @@ struct SamplingOptions {
   uint64_t seed = 0;
 };
 
+/// The error (Unsupported) of logits among which are NaN or infinities, so that no choice would mean anything: of the
+/// step after so many positions.
+tl::unexpected<Error> not_finite_logits(int64_t positions, int64_t sequence);
+
 /// Error (InvalidInput) that names the option.
 Result<void> check_sampling(const SamplingOptions& options);
 

@@ -1,7 +1,9 @@
 // What the loader asks the second-level cache for while the ring is full.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
+#include <thread>
 
 #include "megakernel/runtime/core/worker.h"
 #include "megakernel/runtime/test_bench.h"
@@ -98,6 +100,45 @@ TEST_F(Ahead, NoFurtherThanAllowed) {
 }
 
 TEST_F(Ahead, NothingWhereNothingMayBeAhead) { EXPECT_TRUE(asked(0).empty()); }
+
+/// Whether the second of two tasks is listed while the loads of the first one have not been issued.
+bool is_listed_ahead(unsigned without) {
+  Bench<HostPlatform> bench(4 * kStageUnit);
+  std::vector<QueuedTask> queued(2);
+  for (size_t n = 0; n < queued.size(); ++n) queued[n].record.task = static_cast<int>(n);
+  const std::vector<int> queue_first{0, 2};
+  std::vector<HostCounter> started(2);
+  bench.program.queue_first = queue_first.data();
+  bench.program.queued = queued.data();
+  bench.program.started = started.data();
+  bench.program.first_epoch = bench.program.last_epoch = 1;
+  bench.program.without = without;
+  bench.program.limit = bench.program.start_limit = 60'000'000'000;
+  HostPlatform& here = bench.platform;
+  here.store_release(bench.step, 2);
+  std::thread control([&] {
+    HostPlatform platform(bench.machine, 5);
+    run_control(platform, bench.program, bench.memory, 0);
+  });
+  const auto is_listed = [&](size_t entry) { return here.passed(bench.listed[entry], 0); };
+  while (!is_listed(0)) std::this_thread::yield();
+  bool ahead = false;
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::milliseconds(without == 0 ? 10'000 : 100);
+  while (!ahead && std::chrono::steady_clock::now() < patience) ahead = is_listed(1);
+  here.post(bench.loaded, 1);
+  while (!is_listed(1)) std::this_thread::yield();
+  EXPECT_EQ(bench.list[1].record.task, 1);
+  for (HostCounter& role : bench.running) here.post(role, kHasLeft);
+  here.store_release(bench.step, 3);
+  control.join();
+  return ahead;
+}
+
+TEST(DescriptorsAhead, ComeBeforeTheLoadsOfTheTaskBeforeUnlessLeftOut) {
+  EXPECT_TRUE(is_listed_ahead(0));
+  EXPECT_TRUE(is_listed_ahead(kConstantsAhead));
+  EXPECT_FALSE(is_listed_ahead(kDescriptorsAhead));
+}
 
 }  // namespace
 }  // namespace strata::megakernel

@@ -57,6 +57,8 @@ std::string activity_text(const RoleReport& r) {
                          r.have, r.want);
     case Activity::Leaving:
       return "waits for load and compute to leave";
+    case Activity::NotFinite:
+      return fmt::format("found NaN or an infinity, element {} of row {}", r.object, r.have);
   }
   return "?";
 }

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <map>
+#include <utility>
 
 namespace strata::megakernel {
 namespace {
@@ -231,6 +233,54 @@ Result<std::vector<TracedTask>> StepKernel::trace() const {
     }
   }
   return tasks;
+}
+
+Result<void> StepKernel::make_room(std::span<GraphLaunch> launches) const {
+  int64_t tasks = 0;
+  for (GraphLaunch& launch : launches) {
+    launch.first_record = static_cast<int>(tasks);
+    tasks += launch.tasks;
+  }
+  const int64_t steps = profile_ ? int64_t{image_.workers} * options_.profile_capacity / tasks : 0;
+  if (profile_ && steps == 0)
+    return with_remedy(invalid("a step of {} tasks; there is room for the records of {}", tasks,
+                               int64_t{image_.workers} * options_.profile_capacity),
+                       "raise profile_capacity");
+  for (GraphLaunch& launch : launches) {
+    launch.step_records = static_cast<int>(tasks);
+    launch.kept_steps = static_cast<int>(steps);
+  }
+  return {};
+}
+
+Result<std::vector<TracedTask>> StepKernel::graph_trace(std::span<const GraphLaunch> launches) const {
+  std::vector<TracedTask> traced;
+  if (!profile_) return traced;
+  if (launched_) return with_remedy(invalid("a launch is running"), "wait for it");
+  std::map<std::pair<int, std::array<int64_t, 3>>, int> numbers;  // of tasks, by operator and coordinates
+  for (size_t t = 0; t < plan_.tasks.size(); ++t)
+    numbers[{plan_.tasks[t].op, plan_.tasks[t].coordinates}] = static_cast<int>(t);
+  const auto steps = static_cast<size_t>(launches.front().kept_steps);
+  const auto tasks = static_cast<size_t>(launches.front().step_records);
+  std::vector<ProfileRecord> records(tasks);
+  for (size_t part = 0; part < steps * (kWorkerRoles - 1); ++part) {
+    std::vector<uint32_t> words(tasks * sizeof(ProfileRecord) / sizeof(uint32_t));
+    STRATA_CHECK(peek(program_.profile + part * tasks, words));
+    std::memcpy(records.data(), words.data(), words.size() * sizeof(uint32_t));
+    for (const GraphLaunch& launch : launches) {
+      const int op = plan_.tasks[static_cast<size_t>(launch.first_task)].op;
+      for (int n = 0; n < launch.tasks; ++n) {
+        ProfileRecord record = records[static_cast<size_t>(launch.first_record + n)];
+        if (record.epoch < program_.first_epoch || record.epoch > program_.last_epoch) continue;
+        const int multiprocessor = std::exchange(
+            record.task,
+            numbers.at(
+                {op, {n % launch.grid[0], n / launch.grid[0] % launch.grid[1], n / launch.grid[0] / launch.grid[1]}}));
+        traced.push_back({n % launch.blocks, static_cast<Role>(part / steps + 1), record, multiprocessor});
+      }
+    }
+  }
+  return traced;
 }
 
 }  // namespace strata::megakernel

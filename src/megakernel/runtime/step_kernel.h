@@ -6,6 +6,7 @@
 #include <chrono>
 #include <span>
 
+#include "megakernel/runtime/cuda/graph_words.h"
 #include "megakernel/runtime/cuda/words.h"
 #include "megakernel/runtime/image.h"
 #include "megakernel/runtime/report.h"
@@ -97,7 +98,7 @@ class StepKernel {
   /// it.
   Result<uint32_t> wait();
   /// What the last launch recorded, if the code does. Errors (InvalidInput): tasks beyond profile_capacity.
-  Result<std::vector<TracedTask>> trace() const;
+  virtual Result<std::vector<TracedTask>> trace() const;
 
  protected:
   StepKernel(const Plan& plan, Image image, const KernelOptions& options, bool profile);
@@ -120,6 +121,11 @@ class StepKernel {
   /// are those before the step of epoch `first_epoch`, as Program has it.
   std::vector<std::pair<const void*, uint32_t>> first_words(uint32_t first_epoch) const;
   void end_launch();  ///< of a destructor: stops it and waits
+  /// What a graph's kernels have recorded of the last launch.
+  Result<std::vector<TracedTask>> graph_trace(std::span<const GraphLaunch> launches) const;
+  /// Those with room for the records of as many steps as profile_capacity allows, where the code records them. Error
+  /// (InvalidInput) where it allows none.
+  Result<void> make_room(std::span<GraphLaunch> launches) const;
 
   Plan plan_;
   Image image_;

@@ -99,12 +99,17 @@ const TaskFunction* function_of(const Plan& plan, int function) {
 }  // namespace
 
 Result<StepTimeline> step_timeline(const Plan& plan, std::span<const TracedTask> tasks) {
-  std::map<unsigned, size_t> computed;  // tasks, by epoch
-  for (const TracedTask& task : tasks) computed[task.record.epoch] += task.role == Role::Compute ? 1 : 0;
-  const auto whole = std::find_if(computed.rbegin(), computed.rend(),
-                                  [&](const auto& one) { return one.second == plan.tasks.size(); });
+  std::map<unsigned, size_t> computed;                                        // tasks, by epoch
+  const auto is_empty = [&](const Task& task) { return task.function < 0; };  // no kernel of a graph runs it
+  const auto count = plan.tasks.size() - std::count_if(plan.tasks.begin(), plan.tasks.end(), is_empty);
+  for (const TracedTask& task : tasks) {
+    const bool counts = task.role == Role::Compute && !is_empty(plan.tasks[static_cast<size_t>(task.record.task)]);
+    computed[task.record.epoch] += counts ? 1 : 0;
+  }
+  const auto whole =
+      std::find_if(computed.rbegin(), computed.rend(), [&](const auto& one) { return one.second == count; });
   if (whole == computed.rend())
-    return with_remedy(invalid("no step of {} tasks was recorded as a whole", plan.tasks.size()),
+    return with_remedy(invalid("no step of {} tasks was recorded as a whole", count),
                        "record fewer steps, or with a larger capacity");
   StepTimeline made;
   made.epoch = whole->first;

@@ -79,7 +79,7 @@ TEST(Timeline, IsAPageWithItsData) {
 TEST(Timeline, NeedsAWholeStep) {
   const auto timeline = step_timeline(small_plan(), std::span(kRecorded).subspan(7));
   ASSERT_FALSE(timeline);
-  EXPECT_EQ(timeline.error().message, "no step of 3 tasks was recorded as a whole");
+  EXPECT_EQ(timeline.error().message, "no step of 2 tasks was recorded as a whole");
 }
 
 }  // namespace

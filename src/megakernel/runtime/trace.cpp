@@ -22,6 +22,8 @@ std::string chrome_trace(const Plan& plan, std::span<const TracedTask> tasks) {
   for (const TracedTask& task : tasks) first = std::min(first, task.record.begin);
   for (const TracedTask& task : tasks) {
     const int op = plan.tasks[task.record.task].op;
+    Json about{{"task", task.record.task}, {"epoch", task.record.epoch}};
+    if (task.multiprocessor >= 0) about["multiprocessor"] = task.multiprocessor;
     events.push_back({{"name", op < 0 ? "empty" : plan.operators[op]},
                       {"cat", kRoles[static_cast<int>(task.role)]},
                       {"ph", "X"},
@@ -29,7 +31,7 @@ std::string chrome_trace(const Plan& plan, std::span<const TracedTask> tasks) {
                       {"tid", static_cast<int>(task.role)},
                       {"ts", static_cast<double>(task.record.begin - first) / 1000},
                       {"dur", static_cast<double>(task.record.end - task.record.begin) / 1000},
-                      {"args", {{"task", task.record.task}, {"epoch", task.record.epoch}}}});
+                      {"args", std::move(about)}});
   }
   return Json{{"displayTimeUnit", "ns"}, {"traceEvents", events}}.dump();
 }

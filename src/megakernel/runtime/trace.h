@@ -13,6 +13,7 @@ struct TracedTask {
   int worker = 0;
   Role role = Role::Compute;
   ProfileRecord record{};
+  int multiprocessor = -1;  ///< of a graph's block, which any may run; −1: a worker has its own
 };
 
 /// Trace Event Format (JSON): a process for each worker, a thread for each role, a complete event ("X") for each task,

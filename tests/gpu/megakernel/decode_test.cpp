@@ -6,6 +6,7 @@
 #include "megakernel/decode/cuda_decode.h"
 #include "megakernel/decode/decode_session.h"
 #include "megakernel/models/test_models.h"
+#include "megakernel/runtime/timeline.h"
 
 namespace strata::megakernel {
 namespace {
@@ -85,6 +86,62 @@ TEST_P(GpuDecodes, HaveTheSameBitsInBothForms) {
       EXPECT_TRUE(std::equal(made.begin(), made.end(), expected[s].begin()));
     }
   }
+}
+
+/// Prompts of several tokens at once are followed by the tokens of one by one. (decode_host_test.cpp has more of it.)
+TEST_P(GpuDecodes, TakePromptsSeveralPositionsAtOnce) {
+  const auto& [family, batch, capacity, workers] = GetParam();
+  const auto device = GpuDevice::open();
+  ASSERT_TRUE(device) << device.error().to_string();
+  const ModelConfig config = decoded_config(family);
+  const auto weights = ModelWeights::random(config, 1);
+  ASSERT_TRUE(weights);
+  std::vector<std::vector<int>> prompts(static_cast<size_t>(batch));
+  for (size_t s = 0; s < prompts.size(); ++s)
+    for (size_t n = 0; n < 37 + 3 * s; ++n) prompts[s].push_back(static_cast<int>((n * 31 + s * 57 + 3) % 256));
+  for (const DecodeMode mode : {DecodeMode::Megakernel, DecodeMode::Graph}) {
+    std::vector<std::vector<std::vector<int>>> found;
+    for (const int64_t rows : {1, 16}) {
+      CudaDecodeTarget target(**device);
+      const auto session = DecodeSession::make(
+          target, config, *weights,
+          {.batch = batch, .capacity = capacity, .machine = {.workers = workers}, .mode = mode, .prompt_rows = rows});
+      ASSERT_TRUE(session) << session.error().to_string();
+      for (int repetition = 0; repetition < 5; ++repetition) {
+        (*session)->set_position(0);
+        const auto made = (*session)->generate(prompts, {.tokens = 12});
+        ASSERT_TRUE(made) << made.error().to_string();
+        found.push_back(*made);
+      }
+      EXPECT_EQ((*session)->no_prompt_step(), "");
+      EXPECT_EQ((*session)->prompt_positions() > 1, rows > 1);
+    }
+    EXPECT_THAT(found, testing::Each(found.front()));
+  }
+}
+
+/// A graph's kernels record each task of a step once, on a multiprocessor.
+TEST(GpuTraces, HaveAllTasksOfAGraphsStep) {
+  const auto device = GpuDevice::open();
+  ASSERT_TRUE(device) << device.error().to_string();
+  const ModelConfig config = decoded_config(ModelFamily::Llama);
+  const auto weights = ModelWeights::random(config, 1);
+  ASSERT_TRUE(weights);
+  CudaDecodeTarget target(**device);
+  const auto session =
+      DecodeSession::make(target, config, *weights,
+                          {.capacity = 64, .machine = {.workers = 8}, .profile = true, .mode = DecodeMode::Graph});
+  ASSERT_TRUE(session) << session.error().to_string();
+  ASSERT_TRUE((*session)->generate({{3}}, {.tokens = 5}));
+  const auto traced = (*session)->trace();
+  ASSERT_TRUE(traced) << traced.error().to_string();
+  for (const TracedTask& task : *traced) {
+    EXPECT_GE(task.multiprocessor, 0);
+    EXPECT_LE(task.record.begin, task.record.end);
+  }
+  const auto timeline = step_timeline((*session)->plan(), *traced);
+  ASSERT_TRUE(timeline) << timeline.error().to_string();
+  EXPECT_EQ(timeline->epoch, 5U);
 }
 
 INSTANTIATE_TEST_SUITE_P(TinyModels, GpuDecodes,

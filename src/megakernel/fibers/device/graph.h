@@ -17,7 +17,7 @@ void run_graph(unsigned char* memory, const Program<FiberPlatform>& program, con
     start_memory(platform, program, worker, kComputeWarps);
   }
   strata_device::barrier();
-  run_graph_thread<kFunction>(program, launch, worker, block, thread);
+  run_graph_thread<kFunction, kProfile>(program, launch, worker, block, thread);
 }
 
 template <std::size_t... kFunction>

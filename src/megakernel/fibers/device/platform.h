@@ -148,6 +148,7 @@ class FiberPlatform : public CudaWords {
 
   /// A round in which nothing happened counts as a millisecond, so that limits do not depend on the machine's speed.
   unsigned long long clock() { return (strata_host::team.idle_rounds() + 1) * 1'000'000; }
+  int multiprocessor(int block) { return block; }
   void pause() { strata_host::team.pause(); }
 
  private:

@@ -102,6 +102,7 @@ enum class Activity : unsigned {
   Stages,     ///< compute used other stages than load filled; have: used, want: filled; object: 0: their number, 1: the
               ///< place in the ring after them
   Leaving,    ///< control, at the end of a launch, for load and compute to leave
+  NotFinite,  ///< compute, which found NaN or an infinity; object: which element of a row; have: row
 };
 
 /// What is so far away in a cycle of 2³² that it has not come yet lies in its second half.

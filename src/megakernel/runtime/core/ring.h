@@ -281,6 +281,17 @@ class ComputeSide {
     if (!left()) write_tagged(c_.platform, word, first, second, c_.epoch);
   }
 
+  /// Ends the kernel: an element of a row is NaN or infinite, so what follows would mean nothing. By one thread, after
+  /// the task's last wait: the others learn of it where they meet at the task's end.
+  STRATA_DEVICE void refuse(int row, int element) {
+    if (left()) return;
+    const Looked raised =
+        raise_apart<Platform>(c_.platform.handle(), c_.program, c_.role, c_.index, c_.task, c_.epoch, c_.reported,
+                              {Activity::NotFinite, element, static_cast<unsigned>(row), 0});
+    c_.left = raised.left;
+    c_.reported = raised.reported;
+  }
+
   /// Of the task that ends a step: a token for the host, by any thread; and that no step comes after this one, by the
   /// team's leader.
   STRATA_DEVICE void put_token(int index, int token) {

@@ -121,6 +121,16 @@ STRATA_COLD Looked look(typename Platform::Handle handle, const Program<Platform
   return {c.left, c.reported, watch};
 }
 
+/// raise() for a context in parts.
+template <class Platform>
+STRATA_COLD Looked raise_apart(typename Platform::Handle handle, const Program<Platform>& program, Role role, int index,
+                               int task, unsigned epoch, bool reported, const Waited waited) {
+  auto&& platform = handle;
+  Context<Platform> c{platform, program, role, index, task, epoch, Verdict::Ready, reported};
+  raise(c, waited);
+  return {c.left, c.reported, {}};
+}
+
 /// Who waits: one thread, or the lanes of a warp together. Of a warp all lanes come with the same Context::left and go
 /// with the same, so they never part.
 enum class Scope { Thread, Warp };

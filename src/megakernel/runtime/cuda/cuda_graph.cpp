@@ -42,6 +42,7 @@ Result<std::unique_ptr<CudaGraphKernel>> CudaGraphKernel::make(const GpuDevice& 
   STRATA_TRY(std::vector<GraphLaunch> launches, graph_launches(plan, options.operators, options.shape));
   std::unique_ptr<CudaGraphKernel> kernel(
       new CudaGraphKernel(device, plan, std::move(image), code, options, std::move(launches)));
+  STRATA_CHECK(kernel->make_room(kernel->launches_));
   STRATA_CHECK(kernel->load(code));
   STRATA_CHECK(kernel->find_kernels());
   STRATA_CHECK(kernel->allocate());

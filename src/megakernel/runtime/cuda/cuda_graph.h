@@ -18,6 +18,7 @@ class CudaGraphKernel : public CudaKernel {
   ~CudaGraphKernel() override;
 
   bool running() const override;
+  Result<std::vector<TracedTask>> trace() const override { return graph_trace(launches_); }
 
  private:
   struct Graph;

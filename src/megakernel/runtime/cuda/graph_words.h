@@ -27,6 +27,9 @@ struct GraphLaunch {
   int function;
   int blocks;
   unsigned flags;          ///< kEndsStep, kStoresForCopies
+  int first_record;        ///< of its tasks, among the records of a step
+  int step_records;        ///< tasks of a step
+  int kept_steps;          ///< whose records there is room for; 0: nothing is recorded
   unsigned ring_bytes;     ///< of shared memory
   unsigned scratch_bytes;  ///< the same
 };

@@ -209,6 +209,34 @@ STRATA_DEVICE void append_to_history(unsigned char* tile, unsigned char* cached,
   }
 }
 
+/// The same where a step has several positions of a sequence, all in one tile: `rows` of them up to this task's, whose
+/// keys and values come from the tasks that made them; the rows before those are the cache's, of earlier steps.
+/// key(n) and value(n) are those of n positions before this one. Each task leaves its own row in the cache.
+template <class Team, class Keys, class Values, int kValuesAt, class T, class Key, class Value>
+STRATA_DEVICE void append_rows_to_history(unsigned char* tile, unsigned char* cached, int row, int rows, T,
+                                          const Key& key, const Value& value) {
+  const int first = row + 1 - rows;
+  for (int n = Team::warp(); n < rows; n += Team::kWarps) {
+    const int before = rows - 1 - n;
+    const int at = first + n;
+    const int end = before == 0 ? Keys::kRows : at + 1;  // after it: hidden rows, as above
+    each_head_row<1, 32>(key(before), 0, lane(), [&](int, int word, const unsigned(&data)[2]) {
+      for (int to = at; to < end; ++to) put_word<Keys>(tile, to, word, data);
+      if (before == 0) put_word<Keys>(cached, row, word, data);
+    });
+    const auto from = value(before);
+    gather_words<1>(
+        *from.side, Values::kColumns / kOfWord<T>, lane(),
+        32, [&](int word) -> auto& { return from.at(word * kOfLane); },
+        [&](int word, const unsigned(&data)[2]) {
+          for (int to = at; to < end; ++to) put_word<Values>(tile + kValuesAt, to, word, data);
+          if (before == 0) put_word<Values>(cached + kValuesAt, row, word, data);
+        });
+  }
+  copy_rows<Keys, Team::kThreads>(tile, cached, first, static_cast<int>(Team::rank()));
+  copy_rows<Values, Team::kThreads>(tile + kValuesAt, cached + kValuesAt, first, static_cast<int>(Team::rank()));
+}
+
 /// Merges what the splits of attention left: Σ_s w_s · o_s / Σ_s w_s · l_s with w_s = exp(m_s − max m). The task has
 /// columns [part, part + 1) · kColumns of the kGroup query heads of key-value head `head`, counted through all
 /// sequences. Four results are made by a warp, whose lanes have two columns of a split each. References m and sums l

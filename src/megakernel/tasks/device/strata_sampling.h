@@ -33,12 +33,34 @@ struct Candidate {
   }
 };
 
-/// The best of the words from `first` to `end` of a row of logits, as one word: the logit and its place. `visit` sees
-/// each logit. `scratch` holds two words for each warp.
-template <class Team, class T, class Side, class Visit>
-STRATA_DEVICE void best_of_part(const Words<T, Side>& logits, int first, int end, const WordsOut<float, Side>& out,
-                                int at, unsigned char* scratch, const Visit& visit) {
+template <class T>
+STRATA_DEVICE bool is_finite(T x) {
+  constexpr unsigned kExponent = 0x7f800000u;
+  return (bits_of(to_compute(x)) & kExponent) != kExponent;
+}
+
+/// What a warp has found in a part of a row.
+struct FoundInPart {
   Candidate best;
+  int not_finite = 0x7fffffff;  ///< the first place of NaN or an infinity
+
+  STRATA_DEVICE void take_of_warp() {
+    best.take_of_warp();
+#pragma unroll
+    for (int mask = 1; mask < 32; mask *= 2) {
+      const int other = shuffle_xor(not_finite, mask);
+      not_finite = other < not_finite ? other : not_finite;
+    }
+  }
+};
+
+/// The best of the words from `first` to `end` of row `row` of logits, as one word: the logit and its place. `visit`
+/// sees each logit. NaN and infinities end the kernel: no token follows from them. `scratch` holds a FoundInPart for
+/// each warp.
+template <class Team, class T, class Side, class Visit>
+STRATA_DEVICE void best_of_part(const Words<T, Side>& logits, int row, int first, int end,
+                                const WordsOut<float, Side>& out, int at, unsigned char* scratch, const Visit& visit) {
+  FoundInPart found;
   gather_words(
       *logits.side, end - first, static_cast<int>(Team::rank()),
       Team::kThreads, [&](int n) -> auto& { return logits.at((first + n) * kOfWord<T>); },
@@ -47,19 +69,23 @@ STRATA_DEVICE void best_of_part(const Words<T, Side>& logits, int first, int end
         memcpy(values, data, sizeof data);
 #pragma unroll
         for (int e = 0; e < kOfWord<T>; ++e) {
-          best.take(to_compute(values[e]), (first + n) * kOfWord<T> + e);
+          const int place = (first + n) * kOfWord<T> + e;
+          found.best.take(to_compute(values[e]), place);
+          if (!is_finite(values[e]) && place < found.not_finite) found.not_finite = place;
           visit(values[e]);
         }
       });
-  best.take_of_warp();
-  auto* const of_warps = reinterpret_cast<Candidate*>(scratch);
-  if (lane() == 0) of_warps[Team::warp()] = best;
+  found.take_of_warp();
+  auto* const of_warps = reinterpret_cast<FoundInPart*>(scratch);
+  if (lane() == 0) of_warps[Team::warp()] = found;
   Team::meet();
   if (Team::warp() != 0) return;
-  best = Candidate{};
-  if (lane() < Team::kWarps) best = of_warps[lane()];
-  best.take_of_warp();
-  if (lane() == 0) out.put(at, bits_of(best.value), static_cast<unsigned>(best.index));
+  found = FoundInPart{};
+  if (lane() < Team::kWarps) found = of_warps[lane()];
+  found.take_of_warp();
+  if (lane() != 0) return;
+  if (found.not_finite != FoundInPart{}.not_finite) logits.side->refuse(row, found.not_finite);
+  out.put(at, bits_of(found.best.value), static_cast<unsigned>(found.best.index));
 }
 
 /// The best of kParts candidates that best_of_part left from `first` on: by one warp, all lanes have it. Where all

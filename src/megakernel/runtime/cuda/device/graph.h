@@ -23,6 +23,34 @@ struct GraphTask {
         arguments(launch.arguments) {}
 };
 
+/// Begin and end of a kernel's tasks in one role. All steps have the same tasks, so each has its place among the
+/// records of a step, and the last steps are kept. In place of the task a record has the multiprocessor.
+template <bool kProfile, class Platform>
+class GraphProfile {
+ public:
+  STRATA_DEVICE GraphProfile(Context<Platform>& c, const GraphLaunch& launch) : c_(c), launch_(launch) {}
+
+  STRATA_DEVICE unsigned long long now() const {
+    if constexpr (kProfile) return c_.platform.clock();
+    return 0;
+  }
+  /// Task n, when the epoch is known.
+  STRATA_DEVICE void record(int n, unsigned long long begin, unsigned long long end) const {
+    if constexpr (kProfile) {
+      if (launch_.kept_steps == 0 || c_.left != Verdict::Ready) return;
+      const auto steps = static_cast<unsigned>(launch_.kept_steps);
+      const unsigned step = (static_cast<unsigned>(c_.role) - 1) * steps + c_.epoch % steps;
+      const auto place = static_cast<unsigned>(launch_.first_record + n);
+      c_.program.profile[static_cast<unsigned long long>(step) * static_cast<unsigned>(launch_.step_records) + place] =
+          {c_.platform.multiprocessor(c_.index), c_.epoch, begin, end};
+    }
+  }
+
+ private:
+  Context<Platform>& c_;
+  const GraphLaunch& launch_;
+};
+
 /// Takes epoch, and whether there is a step, from device memory: after the wait for the kernels before. What a step's
 /// last kernel writes there, no other kernel of the step reads.
 template <class Platform>
@@ -83,21 +111,33 @@ STRATA_DEVICE void end_graph_step(Context<Platform>& c, const GraphState& state,
   c.platform.store_release(*c.program.step, stop ? c.epoch * 2 + 1 : (c.epoch + 1) * 2);
 }
 
-template <int kFunction, class Platform>
+template <int kFunction, bool kProfile, class Platform>
 STRATA_DEVICE void run_graph_load(const Program<Platform>& program, const GraphLaunch& launch,
                                   const WorkerMemory<Platform>& memory, int block) {
   Platform platform(false);
   Context<Platform> c{platform, program, Role::Load, block, launch.first_task};
   LoadSide<Platform> side(c, memory);
   GraphLoad<Platform> load(c, side);
+  const GraphProfile<kProfile, Platform> profile(c, launch);
+  constexpr int kRecorded = kProfile ? 64 : 1;  // of the block's tasks: their epoch is known after the loads
+  unsigned long long begin[kRecorded] = {}, end[kRecorded] = {};
+  int count = 0;
   for (int n = block; n < launch.tasks; n += launch.blocks) {
+    if (count < kRecorded) begin[count] = profile.now();
     side.begin_task();
     strata_device::load_of_task(GraphTask<kFunction>(launch, n), load);
+    if (count < kRecorded) end[count] = profile.now();
+    ++count;
+  }
+  // The step that the last kernel ends may have gone on by then, and that kernel loads nothing.
+  if (kProfile && (launch.flags & kEndsStep) == 0) {
+    load.wait_for_history();
+    for (int n = 0; n < count && n < kRecorded; ++n) profile.record(block + n * launch.blocks, begin[n], end[n]);
   }
   side.drain();
 }
 
-template <int kFunction, class Platform>
+template <int kFunction, bool kProfile, class Platform>
 STRATA_DEVICE void run_graph_compute(const Program<Platform>& program, const GraphLaunch& launch,
                                      const WorkerMemory<Platform>& memory, int block) {
   Platform platform(true);
@@ -105,24 +145,27 @@ STRATA_DEVICE void run_graph_compute(const Program<Platform>& program, const Gra
   begin_graph_step(c);
   if (c.left != Verdict::Ready) return;
   GraphCompute<Platform> side(c, memory, *launch.state);
+  const GraphProfile<kProfile, Platform> profile(c, launch);
   for (int n = block; n < launch.tasks; n += launch.blocks) {
+    const unsigned long long begin = profile.now();
     side.begin_task();
     strata_device::compute_of_task(GraphTask<kFunction>(launch, n), side);
     if ((launch.flags & kStoresForCopies) != 0) platform.release_for_copies();
     // All have stored, and are done with the scratch memory.
     if (platform.any(c.left != Verdict::Ready)) return;
+    if (platform.leads()) profile.record(n, begin, profile.now());
     if ((launch.flags & kEndsStep) != 0 && platform.leads()) end_graph_step(c, *launch.state, side.finished());
   }
 }
 
 /// A thread of a kernel's block, when its barriers have been started and all of the block have met.
-template <int kFunction, class Platform>
+template <int kFunction, bool kProfile, class Platform>
 STRATA_DEVICE void run_graph_thread(const Program<Platform>& program, const GraphLaunch& launch,
                                     const WorkerMemory<Platform>& memory, int block, int thread) {
   if (thread < kComputeThreads) {
-    run_graph_compute<kFunction>(program, launch, memory, block);
+    run_graph_compute<kFunction, kProfile>(program, launch, memory, block);
   } else if (thread == kLoadThread) {
-    run_graph_load<kFunction>(program, launch, memory, block);
+    run_graph_load<kFunction, kProfile>(program, launch, memory, block);
   }
 }
 

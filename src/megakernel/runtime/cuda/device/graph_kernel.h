@@ -22,7 +22,7 @@ STRATA_DEVICE void run_graph(const Program<CudaPlatform>& program, const GraphLa
     asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
   }
   __syncthreads();
-  run_graph_thread<kFunction>(program, launch, worker, static_cast<int>(blockIdx.x), thread);
+  run_graph_thread<kFunction, kProfile>(program, launch, worker, static_cast<int>(blockIdx.x), thread);
 }
 
 }  // namespace strata::megakernel

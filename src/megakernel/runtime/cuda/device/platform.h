@@ -191,6 +191,12 @@ class CudaPlatform : public CudaWords {
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
     return now;
   }
+  /// That a block runs on.
+  STRATA_DEVICE int multiprocessor(int /*block*/) {
+    int number;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
+    return number;
+  }
   STRATA_DEVICE void pause() {}
 
  private:

@@ -1,0 +1,96 @@
+#include "megakernel/decode/prompt_step.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "megakernel/decode/step_parts.h"
+#include "megakernel/tgraph/compile.h"
+
+namespace strata::megakernel {
+namespace {
+
+constexpr int64_t kTileKeys = 16;  // positions of a tile of the cache, which all of a step's lie in
+
+int64_t splits_of(const DecodeImage& image) {
+  for (const Operator& op : image.operators.operators)
+    if (op.function == "attention") return op.grid[0];
+  return 1;
+}
+
+bool is_shared(DecodeBuffer::Kind kind) {
+  using Kind = DecodeBuffer::Kind;
+  return kind == Kind::Weight || kind == Kind::Packed || kind == Kind::Cache || kind == Kind::Cosines ||
+         kind == Kind::Sines;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PromptStep>> PromptStep::make(const DecodeTarget& target, const ModelConfig& config,
+                                                     const DecodeImage& step,
+                                                     std::span<const std::unique_ptr<DecodeMemory>> memory,
+                                                     const PromptOptions& options) {
+  std::unique_ptr<PromptStep> made(new PromptStep);
+  Machine machine = options.machine;
+  const int64_t most = std::min(options.rows / options.batch, kTileKeys);
+  // More rows may need smaller stages, which are not those that weights are packed in.
+  for (int64_t each = most < 2 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most))); each > 1;
+       each /= 2) {
+    auto image = decode_image(config, {options.batch * each, options.capacity, DType::BF16}, machine, targets().back(),
+                              {each, splits_of(step)});
+    if (!image || !have_one_packing(step, *image)) continue;
+    made->each_ = each;
+    made->image_ = std::move(*image);
+    break;
+  }
+  if (made->each_ == 1)
+    return with_remedy(unsupported("no step takes several positions of {} sequences with the weights as they are "
+                                   "packed",
+                                   options.batch),
+                       "take prompts token by token");
+  const DecodeImage& image = made->image_;
+  divide_shared_memory(image.operators, machine);
+  STRATA_TRY(const Compiled compiled, compile(image.operators, machine));
+  made->target_ = target.beside();
+  STRATA_CHECK(compile_step_code(*made->target_, image, compiled.plan, options.form, false));
+
+  std::map<std::pair<DecodeBuffer::Kind, std::string>, uint64_t> shared;
+  for (size_t n = 0; n < step.buffers.size(); ++n)
+    shared[{step.buffers[n].kind, step.buffers[n].name}] = memory[n]->address();
+  std::vector<uint64_t> addresses;
+  for (const DecodeBuffer& buffer : image.buffers) {
+    if (is_shared(buffer.kind)) {
+      addresses.push_back(shared.at({buffer.kind, buffer.name}));
+      continue;
+    }
+    STRATA_TRY(std::unique_ptr<DecodeMemory> own, made->target_->allocate(buffer.bytes));
+    STRATA_CHECK(own->clear());
+    addresses.push_back(own->address());
+    if (buffer.kind == DecodeBuffer::Kind::Tokens) made->tokens_ = own.get();
+    made->own_.push_back(std::move(own));
+  }
+  KernelOptions kernel;
+  kernel.shape = options.shape;
+  kernel.shape.ring_bytes = machine.ring_bytes;
+  kernel.shape.scratch_bytes = machine.scratch_bytes;
+  kernel.limit = options.limit;
+  kernel.lengths.assign(static_cast<size_t>(options.batch * made->each_), 0);
+  STRATA_TRY(kernel.operators, operator_records(image, compiled.plan, addresses));
+  STRATA_TRY(made->kernel_, made->target_->step_kernel(compiled.plan, kernel, options.form));
+  return made;
+}
+
+Result<void> PromptStep::run(std::span<const std::span<const int>> tokens, int64_t position) {
+  std::vector<int> fed, lengths;
+  for (const std::span<const int> sequence : tokens) {
+    for (int64_t n = 0; n < each_; ++n) {
+      fed.push_back(sequence[std::min(static_cast<size_t>(n), sequence.size() - 1)]);
+      lengths.push_back(static_cast<int>(position + n));
+    }
+  }
+  STRATA_CHECK(tokens_->upload({reinterpret_cast<const char*>(fed.data()), fed.size() * sizeof(int)}));
+  kernel_->set_lengths(std::move(lengths));
+  STRATA_CHECK(kernel_->launch(1));
+  return kernel_->wait().map([](uint32_t) {});
+}
+
+}  // namespace strata::megakernel

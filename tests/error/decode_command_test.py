@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Users' mistakes with `strata decode`, and what it prints. Usage: ... STRATA
+
+All mistakes but the last few end in less than a second on a large model too: before weights are drawn."""
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+from command_line_test import BAD_INPUT, ENVIRONMENT, alone, check, input_of
+
+TINY = {"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "head_dim": 32, "intermediate_size": 64, "vocab_size": 128, "rms_norm_eps": 1e-6,
+        "rope_theta": 1e6, "max_position_embeddings": 64}
+FILES = {
+    "tiny.json": json.dumps(TINY),
+    "odd.json": json.dumps(TINY | {"head_dim": 48}),
+    "prompts": "1,2,3\n\n[4 5]\r\n",
+    "wrong_word": "1,2\n3,x\n",
+    "binary": b"1,2\n\x7fELF\x00\n",
+    "empty": "\n",
+}
+
+# Of a model whose weights take most of a minute to draw.
+LARGE = [
+    ("--prompt-ids one", BAD_INPUT, "--prompt-ids: 'one' is no token id", "write whole numbers"),
+    ("--prompt-ids 1.5", BAD_INPUT, "--prompt-ids: '1.5' is no token id"),
+    ("--prompt-ids=-1", BAD_INPUT, "--prompt-ids: '-1' is no token id: it is outside 0 to"),
+    ("--prompt-ids 4294967297", BAD_INPUT, "'4294967297' is no token id: it is outside 0 to"),
+    ("--prompt-ids [[1,2],[3]]", BAD_INPUT, "--prompt-ids: '[1' is no token id"),
+    ("--prompt-ids []", BAD_INPUT, "--prompt-ids: '[]' has no token id"),
+    ("--prompt-ids 151936", BAD_INPUT, "token 151936 of a prompt is not in the vocabulary of 151936", "tokenizer"),
+    ("", BAD_INPUT, "there is no prompt", "give --prompt-ids or --prompt-ids-file"),
+    ("--prompt-ids-file nothing", ENVIRONMENT, "cannot read 'nothing'"),
+    ("--prompt-ids-file .", ENVIRONMENT, "cannot read '.': it is a folder"),
+    ("--prompt-ids-file binary", BAD_INPUT, "binary, line 2: the byte 0x7f is in no list of token ids", "text file"),
+    ("--prompt-ids-file wrong_word", BAD_INPUT, "wrong_word, line 2: 'x' is no token id"),
+    ("--prompt-ids-file empty", BAD_INPUT, "empty has no prompt"),
+    ("--prompt-ids-file -", BAD_INPUT, "<stdin> has no prompt"),
+    ("--prompt-ids 1 --temperature 1 --top-p 0", BAD_INPUT, "top_p is 0", "a probability above 0"),
+    ("--prompt-ids 1 --temperature 1e-30", BAD_INPUT, "a temperature of 1e-30", "write 0"),
+    ("--prompt-ids 1 --stop-ids 1,-3", BAD_INPUT, "--stop-ids: '-3' is no token id"),
+    ("--prompt-ids 1 --stop-ids 151936", BAD_INPUT, "token 151936, to stop at", "tokenizer"),
+    ("--prompt-ids 1 --stop-ids " + ",".join(map(str, range(17))), BAD_INPUT, "17 tokens to stop at", "give fewer"),
+    ("--prompt-ids 1 --tokens 50000", BAD_INPUT,
+     "a prompt of 1 and --tokens 50000 fill 50000 positions, and the model's max_position_embeddings is 40960",
+     "lower --tokens"),
+    ("--prompt-ids 1 --tokens 4 --measure 20 --position 3,40950", BAD_INPUT,
+     "--measure 20 from position 40950 on fills 40970 positions, and the model's max_position_embeddings is 40960"),
+    ("--prompt-ids 1,2,3 --tokens 60 --capacity 32", BAD_INPUT,
+     "--capacity 32: a prompt of 3 and --tokens 60 fill 62 positions", "write --capacity 64, or leave it out"),
+    ("--prompt-ids 1,2,3 --capacity 100", BAD_INPUT, "--capacity 100: tasks take multiples of 32 positions",
+     "write --capacity 128"),
+    ("--prompt-ids 1 --capacity 64 --measure 60", BAD_INPUT, "--capacity 64: --measure 60 from position 16 on fills"),
+    ("--prompt-ids 1 --position 3", BAD_INPUT, "--position is of measurements, and there are none", "add --measure"),
+    ("--prompt-ids 1 --measure 2 --position=-1", BAD_INPUT, "--position: '-1' is no position"),
+    ("--prompt-ids 1 --ahead-bytes 100", BAD_INPUT, "--ahead-bytes: 100 is no multiple of 16", "write 112"),
+    ("--prompt-ids 1 --seed 3 --weights .", BAD_INPUT, "--seed is of random weights", "leave one of the two out"),
+    ("--prompt-ids 1 --weights .", ENVIRONMENT, "safetensors"),
+    ("--prompt-ids 1 --trace .", BAD_INPUT, "--trace .: it is a folder", "name a file"),
+    ("--prompt-ids 1 --trace nowhere/t.html", ENVIRONMENT, "cannot write to the folder 'nowhere'", "--trace"),
+    ("--prompt-ids 1 --mode graph --without tagged-words", BAD_INPUT, "--without leaves out parts of the mega-kernel",
+     "choose --mode megakernel"),
+    ("--prompt-ids 1 --tokens 1", ENVIRONMENT, "the CUDA driver", "cannot be loaded"),
+    *((f"--prompt-ids 1 --device host {option}", BAD_INPUT, f"--device host does not take {option.split()[0]}: ",
+       "leave it out, or use --device gpu")
+      for option in ("--mode graph", "--prompt-rows 8", "--window 49152", "--workers 2", "--ahead-bytes 0",
+                     "--tagged-bytes 0", "--without tagged-words", "--just-in-time all", "--trace t.html",
+                     "--measure 2", "--measure 2 --position 3", "--cache here", "--no-cache")),
+    *((f"--prompt-ids 1 --device host-kernel {option}", BAD_INPUT,
+       f"--device host-kernel does not take {option.split()[0]}: ", "leave it out, or use --device gpu")
+      for option in ("--trace t.html", "--measure 2", "--cache here", "--no-cache")),
+]
+OTHER = [
+    ("--config nothing.json --prompt-ids 1", ENVIRONMENT, "cannot read 'nothing.json'"),
+    ("--config no/thing --prompt-ids 1", ENVIRONMENT, "cannot read 'no/thing'"),
+    ("--config qwen3-9b --prompt-ids 1", BAD_INPUT,
+     "there is no built-in configuration 'qwen3-9b'; did you mean 'qwen3-8b'?", "built in are qwen3-8b, qwen3-",
+     "give the path of a config.json"),
+    ("--config prompts --prompt-ids 1", BAD_INPUT, "prompts: the configuration"),
+    ("--config odd.json --prompt-ids 1 --device host-kernel", BAD_INPUT, "head_dim is 48; tasks take 32, 64 or 128",
+     "use --device host"),
+    ("--config tiny.json --prompt-ids 1 --tokens 65 --device host", BAD_INPUT, "max_position_embeddings is 64"),
+    ("--config tiny.json --prompt-ids 1 --just-in-time attentive --device host-kernel", BAD_INPUT,
+     "there is no function 'attentive'", "the functions are all, attention"),
+]
+SECONDS = 10  # for what takes milliseconds, on a busy machine; drawing takes a multiple
+
+
+def mistakes(strata, folder):
+    faults = []
+    for model, cases in (("--config qwen3-8b ", LARGE), ("", OTHER)):
+        for words, code, *parts in cases:
+            begun = time.monotonic()
+            faults += check(strata, folder, f"decode {model}{words}", code, parts)
+            if time.monotonic() - begun > SECONDS:
+                faults.append(f"strata decode {model}{words}: {time.monotonic() - begun:.0f} s until it was refused")
+    return faults
+
+
+def answers(strata, folder):
+    """One form of prompts and of answers, whatever the way in."""
+    faults = []
+    decode = ["decode", "--config", "tiny.json", "--device", "host", "--tokens", "5"]
+    expected = alone(strata, *decode, "--prompt-ids", "1,2,3", cwd=folder)
+    if len(expected.split()) != 5:
+        faults.append(f"five tokens: {expected}")
+    for same in ("[1,2,3]", "[1, 2, 3]", "1 2 3", " 1,2 ,3 "):
+        found = alone(strata, *decode, "--prompt-ids", same, cwd=folder)
+        if found != expected:
+            faults.append(f"--prompt-ids '{same}': {found} instead of {expected}")
+    both = alone(strata, *decode, "--prompt-ids", "1,2,3", "--prompt-ids", "4,5", cwd=folder)
+    for same in (["--prompt-ids-file", "prompts"], ["--prompt-ids", "1,2,3;4,5"],
+                 ["--prompt-ids", "1,2,3", "--prompt-ids", "[4,5]"]):
+        found = alone(strata, *decode, *same, cwd=folder)
+        if found != both or len(both.splitlines()) != 2:
+            faults.append(f"{same}: {found} instead of {both}")
+    printed = alone(strata, *decode, "--prompt-ids-file", "prompts", "--json", cwd=folder)
+    tokens = [[int(t) for t in line.split()] for line in both.splitlines()]
+    if json.loads(printed) != {"device": "host", "mode": "interpreter", "tokens": tokens}:
+        faults.append(f"--json: {printed}")
+    faults += input_of(strata, folder, " ".join(decode) + " --prompt-ids-file -", "prompts", 0,
+                       *both.splitlines())
+    return faults
+
+
+def main():
+    strata = str(pathlib.Path(sys.argv[1]).resolve())
+    with tempfile.TemporaryDirectory() as name:
+        os.environ["XDG_CACHE_HOME"] = str(pathlib.Path(name, "cache"))
+        os.environ["STRATA_CUDA_DRIVER"] = "/nowhere/libcuda.so.1"  # on machines with a GPU, too
+        folder = pathlib.Path(name)
+        for file, contents in FILES.items():
+            (folder / file).write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+        faults = mistakes(strata, folder) + answers(strata, folder)
+    print("\n".join(faults))
+    print(f"{len(LARGE) + len(OTHER)} mistakes, {len(faults)} faults")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()
