@@ -31,7 +31,8 @@ apt_get() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@" </dev/null
 }
 
-# Prints name=version for apt: the pin while the archive has it, else what replaced it in a point release.
+# Prints name=version for apt: the pin while the archive has it, else what replaced it in a point release. A pin of * is
+# whatever the archive has.
 choose_version() {
   local name=$1 pinned=$2 candidate
   if apt-cache madison "$name" | awk -F' *[|] *' '{print $2}' | grep -qxF -- "$pinned"; then
@@ -41,6 +42,10 @@ choose_version() {
   candidate=$(apt-cache policy "$name" | awk '/Candidate:/ {print $2}')
   if [[ -z $candidate || $candidate == "(none)" ]]; then
     fail "no package $name in the archive; Strata needs Debian 12 (bookworm)"
+  fi
+  if [[ $pinned == "*" ]]; then
+    echo "$name=$candidate"
+    return
   fi
   if [[ $(upstream "$candidate") != "$(upstream "$pinned")" ]]; then
     fail "$name $pinned is gone and $candidate is another upstream version; see scripts/debian-packages.txt"

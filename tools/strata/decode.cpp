@@ -234,6 +234,16 @@ Result<int> decode_on_gpu(const Options& options, const ModelConfig& config, con
   return kSuccess;
 }
 
+/// The tokens of each sequence in a line, or all as JSON.
+int print_tokens(const std::vector<std::vector<int>>& made, const Options& options) {
+  if (options.json) {
+    fmt::print("{}\n", nlohmann::json{{"device", options.device}, {"tokens", made}}.dump());
+    return kSuccess;
+  }
+  for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
+  return kSuccess;
+}
+
 /// By the device code that a GPU would run, with few workers: each has 258 threads, which run in turn.
 Result<int> decode_by_host_kernel(const Options& options, const ModelConfig& config, const ModelWeights& weights,
                                   const std::vector<std::vector<int>>& prompts) {
@@ -251,8 +261,7 @@ Result<int> decode_by_host_kernel(const Options& options, const ModelConfig& con
   if (session_options.mode == DecodeMode::Auto) session_options.mode = DecodeMode::Megakernel;  // no times to choose by
   STRATA_TRY(const auto session, DecodeSession::make(*target, config, weights, session_options));
   STRATA_TRY(const auto made, session->generate(prompts, options.generate));
-  for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
-  return kSuccess;
+  return print_tokens(made, options);
 }
 
 Result<int> decode(Options options) {
@@ -268,8 +277,7 @@ Result<int> decode(Options options) {
   if (options.device == "host") {
     STRATA_TRY(const auto made,
                decode_on_host(config, weights, prompts, options.generate, capacity_for(options, prompts)));
-    for (const auto& tokens : made) fmt::print("{}\n", fmt::join(tokens, " "));
-    return kSuccess;
+    return print_tokens(made, options);
   }
   if (options.device == "host-kernel") return decode_by_host_kernel(options, config, weights, prompts);
   return decode_on_gpu(options, config, weights, prompts);
