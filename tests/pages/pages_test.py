@@ -72,12 +72,19 @@ CONTRAST = """() => {
   };
   const linear = value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
   const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+  // Of a drawing's text the last box that lies below it.
+  const box_below = text => {
+    const place = text.getBoundingClientRect();
+    const x = (place.left + place.right) / 2, y = (place.top + place.bottom) / 2;
+    return [...text.ownerSVGElement.querySelectorAll(".box")].filter(box => {
+      const { left, right, top, bottom } = box.getBoundingClientRect();
+      return left <= x && x <= right && top <= y && y <= bottom && getComputedStyle(box).fill !== "none";
+    }).at(-1);
+  };
   const below = one => {
+    const box = one instanceof SVGElement ? box_below(one) : null;
+    if (box) return parts(getComputedStyle(box).fill);
     for (let at = one; at; at = at.parentElement) {
-      if (at instanceof SVGElement) {
-        const box = at.querySelector(":scope > .box");
-        if (box) return parts(getComputedStyle(box).fill);
-      }
       const color = parts(getComputedStyle(at).backgroundColor);
       if (color[3] === 255) return color;
     }
@@ -222,6 +229,8 @@ class EveryPage(PageTest):
                 self.assertTrue(page.url.endswith("#content"))
                 for _ in range(12):
                     page.keyboard.press("Tab")
+                    if page.evaluate("document.activeElement === document.body"):
+                        break  # past the last
                     width, stroke = page.evaluate("""(() => {
                       const one = document.activeElement;
                       const box = one.querySelector(":scope > .box");
@@ -451,6 +460,7 @@ class Timeline(PageTest):
         page.wait_for_function("scrollY > 0")
         self.assertEqual(page.locator("#timeline-range").inner_text(), whole)
         canvas.focus()
+        canvas.hover(position={"x": 400, "y": 150})
         page.mouse.wheel(0, -100)
         page.wait_for_function(f"document.querySelector('#timeline-range').textContent !== {json.dumps(whole)}")
 

@@ -186,7 +186,9 @@ std::string zsh_completions(const CLI::App& app) {
                  quoted(fmt::format("*{}{}[{}]{}", name, equals, spec_text(option.help), argument), R"('\'')");
       }
     }
-    for (const Entry& operand : command.operands) cases += " \\\n        " + quoted("*" + value_of(operand), R"('\'')");
+    // One is of all that are left, however many there are.
+    if (!command.operands.empty())
+      cases += " \\\n        " + quoted("*" + value_of(command.operands.front()), R"('\'')");
     cases += "\n      ;;\n";
   }
   return fmt::format(R"(#compdef strata
