@@ -24,11 +24,14 @@ std::string cell_markup(const Cell& cell, const Column& column, bool heading) {
   return heading ? fmt::format("<th scope=\"row\"{}>{}</th>", of, text) : fmt::format("<td{}>{}</td>", of, text);
 }
 
-/// 1, 2 and 5 times powers of 10 from `least` to `most`.
+/// Round numbers from `least` to `most`.
 std::vector<double> ticks(double least, double most) {
+  constexpr double kFew = 5;  // of a narrow range, all nine
+  std::vector<double> steps{1, 2, 5};
+  if (most / least < kFew) steps = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   std::vector<double> all;
   for (double power = std::pow(10, std::floor(std::log10(least))); power <= most; power *= 10) {
-    for (const double times : {1.0, 2.0, 5.0}) {
+    for (const double times : steps) {
       if (power * times >= least && power * times <= most) all.push_back(power * times);
     }
   }
@@ -144,6 +147,7 @@ std::string bytes(double count) {
 std::string time(double microseconds) {
   if (microseconds >= 1e6) return fmt::format("{:.2f} s", microseconds / 1e6);
   if (microseconds >= 1e4) return fmt::format("{:.2f} ms", microseconds / 1e3);
+  if (microseconds > 0 && microseconds < 0.1) return fmt::format("{:.2f} ns", microseconds * 1e3);
   return fmt::format("{:.2f} µs", microseconds);
 }
 

@@ -88,7 +88,7 @@ std::string lines(std::string_view source, std::string_view name, size_t before 
 std::string grouped(int64_t number);
 /// "8.55 MB", in powers of 1000.
 std::string bytes(double count);
-/// From microseconds: "4.33 µs", "1.20 ms".
+/// From microseconds: "0.17 ns", "4.33 µs", "1.20 ms".
 std::string time(double microseconds);
 
 }  // namespace strata::page

@@ -118,6 +118,8 @@ TEST(Numbers, AreShort) {
   EXPECT_EQ(bytes(8554496), "8.55 MB");
   EXPECT_EQ(bytes(999960), "1.00 MB");
   EXPECT_EQ(time(4.327), "4.33 µs");
+  EXPECT_EQ(time(0.05), "50.00 ns");
+  EXPECT_EQ(time(0), "0.00 µs");
   EXPECT_EQ(time(12345), "12.35 ms");
   EXPECT_EQ(time(2.5e6), "2.50 s");
 }

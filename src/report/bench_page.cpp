@@ -19,7 +19,7 @@ std::vector<page::Figure> figures(const std::vector<BenchRow>& rows) {
     if (row.floor > 0) floors.push_back(row.us / row.floor);
     if (row.peers.empty()) continue;
     peers.push_back(row.fastest_peer()->second / row.us);
-    slower += peers.back() < 1 ? 1 : 0;
+    slower += is_slower(peers.back()) ? 1 : 0;
   }
   const auto mean = [](const std::vector<double>& all) {
     const auto value = geometric_mean(all);
@@ -56,7 +56,7 @@ std::string table_of(const std::vector<BenchRow>& rows) {
     } else {
       const double ratio = row.fastest_peer()->second / row.us;
       Cell cell(two(ratio), most > 0 ? ratio / most : 0);
-      cell.tone = ratio < 1 ? "bad" : "";
+      cell.tone = is_slower(ratio) ? "bad" : "";
       cells.insert(cells.end(), {row.fastest_peer()->first, cell});
     }
     for (const std::string& name : names) {
@@ -80,11 +80,12 @@ std::string against_peers(const std::vector<BenchRow>& rows) {
     scatter.dots.push_back({time, row.us,
                             fmt::format("{}\nStrata {:.2f} µs, {} {:.2f} µs: {:.2f} times as fast", row.name, row.us,
                                         name, time, time / row.us),
-                            row.us > time ? "given" : ""});
+                            is_slower(time / row.us) ? "given" : ""});
   }
   if (scatter.dots.size() < 2) return {};
   return to_html(scatter) +
-         "<ul class=\"key\"><li><i style=\"background:var(--block-line)\"></i>faster than all peers</li><li><i "
+         "<ul class=\"key\"><li><i style=\"background:var(--block-line)\"></i>as fast as all peers, or "
+         "faster</li><li><i "
          "style=\"background:var(--bad)\"></i>slower than one</li></ul>\n";
 }
 
@@ -96,9 +97,10 @@ std::string bench_page(const Json& report) {
   page::Page page;
   page.kind = "benchmark";
   page.title = words.title;
-  for (const char* key : {"date", "torch", "cuda", "driver"}) {
+  for (const char* key : {"device", "date", "torch", "cuda"}) {
+    const bool named = std::string_view(key) == "torch" || std::string_view(key) == "cuda";
     if (const std::string value = text(report, key); !value.empty())
-      page.facts.push_back(std::string_view(key) == "date" ? value : std::string(key) + " " + value);
+      page.facts.push_back(named ? std::string(key) + " " + value : value);
   }
   page.lead = words.headline;
   page.sections = {{"summary", "Summary", to_html(figures(rows)) + to_html(words)}};

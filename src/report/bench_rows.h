@@ -24,6 +24,11 @@ struct BenchRow {
 /// none of them, such as files of correctness.
 std::vector<BenchRow> bench_rows(const Json& results);
 
+/// Whether a ratio of a peer's time to Strata's means that Strata is slower, or faster; nearer to 1 they count as
+/// equal, as in headlines of searches.
+inline bool is_slower(double ratio) { return ratio < 1 / 1.005; }
+inline bool is_faster(double ratio) { return ratio > 1.005; }
+
 /// Geometric mean; none of nothing.
 std::optional<double> geometric_mean(const std::vector<double>& values);
 

@@ -5,7 +5,6 @@
 namespace strata {
 namespace {
 
-constexpr double kEqual = 1.005;  ///< ratios nearer to 1 count as equal, as in headlines of searches
 constexpr size_t kListed = 6;
 
 struct Ratio {
@@ -44,8 +43,9 @@ Paragraph about_peers(const std::vector<Ratio>& ratios) {
     return made;
   }
   const auto slower =
-      std::count_if(ratios.begin(), ratios.end(), [](const Ratio& one) { return one.value < 1 / kEqual; });
-  const auto faster = std::count_if(ratios.begin(), ratios.end(), [](const Ratio& one) { return one.value > kEqual; });
+      std::count_if(ratios.begin(), ratios.end(), [](const Ratio& one) { return is_slower(one.value); });
+  const auto faster =
+      std::count_if(ratios.begin(), ratios.end(), [](const Ratio& one) { return is_faster(one.value); });
   made.sentences.push_back(
       fmt::format("In the geometric mean Strata is {:.2f} times as fast as the fastest of the peers measured, over {}.",
                   *geometric_mean(values(ratios)), counted(static_cast<int64_t>(ratios.size()), "row")));
@@ -55,7 +55,7 @@ Paragraph about_peers(const std::vector<Ratio>& ratios) {
   made.sentences.push_back(fmt::format("Most is won with {}: {} against {} of {}.", best.row->name,
                                        page::time(best.row->us), page::time(best.row->fastest_peer()->second),
                                        best.row->fastest_peer()->first));
-  for (size_t i = 0; i < ratios.size() && i < kListed && ratios[i].value < 1 / kEqual; ++i) {
+  for (size_t i = 0; i < ratios.size() && i < kListed && is_slower(ratios[i].value); ++i) {
     const Ratio& one = ratios[i];
     made.sentences.push_back(fmt::format("Slower: {}, {} against {} of {} ({:.2f} times as fast).", one.row->name,
                                          page::time(one.row->us), page::time(one.row->fastest_peer()->second),
@@ -89,7 +89,8 @@ Explanation explain_bench(const Json& report) {
   if (const Json& all = list(report, "rows"); !all.empty() && device.empty())
     device = text(at(all[0], {"megakernel", "device"}));
   const std::vector<Ratio> peers = to_peers(rows), floors = to_floor(rows);
-  Explanation made{"benchmark", device.empty() ? "Benchmark" : device, {}, {}};
+  Explanation made{"benchmark", text(report, "file"), {}, {}};
+  if (made.title.empty()) made.title = device.empty() ? "Benchmark" : device;
   made.headline = counted(static_cast<int64_t>(rows.size()), "row");
   if (const auto mean = geometric_mean(values(peers)))
     made.headline += fmt::format("; {:.2f} times as fast as the fastest peer", *mean);

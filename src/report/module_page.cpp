@@ -10,6 +10,10 @@ using page::Table;
 
 std::string two(const Json& value) { return value.is_number() ? fmt::format("{:.2f}", number(value)) : "–"; }
 
+std::string percent(double share) {
+  return share < 0.01 ? fmt::format("{:.2g} %", 100 * share) : fmt::format("{:.0f} %", 100 * share);
+}
+
 /// A step's time: measured where it was, else the estimate.
 double time_of(const Json& step, bool measured) { return number(step, measured ? "measured_us" : "estimated_us"); }
 
@@ -36,7 +40,7 @@ std::string steps_table(const Json& steps, bool measured, std::string_view capti
     row.push_back(measured || time <= 0 ? Cell(two(at(step, {"estimated_us"})))
                                         : Cell(two(at(step, {"estimated_us"})), share));
     if (measured) row.push_back(time <= 0 ? Cell("–") : Cell(two(at(step, {"measured_us"})), share));
-    row.push_back(time > 0 && floor > 0 ? fmt::format("{:.0f} %", 100 * floor / time) : "–");
+    row.push_back(time > 0 && floor > 0 ? percent(floor / time) : "–");
     table.rows.push_back(std::move(row));
   }
   return to_html(table);
@@ -85,8 +89,7 @@ std::vector<page::Figure> figures(const Json& report) {
           {"steps", std::to_string(list(report, "steps").size()), ""},
           {"parameters and results", page::bytes(number(report, "bytes")), "moved once at the least"},
           {"floor", floor > 0 ? page::time(floor) : "–", "for moving these alone"},
-          {"share of the floor", all > 0 && floor > 0 ? fmt::format("{:.0f} %", 100 * floor / all) : "–",
-           "100 %: nothing but these bytes"}};
+          {"share of the floor", all > 0 && floor > 0 ? percent(floor / all) : "–", "100 %: nothing but these bytes"}};
 }
 
 }  // namespace

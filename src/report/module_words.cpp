@@ -7,6 +7,10 @@
 namespace strata {
 namespace {
 
+std::string percent(double share) {
+  return share < 0.01 ? fmt::format("{:.2g} %", 100 * share) : fmt::format("{:.0f} %", 100 * share);
+}
+
 std::string plural_of(std::string_view kind, int64_t count) {
   const std::string_view what = kind == "emitter"          ? "fusion by the emitters"
                                 : kind == "library"        ? "product, convolution or transform by a library"
@@ -65,7 +69,7 @@ Paragraph times(const Json& report) {
     made.sentences.push_back(
         fmt::format("Its parameters and results are {}; moving them once takes {} at {:.2f} TB/s{}.",
                     page::bytes(number(report, "bytes")), page::time(floor), number(report, "memory_bandwidth") / 1e12,
-                    all > 0 ? fmt::format(", which is {:.0f} % of its time", 100 * floor / all) : ""));
+                    all > 0 ? ", which is " + percent(floor / all) + " of its time" : ""));
   }
   if (own > 0 && steps.size() > 1) {
     made.sentences.push_back(
@@ -141,7 +145,9 @@ Explanation explain_module(const Json& report) {
   std::string headline = counted(static_cast<int64_t>(steps.size()), "step");
   if (all > 0)
     headline += fmt::format(": {}, {}", page::time(all), measured > 0 ? "measured" : "estimated and not measured");
-  if (const double floor = number(report, "floor_us"); all > 0 && floor > 0)
+  // Of modules that are all launches, a ratio to bytes says nothing.
+  constexpr double kTold = 0.02;
+  if (const double floor = number(report, "floor_us"); all > 0 && floor > kTold * all)
     headline += fmt::format("; {:.2f} times what moving its parameters and results once takes", all / floor);
   Explanation made{"module", fmt::format("{} on {}", text(report, "name"), text(report, "target")), headline + ".", {}};
   made.paragraphs = {made_of(report), times(report), why(report), proved(report), not_tried(report)};

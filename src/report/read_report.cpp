@@ -39,6 +39,9 @@ Result<ReadReport> read_report(const std::string& path) {
   made.json = Json::parse(bytes, nullptr, false);
   if (!made.json.is_object()) return with_remedy(invalid("'{}' is no JSON object", shown_path(file)), kRemedy);
   STRATA_TRY(made.kind, kind_of(made.json, shown_path(file)));
+  // What such a file is of, its name says best.
+  if (made.kind == ReportKind::Bench && path != kStandardInput)
+    made.json["file"] = std::filesystem::path(path).stem().string();
   if (!folder || made.kind != ReportKind::Search) return made;
   // The page is whole without it.
   if (auto source = read_file(path + "/best.cu")) made.source = *std::move(source);

@@ -149,7 +149,8 @@ TEST(Bench, FilesOfTheTreeAreReports) {
   EXPECT_GE(explained, 15);
   const auto table = read_report(STRATA_SOURCE_DIR "/bench/results/nvidia-h200-2026-11-21.json");
   ASSERT_TRUE(table);
-  EXPECT_THAT(to_text(explain(*table)), AllOf(HasSubstr("NVIDIA H200\n22 rows; "), HasSubstr("in the geometric mean")));
+  EXPECT_THAT(to_text(explain(*table)),
+              AllOf(HasSubstr("nvidia-h200-2026-11-21\n22 rows; "), HasSubstr("in the geometric mean")));
 }
 
 TEST(ReadReport, SaysWhatIsNone) {
