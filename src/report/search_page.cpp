@@ -179,8 +179,8 @@ std::string measured_section(const Json& profile) {
 std::string candidates_section(const Json& report) {
   const bool tuned = truth(at(report, {"profile"}), "measured");
   std::string words = tuned ? "The first is what was chosen by measurement; the others follow by their estimates."
-                            : "By their estimates.";
-  if (const std::string order = text(report, "order"); !tuned && !order.empty()) words += " " + order + ".";
+                            : "By their estimates";
+  if (const std::string order = text(report, "order"); !tuned) words += (order.empty() ? "" : "; " + order) + ".";
   std::string markup = page::paragraph(words);
   const Json& all = list(report, "candidates");
   double most = 0;
