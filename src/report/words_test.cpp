@@ -131,6 +131,23 @@ TEST(Bench, RowsOfEachFormOfTheFilesAreRead) {
   EXPECT_NEAR(*geometric_mean({2, 8}), 4, 1e-12);
 }
 
+TEST(Bench, SaysWhereItIsSlower) {
+  const Json results = Json::parse(R"({"device": "G", "rows": [{"name": "slow", "us": 4, "xla": 2, "compile": 9},
+    {"name": "fast", "us": 1, "floor": 0.5, "xla": 8}, {"name": "even", "us": 100, "xla": 100.2}, {"name": "alone", "us": 1}]})");
+  const std::string words = words_of(explain_bench(results));
+  for (const char* sentence :
+       {"G\n4 rows; 1.59 times as fast as the fastest peer; 2.00 times the floor, in the geometric mean.",
+        "It is faster in 1, slower in 1, and equal within half a percent in 1.",
+        "Most is won with fast: 1.00 µs against 8.00 µs of XLA.",
+        "Slower: slow, 4.00 µs against 2.00 µs of XLA (0.50 times as fast).", "1 row has no peer.",
+        "3 rows have no floor."}) {
+    EXPECT_THAT(words, HasSubstr(sentence));
+  }
+  const std::string page = bench_page(results);
+  EXPECT_THAT(page, HasSubstr("<td class=\"n bar bad\">0.50"));
+  EXPECT_THAT(page, HasSubstr("1 of 3"));  // slower than the fastest peer
+}
+
 /// All that are in the tree: those with times are explained, and the others refused.
 TEST(Bench, FilesOfTheTreeAreReports) {
   int explained = 0;
