@@ -133,7 +133,8 @@ TEST(Bench, RowsOfEachFormOfTheFilesAreRead) {
 
 TEST(Bench, SaysWhereItIsSlower) {
   const Json results = Json::parse(R"({"device": "G", "rows": [{"name": "slow", "us": 4, "xla": 2, "compile": 9},
-    {"name": "fast", "us": 1, "floor": 0.5, "xla": 8}, {"name": "even", "us": 100, "xla": 100.2}, {"name": "alone", "us": 1}]})");
+    {"name": "fast", "us": 1, "floor": 0.5, "xla": 8}, {"name": "even", "us": 100, "xla": 100.2},
+    {"name": "alone", "us": 1}]})");
   const std::string words = words_of(explain_bench(results));
   for (const char* sentence :
        {"G\n4 rows; 1.59 times as fast as the fastest peer; 2.00 times the floor, in the geometric mean.",

@@ -64,11 +64,14 @@ STRUCTURE = """() => {
 
 # Texts whose contrast with what is below them is less than 4.5, as they are drawn. Of SVG, texts lie on boxes.
 CONTRAST = """() => {
+  const made = document.createElement("canvas").getContext("2d", { willReadFrequently: true }), known = new Map();
   const parts = color => {
-    const made = document.createElement("canvas").getContext("2d");
+    if (known.has(color)) return known.get(color);
+    made.clearRect(0, 0, 1, 1);
     made.fillStyle = color;
     made.fillRect(0, 0, 1, 1);
-    return [...made.getImageData(0, 0, 1, 1).data];
+    known.set(color, [...made.getImageData(0, 0, 1, 1).data]);
+    return known.get(color);
   };
   const linear = value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
   const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
@@ -142,6 +145,7 @@ def make_pages(folder):
 
 
 LOOP = "loop.hlo"
+DIFFERENT = ("search", "measured", "module", "loop", "bench", "graph", "timeline")  # "again" is "search"
 
 
 def setUpModule():
@@ -175,12 +179,12 @@ class PageTest(unittest.TestCase):
 
 class EveryPage(PageTest):
     def test_structure(self):
-        for name in PAGES:
+        for name in DIFFERENT:
             with self.subTest(name):
                 self.assertEqual(self.open(name).evaluate(STRUCTURE), [])
 
     def test_contrast_in_both_themes(self):
-        for name in PAGES:
+        for name in DIFFERENT:
             for theme in ("light", "dark"):
                 with self.subTest(f"{name}, {theme}"):
                     page = self.open(name, theme)
@@ -198,7 +202,7 @@ class EveryPage(PageTest):
         self.assertNotEqual(page.evaluate(CONTRAST)[1], [])
 
     def test_narrow_screens_scroll_in_one_direction(self):
-        for name in PAGES:
+        for name in DIFFERENT:
             with self.subTest(name):
                 page = self.open(name, width=390, height=800)
                 self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), 390)
@@ -220,7 +224,7 @@ class EveryPage(PageTest):
         self.assertNotEqual(light, dark)
 
     def test_keyboard_begins_at_the_skip_link_and_shows_where_it_is(self):
-        for name in PAGES:
+        for name in DIFFERENT:
             with self.subTest(name):
                 page = self.open(name)
                 page.keyboard.press("Tab")
