@@ -12,6 +12,7 @@ import sys
 # A folder may include itself and what stands before it.
 ORDER = [
     "support",
+    "page",
     "machine",
     "indexing",
     "ops",
@@ -66,7 +67,7 @@ MAX_COLUMNS = 120
 MAX_LINES = 600
 CHECKED_FOLDERS = ["include", "src", "tools", "tests"]
 CODE = {".h", ".c", ".cpp", ".cu", ".cuh", ".def", ".inc"}
-TEXT = CODE | {".py", ".sh", ".txt", ".cmake"}
+TEXT = CODE | {".py", ".sh", ".txt", ".cmake", ".css", ".js"}
 # Expected outputs, which are as long as they are.
 EXEMPT = ["tests/golden"]
 

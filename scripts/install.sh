@@ -51,7 +51,8 @@ wanted_packages() {
   fi
 }
 
-# Prints name=version for apt: the pin while the archive has it, else what replaced it in a point release.
+# Prints name=version for apt: the pin while the archive has it, else what replaced it in a point release. A pin
+# of * is whatever the archive has.
 choose_version() {
   local name=$1 pinned=$2 candidate
   if [[ -z $pinned ]]; then
@@ -65,6 +66,10 @@ choose_version() {
   candidate=$(apt-cache policy "$name" | awk '/Candidate:/ {print $2}')
   if [[ -z $candidate || $candidate == "(none)" ]]; then
     fail "no package $name in the archive; Strata needs Debian 12 (bookworm)"
+  fi
+  if [[ $pinned == "*" ]]; then
+    echo "$name=$candidate"
+    return
   fi
   if [[ $(upstream "$candidate") != "$(upstream "$pinned")" ]]; then
     fail "$name $pinned is gone and $candidate is another upstream version; see scripts/debian-packages.txt"

@@ -41,7 +41,12 @@ class Report:
         self.html, self.data = page, data
 
     def _repr_html_(self) -> str:
-        return f'<iframe srcdoc="{html.escape(self.html)}" style="width:100%;height:640px;border:0"></iframe>'
+        # Its scripts run, and reach nothing of the notebook.
+        title = html.escape(f"Report of {self.data.get('program', 'a search')}")
+        return (
+            f'<iframe title="{title}" sandbox="allow-scripts" srcdoc="{html.escape(self.html)}" '
+            'style="width:100%;height:720px;border:0"></iframe>'
+        )
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the page, which needs no other file."""

@@ -2,16 +2,18 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "ir/graph.h"
 
 namespace strata {
 
-/// The <svg> element, with its style; `inline_style` false leaves the style to the page.
-std::string svg_element(const Graph& graph, bool inline_style);
-
-/// Colours for light and dark backgrounds, of the drawing and of the page around it.
-std::string_view style_sheet();
+/// How an <svg> element is used.
+struct DrawingUse {
+  std::string id = "graph";  ///< what ids within it begin with
+  /// In a page: boxes are buttons that say what they are (page/assets/graph.js), and the page has the style. Else a
+  /// file of its own, with its style in light colours.
+  bool interactive = false;
+};
+std::string svg_element(const Graph& graph, const DrawingUse& use);
 
 }  // namespace strata

@@ -3,15 +3,15 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/text.h"
+#include "report/pages.h"
 #include "report/report.h"
 #include "report/summary.h"
+#include "superopt/codegen/launcher.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/search/checkpoint.h"
 
 namespace strata {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json cost_json(const CostEstimate& cost) {
   return {{"kernels", cost.kernels}, {"bytes", cost.device_bytes}, {"estimated_seconds", cost.seconds}};
@@ -105,6 +105,8 @@ Json profile_json(const Profile& profile) {
   json["cublas_lt"] = tuning.device.cublas_lt;
   json["cudnn"] = tuning.device.cudnn;
   json["compared_with"] = tuning.reference;
+  json["summary"] = describe_tuning(tuning);
+  json["ranking"] = describe_ranking(tuning);
   json["seconds"] = tuning.seconds;
   json["rank_correlation"] = tuning.rank_correlation ? Json(*tuning.rank_correlation) : Json();
   json["place_of_best"] = tuning.result().place;
@@ -119,6 +121,7 @@ Json profile_json(const Profile& profile) {
                             {"chosen", &row == &tuning.result()},
                             {"verdict", std::string(name_of(row.measurement.verdict))},
                             {"why_not", tuning.why_not(row)},
+                            {"words", describe_row(tuning, row)},
                             {"estimated_us", row.estimated_us},
                             {"corrected_us", row.corrected_us},
                             {"place", row.place},
@@ -234,15 +237,23 @@ int count_block_operators(const Graph& graph) {
 std::string report_json(const Superoptimized& result, const SuperoptimizeOptions& options, const Profile& profile) {
   const Candidate& best = result.candidates.front();
   const Graph* block = first_block_graph(*best.graph);
+  const double bandwidth = options.search.target->rates.memory_bandwidth;
+  const auto floor = [&](const CostEstimate& cost) { return static_cast<double>(cost.device_bytes) / bandwidth; };
   Json json;
+  json["kind"] = "search";
   json["program"] = result.program->name();
   json["target"] = std::string(options.search.target->name);
   json["sizes"] = options.sized ? Json(options.sized->sizes) : Json::object();
+  json["gpu"] = std::string(options.search.target->gpu);
   json["seed"] = options.search.seed;
   json["search"] = search_json(result);
   json["headline"] = headline(result, profile);
   json["input"] = cost_json(result.program_cost);
+  json["input"]["floor_seconds"] = floor(result.program_cost);
+  json["input"]["name"] = describe_input(result);
+  json["input"]["graph"] = print(*result.program);
   json["best"] = cost_json(best.cost);
+  json["best"]["floor_seconds"] = floor(best.cost);
   json["best"]["needs"] = needed_libraries(result.code);
   json["best"]["block_ops"] = count_block_operators(*best.graph);
   json["best"]["grid"] = block ? Json(block->launch().grid) : Json::array();
@@ -255,6 +266,7 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
                           {"tests", best.verification.tests},
                           {"error_bound", best.verification.error_bound},
                           {"argument", best.verification.argument},
+                          {"words", describe_proof(best.verification)},
                           {"full_shape", best.full_shape},
                           {"unproved", result.unproved},
                           {"unproved_reason", result.unproved_reason}};
@@ -267,9 +279,12 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
   }
   json["whole_check"] = result.whole_check;
   json["profile"] = profile_json(profile);
+  json["order"] = describe_order(result);
   json["candidates"] = Json::array();
   for (const Candidate& candidate : result.candidates) {
     Json entry = cost_json(candidate.cost);
+    entry["is_input"] = same_structure(*candidate.graph, *result.program);
+    entry["proof"] = name_proof(candidate.verification);
     entry["method"] = method_name(candidate.verification.method);
     entry["tests"] = candidate.verification.tests;
     entry["error_bound"] = candidate.verification.error_bound;
@@ -280,6 +295,11 @@ std::string report_json(const Superoptimized& result, const SuperoptimizeOptions
     json["candidates"].push_back(std::move(entry));
   }
   return json.dump(2) + "\n";
+}
+
+std::string report_html(const Superoptimized& result, const SuperoptimizeOptions& options, const Profile& profile) {
+  return search_page(Json::parse(report_json(result, options, profile)),
+                     annotated_source(result.code, *result.candidates.front().graph, *options.search.target));
 }
 
 std::string shard_json(const Superoptimized& result, const SuperoptimizeOptions& options) {

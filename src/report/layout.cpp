@@ -20,6 +20,8 @@ struct Item {
   Drawing inner;          ///< of a graph-defined operator
   std::vector<int> from;  ///< items that it reads
   bool in_loop = false;
+  const Operation* operation = nullptr;
+  TensorId tensor = -1;
 };
 
 std::string attribute_text(const Operation& op) {
@@ -67,6 +69,7 @@ class Layout {
       Item item;
       item.kind = DrawnBox::Kind::Tensor;
       item.lines = {graph_.tensor(id).name, to_string(graph_.type(id))};
+      item.tensor = id;
       items_.push_back(std::move(item));
     }
     inputs_ = items_.size();
@@ -75,6 +78,7 @@ class Layout {
     for (size_t i = 0; i < graph_.operations().size(); ++i) {
       const Operation& op = graph_.operations()[i];
       Item item;
+      item.operation = &op;
       if (op.body) {
         item.kind = op.body->level() == Level::Block ? DrawnBox::Kind::BlockGraph : DrawnBox::Kind::ThreadGraph;
         item.lines = {launch_text(*op.body)};
@@ -97,6 +101,7 @@ class Layout {
       item.kind = DrawnBox::Kind::Tensor;
       item.lines = {graph_.tensor(id).name, to_string(graph_.type(id))};
       item.from = {source.at(id)};
+      item.tensor = id;
       item.layer = -1;  // the last layer
       items_.push_back(std::move(item));
     }
@@ -208,7 +213,14 @@ class Layout {
     for (size_t i = 0; i < items_.size(); ++i) {
       const Item& item = items_[i];
       const LayeredNode& node = placed.nodes[i];
-      drawing.boxes.push_back({item.kind, {node.x, node.y, node.width, node.height}, item.lines, {}, 1});
+      drawing.boxes.push_back({item.kind,
+                               {node.x, node.y, node.width, node.height},
+                               item.lines,
+                               {},
+                               1,
+                               &graph_,
+                               item.operation,
+                               item.tensor});
       if (item.inner.width == 0) continue;
       const double dx = node.x + (node.width - item.inner.width) / 2;
       const double dy = node.y + kPadding + kLine * static_cast<double>(item.lines.size());

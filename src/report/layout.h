@@ -21,6 +21,11 @@ struct DrawnBox {
   std::vector<std::string> lines;  ///< text, from the top, in the middle; of a loop one, at `text`
   Point text;                      ///< of a loop: the lower left corner of its line
   int depth = 0;                   ///< how many boxes it lies in
+  /// What it shows, of the graph that was laid out or one below it: a tensor of `graph`, or what makes it. Null and -1
+  /// of loops.
+  const Graph* graph = nullptr;
+  const Operation* operation = nullptr;
+  TensorId tensor = -1;
 };
 
 /// Pieces that are not upright lie between layers of boxes, and may be drawn as curves within their height.

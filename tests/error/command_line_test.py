@@ -72,6 +72,7 @@ FILES = {
     "no_shape.hlo": "f {\n  ROOT x = parameter(0)\n}\n",
     "unsupported.txt": "HloModule m\nf {\n  x = f32[] parameter(0)\n"
                        "  ROOT y = f32[4] rng(x, x), distribution=rng_uniform\n}\n",
+    "empty.json": "{}",
     "text.npy": "0 1 2\n3 4 5\n",
     "magic_only.npy": b"\x93NUM",
     "no_shape.npy": b"\x93NUMPY\x01\x00\x10\x00not a header....",
@@ -90,7 +91,7 @@ FILES = {
 # Arguments, exit code, parts of what is printed to stderr and stdout together.
 MISTAKES = [
     ("", BAD_INPUT, "a subcommand is required: one of optimize, verify, run, show, merge, ops, emit, machine, "
-     "calibrate, decode, doctor, bench"),
+     "calibrate, decode, doctor, bench, explain, completions"),
     ("frobnicate", BAD_INPUT, "no subcommand is named 'frobnicate'\n", "`strata --help` lists"),
     ("optimise good.strata", BAD_INPUT, "no subcommand is named 'optimise'; did you mean 'optimize'?"),
     ("verfiy good.strata good.strata", BAD_INPUT, "no subcommand is named 'verfiy'; did you mean 'verify'?"),
@@ -259,6 +260,15 @@ MISTAKES = [
     ("run good.hlo --profile", BAD_INPUT, "--profile times kernels on a GPU", "with --device=gpu"),
     ("run good.hlo --interpret --device gpu", BAD_INPUT, "--interpret runs nothing on a GPU"),
     ("run good.strata --device gpu", BAD_INPUT, "--no-libraries and --search-seconds are for HLO"),
+    ("run good.strata --report r.html", BAD_INPUT, "--report, --tolerance, --no-libraries", "are for HLO"),
+    ("run good.hlo --interpret --report r.html", BAD_INPUT, "--report is of kernels", "leave one of the two out"),
+    ("run . --report r.html", BAD_INPUT, "'.' holds code that is made already", "and --report out"),
+    ("explain missing.json", ENVIRONMENT, "cannot read 'missing.json'"),
+    ("explain .", ENVIRONMENT, "'.' has no report.json", "name a folder that strata optimize or strata emit wrote"),
+    ("explain good.strata", BAD_INPUT, "'good.strata' is no JSON object", "a file of bench/results"),
+    ("explain empty.json", BAD_INPUT, "'empty.json' is no report"),
+    ("explain -", BAD_INPUT, "'<stdin>' is no JSON object"),
+    ("completions ksh", BAD_INPUT, "SHELL: ksh not in {bash,zsh,fish}"),
     ("measure-worker", ENVIRONMENT, "the CUDA driver (/nowhere/libcuda.so.1) cannot be loaded"),
     ("optimize good.strata --cache-limit much", BAD_INPUT, "--cache-limit"),
     ("optimize good.strata --dump-after never", BAD_INPUT, "--dump-after: never not in"),

@@ -47,7 +47,9 @@ def test_result(kernel):
     assert kernel.target == "sm_90a" and "block(" in kernel.mugraph and "graph small" in kernel.program
     assert "__global__" in kernel.source and "1 kernel in place of 5" in kernel.headline
     assert kernel.proof.tests >= 1 and kernel.proof.error_bound <= 1e-12 and "random test" in str(kernel.proof)
-    assert "<iframe srcdoc=" in kernel.report._repr_html_() and kernel.report.data["program"] == "small"
+    shown = kernel.report._repr_html_()
+    assert shown.startswith('<iframe title="Report of small" sandbox="allow-scripts" srcdoc="&lt;!doctype html&gt;')
+    assert "--paper: light-dark(" in shown and kernel.report.data["program"] == "small"  # the pages' style
     check(kernel)
 
 

@@ -29,6 +29,8 @@ void add_calibrate(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_decode(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
+void add_explain(CLI::App& app, Action& action);
+void add_completions(CLI::App& app, Action& action);
 void add_measure_worker(CLI::App& app, Action& action);
 
 /// Makes a folder and those above it.

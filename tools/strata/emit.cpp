@@ -7,6 +7,7 @@
 #include "lax_options.h"
 #include "machine/target.h"
 #include "machine_options.h"
+#include "module_report.h"
 #include "notice.h"
 #include "run_hlo.h"
 #include "runtime/gpu_device.h"
@@ -40,7 +41,7 @@ Result<std::string> texts(const emitters::EmittedProgram& program, emitters::For
 
 /// The folder that `strata run` takes (runtime/program_folder.h): cubins, or PTX where they cannot be made.
 Result<int> write_folder(const emitters::EmittedProgram& program, const emitters::EmitOptions& emit_options,
-                         const Options& options) {
+                         double search_seconds, const Options& options) {
   for (const emitters::ProgramStep& step : program.steps) {
     if (step.fusion || step.library || step.lax || step.loop) continue;
     return with_remedy(unsupported("step '{}' has no kernel: {}", step.interpreted->name, step.why_interpreted),
@@ -54,6 +55,9 @@ Result<int> write_folder(const emitters::EmittedProgram& program, const emitters
   }
   STRATA_TRY(const emitters::EmittedImage made, emitters::image_of(program, emit_options, loader));
   STRATA_CHECK(write_program(made.image, options.output));
+  const std::string report = emitters::program_report_json(program, emit_options.target, search_seconds);
+  for (const char* name : {"report.json", "report.html"})
+    STRATA_CHECK(write_module_report(fmt::format("{}/{}", options.output, name), report));
   fmt::print("{}/program.json: {}\n", options.output, describe(layout_of(made.image.manifest)));
   return kSuccess;
 }
@@ -105,7 +109,7 @@ Result<int> emit(const Options& options) {
   const bool folder = options.form == "cubin" || (options.form.empty() && !options.output.empty());
   const bool nothing_asked = options.form.empty() && options.dump_after.empty() && !folder;
   if (options.explain || nothing_asked) fmt::print("{}", emitters::explain(program));
-  if (folder && options.dump_after.empty()) return write_folder(program, emit_options, options);
+  if (folder && options.dump_after.empty()) return write_folder(program, emit_options, lax.seconds, options);
   std::string text;
   if (!options.form.empty() || !options.dump_after.empty()) {
     const emitters::Form form = options.form == "ptx"                                   ? emitters::Form::Ptx

@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "runtime/result_cache.h"
+#include "terminal.h"
 #include "usage.h"
 
 namespace strata::cli {
@@ -55,6 +56,17 @@ int finish(int code) {
   return kEnvironment;
 }
 
+/// On a terminal its first word stands out.
+void print_error(const Error& error) {
+  std::string text = error.to_string();
+  const Style style = style_of(stderr);
+  if (const size_t at = text.find("error:"); !style.wrong.empty() && at != std::string::npos) {
+    text.insert(at + 6, style.plain);
+    text.insert(at, style.wrong);
+  }
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Strata: finds fast GPU kernels for tensor programs, and proves them equivalent.", "strata");
   app.require_subcommand(1);
@@ -72,17 +84,22 @@ int run(int argc, char** argv) {
   add_decode(app, action);
   add_doctor(app, action);
   add_bench(app, action);
+  add_explain(app, action);
+  add_completions(app, action);
   add_measure_worker(app, action);
+  for (CLI::App* command : app.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); }))
+    command->add_flag_callback("-q,--quiet", say_nothing,
+                               "print the result and errors alone: no progress, notes or warnings");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return finish(app.exit(error));
-    std::fprintf(stderr, "%s\n", usage_error(app, error, argc, argv).to_string().c_str());
+    print_error(usage_error(app, error, argc, argv));
     return kBadInput;
   }
   const auto code = action();
   if (code) return finish(*code);
-  std::fprintf(stderr, "%s\n", code.error().to_string().c_str());
+  print_error(code.error());
   return code.error().code == ErrorCode::Environment   ? kEnvironment
          : code.error().code == ErrorCode::Interrupted ? kInterrupted
                                                        : kBadInput;

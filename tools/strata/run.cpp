@@ -17,7 +17,7 @@ namespace strata::cli {
 namespace {
 
 struct Options {
-  std::string graph, output, precision = "f64", device = "cpu";
+  std::string graph, output, precision = "f64", device = "cpu", report;
   bool profile = false, no_libraries = false, hlo_option_given = false;
   bool with_inputs = false, precision_given = false, interpret = false, check = false;
   std::vector<std::string> inputs, dims;
@@ -92,9 +92,9 @@ Result<int> run(const Options& options) {
   };
   std::error_code error;
   if (std::filesystem::is_directory(options.graph, error)) {
-    if (options.precision_given || options.search.seconds > 0 || options.no_libraries) {
+    if (options.precision_given || options.search.seconds > 0 || options.no_libraries || !options.report.empty()) {
       return with_remedy(invalid("'{}' holds code that is made already", options.graph),
-                         "leave --precision, --search-seconds and --no-libraries out");
+                         "leave --precision, --search-seconds, --no-libraries and --report out");
     }
     if (has_size_table(options.graph)) {
       if (options.check || options.with_inputs)
@@ -117,11 +117,11 @@ Result<int> run(const Options& options) {
     STRATA_TRY(hlo::ModuleText read, source.module_text());
     return run_hlo({read.module, std::move(files), options.seed, options.output, options.with_inputs, options.interpret,
                     options.check, options.device, options.profile, options.tolerance, !options.no_libraries,
-                    options.search, std::move(read.aliases)});
+                    options.search, std::move(read.aliases), options.report});
   }
   if (options.hlo_option_given) {
     return with_remedy(
-        invalid("--check, --device, --profile, --tolerance, --no-libraries and --search-seconds are for HLO"),
+        invalid("--check, --device, --profile, --report, --tolerance, --no-libraries and --search-seconds are for HLO"),
         "leave them out: a µGraph is run by the interpreter, and measured by strata optimize --profile");
   }
   STRATA_TRY(const SizedProgram program, source.program());
@@ -177,10 +177,13 @@ void add_run(CLI::App& app, Action& action) {
   add_number<double>(*command, "--tolerance", options->tolerance, {1e-6, 1e6},
                      "HLO: times what floats may differ by in --check");
   command->add_flag("--profile", options->profile, "HLO on a GPU: print the time of each step");
+  command->add_option("--report", options->report,
+                      "HLO: file for a page on the module's steps, their times and reasons; .json: as data");
   command->add_flag("--no-libraries", options->no_libraries, "HLO: products and convolutions are kernels too");
   add_search_options(*command, options->search);
   command->callback([options, command, &action] {
-    for (const char* name : {"--check", "--device", "--profile", "--no-libraries", "--tolerance", "--search-seconds"})
+    for (const char* name :
+         {"--check", "--device", "--profile", "--report", "--no-libraries", "--tolerance", "--search-seconds"})
       options->hlo_option_given |= command->count(name) > 0;
     options->precision_given = command->count("--precision") > 0;
     action = [options] { return run(*options); };

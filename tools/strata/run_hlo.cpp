@@ -14,6 +14,7 @@
 #include "hlo/terms.h"
 #include "hlo/typical_arguments.h"
 #include "machine_options.h"
+#include "module_report.h"
 #include "runtime/memory_layout.h"
 #include "support/host_memory.h"
 
@@ -112,6 +113,17 @@ bool is_superoptimized(const emitters::EmittedProgram& program) {
   });
 }
 
+/// Times of the steps by name, and of the whole: as a CUDA graph, where it can be one.
+Result<emitters::MeasuredSteps> measured_steps(const GpuDevice& device, const GpuProgram& program,
+                                               const GpuBuffers& buffers) {
+  STRATA_TRY(const auto times, program.profile(buffers, kProfileRuns));
+  emitters::MeasuredSteps made{device.name(), {}, 0};
+  for (size_t i = 0; i + 1 < times.size(); ++i) made.steps[times[i].name] += times[i].microseconds;
+  made.all = times.back().microseconds;
+  if (const auto replayed = program.microseconds(std::span(&buffers, 1))) made.all = *replayed;
+  return made;
+}
+
 Result<Emitted> run_on_gpu(const GpuDevice& device, const hlo::Module& module, const std::vector<Literal>& arguments,
                            const HloRunOptions& options) {
   emitters::EmitOptions emit_options;
@@ -125,6 +137,8 @@ Result<Emitted> run_on_gpu(const GpuDevice& device, const hlo::Module& module, c
              emitters::emit_program(module, emit_options, libraries, lax, options.aliases));
   for (const std::string& note : program.notes) notice("not superoptimized: {}\n", note);
   const std::optional<double> estimated = emitters::estimated_microseconds(program);
+  std::optional<emitters::EmittedProgram> reported;
+  if (!options.report.empty()) reported = program;
   const bool superoptimized = is_superoptimized(program);
   STRATA_TRY(const std::unique_ptr<emitters::GpuRunner> runner,
              emitters::GpuRunner::load(device, std::move(program), emit_options));
@@ -132,6 +146,14 @@ Result<Emitted> run_on_gpu(const GpuDevice& device, const hlo::Module& module, c
   STRATA_CHECK(runner->choose_algorithms(open_cache(options.search, cache)));
   STRATA_TRY(Literal result, runner->run(arguments));
   if (options.profile) STRATA_CHECK(print_profile(runner->gpu(), runner->buffers()));
+  if (reported) {
+    std::optional<emitters::MeasuredSteps> measured;
+    if (options.profile) {
+      STRATA_TRY(measured, measured_steps(device, runner->gpu(), runner->buffers()));
+    }
+    STRATA_CHECK(write_module_report(
+        options.report, emitters::program_report_json(*reported, emit_options.target, lax.seconds, measured)));
+  }
   if (options.profile && estimated) fmt::print("estimated by the model: {:.2f} µs\n", *estimated);
   return Emitted{std::move(result), superoptimized};
 }
@@ -156,6 +178,10 @@ Result<Emitted> run_emitted(const hlo::Module& module, const std::vector<Literal
   if (options.check && own > 0)
     notice("note: {} of {} steps are the interpreter's own: --check says nothing about them\n", own,
            program.steps.size());
+  if (!options.report.empty()) {
+    STRATA_CHECK(
+        write_module_report(options.report, emitters::program_report_json(program, emit_options.target, lax.seconds)));
+  }
   STRATA_TRY(Literal result, emitters::run_on_cpu(program, arguments));
   return Emitted{std::move(result), is_superoptimized(program)};
 }
@@ -201,6 +227,9 @@ Result<int> run_hlo(const HloRunOptions& options) {
   if (options.interpret && !options.check && options.device == "gpu") {
     return with_remedy(invalid("--interpret runs nothing on a GPU"),
                        "leave one of the two out, or add --check to compare both");
+  }
+  if (!options.report.empty() && options.interpret && !options.check) {
+    return with_remedy(invalid("--report is of kernels, and --interpret makes none"), "leave one of the two out");
   }
   const hlo::ModulePtr& module = options.module;
   const hlo::Computation& entry = module->entry_computation();

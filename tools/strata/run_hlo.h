@@ -26,6 +26,7 @@ struct HloRunOptions {
   bool libraries = true;       ///< whether products and convolutions may be steps of CUDA's libraries
   SearchFlags search;          ///< whether and how parts are superoptimized
   hlo::InputOutputAliases aliases{};
+  std::string report{};  ///< file for the module's report; none if empty
 };
 
 /// Runs a module, prints a line for each result and writes it as NAME.npy: results are named

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "page/page.h"
 #include "support/markup.h"
 
 namespace strata::megakernel {
@@ -13,87 +14,49 @@ namespace {
 
 constexpr size_t kBandwidthParts = 200;
 
-constexpr const char* kPage = R"page(<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-body { font: 14px sans-serif; margin: 16px; color: #222 }
-canvas { border: 1px solid #ccc; display: block; width: 100%; margin-bottom: 8px }
-table { border-collapse: collapse } td, th { padding: 2px 10px; text-align: right } td:first-child { text-align: left }
-i { display: inline-block; width: 12px; height: 12px; margin-right: 6px }
-#tip { position: fixed; background: #fffbe6; border: 1px solid #999; padding: 4px 8px; display: none }
-</style></head><body>
-<h1>{title}</h1><p>{summary}</p>
-<canvas id="rate" height="90"></canvas><canvas id="bars" height="640"></canvas>
-<p>A row is a worker: loads in its upper third, compute below. Turn the wheel to zoom, drag to move.</p>
-<table id="shares"></table><div id="tip"></div>
-<script>
-const data = {data};
-const color = f => f < 0 ? "#bbb" : `hsl(${f * 137.5 % 360} 65% 55%)`;
-const bars = document.getElementById("bars"), rate = document.getElementById("rate");
-let from = 0, to = data.length;
-const across = us => (us - from) / (to - from) * bars.width;
-function draw() {
-  for (const c of [bars, rate]) c.width = c.clientWidth;
-  const rows = bars.getContext("2d"), row = bars.height / data.workers;
-  for (const [worker, role, f, begin, length] of data.bars) {
-    if (begin + length < from || begin > to) continue;
-    rows.fillStyle = color(f);
-    const load = role === 1;
-    const left = across(begin), width = Math.max(across(begin + length) - left, 0.3);
-    rows.fillRect(left, (worker + (load ? 0 : 0.35)) * row, width, row * (load ? 0.3 : 0.6));
-  }
-  const r = rate.getContext("2d"), most = Math.max(...data.bandwidth, 1), part = data.length / data.bandwidth.length;
-  r.fillStyle = "#69c";
-  data.bandwidth.forEach((value, n) => {
-    const left = across(n * part);
-    r.fillRect(left, 90 - value / most * 75, across((n + 1) * part) - left, value / most * 75);
-  });
-  r.fillStyle = "#222";
-  r.fillText(`loads: ${(most / 1000).toFixed(2)} TB/s at most`, 4, 12);
-  r.fillText(`${from.toFixed(1)} to ${to.toFixed(1)} µs`, bars.width - 120, 12);
-}
-function clamp(a, b) {
-  const width = Math.min(b - a, data.length);
-  from = Math.min(Math.max(a, 0), data.length - width); to = from + width; draw();
-}
-bars.onwheel = e => {
-  e.preventDefault();
-  const at = from + e.offsetX / bars.clientWidth * (to - from), by = Math.exp(e.deltaY / 500);
-  clamp(at - (at - from) * by, at + (to - at) * by);
-};
-let drag = null;
-bars.onmousedown = e => drag = [e.clientX, from, to];
-window.onmouseup = () => drag = null;
-bars.onmousemove = e => {
-  if (drag) {
-    const by = (drag[0] - e.clientX) / bars.clientWidth * (drag[2] - drag[1]);
-    clamp(drag[1] + by, drag[2] + by);
-  }
-  const at = from + e.offsetX / bars.clientWidth * (to - from), y = e.offsetY / bars.height * data.workers;
-  const worker = Math.floor(y), role = y - worker < 0.33 ? 1 : 2;
-  const hit = data.bars.find(b => b[0] === worker && b[1] === role && b[3] <= at && at <= b[3] + b[4]);
-  const tip = document.getElementById("tip");
-  tip.style.display = hit ? "block" : "none";
-  if (!hit) return;
-  tip.style.left = e.clientX + 12 + "px"; tip.style.top = e.clientY + 12 + "px";
-  const name = hit[2] < 0 ? "empty" : data.functions[hit[2]];
-  tip.textContent = `worker ${worker}, ${role === 1 ? "load" : "compute"}: ${name}, ${hit[3].toFixed(2)} µs + ` +
-                    `${hit[4].toFixed(2)} µs`;
-};
-document.getElementById("shares").innerHTML = "<tr><th>function<th>tasks<th>µs a task<th>% of workers' time</tr>" +
-  data.shares.map(s => `<tr><td><i style="background:${color(data.functions.indexOf(s[0]))}"></i>${s[0]}<td>${s[1]}` +
-                       `<td>${s[2].toFixed(2)}<td>${(s[3] * 100).toFixed(1)}</tr>`).join("");
-window.onresize = draw; draw();
-</script></body></html>
-)page";
-
-std::string with(std::string text, std::string_view name, std::string_view value) {
-  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + value.size()))
-    text.replace(at, name.size(), value);
-  return text;
-}
-
 const TaskFunction* function_of(const Plan& plan, int function) {
   return function < 0 ? nullptr : &plan.functions[static_cast<size_t>(function)];
+}
+
+/// The canvas, what moves it, and the colours of functions, each of which can be chosen alone.
+std::string drawing(const Plan& plan, const StepTimeline& timeline) {
+  std::string text = page::paragraph(
+      "A row is a worker: thin bars are loads, thick ones computes. Drag to move. With the focus on it, the wheel or "
+      "W and S zoom, arrows or A and D move, 0 shows all. Choose a function to see its tasks alone.");
+  text += fmt::format(
+      "<div class=\"timeline\"><div class=\"toolbar\"><button type=\"button\" class=\"plain\" id=\"timeline-out\" "
+      "aria-label=\"Zoom out\">−</button><button type=\"button\" class=\"plain\" id=\"timeline-in\" aria-label=\"Zoom "
+      "in\">+</button><button type=\"button\" class=\"plain\" id=\"timeline-all\">All</button><span class=\"end\" "
+      "id=\"timeline-range\" role=\"status\"></span></div>\n<canvas id=\"timeline-canvas\" tabindex=\"0\" role=\"img\" "
+      "aria-label=\"Tasks of {} workers over {}; the table of functions has what they come "
+      "to\"></canvas></div>\n<ul class=\"functions\">\n",
+      plan.workers, page::time(timeline.length));
+  std::vector<int> drawn;
+  for (const StepTimeline::Bar& bar : timeline.bars) drawn.push_back(bar.function);
+  std::sort(drawn.begin(), drawn.end());
+  drawn.erase(std::unique(drawn.begin(), drawn.end()), drawn.end());
+  for (const int function : drawn) {
+    const TaskFunction* const of = function_of(plan, function);
+    text += fmt::format(
+        "<li><button type=\"button\" class=\"plain\" aria-pressed=\"false\" data-function=\"{0}\"><i "
+        "data-function=\"{0}\"></i>{1}</button></li>\n",
+        function, of == nullptr ? "empty" : escape_markup(of->name));
+  }
+  return text + "</ul>\n";
+}
+
+std::string shares(const StepTimeline& timeline) {
+  page::Table table{"Time of all workers by block function",
+                    {{"function"}, {"tasks", true}, {"µs a task", true}, {"share of workers' time", true}},
+                    {}};
+  const double most = timeline.shares.empty() ? 1 : std::max(timeline.shares.front().share, 1e-9);
+  for (const StepTimeline::Share& share : timeline.shares) {
+    table.rows.push_back({share.function,
+                          page::grouped(share.tasks),
+                          fmt::format("{:.2f}", share.mean),
+                          {fmt::format("{:.1f} %", share.share * 100), share.share / most}});
+  }
+  return page::to_html(table);
 }
 
 }  // namespace
@@ -171,22 +134,36 @@ Result<StepTimeline> step_timeline(const Plan& plan, std::span<const TracedTask>
 std::string timeline_html(const Plan& plan, const StepTimeline& timeline) {
   using Json = nlohmann::ordered_json;
   const auto rounded = [](double us) { return static_cast<double>(static_cast<int64_t>(us * 1000 + 0.5)) / 1000; };
-  Json bars = Json::array(), shares = Json::array(), functions = Json::array();
+  Json bars = Json::array(), functions = Json::array();
   for (const StepTimeline::Bar& bar : timeline.bars)
     bars.push_back({bar.worker, static_cast<int>(bar.role), bar.function, rounded(bar.begin), rounded(bar.length)});
-  for (const StepTimeline::Share& share : timeline.shares)
-    shares.push_back({escape_markup(share.function), share.tasks, share.mean, share.share});
-  for (const TaskFunction& function : plan.functions) functions.push_back(escape_markup(function.name));
-  const Json data{{"length", timeline.length}, {"workers", plan.workers},
-                  {"functions", functions},    {"bars", bars},
-                  {"shares", shares},          {"bandwidth", timeline.bandwidth}};
-  const std::string summary = fmt::format(
-      "Step {}: {:.1f} µs on {} workers, {} tasks; loads bring {:.1f} MB, {:.2f} TB/s in the mean; workers "
-      "compute nothing in {:.0f} % of their time.",
-      timeline.epoch, timeline.length, plan.workers, plan.tasks.size(), timeline.bytes / 1e6,
-      timeline.length > 0 ? timeline.bytes / timeline.length / 1e6 : 0, timeline.idle * 100);
-  const std::string page = with(with(kPage, "{title}", escape_markup(plan.name)), "{summary}", summary);
-  return with(page, "{data}", with(data.dump(), "</", "<\\/"));
+  for (const TaskFunction& function : plan.functions) functions.push_back(function.name);
+  const Json data{{"length", timeline.length},
+                  {"workers", plan.workers},
+                  {"functions", functions},
+                  {"bars", bars},
+                  {"bandwidth", timeline.bandwidth}};
+  const double rate = timeline.length > 0 ? timeline.bytes / timeline.length / 1e6 : 0;
+  page::Page page;
+  page.kind = "timeline";
+  page.title = plan.name;
+  page.facts = {fmt::format("step {}", timeline.epoch), fmt::format("{} workers", plan.workers)};
+  page.lead = fmt::format(
+      "A step of {} tasks takes {}. Loads bring {:.2f} TB/s in the mean, and workers compute nothing in {:.0f} % of "
+      "their time.",
+      page::grouped(static_cast<int64_t>(plan.tasks.size())), page::time(timeline.length), rate, timeline.idle * 100);
+  page.timeline = true;
+  page.data = {{"timeline-data", data.dump()}};
+  page.sections = {{"step", "Step",
+                    page::to_html(std::vector<page::Figure>{
+                        {"time of the step", page::time(timeline.length), "from its first compute to its last end"},
+                        {"tasks", page::grouped(static_cast<int64_t>(plan.tasks.size())),
+                         fmt::format("on {} workers", plan.workers)},
+                        {"loaded", page::bytes(timeline.bytes), fmt::format("{:.2f} TB/s in the mean", rate)},
+                        {"without work", fmt::format("{:.0f} %", timeline.idle * 100), "of the workers' time"}})},
+                   {"timeline", "Timeline", drawing(plan, timeline)},
+                   {"functions", "Functions", shares(timeline)}};
+  return page::to_html(page);
 }
 
 }  // namespace strata::megakernel

@@ -67,10 +67,13 @@ TEST(Timeline, IsAPageWithItsData) {
   const auto timeline = step_timeline(plan, kRecorded);
   ASSERT_TRUE(timeline);
   const std::string page = timeline_html(plan, *timeline);
-  EXPECT_THAT(page, testing::HasSubstr("<title>a &lt;small&gt; plan</title>"));
-  EXPECT_THAT(page, testing::HasSubstr("Step 2: 10.0 µs on 2 workers, 3 tasks; loads bring 0.0 MB"));
-  const size_t begin = page.find("const data = ") + 13;
-  const auto data = nlohmann::json::parse(page.substr(begin, page.find(";\n", begin) - begin));
+  EXPECT_THAT(page, testing::HasSubstr("<title>a &lt;small&gt; plan · Strata timeline</title>"));
+  EXPECT_THAT(page, testing::HasSubstr("A step of 3 tasks takes 10.00 µs."));
+  EXPECT_THAT(page, testing::HasSubstr("<li>step 2</li><li>2 workers</li>"));
+  EXPECT_THAT(page, testing::HasSubstr("<th scope=\"row\">product</th>"));
+  const std::string element = "id=\"timeline-data\">";
+  const size_t begin = page.find(element) + element.size();
+  const auto data = nlohmann::json::parse(page.substr(begin, page.find("</script>", begin) - begin));
   EXPECT_EQ(data["bars"].size(), 4U);
   EXPECT_EQ(data["functions"], (nlohmann::json{"product", "sum"}));
   EXPECT_EQ(data["bars"][1], (nlohmann::json{0, 2, 0, 0.0, 8.0}));
