@@ -36,7 +36,8 @@ class Printer {
       for (size_t i = 0; i < graph.inputs().size(); ++i) {
         const TensorInfo& tensor = graph.tensor(graph.inputs()[i]);
         before(graph.input_comments()[i].before);
-        line(fmt::format("input {}: {}", tensor.name, to_string(tensor.type)), graph.input_comments()[i].behind);
+        const char* form = tensor.type.iota ? "{} = {}" : "input {}: {}";
+        line(fmt::format(fmt::runtime(form), tensor.name, to_string(tensor.type)), graph.input_comments()[i].behind);
       }
     }
     for (const Operation& op : graph.operations()) operation(graph, op);

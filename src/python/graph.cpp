@@ -154,7 +154,7 @@ void bind_graph(nb::module_& module) {
           "tensor", [](const Builder& of, TensorId id) { return describe(of.graph(), id); }, "tensor"_a,
           "Its name, element type and sizes.")
       .def_prop_ro("name", [](const Builder& of) { return of.graph().name(); })
-      .def_prop_ro("inputs", [](const Builder& of) { return of.graph().inputs(); })
+      .def_prop_ro("inputs", [](const Builder& of) { return of.graph().arguments(); })
       .def_prop_ro("outputs", [](const Builder& of) { return of.graph().outputs(); })
       .def_prop_ro("tensor_count", [](const Builder& of) { return of.graph().tensors().size(); })
       .def("text", [](const Builder& of) { return print(of.graph()); });

@@ -45,7 +45,7 @@ Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, std::map<std::
                                               const Options& options) {
   std::vector<Tensor<double>> tensors;
   Random random(options.seed);
-  for (TensorId id : graph.inputs()) {
+  for (TensorId id : graph.arguments()) {
     const TensorInfo& info = graph.tensor(id);
     Tensor<double> drawn = typical_tensor(info.type, random);
     const auto file = files.find(info.name);
@@ -64,7 +64,7 @@ Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, std::map<std::
   }
   if (!files.empty()) {
     std::vector<std::string_view> names;
-    for (TensorId id : graph.inputs()) names.push_back(graph.tensor(id).name);
+    for (TensorId id : graph.arguments()) names.push_back(graph.tensor(id).name);
     return with_remedy(invalid("'{}' has no input '{}'", graph.name(), files.begin()->first),
                        fmt::format("its inputs are {}", fmt::join(names, ", ")));
   }
@@ -134,7 +134,7 @@ Result<int> run(const Options& options) {
                                                               : execute_in<float>(*graph, inputs, true));
   if (!options.output.empty()) STRATA_CHECK(make_folder(options.output));
   for (size_t i = 0; i < inputs.size() && options.with_inputs && !options.output.empty(); ++i) {
-    const std::string& name = graph->tensor(graph->inputs()[i]).name;
+    const std::string& name = graph->tensor(graph->arguments()[i]).name;
     STRATA_CHECK(write_file(options.output + "/" + name + ".npy", npy_bytes(inputs[i])));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
