@@ -429,7 +429,6 @@ class Converter {
     const Instruction& it = from_[id];
     const LaxValue& value = values_[static_cast<size_t>(id)];
     const Graph& graph = tensors_->builder().peek();
-    if (hidden_[static_cast<size_t>(id)]) return unsupported("{}: a result of scores that are masked", it.name);
     const bool computed = value.kind == Kind::Tensor ||
                           (value.kind == Kind::Regrouped && std::is_sorted(value.places.begin(), value.places.end()));
     const bool twice =
@@ -438,6 +437,7 @@ class Converter {
       if (computed && !twice) return tensors_->builder().output(value.tensor);
       return {};
     }
+    if (hidden_[static_cast<size_t>(id)]) return unsupported("{}: a result of scores that are masked", it.name);
     if (!computed || value.over) return unsupported("{}: a result that is not computed", it.name);
     if (twice) return unsupported("{}: a result that is there already", it.name);
     if (it.shape.type != hlo_type_) return unsupported("{}: a result of {}", it.name, hlo::name(it.shape.type));

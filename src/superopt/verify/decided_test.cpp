@@ -73,6 +73,13 @@ TEST(Decided, ExponentsMayBeConstants) {
 
 TEST(Decided, OffsetsOfTilesCount) {
   const GraphPtr program = load_program("causal");
+  const GraphPtr online = load_data("causal_online");
+  const auto right = verify(*program, *online);
+  ASSERT_TRUE(right) << right.error().to_string();
+  EXPECT_EQ(right->verdict, Verdict::Equivalent) << right->reason;
+  EXPECT_LE(right->error_bound, 1e-12) << right->argument;
+  EXPECT_LE(right->tests, 4) << right->argument;
+  EXPECT_TRUE(Screen(program, 1).passes(*online));
   const auto wrong = verify(*program, *load_data("causal_wrong"));
   ASSERT_TRUE(wrong) << wrong.error().to_string();
   EXPECT_EQ(wrong->verdict, Verdict::Different) << wrong->reason;

@@ -19,8 +19,7 @@ struct KnownPair {
 inline constexpr std::array kKnownPairs{
     KnownPair{"rmsnorm", "rmsnorm_fused"}, KnownPair{"lora", "lora_fused"}, KnownPair{"gated_mlp", "gated_mlp_fused"},
     KnownPair{"ntrans", "ntrans_fused"},   KnownPair{"gqa", "gqa_fused"},   KnownPair{"gqa", "gqa_split"},
-    KnownPair{"qknorm", "qknorm_fused"},   KnownPair{"gqa", "gqa_online"},  KnownPair{"gqa", "gqa_online_split"},
-    KnownPair{"causal", "causal_online"}};
+    KnownPair{"qknorm", "qknorm_fused"},   KnownPair{"gqa", "gqa_online"},  KnownPair{"gqa", "gqa_online_split"}};
 
 inline GraphPtr load(const std::string& path) {
   auto graph = load_graph(STRATA_SOURCE_DIR "/" + path + ".strata");
