@@ -16,7 +16,7 @@ hlo::Shape shape_of(const TensorType& type) {
 }  // namespace
 
 GraphFunction::GraphFunction(GraphPtr graph) : graph_(std::move(graph)) {
-  for (const TensorId id : graph_->inputs()) {
+  for (const TensorId id : graph_->arguments()) {
     inputs_.push_back(shape_of(graph_->type(id)));
     input_names_.push_back(graph_->tensor(id).name);
   }
@@ -48,8 +48,9 @@ namespace {
 template <class Real>
 Result<void> run_on_host(const Graph& graph, std::span<std::byte* const> inputs, std::span<std::byte* const> results) {
   std::vector<Tensor<Real>> values;
+  const std::vector<TensorId> given = graph.arguments();
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const TensorType& type = graph.type(graph.inputs()[i]);
+    const TensorType& type = graph.type(given[i]);
     const std::string bytes(reinterpret_cast<const char*>(inputs[i]), static_cast<size_t>(type.bytes()));
     const Tensor<double> read = decode(bytes, type);
     values.emplace_back(read.shape, std::vector<Real>(read.data.begin(), read.data.end()));

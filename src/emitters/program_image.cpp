@@ -286,9 +286,10 @@ class ImageBuilder {
     const LaxStep& lax = *step.lax;
     std::map<std::string, std::string> outside;
     const Graph& graph = *lax.graph;
-    for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const std::vector<TensorId> arguments = graph.arguments();
+    for (size_t i = 0; i < arguments.size(); ++i) {
       const int input = step.inputs[static_cast<size_t>(lax.inputs[i])];
-      outside[graph.tensor(graph.inputs()[i]).name] = names[static_cast<size_t>(input)];
+      outside[graph.tensor(arguments[i]).name] = names[static_cast<size_t>(input)];
     }
     size_t temporary = 0;
     for (const GpuBuffer& one : lax.manifest.buffers) {

@@ -2,6 +2,7 @@
 
 #include "interpret/liveness.h"
 #include "interpret/pieces.h"
+#include "ops/one_dimension.h"
 
 namespace strata {
 namespace {
@@ -150,27 +151,45 @@ class Executor {
   std::vector<const T*> operands_;  ///< scratch
 };
 
+/// The elements of an iota.
+template <class A>
+void count(const TensorType& type, A& arithmetic, Tensor<typename A::Value>& result) {
+  const auto dim = static_cast<size_t>(type.iota->dim);
+  const int64_t inner = inner_elements(type.shape, dim), size = type.shape[dim];
+  for (int64_t n = 0; n < size; ++n) {
+    const auto value = arithmetic.constant(type.iota->at(n));
+    for (int64_t i = n * inner; i < result.size(); i += size * inner) {
+      for (int64_t j = 0; j < inner; ++j) result[i + j] = value;
+    }
+  }
+}
+
 /// Executes `graph` into a frame that may refer to `inputs`.
 template <class A>
 Result<typename Executor<A>::Frame> run_graph(const Graph& graph, A& arithmetic,
                                               const std::vector<Tensor<typename A::Value>>& inputs,
                                               const std::stop_token& stop) {
   if (graph.level() != Level::Kernel) return invalid("only kernel graphs can be executed on their own");
-  if (inputs.size() != graph.inputs().size()) {
-    return invalid("'{}' has {} inputs; {} were given", graph.name(), graph.inputs().size(), inputs.size());
+  const std::vector<TensorId> given = inputs.size() == graph.inputs().size() ? graph.inputs() : graph.arguments();
+  if (inputs.size() != given.size()) {
+    return invalid("'{}' has {} inputs; {} were given", graph.name(), given.size(), inputs.size());
   }
   Executor<A> executor(graph, arithmetic, stop);
   typename Executor<A>::Frame frame(graph);
+  for (TensorId id : graph.inputs()) {
+    if (graph.type(id).iota) count(graph.type(id), arithmetic, frame.make(graph, id));
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const TensorInfo& tensor = graph.tensor(graph.inputs()[i]);
+    const TensorInfo& tensor = graph.tensor(given[i]);
+    if (tensor.type.iota) continue;
     if (inputs[i].shape != tensor.type.shape) {
       return invalid("input '{}' is {}; a tensor of shape {} was given", tensor.name, to_string(tensor.type),
                      to_string(inputs[i].shape));
     }
-    frame.lend(graph.inputs()[i], inputs[i]);
+    frame.lend(given[i], inputs[i]);
     if constexpr (kRounds<A>) {
       if (!arithmetic.round_storage) continue;
-      auto& copy = frame.make(graph, graph.inputs()[i]);
+      auto& copy = frame.make(graph, given[i]);
       copy = inputs[i];
       executor.round(tensor.type, copy);
     }

@@ -10,10 +10,10 @@
 
 namespace strata {
 
-/// Executes a kernel graph. `inputs` are the graph's inputs in order, with their shapes; the result holds its
-/// outputs in order. Error where inputs do not fit the graph, or (Interrupted) when `stop` is requested.
-/// Where the arithmetic rounds storage, inputs and every kernel-level tensor are rounded to their types; block
-/// tensors are not, since kernels hold them in single precision or better.
+/// Executes a kernel graph. `inputs` are the graph's inputs in order, with their shapes, or its arguments alone: what
+/// stands for an iota is not read. The result holds its outputs in order. Error where inputs do not fit the graph, or
+/// (Interrupted) when `stop` is requested. Where the arithmetic rounds storage, inputs and every kernel-level tensor
+/// are rounded to their types; block tensors are not, since kernels hold them in single precision or better.
 template <class A>
 Result<std::vector<Tensor<typename A::Value>>> execute(const Graph& graph, A& arithmetic,
                                                        const std::vector<Tensor<typename A::Value>>& inputs,

@@ -145,6 +145,32 @@ TEST(Execute, RunsBlocksAsTheirFormula) {
 
 /// Large enough for pieces: along outer and inner dimensions, with operands that broadcast, are regrouped or read
 /// whole.
+// Of a tile, the block and the iteration decide where it begins; two dimensions of the grid may cut one.
+TEST(Execute, TilesOfIotasCountFromTheirPlace) {
+  const GraphPtr graph = graph_of(R"(graph g {
+  input A: f32[24, 2]
+  I = iota(dim=0, start=5, step=-3) : f32[24, 1]
+  B = block(A, I, grid=[2, 3], loop=2) {
+    a = in_iter(A, imap=[0, 0], fmap=0)
+    i = in_iter(I, imap=[0, 0], fmap=0)
+    s = add(a, i)
+    c = accum(s, kind=concat, dim=0)
+    B = out_saver(c, omap=[0, 0])
+  }
+  output B
+})");
+  Random random(3);
+  Tensor<double> a({24, 2});
+  for (double& x : a.data) x = random.uniform(-1, 1);
+  Float64Arithmetic exact;
+  const auto all = execute(*graph, exact, {a, Tensor<double>({24, 1})});  // what stands for the iota is not read
+  const auto found = execute(*graph, exact, {a});
+  ASSERT_TRUE(found && all);
+  EXPECT_EQ(found->front().data, all->front().data);
+  for (int64_t n = 0; n < 48; ++n) EXPECT_EQ(found->front()[n], a[n] + static_cast<double>(5 - 3 * (n / 2))) << n;
+  EXPECT_FALSE(execute(*graph, exact, {}));
+}
+
 TEST(Pieces, GiveWhatTheWholeGives) {
   for (const char* text : {
            "graph g { input x: f32[700, 600]\n input r: f32[600]\n input c: f32[700, 1]\n a = mul(x, r)\n b = add(a, "

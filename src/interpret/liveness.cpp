@@ -43,8 +43,9 @@ void mark(const Graph& graph, std::vector<uint8_t> of_outputs, const FreeOperato
     for (size_t n = 0; n < op.operands.size(); ++n) {
       const bool only = def.traits.lax.exponent_operand != LaxProperty::kAllOperands &&
                         def.traits.lax.exponent_operand != static_cast<int>(n);
-      // Beside the operand that is exponentiated, others are factors.
-      tensors[static_cast<size_t>(op.operands[n])] |= only ? tensors[static_cast<size_t>(op.results[0])] : read;
+      // Beside the operand that is exponentiated, others are factors; what is selected is handed on.
+      const bool as_it_is = only || (op.kind == OpKind::Select && n > 0);
+      tensors[static_cast<size_t>(op.operands[n])] |= as_it_is ? tensors[static_cast<size_t>(op.results[0])] : read;
     }
   }
 }

@@ -26,7 +26,7 @@ Tensor<double> typical_tensor(const TensorType& type, Random& random) {
 std::vector<Tensor<double>> typical_inputs(const Graph& graph, uint64_t seed) {
   Random random(seed);
   std::vector<Tensor<double>> inputs;
-  for (TensorId id : graph.inputs()) inputs.push_back(typical_tensor(graph.type(id), random));
+  for (TensorId id : graph.arguments()) inputs.push_back(typical_tensor(graph.type(id), random));
   return inputs;
 }
 

@@ -13,7 +13,7 @@ namespace strata {
 /// rounded to the tensor's type, so that a GPU can be given the very same numbers.
 Tensor<double> typical_tensor(const TensorType& type, Random& random);
 
-/// One for each input of the graph, in order.
+/// One for each argument of the graph, in order.
 std::vector<Tensor<double>> typical_inputs(const Graph& graph, uint64_t seed);
 
 }  // namespace strata

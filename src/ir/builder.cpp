@@ -149,6 +149,11 @@ Result<TensorId> GraphBuilder::new_tensor(std::string name, TensorType type, Lev
 }
 
 Result<TensorId> GraphBuilder::input(std::string name, TensorType type, SourceLocation at, Comments comments) {
+  if (auto known = check_iota(type); !known) {
+    Error error = known.error();
+    error.message = fmt::format("{} = iota: {}", name, error.message);
+    return with_place(std::move(error), at);
+  }
   const Level lives = graph_->level_ == Level::Thread ? Level::Block : Level::Kernel;
   STRATA_TRY(const TensorId id, new_tensor(std::move(name), std::move(type), lives, -1, at));
   graph_->inputs_.push_back(id);
@@ -189,6 +194,11 @@ Result<TensorId> GraphBuilder::add(OpKind kind, std::vector<TensorId> operands, 
     if (kind == OpKind::InIter && !(is_input && own != Level::Kernel)) {
       return fail(fmt::format("in_iter reads inputs of the graph, and '{}' is not one", graph_->tensor(operand).name));
     }
+    if (graph_->type(operand).iota && kind != OpKind::InIter && !op.traits.elementwise) {
+      return fail_with(fmt::format("'{}' is an iota, which elementwise operators and block graphs alone read",
+                                   graph_->tensor(operand).name),
+                       "state the iota in the shape that is wanted");
+    }
     if (kind != OpKind::InIter && lives != own) {
       return fail(fmt::format("'{}' lives at {} level; bring it in with in_iter", graph_->tensor(operand).name,
                               name_of(lives)));
@@ -197,6 +207,7 @@ Result<TensorId> GraphBuilder::add(OpKind kind, std::vector<TensorId> operands, 
   const std::vector<TensorType> types = graph_->types(operands);
   auto type = op.infer(graph_->scope(), types, attributes);
   if (!type) return fail_as(type.error());
+  type->iota.reset();  // of operands; what an operator makes of them is computed like anything else
   const int index = static_cast<int>(graph_->operations_.size());
   const bool saver = kind == OpKind::OutSaver;
   const Level lives = saver && own == Level::Block ? Level::Kernel : saver && own == Level::Thread ? Level::Block : own;

@@ -31,6 +31,12 @@ std::string_view Operation::name() const {
   return name_of(body->level());
 }
 
+std::vector<TensorId> Graph::arguments() const {
+  std::vector<TensorId> result;
+  std::copy_if(inputs_.begin(), inputs_.end(), std::back_inserter(result), [&](TensorId id) { return !type(id).iota; });
+  return result;
+}
+
 std::vector<TensorType> Graph::types(const std::vector<TensorId>& ids) const {
   std::vector<TensorType> result;
   result.reserve(ids.size());
@@ -56,6 +62,10 @@ uint64_t Graph::structural_hash() const {
   hasher.add(static_cast<uint64_t>(launch_.loop)).add(static_cast<uint64_t>(launch_.threads));
   for (TensorId input : inputs_) {
     hasher.add(static_cast<uint64_t>(type(input).dtype)).add_all(type(input).shape);
+    if (const auto& iota = type(input).iota) {
+      for (const int64_t part : {iota->dim, iota->start.num, iota->start.den, iota->step})
+        hasher.add(static_cast<uint64_t>(part));
+    }
   }
   for (const Operation& op : operations_) {
     hasher.add(static_cast<uint64_t>(op.kind)).add(op.attributes.hash()).add_all(renumbered(op.operands, numbers));

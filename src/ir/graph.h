@@ -90,6 +90,8 @@ class Graph {
   /// level above and are read by in_iter alone.
   const std::vector<TensorId>& inputs() const { return inputs_; }
   const std::vector<TensorId>& outputs() const { return outputs_; }
+  /// The inputs that whoever runs the program gives: all but iotas.
+  std::vector<TensorId> arguments() const;
   const Comments& comments() const { return comments_; }
   const std::vector<Comments>& input_comments() const { return input_comments_; }
   const std::vector<std::string>& closing_comments() const { return closing_comments_; }

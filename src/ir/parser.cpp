@@ -16,6 +16,11 @@ constexpr std::array kBlockAttributes{
     AttributeSpec{"loop", AttributeKind::Int, false, "iterations of the for-loop; default 1: no loop"}};
 constexpr std::array kThreadAttributes{
     AttributeSpec{"threads", AttributeKind::Int, true, "threads of the block, 1 … 1024"}};
+/// Of an iota.
+constexpr std::array kIotaAttributes{
+    AttributeSpec{"dim", AttributeKind::Int, false, "the dimension along which elements count; default 0"},
+    AttributeSpec{"start", AttributeKind::Rational, false, "the first of them; default 0"},
+    AttributeSpec{"step", AttributeKind::Int, false, "from each to the next; default 1; 0 for a constant"}};
 
 struct Argument {
   Token name;   ///< formal name or attribute; End where the argument is a plain operand
@@ -363,9 +368,10 @@ class Parser {
     STRATA_CHECK(expect("="));
     STRATA_TRY(const Token op, word("an operator"));
     if (op.text == "block" || op.text == "thread") return graph_defined(builder, results, op, std::move(comments));
+    if (op.text == "iota") return iota(builder, results, op, std::move(comments));
     const OpDef* def = find_op(op.text);
     if (def == nullptr) {
-      std::vector<std::string> names{"block", "thread"};
+      std::vector<std::string> names{"block", "thread", "iota"};
       for (const OpDef* known : all_ops()) names.emplace_back(known->traits.name);
       return error(op, fmt::format("unknown operator '{}'{}", op.text, did_you_mean(op.text, names)),
                    "`strata ops` lists the operators");
@@ -412,6 +418,32 @@ class Parser {
     }
     keep_sizes(id, std::move(*sizes));
     program_.attributes.push_back(std::move(named_attributes));
+    return {};
+  }
+
+  /// An input whose elements are known. Its type has to be said: nothing else does.
+  Result<void> iota(GraphBuilder& builder, const std::vector<Token>& results, const Token& op, Comments comments) {
+    form_ = "NAME = iota(dim=0) : f32[16, 1]";
+    if (builder.peek().level() != Level::Kernel) {
+      return error(op, "iota stands in a kernel graph only",
+                   "a block graph has it as an operand and reads its tiles by in_iter");
+    }
+    if (has_dims())
+      return error(op, "a program with dims has no iotas", "write numbers for the sizes, and leave the dims out");
+    if (results.size() != 1) return error(results[1], "iota has one result", "name one tensor before the =");
+    std::vector<TensorId> operands;
+    Attributes attributes;
+    STRATA_CHECK(arguments(builder, kIotaAttributes, op.text, operands, nullptr, attributes));
+    if (!operands.empty()) return error(op, "iota takes no operands", "its attributes and its type say what it is");
+    STRATA_CHECK(expect(":"));
+    STRATA_TRY(TensorType of, type());
+    Iota values;
+    values.dim = attributes.integer_or("dim", values.dim);
+    if (attributes.has("start")) values.start = attributes.rational("start");
+    values.step = attributes.integer_or("step", values.step);
+    of.iota = values;
+    merge_behind(comments);
+    STRATA_CHECK(builder.input(std::string(results[0].text), std::move(of), place(results[0]), std::move(comments)));
     return {};
   }
 

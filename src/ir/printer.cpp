@@ -70,7 +70,8 @@ class Printer {
       for (size_t i = 0; i < graph.inputs().size(); ++i) {
         const TensorInfo& tensor = graph.tensor(graph.inputs()[i]);
         before(graph.input_comments()[i].before);
-        line(fmt::format("input {}: {}", tensor.name, type(graph, graph.inputs()[i])),
+        const char* form = tensor.type.iota ? "{} = {}" : "input {}: {}";
+        line(fmt::format(fmt::runtime(form), tensor.name, type(graph, graph.inputs()[i])),
              graph.input_comments()[i].behind);
       }
     }

@@ -126,6 +126,44 @@ TEST(Text, ErrorsNamePlaceAndExpectation) {
 }
 
 // Would not end if each name were looked for among all others.
+TEST(Text, IotasAreInputsWithoutArguments) {
+  const std::string text =
+      "graph g {\n  input A: f32[4, 8]\n  # rows\n  I = iota(dim=0, start=-3, step=2) : f32[4, 1]  # odd\n"
+      "  C = iota(dim=0, start=1/3, step=0) : f32[1]\n  B = mul(A, I) : f32[4, 8]\n  D = add(B, C) : f32[4, 8]\n"
+      "  output D\n}\n";
+  const auto graph = parse_graph(text);
+  ASSERT_TRUE(graph) << graph.error().to_string();
+  EXPECT_EQ(print(**graph), text);
+  EXPECT_TRUE(validate(**graph, targets().back()));
+  EXPECT_EQ((*graph)->inputs().size(), 3U);
+  EXPECT_EQ((*graph)->arguments().size(), 1U);
+  EXPECT_FALSE((*graph)->type(*(*graph)->find_tensor("B")).iota);
+  // What it counts is part of what a program is.
+  std::string other = text;
+  other.replace(other.find("-3"), 2, "-1");
+  const auto changed = parse_graph(other);
+  ASSERT_TRUE(changed);
+  EXPECT_FALSE(same_structure(**graph, **changed));
+  EXPECT_NE((*graph)->structural_hash(), (*changed)->structural_hash());
+}
+
+TEST(Text, IotasThatCannotBeAreRefused) {
+  const auto error = [](const std::string& statements) {
+    const auto graph = parse_graph("graph g {\n  input A: f32[4, 8]\n" + statements + "  output B\n}\n");
+    return graph ? std::string("none") : graph.error().to_string();
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(error("  I = iota(dim=2) : f32[4, 1]\n  B = mul(A, I)\n"), HasSubstr("dim=2 names no dimension"));
+  EXPECT_THAT(error("  I = iota(start=1/2) : f32[4, 1]\n  B = mul(A, I)\n"), HasSubstr("start=1/2 is no integer"));
+  EXPECT_THAT(error("  I = iota(step=8388608) : f32[4, 1]\n  B = mul(A, I)\n"), HasSubstr("reach 2^24"));
+  EXPECT_THAT(error("  I = iota(dim=0)\n  B = mul(A, I)\n"), HasSubstr("expected ':'"));
+  EXPECT_THAT(error("  I = iota(A) : f32[4, 1]\n  B = mul(A, I)\n"), HasSubstr("takes no operands"));
+  EXPECT_THAT(error("  I = iota(dim=0) : f32[8, 4]\n  B = matmul(A, I)\n"),
+              HasSubstr("'I' is an iota, which elementwise operators and block graphs alone read"));
+  EXPECT_THAT(error("  B = block(A, grid=[2]) {\n    i = iota(dim=0) : f32[4, 1]\n  }\n"),
+              HasSubstr("iota stands in a kernel graph only"));
+}
+
 TEST(Text, LongProgramsRoundTrip) {
   constexpr int kCount = 300000;
   std::string text = "graph g {\n  input x0: f16[16]\n";

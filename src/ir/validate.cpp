@@ -159,7 +159,9 @@ int64_t block_tensor_bytes(const Graph& graph, TensorId id, const TensorType& ty
   const TensorInfo& tensor = graph.tensor(id);
   if (tensor.level != Level::Block || tensor.producer < 0) return 0;
   const Operation& op = graph.operations()[static_cast<size_t>(tensor.producer)];
-  const int64_t element = op.kind == OpKind::InIter ? size_of(type.dtype) : std::max<int64_t>(4, size_of(type.dtype));
+  // A tile of an iota is computed.
+  const bool loaded = op.kind == OpKind::InIter && !graph.type(op.operands[0]).iota;
+  const int64_t element = loaded ? size_of(type.dtype) : std::max<int64_t>(4, size_of(type.dtype));
   return aligned_bytes(type.elements(), element);
 }
 

@@ -13,6 +13,7 @@
 #include <initializer_list>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -213,7 +214,13 @@ struct FieldArithmetic {
     if (compared != nullptr) compared->insert(compared->end(), {a, b});
     return rank(a) < rank(b) ? b : a;
   }
-  Value greater(Value a, Value b) const { return rank(b) < rank(a) ? Value{fp.one(), fq.one()} : Value{}; }
+  /// Integers, which iotas have, are compared as such: they are below kLargestInteger and random elements seldom are.
+  /// Of all others the order is a random one.
+  Value greater(Value a, Value b) const {
+    const auto x = integer(a), y = integer(b);
+    const bool is = x && y ? *x > *y : rank(b) < rank(a);
+    return is ? Value{fp.one(), fq.one()} : Value{};
+  }
   Value select(Value c, Value a, Value b) const { return c.p != 0 || c.q != 0 ? a : b; }
   Value constant(const Rational& r) const {
     if (r.den == 1) return {fp.from_signed(r.num), fq.from_signed(r.num)};
@@ -223,6 +230,15 @@ struct FieldArithmetic {
   Value round(Value a, DType) const { return a; }
 
  private:
+  static constexpr int64_t kLargestInteger = int64_t{1} << 40;
+  /// What it is modulo p, if that is a small integer.
+  std::optional<int64_t> integer(Value a) const {
+    const uint64_t most = std::min<uint64_t>(kLargestInteger, fp.modulus() / 2);
+    const uint64_t residue = fp.to_integer(a.p);
+    if (residue <= most) return static_cast<int64_t>(residue);
+    const uint64_t below = fp.modulus() - residue;
+    return below <= most ? std::optional(-static_cast<int64_t>(below)) : std::nullopt;
+  }
   /// Uniform except for 2^-60, from a uniform word.
   Value element(uint64_t word) const { return {fp.from_integer(mix(word)), fq.from_integer(mix(~word))}; }
   /// The image of a sum over the multiset of what was compared: values that max did not make stand for themselves.

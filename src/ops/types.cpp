@@ -1,9 +1,15 @@
 #include "ops/types.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 namespace strata {
+namespace {
+
+constexpr int64_t kLargestIota = int64_t{1} << 24;
+
+}  // namespace
 
 int64_t size_of(DType type) {
   switch (type) {
@@ -87,7 +93,38 @@ std::vector<int64_t> broadcast_strides(const Shape& shape, size_t result_rank) {
   return strides;
 }
 
-std::string to_string(const TensorType& type) { return std::string(name_of(type.dtype)) + to_string(type.shape); }
+std::string to_string(const TensorType& type) {
+  std::string text = std::string(name_of(type.dtype)) + to_string(type.shape);
+  if (!type.iota) return text;
+  std::string attributes = fmt::format("dim={}", type.iota->dim);
+  if (type.iota->start != Rational{}) attributes += ", start=" + type.iota->start.to_string();
+  if (type.iota->step != 1) attributes += fmt::format(", step={}", type.iota->step);
+  return fmt::format("iota({}) : {}", attributes, text);
+}
+
+Result<void> check_iota(const TensorType& type) {
+  if (!type.iota) return {};
+  const Iota& iota = *type.iota;
+  if (iota.dim < 0 || iota.dim >= std::ssize(type.shape)) {
+    return with_remedy(invalid("dim={} names no dimension of {}", iota.dim, to_string(type.shape)),
+                       "the elements count along dimension dim, from 0");
+  }
+  if (iota.step == 0) return {};
+  if (iota.start.den != 1) {
+    return with_remedy(invalid("start={} is no integer", iota.start.to_string()),
+                       "elements that count are integers; scale and add_constant make others of them");
+  }
+  const int64_t size = type.shape[static_cast<size_t>(iota.dim)];
+  int64_t last = 0;
+  const bool fits = !__builtin_mul_overflow(iota.step, size - 1, &last) &&
+                    !__builtin_add_overflow(last, iota.start.num, &last) && std::abs(last) < kLargestIota &&
+                    iota.start.num > -kLargestIota && iota.start.num < kLargestIota;
+  if (!fits) {
+    return with_remedy(invalid("the elements from start={} by step={} reach 2^24", iota.start.to_string(), iota.step),
+                       "kernels count in f32, which holds integers below 2^24");
+  }
+  return {};
+}
 
 std::string_view name_of(Level level) {
   switch (level) {

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "support/error.h"
+#include "support/rational.h"
 
 namespace strata {
 
@@ -41,17 +43,35 @@ Result<Shape> broadcast(const Shape& a, const Shape& b);
 /// Row-major strides in elements; 0 for dimensions of size 1 (so that they broadcast).
 std::vector<int64_t> broadcast_strides(const Shape& shape, size_t result_rank);
 
+/// Elements that are known: start + step · index along one dimension, the same along all others. Integers that f32
+/// holds exactly where step is not 0; else a constant.
+struct Iota {
+  int64_t dim = 0;
+  Rational start{};
+  int64_t step = 1;
+
+  /// Of the element at `index` along the dimension.
+  Rational at(int64_t index) const { return step == 0 ? start : Rational{start.num + step * index, 1}; }
+  friend bool operator==(const Iota&, const Iota&) = default;
+};
+
 struct TensorType {
   DType dtype = DType::F16;
   Shape shape;
+  /// Set for inputs that no one gives, because their elements are known. They are nowhere in memory: whoever reads one
+  /// computes its elements, exactly, whatever `dtype` is. A tile of it is known as well, by block and iteration.
+  std::optional<Iota> iota{};
 
   int64_t elements() const { return element_count(shape); }
-  int64_t bytes() const { return elements() * size_of(dtype); }
+  /// In memory.
+  int64_t bytes() const { return iota ? 0 : elements() * size_of(dtype); }
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 
-/// "f16[16, 1024]".
+/// "f16[16, 1024]"; of an iota its statement's right-hand side, "iota(dim=0, start=3) : f16[16, 1]".
 std::string to_string(const TensorType& type);
+/// Error where the dimension is none of the type's, or an element is no integer below 2^24 in magnitude.
+Result<void> check_iota(const TensorType& type);
 
 enum class Level : uint8_t { Kernel, Block, Thread };
 std::string_view name_of(Level level);

@@ -261,7 +261,7 @@ void bind_graph(nb::module_& module) {
            "Its name, element type, sizes, and the expressions of these where the program has dims.")
       .def_prop_ro("dims", &Builder::dims)
       .def_prop_ro("name", [](const Builder& of) { return of.graph().name(); })
-      .def_prop_ro("inputs", [](const Builder& of) { return of.graph().inputs(); })
+      .def_prop_ro("inputs", [](const Builder& of) { return of.graph().arguments(); })
       .def_prop_ro("outputs", [](const Builder& of) { return of.graph().outputs(); })
       .def_prop_ro("tensor_count", [](const Builder& of) { return of.graph().tensors().size(); })
       .def("text", &Builder::text);

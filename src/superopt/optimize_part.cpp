@@ -55,11 +55,12 @@ constexpr double kCoreShare = 0.6;
 /// What search_stable finds; of large programs the graphs of their core with the prologues put back.
 Result<SearchResult> search_part(const GraphPtr& program, const SuperoptimizeOptions& options,
                                  const Deadline& deadline) {
-  const auto peeled =
-      program->operations().size() > kMostWhole ? peel_prologues(*program) : std::optional<PeeledProgram>{};
+  const bool counts = program->arguments().size() < program->inputs().size();
+  const bool norms = program->operations().size() > kMostWhole;
+  const auto peeled = norms || counts ? peel_prologues(*program, norms) : std::optional<PeeledProgram>{};
   if (!peeled) return search_stable(program, options, deadline);
   SuperoptimizeOptions of_core = options;
-  STRATA_TRY(SearchResult found, search_stable(peeled->core, of_core, deadline.share(kCoreShare)));
+  STRATA_TRY(SearchResult found, search_stable(peeled->core, of_core, counts ? deadline : deadline.share(kCoreShare)));
   std::vector<GraphPtr> graphs;
   for (const GraphPtr& graph : found.graphs) {
     for (const PrologueForm form : {PrologueForm::BehindProducts, PrologueForm::InPlace}) {
@@ -67,8 +68,10 @@ Result<SearchResult> search_part(const GraphPtr& program, const SuperoptimizeOpt
       if (whole && (graphs.empty() || !same_structure(**whole, *graphs.back()))) graphs.push_back(std::move(*whole));
     }
   }
-  if (!graphs.empty() || found.stop_reason == StopReason::Interrupted) {
+  // Of a program with iotas there is no search but that of its core.
+  if (counts || !graphs.empty() || found.stop_reason == StopReason::Interrupted) {
     found.graphs = std::move(graphs);
+    if (!norms) return found;
     found.left_out += (found.left_out.empty() ? "" : "; ") +
                       std::string("graphs that do not normalise operands of products where blocks read them");
     return found;

@@ -53,7 +53,7 @@ class Prover {
     GraphPtr reference = program_;
     GraphPtr candidate = graph;
     if (!full) {
-      if (auto small = shrink(*program_, *graph)) {
+      if (auto small = shrink_to(options_.largest_full_proof, *program_, *graph)) {
         std::tie(reference, candidate) = *small;
       } else if (!affordable_) {
         return refuse("{}, and {}", why_not_affordable(*program_, options_), small.error().message);

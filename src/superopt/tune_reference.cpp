@@ -25,9 +25,9 @@ Result<TuneReference> make_reference(const Graph& program, uint64_t seed, double
   TuneReference reference;
   const auto inputs = typical_inputs(program, seed);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::string& name = program.tensor(program.inputs()[i]).name;
-    STRATA_TRY(reference.inputs[name],
-               write(folder / fmt::format("input{}.npy", i), inputs[i], program.type(program.inputs()[i]).dtype));
+    const TensorInfo& given = program.tensor(program.arguments()[i]);
+    STRATA_TRY(reference.inputs[given.name],
+               write(folder / fmt::format("input{}.npy", i), inputs[i], given.type.dtype));
   }
   if (execution_work(program) > largest_interpreted) return reference;
   Float64Arithmetic exact;

@@ -85,7 +85,7 @@ std::string check_whole(const Superoptimized& result, const SuperoptimizeOptions
   if (result.parts.size() <= 1 || candidate == reference) return {};
   std::string shapes = "full shapes";
   if (execution_work(*reference) > options.largest_full_proof) {
-    auto small = shrink(*reference, *candidate);
+    auto small = shrink_to(options.largest_full_proof, *reference, *candidate);
     if (!small) return "not run: " + small.error().message;
     std::tie(reference, candidate) = *small;
     shapes = "shrunk shapes";

@@ -36,6 +36,9 @@ Result<int> print_table() {
   using Row = std::array<std::string, 8>;
   std::vector<Row> rows{
       {"operator", "operands", "levels", "Lax", "attributes", "abstract expression", "algebra", "meaning"}};
+  // An input, not a row of the table.
+  rows.push_back({"iota", "0", "K--", "inside", "dim?, start?, step?", "E(I)", "-",
+                  "an input whose elements are known: start + step · index along dim; its type must be stated"});
   for (const OpDef* op : all_ops()) {
     const OpTraits& t = op->traits;
     std::string attributes;

@@ -47,7 +47,7 @@ Result<std::vector<Tensor<double>>> inputs_of(const Graph& graph, std::map<std::
                                               const std::map<std::string, std::string>& files, const Options& options) {
   std::vector<Tensor<double>> tensors;
   Random random(options.seed);
-  for (TensorId id : graph.inputs()) {
+  for (TensorId id : graph.arguments()) {
     const TensorInfo& info = graph.tensor(id);
     Tensor<double> drawn = typical_tensor(info.type, random);
     const auto array = arrays.find(info.name);
@@ -135,7 +135,7 @@ Result<int> run(const Options& options) {
                                                               : execute_in<float>(*graph, inputs, true));
   if (!options.output.empty()) STRATA_CHECK(make_folder(options.output));
   for (size_t i = 0; i < inputs.size() && options.with_inputs && !options.output.empty(); ++i) {
-    const std::string& name = graph->tensor(graph->inputs()[i]).name;
+    const std::string& name = graph->tensor(graph->arguments()[i]).name;
     STRATA_CHECK(write_file(options.output + "/" + name + ".npy", npy_bytes(inputs[i])));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -81,7 +81,7 @@ Result<std::map<std::string, Tensor<double>>> read_arrays(const Graph& graph,
                                                           const std::map<std::string, std::string>& files) {
   std::map<std::string, Tensor<double>> arrays;
   for (const auto& [name, file] : files) {
-    const auto& inputs = graph.inputs();
+    const auto inputs = graph.arguments();
     if (std::none_of(inputs.begin(), inputs.end(), [&](TensorId id) { return graph.tensor(id).name == name; })) {
       std::vector<std::string_view> names;
       for (const TensorId id : inputs) names.push_back(graph.tensor(id).name);

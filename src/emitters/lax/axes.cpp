@@ -125,6 +125,12 @@ JoinedAxes::JoinedAxes(const Computation& computation) {
   Classes classes(computation);
   std::vector<int> behind(classes.count(), kUnseen), before(classes.count(), kUnseen);
   for (size_t i = 0; i < computation.instructions.size(); ++i) {
+    const Instruction& it = computation.instructions[i];
+    if (it.opcode != Opcode::Iota) continue;
+    const int counts = classes.of(static_cast<InstructionId>(i), it.dimensions()[0]);
+    behind[static_cast<size_t>(counts)] = before[static_cast<size_t>(counts)] = kSeveral;
+  }
+  for (size_t i = 0; i < computation.instructions.size(); ++i) {
     const auto id = static_cast<InstructionId>(i);
     std::vector<int> row;
     const hlo::Shape& shape = computation[id].shape;
@@ -161,6 +167,18 @@ JoinedAxes::JoinedAxes(const Computation& computation) {
       last = here;
     }
   }
+}
+
+std::vector<int> JoinedAxes::sources(InstructionId id, const Instruction& it) const {
+  std::vector<int> old_ones(sizes(id).size(), -1);
+  const bool repeats = it.opcode == Opcode::Broadcast;
+  for (size_t i = 0; i < it.dimensions().size(); ++i) {
+    const auto here = static_cast<int64_t>(i), there = it.dimensions()[i];
+    const int from = joined(it.operands[0], repeats ? here : there);
+    const int to = joined(id, repeats ? there : here);
+    if (from >= 0 && to >= 0) old_ones[static_cast<size_t>(to)] = from;
+  }
+  return old_ones;
 }
 
 std::vector<int> JoinedAxes::joined(InstructionId id, const std::vector<int64_t>& dimensions) const {

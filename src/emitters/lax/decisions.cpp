@@ -52,9 +52,9 @@ LaxDecision decision_of(const std::string& text, const LaxPart& part, const Targ
 }  // namespace
 
 std::optional<std::vector<int>> inputs_of(const Graph& graph, const LaxProgram& program) {
-  const std::vector<TensorId>& given = program.graph->inputs();
+  const std::vector<TensorId> given = program.graph->arguments();
   std::vector<int> result;
-  for (const TensorId id : graph.inputs()) {
+  for (const TensorId id : graph.arguments()) {
     const std::optional<TensorId> same = program.graph->find_tensor(graph.tensor(id).name);
     const auto at = same ? std::find(given.begin(), given.end(), *same) : given.end();
     if (at == given.end()) return std::nullopt;

@@ -231,6 +231,51 @@ Result<LaxValue> LaxOperators::logistic(const LaxValue& of) {
   return below;
 }
 
+Result<TensorId> LaxOperators::constant_tensor(double value) {
+  // A number of more than 62 bits is a product.
+  constexpr int kBits = 50;
+  int scales = 0;
+  for (; std::abs(value) >= 0x1p60 && std::isfinite(value); ++scales) value = std::ldexp(value, -kBits);
+  const std::optional<Rational> exact = fraction(value, tensors_.type());
+  if (!exact) return unsupported("the constant {} is no fraction of 62 bits", value);
+  STRATA_TRY(TensorId made, tensors_.iota({1}, {0, *exact, 0}));
+  for (; scales > 0; --scales) {
+    Attributes attributes;
+    attributes.set("factor", Rational{int64_t{1} << kBits, 1});
+    STRATA_TRY(made, tensors_.builder().add(OpKind::Scale, {made}, attributes));
+  }
+  return made;
+}
+
+Result<LaxValue> LaxOperators::select(const LaxValue& mask, const LaxValue& a, const LaxValue& b, size_t dimensions) {
+  if (a.over || b.over) return unsupported("a reciprocal is selected");
+  if (a.is_constant() && b.is_constant()) return unsupported("it selects constants");
+  // As the tensor lies that is selected; where the mask or the other one has more dimensions, in their order.
+  const LaxValue& first = a.is_constant() || (!b.is_constant() && b.placed() > a.placed()) ? b : a;
+  std::vector<int64_t> sizes(dimensions, 1);
+  Arrangement lies = tensors_.arrangement(first), all;
+  for (const LaxValue* value : {&mask, &a, &b}) {
+    if (value->is_constant()) continue;
+    const std::vector<int64_t> own = sizes_of(*value);
+    for (size_t d = 0; d < dimensions; ++d) sizes[d] = std::max(sizes[d], own[d]);
+  }
+  bool fits = true;
+  for (size_t d = 0; d < dimensions; ++d) {
+    if (sizes[d] == 1) continue;
+    all.push_back(static_cast<int>(d));
+    fits &= first.places[d] >= 0;
+  }
+  if (!fits) lies = all;
+  std::vector<TensorId> operands;
+  for (const LaxValue* value : {&mask, &a, &b}) {
+    STRATA_TRY(const TensorId tensor,
+               value->is_constant() ? constant_tensor(value->constant) : tensors_.arranged(*value, lies, sizes));
+    operands.push_back(tensor);
+  }
+  STRATA_TRY(const TensorId made, tensors_.builder().add(OpKind::Select, operands));
+  return tensors_.made(made, lies, dimensions);
+}
+
 Result<LaxValue> LaxOperators::as_tensor(const LaxValue& of) {
   if (of.kind == Kind::Tensor) return of;
   const Arrangement lies = tensors_.arrangement(of);

@@ -19,12 +19,16 @@ class LaxOperators {
   Result<LaxValue> maximum(const LaxValue& a, const LaxValue& b);
   Result<LaxValue> power(const LaxValue& a, const LaxValue& b);
   Result<LaxValue> logistic(const LaxValue& of);
+  /// a where the mask is 1, b where it is 0; all have `dimensions` dimensions, and one of the two may be a constant.
+  Result<LaxValue> select(const LaxValue& mask, const LaxValue& a, const LaxValue& b, size_t dimensions);
   Result<LaxValue> negate(const LaxValue& of) { return scaled(of, -1); }
   /// A parameter as a tensor.
   Result<LaxValue> as_tensor(const LaxValue& of);
 
  private:
   std::vector<int64_t> sizes_of(const LaxValue& value) const;
+  /// A tensor of one element.
+  Result<TensorId> constant_tensor(double value);
   Result<LaxValue> with_operator(OpKind kind, const LaxValue& of, Attributes attributes = {});
   Result<LaxValue> with_constant(OpKind kind, const char* name, const LaxValue& of, double constant, bool inverse);
   Result<LaxValue> plus(const LaxValue& of, double constant);

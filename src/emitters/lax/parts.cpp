@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "emitters/lax/known.h"
 #include "hlo/inline_calls.h"
 #include "superopt/partition/hoist.h"
 #include "superopt/partition/partition.h"
@@ -44,6 +45,7 @@ bool is_known(Opcode opcode) {
     case Opcode::Reduce:
     case Opcode::Reshape:
     case Opcode::Rsqrt:
+    case Opcode::Select:
     case Opcode::Sqrt:
     case Opcode::Subtract:
     case Opcode::Transpose:
@@ -70,8 +72,8 @@ class Finder {
       const Instruction& it = from_.instructions[i];
       for (const InstructionId operand : it.operands)
         users_[static_cast<size_t>(operand)].push_back(static_cast<InstructionId>(i));
-      splat_.push_back(it.shape.is_array() && is_splat(it));
     }
+    for (const Known known : known_instructions(from_)) known_.push_back(known != Known::No);
     taken_.assign(from_.instructions.size(), false);
   }
 
@@ -89,13 +91,8 @@ class Finder {
   }
 
  private:
-  bool is_splat(const Instruction& it) const {
-    const bool passes_on = it.opcode == Opcode::Broadcast || it.opcode == Opcode::Reshape ||
-                           it.opcode == Opcode::Convert || it.opcode == Opcode::Copy;
-    if (passes_on) return splat_[static_cast<size_t>(it.operands[0])];
-    return it.opcode == Opcode::Constant && it.shape.element_count() == 1;
-  }
-  bool splat(InstructionId id) const { return splat_[static_cast<size_t>(id)]; }
+  /// Whether parts have a copy of it.
+  bool is_copied(InstructionId id) const { return known_[static_cast<size_t>(id)]; }
 
   /// The type that a product's part has: of what its operands are before they are made wider.
   ElementType type_of(const Instruction& dot) const {
@@ -127,7 +124,7 @@ class Finder {
                         (it.shape.type == type || (is_narrow(type) && it.shape.type == ElementType::F32));
       if (!fits || all.size() > kMostTogether) return std::nullopt;
       for (const InstructionId operand : it.operands)
-        if (!splat(operand) && from_[operand].shape.type != type) add(operand);
+        if (!is_copied(operand) && from_[operand].shape.type != type) add(operand);
       if (it.shape.type == type) continue;
       if (id == from_.root) return std::nullopt;
       for (const InstructionId user : users_[static_cast<size_t>(id)]) add(user);
@@ -175,12 +172,12 @@ class Finder {
     // Operands stand before their users in the entry, and so they do here.
     std::set<InstructionId> needed(members.begin(), members.end());
     for (InstructionId id = *members.rbegin(); id >= 0; --id) {
-      if (!needed.contains(id) || (!members.contains(id) && !splat(id))) continue;
+      if (!needed.contains(id) || (!members.contains(id) && !is_copied(id))) continue;
       needed.insert(from_[id].operands.begin(), from_[id].operands.end());
     }
     for (const InstructionId id : needed) {
       Instruction it = from_[id];
-      if (members.contains(id) || splat(id)) {
+      if (members.contains(id) || is_copied(id)) {
         for (InstructionId& operand : it.operands) operand = moved.at(operand);
         append(id, std::move(it));
         continue;
@@ -247,7 +244,7 @@ class Finder {
       for (const InstructionId user : users_[static_cast<size_t>(id)])
         if (!members.contains(user)) behind.insert(user);
       for (const InstructionId operand : from_[id].operands)
-        if (!members.contains(operand) && !splat(operand)) before.insert(operand);
+        if (!members.contains(operand) && !is_copied(operand)) before.insert(operand);
     }
     std::vector<InstructionId> all(behind.begin(), behind.end());
     all.insert(all.end(), before.rbegin(), before.rend());
@@ -309,7 +306,7 @@ class Finder {
   const hlo::Module& module_;
   const Computation& from_;
   std::vector<std::vector<InstructionId>> users_;
-  std::vector<bool> splat_, taken_;
+  std::vector<bool> known_, taken_;
 };
 
 }  // namespace

@@ -62,7 +62,6 @@ TEST_P(LaxPartsOfJax, ComputeTheSame) {
   ASSERT_FALSE(parts.empty());
   // HLO rounds 16-bit values after each operator.
   EXPECT_EQ(difference(entry, parts, 16), "");
-  if (GetParam().starts_with("causal")) return;  // its mask is a select
   ASSERT_EQ(parts.size(), 1U);
   for (const hlo::Instruction& it : entry.entry_computation().instructions) {
     const auto id = static_cast<hlo::InstructionId>(&it - entry.entry_computation().instructions.data());
@@ -101,6 +100,86 @@ TEST(LaxParts, AttentionIsOneProgram) {
   // the queries, by head.
   EXPECT_EQ(parts[0].permutation, (std::vector<int64_t>{0, 1, 3, 2}));
   EXPECT_TRUE(parts[0].program.wide_values);
+}
+
+/// Scores, masked by `mask` of i and j where it is false, or as `masked` says; `rest` makes the root of `x`.
+hlo::Module masked(const std::string& mask, const std::string& value = "0.5",
+                   const std::string& rest =
+                       "  e = f32[8,8] exponential(x)\n"
+                       "  ROOT o = f32[8,4] dot(e, v), lhs_contracting_dims={1}, "
+                       "rhs_contracting_dims={0}\n") {
+  return flat(R"(HloModule m
+most {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b)
+}
+ENTRY e {
+  q = f32[8,4] parameter(0)
+  k = f32[8,4] parameter(1)
+  v = f32[8,4] parameter(2)
+  s = f32[8,8] dot(q, k), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  i = s32[8,8] iota(), iota_dimension=0
+  j0 = s32[8] iota(), iota_dimension=0
+  j = s32[8,8] broadcast(j0), dimensions={1}
+  two = s32[] constant(2)
+  twos = s32[8,8] broadcast(two), dimensions={}
+)" + mask + R"(
+  c = f32[] constant()" +
+              value + R"()
+  cs = f32[8,8] broadcast(c), dimensions={}
+  x = f32[8,8] select(m, s, cs)
+)" + rest + "}\n");
+}
+
+TEST(LaxParts, MasksOfIotasAreWhatTheyAre) {
+  const std::string sums = "  a = s32[8,8] add(i, twos)\n  b = s32[8,8] multiply(twos, j)\n";
+  std::vector<std::string> masks;
+  for (const char* direction : {"EQ", "NE", "LT", "LE", "GT", "GE"}) {
+    masks.push_back(sums + "  m = pred[8,8] compare(a, b), direction=" + direction);
+    masks.push_back(sums + "  m = pred[8,8] compare(twos, j), direction=" + direction);
+    masks.push_back(sums + "  d = s32[8,8] subtract(b, a)\n  m = pred[8,8] compare(d, twos), direction=" + direction);
+  }
+  const std::string both =
+      sums + "  l = pred[8,8] compare(i, j), direction=LT\n  n = pred[8,8] compare(j, twos), direction=GT\n";
+  for (const char* logical : {"and(l, n)", "or(l, n)", "select(l, n, p)"})
+    masks.push_back(both + "  p = pred[8,8] not(l)\n  m = pred[8,8] " + logical);
+  masks.push_back(both + "  t = pred[8,8] transpose(l), dimensions={1,0}\n  m = pred[8,8] and(t, n)");
+  for (const std::string& mask : masks) {
+    const hlo::Module module = masked(mask);
+    const auto parts = find_lax_parts(module);
+    ASSERT_EQ(parts.size(), 1U) << mask;
+    EXPECT_EQ(parts[0].inputs.size(), 3U) << mask;
+    EXPECT_EQ(parts[0].program.inputs.size(), 3U) << mask;
+    EXPECT_EQ(operators(*parts[0].program.graph).back(), "matmul") << mask;
+    EXPECT_EQ(difference(module, parts, 1), "") << mask;
+  }
+}
+
+// −∞ stands for itself only where maxima and exponentials make 0 of it.
+TEST(LaxParts, WhatMasksByInfinityMustBeExponentiated) {
+  const std::string causal = "  m = pred[8,8] compare(i, j), direction=GE";
+  const std::string softmax =
+      "  n = f32[] constant(-inf)\n  r = f32[8] reduce(x, n), dimensions={1}, to_apply=most\n"
+      "  rs = f32[8,8] broadcast(r), dimensions={0}\n  d = f32[8,8] subtract(x, rs)\n"
+      "  e = f32[8,8] exponential(d)\n"
+      "  ROOT o = f32[8,4] dot(e, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n";
+  for (const char* value : {"-inf", "-1e30", "-3.4028235e38"}) {
+    const hlo::Module module = masked(causal, value, softmax);
+    const auto parts = find_lax_parts(module);
+    ASSERT_EQ(parts.size(), 1U) << value;
+    EXPECT_EQ(operators(*parts[0].program.graph).back(), "matmul");
+    EXPECT_EQ(difference(module, parts, 1), "") << value;
+  }
+  for (const char* rest : {"  ROOT o = f32[8,8] maximum(x, s)\n", "  ROOT o = f32[8,8] multiply(x, s)\n",
+                           "  ROOT o = f32[8,8] copy(x)\n"}) {
+    for (const LaxPart& part : find_lax_parts(masked(causal, "-inf", rest)))
+      for (const std::string& name : operators(*part.program.graph)) EXPECT_NE(name, "select") << rest;
+  }
+  // A mask that parameters decide stays outside.
+  const hlo::Module read = masked("  z = f32[8,8] sqrt(s)\n  m = pred[8,8] compare(s, z), direction=GT");
+  for (const LaxPart& part : find_lax_parts(read))
+    for (const std::string& name : operators(*part.program.graph)) EXPECT_NE(name, "select");
 }
 
 TEST(LaxParts, SiluIsFoundInItsLogistic) {

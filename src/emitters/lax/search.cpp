@@ -50,10 +50,10 @@ bool rescales(const Graph& graph) {
   });
 }
 
-/// Whether an exponent depends on an input otherwise than by a product of matrices.
+/// Whether an exponent depends on an argument otherwise than by a product of matrices.
 bool exponentiates_inputs(const Graph& program) {
   std::vector<bool> read(program.tensors().size(), false);
-  for (const TensorId id : program.inputs()) read[static_cast<size_t>(id)] = true;
+  for (const TensorId id : program.arguments()) read[static_cast<size_t>(id)] = true;
   for (const Operation& op : program.operations()) {
     const bool any =
         std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId id) { return read[static_cast<size_t>(id)]; });

@@ -56,8 +56,8 @@ TEST_P(LaxSearchOfJax, ProgramsAgreeOnTheCpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modules, LaxSearchOfJax,
-                         testing::Values("attention_f16", "attention_bthd_bf16", "gqa_decode_bf16", "rmsnorm_f16",
-                                         "gated_mlp_bf16", "gated_mlp_f16"),
+                         testing::Values("attention_f16", "attention_bthd_bf16", "causal_bf16", "gqa_decode_bf16",
+                                         "rmsnorm_f16", "gated_mlp_bf16", "gated_mlp_f16"),
                          [](const auto& instance) { return instance.param; });
 
 TEST(LaxSearch, NothingIsSearchedWhereNobodyAsks) {
@@ -196,7 +196,7 @@ void run_step(const char* kernel, void** arguments) {
   std::vector<int> numbers;
   const Graph& graph = *running->graph;
   const auto shape_of = [&](TensorId id) { return hlo::array_shape(hlo::ElementType::F32, graph.type(id).shape); };
-  for (const TensorId id : graph.inputs()) {
+  for (const TensorId id : graph.arguments()) {
     const TensorType& type = graph.type(id);
     const std::string bytes(place(graph.tensor(id).name), static_cast<size_t>(type.bytes()));
     numbers.push_back(static_cast<int>(inputs.size()));
@@ -215,7 +215,7 @@ class LaxStepsTest : public FakeDriverTest {};
 TEST_F(LaxStepsTest, AreLaunchedOnAGpu) {
   const auto device = GpuDevice::open();
   ASSERT_TRUE(device) << device.error().to_string();
-  for (const char* name : {"gated_mlp_bf16", "attention_bf16"}) {
+  for (const char* name : {"gated_mlp_bf16", "attention_bf16", "causal_bf16"}) {
     const hlo::ModulePtr module = load(name);
     auto program = emit_program(*module, {}, LibraryUse::WhereFaster, quick());
     ASSERT_TRUE(program);

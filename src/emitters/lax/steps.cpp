@@ -11,9 +11,10 @@ Result<hlo::Literal> execute_in(const Graph& graph, const std::vector<int>& inpu
                                 std::span<const hlo::Literal> arguments, const hlo::Shape& shape) {
   RealArithmetic<Value> arithmetic{true};
   std::vector<Tensor<Value>> tensors;
+  const std::vector<TensorId> given = graph.arguments();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::vector<double> values = hlo::load_all<double>(arguments[static_cast<size_t>(inputs[i])]);
-    tensors.emplace_back(graph.type(graph.inputs()[i]).shape, std::vector<Value>(values.begin(), values.end()));
+    tensors.emplace_back(graph.type(given[i]).shape, std::vector<Value>(values.begin(), values.end()));
   }
   STRATA_TRY(const auto results, execute(graph, arithmetic, tensors));
   const std::vector<double> values(results[0].data.begin(), results[0].data.end());

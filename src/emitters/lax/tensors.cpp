@@ -22,6 +22,13 @@ int LaxValue::placed() const {
   return static_cast<int>(std::count_if(places.begin(), places.end(), [](int place) { return place >= 0; }));
 }
 
+LaxValue LaxValue::renamed(const std::vector<int>& old_ones) const {
+  LaxValue value = *this;
+  value.places.clear();
+  for (const int d : old_ones) value.places.push_back(d < 0 ? -1 : places[static_cast<size_t>(d)]);
+  return value;
+}
+
 Arrangement LaxTensors::arrangement(const LaxValue& value) const {
   const size_t rank = value.has_memory() ? value.memory.size() : builder_.peek().type(value.tensor).shape.size();
   Arrangement result(rank, -1);
@@ -51,8 +58,54 @@ Result<TensorId> LaxTensors::input(int parameter, const Shape& shape) {
   return known_[{parameter, shape}] = made;
 }
 
+Result<TensorId> LaxTensors::iota(const Shape& shape, const Iota& values) {
+  const TensorType type{type_, shape, values};
+  for (const TensorId id : builder_.peek().inputs())
+    if (builder_.type(id) == type) return id;
+  STRATA_TRY(const TensorId made, builder_.input("x" + std::to_string(inputs_.size()), type));
+  inputs_.push_back(-1);
+  return made;
+}
+
+bool LaxTensors::is_known(TensorId tensor) const {
+  const Graph& graph = builder_.peek();
+  const int producer = graph.tensor(tensor).producer;
+  if (producer < 0) return graph.type(tensor).iota.has_value();
+  const Operation& op = graph.operations()[static_cast<size_t>(producer)];
+  return op_def(op.kind).traits.elementwise &&
+         std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId operand) { return is_known(operand); });
+}
+
+Result<TensorId> LaxTensors::relaid(TensorId tensor, const std::vector<int>& to, size_t rank) {
+  const TensorInfo info = builder_.peek().tensor(tensor);
+  if (info.producer < 0) {
+    Shape shape(rank, 1);
+    Iota values = *info.type.iota;
+    values.dim = 0;
+    for (size_t d = 0; d < to.size(); ++d) {
+      if (to[d] < 0) continue;
+      shape[static_cast<size_t>(to[d])] = info.type.shape[d];
+      if (static_cast<int64_t>(d) == info.type.iota->dim) values.dim = to[d];
+    }
+    return iota(shape, values);
+  }
+  const Operation op = builder_.peek().operations()[static_cast<size_t>(info.producer)];
+  std::vector<TensorId> operands;
+  for (const TensorId operand : op.operands) {
+    const auto missing = static_cast<std::ptrdiff_t>(to.size() - builder_.type(operand).shape.size());
+    STRATA_TRY(const TensorId moved, relaid(operand, std::vector<int>(to.begin() + missing, to.end()), rank));
+    operands.push_back(moved);
+  }
+  return builder_.add(op.kind, std::move(operands), op.attributes);
+}
+
 Result<TensorId> LaxTensors::transpose(TensorId tensor, const std::vector<int64_t>& permutation) {
   if (std::is_sorted(permutation.begin(), permutation.end())) return tensor;
+  if (is_known(tensor)) {
+    std::vector<int> to(permutation.size());
+    for (size_t d = 0; d < permutation.size(); ++d) to[static_cast<size_t>(permutation[d])] = static_cast<int>(d);
+    return relaid(tensor, to, permutation.size());
+  }
   Attributes attributes;
   attributes.set("perm", permutation);
   return builder_.add(OpKind::Transpose, {tensor}, attributes);
@@ -72,6 +125,19 @@ bool LaxTensors::is_elementwise_of_inputs(TensorId tensor) const {
 Result<TensorId> LaxTensors::reshape(TensorId tensor, const Shape& shape) {
   const Graph& graph = builder_.peek();
   if (graph.type(tensor).shape == shape) return tensor;
+  if (is_known(tensor)) {
+    // The same dimensions among others of one element: what is known is never regrouped.
+    const Shape from = graph.type(tensor).shape;
+    std::vector<int> to(from.size(), -1);
+    size_t next = 0;
+    for (size_t d = 0; d < from.size(); ++d) {
+      if (from[d] == 1) continue;
+      while (next < shape.size() && shape[next] == 1) ++next;
+      if (next == shape.size() || shape[next] != from[d]) return unsupported("it regroups what is made of iotas");
+      to[d] = static_cast<int>(next++);
+    }
+    return relaid(tensor, to, shape.size());
+  }
   const auto number = std::find(graph.inputs().begin(), graph.inputs().end(), tensor) - graph.inputs().begin();
   if (number < std::ssize(graph.inputs())) return input(inputs_[static_cast<size_t>(number)], shape);
   if (is_elementwise_of_inputs(tensor)) {
@@ -153,11 +219,12 @@ Result<GraphPtr> without_unused(const Graph& graph, std::vector<int>& inputs) {
   GraphBuilder builder(Level::Kernel, graph.name());
   std::vector<TensorId> moved(graph.tensors().size(), -1);
   std::vector<int> kept;
+  int number = 0;
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const auto id = static_cast<size_t>(graph.inputs()[i]);
     if (!needed[id]) continue;
-    STRATA_TRY(moved[id], builder.input("x" + std::to_string(kept.size()), graph.type(graph.inputs()[i])));
-    kept.push_back(inputs[i]);
+    STRATA_TRY(moved[id], builder.input("x" + std::to_string(number++), graph.type(graph.inputs()[i])));
+    if (inputs[i] >= 0) kept.push_back(inputs[i]);
   }
   int next = 0;
   for (const Operation& op : graph.operations()) {

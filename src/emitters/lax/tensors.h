@@ -27,6 +27,8 @@ struct LaxValue {
   bool is_constant() const { return kind == Kind::Constant; }
   bool has_memory() const { return kind == Kind::Parameter || kind == Kind::Regrouped; }
   int placed() const;
+  /// The same tensor with other dimensions: of each new one, the old one or −1.
+  LaxValue renamed(const std::vector<int>& old_ones) const;
 };
 
 /// Dimensions of a tensor, outermost first: which one of the value's each is; −1: one element.
@@ -39,7 +41,7 @@ class LaxTensors {
 
   DType type() const { return type_; }
   GraphBuilder& builder() { return builder_; }
-  /// By input of the graph so far, its parameter.
+  /// By input of the graph so far, its parameter; −1 for iotas.
   const std::vector<int>& inputs() const { return inputs_; }
 
   /// As the value lies, without ones in front.
@@ -52,6 +54,7 @@ class LaxTensors {
                             size_t least_rank = 1);
   /// The value of a tensor that was made in this arrangement, from the right.
   LaxValue made(TensorId tensor, const Arrangement& arrangement, size_t dimensions) const;
+  Result<TensorId> iota(const Shape& shape, const Iota& values);
   Result<TensorId> transpose(TensorId tensor, const std::vector<int64_t>& permutation);
   /// Of an input, and of what is computed element by element of inputs alone, no operator is needed.
   Result<TensorId> reshape(TensorId tensor, const Shape& shape);
@@ -59,6 +62,10 @@ class LaxTensors {
  private:
   bool is_elementwise_of_inputs(TensorId tensor) const;
   Result<TensorId> input(int parameter, const Shape& shape);
+  /// Whether it is elementwise of iotas, which is the same of others where its dimensions are to lie otherwise.
+  bool is_known(TensorId tensor) const;
+  /// Such a tensor in another shape: dimension d becomes dimension to[d]; −1, which must have one element, none.
+  Result<TensorId> relaid(TensorId tensor, const std::vector<int>& to, size_t rank);
   Arrangement wanted_of(const LaxValue& value, const Arrangement& wanted) const;
 
   DType type_;
@@ -67,7 +74,7 @@ class LaxTensors {
   std::map<std::pair<int, Shape>, TensorId> known_;
 };
 
-/// The graph without what no output needs; `inputs` loses what its input had.
+/// The graph without what no output needs; `inputs` keeps the parameters of its arguments.
 Result<GraphPtr> without_unused(const Graph& graph, std::vector<int>& inputs);
 
 }  // namespace strata::emitters

@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "emitters/lax/axes.h"
+#include "emitters/lax/known.h"
+#include "emitters/lax/masks.h"
 #include "emitters/lax/operators.h"
 #include "hlo/compute.h"
 #include "ops/arithmetic.h"
@@ -40,14 +42,16 @@ bool is_narrow(DType type) { return type == DType::F16 || type == DType::BF16; }
 class Converter {
  public:
   Converter(const hlo::Module& module, const hlo::Computation& from, LaxResults results)
-      : module_(module), from_(from), results_(results) {}
+      : module_(module), from_(from), results_(results), known_(known_instructions(from)) {}
 
   Result<LaxProgram> run() {
     STRATA_CHECK(take_type());
     axes_.emplace(from_);
     tensors_.emplace(type_);
     operators_.emplace(*tensors_);
+    masks_.emplace(from_, *axes_, *tensors_, *operators_);
     exact_.assign(from_.instructions.size(), true);
+    hidden_.assign(from_.instructions.size(), false);
     for (size_t i = 0; i < from_.instructions.size(); ++i) {
       const Instruction& it = from_.instructions[i];
       if (it.opcode == Opcode::Tuple) {
@@ -79,12 +83,11 @@ class Converter {
   Result<void> take_type() {
     std::optional<ElementType> narrow, other;
     for (const Instruction& it : from_.instructions) {
-      splat_.push_back(is_splat(it));
-      if (it.opcode == Opcode::Tuple) continue;
+      if (it.opcode == Opcode::Tuple || counts(it)) continue;
       const auto type = type_of(it.shape.type);
       if (!type) return unsupported("{} is {}", it.name, hlo::to_string(it.shape));
       if (it.shape.element_count() == 0) return unsupported("{} has no elements", it.name);
-      if (splat_.back()) continue;
+      if (known_[static_cast<size_t>(&it - from_.instructions.data())] == Known::Splat) continue;
       std::optional<ElementType>& of = is_narrow(*type) ? narrow : other;
       if (of && *of != it.shape.type)
         return unsupported("{} is {}, other values are {}", it.name, hlo::name(it.shape.type), hlo::name(*of));
@@ -97,20 +100,11 @@ class Converter {
     return {};
   }
 
-  /// A scalar constant, and what repeats or converts one.
-  bool is_splat(const Instruction& it) const {
-    switch (it.opcode) {
-      case Opcode::Constant:
-        return it.shape.element_count() == 1;
-      case Opcode::Broadcast:
-      case Opcode::Reshape:
-      case Opcode::Convert:
-      case Opcode::Copy:
-      case Opcode::Transpose:
-        return splat_[static_cast<size_t>(it.operands[0])];
-      default:
-        return false;
-    }
+  /// Integers and truth values, of which parts have only what is known.
+  bool counts(const Instruction& it) const {
+    const auto type = it.shape.type;
+    return known_[static_cast<size_t>(&it - from_.instructions.data())] != Known::No &&
+           (type == ElementType::S32 || type == ElementType::S64 || type == ElementType::Pred);
   }
 
   const LaxValue& operand(const Instruction& it, size_t i) const {
@@ -118,12 +112,85 @@ class Converter {
   }
 
   Result<LaxValue> value_of(InstructionId id, const Instruction& it) {
-    if (splat_[static_cast<size_t>(id)]) return splat(it);
+    const Known known = known_[static_cast<size_t>(id)];
+    if (counts(it)) {
+      STRATA_CHECK(masks_->take(id, known));
+      return LaxValue{};
+    }
+    if (known == Known::Splat) return splat(it);
+    STRATA_CHECK(hide(id, it));
     STRATA_TRY(LaxValue value, computed(id, it));
     const bool exact = is_exact(it);
     exact_[static_cast<size_t>(id)] = exact;
     program_.wide_values |= !exact;
     return value;
+  }
+
+  /// Scores that are masked by −∞, or by a number far below any other, are masked by a smaller number: all that comes
+  /// of them must be exponentials, which are 0, and maxima.
+  Result<void> hide(InstructionId id, const Instruction& it) {
+    const auto is_hidden = [&](size_t i) { return hidden_[static_cast<size_t>(it.operands[i])]; };
+    bool any = false;
+    for (size_t i = 0; i < it.operands.size(); ++i) any = any || is_hidden(i);
+    if (!any) return {};
+    const auto constant = [&](size_t i) { return operand(it, i).is_constant(); };
+    bool stays = true;
+    switch (it.opcode) {
+      case Opcode::Exp:
+        stays = false;
+        break;
+      case Opcode::Broadcast:
+      case Opcode::Convert:
+      case Opcode::Copy:
+      case Opcode::Reshape:
+      case Opcode::Transpose:
+        break;
+      case Opcode::Add:
+        if (!constant(0) && !constant(1)) return unsupported("it adds to scores that are masked");
+        break;
+      case Opcode::Maximum:
+        if (!constant(0) && !constant(1)) return unsupported("a maximum of scores that are masked and others");
+        break;
+      case Opcode::Multiply: {
+        const size_t factor = constant(0) ? 0 : 1;
+        if (!constant(factor) || operand(it, factor).constant <= 0)
+          return unsupported("it multiplies scores that are masked");
+        break;
+      }
+      case Opcode::Reduce:
+        if (!is_hidden(0) || module_[it.called[0]].root_instruction().opcode != Opcode::Maximum)
+          return unsupported("it reduces scores that are masked");
+        break;
+      case Opcode::Subtract:
+        break;
+      default:
+        return unsupported("{} of scores that are masked", hlo::name(it.opcode));
+    }
+    hidden_[static_cast<size_t>(id)] = stays;
+    return {};
+  }
+
+  /// Below this, exponentials of differences to anything that scores may be are 0.
+  static constexpr double kMasked = -0x1p30;
+  /// What stands for it. Kernels of 16-bit programs take x·log₂e and y·log₂e apart for e^(x − y), whose rounding of
+  /// this leaves less than e^88; f16 has no smaller number. Of those of f32 the difference is exact.
+  double masking() const { return type_ == DType::F16 ? -65504.0 : type_ == DType::BF16 ? -0x1p29 : -0x1p100; }
+
+  Result<LaxValue> select(InstructionId id, const Instruction& it) {
+    if (!counts(from_[it.operands[0]])) return unsupported("it selects by what parameters decide");
+    const LaxValue& mask = masks_->mask(it.operands[0]);
+    if (mask.is_constant()) return operand(it, mask.constant == 0 ? 2 : 1);
+    LaxValue a = operand(it, 1), b = operand(it, 2);
+    for (LaxValue* value : {&a, &b}) {
+      if (!value->is_constant()) continue;
+      if (value->constant <= kMasked || (type_ == DType::F16 && value->constant <= masking())) {
+        value->constant = masking();
+        hidden_[static_cast<size_t>(id)] = true;
+      } else if (std::abs(value->constant) > -kMasked) {
+        return unsupported("the constant {} is selected", value->constant);
+      }
+    }
+    return operators_->select(mask, a, b, axes_->sizes(id).size());
   }
 
   Result<LaxValue> splat(const Instruction& it) const {
@@ -161,9 +228,9 @@ class Converter {
       case Opcode::Copy:
         return operand(it, 0);
       case Opcode::Broadcast:
-        return broadcast(id, it);
+        return operand(it, 0).renamed(axes_->sources(id, it));
       case Opcode::Transpose:
-        return transpose(id, it);
+        return operand(it, 0).renamed(axes_->sources(id, it));
       case Opcode::Bitcast:
         if (it.shape.type != from_.operand_shape(it, 0).type) return unsupported("it reads bits as another type");
         if (!it.shape.has_default_layout() || !from_.operand_shape(it, 0).has_default_layout())
@@ -197,6 +264,8 @@ class Converter {
         return operators_->unary(OpKind::Rsqrt, operand(it, 0));
       case Opcode::Logistic:
         return operators_->logistic(operand(it, 0));
+      case Opcode::Select:
+        return select(id, it);
       default:
         return unsupported("the superoptimizer has no {}", hlo::name(it.opcode));
     }
@@ -212,32 +281,6 @@ class Converter {
     value.memory = axes_->sizes(id);
     for (size_t d = 0; d < value.memory.size(); ++d) value.places.push_back(static_cast<int>(d));
     return value;
-  }
-
-  /// The same tensor with other dimensions: of each new one, the old one or −1.
-  static LaxValue renamed(const LaxValue& of, const std::vector<int>& old_ones) {
-    LaxValue value = of;
-    value.places.clear();
-    for (const int d : old_ones) value.places.push_back(d < 0 ? -1 : of.places[static_cast<size_t>(d)]);
-    return value;
-  }
-
-  Result<LaxValue> broadcast(InstructionId id, const Instruction& it) const {
-    std::vector<int> old_ones(axes_->sizes(id).size(), -1);
-    for (size_t i = 0; i < it.dimensions().size(); ++i) {
-      const int from = axes_->joined(it.operands[0], static_cast<int64_t>(i));
-      if (from >= 0) old_ones[static_cast<size_t>(axes_->joined(id, it.dimensions()[i]))] = from;
-    }
-    return renamed(operand(it, 0), old_ones);
-  }
-
-  Result<LaxValue> transpose(InstructionId id, const Instruction& it) const {
-    std::vector<int> old_ones(axes_->sizes(id).size(), -1);
-    for (size_t i = 0; i < it.dimensions().size(); ++i) {
-      const int to = axes_->joined(id, static_cast<int64_t>(i));
-      if (to >= 0) old_ones[static_cast<size_t>(to)] = axes_->joined(it.operands[0], it.dimensions()[i]);
-    }
-    return renamed(operand(it, 0), old_ones);
   }
 
   static Arrangement in_order(size_t count) {
@@ -296,7 +339,7 @@ class Converter {
         kept.push_back(static_cast<int>(d));
     }
     if (kept.size() != axes_->sizes(id).size()) return unsupported("it reduces a part of a dimension");
-    return renamed(value, kept);
+    return value.renamed(kept);
   }
 
   /// One side of a product.
@@ -394,6 +437,7 @@ class Converter {
       if (computed && !twice) return tensors_->builder().output(value.tensor);
       return {};
     }
+    if (hidden_[static_cast<size_t>(id)]) return unsupported("{}: a result of scores that are masked", it.name);
     if (!computed || value.over) return unsupported("{}: a result that is not computed", it.name);
     if (twice) return unsupported("{}: a result that is there already", it.name);
     if (it.shape.type != hlo_type_) return unsupported("{}: a result of {}", it.name, hlo::name(it.shape.type));
@@ -424,11 +468,13 @@ class Converter {
   const LaxResults results_;
   ElementType hlo_type_ = ElementType::F32;
   DType type_ = DType::F32;
-  std::vector<bool> splat_;
-  std::vector<bool> exact_;  ///< by instruction: numbers of the program's type
+  std::vector<Known> known_;  ///< by instruction
+  std::vector<bool> hidden_;  ///< by instruction: some elements are masked by a number that stands for a smaller one
+  std::vector<bool> exact_;   ///< by instruction: numbers of the program's type
   std::optional<JoinedAxes> axes_;
   std::optional<LaxTensors> tensors_;
   std::optional<LaxOperators> operators_;
+  std::optional<LaxMasks> masks_;
   std::vector<LaxValue> values_;
   LaxProgram program_;
 };

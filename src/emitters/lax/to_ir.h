@@ -12,7 +12,7 @@ namespace strata::emitters {
 /// computation's 16-bit float type, if it has one, else its only type.
 struct LaxProgram {
   GraphPtr graph;
-  /// By input of the graph, the computation's parameter whose memory it is: its elements, row-major.
+  /// By argument of the graph, the computation's parameter whose memory it is: its elements, row-major.
   std::vector<int> inputs;
   /// By output of the graph, how the dimensions of the computation's result must be permuted for its elements to lie
   /// row-major as the output's do: dimension i is the result's dimension permutations[…][i].

@@ -35,7 +35,7 @@ class BlockFunction {
  private:
   void signature() {
     text_ += fmt::format("{}{}(", kTeamFunction, name_);
-    for (TensorId id : body_.inputs()) {
+    for (TensorId id : arguments_of(body_, body_.inputs())) {
       names_[id] = scope_.add(body_.tensor(id).name);
       text_ += fmt::format("const {}* {}, ", storage_type(body_.type(id).dtype), names_[id]);
     }
@@ -58,7 +58,8 @@ class BlockFunction {
       if (memory_.tensors[i] < 0) continue;
       const auto id = static_cast<TensorId>(i);
       const TensorInfo& tensor = body_.tensor(id);
-      const bool tile = body_.operations()[static_cast<size_t>(tensor.producer)].kind == OpKind::InIter;
+      const Operation& made_by = body_.operations()[static_cast<size_t>(tensor.producer)];
+      const bool tile = made_by.kind == OpKind::InIter && !is_counted(body_, made_by);
       names_[id] = scope_.add(tensor.name);
       define(names_[id], tile ? storage_type(tensor.type.dtype) : compute_type(tensor.type.dtype), memory_.tensors[i],
              tensor.type.shape);
@@ -102,9 +103,10 @@ class BlockFunction {
   void operation(const Operation& op) {
     text_ += fmt::format("{}// {}\n", indent_, statement_text(body_, op));
     if (op.body) return thread_graph(op);
+    const std::string result = pointer(op.results[0]);
+    if (is_counted(body_, op)) return count(op, result);
     std::vector<std::string> operands;
     for (TensorId id : op.operands) operands.push_back(pointer(id));
-    const std::string result = pointer(op.results[0]);
     switch (op.kind) {
       case OpKind::InIter:
         return load(op, operands[0], result);
@@ -117,18 +119,8 @@ class BlockFunction {
       default:
         break;
     }
-    const TensorType& type = body_.type(op.results[0]);
     if (op_def(op.kind).cuda.form == CudaLowering::Form::Elementwise) {
-      NameScope scope = inner_scope();
-      std::vector<ElementOperand> elements;
-      std::vector<std::string> variables;
-      for (size_t n = 0; n < operands.size(); ++n) {
-        variables.push_back(scope.add(fmt::format("x{}", n)));
-        elements.push_back({operands[n], variables.back(), body_.type(op.operands[n]).shape});
-      }
-      const std::string value = scope.add("value");
-      text_ +=
-          element_loop("Team", type.shape, type.dtype, elements, {{&op, variables, value}}, value, result, indent_);
+      text_ += elementwise_loop(body_, op, "Team", operands, result, inner_scope(), indent_);
       return;
     }
     text_ += indent_ + library_call(body_, op, "Team", operands, result);
@@ -143,6 +135,19 @@ class BlockFunction {
     text_ += fmt::format("{}{}strata_device::load_tile<Team, {}, {}>({}, {}, {});\n", indent_,
                          once ? "if (iteration == 0) " : "", dims(tile), dims(strides), to, from,
                          tile_base(region, strides));
+  }
+
+  /// A tile of an iota.
+  void count(const Operation& op, const std::string& to) {
+    const Iota& iota = *body_.type(op.operands[0]).iota;
+    const TensorType& tile = body_.type(op.results[0]);
+    const auto dim = static_cast<size_t>(iota.dim);
+    const AccessRegion region = tile_region(body_, op);
+    const bool once = !region.iterates() && body_.launch().loop > 1;
+    const std::string index = fmt::format("{} + {}", tile_start(region, dim), index_along(tile.shape, dim, "i"));
+    text_ += fmt::format("{0}{1}for (long long i = Team::rank(); i < {2}; i += Team::size()) {3}[i] = {4};\n", indent_,
+                         once ? "if (iteration == 0) " : "", element_count(tile.shape), to,
+                         counted_text(iota, index, tile.dtype));
   }
 
   void save(const Operation& op, const std::string& from, const std::string& to) {

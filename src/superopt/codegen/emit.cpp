@@ -35,6 +35,12 @@ bool looks_like_macro(const std::string& name) {
   return capitals && (name.size() > 3 || name.find('_') != std::string::npos) && name.back() != '_';
 }
 
+/// Of an iota that broadcasts to a result: the index of the result's element i along the dimension that counts.
+std::string index_along_result(const ElementOperand& operand, const Shape& result) {
+  const auto dim = static_cast<size_t>(operand.iota->dim);
+  return operand.shape[dim] == 1 ? "0" : index_along(result, result.size() - operand.shape.size() + dim, "i");
+}
+
 std::vector<int64_t> batch_strides(const Shape& shape, size_t batch_rank) {
   auto strides = broadcast_strides(Shape(shape.begin(), shape.end() - 2), batch_rank);
   for (int64_t& stride : strides) stride *= shape[shape.size() - 2] * shape.back();
@@ -174,14 +180,30 @@ std::string element_loop(const std::string& team, const Shape& shape, DType type
                                   ? "i"
                                   : fmt::format("strata_device::offset_of<{}, {}>(i)", dims(shape),
                                                 dims(broadcast_strides(operand.shape, shape.size())));
-    text += fmt::format("{}  const {} {} = strata_device::to_compute({}[{}]);\n", indent, compute, operand.variable,
-                        operand.pointer, index);
+    const std::string element = operand.iota ? counted_text(*operand.iota, index_along_result(operand, shape), type)
+                                             : fmt::format("strata_device::to_compute({}[{}])", operand.pointer, index);
+    text += fmt::format("{}  const {} {} = {};\n", indent, compute, operand.variable, element);
   }
   for (const ElementStep& step : steps) {
     text += fmt::format("{}  const {} {} = {};\n", indent, compute, step.variable,
                         elementwise_expression(*step.op, step.operands, type));
   }
   return text + fmt::format("{}  strata_device::store({}[i], {});\n{}}}\n", indent, result, value, indent);
+}
+
+std::string elementwise_loop(const Graph& graph, const Operation& op, const std::string& team,
+                             const std::vector<std::string>& pointers, const std::string& result, NameScope scope,
+                             const std::string& indent) {
+  std::vector<ElementOperand> operands;
+  std::vector<std::string> variables;
+  for (size_t n = 0; n < pointers.size(); ++n) {
+    const TensorType& from = graph.type(op.operands[n]);
+    variables.push_back(scope.add(fmt::format("x{}", n)));
+    operands.push_back({pointers[n], variables.back(), from.shape, from.iota});
+  }
+  const std::string value = scope.add("value");
+  const TensorType& type = graph.type(op.results[0]);
+  return element_loop(team, type.shape, type.dtype, operands, {{&op, variables, value}}, value, result, indent);
 }
 
 namespace {
@@ -205,10 +227,37 @@ std::string tile_base(const AccessRegion& region, const std::vector<int64_t>& st
   return index_text(region, indexing::linearize(first_element(region.map), strides));
 }
 
+bool is_counted(const Graph& body, const Operation& op) {
+  return op.kind == OpKind::InIter && body.type(op.operands[0]).iota.has_value();
+}
+
+std::vector<TensorId> arguments_of(const Graph& graph, const std::vector<TensorId>& ids) {
+  std::vector<TensorId> result;
+  std::copy_if(ids.begin(), ids.end(), std::back_inserter(result), [&](TensorId id) { return !graph.type(id).iota; });
+  return result;
+}
+
+std::string counted_text(const Iota& iota, const std::string& index, DType type) {
+  const std::string compute = compute_type(type), suffix = type == DType::F64 ? "" : "f";
+  if (iota.step == 0) return fmt::format("({}.0{} / {}.0{})", iota.start.num, suffix, iota.start.den, suffix);
+  std::string text = iota.step == 1 ? fmt::format("({})", index) : fmt::format("{} * ({})", iota.step, index);
+  if (iota.start.num != 0) text = fmt::format("{} + {}", iota.start.num, text);
+  return fmt::format("static_cast<{}>({})", compute, text);
+}
+
+std::string index_along(const Shape& shape, size_t dim, const std::string& element) {
+  if (shape[dim] == 1) return "0";
+  const int64_t inner = inner_elements(shape, dim);
+  std::string text = inner == 1 ? element : fmt::format("{} / {}", element, inner);
+  if (inner * shape[dim] != element_count(shape)) text += fmt::format(" % {}", shape[dim]);
+  return text;
+}
+
 std::vector<bool> from_half_precision(const Graph& graph) {
   std::vector<bool> half(graph.tensors().size(), true);
   for (TensorId id : graph.inputs())
-    half[static_cast<size_t>(id)] = graph.type(id).dtype == DType::F16 || graph.type(id).dtype == DType::BF16;
+    half[static_cast<size_t>(id)] =
+        graph.type(id).dtype == DType::F16 || graph.type(id).dtype == DType::BF16 || graph.type(id).iota;
   for (const Operation& op : graph.operations()) {
     for (TensorId result : op.results) {
       for (TensorId id : op.operands)

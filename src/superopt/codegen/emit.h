@@ -1,6 +1,7 @@
 // What the emitters of block functions and of kernels for predefined operators share.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,6 +44,7 @@ struct ElementOperand {
   std::string pointer;
   std::string variable;
   Shape shape;
+  std::optional<Iota> iota = {};  ///< has no pointer: its elements are computed
 };
 struct ElementStep {
   const Operation* op;
@@ -53,6 +55,11 @@ std::string element_loop(const std::string& team, const Shape& shape, DType type
                          const std::vector<ElementOperand>& operands, const std::vector<ElementStep>& steps,
                          const std::string& value, const std::string& result, const std::string& indent);
 
+/// The same for one operator of a graph; `pointers` are its operands', of iotas anything.
+std::string elementwise_loop(const Graph& graph, const Operation& op, const std::string& team,
+                             const std::vector<std::string>& pointers, const std::string& result, NameScope scope,
+                             const std::string& indent);
+
 /// The statement as the text format writes it, without comments: for the generated source's comments.
 std::string statement_text(const Graph& graph, const Operation& op);
 
@@ -61,6 +68,15 @@ std::string statement_text(const Graph& graph, const Operation& op);
 std::string tile_start(const AccessRegion& region, size_t d);
 /// Where the tile begins in a tensor of those strides, in elements.
 std::string tile_base(const AccessRegion& region, const std::vector<int64_t>& strides);
+
+/// Whether an operator of a block graph reads tiles of an iota, which are computed.
+bool is_counted(const Graph& body, const Operation& op);
+/// Those of an operator's operands, or a body's inputs, that are in memory: what functions and kernels are given.
+std::vector<TensorId> arguments_of(const Graph& graph, const std::vector<TensorId>& ids);
+/// The element of an iota at an index along its dimension, in the compute type of `type`.
+std::string counted_text(const Iota& iota, const std::string& index, DType type);
+/// Of an element of a tensor, row-major, the index along one dimension.
+std::string index_along(const Shape& shape, size_t dim, const std::string& element);
 
 /// For each tensor of a kernel graph, whether all inputs that it depends on have 16 bits.
 std::vector<bool> from_half_precision(const Graph& graph);

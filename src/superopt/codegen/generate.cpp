@@ -55,6 +55,7 @@ class Generator {
       const auto id = static_cast<TensorId>(i);
       const DeviceBuffer buffer{graph_.tensor(id).name, graph_.type(id)};
       const auto& outputs = graph_.outputs();
+      if (graph_.type(id).iota) continue;
       if (graph_.tensor(id).producer < 0) {
         program_.inputs.push_back(buffer);
       } else if (std::find(outputs.begin(), outputs.end(), id) == outputs.end() && view_of(id).memory == id &&
@@ -135,7 +136,11 @@ class Generator {
     group_.assign(count, -1);
     if (!passes_.emission || !passes_.emitter) return;
     std::vector<bool> free(count);
-    for (size_t i = 0; i < count; ++i) free[i] = !graph_.operations()[i].body && !libraries_.covered[i] && !views_[i];
+    for (size_t i = 0; i < count; ++i) {
+      const Operation& op = graph_.operations()[i];
+      const bool in_memory = arguments_of(graph_, op.operands).size() == op.operands.size();
+      free[i] = !op.body && !libraries_.covered[i] && !views_[i] && in_memory;
+    }
     program_.emitted = passes_.emitter->emit(graph_, free, views_, target_);
     for (size_t g = 0; g < program_.emitted.size(); ++g) {
       for (const size_t i : program_.emitted[g].operations) group_[i] = static_cast<int>(g);
@@ -241,7 +246,7 @@ class Generator {
       result.names.push_back(scope.add(graph_.tensor(id).name));
       result.types.push_back(fmt::format("{}{}*", qualifier, storage_type(graph_.type(id).dtype)));
     };
-    for (TensorId id : op.operands) add(id, "const ");
+    for (TensorId id : arguments_of(graph_, op.operands)) add(id, "const ");
     for (TensorId id : op.results) add(id, "");
     return result;
   }
@@ -254,7 +259,8 @@ class Generator {
 
   KernelLaunch& launch(const Operation& op, const std::string& name) {
     KernelLaunch& made = add_launch(name + "_kernel");
-    for (TensorId id : op.operands) made.arguments.push_back(graph_.tensor(view_of(id).memory).name);
+    for (TensorId id : arguments_of(graph_, op.operands))
+      made.arguments.push_back(graph_.tensor(view_of(id).memory).name);
     for (TensorId id : op.results) made.arguments.push_back(graph_.tensor(id).name);
     return made;
   }
@@ -447,9 +453,9 @@ class Generator {
       result.all.types.push_back(
           fmt::format("{}{}*", is_result(id) ? "" : "const ", storage_type(graph_.type(id).dtype)));
     };
-    for (TensorId id : first.operands) add(id, result.first);
+    for (TensorId id : arguments_of(graph_, first.operands)) add(id, result.first);
     for (TensorId id : first.results) add(id, result.first);
-    for (TensorId id : second.operands) add(id, result.second);
+    for (TensorId id : arguments_of(graph_, second.operands)) add(id, result.second);
     for (TensorId id : second.results) add(id, result.second);
     result.all.names.push_back(scope.add("arrivals"));
     result.all.types.emplace_back("unsigned*");
@@ -528,16 +534,11 @@ class Generator {
     std::string body;
     const std::vector<std::string> operands(p.names.begin(), p.names.end() - 1);
     if (op_def(op.kind).cuda.form == CudaLowering::Form::Elementwise) {
-      NameScope scope(std::set<std::string>(p.names.begin(), p.names.end()));
-      std::vector<ElementOperand> elements;
-      std::vector<std::string> variables;
-      for (size_t n = 0; n < operands.size(); ++n) {
-        variables.push_back(scope.add(fmt::format("x{}", n)));
-        elements.push_back({operands[n], variables.back(), graph_.type(op.operands[n]).shape});
-      }
-      const std::string value = scope.add("value");
-      body = element_loop(kGridTeam, type.shape, type.dtype, elements, {{&op, variables, value}}, value, p.names.back(),
-                          "  ");
+      std::vector<std::string> pointers;
+      auto next = operands.begin();
+      for (TensorId id : op.operands) pointers.push_back(graph_.type(id).iota ? std::string() : *next++);
+      body = elementwise_loop(graph_, op, kGridTeam, pointers, p.names.back(),
+                              NameScope(std::set<std::string>(p.names.begin(), p.names.end())), "  ");
     } else {
       body = "  " + library_call(graph_, op, kGridTeam, operands, p.names.back());
     }

@@ -51,7 +51,7 @@ std::string RegisterBlock::parameters(bool typed) const {
         typed ? fmt::format("{}{}*", qualifier, storage_type(body_.type(id).dtype)) : fmt::format("T{}", number++);
     text += fmt::format("[[maybe_unused]] {} {}, ", type, names_.at(id));
   };
-  for (TensorId id : body_.inputs()) add(id, "const ");
+  for (TensorId id : arguments_of(body_, body_.inputs())) add(id, "const ");
   for (TensorId id : body_.outputs()) add(id, "");
   return text;
 }
@@ -60,7 +60,8 @@ std::string RegisterBlock::template_head(bool team) const {
   constexpr const char* kFunction = "static STRATA_DEVICE void ";
   if (!is_template_) return team ? kTeamFunction : kFunction;
   std::string text = team ? "template <class Team, class Math, class Ring" : "template <class Ring";
-  for (size_t n = 0; n < body_.inputs().size() + body_.outputs().size(); ++n) text += fmt::format(", class T{}", n);
+  const size_t count = arguments_of(body_, body_.inputs()).size() + body_.outputs().size();
+  for (size_t n = 0; n < count; ++n) text += fmt::format(", class T{}", n);
   return text + ">\n" + kFunction;
 }
 

@@ -43,6 +43,8 @@ class RegisterBlock {
   std::string value(TensorId id) { return value(id, !loaded(id) && transposed(id)); }
   void line(const std::string& text) { text_ += indent_ + text + "\n"; }
   size_t input_number(TensorId id) const;
+  /// The operator that makes a tensor, if any.
+  const Operation* producer(TensorId id) const;
 
   /// Names for all tensors, and for states of all reference values of accum_rescale.
   void name_tensors();
@@ -108,8 +110,6 @@ class RegisterBlock {
   Result<void> accumulate(const Operation& op);
   Result<void> rescale(const Operation& op);
   Result<void> thread_graph(const Operation& op);
-  /// The operator that makes a tensor, if any.
-  const Operation* producer(TensorId id) const;
   /// The expressions of the steps' variables, empty where none of the others that lead to `last` needs one.
   static std::vector<std::string> fused_expressions(const std::vector<Step>& steps, const std::string& last);
   /// A loop over the result's registers.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "ops/one_dimension.h"
 #include "superopt/codegen/register_block.h"
 #include "superopt/codegen/schedule_cost.h"
 
@@ -113,6 +114,7 @@ class RowBlock : public RegisterBlock {
     for (size_t i = 0; i < body_.operations().size(); ++i) {
       const Operation& op = body_.operations()[i];
       if (op.kind == OpKind::OutSaver) continue;
+      if (is_counted(body_, op)) continue;
       if (op.kind == OpKind::InIter) {
         (loop_ > 1 && !stays(op.results[0]) ? work.iteration_bytes : work.once_bytes) +=
             body_.type(op.results[0]).bytes();
@@ -141,7 +143,8 @@ class RowBlock : public RegisterBlock {
     for (const Operation& op : body_.operations()) {
       if (op.kind == OpKind::OutSaver) continue;
       columns = std::max(columns, row_dims(body_.type(op.results[0]).shape).columns);
-      if (op.kind == OpKind::InIter) bytes = std::min(bytes, size_of(body_.type(op.results[0]).dtype));
+      if (op.kind == OpKind::InIter && !is_counted(body_, op))
+        bytes = std::min(bytes, size_of(body_.type(op.results[0]).dtype));
     }
     vector_ = kVectorBytes / bytes;
     while (columns % vector_ != 0) vector_ /= 2;
@@ -212,6 +215,19 @@ class RowBlock : public RegisterBlock {
     const std::vector<int64_t>& strides = strides_[input_number(op.operands[0])];
     const Shape& tile = body_.type(id).shape;
     line("// " + statement_text(body_, op));
+    if (is_counted(body_, op)) {
+      const Iota& iota = *body_.type(op.operands[0]).iota;
+      const auto dim = static_cast<size_t>(iota.dim);
+      const bool last = dim + 1 == tile.size();
+      const int64_t inner = last ? 1 : inner_elements(tile, dim) / tile.back();
+      const std::string along = tile[dim] == 1 ? "AlongNothing"
+                                : last         ? "AlongColumns"
+                                               : fmt::format("AlongSomeRows<{}, {}>", inner, tile[dim]);
+      line(fmt::format("const auto {} = strata_device::counted<{}, strata_device::{}>({}, {}.0f);", name,
+                       tile_type(id, false, false), along,
+                       counted_text(iota, tile_start(tile_region(body_, op), dim), DType::F32), iota.step));
+      return name;
+    }
     line(fmt::format("const auto {} = strata_device::load_rows<{}, {}>({} + {});", name, tile_type(id, false, false),
                      placement(tile, strides, body_.type(op.operands[0]).shape, size_of(body_.type(id).dtype)),
                      names_[op.operands[0]], tile_base(tile_region(body_, op), strides)));

@@ -23,7 +23,7 @@ inline const HostCompiler kSanitizedHost = host_compiler({STRATA_HOST_SANITIZED}
 inline std::vector<Tensor<double>> uniform_inputs(const Graph& graph, double low, double high, uint64_t seed) {
   Random random(seed);
   std::vector<Tensor<double>> inputs;
-  for (TensorId id : graph.inputs()) {
+  for (TensorId id : graph.arguments()) {
     Tensor<double> tensor(graph.type(id).shape);
     for (double& value : tensor.data) value = round_to(random.uniform(low, high), graph.type(id).dtype);
     inputs.push_back(std::move(tensor));

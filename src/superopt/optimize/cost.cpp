@@ -67,6 +67,7 @@ BlockTotals block_work(const Graph& body) {
     const TensorType& result = body.type(op.results[0]);
     if (op.kind == OpKind::InIter) {
       // A tile that no loop dimension cuts is loaded once.
+      if (body.type(op.operands[0]).iota) continue;
       const bool moves = op.attributes.integer_or("fmap", kReplicate) != kReplicate;
       const double bytes = memory_bytes(result, body.type(op.operands[0]));
       work.bytes += bytes * (moves ? loop : 1);

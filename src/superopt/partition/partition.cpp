@@ -6,6 +6,7 @@
 #include <set>
 
 #include "superopt/partition/fusible.h"
+#include "superopt/verify/decided.h"
 
 namespace strata {
 namespace {
@@ -213,7 +214,7 @@ class Groups {
       return fmt::format("limit of {} operators in a part", limits_.max_operators);
     }
     const Part part = make_part(program_, operations);
-    if (static_cast<int>(part.inputs.size()) > limits_.max_inputs) {
+    if (static_cast<int>(part.graph->arguments().size()) > limits_.max_inputs) {
       return fmt::format("limit of {} inputs of a part", limits_.max_inputs);
     }
     return not_fusible(*part.graph, limits_);
@@ -229,7 +230,11 @@ class Groups {
 }  // namespace
 
 int counted_operators(const Graph& program, const std::vector<int>& operations) {
-  int count = static_cast<int>(operations.size());
+  // What is made of iotas alone is set apart for the search (prologues.h).
+  const std::vector<bool> known = known_tensors(program);
+  auto count = static_cast<int>(std::count_if(operations.begin(), operations.end(), [&](int i) {
+    return !known[static_cast<size_t>(program.operations()[static_cast<size_t>(i)].results[0])];
+  }));
   const auto inside = [&](TensorId id, OpKind kind) -> const Operation* {
     const int at = program.tensor(id).producer;
     if (std::find(operations.begin(), operations.end(), at) == operations.end()) return nullptr;

@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "superopt/verify/decided.h"
+
 namespace strata {
 namespace {
 
@@ -24,17 +26,41 @@ std::vector<int> cone_of(const Graph& program, TensorId value) {
   return cone;
 }
 
-/// Whether a block can compute the value from tiles: each operator works on whole rows or on single elements.
-bool is_prologue(const Graph& program, TensorId value) {
+/// Whether a block can compute the value from tiles: each operator works on whole rows or on single elements. Sets
+/// `reduced` where one works on rows.
+bool is_of_tiles(const Graph& program, TensorId value, bool& reduced) {
   const size_t rank = program.type(value).shape.size();
-  bool reduced = false;
+  reduced = false;
   for (int i : cone_of(program, value)) {
     const Operation& op = program.operations()[static_cast<size_t>(i)];
     if (op.body || program.type(op.results[0]).shape.size() != rank) return false;
     if (!reduces(op) && !op_def(op.kind).traits.elementwise) return false;
     reduced |= reduces(op);
   }
-  return reduced;
+  return true;
+}
+
+bool is_prologue(const Graph& program, TensorId value) {
+  bool reduced = false;
+  return is_of_tiles(program, value, reduced) && reduced;
+}
+
+/// What depends on iotas alone and is read by something that does not, or by more than a block can compute of tiles.
+std::vector<TensorId> known_values(const Graph& program) {
+  const std::vector<bool> known = known_tensors(program);
+  std::vector<TensorId> values;
+  const auto add = [&](TensorId id) {
+    bool reduced = false;
+    const bool is = known[static_cast<size_t>(id)] && program.tensor(id).producer >= 0 &&
+                    std::find(values.begin(), values.end(), id) == values.end() &&
+                    std::find(program.outputs().begin(), program.outputs().end(), id) == program.outputs().end();
+    if (is && is_of_tiles(program, id, reduced) && !reduced) values.push_back(id);
+  };
+  for (const Operation& op : program.operations()) {
+    if (known[static_cast<size_t>(op.results[0])]) continue;
+    for (TensorId id : op.operands) add(id);
+  }
+  return values;
 }
 
 /// The program with `values` as inputs.
@@ -51,7 +77,9 @@ Result<GraphPtr> core_of(const Graph& program, const std::vector<TensorId>& valu
   std::map<TensorId, TensorId> ids;
   const auto input = [&](TensorId id) -> Result<void> {
     if (needed.count(id) == 0) return {};
-    STRATA_TRY(ids[id], builder.input(program.tensor(id).name, program.type(id)));
+    TensorType type = program.type(id);
+    type.iota.reset();
+    STRATA_TRY(ids[id], builder.input(program.tensor(id).name, std::move(type)));
     return {};
   };
   for (TensorId id : program.inputs()) STRATA_CHECK(input(id));
@@ -81,13 +109,13 @@ class BlockWithPrologues {
   BlockWithPrologues(const Graph& program, const Graph& body, PrologueForm form)
       : program_(program), body_(body), form_(form), builder_(Level::Block, body.name(), body.launch()) {}
 
-  /// `operands`: the prologue of each input of the body, or null.
-  Result<GraphPtr> run(const std::vector<const Prologue*>& operands) {
+  /// `operands`: the prologue of each input of the body, or null; `types`: of what the body reads then.
+  Result<GraphPtr> run(const std::vector<const Prologue*>& operands, const std::vector<TensorType>& types) {
     for (size_t n = 0; n < operands.size(); ++n) {
       const TensorId formal = body_.inputs()[n];
       const Prologue* prologue = operands[n];
       if (prologue == nullptr) {
-        STRATA_TRY(ids_[formal], builder_.input(free_name(body_.tensor(formal).name), body_.type(formal)));
+        STRATA_TRY(ids_[formal], builder_.input(free_name(body_.tensor(formal).name), types[n]));
         continue;
       }
       for (TensorId leaf : prologue->leaves) {
@@ -265,15 +293,17 @@ class GraphWithPrologues {
       return {};
     }
     std::vector<const Prologue*> of_operands;
+    std::vector<TensorType> types(op.operands.size());
     for (TensorId id : op.operands) {
       of_operands.push_back(ids_.count(id) == 0 ? prologue(id) : nullptr);
       if (of_operands.back() == nullptr) {
         operands.push_back(ids_.at(id));
+        types[of_operands.size() - 1] = builder_.type(operands.back());  // an iota, where it is one
       } else {
         for (TensorId leaf : of_operands.back()->leaves) operands.push_back(of_program_.at(leaf));
       }
     }
-    STRATA_TRY(GraphPtr body, BlockWithPrologues(program_, *op.body, form_).run(of_operands));
+    STRATA_TRY(GraphPtr body, BlockWithPrologues(program_, *op.body, form_).run(of_operands, types));
     std::vector<std::string> names;
     for (TensorId id : op.results) names.push_back(graph_.tensor(id).name);
     STRATA_TRY(const auto results, builder_.add(std::move(body), operands, names));
@@ -307,16 +337,17 @@ class GraphWithPrologues {
 
 }  // namespace
 
-std::optional<PeeledProgram> peel_prologues(const Graph& program) {
-  PeeledProgram peeled;
+std::optional<PeeledProgram> peel_prologues(const Graph& program, bool norms) {
+  PeeledProgram peeled{nullptr, known_values(program)};
   for (const Operation& op : program.operations()) {
-    if (!is_matrix_product(op.kind)) continue;
+    if (!norms || !is_matrix_product(op.kind)) continue;
     for (TensorId id : op.operands) {
       const bool known = std::find(peeled.values.begin(), peeled.values.end(), id) != peeled.values.end();
       if (!known && program.tensor(id).producer >= 0 && is_prologue(program, id)) peeled.values.push_back(id);
     }
   }
-  if (peeled.values.empty()) return std::nullopt;
+  const bool counts = program.arguments().size() < program.inputs().size();
+  if (peeled.values.empty() && !counts) return std::nullopt;
   auto core = core_of(program, peeled.values);
   if (!core) return std::nullopt;
   peeled.core = *core;

@@ -91,5 +91,26 @@ TEST(Prologues, TakeTheirInputsBroadcast) {
   EXPECT_EQ(verify(*program, **whole)->verdict, Verdict::Equivalent);
 }
 
+TEST(Prologues, MasksAreInputsOfTheCoreAndTilesOfBlocks) {
+  const std::string mask =
+      "I = iota(dim=0) : f32[4, 1];J = iota(dim=1) : f32[1, 8];C = iota(dim=0, start=-7, step=0) : f32[1];";
+  const GraphPtr program = graph_of("input x: f32[4, 8];" + mask +
+                                    "p = add_constant(I, value=1);m = greater(J, p);s = select(m, C, x);e = exp(s);"
+                                    "y = sum(e, dim=1);output y");
+  const auto peeled = peel_prologues(*program, false);
+  ASSERT_TRUE(peeled);
+  EXPECT_EQ(peeled->values, (std::vector<TensorId>{*program->find_tensor("m")}));
+  EXPECT_EQ(peeled->core->arguments().size(), 3U);  // x, C, m
+  const GraphPtr core = graph_of(
+      "input x: f32[4, 8];input C: f32[1];input m: f32[4, 8];y = block(x, C, m, grid=[2], loop=4) {;"
+      "xt = in_iter(x, imap=[0], fmap=1);ct = in_iter(C, imap=[_]);mt = in_iter(m, imap=[0], fmap=1);"
+      "s = select(mt, ct, xt);e = exp(s);t = sum(e, dim=1);a = accum(t, kind=sum);y = out_saver(a, omap=[0]);};output "
+      "y");
+  const auto whole = with_prologues(*program, *peeled, *core, PrologueForm::InPlace);
+  ASSERT_TRUE(whole) << whole.error().to_string();
+  EXPECT_EQ((*whole)->operations().size(), 1U);
+  EXPECT_EQ(verify(*program, **whole)->verdict, Verdict::Equivalent) << print(**whole);
+}
+
 }  // namespace
 }  // namespace strata

@@ -343,12 +343,34 @@ void ClassGraph::apply_binary(int a, int b) {
   }
 }
 
+void ClassGraph::apply_ternary(int c) {
+  for (const auto& [kind, expressions] : options_.ternary) {
+    std::array<std::vector<int>, 3> operands;
+    bool read = false;
+    for (size_t n = 0; n < operands.size(); ++n) {
+      read = read || at(c).expression == expressions[n];
+      for (int other = 0; other <= c; ++other) {
+        if (at(other).expression == expressions[n]) operands[n].push_back(other);
+      }
+    }
+    if (!read) continue;
+    for (int x : operands[0]) {
+      for (int y : operands[1]) {
+        for (int z : operands[2]) {
+          if (std::max({x, y, z}) == c) apply(kind, {}, {x, y, z});
+        }
+      }
+    }
+  }
+}
+
 void ClassGraph::saturate() {
   // Classes are numbered as they appear; pairs are visited in an order that depends on nothing else.
   for (int c = 0; c < static_cast<int>(classes_.size()); ++c) {
     if (options_.stop.stop_requested()) return;
     apply_unary(c);
     for (int other = 0; other <= c; ++other) apply_binary(other, c);
+    apply_ternary(c);
     report_counts();
   }
   for (int c = 0; c < static_cast<int>(classes_.size()); ++c) apply_fused_products(c);

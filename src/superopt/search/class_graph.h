@@ -75,9 +75,12 @@ struct ClassGraphOptions {
   std::vector<std::pair<OpKind, Attributes>> program_attributes;
   std::set<OpKind> program_kinds;  ///< operators that the program uses
   std::vector<Rational> norms;     ///< factors of the program's norms
-  bool with_max = false;           ///< the program takes maxima, so maximum and rescaling accumulators are worth trying
-  int loop_axis = kMixedAxis;      ///< of the block space; kMixedAxis where it is no one axis
-  bool combines = false;           ///< in the loop there are only accumulators: it walks over partial results
+  /// The program's elementwise operators of three operands, by their expressions: as functions that the axioms do not
+  /// look into, they fit with no others.
+  std::vector<std::pair<OpKind, std::vector<ExprId>>> ternary;
+  bool with_max = false;       ///< the program takes maxima, so maximum and rescaling accumulators are worth trying
+  int loop_axis = kMixedAxis;  ///< of the block space; kMixedAxis where it is no one axis
+  bool combines = false;       ///< in the loop there are only accumulators: it walks over partial results
   std::stop_token stop{};
 };
 
@@ -124,6 +127,8 @@ class ClassGraph {
   void report_counts();
   void apply_unary(int c);
   void apply_binary(int a, int b);
+  /// With this class among the operands, and older ones.
+  void apply_ternary(int c);
   void apply_fused_products(int sum);
   /// `operands` at this many blocks.
   std::vector<FieldTensor> evaluate(const OpDef& op, const Attributes& attributes, LoopStage stage,

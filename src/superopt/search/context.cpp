@@ -87,7 +87,12 @@ ClassGraphOptions SearchContext::class_options(int max_ops) {
   of_classes.program_attributes = program_attributes;
   of_classes.max_elements = largest_value();
   of_classes.norms = norms;
-  for (const Operation& op : program->operations()) of_classes.program_kinds.insert(op.kind);
+  for (const Operation& op : program->operations()) {
+    of_classes.program_kinds.insert(op.kind);
+    if (op_def(op.kind).traits.arity != 3 || !op_def(op.kind).traits.elementwise) continue;
+    auto& [kind, expressions] = of_classes.ternary.emplace_back(op.kind, std::vector<ExprId>{});
+    for (TensorId id : op.operands) expressions.push_back(model->tensor(id).expression);
+  }
   of_classes.with_max = with_max;
   of_classes.stable_exponents = stable_exponents.empty() ? nullptr : &stable_exponents;
   of_classes.stop = stop.get_token();

@@ -305,7 +305,11 @@ class ModelBuilder {
         STRATA_TRY(made, builder.input(info.name, {info.type.dtype, tensor(id).shape}));
         FieldTensor value(tensor(id).shape);
         const FieldArithmetic& field = model_.arithmetic_;
-        for (FieldValue& v : value.data) v = {field.fp.from_integer(random_()), field.fq.from_integer(random_())};
+        const bool one_or_zero = selects(id);
+        for (FieldValue& v : value.data) {
+          v = {field.fp.from_integer(random_()), field.fq.from_integer(random_())};
+          if (one_or_zero) v = field.constant({static_cast<int64_t>(random_() & 1), 1});
+        }
         inputs.push_back(std::move(value));
       }
       assert(made == id);
@@ -313,6 +317,13 @@ class ModelBuilder {
     for (TensorId id : program_->outputs()) STRATA_CHECK(builder.output(id));
     STRATA_TRY(model_.graph_, builder.finish());
     return inputs;
+  }
+
+  /// Whether an input says what is selected: a random element is never 0, and would select the same everywhere.
+  bool selects(TensorId input) const {
+    const auto& operations = program_->operations();
+    return std::any_of(operations.begin(), operations.end(),
+                       [&](const Operation& op) { return op.kind == OpKind::Select && op.operands[0] == input; });
   }
 
   Attributes attributes(const Operation& op) {

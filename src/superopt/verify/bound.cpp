@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "superopt/verify/decided.h"
+
 namespace strata {
 namespace {
 
@@ -44,6 +46,13 @@ Degree larger(const Degree& a, const Degree& b) {
   return result;
 }
 
+/// Constants: of elements that count, the first or the last is the largest.
+Degree of_iota(const TensorType& type) {
+  const DegreeArithmetic arithmetic;
+  const int64_t size = type.shape[static_cast<size_t>(type.iota->dim)];
+  return larger(arithmetic.constant(type.iota->at(0)), arithmetic.constant(type.iota->at(size - 1)));
+}
+
 class DegreePass {
  public:
   DegreePass(bool maxima_cancel, const FreeOperators* free, double function_degree) : free_(free) {
@@ -52,6 +61,13 @@ class DegreePass {
     arithmetic_.maxima_free = free != nullptr;
   }
 
+  /// Of a program's outputs.
+  std::vector<Degree> of_program(const Graph& graph, const std::vector<Degree>& inputs) {
+    decided_ = decided_operators(graph);
+    return run(graph, inputs);
+  }
+
+ private:
   std::vector<Degree> run(const Graph& graph, const std::vector<Degree>& inputs) {
     std::vector<Degree> degrees(graph.tensors().size());
     for (size_t i = 0; i < inputs.size(); ++i) degrees[static_cast<size_t>(graph.inputs()[i])] = inputs[i];
@@ -67,6 +83,10 @@ class DegreePass {
       } else if (op.body) {
         const std::vector<Degree> results = run(*op.body, operands);
         for (size_t i = 0; i < results.size(); ++i) degrees[static_cast<size_t>(op.results[i])] = results[i];
+      } else if (decided_.at(&graph)[index]) {
+        // 0 or 1 for all inputs, or one of two values.
+        degrees[static_cast<size_t>(op.results[0])] =
+            op.kind == OpKind::Greater ? Degree{} : larger(operands[1], operands[2]);
       } else {
         degrees[static_cast<size_t>(op.results[0])] = apply(graph, op, operands);
       }
@@ -76,7 +96,6 @@ class DegreePass {
     return outputs;
   }
 
- private:
   Degree apply(const Graph& graph, const Operation& op, const std::vector<Degree>& operands) {
     const OpDef& definition = op_def(op.kind);
     if (definition.traits.products > 0) {
@@ -158,6 +177,7 @@ class DegreePass {
 
   DegreeArithmetic arithmetic_;
   const FreeOperators* free_;
+  DecidedOperators decided_;
 };
 
 /// How often a graph applies an operator with the property in all: a second bound on what one entry depends on.
@@ -185,8 +205,11 @@ double exponentials(const Graph& graph) {
 std::vector<Degree> output_degrees(const Graph& graph, const std::vector<double>& of_inputs, bool maxima_cancel,
                                    const FreeOperators* free, double function_degree) {
   std::vector<Degree> inputs;
-  for (double degree : of_inputs) inputs.push_back({.num = degree});
-  return DegreePass(maxima_cancel, free, function_degree).run(graph, inputs);
+  for (size_t n = 0; n < of_inputs.size(); ++n) {
+    const TensorType& type = graph.type(graph.inputs()[n]);
+    inputs.push_back(type.iota ? of_iota(type) : Degree{.num = of_inputs[n]});
+  }
+  return DegreePass(maxima_cancel, free, function_degree).of_program(graph, inputs);
 }
 
 TestBound test_bound(const Graph& reference, const Graph& candidate, const BoundOptions& options) {

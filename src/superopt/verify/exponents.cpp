@@ -119,7 +119,9 @@ bool exponents_independent(const Graph& reference, const Graph& candidate, const
   if (!exponentiates(reference) && !exponentiates(candidate)) return true;
   const std::vector<size_t> inputs = affine_inputs(reference, candidate, maxima_cancel, free);
   if (inputs.empty()) return false;
-  auto shrunk = shrink(reference, candidate);
+  // Masks shrink as well: which scores are masked matters to no other score's exponent.
+  const bool counts = reference.arguments().size() < reference.inputs().size();
+  auto shrunk = shrink(reference, candidate, counts ? Shrinking::Masks : Shrinking::Sound);
   if (!shrunk) return false;
   const Graph& small = *shrunk->first;
   Pair pair(small, *shrunk->second, primes, seed, maxima_cancel, free, stop);
@@ -166,6 +168,12 @@ bool exponents_independent(const Graph& reference, const Graph& candidate, const
         const auto [g, call] = representatives[c];
         jacobian[c].push_back(field.sub(moved.arguments[g][call], base.arguments[g][call]));
       }
+    }
+    // The root of unity is random as well: ω^E with ω = g^r is g^(r·E), and r·E is linear in r times the input and in
+    // r.
+    for (size_t c = 0; c < representatives.size(); ++c) {
+      const auto [g, call] = representatives[c];
+      jacobian[c].push_back(base.arguments[g][call]);
     }
     return std::all_of(distinct.begin(), distinct.end(), [&](const std::set<int>& cone) {
       std::vector<std::vector<uint64_t>> rows;

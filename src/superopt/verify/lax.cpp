@@ -2,18 +2,22 @@
 
 #include <algorithm>
 
+#include "superopt/verify/decided.h"
+
 namespace strata {
 namespace {
 
 /// Fills `exponentiations`, by TensorId, from those of the inputs.
-std::optional<std::string> walk(const Graph& graph, std::vector<int>& exponentiations) {
-  for (const Operation& op : graph.operations()) {
+std::optional<std::string> walk(const Graph& graph, const DecidedOperators& decided,
+                                std::vector<int>& exponentiations) {
+  for (size_t index = 0; index < graph.operations().size(); ++index) {
+    const Operation& op = graph.operations()[index];
     if (op.body) {
       std::vector<int> inner(op.body->tensors().size(), 0);
       for (size_t i = 0; i < op.operands.size(); ++i) {
         inner[static_cast<size_t>(op.body->inputs()[i])] = exponentiations[static_cast<size_t>(op.operands[i])];
       }
-      if (auto violation = walk(*op.body, inner)) return violation;
+      if (auto violation = walk(*op.body, decided, inner)) return violation;
       for (size_t i = 0; i < op.results.size(); ++i) {
         exponentiations[static_cast<size_t>(op.results[i])] = inner[static_cast<size_t>(op.body->outputs()[i])];
       }
@@ -21,7 +25,7 @@ std::optional<std::string> walk(const Graph& graph, std::vector<int>& exponentia
     }
     const LaxProperty& lax = op_def(op.kind).traits.lax;
     const std::string& name = graph.tensor(op.results[0]).name;
-    if (!lax.inside) {
+    if (!lax.inside && !decided.at(&graph)[index]) {
       return fmt::format("'{}' = {}: this operator is outside the Lax fragment", name, op.name());
     }
     int count = 0;
@@ -43,7 +47,8 @@ bool hides_exponential(const OpTraits& traits) {
 }
 
 /// As walk, with operators that do not fit made free; false where one that is not elementwise does not fit.
-bool mark_free(const Graph& graph, std::vector<int>& exponentiations, FreeOperators& all) {
+bool mark_free(const Graph& graph, const DecidedOperators& decided, std::vector<int>& exponentiations,
+               FreeOperators& all) {
   all[&graph].resize(graph.operations().size(), false);
   for (size_t i = 0; i < graph.operations().size(); ++i) {
     const Operation& op = graph.operations()[i];
@@ -53,7 +58,7 @@ bool mark_free(const Graph& graph, std::vector<int>& exponentiations, FreeOperat
       for (size_t n = 0; n < op.operands.size(); ++n) {
         inner[static_cast<size_t>(op.body->inputs()[n])] = count_of(op.operands[n]);
       }
-      if (!mark_free(*op.body, inner, all)) return false;
+      if (!mark_free(*op.body, decided, inner, all)) return false;
       for (size_t n = 0; n < op.results.size(); ++n) {
         exponentiations[static_cast<size_t>(op.results[n])] = inner[static_cast<size_t>(op.body->outputs()[n])];
       }
@@ -66,7 +71,8 @@ bool mark_free(const Graph& graph, std::vector<int>& exponentiations, FreeOperat
                         traits.lax.exponent_operand == static_cast<int>(n);
       count = std::max(count, count_of(op.operands[n]) + (adds ? traits.lax.exponentiations : 0));
     }
-    if (!traits.lax.inside || hides_exponential(traits) || count > 1) {
+    const bool outside = !traits.lax.inside && !decided.at(&graph)[i];
+    if (outside || hides_exponential(traits) || count > 1) {
       if (!traits.elementwise) return false;
       all[&graph][i] = true;
       count = 0;  // a value of its own, with both residues
@@ -81,13 +87,13 @@ bool mark_free(const Graph& graph, std::vector<int>& exponentiations, FreeOperat
 
 std::optional<std::string> lax_violation(const Graph& graph) {
   std::vector<int> exponentiations(graph.tensors().size(), 0);
-  return walk(graph, exponentiations);
+  return walk(graph, decided_operators(graph), exponentiations);
 }
 
 std::optional<FreeOperators> free_operators(const Graph& graph) {
   FreeOperators all;
   std::vector<int> exponentiations(graph.tensors().size(), 0);
-  if (!mark_free(graph, exponentiations, all)) return std::nullopt;
+  if (!mark_free(graph, decided_operators(graph), exponentiations, all)) return std::nullopt;
   return all;
 }
 

@@ -73,7 +73,7 @@ Sampler::Sampler(const Graph& reference, const FieldPrimes& primes, bool free)
     const std::set<TensorId> needed = ancestors(reference, argument);
     for (size_t i = 0; i < reference.inputs().size(); ++i) {
       const TensorId input = reference.inputs()[i];
-      if (needed.count(input) == 0) continue;
+      if (needed.count(input) == 0 || reference.type(input).iota) continue;
       std::vector<int> dims(reference.type(input).shape.size(), -1);
       int linked = 0;
       for (size_t d = 0; d < dims.size(); ++d) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "interpret/work.h"
 #include "superopt/verify/axes.h"
 #include "superopt/verify/dependence.h"
 
@@ -35,7 +36,8 @@ struct Cut {
 
 class Shrinker {
  public:
-  explicit Shrinker(Shrinking shrinking) : sound_(shrinking == Shrinking::Sound) {}
+  explicit Shrinker(Shrinking shrinking)
+      : sound_(shrinking == Shrinking::Sound), masks_(shrinking == Shrinking::Masks) {}
 
   Result<std::pair<GraphPtr, GraphPtr>> run(const Graph& reference, const Graph& candidate) {
     const int first = visit(reference);
@@ -92,10 +94,12 @@ class Shrinker {
             std::vector<int>(graph.operations().size(), -1)};
     for (const TensorInfo& tensor : graph.tensors()) {
       use.nodes.push_back(axes_.size());
-      for (int64_t size : tensor.type.shape) {
+      // What an iota is compared with may be any of its elements.
+      const auto& iota = tensor.type.iota;
+      for (size_t d = 0; d < tensor.type.shape.size(); ++d) {
         axes_.add();
-        sizes_.push_back(size);
-        frozen_.push_back(false);
+        sizes_.push_back(tensor.type.shape[d]);
+        frozen_.push_back(!masks_ && iota && iota->step != 0 && iota->dim == static_cast<int64_t>(d));
       }
     }
     const SizeDependence frozen = sound_ ? size_dependence(graph) : SizeDependence{};
@@ -334,7 +338,8 @@ class Shrinker {
     std::vector<TensorId> ids(graph.tensors().size(), -1);
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
       const TensorId id = graph.inputs()[i];
-      TensorType type = outer ? outer->type(outer_operands[i]) : TensorType{graph.type(id).dtype, shape_of(use, id)};
+      TensorType type = outer ? outer->type(outer_operands[i])
+                              : TensorType{graph.type(id).dtype, shape_of(use, id), graph.type(id).iota};
       STRATA_TRY(ids[static_cast<size_t>(id)], builder.input(graph.tensor(id).name, std::move(type)));
     }
     for (size_t i = 0; i < graph.operations().size(); ++i) {
@@ -365,6 +370,7 @@ class Shrinker {
   }
 
   bool sound_;
+  bool masks_;  ///< they may shrink
   UnionFind axes_;
   std::vector<int64_t> sizes_;   ///< by axis node
   std::vector<bool> frozen_;     ///< by axis node
@@ -380,6 +386,14 @@ class Shrinker {
 
 Result<std::pair<GraphPtr, GraphPtr>> shrink(const Graph& reference, const Graph& candidate, Shrinking shrinking) {
   return Shrinker(shrinking).run(reference, candidate);
+}
+
+Result<std::pair<GraphPtr, GraphPtr>> shrink_to(double operations, const Graph& reference, const Graph& candidate) {
+  auto small = shrink(reference, candidate);
+  const bool counts = reference.arguments().size() < reference.inputs().size();
+  if (!counts || (small && execution_work(*small->first) <= operations)) return small;
+  auto smaller = shrink(reference, candidate, Shrinking::Masks);
+  return smaller ? smaller : small;
 }
 
 }  // namespace strata

@@ -57,6 +57,7 @@ struct Outcome {
   bool reference_lost = false;  ///< it divided by zero
   bool candidate_lost = false;  ///< it alone did
   bool maxima_matter = false;   ///< against what was assumed
+  bool maxima_idle = false;     ///< where there is a difference: the candidate does not depend on its maxima either
   bool roots_match = true;      ///< the candidate's roots are of what the reference's are, up to positive factors
   bool divisors_match = true;   ///< the candidate divides by nothing else than the reference
   std::optional<Counterexample> difference;
@@ -336,6 +337,13 @@ class Verification {
     const bool defined = !first.divided_by_zero && !second.divided_by_zero;
     outcome.counts = defined && !first.left_residues && !second.left_residues;
     if (defined) outcome.difference = first_difference(programs.reference, expected, found, first.fp);
+    if (outcome.difference && maxima_cancel_) {
+      FieldArithmetic other = second;
+      other.maximum = Maximum::Zero;
+      other.roots = other.divisors = nullptr;
+      STRATA_TRY(const auto again, execute(programs.candidate, other, inputs, options_.stop));
+      outcome.maxima_idle = !other.divided_by_zero && !first_difference(programs.candidate, found, again, other.fp);
+    }
     if (roots_ && roots_match_) {
       RootMatch match(roots_of_reference, first, options_.stop);
       std::sort(roots_of_candidate.begin(), roots_of_candidate.end(),
@@ -378,7 +386,7 @@ class Verification {
       }
       if (outcome.difference) {
         outcome.difference->seed = seed;
-        STRATA_CHECK(judge(std::move(*outcome.difference), outcome.counts));
+        STRATA_CHECK(judge(std::move(*outcome.difference), outcome.counts, outcome.maxima_idle));
         if (done_) return {};
       }
       roots_match_ = roots_match_ && outcome.roots_match;
@@ -399,13 +407,14 @@ class Verification {
 
   /// A difference in the field. With roots or maxima it may be the field's and not the programs': float64 decides, and
   /// where it sees none, a sample with a root of a non-residue is only lost. Of random functions it says nothing.
-  Result<void> judge(Counterexample difference, bool clean) {
+  /// `idle`: nothing depends on maxima, so that the difference is none of theirs.
+  Result<void> judge(Counterexample difference, bool clean, bool idle) {
     const std::string where = fmt::format("'{}' differs at {}", difference.output, to_string(difference.index));
     if (meaning_ == Meaning::Free) {
       undecided(where + " for some functions in the place of operators outside the Lax fragment");
       return {};
     }
-    if (roots_ || maxima_) {
+    if (roots_ || (maxima_ && !idle)) {
       if (!differ_) {
         // Two executions at least, however large the programs are.
         const double work = std::max(RealCheckOptions{}.work, 2 * programs_.work());

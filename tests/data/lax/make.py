@@ -34,6 +34,15 @@ def causal(q, k, v):
     return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, axis=-1), v)
 
 
+def window(q, k, v):
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) * (q.shape[-1] ** -0.5)
+    row = lax.broadcasted_iota(jnp.int32, scores.shape[-2:], 0)
+    column = lax.broadcasted_iota(jnp.int32, scores.shape[-2:], 1)
+    seen = (column <= row) & (row - column < 8)
+    scores = jnp.where(seen, scores, jnp.finfo(scores.dtype).min)
+    return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, axis=-1), v)
+
+
 def gqa_decode(q, k, v):
     batch, heads, size = q.shape
     groups = k.shape[1]
@@ -74,7 +83,8 @@ def cases(real):
     query, cache = ((1, 32, 128), (1, 8, 4096, 128)) if real else ((1, 8, 16), (1, 2, 64, 16))
     width, inner = (1024, 4096) if real else (64, 128)
     return {"attention": (attention, heads, heads, heads), "attention_bthd": (attention_bthd, tokens, tokens, tokens),
-            "causal": (causal, heads, heads, heads), "qknorm": (qknorm, heads, heads, heads),
+            "causal": (causal, heads, heads, heads), "window": (window, heads, heads, heads),
+            "qknorm": (qknorm, heads, heads, heads),
             "gqa_decode": (gqa_decode, query, cache, cache),
             "rmsnorm": (rmsnorm, (16, width), (width,), (width, inner)),
             "rmsnorm_plain": (rmsnorm_plain, (16, width), (width, inner)),

@@ -48,6 +48,45 @@ STRATA_DEVICE TileType filled(float value) {
   return tile;
 }
 
+/// Along which of a tile's indices the elements of an iota count.
+struct AlongNothing {
+  template <class TileType>
+  STRATA_DEVICE static int index(int) {
+    return 0;
+  }
+};
+struct AlongRows {
+  template <class TileType>
+  STRATA_DEVICE static int index(int i) {
+    return TileType::row(i);
+  }
+};
+struct AlongColumns {
+  template <class TileType>
+  STRATA_DEVICE static int index(int i) {
+    return TileType::column(i);
+  }
+};
+/// Rows are several dimensions, of which one counts: it has kSize elements, and those inside it kInner together.
+template <int kInner, int kSize>
+struct AlongSomeRows {
+  template <class TileType>
+  STRATA_DEVICE static int index(int i) {
+    return TileType::row(i) / kInner % kSize;
+  }
+};
+
+/// A tile of an iota, whose first element is `first`: nothing of it is in memory.
+template <class TileType, class Along>
+STRATA_DEVICE TileType counted(float first, float step) {
+  TileType tile;
+#pragma unroll
+  for (int i = 0; i < TileType::kRegisters; ++i) {
+    tile.v[i] = first + step * static_cast<float>(Along::template index<TileType>(i));
+  }
+  return tile;
+}
+
 /// A product with one column from what multiply() added up, a tile of two columns: an instruction has eight, and they
 /// are all the same, since a side with one row is the same in all rows of a block.
 template <class To, class From>

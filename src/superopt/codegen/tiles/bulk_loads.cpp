@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "superopt/codegen/emit.h"
 #include "superopt/codegen/tiles/load_kinds.h"
 #include "superopt/codegen/tiles/ring_loads.h"
 
@@ -53,7 +54,7 @@ class BulkLoads : public RingLoads {
   std::string load_parameters() const override {
     std::string text;
     for (const Operation& op : block_.body.operations()) {
-      if (op.kind == OpKind::InIter) text += fmt::format("const strata_device::TensorMap* {}, ", boxes(&op).name);
+      if (is_loaded(op)) text += fmt::format("const strata_device::TensorMap* {}, ", boxes(&op).name);
     }
     return text;
   }
@@ -100,7 +101,7 @@ class BulkLoads : public RingLoads {
     code.shared_along = neighbours_;
     code.work.shared_bytes = shared_bytes_;
     for (const Operation& op : block_.body.operations()) {
-      if (op.kind == OpKind::InIter) code.maps.push_back(boxes(&op).map);
+      if (is_loaded(op)) code.maps.push_back(boxes(&op).map);
     }
   }
 
@@ -183,7 +184,7 @@ class BulkLoads : public RingLoads {
       return unsupported("rows of {}, {} bytes, are not permuted as TMA does", name, row);
     }
     boxes.map.element_bytes = element;
-    const auto& inputs = block_.body.inputs();
+    const std::vector<TensorId> inputs = arguments_of(block_.body, block_.body.inputs());
     boxes.map.argument =
         static_cast<size_t>(std::find(inputs.begin(), inputs.end(), tile->operands[0]) - inputs.begin());
     int64_t rows = 1;  // of a slice

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "superopt/codegen/emit.h"
 #include "superopt/codegen/tiles/load_kinds.h"
 
 namespace strata {
@@ -13,6 +14,10 @@ constexpr int64_t kLine = 128;  // bytes in which each bank of shared memory com
 }  // namespace
 
 Result<std::unique_ptr<TileLoads>> TileLoads::plan(const Block& block, NameScope& scope) {
+  const auto& operations = block.body.operations();
+  const bool counts = std::any_of(operations.begin(), operations.end(),
+                                  [&](const Operation& op) { return is_counted(block.body, op); });
+  if (block.schedule.packed != 0 && counts) return unsupported("tiles of an iota beside packed constants");
   if (block.schedule.packed != 0) return packed_loads(block, scope);
   if (block.schedule.piece != 0) return unsupported("only what is read beside packed constants comes in pieces");
   if (block.schedule.bulk) return bulk_loads(block, scope);
@@ -23,11 +28,15 @@ Result<std::unique_ptr<TileLoads>> TileLoads::plan(const Block& block, NameScope
 std::vector<TileLoads::Tile> TileLoads::tiles(bool once) const {
   std::vector<Tile> found;
   for (const Operation& op : block_.body.operations()) {
-    if (op.kind == OpKind::InIter && block_.plan.tensors[static_cast<size_t>(op.results[0])].once == once) {
+    if (is_loaded(op) && block_.plan.tensors[static_cast<size_t>(op.results[0])].once == once) {
       found.push_back(&op);
     }
   }
   return found;
+}
+
+bool TileLoads::is_loaded(const Operation& op) const {
+  return op.kind == OpKind::InIter && !is_counted(block_.body, op);
 }
 
 const TensorPlan& TileLoads::plan_of(Tile tile) const {
@@ -64,7 +73,7 @@ std::string TileLoads::copy(Tile tile, const std::string& place, int64_t threads
 void TileLoads::place(int64_t least, bool by_size) {
   int64_t alignment = least;
   for (const Operation& op : block_.body.operations()) {
-    if (op.kind != OpKind::InIter) continue;
+    if (!is_loaded(op)) continue;
     const TensorId id = op.results[0];
     int64_t& bytes = plan_of(&op).once ? once_bytes_ : is_gathered(&op) ? gathered_bytes_ : stage_bytes_;
     const int64_t size = shared_tile_bytes(plan_of(&op), block_.body.type(id).dtype);

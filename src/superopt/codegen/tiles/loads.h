@@ -82,6 +82,8 @@ class TileLoads {
  protected:
   using Tile = const Operation*;  ///< the in_iter
   std::vector<Tile> tiles(bool once) const;
+  /// Whether an operator brings a tile from memory: tiles of iotas are computed.
+  bool is_loaded(const Operation& op) const;
   const TensorPlan& plan_of(Tile tile) const;
   const std::vector<int64_t>& strides_of(Tile tile) const;
   bool loops() const { return block_.body.launch().loop > 1; }

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <set>
 
+#include "superopt/codegen/emit.h"
+
 namespace strata {
 namespace {
 
@@ -218,6 +220,9 @@ class Planner {
         if (!first && type != plan_.operand) return unsupported("products of f16 and of bf16");
         first = false;
         plan_.operand = type;
+        if (of(id).loaded && is_counted(body_, body_.operations()[static_cast<size_t>(body_.tensor(id).producer)])) {
+          return unsupported("a product of the iota {}", body_.tensor(id).name);
+        }
         if (of(id).loaded) continue;
         int& fixed = fixed_[static_cast<size_t>(groups_.find(id))];
         if (fixed == 1 - transposed) return unsupported("{} is needed in two layouts", body_.tensor(id).name);

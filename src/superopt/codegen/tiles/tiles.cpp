@@ -22,7 +22,7 @@ Result<BlockCode> TileBlock::run(TilePlan planned) {
   text_ += team_head(load.empty() ? "" : fmt::format("{}, ", ring)) + loads_->variables() + loads_->before_loop();
   indent_ = "  ";
   for (const Operation& op : body_.operations()) {
-    if (op.kind == OpKind::InIter && plan(op.results[0]).once) {
+    if (op.kind == OpKind::InIter && !is_counted(body_, op) && plan(op.results[0]).once) {
       pointers_[op.results[0]] = fmt::format("{} + {}", loads_->staying_memory(), loads_->offset(op.results[0]));
     }
   }
@@ -112,6 +112,20 @@ std::string TileBlock::value(TensorId id, bool down) {
   std::string row = place(tile.pairs_down ? kColumnPosition : kRowPosition, tile.pairs_down ? dims.columns : dims.rows);
   std::string column =
       place(tile.pairs_down ? kRowPosition : kColumnPosition, tile.pairs_down ? dims.rows : dims.columns);
+  const Operation& in_iter = *producer(id);
+  if (is_counted(body_, in_iter)) {
+    const Iota& iota = *body_.type(in_iter.operands[0]).iota;
+    const Shape& shape = body_.type(id).shape;
+    const auto dim = static_cast<size_t>(iota.dim);
+    const bool last = dim + 1 == shape.size();
+    std::string first = tile_start(tile_region(body_, in_iter), dim);
+    const std::string& part = last ? column : row;  // iotas lie row-major
+    if (!part.empty()) first += " + " + part;
+    const char* along = shape[dim] == 1 ? "Nothing" : last != down ? "Columns" : "Rows";
+    line(fmt::format("const auto {} = strata_device::counted<{}, strata_device::Along{}>({}, {}.0f);", name,
+                     tile_type(id, down, false), along, counted_text(iota, first, DType::F32), iota.step));
+    return name;
+  }
   const std::string batch = place(kBatchPosition, dims.batches * stored_rows(id));
   if (!batch.empty()) row = batch;  // one axis lies in one dimension
   line(fmt::format("const auto {} = strata_device::load<{}, {}, {}>({}, {}, {});", name, tile_type(id, down, false),

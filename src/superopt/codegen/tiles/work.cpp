@@ -12,7 +12,12 @@ int64_t TileBlock::registers(TensorId id, bool after) const {
 
 Result<void> TileBlock::check_sizes() const {
   for (const Operation& op : body_.operations()) {
-    if (op.kind == OpKind::InIter) {
+    if (is_counted(body_, op)) {
+      const auto dim = static_cast<size_t>(body_.type(op.operands[0]).iota->dim);
+      const Shape& shape = body_.type(op.results[0]).shape;
+      if (shape[dim] > 1 && dim + 2 < shape.size())
+        return unsupported("{} counts along a batch dimension", body_.tensor(op.results[0]).name);
+    } else if (op.kind == OpKind::InIter) {
       const size_t n = input_number(op.operands[0]);
       STRATA_CHECK(batch_stride(body_.type(op.results[0]).shape, strides_[n]));
     } else if (op.kind == OpKind::OutSaver) {
@@ -61,6 +66,7 @@ BlockWork TileBlock::work() const {
 
 double TileBlock::read_bytes(const Operation& op, TensorId id) const {
   constexpr double kWarpsTogether = 4;
+  if (is_counted(body_, *producer(id))) return 0;
   const double bytes = static_cast<double>(local(id, false).elements() * size_of(body_.type(id).dtype));
   // Tensor cores read the columns of a wide product once for its four warps.
   return is_wide(op) && local(id, false) == plan(id).dims ? bytes / kWarpsTogether : bytes;

@@ -1,0 +1,121 @@
+#include "superopt/verify/decided.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace strata {
+namespace {
+
+/// Magnitudes up to this are far from wrapping around in a field.
+constexpr double kLargest = 0x1p40;
+
+/// The largest magnitude of integers that are known; nothing where they are not known, or no small integers.
+using Magnitude = std::optional<double>;
+
+Magnitude small(double magnitude) { return magnitude <= kLargest ? Magnitude(magnitude) : std::nullopt; }
+
+/// Of a rational, if it is an integer.
+Magnitude integer(const Rational& value) {
+  return value.den == 1 ? small(std::fabs(static_cast<double>(value.num))) : std::nullopt;
+}
+
+Magnitude magnitude_of(const TensorType& type) {
+  if (!type.iota) return std::nullopt;
+  const Magnitude first = integer(type.iota->start);
+  const int64_t size = type.shape[static_cast<size_t>(type.iota->dim)];
+  const Magnitude last = integer(type.iota->at(size - 1));
+  return first && last ? Magnitude(std::max(*first, *last)) : std::nullopt;
+}
+
+Magnitude result_of(const Operation& op, const std::vector<Magnitude>& operands) {
+  const auto largest = [&] {
+    double most = 0;
+    for (const Magnitude& operand : operands) most = std::max(most, *operand);
+    return most;
+  };
+  if (!std::all_of(operands.begin(), operands.end(), [](const Magnitude& m) { return m.has_value(); })) return {};
+  switch (op.kind) {
+    case OpKind::Greater:
+      return 1;
+    case OpKind::Select:
+      return std::max(*operands[1], *operands[2]);
+    case OpKind::Add:
+    case OpKind::Sub:
+      return small(*operands[0] + *operands[1]);
+    case OpKind::Mul:
+      return small(*operands[0] * *operands[1]);
+    case OpKind::Sqr:
+      return small(*operands[0] * *operands[0]);
+    case OpKind::Scale: {
+      const Magnitude factor = integer(op.attributes.rational("factor"));
+      return factor ? small(*operands[0] * *factor) : std::nullopt;
+    }
+    case OpKind::AddConstant: {
+      const Magnitude value = integer(op.attributes.rational("value"));
+      return value ? small(*operands[0] + *value) : std::nullopt;
+    }
+    case OpKind::InIter:
+    case OpKind::OutSaver:
+    case OpKind::Repeat:
+    case OpKind::Reshape:
+    case OpKind::Transpose:
+    case OpKind::Slice:
+    case OpKind::Concat:
+      return largest();
+    default:
+      return {};
+  }
+}
+
+class Walk {
+ public:
+  /// By TensorId of `graph`, from those of its inputs.
+  std::vector<Magnitude> run(const Graph& graph, const std::vector<Magnitude>& inputs) {
+    std::vector<Magnitude> magnitudes(graph.tensors().size());
+    for (size_t n = 0; n < inputs.size(); ++n) magnitudes[static_cast<size_t>(graph.inputs()[n])] = inputs[n];
+    decided.try_emplace(&graph, graph.operations().size(), true);
+    for (size_t i = 0; i < graph.operations().size(); ++i) {
+      const Operation& op = graph.operations()[i];
+      std::vector<Magnitude> operands;
+      for (TensorId id : op.operands) operands.push_back(magnitudes[static_cast<size_t>(id)]);
+      bool is = false;
+      if (op.body) {
+        const std::vector<Magnitude> inner = run(*op.body, operands);
+        for (size_t n = 0; n < op.results.size(); ++n) {
+          magnitudes[static_cast<size_t>(op.results[n])] = inner[static_cast<size_t>(op.body->outputs()[n])];
+        }
+      } else {
+        is = (op.kind == OpKind::Greater && operands[0] && operands[1]) || (op.kind == OpKind::Select && operands[0]);
+        magnitudes[static_cast<size_t>(op.results[0])] = result_of(op, operands);
+      }
+      decided.at(&graph)[i] = decided.at(&graph)[i] && is;
+    }
+    return magnitudes;
+  }
+
+  DecidedOperators decided;
+};
+
+}  // namespace
+
+DecidedOperators decided_operators(const Graph& graph) {
+  std::vector<Magnitude> inputs;
+  for (TensorId id : graph.inputs()) inputs.push_back(magnitude_of(graph.type(id)));
+  Walk walk;
+  walk.run(graph, inputs);
+  return std::move(walk.decided);
+}
+
+std::vector<bool> known_tensors(const Graph& graph) {
+  std::vector<bool> known(graph.tensors().size(), false);
+  for (TensorId id : graph.inputs()) known[static_cast<size_t>(id)] = graph.type(id).iota.has_value();
+  for (const Operation& op : graph.operations()) {
+    const bool all = std::all_of(op.operands.begin(), op.operands.end(),
+                                 [&](TensorId id) { return known[static_cast<size_t>(id)]; });
+    for (TensorId id : op.results) known[static_cast<size_t>(id)] = all;
+  }
+  return known;
+}
+
+}  // namespace strata

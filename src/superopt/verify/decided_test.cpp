@@ -1,0 +1,90 @@
+#include "superopt/verify/decided.h"
+
+#include <gmock/gmock.h>
+
+#include "superopt/verify/lax.h"
+#include "superopt/verify/test_graphs.h"
+#include "superopt/verify/verify.h"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kMasked =
+    "input x: f32[6, 6];I = iota(dim=0) : f32[6, 1];J = iota(dim=1) : f32[1, 6];"
+    "C = iota(dim=0, start=-9, step=0) : f32[1];";
+
+VerifyResult verified(const std::string& reference, const std::string& candidate) {
+  const auto result = verify(*graph_of(kMasked + reference), *graph_of(kMasked + candidate));
+  EXPECT_TRUE(result) << (result ? "" : result.error().to_string());
+  return result ? *result : VerifyResult{};
+}
+
+TEST(Decided, MasksOfIotasAreInsideTheLaxFragment) {
+  EXPECT_EQ(lax_violation(*graph_of(kMasked + std::string("m = greater(I, J);y = select(m, x, C);output y"))),
+            std::nullopt);
+  // Of half an integer the field has no order, and what an input decides is no constant.
+  for (const char* outside : {"h = scale(I, factor=1/2);m = greater(h, J);y = select(m, x, C);output y",
+                              "m = greater(x, J);y = select(m, I, C);output y", "y = select(x, I, J);output y"}) {
+    EXPECT_THAT(lax_violation(*graph_of(kMasked + std::string(outside))).value_or(""), HasSubstr("outside"));
+  }
+}
+
+TEST(Decided, MasksAreComparedExactly) {
+  const std::string causal = "m = greater(J, I);y = select(m, C, x);output y";
+  // j > i, or not i + 1 > j.
+  EXPECT_EQ(verified(causal, "p = add_constant(I, value=1);m = greater(p, J);y = select(m, x, C);output y").verdict,
+            Verdict::Equivalent);
+  EXPECT_EQ(verified(causal, "m = greater(I, J);y = select(m, C, x);output y").verdict, Verdict::Different);
+  // A query more, or one less.
+  for (const char* off : {"p = add_constant(I, value=1);m = greater(J, p);y = select(m, C, x);output y",
+                          "p = add_constant(I, value=-1);m = greater(J, p);y = select(m, C, x);output y"}) {
+    EXPECT_EQ(verified(causal, off).verdict, Verdict::Different);
+  }
+}
+
+TEST(Decided, WindowsAreProductsOfMasks) {
+  const std::string window =
+      "m = greater(J, I);d = sub(I, J);w = iota(dim=0, start=3, step=0) : f32[1];f = greater(d, w);"
+      "a = add(m, f);e = select(a, C, x);s = exp(e);y = sum(s, dim=1);output y";
+  const auto other = [](const char* least) {
+    return fmt::format(
+        "p = add_constant(I, value=1);m = greater(p, J);q = add_constant(J, value={});n = greater(q, I);"
+        "w = iota(dim=0, start=3, step=0) : f32[1];u = sub(w, w);v = mul(m, n);b = add(v, u);e = select(b, x, C);"
+        "s = exp(e);y = sum(s, dim=1);output y",
+        least);
+  };
+  const VerifyResult same = verified(window, other("4"));
+  EXPECT_EQ(same.verdict, Verdict::Equivalent) << same.reason;
+  EXPECT_LE(same.error_bound, 1e-12);
+  EXPECT_EQ(verified(window, other("5")).verdict, Verdict::Different);
+}
+
+// A constant is masked by: its exponential is a power of the random root, and independent of those of scores.
+TEST(Decided, ExponentsMayBeConstants) {
+  const VerifyResult result = verified(
+      "m = greater(J, I);e = select(m, C, x);s = exp(e);t = sum(s, dim=1);y = div(s, t);output y",
+      "m = greater(J, I);e = select(m, C, x);r = reduce_max(e, dim=1);d = sub(e, r);s = exp(d);t = sum(s, dim=1);"
+      "y = div(s, t);output y");
+  EXPECT_EQ(result.verdict, Verdict::Equivalent) << result.reason;
+  EXPECT_THAT(result.argument, HasSubstr("independent exponents"));
+}
+
+TEST(Decided, OffsetsOfTilesCount) {
+  const GraphPtr program = load_program("causal");
+  const GraphPtr online = load_data("causal_online");
+  const auto right = verify(*program, *online);
+  ASSERT_TRUE(right) << right.error().to_string();
+  EXPECT_EQ(right->verdict, Verdict::Equivalent) << right->reason;
+  EXPECT_LE(right->error_bound, 1e-12) << right->argument;
+  EXPECT_LE(right->tests, 4) << right->argument;
+  EXPECT_TRUE(Screen(program, 1).passes(*online));
+  const auto wrong = verify(*program, *load_data("causal_wrong"));
+  ASSERT_TRUE(wrong) << wrong.error().to_string();
+  EXPECT_EQ(wrong->verdict, Verdict::Different) << wrong->reason;
+  EXPECT_FALSE(Screen(program, 1).passes(*load_data("causal_wrong")));
+}
+
+}  // namespace
+}  // namespace strata
