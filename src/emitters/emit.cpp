@@ -74,7 +74,7 @@ Result<Lowered> lowered(EmittedFusion::Body& body, Processor processor) {
 std::vector<std::string> EmittedFusion::kernel_names() const {
   std::vector<std::string> names;
   for (const Launch& launch : decision_.launches) {
-    names.push_back(launch.name.empty() ? name_ : name_ + "_" + launch.name);
+    names.push_back(launch.name.empty() ? module_name_ : module_name_ + "_" + launch.name);
   }
   return names;
 }
@@ -160,7 +160,7 @@ Result<EmittedFusion> emit_fusion(const hlo::Module& module, hlo::ComputationId 
   const std::optional<hlo::Module> known = with_known_functions(module, computation);
   STRATA_TRY(const Plan plan, choose_plan({known ? *known : module, computation, options.target}, options.only));
   EmittedFusion fusion;
-  fusion.name_ = name;
+  fusion.name_ = fusion.module_name_ = name;
   fusion.decision_ = plan.decision;
   fusion.body_ = std::make_shared<EmittedFusion::Body>(options);
   fusion.body_->module = mlir::ModuleOp::create(mlir::UnknownLoc::get(&fusion.body_->context));
@@ -181,6 +181,20 @@ Result<EmittedFusion> emit_fusion(const hlo::Module& module, hlo::ComputationId 
     assert(function && "the plan has written all kernels");
     fusion.decision_.launches[i].shared_bytes = shared_bytes(function);
   }
+  return fusion;
+}
+
+Result<EmittedFusion> emit_like(const EmittedFusion& like, const hlo::Module& module, hlo::ComputationId computation,
+                                const std::string& name) {
+  const EmitOptions& options = like.body_->options;
+  const std::optional<hlo::Module> known = with_known_functions(module, computation);
+  STRATA_TRY(const Plan plan, choose_plan({known ? *known : module, computation, options.target}, options.only));
+  EmittedFusion fusion = like;
+  fusion.name_ = name;
+  fusion.decision_ = plan.decision;
+  assert(plan.decision.launches.size() == like.decision_.launches.size() && "equal computations have equal plans");
+  for (size_t i = 0; i < fusion.decision_.launches.size(); ++i)
+    fusion.decision_.launches[i].shared_bytes = like.decision_.launches[i].shared_bytes;
   return fusion;
 }
 

@@ -24,9 +24,10 @@ ArrayType type_of(const hlo::Shape& shape) {
 
 ArrayType bytes_type(int64_t bytes) { return {"u8", 1, {bytes}}; }
 
+/// Of those that share their kernels the one that has them.
 void list_fusions(const EmittedProgram& program, std::vector<const EmittedFusion*>& all) {
   for (const ProgramStep& step : program.steps) {
-    if (step.fusion) all.push_back(&*step.fusion);
+    if (step.fusion && step.fusion->name() == step.fusion->module_name()) all.push_back(&*step.fusion);
     if (!step.loop) continue;
     list_fusions(*step.loop->body, all);
     if (step.loop->condition) list_fusions(*step.loop->condition, all);
@@ -274,7 +275,7 @@ class ImageBuilder {
       launch.threads = of.threads;
       launch.shared_bytes = of.shared_bytes;
       launch.overlaps_previous = overlaps_;
-      launch.module = step.fusion->name();
+      launch.module = step.fusion->module_name();
       for (const std::vector<int>* numbers : {&step.inputs, &step.outputs, &step.temporaries}) {
         for (std::string& name : list(*numbers, names)) launch.arguments.push_back(std::move(name));
       }
@@ -448,7 +449,7 @@ Result<EmittedImage> image_of(const EmittedProgram& program, const EmitOptions& 
   }
   for (size_t i = 0; i < fusions.size(); ++i) {
     if (!modules[i]) return tl::unexpected(modules[i].error());
-    made.image.modules[fusions[i]->name()] = *std::move(modules[i]);
+    made.image.modules[fusions[i]->module_name()] = *std::move(modules[i]);
   }
   return made;
 }
