@@ -39,6 +39,8 @@ struct EmittedFusion::Body {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::mutex compiling;
   std::vector<CpuKernel> compiled;  ///< of all launches, once any is
+  std::optional<std::vector<std::vector<AccessRegion>>>
+      regions;  ///< once the code has been lowered, or they are asked for
 };
 
 namespace {
@@ -55,14 +57,17 @@ struct Lowered {
   std::unique_ptr<llvm::Module> module;
 };
 
-Result<Lowered> lowered(EmittedFusion::Body& body, Processor processor) {
+/// `simplified` sees the code once, when calls are inlined and indices simplified.
+Result<Lowered> lowered(EmittedFusion::Body& body, Processor processor,
+                        const std::function<void(mlir::ModuleOp)>& simplified = {}) {
   mlir::OwningOpRef<mlir::ModuleOp> copy = body.module->clone();
-  PassObserver observer;
-  if (body.options.observer) {
-    observer = [&](std::string_view pass, mlir::ModuleOp module) {
-      body.options.observer(std::string(pass), text_of(module));
-    };
-  }
+  bool seen = !simplified;
+  const PassObserver observer = [&](std::string_view pass, mlir::ModuleOp module) {
+    if (body.options.observer) body.options.observer(std::string(pass), text_of(module));
+    if (seen || pass != "simplify-indexing") return;
+    seen = true;
+    simplified(module);
+  };
   STRATA_CHECK(lower_to_llvm(*copy, {.processor = processor}, observer));
   Lowered result;
   STRATA_TRY(result.module, translate(*copy, *result.context));
@@ -92,7 +97,12 @@ Result<std::string> EmittedFusion::text(Form form) const {
 }
 
 Result<std::string> EmittedFusion::ptx(bool overlap) const {
-  STRATA_TRY(const Lowered code, lowered(*body_, Processor::Gpu));
+  // Where they are asked for later, they need not be found in code that is simplified for them alone.
+  const auto simplified = [&](mlir::ModuleOp module) {
+    const std::lock_guard lock(body_->compiling);
+    if (!body_->regions) body_->regions = regions_in(module, "_block");
+  };
+  STRATA_TRY(const Lowered code, lowered(*body_, Processor::Gpu, simplified));
   PtxOptions options;
   options.arch = body_->options.target.name;
   options.overlap = overlap;
@@ -114,11 +124,7 @@ Result<std::string> EmittedFusion::block_assembly() const {
   return make_assembly(*code.module, kernel_names().front(), options);
 }
 
-Result<std::vector<std::vector<AccessRegion>>> EmittedFusion::regions() const {
-  mlir::OwningOpRef<mlir::ModuleOp> copy = body_->module->clone();
-  if (mlir::failed(inline_functions(*copy, {})) || mlir::failed(simplify_indexing(*copy, {}))) {
-    return unsupported("the code of {} cannot be simplified: a fault of Strata", name_);
-  }
+std::vector<std::vector<AccessRegion>> EmittedFusion::regions_in(mlir::ModuleOp module, const char* suffix) const {
   std::vector<hlo::Shape> arguments = inputs_;
   for (const auto* shapes : {&outputs_, &decision_.temporaries}) {
     arguments.insert(arguments.end(), shapes->begin(), shapes->end());
@@ -127,9 +133,20 @@ Result<std::vector<std::vector<AccessRegion>>> EmittedFusion::regions() const {
   std::vector<std::vector<AccessRegion>> regions;
   for (size_t i = 0; i < names.size(); ++i) {
     regions.push_back(
-        block_regions(copy->lookupSymbol<mlir::func::FuncOp>(names[i]), decision_.launches[i], arguments));
+        block_regions(module.lookupSymbol<mlir::func::FuncOp>(names[i] + suffix), decision_.launches[i], arguments));
   }
   return regions;
+}
+
+Result<std::vector<std::vector<AccessRegion>>> EmittedFusion::regions() const {
+  const std::lock_guard lock(body_->compiling);
+  if (body_->regions) return *body_->regions;
+  mlir::OwningOpRef<mlir::ModuleOp> copy = body_->module->clone();
+  if (mlir::failed(inline_functions(*copy, {})) || mlir::failed(simplify_indexing(*copy, {}))) {
+    return unsupported("the code of {} cannot be simplified: a fault of Strata", name_);
+  }
+  body_->regions = regions_in(*copy, "");
+  return *body_->regions;
 }
 
 Result<void> EmittedFusion::run_on_cpu(std::span<const void* const> inputs, std::span<void* const> outputs) const {

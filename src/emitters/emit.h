@@ -13,6 +13,10 @@
 #include "machine/target.h"
 #include "support/error.h"
 
+namespace mlir {
+class ModuleOp;
+}
+
 namespace strata::emitters {
 
 /// The kinds of text that kernels can be printed as.
@@ -57,6 +61,8 @@ class EmittedFusion {
   struct Body;  ///< the MLIR module
  private:
   Result<std::string> ptx(bool overlap) const;
+  /// Of kernels whose functions have their names and the suffix.
+  std::vector<std::vector<AccessRegion>> regions_in(mlir::ModuleOp module, const char* suffix) const;
   friend Result<EmittedFusion> emit_fusion(const hlo::Module&, hlo::ComputationId, const std::string&,
                                            const EmitOptions&);
   friend Result<EmittedFusion> emit_like(const EmittedFusion&, const hlo::Module&, hlo::ComputationId,

@@ -10,6 +10,7 @@
 
 #include "emitters/buffers.h"
 #include "hlo/evaluate.h"
+#include "runtime/launch_accesses.h"
 #include "runtime/memory_layout.h"
 #include "runtime/nv_jit_link.h"
 
@@ -427,6 +428,33 @@ Result<std::string> cubin_of(const EmittedFusion& fusion, const std::string& arc
   return std::string(cubin.begin(), cubin.end());
 }
 
+namespace {
+
+/// What the kernels of these fusions touch, found in their code.
+Result<void> add_accesses(LaunchManifest& manifest, const std::vector<const EmittedFusion*>& fusions) {
+  std::map<std::string, std::vector<AccessRegion>> regions;  // by kernel
+  for (const EmittedFusion* fusion : fusions) {
+    STRATA_TRY(std::vector<std::vector<AccessRegion>> of, fusion->regions());
+    const std::vector<std::string> kernels = fusion->kernel_names();
+    for (size_t i = 0; i < kernels.size(); ++i) regions[kernels[i]] = std::move(of[i]);
+  }
+  const auto find = [&](const GpuLaunch& launch) {
+    return launch.module.empty() || launch.library ? regions.end() : regions.find(launch.kernel);
+  };
+  for_each_step(manifest.steps, [&](GpuStep& step) {
+    GpuLaunch* launch = step.launch();
+    if (launch == nullptr) return;
+    const auto found = find(*launch);
+    if (found == regions.end()) return;
+    for (const AccessRegion& region : found->second)
+      launch->accesses.push_back({static_cast<size_t>(region.argument), region.writes, region.exact, region.map});
+  });
+  classify_arguments(manifest, [&](const GpuLaunch& launch) { return find(launch) != regions.end(); });
+  return check_accesses(manifest);
+}
+
+}  // namespace
+
 Result<EmittedImage> image_of(const EmittedProgram& program, const EmitOptions& options, const KernelLoader& loader,
                               const GpuDevice* device, ResultMemory results) {
   STRATA_TRY(EmittedImage made, ImageBuilder(options, device, results).build(program));
@@ -451,6 +479,7 @@ Result<EmittedImage> image_of(const EmittedProgram& program, const EmitOptions& 
     if (!modules[i]) return tl::unexpected(modules[i].error());
     made.image.modules[fusions[i]->module_name()] = *std::move(modules[i]);
   }
+  STRATA_CHECK(add_accesses(made.image.manifest, fusions));
   return made;
 }
 
