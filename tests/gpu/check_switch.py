@@ -104,7 +104,8 @@ class Generated:
         assert call and int(call[2]) == self.threads, "the kernel calls its block function in an unknown way"
         assert call[4] == "X, Y", f"arguments are {call[4]}"
         # Its threads are the block's first, and meet at a barrier of their own.
-        self.call = f"{call[1]}<strata_device::BlockTeam<{self.threads}, 0, 1>{call[3]}>(X, Y, task.block, 0, 0, memory)"
+        team = f"strata_device::BlockTeam<{self.threads}, 0, 1>"
+        self.call = f"{call[1]}<{team}{call[3]}>(X, Y, task.block, 0, 0, memory)"
 
 
 def source_of(generated, emitted):
