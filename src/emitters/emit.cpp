@@ -39,6 +39,8 @@ struct EmittedFusion::Body {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::mutex compiling;
   std::vector<CpuKernel> compiled;  ///< of all launches, once any is
+  std::optional<std::vector<std::vector<AccessRegion>>>
+      regions;  ///< once the code has been lowered, or they are asked for
 };
 
 namespace {
@@ -55,14 +57,17 @@ struct Lowered {
   std::unique_ptr<llvm::Module> module;
 };
 
-Result<Lowered> lowered(EmittedFusion::Body& body, Processor processor) {
+/// `simplified` sees the code once, when calls are inlined and indices simplified.
+Result<Lowered> lowered(EmittedFusion::Body& body, Processor processor,
+                        const std::function<void(mlir::ModuleOp)>& simplified = {}) {
   mlir::OwningOpRef<mlir::ModuleOp> copy = body.module->clone();
-  PassObserver observer;
-  if (body.options.observer) {
-    observer = [&](std::string_view pass, mlir::ModuleOp module) {
-      body.options.observer(std::string(pass), text_of(module));
-    };
-  }
+  bool seen = !simplified;
+  const PassObserver observer = [&](std::string_view pass, mlir::ModuleOp module) {
+    if (body.options.observer) body.options.observer(std::string(pass), text_of(module));
+    if (seen || pass != "simplify-indexing") return;
+    seen = true;
+    simplified(module);
+  };
   STRATA_CHECK(lower_to_llvm(*copy, {.processor = processor}, observer));
   Lowered result;
   STRATA_TRY(result.module, translate(*copy, *result.context));
@@ -74,7 +79,7 @@ Result<Lowered> lowered(EmittedFusion::Body& body, Processor processor) {
 std::vector<std::string> EmittedFusion::kernel_names() const {
   std::vector<std::string> names;
   for (const Launch& launch : decision_.launches) {
-    names.push_back(launch.name.empty() ? name_ : name_ + "_" + launch.name);
+    names.push_back(launch.name.empty() ? module_name_ : module_name_ + "_" + launch.name);
   }
   return names;
 }
@@ -92,7 +97,12 @@ Result<std::string> EmittedFusion::text(Form form) const {
 }
 
 Result<std::string> EmittedFusion::ptx(bool overlap) const {
-  STRATA_TRY(const Lowered code, lowered(*body_, Processor::Gpu));
+  // Where they are asked for later, they need not be found in code that is simplified for them alone.
+  const auto simplified = [&](mlir::ModuleOp module) {
+    const std::lock_guard lock(body_->compiling);
+    if (!body_->regions) body_->regions = regions_in(module, "_block");
+  };
+  STRATA_TRY(const Lowered code, lowered(*body_, Processor::Gpu, simplified));
   PtxOptions options;
   options.arch = body_->options.target.name;
   options.overlap = overlap;
@@ -114,11 +124,7 @@ Result<std::string> EmittedFusion::block_assembly() const {
   return make_assembly(*code.module, kernel_names().front(), options);
 }
 
-Result<std::vector<std::vector<AccessRegion>>> EmittedFusion::regions() const {
-  mlir::OwningOpRef<mlir::ModuleOp> copy = body_->module->clone();
-  if (mlir::failed(inline_functions(*copy, {})) || mlir::failed(simplify_indexing(*copy, {}))) {
-    return unsupported("the code of {} cannot be simplified: a fault of Strata", name_);
-  }
+std::vector<std::vector<AccessRegion>> EmittedFusion::regions_in(mlir::ModuleOp module, const char* suffix) const {
   std::vector<hlo::Shape> arguments = inputs_;
   for (const auto* shapes : {&outputs_, &decision_.temporaries}) {
     arguments.insert(arguments.end(), shapes->begin(), shapes->end());
@@ -127,9 +133,20 @@ Result<std::vector<std::vector<AccessRegion>>> EmittedFusion::regions() const {
   std::vector<std::vector<AccessRegion>> regions;
   for (size_t i = 0; i < names.size(); ++i) {
     regions.push_back(
-        block_regions(copy->lookupSymbol<mlir::func::FuncOp>(names[i]), decision_.launches[i], arguments));
+        block_regions(module.lookupSymbol<mlir::func::FuncOp>(names[i] + suffix), decision_.launches[i], arguments));
   }
   return regions;
+}
+
+Result<std::vector<std::vector<AccessRegion>>> EmittedFusion::regions() const {
+  const std::lock_guard lock(body_->compiling);
+  if (body_->regions) return *body_->regions;
+  mlir::OwningOpRef<mlir::ModuleOp> copy = body_->module->clone();
+  if (mlir::failed(inline_functions(*copy, {})) || mlir::failed(simplify_indexing(*copy, {}))) {
+    return unsupported("the code of {} cannot be simplified: a fault of Strata", name_);
+  }
+  body_->regions = regions_in(*copy, "");
+  return *body_->regions;
 }
 
 Result<void> EmittedFusion::run_on_cpu(std::span<const void* const> inputs, std::span<void* const> outputs) const {
@@ -160,7 +177,7 @@ Result<EmittedFusion> emit_fusion(const hlo::Module& module, hlo::ComputationId 
   const std::optional<hlo::Module> known = with_known_functions(module, computation);
   STRATA_TRY(const Plan plan, choose_plan({known ? *known : module, computation, options.target}, options.only));
   EmittedFusion fusion;
-  fusion.name_ = name;
+  fusion.name_ = fusion.module_name_ = name;
   fusion.decision_ = plan.decision;
   fusion.body_ = std::make_shared<EmittedFusion::Body>(options);
   fusion.body_->module = mlir::ModuleOp::create(mlir::UnknownLoc::get(&fusion.body_->context));
@@ -181,6 +198,20 @@ Result<EmittedFusion> emit_fusion(const hlo::Module& module, hlo::ComputationId 
     assert(function && "the plan has written all kernels");
     fusion.decision_.launches[i].shared_bytes = shared_bytes(function);
   }
+  return fusion;
+}
+
+Result<EmittedFusion> emit_like(const EmittedFusion& like, const hlo::Module& module, hlo::ComputationId computation,
+                                const std::string& name) {
+  const EmitOptions& options = like.body_->options;
+  const std::optional<hlo::Module> known = with_known_functions(module, computation);
+  STRATA_TRY(const Plan plan, choose_plan({known ? *known : module, computation, options.target}, options.only));
+  EmittedFusion fusion = like;
+  fusion.name_ = name;
+  fusion.decision_ = plan.decision;
+  assert(plan.decision.launches.size() == like.decision_.launches.size() && "equal computations have equal plans");
+  for (size_t i = 0; i < fusion.decision_.launches.size(); ++i)
+    fusion.decision_.launches[i].shared_bytes = like.decision_.launches[i].shared_bytes;
   return fusion;
 }
 

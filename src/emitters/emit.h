@@ -13,6 +13,10 @@
 #include "machine/target.h"
 #include "support/error.h"
 
+namespace mlir {
+class ModuleOp;
+}
+
 namespace strata::emitters {
 
 /// The kinds of text that kernels can be printed as.
@@ -31,7 +35,9 @@ struct EmitOptions {
 class EmittedFusion {
  public:
   const std::string& name() const { return name_; }
-  /// The kernels' names, in the order of decision().launches: the fusion's, or the fusion's and the launch's.
+  /// The fusion whose kernels these are: another one where both are equal but for names (emit_like).
+  const std::string& module_name() const { return module_name_; }
+  /// The kernels' names, in the order of decision().launches: the module's, or the module's and the launch's.
   std::vector<std::string> kernel_names() const;
   const Decision& decision() const { return decision_; }
   const std::vector<hlo::Shape>& inputs() const { return inputs_; }
@@ -55,9 +61,13 @@ class EmittedFusion {
   struct Body;  ///< the MLIR module
  private:
   Result<std::string> ptx(bool overlap) const;
+  /// Of kernels whose functions have their names and the suffix.
+  std::vector<std::vector<AccessRegion>> regions_in(mlir::ModuleOp module, const char* suffix) const;
   friend Result<EmittedFusion> emit_fusion(const hlo::Module&, hlo::ComputationId, const std::string&,
                                            const EmitOptions&);
-  std::string name_;
+  friend Result<EmittedFusion> emit_like(const EmittedFusion&, const hlo::Module&, hlo::ComputationId,
+                                         const std::string&);
+  std::string name_, module_name_;
   Decision decision_;
   std::vector<hlo::Shape> inputs_, outputs_;
   std::shared_ptr<Body> body_;
@@ -67,5 +77,10 @@ class EmittedFusion {
 /// takes it writes them. Errors: Unsupported, with the place of what has no code or the reasons of all emitters.
 Result<EmittedFusion> emit_fusion(const hlo::Module& module, hlo::ComputationId computation, const std::string& name,
                                   const EmitOptions& options = {});
+
+/// The kernels of `like` for a computation that is equal but for names (hlo::structure_key), so that both are compiled
+/// once. The decision is of this one's instructions. Errors: as above.
+Result<EmittedFusion> emit_like(const EmittedFusion& like, const hlo::Module& module, hlo::ComputationId computation,
+                                const std::string& name);
 
 }  // namespace strata::emitters

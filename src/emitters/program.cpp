@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "emitters/fusion/recompute.h"
 #include "emitters/fusion/split_reductions.h"
@@ -18,6 +19,7 @@
 #include "hlo/expand_select_and_scatter.h"
 #include "hlo/inline_calls.h"
 #include "hlo/source_of.h"
+#include "hlo/structure_key.h"
 
 namespace strata::emitters {
 namespace {
@@ -176,6 +178,19 @@ class ProgramBuilder {
     return true;
   }
 
+  /// Layers of a model, and updates of parameters of one shape, are equal but for names: one has the code of all.
+  Result<EmittedFusion> emit_once(const hlo::Module& module, const std::string& name) {
+    const auto [known, is_new] = emitted_.try_emplace(hlo::structure_key(module));
+    if (!is_new) return emit_like(known->second, module, module.entry, name);
+    Result<EmittedFusion> fusion = emit_fusion(module, module.entry, name, options_);
+    if (fusion) {
+      known->second = *fusion;
+    } else {
+      emitted_.erase(known);
+    }
+    return fusion;
+  }
+
   Result<void> add(const ProgramPart& part) {
     STRATA_TRY(const bool is_loop, add_loop(part));
     if (is_loop) return {};
@@ -184,7 +199,7 @@ class ProgramBuilder {
     const bool calls = from.root_instruction().opcode == Opcode::Call;
     add_notes(from, step);
     if (!part.interpreted && !calls) {
-      Result<EmittedFusion> fusion = emit_fusion(part.module, part.module.entry, next_name(from.name), options_);
+      Result<EmittedFusion> fusion = emit_once(part.module, next_name(from.name));
       if (fusion) {
         step.fusion = *std::move(fusion);
         step.microseconds = part.microseconds;
@@ -428,6 +443,7 @@ class ProgramBuilder {
   EmittedProgram program_;
   std::map<ArrayValue, int> buffer_of_;
   std::set<std::string> names_;
+  std::unordered_map<std::string, EmittedFusion> emitted_;  ///< by hlo::structure_key
   std::map<std::string, LibraryCall> calls_;
   std::map<std::string, std::string> kept_;
   std::map<std::string, LaxStep> lax_steps_;

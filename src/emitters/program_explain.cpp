@@ -37,6 +37,8 @@ std::string explain(const EmittedProgram& program) {
     };
     const std::string name = step.fusion ? step.fusion->name() : step.interpreted->entry_computation().name;
     text += fmt::format("{}: ({}) -> ({})\n", name, list(step.inputs), list(step.outputs));
+    if (step.fusion && step.fusion->module_name() != step.fusion->name())
+      text += fmt::format("  {:<16} {}, which is equal but for names\n", "kernels of", step.fusion->module_name());
     text += step.fusion    ? to_string(step.fusion->decision())
             : step.library ? fmt::format("  {:<16} {}: {}\n", library_of(step.library->work),
                                          describe(step.library->work), step.library->reason)

@@ -10,6 +10,7 @@
 
 #include "emitters/buffers.h"
 #include "hlo/evaluate.h"
+#include "runtime/launch_accesses.h"
 #include "runtime/memory_layout.h"
 #include "runtime/nv_jit_link.h"
 
@@ -24,9 +25,10 @@ ArrayType type_of(const hlo::Shape& shape) {
 
 ArrayType bytes_type(int64_t bytes) { return {"u8", 1, {bytes}}; }
 
+/// Of those that share their kernels the one that has them.
 void list_fusions(const EmittedProgram& program, std::vector<const EmittedFusion*>& all) {
   for (const ProgramStep& step : program.steps) {
-    if (step.fusion) all.push_back(&*step.fusion);
+    if (step.fusion && step.fusion->name() == step.fusion->module_name()) all.push_back(&*step.fusion);
     if (!step.loop) continue;
     list_fusions(*step.loop->body, all);
     if (step.loop->condition) list_fusions(*step.loop->condition, all);
@@ -274,7 +276,7 @@ class ImageBuilder {
       launch.threads = of.threads;
       launch.shared_bytes = of.shared_bytes;
       launch.overlaps_previous = overlaps_;
-      launch.module = step.fusion->name();
+      launch.module = step.fusion->module_name();
       for (const std::vector<int>* numbers : {&step.inputs, &step.outputs, &step.temporaries}) {
         for (std::string& name : list(*numbers, names)) launch.arguments.push_back(std::move(name));
       }
@@ -427,6 +429,33 @@ Result<std::string> cubin_of(const EmittedFusion& fusion, const std::string& arc
   return std::string(cubin.begin(), cubin.end());
 }
 
+namespace {
+
+/// What the kernels of these fusions touch, found in their code.
+Result<void> add_accesses(LaunchManifest& manifest, const std::vector<const EmittedFusion*>& fusions) {
+  std::map<std::string, std::vector<AccessRegion>> regions;  // by kernel
+  for (const EmittedFusion* fusion : fusions) {
+    STRATA_TRY(std::vector<std::vector<AccessRegion>> of, fusion->regions());
+    const std::vector<std::string> kernels = fusion->kernel_names();
+    for (size_t i = 0; i < kernels.size(); ++i) regions[kernels[i]] = std::move(of[i]);
+  }
+  const auto find = [&](const GpuLaunch& launch) {
+    return launch.module.empty() || launch.library ? regions.end() : regions.find(launch.kernel);
+  };
+  for_each_step(manifest.steps, [&](GpuStep& step) {
+    GpuLaunch* launch = step.launch();
+    if (launch == nullptr) return;
+    const auto found = find(*launch);
+    if (found == regions.end()) return;
+    for (const AccessRegion& region : found->second)
+      launch->accesses.push_back({static_cast<size_t>(region.argument), region.writes, region.exact, region.map});
+  });
+  classify_arguments(manifest, [&](const GpuLaunch& launch) { return find(launch) != regions.end(); });
+  return check_accesses(manifest);
+}
+
+}  // namespace
+
 Result<EmittedImage> image_of(const EmittedProgram& program, const EmitOptions& options, const KernelLoader& loader,
                               const GpuDevice* device, ResultMemory results) {
   STRATA_TRY(EmittedImage made, ImageBuilder(options, device, results).build(program));
@@ -449,8 +478,9 @@ Result<EmittedImage> image_of(const EmittedProgram& program, const EmitOptions& 
   }
   for (size_t i = 0; i < fusions.size(); ++i) {
     if (!modules[i]) return tl::unexpected(modules[i].error());
-    made.image.modules[fusions[i]->name()] = *std::move(modules[i]);
+    made.image.modules[fusions[i]->module_name()] = *std::move(modules[i]);
   }
+  STRATA_CHECK(add_accesses(made.image.manifest, fusions));
   return made;
 }
 

@@ -1,5 +1,6 @@
 #include "hlo/inline_calls.h"
 
+#include <cassert>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -17,15 +18,27 @@ class Inliner {
     known_.assign(from.computations.size(), -1);
   }
 
-  Module run(const Computation& entry) {
+  Module run(const Computation& entry) { return with_entry(copy_of(entry)); }
+
+  /// Of an entry whose calls stay.
+  Module run(Computation&& entry) {
+    assert(!inlines_);
+    for (Instruction& it : entry.instructions) {
+      for (ComputationId& called : it.called) called = copy(called);
+    }
+    remove_unused(entry);
+    return with_entry(std::move(entry));
+  }
+
+ private:
+  Module with_entry(Computation entry) {
     result_.name = from_.name;
     result_.fusion = from_.fusion;
-    result_.computations.push_back(copy_of(entry));
+    result_.computations.push_back(std::move(entry));
     result_.entry = static_cast<ComputationId>(result_.computations.size()) - 1;
     return std::move(result_);
   }
 
- private:
   ComputationId copy(ComputationId id) {
     if (known_[static_cast<size_t>(id)] >= 0) return known_[static_cast<size_t>(id)];
     result_.computations.push_back(copy_of(from_[id]));
@@ -194,5 +207,9 @@ Result<void> check_calls(const Module& module) {
 Module inline_calls(const Module& module) { return Inliner(module, true).run(module.entry_computation()); }
 
 Module extract_module(const Module& module, const Computation& entry) { return Inliner(module, false).run(entry); }
+
+Module extract_module(const Module& module, Computation&& entry) {
+  return Inliner(module, false).run(std::move(entry));
+}
 
 }  // namespace strata::hlo

@@ -19,5 +19,7 @@ Result<void> check_calls(const Module& module);
 /// A computation that may call computations of `module`, and all of these that it calls, as a module with it as the
 /// entry.
 Module extract_module(const Module& module, const Computation& entry);
+/// The same of a computation that nobody needs any more, whose instructions have names of their own.
+Module extract_module(const Module& module, Computation&& entry);
 
 }  // namespace strata::hlo

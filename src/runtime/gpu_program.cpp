@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "runtime/launch_accesses.h"
 #include "runtime/memory_layout.h"
 #include "runtime/replay.h"
 
@@ -73,6 +74,7 @@ Result<std::unique_ptr<GpuProgram>> GpuProgram::load(const GpuDevice& device, Pr
 
 Result<void> GpuProgram::load(ProgramImage image) {
   STRATA_TRY(roots_, memory_roots(manifest_));
+  STRATA_CHECK(check_accesses(manifest_));
   constants_ = std::move(image.constants);
   for (const GpuBuffer& buffer : manifest_.buffers) {
     if (buffer.role != BufferRole::Constant) continue;

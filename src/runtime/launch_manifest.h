@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "indexing/indexing_map.h"
 #include "ops/types.h"
 #include "runtime/cuda_driver.h"
 #include "runtime/library_work.h"
@@ -66,6 +67,22 @@ struct GpuTensorMap {
   int64_t swizzle = 0;           ///< bytes: 0, 32, 64, 128
 };
 
+/// Whose an argument's elements are.
+enum class ArgumentClass : uint8_t {
+  Constant,    ///< weights, tables, inputs that nothing of the program writes: they may be read before the launch waits
+  Activation,  ///< made in this run
+  State,       ///< left by an earlier run, token or iteration, and written in this one: caches, counters, loops' arrays
+};
+
+/// What the blocks of a launch touch of an argument.
+struct GpuAccess {
+  size_t argument = 0;
+  bool writes = false;
+  bool exact = true;          ///< else less is touched: conditions that the map does not have decide
+  indexing::IndexingMap map;  ///< (the block's number along x)[what it loops over] -> index of the buffer
+  friend bool operator==(const GpuAccess&, const GpuAccess&) = default;
+};
+
 /// One launch: a kernel of a cubin, or what a library computes. Arguments are device pointers, in order, and tensor
 /// maps after them.
 struct GpuLaunch {
@@ -82,6 +99,8 @@ struct GpuLaunch {
   std::vector<std::string> arguments;  ///< names of buffers
   std::vector<GpuTensorMap> tensor_maps;
   std::string module{};  ///< the file beside the manifest that has the kernel; empty: the program's only cubin
+  std::vector<ArgumentClass> classes{};  ///< of the arguments; empty: nothing is said of them, nor of accesses
+  std::vector<GpuAccess> accesses{};     ///< where classes are said: all that the launch touches (launch_accesses.h)
 
   /// Null where it is none.
   const MatrixProduct* product() const { return library ? std::get_if<MatrixProduct>(&*library) : nullptr; }

@@ -17,6 +17,12 @@ using OrderedJson = nlohmann::ordered_json;
 /// Loops in loops in a text that is read.
 constexpr int kMostNested = 32;
 
+/// Of the text. Since 2 launches have classes of arguments and accesses; texts without a version are of 1.
+constexpr int64_t kVersion = 2;
+
+/// In the order of ArgumentClass.
+constexpr std::array<const char*, 3> kClasses{"constant", "activation", "state"};
+
 /// In the order of BufferRole.
 constexpr std::array<const char*, 6> kRoles{"input", "intermediate", "counters", "output", "constant", "carried"};
 
@@ -304,6 +310,18 @@ Result<std::string> read_pattern(const std::string& text) {
   return bytes;
 }
 
+void add_accesses(const GpuLaunch& launch, OrderedJson& json) {
+  if (launch.classes.empty()) return;
+  for (const ArgumentClass one : launch.classes) json["classes"].push_back(kClasses[static_cast<size_t>(one)]);
+  json["accesses"] = OrderedJson::array();
+  for (const GpuAccess& access : launch.accesses) {
+    OrderedJson one = {{"argument", access.argument},
+                       {access.writes ? "writes" : "reads", indexing::to_string(access.map)}};
+    if (!access.exact) one["exact"] = false;
+    json["accesses"].push_back(std::move(one));
+  }
+}
+
 OrderedJson steps_json(const std::vector<GpuStep>& steps);
 
 OrderedJson loop_json(const GpuLoop& loop) {
@@ -331,6 +349,7 @@ OrderedJson step_json(const GpuStep& step) {
   if (const GpuLaunch* launch = step.launch()) {
     json = launch_json(*launch);
     if (!launch->module.empty()) json["module"] = launch->module;
+    add_accesses(*launch, json);
   } else if (const auto* copy = std::get_if<GpuCopy>(&step.work)) {
     json = {{"copy", copy->from}, {"to", copy->to}};
   } else if (const auto* fill = std::get_if<GpuFill>(&step.work)) {
@@ -352,6 +371,10 @@ OrderedJson steps_json(const std::vector<GpuStep>& steps) {
 class Reader {
  public:
   Result<LaunchManifest> read(const Json& json) {
+    if (const auto version = json.value("version", int64_t{1}); version < 1 || version > kVersion)
+      return with_remedy(
+          invalid("the launch manifest has version {}, and this Strata reads 1 to {}", version, kVersion),
+          "make it anew with this Strata, or run it with the one that made it");
     LaunchManifest manifest;
     manifest.name = json.value("name", std::string());
     manifest.target = json.value("target", std::string());
@@ -415,6 +438,32 @@ class Reader {
     return name;
   }
 
+  static Result<GpuAccess> read_access(const Json& json, const GpuLaunch& launch) {
+    GpuAccess access;
+    access.argument = json.at("argument").get<size_t>();
+    access.writes = json.contains("writes");
+    access.exact = json.value("exact", true);
+    STRATA_TRY(access.map,
+               indexing::parse_indexing_map(json.at(access.writes ? "writes" : "reads").get<std::string>()));
+    if (access.argument >= launch.arguments.size())
+      return invalid("kernel '{}' has an access of argument {}, and {} arguments", launch.kernel, access.argument,
+                     launch.arguments.size());
+    return access;
+  }
+
+  static Result<void> read_accesses(const Json& one, GpuLaunch& launch) {
+    for (const auto& name : one.value("classes", std::vector<std::string>())) {
+      const auto known = std::find(kClasses.begin(), kClasses.end(), name);
+      if (known == kClasses.end()) return invalid("kernel '{}': '{}' is no class of an argument", launch.kernel, name);
+      launch.classes.push_back(static_cast<ArgumentClass>(known - kClasses.begin()));
+    }
+    for (const Json& access : one.value("accesses", Json::array())) {
+      STRATA_TRY(GpuAccess made, read_access(access, launch));
+      launch.accesses.push_back(std::move(made));
+    }
+    return {};
+  }
+
   Result<GpuLaunch> read_launch(const Json& one) const {
     GpuLaunch launch;
     launch.kernel = one.at("name").get<std::string>();
@@ -436,6 +485,7 @@ class Reader {
       STRATA_TRY(GpuTensorMap made, tensor_map(map, launch));
       launch.tensor_maps.push_back(std::move(made));
     }
+    STRATA_CHECK(read_accesses(one, launch));
     if (launch.library && launch.arguments.size() != arguments_of(*launch.library)) {
       return invalid("launch '{}' has {} arguments in place of {}", launch.kernel, launch.arguments.size(),
                      arguments_of(*launch.library));
@@ -500,6 +550,7 @@ std::string identity_of(const LibraryWork& work) { return fmt::format("{} {}", l
 
 Result<std::string> print(const LaunchManifest& manifest) {
   OrderedJson json;
+  json["version"] = kVersion;
   if (!manifest.name.empty()) json["name"] = manifest.name;
   if (!manifest.target.empty()) json["target"] = manifest.target;
   if (!manifest.runs_overlap) json["runs_overlap"] = false;

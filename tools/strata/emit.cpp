@@ -32,8 +32,12 @@ Result<std::string> texts(const emitters::EmittedProgram& program, emitters::For
   std::string all;
   for (const emitters::ProgramStep& step : program.steps) {
     if (!step.fusion) continue;
-    STRATA_TRY(const std::string text, step.fusion->text(form));
     const char* comment = form == emitters::Form::Llvm ? ";" : "//";
+    if (const std::string& module = step.fusion->module_name(); module != step.fusion->name()) {
+      all += fmt::format("{} {}: the kernels of {}\n", comment, step.fusion->name(), module);
+      continue;
+    }
+    STRATA_TRY(const std::string text, step.fusion->text(form));
     all += fmt::format("{} {}\n{}\n", comment, step.fusion->name(), text);
   }
   return all;

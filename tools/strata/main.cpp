@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,6 +40,16 @@ Result<void> check_writable(const std::string& folder, std::string_view option) 
 }
 
 namespace {
+
+/// Compilers take and free many small pieces: memory that goes back to the system between two kernels comes back page
+/// by page, each cleared.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  mallopt(M_TOP_PAD, 16 << 20);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that it takes
+#endif
+}
 
 /// Standard streams that the caller closed are taken by /dev/null, from which nothing is read and to which writing
 /// fails, as it would have: else the first file that is opened becomes one of them, and messages go into it.
@@ -113,6 +124,7 @@ int main(int argc, char** argv) {
   // What says that memory is missing, or a disk full, must not itself throw: no fmt here.
   try {
     hold_standard_streams();
+    keep_freed_memory();
     return run(argc, argv);
   } catch (const std::bad_alloc&) {
     std::fputs("error: out of memory\n", stderr);

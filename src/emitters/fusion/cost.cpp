@@ -6,6 +6,7 @@
 #include "emitters/fusion/pass.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/kinds/product/product.h"
+#include "emitters/kinds/reduction_shape.h"
 #include "hlo/indexing/evaluations.h"
 #include "hlo/scan_window.h"
 
@@ -164,6 +165,19 @@ std::vector<bool> same_along_rows(const hlo::Computation& computation) {
   return same;
 }
 
+/// Whether some long reduction would be serial whatever the plan: an emitter combines those of one shape
+/// (find_reductions) and leaves the others to single threads. Most pairs of groups with reductions of several shapes
+/// are refused for it.
+bool has_reductions_apart(const hlo::Computation& computation) {
+  const bool others = std::any_of(
+      computation.instructions.begin(), computation.instructions.end(),
+      [&](const Instruction& it) { return it.opcode == Opcode::Dot || hlo::scan_window(computation, it).has_value(); });
+  if (others) return false;
+  std::vector<InstructionId> once;
+  if (const Result<ReductionHeroes> heroes = find_reductions(computation)) once = heroes->ids();
+  return has_serial_reduction(computation, once);
+}
+
 }  // namespace
 
 KernelWork kernel_work(const hlo::Module& module, const Target& target) {
@@ -228,10 +242,14 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
 }
 
 KernelTime kernel_time(const hlo::Module& module, const Target& target) {
-  const KernelWork work = kernel_work(module, target);
-  const Rates& rates = target.rates;
   KernelTime time;
   time.launch = 1e6 * target.kernel_seconds();
+  if (has_reductions_apart(module.entry_computation())) {
+    time.all = std::numeric_limits<double>::infinity();
+    return time;
+  }
+  const KernelWork work = kernel_work(module, target);
+  const Rates& rates = target.rates;
   time.memory = memory_microseconds(work.memory_bytes, work.blocks, target);
   time.all_memory = work.memory_bytes / (rates.memory_bandwidth / 1e6);
   time.cache = work.cache_bytes / (rates.cached_loads / 1e6);

@@ -38,8 +38,9 @@ class PartBuilder {
       target_.root = add({"outputs", Opcode::Tuple, hlo::tuple_shape(shapes), roots, {}, hlo::NoAttributes{}, {}});
     }
     // Called computations come along, and unused instructions go.
-    part.module = hlo::extract_module(module_, target_);
-    part.module.name = target_.name;
+    const std::string name = target_.name;
+    part.module = hlo::extract_module(module_, std::move(target_));
+    part.module.name = name;
     part.module.fusion = false;
     part.inputs = std::move(inputs_);
     part.outputs = outputs;

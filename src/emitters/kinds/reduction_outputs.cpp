@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_set>
 
 #include "hlo/indexing/operator_maps.h"
 #include "indexing/inverse.h"
 #include "indexing/simplify.h"
+#include "support/hash.h"
 
 namespace strata::emitters {
 namespace {
@@ -51,8 +53,19 @@ class HeroReads {
   int function_of(InstructionId id) const { return partition_.function_of[static_cast<size_t>(id)]; }
 
  private:
+  struct Visit {
+    int function;
+    IndexingMap map;
+    bool operator==(const Visit&) const = default;
+  };
+  struct VisitHash {
+    size_t operator()(const Visit& visit) const {
+      return mix(visit.map.hash() + static_cast<uint64_t>(visit.function));
+    }
+  };
+
   Result<void> visit(int number, const IndexingMap& map) {
-    if (!visited_.emplace(number, indexing::to_string(map)).second) return {};
+    if (!visited_.insert({number, map}).second) return {};
     if (visited_.size() > 500) return unsupported("the functions of the fusion call each other at too many indices");
     const indexing::Function& function = partition_.functions[static_cast<size_t>(number)];
     if (function.injected.empty()) return {};
@@ -93,7 +106,7 @@ class HeroReads {
   const indexing::FunctionPartition& partition_;
   const ReductionHeroes& heroes_;
   std::vector<One> found_;
-  std::set<std::pair<int, std::string>> visited_;
+  std::unordered_set<Visit, VisitHash> visited_;
 };
 
 class OutputPlanner {

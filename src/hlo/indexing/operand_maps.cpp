@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
+#include <unordered_map>
 
 #include "hlo/indexing/operator_maps.h"
 #include "indexing/inverse.h"
 #include "indexing/simplify.h"
+#include "support/hash.h"
 
 namespace strata::indexing {
 
@@ -182,10 +185,87 @@ Expr add_runtime(IndexingMap& map, const Site& site, int operand, std::vector<Ex
   return Expr::runtime(static_cast<int>(map.runtime.size()) - 1);
 }
 
+namespace {
+
+/// The reads of operators that depend on nothing but shapes and a few attributes, by these: a fusion pass asks for the
+/// same ones for each group that it rates. One for each thread.
+class KnownReads {
+ public:
+  /// What the reads of an instruction depend on; nothing where that is more than it has room for here.
+  static std::optional<std::vector<int64_t>> key_of(const hlo::Computation& within, const hlo::Instruction& it,
+                                                    int tuple_element) {
+    std::vector<int64_t> key{static_cast<int64_t>(it.opcode), tuple_element};
+    if (!hlo::is_elementwise(it.opcode)) {
+      switch (it.opcode) {
+        case Opcode::Broadcast:
+        case Opcode::Concatenate:
+        case Opcode::Reduce:
+        case Opcode::Reverse:
+        case Opcode::Transpose:
+          add_all(key, it.dimensions());
+          break;
+        case Opcode::Slice: {
+          const auto& slice = it.as<hlo::SliceAttributes>();
+          for (const auto* numbers : {&slice.starts, &slice.limits, &slice.strides}) add_all(key, *numbers);
+          break;
+        }
+        case Opcode::Bitcast:
+        case Opcode::Copy:
+        case Opcode::Reshape:
+          break;
+        default:
+          return std::nullopt;
+      }
+    }
+    add(key, it.shape);
+    key.push_back(std::ssize(it.operands));
+    for (size_t i = 0; i < it.operands.size(); ++i) add(key, within.operand_shape(it, i));
+    return key;
+  }
+
+  const std::vector<Read>* find(const std::vector<int64_t>& key) const {
+    const auto known = reads_.find(key);
+    return known == reads_.end() ? nullptr : &known->second;
+  }
+
+  void add(std::vector<int64_t> key, const std::vector<Read>& reads) {
+    constexpr size_t kMost = 4096;
+    if (reads_.size() >= kMost) reads_.clear();
+    reads_.emplace(std::move(key), reads);
+  }
+
+ private:
+  static void add_all(std::vector<int64_t>& key, const std::vector<int64_t>& numbers) {
+    key.push_back(std::ssize(numbers));
+    key.insert(key.end(), numbers.begin(), numbers.end());
+  }
+  static void add(std::vector<int64_t>& key, const hlo::Shape& shape) {
+    key.push_back(static_cast<int64_t>(shape.type));
+    add_all(key, shape.dims);
+    key.insert(key.end(), shape.minor_to_major.begin(), shape.minor_to_major.end());
+    key.push_back(std::ssize(shape.elements));
+    for (const hlo::Shape& element : shape.elements) add(key, element);
+  }
+
+  struct KeyHash {
+    size_t operator()(const std::vector<int64_t>& key) const { return Hasher().add_all(key).value(); }
+  };
+  std::unordered_map<std::vector<int64_t>, std::vector<Read>, KeyHash> reads_;
+};
+
+}  // namespace
+
 Result<std::vector<Read>> operand_reads(const hlo::Module& module, hlo::ComputationId computation,
                                         hlo::InstructionId instruction, int tuple_element) {
+  thread_local KnownReads known_reads;
+  auto key = KnownReads::key_of(module[computation], module[computation][instruction], tuple_element);
+  if (key) {
+    if (const std::vector<Read>* known = known_reads.find(*key)) return *known;
+  }
   CalledReads called;
-  return reads_at(module, computation, instruction, tuple_element, called);
+  STRATA_TRY(std::vector<Read> reads, reads_at(module, computation, instruction, tuple_element, called));
+  if (key) known_reads.add(*std::move(key), reads);
+  return reads;
 }
 
 namespace {
