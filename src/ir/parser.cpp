@@ -436,7 +436,8 @@ class Parser {
     STRATA_CHECK(arguments(builder, kIotaAttributes, op.text, operands, nullptr, attributes));
     if (!operands.empty()) return error(op, "iota takes no operands", "its attributes and its type say what it is");
     STRATA_CHECK(expect(":"));
-    STRATA_TRY(TensorType of, type());
+    std::vector<SizeExpr> unnamed;
+    STRATA_TRY(TensorType of, type(unnamed));
     Iota values;
     values.dim = attributes.integer_or("dim", values.dim);
     if (attributes.has("start")) values.start = attributes.rational("start");
