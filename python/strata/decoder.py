@@ -16,6 +16,7 @@ from strata.module import device_for
 
 _DEVICES = ("auto", "gpu", "host", "host-kernel")
 _MODES = ("auto", "megakernel", "graph")
+_ARCHITECTURE = "sm_90a"
 _FILES = ("model.safetensors.index.json", "model.safetensors")
 #: Element types as safetensors names them.
 _SAFE_NAMES = {"bfloat16": "BF16", "float32": "F32", "float16": "F16", "float64": "F64"}
@@ -242,12 +243,17 @@ def _tensors(given: Mapping) -> tuple[list[tuple[str, str, list[int], int]], lis
 
 
 def _device(device: str) -> tuple[str, _core.Device | None]:
-    if device == "gpu":
-        return device, device_for("gpu")
-    if device != "auto":
+    if device not in ("auto", "gpu"):
         return device, None
-    found = device_for("auto")
-    return ("gpu", found) if found is not None and found.architecture == "sm_90a" else ("host", None)
+    found = device_for(device)
+    if found is not None and found.architecture == _ARCHITECTURE:
+        return "gpu", found
+    if device == "gpu":
+        raise Error(
+            f"{found.name} is {found.architecture}, and steps are compiled for {_ARCHITECTURE}\n"
+            '  take a Hopper GPU, or device="host" for a small model'
+        )
+    return "host", None
 
 
 def _prompts(given: Any, batch: int) -> list[list[int]]:
