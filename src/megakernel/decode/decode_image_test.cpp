@@ -186,6 +186,26 @@ TEST(DecodeImage, OfPromptsHasThePackingOfTheStep) {
   }
 }
 
+/// Of a step of prompts as a mega-kernel, and as a graph whose kernels record their tasks.
+TEST(DecodeImage, OfPromptsCompilesForItsTarget) {
+  const auto image = decode_image(small_config(ModelFamily::Qwen3), {8, 512}, Machine{}, targets().back(), {8, 4});
+  ASSERT_TRUE(image) << image.error().to_string();
+  Machine machine;
+  divide_shared_memory(image->operators, machine);
+  const auto compiled = compile(image->operators, machine);
+  ASSERT_TRUE(compiled) << compiled.error().to_string();
+  std::vector<std::string> names;
+  for (const TaskFunction& function : compiled->plan.functions) names.push_back(function.name);
+  constexpr int kSpilled = 2048;  // bytes, as where steps make tokens
+  const auto code = compile_cuda_code(image->text(names), targets().back(), false, kSpilled);
+  ASSERT_TRUE(code) << code.error().to_string();
+  EXPECT_LE(code->use.registers, 168);
+  const auto graph =
+      compile_cuda_code(image->text(names), targets().back(), true, kSpilled, nullptr, static_cast<int>(names.size()));
+  ASSERT_TRUE(graph) << graph.error().to_string();
+  EXPECT_LE(graph->use.registers, 112);
+}
+
 TEST(DecodeImage, SaysWhatItDoesNotTake) {
   ModelConfig config = small_config(ModelFamily::Llama);
   config.head_dim = 16;
