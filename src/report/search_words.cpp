@@ -161,10 +161,10 @@ Paragraph left_out(const Json& report) {
   const Json& search = at(report, {"search"});
   Paragraph made{"What was not tried", {}};
   const std::string left = text(search, "left_out");
+  // One sentence a reason; of programs of several parts one a part, with its reasons.
+  const std::string_view between = left.starts_with("part of ") ? "; part of " : "; ";
   for (size_t begin = 0; begin < left.size();) {
-    // One sentence a reason; a reason may have a part of its own after another semicolon.
-    size_t end = left.find("; ", begin);
-    end = end == std::string::npos ? left.size() : end;
+    const size_t end = std::min(left.find(between, begin), left.size());
     made.sentences.push_back(sentence(capitalised(left.substr(begin, end - begin))));
     begin = end + 2;
   }

@@ -49,6 +49,13 @@ TEST(Words, OfASearch) {
   }
 }
 
+TEST(Words, WhatWasNotTriedOfParts) {
+  Json report = search_report();
+  report["search"]["left_out"] = "part of 'V': 3 spaces; some derivations; part of 'H': 2 sets";
+  EXPECT_THAT(words_of(explain_search(report)),
+              HasSubstr("  Part of 'V': 3 spaces; some derivations.\n  Part of 'H': 2 sets.\n"));
+}
+
 TEST(Words, OfASearchThatFoundNothingOrWasEnded) {
   Json report = search_report();
   report["best"]["estimated_seconds"] = 1e-5;
