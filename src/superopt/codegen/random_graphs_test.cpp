@@ -267,7 +267,7 @@ class RandomGraph {
   std::map<TensorId, Range> ranges_;
 };
 
-/// A block graph over some of `inputs` (all their elements within 0.5 … 1.5, those of an iota within 1 … 6), and which.
+/// A block graph over some of `inputs` (all their elements within 0.5 … 1.5), and which.
 std::pair<GraphPtr, std::vector<TensorId>> random_block(Draw& draw, const Graph& outer) {
   LaunchShape launch;
   for (int64_t rank = 1 + draw.below(3); rank > 0; --rank) launch.grid.push_back(1 + draw.below(3));
@@ -276,8 +276,7 @@ std::pair<GraphPtr, std::vector<TensorId>> random_block(Draw& draw, const Graph&
   std::vector<TensorId> operands;
   for (TensorId id : outer.inputs()) {
     if (operands.size() >= 3 && draw.chance(0.5)) continue;
-    const Range range = outer.type(id).iota ? Range{1, 6} : Range{0.5, 1.5};
-    if (graph.bring_in(outer.tensor(id).name, outer.type(id), range)) {
+    if (graph.bring_in(outer.tensor(id).name, outer.type(id), {0.5, 1.5})) {
       operands.push_back(id);
     } else {
       return random_block(draw, outer);  // an input without an iterator cannot be taken back
@@ -317,9 +316,7 @@ GraphPtr random_program(uint64_t seed, DType type) {
   GraphBuilder builder(Level::Kernel, "random");
   const Shape shapes[] = {{12, 18}, {18, 12}, {2, 18, 6}, {36}, {6, 1}};
   for (size_t n = 0; n < std::size(shapes); ++n) {
-    TensorType made{type, shapes[n]};
-    if (shapes[n].back() == 1) made.iota = Iota{0, {1, 1}, 1};
-    EXPECT_TRUE(builder.input(fmt::format("I{}", n), made));
+    EXPECT_TRUE(builder.input(fmt::format("I{}", n), TensorType{type, shapes[n]}));
   }
   for (int n = 0; n < kBlocks; ++n) {
     const auto [body, operands] = random_block(draw, builder.peek());
