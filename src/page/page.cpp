@@ -6,9 +6,10 @@
 namespace strata::page {
 namespace {
 
-/// JSON in a script element ends at the first "</".
-std::string in_script(std::string text) {
-  for (size_t at = text.find("</"); at != std::string::npos; at = text.find("</", at + 3)) text.replace(at, 2, "<\\/");
+/// JSON in a script element, where "</" and "<!--" would mean something: a string's < is as good written as \u003c.
+std::string in_script(const std::string& json) {
+  std::string text;
+  for (const char c : json) text += c == '<' ? std::string("\\u003c") : std::string(1, c);
   return text;
 }
 

@@ -80,7 +80,7 @@ TEST(Page, IsOneFileWithLandmarks) {
   for (const char* part : {"<html lang=\"en\">", "<title>a &lt;b&gt; · Strata search</title>", "<h1>a &lt;b&gt;</h1>",
                            "<li>x &amp; y</li>", "<nav aria-label=\"Sections\">", "<main id=\"content\"",
                            "<section id=\"one\" aria-labelledby=\"one-title\">", "<h2 id=\"one-title\">First</h2>",
-                           "href=\"#content\"", R"({"a":"<\/script>"})"}) {
+                           "href=\"#content\"", R"({"a":"\u003c/script>"})"}) {
     EXPECT_THAT(html, HasSubstr(part));
   }
   for (const char* part : {"http://", "https://", "src=", "@import", "url("}) EXPECT_THAT(html, Not(HasSubstr(part)));
