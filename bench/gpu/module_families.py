@@ -508,7 +508,9 @@ def _(layers, width, inner, vocabulary):
     return lambda g: clipped(g)[1], tree(BF16, layers, width, inner, vocabulary)
 
 
-@module("muon_bf16", "optimizers", {"rows": 2048, "columns": 1024}, {"rows": 24, "columns": 16}, tolerance=2)
+# The tolerance of bf16, in which it computes: with the rows in another order XLA's own results are 1.5e-2 of the
+# largest apart (512 × 256), and 2.8e-2 from the exact ones.
+@module("muon_bf16", "optimizers", {"rows": 2048, "columns": 1024}, {"rows": 24, "columns": 16}, tolerance=40)
 def _(rows, columns):
     def step(p, g, m):
         m = 0.95 * m + g

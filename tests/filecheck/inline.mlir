@@ -59,3 +59,43 @@ func.func private @small(%x: f32) -> f32 {
   return %0 : f32
 }
 func.func private @external(f32) -> f32
+
+// Large and called by two functions, at one place: once these are in their caller, both calls are one, which goes in.
+// CHECK-LABEL: func.func @shared
+// CHECK-NOT: pure_call
+// CHECK: tensor.extract
+// CHECK-NOT: tensor.extract
+// CHECK: return
+// CHECK-NOT: @loaded
+func.func @shared(%t: tensor<8xf32>, %i: index) -> (f32, f32) {
+  %a = strata.pure_call @first(%t, %i) : (tensor<8xf32>, index) -> f32
+  %b = strata.pure_call @second(%t, %i) : (tensor<8xf32>, index) -> f32
+  return %a, %b : f32, f32
+}
+func.func private @first(%t: tensor<8xf32>, %i: index) -> f32 {
+  %a = strata.pure_call @loaded(%t, %i) : (tensor<8xf32>, index) -> f32
+  %b = arith.negf %a : f32
+  return %b : f32
+}
+func.func private @second(%t: tensor<8xf32>, %i: index) -> f32 {
+  %a = strata.pure_call @loaded(%t, %i) : (tensor<8xf32>, index) -> f32
+  %b = arith.mulf %a, %a : f32
+  return %b : f32
+}
+func.func private @loaded(%t: tensor<8xf32>, %i: index) -> f32 {
+  %x = tensor.extract %t[%i] : tensor<8xf32>
+  %0 = arith.addf %x, %x : f32
+  %1 = arith.mulf %0, %x : f32
+  %2 = arith.addf %1, %x : f32
+  %3 = arith.mulf %2, %x : f32
+  %4 = arith.addf %3, %x : f32
+  %5 = arith.mulf %4, %x : f32
+  %6 = arith.addf %5, %x : f32
+  %7 = arith.mulf %6, %x : f32
+  %8 = arith.addf %7, %x : f32
+  %9 = arith.mulf %8, %x : f32
+  %10 = arith.addf %9, %x : f32
+  %11 = arith.mulf %10, %x : f32
+  %12 = arith.addf %11, %x : f32
+  return %12 : f32
+}

@@ -1,8 +1,11 @@
 // Functions that are small or have one caller go into their callers, callees first; private functions that nobody uses
-// disappear.
+// disappear. Two calls of one function at one index become one as soon as both are in one caller: then that one goes in
+// too, so that what it loads is seen beside the caller's own loads.
 #include <mlir/Dialect/Func/IR/FuncOps.h>
 #include <mlir/IR/IRMapping.h>
 #include <mlir/IR/SymbolTable.h>
+#include <mlir/Pass/PassManager.h>
+#include <mlir/Transforms/Passes.h>
 
 #include "emitters/dialect/dialect.h"
 #include "emitters/transforms/index_values.h"
@@ -44,9 +47,11 @@ class Inliner {
     }
   }
 
-  void run() {
+  /// Whether anything went into its caller.
+  bool run() {
     for (FuncOp function : llvm::to_vector(module_.getOps<FuncOp>())) visit(function);
     remove_unused();
+    return changed_;
   }
 
  private:
@@ -58,7 +63,9 @@ class Inliner {
     });
     for (auto& [call, callee] : calls) {
       visit(callee);
-      if (is_worth_it(callee)) replace_by_body(call, callee);
+      if (!is_worth_it(callee)) continue;
+      replace_by_body(call, callee);
+      changed_ = true;
     }
   }
 
@@ -93,12 +100,22 @@ class Inliner {
   const LoweringOptions& options_;
   llvm::DenseMap<mlir::StringAttr, int> uses_;
   llvm::DenseSet<Operation*> visited_;
+  bool changed_ = false;
 };
+
+mlir::LogicalResult merge_equal_operations(mlir::ModuleOp module) {
+  mlir::PassManager manager(module.getContext());
+  manager.enableVerifier(false);
+  manager.addPass(mlir::createCSEPass());
+  return manager.run(module);
+}
 
 }  // namespace
 
 mlir::LogicalResult inline_functions(mlir::ModuleOp module, const LoweringOptions& options) {
-  Inliner(module, options).run();
+  while (Inliner(module, options).run()) {
+    if (mlir::failed(merge_equal_operations(module))) return mlir::failure();
+  }
   return mlir::success();
 }
 
