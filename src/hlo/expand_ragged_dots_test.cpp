@@ -15,7 +15,7 @@ namespace strata::hlo {
 namespace {
 
 using ::testing::HasSubstr;
-using Values = std::vector<int32_t>;
+using Values = std::vector<int64_t>;
 
 enum class Ragged { Rows, Terms, Batch };
 
@@ -91,7 +91,7 @@ TEST(ExpandRaggedDots, ComputeWhatTheirDefinitionSays) {
             random.below(2) == 0,
             random.below(2) == 0};
     // Some are empty, and all together are fewer than there are, as many, or more.
-    for (int32_t& size : s.groups) size = static_cast<int32_t>(random.below(5));
+    for (int64_t& size : s.groups) size = static_cast<int64_t>(random.below(5));
     const std::string text = text_of(s, kind);
     SCOPED_TRACE(text);
     const auto module = parse_module(text);
@@ -100,16 +100,16 @@ TEST(ExpandRaggedDots, ComputeWhatTheirDefinitionSays) {
     std::vector<Values> arrays;
     for (const InstructionId id : {entry.parameters[0], entry.parameters[1]}) {
       Values& values = arrays.emplace_back(static_cast<size_t>(entry[id].shape.element_count()));
-      for (int32_t& value : values) value = static_cast<int32_t>(random.below(19)) - 9;
+      for (int64_t& value : values) value = static_cast<int64_t>(random.below(19)) - 9;
     }
     const auto literal = [&](int number, const Values& values) {
-      return literal_of<int32_t>(entry[entry.parameters[static_cast<size_t>(number)]].shape, values);
+      return literal_of<int64_t>(entry[entry.parameters[static_cast<size_t>(number)]].shape, values);
     };
     const std::vector<Literal> arguments{literal(0, arrays[0]), literal(1, arrays[1]), literal(2, s.groups)};
     const auto value = evaluate(**module, arguments);
     ASSERT_TRUE(value) << value.error().to_string();
     const Literal expected =
-        literal_of<int32_t>(entry.root_instruction().shape, by_loops(s, kind, arrays[0], arrays[1]));
+        literal_of<int64_t>(entry.root_instruction().shape, by_loops(s, kind, arrays[0], arrays[1]));
     EXPECT_TRUE(identical(*value, expected)) << fmt::format("groups of {}", s.groups);
     EXPECT_EQ(terms_of(entry, entry.root_instruction()), s.terms);
   }
