@@ -5,6 +5,7 @@
 
 #include "hlo/evaluate_parts.h"
 #include "hlo/expand_batch_norms.h"
+#include "hlo/expand_ragged_dots.h"
 #include "hlo/inline_calls.h"
 #include "hlo/strided.h"
 #include "hlo/text.h"
@@ -380,6 +381,10 @@ Result<Literal> evaluate(const Module& module, std::span<const Literal> argument
 Result<Literal> evaluate(const Module& module, const Computation& computation, std::span<const Literal> arguments) {
   assert(arguments.size() == computation.parameters.size());
   STRATA_CHECK(check_calls(module));
+  if (has_ragged_dots(module)) {
+    STRATA_TRY(const Module expanded, expand_ragged_dots(extract_module(module, computation)));
+    return evaluate(expanded, expanded.entry_computation(), arguments);
+  }
   if (has_batch_norms(module)) {
     STRATA_TRY(const Module expanded, expand_batch_norms(extract_module(module, computation)));
     return Evaluator(expanded).run(expanded.entry_computation(), {arguments.begin(), arguments.end()});

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "hlo/associative_scans.h"
+#include "hlo/expand_ragged_dots.h"
 
 namespace strata::hlo {
 namespace {
@@ -26,6 +27,8 @@ int64_t terms_of(const Computation& computation, const Instruction& it) {
     case Opcode::Dot:
       for (int64_t d : it.as<DotAttributes>().lhs_contracting) terms *= operand(0).dims[static_cast<size_t>(d)];
       return terms;
+    case Opcode::RaggedDot:
+      return ragged_terms(computation, it);
     case Opcode::Scan:
       return operand(0).dims[static_cast<size_t>(it.as<ScanAttributes>().dimension)];
     case Opcode::ReduceWindow:

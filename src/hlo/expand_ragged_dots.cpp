@@ -1,0 +1,250 @@
+#include "hlo/expand_ragged_dots.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <optional>
+
+#include "hlo/replace_instructions.h"
+#include "hlo/text.h"
+
+namespace strata::hlo {
+namespace {
+
+using Dimensions = std::vector<int64_t>;
+
+bool contains(const Dimensions& list, int64_t value) { return std::ranges::find(list, value) != list.end(); }
+
+std::string list(const Dimensions& dims) { return fmt::format("{{{}}}", fmt::join(dims, ",")); }
+
+/// "{0,1}", or nothing where it is no list of numbers.
+std::optional<Dimensions> numbers(std::string_view text) {
+  if (text.size() < 2 || text.front() != '{' || text.back() != '}') return std::nullopt;
+  text = text.substr(1, text.size() - 2);
+  Dimensions result;
+  while (!text.empty()) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || value < 0) return std::nullopt;
+    result.push_back(value);
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    if (text.empty()) break;
+    if (text.front() != ',') return std::nullopt;
+    text.remove_prefix(1);
+    while (text.starts_with(' ')) text.remove_prefix(1);
+    if (text.empty()) return std::nullopt;
+  }
+  return result;
+}
+
+struct RaggedAttributes {
+  Dimensions lhs_batch, rhs_batch, lhs_contracting, rhs_contracting, ragged, group;
+};
+
+Result<RaggedAttributes> attributes_of(const Instruction& it) {
+  RaggedAttributes result;
+  for (const auto& [name, value] : it.as<RawAttributes>().entries) {
+    Dimensions* const to = name == "lhs_batch_dims"         ? &result.lhs_batch
+                           : name == "rhs_batch_dims"       ? &result.rhs_batch
+                           : name == "lhs_contracting_dims" ? &result.lhs_contracting
+                           : name == "rhs_contracting_dims" ? &result.rhs_contracting
+                           : name == "lhs_ragged_dims"      ? &result.ragged
+                           : name == "rhs_group_dims"       ? &result.group
+                                                            : nullptr;
+    if (to == nullptr) continue;
+    std::optional<Dimensions> read = numbers(value);
+    if (!read) return invalid("{} of ragged-dot are a list of dimensions, as in {{0,1}}", name);
+    *to = std::move(*read);
+  }
+  return result;
+}
+
+/// A ragged-dot that has been checked, and the computation that it becomes.
+class Expansion {
+ public:
+  static Result<Expansion> create(const Computation& computation, const Instruction& it) {
+    Expansion made;
+    if (it.operands.size() != 3)
+      return invalid("ragged-dot has three operands: the left one, the right one and the groups' sizes");
+    STRATA_TRY(made.a_, attributes_of(it));
+    for (const auto& [to, number] : {std::pair(&made.lhs_, 0), std::pair(&made.rhs_, 1), std::pair(&made.sizes_, 2)})
+      *to = computation.operand_shape(it, static_cast<size_t>(number));
+    STRATA_CHECK(made.check());
+    made.result_ = it.shape;
+    if (const Dimensions dims = made.result_dims(); dims != it.shape.dims)
+      return invalid("ragged-dot of {} and {} has the dimensions {}, not {}", to_string(made.lhs_),
+                     to_string(made.rhs_), list(dims), list(it.shape.dims));
+    return made;
+  }
+
+  std::string text() {
+    for (const auto& [shape, number] : {std::pair(&lhs_, 0), std::pair(&rhs_, 1), std::pair(&sizes_, 2)})
+      add(fmt::format("p{}", number), to_string(*shape), fmt::format("parameter({})", number));
+    Dimensions lhs_contracting = a_.lhs_contracting, rhs_contracting = a_.rhs_contracting, lhs_batch = a_.lhs_batch;
+    std::string lhs = "p0";
+    if (!contains(a_.lhs_batch, a_.ragged[0])) {
+      // Groups stand just outside the terms, as they do in most right operands, or outside of everything.
+      const int64_t place = of_terms() ? 0 : *std::ranges::min_element(a_.lhs_contracting);
+      mask(place);
+      lhs = "masked";
+      for (Dimensions* dims : {&lhs_contracting, &lhs_batch}) {
+        for (int64_t& d : *dims) d += d >= place ? 1 : 0;
+      }
+      if (!of_terms()) {
+        lhs_contracting.insert(lhs_contracting.begin(), place);
+        rhs_contracting.insert(rhs_contracting.begin(), a_.group[0]);
+      }
+    }
+    const std::string dot = fmt::format(
+        "dot({}, p1), lhs_batch_dims={}, rhs_batch_dims={}, lhs_contracting_dims={}, rhs_contracting_dims={}", lhs,
+        list(lhs_batch), list(a_.rhs_batch), list(lhs_contracting), list(rhs_contracting));
+    const auto batch = std::ssize(a_.lhs_batch);
+    if (of_terms() && batch > 0) {
+      // The groups behind the batch, to be the first.
+      Dimensions order{batch};
+      for (int64_t d = 0; d < result_.rank(); ++d) {
+        if (d != batch) order.push_back(d);
+      }
+      Dimensions dims(result_.dims.size());
+      for (size_t i = 0; i < order.size(); ++i) dims[static_cast<size_t>(order[i])] = result_.dims[i];
+      add("products", fmt::format("{}[{}]", name(result_.type), fmt::join(dims, ",")), dot);
+      add("ROOT r", to_string(result_), fmt::format("transpose(products), dimensions={}", list(order)));
+    } else {
+      add("ROOT r", to_string(result_), dot);
+    }
+    return fmt::format(
+        "HloModule m\nplus {{\n  a = {0}[] parameter(0)\n  b = {0}[] parameter(1)\n  ROOT r = {0}[] add(a, b)\n}}\n"
+        "ENTRY ragged_dot {{\n{1}}}\n",
+        name(sizes_.type), body_);
+  }
+
+ private:
+  Result<void> check() const {
+    const auto within = [](const Dimensions& of, const Shape& shape) {
+      return std::ranges::all_of(of, [&](int64_t d) { return d < shape.rank(); });
+    };
+    if (!lhs_.is_array() || !rhs_.is_array() || !is_integer(sizes_.type) || !within(a_.lhs_batch, lhs_) ||
+        !within(a_.lhs_contracting, lhs_) || !within(a_.ragged, lhs_) || !within(a_.rhs_batch, rhs_) ||
+        !within(a_.rhs_contracting, rhs_) || !within(a_.group, rhs_))
+      return invalid("ragged-dot of {}, {} and sizes {}: a dimension that is named is not there", to_string(lhs_),
+                     to_string(rhs_), to_string(sizes_));
+    if (sizes_.rank() != 1)
+      return unsupported("sizes {} of a ragged-dot: one array of sizes for all is supported, of one dimension",
+                         to_string(sizes_));
+    if (a_.ragged.size() != 1) return invalid("ragged-dot has one ragged dimension, not {}", a_.ragged.size());
+    const bool rows = !of_terms() && !contains(a_.lhs_batch, a_.ragged[0]);
+    if (a_.group.size() != (rows ? 1U : 0U))
+      return invalid("ragged-dot has {} dimensions of groups on the right, where it has {}", a_.group.size(),
+                     rows ? "1, for its ragged dimension is one of rows" : "none, for its ragged dimension is shared");
+    if (rows && rhs_.dim(a_.group[0]) != sizes_.dim(0))
+      return invalid("ragged-dot has {} sizes for {} groups", sizes_.dim(0), rhs_.dim(a_.group[0]));
+    if (a_.lhs_batch.size() != a_.rhs_batch.size() || a_.lhs_contracting.size() != a_.rhs_contracting.size() ||
+        a_.lhs_contracting.empty())
+      return invalid("ragged-dot has other batch or contracting dimensions on the left than on the right");
+    return {};
+  }
+
+  /// Whether the groups are of terms.
+  bool of_terms() const { return contains(a_.lhs_contracting, a_.ragged[0]); }
+
+  Dimensions result_dims() const {
+    Dimensions dims;
+    if (of_terms()) dims.push_back(sizes_.dim(0));
+    for (const int64_t d : a_.lhs_batch) dims.push_back(lhs_.dim(d));
+    for (int64_t d = 0; d < lhs_.rank(); ++d) {
+      if (!contains(a_.lhs_batch, d) && !contains(a_.lhs_contracting, d)) dims.push_back(lhs_.dim(d));
+    }
+    for (int64_t d = 0; d < rhs_.rank(); ++d) {
+      if (!contains(a_.rhs_batch, d) && !contains(a_.rhs_contracting, d) && !contains(a_.group, d))
+        dims.push_back(rhs_.dim(d));
+    }
+    return dims;
+  }
+
+  void add(std::string_view name, std::string_view shape, std::string_view call) {
+    body_ += fmt::format("  {} = {} {}\n", name, shape, call);
+  }
+
+  /// The left operand with a dimension of groups at this place, and 0 where an element is of another group.
+  void mask(int64_t place) {
+    const int64_t groups = sizes_.dim(0), length = lhs_.dim(a_.ragged[0]);
+    const auto shape_of = [](ElementType type, const Dimensions& dims) { return to_string(array_shape(type, dims)); };
+    const std::string pairs = shape_of(sizes_.type, {groups, groups}), each = shape_of(sizes_.type, {groups});
+    add("zero", shape_of(sizes_.type, {}), "constant(0)");
+    add("earlier", pairs, "iota(), iota_dimension=0");
+    add("later", pairs, "iota(), iota_dimension=1");
+    add("is_before", shape_of(ElementType::Pred, {groups, groups}), "compare(earlier, later), direction=LT");
+    add("of_earlier", pairs, "broadcast(p2), dimensions={0}");
+    add("nothing", pairs, "broadcast(zero), dimensions={}");
+    add("before", pairs, "select(is_before, of_earlier, nothing)");
+    add("first", each, "reduce(before, zero), dimensions={0}, to_apply=plus");
+    add("end", each, "add(first, p2)");
+    const Dimensions both{length, groups};
+    add("position", shape_of(sizes_.type, both), "iota(), iota_dimension=0");
+    for (const auto& [name, of, direction] : {std::tuple("reached", "first", "GE"), std::tuple("left", "end", "LT")}) {
+      add(fmt::format("{}_of", name), shape_of(sizes_.type, both), fmt::format("broadcast({}), dimensions={{1}}", of));
+      add(name, shape_of(ElementType::Pred, both),
+          fmt::format("compare(position, {}_of), direction={}", name, direction));
+    }
+    add("member", shape_of(ElementType::Pred, both), "and(reached, left)");
+    Dimensions wide = lhs_.dims, kept(lhs_.dims.size());
+    wide.insert(wide.begin() + place, groups);
+    std::iota(kept.begin(), kept.end(), 0);
+    for (int64_t& d : kept) d += d >= place ? 1 : 0;
+    const int64_t ragged = kept[static_cast<size_t>(a_.ragged[0])];
+    // Dimensions of a broadcast ascend in our texts; the mask is turned where groups stand outside.
+    const bool turned = place < ragged;
+    if (turned) add("turned", shape_of(ElementType::Pred, {groups, length}), "transpose(member), dimensions={1,0}");
+    add("members", shape_of(ElementType::Pred, wide),
+        fmt::format("broadcast({}), dimensions={}", turned ? "turned" : "member",
+                    list({std::min(place, ragged), std::max(place, ragged)})));
+    add("values", shape_of(lhs_.type, wide), fmt::format("broadcast(p0), dimensions={}", list(kept)));
+    add("none", shape_of(lhs_.type, {}), "constant(0)");
+    add("nones", shape_of(lhs_.type, wide), "broadcast(none), dimensions={}");
+    add("masked", shape_of(lhs_.type, wide), "select(members, values, nones)");
+  }
+
+  RaggedAttributes a_;
+  Shape lhs_, rhs_, sizes_, result_;
+  std::string body_;
+};
+
+}  // namespace
+
+bool has_ragged_dots(const Module& module) {
+  return std::ranges::any_of(module.computations, [](const Computation& computation) {
+    return std::ranges::any_of(computation.instructions,
+                               [](const Instruction& it) { return it.opcode == Opcode::RaggedDot; });
+  });
+}
+
+int64_t ragged_terms(const Computation& computation, const Instruction& it) {
+  const auto a = attributes_of(it);
+  if (!a || it.operands.empty()) return 1;
+  const Shape& lhs = computation.operand_shape(it, 0);
+  int64_t terms = 1;
+  for (const int64_t d : a->lhs_contracting) terms *= d < lhs.rank() ? lhs.dim(d) : 1;
+  return terms;
+}
+
+Result<Module> expand_ragged_dots(const Module& module) {
+  for (const Computation& computation : module.computations) {
+    for (const Instruction& it : computation.instructions) {
+      if (it.opcode != Opcode::RaggedDot) continue;
+      if (auto made = Expansion::create(computation, it); !made) {
+        made.error().location = it.location;
+        return tl::unexpected(made.error());
+      }
+    }
+  }
+  return replace_instructions(module,
+                              [](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
+                                if (it.opcode != Opcode::RaggedDot) return std::nullopt;
+                                return Replacement{Expansion::create(computation, it)->text(), it.operands};
+                              });
+}
+
+}  // namespace strata::hlo

@@ -1,0 +1,145 @@
+#include "hlo/expand_ragged_dots.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hlo/compute.h"
+#include "hlo/evaluate.h"
+#include "hlo/terms.h"
+#include "hlo/text.h"
+#include "support/random.h"
+
+namespace strata::hlo {
+namespace {
+
+using ::testing::HasSubstr;
+using Values = std::vector<int64_t>;
+
+enum class Ragged { Rows, Terms, Batch };
+
+/// Sizes of a product with a batch, and in which order its operands have their dimensions.
+struct Sizes {
+  int64_t batch, rows, terms, columns;
+  Values groups;
+  bool left_terms_first, right_terms_last;
+};
+
+std::string text_of(const Sizes& s, Ragged kind) {
+  const auto groups = std::ssize(s.groups);
+  // Left: batch, rows, terms; right: groups (of rows alone), batch, terms, columns.
+  const std::string lhs = s.left_terms_first ? fmt::format("{},{},{}", s.batch, s.terms, s.rows)
+                                             : fmt::format("{},{},{}", s.batch, s.rows, s.terms);
+  const int lhs_terms = s.left_terms_first ? 1 : 2, first = kind == Ragged::Rows ? 1 : 0;
+  const std::string leading = first == 1 ? fmt::format("{},", groups) : "";
+  const std::string rhs = s.right_terms_last ? fmt::format("{}{},{},{}", leading, s.batch, s.columns, s.terms)
+                                             : fmt::format("{}{},{},{}", leading, s.batch, s.terms, s.columns);
+  const int rhs_terms = first + (s.right_terms_last ? 2 : 1);
+  const int ragged = kind == Ragged::Batch ? 0 : kind == Ragged::Terms ? lhs_terms : 3 - lhs_terms;
+  const std::string result = kind == Ragged::Terms ? fmt::format("{},", groups) : "";
+  return fmt::format(
+      "HloModule m\nENTRY e {{\n  x = s32[{}] parameter(0)\n  y = s32[{}] parameter(1)\n  sizes = s32[{}] "
+      "parameter(2)\n"
+      "  ROOT r = s32[{}{},{},{}] ragged-dot(x, y, sizes), lhs_batch_dims={{0}}, rhs_batch_dims={{{}}}, "
+      "lhs_contracting_dims={{{}}}, rhs_contracting_dims={{{}}}, lhs_ragged_dims={{{}}}{}\n}}\n",
+      lhs, rhs, groups, result, s.batch, s.rows, s.columns, first, lhs_terms, rhs_terms, ragged,
+      kind == Ragged::Rows ? ", rhs_group_dims={0}" : "");
+}
+
+/// By loops over all elements, as the definition says.
+Values by_loops(const Sizes& s, Ragged kind, const Values& x, const Values& y) {
+  const auto groups = std::ssize(s.groups);
+  const auto group_of = [&](int64_t at) {
+    for (int64_t g = 0; g < groups; ++g) {
+      at -= s.groups[static_cast<size_t>(g)];
+      if (at < 0) return g;
+    }
+    return groups;
+  };
+  Values result(static_cast<size_t>((kind == Ragged::Terms ? groups : 1) * s.batch * s.rows * s.columns), 0);
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t m = 0; m < s.rows; ++m) {
+      for (int64_t k = 0; k < s.terms; ++k) {
+        for (int64_t n = 0; n < s.columns; ++n) {
+          const int64_t group = kind == Ragged::Rows ? group_of(m) : kind == Ragged::Terms ? group_of(k) : 0;
+          if (group == groups) continue;
+          const int64_t left = s.left_terms_first ? k * s.rows + m : m * s.terms + k;
+          const int64_t right = s.right_terms_last ? n * s.terms + k : k * s.columns + n;
+          const int64_t matrix = (kind == Ragged::Rows ? group * s.batch : 0) + b;
+          const int64_t out = (kind == Ragged::Terms ? group * s.batch : 0) + b;
+          result[static_cast<size_t>((out * s.rows + m) * s.columns + n)] +=
+              x[static_cast<size_t>(b * s.rows * s.terms + left)] *
+              y[static_cast<size_t>(matrix * s.terms * s.columns + right)];
+        }
+      }
+    }
+  }
+  return result;
+}
+
+TEST(ExpandRaggedDots, ComputeWhatTheirDefinitionSays) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    Random random(seed);
+    const auto up_to = [&](uint64_t n) { return static_cast<int64_t>(1 + random.below(n)); };
+    const auto kind = static_cast<Ragged>(random.below(3));
+    Sizes s{up_to(3),
+            up_to(9),
+            up_to(9),
+            up_to(4),
+            Values(static_cast<size_t>(up_to(4))),
+            random.below(2) == 0,
+            random.below(2) == 0};
+    // Some are empty, and all together are fewer than there are, as many, or more.
+    for (int64_t& size : s.groups) size = static_cast<int64_t>(random.below(5));
+    const std::string text = text_of(s, kind);
+    SCOPED_TRACE(text);
+    const auto module = parse_module(text);
+    ASSERT_TRUE(module) << module.error().to_string();
+    const Computation& entry = (*module)->entry_computation();
+    std::vector<Values> arrays;
+    for (const InstructionId id : {entry.parameters[0], entry.parameters[1]}) {
+      Values& values = arrays.emplace_back(static_cast<size_t>(entry[id].shape.element_count()));
+      for (int64_t& value : values) value = static_cast<int64_t>(random.below(19)) - 9;
+    }
+    const auto literal = [&](int number, const Values& values) {
+      return literal_of<int64_t>(entry[entry.parameters[static_cast<size_t>(number)]].shape, values);
+    };
+    const std::vector<Literal> arguments{literal(0, arrays[0]), literal(1, arrays[1]), literal(2, s.groups)};
+    const auto value = evaluate(**module, arguments);
+    ASSERT_TRUE(value) << value.error().to_string();
+    const Literal expected =
+        literal_of<int64_t>(entry.root_instruction().shape, by_loops(s, kind, arrays[0], arrays[1]));
+    EXPECT_TRUE(identical(*value, expected)) << fmt::format("groups of {}", s.groups);
+    EXPECT_EQ(terms_of(entry, entry.root_instruction()), s.terms);
+  }
+}
+
+TEST(ExpandRaggedDots, SayWhatIsWrong) {
+  const auto error_of = [](const std::string& sizes, const std::string& attributes, const std::string& result) {
+    const auto module = parse_module(
+        fmt::format("HloModule m\nENTRY e {{\n  x = f32[6,4] parameter(0)\n  y = f32[3,4,5] parameter(1)\n  s = s32{} "
+                    "parameter(2)\n  ROOT r = f32{} ragged-dot(x, y, s), {}\n}}\n",
+                    sizes, result, attributes));
+    if (!module) return module.error().to_string();
+    const auto made = expand_ragged_dots(**module);
+    return made ? std::string() : made.error().to_string();
+  };
+  const std::string terms = "lhs_contracting_dims={1}, rhs_contracting_dims={1}";
+  EXPECT_EQ(error_of("[3]", terms + ", lhs_ragged_dims={0}, rhs_group_dims={0}", "[6,5]"), "");
+  EXPECT_THAT(error_of("[3]", terms + ", lhs_ragged_dims={0}, rhs_group_dims={0}", "[6,4]"),
+              HasSubstr("{6,5}, not {6,4}"));
+  EXPECT_THAT(error_of("[4]", terms + ", lhs_ragged_dims={0}, rhs_group_dims={0}", "[6,5]"),
+              HasSubstr(":6:8: error: ragged-dot has 4 sizes for 3 groups"));
+  EXPECT_THAT(error_of("[2,3]", terms + ", lhs_ragged_dims={0}, rhs_group_dims={0}", "[6,5]"),
+              HasSubstr("of one dimension"));
+  EXPECT_THAT(error_of("[3]", terms + ", lhs_ragged_dims={0}", "[6,5]"), HasSubstr("0 dimensions of groups"));
+  EXPECT_THAT(error_of("[3]", terms + ", lhs_ragged_dims={7}, rhs_group_dims={0}", "[6,5]"), HasSubstr("not there"));
+  EXPECT_THAT(error_of("[3]", "lhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}", "[6,5]"),
+              HasSubstr("on the left than on the right"));
+  EXPECT_THAT(error_of("[3]", terms + ", lhs_ragged_dims={-1}, rhs_group_dims={0}", "[6,5]"),
+              HasSubstr("list of dimensions"));
+}
+
+}  // namespace
+}  // namespace strata::hlo
