@@ -6,6 +6,7 @@
 #include "compiler/graph_function.h"
 #include "compiler/optimize_program.h"
 #include "emitters/gpu_run.h"
+#include "ir/sized_program.h"
 #include "ir/text.h"
 #include "ir/validate.h"
 #include "runtime/own_file.h"
@@ -109,7 +110,13 @@ Kernel optimize(std::string_view program, const OptimizeOptions& options) {
   request.stop = options.stop;
   request.progress = options.progress;
   auto state = std::make_shared<Kernel::State>();
-  state->made = value_of(compiler::optimize_program(graph_of(std::string(program), options.file), request));
+  const SizedProgram read = value_of(parse_program(program, options.file));
+  value_of(validate_paths(*read.graph));
+  if (!read.dims.empty()) {
+    value_of<void>(with_remedy(unsupported("'{}' has dims, and a Kernel is of one size", read.graph->name()),
+                               "write numbers for the sizes, or make a table by `strata optimize --sizes`"));
+  }
+  state->made = value_of(compiler::optimize_program(read, request));
   const bool wanted = request.search && options.measure_seconds > 0;
   if (wanted && request.measure_worker.empty() && device_for(Place::Auto) != nullptr)
     state->made.notes.emplace_back("nothing is measured: the program `strata` is not installed beside the library");
