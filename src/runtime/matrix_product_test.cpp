@@ -28,6 +28,8 @@ LaunchManifest manifest_of(const MatrixProduct& product, std::array<int64_t, 3> 
                       {"B", BufferRole::Input, TensorType{product.type, {elements[1]}}},
                       {"bias", BufferRole::Input, TensorType{product.type, {product.n}}},
                       {"C", BufferRole::Output, TensorType{product.type, {elements[2]}}}};
+  // What is added to has to be there before.
+  if (product.accumulates) manifest.buffers.back().role = BufferRole::Input;
   GpuLaunch launch;
   launch.kernel = "product";
   launch.library = product;
