@@ -19,11 +19,12 @@ MODULES = ["strata", "strata.graph", "strata.kernel", "strata.module", "strata.o
 
 NAVIGATION = [
     ("Strata", ["index.md", "tutorial.md", "examples.md"]),
-    ("Use", ["command-line.md", "text-format.md", "hlo.md", "python.md", "torch-front-end.md", "cpp.md", "runtime.md",
-             "security.md"]),
+    ("Use", ["command-line.md", "text-format.md", "sizes.md", "hlo.md", "python.md", "torch-front-end.md", "cpp.md",
+             "reports.md", "runtime.md", "security.md"]),
     ("How it works", ["pipeline.md", "partition.md", "search.md", "abstract-expressions.md", "cost-model.md",
                       "verification.md", "solver.md", "codegen.md", "indexing.md", "emitters.md",
-                      "emitters-modules.md", "emitters-backend.md", "emitters-math.md", "megakernel.md"]),
+                      "emitters-modules.md", "emitters-backend.md", "emitters-math.md", "megakernel.md",
+                      "decoding.md"]),
     ("Extend", ["contributing.md", "adding-an-operator.md", "adding-a-rule.md", "adding-an-emitter.md",
                 "adding-a-task.md", "adding-a-model.md", "testing.md"]),
     ("Figures", ["benchmarks.md", "benchmarks-emitters.md"]),

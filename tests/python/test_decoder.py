@@ -193,7 +193,7 @@ def test_refused(models, decoder):
         (generate([2**40]), "which is no token id"),
         (generate(max_new_tokens=0), "max_new_tokens is 0"),
         (generate(max_new_tokens=63), "65 positions do not fit a cache of 64\n.*capacity"),
-        (generate(max_new_tokens=300), "302 positions; the model was trained for 256\n.*fewer"),
+        (generate(max_new_tokens=300), "300 tokens after a prompt of 3, and the model's max_position_embeddings is 256\n.*fewer"),
         (generate(temperature=-1.0), "a temperature of -1"),
         (generate(temperature="hot"), "temperature is str, not a number"),
         (generate(top_p=0.0), "top_p is 0"),

@@ -1,5 +1,5 @@
 // A model's decode step as what a mega-kernel is made of: the operators of a step with their regions, for the compiler
-// of plans; the device text of their tasks; and the memory that these read and write. docs/megakernel.md has the
+// of plans; the device text of their tasks; and the memory that these read and write. docs/decoding.md has the
 // design.
 //
 // A step of prompts (PromptRows) has no head: the last layer is followed by the end.
