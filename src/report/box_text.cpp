@@ -19,7 +19,11 @@ class LineFinder {
       lines_.push_back(text.substr(std::min(first, end), end - std::min(first, end)));
       at = end + 1;
     }
-    for (const TensorId id : graph.inputs()) found_.inputs[id] = find(fmt::format("input {}:", graph.tensor(id).name));
+    for (const TensorId id : graph.inputs()) {
+      const TensorInfo& input = graph.tensor(id);
+      found_.inputs[id] =
+          find(input.type.iota ? fmt::format("{} = iota(", input.name) : fmt::format("input {}:", input.name));
+    }
     operations(graph);
     found_.output = find("output ");
   }

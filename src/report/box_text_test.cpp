@@ -32,8 +32,11 @@ TEST(TextLines, AreThoseOfTheText) {
     check(*graph);
     EXPECT_EQ(found.operations.size(), operations);
     EXPECT_THAT(lines.at(static_cast<size_t>(found.output) - 1), HasSubstr("output "));
-    for (const TensorId id : graph->inputs())
-      EXPECT_THAT(lines.at(static_cast<size_t>(found.inputs.at(id)) - 1), HasSubstr("input " + graph->tensor(id).name));
+    for (const TensorId id : graph->inputs()) {
+      const TensorInfo& input = graph->tensor(id);
+      EXPECT_THAT(lines.at(static_cast<size_t>(found.inputs.at(id)) - 1),
+                  HasSubstr(input.type.iota ? input.name + " = iota(" : "input " + input.name));
+    }
   }
 }
 
