@@ -137,7 +137,7 @@ class Decoder:
                 "  read it to its end, call its close(), or make another Decoder"
             )
         job = _core.DecodeJob(self._core, prompts, tokens, *numbers, _whole("seed", seed, 0, 2**64), stop)
-        generation = Generation(job, self._batch)
+        generation = Generation(job, self._batch, self._kept)
         self._running = weakref.ref(generation)
         return generation
 
@@ -148,8 +148,9 @@ class Decoder:
 class Generation(Iterator):
     """Tokens as they are made: an iterator of ids, or of (sequence, id) where the batch is above 1."""
 
-    def __init__(self, job: _core.DecodeJob, batch: int):
+    def __init__(self, job: _core.DecodeJob, batch: int, kept: Any):
         self._job: _core.DecodeJob | None = job
+        self._kept = kept  # weights that the job reads, which ends before they go: attributes are dropped in order
         self._taken: deque[tuple[int, int]] = deque()
         self._batch = batch
         self.tokens: list[list[int]] = [[] for _ in range(batch)]  #: what was given so far, by sequence

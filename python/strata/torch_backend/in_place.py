@@ -11,9 +11,12 @@ from __future__ import annotations
 import torch
 
 from .partition import Part, Plan
+from .registry import VIEWS
 from .writer import layout_of
 
 Node = torch.fx.Node
+COPIES = {torch.ops.aten.clone.default, torch.ops.aten.alias.default, torch.ops.aten.detach.default,
+          torch.ops.aten.lift_fresh_copy.default}
 
 
 def arguments_written_over(graph: torch.fx.Graph, plan: Plan,
@@ -25,6 +28,8 @@ def arguments_written_over(graph: torch.fx.Graph, plan: Plan,
     returned = set(next(n for n in graph.nodes if n.op == "output").all_input_nodes)
     given: dict[tuple, dict[int, int]] = {}
     done: set[Node] = set()
+    # A result that is an argument as it was must not lie where that is written over.
+    kept = {node: _source(node) for part in parts for node in part.outputs}
     for step in plan.steps:
         if not isinstance(step, Node) or step.target is not torch.ops.aten.copy_.default or step.kwargs:
             continue
@@ -32,17 +37,32 @@ def arguments_written_over(graph: torch.fx.Graph, plan: Plan,
         part = makers.get(value)
         if rest or part is None or to.op != "placeholder" or to not in part.inputs or step.users:
             continue
-        nodes = set(part.nodes)
-        read_elsewhere = any(user is not step and user not in nodes for user in to.users)
+        # By the plan, not by the graph's users: views that torch looks at are steps, and nodes of parts as well.
+        read_elsewhere = to in returned or any(
+            to in (other.inputs if isinstance(other, Part) else other.all_input_nodes)
+            for other in plan.steps if other is not part and other is not step)
         used_elsewhere = value in returned or any(
             user is not step and user.target is torch.ops.aten.copy_.default for user in value.users)
-        if read_elsewhere or used_elsewhere or not _lie_alike(to.meta["val"], value.meta["val"], device):
+        given_back = any(source is to and node is not value for node, source in kept.items())
+        if read_elsewhere or used_elsewhere or given_back or not _lie_alike(to.meta["val"], value.meta["val"], device):
             continue
         of_part = given.setdefault(part.key, {})
         if part.inputs.index(to) not in of_part.values():
             of_part[part.outputs.index(value)] = part.inputs.index(to)
             done.add(step)
     return given, done
+
+
+def _source(node: Node) -> Node:
+    """What a node's elements are a plain copy of, through clones and views."""
+    while node.op == "call_function":
+        if node.target is torch.ops.aten.copy.default:
+            node = node.args[1]
+        elif node.target in VIEWS or node.target in COPIES:
+            node = node.args[0]
+        else:
+            break
+    return node
 
 
 def _lie_alike(a: torch.Tensor, b: torch.Tensor, device: str) -> bool:

@@ -153,10 +153,12 @@ def compile_graph(gm: torch.fx.GraphModule, options: Options, name: str) -> Prog
     """The program of a graph whose sizes are known (each node's meta["val"] says them)."""
     refused: dict[Node, str] = {}
     compiled: dict[Any, CompiledPart] = {}
+    in_place = True
     while True:
         plan = partition(gm.graph, refused)
         parts = {part.key: part for part in plan.steps if isinstance(part, Part)}
-        written_over, copies = arguments_written_over(gm.graph, plan)
+        written_over, copies = arguments_written_over(gm.graph, plan) if in_place else ({}, set())
+        over: dict[int, int] = {}
         try:
             for key, part in parts.items():
                 over = written_over.get(key, {})
@@ -164,6 +166,9 @@ def compile_graph(gm: torch.fx.GraphModule, options: Options, name: str) -> Prog
                     compiled[(key, *over.items())] = _compile_part(part, options, f"{name}_{len(compiled)}", over)
             break
         except strata.Error as error:
+            if over:  # it may be what is written over that is refused
+                in_place = False
+                continue
             log.warning("Strata's compiler refuses a part of %d operators, which run in torch: %s", len(part.nodes),
                         " ".join(str(error).split()))
             refused |= {node: "the compiler refuses the part that it is in" for node in part.nodes}

@@ -29,7 +29,7 @@ TEST(Decoder, BeginsAnewAndEndsWhereItIsAskedTo) {
   ASSERT_TRUE(some) << some.error().to_string();
   EXPECT_EQ(*some, told);
   EXPECT_EQ(told[1], std::vector<int>((*all)[1].begin(), (*all)[1].begin() + 5));
-  EXPECT_EQ(told[0], std::vector<int>((*all)[0].begin(), (*all)[0].begin() + 2)) << "its prompt is longer by two";
+  EXPECT_EQ(told[0], std::vector<int>((*all)[0].begin(), (*all)[0].begin() + 3)) << "its prompt is longer by two";
   EXPECT_EQ((*decoder)->generate(prompts, {.tokens = 8}, {}).value(), *all);
 
   const auto beyond = (*decoder)->generate(prompts, {.tokens = 15}, {});

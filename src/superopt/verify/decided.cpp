@@ -97,7 +97,65 @@ class Walk {
   DecidedOperators decided;
 };
 
+/// How a value depends on iotas and on arguments.
+enum class Dependence {
+  Constant,  ///< on neither, or on iotas that do not count
+  Counts,    ///< on iotas alone
+  Hidden,    ///< on arguments, and on iotas only by conditions of selections, as only_hides_exponents allows them
+  Mixed,     ///< on both otherwise
+};
+
+class DependenceWalk {
+ public:
+  std::vector<Dependence> run(const Graph& graph, const std::vector<Dependence>& inputs) {
+    std::vector<Dependence> found(graph.tensors().size(), Dependence::Constant);
+    for (size_t n = 0; n < inputs.size(); ++n) found[static_cast<size_t>(graph.inputs()[n])] = inputs[n];
+    for (const Operation& op : graph.operations()) {
+      std::vector<Dependence> operands;
+      for (TensorId id : op.operands) operands.push_back(found[static_cast<size_t>(id)]);
+      if (op.body) {
+        const std::vector<Dependence> inner = run(*op.body, operands);
+        for (size_t n = 0; n < op.results.size(); ++n)
+          found[static_cast<size_t>(op.results[n])] = inner[static_cast<size_t>(op.body->outputs()[n])];
+        continue;
+      }
+      const bool counted = std::any_of(operands.begin(), operands.end(), [](Dependence one) {
+        return one == Dependence::Counts || one == Dependence::Mixed;
+      });
+      hides_only = hides_only && !(counted && op_def(op.kind).traits.lax.exponentiations > 0);
+      for (TensorId id : op.results) found[static_cast<size_t>(id)] = result(op, operands);
+    }
+    return found;
+  }
+
+  bool hides_only = true;
+
+ private:
+  static Dependence result(const Operation& op, const std::vector<Dependence>& operands) {
+    const auto has = [&](Dependence what) {
+      return std::find(operands.begin(), operands.end(), what) != operands.end();
+    };
+    if (has(Dependence::Mixed)) return Dependence::Mixed;
+    if (!has(Dependence::Hidden)) return has(Dependence::Counts) ? Dependence::Counts : Dependence::Constant;
+    if (!has(Dependence::Counts)) return Dependence::Hidden;
+    const bool hides = op.kind == OpKind::Select && operands[0] == Dependence::Counts &&
+                       (operands[1] == Dependence::Constant || operands[2] == Dependence::Constant);
+    return hides ? Dependence::Hidden : Dependence::Mixed;
+  }
+};
+
 }  // namespace
+
+bool only_hides_exponents(const Graph& graph) {
+  std::vector<Dependence> inputs;
+  for (TensorId id : graph.inputs()) {
+    const std::optional<Iota>& iota = graph.type(id).iota;
+    inputs.push_back(!iota ? Dependence::Hidden : iota->step == 0 ? Dependence::Constant : Dependence::Counts);
+  }
+  DependenceWalk walk;
+  walk.run(graph, inputs);
+  return walk.hides_only;
+}
 
 DecidedOperators decided_operators(const Graph& graph) {
   std::vector<Magnitude> inputs;

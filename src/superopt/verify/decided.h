@@ -15,6 +15,10 @@ using DecidedOperators = std::unordered_map<const Graph*, std::vector<bool>>;
 
 DecidedOperators decided_operators(const Graph& graph);
 
+/// Whether iotas that count reach exponentials only as conditions of selections between a constant and another value:
+/// then which exponents are there depends on them, but no exponent is another one's multiple because of them.
+bool only_hides_exponents(const Graph& graph);
+
 /// By TensorId of a kernel graph: whether it depends on iotas alone, which are such themselves.
 std::vector<bool> known_tensors(const Graph& graph);
 

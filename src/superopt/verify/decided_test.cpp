@@ -71,6 +71,21 @@ TEST(Decided, ExponentsMayBeConstants) {
   EXPECT_THAT(result.argument, HasSubstr("independent exponents"));
 }
 
+// Multiples of one exponent are dependent, and a smaller shape has fewer: what shrinks with masks says nothing of them.
+TEST(Decided, PositionsAsFactorsOfExponentsAreNoMasks) {
+  EXPECT_TRUE(only_hides_exponents(*graph_of(
+      kMasked +
+      std::string("m = greater(J, I);e = select(m, C, x);s = exp(e);n = mul(s, m);y = sum(n, dim=1);output y"))));
+  for (const char* counted : {"a = mul(x, J);y = exp(a);output y", "a = add(x, I);y = exp(a);output y",
+                              "m = greater(J, I);a = mul(x, m);y = exp(a);output y",
+                              "m = greater(J, I);a = sqr(x);e = select(m, x, a);y = exp(e);output y"})
+    EXPECT_FALSE(only_hides_exponents(*graph_of(kMasked + std::string(counted)))) << counted;
+  const VerifyResult result = verified("u = sum(x, dim=1);a = mul(u, J);s = exp(a);y = sum(s, dim=1);output y",
+                                       "u = sum(x, dim=1);a = mul(J, u);s = exp(a);y = sum(s, dim=1);output y");
+  EXPECT_NE(result.verdict, Verdict::Different);
+  EXPECT_THAT(result.argument, testing::Not(HasSubstr("independent exponents")));
+}
+
 TEST(Decided, OffsetsOfTilesCount) {
   const GraphPtr program = load_program("causal");
   const GraphPtr online = load_data("causal_online");

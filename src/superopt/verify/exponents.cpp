@@ -5,6 +5,7 @@
 #include <set>
 
 #include "superopt/verify/bound.h"
+#include "superopt/verify/decided.h"
 #include "superopt/verify/inputs.h"
 #include "superopt/verify/lax.h"
 #include "superopt/verify/sample.h"
@@ -119,8 +120,10 @@ bool exponents_independent(const Graph& reference, const Graph& candidate, const
   if (!exponentiates(reference) && !exponentiates(candidate)) return true;
   const std::vector<size_t> inputs = affine_inputs(reference, candidate, maxima_cancel, free);
   if (inputs.empty()) return false;
-  // Masks shrink as well: which scores are masked matters to no other score's exponent.
-  const bool counts = reference.arguments().size() < reference.inputs().size();
+  // Masks shrink as well: which scores are masked matters to no other score's exponent. Where positions are factors of
+  // scores they do not: multiples of one exponent are dependent, of which a smaller shape has fewer.
+  const bool counts = reference.arguments().size() < reference.inputs().size() && only_hides_exponents(reference) &&
+                      only_hides_exponents(candidate);
   auto shrunk = shrink(reference, candidate, counts ? Shrinking::Masks : Shrinking::Sound);
   if (!shrunk) return false;
   const Graph& small = *shrunk->first;
