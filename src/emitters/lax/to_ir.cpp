@@ -52,6 +52,7 @@ class Converter {
     masks_.emplace(from_, *axes_, *tensors_, *operators_);
     exact_.assign(from_.instructions.size(), true);
     hidden_.assign(from_.instructions.size(), false);
+    standing_in_.assign(from_.instructions.size(), 0);
     for (size_t i = 0; i < from_.instructions.size(); ++i) {
       const Instruction& it = from_.instructions[i];
       if (it.opcode == Opcode::Tuple) {
@@ -135,8 +136,12 @@ class Converter {
     if (!any) return {};
     const auto constant = [&](size_t i) { return operand(it, i).is_constant(); };
     bool stays = true;
+    double& least = standing_in_[static_cast<size_t>(id)];
+    for (size_t i = 0; i < it.operands.size(); ++i)
+      if (is_hidden(i)) least = std::min(least, standing_in_[static_cast<size_t>(it.operands[i])]);
     switch (it.opcode) {
       case Opcode::Exp:
+        if (least > kVanishes) return unsupported("masked scores are made so small that their exponentials are not 0");
         stays = false;
         break;
       case Opcode::Broadcast:
@@ -147,14 +152,17 @@ class Converter {
         break;
       case Opcode::Add:
         if (!constant(0) && !constant(1)) return unsupported("it adds to scores that are masked");
+        least += operand(it, constant(0) ? 0 : 1).constant;
         break;
       case Opcode::Maximum:
         if (!constant(0) && !constant(1)) return unsupported("a maximum of scores that are masked and others");
+        least = std::max(least, operand(it, constant(0) ? 0 : 1).constant);
         break;
       case Opcode::Multiply: {
         const size_t factor = constant(0) ? 0 : 1;
         if (!constant(factor) || operand(it, factor).constant <= 0)
           return unsupported("it multiplies scores that are masked");
+        least *= operand(it, factor).constant;
         break;
       }
       case Opcode::Reduce:
@@ -172,6 +180,8 @@ class Converter {
 
   /// Below this, exponentials of differences to anything that scores may be are 0.
   static constexpr double kMasked = -0x1p30;
+  /// So is the exponential of this, and of its sum with what rounding leaves.
+  static constexpr double kVanishes = -1000;
   /// What stands for it. Kernels of 16-bit programs take x·log₂e and y·log₂e apart for e^(x − y), whose rounding of
   /// this leaves less than e^88; f16 has no smaller number. Of those of f32 the difference is exact.
   double masking() const { return type_ == DType::F16 ? -65504.0 : type_ == DType::BF16 ? -0x1p29 : -0x1p100; }
@@ -186,6 +196,7 @@ class Converter {
       if (value->constant <= kMasked || (type_ == DType::F16 && value->constant <= masking())) {
         value->constant = masking();
         hidden_[static_cast<size_t>(id)] = true;
+        standing_in_[static_cast<size_t>(id)] = masking();
       } else if (std::abs(value->constant) > -kMasked) {
         return unsupported("the constant {} is selected", value->constant);
       }
@@ -470,7 +481,8 @@ class Converter {
   DType type_ = DType::F32;
   std::vector<Known> known_;  ///< by instruction
   std::vector<bool> hidden_;  ///< by instruction: some elements are masked by a number that stands for a smaller one
-  std::vector<bool> exact_;   ///< by instruction: numbers of the program's type
+  std::vector<double> standing_in_;  ///< what that number has become
+  std::vector<bool> exact_;          ///< by instruction: numbers of the program's type
   std::optional<JoinedAxes> axes_;
   std::optional<LaxTensors> tensors_;
   std::optional<LaxOperators> operators_;
