@@ -232,7 +232,9 @@ ProductTiling choose_product_tiling(const Computation& computation, const Produc
   const auto blocks = [&] { return shape.batches() * ceil_div(columns, made.warp_columns()); };
   if (shape.terms_inside) {
     // The four lanes along the terms read whole lines: of half lines memory gave a fifth less (docs/emitters.md).
-    made.terms = std::max<int64_t>(vector_of(shape.together, std::max<int64_t>(kLineBytes / 4 / shape.bytes, 1)), 4);
+    // Without matrix instructions a lane has all rows at its terms in registers, so that it takes a vector of them.
+    const int64_t line = made.matrix ? kLineBytes / 4 : kVectorBytes;
+    made.terms = std::max<int64_t>(vector_of(shape.together, std::max<int64_t>(line / shape.bytes, 1)), 4);
     const int64_t room = kBytesOnTheirWay / (made.terms * held_bytes(made, shape));
     made.columns =
         std::clamp(std::min(kColumnsApart, room), fewest, std::max(power_below(static_cast<double>(most)), fewest));
