@@ -8,6 +8,7 @@
 #include "superopt/optimize/cost.h"
 #include "superopt/verify/axes.h"
 #include "superopt/verify/inputs.h"
+#include "support/divisors.h"
 
 namespace strata {
 namespace {
@@ -88,17 +89,6 @@ Result<GraphPtr> without_threads(const Graph& body, const NewNumbers& numbers, c
     }
   }
   return builder.finish();
-}
-
-std::vector<int64_t> divisors(int64_t n) {
-  std::vector<int64_t> result;
-  for (int64_t d = 1; d * d <= n; ++d) {
-    if (n % d != 0) continue;
-    result.push_back(d);
-    if (d != n / d) result.push_back(n / d);
-  }
-  std::sort(result.begin(), result.end());
-  return result;
 }
 
 /// The common divisor of the extents that a grid dimension (or, at index grid rank, the loop) cuts; 0 where it cuts

@@ -4,22 +4,12 @@
 #include <numeric>
 
 #include "ir/validate.h"
+#include "support/divisors.h"
 
 namespace strata {
 namespace {
 
 std::string step_name(OpKind kind, size_t number) { return fmt::format("{}_{}", op_def(kind).traits.name, number); }
-
-std::vector<int64_t> divisors(int64_t n) {
-  std::vector<int64_t> result;
-  for (int64_t d = 1; d * d <= n; ++d) {
-    if (n % d != 0) continue;
-    result.push_back(d);
-    if (d != n / d) result.push_back(n / d);
-  }
-  std::sort(result.begin(), result.end());
-  return result;
-}
 
 /// The dimensions that a grid dimension (or, at index grid rank, the loop) cuts, over all inputs.
 std::vector<int64_t> cut_sizes(const Graph& body, const std::vector<TensorType>& inputs, size_t grid_dimension) {
