@@ -45,7 +45,7 @@ test: build build/asan/build.ninja frameworks ## build, then every test but the 
 	@failed=0; \
 	JOBS=$(JOBS) scripts/test.sh release -LE 'slow|sanitized' || failed=1; \
 	JOBS=$(JOBS) scripts/test.sh asan -L sanitized || failed=1; \
-	if [[ $$failed -ne 0 ]]; then scripts/failed_tests.sh release asan; fi; \
+	if [[ $$failed -ne 0 ]]; then scripts/failed_tests.py release asan; fi; \
 	exit $$failed
 
 .PHONY: sanitized

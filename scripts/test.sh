@@ -11,7 +11,8 @@ if [[ $preset == release ]] && compgen -G 'tests/python/test_*.py' >/dev/null; t
   # With PyTorch and JAX where they are installed: `make test` does that.
   interpreter=.venv-frameworks/bin/python
   [[ -x $interpreter ]] || interpreter=.venv/bin/python
-  "$interpreter" -m pytest -q -rs tests/python </dev/null || python=$?
+  # The log is what failed_tests.py reads.
+  "$interpreter" -m pytest -q -rsfE tests/python </dev/null | tee build/python_tests.log || python=$?
 fi
 
 if [[ $preset == tsan ]]; then

@@ -116,9 +116,9 @@
     e.preventDefault();
     move();
   };
-  // The wheel scrolls the page until the timeline has the focus.
+  // The wheel scrolls the page until the timeline has the focus, and a scroll that has begun is the page's to its end.
   canvas.addEventListener("wheel", e => {
-    if (document.activeElement !== canvas && !e.ctrlKey) return;
+    if (!e.cancelable || (document.activeElement !== canvas && !e.ctrlKey)) return;
     e.preventDefault();
     if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) pan(e.deltaX / 1000);
     else zoom(Math.exp(e.deltaY / 500), time_at(e));
