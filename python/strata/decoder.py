@@ -6,6 +6,7 @@ import json
 import math
 import operator
 import os
+import threading
 import weakref
 from collections import deque
 from typing import Any, Iterable, Iterator, Mapping, Sequence
@@ -83,6 +84,7 @@ class Decoder:
         self._batch = batch
         self._eos = _end_tokens(model, self._core.eos)
         self._running: weakref.ref[Generation] | None = None  # one that is dropped has ended
+        self._starting = threading.Lock()  # of two threads that start a generation at once, one gets the cache
 
     @property
     def device(self) -> str:
@@ -130,16 +132,18 @@ class Decoder:
         tokens = _whole("max_new_tokens", max_new_tokens, 1, 2**31)
         numbers = [_number("temperature", temperature), _whole("top_k", top_k, 0, 2**63), _number("top_p", top_p)]
         stop = self._eos if eos is None else _ids("eos", [eos] if hasattr(eos, "__index__") else eos)
-        running = self._running() if self._running is not None else None
-        if running is not None and not running.ended:
-            raise Error(
-                "the decoder has not ended the generation before: there is one cache\n"
-                "  read it to its end, call its close(), or make another Decoder"
-            )
-        job = _core.DecodeJob(self._core, prompts, tokens, *numbers, _whole("seed", seed, 0, 2**64), stop)
-        generation = Generation(job, self._batch, self._kept)
-        self._running = weakref.ref(generation)
-        return generation
+        seed = _whole("seed", seed, 0, 2**64)
+        with self._starting:
+            running = self._running() if self._running is not None else None
+            if running is not None and not running.ended:
+                raise Error(
+                    "the decoder has not ended the generation before: there is one cache\n"
+                    "  read it to its end, call its close(), or make another Decoder"
+                )
+            job = _core.DecodeJob(self._core, prompts, tokens, *numbers, seed, stop)
+            generation = Generation(job, self._batch, self._kept)
+            self._running = weakref.ref(generation)
+            return generation
 
     def __repr__(self) -> str:
         return f"<strata.Decoder on {self._device}: batch {self._batch}, {self.capacity} positions>"

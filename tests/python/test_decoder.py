@@ -150,6 +150,26 @@ def test_one_generation_at_a_time(decoder):
     assert again.ended and list(decoder.generate(PROMPT, 40)) == wanted
 
 
+def test_of_threads_that_start_at_once_one_decodes(decoder):
+    together, kept = threading.Barrier(4), []
+
+    def start():
+        together.wait()
+        try:
+            kept.append(decoder.generate(PROMPT, 60))
+        except strata.Error:
+            pass
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([one for one in kept if not one.ended]) <= 1 and kept
+    for one in kept:
+        one.close()
+
+
 def test_interrupt(models):
     """Ctrl-C ends a generation that would take minutes."""
     folder, config, _ = models["qwen3"]
