@@ -34,7 +34,7 @@ def graph_of(function, *inputs):
 def found(function, *inputs, device="cpu"):
     graph = graph_of(function, *inputs)
     plan = partition(graph)
-    given, done = arguments_written_over(graph, plan, device)
+    given, done = arguments_written_over(graph, plan, device=device)
     parts = [step for step in plan.steps if isinstance(step, Part)]
     texts = [write_module("m", p.nodes, p.inputs, p.outputs, alias_text(given.get(p.key, {}))).text for p in parts]
     return given, done, "\n".join(texts)
@@ -131,3 +131,18 @@ def test_old_elements_that_the_part_reads_itself():
 
     given, done, text = found(step_after, torch.randn(2, 64, 8), torch.randn(2, 1, 8))
     assert len(done) == text.count("must-alias") == 1
+
+
+def test_a_part_that_is_refused_is_copied_and_others_are_not():
+    def two_parts(keys, values, row):
+        keys.add_(row)
+        values.add_(torch.linalg.eigvalsh(row * 2))
+        return keys.sum()
+
+    graph = graph_of(two_parts, torch.randn(8, 8), torch.randn(8, 8), torch.randn(8, 8))
+    plan = partition(graph)
+    given, done = arguments_written_over(graph, plan, device="cpu")
+    assert len(given) == len(done) == 2
+    refused, kept = given
+    again, done = arguments_written_over(graph, plan, {refused}, device="cpu")
+    assert list(again) == [kept] and len(done) == 1

@@ -8,6 +8,8 @@ change are written, and the `copy_` is left out.
 
 from __future__ import annotations
 
+from typing import Collection
+
 import torch
 
 from .partition import Part, Plan
@@ -19,10 +21,11 @@ COPIES = {torch.ops.aten.clone.default, torch.ops.aten.alias.default, torch.ops.
           torch.ops.aten.lift_fresh_copy.default}
 
 
-def arguments_written_over(graph: torch.fx.Graph, plan: Plan,
+def arguments_written_over(graph: torch.fx.Graph, plan: Plan, refused: Collection[tuple] = (),
                            device: str = "cuda") -> tuple[dict[tuple, dict[int, int]], set[Node]]:
     """For a part (by its key) the results that lie in one of its inputs, by numbers; and the `copy_` nodes that are not
-    needed then. Arrays on other devices are left: modules take arguments that are given away on GPUs only."""
+    needed then. Parts whose keys are `refused` write over nothing. Arrays on other devices are left: modules take
+    arguments that are given away on GPUs only."""
     parts = [step for step in plan.steps if isinstance(step, Part)]
     makers = {node: part for part in parts for node in part.outputs}
     returned = set(next(n for n in graph.nodes if n.op == "output").all_input_nodes)
@@ -35,7 +38,7 @@ def arguments_written_over(graph: torch.fx.Graph, plan: Plan,
             continue
         to, value, *rest = step.args
         part = makers.get(value)
-        if rest or part is None or to.op != "placeholder" or to not in part.inputs or step.users:
+        if rest or part is None or part.key in refused or to.op != "placeholder" or to not in part.inputs or step.users:
             continue
         # By the plan, not by the graph's users: views that torch looks at are steps, and nodes of parts as well.
         read_elsewhere = to in returned or any(

@@ -153,11 +153,11 @@ def compile_graph(gm: torch.fx.GraphModule, options: Options, name: str) -> Prog
     """The program of a graph whose sizes are known (each node's meta["val"] says them)."""
     refused: dict[Node, str] = {}
     compiled: dict[Any, CompiledPart] = {}
-    in_place = True
+    not_in_place: set[Any] = set()
     while True:
         plan = partition(gm.graph, refused)
         parts = {part.key: part for part in plan.steps if isinstance(part, Part)}
-        written_over, copies = arguments_written_over(gm.graph, plan) if in_place else ({}, set())
+        written_over, copies = arguments_written_over(gm.graph, plan, not_in_place)
         over: dict[int, int] = {}
         try:
             for key, part in parts.items():
@@ -167,7 +167,7 @@ def compile_graph(gm: torch.fx.GraphModule, options: Options, name: str) -> Prog
             break
         except strata.Error as error:
             if over:  # it may be what is written over that is refused
-                in_place = False
+                not_in_place.add(key)
                 continue
             log.warning("Strata's compiler refuses a part of %d operators, which run in torch: %s", len(part.nodes),
                         " ".join(str(error).split()))
