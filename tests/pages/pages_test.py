@@ -166,7 +166,8 @@ def tearDownModule():
 class PageTest(unittest.TestCase):
     def open(self, name, theme="light", width=1400, height=1000):
         # Without smooth scrolling: what is pointed at by its place does not move meanwhile.
-        page = BROWSER.new_page(viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce")
+        page = BROWSER.new_page(viewport={"width": width, "height": height}, color_scheme=theme,
+                                reduced_motion="reduce")
         faults = []
         self.addCleanup(lambda: self.assertEqual(faults, [], name))
         self.addCleanup(page.close)

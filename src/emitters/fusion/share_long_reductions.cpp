@@ -1,0 +1,212 @@
+#include "emitters/fusion/share_long_reductions.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "emitters/fusion/bandwidth.h"
+#include "emitters/kinds/reduction_shape.h"
+#include "hlo/entry_rewriter.h"
+#include "hlo/evaluate.h"
+#include "indexing/interval.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Computation;
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+using hlo::Shape;
+using Dimensions = std::vector<int64_t>;
+
+constexpr int64_t kLineBytes = 128;
+constexpr int64_t kLeastRow = 1024;  ///< elements of a part of a row: a block's worth
+constexpr int64_t kMostRow = 16384;
+constexpr int64_t kLeastColumn = 32;  ///< rows of a part of columns
+constexpr int64_t kMostColumn = 1024;
+constexpr int64_t kRound = 64;  ///< parts that do not divide begin at multiples of this
+
+/// How the run of reduced dimensions is cut: it has `length` elements, and `parts` times `part` are no less.
+struct Cut {
+  Dimensions before, after;  ///< sizes of what is kept outside and inside of it
+  int64_t length = 1, parts = 1, part = 1;
+};
+
+class Sharing : hlo::EntryRewriter {
+ public:
+  Sharing(const hlo::Module& module, const Target& target) : EntryRewriter(module), target_(target) {}
+
+  hlo::Module run() {
+    return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
+      if (it.opcode != Opcode::Reduce || !may_share(it)) return std::nullopt;
+      const std::optional<Cut> cut = cut_of(it);
+      return cut ? std::optional(in_two_steps(it, copy, *cut)) : std::nullopt;
+    });
+  }
+
+ private:
+  static const Shape& element(const Shape& shape, size_t i) { return shape.is_array() ? shape : shape.elements[i]; }
+
+  bool may_share(const Instruction& it) const {
+    const size_t arrays = it.operands.size() / 2;
+    for (size_t i = 0; i < arrays; ++i) {
+      const Shape& operand = from_.operand_shape(it, static_cast<int>(i));
+      if (!operand.has_default_layout() || operand.element_count() == 0 || !element(it.shape, i).has_default_layout())
+        return false;
+    }
+    return !is_rounded(it) && !is_atomic(it) && may_repeat_initial(it);
+  }
+
+  /// The operator that combines, where it combines two scalars.
+  Opcode combiner(const Instruction& it) const { return result_[it.called[0]].root_instruction().opcode; }
+
+  /// Whether results of parts have fewer bits than sums are kept in.
+  bool is_rounded(const Instruction& it) const {
+    if (it.operands.size() != 2) return false;
+    const bool selects = combiner(it) == Opcode::Maximum || combiner(it) == Opcode::Minimum;
+    const hlo::ElementType type = it.shape.type;
+    return hlo::kind(type) == hlo::TypeKind::Float && hlo::bit_width(type) < 32 && !selects;
+  }
+
+  /// Whether reduction kernels can have blocks share a result by atomic updates.
+  bool is_atomic(const Instruction& it) const {
+    if (it.operands.size() != 2) return false;
+    const Opcode by = combiner(it);
+    const bool named = by == Opcode::Add || by == Opcode::Multiply || by == Opcode::Maximum || by == Opcode::Minimum;
+    const hlo::TypeKind kind = hlo::kind(it.shape.type);
+    const bool number =
+        kind == hlo::TypeKind::Float || kind == hlo::TypeKind::Signed || kind == hlo::TypeKind::Unsigned;
+    return named && number && hlo::bit_width(it.shape.type) >= 32;
+  }
+
+  /// Whether initial values combine with themselves to themselves.
+  bool may_repeat_initial(const Instruction& it) const {
+    std::vector<hlo::Literal> initial;
+    for (size_t i = it.operands.size() / 2; i < it.operands.size(); ++i) {
+      const Instruction& value = from_[it.operands[i]];
+      if (value.opcode != Opcode::Constant) return false;
+      initial.push_back(value.as<hlo::ConstantAttributes>().value);
+    }
+    std::vector<hlo::Literal> arguments = initial;
+    arguments.insert(arguments.end(), initial.begin(), initial.end());
+    const auto combined = hlo::evaluate(result_, result_[it.called[0]], arguments);
+    if (!combined) return false;
+    for (size_t i = 0; i < initial.size(); ++i) {
+      const hlo::Literal& one = it.shape.is_array() ? *combined : combined->elements()[i];
+      if (one.byte_size() != initial[i].byte_size() ||
+          std::memcmp(one.bytes(), initial[i].bytes(), one.byte_size()) != 0)
+        return false;
+    }
+    return true;
+  }
+
+  /// Nothing where it is no run of dimensions, or enough blocks compute it.
+  std::optional<Cut> cut_of(const Instruction& it) const {
+    const Shape& operand = from_.operand_shape(it, 0);
+    Cut cut;
+    size_t runs = 0;
+    for (const DimensionGroup& group : dimension_groups(operand, it.dimensions())) {
+      if (group.reduced) {
+        ++runs;
+        cut.length = group.size;
+      } else {
+        (runs == 0 ? cut.before : cut.after).push_back(group.size);
+      }
+    }
+    if (runs != 1) return std::nullopt;
+    int64_t bytes = 0;  // of those elements that lie in memory
+    for (size_t i = 0; i < it.operands.size() / 2; ++i) {
+      const bool made = from_[it.operands[i]].opcode == Opcode::Iota;
+      bytes += made ? 0 : hlo::byte_width(from_.operand_shape(it, static_cast<int>(i)).type);
+    }
+    const int64_t kept = cut.before.empty() ? 1 : cut.before[0];
+    const bool rows = cut.after.empty();
+    const int64_t blocks = rows ? kept : kept * indexing::ceil_div(cut.after[0] * bytes, kLineBytes);
+    const double all = static_cast<double>(operand.element_count() * bytes);
+    if (memory_microseconds(all, static_cast<double>(blocks), target_) <=
+        memory_microseconds(all, target_.multiprocessors, target_) + 1e6 * target_.kernel_seconds())
+      return std::nullopt;
+    const int64_t wanted = indexing::ceil_div(cut.length * blocks, 2 * int64_t{target_.multiprocessors});
+    cut.part = std::clamp(wanted, rows ? kLeastRow : kLeastColumn, rows ? kMostRow : kMostColumn);
+    if (cut.part * 2 > cut.length) return std::nullopt;
+    if (const std::optional<int64_t> divisor = near_divisor(cut.length, cut.part))
+      cut.part = *divisor;
+    else if (rows)
+      cut.part = indexing::ceil_div(cut.part, kRound) * kRound;
+    cut.parts = indexing::ceil_div(cut.length, cut.part);
+    return cut;
+  }
+
+  /// The largest divisor that is no more, if it is no less than half of that.
+  static std::optional<int64_t> near_divisor(int64_t n, int64_t most) {
+    for (int64_t d = most; d * 2 >= most && d > 0; --d) {
+      if (n % d == 0) return d;
+    }
+    return std::nullopt;
+  }
+
+  static Dimensions with(const Cut& cut, const Dimensions& between) {
+    Dimensions sizes = cut.before;
+    sizes.insert(sizes.end(), between.begin(), between.end());
+    sizes.insert(sizes.end(), cut.after.begin(), cut.after.end());
+    return sizes;
+  }
+
+  /// An operand with the run in parts, the last of which is filled up.
+  InstructionId in_parts(const std::string& name, InstructionId operand, InstructionId initial, const Cut& cut) {
+    const hlo::ElementType type = shape(operand).type;
+    InstructionId run = add(name + ".run", Opcode::Reshape, hlo::array_shape(type, with(cut, {cut.length})), {operand});
+    if (const int64_t missing = cut.parts * cut.part - cut.length; missing > 0) {
+      const Dimensions none(shape(run).dims.size(), 0);
+      hlo::PadAttributes pad{none, none, none};
+      pad.high[cut.before.size()] = missing;
+      run = add(name + ".filled", Opcode::Pad, hlo::array_shape(type, with(cut, {cut.parts * cut.part})),
+                {run, initial}, pad);
+    }
+    return add(name + ".parts", Opcode::Reshape, hlo::array_shape(type, with(cut, {cut.parts, cut.part})), {run});
+  }
+
+  static Shape with_dims(const Shape& like, const Dimensions& dims) {
+    if (like.is_array()) return hlo::array_shape(like.type, dims);
+    std::vector<Shape> elements;
+    for (const Shape& one : like.elements) elements.push_back(hlo::array_shape(one.type, dims));
+    return hlo::tuple_shape(std::move(elements));
+  }
+
+  InstructionId element_of(const std::string& name, InstructionId of, size_t i) {
+    if (shape(of).is_array()) return of;
+    const Shape one = shape(of).elements[i];
+    return add(name + ".element", Opcode::GetTupleElement, one, {of},
+               hlo::TupleIndexAttributes{static_cast<int64_t>(i)});
+  }
+
+  InstructionId in_two_steps(const Instruction& it, const Instruction& copy, const Cut& cut) {
+    const size_t arrays = it.operands.size() / 2;
+    const auto along = static_cast<int64_t>(cut.before.size());
+    std::vector<InstructionId> operands = copy.operands;
+    for (size_t i = 0; i < arrays; ++i)
+      operands[i] = in_parts(it.name, copy.operands[i], copy.operands[arrays + i], cut);
+    const InstructionId of_parts =
+        add(it.name + ".of.parts", Opcode::Reduce, with_dims(it.shape, with(cut, {cut.parts})), operands,
+            hlo::DimensionsAttributes{{along + 1}}, it.called);
+    for (size_t i = 0; i < arrays; ++i) operands[i] = element_of(it.name, of_parts, i);
+    const InstructionId of_all = add(it.name + ".of.all", Opcode::Reduce, with_dims(it.shape, with(cut, {})), operands,
+                                     hlo::DimensionsAttributes{{along}}, it.called);
+    std::vector<InstructionId> shaped;
+    for (size_t i = 0; i < arrays; ++i)
+      shaped.push_back(
+          add(it.name + ".shaped", Opcode::Reshape, element(it.shape, i), {element_of(it.name, of_all, i)}));
+    return it.shape.is_array() ? shaped[0] : add(it.name, Opcode::Tuple, it.shape, shaped);
+  }
+
+  const Target& target_;
+};
+
+}  // namespace
+
+hlo::Module share_long_reductions(const hlo::Module& module, const Target& target) {
+  return Sharing(module, target).run();
+}
+
+}  // namespace strata::emitters

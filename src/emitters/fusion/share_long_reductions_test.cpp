@@ -1,0 +1,167 @@
+#include "emitters/fusion/share_long_reductions.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "emitters/program.h"
+#include "hlo/compare.h"
+#include "hlo/evaluate.h"
+#include "hlo/text.h"
+#include "hlo/typical_arguments.h"
+#include "hlo/verify.h"
+#include "support/random.h"
+
+namespace strata::emitters {
+namespace {
+
+/// A GPU so small that few blocks fill it: arrays of a test are large on it.
+Target small_target() {
+  Target target = default_target();
+  target.multiprocessors = 8;
+  return target;
+}
+
+/// How something is combined: element types, the initial values, and the computation's body over a0… and b0….
+struct Combiner {
+  std::vector<std::string> types, initial;
+  std::string body;
+  bool shared = true;
+};
+
+const Combiner kCombiners[] = {
+    // The first place of a maximum, NaN above all, as JAX prints it.
+    {{"f32", "s32"},
+     {"-inf", "0"},
+     "gt = pred[] compare(a0, b0), direction=GT\n  ne = pred[] compare(a0, a0), direction=NE\n  or = pred[] or(gt, "
+     "ne)\n"
+     "  v = f32[] select(or, a0, b0)\n  eq = pred[] compare(a0, b0), direction=EQ\n  lt = pred[] compare(a1, b1), "
+     "direction=LT\n  and = pred[] and(eq, lt)\n  or2 = pred[] or(or, and)\n  i = s32[] select(or2, a1, b1)\n"
+     "  ROOT r = (f32[], s32[]) tuple(v, i)"},
+    {{"bf16", "s32"},
+     {"inf", "2147483647"},
+     "lt = pred[] compare(a0, b0), direction=LT\n  v = bf16[] select(lt, a0, b0)\n  eq = pred[] compare(a0, b0), "
+     "direction=EQ\n  less = pred[] compare(a1, b1), direction=LT\n  and = pred[] and(eq, less)\n  or = pred[] or(lt, "
+     "and)\n  i = s32[] select(or, a1, b1)\n  ROOT r = (bf16[], s32[]) tuple(v, i)"},
+    {{"pred"}, {"false"}, "ROOT r = pred[] or(a0, b0)"},
+    {{"pred"}, {"true"}, "ROOT r = pred[] and(a0, b0)"},
+    {{"c64"}, {"(0, 0)"}, "ROOT r = c64[] add(a0, b0)"},
+    {{"bf16"}, {"-inf"}, "ROOT r = bf16[] maximum(a0, b0)"},
+    {{"s8"}, {"0"}, "ROOT r = s8[] add(a0, b0)"},
+    {{"u16"}, {"0"}, "ROOT r = u16[] xor(a0, b0)"},
+    // A sum and a maximum at once.
+    {{"f32", "f32"},
+     {"0", "-inf"},
+     "s = f32[] add(a0, b0)\n  m = f32[] maximum(a1, b1)\n  ROOT r = (f32[], f32[]) tuple(s, m)"},
+    // Those that stay whole: rounded sums, what is done atomically, initial values that count.
+    {{"bf16"}, {"0"}, "ROOT r = bf16[] add(a0, b0)", false},
+    {{"f32"}, {"0"}, "ROOT r = f32[] add(a0, b0)", false},
+    {{"s8"}, {"3"}, "ROOT r = s8[] add(a0, b0)", false},
+    {{"f32", "f32"},
+     {"1", "-inf"},
+     "s = f32[] add(a0, b0)\n  m = f32[] maximum(a1, b1)\n  ROOT r = (f32[], f32[]) tuple(s, m)",
+     false},
+};
+
+std::string text_of(const Combiner& by, const std::vector<int64_t>& dims, const std::vector<int64_t>& reduced) {
+  std::vector<int64_t> kept;
+  for (int64_t d = 0; d < std::ssize(dims); ++d) {
+    if (std::find(reduced.begin(), reduced.end(), d) == reduced.end()) kept.push_back(dims[static_cast<size_t>(d)]);
+  }
+  std::string head = "HloModule m\ncombine {\n", entry = "ENTRY e {\n";
+  std::vector<std::string> arrays, initial, results;
+  for (size_t i = 0; i < by.types.size(); ++i) {
+    const std::string& type = by.types[i];
+    head += fmt::format("  a{0} = {1}[] parameter({0})\n  b{0} = {1}[] parameter({2})\n", i, type, i + by.types.size());
+    entry += fmt::format("  p{0} = {1}[{2}] parameter({0})\n  i{0} = {1}[] constant({3})\n", i, type,
+                         fmt::join(dims, ","), by.initial[i]);
+    arrays.push_back(fmt::format("p{}", i));
+    initial.push_back(fmt::format("i{}", i));
+    results.push_back(fmt::format("{}[{}]", type, fmt::join(kept, ",")));
+  }
+  const std::string shape = results.size() == 1 ? results[0] : fmt::format("({})", fmt::join(results, ", "));
+  return head + fmt::format("  {}\n}}\n", by.body) + entry +
+         fmt::format("  ROOT r = {} reduce({}, {}), dimensions={{{}}}, to_apply=combine\n}}\n", shape,
+                     fmt::join(arrays, ", "), fmt::join(initial, ", "), fmt::join(reduced, ","));
+}
+
+/// Few different numbers, so that many are equal, and one that is none: of two the place depends on the order.
+void repeat_elements(hlo::Literal& array, Random& random) {
+  if (array.shape().type == hlo::ElementType::F32) {
+    const size_t none = random.below(array.byte_size() / sizeof(float));
+    for (size_t i = 0; i < array.byte_size() / sizeof(float); ++i) {
+      float value = static_cast<float>(random.below(7)) - 3;
+      if (i == none)
+        value = std::numeric_limits<float>::quiet_NaN();
+      else if (random.below(5) == 0)
+        value = -std::numeric_limits<float>::infinity();
+      std::memcpy(array.mutable_bytes() + i * sizeof(float), &value, sizeof(float));
+    }
+  } else if (array.shape().type == hlo::ElementType::S32) {  // places: each once
+    for (size_t i = 0; i < array.byte_size() / sizeof(int32_t); ++i) {
+      const auto value = static_cast<int32_t>(i);
+      std::memcpy(array.mutable_bytes() + i * sizeof(int32_t), &value, sizeof(int32_t));
+    }
+  }
+}
+
+TEST(ShareLongReductions, ComputeTheSame) {
+  const Target target = small_target();
+  const struct {
+    std::vector<int64_t> dims, reduced;
+  } arrays[] = {{{100003}, {0}},         {{131072}, {0}},       {{3, 50021}, {1}},    {{1, 2, 64, 1024}, {2, 3}},
+                {{40009, 5}, {0}},       {{2, 20011, 3}, {1}},  {{300, 401}, {0, 1}}, {{4096, 24}, {0}},
+                {{1, 30011, 1, 2}, {1}}, {{2, 3, 5, 8009}, {3}}};
+  uint64_t seed = 0;
+  int shared = 0;
+  for (const auto& array : arrays) {
+    for (const Combiner& by : kCombiners) {
+      const std::string text = text_of(by, array.dims, array.reduced);
+      SCOPED_TRACE(text);
+      const auto module = hlo::parse_module(text);
+      ASSERT_TRUE(module) << module.error().to_string();
+      const hlo::Module changed = share_long_reductions(**module, target);
+      const auto verified = hlo::verify(changed);
+      ASSERT_TRUE(verified) << verified.error().to_string() << hlo::print(changed);
+      const bool is_shared = hlo::print(changed).find("of.parts") != std::string::npos;
+      EXPECT_TRUE(by.shared || !is_shared) << hlo::print(changed);
+      if (!is_shared) continue;  // or it has so few bytes that one block does
+      ++shared;
+      Random random(++seed);
+      auto arguments = hlo::typical_arguments((*module)->entry_computation(), seed);
+      for (hlo::Literal& argument : arguments) repeat_elements(argument, random);
+      const auto expected = hlo::evaluate(**module, arguments);
+      ASSERT_TRUE(expected) << expected.error().to_string();
+      const auto actual = hlo::evaluate(changed, arguments);
+      ASSERT_TRUE(actual) << actual.error().to_string();
+      EXPECT_EQ(hlo::difference(*actual, *expected, 64).value_or(""), "");
+      if (seed % 6 != 1) continue;
+      EmitOptions options;
+      options.target = target;
+      const auto program = emit_program(**module, options);
+      ASSERT_TRUE(program) << program.error().to_string();
+      const auto run = run_on_cpu(*program, arguments);
+      ASSERT_TRUE(run) << run.error().to_string();
+      EXPECT_EQ(hlo::difference(*run, *expected, 64).value_or(""), "");
+    }
+  }
+  EXPECT_GE(shared, 40);
+}
+
+TEST(ShareLongReductions, LeaveWhatFillsTheGpu) {
+  for (const auto& [dims, reduced] : {std::pair<std::vector<int64_t>, std::vector<int64_t>>{{4096, 1000}, {1}},
+                                      {{1000, 4096}, {0}},
+                                      {{500}, {0}},
+                                      {{64, 100, 64}, {0, 2}}}) {
+    const std::string text = text_of(kCombiners[0], dims, reduced);
+    const auto module = hlo::parse_module(text);
+    ASSERT_TRUE(module) << module.error().to_string();
+    EXPECT_EQ(hlo::print(share_long_reductions(**module, small_target())), hlo::print(**module)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace strata::emitters
