@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "emitters/fusion/recompute.h"
+#include "emitters/fusion/share_long_products.h"
 #include "emitters/fusion/share_long_reductions.h"
 #include "emitters/fusion/split_reductions.h"
 #include "emitters/lax/associative.h"
@@ -99,7 +100,9 @@ class ProgramBuilder {
       restart();
     }
     if (options_.only.empty()) {
-      flat_ = share_long_reductions(split_reductions(flat_, options_.target), options_.target);
+      flat_ = share_long_products(flat_, options_.target);
+      flat_ = split_reductions(flat_, options_.target);
+      flat_ = share_long_reductions(flat_, options_.target);
       restart();
     }
     FusedModule fused = fuse_recomputing(flat_, options_.target, parameters_);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace strata {
@@ -16,6 +17,14 @@ inline std::vector<int64_t> divisors(int64_t n) {
   }
   std::sort(result.begin(), result.end());
   return result;
+}
+
+/// The largest divisor of a positive number that is no more than `most`, if it is no less than that by `factor`.
+inline std::optional<int64_t> divisor_near(int64_t n, int64_t most, int64_t factor) {
+  for (int64_t d = std::min(most, n); d * factor >= most && d > 0; --d) {
+    if (n % d == 0) return d;
+  }
+  return std::nullopt;
 }
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 #include "hlo/entry_rewriter.h"
 #include "hlo/evaluate.h"
 #include "indexing/interval.h"
+#include "support/divisors.h"
 
 namespace strata::emitters {
 namespace {
@@ -130,20 +131,12 @@ class Sharing : hlo::EntryRewriter {
     const int64_t wanted = indexing::ceil_div(cut.length * blocks, 2 * int64_t{target_.multiprocessors});
     cut.part = std::clamp(wanted, rows ? kLeastRow : kLeastColumn, rows ? kMostRow : kMostColumn);
     if (cut.part * 2 > cut.length) return std::nullopt;
-    if (const std::optional<int64_t> divisor = near_divisor(cut.length, cut.part))
+    if (const std::optional<int64_t> divisor = divisor_near(cut.length, cut.part, 2))
       cut.part = *divisor;
     else if (rows)
       cut.part = indexing::ceil_div(cut.part, kRound) * kRound;
     cut.parts = indexing::ceil_div(cut.length, cut.part);
     return cut;
-  }
-
-  /// The largest divisor that is no more, if it is no less than half of that.
-  static std::optional<int64_t> near_divisor(int64_t n, int64_t most) {
-    for (int64_t d = most; d * 2 >= most && d > 0; --d) {
-      if (n % d == 0) return d;
-    }
-    return std::nullopt;
   }
 
   static Dimensions with(const Cut& cut, const Dimensions& between) {

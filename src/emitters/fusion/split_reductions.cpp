@@ -11,6 +11,7 @@
 #include "hlo/entry_rewriter.h"
 #include "hlo/text.h"
 #include "indexing/interval.h"
+#include "support/divisors.h"
 
 namespace strata::emitters {
 namespace {
@@ -108,14 +109,6 @@ class Splitter : hlo::EntryRewriter {
     return std::clamp(rows * blocks / wanted, kLeastPart, in_registers);
   }
 
-  /// The largest divisor that is no more, if it is no less than a quarter of that.
-  static std::optional<int64_t> divisor(int64_t n, int64_t most) {
-    for (int64_t d = std::min(most, n); d * 4 >= most && d > 0; --d) {
-      if (n % d == 0) return d;
-    }
-    return std::nullopt;
-  }
-
   /// `again`: what is read is gone through twice, if it is not split.
   std::optional<Parts> parts_of(const Instruction& it, bool again) const {
     const Shape& operand = from_.operand_shape(it, 0);
@@ -162,7 +155,7 @@ class Splitter : hlo::EntryRewriter {
     if (rows < kLeastPart || !(apart || few(lines) || (again && rows > most))) return std::nullopt;
     // More rows than one part has, where that is for blocks or registers.
     const bool in_parts = rows > most && (again || few(lines));
-    const std::optional<int64_t> part = in_parts ? divisor(rows, most) : std::optional(rows);
+    const std::optional<int64_t> part = in_parts ? divisor_near(rows, most, 4) : std::optional(rows);
     if (!part) return std::nullopt;
     Parts parts;
     for (size_t g = 0; g < groups.size(); ++g) {
@@ -424,7 +417,7 @@ class Splitter : hlo::EntryRewriter {
     if (groups.empty() || !groups.back().reduced || groups.size() > 2) return std::nullopt;
     const int64_t length = groups.back().size;
     if (length * width(x) <= most_kept_row(target_)) return std::nullopt;
-    const std::optional<int64_t> part = divisor(length, kMostPart);
+    const std::optional<int64_t> part = divisor_near(length, kMostPart, 4);
     if (!part || *part == length) return std::nullopt;
     Parts parts;
     parts.view = {length / *part, *part};
