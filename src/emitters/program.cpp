@@ -20,6 +20,7 @@
 #include "hlo/expand_row_scatters.h"
 #include "hlo/expand_scans.h"
 #include "hlo/expand_select_and_scatter.h"
+#include "hlo/expand_window_scatters.h"
 #include "hlo/inline_calls.h"
 #include "hlo/source_of.h"
 #include "hlo/structure_key.h"
@@ -462,6 +463,7 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
                                     std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),
                                     std::pair(&hlo::has_plain_scans, &hlo::expand_scans),
                                     std::pair(&hlo::has_row_scatters, &hlo::expand_row_scatters),
+                                    std::pair(&hlo::has_window_scatters, &hlo::expand_window_scatters),
                                     std::pair(&hlo::has_select_and_scatter, &hlo::expand_select_and_scatter)}) {
     const hlo::Module& whole = expanded ? *expanded : module;
     if (!has(whole)) continue;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "hlo/replace_instructions.h"
+#include "hlo/scatter_places.h"
 #include "hlo/text.h"
 
 namespace strata::hlo {
@@ -32,15 +33,6 @@ bool is_row_scatter(const Computation& computation, const Instruction& it) {
   return in_order && it.shape.has_default_layout() && updates.element_count() == rows;
 }
 
-/// What an element `a` and an update `b` are combined to, as a call.
-std::string combination(const Computation& called) {
-  const Instruction& root = called.root_instruction();
-  if (called.root == called.parameters[1]) return "copy(b)";
-  if (root.operands.size() == 2 && root.operands == called.parameters && family(root.opcode) == Family::Binary)
-    return fmt::format("{}(a, b)", name(root.opcode));
-  return "map(a, b), to_apply=scatter";
-}
-
 Replacement replacement(const Module& module, const Computation& computation, const Instruction& it) {
   const auto& how = it.as<ScatterAttributes>();
   const Shape& whole = it.shape;
@@ -65,7 +57,7 @@ Replacement replacement(const Module& module, const Computation& computation, co
   body += fmt::format("  place = {}{} iota(), iota_dimension={}\n  hit = pred{} compare(ks, place), direction=EQ\n",
                       number, of_all, row, of_all);
   body += fmt::format("  both = {}{} {}\n  ROOT r = {} select(hit, both, a)\n", type, of_all,
-                      combination(module[it.called[0]]), to_string(whole));
+                      scatter_combination(module[it.called[0]]), to_string(whole));
   return {fmt::format("HloModule m\nscatter {{\n  a = {0}[] parameter(0)\n  b = {0}[] parameter(1)\n  ROOT r = {0}[] "
                       "copy(a)\n}}\nENTRY row-scatter {{\n{1}}}\n",
                       type, body),

@@ -1,5 +1,7 @@
 #include "hlo/scatter_places.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "hlo/strided.h"
@@ -80,6 +82,14 @@ ScatterPlaces scatter_places(const ScatterAttributes& how, const Literal& indice
     places.from.push_back(source);
   } while (next_index(update, update_dims));
   return places;
+}
+
+std::string scatter_combination(const Computation& called) {
+  const Instruction& root = called.root_instruction();
+  if (called.root == called.parameters[1]) return "copy(b)";
+  if (root.operands.size() == 2 && root.operands == called.parameters && family(root.opcode) == Family::Binary)
+    return fmt::format("{}(a, b)", name(root.opcode));
+  return "map(a, b), to_apply=scatter";
 }
 
 }  // namespace strata::hlo

@@ -1,6 +1,7 @@
-// Where a scatter puts its updates.
+// Where a scatter puts its updates, and how.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "hlo/hlo.h"
@@ -18,5 +19,9 @@ ScatterPlaces scatter_places(const ScatterAttributes& how, const Literal& indice
 /// The sizes of the window in the operand's dimensions, 1 where it has none.
 std::vector<int64_t> scatter_extents(const ScatterAttributes& how, size_t rank,
                                      const std::vector<int64_t>& update_dims);
+
+/// HLO text of the call that combines elements `a` with updates `b` as a scatter's computation does, which the text
+/// calls `scatter`.
+std::string scatter_combination(const Computation& called);
 
 }  // namespace strata::hlo

@@ -1,0 +1,124 @@
+#include "hlo/expand_window_scatters.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "hlo/compare.h"
+#include "hlo/evaluate.h"
+#include "hlo/text.h"
+#include "hlo/typical_arguments.h"
+#include "hlo/verify.h"
+#include "support/random.h"
+
+namespace strata::hlo {
+namespace {
+
+struct Example {
+  std::string text;
+  bool known = false;
+};
+
+/// One window of any sizes, some dimensions of which are left out, at an index of any type that is out of range too.
+Example random_module(Random& random) {
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(n))); };
+  const int64_t rank = 1 + below(3);
+  std::vector<int64_t> dims, updates, window, inserted, moved, index;
+  for (int64_t d = 0; d < rank; ++d) {
+    dims.push_back(1 + below(9));
+    const bool is_inserted = below(3) == 0;
+    int64_t size = 1;
+    if (is_inserted) {
+      inserted.push_back(d);
+    } else {
+      size = 1 + below(dims.back());
+      updates.push_back(size);
+    }
+    if (!is_inserted && below(3) == 0) continue;
+    moved.push_back(d);
+    index.push_back(below(8) == 0 ? below(40) - 20 : below(dims.back() - size + 1));
+  }
+  if (moved.empty()) {
+    moved.push_back(0);
+    index.push_back(0);
+  }
+  // Indices [n], or [1, n] with a dimension of updates of its own.
+  const bool two = below(2) == 0;
+  for (size_t i = 0; i < updates.size(); ++i) window.push_back(static_cast<int64_t>(i) + (two ? 1 : 0));
+  if (two) updates.insert(updates.begin(), 1);
+  const char* types[] = {"f32", "bf16", "s32", "pred", "c64"};
+  const std::string type = types[below(5)];
+  const std::string combiner = type == "pred"  ? "r = pred[] or(a, b)"
+                               : below(2) == 0 ? fmt::format("r = {}[] subtract(a, b)", type)
+                               : below(2) == 0 ? fmt::format("c = {}[] copy(b)", type)
+                                               : fmt::format("n = {0}[] negate(b)\n  ROOT r = {0}[] add(a, n)", type);
+  const char* indices[] = {"s32", "u8", "s64", "u32", "s8"};
+  Example made;
+  made.known = below(2) == 0;
+  const std::string number = made.known ? "s32" : indices[below(5)];
+  const std::string shape = fmt::format("{}[{}{}]", number, two ? "1," : "", index.size());
+  std::string of_index = fmt::format("i = {} parameter(2)", shape);
+  if (made.known) {
+    of_index =
+        fmt::format("c = s32[{}] constant({{{}}})\n  i = {} reshape(c)", index.size(), fmt::join(index, ", "), shape);
+    if (index.size() == 1)
+      of_index = fmt::format("c = s32[] constant({})\n  i = {} broadcast(c), dimensions={{}}", index[0], shape);
+  }
+  made.text = fmt::format(
+      "HloModule m\nf {{\n  a = {0}[] parameter(0)\n  b = {0}[] parameter(1)\n  {9}{1}\n}}\nENTRY e {{\n  o = {0}[{2}] "
+      "parameter(0)\n  u = {0}[{3}] parameter(1)\n  {4}\n  ROOT r = {0}[{2}] scatter(o, i, u), "
+      "update_window_dims={{{5}}}, inserted_window_dims={{{6}}}, scatter_dims_to_operand_dims={{{7}}}, "
+      "index_vector_dim={8}, to_apply=f\n}}\n",
+      type, combiner, fmt::join(dims, ","), fmt::join(updates, ","), of_index, fmt::join(window, ","),
+      fmt::join(inserted, ","), fmt::join(moved, ","), two ? 1 : 0,
+      combiner.find("ROOT") == std::string::npos ? "ROOT " : "");
+  return made;
+}
+
+TEST(ExpandWindowScatters, ComputeTheSame) {
+  int elementwise = 0, put_back = 0;
+  for (uint64_t seed = 1; seed <= 600; ++seed) {
+    Random random(seed);
+    const Example example = random_module(random);
+    SCOPED_TRACE(example.text);
+    const auto module = parse_module(example.text);
+    ASSERT_TRUE(module) << module.error().to_string();
+    ASSERT_TRUE(has_window_scatters(**module));
+    const auto expanded = expand_window_scatters(**module);
+    ASSERT_TRUE(expanded) << expanded.error().to_string();
+    const std::string text = print(*expanded);
+    EXPECT_EQ(text.find(" scatter("), std::string::npos);
+    put_back += text.find("dynamic-update-slice") != std::string::npos ? 1 : 0;
+    elementwise += text.find(" pad(") != std::string::npos ? 1 : 0;
+    const auto verified = verify(*expanded);
+    ASSERT_TRUE(verified) << verified.error().to_string() << text;
+    const auto again = parse_module(text);
+    ASSERT_TRUE(again) << again.error().to_string();
+    auto arguments = typical_arguments((*module)->entry_computation(), seed);
+    // Indices that are out of range, too: negative and large ones.
+    if (!example.known && seed % 3 == 0) {
+      const auto bytes = static_cast<uint8_t*>(static_cast<void*>(arguments[2].mutable_bytes()));
+      bytes[0] = static_cast<uint8_t>(random.below(256));
+    }
+    const auto expected = evaluate(**module, arguments);
+    ASSERT_TRUE(expected) << expected.error().to_string();
+    const auto actual = evaluate(**again, arguments);
+    ASSERT_TRUE(actual) << actual.error().to_string();
+    EXPECT_EQ(difference(*actual, *expected, 1).value_or(""), "");
+  }
+  EXPECT_GE(put_back, 100);
+  EXPECT_GE(elementwise, 50);
+}
+
+TEST(ExpandWindowScatters, LeavesSeveralIndices) {
+  const auto module = parse_module(
+      "HloModule m\nf { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\nENTRY e { o = "
+      "f32[9,4] "
+      "parameter(0) i = s32[2,1] parameter(1) u = f32[2,4] parameter(2) ROOT r = f32[9,4] scatter(o, i, u), "
+      "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+      "to_apply=f }");
+  ASSERT_TRUE(module) << module.error().to_string();
+  EXPECT_FALSE(has_window_scatters(**module));
+}
+
+}  // namespace
+}  // namespace strata::hlo
