@@ -9,6 +9,7 @@
 #include "report/shipped_graphs.h"
 #include "report/summary.h"
 #include "superopt/codegen/libraries.h"
+#include "superopt/test_one_kernel.h"
 #include "support/markup.h"
 #include "test_paths.h"
 
@@ -284,12 +285,8 @@ TEST(Pipeline, WhatIsOutsideTheFragmentIsProved) {
   for (const char* text : kOutsidePrograms) {
     const auto program = parse_graph(text);
     ASSERT_TRUE(program) << program.error().to_string();
-    SuperoptimizeOptions options;
-    options.search.target = &targets().back();
-    options.search.threads = 2;
-    options.search.time_limit = 0;
+    SuperoptimizeOptions options = testing_one_kernel::options_of_small_programs();
     options.solver_time_limit = 300;
-    options.candidates = 2;
     const auto result = superoptimize(*program, options);
     ASSERT_TRUE(result) << result.error().to_string();
     const Candidate& best = result->candidates.front();

@@ -119,8 +119,9 @@ Result<OptimizedPart> optimize_part(const GraphPtr& program, const Superoptimize
   done("search", found.graphs.empty() ? *program : *found.graphs.front());
 
   // Optimise: finer loops, elementwise chains in registers, the cheapest with their schedules.
+  KnownSchedules schedules(*options.search.target);
   const Deadline of_variants = deadline.share(kVariantsShare);
-  STRATA_TRY(const std::vector<GraphPtr> graphs, best_variants(found.graphs, options, of_variants));
+  STRATA_TRY(const std::vector<GraphPtr> graphs, best_variants(found.graphs, options, of_variants, schedules));
   result.cut = of_variants.passed() || of_variants.interrupted();
   done("thread-graphs", graphs.empty() ? *program : *graphs.front());
 

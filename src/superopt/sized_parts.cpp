@@ -128,7 +128,7 @@ GraphPtr canonical_graph(const Graph& graph, const CanonicalProgram& form) {
 /// Error where the best known graph has none.
 Result<std::vector<GraphPtr>> forms_of(const Graph& graph, const Relative& known, const Graph& part,
                                        const CanonicalProgram& form, const SuperoptimizeOptions& options,
-                                       const Deadline& deadline) {
+                                       const Deadline& deadline, KnownSchedules& schedules) {
   const auto made = resized(graph, *known.part, part, *options.search.target);
   if (!made) {
     if (&graph != known.graphs.front().get()) return std::vector<GraphPtr>{};
@@ -137,7 +137,7 @@ Result<std::vector<GraphPtr>> forms_of(const Graph& graph, const Relative& known
   }
   std::vector<GraphPtr> canonical;
   for (const GraphPtr& one : *made) canonical.push_back(canonical_graph(*one, form));
-  return best_variants(canonical, options, deadline);
+  return best_variants(canonical, options, deadline, schedules);
 }
 
 }  // namespace
@@ -162,12 +162,13 @@ Result<OptimizedPart> part_of_other_sizes(const Graph& part, const CanonicalProg
   result.made_of = where;
   result.candidates = {as_candidate(form.graph, target)};
   if (known.graphs.empty()) return result;  // nothing better is known there either
-  const CostEstimate as_given = scheduled_cost(*form.graph, target);
+  KnownSchedules schedules(target);
+  const CostEstimate as_given = scheduled_cost(*form.graph, schedules);
   std::vector<std::pair<double, GraphPtr>> rated;
   for (const GraphPtr& graph : known.graphs) {
     if (deadline.passed()) break;
-    STRATA_TRY(const std::vector<GraphPtr> graphs, forms_of(*graph, known, part, form, options, deadline));
-    for (const GraphPtr& one : graphs) rated.emplace_back(scheduled_cost(*one, target).seconds, one);
+    STRATA_TRY(const std::vector<GraphPtr> graphs, forms_of(*graph, known, part, form, options, deadline, schedules));
+    for (const GraphPtr& one : graphs) rated.emplace_back(scheduled_cost(*one, schedules).seconds, one);
     // The others are there because they are near it: without it they say little.
     if (rated.empty()) return unsupported("code cannot be made of what is known at {} at this size", where);
   }

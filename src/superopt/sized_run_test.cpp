@@ -81,8 +81,8 @@ class SizedRunTest : public testing::Test {
 
 const char* const kNorm = R"(graph norm {
   dim tokens = 16
-  input X: f16[tokens, 256]
-  input W: f16[256, 512]
+  input X: f16[tokens, 64]
+  input W: f16[64, 128]
   S = sum(X, dim=1)
   M = sqr(S)
   A = add_constant(M, value=1)

@@ -8,16 +8,22 @@
 
 namespace strata::testing_one_kernel {
 
-/// The program's best result is one kernel with a proof, and its code computes on the host what the interpreter does,
-/// for inputs from −`magnitude` to `magnitude`. What bounds the search is its number of operators.
-inline void expect_one_kernel(const char* text, double magnitude, bool libraries) {
-  const auto program = parse_graph(text);
-  ASSERT_TRUE(program) << program.error().to_string();
+/// Of searches that their number of operators bounds, and no time.
+inline SuperoptimizeOptions options_of_small_programs() {
   SuperoptimizeOptions options;
   options.search.target = &targets().back();
   options.search.threads = 2;
   options.search.time_limit = 0;
   options.candidates = 2;
+  return options;
+}
+
+/// The program's best result is one kernel with a proof, and its code computes on the host what the interpreter does,
+/// for inputs from −`magnitude` to `magnitude`.
+inline void expect_one_kernel(const char* text, double magnitude, bool libraries) {
+  const auto program = parse_graph(text);
+  ASSERT_TRUE(program) << program.error().to_string();
+  SuperoptimizeOptions options = options_of_small_programs();
   options.passes.libraries = libraries;
   const auto result = superoptimize(*program, options);
   ASSERT_TRUE(result) << result.error().to_string();

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "ir/validate.h"
 #include "superopt/codegen/block_memory.h"
-#include "superopt/codegen/generate.h"
 #include "superopt/in_parallel.h"
 #include "superopt/optimize/epilogue.h"
 #include "superopt/optimize/retile.h"
@@ -37,11 +37,12 @@ std::vector<std::vector<int64_t>> grids_of(const Graph& graph) {
 }
 
 /// Whether code can be generated of every block graph: with its values in shared memory, or in registers.
-bool has_code(const Graph& graph, const Target& target, const Passes& passes) {
+bool has_code(const Graph& graph, const Passes& passes, KnownSchedules& schedules) {
+  const Target& target = schedules.target();
   const auto in_registers = [&](const Operation& op) {
-    const auto offered = block_schedules(op, operand_strides(graph, op), target);
-    return passes.registers && passes.schedules &&
-           std::any_of(offered.begin(), offered.end(),
+    if (!passes.registers || !passes.schedules) return false;
+    const std::vector<BlockSchedule>& offered = schedules.of(graph, op);
+    return std::any_of(offered.begin(), offered.end(),
                        [&](const BlockSchedule& schedule) { return passes.bulk || !schedule.bulk; });
   };
   return std::all_of(graph.operations().begin(), graph.operations().end(), [&](const Operation& op) {
@@ -76,7 +77,7 @@ std::vector<GraphPtr> retiled_and_joined(const GraphPtr& graph, const Passes& pa
 }  // namespace
 
 Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, const SuperoptimizeOptions& options,
-                                            const Deadline& deadline) {
+                                            const Deadline& deadline, KnownSchedules& schedules) {
   const size_t count = std::min(found.size(), kMostFound);
   std::vector<Result<std::vector<Variant>>> of_graph(count);
   const auto variants_of = [&](const GraphPtr& found_one) -> Result<std::vector<Variant>> {
@@ -87,8 +88,8 @@ Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, 
       if (options.passes.thread_graphs) {
         STRATA_TRY(graph, form_thread_graphs(*one, kThreadsPerBlock));
       }
-      if (!has_code(*graph, *options.search.target, options.passes)) continue;
-      const CostEstimate cost = scheduled_cost(*graph, *options.search.target);
+      if (!has_code(*graph, options.passes, schedules)) continue;
+      const CostEstimate cost = scheduled_cost(*graph, schedules);
       variants.push_back({graph, cost, grids_of(*graph)});
     }
     return variants;
@@ -113,7 +114,13 @@ Result<std::vector<GraphPtr>> best_variants(const std::vector<GraphPtr>& found, 
   std::map<std::vector<std::vector<int64_t>>, int> of_kind;
   std::vector<GraphPtr> first;
   std::vector<GraphPtr> later;
+  std::unordered_multimap<uint64_t, GraphPtr> taken;  // by structural_hash
   for (Variant& variant : variants) {
+    // Finer loops of graphs that differ in their loops alone are equal.
+    const uint64_t hash = variant.graph->structural_hash();
+    const auto [begin, end] = taken.equal_range(hash);
+    if (std::any_of(begin, end, [&](const auto& one) { return same_structure(*one.second, *variant.graph); })) continue;
+    taken.emplace(hash, variant.graph);
     (of_kind[variant.grids]++ < kOfOneKind ? first : later).push_back(std::move(variant.graph));
   }
   first.insert(first.end(), later.begin(), later.end());

@@ -9,9 +9,9 @@ import logging
 import pathlib
 import sys
 import time
-import traceback
 
 import torch
+from checks import tried
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
 from test_torch_models import Block, Images  # noqa: E402
@@ -169,35 +169,24 @@ def main():
     for dtype in (torch.float32, torch.bfloat16):
         for name in ("block", "images"):
             for check in (check_results, check_gradients, check_stream, check_graph, check_times):
-                torch.manual_seed(0)
-                torch_backend.FALLBACKS.clear()
-                label = f"{check.__name__} {name} {str(dtype).removeprefix('torch.')}"
-                try:
-                    said = check(name, dtype)
-                except Exception:  # the other checks still run
-                    failed += 1
-                    said = "FAILED\n" + traceback.format_exc(limit=-4)
-                fell = {operator for operator, _, _ in torch_backend.FALLBACKS}
-                print(label, said or "ok", f"in torch: {fell}" if fell else "", flush=True)
-        failed += tried("check_cache_in_place", check_cache_in_place) if dtype == torch.float32 else 0
-        for name in ("attend", "moved", "scaled"):
-            failed += tried(f"check_cache {name} {dtype}", lambda name=name, dtype=dtype: check_cache(name, dtype))
+                failed += tried_anew(check, name, dtype)
+        with torch.no_grad():
+            failed += tried_anew(check_cache_in_place) if dtype == torch.float32 else 0
+            for name in ("attend", "moved", "scaled"):
+                failed += tried_anew(check_cache, name, dtype)
     sys.exit(failed)
 
 
-def tried(label, check):
-    """Runs a check and prints what it says; 1 where it fails."""
+def tried_anew(check, *arguments):
+    """tried(), with a random state of its own, and what torch computed of the check's operators."""
     torch.manual_seed(0)
     torch_backend.FALLBACKS.clear()
-    try:
-        with torch.no_grad():
-            said = check() or "ok"
-    except Exception:  # the other checks still run
-        print(label, "FAILED\n" + traceback.format_exc(limit=-4), flush=True)
-        return 1
+    label = " ".join([check.__name__, *(str(one).removeprefix("torch.") for one in arguments)])
+    failed = tried(label, check, *arguments)
     fell = {operator for operator, _, _ in torch_backend.FALLBACKS}
-    print(label, said, f"in torch: {fell}" if fell else "", flush=True)
-    return 0
+    if fell:
+        print(f"  in torch: {fell}", flush=True)
+    return failed
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ failures
 
 import pathlib
 import sys
-import traceback
 
 import torch
+from checks import tried
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
 from test_torch_operator import BACKWARD, FORWARD, HLO, TWO, tensors  # noqa: E402
@@ -83,15 +83,8 @@ def check_gradients():
 
 
 def main():
-    failed = 0
-    for check in (check_results, check_opcheck, check_graph, check_reduced_overhead, check_stream, check_gradients):
-        try:
-            check()
-            print(check.__name__, "ok", flush=True)
-        except Exception:  # the other checks still run
-            failed += 1
-            print(check.__name__, "FAILED\n" + traceback.format_exc(limit=-4), flush=True)
-    sys.exit(failed)
+    checks = (check_results, check_opcheck, check_graph, check_reduced_overhead, check_stream, check_gradients)
+    sys.exit(sum(tried(check.__name__, check) for check in checks))
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 
 import torch
+from checks import tried
 
 import strata
 
@@ -114,14 +114,8 @@ def main():
     parser.add_argument("--config", default="qwen3-0.6b")
     parser.add_argument("--strata", default=os.environ.get("STRATA"))
     arguments = parser.parse_args()
-    failed = 0
-    for check in (check_decoder, check_jax, check_tvm_ffi):
-        try:
-            print(check.__name__, check(arguments), flush=True)
-        except Exception:  # the other checks still run
-            failed += 1
-            print(check.__name__, "FAILED\n" + traceback.format_exc(limit=-4), flush=True)
-    sys.exit(failed)
+    checks = (check_decoder, check_jax, check_tvm_ffi)
+    sys.exit(sum(tried(check.__name__, check, arguments) for check in checks))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Opens CUDA's libraries where src/runtime/cuda_libraries.cpp looks for them, and among this Python's packages."""
 import ctypes
 import glob
+import importlib.util
 import os
 import pathlib
 import site
@@ -22,3 +23,12 @@ def open_cuda_library(variable, names):
         except OSError:
             continue
     raise RuntimeError(f"{names[0]} was not found")
+
+
+def name_toolkit_of_packages():
+    """Sets STRATA_CUDA_ROOT, where it is not, to CUDA's libraries among PyTorch's packages."""
+    spec = importlib.util.find_spec("nvidia")
+    for place in spec.submodule_search_locations if spec else []:
+        root = pathlib.Path(place) / "cu13"
+        if root.is_dir():
+            os.environ.setdefault("STRATA_CUDA_ROOT", str(root))

@@ -8,25 +8,14 @@ Needs PyTorch with CUDA. Exits with 1 where a check fails."""
 
 import argparse
 import gc
-import importlib.util
-import os
-import pathlib
 import sys
 import threading
 import time
-import traceback
 
+from checks import tried
+from cuda_library import name_toolkit_of_packages
 
-def find_cuda():
-    """CUDA's libraries among PyTorch's packages, where there is no toolkit."""
-    spec = importlib.util.find_spec("nvidia")
-    for place in spec.submodule_search_locations if spec else []:
-        root = pathlib.Path(place) / "cu13"
-        if root.is_dir():
-            os.environ.setdefault("STRATA_CUDA_ROOT", str(root))
-
-
-find_cuda()
+name_toolkit_of_packages()
 
 import torch  # noqa: E402
 
@@ -96,19 +85,6 @@ RMSNORM = """graph rmsnorm {
   output O
 }
 """
-
-failures = []
-
-
-def check(function):
-    """Runs it; what goes wrong is printed and counted."""
-    try:
-        said = function()
-        print(f"ok      {function.__doc__}{f': {said}' if said else ''}", flush=True)
-    except Exception:
-        failures.append(function.__name__)
-        print(f"FAILED  {function.__doc__}\n{traceback.format_exc()}", flush=True)
-
 
 def softmax_module(rows=512, size=1024):
     return strata.compile_hlo(SOFTMAX.format(rows=rows, size=size), target="gpu")
@@ -390,10 +366,10 @@ if __name__ == "__main__":
 
     doctor()
     print(f"\nPyTorch {torch.__version__} on {torch.cuda.get_device_name(0)}\n")
-    for one in (right_without_copies, into_given_tensors, views, callers_stream, two_streams, several_threads,
-                cuda_graph, library_in_cuda_graph, loop, memory_is_released, wrong_arrays, superoptimized,
-                torch_backend, modules):  # fmt: skip
-        check(one)
+    checks = (right_without_copies, into_given_tensors, views, callers_stream, two_streams, several_threads,
+              cuda_graph, library_in_cuda_graph, loop, memory_is_released, wrong_arrays, superoptimized,
+              torch_backend, modules)  # fmt: skip
+    failed = sum(tried(f"{one.__doc__}:", one) for one in checks)
     print_rows()
-    print(f"\n{len(failures)} failed{': ' if failures else ''}{', '.join(failures)}")
-    sys.exit(1 if failures else 0)
+    print(f"\n{failed} failed")
+    sys.exit(1 if failed else 0)

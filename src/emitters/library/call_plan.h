@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "emitters/kinds/memory_views.h"
 #include "emitters/library/calls.h"
-#include "emitters/library/memory_views.h"
 #include "machine/target.h"
 
 namespace strata::emitters {

@@ -3,8 +3,8 @@
 #include <numeric>
 #include <set>
 
+#include "emitters/kinds/memory_views.h"
 #include "emitters/library/call_plan.h"
-#include "emitters/library/memory_views.h"
 #include "emitters/library/narrow_products.h"
 #include "hlo/compute.h"
 #include "hlo/entry_rewriter.h"

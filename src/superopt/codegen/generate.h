@@ -20,6 +20,8 @@
 
 namespace strata {
 
+class KnownSchedules;  // known_schedules.h
+
 /// A block function that others than its own kernel can call.
 struct BlockTask {
   std::string name;
@@ -108,6 +110,8 @@ Result<ScheduledBlock> describe_schedule(const Graph& graph, const Operation& op
 /// What a kernel graph costs: its block graphs with schedules (schedule_cost.h), the emitters' own where none is given,
 /// work of libraries as in libraries.h, everything else as in optimize/cost.h.
 CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Schedules& schedules = {});
+/// The same with the emitters' own choices.
+CostEstimate scheduled_cost(const Graph& graph, KnownSchedules& known);
 
 /// Error (Unsupported) where a block does not fit the target's shared memory, or no library takes an operator that the
 /// schedules give to one.

@@ -4,7 +4,7 @@
 
 #include "ir/text.h"
 #include "superopt/codegen/all_schedules.h"
-#include "superopt/codegen/generate.h"
+#include "superopt/codegen/known_schedules.h"
 
 namespace strata {
 namespace {
@@ -55,6 +55,38 @@ TEST(ScheduleCost, OrdersSchedules) {
     EXPECT_GT(block->seconds, 8192 * 4096 * 2 / h200().rates.memory_bandwidth + 1e-6);
     last = block->seconds;
   }
+}
+
+TEST(KnownSchedules, AreMadeOnceForEqualBlocks) {
+  KnownSchedules known(h200());
+  const GraphPtr graph = product(128, 64);
+  const auto of = [&](const GraphPtr& one) -> const std::vector<BlockSchedule>& {
+    return known.of(*one, one->operations()[0]);
+  };
+  const std::vector<BlockSchedule>& first = of(graph);
+  EXPECT_EQ(first, block_schedules(graph->operations()[0], operand_strides(*graph, graph->operations()[0]), h200()));
+  EXPECT_EQ(&of(product(128, 64)), &first);
+  EXPECT_NE(&of(product(64, 64)), &first);
+  EXPECT_NE(&of(product(128, 32)), &first);
+  for (const int64_t blocks : {32, 64, 128}) {
+    const GraphPtr one = product(blocks, 64);
+    EXPECT_DOUBLE_EQ(scheduled_cost(*one, known).seconds, scheduled_cost(*one, h200()).seconds);
+  }
+}
+
+TEST(KnownSchedules, DependOnHowOperandsLie) {
+  const auto graph = [](const std::string& of) {
+    return *parse_graph(
+        "graph g {\n input A: f16[16, 64]\n input B: f16[64, 64]\n T = transpose(B, perm=[1, 0])\n"
+        " C = block(A, " +
+        of + ", grid=[2], loop=2) {\n  a = in_iter(A, imap=[_], fmap=1)\n  b = in_iter(" + of +
+        ", imap=[1], fmap=0)\n  p = matmul(a, b)\n  s = accum(p, kind=sum)\n"
+        "  C = out_saver(s, omap=[1])\n }\n output C\n}\n");
+  };
+  KnownSchedules known(h200());
+  const GraphPtr straight = graph("B");
+  const GraphPtr turned = graph("T");
+  EXPECT_NE(&known.of(*straight, straight->operations()[1]), &known.of(*turned, turned->operations()[1]));
 }
 
 TEST(ScheduleLabels, RoundTrip) {

@@ -1,25 +1,59 @@
 // Kernel graphs with schedules: what they cost.
+#include <algorithm>
+
 #include "ir/views.h"
 #include "superopt/codegen/generate.h"
+#include "superopt/codegen/known_schedules.h"
 #include "superopt/codegen/libraries.h"
 #include "superopt/codegen/merging.h"
 #include "superopt/codegen/schedule_cost.h"
 
 namespace strata {
 
-Result<ScheduledBlock> describe_schedule(const Graph& graph, const Operation& op, std::optional<BlockSchedule> schedule,
-                                         const Target& target) {
-  const auto strides = operand_strides(graph, op);
+KnownSchedules::Entry& KnownSchedules::entry(const Operation& op, std::vector<std::vector<int64_t>> strides) {
+  const uint64_t hash = op.body->structural_hash();
+  const std::scoped_lock lock(mutex_);
+  const auto [first, last] = entries_.equal_range(hash);
+  const auto found = std::find_if(first, last, [&](const auto& one) {
+    return one.second->strides == strides && same_structure(*one.second->body, *op.body);
+  });
+  if (found != last) return *found->second;
+  auto made = std::make_unique<Entry>();
+  made->body = op.body;
+  made->strides = std::move(strides);
+  return *entries_.emplace(hash, std::move(made))->second;
+}
+
+const std::vector<BlockSchedule>& KnownSchedules::of(const Graph& graph, const Operation& op) {
+  Entry& known = entry(op, operand_strides(graph, op));
+  std::call_once(known.made, [&] { known.schedules = block_schedules(op, known.strides, target_); });
+  return known.schedules;
+}
+
+namespace {
+
+/// With the schedule, or the first of `offered` where there is none.
+Result<ScheduledBlock> scheduled_block(const Graph& graph, const Operation& op, std::optional<BlockSchedule> schedule,
+                                       KnownSchedules& known) {
   if (!schedule) {
-    const auto offered = block_schedules(op, strides, target);
+    const std::vector<BlockSchedule>& offered = known.of(graph, op);
     if (offered.empty()) return unsupported("no emitter that works in registers takes the block");
     schedule = offered.front();
   }
+  const auto strides = operand_strides(graph, op);
   ScheduledBlock block;
   block.schedule = *schedule;
-  STRATA_TRY(block.code, emit_in_registers(op, "candidate", strides, *schedule, target));
-  block.seconds = schedule_seconds(op, strides, block.code, *schedule, target);
+  STRATA_TRY(block.code, emit_in_registers(op, "candidate", strides, *schedule, known.target()));
+  block.seconds = schedule_seconds(op, strides, block.code, *schedule, known.target());
   return block;
+}
+
+}  // namespace
+
+Result<ScheduledBlock> describe_schedule(const Graph& graph, const Operation& op, std::optional<BlockSchedule> schedule,
+                                         const Target& target) {
+  KnownSchedules known(target);
+  return scheduled_block(graph, op, schedule, known);
 }
 
 namespace {
@@ -52,9 +86,8 @@ std::optional<MergedBehind> merged_behind(const Graph& graph, size_t i, const Sc
   return MergedBehind{pair->next, pair->seconds(graph, block.code, block.schedule, handover, target)};
 }
 
-}  // namespace
-
-CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Schedules& schedules) {
+CostEstimate cost_of(const Graph& graph, const Schedules& schedules, KnownSchedules& known) {
+  const Target& target = known.target();
   CostEstimate total;
   const LibraryPlan libraries = plan_libraries(graph, schedules);
   const std::vector<bool> views = view_operations(graph, libraries.strided);
@@ -71,7 +104,7 @@ CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Sche
       cost.seconds = 0;
       cost.kernels = 0;
     } else if (op.body) {
-      const auto block = describe_schedule(graph, op, i < schedules.size() ? schedules[i] : std::nullopt, target);
+      const auto block = scheduled_block(graph, op, i < schedules.size() ? schedules[i] : std::nullopt, known);
       if (block) {
         cost.seconds = block->seconds;
         if (const auto behind = merged_behind(graph, i, *block, target, schedules, libraries)) {
@@ -86,6 +119,15 @@ CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Sche
   }
   return total;
 }
+
+}  // namespace
+
+CostEstimate scheduled_cost(const Graph& graph, const Target& target, const Schedules& schedules) {
+  KnownSchedules known(target);
+  return cost_of(graph, schedules, known);
+}
+
+CostEstimate scheduled_cost(const Graph& graph, KnownSchedules& known) { return cost_of(graph, {}, known); }
 
 CostEstimate generated_cost(CostEstimate cost, const Graph& graph, const Target& target,
                             const GeneratedProgram& program) {

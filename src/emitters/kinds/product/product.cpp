@@ -20,11 +20,10 @@ namespace {
 /// computed, that needs the registers.
 int min_blocks(const ProductPlan& plan, const Launch& launch, const Target& target) {
   if (plan.tiling.computed) return 0;
-  const int64_t registers = ceil_div(product_registers(plan.tiling, plan.shape), 8) * 8;
   const int64_t shared = launch.shared_bytes + target.reserved_shared_memory;
-  const int64_t blocks = std::min<int64_t>(
-      {target.registers / (registers * launch.threads), target.threads_per_multiprocessor / launch.threads,
-       target.multiprocessor_shared_memory / shared, ceil_div(plan.blocks(), target.multiprocessors)});
+  const int64_t blocks =
+      std::min<int64_t>({product_blocks(plan.tiling, plan.shape, target), target.multiprocessor_shared_memory / shared,
+                         ceil_div(plan.blocks(), target.multiprocessors)});
   return blocks > 1 ? static_cast<int>(blocks) : 0;
 }
 

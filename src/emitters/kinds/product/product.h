@@ -73,6 +73,9 @@ ProductTiling choose_product_tiling(const hlo::Computation& computation, const P
 /// Registers of a thread: its sums, what it reads in an iteration, and addresses.
 int64_t product_registers(const ProductTiling& tiling, const ProductShape& shape);
 
+/// Blocks that a multiprocessor has room for, by their threads and these registers; at least one.
+int64_t product_blocks(const ProductTiling& tiling, const ProductShape& shape, const Target& target);
+
 /// Instructions of all threads for the multiply-adds of a product, or its matrix instructions and what these need.
 double product_operations(const ProductTiling& tiling, const ProductShape& shape);
 

@@ -1,9 +1,9 @@
 // Which dots are products of few rows, and how threads share them.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "emitters/elemental/scalar_operators.h"
+#include "emitters/kinds/memory_views.h"
 #include "emitters/kinds/product/product.h"
 #include "hlo/indexing/evaluations.h"
 
@@ -37,54 +37,6 @@ Dimensions free_dimensions(const hlo::Shape& shape, const Dimensions& batch, con
     if (!taken) found.push_back(d);
   }
   return found;
-}
-
-/// How an array's elements lie in memory where they are read.
-struct Source {
-  Dimensions outermost_first;  ///< of the array's dimensions
-  int64_t bytes = 1;           ///< of the widest element
-};
-
-/// Follows what an array is computed of, element by element and through transposes, to the array that has one element
-/// for each of its own.
-Source source_of(const Computation& computation, InstructionId id) {
-  Dimensions place(static_cast<size_t>(computation[id].shape.rank()));  // of each dimension, in the array at hand
-  std::iota(place.begin(), place.end(), 0);
-  const auto goes_on = [&](const Instruction& it) {
-    return it.opcode == Opcode::Transpose || (hlo::is_elementwise(it.opcode) && !it.operands.empty());
-  };
-  while (goes_on(computation[id])) {
-    const Instruction& it = computation[id];
-    if (it.opcode == Opcode::Transpose) {
-      for (int64_t& d : place) d = it.dimensions()[static_cast<size_t>(d)];
-      id = it.operands[0];
-      continue;
-    }
-    // Of several operands the one that is not the same for many elements.
-    InstructionId next = -1;
-    for (const InstructionId operand : it.operands) {
-      const Opcode opcode = computation[operand].opcode;
-      const bool spread = opcode == Opcode::Broadcast || opcode == Opcode::Constant || opcode == Opcode::Iota;
-      if (!spread && computation[operand].shape.rank() == it.shape.rank()) next = next < 0 ? operand : next;
-    }
-    if (next < 0) break;
-    id = next;
-  }
-  const hlo::Shape& shape = computation[id].shape;
-  Dimensions order;
-  for (size_t i = shape.dims.size(); i-- > 0;) {
-    const int64_t d = shape.minor_to_major[i];
-    order.push_back(std::find(place.begin(), place.end(), d) - place.begin());
-  }
-  return {order, hlo::byte_width(shape.type)};
-}
-
-/// The dimension that lies innermost, of those with more than one element; -1 where none has.
-int64_t innermost(const Source& source, const hlo::Shape& shape) {
-  for (size_t i = source.outermost_first.size(); i-- > 0;) {
-    if (shape.dim(source.outermost_first[i]) > 1) return source.outermost_first[i];
-  }
-  return -1;
 }
 
 /// The largest power of two up to `most` that divides the number.
@@ -122,7 +74,8 @@ int64_t ProductShape::column_count() const { return count_of(columns); }
 int64_t ProductShape::term_count() const { return count_of(terms); }
 
 int64_t innermost_in_memory(const Computation& computation, InstructionId id) {
-  return innermost(source_of(computation, id), computation[id].shape);
+  const Dimensions order = order_in_memory(computation, id, Through::Elements);
+  return order.empty() ? -1 : order.back();
 }
 
 std::optional<ProductShape> product_shape(const Computation& computation, InstructionId id) {
@@ -171,16 +124,17 @@ std::optional<ProductShape> product_shape(const Computation& computation, Instru
     const int64_t in_lhs = a.lhs_contracting[i], in_rhs = a.rhs_contracting[i];
     made.terms.push_back({lhs.dim(in_lhs), left ? in_lhs : in_rhs, left ? in_rhs : in_lhs, -1});
   }
-  const Source source = source_of(computation, it.operands[static_cast<size_t>(made.weights)]);
-  made.bytes = source.bytes;
-  const auto depth = [&](const ProductDimension& one) {
-    return std::find(source.outermost_first.begin(), source.outermost_first.end(), one.in_weights);
-  };
+  const InstructionId weights = it.operands[static_cast<size_t>(made.weights)];
+  const InstructionId source = source_in_memory(computation, weights, Through::Elements).memory;
+  made.bytes = hlo::byte_width(computation[source].shape.type);
+  const Dimensions order = order_in_memory(computation, weights, Through::Elements);
+  const auto depth = [&](const ProductDimension& one) { return std::find(order.begin(), order.end(), one.in_weights); };
   for (auto* group : {&made.columns, &made.terms}) {
     std::sort(group->begin(), group->end(),
               [&](const auto& one, const auto& other) { return depth(one) < depth(other); });
   }
-  if (const int64_t d = innermost(source, w); d >= 0) {
+  if (!order.empty()) {
+    const int64_t d = order.back();
     const auto has = [&](const std::vector<ProductDimension>& group) {
       return std::any_of(group.begin(), group.end(), [&](const auto& one) { return one.in_weights == d; });
     };
@@ -198,16 +152,19 @@ bool uses_matrix_instructions(const Computation& computation, const ProductShape
          (it.shape.type == type || it.shape.type == ElementType::F32);
 }
 
+int64_t product_blocks(const ProductTiling& tiling, const ProductShape& shape, const Target& target) {
+  const int64_t registers = ceil_div(product_registers(tiling, shape), 8) * 8;
+  return std::max<int64_t>(std::min<int64_t>(target.registers / (registers * tiling.threads()),
+                                             target.threads_per_multiprocessor / tiling.threads()),
+                           1);
+}
+
 /// The part of the memory's bandwidth that the bytes on their way use: all of it needs as many as come in the time that
 /// one takes. Where not all blocks are there at once, the last ones leave multiprocessors idle.
 double busy_memory(const ProductTiling& tiling, const ProductShape& shape, const Target& target) {
   constexpr double kSecondsOnTheWay = 1.35e-6;  // of a byte while memory is busy: docs/megakernel.md
   const int64_t blocks = shape.batches() * ceil_div(shape.column_count(), tiling.block_columns());
-  const int64_t registers = ceil_div(product_registers(tiling, shape), 8) * 8;
-  const int64_t resident = std::max<int64_t>(std::min<int64_t>(target.registers / (registers * tiling.threads()),
-                                                               target.threads_per_multiprocessor / tiling.threads()),
-                                             1);
-  const int64_t slots = resident * target.multiprocessors;
+  const int64_t slots = product_blocks(tiling, shape, target) * target.multiprocessors;
   const auto bytes = static_cast<double>(tiling.threads() * tiling.steps * tiling.terms * tiling.columns * shape.bytes);
   const double together = static_cast<double>(std::min(blocks, slots)) * bytes;
   const double even =

@@ -20,10 +20,22 @@ struct MemoryView {
 /// that is farthest up first; the last is the value itself.
 std::vector<MemoryView> memory_views(const hlo::Computation& computation, hlo::InstructionId id);
 
+/// What a value is followed through to the array that is read for it.
+enum class Through {
+  Views,     ///< operators that only move elements (memory_views), and conversions
+  Elements,  ///< transposes, and what computes elements of elements at their places: of several operands, the first
+             ///< that does not repeat its elements
+};
+
+/// The array farthest up whose elements a value has, or is computed of, and their strides there. Conversions are
+/// passed, so that it may be of another type.
+MemoryView source_in_memory(const hlo::Computation& computation, hlo::InstructionId id, Through through);
+
 /// The value's dimensions of more than one element, from the one whose neighbours lie farthest apart in memory to the
-/// one whose neighbours are next to each other, in the array farthest up that has its elements; conversions keep their
-/// places. A dimension of repeated elements stands outside of the dimensions that stand within it here.
-std::vector<int64_t> order_in_memory(const hlo::Computation& computation, hlo::InstructionId id);
+/// one whose neighbours are next to each other, where source_in_memory has its elements. A dimension of repeated
+/// elements stands outside of the dimensions that stand within it here.
+std::vector<int64_t> order_in_memory(const hlo::Computation& computation, hlo::InstructionId id,
+                                     Through through = Through::Views);
 
 /// The stride of these dimensions as one, in this order, if they lie as one would; 0 where there is one element.
 std::optional<int64_t> merged_stride(std::span<const int64_t> dimensions, const std::vector<int64_t>& sizes,

@@ -1,4 +1,4 @@
-#include "emitters/library/memory_views.h"
+#include "emitters/kinds/memory_views.h"
 
 #include <algorithm>
 
@@ -71,22 +71,40 @@ std::optional<std::vector<int64_t>> through(const hlo::Computation& computation,
   }
 }
 
-/// Strides in the array farthest up, which may be of another type.
-std::vector<int64_t> source_strides(const hlo::Computation& computation, InstructionId id) {
-  const Instruction& it = computation[id];
-  if (it.opcode == Opcode::Convert) return source_strides(computation, it.operands[0]);
-  if (it.operands.size() == 1 && it.shape.is_array() && computation.operand_shape(it, 0).is_array()) {
-    if (auto strides = through(computation, it, source_strides(computation, it.operands[0]))) return *strides;
+/// The operand at whose places an operator's elements are computed; -1 where there is none.
+InstructionId operand_at_its_places(const hlo::Computation& computation, const Instruction& it, Through through) {
+  if (through == Through::Views) return it.opcode == Opcode::Convert ? it.operands[0] : -1;
+  if (!hlo::is_elementwise(it.opcode)) return -1;
+  for (const InstructionId operand : it.operands) {
+    const Opcode opcode = computation[operand].opcode;
+    const bool repeats = opcode == Opcode::Broadcast || opcode == Opcode::Constant || opcode == Opcode::Iota;
+    if (!repeats && computation[operand].shape.rank() == it.shape.rank()) return operand;
   }
-  return hlo::memory_strides(it.shape);
+  return -1;
+}
+
+bool is_followed(const hlo::Computation& computation, const Instruction& it, Through through) {
+  if (through == Through::Elements) return it.opcode == Opcode::Transpose;
+  return it.operands.size() == 1 && it.shape.is_array() && computation.operand_shape(it, 0).is_array();
 }
 
 }  // namespace
 
-std::vector<int64_t> order_in_memory(const hlo::Computation& computation, InstructionId id) {
+MemoryView source_in_memory(const hlo::Computation& computation, InstructionId id, Through follow) {
+  const Instruction& it = computation[id];
+  if (const InstructionId operand = operand_at_its_places(computation, it, follow); operand >= 0)
+    return source_in_memory(computation, operand, follow);
+  if (is_followed(computation, it, follow)) {
+    const MemoryView before = source_in_memory(computation, it.operands[0], follow);
+    if (auto strides = through(computation, it, before.strides)) return {before.memory, *std::move(strides)};
+  }
+  return {id, hlo::memory_strides(it.shape)};
+}
+
+std::vector<int64_t> order_in_memory(const hlo::Computation& computation, InstructionId id, Through follow) {
   const hlo::Shape& shape = computation[id].shape;
   const std::vector<int64_t> own = hlo::memory_strides(shape);
-  const std::vector<int64_t> strides = source_strides(computation, id);
+  const std::vector<int64_t> strides = source_in_memory(computation, id, follow).strides;
   std::vector<int64_t> order;
   for (int64_t d = 0; d < shape.rank(); ++d) {
     if (shape.dim(d) != 1) order.push_back(d);

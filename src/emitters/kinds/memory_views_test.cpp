@@ -1,4 +1,4 @@
-#include "emitters/library/memory_views.h"
+#include "emitters/kinds/memory_views.h"
 
 #include <gtest/gtest.h>
 
@@ -36,6 +36,26 @@ TEST(OrderInMemory, EndsAtOperatorsThatComputeAndAtViewsWithoutStrides) {
   EXPECT_EQ(order_of("  x = f32[6,8] parameter(0)\n  t = f32[8,6] transpose(x), dimensions={1,0}\n"
                      "  f = f32[48] reshape(t)\n  ROOT r = f32[8,6] reshape(f)\n"),
             (Order{0, 1}));
+}
+
+TEST(OrderInMemory, GoesThroughWhatComputesElementByElementWhereAsked) {
+  const auto through = [](const std::string& entry) {
+    const auto module = hlo::parse_module("HloModule m\nENTRY e {\n" + entry + "}\n").value();
+    const hlo::Computation& computation = module->entry_computation();
+    const MemoryView source = source_in_memory(computation, computation.root, Through::Elements);
+    return std::pair(order_in_memory(computation, computation.root, Through::Elements),
+                     hlo::byte_width(computation[source.memory].shape.type));
+  };
+  // Scaled weights: the scale repeats its elements, and the weights are read with one byte each.
+  EXPECT_EQ(through("  p = s8[6,8] parameter(0)\n  q = bf16[6,8] convert(p)\n  s = bf16[6] parameter(1)\n"
+                    "  b = bf16[6,8] broadcast(s), dimensions={0}\n  m = bf16[6,8] multiply(b, q)\n"
+                    "  ROOT t = bf16[8,6] transpose(m), dimensions={1,0}\n"),
+            std::pair(Order{1, 0}, 1));
+  // Regrouped elements are read as they are.
+  EXPECT_EQ(through("  x = f32[6,8] parameter(0)\n  t = f32[8,6] transpose(x), dimensions={1,0}\n"
+                    "  ROOT r = f32[8,2,3] reshape(t)\n"),
+            std::pair(Order{0, 1, 2}, 4));
+  EXPECT_EQ(through("  ROOT i = s32[6,8] iota(), iota_dimension=0\n").first, (Order{0, 1}));
 }
 
 TEST(OrderInMemory, RepeatedElementsStandOutsideOfWhatTheyRepeat) {
