@@ -19,6 +19,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _DTYPES = {"float16": "f16", "half": "f16", "bfloat16": "bf16", "float32": "f32", "float": "f32", "float64": "f64",
            "double": "f64"}  # fmt: skip
 
+_MASKED = -65504  # the least number of f16: the exponential of its distance to any score is 0
 Number = Union[int, float, Fraction]
 
 
@@ -69,7 +70,7 @@ def _operators() -> dict[str, tuple[int, list[tuple[str, bool, str]], str]]:
 
 
 class Value:
-    """A tensor of a Graph. +, -, *, /, @, >, ** 2, ** 0.5, ** -0.5 and slices make new ones; so do the graph's methods.
+    """A tensor of a Graph. +, -, *, /, @, >, >=, ** 2, ** 0.5, ** -0.5 and slices make new ones; so do the graph's methods.
     Shapes broadcast as NumPy's do."""
 
     __slots__ = ("graph", "id", "name", "dtype", "shape")
@@ -123,6 +124,12 @@ class Value:
 
     def __lt__(self, other):
         return self.graph.greater(other, self)
+
+    def __ge__(self, other):
+        return 1 - (self < other)
+
+    def __le__(self, other):
+        return 1 - (self > other)
 
     def __pow__(self, exponent):
         powers = {2: self.graph.sqr, 0.5: self.graph.sqrt, -0.5: self.graph.rsqrt}
@@ -253,6 +260,27 @@ class Graph:
         sizes = [plain(one) if isinstance(one, Size) else number for one, number in zip(shape, numbers)]
         return self._value(self._builder.input(name, _dtype_name(dtype), sizes, _place()))
 
+    def iota(self, shape: Sequence[int], dim: int = 0, *, start: Number = 0, step: int = 1, dtype: Any = "f16",
+             name: str = "") -> Value:  # fmt: skip
+        """Elements that are known: start + step · index along one dimension, the same along all others. Integers below
+        2^24 in magnitude; with step=0 a constant, and start may be a fraction. Nobody gives them and they lie nowhere
+        in memory: a kernel computes what it reads. Elementwise operators alone read them. Comparisons make masks:
+
+            i, j = g.iota((queries, 1), 0), g.iota((1, keys), 1)
+            scores = g.select(j > i, -65504, scores)
+        """
+        if name:
+            _checked(arguments.name, "an iota's name", name)
+        sizes = _checked(arguments.sizes, "the shape", shape)
+        numbers = {"dim": dim, "step": step}
+        for what, number in numbers.items():
+            if not isinstance(number, int) or isinstance(number, bool):
+                raise _error(f"{what}={number!r} is no integer")
+        if any(isinstance(one, Size) for one in shape):
+            raise _error("a program with dims has no iotas\n  write numbers for the sizes, and leave the dims out")
+        along = dim + len(sizes) if dim < 0 else dim
+        return self._value(self._builder.iota(name, _dtype_name(dtype), sizes, along, _number(start), step, _place()))
+
     def output(self, *values: Value) -> None:
         """Makes these outputs, in this order and behind those there are."""
         for value in values:
@@ -288,6 +316,18 @@ class Graph:
         if not factor:
             raise _error(f"division of '{x.name}' by 0")
         return self._apply("scale", (x,), {"factor": factor}, name)
+
+    def greater(self, x: Value | Number, y: Value | Number, *, name: str = "") -> Value:
+        """1 where x > y, else 0."""
+        x, y = self._beside(x, y)
+        return self._apply("greater", (x, y), {}, name)
+
+    def select(self, condition: Value, x: Value | Number, y: Value | Number, *, name: str = "") -> Value:
+        """x where the condition is not 0, else y."""
+        if not isinstance(x, Value) and not isinstance(y, Value):
+            x = self._constant(x, condition)
+        x, y = self._beside(x, y)
+        return self._apply("select", (condition, x, y), {}, name)
 
     # Operators of several of the table's.
 
@@ -341,16 +381,22 @@ class Graph:
         """silu(gate) · up."""
         return self.mul(self.silu(gate), up, name=name)
 
-    def attention(self, q: Value, k: Value, v: Value, *, mask: Value | None = None, scale: float | None = None,
-                  name: str = "") -> Value:  # fmt: skip
+    def attention(self, q: Value, k: Value, v: Value, *, mask: Value | None = None, causal: bool = False,
+                  scale: float | None = None, name: str = "") -> Value:  # fmt: skip
         """softmax(scale · q · kᵀ + mask) · v. q is (…, queries, size), k and v are (…, keys, size); scale is 1/√size
-        unless it is given; mask is added to the scores and broadcasts to them."""
+        unless it is given; mask is added to the scores and broadcasts to them. `causal`: a query sees the keys up to
+        its own place alone, both counted from 0; the scores of others are the least number of f16."""
         if scale is None and isinstance(q.shape[-1], Size):
             raise _error(f"1/√size is no constant where the size is {q.shape[-1]!r}\n  give scale=")
         scores = self.matmul(q, k.T)
         scores = self.scale(scores, factor=1 / math.sqrt(q.shape[-1]) if scale is None else scale)
         if mask is not None:
             scores = self.add(scores, mask)
+        if causal:
+            queries, keys = scores.shape[-2:]
+            query = self.iota((queries, 1), 0, dtype=scores.dtype)
+            key = self.iota((1, keys), 1, dtype=scores.dtype)
+            scores = self.select(key > query, _MASKED, scores)
         return self.matmul(self.softmax(scores), v, name=name)
 
     # The rest of the table.
@@ -382,6 +428,22 @@ class Graph:
             if isinstance(given.get(key), int) and given[key] < 0 and operands:
                 given[key] += operands[0].ndim
         return self._value(self._builder.add(operator, numbers, given, name, _place()))
+
+    def _constant(self, number: Number, like: Value) -> Value:
+        """A number as a tensor that broadcasts to another: an iota that does not count."""
+        if not isinstance(number, (int, float, Fraction)):
+            self._operand(number)
+        if not like.ndim:
+            raise _error(f"'{like.name}' has no dimension, and a number no place beside it\n  reshape it to (1,) first")
+        return self.iota((1,), start=number, step=0, dtype=like.dtype)
+
+    def _beside(self, x: Value | Number, y: Value | Number) -> tuple[Value, Value]:
+        """Both as tensors, of which one may be a number."""
+        if isinstance(x, Value) and not isinstance(y, Value):
+            return x, self._constant(y, x)
+        if isinstance(y, Value) and not isinstance(x, Value):
+            return self._constant(x, y), y
+        return x, y
 
     def _reduced(self, operator: str, x: Value, dim: int, keepdim: bool, every: int | None, name: str) -> Value:
         result = self._apply(operator, (x,), {"dim": dim, "every": every}, name if keepdim else "")

@@ -276,6 +276,14 @@ Result<void> GraphBuilder::output(TensorId id, SourceLocation at) {
                             {}},
                       at);
   }
+  if (graph_->type(id).iota) {
+    return with_place(
+        Error{ErrorCode::InvalidInput,
+              fmt::format("'{}' is an iota, which lies nowhere in memory, and no output", graph_->tensor(id).name),
+              "output what an operator makes of it, such as add_constant with value=0",
+              {}},
+        at);
+  }
   graph_->outputs_.push_back(id);
   return {};
 }

@@ -147,6 +147,13 @@ TEST(Text, IotasAreInputsWithoutArguments) {
   EXPECT_NE((*graph)->structural_hash(), (*changed)->structural_hash());
 }
 
+TEST(Text, IotasAreNoOutputs) {
+  const auto graph =
+      parse_graph("graph g {\n  input A: f32[4]\n  I = iota(dim=0) : f32[4]\n  B = mul(A, I)\n  output B, I\n}\n");
+  ASSERT_FALSE(graph);
+  EXPECT_THAT(graph.error().to_string(), testing::HasSubstr("'I' is an iota, which lies nowhere in memory"));
+}
+
 TEST(Text, IotasThatCannotBeAreRefused) {
   const auto error = [](const std::string& statements) {
     const auto graph = parse_graph("graph g {\n  input A: f32[4, 8]\n" + statements + "  output B\n}\n");

@@ -146,6 +146,21 @@ class Builder {
     return id;
   }
 
+  /// An input whose elements are known: `start` is a number as programs write it. An empty name is made up.
+  TensorId iota(const std::string& name, const std::string& dtype, const Shape& shape, int64_t dim,
+                const std::string& start, int64_t step, const Place& place) {
+    const auto at_place = [&](auto result) {
+      if (!result) throw Raised(result.error().at(place.location()));
+      return *result;
+    };
+    if (!sized_.dims.empty()) {
+      throw Raised(Error{ErrorCode::InvalidInput, "a program with dims has no iotas",
+                         "write numbers for the sizes, and leave the dims out", place.location()});
+    }
+    const Iota values{dim, at_place(parse_rational(start)), step};
+    return value_of(builder_.input(name, {at_place(parse_dtype(dtype)), shape, values}, place.location()));
+  }
+
   TensorId add(const std::string& name, const std::vector<TensorId>& operands, const nb::dict& attributes,
                const std::string& result, const Place& place) {
     const OpDef* op = find_op(name);
@@ -254,6 +269,7 @@ void bind_graph(nb::module_& module) {
       .def(nb::init<std::string>(), "name"_a)
       .def_static("read", &Builder::read, "text"_a, "file"_a)
       .def("input", &Builder::input, "name"_a, "dtype"_a, "shape"_a, "place"_a)
+      .def("iota", &Builder::iota, "name"_a, "dtype"_a, "shape"_a, "dim"_a, "start"_a, "step"_a, "place"_a)
       .def("add", &Builder::add, "operator"_a, "operands"_a, "attributes"_a, "name"_a, "place"_a)
       .def("output", &Builder::output, "tensor"_a, "place"_a)
       .def("dim", &Builder::dim, "name"_a, "size"_a, "place"_a)

@@ -18,7 +18,7 @@ constexpr const char* kKind = "part";
 /// A graph that is legal and has the part's interface; that it computes the same is proved by the caller.
 GraphPtr graph_of(const Json& json, const Graph& canonical, const Target& target) {
   const auto graph = parse_graph(json.get<std::string>());
-  if (!graph || !validate(**graph, target) || !check_interface(canonical, **graph)) {
+  if (!graph || !validate(**graph, target) || !check_replacement(canonical, **graph)) {
     throw std::invalid_argument("a graph that does not fit");
   }
   return *graph;

@@ -345,7 +345,7 @@ class Resizer {
     STRATA_CHECK(build(builder, ids, bodies, nullptr));
     for (const TensorId id : found_.outputs()) STRATA_CHECK(builder.output(ids[static_cast<size_t>(id)]));
     STRATA_TRY(GraphPtr graph, builder.finish());
-    if (check) STRATA_CHECK(check_interface(to_, *graph));
+    if (check) STRATA_CHECK(check_replacement(to_, *graph));
     return graph;
   }
 

@@ -23,26 +23,32 @@ struct Bounds {
 
 struct RandomProgram {
   GraphPtr graph;
-  std::vector<Bounds> inputs;
+  std::vector<Bounds> arguments;
 
-  /// Entries within the bounds, exact in the inputs' types.
+  /// Entries within the bounds, exact in the arguments' types.
   std::vector<Tensor<double>> draw_inputs(uint64_t seed) const {
     Random random(seed);
     std::vector<Tensor<double>> drawn;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const TensorType& type = graph->type(graph->inputs()[i]);
+    const std::vector<TensorId> given = graph->arguments();
+    for (size_t i = 0; i < given.size(); ++i) {
+      const TensorType& type = graph->type(given[i]);
       Tensor<double> tensor(type.shape);
-      for (double& value : tensor.data) value = round_to(random.uniform(inputs[i].low, inputs[i].high), type.dtype);
+      for (double& value : tensor.data)
+        value = round_to(random.uniform(arguments[i].low, arguments[i].high), type.dtype);
       drawn.push_back(std::move(tensor));
     }
     return drawn;
   }
 };
 
+/// Whether inputs may be iotas, and masks are drawn of them. Programs without are, by seed, what they always were.
+enum class Iotas { Without, With };
+
 /// Draws one program, statement by statement. The builder says what is legal; an attempt that is not is dropped.
 class RandomProgramDraw {
  public:
-  explicit RandomProgramDraw(uint64_t seed) : random_(seed), builder_(Level::Kernel, fmt::format("random_{}", seed)) {
+  explicit RandomProgramDraw(uint64_t seed, Iotas iotas)
+      : iotas_(iotas == Iotas::With), random_(seed), builder_(Level::Kernel, fmt::format("random_{}", seed)) {
     for (const OpDef* op : all_ops()) {
       if (op->traits.levels.kernel) kinds_.push_back(op->kind);
     }
@@ -59,11 +65,15 @@ class RandomProgramDraw {
     }
     const auto wanted = static_cast<size_t>(1 + below(chain ? 6 : 12));
     for (int attempt = 0; attempt < 400 && builder_.peek().operations().size() < wanted; ++attempt) {
-      statement(of(kinds_));
+      if (iotas_ && chance(0.25)) {
+        masked(any_tensor());
+      } else {
+        statement(of(kinds_));
+      }
     }
     choose_outputs();
-    std::vector<Bounds> of_inputs = bounds_of_inputs();
-    return {builder_.finish().value(), std::move(of_inputs)};
+    std::vector<Bounds> of_arguments = bounds_of_arguments();
+    return {builder_.finish().value(), std::move(of_arguments)};
   }
 
  private:
@@ -94,6 +104,65 @@ class RandomProgramDraw {
     const TensorId id = builder_.input(fmt::format("I{}", builder_.peek().inputs().size()), {type, of_shape}).value();
     bounds_.push_back(chance(0.6) ? Bounds{0.5, 1.5} : Bounds{-1, 1});
     return id;
+  }
+
+  /// One of the dimensions, rather one along which there is something to count.
+  int64_t long_dim(const Shape& of_shape) {
+    int64_t dim = below(std::ssize(of_shape));
+    for (int attempt = 0; attempt < 6 && of_shape[static_cast<size_t>(dim)] == 1; ++attempt) {
+      dim = below(std::ssize(of_shape));
+    }
+    return dim;
+  }
+
+  /// Elements that are known: mostly places along a dimension, forwards or backwards; or a constant.
+  TensorId new_iota(const Shape& of_shape, DType type) {
+    Iota iota{long_dim(of_shape), Rational{below(7) - 3, 1}, of(std::array<int64_t, 6>{1, 1, 1, -1, 2, 3})};
+    if (chance(0.25)) iota = {iota.dim, of(std::vector<Rational>{{-30, 1}, {1, 3}, {0, 1}, {1, 1}, iota.start}), 0};
+    const double first = iota.start.to_double();
+    const double last = iota.at(of_shape[static_cast<size_t>(iota.dim)] - 1).to_double();
+    const std::string name = fmt::format("I{}", builder_.peek().inputs().size());
+    const TensorId id = builder_.input(name, {type, of_shape, iota}).value();
+    bounds_.push_back({std::min(first, last), std::max(first, last)});
+    return id;
+  }
+
+  /// An iota that broadcasts with a tensor of at least one dimension: along one of its dimensions, or of its shape.
+  TensorId iota_beside(TensorId other) {
+    Shape fitting = shape(other);
+    if (chance(0.7)) {
+      const auto along = static_cast<size_t>(long_dim(fitting));
+      for (size_t d = 0; d < fitting.size(); ++d) fitting[d] = d == along ? fitting[d] : 1;
+    }
+    if (chance(0.3)) fitting.erase(fitting.begin(), fitting.begin() + below(std::ssize(fitting)));
+    return new_iota(fitting, builder_.type(other).dtype);
+  }
+
+  /// Puts another value where a mask of iotas is, or multiplies by it; sometimes by two masks, or by what an iota says
+  /// of an input, such as a length.
+  void masked(TensorId x) {
+    if (shape(x).empty()) return;
+    const auto compared = [&]() -> std::optional<TensorId> {
+      const TensorId a = iota_beside(x);
+      const TensorId b = chance(0.15) ? beside(a) : iota_beside(x);
+      const bool keeps = is_exact(b) && (chance(0.5) ? keep(OpKind::Greater, {a, b}, {}, {0, 1})
+                                                     : keep(OpKind::Greater, {b, a}, {}, {0, 1}));
+      return keeps ? std::optional(static_cast<TensorId>(std::ssize(bounds_)) - 1) : std::nullopt;
+    };
+    auto mask = compared();
+    if (!mask) return;
+    if (chance(0.3)) {
+      const auto second = compared();
+      if (second && keep(OpKind::Mul, {*mask, *second}, {}, {0, 1}))
+        mask = static_cast<TensorId>(std::ssize(bounds_)) - 1;
+    }
+    if (chance(0.3)) {
+      keep(OpKind::Mul, {x, *mask}, {}, either({0, 0}, bounds(x)));
+    } else {
+      const TensorId y = chance(0.5) ? iota_beside(x) : beside(x);
+      keep(OpKind::Select, chance(0.5) ? std::vector{*mask, x, y} : std::vector{*mask, y, x}, {},
+           either(bounds(x), bounds(y)));
+    }
   }
 
   /// Of all tensors; rather a recent one.
@@ -346,7 +415,7 @@ class RandomProgramDraw {
         return;
       case OpKind::Greater:
         // Of what is computed, rounding could tip the scales either way.
-        if (x != y && is_input(x) && is_input(y)) keep(kind, {x, y}, {}, {0, 1});
+        if (x != y && is_exact(x) && is_exact(y)) keep(kind, {x, y}, {}, {0, 1});
         return;
       case OpKind::Select: {
         const TensorId condition = beside(x);
@@ -358,11 +427,26 @@ class RandomProgramDraw {
     }
   }
 
-  bool is_input(TensorId id) const { return builder_.peek().tensor(id).producer < 0; }
+  /// Whether nothing rounds its entries: inputs, and integers that are computed of iotas.
+  bool is_exact(TensorId id) const {
+    const Graph& graph = builder_.peek();
+    if (graph.tensor(id).producer < 0) return true;
+    // Integers to 256 are exact in bf16.
+    return iotas_ && std::max(-bounds(id).low, bounds(id).high) <= 256 && decided_by_integers(graph, id);
+  }
+  static bool decided_by_integers(const Graph& graph, TensorId id) {
+    const TensorInfo& tensor = graph.tensor(id);
+    if (tensor.producer < 0) return tensor.type.iota && tensor.type.iota->start.den == 1;
+    const Operation& op = graph.operations()[static_cast<size_t>(tensor.producer)];
+    const bool integers = op.kind == OpKind::Add || op.kind == OpKind::Sub || op.kind == OpKind::Mul ||
+                          op.kind == OpKind::Greater || op.kind == OpKind::Select;
+    return integers && std::all_of(op.operands.begin(), op.operands.end(),
+                                   [&](TensorId operand) { return decided_by_integers(graph, operand); });
+  }
   /// Whether rounding does not change which entries are 0.
   bool decides(TensorId id) const {
     const int producer = builder_.peek().tensor(id).producer;
-    return producer < 0 || builder_.peek().operations()[static_cast<size_t>(producer)].kind == OpKind::Greater;
+    return is_exact(id) || builder_.peek().operations()[static_cast<size_t>(producer)].kind == OpKind::Greater;
   }
 
   /// What nothing reads, in any order, and some of the rest: intermediate values, inputs.
@@ -372,21 +456,23 @@ class RandomProgramDraw {
     for (const Operation& op : graph.operations()) read.insert(op.operands.begin(), op.operands.end());
     std::vector<TensorId> outputs;
     for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
+      if (graph.type(id).iota) continue;  // lies nowhere
       const bool last = graph.tensor(id).producer >= 0 && read.count(id) == 0;
       if (last || chance(graph.tensor(id).producer >= 0 ? 0.08 : 0.03)) {
         outputs.insert(outputs.begin() + below(std::ssize(outputs) + 1), id);
       }
     }
-    if (outputs.empty()) outputs.push_back(static_cast<TensorId>(graph.tensors().size()) - 1);
+    if (outputs.empty()) outputs.push_back(graph.arguments().back());
     for (TensorId id : outputs) static_cast<void>(builder_.output(id));
   }
 
-  std::vector<Bounds> bounds_of_inputs() const {
+  std::vector<Bounds> bounds_of_arguments() const {
     std::vector<Bounds> all;
-    for (TensorId id : builder_.peek().inputs()) all.push_back(bounds(id));
+    for (TensorId id : builder_.peek().arguments()) all.push_back(bounds(id));
     return all;
   }
 
+  bool iotas_;
   Random random_;
   GraphBuilder builder_;
   std::vector<OpKind> kinds_;
@@ -395,6 +481,8 @@ class RandomProgramDraw {
   std::vector<Bounds> bounds_;  ///< by tensor
 };
 
-inline RandomProgram random_program(uint64_t seed) { return RandomProgramDraw(seed).run(); }
+inline RandomProgram random_program(uint64_t seed, Iotas iotas = Iotas::Without) {
+  return RandomProgramDraw(seed, iotas).run();
+}
 
 }  // namespace strata

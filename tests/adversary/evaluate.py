@@ -106,7 +106,9 @@ class Parser:
             self.next("{")
             body = self.body()
         elif self.peek() == ":":
-            self.type()
+            shape = self.type()
+            if operator == "iota":
+                attributes["shape"] = shape
         graph.statements.append((results, operator, operands, attributes, body))
 
 
@@ -194,7 +196,18 @@ def sigmoid(n, x, exponent):
     return divide(n, x, n.array(1) + n.function("exp", exponent))
 
 
+def iota(n, attributes):
+    """start + step · index along one dimension; start may be a fraction."""
+    shape, dim = attributes["shape"], int(attributes["dim"])
+    index = np.arange(shape[dim]).reshape([-1 if d == dim else 1 for d in range(len(shape))])
+    start, step = Fraction(attributes.get("start", "0")), int(attributes.get("step", "1"))
+    counted = n.array(index * step) + n.constant(start)
+    return np.broadcast_to(counted, shape)
+
+
 def apply(n, operator, x, attributes):
+    if operator == "iota":
+        return iota(n, attributes)
     if operator == "matmul":
         return np.matmul(x[0], x[1])
     if operator == "concat_matmul":

@@ -149,3 +149,58 @@ def test_what_a_value_is_not():
 def test_wrong_arguments(make, message):
     with pytest.raises(strata.Error, match=message):
         make()
+
+
+def test_iotas_are_known(g):
+    x = g.input("x", (4, 8), "f32")
+    i, j = g.iota((4, 1), 0, dtype="f32", name="I"), g.iota((1, 8), -1, start=-2, step=3, dtype="f32")
+    assert [value.name for value in g.inputs] == ["x"] and g["I"] is i
+    g.output(x + i, x * j, j > i, i >= j, i <= j, g.select(j > i, x, 0), g.select(i > j, -1.5, x), x > 0.25, 3 > i + x)
+    assert "I = iota(dim=0) : f32[4, 1]" in str(g) and "iota(dim=1, start=-2, step=3) : f32[1, 8]" in str(g)
+    assert str(strata.Graph.from_text(str(g))) == str(g)
+    a = np.random.default_rng(1).uniform(-1, 1, (4, 8)).astype(np.float32)
+    i, j = np.arange(4)[:, None], -2 + 3 * np.arange(8)[None]
+    wanted = [a + i, a * j, j > i, i >= j, i <= j, np.where(j > i, a, 0), np.where(i > j, -1.5, a), a > 0.25, 3 > i + a]
+    for found, expected in zip(run(g, a), wanted, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def causal(g, q, k, v):
+    """As attention(causal=True), written out, with places counted from the end."""
+    scores = g.scale(q @ k.T, factor=1 / 4)
+    queries, keys = g.iota((8, 1), start=7, step=-1, dtype="f32"), g.iota((8,), start=7, step=-1, dtype="f32")
+    e = g.exp(g.select(keys >= queries, scores, -65504))
+    return g.div(e, g.sum(e)) @ v
+
+
+@pytest.mark.parametrize("written_out", [False, True])
+def test_causal_attention(g, written_out):
+    q, k, v = (g.input(name, (2, 8, 16), "f32") for name in "qkv")
+    g.output(causal(g, q, k, v) if written_out else g.attention(q, k, v, causal=True))
+    random = np.random.default_rng(3)
+    a, b, c = (random.standard_normal((2, 8, 16)).astype(np.float32) for _ in range(3))
+    scores = np.where(np.tri(8, dtype=bool), a @ b.swapaxes(1, 2) / 4, -np.inf)
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    (found,) = run(g, a, b, c)
+    np.testing.assert_allclose(found, e / e.sum(-1, keepdims=True) @ c, rtol=1e-4, atol=1e-5)
+
+
+def test_iotas_that_cannot_be_are_refused(g):
+    x = g.input("x", (4, 8))
+    for wrong, message in (
+        (lambda: g.iota((4, 1), 2), "dim=2 names no dimension"),
+        (lambda: g.iota((4, 1), 0.5), "dim=0.5 is no integer"),
+        (lambda: g.iota((4, 1), step=1 << 23), "reach 2\\^24"),
+        (lambda: g.iota((4, 1), start=0.5), "start=0.5 is no integer|start=1/2 is no integer"),
+        (lambda: g.iota((4, 1), name="x"), "'x' is defined twice"),
+        (lambda: g.sum(g.iota((4, 8)), 1), "elementwise operators and block graphs alone read"),
+        (lambda: g.output(g.iota((4, 1))), "lies nowhere in memory"),
+        (lambda: x > "1", "not a tensor of the program"),
+    ):
+        with pytest.raises(strata.Error, match=message) as raised:
+            wrong()
+        assert "test_graph.py" in str(raised.value)
+    named = strata.Graph("named")
+    tokens = named.dim("tokens", 16)
+    with pytest.raises(strata.Error, match="a program with dims has no iotas"):
+        named.iota((tokens, 1))

@@ -1,7 +1,7 @@
 // By hand: any number of random programs through superoptimize, each in a process of its own, so that a crash, a hang
 // or a heap that grows is that program's and not the run's. Usage:
 //
-//   optimize_random [COUNT [FIRST_SEED [SECONDS]]]
+//   optimize_random [--iotas] [COUNT [FIRST_SEED [SECONDS]]]
 //
 // SECONDS is the time limit of a program. Fails where one crashes, is refused, is wrong (see mistake()), takes more
 // than 1.1 × SECONDS + 2 s of the one processor that it has, or needs more than 2 GiB; prints those programs, and what
@@ -26,12 +26,13 @@ constexpr int64_t kMostKibibytes = int64_t{2} << 20;
 constexpr unsigned kSecondsUntilHung = 120;
 constexpr double kMostSeconds = 100;  ///< a longer run would be called hung
 constexpr std::string_view kUsage =
-    "optimize_random [COUNT [FIRST_SEED [SECONDS]]]\n"
-    "  superoptimizes COUNT random programs (100) from FIRST_SEED (0) on, each within SECONDS (0.5, at most 100)\n";
+    "optimize_random [--iotas] [COUNT [FIRST_SEED [SECONDS]]]\n"
+    "  superoptimizes COUNT random programs (100) from FIRST_SEED (0) on, each within SECONDS (0.5, at most 100);\n"
+    "  with --iotas programs that have masks\n";
 
 /// In the child: what is wrong, on the descriptor; nothing where nothing is.
-void optimize(uint64_t seed, double seconds, int report) {
-  const RandomProgram program = random_program(seed);
+void optimize(uint64_t seed, Iotas iotas, double seconds, int report) {
+  const RandomProgram program = random_program(seed, iotas);
   const auto result = superoptimize(program.graph, hasty_options(seconds));
   const std::string text = result ? mistake(program, *result) : "refused: " + result.error().to_string();
   if (write(report, text.data(), text.size()) < 0) _exit(2);
@@ -51,7 +52,7 @@ struct Outcome {
   int64_t kibibytes = 0;
 };
 
-Outcome run(uint64_t seed, double seconds) {
+Outcome run(uint64_t seed, Iotas iotas, double seconds) {
   std::array<int, 2> ends{};
   if (pipe(ends.data()) != 0) return {"no pipe", 0, 0};
   const pid_t child = fork();
@@ -59,7 +60,7 @@ Outcome run(uint64_t seed, double seconds) {
   if (child == 0) {
     close(ends[0]);
     alarm(kSecondsUntilHung);
-    optimize(seed, seconds, ends[1]);
+    optimize(seed, iotas, seconds, ends[1]);
   }
   close(ends[1]);
   Outcome outcome;
@@ -88,6 +89,12 @@ Outcome run(uint64_t seed, double seconds) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  Iotas iotas = Iotas::Without;
+  if (argc > 1 && std::string_view(argv[1]) == "--iotas") {
+    iotas = Iotas::With;
+    ++argv;
+    --argc;
+  }
   uint64_t count = 100;
   uint64_t first = 0;
   double seconds = 0.5;
@@ -102,12 +109,12 @@ int main(int argc, char** argv) {
   double slowest = 0;
   int64_t largest = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
-    const Outcome outcome = run(seed, seconds);
+    const Outcome outcome = run(seed, iotas, seconds);
     slowest = std::max(slowest, outcome.seconds);
     largest = std::max(largest, outcome.kibibytes);
     if (outcome.failure.empty()) continue;
     ++failed;
-    fmt::print("seed {}: {}\n{}\n", seed, outcome.failure, print(*random_program(seed).graph));
+    fmt::print("seed {}: {}\n{}\n", seed, outcome.failure, print(*random_program(seed, iotas).graph));
     std::fflush(stdout);
   }
   fmt::print("{} programs, {} failed; at most {:.1f} s and {} MiB\n", count, failed, slowest, largest >> 10);

@@ -35,7 +35,7 @@ LaxDecision decision_of(const std::string& text, const LaxPart& part, const Targ
   }
   LaxStep step;
   const auto graph = parse_graph(json.at("graph").get<std::string>());
-  if (!graph || !validate(**graph, target) || !check_interface(*part.program.graph, **graph))
+  if (!graph || !validate(**graph, target) || !check_replacement(*part.program.graph, **graph))
     throw std::invalid_argument("a graph that does not fit");
   step.graph = *graph;
   auto inputs = inputs_of(**graph, part.program);

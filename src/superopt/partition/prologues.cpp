@@ -270,7 +270,11 @@ class GraphWithPrologues {
       if (prologues_.count(name) == 0) ids_[id] = of_program_.at(*program_.find_tensor(name));
     }
     for (const Operation& op : graph_.operations()) STRATA_CHECK(add(op));
-    for (TensorId id : graph_.outputs()) STRATA_CHECK(builder_.output(ids_.at(id)));
+    for (TensorId id : graph_.outputs()) {
+      // An output of the core may be its input: a sum over a dimension of 1.
+      if (prologue(id) != nullptr) STRATA_CHECK(in_memory(id));
+      STRATA_CHECK(builder_.output(ids_.at(id)));
+    }
     return builder_.finish();
   }
 

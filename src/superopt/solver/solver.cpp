@@ -141,8 +141,9 @@ class Proof {
     const TensorInfo& output = a.tensor(a.outputs()[at.output]);
     SolverCounterexample example{output.name, index_of(at.entry, output.type.shape), at.expected,
                                  at.found,    programs.shapes != Shapes::Full,       {}};
+    const std::vector<TensorId> given = a.arguments();
     for (size_t n = 0; n < at.inputs.size(); ++n) {
-      example.inputs.emplace_back(a.tensor(a.inputs()[n]).name, at.inputs[n]);
+      example.inputs.emplace_back(a.tensor(given[n]).name, at.inputs[n]);
     }
     result_.verdict = Verdict::Different;
     result_.reason = fmt::format("'{}' differs at {} {}", example.output, to_string(example.index), how);
@@ -184,17 +185,18 @@ class Proof {
       return undecided("the programs are too large for formulas, and sizes may matter");
     result_.shrunk = !same_structure(a, reference_);
     const std::vector<size_t> order = input_order(a, b);
-    std::vector<size_t> same(a.inputs().size());
+    const std::vector<TensorId> given = a.arguments();
+    const size_t own = reference_.arguments().size();
+    std::vector<size_t> same(given.size());
     for (size_t i = 0; i < same.size(); ++i) same[i] = i;
     Formulas formulas({deadline_, options_.stop});
     Symbols inputs;
-    for (size_t n = 0; n < a.inputs().size(); ++n) {
-      const TensorInfo& info = a.tensor(a.inputs()[n]);
+    for (size_t n = 0; n < given.size(); ++n) {
+      const TensorInfo& info = a.tensor(given[n]);
       Tensor<SymbolicValue>& input = inputs.emplace_back(info.type.shape);
       for (int64_t i = 0; i < input.size(); ++i) {
         // Beyond the programs' own are common sums that were cut out.
-        input[i] = formulas.input(fmt::format("{}{}", info.name, to_string(index_of(i, info.type.shape))),
-                                  n >= reference_.inputs().size());
+        input[i] = formulas.input(fmt::format("{}{}", info.name, to_string(index_of(i, info.type.shape))), n >= own);
       }
     }
     STRATA_TRY(const Symbols expected, execute_symbolically(a, formulas, inputs, same));
@@ -326,7 +328,7 @@ class Proof {
     Random random(mix(options_.seed));
     for (int test = 0; test < kExactTests && !limit_.passed(); ++test) {
       RationalInputs inputs;
-      for (TensorId id : a.inputs()) {
+      for (TensorId id : a.arguments()) {
         for (Rational& x : inputs.emplace_back(a.type(id).shape).data)
           x = {static_cast<int64_t>(random.below(5)) - 2, 1};
       }

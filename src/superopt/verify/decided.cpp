@@ -165,6 +165,8 @@ DecidedOperators decided_operators(const Graph& graph) {
   return std::move(walk.decided);
 }
 
+bool has_iotas(const Graph& graph) { return graph.arguments().size() < graph.inputs().size(); }
+
 std::vector<bool> known_tensors(const Graph& graph) {
   std::vector<bool> known(graph.tensors().size(), false);
   for (TensorId id : graph.inputs()) known[static_cast<size_t>(id)] = graph.type(id).iota.has_value();

@@ -19,6 +19,9 @@ DecidedOperators decided_operators(const Graph& graph);
 /// then which exponents are there depends on them, but no exponent is another one's multiple because of them.
 bool only_hides_exponents(const Graph& graph);
 
+/// Whether some input is an iota.
+bool has_iotas(const Graph& graph);
+
 /// By TensorId of a kernel graph: whether it depends on iotas alone, which are such themselves.
 std::vector<bool> known_tensors(const Graph& graph);
 

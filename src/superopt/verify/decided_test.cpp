@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "superopt/verify/inputs.h"
 #include "superopt/verify/lax.h"
 #include "superopt/verify/test_graphs.h"
 #include "superopt/verify/verify.h"
@@ -99,6 +100,68 @@ TEST(Decided, OffsetsOfTilesCount) {
   ASSERT_TRUE(wrong) << wrong.error().to_string();
   EXPECT_EQ(wrong->verdict, Verdict::Different) << wrong->reason;
   EXPECT_FALSE(Screen(program, 1).passes(*load_data("causal_wrong")));
+}
+
+// Whose elements are known is matched by these, whatever its name: tests/adversary has many such pairs.
+TEST(Decided, ProgramsHaveIotasOfTheirOwn) {
+  const auto answer = [](const std::string& reference, const std::string& candidate) {
+    const auto result =
+        verify(*graph_of("input x: f32[6, 6];" + reference), *graph_of("input x: f32[6, 6];" + candidate));
+    EXPECT_TRUE(result) << (result ? "" : result.error().to_string());
+    return result ? result->verdict : Verdict::Undecided;
+  };
+  const std::string causal =
+      "I = iota(dim=0) : f32[6, 1];J = iota(dim=1) : f32[1, 6];m = greater(J, I);y = mul(x, m);output y";
+  EXPECT_EQ(answer(causal,
+                   "J = iota(dim=0) : f32[6, 1];I = iota(dim=1) : f32[1, 6];m = greater(I, J);y = mul(x, m);output y"),
+            Verdict::Equivalent);
+  EXPECT_EQ(answer(causal,
+                   "J = iota(dim=0) : f32[6, 1];I = iota(dim=1) : f32[1, 6];m = greater(J, I);y = mul(x, m);output y"),
+            Verdict::Different);
+  // A name of one program's iota may be that of a tensor that the other computes, and either may have none.
+  EXPECT_EQ(answer("m = iota(dim=0) : f32[6, 1];y = sub(m, m);z = add(y, x);output z",
+                   "m = sub(x, x);y = add(m, x);output y"),
+            Verdict::Equivalent);
+  EXPECT_EQ(answer("y = scale(x, factor=1);output y", "m = iota(dim=0) : f32[6, 1];y = add(m, x);output y"),
+            Verdict::Different);
+  // An argument is no iota, whatever it is called.
+  const auto unlike = verify(*graph_of("input x: f32[6];I = iota(dim=0) : f32[6];y = add(x, I);output y"),
+                             *graph_of("input x: f32[6];input I: f32[6];y = add(x, I);output y"));
+  ASSERT_FALSE(unlike);
+  EXPECT_THAT(unlike.error().message, HasSubstr("1 and 2 inputs"));
+}
+
+TEST(Decided, ReplacementsReadTheProgramsIotas) {
+  const GraphPtr program = graph_of("input x: f32[6];I = iota(dim=0) : f32[6];y = add(x, I);output y");
+  const GraphPtr other = graph_of("input x: f32[6];I = iota(dim=0, start=1) : f32[6];y = add(x, I);output y");
+  EXPECT_TRUE(check_interface(*program, *other));
+  EXPECT_TRUE(check_replacement(*program, *program));
+  const auto refused = check_replacement(*program, *other);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("start=1"));
+}
+
+// At full shape, by tiles: masks of iotas that begin elsewhere.
+TEST(Decided, TilesOfOtherIotasAreTheSameMask) {
+  const GraphPtr program = load_program("causal");
+  std::string online = print(*load_data("causal_online"));
+  const auto with = [&](const char* queries, const char* keys) {
+    std::string text = online;
+    const auto replace = [&](std::string_view from, const std::string& to) {
+      const size_t at = text.find(from);
+      ASSERT_NE(at, std::string::npos) << text;
+      text.replace(at, from.size(), to);
+    };
+    replace("I = iota(dim=0)", fmt::format("I = iota(dim=0{})", queries));
+    replace("J = iota(dim=1)", fmt::format("J = iota(dim=1{})", keys));
+    const auto result = verify(*program, *parse_graph(text).value());
+    EXPECT_TRUE(result) << (result ? "" : result.error().to_string());
+    return result ? result->verdict : Verdict::Undecided;
+  };
+  EXPECT_EQ(with(", start=-7", ", start=-7"), Verdict::Equivalent);
+  EXPECT_EQ(with(", start=1, step=2", ", step=2"), Verdict::Equivalent);
+  EXPECT_EQ(with(", start=1", ""), Verdict::Different);
+  EXPECT_EQ(with("", ", start=1"), Verdict::Different);
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ class Pair {
   std::array<std::optional<FreeOperators>, 2> free_;
 };
 
-/// Inputs of the reference in which the arguments of all exponentials are polynomials of degree at most 1.
+/// Arguments of the reference in which the arguments of all exponentials are polynomials of degree at most 1.
 std::vector<size_t> affine_inputs(const Graph& reference, const Graph& candidate, bool maxima_cancel, bool free) {
   constexpr double kNotAffine = 2;
   const auto affine = [&](const Graph& graph, const std::string& input) {
@@ -85,8 +85,9 @@ std::vector<size_t> affine_inputs(const Graph& reference, const Graph& candidate
     });
   };
   std::vector<size_t> found;
-  for (size_t i = 0; i < reference.inputs().size(); ++i) {
-    const std::string& name = reference.tensor(reference.inputs()[i]).name;
+  const std::vector<TensorId> arguments = reference.arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& name = reference.tensor(arguments[i]).name;
     if (affine(reference, name) && affine(candidate, name)) found.push_back(i);
   }
   return found;
@@ -122,7 +123,7 @@ bool exponents_independent(const Graph& reference, const Graph& candidate, const
   if (inputs.empty()) return false;
   // Masks shrink as well: which scores are masked matters to no other score's exponent. Where positions are factors of
   // scores they do not: multiples of one exponent are dependent, of which a smaller shape has fewer.
-  const bool counts = reference.arguments().size() < reference.inputs().size() && only_hides_exponents(reference) &&
+  const bool counts = (has_iotas(reference) || has_iotas(candidate)) && only_hides_exponents(reference) &&
                       only_hides_exponents(candidate);
   auto shrunk = shrink(reference, candidate, counts ? Shrinking::Masks : Shrinking::Sound);
   if (!shrunk) return false;

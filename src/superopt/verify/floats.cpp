@@ -57,7 +57,7 @@ double unit(DType type) {
 std::vector<Tensor<double>> random_inputs(const Graph& graph, uint64_t seed) {
   Random random(seed);
   std::vector<Tensor<double>> inputs;
-  for (TensorId id : graph.inputs()) {
+  for (TensorId id : graph.arguments()) {
     const TensorType& type = graph.type(id);
     Tensor<double>& input = inputs.emplace_back(type.shape);
     const double scale = type.shape.size() > 1 ? 1 / std::sqrt(static_cast<double>(type.shape.back())) : 1;
@@ -88,7 +88,7 @@ Result<bool> differ_over_reals(const Graph& reference, const Graph& candidate, u
                                const std::stop_token& stop) {
   // Maxima agree by chance on one sample; small programs can afford more.
   int64_t elements = 0;
-  for (TensorId id : reference.inputs()) elements += reference.type(id).elements();
+  for (TensorId id : reference.arguments()) elements += reference.type(id).elements();
   const uint64_t tests = elements <= 4096 ? 16 : 3;
   bool agreed = false;
   for (uint64_t test = 0; test < tests; ++test) {
@@ -115,7 +115,7 @@ Result<void> FloatChecker::prepare(const std::stop_token& stop) {
   reference_own_ = relative_error(expected_, own);
   Random random(mix(seed_));
   large_inputs_.clear();  // of a call that was stopped
-  for (TensorId id : reference_->inputs()) {
+  for (TensorId id : reference_->arguments()) {
     Tensor<double>& input = large_inputs_.emplace_back(reference_->type(id).shape);
     for (double& x : input.data) x = round_to((2 * random.uniform() - 1) * kLarge, reference_->type(id).dtype);
   }

@@ -8,7 +8,8 @@
 
 namespace strata {
 
-/// Standard normal entries, those of matrices divided by the square root of the last dimension, rounded to the types.
+/// Of the arguments: standard normal entries, those of matrices divided by the square root of the last dimension,
+/// rounded to the types.
 std::vector<Tensor<double>> random_inputs(const Graph& graph, uint64_t seed);
 
 /// Largest difference relative to the largest magnitude of the expected tensor; infinite where `found` is not finite

@@ -36,8 +36,14 @@ constexpr int kMostTests = 48;
 constexpr double kSpread = 0.1;
 constexpr Float64Arithmetic kReals{.undefined_stays = true};
 
-/// The constants of a program and of the graphs in it, where kinks may lie.
+/// The constants of a program and of the graphs in it, where kinks may lie. Of iotas those at their ends.
 void collect_constants(const Graph& graph, std::vector<double>& constants) {
+  for (TensorId id : graph.inputs()) {
+    const TensorType& type = graph.type(id);
+    if (!type.iota || graph.level() != Level::Kernel) continue;
+    const int64_t last = type.shape[static_cast<size_t>(type.iota->dim)] - 1;
+    for (const int64_t index : {int64_t{0}, last}) constants.push_back(type.iota->at(index).to_double());
+  }
   for (const Operation& op : graph.operations()) {
     if (op.body) collect_constants(*op.body, constants);
     for (const auto& [name, value] : op.attributes.entries()) {
@@ -97,7 +103,7 @@ Inputs draw_inputs(const Graph& graph, int test, const std::vector<double>& cons
   Inputs inputs;
   const bool mixed = test >= kStyles && test % 2 == 1;  // a style of its own for each input
   const bool alike = mixed && test % 4 == 3;
-  for (TensorId id : graph.inputs()) {
+  for (TensorId id : graph.arguments()) {
     const Shape& shape = graph.type(id).shape;
     Tensor<double>& input = inputs.emplace_back(shape);
     const double scale = shape.size() > 1 ? 1 / std::sqrt(static_cast<double>(shape.back())) : 1;

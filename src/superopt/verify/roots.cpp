@@ -115,7 +115,8 @@ Result<bool> residuosity_varies(const Graph& argument, size_t input, uint8_t res
 Result<bool> roots_independent(const Graph& graph, const FieldPrimes& primes, uint64_t seed,
                                const std::stop_token& stop) {
   std::vector<std::vector<Ties>> ties;
-  for (TensorId input : graph.inputs()) ties.push_back(ties_to(graph, input));
+  const std::vector<TensorId> given = graph.arguments();
+  for (TensorId input : given) ties.push_back(ties_to(graph, input));
   const ResidueLiveness live = residue_liveness(graph, FieldArithmetic::kResidueP);
   std::set<TensorId> arguments, roots, read;  // read: inputs, by the roots so far
   for (const Operation& op : graph.operations()) {
@@ -128,12 +129,12 @@ Result<bool> roots_independent(const Graph& graph, const FieldPrimes& primes, ui
     roots.insert(op.results[0]);
     if (!arguments.insert(argument).second) continue;
     size_t input = 0;
-    for (; input < graph.inputs().size(); ++input) {
-      const TensorId id = graph.inputs()[input];
+    for (; input < given.size(); ++input) {
+      const TensorId id = given[input];
       const Ties& of_argument = ties[input][static_cast<size_t>(argument)];
       if (!of_argument.empty() && read.count(id) == 0 && disjoint(graph, argument, of_argument)) break;
     }
-    if (input == graph.inputs().size()) return false;
+    if (input == given.size()) return false;
     STRATA_TRY(const GraphPtr part, part_computing(graph, argument));
     const uint8_t residues = live.at(&graph)[static_cast<size_t>(op.results[0])];
     STRATA_TRY(const bool varies, residuosity_varies(*part, input, residues, primes, mix(seed + roots.size()), stop));

@@ -42,7 +42,7 @@ FieldSample draw_sample(const Graph& program, const FieldPrimes& primes, uint64_
   FieldSample sample{FieldArithmetic{fp, fq, omega, random()}, {}};
   sample.arithmetic.powers = std::make_shared<PowerTable>(fp, omega);
   sample.arithmetic.wanted = FieldArithmetic::kResidueP;
-  for (TensorId id : program.inputs()) {
+  for (TensorId id : program.arguments()) {
     fill_uniformly(sample.inputs.emplace_back(program.type(id).shape), sample.arithmetic, random, stop);
   }
   return sample;
@@ -60,6 +60,7 @@ Sampler::Sampler(const Graph& reference, const FieldPrimes& primes, bool free)
     if (!op.body) unite_labels(reference, op, nodes, axes);
   }
   const ResidueLiveness live = residue_liveness(reference, FieldArithmetic::kResidueP);
+  const std::vector<TensorId> given = reference.arguments();
   std::set<TensorId> taken;  // inputs that earlier roots depend on
   for (const Operation& op : reference.operations()) {
     if (op.body || !op_def(op.kind).traits.lax.root) continue;
@@ -71,9 +72,9 @@ Sampler::Sampler(const Graph& reference, const FieldPrimes& primes, bool free)
     // depend on: what all entries share would have to suit all of them at once.
     int best_score = -1;
     const std::set<TensorId> needed = ancestors(reference, argument);
-    for (size_t i = 0; i < reference.inputs().size(); ++i) {
-      const TensorId input = reference.inputs()[i];
-      if (needed.count(input) == 0 || reference.type(input).iota) continue;
+    for (size_t i = 0; i < given.size(); ++i) {
+      const TensorId input = given[i];
+      if (needed.count(input) == 0) continue;
       std::vector<int> dims(reference.type(input).shape.size(), -1);
       int linked = 0;
       for (size_t d = 0; d < dims.size(); ++d) {

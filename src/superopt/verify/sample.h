@@ -13,10 +13,10 @@ using FieldTensor = Tensor<FieldArithmetic::Value>;
 
 struct FieldSample {
   FieldArithmetic arithmetic;
-  std::vector<FieldTensor> inputs;  ///< in the order of the program's inputs
+  std::vector<FieldTensor> inputs;  ///< of the program's arguments, in order
 };
 
-/// Uniform and independent residues in all entries of the inputs and a uniform nontrivial q-th root of unity, from
+/// Uniform and independent residues in all entries of the arguments and a uniform nontrivial q-th root of unity, from
 /// `seed`. When stopped, some are left 0: what is executed with the same stop says so.
 FieldSample draw_sample(const Graph& program, const FieldPrimes& primes, uint64_t seed,
                         const std::stop_token& stop = {});

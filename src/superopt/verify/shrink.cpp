@@ -5,6 +5,7 @@
 
 #include "interpret/work.h"
 #include "superopt/verify/axes.h"
+#include "superopt/verify/decided.h"
 #include "superopt/verify/dependence.h"
 
 namespace strata {
@@ -58,8 +59,10 @@ class Shrinker {
   Result<void> join(const Graph& reference, const Graph& candidate, int first, int second) {
     for (TensorId id : reference.inputs()) {
       const auto other = candidate.find_tensor(reference.tensor(id).name);
-      if (!other || candidate.type(*other) != reference.type(id)) return invalid("the inputs do not correspond");
-      unite_tensors(first, id, second, *other);
+      const bool same = other && candidate.type(*other) == reference.type(id);
+      if (same) unite_tensors(first, id, second, *other);
+      // Each program has iotas of its own, which may be named as the other's.
+      if (!same && !reference.type(id).iota) return invalid("the inputs do not correspond");
     }
     if (reference.types(reference.outputs()) != candidate.types(candidate.outputs())) {
       return invalid("the outputs do not correspond");
@@ -390,7 +393,7 @@ Result<std::pair<GraphPtr, GraphPtr>> shrink(const Graph& reference, const Graph
 
 Result<std::pair<GraphPtr, GraphPtr>> shrink_to(double operations, const Graph& reference, const Graph& candidate) {
   auto small = shrink(reference, candidate);
-  const bool counts = reference.arguments().size() < reference.inputs().size();
+  const bool counts = has_iotas(reference) || has_iotas(candidate);
   if (!counts || (small && execution_work(*small->first) <= operations)) return small;
   auto smaller = shrink(reference, candidate, Shrinking::Masks);
   return smaller ? smaller : small;
