@@ -123,6 +123,14 @@ def test_divisions_near_the_least_integer(dtype):
         check(lambda x, y: torch.div(x, y, rounding_mode=mode), x, y)
 
 
+def test_variances_are_as_exact_as_eagers():
+    x = torch.randn(7, 3001) + 3
+    for function in (lambda x: x.var(1), lambda x: x.std(1), lambda x: torch.var_mean(x, 1)[0], lambda x: x.var()):
+        exact = function(x.double())
+        ours, theirs = ((found.double() - exact).abs().max() for found in (compiled(function)(x), function(x)))
+        assert ours <= 2 * max(theirs, 6e-8 * exact.abs().max())
+
+
 def test_attention_without_keys():
     check(torch.nn.functional.scaled_dot_product_attention, torch.ones(1, 2, 3, 4), torch.ones(1, 2, 0, 4),
           torch.ones(1, 2, 0, 5))
