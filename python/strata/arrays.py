@@ -60,7 +60,8 @@ def _wrong(index: int, spec: ArraySpec, found: str, hint: str = "") -> Error:
     element = found.partition("[")[0]
     if not hint and element not in (spec.dtype, _NUMPY.get(spec.dtype), _TORCH.get(spec.dtype)):
         hint = f"convert the array to {spec.dtype}"
-    return Error(f"input {index}{name} is {spec}; got {found}\n  {hint or 'give an array of these sizes: they are fixed'}")
+    hint = hint or "give an array of these sizes: they are fixed"
+    return Error(f"input {index}{name} is {spec}; got {found}\n  {hint}")
 
 
 def wrong_number(what: str, wanted: Sequence[ArraySpec], count: int) -> Error:

@@ -71,7 +71,7 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] = (),
         leaves, tree = jax.tree.flatten((free, free_names))
         for leaf in leaves:
             _check_leaf(leaf)
-        key = (constants, constant_names, kinds, tree)
+        key = (constants, constant_names, kinds, tree, _settings())
         try:
             program = programs.get(key)
         except TypeError as error:
@@ -97,6 +97,15 @@ def _static_arguments(f: Callable, numbers, names) -> tuple[set[int], set[str]]:
         raise ValueError(f"strata.jax.jit: {f.__name__} has no argument {sorted(unknown)[0]!r}")
     by_number = {plain[n] for n in numbers if -len(plain) <= n < len(plain)}
     return numbers | {plain.index(name) for name in names if name in plain}, names | by_number
+
+
+#: Options of JAX that change what a function is traced to.
+_SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_numpy_rank_promotion",
+             "jax_default_prng_impl", "jax_threefry_partitionable")
+
+
+def _settings() -> tuple:
+    return tuple(getattr(jax.config, name, None) for name in _SETTINGS)
 
 
 def _kind(value: Any) -> Any:

@@ -50,6 +50,19 @@ def test_static_arguments_that_are_equal():
         assert ours(jnp.ones(2), kind).tolist() == [factor, factor]
 
 
+def test_options_of_jax_make_other_programs():
+    def f(x):
+        return x + jnp.arange(3)
+
+    ours, theirs = strata.jax.jit(f), jax.jit(f)
+    for wide in (False, True, False):
+        with jax.enable_x64(wide):
+            assert ours(7).dtype == theirs(7).dtype == (jnp.int64 if wide else jnp.int32)
+            assert ours(7).tolist() == [7, 8, 9]
+    with jax.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="rank_promotion"):
+        ours(jnp.ones((2, 3)))
+
+
 def test_trees_and_static_arguments():
     x = array(5, 4)
     same(strata.jax.jit(mlp)(PARAMS, x), mlp(PARAMS, x))
