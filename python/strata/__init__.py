@@ -8,6 +8,8 @@
 docs/python.md of the sources is the guide.
 """
 
+import importlib
+
 from strata._core import Error
 from strata.arrays import ArraySpec
 from strata.decoder import Decoder, Generation
@@ -23,3 +25,12 @@ __all__ = [
     "Value", "compile_hlo", "load", "optimize",
 ]  # fmt: skip
 __version__ = "0.1.0"
+
+#: Modules that import a framework; they are read when they are named first.
+_FRAMEWORK_MODULES = ("debug", "jax", "torch_backend")
+
+
+def __getattr__(name: str):
+    if name in _FRAMEWORK_MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module 'strata' has no attribute '{name}'")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from strata import _core
@@ -33,9 +35,9 @@ def sizes(what: str, value: Any) -> list[int]:
     try:
         found = [operator.index(one) for one in value]
     except TypeError:
-        raise Error(f"{what} {value!r} is no sequence of whole numbers") from None
+        raise Error(f"{what} {value!r} is no sequence of whole numbers\n  write a tuple, such as (16, 1024)") from None
     if any(not 0 <= one < 2**63 for one in found):
-        raise Error(f"{what} {value!r} has a size that no tensor can have")
+        raise Error(f"{what} {value!r} has a size that no tensor can have\n  sizes are at least 1")
     return found
 
 
@@ -56,3 +58,16 @@ def cache_folder(value: Any) -> str:
     if not isinstance(value, (str, os.PathLike)):
         raise Error(f'cache is {type(value).__name__}\n  give a folder, "" for none, or None for the default one')
     return os.fspath(value)
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike) -> Iterator[None]:
+    """Raises Error for what the system refuses while a file or a folder is written."""
+    try:
+        yield
+    except OSError as error:
+        refused = error.filename if error.filename is not None else path
+        raise Error(
+            f"cannot write '{os.fspath(refused)}': {error.strerror or error}\n"
+            "  name a place that you may write to, with room; a folder cannot have the name of a file"
+        ) from error

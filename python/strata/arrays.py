@@ -53,21 +53,42 @@ def _same_strides(shape, strides, wanted) -> bool:
     return all(size < 2 or a == b for size, a, b in zip(shape, strides, wanted)) or 0 in shape
 
 
-def _wrong(index: int, spec: ArraySpec, found: str) -> Error:
+def _wrong(index: int, spec: ArraySpec, found: str, hint: str = "") -> Error:
+    """`found`: element type and sizes as in HLO, then what else there is to say. `hint`: what to do, where that is not
+    to convert or to reshape the array."""
     name = f" ('{spec.name}')" if spec.name else ""
-    return Error(f"input {index}{name} is {spec}; got {found}")
+    element = found.partition("[")[0]
+    if not hint and element not in (spec.dtype, _NUMPY.get(spec.dtype), _TORCH.get(spec.dtype)):
+        hint = f"convert the array to {spec.dtype}"
+    hint = hint or "give an array of these sizes: they are fixed"
+    return Error(f"input {index}{name} is {spec}; got {found}\n  {hint}")
+
+
+def wrong_number(what: str, wanted: Sequence[ArraySpec], count: int) -> Error:
+    """That a call of `what` has another number of inputs than wanted."""
+    inputs = "1 input" if len(wanted) == 1 else f"{len(wanted)} inputs"
+    return Error(f"{what} takes {inputs}; got {count}\n  give {', '.join(f'{one.name} {one}' for one in wanted)}")
+
+
+def _foreign(what: str, array: Any, package: str) -> Error:
+    return Error(f"{what} is {type(array).__name__}; the others are {package}\n  give all arrays of one package")
 
 
 def given_results(adapter, out: Sequence[Any]) -> list[int]:
     """Where the caller's arrays for the results lie. Raises Error where one is not what the module writes: results are
     written in place, so nothing is converted."""
     if len(out) != len(adapter.results):
-        raise Error(f"there are {len(adapter.results)} results; out has {len(out)} arrays")
+        raise Error(
+            f"out has {len(out)} arrays for {len(adapter.results)} results\n  give one array for each"
+        )
     places = []
     for index, (array, (spec, dtype)) in enumerate(zip(out, adapter.results)):
         element, shape, strides, place = adapter.facts(index, array)
         if element != dtype or tuple(shape) != spec.shape:
-            raise Error(f"out[{index}] must be {spec}; it is {element}[{','.join(map(str, shape))}]")
+            raise Error(
+                f"out[{index}] must be {spec}; it is {element}[{','.join(map(str, shape))}]\n"
+                "  results are written as they are: give an array of this type and these sizes, or leave out= away"
+            )
         if not _same_strides(shape, strides, spec.strides):
             raise Error(
                 f"out[{index}] has strides {tuple(strides)}, in elements, and {spec.strides} are written\n"
@@ -132,6 +153,8 @@ class TorchArrays:
         for index, (array, (dtype, shape, row_major_wanted)) in enumerate(zip(arrays, self._inputs)):
             if array.dtype is not dtype or array.shape != shape or array.get_device() != device:
                 self._refuse(index, array)
+            if array.layout is not self._torch.strided:
+                self._refuse(index, array)
             if not (array.is_contiguous() if row_major_wanted else self._fits(array, index)):
                 array = self._laid_out(array, index)
                 kept.append(array)
@@ -144,6 +167,8 @@ class TorchArrays:
                     f"input {index} is {type(array).__name__}: it has no elements\n"
                     "  under torch.compile and torch.export call what torch_operator() returns"
                 ) from None
+            if not place and array.is_meta:
+                self._refuse(index, array)
             if place % self.alignment:
                 array = array.clone()  # a view that begins within another tensor
                 kept.append(array)
@@ -161,16 +186,20 @@ class TorchArrays:
 
     def _refuse(self, index: int, array):
         if not isinstance(array, self._torch.Tensor):
-            raise Error(f"input {index} is {type(array).__name__}; the others are torch's tensors")
+            raise _foreign(f"input {index}", array, "torch's tensors")
         names = {value: key for key, value in _TORCH.items()}
         element = names.get(str(array.dtype).removeprefix("torch."), str(array.dtype))
         found = f"{element}[{','.join(map(str, array.shape))}] on {array.device}"
         hint = ""
         if array.device.type == "cuda" and array.get_device() != 0 and self._on_gpu:
-            hint = "\n  Strata uses the first GPU alone: move the tensors to cuda:0, or set CUDA_VISIBLE_DEVICES"
+            hint = "Strata uses the first GPU alone: move the tensors to cuda:0, or set CUDA_VISIBLE_DEVICES"
+        elif array.device.type == "meta":
+            hint = "it has no elements: give a tensor that has"
         elif array.device != self._device:
-            hint = f"\n  the module is compiled for {self._device}: move the tensor there, or compile with target="
-        raise Error(str(_wrong(index, self._specs[index], found)) + hint)
+            hint = f"the module is compiled for {self._device}: move the tensor there, or compile with target="
+        elif array.layout is not self._torch.strided:
+            found, hint = f"{found} in the layout {array.layout}", "give a dense tensor: x.to_dense()"
+        raise _wrong(index, self._specs[index], found, hint)
 
     def empty_results(self) -> list[Any]:
         made = []
@@ -187,7 +216,7 @@ class TorchArrays:
     def facts(self, index: int, array):
         """Element type, sizes, strides in elements and address of an array for a result."""
         if not isinstance(array, self._torch.Tensor):
-            raise Error(f"out[{index}] is {type(array).__name__}; the others are torch's tensors")
+            raise _foreign(f"out[{index}]", array, "torch's tensors")
         if array.get_device() != (0 if self._on_gpu else -1):
             raise Error(f"out[{index}] lies on {array.device}, and results are written on {self._device}")
         return array.dtype, array.shape, array.stride(), array.data_ptr()
@@ -228,7 +257,7 @@ class NumpyArrays:
 
     def _array(self, index: int, array):
         if not isinstance(array, self._numpy.ndarray) and not isinstance(array, self._numpy.generic):
-            raise Error(f"input {index} is {type(array).__name__}; the others are NumPy's arrays")
+            raise _foreign(f"input {index}", array, "NumPy's arrays")
         return self._numpy.asarray(array)
 
     def addresses(self, arrays) -> tuple[list[int], list[Any]]:
@@ -238,7 +267,11 @@ class NumpyArrays:
             if array.dtype != dtype or array.shape != spec.shape:
                 names = {value: key for key, value in {**_NUMPY, **_ML_DTYPES}.items()}
                 sizes = ",".join(map(str, array.shape))
-                raise _wrong(index, spec, f"{names.get(array.dtype.name, array.dtype.name)}[{sizes}]")
+                found = f"{names.get(array.dtype.name, array.dtype.name)}[{sizes}]"
+                if not array.dtype.isnative:
+                    raise _wrong(index, spec, f"{found} of the other byte order", "convert it: "
+                                 "x.astype(x.dtype.newbyteorder('='))")
+                raise _wrong(index, spec, found)
             strides = tuple(stride // dtype.itemsize for stride in array.strides)
             place = array.__array_interface__["data"][0]
             if not _same_strides(array.shape, strides, spec.strides) or place % self.alignment:
@@ -266,9 +299,9 @@ class NumpyArrays:
 
     def facts(self, index: int, array):
         if not isinstance(array, self._numpy.ndarray):
-            raise Error(f"out[{index}] is {type(array).__name__}; results are written into NumPy's arrays")
+            raise _foreign(f"out[{index}]", array, "NumPy's arrays")
         if not array.flags.writeable:
-            raise Error(f"out[{index}] cannot be written")
+            raise Error(f"out[{index}] cannot be written\n  give an array that is not read-only")
         strides = tuple(stride // array.itemsize for stride in array.strides)
         return array.dtype, array.shape, strides, self.result_address(array)
 
@@ -294,7 +327,7 @@ class JaxArrays(NumpyArrays):
         if isinstance(array, self._jax.core.Tracer):
             raise Error(f"input {index} is a tracer of JAX: it has no elements yet\n  use strata.jax.jit under jit")
         if not isinstance(array, self._jax.Array):
-            raise Error(f"input {index} is {type(array).__name__}; the others are JAX's arrays")
+            raise _foreign(f"input {index}", array, "JAX's arrays")
         return self._numpy.asarray(array)  # waits until it is computed, and shares its memory
 
     def facts(self, index: int, array):
@@ -327,7 +360,7 @@ class CupyArrays:
         places, kept = [], []
         for index, (array, (spec, dtype)) in enumerate(zip(arrays, self._inputs)):
             if not isinstance(array, self._cupy.ndarray):
-                raise Error(f"input {index} is {type(array).__name__}; the others are CuPy's arrays")
+                raise _foreign(f"input {index}", array, "CuPy's arrays")
             if array.dtype != dtype or array.shape != spec.shape or array.device.id != 0:
                 sizes = ",".join(map(str, array.shape))
                 raise _wrong(index, spec, f"{array.dtype.name}[{sizes}] on GPU {array.device.id}")
@@ -354,7 +387,7 @@ class CupyArrays:
 
     def facts(self, index: int, array):
         if not isinstance(array, self._cupy.ndarray):
-            raise Error(f"out[{index}] is {type(array).__name__}; the others are CuPy's arrays")
+            raise _foreign(f"out[{index}]", array, "CuPy's arrays")
         if array.device.id != 0:
             raise Error(f"out[{index}] lies on GPU {array.device.id}, and results are written on the first")
         strides = tuple(stride // array.itemsize for stride in array.strides)

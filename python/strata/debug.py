@@ -11,6 +11,8 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch.utils import _pytree as pytree
 
+from strata._core import Error
+
 from .torch_backend import backend
 from .torch_backend.decompositions import decomposition_table, replace_attention, separate_dropout
 from .torch_backend.options import Options
@@ -62,17 +64,24 @@ class Comparison:
         return "\n".join(lines)
 
 
-def compare(model: Callable, inputs: Sequence[Any], *, options: dict[str, Any] | None = None,
+def compare(model: Callable, inputs: torch.Tensor | Sequence[Any], *, options: dict[str, Any] | None = None,
             show: bool = True) -> Comparison:
     """Compares a model without gradients: each result's error through Strata and in eager mode, against float64.
 
     model: a module or function of tensors. It is not changed: each run has a copy of a module.
-    inputs: its positional arguments. Random operators draw the same numbers in each run as far as torch does.
+    inputs: its positional arguments, or one tensor. Random operators draw the same numbers in each run as far as torch
+        does.
     options: as for torch.compile(model, backend="strata").
 
     Where Strata's error is more than twice eager's (and more than one unit in the last place), the graph is bisected
-    to the first operator whose value differs, which is named with its line in the user's code.
+    to the first operator whose value differs, which is named with its line in the user's code. Raises Error where
+    inputs are no arguments.
     """
+    if isinstance(inputs, torch.Tensor):
+        inputs = (inputs,)
+    if not isinstance(inputs, (list, tuple)):
+        raise Error(f"inputs is {type(inputs).__name__}\n  give the model's positional arguments in a list or tuple")
+
     def run(prepare: Callable[[Callable], Callable], arguments: Sequence[Any]) -> list[torch.Tensor]:
         with torch.random.fork_rng(), torch.no_grad():
             torch.manual_seed(0)

@@ -65,12 +65,13 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] = (),
         places = {p % count if p < 0 else p for p in fixed_places if -count <= p < count}
         constants = tuple((i, arguments[i]) for i in sorted(places))
         constant_names = tuple((name, named[name]) for name in sorted(fixed_names & named.keys()))
+        kinds = tuple(_kind(value) for _, value in constants + constant_names)
         free = [a for i, a in enumerate(arguments) if i not in places]
         free_names = {name: a for name, a in named.items() if name not in fixed_names}
         leaves, tree = jax.tree.flatten((free, free_names))
         for leaf in leaves:
             _check_leaf(leaf)
-        key = (constants, constant_names, tree)
+        key = (constants, constant_names, kinds, tree, _settings())
         try:
             program = programs.get(key)
         except TypeError as error:
@@ -96,6 +97,20 @@ def _static_arguments(f: Callable, numbers, names) -> tuple[set[int], set[str]]:
         raise ValueError(f"strata.jax.jit: {f.__name__} has no argument {sorted(unknown)[0]!r}")
     by_number = {plain[n] for n in numbers if -len(plain) <= n < len(plain)}
     return numbers | {plain.index(name) for name in names if name in plain}, names | by_number
+
+
+#: Options of JAX that change what a function is traced to.
+_SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_numpy_rank_promotion",
+             "jax_default_prng_impl", "jax_threefry_partitionable")
+
+
+def _settings() -> tuple:
+    return tuple(getattr(jax.config, name, None) for name in _SETTINGS)
+
+
+def _kind(value: Any) -> Any:
+    """What tells static arguments apart that are equal: 1, True and 1.0 are different programs."""
+    return (type(value), *map(_kind, value)) if isinstance(value, tuple) else type(value)
 
 
 def _check_leaf(leaf: Any) -> None:

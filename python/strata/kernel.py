@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from strata import _core, arrays
+from strata import _core, arguments, arrays
 from strata._core import Error
 from strata.arrays import ArraySpec
 from strata.module import device_for, specs_of
@@ -49,8 +49,8 @@ class Report:
         )
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the page, which needs no other file."""
-        with open(path, "w", encoding="utf-8") as file:
+        """Writes the page, which needs no other file. Raises Error where it cannot be written."""
+        with arguments.writing(path), open(path, "w", encoding="utf-8") as file:
             file.write(self.html)
 
 
@@ -124,14 +124,16 @@ class Kernel:
         return self._summary["config"]
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Writes what `strata optimize -o` writes; strata.load reads it, and `strata run FOLDER` takes it."""
-        os.makedirs(folder, exist_ok=True)
-        if os.path.isfile(os.path.join(folder, TABLE)):
-            os.remove(os.path.join(folder, TABLE))  # of a table that was there before
+        """Writes what `strata optimize -o` writes; strata.load reads it, and `strata run FOLDER` takes it. Raises Error
+        where it cannot be written."""
         summary = json.dumps(self._summary, indent=1, ensure_ascii=False).encode()
-        for name, data in {**self._files, _SUMMARY: summary}.items():
-            with open(os.path.join(folder, name), "wb") as file:
-                file.write(data)
+        with arguments.writing(folder):
+            os.makedirs(folder, exist_ok=True)
+            if os.path.isfile(os.path.join(folder, TABLE)):
+                os.remove(os.path.join(folder, TABLE))  # of a table that was there before
+            for name, data in {**self._files, _SUMMARY: summary}.items():
+                with open(os.path.join(folder, name), "wb") as file:
+                    file.write(data)
 
     def torch_operator(self, name: str | None = None, *, backward: Any = None) -> Any:
         """The kernel as an operator of torch, which is called with tensors on the processor or the first GPU and gives
@@ -166,7 +168,7 @@ class Kernel:
         on_gpu = framework == "cupy" or framework == "torch" and any(one.is_cuda for one in given)
         adapter = self._adapter(framework, on_gpu)
         if len(given) != len(adapter.inputs):
-            raise Error(f"the program takes {len(adapter.inputs)} inputs; got {len(given)}")
+            raise arrays.wrong_number("the program", adapter.inputs, len(given))
         places, kept = adapter.addresses(given)
         results = adapter.empty_results() if out is None else out
         function = self.function_on(on_gpu)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Sequence
 
-from strata import _core, arrays
+from strata import _core, arguments, arrays
 from strata._core import Error
 from strata.kernel import TABLE, Kernel
 
@@ -67,13 +67,15 @@ class KernelTable:
         return [one[tuple(slice(0, size) for size in shape)] for one, shape in zip(results, shapes)]
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Writes the table and a folder for each entry; strata.load reads it, and `strata run FOLDER` takes it."""
-        os.makedirs(folder, exist_ok=True)
-        for (_, name, _, _), kernel in zip(self._table.entries, self.kernels):
-            kernel.save(os.path.join(folder, name))
-        # Last: a folder with a table is whole.
-        with open(os.path.join(folder, TABLE), "w", encoding="utf-8") as file:
-            file.write(self._text)
+        """Writes the table and a folder for each entry; strata.load reads it, and `strata run FOLDER` takes it. Raises
+        Error where it cannot be written."""
+        with arguments.writing(folder):
+            os.makedirs(folder, exist_ok=True)
+            for (_, name, _, _), kernel in zip(self._table.entries, self.kernels):
+                kernel.save(os.path.join(folder, name))
+            # Last: a folder with a table is whole.
+            with open(os.path.join(folder, TABLE), "w", encoding="utf-8") as file:
+                file.write(self._text)
 
     def __repr__(self) -> str:
         return f"<strata.KernelTable for {self.target}: {', '.join(self._named(i) for i in range(len(self.sizes)))}>"

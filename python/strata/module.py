@@ -92,7 +92,7 @@ class Module:
 
         Raises Error where the arrays' number, types, sizes or devices are not those of `inputs` and `outputs`."""
         if len(given) != len(self.inputs):
-            raise Error(f"the module takes {len(self.inputs)} inputs; got {len(given)}")
+            raise arrays.wrong_number("the module", self.inputs, len(given))
         adapter = self._adapter(arrays.framework_of(given or out or ()))
         places, kept = adapter.addresses(given)
         results = adapter.empty_results() if out is None else out

@@ -61,8 +61,8 @@ def optimize(
     if isinstance(program, Graph) and not program.outputs:
         raise Error("the program has no output\n  name one by Graph.output")
     arguments.text("target", target)
-    if config is not None:
-        arguments.text("config", config)
+    if config is not None and not arguments.text("config", config).strip():
+        raise Error("config is an empty text\n  give what Kernel.config() returned, or leave it out to search")
     folder = arguments.cache_folder(cache)
     builder = program._builder if isinstance(program, Graph) else _core.Builder.read(text, "<program>")
     show = _printer(progress)

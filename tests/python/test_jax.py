@@ -38,6 +38,31 @@ def mlp(params, x):
 PARAMS = [(array(4, 8), array(8)), (array(8, 3), array(3))]
 
 
+def test_static_arguments_that_are_equal():
+    def f(x, kind):
+        leaf = kind[0] if isinstance(kind, tuple) else kind
+        return x * {int: 2, bool: 3, float: 5}[type(leaf)]
+
+    theirs, ours = jax.jit(f, static_argnums=1), strata.jax.jit(f, static_argnums=1)
+    for kind in (1, True, 1.0, 1):
+        assert ours(jnp.ones(2), kind).tolist() == theirs(jnp.ones(2), kind).tolist()
+    for kind, factor in (((1,), 2), ((True,), 3), ((1.0,), 5)):
+        assert ours(jnp.ones(2), kind).tolist() == [factor, factor]
+
+
+def test_options_of_jax_make_other_programs():
+    def f(x):
+        return x + jnp.arange(3)
+
+    ours, theirs = strata.jax.jit(f), jax.jit(f)
+    for wide in (False, True, False):
+        with jax.enable_x64(wide):
+            assert ours(7).dtype == theirs(7).dtype == (jnp.int64 if wide else jnp.int32)
+            assert ours(7).tolist() == [7, 8, 9]
+    with jax.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="rank_promotion"):
+        ours(jnp.ones((2, 3)))
+
+
 def test_trees_and_static_arguments():
     x = array(5, 4)
     same(strata.jax.jit(mlp)(PARAMS, x), mlp(PARAMS, x))

@@ -99,7 +99,7 @@ ENTRY e { x = f32[2,3]{1,0} parameter(0)  ROOT y = f32[3,2]{0,1} transpose(x), d
 
 
 @pytest.mark.parametrize("out, message", [
-    ([], "1 results; out has 0"),
+    ([], "out has 0 arrays for 1 results"),
     ([np.empty(3, np.float64)], "must be f32"),
     ([np.empty(2, np.float32)], "must be f32"),
     ([np.empty(6, np.float32)[::2]], "strides"),
@@ -141,7 +141,7 @@ def test_threads_side_by_side(softmax):
 @pytest.mark.parametrize(
     "given, message",
     [
-        ((), "takes 1 inputs; got 0"),
+        ((), "takes 1 input; got 0\n  give x f32"),
         ((np.zeros((8, 32), np.float32),), r"input 0 \('x'\) is f32\[8,64\]; got f32\[8,32\]"),
         ((np.zeros((8, 64)),), r"got f64\[8,64\]"),
         (([[1.0]],), "is list, which is no array that Strata takes"),
@@ -150,6 +150,23 @@ def test_threads_side_by_side(softmax):
 def test_arrays_that_do_not_fit(softmax, given, message):
     with pytest.raises(strata.Error, match=message):
         softmax(*given)
+
+
+def test_what_does_not_fit_has_a_remedy(softmax, x):
+    for given, message in (
+        (x.astype(np.float64), r"got f64\[8,64\]\n  convert the array to f32"),
+        (x[:4], r"got f32\[4,64\]\n  give an array of these sizes"),
+        (x.astype(x.dtype.newbyteorder()), r"of the other byte order\n  convert it"),
+    ):
+        with pytest.raises(strata.Error, match=message):
+            softmax(given)
+    torch = pytest.importorskip("torch")
+    for tensor, message in (
+        (torch.zeros(8, 64, device="meta"), r"on meta\n  it has no elements"),
+        (torch.zeros(8, 64).to_sparse(), r"torch.sparse_coo\n  give a dense tensor"),
+    ):
+        with pytest.raises(strata.Error, match=message):
+            softmax(tensor)
 
 
 def test_errors_have_place_and_remedy():

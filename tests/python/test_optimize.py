@@ -64,6 +64,19 @@ def test_save_and_load(kernel, tmp_path):
         strata.load(tmp_path)
 
 
+def test_what_cannot_be_written(kernel, tmp_path):
+    (tmp_path / "file").write_text("")
+    for write in (kernel.save, kernel.report.save):
+        for place in (tmp_path / "file" / "below", "/proc/strata"):
+            with pytest.raises(strata.Error, match=r"cannot write '.*': .*\n  name a place"):
+                write(place)
+
+
+def test_an_empty_configuration_is_none():
+    with pytest.raises(strata.Error, match=r"config is an empty text\n  give what Kernel.config\(\) returned"):
+        strata.optimize(SMALL, config="", cache="")
+
+
 def test_configuration_makes_it_again(kernel):
     again = strata.optimize(SMALL, config=kernel.config(), cache="")
     assert (again.mugraph, again.source) == (kernel.mugraph, kernel.source)

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: its front e
 import torch.nn.functional as F  # noqa: E402
 from torch_helpers import array, assert_same, compiled  # noqa: E402
 
+import strata  # noqa: E402
 from strata import debug, torch_backend  # noqa: E402
 from strata.torch_backend import registry  # noqa: E402
 
@@ -198,6 +199,9 @@ def test_compare(capsys, monkeypatch):
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))
     found = debug.compare(model, [array(3, 4)])
     assert found.agrees and "ratio" in capsys.readouterr().out
+    assert debug.compare(torch.nn.Linear(4, 8), array(1, 4)).rows[0].dtype == torch.float32
+    with pytest.raises(strata.Error, match="inputs is dict\n  give the model's positional arguments"):
+        debug.compare(model, {"input": array(3, 4)})
     gelu = torch.ops.aten.gelu.default
     right = registry.RULES[gelu]
     monkeypatch.setitem(registry.RULES, gelu, lambda c, x, **k: c.mul(right(c, x, **k), 1.01))

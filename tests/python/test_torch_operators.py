@@ -111,6 +111,26 @@ def test_remainders():
     check(torch.floor_divide, torch.tensor([6.0, -6.0, 6.0, inf, 0.0]), torch.tensor([-inf, inf, inf, 2.0, -inf]))
 
 
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_divisions_near_the_least_integer(dtype):
+    info = torch.iinfo(dtype)
+    ends = torch.tensor([info.min, info.min + 1, info.min + 7, info.max - 1, info.max], dtype=dtype)
+    divisors = torch.tensor([1, 2, 3, 31, info.max] + ([-2, -31, info.min] if info.min else []), dtype=dtype)
+    x, y = (v.flatten() for v in torch.meshgrid(ends, divisors, indexing="ij"))
+    for function in (torch.floor_divide, torch.remainder, torch.fmod):
+        check(function, x, y)
+    for mode in ("floor", "trunc"):
+        check(lambda x, y: torch.div(x, y, rounding_mode=mode), x, y)
+
+
+def test_variances_are_as_exact_as_eagers():
+    x = torch.randn(7, 3001) + 3
+    for function in (lambda x: x.var(1), lambda x: x.std(1), lambda x: torch.var_mean(x, 1)[0], lambda x: x.var()):
+        exact = function(x.double())
+        ours, theirs = ((found.double() - exact).abs().max() for found in (compiled(function)(x), function(x)))
+        assert ours <= 2 * max(theirs, 6e-8 * exact.abs().max())
+
+
 def test_attention_without_keys():
     check(torch.nn.functional.scaled_dot_product_attention, torch.ones(1, 2, 3, 4), torch.ones(1, 2, 0, 4),
           torch.ones(1, 2, 0, 5))
@@ -126,6 +146,13 @@ def test_conversions(dtype):
     source = array(9, dtype=dtype)
     source = source.abs() if dtype not in (torch.bool, torch.uint8) else source
     for other in FLOATS + INTEGERS + (torch.bool,):
+        check(lambda x: x.to(other), source)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_floats_beyond_narrow_integers(dtype):
+    source = torch.tensor([-1.5, -200.7, 300.5, 255.9, 256.0, -128.0, -129.0, 40000.0], dtype=dtype)
+    for other in (torch.uint8, torch.int8, torch.int16):
         check(lambda x: x.to(other), source)
 
 

@@ -76,7 +76,11 @@ def _floor_divide(c: Lowering, x: Operand, y: Operand) -> Value:
     dtype = wide(c.dtype)
     x, y = c.operand(x, dtype), c.operand(y, dtype)
     if c.dtype not in FLOATS:
-        return c.div(x, y) if c.dtype in UNSIGNED else c.div(c.sub(x, _modulo(c, x, y)), y)
+        quotient = c.div(x, y)
+        if c.dtype in UNSIGNED:
+            return quotient
+        # Not (x - remainder) / y: near the least number of the type, that difference overflows.
+        return c.select(_has_other_sign(c, c.binary("remainder", x, y), y), c.sub(quotient, 1), quotient)
     # As Python's floor division: the quotient of what the remainder leaves, rounded to the nearest whole number. One is
     # taken from the quotient, and not y added to the remainder, since y may be infinite.
     rest = c.binary("remainder", x, y)

@@ -13,6 +13,10 @@ from .types import hlo_type, wide
 
 Operand = Value | int | float | bool
 
+#: Integers to which torch converts floats by a wider type, and which: uint8 always by int64 (c10/util/TypeCast.h), the
+#: others as processors and GPUs do, which have no narrower conversion.
+_BY_WIDER_INTEGERS = {"u8": "s64", "s8": "s32", "s16": "s32", "u16": "s32"}
+
 
 def results_of(node: torch.fx.Node) -> Any:
     """What the fake run of the graph gave for a node: a tensor, a number, or a list or tuple of them."""
@@ -40,7 +44,10 @@ class Lowering:
     # Operands
 
     def cast(self, x: Value, dtype: str) -> Value:
-        """Converts as torch does: to pred by comparing with 0."""
+        """Converts as torch does: to pred by comparing with 0, and from floats to narrow integers by a wider one, so that
+        numbers beyond the type wrap around. HLO's conversion gives the nearest number of the type."""
+        if x.dtype in FLOATS and dtype in _BY_WIDER_INTEGERS:
+            x = self.b.convert(x, _BY_WIDER_INTEGERS[dtype])
         return self.b.convert(x, dtype)
 
     def operand(self, x: Operand, dtype: str, shape: Sequence[int] | None = None) -> Value:

@@ -75,8 +75,8 @@ def batch_norm(c: Lowering, x: Value, weight, bias, running_mean, running_var, t
                 raise Unsupported("batch normalisation of one element a channel while training")
             news = (("running_mean", running_mean, channel(mean)), ("running_var", running_var, variance))
             for name, old, new in news:
-                old = c.widen(old)
-                found[name] = c.add(c.mul(old, 1.0 - momentum), c.mul(c.cast(new, old.dtype), momentum))
+                old = c.cast(old, new.dtype)
+                found[name] = c.add(c.mul(old, 1.0 - momentum), c.mul(new, momentum))
     found["y"] = c.cast(_scale_shift(c, y, weight, bias, place), x.dtype)
     return found
 

@@ -74,13 +74,13 @@ def variance_of(c: Lowering, x: Value, dims: list[int], correction, keep: bool) 
 @lowers("aten.var.correction")
 def var(c, x, dim=None, correction=1, keepdim=False):
     correction = 1 if correction is None else correction
-    return c.cast(variance_of(c, x, dimensions(x.rank, dim), correction, keepdim), c.dtype)
+    return c.cast(variance_of(c, c.accumulator(x), dimensions(x.rank, dim), correction, keepdim), c.dtype)
 
 
 @lowers("aten.var_mean.correction")
 def var_mean(c, x, dim=None, correction=1, keepdim=False):
     correction = 1 if correction is None else correction
-    dims = dimensions(x.rank, dim)
+    dims, x = dimensions(x.rank, dim), c.accumulator(x)
     return [c.cast(variance_of(c, x, dims, correction, keepdim), c.dtype), c.cast(c.mean(x, dims, keepdim), c.dtype)]
 
 
