@@ -95,6 +95,58 @@ TEST(LoopStep, CountsIterations) {
   }
 }
 
+TEST(LoopStep, AConditionalIsALoopOfOneIterationAtMost) {
+  // In a loop whose iterations are counted, so that both branches are taken.
+  const auto loop = checked_loop(R"(HloModule m
+less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=LT
+}
+ordered {
+  x = f32[4,33] parameter(0)
+  ROOT r = f32[4,33] sort(x), dimensions={1}, to_apply=less
+}
+kept {
+  ROOT x = f32[4,33] parameter(0)
+}
+condition {
+  s = (s32[], f32[4,33]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(5)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+body {
+  s = (s32[], f32[4,33]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[4,33] get-tuple-element(s), index=1
+  two = s32[] constant(2)
+  bit = s32[] remainder(i, two)
+  y = f32[4,33] conditional(bit, x, x), branch_computations={kept, ordered}
+  z = f32[4,33] cosine(y)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = (s32[], f32[4,33]) tuple(j, z)
+}
+ENTRY e {
+  x = f32[4,33] parameter(0)
+  i = s32[] constant(0)
+  s = (s32[], f32[4,33]) tuple(i, x)
+  ROOT w = (s32[], f32[4,33]) while(s), condition=condition, body=body
+}
+)");
+  ASSERT_TRUE(loop && loop->counted);
+  int64_t inner = 0;
+  for (const ProgramStep& step : loop->body->steps) {
+    EXPECT_TRUE(step.fusion || step.loop) << "the interpreter runs a step of the body";
+    if (!step.loop) continue;
+    ++inner;
+    EXPECT_FALSE(step.loop->counted);
+    EXPECT_EQ(step.loop->condition->steps.size(), 0U) << "the flag is read as it is";
+  }
+  EXPECT_EQ(inner, 1);
+}
+
 TEST(LoopStep, VeryManyIterationsAreNotCounted) {
   const auto module = hlo::parse_module(
       scan("big = s32[] constant(200000)\n  ROOT c = pred[] compare(i, big), direction=LT", "0", "1"));

@@ -16,6 +16,8 @@
 #include "hlo/associative_scans.h"
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
+#include "hlo/expand_bitcast_converts.h"
+#include "hlo/expand_conditionals.h"
 #include "hlo/expand_ragged_dots.h"
 #include "hlo/expand_row_scatters.h"
 #include "hlo/expand_scans.h"
@@ -459,7 +461,9 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
                             const LaxOptions& lax, Parameters parameters, const std::string& prefix) {
   STRATA_CHECK(hlo::check_calls(module));
   std::optional<hlo::Module> expanded;
-  for (const auto& [has, expand] : {std::pair(&hlo::has_ragged_dots, &hlo::expand_ragged_dots),
+  for (const auto& [has, expand] : {std::pair(&hlo::has_conditionals, &hlo::expand_conditionals),
+                                    std::pair(&hlo::has_uneven_bitcast_converts, &hlo::expand_bitcast_converts),
+                                    std::pair(&hlo::has_ragged_dots, &hlo::expand_ragged_dots),
                                     std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),
                                     std::pair(&hlo::has_plain_scans, &hlo::expand_scans),
                                     std::pair(&hlo::has_row_scatters, &hlo::expand_row_scatters),

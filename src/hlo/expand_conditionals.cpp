@@ -1,0 +1,290 @@
+#include "hlo/expand_conditionals.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hlo/replace_instructions.h"
+#include "hlo/source_of.h"
+#include "hlo/text.h"
+
+namespace strata::hlo {
+namespace {
+
+/// Elements that all branches together may compute for selects: a GPU does that many in a few µs, the time in which it
+/// decides whether a branch is to run.
+constexpr int64_t kMostElements = int64_t{1} << 20;
+constexpr int64_t kMostInstructions = 128;
+
+bool holds_arrays(const Shape& shape) {
+  if (!shape.is_tuple()) return shape.is_array();
+  return std::all_of(shape.elements.begin(), shape.elements.end(), holds_arrays);
+}
+
+/// Tuples within tuples stay as they are.
+bool is_flat(const Shape& shape) {
+  return !shape.is_tuple() || std::all_of(shape.elements.begin(), shape.elements.end(),
+                                          [](const Shape& element) { return element.is_array(); });
+}
+
+bool is_replaced(const Computation& computation, const Instruction& it) {
+  if (it.opcode != Opcode::Conditional || !holds_arrays(it.shape)) return false;
+  return std::all_of(it.operands.begin(), it.operands.end(),
+                     [&](InstructionId operand) { return holds_arrays(computation[operand].shape); });
+}
+
+/// Operators of one element of the result each, or of none.
+bool is_cheap(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::Parameter:
+    case Opcode::Constant:
+    case Opcode::Tuple:
+    case Opcode::GetTupleElement:
+    case Opcode::Iota:
+    case Opcode::Broadcast:
+    case Opcode::Reshape:
+    case Opcode::Transpose:
+    case Opcode::Reverse:
+    case Opcode::Slice:
+    case Opcode::DynamicSlice:
+    case Opcode::Concatenate:
+    case Opcode::Pad:
+      return true;
+    default:
+      return is_elementwise(opcode);
+  }
+}
+
+/// What computing a computation costs, whether or not its result is needed.
+struct Cost {
+  int64_t elements = 0, instructions = 0;
+  bool is_little() const { return elements <= kMostElements && instructions <= kMostInstructions; }
+};
+
+/// Nothing where an operator may take long, or forever.
+std::optional<Cost> cost_of(const Module& module, const Computation& computation) {
+  Cost sum;
+  for (const Instruction& it : computation.instructions) {
+    if (it.opcode == Opcode::Call || it.opcode == Opcode::Conditional) {
+      for (const ComputationId called : it.called) {
+        const std::optional<Cost> inner = cost_of(module, module[called]);
+        if (!inner) return std::nullopt;
+        sum.elements += inner->elements;
+        sum.instructions += inner->instructions;
+      }
+    } else if (!is_cheap(it.opcode)) {
+      return std::nullopt;
+    } else if (it.opcode != Opcode::Parameter && it.opcode != Opcode::Tuple && it.opcode != Opcode::GetTupleElement) {
+      sum.elements += it.shape.element_count();
+      ++sum.instructions;
+    }
+    if (!sum.is_little()) return std::nullopt;
+  }
+  return sum;
+}
+
+/// The leaf of the parameter that each leaf of the result is, where all of them are leaves of it.
+std::optional<std::vector<int64_t>> passed_through(const Computation& branch) {
+  const Shape& given = branch[branch.parameters[0]].shape;
+  const Shape& result = branch.root_instruction().shape;
+  if (!is_flat(given) || !is_flat(result)) return std::nullopt;
+  std::vector<int64_t> leaves;
+  for (int64_t leaf = 0; leaf < leaf_count(result); ++leaf) {
+    const auto [source, number] = source_of(branch, branch.root, leaf);
+    if (branch[source].opcode != Opcode::Parameter) return std::nullopt;
+    leaves.push_back(number);
+  }
+  return leaves;
+}
+
+/// The computation of one conditional, written as text.
+class Expansion {
+ public:
+  Expansion(const Module& module, const Computation& computation, const Instruction& instruction)
+      : module_(module), computation_(computation), it_(instruction), result_(to_string(it_.shape)) {}
+
+  Replacement replacement() {
+    std::map<std::string, ComputationId> stand_ins;
+    for (size_t k = 0; k < it_.called.size(); ++k) {
+      // Of the branch only its parameter and its result count here.
+      text_ += fmt::format(
+          "branch.{0} {{\n  p = {1} parameter(0)\n  ROOT r = {2} custom-call(p), custom_call_target=\"branch\"\n}}\n",
+          k, operand(k), result_);
+      stand_ins.emplace(fmt::format("branch.{}", k), it_.called[k]);
+    }
+    add("selector", to_string(computation_.operand_shape(it_, 0)), "parameter(0)");
+    for (size_t k = 0; k < it_.called.size(); ++k)
+      add(fmt::format("x.{}", k), operand(k), fmt::format("parameter({})", k + 1));
+    flags();
+    if (are_all_cheap()) {
+      selects();
+    } else {
+      loops();
+    }
+    return {text_ + "ENTRY conditional {\n" + body_ + "}\n", it_.operands, std::move(stand_ins)};
+  }
+
+ private:
+  size_t count() const { return it_.called.size(); }
+  std::string operand(size_t branch) const { return to_string(computation_.operand_shape(it_, branch + 1)); }
+  void add(std::string_view name, std::string_view shape, std::string_view call) {
+    body_ += fmt::format("  {} = {} {}\n", name, shape, call);
+  }
+
+  /// flag.k: whether branch k is taken. Numbers that are no branch take the last one.
+  void flags() {
+    if (computation_.operand_shape(it_, 0).type == ElementType::Pred) {
+      add("flag.0", "pred[]", "copy(selector)");
+      add("flag.1", "pred[]", "not(selector)");
+      return;
+    }
+    std::string none;  // of those before
+    for (size_t k = 0; k + 1 < count(); ++k) {
+      add(fmt::format("number.{}", k), "s32[]", fmt::format("constant({})", k));
+      add(fmt::format("flag.{}", k), "pred[]", fmt::format("compare(selector, number.{}), direction=EQ", k));
+      add(fmt::format("not.{}", k), "pred[]", fmt::format("not(flag.{})", k));
+      if (!none.empty()) add(fmt::format("none.{}", k), "pred[]", fmt::format("and({}, not.{})", none, k));
+      none = fmt::format("{}.{}", none.empty() ? "not" : "none", k);
+    }
+    const std::string last = fmt::format("flag.{}", count() - 1);
+    if (none.empty()) {
+      add(last, "pred[]", "constant(true)");
+    } else {
+      add(last, "pred[]", fmt::format("copy({})", none));
+    }
+  }
+
+  bool are_all_cheap() const {
+    if (!is_flat(it_.shape)) return false;
+    Cost sum;
+    for (const ComputationId branch : it_.called) {
+      const std::optional<Cost> cost = cost_of(module_, module_[branch]);
+      if (!cost) return false;
+      sum.elements += cost->elements;
+      sum.instructions += cost->instructions;
+    }
+    return sum.is_little();
+  }
+
+  /// All branches, and of each leaf that of the one that is taken.
+  void selects() {
+    for (size_t k = 0; k < count(); ++k)
+      add(fmt::format("y.{}", k), result_, fmt::format("call(x.{0}), to_apply=branch.{0}", k));
+    const int64_t leaves = leaf_count(it_.shape);
+    std::vector<std::string> results;
+    for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+      const Shape& shape = leaf_of(it_.shape, static_cast<int>(leaf));
+      const std::string whole = to_string(shape);
+      const auto part = [&](size_t k) {
+        if (!it_.shape.is_tuple()) return fmt::format("y.{}", k);
+        std::string name = fmt::format("y.{}.{}", k, leaf);
+        add(name, whole, fmt::format("get-tuple-element(y.{}), index={}", k, leaf));
+        return name;
+      };
+      std::string chosen = part(count() - 1);
+      for (size_t k = count() - 1; k-- > 0;) {
+        const std::string other = part(k);
+        const std::string here = fmt::format("{}.{}", k, leaf);
+        // In the result's layout.
+        add("flags." + here, to_string(array_shape(ElementType::Pred, shape.dims, shape.minor_to_major)),
+            fmt::format("broadcast(flag.{}), dimensions={{}}", k));
+        add("chosen." + here, whole, fmt::format("select(flags.{}, {}, {})", here, other, chosen));
+        chosen = "chosen." + here;
+      }
+      results.push_back(std::move(chosen));
+    }
+    if (it_.shape.is_tuple()) {
+      add("ROOT r", result_, fmt::format("tuple({})", fmt::join(results, ", ")));
+    } else {
+      add("ROOT r", result_, fmt::format("copy({})", results[0]));
+    }
+  }
+
+  /// Anything of this shape: no branch reads it.
+  std::string nothing(const Shape& shape, const std::string& name) {
+    if (shape.is_tuple()) {
+      std::vector<std::string> parts;
+      for (size_t i = 0; i < shape.elements.size(); ++i)
+        parts.push_back(nothing(shape.elements[i], fmt::format("{}.{}", name, i)));
+      add(name, to_string(shape), fmt::format("tuple({})", fmt::join(parts, ", ")));
+      return name;
+    }
+    const char* value = shape.type == ElementType::Pred ? "false" : is_complex(shape.type) ? "(1, 0)" : "1";
+    add(name + ".one", fmt::format("{}[]", hlo::name(shape.type)), fmt::format("constant({})", value));
+    add(name, to_string(shape), fmt::format("broadcast({}.one), dimensions={{}}", name));
+    return name;
+  }
+
+  /// The result of a branch that returns what it is given.
+  void pass(size_t branch, const std::vector<int64_t>& leaves) {
+    const Shape& given = computation_.operand_shape(it_, branch + 1);
+    std::vector<std::string> parts;
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      if (!given.is_tuple()) {
+        parts.push_back(fmt::format("x.{}", branch));
+        continue;
+      }
+      parts.push_back(fmt::format("passed.{}", i));
+      add(parts.back(), to_string(leaf_of(given, static_cast<int>(leaves[i]))),
+          fmt::format("get-tuple-element(x.{}), index={}", branch, leaves[i]));
+    }
+    if (it_.shape.is_tuple()) {
+      add("first", result_, fmt::format("tuple({})", fmt::join(parts, ", ")));
+    } else {
+      add("first", result_, fmt::format("copy({})", parts[0]));
+    }
+  }
+
+  void loops() {
+    std::optional<size_t> passing;
+    for (size_t k = 0; k < count() && !passing; ++k) {
+      if (const auto leaves = passed_through(module_[it_.called[k]])) {
+        pass(k, *leaves);
+        passing = k;
+      }
+    }
+    std::string result = "first";
+    if (!passing) nothing(it_.shape, result);
+    for (size_t k = 0; k < count(); ++k) {
+      if (k == passing) continue;
+      const std::string state = fmt::format("(pred[], {}, {})", operand(k), result_);
+      text_ += fmt::format(
+          "condition.{0} {{\n  s = {1} parameter(0)\n  ROOT r = pred[] get-tuple-element(s), index=0\n}}\n"
+          "body.{0} {{\n  s = {1} parameter(0)\n  x = {2} get-tuple-element(s), index=1\n"
+          "  y = {3} call(x), to_apply=branch.{0}\n  done = pred[] constant(false)\n"
+          "  ROOT r = {1} tuple(done, x, y)\n}}\n",
+          k, state, operand(k), result_);
+      add(fmt::format("state.{}", k), state, fmt::format("tuple(flag.{0}, x.{0}, {1})", k, result));
+      add(fmt::format("loop.{}", k), state, fmt::format("while(state.{0}), condition=condition.{0}, body=body.{0}", k));
+      result = fmt::format("result.{}", k);
+      add(result, result_, fmt::format("get-tuple-element(loop.{}), index=2", k));
+    }
+    const size_t start = body_.rfind("  " + result + " = ");
+    body_.insert(start + 2, "ROOT ");
+  }
+
+  const Module& module_;
+  const Computation& computation_;
+  const Instruction& it_;
+  const std::string result_;
+  std::string text_, body_;
+};
+
+}  // namespace
+
+bool has_conditionals(const Module& module) {
+  return std::any_of(module.computations.begin(), module.computations.end(), [](const Computation& computation) {
+    return std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                       [&](const Instruction& it) { return is_replaced(computation, it); });
+  });
+}
+
+Result<Module> expand_conditionals(const Module& module) {
+  return replace_instructions(
+      module, [&module](const Computation& computation, const Instruction& it) -> std::optional<Replacement> {
+        if (!is_replaced(computation, it)) return std::nullopt;
+        return Expansion(module, computation, it).replacement();
+      });
+}
+
+}  // namespace strata::hlo
