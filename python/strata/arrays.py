@@ -287,9 +287,8 @@ class NumpyArrays:
         size = math.prod(spec.shape) * dtype.itemsize
         raw = self._numpy.empty(size + 64, self._numpy.uint8)
         start = -raw.__array_interface__["data"][0] % 64
-        flat = raw[start : start + size].view(dtype)
         strides = tuple(stride * dtype.itemsize for stride in spec.strides)
-        return self._numpy.lib.stride_tricks.as_strided(flat, spec.shape, strides)
+        return self._numpy.ndarray(spec.shape, dtype, raw, start, strides)  # as_strided does not know f8e5m2
 
     def empty_results(self) -> list[Any]:
         return [self._empty(spec, dtype) for spec, dtype in self.results]
