@@ -81,7 +81,8 @@ def test_results_into_given_arrays(softmax, x):
 @pytest.mark.parametrize("name", sorted(arrays._NUMPY | arrays._ML_DTYPES))
 def test_results_of_every_type_of_numpy(name):
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    text = f"HloModule m\nENTRY e {{ x = {name}[2,3] parameter(0)  ROOT y = {name}[3,2] transpose(x), dimensions={{1,0}} }}"
+    y = f"{name}[3,2] transpose(x), dimensions={{1,0}}"
+    text = f"HloModule m\nENTRY e {{ x = {name}[2,3] parameter(0)  ROOT y = {y} }}"
     known = arrays._NUMPY.get(name)
     dtype = np.dtype(known) if known else np.dtype(getattr(ml_dtypes, arrays._ML_DTYPES[name]))
     x = np.array([[1, 2, 0.5], [0.25, 4, 1]]).astype(dtype)
