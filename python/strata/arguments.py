@@ -19,7 +19,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def text(what: str, value: Any) -> str:
     """A str. Raises Error that names the argument."""
     if not isinstance(value, str):
-        raise Error(f"{what} is {type(value).__name__}, not a str")
+        raise Error(f"{what} is {type(value).__name__}, not a str\n  give its text")
     return value
 
 
@@ -44,7 +44,7 @@ def sizes(what: str, value: Any) -> list[int]:
 def seconds(what: str, value: Any) -> float:
     """A time from 0 on. Raises Error."""
     if isinstance(value, str) or not isinstance(value, (int, float)) and not hasattr(value, "__float__"):
-        raise Error(f"{what} is {type(value).__name__}, not a number of seconds")
+        raise Error(f"{what} is {type(value).__name__}, not a number of seconds\n  give an int or a float, such as 2.5")
     found = float(value)
     if not 0 <= found < math.inf:
         raise Error(f"{what} is {found}\n  give seconds from 0 on; 0 searches nothing")

@@ -143,7 +143,7 @@ class TorchArrays:
     def _dtype(self, spec: ArraySpec):
         found = getattr(self._torch, _TORCH.get(spec.dtype, "-"), None)
         if found is None:
-            raise Error(f"torch has no type for {spec}")
+            raise Error(f"torch has no type for {spec}\n  call it with arrays of a package that has one, such as NumPy")
         return found
 
     def addresses(self, arrays) -> tuple[list[int], list[Any]]:
@@ -218,7 +218,10 @@ class TorchArrays:
         if not isinstance(array, self._torch.Tensor):
             raise _foreign(f"out[{index}]", array, "torch's tensors")
         if array.get_device() != (0 if self._on_gpu else -1):
-            raise Error(f"out[{index}] lies on {array.device}, and results are written on {self._device}")
+            raise Error(
+                f"out[{index}] lies on {array.device}, and results are written on {self._device}\n"
+                "  make it there, or leave out= away"
+            )
         return array.dtype, array.shape, array.stride(), array.data_ptr()
 
     def stream(self) -> int:
@@ -287,9 +290,8 @@ class NumpyArrays:
         size = math.prod(spec.shape) * dtype.itemsize
         raw = self._numpy.empty(size + 64, self._numpy.uint8)
         start = -raw.__array_interface__["data"][0] % 64
-        flat = raw[start : start + size].view(dtype)
         strides = tuple(stride * dtype.itemsize for stride in spec.strides)
-        return self._numpy.lib.stride_tricks.as_strided(flat, spec.shape, strides)
+        return self._numpy.ndarray(spec.shape, dtype, raw, start, strides)  # as_strided does not know f8e5m2
 
     def empty_results(self) -> list[Any]:
         return [self._empty(spec, dtype) for spec, dtype in self.results]
@@ -353,7 +355,7 @@ class CupyArrays:
 
     def _dtype(self, spec: ArraySpec):
         if spec.dtype not in _NUMPY:
-            raise Error(f"CuPy has no type for {spec}")
+            raise Error(f"CuPy has no type for {spec}\n  call it with tensors of torch")
         return self._cupy.dtype(_NUMPY[spec.dtype])
 
     def addresses(self, arrays) -> tuple[list[int], list[Any]]:
@@ -389,7 +391,10 @@ class CupyArrays:
         if not isinstance(array, self._cupy.ndarray):
             raise _foreign(f"out[{index}]", array, "CuPy's arrays")
         if array.device.id != 0:
-            raise Error(f"out[{index}] lies on GPU {array.device.id}, and results are written on the first")
+            raise Error(
+                f"out[{index}] lies on GPU {array.device.id}, and results are written on the first\n"
+                "  make it under cupy.cuda.Device(0), or leave out= away"
+            )
         strides = tuple(stride // array.itemsize for stride in array.strides)
         return array.dtype, array.shape, strides, array.data.ptr
 
@@ -414,7 +419,7 @@ class TvmArrays:
 
     def _dtype(self, spec: ArraySpec) -> str:
         if spec.dtype not in _TORCH:
-            raise Error(f"tvm-ffi has no type for {spec}")
+            raise Error(f"tvm-ffi has no type for {spec}\n  call the module itself, with arrays of NumPy")
         return _TORCH[spec.dtype]
 
     def addresses(self, arrays) -> list[int]:
@@ -434,7 +439,10 @@ class TvmArrays:
     def facts(self, index: int, array, what: str = "result "):
         device = array.device
         if device.type != self._device.type or device.index != 0:
-            raise Error(f"{what}{index} lies on {device.type}:{device.index}; others lie on {self._device.type}:0")
+            raise Error(
+                f"{what}{index} lies on {device.type}:{device.index}; others lie on {self._device.type}:0\n"
+                "  put all tensors there"
+            )
         return str(array.dtype), tuple(array.shape), tuple(array.strides), array.data_ptr()
 
     def stream(self) -> int:

@@ -55,9 +55,9 @@ class Decoder:
         cache: str | None = None,
     ):
         if device not in _DEVICES:
-            raise Error(f"device {device!r} is none of {', '.join(map(repr, _DEVICES))}")
+            raise Error(f"device {device!r} is none of {', '.join(map(repr, _DEVICES))}\n  write one of them")
         if mode not in _MODES:
-            raise Error(f"mode {mode!r} is none of {', '.join(map(repr, _MODES))}")
+            raise Error(f"mode {mode!r} is none of {', '.join(map(repr, _MODES))}\n  write one of them")
         batch = _whole("batch", batch, 1, 2**31)
         capacity = _whole("capacity", capacity, 1, 2**31)
         random_seed = _whole("seed", seed, 0, 2**64)
@@ -240,7 +240,10 @@ def _tensors(given: Mapping) -> tuple[list[tuple[str, str, list[int], int]], lis
             tensor = numpy.ascontiguousarray(tensor)
             place = tensor.ctypes.data
         else:
-            raise Error(f"the weight '{name}' is {type(tensor).__name__}, no tensor of torch and no array of NumPy")
+            raise Error(
+                f"the weight '{name}' is {type(tensor).__name__}, no tensor of torch and no array of NumPy\n"
+                "  convert it to one of the two"
+            )
         dtype = str(tensor.dtype).removeprefix("torch.")
         found.append((name, _SAFE_NAMES.get(dtype, dtype), list(tensor.shape), place))
         kept.append(tensor)
@@ -278,10 +281,10 @@ def _ids(what: str, given: Any) -> list[int]:
     try:
         found = [operator.index(one) for one in given]
     except TypeError:
-        raise Error(f"{what} {given!r} is no sequence of token ids") from None
+        raise Error(f"{what} {given!r} is no sequence of token ids\n  give a list of whole numbers") from None
     wrong = [one for one in found if not -(2**31) <= one < 2**31]
     if wrong:
-        raise Error(f"{what} has {wrong[0]}, which is no token id")
+        raise Error(f"{what} has {wrong[0]}, which is no token id\n  ids are whole numbers from 0 on")
     return found
 
 
@@ -289,7 +292,7 @@ def _whole(what: str, value: Any, least: int, end: int) -> int:
     try:
         found = operator.index(value)
     except TypeError:
-        raise Error(f"{what} is {type(value).__name__}, not a whole number") from None
+        raise Error(f"{what} is {type(value).__name__}, not a whole number\n  give an int") from None
     if not least <= found < end:
         raise Error(f"{what} is {found}\n  give a number from {least} to {end - 1}")
     return found
@@ -297,8 +300,8 @@ def _whole(what: str, value: Any, least: int, end: int) -> int:
 
 def _number(what: str, value: Any) -> float:
     if isinstance(value, str) or not hasattr(value, "__float__"):
-        raise Error(f"{what} is {type(value).__name__}, not a number")
+        raise Error(f"{what} is {type(value).__name__}, not a number\n  give an int or a float")
     found = float(value)
     if not math.isfinite(found):
-        raise Error(f"{what} is {found}")
+        raise Error(f"{what} is {found}\n  give a finite number")
     return found

@@ -134,17 +134,19 @@ class Value:
     def __pow__(self, exponent):
         powers = {2: self.graph.sqr, 0.5: self.graph.sqrt, -0.5: self.graph.rsqrt}
         if exponent not in powers:
-            raise _error(f"** {exponent} is no operator of programs; ** takes 2, 0.5 and -0.5")
+            raise _error(f"** {exponent} is no operator of programs; ** takes 2, 0.5 and -0.5\n  multiply x by itself")
         return powers[exponent](self)
 
     def __bool__(self):
-        raise _error(f"'{self.name}' has no value while the program is written; use select(condition, x, y)")
+        raise _error(f"'{self.name}' has no value while the program is written\n  use select(condition, x, y)")
 
     @property
     def T(self) -> "Value":
         """With the last two dimensions swapped."""
         if self.ndim < 2:
-            raise _error(f"'{self.name}' of shape {self.shape} has no two dimensions to swap")
+            raise _error(
+                f"'{self.name}' of shape {self.shape} has no two dimensions to swap\n  reshape it to two or more"
+            )
         order = list(range(self.ndim))
         order[-2:] = order[:-3:-1]
         return self.graph.transpose(self, perm=order)
@@ -164,7 +166,9 @@ class Value:
             at = parts.index(Ellipsis)
             parts[at : at + 1] = [slice(None)] * (self.ndim - len(parts) + 1)
         if len(parts) > self.ndim:
-            raise _error(f"{len(parts)} indices for '{self.name}', which has {self.ndim} dimensions")
+            raise _error(
+                f"{len(parts)} indices for '{self.name}', which has {self.ndim} dimensions\n  write at most so many"
+            )
         value, shape = self, []
         for dim, size in enumerate(self.shape):
             part = parts[dim] if dim < len(parts) else slice(None)
@@ -182,7 +186,7 @@ class Value:
 def _bounds(part: slice, size: int) -> tuple[int, int]:
     """Where a slice begins and ends."""
     if part.step not in (None, 1):
-        raise _error(f"slices have step 1; got {part.step}")
+        raise _error(f"slices have step 1; got {part.step}\n  reshape, and slice the dimension that this makes")
     if not any(isinstance(one, Size) for one in (part.start, part.stop, size)):
         return part.indices(size)[:2]
     # Of sizes with names: nothing is cut off at the end, which may lie elsewhere at other sizes.
@@ -232,7 +236,7 @@ class Graph:
         for number in range(self._builder.tensor_count):
             if self._builder.tensor(number)[0] == name:
                 return self._value(number)
-        raise _error(f"the program has no tensor '{name}'")
+        raise _error(f"the program has no tensor '{name}'\n  print(graph) shows the names")
 
     def __str__(self) -> str:
         return self._builder.text()
@@ -314,7 +318,7 @@ class Graph:
             return self._apply("div", (x, y), {}, name)
         factor = 1 / Fraction(_number(y)) if y else 0
         if not factor:
-            raise _error(f"division of '{x.name}' by 0")
+            raise _error(f"division of '{x.name}' by 0\n  divide by another number")
         return self._apply("scale", (x,), {"factor": factor}, name)
 
     def greater(self, x: Value | Number, y: Value | Number, *, name: str = "") -> Value:
@@ -452,15 +456,24 @@ class Graph:
     def _without(self, x: Value, dim: int, name: str) -> Value:
         sizes = list(x.shape)
         if sizes[dim] != 1:
-            raise _error(f"keepdim=False drops a dimension of size 1; this one has {sizes[dim]}")
+            raise _error(
+                f"keepdim=False drops a dimension of size 1; this one has {sizes[dim]}\n"
+                "  leave out every=, or keepdim=False"
+            )
         del sizes[dim]
         return self.reshape(x, shape=sizes, name=name)
 
     def _operand(self, value: Any) -> int:
         if not isinstance(value, Value):
-            raise _error(f"an operand is a {type(value).__name__}, not a tensor of the program")
+            raise _error(
+                f"an operand is of type {type(value).__name__}, not a tensor of the program\n"
+                "  make an array an input; numbers go to scale and add_constant"
+            )
         if value.graph is not self:
-            raise _error(f"'{value.name}' is a tensor of another Graph, '{value.graph.name}'")
+            raise _error(
+                f"'{value.name}' is a tensor of another Graph, '{value.graph.name}'\n"
+                "  write one program with one Graph"
+            )
         return value.id
 
     def _value(self, number: int) -> Value:

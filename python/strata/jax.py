@@ -315,8 +315,8 @@ def call_through_torch(module, arrays: list[jax.Array], device: str) -> list[jax
     try:
         import torch
     except ImportError as error:
-        raise strata.Error("strata.jax: arrays on a GPU are handed over by torch, which is not installed; "
-                           "pip install torch, or use target='cpu'") from error
+        raise strata.Error("strata.jax: arrays on a GPU are handed over by torch, which is not installed\n"
+                           "  pip install torch, or use target='cpu'") from error
     tensors = [torch.from_dlpack(array).to(device) for array in jax.block_until_ready(arrays)]
     if tensors:
         results = module(*tensors)
@@ -347,8 +347,8 @@ def _compile(function: Callable, specs: tuple, options: dict[str, Any]):
         if not _library_calls(portable):
             text = portable
     if calls := _library_calls(text):
-        raise strata.Error(f"strata.jax.jit: JAX lowers a part to {calls[0]}, which Strata does not take; "
-                           "compute it outside of the function")
+        raise strata.Error(f"strata.jax.jit: JAX lowers a part to {calls[0]}, which Strata does not take\n"
+                           "  compute it outside of the function")
     return strata.compile_hlo(_row_major(text), **options)
 
 

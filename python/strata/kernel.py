@@ -227,14 +227,19 @@ def _load_kernel(folder: str | os.PathLike) -> Kernel:
         with open(os.path.join(folder, _SUMMARY), encoding="utf-8") as file:
             summary = json.load(file)
         if summary.get("format") != _FORMAT:
-            raise Error(f"'{folder}' is of format {summary.get('format')}; this version reads {_FORMAT}")
+            raise Error(
+                f"'{folder}' is of format {summary.get('format')}; this version reads {_FORMAT}\n"
+                "  save the kernel with this version, or load it with the one that saved it"
+            )
         files = {}
         for name in summary["files"]:
             if os.path.basename(name) != name:
-                raise Error(f"'{folder}' names the file '{name}', which is not its own")
+                raise Error(
+                    f"'{folder}' names the file '{name}', which is not its own\n  load a folder that Kernel.save wrote"
+                )
             with open(os.path.join(folder, name), "rb") as file:
                 files[name] = file.read()
-    except (OSError, ValueError, KeyError) as why:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as why:
         raise Error(f"'{folder}' holds no kernel that was saved: {why}\n  Kernel.save writes one") from None
     return Kernel(files, summary)
 

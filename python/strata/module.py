@@ -139,7 +139,7 @@ def compile_hlo(text: str, *, target: str = "auto", search_seconds: float | None
 def device_for(target: str) -> _core.Device | None:
     """The GPU that a target of compile_hlo means; None: the processor. Raises Error where "gpu" finds none."""
     if target not in TARGETS:
-        raise Error(f"target {target!r} is none of {', '.join(map(repr, TARGETS))}")
+        raise Error(f"target {target!r} is none of {', '.join(map(repr, TARGETS))}\n  write one of them")
     if target == "cpu":
         return None
     if target == "gpu":

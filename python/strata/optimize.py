@@ -52,7 +52,7 @@ def optimize(
     Ctrl-C ends the search with the best so far, within about two seconds; a second one raises KeyboardInterrupt. Raises
     Error where the program is wrong, with operator, tensor and place."""
     if effort not in _EFFORTS:
-        raise Error(f"effort {effort!r} is none of {', '.join(map(repr, _EFFORTS))}")
+        raise Error(f"effort {effort!r} is none of {', '.join(map(repr, _EFFORTS))}\n  write one of them")
     seconds, measuring = _EFFORTS[effort]
     if search_seconds is not None:
         seconds = measuring = arguments.seconds("search_seconds", search_seconds)

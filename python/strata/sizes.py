@@ -105,7 +105,7 @@ def _ratio(a, b):
     if not (isinstance(a, (int, Fraction)) and isinstance(b, (int, Fraction))):
         return NotImplemented
     if b == 0:
-        raise Error(f"{a!r} / {b!r} divides by 0")
+        raise Error(f"{a!r} / {b!r} divides by 0\n  divide by a size or by another number")
     made = Ratio(Fraction(int(a) if isinstance(a, int) else a) / Fraction(int(b) if isinstance(b, int) else b))
     made.expr = expression(a).divided_by(expression(b))
     return made

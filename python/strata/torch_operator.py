@@ -46,7 +46,10 @@ def register(
     if not found or found[1] in _RESERVED:
         raise Error(f"{name!r} is no name of an operator\n  write \"namespace::name\", in a namespace of your own")
     if not function.inputs:
-        raise Error("a function without inputs is no operator of torch: nothing says on which device it runs")
+        raise Error(
+            "a function without inputs is no operator of torch: nothing says on which device it runs\n"
+            "  call it as it is, or give it an input"
+        )
     dtypes = [_dtypes(function.inputs), _dtypes(function.outputs)]
     floating = [i for i, dtype in enumerate(dtypes[0]) if dtype.is_floating_point]
     call = _backward_call(function, backward, floating)
@@ -88,7 +91,10 @@ def _define(function, name: str, namespace: str, plain: str, gradient, dtypes, d
             # Each comparison of a symbolic size is a guard: programs have fixed sizes.
             if tensor.dtype != dtype or tuple(tensor.shape) != spec.shape:
                 sizes = ",".join(map(str, tensor.shape))
-                raise Error(f"{name}: input {index} ('{spec.name}') is {spec}; got {tensor.dtype}[{sizes}]")
+                raise Error(
+                    f"{name}: input {index} ('{spec.name}') is {spec}; got {tensor.dtype}[{sizes}]\n"
+                    "  convert the tensor, or make the program for its type and sizes"
+                )
         results = [
             torch.empty_strided(spec.shape, spec.strides, dtype=dtype, device=tensors[0].device)
             for spec, dtype in zip(function.outputs, dtypes[1])
@@ -160,7 +166,10 @@ def _gradient(name: str, call: Any, floating: list[int]) -> Callable:
         found = call(*tensors, *(one.contiguous() for one in gradients))
         found = list(found) if isinstance(found, (list, tuple)) else [found]
         if len(found) != len(floating):
-            raise Error(f"{name}: backward gave {len(found)} gradients, and {len(floating)} inputs have one")
+            raise Error(
+                f"{name}: backward gave {len(found)} gradients, and {len(floating)} inputs have one\n"
+                "  give one for each floating-point input, in order"
+            )
         whole: list[Any] = [None] * len(tensors)
         for place, one in zip(floating, found):
             whole[place] = one

@@ -26,10 +26,13 @@ def convert(function: Any) -> Any:
 
     def call(*tensors: Any) -> None:
         if len(tensors) != takes + gives:
-            raise Error(f"the function takes {takes} inputs and {gives} arrays for its results; got {len(tensors)}")
+            raise Error(
+                f"the function takes {takes} inputs and {gives} arrays for its results; got {len(tensors)}\n"
+                "  give the inputs, then an array for each result"
+            )
         for index, one in enumerate(tensors):
             if not isinstance(one, tvm_ffi.Tensor):
-                raise Error(f"argument {index} is {type(one).__name__}, no tensor")
+                raise Error(f"argument {index} is {type(one).__name__}, no tensor\n  tvm_ffi.from_dlpack makes one")
         on_gpu = any(one.device.type == "cuda" for one in tensors)
         compiled = function.function_on(on_gpu)
         if on_gpu not in adapters:

@@ -60,6 +60,12 @@ std::optional<std::string> manifest_in(const std::string& folder) {
   return std::nullopt;
 }
 
+Result<std::string> check_manifest_in(const std::string& folder) {
+  if (const auto path = manifest_in(folder)) return *path;
+  return with_remedy(environment("'{}' has neither {} nor {}", folder, kManifest, kOptimized),
+                     "strata emit MODULE --output FOLDER, or strata optimize PROGRAM -o FOLDER, writes one");
+}
+
 Result<void> write_program(const ProgramImage& image, const std::string& folder) {
   STRATA_TRY(const std::string manifest, print(image.manifest));
   std::error_code error;
@@ -75,13 +81,9 @@ Result<void> write_program(const ProgramImage& image, const std::string& folder)
 }
 
 Result<ProgramImage> read_program(const std::string& folder, const std::string& arch) {
-  const auto path = manifest_in(folder);
-  if (!path) {
-    return with_remedy(environment("'{}' has neither {} nor {}", folder, kManifest, kOptimized),
-                       "strata emit MODULE --output FOLDER, or strata optimize PROGRAM -o FOLDER, writes one");
-  }
+  STRATA_TRY(const std::string path, check_manifest_in(folder));
   ProgramImage image;
-  STRATA_TRY(const std::string text, read_file(*path));
+  STRATA_TRY(const std::string text, read_file(path));
   STRATA_TRY(image.manifest, parse_launch_manifest(text));
   const std::string& target = image.manifest.target;
   if (!target.empty() && target != arch) {

@@ -11,6 +11,9 @@ namespace strata {
 /// The manifest that lies in a folder: program.json, else best.launch.json. Nothing where there is neither.
 std::optional<std::string> manifest_in(const std::string& folder);
 
+/// The same. Error (Environment) where there is neither.
+Result<std::string> check_manifest_in(const std::string& folder);
+
 /// program.json, the modules (MODULE.cubin; MODULE.ptx where the image is PTX) and constants.bin. Error (Unsupported)
 /// where a step is the host's, (Environment) where a file cannot be written. The folder is made where it is missing.
 Result<void> write_program(const ProgramImage& image, const std::string& folder);

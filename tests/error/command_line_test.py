@@ -73,6 +73,7 @@ FILES = {
     "unsupported.txt": "HloModule m\nf {\n  x = f32[] parameter(0)\n"
                        "  ROOT y = f32[4] rng(x, x), distribution=rng_uniform\n}\n",
     "empty.json": "{}",
+    "code/program.json": "{}",
     "text.npy": "0 1 2\n3 4 5\n",
     "magic_only.npy": b"\x93NUM",
     "no_shape.npy": b"\x93NUMPY\x01\x00\x10\x00not a header....",
@@ -142,9 +143,11 @@ MISTAKES = [
     ("verify - -", BAD_INPUT, "'-' is named 2 times; the standard input can be read once"),
     ("run - --input A=-", BAD_INPUT, "'-' is named 2 times"),
     ("show -", BAD_INPUT, "<stdin>:1:1: error: expected"),
-    ("run .", BAD_INPUT, "'.' holds code for a GPU", "add --device gpu"),
-    ("run . --check", BAD_INPUT, "'.' holds only code", "run the program's text"),
-    ("run . --precision f32", BAD_INPUT, "'.' holds code that is made already", "leave --precision"),
+    ("run .", ENVIRONMENT, "'.' has neither program.json nor best.launch.json", "strata emit MODULE --output FOLDER"),
+    ("run . --check", ENVIRONMENT, "'.' has neither program.json nor best.launch.json"),
+    ("run code", BAD_INPUT, "'code' holds code for a GPU", "add --device gpu"),
+    ("run code --check", BAD_INPUT, "'code' holds only code", "run the program's text"),
+    ("run code --precision f32", BAD_INPUT, "'code' holds code that is made already", "leave --precision"),
     ("emit good.hlo --target sm_42", BAD_INPUT, "unknown target 'sm_42'; expected sm_80 or sm_90a"),
     *((f"{command} --target sm_100a", BAD_INPUT, "target sm_100a (NVIDIA B200) is a plan: no code is generated for it",
        "write sm_80 or sm_90a; strata machine --target sm_100a prints what is planned")
@@ -262,7 +265,7 @@ MISTAKES = [
     ("run good.strata --device gpu", BAD_INPUT, "--no-libraries and --search-seconds are for HLO"),
     ("run good.strata --report r.html", BAD_INPUT, "--report, --tolerance, --no-libraries", "are for HLO"),
     ("run good.hlo --interpret --report r.html", BAD_INPUT, "--report is of kernels", "leave one of the two out"),
-    ("run . --report r.html", BAD_INPUT, "'.' holds code that is made already", "and --report out"),
+    ("run code --report r.html", BAD_INPUT, "'code' holds code that is made already", "and --report out"),
     ("explain missing.json", ENVIRONMENT, "cannot read 'missing.json'"),
     ("explain .", ENVIRONMENT, "'.' has no report.json", "name a folder that strata optimize or strata emit wrote"),
     ("explain good.strata", BAD_INPUT, "'good.strata' is no JSON object", "a file of bench/results"),
@@ -430,7 +433,9 @@ def main():
         os.environ["STRATA_CUDA_DRIVER"] = "/nowhere/libcuda.so.1"  # on machines with a GPU, too
         for name, contents in FILES.items():
             data = contents if isinstance(contents, bytes) else contents.encode()
-            pathlib.Path(folder, name).write_bytes(data)
+            path = pathlib.Path(folder, name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
         for arguments, code, *parts in MISTAKES:
             faults += check(strata, folder, arguments, code, parts)
         found, tried = numbers(strata, folder)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import strata
+from strata import arrays
 
 SOFTMAX = """
 HloModule softmax
@@ -75,6 +76,20 @@ def test_results_into_given_arrays(softmax, x):
     out = [np.empty((8, 64), dtype) for dtype in (np.float32, bool, np.float32)] + [np.empty((), np.float32)]
     assert softmax(x, out=out) is out
     np.testing.assert_allclose(out[0], expected(x), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(arrays._NUMPY | arrays._ML_DTYPES))
+def test_results_of_every_type_of_numpy(name):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    y = f"{name}[3,2] transpose(x), dimensions={{1,0}}"
+    text = f"HloModule m\nENTRY e {{ x = {name}[2,3] parameter(0)  ROOT y = {y} }}"
+    known = arrays._NUMPY.get(name)
+    dtype = np.dtype(known) if known else np.dtype(getattr(ml_dtypes, arrays._ML_DTYPES[name]))
+    x = np.array([[1, 2, 0.5], [0.25, 4, 1]]).astype(dtype)
+    for given in (x, np.zeros((2, 6), dtype)[:, ::2]):
+        (y,) = strata.compile_hlo(text, target="cpu", cache="")(given)
+        assert y.dtype == dtype and y.shape == (3, 2)
+        assert y.tobytes() == np.ascontiguousarray(given.T).tobytes()
 
 
 def test_layouts_of_the_text():

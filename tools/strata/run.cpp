@@ -10,6 +10,7 @@
 #include "options.h"
 #include "run_folder.h"
 #include "run_sizes.h"
+#include "runtime/program_folder.h"
 #include "size_options.h"
 #include "source.h"
 
@@ -92,6 +93,7 @@ Result<int> run(const Options& options) {
   };
   std::error_code error;
   if (std::filesystem::is_directory(options.graph, error)) {
+    if (!has_size_table(options.graph)) STRATA_CHECK(check_manifest_in(options.graph));
     if (options.precision_given || options.search.seconds > 0 || options.no_libraries || !options.report.empty()) {
       return with_remedy(invalid("'{}' holds code that is made already", options.graph),
                          "leave --precision, --search-seconds, --no-libraries and --report out");
