@@ -275,13 +275,13 @@ class Graph:
         """
         if name:
             _checked(arguments.name, "an iota's name", name)
-        sizes = _checked(arguments.sizes, "the shape", shape)
-        numbers = {"dim": dim, "step": step}
-        for what, number in numbers.items():
-            if not isinstance(number, int) or isinstance(number, bool):
+        numbers = _checked(arguments.sizes, "the shape", shape)
+        sizes = [plain(one) if isinstance(one, Size) else number for one, number in zip(shape, numbers)]
+        for what, number in {"dim": dim, "step": step}.items():
+            if not isinstance(number, int) or isinstance(number, (bool, Size)):
                 raise _error(f"{what}={number!r} is no integer")
-        if any(isinstance(one, Size) for one in shape):
-            raise _error("a program with dims has no iotas\n  write numbers for the sizes, and leave the dims out")
+        if isinstance(start, Size):
+            raise _error("an iota's start depends on dims\n  write a number")
         along = dim + len(sizes) if dim < 0 else dim
         return self._value(self._builder.iota(name, _dtype_name(dtype), sizes, along, _number(start), step, _place()))
 

@@ -23,8 +23,19 @@ class Follower {
   Result<void> run() {
     tails_.resize(graph_.tensors().size());
     for (const TensorId id : graph_.inputs()) {
+      const auto& iota = graph_.type(id).iota;
       for (const SizeExpr& size : sizes(id)) {
-        tails(id).push_back(!size.depends_on(dim_) ? Tail::None : fill_ == Fill::Zeros ? Tail::Zeros : Tail::Other);
+        if (!size.depends_on(dim_)) {
+          tails(id).push_back(Tail::None);
+          continue;
+        }
+        if (iota && iota->step != 0 && &size == &sizes(id)[static_cast<size_t>(iota->dim)]) {
+          // Neither the last again nor 0: nothing says that what is made of these elements is defined.
+          return refuse(fmt::format("'{}' cannot be padded: the iota '{}' goes on counting behind the size", dim_,
+                                    graph_.tensor(id).name));
+        }
+        // Along others an iota repeats, whatever arguments are filled with.
+        tails(id).push_back(fill_ == Fill::Zeros && !iota ? Tail::Zeros : Tail::Other);
       }
     }
     for (size_t i = 0; i < graph_.operations().size(); ++i) {

@@ -428,23 +428,28 @@ class Parser {
       return error(op, "iota stands in a kernel graph only",
                    "a block graph has it as an operand and reads its tiles by in_iter");
     }
-    if (has_dims())
-      return error(op, "a program with dims has no iotas", "write numbers for the sizes, and leave the dims out");
     if (results.size() != 1) return error(results[1], "iota has one result", "name one tensor before the =");
     std::vector<TensorId> operands;
     Attributes attributes;
+    named_attributes_.clear();
     STRATA_CHECK(arguments(builder, kIotaAttributes, op.text, operands, nullptr, attributes));
+    if (!named_attributes_.empty()) {
+      return error(op, fmt::format("an iota's {} depends on dims", named_attributes_.begin()->first),
+                   "write a number; along a dimension whose size has a name an iota counts to its end");
+    }
     if (!operands.empty()) return error(op, "iota takes no operands", "its attributes and its type say what it is");
     STRATA_CHECK(expect(":"));
-    std::vector<SizeExpr> unnamed;
-    STRATA_TRY(TensorType of, type(unnamed));
+    std::vector<SizeExpr> named;
+    STRATA_TRY(TensorType of, type(named));
     Iota values;
     values.dim = attributes.integer_or("dim", values.dim);
     if (attributes.has("start")) values.start = attributes.rational("start");
     values.step = attributes.integer_or("step", values.step);
     of.iota = values;
     merge_behind(comments);
-    STRATA_CHECK(builder.input(std::string(results[0].text), std::move(of), place(results[0]), std::move(comments)));
+    STRATA_TRY(const TensorId id,
+               builder.input(std::string(results[0].text), std::move(of), place(results[0]), std::move(comments)));
+    if (has_dims()) keep_sizes(id, std::move(named));
     return {};
   }
 

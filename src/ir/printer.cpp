@@ -52,7 +52,11 @@ class Printer {
   bool is_named(const Graph& graph) const { return sized_ != nullptr && sized_->graph.get() == &graph; }
   std::string type(const Graph& graph, TensorId id) const {
     if (!is_named(graph)) return to_string(graph.type(id));
-    return fmt::format("{}[{}]", name_of(graph.type(id).dtype), joined(sized_->shapes[static_cast<size_t>(id)]));
+    const TensorType& of = graph.type(id);
+    const std::string text = fmt::format("{}[{}]", name_of(of.dtype), joined(sized_->shapes[static_cast<size_t>(id)]));
+    if (!of.iota) return text;
+    const std::string known = to_string(of);  // iota(…) : f32[16, 1]
+    return known.substr(0, known.rfind(" : ")) + " : " + text;
   }
   std::string value(const Graph& graph, const Operation& op, const std::string& name,
                     const AttributeValue& value) const {

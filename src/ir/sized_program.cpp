@@ -209,7 +209,8 @@ Result<GraphPtr> SizedProgram::at(const DimSizes& given) const {
     const TensorInfo& info = graph->tensor(graph->inputs()[i]);
     auto shape = shape_at(shapes[id], sizes);
     if (!shape) return fail(shape.error().within(fmt::format("input '{}'", info.name)), {});
-    const auto made = builder.input(info.name, {info.type.dtype, *shape}, {}, graph->input_comments()[i]);
+    const auto made =
+        builder.input(info.name, {info.type.dtype, *shape, info.type.iota}, {}, graph->input_comments()[i]);
     if (!made) return fail(made.error(), {});
     ids[id] = *made;
   }
@@ -244,10 +245,11 @@ Result<GraphPtr> SizedProgram::at(const DimSizes& given) const {
 }
 
 Result<DimSizes> SizedProgram::told_by(std::span<const std::optional<Shape>> inputs, const DimSizes& given) const {
-  if (inputs.size() != graph->inputs().size())
-    return invalid("'{}' takes {} inputs; got {}", graph->name(), graph->inputs().size(), inputs.size());
-  const auto name_of_input = [&](size_t i) { return graph->tensor(graph->inputs()[i]).name; };
-  const auto sizes_at = [&](size_t i) -> const Sizes& { return shapes[static_cast<size_t>(graph->inputs()[i])]; };
+  const std::vector<TensorId> arguments = graph->arguments();
+  if (inputs.size() != arguments.size())
+    return invalid("'{}' takes {} inputs; got {}", graph->name(), arguments.size(), inputs.size());
+  const auto name_of_input = [&](size_t i) { return graph->tensor(arguments[i]).name; };
+  const auto sizes_at = [&](size_t i) -> const Sizes& { return shapes[static_cast<size_t>(arguments[i])]; };
   DimSizes found = given;
   std::map<std::string, std::string> from;  // by dim, what told it
   for (const auto& [name, size] : given) from[name] = "as given";

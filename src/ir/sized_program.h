@@ -32,8 +32,8 @@ struct SizedProgram {
   /// The kernel graph at these sizes; those that are not given are as declared. Error, with operator and place, where
   /// they do not fit each other.
   Result<GraphPtr> at(const DimSizes& given) const;
-  /// The sizes for which the inputs have these shapes. Error, naming inputs, where none do, two inputs contradict each
-  /// other, or the shapes leave a size open.
+  /// The sizes for which the arguments have these shapes. Error, naming inputs, where none do, two inputs contradict
+  /// each other, or the shapes leave a size open.
   Result<DimSizes> sizes_of(std::span<const Shape> inputs) const;
   /// The same of the inputs whose shapes are known, which must not contradict the sizes that are given; what they leave
   /// open is as declared.

@@ -188,5 +188,55 @@ TEST(Padding, IsRefusedWhereItWouldChangeResults) {
               HasSubstr("divides by the padding"));
 }
 
+const char* const kCausal = R"(graph causal {
+  dim tokens = 4
+  dim heads = 2
+  I = iota(dim=1, start=1) : f32[1, tokens, 1]
+  input A: f32[heads, tokens, tokens]
+  J = iota(dim=0) : f32[tokens]
+  C = iota(dim=0, start=-9, step=0) : f32[heads, 1, 1]
+  M = greater(I, J) : f32[1, tokens, tokens]
+  S = select(M, A, C) : f32[heads, tokens, tokens]
+  output S
+}
+)";
+
+TEST(SizedProgram, IotasCountToTheEndOfASize) {
+  const SizedProgram program = parsed(kCausal);
+  EXPECT_EQ(print(program), kCausal);
+  const auto larger = program.at({{"tokens", 6}});
+  ASSERT_TRUE(larger) << larger.error().to_string();
+  const TensorType& rows = (*larger)->type(*(*larger)->find_tensor("I"));
+  EXPECT_EQ(to_string(rows), "iota(dim=1, start=1) : f32[1, 6, 1]");
+  // They are no arguments, so they tell no sizes.
+  EXPECT_EQ(program.sizes_of(std::vector<Shape>{{3, 5, 5}}).value(), (DimSizes{{"tokens", 5}, {"heads", 3}}));
+  EXPECT_FALSE(program.sizes_of(std::vector<Shape>{{3, 5, 4}}));
+  EXPECT_FALSE(program.at({{"tokens", 1 << 24}}));  // beyond what f32 counts
+}
+
+TEST(SizedProgram, IotasDependOnNoDimElse) {
+  std::string text = kCausal;
+  text.replace(text.find("start=1"), 7, "start=tokens");
+  const auto refused = parse_program(text, "p");
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().to_string(), HasSubstr("an iota's start depends on dims"));
+}
+
+// What a mask says of elements behind a size is nobody's result, but it may be undefined.
+TEST(Padding, NothingIsPaddedAlongWhatCounts) {
+  const auto counted = padding_of(parsed(kCausal), "tokens");
+  ASSERT_FALSE(counted);
+  EXPECT_THAT(counted.error().to_string(), HasSubstr("the iota 'I' goes on counting behind the size"));
+  const auto repeated = padding_of(parsed(kCausal), "heads");
+  ASSERT_TRUE(repeated) << repeated.error().to_string();
+  EXPECT_EQ(*repeated, Fill::Last);
+  // A constant is not 0 where an argument is filled with zeros: neither is its sum.
+  const auto summed = [](const std::string& op) {
+    return parsed("graph g {\n dim n = 4\n input A: f32[n, 8]\n C = iota(dim=1, start=3, step=0) : f32[n, 8]\n B = " +
+                  op + "(A, C)\n S = sum(B, dim=0)\n output S\n}");
+  };
+  EXPECT_FALSE(padding_of(summed("add"), "n"));
+}
+
 }  // namespace
 }  // namespace strata

@@ -130,35 +130,15 @@ class Builder {
   }
 
   TensorId input(const std::string& name, const std::string& dtype, const nb::list& shape, const Place& place) {
-    const Result<DType> type = parse_dtype(dtype);
-    if (!type) throw Raised(type.error().at(place.location()));
-    std::vector<SizeExpr> named;
-    Shape sizes;
-    for (const nb::handle one : shape) {
-      named.push_back(size_of(one));
-      check_dims(named.back(), place);
-      const auto size = named.back().size(declared_);
-      if (!size) throw Raised(size.error().at(place.location()));
-      sizes.push_back(*size);
-    }
-    const TensorId id = value_of(builder_.input(name, {*type, sizes}, place.location()));
-    if (!sized_.dims.empty()) keep_sizes(id, std::move(named));
-    return id;
+    return new_input(name, dtype, shape, std::nullopt, place);
   }
 
   /// An input whose elements are known: `start` is a number as programs write it. An empty name is made up.
-  TensorId iota(const std::string& name, const std::string& dtype, const Shape& shape, int64_t dim,
+  TensorId iota(const std::string& name, const std::string& dtype, const nb::list& shape, int64_t dim,
                 const std::string& start, int64_t step, const Place& place) {
-    const auto at_place = [&](auto result) {
-      if (!result) throw Raised(result.error().at(place.location()));
-      return *result;
-    };
-    if (!sized_.dims.empty()) {
-      throw Raised(Error{ErrorCode::InvalidInput, "a program with dims has no iotas",
-                         "write numbers for the sizes, and leave the dims out", place.location()});
-    }
-    const Iota values{dim, at_place(parse_rational(start)), step};
-    return value_of(builder_.input(name, {at_place(parse_dtype(dtype)), shape, values}, place.location()));
+    const Result<Rational> first = parse_rational(start);
+    if (!first) throw Raised(first.error().at(place.location()));
+    return new_input(name, dtype, shape, Iota{dim, *first, step}, place);
   }
 
   TensorId add(const std::string& name, const std::vector<TensorId>& operands, const nb::dict& attributes,
@@ -221,6 +201,24 @@ class Builder {
   }
 
  private:
+  TensorId new_input(const std::string& name, const std::string& dtype, const nb::list& shape, std::optional<Iota> iota,
+                     const Place& place) {
+    const Result<DType> type = parse_dtype(dtype);
+    if (!type) throw Raised(type.error().at(place.location()));
+    std::vector<SizeExpr> named;
+    Shape sizes;
+    for (const nb::handle one : shape) {
+      named.push_back(size_of(one));
+      check_dims(named.back(), place);
+      const auto size = named.back().size(declared_);
+      if (!size) throw Raised(size.error().at(place.location()));
+      sizes.push_back(*size);
+    }
+    const TensorId id = value_of(builder_.input(name, {*type, sizes, std::move(iota)}, place.location()));
+    if (!sized_.dims.empty()) keep_sizes(id, std::move(named));
+    return id;
+  }
+
   void keep_sizes(TensorId id, std::vector<SizeExpr> sizes) {
     sized_.shapes.resize(static_cast<size_t>(id) + 1);
     sized_.shapes.back() = std::move(sizes);

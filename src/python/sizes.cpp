@@ -32,7 +32,7 @@ nb::tuple dispatched(const SizeTable& table, const std::vector<Shape>& shapes) {
   const DimSizes sizes = value_of(table.program.sizes_of(shapes));
   const SizeDispatch chosen = value_of(dispatch(table, sizes));
   nb::list inputs, outputs;
-  for (const TensorId id : table.program.graph->inputs()) {
+  for (const TensorId id : table.program.graph->arguments()) {
     nb::list steps;
     DimSizes step = sizes;
     for (const auto& [dim, fill] : chosen.fills) {

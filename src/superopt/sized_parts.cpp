@@ -57,7 +57,11 @@ std::string program_key(const SuperoptimizeOptions& options) {
 /// A part, by its place in the program.
 std::string key_of(const Graph& part, const SuperoptimizeOptions& options) {
   std::string text = program_key(options);
-  for (const TensorInfo& info : part.tensors()) text += info.name + " ";
+  for (const TensorInfo& info : part.tensors()) {
+    text += info.name + " ";
+    if (const auto& iota = info.type.iota)
+      text += fmt::format("{} {} {} ", iota->dim, iota->start.to_string(), iota->step);
+  }
   return text + structure_of(part);
 }
 

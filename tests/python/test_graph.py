@@ -202,5 +202,13 @@ def test_iotas_that_cannot_be_are_refused(g):
         assert "test_graph.py" in str(raised.value)
     named = strata.Graph("named")
     tokens = named.dim("tokens", 16)
-    with pytest.raises(strata.Error, match="a program with dims has no iotas"):
-        named.iota((tokens, 1))
+    with pytest.raises(strata.Error, match="start depends on dims"):
+        named.iota((tokens, 1), start=tokens)
+
+
+def test_iotas_along_named_sizes():
+    g = strata.Graph("named")
+    tokens = g.dim("tokens", 16)
+    x = g.input("x", (tokens, tokens), "f32")
+    g.output(g.select(g.iota((1, tokens), 1, dtype="f32") > g.iota((tokens, 1), 0, dtype="f32"), 0, x))
+    assert "iota(dim=0) : f32[tokens, 1]" in str(g) and str(strata.Graph.from_text(str(g))) == str(g)

@@ -30,8 +30,8 @@ Result<Tensors> interpreted(const std::string& folder, const Tensors& inputs, co
   STRATA_TRY(const GraphPtr graph, load_graph(in(folder, "best.strata")));
   STRATA_CHECK(check_execution_memory(*graph));
   Tensors ordered;
-  for (const TensorId id : graph->inputs()) {
-    const auto& names = program.inputs();
+  for (const TensorId id : graph->arguments()) {
+    const auto names = program.arguments();
     const auto same = std::find_if(names.begin(), names.end(), [&](TensorId other) {
       return program.tensor(other).name == graph->tensor(id).name;
     });
@@ -54,8 +54,9 @@ Result<Tensors> on_gpu(const std::string& folder, const Tensors& inputs, const G
     if (buffer != nullptr && buffer->type.shape == shape) return {};
     return with_remedy(invalid("'{}' holds kernels of another program", folder), "optimize the program again");
   };
+  const std::vector<TensorId> given = program.arguments();
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const TensorInfo& info = program.tensor(program.inputs()[i]);
+    const TensorInfo& info = program.tensor(given[i]);
     STRATA_CHECK(fits(info.name, inputs[i].shape));
     STRATA_CHECK(buffers.at(info.name).upload(encode(inputs[i], info.type.dtype)));
   }
@@ -96,7 +97,7 @@ Result<std::map<std::string, Tensor<double>>> read_arrays(const Graph& graph,
 Result<DimSizes> sizes_of_run(const SizedProgram& program, const std::map<std::string, Tensor<double>>& arrays,
                               const DimSizes& given) {
   std::vector<std::optional<Shape>> shapes;
-  for (const TensorId id : program.graph->inputs()) {
+  for (const TensorId id : program.graph->arguments()) {
     const auto array = arrays.find(program.graph->tensor(id).name);
     shapes.push_back(array == arrays.end() ? std::optional<Shape>{} : array->second.shape);
   }
@@ -134,7 +135,7 @@ Result<int> run_sizes(const std::string& folder, const SizesRunOptions& options)
              padding);
   Random random(options.seed);
   Tensors inputs;
-  for (const TensorId id : program->inputs()) {
+  for (const TensorId id : program->arguments()) {
     Tensor<double> drawn = typical_tensor(program->type(id), random);
     const auto array = arrays.find(program->tensor(id).name);
     STRATA_TRY(inputs.emplace_back(),

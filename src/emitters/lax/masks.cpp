@@ -13,8 +13,10 @@ using hlo::InstructionId;
 using hlo::Opcode;
 using Direction = hlo::CompareAttributes::Direction;
 
-/// Sums of these stay far below 2^63.
+/// What s32 holds. Sums of a rank's number of these stay far below 2^63.
 constexpr int64_t kLargest = int64_t{1} << 31;
+
+bool small(int64_t x) { return -kLargest < x && x < kLargest; }
 
 LaxValue constant(double value) {
   LaxValue made;
@@ -29,9 +31,16 @@ Result<void> LaxMasks::take(InstructionId id, Known known) {
   taken_.resize(static_cast<size_t>(id) + 1);
   STRATA_TRY(taken_.back(), taken(id, from_[id], known));
   if (const auto& made = taken_.back().sum) {
-    const auto small = [](int64_t x) { return -kLargest < x && x < kLargest; };
-    if (!small(made->start) || !std::all_of(made->steps.begin(), made->steps.end(), small))
-      return unsupported("it counts beyond 2^31");
+    // Each element: integers of the module wrap around, sums of indices do not.
+    int64_t least = made->start, most = made->start;
+    for (size_t d = 0; d < made->steps.size(); ++d) {
+      int64_t last = 0;
+      if (!small(made->steps[d]) || __builtin_mul_overflow(made->steps[d], axes_.sizes(id)[d] - 1, &last) ||
+          !small(last))
+        return unsupported("it counts beyond 2^31");
+      (last < 0 ? least : most) += last;
+    }
+    if (!small(least) || !small(most)) return unsupported("it counts beyond 2^31");
   }
   return {};
 }

@@ -156,6 +156,26 @@ TEST(LaxParts, MasksOfIotasAreWhatTheyAre) {
   }
 }
 
+// 3·2^29 + (2^29 − 4) + j passes 2^31 for some j: s32 wraps around there, and a sum of indices would not.
+TEST(LaxParts, MasksThatWrapAroundAreNotTaken) {
+  for (const bool wraps : {true, false}) {
+    const std::string step = wraps ? "536870912" : "1048576";
+    const hlo::Module module =
+        masked("  step = s32[] constant(" + step +
+               ")\n  steps = s32[8,8] broadcast(step), dimensions={}\n"
+               "  first = s32[] constant(536870908)\n  firsts = s32[8,8] broadcast(first), dimensions={}\n"
+               "  rows = s32[8,8] multiply(i, steps)\n  a = s32[8,8] add(rows, firsts)\n"
+               "  b = s32[8,8] add(a, j)\n  m = pred[8,8] compare(a, b), direction=LT");
+    const auto parts = find_lax_parts(module);
+    const bool taken = std::any_of(parts.begin(), parts.end(), [](const LaxPart& part) {
+      const auto of_part = operators(*part.program.graph);
+      return std::find(of_part.begin(), of_part.end(), "select") != of_part.end();
+    });
+    EXPECT_EQ(taken, !wraps);
+    EXPECT_EQ(difference(module, parts, 1), "") << step;
+  }
+}
+
 // −∞ stands for itself only where maxima and exponentials make 0 of it.
 TEST(LaxParts, WhatMasksByInfinityMustBeExponentiated) {
   const std::string causal = "  m = pred[8,8] compare(i, j), direction=GE";

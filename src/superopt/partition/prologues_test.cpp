@@ -112,5 +112,18 @@ TEST(Prologues, MasksAreInputsOfTheCoreAndTilesOfBlocks) {
   EXPECT_EQ(verify(*program, **whole)->verdict, Verdict::Equivalent) << print(**whole);
 }
 
+// A sum over a dimension of 1 is its operand, so a search may find that an output is the core's input as it is.
+TEST(Prologues, AMaskMayBeAnOutputOfTheCore) {
+  const GraphPtr program = graph_of(
+      "input x: f32[1, 8];I = iota(dim=1) : f32[1, 8];C = iota(dim=1, start=3, step=0) : f32[1, 8];"
+      "m = greater(I, C);n = sum(m, dim=0);y = mul(x, m);output n, y");
+  const auto peeled = peel_prologues(*program, false);
+  ASSERT_TRUE(peeled);
+  const GraphPtr core = graph_of("input x: f32[1, 8];input m: f32[1, 8];y = mul(x, m);output m, y");
+  const auto whole = with_prologues(*program, *peeled, *core, PrologueForm::InPlace);
+  ASSERT_TRUE(whole) << whole.error().to_string();
+  EXPECT_EQ(verify(*program, **whole)->verdict, Verdict::Equivalent) << print(**whole);
+}
+
 }  // namespace
 }  // namespace strata

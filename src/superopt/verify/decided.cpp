@@ -130,7 +130,12 @@ class DependenceWalk {
 
   bool hides_only = true;
 
- private:
+  /// Whether a selection takes, by iotas that count, a constant or what is not.
+  static bool hides(const Operation& op, const std::vector<Dependence>& operands) {
+    return op.kind == OpKind::Select && operands[0] == Dependence::Counts &&
+           (operands[1] == Dependence::Constant) != (operands[2] == Dependence::Constant);
+  }
+
   static Dependence result(const Operation& op, const std::vector<Dependence>& operands) {
     const auto has = [&](Dependence what) {
       return std::find(operands.begin(), operands.end(), what) != operands.end();
@@ -138,23 +143,73 @@ class DependenceWalk {
     if (has(Dependence::Mixed)) return Dependence::Mixed;
     if (!has(Dependence::Hidden)) return has(Dependence::Counts) ? Dependence::Counts : Dependence::Constant;
     if (!has(Dependence::Counts)) return Dependence::Hidden;
-    const bool hides = op.kind == OpKind::Select && operands[0] == Dependence::Counts &&
-                       (operands[1] == Dependence::Constant || operands[2] == Dependence::Constant);
-    return hides ? Dependence::Hidden : Dependence::Mixed;
+    return hides(op, operands) ? Dependence::Hidden : Dependence::Mixed;
   }
 };
 
-}  // namespace
-
-bool only_hides_exponents(const Graph& graph) {
+std::vector<Dependence> dependence_of_inputs(const Graph& graph) {
   std::vector<Dependence> inputs;
   for (TensorId id : graph.inputs()) {
     const std::optional<Iota>& iota = graph.type(id).iota;
     inputs.push_back(!iota ? Dependence::Hidden : iota->step == 0 ? Dependence::Constant : Dependence::Counts);
   }
+  return inputs;
+}
+
+/// `graph`, whose inputs have these types and depend so, with other conditions.
+Result<GraphPtr> rebuilt(const Graph& graph, const std::vector<TensorType>& types,
+                         const std::vector<Dependence>& inputs, Masks masks) {
+  GraphBuilder builder(graph.level(), graph.name(), graph.launch());
+  std::vector<TensorId> ids(graph.tensors().size(), -1);
+  for (size_t n = 0; n < inputs.size(); ++n) {
+    const TensorId id = graph.inputs()[n];
+    STRATA_TRY(ids[static_cast<size_t>(id)], builder.input(graph.tensor(id).name, types[n]));
+  }
+  const std::vector<Dependence> found = DependenceWalk().run(graph, inputs);
+  for (const Operation& op : graph.operations()) {
+    std::vector<TensorId> operands;
+    std::vector<Dependence> depend;
+    for (TensorId id : op.operands) {
+      operands.push_back(ids[static_cast<size_t>(id)]);
+      depend.push_back(found[static_cast<size_t>(id)]);
+    }
+    std::vector<TensorId> results;
+    if (op.body) {
+      std::vector<TensorType> of_operands;
+      for (TensorId id : operands) of_operands.push_back(builder.type(id));
+      STRATA_TRY(GraphPtr body, rebuilt(*op.body, of_operands, depend, masks));
+      STRATA_TRY(results, builder.add(std::move(body), operands));
+    } else {
+      if (DependenceWalk::hides(op, depend)) {
+        const bool first = (depend[1] == Dependence::Constant) == (masks == Masks::Hide);
+        STRATA_TRY(operands[0], builder.add(OpKind::Sub, {operands[0], operands[0]}));
+        Attributes one;
+        one.set("value", Rational{1, 1});
+        if (first) {
+          STRATA_TRY(operands[0], builder.add(OpKind::AddConstant, {operands[0]}, one));
+        }
+      }
+      STRATA_TRY(const TensorId id, builder.add(op.kind, operands, op.attributes));
+      results.push_back(id);
+    }
+    for (size_t n = 0; n < results.size(); ++n) ids[static_cast<size_t>(op.results[n])] = results[n];
+  }
+  if (graph.level() == Level::Kernel) {
+    for (TensorId id : graph.outputs()) STRATA_CHECK(builder.output(ids[static_cast<size_t>(id)]));
+  }
+  return builder.finish();
+}
+
+}  // namespace
+
+bool only_hides_exponents(const Graph& graph) {
   DependenceWalk walk;
-  walk.run(graph, inputs);
+  walk.run(graph, dependence_of_inputs(graph));
   return walk.hides_only;
+}
+
+Result<GraphPtr> with_masks(const Graph& graph, Masks masks) {
+  return rebuilt(graph, graph.types(graph.inputs()), dependence_of_inputs(graph), masks);
 }
 
 DecidedOperators decided_operators(const Graph& graph) {

@@ -19,6 +19,13 @@ DecidedOperators decided_operators(const Graph& graph);
 /// then which exponents are there depends on them, but no exponent is another one's multiple because of them.
 bool only_hides_exponents(const Graph& graph);
 
+/// What every mask that only hides (only_hides_exponents) does.
+enum class Masks {
+  Show,  ///< selects the other value, everywhere
+  Hide,  ///< selects the constant, everywhere
+};
+Result<GraphPtr> with_masks(const Graph& graph, Masks masks);
+
 /// Whether some input is an iota.
 bool has_iotas(const Graph& graph);
 

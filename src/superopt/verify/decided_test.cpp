@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
+#include "interpret/interpret.h"
+#include "superopt/verify/exponents.h"
 #include "superopt/verify/inputs.h"
 #include "superopt/verify/lax.h"
 #include "superopt/verify/test_graphs.h"
@@ -85,6 +89,34 @@ TEST(Decided, PositionsAsFactorsOfExponentsAreNoMasks) {
                                        "u = sum(x, dim=1);a = mul(J, u);s = exp(a);y = sum(s, dim=1);output y");
   EXPECT_NE(result.verdict, Verdict::Different);
   EXPECT_THAT(result.argument, testing::Not(HasSubstr("independent exponents")));
+}
+
+// At shrunk shapes the masks hide all that they hide at all: exponents of which one is the other's double, and two
+// constants of which one is the other's multiple.
+TEST(Decided, WhatSmallMasksHideMustBeIndependentToo) {
+  const std::string many =
+      "input x: f32[64, 4];I = iota(dim=0) : f32[64, 1];C = iota(dim=0, start=9, step=0) : f32[1];"
+      "D = iota(dim=0, start=18, step=0) : f32[1];L = iota(dim=0, start=40, step=0) : f32[1];"
+      "m = greater(I, L);";
+  const auto independent = [&](const std::string& statements) {
+    const GraphPtr graph = graph_of(many + statements);
+    EXPECT_TRUE(only_hides_exponents(*graph));
+    return exponents_independent(*graph, *graph, kVerifierPrimes, 1);
+  };
+  EXPECT_TRUE(independent("a = select(m, x, C);e = exp(a);y = sum(e, dim=1);output y"));
+  EXPECT_FALSE(independent(
+      "d = add(x, x);a = select(m, x, C);b = select(m, d, C);e = exp(a);f = exp(b);y = add(e, f);output y"));
+  EXPECT_FALSE(independent("a = select(m, C, x);b = select(m, D, x);e = exp(a);f = exp(b);y = add(e, f);output y"));
+}
+
+TEST(Decided, MasksMayShowOrHideAll) {
+  const GraphPtr graph = graph_of(kMasked + std::string("m = greater(J, I);a = select(m, C, x);y = exp(a);output y"));
+  const auto shown = with_masks(*graph, Masks::Show), hidden = with_masks(*graph, Masks::Hide);
+  ASSERT_TRUE(shown && hidden);
+  Float64Arithmetic arithmetic;
+  const std::vector<Tensor<double>> inputs{Tensor<double>({6, 6}, std::vector<double>(36, 2.0))};
+  EXPECT_EQ(execute(**shown, arithmetic, inputs)->front().data, std::vector<double>(36, std::exp(2.0)));
+  EXPECT_EQ(execute(**hidden, arithmetic, inputs)->front().data, std::vector<double>(36, std::exp(-9.0)));
 }
 
 TEST(Decided, OffsetsOfTilesCount) {

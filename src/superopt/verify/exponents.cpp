@@ -114,21 +114,12 @@ bool full_rank(const PrimeField& field, std::vector<std::vector<uint64_t>> rows)
   return true;
 }
 
-}  // namespace
-
-bool exponents_independent(const Graph& reference, const Graph& candidate, const FieldPrimes& primes, uint64_t seed,
-                           bool maxima_cancel, bool free, const std::stop_token& stop) {
-  if (!exponentiates(reference) && !exponentiates(candidate)) return true;
-  const std::vector<size_t> inputs = affine_inputs(reference, candidate, maxima_cancel, free);
-  if (inputs.empty()) return false;
-  // Masks shrink as well: which scores are masked matters to no other score's exponent. Where positions are factors of
-  // scores they do not: multiples of one exponent are dependent, of which a smaller shape has fewer.
-  const bool counts = (has_iotas(reference) || has_iotas(candidate)) && only_hides_exponents(reference) &&
-                      only_hides_exponents(candidate);
-  auto shrunk = shrink(reference, candidate, counts ? Shrinking::Masks : Shrinking::Sound);
-  if (!shrunk) return false;
-  const Graph& small = *shrunk->first;
-  Pair pair(small, *shrunk->second, primes, seed, maxima_cancel, free, stop);
+/// Whether the exponents of every entry have a Jacobian of full rank, with respect to one of these inputs and, where
+/// `root` says so, the root of unity.
+bool full_rank_at(const Graph& reference, const Graph& candidate, const std::vector<size_t>& inputs, bool root,
+                  const FieldPrimes& primes, uint64_t seed, bool maxima_cancel, bool free,
+                  const std::stop_token& stop) {
+  Pair pair(reference, candidate, primes, seed, maxima_cancel, free, stop);
   const PrimeField& field = pair.sample().arithmetic.fq;
   const Pair::Run base = pair.run();
   if (stop.stop_requested()) return false;
@@ -175,7 +166,7 @@ bool exponents_independent(const Graph& reference, const Graph& candidate, const
     }
     // The root of unity is random as well: ω^E with ω = g^r is g^(r·E), and r·E is linear in r times the input and in
     // r.
-    for (size_t c = 0; c < representatives.size(); ++c) {
+    for (size_t c = 0; root && c < representatives.size(); ++c) {
       const auto [g, call] = representatives[c];
       jacobian[c].push_back(base.arguments[g][call]);
     }
@@ -185,6 +176,35 @@ bool exponents_independent(const Graph& reference, const Graph& candidate, const
       return full_rank(field, std::move(rows));
     });
   });
+}
+
+}  // namespace
+
+bool exponents_independent(const Graph& reference, const Graph& candidate, const FieldPrimes& primes, uint64_t seed,
+                           bool maxima_cancel, bool free, const std::stop_token& stop) {
+  if (!exponentiates(reference) && !exponentiates(candidate)) return true;
+  const std::vector<size_t> inputs = affine_inputs(reference, candidate, maxima_cancel, free);
+  if (inputs.empty()) return false;
+  const auto holds = [&](const Graph& first, const Graph& second, bool root) {
+    return full_rank_at(first, second, inputs, root, primes, seed, maxima_cancel, free, stop);
+  };
+  // Masks shrink as well: which scores are masked matters to no other score's exponent. Where positions are factors of
+  // scores they do not: multiples of one exponent are dependent, of which a smaller shape has fewer. Smaller masks may
+  // hide all scores, or none: those that a larger one shows must be independent of each other, without the help of the
+  // root, and what hides them must be one constant, whose exponent the root alone makes random.
+  const bool counts = (has_iotas(reference) || has_iotas(candidate)) && only_hides_exponents(reference) &&
+                      only_hides_exponents(candidate);
+  if (counts) {
+    const auto shrunk = shrink(reference, candidate, Shrinking::Masks);
+    const auto all = [&](Masks masks) {
+      const auto first = with_masks(*shrunk->first, masks), second = with_masks(*shrunk->second, masks);
+      return first && second && holds(**first, **second, masks == Masks::Hide);
+    };
+    if (shrunk && holds(*shrunk->first, *shrunk->second, true) && all(Masks::Show) && all(Masks::Hide)) return true;
+    if (stop.stop_requested()) return false;
+  }
+  const auto shrunk = shrink(reference, candidate, Shrinking::Sound);
+  return shrunk && holds(*shrunk->first, *shrunk->second, true);
 }
 
 }  // namespace strata
