@@ -173,7 +173,8 @@ class ProgramBuilder {
     if (!fusion || (options_.only.empty() && is_slow_whole())) return false;
     ProgramStep step;
     step.fusion = *std::move(fusion);
-    step.microseconds = estimated_microseconds(flat_, options_.target);
+    const std::optional<double> own = step.fusion->decision().microseconds;
+    step.microseconds = own ? *own : estimated_microseconds(flat_, options_.target);
     for (const InstructionId id : entry.parameters) {
       if (entry[id].shape.is_array()) step.inputs.push_back(buffer_of_.at({id, 0}));
     }
@@ -210,7 +211,7 @@ class ProgramBuilder {
       Result<EmittedFusion> fusion = emit_once(part.module, next_name(from.name));
       if (fusion) {
         step.fusion = *std::move(fusion);
-        step.microseconds = part.microseconds;
+        step.microseconds = step.fusion->decision().microseconds.value_or(part.microseconds);
       } else if (fusion.error().code != ErrorCode::Unsupported || !options_.only.empty()) {
         return tl::unexpected(fusion.error());
       } else {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +41,9 @@ struct Decision {
   std::vector<Preparation> preparations;
   /// Instructions of the fusion whose elements the emitter computes once each, whatever reads them.
   std::vector<hlo::InstructionId> heroes;
+  /// Estimated, of all kernels and preparations, where the emitter knows better than the model of a fusion
+  /// (fusion/pass.h), which sees one kernel whose threads each compute elements of the result.
+  std::optional<double> microseconds;
 
   /// That of a fusion of one kernel.
   Launch& launch() { return launches.front(); }

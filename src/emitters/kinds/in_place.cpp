@@ -52,6 +52,15 @@ bool has_vector_sums(const Target& target, hlo::ElementType type) {
   return target.vector_atomics && (type == ElementType::F32 || type == ElementType::F16 || type == ElementType::BF16);
 }
 
+double atomics_rate(const Target& target, std::optional<Combiner> combiner, hlo::ElementType type, int64_t vector) {
+  const Rates& rates = target.rates;
+  const int bytes = hlo::byte_width(type);
+  if (!combiner || *combiner == Combiner::Custom || *combiner == Combiner::Mul) return rates.exchange_atomics;
+  if (has_vector_sums(target, type) && *combiner == Combiner::Add && vector * bytes == 16)
+    return rates.vector_atomics / bytes;
+  return bytes == 4 || bytes == 8 || hlo::is_complex(type) ? rates.atomics : rates.exchange_atomics;
+}
+
 mlir::Value index_of(mlir::ImplicitLocOpBuilder& builder, mlir::Value integer, hlo::ElementType type) {
   const mlir::Type index = builder.getIndexType();
   if (hlo::is_unsigned(type)) return builder.create<mlir::arith::IndexCastUIOp>(index, integer);

@@ -2,6 +2,9 @@
 // dynamic-update-slice.
 #pragma once
 
+#include <optional>
+
+#include "emitters/dialect/dialect.h"
 #include "emitters/elemental/function_emitter.h"
 #include "emitters/kinds/access_width.h"
 #include "machine/target.h"
@@ -18,6 +21,10 @@ indexing::IndexingMap visits_of(const hlo::Shape& shape, const AccessWidth& widt
 
 /// Whether the device adds vectors of such floats in memory by one instruction.
 bool has_vector_sums(const Target& target, hlo::ElementType type);
+
+/// Elements a second that atomic updates take of so many elements beside each other; without a name, or where the
+/// device has no instruction, they are loops of compare-and-swap.
+double atomics_rate(const Target& target, std::optional<Combiner> combiner, hlo::ElementType type, int64_t vector);
 
 /// A start index as an index, and the values that it may have. Unsigned ones of 64 bits that are too large for an index
 /// are negative.

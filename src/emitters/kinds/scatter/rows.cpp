@@ -46,18 +46,6 @@ Result<Combination> combination_of(const Fusion& fusion, const hlo::Instruction&
   return result;
 }
 
-/// Elements a second that atomic updates in place take.
-double atomics_rate(const Target& target, const ScatterRowsPlan& plan, const Combination& combination,
-                    ElementType type) {
-  const Rates& rates = target.rates;
-  const int bytes = hlo::byte_width(type);
-  if (!combination.name || *combination.name == Combiner::Mul) return rates.exchange_atomics;
-  const int64_t together = std::min(plan.vector, plan.chunk_vector);
-  if (has_vector_sums(target, type) && *combination.name == Combiner::Add && together * bytes == 16)
-    return rates.vector_atomics / bytes;
-  return bytes == 4 || bytes == 8 || hlo::is_complex(type) ? rates.atomics : rates.exchange_atomics;
-}
-
 Costs costs_of(const Fusion& fusion, const ScatterRowsPlan& plan, const Combination& combination, size_t launches) {
   const hlo::Computation& computation = fusion.computation();
   const ScatterRows& shape = plan.shape;
@@ -78,8 +66,9 @@ Costs costs_of(const Fusion& fusion, const ScatterRowsPlan& plan, const Combinat
   double atomics = (updates + 2 * touched) / bandwidth;
   if (!combination.replaces && plan.index != RowIndex::Inverse) {
     const ElementType type = computation[shape.operands[0]].shape.type;
-    atomics = std::max(atomics,
-                       1e6 * count * static_cast<double>(shape.window) / atomics_rate(target, plan, combination, type));
+    atomics =
+        std::max(atomics, 1e6 * count * static_cast<double>(shape.window) /
+                              atomics_rate(target, combination.name, type, std::min(plan.vector, plan.chunk_vector)));
   }
   costs.atomics = 2 * launch + (operand + out) / bandwidth + atomics;
   const double index_bytes = plan.index == RowIndex::Counted  ? 16 * rows + 48 * count
@@ -373,6 +362,7 @@ Result<Plan> make_plan(const Fusion& fusion, bool at_any_cost) {
   Plan plan;
   plan.decision = decide(made, combination, kernels);
   plan.decision.details.emplace_back("costs", text_of(costs));
+  plan.decision.microseconds = costs.rows;
   add_temporaries(plan.decision, made, computation[made.shape.operands[0]].shape.type);
   plan.emit = [fusion, made, emitters = kernels.emitters, decision = plan.decision](
                   mlir::ModuleOp target, const std::string& name) -> Result<void> {

@@ -299,6 +299,27 @@ Result<void> emit_scatter(const Fusion& fusion, const ScatterPlan& plan, const D
   return {};
 }
 
+/// What the result holds before, the updates and the places that they change move; atomic updates take longer where
+/// they have no loops or vectors.
+double microseconds_of(const ScatterPlan& plan, const hlo::Computation& computation, const Preparation& preparation,
+                       const Target& target) {
+  const hlo::Instruction& it = computation[plan.scatter];
+  const hlo::ElementType type = it.shape.type;
+  const int bytes = hlo::byte_width(type);
+  const auto all = static_cast<double>(it.shape.element_count()) * bytes;
+  const auto updates = static_cast<double>(computation[plan.updates].shape.element_count());
+  const hlo::Shape& indices = computation[plan.indices].shape;
+  const double index_bytes = static_cast<double>(indices.element_count()) * hlo::byte_width(indices.type);
+  const double prepared = preparation.kind == Preparation::Kind::Copy ? 2 * all : all;
+  const double changed = (plan.write == Write::Atomic ? 2 : 1) * std::min(all, updates * bytes);
+  const double bandwidth = 1e-6 * target.rates.copy_bandwidth;
+  double microseconds = (updates * bytes + changed + index_bytes) / bandwidth;
+  if (plan.write == Write::Atomic)
+    microseconds = std::max(microseconds, 1e6 * updates / atomics_rate(target, plan.combiner, type, plan.vector));
+  // Nothing overlaps with a copy or a fill.
+  return 2e6 * target.rates.kernel + prepared / bandwidth + microseconds;
+}
+
 std::string text_of(const ScatterPlan& plan) {
   if (plan.write == Write::Replace) return "replaces";
   if (plan.write == Write::Plain) return "no atomics: indices are unique";
@@ -343,6 +364,7 @@ Result<Plan> plan_scatter(const Fusion& fusion) {
                            {"unroll", std::to_string(width.unroll)}};
   plan.decision.preparations = {preparation};
   plan.decision.heroes = {made.scatter};
+  plan.decision.microseconds = microseconds_of(made, computation, preparation, fusion.target);
   plan.emit = [fusion, made, decision = plan.decision](mlir::ModuleOp target, const std::string& name) {
     return emit_scatter(fusion, made, decision, target, name);
   };

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "emitters/elemental/scalar_operators.h"
 #include "emitters/elemental/types.h"
@@ -195,13 +197,45 @@ std::string text_of(const SortStep& step) {
   return step.tiles == 1 ? "a row a block" : fmt::format("{} tiles a row, {} kept of each", step.tiles, step.keep);
 }
 
-Decision decision_of(const SortShape& shape, const std::vector<SortStep>& steps) {
+/// How often the elements of a kernel's rows go through a comparison and a move, about: once for each doubling of what
+/// is in order. Of a top-k, pieces of more than k elements shrink as they are merged.
+double levels_of(const SortShape& shape, const SortStep& step) {
+  constexpr double kMerge = 1.5;    // a doubling, and the search for where each thread's part begins
+  constexpr double kShrinking = 3;  // what pieces beyond k elements come to in all
+  if (step.kind == SortStep::Kind::Merge) return kMerge;
+  const double all = std::log2(static_cast<double>(std::max<int64_t>(std::min(step.span(), step.length), 2)));
+  if (!shape.top_k) return all;
+  return std::min(all, std::log2(static_cast<double>(std::max<int64_t>(shape.keep, 1))) + kShrinking);
+}
+
+/// Of all kernels.
+double microseconds_of(const SortShape& shape, const std::vector<SortStep>& steps, const Target& target) {
+  // Instructions' worth of an element at a level, waiting for shared memory included: fitted to 16 sorts and top-ks on
+  // an H200 (docs/benchmarks-emitters.md). Estimates are 0.7 to 1.4 times those, and less of one that takes 7 µs.
+  constexpr double kOperations = 95;
+  const Rates& rates = target.rates;
+  const double multiprocessor = rates.scalar_rate / 2 / target.multiprocessors;
+  double seconds = 0;
+  for (const SortStep& step : steps) {
+    const auto elements = static_cast<double>(shape.rows * step.length);
+    const double blocks = static_cast<double>(ceil_div(shape.rows, step.rows_per_block) * step.tiles);
+    const double busy = std::clamp<double>(blocks, 1, target.multiprocessors);
+    const double bytes = static_cast<double>(shape.rows * (step.length + step.written) * shape.element_bytes());
+    seconds +=
+        target.kernel_seconds() + std::max(bytes / rates.memory_bandwidth,
+                                           elements * levels_of(shape, step) * kOperations / (busy * multiprocessor));
+  }
+  return 1e6 * std::max(seconds, target.kernel_seconds());
+}
+
+Decision decision_of(const SortShape& shape, const std::vector<SortStep>& steps, const Target& target) {
   Decision decision;
   decision.emitter = shape.top_k ? "top-k" : "sort";
   decision.reason = steps.size() < 2 ? "a row fits into a block" : "rows are merged from tiles that fit into a block";
   decision.heroes = {shape.sort};
   decision.details = {{"rows", std::to_string(shape.rows)}, {"length", std::to_string(shape.length)}};
   if (shape.top_k) decision.details.emplace_back("k", std::to_string(shape.keep));
+  decision.microseconds = microseconds_of(shape, steps, target);
   decision.launch().threads = 32;  // of what has no elements
   if (steps.empty()) return decision;
   decision.launches.clear();
@@ -239,7 +273,7 @@ Result<Plan> plan_sort(const Fusion& fusion) {
   }
   const std::vector<SortStep> steps = StepPlanner(shape, fusion.target).run();
   Plan plan;
-  plan.decision = decision_of(shape, steps);
+  plan.decision = decision_of(shape, steps, fusion.target);
   for (const Launch& launch : plan.decision.launches) {
     if (launch.blocks >= int64_t{1} << 31) return unsupported("there are 2^31 blocks and more");
   }
