@@ -279,7 +279,7 @@ class Graph:
         sizes = [plain(one) if isinstance(one, Size) else number for one, number in zip(shape, numbers)]
         for what, number in {"dim": dim, "step": step}.items():
             if not isinstance(number, int) or isinstance(number, (bool, Size)):
-                raise _error(f"{what}={number!r} is no integer")
+                raise _error(f"{what}={number!r} is no integer\n  give one, as {what}=1")
         if isinstance(start, Size):
             raise _error("an iota's start depends on dims\n  write a number")
         along = dim + len(sizes) if dim < 0 else dim

@@ -471,7 +471,8 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
                                     std::pair(&hlo::has_window_scatters, &hlo::expand_window_scatters),
                                     std::pair(&hlo::has_select_and_scatter, &hlo::expand_select_and_scatter)}) {
     const hlo::Module& whole = expanded ? *expanded : module;
-    if (!has(whole)) continue;
+    const bool taken = has == &hlo::has_window_scatters && !options.only.empty();  // the one emitter takes it as it is
+    if (taken || !has(whole)) continue;
     STRATA_TRY(expanded, expand(whole));
   }
   if (const hlo::Module& whole = expanded ? *expanded : module; !whole.fusion && hlo::longest_scan_recursion(whole) > 0)
