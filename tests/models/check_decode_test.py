@@ -25,7 +25,7 @@ SMALL = ["--model", "tiny", "--tokens", "16", "--longest-prompt", "20", "--batch
 
 # Stands for the program on a GPU: the interpreter decodes, and `change` is done to the tokens [sequence][step].
 PROGRAM = """#!{python}
-import json, pathlib, subprocess, sys, time
+import ctypes, json, pathlib, subprocess, sys, time
 arguments = sys.argv[1:]
 if arguments == ["--version"]:
     sys.exit(print("strata of a test"))
@@ -37,7 +37,9 @@ for option in ("--mode", "--cache"):  # the interpreter has neither
         at = arguments.index(option)
         del arguments[at:at + 2]
 arguments = ["host" if a == "gpu" else a for a in arguments]
-done = subprocess.run([{strata!r}, *arguments], capture_output=True, text=True)
+# It ends with this program (PR_SET_PDEATHSIG), which is killed where a run takes too long.
+done = subprocess.run([{strata!r}, *arguments], capture_output=True, text=True,
+                      preexec_fn=lambda: ctypes.CDLL(None).prctl(1, 9))
 if done.returncode != 0:
     sys.exit(done.stderr)
 tokens = json.loads(done.stdout)["tokens"]
