@@ -39,7 +39,9 @@ def main():
 
 
 def show(text):
-    for line in [line for line in text.splitlines() if line.strip()][-LINES:]:
+    """The last lines, without those in which Google Test counts."""
+    told = [line for line in text.splitlines() if line.strip() and not re.match(r"\[[-= A-Z]+\]| *\d+ FAILED TEST", line)]
+    for line in told[-LINES:]:
         print(f"  {line[:COLUMNS]}")
 
 
