@@ -362,7 +362,10 @@ class Proof {
       return true;
     }
     if (answer.satisfiable == Satisfiable::Unknown) {
-      STRATA_CHECK(undecided(fmt::format("Z3 gives up within {:g} s: {}", options_.time_limit, answer.reason)));
+      const bool late = Clock::now() >= deadline_ || answer.reason.find("timeout") != std::string::npos ||
+                        answer.reason.find("canceled") != std::string::npos;
+      const std::string within = late ? fmt::format(" within {:g} s", options_.time_limit) : "";
+      STRATA_CHECK(undecided(fmt::format("Z3 gives up{}: {}", within, answer.reason)));
       return false;
     }
     Inputs model;
