@@ -15,6 +15,10 @@ constexpr const char* kKey =
     "border-color:var(--thread-line)\"></i>thread graph: in registers</li><li><i style=\"border:1px dashed "
     "var(--block-line)\"></i>repeated by the for-loop</li></ul>\n";
 
+/// Operators of a graph that is drawn. The time that a drawing takes, and its size, grow with the square of them;
+/// nobody would find anything in it.
+constexpr size_t kMostDrawn = 500;
+
 std::string tab(std::string_view id, std::string_view name, std::string_view words, bool chosen) {
   return fmt::format(
       "<button type=\"button\" class=\"plain\" role=\"tab\" id=\"{0}-{1}-tab\" aria-controls=\"{0}-{1}\" "
@@ -32,6 +36,13 @@ std::string panel(std::string_view id, std::string_view name, const std::string&
 }  // namespace
 
 std::string graph_beside_source(const Graph& graph, std::string_view id, std::string_view code, size_t first) {
+  if (graph.operations().size() > kMostDrawn) {
+    return fmt::format(
+        "<p>It has {} operators. More than {} are not drawn; <code>strata show --format svg</code> draws "
+        "any number.</p>\n{}{}",
+        graph.operations().size(), kMostDrawn, page::lines(print(graph), "mugraph"),
+        code.empty() ? "" : page::lines(code, "cuda", first - 1));
+  }
   constexpr const char* kEmpty =
       "Point at a box, or tab into the graph and use the arrow keys: what it makes, reads and means is shown here.";
   std::string markup = kKey;

@@ -34,6 +34,18 @@ bool balanced(const std::string& markup) {
   return open.empty();
 }
 
+/// A drawing grows with the square of such a graph; its text is shown.
+TEST(Drawing, ThousandsOfOperatorsAreText) {
+  std::string text = "graph chain {\n  input X: f32[4, 4]\n  a0 = sqr(X)\n";
+  for (int i = 1; i < 3000; ++i) text += fmt::format("  a{} = mul(a{}, X)\n", i, i - 1);
+  const auto graph = parse_graph(text + "  output a2999\n}\n");
+  ASSERT_TRUE(graph) << graph.error().to_string();
+  const std::string page = draw_html(**graph);
+  EXPECT_EQ(page.find("<svg"), std::string::npos);
+  EXPECT_NE(page.find("It has 3000 operators."), std::string::npos);
+  EXPECT_NE(page.find("a2999 = mul(a2998, X)"), std::string::npos);
+}
+
 TEST(Drawing, IsWellFormed) {
   EXPECT_TRUE(balanced("<a><b x=\"1\"/></a>"));
   EXPECT_FALSE(balanced("<a><b></a>"));
