@@ -4,9 +4,8 @@
 #include <optional>
 
 #include "emitters/fusion/bandwidth.h"
-#include "hlo/entry_rewriter.h"
+#include "emitters/fusion/parts_rewriter.h"
 #include "indexing/interval.h"
-#include "support/divisors.h"
 
 namespace strata::emitters {
 namespace {
@@ -22,15 +21,15 @@ constexpr int64_t kTile = 16;         ///< results of a block along each dimensi
 constexpr int64_t kLeastPart = 1024;  ///< terms
 constexpr int64_t kRound = 64;        ///< parts that do not divide begin at multiples of this
 
-/// One pair of contracted dimensions, cut in parts. `parts` times `part` are no less than its size.
+/// One pair of contracted dimensions, cut in parts.
 struct Cut {
   int64_t lhs = 0, rhs = 0;  ///< the dimensions
-  int64_t size = 1, parts = 1, part = 1;
+  EvenCut even;
 };
 
-class Sharing : hlo::EntryRewriter {
+class Sharing : PartsRewriter {
  public:
-  Sharing(const hlo::Module& module, const Target& target) : EntryRewriter(module), target_(target) {}
+  Sharing(const hlo::Module& module, const Target& target) : PartsRewriter(module), target_(target) {}
 
   hlo::Module run() {
     return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
@@ -82,45 +81,27 @@ class Sharing : hlo::EntryRewriter {
     Cut cut;
     for (size_t i = 0; i < dot.lhs_contracting.size(); ++i) {
       const int64_t size = lhs.dim(dot.lhs_contracting[i]);
-      if (i == 0 || size > cut.size) cut = {dot.lhs_contracting[i], dot.rhs_contracting[i], size, 1, 1};
+      if (i == 0 || size > cut.even.size) cut = {dot.lhs_contracting[i], dot.rhs_contracting[i], {size, 1, 1}};
     }
     const auto bytes = static_cast<double>(lhs.element_count() * hlo::byte_width(lhs.type) +
                                            rhs.element_count() * hlo::byte_width(rhs.type));
     const int64_t blocks = blocks_of(it, cut.lhs, cut.rhs);
-    if (memory_microseconds(bytes, static_cast<double>(blocks), target_) <=
-        memory_microseconds(bytes, target_.multiprocessors, target_) + 1e6 * target_.kernel_seconds())
-      return std::nullopt;
+    if (!are_few_blocks(bytes, blocks, target_)) return std::nullopt;
     const int64_t wanted = indexing::ceil_div(int64_t{target_.multiprocessors}, blocks);
-    cut.part = std::max(indexing::ceil_div(cut.size, wanted), kLeastPart);
-    if (cut.part * 2 > cut.size) return std::nullopt;
-    if (const std::optional<int64_t> divisor = divisor_near(cut.size, cut.part, 2))
-      cut.part = *divisor;
-    else
-      cut.part = indexing::ceil_div(cut.part, kRound) * kRound;
-    cut.parts = indexing::ceil_div(cut.size, cut.part);
+    const int64_t part = std::max(indexing::ceil_div(cut.even.size, wanted), kLeastPart);
+    if (part * 2 > cut.even.size) return std::nullopt;
+    cut.even = cut_evenly(cut.even.size, part, kRound);
     return cut;
   }
 
-  InstructionId constant(const hlo::Literal& value) {
+  InstructionId zero(hlo::ElementType type) {
+    const hlo::Literal value(hlo::array_shape(type, {}));
     return add("zero", Opcode::Constant, value.shape(), {}, hlo::ConstantAttributes{value, false});
   }
 
-  /// An operand whose dimension d is two: the parts, and the terms of each.
-  InstructionId in_parts(const std::string& name, InstructionId operand, int64_t d, const Cut& cut) {
-    const auto at = static_cast<size_t>(d);
-    const hlo::ElementType type = shape(operand).type;
-    Dimensions sizes = shape(operand).dims;
-    if (const int64_t missing = cut.parts * cut.part - cut.size; missing > 0) {
-      const Dimensions none(sizes.size(), 0);
-      hlo::PadAttributes pad{none, none, none};
-      pad.high[at] = missing;
-      sizes[at] += missing;
-      const InstructionId zero = constant(hlo::Literal(hlo::array_shape(type, {})));
-      operand = add(name + ".filled", Opcode::Pad, hlo::array_shape(type, sizes), {operand, zero}, pad);
-    }
-    sizes[at] = cut.part;
-    sizes.insert(sizes.begin() + d, cut.parts);
-    return add(name + ".parts", Opcode::Reshape, hlo::array_shape(type, sizes), {operand});
+  InstructionId terms_in_parts(const std::string& name, InstructionId operand, int64_t d, const EvenCut& cut) {
+    const InstructionId filling = cut.missing() > 0 ? zero(shape(operand).type) : operand;
+    return in_parts(name, operand, d, cut, filling);
   }
 
   /// Dimensions of an operand after its dimension d has become two, of which the second is contracted.
@@ -155,8 +136,8 @@ class Sharing : hlo::EntryRewriter {
 
   InstructionId in_two_steps(const Instruction& it, const Instruction& copy, const Cut& cut) {
     auto dot = it.as<hlo::DotAttributes>();
-    const InstructionId lhs = in_parts(it.name + ".lhs", copy.operands[0], cut.lhs, cut);
-    const InstructionId rhs = in_parts(it.name + ".rhs", copy.operands[1], cut.rhs, cut);
+    const InstructionId lhs = terms_in_parts(it.name + ".lhs", copy.operands[0], cut.lhs, cut.even);
+    const InstructionId rhs = terms_in_parts(it.name + ".rhs", copy.operands[1], cut.rhs, cut.even);
     dot = {moved(dot.lhs_batch, cut.lhs), moved(dot.rhs_batch, cut.rhs), moved(dot.lhs_contracting, cut.lhs),
            moved(dot.rhs_contracting, cut.rhs)};
     const auto along = static_cast<int64_t>(dot.lhs_batch.size());
@@ -165,12 +146,12 @@ class Sharing : hlo::EntryRewriter {
     const bool narrow = hlo::kind(it.shape.type) == hlo::TypeKind::Float && hlo::bit_width(it.shape.type) < 32;
     const hlo::ElementType wide = narrow ? hlo::ElementType::F32 : it.shape.type;
     Dimensions sizes = it.shape.dims;
-    sizes.insert(sizes.begin() + along, cut.parts);
+    sizes.insert(sizes.begin() + along, cut.even.parts);
     const InstructionId of_parts =
         add(it.name + ".of.parts", Opcode::Dot, hlo::array_shape(wide, sizes), {lhs, rhs}, dot);
-    const InstructionId zero = constant(hlo::Literal(hlo::array_shape(wide, {})));
+    const InstructionId initial = zero(wide);
     const InstructionId sum = add(it.name + ".sum", Opcode::Reduce, hlo::array_shape(wide, it.shape.dims),
-                                  {of_parts, zero}, hlo::DimensionsAttributes{{along}}, {sum_of(wide)});
+                                  {of_parts, initial}, hlo::DimensionsAttributes{{along}}, {sum_of(wide)});
     return narrow ? add(it.name, Opcode::Convert, it.shape, {sum}) : sum;
   }
 

@@ -5,11 +5,10 @@
 #include <optional>
 
 #include "emitters/fusion/bandwidth.h"
+#include "emitters/fusion/parts_rewriter.h"
 #include "emitters/kinds/reduction_shape.h"
-#include "hlo/entry_rewriter.h"
 #include "hlo/evaluate.h"
 #include "indexing/interval.h"
-#include "support/divisors.h"
 
 namespace strata::emitters {
 namespace {
@@ -28,15 +27,15 @@ constexpr int64_t kLeastColumn = 32;  ///< rows of a part of columns
 constexpr int64_t kMostColumn = 1024;
 constexpr int64_t kRound = 64;  ///< parts that do not divide begin at multiples of this
 
-/// How the run of reduced dimensions is cut: it has `length` elements, and `parts` times `part` are no less.
+/// How the run of reduced dimensions is cut.
 struct Cut {
   Dimensions before, after;  ///< sizes of what is kept outside and inside of it
-  int64_t length = 1, parts = 1, part = 1;
+  EvenCut even;
 };
 
-class Sharing : hlo::EntryRewriter {
+class Sharing : PartsRewriter {
  public:
-  Sharing(const hlo::Module& module, const Target& target) : EntryRewriter(module), target_(target) {}
+  Sharing(const hlo::Module& module, const Target& target) : PartsRewriter(module), target_(target) {}
 
   hlo::Module run() {
     return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
@@ -110,7 +109,7 @@ class Sharing : hlo::EntryRewriter {
     for (const DimensionGroup& group : dimension_groups(operand, it.dimensions())) {
       if (group.reduced) {
         ++runs;
-        cut.length = group.size;
+        cut.even.size = group.size;
       } else {
         (runs == 0 ? cut.before : cut.after).push_back(group.size);
       }
@@ -125,17 +124,12 @@ class Sharing : hlo::EntryRewriter {
     const bool rows = cut.after.empty();
     const int64_t blocks = rows ? kept : kept * indexing::ceil_div(cut.after[0] * bytes, kLineBytes);
     const double all = static_cast<double>(operand.element_count() * bytes);
-    if (memory_microseconds(all, static_cast<double>(blocks), target_) <=
-        memory_microseconds(all, target_.multiprocessors, target_) + 1e6 * target_.kernel_seconds())
-      return std::nullopt;
-    const int64_t wanted = indexing::ceil_div(cut.length * blocks, 2 * int64_t{target_.multiprocessors});
-    cut.part = std::clamp(wanted, rows ? kLeastRow : kLeastColumn, rows ? kMostRow : kMostColumn);
-    if (cut.part * 2 > cut.length) return std::nullopt;
-    if (const std::optional<int64_t> divisor = divisor_near(cut.length, cut.part, 2))
-      cut.part = *divisor;
-    else if (rows)
-      cut.part = indexing::ceil_div(cut.part, kRound) * kRound;
-    cut.parts = indexing::ceil_div(cut.length, cut.part);
+    if (!are_few_blocks(all, blocks, target_)) return std::nullopt;
+    const int64_t length = cut.even.size;
+    const int64_t wanted = indexing::ceil_div(length * blocks, 2 * int64_t{target_.multiprocessors});
+    const int64_t part = std::clamp(wanted, rows ? kLeastRow : kLeastColumn, rows ? kMostRow : kMostColumn);
+    if (part * 2 > length) return std::nullopt;
+    cut.even = cut_evenly(length, part, rows ? kRound : 1);
     return cut;
   }
 
@@ -146,18 +140,11 @@ class Sharing : hlo::EntryRewriter {
     return sizes;
   }
 
-  /// An operand with the run in parts, the last of which is filled up.
-  InstructionId in_parts(const std::string& name, InstructionId operand, InstructionId initial, const Cut& cut) {
-    const hlo::ElementType type = shape(operand).type;
-    InstructionId run = add(name + ".run", Opcode::Reshape, hlo::array_shape(type, with(cut, {cut.length})), {operand});
-    if (const int64_t missing = cut.parts * cut.part - cut.length; missing > 0) {
-      const Dimensions none(shape(run).dims.size(), 0);
-      hlo::PadAttributes pad{none, none, none};
-      pad.high[cut.before.size()] = missing;
-      run = add(name + ".filled", Opcode::Pad, hlo::array_shape(type, with(cut, {cut.parts * cut.part})),
-                {run, initial}, pad);
-    }
-    return add(name + ".parts", Opcode::Reshape, hlo::array_shape(type, with(cut, {cut.parts, cut.part})), {run});
+  /// An operand with the run as one dimension, in parts.
+  InstructionId run_in_parts(const std::string& name, InstructionId operand, InstructionId initial, const Cut& cut) {
+    const Shape run = hlo::array_shape(shape(operand).type, with(cut, {cut.even.size}));
+    return in_parts(name, add(name + ".run", Opcode::Reshape, run, {operand}), std::ssize(cut.before), cut.even,
+                    initial);
   }
 
   static Shape with_dims(const Shape& like, const Dimensions& dims) {
@@ -179,9 +166,9 @@ class Sharing : hlo::EntryRewriter {
     const auto along = static_cast<int64_t>(cut.before.size());
     std::vector<InstructionId> operands = copy.operands;
     for (size_t i = 0; i < arrays; ++i)
-      operands[i] = in_parts(it.name, copy.operands[i], copy.operands[arrays + i], cut);
+      operands[i] = run_in_parts(it.name, copy.operands[i], copy.operands[arrays + i], cut);
     const InstructionId of_parts =
-        add(it.name + ".of.parts", Opcode::Reduce, with_dims(it.shape, with(cut, {cut.parts})), operands,
+        add(it.name + ".of.parts", Opcode::Reduce, with_dims(it.shape, with(cut, {cut.even.parts})), operands,
             hlo::DimensionsAttributes{{along + 1}}, it.called);
     for (size_t i = 0; i < arrays; ++i) operands[i] = element_of(it.name, of_parts, i);
     const InstructionId of_all = add(it.name + ".of.all", Opcode::Reduce, with_dims(it.shape, with(cut, {})), operands,
