@@ -113,6 +113,8 @@ def main():
     import module_operators  # noqa: F401, more modules
     import module_odd_models  # noqa: F401
     import module_odd_operators  # noqa: F401
+    import module_odd_shapes  # noqa: F401
+    import module_odd_windows  # noqa: F401
     if options.xla:
         start_xla()
     results = {}
