@@ -99,8 +99,19 @@ struct WindowAttributes {
   std::vector<WindowDimension> window;
 };
 
+/// How far operands of f32 may be rounded before they are multiplied.
+enum class DotPrecision : uint8_t {
+  Default,  ///< the module does not say
+  Exact,    ///< not at all: operand_precision of high or highest, or an algorithm of another kind than Tf32
+  Tf32,     ///< to the 11 significant bits of TF32: algorithm=dot_tf32_tf32_f32
+};
+
+/// The name of DotPrecision::Tf32 in HLO's text.
+constexpr std::string_view kTf32Algorithm = "dot_tf32_tf32_f32";
+
 struct DotAttributes {
   std::vector<int64_t> lhs_batch, rhs_batch, lhs_contracting, rhs_contracting;
+  DotPrecision precision = DotPrecision::Default;
 };
 
 /// window and the three lists of spatial dimensions have one entry a spatial dimension, in the same order.

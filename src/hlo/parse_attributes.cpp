@@ -319,7 +319,18 @@ class AttributeParser : private AttributeValues {
     STRATA_TRY(result.rhs_batch, integers("rhs_batch_dims", true));
     STRATA_TRY(result.lhs_contracting, integers("lhs_contracting_dims", true));
     STRATA_TRY(result.rhs_contracting, integers("rhs_contracting_dims", true));
+    result.precision = precision();
     return result;
+  }
+
+  /// An algorithm says more than precisions of operands; of these the highest counts.
+  DotPrecision precision() {
+    const Entry* algorithm = list_.take("algorithm");
+    const Entry* operands = list_.take("operand_precision");
+    if (algorithm != nullptr && algorithm->value != "dot_any_f8_any_f8_f32")
+      return algorithm->value == kTf32Algorithm ? DotPrecision::Tf32 : DotPrecision::Exact;
+    const bool high = operands != nullptr && operands->value.find("high") != std::string::npos;
+    return high ? DotPrecision::Exact : DotPrecision::Default;
   }
 
   Result<Attributes> convolution() {

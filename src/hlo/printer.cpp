@@ -154,6 +154,8 @@ struct AttributePrinter {
     add("lhs_contracting_dims", a.lhs_contracting);
     add("rhs_batch_dims", a.rhs_batch);
     add("rhs_contracting_dims", a.rhs_contracting);
+    if (a.precision == DotPrecision::Exact) text += ", operand_precision={highest,highest}";
+    if (a.precision == DotPrecision::Tf32) text += fmt::format(", algorithm={}", kTf32Algorithm);
     return text;
   }
   std::string operator()(const ConvolutionAttributes& a) const {

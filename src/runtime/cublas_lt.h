@@ -32,7 +32,7 @@ struct CublasLt {
   // Types of elements, of computing, and operations on matrices.
   static constexpr int kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 14;
   static constexpr int kS8 = 3, kS32 = 10, kF8E4M3 = 28, kF8E5M2 = 29;
-  static constexpr int kComputeF32 = 68, kComputeF64 = 70, kComputeS32 = 72;  ///< without TF32
+  static constexpr int kComputeF32 = 68, kComputeF64 = 70, kComputeS32 = 72, kComputeTf32 = 77;
   static constexpr int32_t kTransposed = 1;
   // Attributes of products, layouts and preferences.
   static constexpr int kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8;

@@ -46,6 +46,21 @@ std::string message(const Result<T>& result) {
   return result ? "no error" : result.error().message;
 }
 
+TEST(LaunchManifest, ProductsInTf32) {
+  LaunchManifest made = manifest();
+  MatrixProduct product = *made.steps[2].launch()->product();
+  product.type = DType::F32;
+  product.tf32 = true;
+  made.steps[2].launch()->library = product;
+  const std::string text = *print(made);
+  EXPECT_EQ(parse_launch_manifest(text)->steps[2].launch()->library, made.steps[2].launch()->library);
+  std::string of_f16 = text;
+  const size_t type = of_f16.rfind("\"f32\"");
+  ASSERT_NE(type, std::string::npos);
+  of_f16.replace(type, 5, "\"f16\"");
+  EXPECT_THAT(message(parse_launch_manifest(of_f16)), HasSubstr("TF32 has operands that are not f32"));
+}
+
 TEST(LaunchManifest, ConvolutionsWhoseDimensionsDiffer) {
   LaunchManifest made = manifest();
   Convolution c = *made.steps[1].launch()->convolution();

@@ -85,6 +85,9 @@ Result<MatrixProduct> read_product(const Json& json) {
     return invalid("a scaled product has operands that are not f8");
   product.bias = json.at("bias").get<bool>();
   product.accumulates = json.value("accumulates", false);
+  product.tf32 = json.value("tf32", false);
+  if (product.tf32 && (product.type != DType::F32 || product.a.bytes))
+    return invalid("a product in TF32 has operands that are not f32");
   STRATA_TRY(product.activation, parse_activation(json.at("activation").get<std::string>()));
   product.algorithm = json.at("algorithm").get<int64_t>();
   if (product.algorithm < 0) return invalid("a product has algorithm {}", product.algorithm);
@@ -109,6 +112,7 @@ OrderedJson product_json(const MatrixProduct& p) {
                       {"algorithm", p.algorithm}};
   if (p.scaled) json["scaled"] = true;
   if (p.accumulates) json["accumulates"] = true;
+  if (p.tf32) json["tf32"] = true;
   if (p.stored) json["stored"] = std::string(name_of(*p.stored));
   return json;
 }

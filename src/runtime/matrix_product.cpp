@@ -38,7 +38,7 @@ int element_type(ByteType type) {
 std::pair<int, int> computing_of(const MatrixProduct& product) {
   if (product.of_integers()) return {CublasLt::kComputeS32, CublasLt::kS32};
   if (product.type == DType::F64) return {CublasLt::kComputeF64, CublasLt::kF64};
-  return {CublasLt::kComputeF32, CublasLt::kF32};
+  return {product.tf32 ? CublasLt::kComputeTf32 : CublasLt::kComputeF32, CublasLt::kF32};
 }
 
 uint32_t epilogue_of(const MatrixProduct& product) {
@@ -186,6 +186,7 @@ std::string describe(const MatrixProduct& p) {
   };
   std::string types(type_of(p.a));
   if (type_of(p.b) != types) types += fmt::format(" by {}", type_of(p.b));
+  if (p.tf32) types += " as tf32";
   if (p.stored || p.a.bytes) types += fmt::format(" to {}", p.of_integers() ? "s32" : name_of(p.result_type()));
   return fmt::format(
       "{}{} {}×{}×{}{}{}{}{}, algorithm {}", p.batch == 1 ? "" : fmt::format("{} of ", p.batch), types, p.m, p.n, p.k,

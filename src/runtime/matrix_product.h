@@ -51,6 +51,7 @@ struct MatrixProduct {
   bool scaled = false;  ///< of f8: the scale is a number of f32 in device memory; else it is 1
   bool bias = false;
   bool accumulates = false;
+  bool tf32 = false;  ///< of f32: operands may be rounded to TF32, which has f32's exponents and 11 significant bits
   Activation activation = Activation::None;
   int64_t algorithm = 0;  ///< place in the library's list for this product on this GPU, its best guess first
 

@@ -88,7 +88,9 @@ def check_jax(_):
     found = run(jax.device_put(x, cpu), jax.device_put(y, cpu))
     assert jax.numpy.allclose(found, jax.device_put(expected, cpu), rtol=1e-2, atol=1e-2)
     gradient = jax.jit(jax.grad(lambda x: function(x, y).sum()))(x)
-    assert jax.numpy.allclose(gradient, jax.grad(lambda x: (jax.numpy.tanh(x @ y) + 1).sum())(x), rtol=1e-2, atol=1e-2)
+    with jax.default_matmul_precision("highest"):  # tanh is steep where it is not flat: TF32 shows
+        exact = jax.grad(lambda x: (jax.numpy.tanh(x @ y) + 1).sum())(x)
+    assert jax.numpy.allclose(gradient, exact, rtol=1e-2, atol=1e-2)
     return "calls back to the host"
 
 

@@ -65,6 +65,7 @@ bool holds(ElementType to, ElementType from) {
 /// What a dot becomes: the types of its operands and result, before the result is converted.
 struct Types {
   ElementType lhs, rhs, result;
+  bool tf32 = false;  ///< the operands stay as they are, and may be rounded to TF32
   bool of_bytes() const { return hlo::byte_width(lhs) == 1; }
 };
 
@@ -142,12 +143,15 @@ class Narrower : hlo::EntryRewriter {
     const int64_t columns = sizes(rhs, free_dimensions(rhs, a.rhs_batch, a.rhs_contracting));
     if (terms == 1 || rows == 1 || columns == 1) return std::nullopt;
     const std::optional<Types> types = types_of(it, terms);
-    if (!types || (types->lhs == lhs.type && types->rhs == rhs.type && types->result == it.shape.type &&
+    if (!types || (!types->tf32 && types->lhs == lhs.type && types->rhs == rhs.type && types->result == it.shape.type &&
                    !(types->of_bytes() && is_padded(*types, rows, columns, terms))))
       return std::nullopt;
     if (use_ == LibraryUse::WherePossible) return types;
     MatrixProduct product;
-    product.type = types->of_bytes() ? DType::F32 : types->lhs == ElementType::F16 ? DType::F16 : DType::BF16;
+    product.type = types->of_bytes() || types->tf32 ? DType::F32
+                   : types->lhs == ElementType::F16 ? DType::F16
+                                                    : DType::BF16;
+    product.tf32 = types->tf32;
     std::tie(product.batch, product.m, product.n, product.k) =
         std::tuple(sizes(lhs, a.lhs_batch), rows, columns, terms);
     product.a = {false, terms, rows * terms, {}};
@@ -184,6 +188,11 @@ class Narrower : hlo::EntryRewriter {
         return std::nullopt;
       return Types{type, type, result == type ? type : ElementType::F32};
     }
+    const auto is_f32 = [&](size_t i) { return from_.operand_shape(it, i).type == ElementType::F32; };
+    const bool bf16_by_f32 = holds(ElementType::BF16, lhs) != holds(ElementType::BF16, rhs);
+    if (bf16_by_f32 && is_f32(0) && is_f32(1) && result == ElementType::F32 &&
+        it.as<hlo::DotAttributes>().precision == hlo::DotPrecision::Default)
+      return Types{ElementType::F32, ElementType::F32, ElementType::F32, true};
     return std::nullopt;
   }
 
@@ -215,7 +224,12 @@ class Narrower : hlo::EntryRewriter {
   }
 
   InstructionId narrowed(const Instruction& it, const Types& types) {
-    const auto& a = it.as<hlo::DotAttributes>();
+    auto a = it.as<hlo::DotAttributes>();
+    if (types.tf32) {
+      a.precision = hlo::DotPrecision::Tf32;
+      return add(it.name, Opcode::Dot, it.shape,
+                 {moved_[static_cast<size_t>(it.operands[0])], moved_[static_cast<size_t>(it.operands[1])]}, a);
+    }
     InstructionId lhs = as_type(it.operands[0], types.lhs);
     InstructionId rhs = as_type(it.operands[1], types.rhs);
     Shape shape = it.shape;

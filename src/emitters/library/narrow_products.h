@@ -14,9 +14,12 @@ namespace strata::emitters {
 /// - integers of at most 8 bits, signed or below 8 bits, fewer than 2^17 terms: operands s8, result s32, which cannot
 ///   overflow then;
 /// - other integers of at most 8 bits whose sums stay within 2^24: operands bf16, result f32, which is exact;
-/// - floats whose operands all bf16 (or all f16) has, as f32 converted from it and f8 by bf16: operands of that type.
+/// - floats whose operands all bf16 (or all f16) has, as f32 converted from it and f8 by bf16: operands of that type;
+/// - f32 by f32 of which one operand, and not both, is converted from bf16, where the module asks for no precision
+///   (DotPrecision::Default): both stay f32, and may be rounded to TF32. That changes the other operand by less than
+///   what rounding the first one to the 8 bits of bf16 changed, and the first one not at all.
 ///
-/// The result is converted to the dot's type behind it. Terms and columns of operands of one byte, and rows of
+/// The result is converted to the dot's type after it. Terms and columns of operands of one byte, and rows of
 /// integers, are padded with zeros to what cuBLASLt takes (kByteAlignment), and results cut. Products of vectors, and
 /// those that a kernel computes sooner (unless `use` asks for all), stay as they are.
 hlo::Module with_narrow_products(const hlo::Module& module, const Target& target, LibraryUse use);

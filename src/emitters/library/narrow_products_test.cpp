@@ -100,5 +100,31 @@ TEST_F(LibraryCallsTest, ProductsOfBytes) {
   EXPECT_EQ(explained_work(with("s16", "s32", "s32")), "kernel; kernel; kernel; ");
 }
 
+TEST_F(LibraryCallsTest, OperandsBesideOneOfBf16AreRoundedToTf32) {
+  const auto dot = [](const std::string& lhs, const std::string& rhs, const std::string& more) {
+    return fmt::format(R"(ENTRY e {{
+  x = {0}[40,64] parameter(0)
+  w = {1}[64,128] parameter(1)
+  xx = f32[40,64] convert(x)
+  ww = f32[64,128] convert(w)
+  ROOT d = f32[40,128] dot(xx, ww), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{2}
+}})",
+                       lhs, rhs, more);
+  };
+  const std::string exact = "f32 40×128×64, algorithm 0; ", rounded = "f32 as tf32 40×128×64, algorithm 0; ";
+  EXPECT_EQ(explained_work(dot("f32", "bf16", "")), "kernel; " + rounded);
+  EXPECT_EQ(explained_work(dot("bf16", "f32", ", operand_precision={default,default}")), "kernel; " + rounded);
+  EXPECT_EQ(checked(*parsed(dot("bf16", "f32", "")), 1), "");
+  EXPECT_EQ(explained_work(dot("bf16", "bf16", "")), "bf16 to f32 40×128×64, algorithm 0; ");
+  // f16 has as many bits as TF32: rounding the other operand would add an error of its own size.
+  EXPECT_EQ(explained_work(dot("f16", "f32", "")), "kernel; " + exact);
+  EXPECT_EQ(explained_work(dot("f32", "f32", "")), exact);
+  for (const char* more : {", operand_precision={highest,highest}", ", operand_precision={default,high}",
+                           ", algorithm=dot_f32_f32_f32"}) {
+    EXPECT_EQ(explained_work(dot("bf16", "f32", more)), "kernel; " + exact) << more;
+  }
+  EXPECT_EQ(explained_work(dot("f32", "f32", ", algorithm=dot_tf32_tf32_f32")), rounded);
+}
+
 }  // namespace
 }  // namespace strata::emitters

@@ -295,11 +295,13 @@ LibraryPlan plan_libraries(const Graph& graph, const Schedules& schedules) { ret
 
 namespace {
 
-/// Of `batch` products of m × n × k, of elements of this many bytes, that move this many bytes, without the launch.
-double work_seconds(int64_t element, std::array<int64_t, 4> sizes, double bytes, const Target& target) {
+/// Of `batch` products of m × n × k, by tensor cores (at half the rate where an element has twice the bytes) or by
+/// scalar units, that move this many bytes, without the launch.
+double work_seconds(bool on_tensor_cores, int64_t element, std::array<int64_t, 4> sizes, double bytes,
+                    const Target& target) {
   const auto [batch, m, n, k] = sizes;
-  const double rate = element > 2 ? kScalarShare * target.rates.scalar_rate
-                                  : kMatrixShare * target.rates.matrix_rate * 2 / static_cast<double>(element);
+  const double rate = on_tensor_cores ? kMatrixShare * target.rates.matrix_rate * 2 / static_cast<double>(element)
+                                      : kScalarShare * target.rates.scalar_rate;
   const auto tiles = static_cast<double>(batch * ceil_div(m, kTile) * ceil_div(n, kTile));
   const auto all = static_cast<double>(target.multiprocessors);
   const double busy = tiles < all ? std::min(1.0, tiles * kParts / all) : tiles / all / std::ceil(tiles / all);
@@ -319,7 +321,8 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
   const double bytes = operands * static_cast<double>(size) + results * static_cast<double>(size_of(p.type));
   const bool aligned = (p.a.leading * size) % kAligned == 0 && (p.b.leading * size) % kAligned == 0 &&
                        (p.n * size_of(p.type)) % kAligned == 0;
-  return target.rates.launch + (aligned ? 1 : kUnaligned) * work_seconds(size, {p.batch, p.m, p.n, p.k}, bytes, target);
+  return target.rates.launch +
+         (aligned ? 1 : kUnaligned) * work_seconds(size <= 2 || p.tf32, size, {p.batch, p.m, p.n, p.k}, bytes, target);
 }
 
 /// As a product of the filters and what they cover. Of 16-bit types images, filters and results are stored with their
@@ -337,8 +340,9 @@ double convolution_seconds(const Convolution& c, const Target& target) {
   const double moved = size * static_cast<double>(elements + positions * c.filters);
   const double bytes = moved + size * static_cast<double>(c.filters * terms);
   const bool aligned = c.channels * size_of(c.type) % kAligned == 0 && c.filters * size_of(c.type) % kAligned == 0;
-  const double work = (single ? 1 : kGathered) * (aligned ? 1 : kUnaligned) *
-                      work_seconds(size_of(c.type), {1, positions, c.filters, terms}, bytes, target);
+  const double work =
+      (single ? 1 : kGathered) * (aligned ? 1 : kUnaligned) *
+      work_seconds(size_of(c.type) <= 2, size_of(c.type), {1, positions, c.filters, terms}, bytes, target);
   const bool reorders = size_of(c.type) == 2 && !c.channels_last && !single;
   return target.rates.launch + work +
          (reorders ? target.rates.library_reordering + 2 * moved / (kBandwidthShare * target.rates.memory_bandwidth)
