@@ -8,6 +8,8 @@ namespace {
 
 /// Where an array without elements lies: nothing is read there, but 0 would mean "not given".
 constexpr CudaPointer kNowhere = kBufferAlignment;
+/// From so many steps on, launching a graph costs the host less than launching the steps.
+constexpr size_t kWorthAGraph = 3;
 
 }  // namespace
 
@@ -24,6 +26,7 @@ GpuFunction::~GpuFunction() {
   const CudaDriver& driver = device.driver();
   const auto scope = ContextScope::enter(driver, streams_, device.context());
   if (last_call_ != nullptr) driver.destroy_event(last_call_);
+  graphs_.reset();
   buffers_.reset();  // the driver waits for what still uses the memory
   program_.reset();
 }
@@ -70,6 +73,7 @@ Result<void> GpuFunction::prepare(const std::vector<std::string>& inputs) {
     results_.push_back(std::move(array));
   }
   STRATA_TRY(buffers_, program_->allocate(given));
+  if (!stays && manifest.steps.size() >= kWorthAGraph && !program_->step_on_host()) graphs_.emplace(driver);
   const MemoryLayout layout = layout_of(manifest);
   held_bytes_ = layout.working_bytes + layout.constant_bytes;
   for (size_t i = 0; i < manifest.buffers.size(); ++i) {
@@ -99,7 +103,7 @@ Result<void> GpuFunction::order(CudaStream stream, bool recorded) {
 }
 
 Result<void> GpuFunction::launch(std::span<const CudaPointer> inputs, std::span<const CudaPointer> results,
-                                 CudaStream stream) {
+                                 CudaStream stream, bool recorded) {
   const CudaDriver& driver = program_->device().driver();
   std::vector<CudaPointer> pointers = buffers_->pointers();
   const auto copy = [&](CudaPointer to, CudaPointer from, int64_t bytes) -> Result<void> {
@@ -119,7 +123,8 @@ Result<void> GpuFunction::launch(std::span<const CudaPointer> inputs, std::span<
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results_[i].copied) bind(results_[i], results[i]);
   }
-  STRATA_CHECK(program_->launch(pointers, stream));
+  const auto steps = [&](CudaStream on) { return program_->launch(pointers, on); };
+  STRATA_CHECK(graphs_ && !recorded ? graphs_->run(pointers, stream, steps) : steps(stream));
   for (size_t i = 0; i < results.size(); ++i) {
     if (results_[i].copied) STRATA_CHECK(copy(results[i], pointers[results_[i].buffer], results_[i].bytes));
   }
@@ -139,7 +144,7 @@ Result<void> GpuFunction::call(std::span<const CudaPointer> inputs, std::span<co
   if (const auto host = recorded ? program_->step_on_host() : std::nullopt)
     return with_remedy(unsupported("a CUDA graph cannot hold this program: {}", *host), "call it outside of the graph");
   STRATA_CHECK(order(stream, recorded));
-  STRATA_CHECK(launch(inputs, results, stream));
+  STRATA_CHECK(launch(inputs, results, stream, recorded));
   if (recorded) return {};
   last_stream_ = stream;
   return driver.check(driver.record_event(last_call_, stream), "recording an event");

@@ -11,6 +11,7 @@
 
 #include "runtime/cuda_streams.h"
 #include "runtime/gpu_program.h"
+#include "runtime/launch_graphs.h"
 #include "runtime/memory_layout.h"
 
 namespace strata {
@@ -33,8 +34,9 @@ class GpuFunction {
   /// another result, but for a result that the program keeps in an input's memory, which may be that input. Calls from
   /// several threads and on several streams are done one after the other on the device, because they share memory;
   /// while the stream is being recorded to a graph, it is the caller's to see that the graph does not run beside other
-  /// calls. Errors: InvalidInput for wrong pointers; Unsupported where the stream is being recorded and a step is the
-  /// host's; the driver's.
+  /// calls. Calls that come back with the same addresses are one launch of a CUDA graph (LaunchGraphs). Errors:
+  /// InvalidInput for wrong pointers; Unsupported where the stream is being recorded and a step is the host's; the
+  /// driver's.
   Result<void> call(std::span<const CudaPointer> inputs, std::span<const CudaPointer> results, CudaStream stream);
 
   const GpuProgram& program() const { return *program_; }
@@ -54,12 +56,14 @@ class GpuFunction {
   Result<void> prepare(const std::vector<std::string>& inputs);
   Result<Array> array_of(const std::string& name) const;
   Result<void> check(std::span<const CudaPointer> given, const std::vector<Array>& arrays, const char* what) const;
-  Result<void> launch(std::span<const CudaPointer> inputs, std::span<const CudaPointer> results, CudaStream stream);
+  Result<void> launch(std::span<const CudaPointer> inputs, std::span<const CudaPointer> results, CudaStream stream,
+                      bool recorded);
   Result<void> order(CudaStream stream, bool recorded);
 
   std::unique_ptr<GpuProgram> program_;
   CudaStreams streams_{};
   std::optional<GpuBuffers> buffers_;
+  std::optional<LaunchGraphs> graphs_;  ///< none where the program has few steps, or one that no graph holds
   std::vector<Array> inputs_, results_;
   int64_t held_bytes_ = 0;
   std::mutex calling_;

@@ -131,6 +131,46 @@ TEST_F(GpuFunctionTest, IsRecordedWithTheCallersStream) {
   driver.destroy_stream(stream);
 }
 
+TEST_F(GpuFunctionTest, CallsThatComeBackAreGraphs) {
+  LaunchManifest of = manifest({});
+  of.steps.insert(of.steps.begin(), launch("first", {"A", "T"}));
+  auto function = make(of);
+  ASSERT_TRUE(function) << message(function);
+  const GpuMemory a = array(1), b = array(2), to = array(0);
+  const auto call = [&](const GpuMemory& from) -> float {
+    const CudaPointer input = from.pointer(), result = to.pointer();
+    EXPECT_TRUE(to.clear());
+    EXPECT_TRUE((*function)->call({&input, 1}, {&result, 1}, nullptr));
+    return first_of(to);
+  };
+  // More than kRecordedCall of each, in turn: what is launched is always that of this call's arrays.
+  for (int i = 0; i < 3 * LaunchGraphs::kRecordedCall; ++i) {
+    EXPECT_EQ(call(a), 20) << i;
+    EXPECT_EQ(call(b), 30) << i;
+  }
+  // Contents count, not what they were when the graph was recorded.
+  const std::vector<float> fives(kCount, 5);
+  ASSERT_TRUE(a.upload({reinterpret_cast<const char*>(fives.data()), kCount * 4}));
+  EXPECT_EQ(call(a), 60);
+}
+
+TEST_F(GpuFunctionTest, ManyArraysInTurnAreLaunchedStepByStep) {
+  LaunchManifest of = manifest({});
+  of.steps.insert(of.steps.begin(), launch("first", {"A", "T"}));
+  auto function = make(of);
+  ASSERT_TRUE(function) << message(function);
+  std::vector<GpuMemory> arrays;
+  for (size_t i = 0; i < 2 * LaunchGraphs::kMostSets; ++i) arrays.push_back(array(static_cast<float>(i)));
+  const GpuMemory to = array(0);
+  for (int round = 0; round < 2 * LaunchGraphs::kRecordedCall; ++round) {
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      const CudaPointer input = arrays[i].pointer(), result = to.pointer();
+      ASSERT_TRUE((*function)->call({&input, 1}, {&result, 1}, nullptr));
+      EXPECT_EQ(first_of(to), 10 * (static_cast<float>(i) + 1));
+    }
+  }
+}
+
 TEST_F(GpuFunctionTest, StepsOfTheHostCannotBeRecorded) {
   LaunchManifest with_host = manifest({{"O", "O"}});
   with_host.steps.emplace_back(HostStep{"no kernel", [](const auto&) { return Result<void>(); }, {"O"}}, "sort", "");
