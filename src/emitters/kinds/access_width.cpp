@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "emitters/kinds/epilogue.h"
+
 namespace strata::emitters {
 namespace {
 
@@ -59,9 +61,34 @@ bool is_short(const hlo::Instruction& it) {
   }
 }
 
+/// Whether all arrays of half as many elements and more are read where the roots' elements lie in memory, and so by
+/// vectors wherever these begin at a multiple of their length.
+bool keeps_all_places(const Fusion& fusion, int64_t elements) {
+  const hlo::Computation& computation = fusion.computation();
+  enum Use : uint8_t { Unused, AtPlaces, Elsewhere };
+  std::vector<Use> uses(computation.instructions.size(), Unused);
+  for (const hlo::InstructionId root : root_values(computation)) uses[static_cast<size_t>(root)] = AtPlaces;
+  for (size_t i = computation.instructions.size(); i-- > 0;) {  // users stand behind their operands
+    const hlo::Instruction& it = computation.instructions[i];
+    if (it.opcode == hlo::Opcode::Tuple || uses[i] == Unused) continue;
+    for (size_t k = 0; k < it.operands.size(); ++k) {
+      const bool large = computation.operand_shape(it, k).is_tuple() ||
+                         computation.operand_shape(it, k).element_count() >= elements / 2;
+      Use& use = uses[static_cast<size_t>(it.operands[k])];
+      const bool kept = uses[i] == AtPlaces && large &&
+                        keeps_places(fusion.module, fusion.id, static_cast<hlo::InstructionId>(i), static_cast<int>(k));
+      use = std::max(use, kept ? AtPlaces : Elsewhere);
+    }
+  }
+  return std::ranges::none_of(computation.parameters, [&](hlo::InstructionId id) {
+    const hlo::Shape& shape = computation[id].shape;
+    return uses[static_cast<size_t>(id)] == Elsewhere && shape.is_array() && shape.element_count() >= elements / 2;
+  });
+}
+
 }  // namespace
 
-AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
+AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool takes_rest) {
   const hlo::Computation& computation = fusion.computation();
   int64_t widest = 1;      // bytes of an element
   int64_t bytes_read = 0;  // for each element of the output, of arrays that are about as large
@@ -80,7 +107,10 @@ AccessWidth choose_access_width(const Fusion& fusion, int64_t elements) {
     return elements >= elements_per_thread * width.threads * fusion.target.multiprocessors * 2;
   };
   const int64_t most = std::max<int64_t>(16 / widest, 1);
-  while (width.vector < most && elements % (width.vector * 2) == 0 && fills(width.vector * 2)) width.vector *= 2;
+  int64_t vector = 1;
+  while (vector < most && fills(vector * 2)) vector *= 2;
+  while (width.vector < vector && elements % (width.vector * 2) == 0) width.vector *= 2;
+  if (takes_rest && width.vector < vector && keeps_all_places(fusion, elements)) width.vector = vector;
   // Measured on an H200 (docs/benchmarks-emitters.md): what only moves data is fastest with a vector a thread and many
   // threads.
   const int64_t bytes_in_flight = wants_more_work(computation) ? 32 : 16;  // of a thread

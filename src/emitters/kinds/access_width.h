@@ -20,7 +20,11 @@ struct AccessWidth {
 /// read or written element by element. Unrolling goes on until a thread has 16 bytes under way, or 32 beside functions
 /// and where elements lie at indices that are read, while there are blocks enough for all multiprocessors: by Little's
 /// law 4.4 TB/s · 1 µs is 33 KB a multiprocessor, which its 2048 threads have with one vector each.
-AccessWidth choose_access_width(const Fusion& fusion, int64_t elements);
+///
+/// The width divides the number of elements, unless the emitter `takes_rest`: what a last vector would not fill. Then
+/// this is so only where large arrays are read at other places than the roots are written, as a vector of these would
+/// be single loads far from the neighbours' ones.
+AccessWidth choose_access_width(const Fusion& fusion, int64_t elements, bool takes_rest = false);
 
 /// Launch::min_blocks of a kernel that computes functions of what it moves, whose threads have several elements: 1536
 /// threads a multiprocessor, for which 40 registers each are left. As many registers as make all elements of a thread

@@ -218,6 +218,32 @@ ROOT n = bf16[6,112] negate(c)
   EXPECT_EQ(ptx.find("ld.global.u16"), std::string::npos) << ptx;
 }
 
+TEST(LoopEmitter, VectorsOfOddArrays) {
+  // Of odd numbers of elements, each with a rest of its own, and of one vector less than a block has.
+  const std::string two = check(R"(
+    p = f32[521,523] parameter(0)
+    q = f32[521,523] parameter(1)
+    r = bf16[272477] parameter(2)
+    a = f32[521,523] add(p, q)
+    flat = f32[272483] reshape(a)
+    s = bf16[272477] negate(r)
+    t = s32[3] parameter(3)
+    u = s32[3] negate(t)
+    ROOT all = (f32[272483], bf16[272477], s32[3], f32[521,523]) tuple(flat, s, u, p)
+)",
+                                "loop");
+  EXPECT_NE(two.find("vector           4"), std::string::npos) << two;
+  // One after the other; what reads the same array stands at its blocks.
+  EXPECT_NE(two.find(fmt::format("{} blocks", 267 + 267 + 1)), std::string::npos) << two;
+  // Lines of a vector would be read one element after the other.
+  const std::string shifted = check(R"(
+    p = f32[521,525] parameter(0)
+    ROOT s = f32[521,523] slice(p), slice={[0:521], [1:524]}
+)",
+                                    "loop");
+  EXPECT_NE(shifted.find("vector           1"), std::string::npos) << shifted;
+}
+
 TEST(TransposeEmitter, Refusals) {
   EXPECT_EQ(refusal(transpose_text("f32", {1000, 5, 3}, {0, 2, 1}), "transpose"),
             "t: 1000x5x3 by 0,2,1 in the result's order takes 1.33 times the lines that it fills: it is read as it is");

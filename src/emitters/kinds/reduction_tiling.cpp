@@ -95,10 +95,18 @@ class Choice {
     return std::clamp(power_below(target_.registers / registers(on_their_way)), kThreads, kMaxThreads);
   }
 
-  /// Whether rows that begin anywhere are long enough for whole vectors and edges.
+  /// Whether rows that begin anywhere, or a single one, are long enough for whole vectors and edges.
   bool should_align() const {
     constexpr int64_t kLeastLength = 1024;
-    return groups_.size() == 2 && vector() < most_vector() && groups_[1].size >= kLeastLength && enough_blocks(rows_);
+    if (vector() >= most_vector() || groups_.back().size < kLeastLength) return false;
+    return groups_.size() == 1 || (groups_.size() == 2 && enough_blocks(rows_));
+  }
+
+  /// The widest that registers allow.
+  int64_t aligned_vector() const {
+    int64_t width = vector();
+    while (width * 2 <= most_vector() && registers(width * 2) <= kMostRegisters) width *= 2;
+    return width;
   }
 
   void short_rows() {
@@ -123,9 +131,9 @@ class Choice {
 
   void long_rows() {
     const size_t last = groups_.size() - 1;
-    const bool align = should_align();
+    const bool align = should_align() && aligned_vector() > vector();
     result_.tiled.aligned_rows = align;
-    if (align) tiling_.vector.back() = most_vector();
+    if (align) tiling_.vector.back() = aligned_vector();
     const int64_t vectors = ceil_div(groups_[last].size, vector());
     const int64_t repeat = vector() == 1 ? 16 : load_.rereads ? 2 : 8;
     const int64_t most = std::min(enough_blocks(rows_) ? 2 * kThreads : kMaxThreads, most_threads());
@@ -133,7 +141,8 @@ class Choice {
     if (load_.rereads && ceil_div(vectors, threads) > repeat) threads = keep_rows(vectors, threads);
     tiling_.threads[last] = threads;
     const int64_t repetitions = ceil_div(vectors, threads);
-    tiling_.unroll[last] = align || result_.tiled.in_registers > 0 ? repetitions : whole_groups(repetitions);
+    const bool exact = (align && last > 0) || result_.tiled.in_registers > 0;
+    tiling_.unroll[last] = exact ? repetitions : whole_groups(repetitions);
     if (last > 0 && threads < kThreads / 2 && enough_blocks(ceil_div(rows_, kThreads / 2 / threads))) {
       tiling_.threads[last - 1] = kThreads / 2 / threads;
     }

@@ -131,7 +131,7 @@ IndexingMap TiledReduction::elements() const {
 }
 
 Expr TiledReduction::first_aligned(const Expr& row) const {
-  return aligned_rows ? mod(row * -tiling.shape.back(), tiling.vector.back()) : Expr();
+  return aligned_rows && rank() > 1 ? mod(row * -tiling.shape.back(), tiling.vector.back()) : Expr();
 }
 
 IndexingMap TiledReduction::points() const {
@@ -155,9 +155,9 @@ IndexingMap TiledReduction::points() const {
 
 std::optional<IndexingMap> TiledReduction::edges() const {
   if (!aligned_rows) return std::nullopt;
-  assert(rank() == 2 && tiling.tiles(1) == 1);
+  assert(rank() == 1 || (rank() == 2 && tiling.tiles(1) == 1));
   IndexingMap map = elements();
-  for (const size_t i : {size_t{1}, size_t{3}, size_t{5}}) map.ranges[i] = {0, 0};
+  for (size_t i = 1; i <= 3; ++i) map.ranges[i * rank() - 1] = {0, 0};
   const int64_t length = tiling.shape.back();
   const int64_t width = tiling.vector.back();
   const Expr within = map.results.back();
@@ -168,6 +168,9 @@ std::optional<IndexingMap> TiledReduction::edges() const {
   const Expr number = Expr::constant(tiling.threads.back() - 1) - mod(Expr::dim(kThread), tiling.threads.back());
   map.results.back() = mod(number - tail, length);
   map.constraints.push_back({number - head - tail, {-tiling.threads.back(), -1}});
+  // Of an array that blocks share, the last block has what is left.
+  if (tiling.tiles(rank() - 1) > 1)
+    map.constraints.push_back({Expr::dim(kBlock), {tiling.blocks() - 1, tiling.blocks() - 1}});
   const Coordinates at(*this);
   map.results.push_back(at.output);
   map.results.push_back(at.slot);

@@ -19,6 +19,7 @@ struct TiledReduction {
   std::vector<bool> reduced;  ///< for each dimension
   /// Rows, the last of two dimensions, that begin anywhere in memory: vectors begin at multiples of their length there
   /// (in an array as large as what is reduced, in that order), and what is left of a row at both its ends is edges().
+  /// Or the only dimension, whose length is no multiple of a vector: then edges() is what is left at its end.
   bool aligned_rows = false;
   /// Of rows, the last of two dimensions: so many repetitions at the beginning are loops that disappear, so that what
   /// they read stays in registers when they go through it again.

@@ -63,6 +63,38 @@ TEST(TiledReduction, RowsThatBeginAnywhere) {
   }
 }
 
+/// One row, which blocks share.
+TEST(TiledReduction, AnArrayOfAnyLength) {
+  for (int64_t length = 33; length <= 300; ++length) {
+    for (const int64_t width : {2, 4, 8}) {
+      if (length % width == 0) continue;
+      for (const int64_t unroll : {1, 2, 8}) {
+        TiledReduction tiled;
+        tiled.tiling = {{length}, {16}, {unroll}, {width}};
+        tiled.reduced = {true};
+        tiled.aligned_rows = true;
+        std::map<int64_t, int> visits;
+        int64_t singles = 0;
+        for (const ElementLoop& loop : tiled.loops()) {
+          indexing::for_each_point(loop.points, [&](const indexing::Point& point) {
+            const int64_t at = (*indexing::evaluate(loop.points, point))[0];
+            ++visits[at];
+            const bool vector = loop.points.ranges.back().hi == width - 1;
+            singles += vector ? 0 : 1;
+            if (vector) {
+              EXPECT_EQ((at - point.ranges.back()) % width, 0);
+            }
+            return true;
+          });
+        }
+        EXPECT_EQ(visits.size(), static_cast<size_t>(length));
+        for (const auto& [at, count] : visits) EXPECT_EQ(count, 1) << at << " of " << length << " by " << width;
+        EXPECT_EQ(singles, length % width);
+      }
+    }
+  }
+}
+
 TEST(TiledReduction, RepetitionsInRegisters) {
   TiledReduction tiled = rows(16 * 4 * 11 + 20, 16, 4);
   for (const int64_t in_registers : {0, 1, 8, 9, 11}) {

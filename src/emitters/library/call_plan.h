@@ -17,6 +17,7 @@ struct CallPlan {
   struct Operand {
     hlo::InstructionId memory = 0;
     std::vector<int64_t> permutation;  ///< where not empty: the transpose, which takes the operand's place
+    int64_t copied_bytes = 0;          ///< of an array that has to be made because another one lies in another order
   };
 
   LibraryWork work;

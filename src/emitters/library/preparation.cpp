@@ -6,6 +6,7 @@
 #include "emitters/kinds/memory_views.h"
 #include "emitters/library/call_plan.h"
 #include "emitters/library/narrow_products.h"
+#include "emitters/library/ordered_products.h"
 #include "hlo/compute.h"
 #include "hlo/entry_rewriter.h"
 
@@ -448,7 +449,7 @@ class Preparer : hlo::EntryRewriter {
 }  // namespace
 
 hlo::Module prepare_for_libraries(const hlo::Module& module, const Target& target, LibraryUse use) {
-  return Preparer(with_narrow_products(module, target, use), target, use).run();
+  return with_ordered_products(Preparer(with_narrow_products(module, target, use), target, use).run(), target, use);
 }
 
 }  // namespace strata::emitters

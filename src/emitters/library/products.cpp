@@ -77,32 +77,48 @@ bool lies_for_bytes(const MatrixProduct::Operand& matrix, bool terms_are_rows) {
 struct Side {
   CallPlan::Operand operand;
   MatrixProduct::Operand matrix;
-  int64_t copied_bytes = 0;
 };
+
+/// Whether a copy of an operand is best made with its rows side by side: where else lines of it would begin at no
+/// multiple of 16 bytes, which cuBLASLt's kernels for 16-bit types want, or where it lies so already and whole lines
+/// are copied then.
+bool is_copied_by_columns(const hlo::Shape& shape, const MemoryView& from, const Roles& roles, int64_t rows,
+                          int64_t columns) {
+  const int64_t bytes = hlo::byte_width(shape.type);
+  const bool aligned = columns * bytes % kByteAlignment == 0;
+  if (bytes == 2 && aligned != (rows * bytes % kByteAlignment == 0)) return !aligned;
+  std::optional<int64_t> innermost;
+  const auto stride = [&](int64_t d) { return from.strides[static_cast<size_t>(d)]; };
+  for (int64_t d = 0; d < shape.rank(); ++d) {
+    if (shape.dim(d) != 1 && stride(d) > 0 && (!innermost || stride(d) < stride(*innermost))) innermost = d;
+  }
+  return innermost && std::find(roles.rows.begin(), roles.rows.end(), *innermost) != roles.rows.end();
+}
 
 Side side_of(const Computation& computation, InstructionId id, const Roles& roles, int64_t rows, int64_t columns,
              bool terms_are_rows) {
   const hlo::Shape& shape = computation[id].shape;
   const bool bytes = byte_type(shape.type).has_value();
-  for (const MemoryView& view : memory_views(computation, id)) {
+  const int64_t size = shape.element_count() * hlo::byte_width(shape.type);
+  const std::vector<MemoryView> views = memory_views(computation, id);
+  for (const MemoryView& view : views) {
     const auto found = places(roles, shape.dims, view.strides);
     if (!found) continue;
     const auto made = matrix(rows, columns, *found);
-    if (made && (!bytes || lies_for_bytes(*made, terms_are_rows))) return {{view.memory, {}}, *made, 0};
+    if (made && (!bytes || lies_for_bytes(*made, terms_are_rows)))
+      return {{view.memory, {}, view.memory == views.front().memory ? 0 : size}, *made};
   }
-  const bool turned = bytes && terms_are_rows;
+  const bool turned = bytes ? terms_are_rows : is_copied_by_columns(shape, views.front(), roles, rows, columns);
   Dimensions order = roles.batch;
   for (const Dimensions* role : {turned ? &roles.columns : &roles.rows, turned ? &roles.rows : &roles.columns})
     order.insert(order.end(), role->begin(), role->end());
-  return {{id, order},
-          {turned, turned ? rows : columns, rows * columns, {}},
-          shape.element_count() * hlo::byte_width(shape.type)};
+  return {{id, order, size}, {turned, turned ? rows : columns, rows * columns, {}}};
 }
 
-/// Dimensions of a transposed operand, which are in order.
-void renumber(Dimensions& batch, Dimensions& contracting, int64_t rank) {
-  std::iota(batch.begin(), batch.end(), 0);
-  std::iota(contracting.begin(), contracting.end(), rank - static_cast<int64_t>(contracting.size()));
+/// What dimensions are called in an array of this order of them.
+void renumber(Dimensions& dimensions, const Dimensions& order) {
+  if (order.empty()) return;
+  for (int64_t& d : dimensions) d = std::find(order.begin(), order.end(), d) - order.begin();
 }
 
 class ProductPlanner {
@@ -188,20 +204,15 @@ class ProductPlanner {
                              product_.m, product_.k, false);
       const Side b = side_of(computation_, it_.operands[1], {ordered.rhs_batch, ordered.rhs_contracting, rhs_free},
                              product_.k, product_.n, true);
-      if (least && a.copied_bytes + b.copied_bytes >= *least) continue;
-      least = a.copied_bytes + b.copied_bytes;
+      const int64_t copied = a.operand.copied_bytes + b.operand.copied_bytes;
+      if (least && copied >= *least) continue;
+      least = copied;
       product_.a = a.matrix;
       product_.b = b.matrix;
-      if (!a.operand.permutation.empty()) renumber(ordered.lhs_batch, ordered.lhs_contracting, lhs_.rank());
-      if (!b.operand.permutation.empty()) {
-        // Rows are the terms here: batch, terms, free; but of bytes, whose terms come last.
-        if (bytes_) {
-          renumber(ordered.rhs_batch, ordered.rhs_contracting, rhs_.rank());
-        } else {
-          std::iota(ordered.rhs_batch.begin(), ordered.rhs_batch.end(), 0);
-          std::iota(ordered.rhs_contracting.begin(), ordered.rhs_contracting.end(), std::ssize(ordered.rhs_batch));
-        }
-      }
+      renumber(ordered.lhs_batch, a.operand.permutation);
+      renumber(ordered.lhs_contracting, a.operand.permutation);
+      renumber(ordered.rhs_batch, b.operand.permutation);
+      renumber(ordered.rhs_contracting, b.operand.permutation);
       plan_.attributes = ordered;
       plan_.operands = {a.operand, b.operand};
     }

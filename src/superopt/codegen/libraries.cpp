@@ -319,10 +319,15 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
   const double operands = elements_of(p.m * p.k, p.a.batch_stride) + elements_of(p.k * p.n, p.b.batch_stride);
   const auto results = static_cast<double>(p.batch * p.m * p.n * (p.accumulates ? 2 : 1));
   const double bytes = operands * static_cast<double>(size) + results * static_cast<double>(size_of(p.type));
-  const bool aligned = (p.a.leading * size) % kAligned == 0 && (p.b.leading * size) % kAligned == 0 &&
-                       (p.n * size_of(p.type)) % kAligned == 0;
+  const auto whole = [&](int64_t elements) { return elements * size % kAligned == 0; };
+  const bool aligned = whole(p.a.leading) && whole(p.a.transposed ? p.m : p.k) && whole(p.b.leading) &&
+                       whole(p.b.transposed ? p.k : p.n) && (p.n * size_of(p.type)) % kAligned == 0;
+  const double slower = aligned ? 1 : kUnaligned;
+  // Scalar units compute as fast on single elements.
+  const bool on_tensor_cores = size <= 2 || p.tf32;
   return target.rates.launch +
-         (aligned ? 1 : kUnaligned) * work_seconds(size <= 2 || p.tf32, size, {p.batch, p.m, p.n, p.k}, bytes, target);
+         (on_tensor_cores ? slower : 1) * work_seconds(on_tensor_cores, size, {p.batch, p.m, p.n, p.k},
+                                                       bytes * (on_tensor_cores ? 1 : slower), target);
 }
 
 /// As a product of the filters and what they cover. Of 16-bit types images, filters and results are stored with their
