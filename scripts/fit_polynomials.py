@@ -10,8 +10,8 @@ to the type one after the other, lowest first, and the rest is fitted again each
 
 import sys
 
-from mpmath import asin, atan, atanh, cos, erf, erfc, exp, expm1, ln, log, log1p, lu_solve, matrix, mp, mpf, pi, sin
-from mpmath import sqrt, tanh
+from mpmath import asin, atan, atanh, cos, erf, erfc, erfinv, exp, expm1, findroot, ln, log, log1p, lu_solve, matrix, mp
+from mpmath import mpf, pi, sin, sqrt, tanh
 
 mp.dps = 100
 DIGITS = {"f32": 24, "f64": 53}
@@ -67,6 +67,18 @@ def erfc_factor(z, shift, base):
     """What is left of erfc(x) when base^(-x^2) / (x + shift) is taken out."""
     x = shift * (1 + z) / (1 - z)
     return erfc(x) * exp(ln(base) * x * x) * (x + shift)
+
+
+def erf_inv_factor(log2):
+    """erf_inv(x) / x, given log2(1 - x^2)."""
+    if log2 > mpf("-1e-25"):
+        return sqrt(pi) / 2
+    rest = mpf(2) ** log2
+    x = sqrt(1 - rest)
+    tail = rest / (1 + x)  # 1 - x
+    if tail > mpf("1e-9"):
+        return erfinv(x) / x
+    return findroot(lambda y: log(erfc(y)) - log(tail), sqrt(-log(tail))) / x
 
 
 def literal(value, kind):
@@ -130,6 +142,11 @@ def main():
         if kind == "f32":
             emit("tanh_tail", kind, "(tanh(x) - x) / x^3 for z = x^2, |x| <= 0.7", of_square(tail(tanh, 3)),
                  of_square(lambda x: x ** 3 / tanh(x)), tiny, mpf("0.49"), degrees["tanh"])
+    emit("erf_inv_near", "f32", "erf_inv(x) / x for z = log2(1 - x^2), -7.3 <= z <= 0", erf_inv_factor,
+         lambda z: 1 / erf_inv_factor(z), mpf("-7.3"), 0, 8)
+    emit("erf_inv_far", "f32", "erf_inv(x) / x for z = sqrt(-log2(1 - x^2)) - 3, -23 <= log2(1 - x^2) <= -7.3",
+         lambda z: erf_inv_factor(-(z + 3) ** 2), lambda z: 1 / erf_inv_factor(-(z + 3) ** 2), mpf("-0.299"),
+         mpf("1.797"), 8)
     emit("tanh_half_tail", "f32", "(tanh(x) - x) / x^3 for z = x^2, |x| <= 0.4", of_square(tail(tanh, 3)),
          of_square(lambda x: x ** 3 / tanh(x)), tiny, mpf("0.16"), 1)
     emit("erf_half_quotient", "f32", "erf(x) / x for z = x^2, |x| <= 0.5", of_square(lambda x: erf(x) / x),

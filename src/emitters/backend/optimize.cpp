@@ -1,8 +1,6 @@
 #include "emitters/backend/optimize.h"
 
 #include <llvm/Bitcode/BitcodeReader.h>
-#include <llvm/IR/InstIterator.h>
-#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/PassInstrumentation.h>
 #include <llvm/IR/Verifier.h>
@@ -20,6 +18,7 @@
 
 #include "emitters/backend/llvm_guard.h"
 #include "emitters/backend/run_passes.h"
+#include "emitters/backend/share_sums.h"
 
 namespace strata::emitters {
 namespace {
@@ -43,14 +42,6 @@ Result<void> link_math(llvm::Module& module, std::span<const std::byte> bitcode)
 llvm::OptimizationLevel level_of(int level) {
   if (level <= 1) return llvm::OptimizationLevel::O1;
   return level == 2 ? llvm::OptimizationLevel::O2 : llvm::OptimizationLevel::O3;
-}
-
-bool rotates(const llvm::Function& function) {
-  return llvm::any_of(llvm::instructions(function), [](const llvm::Instruction& instruction) {
-    const auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&instruction);
-    return call != nullptr &&
-           (call->getIntrinsicID() == llvm::Intrinsic::fshl || call->getIntrinsicID() == llvm::Intrinsic::fshr);
-  });
 }
 
 /// The rounds of a hash function or of a random generator (Threefry) add up what both this round and the next one use.

@@ -6,12 +6,14 @@
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/OptBisect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "emitters/backend/block_function.h"
@@ -20,6 +22,7 @@
 #include "emitters/backend/nvptx_atomics.h"
 #include "emitters/backend/nvptx_casts.h"
 #include "emitters/backend/nvptx_small_integers.h"
+#include "emitters/backend/share_sums.h"
 #include "emitters/backend/target_machines.h"
 #include "runtime/nv_jit_link.h"
 
@@ -149,7 +152,29 @@ std::string with_overlap(std::string_view ptx) {
   return made;
 }
 
+/// Keeps LLVM's code generator from reducing the strength of loops: where bits are rotated, it takes each round's sum
+/// for a number that grows with the loop's counter, and adds up again what it comes from, as reassociation does
+/// (optimize.cpp): three additions a round instead of one.
+class WithoutStrengthReduction : public llvm::OptPassGate {
+ public:
+  explicit WithoutStrengthReduction(llvm::LLVMContext& context) : context_(context), before_(context.getOptPassGate()) {
+    context_.setOptPassGate(*this);
+  }
+  ~WithoutStrengthReduction() override { context_.setOptPassGate(before_); }
+  WithoutStrengthReduction(const WithoutStrengthReduction&) = delete;
+  WithoutStrengthReduction& operator=(const WithoutStrengthReduction&) = delete;
+
+  bool isEnabled() const override { return true; }
+  bool shouldRunPass(llvm::StringRef pass, llvm::StringRef) override { return pass != "Loop Strength Reduction"; }
+
+ private:
+  llvm::LLVMContext& context_;
+  llvm::OptPassGate& before_;
+};
+
 Result<std::string> assemble(llvm::Module& module, llvm::TargetMachine& machine) {
+  std::optional<WithoutStrengthReduction> gate;
+  if (llvm::any_of(module, rotates)) gate.emplace(module.getContext());
   llvm::SmallVector<char, 0> text;
   llvm::raw_svector_ostream out(text);
   llvm::legacy::PassManager passes;
@@ -179,6 +204,7 @@ Result<std::string> generate(llvm::Module& module, const PtxOptions& options) {
   define_nvptx_device_functions(module);
   convert_small_integers(module);  // before loads are cut and merged
   STRATA_CHECK(optimize(module, *machine, names, options.optimize));
+  share_sums(module);
   lower_vector_atomics(module, options.arch == "sm_90a");
   break_half_casts(module, *machine);
   std::vector<std::pair<std::string, int64_t>> stores;

@@ -377,6 +377,75 @@ TEST(Ptx, StoresWaitAsFarAsRegistersReach) {
   EXPECT_EQ(of(256), std::string(40, 'L') + std::string(40, 'S'));
 }
 
+/// Of two elements: (x + k) + 5, x being rotated before.
+std::string sums_of_elements(const std::string& second_key) {
+  return block(fmt::format(R"(
+  %k = load i32, ptr %in
+  %p2 = getelementptr inbounds i32, ptr %in, i32 1
+  %k2 = load i32, ptr %p2
+  %j = xor i32 %i, -1
+  %x = call i32 @llvm.fshl.i32(i32 %i, i32 %i, i32 7)
+  %y = call i32 @llvm.fshl.i32(i32 %j, i32 %j, i32 7)
+  %xk = add i32 %x, %k
+  %xkc = add i32 %xk, 5
+  %yk = add i32 %y, {}
+  %ykc = add i32 %yk, 5
+  %q = getelementptr inbounds i32, ptr %out, i32 %i
+  store i32 %xkc, ptr %q
+  %q2 = getelementptr inbounds i32, ptr %q, i32 1000
+  store i32 %ykc, ptr %q2
+)",
+                           second_key),
+               "declare i32 @llvm.fshl.i32(i32, i32, i32)\n");
+}
+
+/// How many operands of additions are the number 5.
+int fives(const std::string& ptx) {
+  int count = 0;
+  for (size_t at = ptx.find(", 5;"); at != std::string::npos; at = ptx.find(", 5;", at + 1)) ++count;
+  return count;
+}
+
+TEST(Ptx, WhatElementsShareIsAddedUpOnce) {
+  EXPECT_EQ(fives(ptx_of(sums_of_elements("%k"))), 1);
+  EXPECT_EQ(fives(ptx_of(sums_of_elements("%k2"))), 2);
+}
+
+TEST(Ptx, RoundsOfALoopAddOnce) {
+  // What one round makes of the counter's sum and of a rotation, the next one uses.
+  std::string body = R"(
+  %k = load i32, ptr %in
+  br label %loop
+loop:
+  %n = phi i32 [ 0, %0 ], [ %next, %loop ]
+  %at = add nuw nsw i32 %n, %i
+  %x0 = add i32 %at, %k
+  %y0 = xor i32 %at, %k
+)";
+  constexpr int kRounds = 12;
+  for (int i = 0; i < kRounds; ++i) {
+    body += fmt::format(R"(
+  %x{1} = add i32 %x{0}, %y{0}
+  %r{1} = call i32 @llvm.fshl.i32(i32 %y{0}, i32 %y{0}, i32 {2})
+  %y{1} = xor i32 %x{1}, %r{1}
+)",
+                        i, i + 1, 5 + i);
+  }
+  body += fmt::format(R"(
+  %q = getelementptr inbounds i32, ptr %out, i32 %at
+  store i32 %y{}, ptr %q
+  %next = add nuw nsw i32 %n, 4096
+  %more = icmp ult i32 %next, 262144
+  br i1 %more, label %loop, label %end
+end:
+)",
+                      kRounds);
+  const std::string ptx = ptx_of(block(body, "declare i32 @llvm.fshl.i32(i32, i32, i32)\n"));
+  int additions = 0;
+  for (size_t at = ptx.find("add.s32"); at != std::string::npos; at = ptx.find("add.s32", at + 1)) ++additions;
+  EXPECT_LT(additions, kRounds + 8) << ptx;
+}
+
 TEST(Ptx, CubinIsAnElfFile) {
   if (!nv_jit_link_version()) GTEST_SKIP() << "no nvJitLink";
   TestModule test(block("  store i32 %i, ptr %out\n"));

@@ -21,13 +21,17 @@ using hlo::Opcode;
 constexpr size_t kLeastOperators = 20;
 constexpr size_t kMostOperators = 200;
 
-/// Arguments of all sizes, near 0 more, and the special ones.
+/// Arguments of all sizes, near 0 and ±1 more, and the special ones.
 std::vector<double> arguments() {
   std::vector<double> values = {0.0, -0.0, 1.0, -1.0, 2.0, -2.0, HUGE_VAL, -HUGE_VAL, std::nan(""), 1e30, -1e30};
   std::mt19937 random(1);
   std::uniform_real_distribution<double> unit(-1, 1);
   for (int i = 0; i < 1000; ++i) values.push_back(12 * unit(random));
   for (int i = 0; i < 1000; ++i) values.push_back(std::ldexp(unit(random), static_cast<int>(random() % 40) - 36));
+  for (int i = 0; i < 500; ++i) {
+    const double near = 1 - std::ldexp(std::fabs(unit(random)), -static_cast<int>(random() % 24));
+    values.push_back(i % 2 == 0 ? near : -near);
+  }
   return values;
 }
 
@@ -37,6 +41,21 @@ bool is_erfc(double x, double result) {
   if (std::isnan(exact)) return std::isnan(result);
   const double size = std::min(std::fabs(x), 30.0);
   return std::fabs(result - exact) <= 0x1p-20 * (1 + size * size) * exact + 0x1p-120;
+}
+
+/// Whether a result is erf⁻¹'s, as exactly as log(1 - x²) of a rounded x² makes it: that has the error 2^-25, or none
+/// where x² lies on its numbers' grid (for 1 - |x| = d the error is d² at most).
+bool is_erf_inv(double x, double result) {
+  const double size = std::fabs(x);
+  if (!(size <= 1)) return std::isnan(result);
+  if (size == 1) return result == std::copysign(HUGE_VAL, x);
+  if (std::signbit(x) != std::signbit(result)) return false;
+  // The first step of Newton's method tells how far it is.
+  const double y = std::fabs(result);
+  const double slope = 2 / std::sqrt(std::acos(-1.0)) * std::exp(-y * y);
+  const double off = (size < 0.5 ? std::erf(y) - size : (1 - size) - std::erfc(y)) / slope;
+  const double rest = (1 - size) * (1 + size);
+  return std::fabs(off) <= (0x1p-20 + std::min(0x1p-26 / rest, rest / 8)) * y + 0x1p-120;
 }
 
 /// An array of one number, or these, of f32 or f64.
@@ -161,36 +180,59 @@ class Cone {
   std::set<InstructionId> frontier_, operators_;
 };
 
-/// The part of a computation by which a select is erfc of a value.
-std::optional<std::pair<Cone, InstructionId>> find_erfc(const Computation& computation, InstructionId id) {
+struct KnownFunction {
+  const char* name;      ///< of the computation. No text can have it: it is not a word
+  const char* function;  ///< of the math library
+  hlo::ElementType type;
+  Opcode operator_in_it;  ///< a text of it has this
+  bool (*is_result)(double x, double result);
+};
+
+constexpr KnownFunction kFunctions[] = {
+    {"erfc of f32", "strata_erfc_f32", hlo::ElementType::F32, Opcode::Exp, is_erfc},
+    {"erfc of f64", "strata_erfc_f64", hlo::ElementType::F64, Opcode::Exp, is_erfc},
+    {"erf_inv of f32", "strata_erf_inv_f32", hlo::ElementType::F32, Opcode::Log1p, is_erf_inv},
+};
+
+/// Whether a part of a computation computes the function.
+bool computes(const Cone& cone, const KnownFunction& function) {
+  const std::vector<double> given = arguments();
+  const std::vector<double> results = cone.evaluate(given);
+  if (results.size() != given.size()) return false;
+  for (size_t i = 0; i < given.size(); ++i) {
+    // What is given is rounded to f32 first.
+    const double x = function.type == hlo::ElementType::F32 ? static_cast<float>(given[i]) : given[i];
+    if (!function.is_result(x, results[i])) return false;
+  }
+  return true;
+}
+
+struct Found {
+  Cone cone;
+  InstructionId argument;
+  const KnownFunction* function;
+};
+
+/// The part of a computation by which a select is a known function of a value.
+std::optional<Found> find_function(const Computation& computation, InstructionId id) {
   const Instruction& it = computation[id];
   if (it.opcode != Opcode::Select || !is_f32_or_f64(it.shape)) return std::nullopt;
   Cone cone(computation, id);
   while (const std::optional<InstructionId> from = cone.next()) {
-    if (cone.size() < kLeastOperators || !cone.has(Opcode::Exp)) continue;
-    if (computation[*from].shape.type != it.shape.type) continue;
-    const std::vector<double> given = arguments();
-    const std::vector<double> results = cone.evaluate(given);
-    bool all = results.size() == given.size();
-    for (size_t i = 0; all && i < given.size(); ++i) {
-      // What is given is rounded to f32 first.
-      const double x = it.shape.type == hlo::ElementType::F32 ? static_cast<float>(given[i]) : given[i];
-      all = is_erfc(x, results[i]);
+    if (cone.size() < kLeastOperators || computation[*from].shape.type != it.shape.type) continue;
+    for (const KnownFunction& function : kFunctions) {
+      if (function.type == it.shape.type && cone.has(function.operator_in_it) && computes(cone, function))
+        return Found{cone, *from, &function};
     }
-    if (all) return std::pair(cone, *from);
   }
   return std::nullopt;
 }
 
-/// No text can have these names: they are not words.
-constexpr std::pair<const char*, const char*> kNames[] = {{"erfc of f32", "strata_erfc_f32"},
-                                                          {"erfc of f64", "strata_erfc_f64"}};
-
 }  // namespace
 
 const char* known_function(const std::string& computation) {
-  for (const auto& [name, function] : kNames) {
-    if (computation == name) return function;
+  for (const KnownFunction& known : kFunctions) {
+    if (computation == known.name) return known.function;
   }
   return nullptr;
 }
@@ -202,22 +244,21 @@ std::optional<hlo::Module> with_known_functions(const hlo::Module& module, hlo::
   used[static_cast<size_t>(from.root)] = true;
   for (size_t i = from.instructions.size(); i-- > 0;) {
     if (!used[i]) continue;
-    const auto found = find_erfc(from, static_cast<InstructionId>(i));
-    for (const InstructionId operand : found ? std::vector{found->second} : from.instructions[i].operands) {
+    const auto found = find_function(from, static_cast<InstructionId>(i));
+    for (const InstructionId operand : found ? std::vector{found->argument} : from.instructions[i].operands) {
       used[static_cast<size_t>(operand)] = true;
     }
     if (!found) continue;
     if (!changed) changed = module;
-    Computation function = found->first.part({});
-    const bool single = from.instructions[i].shape.type == hlo::ElementType::F32;
-    function.name = kNames[single ? 0 : 1].first;
+    Computation function = found->cone.part({});
+    function.name = found->function->name;
     const auto number = static_cast<hlo::ComputationId>(changed->computations.size());
     changed->computations.push_back(std::move(function));
     Instruction& it = changed->computations[static_cast<size_t>(id)].instructions[i];
     std::vector<int64_t> dimensions(it.shape.dims.size());
     for (size_t d = 0; d < dimensions.size(); ++d) dimensions[d] = static_cast<int64_t>(d);
     it.opcode = Opcode::Map;
-    it.operands = {found->second};
+    it.operands = {found->argument};
     it.called = {number};
     it.attributes = hlo::DimensionsAttributes{dimensions};
   }

@@ -120,5 +120,75 @@ TEST(KnownFunctions, CallTheLibrary) {
   EXPECT_EQ(hlo::difference(*actual, *expected, 4).value_or(""), "");
 }
 
+/// erf_inv as JAX writes it: polynomials of w - 5/2 or of sqrt(w) - 3 for w = -log1p(-x²), whose coefficients a select
+/// chooses; `last` is the last coefficient of the first.
+std::string erf_inv_text(double last) {
+  const double near[] = {2.81022636e-08,  3.43273939e-07, -3.5233877e-06,
+                         -4.39150654e-06, 0.00021858087,  -0.00125372503,
+                         -0.00417768164,  0.246640727,    last};
+  const double far[] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+                        -0.0076224613,   0.00943887047,  1.00167406,    2.83297682};
+  std::string text = "HloModule m\nENTRY e {\n  p = f32[6,50] parameter(0)\n";
+  const auto constant = [&](const std::string& name, const std::string& value) {
+    text += fmt::format("  {0}.s = f32[] constant({1})\n  {0} = f32[6,50] broadcast({0}.s), dimensions={{}}\n", name,
+                        value);
+  };
+  for (const auto& [name, value] :
+       {std::pair("one", "1"), {"inf", "inf"}, {"five", "5"}, {"half", "2.5"}, {"three", "3"}})
+    constant(name, value);
+  text += R"(  x = f32[6,50] sine(p)
+  size = f32[6,50] abs(x)
+  at_end = pred[6,50] compare(size, one), direction=EQ
+  infinite = f32[6,50] multiply(x, inf)
+  minus = f32[6,50] negate(x)
+  square = f32[6,50] multiply(x, minus)
+  log = f32[6,50] log-plus-one(square)
+  w = f32[6,50] negate(log)
+  is_near = pred[6,50] compare(w, five), direction=LT
+  z.near = f32[6,50] subtract(w, half)
+  root = f32[6,50] sqrt(w)
+  z.far = f32[6,50] subtract(root, three)
+  z = f32[6,50] select(is_near, z.near, z.far)
+)";
+  std::string sum;
+  for (size_t i = 0; i < std::size(near); ++i) {
+    constant(fmt::format("near{}", i), fmt::format("{:.9g}", near[i]));
+    constant(fmt::format("far{}", i), fmt::format("{:.9g}", far[i]));
+    text += fmt::format("  c{0} = f32[6,50] select(is_near, near{0}, far{0})\n", i);
+    if (i > 0) text += fmt::format("  m{0} = f32[6,50] multiply({1}, z)\n  a{0} = f32[6,50] add(c{0}, m{0})\n", i, sum);
+    sum = fmt::format("{}{}", i > 0 ? "a" : "c", i);
+  }
+  return text + fmt::format(R"(  inside = f32[6,50] multiply({}, x)
+  r = f32[6,50] select(at_end, infinite, inside)
+  ROOT y = f32[6,50] multiply(r, p)
+}})",
+                            sum);
+}
+
+TEST(KnownFunctions, FindErfInvByItsValues) {
+  const auto module = hlo::parse_module(erf_inv_text(1.50140941));
+  ASSERT_TRUE(module) << module.error().to_string();
+  const auto changed = with_known_functions(**module, (*module)->entry);
+  ASSERT_TRUE(changed);
+  const hlo::Computation& entry = changed->entry_computation();
+  const hlo::Instruction& found = entry[entry.root_instruction().operands[0]];
+  EXPECT_EQ(found.opcode, hlo::Opcode::Map);
+  EXPECT_EQ(entry[found.operands[0]].name, "x");
+  EXPECT_STREQ(known_function((*changed)[found.called[0]].name), "strata_erf_inv_f32");
+  const auto program = emit_program(**module, {});
+  ASSERT_TRUE(program) << program.error().to_string();
+  const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 5);
+  const auto expected = hlo::evaluate(**module, arguments);
+  const auto actual = run_on_cpu(*program, arguments);
+  ASSERT_TRUE(actual) << actual.error().to_string();
+  EXPECT_EQ(hlo::difference(*actual, *expected, 4).value_or(""), "");
+}
+
+TEST(KnownFunctions, WhatIsAlmostErfInvIsNot) {
+  const auto module = hlo::parse_module(erf_inv_text(1.5015));
+  ASSERT_TRUE(module);
+  EXPECT_FALSE(with_known_functions(**module, (*module)->entry));
+}
+
 }  // namespace
 }  // namespace strata::emitters

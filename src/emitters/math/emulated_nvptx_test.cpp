@@ -46,6 +46,10 @@ float approximate_log2_f32(float x) {
   return static_cast<float>(exact + chance(x) * 0x1p-22 * (size > 1 ? size : 1));
 }
 
+float approximate_log2_normal_f32(float x) {
+  return approximate_log2_f32(std::fabs(x) < 0x1p-126F ? std::copysign(0.0F, x) : x);
+}
+
 float approximate_tanh_f32(float x) {
   return static_cast<float>(std::tanh(static_cast<double>(x)) * (1 + chance(x) * 0x1p-11));
 }

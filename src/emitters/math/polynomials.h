@@ -282,6 +282,34 @@ static inline double erfc_factor_f64(double z) {
   return p;
 }
 
+/// erf_inv(x) / x for z = log2(1 - x^2), -7.3 <= z <= 0; error 2^-23.2.
+static inline float erf_inv_near_f32(float z) {
+  float p = 0x1.7af1b2p-30F;
+  p = fma_f32(p, z, 0x1.d5e57ap-27F);
+  p = fma_f32(p, z, -0x1.249be6p-21F);
+  p = fma_f32(p, z, -0x1.78319ep-17F);
+  p = fma_f32(p, z, -0x1.496534p-15F);
+  p = fma_f32(p, z, 0x1.90a6bcp-11F);
+  p = fma_f32(p, z, 0x1.6b0f0ep-8F);
+  p = fma_f32(p, z, -0x1.495d00p-3F);
+  p = fma_f32(p, z, 0x1.c5bf86p-1F);
+  return p;
+}
+
+/// erf_inv(x) / x for z = sqrt(-log2(1 - x^2)) - 3, -23 <= log2(1 - x^2) <= -7.3; error 2^-23.9.
+static inline float erf_inv_far_f32(float z) {
+  float p = -0x1.8221d8p-15F;
+  p = fma_f32(p, z, 0x1.05481ep-12F);
+  p = fma_f32(p, z, -0x1.175c14p-13F);
+  p = fma_f32(p, z, -0x1.30bc16p-9F);
+  p = fma_f32(p, z, 0x1.273a90p-7F);
+  p = fma_f32(p, z, -0x1.27a27ap-6F);
+  p = fma_f32(p, z, 0x1.920f78p-6F);
+  p = fma_f32(p, z, 0x1.a2a3fcp-1F);
+  p = fma_f32(p, z, 0x1.2ab512p+1F);
+  return p;
+}
+
 /// (tanh(x) - x) / x^3 for z = x^2, |x| <= 0.4; error 2^-16.9.
 static inline float tanh_half_tail_f32(float z) {
   float p = 0x1.f3d49ap-4F;

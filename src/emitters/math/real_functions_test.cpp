@@ -83,6 +83,41 @@ void report(const std::string& name, const Worst& worst, double bound) {
   EXPECT_LE(worst.error, bound == 0 ? 0 : bound) << name;
 }
 
+/// By one step of Newton's method from what was found, which squares its error; 1 - |x| is exact in double.
+double erf_inv_near(double x, double found) {
+  const double size = std::fabs(x);
+  const double y = std::fabs(found);
+  const double slope = 2 / std::sqrt(std::acos(-1.0)) * std::exp(-y * y);
+  const double rest = size < 0.5 ? std::erf(y) - size : (1 - size) - std::erfc(y);
+  return std::copysign(y - rest / slope, x);
+}
+
+Worst worst_of_erf_inv(float (*function)(float)) {
+  Worst worst;
+  const auto see = [&](float x) {
+    const float found = function(x);
+    const double exact = x == 0              ? static_cast<double>(x)
+                         : std::fabs(x) == 1 ? std::copysign(HUGE_VAL, x)
+                         : std::fabs(x) < 1  ? erf_inv_near(x, found)
+                                             : std::nan("");
+    worst.see(ulp_error(found, static_cast<long double>(exact)), x);
+  };
+  for (const float x : special_values<float>()) see(x);
+  Arguments<float> arguments;
+  for (int i = 0; i < kArguments; ++i) see(arguments.next());
+  for (uint64_t bits = 0; bits <= std::bit_cast<uint32_t>(1.0F); bits += 997) {
+    const auto x = std::bit_cast<float>(static_cast<uint32_t>(bits));
+    see(x);
+    see(x - 1);  // far out
+  }
+  return worst;
+}
+
+TEST(RealFunctions, erf_inv) {
+  report("erf_inv f32", worst_of_erf_inv(strata_erf_inv_f32), 4);
+  report("erf_inv f32, NVPTX", worst_of_erf_inv(emulated_strata_erf_inv_f32), 6);
+}
+
 TEST(HalfPrecision, divide) {
   Worst host, nvptx;
   Arguments<float> arguments;

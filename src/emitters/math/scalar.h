@@ -71,6 +71,7 @@ static inline float approximate_rsqrt_f32(float x) { return __nvvm_rsqrt_approx_
 static inline float approximate_exp2_f32(float x) { return __nvvm_ex2_approx_f(x); }
 static inline float approximate_exp2_normal_f32(float x) { return __nvvm_ex2_approx_ftz_f(x); }
 static inline float approximate_log2_f32(float x) { return __nvvm_lg2_approx_f(x); }
+static inline float approximate_log2_normal_f32(float x) { return __nvvm_lg2_approx_ftz_f(x); }
 static inline float approximate_tanh_f32(float x) {
   float result;
   __asm__("tanh.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
@@ -101,6 +102,7 @@ float approximate_rsqrt_f32(float x);
 float approximate_exp2_f32(float x);
 float approximate_exp2_normal_f32(float x);
 float approximate_log2_f32(float x);
+float approximate_log2_normal_f32(float x);
 float approximate_tanh_f32(float x);
 float approximate_quotient_f32(float a, float b);
 static inline float saturated_fma_f32(float a, float b, float c) {

@@ -56,6 +56,9 @@ extern "C" {
 float STRATA_MATH_SYMBOL(strata_abs_c64)(float re, float im);
 double STRATA_MATH_SYMBOL(strata_abs_c128)(double re, double im);
 
+/// The inverse of erf: NaN outside [-1, 1], infinite at both ends; to 4 ulp, on NVPTX 6.
+float STRATA_MATH_SYMBOL(strata_erf_inv_f32)(float x);
+
 /// x / y for results that are rounded to f16 or bf16, to 2 ulp of f32.
 float STRATA_MATH_SYMBOL(strata_divide_f32_half)(float x, float y);
 
