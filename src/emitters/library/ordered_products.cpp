@@ -387,7 +387,7 @@ class Orderer : hlo::EntryRewriter {
                                      }));
     }
     const InstructionId dot =
-        add_scratch(Opcode::Dot, permuted(it.shape, order.all()), operands, attributes_for(labels, order));
+        add_scratch(Opcode::Dot, permuted(it.shape, order.all()), operands, attributes_for(it, labels, order));
     const Result<CallPlan> plan = plan_product(scratch_, users_, dot);
     if (plan) {
       made.microseconds += 1e6 * library_seconds(plan->work, target_);
@@ -475,8 +475,8 @@ class Orderer : hlo::EntryRewriter {
     return add(Opcode::Broadcast, hlo::array_shape(given.type, dims), operand, places);
   }
 
-  static hlo::DotAttributes attributes_for(const Labels& labels, const Order& order) {
-    hlo::DotAttributes made;
+  static hlo::DotAttributes attributes_for(const Instruction& it, const Labels& labels, const Order& order) {
+    hlo::DotAttributes made{.precision = it.as<hlo::DotAttributes>().precision};
     made.lhs_batch.resize(order.batch.size());
     std::iota(made.lhs_batch.begin(), made.lhs_batch.end(), 0);
     made.rhs_batch = made.lhs_batch;
@@ -515,7 +515,7 @@ class Orderer : hlo::EntryRewriter {
       }
       const Dimensions order = chosen->second.all();
       const InstructionId made = add(it.name + ".ordered", Opcode::Dot, permuted(it.shape, order), operands,
-                                     attributes_for(labels, chosen->second));
+                                     attributes_for(it, labels, chosen->second));
       return arranged(id, {made, order});
     }
     for (const InstructionId operand : it.operands) {
