@@ -170,7 +170,7 @@ class TorchArrays:
             if not place and array.is_meta:
                 self._refuse(index, array)
             if place % self.alignment:
-                array = array.clone()  # a view that begins within another tensor
+                array = array.detach().clone()  # a view that begins within another tensor
                 kept.append(array)
                 place = array.data_ptr()
             places.append(place)

@@ -40,12 +40,11 @@ class CompiledPart:
                          for layout, fake in zip(outputs, fakes, strict=True)]
 
     def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
-        arrays = []
-        for tensor, order in zip(tensors, self._inputs, strict=True):
-            tensor = tensor.detach() if order is None else tensor.detach().permute(order)
-            tensor = tensor.resolve_conj().resolve_neg()
-            arrays.append(tensor if tensor.is_contiguous() else tensor.contiguous())
+        # Models have hundreds of weights, all as they should be: each look at one costs a call part of a microsecond.
+        arrays = [tensor if order is None and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+                  else _contiguous(tensor, order) for tensor, order in zip(tensors, self._inputs, strict=True)]
         for argument in self._written_over.values():
+            arrays[argument] = arrays[argument].detach()
             if arrays[argument].data_ptr() % self.module.alignment:
                 arrays[argument] = arrays[argument].clone()
         if self._empty:
@@ -63,6 +62,11 @@ class CompiledPart:
             if results[result].data_ptr() != tensors[argument].data_ptr():
                 tensors[argument].detach().copy_(results[result])
         return results
+
+
+def _contiguous(tensor: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor:
+    tensor = tensor.detach() if order is None else tensor.detach().permute(order)
+    return tensor.resolve_conj().resolve_neg().contiguous()
 
 
 def _has_strides(layout: Layout, fake: torch.Tensor) -> bool:
