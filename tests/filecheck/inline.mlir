@@ -99,3 +99,56 @@ func.func private @loaded(%t: tensor<8xf32>, %i: index) -> f32 {
   %12 = arith.addf %11, %x : f32
   return %12 : f32
 }
+
+// Large, called at two places, and reads an array: goes into both. At five places it stays.
+// CHECK-LABEL: func.func @readers
+// CHECK-NOT: pure_call @reader(
+// CHECK-COUNT-5: pure_call @reader_of_many
+// CHECK-NOT: func.func private @reader(
+// CHECK: func.func private @reader_of_many
+func.func @readers(%t: tensor<8xf32>, %i: index, %j: index, %k: index, %l: index, %m: index) -> (f32, f32, f32, f32, f32, f32, f32) {
+  %a = strata.pure_call @reader(%t, %i) : (tensor<8xf32>, index) -> f32
+  %b = strata.pure_call @reader(%t, %j) : (tensor<8xf32>, index) -> f32
+  %c = strata.pure_call @reader_of_many(%t, %i) : (tensor<8xf32>, index) -> f32
+  %d = strata.pure_call @reader_of_many(%t, %j) : (tensor<8xf32>, index) -> f32
+  %e = strata.pure_call @reader_of_many(%t, %k) : (tensor<8xf32>, index) -> f32
+  %f = strata.pure_call @reader_of_many(%t, %l) : (tensor<8xf32>, index) -> f32
+  %g = strata.pure_call @reader_of_many(%t, %m) : (tensor<8xf32>, index) -> f32
+  return %a, %b, %c, %d, %e, %f, %g : f32, f32, f32, f32, f32, f32, f32
+}
+func.func private @reader(%t: tensor<8xf32>, %i: index) -> f32 {
+  %x = tensor.extract %t[%i] : tensor<8xf32>
+  %0 = arith.addf %x, %x : f32
+  %1 = arith.mulf %0, %x : f32
+  %2 = arith.addf %1, %x : f32
+  %3 = arith.mulf %2, %x : f32
+  %4 = arith.addf %3, %x : f32
+  %5 = arith.mulf %4, %x : f32
+  %6 = arith.addf %5, %x : f32
+  %7 = arith.mulf %6, %x : f32
+  %8 = arith.addf %7, %x : f32
+  %9 = arith.mulf %8, %x : f32
+  %10 = arith.addf %9, %x : f32
+  %11 = arith.mulf %10, %x : f32
+  %12 = arith.addf %11, %x : f32
+  %13 = arith.mulf %12, %x : f32
+  return %13 : f32
+}
+func.func private @reader_of_many(%t: tensor<8xf32>, %i: index) -> f32 {
+  %x = tensor.extract %t[%i] : tensor<8xf32>
+  %0 = arith.addf %x, %x : f32
+  %1 = arith.mulf %0, %x : f32
+  %2 = arith.addf %1, %x : f32
+  %3 = arith.mulf %2, %x : f32
+  %4 = arith.addf %3, %x : f32
+  %5 = arith.mulf %4, %x : f32
+  %6 = arith.addf %5, %x : f32
+  %7 = arith.mulf %6, %x : f32
+  %8 = arith.addf %7, %x : f32
+  %9 = arith.mulf %8, %x : f32
+  %10 = arith.addf %9, %x : f32
+  %11 = arith.mulf %10, %x : f32
+  %12 = arith.addf %11, %x : f32
+  %13 = arith.mulf %12, %x : f32
+  return %13 : f32
+}

@@ -1,7 +1,10 @@
 // Functions that are small or have one caller go into their callers, callees first; private functions that nobody uses
-// disappear. Two calls of one function at one index become one as soon as both are in one caller: then that one goes in
-// too, so that what it loads is seen beside the caller's own loads.
+// disappear. Functions that read arrays go in up to a larger size: only in the loops that call them their loads become
+// vectors, and equal to those of other loops (the passes over a row that stays in registers). Two calls of one function
+// at one index become one as soon as both are in one caller: then that one goes in too, so that what it loads is seen
+// beside the caller's own loads.
 #include <mlir/Dialect/Func/IR/FuncOps.h>
+#include <mlir/Dialect/Tensor/IR/Tensor.h>
 #include <mlir/IR/IRMapping.h>
 #include <mlir/IR/SymbolTable.h>
 #include <mlir/Pass/PassManager.h>
@@ -90,9 +93,12 @@ class Inliner {
   }
 
   bool is_worth_it(FuncOp callee) {
+    constexpr int kFewPlaces = 4;
     if (!callee.isPrivate() || !callee.getBody().hasOneBlock() || callee->hasAttr("strata.kernel")) return false;
-    return uses_[callee.getSymNameAttr()] == 1 ||
-           count_operations(callee.getBody()) <= options_.max_inline_operations + 1;  // and the return
+    const int uses = uses_[callee.getSymNameAttr()];
+    const bool reads = uses <= kFewPlaces && !callee.getBody().getOps<mlir::tensor::ExtractOp>().empty();
+    const int64_t most = reads ? options_.max_inline_reader : options_.max_inline_operations;
+    return uses == 1 || count_operations(callee.getBody()) <= most + 1;  // and the return
   }
 
   mlir::ModuleOp module_;

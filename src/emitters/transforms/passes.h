@@ -15,6 +15,7 @@ struct LoweringOptions {
   Processor processor = Processor::Cpu;
   int max_vector_bytes = 16;       ///< of one load or store
   int max_inline_operations = 12;  ///< of a function that goes into more than one caller
+  int max_inline_reader = 64;      ///< operations of such a function that reads arrays and is called at few places
   int max_unroll = 8;              ///< iterations of a loop that disappears whatever its size
   int registers = 64;              ///< 32-bit values that unrolling may keep alive
   /// Whether products and sums may become fused multiply-adds: then results differ from the interpreter's.
