@@ -53,16 +53,23 @@ Lane trace(Lane lane) {
   return lane;
 }
 
-/// Of an integer that is loaded.
+/// Of an integer that is loaded, or part of words.
 struct Byte {
-  llvm::LoadInst* load = nullptr;
+  llvm::Instruction* from = nullptr;  ///< a load of bytes, or a cast of words to bytes
   unsigned number = 0;
 };
+
+/// Whether a value is one word, or several.
+bool is_words(const llvm::Type* type) { return type->getScalarType()->isIntegerTy(kWordBytes * kByteBits); }
 
 std::optional<Byte> loaded_byte(Lane lane) {
   lane = trace(lane);
   if (auto* narrow = llvm::dyn_cast_or_null<llvm::TruncInst>(lane.of))
     lane = trace({narrow->getOperand(0), lane.number});
+  auto* cast = llvm::dyn_cast_or_null<llvm::BitCastInst>(lane.of);
+  if (cast != nullptr && lane.number && cast->getType()->getScalarType()->isIntegerTy(kByteBits) &&
+      is_words(cast->getSrcTy()))
+    return Byte{cast, *lane.number};
   auto* load = llvm::dyn_cast_or_null<llvm::LoadInst>(lane.of);
   if (load == nullptr || !lane.number || !load->isSimple()) return std::nullopt;
   auto* type = llvm::dyn_cast<llvm::FixedVectorType>(load->getType());
@@ -102,7 +109,7 @@ class Converter {
  private:
   llvm::Value* as_float(llvm::IRBuilder<>& builder, Byte byte, unsigned bits, bool is_signed) {
     const unsigned place = byte.number % kWordBytes;
-    llvm::Value* word = biased_word(byte.load, byte.number / kWordBytes, bits, is_signed);
+    llvm::Value* word = biased_word(byte.from, byte.number / kWordBytes, bits, is_signed);
     // The byte, two zeros and the exponent's byte.
     llvm::Value* joined = builder.CreateIntrinsic(
         llvm::Intrinsic::nvvm_prmt, {}, {word, builder.getInt32(kExponent), builder.getInt32(0x7540U | place)});
@@ -112,32 +119,39 @@ class Converter {
   }
 
   /// Four integers, each as its distance from the smallest one of its type.
-  llvm::Value* biased_word(llvm::LoadInst* load, unsigned number, unsigned bits, bool is_signed) {
-    llvm::Value*& known = words_[{load, number, bits, is_signed}];
+  llvm::Value* biased_word(llvm::Instruction* from, unsigned number, unsigned bits, bool is_signed) {
+    llvm::Value*& known = words_[{from, number, bits, is_signed}];
     if (known != nullptr) return known;
-    llvm::Value* word = words_of(load)[number];
-    llvm::IRBuilder<> builder(load->getNextNode());
+    llvm::Value* word = words_of(from)[number];
+    llvm::IRBuilder<> builder(from->getNextNode());
     const auto each = [&](uint32_t byte) { return builder.getInt32(byte * 0x01010101U); };
     if (bits < kByteBits) word = builder.CreateAnd(word, each((1U << bits) - 1));
     return known = is_signed ? builder.CreateXor(word, each(1U << (bits - 1))) : word;
   }
 
-  const std::vector<llvm::Value*>& words_of(llvm::LoadInst* load) {
-    std::vector<llvm::Value*>& words = loads_[load];
+  const std::vector<llvm::Value*>& words_of(llvm::Instruction* from) {
+    std::vector<llvm::Value*>& words = all_words_[from];
     if (!words.empty()) return words;
-    llvm::IRBuilder<> builder(load);
-    const unsigned count = llvm::cast<llvm::FixedVectorType>(load->getType())->getNumElements() / kWordBytes;
-    llvm::Type* type = builder.getInt32Ty();
-    if (count > 1) type = llvm::FixedVectorType::get(type, count);
-    llvm::LoadInst* whole = builder.CreateAlignedLoad(type, load->getPointerOperand(), load->getAlign());
-    whole->copyMetadata(*load, {llvm::LLVMContext::MD_invariant_load, llvm::LLVMContext::MD_alias_scope,
-                                llvm::LLVMContext::MD_noalias});
-    for (unsigned i = 0; i < count; ++i) words.push_back(count > 1 ? builder.CreateExtractElement(whole, i) : whole);
+    llvm::IRBuilder<> builder(from);
+    const unsigned count = llvm::cast<llvm::FixedVectorType>(from->getType())->getNumElements() / kWordBytes;
+    llvm::Value* whole = from->getOperand(0);
+    if (auto* load = llvm::dyn_cast<llvm::LoadInst>(from)) whole = load_of_words(builder, *load, count);
+    const bool several = whole->getType()->isVectorTy();
+    for (unsigned i = 0; i < count; ++i) words.push_back(several ? builder.CreateExtractElement(whole, i) : whole);
     return words;
   }
 
-  std::map<llvm::LoadInst*, std::vector<llvm::Value*>> loads_;
-  std::map<std::tuple<llvm::LoadInst*, unsigned, unsigned, bool>, llvm::Value*> words_;
+  static llvm::Value* load_of_words(llvm::IRBuilder<>& builder, llvm::LoadInst& load, unsigned count) {
+    llvm::Type* type = builder.getInt32Ty();
+    if (count > 1) type = llvm::FixedVectorType::get(type, count);
+    llvm::LoadInst* whole = builder.CreateAlignedLoad(type, load.getPointerOperand(), load.getAlign());
+    whole->copyMetadata(
+        load, {llvm::LLVMContext::MD_invariant_load, llvm::LLVMContext::MD_alias_scope, llvm::LLVMContext::MD_noalias});
+    return whole;
+  }
+
+  std::map<llvm::Instruction*, std::vector<llvm::Value*>> all_words_;
+  std::map<std::tuple<llvm::Instruction*, unsigned, unsigned, bool>, llvm::Value*> words_;
 };
 
 /// The f32 from which an element of bf16 is rounded.

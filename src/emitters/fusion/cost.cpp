@@ -222,7 +222,9 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   }
   work.operations = operations_of(counts.of_warps()) + operations_of_products(computation, once, target);
   for (const InstructionId root : counts.roots()) {
-    if (once.empty()) threads = std::max(threads, indexing::elements_of(computation[root].shape));
+    const Instruction& it = computation[root];
+    const hlo::Shape& shared = it.opcode == Opcode::Scatter ? computation[it.operands.back()].shape : it.shape;
+    if (once.empty()) threads = std::max(threads, indexing::elements_of(shared));
     work.of_longest_thread = std::max(work.of_longest_thread, operations_of(counts.of_element(root)));
   }
   work.of_longest_thread = std::max(work.of_longest_thread, work.operations / std::max(threads, 1.0));

@@ -66,6 +66,36 @@ std::vector<bool> known_values(const Computation& computation) {
   return known;
 }
 
+std::vector<bool> free_reshapes(const Computation& computation) {
+  const size_t count = computation.instructions.size();
+  std::vector<bool> free(count, false);
+  std::vector<int> readers(count, 0);
+  for (InstructionId id = computation.root; id >= 0; --id) {
+    for (const InstructionId operand : computation[id].operands) ++readers[static_cast<size_t>(operand)];
+  }
+  for (InstructionId id = 0; id < computation.root; ++id) {
+    const Instruction& it = computation[id];
+    const bool moves_nothing = it.opcode == Opcode::Reshape && it.shape.has_default_layout() &&
+                               computation.operand_shape(it, 0).has_default_layout();
+    const Opcode from = moves_nothing ? computation[it.operands[0]].opcode : Opcode::Tuple;
+    const bool stored =
+        from == Opcode::Parameter || (from == Opcode::Reshape && free[static_cast<size_t>(it.operands[0])]);
+    free[static_cast<size_t>(id)] = moves_nothing && stored && readers[static_cast<size_t>(id)] > 0;
+  }
+  // All readers take it where it is: emitters of other forms ask for an array.
+  for (InstructionId id = computation.root; id >= 0; --id) {
+    const Instruction& it = computation[id];
+    for (size_t k = 0; k < it.operands.size(); ++k) {
+      const bool index_or_update = it.opcode == Opcode::Scatter && k >= it.operands.size() / 2;
+      const bool takes = hlo::is_elementwise(it.opcode) || it.opcode == Opcode::Broadcast ||
+                         it.opcode == Opcode::Gather || index_or_update ||
+                         (it.opcode == Opcode::Reshape && free[static_cast<size_t>(id)]);
+      if (!takes) free[static_cast<size_t>(it.operands[k])] = false;
+    }
+  }
+  return free;
+}
+
 bool is_name(Opcode opcode) {
   return opcode == Opcode::Tuple || opcode == Opcode::GetTupleElement || opcode == Opcode::AfterAll;
 }

@@ -177,9 +177,10 @@ class Fuser {
 
   void find_uses() {
     known_ = known_values(computation_);
+    const std::vector<bool> reshaped = free_reshapes(computation_);
     everywhere_ = known_;
     for (size_t i = 0; i < known_.size(); ++i) {
-      if (is_name(computation_.instructions[i].opcode)) everywhere_[i] = true;
+      if (is_name(computation_.instructions[i].opcode) || reshaped[i]) everywhere_[i] = true;
     }
     used_.assign(computation_.instructions.size(), false);
     used_[static_cast<size_t>(computation_.root)] = true;
@@ -199,7 +200,10 @@ class Fuser {
       const auto user = static_cast<InstructionId>(i);
       if (transparent(user)) continue;
       // Through what is in every group.
-      for (const InstructionId operand : computation_[user].operands) collect_arrays(computation_, operand, reads_[i]);
+      for (InstructionId operand : computation_[user].operands) {
+        while (reshaped[static_cast<size_t>(operand)]) operand = computation_[operand].operands[0];
+        collect_arrays(computation_, operand, reads_[i]);
+      }
       for (const ArrayValue& value : reads_[i]) users_[static_cast<size_t>(value.instruction)].push_back({value, user});
     }
     collect_arrays(computation_, computation_.root, results_);

@@ -5,8 +5,12 @@
 #include <map>
 
 #include "emitters/kinds/plan.h"
+#include "emitters/program.h"
+#include "hlo/compare.h"
+#include "hlo/evaluate.h"
 #include "hlo/random_fusion.h"
 #include "hlo/text.h"
+#include "hlo/typical_arguments.h"
 #include "support/random.h"
 
 namespace strata::emitters {
@@ -408,6 +412,119 @@ ENTRY e {
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().message, "y, a reduction of 4096 terms, would be computed 8 times for each element");
   EXPECT_NE(plan.error().remedy, "");
+}
+
+/// Rows gathered for edges, added up by their receivers, of which as many indices are read in two scatters; indices of
+/// two columns that are computed; the same reshape for each.
+constexpr const char* kScatters = R"(
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY e {
+  zero = f32[] constant(0)
+  one = f32[] constant(1)
+  x = f32[%ROWS%,8] parameter(0)
+  from = s32[%EDGES%] parameter(1)
+  to = s32[%EDGES%] parameter(2)
+  senders = s32[%EDGES%,1] reshape(from)
+  receivers = s32[%EDGES%,1] reshape(to)
+  again = s32[%EDGES%,1] reshape(to)
+  rows = f32[%EDGES%,8] gather(x, senders),
+      offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}
+  zeros = f32[%ROWS%,8] broadcast(zero), dimensions={}
+  sums = f32[%ROWS%,8] scatter(zeros, receivers, rows),
+      update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1,
+      to_apply=sum
+  ones = f32[%EDGES%] broadcast(one), dimensions={}
+  none = f32[%ROWS%] broadcast(zero), dimensions={}
+  counts = f32[%ROWS%] scatter(none, again, ones),
+      update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1,
+      to_apply=sum
+  five = s32[] constant(5)
+  fives = s32[%EDGES%] broadcast(five), dimensions={}
+  p = s32[%EDGES%] and(from, fives)
+  q = s32[%EDGES%] and(to, fives)
+  p1 = s32[%EDGES%,1] reshape(p)
+  q1 = s32[%EDGES%,1] reshape(q)
+  places = s32[%EDGES%,2] concatenate(p1, q1), dimensions={1}
+  bins = f32[6,6] broadcast(zero), dimensions={}
+  histogram = f32[6,6] scatter(bins, places, ones),
+      update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={0,1},
+      index_vector_dim=1, to_apply=sum
+  ROOT t = (f32[%ROWS%,8], f32[%ROWS%], f32[6,6]) tuple(sums, counts, histogram)
+}
+)";
+
+hlo::ModulePtr scatters(int64_t rows, int64_t edges) {
+  std::string text = kScatters;
+  for (const auto& [name, value] : {std::pair("%ROWS%", rows), std::pair("%EDGES%", edges)}) {
+    for (size_t at; (at = text.find(name)) != std::string::npos;)
+      text.replace(at, std::string_view(name).size(), std::to_string(value));
+  }
+  auto module = hlo::parse_module(text);
+  EXPECT_TRUE(module) << (module ? "" : module.error().to_string());
+  return module ? *module : nullptr;
+}
+
+TEST(FusionParts, ScattersComputeTheirIndicesAndUpdates) {
+  for (const int64_t edges : {int64_t{3000}, int64_t{1000000}}) {
+    const hlo::ModulePtr module = scatters(50000, edges);
+    ASSERT_TRUE(module);
+    const std::vector<ProgramPart> parts = fuse(*module, default_target());
+    EXPECT_EQ(parts.size(), 3U);
+    for (const ProgramPart& part : parts)
+      EXPECT_EQ(part.module.entry_computation().root_instruction().opcode, hlo::Opcode::Scatter);
+  }
+}
+
+TEST(FusionParts, ScattersThatComputeTheirIndicesAndUpdatesAreRight) {
+  const hlo::ModulePtr module = scatters(40, 3000);
+  ASSERT_TRUE(module);
+  Random random(7);
+  std::vector<hlo::Literal> arguments = hlo::typical_arguments(module->entry_computation(), 7);
+  for (const size_t i : {size_t{1}, size_t{2}}) {
+    for (int64_t k = 0; k < 3000; ++k) arguments[i].set<int64_t>(k, static_cast<int64_t>(random.below(40)));
+  }
+  const auto expected = hlo::evaluate(*module, arguments);
+  ASSERT_TRUE(expected) << expected.error().to_string();
+  const auto program = emit_program(*module);
+  ASSERT_TRUE(program) << program.error().to_string();
+  EXPECT_EQ(program->steps.size(), 3U);
+  const auto actual = run_on_cpu(*program, arguments);
+  ASSERT_TRUE(actual) << actual.error().to_string();
+  EXPECT_EQ(hlo::difference(*actual, *expected, 64).value_or(""), "");
+}
+
+/// Indices that take long to compute are computed once, not by each thread that takes a part of a window.
+TEST(FusionParts, ScattersReadIndicesThatAreSums) {
+  const auto module = hlo::parse_module(R"(
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+add {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT c = s32[] add(a, b)
+}
+ENTRY e {
+  zero = f32[] constant(0)
+  nought = s32[] constant(0)
+  x = f32[4096,64] parameter(0)
+  bits = s32[4096,1024] parameter(1)
+  at = s32[4096] reduce(bits, nought), dimensions={1}, to_apply=add
+  places = s32[4096,1] reshape(at)
+  zeros = f32[512,64] broadcast(zero), dimensions={}
+  ROOT r = f32[512,64] scatter(zeros, places, x),
+      update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1,
+      to_apply=sum
+}
+)");
+  ASSERT_TRUE(module) << module.error().to_string();
+  EXPECT_EQ(fuse(**module, default_target()).size(), 2U);
 }
 
 }  // namespace

@@ -87,8 +87,17 @@ Evaluations EvaluationCounts::of_warps() const { return of_results(true); }
 
 Evaluations EvaluationCounts::of_element(InstructionId root) const {
   Evaluations wanted(computation_.instructions.size(), 0);
-  wanted[static_cast<size_t>(root)] = std::min(1.0, elements_of(computation_[root].shape));
-  return propagated(std::move(wanted), false);
+  const Instruction& it = computation_[root];
+  if (it.opcode != Opcode::Scatter) {
+    wanted[static_cast<size_t>(root)] = std::min(1.0, elements_of(it.shape));
+    return propagated(std::move(wanted), false);
+  }
+  // Threads of a scatter share its updates, not the elements of its result, each of which any update may reach.
+  for (size_t k = it.operands.size() / 2; k < it.operands.size(); ++k)
+    wanted[static_cast<size_t>(it.operands[k])] = std::min(1.0, elements_of(computation_.operand_shape(it, k)));
+  Evaluations counts = propagated(std::move(wanted), false);
+  counts[static_cast<size_t>(root)] = 1;
+  return counts;
 }
 
 std::vector<double> EvaluationCounts::code_copies() const {
@@ -112,6 +121,17 @@ InstructionId EvaluationCounts::operand_of(const Instruction& it, const Read& re
   const InstructionId operand = it.operands[static_cast<size_t>(read.operand)];
   if (computation_[operand].opcode != Opcode::Tuple) return operand;
   return computation_[operand].operands[static_cast<size_t>(read.tuple_element)];
+}
+
+double EvaluationCounts::of_scatter(const Instruction& scatter, const Read& read) const {
+  constexpr double kVector = 4;  // updates of a thread that lie beside each other, for all of which it asks once
+  const double there = elements_of(computation_[operand_of(scatter, read)].shape);
+  const size_t arrays = scatter.operands.size() / 2;
+  if (static_cast<size_t>(read.operand) != arrays) return there;
+  const hlo::Shape& indices = computation_.operand_shape(scatter, arrays);
+  const int64_t vector_dim = scatter.as<hlo::ScatterAttributes>().index_vector_dim;
+  const double components = vector_dim < indices.rank() ? static_cast<double>(indices.dim(vector_dim)) : 1;
+  return std::max(there, elements_of(computation_.operand_shape(scatter, arrays + 1)) * components / kVector);
 }
 
 std::vector<double> EvaluationCounts::evaluated_by_product(const Instruction& product) const {
@@ -162,7 +182,7 @@ Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once, boo
         const double most = map.constraints.empty() || it.opcode == Opcode::Scatter || all_take_part
                                 ? evaluated * each
                                 : std::min(evaluated * each, times * there);
-        apart[static_cast<size_t>(operand)] += it.opcode == Opcode::Scatter ? there : most;
+        apart[static_cast<size_t>(operand)] += it.opcode == Opcode::Scatter ? of_scatter(it, read) : most;
       }
     }
   }

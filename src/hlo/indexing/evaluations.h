@@ -30,7 +30,8 @@ class EvaluationCounts {
   /// How often each instruction's code stands in a kernel's: once for all users that read at their own index, and once
   /// more for each place of the others' code that reads it.
   std::vector<double> code_copies() const;
-  /// By a thread that computes one element of a root, except for what is evaluated `once`.
+  /// By a thread that computes one element of a root (of a scatter: that takes one update, with its indices), except
+  /// for what is evaluated `once`.
   Evaluations of_element(hlo::InstructionId root) const;
 
   /// The arrays of the result: the operands of a root that is a tuple.
@@ -46,6 +47,8 @@ class EvaluationCounts {
   const hlo::Computation& computation_;
   /// For each operand of a product among `once`, how many elements of it are evaluated.
   std::vector<double> evaluated_by_product(const hlo::Instruction& product) const;
+  /// How many elements of an operand a scatter evaluates: each update once, and indices for each vector of updates.
+  double of_scatter(const hlo::Instruction& scatter, const Read& read) const;
 
   std::vector<bool> once_;
   int64_t blocks_ = 1;

@@ -35,7 +35,7 @@ int64_t power_of_two_from(int64_t n) { return static_cast<int64_t>(std::bit_ceil
 
 class StepPlanner {
  public:
-  StepPlanner(const SortShape& shape, const Target& target) : shape_(shape) {
+  StepPlanner(const SortShape& shape, const Target& target) : shape_(shape), target_(target) {
     items_ = std::clamp<int64_t>(kItemWords / shape.words(), 1, kMaxItems);
     // Threads read elements that lie so far apart in shared memory: an odd number goes through all banks.
     if (items_ % 2 == 0) --items_;
@@ -101,7 +101,17 @@ class StepPlanner {
     return step;
   }
 
+  /// Fewer elements of a thread, where each tile still has a multiprocessor of its own and no kernel is added: all
+  /// kernels take as long as one of their blocks, or two.
+  void share_among_multiprocessors(int64_t length) {
+    const auto tiles = [&](int64_t items) { return ceil_div(length, threads_ * items); };
+    const int64_t runs = power_of_two_from(tiles(items_));
+    while (items_ > 2 && tiles(items_ - 2) <= runs && shape_.rows * tiles(items_ - 2) <= target_.multiprocessors)
+      items_ -= 2;
+  }
+
   void merge_sort(int64_t length) {
+    share_among_multiprocessors(length);
     // A merge within a block costs less than one more kernel.
     SortStep step = part_of_row(length, threads_);
     step.keep = step.span();
@@ -122,6 +132,7 @@ class StepPlanner {
   }
 
   const SortShape& shape_;
+  const Target& target_;
   int64_t items_ = 1, threads_ = 1;  ///< at most
   std::vector<SortStep> steps_;
 };
