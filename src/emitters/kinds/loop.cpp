@@ -1,5 +1,6 @@
 // The loop emitter: a thread computes some elements of the output that lie together. It takes every fusion.
 #include <map>
+#include <utility>
 
 #include "emitters/dialect/dialect.h"
 #include "emitters/kinds/access_width.h"
@@ -27,58 +28,80 @@ const hlo::Shape& shape_of(const hlo::Computation& computation, const indexing::
   return indexing::element_shape(computation[function.results[0].instruction].shape, 0);
 }
 
-/// Parameters that a function's results are computed of and that are larger than what a block goes through.
-std::vector<size_t> large_parameters(const hlo::Computation& computation, const indexing::Function& function,
-                                     int64_t elements_of_block) {
-  std::vector<bool> seen(computation.instructions.size());
-  std::vector<hlo::InstructionId> open;
-  const auto visit = [&](hlo::InstructionId id) {
-    if (!seen[static_cast<size_t>(id)]) open.push_back(id);
-    seen[static_cast<size_t>(id)] = true;
-  };
-  for (const auto& result : function.results) visit(result.instruction);
-  std::vector<size_t> found;
-  while (!open.empty()) {
-    const hlo::InstructionId id = open.back();
-    open.pop_back();
-    const hlo::Instruction& it = computation[id];
-    for (const hlo::InstructionId operand : it.operands) visit(operand);
-    if (it.opcode == hlo::Opcode::Parameter && it.shape.is_array() && it.shape.element_count() > elements_of_block)
-      found.push_back(static_cast<size_t>(id));
+/// Whether an instruction has other values from element to element than what is the same for all of them or costs
+/// nothing: arrays larger than `elements`, but broadcasts, iotas and what is computed of numbers alone.
+std::vector<bool> worth_sharing(const hlo::Computation& computation, int64_t elements) {
+  std::vector<bool> varies(computation.instructions.size()), found(computation.instructions.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    const hlo::Instruction& it = computation.instructions[i];
+    const bool is_broadcast = it.opcode == hlo::Opcode::Broadcast;
+    const bool is_iota = it.opcode == hlo::Opcode::Iota;
+    varies[i] = is_iota || it.opcode == hlo::Opcode::Parameter;
+    for (size_t k = 0; k < it.operands.size() && !varies[i]; ++k) {
+      const hlo::Shape& operand = computation.operand_shape(it, k);
+      varies[i] = varies[static_cast<size_t>(it.operands[k])] && (operand.is_tuple() || operand.element_count() > 1);
+    }
+    const bool is_large = it.shape.is_tuple() || it.shape.element_count() > elements;
+    found[i] = is_large && varies[i] && !is_broadcast && !is_iota;
   }
   return found;
 }
 
-/// The functions that compute roots, and their places in the grid. Those that read the same large array begin at the
-/// same block, so that it is read once; others stand one after the other: so few arrays are gone through at a time, and
-/// no thread waits for the loads of several functions in turn.
-std::vector<LoopPart> place_parts(const hlo::Computation& computation, const indexing::FunctionPartition& partition,
-                                  const AccessWidth& width) {
-  std::vector<LoopPart> parts;
-  for (size_t f = 0; f < partition.functions.size(); ++f) {
-    const auto function = static_cast<int>(f);
-    if (llvm::none_of(partition.roots, [&](const auto& one) { return one.function == function; })) continue;
-    parts.push_back({function, width.blocks(shape_of(computation, partition.functions[f]).element_count()), 0});
-  }
-  std::vector<size_t> group(parts.size());  // the first part of those that stand together
-  std::map<size_t, size_t> reader;          // of each parameter, a part
-  const auto first_of = [&](size_t part) {
-    while (group[part] != part) part = group[part];
-    return part;
+/// A number for each array of the root, the same for those that are computed of something in common: none where the
+/// root is no list of arrays.
+std::vector<int> root_groups(const hlo::Computation& computation, int64_t elements_of_block) {
+  const hlo::Instruction& root = computation.root_instruction();
+  if (root.opcode != hlo::Opcode::Tuple) return {};
+  const std::vector<bool> shared = worth_sharing(computation, elements_of_block);
+  std::vector<int> group(root.operands.size());
+  std::vector<int> reached(computation.instructions.size(), -1);  // by which root
+  const auto first_of = [&](int one) {
+    while (group[static_cast<size_t>(one)] != one) one = group[static_cast<size_t>(one)];
+    return one;
   };
-  const int64_t each = width.threads * width.vector * width.unroll;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    group[i] = i;
-    const auto& function = partition.functions[static_cast<size_t>(parts[i].function)];
-    for (const size_t parameter : large_parameters(computation, function, each)) {
-      const size_t a = first_of(reader.try_emplace(parameter, i).first->second), b = first_of(i);
-      group[std::max(a, b)] = std::min(a, b);
+  for (size_t i = 0; i < group.size(); ++i) {
+    const auto number = static_cast<int>(i);
+    group[i] = number;
+    std::vector<hlo::InstructionId> open{root.operands[i]};
+    while (!open.empty()) {
+      const auto id = static_cast<size_t>(open.back());
+      open.pop_back();
+      const int before = std::exchange(reached[id], number);
+      if (before == number) continue;
+      if (before >= 0 && shared[id]) {
+        const int a = first_of(before), b = first_of(number);
+        group[static_cast<size_t>(std::max(a, b))] = std::min(a, b);
+        continue;
+      }
+      for (const hlo::InstructionId operand : computation.instructions[id].operands) open.push_back(operand);
     }
   }
-  std::vector<int64_t> sizes(parts.size(), 0), starts(parts.size(), 0);
-  for (size_t i = 0; i < parts.size(); ++i) sizes[first_of(i)] = std::max(sizes[first_of(i)], parts[i].blocks);
-  for (size_t i = 1; i < parts.size(); ++i) starts[i] = starts[i - 1] + sizes[i - 1];
-  for (size_t i = 0; i < parts.size(); ++i) parts[i].first = starts[first_of(i)];
+  for (size_t i = 0; i < group.size(); ++i) group[i] = first_of(static_cast<int>(i));
+  return group;
+}
+
+/// The functions that compute roots, and their places in the grid: those of a group begin at the same block, so that
+/// what they read in common is read once; groups stand one after the other. So few arrays are gone through at a time,
+/// no thread waits for the loads of several in turn, and none has registers for all of them.
+std::vector<LoopPart> place_parts(const hlo::Computation& computation, const indexing::FunctionPartition& partition,
+                                  const std::vector<int>& groups, const AccessWidth& width) {
+  std::map<int, int> group_of;  // of functions
+  for (size_t i = 0; i < partition.roots.size(); ++i)
+    group_of.try_emplace(partition.roots[i].function, groups.empty() ? 0 : groups[i]);
+  std::map<int, int64_t> sizes;  // of groups, in blocks
+  std::vector<LoopPart> parts;
+  for (const auto& [function, group] : group_of) {
+    const hlo::Shape& shape = shape_of(computation, partition.functions[static_cast<size_t>(function)]);
+    parts.push_back({function, width.blocks(shape.element_count()), 0});
+    sizes[group] = std::max(sizes[group], parts.back().blocks);
+  }
+  std::map<int, int64_t> first;
+  int64_t blocks = 0;
+  for (const auto& [group, size] : sizes) {
+    first[group] = blocks;
+    blocks += size;
+  }
+  for (LoopPart& part : parts) part.first = first[group_of[part.function]];
   return parts;
 }
 
@@ -139,8 +162,11 @@ Result<Plan> plan_loop(const Fusion& fusion) {
     elements = std::max(elements, shape.element_count());
   }
   const AccessWidth width = choose_access_width(fusion, elements, /*takes_rest=*/true);
-  STRATA_TRY(const indexing::FunctionPartition partition, indexing::partition_functions(fusion.module, fusion.id));
-  const std::vector<LoopPart> parts = place_parts(fusion.computation(), partition, width);
+  indexing::PartitionOptions options;
+  options.root_groups = root_groups(fusion.computation(), width.threads * width.vector * width.unroll);
+  STRATA_TRY(const indexing::FunctionPartition partition,
+             indexing::partition_functions(fusion.module, fusion.id, options));
+  const std::vector<LoopPart> parts = place_parts(fusion.computation(), partition, options.root_groups, width);
   const int64_t blocks = std::max<int64_t>(blocks_of(parts), 1);
   Plan plan;
   plan.decision.emitter = "loop";
@@ -150,9 +176,9 @@ Result<Plan> plan_loop(const Fusion& fusion) {
   plan.decision.details = {{"elements", std::to_string(elements)},
                            {"vector", std::to_string(width.vector)},
                            {"unroll", std::to_string(width.unroll)}};
-  plan.emit = [fusion, width, parts, blocks, decision = plan.decision](mlir::ModuleOp target,
-                                                                       const std::string& name) -> Result<void> {
-    STRATA_TRY(const FusionFunctions functions, FusionFunctions::create(target, fusion.module, fusion.id));
+  plan.emit = [fusion, width, parts, blocks, options, decision = plan.decision](
+                  mlir::ModuleOp target, const std::string& name) -> Result<void> {
+    STRATA_TRY(const FusionFunctions functions, FusionFunctions::create(target, fusion.module, fusion.id, options));
     Kernel kernel(functions, name, decision);
     Values outputs(kernel.outputs());
     for (const LoopPart& part : parts) {

@@ -235,6 +235,24 @@ TEST(LoopEmitter, VectorsOfOddArrays) {
   EXPECT_NE(two.find("vector           4"), std::string::npos) << two;
   // One after the other; what reads the same array stands at its blocks.
   EXPECT_NE(two.find(fmt::format("{} blocks", 267 + 267 + 1)), std::string::npos) << two;
+  // Arrays of one shape too; what is computed for two results is computed once.
+  const std::string alike = check(R"(
+    p = f32[300000] parameter(0)
+    q = f32[300000] parameter(1)
+    r = f32[300000] parameter(2)
+    f = f32[] parameter(3)
+    g = f32[] multiply(f, f)
+    gs = f32[300000] broadcast(g), dimensions={}
+    half = f32[300000] multiply(gs, gs)
+    a = f32[300000] multiply(p, half)
+    b = f32[300000] multiply(q, half)
+    e = f32[300000] negate(r)
+    c = f32[300000] add(e, half)
+    d = f32[300000] multiply(e, e)
+    ROOT all = (f32[300000], f32[300000], f32[300000], f32[300000]) tuple(a, b, c, d)
+)",
+                                  "loop");
+  EXPECT_NE(alike.find(fmt::format("{} blocks", 3 * 293)), std::string::npos) << alike;
   // Lines of a vector would be read one element after the other.
   const std::string shifted = check(R"(
     p = f32[521,525] parameter(0)
