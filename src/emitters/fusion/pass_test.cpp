@@ -7,6 +7,7 @@
 #include "emitters/kinds/plan.h"
 #include "emitters/program.h"
 #include "hlo/compare.h"
+#include "hlo/compute.h"
 #include "hlo/evaluate.h"
 #include "hlo/random_fusion.h"
 #include "hlo/text.h"

@@ -84,11 +84,9 @@ class ReductionEmitter {
   Values kept_place(Builder& builder, ValueRange results) const {
     IndexingMap map;
     map.dims = indexing::positions(tiled_.tiling.shape);
-    indexing::Expr position;
-    for (size_t i = 0; i < tiled_.rank(); ++i) {
-      if (tiled_.reduced[i]) position = position * tiled_.tiling.shape[i] + indexing::Expr::dim(static_cast<int>(i));
-    }
-    map.results = {position - tiled_.first_in_shared(indexing::Expr::dim(0))};
+    std::vector<indexing::Expr> index;
+    for (size_t i = 0; i < tiled_.rank(); ++i) index.push_back(indexing::Expr::dim(static_cast<int>(i)));
+    map.results = {tiled_.place_in_shared(index)};
     const Value within = apply_map(builder, map, {Values(results.take_front(tiled_.rank())), {}, {}})[0];
     const Value output = results[tiled_.rank()];
     return tiled_.combines_lanes() ? Values{output, within} : Values{within, output};

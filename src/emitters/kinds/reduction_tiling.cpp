@@ -95,11 +95,10 @@ class Choice {
     return std::clamp(power_below(target_.registers / registers(on_their_way)), kThreads, kMaxThreads);
   }
 
-  /// Whether rows that begin anywhere, or a single one, are long enough for whole vectors and edges.
+  /// Whether rows that begin anywhere are long enough for whole vectors and edges.
   bool should_align() const {
     constexpr int64_t kLeastLength = 1024;
-    if (vector() >= most_vector() || groups_.back().size < kLeastLength) return false;
-    return groups_.size() == 1 || (groups_.size() == 2 && enough_blocks(rows_));
+    return vector() < most_vector() && groups_.back().size >= kLeastLength;
   }
 
   /// The widest that registers allow.
@@ -141,7 +140,7 @@ class Choice {
     if (load_.rereads && ceil_div(vectors, threads) > repeat) threads = keep_rows(vectors, threads);
     tiling_.threads[last] = threads;
     const int64_t repetitions = ceil_div(vectors, threads);
-    const bool exact = (align && last > 0) || result_.tiled.in_registers > 0;
+    const bool exact = (align && last == 1) || result_.tiled.in_registers > 0;
     tiling_.unroll[last] = exact ? repetitions : whole_groups(repetitions);
     if (last > 0 && threads < kThreads / 2 && enough_blocks(ceil_div(rows_, kThreads / 2 / threads))) {
       tiling_.threads[last - 1] = kThreads / 2 / threads;

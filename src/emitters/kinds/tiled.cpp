@@ -130,8 +130,11 @@ IndexingMap TiledReduction::elements() const {
   return map;
 }
 
-Expr TiledReduction::first_aligned(const Expr& row) const {
-  return aligned_rows && rank() > 1 ? mod(row * -tiling.shape.back(), tiling.vector.back()) : Expr();
+Expr TiledReduction::first_aligned(const std::vector<Expr>& index) const {
+  if (!aligned_rows) return Expr();
+  Expr row;
+  for (size_t i = 0; i + 1 < rank(); ++i) row = row * tiling.shape[i] + index[i];
+  return mod(row * -tiling.shape.back(), tiling.vector.back());
 }
 
 IndexingMap TiledReduction::points() const {
@@ -140,7 +143,7 @@ IndexingMap TiledReduction::points() const {
     const int64_t length = tiling.shape.back();
     const int64_t width = tiling.vector.back();
     const Expr within = map.results.back();
-    const Expr head = first_aligned(map.results.front());
+    const Expr head = first_aligned(map.results);
     map.results.back() = within + head;
     std::erase_if(map.constraints, [&](const indexing::Constraint& one) { return one.expr == within; });
     // Of whole vectors: where the first element is tells whether all are within the row.
@@ -155,22 +158,21 @@ IndexingMap TiledReduction::points() const {
 
 std::optional<IndexingMap> TiledReduction::edges() const {
   if (!aligned_rows) return std::nullopt;
-  assert(rank() == 1 || (rank() == 2 && tiling.tiles(1) == 1));
   IndexingMap map = elements();
   for (size_t i = 1; i <= 3; ++i) map.ranges[i * rank() - 1] = {0, 0};
   const int64_t length = tiling.shape.back();
   const int64_t width = tiling.vector.back();
   const Expr within = map.results.back();
   std::erase_if(map.constraints, [&](const indexing::Constraint& one) { return one.expr == within; });
-  const Expr head = first_aligned(map.results.front());
+  const Expr head = first_aligned(map.results);
   const Expr tail = mod(Expr::constant(length) - head, width);
   // The row as a ring: its end and its beginning are one run. The last threads take it, which have the least to do.
   const Expr number = Expr::constant(tiling.threads.back() - 1) - mod(Expr::dim(kThread), tiling.threads.back());
   map.results.back() = mod(number - tail, length);
   map.constraints.push_back({number - head - tail, {-tiling.threads.back(), -1}});
-  // Of an array that blocks share, the last block has what is left.
-  if (tiling.tiles(rank() - 1) > 1)
-    map.constraints.push_back({Expr::dim(kBlock), {tiling.blocks() - 1, tiling.blocks() - 1}});
+  // Of a row that blocks share, the last block has what is left.
+  if (const int64_t tiles = tiling.tiles(rank() - 1); tiles > 1)
+    map.constraints.push_back({mod(Expr::dim(kBlock), tiles), {tiles - 1, tiles - 1}});
   const Coordinates at(*this);
   map.results.push_back(at.output);
   map.results.push_back(at.slot);
@@ -201,12 +203,24 @@ std::vector<ElementLoop> TiledReduction::loops() const {
   return result;
 }
 
-Expr TiledReduction::first_in_shared(const Expr& row) const {
-  return first_aligned(row) + in_registers * tiling.threads.back() * tiling.vector.back();
+Expr TiledReduction::place_in_shared(const std::vector<Expr>& index) const {
+  Expr place;
+  for (size_t i = 0; i + 1 < rank(); ++i) {
+    if (reduced[i]) place = place * tiling.shape[i] + index[i];
+  }
+  if (!reduced.back()) return place;
+  const int64_t before = in_registers * tiling.threads.back() * tiling.vector.back();
+  return place * row_in_shared() + index.back() - first_aligned(index) - before;
+}
+
+int64_t TiledReduction::row_in_shared() const {
+  const int64_t length = tiling.shape.back();
+  return aligned_rows && rank() > 2 ? indexing::ceil_div(length, tiling.vector.back()) * tiling.vector.back() : length;
 }
 
 int64_t TiledReduction::most_in_shared() const {
-  const int64_t length = product(*this, true, [&](size_t i) { return tiling.shape[i]; });
+  const int64_t length =
+      product(*this, true, [&](size_t i) { return i + 1 == rank() ? row_in_shared() : tiling.shape[i]; });
   return length - in_registers * tiling.threads.back() * tiling.vector.back();
 }
 

@@ -17,9 +17,8 @@ struct ElementLoop {
 struct TiledReduction {
   indexing::Tiling tiling;
   std::vector<bool> reduced;  ///< for each dimension
-  /// Rows, the last of two dimensions, that begin anywhere in memory: vectors begin at multiples of their length there
-  /// (in an array as large as what is reduced, in that order), and what is left of a row at both its ends is edges().
-  /// Or the only dimension, whose length is no multiple of a vector: then edges() is what is left at its end.
+  /// Rows, the last dimension, that begin anywhere in memory: vectors begin at multiples of their length there (in an
+  /// array as large as what is reduced, in that order), and what is left of a row at both its ends is edges().
   bool aligned_rows = false;
   /// Of rows, the last of two dimensions: so many repetitions at the beginning are loops that disappear, so that what
   /// they read stays in registers when they go through it again.
@@ -51,9 +50,9 @@ struct TiledReduction {
   std::optional<indexing::IndexingMap> edges() const;
   /// All of these, in the loops that go through them one after the other.
   std::vector<ElementLoop> loops() const;
-  /// Where loops that keep their elements in shared memory begin in a row, given its index, and how long what they keep
-  /// is: of all reduced dimensions in row-major order.
-  indexing::Expr first_in_shared(const indexing::Expr& row) const;
+  /// The place of an element, given its index, among those that loops keep in shared memory, of all reduced dimensions
+  /// in row-major order; and how many places there are.
+  indexing::Expr place_in_shared(const std::vector<indexing::Expr>& index) const;
   int64_t most_in_shared() const;
   /// The number of the range variable that counts through a vector, if there is one.
   std::optional<int64_t> vector() const;
@@ -70,8 +69,10 @@ struct TiledReduction {
   indexing::IndexingMap holders() const;
 
  private:
-  /// The first element of a row that lies at a multiple of the vector's length.
-  indexing::Expr first_aligned(const indexing::Expr& row) const;
+  /// The first element that lies at a multiple of the vector's length, of the row that an index is in.
+  indexing::Expr first_aligned(const std::vector<indexing::Expr>& index) const;
+  /// Places of a row in shared memory: of several, each begins at a multiple of the vector's length.
+  int64_t row_in_shared() const;
   /// points() without the last two results, not simplified.
   indexing::IndexingMap elements() const;
 };

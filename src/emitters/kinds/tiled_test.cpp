@@ -35,8 +35,9 @@ void check(const TiledReduction& tiled) {
         EXPECT_EQ((at[0] * length + at[1] - point.ranges.back()) % width, 0);
       }
       if (loop.in_shared) {
-        const indexing::Point row{std::span(at).first(1), {}, {}};
-        const int64_t place = at[1] - *indexing::evaluate(tiled.first_in_shared(indexing::Expr::dim(0)), row);
+        const indexing::Point index{std::span(at).first(2), {}, {}};
+        const int64_t place =
+            *indexing::evaluate(tiled.place_in_shared({indexing::Expr::dim(0), indexing::Expr::dim(1)}), index);
         EXPECT_GE(place, 0);
         EXPECT_LT(place, tiled.most_in_shared());
         EXPECT_EQ((place - point.ranges.back()) % width, 0);
@@ -91,6 +92,47 @@ TEST(TiledReduction, AnArrayOfAnyLength) {
         for (const auto& [at, count] : visits) EXPECT_EQ(count, 1) << at << " of " << length << " by " << width;
         EXPECT_EQ(singles, length % width);
       }
+    }
+  }
+}
+
+/// Rows of three dimensions that begin anywhere, the outer one reduced as well, which blocks share.
+TEST(TiledReduction, RowsOfSeveralDimensions) {
+  constexpr int64_t kOuter = 3, kKept = 5;
+  for (int64_t length = 65; length <= 81; ++length) {
+    for (const int64_t unroll : {1, 2, 8}) {
+      constexpr int64_t kWidth = 4;
+      TiledReduction tiled;
+      tiled.tiling = {{kOuter, kKept, length}, {1, 1, 8}, {kOuter, 1, unroll}, {1, 1, kWidth}};
+      tiled.reduced = {true, false, true};
+      tiled.aligned_rows = true;
+      std::map<std::vector<int64_t>, int> visits;
+      std::map<std::pair<int64_t, int64_t>, int> places;  // of each row that is kept
+      int64_t singles = 0;
+      for (const ElementLoop& loop : tiled.loops()) {
+        indexing::for_each_point(loop.points, [&](const indexing::Point& point) {
+          std::vector<int64_t> at = *indexing::evaluate(loop.points, point);
+          at.resize(3);
+          ++visits[at];
+          const bool vector = loop.points.ranges.back().hi == kWidth - 1;
+          singles += vector ? 0 : 1;
+          if (vector) {
+            EXPECT_EQ(((at[0] * kKept + at[1]) * length + at[2] - point.ranges.back()) % kWidth, 0);
+          }
+          if (!loop.in_shared) return true;
+          const indexing::Point index{std::span(at), {}, {}};
+          const int64_t place = *indexing::evaluate(
+              tiled.place_in_shared({indexing::Expr::dim(0), indexing::Expr::dim(1), indexing::Expr::dim(2)}), index);
+          EXPECT_GE(place, 0);
+          EXPECT_LT(place, tiled.most_in_shared());
+          EXPECT_EQ((place - point.ranges.back()) % kWidth, 0);
+          EXPECT_EQ(++places[std::pair(at[1], place)], 1);
+          return true;
+        });
+      }
+      EXPECT_EQ(visits.size(), static_cast<size_t>(kOuter * kKept * length));
+      for (const auto& [at, count] : visits) EXPECT_EQ(count, 1) << length << " by " << unroll;
+      EXPECT_LE(singles, kOuter * kKept * 2 * (kWidth - 1));
     }
   }
 }
