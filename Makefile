@@ -4,6 +4,8 @@
 SHELL := /bin/bash
 
 JOBS ?= $(shell nproc)
+# Whether the files of a target are compiled in batches; see CONTRIBUTING.md.
+BATCHES ?= ON
 PROGRAM ?= programs/rmsnorm.strata
 FUZZ_SECONDS ?= 60
 
@@ -17,7 +19,7 @@ all: build
 help: ## this list
 	@sed -n 's/^\([a-z -]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 	@echo
-	@echo "Variables: JOBS=$(JOBS) PROGRAM=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS)"
+	@echo "Variables: JOBS=$(JOBS) BATCHES=$(BATCHES) PROGRAM=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS)"
 
 install: ## install what is missing: Debian packages and .venv, for builds, tests and checks
 	@scripts/install.sh
@@ -27,7 +29,7 @@ packages:
 
 # Only the first configuration is ours: from then on ninja runs CMake again when its files change.
 build/%/build.ninja: CMakePresets.json | packages
-	cmake --preset $*
+	cmake --preset $* -DSTRATA_BATCHES=$(BATCHES)
 	@touch $@
 
 build: build/release/build.ninja ## build everything, release
