@@ -4,27 +4,32 @@
 SHELL := /bin/bash
 
 JOBS ?= $(shell nproc)
+# Whether the files of a target are compiled in batches; see CONTRIBUTING.md.
+BATCHES ?= ON
 PROGRAM ?= programs/rmsnorm.strata
 FUZZ_SECONDS ?= 60
 
 NAME = $(basename $(notdir $(PROGRAM)))
 STRATA = build/release/bin/strata
 
-.PHONY: all help install frameworks build run test site wheel wheels test-all asan tsan tidy format format-check fuzz clean
+.PHONY: all help install packages frameworks build run test site wheel wheels test-all asan tsan tidy format format-check fuzz clean
 
 all: build
 
 help: ## this list
 	@sed -n 's/^\([a-z -]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 	@echo
-	@echo "Variables: JOBS=$(JOBS) PROGRAM=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS)"
+	@echo "Variables: JOBS=$(JOBS) BATCHES=$(BATCHES) PROGRAM=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS)"
 
-install: ## install what is missing: Debian packages and .venv
+install: ## install what is missing: Debian packages and .venv, for builds, tests and checks
 	@scripts/install.sh
 
+packages:
+	@scripts/install.sh --build
+
 # Only the first configuration is ours: from then on ninja runs CMake again when its files change.
-build/%/build.ninja: CMakePresets.json | install
-	cmake --preset $*
+build/%/build.ninja: CMakePresets.json | packages
+	cmake --preset $* -DSTRATA_BATCHES=$(BATCHES)
 	@touch $@
 
 build: build/release/build.ninja ## build everything, release
@@ -40,7 +45,7 @@ run: build/release/build.ninja ## superoptimise PROGRAM for sm_90a and sm_80
 frameworks: install
 	@scripts/install_frameworks.sh
 
-test: build build/asan/build.ninja frameworks ## build, then every test but the slow ones: the core with sanitizers, the rest without
+test: install build build/asan/build.ninja frameworks ## build, then every test but the slow ones: the core with sanitizers, the rest without
 	cmake --build --preset sanitized -j $(JOBS)
 	@failed=0; \
 	JOBS=$(JOBS) scripts/test.sh release -LE 'slow|sanitized' || failed=1; \
@@ -49,14 +54,14 @@ test: build build/asan/build.ninja frameworks ## build, then every test but the 
 	exit $$failed
 
 .PHONY: sanitized
-sanitized: build/asan/build.ninja ## build the core with sanitizers and run its tests
+sanitized: install build/asan/build.ninja ## build the core with sanitizers and run its tests
 	cmake --build --preset sanitized -j $(JOBS)
 	@JOBS=$(JOBS) scripts/test.sh asan -L sanitized
 
-test-all: build asan tsan frameworks ## every test, and all of them again with each sanitizer
+test-all: install build asan tsan frameworks ## every test, and all of them again with each sanitizer
 	@JOBS=$(JOBS) scripts/test.sh release
 
-asan tsan: %: build/%/build.ninja ## build with sanitizers and run every test
+asan tsan: %: install build/%/build.ninja ## build with sanitizers and run every test
 	cmake --build --preset $@ -j $(JOBS)
 	@JOBS=$(JOBS) scripts/test.sh $@
 
@@ -69,7 +74,7 @@ format: install ## format the sources in place
 format-check: install ## fail on sources that are not formatted
 	@scripts/check_style.sh
 
-fuzz: build/fuzz/build.ninja ## run each fuzz target for FUZZ_SECONDS
+fuzz: install build/fuzz/build.ninja ## run each fuzz target for FUZZ_SECONDS
 	cmake --build --preset fuzz -j $(JOBS)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz.sh
 

@@ -8,6 +8,7 @@ file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/*.cpp)
 file(GLOB HEADERS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/include/strata/*.h)
 # The target `strata` is the command line.
 add_library(strata_api SHARED ${SOURCES})
+strata_batch(strata_api)
 target_link_libraries(strata_api PRIVATE strata_compiler nlohmann_json::nlohmann_json)
 target_compile_definitions(strata_api PRIVATE STRATA_BUILDS_API)
 target_compile_options(strata_api PRIVATE -fvisibility=hidden)

@@ -1,8 +1,17 @@
 #!/usr/bin/env bash
-# Installs what is missing and nothing else: Debian packages at the versions of scripts/debian-packages.txt, then
-# Python packages in .venv. Quick and offline when everything is there.
+# install.sh [--build]: installs what is missing and nothing else: Debian packages at the versions of
+# scripts/debian-packages*.txt, then Python packages in .venv. With --build only what a build needs, a third of the
+# packages. Quick and offline when everything is there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+for_build=false
+package_lists=(scripts/debian-packages.txt)
+if [[ ${1:-} == --build ]]; then
+  for_build=true
+else
+  package_lists+=(scripts/debian-packages-tests.txt)
+fi
 
 # Two builds at once must not make the same virtual environment; the lock ends with the script.
 exec {lock}<scripts/install.sh
@@ -43,7 +52,7 @@ system() {
 # What to install, name=version a line. Of Ubuntu 24.04 the versions are not pinned, and one has another name.
 wanted_packages() {
   local pins
-  pins=$(grep -v '^#' scripts/debian-packages.txt)
+  pins=$(grep -hv '^#' "${package_lists[@]}")
   if [[ $(system) == "ubuntu 24.04" ]]; then
     sed -e 's/=.*/=/' -e 's/^libboost-context1\.81-dev=/libboost-context1.83-dev=/' <<<"$pins"
   else
@@ -72,7 +81,7 @@ choose_version() {
     return
   fi
   if [[ $(upstream "$candidate") != "$(upstream "$pinned")" ]]; then
-    fail "$name $pinned is gone and $candidate is another upstream version; see scripts/debian-packages.txt"
+    fail "$name $pinned is gone and $candidate is another upstream version; see ${package_lists[*]}"
   fi
   echo "install: WARNING: $name $pinned is gone from the archive; installing $candidate instead" >&2
   echo "$name=$candidate"
@@ -119,18 +128,32 @@ find_python() {
   fail "no python3 that can make a virtual environment"
 }
 
+# The folder is in the stamp because a virtual environment that was moved is broken.
+stamp_of() {
+  pwd && sha256sum "$@"
+}
+
 install_python_packages() {
-  local requirements=(requirements.txt) stamp=.venv/installed wanted
-  scripts/cuda_root.sh --toolkit >/dev/null || requirements+=(requirements-cuda.txt)
-  # The folder is in the stamp because a virtual environment that was moved is broken.
-  wanted=$(pwd && sha256sum "${requirements[@]}")
-  if [[ -x .venv/bin/python && -f $stamp && $(<"$stamp") == "$wanted" ]]; then
+  local build=(requirements-build.txt) all stamp=.venv/installed installed="" wanted
+  scripts/cuda_root.sh --toolkit >/dev/null || build+=(requirements-cuda.txt)
+  all=("${build[@]}" requirements.txt)
+  wanted=("${all[@]}")
+  if $for_build; then
+    wanted=("${build[@]}")
+  fi
+  if [[ -x .venv/bin/python && -f $stamp ]]; then
+    installed=$(<"$stamp")
+  fi
+  if [[ $installed == "$(stamp_of "${all[@]}")" || $installed == "$(stamp_of "${wanted[@]}")" ]]; then
     return
   fi
-  echo "install: Python packages of ${requirements[*]} in .venv"
-  "$(find_python)" -m venv --clear .venv
-  .venv/bin/python -m pip install -q --disable-pip-version-check --only-binary :all: "${requirements[@]/#/-r}" </dev/null
-  echo "$wanted" >"$stamp"
+  echo "install: Python packages of ${wanted[*]} in .venv"
+  # What the tests need comes on top of what a build needs.
+  if [[ $installed != "$(stamp_of "${build[@]}")" ]]; then
+    "$(find_python)" -m venv --clear .venv
+  fi
+  .venv/bin/python -m pip install -q --disable-pip-version-check --only-binary :all: "${wanted[@]/#/-r}" </dev/null
+  stamp_of "${wanted[@]}" >"$stamp"
 }
 
 install_debian_packages

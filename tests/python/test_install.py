@@ -9,12 +9,18 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
+LISTS = ["debian-packages.txt", "debian-packages-tests.txt"]
 STUBS = {
     "dpkg-query": "exit 1",
     "id": "echo 0",
     "apt-get": 'echo "apt-get $*" >>"$LOG"; [[ $* != *install* ]]',  # an install fails, so that the script ends there
     "apt-cache": 'if [[ $1 == madison ]]; then grep "^$2=" "$PINS" | sed "s/=/ | /"; fi',
 }
+
+
+def pins(*lists):
+    """The lines of lists of packages, name=version."""
+    return [line for name in lists for line in (ROOT / "scripts" / name).read_text().splitlines() if line[0] != "#"]
 
 
 @pytest.fixture
@@ -27,14 +33,15 @@ def install(tmp_path):
         (stubs / name).write_text(f"#!/usr/bin/env bash\n{body}\n", encoding="utf-8")
         (stubs / name).chmod(0o755)
 
-    def run(os_release):
+    def run(os_release, *arguments):
         system, log = tmp_path / "os-release", tmp_path / "log"
         system.write_text(os_release, encoding="utf-8")
         log.write_text("", encoding="utf-8")
         environment = dict(os.environ, PATH=f"{stubs}:{os.environ['PATH']}", OS_RELEASE=str(system), LOG=str(log),
-                           PINS=str(tmp_path / "scripts/debian-packages.txt"))
-        done = subprocess.run([tmp_path / "scripts/install.sh"], capture_output=True, text=True, env=environment,
-                              timeout=60)
+                           PINS=str(tmp_path / "pins"))
+        (tmp_path / "pins").write_text("\n".join(pins(*LISTS)), encoding="utf-8")
+        done = subprocess.run([tmp_path / "scripts/install.sh", *arguments], capture_output=True, text=True,
+                              env=environment, timeout=60)
         return done.returncode, done.stdout + done.stderr, log.read_text(encoding="utf-8")
 
     return run
@@ -43,8 +50,13 @@ def install(tmp_path):
 def test_debian_gets_the_pinned_versions(install):
     status, said, calls = install('ID=debian\nVERSION_ID="12"\n')
     assert status != 0 and "WARNING" not in said
-    pins = [line for line in (ROOT / "scripts/debian-packages.txt").read_text().splitlines() if line[0] != "#"]
-    assert set(pins) <= set(calls.split()), said
+    assert set(pins(*LISTS)) <= set(calls.split()), said
+
+
+def test_a_build_gets_nothing_for_tests(install):
+    _, said, calls = install('ID=debian\nVERSION_ID="12"\n', "--build")
+    assert set(pins("debian-packages.txt")) <= set(calls.split()), said
+    assert not set(pins("debian-packages-tests.txt")) & set(calls.split())
 
 
 def test_ubuntu_gets_its_own_and_a_warning(install):
