@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 JOBS ?= $(shell nproc)
 # Whether the files of a target are compiled in batches; see CONTRIBUTING.md.
-BATCHES ?= ON
+BATCHES ?= OFF
 PROGRAM ?= programs/rmsnorm.strata
 FUZZ_SECONDS ?= 60
 

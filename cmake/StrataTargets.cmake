@@ -88,9 +88,12 @@ function(strata_batch TARGET)
   target_compile_options(${TARGET} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# strata_cold(TARGET): a release compiles the target with -O1, in about two thirds of the time of -O2. For code that waits
-# for something else: compilers, devices, files. What searches, proves, interprets or evaluates stays with -O2.
+# strata_cold(TARGET): with batches a release compiles the target with -O1, in about two thirds of the time of -O2. For code
+# that waits for something else: compilers, devices, files. What searches, proves, interprets or evaluates stays with -O2.
 function(strata_cold TARGET)
+  if(NOT STRATA_BATCHES)
+    return()
+  endif()
   target_compile_options(${TARGET} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
