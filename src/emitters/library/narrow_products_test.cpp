@@ -119,8 +119,8 @@ TEST_F(LibraryCallsTest, OperandsBesideOneOfBf16AreRoundedToTf32) {
   // f16 has as many bits as TF32: rounding the other operand would add an error of its own size.
   EXPECT_EQ(explained_work(dot("f16", "f32", "")), "kernel; " + exact);
   EXPECT_EQ(explained_work(dot("f32", "f32", "")), exact);
-  for (const char* more : {", operand_precision={highest,highest}", ", operand_precision={default,high}",
-                           ", algorithm=dot_f32_f32_f32"}) {
+  for (const char* more :
+       {", operand_precision={highest,highest}", ", operand_precision={default,high}", ", algorithm=dot_f32_f32_f32"}) {
     EXPECT_EQ(explained_work(dot("bf16", "f32", more)), "kernel; " + exact) << more;
   }
   EXPECT_EQ(explained_work(dot("f32", "f32", ", algorithm=dot_tf32_tf32_f32")), rounded);

@@ -150,7 +150,8 @@ TEST_F(OrderedProductsTest, ResultsLieAsTheyAreRead) {
 ENTRY e {
   k = bf16[2,3,1000,64] parameter(0)
   q = bf16[2,3,8,1000,64] parameter(1)
-  s = f32[2,3,1000,8,1000] dot(k, q), lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={4}
+  s = f32[2,3,1000,8,1000] dot(k, q), lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3},
+    rhs_contracting_dims={4}
   half = f32[] constant(0.5)
   halves = f32[2,3,1000,8,1000] broadcast(half), dimensions={}
   m = f32[2,3,1000,8,1000] multiply(s, halves)
@@ -158,7 +159,8 @@ ENTRY e {
   e = f32[2,3,8,1000,1000] exponential(t)
   b = bf16[2,3,8,1000,1000] convert(e)
   u = bf16[2,3,1000,1000,8] transpose(b), dimensions={0,1,4,3,2}
-  ROOT o = bf16[2,3,1000,8,64] dot(u, k), lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
+  ROOT o = bf16[2,3,1000,8,64] dot(u, k), lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={2},
+    rhs_contracting_dims={2}
 }
 )");
   EXPECT_EQ(work, "6 of bf16 to f32 8000×1000×64, algorithm 0; kernel; 6 of bf16 8000×64×1000, algorithm 0; kernel; ");
