@@ -101,15 +101,16 @@ TEST_F(LibraryCallsTest, ProductsOfBytes) {
 }
 
 TEST_F(LibraryCallsTest, OperandsBesideOneOfBf16AreRoundedToTf32) {
+  // Operands of f32 come as they are, others are converted to it.
   const auto dot = [](const std::string& lhs, const std::string& rhs, const std::string& more) {
-    return fmt::format(R"(ENTRY e {{
-  x = {0}[40,64] parameter(0)
-  w = {1}[64,128] parameter(1)
-  xx = f32[40,64] convert(x)
-  ww = f32[64,128] convert(w)
-  ROOT d = f32[40,128] dot(xx, ww), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{2}
-}})",
-                       lhs, rhs, more);
+    const auto operand = [](const std::string& name, const std::string& type, const std::string& sizes, int number) {
+      if (type == "f32") return fmt::format("  {}{} = f32{} parameter({})\n", name, name, sizes, number);
+      return fmt::format("  {0} = {1}{2} parameter({3})\n  {0}{0} = f32{2} convert({0})\n", name, type, sizes, number);
+    };
+    return "ENTRY e {\n" + operand("x", lhs, "[40,64]", 0) + operand("w", rhs, "[64,128]", 1) +
+           fmt::format(
+               "  ROOT d = f32[40,128] dot(xx, ww), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{}\n}}",
+               more);
   };
   const std::string exact = "f32 40×128×64, algorithm 0; ", rounded = "f32 as tf32 40×128×64, algorithm 0; ";
   EXPECT_EQ(explained_work(dot("f32", "bf16", "")), "kernel; " + rounded);
