@@ -206,11 +206,12 @@ ENTRY e {
 }
 
 TEST(LoopStep, LoopsInLoopsAndExchangedArrays) {
+  // The inner one has more operators than unroll_loops writes out.
   const auto loop = checked_loop(R"(HloModule nested
 inner_condition {
   s = (s32[], f32[8]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(3)
+  n = s32[] constant(601)
   ROOT c = pred[] compare(i, n), direction=LT
 }
 inner_body {

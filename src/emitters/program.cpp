@@ -23,9 +23,11 @@
 #include "hlo/expand_scans.h"
 #include "hlo/expand_select_and_scatter.h"
 #include "hlo/expand_window_scatters.h"
+#include "hlo/fold_constants.h"
 #include "hlo/inline_calls.h"
 #include "hlo/source_of.h"
 #include "hlo/structure_key.h"
+#include "hlo/unroll_loops.h"
 
 namespace strata::emitters {
 namespace {
@@ -65,6 +67,12 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
   return flat;
 }
 
+/// A text that is one fusion is taken as it is.
+hlo::Module flattened(const hlo::Module& module) {
+  hlo::Module flat = hlo::inline_calls(module);
+  return module.fusion ? flat : hlo::fold_constants(flat);
+}
+
 /// `parameters`: what becomes of the arrays that a program is given, of a loop's body or of a module.
 Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& options, LibraryUse libraries,
                             const LaxOptions& lax, Parameters parameters, const std::string& prefix);
@@ -75,7 +83,7 @@ class ProgramBuilder {
                  Parameters parameters, std::string prefix)
       : parameters_(parameters),
         prefix_(std::move(prefix)),
-        flat_(with_free_layouts(hlo::inline_calls(module), module, !options.only.empty())),
+        flat_(with_free_layouts(flattened(module), module, !options.only.empty())),
         options_(options),
         libraries_(libraries),
         lax_(lax) {}
@@ -463,6 +471,7 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
   STRATA_CHECK(hlo::check_calls(module));
   std::optional<hlo::Module> expanded;
   for (const auto& [has, expand] : {std::pair(&hlo::has_conditionals, &hlo::expand_conditionals),
+                                    std::pair(&hlo::has_short_loops, &hlo::unroll_loops),
                                     std::pair(&hlo::has_uneven_bitcast_converts, &hlo::expand_bitcast_converts),
                                     std::pair(&hlo::has_ragged_dots, &hlo::expand_ragged_dots),
                                     std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),

@@ -148,7 +148,8 @@ std::vector<bool> same_along_rows(const hlo::Computation& computation) {
     const Instruction& it = computation[id];
     const auto at = static_cast<size_t>(id);
     if (!read[at]) same[at] = false;
-    bool passes_on = same[at] && (hlo::is_elementwise(it.opcode) || it.opcode == Opcode::Reshape);
+    const bool moves = it.opcode == Opcode::Reshape || it.opcode == Opcode::Slice || it.opcode == Opcode::Broadcast;
+    bool passes_on = same[at] && (hlo::is_elementwise(it.opcode) || moves);
     if (it.opcode == Opcode::Broadcast) {
       const hlo::Shape& from = computation.operand_shape(it, 0);
       const std::vector<int64_t>& kept = it.dimensions();
