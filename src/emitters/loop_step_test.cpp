@@ -173,6 +173,81 @@ TEST(LoopStep, RowsAreUpdatedInPlace) {
   }
 }
 
+/// A step of a recurrent layer: of h ← tanh(h · 0.5 + xs[i]) rows are kept, of it and of what is computed on the way.
+/// `other` is what is written to the last array, of 4 × 9 elements.
+std::string layer(const std::string& other) {
+  return fmt::format(R"(HloModule layer
+condition {{
+  s = {1} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(40)
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+body {{
+  s = {1} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[4,9] get-tuple-element(s), index=1
+  xs = f32[40,4,9] get-tuple-element(s), index=2
+  as = f32[40,4,9] get-tuple-element(s), index=3
+  bs = f32[36,40] get-tuple-element(s), index=4
+  cs = f32[40,36] get-tuple-element(s), index=5
+  zero = s32[] constant(0)
+  x.1 = f32[1,4,9] dynamic-slice(xs, i, zero, zero), dynamic_slice_sizes={{1,4,9}}
+  x = f32[4,9] reshape(x.1)
+  half = f32[] constant(0.5)
+  halves = f32[4,9] broadcast(half), dimensions={{}}
+  scaled = f32[4,9] multiply(h, halves)
+  sum = f32[4,9] add(scaled, x)
+  next = f32[4,9] tanh(sum)
+  square = f32[4,9] multiply(next, next)
+  a = f32[1,4,9] reshape(next)
+  as.r = f32[40,4,9] dynamic-update-slice(as, a, i, zero, zero)
+  b = f32[36,1] reshape(square)
+  bs.r = f32[36,40] dynamic-update-slice(bs, b, zero, i)
+  c.1 = f32[4,9] {0}
+  c = f32[1,36] reshape(c.1)
+  cs.r = f32[40,36] dynamic-update-slice(cs, c, i, zero)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = {1} tuple(j, next, xs, as.r, bs.r, cs.r)
+}}
+ENTRY e {{
+  h = f32[4,9] parameter(0)
+  xs = f32[40,4,9] parameter(1)
+  as = f32[40,4,9] parameter(2)
+  bs = f32[36,40] parameter(3)
+  cs = f32[40,36] parameter(4)
+  i = s32[] constant(0)
+  s = {1} tuple(i, h, xs, as, bs, cs)
+  ROOT w = {1} while(s), condition=condition, body=body
+}}
+)",
+                     other, "(s32[], f32[4,9], f32[40,4,9], f32[40,4,9], f32[36,40], f32[40,36])");
+}
+
+TEST(LoopStep, RowsOfSeveralArraysAreWrittenByOneKernel) {
+  const auto loop = checked_loop(layer("negate(sum)"));
+  ASSERT_NE(loop, nullptr);
+  ASSERT_EQ(loop->body->steps.size(), 1U);
+  const ProgramStep& step = loop->body->steps[0];
+  EXPECT_EQ(step.fusion->decision().emitter, "dynamic-update-slice");
+  EXPECT_EQ(step.outputs.size(), 4U);
+  EXPECT_EQ(step.fusion->decision().preparations.size(), 3U);
+  EXPECT_EQ(std::count(step.only_copied.begin(), step.only_copied.end(), true), 3);
+}
+
+TEST(LoopStep, ArraysThatAreReadAreUpdatedApart) {
+  // The array's row before is read where another one is written.
+  std::string text = layer("negate(before)");
+  const std::string reads =
+      "  before.1 = f32[1,36] dynamic-slice(cs, i, zero), dynamic_slice_sizes={1,36}\n  before = f32[4,9] "
+      "reshape(before.1)\n";
+  text.insert(text.find("  c.1 ="), reads);
+  const auto loop = checked_loop(text);
+  ASSERT_NE(loop, nullptr);
+  EXPECT_EQ(loop->body->steps.size(), 2U);
+}
+
 TEST(LoopStep, AConditionOfTheDataIsAsked) {
   const auto loop = checked_loop(R"(HloModule newton
 condition {

@@ -177,4 +177,23 @@ ProgramPart build_part(const hlo::Module& module, const std::vector<bool>& every
   return PartBuilder(module, everywhere, group).build(outputs);
 }
 
+hlo::Module only_updates(const hlo::Module& part) {
+  hlo::Computation made = part.entry_computation();
+  const auto update_of = [&](hlo::InstructionId id) {
+    return made[id].opcode == hlo::Opcode::DynamicUpdateSlice ? made[id].operands[1] : id;
+  };
+  if (made.root_instruction().opcode == hlo::Opcode::Tuple) {
+    hlo::Instruction& root = made.instructions[static_cast<size_t>(made.root)];
+    std::vector<hlo::Shape> shapes;
+    for (hlo::InstructionId& operand : root.operands) {
+      operand = update_of(operand);
+      shapes.push_back(made[operand].shape);
+    }
+    root.shape.elements = std::move(shapes);
+  } else {
+    made.root = update_of(made.root);
+  }
+  return hlo::extract_module(part, made);
+}
+
 }  // namespace strata::emitters

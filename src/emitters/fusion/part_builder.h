@@ -15,4 +15,7 @@ using Group = std::set<hlo::InstructionId>;
 ProgramPart build_part(const hlo::Module& module, const std::vector<bool>& everywhere, const Group& group,
                        const std::vector<ArrayValue>& outputs);
 
+/// A part without the arrays that its root updates: of each dynamic-update-slice only the update.
+hlo::Module only_updates(const hlo::Module& part);
+
 }  // namespace strata::emitters

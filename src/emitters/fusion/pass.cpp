@@ -10,8 +10,8 @@
 #include "emitters/elemental/known_functions.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
+#include "emitters/kinds/in_place.h"
 #include "hlo/indexing/evaluations.h"
-#include "hlo/inline_calls.h"
 #include "hlo/source_of.h"
 
 namespace strata::emitters {
@@ -93,7 +93,7 @@ class Fuser {
   /// Numbers that say all that a group's part and its time depend on: its outputs, whether it updates in place, and of
   /// each instruction that its outputs need, up to those of other groups, what it is and which are its operands.
   std::vector<int64_t> description_of(const Group& group, const std::vector<ArrayValue>& outputs) const {
-    std::vector<int64_t> numbers{updates_in_place(outputs) ? 1 : 0, std::ssize(outputs)};
+    std::vector<int64_t> numbers{updates_in_place(group, outputs) ? 1 : 0, std::ssize(outputs)};
     std::vector<int64_t> results;
     std::vector<InstructionId> seen;
     for (const ArrayValue& output : outputs) {
@@ -129,8 +129,8 @@ class Fuser {
     result.instructions.assign(group.begin(), group.end());
     result.interpreted = group.size() == 1 && is_interpreted(computation_[*group.begin()]);
     if (result.interpreted) return {std::move(result), {}};
-    const bool in_place = updates_in_place(result.outputs);
-    const hlo::Module priced = in_place ? only_update(result.module) : result.module;
+    const bool in_place = updates_in_place(group, result.outputs);
+    const hlo::Module priced = in_place ? only_updates(result.module) : result.module;
     KernelTime time = ratings_.time(priced);
     // Threads of the kernel that updates in place have an element each, so that one would sum all terms of it.
     if (in_place && sums_many_terms(priced.entry_computation())) time.all = std::numeric_limits<double>::infinity();
@@ -152,22 +152,37 @@ class Fuser {
   bool loses_update_in_place(const Group& joined) const {
     const auto update =
         std::find_if(joined.begin(), joined.end(), [&](InstructionId id) { return overwritten_by(id).has_value(); });
-    return update != joined.end() && outputs_of(joined) != std::vector{ArrayValue{*update}};
+    if (update == joined.end()) return false;
+    const std::vector<ArrayValue> outputs = outputs_of(joined);
+    return outputs != std::vector{ArrayValue{*update}} && !updates_in_place(joined, outputs);
   }
 
-  /// Whether a group's only output is an array of a parameter, updated in place: nothing else reads it.
-  bool updates_in_place(const std::vector<ArrayValue>& outputs) const {
-    const auto value = outputs.size() == 1 ? overwritten_by(outputs[0].instruction) : std::nullopt;
-    if (!value) return false;
-    const auto& users = users_[static_cast<size_t>(value->instruction)];
-    return std::count_if(users.begin(), users.end(), [&](const auto& use) { return use.first == *value; }) == 1;
-  }
-
-  /// What a part computes of its root's update.
-  static hlo::Module only_update(const hlo::Module& module) {
-    Computation update = module.entry_computation();
-    update.root = update.root_instruction().operands[1];
-    return hlo::extract_module(module, update);
+  /// Whether a group updates arrays of parameters in place: nothing else reads these, and what else it computes has as
+  /// many elements as each update.
+  bool updates_in_place(const Group& group, const std::vector<ArrayValue>& outputs) const {
+    std::optional<int64_t> elements;
+    size_t updates = 0;
+    for (const InstructionId id : group) {
+      const std::optional<ArrayValue> value = overwritten_by(id);
+      if (!value) continue;
+      ++updates;
+      const Instruction& it = computation_[id];
+      const int64_t of_update = computation_.operand_shape(it, 1).element_count();
+      const auto& users = users_[static_cast<size_t>(value->instruction)];
+      const auto readers =
+          std::count_if(users.begin(), users.end(), [&](const auto& use) { return use.first == *value; });
+      const bool is_output = std::find(outputs.begin(), outputs.end(), ArrayValue{id}) != outputs.end();
+      const bool is_read = std::any_of(users_[static_cast<size_t>(id)].begin(), users_[static_cast<size_t>(id)].end(),
+                                       [&](const auto& use) { return group.contains(use.second); });
+      if (readers != 1 || !is_output || is_read || of_update != elements.value_or(of_update)) return false;
+      if (outputs.size() > 1 && !is_small_update(computation_, it)) return false;
+      elements = of_update;
+    }
+    if (updates == 0) return false;
+    return std::all_of(outputs.begin(), outputs.end(), [&](const ArrayValue& output) {
+      return overwritten_by(output.instruction) ||
+             hlo::leaf_of(computation_[output.instruction].shape, output.element).element_count() == *elements;
+    });
   }
 
   static bool sums_many_terms(const Computation& computation) {

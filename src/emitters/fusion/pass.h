@@ -75,7 +75,8 @@ struct FusionWork {
 /// Two readers of one array are rated as one kernel only when it is their turn by what they could save at most; most
 /// have been joined with others by then.
 /// No group has more than `most_instructions`, beside those constants.
-/// A dynamic-update-slice of a parameter that may be overwritten costs what it updates, as a kernel of its own.
+/// A dynamic-update-slice of a parameter that may be overwritten costs what it updates, in a kernel whose other results
+/// are such updates, too, or have as many elements as it updates.
 /// Time is nearly linear: of an array that very many instructions read, only readers near each other are joined.
 std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters = Parameters::Kept,
                               FusionWork* work = nullptr, size_t most_instructions = 400);
