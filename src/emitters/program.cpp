@@ -14,6 +14,7 @@
 #include "emitters/fusion/split_reductions.h"
 #include "emitters/lax/associative.h"
 #include "hlo/associative_scans.h"
+#include "hlo/batch_loop_products.h"
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
 #include "hlo/expand_bitcast_converts.h"
@@ -68,9 +69,11 @@ hlo::Module with_free_layouts(hlo::Module flat, const hlo::Module& original, boo
 }
 
 /// A text that is one fusion is taken as it is.
-hlo::Module flattened(const hlo::Module& module) {
+hlo::Module flattened(const hlo::Module& module, bool one_kernel) {
   hlo::Module flat = hlo::inline_calls(module);
-  return module.fusion ? flat : hlo::fold_constants(flat);
+  if (module.fusion) return flat;
+  flat = hlo::fold_constants(flat);
+  return one_kernel ? flat : hlo::batch_loop_products(flat);
 }
 
 /// `parameters`: what becomes of the arrays that a program is given, of a loop's body or of a module.
@@ -83,7 +86,7 @@ class ProgramBuilder {
                  Parameters parameters, std::string prefix)
       : parameters_(parameters),
         prefix_(std::move(prefix)),
-        flat_(with_free_layouts(flattened(module), module, !options.only.empty())),
+        flat_(with_free_layouts(flattened(module, !options.only.empty()), module, !options.only.empty())),
         options_(options),
         libraries_(libraries),
         lax_(lax) {}

@@ -1,0 +1,79 @@
+// What the body of a counted loop does with rows of arrays: one row an iteration.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "hlo/counted_loop.h"
+#include "hlo/hlo.h"
+
+namespace strata::hlo {
+
+/// A while loop of known length whose state is a flat tuple of arrays. The body's parameter is read by
+/// get-tuple-element alone, and its root is a tuple.
+class LoopRows {
+ public:
+  /// An integer that is `first` + k · `slope` in iteration k.
+  struct Affine {
+    int64_t first = 0;
+    int64_t slope = 0;
+    bool operator==(const Affine&) const = default;
+  };
+
+  /// A row of an array of the state that stays as it is.
+  struct Row {
+    int64_t leaf = 0;
+    Affine at;
+    InstructionId index = 0;               ///< of the body, which is `at`
+    std::vector<ElementType> converted{};  ///< to these types, one after the other
+  };
+
+  /// A row that the body writes into an array of the state, which nothing else in it reads, and of which the loop
+  /// writes every row once.
+  struct Written {
+    InstructionId value = 0;  ///< without the dimension of one element, before it is converted
+    Affine at;
+    InstructionId index = 0;
+    std::vector<ElementType> converted{};
+  };
+
+  /// An array to which each iteration adds something, and which nothing else in the body reads.
+  struct Sum {
+    InstructionId core = 0;              ///< a dot or a reduction by sums
+    std::vector<InstructionId> after{};  ///< linear operators of one operand from it to what is added, in order
+  };
+
+  /// Nothing where the loop is another one. The module must outlive it.
+  static std::optional<LoopRows> of(const Module& module, const Computation& computation, InstructionId loop);
+
+  const Computation& body() const { return *body_; }
+  int64_t count() const { return counted_.count; }
+  int64_t leaves() const { return static_cast<int64_t>(body_->root_instruction().operands.size()); }
+  const Shape& leaf_shape(int64_t leaf) const { return (*body_)[(*body_).parameters[0]].shape.elements[leaf]; }
+
+  bool is_invariant(int64_t leaf) const;
+  /// The leaf of the state that an instruction of the body is.
+  std::optional<int64_t> leaf_of(InstructionId id) const;
+  std::optional<Affine> affine(InstructionId id) const;
+  /// Whether the index goes through all rows of so many once.
+  bool covers(const Affine& at, int64_t rows) const;
+  std::optional<Row> row(InstructionId id) const;
+  std::optional<Written> written(int64_t leaf) const;
+  std::optional<Sum> sum(int64_t leaf) const;
+  /// Whether it is computed of constants and of arrays that stay as they are, by a few operators that move or convert.
+  bool stays(InstructionId id) const;
+  /// A counter that begins at 0 and counts all iterations, as an instruction of the body.
+  std::optional<InstructionId> counter() const;
+  int64_t uses(InstructionId id) const { return uses_[static_cast<size_t>(id)]; }
+
+ private:
+  LoopRows(const Module& module, const Computation& body, CountedLoop counted);
+  bool is_read_once(int64_t leaf) const;
+
+  const Module* module_;
+  const Computation* body_;
+  CountedLoop counted_;
+  std::vector<int64_t> uses_;  ///< of each instruction of the body, as operand
+};
+
+}  // namespace strata::hlo
