@@ -17,8 +17,6 @@
 #define SUBNORMAL_SCALE 0x1p24F
 #define TINY 0x1p-26F
 #define LARGE 0x1p60F
-#define INVERSE_LARGE 0x1p-60F
-#define LARGE_EXPONENT 60
 #define EVEN_FROM 0x1p24F
 #define COUNTED 0x1p22F
 #define ROUNDER 0x1.8p23F
@@ -27,6 +25,9 @@
 #define LN2 0x1.62e430p-1F
 #define LN2_HIGH 0x1.62e430p-1F
 #define LN2_LOW (-0x1.05c610p-29F)
+// The conversion of an exponent at its place is exact, and the factor is in the constants.
+#define LN2_HIGH_OF_EXPONENT (LN2_HIGH * 0x1p-23F)
+#define LN2_LOW_OF_EXPONENT (LN2_LOW * 0x1p-23F)
 #define TWO_THIRDS 0x1.555556p-1F
 #define HALF_PI_HIGH 0x1.921fb6p+0F
 #define HALF_PI_LOW (-0x1.777a5cp-25F)
@@ -72,6 +73,8 @@ static inline float exp_by_instruction_f32(float x) {
   return approximate_exp2_normal_f32(rest) * of_bits_f32(bits_f32(shifted) << MANTISSA_BITS);
 }
 #endif
+
+static inline float number_of_exponent_f32(int32_t exponent) { return (float)exponent; }
 
 #include "emitters/math/exp_log.inc"
 #include "emitters/math/real_functions.inc"

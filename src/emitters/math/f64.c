@@ -17,8 +17,6 @@
 #define SUBNORMAL_SCALE 0x1p53
 #define TINY 0x1p-55
 #define LARGE 0x1p500
-#define INVERSE_LARGE 0x1p-500
-#define LARGE_EXPONENT 500
 #define EVEN_FROM 0x1p53
 #define COUNTED 0x1p51
 #define ROUNDER 0x1.8p52
@@ -26,6 +24,8 @@
 #define LN2 0x1.62e42fefa39efp-1
 #define LN2_HIGH 0x1.62e42fefa39efp-1
 #define LN2_LOW 0x1.abc9e3b39803fp-56
+#define LN2_HIGH_OF_EXPONENT LN2_HIGH
+#define LN2_LOW_OF_EXPONENT LN2_LOW
 #define TWO_THIRDS 0x1.5555555555555p-1
 #define HALF_PI_HIGH 0x1.921fb54442d18p+0
 #define HALF_PI_LOW 0x1.1a62633145c07p-54
@@ -43,6 +43,9 @@
 #define REMAINDER_STEP 11
 
 static inline double pow_of_positive_f64(double x, double y);
+
+/// Of 32 bits: integers of 64 are several instructions on a GPU.
+static inline double number_of_exponent_f64(int64_t exponent) { return (double)(int)(exponent >> MANTISSA_BITS); }
 
 #include "emitters/math/exp_log.inc"
 #include "emitters/math/real_functions.inc"
