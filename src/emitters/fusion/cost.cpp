@@ -35,12 +35,23 @@ double bytes_of(const hlo::Shape& shape) {
 
 double operations(const Instruction& it) {
   switch (it.opcode) {
+    case Opcode::Abs:
     case Opcode::Add:
-    case Opcode::Subtract:
-    case Opcode::Multiply:
+    case Opcode::And:
     case Opcode::Compare:
-    case Opcode::Select:
     case Opcode::Convert:
+    case Opcode::Maximum:
+    case Opcode::Minimum:
+    case Opcode::Multiply:
+    case Opcode::Negate:
+    case Opcode::Not:
+    case Opcode::Or:
+    case Opcode::Select:
+    case Opcode::ShiftLeft:
+    case Opcode::ShiftRightArithmetic:
+    case Opcode::ShiftRightLogical:
+    case Opcode::Subtract:
+    case Opcode::Xor:
       return 1;
     case Opcode::Broadcast:
     case Opcode::Reshape:
@@ -166,6 +177,18 @@ std::vector<bool> same_along_rows(const hlo::Computation& computation) {
   return same;
 }
 
+/// Elements of the widest result that a thread computes at least: 16 bytes of them. What is the same for all elements,
+/// it computes once for these.
+double vector_of_results(const hlo::Computation& computation) {
+  constexpr int kVectorBytes = 16;
+  const hlo::Shape& root = computation.root_instruction().shape;
+  int widest = 1;
+  for (const hlo::Shape& shape : root.is_tuple() ? root.elements.list() : std::vector<hlo::Shape>{root}) {
+    if (shape.is_array()) widest = std::max(widest, hlo::byte_width(shape.type));
+  }
+  return static_cast<double>(kVectorBytes) / widest;
+}
+
 /// Whether some long reduction would be serial whatever the plan: an emitter combines those of one shape
 /// (find_reductions) and leaves the others to single threads. Most pairs of groups with reductions of several shapes
 /// are refused for it.
@@ -209,7 +232,11 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   work.serial = multiplies ? has_serial_product(computation, once) : has_serial_reduction(computation, once);
 
   const std::vector<bool> along_rows = same_along_rows(computation);
-  const auto share = [&](InstructionId id) { return along_rows[static_cast<size_t>(id)] ? kVector : 1; };
+  const double elements_of_thread = vector_of_results(computation);
+  const auto share = [&](InstructionId id) {
+    if (!along_rows[static_cast<size_t>(id)]) return 1.0;
+    return indexing::elements_of(computation[id].shape) == 1 ? elements_of_thread : kVector;
+  };
   const auto operations_of = [&](const indexing::Evaluations& of) {
     double sum = 0;
     for (InstructionId id = 0; id <= computation.root; ++id) {
