@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "emitters/fusion/instruction_roles.h"
 #include "hlo/inline_calls.h"
 
 namespace strata::emitters {
@@ -41,6 +43,7 @@ bool is_cheap(const Computation& computation, const Instruction& it) {
   if (it.opcode == Opcode::Reshape) {
     return it.shape.has_default_layout() && computation.operand_shape(it, 0).has_default_layout();
   }
+  if (it.opcode == Opcode::BitcastConvert) return it.shape.dims == computation.operand_shape(it, 0).dims;
   return hlo::is_elementwise(it.opcode) || it.opcode == Opcode::Broadcast || it.opcode == Opcode::Iota;
 }
 
@@ -49,7 +52,6 @@ bool has_form(const Instruction& it) {
   switch (it.opcode) {
     case Opcode::Sort:
     case Opcode::TopK:
-    case Opcode::Scatter:
     case Opcode::DynamicUpdateSlice:
     case Opcode::Dot:
     case Opcode::Convolution:
@@ -65,7 +67,7 @@ bool has_form(const Instruction& it) {
 class Recomputer {
  public:
   Recomputer(const hlo::Module& module, const std::vector<ProgramPart>& parts)
-      : module_(module), computation_(module.entry_computation()), parts_(parts) {
+      : module_(module), computation_(module.entry_computation()), parts_(parts), known_(known_values(computation_)) {
     const size_t count = computation_.instructions.size();
     part_of_.assign(count, -1);
     stored_.assign(count, false);
@@ -177,8 +179,10 @@ class Recomputer {
       for (const InstructionId operand : computation_[id].operands) {
         const Instruction& it = computation_[operand];
         if (!it.shape.is_array()) return false;
+        // Every kernel has it.
+        if (known_[static_cast<size_t>(operand)]) continue;
         const int part = part_of_[static_cast<size_t>(operand)];
-        // In no part: parameters, and what is known beforehand.
+        // In no part: parameters.
         const bool elsewhere = part != static_cast<int>(from);
         const bool is_small = bytes_of(it) <= small;
         const bool again = !elsewhere && is_cheap(computation_, it) && (!is_small || only_moves(it.opcode));
@@ -204,10 +208,62 @@ class Recomputer {
   const Computation& computation_;
   const std::vector<ProgramPart>& parts_;
   std::vector<int> part_of_;
+  std::vector<bool> known_;   ///< of each instruction whether its value is known beforehand
   std::vector<bool> stored_;  ///< of each instruction whether it is an output of its part
   std::vector<bool> closed_;  ///< parts that take nothing in
   std::vector<std::vector<InstructionId>> readers_;
 };
+
+/// Whether another instruction of the same kind and operands has the same value.
+bool is_pure(const Instruction& it) {
+  return it.opcode != Opcode::Rng && hlo::family(it.opcode) != hlo::Family::Unsupported && it.shape.is_array();
+}
+
+/// The module with each value that kernels write more than once written by the first of them; nothing where there is
+/// none. Passes make copies for each reader, of which some are stored after all, and texts have equal values.
+std::optional<hlo::Module> with_equal_values_once(const FusedModule& fused, Ratings& ratings) {
+  Computation entry = fused.module.entry_computation();
+  const size_t count = entry.instructions.size();
+  std::vector<bool> stored(count, false);
+  for (const ProgramPart& part : fused.parts) {
+    for (const ArrayValue& output : part.outputs) stored[static_cast<size_t>(output.instruction)] = true;
+  }
+  std::map<std::vector<int64_t>, int64_t> numbers;  // of a kind and the values of its operands
+  std::map<int64_t, InstructionId> first;           // of a value that is stored
+  std::vector<int64_t> value(count, -1);
+  std::vector<InstructionId> instead(count);
+  bool changed = false;
+  for (size_t i = 0; i < count; ++i) {
+    Instruction& it = entry.instructions[i];
+    const auto id = static_cast<InstructionId>(i);
+    instead[i] = id;
+    std::vector<int64_t> key{is_pure(it) ? ratings.kind_of(fused.module, it) : -1 - static_cast<int64_t>(i)};
+    for (InstructionId& operand : it.operands) {
+      key.push_back(value[static_cast<size_t>(operand)]);
+      operand = instead[static_cast<size_t>(operand)];
+    }
+    value[i] = numbers.try_emplace(std::move(key), std::ssize(numbers)).first->second;
+    if (!stored[i] || !is_pure(it)) continue;
+    instead[i] = first.try_emplace(value[i], id).first->second;
+    changed = changed || instead[i] != id;
+  }
+  if (!changed) return std::nullopt;
+  entry.root = instead[static_cast<size_t>(entry.root)];
+  return hlo::extract_module(fused.module, entry);
+}
+
+/// Of all that kernels write.
+int64_t stored_bytes(const FusedModule& fused) {
+  int64_t bytes = 0;
+  for (const ProgramPart& part : fused.parts) {
+    for (const ArrayValue& output : part.outputs) {
+      const hlo::Shape& whole = fused.module.entry_computation()[output.instruction].shape;
+      const hlo::Shape& shape = hlo::leaf_of(whole, output.element);
+      if (shape.is_array()) bytes += shape.element_count() * hlo::byte_width(shape.type);
+    }
+  }
+  return bytes;
+}
 
 double microseconds(const std::vector<ProgramPart>& parts) {
   double sum = 0;
@@ -222,26 +278,33 @@ FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Pa
   Ratings ratings(target);
   FusedModule best{module, fuse(module, ratings, parameters)};
   double time = microseconds(best.parts);
-  const auto improves = [&](const Recomputer& from, std::span<const Recomputed> which) {
-    FusedModule other{from.with(which), {}, true};
+  const auto improves = [&](hlo::Module changed) {
+    FusedModule other{std::move(changed), {}, true};
     other.parts = fuse(other.module, ratings, parameters);
     const double then = microseconds(other.parts);
-    if (!(then < time)) return false;
+    // Of two that take as long by the model, the one that stores less: memory has other work, too.
+    if (then > time || (then == time && stored_bytes(other) >= stored_bytes(best))) return false;
     time = then;
     best = std::move(other);
     return true;
   };
+  const auto merges = [&] {
+    std::optional<hlo::Module> merged = with_equal_values_once(best, ratings);
+    return merged && improves(*std::move(merged));
+  };
+  merges();
   for (int round = 0; round < kMostRounds && std::isfinite(time); ++round) {
     const Recomputer recomputer(best.module, best.parts);
     const std::vector<Recomputed> found = recomputer.find();
     if (found.empty()) break;
-    if (improves(recomputer, found)) continue;
+    if (improves(recomputer.with(found))) continue;
     // Not all of them together: one, of those that save most.
     bool improved = false;
     for (size_t i = 0; found.size() > 1 && i < std::min(found.size(), kMostTries) && !improved; ++i)
-      improved = improves(recomputer, std::span(found).subspan(i, 1));
+      improved = improves(recomputer.with(std::span(found).subspan(i, 1)));
     if (!improved) break;
   }
+  merges();
   return best;
 }
 

@@ -17,7 +17,7 @@ struct FusedModule {
 /// operators of other arrays, and reading those moves fewer bytes than writing and reading the array does, the
 /// operators are copied for it (so kernels read operands of 16 bits, not what was converted from them, and rows' sums,
 /// not what was computed of them). Then all is fused anew, and kept where the model says that the whole takes less
-/// time.
+/// time. Before and after that, values that kernels write more than once are written once, where that takes less time.
 FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Parameters parameters = Parameters::Kept);
 
 }  // namespace strata::emitters

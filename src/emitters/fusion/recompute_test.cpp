@@ -134,5 +134,132 @@ TEST(Recompute, ComputesTheSame) {
   EXPECT_EQ(changed, 2);
 }
 
+/// Sums that stand twice, for scatters of what is computed of them.
+TEST(Recompute, EqualValuesAreStoredOnce) {
+  const auto module = hlo::parse_module(R"(
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY e {
+  zero = f32[] constant(0)
+  p = f32[4096,512] parameter(0)
+  i = s32[4096,1] parameter(1)
+  zeros = f32[64,512] broadcast(zero), dimensions={}
+  none = f32[32,512] broadcast(zero), dimensions={}
+  rows = f32[4096] reduce(p, zero), dimensions={1}, to_apply=sum
+  wide = f32[4096,512] broadcast(rows), dimensions={0}
+  x = f32[4096,512] multiply(p, wide)
+  rows2 = f32[4096] reduce(p, zero), dimensions={1}, to_apply=sum
+  wide2 = f32[4096,512] broadcast(rows2), dimensions={0}
+  y = f32[4096,512] multiply(p, wide2)
+  one = f32[64,512] scatter(zeros, i, x),
+      update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+      index_vector_dim=1, to_apply=sum
+  two = f32[32,512] scatter(none, i, y),
+      update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+      index_vector_dim=1, to_apply=sum
+  ROOT t = (f32[64,512], f32[32,512]) tuple(one, two)
+}
+)");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const FusedModule fused = fuse_recomputing(**module, default_target());
+  EXPECT_TRUE(fused.changed);
+  EXPECT_EQ(fused.parts.size(), 3U);
+  EXPECT_EQ(written_bytes(fused), 4 * (64 * 512 + 32 * 512 + 4096)) << hlo::print(fused.module);
+}
+
+/// What one kernel computes for several scatters each of them computes.
+TEST(Recompute, ScattersComputeWhatOthersRead) {
+  const auto module = hlo::parse_module(R"(
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY e {
+  zero = f32[] constant(0)
+  p = f32[4096,512] parameter(0)
+  i = s32[4096,1] parameter(1)
+  zeros = f32[64,512] broadcast(zero), dimensions={}
+  none = f32[32,512] broadcast(zero), dimensions={}
+  rows = f32[4096] reduce(p, zero), dimensions={1}, to_apply=sum
+  wide = f32[4096,512] broadcast(rows), dimensions={0}
+  x = f32[4096,512] multiply(p, wide)
+  one = f32[64,512] scatter(zeros, i, x),
+      update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+      index_vector_dim=1, to_apply=sum
+  two = f32[32,512] scatter(none, i, x),
+      update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+      index_vector_dim=1, to_apply=sum
+  ROOT t = (f32[64,512], f32[32,512]) tuple(one, two)
+}
+)");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const FusedModule fused = fuse_recomputing(**module, default_target());
+  EXPECT_EQ(written_bytes(fused), 4 * (64 * 512 + 32 * 512 + 4096)) << hlo::print(fused.module);
+}
+
+/// A mask of places, which kernels compute as they read it, however many bytes the places would have.
+TEST(Recompute, MasksOfPlacesAreNotStored) {
+  const auto module = hlo::parse_module(R"(
+most {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b)
+}
+ENTRY e {
+  least = f32[] constant(-inf)
+  seven = s32[] constant(7)
+  p = f32[27,601,601] parameter(0)
+  q = f32[601,601] parameter(1)
+  i = s32[601,601] iota(), iota_dimension=0
+  j = s32[601,601] iota(), iota_dimension=1
+  far = s32[601,601] broadcast(seven), dimensions={}
+  away = s32[601,601] subtract(i, j)
+  near = pred[601,601] compare(away, far), direction=LT
+  before = pred[601,601] compare(j, i), direction=LE
+  mask = pred[601,601] and(near, before)
+  masks = pred[27,601,601] broadcast(mask), dimensions={1,2}
+  lows = f32[27,601,601] broadcast(least), dimensions={}
+  masked = f32[27,601,601] select(masks, p, lows)
+  rows = f32[27,601] reduce(masked, least), dimensions={2}, to_apply=most
+  low = f32[601,601] broadcast(least), dimensions={}
+  other = f32[601,601] select(mask, q, low)
+  columns = f32[601] reduce(other, least), dimensions={0}, to_apply=most
+  ROOT t = (f32[27,601], f32[601]) tuple(rows, columns)
+}
+)");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const FusedModule fused = fuse_recomputing(**module, default_target());
+  EXPECT_EQ(fused.parts.size(), 2U) << hlo::print(fused.module);
+  EXPECT_EQ(written_bytes(fused), 4 * (27 * 601 + 601));
+}
+
+/// Another kernel reads what bits were cast from, not what they were cast to.
+TEST(Recompute, CastsOfBitsAreNotStored) {
+  const auto module = hlo::parse_module(R"(
+sum {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT c = s32[] add(a, b)
+}
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[3001,3072] parameter(0)
+  bits = s32[3001,3072] bitcast-convert(x)
+  turned = s32[3001,3072] not(bits)
+  columns = s32[3072] reduce(bits, zero), dimensions={0}, to_apply=sum
+  count = s32[3001,3072] popcnt(bits)
+  rows = s32[3001] reduce(count, zero), dimensions={1}, to_apply=sum
+  ROOT t = (s32[3001,3072], s32[3072], s32[3001]) tuple(turned, columns, rows)
+}
+)");
+  ASSERT_TRUE(module) << module.error().to_string();
+  const FusedModule fused = fuse_recomputing(**module, default_target());
+  EXPECT_EQ(written_bytes(fused), 4 * (3001 * 3072 + 3072 + 3001)) << hlo::print(fused.module);
+}
+
 }  // namespace
 }  // namespace strata::emitters

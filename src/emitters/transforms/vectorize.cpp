@@ -24,7 +24,7 @@ using mlir::RankedTensorType;
 using mlir::Value;
 using mlir::ValueRange;
 
-constexpr int64_t kMaxTrip = 16;
+constexpr int64_t kMaxTrip = 32;
 
 class LoopVectorizer {
  public:

@@ -191,8 +191,11 @@ TEST(Products, OfAnyShape) {
 
 /// Narrow integers become floats by byte permutations, and pairs of them words of the matrix instruction.
 TEST(Products, InstructionsForNarrowIntegers) {
-  for (const char* stored : {"s8", "s4", "u8", "u4"}) {
-    const auto module = hlo::parse_module(text_of({"bf16", stored, "bf16", 1, 8, 4096, 4096}));
+  const char* types[] = {"s8", "s4", "u8", "u4"};
+  for (int i = 0; i < 8; ++i) {
+    // Lanes read vectors of 8 bytes along the columns, of 32 along the terms.
+    const bool columns_inside = i % 2 == 0;
+    const auto module = hlo::parse_module(text_of({"bf16", types[i / 2], "bf16", 1, 8, 14336, 4096, columns_inside}));
     ASSERT_TRUE(module) << module.error().to_string();
     const auto kernel = emit_fusion(**module, (*module)->entry, "fused", {.only = "product"});
     ASSERT_TRUE(kernel) << kernel.error().to_string();
