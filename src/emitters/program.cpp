@@ -14,6 +14,7 @@
 #include "emitters/fusion/split_reductions.h"
 #include "emitters/lax/associative.h"
 #include "hlo/associative_scans.h"
+#include "hlo/carry_conditions.h"
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
 #include "hlo/expand_bitcast_converts.h"
@@ -463,6 +464,7 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
   STRATA_CHECK(hlo::check_calls(module));
   std::optional<hlo::Module> expanded;
   for (const auto& [has, expand] : {std::pair(&hlo::has_conditionals, &hlo::expand_conditionals),
+                                    std::pair(&hlo::has_computed_conditions, &hlo::carry_conditions),
                                     std::pair(&hlo::has_uneven_bitcast_converts, &hlo::expand_bitcast_converts),
                                     std::pair(&hlo::has_ragged_dots, &hlo::expand_ragged_dots),
                                     std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),
