@@ -15,6 +15,7 @@
 #include "emitters/lax/associative.h"
 #include "hlo/associative_scans.h"
 #include "hlo/batch_loop_products.h"
+#include "hlo/carry_conditions.h"
 #include "hlo/evaluate.h"
 #include "hlo/expand_batch_norms.h"
 #include "hlo/expand_bitcast_converts.h"
@@ -475,6 +476,7 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
   std::optional<hlo::Module> expanded;
   for (const auto& [has, expand] : {std::pair(&hlo::has_conditionals, &hlo::expand_conditionals),
                                     std::pair(&hlo::has_short_loops, &hlo::unroll_loops),
+                                    std::pair(&hlo::has_computed_conditions, &hlo::carry_conditions),
                                     std::pair(&hlo::has_uneven_bitcast_converts, &hlo::expand_bitcast_converts),
                                     std::pair(&hlo::has_ragged_dots, &hlo::expand_ragged_dots),
                                     std::pair(&hlo::has_batch_norms, &hlo::expand_batch_norms),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "hlo/replace_instructions.h"
 #include "hlo/source_of.h"
@@ -11,10 +12,12 @@
 namespace strata::hlo {
 namespace {
 
-/// Elements that all branches together may compute for selects: a GPU does that many in a few µs, the time in which it
-/// decides whether a branch is to run.
-constexpr int64_t kMostElements = int64_t{1} << 20;
-constexpr int64_t kMostInstructions = 128;
+/// A branch that is computed whether or not it is taken moves at most so many elements: a GPU does that in a few µs, in
+/// which it decides whether a branch is to run.
+constexpr double kMostElements = 1 << 22;
+constexpr double kElementsOfReduction = 1 << 20;  ///< that are moved in the time of a kernel of its own
+constexpr double kOperatorsOfElement = 8;         ///< of one thread, in the time in which an element is moved
+constexpr int64_t kMostInstructions = 128;        ///< of all such branches
 
 bool holds_arrays(const Shape& shape) {
   if (!shape.is_tuple()) return shape.is_array();
@@ -55,10 +58,24 @@ bool is_cheap(Opcode opcode) {
   }
 }
 
-/// What computing a computation costs, whether or not its result is needed.
+double elements_of(const Shape& shape) {
+  if (shape.is_array()) return static_cast<double>(shape.element_count());
+  double sum = 0;
+  for (const Shape& element : shape.elements) sum += elements_of(element);
+  return sum;
+}
+
+/// Operators without code of their own in a fused kernel.
+bool is_free(Opcode opcode) {
+  return opcode == Opcode::Parameter || opcode == Opcode::Constant || opcode == Opcode::Tuple ||
+         opcode == Opcode::GetTupleElement || opcode == Opcode::Broadcast || opcode == Opcode::Reshape;
+}
+
+/// What computing a computation costs, whether or not its result is needed, beside reading and writing what it is given
+/// and returns.
 struct Cost {
-  int64_t elements = 0, instructions = 0;
-  bool is_little() const { return elements <= kMostElements && instructions <= kMostInstructions; }
+  double elements = 0;
+  int64_t instructions = 0;
 };
 
 /// Nothing where an operator may take long, or forever.
@@ -72,13 +89,39 @@ std::optional<Cost> cost_of(const Module& module, const Computation& computation
         sum.elements += inner->elements;
         sum.instructions += inner->instructions;
       }
+    } else if (it.opcode == Opcode::Reduce) {
+      for (size_t k = 0; k < it.operands.size() / 2; ++k) sum.elements += elements_of(computation.operand_shape(it, k));
+      sum.elements += kElementsOfReduction;
+      ++sum.instructions;
     } else if (!is_cheap(it.opcode)) {
       return std::nullopt;
-    } else if (it.opcode != Opcode::Parameter && it.opcode != Opcode::Tuple && it.opcode != Opcode::GetTupleElement) {
-      sum.elements += it.shape.element_count();
+    } else if (!is_free(it.opcode)) {
+      sum.elements += elements_of(it.shape) / kOperatorsOfElement;
       ++sum.instructions;
     }
-    if (!sum.is_little()) return std::nullopt;
+  }
+  return sum;
+}
+
+/// Elements that a branch reads of what it is given.
+double elements_read(const Computation& branch) {
+  double sum = 0;
+  std::set<int64_t> whole;
+  for (const Instruction& it : branch.instructions) {
+    if (it.opcode == Opcode::Tuple || it.opcode == Opcode::GetTupleElement) continue;
+    const bool in_part = it.opcode == Opcode::Slice || it.opcode == Opcode::DynamicSlice;
+    for (const InstructionId operand : it.operands) {
+      for (int64_t leaf = 0; leaf < leaf_count(branch[operand].shape); ++leaf) {
+        const auto [source, number] = source_of(branch, operand, leaf);
+        if (branch[source].opcode != Opcode::Parameter) continue;
+        const Shape& shape = leaf_of(branch[source].shape, number);
+        if (in_part) {
+          sum += std::min(elements_of(it.shape), elements_of(shape));
+        } else if (whole.insert(number).second) {
+          sum += elements_of(shape);
+        }
+      }
+    }
   }
   return sum;
 }
@@ -116,10 +159,11 @@ class Expansion {
     for (size_t k = 0; k < it_.called.size(); ++k)
       add(fmt::format("x.{}", k), operand(k), fmt::format("parameter({})", k + 1));
     flags();
-    if (are_all_cheap()) {
-      selects();
+    find_cheap();
+    if (std::find(cheap_.begin(), cheap_.end(), false) == cheap_.end()) {
+      root(selects());
     } else {
-      loops();
+      root(loops());
     }
     return {text_ + "ENTRY conditional {\n" + body_ + "}\n", it_.operands, std::move(stand_ins)};
   }
@@ -154,22 +198,29 @@ class Expansion {
     }
   }
 
-  bool are_all_cheap() const {
-    if (!is_flat(it_.shape)) return false;
-    Cost sum;
-    for (const ComputationId branch : it_.called) {
-      const std::optional<Cost> cost = cost_of(module_, module_[branch]);
-      if (!cost) return false;
-      sum.elements += cost->elements;
-      sum.instructions += cost->instructions;
+  /// cheap_: of each branch whether it is computed in any case.
+  void find_cheap() {
+    cheap_.assign(count(), false);
+    if (!is_flat(it_.shape)) return;
+    int64_t instructions = 0;
+    for (size_t k = 0; k < count(); ++k) {
+      const Computation& branch = module_[it_.called[k]];
+      const std::optional<Cost> cost = cost_of(module_, branch);
+      if (!cost) continue;
+      const double moved = elements_read(branch) + elements_of(it_.shape);
+      cheap_[k] = cost->elements + moved <= kMostElements && instructions + cost->instructions <= kMostInstructions;
+      if (cheap_[k]) instructions += cost->instructions;
     }
-    return sum.is_little();
   }
 
-  /// All branches, and of each leaf that of the one that is taken.
-  void selects() {
-    for (size_t k = 0; k < count(); ++k)
+  /// Of each leaf that of the cheap branch that is taken; of one of them if none is.
+  std::string selects() {
+    std::vector<size_t> branches;
+    for (size_t k = 0; k < count(); ++k) {
+      if (!cheap_[k]) continue;
+      branches.push_back(k);
       add(fmt::format("y.{}", k), result_, fmt::format("call(x.{0}), to_apply=branch.{0}", k));
+    }
     const int64_t leaves = leaf_count(it_.shape);
     std::vector<std::string> results;
     for (int64_t leaf = 0; leaf < leaves; ++leaf) {
@@ -181,8 +232,9 @@ class Expansion {
         add(name, whole, fmt::format("get-tuple-element(y.{}), index={}", k, leaf));
         return name;
       };
-      std::string chosen = part(count() - 1);
-      for (size_t k = count() - 1; k-- > 0;) {
+      std::string chosen = part(branches.back());
+      for (size_t n = branches.size() - 1; n-- > 0;) {
+        const size_t k = branches[n];
         const std::string other = part(k);
         const std::string here = fmt::format("{}.{}", k, leaf);
         // In the result's layout.
@@ -194,10 +246,17 @@ class Expansion {
       results.push_back(std::move(chosen));
     }
     if (it_.shape.is_tuple()) {
-      add("ROOT r", result_, fmt::format("tuple({})", fmt::join(results, ", ")));
+      add("selected", result_, fmt::format("tuple({})", fmt::join(results, ", ")));
     } else {
-      add("ROOT r", result_, fmt::format("copy({})", results[0]));
+      add("selected", result_, fmt::format("copy({})", results[0]));
     }
+    return "selected";
+  }
+
+  /// Makes an instruction the result.
+  void root(const std::string& name) {
+    const size_t start = body_.rfind("  " + name + " = ");
+    body_.insert(start + 2, "ROOT ");
   }
 
   /// Anything of this shape: no branch reads it.
@@ -235,18 +294,27 @@ class Expansion {
     }
   }
 
-  void loops() {
-    std::optional<size_t> passing;
-    for (size_t k = 0; k < count() && !passing; ++k) {
-      if (const auto leaves = passed_through(module_[it_.called[k]])) {
-        pass(k, *leaves);
-        passing = k;
-      }
+  /// A loop for each branch that is not cheap.
+  std::string loops() {
+    size_t passing = count();  // none
+    bool computes = false;     // what is cheap, beside passing on
+    for (size_t k = 0; k < count(); ++k) {
+      const bool passes = passed_through(module_[it_.called[k]]).has_value();
+      if (passes && passing == count()) passing = k;
+      computes |= cheap_[k] && !passes;
     }
     std::string result = "first";
-    if (!passing) nothing(it_.shape, result);
+    if (computes) {
+      passing = count();
+      result = selects();
+    } else if (passing < count()) {
+      pass(passing, *passed_through(module_[it_.called[passing]]));
+      cheap_.assign(count(), false);
+    } else {
+      nothing(it_.shape, result);
+    }
     for (size_t k = 0; k < count(); ++k) {
-      if (k == passing) continue;
+      if (k == passing || cheap_[k]) continue;
       const std::string state = fmt::format("(pred[], {}, {})", operand(k), result_);
       text_ += fmt::format(
           "condition.{0} {{\n  s = {1} parameter(0)\n  ROOT r = pred[] get-tuple-element(s), index=0\n}}\n"
@@ -259,14 +327,14 @@ class Expansion {
       result = fmt::format("result.{}", k);
       add(result, result_, fmt::format("get-tuple-element(loop.{}), index=2", k));
     }
-    const size_t start = body_.rfind("  " + result + " = ");
-    body_.insert(start + 2, "ROOT ");
+    return result;
   }
 
   const Module& module_;
   const Computation& computation_;
   const Instruction& it_;
   const std::string result_;
+  std::vector<bool> cheap_;
   std::string text_, body_;
 };
 

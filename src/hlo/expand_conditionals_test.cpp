@@ -102,9 +102,60 @@ TEST(ExpandConditionals, OthersAreLoopsOfOneIterationAtMost) {
   for (const int64_t selector : {0, 1, 2, 3, -1}) {
     const ModulePtr expanded = checked(parsed(of_three("sort(x), dimensions={0}, to_apply=less")), selector);
     ASSERT_TRUE(expanded);
-    EXPECT_EQ(count(*expanded, Opcode::While), 3);
-    EXPECT_EQ(count(*expanded, Opcode::Select), 0);
+    EXPECT_EQ(count(*expanded, Opcode::While), 1);
+    EXPECT_EQ(count(*expanded, Opcode::Select), 1) << "of the two others";
+    EXPECT_EQ(count(*expanded, Opcode::Broadcast), 1) << "of a flag: nothing has to be filled";
   }
+}
+
+/// The branches reduce f32[`rows`,64], or pass on what they are given.
+std::string of_reductions(int64_t rows) {
+  return fmt::format(R"(HloModule m
+sum {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}}
+centred {{
+  p = (f32[{0},64], f32[2048,2049]) parameter(0)
+  x = f32[{0},64] get-tuple-element(p), index=0
+  zero = f32[] constant(0)
+  s = f32[64] reduce(x, zero), dimensions={{0}}, to_apply=sum
+  b = f32[{0},64] broadcast(s), dimensions={{1}}
+  ROOT r = f32[{0},64] subtract(x, b)
+}}
+moved {{
+  p = (f32[{0},64], f32[2048,2049]) parameter(0)
+  x = f32[{0},64] get-tuple-element(p), index=0
+  ROOT r = f32[{0},64] reverse(x), dimensions={{0}}
+}}
+kept {{
+  p = (f32[{0},64], f32[2048,2049]) parameter(0)
+  ROOT r = f32[{0},64] get-tuple-element(p), index=0
+}}
+ENTRY main {{
+  i = s32[] parameter(0)
+  x = f32[{0},64] parameter(1)
+  w = f32[2048,2049] parameter(2)
+  p = (f32[{0},64], f32[2048,2049]) tuple(x, w)
+  ROOT r = f32[{0},64] conditional(i, p, p, p), branch_computations={{centred, moved, kept}}
+}}
+)",
+                     rows);
+}
+
+TEST(ExpandConditionals, ReductionsOfFewElementsAreCheap) {
+  // What a branch is given and does not read costs nothing.
+  for (const int64_t selector : {0, 1, 2}) {
+    const ModulePtr expanded = checked(parsed(of_reductions(5)), selector);
+    ASSERT_TRUE(expanded);
+    EXPECT_EQ(count(*expanded, Opcode::While), 0);
+    EXPECT_EQ(count(*expanded, Opcode::Select), 2);
+  }
+  const auto large = expand_conditionals(*parsed(of_reductions(1 << 16)));
+  ASSERT_TRUE(large) << large.error().to_string();
+  EXPECT_EQ(count(*large, Opcode::While), 2) << "both but the one that passes on what it is given";
+  EXPECT_EQ(count(*large, Opcode::Select), 0);
 }
 
 TEST(ExpandConditionals, ABranchThatMayNotEndIsNotComputedForNothing) {

@@ -209,6 +209,11 @@ class KnownReads {
           for (const auto* numbers : {&slice.starts, &slice.limits, &slice.strides}) add_all(key, *numbers);
           break;
         }
+        case Opcode::Pad: {
+          const auto& pad = it.as<hlo::PadAttributes>();
+          for (const auto* numbers : {&pad.low, &pad.high, &pad.interior}) add_all(key, *numbers);
+          break;
+        }
         case Opcode::Bitcast:
         case Opcode::Copy:
         case Opcode::Reshape:
