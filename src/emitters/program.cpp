@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "emitters/fusion/nest_reductions.h"
 #include "emitters/fusion/recompute.h"
 #include "emitters/fusion/share_long_products.h"
 #include "emitters/fusion/share_long_reductions.h"
@@ -116,6 +117,7 @@ class ProgramBuilder {
     }
     if (options_.only.empty()) {
       flat_ = share_long_products(flat_, options_.target);
+      flat_ = nest_reductions(flat_);
       flat_ = split_reductions(flat_, options_.target);
       flat_ = share_long_reductions(flat_, options_.target);
       restart();

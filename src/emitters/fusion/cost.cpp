@@ -215,18 +215,23 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   // Only of reductions it matters whether an emitter computes them once: others are read as often as they are written.
   std::vector<InstructionId> once;
   double threads = 0, blocks = 0;
+  KeptRows kept = KeptRows::Nothing;
   for (const auto& [has, emitter] : {std::pair(multiplies, "product"), std::pair(reduces && !multiplies, "reduction"),
                                      std::pair(scans && !multiplies, "scan")}) {
     if (!has || !once.empty()) continue;
     if (const Result<Plan> plan = choose_plan({module, module.entry, target, /*explained=*/false}, emitter)) {
       const Launch& launch = plan->decision.launches.back();
       once = plan->decision.heroes;
+      kept = plan->decision.kept;
       threads = static_cast<double>(launch.blocks) * launch.threads;
       blocks = static_cast<double>(launch.blocks);
     }
   }
   const indexing::EvaluationCounts counts(module, module.entry, once, static_cast<int64_t>(blocks));
+  using Counted = indexing::EvaluationCounts::Kept;
   const indexing::Evaluations evaluated = counts.whole();
+  // Inputs that stay on the chip between passes over a row are read once.
+  const indexing::Evaluations read = kept == KeptRows::Nothing ? evaluated : counts.whole(Counted::Operands);
   KernelWork work;
   work.repeated = indexing::repeated_reductions(computation, evaluated);
   work.serial = multiplies ? has_serial_product(computation, once) : has_serial_reduction(computation, once);
@@ -248,7 +253,8 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   for (InstructionId id = 0; id <= computation.root; ++id) {
     work.repeated_code += std::max(copies[static_cast<size_t>(id)] - 1, 0.0) * operations(computation[id]);
   }
-  work.operations = operations_of(counts.of_warps()) + operations_of_products(computation, once, target);
+  work.operations = operations_of(counts.of_warps(kept == KeptRows::Operands ? Counted::Operands : Counted::Nothing)) +
+                    operations_of_products(computation, once, target);
   for (const InstructionId root : counts.roots()) {
     const Instruction& it = computation[root];
     const hlo::Shape& shared = it.opcode == Opcode::Scatter ? computation[it.operands.back()].shape : it.shape;
@@ -261,7 +267,7 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   work.memory_bytes = bytes_of(computation.root_instruction().shape);
   for (InstructionId id = 0; id <= computation.root; ++id) {
     const Instruction& it = computation[id];
-    const double times = evaluated[static_cast<size_t>(id)];
+    const double times = read[static_cast<size_t>(id)];
     if (it.opcode != Opcode::Parameter || times == 0) continue;
     // Of an array that is read in part only that part moves.
     work.memory_bytes += std::min(bytes_of(it.shape), times * kSectorBytes);

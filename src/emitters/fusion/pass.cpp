@@ -436,7 +436,10 @@ class Fuser {
     // In large modules pairs that save the same, but for rounding, grow evenly: each instruction is then rated a few
     // times, not once for each instruction that joins its group.
     constexpr size_t kManyGroups = 2000;
+    // Of pairs that save the same, two readers of an array come last: joined, they keep others from what they compute.
+    constexpr double kPreference = 1e-6;
     if (!(gain > 0)) return;
+    if (of_one_array) gain *= 1 - kPreference;
     Pair pair{gain, 0, consumer, of_one_array, producer, version(producer), version(consumer), rated};
     if (groups_.size() > kManyGroups) {
       pair.gain = static_cast<double>(static_cast<float>(gain));

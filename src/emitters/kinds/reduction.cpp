@@ -93,19 +93,25 @@ std::string names(const hlo::Computation& computation, const ReductionHeroes& he
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
+/// Whether rows that are gone through several times are in registers meanwhile: loops over them disappear.
+bool stays_in_registers(const Fusion& fusion, const ReductionPlan& plan) {
+  const indexing::Tiling& tiling = plan.tiled.tiling;
+  int64_t bytes = 0, points = 1;
+  for (const InstructionId id : staged_parameters(fusion.computation(), plan.heroes))
+    bytes += hlo::byte_width(fusion.computation()[id].shape.type);
+  for (size_t i = 0; i < plan.tiled.rank(); ++i) {
+    if (tiling.unroll[i] > kMaxUnroll) return false;
+    points *= tiling.unroll[i] * tiling.vector[i];
+  }
+  return points * bytes <= kRegisterBytes && plan.tiled.in_registers == 0;
+}
+
 /// The fusion and its plan with inputs in shared memory, where rows are gone through several times and are too long for
 /// registers, but not for shared memory.
 std::optional<std::pair<hlo::ModulePtr, ReductionPlan>> stage_inputs(const Fusion& fusion, const ReductionPlan& plan) {
   const std::vector<InstructionId> parameters = staged_parameters(fusion.computation(), plan.heroes);
-  const indexing::Tiling& tiling = plan.tiled.tiling;
-  int64_t bytes = 0, points = 1;
-  bool unrolled = true;  // else nothing stays in registers
+  int64_t bytes = 0;
   for (const InstructionId id : parameters) bytes += hlo::byte_width(fusion.computation()[id].shape.type);
-  for (size_t i = 0; i < plan.tiled.rank(); ++i) {
-    points *= tiling.unroll[i] * tiling.vector[i];
-    unrolled &= tiling.unroll[i] <= kMaxUnroll;
-  }
-  if (unrolled && points * bytes <= kRegisterBytes && plan.tiled.in_registers == 0) return std::nullopt;
   if (plan.tiled.outputs() * plan.tiled.most_in_shared() * bytes > fusion.target.shared_memory) return std::nullopt;
   const StagedModule staged = with_copies(fusion.module, fusion.id, parameters);
   auto heroes = find_reductions((*staged.module)[fusion.id]);
@@ -175,8 +181,12 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   }
   ReductionPlan reduction{std::move(heroes), std::move(outputs), chosen.tiled};
   hlo::ModulePtr changed;
+  decision.kept = KeptRows::Operands;  // one loop has them all
   if (load.rereads) {
-    if (auto staged = stage_inputs(fusion, reduction)) std::tie(changed, reduction) = std::move(*staged);
+    const bool in_registers = stays_in_registers(fusion, reduction);
+    auto staged = in_registers ? std::nullopt : stage_inputs(fusion, reduction);
+    if (staged) std::tie(changed, reduction) = std::move(*staged);
+    if (!in_registers) decision.kept = changed ? KeptRows::Inputs : KeptRows::Nothing;
     std::string where = changed ? "shared memory" : "registers or caches";
     if (tiled.in_registers > 0) {
       where = fmt::format("registers ({} of {} repetitions) and {}", tiled.in_registers, tiled.tiling.unroll.back(),

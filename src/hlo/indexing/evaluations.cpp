@@ -103,15 +103,15 @@ EvaluationCounts::EvaluationCounts(const hlo::Module& module, hlo::ComputationId
   find_branches();
 }
 
-Evaluations EvaluationCounts::of_results(bool of_warps) const {
+Evaluations EvaluationCounts::of_results(bool of_warps, Kept kept) const {
   Evaluations wanted(computation_.instructions.size(), 0);
   for (const InstructionId id : roots_) wanted[static_cast<size_t>(id)] = elements_of(computation_[id].shape);
-  return propagated(std::move(wanted), true, of_warps);
+  return propagated(std::move(wanted), true, of_warps, kept);
 }
 
-Evaluations EvaluationCounts::whole() const { return of_results(false); }
+Evaluations EvaluationCounts::whole(Kept kept) const { return of_results(false, kept); }
 
-Evaluations EvaluationCounts::of_warps() const { return of_results(true); }
+Evaluations EvaluationCounts::of_warps(Kept kept) const { return of_results(true, kept); }
 
 Evaluations EvaluationCounts::of_element(InstructionId root) const {
   Evaluations wanted(computation_.instructions.size(), 0);
@@ -208,7 +208,7 @@ std::vector<double> EvaluationCounts::evaluated_by_product(const Instruction& pr
   return counts;
 }
 
-Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once, bool of_warps) const {
+Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once, bool of_warps, Kept kept) const {
   // Once for all users at its own index in the same branch, and for each of the others.
   SharedCounts shared(wanted.size());
   for (size_t i = 0; i < wanted.size(); ++i) shared.add(static_cast<InstructionId>(i), kNoBranch, wanted[i]);
@@ -236,6 +236,10 @@ Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once, boo
         }
         double each = 1;
         for (const Interval& range : map.ranges) each *= static_cast<double>(range.size());
+        if (kept == Kept::Operands && once_[static_cast<size_t>(id)] && it.opcode == Opcode::Reduce) {
+          shared.add(operand, branch_[static_cast<size_t>(id)], evaluated * each);
+          continue;
+        }
         // The elements of a row are sorted together.
         if (it.opcode == Opcode::Sort || it.opcode == Opcode::TopK) {
           apart[static_cast<size_t>(operand)] += there;

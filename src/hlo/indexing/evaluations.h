@@ -23,11 +23,14 @@ class EvaluationCounts {
   EvaluationCounts(const hlo::Module& module, hlo::ComputationId computation,
                    const std::vector<hlo::InstructionId>& once, int64_t blocks = 1);
 
+  /// What of the operands of reductions that are computed `once` serves all of these and elementwise results, at one
+  /// index of the operands, too.
+  enum class Kept { Nothing, Operands };
   /// For the whole result.
-  Evaluations whole() const;
+  Evaluations whole(Kept kept = Kept::Nothing) const;
   /// The same, counted as threads of a warp take part in it: where a condition holds for one element and not for its
   /// neighbours, threads whose element does not satisfy it wait for those whose does.
-  Evaluations of_warps() const;
+  Evaluations of_warps(Kept kept = Kept::Nothing) const;
   /// How often each instruction's code stands in a kernel's: once for all users that read at their own index, and once
   /// more for each place of the others' code that reads it.
   std::vector<double> code_copies() const;
@@ -43,8 +46,8 @@ class EvaluationCounts {
 
  private:
   /// From this many elements of each instruction.
-  Evaluations propagated(Evaluations wanted, bool with_once, bool of_warps = false) const;
-  Evaluations of_results(bool of_warps) const;
+  Evaluations propagated(Evaluations wanted, bool with_once, bool of_warps = false, Kept kept = Kept::Nothing) const;
+  Evaluations of_results(bool of_warps, Kept kept) const;
   /// The array that a read is of: where the operand is a tuple, one of its elements.
   hlo::InstructionId operand_of(const hlo::Instruction& it, const Read& read) const;
 
