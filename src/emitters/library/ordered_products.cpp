@@ -543,9 +543,12 @@ class Orderer : hlo::EntryRewriter {
         operands.push_back(from.id);
         continue;
       }
-      const Instruction number = entry_[copy.operands[i]];
-      operands.push_back(add(number.name + ".ordered", Opcode::Broadcast, permuted(number.shape, from.order),
-                             number.operands, number.attributes));
+      const Instruction numbers = entry_[copy.operands[i]];
+      InstructionId number = numbers.operands[0];
+      if (shape(number).rank() > 0)
+        number = add(numbers.name + ".number", Opcode::Reshape, hlo::array_shape(numbers.shape.type, {}), {number});
+      operands.push_back(add(numbers.name + ".ordered", Opcode::Broadcast, permuted(numbers.shape, from.order),
+                             {number}, hlo::DimensionsAttributes{}));
     }
     const InstructionId made = add(it.name + ".ordered", it.opcode, std::move(to), operands, it.attributes, it.called);
     return arranged(id, {made, from.order});

@@ -13,7 +13,8 @@ namespace {
 using Dimensions = std::vector<int64_t>;
 
 /// Of dimensions by their names, which are numbers.
-constexpr int64_t kSizes[] = {2, 3, 20, 24, 5, 6, 7, 4};
+constexpr int64_t kSizes[] = {2, 3, 20, 24, 5, 6, 7, 4, 1};
+constexpr int64_t kOne = 8;  ///< the name of one of one element
 
 Dimensions sizes_of(const Dimensions& names) {
   Dimensions sizes;
@@ -62,6 +63,7 @@ std::string random_products(Random& random) {
   const std::string type = std::data({"f32", "bf16"})[random.below(2)];
   // 0 and 1: perhaps batches; 2 and 3: of x and y alone; 4: terms; 5: terms of the second product.
   Dimensions x{2, 4, 5}, y{3, 4}, z{5, 7};
+  if (random.below(2) == 0) x.push_back(kOne);
   for (const int64_t one : {0, 1}) {
     const auto where = random.below(4);
     if (where != 1) x.push_back(one);
@@ -81,10 +83,12 @@ std::string random_products(Random& random) {
   const auto compute = [&](const std::string& prefix) {
     if (random.below(2) == 0) {
       const std::string array = type + dims(sizes_of(names));
-      text += fmt::format(
-          "  {0}c = {1}[] constant(0.5)\n  {0}b = {2} broadcast({0}c), dimensions={{}}\n"
-          "  {0}m = {2} multiply({0}b, {3})\n",
-          prefix, type, array, last);
+      const auto one = std::find(names.begin(), names.end(), kOne);
+      const bool is_list = one != names.end() && random.below(2) == 0;  // a number is an array of one element
+      text += fmt::format("  {0}c = {1}{2} constant({3})\n  {0}b = {4} broadcast({0}c), dimensions={{{5}}}\n", prefix,
+                          type, is_list ? "[1]" : "[]", is_list ? "{0.5}" : "0.5", array,
+                          is_list ? std::to_string(one - names.begin()) : "");
+      text += fmt::format("  {0}m = {1} multiply({0}b, {2})\n", prefix, array, last);
       last = prefix + "m";
     }
     if (random.below(2) == 0) {
