@@ -253,6 +253,7 @@ STRATA_DEVICE void copy_tile(unsigned char* to, const typename Shared::T* from, 
 template <class Shared, bool kAcross, int kRows, bool kBroadcast>
 struct SharedOperand {
   static constexpr int kRowBlocks = (kRows + 7) / 8;
+  static constexpr int kRowPairs = (kRowBlocks + 1) / 2;
   /// Whether tensor cores can read it by themselves.
   static constexpr bool kDescribed = Shared::kPanels && sizeof(typename Shared::T) == 2;
   const unsigned char* tile;
@@ -273,20 +274,32 @@ struct SharedOperand {
   }
 #endif
 
+  /// Where row l mod 8 of block r begins that lane l asks for, in blocks k of elements. Past the end it asks for
+  /// others, whose products nobody reads.
+  STRATA_DEVICE int offset_of(int batch, int r, int k, int l) const {
+    const int stored = above + (kBroadcast ? 0 : batch * Shared::kRows);
+    if constexpr (kAcross) {
+      return Shared::offset(stored + k * 8 + l % 8, first / 8 + (r < kRowBlocks ? r : kRowBlocks - 1));
+    } else {
+      const int row = r * 8 + l % 8;
+      return Shared::offset(stored + first + (row < kRows ? row : kRows - 1), k);
+    }
+  }
+
+  /// As the instruction's rows: the four words of two blocks in the order in which it reads them.
+  STRATA_DEVICE void load_rows(int batch, int k_block, unsigned (&f)[kRowPairs][4]) const {
+    const int l = lane();
+#pragma unroll
+    for (int pair = 0; pair < kRowPairs; ++pair)
+      ldmatrix<4, kAcross>(f[pair], tile + offset_of(batch, 2 * pair + l / 8 % 2, k_block + l / 16, l));
+  }
+
+  /// As its columns: two words of each block.
   STRATA_DEVICE void load(int batch, int k_block, unsigned (&f)[kRowBlocks][2]) const {
     const int l = lane();
-    const int stored = above + (kBroadcast ? 0 : batch * Shared::kRows);
 #pragma unroll
     for (int block = 0; block < kRowBlocks; block += 2) {
-      const int r = block + l / 16;
-      const int k = k_block + l / 8 % 2;
-      int offset;
-      if constexpr (kAcross) {
-        offset = Shared::offset(stored + k * 8 + l % 8, first / 8 + (r < kRowBlocks ? r : block));
-      } else {
-        const int row = r * 8 + l % 8;
-        offset = Shared::offset(stored + first + (row < kRows ? row : kRows - 1), k);
-      }
+      const int offset = offset_of(batch, block + l / 16, k_block + l / 8 % 2, l);
       if (block + 1 < kRowBlocks) {
         unsigned four[4];
         ldmatrix<4, kAcross>(four, tile + offset);
@@ -302,7 +315,18 @@ struct SharedOperand {
 template <class T, int kBatches, int kRows, int kK>
 struct Packed {
   static constexpr int kRowBlocks = (kRows + 7) / 8;
+  static constexpr int kRowPairs = (kRowBlocks + 1) / 2;
   unsigned v[kBatches][kK / 8][kRowBlocks];
+
+  STRATA_DEVICE void load_rows(int batch, int k_block, unsigned (&f)[kRowPairs][4]) const {
+#pragma unroll
+    for (int pair = 0; pair < kRowPairs; ++pair) {
+      const int upper = 2 * pair;
+      const int lower = upper + 1 < kRowBlocks ? upper + 1 : upper;  // nobody reads its products
+      f[pair][0] = v[batch][k_block][upper], f[pair][1] = v[batch][k_block][lower];
+      f[pair][2] = v[batch][k_block + 1][upper], f[pair][3] = v[batch][k_block + 1][lower];
+    }
+  }
 
   STRATA_DEVICE void load(int batch, int k_block, unsigned (&f)[kRowBlocks][2]) const {
 #pragma unroll
@@ -355,30 +379,27 @@ template <class T, int kK, class D, class A, class B>
 STRATA_DEVICE void multiply(D& d, const A& a, const B& b) {
 #pragma unroll
   for (int batch = 0; batch < D::kBatches; ++batch) {
+    // An instruction has two blocks of rows. Of the last one alone nobody reads the lower half.
+    float unread[D::kColumnBlocks][2] = {};
     // Long sums are a loop, so that their code stays in the instruction cache.
     constexpr int kSteps = kK / 16;
     constexpr bool kLong = kSteps > 8 && !InRegisters<A>::value && !InRegisters<B>::value;
 #pragma unroll kLong ? 4 : kSteps
     for (int k = 0; k < kK / 8; k += 2) {
-      unsigned rows[A::kRowBlocks][2];
+      unsigned rows[A::kRowPairs][4];
       unsigned columns[B::kRowBlocks][2];
-      a.load(batch, k, rows);
+      a.load_rows(batch, k, rows);
       b.load(batch, k, columns);
 #pragma unroll
       for (int r = 0; r < D::kRowBlocks; r += 2) {
-        constexpr bool kOdd = D::kRowBlocks % 2 == 1;
-        const bool lower = !kOdd || r + 1 < D::kRowBlocks;  // whether there is a second block of rows
-        const unsigned fragment[4] = {rows[r][0], lower ? rows[lower ? r + 1 : r][0] : 0u, rows[r][1],
-                                      lower ? rows[lower ? r + 1 : r][1] : 0u};
 #pragma unroll
         for (int c = 0; c < D::kColumnBlocks; ++c) {
-          float* upper_result = &d.v[D::at(batch, r, c, 0)];
-          float* lower_result = &d.v[D::at(batch, lower ? r + 1 : r, c, 0)];
-          float result[4] = {upper_result[0], upper_result[1], lower ? lower_result[0] : 0.0f,
-                             lower ? lower_result[1] : 0.0f};
-          mma(result, fragment, columns[c], T{});
-          upper_result[0] = result[0], upper_result[1] = result[1];
-          if (lower) lower_result[0] = result[2], lower_result[1] = result[3];
+          float* const upper = &d.v[D::at(batch, r, c, 0)];
+          float* const lower = r + 1 < D::kRowBlocks ? &d.v[D::at(batch, r + 1, c, 0)] : unread[c];
+          float result[4] = {upper[0], upper[1], lower[0], lower[1]};
+          mma(result, rows[r / 2], columns[c], T{});
+          upper[0] = result[0], upper[1] = result[1];
+          lower[0] = result[2], lower[1] = result[3];
         }
       }
     }
