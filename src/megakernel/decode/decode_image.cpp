@@ -7,6 +7,7 @@
 #include <array>
 #include <numeric>
 
+#include "megakernel/decode/attention_body.h"
 #include "megakernel/tasks/device/strata_sequence.h"
 #include "megakernel/tgraph/decompose.h"
 
@@ -430,6 +431,7 @@ class DecodeImageBuilder {
     if (!made_.bodies.contains(op.name)) {
       TaskCall load = call;
       for (std::string& text : load.tensors) text = "0";
+      load.ring = "run";
       made_.bodies[op.name] = {op.name, load_call(*code, load), compute_call(*code, call)};
     }
     return {};
@@ -444,10 +446,10 @@ class DecodeImageBuilder {
     const std::vector<int64_t>& grid = op.operation().body->launch().grid;
     const int cache = tensor(in_layer("cache"), {grid[0], grid[1], grid[2], code->iterations}, TensorClass::History,
                              code->stage_bytes);
-    const std::string norm = c_.family == ModelFamily::Qwen3 ? "true" : "false";
+    const bool norms = c_.family == ModelFamily::Qwen3;
     std::vector<int> arguments{words_of("Q"), words_of("K"), words_of("V"), cosines_, sines_};
     for (const char* name : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"})
-      arguments.push_back(norm == "true" ? weight_buffer(weight_name(name), c_.head_dim) : cosines_);
+      arguments.push_back(norms ? weight_buffer(weight_name(name), c_.head_dim) : cosines_);
     const int packed = packed_buffer(op, *code, DecodeBuffer::Kind::Cache);
     arguments.push_back(packed);
     std::vector<std::string> outs;
@@ -458,7 +460,7 @@ class DecodeImageBuilder {
     Operator& made = hand_written("attention", grid, std::move(arguments));
     set_cost(made, *code);
     made.cost.constant_bytes = code->iterations * code->stage_bytes;
-    made.cost.scratch_bytes = own_tile(*code) + code->stage_bytes;
+    made.cost.scratch_bytes = own_tile_place(*code) + code->stage_bytes;
     made.reads = {tile(names_.at("Q"), false, grid, {2, 1}), of_sequence(names_.at("K"), grid),
                   of_sequence(names_.at("V"), grid), tile(cache, false, grid, {0, 1, 2, -1})};
     for (TensorId id : op.operation().results) {
@@ -466,86 +468,10 @@ class DecodeImageBuilder {
       made.writes.push_back(tile(t, true, grid, {2, 1, splits ? 0 : -1, -1}));
     }
     made.writes.push_back(tile(cache, true, grid, {0, 1, 2, -1}));
-    if (!made_.bodies.contains("attention")) made_.bodies["attention"] = attention_body(op, *code, grid, norm, outs);
+    if (!made_.bodies.contains("attention"))
+      made_.bodies["attention"] = attention_body({c_, op, *code, shape_.capacity, rows_.each, std::move(outs)});
     if (splits) STRATA_CHECK(combine(operators->operators.back(), grid));
     return {};
-  }
-
-  /// Where attention's tile with this step's position lies in scratch memory.
-  static int64_t own_tile(const TaskCode& code) { return ceil_div(code.scratch_bytes(), kPlace) * kPlace; }
-
-  TaskBody attention_body(const DecodeOperator& op, const TaskCode& code, const std::vector<int64_t>& grid,
-                          const std::string& norm, const std::vector<std::string>& outs) const {
-    const int64_t keys = op.graph->type(op.graph->inputs()[1]).shape[1] / grid[0] / code.iterations;
-    const std::string part = fmt::format(
-        "      const int split = static_cast<int>(d.record.coordinates[0]);\n"
-        "      const int g = static_cast<int>(d.record.coordinates[1]);\n"
-        "      const int b = static_cast<int>(d.record.coordinates[2]);\n"
-        "      const HistoryPart part = HistoryPart::of<{0}, {1}>({2}.position(b), split);\n",
-        keys, grid[0], "{}");
-    const std::string tiles =
-        fmt::format("static_cast<int64>(split + {} * (g + {} * {})) * {}", grid[0], grid[1],
-                    is_prompt() ? fmt::format("(b / {})", rows_.each) : "b", code.iterations * code.stage_bytes);
-    TaskBody body;
-    body.comment = "attention";
-    body.load = fmt::format(fmt::runtime(part), "ring") +
-                fmt::format(
-                    "      ring.wait_for_history();\n"
-                    "      load_history(argument<const unsigned char>(d, 7) + {}, part, {}, ring);\n",
-                    tiles, code.stage_bytes);
-    const Packing::Tile& key = code.packing.tiles[0];
-    const Packing::Tile& value = code.packing.tiles[1];
-    const std::string rows = fmt::format("HeadRows<bf16, Side, {}, {}>", c_.head_dim, norm);
-    const auto head_rows = [&](int number, int gain, const std::string& back = "") {
-      return fmt::format("{0}{{words<bf16>(d, side, {1}), argument<const bf16>(d, {2}), cos{4}, sin{4}, {3}f}}", rows,
-                         number, gain, fmt::format("{:.9e}", c_.rms_norm_eps), back);
-    };
-    TaskCall call;
-    call.tensors = {
-        head_rows(0, 5), "static_cast<const bf16*>(nullptr)", "static_cast<const bf16*>(nullptr)",
-        fmt::format("KeyMask<bf16, {}, {}, {}>{{part.left, 0, {}}}", keys, code.iterations, grid[0], shape_.capacity)};
-    call.tensors.insert(call.tensors.end(), outs.begin(), outs.end());
-    call.packed = "";
-    call.iterations = "part.iterations";
-    call.ring = "history";
-    const int64_t own = own_tile(code);
-    // Where all warps compute, the block function waits for copies and meets before its loop.
-    const std::string meets = fmt::format(
-        "      if (part.own >= 0) {{\n        commit_copies();\n        wait_copies<0>();\n        {}::meet();\n      "
-        "}}\n",
-        kTeamType);
-    const std::string cached =
-        fmt::format("argument<unsigned char>(d, 7) + {} + part.own * {}", tiles, code.stage_bytes);
-    const std::string append =
-        is_prompt() ? fmt::format(
-                          "      if (part.own >= 0) {{\n"
-                          "        append_rows_to_history<{0}, {1}, {2}, {3}>(\n"
-                          "            own, {4}, part.row, b % {5} + 1, bf16{{}},\n"
-                          "            [&](int n) {{ return {6} + ((b - n) * {7} + g) * {8}; }},\n"
-                          "            [&](int n) {{ return words<bf16>(d, side, 2) + ((b - n) * {7} + g) * {8}; }});\n"
-                          "      }}\n",
-                          kTeamType, key.type, value.type, value.offset, cached, rows_.each,
-                          head_rows(1, 6, fmt::format(" - n * {}", c_.head_dim)), c_.num_key_value_heads, c_.head_dim)
-                    : fmt::format(
-                          "      if (part.own >= 0) {{\n"
-                          "        append_to_history<{0}, {1}, {2}, {3}, {4}>(\n"
-                          "            own, {5},\n"
-                          "            {6} + (b * {7} + g) * {8}, words<bf16>(d, side, 2) + (b * {7} + g) * {8}, "
-                          "part.row);\n"
-                          "      }}\n",
-                          kTeamType, key.type, value.type, value.offset, code.stage_bytes, cached, head_rows(1, 6),
-                          c_.num_key_value_heads, c_.head_dim);
-    body.compute =
-        fmt::format(fmt::runtime(part), "side") +
-        fmt::format(
-            "      const int position = side.position(b);\n"
-            "      const bf16* const cos = argument<const bf16>(d, 3) + static_cast<int64>(position) * {0};\n"
-            "      const bf16* const sin = argument<const bf16>(d, 4) + static_cast<int64>(position) * {0};\n"
-            "      unsigned char* const own = side.scratch() + {1};\n"
-            "{2}{3}      HistoryRing<TaskRing<Side>> history{{ring, part.own, own}};\n",
-            c_.head_dim, own, append, code.threads < kTeam ? meets : "") +
-        compute_call(code, call);
-    return body;
   }
 
   Result<void> combine(const DecodeOperator& op, const std::vector<int64_t>& grid) {

@@ -210,10 +210,10 @@ class OperatorWriter {
     const int64_t terms = c_.hidden_size;
     STRATA_TRY(const Rational epsilon, parse_rational(fmt::format("{}", c_.rms_norm_eps)));
     const std::string before =
-        lines(fmt::format("x = in_iter({}, imap=[_], fmap=1); gain = in_iter({}, imap=[_], fmap=0);"
+        lines(fmt::format("gain = in_iter({}, imap=[_], fmap=0); x = in_iter({}, imap=[_], fmap=1);"
                           "scaled = mul(x, gain); squares = sqr(x); square = sum(squares, dim=1);"
                           "sum_square = accum(square, kind=sum)",
-                          x, gain.name),
+                          gain.name, x),
               "    ");
     STRATA_TRY(OperatorText text, products(name, x, terms, "scaled", before, matrices));
     text.operands.insert(text.operands.begin() + 1, gain.name);
@@ -237,9 +237,9 @@ class OperatorWriter {
     const int64_t terms = std::accumulate(shape.begin() + 1, shape.end(), int64_t{1}, std::multiplies<>());
     const bool flat = shape.size() == 2;
     const std::string rows = flat ? x.name : x.name + "Columns";
-    const std::string before = lines(fmt::format("x = in_iter({}, imap=[_], fmap=1); residual = in_iter({}, imap=[1]);"
+    const std::string before = lines(fmt::format("residual = in_iter({}, imap=[1]); x = in_iter({}, imap=[_], fmap=1);"
                                                  "same = accum(residual, kind=max)",
-                                                 rows, residual),
+                                                 residual, rows),
                                      "    ");
     STRATA_TRY(OperatorText text, products(name, rows, terms, "x", before, {matrix}));
     if (!flat) text.views += lines(fmt::format("{} = reshape({}, shape=[{}, {}])", rows, x.name, b_, terms), "  ");
@@ -282,8 +282,8 @@ class OperatorWriter {
     partial.grid = {splits, heads, b_};
     partial.loop = tiles / splits;
     partial.body =
-        lines(fmt::format("q = in_iter(Queries, imap=[_, 1, 0]); k = in_iter(KeysT, imap=[3, 1, 0], fmap=3);"
-                          "v = in_iter(Values, imap=[2, 1, 0], fmap=2); seen = in_iter(Seen, imap=[3, _, 0], fmap=3);"
+        lines(fmt::format("seen = in_iter(Seen, imap=[3, _, 0], fmap=3); q = in_iter(Queries, imap=[_, 1, 0]);"
+                          "k = in_iter(KeysT, imap=[3, 1, 0], fmap=3); v = in_iter(Values, imap=[2, 1, 0], fmap=2);"
                           "products = matmul(q, k); scores = scale(products, factor={});"
                           "largest = reduce_max(scores, dim=3); below = sub(scores, largest); powers = exp(below);"
                           "weights = mul(powers, seen); weight = sum(weights, dim=3); mixed = matmul(weights, v);"

@@ -68,6 +68,13 @@
 #endif
 #endif
 
+/// Before a loop that seldom repeats: one copy of its body.
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define STRATA_ROLLED _Pragma("unroll 1")
+#else
+#define STRATA_ROLLED
+#endif
+
 /// What seldom runs: called, not inlined, so that what often runs stays in the instruction cache.
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define STRATA_COLD __device__ __noinline__

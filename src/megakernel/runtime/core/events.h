@@ -100,6 +100,22 @@ STRATA_DEVICE void write_tagged(Platform& platform, typename Platform::TaggedWor
 /// Loads of tagged words that a lane has on their way.
 constexpr int kTaggedAtOnce = 4;
 
+/// By the lanes of a warp together, for a context in parts: until a word has been written in this epoch, or later.
+template <class Platform>
+STRATA_COLD Looked wait_for_word_apart(typename Platform::Handle handle, const Program<Platform>& program, Role role,
+                                       int index, int task, unsigned epoch, bool reported, int object,
+                                       const typename Platform::TaggedWord* word) {
+  auto&& platform = handle;
+  Context<Platform> c{platform, program, role, index, task, epoch, Verdict::Ready, reported};
+  Waited waited{Activity::Tags, object, 0, epoch};
+  spin<Scope::Warp>(c, waited, [&] {
+    const bool looks = c.platform.leads_warp();
+    if (looks) waited.have = c.platform.load_tagged(*word).tag;
+    return c.platform.first_lane(looks && reached(waited.have, epoch)) == 0;
+  });
+  return {c.left, c.reported, {}};
+}
+
 /// By the lanes of a warp together: take(i, word) for the words place(0) … place(count − 1) as soon as they have been
 /// written in this epoch, each by one lane; `count` and place(i) are the same in all lanes. All look for theirs once,
 /// since they may all be there. Then one lane looks for a missing one until it is there, and all look again for theirs:
@@ -107,7 +123,7 @@ constexpr int kTaggedAtOnce = 4;
 template <int kAtOnce = kTaggedAtOnce, class Platform, class Place, class Take>
 STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const Place& place, int count, unsigned epoch, Take take) {
   Platform& platform = c.platform;
-  Waited waited{Activity::Tags, 0, 0, epoch};
+  if (c.left != Verdict::Ready) return c.left;
   const int lanes = platform.lanes();
   for (int base = 0; base < count; base += lanes * kAtOnce) {
     const int mine = base + platform.lane();
@@ -131,13 +147,12 @@ STRATA_DEVICE Verdict read_tagged(Context<Platform>& c, const Place& place, int 
       }
       const int late = platform.first_lane(missing != 0);
       if (late < 0) break;
-      waited.object = static_cast<int>(platform.share(object, late));
-      const auto is_there = [&] {
-        const bool mine_looks = platform.leads_warp();
-        if (mine_looks) waited.have = platform.load_tagged(place(waited.object)).tag;
-        return platform.first_lane(mine_looks && reached(waited.have, epoch)) == 0;
-      };
-      if (spin<Scope::Warp>(c, waited, is_there) != Verdict::Ready) return c.left;
+      const auto awaited = static_cast<int>(platform.share(object, late));
+      const Looked looked = wait_for_word_apart<Platform>(platform.handle(), c.program, c.role, c.index, c.task, epoch,
+                                                          c.reported, awaited, &place(awaited));
+      c.left = looked.left;
+      c.reported = looked.reported;
+      if (c.left != Verdict::Ready) return c.left;
     }
     STRATA_UNROLL
     for (int n = 0; n < kAtOnce; ++n)

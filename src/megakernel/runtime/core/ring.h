@@ -324,6 +324,7 @@ class ComputeSide {
       at_ = straight;
       n_ = n;
     }
+    STRATA_ROLLED
     for (; n_ < n; ++n_) at_ = begin_of(c_.program, at_, room) + room;
   }
 

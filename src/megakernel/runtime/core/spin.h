@@ -171,12 +171,30 @@ STRATA_DEVICE bool passed(Platform& platform, typename Platform::Barrier& barrie
   return platform.passed(barrier, phase);
 }
 
-/// Until the phase of a barrier is over. `object` says in reports which barrier it is.
+/// wait_for_phase() for a context in parts, where the first look was too early.
+template <Scope kScope, class Platform>
+STRATA_COLD Looked wait_for_phase_apart(typename Platform::Handle handle, const Program<Platform>& program, Role role,
+                                        int index, int task, unsigned epoch, bool reported, const Waited wait,
+                                        typename Platform::Barrier* barrier) {
+  auto&& platform = handle;
+  Context<Platform> c{platform, program, role, index, task, epoch, Verdict::Ready, reported};
+  Waited waited = wait;
+  spin<kScope>(c, waited, [&] { return passed<kScope>(c.platform, *barrier, waited.have); });
+  return {c.left, c.reported, {}};
+}
+
+/// Until the phase of a barrier is over. `object` says in reports which barrier it is. The spin is a call: each place
+/// that waits would have its code, and what a task executes once must come to the instruction cache each time.
 template <Scope kScope = Scope::Thread, class Platform>
 STRATA_DEVICE Verdict wait_for_phase(Context<Platform>& c, Activity activity, int object,
                                      typename Platform::Barrier& barrier, unsigned phase) {
-  Waited waited{activity, object, phase, phase + 1};
-  return spin<kScope>(c, waited, [&] { return passed<kScope>(c.platform, barrier, phase); });
+  if (c.left != Verdict::Ready || passed<kScope>(c.platform, barrier, phase)) return c.left;
+  const Looked looked =
+      wait_for_phase_apart<kScope, Platform>(c.platform.handle(), c.program, c.role, c.index, c.task, c.epoch,
+                                             c.reported, {activity, object, phase, phase + 1}, &barrier);
+  c.left = looked.left;
+  c.reported = looked.reported;
+  return c.left;
 }
 
 /// The start of a launch: all workers and schedulers count themselves, and go on when all are there. Where one is not

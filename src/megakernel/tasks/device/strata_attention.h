@@ -145,27 +145,29 @@ STRATA_DEVICE void bring_tile(unsigned char* to, const KeyMask<T, kKeys, kIterat
   }
 }
 
-/// A worker's ring where the tile with this step's position does not come through it, but lies beside it.
-template <class Ring>
+/// A worker's ring where the tile with this step's position does not come through it, but lies beside it. kBarrier:
+/// where the warp that takes it meets those that bring it, kThreads together; 0: all have met before.
+template <class Ring, int kBarrier = 0, int kThreads = 0>
 struct HistoryRing {
   static constexpr bool kSharesMemory = Ring::kSharesMemory;
   Ring& ring;
   int own;
   const unsigned char* tile;
 
-  STRATA_DEVICE const unsigned char* stage(int n, int bytes) { return n == own ? tile : ring.stage(n, bytes); }
+  STRATA_DEVICE const unsigned char* stage(int n, int bytes) {
+    if (n != own) return ring.stage(n, bytes);
+    if constexpr (kBarrier != 0) named_barrier(kBarrier, kThreads);
+    return tile;
+  }
   STRATA_DEVICE void release(int n, int warps) {
     if (n != own) ring.release(n, warps);
   }
   STRATA_DEVICE void advance(int count, int bytes) { ring.advance(own >= 0 ? count - 1 : count, bytes); }
 };
 
-/// One thread loads a split's tiles, but for the one with this step's position.
-template <class Ring>
-STRATA_DEVICE void load_history(const unsigned char* tiles, const HistoryPart& part, int bytes, Ring& ring) {
-  for (int n = 0; n < part.iterations; ++n, tiles += bytes) {
-    if (n != part.own) ring.push(tiles, bytes);
-  }
+/// A split's tiles, but for the one with this step's position.
+STRATA_DEVICE StageRun history_run(const unsigned char* tiles, const HistoryPart& part, int bytes) {
+  return {tiles, part.iterations, bytes, part.own};
 }
 
 /// Starts copies of the first rows of a stored tile.
@@ -177,32 +179,52 @@ STRATA_DEVICE void copy_rows(unsigned char* to, const unsigned char* from, int r
   }
 }
 
+/// By a warp: a row of a stored tile in shared memory, which its lanes have written, to all rows after it.
+template <class Shared>
+STRATA_DEVICE void repeat_row(unsigned char* tile, int row) {
+  struct alignas(16) Chunk {
+    unsigned words[4];
+  };
+  constexpr int kOfChunk = 32 / Shared::kChunks;  // rows that the warp's lanes take at once
+  static_assert(32 % Shared::kChunks == 0, "whole rows");
+  warp_barrier();
+  const int chunk = lane() % Shared::kChunks;
+  const Chunk data = *reinterpret_cast<const Chunk*>(tile + Shared::offset(row, chunk));
+  for (int to = row + 1 + lane() / Shared::kChunks; to < Shared::kRows; to += kOfChunk)
+    *reinterpret_cast<Chunk*>(tile + Shared::offset(to, chunk)) = data;
+}
+
+/// Warps that bring the tile with this step's position.
+constexpr int kBringers = 4;
+
 /// The tile with this step's position: the rows before it from the cache, this step's key and value from the tasks that
 /// made them, which go to the cache as well. The rows after it are hidden, and hold the same key and value: so no score
 /// is larger than one that counts, whatever an earlier sequence left in the cache. All of the team call it; the tile is
-/// there when its copies have landed and all have met, as the block function does before its loop. The last warps bring
-/// it, while the first ones bring the queries.
+/// there when its copies have landed and all have met, as the block function does before its loop. The last kBringers
+/// warps bring it, while the first ones bring the queries.
 template <class Team, class Keys, class Values, int kValuesAt, int kBytes, class T, class Side, int kHeadDim,
           bool kNorm>
 STRATA_DEVICE void append_to_history(unsigned char* tile, unsigned char* cached,
                                      const HeadRows<T, Side, kHeadDim, kNorm>& key, const Words<T, Side>& value,
                                      int row) {
   constexpr int kLanes = kHeadDim / kOfLane;
-  constexpr int kCopying = 2;  // warps
+  constexpr int kCopying = kBringers - 2;  // warps
   const int from_last = Team::kWarps - 1 - Team::warp();
   if (from_last == 0) {
     each_head_row<1, 32>(key, 0, lane(), [&](int, int word, const unsigned(&data)[2]) {
-      for (int hidden = row; hidden < Keys::kRows; ++hidden) put_word<Keys>(tile, hidden, word, data);
+      put_word<Keys>(tile, row, word, data);
       put_word<Keys>(cached, row, word, data);
     });
+    repeat_row<Keys>(tile, row);
   } else if (from_last == 1) {
     gather_words<1>(
         *value.side, kLanes, lane(), 32, [&](int n) -> auto& { return value.at(n * kOfLane); },
         [&](int n, const unsigned(&data)[2]) {
-          for (int hidden = row; hidden < Values::kRows; ++hidden) put_word<Values>(tile + kValuesAt, hidden, n, data);
+          put_word<Values>(tile + kValuesAt, row, n, data);
           put_word<Values>(cached + kValuesAt, row, n, data);
         });
-  } else if (from_last < 2 + kCopying) {
+    repeat_row<Values>(tile + kValuesAt, row);
+  } else if (from_last < kBringers) {
     const int thread = (from_last - 2) * 32 + lane();
     copy_rows<Keys, kCopying * 32>(tile, cached, row, thread);
     copy_rows<Values, kCopying * 32>(tile + kValuesAt, cached + kValuesAt, row, thread);

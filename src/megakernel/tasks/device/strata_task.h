@@ -35,6 +35,28 @@ struct TaskRing {
   STRATA_DEVICE void advance(int count, int bytes) { side.advance(count, static_cast<unsigned>(bytes)); }
 };
 
+/// What most functions load: stages of equally many bytes that lie one after the other, without one of them. A function
+/// only says which; one loop loads them for all functions of an image (load_run), so that its code stays in the
+/// instruction cache.
+struct StageRun {
+  const unsigned char* from = nullptr;
+  int stages = 0;
+  int bytes = 0;      ///< of a stage
+  int left_out = -1;  ///< this stage is not loaded
+};
+STRATA_DEVICE void push_stages(StageRun& run, const unsigned char* from, int stages, int bytes) {
+  run = {from, stages, bytes, -1};
+}
+template <class Ring>
+STRATA_DEVICE void load_run(Ring& ring, const StageRun& run) {
+  const unsigned char* from = run.from;
+#pragma unroll 1
+  for (int n = 0; n < run.stages; ++n, from += run.bytes) {
+    if (n == run.left_out) continue;
+    ring.push(from, static_cast<unsigned>(run.bytes), static_cast<unsigned>((run.stages - n) * run.bytes));
+  }
+}
+
 /// Words place(0) … place(count − 1), dealt to `threads` threads, whole warps, a warp's width at a time: take(n, data)
 /// for each, as soon as it has been written in this step (runtime/core/events.h, read_tagged). place(n) is the same in
 /// all lanes: one looks for another's. kAtOnce: words that a
@@ -71,8 +93,9 @@ struct Brought<Shared, kRowStride, kBatchStride, Words<T, Side>> {
   template <int kThreads, int kGroups, int kStride, int kCount, class From>
   STRATA_DEVICE static void bring(unsigned char* to, const From& from, int first, int iterations, int rank) {
     if (first >= iterations) return;
+    constexpr int kMost = (kCount * kRows * kWords + kThreads - 1) / kThreads;  // words of a lane
     const int count = (iterations - first + kGroups - 1) / kGroups * kRows * kWords;
-    gather_words(
+    gather_words<(kMost < 4 ? kMost : 4)>(
         *from(0).side, count, rank, kThreads,
         [&](int n) -> auto& {
           const int row = n / kWords % kRows;

@@ -156,6 +156,12 @@ struct SlotRing : Ring {
   STRATA_DEVICE void advance(int count, int) { strata_device::advance<kSlots>(*this, count); }
 };
 
+/// Fills so many slots, one after the other, with as many bytes each. A mega-kernel has another one.
+template <int kSlots, int kSlotBytes>
+STRATA_DEVICE void push_stages(SlotRing<kSlots, kSlotBytes>& ring, const unsigned char* from, int stages, int bytes) {
+  for (int n = 0; n < stages; ++n, from += bytes) ring.push(from, bytes, (stages - n) * bytes);
+}
+
 /// How tiles are brought from what a tensor is; a mega-kernel has others than pointers.
 template <class Shared, int64 kRowStride, int64 kBatchStride, class From>
 struct Brought {

@@ -40,11 +40,8 @@ class PackedLoads : public RingLoads {
   std::string iterations() const override { return "iterations"; }
 
   std::string load() const override {
-    return fmt::format(
-        "  const unsigned char* from = {0} + {1};\n"
-        "  for (int iteration = 0; iteration < iterations; ++iteration, from += {2})\n"
-        "    ring.push(from, {2}, (iterations - iteration) * {2});\n",
-        kPackedConstants, block_offset(), stage_bytes());
+    return fmt::format("  push_stages(ring, {} + {}, iterations, {});\n", kPackedConstants, block_offset(),
+                       stage_bytes());
   }
 
   std::string before_loop() const override {
@@ -53,14 +50,15 @@ class PackedLoads : public RingLoads {
       text += fmt::format("  unsigned char* const gathered = page.memory + {} + crew * {};\n", once_bytes(),
                           iterations_of_piece() * gathered_bytes());
     }
-    // In the order of the block: what waits for nothing should come first there. What stays was mostly made long ago,
-    // and is brought while the rest is still awaited.
-    for (Tile tile : tiles(true)) text += bring(tile, "page.memory", team_threads(), "Team::rank()");
+    // In the order of the block: what waits for nothing, or was made long ago, should come first there, and so comes
+    // while the rest is still awaited.
+    for (const Operation& op : block_.body.operations()) {
+      if (!is_loaded(op)) continue;
+      if (plan_of(&op).once) text += bring(&op, "page.memory", team_threads(), "Team::rank()");
+      if (is_gathered(&op) && !in_pieces()) text += bring(&op, "group", "iterations");
+    }
     const char* const barrier = warps_are_alone() ? "strata_device::warp_barrier();" : "Team::meet();";
     if (in_pieces()) return text + (once_bytes() == 0 ? "" : copies_landed(barrier)) + piece_lambda();
-    for (Tile tile : tiles(false)) {
-      if (is_gathered(tile)) text += bring(tile, "group", "iterations");
-    }
     return text + copies_landed(barrier);
   }
 
