@@ -107,8 +107,8 @@ def scatter_add(c, x, dim, index, source):
 
 @lowers("aten.scatter_reduce.two")
 def scatter_reduce(c, x, dim, index, source, reduce, include_self=True):
-    if reduce not in _COMBINE:
-        raise Unsupported(f"scatter_reduce by {reduce} is not taken")
+    if reduce == "mean":
+        return _scatter_mean(c, x, dim, index, source, include_self)
     combine, kind = _COMBINE[reduce], wide(x.dtype)
     start = c.cast(x, kind)
     if not include_self:
@@ -116,6 +116,21 @@ def scatter_reduce(c, x, dim, index, source, reduce, include_self=True):
         neutral = neutral if neutral is not None else (lowest if combine == "maximum" else highest)(kind)
         start = _scatter_along(c, start, dim, index, neutral, "replace")
     return c.cast(_scatter_along(c, start, dim, index, source, combine), x.dtype)
+
+
+def _scatter_mean(c: Lowering, x: Value, dim: int, index: Value, source: Value, include_self: bool) -> Value:
+    """Sums divided by their numbers of terms. Integers are rounded down, as torch does."""
+    start, kind = c.widen(x), wide(x.dtype)
+    if not include_self:
+        start = _scatter_along(c, start, dim, index, 0, "replace")
+    total = _scatter_along(c, start, dim, index, source, "add")
+    count = _scatter_along(c, c.b.full(1 if include_self else 0, kind, x.shape), dim, index, 1, "add")
+    count = c.binary("maximum", count, 1)
+    if kind in FLOATS:
+        return c.cast(c.div(total, count), x.dtype)
+    rest = c.binary("remainder", total, count)
+    quotient = c.div(total, count)
+    return c.select(c.compare(rest, 0, "LT"), c.sub(quotient, 1), quotient)
 
 
 # Advanced indexing: x[i, :, j]
@@ -180,8 +195,6 @@ def index_put(c, x, indices, values, accumulate=False, *_):
 
 @lowers("aten.embedding_dense_backward.default")
 def embedding_backward(c, grad, indices, num_weights, padding_idx, scale_grad_by_freq):
-    if scale_grad_by_freq:
-        raise Unsupported("gradients of an embedding that are scaled by frequency are not taken")
     width = grad.shape[-1]
     grad = c.b.reshape(c.widen(grad), (indices.size, width))
     flat = c.b.reshape(indices, (indices.size, 1))
@@ -190,6 +203,10 @@ def embedding_backward(c, grad, indices, num_weights, padding_idx, scale_grad_by
     zero = c.b.full(0, grad.dtype, (num_weights, width))
     if indices.size == 0:
         return c.cast(zero, c.dtype)
+    if scale_grad_by_freq:
+        ones, none = c.b.full(1, grad.dtype, (indices.size,)), c.b.full(0, grad.dtype, (num_weights,))
+        times = c.b.scatter("add", none, flat, ones, window=[], inserted=[0], dims_map=[0], vector_dim=1)
+        grad = c.div(grad, c.b.reshape(take(c, times, c.b.reshape(indices, (indices.size,)), 0), (indices.size, 1)))
     total = c.b.scatter("add", zero, flat, grad, window=[1], inserted=[0], dims_map=[0], vector_dim=1)
     return c.cast(total, c.dtype)
 
@@ -210,8 +227,11 @@ def search_sorted(c, sorted_values, values, *, out_int32=False, right=False, sid
     """By counting the smaller elements."""
     if c.node.target._opname == "bucketize":
         sorted_values, values = values, sorted_values
-    if not isinstance(values, Value) or sorter is not None:
-        raise Unsupported("searchsorted of a number, or with a sorter, is not taken")
+    if sorter is not None:
+        raise Unsupported("a searchsorted with a sorter is not taken")
+    if not isinstance(values, Value):
+        values = c.b.constant(values, sorted_values.dtype if isinstance(values, int) else "f32"
+                              if sorted_values.dtype not in FLOATS else sorted_values.dtype)
     if sorted_values.rank > 1 and sorted_values.shape[:-1] != values.shape[:-1]:
         raise Unsupported("searchsorted with other rows than its sorted values has is not taken")
     dtype = values.dtype if values.dtype in FLOATS else sorted_values.dtype

@@ -101,9 +101,12 @@ def leaky_relu(c, x, negative_slope=0.01):
     return c.select(c.compare(x, 0.0, "GT"), x, c.mul(x, float(negative_slope)))
 
 
-@formula("aten.digamma.default", "aten.lgamma.default", "aten.erfinv.default", "aten.polygamma.default")
-def special(c, x, *arguments):
-    raise Unsupported("special functions beyond erf are not taken")
+@lowers("aten.digamma.default", "aten.lgamma.default", "aten.erfinv.default", "aten.polygamma.default",
+        "aten.i0.default", "aten.igamma.default", "aten.igammac.default", "aten.special_i0e.default",
+        "aten.special_i1.default", "aten.special_erfcx.default", "aten.special_ndtri.default",
+        "aten.special_zeta.default")
+def special(c, *_):
+    raise Unsupported("of the special functions, only erf, erfc and what follows from them are taken")
 
 
 @lowers("aten.trunc.default", "aten.fix.default")
@@ -116,6 +119,35 @@ def trunc(c, x):
 @lowers("aten.relu.default")
 def relu(c, x):
     return c.binary("maximum", x, 0)
+
+
+@lowers("aten.signbit.default")
+def signbit(c, x):
+    if x.dtype == "pred" or x.dtype in UNSIGNED:
+        return c.b.full(False, "pred", c.shape)
+    if x.dtype not in FLOATS:
+        return c.compare(x, 0, "LT")
+    # The sign of -0 and of NaN is in the bits alone.
+    bits = {"f16": "s16", "bf16": "s16", "f32": "s32", "f64": "s64"}[x.dtype]
+    return c.compare(c.b.op("bitcast-convert", [x], bits, x.shape), 0, "LT")
+
+
+@lowers("aten.angle.default")
+def angle(c, x):
+    if c.dtype not in FLOATS:
+        raise Unsupported("the angle of integers is not taken")
+    y = c.cast(x, c.dtype)
+    return c.select(c.compare(y, y, "NE"), y, c.select(c.compare(y, 0.0, "LT"), math.pi, 0.0, c.dtype))
+
+
+@formula("aten.round.decimals")
+def round_decimals(c, x, *, decimals=0):
+    if x.dtype not in FLOATS:
+        return x
+    by = 10.0 ** abs(decimals)
+    scaled = c.mul(x, by) if decimals >= 0 else c.div(x, by)
+    scaled = c.unary("round-nearest-even", scaled)
+    return c.div(scaled, by) if decimals >= 0 else c.mul(scaled, by)
 
 
 @lowers("aten.isnan.default")
