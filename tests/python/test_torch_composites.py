@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: its front e
 
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
-from torch_helpers import array, assert_same, check, check_training, compiled  # noqa: E402
+from torch_helpers import array, assert_same, check, check_training, compiled, lowered  # noqa: E402
 
 from strata import torch_backend  # noqa: E402
 
@@ -204,3 +204,26 @@ def test_masks_of_dropout_in_any_layout(p):
     train(lambda x: F.dropout((x * 2).permute(2, 0, 1).exp(), p), array(2, 3, 4), **drawn)
     picture = array(2, 3, 4, 5).to(memory_format=torch.channels_last)
     train(lambda x: F.dropout(x * 2, p) + F.dropout(x.contiguous() + 1, p), picture, **drawn)
+
+
+def test_gamma_functions():
+    special = torch.tensor([0.0, -0.0, 1.0, 2.0, -2.0, 1e-6, 170.0, 1e5, torch.inf, torch.nan])
+    x = torch.cat([array(300, low=0.05, high=30), array(300, low=-5, high=0), special])
+    for got, function in zip(lowered(lambda x: (x.lgamma(), x.digamma()), x), (torch.lgamma, torch.digamma)):
+        exact = function(x.double())
+        torch.testing.assert_close(got.double(), exact, rtol=1e-6, atol=1e-6, equal_nan=True)
+        error = (got.double() - exact)[:300].abs()
+        assert bool((error <= torch.finfo(x.dtype).eps * exact[:300].abs()).all())
+    check(torch.lgamma, array(3, dtype=torch.float64), fallbacks=["aten.lgamma.default"])
+
+
+def test_quantisation_that_is_acted_out():
+    x = array(3, 4, 5)
+    train(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -16, 15), x)
+    scale, zero = array(4, low=0.05, high=0.3), torch.tensor([0, 1, -2, 3], dtype=torch.int32)
+    train(lambda x: torch.fake_quantize_per_channel_affine(x, scale, zero, 1, -8, 7), x)
+    one = torch.tensor([1])
+    train(lambda x: torch.fake_quantize_per_tensor_affine(x, scale[:1], zero[:1], -8, 7), x)
+    for enabled in (one, one * 0):
+        check(lambda *given: aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams(*given, -8, 7),
+              x, scale[:1], zero[:1], enabled)

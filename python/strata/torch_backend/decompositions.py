@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch._decomp import core_aten_decompositions, get_decompositions
 
-from . import composites_of_images  # noqa: F401  (it fills the table)
+from . import composites_of_images, composites_of_layers  # noqa: F401  (they fill the table)
 from .composites import COMPOSITES
 from .registry import RULES, find_operator
 

@@ -33,12 +33,12 @@ def take(c: Lowering, x: Value, index: Value, dim: int) -> Value:
                       vector_dim=index.rank)
 
 
-@lowers("aten.embedding.default")
+@lowers("aten.embedding.default", of_complex=True)
 def embedding(c, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
     return take(c, weight, indices, 0)
 
 
-@lowers("aten.index_select.default")
+@lowers("aten.index_select.default", of_complex=True)
 def index_select(c, x, dim, index):
     if x.rank == 0:
         return x
@@ -51,7 +51,7 @@ def _along(c: Lowering, x: Value, dim: int, index: Value) -> tuple[Value, Value]
     return c.b.slice(x, [0] * x.rank, limits), c.b.reshape(index, (*index.shape, 1))
 
 
-@lowers("aten.gather.default")
+@lowers("aten.gather.default", of_complex=True)
 def gather(c, x, dim, index, sparse_grad=False):
     if x.rank == 0 or index.size == 0:
         return x if x.rank == 0 and index.rank == 0 else c.b.reshape(c.operand(x, c.dtype), c.shape)
@@ -89,7 +89,7 @@ def _put_back(c: Lowering, x: Value, corner: Value) -> Value:
     return c.b.op("dynamic-update-slice", [x, corner, *[c.b.constant(0, "s32")] * x.rank], x.dtype, x.shape)
 
 
-@lowers("aten.scatter.src", "aten.scatter.value")
+@lowers("aten.scatter.src", "aten.scatter.value", of_complex=True)
 def scatter(c, x, dim, index, source):
     return _scatter_along(c, x, dim, index, source, "replace")
 
@@ -100,7 +100,7 @@ def scatter_combine(c, x, dim, index, source, reduce):
     return c.cast(total, x.dtype)
 
 
-@lowers("aten.scatter_add.default")
+@lowers("aten.scatter_add.default", of_complex=True)
 def scatter_add(c, x, dim, index, source):
     return c.cast(_scatter_along(c, c.widen(x), dim, index, source, "or" if x.dtype == "pred" else "add"), x.dtype)
 
@@ -160,7 +160,7 @@ def _index_place(dims: list[int]) -> int:
     return dims[0] if adjacent else 0
 
 
-@lowers("aten.index.Tensor", "aten._unsafe_index.Tensor")
+@lowers("aten.index.Tensor", "aten._unsafe_index.Tensor", of_complex=True)
 def index(c, x, indices):
     dims, vectors, common = _index_vectors(c, x, indices)
     if math.prod(c.shape) == 0:
@@ -172,7 +172,8 @@ def index(c, x, indices):
                       vector_dim=len(common))
 
 
-@lowers("aten.index_put.default", "aten._unsafe_index_put.default", "aten._index_put_impl.default")
+@lowers("aten.index_put.default", "aten._unsafe_index_put.default", "aten._index_put_impl.default",
+        of_complex=True)
 def index_put(c, x, indices, values, accumulate=False, *_):
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype == "pred" and values.size == 1:
         mask = c.b.broadcast(indices[0], x.shape, range(indices[0].rank))

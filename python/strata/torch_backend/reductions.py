@@ -10,17 +10,17 @@ from .registry import Unsupported, lowers
 from .types import hlo_type, wide
 
 
-@lowers("aten.sum.dim_IntList", "aten.sum.default", "prims.sum.default")
+@lowers("aten.sum.dim_IntList", "aten.sum.default", "prims.sum.default", of_complex=True)
 def sum_dims(c, x, dim=None, keepdim=False, dtype=None, output_dtype=None):
     return c.cast(c.reduce("add", c.cast(x, wide(c.dtype)), dimensions(x.rank, dim), keepdim), c.dtype)
 
 
-@lowers("aten.mean.dim", "aten.mean.default")
+@lowers("aten.mean.dim", "aten.mean.default", of_complex=True)
 def mean(c, x, dim=None, keepdim=False, dtype=None):
     return c.cast(c.mean(c.cast(x, wide(c.dtype)), dimensions(x.rank, dim), keepdim), c.dtype)
 
 
-@lowers("aten.prod.default", "aten.prod.dim_int")
+@lowers("aten.prod.default", "aten.prod.dim_int", of_complex=True)
 def prod(c, x, dim=None, keepdim=False, dtype=None):
     return c.cast(c.reduce("multiply", c.cast(x, wide(c.dtype)), dimensions(x.rank, dim), keepdim), c.dtype)
 
@@ -182,12 +182,12 @@ def cumulate(c: Lowering, opcode: str, x: Value, dim: int) -> Value:
     return c.b.reduce_window(opcode, x, window)
 
 
-@lowers("aten.cumsum.default")
+@lowers("aten.cumsum.default", of_complex=True)
 def cumsum(c, x, dim, dtype=None):
     return c.cast(cumulate(c, "add", c.accumulator(c.cast(x, c.dtype)), dim), c.dtype)
 
 
-@lowers("aten.cumprod.default")
+@lowers("aten.cumprod.default", of_complex=True)
 def cumprod(c, x, dim, dtype=None):
     return c.cast(cumulate(c, "multiply", c.accumulator(c.cast(x, c.dtype)), dim), c.dtype)
 
