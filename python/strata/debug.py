@@ -38,7 +38,7 @@ class Row:
 
     @property
     def agrees(self) -> bool:
-        eps = torch.finfo(self.dtype).eps if self.dtype.is_floating_point else 0.0
+        eps = torch.finfo(self.dtype).eps if self.dtype.is_floating_point or self.dtype.is_complex else 0.0
         return self.strata <= max(RATIO * self.eager, UNITS * eps)
 
 
@@ -106,13 +106,16 @@ def compare(model: Callable, inputs: torch.Tensor | Sequence[Any], *, options: d
 
 
 def _double(value: Any) -> Any:
-    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.double() if value.is_floating_point() else value.to(torch.complex128) if value.is_complex() else value
 
 
 def error(value: torch.Tensor, exact: torch.Tensor) -> float:
     """The norm of the difference, in parts of the norm of the exact value; infinite where one is not finite and the
     other is."""
-    value, exact = value.detach().double(), exact.detach().double()
+    value, exact = (_double(torch.view_as_real(x.detach().resolve_conj()) if x.is_complex() else x.detach()).double()
+                    for x in (value, exact))
     finite = exact.isfinite()
     if not torch.equal(finite, value.isfinite()):
         return float("inf")
@@ -126,7 +129,9 @@ class _Exact(torch.fx.Interpreter):
 
     def call_function(self, target, args, kwargs):
         def widen(v):
-            return torch.float64 if isinstance(v, torch.dtype) and v.is_floating_point else v
+            if not isinstance(v, torch.dtype):
+                return v
+            return torch.float64 if v.is_floating_point else torch.complex128 if v.is_complex else v
 
         return super().call_function(target, *pytree.tree_map(widen, (tuple(args), dict(kwargs))))
 
@@ -164,7 +169,7 @@ def first_difference(model: Callable, inputs: Sequence[Any]) -> str | None:
     """The first operator whose value differs by Strata, found by bisecting the beginnings of each graph."""
     for graph, arguments in captured_graphs(model, inputs):
         nodes = [n for n in graph.graph.nodes if n.op == "call_function" and isinstance(n.meta.get("val"), torch.Tensor)
-                 and n.meta["val"].is_floating_point()]
+                 and (n.meta["val"].is_floating_point() or n.meta["val"].is_complex())]
         low, high = 0, len(nodes) - 1
         if not nodes or _agrees_until(graph, arguments, nodes[high]) and _agree_all(graph, arguments):
             continue

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import re
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -32,30 +34,43 @@ from strata import xla
 _state = threading.local()
 
 
-def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] = (),
-        static_argnames: str | Iterable[str] = (), target: str = "auto", search_seconds: float | None = None) -> Callable:
+def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] | None = None,
+        static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Iterable[int] | None = None,
+        donate_argnames: str | Iterable[str] | None = None, target: str = "auto",
+        search_seconds: float | None = None) -> Callable:
     """f as a function that Strata compiles: once for each combination of shapes, types and static arguments.
 
     f: as for jax.jit: pure, of pytrees of arrays and numbers. Without f, a decorator.
-    static_argnums, static_argnames: arguments that are hashable constants, as jax.jit has them.
+    static_argnums, static_argnames: arguments that are hashable constants, as jax.jit has them: places may be negative,
+        and where f has a signature a place stands for its name and the other way round.
+    donate_argnums, donate_argnames: arguments that the caller does not use again, as jax.jit has them. Each of their
+        arrays of JAX that has the shape and type of a result is deleted after the call, which frees its memory; of the
+        others a warning says so, once. Results have memory of their own. Under other transformations nothing is deleted.
     target, search_seconds: as for strata.compile_hlo.
 
     Gradients in reverse mode (of any order) and vmap give functions that are compiled by Strata, too. Called on plain
     arrays, f runs at once, on them, without a copy.
 
-    Not possible: forward mode (jax.jvp, jax.jacfwd, jax.hessian's outer half: JAX's custom_vjp has none); donated
-    arguments; typed random keys (pass jax.random.key_data(key)); side effects; arrays sharded over several devices.
-    Under jax.jit, scan and the like, the call is a custom call of XLA where JAX's default device is the processor. Its
-    module stays in memory as long as the process. Where the default device is a GPU, the call is jax.pure_callback: it
-    runs on the processor, and its arrays go through the host's memory. Call it outside of jit there, with torch
-    installed: arrays are handed over by it, without copies.
+    Not possible: forward mode (jax.jvp, jax.jacfwd, jax.hessian's outer half: JAX's custom_vjp has none); typed random
+    keys (pass jax.random.key_data(key)); side effects; arrays sharded over several devices. Under jax.jit, scan and the
+    like, the call is a custom call of XLA where JAX's default device is the processor. Its module stays in memory as
+    long as the process. Where the default device is a GPU, the call is jax.pure_callback: it runs on the processor, and
+    its arrays go through the host's memory. Call it outside of jit there, with torch installed: arrays are handed over
+    by it, without copies.
 
-    Raises strata.Error for operators that Strata does not take, with their name.
+    Raises ValueError for places and names that f does not have, for arguments that are both static and donated, for
+    static arguments that cannot be hashed, and for an array that is donated and given twice; TypeError for arguments
+    that are neither arrays nor static; strata.Error for operators that Strata does not take, with their name.
     """
     if f is None:
-        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames, target=target,
+        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames,
+                                 donate_argnums=donate_argnums, donate_argnames=donate_argnames, target=target,
                                  search_seconds=search_seconds)
-    fixed_places, fixed_names = _static_arguments(f, static_argnums, static_argnames)
+    fixed_places, fixed_names = _chosen_arguments(f, "static", static_argnums, static_argnames)
+    given_places, given_names = _chosen_arguments(f, "donate", donate_argnums, donate_argnames)
+    if both := sorted(map(str, (fixed_places & given_places) | (fixed_names & given_names))):
+        raise ValueError(f"strata.jax.jit: argument {both[-1]} of {_name(f)} is static and donated; a constant has no "
+                         "memory to give away")
     options = {"target": target, "search_seconds": search_seconds}
     programs: dict[Any, _Program] = {}
 
@@ -71,32 +86,58 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] = (),
         leaves, tree = jax.tree.flatten((free, free_names))
         for leaf in leaves:
             _check_leaf(leaf)
+        for which, value in constants + constant_names:
+            _check_static(f, which, value)
         key = (constants, constant_names, kinds, tree, _settings())
-        try:
-            program = programs.get(key)
-        except TypeError as error:
-            raise ValueError(f"strata.jax.jit: static arguments must be hashable: {error}") from error
+        program = programs.get(key)
         if program is None:
             program = programs[key] = _Program(_flat(f, constants, constant_names, tree), options)
-        return program.tree_call(leaves)
+        if not given_places and not given_names:
+            return program.tree_call(leaves)
+        given = {p % count if p < 0 else p for p in given_places if -count <= p < count}
+        donated = jax.tree.leaves([[a for i, a in enumerate(arguments) if i in given],
+                                   [a for name, a in named.items() if name in given_names]])
+        return program.call_and_delete(leaves, donated)
 
     return call
 
 
-def _static_arguments(f: Callable, numbers, names) -> tuple[set[int], set[str]]:
-    """Places and names of static arguments; either one gives the other where f has a signature, as in jax.jit."""
-    numbers = {numbers} if isinstance(numbers, int) else set(numbers)
-    names = {names} if isinstance(names, str) else set(names)
+def _name(f: Callable) -> str:
+    return getattr(f, "__name__", type(f).__name__)
+
+
+def _chosen_arguments(f: Callable, kind: str, numbers, names) -> tuple[set[int], set[str]]:
+    """Places and names of static arguments or of donated ones (`kind`: "static", "donate"); either gives the other
+    where f has a signature, as in jax.jit. Raises ValueError for those that f does not have."""
+    numbers = () if numbers is None else numbers
+    numbers = {operator.index(n) for n in (numbers if isinstance(numbers, Iterable) else (numbers,))}
+    names = {names} if isinstance(names, str) else set(names or ())
     try:
         parameters = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):
         return numbers, names
     plain = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    unknown = names - {p.name for p in parameters}
+    beyond = sorted(n for n in numbers if not -len(plain) <= n < len(plain))
+    if beyond and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        raise ValueError(f"strata.jax.jit: {kind}_argnums has {beyond[0]}, but {_name(f)} takes {len(plain)} positional "
+                         f"argument{'s' if len(plain) != 1 else ''}")
+    unknown = sorted(names - {p.name for p in parameters})
     if unknown and not any(p.kind is p.VAR_KEYWORD for p in parameters):
-        raise ValueError(f"strata.jax.jit: {f.__name__} has no argument {sorted(unknown)[0]!r}")
-    by_number = {plain[n] for n in numbers if -len(plain) <= n < len(plain)}
-    return numbers | {plain.index(name) for name in names if name in plain}, names | by_number
+        raise ValueError(f"strata.jax.jit: {kind}_argnames has {unknown[0]!r}, but {_name(f)} has no argument "
+                         f"{unknown[0]!r}")
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        by_number = {plain[n] for n in numbers if 0 <= n < len(plain)}
+        return numbers | {plain.index(name) for name in names if name in plain}, names | by_number
+    numbers = {n % len(plain) for n in numbers}
+    return numbers | {plain.index(name) for name in names if name in plain}, names | {plain[n] for n in numbers}
+
+
+def _check_static(f: Callable, which: int | str, value: Any) -> None:
+    try:
+        hash(value)
+    except TypeError as error:
+        raise ValueError(f"strata.jax.jit: static arguments must be hashable, and argument {which} of {_name(f)} is "
+                         f"{type(value).__name__}: {error}") from error
 
 
 #: Options of JAX that change what a function is traced to.
@@ -160,6 +201,7 @@ class _Program:
         self._derivatives: dict[Any, _Program] = {}
         self._batched: dict[Any, _Program] = {}
         self._traced: dict[Any, Callable] = {}
+        self._warned: set[Any] = set()
 
     def tree_call(self, leaves: list[Any]) -> Any:
         """The function's own result for its leaves, under any transformation."""
@@ -174,6 +216,31 @@ class _Program:
         else:
             found = self.run(specs, leaves)
         return jax.tree.unflatten(tree, found)
+
+    def call_and_delete(self, leaves: list[Any], donated: list[Any]) -> Any:
+        """tree_call, after which the donated arrays are deleted that could lie where a result does."""
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            return self.tree_call(leaves)
+        arrays = [leaf for leaf in donated if isinstance(leaf, jax.Array)]
+        for one in arrays:
+            if sum(one is leaf for leaf in leaves) > 1:
+                raise ValueError(f"strata.jax.jit: an array {one.dtype}{list(one.shape)} is donated and given twice; "
+                                 "give a copy of it")
+        specs = tuple(map(_spec, leaves))
+        found = self.tree_call(leaves)
+        free = [(s.shape, s.dtype) for s in self.results(specs)[0]]
+        without = []
+        for one in arrays:
+            if (kind := (one.shape, one.dtype)) in free:
+                free.remove(kind)
+                one.delete()
+            else:
+                without.append(f"{one.dtype}{list(one.shape)}")
+        if without and (key := (tuple(map(_key, specs)), tuple(without))) not in self._warned:
+            self._warned.add(key)
+            warnings.warn("strata.jax.jit: donated arrays are not deleted, since no result has their shape and type: "
+                          + ", ".join(without), stacklevel=3)
+        return found
 
     def results(self, specs: tuple) -> tuple[list[jax.ShapeDtypeStruct], Any]:
         """Shapes and types of the results, and their tree."""

@@ -126,6 +126,11 @@ MISTAKES = [
      "dimension 0 of input 'B' is n; got 2, and n=3 by input 'A'"),
     ("run good.strata --dim n=2", BAD_INPUT, "'g' has no dim 'n'", "name a size in the program: dim n = 2"),
     ("run good.hlo --dim n=2", BAD_INPUT, "'good.hlo' has no dims"),
+    ("verify sized.strata sized.strata --dim m=4", BAD_INPUT, "neither 'sized.strata' nor 'sized.strata' has a dim 'm'",
+     "name one of these: n"),
+    ("verify good.strata good.strata --dim n=4", BAD_INPUT, "neither 'good.strata' nor 'good.strata' has a dim 'n'",
+     "leave --dim out: their sizes are numbers"),
+    ("verify sized.strata more_inputs.strata", BAD_INPUT, "input 'A' is f16[4, 3] in one program and f16[2, 3]"),
     ("optimize sized.strata --sizes n=1,x", BAD_INPUT, "--sizes 'n=1,x' is not of the form tokens=1,2,4"),
     ("optimize sized.strata --sizes n=1 --dim n=2", BAD_INPUT, "'n' gets sizes twice"),
     ("optimize sized.strata --sizes n=1,2 --checkpoint c", BAD_INPUT, "--checkpoint keeps one search"),
@@ -396,6 +401,9 @@ def answers(strata, folder):
             faults.append(f"strata {shard}: {text}")
     except ValueError as error:
         faults.append(f"strata {shard}: no JSON: {error}")
+    at_size = ["verify", "sized.strata", "more_inputs.strata", "--dim", "n=2"]
+    if "equivalent: " not in (told := alone(strata, *at_size, cwd=folder)):
+        faults.append(f"strata {at_size}: {told}")
     for option in (["--time-limit", "1min"], ["--time-limit=500ms"], ["--cache-limit", "1gib"], ["--seed=+7"],
                    ["--seed", "18446744073709551615"], ["--cache-limit", "0"], ["--delta", "1e-300"]):
         command = ["optimize", "good.strata", "-o", "numbers", "--no-cache", *option]

@@ -84,6 +84,53 @@ def test_trees_and_static_arguments():
     same(decorated(x), x * 2)
 
 
+def test_static_arguments_by_place_and_name():
+    """Each choice as jax.jit takes it: by place, by a place from the end, by name; called by place and by name."""
+    def f(x, n, kind="sum"):
+        return getattr(jnp, kind)(x) * n
+
+    x = array(3)
+    for chosen in ({"static_argnums": (1, 2)}, {"static_argnums": (-2, -1)}, {"static_argnames": ["n", "kind"]},
+                   {"static_argnums": [1], "static_argnames": "kind"}):
+        ours, theirs = strata.jax.jit(f, **chosen), jax.jit(f, **chosen)
+        same(ours(x, 2, "max"), theirs(x, 2, "max"))
+        same(ours(x, n=3, kind="sum"), f(x, 3))  # jax.jit takes this where no place is counted from the end
+    first = strata.jax.jit(lambda *xs: sum(xs[1:]) * int(xs[0]), static_argnums=0)
+    same(first(2, x, x), 4 * x)
+
+
+@pytest.mark.parametrize("chosen", [{"donate_argnums": 0}, {"donate_argnums": (0,)}, {"donate_argnames": "state"}])
+def test_donated_arrays_are_deleted_as_by_jax(chosen):
+    def step(state, x):
+        return {name: one + x for name, one in state.items()}, x.sum()
+
+    for jit in (jax.jit, strata.jax.jit):
+        for named in (False, True):
+            state, x = {"a": array(3), "b": array(1, 3)}, jnp.ones(3)
+            f = jit(step, **chosen)
+            found = f(state=state, x=x) if named else f(state, x)
+            assert all(one.is_deleted() for one in state.values()) and not x.is_deleted()
+            with pytest.raises((RuntimeError, ValueError), match="deleted"):
+                f(state, x)
+            f(found[0], x)
+
+
+def test_donated_arrays_without_a_result():
+    x, y = jnp.ones(3), jnp.ones((2, 2))
+    f = strata.jax.jit(lambda x, y: (x + 1, y.sum()), donate_argnums=(0, 1))
+    with pytest.warns(UserWarning, match=r"no result has their shape and type: float32\[2, 2\]$"):
+        f(x, y)
+    assert x.is_deleted() and not y.is_deleted()
+    plain = np.ones(3, np.float32)
+    f(plain, plain.reshape(3, 1)[:, :1])
+    assert plain.tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="given twice"):
+        strata.jax.jit(lambda x, y: x + y, donate_argnums=0)(z := jnp.ones(3), z)
+    jax.jit(strata.jax.jit(lambda x: x * 2, donate_argnums=0))(z)
+    jax.grad(strata.jax.jit(lambda x: (x * 2).sum(), donate_argnums=0))(z)
+    assert not z.is_deleted()
+
+
 def test_numbers_stay_weak():
     x = array(3).astype(jnp.bfloat16)
     same(strata.jax.jit(lambda x, s: x * s)(x, 2.0), x * 2.0)
@@ -154,9 +201,14 @@ def test_what_is_refused():
         strata.jax.jit(lambda k: jax.random.normal(k))(jax.random.key(0))
     with pytest.raises(TypeError, match="neither an array nor static"):
         strata.jax.jit(lambda x, s: x)(1.0, "s")
-    with pytest.raises(ValueError, match="hashable"):
+    with pytest.raises(ValueError, match="hashable, and argument 1 of <lambda> is list"):
         strata.jax.jit(lambda x, s: x, static_argnums=1)(1.0, [])
-    with pytest.raises(ValueError, match="no argument 'nothing'"):
-        strata.jax.jit(lambda x: x, static_argnames="nothing")
+    for kind in ("static", "donate"):
+        with pytest.raises(ValueError, match=f"{kind}_argnames has 'nothing', but <lambda> has no argument 'nothing'"):
+            strata.jax.jit(lambda x: x, **{f"{kind}_argnames": "nothing"})
+        with pytest.raises(ValueError, match=f"{kind}_argnums has 2, but <lambda> takes 1 positional argument$"):
+            strata.jax.jit(lambda x: x, **{f"{kind}_argnums": (0, 2)})
+    with pytest.raises(ValueError, match="argument x of <lambda> is static and donated"):
+        strata.jax.jit(lambda x: x, static_argnums=0, donate_argnames="x")
     with pytest.raises(strata.Error):
         strata.jax.jit(lambda x: jnp.linalg.eigh(x))(array(3, 3))

@@ -350,3 +350,11 @@ def test_losses():
     check(lambda x, t: F.cross_entropy(x, t, ignore_index=1, label_smoothing=0.1), x, torch.tensor([1, 0, 4, 3]))
     check(lambda x, y: F.binary_cross_entropy_with_logits(x, y.sigmoid()), x, y)
     check(lambda x, y: F.kl_div(x.log_softmax(-1), y.softmax(-1), reduction="batchmean"), x, y)
+
+
+def test_looking_at_memory_by_strides():
+    x = array(5, 4)
+    check(lambda x: (x.as_strided((3, 2), (4, 1), 5), x.as_strided((4, 3), (1, 1)), x.as_strided((4, 5), (1, 4))), x)
+    check(lambda x: x.as_strided((2, 2, 1), (0, 7, 3), 2) * 1, x.t().contiguous().t())
+    check(lambda x, v: torch.as_strided_scatter(x, v, (3, 2), (4, 2), 1), x, array(3, 2))
+    check(lambda x: x.expand(3, 4).clone().fill_diagonal_(1), x[:1].clone())

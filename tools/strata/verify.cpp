@@ -1,15 +1,20 @@
+#include <set>
+
 #include "commands.h"
 #include "interpret/work.h"
 #include "ir/text.h"
 #include "options.h"
+#include "size_options.h"
 #include "source.h"
 #include "superopt/decide.h"
+#include "support/read_file.h"
 
 namespace strata::cli {
 namespace {
 
 struct Options {
   std::string reference, candidate;
+  std::vector<std::string> dims;  ///< as the user wrote them
   double delta = 1e-12;
   uint64_t seed = 1;
   double time_limit = 120;
@@ -70,12 +75,42 @@ int report_solver(const SolverResult& result, const Options& options, const std:
   return kBadInput;
 }
 
+/// Error where a size is given to a dim that neither program has.
+Result<void> check_dims(const SizedProgram& first, const SizedProgram& second, const DimSizes& sizes,
+                        const Options& options) {
+  std::set<std::string> known;
+  for (const SizedProgram* program : {&first, &second}) {
+    for (const SizedProgram::Dim& dim : program->dims) known.insert(dim.name);
+  }
+  for (const auto& [name, size] : sizes) {
+    if (known.contains(name)) continue;
+    return with_remedy(invalid("neither '{}' nor '{}' has a dim '{}'", shown_path(options.reference),
+                               shown_path(options.candidate), name),
+                       known.empty() ? "leave --dim out: their sizes are numbers"
+                                     : fmt::format("name one of these: {}", fmt::join(known, ", ")));
+  }
+  return {};
+}
+
+/// A program at those of the sizes that are of its own dims.
+Result<GraphPtr> at_own_sizes(const SizedProgram& program, const DimSizes& sizes) {
+  DimSizes own;
+  for (const auto& [name, size] : sizes) {
+    if (program.find_dim(name) != nullptr) own.emplace(name, size);
+  }
+  return program.at(own);
+}
+
 Result<int> run(const Options& options) {
   STRATA_CHECK(check_standard_input(std::array{options.reference, options.candidate}));
-  STRATA_TRY(const Source first, read_source(options.reference));
-  STRATA_TRY(const GraphPtr reference, first.graph());
-  STRATA_TRY(const Source second, read_source(options.candidate));
-  STRATA_TRY(const GraphPtr candidate, second.graph());
+  STRATA_TRY(const DimSizes sizes, read_dims(options.dims));
+  STRATA_TRY(const Source first_source, read_source(options.reference));
+  STRATA_TRY(const SizedProgram first, first_source.program());
+  STRATA_TRY(const Source second_source, read_source(options.candidate));
+  STRATA_TRY(const SizedProgram second, second_source.program());
+  STRATA_CHECK(check_dims(first, second, sizes, options));
+  STRATA_TRY(const GraphPtr reference, at_own_sizes(first, sizes));
+  STRATA_TRY(const GraphPtr candidate, at_own_sizes(second, sizes));
   STRATA_CHECK(check_execution_memory(*reference));
   STRATA_CHECK(check_execution_memory(*candidate));
   VerifyOptions verification;
@@ -99,6 +134,8 @@ void add_verify(CLI::App& app, Action& action) {
       "Whether B computes what A does wherever A is defined: exit code 0 equivalent, 1 different, 2 cannot be decided");
   command->add_option("A", options->reference, "a .strata file; - is the standard input")->required();
   command->add_option("B", options->candidate, "a .strata file with the same inputs and outputs")->required();
+  add_dim_option(*command, options->dims,
+                 "NAME=N: the size of a dim of A, of B or of both (else as declared); may be repeated");
   add_probability(*command, "--delta", options->delta, "accept different programs with at most this probability");
   add_number<uint64_t>(*command, "--seed", options->seed, {}, "of the random inputs");
   add_seconds(*command, "--time-limit", options->time_limit, 1e6, "seconds for the random tests over finite fields");

@@ -7,7 +7,8 @@ in the table (registry.py) is written as HLO text and compiled by Strata: for th
 GPU where they lie on one. What has none runs in torch, operator by operator, with one line of the log "strata" that
 names the operator, its place in the user's code and the reason. Options: see `Options`.
 
-    rules            unary.py, elementwise.py, reductions.py, norms.py, shapes.py, products.py, pooling.py, indexing.py
+    rules            unary.py, elementwise.py, reductions.py, norms.py, shapes.py, products.py, pooling.py, indexing.py,
+                     complexes.py
     what they use    hlo_builder.py (text of modules), lowering.py (broadcasting, types), types.py
     the way there    decompositions.py, partition.py (what is compiled together), writer.py (part → text)
     at run time      runtime.py
@@ -24,7 +25,9 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from . import elementwise, indexing, norms, pooling, products, reductions, shapes, unary  # noqa: F401  (they fill the table)
+from . import (  # noqa: F401  (they fill the table)
+    complexes, elementwise, indexing, norms, pooling, products, reductions, shapes, unary,
+)
 from .decompositions import decomposition_table, replace_attention, separate_dropout
 from .options import Options, read_options
 from .places import FALLBACKS

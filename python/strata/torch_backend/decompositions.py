@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch._decomp import core_aten_decompositions, get_decompositions
 
+from . import composites_of_images, composites_of_layers  # noqa: F401  (they fill the table)
+from .composites import COMPOSITES
 from .registry import RULES, find_operator
 
 # Operators beyond the core set that torch can take apart.
@@ -19,17 +21,19 @@ _MORE = (
     "index_copy", "rrelu_with_noise", "_to_copy", "sgn", "cudnn_batch_norm", "triu_indices", "tril_indices",
     "take", "aminmax", "count_nonzero", "replication_pad1d", "replication_pad2d", "pixel_shuffle", "glu", "celu",
     "mish", "softplus", "unfold_backward", "bernoulli", "floor_divide", "linspace", "logspace", "isin", "bucketize",
+    "addmv", "dist", "ldexp", "rrelu_with_noise_backward",
 )
 
 
 def decomposition_table() -> dict:
-    """Operators that have a rule of their own are not taken apart."""
+    """Operators that have a rule of their own are not taken apart, but for those of composites.py, which give up what
+    they do not take to the rule."""
     table = dict(core_aten_decompositions())
     more = [getattr(torch.ops.aten, name) for name in _MORE if hasattr(torch.ops.aten, name)]
     table.update(get_decompositions(more))
     for name in ("aten.bernoulli.default", "aten.native_dropout.default", "aten._to_copy.default"):
         table.pop(find_operator(name), None)
-    return {op: function for op, function in table.items() if op not in RULES}
+    return {op: function for op, function in table.items() if op not in RULES} | COMPOSITES
 
 
 # Attention, in the types of torch's fused kernels: scores and softmax in f32, products of the inputs' type.
@@ -112,8 +116,8 @@ def replace_attention(gm: torch.fx.GraphModule) -> None:
 # Dropout
 
 def separate_dropout(gm: torch.fx.GraphModule) -> None:
-    """x → dropout as x · mask · scale, where torch draws the mask (the same one as in eager mode) from an array of
-    x's shape: so the graph is not cut where x is computed."""
+    """x → dropout as x · mask · scale, where torch draws the mask (the same one as in eager mode) from an array that lies
+    as x does: so the graph is not cut where x is computed."""
     dropout = torch.ops.aten.native_dropout.default
     for node in list(gm.graph.nodes):
         if node.target is not dropout or not isinstance(node.meta["val"][0], torch.Tensor):
@@ -130,8 +134,13 @@ def separate_dropout(gm: torch.fx.GraphModule) -> None:
             return made
 
         with graph.inserting_before(node), fake.fake_mode:
-            like = call(torch.ops.aten.ones.default, list(fake.shape), dtype=fake.dtype, device=fake.device,
-                        pin_memory=False, value=fake.new_ones(fake.shape))
+            order = sorted(range(fake.dim()), key=lambda d: (-fake.stride(d), d))  # numbers are drawn in this order
+            back = [order.index(d) for d in range(fake.dim())]
+            lying = fake.new_ones([fake.shape[d] for d in order])
+            like = call(torch.ops.aten.ones.default, list(lying.shape), dtype=fake.dtype, device=fake.device,
+                        pin_memory=False, value=lying)
+            if back != list(range(fake.dim())):
+                like = call(torch.ops.aten.permute.default, like, back, value=lying.permute(back))
             drawn = call(dropout, like, p, train, value=node.meta["val"])
             mask = call(operator.getitem, drawn, 1, value=node.meta["val"][1])
             scaled = call(torch.ops.aten.mul.Tensor, x, 1 / (1 - p), value=fake)

@@ -7,7 +7,7 @@ import math
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Kind
 from torch._prims_common import elementwise_dtypes
 
-from .hlo_builder import FLOATS, HALVES, UNSIGNED, Value, highest, lowest
+from .hlo_builder import COMPLEX, FLOATS, HALVES, UNSIGNED, Value, highest, lowest
 from .lowering import Lowering, Operand
 from .registry import Unsupported, lowers
 from .types import TORCH_TYPES, hlo_type, wide
@@ -28,27 +28,27 @@ def _scaled(c: Lowering, y: Operand, alpha) -> Operand:
     return y * alpha if not isinstance(y, Value) else c.mul(c.cast(y, wide(c.dtype)), alpha)
 
 
-@lowers("aten.add.Tensor", "aten.add.Scalar")
+@lowers("aten.add.Tensor", "aten.add.Scalar", of_complex=True)
 def add(c, x, y, alpha=1):
     return arithmetic(c, "or" if c.dtype == "pred" else "add", x, _scaled(c, y, alpha))
 
 
-@lowers("aten.sub.Tensor", "aten.sub.Scalar")
+@lowers("aten.sub.Tensor", "aten.sub.Scalar", of_complex=True)
 def sub(c, x, y, alpha=1):
     return arithmetic(c, "subtract", x, _scaled(c, y, alpha))
 
 
-@lowers("aten.rsub.Tensor", "aten.rsub.Scalar")
+@lowers("aten.rsub.Tensor", "aten.rsub.Scalar", of_complex=True)
 def rsub(c, x, y, alpha=1):
     return arithmetic(c, "subtract", y, _scaled(c, x, alpha))
 
 
-@lowers("aten.mul.Tensor", "aten.mul.Scalar")
+@lowers("aten.mul.Tensor", "aten.mul.Scalar", of_complex=True)
 def mul(c, x, y):
     return arithmetic(c, "and" if c.dtype == "pred" else "multiply", x, y)
 
 
-@lowers("aten.div.Tensor", "aten.div.Scalar")
+@lowers("aten.div.Tensor", "aten.div.Scalar", of_complex=True)
 def div(c, x, y):
     return arithmetic(c, "divide", x, y)
 
@@ -149,7 +149,7 @@ def atan2(c, x, y):
     return arithmetic(c, "atan2", x, y)
 
 
-@lowers("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
+@lowers("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar", of_complex=True)
 def power(c, x, y):
     dtype = wide(c.dtype)
     if not isinstance(y, Value) and isinstance(x, Value):
@@ -173,12 +173,12 @@ def promoted(c: Lowering, kind: Kind = Kind.DEFAULT) -> str:
 
 
 def _comparison(name: str, direction: str) -> None:
-    @lowers(f"aten.{name}.Tensor", f"aten.{name}.Scalar")
+    @lowers(f"aten.{name}.Tensor", f"aten.{name}.Scalar", of_complex=direction in ("EQ", "NE"))
     def rule(c: Lowering, x: Operand, y: Operand) -> Value:
         dtype = promoted(c)
         if not isinstance(y, Value) and dtype in HALVES:
             dtype = "f32"
-        if dtype not in (*FLOATS, "pred") and isinstance(y, (int, float)):
+        if dtype not in (*FLOATS, *COMPLEX, "pred") and isinstance(y, (int, float)):
             if not lowest(dtype) <= y <= highest(dtype):
                 raise Unsupported(f"the number {y} does not fit {dtype}")
         return c.compare(c.operand(x, dtype), c.operand(y, dtype), direction)
@@ -238,13 +238,13 @@ def hypot(c, x, y):
 
 # Three operands
 
-@lowers("aten.where.self")
+@lowers("aten.where.self", of_complex=True)
 def where(c, condition, x, y):
     condition = c.compare(condition, 0, "NE") if condition.dtype != "pred" else condition
     return c.b.select(c.expand(condition, c.shape), c.operand(x, c.dtype), c.operand(y, c.dtype))
 
 
-@lowers("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
+@lowers("aten.masked_fill.Scalar", "aten.masked_fill.Tensor", of_complex=True)
 def masked_fill(c, x, mask, value):
     return c.b.select(c.expand(mask, c.shape), c.operand(value, c.dtype), c.operand(x, c.dtype))
 
@@ -287,13 +287,13 @@ def clamp_max(c, x, max):
     return _clamp(c, x, None, max)
 
 
-@lowers("aten.addcmul.default")
+@lowers("aten.addcmul.default", of_complex=True)
 def addcmul(c, x, y, z, value=1):
     x, y, z = (c.operand(v, wide(c.dtype)) for v in (x, y, z))
     return c.cast(c.add(x, c.mul(c.mul(y, value), z)), c.dtype)
 
 
-@lowers("aten.addcdiv.default")
+@lowers("aten.addcdiv.default", of_complex=True)
 def addcdiv(c, x, y, z, value=1):
     x, y, z = (c.operand(v, wide(c.dtype)) for v in (x, y, z))
     return c.cast(c.add(x, c.mul(c.div(y, z), value)), c.dtype)
@@ -301,7 +301,8 @@ def addcdiv(c, x, y, z, value=1):
 
 # Types
 
-@lowers("aten._to_copy.default", "prims.convert_element_type.default", "prims._convert_element_type.default")
+@lowers("aten._to_copy.default", "prims.convert_element_type.default", "prims._convert_element_type.default",
+        of_complex=True)
 def to_copy(c, x, *_, **__):
     if c.result.device.type != c.node.args[0].meta["val"].device.type:
         raise Unsupported("copies between devices are not taken")
@@ -316,11 +317,11 @@ def view_dtype(c, x, dtype):
 
 
 @lowers("aten.clone.default", "aten.alias.default", "aten.detach.default", "aten.lift_fresh_copy.default",
-        "aten.contiguous.default", "prims.clone.default", "prims.view_of.default")
+        "aten.contiguous.default", "prims.clone.default", "prims.view_of.default", of_complex=True)
 def clone(c, x, **_):
     return x
 
 
-@lowers("aten.copy.default")
+@lowers("aten.copy.default", of_complex=True)
 def copy(c, x, source, non_blocking=False):
     return c.operand(source, c.dtype)

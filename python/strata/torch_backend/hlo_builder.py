@@ -18,6 +18,7 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 SIGNED = ("s8", "s16", "s32", "s64")
 UNSIGNED = ("u8", "u16", "u32", "u64")
 HALVES = ("f16", "bf16")
+COMPLEX = {"c64": "f32", "c128": "f64"}  #: complex types, and the types of their parts
 
 _IDENTITIES = {"add": 0, "multiply": 1, "and": True, "or": False}
 _INTEGER_BITS = {name: int(name[1:]) for name in SIGNED + UNSIGNED}
@@ -53,6 +54,9 @@ def literal(value, dtype: str) -> str:
     """One element as HLO writes it. Integers must fit the type."""
     if dtype == "pred":
         return "true" if value else "false"
+    if dtype in COMPLEX:
+        value = complex(value)
+        return f"({literal(value.real, COMPLEX[dtype])}, {literal(value.imag, COMPLEX[dtype])})"
     if dtype in FLOATS:
         value = float(value)
         return "nan" if math.isnan(value) else repr(value)

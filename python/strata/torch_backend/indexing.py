@@ -33,12 +33,12 @@ def take(c: Lowering, x: Value, index: Value, dim: int) -> Value:
                       vector_dim=index.rank)
 
 
-@lowers("aten.embedding.default")
+@lowers("aten.embedding.default", of_complex=True)
 def embedding(c, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
     return take(c, weight, indices, 0)
 
 
-@lowers("aten.index_select.default")
+@lowers("aten.index_select.default", of_complex=True)
 def index_select(c, x, dim, index):
     if x.rank == 0:
         return x
@@ -51,7 +51,7 @@ def _along(c: Lowering, x: Value, dim: int, index: Value) -> tuple[Value, Value]
     return c.b.slice(x, [0] * x.rank, limits), c.b.reshape(index, (*index.shape, 1))
 
 
-@lowers("aten.gather.default")
+@lowers("aten.gather.default", of_complex=True)
 def gather(c, x, dim, index, sparse_grad=False):
     if x.rank == 0 or index.size == 0:
         return x if x.rank == 0 and index.rank == 0 else c.b.reshape(c.operand(x, c.dtype), c.shape)
@@ -89,7 +89,7 @@ def _put_back(c: Lowering, x: Value, corner: Value) -> Value:
     return c.b.op("dynamic-update-slice", [x, corner, *[c.b.constant(0, "s32")] * x.rank], x.dtype, x.shape)
 
 
-@lowers("aten.scatter.src", "aten.scatter.value")
+@lowers("aten.scatter.src", "aten.scatter.value", of_complex=True)
 def scatter(c, x, dim, index, source):
     return _scatter_along(c, x, dim, index, source, "replace")
 
@@ -100,15 +100,15 @@ def scatter_combine(c, x, dim, index, source, reduce):
     return c.cast(total, x.dtype)
 
 
-@lowers("aten.scatter_add.default")
+@lowers("aten.scatter_add.default", of_complex=True)
 def scatter_add(c, x, dim, index, source):
     return c.cast(_scatter_along(c, c.widen(x), dim, index, source, "or" if x.dtype == "pred" else "add"), x.dtype)
 
 
 @lowers("aten.scatter_reduce.two")
 def scatter_reduce(c, x, dim, index, source, reduce, include_self=True):
-    if reduce not in _COMBINE:
-        raise Unsupported(f"scatter_reduce by {reduce} is not taken")
+    if reduce == "mean":
+        return _scatter_mean(c, x, dim, index, source, include_self)
     combine, kind = _COMBINE[reduce], wide(x.dtype)
     start = c.cast(x, kind)
     if not include_self:
@@ -116,6 +116,21 @@ def scatter_reduce(c, x, dim, index, source, reduce, include_self=True):
         neutral = neutral if neutral is not None else (lowest if combine == "maximum" else highest)(kind)
         start = _scatter_along(c, start, dim, index, neutral, "replace")
     return c.cast(_scatter_along(c, start, dim, index, source, combine), x.dtype)
+
+
+def _scatter_mean(c: Lowering, x: Value, dim: int, index: Value, source: Value, include_self: bool) -> Value:
+    """Sums divided by their numbers of terms. Integers are rounded down, as torch does."""
+    start, kind = c.widen(x), wide(x.dtype)
+    if not include_self:
+        start = _scatter_along(c, start, dim, index, 0, "replace")
+    total = _scatter_along(c, start, dim, index, source, "add")
+    count = _scatter_along(c, c.b.full(1 if include_self else 0, kind, x.shape), dim, index, 1, "add")
+    count = c.binary("maximum", count, 1)
+    if kind in FLOATS:
+        return c.cast(c.div(total, count), x.dtype)
+    rest = c.binary("remainder", total, count)
+    quotient = c.div(total, count)
+    return c.select(c.compare(rest, 0, "LT"), c.sub(quotient, 1), quotient)
 
 
 # Advanced indexing: x[i, :, j]
@@ -145,7 +160,7 @@ def _index_place(dims: list[int]) -> int:
     return dims[0] if adjacent else 0
 
 
-@lowers("aten.index.Tensor", "aten._unsafe_index.Tensor")
+@lowers("aten.index.Tensor", "aten._unsafe_index.Tensor", of_complex=True)
 def index(c, x, indices):
     dims, vectors, common = _index_vectors(c, x, indices)
     if math.prod(c.shape) == 0:
@@ -157,7 +172,8 @@ def index(c, x, indices):
                       vector_dim=len(common))
 
 
-@lowers("aten.index_put.default", "aten._unsafe_index_put.default", "aten._index_put_impl.default")
+@lowers("aten.index_put.default", "aten._unsafe_index_put.default", "aten._index_put_impl.default",
+        of_complex=True)
 def index_put(c, x, indices, values, accumulate=False, *_):
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype == "pred" and values.size == 1:
         mask = c.b.broadcast(indices[0], x.shape, range(indices[0].rank))
@@ -180,8 +196,6 @@ def index_put(c, x, indices, values, accumulate=False, *_):
 
 @lowers("aten.embedding_dense_backward.default")
 def embedding_backward(c, grad, indices, num_weights, padding_idx, scale_grad_by_freq):
-    if scale_grad_by_freq:
-        raise Unsupported("gradients of an embedding that are scaled by frequency are not taken")
     width = grad.shape[-1]
     grad = c.b.reshape(c.widen(grad), (indices.size, width))
     flat = c.b.reshape(indices, (indices.size, 1))
@@ -190,6 +204,10 @@ def embedding_backward(c, grad, indices, num_weights, padding_idx, scale_grad_by
     zero = c.b.full(0, grad.dtype, (num_weights, width))
     if indices.size == 0:
         return c.cast(zero, c.dtype)
+    if scale_grad_by_freq:
+        ones, none = c.b.full(1, grad.dtype, (indices.size,)), c.b.full(0, grad.dtype, (num_weights,))
+        times = c.b.scatter("add", none, flat, ones, window=[], inserted=[0], dims_map=[0], vector_dim=1)
+        grad = c.div(grad, c.b.reshape(take(c, times, c.b.reshape(indices, (indices.size,)), 0), (indices.size, 1)))
     total = c.b.scatter("add", zero, flat, grad, window=[1], inserted=[0], dims_map=[0], vector_dim=1)
     return c.cast(total, c.dtype)
 
@@ -210,8 +228,11 @@ def search_sorted(c, sorted_values, values, *, out_int32=False, right=False, sid
     """By counting the smaller elements."""
     if c.node.target._opname == "bucketize":
         sorted_values, values = values, sorted_values
-    if not isinstance(values, Value) or sorter is not None:
-        raise Unsupported("searchsorted of a number, or with a sorter, is not taken")
+    if sorter is not None:
+        raise Unsupported("a searchsorted with a sorter is not taken")
+    if not isinstance(values, Value):
+        values = c.b.constant(values, sorted_values.dtype if isinstance(values, int) else "f32"
+                              if sorted_values.dtype not in FLOATS else sorted_values.dtype)
     if sorted_values.rank > 1 and sorted_values.shape[:-1] != values.shape[:-1]:
         raise Unsupported("searchsorted with other rows than its sorted values has is not taken")
     dtype = values.dtype if values.dtype in FLOATS else sorted_values.dtype

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from .hlo_builder import FLOATS, HALVES, HloBuilder, Value
+from .hlo_builder import COMPLEX, FLOATS, HALVES, HloBuilder, Value
 from .registry import Unsupported
 from .types import hlo_type, wide
 
-Operand = Value | int | float | bool
+Operand = Value | int | float | bool | complex
 
 #: Integers to which torch converts floats by a wider type, and which: uint8 always by int64 (c10/util/TypeCast.h), the
 #: others as processors and GPUs do, which have no narrower conversion.
@@ -45,17 +45,38 @@ class Lowering:
 
     def cast(self, x: Value, dtype: str) -> Value:
         """Converts as torch does: to pred by comparing with 0, and from floats to narrow integers by a wider one, so that
-        numbers beyond the type wrap around. HLO's conversion gives the nearest number of the type."""
+        numbers beyond the type wrap around. HLO's conversion gives the nearest number of the type. Of a complex number
+        that becomes a real one, the real part stays."""
+        if x.dtype == dtype:
+            return x
+        if x.dtype in COMPLEX and dtype == "pred":
+            return self.b.compare(x, self.b.full(0, x.dtype, x.shape), "NE")
+        if dtype in COMPLEX:
+            kind = COMPLEX[dtype]
+            real, imag = self.parts(x) if x.dtype in COMPLEX else (x, None)
+            return self.complex(self.b.convert(real, kind), None if imag is None else self.b.convert(imag, kind))
+        if x.dtype in COMPLEX:
+            return self.cast(self.parts(x)[0], dtype)
         if x.dtype in FLOATS and dtype in _BY_WIDER_INTEGERS:
             x = self.b.convert(x, _BY_WIDER_INTEGERS[dtype])
         return self.b.convert(x, dtype)
+
+    def parts(self, x: Value) -> tuple[Value, Value]:
+        """The real and the imaginary part of complex numbers."""
+        kind = COMPLEX[x.dtype]
+        return self.b.op("real", [x], kind, x.shape), self.b.op("imag", [x], kind, x.shape)
+
+    def complex(self, real: Value, imag: Value | None = None) -> Value:
+        """Complex numbers of two parts of type f32 or f64. Without the second one it is 0."""
+        imag = self.b.full(0, real.dtype, real.shape) if imag is None else imag
+        return self.b.op("complex", [real, imag], "c64" if real.dtype == "f32" else "c128", real.shape)
 
     def operand(self, x: Operand, dtype: str, shape: Sequence[int] | None = None) -> Value:
         """A value or number in a type, broadcast to a shape (default: the result's)."""
         shape = self.shape if shape is None else tuple(shape)
         if isinstance(x, Value):
             return self.expand(self.cast(x, dtype), shape)
-        if not isinstance(x, (int, float)):
+        if not isinstance(x, (int, float, complex)):
             raise Unsupported(f"an argument of type {type(x).__name__} is not taken")
         return self.b.full(x, dtype, shape)
 

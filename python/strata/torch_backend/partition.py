@@ -64,11 +64,13 @@ def reason_against(node: Node, device: torch.device, refused: dict[Node, str]) -
         return refused[node.args[0]]
     if is_random(node):
         return "random numbers are torch's"
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return "it calls functions or has effects of its own: torch's own operators alone are compiled"
     if is_ordered(node):
-        return "it changes an array"
+        return "it changes an array where it lies"
     tensors = [v for v in torch.utils._pytree.tree_leaves(node.meta.get("val")) if is_tensor(v)]
     if not tensors:
-        return "its result is no array"
+        return "it gives no array"
     for other in node.all_input_nodes:
         if small_constant(other) is None:
             tensors += [v for v in torch.utils._pytree.tree_leaves(other.meta.get("val")) if is_tensor(v)]

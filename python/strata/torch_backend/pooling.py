@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
-from .hlo_builder import Value, Window
+from .hlo_builder import FLOATS, Value, Window, lowest
 from .lowering import Lowering
 from .products import sizes_of
 from .registry import Unsupported, lowers
@@ -27,46 +28,59 @@ def _pool_window(x: Value, kernel, stride, padding, dilation=(1,), ceil_mode=Fal
     return Window([*ones, *kernel], [*ones, *stride], [(0, 0)] * first + pad, rhs_dilate=[*ones, *dilation]), sizes
 
 
-@lowers("aten.max_pool2d_with_indices.default")
+@lowers("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
 def max_pool(c, x, kernel_size, stride=(), padding=(0,), dilation=(1,), ceil_mode=False):
     """By comparing the elements of a window one after the other, so that places come out as torch gives them: the
     first of equals, the last of NaN."""
-    window, sizes = _pool_window(x, kernel_size, stride, padding, dilation, ceil_mode)
-    (kh, kw), (sh, sw), (dh, dw) = (v[-2:] for v in (window.size, window.stride, window.rhs_dilate))
-    if kh * kw > 121:
-        raise Unsupported(f"maxima of windows of {kh} by {kw}: more than 121 elements are not taken")
-    lead = [(0, 0, 0)] * (x.rank - 2)
-    pads = lead + [(low, high, 0) for low, high in window.pad[-2:]]
-    padded = c.b.pad(x, c.b.constant(-math.inf, x.dtype), pads)
-    rows, columns = (c.b.iota("s32", x.shape, x.rank - 2 + i) for i in (0, 1))
-    place = c.b.pad(c.add(c.mul(rows, x.shape[-1]), columns), c.b.constant(-1, "s32"), pads)
-    starts = [0] * (x.rank - 2)
+    n = 3 if "3d" in c.node.target._opname else 2
+    window, sizes = _pool_window(x, kernel_size, stride, padding, dilation, ceil_mode, n)
+    kernel, steps, gaps = (list(v[-n:]) for v in (window.size, window.stride, window.rhs_dilate))
+    if math.prod(kernel) > 128:
+        raise Unsupported(f"a maximum over windows of {' by '.join(map(str, kernel))} elements: more than 128 are not taken")
+    lead = x.rank - n
+    pads = [(0, 0, 0)] * lead + [(low, high, 0) for low, high in window.pad[-n:]]
+    padded = c.b.pad(x, c.b.constant(lowest(x.dtype), x.dtype), pads)
+    place = c.b.iota("s32", x.shape, lead)
+    for d in range(lead + 1, x.rank):
+        place = c.add(c.mul(place, x.shape[d]), c.b.iota("s32", x.shape, d))
+    place = c.b.pad(place, c.b.constant(-1, "s32"), pads)
     best = best_place = None
-    for i in range(kh):
-        for j in range(kw):
-            first = [*starts, i * dh, j * dw]
-            limits = [*x.shape[:-2], i * dh + (sizes[0] - 1) * sh + 1, j * dw + (sizes[1] - 1) * sw + 1]
-            steps = [1] * (x.rank - 2) + [sh, sw]
-            value, at = c.b.slice(padded, first, limits, steps), c.b.slice(place, first, limits, steps)
-            if best is None:
-                best, best_place = value, at
-                continue
-            better = c.binary("or", c.compare(value, best, "GT"), c.compare(value, value, "NE"))
-            unset = c.binary("and", c.compare(best_place, 0, "LT"), c.compare(at, 0, "GE"))
-            better = c.binary("or", better, unset)
-            best, best_place = c.select(better, value, best), c.select(better, at, best_place)
+    for at in itertools.product(*(range(k) for k in kernel)):
+        first = [i * gap for i, gap in zip(at, gaps)]
+        limits = [a + (size - 1) * step + 1 for a, size, step in zip(first, sizes, steps)]
+        cut = [0] * lead + first, [*x.shape[:lead], *limits], [1] * lead + steps
+        value, value_place = c.b.slice(padded, *cut), c.b.slice(place, *cut)
+        if best is None:
+            best, best_place = value, value_place
+            continue
+        better = c.compare(value, best, "GT")
+        if x.dtype in FLOATS:
+            better = c.binary("or", better, c.compare(value, value, "NE"))
+        unset = c.binary("and", c.compare(best_place, 0, "LT"), c.compare(value_place, 0, "GE"))
+        better = c.binary("or", better, unset)
+        best, best_place = c.select(better, value, best), c.select(better, value_place, best_place)
     return [best, c.cast(best_place, "s64")]
 
 
-@lowers("aten.max_pool2d_with_indices_backward.default")
-def max_pool_backward(c, grad, x, kernel_size, stride, padding, dilation, ceil_mode, indices):
-    lead = math.prod(x.shape[:-2])
-    size, count = x.shape[-2] * x.shape[-1], grad.shape[-2] * grad.shape[-1]
+def _max_pool_backward(c: Lowering, grad: Value, x: Value, indices: Value, n: int) -> Value:
+    """The gradients of maxima, added up where these were."""
+    lead = math.prod(x.shape[:x.rank - n])
+    size, count = math.prod(x.shape[x.rank - n:]), math.prod(grad.shape[x.rank - n:])
     flat, places = c.b.reshape(c.widen(grad), (lead, count)), c.b.reshape(c.cast(indices, "s32"), (lead, count))
     zero = c.b.full(0, flat.dtype, (lead, size))
     total = c.b.scatter("add", zero, c.b.reshape(places, (lead, count, 1)), flat, window=[], inserted=[1], dims_map=[1],
                         vector_dim=2, batching=([0], [0]))
     return c.cast(c.b.reshape(total, x.shape), c.dtype)
+
+
+@lowers("aten.max_pool2d_with_indices_backward.default", "aten.max_pool3d_with_indices_backward.default")
+def max_pool_backward(c, grad, x, kernel_size, stride, padding, dilation, ceil_mode, indices):
+    return _max_pool_backward(c, grad, x, indices, 3 if "3d" in c.node.target._opname else 2)
+
+
+@lowers("aten.adaptive_max_pool2d_backward.default", "aten.adaptive_max_pool3d_backward.default")
+def adaptive_max_pool_backward(c, grad, x, indices):
+    return _max_pool_backward(c, grad, x, indices, 3 if "3d" in c.node.target._opname else 2)
 
 
 def _divisors(c: Lowering, x: Value, window: Window, sizes, padding, count_include_pad, divisor, n) -> Value | float:

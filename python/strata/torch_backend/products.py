@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .hlo_builder import Value, Window
+from .hlo_builder import COMPLEX, Value, Window
 from .lowering import Lowering
 from .registry import Unsupported, lowers
 from .types import wide
@@ -14,22 +14,25 @@ def _product(c: Lowering, x: Value, y: Value, dtype: str) -> Value:
     return c.b.dot(x, y, (batch, batch), ((x.rank - 1,), (y.rank - 2,)), dtype)
 
 
-@lowers("aten.mm.default", "aten.bmm.default", "aten.mm.dtype", "aten.bmm.dtype")
+@lowers("aten.mm.default", "aten.bmm.default", "aten.mm.dtype", "aten.bmm.dtype", of_complex=True)
 def mm(c, x, y, out_dtype=None):
     return _product(c, x, y, c.dtype)
 
 
-@lowers("aten.mv.default")
+@lowers("aten.mv.default", of_complex=True)
 def mv(c, x, y):
     return c.b.dot(x, y, ((), ()), ((1,), (0,)), c.dtype)
 
 
-@lowers("aten.dot.default", "aten.vdot.default")
+@lowers("aten.dot.default", "aten.vdot.default", of_complex=True)
 def dot(c, x, y):
+    if x.dtype in COMPLEX and c.node.target._opname == "vdot":
+        real, imag = c.parts(x)
+        x = c.complex(real, c.unary("negate", imag))
     return c.b.dot(x, y, ((), ()), ((0,), (0,)), c.dtype)
 
 
-@lowers("aten.addmm.default", "aten.baddbmm.default")
+@lowers("aten.addmm.default", "aten.baddbmm.default", of_complex=True)
 def addmm(c, bias, x, y, beta=1, alpha=1):
     # On CPUs 16-bit floats are added in f32 and rounded once. On GPUs the library's product adds a bias before it
     # rounds, and looks for the sum in the operands' type.
@@ -142,8 +145,3 @@ def convolution_backward(c, grad, x, w, bias_sizes, stride, padding, dilation, t
     if mask[2]:
         of_bias = c.cast(c.reduce("add", grad, [0, *range(2, grad.rank)]), grad.dtype)
     return [of_x, of_w, of_bias]
-
-
-@lowers("aten._fft_r2c.default", "aten._fft_c2c.default", "aten._fft_c2r.default")
-def fft(c, *_):
-    raise Unsupported("Fourier transforms are not taken")

@@ -10,17 +10,17 @@ from .registry import Unsupported, lowers
 from .types import hlo_type, wide
 
 
-@lowers("aten.sum.dim_IntList", "aten.sum.default", "prims.sum.default")
+@lowers("aten.sum.dim_IntList", "aten.sum.default", "prims.sum.default", of_complex=True)
 def sum_dims(c, x, dim=None, keepdim=False, dtype=None, output_dtype=None):
     return c.cast(c.reduce("add", c.cast(x, wide(c.dtype)), dimensions(x.rank, dim), keepdim), c.dtype)
 
 
-@lowers("aten.mean.dim", "aten.mean.default")
+@lowers("aten.mean.dim", "aten.mean.default", of_complex=True)
 def mean(c, x, dim=None, keepdim=False, dtype=None):
     return c.cast(c.mean(c.cast(x, wide(c.dtype)), dimensions(x.rank, dim), keepdim), c.dtype)
 
 
-@lowers("aten.prod.default", "aten.prod.dim_int")
+@lowers("aten.prod.default", "aten.prod.dim_int", of_complex=True)
 def prod(c, x, dim=None, keepdim=False, dtype=None):
     return c.cast(c.reduce("multiply", c.cast(x, wide(c.dtype)), dimensions(x.rank, dim), keepdim), c.dtype)
 
@@ -182,14 +182,60 @@ def cumulate(c: Lowering, opcode: str, x: Value, dim: int) -> Value:
     return c.b.reduce_window(opcode, x, window)
 
 
-@lowers("aten.cumsum.default")
+@lowers("aten.cumsum.default", of_complex=True)
 def cumsum(c, x, dim, dtype=None):
     return c.cast(cumulate(c, "add", c.accumulator(c.cast(x, c.dtype)), dim), c.dtype)
 
 
-@lowers("aten.cumprod.default")
+@lowers("aten.cumprod.default", of_complex=True)
 def cumprod(c, x, dim, dtype=None):
     return c.cast(cumulate(c, "multiply", c.accumulator(c.cast(x, c.dtype)), dim), c.dtype)
+
+
+def _cumulative_extreme(c: Lowering, opcode: str, x: Value, dim: int) -> list[Value]:
+    """(values, places): of equal elements the last one is named, and NaN stays."""
+    if x.rank == 0 or x.size == 0:
+        return [x, c.b.full(0, "s64", x.shape)]
+    of = c.cast(x, "s32") if x.dtype == "pred" else x
+    best = cumulate(c, opcode, of, dim)
+    new = c.compare(of, best, "EQ")
+    if x.dtype in FLOATS:
+        new = c.binary("or", new, c.compare(x, x, "NE"))
+    places = c.select(new, c.b.iota("s32", x.shape, dim % x.rank), -1, "s32")
+    return [c.cast(best, x.dtype), c.cast(cumulate(c, "maximum", places, dim), "s64")]
+
+
+@lowers("aten.cummax.default")
+def cummax(c, x, dim):
+    return _cumulative_extreme(c, "maximum", x, dim)
+
+
+@lowers("aten.cummin.default")
+def cummin(c, x, dim):
+    return _cumulative_extreme(c, "minimum", x, dim)
+
+
+@lowers("aten.logcumsumexp.default")
+def logcumsumexp(c, x, dim):
+    """By a scan of pairs whose sums are log(exp(a) + exp(b)), in f32 or f64."""
+    if x.rank == 0 or x.size == 0:
+        return x
+    y = c.widen(x)
+    kind = f"{y.dtype}[]"
+    lines = [f"a = {kind} parameter(0)", f"b = {kind} parameter(1)", f"top = {kind} maximum(a, b)",
+             f"below = {kind} minimum(a, b)", f"difference = {kind} subtract(below, top)",
+             f"exponential = {kind} exponential(difference)", f"more = {kind} log-plus-one(exponential)",
+             f"sum = {kind} add(top, more)", "same = pred[] compare(below, top), direction=EQ",
+             f"infinity = {kind} constant(inf)", f"size = {kind} abs(top)",
+             "endless = pred[] compare(size, infinity), direction=EQ", "both = pred[] and(same, endless)",
+             f"ROOT r = {kind} select(both, top, sum)"]
+    combiner = c.b.computation(f"log_add_exp.{y.dtype}", lines)
+    dim, n = dim % x.rank, x.shape[dim % x.rank]
+    window = Window([n if d == dim else 1 for d in range(x.rank)],
+                    pad=[(n - 1, 0) if d == dim else (0, 0) for d in range(x.rank)])
+    start = c.b.constant(-math.inf, y.dtype)
+    found = c.b.op("reduce-window", [y, start], y.dtype, y.shape, window.text(), f"to_apply={combiner}")
+    return c.cast(found, c.dtype)
 
 
 # Sorting
@@ -270,8 +316,3 @@ def log_softmax_backward(c, grad, y, dim, input_dtype):
     grad, y = c.widen(grad), c.widen(y)
     total = c.reduce("add", grad, dims, keep=True)
     return c.cast(c.sub(grad, c.mul(c.unary("exponential", y), total)), hlo_type(input_dtype))
-
-
-@lowers("aten._cdist_forward.default", "aten._pdist_forward.default")
-def distances(c, *_):
-    raise Unsupported("pairwise distances are not taken")

@@ -22,6 +22,8 @@ class Unsupported(Exception):
 RULES: dict[torch._ops.OpOverload, Callable] = {}
 # Operators that torch runs without work: they only look at memory in another way.
 VIEWS: set[torch._ops.OpOverload] = set()
+# Operators whose rules take complex numbers, too.
+OF_COMPLEX: set[torch._ops.OpOverload] = set()
 # Names in the table that the installed version of torch does not have.
 MISSING: list[str] = []
 
@@ -35,8 +37,9 @@ def find_operator(name: str) -> torch._ops.OpOverload | None:
         return None
 
 
-def lowers(*names: str, view: bool = False) -> Callable:
-    """Puts the function that follows in the table, for each name ("aten.add.Tensor")."""
+def lowers(*names: str, view: bool = False, of_complex: bool = False) -> Callable:
+    """Puts the function that follows in the table, for each name ("aten.add.Tensor"). view: it only looks at memory in
+    another way. of_complex: it takes complex numbers, too; views and others that only move elements always do."""
     def register(rule: Callable) -> Callable:
         for name in names:
             operator = find_operator(name)
@@ -48,6 +51,8 @@ def lowers(*names: str, view: bool = False) -> Callable:
             RULES[operator] = rule
             if view:
                 VIEWS.add(operator)
+            if view or of_complex:
+                OF_COMPLEX.add(operator)
         return rule
 
     return register

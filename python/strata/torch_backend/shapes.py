@@ -7,7 +7,8 @@ import operator
 
 from .hlo_builder import FLOATS, Value
 from .lowering import Lowering, dimensions, row_major
-from .registry import RULES, VIEWS, Unsupported, lowers
+from .registry import OF_COMPLEX, RULES, VIEWS, Unsupported, lowers
+from .writer import layout_of
 
 
 @lowers("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten._reshape_alias.default",
@@ -118,19 +119,52 @@ def diagonal(c, x, offset=0, dim1=0, dim2=1):
     return total
 
 
-@lowers("aten.as_strided.default")
-def as_strided(c, x, size, stride, storage_offset=None):
+def _memory(c: Lowering, x: Value) -> tuple[Value, list[int]]:
+    """The elements of the node's first argument in the order of its memory, and the dimensions from the slowest on.
+    Raises Unsupported where the memory has others, too."""
     fake = c.node.args[0].meta["val"]
-    if not (fake.is_contiguous() and fake.storage_offset() == 0 and not storage_offset):
-        raise Unsupported("as_strided of what is not contiguous is not taken")
-    order = sorted((d for d in range(len(size)) if size[d] != 1), key=lambda d: -stride[d])
+    layout = layout_of(fake)
+    if layout is None or fake.storage_offset() or fake.untyped_storage().nbytes() != x.size * fake.dtype.itemsize:
+        raise Unsupported("it looks at the memory of an array that is itself a part of another")
+    return c.b.reshape(c.b.transpose(x, layout.order), (x.size,)), list(layout.order)
+
+
+def _places(c: Lowering, size, stride, offset: int) -> Value:
+    """For each element of an array with these strides, where it lies in memory."""
+    places = c.b.full(offset or 0, "s32", size)
+    for d, step in enumerate(stride):
+        if step and size[d] > 1:
+            places = c.add(places, c.mul(c.b.iota("s32", size, d), step))
+    return places
+
+
+@lowers("aten.as_strided.default", of_complex=True)
+def as_strided(c, x, size, stride, storage_offset=None):
+    flat, _ = _memory(c, x)
+    kept = [d for d in range(len(size)) if size[d] != 1]
+    order = sorted(kept, key=lambda d: -stride[d])
     sorted_sizes = [size[d] for d in order]
     dense = Value("", x.dtype, tuple(sorted_sizes))
-    if math.prod(size) != x.size or [stride[d] for d in order] != row_major(dense):
-        raise Unsupported("as_strided that is no transposition is not taken")
-    y = c.b.reshape(x, sorted_sizes)
-    kept = [d for d in range(len(size)) if size[d] != 1]
-    return c.b.reshape(c.b.transpose(y, [order.index(d) for d in kept]), size)
+    if not storage_offset and math.prod(size) == x.size and [stride[d] for d in order] == row_major(dense):
+        y = c.b.reshape(flat, sorted_sizes)
+        return c.b.reshape(c.b.transpose(y, [order.index(d) for d in kept]), size)
+    if math.prod(size) == 0:
+        return c.b.full(0, x.dtype, size)
+    places = c.b.reshape(_places(c, size, stride, storage_offset), (*size, 1))
+    return c.b.gather(flat, places, size, offset=[], collapsed=[0], start_map=[0], sizes=[1], vector_dim=len(size))
+
+
+@lowers("aten.as_strided_scatter.default", of_complex=True)
+def as_strided_scatter(c, x, source, size, stride, storage_offset=None):
+    """x with the elements of source where as_strided would read them."""
+    flat, order = _memory(c, x)
+    if math.prod(size) == 0:
+        return x
+    places = c.b.reshape(_places(c, size, stride, storage_offset), (*size, 1))
+    flat = c.b.scatter("replace", flat, places, c.cast(source, x.dtype), window=[], inserted=[0], dims_map=[0],
+                       vector_dim=len(size))
+    y = c.b.reshape(flat, [x.shape[d] for d in order])
+    return c.b.transpose(y, [order.index(d) for d in range(x.rank)])
 
 
 @lowers("aten.unfold.default")
@@ -147,25 +181,25 @@ def unfold(c, x, dim, size, step):
 
 # With work
 
-@lowers("aten.cat.default")
+@lowers("aten.cat.default", of_complex=True)
 def cat(c, tensors, dim=0):
     # An array of shape (0,) joins any others.
     tensors = [x for x in tensors if x.shape != (0,)] or tensors[:1]
     return c.b.concatenate([c.cast(x, c.dtype) for x in tensors], dim % tensors[0].rank)
 
 
-@lowers("aten.stack.default")
+@lowers("aten.stack.default", of_complex=True)
 def stack(c, tensors, dim=0):
     dim = dim % (tensors[0].rank + 1)
     return c.b.concatenate([c.b.reshape(c.cast(x, c.dtype), (*x.shape[:dim], 1, *x.shape[dim:])) for x in tensors], dim)
 
 
-@lowers("aten.flip.default")
+@lowers("aten.flip.default", of_complex=True)
 def flip(c, x, dims):
     return c.b.reverse(x, dimensions(x.rank, dims, empty_is_all=False))
 
 
-@lowers("aten.roll.default")
+@lowers("aten.roll.default", of_complex=True)
 def roll(c, x, shifts, dims=()):
     if not dims:
         flat = c.b.reshape(x, (x.size,))
@@ -181,14 +215,14 @@ def _roll(c: Lowering, x: Value, shift: int, dim: int) -> Value:
     return c.b.concatenate([slice_(c, x, dim, place, n), slice_(c, x, dim, 0, place)], dim) if place else x
 
 
-@lowers("aten.repeat.default")
+@lowers("aten.repeat.default", of_complex=True)
 def repeat(c, x, repeats):
     x = c.b.reshape(x, (*[1] * (len(repeats) - x.rank), *x.shape))
     pairs = [n for pair in zip(repeats, x.shape) for n in pair]
     return c.b.reshape(c.b.broadcast(x, pairs, [2 * d + 1 for d in range(x.rank)]), c.shape)
 
 
-@lowers("aten.constant_pad_nd.default")
+@lowers("aten.constant_pad_nd.default", of_complex=True)
 def constant_pad(c, x, pad, value=0):
     pads = [(0, 0, 0)] * x.rank
     for i in range(len(pad) // 2):
@@ -196,7 +230,7 @@ def constant_pad(c, x, pad, value=0):
     return c.b.pad(x, c.b.constant(value, x.dtype), pads)
 
 
-@lowers("aten.slice_scatter.default")
+@lowers("aten.slice_scatter.default", of_complex=True)
 def slice_scatter(c, x, source, dim=0, start=None, end=None, step=1):
     dim = dim % x.rank
     n = x.shape[dim]
@@ -219,7 +253,7 @@ def slice_scatter(c, x, source, dim=0, start=None, end=None, step=1):
     return c.b.select(there, spread, x)
 
 
-@lowers("aten.select_scatter.default")
+@lowers("aten.select_scatter.default", of_complex=True)
 def select_scatter(c, x, source, dim, index):
     dim = dim % x.rank
     source = c.b.reshape(source, (*x.shape[:dim], 1, *x.shape[dim + 1:]))
@@ -233,43 +267,44 @@ def _triangle(c: Lowering, x: Value, diagonal: int, direction: str) -> Value:
     return c.b.select(inside, x, c.b.full(0, x.dtype, x.shape))
 
 
-@lowers("aten.tril.default")
+@lowers("aten.tril.default", of_complex=True)
 def tril(c, x, diagonal=0):
     return _triangle(c, x, diagonal, "LE")
 
 
-@lowers("aten.triu.default")
+@lowers("aten.triu.default", of_complex=True)
 def triu(c, x, diagonal=0):
     return _triangle(c, x, diagonal, "GE")
 
 
 # From nothing
 
-@lowers("aten.full.default", "aten.full_like.default", "aten.new_full.default")
+@lowers("aten.full.default", "aten.full_like.default", "aten.new_full.default", of_complex=True)
 def full(c, _, *rest, **__):
     # full(size, value) and full_like(x, value) end in the value; new_full(x, size, value) does too.
     return c.b.full(rest[-1], c.dtype, c.shape)
 
 
-@lowers("aten.scalar_tensor.default")
+@lowers("aten.scalar_tensor.default", of_complex=True)
 def scalar_tensor(c, value, **_):
     return c.b.constant(value, c.dtype)
 
 
-@lowers("aten.fill.Scalar")
+@lowers("aten.fill.Scalar", of_complex=True)
 def fill(c, x, value):
     return c.b.full(value, c.dtype, c.shape)
 
 
 @lowers("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.empty.memory_format",
         "aten.empty_like.default", "aten.new_empty.default", "aten.empty_permuted.default",
-        "aten.empty_strided.default", "aten.new_empty_strided.default", "prims.empty_strided.default")
+        "aten.empty_strided.default", "aten.new_empty_strided.default", "prims.empty_strided.default",
+        "aten._efficientzerotensor.default", of_complex=True)
 def zeros(c, *_, **__):
     """Memory without given contents is 0, too."""
     return c.b.full(0, c.dtype, c.shape)
 
 
-@lowers("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default")
+@lowers("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default", of_complex=True)
 def ones(c, *_, **__):
     return c.b.full(1, c.dtype, c.shape)
 
@@ -301,3 +336,4 @@ def _get_item(c: Lowering, values, index):
 
 RULES[operator.getitem] = _get_item
 VIEWS.add(operator.getitem)
+OF_COMPLEX.add(operator.getitem)

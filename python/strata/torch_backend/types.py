@@ -9,13 +9,14 @@ from .registry import Unsupported
 
 HLO_NAMES = {
     torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64", torch.bool: "pred",
-    torch.int8: "s8", torch.int16: "s16", torch.int32: "s32", torch.int64: "s64", torch.uint8: "u8",
+    torch.complex64: "c64", torch.complex128: "c128", torch.int8: "s8", torch.int16: "s16", torch.int32: "s32", torch.int64: "s64", torch.uint8: "u8",
+    torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
 }
 TORCH_TYPES = {name: dtype for dtype, name in HLO_NAMES.items()}
 
 
 def hlo_type(dtype: torch.dtype) -> str:
-    """HLO's name of a type of torch. Raises Unsupported for complex, quantised and other types."""
+    """HLO's name of a type of torch. Raises Unsupported for quantised and other types."""
     if dtype not in HLO_NAMES:
         raise Unsupported(f"arrays of {str(dtype).removeprefix('torch.')} are not taken")
     return HLO_NAMES[dtype]

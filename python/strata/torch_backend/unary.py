@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from .hlo_builder import FLOATS, UNSIGNED, Value
+from .hlo_builder import COMPLEX, FLOATS, UNSIGNED, Value
 from .lowering import Lowering
 from .registry import Unsupported, lowers
 from .types import wide
 
 _ONE_OPERATOR = {
-    "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atanh": "atanh", "ceil": "ceil",
+    "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atanh": "atanh", "ceil": "ceil",
     "cos": "cosine", "cosh": "cosh", "erf": "erf", "exp": "exponential", "expm1": "exponential-minus-one",
     "floor": "floor", "log": "log", "log1p": "log-plus-one", "neg": "negate", "round": "round-nearest-even",
     "rsqrt": "rsqrt", "sigmoid": "logistic", "sign": "sign", "sin": "sine", "sinh": "sinh", "sqrt": "sqrt",
@@ -18,15 +18,24 @@ _ONE_OPERATOR = {
 }
 
 
+#: Those that are taken of complex numbers. Of the others, HLO's have another branch, or none at all.
+_OF_COMPLEX = ("cos", "exp", "log", "neg", "sin", "sqrt", "tanh")
+
+
 def _one_operator(name: str, opcode: str) -> None:
-    @lowers(f"aten.{name}.default")
+    @lowers(f"aten.{name}.default", of_complex=name in _OF_COMPLEX)
     def rule(c: Lowering, x: Value) -> Value:
         if name in ("ceil", "floor", "round") and c.dtype not in FLOATS:
             return x
-        return _sign(c, x) if name == "sign" else c.unary(opcode, c.cast(x, c.dtype))
+        return sign(c, x) if name == "sign" else c.unary(opcode, c.cast(x, c.dtype))
 
 
-def _sign(c: Lowering, x: Value) -> Value:
+@lowers("aten.abs.default", of_complex=True)
+def absolute(c, x):
+    return c.b.op("abs", [x], c.dtype, c.shape)
+
+
+def sign(c: Lowering, x: Value) -> Value:
     if x.dtype == "pred" or x.dtype in UNSIGNED:
         return c.cast(c.compare(x, 0, "NE"), c.dtype)
     # torch's sign of NaN is 0, and so is that of -0.
@@ -67,9 +76,9 @@ def log10(c, x):
     return c.mul(c.unary("log", x), 1 / math.log(10))
 
 
-@formula("aten.reciprocal.default")
+@lowers("aten.reciprocal.default", of_complex=True)
 def reciprocal(c, x):
-    return c.div(1.0, x)
+    return c.cast(c.div(1.0, c.cast(x, wide(c.dtype))), c.dtype)
 
 
 @formula("aten.erfc.default")
@@ -101,9 +110,14 @@ def leaky_relu(c, x, negative_slope=0.01):
     return c.select(c.compare(x, 0.0, "GT"), x, c.mul(x, float(negative_slope)))
 
 
-@formula("aten.digamma.default", "aten.lgamma.default", "aten.erfinv.default", "aten.polygamma.default")
-def special(c, x, *arguments):
-    raise Unsupported("special functions beyond erf are not taken")
+@lowers("aten.erfinv.default", "aten.polygamma.default", "aten.digamma.default", "aten.lgamma.default",
+        "aten.i0.default", "aten.igamma.default", "aten.igammac.default", "aten.special_i0e.default",
+        "aten.special_i1.default", "aten.special_erfcx.default", "aten.special_ndtri.default",
+        "aten.special_zeta.default")
+def special(c, *_):
+    if c.node.target._opname in ("lgamma", "digamma"):
+        raise Unsupported("in float64 it is not taken, only in narrower types")
+    raise Unsupported("of the special functions, only erf, erfc, lgamma and digamma are taken")
 
 
 @lowers("aten.trunc.default", "aten.fix.default")
@@ -118,6 +132,36 @@ def relu(c, x):
     return c.binary("maximum", x, 0)
 
 
+@lowers("aten.signbit.default")
+def signbit(c, x):
+    if x.dtype == "pred" or x.dtype in UNSIGNED:
+        return c.b.full(False, "pred", c.shape)
+    if x.dtype not in FLOATS:
+        return c.compare(x, 0, "LT")
+    # The sign of -0 and of NaN is in the bits alone.
+    bits = {"f16": "s16", "bf16": "s16", "f32": "s32", "f64": "s64"}[x.dtype]
+    return c.compare(c.b.op("bitcast-convert", [x], bits, x.shape), 0, "LT")
+
+
+@lowers("aten.angle.default", of_complex=True)
+def angle(c, x):
+    if x.dtype in COMPLEX:
+        real, imag = c.parts(x)
+        return c.binary("atan2", imag, real)
+    y = c.cast(x, c.dtype)
+    return c.select(c.compare(y, y, "NE"), y, c.select(c.compare(y, 0.0, "LT"), math.pi, 0.0, c.dtype))
+
+
+@formula("aten.round.decimals")
+def round_decimals(c, x, *, decimals=0):
+    if x.dtype not in FLOATS:
+        return x
+    by = 10.0 ** abs(decimals)
+    scaled = c.mul(x, by) if decimals >= 0 else c.div(x, by)
+    scaled = c.unary("round-nearest-even", scaled)
+    return c.div(scaled, by) if decimals >= 0 else c.mul(scaled, by)
+
+
 @lowers("aten.isnan.default")
 def isnan(c, x):
     return c.compare(x, x, "NE")
@@ -128,7 +172,7 @@ def isinf(c, x):
     return c.compare(c.unary("abs", x), math.inf, "EQ") if x.dtype in FLOATS else c.b.full(False, "pred", c.shape)
 
 
-@lowers("aten.logical_not.default")
+@lowers("aten.logical_not.default", of_complex=True)
 def logical_not(c, x):
     return c.compare(x, 0, "EQ")
 

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.node import map_arg
+from torch.utils import _pytree as pytree
 
-from .hlo_builder import HloBuilder, Value
+from .hlo_builder import COMPLEX, HloBuilder, Value
 from .lowering import Lowering
-from .registry import RULES, Unsupported
+from .registry import OF_COMPLEX, RULES, Unsupported
 from .types import hlo_type
 
 # Constants of the graph with so few elements are written into the module.
@@ -80,7 +81,7 @@ def small_constant(node: torch.fx.Node) -> torch.Tensor | None:
 def write_constant(b: HloBuilder, value: torch.Tensor) -> Value:
     check_tensor(value)
     with unset_fake_temporarily():
-        elements = value.detach().cpu().flatten().tolist()
+        elements = value.detach().cpu().resolve_conj().resolve_neg().flatten().tolist()
     return b.array(elements, hlo_type(value.dtype), tuple(value.shape))
 
 
@@ -95,6 +96,11 @@ def lower_node(b: HloBuilder, node: torch.fx.Node, operand) -> Value | list[Valu
 
     arguments = map_arg(node.args, operand)
     named = map_arg(node.kwargs, operand)
+    given = [v for v in pytree.tree_leaves((arguments, named)) if isinstance(v, Value)]
+    results = [v for v in c.results if is_tensor(v)]
+    if node.target not in OF_COMPLEX and (any(v.dtype in COMPLEX for v in given)
+                                          or any(v.dtype.is_complex for v in results)):
+        raise Unsupported("of complex numbers it is not taken")
     try:
         found = rule(c, *arguments, **named)
     except (TypeError, ValueError, IndexError, AttributeError, KeyError, ArithmeticError) as error:

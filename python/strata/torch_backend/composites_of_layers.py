@@ -1,0 +1,161 @@
+"""Layers that torch has as one operator, and their gradients, taken apart into others."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from .composites import takes_apart, wide
+
+# Bags of embeddings: 0 sums, 1 means, 2 maxima
+
+def _bags(indices: torch.Tensor, offsets: torch.Tensor, last_too: bool) -> tuple[torch.Tensor, int]:
+    """The bag of each index, and how many bags there are."""
+    if last_too:
+        offsets = offsets[:-1]
+    marks = torch.zeros(indices.shape[0] + 1, dtype=torch.int64, device=indices.device)
+    marks = marks.index_add(0, offsets.long(), torch.ones_like(offsets, dtype=torch.int64))
+    return marks.cumsum(0)[:-1] - 1, offsets.shape[0]
+
+
+def _sum_of_bags(x: torch.Tensor, bag: torch.Tensor, count: int) -> torch.Tensor:
+    return torch.zeros(count, *x.shape[1:], dtype=x.dtype, device=x.device).index_add(0, bag, x)
+
+
+@takes_apart("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
+def embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None,
+                  include_last_offset=False, padding_idx=-1):
+    """(results, the bag of each index, sizes of bags, for maxima the rows that they are of, else nothing of use)"""
+    if sparse or indices.dim() != 1 or indices.shape[0] == 0:
+        return NotImplemented
+    bag, count = _bags(indices, offsets, include_last_offset)
+    rows = wide(weight[indices])
+    counted = indices != padding_idx
+    sizes = _sum_of_bags(counted.long(), bag, count)
+    kinds = {"dtype": indices.dtype, "device": indices.device}
+    if mode == 2:
+        lowest = torch.full((count, rows.shape[1]), -math.inf, dtype=rows.dtype, device=rows.device)
+        rows = torch.where(counted[:, None], rows, -math.inf)
+        best = lowest.scatter_reduce(0, bag[:, None].expand_as(rows), rows, "amax")
+        places = torch.arange(indices.shape[0], device=indices.device)[:, None]
+        first = torch.where(rows == best[bag], places, indices.shape[0])
+        first = torch.full_like(best, indices.shape[0], dtype=torch.int64).scatter_reduce(
+            0, bag[:, None].expand_as(first), first, "amin")
+        of_row = indices[first.clamp_max(indices.shape[0] - 1)]
+        found = torch.where(sizes[:, None] > 0, best, 0.0)
+        return found.to(weight.dtype), bag.to(**kinds), sizes.to(**kinds), of_row
+    rows = torch.where(counted[:, None], rows, 0.0)
+    if per_sample_weights is not None:
+        rows = rows * wide(per_sample_weights)[:, None]
+    found = _sum_of_bags(rows, bag, count)
+    if mode == 1:
+        found = found / sizes.clamp_min(1)[:, None]
+    return found.to(weight.dtype), bag.to(**kinds), sizes.to(**kinds), torch.zeros_like(sizes).to(**kinds)
+
+
+@takes_apart("aten._embedding_bag_backward.default")
+def embedding_bag_backward(grad, indices, offsets, bag, sizes, of_row, num_weights, scale_grad_by_freq, mode, sparse,
+                           per_sample_weights, padding_idx=-1):
+    if sparse:
+        return NotImplemented
+    width = grad.shape[1]
+    kinds = {"dtype": wide(grad).dtype, "device": grad.device}
+    total = torch.zeros(num_weights, width, **kinds)
+    if mode == 2:
+        columns = torch.where(sizes[:, None] > 0, wide(grad), 0.0)
+        return total.scatter_add(0, of_row.long(), columns).to(grad.dtype)
+    rows = wide(grad)[bag]
+    if mode == 1:
+        rows = rows / sizes.clamp_min(1)[bag][:, None]
+    if per_sample_weights is not None:
+        rows = rows * wide(per_sample_weights)[:, None]
+    if scale_grad_by_freq:
+        times = torch.zeros(num_weights, **kinds).index_add(0, indices, torch.ones(indices.shape, **kinds))
+        rows = rows / times[indices][:, None]
+    rows = torch.where((indices != padding_idx)[:, None], rows, 0.0)
+    return total.index_add(0, indices, rows).to(grad.dtype)
+
+
+@takes_apart("aten._embedding_bag_per_sample_weights_backward.default")
+def embedding_bag_weights_backward(grad, weight, indices, offsets, bag, mode, padding_idx=-1):
+    products = (wide(grad)[bag] * wide(weight)[indices]).sum(1)
+    return torch.where(indices != padding_idx, products, 0.0).to(grad.dtype)
+
+
+# Layers
+
+@takes_apart("aten._weight_norm_interface_backward.default")
+def weight_norm_backward(grad, v, g, norms, dim):
+    others = [d for d in range(v.dim()) if d != dim % v.dim()]
+    norms, v_wide, grad_wide = norms.view(g.shape), wide(v), wide(grad)
+    products = (grad_wide * v_wide).sum(others, keepdim=True)
+    of_v = wide(g) / norms * (grad_wide - v_wide * (products / (norms * norms)))
+    return of_v.to(v.dtype), (products / norms).to(g.dtype)
+
+
+@takes_apart("aten._transformer_encoder_layer_fwd.default")
+def transformer_encoder_layer(x, width, heads, qkv_weight, qkv_bias, out_weight, out_bias, use_gelu, norm_first, eps,
+                              weight_1, bias_1, weight_2, bias_2, up_weight, up_bias, down_weight, down_bias,
+                              mask=None, mask_type=None):
+    """What torch.nn.TransformerEncoderLayer runs where nothing is trained."""
+    if x.dim() != 3 or x.is_nested:
+        return NotImplemented
+    hidden = None
+    if mask is not None:
+        # 0: queries by keys, 1: of padding, by sequence and key; 2: both, already by sequence and head.
+        shape = {0: mask.shape, 1: (x.shape[0], 1, 1, x.shape[1]), 2: mask.shape}.get(mask_type)
+        if shape is None:
+            return NotImplemented
+        hidden = mask.to(torch.bool).view(shape)
+
+    def attend(y):
+        q, k, v = F.linear(y, qkv_weight, qkv_bias).view(*y.shape[:2], 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+        scores = torch.matmul(wide(q), wide(k).transpose(-1, -2)) / math.sqrt(width // heads)
+        if hidden is not None:
+            scores = scores.masked_fill(hidden, -math.inf)
+        mixed = torch.matmul(scores.softmax(-1).to(v.dtype), v)
+        return F.linear(mixed.transpose(1, 2).reshape(y.shape), out_weight, out_bias)
+
+    def feed(y):
+        y = F.linear(y, up_weight, up_bias)
+        return F.linear(F.gelu(y) if use_gelu else F.relu(y), down_weight, down_bias)
+
+    def norm_1(y):
+        return F.layer_norm(y, (width,), weight_1, bias_1, eps)
+
+    def norm_2(y):
+        return F.layer_norm(y, (width,), weight_2, bias_2, eps)
+
+    if norm_first:
+        x = x + attend(norm_1(x))
+        return x + feed(norm_2(x))
+    x = norm_1(x + attend(x))
+    return norm_2(x + feed(x))
+
+
+# Quantisation that is only acted out
+
+def _act_out(x, scale, zero, low, high):
+    level = torch.round(wide(x) * (1 / scale)) + zero
+    kept = (level >= low) & (level <= high)
+    return ((level.clamp(low, high) - zero) * scale).to(x.dtype), kept
+
+
+@takes_apart("aten.fake_quantize_per_tensor_affine_cachemask.default")
+def fake_quantize(x, scale, zero_point, quant_min, quant_max):
+    return _act_out(x, scale, zero_point, quant_min, quant_max)
+
+
+@takes_apart("aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default")
+def fake_quantize_by_tensors(x, scale, zero_point, enabled, quant_min, quant_max):
+    found, kept = _act_out(x, scale, zero_point, quant_min, quant_max)
+    on = enabled.reshape(()) != 0
+    return torch.where(on, found, x), kept | ~on
+
+
+@takes_apart("aten.fake_quantize_per_channel_affine_cachemask.default")
+def fake_quantize_channels(x, scale, zero_point, axis, quant_min, quant_max):
+    shape = [-1 if d == axis % x.dim() else 1 for d in range(x.dim())]
+    return _act_out(x, scale.view(shape), zero_point.view(shape), quant_min, quant_max)

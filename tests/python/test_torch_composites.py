@@ -1,0 +1,229 @@
+"""Operators that the torch front end takes apart itself, and scans: results and gradients beside eager mode's."""
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: its front end is not tested")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+from torch_helpers import array, assert_same, check, check_training, compiled, lowered  # noqa: E402
+
+from strata import torch_backend  # noqa: E402
+
+aten = torch.ops.aten
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(17)
+
+
+class Function(nn.Module):
+    """A function as a module, for check_training."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def train(function, *inputs, **more):
+    check_training(Function(function), *inputs, **more)
+
+
+def check_all(function, *inputs, **more):
+    """check, of results in a tree."""
+    check(lambda *given: torch.utils._pytree.tree_leaves(function(*given)), *inputs, **more)
+
+
+def integers(high, *shape):
+    return torch.randint(0, high, shape)
+
+
+def test_order_statistics():
+    x, ties = array(4, 7), array(3, 6, 9, dtype=torch.int64, low=0, high=3)
+    train(lambda x: x.kthvalue(3, 1).values + x.median(1).values + x.nanmedian(-1).values, x)
+    check_all(lambda x: (x.kthvalue(1, 0), x.kthvalue(7, 1, True), x.median(0, True), x.median(), x.nanmedian()), x)
+    check_all(lambda x: (x.mode(1), x.mode(-1, True), x.mode(0).values, x.median(2).values, x.median()), ties)
+    with_nan = torch.where(array(5, 8) > 1.5, torch.nan, array(5, 8))
+    check_all(lambda x: (x.median(1).values, x.median(), x.nanmedian(1).values, x.nanmedian()), with_nan)
+    check_all(lambda x: (x.median(0), x.kthvalue(1), x.nanmedian(0)), torch.tensor(2.0))
+
+
+def test_cumulative_extremes():
+    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.bool):
+        x = array(5, 9, dtype=dtype, low=-3, high=3)
+        x = x.round() if dtype.is_floating_point else x  # ties: the last of equals is named
+        check_all(lambda x: (x.cummax(1), x.cummin(0)), x)
+    check_all(lambda x: (x.cummax(0), x.cummin(0)), torch.tensor([1.0, -torch.inf, torch.nan, 3.0, torch.nan, torch.inf]))
+    train(lambda x: x.cummax(1).values * x.cummin(0).values, array(4, 6))
+
+
+def test_logcumsumexp():
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        check(lambda x: (x.logcumsumexp(1), x.logcumsumexp(0)), array(3, 40, dtype=dtype, low=-30, high=30))
+    inf = torch.inf
+    check(lambda x: x.logcumsumexp(0), torch.tensor([-inf, -inf, 1.0, 200.0, -200.0, inf, 3.0]))
+    check(lambda x: x.logcumsumexp(0), torch.tensor([1.0, torch.nan, 2.0]))
+    train(lambda x: x.logcumsumexp(1), array(3, 9))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_embeddings(mode):
+    for more in ({}, {"padding_idx": 2}, {"include_last_offset": True}) + (
+            () if mode == "max" else ({"scale_grad_by_freq": True},)):
+        # The second bag is empty. The last offset, where it is asked for, is the number of indices.
+        check_training(Bag(mode, more), integers(10, 11), torch.tensor([0, 3, 3, 11 if "include_last_offset" in more else 7]))
+    check_training(nn.EmbeddingBag(10, 5, mode=mode), integers(10, 3, 4))
+    if mode == "sum":
+        train(lambda w, p, i: F.embedding_bag(i, w, mode="sum", per_sample_weights=p, padding_idx=1),
+              array(10, 5), array(3, 4), integers(10, 3, 4))
+
+
+class Bag(nn.Module):
+    def __init__(self, mode, more):
+        super().__init__()
+        self.bag = nn.EmbeddingBag(10, 5, mode=mode, **more)
+
+    def forward(self, indices, offsets):
+        return self.bag(indices, offsets)
+
+
+def test_gradients_of_an_embedding_by_frequency():
+    check_training(nn.Embedding(10, 5, scale_grad_by_freq=True, padding_idx=3), integers(10, 4, 6))
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 1.5, 2.0, 3.0, math.inf])
+def test_distances(p):
+    x, y = array(2, 5, 3), array(2, 6, 3)
+    train(lambda x, y: torch.cdist(x, y, p=p), x, y)
+    train(lambda x: F.pdist(x, p), x[0])
+    train(lambda x: torch.cdist(x, x.roll(1, 1), p=p), x)  # with distances of 0
+    if p == 2:
+        train(torch.cdist, array(40, 3), array(30, 3), units=512)
+
+
+def test_elements_of_a_mask():
+    x = array(4, 5)
+    train(lambda x, s: x.masked_scatter(x > 0, s), x, array(30))
+    train(lambda x, s: x.masked_scatter((x[:, :1] > 0), s), x, array(5, 4))
+
+
+def test_writes():
+    x, places = array(5, 4), integers(5, 3, 4)
+    for function in (lambda x, i, v: x.put(i.flatten() % 3 + torch.arange(12), v, accumulate=True),
+                     lambda x, i, v: x.index_reduce(0, i[:, 0], v, "mean"),
+                     lambda x, i, v: x.index_reduce(0, i[:, 0], v, "amax", include_self=False),
+                     lambda x, i, v: x.scatter_reduce(0, i, v, "mean"),
+                     lambda x, i, v: x.scatter_reduce(0, i, v, "mean", include_self=False)):
+        check(function, x, places, array(3, 4))
+    train(lambda x, i, v: x.scatter_reduce(0, i, v, "mean"), x, places, array(3, 4))
+    check(lambda x, i, v: x.scatter_reduce(0, i, v, "mean"), array(5, 4, dtype=torch.int64, low=-9, high=9), places,
+          array(3, 4, dtype=torch.int64, low=-9, high=9))
+    for offset in (-2, 0, 1):
+        train(lambda x, v: x.diagonal_scatter(v, offset), x, torch.diagonal(x, offset) * 2)
+    train(lambda x: x.diagonal(1, 0, 2).sum(-1) + x.take(torch.tensor([3, 1, 3])).sum(), array(3, 2, 4))
+
+
+def test_repeats_of_known_total():
+    def f(x, n):
+        return x.repeat_interleave(n, 0, output_size=8)
+
+    n = torch.tensor([0, 3, 1, 0, 4])
+    train(f, array(5, 3), n)
+
+
+def test_frequencies_and_ends_of_the_table():
+    check(lambda x: (torch.fft.fftfreq(7, 0.5) * x, torch.fft.rfftfreq(12) * x, torch.fft.fftfreq(6)[:3]), array(7))
+    special = torch.tensor([0.0, -0.0, 1.5, -2.5, torch.inf, -torch.inf, torch.nan, -torch.nan])
+    check(lambda x: (x.signbit(), x.angle(), x.round(decimals=1), x.round(decimals=-1)), special)
+    check(lambda x: x.signbit(), torch.tensor([3, -3, 0]))
+    check(lambda s: (torch.searchsorted(s, 0.3), torch.searchsorted(s, 1, right=True)), array(7).sort()[0])
+
+
+def test_pooling_by_maxima():
+    volume = array(2, 3, 6, 7, 8)
+    check(lambda x: aten.max_pool3d_with_indices(x, [3, 2, 3], [2], [1]), volume)
+    check(lambda x: aten.max_pool2d_with_indices(x, [2, 2]), array(1, 4, 6, dtype=torch.int32))
+    for n in (1, 2, 3):
+        x = array(2, 3, *(7, 8, 6)[:n])
+        check_training(getattr(nn, f"MaxPool{n}d")(3, 2, 1), x)
+        for size in (1, 5) if n > 1 else (1, 2, 5):
+            check_training(getattr(nn, f"AdaptiveMaxPool{n}d")(size), x)
+
+
+def test_unfused_layers():
+    check_training(nn.Bilinear(3, 4, 5), array(2, 3), array(2, 4))
+    for dim in (0, 1):
+        check_training(torch.nn.utils.parametrizations.weight_norm(nn.Linear(6, 3), dim=dim), array(4, 6), units=256)
+    train(lambda x, a, b: torch.addbmm(x, a, b, beta=0.5, alpha=2), array(3, 5), array(2, 3, 4), array(2, 4, 5))
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_encoder_layers_that_are_not_trained(norm_first):
+    """torch runs one operator for the whole layer, here without a fall-back."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=norm_first, activation="gelu").eval()
+    x, padding = array(2, 5, 8), torch.tensor([[0, 0, 0, 0, 0], [0, 0, 0, 1, 1]]).bool()
+    causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    for masks in ({}, {"src_key_padding_mask": padding}, {"src_mask": causal},
+                  {"src_mask": causal, "src_key_padding_mask": padding}):
+        with torch.no_grad():
+            expected, got = layer(x, **masks), compiled(layer)(x, **masks)
+        assert not torch_backend.FALLBACKS
+        assert_same(got, expected)
+
+
+def test_samples_of_pictures_and_volumes():
+    for mode in ("bilinear", "nearest"):
+        for padding in ("zeros", "border", "reflection"):
+            for align in (False, True):
+                more = {"mode": mode, "padding_mode": padding, "align_corners": align}
+                if align == (padding == "border"):
+                    train(lambda x, g: F.grid_sample(x, g, **more), array(2, 3, 4, 5), array(2, 3, 3, 2, low=-1.2, high=1.2))
+    train(lambda x, g: F.grid_sample(x, g, align_corners=False), array(1, 2, 3, 4, 5), array(1, 2, 2, 2, 3, low=-1.1))
+
+
+def test_padding_and_resampling():
+    for n in (1, 2, 3):
+        train(lambda x: F.pad(x, (2, 1, 0, 3, 1, 1)[:2 * n], mode="replicate"), array(1, 2, *(3, 1, 4)[:n]))
+    for mode in ("bilinear", "bicubic"):
+        for size in ((3, 4), (9, 4)):
+            train(lambda x: F.interpolate(x, size=size, mode=mode, antialias=True), array(2, 3, 7, 8))
+        check(lambda x: F.interpolate(x, scale_factor=0.7, mode=mode, antialias=True, align_corners=True), array(1, 1, 7, 8))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_masks_of_dropout_in_any_layout(p):
+    """What torch draws does not depend on where the dropped-out tensor is computed, but on how it lies."""
+    drawn = {"fallbacks": ["aten.native_dropout.default"]}
+    train(lambda x: F.dropout((x * 2).transpose(0, 1), p), array(5, 7), **drawn)
+    train(lambda x: F.dropout((x * 2).permute(2, 0, 1).exp(), p), array(2, 3, 4), **drawn)
+    picture = array(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    train(lambda x: F.dropout(x * 2, p) + F.dropout(x.contiguous() + 1, p), picture, **drawn)
+
+
+def test_gamma_functions():
+    special = torch.tensor([0.0, -0.0, 1.0, 2.0, -2.0, 1e-6, 170.0, 1e5, torch.inf, torch.nan])
+    x = torch.cat([array(300, low=0.05, high=30), array(300, low=-5, high=0), special])
+    for got, function in zip(lowered(lambda x: (x.lgamma(), x.digamma()), x), (torch.lgamma, torch.digamma)):
+        exact = function(x.double())
+        torch.testing.assert_close(got.double(), exact, rtol=1e-6, atol=1e-6, equal_nan=True)
+        error = (got.double() - exact)[:300].abs()
+        assert bool((error <= torch.finfo(x.dtype).eps * exact[:300].abs()).all())
+    check(torch.lgamma, array(3, dtype=torch.float64), fallbacks=["aten.lgamma.default"])
+
+
+def test_quantisation_that_is_acted_out():
+    x = array(3, 4, 5)
+    train(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -16, 15), x)
+    scale, zero = array(4, low=0.05, high=0.3), torch.tensor([0, 1, -2, 3], dtype=torch.int32)
+    train(lambda x: torch.fake_quantize_per_channel_affine(x, scale, zero, 1, -8, 7), x)
+    one = torch.tensor([1])
+    train(lambda x: torch.fake_quantize_per_tensor_affine(x, scale[:1], zero[:1], -8, 7), x)
+    for enabled in (one, one * 0):
+        check(lambda *given: aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams(*given, -8, 7),
+              x, scale[:1], zero[:1], enabled)
