@@ -23,6 +23,18 @@ struct HeadRows {
 
 constexpr int kOfLane = 4;  ///< elements of a row in a lane: one word
 
+/// A lane's elements of a row in memory, by one load.
+template <class T>
+STRATA_DEVICE void load_of_lane(const T* from, float (&to)[kOfLane]) {
+  static_assert(sizeof(T) * kOfLane == 8, "two words");
+  struct alignas(8) Words {
+    unsigned words[2];
+  };
+  const Words both = *reinterpret_cast<const Words*>(from);
+  unpack_pair(both.words[0], T{}, to[0], to[1]);
+  unpack_pair(both.words[1], T{}, to[2], to[3]);
+}
+
 /// What a lane multiplies its elements with, all rows alike. Read before the rows are there.
 template <int kHeadDim, bool kNorm>
 struct Rotation {
@@ -32,13 +44,10 @@ struct Rotation {
   template <class T, class Side>
   STRATA_DEVICE explicit Rotation(const HeadRows<T, Side, kHeadDim, kNorm>& from) {
     const int first = lane() % kLanes * kOfLane;
-#pragma unroll
-    for (int e = 0; e < kOfLane; ++e) {
-      cos[e] = to_compute(from.cos[first + e]);
-      sin[e] = to_compute(from.sin[first + e]);
-      gain[e] = kNorm ? to_compute(from.gain[first + e]) : 1.0f;
-    }
-    // Elements of the first half get the second half's with the other sign.
+    load_of_lane(from.cos + first, cos);
+    load_of_lane(from.sin + first, sin);
+    if constexpr (kNorm) load_of_lane(from.gain + first, gain);
+      // Elements of the first half get the second half's with the other sign.
 #pragma unroll
     for (int e = 0; e < kOfLane; ++e) sin[e] = first < kHeadDim / 2 ? -sin[e] : sin[e];
   }
@@ -129,19 +138,24 @@ struct KeyMask {
   STRATA_DEVICE KeyMask operator+(int64 elements) const {
     return {left, offset + static_cast<int>(elements), capacity};
   }
-  STRATA_DEVICE float at(int element) const {
-    const int key = (offset + element) % capacity;
+  /// The position of the first key of a tile, which this is an element of.
+  STRATA_DEVICE int first_position() const {
+    const int key = offset % capacity;
     const int tile = key / kKeys % kIterations * kSplits + key / (kKeys * kIterations);
-    return tile * kKeys + key % kKeys < left ? 1.0f : 0.0f;
+    return tile * kKeys;
   }
 };
 
 template <class Shared, int kBytes, int kThreads, int64 kRowStride, int64 kBatchStride, class T, int kKeys,
           int kIterations, int kSplits>
 STRATA_DEVICE void bring_tile(unsigned char* to, const KeyMask<T, kKeys, kIterations, kSplits>& from, int rank) {
+  static_assert(Shared::kColumns == kKeys, "whole tiles of keys");
+  const int left = from.left - from.first_position();
+#pragma unroll 1
   for (int n = rank; n < Shared::kBatches * Shared::kRows * Shared::kColumns; n += kThreads) {
     unsigned char* const chunk = to + Shared::offset(n / Shared::kColumns, n % Shared::kColumns / Shared::kPerChunk);
-    store(reinterpret_cast<T*>(chunk)[n % Shared::kColumns % Shared::kPerChunk], from.at(n % Shared::kColumns));
+    store(reinterpret_cast<T*>(chunk)[n % Shared::kColumns % Shared::kPerChunk],
+          n % Shared::kColumns < left ? 1.0f : 0.0f);
   }
 }
 

@@ -181,6 +181,7 @@ template <class Shared, int kBytes, int kThreads, int64 kRowStride, int64 kBatch
 STRATA_DEVICE void bring_tiles(unsigned char* to, const From& from, int first, int iterations, int rank) {
   using Source = Brought<Shared, kRowStride, kBatchStride, decltype(from(0))>;
   if constexpr (Source::kOneByOne) {
+#pragma unroll 1
     for (int iteration = first; iteration < iterations; iteration += kGroups, to += kStride)
       bring_tile<Shared, kBytes, kThreads, kRowStride, kBatchStride>(to, from(iteration), rank);
   } else {
