@@ -262,7 +262,6 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
     work.of_longest_thread = std::max(work.of_longest_thread, operations_of(counts.of_element(root)));
   }
   work.of_longest_thread = std::max(work.of_longest_thread, work.operations / std::max(threads, 1.0));
-  work.waits_of_thread = counts.nested_branches() / std::max(threads, 1.0);
 
   work.memory_bytes = bytes_of(computation.root_instruction().shape);
   for (InstructionId id = 0; id <= computation.root; ++id) {
@@ -293,8 +292,7 @@ KernelTime kernel_time(const hlo::Module& module, const Target& target) {
   // Of operations one an instruction, where the rate counts two of a multiply-add.
   const double idle = std::max(target.multiprocessors / work.blocks, 1.0);
   time.operations = work.operations / (rates.scalar_rate / 2e6) * idle;
-  time.thread =
-      work.of_longest_thread * (rates.dependent_operation * 1e6) + work.waits_of_thread * (rates.load_latency * 1e6);
+  time.thread = work.of_longest_thread * (rates.dependent_operation * 1e6);
   const bool refused = !work.repeated.empty() || work.serial || work.repeated_code > kMostRepeatedCode;
   time.all = refused ? std::numeric_limits<double>::infinity()
                      : time.launch + std::max({time.memory, time.cache, time.operations, time.thread});

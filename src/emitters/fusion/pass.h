@@ -40,7 +40,6 @@ struct KernelWork {
   double blocks = std::numeric_limits<double>::infinity();  ///< of reductions and scans, which may have few
   double operations = 0;                                    ///< of all threads
   double of_longest_thread = 0;  ///< operations: its part of all, and at least what an element of a root takes
-  double waits_of_thread = 0;    ///< loads that wait for others, one after the other (nested_branches), on average
   double repeated_code = 0;      ///< operations in the kernel's code beyond once for each instruction
   std::vector<indexing::RepeatedReduction> repeated;
   bool serial = false;  ///< long reductions, by one thread for each element, beside other operators
@@ -49,10 +48,9 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target);
 
 /// Estimated time of a module's entry as one kernel: its bytes over the bandwidths of memory and cache, or its
 /// operations over the rate of arithmetic (of as many multiprocessors as have blocks), or those of the longest thread
-/// over the rate of one thread with what its loads wait for each other, whichever is most; and the launch. Infinite
-/// where long reductions are computed again, which emitters refuse, or by single threads: the reduction emitter takes
-/// them with fewer operators around them, or with none. Infinite too where so much code stands there again that warps
-/// wait for instructions.
+/// over the rate of one thread, whichever is most; and the launch. Infinite where long reductions are computed again,
+/// which emitters refuse, or by single threads: the reduction emitter takes them with fewer operators around them, or
+/// with none. Infinite too where so much code stands there again that warps wait for instructions.
 double estimated_microseconds(const hlo::Module& module, const Target& target);
 /// The same with what it is made of.
 KernelTime kernel_time(const hlo::Module& module, const Target& target);

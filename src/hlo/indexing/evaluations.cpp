@@ -53,33 +53,6 @@ bool parts_warps(const hlo::Computation& computation, const Instruction& it) {
   return run_of_one_way(computation, it) < kElementsOfWarp;
 }
 
-/// Branches of code that no read stands in, and what EvaluationCounts says of instructions in several.
-constexpr InstructionId kNoBranch = -1, kUnread = -2, kApart = -3;
-
-/// For each instruction what its users at its own index evaluate of it: those in one branch share that.
-class SharedCounts {
- public:
-  explicit SharedCounts(size_t instructions) : of_(instructions) {}
-  void add(InstructionId id, InstructionId branch, double count) {
-    auto& all = of_[static_cast<size_t>(id)];
-    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.first == branch; });
-    if (found == all.end()) {
-      all.emplace_back(branch, count);
-    } else {
-      found->second = std::max(found->second, count);
-    }
-  }
-  /// The sum over branches.
-  double take(InstructionId id) {
-    double sum = 0;
-    for (const auto& [branch, count] : of_[static_cast<size_t>(id)]) sum += count;
-    return sum;
-  }
-
- private:
-  std::vector<std::vector<std::pair<InstructionId, double>>> of_;
-};
-
 }  // namespace
 
 double elements_of(const hlo::Shape& shape) {
@@ -100,7 +73,6 @@ EvaluationCounts::EvaluationCounts(const hlo::Module& module, hlo::ComputationId
     if (computation_[id].opcode == Opcode::Tuple || computation_[id].operands.empty()) continue;
     if (auto reads = operand_reads(module, computation, id)) reads_[static_cast<size_t>(id)] = *std::move(reads);
   }
-  find_branches();
 }
 
 Evaluations EvaluationCounts::of_results(bool of_warps, Kept kept) const {
@@ -128,53 +100,17 @@ Evaluations EvaluationCounts::of_element(InstructionId root) const {
   return counts;
 }
 
-void EvaluationCounts::find_branches() {
-  branch_.assign(computation_.instructions.size(), kUnread);
-  depth_.assign(computation_.instructions.size(), 0);
-  for (const InstructionId id : roots_) branch_[static_cast<size_t>(id)] = kNoBranch;
-  for (InstructionId id = computation_.root; id >= 0; --id) {
-    InstructionId& own = branch_[static_cast<size_t>(id)];
-    if (own == kApart) own = id;
-    for (const Read& read : reads_[static_cast<size_t>(id)]) {
-      const bool guarded =
-          std::any_of(read.maps.begin(), read.maps.end(), [](const IndexingMap& m) { return !m.constraints.empty(); });
-      const auto operand = static_cast<size_t>(operand_of(computation_[id], read));
-      InstructionId& branch = branch_[operand];
-      depth_[operand] = std::max(depth_[operand], depth_[static_cast<size_t>(id)] + (guarded ? 1 : 0));
-      if (guarded || (branch != kUnread && branch != own)) {
-        branch = kApart;
-      } else {
-        branch = own;
-      }
-    }
-  }
-}
-
-double EvaluationCounts::nested_branches() const {
-  const Evaluations evaluated = of_warps();
-  double sum = 0;
-  for (size_t i = 0; i < evaluated.size(); ++i) {
-    if (branch_[i] == static_cast<InstructionId>(i) && depth_[i] > 1) sum += evaluated[i];
-  }
-  return sum;
-}
-
 std::vector<double> EvaluationCounts::code_copies() const {
-  std::vector<double> apart(computation_.instructions.size(), 0), total = apart;
-  SharedCounts shared(computation_.instructions.size());
-  for (const InstructionId id : roots_) shared.add(id, kNoBranch, 1);
+  std::vector<double> shared(computation_.instructions.size(), 0), apart = shared, total = shared;
+  for (const InstructionId id : roots_) shared[static_cast<size_t>(id)] = 1;
   for (InstructionId id = computation_.root; id >= 0; --id) {
     const auto at = static_cast<size_t>(id);
-    total[at] = shared.take(id) + apart[at];
-    if (once_[at]) total[at] = std::min(total[at], 1.0);
+    total[at] = once_[at] ? std::min(shared[at] + apart[at], 1.0) : shared[at] + apart[at];
     for (const Read& read : reads_[at]) {
       const InstructionId operand = operand_of(computation_[id], read);
       for (const IndexingMap& map : read.maps) {
-        if (is_identity(map)) {
-          shared.add(operand, branch_[at], total[at]);
-        } else {
-          apart[static_cast<size_t>(operand)] += total[at];
-        }
+        double& copies = (is_identity(map) ? shared : apart)[static_cast<size_t>(operand)];
+        copies = is_identity(map) ? std::max(copies, total[at]) : copies + total[at];
       }
     }
   }
@@ -209,13 +145,12 @@ std::vector<double> EvaluationCounts::evaluated_by_product(const Instruction& pr
 }
 
 Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once, bool of_warps, Kept kept) const {
-  // Once for all users at its own index in the same branch, and for each of the others.
-  SharedCounts shared(wanted.size());
-  for (size_t i = 0; i < wanted.size(); ++i) shared.add(static_cast<InstructionId>(i), kNoBranch, wanted[i]);
-  Evaluations apart(wanted.size(), 0), total(wanted.size(), 0);
+  // Once for all users at its own index, and for each of the others.
+  Evaluations shared = std::move(wanted);
+  Evaluations apart(shared.size(), 0), total(shared.size(), 0);
   for (InstructionId id = computation_.root; id >= 0; --id) {
     const Instruction& it = computation_[id];
-    double evaluated = shared.take(id) + apart[static_cast<size_t>(id)];
+    double evaluated = shared[static_cast<size_t>(id)] + apart[static_cast<size_t>(id)];
     if (once_[static_cast<size_t>(id)]) evaluated = with_once ? elements_of(it.shape) : 0;
     if (evaluated == 0 || it.opcode == Opcode::Tuple) continue;
     total[static_cast<size_t>(id)] = evaluated;
@@ -231,13 +166,13 @@ Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once, boo
       if (read.unknown) apart[static_cast<size_t>(operand)] += evaluated * there;
       for (const IndexingMap& map : read.maps) {
         if (is_identity(map)) {
-          shared.add(operand, branch_[static_cast<size_t>(id)], evaluated);
+          shared[static_cast<size_t>(operand)] = std::max(shared[static_cast<size_t>(operand)], evaluated);
           continue;
         }
         double each = 1;
         for (const Interval& range : map.ranges) each *= static_cast<double>(range.size());
         if (kept == Kept::Operands && once_[static_cast<size_t>(id)] && it.opcode == Opcode::Reduce) {
-          shared.add(operand, branch_[static_cast<size_t>(id)], evaluated * each);
+          shared[static_cast<size_t>(operand)] = std::max(shared[static_cast<size_t>(operand)], evaluated * each);
           continue;
         }
         // The elements of a row are sorted together.

@@ -13,8 +13,7 @@ using Evaluations = std::vector<double>;
 
 /// Follows indexing maps from the root to the parameters: an element of a result reads so many elements of an operand.
 /// All users that read at their own index share one evaluation, as they do in one function of a fusion; each other user
-/// evaluates what it reads again. Users within different branches (what a pad or a concatenate reads only where there
-/// is something to read) do not share, as their functions are called apart.
+/// evaluates what it reads again.
 class EvaluationCounts {
  public:
   /// `once`: instructions whose elements are evaluated once each, whatever reads them (a reduction that the threads of
@@ -34,9 +33,6 @@ class EvaluationCounts {
   /// How often each instruction's code stands in a kernel's: once for all users that read at their own index, and once
   /// more for each place of the others' code that reads it.
   std::vector<double> code_copies() const;
-  /// How often all threads together enter a branch within another one: each time, what they read there waits until what
-  /// the branch around it has read has come.
-  double nested_branches() const;
   /// By a thread that computes one element of a root (of a scatter: that takes one update, with its indices), except
   /// for what is evaluated `once`.
   Evaluations of_element(hlo::InstructionId root) const;
@@ -57,14 +53,7 @@ class EvaluationCounts {
   /// How many elements of an operand a scatter evaluates: each update once, and indices for each vector of updates.
   double of_scatter(const hlo::Instruction& scatter, const Read& read) const;
 
-  /// Finds branch_ and depth_.
-  void find_branches();
-
   std::vector<bool> once_;
-  /// The branch in which each instruction's code stands: the instruction that begins it, where a condition guards a
-  /// read of it or users stand in several branches, else that of its users; less than 0 for none.
-  std::vector<hlo::InstructionId> branch_;
-  std::vector<int> depth_;  ///< of that branch: 0 for none, 2 for one in one that is in none
   int64_t blocks_ = 1;
   std::vector<hlo::InstructionId> roots_;
   std::vector<std::vector<Read>> reads_;  ///< of each instruction; none where they are not known
