@@ -62,6 +62,13 @@ std::optional<ArrayValue> resolve(const hlo::Computation& computation, hlo::Inst
 /// Whether what a parameter holds is still needed after the program: of a loop's body it is not, once nothing reads it.
 enum class Parameters { Kept, MayBeOverwritten };
 
+/// Which of pairs that save the same are joined first: those of the first groups, or two readers of one array after all
+/// others. Joined, two readers may keep others from what they compute; apart, each may compute it again.
+enum class Ties { InOrder, ReadersLast };
+
+/// Of a group, if nothing else is said.
+inline constexpr size_t kMostInstructions = 400;
+
 /// What fuse() has done, for tests that count it.
 struct FusionWork {
   int64_t instructions_rated = 0;  ///< of all groups whose time was asked for
@@ -79,9 +86,10 @@ struct FusionWork {
 /// are such updates, too, or have as many elements as it updates.
 /// Time is nearly linear: of an array that very many instructions read, only readers near each other are joined.
 std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters = Parameters::Kept,
-                              FusionWork* work = nullptr, size_t most_instructions = 400);
+                              FusionWork* work = nullptr, size_t most_instructions = kMostInstructions);
 /// The same, with times that passes before it have estimated; `work` counts none of them.
 std::vector<ProgramPart> fuse(const hlo::Module& module, Ratings& ratings, Parameters parameters = Parameters::Kept,
-                              FusionWork* work = nullptr, size_t most_instructions = 400);
+                              FusionWork* work = nullptr, size_t most_instructions = kMostInstructions,
+                              Ties ties = Ties::InOrder);
 
 }  // namespace strata::emitters
