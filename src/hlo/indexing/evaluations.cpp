@@ -53,6 +53,40 @@ bool parts_warps(const hlo::Computation& computation, const Instruction& it) {
   return run_of_one_way(computation, it) < kElementsOfWarp;
 }
 
+/// How often users at an instruction's own index evaluate it, by pass: those of one pass share that.
+class SharedCounts {
+ public:
+  void add(int pass, double count) {
+    if (count == 0) return;
+    const auto found = std::find_if(of_.begin(), of_.end(), [&](const auto& one) { return one.first == pass; });
+    if (found == of_.end()) {
+      of_.emplace_back(pass, count);
+    } else {
+      found->second = std::max(found->second, count);
+    }
+  }
+  /// Those of a user, and `more` of it in pass 0.
+  void add_all(const SharedCounts& user, double more) {
+    double in_first = more;
+    for (const auto& [pass, count] : user.of_) {
+      if (pass == 0) {
+        in_first += count;
+      } else {
+        add(pass, count);
+      }
+    }
+    add(0, in_first);
+  }
+  double sum() const {
+    double sum = 0;
+    for (const auto& [pass, count] : of_) sum += count;
+    return sum;
+  }
+
+ private:
+  std::vector<std::pair<int, double>> of_;
+};
+
 }  // namespace
 
 double elements_of(const hlo::Shape& shape) {
@@ -62,7 +96,7 @@ double elements_of(const hlo::Shape& shape) {
 
 EvaluationCounts::EvaluationCounts(const hlo::Module& module, hlo::ComputationId computation,
                                    const std::vector<InstructionId>& once, int64_t blocks)
-    : computation_(module[computation]), blocks_(blocks) {
+    : computation_(module[computation]), heroes_(once), blocks_(blocks) {
   once_.assign(computation_.instructions.size(), false);
   for (const InstructionId id : once) once_[static_cast<size_t>(id)] = true;
   const Instruction& root = computation_.root_instruction();
@@ -75,27 +109,29 @@ EvaluationCounts::EvaluationCounts(const hlo::Module& module, hlo::ComputationId
   }
 }
 
-Evaluations EvaluationCounts::of_results(bool of_warps, Kept kept) const {
+Evaluations EvaluationCounts::of_results(bool of_warps, const std::vector<int>& passes) const {
   Evaluations wanted(computation_.instructions.size(), 0);
   for (const InstructionId id : roots_) wanted[static_cast<size_t>(id)] = elements_of(computation_[id].shape);
-  return propagated(std::move(wanted), true, of_warps, kept);
+  return propagated(wanted, true, of_warps, passes);
 }
 
-Evaluations EvaluationCounts::whole(Kept kept) const { return of_results(false, kept); }
+Evaluations EvaluationCounts::whole() const { return of_results(false, {}); }
 
-Evaluations EvaluationCounts::of_warps(Kept kept) const { return of_results(true, kept); }
+Evaluations EvaluationCounts::whole(const std::vector<int>& passes) const { return of_results(false, passes); }
+
+Evaluations EvaluationCounts::of_warps(const std::vector<int>& passes) const { return of_results(true, passes); }
 
 Evaluations EvaluationCounts::of_element(InstructionId root) const {
   Evaluations wanted(computation_.instructions.size(), 0);
   const Instruction& it = computation_[root];
   if (it.opcode != Opcode::Scatter) {
     wanted[static_cast<size_t>(root)] = std::min(1.0, elements_of(it.shape));
-    return propagated(std::move(wanted), false);
+    return propagated(wanted, false);
   }
   // Threads of a scatter share its updates, not the elements of its result, each of which any update may reach.
   for (size_t k = it.operands.size() / 2; k < it.operands.size(); ++k)
     wanted[static_cast<size_t>(it.operands[k])] = std::min(1.0, elements_of(computation_.operand_shape(it, k)));
-  Evaluations counts = propagated(std::move(wanted), false);
+  Evaluations counts = propagated(wanted, false);
   counts[static_cast<size_t>(root)] = 1;
   return counts;
 }
@@ -144,13 +180,18 @@ std::vector<double> EvaluationCounts::evaluated_by_product(const Instruction& pr
   return counts;
 }
 
-Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once, bool of_warps, Kept kept) const {
-  // Once for all users at its own index, and for each of the others.
-  Evaluations shared = std::move(wanted);
-  Evaluations apart(shared.size(), 0), total(shared.size(), 0);
+Evaluations EvaluationCounts::propagated(const Evaluations& wanted, bool with_once, bool of_warps,
+                                         const std::vector<int>& passes) const {
+  std::vector<int> pass_of(passes.empty() ? 0 : wanted.size(), -1);
+  for (size_t i = 0; i < passes.size(); ++i) pass_of[static_cast<size_t>(heroes_[i])] = passes[i];
+  // Once for all users at its own index in a pass, and for each of the others.
+  std::vector<SharedCounts> shared(wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) shared[i].add(0, wanted[i]);
+  Evaluations apart(wanted.size(), 0), total(wanted.size(), 0);
   for (InstructionId id = computation_.root; id >= 0; --id) {
     const Instruction& it = computation_[id];
-    double evaluated = shared[static_cast<size_t>(id)] + apart[static_cast<size_t>(id)];
+    const SharedCounts& own = shared[static_cast<size_t>(id)];
+    double evaluated = own.sum() + apart[static_cast<size_t>(id)];
     if (once_[static_cast<size_t>(id)]) evaluated = with_once ? elements_of(it.shape) : 0;
     if (evaluated == 0 || it.opcode == Opcode::Tuple) continue;
     total[static_cast<size_t>(id)] = evaluated;
@@ -166,13 +207,18 @@ Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once, boo
       if (read.unknown) apart[static_cast<size_t>(operand)] += evaluated * there;
       for (const IndexingMap& map : read.maps) {
         if (is_identity(map)) {
-          shared[static_cast<size_t>(operand)] = std::max(shared[static_cast<size_t>(operand)], evaluated);
+          SharedCounts& of_operand = shared[static_cast<size_t>(operand)];
+          if (once_[static_cast<size_t>(id)]) {
+            of_operand.add(0, evaluated);
+          } else {
+            of_operand.add_all(own, apart[static_cast<size_t>(id)]);
+          }
           continue;
         }
         double each = 1;
         for (const Interval& range : map.ranges) each *= static_cast<double>(range.size());
-        if (kept == Kept::Operands && once_[static_cast<size_t>(id)] && it.opcode == Opcode::Reduce) {
-          shared[static_cast<size_t>(operand)] = std::max(shared[static_cast<size_t>(operand)], evaluated * each);
+        if (it.opcode == Opcode::Reduce && !pass_of.empty() && pass_of[static_cast<size_t>(id)] >= 0) {
+          shared[static_cast<size_t>(operand)].add(pass_of[static_cast<size_t>(id)], evaluated * each);
           continue;
         }
         // The elements of a row are sorted together.
