@@ -236,6 +236,20 @@ TEST(LoopStep, RowsOfSeveralArraysAreWrittenByOneKernel) {
   EXPECT_EQ(std::count(step.only_copied.begin(), step.only_copied.end(), true), 3);
 }
 
+TEST(LoopStep, ARowThatIsPutTogetherIsWrittenInPlace) {
+  // What has blocks for each operand of the concatenation would write all rows.
+  std::string text = layer("negate(sum)");
+  text.replace(text.find("tanh(sum)"), 9, "tanh(joined)");
+  text.insert(text.find("  next ="),
+              "  left = f32[4,5] slice(sum), slice={[0:4], [0:5]}\n"
+              "  right = f32[4,4] slice(scaled), slice={[0:4], [2:6]}\n"
+              "  joined = f32[4,9] concatenate(left, right), dimensions={1}\n");
+  const auto loop = checked_loop(text);
+  ASSERT_NE(loop, nullptr);
+  ASSERT_EQ(loop->body->steps.size(), 1U);
+  EXPECT_EQ(loop->body->steps[0].fusion->decision().emitter, "dynamic-update-slice");
+}
+
 TEST(LoopStep, ArraysThatAreReadAreUpdatedApart) {
   // The array's row before is read where another one is written.
   std::string text = layer("negate(before)");

@@ -28,6 +28,7 @@
 #include "hlo/expand_window_scatters.h"
 #include "hlo/fold_constants.h"
 #include "hlo/inline_calls.h"
+#include "hlo/linear_recurrences.h"
 #include "hlo/source_of.h"
 #include "hlo/structure_key.h"
 #include "hlo/unroll_loops.h"
@@ -491,6 +492,9 @@ Result<EmittedProgram> emit(const hlo::Module& module, const EmitOptions& option
     if (taken || !has(whole)) continue;
     STRATA_TRY(expanded, expand(whole));
   }
+  if (const hlo::Module& whole = expanded ? *expanded : module;
+      !whole.fusion && hlo::may_have_linear_recurrences(whole))
+    expanded = hlo::fold_linear_recurrences(whole);
   if (const hlo::Module& whole = expanded ? *expanded : module; !whole.fusion && hlo::longest_scan_recursion(whole) > 0)
     expanded = hlo::fold_associative_scans(whole, is_associative);
   return ProgramBuilder(expanded ? *expanded : module, options, libraries, lax, parameters, prefix).build();

@@ -215,23 +215,26 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   // Only of reductions it matters whether an emitter computes them once: others are read as often as they are written.
   std::vector<InstructionId> once;
   double threads = 0, blocks = 0;
-  KeptRows kept = KeptRows::Nothing;
+  std::vector<int> passes;
+  std::vector<InstructionId> staged;
   for (const auto& [has, emitter] : {std::pair(multiplies, "product"), std::pair(reduces && !multiplies, "reduction"),
                                      std::pair(scans && !multiplies, "scan")}) {
     if (!has || !once.empty()) continue;
     if (const Result<Plan> plan = choose_plan({module, module.entry, target, /*explained=*/false}, emitter)) {
       const Launch& launch = plan->decision.launches.back();
       once = plan->decision.heroes;
-      kept = plan->decision.kept;
+      passes = plan->decision.passes;
+      staged = plan->decision.staged;
       threads = static_cast<double>(launch.blocks) * launch.threads;
       blocks = static_cast<double>(launch.blocks);
     }
   }
   const indexing::EvaluationCounts counts(module, module.entry, once, static_cast<int64_t>(blocks));
-  using Counted = indexing::EvaluationCounts::Kept;
   const indexing::Evaluations evaluated = counts.whole();
-  // Inputs that stay on the chip between passes over a row are read once.
-  const indexing::Evaluations read = kept == KeptRows::Nothing ? evaluated : counts.whole(Counted::Operands);
+  indexing::Evaluations read = counts.whole(passes);
+  // What stays on the chip is read once.
+  const indexing::Evaluations in_one_pass = staged.empty() ? read : counts.whole(std::vector<int>(passes.size(), 0));
+  for (const InstructionId id : staged) read[static_cast<size_t>(id)] = in_one_pass[static_cast<size_t>(id)];
   KernelWork work;
   work.repeated = indexing::repeated_reductions(computation, evaluated);
   work.serial = multiplies ? has_serial_product(computation, once) : has_serial_reduction(computation, once);
@@ -253,8 +256,7 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   for (InstructionId id = 0; id <= computation.root; ++id) {
     work.repeated_code += std::max(copies[static_cast<size_t>(id)] - 1, 0.0) * operations(computation[id]);
   }
-  work.operations = operations_of(counts.of_warps(kept == KeptRows::Operands ? Counted::Operands : Counted::Nothing)) +
-                    operations_of_products(computation, once, target);
+  work.operations = operations_of(counts.of_warps(passes)) + operations_of_products(computation, once, target);
   for (const InstructionId root : counts.roots()) {
     const Instruction& it = computation[root];
     const hlo::Shape& shared = it.opcode == Opcode::Scatter ? computation[it.operands.back()].shape : it.shape;
@@ -262,7 +264,6 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
     work.of_longest_thread = std::max(work.of_longest_thread, operations_of(counts.of_element(root)));
   }
   work.of_longest_thread = std::max(work.of_longest_thread, work.operations / std::max(threads, 1.0));
-  work.waits_of_thread = counts.nested_branches() / std::max(threads, 1.0);
 
   work.memory_bytes = bytes_of(computation.root_instruction().shape);
   for (InstructionId id = 0; id <= computation.root; ++id) {
@@ -293,8 +294,7 @@ KernelTime kernel_time(const hlo::Module& module, const Target& target) {
   // Of operations one an instruction, where the rate counts two of a multiply-add.
   const double idle = std::max(target.multiprocessors / work.blocks, 1.0);
   time.operations = work.operations / (rates.scalar_rate / 2e6) * idle;
-  time.thread =
-      work.of_longest_thread * (rates.dependent_operation * 1e6) + work.waits_of_thread * (rates.load_latency * 1e6);
+  time.thread = work.of_longest_thread * (rates.dependent_operation * 1e6);
   const bool refused = !work.repeated.empty() || work.serial || work.repeated_code > kMostRepeatedCode;
   time.all = refused ? std::numeric_limits<double>::infinity()
                      : time.launch + std::max({time.memory, time.cache, time.operations, time.thread});

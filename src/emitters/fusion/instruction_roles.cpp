@@ -1,6 +1,9 @@
 #include "emitters/fusion/instruction_roles.h"
 
+#include <algorithm>
+
 #include "emitters/kinds/product/product.h"
+#include "hlo/indexing/evaluations.h"
 
 namespace strata::emitters {
 
@@ -94,6 +97,11 @@ std::vector<bool> free_reshapes(const Computation& computation) {
     }
   }
   return free;
+}
+
+bool sums_many_terms(const Computation& computation) {
+  return std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                     [&](const Instruction& it) { return indexing::is_long_reduction(computation, it); });
 }
 
 bool is_name(Opcode opcode) {

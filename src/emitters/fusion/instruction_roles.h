@@ -26,6 +26,9 @@ std::vector<bool> known_values(const hlo::Computation& computation);
 /// index: each has it again, and none waits for a copy.
 std::vector<bool> free_reshapes(const hlo::Computation& computation);
 
+/// Whether a computation has a reduction that no single thread should compute (indexing::is_long_reduction).
+bool sums_many_terms(const hlo::Computation& computation);
+
 /// What only names values.
 bool is_name(hlo::Opcode opcode);
 

@@ -102,6 +102,7 @@ class Nesting : hlo::EntryRewriter {
   /// A reduction in the new entry, with those that it is of, from an initial value there that equals its own.
   InstructionId make(InstructionId id, InstructionId initial) {
     if (const auto known = made_.find(id); known != made_.end()) return known->second;
+    if (id < std::ssize(moved_)) return moved_[static_cast<size_t>(id)];  // it stands before, as it was
     const Instruction& it = from_[id];
     InstructionId operand = moved_[static_cast<size_t>(it.operands[0])];
     Dimensions dimensions = it.dimensions();

@@ -11,7 +11,6 @@
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
 #include "emitters/kinds/in_place.h"
-#include "hlo/indexing/evaluations.h"
 #include "hlo/source_of.h"
 
 namespace strata::emitters {
@@ -52,13 +51,15 @@ struct Pair {
 /// Joins groups.
 class Fuser {
  public:
-  Fuser(const hlo::Module& module, Ratings& ratings, Parameters parameters, FusionWork& work, size_t most_instructions)
+  Fuser(const hlo::Module& module, Ratings& ratings, Parameters parameters, FusionWork& work, size_t most_instructions,
+        Ties ties)
       : module_(module),
         computation_(module.entry_computation()),
         ratings_(ratings),
         parameters_(parameters),
         work_(work),
-        most_instructions_(most_instructions) {}
+        most_instructions_(most_instructions),
+        ties_(ties) {}
 
   std::vector<ProgramPart> run() {
     make_groups();
@@ -183,11 +184,6 @@ class Fuser {
       return overwritten_by(output.instruction) ||
              hlo::leaf_of(computation_[output.instruction].shape, output.element).element_count() == *elements;
     });
-  }
-
-  static bool sums_many_terms(const Computation& computation) {
-    return std::any_of(computation.instructions.begin(), computation.instructions.end(),
-                       [&](const Instruction& it) { return indexing::is_long_reduction(computation, it); });
   }
 
   void find_uses() {
@@ -436,10 +432,9 @@ class Fuser {
     // In large modules pairs that save the same, but for rounding, grow evenly: each instruction is then rated a few
     // times, not once for each instruction that joins its group.
     constexpr size_t kManyGroups = 2000;
-    // Of pairs that save the same, two readers of an array come last: joined, they keep others from what they compute.
     constexpr double kPreference = 1e-6;
     if (!(gain > 0)) return;
-    if (of_one_array) gain *= 1 - kPreference;
+    if (of_one_array && ties_ == Ties::ReadersLast) gain *= 1 - kPreference;
     Pair pair{gain, 0, consumer, of_one_array, producer, version(producer), version(consumer), rated};
     if (groups_.size() > kManyGroups) {
       pair.gain = static_cast<double>(static_cast<float>(gain));
@@ -556,6 +551,7 @@ class Fuser {
   const Parameters parameters_;
   FusionWork& work_;
   const size_t most_instructions_;
+  const Ties ties_;
   std::vector<bool> known_, everywhere_;
   std::vector<int64_t> kinds_, shapes_;   ///< of instructions: Ratings::kind_of it, and of a parameter of its shape
   mutable std::vector<int64_t> numbers_;  ///< of instructions in the description that is being written, else -1
@@ -584,10 +580,11 @@ std::optional<ArrayValue> resolve(const Computation& computation, InstructionId 
 }
 
 std::vector<ProgramPart> fuse(const hlo::Module& module, Ratings& ratings, Parameters parameters, FusionWork* work,
-                              size_t most_instructions) {
+                              size_t most_instructions, Ties ties) {
   const std::optional<hlo::Module> known = with_known_functions(module, module.entry);
   FusionWork own;
-  return Fuser(known ? *known : module, ratings, parameters, work != nullptr ? *work : own, most_instructions).run();
+  const hlo::Module& whole = known ? *known : module;
+  return Fuser(whole, ratings, parameters, work != nullptr ? *work : own, most_instructions, ties).run();
 }
 
 std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters, FusionWork* work,

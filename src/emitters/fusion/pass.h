@@ -40,7 +40,6 @@ struct KernelWork {
   double blocks = std::numeric_limits<double>::infinity();  ///< of reductions and scans, which may have few
   double operations = 0;                                    ///< of all threads
   double of_longest_thread = 0;  ///< operations: its part of all, and at least what an element of a root takes
-  double waits_of_thread = 0;    ///< loads that wait for others, one after the other (nested_branches), on average
   double repeated_code = 0;      ///< operations in the kernel's code beyond once for each instruction
   std::vector<indexing::RepeatedReduction> repeated;
   bool serial = false;  ///< long reductions, by one thread for each element, beside other operators
@@ -49,10 +48,9 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target);
 
 /// Estimated time of a module's entry as one kernel: its bytes over the bandwidths of memory and cache, or its
 /// operations over the rate of arithmetic (of as many multiprocessors as have blocks), or those of the longest thread
-/// over the rate of one thread with what its loads wait for each other, whichever is most; and the launch. Infinite
-/// where long reductions are computed again, which emitters refuse, or by single threads: the reduction emitter takes
-/// them with fewer operators around them, or with none. Infinite too where so much code stands there again that warps
-/// wait for instructions.
+/// over the rate of one thread, whichever is most; and the launch. Infinite where long reductions are computed again,
+/// which emitters refuse, or by single threads: the reduction emitter takes them with fewer operators around them, or
+/// with none. Infinite too where so much code stands there again that warps wait for instructions.
 double estimated_microseconds(const hlo::Module& module, const Target& target);
 /// The same with what it is made of.
 KernelTime kernel_time(const hlo::Module& module, const Target& target);
@@ -63,6 +61,13 @@ std::optional<ArrayValue> resolve(const hlo::Computation& computation, hlo::Inst
 
 /// Whether what a parameter holds is still needed after the program: of a loop's body it is not, once nothing reads it.
 enum class Parameters { Kept, MayBeOverwritten };
+
+/// Which of pairs that save the same are joined first: those of the first groups, or two readers of one array after all
+/// others. Joined, two readers may keep others from what they compute; apart, each may compute it again.
+enum class Ties { InOrder, ReadersLast };
+
+/// Of a group, if nothing else is said.
+inline constexpr size_t kMostInstructions = 400;
 
 /// What fuse() has done, for tests that count it.
 struct FusionWork {
@@ -81,9 +86,10 @@ struct FusionWork {
 /// are such updates, too, or have as many elements as it updates.
 /// Time is nearly linear: of an array that very many instructions read, only readers near each other are joined.
 std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters = Parameters::Kept,
-                              FusionWork* work = nullptr, size_t most_instructions = 400);
+                              FusionWork* work = nullptr, size_t most_instructions = kMostInstructions);
 /// The same, with times that passes before it have estimated; `work` counts none of them.
 std::vector<ProgramPart> fuse(const hlo::Module& module, Ratings& ratings, Parameters parameters = Parameters::Kept,
-                              FusionWork* work = nullptr, size_t most_instructions = 400);
+                              FusionWork* work = nullptr, size_t most_instructions = kMostInstructions,
+                              Ties ties = Ties::InOrder);
 
 }  // namespace strata::emitters

@@ -271,16 +271,17 @@ double microseconds(const std::vector<ProgramPart>& parts) {
   return sum;
 }
 
-}  // namespace
-
-FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Parameters parameters) {
-  // Most groups of a module are those of the module before it.
-  Ratings ratings(target);
-  FusedModule best{module, fuse(module, ratings, parameters)};
-  double time = microseconds(best.parts);
+/// fuse(), and again with operators copied for their readers, as long as that takes less time. `time`: what it takes.
+FusedModule fused_recomputing(const hlo::Module& module, Ratings& ratings, Parameters parameters, Ties ties,
+                              double& time) {
+  const auto parts_of = [&](const hlo::Module& whole) {
+    return fuse(whole, ratings, parameters, /*work=*/nullptr, kMostInstructions, ties);
+  };
+  FusedModule best{module, parts_of(module)};
+  time = microseconds(best.parts);
   const auto improves = [&](hlo::Module changed) {
     FusedModule other{std::move(changed), {}, true};
-    other.parts = fuse(other.module, ratings, parameters);
+    other.parts = parts_of(other.module);
     const double then = microseconds(other.parts);
     // Of two that take as long by the model, the one that stores less: memory has other work, too.
     if (then > time || (then == time && stored_bytes(other) >= stored_bytes(best))) return false;
@@ -306,6 +307,17 @@ FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Pa
   }
   merges();
   return best;
+}
+
+}  // namespace
+
+FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Parameters parameters) {
+  // Most groups of a module are those of the module before it.
+  Ratings ratings(target);
+  double time = 0, then = 0;
+  FusedModule best = fused_recomputing(module, ratings, parameters, Ties::InOrder, time);
+  FusedModule other = fused_recomputing(module, ratings, parameters, Ties::ReadersLast, then);
+  return then < time ? std::move(other) : std::move(best);
 }
 
 }  // namespace strata::emitters

@@ -32,6 +32,68 @@ int64_t written_bytes(const FusedModule& fused) {
   return bytes;
 }
 
+/// Of pairs that save the same, those are joined first with which the whole takes less time.
+TEST(Recompute, TakesTheBetterOrderOfEqualPairs) {
+  // One kernel for the sums of rows and of all, beside the array's for those of columns, would write the array.
+  const char* readers_last = R"(
+sum {
+  a = c64[] parameter(0)
+  b = c64[] parameter(1)
+  ROOT c = c64[] add(a, b)
+}
+ENTRY e {
+  zero = c64[] constant((0, 0))
+  p = f32[777,12345] parameter(0)
+  q = f32[777,12345] parameter(1)
+  x = c64[777,12345] complex(p, q)
+  rows = c64[777] reduce(x, zero), dimensions={1}, to_apply=sum
+  columns = c64[12345] reduce(x, zero), dimensions={0}, to_apply=sum
+  ROOT t = (c64[777], c64[12345]) tuple(rows, columns)
+}
+)";
+  // A gradient of a norm of rows.
+  const char* in_order = R"(
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY e {
+  zero = f32[] constant(0)
+  p = bf16[16384,2048] parameter(0)
+  q = bf16[16384,2048] parameter(1)
+  w = f32[2048] parameter(2)
+  x = f32[16384,2048] convert(p)
+  y = f32[16384,2048] convert(q)
+  squares = f32[16384,2048] multiply(x, x)
+  s = f32[16384] reduce(squares, zero), dimensions={1}, to_apply=sum
+  r = f32[16384] rsqrt(s)
+  wide = f32[16384,2048] broadcast(r), dimensions={0}
+  n = f32[16384,2048] multiply(x, wide)
+  weights = f32[16384,2048] broadcast(w), dimensions={1}
+  g = f32[16384,2048] multiply(y, weights)
+  gn = f32[16384,2048] multiply(g, n)
+  dots = f32[16384] reduce(gn, zero), dimensions={1}, to_apply=sum
+  dot = f32[16384,2048] broadcast(dots), dimensions={0}
+  along = f32[16384,2048] multiply(n, dot)
+  d = f32[16384,2048] subtract(g, along)
+  dx = f32[16384,2048] multiply(d, wide)
+  narrow = bf16[16384,2048] convert(dx)
+  yn = f32[16384,2048] multiply(y, n)
+  dw = f32[2048] reduce(yn, zero), dimensions={0}, to_apply=sum
+  ROOT t = (bf16[16384,2048], f32[2048]) tuple(narrow, dw)
+}
+)";
+  const Target& target = default_target();
+  const auto fused = [&](const char* text) {
+    const auto module = hlo::parse_module(text);
+    EXPECT_TRUE(module) << module.error().to_string();
+    return fuse_recomputing(**module, target);
+  };
+  EXPECT_LT(written_bytes(fused(readers_last)), 777 * 12345);  // nothing of the array
+  EXPECT_EQ(fused(in_order).parts.size(), 2U);
+}
+
 /// Sums of rows and of columns of converted arrays: both kernels read what was converted, and the second one computes
 /// what the first one would have to store of the whole array.
 TEST(Recompute, KernelsReadWhatIsNarrow) {

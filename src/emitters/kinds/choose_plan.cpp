@@ -13,18 +13,19 @@ struct Kind {
   Planner if_asked_for = nullptr;  ///< whatever it costs: asked alone, or where no other emitter can
 };
 
-/// In the order in which they are asked. The loop emitter takes all.
+/// In the order in which they are asked. The loop emitter takes all. What comes after dynamic-update-slice writes whole
+/// arrays, though others in the fusion's result be transposed or put together.
 constexpr Kind kKinds[] = {
     {"product", plan_product},
     {"reduction", plan_reduction},
     {"scan", plan_scan},
+    {"dynamic-update-slice", plan_dynamic_update_slice},
     {"transpose", plan_transpose},
     {"concatenate", plan_concatenate},
     {"input slices", plan_input_slices},
     {"sort", plan_sort},
     {"scatter rows", plan_scatter_rows, plan_scatter_rows_at_any_cost},
     {"scatter", plan_scatter},
-    {"dynamic-update-slice", plan_dynamic_update_slice},
     {"loop", plan_loop},
 };
 

@@ -30,10 +30,6 @@ struct Launch {
   int min_blocks = 0;  ///< that a multiprocessor shall have room for, by their registers; 0: no matter
 };
 
-/// What a reduction has of its operands while it goes through them again, in the order of how much that is: nothing, as
-/// they are read again; the inputs, of which the operands are computed again; the operands themselves.
-enum class KeptRows { Nothing, Inputs, Operands };
-
 struct Decision {
   std::string emitter;  ///< "loop", "row reduction", …
   std::string reason;   ///< why this one
@@ -45,7 +41,11 @@ struct Decision {
   std::vector<Preparation> preparations;
   /// Instructions of the fusion whose elements the emitter computes once each, whatever reads them.
   std::vector<hlo::InstructionId> heroes;
-  KeptRows kept = KeptRows::Nothing;  ///< of heroes that are reductions
+  /// By hero, of reductions: the pass over its row in which it is computed. All of a pass, and in pass 0 elementwise
+  /// results, have what they read at one index from one evaluation.
+  std::vector<int> passes;
+  /// Parameters that stay in shared memory between passes: each is read from device memory once.
+  std::vector<hlo::InstructionId> staged;
   /// Estimated, of all kernels and preparations, where the emitter knows better than the model of a fusion
   /// (fusion/pass.h), which sees one kernel whose threads each compute elements of the result.
   std::optional<double> microseconds;

@@ -181,12 +181,17 @@ Result<Plan> plan_reduction(const Fusion& fusion) {
   }
   ReductionPlan reduction{std::move(heroes), std::move(outputs), chosen.tiled};
   hlo::ModulePtr changed;
-  decision.kept = KeptRows::Operands;  // one loop has them all
+  decision.passes.assign(decision.heroes.size(), 0);  // one loop has them all
   if (load.rereads) {
     const bool in_registers = stays_in_registers(fusion, reduction);
+    for (size_t i = 0; i < decision.passes.size() && !in_registers; ++i)
+      decision.passes[i] = reduction.heroes.heroes[i].stage + 1;
+    const std::vector<InstructionId> inputs = staged_parameters(computation, reduction.heroes);
     auto staged = in_registers ? std::nullopt : stage_inputs(fusion, reduction);
-    if (staged) std::tie(changed, reduction) = std::move(*staged);
-    if (!in_registers) decision.kept = changed ? KeptRows::Inputs : KeptRows::Nothing;
+    if (staged) {
+      std::tie(changed, reduction) = std::move(*staged);
+      decision.staged = inputs;
+    }
     std::string where = changed ? "shared memory" : "registers or caches";
     if (tiled.in_registers > 0) {
       where = fmt::format("registers ({} of {} repetitions) and {}", tiled.in_registers, tiled.tiling.unroll.back(),

@@ -53,31 +53,38 @@ bool parts_warps(const hlo::Computation& computation, const Instruction& it) {
   return run_of_one_way(computation, it) < kElementsOfWarp;
 }
 
-/// Branches of code that no read stands in, and what EvaluationCounts says of instructions in several.
-constexpr InstructionId kNoBranch = -1, kUnread = -2, kApart = -3;
-
-/// For each instruction what its users at its own index evaluate of it: those in one branch share that.
+/// How often users at an instruction's own index evaluate it, by pass: those of one pass share that.
 class SharedCounts {
  public:
-  explicit SharedCounts(size_t instructions) : of_(instructions) {}
-  void add(InstructionId id, InstructionId branch, double count) {
-    auto& all = of_[static_cast<size_t>(id)];
-    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.first == branch; });
-    if (found == all.end()) {
-      all.emplace_back(branch, count);
+  void add(int pass, double count) {
+    if (count == 0) return;
+    const auto found = std::find_if(of_.begin(), of_.end(), [&](const auto& one) { return one.first == pass; });
+    if (found == of_.end()) {
+      of_.emplace_back(pass, count);
     } else {
       found->second = std::max(found->second, count);
     }
   }
-  /// The sum over branches.
-  double take(InstructionId id) {
+  /// Those of a user, and `more` of it in pass 0.
+  void add_all(const SharedCounts& user, double more) {
+    double in_first = more;
+    for (const auto& [pass, count] : user.of_) {
+      if (pass == 0) {
+        in_first += count;
+      } else {
+        add(pass, count);
+      }
+    }
+    add(0, in_first);
+  }
+  double sum() const {
     double sum = 0;
-    for (const auto& [branch, count] : of_[static_cast<size_t>(id)]) sum += count;
+    for (const auto& [pass, count] : of_) sum += count;
     return sum;
   }
 
  private:
-  std::vector<std::vector<std::pair<InstructionId, double>>> of_;
+  std::vector<std::pair<int, double>> of_;
 };
 
 }  // namespace
@@ -89,7 +96,7 @@ double elements_of(const hlo::Shape& shape) {
 
 EvaluationCounts::EvaluationCounts(const hlo::Module& module, hlo::ComputationId computation,
                                    const std::vector<InstructionId>& once, int64_t blocks)
-    : computation_(module[computation]), blocks_(blocks) {
+    : computation_(module[computation]), heroes_(once), blocks_(blocks) {
   once_.assign(computation_.instructions.size(), false);
   for (const InstructionId id : once) once_[static_cast<size_t>(id)] = true;
   const Instruction& root = computation_.root_instruction();
@@ -100,81 +107,46 @@ EvaluationCounts::EvaluationCounts(const hlo::Module& module, hlo::ComputationId
     if (computation_[id].opcode == Opcode::Tuple || computation_[id].operands.empty()) continue;
     if (auto reads = operand_reads(module, computation, id)) reads_[static_cast<size_t>(id)] = *std::move(reads);
   }
-  find_branches();
 }
 
-Evaluations EvaluationCounts::of_results(bool of_warps, Kept kept) const {
+Evaluations EvaluationCounts::of_results(bool of_warps, const std::vector<int>& passes) const {
   Evaluations wanted(computation_.instructions.size(), 0);
   for (const InstructionId id : roots_) wanted[static_cast<size_t>(id)] = elements_of(computation_[id].shape);
-  return propagated(std::move(wanted), true, of_warps, kept);
+  return propagated(wanted, true, of_warps, passes);
 }
 
-Evaluations EvaluationCounts::whole(Kept kept) const { return of_results(false, kept); }
+Evaluations EvaluationCounts::whole() const { return of_results(false, {}); }
 
-Evaluations EvaluationCounts::of_warps(Kept kept) const { return of_results(true, kept); }
+Evaluations EvaluationCounts::whole(const std::vector<int>& passes) const { return of_results(false, passes); }
+
+Evaluations EvaluationCounts::of_warps(const std::vector<int>& passes) const { return of_results(true, passes); }
 
 Evaluations EvaluationCounts::of_element(InstructionId root) const {
   Evaluations wanted(computation_.instructions.size(), 0);
   const Instruction& it = computation_[root];
   if (it.opcode != Opcode::Scatter) {
     wanted[static_cast<size_t>(root)] = std::min(1.0, elements_of(it.shape));
-    return propagated(std::move(wanted), false);
+    return propagated(wanted, false);
   }
   // Threads of a scatter share its updates, not the elements of its result, each of which any update may reach.
   for (size_t k = it.operands.size() / 2; k < it.operands.size(); ++k)
     wanted[static_cast<size_t>(it.operands[k])] = std::min(1.0, elements_of(computation_.operand_shape(it, k)));
-  Evaluations counts = propagated(std::move(wanted), false);
+  Evaluations counts = propagated(wanted, false);
   counts[static_cast<size_t>(root)] = 1;
   return counts;
 }
 
-void EvaluationCounts::find_branches() {
-  branch_.assign(computation_.instructions.size(), kUnread);
-  depth_.assign(computation_.instructions.size(), 0);
-  for (const InstructionId id : roots_) branch_[static_cast<size_t>(id)] = kNoBranch;
-  for (InstructionId id = computation_.root; id >= 0; --id) {
-    InstructionId& own = branch_[static_cast<size_t>(id)];
-    if (own == kApart) own = id;
-    for (const Read& read : reads_[static_cast<size_t>(id)]) {
-      const bool guarded =
-          std::any_of(read.maps.begin(), read.maps.end(), [](const IndexingMap& m) { return !m.constraints.empty(); });
-      const auto operand = static_cast<size_t>(operand_of(computation_[id], read));
-      InstructionId& branch = branch_[operand];
-      depth_[operand] = std::max(depth_[operand], depth_[static_cast<size_t>(id)] + (guarded ? 1 : 0));
-      if (guarded || (branch != kUnread && branch != own)) {
-        branch = kApart;
-      } else {
-        branch = own;
-      }
-    }
-  }
-}
-
-double EvaluationCounts::nested_branches() const {
-  const Evaluations evaluated = of_warps();
-  double sum = 0;
-  for (size_t i = 0; i < evaluated.size(); ++i) {
-    if (branch_[i] == static_cast<InstructionId>(i) && depth_[i] > 1) sum += evaluated[i];
-  }
-  return sum;
-}
-
 std::vector<double> EvaluationCounts::code_copies() const {
-  std::vector<double> apart(computation_.instructions.size(), 0), total = apart;
-  SharedCounts shared(computation_.instructions.size());
-  for (const InstructionId id : roots_) shared.add(id, kNoBranch, 1);
+  std::vector<double> shared(computation_.instructions.size(), 0), apart = shared, total = shared;
+  for (const InstructionId id : roots_) shared[static_cast<size_t>(id)] = 1;
   for (InstructionId id = computation_.root; id >= 0; --id) {
     const auto at = static_cast<size_t>(id);
-    total[at] = shared.take(id) + apart[at];
-    if (once_[at]) total[at] = std::min(total[at], 1.0);
+    total[at] = once_[at] ? std::min(shared[at] + apart[at], 1.0) : shared[at] + apart[at];
     for (const Read& read : reads_[at]) {
       const InstructionId operand = operand_of(computation_[id], read);
       for (const IndexingMap& map : read.maps) {
-        if (is_identity(map)) {
-          shared.add(operand, branch_[at], total[at]);
-        } else {
-          apart[static_cast<size_t>(operand)] += total[at];
-        }
+        double& copies = (is_identity(map) ? shared : apart)[static_cast<size_t>(operand)];
+        copies = is_identity(map) ? std::max(copies, total[at]) : copies + total[at];
       }
     }
   }
@@ -208,14 +180,18 @@ std::vector<double> EvaluationCounts::evaluated_by_product(const Instruction& pr
   return counts;
 }
 
-Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once, bool of_warps, Kept kept) const {
-  // Once for all users at its own index in the same branch, and for each of the others.
-  SharedCounts shared(wanted.size());
-  for (size_t i = 0; i < wanted.size(); ++i) shared.add(static_cast<InstructionId>(i), kNoBranch, wanted[i]);
+Evaluations EvaluationCounts::propagated(const Evaluations& wanted, bool with_once, bool of_warps,
+                                         const std::vector<int>& passes) const {
+  std::vector<int> pass_of(passes.empty() ? 0 : wanted.size(), -1);
+  for (size_t i = 0; i < passes.size(); ++i) pass_of[static_cast<size_t>(heroes_[i])] = passes[i];
+  // Once for all users at its own index in a pass, and for each of the others.
+  std::vector<SharedCounts> shared(wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) shared[i].add(0, wanted[i]);
   Evaluations apart(wanted.size(), 0), total(wanted.size(), 0);
   for (InstructionId id = computation_.root; id >= 0; --id) {
     const Instruction& it = computation_[id];
-    double evaluated = shared.take(id) + apart[static_cast<size_t>(id)];
+    const SharedCounts& own = shared[static_cast<size_t>(id)];
+    double evaluated = own.sum() + apart[static_cast<size_t>(id)];
     if (once_[static_cast<size_t>(id)]) evaluated = with_once ? elements_of(it.shape) : 0;
     if (evaluated == 0 || it.opcode == Opcode::Tuple) continue;
     total[static_cast<size_t>(id)] = evaluated;
@@ -231,13 +207,18 @@ Evaluations EvaluationCounts::propagated(Evaluations wanted, bool with_once, boo
       if (read.unknown) apart[static_cast<size_t>(operand)] += evaluated * there;
       for (const IndexingMap& map : read.maps) {
         if (is_identity(map)) {
-          shared.add(operand, branch_[static_cast<size_t>(id)], evaluated);
+          SharedCounts& of_operand = shared[static_cast<size_t>(operand)];
+          if (once_[static_cast<size_t>(id)]) {
+            of_operand.add(0, evaluated);
+          } else {
+            of_operand.add_all(own, apart[static_cast<size_t>(id)]);
+          }
           continue;
         }
         double each = 1;
         for (const Interval& range : map.ranges) each *= static_cast<double>(range.size());
-        if (kept == Kept::Operands && once_[static_cast<size_t>(id)] && it.opcode == Opcode::Reduce) {
-          shared.add(operand, branch_[static_cast<size_t>(id)], evaluated * each);
+        if (it.opcode == Opcode::Reduce && !pass_of.empty() && pass_of[static_cast<size_t>(id)] >= 0) {
+          shared[static_cast<size_t>(operand)].add(pass_of[static_cast<size_t>(id)], evaluated * each);
           continue;
         }
         // The elements of a row are sorted together.

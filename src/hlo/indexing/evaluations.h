@@ -13,8 +13,7 @@ using Evaluations = std::vector<double>;
 
 /// Follows indexing maps from the root to the parameters: an element of a result reads so many elements of an operand.
 /// All users that read at their own index share one evaluation, as they do in one function of a fusion; each other user
-/// evaluates what it reads again. Users within different branches (what a pad or a concatenate reads only where there
-/// is something to read) do not share, as their functions are called apart.
+/// evaluates what it reads again.
 class EvaluationCounts {
  public:
   /// `once`: instructions whose elements are evaluated once each, whatever reads them (a reduction that the threads of
@@ -23,20 +22,18 @@ class EvaluationCounts {
   EvaluationCounts(const hlo::Module& module, hlo::ComputationId computation,
                    const std::vector<hlo::InstructionId>& once, int64_t blocks = 1);
 
-  /// What of the operands of reductions that are computed `once` serves all of these and elementwise results, at one
-  /// index of the operands, too.
-  enum class Kept { Nothing, Operands };
   /// For the whole result.
-  Evaluations whole(Kept kept = Kept::Nothing) const;
+  Evaluations whole() const;
+  /// The same where reductions that are computed `once` run in passes, which they have by number, beside each other;
+  /// `passes` is parallel to `once`. What reductions of one pass read at one index is evaluated once for all of them;
+  /// in pass 0, for elementwise results, too.
+  Evaluations whole(const std::vector<int>& passes) const;
   /// The same, counted as threads of a warp take part in it: where a condition holds for one element and not for its
   /// neighbours, threads whose element does not satisfy it wait for those whose does.
-  Evaluations of_warps(Kept kept = Kept::Nothing) const;
+  Evaluations of_warps(const std::vector<int>& passes) const;
   /// How often each instruction's code stands in a kernel's: once for all users that read at their own index, and once
   /// more for each place of the others' code that reads it.
   std::vector<double> code_copies() const;
-  /// How often all threads together enter a branch within another one: each time, what they read there waits until what
-  /// the branch around it has read has come.
-  double nested_branches() const;
   /// By a thread that computes one element of a root (of a scatter: that takes one update, with its indices), except
   /// for what is evaluated `once`.
   Evaluations of_element(hlo::InstructionId root) const;
@@ -46,8 +43,9 @@ class EvaluationCounts {
 
  private:
   /// From this many elements of each instruction.
-  Evaluations propagated(Evaluations wanted, bool with_once, bool of_warps = false, Kept kept = Kept::Nothing) const;
-  Evaluations of_results(bool of_warps, Kept kept) const;
+  Evaluations propagated(const Evaluations& wanted, bool with_once, bool of_warps = false,
+                         const std::vector<int>& passes = {}) const;
+  Evaluations of_results(bool of_warps, const std::vector<int>& passes) const;
   /// The array that a read is of: where the operand is a tuple, one of its elements.
   hlo::InstructionId operand_of(const hlo::Instruction& it, const Read& read) const;
 
@@ -57,14 +55,8 @@ class EvaluationCounts {
   /// How many elements of an operand a scatter evaluates: each update once, and indices for each vector of updates.
   double of_scatter(const hlo::Instruction& scatter, const Read& read) const;
 
-  /// Finds branch_ and depth_.
-  void find_branches();
-
-  std::vector<bool> once_;
-  /// The branch in which each instruction's code stands: the instruction that begins it, where a condition guards a
-  /// read of it or users stand in several branches, else that of its users; less than 0 for none.
-  std::vector<hlo::InstructionId> branch_;
-  std::vector<int> depth_;  ///< of that branch: 0 for none, 2 for one in one that is in none
+  const std::vector<hlo::InstructionId> heroes_;  ///< what is evaluated once
+  std::vector<bool> once_;                        ///< of each instruction whether it is
   int64_t blocks_ = 1;
   std::vector<hlo::InstructionId> roots_;
   std::vector<std::vector<Read>> reads_;  ///< of each instruction; none where they are not known

@@ -1,0 +1,109 @@
+// What the model counts of a kernel.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string_view>
+
+#include "emitters/fusion/pass.h"
+#include "hlo/text.h"
+
+namespace strata::emitters {
+namespace {
+
+TEST(FusionWork, CountsThreadsThatWaitForTheirNeighbours) {
+  const auto operations = [](std::string_view pad) {
+    const auto module = hlo::parse_module(
+        fmt::format("HloModule m\nENTRY e {{\n  x = f32[1024,512] parameter(0)\n  zero = f32[] constant(0)\n"
+                    "  y = f32[1024,512] exponential(x)\n  ROOT p = {}\n}}\n",
+                    pad));
+    EXPECT_TRUE(module) << module.error().message;
+    return kernel_work(**module, default_target()).operations;
+  };
+  // Every second element of a row, or of the rows.
+  const double parted = operations("f32[1024,1024] pad(y, zero), padding=0_0x0_1_1");
+  const double whole = operations("f32[2048,512] pad(y, zero), padding=0_1_1x0_0");
+  const double alone = 1024 * 512 * 12.0;
+  EXPECT_GE(parted - whole, 0.9 * alone);
+  EXPECT_LE(parted - whole, 1.2 * alone);
+}
+
+TEST(FusionWork, CountsOnceWhatStaysOnTheChip) {
+  const auto work = [](int64_t rows, int64_t length) {
+    const auto module = hlo::parse_module(fmt::format(R"(
+max {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b) }}
+sum {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }}
+ENTRY e {{
+  p = f32[{0},{1}] parameter(0)
+  x = f32[{0},{1}] sine(p)
+  least = f32[] constant(-inf)
+  m = f32[{0}] reduce(x, least), dimensions={{1}}, to_apply=max
+  ms = f32[{0},{1}] broadcast(m), dimensions={{0}}
+  d = f32[{0},{1}] subtract(x, ms)
+  e = f32[{0},{1}] exponential(d)
+  zero = f32[] constant(0)
+  s = f32[{0}] reduce(e, zero), dimensions={{1}}, to_apply=sum
+  ss = f32[{0},{1}] broadcast(s), dimensions={{0}}
+  ROOT y = f32[{0},{1}] divide(e, ss)
+}})",
+                                                      rows, length));
+    EXPECT_TRUE(module) << module.error().message;
+    return kernel_work(**module, default_target());
+  };
+  const double sine = 40;
+  // In registers: all of it is there once.
+  const KernelWork registers = work(4096, 1024);
+  const double few = 4096.0 * 1024;
+  EXPECT_EQ(registers.cache_bytes, 4 * few);
+  EXPECT_LT(registers.operations, 2 * sine * few);
+  // In shared memory: each of the three passes computes it again.
+  const KernelWork shared = work(4096, 24001);
+  const double more = 4096.0 * 24001;
+  EXPECT_EQ(shared.cache_bytes, 4 * more);
+  EXPECT_GT(shared.operations, 3 * sine * more);
+  // Too long for both.
+  const KernelWork neither = work(512, 400001);
+  EXPECT_EQ(neither.cache_bytes, 3 * 4 * 512.0 * 400001);
+}
+
+TEST(FusionWork, CountsAPassForAllItsReductions) {
+  const auto work = [](int64_t length, const char* more) {
+    const auto module = hlo::parse_module(fmt::format(R"(
+sum {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }}
+ENTRY e {{
+  p = f32[4096,{0}] parameter(0)
+  w = f32[{0}] parameter(1)
+  ws = f32[4096,{0}] broadcast(w), dimensions={{1}}
+  x = f32[4096,{0}] multiply(p, ws)
+  zero = f32[] constant(0)
+  m = f32[4096] reduce(x, zero), dimensions={{1}}, to_apply=sum
+  ms = f32[4096,{0}] broadcast(m), dimensions={{0}}
+  d = f32[4096,{0}] subtract(x, ms)
+  y = f32[4096,{0}] sine(d)
+  z = f32[4096,{0}] multiply(y, y)
+  s = f32[4096] reduce(y, zero), dimensions={{1}}, to_apply=sum
+  q = f32[4096] reduce(z, zero), dimensions={{1}}, to_apply=sum
+  {1}
+}})",
+                                                      length, more));
+    EXPECT_TRUE(module) << module.error().message;
+    return kernel_work(**module, default_target());
+  };
+  const double sine = 40, few = 4096.0 * 1024, many = 4096.0 * 24001;
+  const char *sums = "ROOT t = (f32[4096], f32[4096]) tuple(s, q)",
+             *rows = "ROOT t = (f32[4096], f32[4096], f32[4096,24001]) tuple(s, q, y)";
+  EXPECT_LT(work(1024, sums).operations, 1.5 * sine * few);
+  // The rows stay in shared memory, the weights do not: two passes, or three.
+  EXPECT_LT(work(24001, sums).operations, 1.5 * sine * many);
+  EXPECT_EQ(work(24001, sums).cache_bytes, (1 + 2) * 4 * many);
+  EXPECT_GT(work(24001, rows).operations, 2 * sine * many);
+  EXPECT_EQ(work(24001, rows).cache_bytes, (1 + 3) * 4 * many);
+}
+
+}  // namespace
+}  // namespace strata::emitters
