@@ -3,8 +3,8 @@
 
 On a machine with a GPU: writes each program of PROGRAMS, runs `strata optimize --profile on`, times what it chose and
 what PyTorch does in one process as bench.py does (cold, medians of CUDA-graph replays), and writes
-DIR/DEVICE-DATE-products.json. --prices times cuBLASLt's products alone over many shapes: what the constants of
-src/superopt/codegen/libraries.cpp are set by.
+DIR/DEVICE-DATE-products.json. --prices times cuBLASLt's products alone over many shapes, odd ones among them: what the
+constants of src/superopt/codegen/libraries.cpp are set by (--only none --prices: nothing else).
 """
 import argparse
 import datetime
@@ -175,30 +175,50 @@ def run(name, program, arguments):
     return row
 
 
+def shapes_to_price():
+    """(type, batch, m, n, k, whether A and B lie with their rows side by side, what A's rows are filled up to a multiple
+    of): sizes of models; and odd ones between even ones, which tell what rows cost that are no multiples of 16 bytes,
+    and whether it is where they begin or how many terms they have."""
+    plain = [(t, 1, m, n, k, False, False, 1) for t in ("f16", "f32") for m in (8, 128, 512, 2048)
+             for n, k in ((512, 512), (4096, 1024), (1024, 4096), (4096, 4096))]
+    scores = [("bf16", 36, n, n, 128, False, True, 1) for n in (776, 777, 778, 780, 784)]
+    values = [("bf16", 36, n, 128, n, False, False, 1) for n in (776, 777, 784)] + [
+        ("bf16", 36, 777, 128, 777, False, False, 8)]
+    block = [("bf16", 1, 1803, 4001, 1152, False, False, 1), ("bf16", 1, 1803, 4008, 1152, False, False, 1),
+             ("bf16", 1, 1803, 1152, 4001, False, False, 1), ("bf16", 1, 1803, 1152, 4008, False, False, 1),
+             ("bf16", 1, 1803, 1152, 4001, False, False, 8)]
+    long = [("bf16", 1, 96000, 200, k, False, False, 1) for k in (96, 97, 104)]
+    many = [("bf16", 485, m, 64, 131, True, False, 1) for m in (300, 304)]
+    wide = [("f32", 1, 5000, n, 3000, False, False, 1) for n in (776, 777)]
+    short = [("f32", 1, 10000, n, k, False, False, 1) for n, k in ((96, 32), (99, 33))]
+    return plain + scores + values + block + long + many + wide + short
+
+
 def prices():
-    shapes = [(t, m, n, k) for t in ("f16", "f32") for m in (8, 128, 512, 2048)
-              for n, k in ((512, 512), (4096, 1024), (1024, 4096), (4096, 4096))]
     rows = []
-    for dtype, m, n, k in shapes:
-        buffers = [{"name": x, "role": r, "type": dtype, "shape": s} for x, r, s in
-                   (("A", "input", (m, k)), ("B", "input", (k, n)), ("O", "output", (m, n)))]
+    for dtype, batch, m, n, k, a_turned, b_turned, multiple in shapes_to_price():
+        row = -(-k // multiple) * multiple
+        buffers = [{"name": x, "role": r, "type": dtype, "shape": (batch, *s)} for x, r, s in
+                   (("A", "input", (m, row)), ("B", "input", (k, n)), ("O", "output", (m, n)))]
         memory = [with_results(buffers, s) for s in rotated(buffers)]
         workspace = torch.empty(32 << 20, dtype=torch.uint8, device="cuda")
         times = []
         for algorithm in range(3):
-            operand = lambda columns: {"transposed": False, "leading": columns, "batch_stride": 0}
+            operand = lambda rows, columns, turned: {"transposed": turned, "leading": rows if turned else columns,
+                                                     "batch_stride": rows * columns if batch > 1 else 0}
             try:
                 one = Product({"name": "product", "workspace_bytes": 32 << 20,
-                               "product": {"type": dtype, "batch": 1, "m": m, "n": n, "k": k, "a": operand(k),
-                                           "b": operand(n), "bias": False, "activation": "none",
-                                           "algorithm": algorithm}})
+                               "product": {"type": dtype, "batch": batch, "m": m, "n": n, "k": k,
+                                           "a": operand(m, row, a_turned), "b": operand(k, n, b_turned), "bias": False,
+                                           "activation": "none", "algorithm": algorithm}})
             except RuntimeError:
                 break
             call = lambda s: one.run([s[x].data_ptr() for x in "ABO"], workspace.data_ptr(),
                                      torch.cuda.current_stream().cuda_stream)
             times.append(round(microseconds([lambda s=s: call(s) for s in memory]), 2))
-        rows.append({"type": dtype, "m": m, "n": n, "k": k, "us": times})
-        print(dtype, m, n, k, times, flush=True)
+        rows.append({"type": dtype, "batch": batch, "m": m, "n": n, "k": k, "row": row,
+                     "turned": [a_turned, b_turned], "us": times})
+        print(dtype, batch, m, n, k, row, a_turned, b_turned, times, flush=True)
     return rows
 
 

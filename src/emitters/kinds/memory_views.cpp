@@ -9,6 +9,10 @@ using hlo::Instruction;
 using hlo::InstructionId;
 using hlo::Opcode;
 
+/// A slice is looked through that leaves no more of a dimension than one of so many parts: a dimension's filling
+/// (library/padded_products.h). Of others, what reads it may have a copy made together with other copies.
+constexpr int64_t kParts = 8, kMostParts = 9;
+
 /// The strides of a reshape's result: dimensions are taken from both shapes until they have as many elements, and what
 /// is merged has to lie as one dimension would.
 std::optional<std::vector<int64_t>> reshaped(const std::vector<int64_t>& from, const std::vector<int64_t>& strides,
@@ -66,6 +70,14 @@ std::optional<std::vector<int64_t>> through(const hlo::Computation& computation,
       return reshaped(from.dims, strides, it.shape.dims);
     case Opcode::Reshape:
       return reshaped(from.dims, strides, it.shape.dims);
+    case Opcode::Slice: {
+      const auto& a = it.as<hlo::SliceAttributes>();
+      bool begins = true;
+      for (size_t d = 0; d < strides.size(); ++d) {
+        begins = begins && a.starts[d] == 0 && a.strides[d] == 1 && kMostParts * a.limits[d] >= kParts * from.dims[d];
+      }
+      return begins ? std::optional(strides) : std::nullopt;
+    }
     default:
       return std::nullopt;
   }
@@ -152,6 +164,7 @@ std::vector<MemoryView> memory_views(const hlo::Computation& computation, Instru
       case Opcode::Broadcast:
       case Opcode::Bitcast:
       case Opcode::Reshape:
+      case Opcode::Slice:
         for (const MemoryView& view : memory_views(computation, it.operands[0])) {
           if (auto strides = through(computation, it, view.strides))
             views.push_back({view.memory, std::move(*strides)});

@@ -16,8 +16,8 @@ struct MemoryView {
   std::vector<int64_t> strides;
 };
 
-/// All arrays that have the value's elements: through transposes, reshapes, bitcasts, copies and broadcasts, the one
-/// that is farthest up first; the last is the value itself.
+/// All arrays that have the value's elements: through transposes, reshapes, bitcasts, copies, broadcasts and slices
+/// that leave a little at the end of dimensions, the one that is farthest up first; the last is the value itself.
 std::vector<MemoryView> memory_views(const hlo::Computation& computation, hlo::InstructionId id);
 
 /// What a value is followed through to the array that is read for it.

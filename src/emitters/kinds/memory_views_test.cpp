@@ -38,6 +38,23 @@ TEST(OrderInMemory, EndsAtOperatorsThatComputeAndAtViewsWithoutStrides) {
             (Order{0, 1}));
 }
 
+TEST(MemoryViews, GoThroughSlicesThatLeaveLittleAtTheEnd) {
+  const auto views = [](const std::string& slice) {
+    const auto module = hlo::parse_module("HloModule m\nENTRY e {\n  x = bf16[4,8,16] parameter(0)\n" + slice +
+                                          "  ROOT t = bf16[8,4,15] transpose(s), dimensions={1,0,2}\n}\n");
+    EXPECT_TRUE(module) << module.error().to_string();
+    const hlo::Computation& computation = (*module)->entry_computation();
+    std::vector<Order> strides;
+    for (const MemoryView& view : memory_views(computation, computation.root)) strides.push_back(view.strides);
+    return strides;
+  };
+  const std::vector<Order> own{{15, 120, 1}, {60, 15, 1}};
+  EXPECT_EQ(views("  s = bf16[4,8,15] slice(x), slice={[0:4], [0:8], [0:15]}\n"),
+            (std::vector<Order>{{16, 128, 1}, own[0], own[1]}));
+  EXPECT_EQ(views("  s = bf16[4,8,15] slice(x), slice={[0:4], [0:8], [1:16]}\n"), own);
+  EXPECT_EQ(views("  y = bf16[4,8,32] parameter(1)\n  s = bf16[4,8,15] slice(y), slice={[0:4], [0:8], [0:15]}\n"), own);
+}
+
 TEST(OrderInMemory, GoesThroughWhatComputesElementByElementWhereAsked) {
   const auto through = [](const std::string& entry) {
     const auto module = hlo::parse_module("HloModule m\nENTRY e {\n" + entry + "}\n").value();

@@ -20,7 +20,9 @@ constexpr int64_t kTile = 128;           // rows and columns of a block
 constexpr int64_t kSmallTile = 64;       // rows and columns that a block computes at least
 constexpr int64_t kParts = 8;            // of a tile, or of its sum, where there are few tiles
 constexpr int64_t kAligned = 16;         // bytes that rows should be multiples of
-constexpr double kUnaligned = 2.5;       // times as long where they are not
+constexpr double kUnaligned = 2.5;       // times as long where they are not,
+constexpr double kUnalignedRate = 6;     // but products of tensor cores, which then load single elements, on an H100
+constexpr int64_t kUnalignedParts = 2;   // as kParts, of these: their blocks are large but for few rows or columns
 constexpr double kGathered = 1.6;        // times as long where a product's rows are gathered from an image
 
 /// The largest share of the time of generated code that a library may take to be worth needing it.
@@ -295,20 +297,29 @@ LibraryPlan plan_libraries(const Graph& graph, const Schedules& schedules) { ret
 
 namespace {
 
+/// How many times as long a kernel takes for its operations, its bytes and what each block waits for; and the parts
+/// that tiles are cut in.
+struct Slower {
+  double operations = 1, bytes = 1, latency = 1;
+  int64_t parts = kParts;
+};
+
 /// Of `batch` products of m × n × k, by tensor cores (at half the rate where an element has twice the bytes) or by
 /// scalar units, that move this many bytes, without the launch.
 double work_seconds(bool on_tensor_cores, int64_t element, std::array<int64_t, 4> sizes, double bytes,
-                    const Target& target) {
+                    const Slower& slower, const Target& target) {
   const auto [batch, m, n, k] = sizes;
   const double rate = on_tensor_cores ? kMatrixShare * target.rates.matrix_rate * 2 / static_cast<double>(element)
                                       : kScalarShare * target.rates.scalar_rate;
   const auto tiles = static_cast<double>(batch * ceil_div(m, kTile) * ceil_div(n, kTile));
   const auto all = static_cast<double>(target.multiprocessors);
-  const double busy = tiles < all ? std::min(1.0, tiles * kParts / all) : tiles / all / std::ceil(tiles / all);
+  const double busy = tiles < all ? std::min(1.0, tiles * static_cast<double>(slower.parts) / all)
+                                  : tiles / all / std::ceil(tiles / all);
   const double operations = 2 * static_cast<double>(batch * ceil_div(m, kSmallTile) * kSmallTile) *
                             static_cast<double>(ceil_div(n, kSmallTile) * kSmallTile) * static_cast<double>(k);
-  return target.rates.library_start + target.rates.library_term * static_cast<double>(k) +
-         std::max(operations / (rate * busy), bytes / (kBandwidthShare * target.rates.memory_bandwidth));
+  const double latency = target.rates.library_start + target.rates.library_term * static_cast<double>(k);
+  return slower.latency * latency + std::max(slower.operations * operations / (rate * busy),
+                                             slower.bytes * bytes / (kBandwidthShare * target.rates.memory_bandwidth));
 }
 
 double product_seconds(const MatrixProduct& p, const Target& target) {
@@ -322,12 +333,13 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
   const auto whole = [&](int64_t elements) { return elements * size % kAligned == 0; };
   const bool aligned = whole(p.a.leading) && whole(p.a.transposed ? p.m : p.k) && whole(p.b.leading) &&
                        whole(p.b.transposed ? p.k : p.n) && (p.n * size_of(p.type)) % kAligned == 0;
-  const double slower = aligned ? 1 : kUnaligned;
-  // Scalar units compute as fast on single elements.
   const bool on_tensor_cores = size <= 2 || p.tf32;
-  return target.rates.launch +
-         (on_tensor_cores ? slower : 1) * work_seconds(on_tensor_cores, size, {p.batch, p.m, p.n, p.k},
-                                                       bytes * (on_tensor_cores ? 1 : slower), target);
+  // Scalar units compute as fast on single elements.
+  const int64_t parts = std::min(p.m, p.n) <= kSmallTile ? kParts : kUnalignedParts;
+  const Slower slower = aligned           ? Slower{}
+                        : on_tensor_cores ? Slower{kUnalignedRate, kUnaligned, kUnaligned, parts}
+                                          : Slower{1, kUnaligned, 1, kParts};
+  return target.rates.launch + work_seconds(on_tensor_cores, size, {p.batch, p.m, p.n, p.k}, bytes, slower, target);
 }
 
 /// As a product of the filters and what they cover. Of 16-bit types images, filters and results are stored with their
@@ -347,7 +359,7 @@ double convolution_seconds(const Convolution& c, const Target& target) {
   const bool aligned = c.channels * size_of(c.type) % kAligned == 0 && c.filters * size_of(c.type) % kAligned == 0;
   const double work =
       (single ? 1 : kGathered) * (aligned ? 1 : kUnaligned) *
-      work_seconds(size_of(c.type) <= 2, size_of(c.type), {1, positions, c.filters, terms}, bytes, target);
+      work_seconds(size_of(c.type) <= 2, size_of(c.type), {1, positions, c.filters, terms}, bytes, {}, target);
   const bool reorders = size_of(c.type) == 2 && !c.channels_last && !single;
   return target.rates.launch + work +
          (reorders ? target.rates.library_reordering + 2 * moved / (kBandwidthShare * target.rates.memory_bandwidth)
