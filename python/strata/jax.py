@@ -42,10 +42,11 @@ def jit(f: Callable | None = None, *, static_argnums: int | Iterable[int] | None
 
     f: as for jax.jit: pure, of pytrees of arrays and numbers. Without f, a decorator.
     static_argnums, static_argnames: arguments that are hashable constants, as jax.jit has them: places may be negative,
-        and where f has a signature a place stands for its name and the other way round.
+        and where f has a signature and only one of the two is given, a place stands for its name, too, and a name for
+        its place.
     donate_argnums, donate_argnames: arguments that the caller does not use again, as jax.jit has them. Each of their
-        arrays of JAX that has the shape and type of a result is deleted after the call, which frees its memory; of the
-        others a warning says so, once. Results have memory of their own. Under other transformations nothing is deleted.
+        arrays of JAX that has the shape and type of a result is deleted after the call, which frees its memory; a
+        warning names the others, once. Results have memory of their own. Under other transformations none is deleted.
     target, search_seconds: as for strata.compile_hlo.
 
     Gradients in reverse mode (of any order) and vmap give functions that are compiled by Strata, too. Called on plain
@@ -107,8 +108,9 @@ def _name(f: Callable) -> str:
 
 
 def _chosen_arguments(f: Callable, kind: str, numbers, names) -> tuple[set[int], set[str]]:
-    """Places and names of static arguments or of donated ones (`kind`: "static", "donate"); either gives the other
-    where f has a signature, as in jax.jit. Raises ValueError for those that f does not have."""
+    """Places and names of static arguments or of donated ones (`kind`: "static", "donate"). As in jax.jit, either gives
+    the other where f has a signature and only one is stated. Raises ValueError for those that f does not have."""
+    both = numbers is not None and names is not None
     numbers = () if numbers is None else numbers
     numbers = {operator.index(n) for n in (numbers if isinstance(numbers, Iterable) else (numbers,))}
     names = {names} if isinstance(names, str) else set(names or ())
@@ -119,12 +121,14 @@ def _chosen_arguments(f: Callable, kind: str, numbers, names) -> tuple[set[int],
     plain = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     beyond = sorted(n for n in numbers if not -len(plain) <= n < len(plain))
     if beyond and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        raise ValueError(f"strata.jax.jit: {kind}_argnums has {beyond[0]}, but {_name(f)} takes {len(plain)} positional "
-                         f"argument{'s' if len(plain) != 1 else ''}")
+        raise ValueError(f"strata.jax.jit: {kind}_argnums has {beyond[0]}, but {_name(f)} takes {len(plain)} "
+                         f"positional argument{'s' if len(plain) != 1 else ''}")
     unknown = sorted(names - {p.name for p in parameters})
     if unknown and not any(p.kind is p.VAR_KEYWORD for p in parameters):
         raise ValueError(f"strata.jax.jit: {kind}_argnames has {unknown[0]!r}, but {_name(f)} has no argument "
                          f"{unknown[0]!r}")
+    if both:
+        return numbers, names
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         by_number = {plain[n] for n in numbers if 0 <= n < len(plain)}
         return numbers | {plain.index(name) for name in names if name in plain}, names | by_number

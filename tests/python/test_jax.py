@@ -90,11 +90,15 @@ def test_static_arguments_by_place_and_name():
         return getattr(jnp, kind)(x) * n
 
     x = array(3)
-    for chosen in ({"static_argnums": (1, 2)}, {"static_argnums": (-2, -1)}, {"static_argnames": ["n", "kind"]},
-                   {"static_argnums": [1], "static_argnames": "kind"}):
+    for chosen in ({"static_argnums": (1, 2)}, {"static_argnums": (-2, -1)}, {"static_argnames": ["n", "kind"]}):
         ours, theirs = strata.jax.jit(f, **chosen), jax.jit(f, **chosen)
         same(ours(x, 2, "max"), theirs(x, 2, "max"))
         same(ours(x, n=3, kind="sum"), f(x, 3))  # jax.jit takes this where no place is counted from the end
+    both = {"static_argnums": 1, "static_argnames": "kind"}  # then neither stands for the other
+    same(strata.jax.jit(f, **both)(x, 2, kind="max"), jax.jit(f, **both)(x, 2, kind="max"))
+    for jit in (jax.jit, strata.jax.jit):
+        with pytest.raises(TypeError):
+            jit(f, **both)(x, 2, "max")
     first = strata.jax.jit(lambda *xs: sum(xs[1:]) * int(xs[0]), static_argnums=0)
     same(first(2, x, x), 4 * x)
 

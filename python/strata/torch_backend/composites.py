@@ -309,3 +309,40 @@ def digamma(x):
     pole = (y <= 0) & (y == y.floor())
     at_pole = torch.where(y == 0, -math.inf * torch.where(torch.signbit(y), -1.0, 1.0), math.nan)
     return torch.where(pole, at_pole, torch.where(reflected, other, found)).to(x.dtype)
+
+
+# Operators on lists of arrays, which optimizers use: one operator for each array
+
+def _of_lists(function: Callable) -> Callable:
+    def of_each(*arguments, **named):
+        count = next(len(a) for a in arguments if isinstance(a, (list, tuple)))
+
+        def at(value, i):
+            return value[i] if isinstance(value, (list, tuple)) else value
+
+        return [function(*(at(a, i) for a in arguments), **{k: at(v, i) for k, v in named.items()})
+                for i in range(count)]
+
+    return of_each
+
+
+def _fill_lists() -> None:
+    """All of aten's _foreach_NAME that give new arrays and whose NAME torch has."""
+    others = {"norm": torch.linalg.vector_norm, "zero": torch.zeros_like,
+              "copy": lambda x, source, non_blocking=False: source.to(x.dtype).expand_as(x).clone(),
+              "maximum": torch.clamp_min, "minimum": torch.clamp_max,  # of numbers, too
+              "addcmul": lambda x, y, z, value=1: torch.addcmul(x, y, z, value=value),
+              "addcdiv": lambda x, y, z, value=1: torch.addcdiv(x, y, z, value=value)}
+    for packet in dir(torch.ops.aten):
+        name = packet.removeprefix("_foreach_")
+        function = others.get(name) or getattr(torch, name, None)
+        if name == packet or name.endswith("_") or function is None:
+            continue
+        for overload in getattr(torch.ops.aten, packet).overloads():
+            operator = getattr(getattr(torch.ops.aten, packet), overload)
+            numbers_of_arrays = name in ("addcmul", "addcdiv") and overload == "Tensor"
+            if not (overload.endswith("out") or operator._schema.is_mutable or numbers_of_arrays):
+                COMPOSITES[operator] = _of_lists(function)
+
+
+_fill_lists()

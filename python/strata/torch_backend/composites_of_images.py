@@ -2,66 +2,50 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import torch
+import torch.nn.functional as F
 
 from .composites import takes_apart, wide
 
 # Samples at given places (torch.nn.functional.grid_sample). x: (batch, channels, sizes …); grid: (batch, places …, n),
 # whose last dimension has the fastest coordinate first, from -1 to 1.
 
-_BILINEAR, _NEAREST = 0, 1
+_NEAREST, _CUBIC = 1, 2
 _ZEROS, _BORDER = 0, 1
+_TAPS = {0: 2, _NEAREST: 1, _CUBIC: 4}  # elements along a dimension that a sample is made of, by the way of sampling
 
 
-def _reflect(place: torch.Tensor, twice_low: int, twice_high: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """A coordinate reflected into the range, and the derivative, 1 or -1."""
-    if twice_low == twice_high:
+def _reflect(place: torch.Tensor, n: int, align: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """A coordinate reflected at the edges, and the derivative, 1 or -1."""
+    low, span = (0.0, n - 1) if align else (-0.5, n)
+    if span == 0:
         return torch.zeros_like(place), torch.zeros_like(place)
-    low, span = twice_low / 2, (twice_high - twice_low) / 2
     away = (place - low).abs()
     extra = away.remainder(span)
-    flips = (away / span).floor().remainder(2)
+    even = (away / span).floor().remainder(2) == 0
     sign = torch.where(place < low, -1.0, 1.0)
-    return torch.where(flips == 0, extra + low, span - extra + low), torch.where(flips == 0, sign, -sign)
+    return torch.where(even, extra + low, span - extra + low), torch.where(even, sign, -sign)
 
 
-def _coordinates(grid: torch.Tensor, sizes, padding: int, align: bool) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """For each dimension the places in elements, and their derivatives by the grid."""
-    found = []
-    for d, n in enumerate(sizes):
-        given = grid[..., len(sizes) - 1 - d]
-        place = (given + 1) / 2 * (n - 1) if align else ((given + 1) * n - 1) / 2
-        by_grid = torch.full_like(place, (n - 1) / 2 if align else n / 2)
-        if padding not in (_ZEROS, _BORDER):
-            place, sign = _reflect(place, 0, 2 * (n - 1)) if align else _reflect(place, -1, 2 * n - 1)
-            by_grid = by_grid * sign
-        if padding != _ZEROS:
-            inside = (place > 0) & (place < n - 1)
-            place, by_grid = place.clamp(0, n - 1), torch.where(inside, by_grid, 0.0)
-        found.append((place, by_grid))
-    return found
+def _within(place: torch.Tensor, n: int, padding: int, align: bool) -> tuple[torch.Tensor, torch.Tensor | float]:
+    """A coordinate led back between the edges, and the derivative."""
+    slope: torch.Tensor | float = 1.0
+    if padding not in (_ZEROS, _BORDER):
+        place, slope = _reflect(place, n, align)
+    if padding != _ZEROS:
+        slope = torch.where((place > 0) & (place < n - 1), slope, 0.0)
+        place = place.clamp(0, n - 1)
+    return place, slope
 
 
-def _corners(places: list[torch.Tensor], sizes, nearest: bool):
-    """For each corner: its index into a row of all elements, whether it is inside, its weights along the dimensions,
-    and their derivatives."""
-    flat_step = [math.prod(sizes[d + 1:]) for d in range(len(sizes))]
-    lower = [p.round() if nearest else p.floor() for p in places]
-    for sides in itertools.product((0, 1), repeat=0 if nearest else len(sizes)):
-        sides = sides or (0,) * len(sizes)
-        inside, index, weights, slopes = None, 0, [], []
-        for place, low, side, n, step in zip(places, lower, sides, sizes, flat_step):
-            at = low + side
-            here = (at >= 0) & (at <= n - 1)
-            inside = here if inside is None else inside & here
-            index = index + at.clamp(0, n - 1).long() * step
-            rest = place - low
-            weights.append(torch.ones_like(rest) if nearest else rest if side else 1 - rest)
-            slopes.append(torch.zeros_like(rest) if nearest else torch.full_like(rest, 1.0 if side else -1.0))
-        yield index, inside, weights, slopes
+def _cubic_weight(t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weight of an element that is t away, and its derivative."""
+    a, size, sign = -0.75, t.abs(), t.sign()
+    near, far = ((a + 2) * size - (a + 3)) * size * size + 1, ((size - 5) * size + 8) * size * a - 4 * a
+    near_slope, far_slope = (3 * (a + 2) * size - 2 * (a + 3)) * size, ((3 * size - 10) * size + 8) * a
+    return torch.where(size <= 1, near, far), sign * torch.where(size <= 1, near_slope, far_slope)
 
 
 def _product(factors):
@@ -71,40 +55,66 @@ def _product(factors):
     return result
 
 
-@takes_apart("aten.grid_sampler_3d.default")
-def grid_sampler(x, grid, interpolation, padding, align):
-    if interpolation not in (_BILINEAR, _NEAREST) or x.numel() == 0 or grid.numel() == 0:
+def _taps(grid: torch.Tensor, sizes, way: int, padding: int, align: bool):
+    """For each sample (batch, places) the elements that it is made of, in a third dimension: their places in a row of
+    all elements, their weights along each dimension, the weights' derivatives by the grid, and which are inside."""
+    taps, index, inside, weights, slopes = _TAPS[way], 0, None, [], []
+    number = torch.arange(taps ** len(sizes), device=grid.device)
+    for d, n in enumerate(sizes):
+        given = grid[..., len(sizes) - 1 - d].reshape(grid.shape[0], -1, 1)
+        place = (given + 1) / 2 * (n - 1) if align else ((given + 1) * n - 1) / 2
+        slope = (n - 1) / 2 if align else n / 2
+        if way != _CUBIC:
+            place, back = _within(place, n, padding, align)
+            slope = slope * back
+        side = number // taps**d % taps
+        lower = place.round() if way == _NEAREST else place.floor()
+        rest = place - lower
+        if way == _NEAREST:
+            at, weight, by_rest = lower, torch.ones_like(rest), torch.zeros_like(rest)
+        elif way == _CUBIC:
+            at, _ = _within(lower + side - 1, n, padding, align)
+            weight, by_rest = _cubic_weight(rest - side + 1)
+        else:
+            at, weight = lower + side, torch.where(side == 1, rest, 1 - rest)
+            by_rest = torch.where(side == 1, 1.0, -1.0)
+        here = (at >= 0) & (at <= n - 1)
+        inside = here if inside is None else inside & here
+        index = index * n + at.clamp(0, n - 1).long()
+        weights.append(weight)
+        slopes.append(by_rest * slope)
+    return index, weights, slopes, inside
+
+
+@takes_apart("aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default")
+def grid_sampler(x, grid, way, padding, align):
+    if x.numel() == 0 or grid.numel() == 0:
         return NotImplemented
-    sizes, (batch, channels) = x.shape[2:], x.shape[:2]
-    flat = wide(x).reshape(batch, channels, -1)
-    places = [place.reshape(batch, -1) for place, _ in _coordinates(wide(grid), sizes, padding, align)]
-    total = 0
-    for index, inside, weights, _ in _corners(places, sizes, interpolation == _NEAREST):
-        taken = flat.gather(2, index[:, None].expand(-1, channels, -1))
-        total = total + taken * torch.where(inside, _product(weights), 0.0)[:, None]
-    return total.view(batch, channels, *grid.shape[1:-1]).to(x.dtype)
+    batch, channels = x.shape[:2]
+    index, weights, _, inside = _taps(wide(grid), x.shape[2:], way, padding, align)
+    weight = torch.where(inside, _product(weights), 0.0)[:, None]
+    places = index.reshape(batch, 1, -1).expand(-1, channels, -1)
+    taken = wide(x).reshape(batch, channels, -1).gather(2, places).view(batch, channels, *index.shape[1:])
+    return (taken * weight).sum(-1).view(batch, channels, *grid.shape[1:-1]).to(x.dtype)
 
 
 @takes_apart("aten.grid_sampler_2d_backward.default", "aten.grid_sampler_3d_backward.default")
-def grid_sampler_backward(grad, x, grid, interpolation, padding, align, wanted):
-    if interpolation not in (_BILINEAR, _NEAREST) or x.numel() == 0 or grid.numel() == 0:
+def grid_sampler_backward(grad, x, grid, way, padding, align, wanted):
+    if x.numel() == 0 or grid.numel() == 0:
         return NotImplemented
-    sizes, (batch, channels) = x.shape[2:], x.shape[:2]
-    flat, grads = wide(x).reshape(batch, channels, -1), wide(grad).reshape(batch, channels, -1)
-    coordinates = [(p.reshape(batch, -1), d.reshape(batch, -1))
-                   for p, d in _coordinates(wide(grid), sizes, padding, align)]
-    of_x = torch.zeros_like(flat)
-    of_places = [torch.zeros_like(place) for place, _ in coordinates]
-    for index, inside, weights, slopes in _corners([p for p, _ in coordinates], sizes, interpolation == _NEAREST):
-        index = index[:, None].expand(-1, channels, -1)
-        if wanted[0]:
-            of_x = of_x.scatter_add(2, index, grads * torch.where(inside, _product(weights), 0.0)[:, None])
-        along = torch.where(inside, (flat.gather(2, index) * grads).sum(1), 0.0)
-        for d in range(len(sizes)):
-            of_places[d] = of_places[d] + along * _product([*weights[:d], slopes[d], *weights[d + 1:]])
-    of_grid = [of * slope for of, (_, slope) in zip(of_places, coordinates)]
-    of_grid = torch.stack(of_grid[::-1], -1).view(grid.shape).to(grid.dtype)
-    return of_x.view(x.shape).to(x.dtype) if wanted[0] else None, of_grid
+    batch, channels = x.shape[:2]
+    index, weights, slopes, inside = _taps(wide(grid), x.shape[2:], way, padding, align)
+    places = index.reshape(batch, 1, -1).expand(-1, channels, -1)
+    flat, grads = wide(x).reshape(batch, channels, -1), wide(grad).reshape(batch, channels, -1, 1)
+    of_x = None
+    if wanted[0]:
+        shares = grads * torch.where(inside, _product(weights), 0.0)[:, None]
+        of_x = torch.zeros_like(flat).scatter_add(2, places, shares.reshape(batch, channels, -1))
+        of_x = of_x.view(x.shape).to(x.dtype)
+    taken = flat.gather(2, places).view(batch, channels, *index.shape[1:])
+    along = torch.where(inside, (taken * grads).sum(1), 0.0)
+    of_grid = [(along * _product([*weights[:d], slope, *weights[d + 1:]])).sum(-1) for d, slope in enumerate(slopes)]
+    return of_x, torch.stack(of_grid[::-1], -1).view(grid.shape).to(grid.dtype)
 
 
 # Gradients of padding that repeats the edges
@@ -126,6 +136,26 @@ def replication_pad_backward(grad, x, padding):
                  grad.narrow(d, before + n - 1, after + 1).sum(d, keepdim=True)]
         grad = torch.cat(parts, d)
     return grad.to(x.dtype)
+
+
+@takes_apart("aten.reflection_pad1d_backward.default", "aten.reflection_pad2d_backward.default",
+             "aten.reflection_pad3d_backward.default")
+def reflection_pad_backward(grad, x, padding):
+    """The gradients of the padding are laid back onto what it mirrors."""
+    total = wide(grad)
+    if any(p < 0 for p in padding) or x.numel() == 0:
+        return NotImplemented
+    for i in range(len(padding) // 2):
+        d, before, after = total.dim() - 1 - i, padding[2 * i], padding[2 * i + 1]
+        n = total.shape[d] - before - after
+        inner = [0, 0] * i
+        first, last = total.narrow(d, 0, before).flip(d), total.narrow(d, before + n, after).flip(d)
+        total = total.narrow(d, before, n)
+        if before:
+            total = total + F.pad(first, [*inner, 1, n - 1 - before])
+        if after:
+            total = total + F.pad(last, [*inner, n - 1 - after, 1])
+    return total.to(x.dtype)
 
 
 # Resampling that averages where it makes pictures smaller (interpolate(…, antialias=True)): a product with a matrix of
@@ -182,7 +212,7 @@ _resampling("_upsample_bicubic2d_aa", 2, _cubic)
 
 @takes_apart("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
 def adaptive_max_pool(x, output_size):
-    """Part i of n has the elements from ⌊i size / n⌋ to ⌈(i + 1) size / n⌉: all parts side by side, and their maxima."""
+    """Part i of n has the elements from ⌊i size / n⌋ to ⌈(i + 1) size / n⌉: all side by side, and their maxima."""
     n, lead = len(output_size), x.shape[:x.dim() - len(output_size)]
     sizes = x.shape[x.dim() - n:]
     if x.numel() == 0 or math.prod(output_size) == 0:

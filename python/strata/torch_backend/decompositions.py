@@ -116,8 +116,8 @@ def replace_attention(gm: torch.fx.GraphModule) -> None:
 # Dropout
 
 def separate_dropout(gm: torch.fx.GraphModule) -> None:
-    """x → dropout as x · mask · scale, where torch draws the mask (the same one as in eager mode) from an array that lies
-    as x does: so the graph is not cut where x is computed."""
+    """x → dropout as x · mask · scale, where torch draws the mask (the same one as in eager mode) from an array that
+    lies as x does: so the graph is not cut where x is computed."""
     dropout = torch.ops.aten.native_dropout.default
     for node in list(gm.graph.nodes):
         if node.target is not dropout or not isinstance(node.meta["val"][0], torch.Tensor):

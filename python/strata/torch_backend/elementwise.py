@@ -293,6 +293,12 @@ def addcmul(c, x, y, z, value=1):
     return c.cast(c.add(x, c.mul(c.mul(y, value), z)), c.dtype)
 
 
+@lowers("prims.fma.default")
+def fma(c, x, y, z):
+    x, y, z = (c.operand(v, wide(c.dtype)) for v in (x, y, z))
+    return c.cast(c.add(c.mul(x, y), z), c.dtype)
+
+
 @lowers("aten.addcdiv.default", of_complex=True)
 def addcdiv(c, x, y, z, value=1):
     x, y, z = (c.operand(v, wide(c.dtype)) for v in (x, y, z))

@@ -44,9 +44,9 @@ class Lowering:
     # Operands
 
     def cast(self, x: Value, dtype: str) -> Value:
-        """Converts as torch does: to pred by comparing with 0, and from floats to narrow integers by a wider one, so that
-        numbers beyond the type wrap around. HLO's conversion gives the nearest number of the type. Of a complex number
-        that becomes a real one, the real part stays."""
+        """Converts as torch does: to pred by comparing with 0, and from floats to narrow integers by a wider one, so
+        that numbers beyond the type wrap around. HLO's conversion gives the nearest number of the type. Of a complex
+        number that becomes a real one, the real part stays."""
         if x.dtype == dtype:
             return x
         if x.dtype in COMPLEX and dtype == "pred":

@@ -65,7 +65,7 @@ def reason_against(node: Node, device: torch.device, refused: dict[Node, str]) -
     if is_random(node):
         return "random numbers are torch's"
     if isinstance(node.target, torch._ops.HigherOrderOperator):
-        return "it calls functions or has effects of its own: torch's own operators alone are compiled"
+        return "it calls functions, or has effects that keep their order"
     if is_ordered(node):
         return "it changes an array where it lies"
     tensors = [v for v in torch.utils._pytree.tree_leaves(node.meta.get("val")) if is_tensor(v)]

@@ -36,7 +36,8 @@ def max_pool(c, x, kernel_size, stride=(), padding=(0,), dilation=(1,), ceil_mod
     window, sizes = _pool_window(x, kernel_size, stride, padding, dilation, ceil_mode, n)
     kernel, steps, gaps = (list(v[-n:]) for v in (window.size, window.stride, window.rhs_dilate))
     if math.prod(kernel) > 128:
-        raise Unsupported(f"a maximum over windows of {' by '.join(map(str, kernel))} elements: more than 128 are not taken")
+        size = " by ".join(map(str, kernel))
+        raise Unsupported(f"maxima over windows of {size}, more than 128 elements, are not taken")
     lead = x.rank - n
     pads = [(0, 0, 0)] * lead + [(low, high, 0) for low, high in window.pad[-n:]]
     padded = c.b.pad(x, c.b.constant(lowest(x.dtype), x.dtype), pads)

@@ -9,8 +9,8 @@ from .registry import Unsupported
 
 HLO_NAMES = {
     torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64", torch.bool: "pred",
-    torch.complex64: "c64", torch.complex128: "c128", torch.int8: "s8", torch.int16: "s16", torch.int32: "s32", torch.int64: "s64", torch.uint8: "u8",
-    torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
+    torch.complex64: "c64", torch.complex128: "c128", torch.int8: "s8", torch.int16: "s16", torch.int32: "s32",
+    torch.int64: "s64", torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
 }
 TORCH_TYPES = {name: dtype for dtype, name in HLO_NAMES.items()}
 
