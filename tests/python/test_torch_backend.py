@@ -140,6 +140,24 @@ def test_fallback_says_which_where_and_why(caplog):
     assert "y = torch.special.bessel_j0(x * 2)" in lines[0]
 
 
+def test_fallback_names_the_users_line_and_the_layer():
+    """Not the line in torch's own file, in which the operator is called."""
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.drop = torch.nn.Dropout(0.5)
+
+        def forward(self, x):
+            return self.drop(x + 1)  # the line
+
+    compiled(Model().train())(array(3, 4))
+    (_, reason, place), = torch_backend.FALLBACKS
+    assert reason == "random numbers are torch's"
+    assert "in forward: `return self.drop(x + 1)  # the line`, of drop (Dropout)" in place
+    compiled(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Dropout(0.5)).train())(array(3, 4))
+    assert torch_backend.FALLBACKS[0][2] == "1 (Dropout)"
+
+
 def test_fallbacks_in_a_chain():
     def f(x):
         a = torch.fft.fft(x).abs()
