@@ -23,6 +23,7 @@ struct Layer {
   std::string bound = "7";
   std::string ys = "ys.r", dw = "dw.r";  ///< the root's
   std::string more{};
+  std::string before{};         ///< what defines `at`
   std::string written = "h.v";  ///< rows of ys
 
   std::string text() const {
@@ -54,7 +55,7 @@ body {{
   seven = s32[] constant(7)
   k = s32[] subtract(seven, i)
   j = s32[] subtract(k, one)
-  negative = pred[] compare({1}, zero), direction=LT
+{7}  negative = pred[] compare({1}, zero), direction=LT
   wrapped = s32[] add({1}, seven)
   at = s32[] select(negative, wrapped, {1})
   x.1 = f32[1,3,5] dynamic-slice(xs, at, zero, zero), dynamic_slice_sizes={{1,3,5}}
@@ -92,7 +93,8 @@ ENTRY e {{
 }}
 )",
                        bound, at, more, written, ys, dw,
-                       "(s32[], f32[3,4], f32[7,3,5], f32[5,4], f32[4,4], f32[4,6], f32[7,3,6], f32[4,5], f32[4])");
+                       "(s32[], f32[3,4], f32[7,3,5], f32[5,4], f32[4,4], f32[4,6], f32[7,3,6], f32[4,5], f32[4])",
+                       before);
   }
 };
 
@@ -131,6 +133,18 @@ Counted batched(const std::string& text) {
     if (it.opcode == Opcode::While) count.in_loop += products(result[it.called[1]]);
   }
   return count;
+}
+
+TEST(BatchLoopProducts, IndicesThatWrapAroundStay) {
+  // Never less than 0, so rows go backwards, though i - 7 is.
+  const std::string before =
+      "  i.u = u32[] convert(i)\n  seven.u = u32[] constant(7)\n  zero.u = u32[] constant(0)\n"
+      "  d = u32[] subtract(i.u, seven.u)\n  less = pred[] compare(d, zero.u), direction=LT\n"
+      "  picked = s32[] select(less, i, j)\n";
+  EXPECT_EQ(batched(Layer{.at = "picked", .before = before}.text()), (Counted{3, 1}));
+  EXPECT_EQ(batched(Layer{.at = "wide", .before = "  i.u = u8[] convert(i)\n  wide = s32[] convert(i.u)\n"}.text()),
+            (Counted{1, 3}))
+      << "a type that has all of them";
 }
 
 TEST(BatchLoopProducts, OnlyTheStatesProductStays) {

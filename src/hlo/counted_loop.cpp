@@ -82,14 +82,15 @@ std::optional<CountedLoop::Counter> counter_at(const Computation& computation, c
   return CountedLoop::Counter{leaf, *initial->value, next.opcode == Opcode::Add ? *b->value : -*b->value};
 }
 
+}  // namespace
+
 bool fits(int64_t number, ElementType type) {
   const int bits = bit_width(type);
+  if (!is_signed(type) && number < 0) return false;
   if (bits >= 64) return true;
   const int64_t most = (int64_t{1} << (is_signed(type) ? bits - 1 : bits)) - 1;
-  return number <= most && number >= (is_signed(type) ? -most - 1 : 0);
+  return number <= most && number >= -most - 1;
 }
-
-}  // namespace
 
 const CountedLoop::Counter* CountedLoop::counter(int64_t leaf) const {
   const auto found = std::find_if(counters.begin(), counters.end(), [&](const Counter& it) { return it.leaf == leaf; });

@@ -27,4 +27,7 @@ struct CountedLoop {
 /// Nothing for other loops, those that do not end, and those whose counter would overflow.
 std::optional<CountedLoop> counted_loop(const Module& module, const Computation& computation, InstructionId loop);
 
+/// Whether an integer type has the number.
+bool fits(int64_t number, ElementType type);
+
 }  // namespace strata::hlo

@@ -15,8 +15,8 @@ bool may_have_linear_recurrences(const Module& module);
 ///   λ[t] = g[t] + a[t+1] · λ[t+1], the gradient of b, and λ[t] · h[t-1], the gradient of a;
 /// for sums, a is 1 and for products, b is 0 and h[-1] is 1. Then h is a window, too.
 /// How a text writes these does not matter: an array that is made of others, along one dimension, by those operators
-/// alone is computed of random elements of a prime field of 61 bits and compared with each of the formulas. Where it
-/// equals one for all of n elements, it is it, but with a probability of less than (n + 2) / 2^60 (Schwartz-Zippel).
+/// alone is computed of random elements of a prime field of 61 bits and compared with each of the formulas. Where all n
+/// elements agree, it is that formula, except with a probability of less than (n + 2) / 2^60 (Schwartz-Zippel).
 /// Floats only, from n = 16 on. Elements are then combined in another order.
 Module fold_linear_recurrences(const Module& module);
 

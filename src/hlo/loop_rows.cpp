@@ -77,6 +77,15 @@ bool LoopRows::is_read_once(int64_t leaf) const {
 std::optional<LoopRows::Affine> LoopRows::affine(InstructionId id) const {
   const Instruction& it = (*body_)[id];
   if (!it.shape.is_array() || it.shape.element_count() != 1 || !is_integer(it.shape.type)) return std::nullopt;
+  const std::optional<Affine> found = affine_number(id);
+  // What wraps around in some iteration is none.
+  const bool is_one = found && hlo::fits(found->first, it.shape.type) &&
+                      hlo::fits(found->first + (count() - 1) * found->slope, it.shape.type);
+  return is_one ? found : std::nullopt;
+}
+
+std::optional<LoopRows::Affine> LoopRows::affine_number(InstructionId id) const {
+  const Instruction& it = (*body_)[id];
   if (const std::optional<int64_t> leaf = leaf_of(id)) {
     const CountedLoop::Counter* counter = counted_.counter(*leaf);
     return counter == nullptr ? std::nullopt : std::optional(Affine{counter->first, counter->step});

@@ -67,6 +67,8 @@ class LoopRows {
   int64_t uses(InstructionId id) const { return uses_[static_cast<size_t>(id)]; }
 
  private:
+  /// affine(), as if integers had no bounds.
+  std::optional<Affine> affine_number(InstructionId id) const;
   LoopRows(const Module& module, const Computation& body, CountedLoop counted);
   bool is_read_once(int64_t leaf) const;
 

@@ -185,6 +185,20 @@ def test_samples_of_pictures(mode, padding, align):
           array(2, 3, 4, 5), array(2, 3, 3, 2, low=-1.4, high=1.4), units=512)
 
 
+def test_samples_outside_a_picture_read_nothing():
+    picture = array(1, 1, 3, 4)
+    picture[0, 0, 0, 0] = math.inf
+    # The first lies on the corner's outer edge, the second far from it, the third outside.
+    grid = torch.tensor([[[[-0.75, -1.0], [0.9, 0.9], [3.0, 3.0]]]])
+    check(lambda x, g: F.grid_sample(x, g, align_corners=False), picture, grid)
+
+
+def test_fake_quantisation_divides_in_float32():
+    for scale in (0.1, 0.3, 1 / 3, 0.7):
+        halves = (torch.arange(-40, 40) + 0.5) * scale
+        check(lambda x, scale=scale: torch.fake_quantize_per_tensor_affine(x, scale, 3, -32, 31), halves)
+
+
 def test_samples_of_volumes():
     train(lambda x, g: F.grid_sample(x, g, align_corners=False, padding_mode="border"), array(1, 2, 3, 4, 5),
           array(1, 2, 2, 2, 3, low=-1.1, high=1.1), units=512)

@@ -92,10 +92,11 @@ def grid_sampler(x, grid, way, padding, align):
         return NotImplemented
     batch, channels = x.shape[:2]
     index, weights, _, inside = _taps(wide(grid), x.shape[2:], way, padding, align)
-    weight = torch.where(inside, _product(weights), 0.0)[:, None]
     places = index.reshape(batch, 1, -1).expand(-1, channels, -1)
     taken = wide(x).reshape(batch, channels, -1).gather(2, places).view(batch, channels, *index.shape[1:])
-    return (taken * weight).sum(-1).view(batch, channels, *grid.shape[1:-1]).to(x.dtype)
+    # What lies outside is not read: it may be infinite.
+    taken = torch.where(inside[:, None], taken * _product(weights)[:, None], 0.0)
+    return taken.sum(-1).view(batch, channels, *grid.shape[1:-1]).to(x.dtype)
 
 
 @takes_apart("aten.grid_sampler_2d_backward.default", "aten.grid_sampler_3d_backward.default")

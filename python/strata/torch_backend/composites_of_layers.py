@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from ctypes import c_float
 
 import torch
 import torch.nn.functional as F
@@ -138,7 +139,9 @@ def transformer_encoder_layer(x, width, heads, qkv_weight, qkv_bias, out_weight,
 # Quantisation that is only acted out
 
 def _act_out(x, scale, zero, low, high):
-    level = torch.round(wide(x) * (1 / scale)) + zero
+    # Torch divides in float32, where a number may have another reciprocal.
+    inverse = 1 / scale if isinstance(scale, torch.Tensor) else c_float(1 / c_float(scale).value).value
+    level = torch.round(wide(x) * inverse) + zero
     kept = (level >= low) & (level <= high)
     return ((level.clamp(low, high) - zero) * scale).to(x.dtype), kept
 

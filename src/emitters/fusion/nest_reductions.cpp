@@ -87,7 +87,7 @@ class Nesting : hlo::EntryRewriter {
       const bool fewer = some.size() < all.size() && !some.empty() &&
                          std::all_of(some.begin(), some.end(), [&](int64_t d) { return contains(all, d); });
       if (!fewer || combiner(inner).opcode != combiner(it).opcode || !same_initial(inner, it)) continue;
-      // As many results as elements are no fewer to read.
+      // Results that are more than half as many as the elements save too little.
       if (inner.shape.element_count() * 2 > from_.operand_shape(inner, 0).element_count()) continue;
       if (!best || inner.shape.element_count() < from_[*best].shape.element_count()) best = other;
     }

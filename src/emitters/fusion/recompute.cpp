@@ -316,7 +316,7 @@ FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Pa
   Ratings ratings(target);
   double time = 0, then = 0;
   FusedModule best = fused_recomputing(module, ratings, parameters, Ties::InOrder, time);
-  // Again takes as long again. Of a large module the order of a few pairs decides little.
+  // A second fusion takes as long as the first. In large modules the order of a few pairs matters little.
   constexpr size_t kFewInstructions = 256;
   if (module.entry_computation().instructions.size() > kFewInstructions) return best;
   FusedModule other = fused_recomputing(module, ratings, parameters, Ties::ReadersLast, then);

@@ -13,8 +13,8 @@ struct Kind {
   Planner if_asked_for = nullptr;  ///< whatever it costs: asked alone, or where no other emitter can
 };
 
-/// In the order in which they are asked. The loop emitter takes all. What comes after dynamic-update-slice writes whole
-/// arrays, though others in the fusion's result be transposed or put together.
+/// In the order in which they are asked. The loop emitter takes all. Emitters after dynamic-update-slice write whole
+/// arrays, so it is asked before them.
 constexpr Kind kKinds[] = {
     {"product", plan_product},
     {"reduction", plan_reduction},

@@ -78,7 +78,10 @@ std::optional<Opcode> operator_of(const Computation& body) {
 
 /// A value that combines with any other to that one.
 std::optional<double> neutral_number(const hlo::Module& module, const Instruction& reduce) {
-  if (reduce.operands.size() != 2 || hlo::kind(reduce.shape.type) != hlo::TypeKind::Float) return std::nullopt;
+  // Floats of 8 bits need not have infinities, or a zero that is negative.
+  if (reduce.operands.size() != 2 || hlo::kind(reduce.shape.type) != hlo::TypeKind::Float ||
+      hlo::bit_width(reduce.shape.type) < 16)
+    return std::nullopt;
   switch (operator_of(module[reduce.called[0]]).value_or(Opcode::Tuple)) {
     case Opcode::Add:
       return -0.0;

@@ -24,7 +24,7 @@ using Dimensions = std::vector<int64_t>;
 
 /// The model is not exact: a filling must be worth this much.
 constexpr double kWorthFilling = 0.95;
-/// Of two that take as long the first one is taken.
+/// Of two that take as long, but for rounding, the first one is taken.
 constexpr double kLess = 1 - 1e-6;
 /// What a copy takes that another dimension is innermost of, in copies of whole lines.
 constexpr double kTurned = 4;

@@ -62,14 +62,14 @@ TaskBody attention_body(const AttentionTask& task) {
   if (apart) {
     history = fmt::format("HistoryRing<TaskRing<Side>, {}, {}>", kOwnTileBarrier, 32 * (1 + kBringers));
     meets = fmt::format(
-        "      if (part.own >= 0 && side.platform().rank() >= {}) {{\n"
-        "        commit_copies();\n        wait_copies<0>();\n        named_barrier_arrive({}, {});\n      }}\n",
-        kTeam - kBringers * 32, kOwnTileBarrier, 32 * (1 + kBringers));
+        "      static_assert(kBringers == {3}, \"those of the host's text\");\n"
+        "      if (part.own >= 0 && side.platform().rank() >= {0}) {{\n"
+        "        commit_copies();\n        wait_copies<0>();\n        named_barrier_arrive({1}, {2});\n      }}\n",
+        kTeam - kBringers * 32, kOwnTileBarrier, 32 * (1 + kBringers), kBringers);
   } else if (code.threads < kTeam) {
     meets = fmt::format(
-        "      if (part.own >= 0) {{\n        commit_copies();\n        wait_copies<0>();\n        {}::meet();\n     "
-        " "
-        "}}\n",
+        "      if (part.own >= 0) {{\n"
+        "        commit_copies();\n        wait_copies<0>();\n        {}::meet();\n      }}\n",
         kTeamType);
   }
   const std::string cached = fmt::format("argument<unsigned char>(d, 7) + {} + part.own * {}", tiles, code.stage_bytes);

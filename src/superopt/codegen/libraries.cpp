@@ -20,8 +20,8 @@ constexpr int64_t kTile = 128;           // rows and columns of a block
 constexpr int64_t kSmallTile = 64;       // rows and columns that a block computes at least
 constexpr int64_t kParts = 8;            // of a tile, or of its sum, where there are few tiles
 constexpr int64_t kAligned = 16;         // bytes that rows should be multiples of
-constexpr double kUnaligned = 2.5;       // times as long where they are not,
-constexpr double kUnalignedRate = 6;     // but products of tensor cores, which then load single elements, on an H100
+constexpr double kUnaligned = 2.5;       // times as long where they are not
+constexpr double kUnalignedRate = 6;     // the same of what tensor cores multiply: single elements are loaded for them
 constexpr int64_t kUnalignedParts = 2;   // as kParts, of these: their blocks are large but for few rows or columns
 constexpr double kGathered = 1.6;        // times as long where a product's rows are gathered from an image
 

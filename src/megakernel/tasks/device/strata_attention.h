@@ -46,8 +46,10 @@ struct Rotation {
     const int first = lane() % kLanes * kOfLane;
     load_of_lane(from.cos + first, cos);
     load_of_lane(from.sin + first, sin);
-    if constexpr (kNorm) load_of_lane(from.gain + first, gain);
-      // Elements of the first half get the second half's with the other sign.
+    if constexpr (kNorm) {
+      load_of_lane(from.gain + first, gain);
+    }
+    // Elements of the first half get the second half's with the other sign.
 #pragma unroll
     for (int e = 0; e < kOfLane; ++e) sin[e] = first < kHeadDim / 2 ? -sin[e] : sin[e];
   }
