@@ -32,6 +32,7 @@ struct CallPlan {
   hlo::Shape result_shape;
 };
 
+Users users_of(const hlo::Computation& computation);
 /// The only user of a value, if it has one.
 std::optional<hlo::InstructionId> only_user(const Users& users, hlo::InstructionId id);
 /// The value of a scalar constant or a broadcast of one, of a float type, or complex without an imaginary part.

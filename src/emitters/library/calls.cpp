@@ -18,16 +18,6 @@ using hlo::Instruction;
 using hlo::InstructionId;
 using hlo::Opcode;
 
-Users users_of(const Computation& computation) {
-  Users users(computation.instructions.size());
-  for (size_t i = 0; i < computation.instructions.size(); ++i) {
-    for (const InstructionId operand : computation.instructions[i].operands)
-      users[static_cast<size_t>(operand)].push_back(static_cast<InstructionId>(i));
-  }
-  users[static_cast<size_t>(computation.root)].push_back(-1);
-  return users;
-}
-
 Instruction transposed(const Instruction& of, InstructionId operand, const std::vector<int64_t>& permutation,
                        const hlo::Shape& shape) {
   const bool in_place = std::is_sorted(permutation.begin(), permutation.end());

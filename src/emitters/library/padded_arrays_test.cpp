@@ -21,15 +21,11 @@ std::vector<std::string> members(const std::string& entry, const std::string& id
   EXPECT_TRUE(module) << module.error().to_string();
   if (!module) return {};
   const hlo::Computation& computation = (*module)->entry_computation();
-  Users users(computation.instructions.size());
+  const Users users = users_of(computation);
   hlo::InstructionId start = -1;
   for (size_t i = 0; i < computation.instructions.size(); ++i) {
-    const hlo::Instruction& it = computation.instructions[i];
-    if (it.name == id) start = static_cast<hlo::InstructionId>(i);
-    for (const hlo::InstructionId operand : it.operands)
-      users[static_cast<size_t>(operand)].push_back(static_cast<hlo::InstructionId>(i));
+    if (computation.instructions[i].name == id) start = static_cast<hlo::InstructionId>(i);
   }
-  users[static_cast<size_t>(computation.root)].push_back(-1);
   const PaddedArrays arrays(**module, computation, users);
   const auto found = arrays.members_for(start, to);
   if (!found) return {"none"};

@@ -85,13 +85,7 @@ struct Filling {
 class Filler : hlo::EntryRewriter {
  public:
   Filler(const hlo::Module& module, const Target& target)
-      : EntryRewriter(module), target_(target), scratch_(from_), users_(from_.instructions.size()) {
-    for (size_t i = 0; i < from_.instructions.size(); ++i) {
-      for (const InstructionId operand : from_.instructions[i].operands)
-        users_[static_cast<size_t>(operand)].push_back(static_cast<InstructionId>(i));
-    }
-    users_[static_cast<size_t>(from_.root)].push_back(-1);
-  }
+      : EntryRewriter(module), target_(target), scratch_(from_), users_(users_of(from_)) {}
 
   hlo::Module run() {
     for (size_t i = 0; i < from_.instructions.size(); ++i) decide(static_cast<InstructionId>(i));
