@@ -8,7 +8,7 @@ GPU where they lie on one. What has none runs in torch, operator by operator, wi
 names the operator, its place in the user's code and the reason. Options: see `Options`.
 
     rules            unary.py, elementwise.py, reductions.py, norms.py, shapes.py, products.py, pooling.py, indexing.py,
-                     complexes.py
+                     complexes.py, control_flow.py
     what they use    hlo_builder.py (text of modules), lowering.py (broadcasting, types), types.py
     the way there    decompositions.py, partition.py (what is compiled together), writer.py (part → text)
     at run time      runtime.py
@@ -26,7 +26,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from . import (  # noqa: F401  (they fill the table)
-    complexes, elementwise, indexing, norms, pooling, products, reductions, shapes, unary,
+    complexes, control_flow, elementwise, indexing, norms, pooling, products, reductions, shapes, unary,
 )
 from .decompositions import decomposition_table, replace_attention, separate_dropout
 from .options import Options, read_options

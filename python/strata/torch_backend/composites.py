@@ -264,53 +264,6 @@ def trilinear(x, w, y, expand_x, expand_w, expand_y, summed, unroll_dim=1):
     return (x * w * y).sum(summed)
 
 
-# The logarithm of the gamma function and its derivative, by Lanczos' series (g = 7, nine terms), in float64: exact for
-# narrower types alone
-
-_LANCZOS = (676.520368121885098567009190444019, -1259.13921672240287047156078755283, 771.3234287776530788486528258894,
-            -176.61502916214059906584551354, 12.507343278686904814458936853, -0.13857109526572011689554707,
-            9.984369578019570859563e-6, 1.50563273514931155834e-7)
-
-
-def _lanczos(x: torch.Tensor):
-    """(whether reflected, the argument less one, the series and its derivative without the sign)"""
-    reflected = x < 0.5
-    z = torch.where(reflected, -x, x - 1)
-    series, slope = torch.full_like(z, 0.99999999999980993227684700473478), torch.zeros_like(z)
-    for i, factor in enumerate(_LANCZOS):
-        series = series + factor / (z + (i + 1))
-        slope = slope + factor / (z + (i + 1)).square()
-    return reflected, z, series, slope
-
-
-@takes_apart("aten.lgamma.default")
-def lgamma(x):
-    if x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        return NotImplemented
-    y = x.double()
-    reflected, z, series, _ = _lanczos(y)
-    log_t = math.log(7.5) + torch.log1p(z / 7.5)
-    found = math.log(math.sqrt(2 * math.pi)) + (z + 0.5 - (z + 7.5) / log_t) * log_t + series.log()
-    rest = y.abs() - y.abs().floor()
-    sine = torch.sin(math.pi * torch.where(rest > 0.5, 1 - rest, rest)).log()
-    other = torch.where(sine.isinf(), -sine, math.log(math.pi) - sine - found)
-    return torch.where(y.isinf(), math.inf, torch.where(reflected, other, found)).to(x.dtype)
-
-
-@takes_apart("aten.digamma.default")
-def digamma(x):
-    if x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        return NotImplemented
-    y = x.double()
-    reflected, z, series, slope = _lanczos(y)
-    found = math.log(7.5) + torch.log1p(z / 7.5) - slope / series - 7 / (z + 7.5)
-    rest = y + (y + 0.5).floor().neg()
-    other = found - math.pi / torch.tan(math.pi * rest)
-    pole = (y <= 0) & (y == y.floor())
-    at_pole = torch.where(y == 0, -math.inf * torch.where(torch.signbit(y), -1.0, 1.0), math.nan)
-    return torch.where(pole, at_pole, torch.where(reflected, other, found)).to(x.dtype)
-
-
 # Operators on lists of arrays, which optimizers use: one operator for each array
 
 def _of_lists(function: Callable) -> Callable:

@@ -6,10 +6,12 @@ import math
 import operator
 
 import torch
+import torch._higher_order_ops.flex_attention  # noqa: F401  (it makes torch.ops.higher_order's)
 import torch.nn.functional as F
 from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 
-from . import composites_of_images, composites_of_layers  # noqa: F401  (they fill the table)
+from . import composites_of_images, composites_of_layers, composites_of_special  # noqa: F401  (they fill the table)
 from .composites import COMPOSITES
 from .registry import RULES, find_operator
 
@@ -110,7 +112,42 @@ def replace_attention(gm: torch.fx.GraphModule) -> None:
         for node in module.graph.nodes:
             if node.op == "call_function" and node.target is F.scaled_dot_product_attention:
                 node.target = attention
+            elif node.op == "call_function" and node.target is torch.ops.higher_order.flex_attention:
+                node.target = flex_attention
         module.recompile()
+
+
+def flex_attention(query, key, value, score_mod, block_mask, scale, kernel_options, score_arrays=(), mask_arrays=()):
+    """torch.ops.higher_order.flex_attention (results, logarithms of sums by base 2, largest scores by base 2), in the
+    types of its kernels. `block_mask` ends with the mask's function: blocks say nothing more than it."""
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    group = query.shape[1] // key.shape[1]
+    if group > 1:
+        key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
+    key, value = (x.expand(query.shape[0], *x.shape[1:]) for x in (key, value))
+    scores = torch.matmul(query.to(wide), key.to(wide).transpose(-1, -2)) * scale
+    places = [torch.arange(n, dtype=torch.int32, device=query.device) for n in scores.shape]
+    with TransformGetItemToIndex():  # so that an array may be read at a place that is itself an array
+        changed = _for_each_score(score_mod, 1, len(score_arrays))(scores, *places, *score_arrays)
+        seen = _for_each_score(block_mask[-1], 0, len(mask_arrays))(*places, *mask_arrays)
+    scores = torch.where(seen, changed.to(wide), -math.inf)
+    top = scores.amax(-1, keepdim=True)
+    hidden = top == -math.inf  # rows in which nothing is seen give 0
+    base = torch.where(hidden, 0.0, top).detach()
+    exponentials = torch.exp(scores - base)
+    total = exponentials.sum(-1, keepdim=True)
+    probabilities = exponentials / torch.where(hidden, 1.0, total)
+    out = torch.matmul(probabilities.to(query.dtype), value.to(query.dtype))
+    sums = torch.where(hidden, -math.inf, base + torch.where(hidden, 1.0, total).log()).squeeze(-1)
+    return out, sums / math.log(2), top.squeeze(-1) / math.log(2)
+
+
+def _for_each_score(function, of_scores: int, arrays: int):
+    """A function of a score (or none), its batch, head, query and key, and arrays, for all of them at once."""
+    for d in reversed(range(4)):
+        places = [0 if i == d else None for i in range(4)]
+        function = torch.vmap(function, in_dims=(*[0] * of_scores, *places, *[None] * arrays))
+    return function
 
 
 # Dropout

@@ -308,14 +308,16 @@ def addcdiv(c, x, y, z, value=1):
 # Types
 
 @lowers("aten._to_copy.default", "prims.convert_element_type.default", "prims._convert_element_type.default",
-        of_complex=True)
+        of_complex=True, of_float8=True)
 def to_copy(c, x, *_, **__):
+    if not isinstance(x, Value):
+        return c.operand(x, c.dtype)
     if c.result.device.type != c.node.args[0].meta["val"].device.type:
         raise Unsupported("copies between devices are not taken")
     return c.cast(x, c.dtype)
 
 
-@lowers("aten.view.dtype")
+@lowers("aten.view.dtype", of_float8=True)
 def view_dtype(c, x, dtype):
     if TORCH_TYPES[x.dtype].itemsize != dtype.itemsize or "pred" in (x.dtype, c.dtype):
         raise Unsupported("a view in a type of another width is not taken")
@@ -323,7 +325,7 @@ def view_dtype(c, x, dtype):
 
 
 @lowers("aten.clone.default", "aten.alias.default", "aten.detach.default", "aten.lift_fresh_copy.default",
-        "aten.contiguous.default", "prims.clone.default", "prims.view_of.default", of_complex=True)
+        "aten.contiguous.default", "prims.clone.default", "prims.view_of.default", of_complex=True, of_float8=True)
 def clone(c, x, **_):
     return x
 

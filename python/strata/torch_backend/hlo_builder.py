@@ -18,6 +18,7 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 SIGNED = ("s8", "s16", "s32", "s64")
 UNSIGNED = ("u8", "u16", "u32", "u64")
 HALVES = ("f16", "bf16")
+FLOAT8 = ("f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz")  #: nothing is computed in them
 COMPLEX = {"c64": "f32", "c128": "f64"}  #: complex types, and the types of their parts
 
 _IDENTITIES = {"add": 0, "multiply": 1, "and": True, "or": False}
@@ -180,7 +181,7 @@ class HloBuilder:
                  *attributes: str) -> list[Value]:
         """An instruction whose result is a tuple of arrays, given as (dtype, shape)."""
         shapes = ", ".join(shape_text(dtype, shape) for dtype, shape in results)
-        names = ", ".join(o.name for o in operands)
+        names = ", ".join(o.name if isinstance(o, Value) else o for o in operands)
         name = self._emit(opcode, f"({shapes}) {opcode}({names})" + "".join(f", {a}" for a in attributes if a))
         return [self.op("get-tuple-element", [name], dtype, shape, f"index={i}")
                 for i, (dtype, shape) in enumerate(results)]
@@ -324,6 +325,35 @@ class HloBuilder:
         text = f"{name} {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
         assert self._computations.setdefault(name, text) == text, name
         return name
+
+    # Computations of several instructions
+
+    def inner(self) -> HloBuilder:
+        """A builder of a computation that this one's instructions call."""
+        other = HloBuilder(self.name)
+        other._computations = self._computations
+        return other
+
+    def tuple_parameter(self, kinds: Sequence[tuple[str, Sequence[int]]]) -> list[Value]:
+        """The elements, given as (dtype, shape), of a computation's only parameter."""
+        self._lines.append(f"arguments = ({', '.join(shape_text(*kind) for kind in kinds)}) parameter(0)")
+        return [self.op("get-tuple-element", ["arguments"], dtype, shape, f"index={i}")
+                for i, (dtype, shape) in enumerate(kinds)]
+
+    def packed(self, values: Sequence[Value]) -> str:
+        """The name of a tuple of values."""
+        shapes = ", ".join(shape_text(v.dtype, v.shape) for v in values)
+        return self._emit("tuple", f"({shapes}) tuple({', '.join(v.name for v in values)})")
+
+    def close(self, kind: str, result: Value | Sequence[Value]) -> str:
+        """The name of the computation of what was written, whose result is an array or a tuple."""
+        if isinstance(result, Value):
+            shape = shape_text(result.dtype, result.shape)
+            root = f"ROOT result = {shape} copy({result.name})"
+        else:
+            shapes = ", ".join(shape_text(v.dtype, v.shape) for v in result)
+            root = f"ROOT result = ({shapes}) tuple({', '.join(v.name for v in result)})"
+        return self.computation(f"{kind}.{len(self._computations)}", [*self._lines, root])
 
     # Output
 

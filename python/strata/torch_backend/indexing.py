@@ -223,13 +223,20 @@ def to_number(c, *_):
     raise Unsupported("a number of Python is read from an array")
 
 
+def _in_order(c: Lowering, x: Value, places: Value) -> Value:
+    """The elements of each row at these places of the row."""
+    others = list(range(x.rank - 1))
+    return c.b.gather(x, c.b.reshape(places, (*places.shape, 1)), x.shape, offset=[], collapsed=[x.rank - 1],
+                      start_map=[x.rank - 1], sizes=[1] * x.rank, vector_dim=places.rank, batching=(others, others))
+
+
 @lowers("aten.searchsorted.Tensor", "aten.searchsorted.Scalar", "aten.bucketize.Tensor")
 def search_sorted(c, sorted_values, values, *, out_int32=False, right=False, side=None, sorter=None):
-    """By counting the smaller elements."""
+    """By counting the smaller elements. NaN comes after all."""
     if c.node.target._opname == "bucketize":
         sorted_values, values = values, sorted_values
     if sorter is not None:
-        raise Unsupported("a searchsorted with a sorter is not taken")
+        sorted_values = _in_order(c, sorted_values, sorter)
     if not isinstance(values, Value):
         values = c.b.constant(values, sorted_values.dtype if isinstance(values, int) else "f32"
                               if sorted_values.dtype not in FLOATS else sorted_values.dtype)
@@ -239,5 +246,8 @@ def search_sorted(c, sorted_values, values, *, out_int32=False, right=False, sid
     right = right or side == "right"
     ones = [1] * (values.rank if sorted_values.rank == 1 else 1)
     rows = c.b.reshape(sorted_values, (*sorted_values.shape[:-1], *ones, sorted_values.shape[-1]))
-    below = c.compare(rows, c.b.reshape(values, (*values.shape, 1)), "LE" if right else "LT", dtype)
+    values = c.b.reshape(values, (*values.shape, 1))
+    below = c.compare(rows, values, "LE" if right else "LT", dtype)
+    if values.dtype in FLOATS:
+        below = c.binary("or", below, c.compare(values, values, "NE"))
     return c.cast(c.reduce("add", c.cast(below, "s32"), [below.rank - 1]), c.dtype)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from .hlo_builder import COMPLEX, FLOATS, HALVES, HloBuilder, Value
+from .hlo_builder import COMPLEX, FLOAT8, FLOATS, HALVES, HloBuilder, Value
 from .registry import Unsupported
-from .types import hlo_type, wide
+from .types import TORCH_TYPES, hlo_type, wide
 
 Operand = Value | int | float | bool | complex
 
@@ -41,6 +44,10 @@ class Lowering:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.result.shape)
 
+    def fakes(self) -> list[Value]:
+        """The types and shapes of all results, without names."""
+        return [Value("", hlo_type(v.dtype), tuple(v.shape)) for v in self.results]
+
     # Operands
 
     def cast(self, x: Value, dtype: str) -> Value:
@@ -49,6 +56,10 @@ class Lowering:
         number that becomes a real one, the real part stays."""
         if x.dtype == dtype:
             return x
+        if x.dtype in FLOAT8 and dtype != "f32":  # torch has no other way from and to them
+            return self.cast(self.b.convert(x, "f32"), dtype)
+        if dtype in FLOAT8:
+            return self._to_float8(self.cast(x, "f32"), dtype)
         if x.dtype in COMPLEX and dtype == "pred":
             return self.b.compare(x, self.b.full(0, x.dtype, x.shape), "NE")
         if dtype in COMPLEX:
@@ -60,6 +71,20 @@ class Lowering:
         if x.dtype in FLOATS and dtype in _BY_WIDER_INTEGERS:
             x = self.b.convert(x, _BY_WIDER_INTEGERS[dtype])
         return self.b.convert(x, dtype)
+
+    def _to_float8(self, x: Value, dtype: str) -> Value:
+        """What is too large becomes what this version of torch makes of it: the largest number, or NaN or infinity."""
+        largest = torch.finfo(TORCH_TYPES[dtype]).max
+        of_large, of_infinity = _beyond_float8(dtype, self.result.device.type)
+        large = self.b.convert(x, dtype)
+        if of_large == largest:
+            limit = self.b.full(largest, "f32", x.shape)
+            low = self.b.binary("minimum", self.b.binary("maximum", x, self.unary("negate", limit)), limit)
+            large = self.b.convert(low, dtype)
+            if of_infinity != largest:
+                infinite = self.compare(self.unary("abs", x), math.inf, "EQ")
+                large = self.b.select(infinite, self.b.convert(x, dtype), large)
+        return large
 
     def parts(self, x: Value) -> tuple[Value, Value]:
         """The real and the imaginary part of complex numbers."""
@@ -154,6 +179,14 @@ class Lowering:
             count *= x.shape[d]
         total = self.reduce("add", x, dimensions, keep)
         return self.div(total, float(count) if total.dtype in FLOATS else count)
+
+
+@functools.cache
+def _beyond_float8(dtype: str, device: str) -> tuple[float, float]:
+    """What torch makes of a number that is too large and of infinity: versions of torch differ."""
+    with unset_fake_temporarily():
+        found = torch.tensor([1e9, math.inf], device=device).to(TORCH_TYPES[dtype]).float().tolist()
+    return found[0], found[1]
 
 
 def dimensions(rank: int, dims: int | Sequence[int] | None, empty_is_all: bool = True) -> list[int]:

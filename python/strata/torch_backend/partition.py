@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import torch
 
-from .registry import VIEWS
-from .writer import is_tensor, small_constant, try_node
+from .registry import RULES, VIEWS
+from .writer import is_random, is_tensor, small_constant, try_node
 
 Node = torch.fx.Node
 
@@ -47,15 +47,15 @@ def is_number(node: Node) -> bool:
     return value is None and node.op == "get_attr" or isinstance(value, (int, float, bool))
 
 
-def is_random(node: Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+def is_function_call(node: Node) -> bool:
+    return isinstance(node.target, torch._ops.HigherOrderOperator)
 
 
 def is_ordered(node: Node) -> bool:
-    """Whether a node changes arrays, or might: it stays behind all that comes before it."""
+    """Whether an operator of torch changes arrays, or might: it stays after all that comes before it."""
     if isinstance(node.target, torch._ops.OpOverload):
         return node.target._schema.is_mutable
-    return isinstance(node.target, torch._ops.HigherOrderOperator)
+    return is_function_call(node)
 
 
 def reason_against(node: Node, device: torch.device, refused: dict[Node, str]) -> str | None:
@@ -64,9 +64,9 @@ def reason_against(node: Node, device: torch.device, refused: dict[Node, str]) -
         return refused[node.args[0]]
     if is_random(node):
         return "random numbers are torch's"
-    if isinstance(node.target, torch._ops.HigherOrderOperator):
-        return "it calls functions, or has effects that keep their order"
-    if is_ordered(node):
+    if is_function_call(node) and node.target not in RULES:
+        return _why_function_call(node)
+    if is_ordered(node) and not is_function_call(node):
         return "it changes an array where it lies"
     tensors = [v for v in torch.utils._pytree.tree_leaves(node.meta.get("val")) if is_tensor(v)]
     if not tensors:
@@ -78,6 +78,15 @@ def reason_against(node: Node, device: torch.device, refused: dict[Node, str]) -
     if elsewhere:
         return f"an array on {elsewhere.pop()} in a graph on {device}"
     return try_node(node)
+
+
+def _why_function_call(node: Node) -> str:
+    name = str(node.target)
+    if name == "with_effects":
+        return f"{node.args[1]} has effects, and stays in its place"
+    if name in ("run_and_save_rng_state", "run_with_rng_state"):
+        return "random numbers are torch's, and drawn again from where they were drawn first"
+    return "it calls functions, and there is no rule for it"
 
 
 def graph_device(graph: torch.fx.Graph) -> torch.device:
@@ -113,7 +122,7 @@ def _stages(calls: list[Node], reasons: dict[Node, str]) -> dict[Node, int]:
                 stage = max(stage, stages[other] + (other in reasons and not torch_runs))
         if is_random(node):
             stage = last_random = max(stage, last_random)
-        if is_ordered(node):
+        if torch_runs and is_ordered(node):
             stage = max([stage, *stages.values()])
             floor = stage + 1
         stages[node] = stage

@@ -145,3 +145,18 @@ def convolution_backward(c, grad, x, w, bias_sizes, stride, padding, dilation, t
     if mask[2]:
         of_bias = c.cast(c.reduce("add", grad, [0, *range(2, grad.rank)]), grad.dtype)
     return [of_x, of_w, of_bias]
+
+
+@lowers("aten.linalg_cholesky_ex.default", "aten.cholesky_solve.default", "aten.linalg_inv_ex.default",
+        "aten._linalg_solve_ex.default", "aten.linalg_solve_triangular.default", "aten.triangular_solve.default",
+        "aten.linalg_lu.default", "aten.linalg_lu_factor_ex.default", "aten.linalg_lu_solve.default",
+        "aten.lu_unpack.default", "aten._linalg_det.default", "aten._linalg_slogdet.default",
+        "aten.linalg_matrix_exp.default", "aten.linalg_pinv.atol_rtol_tensor", "aten.linalg_qr.default",
+        "aten._linalg_svd.default", "aten._linalg_eigh.default", "aten.linalg_eig.default")
+def linear_algebra(c, *_, **__):
+    raise Unsupported("of linear algebra, only products are compiled")
+
+
+@lowers("aten._scaled_mm.default", "aten._grouped_mm.default", of_float8=True)
+def products_of_cublas(c, *_, **__):
+    raise Unsupported("scaled and grouped products are left to torch's own kernels")

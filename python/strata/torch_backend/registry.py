@@ -24,22 +24,27 @@ RULES: dict[torch._ops.OpOverload, Callable] = {}
 VIEWS: set[torch._ops.OpOverload] = set()
 # Operators whose rules take complex numbers, too.
 OF_COMPLEX: set[torch._ops.OpOverload] = set()
+# Operators whose rules take 8-bit floats, too: they only move or convert elements.
+OF_FLOAT8: set[torch._ops.OpOverload] = set()
 # Names in the table that the installed version of torch does not have.
 MISSING: list[str] = []
 
 
 def find_operator(name: str) -> torch._ops.OpOverload | None:
-    """The operator "namespace.name.overload", or None where this version of torch lacks it."""
-    space, packet, overload = name.split(".")
+    """The operator "namespace.name.overload" or "higher_order.name", or None where this version of torch lacks it."""
+    found = torch.ops
     try:
-        return getattr(getattr(getattr(torch.ops, space), packet), overload)
+        for part in name.split("."):
+            found = getattr(found, part)
+        return found
     except (AttributeError, RuntimeError):
         return None
 
 
-def lowers(*names: str, view: bool = False, of_complex: bool = False) -> Callable:
+def lowers(*names: str, view: bool = False, of_complex: bool = False, of_float8: bool = False) -> Callable:
     """Puts the function that follows in the table, for each name ("aten.add.Tensor"). view: it only looks at memory in
-    another way. of_complex: it takes complex numbers, too; views and others that only move elements always do."""
+    another way. of_complex: it takes complex numbers, too; views and others that only move elements always do.
+    of_float8: it takes 8-bit floats, as views do."""
     def register(rule: Callable) -> Callable:
         for name in names:
             operator = find_operator(name)
@@ -53,6 +58,8 @@ def lowers(*names: str, view: bool = False, of_complex: bool = False) -> Callabl
                 VIEWS.add(operator)
             if view or of_complex:
                 OF_COMPLEX.add(operator)
+            if view or of_float8:
+                OF_FLOAT8.add(operator)
         return rule
 
     return register

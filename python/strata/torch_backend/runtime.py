@@ -17,6 +17,7 @@ from .in_place import alias_text, arguments_written_over
 from .options import Options
 from .partition import Part, partition
 from .places import log, report_fallbacks
+from .symbols import has_symbolic_sizes, is_run_time_number, numbers_as_arrays, with_sizes
 from .writer import Layout, is_tensor, write_module
 
 Node = torch.fx.Node
@@ -182,8 +183,8 @@ def compile_graph(gm: torch.fx.GraphModule, options: Options, name: str) -> Prog
 
 
 def _expected(node: Node) -> bool:
-    """Operators of torch that say nothing about Strata: copies to arguments, and results of other operators."""
-    return getattr(node.target, "__name__", "") in ("getitem", "copy_.default")
+    """Operators of torch that say nothing about Strata: copies to arguments, results of other operators, numbers."""
+    return is_run_time_number(node) or getattr(node.target, "__name__", "") in ("getitem", "copy_.default")
 
 
 def _compile_part(part: Part, options: Options, name: str, written_over: dict[int, int]) -> CompiledPart:
@@ -266,43 +267,14 @@ def _attribute(gm: torch.fx.GraphModule, target: str) -> Any:
     return value
 
 
-# Sizes that are symbols
-
-class _Fakes(torch.fx.Interpreter):
-    """Runs a graph with fake tensors and keeps each node's result in its meta data."""
-
-    def run_node(self, node: Node) -> Any:
-        result = super().run_node(node)
-        node.meta["val"] = result
-        return result
-
-
-def _with_sizes(gm: torch.fx.GraphModule, arguments: Sequence[Any]) -> torch.fx.GraphModule:
-    """A copy of a graph whose nodes know their sizes for these arguments."""
-    known = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
-    mode = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
-    fakes = [mode.from_tensor(a, static_shapes=True) if is_tensor(a) else a for a in arguments]
-    with mode, torch.no_grad():
-        _Fakes(known).run(*fakes)
-    return known
-
-
-def has_symbols(gm: torch.fx.GraphModule) -> bool:
-    for node in gm.graph.nodes:
-        for value in pytree.tree_leaves(node.meta.get("val")):
-            if isinstance(value, torch.SymInt) or is_tensor(value) and any(
-                    isinstance(n, torch.SymInt) for n in value.shape):
-                return True
-    return False
-
-
 class GraphProgram:
     """A graph as a function of a list of arguments, which it empties. Graphs with symbolic sizes are compiled for
-    each combination of sizes when it is met first."""
+    each combination of sizes when it is met first; those whose numbers alone are symbols are compiled once."""
 
     def __init__(self, gm: torch.fx.GraphModule, options: Options, name: str):
         self._gm, self._options, self._name = gm, options, name
-        self._symbolic = has_symbols(gm)
+        numbers_as_arrays(gm)
+        self._symbolic = has_symbolic_sizes(gm)
         self._programs: dict[Any, Any] = {}
         if not self._symbolic:
             self._programs[None] = compile_graph(gm, options, name)
@@ -317,4 +289,4 @@ class GraphProgram:
 
     def _compile(self, arguments: list[Any]) -> Any:
         name = f"{self._name}_{len(self._programs)}"
-        return compile_graph(_with_sizes(self._gm, arguments), self._options, name)
+        return compile_graph(with_sizes(self._gm, arguments), self._options, name)

@@ -181,14 +181,14 @@ def unfold(c, x, dim, size, step):
 
 # With work
 
-@lowers("aten.cat.default", of_complex=True)
+@lowers("aten.cat.default", of_complex=True, of_float8=True)
 def cat(c, tensors, dim=0):
     # An array of shape (0,) joins any others.
     tensors = [x for x in tensors if x.shape != (0,)] or tensors[:1]
     return c.b.concatenate([c.cast(x, c.dtype) for x in tensors], dim % tensors[0].rank)
 
 
-@lowers("aten.stack.default", of_complex=True)
+@lowers("aten.stack.default", of_complex=True, of_float8=True)
 def stack(c, tensors, dim=0):
     dim = dim % (tensors[0].rank + 1)
     return c.b.concatenate([c.b.reshape(c.cast(x, c.dtype), (*x.shape[:dim], 1, *x.shape[dim:])) for x in tensors], dim)
@@ -285,7 +285,7 @@ def full(c, _, *rest, **__):
     return c.b.full(rest[-1], c.dtype, c.shape)
 
 
-@lowers("aten.scalar_tensor.default", of_complex=True)
+@lowers("aten.scalar_tensor.default", "prims.scalar_tensor.default", of_complex=True)
 def scalar_tensor(c, value, **_):
     return c.b.constant(value, c.dtype)
 

@@ -11,9 +11,9 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
-from .hlo_builder import COMPLEX, HloBuilder, Value
+from .hlo_builder import COMPLEX, FLOAT8, HloBuilder, Value
 from .lowering import Lowering
-from .registry import OF_COMPLEX, RULES, Unsupported
+from .registry import OF_COMPLEX, OF_FLOAT8, RULES, Unsupported
 from .types import hlo_type
 
 # Constants of the graph with so few elements are written into the module.
@@ -54,6 +54,10 @@ def plain_layout(tensor: torch.Tensor) -> Layout:
 
 def is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
+
+
+def is_random(node: torch.fx.Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def check_tensor(value: torch.Tensor) -> None:
@@ -101,6 +105,9 @@ def lower_node(b: HloBuilder, node: torch.fx.Node, operand) -> Value | list[Valu
     if node.target not in OF_COMPLEX and (any(v.dtype in COMPLEX for v in given)
                                           or any(v.dtype.is_complex for v in results)):
         raise Unsupported("of complex numbers it is not taken")
+    kinds = {v.dtype for v in given} | {hlo_type(v.dtype) for v in results}
+    if node.target not in OF_FLOAT8 and kinds & {*FLOAT8}:
+        raise Unsupported("of 8-bit floats it is not taken, only conversions and moves of elements")
     try:
         found = rule(c, *arguments, **named)
     except (TypeError, ValueError, IndexError, AttributeError, KeyError, ArithmeticError) as error:
@@ -144,7 +151,7 @@ def try_node(node: torch.fx.Node) -> str | None:
 def plain_number(value):
     """A number of the graph, which must be known."""
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        raise Unsupported("a number depends on elements of an array")
+        raise Unsupported("one of its numbers is known only when the graph runs")
     return value
 
 
