@@ -127,6 +127,17 @@ def test_dynamic_sizes():
         assert_same(ours, eager)
 
 
+def test_many_sizes_run_in_torch():
+    layer = torch.nn.Linear(4, 3)
+    run = compiled(layer, dynamic=True, options={"max_sizes": 2})
+    for n in (3, 5, 3, 7, 9, 5):
+        x = array(n, 4).requires_grad_()
+        ours, eager = (torch.autograd.grad(one(x).square().sum(), [layer.weight, x]) for one in (run, layer))
+        assert_same(list(ours), list(eager))
+    said = "it has met more than max_sizes = 2 combinations of sizes"
+    assert [(name, why) for name, why, _ in torch_backend.FALLBACKS] == [("graph", said)] * 2
+
+
 def test_fallback_says_which_where_and_why(caplog):
     def f(x):
         y = torch.special.bessel_j0(x * 2)  # the line
@@ -187,9 +198,10 @@ def test_random_numbers_are_eagers():
 def test_options():
     x = array(3)
     agree(lambda x: x + 1, x, options={"mode": "kernels", "effort": "quick", "search_budget": 0})
-    for options, said in (({"modes": 1}, "no option 'modes'; it has mode, effort, search_budget"),
+    for options, said in (({"modes": 1}, "no option 'modes'; it has mode, effort, search_budget, max_sizes"),
                           ({"mode": "megakernel"}, r"strata\.Decoder\(model\)\.generate"),
                           ({"effort": "much"}, "'quick'"),
+                          ({"max_sizes": -1}, "max_sizes=-1"),
                           ({"search_budget": -1}, "search_budget=-1")):
         with pytest.raises(Exception, match=said):
             compiled(lambda x: x + 1, options=options)(x)

@@ -18,11 +18,13 @@ class Options:
     mode           "auto" or "kernels": kernels for each graph. "megakernel" is refused here: strata.Decoder is for it.
     effort         "none": no search; "quick": 10 s of search on a GPU for each graph; "full": 120 s.
     search_budget  seconds of search for each graph, in place of effort's.
+    max_sizes      how many combinations of sizes a graph with symbolic sizes is compiled for; others run in torch.
     """
 
     mode: str = "auto"
     effort: str = "none"
     search_budget: float | None = None
+    max_sizes: int = 8
 
     @property
     def search_seconds(self) -> float:
@@ -49,4 +51,6 @@ def read_options(given: dict[str, Any] | None, mode: str | None = None) -> Optio
     budget = options.search_budget
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 <= budget):
         raise ValueError(f"backend 'strata': search_budget={budget!r} is not a number of seconds")
+    if isinstance(options.max_sizes, bool) or not isinstance(options.max_sizes, int) or options.max_sizes < 0:
+        raise ValueError(f"backend 'strata': max_sizes={options.max_sizes!r} is not a number of combinations of sizes")
     return options

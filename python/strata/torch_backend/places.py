@@ -60,5 +60,12 @@ def report_fallbacks(reasons: dict[torch.fx.Node, str]) -> None:
         log.warning("%s runs in torch: %s%s", node.target, reason, f" ({where})" if where else "")
 
 
+def report_graph(gm: torch.fx.GraphModule, reason: str) -> None:
+    """One line for a graph that torch runs as a whole, with the place of its first operator."""
+    where = next((found for node in gm.graph.nodes if node.op == "call_function" and (found := place(node))), "")
+    FALLBACKS.append(("graph", reason, where))
+    log.warning("a graph runs in torch: %s%s", reason, f" ({where})" if where else "")
+
+
 # What ran in torch since the process began, or since the list was cleared: (operator, reason, place).
 FALLBACKS: list[tuple[str, str, str]] = []

@@ -16,7 +16,7 @@ import strata
 from .in_place import alias_text, arguments_written_over
 from .options import Options
 from .partition import Part, partition
-from .places import log, report_fallbacks
+from .places import log, report_fallbacks, report_graph
 from .symbols import has_symbolic_sizes, is_run_time_number, numbers_as_arrays, with_sizes
 from .writer import Layout, is_tensor, write_module
 
@@ -269,13 +269,16 @@ def _attribute(gm: torch.fx.GraphModule, target: str) -> Any:
 
 class GraphProgram:
     """A graph as a function of a list of arguments, which it empties. Graphs with symbolic sizes are compiled for
-    each combination of sizes when it is met first; those whose numbers alone are symbols are compiled once."""
+    each combination of sizes when it is met first, up to options.max_sizes: torch runs it for later ones, as a cache
+    that grows by a row each step would be compiled at each step. Those whose numbers alone are symbols are compiled
+    once."""
 
     def __init__(self, gm: torch.fx.GraphModule, options: Options, name: str):
         self._gm, self._options, self._name = gm, options, name
         numbers_as_arrays(gm)
         self._symbolic = has_symbolic_sizes(gm)
         self._programs: dict[Any, Any] = {}
+        self._reported = False
         if not self._symbolic:
             self._programs[None] = compile_graph(gm, options, name)
 
@@ -284,8 +287,19 @@ class GraphProgram:
         if self._symbolic:
             key = tuple((tuple(a.shape), a.stride()) if is_tensor(a) else a for a in arguments)
             if key not in self._programs:
+                if len(self._programs) >= self._options.max_sizes:
+                    return self._run_in_torch(arguments)
                 self._programs[key] = self._compile(arguments)
         return self._programs[key](arguments)
+
+    def _run_in_torch(self, arguments: list[Any]) -> list[Any]:
+        if not self._reported:
+            self._reported = True
+            report_graph(self._gm, f"it has met more than max_sizes = {self._options.max_sizes} combinations of sizes")
+        given = list(arguments)
+        arguments.clear()
+        with torch.no_grad():
+            return list(self._gm(*given))
 
     def _compile(self, arguments: list[Any]) -> Any:
         name = f"{self._name}_{len(self._programs)}"
