@@ -65,6 +65,8 @@ def test_scan_and_map():
 
     check(recurrence, array(2, 3), array(5, 2, 3), array(3, 3), gradients=False)
     check(lambda start, xs: scan(lambda c, x: (c * 0.5 + x, c.sin()), start, xs, reverse=True), array(7), array(5, 7))
+    check(lambda h, xs, w: scan(lambda h, x: (torch.sigmoid((x @ w).t().unsqueeze(0)[0].t()) * h, h.clone()), h, xs),
+          array(2, 4), array(3, 2, 4), array(4, 4))
     check(lambda xs, y: map_over(lambda x, y: x.softmax(-1) * y, xs, y), array(4, 3, 5), array(5), gradients=False)
 
 
@@ -122,6 +124,15 @@ def test_gradients_of_flex_attention():
     assert_same(list(found), list(expected), 256, strides=False)
 
 
+def test_attention_under_function_transforms():
+    q, k, v = (array(3, 2, 5, 8) for _ in range(3))
+    attend = F.scaled_dot_product_attention
+    hidden = torch.ones(5, 5).tril() == 1
+    hidden[2] = False
+    check(lambda q, k, v: torch.vmap(lambda *a: attend(*a, is_causal=True))(q, k, v), q, k, v)
+    check(lambda q, k, v: torch.vmap(lambda *a: attend(*a, attn_mask=hidden))(q, k, v), q, k, v)
+
+
 def test_numbers_are_compiled_once(monkeypatch):
     """The second graph has a symbol in place of the number, and serves all that follow."""
     count = []
@@ -142,6 +153,22 @@ def test_numbers_are_compiled_once(monkeypatch):
             assert_same(run(x, k), function(x, k))
         assert len(count) == 2
         assert not torch_backend.FALLBACKS
+
+
+@torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True)
+def test_numbers_and_sizes_that_are_read_from_arrays():
+    depends = "the size of an array depends on elements of another"
+    read = "a number of Python is read from an array"
+    checks = "it checks values while the graph runs"
+    for function, reasons in ((lambda x: (x * x.argmax().item() + 1).sin(), {read}),
+                              (lambda x: x.sin() * x.sum().item(), set()),  # of floats, torch keeps the array
+                              (lambda x: (x > 0.5).nonzero() * 2 + 1, {depends, checks}),
+                              (lambda x: x[x > 0.5].sin().sum() + x.exp(), {depends, checks})):
+        run = compiled(function, fullgraph=True)
+        for low in (0, -3):
+            x = array(3, 5, low=low)
+            assert_same(run(x), function(x))
+        assert {why for _, why, _ in torch_backend.FALLBACKS} == reasons
 
 
 def test_sizes_and_numbers_that_are_symbols():

@@ -31,11 +31,12 @@ from . import (  # noqa: F401  (they fill the table)
 from .decompositions import decomposition_table, replace_attention, separate_dropout
 from .options import Options, read_options
 from .places import FALLBACKS
-from .registry import RULES, Unsupported, lowers
+from .registry import RULES, Unsupported, lower_copies_of_views, lowers
 from .runtime import GraphProgram
 
 __all__ = ["FALLBACKS", "RULES", "Options", "Unsupported", "backend", "lowers"]
 
+lower_copies_of_views()
 _graphs = itertools.count()
 
 

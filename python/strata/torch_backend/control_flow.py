@@ -36,8 +36,9 @@ def _function(c: Lowering, position: int) -> torch.fx.GraphModule:
 
 
 def _arrays(values: Sequence, what: str) -> list[Value]:
+    """The values, none of which may be a number."""
     if not all(isinstance(v, Value) for v in values):
-        raise Unsupported(f"{what} that are numbers, not arrays, are not taken")
+        raise Unsupported(f"numbers as {what} are not taken, only arrays")
     return list(values)
 
 
@@ -132,7 +133,7 @@ def cond(c, predicate, _yes, _no, operands, **named):
 @lowers("higher_order.while_loop")
 def while_loop(c, _condition, _body, carried, additional, **named):
     _check_pure(named)
-    carried, additional = _arrays(carried, "values that are carried"), _arrays(additional, "arguments")
+    carried, additional = _arrays(carried, "carried values"), _arrays(additional, "arguments")
     condition, body = _function(c, 0), _function(c, 1)
     return _loop(c, [*carried, *additional],
                  lambda b, values: c_scalar(b, inline(c, b, condition, values)[0]),
@@ -160,7 +161,7 @@ def scan(c, _combine, init, xs, additional, **named):
     """A loop over the slices of xs along the first dimension. Results: what is carried last, then what each step
     gives, one after the other."""
     _check_pure(named)
-    return _scan(c, _arrays(init, "values that are carried"), _arrays(xs, "arguments"),
+    return _scan(c, _arrays(init, "carried values"), _arrays(xs, "arguments"),
                  _arrays(additional, "arguments"))
 
 

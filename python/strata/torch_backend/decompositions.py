@@ -101,7 +101,27 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         scores = torch.matmul(_wide(query), _wide(key).transpose(-1, -2)) * scale
         probabilities = torch.softmax(scores if bias is None else scores + _wide(bias), -1)
         return torch.matmul(F.dropout(probabilities, dropout_p).to(value.dtype), value)
+    if torch._C._functorch.peek_interpreter_stack() is not None:  # vmap, jvp: they take no function of autograd's
+        return _attention_of_operators(query, key, value, bias, scale)
     return _Attention.apply(query, key, value, bias, scale)
+
+
+def _attention_of_operators(query, key, value, bias, scale):
+    """What _Attention computes, by operators whose derivatives are torch's."""
+    scores = torch.matmul(_wide(query), _wide(key).transpose(-1, -2)) * scale
+    if bias is not None:
+        scores = scores + _wide(bias)
+    return torch.matmul(_softmax(scores)[0].to(value.dtype), value)
+
+
+def _softmax(scores):
+    """(probabilities, which are 0 in rows of -∞ alone, the logarithm of the sum of exponentials, the largest score)"""
+    top = scores.amax(-1, keepdim=True)
+    hidden = top == -math.inf
+    base = torch.where(hidden, 0.0, top).detach()
+    exponentials = torch.exp(scores - base)
+    total = torch.where(hidden, 1.0, exponentials.sum(-1, keepdim=True))
+    return exponentials / total, torch.where(hidden, -math.inf, base + total.log()), top
 
 
 def replace_attention(gm: torch.fx.GraphModule) -> None:
@@ -131,15 +151,9 @@ def flex_attention(query, key, value, score_mod, block_mask, scale, kernel_optio
         changed = _for_each_score(score_mod, 1, len(score_arrays))(scores, *places, *score_arrays)
         seen = _for_each_score(block_mask[-1], 0, len(mask_arrays))(*places, *mask_arrays)
     scores = torch.where(seen, changed.to(wide), -math.inf)
-    top = scores.amax(-1, keepdim=True)
-    hidden = top == -math.inf  # rows in which nothing is seen give 0
-    base = torch.where(hidden, 0.0, top).detach()
-    exponentials = torch.exp(scores - base)
-    total = exponentials.sum(-1, keepdim=True)
-    probabilities = exponentials / torch.where(hidden, 1.0, total)
+    probabilities, sums, top = _softmax(scores)
     out = torch.matmul(probabilities.to(query.dtype), value.to(query.dtype))
-    sums = torch.where(hidden, -math.inf, base + torch.where(hidden, 1.0, total).log()).squeeze(-1)
-    return out, sums / math.log(2), top.squeeze(-1) / math.log(2)
+    return out, sums.squeeze(-1) / math.log(2), top.squeeze(-1) / math.log(2)
 
 
 def _for_each_score(function, of_scores: int, arrays: int):

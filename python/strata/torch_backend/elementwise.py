@@ -324,8 +324,9 @@ def view_dtype(c, x, dtype):
     return c.b.op("bitcast-convert", [x], c.dtype, c.shape)
 
 
-@lowers("aten.clone.default", "aten.alias.default", "aten.detach.default", "aten.lift_fresh_copy.default",
-        "aten.contiguous.default", "prims.clone.default", "prims.view_of.default", of_complex=True, of_float8=True)
+@lowers("aten.clone.default", "aten.alias.default", "aten.detach_copy.default", "aten.alias_copy.default",
+        "aten.detach.default", "aten.lift_fresh_copy.default", "aten.contiguous.default", "prims.clone.default",
+        "prims.view_of.default", of_complex=True, of_float8=True)
 def clone(c, x, **_):
     return x
 

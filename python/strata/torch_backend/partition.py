@@ -70,7 +70,7 @@ def reason_against(node: Node, device: torch.device, refused: dict[Node, str]) -
         return "it changes an array where it lies"
     tensors = [v for v in torch.utils._pytree.tree_leaves(node.meta.get("val")) if is_tensor(v)]
     if not tensors:
-        return "it gives no array"
+        return _why_no_array(str(node.target))
     for other in node.all_input_nodes:
         if small_constant(other) is None:
             tensors += [v for v in torch.utils._pytree.tree_leaves(other.meta.get("val")) if is_tensor(v)]
@@ -87,6 +87,12 @@ def _why_function_call(node: Node) -> str:
     if name in ("run_and_save_rng_state", "run_with_rng_state"):
         return "random numbers are torch's, and drawn again from where they were drawn first"
     return "it calls functions, and there is no rule for it"
+
+
+def _why_no_array(name: str) -> str:
+    if name == "aten._local_scalar_dense.default":
+        return "a number of Python is read from an array"
+    return "it checks values while the graph runs" if "assert" in name or "constrain" in name else "it gives no array"
 
 
 def graph_device(graph: torch.fx.Graph) -> torch.device:

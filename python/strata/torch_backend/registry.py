@@ -41,6 +41,17 @@ def find_operator(name: str) -> torch._ops.OpOverload | None:
         return None
 
 
+def lower_copies_of_views() -> None:
+    """Gives aten.NAME_copy the rule of the view aten.NAME, for all that have one: functions that operators call are
+    recorded with copies."""
+    for view in [v for v in VIEWS if isinstance(v, torch._ops.OpOverload)]:  # getitem is among them
+        found = find_operator(f"{view.namespace}.{view._opname}_copy.{view._overloadname}")
+        if found is not None and found not in RULES:
+            RULES[found] = RULES[view]
+            OF_COMPLEX.add(found)
+            OF_FLOAT8.add(found)
+
+
 def lowers(*names: str, view: bool = False, of_complex: bool = False, of_float8: bool = False) -> Callable:
     """Puts the function that follows in the table, for each name ("aten.add.Tensor"). view: it only looks at memory in
     another way. of_complex: it takes complex numbers, too; views and others that only move elements always do.

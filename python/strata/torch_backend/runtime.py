@@ -278,7 +278,7 @@ class GraphProgram:
         numbers_as_arrays(gm)
         self._symbolic = has_symbolic_sizes(gm)
         self._programs: dict[Any, Any] = {}
-        self._reported = False
+        self._torch_runs: str | None = None  # why all of it does
         if not self._symbolic:
             self._programs[None] = compile_graph(gm, options, name)
 
@@ -287,20 +287,29 @@ class GraphProgram:
         if self._symbolic:
             key = tuple((tuple(a.shape), a.stride()) if is_tensor(a) else a for a in arguments)
             if key not in self._programs:
-                if len(self._programs) >= self._options.max_sizes:
+                if self._torch_runs is None and len(self._programs) >= self._options.max_sizes:
+                    self._leave_to_torch(
+                        f"it has met more than max_sizes = {self._options.max_sizes} combinations of sizes")
+                elif self._torch_runs is None:
+                    self._compile(key, arguments)
+                if key not in self._programs:
                     return self._run_in_torch(arguments)
-                self._programs[key] = self._compile(arguments)
         return self._programs[key](arguments)
 
+    def _leave_to_torch(self, reason: str) -> None:
+        self._torch_runs = reason
+        report_graph(self._gm, reason)
+
     def _run_in_torch(self, arguments: list[Any]) -> list[Any]:
-        if not self._reported:
-            self._reported = True
-            report_graph(self._gm, f"it has met more than max_sizes = {self._options.max_sizes} combinations of sizes")
         given = list(arguments)
         arguments.clear()
         with torch.no_grad():
             return list(self._gm(*given))
 
-    def _compile(self, arguments: list[Any]) -> Any:
-        name = f"{self._name}_{len(self._programs)}"
-        return compile_graph(with_sizes(self._gm, arguments), self._options, name)
+    def _compile(self, key: Any, arguments: list[Any]) -> None:
+        try:
+            known = with_sizes(self._gm, arguments)
+        except Exception as reason:  # torch has many: what runs depends on elements of an array
+            said = str(reason).strip().splitlines() or [""]
+            return self._leave_to_torch(f"its sizes are not known before it runs ({said[0]})")
+        self._programs[key] = compile_graph(known, self._options, f"{self._name}_{len(self._programs)}")

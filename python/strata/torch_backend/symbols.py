@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from .writer import is_tensor
@@ -35,9 +36,11 @@ class Fakes(torch.fx.Interpreter):
 
 
 def with_sizes(gm: torch.fx.GraphModule, arguments: Sequence[Any]) -> torch.fx.GraphModule:
-    """A copy of a graph whose nodes know their sizes for these arguments."""
+    """A copy of a graph whose nodes know their sizes for these arguments. Sizes that depend on elements stay symbols.
+    Raises what torch raises where it must know one of these."""
     known = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
-    mode = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
+    mode = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(
+        allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True))
     fakes = [mode.from_tensor(a, static_shapes=True) if is_tensor(a) else a for a in arguments]
     with mode, torch.no_grad():
         Fakes(known).run(*fakes)
@@ -73,7 +76,8 @@ def numbers_as_arrays(gm: torch.fx.GraphModule) -> None:
         if node.op != "call_function" or not isinstance(value, torch._subclasses.FakeTensor) or not isinstance(
                 node.target, torch._ops.OpOverload):
             continue
-        if node.target is torch.ops.aten.full.default and is_run_time_number(node.args[1]):
+        if node.target is torch.ops.aten.full.default and isinstance(node.args[1], Node) and is_symbol(
+                node.args[1].meta.get("val")):
             node.target, node.args = torch.ops.aten.expand.default, (
                 array(node.args[1], value, node, value.dtype), node.args[0])
             node.kwargs = {}
@@ -101,5 +105,8 @@ def _of_arrays(operator: torch._ops.OpOverload, positions: Sequence[int]) -> tor
 
 
 def is_run_time_number(node: Any) -> bool:
-    """Whether a node is a number that is known when the graph runs, or the array of one."""
-    return isinstance(node, Node) and (is_symbol(node.meta.get("val")) or node.meta.get("number", False))
+    """Whether a node is a number that is known when the graph runs, or the array of one. What reads a number from an
+    array is none: the host waits for it."""
+    if not isinstance(node, Node) or node.target is torch.ops.aten._local_scalar_dense.default:
+        return False
+    return is_symbol(node.meta.get("val")) or node.meta.get("number", False)
