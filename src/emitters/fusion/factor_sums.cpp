@@ -33,6 +33,10 @@ class Factoring : hlo::EntryRewriter {
       if (!is_sum(from_[id])) continue;
       Factored factored;
       if (!take(from_[id], from_[id].operands[0], kMostProducts, false, factored) || factored.terms.empty()) continue;
+      const auto& lies = from_[factored.terms[0]].shape.minor_to_major;
+      if (std::any_of(factored.terms.begin(), factored.terms.end(),
+                      [&](InstructionId term) { return from_[term].shape.minor_to_major != lies; }))
+        continue;
       std::sort(factored.terms.begin(), factored.terms.end());
       sharing_[key(from_[id], factored)].push_back(id);
       sums_.emplace(id, std::move(factored));
@@ -60,6 +64,7 @@ class Factoring : hlo::EntryRewriter {
 
   bool is_sum(const Instruction& it) const {
     if (it.opcode != Opcode::Reduce || it.operands.size() != 2 || !it.shape.is_array()) return false;
+    if (!it.shape.has_default_layout()) return false;
     if (it.shape.type != hlo::ElementType::F32 && it.shape.type != hlo::ElementType::F64) return false;
     const hlo::Computation& by = result_[it.called[0]];
     const Instruction& root = by.root_instruction();

@@ -90,7 +90,7 @@ class Sinking : hlo::EntryRewriter {
     if (back_[static_cast<size_t>(id_of(it))]) return as_it_lies(it.operands[0], permutation(it.operands[0]));
     if (it.opcode != Opcode::Reduce || it.operands.size() != 2 || !it.shape.is_array()) return std::nullopt;
     const Dimensions& by = permutation(it.operands[0]);
-    if (by.empty()) return std::nullopt;
+    if (by.empty() || !it.shape.has_default_layout()) return std::nullopt;
     Dimensions over, kept;
     for (int64_t d = 0; d < std::ssize(by); ++d) {
       const bool reduced = std::find(it.dimensions().begin(), it.dimensions().end(), d) != it.dimensions().end();
