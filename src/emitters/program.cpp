@@ -8,10 +8,12 @@
 #include <set>
 #include <unordered_map>
 
+#include "emitters/fusion/factor_sums.h"
 #include "emitters/fusion/nest_reductions.h"
 #include "emitters/fusion/recompute.h"
 #include "emitters/fusion/share_long_products.h"
 #include "emitters/fusion/share_long_reductions.h"
+#include "emitters/fusion/sink_transposes.h"
 #include "emitters/fusion/split_reductions.h"
 #include "emitters/lax/associative.h"
 #include "hlo/associative_scans.h"
@@ -116,24 +118,41 @@ class ProgramBuilder {
       kept_ = std::move(found.kept);
       restart();
     }
-    if (options_.only.empty()) {
-      flat_ = share_long_products(flat_, options_.target);
-      flat_ = nest_reductions(flat_);
-      flat_ = split_reductions(flat_, options_.target);
-      flat_ = share_long_reductions(flat_, options_.target);
-      restart();
-    }
-    FusedModule fused = fuse_recomputing(flat_, options_.target, parameters_);
-    if (fused.changed) {
-      flat_ = std::move(fused.module);
-      restart();
-    }
+    FusedModule fused = options_.only.empty() ? cut() : fuse_recomputing(flat_, options_.target, parameters_);
+    flat_ = std::move(fused.module);
+    restart();
     for (const ProgramPart& part : fused.parts) STRATA_CHECK(add(part));
     STRATA_CHECK(add_results(flat_.entry_computation().root));
     return std::move(program_);
   }
 
  private:
+  /// The kernels of the entry. Where sums differ by factors, and where reductions of all elements can be of rows'
+  /// results beside other reductions of rows, both ways are tried; large modules have one.
+  FusedModule cut() const {
+    constexpr size_t kFewInstructions = 256;
+    const auto kernels_of = [&](const hlo::Module& module) {
+      const hlo::Module split = split_reductions(module, options_.target);
+      return fuse_recomputing(share_long_reductions(split, options_.target), options_.target, parameters_);
+    };
+    hlo::Module flat = share_long_products(flat_, options_.target);
+    if (std::optional<hlo::Module> sunk = sink_transposes(flat)) flat = *std::move(sunk);
+    std::optional<hlo::Module> factored = factor_sums(flat);
+    if (flat.entry_computation().instructions.size() > kFewInstructions)
+      return kernels_of(nest_reductions(factored ? *factored : flat));
+    flat = nest_reductions(flat);
+    FusedModule fused = kernels_of(flat);
+    const auto consider = [&](hlo::Module other) {
+      FusedModule instead = kernels_of(other);
+      if (microseconds(instead.parts) >= microseconds(fused.parts)) return;
+      fused = std::move(instead);
+      flat = std::move(other);
+    };
+    if (factored) consider(nest_reductions(*factored));
+    if (std::optional<hlo::Module> nested = nest_beside_reductions(flat)) consider(*std::move(nested));
+    return fused;
+  }
+
   /// Where instructions have got other numbers.
   void restart() {
     program_.buffers.clear();

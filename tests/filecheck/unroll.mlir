@@ -60,3 +60,25 @@ func.func @wide(%t: tensor<4096xf32>) {
   }
   return
 }
+
+// An odd number of iterations: eight at a time, and those that are left.
+// CHECK-LABEL: func.func @rest
+// CHECK: scf.for %[[I:[^ ]*]] = %c0{{.*}} to %c32{{.*}} step %c8
+// CHECK-COUNT-8: tensor.extract
+// CHECK-NOT: tensor.extract
+// CHECK: scf.yield
+// CHECK-COUNT-7: tensor.extract
+// CHECK-NOT: scf.for
+// CHECK: return
+func.func @rest(%t: tensor<39xf32>) -> f32 {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c39 = arith.constant 39 : index
+  %zero = arith.constant 0.0 : f32
+  %r = scf.for %i = %c0 to %c39 step %c1 iter_args(%a = %zero) -> (f32) {
+    %v = tensor.extract %t[%i] : tensor<39xf32>
+    %n = arith.addf %a, %v : f32
+    scf.yield %n : f32
+  }
+  return %r : f32
+}

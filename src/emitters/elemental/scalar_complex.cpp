@@ -1,5 +1,5 @@
-// Operators on complex numbers. All but the exact ones are computed in f64, as the interpreter does: products of f32
-// do not cancel there, nothing overflows, and emitters/math needs functions of c128 only.
+// Operators on complex numbers. All but the exact ones and absolute values are computed in f64, as the interpreter
+// does: products of f32 do not cancel there, nothing overflows, and emitters/math needs functions of c128 only.
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/Complex/IR/Complex.h>
 #include <mlir/Dialect/Math/IR/Math.h>
@@ -34,7 +34,7 @@ Value add(ImplicitLocOpBuilder& b, Value x, Value y) { return b.create<arith::Ad
 Value subtract(ImplicitLocOpBuilder& b, Value x, Value y) { return b.create<arith::SubFOp>(x, y); }
 Value multiply(ImplicitLocOpBuilder& b, Value x, Value y) { return b.create<arith::MulFOp>(x, y); }
 
-// --- exact in the type itself ---
+// --- in the type itself ---
 
 template <Value part(ImplicitLocOpBuilder&, Value, Value)>
 Value by_parts(ImplicitLocOpBuilder& b, ValueRange x) {
@@ -140,12 +140,12 @@ Value power(ImplicitLocOpBuilder& b, ValueRange x) {
 
 struct ComplexOperator {
   Opcode opcode;
-  bool exact;  ///< in the type itself, not in f64
+  bool exact;  ///< in the type itself, not in f64: nothing is rounded, or no sum cancels
   ScalarEmitter emit;
 };
 
 constexpr ComplexOperator kComplexOperators[] = {
-    {Opcode::Abs, false, [](ImplicitLocOpBuilder& b, ValueRange x) -> Value { return b.create<complex::AbsOp>(x[0]); }},
+    {Opcode::Abs, true, [](ImplicitLocOpBuilder& b, ValueRange x) -> Value { return b.create<complex::AbsOp>(x[0]); }},
     {Opcode::Acos, false, acos},
     {Opcode::Acosh, false, acosh},
     {Opcode::Add, true, by_parts<add>},

@@ -33,9 +33,32 @@ double bytes_of(const hlo::Shape& shape) {
   return bytes;
 }
 
-double operations(const Instruction& it) {
+/// Operators on complex numbers that are computed in f64: conversions, several products or functions.
+bool is_complex_in_f64(const hlo::Computation& computation, const Instruction& it) {
+  const auto has_complex = [](const hlo::Shape& shape) { return shape.is_array() && hlo::is_complex(shape.type); };
+  if (!hlo::is_elementwise(it.opcode) || it.operands.empty() || !has_complex(computation.operand_shape(it, 0)))
+    return false;
   switch (it.opcode) {
     case Opcode::Abs:
+    case Opcode::Add:
+    case Opcode::Compare:
+    case Opcode::Convert:
+    case Opcode::Imag:
+    case Opcode::Negate:
+    case Opcode::Real:
+    case Opcode::Subtract:
+      return false;
+    default:
+      return true;
+  }
+}
+
+double operations(const hlo::Computation& computation, const Instruction& it) {
+  constexpr double kInF64 = 60;
+  if (is_complex_in_f64(computation, it)) return kInF64;
+  switch (it.opcode) {
+    case Opcode::Abs:
+      return hlo::is_complex(computation.operand_shape(it, 0).type) ? 24 : 1;
     case Opcode::Add:
     case Opcode::And:
     case Opcode::Compare:
@@ -248,13 +271,13 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
   const auto operations_of = [&](const indexing::Evaluations& of) {
     double sum = 0;
     for (InstructionId id = 0; id <= computation.root; ++id) {
-      sum += of[static_cast<size_t>(id)] * operations(computation[id]) / share(id);
+      sum += of[static_cast<size_t>(id)] * operations(computation, computation[id]) / share(id);
     }
     return sum;
   };
   const std::vector<double> copies = counts.code_copies();
   for (InstructionId id = 0; id <= computation.root; ++id) {
-    work.repeated_code += std::max(copies[static_cast<size_t>(id)] - 1, 0.0) * operations(computation[id]);
+    work.repeated_code += std::max(copies[static_cast<size_t>(id)] - 1, 0.0) * operations(computation, computation[id]);
   }
   work.operations = operations_of(counts.of_warps(passes)) + operations_of_products(computation, once, target);
   for (const InstructionId root : counts.roots()) {

@@ -27,6 +27,19 @@ TEST(FusionWork, CountsThreadsThatWaitForTheirNeighbours) {
   EXPECT_LE(parted - whole, 1.2 * alone);
 }
 
+TEST(FusionWork, CountsWhatComplexNumbersAreComputedBy) {
+  const auto operations = [](std::string_view type, std::string_view op, std::string_view result) {
+    const auto module = hlo::parse_module(fmt::format(
+        "HloModule m\nENTRY e {{\n  x = {0}[1024] parameter(0)\n  ROOT y = {2}[1024] {1}\n}}\n", type, op, result));
+    EXPECT_TRUE(module) << module.error().message;
+    return kernel_work(**module, default_target()).operations / 1024;
+  };
+  // In f64, with conversions; in f32 with a square root; of two numbers.
+  EXPECT_GT(operations("c64", "multiply(x, x)", "c64"), 20 * operations("f32", "multiply(x, x)", "f32"));
+  EXPECT_GT(operations("c64", "abs(x)", "f32"), operations("f32", "sqrt(x)", "f32"));
+  EXPECT_LT(operations("c64", "add(x, x)", "c64"), 5);
+}
+
 TEST(FusionWork, CountsOnceWhatStaysOnTheChip) {
   const auto work = [](int64_t rows, int64_t length) {
     const auto module = hlo::parse_module(fmt::format(R"(

@@ -1,6 +1,8 @@
 // Reductions of one array over some dimensions and over more: the second from the results of the first.
 #pragma once
 
+#include <optional>
+
 #include "hlo/hlo.h"
 
 namespace strata::emitters {
@@ -11,5 +13,11 @@ namespace strata::emitters {
 /// does not matter, or no more than it does in parts (docs/emitters.md): minima, maxima, and, or, sums and products of
 /// integers, and those of floats of 32 bits and more, each from a value that combines with itself to itself.
 hlo::Module nest_reductions(const hlo::Module& module);
+
+/// The module with reductions of its entry in two steps, where others of arrays of the same size and over some of their
+/// dimensions read some of the same arrays: |z|² of all by rows first, beside the sums of z by rows. Both can be one
+/// kernel then, which need not be better. Nothing where there is no such reduction. Only where the order does not
+/// matter, as for nest_reductions().
+std::optional<hlo::Module> nest_beside_reductions(const hlo::Module& module);
 
 }  // namespace strata::emitters

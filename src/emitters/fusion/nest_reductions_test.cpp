@@ -138,5 +138,60 @@ ENTRY e {
   EXPECT_EQ(hlo::print(nest_reductions(**module)), hlo::print(**module));
 }
 
+TEST(NestReductions, BesideOthersOfTheSameArrays) {
+  const auto text = [](std::string_view operand, std::string_view beside) {
+    return fmt::format(R"(HloModule m
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}}
+max {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] maximum(a, b)
+}}
+ENTRY e {{
+  x = f32[70,5,131] parameter(0)
+  y = f32[70,5,131] parameter(1)
+  z = f32[] constant(0)
+  q = f32[70,5,131] multiply(x, x)
+  a = f32[] reduce({}, z), dimensions={{0,1,2}}, to_apply=add
+  {}
+  ROOT t = (f32[], f32[70,5]) tuple(a, b)
+}}
+)",
+                       operand, beside);
+  };
+  const std::string_view rows = "b = f32[70,5] reduce(x, z), dimensions={2}, to_apply=max";
+  const auto module = hlo::parse_module(text("q", rows));
+  ASSERT_TRUE(module) << module.error().to_string();
+  const std::optional<hlo::Module> changed = nest_beside_reductions(**module);
+  ASSERT_TRUE(changed);
+  ASSERT_TRUE(hlo::verify(*changed)) << hlo::print(*changed);
+  const auto arguments = hlo::typical_arguments((*module)->entry_computation(), 3);
+  const auto expected = hlo::evaluate(**module, arguments);
+  const auto actual = hlo::evaluate(*changed, arguments);
+  ASSERT_TRUE(expected && actual);
+  EXPECT_EQ(hlo::difference(*actual, *expected, 64).value_or(""), "");
+  // The largest and the sum of squares of each row are of one kernel.
+  const auto program = emit_program(**module);
+  ASSERT_TRUE(program) << program.error().to_string();
+  const auto run = run_on_cpu(*program, arguments);
+  ASSERT_TRUE(run) << run.error().to_string();
+  EXPECT_EQ(hlo::difference(*run, *expected, 64).value_or(""), "");
+  // Of another array; over the same dimensions; over all but few.
+  for (const auto& [operand, beside] :
+       {std::pair("y", std::string(rows)),
+        std::pair("q", std::string("c = f32[] reduce(x, z), dimensions={0,1,2}, to_apply=max\n"
+                                   "  b = f32[70,5] broadcast(c), dimensions={}")),
+        std::pair("q", std::string("c = f32[70,131] reduce(x, z), dimensions={1}, to_apply=max\n"
+                                   "  b = f32[70,5] slice(c), slice={[0:70], [0:5]}"))}) {
+    const auto other = hlo::parse_module(text(operand, beside));
+    ASSERT_TRUE(other) << other.error().to_string();
+    EXPECT_FALSE(nest_beside_reductions(**other)) << beside;
+  }
+}
+
 }  // namespace
 }  // namespace strata::emitters

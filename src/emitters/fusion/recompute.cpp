@@ -265,12 +265,6 @@ int64_t stored_bytes(const FusedModule& fused) {
   return bytes;
 }
 
-double microseconds(const std::vector<ProgramPart>& parts) {
-  double sum = 0;
-  for (const ProgramPart& part : parts) sum += part.interpreted ? 0 : part.microseconds;
-  return sum;
-}
-
 /// fuse(), and again with operators copied for their readers, as long as that takes less time. `time`: what it takes.
 FusedModule fused_recomputing(const hlo::Module& module, Ratings& ratings, Parameters parameters, Ties ties,
                               double& time) {
@@ -310,6 +304,12 @@ FusedModule fused_recomputing(const hlo::Module& module, Ratings& ratings, Param
 }
 
 }  // namespace
+
+double microseconds(const std::vector<ProgramPart>& parts) {
+  double sum = 0;
+  for (const ProgramPart& part : parts) sum += part.interpreted ? 0 : part.microseconds;
+  return sum;
+}
 
 FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Parameters parameters) {
   // Most groups of a module are those of the module before it.

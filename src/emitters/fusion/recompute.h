@@ -13,6 +13,9 @@ struct FusedModule {
   bool changed = false;  ///< the module is not the one that was given: instructions have other numbers
 };
 
+/// What the model says that the parts take, one after the other, but for those that the interpreter runs.
+double microseconds(const std::vector<ProgramPart>& parts);
+
 /// fuse(), of modules that are not large both ways where pairs save the same (Ties), after which arrays between kernels
 /// are looked at: where a kernel could compute what it reads by elementwise operators of other arrays, and reading
 /// those moves fewer bytes than writing and reading the array does, the operators are copied for it (so kernels read

@@ -14,12 +14,6 @@
 namespace strata::emitters {
 namespace {
 
-double microseconds(const std::vector<ProgramPart>& parts) {
-  double sum = 0;
-  for (const ProgramPart& part : parts) sum += part.interpreted ? 0 : part.microseconds;
-  return sum;
-}
-
 /// Bytes of all arrays between kernels, and of results.
 int64_t written_bytes(const FusedModule& fused) {
   int64_t bytes = 0;

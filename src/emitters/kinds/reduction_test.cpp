@@ -105,6 +105,24 @@ TEST(Reduction, Rows) {
   check(sum("f32[3,300,7]{1,2,0}", "f32[3,7]", "1"), "row reduction");
 }
 
+TEST(Reduction, RowsOfSeveralPieces) {
+  check(sum("f32[7,40,1089]", "f32[40]", "0,2"), "row reduction");
+  check(sum("f32[7,3,5,2,400]", "f32[3,2]", "0,2,4"), "row reduction");
+  check(sum("f32[5,31,3001]", "f32[31]", "0,2"), "row reduction");
+  // Gone through again: in shared memory, or read again.
+  for (const auto& [outer, rows, length] :
+       {std::tuple(13, 31, 1089), std::tuple(5, 7, 1024), std::tuple(70, 3, 1201)}) {
+    const std::string type = fmt::format("f32[{},{},{}]", outer, rows, length), kept = fmt::format("f32[{}]", rows);
+    check(kCombiners + fmt::format("ENTRY e {{\n  x = {0} parameter(0)\n  z = f32[] constant(0)\n"
+                                   "  m = {1} reduce(x, z), dimensions={{0,2}}, to_apply=max\n"
+                                   "  ms = {0} broadcast(m), dimensions={{1}}\n  d = {0} subtract(x, ms)\n"
+                                   "  s = {1} reduce(d, z), dimensions={{0,2}}, to_apply=add\n"
+                                   "  ss = {0} broadcast(s), dimensions={{1}}\n  ROOT r = {0} divide(d, ss)\n}}\n",
+                                   type, kept),
+          "row reduction");
+  }
+}
+
 TEST(Reduction, ShortRows) {
   for (const int length : {2, 3, 8, 17, 31, 32, 64, 128}) {
     check(sum(fmt::format("f32[37,{}]", length), "f32[37]", "1"), "multi-row reduction");
@@ -458,6 +476,9 @@ TEST(Reduction, Tiles) {
             "4194304x32 threads 32x8 unroll 4x1 vector 1x4, 32768 blocks");
   EXPECT_EQ(tiling(sum("f32[16384,8192]", "f32[8192]", "0")),
             "16384x8192 threads 64x16 unroll 32x1 vector 8x4, 128 blocks");
+  // Rows of several pieces: threads along both, as few repetitions as can be.
+  EXPECT_EQ(tiling(sum("f32[24,250,1089]", "f32[250]", "0,2")),
+            "24x250x1089 threads 3x1x288 unroll 8x1x1 vector 1x1x4, 250 blocks");
   EXPECT_EQ(tiling(softmax("f32[16384,4096]", "f32[16384]")),
             "16384x4096 threads 1x512 unroll 1x2 vector 1x4, 16384 blocks");
   const auto wide = emit(softmax("f32[4096,50257]", "f32[4096]"));

@@ -136,17 +136,51 @@ class Choice {
     const int64_t vectors = ceil_div(groups_[last].size, vector());
     const int64_t repeat = vector() == 1 ? 16 : load_.rereads ? 2 : 8;
     const int64_t most = std::min(enough_blocks(rows_) ? 2 * kThreads : kMaxThreads, most_threads());
+    const int64_t outer = outer_reduced();
+    const int64_t wanted = std::clamp(power_above(ceil_div(outer * vectors, repeat)), int64_t{kWarpSize}, most);
     int64_t threads = std::clamp(power_above(ceil_div(vectors, repeat)), int64_t{kWarpSize}, most);
     if (load_.rereads && ceil_div(vectors, threads) > repeat) threads = keep_rows(vectors, threads);
+    if (outer > 1 && wanted > threads) threads = share_outer(vectors, wanted);
     tiling_.threads[last] = threads;
     const int64_t repetitions = ceil_div(vectors, threads);
     const bool exact = (align && last == 1) || result_.tiled.in_registers > 0;
     tiling_.unroll[last] = exact ? repetitions : whole_groups(repetitions);
-    if (last > 0 && threads < kThreads / 2 && enough_blocks(ceil_div(rows_, kThreads / 2 / threads))) {
-      tiling_.threads[last - 1] = kThreads / 2 / threads;
+    const int64_t together = tiling_.threads_per_block();
+    if (last > 0 && together < kThreads / 2 && enough_blocks(ceil_div(rows_, kThreads / 2 / together))) {
+      tiling_.threads[last - 1] = kThreads / 2 / together;
     }
     split();
     finish("row reduction", fmt::format("rows of {} lie together in memory", groups_[last].size));
+  }
+
+  /// How many rows of the innermost group one output has.
+  int64_t outer_reduced() const {
+    int64_t count = 1;
+    for (size_t i = 0; i + 1 < groups_.size(); ++i) count *= groups_[i].reduced ? groups_[i].size : 1;
+    return count;
+  }
+
+  /// Gives the largest outer group that is reduced threads of its own, so that a block has up to as many as wanted, and
+  /// returns those along the innermost group: whole warps. What a thread goes through is as little as can be; of equal
+  /// choices, the one with longest runs in memory.
+  int64_t share_outer(int64_t vectors, int64_t wanted) {
+    size_t along = groups_.size();
+    for (size_t i = 0; i + 1 < groups_.size(); ++i) {
+      if (groups_[i].reduced && (along == groups_.size() || groups_[i].size > groups_[along].size)) along = i;
+    }
+    const int64_t size = groups_[along].size;
+    int64_t threads = kWarpSize, least = 0;
+    for (int64_t each = kWarpSize; each <= wanted; each += kWarpSize) {
+      const int64_t rows = ceil_div(size, ceil_div(size, std::min(wanted / each, size)));  // no more than are busy
+      const int64_t points = ceil_div(vectors, each) * ceil_div(size, rows);
+      if (least > 0 && points > least) continue;
+      if (each > kWarpSize && ceil_div(vectors, each) == ceil_div(vectors, each - kWarpSize)) continue;
+      least = points;
+      threads = each;
+      tiling_.threads[along] = rows;
+    }
+    tiling_.unroll[along] = ceil_div(size, tiling_.threads[along]);
+    return threads;
   }
 
   /// The threads of a block that keeps a row in registers and shared memory, beside another one if possible; as given

@@ -100,10 +100,11 @@ TEST(TiledReduction, AnArrayOfAnyLength) {
 TEST(TiledReduction, RowsOfSeveralDimensions) {
   constexpr int64_t kOuter = 3, kKept = 5;
   for (int64_t length = 65; length <= 81; ++length) {
-    for (const int64_t unroll : {1, 2, 8}) {
+    for (const auto& [unroll, together] : {std::pair(1, 1), std::pair(2, 1), std::pair(8, 1), std::pair(2, 2)}) {
       constexpr int64_t kWidth = 4;
       TiledReduction tiled;
-      tiled.tiling = {{kOuter, kKept, length}, {1, 1, 8}, {kOuter, 1, unroll}, {1, 1, kWidth}};
+      const int64_t repeat = indexing::ceil_div(kOuter, int64_t{together});
+      tiled.tiling = {{kOuter, kKept, length}, {together, 1, 8}, {repeat, 1, unroll}, {1, 1, kWidth}};
       tiled.reduced = {true, false, true};
       tiled.aligned_rows = true;
       std::map<std::vector<int64_t>, int> visits;

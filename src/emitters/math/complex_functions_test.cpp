@@ -235,6 +235,34 @@ TEST(ComplexSpecialValues, Divide) {
   }
 }
 
+/// Of all sizes that floats have, and next to where squares would overflow or vanish.
+TEST(ComplexFunctions, abs) {
+  std::mt19937_64 random(11);
+  WorstComplex c64, c128;
+  for (int i = 0; i < kArguments; ++i) {
+    const auto part = [&] { return std::uniform_real_distribution<double>(-2, 2)(random); };
+    const int scale = static_cast<int>(random() % 272) - 145;
+    const int apart = random() % 2 == 0 ? 0 : static_cast<int>(random() % 20);
+    const C64 z(static_cast<float>(std::ldexp(part(), scale)), static_cast<float>(std::ldexp(part(), scale - apart)));
+    const std::string at = fmt::format("({:a}, {:a})", z.real(), z.imag());
+    const long double exact = std::abs(Wide(z));
+    if (exact > std::numeric_limits<float>::max()) continue;
+    const long double unit = std::max(std::ldexp(exact, -23), std::ldexp(1.0L, -149));
+    c64.see(static_cast<double>(std::abs(strata_abs_c64(z.real(), z.imag()) - exact) / unit), at);
+    c128.see(static_cast<double>(std::abs(strata_abs_c128(z.real(), z.imag()) - exact) / std::ldexp(exact, -52)), at);
+  }
+  EXPECT_LE(c64.error, 1) << "c64 at " << c64.where;
+  EXPECT_LE(c128.error, 2) << "c128 at " << c128.where;
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const float parts[] = {0.0F, -0.0F, 1.0F, -3.0F, infinity, -infinity, nan, 1e-45F, 3e38F, -1e30F};
+  for (const float re : parts) {
+    for (const float im : parts) {
+      const float result = strata_abs_c64(re, im), wanted = std::abs(C64(re, im));
+      EXPECT_TRUE(same_part(result, wanted, 1e-7 * std::fabs(wanted), true)) << re << " " << im << ": " << result;
+    }
+  }
+}
+
 #define ERRORS(name, bound)                                                                    \
   TEST(ComplexFunctions, name) {                                                               \
     check_errors(                                                                              \

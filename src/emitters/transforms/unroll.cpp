@@ -49,7 +49,8 @@ bool has_loops(scf::ForOp loop) {
   return found;
 }
 
-/// How many copies of the body one iteration of the new loop has; `trip` if there is no loop any more.
+/// How many copies of the body one iteration of the new loop has; `trip` if there is no loop any more. What is left of
+/// the iterations comes after the loop.
 int64_t choose_factor(scf::ForOp loop, int64_t trip, const LoweringOptions& options) {
   const int64_t size = count_operations(loop.getRegion());
   if (loop->hasAttr("strata.vector")) return trip;
@@ -59,11 +60,14 @@ int64_t choose_factor(scf::ForOp loop, int64_t trip, const LoweringOptions& opti
   const bool fits = trip * loaded <= options.registers;
   if (fits && trip <= options.max_unroll && trip * size <= kMaxOperations) return trip;
   if (fits && trip * size <= kMaxPartialOperations / 4) return trip;
+  // Iterations that are left over wait for their loads together, too. Without loads they may stay as they are.
+  const bool waits = loaded_registers(loop) > 0;
+  const auto may = [&](int64_t factor) {
+    return factor <= options.max_unroll && factor <= trip && factor * loaded <= options.registers / 2 &&
+           (factor + trip % factor) * size <= kMaxPartialOperations && (waits || trip % factor == 0);
+  };
   int64_t factor = 1;
-  while (2 * factor <= options.max_unroll && trip % (2 * factor) == 0 && 2 * factor * loaded <= options.registers / 2 &&
-         2 * factor * size <= kMaxPartialOperations) {
-    factor *= 2;
-  }
+  while (may(2 * factor)) factor *= 2;
   return factor;
 }
 
@@ -78,22 +82,35 @@ Values copy_body(mlir::OpBuilder& builder, scf::ForOp loop, Value variable, mlir
   return results;
 }
 
-void unroll_whole(scf::ForOp loop, int64_t lower, int64_t step, int64_t trip) {
-  mlir::OpBuilder builder(loop);
-  Values values(loop.getInits());
-  for (int64_t i = 0; i < trip; ++i) {
-    const Value variable = builder.create<mlir::arith::ConstantIndexOp>(loop.getLoc(), lower + i * step);
+/// A loop's iterations.
+struct Iterations {
+  int64_t lower, step, count;
+};
+
+/// Copies of the body from one iteration to the last.
+Values copies_from(mlir::OpBuilder& builder, scf::ForOp loop, const Iterations& all, int64_t first, Values values) {
+  for (int64_t i = first; i < all.count; ++i) {
+    const Value variable = builder.create<mlir::arith::ConstantIndexOp>(loop.getLoc(), all.lower + i * all.step);
     values = copy_body(builder, loop, variable, values);
   }
-  loop.replaceAllUsesWith(values);
+  return values;
+}
+
+void unroll_whole(scf::ForOp loop, const Iterations& all) {
+  mlir::OpBuilder builder(loop);
+  loop.replaceAllUsesWith(copies_from(builder, loop, all, 0, Values(loop.getInits())));
   loop.erase();
 }
 
-void unroll_in_part(scf::ForOp loop, int64_t step, int64_t factor) {
+void unroll_in_part(scf::ForOp loop, const Iterations& all, int64_t factor) {
   mlir::OpBuilder builder(loop);
+  const auto [lower, step, trip] = all;
+  const int64_t whole = trip - trip % factor;
   const Value wide = builder.create<mlir::arith::ConstantIndexOp>(loop.getLoc(), step * factor);
+  const Value end = whole == trip ? loop.getUpperBound()
+                                  : builder.create<mlir::arith::ConstantIndexOp>(loop.getLoc(), lower + whole * step);
   auto changed = builder.create<scf::ForOp>(
-      loop.getLoc(), loop.getLowerBound(), loop.getUpperBound(), wide, loop.getInits(),
+      loop.getLoc(), loop.getLowerBound(), end, wide, loop.getInits(),
       [&](mlir::OpBuilder& inside, mlir::Location location, Value variable, mlir::ValueRange arguments) {
         Values values(arguments);
         for (int64_t i = 0; i < factor; ++i) {
@@ -105,7 +122,7 @@ void unroll_in_part(scf::ForOp loop, int64_t step, int64_t factor) {
         inside.create<scf::YieldOp>(location, values);
       });
   changed->setDiscardableAttrs(loop->getDiscardableAttrDictionary());
-  loop.replaceAllUsesWith(changed.getResults());
+  loop.replaceAllUsesWith(copies_from(builder, loop, all, whole, Values(changed.getResults())));
   loop.erase();
 }
 
@@ -123,9 +140,9 @@ mlir::LogicalResult unroll(mlir::ModuleOp module, const LoweringOptions& options
     const int64_t trip = std::max<int64_t>(indexing::ceil_div(upper.lo - lower.lo, step.lo), 0);
     const int64_t factor = choose_factor(loop, trip, options);
     if (factor == trip) {
-      unroll_whole(loop, lower.lo, step.lo, trip);
+      unroll_whole(loop, {lower.lo, step.lo, trip});
     } else if (factor > 1) {
-      unroll_in_part(loop, step.lo, factor);
+      unroll_in_part(loop, {lower.lo, step.lo, trip}, factor);
     }
   }
   return mlir::success();

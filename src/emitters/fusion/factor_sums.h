@@ -1,0 +1,17 @@
+// Sums of products with values that all terms have: the values stand before the sum.
+#pragma once
+
+#include <optional>
+
+#include "hlo/hlo.h"
+
+namespace strata::emitters {
+
+/// The module with sums of its entry that differ by what all terms have as one sum Σ x and c·Σ x: c is a broadcast of
+/// what does not change along the summed dimensions; negation and division by such a value count, too. In gradients of
+/// norms Σ dy, Σ dy·w and Σ dy·w·r are one, and nothing is gone through for each. Only sums of more than 63 terms of
+/// f32 and f64 from 0. Terms are rounded less often; what overflows may do so earlier or later.
+/// Nothing where there are no such sums.
+std::optional<hlo::Module> factor_sums(const hlo::Module& module);
+
+}  // namespace strata::emitters
