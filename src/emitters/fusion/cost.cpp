@@ -153,6 +153,16 @@ double operations_of_products(const hlo::Computation& computation, const std::ve
   return sum;
 }
 
+/// How many threads of a block compute each element of the rows of the only product that is computed once.
+double threads_of_rows(const hlo::Computation& computation, const std::vector<InstructionId>& once,
+                       const Target& target) {
+  for (const InstructionId id : once) {
+    if (const auto shape = product_shape(computation, id))
+      return threads_of_row_element(choose_product_tiling(computation, *shape, target), *shape);
+  }
+  return 1;
+}
+
 /// What caches serve beside the elements of products' rows themselves: where rows of different batches lie beside each
 /// other, each warp along the columns of a block reads a sector for each element of its batch.
 double bytes_beside_rows(const hlo::Computation& computation, const std::vector<InstructionId>& once, double blocks,
@@ -252,7 +262,8 @@ KernelWork kernel_work(const hlo::Module& module, const Target& target) {
       blocks = static_cast<double>(launch.blocks);
     }
   }
-  const indexing::EvaluationCounts counts(module, module.entry, once, static_cast<int64_t>(blocks));
+  const indexing::EvaluationCounts counts(module, module.entry, once, static_cast<int64_t>(blocks),
+                                          threads_of_rows(computation, once, target));
   const indexing::Evaluations evaluated = counts.whole();
   indexing::Evaluations read = counts.whole(passes);
   // What stays on the chip is read once.

@@ -118,5 +118,29 @@ ENTRY e {{
   EXPECT_EQ(work(24001, rows).cache_bytes, (1 + 3) * 4 * many);
 }
 
+TEST(FusionWork, CountsThreadsThatComputeAProductsRows) {
+  const auto operations = [](std::string_view rows, std::string_view type) {
+    const auto module = hlo::parse_module(fmt::format(R"(
+HloModule m
+ENTRY e {{
+  x = {1}[24,4,128] parameter(0)
+  y = {1}[24,4,128] sine(x)
+  w = {1}[24,5000,128] parameter(1)
+  ROOT p = f32[24,4,5000] dot({0}, w), lhs_batch_dims={{0}}, lhs_contracting_dims={{2}},
+      rhs_batch_dims={{0}}, rhs_contracting_dims={{2}}
+}})",
+                                                      rows, type));
+    EXPECT_TRUE(module) << module.error().message;
+    return kernel_work(**module, default_target()).operations;
+  };
+  // The columns are shared by warps; of a fragment of eight rows each lane computes one, though there are four. Without
+  // matrix instructions each lane computes all rows.
+  const double sine = 40, elements = 24.0 * 4 * 128;
+  const double shared = 5000.0 / (8 * 4);  // warps along the columns, of four a lane
+  EXPECT_GE(operations("y", "bf16") - operations("x", "bf16"), 2 * shared * sine * elements);
+  EXPECT_LE(operations("y", "bf16") - operations("x", "bf16"), 3 * shared * sine * elements);
+  EXPECT_GE(operations("y", "f32") - operations("x", "f32"), 8 * shared * sine * elements);
+}
+
 }  // namespace
 }  // namespace strata::emitters

@@ -95,8 +95,8 @@ double elements_of(const hlo::Shape& shape) {
 }
 
 EvaluationCounts::EvaluationCounts(const hlo::Module& module, hlo::ComputationId computation,
-                                   const std::vector<InstructionId>& once, int64_t blocks)
-    : computation_(module[computation]), heroes_(once), blocks_(blocks) {
+                                   const std::vector<InstructionId>& once, int64_t blocks, double by_threads)
+    : computation_(module[computation]), heroes_(once), blocks_(blocks), by_threads_(by_threads) {
   once_.assign(computation_.instructions.size(), false);
   for (const InstructionId id : once) once_[static_cast<size_t>(id)] = true;
   const Instruction& root = computation_.root_instruction();
@@ -170,13 +170,13 @@ double EvaluationCounts::of_scatter(const Instruction& scatter, const Read& read
   return std::max(there, elements_of(computation_.operand_shape(scatter, arrays + 1)) * components / kVector);
 }
 
-std::vector<double> EvaluationCounts::evaluated_by_product(const Instruction& product) const {
+std::vector<double> EvaluationCounts::evaluated_by_product(const Instruction& product, bool of_warps) const {
   const hlo::Shape& lhs = computation_.operand_shape(product, 0);
   double batches = 1;
   for (const int64_t d : product.as<hlo::DotAttributes>().lhs_batch) batches *= static_cast<double>(lhs.dim(d));
   std::vector<double> counts{elements_of(lhs), elements_of(computation_.operand_shape(product, 1))};
   double& smaller = counts[counts[0] < counts[1] ? 0 : 1];
-  smaller *= std::max(static_cast<double>(blocks_) / std::max(batches, 1.0), 1.0);
+  smaller *= std::max(static_cast<double>(blocks_) / std::max(batches, 1.0), 1.0) * (of_warps ? by_threads_ : 1);
   return counts;
 }
 
@@ -196,7 +196,7 @@ Evaluations EvaluationCounts::propagated(const Evaluations& wanted, bool with_on
     if (evaluated == 0 || it.opcode == Opcode::Tuple) continue;
     total[static_cast<size_t>(id)] = evaluated;
     if (once_[static_cast<size_t>(id)] && it.opcode == Opcode::Dot) {
-      const std::vector<double> counts = evaluated_by_product(it);
+      const std::vector<double> counts = evaluated_by_product(it, of_warps);
       for (size_t k = 0; k < counts.size(); ++k) apart[static_cast<size_t>(it.operands[k])] += counts[k];
       continue;
     }

@@ -18,9 +18,11 @@ class EvaluationCounts {
  public:
   /// `once`: instructions whose elements are evaluated once each, whatever reads them (a reduction that the threads of
   /// a block compute together). Of a product among them each element of the larger operand is evaluated once, and one
-  /// of the smaller operand by each of the `blocks` that has its batch. `module` must outlive this.
+  /// of the smaller operand by each of the `blocks` that has its batch, there by so many threads (`by_threads`, which
+  /// counts in of_warps alone: what one of them has loaded, the others find in the nearest cache). `module` must
+  /// outlive this.
   EvaluationCounts(const hlo::Module& module, hlo::ComputationId computation,
-                   const std::vector<hlo::InstructionId>& once, int64_t blocks = 1);
+                   const std::vector<hlo::InstructionId>& once, int64_t blocks = 1, double by_threads = 1);
 
   /// For the whole result.
   Evaluations whole() const;
@@ -51,13 +53,14 @@ class EvaluationCounts {
 
   const hlo::Computation& computation_;
   /// For each operand of a product among `once`, how many elements of it are evaluated.
-  std::vector<double> evaluated_by_product(const hlo::Instruction& product) const;
+  std::vector<double> evaluated_by_product(const hlo::Instruction& product, bool of_warps) const;
   /// How many elements of an operand a scatter evaluates: each update once, and indices for each vector of updates.
   double of_scatter(const hlo::Instruction& scatter, const Read& read) const;
 
   const std::vector<hlo::InstructionId> heroes_;  ///< what is evaluated once
   std::vector<bool> once_;                        ///< of each instruction whether it is
   int64_t blocks_ = 1;
+  double by_threads_ = 1;
   std::vector<hlo::InstructionId> roots_;
   std::vector<std::vector<Read>> reads_;  ///< of each instruction; none where they are not known
 };

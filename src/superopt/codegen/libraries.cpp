@@ -297,11 +297,12 @@ LibraryPlan plan_libraries(const Graph& graph, const Schedules& schedules) { ret
 
 namespace {
 
-/// How many times as long a kernel takes for its operations, its bytes and what each block waits for; and the parts
-/// that tiles are cut in.
+/// How many times as long a kernel takes for its operations, its bytes and what each block waits for; the parts that
+/// tiles are cut in; and whether they are never cut, as those of several products in one launch.
 struct Slower {
   double operations = 1, bytes = 1, latency = 1;
   int64_t parts = kParts;
+  bool whole = false;
 };
 
 /// Of `batch` products of m × n × k, by tensor cores (at half the rate where an element has twice the bytes) or by
@@ -311,12 +312,19 @@ double work_seconds(bool on_tensor_cores, int64_t element, std::array<int64_t, 4
   const auto [batch, m, n, k] = sizes;
   const double rate = on_tensor_cores ? kMatrixShare * target.rates.matrix_rate * 2 / static_cast<double>(element)
                                       : kScalarShare * target.rates.scalar_rate;
-  const auto tiles = static_cast<double>(batch * ceil_div(m, kTile) * ceil_div(n, kTile));
   const auto all = static_cast<double>(target.multiprocessors);
-  const double busy = tiles < all ? std::min(1.0, tiles * static_cast<double>(slower.parts) / all)
-                                  : tiles / all / std::ceil(tiles / all);
-  const double operations = 2 * static_cast<double>(batch * ceil_div(m, kSmallTile) * kSmallTile) *
-                            static_cast<double>(ceil_div(n, kSmallTile) * kSmallTile) * static_cast<double>(k);
+  const auto tiles_of = [&, batch = batch, m = m, n = n](int64_t side) {
+    return static_cast<double>(batch * ceil_div(m, side) * ceil_div(n, side));
+  };
+  const auto share_of = [&](double tiles) { return tiles / all / std::ceil(tiles / all); };
+  const bool few = tiles_of(kTile) < all, uncut = few && slower.whole;
+  // Tiles of scalar units are small where there are few.
+  const int64_t side = uncut && on_tensor_cores ? kTile : kSmallTile;
+  const double busy = uncut ? share_of(tiles_of(side))
+                      : few ? std::min(1.0, tiles_of(kTile) * static_cast<double>(slower.parts) / all)
+                            : share_of(tiles_of(kTile));
+  const double operations = 2 * static_cast<double>(batch * ceil_div(m, side) * side) *
+                            static_cast<double>(ceil_div(n, side) * side) * static_cast<double>(k);
   const double latency = target.rates.library_start + target.rates.library_term * static_cast<double>(k);
   return slower.latency * latency + std::max(slower.operations * operations / (rate * busy),
                                              slower.bytes * bytes / (kBandwidthShare * target.rates.memory_bandwidth));
@@ -336,9 +344,10 @@ double product_seconds(const MatrixProduct& p, const Target& target) {
   const bool on_tensor_cores = size <= 2 || p.tf32;
   // Scalar units compute as fast on single elements.
   const int64_t parts = std::min(p.m, p.n) <= kSmallTile ? kParts : kUnalignedParts;
-  const Slower slower = aligned           ? Slower{}
+  const bool several = p.batch > 1;
+  const Slower slower = aligned           ? Slower{.whole = several}
                         : on_tensor_cores ? Slower{kUnalignedRate, kUnaligned, kUnaligned, parts}
-                                          : Slower{1, kUnaligned, 1, kParts};
+                                          : Slower{1, kUnaligned, 1, kParts, several};
   return target.rates.launch + work_seconds(on_tensor_cores, size, {p.batch, p.m, p.n, p.k}, bytes, slower, target);
 }
 

@@ -29,9 +29,7 @@ using indexing::Interval;
 using mlir::Value;
 using mlir::ValueRange;
 
-constexpr int64_t kLanesOfColumns = 8;
 constexpr int64_t kLanesOfTerms = 4;
-constexpr int64_t kFragmentRows = 8;  ///< of a matrix instruction
 
 /// Where a lane stands along a dimension: elements `unit` at a time, of which it has some beside each other.
 struct Place {

@@ -36,6 +36,11 @@ struct ProductShape {
 /// Rows up to this are few: one more fragment of a matrix instruction than one.
 inline constexpr int64_t kMostRows = 16;
 
+/// Lanes of a warp that stand along the columns.
+inline constexpr int64_t kLanesOfColumns = 8;
+/// Rows of one fragment of a matrix instruction.
+inline constexpr int64_t kFragmentRows = 8;
+
 /// The shape of a dot that the product emitter takes: at most kMostRows rows, more columns than rows, more terms than
 /// a loop has (indexing::kFewTerms), numbers of 8 bits and more that are not complex. Nothing of another instruction.
 std::optional<ProductShape> product_shape(const hlo::Computation& computation, hlo::InstructionId id);
@@ -78,6 +83,10 @@ int64_t product_blocks(const ProductTiling& tiling, const ProductShape& shape, c
 
 /// Instructions of all threads for the multiply-adds of a product, or its matrix instructions and what these need.
 double product_operations(const ProductTiling& tiling, const ProductShape& shape);
+
+/// Threads of a block that compute each element of the rows, on average: those of all warps along the columns, and
+/// where no matrix instructions share it among lanes, all lanes along the columns; rows and terms beyond the last too.
+double threads_of_row_element(const ProductTiling& tiling, const ProductShape& shape);
 
 struct ProductPlan {
   HeroSplit split;  ///< whose one hero is the product

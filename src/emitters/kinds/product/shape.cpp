@@ -262,6 +262,13 @@ double product_operations(const ProductTiling& tiling, const ProductShape& shape
   return weights * (tiling.matrix ? 1 + std::ceil(rows / 8) / 8 : rows);
 }
 
+double threads_of_row_element(const ProductTiling& tiling, const ProductShape& shape) {
+  const auto rows = static_cast<double>(shape.row_count());
+  const double filled = std::ceil(rows / kFragmentRows) * kFragmentRows / rows;
+  return static_cast<double>(tiling.column_warps) * (tiling.matrix ? filled : kLanesOfColumns) *
+         static_cast<double>(tiling.covered_terms()) / static_cast<double>(shape.term_count());
+}
+
 int64_t ProductPlan::column_tiles() const { return ceil_div(shape.column_count(), tiling.block_columns()); }
 
 int64_t product_padding(const ProductTiling& tiling) { return tiling.block_columns() % 16 == 0 ? 8 : 0; }
