@@ -16,6 +16,7 @@
 #include "emitters/fusion/sink_transposes.h"
 #include "emitters/fusion/split_reductions.h"
 #include "emitters/lax/associative.h"
+#include "emitters/library/complex_products.h"
 #include "hlo/associative_scans.h"
 #include "hlo/batch_loop_products.h"
 #include "hlo/carry_conditions.h"
@@ -103,6 +104,10 @@ class ProgramBuilder {
     program_.result_name = root.name;
     program_.name = flat_.name;
     if ((flat_.fusion || !options_.only.empty()) && add_whole()) return std::move(program_);
+    if (options_.only.empty()) {
+      flat_ = split_complex_products(flat_, options_.target);
+      restart();
+    }
     if (lax_.seconds > 0 && options_.only.empty()) {
       LaxSearch found = search_lax_parts(flat_, options_.target, lax_, libraries_);
       flat_ = std::move(found.module);

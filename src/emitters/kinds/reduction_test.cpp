@@ -161,6 +161,18 @@ std::string softmax(const std::string& shape, const std::string& rows) {
 })";
 }
 
+/// Few columns of few terms in many places: a block has several places.
+TEST(Reduction, ShortColumnsOfManyPlaces) {
+  for (const auto& [places, length, columns] :
+       {std::tuple(3001, 6, 6), std::tuple(977, 3, 2), std::tuple(1031, 16, 16), std::tuple(499, 31, 5)}) {
+    check(sum(fmt::format("f32[{},{},{}]", places, length, columns), fmt::format("f32[{},{}]", places, columns), "1"),
+          "column reduction");
+  }
+  // Other places inside of those, and terms of two dimensions.
+  check(sum("f32[7,5,211,6]", "f32[7,211,6]", "1"), "column reduction");
+  check(sum("f32[3,97,5,4]", "f32[97,4]", "0,2"), "column reduction");
+}
+
 TEST(Reduction, SoftmaxIsOneKernel) {
   for (const int length : {14, 32, 100, 128, 300, 1000, 1024, 2500, 40001}) {
     check(softmax(fmt::format("f32[5,{}]", length), "f32[5]"),
@@ -479,6 +491,8 @@ TEST(Reduction, Tiles) {
   // Rows of several pieces: threads along both, as few repetitions as can be.
   EXPECT_EQ(tiling(sum("f32[24,250,1089]", "f32[250]", "0,2")),
             "24x250x1089 threads 3x1x288 unroll 8x1x1 vector 1x1x4, 250 blocks");
+  EXPECT_EQ(tiling(sum("f32[94805,6,6]", "f32[94805,6]", "1")),
+            "94805x6x6 threads 128x1x3 unroll 1x2x1 vector 1x4x2, 741 blocks");
   EXPECT_EQ(tiling(softmax("f32[16384,4096]", "f32[16384]")),
             "16384x4096 threads 1x512 unroll 1x2 vector 1x4, 16384 blocks");
   const auto wide = emit(softmax("f32[4096,50257]", "f32[4096]"));

@@ -20,6 +20,7 @@ constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kColumnThreads = 512;    ///< of a block that keeps columns in registers
 constexpr int64_t kColumnRows = 8;         ///< of such a thread
 constexpr int64_t kColumnRegisters = 128;  ///< that these may take
+constexpr int64_t kFlightBytes = 128;      ///< of columns, that a thread has on their way
 
 constexpr int64_t kMostRegisters = 255;  ///< of a thread
 constexpr int64_t kOtherRegisters = 36;  ///< of it, for all but its elements
@@ -214,6 +215,11 @@ class Choice {
     while (lanes % 2 == 0 && line() && length >= 64 && blocks() * 8 < processors_ * 7) lanes /= 2;
     const int64_t unit = kWarpSize / std::gcd(lanes, int64_t{kWarpSize});  // for whole warps
     const int64_t most = (enough_blocks(blocks()) ? kThreads : most_threads()) / lanes / unit * unit;
+    if (short_columns(length, columns, outer)) {
+      split();
+      return finish("column reduction", fmt::format("{} columns of {} terms lie together: a block has {} such places",
+                                                    groups_[last].size, length, tiling_.threads[along - 1]));
+    }
     int64_t rows = power_below(length / 4);
     if (rows < vector() || (unit > 1 && length < 2 * unit && columns >= kWarpSize)) rows = 1;
     if (const auto kept = kept_columns(length, columns)) {
@@ -225,13 +231,33 @@ class Choice {
     }
     tiling_.threads[last] = lanes;
     tiling_.threads[along] = rows;
-    // Rows one after the other, all on their way at once.
-    int64_t& flight = tiling_.vector[along];
-    const int64_t each = ceil_div(length, rows);
-    while (flight < 8 && flight * 2 <= each && flight * 2 * vector() * load_.element_bytes <= 128) flight *= 2;
-    tiling_.unroll[along] = ceil_div(each, flight);
+    in_flight(along, ceil_div(length, rows));
     split();
     finish("column reduction", fmt::format("columns of {} outputs lie together in memory", groups_[last].size));
+  }
+
+  /// A thread's rows one after the other, as many as can be on their way at once.
+  void in_flight(size_t along, int64_t rows) {
+    int64_t& flight = tiling_.vector[along];
+    while (flight < 8 && flight * 2 <= rows && flight * 2 * vector() * load_.element_bytes <= kFlightBytes) flight *= 2;
+    tiling_.unroll[along] = ceil_div(rows, flight);
+  }
+
+  /// Where a few columns of a few terms lie together, and there are many such places: a thread has all terms of its
+  /// columns, on their way at once, and a block has the columns of several places.
+  bool short_columns(int64_t length, int64_t columns, int64_t outer) {
+    const size_t last = groups_.size() - 1;
+    if (last < 2 || groups_[last - 2].reduced || load_.rereads || columns * 2 > kWarpSize ||
+        length * vector() * load_.element_bytes > kFlightBytes)
+      return false;
+    const int64_t places = groups_[last - 2].size;
+    int64_t each = std::min(power_above(kThreads / columns), power_below(places));
+    if (columns * each < kWarpSize) return false;
+    while (columns * each / 2 >= kWarpSize && !enough_blocks(outer / places * ceil_div(places, each))) each /= 2;
+    tiling_.threads[last] = columns;
+    tiling_.threads[last - 2] = each;
+    in_flight(last - 1, length);
+    return true;
   }
 
   /// Of columns that are gone through again: lanes and rows of a block whose threads have all of their elements in

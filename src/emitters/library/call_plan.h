@@ -43,7 +43,7 @@ std::optional<DType> library_type(hlo::ElementType type);
 /// Error (Unsupported): why no library computes it.
 Result<CallPlan> plan_product(const hlo::Computation& computation, const Users& users, hlo::InstructionId dot);
 Result<CallPlan> plan_convolution(const hlo::Computation& computation, const Users& users,
-                                  hlo::InstructionId convolution);
+                                  hlo::InstructionId convolution, const Target& target);
 
 Result<CallPlan> plan_transform(const hlo::Computation& computation, const Users& users, hlo::InstructionId fft);
 

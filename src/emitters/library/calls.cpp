@@ -201,7 +201,7 @@ class Rewriter {
     if (it.opcode != Opcode::Dot && it.opcode != Opcode::Convolution && !transforms) return;
     Result<CallPlan> plan = transforms                 ? plan_transform(from_, users_, id)
                             : it.opcode == Opcode::Dot ? plan_product(from_, users_, id)
-                                                       : plan_convolution(from_, users_, id);
+                                                       : plan_convolution(from_, users_, id, target_);
     if (!plan) {
       result_.kept[it.name] = plan.error().message;
       return;

@@ -44,7 +44,8 @@ LibraryCalls find_library_calls(const hlo::Module& module, const Target& target,
 /// has (padding of two kinds, dilated or reversed operands, one dimension) with the same done before them, where a
 /// library takes them then; Fourier transforms that divide by their lengths with that undone behind them, and those of
 /// several dimensions that stand one after the other as one; products in the order, and with rows of the length, that
-/// libraries are fastest for (ordered_products.h, padded_products.h).
+/// libraries are fastest for (ordered_products.h, padded_products.h); convolutions with channels and filters of such
+/// lengths (padded_convolutions.h).
 hlo::Module prepare_for_libraries(const hlo::Module& module, const Target& target, LibraryUse use);
 
 }  // namespace strata::emitters

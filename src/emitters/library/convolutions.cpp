@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "emitters/library/call_plan.h"
+#include "superopt/codegen/libraries.h"
 
 namespace strata::emitters {
 namespace {
@@ -34,8 +35,9 @@ bool lies_in(const Dimensions& order, const Dimensions& sizes, const Dimensions&
 
 class ConvolutionPlanner {
  public:
-  ConvolutionPlanner(const Computation& computation, const Users& users, InstructionId id)
-      : computation_(computation),
+  ConvolutionPlanner(const Computation& computation, const Users& users, InstructionId id, const Target& target)
+      : target_(target),
+        computation_(computation),
         users_(users),
         id_(id),
         it_(computation[id]),
@@ -52,14 +54,17 @@ class ConvolutionPlanner {
     } else {
       STRATA_CHECK(take_sizes());
     }
-    std::optional<int64_t> least;
+    // What is copied is read and written; of 16 bits the library's kernels want channels last, and the library copies
+    // what lies otherwise by kernels of its own.
+    std::optional<double> least;
     for (const bool last : {work_.type != DType::F32, work_.type == DType::F32}) {
       CallPlan plan;
       Convolution work = work_;
       work.channels_last = last;
-      const int64_t copied = choose(plan, last);
-      if (least && copied >= *least) continue;
-      least = copied;
+      const auto copied = static_cast<double>(choose(plan, last));
+      const double seconds = library_seconds(work, target_) + 2 * copied / target_.rates.memory_bandwidth;
+      if (least && seconds >= *least) continue;
+      least = seconds;
       plan.work = work;
       best_ = std::move(plan);
     }
@@ -164,6 +169,7 @@ class ConvolutionPlanner {
     best_.result = *relu;
   }
 
+  const Target& target_;
   const Computation& computation_;
   const Users& users_;
   const InstructionId id_;
@@ -177,8 +183,9 @@ class ConvolutionPlanner {
 
 }  // namespace
 
-Result<CallPlan> plan_convolution(const Computation& computation, const Users& users, InstructionId convolution) {
-  return ConvolutionPlanner(computation, users, convolution).plan();
+Result<CallPlan> plan_convolution(const Computation& computation, const Users& users, InstructionId convolution,
+                                  const Target& target) {
+  return ConvolutionPlanner(computation, users, convolution, target).plan();
 }
 
 }  // namespace strata::emitters

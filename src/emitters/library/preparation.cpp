@@ -7,6 +7,7 @@
 #include "emitters/library/call_plan.h"
 #include "emitters/library/narrow_products.h"
 #include "emitters/library/ordered_products.h"
+#include "emitters/library/padded_convolutions.h"
 #include "emitters/library/padded_products.h"
 #include "emitters/library/shared_products.h"
 #include "hlo/compute.h"
@@ -451,7 +452,8 @@ class Preparer : hlo::EntryRewriter {
 }  // namespace
 
 hlo::Module prepare_for_libraries(const hlo::Module& module, const Target& target, LibraryUse use) {
-  const hlo::Module prepared = Preparer(with_narrow_products(module, target, use), target, use).run();
+  hlo::Module prepared = Preparer(with_narrow_products(module, target, use), target, use).run();
+  prepared = with_padded_convolutions(prepared, target);
   const hlo::Module padded = with_padded_products(with_ordered_products(prepared, target, use), target, use);
   return with_shared_products(padded, target, use);
 }

@@ -1,0 +1,114 @@
+#include "emitters/library/padded_convolutions.h"
+
+#include "emitters/library/call_plan.h"
+#include "hlo/entry_rewriter.h"
+#include "superopt/codegen/libraries.h"
+
+namespace strata::emitters {
+namespace {
+
+using hlo::Instruction;
+using hlo::InstructionId;
+using hlo::Opcode;
+using hlo::Shape;
+
+constexpr int64_t kAlignment = 8;  ///< elements of 16 bits
+
+int64_t filled(int64_t size) { return ceil_div(size, kAlignment) * kAlignment; }
+
+class Filler : hlo::EntryRewriter {
+ public:
+  Filler(const hlo::Module& module, const Target& target)
+      : EntryRewriter(module), target_(target), users_(users_of(from_)) {}
+
+  hlo::Module run() {
+    return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
+      const auto work = it.opcode == Opcode::Convolution ? work_of(it) : std::nullopt;
+      if (!work) return std::nullopt;
+      const Shapes to = filled_shapes(it, *work);
+      return pays(it, *work, to) ? std::optional(fill(copy, to)) : std::nullopt;
+    });
+  }
+
+ private:
+  struct Shapes {
+    Shape x, w, result;
+  };
+
+  /// What a library that takes it as it is computes.
+  std::optional<Convolution> work_of(const Instruction& it) const {
+    const auto& a = it.as<hlo::ConvolutionAttributes>();
+    if (a.feature_group_count != 1 || a.batch_group_count != 1) return std::nullopt;
+    const auto id = static_cast<InstructionId>(&it - from_.instructions.data());
+    const auto plan = plan_convolution(from_, users_, id, target_);
+    if (!plan) return std::nullopt;
+    const auto work = std::get<Convolution>(plan->work);
+    return size_of(work.type) == 2 ? std::optional(work) : std::nullopt;
+  }
+
+  /// The same arrays with channels and filters filled up. What a gradient of filters sums over is images.
+  Shapes filled_shapes(const Instruction& it, const Convolution& work) const {
+    const auto& a = it.as<hlo::ConvolutionAttributes>();
+    const auto with = [](const Shape& shape, std::initializer_list<int64_t> dimensions) {
+      std::vector<int64_t> dims = shape.dims;
+      for (const int64_t d : dimensions) dims[static_cast<size_t>(d)] = filled(dims[static_cast<size_t>(d)]);
+      return hlo::array_shape(shape.type, dims);
+    };
+    const Shape &x = from_.operand_shape(it, 0), &w = from_.operand_shape(it, 1);
+    if (work.part == ConvolutionPart::Filters)
+      return {with(x, {a.input_batch}), with(w, {a.kernel_output_feature}),
+              with(it.shape, {a.output_batch, a.output_feature})};
+    return {with(x, {a.input_feature}), with(w, {a.kernel_input_feature, a.kernel_output_feature}),
+            with(it.shape, {a.output_feature})};
+  }
+
+  bool pays(const Instruction& it, const Convolution& work, const Shapes& to) const {
+    Convolution larger = work;
+    larger.channels = filled(work.channels);
+    larger.filters = filled(work.filters);
+    if (larger.channels == work.channels && larger.filters == work.filters) return false;
+    larger.channels_last = true;
+    double seconds = library_seconds(larger, target_);
+    for (const auto& [from, padded] : {std::pair(&from_.operand_shape(it, 0), &to.x),
+                                       std::pair(&from_.operand_shape(it, 1), &to.w), std::pair(&it.shape, &to.result)}) {
+      if (from->dims == padded->dims) continue;
+      const auto elements = static_cast<double>(from->element_count() + padded->element_count());
+      seconds += target_.rates.launch + 2 * elements / target_.rates.memory_bandwidth;
+    }
+    return seconds < library_seconds(work, target_);
+  }
+
+  InstructionId padded(InstructionId id, const Shape& to) {
+    if (shape(id).dims == to.dims) return id;
+    const size_t rank = to.dims.size();
+    hlo::PadAttributes pad{std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, 0)};
+    for (size_t d = 0; d < rank; ++d) pad.high[d] = to.dims[d] - shape(id).dims[d];
+    const Shape scalar = hlo::array_shape(to.type, {});
+    const InstructionId zero =
+        add("zero", Opcode::Constant, scalar, {}, hlo::ConstantAttributes{hlo::Literal(scalar), false});
+    return add(entry_[id].name + ".filled", Opcode::Pad, to, {id, zero}, pad);
+  }
+
+  InstructionId fill(const Instruction& it, const Shapes& to) {
+    const InstructionId x = padded(it.operands[0], to.x), w = padded(it.operands[1], to.w);
+    const InstructionId made = add(it.name + ".filled", Opcode::Convolution, to.result, {x, w}, it.attributes);
+    const Shape result = hlo::array_shape(it.shape.type, it.shape.dims);
+    const std::vector<int64_t> starts(result.dims.size(), 0), strides(result.dims.size(), 1);
+    const InstructionId part = result.dims == to.result.dims
+                                   ? made
+                                   : add(it.name + ".part", Opcode::Slice, result, {made},
+                                         hlo::SliceAttributes{starts, result.dims, strides});
+    return it.shape.has_default_layout() ? part : add(it.name + ".copy", Opcode::Copy, it.shape, {part});
+  }
+
+  const Target& target_;
+  const Users users_;
+};
+
+}  // namespace
+
+hlo::Module with_padded_convolutions(const hlo::Module& module, const Target& target) {
+  return Filler(module, target).run();
+}
+
+}  // namespace strata::emitters
