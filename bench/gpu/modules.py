@@ -426,6 +426,8 @@ def main():
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")   # Strata needs memory of the same GPU
     from module_families import MODULES
     import module_operators  # noqa: F401, more modules
+    import module_odd_blocks  # noqa: F401
+    import module_odd_layers  # noqa: F401
     import module_odd_models  # noqa: F401
     import module_odd_operators  # noqa: F401
     import module_odd_shapes  # noqa: F401

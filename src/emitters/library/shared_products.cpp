@@ -26,8 +26,8 @@ constexpr int64_t kRound = 8;  ///< parts that do not divide begin at whole 16 b
 
 class Sharer : ProductPartsRewriter {
  public:
-  Sharer(const hlo::Module& module, const Target& target)
-      : ProductPartsRewriter(module), target_(target), scratch_(from_), users_(users_of(from_)) {}
+  Sharer(const hlo::Module& module, const Target& target, LibraryUse use)
+      : ProductPartsRewriter(module), target_(target), use_(use), scratch_(from_), users_(users_of(from_)) {}
 
   hlo::Module run() {
     return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
@@ -51,7 +51,7 @@ class Sharer : ProductPartsRewriter {
     const double loop = loop_microseconds(static_cast<double>(it.shape.element_count()),
                                           static_cast<double>(std::get<MatrixProduct>(given->work).k),
                                           2 * hlo::byte_width(from_.operand_shape(it, 0).type), target_);
-    double least = kWorthParts * std::min(as_is, loop);
+    const double least = kWorthParts * (use_ == LibraryUse::WhereFaster ? std::min(as_is, loop) : as_is);
     // The number of parts by the work alone: copies are the same for all.
     std::optional<ProductCut> best;
     double shortest = least;
@@ -137,6 +137,7 @@ class Sharer : ProductPartsRewriter {
   }
 
   const Target& target_;
+  const LibraryUse use_;
   hlo::Computation scratch_;
   Users users_;  ///< of `from_`, and of what is in `scratch_` besides
 };
@@ -145,7 +146,7 @@ class Sharer : ProductPartsRewriter {
 
 hlo::Module with_shared_products(const hlo::Module& module, const Target& target, LibraryUse use) {
   if (use == LibraryUse::Never) return module;
-  return Sharer(module, target).run();
+  return Sharer(module, target, use).run();
 }
 
 }  // namespace strata::emitters
