@@ -69,8 +69,9 @@ class Filler : hlo::EntryRewriter {
     if (larger.channels == work.channels && larger.filters == work.filters) return false;
     larger.channels_last = true;
     double seconds = library_seconds(larger, target_);
-    for (const auto& [from, padded] : {std::pair(&from_.operand_shape(it, 0), &to.x),
-                                       std::pair(&from_.operand_shape(it, 1), &to.w), std::pair(&it.shape, &to.result)}) {
+    for (const auto& [from, padded] :
+         {std::pair(&from_.operand_shape(it, 0), &to.x), std::pair(&from_.operand_shape(it, 1), &to.w),
+          std::pair(&it.shape, &to.result)}) {
       if (from->dims == padded->dims) continue;
       const auto elements = static_cast<double>(from->element_count() + padded->element_count());
       seconds += target_.rates.launch + 2 * elements / target_.rates.memory_bandwidth;
@@ -94,10 +95,9 @@ class Filler : hlo::EntryRewriter {
     const InstructionId made = add(it.name + ".filled", Opcode::Convolution, to.result, {x, w}, it.attributes);
     const Shape result = hlo::array_shape(it.shape.type, it.shape.dims);
     const std::vector<int64_t> starts(result.dims.size(), 0), strides(result.dims.size(), 1);
-    const InstructionId part = result.dims == to.result.dims
-                                   ? made
-                                   : add(it.name + ".part", Opcode::Slice, result, {made},
-                                         hlo::SliceAttributes{starts, result.dims, strides});
+    const InstructionId part = result.dims == to.result.dims ? made
+                                                             : add(it.name + ".part", Opcode::Slice, result, {made},
+                                                                   hlo::SliceAttributes{starts, result.dims, strides});
     return it.shape.has_default_layout() ? part : add(it.name + ".copy", Opcode::Copy, it.shape, {part});
   }
 
