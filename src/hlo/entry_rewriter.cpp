@@ -11,9 +11,11 @@ Module EntryRewriter::rewrite(const Replaced& replaced) {
   for (const Instruction& it : from_.instructions) {
     Instruction copy = it;
     for (InstructionId& operand : copy.operands) operand = moved_[static_cast<size_t>(operand)];
+    const auto before = static_cast<InstructionId>(entry_.instructions.size());
     if (const std::optional<InstructionId> other = replaced(it, copy)) {
       moved_.push_back(*other);
-      entry_.instructions[static_cast<size_t>(*other)].name = it.name;
+      // What was there before has a name of its own: a parameter's is how callers know it.
+      if (*other >= before) entry_.instructions[static_cast<size_t>(*other)].name = it.name;
       changed = true;
     } else {
       moved_.push_back(append(std::move(copy)));

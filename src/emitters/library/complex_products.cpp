@@ -25,12 +25,12 @@ class Splitter : hlo::EntryRewriter {
       if (it.opcode == Opcode::Real || it.opcode == Opcode::Imag) {
         const auto known = products_.find(it.operands[0]);
         if (known == products_.end()) return std::nullopt;
-        return it.opcode == Opcode::Real ? known->second.real : known->second.imaginary;
+        return in_layout(it.opcode == Opcode::Real ? known->second.real : known->second.imaginary, it);
       }
       const auto id = static_cast<InstructionId>(&it - from_.instructions.data());
       const auto product = products_.find(id);
       if (product == products_.end() || !product->second.is_read()) return std::nullopt;
-      return split(it, copy, product->second);
+      return in_layout(split(it, copy, product->second), it);
     });
   }
 
@@ -92,6 +92,13 @@ class Splitter : hlo::EntryRewriter {
     dims[static_cast<size_t>(dimension)] *= 2;
     const Shape to = hlo::array_shape(shape(first).type, dims);
     return add(name, Opcode::Concatenate, to, {first, second}, hlo::DimensionsAttributes{{dimension}});
+  }
+
+  /// A part, or a whole product, in the order in memory of what it stands for, which a bitcast may read. Of a product
+  /// that is read by parts alone nobody reads what this makes.
+  InstructionId in_layout(InstructionId id, const Instruction& of) {
+    const bool same = shape(id).minor_to_major == of.shape.minor_to_major || shape(id).type != of.shape.type;
+    return same ? id : add(of.name + ".copy", Opcode::Copy, of.shape, {id});
   }
 
   InstructionId split(const Instruction& it, const Instruction& copy, Product& product) {

@@ -89,6 +89,19 @@ TEST(ComplexProducts, ComputeThePartsThatAreRead) {
   EXPECT_EQ(count(works("  ROOT r = c64[40,48] negate(d)\n")), 2);
 }
 
+/// A bitcast reads the order in memory of what it is of.
+TEST_F(ComplexProductsTest, PartsKeepTheirOrderInMemory) {
+  for (const char* part : {"real", "imag"}) {
+    const hlo::ModulePtr module =
+        parsed(fmt::format("ENTRY e {{\n  a = c64[24,40]{{1,0}} parameter(0)\n  b = c64[40,24]{{1,0}} parameter(1)\n"
+                           "  d = c64[24,24]{{0,1}} dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+                           "  r = f32[24,24]{{0,1}} {}(d)\n  ROOT t = f32[24,24]{{1,0}} bitcast(r)\n}}\n",
+                           part));
+    ASSERT_TRUE(module);
+    EXPECT_EQ(checked(*module, 3), "") << explained_;
+  }
+}
+
 /// What a loop computes sooner than it could read it.
 TEST(ComplexProducts, OfFewTermsStay) {
   const hlo::ModulePtr module = parsed(
