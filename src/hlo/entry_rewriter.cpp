@@ -40,4 +40,9 @@ InstructionId EntryRewriter::add(const std::string& base, Opcode opcode, Shape s
   return append(std::move(it));
 }
 
+InstructionId EntryRewriter::zero(ElementType type) {
+  const Shape scalar = array_shape(type, {});
+  return add("zero", Opcode::Constant, scalar, {}, ConstantAttributes{Literal(scalar), false});
+}
+
 }  // namespace strata::hlo

@@ -28,6 +28,8 @@ class EntryRewriter {
   /// With a name that no other instruction has.
   InstructionId add(const std::string& base, Opcode opcode, Shape shape, std::vector<InstructionId> operands,
                     Attributes attributes = NoAttributes{}, std::vector<ComputationId> called = {});
+  /// A scalar constant 0.
+  InstructionId zero(ElementType type);
   const Shape& shape(InstructionId id) const { return entry_[id].shape; }
 
   Module result_;  ///< computations that are called may be added

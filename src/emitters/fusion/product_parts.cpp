@@ -31,11 +31,6 @@ ProductCut ProductPartsRewriter::longest_terms(const Instruction& it) const {
   return cut;
 }
 
-InstructionId ProductPartsRewriter::zero(hlo::ElementType type) {
-  const hlo::Literal value(hlo::array_shape(type, {}));
-  return add("zero", Opcode::Constant, value.shape(), {}, hlo::ConstantAttributes{value, false});
-}
-
 InstructionId ProductPartsRewriter::terms_in_parts(const std::string& name, InstructionId operand, int64_t d,
                                                    const EvenCut& cut) {
   const InstructionId filling = cut.missing() > 0 ? zero(shape(operand).type) : operand;

@@ -32,7 +32,6 @@ class ProductPartsRewriter : protected PartsRewriter {
   hlo::InstructionId in_two_steps(const hlo::Instruction& it, const hlo::Instruction& copy, const ProductCut& cut);
 
  private:
-  hlo::InstructionId zero(hlo::ElementType type);
   hlo::InstructionId terms_in_parts(const std::string& name, hlo::InstructionId operand, int64_t d, const EvenCut& cut);
   hlo::ComputationId sum_of(hlo::ElementType type);
 };

@@ -134,10 +134,7 @@ class Splitter : hlo::EntryRewriter {
   }
 
   InstructionId zeros(const Shape& of) {
-    const Shape scalar = hlo::array_shape(of.type, {});
-    const InstructionId zero =
-        add("zero", Opcode::Constant, scalar, {}, hlo::ConstantAttributes{hlo::Literal(scalar), false});
-    return add("zeros", Opcode::Broadcast, of, {zero}, hlo::DimensionsAttributes{});
+    return add("zeros", Opcode::Broadcast, of, {zero(of.type)}, hlo::DimensionsAttributes{});
   }
 
   const Target& target_;

@@ -217,10 +217,7 @@ class Narrower : hlo::EntryRewriter {
       shape.dims[static_cast<size_t>(d)] = size;
     }
     if (shape.dims == entry_[id].shape.dims) return id;
-    const Shape scalar = hlo::array_shape(shape.type, {});
-    const InstructionId zero =
-        add("zero", Opcode::Constant, scalar, {}, hlo::ConstantAttributes{hlo::Literal(scalar), false});
-    return add(entry_[id].name + ".padded", Opcode::Pad, shape, {id, zero}, pad);
+    return add(entry_[id].name + ".padded", Opcode::Pad, shape, {id, zero(shape.type)}, pad);
   }
 
   InstructionId narrowed(const Instruction& it, const Types& types) {

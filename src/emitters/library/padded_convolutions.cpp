@@ -84,10 +84,7 @@ class Filler : hlo::EntryRewriter {
     const size_t rank = to.dims.size();
     hlo::PadAttributes pad{std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, 0)};
     for (size_t d = 0; d < rank; ++d) pad.high[d] = to.dims[d] - shape(id).dims[d];
-    const Shape scalar = hlo::array_shape(to.type, {});
-    const InstructionId zero =
-        add("zero", Opcode::Constant, scalar, {}, hlo::ConstantAttributes{hlo::Literal(scalar), false});
-    return add(entry_[id].name + ".filled", Opcode::Pad, to, {id, zero}, pad);
+    return add(entry_[id].name + ".filled", Opcode::Pad, to, {id, zero(to.type)}, pad);
   }
 
   InstructionId fill(const Instruction& it, const Shapes& to) {

@@ -61,11 +61,6 @@ class Preparer : hlo::EntryRewriter {
     return add(entry_[id].name + ".reshaped", Opcode::Reshape, to, {id});
   }
 
-  InstructionId constant(hlo::ElementType type) {
-    return add("zero", Opcode::Constant, hlo::array_shape(type, {}), {},
-               hlo::ConstantAttributes{hlo::Literal(hlo::array_shape(type, {})), false});
-  }
-
   static int64_t free_elements(const Shape& shape, const Dimensions& batch, const Dimensions& contracting) {
     int64_t all = shape.element_count();
     for (const int64_t d : batch) all /= shape.dim(d);
@@ -212,7 +207,7 @@ class Preparer : hlo::EntryRewriter {
                                           [&](int64_t n, int64_t d) { return n * all.dim(d); });
     const Shape sums = hlo::array_shape(type, kept_dims);
     sum = terms == 1 ? reshaped(sum, sums)
-                     : add(it.name + ".sums", Opcode::Reduce, sums, {sum, constant(type)},
+                     : add(it.name + ".sums", Opcode::Reduce, sums, {sum, zero(type)},
                            hlo::DimensionsAttributes{reduced}, {adder(type)});
     return convert_last(in_result_order(sum, kept, it.shape), it);
   }
@@ -310,7 +305,7 @@ class Preparer : hlo::EntryRewriter {
     const Shape made = hlo::array_shape(to.type, to.dims);
     hlo::PadAttributes pad{Dimensions(rank, 0), Dimensions(rank, 0), Dimensions(rank, 0)};
     for (size_t d = 0; d < rank; ++d) pad.high[d] = to.dims[d] - shape(id).dims[d];
-    id = add(name + ".resized", Opcode::Pad, made, {id, constant(to.type)}, pad);
+    id = add(name + ".resized", Opcode::Pad, made, {id, zero(to.type)}, pad);
     return to.has_default_layout() ? id : add(name + ".copy", Opcode::Copy, to, {id});
   }
 
@@ -427,8 +422,7 @@ class Preparer : hlo::EntryRewriter {
       pad.interior[d] = std::exchange(each.lhs_dilate, 1) - 1;
       larger.dims[d] += pad.low[d] + pad.high[d] + std::max<int64_t>(larger.dims[d] - 1, 0) * pad.interior[d];
     }
-    const InstructionId zero = constant(larger.type);
-    return add(name + ".padded", Opcode::Pad, larger, {x, zero}, pad);
+    return add(name + ".padded", Opcode::Pad, larger, {x, zero(larger.type)}, pad);
   }
 
   /// A dimension of one element before the spatial one: numbers of dimensions from there on are one higher.
