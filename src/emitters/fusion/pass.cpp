@@ -5,9 +5,9 @@
 #include <limits>
 #include <queue>
 #include <set>
-#include <tuple>
 
 #include "emitters/elemental/known_functions.h"
+#include "emitters/fusion/group_pair.h"
 #include "emitters/fusion/instruction_roles.h"
 #include "emitters/fusion/part_builder.h"
 #include "emitters/kinds/in_place.h"
@@ -29,43 +29,25 @@ void collect_arrays(const Computation& computation, InstructionId id, std::vecto
   }
 }
 
-/// Two groups that might become one.
-struct Pair {
-  double gain = 0;
-  size_t size = 0;  ///< of the joined group, where that decides between equal gains
-  int consumer = 0;
-  bool siblings = false;
-  int producer = 0;
-  int producer_version = 0, consumer_version = 0;
-  bool rated = true;  ///< else the gain is at most that
-
-  /// The pair to be joined first is the largest; of equal ones what is to be rated.
-  bool operator<(const Pair& other) const {
-    const auto key = [](const Pair& p) {
-      return std::tuple(-p.gain, p.rated, p.size, p.consumer, p.siblings, p.producer);
-    };
-    return key(other) < key(*this);
-  }
-};
-
 /// Joins groups.
 class Fuser {
  public:
   Fuser(const hlo::Module& module, Ratings& ratings, Parameters parameters, FusionWork& work, size_t most_instructions,
-        Ties ties)
+        Ties ties, const std::map<std::string, size_t>& begun)
       : module_(module),
         computation_(module.entry_computation()),
         ratings_(ratings),
         parameters_(parameters),
         work_(work),
         most_instructions_(most_instructions),
-        ties_(ties) {}
+        ties_(ties),
+        begun_(begun) {}
 
   std::vector<ProgramPart> run() {
     make_groups();
     for (size_t group = 0; group < groups_.size(); ++group) add_pairs_of(static_cast<int>(group));
     while (!pairs_.empty()) {
-      const Pair best = pairs_.top();
+      const GroupPair best = pairs_.top();
       pairs_.pop();
       if (best.producer_version != version(best.producer) || best.consumer_version != version(best.consumer)) continue;
       if (!best.rated) {
@@ -230,11 +212,15 @@ class Fuser {
   void make_groups() {
     find_uses();
     group_of_.assign(computation_.instructions.size(), -1);
+    std::map<size_t, int> begun;  // which group has begun as which number
+    const bool is_begun = are_begun();
     for (size_t i = 0; i < computation_.instructions.size(); ++i) {
       const auto id = static_cast<InstructionId>(i);
       if (transparent(id)) continue;
-      group_of_[i] = static_cast<int>(groups_.size());
-      groups_.push_back({id});
+      const auto next = static_cast<int>(groups_.size());
+      group_of_[i] = is_begun ? begun.try_emplace(begun_.at(computation_[id].name), next).first->second : next;
+      if (group_of_[i] == next) groups_.emplace_back();
+      groups_[static_cast<size_t>(group_of_[i])].insert(id);
     }
     // What is in every group has none of its own, but where it is a result.
     for (const ArrayValue& result : results_) {
@@ -246,10 +232,18 @@ class Fuser {
       inputs_.push_back(inputs_of(group));
     }
     versions_.assign(groups_.size(), 0);
-    for (size_t i = 0; i < groups_.size(); ++i) {
-      sequence_.push_back(static_cast<int>(i));
-      places_.push_back(i);
+    sequence_ = order();
+    places_.resize(groups_.size());
+    for (size_t i = 0; i < groups_.size(); ++i) places_[static_cast<size_t>(sequence_[i])] = i;
+  }
+
+  /// Whether groups begin as they are named.
+  bool are_begun() const {
+    if (begun_.empty()) return false;
+    for (InstructionId id = 0; id < std::ssize(computation_.instructions); ++id) {
+      if (!transparent(id) && !begun_.contains(computation_[id].name)) return false;
     }
+    return true;
   }
 
   int version(int group) const { return versions_[static_cast<size_t>(group)]; }
@@ -379,7 +373,8 @@ class Fuser {
     }
   }
 
-  /// Other groups that read an array which this one reads too.
+  /// Other groups that read an array which this one reads too, or another result of a group whose results it reads:
+  /// both can run when that is done.
   std::set<int> siblings(int group) const {
     std::set<int> found;
     for (const InstructionId id : groups_[static_cast<size_t>(group)]) {
@@ -389,6 +384,8 @@ class Fuser {
         });
       }
     }
+    for (const int producer : producers(group)) found.merge(consumers(producer));
+    found.erase(group);
     return found;
   }
 
@@ -435,7 +432,7 @@ class Fuser {
     constexpr double kPreference = 1e-6;
     if (!(gain > 0)) return;
     if (of_one_array && ties_ == Ties::ReadersLast) gain *= 1 - kPreference;
-    Pair pair{gain, 0, consumer, of_one_array, producer, version(producer), version(consumer), rated};
+    GroupPair pair{gain, 0, consumer, of_one_array, producer, version(producer), version(consumer), rated};
     if (groups_.size() > kManyGroups) {
       pair.gain = static_cast<double>(static_cast<float>(gain));
       pair.size = groups_[static_cast<size_t>(producer)].size() + groups_[static_cast<size_t>(consumer)].size();
@@ -552,6 +549,7 @@ class Fuser {
   FusionWork& work_;
   const size_t most_instructions_;
   const Ties ties_;
+  const std::map<std::string, size_t>& begun_;
   std::vector<bool> known_, everywhere_;
   std::vector<int64_t> kinds_, shapes_;   ///< of instructions: Ratings::kind_of it, and of a parameter of its shape
   mutable std::vector<int64_t> numbers_;  ///< of instructions in the description that is being written, else -1
@@ -565,7 +563,7 @@ class Fuser {
   std::vector<KernelTime> times_;
   std::vector<std::vector<ArrayValue>> inputs_;  ///< of each group
   std::vector<int> versions_;                    ///< how often a group has changed
-  std::priority_queue<Pair> pairs_;              ///< that save time, with the versions that they were rated at
+  std::priority_queue<GroupPair> pairs_;         ///< that save time, with the versions that they were rated at
   std::vector<int> sequence_;                    ///< all groups, each behind those that it reads
   std::vector<size_t> places_;                   ///< of each group in it
 };
@@ -580,11 +578,11 @@ std::optional<ArrayValue> resolve(const Computation& computation, InstructionId 
 }
 
 std::vector<ProgramPart> fuse(const hlo::Module& module, Ratings& ratings, Parameters parameters, FusionWork* work,
-                              size_t most_instructions, Ties ties) {
+                              size_t most_instructions, Ties ties, const std::map<std::string, size_t>& begun) {
   const std::optional<hlo::Module> known = with_known_functions(module, module.entry);
   FusionWork own;
   const hlo::Module& whole = known ? *known : module;
-  return Fuser(whole, ratings, parameters, work != nullptr ? *work : own, most_instructions, ties).run();
+  return Fuser(whole, ratings, parameters, work != nullptr ? *work : own, most_instructions, ties, begun).run();
 }
 
 std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters, FusionWork* work,

@@ -3,7 +3,9 @@
 
 #include <compare>
 #include <limits>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "emitters/fusion/ratings.h"
@@ -42,6 +44,7 @@ struct KernelWork {
   double of_longest_thread = 0;  ///< operations: its part of all, and at least what an element of a root takes
   double repeated_code = 0;      ///< operations in the kernel's code beyond once for each instruction
   std::vector<indexing::RepeatedReduction> repeated;
+  int64_t fills = 0;    ///< outputs that hold a value before, to which a reduction's blocks add theirs
   bool serial = false;  ///< long reductions, by one thread for each element, beside other operators
 };
 KernelWork kernel_work(const hlo::Module& module, const Target& target);
@@ -87,9 +90,11 @@ struct FusionWork {
 /// Time is nearly linear: of an array that very many instructions read, only readers near each other are joined.
 std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters = Parameters::Kept,
                               FusionWork* work = nullptr, size_t most_instructions = kMostInstructions);
-/// The same, with times that passes before it have estimated; `work` counts none of them.
+/// The same, with times that passes before it have estimated; `work` counts none of them. `begun`: where all
+/// instructions of the entry that are in groups are named there, groups begin as those of one number, none of which
+/// needs what is computed of its own results by others.
 std::vector<ProgramPart> fuse(const hlo::Module& module, Ratings& ratings, Parameters parameters = Parameters::Kept,
                               FusionWork* work = nullptr, size_t most_instructions = kMostInstructions,
-                              Ties ties = Ties::InOrder);
+                              Ties ties = Ties::InOrder, const std::map<std::string, size_t>& begun = {});
 
 }  // namespace strata::emitters
