@@ -172,7 +172,7 @@ TEST(LaxFilled, RandomPartsComputeTheSame) {
       const std::optional<LaxPart> longer = filled(part);
       if (!longer) continue;
       ++forms;
-      ASSERT_EQ(difference(module, {*longer}, 256), "") << seed << "\n" << text;
+      ASSERT_EQ(difference_of_calls(module, {*longer}, 256), "") << seed << "\n" << text;
     }
   }
   EXPECT_GT(forms, 100);

@@ -21,6 +21,17 @@
 
 namespace strata::emitters {
 
+/// How the module with calls of the parts differs from the module; empty where it does not.
+inline std::string difference_of_calls(const hlo::Module& module, const std::vector<LaxPart>& parts, double slack) {
+  const hlo::Module called = with_lax_calls(module, parts);
+  if (const auto right = hlo::verify(called); !right) return right.error().to_string();
+  const auto arguments = hlo::typical_arguments(module.entry_computation(), 3);
+  const auto expected = hlo::evaluate(module, arguments);
+  const auto actual = hlo::evaluate(called, arguments);
+  if (!expected || !actual) return "the interpreter fails";
+  return hlo::difference(*actual, *expected, slack).value_or("");
+}
+
 /// How each part's program differs from the interpreter on the part's module, and the module with calls from the
 /// module; empty where nothing does.
 inline std::string difference(const hlo::Module& module, const std::vector<LaxPart>& parts, double slack) {
@@ -34,13 +45,7 @@ inline std::string difference(const hlo::Module& module, const std::vector<LaxPa
     if (const auto found = hlo::difference(*actual, *expected, slack))
       return *found + "\n" + print(*part.program.graph);
   }
-  const hlo::Module called = with_lax_calls(module, parts);
-  if (const auto right = hlo::verify(called); !right) return right.error().to_string();
-  const auto arguments = hlo::typical_arguments(module.entry_computation(), 3);
-  const auto expected = hlo::evaluate(module, arguments);
-  const auto actual = hlo::evaluate(called, arguments);
-  if (!expected || !actual) return "the interpreter fails";
-  return hlo::difference(*actual, *expected, 1).value_or("");
+  return difference_of_calls(module, parts, 1);
 }
 
 inline hlo::Module flat(const std::string& text) {
