@@ -96,7 +96,9 @@ TEST(RowPieces, AreAsTheInterpreterHasThem) {
     const bool in_pieces =
         decision.find(fmt::format("{}x{}x{} threads", one.rows, one.pieces, one.length)) != std::string::npos;
     const bool wanted = !one.along_pieces && one.length > 256 && one.length % 8 != 0;
-    if (whole && one.rows > 1) EXPECT_EQ(in_pieces, wanted) << decision;
+    if (whole && one.rows > 1) {
+      EXPECT_EQ(in_pieces, wanted) << decision;
+    }
     pieces += in_pieces ? 1 : 0;
   }
   EXPECT_GE(pieces, 4);
