@@ -136,7 +136,6 @@ class ProgramBuilder {
   /// The kernels of the entry. Where sums differ by factors, and where reductions of all elements can be of rows'
   /// results beside other reductions of rows, both ways are tried; large modules have one.
   FusedModule cut() const {
-    constexpr size_t kFewInstructions = 256;
     const auto fused_of = [&](const hlo::Module& module) {
       return fuse_recomputing(module, options_.target, parameters_);
     };

@@ -33,15 +33,14 @@ void collect_arrays(const Computation& computation, InstructionId id, std::vecto
 class Fuser {
  public:
   Fuser(const hlo::Module& module, Ratings& ratings, Parameters parameters, FusionWork& work, size_t most_instructions,
-        Ties ties, const std::map<std::string, size_t>& begun)
+        Ties ties)
       : module_(module),
         computation_(module.entry_computation()),
         ratings_(ratings),
         parameters_(parameters),
         work_(work),
         most_instructions_(most_instructions),
-        ties_(ties),
-        begun_(begun) {}
+        ties_(ties) {}
 
   std::vector<ProgramPart> run() {
     make_groups();
@@ -212,15 +211,11 @@ class Fuser {
   void make_groups() {
     find_uses();
     group_of_.assign(computation_.instructions.size(), -1);
-    std::map<size_t, int> begun;  // which group has begun as which number
-    const bool is_begun = are_begun();
     for (size_t i = 0; i < computation_.instructions.size(); ++i) {
       const auto id = static_cast<InstructionId>(i);
       if (transparent(id)) continue;
-      const auto next = static_cast<int>(groups_.size());
-      group_of_[i] = is_begun ? begun.try_emplace(begun_.at(computation_[id].name), next).first->second : next;
-      if (group_of_[i] == next) groups_.emplace_back();
-      groups_[static_cast<size_t>(group_of_[i])].insert(id);
+      group_of_[i] = static_cast<int>(groups_.size());
+      groups_.push_back({id});
     }
     // What is in every group has none of its own, but where it is a result.
     for (const ArrayValue& result : results_) {
@@ -232,18 +227,10 @@ class Fuser {
       inputs_.push_back(inputs_of(group));
     }
     versions_.assign(groups_.size(), 0);
-    sequence_ = order();
-    places_.resize(groups_.size());
-    for (size_t i = 0; i < groups_.size(); ++i) places_[static_cast<size_t>(sequence_[i])] = i;
-  }
-
-  /// Whether groups begin as they are named.
-  bool are_begun() const {
-    if (begun_.empty()) return false;
-    for (InstructionId id = 0; id < std::ssize(computation_.instructions); ++id) {
-      if (!transparent(id) && !begun_.contains(computation_[id].name)) return false;
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      sequence_.push_back(static_cast<int>(i));
+      places_.push_back(i);
     }
-    return true;
   }
 
   int version(int group) const { return versions_[static_cast<size_t>(group)]; }
@@ -384,8 +371,10 @@ class Fuser {
         });
       }
     }
-    for (const int producer : producers(group)) found.merge(consumers(producer));
-    found.erase(group);
+    if (ties_ == Ties::ReadersLast || computation_.instructions.size() > kFewInstructions) {
+      for (const int producer : producers(group)) found.merge(consumers(producer));
+      found.erase(group);
+    }
     return found;
   }
 
@@ -549,7 +538,6 @@ class Fuser {
   FusionWork& work_;
   const size_t most_instructions_;
   const Ties ties_;
-  const std::map<std::string, size_t>& begun_;
   std::vector<bool> known_, everywhere_;
   std::vector<int64_t> kinds_, shapes_;   ///< of instructions: Ratings::kind_of it, and of a parameter of its shape
   mutable std::vector<int64_t> numbers_;  ///< of instructions in the description that is being written, else -1
@@ -578,11 +566,11 @@ std::optional<ArrayValue> resolve(const Computation& computation, InstructionId 
 }
 
 std::vector<ProgramPart> fuse(const hlo::Module& module, Ratings& ratings, Parameters parameters, FusionWork* work,
-                              size_t most_instructions, Ties ties, const std::map<std::string, size_t>& begun) {
+                              size_t most_instructions, Ties ties) {
   const std::optional<hlo::Module> known = with_known_functions(module, module.entry);
   FusionWork own;
   const hlo::Module& whole = known ? *known : module;
-  return Fuser(whole, ratings, parameters, work != nullptr ? *work : own, most_instructions, ties, begun).run();
+  return Fuser(whole, ratings, parameters, work != nullptr ? *work : own, most_instructions, ties).run();
 }
 
 std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters, FusionWork* work,

@@ -3,9 +3,7 @@
 
 #include <compare>
 #include <limits>
-#include <map>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "emitters/fusion/ratings.h"
@@ -66,8 +64,12 @@ std::optional<ArrayValue> resolve(const hlo::Computation& computation, hlo::Inst
 enum class Parameters { Kept, MayBeOverwritten };
 
 /// Which of pairs that save the same are joined first: those of the first groups, or two readers of one array after all
-/// others. Joined, two readers may keep others from what they compute; apart, each may compute it again.
+/// others. Joined, two readers may keep others from what they compute; apart, each may compute it again. The same holds
+/// of readers of different results of one group: they are joined with ReadersLast, and in modules that have one order.
 enum class Ties { InOrder, ReadersLast };
+
+/// Modules of more instructions are fused in one order only.
+inline constexpr size_t kFewInstructions = 256;
 
 /// Of a group, if nothing else is said.
 inline constexpr size_t kMostInstructions = 400;
@@ -90,11 +92,9 @@ struct FusionWork {
 /// Time is nearly linear: of an array that very many instructions read, only readers near each other are joined.
 std::vector<ProgramPart> fuse(const hlo::Module& module, const Target& target, Parameters parameters = Parameters::Kept,
                               FusionWork* work = nullptr, size_t most_instructions = kMostInstructions);
-/// The same, with times that passes before it have estimated; `work` counts none of them. `begun`: where all
-/// instructions of the entry that are in groups are named there, groups begin as those of one number, none of which
-/// needs what is computed of its own results by others.
+/// The same, with times that passes before it have estimated; `work` counts none of them.
 std::vector<ProgramPart> fuse(const hlo::Module& module, Ratings& ratings, Parameters parameters = Parameters::Kept,
                               FusionWork* work = nullptr, size_t most_instructions = kMostInstructions,
-                              Ties ties = Ties::InOrder, const std::map<std::string, size_t>& begun = {});
+                              Ties ties = Ties::InOrder);
 
 }  // namespace strata::emitters

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "emitters/fusion/recompute.h"
 #include "emitters/kinds/plan.h"
 #include "emitters/program.h"
 #include "hlo/compare.h"
@@ -467,35 +468,7 @@ ENTRY e {
   ROOT t = (f32[], f32[]) tuple(sum, all)
 })");
   ASSERT_TRUE(module) << module.error().to_string();
-  EXPECT_EQ(fuse(**module, default_target()).size(), 2U);
-}
-
-/// Groups that have begun are joined further, and never cut.
-TEST(FusionParts, BeginAsTheyAreNamed) {
-  const auto module = hlo::parse_module(R"(HloModule m
-ENTRY e {
-  x = f32[5000000] parameter(0)
-  y = f32[5000000] parameter(1)
-  a = f32[5000000] negate(x)
-  b = f32[5000000] abs(y)
-  c = f32[5000000] exponential(a)
-  ROOT t = (f32[5000000], f32[5000000]) tuple(b, c)
-})");
-  ASSERT_TRUE(module) << module.error().to_string();
-  Ratings ratings(default_target());
-  const auto fused = [&](const std::map<std::string, size_t>& begun) {
-    return fuse(**module, ratings, Parameters::Kept, nullptr, 2, Ties::InOrder, begun);
-  };
-  const auto has = [](const ProgramPart& part, size_t instructions) {
-    return part.instructions.size() == instructions;
-  };
-  const std::vector<ProgramPart> apart = fused({});
-  ASSERT_EQ(apart.size(), 2U);
-  const std::vector<ProgramPart> begun = fused({{"a", 3}, {"b", 3}, {"c", 1}});
-  ASSERT_EQ(begun.size(), 2U);
-  EXPECT_TRUE(has(begun[0], 2) && has(begun[1], 1));
-  EXPECT_EQ(begun[0].outputs.size(), 2U);
-  EXPECT_EQ(fused({{"a", 3}, {"b", 3}}).size(), 2U) << "not all are named: nothing has begun";
+  EXPECT_EQ(fuse_recomputing(**module, default_target()).parts.size(), 2U);
 }
 
 TEST(FusionParts, ScattersComputeTheirIndicesAndUpdates) {

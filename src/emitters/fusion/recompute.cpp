@@ -5,9 +5,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
-#include <string>
-#include <utility>
 
 #include "emitters/fusion/instruction_roles.h"
 #include "hlo/inline_calls.h"
@@ -103,9 +100,8 @@ class Recomputer {
     return found;
   }
 
-  /// The module with these arrays computed where they are read, and of each instruction, by its name, the part that it
-  /// was in, or is copied for.
-  std::pair<hlo::Module, std::map<std::string, size_t>> with(std::span<const Recomputed> all) const {
+  /// The module with these arrays computed where they are read.
+  hlo::Module with(std::span<const Recomputed> all) const {
     std::map<InstructionId, const Recomputed*> of;
     for (const Recomputed& one : all) of[one.value] = &one;
     Computation entry = computation_;
@@ -113,7 +109,6 @@ class Recomputer {
     std::set<std::string> names;
     for (const Instruction& it : computation_.instructions) names.insert(it.name);
     std::vector<InstructionId> moved;
-    std::map<std::string, size_t> part_of;
     std::map<std::pair<size_t, InstructionId>, InstructionId> copied;  // of a part
     const auto add = [&](Instruction it) {
       entry.instructions.push_back(std::move(it));
@@ -131,7 +126,6 @@ class Recomputer {
         const std::string base = again.name + ".again";
         again.name = base;
         for (int n = 1; !names.insert(again.name).second; ++n) again.name = base + "." + std::to_string(n);
-        part_of[again.name] = part;
         copied[{part, id}] = add(std::move(again));
       }
       return copied.at({part, one.value});
@@ -144,12 +138,11 @@ class Recomputer {
         const bool outside = recomputed != of.end() && part >= 0 && part_of_[static_cast<size_t>(operand)] != part;
         operand = outside ? copy(static_cast<size_t>(part), *recomputed->second) : moved[static_cast<size_t>(operand)];
       }
-      if (part >= 0) part_of[it.name] = static_cast<size_t>(part);
       moved.push_back(add(std::move(it)));
     }
     for (InstructionId& parameter : entry.parameters) parameter = moved[static_cast<size_t>(parameter)];
     entry.root = moved[static_cast<size_t>(computation_.root)];
-    return {hlo::extract_module(module_, entry), std::move(part_of)};
+    return hlo::extract_module(module_, entry);
   }
 
  private:
@@ -275,13 +268,14 @@ int64_t stored_bytes(const FusedModule& fused) {
 /// fuse(), and again with operators copied for their readers, as long as that takes less time. `time`: what it takes.
 FusedModule fused_recomputing(const hlo::Module& module, Ratings& ratings, Parameters parameters, Ties ties,
                               double& time) {
-  const auto parts_of = [&](const hlo::Module& whole, const std::map<std::string, size_t>& begun) {
-    return fuse(whole, ratings, parameters, /*work=*/nullptr, kMostInstructions, ties, begun);
+  const auto parts_of = [&](const hlo::Module& whole) {
+    return fuse(whole, ratings, parameters, /*work=*/nullptr, kMostInstructions, ties);
   };
-  FusedModule best{module, parts_of(module, {})};
+  FusedModule best{module, parts_of(module)};
   time = microseconds(best.parts);
-  const auto improves = [&](const hlo::Module& changed, const std::map<std::string, size_t>& begun) {
-    FusedModule other{changed, parts_of(changed, begun), true};
+  const auto improves = [&](hlo::Module changed) {
+    FusedModule other{std::move(changed), {}, true};
+    other.parts = parts_of(other.module);
     const double then = microseconds(other.parts);
     // Of two that take as long by the model, the one that stores less: memory has other work, too.
     if (then > time || (then == time && stored_bytes(other) >= stored_bytes(best))) return false;
@@ -291,24 +285,18 @@ FusedModule fused_recomputing(const hlo::Module& module, Ratings& ratings, Param
   };
   const auto merges = [&] {
     std::optional<hlo::Module> merged = with_equal_values_once(best, ratings);
-    return merged && improves(*merged, {});
-  };
-  // All anew. Where copies end up with others that read the same arrays, and are written again: from the parts as they
-  // are, with the copies in those that read them.
-  const auto improves_with = [&](const Recomputer& recomputer, std::span<const Recomputed> copies) {
-    const auto [changed, part_of] = recomputer.with(copies);
-    return improves(changed, {}) || improves(changed, part_of);
+    return merged && improves(*std::move(merged));
   };
   merges();
   for (int round = 0; round < kMostRounds && std::isfinite(time); ++round) {
     const Recomputer recomputer(best.module, best.parts);
     const std::vector<Recomputed> found = recomputer.find();
     if (found.empty()) break;
-    if (improves_with(recomputer, found)) continue;
+    if (improves(recomputer.with(found))) continue;
     // Not all of them together: one, of those that save most.
     bool improved = false;
     for (size_t i = 0; found.size() > 1 && i < std::min(found.size(), kMostTries) && !improved; ++i)
-      improved = improves_with(recomputer, std::span(found).subspan(i, 1));
+      improved = improves(recomputer.with(std::span(found).subspan(i, 1)));
     if (!improved) break;
   }
   merges();
@@ -329,7 +317,6 @@ FusedModule fuse_recomputing(const hlo::Module& module, const Target& target, Pa
   double time = 0, then = 0;
   FusedModule best = fused_recomputing(module, ratings, parameters, Ties::InOrder, time);
   // A second fusion takes as long as the first. In large modules the order of a few pairs matters little.
-  constexpr size_t kFewInstructions = 256;
   if (module.entry_computation().instructions.size() > kFewInstructions) return best;
   FusedModule other = fused_recomputing(module, ratings, parameters, Ties::ReadersLast, then);
   return then < time ? std::move(other) : std::move(best);
