@@ -140,14 +140,8 @@ class Filler : hlo::EntryRewriter {
     }
   }
 
-  Filling filling(InstructionId id, const Instruction& it, int64_t d) {
+  Filling filling(InstructionId id, const Instruction& it, int64_t d) const {
     if (!is_longer(id, d)) return Filling::Same;
-    const Filling here = computed_filling(id, it, d);
-    if (here == Filling::Any && it.opcode == Opcode::Constant) refuse(id, d);
-    return here;
-  }
-
-  Filling computed_filling(InstructionId id, const Instruction& it, int64_t d) const {
     if (it.opcode == Opcode::Parameter) return Filling::Zeros;
     if (it.opcode == Opcode::Dot) return filling_of_dot(it, d);
     const std::optional<int64_t> from = source(id, it, d);
