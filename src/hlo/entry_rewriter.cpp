@@ -5,6 +5,13 @@
 
 namespace strata::hlo {
 
+PadAttributes padding_to(const std::vector<int64_t>& from, const std::vector<int64_t>& to) {
+  const std::vector<int64_t> none(from.size(), 0);
+  PadAttributes pad{none, none, none};
+  for (size_t d = 0; d < from.size(); ++d) pad.high[d] = to[d] - from[d];
+  return pad;
+}
+
 Module EntryRewriter::rewrite(const Replaced& replaced) {
   entry_.name = from_.name;
   for (const Instruction& it : from_.instructions) names_.insert(it.name);
@@ -49,6 +56,13 @@ InstructionId EntryRewriter::scalar(const std::string& base, ElementType type, d
 }
 
 InstructionId EntryRewriter::zero(ElementType type) { return scalar("zero", type, 0); }
+
+InstructionId EntryRewriter::resized(InstructionId array, const std::vector<int64_t>& to) {
+  const Shape from = shape(array);
+  if (from.dims == to) return array;
+  return add(entry_[array].name + ".resized", Opcode::Pad, array_shape(from.type, to), {array, zero(from.type)},
+             padding_to(from.dims, to));
+}
 
 InstructionId EntryRewriter::masked(InstructionId array, int64_t dimension, int64_t size, double number) {
   const Shape all = shape(array);

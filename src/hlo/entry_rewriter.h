@@ -11,6 +11,9 @@
 
 namespace strata::hlo {
 
+/// Padding after the last element of each dimension, so that sizes `from` become `to`. A size that is larger is cut.
+PadAttributes padding_to(const std::vector<int64_t>& from, const std::vector<int64_t>& to);
+
 /// What passes that replace instructions derive from. Those that stay are copied in order, and read what became of
 /// their operands.
 class EntryRewriter {
@@ -32,6 +35,9 @@ class EntryRewriter {
   InstructionId scalar(const std::string& base, ElementType type, double value);
   /// A scalar constant 0.
   InstructionId zero(ElementType type);
+  /// The array with zeros after the last element of each dimension up to these sizes, or cut to them, in the default
+  /// layout. An array of these sizes stays as it is.
+  InstructionId resized(InstructionId array, const std::vector<int64_t>& to);
   /// The array up to `size` along the dimension, and this number beyond.
   InstructionId masked(InstructionId array, int64_t dimension, int64_t size, double number);
   const Shape& shape(InstructionId id) const { return entry_[id].shape; }

@@ -23,11 +23,9 @@ InstructionId PartsRewriter::in_parts(const std::string& name, InstructionId ope
   const hlo::ElementType type = shape(operand).type;
   Dimensions sizes = shape(operand).dims;
   if (const int64_t missing = cut.missing(); missing > 0) {
-    const Dimensions none(sizes.size(), 0);
-    hlo::PadAttributes pad{none, none, none};
-    pad.high[at] = missing;
     sizes[at] += missing;
-    operand = add(name + ".filled", Opcode::Pad, hlo::array_shape(type, sizes), {operand, filling}, pad);
+    operand = add(name + ".filled", Opcode::Pad, hlo::array_shape(type, sizes), {operand, filling},
+                  hlo::padding_to(shape(operand).dims, sizes));
   }
   sizes[at] = cut.part;
   sizes.insert(sizes.begin() + d, cut.parts);

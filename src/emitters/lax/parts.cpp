@@ -9,6 +9,7 @@
 #include <set>
 
 #include "emitters/lax/known.h"
+#include "hlo/entry_rewriter.h"
 #include "hlo/inline_calls.h"
 #include "superopt/partition/hoist.h"
 #include "superopt/partition/partition.h"
@@ -330,7 +331,7 @@ hlo::Module permuted(const hlo::Module& module, const std::vector<int64_t>& perm
 
 namespace {
 
-/// The array with zeros behind each dimension up to this shape.
+/// The array with zeros after each dimension up to this shape.
 InstructionId add_filling(Computation& entry, const std::string& name, InstructionId of, const hlo::Shape& to) {
   const auto append = [&](Instruction it) {
     entry.instructions.push_back(std::move(it));
@@ -339,10 +340,8 @@ InstructionId add_filling(Computation& entry, const std::string& name, Instructi
   const hlo::Shape scalar = hlo::array_shape(to.type, {});
   const hlo::ConstantAttributes nothing{hlo::Literal(scalar), false};
   const InstructionId zero = append({name + ".zero", Opcode::Constant, scalar, {}, {}, nothing, {}});
-  const std::vector<int64_t> none(to.dims.size(), 0);
-  hlo::PadAttributes pad{none, none, none};
-  for (size_t d = 0; d < to.dims.size(); ++d) pad.high[d] = to.dims[d] - entry[of].shape.dims[d];
-  return append({name + ".filled", Opcode::Pad, to, {of, zero}, {}, pad, {}});
+  return append(
+      {name + ".filled", Opcode::Pad, to, {of, zero}, {}, hlo::padding_to(entry[of].shape.dims, to.dims), {}});
 }
 
 }  // namespace

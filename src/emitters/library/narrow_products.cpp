@@ -209,15 +209,9 @@ class Narrower : hlo::EntryRewriter {
   }
 
   InstructionId padded(InstructionId id, const std::vector<std::pair<int64_t, int64_t>>& to) {
-    Shape shape = hlo::array_shape(entry_[id].shape.type, entry_[id].shape.dims);
-    const auto rank = shape.dims.size();
-    hlo::PadAttributes pad{Dimensions(rank, 0), Dimensions(rank, 0), Dimensions(rank, 0)};
-    for (const auto& [d, size] : to) {
-      pad.high[static_cast<size_t>(d)] = size - shape.dim(d);
-      shape.dims[static_cast<size_t>(d)] = size;
-    }
-    if (shape.dims == entry_[id].shape.dims) return id;
-    return add(entry_[id].name + ".padded", Opcode::Pad, shape, {id, zero(shape.type)}, pad);
+    Dimensions sizes = shape(id).dims;
+    for (const auto& [d, size] : to) sizes[static_cast<size_t>(d)] = size;
+    return resized(id, sizes);
   }
 
   InstructionId narrowed(const Instruction& it, const Types& types) {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "hlo/compute.h"
+#include "hlo/entry_rewriter.h"
 
 namespace strata::emitters {
 namespace {
@@ -327,11 +328,9 @@ InstructionId PaddedArrayWriter::value(InstructionId id, const LongDimension& to
     made = moved_(id);
     const Shape whole = longer(it.shape, {to.first, to.count, elements_of(it.shape, to)});
     if (to.count > 1) made = add_(it.name + ".whole", Opcode::Reshape, whole, {made}, {}, {});
-    const Dimensions none(whole.dims.size(), 0);
-    hlo::PadAttributes pad{none, none, none};
-    pad.high[static_cast<size_t>(to.first)] = to.size - elements_of(it.shape, to);
-    made = add_(it.name + ".long", Opcode::Pad, longer(it.shape, to), {made, scalar("zero", it.shape.type, 0)},
-                std::move(pad), {});
+    const Shape made_longer = longer(it.shape, to);
+    made = add_(it.name + ".long", Opcode::Pad, made_longer, {made, scalar("zero", it.shape.type, 0)},
+                hlo::padding_to(whole.dims, made_longer.dims), {});
   }
   values_[{id, to}] = made;
   return made;

@@ -79,16 +79,8 @@ class Filler : hlo::EntryRewriter {
     return seconds < library_seconds(work, target_);
   }
 
-  InstructionId padded(InstructionId id, const Shape& to) {
-    if (shape(id).dims == to.dims) return id;
-    const size_t rank = to.dims.size();
-    hlo::PadAttributes pad{std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, 0)};
-    for (size_t d = 0; d < rank; ++d) pad.high[d] = to.dims[d] - shape(id).dims[d];
-    return add(entry_[id].name + ".filled", Opcode::Pad, to, {id, zero(to.type)}, pad);
-  }
-
   InstructionId fill(const Instruction& it, const Shapes& to) {
-    const InstructionId x = padded(it.operands[0], to.x), w = padded(it.operands[1], to.w);
+    const InstructionId x = resized(it.operands[0], to.x.dims), w = resized(it.operands[1], to.w.dims);
     const InstructionId made = add(it.name + ".filled", Opcode::Convolution, to.result, {x, w}, it.attributes);
     const Shape result = hlo::array_shape(it.shape.type, it.shape.dims);
     const std::vector<int64_t> starts(result.dims.size(), 0), strides(result.dims.size(), 1);

@@ -8,6 +8,7 @@
 #include "emitters/kinds/product/product.h"
 #include "emitters/library/call_plan.h"
 #include "emitters/library/padded_arrays.h"
+#include "emitters/library/scratch.h"
 #include "hlo/entry_rewriter.h"
 #include "indexing/interval.h"
 #include "superopt/codegen/libraries.h"
@@ -84,8 +85,7 @@ struct Filling {
 
 class Filler : hlo::EntryRewriter {
  public:
-  Filler(const hlo::Module& module, const Target& target)
-      : EntryRewriter(module), target_(target), scratch_(from_), users_(users_of(from_)) {}
+  Filler(const hlo::Module& module, const Target& target) : EntryRewriter(module), target_(target), scratch_(from_) {}
 
   hlo::Module run() {
     for (size_t i = 0; i < from_.instructions.size(); ++i) decide(static_cast<InstructionId>(i));
@@ -152,7 +152,7 @@ class Filler : hlo::EntryRewriter {
     }
     const Roles roles = roles_of_product(it);
     if (open(roles) == 0 || product_shape(from_, id)) return;
-    const Result<CallPlan> given = plan_product(scratch_, users_, id);
+    const Result<CallPlan> given = scratch_.plan(id);
     if (!given) return;
     const double as_is = microseconds(*given);
     std::optional<Filling> best;
@@ -214,12 +214,9 @@ class Filler : hlo::EntryRewriter {
   /// `continues`: the library would do what comes after the product, too.
   double price(InstructionId id, const Roles& roles, const Filling& filling, bool continues) {
     const Instruction& it = from_[id];
-    const size_t before = scratch_.instructions.size();
+    const Scratch::Trial trial(scratch_);
     const auto make = [&](Opcode opcode, Shape shape, std::vector<InstructionId> operands, hlo::Attributes attributes) {
-      scratch_.instructions.push_back(
-          {"scratch", opcode, std::move(shape), std::move(operands), {}, std::move(attributes), {}});
-      users_.emplace_back();
-      return static_cast<InstructionId>(scratch_.instructions.size()) - 1;
+      return scratch_.add(opcode, std::move(shape), std::move(operands), std::move(attributes));
     };
     std::array<InstructionId, 2> operands{};
     double all = 0;
@@ -234,14 +231,12 @@ class Filler : hlo::EntryRewriter {
       }
     }
     const InstructionId dot = product(it, roles, filling, operands, make);
-    const Result<CallPlan> plan = plan_product(scratch_, users_, dot);
+    const Result<CallPlan> plan = scratch_.plan(dot);
     const auto result_copy = copy_microseconds(static_cast<double>(bytes_of(id)));
     const bool is_cut = (filling.roles & (Rows | Columns)) != 0;
     if ((is_cut && is_result(id)) || (filling.swapped && !is_read_in_any_order(id))) all += result_copy;
     if (continues && (is_cut || filling.swapped)) all += result_copy;
     all = plan ? all + microseconds(*plan) : std::numeric_limits<double>::infinity();
-    scratch_.instructions.resize(before);
-    users_.resize(before);
     return all;
   }
 
@@ -250,12 +245,12 @@ class Filler : hlo::EntryRewriter {
   }
 
   bool is_result(InstructionId id) const {
-    return std::ranges::any_of(users_[static_cast<size_t>(id)],
+    return std::ranges::any_of(scratch_.users()[static_cast<size_t>(id)],
                                [&](InstructionId user) { return user < 0 || from_[user].opcode == Opcode::Tuple; });
   }
 
   bool is_read_in_any_order(InstructionId id) const {
-    return std::ranges::all_of(users_[static_cast<size_t>(id)], [&](InstructionId user) {
+    return std::ranges::all_of(scratch_.users()[static_cast<size_t>(id)], [&](InstructionId user) {
       return user >= 0 && (from_[user].opcode == Opcode::Transpose || from_[user].opcode == Opcode::Dot);
     });
   }
@@ -353,12 +348,9 @@ class Filler : hlo::EntryRewriter {
       value = make(Opcode::Transpose, hlo::array_shape(shape.type, before), {value},
                    hlo::DimensionsAttributes{permutation});
     if (whole != before) value = make(Opcode::Reshape, hlo::array_shape(shape.type, whole), {value}, {});
-    const Dimensions none(whole.size(), 0);
-    hlo::PadAttributes pad{none, none, none};
-    for (size_t i = 0; i < whole.size(); ++i) pad.high[i] = after[i] - whole[i];
     const Shape scalar = hlo::array_shape(shape.type, {});
     const InstructionId zero = make(Opcode::Constant, scalar, {}, hlo::ConstantAttributes{hlo::Literal(scalar), false});
-    value = make(Opcode::Pad, hlo::array_shape(shape.type, after), {value, zero}, pad);
+    value = make(Opcode::Pad, hlo::array_shape(shape.type, after), {value, zero}, hlo::padding_to(whole, after));
     if (places.size() == dims.size()) return value;
     return make(Opcode::Broadcast, hlo::array_shape(shape.type, dims), {value}, hlo::DimensionsAttributes{places});
   }
@@ -470,9 +462,8 @@ class Filler : hlo::EntryRewriter {
   }
 
   const Target& target_;
-  Computation scratch_;
-  Users users_;  ///< of `from_`, and of what is in `scratch_` besides
-  PaddedArrays arrays_{result_, from_, users_};
+  Scratch scratch_;
+  PaddedArrays arrays_{result_, from_, scratch_.users()};
   std::map<InstructionId, Filling> chosen_;
   std::map<InstructionId, std::vector<LongDimension>> products_;  ///< the results' dimensions of those that are chosen
 };

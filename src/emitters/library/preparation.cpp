@@ -283,7 +283,7 @@ class Preparer : hlo::EntryRewriter {
     }
     const InstructionId made =
         add(it.name + ".gradient", Opcode::Convolution, result, {from, moved_[static_cast<size_t>(filters)]}, a);
-    return same_dims(result, it.shape) ? made : resized(made, it.shape, it.name);
+    return same_dims(result, it.shape) ? made : resized_as(made, it.shape);
   }
 
   static bool is_among(int64_t dimension, const Instruction& it) {
@@ -300,13 +300,9 @@ class Preparer : hlo::EntryRewriter {
   }
 
   /// Longer dimensions by zeros, shorter ones cut.
-  InstructionId resized(InstructionId id, const Shape& to, const std::string& name) {
-    const size_t rank = to.dims.size();
-    const Shape made = hlo::array_shape(to.type, to.dims);
-    hlo::PadAttributes pad{Dimensions(rank, 0), Dimensions(rank, 0), Dimensions(rank, 0)};
-    for (size_t d = 0; d < rank; ++d) pad.high[d] = to.dims[d] - shape(id).dims[d];
-    id = add(name + ".resized", Opcode::Pad, made, {id, zero(to.type)}, pad);
-    return to.has_default_layout() ? id : add(name + ".copy", Opcode::Copy, to, {id});
+  InstructionId resized_as(InstructionId id, const Shape& to) {
+    id = resized(id, to.dims);
+    return to.has_default_layout() ? id : add(entry_[id].name + ".copy", Opcode::Copy, to, {id});
   }
 
   /// Whether a library takes the convolution only with its windows changed, and it is large.

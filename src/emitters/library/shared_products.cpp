@@ -6,6 +6,7 @@
 #include "emitters/fusion/product_parts.h"
 #include "emitters/kinds/product/product.h"
 #include "emitters/library/call_plan.h"
+#include "emitters/library/scratch.h"
 #include "indexing/interval.h"
 #include "superopt/codegen/libraries.h"
 
@@ -27,7 +28,7 @@ constexpr int64_t kRound = 8;  ///< parts that do not divide begin at whole 16 b
 class Sharer : ProductPartsRewriter {
  public:
   Sharer(const hlo::Module& module, const Target& target, LibraryUse use)
-      : ProductPartsRewriter(module), target_(target), use_(use), scratch_(from_), users_(users_of(from_)) {}
+      : ProductPartsRewriter(module), target_(target), use_(use), scratch_(from_) {}
 
   hlo::Module run() {
     return rewrite([&](const Instruction& it, const Instruction& copy) -> std::optional<InstructionId> {
@@ -42,7 +43,7 @@ class Sharer : ProductPartsRewriter {
   std::optional<ProductCut> cut_of(InstructionId id) {
     const Instruction& it = from_[id];
     if (product_shape(from_, id)) return std::nullopt;
-    const Result<CallPlan> given = plan_product(scratch_, users_, id);
+    const Result<CallPlan> given = scratch_.plan(id);
     if (!given || std::get<MatrixProduct>(given->work).batch == 1) return std::nullopt;
     const ProductCut whole = longest_terms(it);
     double as_is = 1e6 * library_seconds(given->work, target_);
@@ -83,12 +84,9 @@ class Sharer : ProductPartsRewriter {
 
   /// With copies: of operands that are filled up, or that the library cannot read in parts.
   double price(InstructionId id, const ProductCut& cut) {
-    const size_t before = scratch_.instructions.size();
+    const Scratch::Trial trial(scratch_);
     const auto make = [&](Opcode opcode, Shape shape, std::vector<InstructionId> operands, hlo::Attributes attributes) {
-      scratch_.instructions.push_back(
-          {"scratch", opcode, std::move(shape), std::move(operands), {}, std::move(attributes), {}});
-      users_.emplace_back();
-      return static_cast<InstructionId>(scratch_.instructions.size()) - 1;
+      return scratch_.add(opcode, std::move(shape), std::move(operands), std::move(attributes));
     };
     const Instruction& it = from_[id];
     auto dot = it.as<hlo::DotAttributes>();
@@ -99,14 +97,12 @@ class Sharer : ProductPartsRewriter {
       operands[side] = it.operands[side];
       Shape shape = from_.operand_shape(it, side);
       if (cut.even.missing() > 0) {
-        const Dimensions none(shape.dims.size(), 0);
-        hlo::PadAttributes pad{none, none, none};
-        pad.high[static_cast<size_t>(d)] = cut.even.missing();
+        const Dimensions given = shape.dims;
         shape.dims[static_cast<size_t>(d)] += cut.even.missing();
         const Shape scalar = hlo::array_shape(shape.type, {});
         const InstructionId zero =
             make(Opcode::Constant, scalar, {}, hlo::ConstantAttributes{hlo::Literal(scalar), false});
-        operands[side] = make(Opcode::Pad, shape, {operands[side], zero}, pad);
+        operands[side] = make(Opcode::Pad, shape, {operands[side], zero}, hlo::padding_to(given, shape.dims));
         filled[side] = static_cast<double>(shape.element_count()) * hlo::byte_width(shape.type);
       }
       Dimensions dims = shape.dims;
@@ -123,7 +119,7 @@ class Sharer : ProductPartsRewriter {
     const bool narrow = hlo::kind(it.shape.type) == hlo::TypeKind::Float && hlo::bit_width(it.shape.type) < 32;
     const Shape shape = hlo::array_shape(narrow ? hlo::ElementType::F32 : it.shape.type, sizes);
     const InstructionId parts = make(Opcode::Dot, shape, {operands[0], operands[1]}, dot);
-    const Result<CallPlan> plan = plan_product(scratch_, users_, parts);
+    const Result<CallPlan> plan = scratch_.plan(parts);
     double all = sum_microseconds(it, cut);
     all += plan ? 1e6 * library_seconds(plan->work, target_) : std::numeric_limits<double>::infinity();
     // What is filled up lies as it should after that one copy.
@@ -131,15 +127,12 @@ class Sharer : ProductPartsRewriter {
       const auto copied = static_cast<double>(plan->operands[side].copied_bytes);
       all += copy_microseconds(std::max(copied, filled[side]));
     }
-    scratch_.instructions.resize(before);
-    users_.resize(before);
     return all;
   }
 
   const Target& target_;
   const LibraryUse use_;
-  hlo::Computation scratch_;
-  Users users_;  ///< of `from_`, and of what is in `scratch_` besides
+  Scratch scratch_;
 };
 
 }  // namespace
