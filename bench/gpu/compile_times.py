@@ -111,6 +111,8 @@ def main():
     options.hlo.mkdir(parents=True, exist_ok=True)
     from module_families import MODULES
     import module_operators  # noqa: F401, more modules
+    import module_fresh_layers  # noqa: F401
+    import module_fresh_shapes  # noqa: F401
     import module_odd_blocks  # noqa: F401
     import module_odd_layers  # noqa: F401
     import module_odd_models  # noqa: F401
